@@ -1,0 +1,124 @@
+# gpushm: make deps, make, make demo, make check, make install. See README.md.
+# Everything that is made lies under $(BUILD); nothing generated is in git.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= cc
+CFLAGS  ?= -O2 -g
+VERSION := 0.1.0
+SOVERSION := 0
+
+# ---- what this machine has ----
+
+# The CUDA Toolkit's headers; without them host pools are built alone.
+CUDA_HOME ?= /usr/local/cuda
+CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/include/cuda.h /usr/include/cuda.h)))
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+PKG_CONFIG ?= pkg-config
+
+# ---- flags ----
+
+WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
+	-Wpointer-arith -Wvla -Wformat=2 -Wundef -Wwrite-strings -Wno-unused-parameter
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DGPUSHM_VERSION='"$(VERSION)"' \
+	-DGPUSHM_SYSCONFDIR='"$(SYSCONFDIR)"' -fPIC -fvisibility=hidden -I. -I$(BUILD)/gen \
+	$(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE)) $(WARNINGS) $(CFLAGS) $(SANITIZE_FLAGS) $(EXTRA_CFLAGS)
+ALL_LDFLAGS = -Wl,--as-needed $(SANITIZE_FLAGS) $(LDFLAGS)
+SANITIZE ?=
+SANITIZE_FLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+SYSCONFDIR ?= /etc
+
+PROTOBUF_LIBS = -lprotobuf-c
+DAEMON_LIBS = -luv -lsystemd $(PROTOBUF_LIBS) -ldl -lpthread
+CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
+
+# ---- rooms ----
+
+CUDA_ROOMS = daemon/pool/cuda.c daemon/pool/vmm.c daemon/pool/mempool.c daemon/pool/pinned.c daemon/pool/kinds.c \
+	daemon/pool/device.c client/map/cuda.c client/map/vmm.c client/map/mempool.c client/map/pinned.c
+NOCUDA_ROOMS = daemon/pool/nocuda.c client/map/nocuda.c
+LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_ROOMS),$(CUDA_ROOMS))
+room = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+PROTO_SRC  := $(call room,proto)
+DAEMON_SRC := $(filter-out daemon/main.c,$(call room,daemon daemon/pool))
+CLIENT_SRC := $(call room,client client/map)
+CTL_SRC    := $(call room,client/ctl)
+GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
+
+.PHONY: all
+all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a examples
+ifeq ($(CUDA_INCLUDE),)
+	@echo "built without the CUDA Toolkit (no cuda.h found): host pools only"
+endif
+
+# ---- rules ----
+
+$(BUILD)/gen/gpushm.pb-c.c: proto/gpushm.proto
+	@mkdir -p $(@D)
+	protoc-c --proto_path=proto --c_out=$(@D) $<
+$(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+$(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/proto.a: $(call objects,$(PROTO_SRC)) $(GEN_OBJ)
+	@rm -f $@; ar rcs $@ $^
+$(BUILD)/daemon.a: $(call objects,$(DAEMON_SRC))
+	@rm -f $@; ar rcs $@ $^
+$(BUILD)/libgpushm.a: $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ)
+	@rm -f $@; ar rcs $@ $^
+
+$(BUILD)/gpushmd: $(call objects,daemon/main.c) $(BUILD)/daemon.a $(BUILD)/proto.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(DAEMON_LIBS)
+
+$(BUILD)/libgpushm.so.$(VERSION): $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ) client/libgpushm.sym
+	$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm.so.$(SOVERSION) -Wl,--version-script,client/libgpushm.sym \
+		-Wl,-z,defs,-z,nodelete -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
+$(BUILD)/libgpushm.so.$(SOVERSION): $(BUILD)/libgpushm.so.$(VERSION)
+	ln -sf $(<F) $@
+$(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
+	ln -sf $(<F) $@
+
+$(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
+		$(CLIENT_LIBS)
+
+.PHONY: examples
+EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client/examples/*.c))
+examples: $(EXAMPLES)
+$(BUILD)/examples/%: $(BUILD)/obj/client/examples/%.o $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $< -L$(BUILD) -lgpushm -ldl -lm
+
+# ---- tests ----
+
+# tests/unit/test_X.c: a room, linked with the archives. tests/system/test_X.c: real daemons and clients.
+UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+SYSTEM_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/system/test_*.c tests/adversary/test_*.c))
+TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
+CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
+.SECONDARY:
+
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/libgpushm.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS)
+$(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o
+
+$(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
+
+# Our own libcuda.so.1, made of memfds; tests put its folder into LD_LIBRARY_PATH.
+FAKECUDA := $(if $(CUDA_INCLUDE),$(BUILD)/fakecuda/libcuda.so.1)
+$(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
+	@mkdir -p $(@D)
+	$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libcuda.so.1 -o $@ $^ -lpthread
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

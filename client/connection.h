@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A connection: the socket, the request that is in flight on it, and what HELLO told. Encodes
+ * requests and decodes replies; generated protobuf names go no further than connection.c and the
+ * verbs' files that include gpushm.pb-c.h.
+ */
+#ifndef GPUSHM_CLIENT_CONNECTION_H
+#define GPUSHM_CLIENT_CONNECTION_H
+
+#include "client/gpushm.h"
+#include "client/map/map.h"
+#include "gpushm.pb-c.h"
+#include "proto/arena.h"
+#include "proto/wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct pool_info {
+	uint32_t id;
+	struct map_pool map; /* what the mapping rooms need: kind, device, and an identity of the
+				pool in this process */
+	char name[POOL_NAME_MAX + 1];
+};
+
+struct gpushm {
+	_Atomic unsigned refs; /* the caller's, and one for each open buffer */
+	uint64_t generation;   /* of the process that made it; another one in a forked child */
+	int socket;
+	pthread_mutex_t lock; /* one request in flight; everything below */
+	bool broken;	      /* a violation or a hang-up: every later call fails */
+	unsigned char daemon[DAEMON_ID_BYTES];
+	uid_t uid; /* who we are to the daemon */
+	bool admin;
+	struct pool_info *pools; /* owned; set by HELLO, and immutable after that */
+	size_t n_pools;
+	struct arena arena; /* of the reply that is being read */
+	struct frame frame;
+};
+
+/* Sends a request and waits for its reply; holds c->lock from success until connection_done(),
+ * during which *ret (in the arena) and c->frame's fds are valid. A reply that is an error becomes
+ * this function's -errno, with gpushm_error() set; then, as on any failure, the lock is not held.
+ * -ECHILD in a forked child, -ECONNRESET, -EPROTO. */
+int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		    Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret);
+/* Closes the fds that nobody took and gives the lock back. */
+void connection_done(struct gpushm *c);
+
+struct gpushm *connection_ref(struct gpushm *c);
+
+/* 0, or -ECHILD with gpushm_error() set, where the process forked after `generation` was taken. */
+int connection_check_fork(uint64_t generation);
+
+const struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: none */
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The thread's last error, behind gpushm_error().
+ */
+#ifndef GPUSHM_CLIENT_ERROR_H
+#define GPUSHM_CLIENT_ERROR_H
+
+/* Keeps the text for this thread and returns -number, so that a check is one line. */
+int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Likewise for an error that the daemon told: code is enum code; the text is not terminated.
+ * Returns -code_to_errno(code). */
+int error_set_remote(int code, const void *text, unsigned long len);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A GPU: its names, its size, its worker, and the primary context that only mempools need.
+ */
+#ifndef GPUSHM_DAEMON_POOL_DEVICE_H
+#define GPUSHM_DAEMON_POOL_DEVICE_H
+
+#include "daemon/pool/worker.h"
+#include "proto/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct device {
+	int ordinal; /* of the driver in this process */
+	unsigned char uuid[UUID_BYTES];
+	char name[64];	       /* "NVIDIA H200" */
+	char pci_id[16];       /* "0000:3b:00.0" */
+	int numa_node;	       /* of the host beside it; -1 unknown */
+	uint64_t bytes;	       /* of memory in all */
+	struct worker *worker; /* owned */
+	void *context;	       /* CUcontext, worker thread only; made on first use */
+};
+
+struct devices {
+	struct device *items; /* owned */
+	size_t n;
+	char why_none[256]; /* no driver, no GPU, built without CUDA: what to tell people */
+};
+
+/* cuInit and a look at every GPU: 0.2 s, so it is run on a worker. Never fails: without a driver
+ * there are no devices and a reason. Starts no workers. */
+void devices_probe(struct devices *d);
+
+/* Starts each device's worker, on the loop's thread. 0 or -errno. */
+int devices_start(struct devices *d, uv_loop_t *loop);
+void devices_done(struct devices *d);
+
+/* The device that a configuration means: "GPU-<uuid>" (a prefix of it is enough, if only one fits),
+ * a PCI id or an ordinal; empty: the first. NULL if there is none. */
+struct device *devices_find(struct devices *d, const char *spec);
+
+#endif

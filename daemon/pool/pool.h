@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A pool: where memory comes from; one kind, one place, one size, one set of rules. It counts what
+ * is used, pending and allowed, keeps the list of deferred frees, and has the kind's calls made on
+ * a worker. All functions here are for the loop's thread; none blocks.
+ */
+#ifndef GPUSHM_DAEMON_POOL_POOL_H
+#define GPUSHM_DAEMON_POOL_POOL_H
+
+#include "daemon/config.h"
+#include "daemon/pool/device.h"
+#include "proto/fault.h"
+#include "proto/list.h"
+
+/* One allocation of a pool, and what a client is given of it. Owned by the buffer that holds it,
+ * or by the pool while it is pending. */
+struct block {
+	uint64_t bytes;	  /* allocated: the request rounded up to the pool's granularity */
+	int fd;		  /* the memory's own; -1 for a mempool's */
+	int fd_read_only; /* host: the same memory, opened read-only; else -1 */
+	uint64_t address; /* mempool: CUdeviceptr in this process */
+	unsigned char record[RECORD_BYTES]; /* mempool: the pointer's export record */
+};
+#define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1 })
+
+struct pool;
+
+/* What a kind must do. open, alloc, free and close run on the pool's worker; nothing else does. */
+struct pool_ops {
+	enum pool_kind kind;
+	bool needs_device;
+	bool reuses_pending; /* a freed block may serve the same uid's next CREATE of its size */
+
+	/* Finds out granularity and largest block, makes what the kind keeps (a driver's pool, the
+	 * export that is kept alive so that the next ones are cheap). 0, or -errno with *f filled
+	 * in; then the pool is failed. */
+	int (*open)(struct pool *pool, struct fault *f);
+	/* bytes is rounded already. 0, or -errno with *f filled in: CODE_POOL_FULL where memory ran
+	 * out. */
+	int (*alloc)(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f);
+	/* Scrubs where the next tenant could read, and gives back. On an error the block stays lost
+	 * to the pool, counted as used, and *f says why: memory that may not be clean is never
+	 * handed on. */
+	int (*free)(struct pool *pool, struct block *block, struct fault *f);
+	void (*close)(struct pool *pool);
+};
+
+extern const struct pool_ops *const pool_kinds[]; /* NULL at the end; without CUDA: host alone */
+
+enum pool_state { POOL_STARTING, POOL_READY, POOL_POOL_FAILED };
+
+struct pool {
+	struct list link;	   /* pools::all */
+	uint32_t id;		   /* on the wire; from 1 */
+	struct pool_config config; /* a copy; its lists are owned */
+	const struct pool_ops *ops;
+	enum pool_state state;
+	char why[256];	       /* of a failed pool */
+	struct device *device; /* NULL for host */
+	struct worker *worker; /* borrowed: the device's, or the host's */
+	int numa_node;
+	void *impl;  /* the kind's own; made by open, worker thread only */
+	int pool_fd; /* mempool: the pool's own fd, lent with a connection's first attach; else -1
+		      */
+	uint64_t size, granularity, max_block; /* bytes */
+
+	uint64_t used; /* bytes of blocks handed out, those being allocated included */
+	uint64_t lost; /* bytes of blocks that could not be freed */
+	uint64_t pending_bytes;
+	uint32_t pending_count, blocks;
+	struct list pending;  /* struct pending::link, oldest first */
+	struct list requests; /* struct pool_request::link: under way */
+};
+
+/* One allocation under way; a member of whatever wants it. */
+struct pool_request {
+	struct list link; /* pool::requests */
+	struct job job;
+	struct pool *pool;
+	uint64_t bytes;
+	bool retried;
+	struct block block; /* on success: the request's owner takes it */
+	int result;
+	struct fault fault;
+	void (*on_done)(struct pool_request *r);
+};
+
+/* Makes a pool and opens it on its worker; on_ready is called once, later, when it is ready or
+ * failed. device is NULL for host kinds, and for a GPU kind whose device was not found (why says
+ * so): then the pool is failed from the start. 0 or -errno. */
+int pool_new(const struct pool_config *config, struct device *device, struct worker *worker,
+	     const char *why, void (*on_ready)(struct pool *pool, void *arg), void *arg,
+	     struct pool **ret);
+
+/* Gives back what is pending, and closes the kind on the worker. Blocks must be gone. on_closed may
+ * be NULL; the pool is freed after it. */
+void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg);
+
+/* Whether a process of that user may create in the pool. */
+bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n_gids);
+
+/* Asks for a block. 0: r->block is there (from the pending list). -EINPROGRESS: r->on_done comes
+ * later, with r->result 0 or -errno and r->fault. Any other -errno: refused, *f says why, on_done
+ * never comes. When the pool or its device is full, what is pending is flushed and the request
+ * tried once more. */
+int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t uid,
+	       struct fault *f);
+
+/* The owner has gone: the block, when it comes, is freed, and on_done is still called (result
+ * -ECANCELED), so that the request's memory can go. */
+void pool_request_cancel(struct pool_request *r);
+
+/* Takes the block onto the pending list. foreign: another uid than `uid` has had it, so it is not
+ * reused. */
+void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
+
+/* Gives back all that is pending. */
+void pool_flush(struct pool *pool);
+
+/* The fd to lend for an attach: the block's own, its read-only twin for a reader of a host pool, or
+ * the pool's. */
+int pool_lend_fd(const struct pool *pool, const struct block *block, bool write);
+
+#endif

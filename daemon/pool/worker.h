@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A thread that makes the driver calls of one device, one after the other, so that the loop never
+ * waits for one. First in, first out: an allocation that was asked after a free runs after it.
+ */
+#ifndef GPUSHM_DAEMON_POOL_WORKER_H
+#define GPUSHM_DAEMON_POOL_WORKER_H
+
+#include "proto/list.h"
+
+#include <uv.h>
+
+/* One piece of work; a member of whatever it works on, which must live until on_done is called. */
+struct job {
+	struct list link;		  /* worker::todo or worker::done */
+	void (*run)(struct job *job);	  /* on the worker's thread */
+	void (*on_done)(struct job *job); /* later, on the loop's; may free the job */
+};
+
+struct worker;
+
+/* Starts the thread. Its completions keep the loop alive only while jobs are under way. 0 or
+ * -errno. */
+int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret);
+
+/* Runs what is queued, calls every on_done, joins the thread. Blocks. NULL is allowed. Returns
+ * NULL. The loop must run once more afterwards to close the handle. */
+struct worker *worker_free(struct worker *w);
+
+void worker_submit(struct worker *w, struct job *job);
+
+#endif

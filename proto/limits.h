@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The limits that both sides of the protocol agree on. Each is defined here once; what follows
+ * from another one is derived from it. gpushm-protocol(7) names them.
+ */
+#ifndef GPUSHM_PROTO_LIMITS_H
+#define GPUSHM_PROTO_LIMITS_H
+
+#define PROTOCOL_VERSION 1u
+
+#define FRAME_MAX 65536u /* bytes of one datagram */
+#define FRAME_FDS_MAX 2u /* memory or pool, table */
+#define UNPACK_MAX                                                                               \
+	(8u * FRAME_MAX) /* bytes that one frame may unpack to; DESCRIBE needs about 5 times its \
+			    frame */
+
+#define BUFFER_NAME_MAX 255u /* bytes, without a NUL */
+#define ARRAY_NAME_MAX 255u
+#define POOL_NAME_MAX 63u
+#define SOFTWARE_MAX 63u
+#define DIMENSIONS_MAX 32u
+#define DESCR_MAX 4096u	     /* bytes of a record's NumPy descr */
+#define ARRAYS_MAX 65536u    /* in one buffer */
+#define ATTR_BYTES_MAX 4096u /* keys and values of one buffer */
+#define ATTRS_MAX 64u
+#define POOLS_MAX 64u	/* so that HELLO's reply fits a frame */
+#define HOLDERS_MAX 64u /* told for one buffer */
+
+#define DAEMON_ID_BYTES 16u
+#define UUID_BYTES 16u
+#define RECORD_BYTES 64u /* CUmemPoolPtrExportData */
+
+#define ARRAY_ALIGN 256u /* what DLPack asks of a data pointer; gpushm_layout() places arrays so \
+			  */
+
+_Static_assert(DESCR_MAX + 1024u < FRAME_MAX, "an array with the longest descr fits a frame");
+_Static_assert(BUFFER_NAME_MAX + 2u * ATTR_BYTES_MAX + 1024u < FRAME_MAX, "CREATE fits a frame");
+_Static_assert(POOLS_MAX * 896u < FRAME_MAX, "POOLS fits a frame: a pool has at most 896 bytes");
+
+#endif

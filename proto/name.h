@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rule for names of buffers, arrays, attributes and pools.
+ *
+ * A buffer's name has 1 to 255 bytes of valid UTF-8 without control characters (below 0x20, 0x7f,
+ * U+0080 to U+009F), in components divided by '/'; no component is empty, "." or "..". A name
+ * that starts with '~' is private: "~/x" belongs to the user who says it, and "~1001/x" is what an
+ * admin calls it. An array's name and an attribute's key follow the same rule, but that '~' has no
+ * meaning and an array's name may be empty. A pool's name: 1 to 63 of [A-Za-z0-9._-].
+ */
+#ifndef GPUSHM_PROTO_NAME_H
+#define GPUSHM_PROTO_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* NULL where the name is right, else what is wrong with it, as a static text for an error message.
+ */
+const char *name_check_buffer(const void *name, size_t len);
+const char *name_check_array(const void *name, size_t len);
+const char *name_check_attr(const void *name, size_t len);
+const char *name_check_pool(const void *name, size_t len);
+
+#endif

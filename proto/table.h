@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of a buffer: its arrays and its attributes, as one image that is written once and read
+ * by many. The daemon builds it from DESCRIBE requests, checks each array against the allocation,
+ * and keeps the image in a sealed memfd; a reader maps that memfd and looks names up in O(1),
+ * so that an attach costs the same for one array and for five thousand.
+ *
+ * Image (little endian, every part aligned to 8 bytes, offsets from the image's start):
+ *   struct table_header, entries[arrays], u32 slots[slots] (open-addressed hash of names, linear
+ *   probing, index + 1, 0 = empty; slots is a power of two >= 2 * arrays), attributes, text.
+ * The hash of a name, and the digest of a layout, are 64-bit FNV-1a (Fowler, Noll, Vo): they find
+ * and compare, they protect nothing.
+ *
+ * A reader trusts no offset in an image: table_view_init() checks the header, and each lookup
+ * checks what it touches.
+ */
+#ifndef GPUSHM_PROTO_TABLE_H
+#define GPUSHM_PROTO_TABLE_H
+
+#include "dtype.h"
+#include "limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An array as it is asked for and as it is told. Pointers are borrowed: from the caller when it is
+ * added, from the image when it is looked up. */
+struct table_array {
+	const char *name; /* not terminated */
+	size_t name_len;
+	struct dtype dtype;
+	const char *descr; /* records; not terminated; NULL if descr_len is 0 */
+	size_t descr_len;
+	uint32_t ndim;
+	uint64_t shape[DIMENSIONS_MAX];
+	bool has_strides; /* when added: false means C order. When looked up: always true */
+	int64_t strides[DIMENSIONS_MAX]; /* bytes; all 0 for packed types (they are C-contiguous) */
+	uint64_t offset;		 /* bytes, to element [0, 0, ...] */
+};
+
+struct table_attr {
+	const char *key; /* not terminated */
+	size_t key_len;
+	const void *value;
+	size_t value_len;
+};
+
+/* The result of a check: what is wrong, for an error message, and which code it is. */
+struct table_error {
+	enum {
+		TABLE_OK,
+		TABLE_LAYOUT,
+		TABLE_DTYPE,
+		TABLE_NAME,
+		TABLE_EXISTS,
+		TABLE_LIMIT,
+		TABLE_NO_MEMORY
+	} what;
+	char text[192];
+};
+
+/* ---- building: owns all that it was given, copied ---- */
+struct table_builder;
+
+/* buffer_bytes: the size that every array must lie within. 0 or -ENOMEM. */
+int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret);
+struct table_builder *table_builder_free(struct table_builder *b);
+
+/* Checks dtype, shape, strides, bounds (negative strides included), alignment, name and every
+ * product, and adds the array. 0, or -EINVAL, -EEXIST, -EDQUOT, -ENOMEM with *err filled in; then
+ * nothing was added. */
+int table_builder_add(struct table_builder *b, const struct table_array *a,
+		      struct table_error *err);
+
+/* Forgets the arrays after the first n: undoes a batch of which one member was wrong. */
+void table_builder_truncate(struct table_builder *b, uint32_t n);
+uint32_t table_builder_arrays(const struct table_builder *b);
+
+/* Sets an attribute; an empty value is a value. Replaces one of the same key. Errors as above. */
+int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
+			   struct table_error *err);
+
+/* The image as a memfd with F_SEAL_SEAL|SHRINK|GROW|WRITE and mode 0400. The caller owns the fd.
+ * 0 or -errno. The builder may be used on. digest: of the arrays alone, in the order added. */
+int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,
+			 uint64_t *ret_digest);
+
+/* ---- reading ---- */
+struct table_view {
+	const unsigned char *image; /* borrowed: a mapping that its owner keeps */
+	size_t bytes;
+	uint64_t buffer_bytes;
+};
+
+/* Checks the header in O(1). 0, or -EBADMSG for what is no table of a buffer of that size. */
+int table_view_init(struct table_view *v, const void *image, size_t bytes, uint64_t buffer_bytes);
+uint32_t table_view_arrays(const struct table_view *v);
+uint32_t table_view_attrs(const struct table_view *v);
+uint64_t table_view_digest(const struct table_view *v);
+
+/* 0; -ENOENT; -EBADMSG where the entry does not hold together (the daemon is broken or hostile). */
+int table_view_find(const struct table_view *v, const char *name, size_t len,
+		    struct table_array *ret);
+int table_view_at(const struct table_view *v, uint32_t index, struct table_array *ret);
+int table_view_attr_at(const struct table_view *v, uint32_t index, struct table_attr *ret);
+
+/* ---- arithmetic that both sides need ---- */
+
+/* Elements of a shape. 0, or -EOVERFLOW if the product does not fit int64_t. 0-d: 1. */
+int table_elements(uint32_t ndim, const uint64_t *shape, uint64_t *ret);
+
+/* C-order strides in bytes. 0 or -EOVERFLOW. A packed type's strides are all 0. */
+int table_c_strides(struct dtype t, uint32_t ndim, const uint64_t *shape, int64_t *strides);
+
+/* Bytes from the lowest to past the highest byte that the array touches, and how far the lowest
+ * lies before element [0, 0, ...]. A size-0 array touches nothing. 0 or -EOVERFLOW. */
+int table_span(const struct table_array *a, uint64_t *ret_before, uint64_t *ret_bytes);
+
+#endif
