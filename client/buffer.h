@@ -10,8 +10,15 @@
 #include "client/map/map.h"
 #include "proto/table.h"
 
+/* A mapping of one finished table, and the view that looks into it. */
+struct buffer_image {
+	void *memory; /* NULL: there is none */
+	struct table_view view;
+};
+
 struct gpushm_buffer {
 	struct gpushm *connection; /* a reference */
+	pthread_mutex_t lock;	   /* state, access, digest, map's protection, builder, table */
 	uint64_t id, lease, bytes, digest;
 	enum gpushm_state state;
 	enum gpushm_access access;
@@ -21,13 +28,26 @@ struct gpushm_buffer {
 	struct map *map; /* a reference; shared with other opens of this buffer in this process */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that are alive */
 	struct table_builder *builder; /* while filling: the same table that the daemon builds */
-	void *table;		       /* mapping of the table's memfd, or NULL; table_bytes long */
-	size_t table_bytes;
-	struct table_view view; /* of table */
+	struct buffer_image table;     /* the arrays, as of the last use while filling */
+	struct buffer_image attrs;     /* the creator's attributes: they must not move, as the
+					  table does while it fills */
 };
 
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);
 void buffer_put(struct gpushm_buffer *b);
+
+/* The table as it is now, those arrays included that were described a moment ago. Holds b->lock
+ * from success until buffer_table_done(), and what is looked up in *ret is valid no longer: copy
+ * the name and the descr. 0; -ENOENT where nothing was described; -ENOMEM; -EPROTO where the
+ * daemon's table does not hold together; with gpushm_error() set. Does not check for a fork. */
+int buffer_table(struct gpushm_buffer *b, const struct table_view **ret);
+void buffer_table_done(struct gpushm_buffer *b);
+
+/* -ECHILD, with gpushm_error() set, where the buffer was made before fork(). No system call. */
+static inline int buffer_check(const struct gpushm_buffer *b)
+{
+	return connection_check_fork(b->connection->generation);
+}
 
 #endif

@@ -35,8 +35,10 @@ struct gpushm {
 	bool admin;
 	struct pool_info *pools; /* owned; set by HELLO, and immutable after that */
 	size_t n_pools;
+	uid_t server_uid;   /* who owns what the daemon hands out */
 	struct arena arena; /* of the reply that is being read */
 	struct frame frame;
+	unsigned char sent[FRAME_MAX]; /* the request, packed: no allocation on the way out */
 };
 
 /* Sends a request and waits for its reply; holds c->lock from success until connection_done(),

@@ -63,4 +63,32 @@ int map_synchronize(struct map *m);
  * reference or all have agreed. 0 or -errno. */
 int map_protect(struct map *m);
 
+/* This process's CUDA ordinal of the device with that UUID; -1 where it can't see it, or has no
+ * driver. Starts the driver (cuInit, 0.2 s) on its first call. */
+int map_device_ordinal(const unsigned char uuid[UUID_BYTES]);
+
+/* ---- copies between a device's memory and the host's ---- */
+
+/* The thread is in the context that the map is used from, from map_enter() until map_leave(). Host
+ * maps have none, and need neither. 0, -ENODEV or -EIO. */
+struct map_entered {
+	bool pushed; /* else the thread was in a context of the device already */
+};
+int map_enter(struct map *m, struct map_entered *ret);
+void map_leave(struct map_entered *e);
+
+/* `height` rows of `width` bytes, `*_pitch` bytes from one row to the next (not used where height
+ * is 1; else at least width). */
+struct map_copy {
+	void *device, *host;
+	size_t width, height, device_pitch, host_pitch;
+	bool to_host;
+};
+
+/* Queues the copy on a CUstream (NULL: the legacy default stream), within map_enter(). Blocks only
+ * where the driver does, for pageable memory. 0, or -EIO with gpushm_error() set. */
+int map_copy(const struct map_copy *copy, void *stream);
+/* Waits until the stream has done what was queued. Within map_enter(). 0 or -EIO. */
+int map_wait(void *stream);
+
 #endif
