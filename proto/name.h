@@ -21,4 +21,11 @@ const char *name_check_array(const void *name, size_t len);
 const char *name_check_attr(const void *name, size_t len);
 const char *name_check_pool(const void *name, size_t len);
 
+/* The same for text that is no name: valid UTF-8 without control characters, of any length. */
+const char *name_check_text(const void *text, size_t len);
+
+/* How much of a text that was cut at len bytes can be shown: len, less a UTF-8 sequence that the
+ * cut has split. */
+size_t name_cut(const char *text, size_t len);
+
 #endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The only room that sends or receives on the protocol's socket.
+ *
+ * It owns the fds of a datagram from the moment the kernel has installed them until the frame that
+ * it fills has them; on every error it closes them first. It knows nothing of what is inside a
+ * datagram, never keeps a queue, never duplicates an fd that it sends, and never waits unless the
+ * socket itself blocks.
+ *
+ * Linux facts: a SOCK_SEQPACKET datagram is sent whole or not at all; the kernel gives all fds of a
+ * datagram in one SCM_RIGHTS message; CMSG_SPACE(sizeof(int)) is padded to hold two fds; and where
+ * the control buffer was too small (MSG_CTRUNC), the fds that did fit have been installed.
+ */
+#include "proto/wire.h"
+
+#include "proto/own.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+/* Room for FRAME_FDS_MAX fds, aligned as the kernel wants it. */
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))];
+};
+
+/* More fds than the frame holds can then not be installed: they come as MSG_CTRUNC. */
+_Static_assert(sizeof(union control) < CMSG_LEN((FRAME_FDS_MAX + 1) * sizeof(int)),
+	       "the control buffer has room for the frame's fds and not one more");
+
+static void control_put(union control *control, struct msghdr *msg, const int *fds, size_t n_fds)
+{
+	*control = (union control){
+		.header = {
+			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+		},
+	};
+	memcpy(CMSG_DATA(&control->header), fds, n_fds * sizeof(int));
+	msg->msg_control = control;
+	msg->msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+}
+
+int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n_fds, int flags)
+{
+	struct iovec iov = { .iov_base = (void *)data, .iov_len = len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union control control;
+	ssize_t n;
+
+	assert(n_fds <= FRAME_FDS_MAX);
+
+	/* An empty datagram would read as the end of the stream. */
+	if (len == 0 || len > FRAME_MAX)
+		return -EMSGSIZE;
+	if (n_fds > 0)
+		control_put(&control, &msg, fds, n_fds);
+
+	do
+		n = sendmsg(socket, &msg, flags | MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+
+	return n < 0 ? -errno : 0;
+}
+
+/* Moves the fds of one control message into the frame. False: it is none that we know. */
+static bool frame_adopt(struct frame *f, struct cmsghdr *c)
+{
+	const unsigned char *at = CMSG_DATA(c);
+	bool known = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS;
+	size_t n = known ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+
+	for (size_t i = 0; i < n; i++, at += sizeof(int)) {
+		_cleanup_(close_fd) int fd = -1;
+
+		memcpy(&fd, at, sizeof(fd));
+		if (f->n_fds < FRAME_FDS_MAX)
+			f->fds[f->n_fds++] = take_fd(&fd);
+		else
+			known = false;
+	}
+	return known;
+}
+
+/* The frame owns every installed fd afterwards, whatever is returned. */
+static int frame_adopt_all(struct frame *f, struct msghdr *msg)
+{
+	bool known = true;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c))
+		known = frame_adopt(f, c) && known;
+
+	return known && !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 0 : -EPROTO;
+}
+
+int wire_recv(int socket, struct frame *f, bool with_fds, int flags)
+{
+	struct iovec iov = { .iov_base = f->data, .iov_len = sizeof(f->data) };
+	union control control;
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = with_fds ? &control : NULL,
+		.msg_controllen = with_fds ? sizeof(control) : 0,
+	};
+	ssize_t n;
+	int r;
+
+	f->len = f->n_fds = 0;
+	do
+		n = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+
+	r = frame_adopt_all(f, &msg);
+	if (n == 0)
+		r = -ECONNRESET;
+	if (r < 0) {
+		frame_close_fds(f);
+		return r;
+	}
+	f->len = n;
+	return 0;
+}
+
+void frame_close_fds(struct frame *f)
+{
+	for (size_t i = 0; i < f->n_fds; i++)
+		close_fd(&f->fds[i]);
+	f->n_fds = 0;
+}
