@@ -8,6 +8,9 @@
 /* Keeps the text for this thread and returns -number, so that a check is one line. */
 int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts `about "name": ` before the text that is there, and keeps its code. Returns -number. */
+int error_set_about(int number, const char *about, const char *name);
+
 /* Likewise for an error that the daemon told: code is enum code; the text is not terminated.
  * Returns -code_to_errno(code). */
 int error_set_remote(int code, const void *text, unsigned long len);

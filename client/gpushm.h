@@ -50,6 +50,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define GPUSHM_VERSION_MAJOR 0
 #define GPUSHM_VERSION_MINOR 1
@@ -121,7 +122,7 @@ int gpushm_dtype_format(struct gpushm_dtype t, char *buf, size_t size);
  */
 int gpushm_dtype_typestr(struct gpushm_dtype t, char *buf, size_t size);
 
-/* Bits of one element. */
+/* Bits of one element; 0 for no valid type. */
 uint64_t gpushm_dtype_bits(struct gpushm_dtype t);
 
 /* ------------------------------------------------- creating and publishing */
@@ -420,6 +421,7 @@ struct gpushm_status {
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret);
 struct gpushm_status *gpushm_status_free(struct gpushm_status *s);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
