@@ -19,9 +19,10 @@
 #define POOL_NAME_MAX 63u
 #define SOFTWARE_MAX 63u
 #define DIMENSIONS_MAX 32u
-#define DESCR_MAX 4096u	     /* bytes of a record's NumPy descr */
-#define ARRAYS_MAX 65536u    /* in one buffer */
-#define ATTR_BYTES_MAX 4096u /* keys and values of one buffer */
+#define DESCR_MAX 4096u		    /* bytes of a record's NumPy descr */
+#define ARRAYS_MAX 65536u	    /* in one buffer */
+#define TABLE_BYTES_MAX (64u << 20) /* of a buffer's table: what names, shapes and descrs take */
+#define ATTR_BYTES_MAX 4096u	    /* keys and values of one buffer */
 #define ATTRS_MAX 64u
 #define POOLS_MAX 64u	/* so that HELLO's reply fits a frame */
 #define HOLDERS_MAX 64u /* told for one buffer */
@@ -30,8 +31,8 @@
 #define UUID_BYTES 16u
 #define RECORD_BYTES 64u /* CUmemPoolPtrExportData */
 
-#define ARRAY_ALIGN 256u /* what DLPack asks of a data pointer; gpushm_layout() places arrays so \
-			  */
+/* What DLPack asks of a data pointer; gpushm_layout() places arrays so. */
+#define ARRAY_ALIGN 256u
 
 _Static_assert(DESCR_MAX + 1024u < FRAME_MAX, "an array with the longest descr fits a frame");
 _Static_assert(BUFFER_NAME_MAX + 2u * ATTR_BYTES_MAX + 1024u < FRAME_MAX, "CREATE fits a frame");

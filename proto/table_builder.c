@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A table while it is being described. The builder owns copies of everything that it was given, in
+ * the form in which the image wants it: entries, hash slots and text only need to be put one behind
+ * the other, with the offsets moved.
+ *
+ * Adding costs O(1), the hash and both vectors grow by doubling. An array leaves only from the end
+ * (truncate), and that keeps linear probing simple: the last one that came took a slot that was
+ * empty before, so emptying it again restores what was.
+ */
+#include "proto/table_image.h"
+
+#include "proto/name.h"
+#include "proto/own.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define SLOTS_MIN 16u
+#define ENTRIES_MIN 8u
+#define TEXT_MIN 512u
+
+#define SLOTS_MAX (2 * ARRAYS_MAX)
+
+_Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at SLOTS_MAX");
+
+struct table_builder {
+	struct table_parts parts;
+};
+
+int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret)
+{
+	struct table_builder *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return -ENOMEM;
+	b->parts.buffer_bytes = buffer_bytes;
+	b->parts.n_slots = SLOTS_MIN;
+	b->parts.slots = calloc(SLOTS_MIN, sizeof(uint32_t));
+	if (!b->parts.slots) {
+		table_builder_free(b);
+		return -ENOMEM;
+	}
+	*ret = b;
+	return 0;
+}
+
+struct table_builder *table_builder_free(struct table_builder *b)
+{
+	if (!b)
+		return NULL;
+	for (uint32_t i = 0; i < b->parts.n_attrs; i++)
+		free(b->parts.attrs[i].key);
+	free(b->parts.text);
+	free(b->parts.slots);
+	free(b->parts.entries);
+	free(b);
+	return NULL;
+}
+
+/* The slot of that name, or the empty one where it would go. */
+static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char *name, size_t len)
+{
+	uint32_t mask = p->n_slots - 1;
+	uint32_t i = hash & mask;
+
+	for (; p->slots[i] != 0; i = (i + 1) & mask) {
+		const struct table_entry *e = &p->entries[p->slots[i] - 1];
+
+		if (e->hash == hash && e->name_len == len &&
+		    memcmp(p->text + e->name_at, name, len) == 0)
+			break;
+	}
+	return i;
+}
+
+/* Keeps n_slots >= 2 * arrays with one array more. */
+static int slots_grow(struct table_parts *p)
+{
+	uint32_t n = p->n_slots * 2;
+	uint32_t *slots;
+
+	if (p->n_slots >= 2 * (p->arrays + 1))
+		return 0;
+	slots = calloc(n, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+
+	for (uint32_t i = 0; i < p->arrays; i++) {
+		uint32_t at = p->entries[i].hash & (n - 1);
+
+		while (slots[at] != 0)
+			at = (at + 1) & (n - 1);
+		slots[at] = i + 1;
+	}
+	free(p->slots);
+	p->slots = slots;
+	p->n_slots = n;
+	return 0;
+}
+
+static int entries_grow(struct table_parts *p)
+{
+	uint32_t room = p->entries_room > 0 ? p->entries_room * 2 : ENTRIES_MIN;
+	struct table_entry *entries;
+
+	if (p->arrays < p->entries_room)
+		return 0;
+	entries = reallocarray(p->entries, room, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	p->entries = entries;
+	p->entries_room = room;
+	return 0;
+}
+
+/* Room for `more` bytes of text, which are within TABLE_BYTES_MAX. */
+static int text_grow(struct table_parts *p, uint64_t more)
+{
+	uint64_t room = p->text_room > 0 ? p->text_room : TEXT_MIN;
+	unsigned char *text;
+
+	while (room < p->text_len + more)
+		room *= 2;
+	if (room == p->text_room)
+		return 0;
+	text = realloc(p->text, room);
+	if (!text)
+		return -ENOMEM;
+	p->text = text;
+	p->text_room = room;
+	return 0;
+}
+
+static uint64_t text_put(struct table_parts *p, const void *data, size_t len)
+{
+	uint64_t at = p->text_len;
+
+	if (len > 0)
+		memcpy(p->text + at, data, len);
+	p->text_len += len;
+	return at;
+}
+
+/* Bytes of text that an array takes, a multiple of the alignment so that the next one's dims are
+ * aligned. */
+static uint64_t text_bytes(const struct table_array *a)
+{
+	uint64_t n = (uint64_t)a->ndim * 2 * sizeof(uint64_t) + a->name_len + a->descr_len;
+
+	return (n + TABLE_PART_ALIGN - 1) / TABLE_PART_ALIGN * TABLE_PART_ALIGN;
+}
+
+/* Puts an array that was checked, for which there is room everywhere. */
+static void array_put(struct table_parts *p, const struct table_array *a, uint64_t hash)
+{
+	uint64_t end = p->text_len + text_bytes(a);
+	struct table_entry e = {
+		.hash = hash,
+		.offset = a->offset,
+		.name_len = a->name_len,
+		.descr_len = a->descr_len,
+		.ndim = a->ndim,
+		.itemsize = a->dtype.itemsize,
+		.code = a->dtype.code,
+		.bits = a->dtype.bits,
+		.lanes = a->dtype.lanes,
+	};
+
+	p->slots[slot_find(p, hash, a->name, a->name_len)] = p->arrays + 1;
+	e.dims_at = text_put(p, a->shape, a->ndim * sizeof(uint64_t));
+	text_put(p, a->strides, a->ndim * sizeof(int64_t));
+	e.name_at = text_put(p, a->name, a->name_len);
+	e.descr_at = text_put(p, a->descr, a->descr_len);
+	memset(p->text + p->text_len, 0, end - p->text_len);
+	p->text_len = end;
+	p->entries[p->arrays++] = e;
+}
+
+/* What the image takes at most with so many arrays and so much text, in bytes. */
+static uint64_t image_bound(uint64_t arrays, uint64_t text_len)
+{
+	return sizeof(struct table_header) + arrays * sizeof(struct table_entry) +
+	       SLOTS_MAX * sizeof(uint32_t) + ATTRS_MAX * sizeof(struct table_attr_entry) +
+	       ATTR_BYTES_MAX + text_len;
+}
+
+/* Limits, and a name that is taken. */
+static int array_admit(const struct table_parts *p, const struct table_array *a, uint64_t hash,
+		       struct table_error *err)
+{
+	struct table_subject subject = { "array", a->name, a->name_len };
+
+	if (p->slots[slot_find(p, hash, a->name, a->name_len)] != 0)
+		return table_refuse(err, TABLE_EXISTS, subject,
+				    "the buffer has one of that name already");
+	if (p->arrays >= ARRAYS_MAX)
+		return table_refuse(err, TABLE_LIMIT, subject,
+				    "the buffer has %" PRIu32 " already; at most %u are allowed",
+				    p->arrays, ARRAYS_MAX);
+	if (image_bound(p->arrays + 1, p->text_len + text_bytes(a)) > TABLE_BYTES_MAX)
+		return table_refuse(err, TABLE_LIMIT, subject,
+				    "names, shapes and descrs of a buffer's arrays may take %u "
+				    "MiB; shorten the descrs",
+				    TABLE_BYTES_MAX >> 20);
+	return 0;
+}
+
+int table_builder_add(struct table_builder *b, const struct table_array *a, struct table_error *err)
+{
+	struct table_parts *p = &b->parts;
+	struct table_subject subject = { "array", a->name, a->name_len };
+	struct table_array filled;
+	uint64_t hash;
+	int r;
+
+	r = table_check(a, p->buffer_bytes, &filled, err);
+	if (r < 0)
+		return r;
+	hash = table_hash(TABLE_HASH_BASIS, a->name, a->name_len);
+	r = array_admit(p, &filled, hash, err);
+	if (r < 0)
+		return r;
+	if (slots_grow(p) < 0 || entries_grow(p) < 0 || text_grow(p, text_bytes(&filled)) < 0)
+		return table_refuse(err, TABLE_NO_MEMORY, subject, "no memory for one more");
+
+	array_put(p, &filled, hash);
+	return 0;
+}
+
+void table_builder_truncate(struct table_builder *b, uint32_t n)
+{
+	struct table_parts *p = &b->parts;
+
+	while (p->arrays > n) {
+		const struct table_entry *e = &p->entries[p->arrays - 1];
+		const char *name = (const char *)p->text + e->name_at;
+
+		p->slots[slot_find(p, e->hash, name, e->name_len)] = 0;
+		p->text_len = e->dims_at;
+		p->arrays--;
+	}
+}
+
+uint32_t table_builder_arrays(const struct table_builder *b)
+{
+	return b->parts.arrays;
+}
+
+/* The attribute of that key, or the end. */
+static struct table_owned_attr *attr_find(struct table_parts *p, const struct table_attr *attr)
+{
+	uint32_t i = 0;
+
+	while (i < p->n_attrs && (p->attrs[i].key_len != attr->key_len ||
+				  memcmp(p->attrs[i].key, attr->key, attr->key_len) != 0))
+		i++;
+	return &p->attrs[i];
+}
+
+static int attr_admit(const struct table_parts *p, const struct table_owned_attr *old,
+		      const struct table_attr *attr, struct table_error *err)
+{
+	bool is_new = old == &p->attrs[p->n_attrs];
+	uint64_t others = p->attr_bytes - (is_new ? 0 : old->key_len + old->value_len);
+	struct table_subject subject = { "attribute", attr->key, attr->key_len };
+
+	if (is_new && p->n_attrs >= ATTRS_MAX)
+		return table_refuse(err, TABLE_LIMIT, subject,
+				    "the buffer has %" PRIu32 " already; at most %u are allowed",
+				    p->n_attrs, ATTRS_MAX);
+	if (attr->value_len > ATTR_BYTES_MAX ||
+	    others + attr->key_len + attr->value_len > ATTR_BYTES_MAX)
+		return table_refuse(err, TABLE_LIMIT, subject,
+				    "keys and values of a buffer may have %u bytes in all; "
+				    "%" PRIu64 " are left for this one",
+				    ATTR_BYTES_MAX, ATTR_BYTES_MAX - others);
+	return 0;
+}
+
+int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
+			   struct table_error *err)
+{
+	struct table_parts *p = &b->parts;
+	const char *wrong = name_check_attr(attr->key, attr->key_len);
+	struct table_owned_attr *a;
+	char *copy;
+	int r;
+
+	if (wrong)
+		return table_refuse(err, TABLE_NAME, (struct table_subject){ "attribute", "?", 1 },
+				    "its key: %s", wrong);
+	a = attr_find(p, attr);
+	r = attr_admit(p, a, attr, err);
+	if (r < 0)
+		return r;
+	copy = malloc(attr->key_len + attr->value_len);
+	if (!copy)
+		return table_refuse(err, TABLE_NO_MEMORY,
+				    (struct table_subject){ "attribute", attr->key, attr->key_len },
+				    "no memory for one more");
+
+	memcpy(copy, attr->key, attr->key_len);
+	if (attr->value_len > 0)
+		memcpy(copy + attr->key_len, attr->value, attr->value_len);
+	if (a == &p->attrs[p->n_attrs])
+		p->n_attrs++;
+	p->attr_bytes += attr->key_len + attr->value_len - a->key_len - a->value_len;
+	free(a->key);
+	*a = (struct table_owned_attr){ copy, attr->key_len, attr->value_len };
+	return 0;
+}
+
+int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,
+			 uint64_t *ret_digest)
+{
+	return table_image_write(&b->parts, ret_fd, ret_bytes, ret_digest);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whether an array is one that a buffer can hold. The daemon asks before it adds an array, and a
+ * reader asks again for each array that it looks up, so that a broken daemon can't lead a client
+ * outside of its mapping. There is this one check for both.
+ *
+ * An array may overlap others, and may overlap itself (strides of 0 are how NumPy broadcasts); it
+ * may not leave the buffer, start an element where its type can't start, or have a product that
+ * overflows. Every refusal names the array and what would be allowed.
+ */
+#include "proto/table_image.h"
+
+#include "proto/name.h"
+#include "proto/own.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of a name that a text shows, so that what follows it fits, too. */
+#define SHOWN_MAX 48u
+
+int table_refuse(struct table_error *err, int what, struct table_subject subject,
+		 const char *format, ...)
+{
+	static const int errors[] = {
+		[TABLE_LAYOUT] = EINVAL, [TABLE_DTYPE] = EINVAL, [TABLE_NAME] = EINVAL,
+		[TABLE_EXISTS] = EEXIST, [TABLE_LIMIT] = EDQUOT, [TABLE_NO_MEMORY] = ENOMEM,
+	};
+	bool cut = subject.name_len > SHOWN_MAX;
+	size_t shown = cut ? name_cut(subject.name, SHOWN_MAX) : subject.name_len;
+	va_list args;
+	int n;
+
+	assert(what > TABLE_OK && what <= TABLE_NO_MEMORY);
+
+	err->what = what;
+	n = snprintf(err->text, sizeof(err->text), "%s \"%.*s%s\": ", subject.kind, (int)shown,
+		     shown > 0 ? subject.name : "", cut ? "..." : "");
+	va_start(args, format);
+	vsnprintf(err->text + n, sizeof(err->text) - n, format, args);
+	va_end(args);
+	return -errors[what];
+}
+
+/* All other refusals of this room are about an array, too. */
+#define refuse(what, ...)                                                                \
+	table_refuse(err, what, (struct table_subject){ "array", a->name, a->name_len }, \
+		     __VA_ARGS__)
+
+static int check_name(const struct table_array *a, struct table_error *err)
+{
+	const char *wrong = name_check_array(a->name, a->name_len);
+
+	/* A name that is wrong is not repeated: it may hold what no terminal should be sent. */
+	if (wrong)
+		return table_refuse(err, TABLE_NAME, (struct table_subject){ "array", "?", 1 },
+				    "its name: %s", wrong);
+	return 0;
+}
+
+static int check_descr(const struct table_array *a, struct table_error *err)
+{
+	const char *wrong;
+
+	if (a->descr_len == 0)
+		return 0;
+	if (a->dtype.code != DTYPE_RECORD)
+		return refuse(TABLE_DTYPE, "it has a descr, which is for records only");
+	if (a->descr_len > DESCR_MAX)
+		return refuse(TABLE_LIMIT, "its descr has %zu bytes; at most %u are allowed",
+			      a->descr_len, DESCR_MAX);
+
+	wrong = name_check_text(a->descr, a->descr_len);
+	return wrong ? refuse(TABLE_DTYPE, "its descr: %s", wrong) : 0;
+}
+
+static int check_dtype(const struct table_array *a, struct table_error *err)
+{
+	char type[64];
+
+	if (dtype_valid(a->dtype))
+		return check_descr(a, err);
+	dtype_format(a->dtype, type, sizeof(type));
+	return refuse(TABLE_DTYPE, "there is no such dtype: %s", type);
+}
+
+/* Fills in strides that were left out. */
+static int check_shape(struct table_array *a, struct table_error *err)
+{
+	uint64_t n;
+
+	if (a->ndim > DIMENSIONS_MAX)
+		return refuse(TABLE_LAYOUT, "%" PRIu32 " dimensions; at most %u are allowed",
+			      a->ndim, DIMENSIONS_MAX);
+	if (table_elements(a->ndim, a->shape, &n) < 0)
+		return refuse(TABLE_LAYOUT, "its shape has more than 2^63-1 elements");
+	if (dtype_packed(a->dtype) && a->has_strides)
+		return refuse(TABLE_LAYOUT, "elements of less than a byte are packed in C order; "
+					    "leave the strides out");
+	if (!a->has_strides && table_c_strides(a->dtype, a->ndim, a->shape, a->strides) < 0)
+		return refuse(TABLE_LAYOUT, "its shape has more than 2^63-1 bytes");
+	return 0;
+}
+
+static int check_align(const struct table_array *a, struct table_error *err)
+{
+	uint32_t align = dtype_align(a->dtype);
+
+	if (a->offset % align != 0)
+		return refuse(TABLE_LAYOUT,
+			      "offset %" PRIu64 " is no multiple of %" PRIu32
+			      ", as its dtype needs; %" PRIu64 " is",
+			      a->offset, align, a->offset - a->offset % align + align);
+	for (uint32_t i = 0; i < a->ndim; i++)
+		if (a->strides[i] % (int64_t)align != 0)
+			return refuse(TABLE_LAYOUT,
+				      "stride %" PRId64 " is no multiple of %" PRIu32
+				      ", as its dtype needs; copy it to C order first",
+				      a->strides[i], align);
+	return 0;
+}
+
+static int check_bounds(const struct table_array *a, uint64_t buffer_bytes, struct table_error *err)
+{
+	uint64_t before, bytes, end;
+
+	if (table_span(a, &before, &bytes) < 0)
+		return refuse(TABLE_LAYOUT, "its shape and strides span more than 2^64-1 bytes");
+	if (before > a->offset)
+		return refuse(TABLE_LAYOUT,
+			      "its strides reach %" PRIu64 " bytes before the buffer; "
+			      "give it an offset of at least %" PRIu64,
+			      before - a->offset, before);
+	if (__builtin_add_overflow(a->offset - before, bytes, &end))
+		end = UINT64_MAX;
+	if (end > buffer_bytes)
+		return refuse(TABLE_LAYOUT,
+			      "bytes %" PRIu64 "..%" PRIu64 " lie outside the buffer of %" PRIu64
+			      " bytes",
+			      a->offset - before, end, buffer_bytes);
+	return 0;
+}
+
+int table_check(const struct table_array *a, uint64_t buffer_bytes, struct table_array *ret,
+		struct table_error *err)
+{
+	struct table_array filled;
+	int r;
+
+	r = check_name(a, err);
+	if (r == 0)
+		r = check_dtype(a, err);
+	if (r < 0)
+		return r;
+
+	filled = *a;
+	r = check_shape(&filled, err);
+	if (r == 0)
+		r = check_align(&filled, err);
+	if (r == 0)
+		r = check_bounds(&filled, buffer_bytes, err);
+	if (r < 0)
+		return r;
+
+	filled.has_strides = true;
+	*ret = filled;
+	return 0;
+}

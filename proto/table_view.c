@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How a reader looks into an image that it did not write. It owns nothing: the mapping is its
+ * caller's, and what it hands out points into that.
+ *
+ * Nothing in the image is believed. Every offset and length is compared with the size of the
+ * mapping before it is followed, without arithmetic that could wrap; a search ends after as many
+ * probes as there are slots; and an array is handed out only after the same check against the
+ * buffer that the daemon made. Everything is copied out of the image before it is looked at, so no
+ * alignment is needed, and a hostile image gets a wrong answer or -EBADMSG at most.
+ */
+#include "proto/table_image.h"
+
+#include "proto/name.h"
+#include "proto/own.h"
+
+#include <string.h>
+
+/* Whether n things of that size lie within the image. */
+static bool view_has(const struct table_view *v, uint64_t at, uint64_t n, uint64_t size)
+{
+	uint64_t bytes;
+
+	return !__builtin_mul_overflow(n, size, &bytes) && at <= v->bytes && bytes <= v->bytes - at;
+}
+
+static struct table_header view_header(const struct table_view *v)
+{
+	struct table_header h;
+
+	memcpy(&h, v->image, sizeof(h));
+	return h;
+}
+
+int table_view_init(struct table_view *v, const void *image, size_t bytes, uint64_t buffer_bytes)
+{
+	struct table_view view = { image, bytes, buffer_bytes };
+	struct table_header h;
+
+	if (bytes < sizeof(h))
+		return -EBADMSG;
+	h = view_header(&view);
+	if (memcmp(h.magic, TABLE_MAGIC, sizeof(h.magic)) != 0 || h.version != TABLE_VERSION)
+		return -EBADMSG;
+	if (h.image_bytes != bytes || h.buffer_bytes != buffer_bytes)
+		return -EBADMSG;
+	if (h.arrays > ARRAYS_MAX || h.attrs > ATTRS_MAX)
+		return -EBADMSG;
+	/* A power of two with room for an empty slot. */
+	if (h.slots < 2 || (h.slots & (h.slots - 1)) != 0 || h.slots / 2 < h.arrays)
+		return -EBADMSG;
+	if (!view_has(&view, h.entries_at, h.arrays, sizeof(struct table_entry)) ||
+	    !view_has(&view, h.slots_at, h.slots, sizeof(uint32_t)) ||
+	    !view_has(&view, h.attrs_at, h.attrs, sizeof(struct table_attr_entry)))
+		return -EBADMSG;
+
+	*v = view;
+	return 0;
+}
+
+uint32_t table_view_arrays(const struct table_view *v)
+{
+	return view_header(v).arrays;
+}
+
+uint32_t table_view_attrs(const struct table_view *v)
+{
+	return view_header(v).attrs;
+}
+
+uint64_t table_view_digest(const struct table_view *v)
+{
+	return view_header(v).digest;
+}
+
+static struct table_entry view_entry(const struct table_view *v, uint32_t index)
+{
+	struct table_entry e;
+
+	memcpy(&e, v->image + view_header(v).entries_at + index * sizeof(e), sizeof(e));
+	return e;
+}
+
+/* What an entry points to lies within the image. */
+static bool entry_holds(const struct table_view *v, const struct table_entry *e)
+{
+	return e->ndim <= DIMENSIONS_MAX && view_has(v, e->name_at, e->name_len, 1) &&
+	       view_has(v, e->descr_at, e->descr_len, 1) &&
+	       view_has(v, e->dims_at, e->ndim, 2 * sizeof(uint64_t));
+}
+
+static void entry_read(const struct table_view *v, const struct table_entry *e,
+		       struct table_array *ret)
+{
+	size_t dims_bytes = e->ndim * sizeof(uint64_t);
+
+	*ret = (struct table_array){
+		.name = (const char *)v->image + e->name_at,
+		.name_len = e->name_len,
+		.dtype = { e->code, e->bits, e->lanes, e->itemsize },
+		.descr = e->descr_len > 0 ? (const char *)v->image + e->descr_at : NULL,
+		.descr_len = e->descr_len,
+		.ndim = e->ndim,
+		.offset = e->offset,
+	};
+	memcpy(ret->shape, v->image + e->dims_at, dims_bytes);
+	memcpy(ret->strides, v->image + e->dims_at + dims_bytes, dims_bytes);
+}
+
+int table_view_at(const struct table_view *v, uint32_t index, struct table_array *ret)
+{
+	struct table_array a;
+	struct table_entry e;
+	struct table_error err;
+
+	if (index >= table_view_arrays(v))
+		return -ENOENT;
+	e = view_entry(v, index);
+	if (!entry_holds(v, &e))
+		return -EBADMSG;
+
+	entry_read(v, &e, &a);
+	/* A packed array's strides are told as 0, and none may be given for it: check it as it was
+	 * added. */
+	a.has_strides = !dtype_packed(a.dtype);
+	if (table_check(&a, v->buffer_bytes, ret, &err) < 0)
+		return -EBADMSG;
+	return 0;
+}
+
+/* Whether entry `index` has that name. -EBADMSG for what is no entry. */
+static int entry_match(const struct table_view *v, uint32_t index, uint64_t hash, const char *name,
+		       size_t len)
+{
+	struct table_entry e;
+
+	if (index >= table_view_arrays(v))
+		return -EBADMSG;
+	e = view_entry(v, index);
+	if (e.hash != hash || e.name_len != len)
+		return 0;
+	if (!entry_holds(v, &e))
+		return -EBADMSG;
+	return memcmp(v->image + e.name_at, name, len) == 0;
+}
+
+int table_view_find(const struct table_view *v, const char *name, size_t len,
+		    struct table_array *ret)
+{
+	struct table_header h = view_header(v);
+	uint64_t hash = table_hash(TABLE_HASH_BASIS, name, len);
+	uint32_t slot;
+
+	for (uint32_t i = 0; i < h.slots; i++) {
+		uint64_t at = (hash + i) & (h.slots - 1);
+		int r;
+
+		memcpy(&slot, v->image + h.slots_at + at * sizeof(slot), sizeof(slot));
+		if (slot == 0)
+			return -ENOENT;
+		r = entry_match(v, slot - 1, hash, name, len);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			return table_view_at(v, slot - 1, ret);
+	}
+	return -EBADMSG;
+}
+
+int table_view_attr_at(const struct table_view *v, uint32_t index, struct table_attr *ret)
+{
+	struct table_attr_entry e;
+	struct table_attr attr;
+
+	if (index >= table_view_attrs(v))
+		return -ENOENT;
+	memcpy(&e, v->image + view_header(v).attrs_at + index * sizeof(e), sizeof(e));
+	if (!view_has(v, e.key_at, e.key_len, 1) || !view_has(v, e.value_at, e.value_len, 1))
+		return -EBADMSG;
+
+	attr = (struct table_attr){
+		.key = (const char *)v->image + e.key_at,
+		.key_len = e.key_len,
+		.value = v->image + e.value_at,
+		.value_len = e.value_len,
+	};
+	if (name_check_attr(attr.key, attr.key_len))
+		return -EBADMSG;
+	*ret = attr;
+	return 0;
+}
