@@ -16,12 +16,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 struct pool_info {
 	uint32_t id;
 	struct map_pool map; /* what the mapping rooms need: kind, device, and an identity of the
 				pool in this process */
 	char name[POOL_NAME_MAX + 1];
+	int pool_fd; /* mempool: the pool's own, told once a connection; kept so that an import
+			that failed can be tried again; -1. Under the connection's lock. */
 };
 
 struct gpushm {
@@ -33,7 +36,7 @@ struct gpushm {
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uid_t uid; /* who we are to the daemon */
 	bool admin;
-	struct pool_info *pools; /* owned; set by HELLO, and immutable after that */
+	struct pool_info *pools; /* owned; set by HELLO, and immutable after that but for pool_fd */
 	size_t n_pools;
 	uid_t server_uid;   /* who owns what the daemon hands out */
 	struct arena arena; /* of the reply that is being read */
@@ -49,12 +52,28 @@ int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 		    Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret);
 /* Closes the fds that nobody took and gives the lock back. */
 void connection_done(struct gpushm *c);
+/* connection_done() where the reply made no sense: no later call is made. Keeps gpushm_error().
+ * Returns -EPROTO. */
+int connection_violated(struct gpushm *c);
+/* Makes a request whose reply tells nothing but success (Done). */
+int connection_tell(struct gpushm *c, const Gpushm__Proto__Request *request);
 
+/* Takes over *fd, a connected socket; HELLO has not been said. The caller holds the one reference.
+ * 0 or -ENOMEM with gpushm_error() set. */
+int connection_new(int *fd, uid_t server, struct gpushm **ret);
 struct gpushm *connection_ref(struct gpushm *c);
+/* The last one closes the socket. NULL is allowed. Returns NULL. */
+struct gpushm *connection_unref(struct gpushm *c);
 
 /* 0, or -ECHILD with gpushm_error() set, where the process forked after `generation` was taken. */
 int connection_check_fork(uint64_t generation);
 
-const struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: none */
+struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: none */
+
+/* A C string as the protocol's bytes, borrowed. */
+static inline ProtobufCBinaryData connection_bytes(const char *text)
+{
+	return (ProtobufCBinaryData){ .len = strlen(text), .data = (uint8_t *)text };
+}
 
 #endif

@@ -96,8 +96,10 @@ static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_off
 	if (r < 0)
 		return r;
 	/* With negative strides element [0, 0, ...] is not the lowest; the lowest is aligned. */
-	if (__builtin_add_overflow(end, ARRAY_ALIGN - 1, &start) ||
-	    __builtin_add_overflow(start &= ~(uint64_t)(ARRAY_ALIGN - 1), bytes, ret_end))
+	if (__builtin_add_overflow(end, ARRAY_ALIGN - 1, &start))
+		start = UINT64_MAX;
+	start &= ~(uint64_t)(ARRAY_ALIGN - 1);
+	if (__builtin_add_overflow(start, bytes, ret_end))
 		return error_set(EOVERFLOW, "array \"%s\": the layout's size overflows",
 				 spec->name ? spec->name : "");
 	*ret_offset = start + before;
@@ -106,7 +108,7 @@ static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_off
 
 int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes)
 {
-	uint64_t end = 0, offset;
+	uint64_t end = 0, offset = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		int r = place(&specs[i], end, &offset, &end);

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm_connect and gpushm_disconnect: find the daemon, say HELLO, and believe of its answer what
+ * makes sense. The pools that it tells are kept with the connection; one of a kind that this
+ * library does not know is left out, so that a later daemon can have others: only a buffer in such
+ * a pool is out of reach.
+ */
+#include "client/connection.h"
+#include "client/decode.h"
+#include "client/endpoint.h"
+#include "client/error.h"
+#include "proto/own.h"
+
+static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
+{
+	struct pool_info *p = &c->pools[c->n_pools];
+	struct gpushm_pool told;
+	int r;
+
+	if (!decode_kind_known(from))
+		return 0;
+	r = decode_pool(from, &told);
+	if (r < 0)
+		return r;
+	*p = (struct pool_info){ .id = from->id,
+				 .pool_fd = -1,
+				 .map = { .id = from->id,
+					  .kind = told.kind,
+					  .has_device = from->has_device_uuid,
+					  .numa_node = told.numa_node } };
+	memcpy(p->map.daemon, c->daemon, sizeof(p->map.daemon));
+	memcpy(p->map.device_uuid, told.device_uuid, sizeof(p->map.device_uuid));
+	memcpy(p->name, told.name, sizeof(p->name));
+	c->n_pools++;
+	return 0;
+}
+_Static_assert(sizeof(((struct gpushm_pool *)0)->name) == POOL_NAME_MAX + 1, "names fit");
+
+static int keep_pools(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
+{
+	if (hello->n_pools > POOLS_MAX)
+		return error_set(EPROTO, "the daemon's reply makes no sense: %zu pools",
+				 hello->n_pools);
+	c->pools = calloc(hello->n_pools + 1, sizeof(*c->pools));
+	if (!c->pools)
+		return error_set(ENOMEM, "out of memory for a connection");
+	for (size_t i = 0; i < hello->n_pools; i++) {
+		int r = keep_pool(c, hello->pools[i]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
+{
+	int r;
+
+	if (hello->version != PROTOCOL_VERSION)
+		return error_set(EPROTONOSUPPORT,
+				 "the daemon speaks version %u of the protocol, this library "
+				 "version %u: upgrade the older one",
+				 hello->version, PROTOCOL_VERSION);
+	r = decode_bytes("daemon id", hello->has_daemon, hello->daemon, c->daemon,
+			 sizeof(c->daemon));
+	if (r < 0)
+		return r;
+	c->uid = hello->uid;
+	c->admin = hello->admin;
+	return keep_pools(c, hello);
+}
+
+static int say_hello(struct gpushm *c)
+{
+	Gpushm__Proto__Hello hello = GPUSHM__PROTO__HELLO__INIT;
+	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	Gpushm__Proto__Reply *reply;
+	int r;
+
+	hello.has_version_min = hello.has_version_max = hello.has_software = true;
+	hello.version_min = hello.version_max = PROTOCOL_VERSION;
+	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
+	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_HELLO;
+	request.hello = &hello;
+	r = connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_HELLO, &reply);
+	if (r < 0)
+		return r;
+	r = keep_hello(c, reply->hello);
+	connection_done(c);
+	return r;
+}
+
+int gpushm_connect(const char *socket_path, struct gpushm **ret)
+{
+	_cleanup_(close_fd) int fd = -1;
+	struct gpushm *c = NULL;
+	uid_t server;
+	int r = endpoint_connect(socket_path, &fd, &server);
+
+	if (r == 0)
+		r = connection_new(&fd, server, &c);
+	if (r == 0)
+		r = say_hello(c);
+	if (r < 0) {
+		connection_unref(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+struct gpushm *gpushm_disconnect(struct gpushm *c)
+{
+	/* In a forked child the socket is the parent's, and stays as it is. */
+	if (c && connection_check_fork(c->generation) == 0)
+		connection_unref(c);
+	return NULL;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One socket to the daemon, and the request that is in flight on it. It owns the socket, the frame
+ * of the reply and the arena that the reply is decoded into, and lends both to who made the call,
+ * under the lock, until connection_done(). What it knows of the pools it was told at HELLO.
+ *
+ * A reply is held against the attach law before anybody sees it: exactly the fds that an attach
+ * counts, and none with anything else. A daemon that breaks it, or hangs up, is not asked again:
+ * the connection is broken for good, and its user connects anew.
+ *
+ * It never connects by itself, and never calls a mapping room.
+ */
+#include "client/connection.h"
+
+#include "client/error.h"
+#include "client/process.h"
+#include "proto/own.h"
+
+int connection_check_fork(uint64_t generation)
+{
+	if (generation == process_generation())
+		return 0;
+	return error_set(ECHILD, "made before fork(): connect again in the child");
+}
+
+int connection_new(int *fd, uid_t server, struct gpushm **ret)
+{
+	struct gpushm *c = calloc(1, sizeof(*c));
+	uint64_t generation = process_generation();
+
+	if (!c || generation == 0 || arena_init(&c->arena, UNPACK_MAX) < 0) {
+		free(c);
+		return error_set(ENOMEM, "out of memory for a connection");
+	}
+	c->refs = 1;
+	c->generation = generation;
+	c->server_uid = server;
+	pthread_mutex_init(&c->lock, NULL);
+	c->socket = take_fd(fd);
+	*ret = c;
+	return 0;
+}
+
+struct gpushm *connection_ref(struct gpushm *c)
+{
+	c->refs++;
+	return c;
+}
+
+struct gpushm *connection_unref(struct gpushm *c)
+{
+	if (!c || --c->refs > 0)
+		return NULL;
+	for (size_t i = 0; i < c->n_pools; i++)
+		close_fd(&c->pools[i].pool_fd);
+	free(c->pools);
+	close_fd(&c->socket);
+	arena_done(&c->arena);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+	return NULL;
+}
+
+struct pool_info *connection_pool(const struct gpushm *c, uint32_t id)
+{
+	for (size_t i = 0; i < c->n_pools; i++)
+		if (c->pools[i].id == id)
+			return &c->pools[i];
+	return NULL;
+}
+
+/* ---- one request, one reply ---- */
+
+static int broken(struct gpushm *c, int r, const char *what)
+{
+	c->broken = true;
+	if (r == -EPROTO)
+		return error_set(EPROTO, "the daemon broke the protocol: %s", what);
+	return error_set(ECONNRESET, "the daemon has gone (%s): connect again", strerror(-r));
+}
+
+static int exchange(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	size_t n = gpushm__proto__request__get_packed_size(request);
+	int r;
+
+	if (n > sizeof(c->sent))
+		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
+				 FRAME_MAX);
+	gpushm__proto__request__pack(request, c->sent);
+	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
+	if (r == -ENOMEM || r == -ENOBUFS)
+		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
+	if (r < 0)
+		return broken(c, r, "can't send");
+	r = wire_recv(c->socket, &c->frame, true, 0);
+	if (r < 0)
+		return broken(c, r,
+			      "its reply was cut, or its file descriptors did not fit (how many "
+			      "may this process have open?)");
+	return 0;
+}
+
+static bool attach_counts(const Gpushm__Proto__Attach *a)
+{
+	return a->fds == (uint32_t) !!a->memory_fd + !!a->pool_fd + !!a->table_fd &&
+	       !(a->memory_fd && a->pool_fd);
+}
+
+/* The attach law. */
+static bool fds_are_lawful(const struct gpushm *c, const Gpushm__Proto__Reply *reply)
+{
+	if (reply->result_case != GPUSHM__PROTO__REPLY__RESULT_ATTACH)
+		return c->frame.n_fds == 0;
+	return attach_counts(reply->attach) && c->frame.n_fds == reply->attach->fds;
+}
+
+static int read_reply(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expected,
+		      Gpushm__Proto__Reply **ret)
+{
+	Gpushm__Proto__Reply *reply;
+
+	arena_reset(&c->arena);
+	reply = gpushm__proto__reply__unpack(&c->arena.allocator, c->frame.len, c->frame.data);
+	if (!reply)
+		return broken(c, -EPROTO, "its reply can't be decoded");
+	if (!fds_are_lawful(c, reply))
+		return broken(c, -EPROTO,
+			      "its reply came with other file descriptors than it counts");
+	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR)
+		return error_set_remote((int)reply->error->code, reply->error->message.data,
+					reply->error->has_message ? reply->error->message.len : 0);
+	if (reply->result_case != expected)
+		return broken(c, -EPROTO, "its reply answers another request");
+	*ret = reply;
+	return 0;
+}
+
+int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		    Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret)
+{
+	int r = connection_check_fork(c->generation);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	if (c->broken)
+		r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
+	if (r == 0)
+		r = exchange(c, request);
+	if (r == 0)
+		r = read_reply(c, expected, ret);
+	if (r < 0)
+		connection_done(c);
+	return r;
+}
+
+void connection_done(struct gpushm *c)
+{
+	frame_close_fds(&c->frame);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int connection_violated(struct gpushm *c)
+{
+	c->broken = true;
+	connection_done(c);
+	return -EPROTO;
+}
+
+int connection_tell(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = connection_call(c, request, GPUSHM__PROTO__REPLY__RESULT_DONE, &reply);
+
+	if (r == 0)
+		connection_done(c);
+	return r;
+}
+
+int gpushm_fd(const struct gpushm *c)
+{
+	int r = connection_check_fork(c->generation);
+
+	return r < 0 ? r : c->socket;
+}
