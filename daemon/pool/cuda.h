@@ -58,4 +58,8 @@ const struct cuda *cuda_load(char *why, size_t size);
  * CODE_DRIVER for all else. Returns -errno. */
 int cuda_fault(struct fault *f, const char *call, CUresult result);
 
+/* For a call that cleans up, after a failed one or at the end: its own failure is logged, and
+ * nothing is decided from it. */
+void cuda_undone(const char *call, CUresult result);
+
 #endif

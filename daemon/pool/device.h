@@ -34,10 +34,14 @@ void devices_probe(struct devices *d);
 
 /* Starts each device's worker, on the loop's thread. 0 or -errno. */
 int devices_start(struct devices *d, uv_loop_t *loop);
+
+/* Ends the workers (worker_free(), so it blocks), gives the contexts back, forgets the devices. May
+ * be called on a zeroed struct, a half-started one, and twice. */
 void devices_done(struct devices *d);
 
-/* The device that a configuration means: "GPU-<uuid>" (a prefix of it is enough, if only one fits),
- * a PCI id or an ordinal; empty: the first. NULL if there is none. */
+/* The device that a configuration means: "GPU-<uuid>" (a prefix of it is enough, if only one fits;
+ * "GPU-" may be left out), a PCI id (with or without its domain) or an ordinal; empty: the first.
+ * Case does not matter. NULL if there is none. */
 struct device *devices_find(struct devices *d, const char *spec);
 
 #endif

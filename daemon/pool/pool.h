@@ -15,10 +15,11 @@
 /* One allocation of a pool, and what a client is given of it. Owned by the buffer that holds it,
  * or by the pool while it is pending. */
 struct block {
-	uint64_t bytes;	  /* allocated: the request rounded up to the pool's granularity */
-	int fd;		  /* the memory's own; -1 for a mempool's */
-	int fd_read_only; /* host: the same memory, opened read-only; else -1 */
-	uint64_t address; /* mempool: CUdeviceptr in this process */
+	uint64_t bytes;		 /* allocated: the request rounded up to the pool's granularity */
+	int fd;			 /* the memory's own; -1 for a mempool's */
+	int fd_read_only;	 /* host: the same memory, opened read-only; else -1 */
+	uint64_t address;	 /* mempool: CUdeviceptr in this process */
+	struct pending *pending; /* made with the block, so that freeing it needs no memory */
 	unsigned char record[RECORD_BYTES]; /* mempool: the pointer's export record */
 };
 #define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1 })
@@ -30,10 +31,11 @@ struct pool_ops {
 	enum pool_kind kind;
 	bool needs_device;
 	bool reuses_pending; /* a freed block may serve the same uid's next CREATE of its size */
+	const char *max_block_why; /* why pool::max_block is less than the pool, and what to do */
 
-	/* Finds out granularity and largest block, makes what the kind keeps (a driver's pool, the
-	 * export that is kept alive so that the next ones are cheap). 0, or -errno with *f filled
-	 * in; then the pool is failed. */
+	/* Sets pool::granularity, and pool::max_block where it is less than the pool; makes what
+	 * the kind keeps (a driver's pool, the export that is kept alive so that the next ones are
+	 * cheap). 0, or -errno with *f filled in; then the pool is failed. */
 	int (*open)(struct pool *pool, struct fault *f);
 	/* bytes is rounded already. 0, or -errno with *f filled in: CODE_POOL_FULL where memory ran
 	 * out. */
@@ -70,6 +72,16 @@ struct pool {
 	uint32_t pending_count, blocks;
 	struct list pending;  /* struct pending::link, oldest first */
 	struct list requests; /* struct pool_request::link: under way */
+	uv_timer_t idle;      /* flushes what is pending when nobody has asked for a while */
+
+	struct job job; /* opens the pool, later closes it: never both at once */
+	int open_result;
+	struct fault open_fault;
+	void (*on_ready)(struct pool *pool, void *arg);
+	void *ready_arg;
+	bool closing;
+	void (*on_closed)(void *arg);
+	void *closed_arg;
 };
 
 /* One allocation under way; a member of whatever wants it. */
@@ -77,8 +89,8 @@ struct pool_request {
 	struct list link; /* pool::requests */
 	struct job job;
 	struct pool *pool;
-	uint64_t bytes;
-	bool retried;
+	uint64_t bytes; /* rounded up */
+	bool retried, cancelled;
 	struct block block; /* on success: the request's owner takes it */
 	int result;
 	struct fault fault;
@@ -86,14 +98,16 @@ struct pool_request {
 };
 
 /* Makes a pool and opens it on its worker; on_ready is called once, later, when it is ready or
- * failed. device is NULL for host kinds, and for a GPU kind whose device was not found (why says
- * so): then the pool is failed from the start. 0 or -errno. */
+ * failed, and not after pool_close(). device is NULL for host kinds, and for a GPU kind whose
+ * device was not found (why says so; else it may be NULL): then the pool is failed from the start.
+ * worker is never NULL, and outlives the pool. 0 or -errno. */
 int pool_new(const struct pool_config *config, struct device *device, struct worker *worker,
 	     const char *why, void (*on_ready)(struct pool *pool, void *arg), void *arg,
 	     struct pool **ret);
 
-/* Gives back what is pending, and closes the kind on the worker. Blocks must be gone. on_closed may
- * be NULL; the pool is freed after it. */
+/* Gives back what is pending, and closes the kind on the worker. Blocks must be gone, and requests
+ * under way be cancelled: they are waited for. on_closed may be NULL; the pool is freed after it.
+ */
 void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg);
 
 /* Whether a process of that user may create in the pool. */
@@ -114,7 +128,7 @@ void pool_request_cancel(struct pool_request *r);
  * reused. */
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
 
-/* Gives back all that is pending. */
+/* Submits all that is pending to be given back; it counts against the pool no more. */
 void pool_flush(struct pool *pool);
 
 /* The fd to lend for an attach: the block's own, its read-only twin for a reader of a host pool, or

@@ -27,6 +27,10 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret);
  * NULL. The loop must run once more afterwards to close the handle. */
 struct worker *worker_free(struct worker *w);
 
+/* From the loop's thread alone. */
 void worker_submit(struct worker *w, struct job *job);
+
+/* The loop that on_done is called from; borrowed. */
+uv_loop_t *worker_loop(const struct worker *w);
 
 #endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon's driver table, and how a driver's error becomes one of ours.
+ *
+ * The library is opened once and stays open until the process ends: libcuda.so.1 starts threads of
+ * its own and can't be unloaded safely. Symbols are named here with the version that cuda.h maps
+ * their plain names to, since dlsym() sees no macros; the types of struct cuda are those versions'.
+ * No call is made from here: cuInit belongs to device.c.
+ */
+#include "daemon/pool/cuda.h"
+
+#include "daemon/log.h"
+#include "proto/own.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIBRARY "libcuda.so.1"
+
+static const struct {
+	const char *name;
+	size_t offset; /* in struct cuda */
+} symbols[] = {
+	{ "cuInit", offsetof(struct cuda, init) },
+	{ "cuGetErrorName", offsetof(struct cuda, get_error_name) },
+	{ "cuDriverGetVersion", offsetof(struct cuda, driver_get_version) },
+	{ "cuDeviceGetCount", offsetof(struct cuda, device_get_count) },
+	{ "cuDeviceGet", offsetof(struct cuda, device_get) },
+	{ "cuDeviceGetName", offsetof(struct cuda, device_get_name) },
+	{ "cuDeviceGetUuid_v2", offsetof(struct cuda, device_get_uuid) },
+	{ "cuDeviceGetPCIBusId", offsetof(struct cuda, device_get_pci_bus_id) },
+	{ "cuDeviceTotalMem_v2", offsetof(struct cuda, device_total_mem) },
+	{ "cuDeviceGetAttribute", offsetof(struct cuda, device_get_attribute) },
+	{ "cuDevicePrimaryCtxRetain", offsetof(struct cuda, primary_ctx_retain) },
+	{ "cuDevicePrimaryCtxRelease_v2", offsetof(struct cuda, primary_ctx_release) },
+	{ "cuCtxSetCurrent", offsetof(struct cuda, ctx_set_current) },
+	{ "cuMemGetInfo_v2", offsetof(struct cuda, mem_get_info) },
+	{ "cuMemGetAllocationGranularity", offsetof(struct cuda, mem_get_allocation_granularity) },
+	{ "cuMemCreate", offsetof(struct cuda, mem_create) },
+	{ "cuMemRelease", offsetof(struct cuda, mem_release) },
+	{ "cuMemExportToShareableHandle", offsetof(struct cuda, mem_export) },
+	{ "cuMemPoolCreate", offsetof(struct cuda, mempool_create) },
+	{ "cuMemPoolDestroy", offsetof(struct cuda, mempool_destroy) },
+	{ "cuMemPoolTrimTo", offsetof(struct cuda, mempool_trim) },
+	{ "cuMemPoolSetAttribute", offsetof(struct cuda, mempool_set_attribute) },
+	{ "cuMemPoolExportToShareableHandle", offsetof(struct cuda, mempool_export) },
+	{ "cuMemPoolExportPointer", offsetof(struct cuda, mempool_export_pointer) },
+	{ "cuMemAllocFromPoolAsync", offsetof(struct cuda, mempool_alloc_async) },
+	{ "cuMemFreeAsync", offsetof(struct cuda, mem_free_async) },
+	{ "cuMemsetD8Async", offsetof(struct cuda, memset_d8_async) },
+	{ "cuStreamCreate", offsetof(struct cuda, stream_create) },
+	{ "cuStreamDestroy_v2", offsetof(struct cuda, stream_destroy) },
+	{ "cuStreamSynchronize", offsetof(struct cuda, stream_synchronize) },
+};
+_Static_assert(array_size(symbols) * sizeof(void *) == sizeof(struct cuda), "a symbol is missing");
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cuda table;
+static bool loaded;
+static char why_not[256];
+
+static void load(void)
+{
+	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library) {
+		snprintf(why_not, sizeof(why_not), "no NVIDIA driver: %s", dlerror());
+		return;
+	}
+
+	for (size_t i = 0; i < array_size(symbols); i++) {
+		void *address = dlsym(library, symbols[i].name);
+
+		if (!address) {
+			snprintf(why_not, sizeof(why_not),
+				 "the NVIDIA driver is too old: " LIBRARY " has no %s",
+				 symbols[i].name);
+			dlclose(library);
+			return;
+		}
+		memcpy((char *)&table + symbols[i].offset, &address, sizeof(address));
+	}
+	loaded = true;
+}
+
+const struct cuda *cuda_load(char *why, size_t size)
+{
+	pthread_once(&once, load);
+	if (!loaded)
+		snprintf(why, size, "%s", why_not);
+	return loaded ? &table : NULL;
+}
+
+static const char *error_name(CUresult result)
+{
+	const char *name = NULL;
+
+	/* The driver leaves name alone for a number that it does not know. */
+	if (loaded)
+		table.get_error_name(result, &name);
+	return name ? name : "an error that the driver has no name for";
+}
+
+int cuda_fault(struct fault *f, const char *call, CUresult result)
+{
+	enum code code = result == CUDA_ERROR_OUT_OF_MEMORY ? CODE_POOL_FULL : CODE_DRIVER;
+
+	return fault(f, code, "%s: %s", call, error_name(result));
+}
+
+void cuda_undone(const char *call, CUresult result)
+{
+	if (result != CUDA_SUCCESS)
+		log_warning("%s: %s, while cleaning up; going on without it", call,
+			    error_name(result));
+}

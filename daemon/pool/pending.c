@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Deferred frees, by Numba's rule: a freed block waits on its pool's list, and the whole list is
+ * given back when it has grown too long or too large, when an allocation would else fail, when
+ * nobody has asked for a while, or on request.
+ *
+ * Waiting makes a free cheap for who does it and lets the next CREATE of the same user and size
+ * have the block at once. Blocks on the list are owned by it; a flushed one by its job, until the
+ * worker has given it back. Numba loses the rest of its list when one free fails; here each block
+ * stands alone, and one that can't be freed is counted as lost, never handed on.
+ */
+#include "daemon/pool/pending.h"
+
+#include "daemon/log.h"
+#include "proto/size.h"
+
+#include <assert.h>
+
+/* Long enough for a pipeline that frees and creates to find its blocks again, short enough that
+ * another program on the GPU gets the memory back while a person still looks. */
+#define IDLE_MS 10000u
+
+static void run_free(struct job *job)
+{
+	struct pending *p = container_of(job, struct pending, job);
+
+	p->result = p->pool->ops->free(p->pool, &p->block, &p->fault);
+}
+
+static void on_freed(struct job *job)
+{
+	struct pending *p = container_of(job, struct pending, job);
+
+	if (p->result < 0) {
+		struct log_about about = { .pool = p->pool->config.name };
+
+		p->pool->lost += p->block.bytes;
+		log_write(LOG_ERR, &about, "pool \"%s\": %s could not be freed and are lost: %s",
+			  p->pool->config.name, size_format(p->block.bytes).text, p->fault.text);
+	}
+	free(p);
+}
+
+static void take(struct pending *p)
+{
+	list_drop(&p->link);
+	p->pool->pending_bytes -= p->block.bytes;
+	p->pool->pending_count--;
+}
+
+void pool_flush(struct pool *pool)
+{
+	struct pending *p;
+
+	list_foreach (p, &pool->pending, link) {
+		take(p);
+		p->job.run = run_free;
+		p->job.on_done = on_freed;
+		worker_submit(pool->worker, &p->job);
+	}
+	uv_timer_stop(&pool->idle);
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	pool_flush(timer->data);
+}
+
+void pending_touch(struct pool *pool)
+{
+	if (list_empty(&pool->pending))
+		uv_timer_stop(&pool->idle);
+	else
+		uv_timer_start(&pool->idle, on_idle, IDLE_MS, 0);
+}
+
+/* Numba compares after it has added, and strictly: with a limit of 10 the eleventh free gives all
+ * eleven back (numba-cuda, cudadrv/driver.py, _PendingDeallocs.add_item). */
+static bool overflows(const struct pool *pool)
+{
+	const struct pool_config *c = &pool->config;
+
+	return pool->pending_count > c->pending_max_count ||
+	       (double)pool->pending_bytes > c->pending_max_ratio * (double)pool->size;
+}
+
+void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
+{
+	struct pending *p = take_ptr(block->pending);
+
+	assert(p && p->pool == pool);
+
+	p->block = *block;
+	p->uid = uid;
+	p->foreign = foreign;
+	*block = BLOCK_NONE;
+
+	list_insert(&pool->pending, &p->link);
+	pool->pending_bytes += p->block.bytes;
+	pool->pending_count++;
+	pool->used -= p->block.bytes;
+	pool->blocks--;
+
+	if (overflows(pool))
+		pool_flush(pool);
+	pending_touch(pool);
+}
+
+bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret)
+{
+	struct pending *p;
+
+	if (!pool->ops->reuses_pending)
+		return false;
+
+	list_foreach (p, &pool->pending, link) {
+		if (p->block.bytes != bytes || p->uid != uid || p->foreign)
+			continue;
+
+		take(p);
+		*ret = p->block;
+		ret->pending = p;
+		return true;
+	}
+	return false;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files that make up a pool have of each other; freed blocks that wait to be given back
+ * above all. Everyone else calls pool_free() and pool_flush().
+ */
+#ifndef GPUSHM_DAEMON_POOL_PENDING_H
+#define GPUSHM_DAEMON_POOL_PENDING_H
+
+#include "daemon/pool/pool.h"
+
+/* One freed block, and the job that gives it back. It is made with the block and goes where the
+ * block goes. */
+struct pending {
+	struct list link; /* pool::pending; in no list once it was flushed */
+	struct job job;
+	struct pool *pool;
+	struct block block;
+	uid_t uid; /* of its last owner */
+	bool foreign;
+	int result; /* of ops->free */
+	struct fault fault;
+};
+
+/* Takes a block of exactly that size for that uid off the list. Returns whether there was one. */
+bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret);
+
+/* Starts the idle timer anew where something is pending, else stops it. */
+void pending_touch(struct pool *pool);
+
+/* Goes on with pool_close(), when nothing is under way any more. */
+void pool_close_if_done(struct pool *pool);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A pool's life: made, opened on its worker, ready or failed, closed on its worker, freed.
+ *
+ * It owns its copy of the configuration and what its kind keeps; device and worker are lent to it.
+ * What a kind's functions write (size, fd, impl) they write on the worker before on_done, and the
+ * loop reads after it; nothing else is shared. A failed pool stays, because people must be able to
+ * ask what is wrong with it. Allocations are pool_request.c's, deferred frees pending.c's.
+ */
+#include "daemon/pool/pool.h"
+
+#include "daemon/log.h"
+#include "daemon/pool/pending.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct pool_ops *find_ops(enum pool_kind kind)
+{
+	for (size_t i = 0; pool_kinds[i]; i++)
+		if (pool_kinds[i]->kind == kind)
+			return pool_kinds[i];
+	return NULL;
+}
+
+static bool lives_on_device(enum pool_kind kind)
+{
+	return kind == POOL_VMM || kind == POOL_MEMPOOL;
+}
+
+static uint64_t find_physical(const struct pool *pool)
+{
+	if (!lives_on_device(pool->config.kind))
+		return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	return pool->device ? pool->device->bytes : 0;
+}
+
+/* A pool can't be larger than its GPU, since a larger one would promise what no allocation gets.
+ * The host may swap and overcommit: what an administrator writes there is taken as it is. */
+static uint64_t find_size(const struct pool *pool)
+{
+	const struct config_size *asked = &pool->config.size;
+	uint64_t physical = find_physical(pool);
+	uint64_t size = asked->bytes;
+
+	if (asked->percent > 0)
+		size = (uint64_t)((double)physical * (asked->percent / 100));
+	if (lives_on_device(pool->config.kind) && pool->device && size > physical)
+		size = physical;
+	return size;
+}
+
+static int copy_ids(struct id_list *list)
+{
+	const uint32_t *from = list->ids;
+
+	list->ids = NULL;
+	if (list->n == 0)
+		return 0;
+
+	list->ids = calloc(list->n, sizeof(*list->ids));
+	if (!list->ids)
+		return -ENOMEM;
+	memcpy(list->ids, from, list->n * sizeof(*from));
+	return 0;
+}
+
+static int copy_config(const struct pool_config *from, struct pool_config *ret)
+{
+	struct pool_config copy = *from;
+
+	if (copy_ids(&copy.allow_users) < 0)
+		return -ENOMEM;
+
+	if (copy_ids(&copy.allow_groups) < 0) {
+		free(copy.allow_users.ids);
+		return -ENOMEM;
+	}
+
+	*ret = copy;
+	return 0;
+}
+
+/* A pool that can't be opened takes the same way through the worker, so that on_ready never comes
+ * before pool_new() has returned. */
+static void run_open(struct job *job)
+{
+	struct pool *pool = container_of(job, struct pool, job);
+
+	if (pool->why[0])
+		pool->open_result = fault(&pool->open_fault, CODE_POOL_FAILED, "%s", pool->why);
+	else
+		pool->open_result = pool->ops->open(pool, &pool->open_fault);
+}
+
+static void set_failed(struct pool *pool)
+{
+	struct log_about about = { .message_id = LOG_ID_POOL_FAILED, .pool = pool->config.name };
+
+	pool->state = POOL_POOL_FAILED;
+	snprintf(pool->why, sizeof(pool->why), "%.*s", (int)sizeof(pool->why) - 1,
+		 pool->open_fault.text);
+	log_write(LOG_ERR, &about, "pool \"%s\" has failed: %s", pool->config.name, pool->why);
+}
+
+static void set_ready(struct pool *pool)
+{
+	uint64_t whole = pool->size - pool->size % pool->granularity;
+
+	if (pool->max_block == 0 || pool->max_block > whole)
+		pool->max_block = whole;
+	pool->state = POOL_READY;
+}
+
+static void on_opened(struct job *job)
+{
+	struct pool *pool = container_of(job, struct pool, job);
+
+	if (pool->open_result < 0)
+		set_failed(pool);
+	else
+		set_ready(pool);
+
+	if (pool->closing)
+		pool_close_if_done(pool);
+	else
+		pool->on_ready(pool, pool->ready_arg);
+}
+
+static void find_fault(struct pool *pool, const char *why)
+{
+	const char *kind = pool_kind_name(pool->config.kind);
+
+	if (!pool->ops)
+		snprintf(pool->why, sizeof(pool->why),
+			 "built without the CUDA Toolkit: no %s pools", kind);
+	else if (pool->ops->needs_device && !pool->device)
+		snprintf(pool->why, sizeof(pool->why), "%s", why && *why ? why : "no GPU");
+}
+
+int pool_new(const struct pool_config *config, struct device *device, struct worker *worker,
+	     const char *why, void (*on_ready)(struct pool *pool, void *arg), void *arg,
+	     struct pool **ret)
+{
+	_cleanup_(free_ptr) struct pool *pool = calloc(1, sizeof(*pool));
+	int err;
+
+	assert(worker && on_ready);
+
+	if (!pool)
+		return -ENOMEM;
+
+	err = copy_config(config, &pool->config);
+	if (err < 0)
+		return err;
+
+	pool->ops = find_ops(config->kind);
+	pool->device = device;
+	pool->worker = worker;
+	pool->numa_node = config->numa_node;
+	pool->pool_fd = -1;
+	pool->size = find_size(pool);
+	pool->on_ready = on_ready;
+	pool->ready_arg = arg;
+	list_init(&pool->link);
+	list_init(&pool->pending);
+	list_init(&pool->requests);
+	find_fault(pool, why);
+
+	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
+	uv_unref((uv_handle_t *)&pool->idle);
+	pool->idle.data = pool;
+
+	pool->job.run = run_open;
+	pool->job.on_done = on_opened;
+	worker_submit(worker, &pool->job);
+
+	*ret = take_ptr(pool);
+	return 0;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	struct pool *pool = handle->data;
+
+	if (pool->on_closed)
+		pool->on_closed(pool->closed_arg);
+	free(pool->config.allow_users.ids);
+	free(pool->config.allow_groups.ids);
+	free(pool);
+}
+
+static void run_close(struct job *job)
+{
+	struct pool *pool = container_of(job, struct pool, job);
+
+	if (pool->state == POOL_READY)
+		pool->ops->close(pool);
+}
+
+static void on_close_done(struct job *job)
+{
+	struct pool *pool = container_of(job, struct pool, job);
+
+	uv_close((uv_handle_t *)&pool->idle, on_timer_closed);
+}
+
+void pool_close_if_done(struct pool *pool)
+{
+	if (!pool->closing || pool->state == POOL_STARTING || !list_empty(&pool->requests))
+		return;
+
+	assert(pool->blocks == 0 && pool->used == 0);
+
+	/* Behind the frees: the worker runs them first. */
+	pool_flush(pool);
+	pool->job.run = run_close;
+	pool->job.on_done = on_close_done;
+	worker_submit(pool->worker, &pool->job);
+}
+
+void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg)
+{
+	assert(!pool->closing);
+
+	pool->closing = true;
+	pool->on_closed = on_closed;
+	pool->closed_arg = arg;
+	list_drop(&pool->link);
+	pool_close_if_done(pool);
+}
+
+static bool id_list_has(const struct id_list *list, uint32_t id)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (list->ids[i] == id)
+			return true;
+	return false;
+}
+
+bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n_gids)
+{
+	if (!pool->config.restricted || id_list_has(&pool->config.allow_users, uid))
+		return true;
+
+	for (size_t i = 0; i < n_gids; i++)
+		if (id_list_has(&pool->config.allow_groups, gids[i]))
+			return true;
+	return false;
+}
+
+int pool_lend_fd(const struct pool *pool, const struct block *block, bool write)
+{
+	if (block->fd < 0)
+		return pool->pool_fd;
+	return !write && block->fd_read_only >= 0 ? block->fd_read_only : block->fd;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker: one thread and two queues, todo and done, under one lock.
+ *
+ * A job belongs to whoever submitted it. It is in `todo` until the thread takes it, in no list
+ * while it runs, in `done` until the loop's thread takes it, and is not touched by the worker once
+ * on_done has been called. uv_async_send() may merge wake-ups, so that one callback empties all of
+ * `done`. Signals are the loop's: the thread blocks them all, else the kernel might pick it to run
+ * a handler of libuv's in the middle of a driver call.
+ */
+#include "daemon/pool/worker.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct worker {
+	uv_async_t async; /* ref'd while jobs are under way */
+	size_t under_way; /* submitted, on_done not called yet; the loop's thread alone */
+	pthread_t thread;
+	char name[16]; /* a thread's name has 15 bytes: pthread_setname_np(3) */
+
+	pthread_mutex_t lock;	  /* of all below */
+	pthread_cond_t submitted; /* todo or stop has changed */
+	pthread_cond_t finished;  /* done has changed */
+	struct list todo, done;	  /* struct job::link, oldest first */
+	bool stop;
+};
+
+static struct job *pop(struct list *queue)
+{
+	struct job *job;
+
+	if (list_empty(queue))
+		return NULL;
+	job = list_first(queue, struct job, link);
+	list_drop(&job->link);
+	return job;
+}
+
+static struct job *next_todo(struct worker *w)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&w->lock);
+	while (list_empty(&w->todo) && !w->stop)
+		pthread_cond_wait(&w->submitted, &w->lock);
+	job = pop(&w->todo);
+	pthread_mutex_unlock(&w->lock);
+	return job;
+}
+
+static void *run_thread(void *arg)
+{
+	struct worker *w = arg;
+	struct job *job;
+
+	pthread_setname_np(pthread_self(), w->name);
+
+	while ((job = next_todo(w))) {
+		job->run(job);
+
+		/* The job may be freed by the loop as soon as the lock is released. */
+		pthread_mutex_lock(&w->lock);
+		list_insert(&w->done, &job->link);
+		pthread_cond_signal(&w->finished);
+		pthread_mutex_unlock(&w->lock);
+		uv_async_send(&w->async);
+	}
+	return NULL;
+}
+
+static struct job *next_done(struct worker *w)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&w->lock);
+	job = pop(&w->done);
+	pthread_mutex_unlock(&w->lock);
+	return job;
+}
+
+static void deliver(struct worker *w)
+{
+	struct job *job;
+
+	while ((job = next_done(w))) {
+		if (--w->under_way == 0)
+			uv_unref((uv_handle_t *)&w->async);
+		job->on_done(job);
+	}
+}
+
+static void on_async(uv_async_t *async)
+{
+	deliver(async->data);
+}
+
+static void wait_for_done(struct worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	while (list_empty(&w->done))
+		pthread_cond_wait(&w->finished, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct worker *w = handle->data;
+
+	pthread_cond_destroy(&w->finished);
+	pthread_cond_destroy(&w->submitted);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+/* A thread inherits the mask of the one that makes it; there is no moment at which it could take a
+ * signal. */
+static int start_thread(struct worker *w)
+{
+	sigset_t all, before;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&w->thread, NULL, run_thread, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -err;
+}
+
+int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
+{
+	_cleanup_(free_ptr) struct worker *w = calloc(1, sizeof(*w));
+	int err;
+
+	if (!w)
+		return -ENOMEM;
+
+	err = uv_async_init(loop, &w->async, on_async);
+	if (err < 0)
+		return err;
+
+	w->async.data = w;
+	uv_unref((uv_handle_t *)&w->async);
+	snprintf(w->name, sizeof(w->name), "%s", thread_name);
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->submitted, NULL);
+	pthread_cond_init(&w->finished, NULL);
+	list_init(&w->todo);
+	list_init(&w->done);
+
+	err = start_thread(w);
+	if (err < 0) {
+		uv_close((uv_handle_t *)&take_ptr(w)->async, on_closed);
+		return err;
+	}
+
+	*ret = take_ptr(w);
+	return 0;
+}
+
+struct worker *worker_free(struct worker *w)
+{
+	if (!w)
+		return NULL;
+
+	/* An on_done may submit more. */
+	while (w->under_way > 0) {
+		wait_for_done(w);
+		deliver(w);
+	}
+
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->submitted);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+
+	uv_close((uv_handle_t *)&w->async, on_closed);
+	return NULL;
+}
+
+void worker_submit(struct worker *w, struct job *job)
+{
+	assert(job->run && job->on_done);
+
+	if (w->under_way++ == 0)
+		uv_ref((uv_handle_t *)&w->async);
+
+	pthread_mutex_lock(&w->lock);
+	list_insert(&w->todo, &job->link);
+	pthread_cond_signal(&w->submitted);
+	pthread_mutex_unlock(&w->lock);
+}
+
+uv_loop_t *worker_loop(const struct worker *w)
+{
+	return w->async.loop;
+}
