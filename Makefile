@@ -91,11 +91,34 @@ $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpus
 		$(CLIENT_LIBS)
 
 .PHONY: examples
-EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client/examples/*.c))
+EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,\
+	$(filter-out client/examples/digits%,$(wildcard client/examples/*.c))) $(BUILD)/examples/demo
 examples: $(EXAMPLES)
 $(BUILD)/examples/%: $(BUILD)/obj/client/examples/%.o $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $< -L$(BUILD) -lgpushm -ldl -lm
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm -ldl -lm
+
+# ---- demo ----
+
+# Examples see the library as a stranger does: #include <gpushm.h>.
+$(BUILD)/obj/client/examples/%.o: ALL_CFLAGS += -Iclient
+
+# With headers and nvcc the worker has a kernel; the driver makes code of its PTX when it is loaded.
+KERNEL := $(and $(CUDA_INCLUDE),$(NVCC))
+DIGITS := $(call objects,client/examples/digits.c client/examples/$(if $(KERNEL),digits_gpu.c,digits_nogpu.c))
+
+$(BUILD)/examples/classify: $(DIGITS) $(if $(KERNEL),$(BUILD)/examples/classify.ptx)
+$(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits.h client/gpushm.h
+	@mkdir -p $(@D)
+	$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
+
+$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c)) $(DIGITS) $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm -ldl -lm
+
+.PHONY: demo
+demo: $(BUILD)/gpushmd $(BUILD)/examples/classify $(BUILD)/examples/demo
+	$(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data
 
 # ---- tests ----
 
