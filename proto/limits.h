@@ -10,9 +10,9 @@
 
 #define FRAME_MAX 65536u /* bytes of one datagram */
 #define FRAME_FDS_MAX 2u /* memory or pool, table */
-#define UNPACK_MAX                                                                               \
-	(8u * FRAME_MAX) /* bytes that one frame may unpack to; DESCRIBE needs about 5 times its \
-			    frame */
+/* Bytes that one frame may unpack to: a DESCRIBE of the smallest arrays needs 13 times its frame.
+ */
+#define UNPACK_MAX (16u * FRAME_MAX)
 
 #define BUFFER_NAME_MAX 255u /* bytes, without a NUL */
 #define ARRAY_NAME_MAX 255u

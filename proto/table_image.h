@@ -12,8 +12,8 @@
  *   text                    names, shapes and strides, descrs, keys and values, up to image_bytes
  *
  * An entry's dims_at leads to u64 shape[ndim] and then i64 strides[ndim] (in bytes, always told;
- * all 0 for packed types), on a multiple of 8. Every *_at is an offset from the image's start;
- * where its length is 0 it means nothing.
+ * all 0 for packed types), on a multiple of 8. Every *_at is an offset from the image's start, and
+ * what it leads to lies within the image, even where it has no bytes.
  *
  * To find a name: h = FNV-1a 64 of its bytes, i = h mod slots (a power of two, at least 2 and at
  * least twice the arrays, so that a search ends). slots[i] is 0: there is no such name. Else it is

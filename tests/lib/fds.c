@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What this process has open, read from /proc/self/fd before and after a test. An fd is its number
+ * and what readlink() says of it ("socket:[4711]"), so that a number that was closed and taken
+ * again by something else is seen, too: that is how a double close shows.
+ *
+ * It owns two lists of text and never an fd.
+ */
+#include "tests/lib/fds.h"
+
+#include "proto/own.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FDS_MAX 4096
+
+struct fds {
+	char *what[FDS_MAX]; /* by fd; NULL: closed; owned */
+};
+
+static struct fds marked;
+
+static void fds_forget(struct fds *fds)
+{
+	for (int fd = 0; fd < FDS_MAX; fd++) {
+		free(fds->what[fd]);
+		fds->what[fd] = NULL;
+	}
+}
+
+static void fds_read(struct fds *ret)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir))) {
+		char what[PATH_MAX] = "";
+		int fd = atoi(entry->d_name);
+
+		if (entry->d_name[0] == '.' || fd == dirfd(dir))
+			continue;
+		ck_assert_int_lt(fd, FDS_MAX);
+		if (readlinkat(dirfd(dir), entry->d_name, what, sizeof(what) - 1) > 0)
+			ret->what[fd] = strdup(what);
+	}
+	closedir(dir);
+}
+
+void fds_mark(void)
+{
+	fds_forget(&marked);
+	fds_read(&marked);
+}
+
+int fds_leaked(void)
+{
+	struct fds now = { 0 };
+	int n = 0;
+
+	fds_read(&now);
+	for (int fd = 0; fd < FDS_MAX; fd++) {
+		const char *before = marked.what[fd] ? marked.what[fd] : "closed";
+		const char *after = now.what[fd] ? now.what[fd] : "closed";
+
+		if (strcmp(before, after) == 0)
+			continue;
+		fprintf(stderr, "fd %d: was %s, is %s\n", fd, before, after);
+		n++;
+	}
+	fds_forget(&now);
+	return n;
+}
+
+void fds_check(void)
+{
+	int n = fds_leaked();
+
+	fds_forget(&marked);
+	ck_assert_msg(n == 0, "%d fds differ from before the test (see above)", n);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Counts the open fds around a test. Made to be a checked fixture of every test case:
+ *
+ *	tcase_add_checked_fixture(tc, fds_mark, fds_check);
+ */
+#ifndef GPUSHM_TESTS_FDS_H
+#define GPUSHM_TESTS_FDS_H
+
+/* Remembers which fds this process has open now, and what each of them is. */
+void fds_mark(void);
+
+/* Says on stderr which fds are new, gone, or something else than at fds_mark(), and returns how
+ * many. */
+int fds_leaked(void);
+
+/* Fails the test if fds_leaked(). */
+void fds_check(void);
+
+#endif
