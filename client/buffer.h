@@ -7,31 +7,35 @@
 
 #include "client/connection.h"
 #include "client/gpushm.h"
+#include "client/image.h"
 #include "client/map/map.h"
 #include "proto/table.h"
 
-/* A mapping of one finished table, and the view that looks into it. */
-struct buffer_image {
-	void *memory; /* NULL: there is none */
-	struct table_view view;
-};
-
 struct gpushm_buffer {
 	struct gpushm *connection; /* a reference */
-	pthread_mutex_t lock;	   /* state, access, digest, map's protection, builder, table */
-	uint64_t id, lease, bytes, digest;
-	enum gpushm_state state;
-	enum gpushm_access access;
+	pthread_mutex_t lock;	   /* builder, table, and what publish changes */
+	uint64_t id, lease, bytes;
+	_Atomic uint64_t digest; /* written under the lock, as the two below; read without it */
+	_Atomic enum gpushm_state state;
+	_Atomic enum gpushm_access access;
 	bool dirty;
 	char name[BUFFER_NAME_MAX + 1];
 	const struct pool_info *pool; /* the connection's */
 	struct map *map; /* a reference; shared with other opens of this buffer in this process */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that are alive */
 	struct table_builder *builder; /* while filling: the same table that the daemon builds */
-	struct buffer_image table;     /* the arrays, as of the last use while filling */
-	struct buffer_image attrs;     /* the creator's attributes: they must not move, as the
-					  table does while it fills */
+	struct image table;	       /* the arrays, as of the last use while filling */
+	struct image attrs;	       /* the creator's attributes: they must not move, as the
+						 table does while it fills */
 };
+
+struct attach;
+
+/* Maps what was attached. The lease becomes the buffer's, or is ended where this fails; a's fds
+ * stay the caller's. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or -errno with gpushm_error() set.
+ */
+int buffer_new(struct gpushm *c, const char *name, const struct attach *a, int device,
+	       struct gpushm_buffer **ret);
 
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);

@@ -14,12 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ERROR_TEXT_MAX 768u
+static __thread struct error last;
 
-static __thread struct {
-	char text[ERROR_TEXT_MAX];
-	const char *code; /* static; NULL: the library's own finding */
-} last;
+void error_keep(struct error *ret)
+{
+	*ret = last;
+}
+
+void error_put_back(const struct error *e)
+{
+	last = *e;
+}
 
 int error_set(int number, const char *format, ...)
 {

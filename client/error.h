@@ -15,4 +15,13 @@ int error_set_about(int number, const char *about, const char *name);
  * Returns -code_to_errno(code). */
 int error_set_remote(int code, const void *text, unsigned long len);
 
+/* The thread's error set aside, while something is undone that may fail with another. */
+#define ERROR_TEXT_MAX 768u
+struct error {
+	char text[ERROR_TEXT_MAX];
+	const char *code; /* static; NULL: the library's own finding */
+};
+void error_keep(struct error *ret);
+void error_put_back(const struct error *e);
+
 #endif

@@ -37,10 +37,10 @@ struct map_request {
 };
 
 struct map {
-	void *device_ptr; /* NULL where no GPU can use it */
-	void *host_ptr;	  /* NULL where the CPU can't */
-	int device;	  /* CUDA ordinal of the memory's GPU; -1 */
-	bool writable;
+	void *device_ptr;	  /* NULL where no GPU can use it */
+	void *host_ptr;		  /* NULL where the CPU can't */
+	int device;		  /* CUDA ordinal of the memory's GPU; -1 */
+	_Atomic bool writable;	  /* of a mempool: always */
 	struct map_private *priv; /* the registry's and the kind's own */
 };
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the daemon gave for a CREATE or an OPEN, checked and taken out of its reply.
+ */
+#ifndef GPUSHM_CLIENT_ATTACH_H
+#define GPUSHM_CLIENT_ATTACH_H
+
+#include "client/connection.h"
+
+struct attach {
+	uint64_t buffer, lease, bytes, allocated_bytes, digest, table_bytes;
+	enum gpushm_state state;
+	enum gpushm_access access;
+	bool dirty;
+	const struct pool_info *pool; /* the connection's */
+	unsigned char record[RECORD_BYTES];
+	int fd;	      /* the memory's; owned; -1 for a mempool */
+	int table_fd; /* owned; -1: the buffer has no table */
+};
+#define ATTACH_NONE ((struct attach){ .fd = -1, .table_fd = -1 })
+
+/* Makes the request, CREATE or OPEN, and takes what its reply brought. The caller owns *ret's fds
+ * and the lease. 0 or -errno with gpushm_error() set. */
+int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret);
+
+/* Closes the fds; the lease is another matter. For _cleanup_(). */
+void attach_done(struct attach *a);
+
+/* Ends a lease. Its memory must be unmapped. 0 or -errno. */
+int attach_close_lease(struct gpushm *c, uint64_t lease);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A buffer of this process, from the attach to the close. It owns the lease, a reference on the map
+ * and one on the connection, and counts the arrays that are alive in it; it is freed when it is
+ * closed, and not before the last of them has gone.
+ *
+ * The order at the end is the protocol's: first the GPU's work is waited for and the memory
+ * unmapped, then the daemon is told. A lease is never ended while the memory may still be mapped
+ * here: what can't be unmapped stays leased until this process ends.
+ */
+#include "client/buffer.h"
+
+#include "client/attach.h"
+#include "client/error.h"
+#include "proto/own.h"
+
+static struct gpushm_buffer *buffer_free(struct gpushm_buffer *b)
+{
+	if (!b)
+		return NULL;
+	table_builder_free(b->builder);
+	image_done(&b->table);
+	image_done(&b->attrs);
+	pthread_mutex_destroy(&b->lock);
+	connection_unref(b->connection);
+	free(b);
+	return NULL;
+}
+
+static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name,
+					  const struct attach *a)
+{
+	struct gpushm_buffer *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->connection = connection_ref(c);
+	pthread_mutex_init(&b->lock, NULL);
+	b->id = a->buffer;
+	b->lease = a->lease;
+	b->bytes = a->bytes;
+	b->digest = a->digest;
+	b->state = a->state;
+	b->access = a->access;
+	b->dirty = a->dirty;
+	b->pool = a->pool;
+	strncpy(b->name, name, sizeof(b->name) - 1);
+	return b;
+}
+
+static int buffer_map(struct gpushm_buffer *b, const struct attach *a, int device)
+{
+	struct map_request r = { .pool = &a->pool->map,
+				 .buffer = a->buffer,
+				 .bytes = a->bytes,
+				 .allocated_bytes = a->allocated_bytes,
+				 .write = a->access == GPUSHM_WRITE,
+				 .device = device,
+				 .fd = a->fd,
+				 .server_uid = b->connection->server_uid };
+
+	memcpy(r.record, a->record, sizeof(r.record));
+	if (r.pool->kind == GPUSHM_MEMPOOL) {
+		pthread_mutex_lock(&b->connection->lock);
+		r.fd = a->pool->pool_fd;
+		pthread_mutex_unlock(&b->connection->lock);
+	}
+	return map_acquire(&r, &b->map);
+}
+
+static int buffer_attach(struct gpushm_buffer *b, const struct attach *a, int device)
+{
+	int r = 0;
+
+	if (a->table_fd >= 0)
+		r = image_map(a->table_fd, a->table_bytes, a->bytes, b->connection->server_uid,
+			      &b->table);
+	/* The map comes last: nothing that may fail stands behind it. */
+	return r < 0 ? r : buffer_map(b, a, device);
+}
+
+int buffer_new(struct gpushm *c, const char *name, const struct attach *a, int device,
+	       struct gpushm_buffer **ret)
+{
+	struct gpushm_buffer *b = buffer_alloc(c, name, a);
+	struct error why;
+	int r;
+
+	r = b ? buffer_attach(b, a, device) : error_set(ENOMEM, "out of memory for a buffer");
+	if (r == 0) {
+		*ret = b;
+		return 0;
+	}
+	error_keep(&why);
+	attach_close_lease(c, a->lease);
+	error_put_back(&why);
+	error_set_about(-r, "buffer", name);
+	buffer_free(b);
+	return r;
+}
+
+void buffer_get(struct gpushm_buffer *b)
+{
+	b->arrays++;
+}
+
+void buffer_put(struct gpushm_buffer *b)
+{
+	b->arrays--;
+}
+
+int gpushm_close(struct gpushm_buffer *b)
+{
+	unsigned arrays;
+	int r;
+
+	if (!b)
+		return 0;
+	r = buffer_check(b);
+	if (r < 0)
+		return r;
+	arrays = b->arrays;
+	if (arrays > 0)
+		return error_set(EBUSY,
+				 "buffer \"%s\": %u arrays, views or DLPack tensors are alive: "
+				 "free them first",
+				 b->name, arrays);
+	r = map_release(b->map);
+	if (r < 0)
+		error_set_about(-r, "buffer", b->name);
+	else
+		r = attach_close_lease(b->connection, b->lease);
+	buffer_free(b);
+	/* With the daemon the lease has gone: there is nobody left to tell. */
+	return r == -ECONNRESET ? 0 : r;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a buffer is: the plain numbers that it was opened with, and where it lies in this process.
+ * They ask nobody and take no lock. In a forked child they still tell the numbers, which are the
+ * child's own copy, but no address: no GPU's, for its mapping did not survive the fork, and none of
+ * the host's, for the lease behind it is the parent's.
+ */
+#include "client/buffer.h"
+
+uint64_t gpushm_buffer_id(const struct gpushm_buffer *b)
+{
+	return b->id;
+}
+
+uint64_t gpushm_buffer_bytes(const struct gpushm_buffer *b)
+{
+	return b->bytes;
+}
+
+uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b)
+{
+	return b->digest;
+}
+
+enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
+{
+	return b->state;
+}
+
+enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
+{
+	return b->access;
+}
+
+enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
+{
+	return b->pool->map.kind;
+}
+
+int gpushm_buffer_dirty(const struct gpushm_buffer *b)
+{
+	return b->dirty;
+}
+
+const char *gpushm_buffer_name(const struct gpushm_buffer *b)
+{
+	return b->name;
+}
+
+int gpushm_buffer_device(const struct gpushm_buffer *b)
+{
+	return b->map->device;
+}
+
+void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)
+{
+	return buffer_check(b) < 0 ? NULL : b->map->device_ptr;
+}
+
+void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b)
+{
+	return buffer_check(b) < 0 ? NULL : b->map->host_ptr;
+}

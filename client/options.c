@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * struct gpushm_options grows at its end from version to version, and struct_size tells which one a
+ * caller was compiled with: what an older caller lacks is its default, and what a newer caller sets
+ * and this library does not know is refused, not ignored.
+ */
+#include "client/options.h"
+
+#include "client/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FLAGS_KNOWN (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE)
+
+static int check(const struct gpushm_options *o)
+{
+	if (o->flags & ~FLAGS_KNOWN)
+		return error_set(EINVAL, "options: this libgpushm does not know the flags 0x%x",
+				 o->flags & ~FLAGS_KNOWN);
+	if (o->n_attrs > 0 && !o->attrs)
+		return error_set(EINVAL, "options: n_attrs is %zu, and attrs is NULL", o->n_attrs);
+	if (o->flags & GPUSHM_SET_DEVICE && o->device < GPUSHM_OWN_DEVICE)
+		return error_set(EINVAL, "options: %d is no GPU", o->device);
+	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0)
+		return error_set(EINVAL,
+				 "options: device is set, and GPUSHM_SET_DEVICE is not in flags");
+	return 0;
+}
+
+int options_read(const struct gpushm_options *from, struct gpushm_options *ret)
+{
+	struct gpushm_options o = { 0 };
+	int r;
+
+	if (from && from->struct_size < offsetof(struct gpushm_options, pool))
+		return error_set(EINVAL, "options: struct_size is not set");
+	if (from && from->struct_size > sizeof(o))
+		return error_set(EINVAL, "options: made for a newer libgpushm than %s",
+				 gpushm_version());
+	if (from)
+		memcpy(&o, from, from->struct_size);
+	r = check(&o);
+	if (r < 0)
+		return r;
+	if (!(o.flags & GPUSHM_SET_DEVICE))
+		o.device = GPUSHM_OWN_DEVICE;
+	*ret = o;
+	return 0;
+}
