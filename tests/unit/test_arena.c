@@ -109,13 +109,13 @@ END_TEST
 
 #define MANY 8192
 
-/* Arrays with the shortest names and shapes that are still different. */
+/* n arrays with the shortest names and shapes that are still different; 0: they don't fit. */
 static size_t describe_pack(size_t n, unsigned char *frame)
 {
 	static Gpushm__Proto__Array arrays[MANY];
 	static Gpushm__Proto__Array *pointers[MANY];
 	static Gpushm__Proto__Dtype dtype = GPUSHM__PROTO__DTYPE__INIT;
-	static char names[MANY][8];
+	static char names[MANY][24];
 	static uint64_t shape = 8;
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
@@ -147,12 +147,13 @@ static size_t describe_pack(size_t n, unsigned char *frame)
 START_TEST(a_full_frame_of_small_arrays_does_not_fit_the_budget)
 {
 	unsigned char frame[FRAME_MAX];
-	size_t n = MANY, len = 0;
+	size_t n = 1, len = 0;
 	struct arena a;
 	Gpushm__Proto__Request *request;
 
-	while ((len = describe_pack(n, frame)) == 0)
-		n--;
+	for (size_t step = MANY / 2; step > 0; step /= 2)
+		n += n + step <= MANY && describe_pack(n + step, frame) > 0 ? step : 0;
+	len = describe_pack(n, frame);
 	ck_assert_uint_gt(len, FRAME_MAX - 64);
 	ck_assert_int_eq(arena_init(&a, UNPACK_MAX), 0);
 	request = gpushm__proto__request__unpack(&a.allocator, len, frame);

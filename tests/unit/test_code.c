@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Error codes: each has a name and an errno, and a fault's text is safe to print.
+ */
+#include "proto/code.h"
+#include "proto/fault.h"
+#include "proto/name.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include "gpushm.pb-c.h"
+
+#include <check.h>
+#include <string.h>
+
+START_TEST(a_code_of_the_protocol_has_no_name_or_errno_here)
+{
+	const ProtobufCEnumDescriptor *d = &gpushm__proto__code__descriptor;
+
+	ck_assert_uint_eq(d->n_values, CODE_COUNT);
+	for (unsigned i = 1; i < d->n_values; i++) {
+		const char *name = d->values[i].name + strlen("CODE_");
+
+		ck_assert_str_eq(code_name(d->values[i].value), name);
+		ck_assert_int_gt(code_to_errno(d->values[i].value), 0);
+	}
+}
+END_TEST
+
+START_TEST(the_errno_differs_from_what_the_protocol_says)
+{
+	ck_assert_int_eq(code_to_errno(CODE_OK), 0);
+	ck_assert_int_eq(code_to_errno(CODE_BAD_REQUEST), EINVAL);
+	ck_assert_int_eq(code_to_errno(CODE_NOT_FOUND), ENOENT);
+	ck_assert_int_eq(code_to_errno(CODE_LIMIT), EDQUOT);
+	ck_assert_int_eq(code_to_errno(CODE_LAYOUT), ERANGE);
+	ck_assert_int_eq(code_to_errno(CODE_UNIDENTIFIED), EPERM);
+}
+END_TEST
+
+START_TEST(a_code_of_a_later_version_is_read_out_of_bounds)
+{
+	const int codes[] = { -1, CODE_COUNT, CODE_COUNT + 1, 0x7fffffff, -0x7fffffff - 1 };
+
+	for (size_t i = 0; i < array_size(codes); i++) {
+		ck_assert_int_eq(code_to_errno(codes[i]), EIO);
+		ck_assert_str_eq(code_name(codes[i]), "UNKNOWN");
+	}
+}
+END_TEST
+
+START_TEST(a_fault_loses_its_code_or_its_text)
+{
+	struct fault f;
+
+	ck_assert_int_eq(fault(&f, CODE_EXISTS, "buffer \"%s\": the name is taken", "m/a"),
+			 -EEXIST);
+	ck_assert_int_eq(f.code, CODE_EXISTS);
+	ck_assert_str_eq(f.text, "buffer \"m/a\": the name is taken");
+}
+END_TEST
+
+START_TEST(a_long_fault_is_cut_inside_a_character)
+{
+	struct fault f;
+	char text[1024];
+
+	for (size_t shift = 0; shift < 4; shift++) {
+		memset(text, 'x', shift);
+		for (size_t i = shift; i + 4 < sizeof(text); i += 4)
+			memcpy(text + i, "\xf0\x9f\x98\x80", 5);
+		fault(&f, CODE_NAME, "%s", text);
+		ck_assert_uint_ge(strlen(f.text), sizeof(f.text) - 4);
+		ck_assert_ptr_null(name_check_text(f.text, strlen(f.text)));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("code");
+	TCase *tc = tcase_create("code");
+	SRunner *sr;
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_add_checked_fixture(tc, fds_mark, fds_check);
+	tcase_add_test(tc, a_code_of_the_protocol_has_no_name_or_errno_here);
+	tcase_add_test(tc, the_errno_differs_from_what_the_protocol_says);
+	tcase_add_test(tc, a_code_of_a_later_version_is_read_out_of_bounds);
+	tcase_add_test(tc, a_fault_loses_its_code_or_its_text);
+	tcase_add_test(tc, a_long_fault_is_cut_inside_a_character);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Datagrams and their fds over a real socket pair: what arrives, what is refused, and that nothing
+ * stays open after a refusal. What honest code can't send is sent with sendmsg() here.
+ */
+#include "proto/own.h"
+#include "proto/wire.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+
+static int ends[2];
+static struct frame frame;
+
+static void setup(void)
+{
+	fds_mark();
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+}
+
+static void teardown(void)
+{
+	close_fd(&ends[0]);
+	close_fd(&ends[1]);
+	fds_check();
+}
+
+static int open_null(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+/* Sends any number of bytes and of copies of one fd, as a hostile peer would. */
+static void send_raw(size_t len, size_t n_fds)
+{
+	static char data[2 * FRAME_MAX];
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(64 * sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { data, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	_cleanup_(close_fd) int fd = open_null();
+
+	if (n_fds > 0) {
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		for (size_t i = 0; i < n_fds; i++)
+			memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &fd, sizeof(int));
+	}
+	ck_assert_int_eq(sendmsg(ends[0], &msg, 0), (int)len);
+}
+
+static void same_file(int a, int b)
+{
+	struct stat sa, sb;
+
+	ck_assert_int_eq(fstat(a, &sa), 0);
+	ck_assert_int_eq(fstat(b, &sb), 0);
+	ck_assert(sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino);
+}
+
+START_TEST(bytes_are_lost_or_changed)
+{
+	static unsigned char data[FRAME_MAX];
+	const size_t sizes[] = { 1, 2, 4095, FRAME_MAX };
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = i * 31 + (i >> 8);
+	for (size_t i = 0; i < array_size(sizes); i++) {
+		ck_assert_int_eq(wire_send(ends[0], data, sizes[i], NULL, 0, 0), 0);
+		ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), 0);
+		ck_assert_uint_eq(frame.len, sizes[i]);
+		ck_assert_uint_eq(frame.n_fds, 0);
+		ck_assert_mem_eq(frame.data, data, sizes[i]);
+	}
+}
+END_TEST
+
+START_TEST(fds_arrive_in_another_order_or_stay_open_on_exec)
+{
+	int sent[2] = { ends[0], open_null() };
+
+	for (size_t n = 1; n <= 2; n++) {
+		ck_assert_int_eq(wire_send(ends[0], "x", 1, sent, n, 0), 0);
+		ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), 0);
+		ck_assert_uint_eq(frame.n_fds, n);
+		for (size_t i = 0; i < n; i++) {
+			same_file(frame.fds[i], sent[i]);
+			ck_assert_int_eq(fcntl(frame.fds[i], F_GETFD), FD_CLOEXEC);
+		}
+		frame_close_fds(&frame);
+		frame_close_fds(&frame);
+	}
+	/* They were lent: the sender still has its own. */
+	close_fd(&sent[1]);
+}
+END_TEST
+
+START_TEST(an_fd_that_was_taken_is_closed_with_the_frame)
+{
+	int sent[2] = { open_null(), open_null() };
+	int taken;
+
+	ck_assert_int_eq(wire_send(ends[0], "x", 1, sent, 2, 0), 0);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), 0);
+	taken = take_fd(&frame.fds[1]);
+	frame_close_fds(&frame);
+	same_file(taken, sent[1]);
+	close_fd(&taken);
+	close_fd(&sent[0]);
+	close_fd(&sent[1]);
+}
+END_TEST
+
+START_TEST(a_truncated_datagram_leaks_its_fds)
+{
+	send_raw(FRAME_MAX + 1, 2);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -EPROTO);
+	send_raw(FRAME_MAX + 1, 0);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, false, 0), -EPROTO);
+}
+END_TEST
+
+START_TEST(more_fds_than_a_frame_holds_leak_those_that_fit)
+{
+	for (size_t n = FRAME_FDS_MAX + 1; n <= 64; n++) {
+		send_raw(1, n);
+		ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -EPROTO);
+		ck_assert_uint_eq(frame.n_fds, 0);
+	}
+}
+END_TEST
+
+START_TEST(fds_that_nobody_wants_get_in)
+{
+	send_raw(1, 1);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, false, 0), -EPROTO);
+	send_raw(1, 64);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, false, 0), -EPROTO);
+}
+END_TEST
+
+START_TEST(an_empty_datagram_leaks_its_fds_or_reads_as_a_frame)
+{
+	send_raw(0, 2);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -ECONNRESET);
+	send_raw(0, 0);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -ECONNRESET);
+}
+END_TEST
+
+START_TEST(the_end_of_the_stream_reads_as_a_frame)
+{
+	close_fd(&ends[0]);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -ECONNRESET);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, false, MSG_DONTWAIT), -ECONNRESET);
+}
+END_TEST
+
+START_TEST(other_control_messages_get_in)
+{
+	const int on = 1;
+
+	ck_assert_int_eq(setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+	send_raw(1, 0);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -EPROTO);
+	send_raw(1, 2);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), -EPROTO);
+}
+END_TEST
+
+START_TEST(a_frame_that_failed_keeps_what_the_last_one_had)
+{
+	int fd = open_null();
+
+	ck_assert_int_eq(wire_send(ends[0], "x", 1, &fd, 1, 0), 0);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), 0);
+	close(take_fd(&frame.fds[0]));
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, MSG_DONTWAIT), -EAGAIN);
+	ck_assert_uint_eq(frame.n_fds, 0);
+	ck_assert_uint_eq(frame.len, 0);
+	close_fd(&fd);
+}
+END_TEST
+
+START_TEST(a_full_socket_blocks_or_cuts)
+{
+	static unsigned char data[FRAME_MAX];
+	size_t n = 0;
+	int r;
+
+	while ((r = wire_send(ends[0], data, sizeof(data), NULL, 0, MSG_DONTWAIT)) == 0)
+		n++;
+	ck_assert_int_eq(r, -EAGAIN);
+	for (; n > 0; n--) {
+		ck_assert_int_eq(wire_recv(ends[1], &frame, true, MSG_DONTWAIT), 0);
+		ck_assert_uint_eq(frame.len, sizeof(data));
+	}
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, MSG_DONTWAIT), -EAGAIN);
+}
+END_TEST
+
+START_TEST(a_frame_that_no_receiver_takes_is_sent)
+{
+	static unsigned char data[FRAME_MAX + 1];
+
+	ck_assert_int_eq(wire_send(ends[0], data, sizeof(data), NULL, 0, 0), -EMSGSIZE);
+	ck_assert_int_eq(wire_send(ends[0], data, 0, NULL, 0, 0), -EMSGSIZE);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, MSG_DONTWAIT), -EAGAIN);
+}
+END_TEST
+
+START_TEST(a_peer_that_has_gone_raises_sigpipe)
+{
+	close_fd(&ends[1]);
+	ck_assert_int_eq(wire_send(ends[0], "x", 1, NULL, 0, 0), -EPIPE);
+}
+END_TEST
+
+static volatile sig_atomic_t ticks;
+
+static void on_tick(int signal)
+{
+	if (++ticks == 3)
+		(void)!write(ends[0], "x", 1);
+}
+
+/* Nothing arrives before the third signal, so that the call is interrupted twice at least. */
+START_TEST(a_signal_ends_a_receive)
+{
+	struct sigaction action = { .sa_handler = on_tick };
+	struct itimerval every = { { 0, 2000 }, { 0, 2000 } };
+	struct itimerval off = { 0 };
+
+	ck_assert_int_eq(sigaction(SIGALRM, &action, NULL), 0);
+	ck_assert_int_eq(setitimer(ITIMER_REAL, &every, NULL), 0);
+	ck_assert_int_eq(wire_recv(ends[1], &frame, true, 0), 0);
+	ck_assert_int_eq(setitimer(ITIMER_REAL, &off, NULL), 0);
+	ck_assert_uint_eq(frame.len, 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("wire");
+	TCase *tc = tcase_create("wire");
+	SRunner *sr;
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, bytes_are_lost_or_changed);
+	tcase_add_test(tc, fds_arrive_in_another_order_or_stay_open_on_exec);
+	tcase_add_test(tc, an_fd_that_was_taken_is_closed_with_the_frame);
+	tcase_add_test(tc, a_truncated_datagram_leaks_its_fds);
+	tcase_add_test(tc, more_fds_than_a_frame_holds_leak_those_that_fit);
+	tcase_add_test(tc, fds_that_nobody_wants_get_in);
+	tcase_add_test(tc, an_empty_datagram_leaks_its_fds_or_reads_as_a_frame);
+	tcase_add_test(tc, the_end_of_the_stream_reads_as_a_frame);
+	tcase_add_test(tc, other_control_messages_get_in);
+	tcase_add_test(tc, a_frame_that_failed_keeps_what_the_last_one_had);
+	tcase_add_test(tc, a_full_socket_blocks_or_cuts);
+	tcase_add_test(tc, a_frame_that_no_receiver_takes_is_sent);
+	tcase_add_test(tc, a_peer_that_has_gone_raises_sigpipe);
+	tcase_add_test(tc, a_signal_ends_a_receive);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
