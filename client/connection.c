@@ -69,6 +69,15 @@ struct pool_info *connection_pool(const struct gpushm *c, uint32_t id)
 	return NULL;
 }
 
+int connection_check_name(const char *name)
+{
+	if (!name)
+		return error_set(EINVAL, "a buffer needs a name");
+	if (strnlen(name, BUFFER_NAME_MAX + 1) > BUFFER_NAME_MAX)
+		return error_set(EINVAL, "a buffer's name has at most %u bytes", BUFFER_NAME_MAX);
+	return 0;
+}
+
 /* ---- one request, one reply ---- */
 
 static int broken(struct gpushm *c, int r, const char *what)

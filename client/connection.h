@@ -70,6 +70,10 @@ int connection_check_fork(uint64_t generation);
 
 struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: none */
 
+/* Whether a name can be asked for at all; the rest of the rule for names is the daemon's to check.
+ * 0, or -EINVAL with gpushm_error() set. */
+int connection_check_name(const char *name);
+
 /* A C string as the protocol's bytes, borrowed. */
 static inline ProtobufCBinaryData connection_bytes(const char *text)
 {
