@@ -21,7 +21,7 @@
 #define DIMENSIONS_MAX 32u
 #define DESCR_MAX 4096u		    /* bytes of a record's NumPy descr */
 #define ARRAYS_MAX 65536u	    /* in one buffer */
-#define TABLE_BYTES_MAX (64u << 20) /* of a buffer's table: what names, shapes and descrs take */
+#define TABLE_BYTES_MAX (32u << 20) /* of a buffer's table: what names, shapes and descrs take */
 #define ATTR_BYTES_MAX 4096u	    /* keys and values of one buffer */
 #define ATTRS_MAX 64u
 #define POOLS_MAX 64u	/* so that HELLO's reply fits a frame */

@@ -58,23 +58,27 @@ struct table_builder *table_builder_free(struct table_builder *b)
 	return NULL;
 }
 
-/* The slot of that name, or the empty one where it would go. */
+#define SLOT_NONE UINT32_MAX
+
+/* The slot of that name, or the empty one where it would go; SLOT_NONE: that is too far away. */
 static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char *name, size_t len)
 {
-	uint32_t mask = p->n_slots - 1;
-	uint32_t i = hash & mask;
+	for (uint32_t i = 0; i < TABLE_PROBES_MAX; i++) {
+		uint32_t slot = (hash + i) & (p->n_slots - 1);
+		const struct table_entry *e;
 
-	for (; p->slots[i] != 0; i = (i + 1) & mask) {
-		const struct table_entry *e = &p->entries[p->slots[i] - 1];
-
+		if (p->slots[slot] == 0)
+			return slot;
+		e = &p->entries[p->slots[slot] - 1];
 		if (e->hash == hash && e->name_len == len &&
 		    memcmp(p->text + e->name_at, name, len) == 0)
-			break;
+			return slot;
 	}
-	return i;
+	return SLOT_NONE;
 }
 
-/* Keeps n_slots >= 2 * arrays with one array more. */
+/* Keeps n_slots >= 2 * arrays with one array more. Nothing moves farther from where its hash wants
+ * it: what collides in the larger table has collided in the smaller one, in the same order. */
 static int slots_grow(struct table_parts *p)
 {
 	uint32_t n = p->n_slots * 2;
@@ -190,8 +194,13 @@ static int array_admit(const struct table_parts *p, const struct table_array *a,
 		       struct table_error *err)
 {
 	struct table_subject subject = { "array", a->name, a->name_len };
+	uint32_t slot = slot_find(p, hash, a->name, a->name_len);
 
-	if (p->slots[slot_find(p, hash, a->name, a->name_len)] != 0)
+	if (slot == SLOT_NONE)
+		return table_refuse(err, TABLE_LIMIT, subject,
+				    "its name's hash collides with %u others; choose another name",
+				    TABLE_PROBES_MAX);
+	if (p->slots[slot] != 0)
 		return table_refuse(err, TABLE_EXISTS, subject,
 				    "the buffer has one of that name already");
 	if (p->arrays >= ARRAYS_MAX)

@@ -18,7 +18,7 @@
  * To find a name: h = FNV-1a 64 of its bytes, i = h mod slots (a power of two, at least 2 and at
  * least twice the arrays, so that a search ends). slots[i] is 0: there is no such name. Else it is
  * an index into the entries plus 1: if that entry's hash is h and its name is equal, it is found,
- * else i = (i + 1) mod slots.
+ * else i = (i + 1) mod slots, TABLE_PROBES_MAX times at most.
  *
  * The digest of a layout is the FNV-1a 64 of this, for each array in the order added: u64 name_len,
  * name, u8 code, u8 bits, u16 lanes, u32 itemsize, u64 descr_len, descr, u64 ndim, u64 shape[ndim],
@@ -32,6 +32,11 @@
 #define TABLE_MAGIC "gpushmtb"
 #define TABLE_VERSION 1u
 #define TABLE_PART_ALIGN 8u
+
+/* Slots that a search looks at. The hash is no secret, so that names can be made to collide: one
+ * that would lie farther away is not added. Of names that nobody made for it, none of 65,536 is
+ * expected to lie farther than about 80. */
+#define TABLE_PROBES_MAX 256u
 
 struct table_header {
 	char magic[8]; /* TABLE_MAGIC, without a NUL */

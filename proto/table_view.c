@@ -151,7 +151,7 @@ int table_view_find(const struct table_view *v, const char *name, size_t len,
 	uint64_t hash = table_hash(TABLE_HASH_BASIS, name, len);
 	uint32_t slot;
 
-	for (uint32_t i = 0; i < h.slots; i++) {
+	for (uint32_t i = 0; i < h.slots && i < TABLE_PROBES_MAX; i++) {
 		uint64_t at = (hash + i) & (h.slots - 1);
 		int r;
 
