@@ -73,6 +73,8 @@ struct config {
 	size_t n_user_limits;
 	struct config_origin *origins; /* owned; where each value came from, for config_dump() */
 	size_t n_origins;
+	char **files; /* owned; all that was read */
+	size_t n_files;
 };
 
 /* Reads path (NULL: /etc/gpushm/gpushmd.conf, which may be missing; a path that was named must
@@ -89,7 +91,9 @@ void config_dump(const struct config *c, FILE *out);
 const struct limits_config *config_limits(const struct config *c, uid_t uid);
 
 /* Compares a reloaded configuration with the one in force: writes the names of the keys that differ
- * and need a restart (pools' kind, device, node and size; the socket) to `names`, separated by ",
+ * and need a restart (pools that came or
+ * went, pools' kind, device, node and size; the socket, its mode and group) to `names`, separated
+ * by ",
  * ". Returns how many there are. */
 size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,
 			    size_t size);
