@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Deferred frees: when the list is given back, and who may be served from it.
+ */
+#include "tests/unit/pool_driver.h"
+
+START_TEST(ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back)
+{
+	struct block b[11];
+
+	open_of(100 * MIB);
+	fill(b, 11);
+	for (int i = 0; i < 10; i++)
+		give(&b[i], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_count, 10);
+	ck_assert_int_eq(driver.frees, 0);
+
+	give(&b[10], ALICE);
+	ck_assert_uint_eq(pool->pending_count, 0);
+	settle();
+	ck_assert_int_eq(driver.frees, 11);
+}
+END_TEST
+
+START_TEST(bytes_at_the_ratio_stay_and_one_block_more_gives_all_back)
+{
+	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
+	struct block b[3];
+
+	pool = open_pool(&c, NULL); /* 0.2 of it is 2 MiB */
+	fill(b, 3);
+	give(&b[0], ALICE);
+	give(&b[1], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 2 * MIB);
+	ck_assert_int_eq(driver.frees, 0);
+
+	give(&b[2], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 0);
+	ck_assert_int_eq(driver.frees, 3);
+}
+END_TEST
+
+START_TEST(a_full_pool_gives_back_what_is_pending_and_serves)
+{
+	struct block b, c;
+
+	open_of(10 * MIB);
+	driver.capacity = 10 * MIB; /* so that the free must have run first */
+	b = get(pool, 8 * MIB, ALICE);
+	give(&b, ALICE);
+	c = get(pool, 4 * MIB, BOB);
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&c, BOB);
+}
+END_TEST
+
+START_TEST(one_free_that_fails_is_lost_and_the_others_go_on)
+{
+	struct block b[3];
+	struct fault f;
+
+	open_of(10 * MIB);
+	fill(b, 3);
+	for (int i = 0; i < 3; i++)
+		give(&b[i], ALICE);
+	driver.fail_free = 2;
+	pool_flush(pool);
+	settle();
+	ck_assert_int_eq(driver.frees, 3);
+	ck_assert_uint_eq(pool->lost, MIB);
+
+	ck_assert_int_eq(ask(pool, 10 * MIB, ALICE, &b[0], &f), -ENOSPC);
+	b[0] = get(pool, 9 * MIB, ALICE);
+	give(&b[0], ALICE);
+	driver.live -= MIB; /* the lost one */
+}
+END_TEST
+
+START_TEST(what_is_pending_goes_back_when_nobody_asks_for_a_while)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	ck_assert(!uv_is_active((uv_handle_t *)&pool->idle));
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	ck_assert(uv_is_active((uv_handle_t *)&pool->idle));
+	ck_assert_uint_gt(uv_timer_get_due_in(&pool->idle), 1000);
+
+	/* The same timer, due at once, and for once what the loop waits for. */
+	uv_timer_start(&pool->idle, pool->idle.timer_cb, 0, 0);
+	uv_ref((uv_handle_t *)&pool->idle);
+	settle();
+	uv_unref((uv_handle_t *)&pool->idle);
+	ck_assert_uint_eq(pool->pending_count, 0);
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert(!uv_is_active((uv_handle_t *)&pool->idle));
+}
+END_TEST
+
+START_TEST(the_same_user_gets_a_pending_block_of_that_size_at_once)
+{
+	struct pool_request r = { .on_done = on_request_done };
+	struct block b;
+	struct fault f;
+	int fd;
+
+	open_of(10 * MIB);
+	b = get(pool, 2 * MIB, ALICE);
+	fd = b.fd;
+	give(&b, ALICE);
+
+	fixture.done = 0;
+	ck_assert_int_eq(pool_alloc(pool, &r, MIB + 1, ALICE, &f), 0);
+	ck_assert_int_eq(r.block.fd, fd);
+	ck_assert_int_eq(r.result, 0);
+	ck_assert_uint_eq(pool->used, 2 * MIB);
+	ck_assert_uint_eq(pool->blocks, 1);
+	ck_assert_uint_eq(pool->pending_count, 0);
+	ck_assert_int_eq(driver.allocs, 1);
+	settle();
+	ck_assert_int_eq(fixture.done, 0);
+
+	give(&r.block, ALICE);
+	ck_assert_uint_eq(pool->pending_count, 1);
+}
+END_TEST
+
+START_TEST(another_user_never_gets_a_pending_block)
+{
+	struct block b, c;
+
+	open_of(10 * MIB);
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	c = get(pool, MIB, BOB);
+	ck_assert_int_eq(driver.allocs, 2);
+	ck_assert_uint_eq(pool->pending_count, 1);
+	give(&c, BOB);
+}
+END_TEST
+
+START_TEST(a_block_that_another_user_has_had_is_not_reused)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	b = get(pool, MIB, ALICE);
+	pool_free(pool, &b, ALICE, true);
+	b = get(pool, MIB, ALICE);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&b, ALICE);
+}
+END_TEST
+
+START_TEST(a_block_of_another_size_is_not_reused)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	b = get(pool, 2 * MIB, ALICE);
+	give(&b, ALICE);
+	b = get(pool, MIB, ALICE);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&b, ALICE);
+}
+END_TEST
+
+START_TEST(a_kind_that_must_scrub_reuses_nothing)
+{
+	struct block b;
+
+	open_gpu(40 * MIB);
+	b = get(pool, MIB, ALICE);
+	give(&b, ALICE);
+	b = get(pool, MIB, ALICE);
+	ck_assert_int_eq(driver.allocs, 2);
+	give(&b, ALICE);
+}
+END_TEST
+
+static void add_flushing(Suite *s)
+{
+	TCase *tc = tcase_create("flushing");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back);
+	tcase_add_test(tc, bytes_at_the_ratio_stay_and_one_block_more_gives_all_back);
+	tcase_add_test(tc, a_full_pool_gives_back_what_is_pending_and_serves);
+	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_go_on);
+	tcase_add_test(tc, what_is_pending_goes_back_when_nobody_asks_for_a_while);
+	suite_add_tcase(s, tc);
+}
+
+static void add_reusing(Suite *s)
+{
+	TCase *tc = tcase_create("reusing");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, the_same_user_gets_a_pending_block_of_that_size_at_once);
+	tcase_add_test(tc, another_user_never_gets_a_pending_block);
+	tcase_add_test(tc, a_block_that_another_user_has_had_is_not_reused);
+	tcase_add_test(tc, a_block_of_another_size_is_not_reused);
+	tcase_add_test(tc, a_kind_that_must_scrub_reuses_nothing);
+	suite_add_tcase(s, tc);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("pending");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	add_flushing(s);
+	add_reusing(s);
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
