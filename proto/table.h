@@ -60,6 +60,9 @@ struct table_error {
 	char text[192];
 };
 
+/* The digest of no array at all: FNV-1a's offset basis. */
+#define TABLE_DIGEST_EMPTY 0xcbf29ce484222325u
+
 /* ---- building: owns all that it was given, copied ---- */
 struct table_builder;
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Host memory without a driver: each block is a memfd that can't change its size or its seals.
+ * Host memory without a driver: each block is a memfd that can't change its size.
  *
- * A memfd could be shrunk under a reader, whose next access is then SIGBUS, or sealed against its
- * writer by a hostile client; F_SEAL_SEAL with SHRINK and GROW rules both out. It is born with mode
- * 0777, so that a reader could open it again through /proc for writing; 0400 and the daemon's own
- * uid close that door. A reader is lent a second fd, opened read-only: no mapping of it can ever be
- * made writable (mmap(2), mprotect(2): EACCES). The kernel hands out zeroed pages, when they are
- * first touched; nothing is scrubbed or reused here.
+ * A memfd could be shrunk under a reader, whose next access is then SIGBUS; SHRINK and GROW rule
+ * that out. F_SEAL_SEAL comes when the buffer is published (daemon/buffer.c), together with
+ * FUTURE_WRITE for a sealed one; until then only its creator has it, and could seal it against
+ * nobody but itself. It is born with mode 0777, so that a reader could open it again through /proc
+ * for writing; 0400 and the daemon's own uid close that door. A reader is lent a second fd, opened
+ * read-only: no mapping of it can ever be made writable (mmap(2), mprotect(2): EACCES). The kernel
+ * hands out zeroed pages, when they are first touched; nothing is scrubbed or reused here.
  */
 #include "daemon/pool/kinds.h"
 #include "proto/own.h"
@@ -18,7 +19,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static int fail(struct fault *f, const char *call, int error)
 {

@@ -12,6 +12,7 @@
 #include "daemon/pool/pending.h"
 
 #include "daemon/log.h"
+#include "proto/own.h"
 #include "proto/size.h"
 
 #include <assert.h>
@@ -104,6 +105,17 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	if (overflows(pool))
 		pool_flush(pool);
 	pending_touch(pool);
+}
+
+void pool_let_go(struct pool *pool, struct block *block)
+{
+	close_fd(&block->fd);
+	close_fd(&block->fd_read_only);
+	pool->used -= block->bytes;
+	pool->blocks--;
+	pool->let_go = true;
+	free(take_ptr(block->pending));
+	*block = BLOCK_NONE;
 }
 
 bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret)

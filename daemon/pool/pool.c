@@ -180,6 +180,24 @@ int pool_new(const struct pool_config *config, struct device *device, struct wor
 	return 0;
 }
 
+int pool_reload(struct pool *pool, const struct pool_config *fresh)
+{
+	struct pool_config copy;
+	int err = copy_config(fresh, &copy);
+
+	if (err < 0)
+		return err;
+
+	free(pool->config.allow_users.ids);
+	free(pool->config.allow_groups.ids);
+	pool->config.allow_users = copy.allow_users;
+	pool->config.allow_groups = copy.allow_groups;
+	pool->config.restricted = copy.restricted;
+	pool->config.pending_max_count = copy.pending_max_count;
+	pool->config.pending_max_ratio = copy.pending_max_ratio;
+	return 0;
+}
+
 static void on_timer_closed(uv_handle_t *handle)
 {
 	struct pool *pool = handle->data;

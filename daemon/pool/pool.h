@@ -66,6 +66,7 @@ struct pool {
 		      */
 	uint64_t size, granularity, max_block; /* bytes */
 
+	bool let_go;   /* blocks of it are in use beyond the daemon's end */
 	uint64_t used; /* bytes of blocks handed out, those being allocated included */
 	uint64_t lost; /* bytes of blocks that could not be freed */
 	uint64_t pending_bytes;
@@ -127,6 +128,13 @@ void pool_request_cancel(struct pool_request *r);
 /* Takes the block onto the pending list. foreign: another uid than `uid` has had it, so it is not
  * reused. */
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
+
+/* The daemon ends while somebody has the block mapped: closes its fds, and tells the driver nothing. */
+void pool_let_go(struct pool *pool, struct block *block);
+
+/* Takes over what a reload may change: who may use the pool, and when pending memory is given back.
+ * 0 or -ENOMEM. */
+int pool_reload(struct pool *pool, const struct pool_config *fresh);
 
 /* Submits all that is pending to be given back; it counts against the pool no more. */
 void pool_flush(struct pool *pool);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What one uid holds: bytes, buffers, leases and connections. Every object carries the charge that
+ * it discharges; an account lives while anything is charged to it.
+ */
+#ifndef GPUSHM_DAEMON_ACCOUNT_H
+#define GPUSHM_DAEMON_ACCOUNT_H
+
+#include "daemon/config.h"
+#include "daemon/index.h"
+#include "proto/fault.h"
+#include "proto/list.h"
+
+enum account_item { ACCOUNT_BYTES, ACCOUNT_BUFFERS, ACCOUNT_LEASES, ACCOUNT_PEERS, ACCOUNT_ITEMS };
+
+struct accounts {
+	struct index by_uid;	     /* account::link */
+	struct list all;	     /* account::all_link */
+	const struct config *config; /* borrowed: the limits in force */
+};
+
+struct account {
+	struct index_link link;
+	struct list all_link;
+	struct accounts *accounts;
+	uid_t uid;
+	uint64_t used[ACCOUNT_ITEMS];
+};
+
+/* A share of an account. Zeroed: nothing is charged. */
+struct charge {
+	struct account *account;
+	enum account_item item;
+	uint64_t amount;
+};
+
+/* 0 or -ENOMEM. */
+int accounts_init(struct accounts *a, const struct config *config);
+/* Everything must have been discharged. */
+void accounts_done(struct accounts *a);
+
+/* Charges a uid. slack: how far above its limit it may go. 0; -EDQUOT or -ENOMEM with *f filled in.
+ * Discharge it with discharge(). */
+int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amount, uint64_t slack,
+	   struct charge *ret, struct fault *f);
+
+/* Gives the share back; frees the account when that was its last one. Twice is once. */
+void discharge(struct charge *c);
+
+/* The limit of an item for a uid; UINT64_MAX: none. */
+uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The answers about the daemon itself: HELLO, POOLS and STATUS. They are built in the service's
+ * build arena. What a client may not see is left out here: of accounts, all but its own, unless it
+ * is an admin.
+ */
+#include "daemon/answer.h"
+#include "daemon/clock.h"
+#include "proto/own.h"
+
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define SOFTWARE "gpushmd " GPUSHM_VERSION
+#define USAGE_MAX 512u
+
+/* ---- pools ---- */
+
+static uint64_t suspect_bytes(const struct service *s, const struct pool *pool)
+{
+	const struct buffer *b;
+	uint64_t sum = 0;
+
+	if (list_empty(&s->reaper.suspects))
+		return 0;
+	list_foreach (b, &s->catalog.buffers, all_link)
+		if (b->pool == pool && buffer_suspect(b))
+			sum += b->block.bytes;
+	return sum;
+}
+
+static void tell_device(Gpushm__Proto__Pool *m, const struct pool *pool)
+{
+	const struct device *d = pool->device;
+
+	m->device_name = answer_bytes(d->name, strlen(d->name));
+	m->pci_id = answer_bytes(d->pci_id, strlen(d->pci_id));
+	m->device_uuid = answer_bytes(d->uuid, sizeof(d->uuid));
+	m->has_device_name = m->has_pci_id = m->has_device_uuid = 1;
+}
+
+static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
+		      const struct pool *standard)
+{
+	gpushm__proto__pool__init(m);
+	m->has_id = m->has_name = m->has_kind = m->has_size_bytes = m->has_used_bytes = 1;
+	m->id = pool->id;
+	m->name = answer_bytes(pool->config.name, strlen(pool->config.name));
+	m->kind = (Gpushm__Proto__Kind)pool->config.kind;
+	m->size_bytes = pool->size;
+	m->used_bytes = pool->used;
+	m->has_pending_bytes = m->has_pending = m->has_suspect_bytes = m->has_buffers = 1;
+	m->pending_bytes = pool->pending_bytes;
+	m->pending = pool->pending_count;
+	m->suspect_bytes = suspect_bytes(s->service, pool);
+	m->buffers = pool->blocks;
+	m->has_max_buffer_bytes = m->has_granularity = m->has_failed = 1;
+	m->max_buffer_bytes = pool->max_block;
+	m->granularity = pool->granularity;
+	m->failed = pool->state != POOL_READY;
+	m->has_why = m->failed;
+	m->why = answer_bytes(pool->why, strlen(pool->why));
+	m->has_is_default = m->has_allowed = 1;
+	m->is_default = pool == standard;
+	m->allowed = s->process->admin ||
+		     pool_allows(pool, s->process->uid, s->process->gids, s->process->n_gids);
+	m->has_numa_node = pool->config.kind == POOL_PINNED;
+	m->numa_node = pool->numa_node;
+	if (pool->device)
+		tell_device(m, pool);
+}
+
+static int tell_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, struct fault *f)
+{
+	Gpushm__Proto__Pool **list;
+	struct pool *pool, *standard = NULL;
+	struct fault ignored;
+	size_t n = 0;
+
+	arena_reset(&s->service->build);
+	list = answer_build(s->service, POOLS_MAX * sizeof(*list));
+	catalog_pool(&s->service->catalog, "", &standard, &ignored);
+	list_foreach (pool, s->service->catalog.pools, link) {
+		list[n] = answer_build(s->service, sizeof(**list));
+		if (!list[n])
+			return answer_no_memory(f);
+		tell_pool(list[n++], s, pool, standard);
+	}
+	*ret_n = n;
+	*ret = list;
+	return 0;
+}
+
+int answer_pools(struct answer *a, struct session *s, struct fault *f)
+{
+	gpushm__proto__reply__init(&a->reply);
+	gpushm__proto__pools_reply__init(&a->u.pools);
+	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_POOLS;
+	a->reply.pools = &a->u.pools;
+	return tell_pools(s, &a->u.pools.n_pools, &a->u.pools.pools, f);
+}
+
+int answer_hello(struct answer *a, struct session *s, struct fault *f)
+{
+	static const Gpushm__Proto__Limits limits = {
+		PROTOBUF_C_MESSAGE_INIT(&gpushm__proto__limits__descriptor),
+		.has_frame_bytes = 1,
+		.frame_bytes = FRAME_MAX,
+		.has_name_bytes = 1,
+		.name_bytes = BUFFER_NAME_MAX,
+		.has_dimensions = 1,
+		.dimensions = DIMENSIONS_MAX,
+		.has_arrays = 1,
+		.arrays = ARRAYS_MAX,
+		.has_attr_bytes = 1,
+		.attr_bytes = ATTR_BYTES_MAX,
+	};
+	Gpushm__Proto__HelloReply *m = &a->u.hello;
+
+	gpushm__proto__reply__init(&a->reply);
+	gpushm__proto__hello_reply__init(m);
+	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_HELLO;
+	a->reply.hello = m;
+	m->has_version = m->has_daemon = m->has_software = m->has_uid = m->has_admin = 1;
+	m->version = PROTOCOL_VERSION;
+	m->daemon = answer_bytes(s->service->id, sizeof(s->service->id));
+	m->software = answer_bytes(SOFTWARE, strlen(SOFTWARE));
+	m->uid = s->process->uid;
+	m->admin = s->process->admin;
+	m->limits = (Gpushm__Proto__Limits *)&limits;
+	return tell_pools(s, &m->n_pools, &m->pools, f);
+}
+
+/* ---- status ---- */
+
+static uint64_t limit_told(const struct accounts *accounts, uid_t uid, enum account_item item)
+{
+	uint64_t limit = account_limit(accounts, uid, item);
+
+	return item == ACCOUNT_BYTES || limit < UINT32_MAX ? limit : UINT32_MAX;
+}
+
+static void tell_usage(Gpushm__Proto__Usage *m, const struct account *account)
+{
+	const struct accounts *all = account->accounts;
+
+	gpushm__proto__usage__init(m);
+	m->has_uid = m->has_bytes = m->has_buffers = m->has_leases = m->has_peers = 1;
+	m->uid = account->uid;
+	m->bytes = account->used[ACCOUNT_BYTES];
+	m->buffers = (uint32_t)account->used[ACCOUNT_BUFFERS];
+	m->leases = (uint32_t)account->used[ACCOUNT_LEASES];
+	m->peers = (uint32_t)account->used[ACCOUNT_PEERS];
+	m->has_bytes_max = m->has_buffers_max = m->has_leases_max = m->has_peers_max = 1;
+	m->bytes_max = limit_told(all, account->uid, ACCOUNT_BYTES);
+	m->buffers_max = (uint32_t)limit_told(all, account->uid, ACCOUNT_BUFFERS);
+	m->leases_max = (uint32_t)limit_told(all, account->uid, ACCOUNT_LEASES);
+	m->peers_max = (uint32_t)limit_told(all, account->uid, ACCOUNT_PEERS);
+}
+
+static int tell_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)
+{
+	const struct account *account;
+
+	m->usage = answer_build(s->service, USAGE_MAX * sizeof(*m->usage));
+	list_foreach (account, &s->service->catalog.accounts.all, all_link) {
+		if (!s->process->admin && account->uid != s->process->uid)
+			continue;
+		if (m->n_usage == USAGE_MAX)
+			break;
+		m->usage[m->n_usage] = answer_build(s->service, sizeof(**m->usage));
+		if (!m->usage[m->n_usage])
+			return answer_no_memory(f);
+		tell_usage(m->usage[m->n_usage++], account);
+	}
+	return 0;
+}
+
+static void tell_fds(Gpushm__Proto__StatusReply *m)
+{
+	struct rlimit limit = { 0 };
+	struct stat st = { 0 };
+
+	/* The size of this folder is the number of open fds since Linux 6.2, and 0 before. */
+	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0) {
+		m->has_fds = 1;
+		m->fds = (uint32_t)st.st_size;
+	}
+	m->has_fds_max = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+	m->fds_max = limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur;
+}
+
+int answer_status(struct answer *a, struct session *s, struct fault *f)
+{
+	Gpushm__Proto__StatusReply *m = &a->u.status;
+	struct service *service = s->service;
+
+	arena_reset(&service->build);
+	gpushm__proto__reply__init(&a->reply);
+	gpushm__proto__status_reply__init(m);
+	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_STATUS;
+	a->reply.status = m;
+	m->has_software = m->has_daemon = m->has_pid = m->has_uptime_ms = 1;
+	m->software = answer_bytes(SOFTWARE, strlen(SOFTWARE));
+	m->daemon = answer_bytes(service->id, sizeof(service->id));
+	m->pid = getpid();
+	m->uptime_ms = (clock_monotonic_ns() - service->started_ns) / 1000000u;
+	m->has_peers = m->has_buffers = m->has_leases = m->has_suspects = m->has_waiting = 1;
+	m->peers = service->peers;
+	m->buffers = service->catalog.n_buffers;
+	m->leases = service->catalog.n_leases;
+	m->suspects = service->reaper.n;
+	m->waiting = service->waiters.n;
+	m->has_requests = m->has_refused = m->has_violations = 1;
+	m->requests = service->requests;
+	m->refused = service->refused;
+	m->violations = service->violations;
+	tell_fds(m);
+	return tell_usages(m, s, f);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The broker puts the rooms together, in this order: the socket, so that clients can queue; the
+ * pools, which may take the driver a while; then the listener, and READY=1. It takes them apart in
+ * reverse when a signal says so. It owns the loop, the configuration and the signals, and decides
+ * nothing about buffers.
+ */
+#include "daemon/broker.h"
+
+#include "daemon/clock.h"
+#include "daemon/endpoint.h"
+#include "daemon/listener.h"
+#include "daemon/log.h"
+#include "daemon/pools.h"
+#include "proto/own.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/random.h>
+#include <systemd/sd-daemon.h>
+
+static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+
+struct broker {
+	uv_loop_t loop;
+	const char *config_path, *socket_path; /* of the command line */
+	struct config *config;		       /* owned */
+	struct endpoint endpoint;
+	struct service service;
+	struct pools pools;
+	struct listener listener;
+	bool listening, stopping, failed;
+	uv_signal_t signals[array_size(signals)];
+	uv_timer_t watchdog;
+};
+
+int broker_load_config(const char *config_path, const char *socket_path, FILE *errors,
+		       struct config **ret)
+{
+	struct config *config = NULL;
+	char *copy = NULL;
+	int r = config_load(config_path, errors, &config);
+
+	if (r < 0)
+		return r;
+	if (socket_path) {
+		copy = strdup(socket_path);
+		if (!copy) {
+			config_free(config);
+			return -ENOMEM;
+		}
+		free(config->socket_path);
+		config->socket_path = copy;
+	}
+	*ret = config;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static void on_pools_closed(void *arg)
+{
+	struct broker *b = arg;
+
+	for (size_t i = 0; i < array_size(signals); i++)
+		uv_close((uv_handle_t *)&b->signals[i], NULL);
+	uv_close((uv_handle_t *)&b->watchdog, NULL);
+	waiters_done(&b->service.waiters);
+	pools_done(&b->pools);
+}
+
+static void stop(struct broker *b)
+{
+	if (b->stopping)
+		return;
+	b->stopping = true;
+	sd_notify(0, "STOPPING=1");
+	log_notice("stopping");
+	if (b->listening)
+		listener_done(&b->listener);
+	reaper_done(&b->service.reaper);
+	catalog_clear(&b->service.catalog);
+	pools_close(&b->pools, on_pools_closed);
+}
+
+/* ---- the configuration again ---- */
+
+static void log_lines(char *text)
+{
+	for (char *at = text, *line; (line = strsep(&at, "\n"));)
+		if (*line)
+			log_write(LOG_ERR, &(struct log_about){ .message_id = LOG_ID_CONFIG }, "%s",
+				  line);
+}
+
+static void take_config(struct broker *b, struct config *fresh)
+{
+	char names[256];
+	size_t n = config_needs_restart(b->config, fresh, names, sizeof(names));
+
+	if (n)
+		log_warning("reloaded, but these need a restart: %s", names);
+	b->service.config = fresh;
+	b->service.catalog.accounts.config = fresh;
+	b->service.catalog.default_pool = fresh->default_pool;
+	pools_reload(&b->pools, fresh);
+	config_free(b->config);
+	b->config = fresh;
+}
+
+/* The old configuration stays in force where the new one has a fault. */
+static void reload(struct broker *b)
+{
+	struct config *fresh = NULL;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *errors;
+	int r;
+
+	/* Pools are still being made from the old one. */
+	if (!b->listening)
+		return;
+	errors = open_memstream(&text, &len);
+	if (!errors)
+		return;
+	r = broker_load_config(b->config_path, b->socket_path, errors, &fresh);
+	fclose(errors);
+	log_lines(text);
+	free(text);
+	if (r < 0) {
+		log_error("not reloaded: %s; the old configuration stays in force", strerror(-r));
+		return;
+	}
+	take_config(b, fresh);
+	log_notice("configuration reloaded");
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	if (number == SIGHUP)
+		reload(handle->data);
+	else
+		stop(handle->data);
+}
+
+/* ---- the beginning ---- */
+
+static void on_watchdog(uv_timer_t *timer)
+{
+	sd_notify(0, "WATCHDOG=1");
+}
+
+static void on_published(const struct buffer *buffer, void *arg)
+{
+	struct broker *b = arg;
+
+	if (buffer->key)
+		waiters_wake(&b->service.waiters, buffer->key);
+}
+
+static void on_pools_ready(void *arg)
+{
+	struct broker *b = arg;
+	int r = listener_init(&b->listener, &b->service, take_fd(&b->endpoint.socket));
+
+	if (r < 0) {
+		log_error("the socket can't be served: %s", strerror(-r));
+		b->failed = true;
+		stop(b);
+		return;
+	}
+	b->listening = true;
+	log_write(LOG_NOTICE, &(struct log_about){ .message_id = LOG_ID_STARTED },
+		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", b->pools.open,
+		  b->endpoint.path ? b->endpoint.path : "systemd's socket");
+	sd_notifyf(0, "READY=1\nSTATUS=%u pools", b->pools.open);
+}
+
+static int service_init(struct broker *b)
+{
+	struct service *s = &b->service;
+	int r = catalog_init(&s->catalog, b->config, &b->pools.all);
+
+	if (r == 0)
+		r = arena_init(&s->unpack, UNPACK_MAX);
+	if (r == 0)
+		r = arena_init(&s->build, 2 * UNPACK_MAX);
+	if (r == 0 && getrandom(s->id, sizeof(s->id), 0) != sizeof(s->id))
+		r = -EIO;
+	s->config = b->config;
+	s->started_ns = clock_monotonic_ns();
+	s->catalog.on_published = on_published;
+	s->catalog.arg = b;
+	return r;
+}
+
+static void start_signals(struct broker *b)
+{
+	uint64_t usec = 0;
+
+	for (size_t i = 0; i < array_size(signals); i++) {
+		uv_signal_init(&b->loop, &b->signals[i]);
+		b->signals[i].data = b;
+		uv_signal_start(&b->signals[i], on_signal, signals[i]);
+	}
+	uv_timer_init(&b->loop, &b->watchdog);
+	if (sd_watchdog_enabled(0, &usec) > 0)
+		uv_timer_start(&b->watchdog, on_watchdog, usec / 2000, usec / 2000);
+}
+
+static int start(struct broker *b)
+{
+	int r = endpoint_open(b->config, &b->endpoint);
+
+	if (r < 0)
+		return r;
+	r = uv_loop_init(&b->loop);
+	if (r < 0)
+		return r;
+	r = service_init(b);
+	if (r < 0)
+		return r;
+	waiters_init(&b->service.waiters, &b->loop);
+	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
+	start_signals(b);
+	return pools_open(&b->pools, &b->loop, b->config, on_pools_ready, b);
+}
+
+int broker_run(const char *config_path, const char *socket_path, struct config *config)
+{
+	static struct broker broker;
+	struct broker *b = &broker;
+	int r;
+
+	b->config_path = config_path;
+	b->socket_path = socket_path;
+	b->config = config;
+	r = start(b);
+	if (r < 0) {
+		log_error("gpushmd can't start: %s", strerror(-r));
+		endpoint_close(&b->endpoint);
+		config_free(b->config);
+		return 1;
+	}
+	uv_run(&b->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&b->loop);
+	catalog_done(&b->service.catalog);
+	arena_done(&b->service.unpack);
+	arena_done(&b->service.build);
+	endpoint_close(&b->endpoint);
+	config_free(b->config);
+	return b->failed;
+}

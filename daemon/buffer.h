@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A buffer: one allocation of a pool with a name, an owner, a mode and a life.
+ *
+ *	filling -> sealed | shared -> unlinked -> freed
+ *
+ * It owns its block, its table and its charges, and frees them when it has neither a name nor a
+ *lease.
+ */
+#ifndef GPUSHM_DAEMON_BUFFER_H
+#define GPUSHM_DAEMON_BUFFER_H
+
+#include "daemon/lease.h"
+#include "daemon/pool/pool.h"
+#include "proto/table.h"
+
+enum buffer_state { BUFFER_FILLING = 1, BUFFER_SEALED = 2, BUFFER_SHARED = 3 }; /* enum State */
+
+struct buffer {
+	struct index_link by_name; /* catalog::by_name, while it has a name */
+	struct index_link by_id;   /* catalog::by_id */
+	struct list all_link;	   /* catalog::buffers */
+	uint64_t id;
+	char *key; /* owned; NULL once unlinked */
+	enum buffer_state state;
+	uid_t uid;
+	gid_t gid;
+	mode_t mode;
+	bool transient, dirty;
+	bool foreign; /* another uid than the owner's has had it mapped: its memory is not reused */
+	bool let_go;  /* the daemon ends while processes have it: its memory is not freed under them
+		       */
+	uint64_t created_ns, published_ns; /* CLOCK_REALTIME */
+
+	struct pool *pool;
+	struct pool_request request; /* while allocating */
+	bool allocating;
+	struct block block;
+	uint64_t bytes; /* as asked for; block.bytes is what it got */
+	struct charge bytes_charge, buffer_charge;
+
+	struct table_builder *table; /* while filling; NULL: no array and no attribute so far */
+	int table_fd;		     /* once published, where there is anything in it; else -1 */
+	uint64_t table_bytes, digest;
+	uint32_t arrays;
+
+	struct list leases; /* lease::buffer_link */
+	uint32_t readers, writers;
+
+	/* While allocating: who is told. Abandoned: on_made is NULL. */
+	void (*on_made)(struct buffer *b, int result, const struct fault *f, void *arg);
+	void *arg;
+	struct catalog *catalog;
+};
+
+/* What CREATE asks for; strings are borrowed. */
+struct buffer_spec {
+	const char *key;
+	const char *pool; /* empty: the default */
+	uint64_t bytes;
+	mode_t mode;
+	gid_t gid;
+	bool transient;
+	const struct table_attr *attrs;
+	size_t n_attrs;
+};
+
+/* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */
+int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
+	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f);
+
+/* Frees what it has; a block goes onto its pool's pending list. It is in no index, has no lease,
+ * and is not allocating. NULL is allowed. Returns NULL. */
+struct buffer *buffer_free(struct buffer *b);
+
+/* Whether the mode lets the process do that. Admins may all. */
+bool buffer_allows(const struct buffer *b, const struct process *p, enum access access);
+bool buffer_owned_by(const struct buffer *b, const struct process *p); /* or it is an admin */
+
+/* Adds an array to a buffer that is being filled; and forgets those after the first n, where a
+ * batch failed. */
+int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f);
+void buffer_forget_arrays(struct buffer *b, uint32_t n);
+
+/* Writes the table's memfd and seals the memory where the kind can. The state changes on success
+ * only. */
+int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
+
+/* Ties a lease to the buffer; lease_free() unties it, after buffer_unlease(). */
+void buffer_lease(struct buffer *b, struct lease *l);
+void buffer_unlease(struct buffer *b, struct lease *l);
+
+/* All its leases are of processes whose connection has closed, and there is one. */
+bool buffer_suspect(const struct buffer *b);
+
+/* What a table error is on the wire. */
+enum code buffer_table_code(const struct table_error *e);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The catalog: from names and ids to buffers, from lease ids to leases, and every rule about their
+ * lives. All that a client can do to a buffer is one function here; each checks in the order
+ * shape, right, room, name, act.
+ */
+#ifndef GPUSHM_DAEMON_CATALOG_H
+#define GPUSHM_DAEMON_CATALOG_H
+
+#include "daemon/buffer.h"
+#include "daemon/lease.h"
+
+struct catalog {
+	struct index by_name, by_id, leases;
+	struct list buffers; /* buffer::all_link, in the order of their ids */
+	uint32_t n_buffers, n_leases;
+	uint64_t next_buffer, next_lease;
+	struct accounts accounts;
+	struct list *pools;	  /* pool::link; borrowed */
+	const char *default_pool; /* borrowed */
+
+	/* Somebody may be waiting for it. Called after the buffer's state has changed. */
+	void (*on_published)(const struct buffer *b, void *arg);
+	void *arg;
+};
+
+/* 0 or -ENOMEM. */
+int catalog_init(struct catalog *c, const struct config *config, struct list *pools);
+
+/* At the daemon's end, when no lease is left: every name goes, and with it every buffer that is not
+ * being allocated just now. */
+void catalog_clear(struct catalog *c);
+
+/* When catalog_clear() was called and no allocation is under way any more. */
+void catalog_done(struct catalog *c);
+
+/* The pool of that name, or the default one for an empty name. CODE_NOT_FOUND, with the names that
+ * there are. */
+int catalog_pool(const struct catalog *c, const char *name, struct pool **ret, struct fault *f);
+
+/* Takes the name and asks the pool for memory. 0: *ret_lease is the creator's write lease.
+ * -EINPROGRESS: *ret_buffer, and later on_made(); until then catalog_abandon() may call it off.
+ * Else refused. */
+int catalog_create(struct catalog *c, struct process *p, const struct buffer_spec *spec,
+		   struct buffer **ret_buffer, struct lease **ret_lease, struct fault *f);
+
+/* After on_made with result 0: the creator's lease. */
+int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
+		  struct lease **ret, struct fault *f);
+
+/* The creator has gone while the memory was being allocated: the name is free at once, the memory
+ * when it comes. */
+void catalog_abandon(struct catalog *c, struct buffer *b);
+
+/* A published buffer that the process may open so. -ENOENT, -EAGAIN while it is being filled,
+ * -EACCES, -EROFS. */
+int catalog_find(struct catalog *c, const struct process *p, const char *key, enum access access,
+		 struct buffer **ret, struct fault *f);
+
+/* Any buffer that the process may see: published and readable, or its own. */
+int catalog_look(struct catalog *c, const struct process *p, const char *key, struct buffer **ret,
+		 struct fault *f);
+bool catalog_visible(const struct buffer *b, const struct process *p);
+
+/* A lease of this process. -EBADF. */
+int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struct lease **ret,
+		  struct fault *f);
+
+int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f);
+
+/* The lease has really ended. A buffer that was being filled goes with its creator's lease. */
+void catalog_close(struct catalog *c, struct lease *l);
+
+/* The connection of a process has closed: what it was filling loses its name at once. Its leases go
+ * on. */
+void catalog_disconnect(struct catalog *c, struct process *p);
+
+/* id 0: whatever buffer the key means. */
+int catalog_unlink(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		   struct fault *f);
+
+/* The first buffer with an id above `after`, in list order; NULL at the end. */
+struct buffer *catalog_next(const struct catalog *c, uint64_t after);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Socket activation, or a socket of our own. By hand, PATH.lock is held with flock() while the
+ * daemon runs: whoever has it may remove a stale socket, nobody else may. No symbolic link is
+ * followed: the lock is opened with O_NOFOLLOW, only a socket is unlinked, and bind() refuses any
+ * name that exists. The mode is set before bind(), on the socket's own inode (the kernel gives it
+ * to the file), so there is no moment with another one.
+ */
+#include "daemon/endpoint.h"
+
+#include "daemon/log.h"
+#include "proto/own.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+
+#define FD_NAME "gpushmd" /* FileDescriptorName= in gpushmd.socket */
+
+static int fail(const char *path, const char *what, int error)
+{
+	log_error("socket %s: %s: %s", path, what, strerror(error));
+	return -error;
+}
+
+/* 1 with the socket, 0 where systemd handed none over, or -errno. Other fds of systemd's are
+ * closed. */
+static int take_activated(int *ret)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(1, &names), found = -1;
+
+	for (int i = 0; i < n; i++) {
+		int fd = SD_LISTEN_FDS_START + i;
+
+		if (found < 0 && strcmp(names[i], FD_NAME) == 0 &&
+		    sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
+			found = fd;
+		else
+			close(fd);
+		free(names[i]);
+	}
+	free(names);
+	if (n <= 0)
+		return n;
+	if (found < 0) {
+		log_error("systemd handed over %d fds, and none is a listening sequential-packet "
+			  "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
+			  n);
+		return -EINVAL;
+	}
+	fcntl(found, F_SETFL, fcntl(found, F_GETFL) | O_NONBLOCK);
+	*ret = found;
+	return 1;
+}
+
+/* The last folder of the path, as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; the rest must be there.
+ */
+static void make_folder(const char *path)
+{
+	_cleanup_(free_ptr) char *folder = strdup(path);
+	char *slash = folder ? strrchr(folder, '/') : NULL;
+
+	if (!slash || slash == folder)
+		return;
+	*slash = '\0';
+	mkdir(folder, 0755);
+}
+
+static int take_lock(const char *path, int *ret)
+{
+	_cleanup_(free_ptr) char *name = NULL;
+	_cleanup_(close_fd) int fd = -1;
+
+	if (asprintf(&name, "%s.lock", path) < 0)
+		return -ENOMEM;
+	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fail(name, "its lock can't be opened", errno);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return fail(path,
+			    "another gpushmd serves it; stop that one, or give another --socket",
+			    errno == EWOULDBLOCK ? EADDRINUSE : errno);
+	*ret = take_fd(&fd);
+	return 0;
+}
+
+/* We have the lock, so a socket that is there belongs to a daemon that died. */
+static int remove_stale(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : fail(path, "lstat", errno);
+	if (!S_ISSOCK(st.st_mode))
+		return fail(path, "something else than a socket is there; move it away", EINVAL);
+	return unlink(path) < 0 ? fail(path, "its stale socket can't be removed", errno) : 0;
+}
+
+static int bind_at(const struct config *config, int *ret)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	const char *path = config->socket_path;
+	_cleanup_(close_fd) int fd = -1;
+
+	if (strlen(path) >= sizeof(a.sun_path))
+		return fail(path, "its path is longer than 107 bytes", ENAMETOOLONG);
+	strcpy(a.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return fail(path, "socket", errno);
+	if (fchmod(fd, config->socket_mode) < 0)
+		return fail(path, "fchmod", errno);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+		return fail(path, "bind", errno);
+	if (config->socket_gid != (gid_t)-1 && lchown(path, (uid_t)-1, config->socket_gid) < 0)
+		return fail(path, "its group can't be set", errno);
+	if (listen(fd, SOMAXCONN) < 0)
+		return fail(path, "listen", errno);
+	*ret = take_fd(&fd);
+	return 0;
+}
+
+int endpoint_open(const struct config *config, struct endpoint *ret)
+{
+	mode_t old;
+	int r;
+
+	*ret = (struct endpoint){ .socket = -1, .lock = -1 };
+	r = take_activated(&ret->socket);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	make_folder(config->socket_path);
+	r = take_lock(config->socket_path, &ret->lock);
+	if (r < 0)
+		return r;
+	r = remove_stale(config->socket_path);
+	if (r < 0)
+		return r;
+	/* The file's mode is the inode's, less the umask. */
+	old = umask(0);
+	r = bind_at(config, &ret->socket);
+	umask(old);
+	if (r < 0)
+		return r;
+	ret->path = strdup(config->socket_path);
+	return ret->path ? 0 : -ENOMEM;
+}
+
+void endpoint_close(struct endpoint *e)
+{
+	close_fd(&e->socket);
+	/* The lock's file stays: who opened it before we removed it would hold a lock that nobody
+	 * sees. */
+	if (e->path)
+		unlink(e->path);
+	close_fd(&e->lock);
+	free(take_ptr(e->path));
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Accepting. libuv's own accept loop can spin for ever at EMFILE; this one stops polling the socket
+ * when accept4() fails for want of fds or memory, and looks again when a peer has closed or after
+ * 100 ms: clients wait in the kernel's queue, those that are connected are served. Who connects is
+ * asked of the kernel once, here. A user above its limit of connections gets an answer that says
+ * so, on a few connections more; beyond those it is hung up on.
+ */
+#include "daemon/listener.h"
+
+#include "daemon/answer.h"
+#include "daemon/log.h"
+#include "daemon/peer.h"
+#include "proto/own.h"
+#include "proto/wire.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+#define ACCEPT_MAX 16  /* in one turn of the loop */
+#define RETRY_MS 100u  /* after accept() failed */
+#define WARN_MS 60000u /* between two lines about it */
+#define REFUSED_MAX 8u /* connections above a user's limit that are told why */
+
+static void on_readable(uv_poll_t *handle, int status, int events);
+
+static void resume(struct listener *l)
+{
+	if (!l->paused)
+		return;
+	l->paused = false;
+	uv_timer_stop(&l->retry);
+	uv_poll_start(&l->poll, UV_READABLE, on_readable);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	resume(timer->data);
+}
+
+static void on_peer_closed(void *arg)
+{
+	struct listener *l = arg;
+
+	if (!uv_is_closing((uv_handle_t *)&l->poll))
+		resume(l);
+}
+
+static void pause_accepting(struct listener *l, int error)
+{
+	uint64_t now = uv_now(l->poll.loop);
+
+	if (!l->warned_ms || now - l->warned_ms >= WARN_MS) {
+		l->warned_ms = now ? now : 1;
+		log_write(LOG_WARNING, &(struct log_about){ .message_id = LOG_ID_FDS },
+			  "new connections wait: %s; raise LimitNOFILE, or lower max-connections "
+			  "and max-buffers",
+			  strerror(error));
+	}
+	l->paused = true;
+	uv_poll_stop(&l->poll);
+	uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
+}
+
+/* The user's share of connections. Above the limit *ret_refused says so and 0 is returned, until
+ * there are too many of those as well. */
+static int charge_peer(struct listener *l, struct process *p, struct fault *refusal,
+		       bool *ret_refused)
+{
+	struct accounts *accounts = &l->service->catalog.accounts;
+	struct fault again;
+
+	if (charge(accounts, p->uid, ACCOUNT_PEERS, 1, 0, &p->charge, refusal) == 0)
+		return 0;
+	*ret_refused = true;
+	return charge(accounts, p->uid, ACCOUNT_PEERS, 1, REFUSED_MAX, &p->charge, &again);
+}
+
+/* Nobody that could be charged for a connection: it is told why, if it is quick enough to hear it.
+ */
+static void turn_away(int socket, const struct fault *why)
+{
+	static struct frame frame;
+	struct answer a = { 0 };
+
+	/* Unread data would turn into an ECONNRESET that overtakes the answer. */
+	wire_recv(socket, &frame, false, MSG_DONTWAIT);
+	answer_fault(&a, why);
+	answer_send(&a, socket);
+}
+
+static void welcome(struct listener *l, int *socket)
+{
+	struct process *p = NULL;
+	struct fault refusal;
+	bool refused = false;
+
+	if (process_identify(*socket, l->service->config->admin_gid, &p, &refusal) < 0) {
+		turn_away(*socket, &refusal);
+		return;
+	}
+	if (charge_peer(l, p, &refusal, &refused) < 0 ||
+	    peer_new(&l->peers, l->service, *socket, p, refused ? &refusal : NULL, on_peer_closed,
+		     l) < 0)
+		process_free(p);
+	else
+		take_fd(socket);
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events)
+{
+	struct listener *l = handle->data;
+
+	for (int i = 0; i < ACCEPT_MAX; i++) {
+		_cleanup_(close_fd) int fd =
+			accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0)
+			welcome(l, &fd);
+		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			pause_accepting(l, errno);
+		if (fd < 0 && errno != ECONNABORTED && errno != EINTR)
+			return;
+	}
+}
+
+int listener_init(struct listener *l, struct service *service, int socket)
+{
+	int r;
+
+	*l = (struct listener){ .service = service, .socket = socket };
+	list_init(&l->peers);
+	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
+	if (r < 0)
+		return r;
+	uv_timer_init(service->reaper.loop, &l->retry);
+	l->poll.data = l;
+	l->retry.data = l;
+	return uv_poll_start(&l->poll, UV_READABLE, on_readable);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct listener *l = handle->data;
+
+	close_fd(&l->socket);
+}
+
+void listener_done(struct listener *l)
+{
+	struct peer *p;
+
+	list_foreach (p, &l->peers, link)
+		peer_close(p);
+	uv_close((uv_handle_t *)&l->retry, NULL);
+	uv_close((uv_handle_t *)&l->poll, on_closed);
+}

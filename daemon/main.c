@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushmd's command line. What can fail for want of a good argument or a good file fails here, on
+ * stderr, before anything is touched.
+ */
+#include "daemon/broker.h"
+#include "daemon/log.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum { EXIT_USAGE = 2 };
+
+static const char usage[] =
+	"Usage: gpushmd [--config FILE] [--socket PATH] [--debug]\n"
+	"       gpushmd --check-config | --dump-config [--config FILE]\n"
+	"\n"
+	"Owns pools of GPU and host memory, and lends named buffers of them to processes.\n"
+	"\n"
+	"  -c, --config FILE    read FILE and FILE.d/*.conf, not " GPUSHM_SYSCONFDIR
+	"/gpushm/gpushmd.conf\n"
+	"  -s, --socket PATH    listen there, whatever the configuration says\n"
+	"      --check-config   say what is wrong with the configuration, and exit\n"
+	"      --dump-config    show each value with the file and line it came from, and exit\n"
+	"      --debug          log more\n"
+	"  -h, --help\n"
+	"  -V, --version\n"
+	"\n"
+	"See gpushmd(8), gpushmd.conf(5) and gpushm(7).\n";
+
+struct arguments {
+	const char *config, *socket;
+	bool check, dump, debug;
+};
+
+static void parse(int argc, char **argv, struct arguments *ret)
+{
+	enum { CHECK = 256, DUMP, DEBUG };
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "socket", required_argument, NULL, 's' },
+		{ "check-config", no_argument, NULL, CHECK },
+		{ "dump-config", no_argument, NULL, DUMP },
+		{ "debug", no_argument, NULL, DEBUG },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
+	};
+
+	for (int c; (c = getopt_long(argc, argv, "c:s:hV", options, NULL)) != -1;) {
+		switch (c) {
+		case 'c':
+			ret->config = optarg;
+			break;
+		case 's':
+			ret->socket = optarg;
+			break;
+		case CHECK:
+			ret->check = true;
+			break;
+		case DUMP:
+			ret->dump = true;
+			break;
+		case DEBUG:
+			ret->debug = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(EXIT_SUCCESS);
+		case 'V':
+			puts("gpushmd " GPUSHM_VERSION);
+			exit(EXIT_SUCCESS);
+		default:
+			fputs("gpushmd --help says what is allowed\n", stderr);
+			exit(EXIT_USAGE);
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "gpushmd: \"%s\": no such argument; gpushmd --help\n",
+			argv[optind]);
+		exit(EXIT_USAGE);
+	}
+}
+
+/* Each buffer takes up to three fds: as many as the kernel lets us have. */
+static void raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		log_warning("RLIMIT_NOFILE can't be raised: %s", strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = { 0 };
+	struct config *config = NULL;
+	int r;
+
+	parse(argc, argv, &a);
+	log_open(a.debug ? LOG_DEBUG : LOG_INFO);
+	r = broker_load_config(a.config, a.socket, stderr, &config);
+	if (r < 0) {
+		fprintf(stderr, "gpushmd: the configuration%s%s can't be used: %s\n",
+			a.config ? " " : "", a.config ? a.config : "", strerror(-r));
+		return EXIT_USAGE;
+	}
+	if (a.check || a.dump) {
+		if (a.dump)
+			config_dump(config, stdout);
+		config_free(config);
+		return EXIT_SUCCESS;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	umask(077);
+	raise_fd_limit();
+	return broker_run(a.config, a.socket, config);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Peers. One request is read at each turn of the loop, so that a peer that floods delays others by
+ * one request at most. A request is accepted only when the last answer has been read: then the
+ * socket's send buffer is empty, and larger than any answer (checked at the start), so that an
+ * answer is sent or the peer is gone; nothing queues, and unread fds are bounded (the kernel
+ * refuses to send with ETOOMANYREFS once RLIMIT_NOFILE fds are unread, whoever left them so).
+ * Requests are read without room for fds: the kernel closes what is sent.
+ */
+#include "daemon/peer.h"
+
+#include "daemon/log.h"
+#include "daemon/request.h"
+#include "proto/own.h"
+#include "proto/wire.h"
+
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+	struct peer *p = handle->data;
+	void (*on_closed)(void *) = p->on_closed;
+	void *arg = p->arg;
+
+	close_fd(&p->socket);
+	free(p);
+	on_closed(arg);
+}
+
+void peer_close(struct peer *p)
+{
+	if (p->closing)
+		return;
+	p->closing = true;
+	list_drop(&p->link);
+	session_done(&p->session);
+	/* The other end is told at once; the fd lives on until libuv has let go of it. */
+	shutdown(p->socket, SHUT_RDWR);
+	uv_close((uv_handle_t *)&p->poll, on_poll_closed);
+}
+
+static void violation(struct peer *p, const char *what)
+{
+	const struct process *process = p->session.process;
+	struct log_about about = { .message_id = LOG_ID_VIOLATION };
+
+	if (process) {
+		about.pid = process->pid;
+		about.uid = process->uid;
+	}
+	p->session.service->violations++;
+	log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s", about.pid,
+		  process ? process->command : "?", what);
+	peer_close(p);
+}
+
+/* The lease that the answer carries ends if it can't be told: nobody knows of it. */
+static void deliver(struct peer *p, struct answer *a)
+{
+	struct service *service = p->session.service;
+	int r = answer_send(a, p->socket);
+
+	if (r < 0 && a->lease)
+		catalog_close(&service->catalog, a->lease);
+	if (r == -ETOOMANYREFS || r == -EMSGSIZE) {
+		struct fault f;
+
+		fault(&f, r == -EMSGSIZE ? CODE_NO_MEMORY : CODE_NO_FDS,
+		      "the answer can't be sent: %s", strerror(-r));
+		answer_fault(a, &f);
+		r = answer_send(a, p->socket);
+	} else if (r == 0) {
+		p->session.pools_lent |= a->pool_bit;
+	}
+	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+		violation(p, strerror(-r));
+	else if (r < 0)
+		peer_close(p);
+}
+
+static void on_event(uv_poll_t *handle, int status, int events);
+
+/* While a request is under way only a hang-up matters. */
+static void listen_for(struct peer *p, bool requests)
+{
+	if (p->closing || p->paused == !requests)
+		return;
+	p->paused = !requests;
+	uv_poll_start(&p->poll, (requests ? UV_READABLE : 0) | UV_DISCONNECT, on_event);
+}
+
+static void on_answer(struct session *s, struct answer *a)
+{
+	struct peer *p = container_of(s, struct peer, session);
+
+	deliver(p, a);
+	listen_for(p, true);
+}
+
+/* A peer that is not welcome: whatever it asks, it is told why, and that is all. */
+static void refuse(struct peer *p)
+{
+	struct answer a = { 0 };
+
+	answer_fault(&a, p->session.refusal);
+	answer_send(&a, p->socket);
+	peer_close(p);
+}
+
+static void serve(struct peer *p, const struct frame *frame)
+{
+	struct answer a = { 0 };
+	struct fault f = { 0 };
+	int unread = 0, r;
+
+	if (p->session.refusal) {
+		refuse(p);
+		return;
+	}
+	if (ioctl(p->socket, SIOCOUTQ, &unread) < 0 || unread > 0) {
+		violation(p, "it sent a request before it had read the last answer");
+		return;
+	}
+	r = request_handle(&p->session, frame->data, frame->len, &a, &f);
+	if (r == 0)
+		deliver(p, &a);
+	else if (r == -EINPROGRESS)
+		listen_for(p, false);
+	else
+		violation(p, f.text);
+}
+
+static void on_event(uv_poll_t *handle, int status, int events)
+{
+	static struct frame frame;
+	struct peer *p = handle->data;
+	int r;
+
+	if (p->paused) {
+		peer_close(p);
+		return;
+	}
+	r = wire_recv(p->socket, &frame, false, MSG_DONTWAIT);
+	if (r == -EAGAIN && status == 0)
+		return;
+	if (r == -EPROTO)
+		violation(p, "a datagram of more than 65536 bytes");
+	else if (r < 0)
+		peer_close(p);
+	else
+		serve(p, &frame);
+}
+
+static int keep_refusal(struct session *s, const struct fault *refusal)
+{
+	if (!refusal)
+		return 0;
+	s->refusal = malloc(sizeof(*refusal));
+	if (!s->refusal)
+		return -ENOMEM;
+	*s->refusal = *refusal;
+	return 0;
+}
+
+int peer_new(struct list *peers, struct service *service, int socket, struct process *process,
+	     const struct fault *refusal, void (*on_closed)(void *arg), void *arg)
+{
+	struct peer *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	r = keep_refusal(&p->session, refusal);
+	if (r == 0)
+		r = uv_poll_init(service->reaper.loop, &p->poll, socket);
+	if (r < 0) {
+		free(p->session.refusal);
+		free(p);
+		return r;
+	}
+	p->socket = socket;
+	p->on_closed = on_closed;
+	p->arg = arg;
+	p->poll.data = p;
+	p->session.on_answer = on_answer;
+	session_init(&p->session, service, process);
+	list_insert(peers, &p->link);
+	r = uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_event);
+	if (r < 0)
+		peer_close(p);
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A peer: one connection. It reads requests from its socket, one at a time, and sends their
+ * answers.
+ */
+#ifndef GPUSHM_DAEMON_PEER_H
+#define GPUSHM_DAEMON_PEER_H
+
+#include "daemon/session.h"
+
+struct peer {
+	struct list link; /* listener::peers */
+	int socket;	  /* owned */
+	uv_poll_t poll;
+	bool closing, paused;
+	struct session session;
+	void (*on_closed)(void *arg); /* the peer has been freed */
+	void *arg;
+};
+
+/* Serves a connected socket. refusal: what its first request is answered with, before it is closed;
+ * NULL for a peer that is welcome. 0, and the socket and the process are the peer's; or -errno, and
+ * they stay the caller's. */
+int peer_new(struct list *peers, struct service *service, int socket, struct process *process,
+	     const struct fault *refusal, void (*on_closed)(void *arg), void *arg);
+
+/* Ends the connection now; the memory goes in a callback of the loop. */
+void peer_close(struct peer *p);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From the configuration to pools. Without a [pool] section there are gpuN and gpuN-mempool for
+ * each GPU, pinned beside the first one, and host always. A pool whose device is not there is kept,
+ * failed, with the reason: who asks for it is told why, and the others work.
+ */
+#include "daemon/pools.h"
+
+#include "daemon/log.h"
+#include "proto/own.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void on_pool_ready(struct pool *pool, void *arg)
+{
+	struct pools *p = arg;
+
+	if (--p->opening == 0 && !p->closing)
+		p->on_ready(p->arg);
+}
+
+static void make(struct pools *p, const struct pool_config *config)
+{
+	struct device *device = NULL;
+	struct pool *pool = NULL;
+	char why[320] = "";
+	int r;
+
+	if (config->kind != POOL_HOST)
+		device = devices_find(&p->devices, config->device);
+	if (config->kind != POOL_HOST && !device)
+		snprintf(why, sizeof(why), "%s",
+			 p->devices.n ? "no GPU fits its device= (gpushmctl doctor lists them)"
+				      : p->devices.why_none);
+	r = p->last_id == POOLS_MAX ? -E2BIG
+				    : pool_new(config, device, device ? device->worker : p->worker,
+					       why, on_pool_ready, p, &pool);
+	if (r < 0) {
+		log_error("pool \"%s\" can't be made: %s", config->name, strerror(-r));
+		return;
+	}
+	pool->id = ++p->last_id;
+	list_insert(&p->all, &pool->link);
+	p->opening++;
+	p->open++;
+}
+
+__attribute__((format(printf, 4, 0))) static void make_default(struct pools *p, enum pool_kind kind,
+							       const struct device *d,
+							       const char *format)
+{
+	struct pool_config config;
+
+	pool_config_default(kind, &config);
+	config.builtin = true;
+	if (d)
+		snprintf(config.device, sizeof(config.device), "%d", d->ordinal);
+	snprintf(config.name, sizeof(config.name), format, d ? d->ordinal : 0);
+	make(p, &config);
+}
+
+static void make_defaults(struct pools *p)
+{
+	for (size_t i = 0; i < p->devices.n; i++) {
+		make_default(p, POOL_VMM, &p->devices.items[i], "gpu%d");
+		make_default(p, POOL_MEMPOOL, &p->devices.items[i], "gpu%d-mempool");
+	}
+	if (p->devices.n)
+		make_default(p, POOL_PINNED, &p->devices.items[0], "pinned");
+	else
+		log_info("no GPU pools: %s", p->devices.why_none);
+	make_default(p, POOL_HOST, NULL, "host");
+}
+
+static void run_probe(struct job *job)
+{
+	devices_probe(&container_of(job, struct pools, probe)->devices);
+}
+
+static void on_probed(struct job *job)
+{
+	struct pools *p = container_of(job, struct pools, probe);
+	int r;
+
+	p->probed = true;
+	if (p->closing) {
+		p->on_closed(p->arg);
+		return;
+	}
+	r = devices_start(&p->devices, p->loop);
+	if (r < 0)
+		log_error("the GPUs' threads can't be started: %s", strerror(-r));
+	p->opening = 1; /* so that on_ready can't come before the last one is made */
+	if (p->config->auto_pools)
+		make_defaults(p);
+	for (size_t i = 0; i < p->config->n_pools; i++)
+		make(p, &p->config->pools[i]);
+	on_pool_ready(NULL, p);
+}
+
+int pools_open(struct pools *p, uv_loop_t *loop, const struct config *config,
+	       void (*on_ready)(void *arg), void *arg)
+{
+	int r;
+
+	*p = (struct pools){ .loop = loop, .config = config, .on_ready = on_ready, .arg = arg };
+	list_init(&p->all);
+	r = worker_new(loop, "gpushm-host", &p->worker);
+	if (r < 0)
+		return r;
+	p->probe.run = run_probe;
+	p->probe.on_done = on_probed;
+	worker_submit(p->worker, &p->probe);
+	return 0;
+}
+
+static void on_pool_closed(void *arg)
+{
+	struct pools *p = arg;
+
+	if (--p->open == 0)
+		p->on_closed(p->arg);
+}
+
+void pools_close(struct pools *p, void (*on_closed)(void *arg))
+{
+	struct pool *pool;
+
+	p->closing = true;
+	p->on_closed = on_closed;
+	p->open++;
+	list_foreach (pool, &p->all, link)
+		pool_close(pool, on_pool_closed, p);
+	/* While the driver is being probed there is no pool, and on_probed() goes on from here. */
+	if (p->probed)
+		on_pool_closed(p);
+}
+
+void pools_done(struct pools *p)
+{
+	devices_done(&p->devices);
+	p->worker = worker_free(p->worker);
+}
+
+void pools_reload(struct pools *p, const struct config *fresh)
+{
+	struct pool *pool;
+
+	for (size_t i = 0; i < fresh->n_pools; i++) {
+		list_foreach (pool, &p->all, link)
+			if (strcmp(pool->config.name, fresh->pools[i].name) == 0 &&
+			    pool_reload(pool, &fresh->pools[i]) < 0)
+				log_error("pool \"%s\": not reloaded: out of memory",
+					  pool->config.name);
+	}
+}

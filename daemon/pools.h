@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * All the pools of the daemon, the GPUs they are on and the threads that serve them.
+ */
+#ifndef GPUSHM_DAEMON_POOLS_H
+#define GPUSHM_DAEMON_POOLS_H
+
+#include "daemon/pool/pool.h"
+
+struct pools {
+	struct list all; /* pool::link */
+	uv_loop_t *loop;
+	const struct config *config; /* borrowed, until every pool has been made */
+	struct devices devices;
+	struct worker *worker; /* owned; probes the driver, then serves what has no GPU */
+	struct job probe;
+	unsigned opening, open;
+	uint32_t last_id;
+	bool probed, closing;
+	void (*on_ready)(void *arg);  /* each pool is ready or has failed */
+	void (*on_closed)(void *arg); /* each pool is gone */
+	void *arg;
+};
+
+/* Looks for GPUs, which takes the driver 0.2 s on a thread of its own, then makes the pools that
+ * the configuration asks for, or the default ones. on_ready comes once, later. 0 or -errno. */
+int pools_open(struct pools *p, uv_loop_t *loop, const struct config *config,
+	       void (*on_ready)(void *arg), void *arg);
+
+/* Closes every pool; blocks must be gone or about to go. on_closed comes once, later. */
+void pools_close(struct pools *p, void (*on_closed)(void *arg));
+
+/* Ends the threads, after on_closed. Blocks for as long as they have work; the loop must run once
+ * more. */
+void pools_done(struct pools *p);
+
+/* Gives each pool what a reload may change. */
+void pools_reload(struct pools *p, const struct config *fresh);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Credentials are taken once, at accept, from the kernel: SO_PEERCRED and SO_PEERGROUPS are fixed
+ * at connect() (a child that inherited the socket shows its parent), and SO_PEERPIDFD (Linux 6.5)
+ * gives a pidfd of exactly that process. Before 6.5 pidfd_open() is all there is: between connect()
+ * and accept() the pid may have been reused, if the process died meanwhile and left the socket to a
+ * child. Nothing is decided from /proc: the command's name read there is for people.
+ */
+#include "daemon/process.h"
+
+#include "proto/own.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* asm-generic/socket.h, Linux 6.5 */
+#endif
+
+static int get_pidfd(int socket, pid_t pid)
+{
+	int fd = -1;
+	socklen_t len = sizeof(fd);
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
+		return fd;
+	if (errno != ENOPROTOOPT)
+		return -errno;
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+static int get_groups(int socket, struct process *p)
+{
+	socklen_t len = 0;
+
+	/* An empty buffer is answered with ERANGE and the length that is needed (net/core/sock.c).
+	 */
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0 || len == 0)
+		return 0;
+	if (errno != ERANGE)
+		return -errno;
+	p->gids = malloc(len);
+	if (!p->gids)
+		return -ENOMEM;
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, p->gids, &len) < 0)
+		return -errno;
+	p->n_gids = len / sizeof(gid_t);
+	return 0;
+}
+
+static void read_command(struct process *p)
+{
+	char path[32];
+	_cleanup_(close_fd) int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", p->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, p->command, sizeof(p->command) - 1);
+	p->command[n < 0 ? 0 : n] = '\0';
+	p->command[strcspn(p->command, "\n")] = '\0';
+}
+
+static int identify(int socket, gid_t admin_gid, struct process *p, struct fault *f)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	int r;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return fault(f, CODE_UNIDENTIFIED, "SO_PEERCRED: %s", strerror(errno));
+	p->pid = cred.pid;
+	p->uid = cred.uid;
+	p->gid = cred.gid;
+	if (cred.pid <= 0)
+		return fault(f, CODE_UNIDENTIFIED,
+			     "your process is in a PID namespace that the daemon can't see: run "
+			     "gpushmd there, or share the host's (docker run --pid=host)");
+	r = get_groups(socket, p);
+	if (r < 0)
+		return fault(f, CODE_UNIDENTIFIED, "SO_PEERGROUPS: %s", strerror(-r));
+	p->pidfd = get_pidfd(socket, cred.pid);
+	if (p->pidfd < 0) {
+		r = p->pidfd;
+		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_UNIDENTIFIED,
+			     "no pidfd for process %d: %s", cred.pid, strerror(-r));
+	}
+	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
+		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
+	read_command(p);
+	return 0;
+}
+
+int process_identify(int socket, gid_t admin_gid, struct process **ret, struct fault *f)
+{
+	struct process *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	p->pidfd = -1;
+	list_init(&p->link);
+	list_init(&p->leases);
+	r = identify(socket, admin_gid, p, f);
+	if (r < 0) {
+		process_free(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+struct process *process_free(struct process *p)
+{
+	if (!p)
+		return NULL;
+	list_drop(&p->link);
+	discharge(&p->charge);
+	close_fd(&p->pidfd);
+	free(p->gids);
+	free(p);
+	return NULL;
+}
+
+bool process_in_group(const struct process *p, gid_t gid)
+{
+	if (p->gid == gid)
+		return true;
+	for (size_t i = 0; i < p->n_gids; i++)
+		if (p->gids[i] == gid)
+			return true;
+	return false;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The process behind a connection: who it is, as the kernel said at accept, a pidfd that tells when
+ * it has gone, and its leases. It outlives the connection while it holds a lease: see reaper.h.
+ */
+#ifndef GPUSHM_DAEMON_PROCESS_H
+#define GPUSHM_DAEMON_PROCESS_H
+
+#include "daemon/account.h"
+#include "proto/list.h"
+
+#include <stdbool.h>
+#include <uv.h>
+
+struct process {
+	struct list link; /* reaper::suspects, once its connection has closed */
+	pid_t pid;
+	uid_t uid;
+	gid_t gid;
+	gid_t *gids; /* owned; supplementary groups */
+	size_t n_gids;
+	bool admin;	      /* root, the daemon's own user, or in the admin group */
+	char command[16];     /* for people; nothing is decided from it */
+	int pidfd;	      /* owned */
+	struct charge charge; /* of the connection */
+	struct list leases;   /* lease::process_link */
+	uint64_t suspect_ns;  /* CLOCK_REALTIME since when its connection is closed; 0 before */
+	bool watched;	      /* poll is initialised */
+	uv_poll_t poll;	      /* on pidfd; the reaper's */
+	struct reaper *reaper;
+};
+
+/* Asks the kernel who is at the other end of a connected socket. 0; -EPERM (CODE_UNIDENTIFIED)
+ * where it can't be watched: it is in a PID namespace that we don't see, or gone already; -ENOMEM.
+ */
+int process_identify(int socket, gid_t admin_gid, struct process **ret, struct fault *f);
+
+/* It holds no lease any more, and its poll handle, if it had one, is closed. NULL is allowed.
+ * Returns NULL. */
+struct process *process_free(struct process *p);
+
+bool process_in_group(const struct process *p, gid_t gid);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The reaper keeps the processes whose connection has closed while they hold leases: suspects. A
+ * closed socket proves nothing (a killed process's kernel was seen writing 10 ms after it); when
+ * the pidfd says that the process has gone, its leases end.
+ */
+#ifndef GPUSHM_DAEMON_REAPER_H
+#define GPUSHM_DAEMON_REAPER_H
+
+#include "daemon/catalog.h"
+
+struct reaper {
+	uv_loop_t *loop;	 /* borrowed */
+	struct catalog *catalog; /* borrowed */
+	struct list suspects;	 /* process::link */
+	uint32_t n;
+};
+
+void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);
+
+/* Takes over a process whose connection has closed. One without leases is freed at once. */
+void reaper_take(struct reaper *r, struct process *p);
+
+/* At the daemon's end: forgets every suspect. Memory that one of them may still use is not given
+ * back to the driver as free; it goes with the daemon's process. */
+void reaper_done(struct reaper *r);
+
+#endif

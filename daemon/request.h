@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A request: one frame from a client, decoded, checked and carried out.
+ */
+#ifndef GPUSHM_DAEMON_REQUEST_H
+#define GPUSHM_DAEMON_REQUEST_H
+
+#include "daemon/answer.h"
+#include "daemon/session.h"
+
+/* 0: *ret is to be sent, a refusal included. -EINPROGRESS: s->on_answer() comes later. -EPROTO: the
+ * frame breaks the protocol, *f says how, and the connection is to be closed. */
+int request_handle(struct session *s, const void *data, size_t len, struct answer *ret,
+		   struct fault *f);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The beginning and the end of a session. Its end is not the end of its leases: those are the
+ * process's, and the reaper watches it from then on.
+ */
+#include "daemon/session.h"
+
+#include "proto/own.h"
+
+void session_init(struct session *s, struct service *service, struct process *process)
+{
+	s->service = service;
+	s->process = process;
+	waiter_init(&s->waiter);
+	service->peers++;
+}
+
+bool session_busy(const struct session *s)
+{
+	return s->creating || !list_empty(&s->waiter.link);
+}
+
+void session_done(struct session *s)
+{
+	s->service->peers--;
+	free(take_ptr(s->refusal));
+	waiters_drop(&s->service->waiters, &s->waiter);
+	if (s->creating)
+		catalog_abandon(&s->service->catalog, take_ptr(s->creating));
+	if (!s->process)
+		return;
+	catalog_disconnect(&s->service->catalog, s->process);
+	reaper_take(&s->service->reaper, take_ptr(s->process));
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the protocol remembers of one connection, and of them all. A session has no socket: its peer
+ * feeds it frames and is told when an answer comes later.
+ */
+#ifndef GPUSHM_DAEMON_SESSION_H
+#define GPUSHM_DAEMON_SESSION_H
+
+#include "daemon/catalog.h"
+#include "daemon/reaper.h"
+#include "daemon/waiter.h"
+#include "proto/arena.h"
+
+struct answer;
+
+/* The daemon as requests see it: one. */
+struct service {
+	struct catalog catalog;
+	struct reaper reaper;
+	struct waiters waiters;
+	const struct config *config; /* borrowed */
+	unsigned char id[DAEMON_ID_BYTES];
+	uint64_t started_ns; /* CLOCK_MONOTONIC */
+	uint32_t peers;
+	uint64_t requests, refused, violations;
+	struct arena unpack; /* of the request that is being handled */
+	struct arena build;  /* of the answer that is being built */
+};
+
+struct session {
+	struct service *service;
+	struct process *process; /* owned; NULL for a refused one */
+	struct fault *refusal; /* owned; what the first request is answered with, if this is set */
+	bool greeted;	       /* HELLO is done */
+	uint64_t pools_lent;   /* bit id - 1: this connection has the pool's fd */
+	struct buffer *creating; /* a CREATE is under way */
+	struct waiter waiter;	 /* an OPEN or STAT waits */
+	bool waits_for_stat, wants_holders;
+	enum access access;
+	void (*on_answer)(struct session *s,
+			  struct answer *a); /* for a request that was -EINPROGRESS */
+};
+_Static_assert(POOLS_MAX <= 64, "pools_lent has a bit for each pool");
+
+/* Takes the process over. */
+void session_init(struct session *s, struct service *service, struct process *process);
+
+/* The connection has closed: what waits or is being made is called off, and the process goes to the
+ * reaper. */
+void session_done(struct session *s);
+
+bool session_busy(const struct session *s);
+
+#endif

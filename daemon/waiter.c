@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One list and one timer: waiters are as many as clients that wait, and a publish or a deadline
+ * looks at each of them once. A waiter that is woken is out of the list before it is called, so
+ * that it may wait again, close its peer or publish something itself.
+ */
+#include "daemon/waiter.h"
+
+#include <string.h>
+
+void waiters_init(struct waiters *ws, uv_loop_t *loop)
+{
+	list_init(&ws->all);
+	ws->n = 0;
+	uv_timer_init(loop, &ws->timer);
+	ws->timer.data = ws;
+}
+
+void waiters_done(struct waiters *ws)
+{
+	uv_close((uv_handle_t *)&ws->timer, NULL);
+}
+
+void waiter_init(struct waiter *w)
+{
+	list_init(&w->link);
+}
+
+static void on_deadline(uv_timer_t *timer);
+
+static void arm(struct waiters *ws)
+{
+	uint64_t now = uv_now(ws->timer.loop), earliest = UINT64_MAX;
+	struct waiter *w;
+
+	list_foreach (w, &ws->all, link)
+		if (w->deadline_ms < earliest)
+			earliest = w->deadline_ms;
+	if (earliest == UINT64_MAX)
+		uv_timer_stop(&ws->timer);
+	else
+		uv_timer_start(&ws->timer, on_deadline, earliest > now ? earliest - now : 0, 0);
+}
+
+/* Moves those that `match` to a list of their own first: a callback may insert and drop others. */
+static void wake(struct waiters *ws, bool (*match)(const struct waiter *, const void *),
+		 const void *arg, bool timed_out)
+{
+	struct list woken;
+	struct waiter *w;
+
+	list_init(&woken);
+	list_foreach (w, &ws->all, link) {
+		if (!match(w, arg))
+			continue;
+		list_drop(&w->link);
+		list_insert(&woken, &w->link);
+	}
+	while (!list_empty(&woken)) {
+		w = list_first(&woken, struct waiter, link);
+		waiters_drop(ws, w);
+		w->on_wake(w, timed_out);
+	}
+	arm(ws);
+}
+
+static bool is_late(const struct waiter *w, const void *now)
+{
+	return w->deadline_ms <= *(const uint64_t *)now;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	uint64_t now = uv_now(timer->loop);
+
+	wake(timer->data, is_late, &now, true);
+}
+
+static bool wants_key(const struct waiter *w, const void *key)
+{
+	return strcmp(w->key, key) == 0;
+}
+
+void waiters_wake(struct waiters *ws, const char *key)
+{
+	wake(ws, wants_key, key, false);
+}
+
+void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms)
+{
+	uint64_t now;
+
+	uv_update_time(ws->timer.loop);
+	now = uv_now(ws->timer.loop);
+	w->deadline_ms = wait_ms > UINT64_MAX - now ? UINT64_MAX : now + wait_ms;
+	list_insert(&ws->all, &w->link);
+	ws->n++;
+	arm(ws);
+}
+
+void waiters_drop(struct waiters *ws, struct waiter *w)
+{
+	if (list_empty(&w->link))
+		return;
+	list_drop(&w->link);
+	ws->n--;
+}
