@@ -46,9 +46,8 @@ static void make(struct pools *p, const struct pool_config *config)
 	p->open++;
 }
 
-__attribute__((format(printf, 4, 0))) static void make_default(struct pools *p, enum pool_kind kind,
-							       const struct device *d,
-							       const char *format)
+static void make_default(struct pools *p, enum pool_kind kind, const char *name,
+			 const struct device *d)
 {
 	struct pool_config config;
 
@@ -56,21 +55,27 @@ __attribute__((format(printf, 4, 0))) static void make_default(struct pools *p, 
 	config.builtin = true;
 	if (d)
 		snprintf(config.device, sizeof(config.device), "%d", d->ordinal);
-	snprintf(config.name, sizeof(config.name), format, d ? d->ordinal : 0);
+	snprintf(config.name, sizeof(config.name), "%s", name);
 	make(p, &config);
 }
 
 static void make_defaults(struct pools *p)
 {
+	char name[POOL_NAME_MAX + 1];
+
 	for (size_t i = 0; i < p->devices.n; i++) {
-		make_default(p, POOL_VMM, &p->devices.items[i], "gpu%d");
-		make_default(p, POOL_MEMPOOL, &p->devices.items[i], "gpu%d-mempool");
+		const struct device *d = &p->devices.items[i];
+
+		snprintf(name, sizeof(name), "gpu%d", d->ordinal);
+		make_default(p, POOL_VMM, name, d);
+		snprintf(name, sizeof(name), "gpu%d-mempool", d->ordinal);
+		make_default(p, POOL_MEMPOOL, name, d);
 	}
 	if (p->devices.n)
-		make_default(p, POOL_PINNED, &p->devices.items[0], "pinned");
+		make_default(p, POOL_PINNED, "pinned", &p->devices.items[0]);
 	else
 		log_info("no GPU pools: %s", p->devices.why_none);
-	make_default(p, POOL_HOST, NULL, "host");
+	make_default(p, POOL_HOST, "host", NULL);
 }
 
 static void run_probe(struct job *job)
