@@ -36,7 +36,8 @@ CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
 # ---- rooms ----
 
 CUDA_ROOMS = daemon/pool/cuda.c daemon/pool/vmem.c daemon/pool/vmm.c daemon/pool/mempool.c daemon/pool/pinned.c daemon/pool/kinds.c \
-	daemon/pool/device.c client/map/cuda.c client/map/vmm.c client/map/mempool.c client/map/pinned.c
+	daemon/pool/device.c client/map/cuda.c client/map/context.c client/map/window.c client/map/vmm.c \
+	client/map/mempool.c client/map/pinned.c client/map/copy.c
 NOCUDA_ROOMS = daemon/pool/nocuda.c client/map/nocuda.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_ROOMS),$(CUDA_ROOMS))
 room = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))

@@ -79,7 +79,7 @@ static int buffer_attach(struct gpushm_buffer *b, const struct attach *a, int de
 	return r < 0 ? r : buffer_map(b, a, device);
 }
 
-int buffer_new(struct gpushm *c, const char *name, const struct attach *a, int device,
+int buffer_adopt(struct gpushm *c, const char *name, const struct attach *a, int device,
 	       struct gpushm_buffer **ret)
 {
 	struct gpushm_buffer *b = buffer_alloc(c, name, a);

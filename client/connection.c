@@ -13,12 +13,12 @@
 #include "client/connection.h"
 
 #include "client/error.h"
-#include "client/process.h"
+#include "client/state.h"
 #include "proto/own.h"
 
 int connection_check_fork(uint64_t generation)
 {
-	if (generation == process_generation())
+	if (generation == state_generation())
 		return 0;
 	return error_set(ECHILD, "made before fork(): connect again in the child");
 }
@@ -26,7 +26,7 @@ int connection_check_fork(uint64_t generation)
 int connection_new(int *fd, uid_t server, struct gpushm **ret)
 {
 	struct gpushm *c = calloc(1, sizeof(*c));
-	uint64_t generation = process_generation();
+	uint64_t generation = state_generation();
 
 	if (!c || generation == 0 || arena_init(&c->arena, UNPACK_MAX) < 0) {
 		free(c);

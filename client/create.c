@@ -105,7 +105,7 @@ static int create_buffer(struct gpushm *c, const char *name, uint64_t bytes,
 	int r = call_create(c, name, bytes, o, &a);
 
 	if (r == 0)
-		r = buffer_new(c, name, &a, o->device, ret);
+		r = buffer_adopt(c, name, &a, o->device, ret);
 	if (r < 0)
 		return r;
 	(*ret)->attrs = *attrs;

@@ -33,7 +33,7 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_OPEN;
 	request.open = &open;
 	r = attach_call(c, &request, &a);
-	return r < 0 ? r : buffer_new(c, name, &a, o.device, ret);
+	return r < 0 ? r : buffer_adopt(c, name, &a, o.device, ret);
 }
 
 int gpushm_wait(struct gpushm *c, const char *name, uint64_t timeout_ms)

@@ -9,14 +9,14 @@
  *
  * What the parent's pages pointed to stays allocated in the child, and is never used there.
  */
-#include "client/process.h"
+#include "client/state.h"
 
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct process *page;
+static struct state *page;
 static _Atomic uint64_t last_generation; /* not wiped: a child counts on from its parent's */
 
 static void wipe(void)
@@ -39,15 +39,15 @@ static void map_page(void)
 	}
 }
 
-struct process *process(void)
+struct state *state(void)
 {
 	pthread_once(&once, map_page);
 	return page;
 }
 
-uint64_t process_generation(void)
+uint64_t state_generation(void)
 {
-	struct process *p = process();
+	struct state *p = state();
 	uint64_t seen = 0, fresh;
 
 	if (!p)

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The register of what this process has mapped: one entry for each buffer, and for each access and
+ * device where the kind tells them apart, counted however often the buffer is opened and through
+ * whichever connection. The driver forces that for mempools (a second import is the same address,
+ * and not counted), and an address space is spared a second window of the same memory.
+ *
+ * Mapping and unmapping run without the register's lock; an entry under way is busy, and who wants
+ * the same one waits for it. A wait can't end in a circle: nobody waits who has made one busy.
+ */
+#include "client/map/map.h"
+
+#include "client/error.h"
+#include "client/map/kind.h"
+#include "client/state.h"
+#include "proto/own.h"
+
+#include <string.h>
+
+static const struct map_kind *kind_of(enum gpushm_kind kind)
+{
+	static const struct map_kind *const kinds[] = { [GPUSHM_HOST] = &map_host,
+							[GPUSHM_PINNED] = &map_pinned,
+							[GPUSHM_VMM] = &map_vmm,
+							[GPUSHM_MEMPOOL] = &map_mempool };
+
+	return kinds[kind];
+}
+
+static struct map_private *entry_new(const struct map_kind *kind, const struct map_request *r,
+				     int device)
+{
+	struct map_private *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->map.priv = p;
+	p->map.device = -1;
+	p->kind = kind;
+	p->refs = 1;
+	p->busy = true;
+	memcpy(p->daemon, r->pool->daemon, sizeof(p->daemon));
+	p->buffer = r->buffer;
+	p->write = r->write || !kind->knows_access;
+	p->map.writable = p->write;
+	p->device = device;
+	p->bytes = r->allocated_bytes;
+	p->numa_node = r->pool->numa_node;
+	return p;
+}
+
+static bool same(const struct map_private *a, const struct map_private *b)
+{
+	return a->buffer == b->buffer && a->kind == b->kind && a->write == b->write &&
+	       (a->device == b->device || !a->kind->knows_device) &&
+	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
+}
+
+/* Waits until no entry of that key is busy. NULL: there is none. Under the lock. */
+static struct map_private *find(struct state *s, const struct map_private *key)
+{
+	struct map_private *p = s->maps;
+
+	while (p) {
+		if (!same(p, key)) {
+			p = p->next;
+			continue;
+		}
+		if (!p->busy)
+			return p;
+		pthread_cond_wait(&s->map_changed, &s->map_lock);
+		p = s->maps; /* what was seen may be gone */
+	}
+	return NULL;
+}
+
+static void remove_entry(struct state *s, struct map_private *p)
+{
+	struct map_private **at = &s->maps;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	free(p);
+}
+
+/* Takes a reference on the entry that is there, or makes `fresh` the entry. True: it was there. */
+static bool join(struct state *s, struct map_private *fresh, struct map_private **ret)
+{
+	struct map_private *there;
+
+	pthread_mutex_lock(&s->map_lock);
+	there = find(s, fresh);
+	if (there) {
+		there->refs++;
+	} else {
+		fresh->next = s->maps;
+		s->maps = fresh;
+	}
+	pthread_mutex_unlock(&s->map_lock);
+	*ret = there ? there : fresh;
+	return there != NULL;
+}
+
+/* The entry is mapped, or else it goes. */
+static void settle(struct state *s, struct map_private *p, bool mapped)
+{
+	pthread_mutex_lock(&s->map_lock);
+	if (mapped)
+		p->busy = false;
+	else
+		remove_entry(s, p);
+	pthread_cond_broadcast(&s->map_changed);
+	pthread_mutex_unlock(&s->map_lock);
+}
+
+static int join_or_map(struct state *s, const struct map_request *r,
+		       struct map_private *fresh, struct map **ret)
+{
+	struct map_private *p = NULL;
+	int result;
+
+	if (join(s, fresh, &p)) {
+		free(fresh);
+		*ret = &p->map;
+		return 0;
+	}
+	result = p->kind->map(r, p);
+	settle(s, p, result == 0);
+	if (result == 0)
+		*ret = &p->map;
+	return result;
+}
+
+int map_acquire(const struct map_request *r, struct map **ret)
+{
+	const struct map_kind *kind = kind_of(r->pool->kind);
+	struct state *all = state();
+	struct map_private *fresh;
+	int device, result;
+
+	if (!all)
+		return error_set(ENOMEM, "out of memory for a map");
+	result = kind->prepare(r, &device);
+	if (result < 0)
+		return result;
+	fresh = entry_new(kind, r, device);
+	if (!fresh)
+		return error_set(ENOMEM, "out of memory for a map");
+	return join_or_map(all, r, fresh, ret);
+}
+
+int map_release(struct map *m)
+{
+	struct state *all = state();
+	struct map_private *p;
+	bool last;
+	int r;
+
+	if (!m)
+		return 0;
+	p = m->priv;
+	/* A context that a fault has spoiled can't be waited for, and runs nothing any more: what
+	 * counts is whether the memory can be unmapped. */
+	p->kind->synchronize(p);
+	pthread_mutex_lock(&all->map_lock);
+	last = --p->refs == 0;
+	p->busy = last;
+	pthread_mutex_unlock(&all->map_lock);
+	if (!last)
+		return 0;
+	r = p->kind->unmap(p);
+	settle(all, p, false);
+	return r;
+}
+
+int map_synchronize(struct map *m)
+{
+	return m->priv->kind->synchronize(m->priv);
+}
+
+int map_protect(struct map *m)
+{
+	struct state *all = state();
+	struct map_private *p = m->priv;
+	int r;
+
+	if (!p->kind->knows_access || !m->writable)
+		return 0;
+	r = p->kind->protect(p);
+	if (r < 0)
+		return r;
+	m->writable = false;
+	/* From now on who opens the buffer to read shares this map. */
+	pthread_mutex_lock(&all->map_lock);
+	p->write = false;
+	pthread_mutex_unlock(&all->map_lock);
+	return 0;
+}

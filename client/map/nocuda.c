@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In place of the rooms that need cuda.h, where the library is built without the CUDA Toolkit: the
+ * kinds of memory that a GPU is needed for exist, and each attach to one says why it can't be had.
+ * No device has an ordinal, and nothing is ever copied to one.
+ */
+#include "client/error.h"
+#include "client/map/kind.h"
+
+#include <errno.h>
+
+static int refuse(void)
+{
+	return error_set(ENODEV, "this libgpushm was built without CUDA: host pools only");
+}
+
+static int refuse_prepare(const struct map_request *r, int *ret_device)
+{
+	return refuse();
+}
+
+/* prepare comes first and fails: nothing else of these kinds is ever called. */
+const struct map_kind map_pinned = { .prepare = refuse_prepare };
+const struct map_kind map_vmm = { .prepare = refuse_prepare };
+const struct map_kind map_mempool = { .prepare = refuse_prepare };
+
+int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
+{
+	return -1;
+}
+
+int map_enter(struct map *m, struct map_entered *ret)
+{
+	*ret = (struct map_entered){ 0 };
+	return 0;
+}
+
+void map_leave(struct map_entered *e)
+{
+}
+
+int map_copy(const struct map_copy *copy, void *stream)
+{
+	return refuse();
+}
+
+int map_wait(void *stream)
+{
+	return refuse();
+}
