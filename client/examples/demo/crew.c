@@ -40,7 +40,9 @@ static int each_worker(struct crew *c, int (*wait)(struct worker *, int64_t), in
 
 		if (r < 0) {
 			if (r != -EINTR)
-				warnx("worker %d didn't %s: %s", i, what, strerror(-r));
+				warnx("worker %d didn't %s: %s", i, what,
+				      r == -EPROTO ? "it ended, or said something else"
+						   : strerror(-r));
 			return r;
 		}
 	}
