@@ -265,9 +265,13 @@ static void mempool_close(struct pool *pool)
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	struct mempool *m = take_ptr(pool->impl);
 
-	if (m->stream)
-		cuda_undone("cuStreamDestroy", cuda->stream_destroy(m->stream));
-	destroy_pool(cuda, m->pool);
+	/* Blocks that were let go are still allocated: the driver keeps them until the process
+	 * ends, and their importers beyond that. */
+	if (!pool->let_go) {
+		if (m->stream)
+			cuda_undone("cuStreamDestroy", cuda->stream_destroy(m->stream));
+		destroy_pool(cuda, m->pool);
+	}
 	close_fd(&pool->pool_fd);
 	free(m);
 }

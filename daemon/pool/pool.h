@@ -129,7 +129,8 @@ void pool_request_cancel(struct pool_request *r);
  * reused. */
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
 
-/* The daemon ends while somebody has the block mapped: closes its fds, and tells the driver nothing. */
+/* The daemon ends while somebody has the block mapped: closes its fds, and tells the driver
+ * nothing. */
 void pool_let_go(struct pool *pool, struct block *block);
 
 /* Takes over what a reload may change: who may use the pool, and when pending memory is given back.

@@ -102,6 +102,23 @@ START_TEST(what_is_pending_goes_back_when_nobody_asks_for_a_while)
 }
 END_TEST
 
+START_TEST(a_block_that_is_let_go_is_closed_and_never_freed)
+{
+	struct block b;
+
+	open_of(10 * MIB);
+	b = get(pool, MIB, ALICE);
+	pool_let_go(pool, &b);
+	ck_assert_int_eq(b.fd, -1);
+	ck_assert_uint_eq(pool->used, 0);
+	ck_assert_uint_eq(pool->blocks, 0);
+	close_pool(take_ptr(pool));
+	ck_assert_int_eq(driver.frees, 0);
+	ck_assert_uint_eq(driver.live, MIB);
+	driver.live = 0; /* its holders' */
+}
+END_TEST
+
 START_TEST(the_same_user_gets_a_pending_block_of_that_size_at_once)
 {
 	struct pool_request r = { .on_done = on_request_done };
@@ -201,6 +218,7 @@ static void add_reusing(Suite *s)
 	TCase *tc = tcase_create("reusing");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, a_block_that_is_let_go_is_closed_and_never_freed);
 	tcase_add_test(tc, the_same_user_gets_a_pending_block_of_that_size_at_once);
 	tcase_add_test(tc, another_user_never_gets_a_pending_block);
 	tcase_add_test(tc, a_block_that_another_user_has_had_is_not_reused);

@@ -143,6 +143,26 @@ START_TEST(a_restricted_pool_lets_in_whom_it_names_and_nobody_else)
 }
 END_TEST
 
+START_TEST(a_reload_changes_who_may_and_how_much_is_kept)
+{
+	uint32_t users[] = { ALICE };
+	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
+
+	open_of(10 * MIB);
+	c.restricted = true;
+	c.allow_users = (struct id_list){ users, 1 };
+	c.pending_max_count = 3;
+	c.size.bytes = MIB;
+	ck_assert_int_eq(pool_reload(pool, &c), 0);
+	users[0] = BOB;
+
+	ck_assert(pool_allows(pool, ALICE, NULL, 0));
+	ck_assert(!pool_allows(pool, BOB, NULL, 0));
+	ck_assert_uint_eq(pool->config.pending_max_count, 3);
+	ck_assert_uint_eq(pool->size, 10 * MIB);
+}
+END_TEST
+
 START_TEST(an_unrestricted_pool_lets_everyone_in)
 {
 	open_of(10 * MIB);
@@ -190,6 +210,7 @@ static void add_lending(Suite *s)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_restricted_pool_lets_in_whom_it_names_and_nobody_else);
+	tcase_add_test(tc, a_reload_changes_who_may_and_how_much_is_kept);
 	tcase_add_test(tc, an_unrestricted_pool_lets_everyone_in);
 	tcase_add_test(tc, a_reader_is_lent_the_read_only_fd_and_a_mempools_block_the_pools);
 	suite_add_tcase(s, tc);

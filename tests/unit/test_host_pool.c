@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Host pools for real: what a client holds can't be shrunk, sealed, or, by a reader, written.
+ */
+#include "tests/unit/pool_fixture.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define UID 1000
+#define NOBODY 65534
+
+static struct pool *pool;
+static struct block block;
+
+static void setup(void)
+{
+	struct pool_config c = a_config(POOL_HOST, 64 * MIB);
+
+	fixture_open();
+	pool = open_pool(&c, NULL);
+	ck_assert_int_eq(pool->state, POOL_READY);
+	block = get(pool, 3 * MIB + 1, UID);
+}
+
+static void teardown(void)
+{
+	pool_free(pool, &block, UID, false);
+	close_pool(pool);
+	fixture_close();
+}
+
+static unsigned char *map(int fd, int prot)
+{
+	void *at = mmap(NULL, block.bytes, prot, MAP_SHARED, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+START_TEST(the_size_is_whole_pages_and_the_memory_all_zero)
+{
+	unsigned char *at = map(block.fd, PROT_READ);
+	struct stat st;
+
+	ck_assert_uint_eq(block.bytes, 3 * MIB + sysconf(_SC_PAGESIZE));
+	ck_assert_int_eq(fstat(block.fd, &st), 0);
+	ck_assert_uint_eq(st.st_size, block.bytes);
+	for (uint64_t i = 0; i < block.bytes; i++)
+		if (at[i] != 0)
+			ck_abort_msg("byte %lu is %d", (unsigned long)i, at[i]);
+	munmap(at, block.bytes);
+}
+END_TEST
+
+START_TEST(nobody_can_resize_it_and_no_reader_can_seal_it)
+{
+	const int fds[] = { block.fd, block.fd_read_only };
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(fcntl(fds[i], F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+		ck_assert_int_eq(ftruncate(fds[i], 4096), -1);
+	}
+	ck_assert_int_eq(fcntl(block.fd_read_only, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	ck_assert_int_eq(errno, EPERM);
+	ck_assert_int_eq(ftruncate(block.fd, 2 * block.bytes), -1);
+	ck_assert_int_eq(errno, EPERM);
+}
+END_TEST
+
+START_TEST(a_reader_can_neither_write_nor_map_writable)
+{
+	unsigned char *at;
+
+	ck_assert_int_eq(write(block.fd_read_only, "x", 1), -1);
+	ck_assert_int_eq(errno, EBADF);
+	ck_assert_ptr_null(map(block.fd_read_only, PROT_READ | PROT_WRITE));
+	ck_assert_int_eq(errno, EACCES);
+
+	at = map(block.fd_read_only, PROT_READ);
+	ck_assert_ptr_nonnull(at);
+	ck_assert_int_eq(mprotect(at, block.bytes, PROT_READ | PROT_WRITE), -1);
+	ck_assert_int_eq(errno, EACCES);
+	munmap(at, block.bytes);
+}
+END_TEST
+
+START_TEST(what_a_writer_writes_a_reader_sees)
+{
+	unsigned char *out = map(block.fd, PROT_READ | PROT_WRITE);
+	unsigned char *in = map(block.fd_read_only, PROT_READ);
+
+	ck_assert_ptr_nonnull(out);
+	ck_assert_ptr_nonnull(in);
+	out[block.bytes - 1] = 0x5a;
+	ck_assert_uint_eq(in[block.bytes - 1], 0x5a);
+	munmap(out, block.bytes);
+	munmap(in, block.bytes);
+}
+END_TEST
+
+/* As another user, who was sent the read-only fd. Returns what open() for writing said. */
+static int reopen_as_nobody(void)
+{
+	char path[32];
+
+	if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+		return EBADE;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", block.fd_read_only);
+	return open(path, O_RDWR | O_CLOEXEC) < 0 ? errno : 0;
+}
+
+START_TEST(a_reader_of_another_uid_can_not_reopen_it_for_writing)
+{
+	pid_t child;
+	int status;
+
+	if (geteuid() != 0) {
+		printf("skipped: needs root to become another user\n");
+		return;
+	}
+
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0)
+		_exit(reopen_as_nobody());
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), EACCES);
+}
+END_TEST
+
+START_TEST(both_fds_close_on_exec)
+{
+	ck_assert_int_eq(fcntl(block.fd, F_GETFD), FD_CLOEXEC);
+	ck_assert_int_eq(fcntl(block.fd_read_only, F_GETFD), FD_CLOEXEC);
+}
+END_TEST
+
+/* Each limit lets one more of an allocation's two fds through; the last lets both. */
+START_TEST(running_out_of_fds_says_so_and_leaks_none)
+{
+	struct rlimit old, low;
+	struct block none;
+	struct fault f;
+	int next = dup(0);
+
+	close(next);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	for (int more = 0; more < 2; more++) {
+		int result;
+
+		low = old;
+		low.rlim_cur = next + more;
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+		result = ask(pool, MIB, UID, &none, &f);
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+
+		ck_assert_int_eq(result, -ENFILE);
+		ck_assert_int_eq(f.code, CODE_NO_FDS);
+		ck_assert_ptr_nonnull(strstr(f.text, more ? "/proc/self/fd" : "memfd_create"));
+	}
+}
+END_TEST
+
+START_TEST(a_freed_block_is_not_handed_on_with_its_contents)
+{
+	unsigned char *at = map(block.fd, PROT_READ | PROT_WRITE);
+
+	at[0] = 0x5a;
+	munmap(at, block.bytes);
+	pool_free(pool, &block, UID, false);
+	block = get(pool, 3 * MIB + 1, UID);
+
+	at = map(block.fd, PROT_READ);
+	ck_assert_uint_eq(at[0], 0);
+	munmap(at, block.bytes);
+}
+END_TEST
+
+START_TEST(a_percentage_is_of_the_hosts_memory)
+{
+	struct pool_config c = a_config(POOL_HOST, 0);
+	double host = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+	struct pool *half;
+
+	c.size.percent = 50;
+	fixture.ready = 0;
+	half = open_pool(&c, NULL);
+	ck_assert_double_eq_tol((double)half->size, host / 2, 1);
+	close_pool(half);
+	fixture.closed = 0;
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("host_pool");
+	TCase *tc = tcase_create("host_pool");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, the_size_is_whole_pages_and_the_memory_all_zero);
+	tcase_add_test(tc, nobody_can_resize_it_and_no_reader_can_seal_it);
+	tcase_add_test(tc, a_reader_can_neither_write_nor_map_writable);
+	tcase_add_test(tc, what_a_writer_writes_a_reader_sees);
+	tcase_add_test(tc, a_reader_of_another_uid_can_not_reopen_it_for_writing);
+	tcase_add_test(tc, both_fds_close_on_exec);
+	tcase_add_test(tc, running_out_of_fds_says_so_and_leaks_none);
+	tcase_add_test(tc, a_freed_block_is_not_handed_on_with_its_contents);
+	tcase_add_test(tc, a_percentage_is_of_the_hosts_memory);
+	suite_add_tcase(s, tc);
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
