@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Starting and ending a real gpushmd. Nothing here sleeps to be right: readiness is a message of
+ * the daemon's, the end is waitpid(). A deadline of a minute stands behind each wait, to fail
+ * rather than to hang.
+ */
+#include "tests/lib/daemon.h"
+
+#include "proto/own.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define DEADLINE_MS 60000
+
+const char *build_path(const char *name)
+{
+	static char path[PATH_MAX];
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	ck_assert(n > 0);
+	self[n] = '\0';
+	/* BUILD/tests/ROOM/test_X */
+	for (int up = 0; up < 3; up++)
+		*strrchr(self, '/') = '\0';
+	ck_assert_int_lt(snprintf(path, sizeof(path), "%s/%s", self, name), (int)sizeof(path));
+	return path;
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_ge(fputs(text, f), 0);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+static int bind_notify(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+static void become_daemon(const struct daemon *d, const char *notify, const char *extra)
+{
+	int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+	/* A test that dies leaves no daemon behind. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(log, STDERR_FILENO);
+	close(log);
+	setenv("NOTIFY_SOCKET", notify, 1);
+	unsetenv("LISTEN_FDS");
+	execl(build_path("gpushmd"), "gpushmd", "--config", d->config, "--socket", d->socket, extra,
+	      (char *)NULL);
+	_exit(127);
+}
+
+void daemon_start(struct daemon *d, const char *config, const char *extra)
+{
+	char notify[96];
+
+	*d = (struct daemon){ .notify = -1 };
+	strcpy(d->folder, "/tmp/gpushm-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(d->folder));
+	ck_assert_int_eq(chmod(d->folder, 0755), 0);
+	snprintf(d->socket, sizeof(d->socket), "%s/gpushmd.sock", d->folder);
+	snprintf(d->config, sizeof(d->config), "%s/gpushmd.conf", d->folder);
+	snprintf(d->log, sizeof(d->log), "%s/log", d->folder);
+	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
+	write_file(d->config, config);
+	d->notify = bind_notify(notify);
+	d->pid = fork();
+	ck_assert_int_ge(d->pid, 0);
+	if (d->pid == 0)
+		become_daemon(d, notify, extra);
+	daemon_await(d, "READY=1");
+}
+
+char *daemon_log(const struct daemon *d)
+{
+	FILE *f = fopen(d->log, "re");
+	char *text = NULL;
+	size_t size = 0;
+	ssize_t n = f ? getdelim(&text, &size, '\0', f) : -1;
+
+	if (f)
+		fclose(f);
+	if (n >= 0)
+		return text;
+	free(text);
+	return strdup("");
+}
+
+static void fail_with_log(const struct daemon *d, const char *what)
+{
+	_cleanup_(free_ptr) char *log = daemon_log(d);
+
+	ck_abort_msg("%s; the daemon's log:\n%s", what, log);
+}
+
+void daemon_await(struct daemon *d, const char *text)
+{
+	char message[4096];
+
+	for (;;) {
+		struct pollfd p = { .fd = d->notify, .events = POLLIN };
+		ssize_t n;
+
+		if (poll(&p, 1, DEADLINE_MS) != 1)
+			fail_with_log(d, "the daemon did not say what was waited for");
+		n = recv(d->notify, message, sizeof(message) - 1, 0);
+		ck_assert_int_gt(n, 0);
+		message[n] = '\0';
+		if (strstr(message, text))
+			return;
+	}
+}
+
+int daemon_wait(struct daemon *d)
+{
+	int status = 0;
+
+	ck_assert_int_eq(waitpid(d->pid, &status, 0), d->pid);
+	d->pid = 0;
+	return status;
+}
+
+static void remove_folder(struct daemon *d)
+{
+	static const char *const names[] = { "gpushmd.sock", "gpushmd.sock.lock", "gpushmd.conf",
+					     "log", "notify" };
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < array_size(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", d->folder, names[i]);
+		unlink(path);
+	}
+	close_fd(&d->notify);
+	ck_assert_int_eq(rmdir(d->folder), 0);
+}
+
+void daemon_stop(struct daemon *d)
+{
+	int status;
+
+	ck_assert_int_eq(kill(d->pid, SIGTERM), 0);
+	status = daemon_wait(d);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		fail_with_log(d, "the daemon did not end well");
+	remove_folder(d);
+}
+
+void daemon_kill(struct daemon *d)
+{
+	int status;
+
+	ck_assert_int_eq(kill(d->pid, SIGKILL), 0);
+	status = daemon_wait(d);
+	ck_assert(WIFSIGNALED(status));
+	remove_folder(d);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A private daemon for a test: its own folder, socket and configuration; started until it says
+ * READY=1 on a notify socket of ours, stopped until it has exited. Failures end the Check test.
+ */
+#ifndef GPUSHM_TESTS_LIB_DAEMON_H
+#define GPUSHM_TESTS_LIB_DAEMON_H
+
+#include <sys/types.h>
+
+struct daemon {
+	pid_t pid;
+	char folder[64]; /* made by us, removed at the end */
+	char socket[96]; /* in it */
+	char config[96]; /* in it */
+	char log[96];	 /* in it: what the daemon wrote to stderr */
+	int notify;	 /* our end of NOTIFY_SOCKET */
+};
+
+/* config: the text of gpushmd.conf; "" for the defaults. extra: one more argument, or NULL. */
+void daemon_start(struct daemon *d, const char *config, const char *extra);
+
+/* SIGTERM, and it must exit with 0. Prints its log where it does not. */
+void daemon_stop(struct daemon *d);
+
+/* SIGKILL; it must have been alive. */
+void daemon_kill(struct daemon *d);
+
+/* Waits for it to exit by itself; returns the status of waitpid(). */
+int daemon_wait(struct daemon *d);
+
+/* Waits for a datagram on the notify socket that has `text` in it. */
+void daemon_await(struct daemon *d, const char *text);
+
+/* The log so far; free() it. */
+char *daemon_log(const struct daemon *d);
+
+/* The path of something in the build folder, from this program's own; a static buffer for each
+ * call. */
+const char *build_path(const char *name);
+
+#endif
