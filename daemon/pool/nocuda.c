@@ -28,8 +28,3 @@ int devices_start(struct devices *d, uv_loop_t *loop)
 void devices_done(struct devices *d)
 {
 }
-
-struct device *devices_find(struct devices *d, const char *spec)
-{
-	return NULL;
-}
