@@ -145,4 +145,75 @@ $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 	@mkdir -p $(@D)
 	$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libcuda.so.1 -o $@ $^ -lpthread
 
+# ---- check ----
+
+# Every kind of check is a target of its own; each adds its counts to $(RESULTS).
+RESULTS := $(abspath $(BUILD))/results
+RUN := tests/run.sh --results $(RESULTS)
+FAKE_ENV = LD_LIBRARY_PATH=$(abspath $(BUILD))/fakecuda FAKECUDA_STRICT=1
+FUZZ_SECONDS ?= 20
+
+.PHONY: check check-programs check-unit check-host check-fake check-sanitize check-threads check-valgrind check-fuzz
+check:
+	@mkdir -p $(BUILD); rm -f $(RESULTS)
+	$(MAKE) all check-programs
+	$(MAKE) check-unit check-host $(if $(FAKECUDA),check-fake)
+	$(MAKE) check-sanitize check-threads check-valgrind
+	$(MAKE) check-fuzz
+	$(MAKE) check-demo check-install lint
+	@tests/run.sh --sum $(RESULTS)
+
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS) $(FAKECUDA)
+
+# A program without a driver, then the same one over our own libcuda.so.1.
+check-unit: $(UNIT_TESTS) $(FAKECUDA)
+	$(if $(FAKECUDA),$(FAKE_ENV)) $(RUN) $(CHECK_LABEL)unit $(UNIT_TESTS)
+check-host: check-programs
+	$(RUN) $(CHECK_LABEL)host $(SYSTEM_TESTS)
+check-fake: check-programs
+	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS)
+
+SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	TSAN_OPTIONS=halt_on_error=1
+check-sanitize:
+	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
+		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)
+# Client and workers: what has threads.
+THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request,$(UNIT_TESTS)) \
+	$(filter %/test_threads,$(SYSTEM_TESTS))
+check-threads:
+	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
+		CHECK_LABEL=tsan- check-threads-here
+.PHONY: check-threads-here
+check-threads-here: $(BUILD)/gpushmd $(THREAD_TESTS)
+	$(RUN) $(CHECK_LABEL)threads $(THREAD_TESTS)
+
+VALGRIND = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no
+check-valgrind: $(UNIT_TESTS)
+	CK_FORK=no $(RUN) --under '$(VALGRIND)' valgrind $(VALGRIND_TESTS)
+VALGRIND_TESTS = $(filter %/test_table %/test_wire %/test_config %/test_view %/test_array %/test_connection,$(UNIT_TESTS))
+
+# ---- fuzz ----
+
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_CC ?= clang
+FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
+.PHONY: fuzz-targets
+fuzz-targets: $(FUZZ_TARGETS)
+$(BUILD)/fuzz/%:
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' \
+		$(BUILD)/fuzz/bin/$*
+	ln -sf bin/$* $@
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(BUILD)/libgpushm.a
+	@mkdir -p $(@D)
+	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
+
+# Each parser for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.
+check-fuzz: $(FUZZ_TARGETS)
+	@for t in $(FUZZ_TARGETS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; \
+		echo "== $$n for $(FUZZ_SECONDS) s"; \
+		if $$t -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -verbosity=0 \
+			-artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n tests/fuzz/corpus/$${n#fuzz_}; \
+		then echo "$$n 1 0 0" >>$(RESULTS); else echo "$$n 0 1 0" >>$(RESULTS); exit 1; fi; done
+
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
