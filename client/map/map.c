@@ -114,8 +114,8 @@ static void settle(struct state *s, struct map_private *p, bool mapped)
 	pthread_mutex_unlock(&s->map_lock);
 }
 
-static int join_or_map(struct state *s, const struct map_request *r,
-		       struct map_private *fresh, struct map **ret)
+static int join_or_map(struct state *s, const struct map_request *r, struct map_private *fresh,
+		       struct map **ret)
 {
 	struct map_private *p = NULL;
 	int result;

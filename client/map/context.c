@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which GPU, and in which context. A device is known by its UUID, as the daemon tells it; the
+ * ordinal is this process's own affair (CUDA_VISIBLE_DEVICES renumbers and hides). Mapping vmm
+ * memory needs no context; importing mempool pointers, copying and waiting do. Then the thread's
+ * current context serves if it is of the device, else the device's primary one, which is the one
+ * that the CUDA runtime, and with it every framework, works in.
+ *
+ * A primary context that we have retained is never released: the last release destroys it with all
+ * that others have in it, and the next one would cost 0.3 s.
+ */
+#include "client/map/context.h"
+
+#include "client/error.h"
+#include "proto/own.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define DEVICES_MAX 64
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUcontext primaries[DEVICES_MAX]; /* retained; under lock */
+
+static int find_ordinal(const struct cuda *cu, const unsigned char *uuid, int *ret)
+{
+	CUresult result;
+	CUdevice dev;
+	CUuuid it;
+	int n = 0;
+
+	result = cu->device_get_count(&n);
+	if (result != CUDA_SUCCESS)
+		return cuda_failed("cuDeviceGetCount", result);
+	for (int i = 0; i < n && i < DEVICES_MAX; i++) {
+		result = cu->device_get(&dev, i);
+		if (result != CUDA_SUCCESS)
+			return cuda_failed("cuDeviceGet", result);
+		result = cu->device_get_uuid(&it, dev);
+		if (result != CUDA_SUCCESS)
+			return cuda_failed("cuDeviceGetUuid", result);
+		if (memcmp(it.bytes, uuid, sizeof(it.bytes)) == 0) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return error_set(ENODEV,
+			 "this process can't see the buffer's GPU among its %d: is it left "
+			 "out of CUDA_VISIBLE_DEVICES?",
+			 n);
+}
+_Static_assert(sizeof(((CUuuid *)0)->bytes) == UUID_BYTES, "a UUID is a UUID");
+
+int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
+{
+	const struct cuda *cu;
+	int ordinal;
+
+	return cuda_start(&cu) < 0 || find_ordinal(cu, uuid, &ordinal) < 0 ? -1 : ordinal;
+}
+
+static int check_peer(const struct cuda *cu, int owner, int device)
+{
+	CUdevice from, to;
+	CUresult result;
+	int can = 0;
+
+	result = cu->device_get(&from, device);
+	if (result != CUDA_SUCCESS || device >= DEVICES_MAX)
+		return error_set(ENODEV, "this process has no GPU %d", device);
+	result = cu->device_get(&to, owner);
+	if (result != CUDA_SUCCESS)
+		return cuda_failed("cuDeviceGet", result);
+	result = cu->device_can_access_peer(&can, from, to);
+	if (result != CUDA_SUCCESS)
+		return cuda_failed("cuDeviceCanAccessPeer", result);
+	if (!can)
+		return error_set(ENODEV, "GPU %d has no peer access to the buffer's GPU %d", device,
+				 owner);
+	return 0;
+}
+
+int context_find_devices(const struct cuda *cu, const struct map_request *r, int *ret_owner,
+			 int *ret_device)
+{
+	int owner, result;
+
+	if (!r->pool->has_device)
+		return error_set(EPROTO, "the daemon told no device of the buffer's pool");
+	result = find_ordinal(cu, r->pool->device_uuid, &owner);
+	if (result == 0 && r->device != GPUSHM_OWN_DEVICE && r->device != owner)
+		result = check_peer(cu, owner, r->device);
+	if (result < 0)
+		return result;
+	*ret_owner = owner;
+	*ret_device = r->device == GPUSHM_OWN_DEVICE ? owner : r->device;
+	return 0;
+}
+
+/* ---- contexts ---- */
+
+/* The current context's ordinal, or -1. */
+static int current_device(const struct cuda *cu)
+{
+	CUcontext ctx = NULL;
+	CUdevice dev;
+
+	if (cu->ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
+	    cu->ctx_get_device(&dev) != CUDA_SUCCESS)
+		return -1;
+	/* In every driver so far a CUdevice is the ordinal that cuDeviceGet() was given. */
+	return dev;
+}
+
+int context_current_device(const struct cuda *cu)
+{
+	int device = current_device(cu);
+
+	return device < 0 ? 0 : device;
+}
+
+static int primary(const struct cuda *cu, int device, CUcontext *ret)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	if (!primaries[device])
+		result = cu->primary_ctx_retain(&primaries[device], device);
+	*ret = primaries[device];
+	pthread_mutex_unlock(&lock);
+	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuDevicePrimaryCtxRetain", result);
+}
+
+static int push_primary(const struct cuda *cu, int device)
+{
+	CUcontext ctx;
+	CUresult result;
+	int r = primary(cu, device, &ctx);
+
+	if (r < 0)
+		return r;
+	result = cu->ctx_push_current(ctx);
+	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuCtxPushCurrent", result);
+}
+
+int context_enter(const struct cuda *cu, int device, struct map_entered *ret)
+{
+	bool push = current_device(cu) != device;
+	int r = push ? push_primary(cu, device) : 0;
+
+	if (r == 0)
+		ret->pushed = push;
+	return r;
+}
+
+void context_leave(const struct cuda *cu, const struct map_entered *e)
+{
+	CUcontext ctx;
+
+	if (e->pushed)
+		cu->ctx_pop_current(&ctx);
+}
+
+static int synchronize_primary(const struct cuda *cu, int device)
+{
+	const struct map_entered entered = { .pushed = true };
+	unsigned int flags;
+	CUresult result;
+	int active = 0, r;
+
+	/* What nobody has made has no work to wait for. */
+	result = cu->primary_ctx_get_state(device, &flags, &active);
+	if (result != CUDA_SUCCESS)
+		return cuda_failed("cuDevicePrimaryCtxGetState", result);
+	if (!active)
+		return 0;
+	r = push_primary(cu, device);
+	if (r < 0)
+		return r;
+	result = cu->ctx_synchronize();
+	context_leave(cu, &entered);
+	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuCtxSynchronize", result);
+}
+
+int context_synchronize(const struct cuda *cu, int device)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	if (current_device(cu) == device)
+		result = cu->ctx_synchronize();
+	if (result != CUDA_SUCCESS)
+		return cuda_failed("cuCtxSynchronize", result);
+	return synchronize_primary(cu, device);
+}
