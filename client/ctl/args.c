@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The command line's parser. It is not getopt_long: the options that every command has and the
+ * command's own come from two tables, each value lands checked in a struct, --help is made from
+ * the same tables, and a mistyped option is answered with the one that was probably meant.
+ * It owns nothing: values are pointers into argv. It never prints but for args_help().
+ */
+#include "client/ctl/args.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parser {
+	const struct arg_target *targets;
+	size_t n_targets;
+	char **next; /* what has not been looked at */
+	char *err;
+	size_t err_size;
+};
+
+#define refuse(p, ...) (snprintf((p)->err, (p)->err_size, __VA_ARGS__), -EINVAL)
+
+static int parse_number(const char *text, double *ret, const char **ret_rest)
+{
+	char *end;
+
+	/* strtod() also takes "inf", "nan", hexadecimal and a sign. */
+	if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
+		return -EINVAL;
+	*ret = strtod(text, &end);
+	*ret_rest = end;
+	return isfinite(*ret) ? 0 : -EINVAL;
+}
+
+static int parse_whole(const char *text, uint64_t *ret)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	return errno || *end ? -EINVAL : 0;
+}
+
+int args_parse_size(const char *text, uint64_t *ret)
+{
+	static const char units[] = "KMGT";
+	const char *rest, *unit;
+	double v;
+
+	if (parse_whole(text, ret) == 0)
+		return 0;
+	if (parse_number(text, &v, &rest) < 0)
+		return -EINVAL;
+	unit = *rest ? strchr(units, toupper((unsigned char)*rest)) : NULL;
+	if (!unit || (rest[1] && strcmp(rest + 1, "iB") && strcmp(rest + 1, "B")))
+		return -EINVAL;
+	v = ldexp(v, 10 * (int)(unit - units + 1));
+	if (v >= 0x1p63)
+		return -EINVAL;
+	*ret = (uint64_t)v;
+	return 0;
+}
+
+int args_parse_time(const char *text, uint64_t *ret)
+{
+	static const struct {
+		const char *name;
+		double ms;
+	} units[] = { { "", 1e3 },  { "s", 1e3 },    { "ms", 1 },
+		      { "m", 6e4 }, { "min", 6e4 }, { "h", 36e5 } };
+	const char *rest;
+	double v;
+
+	if (!strcmp(text, "inf")) {
+		*ret = UINT64_MAX;
+		return 0;
+	}
+	if (parse_number(text, &v, &rest) < 0)
+		return -EINVAL;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(rest, units[i].name))
+			continue;
+		v *= units[i].ms;
+		if (v >= 0x1p63)
+			return -EINVAL;
+		*ret = (uint64_t)ceil(v);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int parse_mode(const char *text, unsigned *ret)
+{
+	char *end;
+	unsigned long v = strtoul(text, &end, 8);
+
+	if (!isdigit((unsigned char)text[0]) || *end || v > 0666 || v & 0111)
+		return -EINVAL;
+	*ret = (unsigned)v;
+	return 0;
+}
+
+static int store_list(struct parser *p, const struct arg *a, struct arg_list *list,
+		      const char *value)
+{
+	if (list->n == ARG_LIST_MAX)
+		return refuse(p, "--%s: given more than %d times", a->name, ARG_LIST_MAX);
+	list->v[list->n++] = value;
+	return 0;
+}
+
+static int store_json(struct parser *p, const char **target, const char *value)
+{
+	if (strcmp(value, "short") && strcmp(value, "pretty"))
+		return refuse(p, "--json=%s: allowed are --json=short and --json=pretty", value);
+	*target = value;
+	return 0;
+}
+
+static int store(struct parser *p, const struct arg *a, void *target, const char *value)
+{
+	switch (a->type) {
+	case ARG_FLAG:
+		*(bool *)target = true;
+		return 0;
+	case ARG_TEXT:
+		*(const char **)target = value;
+		return 0;
+	case ARG_LIST:
+		return store_list(p, a, target, value);
+	case ARG_JSON:
+		return store_json(p, target, value);
+	case ARG_SIZE:
+		return args_parse_size(value, target) == 0
+			       ? 0
+			       : refuse(p, "--%s: \"%s\" is no size; write 4096, 64K, 1.5G or 8GiB",
+					a->name, value);
+	case ARG_TIME:
+		return args_parse_time(value, target) == 0
+			       ? 0
+			       : refuse(p, "--%s: \"%s\" is no time; write 5, 2.5s, 300ms or inf",
+					a->name, value);
+	case ARG_MODE:
+		return parse_mode(value, target) == 0
+			       ? 0
+			       : refuse(p,
+					"--%s: \"%s\" is no mode; write it in octal, 0600 to 0666 "
+					"without x",
+					a->name, value);
+	case ARG_HELP:
+		return -ECANCELED;
+	}
+	return -EINVAL;
+}
+
+static const struct arg *find(struct parser *p, const char *name, size_t len, char letter,
+			      void **ret_target)
+{
+	for (size_t t = 0; t < p->n_targets; t++)
+		for (const struct arg *a = p->targets[t].args; a->name; a++) {
+			if (letter ? a->letter != letter
+				   : strlen(a->name) != len || memcmp(a->name, name, len))
+				continue;
+			*ret_target = (char *)p->targets[t].base + a->offset;
+			return a;
+		}
+	return NULL;
+}
+
+static int unknown(struct parser *p, const char *typed)
+{
+	const char *best = NULL;
+	unsigned best_distance = 3;
+
+	for (size_t t = 0; t < p->n_targets && typed[1] == '-'; t++)
+		for (const struct arg *a = p->targets[t].args; a->name; a++) {
+			unsigned d = args_distance(typed + 2, a->name);
+
+			if (!a->help || d >= best_distance)
+				continue;
+			best_distance = d;
+			best = a->name;
+		}
+	if (best)
+		return refuse(p, "%s: no such option; did you mean --%s?", typed, best);
+	return refuse(p, "%s: no such option", typed);
+}
+
+static bool takes_value(const struct arg *a)
+{
+	return a->type != ARG_FLAG && a->type != ARG_HELP;
+}
+
+static int parse_long(struct parser *p, const char *word)
+{
+	const char *equals = strchr(word, '=');
+	size_t len = equals ? (size_t)(equals - word - 2) : strlen(word + 2);
+	const char *value = equals ? equals + 1 : NULL;
+	void *target;
+	const struct arg *a = find(p, word + 2, len, 0, &target);
+
+	if (!a)
+		return unknown(p, word);
+	if (!takes_value(a) && value)
+		return refuse(p, "--%s takes no value", a->name);
+	if (a->type == ARG_JSON && !value)
+		value = "short";
+	if (takes_value(a) && !value) {
+		value = *p->next;
+		if (!value)
+			return refuse(p, "--%s needs a value: --%s=%s", a->name, a->name, a->meta);
+		p->next++;
+	}
+	return store(p, a, target, value);
+}
+
+static int parse_letters(struct parser *p, const char *word)
+{
+	for (const char *c = word + 1; *c; c++) {
+		void *target;
+		const struct arg *a = find(p, NULL, 0, *c, &target);
+		const char *value = NULL;
+		int r;
+
+		if (!a)
+			return refuse(p, "-%c: no such option", *c);
+		if (takes_value(a)) {
+			value = c[1] ? c + 1 : *p->next;
+			if (!value)
+				return refuse(p, "-%c needs a value: -%c %s", *c, *c, a->meta);
+			p->next += c[1] ? 0 : 1;
+		}
+		r = store(p, a, target, value);
+		if (r < 0 || value)
+			return r;
+	}
+	return 0;
+}
+
+int args_parse(char **argv, const struct arg_target *targets, size_t n_targets,
+	       bool first_word_ends, size_t *ret_words, char *err, size_t err_size)
+{
+	struct parser p = { targets, n_targets, argv, err, err_size };
+	bool only_words = false;
+	size_t words = 0;
+
+	while (*p.next && !(first_word_ends && words)) {
+		char *word = *p.next++;
+		int r = 0;
+
+		if (!only_words && !strcmp(word, "--"))
+			only_words = true;
+		else if (!only_words && word[0] == '-' && word[1] == '-')
+			r = parse_long(&p, word);
+		else if (!only_words && word[0] == '-' && word[1])
+			r = parse_letters(&p, word);
+		else
+			argv[words++] = word;
+		if (r < 0)
+			return r;
+	}
+	while (*p.next)
+		argv[words++] = *p.next++;
+	argv[words] = NULL;
+	*ret_words = words;
+	return 0;
+}
+
+void args_help(const struct arg *args, FILE *out)
+{
+	for (const struct arg *a = args; a->name; a++) {
+		char left[64];
+
+		if (!a->help)
+			continue;
+		snprintf(left, sizeof(left), "  %c%c%s--%s%s%s", a->letter ? '-' : ' ',
+			 a->letter ? a->letter : ' ', a->letter ? ", " : "  ", a->name,
+			 a->meta ? "=" : "", a->meta ? a->meta : "");
+		fprintf(out, "%-26s %s\n", left, a->help);
+	}
+}
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+unsigned args_distance(const char *a, const char *b)
+{
+	unsigned d[32][32];
+	size_t m = strlen(a), n = strlen(b);
+
+	if (m > 31 || n > 31)
+		return 32;
+	for (size_t i = 0; i <= m; i++)
+		for (size_t j = 0; j <= n; j++) {
+			if (!i || !j) {
+				d[i][j] = (unsigned)(i + j);
+				continue;
+			}
+			d[i][j] = smaller(smaller(d[i - 1][j], d[i][j - 1]) + 1,
+					  d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	return d[m][n];
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What every subcommand of gpushmctl shares: the options that all of them take, the connection,
+ * the exit codes that gpushmctl(1) promises, and how an error is said.
+ *
+ * Functions that return an exit code have told the user on stderr what went wrong.
+ */
+#ifndef GPUSHM_CLIENT_CTL_CTL_H
+#define GPUSHM_CLIENT_CTL_CTL_H
+
+#include "client/ctl/args.h"
+#include "client/ctl/json.h"
+#include "client/gpushm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum exit_code {
+	CTL_OK = 0,
+	CTL_FAILED = 1,	   /* refused by the daemon, or an input or output failed */
+	CTL_USAGE = 2,	   /* the command line is wrong */
+	CTL_NOT_FOUND = 3, /* no buffer, array or pool of that name */
+	CTL_NO_DAEMON = 4, /* no daemon can be reached, or it went away */
+	CTL_TIMED_OUT = 5,
+};
+
+struct ctl {
+	const char *socket; /* --socket; NULL: the library's rule */
+	const char *json;   /* --json: NULL, "short" or "pretty" */
+	bool bytes;	    /* --bytes: sizes as exact numbers */
+	bool quiet;
+	bool colour; /* stdout is a terminal that knows colours */
+	struct gpushm *connection;
+};
+
+/* A subcommand: its words and options, checked before run() is called. */
+struct command {
+	const char *name;
+	const char *synopsis;	/* what follows the name; one line for each form */
+	const char *about;	/* one line */
+	const char *more;	/* paragraphs for --help; NULL */
+	const struct arg *args; /* ends with a NULL name */
+	size_t options_size;	/* of the struct that args' offsets point into */
+	const void *defaults;	/* of that struct; NULL: zeros */
+	size_t min_words, max_words;
+	int (*run)(struct ctl *ctl, const void *options, size_t n, char **words);
+};
+
+extern const struct command command_status, command_pools, command_ls, command_stat, command_create,
+	command_put, command_get, command_publish, command_wait, command_hold, command_rm,
+	command_doctor;
+
+/* All of them; ends with NULL. */
+extern const struct command *const commands[];
+extern const struct arg ctl_args[];
+
+/* The command of that name, or NULL. */
+const struct command *command_find(const char *name);
+
+/* The listed name that is closest to what was typed, if it is close at all; else NULL. */
+const char *command_suggest(const char *typed);
+
+/* Connects, once. An exit code. */
+int ctl_connect(struct ctl *ctl);
+
+/* "gpushmctl: ..." on stderr, control characters escaped. Returns code. */
+int ctl_error(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says gpushm_error(), and returns the exit code for the library's -errno. */
+int ctl_refused(int error);
+
+/* The exit code for a -errno of the library, after the connection stands. */
+enum exit_code ctl_exit_code(int error);
+
+/* --json was given; then *ret is a writer for stdout. */
+bool ctl_json(const struct ctl *ctl, struct json *ret);
+
+/* A size as the user wants it; valid until the fourth call from here. */
+const char *ctl_size(const struct ctl *ctl, uint64_t bytes);
+
+#endif

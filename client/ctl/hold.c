@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpushmctl hold NAME`: opens a buffer, says so in one line, and keeps the lease until its input
+ * ends, so that a script can keep memory alive: `coproc gpushmctl hold NAME`. Any signal that
+ * kills it ends the lease as well.
+ */
+#include "client/ctl/hold.h"
+
+#include "client/ctl/entry.h"
+#include "proto/own.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+
+struct options {
+	bool write;
+	uint64_t timeout;
+};
+
+int hold_until_eof(struct ctl *ctl)
+{
+	struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
+				{ .fd = gpushm_fd(ctl->connection), .events = POLLIN } };
+	char scrap[4096];
+	ssize_t n;
+
+	for (;;) {
+		if (poll(fds, array_size(fds), -1) < 0 && errno != EINTR)
+			return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
+		if (fds[1].revents)
+			return ctl_error(CTL_NO_DAEMON,
+					 "the daemon has gone: the memory stays while this process "
+					 "has it mapped, the name does not");
+		if (!fds[0].revents)
+			continue;
+		n = read(STDIN_FILENO, scrap, sizeof(scrap));
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return ctl_error(CTL_FAILED, "standard input: %s", strerror(errno));
+		if (n == 0)
+			return CTL_OK;
+	}
+}
+
+/* The lease's number, for people: the daemon tells it with the holders, and those only to a
+ * buffer's owner and to admins. 0: it did not. */
+static uint64_t find_lease(struct ctl *ctl, const char *name, enum gpushm_access access)
+{
+	struct gpushm_stat *s = NULL;
+	uint64_t lease = 0;
+
+	if (gpushm_stat(ctl->connection, name, 0, GPUSHM_HOLDERS, &s) < 0)
+		return 0;
+	for (size_t i = 0; i < s->n_holders; i++)
+		if (s->holders[i].pid == getpid() && s->holders[i].access == access)
+			lease = s->holders[i].lease;
+	gpushm_stat_free(s, 1);
+	return lease;
+}
+
+static void report(const struct ctl *ctl, const char *name, uint64_t lease)
+{
+	struct json j;
+
+	if (ctl_json(ctl, &j)) {
+		json_open(&j, NULL, '{');
+		json_string(&j, "name", name);
+		json_int(&j, "pid", getpid());
+		if (lease)
+			json_uint(&j, "lease", lease);
+		else
+			json_null(&j, "lease");
+		json_close(&j, '}');
+	} else if (lease) {
+		printf("held %s %d %" PRIu64 "\n", name, getpid(), lease);
+	} else {
+		printf("held %s %d -\n", name, getpid());
+	}
+	fflush(stdout);
+}
+
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct options *o = options;
+	enum gpushm_access access = o->write ? GPUSHM_WRITE : GPUSHM_READ;
+	struct gpushm_buffer *b = NULL;
+	int r = ctl_connect(ctl), closed;
+
+	if (r)
+		return r;
+	r = gpushm_open(ctl->connection, words[0], access, o->timeout, NULL, &b);
+	if (r < 0)
+		return ctl_refused(r);
+	report(ctl, words[0], find_lease(ctl, words[0], access));
+	r = hold_until_eof(ctl);
+	closed = gpushm_close(b);
+	return r == CTL_OK && closed < 0 ? ctl_refused(closed) : r;
+}
+
+const struct command command_hold = {
+	.name = "hold",
+	.synopsis = "[--write] [--timeout=TIME] NAME",
+	.about = "keep a buffer open until the end of input",
+	.more = "Prints \"held NAME PID LEASE\" once it has the buffer, then waits for the end of "
+		"its input.",
+	.args = (const struct arg[]){
+		{ "write", ARG_FLAG, 'w', NULL, "open it for writing (a shared one)",
+		  offsetof(struct options, write) },
+		{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+		  offsetof(struct options, timeout) },
+		{ NULL },
+	},
+	.options_size = sizeof(struct options),
+	.min_words = 1,
+	.max_words = 1,
+	.run = run,
+};

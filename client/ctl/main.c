@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushmctl: finds the subcommand, reads its command line into its options, and runs it.
+ * It holds no resource but the connection, which ends with the process: what a subcommand created
+ * and did not publish vanishes with it, however it ends.
+ */
+#include "client/ctl/ctl.h"
+#include "client/ctl/interrupt.h"
+#include "client/ctl/output.h"
+#include "proto/own.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <string.h>
+
+static void print_usage(FILE *out)
+{
+	fprintf(out, "Usage: gpushmctl [OPTIONS] COMMAND ...\n\n"
+		     "Named buffers in GPU and host memory, shared between processes.\n\n"
+		     "Commands:\n");
+	for (const struct command *const *c = commands; *c; c++)
+		fprintf(out, "  %-10s %s\n", (*c)->name, (*c)->about);
+	fprintf(out, "\nOptions, here or after the command:\n");
+	args_help(ctl_args, out);
+	fprintf(out, "      --version            the version of this program and its library\n\n"
+		     "gpushmctl COMMAND --help tells more; gpushmctl(1) is the manual.\n");
+}
+
+static void print_command_usage(const struct command *c, FILE *out)
+{
+	const char *line = c->synopsis;
+
+	for (const char *lead = "Usage: "; line; lead = "       ") {
+		size_t len = strcspn(line, "\n");
+
+		fprintf(out, "%sgpushmctl %s%s%.*s\n", lead, c->name, len ? " " : "", (int)len,
+			line);
+		line = line[len] ? line + len + 1 : NULL;
+	}
+	fprintf(out, "\n%c%s.\n", c->about[0] - 'a' + 'A', c->about + 1);
+	if (c->more)
+		fprintf(out, "\n%s\n", c->more);
+	fprintf(out, "\nOptions:\n");
+	args_help(c->args, out);
+	args_help(ctl_args, out);
+}
+
+static int usage_error(const struct command *c, const char *text)
+{
+	ctl_error(CTL_USAGE, "%s%s%s", c ? c->name : "", c ? ": " : "", text);
+	if (c)
+		fprintf(stderr, "gpushmctl %s --help tells what is allowed.\n", c->name);
+	else
+		fprintf(stderr, "gpushmctl --help lists the commands and options.\n");
+	return CTL_USAGE;
+}
+
+static int check_words(const struct command *c, size_t n)
+{
+	char text[160];
+
+	if (n < c->min_words)
+		snprintf(text, sizeof(text), "something is missing: gpushmctl %s %.*s", c->name,
+			 (int)strcspn(c->synopsis, "\n"), c->synopsis);
+	else if (n > c->max_words)
+		snprintf(text, sizeof(text), "too many words: gpushmctl %s %.*s", c->name,
+			 (int)strcspn(c->synopsis, "\n"), c->synopsis);
+	else
+		return CTL_OK;
+	return usage_error(c, text);
+}
+
+static int run_command(struct ctl *ctl, const struct command *c, char **argv)
+{
+	_cleanup_(free_ptr) void *options = calloc(1, c->options_size + 1);
+	const struct arg_target targets[] = { { c->args, options }, { ctl_args, ctl } };
+	size_t n;
+	char err[256];
+	int r;
+
+	if (!options)
+		return ctl_error(CTL_FAILED, "out of memory");
+	if (c->defaults)
+		memcpy(options, c->defaults, c->options_size);
+	r = args_parse(argv, targets, array_size(targets), false, &n, err, sizeof(err));
+	if (r == -ECANCELED) {
+		print_command_usage(c, stdout);
+		return CTL_OK;
+	}
+	if (r < 0)
+		return usage_error(c, err);
+	r = check_words(c, n);
+	return r ? r : c->run(ctl, options, n, argv);
+}
+
+static int run(struct ctl *ctl, char **argv)
+{
+	bool version = false;
+	const struct arg own[] = { { "version", ARG_FLAG, 'V', NULL, "", 0 }, { NULL } };
+	const struct arg_target targets[] = { { ctl_args, ctl }, { own, &version } };
+	const struct command *c;
+	const char *suggestion;
+	char text[256];
+	size_t n;
+	int r = args_parse(argv, targets, array_size(targets), true, &n, text, sizeof(text));
+
+	if (r < 0 && r != -ECANCELED)
+		return usage_error(NULL, text);
+	if (version) {
+		printf("gpushmctl %s (libgpushm %s)\n", GPUSHM_VERSION, gpushm_version());
+		return CTL_OK;
+	}
+	if (r == -ECANCELED || (n && !strcmp(argv[0], "help") && !argv[1])) {
+		print_usage(stdout);
+		return CTL_OK;
+	}
+	if (!n)
+		return usage_error(NULL, "a command is missing");
+	c = command_find(argv[0]);
+	if (c)
+		return run_command(ctl, c, argv + 1);
+	suggestion = command_suggest(argv[0]);
+	snprintf(text, sizeof(text), "\"%.100s\" is no command%s%s%s", argv[0],
+		 suggestion ? "; did you mean \"" : "", suggestion ? suggestion : "",
+		 suggestion ? "\"?" : "");
+	return usage_error(NULL, text);
+}
+
+/* Output that could not be written is a failure; but who closed a pipe has seen enough. */
+static int finish_output(int code)
+{
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	if (errno == EPIPE)
+		return code ? code : CTL_FAILED;
+	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno ? errno : EIO));
+}
+
+/* A caller may have closed one of them, and the daemon's socket must not end up as stdout. */
+static void open_standard_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	struct ctl ctl = { 0 };
+	int code;
+
+	open_standard_fds();
+	/* For wcwidth() alone; a machine without the user's locale still knows the C library's. */
+	if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1)
+		setlocale(LC_CTYPE, "C.UTF-8");
+	ctl.colour = output_colour(STDOUT_FILENO);
+	code = argc > 0 ? run(&ctl, argv + 1) : CTL_USAGE;
+	code = finish_output(code);
+	gpushm_disconnect(ctl.connection);
+	interrupt_obey();
+	return code;
+}
