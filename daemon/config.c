@@ -74,7 +74,7 @@ static int read_file(const char *path, char **ret, size_t *ret_len)
 static int load_file(struct config_reader *r, const char *path)
 {
 	_cleanup_(free_ptr) char *text = NULL;
-	size_t len;
+	size_t len = 0;
 	int e = read_file(path, &text, &len);
 
 	if (e == 0)

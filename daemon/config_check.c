@@ -93,6 +93,8 @@ static void check_pool(struct config_reader *r, size_t pool)
 			       value_kind.allowed);
 		return;
 	}
+	if (p->kind == 0)
+		return;
 	if (p->kind == POOL_HOST)
 		check_useless(r, pool, "device", "vmm, mempool or pinned");
 	if (p->kind != POOL_PINNED)
@@ -107,7 +109,7 @@ static void check_default_pool(struct config_reader *r)
 	size_t used = 0;
 
 	/* The names of pools that are made by themselves depend on the machine. */
-	if (!origin || c->n_pools == 0)
+	if (!origin || c->n_pools == 0 || c->default_pool[0] == '\0')
 		return;
 	for (size_t i = 0; i < c->n_pools; i++) {
 		if (strcmp(c->pools[i].name, c->default_pool) == 0)

@@ -47,6 +47,9 @@ static void dump_keys(const struct config *c, enum section section, size_t subje
 		const struct config_origin *origins =
 			config_origin_find(c, section, subject, &keys[i], &n_origins);
 
+		/* What [limits USER] does not set, [limits] may have: they share the keys. */
+		if (!origins && section == SECTION_USER)
+			origins = config_origin_find(c, SECTION_LIMITS, 0, &keys[i], &n_origins);
 		if (keys[i].type->list && origins) {
 			dump_list(&keys[i], (const struct id_list *)member, origins, n_origins,
 				  out);

@@ -181,7 +181,8 @@ static int on_section(struct config_reader *r, const struct ini_item *item)
 	return 0;
 }
 
-/* Reads a value into its member; an empty one takes back what was set before. */
+/* Reads a value into its member; an empty one takes back what was set before. A wrong one leaves
+ * its origin, too, so that it is not complained of again as missing. */
 static int assign(struct config_reader *r, const struct config_key *key,
 		  const struct ini_item *item)
 {
@@ -196,13 +197,11 @@ static int assign(struct config_reader *r, const struct config_key *key,
 		e = key->type->parse(item->value, member, wrong);
 	else if (key->type->clear)
 		key->type->clear(member);
-	if (e == -EINVAL) {
+	if (e == -EINVAL)
 		complaints_add(&r->complaints, item->line, "%s=%.80s: %s; allowed: %s", key->name,
 			       item->value, wrong[0] != '\0' ? wrong : "this can't be used",
 			       key->type->allowed);
-		return 0;
-	}
-	if (e < 0)
+	if (e < 0 && e != -EINVAL)
 		return e;
 	return add_origin(r, key, item->line, before, list && !reset ? list->n - before : 0, reset);
 }

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as gpushmd.conf: the parser survives them, and what it accepts it can write and read
+ * back as the same configuration. The corpus is tests/fuzz/corpus_config.
+ */
+#include "daemon/config_reader.h"
+#include "proto/own.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* 0 with *ret the caller's, or the error of the reader. The text lies in memory of its exact size.
+ */
+static int parse(const void *data, size_t size, struct config **ret)
+{
+	_cleanup_(config_reader_done) struct config_reader r = { 0 };
+	_cleanup_(free_ptr) char *text = malloc(size + 1), *errors = NULL;
+	size_t errors_size;
+	FILE *out = open_memstream(&errors, &errors_size);
+	int e;
+
+	assert(text && out);
+	memcpy(text, data, size);
+	e = config_reader_init(&r, out);
+	if (e == 0)
+		e = config_reader_text(&r, "fuzz", text, size);
+	if (e == 0)
+		e = config_reader_finish(&r, ret);
+	fclose(out);
+	assert((e == 0) == (errors_size == 0));
+	return e;
+}
+
+static char *dump(const struct config *c, size_t *ret_size)
+{
+	char *text = NULL;
+	FILE *out = open_memstream(&text, ret_size);
+
+	config_dump(c, out);
+	fclose(out);
+	return text;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+	struct config *c = NULL, *again = NULL;
+	_cleanup_(free_ptr) char *text = NULL;
+	size_t text_size;
+	char names[64];
+
+	if (parse(data, size, &c) < 0)
+		return 0;
+	text = dump(c, &text_size);
+	assert(parse(text, text_size, &again) == 0);
+	assert(config_needs_restart(c, again, names, sizeof(names)) == 0);
+	assert(memcmp(&c->limits, &again->limits, sizeof(c->limits)) == 0);
+	assert(c->n_user_limits == again->n_user_limits && c->n_pools == again->n_pools);
+	assert(strcmp(c->default_pool, again->default_pool) == 0);
+	for (size_t i = 0; i < c->n_pools; i++)
+		assert(c->pools[i].allow_users.n == again->pools[i].allow_users.n &&
+		       c->pools[i].pending_max_ratio == again->pools[i].pending_max_ratio);
+	config_free(again);
+	config_free(c);
+	return 0;
+}

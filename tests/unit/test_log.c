@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The log: what stands in a line on stderr, what reaches the journal's socket, and that text from
+ * a client can't forge a line.
+ */
+#include "daemon/escape.h"
+#include "daemon/log.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+/* Runs fn with stderr going to a pipe, and gives what came out of it. */
+static void with_stderr(void (*fn)(void), char *ret, size_t size)
+{
+	_cleanup_(close_fd) int saved = dup(STDERR_FILENO);
+	int ends[2];
+	ssize_t n;
+
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+	dup2(ends[1], STDERR_FILENO);
+	fn();
+	dup2(saved, STDERR_FILENO);
+	close(ends[1]);
+	n = read(ends[0], ret, size - 1);
+	close(ends[0]);
+	ret[n > 0 ? n : 0] = '\0';
+}
+
+static void write_about(void)
+{
+	struct log_about about = { .message_id = LOG_ID_SUSPECT,
+				   .pool = "gpu0",
+				   .name = "m/llama",
+				   .pid = 12,
+				   .uid = 1001,
+				   .buffer = 7 };
+
+	log_open(LOG_INFO);
+	log_write(LOG_WARNING, &about, "lease %d is suspect", 3);
+}
+
+START_TEST(a_line_on_stderr_names_level_and_what_it_is_about)
+{
+	char line[512];
+
+	unsetenv("JOURNAL_STREAM");
+	with_stderr(write_about, line, sizeof(line));
+	ck_assert_str_eq(line, "gpushmd: warning: lease 3 is suspect "
+			       "[pool=gpu0 name=m/llama pid=12 uid=1001 buffer=7]\n");
+}
+END_TEST
+
+static void write_levels(void)
+{
+	log_open(LOG_NOTICE);
+	log_info("not this");
+	log_notice("this");
+	log_open(LOG_DEBUG);
+	log_debug("and this");
+}
+
+START_TEST(lines_below_the_level_are_dropped)
+{
+	char line[512];
+
+	unsetenv("JOURNAL_STREAM");
+	with_stderr(write_levels, line, sizeof(line));
+	ck_assert_str_eq(line, "gpushmd: notice: this\ngpushmd: debug: and this\n");
+}
+END_TEST
+
+static void write_forgery(void)
+{
+	struct log_about about = { .name = "a\n\x1b[2J\xc2\x9b" };
+
+	log_open(LOG_INFO);
+	log_write(LOG_ERR, &about, "b\ngpushmd: error: forged\t\\");
+}
+
+START_TEST(a_newline_or_an_escape_sequence_can_not_forge_a_line)
+{
+	char line[512];
+
+	unsetenv("JOURNAL_STREAM");
+	with_stderr(write_forgery, line, sizeof(line));
+	ck_assert_str_eq(line, "gpushmd: error: b\\x0agpushmd: error: forged\\x09\\x5c "
+			       "[name=a\\x0a\\x1b[2J\\xc2\\x9b]\n");
+}
+END_TEST
+
+static void write_long(void)
+{
+	static char text[70000];
+	struct log_about about = { .pool = text, .name = text };
+
+	memset(text, '\n', sizeof(text) - 1);
+	log_open(LOG_INFO);
+	log_write(LOG_ERR, &about, "%s", text);
+}
+
+START_TEST(a_line_longer_than_a_pipe_takes_in_one_piece_is_cut)
+{
+	static char line[80000];
+
+	unsetenv("JOURNAL_STREAM");
+	with_stderr(write_long, line, sizeof(line));
+	ck_assert_uint_le(strlen(line), 4096);
+	ck_assert_uint_gt(strlen(line), 3000);
+	ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
+}
+END_TEST
+
+static void write_errno(void)
+{
+	errno = EDOM;
+	log_open(LOG_INFO);
+	log_error("x");
+	ck_assert_int_eq(errno, EDOM);
+}
+
+START_TEST(a_line_between_a_failed_call_and_its_report_keeps_errno)
+{
+	char line[64];
+
+	with_stderr(write_errno, line, sizeof(line));
+}
+END_TEST
+
+START_TEST(a_journal_stream_that_stderr_has_left_is_not_used)
+{
+	char line[512];
+
+	setenv("JOURNAL_STREAM", "1:2", 1);
+	with_stderr(write_about, line, sizeof(line));
+	ck_assert_ptr_nonnull(strstr(line, "gpushmd: warning: lease 3"));
+	setenv("JOURNAL_STREAM", "garbage", 1);
+	with_stderr(write_about, line, sizeof(line));
+	ck_assert_ptr_nonnull(strstr(line, "gpushmd: warning: lease 3"));
+}
+END_TEST
+
+/* In a mount namespace of its own, with an empty /run: the socket that journald would listen on.
+ * -1 where this process may not. */
+static int listen_as_journald(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX,
+				       .sun_path = "/run/systemd/journal/socket" };
+	int fd;
+
+	if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) < 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", "/run", "tmpfs", 0, NULL) < 0)
+		return -1;
+	if (mkdir("/run/systemd", 0755) < 0 || mkdir("/run/systemd/journal", 0755) < 0)
+		return -1;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -1 : fd;
+}
+
+/* Through the real libsystemd to a real socket, in a child. 0 as expected, 1 not, 77 skipped. */
+static int log_to_journal(void)
+{
+	static const char *const wanted[] = { "MESSAGE=lease 3 is suspect\n",
+					      "PRIORITY=4\n",
+					      "MESSAGE_ID=" LOG_ID_SUSPECT "\n",
+					      "SYSLOG_IDENTIFIER=gpushmd\n",
+					      "GPUSHM_POOL=gpu0\n",
+					      "GPUSHM_NAME=m/llama\n",
+					      "GPUSHM_PID=12\n",
+					      "GPUSHM_UID=1001\n",
+					      "GPUSHM_BUFFER=7\n" };
+	char datagram[4096] = "", stream[64];
+	struct stat st;
+	int journal = listen_as_journald();
+
+	if (journal < 0)
+		return 77;
+	fstat(STDERR_FILENO, &st);
+	snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	write_about();
+	if (read(journal, datagram, sizeof(datagram) - 1) < 0)
+		return 1;
+	for (size_t i = 0; i < array_size(wanted); i++) {
+		if (strstr(datagram, wanted[i]))
+			continue;
+		fprintf(stderr, "no %s in:\n%s", wanted[i], datagram);
+		return 1;
+	}
+	return 0;
+}
+
+START_TEST(a_line_reaches_the_journal_with_all_its_fields)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0)
+		_exit(log_to_journal());
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		printf("skipped: the journal's socket needs a mount namespace of its own\n");
+	else
+		ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+static const struct {
+	const char *text, *safe;
+} escapes[] = {
+	{ "", "" },
+	{ "plain text", "plain text" },
+	{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
+	{ "\xc3", "\\xc3" },
+	{ "\xc0\x80", "\\xc0\\x80" },
+	{ "\xe0\x80\x80", "\\xe0\\x80\\x80" },
+	{ "\xed\xa0\x80", "\\xed\\xa0\\x80" },
+	{ "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80" },
+	{ "\xff\x80", "\\xff\\x80" },
+	{ "\xc2\x85\xc2\xa0", "\\xc2\\x85\xc2\xa0" },
+	{ "\x01\x7f", "\\x01\\x7f" },
+};
+
+START_TEST(what_can_not_be_printed_is_escaped_byte_by_byte)
+{
+	char safe[64];
+
+	ck_assert_uint_eq(escape(escapes[_i].text, strlen(escapes[_i].text), safe, sizeof(safe)),
+			  strlen(escapes[_i].safe));
+	ck_assert_str_eq(safe, escapes[_i].safe);
+}
+END_TEST
+
+START_TEST(a_cut_never_splits_a_character)
+{
+	char safe[5];
+
+	ck_assert_uint_eq(escape("ab\xe2\x82\xac", 5, safe, sizeof(safe)), 2);
+	ck_assert_uint_eq(escape("a\n", 2, safe, sizeof(safe)), 1);
+	ck_assert_uint_eq(escape("abcdef", 6, safe, sizeof(safe)), 4);
+	ck_assert_uint_eq(escape("abc", 3, safe, 1), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("log");
+	TCase *tc = tcase_create("log");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, fds_mark, fds_check);
+	tcase_add_test(tc, a_line_on_stderr_names_level_and_what_it_is_about);
+	tcase_add_test(tc, lines_below_the_level_are_dropped);
+	tcase_add_test(tc, a_newline_or_an_escape_sequence_can_not_forge_a_line);
+	tcase_add_test(tc, a_line_longer_than_a_pipe_takes_in_one_piece_is_cut);
+	tcase_add_test(tc, a_line_between_a_failed_call_and_its_report_keeps_errno);
+	tcase_add_test(tc, a_journal_stream_that_stderr_has_left_is_not_used);
+	tcase_add_test(tc, a_line_reaches_the_journal_with_all_its_fields);
+	tcase_add_loop_test(tc, what_can_not_be_printed_is_escaped_byte_by_byte, 0,
+			    array_size(escapes));
+	tcase_add_test(tc, a_cut_never_splits_a_character);
+	suite_add_tcase(suite, tc);
+	sr = srunner_create(suite);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
