@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as gpushmd.conf: the parser survives them, and what it accepts it can write and read
- * back as the same configuration. The corpus is tests/fuzz/corpus_config.
+ * back as the same configuration. The corpus is tests/fuzz/corpus/config.
  */
 #include "daemon/config_reader.h"
 #include "proto/own.h"
