@@ -113,9 +113,11 @@ $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits
 	@mkdir -p $(@D)
 	$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
 
-$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c)) $(DIGITS) $(BUILD)/libgpushm.so
+# The demo reads .npy files with gpushmctl's parser.
+$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/ctl/npy.c client/ctl/descr.c \
+	client/ctl/output.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm -ldl -lm
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm -ldl -lm
 
 .PHONY: demo
 demo: $(BUILD)/gpushmd $(BUILD)/examples/classify $(BUILD)/examples/demo
@@ -215,5 +217,33 @@ check-fuzz: $(FUZZ_TARGETS)
 		if $$t -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -verbosity=0 \
 			-artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n tests/fuzz/corpus/$${n#fuzz_}; \
 		then echo "$$n 1 0 0" >>$(RESULTS); else echo "$$n 0 1 0" >>$(RESULTS); exit 1; fi; done
+
+# ---- a real GPU ----
+
+# Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
+#   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
+GPU_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
+GPU_LIB   := $(call objects,$(filter-out $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
+$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
+		$(CLIENT_LIBS)
+
+.PHONY: gpu-bundle check-gpu
+gpu-bundle: all check-programs $(GPU_TESTS)
+	@mkdir -p $(BUILD)/deps
+	ldd $(BUILD)/gpushmd $(GPU_TESTS) | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
+		xargs -I{} cp -L {} $(BUILD)/deps/
+
+# Has no prerequisites: it runs what is there.
+check-gpu:
+	@rm -f $(RESULTS)
+	LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH $(RUN) gpu $(GPU_TESTS) $(SYSTEM_TESTS) || true
+	LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH python3 tests/gpu/consumers.py $(BUILD) && \
+		echo "gpu:consumers 1 0 0" >>$(RESULTS) || echo "gpu:consumers 0 1 0" >>$(RESULTS)
+	LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH $(BUILD)/examples/demo $(BUILD)/gpushmd \
+		$(BUILD)/examples/classify tests/data && \
+		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
+	@tests/run.sh --sum $(RESULTS)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -82,6 +82,8 @@ static int choose_pool(struct demo *d)
 	}
 	printf("pool %s: kind %s, on %s\n", d->pool.name, kind_names[d->pool.kind],
 	       d->pool.device_name[0] ? d->pool.device_name : "the host");
+	if (d->pool.kind == GPUSHM_HOST)
+		printf("(no GPU is used; gpushmctl doctor says why)\n");
 	return 0;
 }
 

@@ -34,11 +34,9 @@ int store_load(struct store *s, const char *folder)
 		int r = 0;
 
 		snprintf(path, sizeof(path), "%s/%s.npy", folder, sources[i].file);
-		r = npy_read(path, &s->files[i]);
-		if (r < 0) {
-			warnx("%s: %s", path, r == -EINVAL ? "not such a file" : strerror(-r));
+		r = tensor_read(path, &s->files[i]);
+		if (r < 0)
 			return r;
-		}
 	}
 	s->samples = s->files[IMAGES].shape[0];
 	if (s->files[IMAGES].bytes != (size_t)s->samples * DIGITS_PIXELS ||
@@ -52,7 +50,7 @@ int store_load(struct store *s, const char *folder)
 void store_clear(struct store *s)
 {
 	for (int i = 0; i < STORE_FILES; i++)
-		npy_clear(&s->files[i]);
+		tensor_clear(&s->files[i]);
 }
 
 static int complain(int r, const char *name)
@@ -104,7 +102,7 @@ static int put_files(const struct store *s, struct gpushm *c, const char *pool, 
 	const void *data[STORE_FILES];
 
 	for (size_t i = 0; i < n; i++) {
-		const struct npy *file = &s->files[first + i];
+		const struct tensor *file = &s->files[first + i];
 
 		specs[i].name = sources[first + i].array;
 		specs[i].dtype = file->dtype;

@@ -5,7 +5,7 @@
 #ifndef GPUSHM_EXAMPLES_DEMO_STORE_H
 #define GPUSHM_EXAMPLES_DEMO_STORE_H
 
-#include "client/examples/demo/npy.h"
+#include "client/examples/demo/tensor.h"
 
 enum store_file { W1, B1, W2, B2, IMAGES, LABELS, STORE_FILES };
 
@@ -15,7 +15,7 @@ extern const char *const store_names[STORE_BUFFERS];
 #define STORE_NO_ANSWER 255
 
 struct store {
-	struct npy files[STORE_FILES];
+	struct tensor files[STORE_FILES];
 	int64_t samples;
 };
 
