@@ -12,7 +12,7 @@ struct attach {
 	enum gpushm_state state;
 	enum gpushm_access access;
 	bool dirty;
-	const struct pool_info *pool; /* the connection's */
+	struct pool_info *pool; /* the connection's */
 	unsigned char record[RECORD_BYTES];
 	int fd;	      /* the memory's; owned; -1 for a mempool */
 	int table_fd; /* owned; -1: the buffer has no table */

@@ -80,7 +80,7 @@ static int buffer_attach(struct gpushm_buffer *b, const struct attach *a, int de
 }
 
 int buffer_adopt(struct gpushm *c, const char *name, const struct attach *a, int device,
-	       struct gpushm_buffer **ret)
+		 struct gpushm_buffer **ret)
 {
 	struct gpushm_buffer *b = buffer_alloc(c, name, a);
 	struct error why;

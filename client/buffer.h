@@ -35,7 +35,7 @@ struct attach;
  * stay the caller's. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or -errno with gpushm_error() set.
  */
 int buffer_adopt(struct gpushm *c, const char *name, const struct attach *a, int device,
-	       struct gpushm_buffer **ret);
+		 struct gpushm_buffer **ret);
 
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);

@@ -8,7 +8,7 @@
  * counts, and none with anything else. A daemon that breaks it, or hangs up, is not asked again:
  * the connection is broken for good, and its user connects anew.
  *
- * It never connects by itself, and never calls a mapping room.
+ * It never connects by itself, and maps nothing.
  */
 #include "client/connection.h"
 
@@ -51,8 +51,10 @@ struct gpushm *connection_unref(struct gpushm *c)
 {
 	if (!c || --c->refs > 0)
 		return NULL;
-	for (size_t i = 0; i < c->n_pools; i++)
+	for (size_t i = 0; i < c->n_pools; i++) {
+		map_pool_done(&c->pools[i].map);
 		close_fd(&c->pools[i].pool_fd);
+	}
 	free(c->pools);
 	close_fd(&c->socket);
 	arena_done(&c->arena);

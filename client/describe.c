@@ -105,7 +105,7 @@ static int check_all(struct gpushm_buffer *b, const struct gpushm_array_spec *sp
 		if (r < 0)
 			return r;
 		if (table_builder_add(b->builder, &a, &err) < 0)
-			return spec_error(&err, i, specs[i].name);
+			return spec_error(&err, i);
 	}
 	return 0;
 }

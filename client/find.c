@@ -91,7 +91,7 @@ static int check_spec(const struct gpushm_buffer *b, struct table_array *t)
 	r = table_builder_add(judge, t, &err);
 	table_builder_free(judge);
 	if (r < 0)
-		return spec_error(&err, 0, NULL);
+		return spec_error(&err, 0);
 	if (!t->has_strides)
 		r = table_c_strides(t->dtype, t->ndim, t->shape, t->strides);
 	return r < 0 ? error_set(ERANGE, "the array's strides overflow") : 0;

@@ -54,7 +54,7 @@ int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret)
 	return 0;
 }
 
-int spec_error(const struct table_error *err, size_t index, const char *name)
+int spec_error(const struct table_error *err, size_t index)
 {
 	static const int numbers[] = {
 		[TABLE_LAYOUT] = ERANGE, [TABLE_DTYPE] = EINVAL, [TABLE_NAME] = EINVAL,
@@ -62,8 +62,8 @@ int spec_error(const struct table_error *err, size_t index, const char *name)
 		[TABLE_OK] = EINVAL
 	};
 
-	return error_set(numbers[err->what], "array %zu (\"%s\"): %s", index, name ? name : "",
-			 err->text);
+	/* The text has the array's name, if it has one. */
+	return error_set(numbers[err->what], "spec %zu: %s", index, err->text);
 }
 
 int spec_span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes)

@@ -14,7 +14,7 @@ int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret)
 
 /* The errno, negative, of what a check of the table said, with gpushm_error() set: `index` is the
  * array's place among those that the caller gave. */
-int spec_error(const struct table_error *err, size_t index, const char *name);
+int spec_error(const struct table_error *err, size_t index);
 
 /* Bytes that the array touches, and how far the lowest lies before its element [0, 0, ...]. 0, or
  * -EINVAL, -EOVERFLOW with gpushm_error() set. */

@@ -20,7 +20,7 @@ struct state {
 	pthread_cond_t map_changed;
 	struct map_private *maps;
 	pthread_mutex_t import_lock;
-	struct map_import *imports; /* mempools; kept until the process ends */
+	struct map_import *imports; /* mempools; under import_lock */
 	pthread_mutex_t cuda_lock;
 };
 

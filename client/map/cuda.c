@@ -47,6 +47,7 @@ static const struct {
 	{ "cuMemSetAccess", offsetof(struct cuda, mem_set_access) },
 	{ "cuMemPoolImportFromShareableHandle", offsetof(struct cuda, mempool_import) },
 	{ "cuMemPoolSetAccess", offsetof(struct cuda, mempool_set_access) },
+	{ "cuMemPoolDestroy", offsetof(struct cuda, mempool_destroy) },
 	{ "cuMemPoolImportPointer", offsetof(struct cuda, mempool_import_pointer) },
 	{ "cuMemFreeAsync", offsetof(struct cuda, mem_free_async) },
 	{ "cuStreamSynchronize", offsetof(struct cuda, stream_synchronize) },

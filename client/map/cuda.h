@@ -37,6 +37,7 @@ struct cuda {
 				   unsigned long long flags);
 	CUresult (*mempool_set_access)(CUmemoryPool pool, const CUmemAccessDesc *desc,
 				       size_t count);
+	CUresult (*mempool_destroy)(CUmemoryPool pool);
 	CUresult (*mempool_import_pointer)(CUdeviceptr *ptr, CUmemoryPool pool,
 					   CUmemPoolPtrExportData *data);
 	CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);

@@ -21,13 +21,14 @@ struct map_pool {
 	bool has_device;
 	unsigned char device_uuid[UUID_BYTES];
 	int numa_node;
+	bool imported; /* mempool: counts as a user of the import; the mapping room's own */
 };
 
 /* What a reply told of the memory to map. fd is the memory's, or for a mempool the pool's, or -1
  * where the connection has been given the pool's fd before. */
 struct map_request {
-	const struct map_pool *pool;
-	uint64_t buffer; /* id */
+	struct map_pool *pool; /* the connection's; must live until map_pool_done() */
+	uint64_t buffer;       /* id */
 	uint64_t bytes, allocated_bytes;
 	bool write;
 	int device; /* ordinal to map for, or GPUSHM_OWN_DEVICE */
@@ -62,6 +63,10 @@ int map_synchronize(struct map *m);
 /* Makes the mapping read-only, where the kind can (vmm, pinned, host). Only if this is its sole
  * reference or all have agreed. 0 or -errno. */
 int map_protect(struct map *m);
+
+/* The connection ends, all buffers that were opened through it are closed: what was imported for
+ * its pool is let go with the last connection that used it. */
+void map_pool_done(struct map_pool *pool);
 
 /* This process's CUDA ordinal of the device with that UUID; -1 where it can't see it, or has no
  * driver. Starts the driver (cuInit, 0.2 s) on its first call. */

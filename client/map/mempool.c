@@ -5,9 +5,10 @@
  * PROT_READ is refused), so one map serves readers and writers; and it does not count imports of a
  * pointer, which is why the register does.
  *
- * An imported pool stays until the process ends. It keeps its physical memory alive even after the
- * daemon has destroyed it, but so does every fd of it, which connections hold on to anyway; and
- * importing anew with each first buffer would cost 150 us, and race with the last one's free.
+ * An imported pool stays as long as a connection that has used it, not as its buffers: it keeps the
+ * pool's physical memory alive in the daemon, but so does the fd, which the connection holds
+ * anyway, and importing anew for each first buffer would cost 150 us. Every import and every end of
+ * one is under one lock: concurrent calls on one pool's handles crashed drivers.
  */
 #include "client/error.h"
 #include "client/map/context.h"
@@ -27,6 +28,7 @@ struct map_import {
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uint32_t id;
 	CUmemoryPool pool;
+	unsigned users;	  /* struct map_pool of connections that have it in use */
 	uint64_t devices; /* bit n: GPU n has access */
 };
 _Static_assert(sizeof(CUmemPoolPtrExportData) == RECORD_BYTES, "a record is the driver's");
@@ -78,6 +80,39 @@ static int give_access(const struct cuda *cu, struct map_import *i, int device)
 	return 0;
 }
 
+static void use(struct map_import *i, struct map_pool *pool)
+{
+	i->users += !pool->imported;
+	pool->imported = true;
+}
+
+static void drop(struct state *s, struct map_import *i)
+{
+	struct map_import **at = &s->imports;
+	const struct cuda *cu;
+
+	while (*at != i)
+		at = &(*at)->next;
+	*at = i->next;
+	/* If the driver won't, the pool stays imported until the process ends. */
+	if (cuda_start(&cu) == 0)
+		cu->mempool_destroy(i->pool);
+	free(i);
+}
+
+void map_pool_done(struct map_pool *pool)
+{
+	struct state *s = state();
+	struct map_import *i;
+
+	pthread_mutex_lock(&s->import_lock);
+	i = pool->imported ? find(s, pool) : NULL;
+	pool->imported = false;
+	if (i && --i->users == 0)
+		drop(s, i);
+	pthread_mutex_unlock(&s->import_lock);
+}
+
 static int prepare_pool(const struct cuda *cu, struct state *s, const struct map_request *r,
 			int device)
 {
@@ -85,7 +120,7 @@ static int prepare_pool(const struct cuda *cu, struct state *s, const struct map
 	struct map_entered entered;
 	int result;
 
-	if (i && i->devices & 1ull << device)
+	if (i && r->pool->imported && i->devices & 1ull << device)
 		return 0;
 	if (!i && r->fd < 0)
 		return error_set(EPROTO, "the daemon has not sent the pool's handle");
@@ -94,6 +129,8 @@ static int prepare_pool(const struct cuda *cu, struct state *s, const struct map
 		return result;
 	if (!i)
 		result = import_pool(cu, s, r, &i);
+	if (result == 0)
+		use(i, r->pool);
 	if (result == 0)
 		result = give_access(cu, i, device);
 	context_leave(cu, &entered);
@@ -154,7 +191,7 @@ static int mempool_map(const struct map_request *r, struct map_private *p)
 	if (result < 0)
 		return result;
 	pthread_mutex_lock(&s->import_lock);
-	i = find(s, r->pool); /* there, for prepare was called, and never freed */
+	i = find(s, r->pool); /* there: the connection that asks has it in use since prepare */
 	pthread_mutex_unlock(&s->import_lock);
 	p->map.device = owner;
 	return import_pointer(cu, r, i->pool, p);

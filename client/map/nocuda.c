@@ -24,6 +24,10 @@ const struct map_kind map_pinned = { .prepare = refuse_prepare };
 const struct map_kind map_vmm = { .prepare = refuse_prepare };
 const struct map_kind map_mempool = { .prepare = refuse_prepare };
 
+void map_pool_done(struct map_pool *pool)
+{
+}
+
 int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
 {
 	return -1;
