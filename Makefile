@@ -37,8 +37,8 @@ CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
 
 CUDA_ROOMS = daemon/pool/cuda.c daemon/pool/vmem.c daemon/pool/vmm.c daemon/pool/mempool.c daemon/pool/pinned.c daemon/pool/kinds.c \
 	daemon/pool/device.c client/map/cuda.c client/map/context.c client/map/window.c client/map/vmm.c \
-	client/map/mempool.c client/map/pinned.c client/map/copy.c
-NOCUDA_ROOMS = daemon/pool/nocuda.c client/map/nocuda.c
+	client/map/mempool.c client/map/pinned.c client/map/copy.c client/ctl/doctor_cuda.c
+NOCUDA_ROOMS = daemon/pool/nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_ROOMS),$(CUDA_ROOMS))
 room = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -87,6 +87,10 @@ $(BUILD)/libgpushm.so.$(SOVERSION): $(BUILD)/libgpushm.so.$(VERSION)
 $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 	ln -sf $(<F) $@
 
+# For unit tests: all of gpushmctl but main().
+$(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
+	@rm -f $@; ar rcs $@ $^
+
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
 		$(CLIENT_LIBS)
@@ -132,7 +136,7 @@ TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
 CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 .SECONDARY:
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/libgpushm.a
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS)
 $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o

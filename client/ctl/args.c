@@ -71,7 +71,7 @@ int args_parse_time(const char *text, uint64_t *ret)
 	static const struct {
 		const char *name;
 		double ms;
-	} units[] = { { "", 1e3 },  { "s", 1e3 },    { "ms", 1 },
+	} units[] = { { "", 1e3 },  { "s", 1e3 },   { "ms", 1 },
 		      { "m", 6e4 }, { "min", 6e4 }, { "h", 36e5 } };
 	const char *rest;
 	double v;
@@ -88,7 +88,8 @@ int args_parse_time(const char *text, uint64_t *ret)
 		v *= units[i].ms;
 		if (v >= 0x1p63)
 			return -EINVAL;
-		*ret = (uint64_t)ceil(v);
+		*ret = (uint64_t)v;
+		*ret += (double)*ret < v;
 		return 0;
 	}
 	return -EINVAL;

@@ -19,7 +19,7 @@ struct scan {
 /* Each skips blanks, then takes what its name says, or fails. */
 bool scan_char(struct scan *s, char c); /* false, nothing taken and wrong as it was: another one */
 int scan_string(struct scan *s, const char **ret, size_t *ret_len); /* between the quotes, raw */
-int scan_int(struct scan *s, int64_t *ret);			     /* 0 or more */
+int scan_int(struct scan *s, int64_t *ret);			    /* 0 or more */
 int scan_bool(struct scan *s, bool *ret);
 /* "()", "(3,)", "(3, 4)". -ENOTSUP above max. */
 int scan_tuple(struct scan *s, int64_t *ret, uint32_t max, uint32_t *ret_n);

@@ -15,23 +15,54 @@ struct draft {
 };
 
 /* The entries of an option table, for a struct that has a `struct draft` member. */
-#define DRAFT_ARGS(type, member)                                                                  \
-	{ "pool", ARG_TEXT, 'p', "POOL", "the pool to take memory from (gpushmctl pools)",        \
-	  offsetof(type, member.pool) },                                                          \
-	{ "mode", ARG_MODE, 'm', "OCTAL", "who may open it, as for a file (0600)",                \
-	  offsetof(type, member.mode) },                                                          \
-	{ "group", ARG_TEXT, 'g', "GROUP", "the group that the mode speaks of",                   \
-	  offsetof(type, member.group) },                                                         \
-	{ "attr", ARG_LIST, 'a', "KEY=VALUE", "a user attribute; may be given again",             \
-	  offsetof(type, member.attrs) },                                                         \
-	{ "shared", ARG_FLAG, 0, NULL, "publish for reading and writing",                         \
-	  offsetof(type, member.shared) },                                                        \
-	{ "sealed", ARG_FLAG, 0, NULL, "publish for reading only, never written again",           \
-	  offsetof(type, member.sealed) },                                                        \
-	{ "transient", ARG_FLAG, 0, NULL,                                                         \
-	  "unlink with the last lease; stay until the end of input", offsetof(type, member.transient) }, \
-	{ "hold", ARG_FLAG, 0, NULL, "fill now, publish when `gpushmctl publish NAME` says so",   \
-	  offsetof(type, member.hold) }
+#define DRAFT_ARGS(type, member)                                                   \
+	{ "pool",                                                                  \
+	  ARG_TEXT,                                                                \
+	  'p',                                                                     \
+	  "POOL",                                                                  \
+	  "the pool to take memory from (gpushmctl pools)",                        \
+	  offsetof(type, member.pool) },                                           \
+		{ "mode",                                                          \
+		  ARG_MODE,                                                        \
+		  'm',                                                             \
+		  "OCTAL",                                                         \
+		  "who may open it, as for a file (0600)",                         \
+		  offsetof(type, member.mode) },                                   \
+		{ "group",                                                         \
+		  ARG_TEXT,                                                        \
+		  'g',                                                             \
+		  "GROUP",                                                         \
+		  "the group that the mode speaks of",                             \
+		  offsetof(type, member.group) },                                  \
+		{ "attr",                                                          \
+		  ARG_LIST,                                                        \
+		  'a',                                                             \
+		  "KEY=VALUE",                                                     \
+		  "a user attribute; may be given again",                          \
+		  offsetof(type, member.attrs) },                                  \
+		{ "shared",                                                        \
+		  ARG_FLAG,                                                        \
+		  0,                                                               \
+		  NULL,                                                            \
+		  "publish for reading and writing",                               \
+		  offsetof(type, member.shared) },                                 \
+		{ "sealed",                                                        \
+		  ARG_FLAG,                                                        \
+		  0,                                                               \
+		  NULL,                                                            \
+		  "publish for reading only, never written again",                 \
+		  offsetof(type, member.sealed) },                                 \
+		{ "transient",                                                     \
+		  ARG_FLAG,                                                        \
+		  0,                                                               \
+		  NULL,                                                            \
+		  "unlink with the last lease; stay until the end of input",       \
+		  offsetof(type, member.transient) },                              \
+	{                                                                          \
+		"hold", ARG_FLAG, 0, NULL,                                         \
+			"fill now, publish when `gpushmctl publish NAME` says so", \
+			offsetof(type, member.hold)                                \
+	}
 
 /* Places the arrays, creates the buffer and describes them. bytes: its size if above what the
  * arrays take. An exit code. */

@@ -48,8 +48,8 @@ static int make_address(struct ctl *ctl, const char *name, struct sockaddr_un *r
 	}
 	h = hash(h, name, strlen(name));
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "gpushmctl/%u/%016lx",
-		     geteuid(), (unsigned long)h);
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "gpushmctl/%u/%016lx", geteuid(),
+		     (unsigned long)h);
 	*ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 	return CTL_OK;
 }
@@ -86,7 +86,8 @@ static bool serve(int gate, struct gpushm_buffer *b, enum gpushm_state state)
 	if (recv(client, &asked, 1, 0) != 1 || asked > GPUSHM_SHARED)
 		return false;
 	r = gpushm_publish(b, asked ? asked : state);
-	answer(client, ctl_exit_code(r), r < 0 ? gpushm_error() : entry_state(asked ? asked : state));
+	answer(client, ctl_exit_code(r),
+	       r < 0 ? gpushm_error() : entry_state(asked ? asked : state));
 	return r == 0;
 }
 
@@ -172,8 +173,9 @@ int gate_ask(struct ctl *ctl, const char *name, unsigned state)
 	if (fd < 0)
 		return ctl_error(CTL_FAILED, "socket: %s", strerror(errno));
 	if (connect(fd, (struct sockaddr *)&a, len) < 0)
-		return errno == ECONNREFUSED ? CTL_NOT_FOUND
-					     : ctl_error(CTL_FAILED, "%s: %s", name, strerror(errno));
+		return errno == ECONNREFUSED
+			       ? CTL_NOT_FOUND
+			       : ctl_error(CTL_FAILED, "%s: %s", name, strerror(errno));
 	if (!is_friend(fd))
 		return ctl_error(CTL_FAILED, "%s: another user's process sits at its gate", name);
 	if (send(fd, &asked, 1, MSG_NOSIGNAL) != 1)

@@ -2,7 +2,8 @@
  *
  * `gpushmctl get`: an array into a .npy file, or as plain bytes. The buffer is open for reading
  * while it is copied, so its memory stays even if it is unlinked meanwhile; a shared buffer may be
- * written by others at the same time, and then the file has what was there when each chunk was read.
+ * written by others at the same time, and then the file has what was there when each chunk was
+ * read.
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/entry.h"
@@ -164,15 +165,17 @@ const struct command command_get = {
 	.about = "write an array to a NumPy file",
 	.more = "Without ARRAY it is the buffer's own array, or its only one. \"-\" is standard "
 		"output.",
-	.args = (const struct arg[]){
-		{ "array", ARG_TEXT, 'A', "ARRAY", "the array; NAME may then have a colon in it",
-		  offsetof(struct options, array) },
-		{ "raw", ARG_FLAG, 'r', NULL, "the elements alone, without NumPy's header",
-		  offsetof(struct options, raw) },
-		{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
-		  offsetof(struct options, timeout) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "array", ARG_TEXT, 'A', "ARRAY",
+			  "the array; NAME may then have a colon in it",
+			  offsetof(struct options, array) },
+			{ "raw", ARG_FLAG, 'r', NULL, "the elements alone, without NumPy's header",
+			  offsetof(struct options, raw) },
+			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+			  offsetof(struct options, timeout) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.min_words = 2,
 	.max_words = 2,

@@ -103,13 +103,14 @@ const struct command command_hold = {
 	.about = "keep a buffer open until the end of input",
 	.more = "Prints \"held NAME PID LEASE\" once it has the buffer, then waits for the end of "
 		"its input.",
-	.args = (const struct arg[]){
-		{ "write", ARG_FLAG, 'w', NULL, "open it for writing (a shared one)",
-		  offsetof(struct options, write) },
-		{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
-		  offsetof(struct options, timeout) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "write", ARG_FLAG, 'w', NULL, "open it for writing (a shared one)",
+			  offsetof(struct options, write) },
+			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+			  offsetof(struct options, timeout) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

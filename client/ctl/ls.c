@@ -40,8 +40,7 @@ static void add_buffer(struct grid *g, const struct ctl *ctl, const struct gpush
 	grid_cell(g, GRID_PLAIN, "%s:%s", entry_user(s->uid), entry_group(s->gid));
 	grid_cell(g, GRID_PLAIN, "%u", s->readers);
 	grid_cell(g, GRID_PLAIN, "%u", s->writers);
-	grid_cell(g, GRID_PLAIN, "%s",
-		  output_age(entry_age(s->created_ns), age, sizeof(age)));
+	grid_cell(g, GRID_PLAIN, "%s", output_age(entry_age(s->created_ns), age, sizeof(age)));
 }
 
 static int print_buffers(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)
@@ -146,12 +145,14 @@ const struct command command_ls = {
 	.name = "ls",
 	.synopsis = "[--holders] [PREFIX]",
 	.about = "list the buffers whose names start with PREFIX",
-	.args = (const struct arg[]){
-		{ "holders", ARG_FLAG, 'H', NULL, "list the processes that hold them, a line each",
-		  offsetof(struct options, holders) },
-		{ "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "holders", ARG_FLAG, 'H', NULL,
+			  "list the processes that hold them, a line each",
+			  offsetof(struct options, holders) },
+			{ "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.max_words = 1,
 	.run = run,

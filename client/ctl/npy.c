@@ -150,8 +150,7 @@ static int measure(struct npy *npy)
 
 	for (uint32_t i = 0; i < npy->ndim; i++) {
 		empty |= npy->shape[i] == 0;
-		if (npy->shape[i] &&
-		    __builtin_mul_overflow(bytes, (uint64_t)npy->shape[i], &bytes))
+		if (npy->shape[i] && __builtin_mul_overflow(bytes, (uint64_t)npy->shape[i], &bytes))
 			return -EOVERFLOW;
 	}
 	if (bytes > INT64_MAX)

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NPY_PRELUDE 12u	       /* bytes that npy_header_size() looks at */
-#define NPY_HEADER_MAX 65536u  /* bytes before the data; NumPy itself warns above 10,000 */
+#define NPY_PRELUDE 12u	      /* bytes that npy_header_size() looks at */
+#define NPY_HEADER_MAX 65536u /* bytes before the data; NumPy itself warns above 10,000 */
 
 struct npy {
 	struct dtype dtype;

@@ -33,8 +33,7 @@ void progress_start(struct progress *p, const char *label, uint64_t total, bool 
 	p->drawn = p->started + SECOND - EVERY;
 }
 
-void progress_format(const struct progress *p, uint64_t now, size_t columns, char *buf,
-		     size_t size)
+void progress_format(const struct progress *p, uint64_t now, size_t columns, char *buf, size_t size)
 {
 	double elapsed = (double)(now - p->started) / SECOND;
 	double part = (double)p->done / (double)p->total;
@@ -52,9 +51,9 @@ void progress_format(const struct progress *p, uint64_t now, size_t columns, cha
 		snprintf(buf, size, "%.*s", (int)columns - 1, tail + 2);
 		return;
 	}
-	snprintf(buf, size, "%-*.*s [%-*.*s%s", label, label, p->label, width,
-		 (int)(width * part), "################################################"
-				      "################################################",
+	snprintf(buf, size, "%-*.*s [%-*.*s%s", label, label, p->label, width, (int)(width * part),
+		 "################################################"
+		 "################################################",
 		 tail);
 }
 

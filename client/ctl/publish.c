@@ -69,15 +69,17 @@ const struct command command_publish = {
 	.synopsis = "[--sealed | --shared] NAME...",
 	.about = "let others open what put --hold or create --hold has filled",
 	.more = "Only the process that created a buffer can publish it, so this asks the one that\n"
-		"`gpushmctl put --hold` or `gpushmctl create --hold` left waiting; it publishes the\n"
+		"`gpushmctl put --hold` or `gpushmctl create --hold` left waiting; it publishes "
+		"the\n"
 		"buffer and ends.",
-	.args = (const struct arg[]){
-		{ "sealed", ARG_FLAG, 0, NULL, "for reading only, whatever --hold was told",
-		  offsetof(struct options, sealed) },
-		{ "shared", ARG_FLAG, 0, NULL, "for reading and writing",
-		  offsetof(struct options, shared) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "sealed", ARG_FLAG, 0, NULL, "for reading only, whatever --hold was told",
+			  offsetof(struct options, sealed) },
+			{ "shared", ARG_FLAG, 0, NULL, "for reading and writing",
+			  offsetof(struct options, shared) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,

@@ -21,9 +21,9 @@ struct options {
 /* What a put works on; freed as a whole. */
 struct load {
 	const char *name;
-	struct source *sources; /* owned */
+	struct source *sources;		 /* owned */
 	struct gpushm_array_spec *specs; /* owned */
-	char **arrays;		/* owned: names that were split from files */
+	char **arrays;			 /* owned: names that were split from files */
 	size_t n;
 };
 
@@ -141,15 +141,18 @@ const struct command command_put = {
 	.name = "put",
 	.synopsis = "[OPTIONS] FILE.npy NAME\n[OPTIONS] NAME ARRAY=FILE.npy...",
 	.about = "make a buffer of NumPy files",
-	.more = "The first form makes a buffer of one array, which has no name of its own. \"-\" is\n"
+	.more = "The first form makes a buffer of one array, which has no name of its own. \"-\" "
+		"is\n"
 		"standard input. The buffer is sealed unless --shared is given. With --hold it is\n"
 		"filled, and published when `gpushmctl publish NAME` says so.",
-	.args = (const struct arg[]){
-		DRAFT_ARGS(struct options, draft),
-		{ "dtype", ARG_TEXT, 'd', "DTYPE", "call the elements so: bfloat16, float8_e4m3fn",
-		  offsetof(struct options, dtype) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			DRAFT_ARGS(struct options, draft),
+			{ "dtype", ARG_TEXT, 'd', "DTYPE",
+			  "call the elements so: bfloat16, float8_e4m3fn",
+			  offsetof(struct options, dtype) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.min_words = 2,
 	.max_words = SIZE_MAX,

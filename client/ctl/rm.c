@@ -34,11 +34,12 @@ const struct command command_rm = {
 	.name = "rm",
 	.synopsis = "[--force] NAME...",
 	.about = "unlink buffers; their memory goes with the last lease",
-	.args = (const struct arg[]){
-		{ "force", ARG_FLAG, 'f', NULL, "names that are not there are no error",
-		  offsetof(struct options, force) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "force", ARG_FLAG, 'f', NULL, "names that are not there are no error",
+			  offsetof(struct options, force) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,

@@ -226,13 +226,15 @@ const struct command command_stat = {
 	.name = "stat",
 	.synopsis = "[--arrays] [--timeout=TIME] NAME",
 	.about = "show one buffer",
-	.args = (const struct arg[]){
-		{ "arrays", ARG_FLAG, 'a', NULL, "also list its arrays (opens it for reading)",
-		  offsetof(struct options, arrays) },
-		{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
-		  offsetof(struct options, timeout) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "arrays", ARG_FLAG, 'a', NULL,
+			  "also list its arrays (opens it for reading)",
+			  offsetof(struct options, arrays) },
+			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+			  offsetof(struct options, timeout) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

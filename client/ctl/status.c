@@ -85,8 +85,8 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 		       "(gpushmctl ls --holders)\n",
 		       s->suspects);
 	printf("%lu requests, %lu refused, %lu violations; %u of %u file descriptors\n\n",
-	       (unsigned long)s->requests, (unsigned long)s->refused,
-	       (unsigned long)s->violations, s->fds, s->fds_max);
+	       (unsigned long)s->requests, (unsigned long)s->refused, (unsigned long)s->violations,
+	       s->fds, s->fds_max);
 }
 
 static void count_cell(struct grid *g, uint32_t used, uint32_t max)

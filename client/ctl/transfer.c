@@ -39,8 +39,8 @@ ssize_t transfer_read(int fd, void *buf, size_t size)
 int transfer_write(int fd, const void *buf, size_t size)
 {
 	for (size_t done = 0; done < size;) {
-		ssize_t n = interrupt_pending() ? -1
-						: write(fd, (const char *)buf + done, size - done);
+		ssize_t n =
+			interrupt_pending() ? -1 : write(fd, (const char *)buf + done, size - done);
 
 		if (interrupt_pending())
 			return -EINTR;
@@ -168,8 +168,7 @@ static int dump_small(const struct gpushm_array *a, int fd, const char *file, st
 	return CTL_OK;
 }
 
-static int dump_c_order(const struct gpushm_array *a, int fd, const char *file,
-			struct progress *p);
+static int dump_c_order(const struct gpushm_array *a, int fd, const char *file, struct progress *p);
 
 /* Along the first axis, in parts that fit a block; a row that does not is taken apart itself. */
 static int dump_rows(const struct gpushm_array *a, int fd, const char *file, struct progress *p)

@@ -48,11 +48,13 @@ const struct command command_wait = {
 	.name = "wait",
 	.synopsis = "[--timeout=TIME] NAME...",
 	.about = "wait until buffers are published",
-	.args = (const struct arg[]){
-		{ "timeout", ARG_TIME, 't', "TIME", "give up after so long, with exit code 5",
-		  offsetof(struct options, timeout) },
-		{ NULL },
-	},
+	.args =
+		(const struct arg[]){
+			{ "timeout", ARG_TIME, 't', "TIME",
+			  "give up after so long, with exit code 5",
+			  offsetof(struct options, timeout) },
+			{ NULL },
+		},
 	.options_size = sizeof(struct options),
 	.defaults = &(const struct options){ .timeout = GPUSHM_WAIT_FOREVER },
 	.min_words = 1,

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The doctor's look at the CUDA driver: loaded at run time, asked for what our pools need of each
+ * device, and tried: one allocation of each kind is made, exported as a file descriptor and let go
+ * again. None of this makes a context, so it costs a GPU nothing.
+ */
+#include "client/ctl/doctor.h"
+#include "client/ctl/output.h"
+#include "proto/own.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <string.h>
+
+struct driver {
+	__typeof__(cuInit) *init;
+	__typeof__(cuGetErrorName) *get_error_name;
+	__typeof__(cuDriverGetVersion) *get_version;
+	__typeof__(cuDeviceGetCount) *get_count;
+	__typeof__(cuDeviceGet) *get;
+	__typeof__(cuDeviceGetName) *get_name;
+	__typeof__(cuDeviceTotalMem) *total_mem;
+	__typeof__(cuDeviceGetAttribute) *get_attribute;
+	__typeof__(cuMemGetAllocationGranularity) *granularity;
+	__typeof__(cuMemCreate) *create;
+	__typeof__(cuMemExportToShareableHandle) *export;
+	__typeof__(cuMemRelease) *release;
+};
+
+static const struct {
+	const char *name;
+	size_t offset;
+} symbols[] = {
+	{ "cuInit", offsetof(struct driver, init) },
+	{ "cuGetErrorName", offsetof(struct driver, get_error_name) },
+	{ "cuDriverGetVersion", offsetof(struct driver, get_version) },
+	{ "cuDeviceGetCount", offsetof(struct driver, get_count) },
+	{ "cuDeviceGet", offsetof(struct driver, get) },
+	{ "cuDeviceGetName", offsetof(struct driver, get_name) },
+	{ "cuDeviceTotalMem_v2", offsetof(struct driver, total_mem) },
+	{ "cuDeviceGetAttribute", offsetof(struct driver, get_attribute) },
+	{ "cuMemGetAllocationGranularity", offsetof(struct driver, granularity) },
+	{ "cuMemCreate", offsetof(struct driver, create) },
+	{ "cuMemExportToShareableHandle", offsetof(struct driver, export) },
+	{ "cuMemRelease", offsetof(struct driver, release) },
+};
+
+static const char *error_name(const struct driver *v, CUresult result)
+{
+	const char *name;
+
+	return v->get_error_name(result, &name) == CUDA_SUCCESS ? name : "an unknown error";
+}
+
+/* The library stays loaded: the driver does not unload cleanly, and this process needs it again
+ * for the pools. */
+static bool load(struct doctor *d, struct driver *v)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib) {
+		doctor_say(
+			d, FINDING_WARN, "driver",
+			"install the NVIDIA driver's libcuda, or start the container with --gpus "
+			"all; host pools work without it",
+			"%s", dlerror());
+		return false;
+	}
+	for (size_t i = 0; i < array_size(symbols); i++) {
+		void *s = dlsym(lib, symbols[i].name);
+
+		if (!s) {
+			doctor_say(d, FINDING_FAIL, "driver",
+				   "install a driver of CUDA 12.2 or newer",
+				   "libcuda.so.1 has no %s", symbols[i].name);
+			return false;
+		}
+		memcpy((char *)v + symbols[i].offset, &s, sizeof(s));
+	}
+	return true;
+}
+
+static bool start(struct doctor *d, const struct driver *v, int *ret_count)
+{
+	int version = 0;
+	CUresult r = v->init(0);
+
+	if (r == CUDA_SUCCESS)
+		r = v->get_count(ret_count);
+	if (r != CUDA_SUCCESS) {
+		doctor_say(d, r == CUDA_ERROR_NO_DEVICE ? FINDING_WARN : FINDING_FAIL, "driver",
+			   "nvidia-smi tells more; after an update of the driver, reboot",
+			   "cuInit: %s", error_name(v, r));
+		return false;
+	}
+	v->get_version(&version);
+	doctor_say(d, FINDING_OK, "driver", NULL, "CUDA %d.%d, %d devices", version / 1000,
+		   version % 1000 / 10, *ret_count);
+	return true;
+}
+
+static int attribute(const struct driver *v, CUdevice device, CUdevice_attribute a)
+{
+	int value = 0;
+
+	return v->get_attribute(&value, a, device) == CUDA_SUCCESS ? value : 0;
+}
+
+/* Makes the smallest allocation at a place and exports it. NULL, or the call that failed. */
+static const char *try_export(const struct driver *v, CUmemLocation place, CUresult *ret)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes =
+					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				     .location = place };
+	CUmemGenericAllocationHandle handle;
+	_cleanup_(close_fd) int fd = -1;
+	size_t size = 0;
+
+	*ret = v->granularity(&size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	if (*ret != CUDA_SUCCESS)
+		return "cuMemGetAllocationGranularity";
+	*ret = v->create(&handle, size, &prop, 0);
+	if (*ret != CUDA_SUCCESS)
+		return "cuMemCreate";
+	*ret = v->export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	v->release(handle);
+	return *ret == CUDA_SUCCESS ? NULL : "cuMemExportToShareableHandle";
+}
+
+static void try_kind(struct doctor *d, const struct driver *v, const char *check, const char *kind,
+		     bool promised, CUmemLocation place)
+{
+	const char *call;
+	CUresult r;
+
+	if (!promised) {
+		doctor_say(d, FINDING_WARN, check, NULL,
+			   "no %s pool here: the device lacks the attribute", kind);
+		return;
+	}
+	call = try_export(v, place, &r);
+	if (call)
+		doctor_say(d, FINDING_FAIL, check,
+			   r == CUDA_ERROR_OUT_OF_MEMORY
+				   ? "its memory is full: nvidia-smi tells who "
+				     "has it"
+				   : NULL,
+			   "%s: %s: %s", kind, call, error_name(v, r));
+	else
+		doctor_say(d, FINDING_OK, check, NULL,
+			   "%s: memory can be made and exported as a file descriptor", kind);
+}
+
+static void try_mempool(struct doctor *d, const struct driver *v, const char *check,
+			CUdevice device)
+{
+	int pools = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+	int handles = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
+
+	if (pools && (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+		doctor_say(d, FINDING_OK, check, NULL,
+			   "mempool: the device exports pools as file descriptors");
+	else
+		doctor_say(d, FINDING_WARN, check, "use a vmm pool",
+			   "no mempool pool here: %s (handle types 0x%x)",
+			   pools ? "the device's pools can't be exported" : "no memory pools",
+			   (unsigned)handles);
+}
+
+static void look_at_sharing(struct doctor *d, const struct driver *v, const char *check,
+			    const char *name, CUdevice device)
+{
+	int mode = attribute(v, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+
+	if (strstr(name, "MIG"))
+		doctor_say(d, FINDING_WARN, check, NULL,
+			   "a MIG instance: memory is shared within it, not with other instances");
+	if (mode == CU_COMPUTEMODE_PROHIBITED)
+		doctor_say(d, FINDING_FAIL, check, "nvidia-smi -c DEFAULT",
+			   "its compute mode forbids every process");
+	if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
+		doctor_say(d, FINDING_WARN, check, "nvidia-smi -c DEFAULT, or run MPS",
+			   "its compute mode lets one process use it at a time");
+}
+
+static void look_at_device(struct doctor *d, const struct driver *v, int ordinal)
+{
+	char name[96] = "?", check[24];
+	size_t total = 0;
+	CUdevice device;
+	CUresult r = v->get(&device, ordinal);
+	int node;
+
+	snprintf(check, sizeof(check), "cuda:%d", ordinal);
+	if (r != CUDA_SUCCESS) {
+		doctor_say(d, FINDING_FAIL, check, NULL, "cuDeviceGet: %s", error_name(v, r));
+		return;
+	}
+	v->get_name(name, sizeof(name), device);
+	v->total_mem(&total, device);
+	doctor_say(d, FINDING_OK, check, NULL, "%s, %s", name, ctl_size(d->ctl, total));
+	look_at_sharing(d, v, check, name, device);
+	try_kind(d, v, check, "vmm",
+		 attribute(v, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+			 attribute(v, device,
+				   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+		 (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal });
+	try_mempool(d, v, check, device);
+	/* -1: the machine does not know NUMA; its memory is node 0. */
+	node = attribute(v, device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+	try_kind(d, v, check, "pinned",
+		 attribute(v, device,
+			   CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+		 (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
+				  .id = node < 0 ? 0 : node });
+}
+
+void doctor_cuda(struct doctor *d)
+{
+	struct driver v;
+	int count = 0;
+
+	if (!load(d, &v) || !start(d, &v, &count))
+		return;
+	for (int i = 0; i < count; i++)
+		look_at_device(d, &v, i);
+	if (getenv("CUDA_MPS_PIPE_DIRECTORY"))
+		doctor_say(
+			d, FINDING_WARN, "MPS", NULL,
+			"under MPS a process may be gone while its GPU work still runs: the daemon "
+			"can't see that");
+}
