@@ -99,20 +99,21 @@ END_TEST
 
 START_TEST(a_failed_memfd_leaks)
 {
-	const struct rlimit none = { 0, 4096 };
-	struct rlimit before;
+	struct rlimit files, size;
 	uint64_t bytes = 7, digest = 7;
 	int fd = -7;
 
 	add(&sample);
-	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, before.rlim_max }), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, files.rlim_max }), 0);
 	ck_assert_int_eq(table_builder_finish(builder, &fd, &bytes, &digest), -EMFILE);
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
 
 	signal(SIGXFSZ, SIG_IGN);
-	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &size), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 0, size.rlim_max }), 0);
 	ck_assert_int_eq(table_builder_finish(builder, &fd, &bytes, &digest), -EFBIG);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &size), 0);
 	ck_assert_int_eq(fd, -7);
 	ck_assert_uint_eq(bytes, 7);
 	ck_assert_uint_eq(digest, 7);
