@@ -136,10 +136,14 @@ static void release_context(struct device *d)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	CUdevice handle;
+	CUresult result;
 
 	if (!take_ptr(d->context))
 		return;
-	if (cuda->device_get(&handle, d->ordinal) == CUDA_SUCCESS)
+
+	result = cuda->device_get(&handle, d->ordinal);
+	cuda_undone("cuDeviceGet", result);
+	if (result == CUDA_SUCCESS)
 		cuda_undone("cuDevicePrimaryCtxRelease", cuda->primary_ctx_release(handle));
 }
 

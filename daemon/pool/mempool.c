@@ -14,6 +14,7 @@
 #include "daemon/pool/kinds.h"
 #include "proto/own.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ struct mempool {
  * reported; each device has a thread of its own, hence one lock for all. */
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* The driver makes a vmm allocation's fd close-on-exec, but not a pool's (driver 580). */
 static CUresult export_pool(const struct cuda *cuda, CUmemoryPool pool, int *ret)
 {
 	CUresult result;
@@ -41,6 +43,9 @@ static CUresult export_pool(const struct cuda *cuda, CUmemoryPool pool, int *ret
 	pthread_mutex_lock(&driver_lock);
 	result = cuda->mempool_export(ret, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	pthread_mutex_unlock(&driver_lock);
+
+	if (result == CUDA_SUCCESS)
+		fcntl(*ret, F_SETFD, FD_CLOEXEC);
 	return result;
 }
 

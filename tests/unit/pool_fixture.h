@@ -47,11 +47,16 @@ static inline void fixture_open(void)
 	ck_assert_int_eq(worker_new(&fixture.loop, "test", &fixture.worker), 0);
 }
 
-static inline void fixture_close(void)
+static inline void fixture_end(void)
 {
 	fixture.worker = worker_free(fixture.worker);
 	settle();
 	ck_assert_int_eq(uv_loop_close(&fixture.loop), 0);
+}
+
+static inline void fixture_close(void)
+{
+	fixture_end();
 	fds_check();
 }
 

@@ -50,6 +50,7 @@ START_TEST(the_size_is_whole_pages_and_the_memory_all_zero)
 	ck_assert_uint_eq(block.bytes, 3 * MIB + sysconf(_SC_PAGESIZE));
 	ck_assert_int_eq(fstat(block.fd, &st), 0);
 	ck_assert_uint_eq(st.st_size, block.bytes);
+	ck_assert_uint_eq(st.st_mode & 07777, 0400);
 	for (uint64_t i = 0; i < block.bytes; i++)
 		if (at[i] != 0)
 			ck_abort_msg("byte %lu is %d", (unsigned long)i, at[i]);
