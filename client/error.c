@@ -10,6 +10,7 @@
 #include "client/gpushm.h"
 #include "proto/code.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +60,8 @@ int error_set_remote(int code, const void *text, unsigned long len)
 	last.code = code_name(code);
 	if (n == 0)
 		snprintf(last.text, sizeof(last.text), "the daemon refused: %s", last.code);
-	return -code_to_errno(code);
+	/* An error without a code is one all the same. */
+	return code_to_errno(code) ? -code_to_errno(code) : -EIO;
 }
 
 const char *gpushm_error(void)
