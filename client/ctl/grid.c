@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Aligned columns. A grid owns its cells as escaped text and measures them in terminal columns,
- * not bytes: a name may be in any script. The last column is never padded, so lines carry no
- * trailing blanks, and a cell is never cut: scripts that want fixed forms have --json.
+ * not bytes: a name may be in any script. Lines carry no trailing blanks, and a cell is never cut:
+ * scripts that want fixed forms have --json.
  */
 #include "client/ctl/grid.h"
 
@@ -104,20 +104,28 @@ void grid_cell(struct grid *g, enum grid_style style, const char *format, ...)
 	add(g, style, text, (size_t)n);
 }
 
+/* Whether nothing follows the cell in its row. */
+static bool is_last(const struct grid *g, size_t i)
+{
+	for (i++; i % g->columns && i < g->n; i++)
+		if (g->cells[i].text[0])
+			return false;
+	return true;
+}
+
 static void print_cell(const struct grid *g, size_t i, size_t width, bool colour, FILE *out)
 {
 	const struct cell *c = &g->cells[i];
 	bool styled = colour && c->style != GRID_PLAIN;
-	bool last = i % g->columns == g->columns - 1;
 	int pad = (int)(width - output_width(c->text));
 
 	if (g->right[i % g->columns])
 		fprintf(out, "%*s", pad, "");
 	fprintf(out, "%s%s%s", styled ? grid_styles[c->style] : "", c->text,
 		styled ? grid_style_end : "");
-	if (last)
+	if (i % g->columns == g->columns - 1)
 		fputc('\n', out);
-	else
+	else if (!is_last(g, i))
 		fprintf(out, "%*s", (g->right[i % g->columns] ? 0 : pad) + 2, "");
 }
 

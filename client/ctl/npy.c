@@ -78,10 +78,6 @@ static int set_plain(const char *text, size_t len, uint64_t itemsize, struct npy
 			      "its data are big-endian (%s); write them anew with "
 			      "a.astype(a.dtype.newbyteorder('<'))",
 			      typestr);
-	if (!strcmp(typestr, "<V2")) {
-		ret->dtype = (struct dtype){ DTYPE_BFLOAT, 16, 1, 0 };
-		return 0;
-	}
 	if (dtype_from_typestr(typestr, &ret->dtype) == 0)
 		return 0;
 	return set_record(text, len, itemsize, ret, err);
@@ -173,7 +169,7 @@ static int decode_descr(struct npy *npy, bool utf8, struct npy_error *err)
 	for (const char *c = latin1; *c; c++) {
 		unsigned char v = (unsigned char)*c;
 
-		if (n + 2 > DESCR_MAX)
+		if (n + (v < 0x80 ? 1 : 2) > DESCR_MAX)
 			return refuse(err, ENOTSUP, "its descr is above %u bytes", DESCR_MAX);
 		if (v >= 0x80)
 			npy->descr[n++] = (char)(0xc0 | v >> 6);
@@ -227,22 +223,21 @@ static int format_descr(const struct npy *npy, char **ret)
 {
 	char typestr[32];
 	uint64_t bits = dtype_bits(npy->dtype);
-	int r;
+	int r = 0;
 
 	if (npy->dtype.code == DTYPE_RECORD && npy->descr[0] &&
 	    descr_fits(npy->descr, strlen(npy->descr), bits / 8)) {
 		*ret = strdup(npy->descr);
 		return *ret ? 0 : -ENOMEM;
 	}
-	if (npy->dtype.code == DTYPE_BFLOAT && bits == 16)
-		snprintf(typestr, sizeof(typestr), "<V2");
-	else if (npy->dtype.code >= DTYPE_FLOAT8_E3M4 && bits == 8)
+	/* No kind of float8 has a letter in NumPy; a record, too, can have eight bits. */
+	if (npy->dtype.code >= DTYPE_FLOAT8_E3M4 && npy->dtype.code != DTYPE_RECORD && bits == 8 &&
+	    npy->dtype.lanes == 1)
 		snprintf(typestr, sizeof(typestr), "|V1");
-	else {
+	else
 		r = dtype_to_typestr(npy->dtype, typestr, sizeof(typestr));
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	return asprintf(ret, "'%s'", typestr) < 0 ? -ENOMEM : 0;
 }
 

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What gpushmctl prints: escapes, widths, tables, JSON, progress; and what it reads: sizes, times
+ * and command lines.
+ */
+#include "client/ctl/args.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/grid.h"
+#include "client/ctl/json.h"
+#include "client/ctl/output.h"
+#include "client/ctl/progress.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <locale.h>
+#include <string.h>
+
+START_TEST(invalid_utf_8_passes_as_valid)
+{
+	static const char *const bad[] = {
+		"\x80",		"\xc0\xaf",	    "\xe0\x80\xaf",
+		"\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
+		"\xc3",		"\xe2\x82",	    "a\xff"
+	};
+	static const char good[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+
+	for (size_t i = 0; i < array_size(bad); i++)
+		ck_assert_msg(!output_utf8_valid(bad[i], strlen(bad[i])), "case %zu", i);
+	ck_assert(output_utf8_valid(good, strlen(good)));
+	ck_assert(output_utf8_valid("\0", 1));
+}
+END_TEST
+
+START_TEST(a_control_character_reaches_the_terminal)
+{
+	static const char in[] = "a\033[2J\x9b\xc2\x9b\x7f\n\xe2\x80\xae\xc3\xa9\0z";
+	_cleanup_(free_ptr) char *out = output_escape(in, sizeof(in) - 1);
+
+	ck_assert_str_eq(out, "a\\x1b[2J\\x9b\\xc2\\x9b\\x7f\\x0a\\xe2\\x80\\xae\xc3\xa9\\x00z");
+}
+END_TEST
+
+START_TEST(a_wide_or_combining_character_shifts_the_columns)
+{
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	ck_assert_uint_eq(output_width("abc"), 3);
+	ck_assert_uint_eq(output_width("\xe6\xbc\xa2\xe5\xad\x97"), 4); /* two Han characters */
+	ck_assert_uint_eq(output_width("e\xcc\x81"), 1);		/* e and an accent */
+	ck_assert_uint_eq(output_width("\xc3\xa9"), 1);
+}
+END_TEST
+
+START_TEST(a_size_or_an_age_is_rounded_into_nonsense)
+{
+	char buf[40];
+
+	ck_assert_str_eq(output_size(0, false, buf, sizeof(buf)), "0 B");
+	ck_assert_str_eq(output_size(1023, false, buf, sizeof(buf)), "1023 B");
+	ck_assert_str_eq(output_size(4ull << 30, false, buf, sizeof(buf)), "4.0 GiB");
+	ck_assert_str_eq(output_size(UINT64_MAX, true, buf, sizeof(buf)), "18446744073709551615");
+	ck_assert_str_eq(output_age(119000000000, buf, sizeof(buf)), "119s");
+	ck_assert_str_eq(output_age(120000000000, buf, sizeof(buf)), "2m");
+	ck_assert_str_eq(output_age(UINT64_MAX, buf, sizeof(buf)), "213503d");
+	ck_assert_str_eq(output_time(1700000000000000001, buf, sizeof(buf)),
+			 "2023-11-14T22:13:20.000000001Z");
+}
+END_TEST
+
+START_TEST(a_size_that_is_none_is_read)
+{
+	static const char *const bad[] = { "",	   "G",	    "-1",	  "+1",
+					   "0x10", "1Q",    "1GB2",	  "1 G",
+					   "nan",  "inf",   "1e",	  "99999999999999999999",
+					   "9T9",  "1KiBs", "9999999999T" };
+	static const struct {
+		const char *text;
+		uint64_t value;
+	} good[] = {
+		{ "0", 0 },	  { "4096", 4096 },	  { "18446744073709551615", UINT64_MAX },
+		{ "64K", 65536 }, { "1.5G", 1610612736 }, { "8GiB", 8589934592 },
+		{ "2mb", 0 },	  { "2t", 2ull << 40 }
+	};
+	uint64_t v;
+
+	for (size_t i = 0; i < array_size(bad); i++)
+		ck_assert_msg(args_parse_size(bad[i], &v) == -EINVAL, "%s", bad[i]);
+	for (size_t i = 0; i < array_size(good); i++) {
+		if (!good[i].value && good[i].text[0] == '2') {
+			ck_assert_int_eq(args_parse_size(good[i].text, &v), -EINVAL);
+			continue;
+		}
+		ck_assert_int_eq(args_parse_size(good[i].text, &v), 0);
+		ck_assert_uint_eq(v, good[i].value);
+	}
+}
+END_TEST
+
+START_TEST(a_time_is_read_in_another_unit)
+{
+	uint64_t v;
+
+	ck_assert_int_eq(args_parse_time("5", &v), 0);
+	ck_assert_uint_eq(v, 5000);
+	ck_assert_int_eq(args_parse_time("2.5s", &v), 0);
+	ck_assert_uint_eq(v, 2500);
+	ck_assert_int_eq(args_parse_time("300ms", &v), 0);
+	ck_assert_uint_eq(v, 300);
+	ck_assert_int_eq(args_parse_time("0.1ms", &v), 0);
+	ck_assert_uint_eq(v, 1); /* never shorter than was asked */
+	ck_assert_int_eq(args_parse_time("2m", &v), 0);
+	ck_assert_uint_eq(v, 120000);
+	ck_assert_int_eq(args_parse_time("inf", &v), 0);
+	ck_assert_uint_eq(v, UINT64_MAX);
+	ck_assert_int_eq(args_parse_time("5 s", &v), -EINVAL);
+	ck_assert_int_eq(args_parse_time("-5", &v), -EINVAL);
+	ck_assert_int_eq(args_parse_time("99999999999999999999h", &v), -EINVAL);
+}
+END_TEST
+
+struct values {
+	bool flag;
+	const char *text, *json;
+	uint64_t size;
+	unsigned mode;
+	struct arg_list list;
+};
+
+static const struct arg table[] = {
+	{ "flag", ARG_FLAG, 'f', NULL, "a flag", offsetof(struct values, flag) },
+	{ "text", ARG_TEXT, 't', "TEXT", "a text", offsetof(struct values, text) },
+	{ "json", ARG_JSON, 0, "HOW", "json", offsetof(struct values, json) },
+	{ "size", ARG_SIZE, 's', "SIZE", "a size", offsetof(struct values, size) },
+	{ "mode", ARG_MODE, 'm', "MODE", "a mode", offsetof(struct values, mode) },
+	{ "list", ARG_LIST, 'l', "ITEM", "a list", offsetof(struct values, list) },
+	{ "help", ARG_HELP, 'h', NULL, "help", 0 },
+	{ NULL },
+};
+
+static char err[256];
+
+static int parse(struct values *v, bool first_word_ends, size_t *ret_words, char **argv)
+{
+	const struct arg_target target = { table, v };
+
+	err[0] = '\0';
+	return args_parse(argv, &target, 1, first_word_ends, ret_words, err, sizeof(err));
+}
+
+#define ARGV(...) ((char **)(const char *[]){ __VA_ARGS__, NULL })
+
+START_TEST(an_option_lands_in_the_wrong_place)
+{
+	struct values v = { 0 };
+	size_t n;
+	char **argv = ARGV("one", "-ft", "x", "--size=4K", "--json", "-", "--mode", "0640", "-la",
+			   "--list=b", "--", "--flag", "-s");
+
+	ck_assert_int_eq(parse(&v, false, &n, argv), 0);
+	ck_assert_uint_eq(n, 4);
+	ck_assert_str_eq(argv[0], "one");
+	ck_assert_str_eq(argv[1], "-");
+	ck_assert_str_eq(argv[2], "--flag");
+	ck_assert_str_eq(argv[3], "-s");
+	ck_assert_ptr_null(argv[4]);
+	ck_assert(v.flag);
+	ck_assert_str_eq(v.text, "x");
+	ck_assert_str_eq(v.json, "short");
+	ck_assert_uint_eq(v.size, 4096);
+	ck_assert_uint_eq(v.mode, 0640);
+	ck_assert_uint_eq(v.list.n, 2);
+	ck_assert_str_eq(v.list.v[0], "a");
+	ck_assert_str_eq(v.list.v[1], "b");
+}
+END_TEST
+
+START_TEST(options_of_a_subcommand_are_taken_before_it_is_known)
+{
+	struct values v = { 0 };
+	size_t n;
+	char **argv = ARGV("-f", "command", "--unknown", "word");
+
+	ck_assert_int_eq(parse(&v, true, &n, argv), 0);
+	ck_assert_uint_eq(n, 3);
+	ck_assert_str_eq(argv[0], "command");
+	ck_assert_str_eq(argv[1], "--unknown");
+}
+END_TEST
+
+START_TEST(a_wrong_option_is_refused_without_a_word)
+{
+	static const struct {
+		const char *word, *says;
+	} cases[] = {
+		{ "--flga", "did you mean --flag?" }, { "--nothing", "no such option" },
+		{ "-x", "-x: no such option" },	      { "--flag=1", "takes no value" },
+		{ "--text", "needs a value" },	      { "-t", "needs a value" },
+		{ "--json=tall", "--json=pretty" },   { "--size=big", "1.5G" },
+		{ "--mode=0777", "octal" },	      { "--mode=9", "octal" },
+	};
+	struct values v = { 0 };
+	size_t n;
+
+	for (size_t i = 0; i < array_size(cases); i++) {
+		char **argv = ARGV(cases[i].word);
+
+		ck_assert_int_eq(parse(&v, false, &n, argv), -EINVAL);
+		ck_assert_msg(strstr(err, cases[i].says), "%s: %s", cases[i].word, err);
+	}
+	ck_assert_int_eq(parse(&v, false, &n, ARGV("-h")), -ECANCELED);
+}
+END_TEST
+
+START_TEST(a_list_grows_past_its_room)
+{
+	const char *argv[ARG_LIST_MAX + 2] = { NULL };
+	struct values v = { 0 };
+	size_t n;
+
+	for (size_t i = 0; i < ARG_LIST_MAX + 1; i++)
+		argv[i] = "-lx";
+	ck_assert_int_eq(parse(&v, false, &n, (char **)argv), -EINVAL);
+	ck_assert_uint_eq(v.list.n, ARG_LIST_MAX);
+}
+END_TEST
+
+START_TEST(a_mistyped_command_gets_a_foreign_suggestion)
+{
+	ck_assert_str_eq(command_suggest("stats"), "stat");
+	ck_assert_str_eq(command_suggest("pubilsh"), "publish");
+	ck_assert_str_eq(command_suggest("craete"), "create");
+	ck_assert_ptr_null(command_suggest("xy"));
+	ck_assert_ptr_null(command_suggest("frobnicate"));
+	ck_assert_uint_eq(args_distance("", "abc"), 3);
+	ck_assert_uint_eq(args_distance("abc", "acb"), 1);
+	ck_assert_uint_eq(args_distance("a", "a very long word that is above the limit"), 32);
+}
+END_TEST
+
+/* What a function writes to a stream; the caller frees it. */
+static char *written(void (*write)(FILE *))
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	ck_assert_ptr_nonnull(out);
+	write(out);
+	fclose(out);
+	return text;
+}
+
+static void write_document(FILE *out)
+{
+	struct json j;
+
+	json_init(&j, out, false);
+	json_open(&j, NULL, '{');
+	json_bytes(&j, "a\"\\\n", "\0\x1f\x7f/\xc3\xa9\xff\xc2\x9b", 9);
+	json_open(&j, "empty", '[');
+	json_close(&j, ']');
+	json_open(&j, "list", '[');
+	json_uint(&j, NULL, UINT64_MAX);
+	json_int(&j, NULL, INT64_MIN);
+	json_bool(&j, NULL, true);
+	json_string(&j, NULL, NULL);
+	json_hex(&j, NULL, 0xab);
+	json_time(&j, NULL, 0);
+	json_close(&j, ']');
+	json_base64(&j, "b", "\xff\0\x10\x80", 4);
+	json_close(&j, '}');
+}
+
+START_TEST(json_is_escaped_or_divided_wrongly)
+{
+	_cleanup_(free_ptr) char *text = written(write_document);
+
+	ck_assert_str_eq(text, "{\"a\\\"\\\\\\n\":\"\\u0000\\u001f\\u007f/\xc3\xa9\\ufffd\\u009b\","
+			       "\"empty\":[],\"list\":[18446744073709551615,-9223372036854775808,"
+			       "true,null,\"00000000000000ab\",null],\"b\":\"/wAQgA==\"}\n");
+}
+END_TEST
+
+static void write_pretty(FILE *out)
+{
+	struct json j;
+
+	json_init(&j, out, true);
+	json_open(&j, NULL, '[');
+	json_open(&j, NULL, '{');
+	json_uint(&j, "a", 1);
+	json_uint(&j, "b", 2);
+	json_close(&j, '}');
+	json_close(&j, ']');
+}
+
+START_TEST(pretty_json_is_indented_wrongly)
+{
+	_cleanup_(free_ptr) char *text = written(write_pretty);
+
+	ck_assert_str_eq(text, "[\n  {\n    \"a\": 1,\n    \"b\": 2\n  }\n]\n");
+}
+END_TEST
+
+static void write_grid(FILE *out)
+{
+	struct grid *g = grid_new("NAME >SIZE NOTE");
+
+	grid_cell(g, GRID_PLAIN, "a\n");
+	grid_cell(g, GRID_GOOD, "%d", 12345);
+	grid_cell(g, GRID_PLAIN, "%s", "");
+	grid_cell(g, GRID_PLAIN, "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2");
+	grid_cell(g, GRID_PLAIN, "1");
+	grid_cell(g, GRID_PLAIN, "note");
+	ck_assert_int_eq(grid_print(g, false, out), 0);
+	grid_free(g);
+}
+
+START_TEST(columns_of_a_table_do_not_stand_below_each_other)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	text = written(write_grid);
+	ck_assert_str_eq(text, "NAME     SIZE  NOTE\n"
+			       "a\\x0a   12345\n"
+			       "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2      1  note\n");
+}
+END_TEST
+
+START_TEST(a_progress_bar_is_wider_than_the_terminal)
+{
+	struct progress p = { .label = "weights.npy with a name that is much too long to show it",
+			      .total = 8ull << 30,
+			      .done = 3ull << 30 };
+	char buf[256];
+
+	for (size_t columns = 1; columns <= 160; columns++) {
+		progress_format(&p, 3000000000u, columns, buf, sizeof(buf));
+		ck_assert_uint_lt(strlen(buf), columns + (columns == 1));
+	}
+	progress_format(&p, 3000000000u, 100, buf, sizeof(buf));
+	ck_assert_ptr_nonnull(strstr(buf, " 37% 3.0 GiB of 8.0 GiB, 1.0 GiB/s, 0:05"));
+	p.done = 0;
+	progress_format(&p, 0, 100, buf, sizeof(buf));
+	ck_assert_ptr_nonnull(strstr(buf, "  0% 0 B of 8.0 GiB"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("output");
+	TCase *tc = tcase_create("output");
+	SRunner *sr;
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, fds_mark, fds_check);
+	tcase_add_test(tc, invalid_utf_8_passes_as_valid);
+	tcase_add_test(tc, a_control_character_reaches_the_terminal);
+	tcase_add_test(tc, a_wide_or_combining_character_shifts_the_columns);
+	tcase_add_test(tc, a_size_or_an_age_is_rounded_into_nonsense);
+	tcase_add_test(tc, a_size_that_is_none_is_read);
+	tcase_add_test(tc, a_time_is_read_in_another_unit);
+	tcase_add_test(tc, an_option_lands_in_the_wrong_place);
+	tcase_add_test(tc, options_of_a_subcommand_are_taken_before_it_is_known);
+	tcase_add_test(tc, a_wrong_option_is_refused_without_a_word);
+	tcase_add_test(tc, a_list_grows_past_its_room);
+	tcase_add_test(tc, a_mistyped_command_gets_a_foreign_suggestion);
+	tcase_add_test(tc, json_is_escaped_or_divided_wrongly);
+	tcase_add_test(tc, pretty_json_is_indented_wrongly);
+	tcase_add_test(tc, columns_of_a_table_do_not_stand_below_each_other);
+	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
