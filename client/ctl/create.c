@@ -155,7 +155,7 @@ const struct command command_create = {
 			  "fill with a file's bytes; \"-\": standard input",
 			  offsetof(struct options, from) },
 			DRAFT_ARGS(struct options, draft),
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.defaults = &(const struct options){ .dtype = "uint8" },

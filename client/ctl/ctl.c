@@ -37,7 +37,7 @@ const struct arg ctl_args[] = {
 	  offsetof(struct ctl, bytes) },
 	{ "quiet", ARG_FLAG, 'q', NULL, "say nothing but errors", offsetof(struct ctl, quiet) },
 	{ "help", ARG_HELP, 'h', NULL, "this text", 0 },
-	{ NULL },
+	{ .name = NULL },
 };
 
 const struct command *command_find(const char *name)

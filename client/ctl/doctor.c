@@ -96,6 +96,6 @@ const struct command command_doctor = {
 	.more = "Tries the kernel's features, the driver's device nodes, the driver itself, the\n"
 		"daemon, and a small buffer in each pool, read by a second process. The exit code\n"
 		"is 1 if something failed; warnings do not count.",
-	.args = (const struct arg[]){ { NULL } },
+	.args = (const struct arg[]){ { .name = NULL } },
 	.run = run,
 };

@@ -107,7 +107,7 @@ static void report(const struct ctl *ctl, struct gpushm_buffer *b)
 	if (ctl_json(ctl, &j)) {
 		json_open(&j, NULL, '{');
 		json_string(&j, "name", gpushm_buffer_name(b));
-		json_uint(&j, "id", gpushm_buffer_id(b));
+		json_id(&j, "id", gpushm_buffer_id(b));
 		json_string(&j, "kind", entry_kind(gpushm_buffer_kind(b)));
 		json_string(&j, "state", entry_state(gpushm_buffer_state(b)));
 		json_uint(&j, "bytes", gpushm_buffer_bytes(b));

@@ -96,7 +96,7 @@ static void holders_json(struct json *j, const struct gpushm_stat *s)
 		const struct gpushm_holder *h = &s->holders[i];
 
 		json_open(j, NULL, '{');
-		json_uint(j, "lease", h->lease);
+		json_id(j, "lease", h->lease);
 		json_int(j, "pid", h->pid);
 		json_uint(j, "uid", h->uid);
 		json_string(j, "command", h->command);
@@ -131,7 +131,7 @@ void entry_json(struct json *j, const char *key, const struct gpushm_stat *s, bo
 
 	snprintf(mode, sizeof(mode), "%04o", s->mode);
 	json_open(j, key, '{');
-	json_uint(j, "id", s->id);
+	json_id(j, "id", s->id);
 	json_string(j, "name", s->name[0] ? s->name : NULL);
 	json_string(j, "pool", s->pool);
 	json_string(j, "kind", entry_kind(s->kind));

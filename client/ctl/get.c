@@ -174,7 +174,7 @@ const struct command command_get = {
 			  offsetof(struct options, raw) },
 			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
 			  offsetof(struct options, timeout) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.min_words = 2,

@@ -67,7 +67,7 @@ static void report(const struct ctl *ctl, const char *name, uint64_t lease)
 		json_string(&j, "name", name);
 		json_int(&j, "pid", getpid());
 		if (lease)
-			json_uint(&j, "lease", lease);
+			json_id(&j, "lease", lease);
 		else
 			json_null(&j, "lease");
 		json_close(&j, '}');
@@ -109,7 +109,7 @@ const struct command command_hold = {
 			  offsetof(struct options, write) },
 			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
 			  offsetof(struct options, timeout) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,

@@ -135,6 +135,12 @@ void json_uint(struct json *j, const char *key, uint64_t value)
 	fprintf(j->out, "%" PRIu64, value);
 }
 
+void json_id(struct json *j, const char *key, uint64_t value)
+{
+	begin(j, key);
+	fprintf(j->out, "\"%" PRIu64 "\"", value);
+}
+
 void json_int(struct json *j, const char *key, int64_t value)
 {
 	begin(j, key);

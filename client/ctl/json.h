@@ -31,6 +31,8 @@ void json_bytes(struct json *j, const char *key, const void *value, size_t len);
 /* RFC 4648 with padding. */
 void json_base64(struct json *j, const char *key, const void *value, size_t len);
 void json_uint(struct json *j, const char *key, uint64_t value);
+/* A string of digits: readers that make doubles of all numbers lose those above 2^53 (RFC 7493). */
+void json_id(struct json *j, const char *key, uint64_t value);
 void json_int(struct json *j, const char *key, int64_t value);
 void json_hex(struct json *j, const char *key, uint64_t value); /* a string of 16 digits */
 void json_bool(struct json *j, const char *key, bool value);

@@ -151,7 +151,7 @@ const struct command command_ls = {
 			  "list the processes that hold them, a line each",
 			  offsetof(struct options, holders) },
 			{ "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.max_words = 1,

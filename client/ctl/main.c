@@ -96,7 +96,7 @@ static int run_command(struct ctl *ctl, const struct command *c, char **argv)
 static int run(struct ctl *ctl, char **argv)
 {
 	bool version = false;
-	const struct arg own[] = { { "version", ARG_FLAG, 'V', NULL, "", 0 }, { NULL } };
+	const struct arg own[] = { { "version", ARG_FLAG, 'V', NULL, "", 0 }, { .name = NULL } };
 	const struct arg_target targets[] = { { ctl_args, ctl }, { own, &version } };
 	const struct command *c;
 	const char *suggestion;

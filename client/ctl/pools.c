@@ -131,6 +131,6 @@ const struct command command_pools = {
 	.name = "pools",
 	.synopsis = "",
 	.about = "list the pools that memory comes from",
-	.args = (const struct arg[]){ { NULL } },
+	.args = (const struct arg[]){ { .name = NULL } },
 	.run = run,
 };

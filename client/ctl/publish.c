@@ -78,7 +78,7 @@ const struct command command_publish = {
 			  offsetof(struct options, sealed) },
 			{ "shared", ARG_FLAG, 0, NULL, "for reading and writing",
 			  offsetof(struct options, shared) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,

@@ -151,7 +151,7 @@ const struct command command_put = {
 			{ "dtype", ARG_TEXT, 'd', "DTYPE",
 			  "call the elements so: bfloat16, float8_e4m3fn",
 			  offsetof(struct options, dtype) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.min_words = 2,

@@ -38,7 +38,7 @@ const struct command command_rm = {
 		(const struct arg[]){
 			{ "force", ARG_FLAG, 'f', NULL, "names that are not there are no error",
 			  offsetof(struct options, force) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.min_words = 1,

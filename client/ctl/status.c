@@ -147,6 +147,6 @@ const struct command command_status = {
 	.name = "status",
 	.synopsis = "",
 	.about = "show the daemon's state and this user's limits",
-	.args = (const struct arg[]){ { NULL } },
+	.args = (const struct arg[]){ { .name = NULL } },
 	.run = run,
 };

@@ -53,7 +53,7 @@ const struct command command_wait = {
 			{ "timeout", ARG_TIME, 't', "TIME",
 			  "give up after so long, with exit code 5",
 			  offsetof(struct options, timeout) },
-			{ NULL },
+			{ .name = NULL },
 		},
 	.options_size = sizeof(struct options),
 	.defaults = &(const struct options){ .timeout = GPUSHM_WAIT_FOREVER },

@@ -226,7 +226,7 @@ END_TEST
 
 START_TEST(a_mistyped_command_gets_a_foreign_suggestion)
 {
-	ck_assert_str_eq(command_suggest("stats"), "stat");
+	ck_assert_str_eq(command_suggest("stats"), "status");
 	ck_assert_str_eq(command_suggest("pubilsh"), "publish");
 	ck_assert_str_eq(command_suggest("craete"), "create");
 	ck_assert_ptr_null(command_suggest("xy"));
