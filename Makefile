@@ -139,6 +139,9 @@ CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS)
+# Calls from our archives go through tests/unit/memory_fixture.h.
+MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
+$(MEMORY_TESTS): ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
 $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o
 
 $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so

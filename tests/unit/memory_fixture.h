@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fails the n-th allocation. For tests that the Makefile links with --wrap for malloc, calloc,
+ * realloc and reallocarray (its MEMORY_TESTS, *_memory.c): calls from our archives come here first.
+ */
+#ifndef GPUSHM_TESTS_MEMORY_FIXTURE_H
+#define GPUSHM_TESTS_MEMORY_FIXTURE_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *__real_reallocarray(void *p, size_t n, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_reallocarray(void *p, size_t n, size_t size);
+
+/* Allocations until one fails; 0: none will. It is 0 again after the failure. */
+static unsigned long memory_left;
+static bool memory_armed;
+
+/* Only what happens inside of this can fail: Check allocates, too, and from the same program. */
+#define WITHOUT_MEMORY(call)                  \
+	({                                    \
+		memory_armed = true;          \
+		__typeof__(call) r_ = (call); \
+		memory_armed = false;         \
+		r_;                           \
+	})
+
+static bool memory_fails(void)
+{
+	if (!memory_armed || memory_left == 0 || --memory_left > 0)
+		return false;
+	errno = ENOMEM;
+	return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return memory_fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return memory_fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	return memory_fails() ? NULL : __real_realloc(p, size);
+}
+
+void *__wrap_reallocarray(void *p, size_t n, size_t size)
+{
+	return memory_fails() ? NULL : __real_reallocarray(p, n, size);
+}
+
+#endif
