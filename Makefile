@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: MIT
+#
 # gpushm: make deps, make, make demo, make check, make install. See README.md.
 # Everything that is made lies under $(BUILD); nothing generated is in git.
 
@@ -91,8 +93,9 @@ $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
 	@rm -f $@; ar rcs $@ $^
 
+# It finds its library beside itself here, and in ../lib where it is installed, with no need of ldconfig.
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
 		$(CLIENT_LIBS)
 
 .PHONY: examples
@@ -252,5 +255,115 @@ check-gpu:
 		$(BUILD)/examples/classify tests/data && \
 		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
 	@tests/run.sh --sum $(RESULTS)
+
+# ---- deps ----
+
+# Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip.
+DEPS = gcc libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev check \
+	clang libclang-rt-dev clang-format cppcheck shellcheck mandoc valgrind python3 python3-venv ca-certificates
+.PHONY: deps
+deps:
+	@missing=; for p in $(DEPS); do \
+		dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then echo "deps: all packages are installed"; exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "deps: no apt-get here. Install what these Debian packages hold:$$missing" >&2; exit 1; fi; \
+	as=; if [ "$$(id -u)" != 0 ]; then as=$$(command -v sudo) || { \
+		echo "deps: neither root nor sudo. Ask for: apt-get install$$missing" >&2; exit 1; }; fi; \
+	echo "deps: installing$$missing"; \
+	$$as env DEBIAN_FRONTEND=noninteractive apt-get update -q && \
+		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
+
+# Python packages for tests, in the build folder. A machine from which pip reaches no index goes without them.
+.PHONY: venv
+venv: $(BUILD)/venv/ready
+$(BUILD)/venv/ready: tests/requirements.txt
+	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv
+	@python3 -m venv $(BUILD)/venv || { echo "venv: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
+	@$(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $< || { \
+		echo "venv: pip could not install $<: is there a network, or a PIP_INDEX_URL? Tests in Python need it." >&2; \
+		exit 1; }
+	@touch $@
+
+# ---- install ----
+
+bindir     = $(PREFIX)/bin
+libdir     = $(PREFIX)/lib
+includedir = $(PREFIX)/include
+datadir    = $(PREFIX)/share
+# systemd reads these below /usr/local/lib as well as below /usr/lib.
+unitdir    = $(PREFIX)/lib/systemd/system
+SUBST = sed -e 's|@bindir@|$(bindir)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
+	-e 's|@prefix@|$(PREFIX)|g' -e 's|@version@|$(VERSION)|g'
+MANUALS := $(notdir $(wildcard man/*.[1-8]))
+COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
+# Where a file of that name goes: a manual's section is its suffix; zsh wants _name, bash the bare name.
+man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
+completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
+INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
+	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(libdir)/pkgconfig/gpushm.pc \
+	$(foreach m,$(MANUALS),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
+	$(unitdir)/gpushmd.service $(unitdir)/gpushmd.socket $(PREFIX)/lib/sysusers.d/gpushm.conf \
+	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
+	$(datadir)/doc/gpushm/gpushmd.conf
+
+# The configuration in $(SYSCONFDIR) is the administrator's: it is written where there is none, and never removed if
+# it was changed. ldconfig, systemd-sysusers and systemctl are the caller's to run; gpushmctl finds the library by itself.
+.PHONY: install uninstall
+install: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a
+	install -D -m 755 $(BUILD)/gpushmd $(DESTDIR)$(bindir)/gpushmd
+	install -D -m 755 $(BUILD)/gpushmctl $(DESTDIR)$(bindir)/gpushmctl
+	install -D -m 644 $(BUILD)/libgpushm.so.$(VERSION) $(DESTDIR)$(libdir)/libgpushm.so.$(VERSION)
+	ln -sf libgpushm.so.$(VERSION) $(DESTDIR)$(libdir)/libgpushm.so.$(SOVERSION)
+	ln -sf libgpushm.so.$(SOVERSION) $(DESTDIR)$(libdir)/libgpushm.so
+	install -D -m 644 $(BUILD)/libgpushm.a $(DESTDIR)$(libdir)/libgpushm.a
+	install -D -m 644 client/gpushm.h $(DESTDIR)$(includedir)/gpushm.h
+	mkdir -p $(DESTDIR)$(libdir)/pkgconfig
+	$(SUBST) client/gpushm.pc.in >$(DESTDIR)$(libdir)/pkgconfig/gpushm.pc
+	$(foreach m,$(MANUALS),install -D -m 644 man/$(m) $(DESTDIR)$(call man_path,$(m)) &&) true
+	$(foreach c,$(COMPLETIONS),install -D -m 644 client/ctl/completion/$(c) $(DESTDIR)$(call completion_path,$(c)) &&) true
+	mkdir -p $(DESTDIR)$(unitdir)
+	$(SUBST) systemd/gpushmd.service.in >$(DESTDIR)$(unitdir)/gpushmd.service
+	install -D -m 644 systemd/gpushmd.socket $(DESTDIR)$(unitdir)/gpushmd.socket
+	install -D -m 644 systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpushm.conf
+	install -D -m 644 systemd/modules-load.conf $(DESTDIR)$(PREFIX)/lib/modules-load.d/gpushm.conf
+	install -D -m 644 systemd/gpushm.catalog $(DESTDIR)$(PREFIX)/lib/systemd/catalog/gpushm.catalog
+	install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(datadir)/doc/gpushm/gpushmd.conf
+	[ -e $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf ] || \
+		install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf
+
+uninstall:
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
+		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf
+	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
+
+# What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.
+.PHONY: dist
+dist:
+	@mkdir -p $(BUILD)
+	git archive --prefix=gpushm-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/gpushm-$(VERSION).tar.gz
+	@echo $(BUILD)/gpushm-$(VERSION).tar.gz
+
+# ---- lint ----
+
+# Each is a script that can be run alone. They say what they skip, and why.
+LINTS = spdx layers sizes format shell manuals units warnings cppcheck symbols
+.PHONY: lint $(addprefix lint-,$(LINTS))
+lint: $(addprefix lint-,$(LINTS))
+	@echo "lint: ok"
+$(addprefix lint-,$(LINTS)): lint-%:
+	@tests/lint/$*.sh
+lint-warnings: $(BUILD)/gen/gpushm.pb-c.h
+lint-symbols: $(BUILD)/libgpushm.so.$(SOVERSION)
+$(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
+# What the compilers are to be given; tests/lint/warnings.sh and cppcheck.sh ask for it.
+.PHONY: print-cflags print-sources print-left-out
+print-cflags:
+	$(info $(ALL_CFLAGS)) @:
+print-sources:
+	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(CTL_SRC)) @:
+print-left-out:
+	$(info $(LEFT_OUT)) @:
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

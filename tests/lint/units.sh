@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# systemd-analyze verify on the units as they are installed, with /bin/true in the daemon's place;
+# whatever it says is a fault, since it warns of unknown keys and succeeds. And: each message id of
+# daemon/log.h is explained in the journal's catalogue.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+bad=0
+sed -n 's/^#define LOG_ID_.*"\([0-9a-f]\{32\}\)"$/\1/p' daemon/log.h | {
+	missing=0
+	while read -r id; do
+		grep -q "^-- $id$" systemd/gpushm.catalog && continue
+		echo "systemd/gpushm.catalog: nothing about message $id of daemon/log.h"
+		missing=1
+	done
+	exit $missing
+} || bad=1
+
+command -v systemd-analyze >/dev/null || {
+	echo "units: not verified (no systemd-analyze)"
+	exit $bad
+}
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/bin"
+ln -s /bin/true "$folder/bin/gpushmd"
+sed "s|@bindir@|$folder/bin|g" systemd/gpushmd.service.in >"$folder/gpushmd.service"
+cp systemd/gpushmd.socket "$folder/"
+said=$(systemd-analyze verify --man=no "$folder/gpushmd.service" "$folder/gpushmd.socket" 2>&1) || bad=1
+if [ -n "$said" ]; then
+	echo "$said"
+	bad=1
+fi
+exit $bad
