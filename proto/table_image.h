@@ -108,7 +108,7 @@ struct table_parts {
 int table_image_write(const struct table_parts *p, int *ret_fd, uint64_t *ret_bytes,
 		      uint64_t *ret_digest);
 
-#define TABLE_HASH_BASIS 0xcbf29ce484222325u
+#define TABLE_HASH_BASIS TABLE_DIGEST_EMPTY
 
 /* FNV-1a 64 over more bytes; starts from TABLE_HASH_BASIS. */
 uint64_t table_hash(uint64_t hash, const void *data, size_t len);
