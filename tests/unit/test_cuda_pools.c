@@ -24,6 +24,8 @@ static void teardown(void)
 		return;
 	}
 	ck_assert_uint_eq(handed_out(), 0);
+	ck_assert_uint_eq(calls("cuStreamDestroy"), calls("cuStreamCreate"));
+	ck_assert_uint_eq(calls("cuDevicePrimaryCtxRelease"), calls("cuDevicePrimaryCtxRetain"));
 	fixture_close();
 }
 
