@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
  * A worker to start from: classify FIRST COUNT. It attaches to a model and to samples that another
- * process has put into shared memory, says so, waits for the end of a line, classifies COUNT
- * samples from FIRST on, and writes the answers into a buffer that all workers share. The same
- * calls give arrays on a GPU or on the host. A process's first open also starts CUDA if the memory
- * is on a GPU, as any CUDA program must: it is timed apart from the attach, which comes after it.
+ * process has put into shared memory, on a GPU or on the host, classifies COUNT samples from FIRST
+ * on, and writes the answers into a buffer that all workers share. Before the attach that is timed,
+ * and before it computes, it says so and waits for the end of a line.
  */
 #include "client/examples/digits.h"
 
 #include <err.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #define COUNT_MAX 4096
 
-static struct gpushm_buffer *attach(struct gpushm *c, const char *name, enum gpushm_access access,
-				    double *ret_us)
+static double open_us; /* what the last attach() took */
+
+static struct gpushm_buffer *attach(struct gpushm *c, const char *name, enum gpushm_access access)
 {
 	struct gpushm_buffer *b = NULL;
 	struct timespec start, end;
@@ -26,28 +27,26 @@ static struct gpushm_buffer *attach(struct gpushm *c, const char *name, enum gpu
 	if (gpushm_open(c, name, access, 5000, NULL, &b) < 0)
 		errx(1, "%s", gpushm_error());
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	*ret_us = (end.tv_sec - start.tv_sec) * 1e6 + (end.tv_nsec - start.tv_nsec) / 1e3;
+	open_us = (end.tv_sec - start.tv_sec) * 1e6 + (end.tv_nsec - start.tv_nsec) / 1e3;
 	return b;
 }
 
-static struct gpushm_array *array(struct gpushm_buffer *b, const char *name)
+/* Some rows of an array: a view, which shares the memory. */
+static struct gpushm_array *rows(struct gpushm_buffer *b, const char *name, long first, long end)
 {
-	struct gpushm_array *a = NULL;
+	struct gpushm_array *all = NULL, *part = NULL;
 
-	if (gpushm_array_get(b, name, &a) < 0)
-		errx(1, "%s", gpushm_error());
-	return a;
-}
-
-/* A view of some rows: it shares the memory. */
-static struct gpushm_array *rows(struct gpushm_buffer *b, const char *name, long first, long count)
-{
-	struct gpushm_array *all = array(b, name), *part = NULL;
-
-	if (gpushm_array_slice(all, 0, first, first + count, 1, &part) < 0)
+	if (gpushm_array_get(b, name, &all) < 0 ||
+	    gpushm_array_slice(all, 0, first, end, 1, &part) < 0)
 		errx(1, "%s", gpushm_error());
 	gpushm_array_free(all);
 	return part;
+}
+
+static void wait_for_go(void)
+{
+	if (fflush(stdout) != 0 || getchar() != '\n')
+		errx(1, "nobody said go");
 }
 
 static long count_right(struct gpushm_array *answers, struct gpushm_array *labels, long count)
@@ -66,26 +65,26 @@ static long count_right(struct gpushm_array *answers, struct gpushm_array *label
 int main(int argc, char **argv)
 {
 	long first = argc == 3 ? atol(argv[1]) : -1, count = argc == 3 ? atol(argv[2]) : 0;
-	double start_us = 0, attach_us = 0, answers_us = 0;
-	struct gpushm *c = NULL;
 	const char *where = NULL;
+	struct gpushm *c = NULL;
 
 	if (first < 0 || count < 1 || count > COUNT_MAX)
 		errx(2, "usage: classify FIRST COUNT");
 	if (gpushm_connect(NULL, &c) < 0)
 		errx(1, "%s", gpushm_error());
-	struct gpushm_buffer *samples = attach(c, "digits/samples", GPUSHM_READ, &start_us);
-	struct gpushm_buffer *model = attach(c, "digits/model", GPUSHM_READ, &attach_us);
-	struct gpushm_buffer *shared = attach(c, "digits/answers", GPUSHM_WRITE, &answers_us);
-	struct digits_net net = { array(model, "w1"), array(model, "b1"), array(model, "w2"),
-				  array(model, "b2") };
-	struct gpushm_array *images = rows(samples, "images", first, count);
-	struct gpushm_array *labels = rows(samples, "labels", first, count);
-	struct gpushm_array *answers = rows(shared, "", first, count);
-
-	printf("attached %" PRIu64 " %.1f %.1f\n", gpushm_buffer_id(model), start_us, attach_us);
-	if (fflush(stdout) != 0 || getchar() != '\n')
-		errx(1, "nobody said go");
+	struct gpushm_buffer *samples = attach(c, "digits/samples", GPUSHM_READ);
+	printf("ready %.1f\n",
+	       open_us); /* a process's first: if it is on a GPU, CUDA has started */
+	struct gpushm_buffer *shared = attach(c, "digits/answers", GPUSHM_WRITE);
+	wait_for_go();
+	struct gpushm_buffer *model = attach(c, "digits/model", GPUSHM_READ);
+	printf("attached %" PRIu64 " %.1f\n", gpushm_buffer_id(model), open_us);
+	wait_for_go();
+	struct digits_net net = { rows(model, "w1", 0, LONG_MAX), rows(model, "b1", 0, LONG_MAX),
+				  rows(model, "w2", 0, LONG_MAX), rows(model, "b2", 0, LONG_MAX) };
+	struct gpushm_array *images = rows(samples, "images", first, first + count);
+	struct gpushm_array *labels = rows(samples, "labels", first, first + count);
+	struct gpushm_array *answers = rows(shared, "", first, first + count);
 	if (gpushm_array_dim(images, 0) < count || digits_classify(&net, images, answers, &where))
 		errx(1, "samples %ld to %ld: can't classify them", first, first + count - 1);
 	printf("done %ld %s\n", count_right(answers, labels, count), where);

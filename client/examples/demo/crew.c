@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the workers. All are started before any is waited for, and all are attached before any is
- * let go: so the time in between is when the daemon can be asked who holds what.
+ * Owns the workers. All are started before any is waited for. They attach to the model one after
+ * the other, when CUDA has started in all of them: so each time is that of an attach, and not of a
+ * wait for the driver's locks. All are attached before any computes: in between the daemon can be
+ * asked who holds what.
  */
 #include "client/examples/demo/crew.h"
 
@@ -12,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ATTACH_MS 120000 /* eight processes start CUDA at once */
+#define READY_MS 120000 /* eight processes start CUDA at once */
+#define ATTACH_MS 20000
 #define COMPUTE_MS 60000
 
 int crew_start(struct crew *c, const char *program, const char *socket, long first, long count)
@@ -49,9 +52,11 @@ static int each_worker(struct crew *c, int (*wait)(struct worker *, int64_t), in
 	return 0;
 }
 
-int crew_attached(struct crew *c)
+int crew_attach(struct crew *c)
 {
-	return each_worker(c, worker_attached, ATTACH_MS, "attach");
+	int r = each_worker(c, worker_ready, READY_MS, "get ready");
+
+	return r < 0 ? r : each_worker(c, worker_attach, ATTACH_MS, "attach");
 }
 
 int crew_work(struct crew *c)

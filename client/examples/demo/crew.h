@@ -17,8 +17,8 @@ struct crew {
  * or -errno with the reason on stderr; so for those below. */
 int crew_start(struct crew *c, const char *program, const char *socket, long first, long count);
 
-/* Waits until all are attached. */
-int crew_attached(struct crew *c);
+/* Lets them attach, and waits until all have. */
+int crew_attach(struct crew *c);
 
 /* Lets all of them compute, and waits until all have ended. */
 int crew_work(struct crew *c);

@@ -219,7 +219,7 @@ static int run(struct demo *d, char **argv)
 		       (long)d->store.samples - HELD_OUT);
 	if (r < 0)
 		return r;
-	r = crew_attached(&d->crew);
+	r = crew_attach(&d->crew);
 	if (r < 0)
 		return r;
 	r = check_sharing(d);
@@ -256,6 +256,8 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		errx(2, "usage: demo DAEMON WORKER DATA-FOLDER");
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* Else the driver keeps what it makes of the kernel in ~/.nv. */
+	setenv("CUDA_CACHE_DISABLE", "1", 1);
 	wait_for_signals();
 
 	r = clean_up(&d, run(&d, argv));

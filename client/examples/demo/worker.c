@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns a worker's process and two pipes. The worker says "attached ID FIRST-OPEN ATTACH", waits for
- * a line, says "done RIGHT WHERE" and ends; times are in us. Its stderr is ours.
+ * Owns a worker's process and two pipes. The worker says "ready TIME", waits for a line, says
+ * "attached ID TIME", waits for a line, says "done RIGHT WHERE" and ends. Times are in us and of
+ * one gpushm_open(). Its stderr is ours.
  */
 #include "client/examples/demo/worker.h"
 
@@ -26,8 +27,6 @@ static void become_worker(const char *program, const char *socket, long first, l
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("GPUSHM_SOCKET", socket, 1);
-	/* Else the driver keeps what it makes of the kernel in ~/.nv. */
-	setenv("CUDA_CACHE_DISABLE", "1", 1);
 	wait_undo_in_child();
 	snprintf(from, sizeof(from), "%ld", first);
 	snprintf(n, sizeof(n), "%ld", count);
@@ -68,7 +67,7 @@ int worker_start(const char *program, const char *socket, long first, long count
 	return 0;
 }
 
-/* One line without its end, a byte at a time: there are two of them in a worker's life. */
+/* One line without its end, a byte at a time: there are three of them in a worker's life. */
 static int read_line(struct worker *w, char *line, size_t size, int64_t deadline)
 {
 	for (size_t n = 0; n + 1 < size; n++) {
@@ -86,22 +85,32 @@ static int read_line(struct worker *w, char *line, size_t size, int64_t deadline
 	return -EPROTO;
 }
 
-int worker_attached(struct worker *w, int64_t deadline)
+int worker_ready(struct worker *w, int64_t deadline)
 {
 	char line[128];
 	int r = read_line(w, line, sizeof(line), deadline);
 
 	if (r < 0)
 		return r;
-	return sscanf(line, "attached %" SCNu64 " %lf %lf", &w->buffer, &w->start_us,
-		      &w->attach_us) == 3
-		       ? 0
-		       : -EPROTO;
+	return sscanf(line, "ready %lf", &w->start_us) == 1 ? 0 : -EPROTO;
 }
 
 int worker_go(struct worker *w)
 {
 	return write(w->in, "\n", 1) == 1 ? 0 : -errno;
+}
+
+int worker_attach(struct worker *w, int64_t deadline)
+{
+	char line[128];
+	int r = worker_go(w);
+
+	if (r == 0)
+		r = read_line(w, line, sizeof(line), deadline);
+	if (r < 0)
+		return r;
+	return sscanf(line, "attached %" SCNu64 " %lf", &w->buffer, &w->attach_us) == 2 ? 0
+											: -EPROTO;
 }
 
 int worker_done(struct worker *w, int64_t deadline)

@@ -24,9 +24,13 @@ struct worker {
 int worker_start(const char *program, const char *socket, long first, long count,
 		 struct worker **ret);
 
-/* Waits until it says that it has attached. 0; -ETIMEDOUT, -EINTR; -EPROTO (it said something else,
- * or died; what it had to say is on stderr). */
-int worker_attached(struct worker *w, int64_t deadline);
+/* Waits until it has opened its first buffer, and so started CUDA where that is needed. 0;
+ * -ETIMEDOUT, -EINTR; -EPROTO (it said something else, or died; what it had to say is on stderr).
+ */
+int worker_ready(struct worker *w, int64_t deadline);
+
+/* Lets it attach to the model, and waits until it has. */
+int worker_attach(struct worker *w, int64_t deadline);
 
 /* Lets it compute. 0 or -errno. */
 int worker_go(struct worker *w);
