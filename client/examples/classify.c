@@ -72,14 +72,15 @@ int main(int argc, char **argv)
 		errx(2, "usage: classify FIRST COUNT");
 	if (gpushm_connect(NULL, &c) < 0)
 		errx(1, "%s", gpushm_error());
+	/* The first open of a process also starts CUDA, if the memory is on a GPU. */
 	struct gpushm_buffer *samples = attach(c, "digits/samples", GPUSHM_READ);
-	printf("ready %.1f\n",
-	       open_us); /* a process's first: if it is on a GPU, CUDA has started */
+	printf("ready %.1f\n", open_us);
 	struct gpushm_buffer *shared = attach(c, "digits/answers", GPUSHM_WRITE);
 	wait_for_go();
 	struct gpushm_buffer *model = attach(c, "digits/model", GPUSHM_READ);
 	printf("attached %" PRIu64 " %.1f\n", gpushm_buffer_id(model), open_us);
 	wait_for_go();
+
 	struct digits_net net = { rows(model, "w1", 0, LONG_MAX), rows(model, "b1", 0, LONG_MAX),
 				  rows(model, "w2", 0, LONG_MAX), rows(model, "b2", 0, LONG_MAX) };
 	struct gpushm_array *images = rows(samples, "images", first, first + count);
