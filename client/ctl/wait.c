@@ -36,7 +36,8 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 						       : 0;
 
 		r = gpushm_wait(ctl->connection, words[i], left);
-		if (!left && (r == -ENOENT || r == -EAGAIN))
+		/* After a time of waiting the owner is told -EAGAIN: it is there, and being filled. */
+		if (r == -EAGAIN || (!left && r == -ENOENT))
 			return ctl_error(CTL_TIMED_OUT, "%s", gpushm_error());
 		if (r < 0)
 			return ctl_refused(r);

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+# bash completion for gpushmctl(1): commands, options, and the names that the daemon knows now.
+# Installed as share/bash-completion/completions/gpushmctl.
+
+# The socket that the command line names so far, so that names come from the same daemon.
+_gpushmctl_ask() {
+	local i socket=()
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-s | --socket)
+			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
+			socket=(--socket "${COMP_WORDS[i + 1]}")
+			;;
+		esac
+	done
+	"${COMP_WORDS[0]}" "${socket[@]}" "$@" 2>/dev/null
+}
+
+_gpushmctl_lines() {
+	local IFS=$'\n'
+	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
+	# A name may have blanks in it, and a file as well.
+	((${#COMPREPLY[@]})) && mapfile -t COMPREPLY < <(printf '%q\n' "${COMPREPLY[@]}")
+}
+
+_gpushmctl_names() {
+	_gpushmctl_lines "$(_gpushmctl_ask ls --names-only)" "$1"
+}
+
+_gpushmctl_pools() {
+	_gpushmctl_lines "$(_gpushmctl_ask pools | awk 'NR > 1 { print $1 }')" "$1"
+}
+
+_gpushmctl() {
+	local commands="status pools ls stat create put get publish wait hold rm doctor help"
+	local common="--socket --json --bytes --quiet --help"
+	local making="--pool --mode --group --attr --shared --sealed --transient --hold --dtype"
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i
+	local options
+
+	# bash takes "--socket=PATH" for three words.
+	[[ $cur == "=" ]] && cur=""
+	[[ $prev == "=" ]] && prev=${COMP_WORDS[COMP_CWORD - 2]}
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | \
+			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array)
+			[[ $command == stat && ${COMP_WORDS[i]} == -a ]] && continue
+			[[ $command == rm && ${COMP_WORDS[i]} == -f ]] && continue
+			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
+			((i++))
+			;;
+		-* | =) ;;
+		*)
+			if [[ -z $command ]]; then
+				command=${COMP_WORDS[i]}
+			else
+				((words++))
+			fi
+			;;
+		esac
+	done
+
+	case $prev in
+	-s | --socket | --from)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	-p | --pool)
+		_gpushmctl_pools "$cur"
+		return
+		;;
+	--json)
+		_gpushmctl_lines $'short\npretty' "$cur"
+		return
+		;;
+	-d | --dtype)
+		mapfile -t COMPREPLY < <(compgen -W "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64
+			float16 float32 float64 bfloat16 complex64 complex128 float8_e4m3fn float8_e5m2" -- "$cur")
+		return
+		;;
+	-g | --group)
+		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
+		return
+		;;
+	-m | --mode | --attr | -t | --timeout | -S | --size | -n | --shape | -A | --array) return ;;
+	esac
+
+	if [[ $cur == -* ]]; then
+		case $command in
+		ls) options="--holders" ;;
+		stat) options="--arrays --timeout" ;;
+		create) options="--size --shape --from $making" ;;
+		put) options=$making ;;
+		get) options="--array --raw --timeout" ;;
+		publish) options="--sealed --shared" ;;
+		wait) options="--timeout" ;;
+		hold) options="--write --timeout" ;;
+		rm) options="--force" ;;
+		"") options="--version" ;;
+		*) options="" ;;
+		esac
+		mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$cur")
+		return
+	fi
+
+	case $command:$words in
+	:*) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
+	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | rm:*) _gpushmctl_names "$cur" ;;
+	put:* | get:1)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		;;
+	esac
+}
+
+complete -F _gpushmctl gpushmctl
