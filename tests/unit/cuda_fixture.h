@@ -84,6 +84,10 @@ static inline bool driver_is_there(char **argv)
 {
 	char folder[PATH_MAX];
 
+	if (!pool_kinds[1]) {
+		printf("%s: skipped: built without the CUDA Toolkit\n", argv[0]);
+		return false;
+	}
 	if (!getenv("GPUSHM_TEST_GPU") && !getenv("GPUSHM_TEST_STARTED") && find_fake(folder))
 		start_again_with(folder, argv);
 	if (find_driver())
