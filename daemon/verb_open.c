@@ -29,12 +29,23 @@ static int try_stat(struct session *s, const char *key, struct answer *a, struct
 	return r < 0 ? r : answer_stat(a, s, b, s->wants_holders, f);
 }
 
+/* A STAT that waits, waits for the publication: a buffer that is being filled is not there yet, for
+ * its owner either. */
+static int try_stat_published(struct session *s, const char *key, struct answer *a, struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_find(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
+
+	return r < 0 ? r : answer_stat(a, s, b, s->wants_holders, f);
+}
+
 static void on_wake(struct waiter *w, bool timed_out)
 {
 	struct session *s = container_of(w, struct session, waiter);
 	struct answer a = { 0 };
 	struct fault f = { 0 };
-	int r = s->waits_for_stat ? try_stat(s, w->key, &a, &f) : try_open(s, w->key, &a, &f);
+	int r = s->waits_for_stat ? try_stat_published(s, w->key, &a, &f)
+				  : try_open(s, w->key, &a, &f);
 
 	if (r < 0 && timed_out && (f.code == CODE_NOT_FOUND || f.code == CODE_NOT_PUBLISHED))
 		fault(&f, CODE_TIMED_OUT, "buffer \"%s\" was not published in time", w->key);
@@ -72,12 +83,9 @@ int verb_open(struct session *s, const Gpushm__Proto__Request *q, struct answer 
 	return or_wait(s, key, m->has_wait_ms, m->wait_ms, try_open(s, key, a, f), f);
 }
 
-/* With a wait, STAT waits for the publication: a buffer that is being filled is not there yet, for
- * its owner either. */
 int verb_stat(struct session *s, const Gpushm__Proto__Request *q, struct answer *a, struct fault *f)
 {
 	const Gpushm__Proto__Stat *m = q->stat;
-	struct buffer *b = NULL;
 	char key[KEY_MAX + 1];
 	int r = verb_key(s, "STAT", m->has_name, m->name, key, f);
 
@@ -85,11 +93,7 @@ int verb_stat(struct session *s, const Gpushm__Proto__Request *q, struct answer 
 		return r;
 	s->wants_holders = m->has_holders && m->holders;
 	s->waits_for_stat = true;
-	if (m->has_wait_ms && m->wait_ms) {
-		r = catalog_find(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
-		r = or_wait(s, key, true, m->wait_ms, r, f);
-		if (r < 0)
-			return r;
-	}
-	return try_stat(s, key, a, f);
+	if (!m->has_wait_ms || m->wait_ms == 0)
+		return try_stat(s, key, a, f);
+	return or_wait(s, key, true, m->wait_ms, try_stat_published(s, key, a, f), f);
 }
