@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The sub-allocator of a pool: a list of blocks, free or taken. Free neighbours become one block,
+ * which remembers where the last freed of them began and is split there. It deals in offsets and
+ * touches no memory.
+ */
+#include "tests/fakecuda/fake_blocks.h"
+
+struct block {
+	struct list link; /* blocks::all */
+	uint64_t offset, size;
+	bool taken;
+	uint64_t freed; /* serial of its last free; 0: never used */
+	uint64_t hint;	/* offset of what was freed then */
+};
+
+void blocks_init(struct blocks *b, uint64_t size)
+{
+	*b = (struct blocks){ .size = size };
+	list_init(&b->all);
+}
+
+void blocks_done(struct blocks *b)
+{
+	struct block *it;
+
+	list_foreach (it, &b->all, link)
+		free(it);
+	list_init(&b->all);
+}
+
+static struct block *block_new(struct list *before, uint64_t offset, uint64_t size)
+{
+	struct block *it = calloc(1, sizeof(*it));
+
+	if (!it)
+		return NULL;
+	it->offset = it->hint = offset;
+	it->size = size;
+	list_insert(before, &it->link);
+	return it;
+}
+
+/* Cuts a free block in two; `it` is the second. */
+static int block_split(struct block *it, uint64_t at)
+{
+	struct block *first;
+
+	if (at == it->offset)
+		return 0;
+	first = block_new(&it->link, it->offset, at - it->offset);
+	if (!first)
+		return -ENOMEM;
+	first->freed = it->freed;
+	it->size -= first->size;
+	it->offset = at;
+	return 0;
+}
+
+static struct block *best(const struct blocks *b, uint64_t size)
+{
+	struct block *it, *ret = NULL;
+
+	list_foreach (it, &b->all, link)
+		if (!it->taken && it->size >= size && (!ret || it->freed > ret->freed))
+			ret = it;
+	return ret;
+}
+
+int blocks_take(struct blocks *b, uint64_t size, uint64_t *ret_offset)
+{
+	struct block *it, *rest;
+
+	if (list_empty(&b->all) && !block_new(&b->all, 0, b->size))
+		return -ENOMEM;
+	it = best(b, size);
+	if (!it)
+		return -ENOMEM;
+	if (it->hint + size <= it->offset + it->size && block_split(it, it->hint) < 0)
+		return -ENOMEM;
+	if (it->size > size) {
+		rest = block_new(it->link.next, it->offset + size, it->size - size);
+		if (!rest)
+			return -ENOMEM;
+		rest->freed = it->freed;
+		it->size = size;
+	}
+	it->taken = true;
+	b->used += size;
+	*ret_offset = it->offset;
+	return 0;
+}
+
+/* Makes `it` and a free neighbour before it one block. */
+static void merge(struct block *before, struct block *it)
+{
+	uint64_t hint = before->freed > it->freed ? before->hint : it->hint;
+
+	it->offset = before->offset;
+	it->size += before->size;
+	it->hint = hint;
+	it->freed = before->freed > it->freed ? before->freed : it->freed;
+	list_drop(&before->link);
+	free(before);
+}
+
+static struct block *block_at(const struct blocks *b, uint64_t offset)
+{
+	struct block *it;
+
+	list_foreach (it, &b->all, link)
+		if (it->offset == offset)
+			return it;
+	return NULL;
+}
+
+void blocks_give(struct blocks *b, uint64_t offset)
+{
+	struct block *it = block_at(b, offset), *next;
+
+	it->taken = false;
+	it->freed = ++b->serial;
+	it->hint = offset;
+	b->used -= it->size;
+
+	next = container_of(it->link.next, struct block, link);
+	if (it->link.next != &b->all && !next->taken) {
+		merge(it, next);
+		it = next;
+	}
+	if (it->link.prev != &b->all && !container_of(it->link.prev, struct block, link)->taken)
+		merge(container_of(it->link.prev, struct block, link), it);
+}
+
+uint64_t blocks_end(const struct blocks *b)
+{
+	uint64_t end = 0;
+	struct block *it;
+
+	list_foreach (it, &b->all, link)
+		if (it->taken)
+			end = it->offset + it->size;
+	return end;
+}

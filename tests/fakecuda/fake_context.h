@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Contexts, and each thread's stack of them.
+ */
+#ifndef GPUSHM_TESTS_FAKECUDA_CONTEXT_H
+#define GPUSHM_TESTS_FAKECUDA_CONTEXT_H
+
+#include "tests/fakecuda/fake_call.h"
+
+struct context {
+	int ordinal;
+	unsigned int retained; /* 0: it is destroyed */
+};
+
+/* The thread's current context. INVALID_CONTEXT, or CONTEXT_IS_DESTROYED. */
+CUresult context_current(struct context **ret);
+/* The physical GPU that work of the current context runs on. Errors as above. */
+CUresult context_gpu(unsigned int *ret);
+
+/* References on primary contexts, and contexts of cuCtxCreate, that have not been given back. */
+unsigned long context_alive(void);
+
+#endif

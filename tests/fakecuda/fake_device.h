@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The GPUs: physical ones, which all processes number alike, and the ordinals under which
+ * CUDA_VISIBLE_DEVICES shows some of them to this process.
+ */
+#ifndef GPUSHM_TESTS_FAKECUDA_DEVICE_H
+#define GPUSHM_TESTS_FAKECUDA_DEVICE_H
+
+#include "tests/fakecuda/fake_state.h"
+
+/* The physical GPU behind an ordinal, or -1. */
+int device_physical(int ordinal);
+/* This process's ordinal of a physical GPU, or -1 where it can't see it. */
+int device_ordinal(int physical);
+/* Of one GPU. */
+uint64_t device_bytes(void);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Pools, our own and imported ones.
+ */
+#ifndef GPUSHM_TESTS_FAKECUDA_MEMPOOL_H
+#define GPUSHM_TESTS_FAKECUDA_MEMPOOL_H
+
+#include "tests/fakecuda/fake_blocks.h"
+#include "tests/fakecuda/fake_memory.h"
+
+struct mempool {
+	struct list link; /* mempools */
+	struct memory *memory;
+	unsigned char *base;  /* address of its first byte; open to the CPU where a pointer is */
+	struct blocks blocks; /* our own */
+	uint64_t reserved_high, used_high, threshold;
+	int lock_fd; /* imported: an open file of its own, whose locks show what is in use here */
+	unsigned long pointers; /* alive */
+	bool exportable, exported, destroyed;
+	unsigned char access[GPUS_MAX];
+};
+
+/* The pool of that handle, or NULL where it is none (any more). */
+struct mempool *mempool_find(CUmemoryPool handle);
+unsigned long mempool_alive(void);
+
+/* Room for another block: claims more of the GPU if it must. OUT_OF_MEMORY. */
+CUresult mempool_take(struct mempool *p, uint64_t bytes, uint64_t *ret_offset);
+/* A pointer has gone: a destroyed pool goes with its last. */
+void mempool_drop_pointer(struct mempool *p);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cuMemset*. Whole pages of zeros are punched out of the memfd (madvise(2), MADV_REMOVE) and not
+ * written, so that a scrub of gigabytes costs a test neither time nor memory.
+ */
+#include "tests/fakecuda/fake_range.h"
+#include "tests/fakecuda/fake_stream.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE 4096ull
+
+static void zero(unsigned char *p, size_t n)
+{
+	size_t head = -(uintptr_t)p & (PAGE - 1);
+	size_t whole = n > head ? (n - head) & ~(PAGE - 1) : 0;
+
+	if (whole && madvise(p + head, whole, MADV_REMOVE) == 0) {
+		memset(p, 0, head);
+		memset(p + head + whole, 0, n - head - whole);
+		return;
+	}
+	memset(p, 0, n);
+}
+
+/* `width` bytes at a time; a run begins and ends at a multiple of it, as mappings do. */
+static void fill_run(unsigned char *p, size_t n, uint32_t value, size_t width)
+{
+	if (!value)
+		zero(p, n);
+	else if (width == 1)
+		memset(p, (int)value, n);
+	else
+		for (size_t i = 0; i + width <= n; i += width)
+			memcpy(p + i, &value, width);
+}
+
+static CUresult fill(CUdeviceptr at, uint32_t value, size_t width, size_t count, CUstream stream)
+{
+	size_t bytes = count * width, run;
+	unsigned int gpu;
+	CUresult result = stream_gpu(stream, &gpu);
+
+	if (result || !count)
+		return result;
+	if (at % width || count > SIZE_MAX / width || !range_allows(at, bytes, gpu, true))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t done = 0; done < bytes; done += run) {
+		unsigned char *p = range_at(at + done, &run);
+
+		if (run > bytes - done)
+			run = bytes - done;
+		fill_run(p, run, value, width);
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8(CUdeviceptr dst, unsigned char value, size_t n)
+{
+	return FAKE_CALL(CALL_PLAIN, fill(dst, value, 1, n, NULL));
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream stream)
+{
+	return FAKE_CALL(CALL_PLAIN, fill(dst, value, 1, n, stream));
+}
+
+CUresult cuMemsetD32(CUdeviceptr dst, unsigned int value, size_t n)
+{
+	return FAKE_CALL(CALL_PLAIN, fill(dst, value, 4, n, NULL));
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t n, CUstream stream)
+{
+	return FAKE_CALL(CALL_PLAIN, fill(dst, value, 4, n, stream));
+}
