@@ -316,7 +316,9 @@ int table_builder_set_attr(struct table_builder *b, const struct table_attr *att
 		p->n_attrs++;
 	p->attr_bytes += attr->key_len + attr->value_len - a->key_len - a->value_len;
 	free(a->key);
-	*a = (struct table_owned_attr){ copy, attr->key_len, attr->value_len };
+	a->key = copy;
+	a->key_len = attr->key_len;
+	a->value_len = attr->value_len;
 	return 0;
 }
 

@@ -47,7 +47,10 @@ START_TEST(more_than_the_budget_is_handed_out)
 	ck_assert_int_eq(arena_init(&a, 64), 0);
 	ck_assert_ptr_null(take(&a, 65));
 	ck_assert_ptr_null(take(&a, SIZE_MAX));
-	ck_assert_ptr_nonnull(take(&a, 64));
+	ck_assert_ptr_nonnull(take(&a, 8));
+	ck_assert_ptr_null(take(&a, SIZE_MAX));
+	ck_assert_ptr_null(take(&a, 57));
+	ck_assert_ptr_nonnull(take(&a, 56));
 	ck_assert_ptr_null(take(&a, 1));
 	ck_assert_uint_eq(a.used, 64);
 	arena_done(&a);

@@ -316,6 +316,22 @@ START_TEST(an_array_outside_the_buffer_is_told)
 }
 END_TEST
 
+START_TEST(more_dimensions_than_an_array_has_room_for_are_read)
+{
+	struct table_header h = header();
+	struct table_array a;
+	struct table_entry e;
+
+	memcpy(&e, image + h.entries_at, sizeof(e));
+	/* As many as the image has bytes for. */
+	e.ndim = image_bytes / (2 * sizeof(uint64_t));
+	e.dims_at = 0;
+	ck_assert_uint_gt(e.ndim, DIMENSIONS_MAX + 8);
+	memcpy(image + h.entries_at, &e, sizeof(e));
+	ck_assert_int_eq(table_view_at(&view, 0, &a), -EBADMSG);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("table_view");
@@ -334,6 +350,7 @@ int main(void)
 	tcase_add_test(tc, a_search_without_an_empty_slot_does_not_end);
 	tcase_add_test(tc, a_slot_leads_past_the_entries);
 	tcase_add_test(tc, an_array_outside_the_buffer_is_told);
+	tcase_add_test(tc, more_dimensions_than_an_array_has_room_for_are_read);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
