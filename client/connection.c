@@ -37,6 +37,7 @@ int connection_new(int *fd, uid_t server, struct gpushm **ret)
 	c->server_uid = server;
 	pthread_mutex_init(&c->lock, NULL);
 	c->socket = take_fd(fd);
+	map_begin();
 	*ret = c;
 	return 0;
 }
@@ -55,6 +56,7 @@ struct gpushm *connection_unref(struct gpushm *c)
 		map_pool_done(&c->pools[i].map);
 		close_fd(&c->pools[i].pool_fd);
 	}
+	map_end();
 	free(c->pools);
 	close_fd(&c->socket);
 	arena_done(&c->arena);

@@ -20,8 +20,10 @@ struct state {
 	pthread_cond_t map_changed;
 	struct map_private *maps;
 	pthread_mutex_t import_lock;
-	struct map_import *imports; /* mempools; under import_lock */
-	pthread_mutex_t cuda_lock;
+	struct map_import *imports;   /* mempools; under import_lock */
+	pthread_mutex_t cuda_lock;    /* of the driver's start */
+	pthread_mutex_t context_lock; /* of the contexts that are retained */
+	unsigned connections;	      /* under context_lock */
 };
 
 /* The process's one; NULL where there is no memory for it. No system call after the first. */

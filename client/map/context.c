@@ -6,21 +6,21 @@
  * current context serves if it is of the device, else the device's primary one, which is the one
  * that the CUDA runtime, and with it every framework, works in.
  *
- * A primary context that we have retained is never released: the last release destroys it with all
- * that others have in it, and the next one would cost 0.3 s.
+ * A primary context that we have retained is kept until the process's last connection ends, not
+ * until the next release: if nobody else has it, the last release destroys it, and another one
+ * costs 0.3 s.
  */
 #include "client/map/context.h"
 
 #include "client/error.h"
+#include "client/state.h"
 #include "proto/own.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #define DEVICES_MAX 64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CUcontext primaries[DEVICES_MAX]; /* retained; under lock */
+static CUcontext primaries[DEVICES_MAX]; /* retained; under state::context_lock */
 
 static int find_ordinal(const struct cuda *cu, const unsigned char *uuid, int *ret)
 {
@@ -121,14 +121,46 @@ int context_current_device(const struct cuda *cu)
 
 static int primary(const struct cuda *cu, int device, CUcontext *ret)
 {
+	pthread_mutex_t *lock = &state()->context_lock;
 	CUresult result = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(lock);
 	if (!primaries[device])
 		result = cu->primary_ctx_retain(&primaries[device], device);
 	*ret = primaries[device];
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(lock);
 	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuDevicePrimaryCtxRetain", result);
+}
+
+static void release_primaries(void)
+{
+	const struct cuda *cu;
+
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		if (primaries[i] && cuda_start(&cu) == 0)
+			cu->primary_ctx_release(i);
+		primaries[i] = NULL;
+	}
+}
+
+void map_begin(void)
+{
+	struct state *s = state();
+
+	pthread_mutex_lock(&s->context_lock);
+	s->connections++;
+	pthread_mutex_unlock(&s->context_lock);
+}
+
+/* Every use of a context is a buffer's, and every buffer holds its connection. */
+void map_end(void)
+{
+	struct state *s = state();
+
+	pthread_mutex_lock(&s->context_lock);
+	if (--s->connections == 0)
+		release_primaries();
+	pthread_mutex_unlock(&s->context_lock);
 }
 
 static int push_primary(const struct cuda *cu, int device)

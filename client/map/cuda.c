@@ -32,6 +32,7 @@ static const struct {
 	{ "cuDeviceGetUuid_v2", offsetof(struct cuda, device_get_uuid) },
 	{ "cuDeviceCanAccessPeer", offsetof(struct cuda, device_can_access_peer) },
 	{ "cuDevicePrimaryCtxRetain", offsetof(struct cuda, primary_ctx_retain) },
+	{ "cuDevicePrimaryCtxRelease_v2", offsetof(struct cuda, primary_ctx_release) },
 	{ "cuDevicePrimaryCtxGetState", offsetof(struct cuda, primary_ctx_get_state) },
 	{ "cuCtxGetCurrent", offsetof(struct cuda, ctx_get_current) },
 	{ "cuCtxGetDevice", offsetof(struct cuda, ctx_get_device) },

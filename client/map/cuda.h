@@ -16,6 +16,7 @@ struct cuda {
 	CUresult (*device_get_uuid)(CUuuid *uuid, CUdevice dev);
 	CUresult (*device_can_access_peer)(int *can, CUdevice dev, CUdevice peer);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*primary_ctx_release)(CUdevice dev);
 	CUresult (*primary_ctx_get_state)(CUdevice dev, unsigned int *flags, int *active);
 	CUresult (*ctx_get_current)(CUcontext *ctx);
 	CUresult (*ctx_get_device)(CUdevice *dev);

@@ -64,6 +64,10 @@ int map_synchronize(struct map *m);
  * reference or all have agreed. 0 or -errno. */
 int map_protect(struct map *m);
 
+/* A connection begins, and ends: the process lets go of the driver's contexts with its last one. */
+void map_begin(void);
+void map_end(void);
+
 /* The connection ends, all buffers that were opened through it are closed: what was imported for
  * its pool is let go with the last connection that used it. */
 void map_pool_done(struct map_pool *pool);
