@@ -208,24 +208,24 @@ START_TEST(a_file_of_one_mebibyte_is_read_and_one_byte_more_is_not)
 }
 END_TEST
 
-/* n sections, each numbered in its header and in its value. */
-static char *many_sections(const char *header, const char *assignment, unsigned n)
+/* n sections, each numbered in its header and in its value. The caller frees *ret. */
+static void many_sections(const char *header, const char *assignment, unsigned n, char **ret)
 {
-	char *text = NULL;
 	size_t size;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out = open_memstream(ret, &size);
 
 	for (unsigned i = 0; i < n; i++)
 		fprintf(out, "%s%u]\n%s%u\n", header, i, assignment, i);
 	fclose(out);
-	return text;
 }
 
 START_TEST(one_pool_too_many_is_told_and_the_limit_with_it)
 {
-	char *text = many_sections("[pool p", "kind=host\npending-max-count=", POOLS_MAX + 1);
-	struct loaded l = load_text(text);
+	char *text = NULL;
+	struct loaded l;
 
+	many_sections("[pool p", "kind=host\npending-max-count=", POOLS_MAX + 1, &text);
+	l = load_text(text);
 	ck_assert_int_eq(l.result, -EINVAL);
 	ck_assert_ptr_nonnull(strstr(l.errors, ":193: one pool too many; allowed: 64 of them\n"));
 	ck_assert_uint_eq(count_lines(l.errors), 1);
@@ -241,9 +241,11 @@ END_TEST
 
 START_TEST(users_too_many_are_told_and_the_last_one_allowed_has_its_limits)
 {
-	char *text = many_sections("[limits ", "max-leases=", 4097);
-	struct loaded l = load_text(text);
+	char *text = NULL;
+	struct loaded l;
 
+	many_sections("[limits ", "max-leases=", 4097, &text);
+	l = load_text(text);
 	ck_assert_int_eq(l.result, -EINVAL);
 	ck_assert_uint_eq(count_lines(l.errors), 1);
 	loaded_done(&l);
