@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The fake driver's pools: what an exporter and its importers may do, in which order, and what an
+ * exported fd keeps. A peer is the importer; it is lent the pool's fd with records of pointers.
+ */
+#include "tests/fakecuda/scenario.h"
+
+#define POINTERS 3
+
+struct lent {
+	CUmemPoolPtrExportData records[POINTERS];
+};
+
+static CUmemPoolProps pool_props(size_t max)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED };
+
+	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	props.maxSize = max;
+	return props;
+}
+
+static CUmemoryPool pool_new(size_t max)
+{
+	CUmemPoolProps props = pool_props(max);
+	CUmemoryPool pool;
+
+	OK(cu(cuMemPoolCreate)(&pool, &props));
+	return pool;
+}
+
+static int pool_export(CUmemoryPool pool)
+{
+	int fd;
+
+	OK(cu(cuMemPoolExportToShareableHandle)(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+						0));
+	return fd;
+}
+
+static CUresult import_try(int fd, CUmemoryPool *ret)
+{
+	return cu(cuMemPoolImportFromShareableHandle)(ret, (void *)(intptr_t)fd,
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+static CUmemoryPool pool_import(int fd)
+{
+	CUmemoryPool pool;
+
+	OK(import_try(fd, &pool));
+	return pool;
+}
+
+static CUresult take_try(CUmemoryPool pool, size_t bytes, CUdeviceptr *ret)
+{
+	return cu(cuMemAllocFromPoolAsync)(ret, bytes, pool, NULL);
+}
+
+static CUdeviceptr take(CUmemoryPool pool, size_t bytes)
+{
+	CUdeviceptr p;
+
+	OK(take_try(pool, bytes, &p));
+	return p;
+}
+
+static void give(CUdeviceptr p)
+{
+	OK(cu(cuMemFreeAsync)(p, NULL));
+}
+
+static CUdeviceptr import_record(CUmemoryPool pool, CUmemPoolPtrExportData *record)
+{
+	CUdeviceptr p;
+
+	OK(cu(cuMemPoolImportPointer)(&p, pool, record));
+	return p;
+}
+
+/* The exporter's side of most scenarios: a pool with three pointers of 2 MiB, words 1, 2 and 3 at
+ * their starts, lent to a new process. */
+struct exporter {
+	CUmemoryPool pool;
+	CUdeviceptr pointers[POINTERS];
+	int peer;
+	pid_t pid;
+};
+
+static struct exporter lend_to(const char *importer)
+{
+	struct exporter e;
+	struct lent lent;
+	int fd;
+
+	start_driver(0);
+	e.pool = pool_new(64 * MiB);
+	for (unsigned int i = 0; i < POINTERS; i++) {
+		e.pointers[i] = take(e.pool, 2 * MiB);
+		OK(cu(cuMemsetD32)(e.pointers[i], i + 1, 1));
+		OK(cu(cuMemPoolExportPointer)(&lent.records[i], e.pointers[i]));
+	}
+	fd = pool_export(e.pool);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	e.pid = scenario_start(importer, &e.peer);
+	tell(e.peer, &lent, sizeof(lent), fd);
+	close(fd);
+	return e;
+}
+
+static CUmemoryPool borrow(struct lent *ret)
+{
+	CUmemoryPool pool;
+	int fd;
+
+	start_driver(0);
+	fd = hear(PEER, ret, sizeof(*ret));
+	MUST(fd >= 0);
+	pool = pool_import(fd);
+	close(fd);
+	return pool;
+}
+
+static void lend_end(struct exporter *e)
+{
+	for (int i = 0; i < POINTERS; i++)
+		give(e->pointers[i]);
+	OK(cu(cuMemPoolDestroy)(e->pool));
+	close(e->peer);
+}
+
+static void writes_and_frees_run(void)
+{
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+
+	for (unsigned int i = 0; i < POINTERS; i++) {
+		CUdeviceptr p = import_record(pool, &lent.records[i]);
+
+		MUST(word_at(p) == i + 1);
+		OK(cu(cuMemsetD32)(p + 2 * MiB - 4, 10 + i, 1));
+		give(p);
+	}
+	OK(cu(cuMemPoolDestroy)(pool));
+	OK(cu(cuDevicePrimaryCtxRelease)(0));
+	go(PEER);
+	await(PEER);
+}
+
+SCENARIO(what_an_importer_writes_its_exporter_reads, .env = "FAKECUDA_STRICT=1")
+{
+	struct exporter e = lend_to("writes_and_frees");
+
+	await(e.peer);
+	for (unsigned int i = 0; i < POINTERS; i++)
+		MUST(word_at(e.pointers[i] + 2 * MiB - 4) == 10 + i);
+	/* The importer lives, and has freed: the exporter may. */
+	for (int i = 0; i < POINTERS; i++)
+		give(e.pointers[i]);
+	OK(cu(cuMemPoolDestroy)(e.pool));
+	go(e.peer);
+	scenario_finish(e.pid);
+	close(e.peer);
+	OK(cu(cuDevicePrimaryCtxRelease)(0));
+}
+
+static void holds_the_second_run(void)
+{
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+
+	import_record(pool, &lent.records[1]);
+	go(PEER);
+	await(PEER);
+}
+
+SCENARIO(an_exporter_that_frees_before_its_importer_aborts, .signal = SIGABRT,
+	 .says = "exporter freed before its importer")
+{
+	struct exporter e = lend_to("holds_the_second");
+
+	await(e.peer);
+	give(e.pointers[0]);
+	give(e.pointers[2]);
+	cu(cuMemFreeAsync)(e.pointers[1], NULL);
+}
+
+SCENARIO(a_dead_importer_holds_nothing)
+{
+	struct exporter e = lend_to("holds_the_second");
+
+	await(e.peer);
+	scenario_kill(e.pid);
+	lend_end(&e);
+}
+
+static void is_refused_run(void)
+{
+	CUmemAccessDesc read =
+		access_for(CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	CUmemAccessDesc write =
+		access_for(CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+	CUmemPoolPtrExportData forged = lent.records[0];
+	CUdeviceptr p = import_record(pool, &lent.records[0]), none;
+	uint64_t used;
+	int fd;
+
+	MUST(word_at(p) == 1);
+	GIVES(CUDA_ERROR_NOT_SUPPORTED, cu(cuMemPoolSetAccess)(pool, &read, 1));
+	OK(cu(cuMemPoolSetAccess)(pool, &write, 1));
+	INVALID(take_try(pool, 4096, &none));
+	INVALID(cu(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	INVALID(cu(cuMemPoolTrimTo)(pool, 0));
+	INVALID(cu(cuMemPoolExportToShareableHandle)(&fd, pool,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	INVALID(cu(cuMemPoolExportPointer)(&forged, p));
+	forged.reserved[8] ^= 0x40;
+	INVALID(cu(cuMemPoolImportPointer)(&none, pool, &forged));
+	memset(&forged, 0, sizeof(forged));
+	INVALID(cu(cuMemPoolImportPointer)(&none, pool, &forged));
+	INVALID(cu(cuMemPoolDestroy)(pool));
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(an_importer_may_import_and_nothing_else)
+{
+	struct exporter e = lend_to("is_refused");
+
+	scenario_finish(e.pid);
+	lend_end(&e);
+}
+
+static void imports_twice_run(void)
+{
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+	CUdeviceptr p = import_record(pool, &lent.records[0]);
+
+	MUST(import_record(pool, &lent.records[0]) == p);
+	give(p);
+	go(PEER);
+	await(PEER);
+	cu(cuMemFreeAsync)(p, NULL);
+}
+
+SCENARIO(a_pointer_imported_twice_is_freed_once)
+{
+	struct exporter e = lend_to("imports_twice");
+	int status;
+
+	await(e.peer);
+	lend_end(&e);
+	MUST(waitpid(e.pid, &status, 0) == e.pid);
+	MUST(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+SCENARIO(a_second_free_of_a_pointer_imported_twice_aborts)
+{
+	struct exporter e = lend_to("imports_twice");
+	int status;
+
+	await(e.peer);
+	go(e.peer);
+	MUST(waitpid(e.pid, &status, 0) == e.pid);
+	MUST(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	lend_end(&e);
+}
+
+static void imports_late_run(void)
+{
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+	CUdeviceptr p;
+
+	await(PEER);
+	cu(cuMemPoolImportPointer)(&p, pool, &lent.records[1]);
+}
+
+SCENARIO(an_import_of_a_freed_pointer_aborts)
+{
+	struct exporter e = lend_to("imports_late");
+	int status;
+
+	give(e.pointers[1]);
+	e.pointers[1] = take(e.pool, 2 * MiB);
+	go(e.peer);
+	MUST(waitpid(e.pid, &status, 0) == e.pid);
+	MUST(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	lend_end(&e);
+}
+
+static void imports_when_told_run(void)
+{
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+	CUdeviceptr p;
+
+	await(PEER);
+	p = import_record(pool, &lent.records[2]);
+	MUST(word_at(p) == 3);
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+	go(PEER);
+}
+
+static void lends_and_dies_run(void)
+{
+	struct exporter e;
+
+	/* The importer's socket goes to who started us, and so outlives us. */
+	e = lend_to("imports_when_told");
+	tell(PEER, "s", 1, e.peer);
+	await(PEER);
+}
+
+SCENARIO(a_pool_outlives_its_exporter)
+{
+	int exporter, importer;
+	pid_t pid = scenario_start("lends_and_dies", &exporter);
+	char c;
+
+	importer = hear(exporter, &c, 1);
+	scenario_kill(pid);
+	go(importer);
+	await(importer);
+	close(exporter);
+	close(importer);
+}
+
+SCENARIO(a_pool_imported_twice_is_one_pool)
+{
+	CUmemoryPool pool, imported;
+	int fd;
+
+	start_driver(0);
+	pool = pool_new(0);
+	fd = pool_export(pool);
+	MUST(fcntl(fd, F_GETFD) == 0);
+	imported = pool_import(fd);
+	MUST(imported != pool && pool_import(fd) == imported);
+	close(fd);
+	OK(cu(cuMemPoolDestroy)(imported));
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(a_wrong_fd_is_no_pool)
+{
+	CUmemGenericAllocationHandle handle;
+	CUmemoryPool pool;
+	int fd;
+
+	start_driver(0);
+	handle = vmm_new(2 * MiB);
+	fd = vmm_export(handle);
+	GIVES(CUDA_ERROR_NOT_SUPPORTED, import_try(fd, &pool));
+	GIVES(CUDA_ERROR_UNKNOWN, import_try(-1, &pool));
+	close(fd);
+	OK(cu(cuMemRelease)(handle));
+}
+
+SCENARIO(allocating_needs_a_context_and_creating_does_not)
+{
+	CUmemoryPool pool;
+	CUcontext context;
+	CUstream stream;
+	CUdeviceptr p;
+
+	OK(cu(cuInit)(0));
+	pool = pool_new(0);
+	close(pool_export(pool));
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, take_try(pool, 4096, &p));
+	OK(cu(cuDevicePrimaryCtxRetain)(&context, 0));
+	OK(cu(cuCtxPushCurrent)(context));
+	OK(cu(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cu(cuCtxPopCurrent)(NULL));
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, take_try(pool, 4096, &p));
+	OK(cu(cuMemAllocFromPoolAsync)(&p, 4096, pool, stream));
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, cu(cuMemFreeAsync)(p, NULL));
+	OK(cu(cuMemFreeAsync)(p, stream));
+	OK(cu(cuStreamDestroy)(stream));
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(the_next_tenant_finds_what_the_last_one_left)
+{
+	CUdeviceptr first, second, third;
+	CUmemoryPool pool;
+
+	start_driver(0);
+	pool = pool_new(0);
+	first = take(pool, 2 * MiB);
+	second = take(pool, 2 * MiB);
+	third = take(pool, 2 * MiB);
+	MUST(word_at(second) == 0);
+	OK(cu(cuMemsetD32)(second, 0xdead, 1));
+	give(first);
+	give(second);
+	MUST(take(pool, 2 * MiB) == second);
+	MUST(word_at(second) == 0xdead);
+	give(third);
+	give(second);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(a_pool_is_no_larger_than_its_maximum_rounded_up)
+{
+	CUdeviceptr p[17], whole;
+	CUmemoryPool pool;
+
+	start_driver(0);
+	pool = pool_new(1);
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, take_try(pool, 32 * MiB + 1, &whole));
+	for (int i = 0; i < 16; i++)
+		p[i] = take(pool, 2 * MiB);
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, take_try(pool, 1, &p[16]));
+	for (int i = 0; i < 16; i += 2)
+		give(p[i]);
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, take_try(pool, 4 * MiB, &p[16]));
+	for (int i = 1; i < 16; i += 2)
+		give(p[i]);
+	whole = take(pool, 32 * MiB);
+	give(whole);
+	OK(take_try(pool, 0, &p[0]));
+	MUST(p[0] == 0);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+	uint64_t value;
+
+	OK(cu(cuMemPoolGetAttribute)(pool, which, &value));
+	return value;
+}
+
+SCENARIO(a_trim_gives_back_what_is_free)
+{
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	start_driver(0);
+	pool = pool_new(0);
+	p = take(pool, 100 * MiB);
+	MUST(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 100 * MiB);
+	MUST(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 128 * MiB);
+	OK(cu(cuMemsetD32)(p, 5, 1));
+	give(p);
+	OK(cu(cuMemPoolTrimTo)(pool, 0));
+	MUST(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
+	MUST(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 100 * MiB);
+	p = take(pool, 100 * MiB);
+	MUST(word_at(p) == 0);
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(an_exported_fd_keeps_all_of_its_pool, .env = "FAKECUDA_MEMORY=64M")
+{
+	CUmemGenericAllocationHandle handle;
+	CUmemoryPool pool;
+	int fd;
+
+	start_driver(0);
+	pool = pool_new(0);
+	fd = pool_export(pool);
+	give(take(pool, 64 * MiB));
+	OK(cu(cuMemPoolTrimTo)(pool, 0));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, vmm_try(2 * MiB, &handle));
+	OK(cu(cuMemPoolDestroy)(pool));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, vmm_try(2 * MiB, &handle));
+	close(fd);
+	OK(cu(cuMemRelease)(vmm_new(64 * MiB)));
+}
+
+SCENARIO(a_pool_and_vmm_memory_share_one_gpu, .env = "FAKECUDA_MEMORY=64M")
+{
+	CUmemGenericAllocationHandle handle;
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+
+	start_driver(0);
+	handle = vmm_new(32 * MiB);
+	pool = pool_new(0);
+	p = take(pool, 32 * MiB);
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, take_try(pool, 4096, &q));
+	OK(cu(cuMemRelease)(handle));
+	q = take(pool, 32 * MiB);
+	give(p);
+	give(q);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(a_kernel_that_uses_a_freed_pointer_dies, .signal = SIGSEGV)
+{
+	CUdeviceptr p;
+
+	start_driver(0);
+	p = take(pool_new(0), 64);
+	*(volatile char *)p = 1;
+	give(p);
+	*(volatile char *)p = 1;
+}
+
+SCENARIO(a_second_free_aborts, .signal = SIGABRT, .says = "not allocated")
+{
+	CUdeviceptr p;
+
+	start_driver(0);
+	p = take(pool_new(0), 64);
+	give(p);
+	cu(cuMemFreeAsync)(p, NULL);
+}
+
+SCENARIO(a_pool_destroyed_twice_aborts, .signal = SIGABRT, .says = "cuMemPoolDestroy")
+{
+	CUmemoryPool pool;
+
+	start_driver(0);
+	pool = pool_new(0);
+	OK(cu(cuMemPoolDestroy)(pool));
+	cu(cuMemPoolDestroy)(pool);
+}
+
+SCENARIO(pointers_outlive_a_destroyed_pool, .env = "FAKECUDA_STRICT=1")
+{
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	start_driver(0);
+	pool = pool_new(0);
+	p = take(pool, 64);
+	OK(cu(cuMemPoolDestroy)(pool));
+	MUST(fake(fakecuda_handed_out)() == 1);
+	give(p);
+	OK(cu(cuDevicePrimaryCtxRelease)(0));
+}
+
+static void imports_a_giant_run(void)
+{
+	CUmemPoolPtrExportData record;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	int fd;
+
+	start_driver(0);
+	fd = hear(PEER, &record, sizeof(record));
+	pool = pool_import(fd);
+	close(fd);
+	p = import_record(pool, &record);
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+/* How the importer of one pointer of that size ends. */
+static int giant_status(size_t bytes)
+{
+	CUmemPoolPtrExportData record;
+	CUmemoryPool pool = pool_new(0);
+	CUdeviceptr p = take(pool, bytes);
+	int fd = pool_export(pool), peer, status;
+	pid_t pid;
+
+	OK(cu(cuMemPoolExportPointer)(&record, p));
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	pid = scenario_start("imports_a_giant", &peer);
+	tell(peer, &record, sizeof(record), fd);
+	close(fd);
+	MUST(waitpid(pid, &status, 0) == pid);
+	close(peer);
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+	return status;
+}
+
+SCENARIO(an_import_above_5248_mib_kills_the_importer)
+{
+	int status;
+
+	start_driver(0);
+	MUST(giant_status(5248 * MiB) == 0);
+	status = giant_status(5249 * MiB);
+	MUST(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+SCENARIO(only_a_pool_made_for_it_is_exported)
+{
+	CUmemPoolProps props = pool_props(0);
+	CUmemPoolPtrExportData record;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	int fd;
+
+	start_driver(0);
+	props.location.type = CU_MEM_LOCATION_TYPE_HOST;
+	INVALID(cu(cuMemPoolCreate)(&pool, &props));
+	props = pool_props(0);
+	props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+	OK(cu(cuMemPoolCreate)(&pool, &props));
+	INVALID(cu(cuMemPoolExportToShareableHandle)(&fd, pool,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	p = take(pool, 64);
+	INVALID(cu(cuMemPoolExportPointer)(&record, p));
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+SCENARIO(a_peer_gpu_needs_access_to_a_pool, .env = "FAKECUDA_DEVICES=2")
+{
+	CUmemAccessDesc second =
+		access_for(CU_MEM_LOCATION_TYPE_DEVICE, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CUmemAccessDesc none = access_for(CU_MEM_LOCATION_TYPE_DEVICE, 0, 0);
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+	unsigned int word;
+
+	start_driver(1);
+	pool = pool_new(0);
+	p = take(pool, 64);
+	INVALID(cu(cuMemcpyDtoH)(&word, p, 4));
+	GIVES(CUDA_ERROR_INVALID_DEVICE, cu(cuMemPoolSetAccess)(pool, &none, 1));
+	OK(cu(cuMemPoolSetAccess)(pool, &second, 1));
+	q = take(pool, 64);
+	MUST(word_at(p) == 0 && word_at(q) == 0);
+	give(p);
+	give(q);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
+#define ALL(X)                                               \
+	X(what_an_importer_writes_its_exporter_reads)        \
+	X(an_exporter_that_frees_before_its_importer_aborts) \
+	X(a_dead_importer_holds_nothing)                     \
+	X(an_importer_may_import_and_nothing_else)           \
+	X(a_pointer_imported_twice_is_freed_once)            \
+	X(a_second_free_of_a_pointer_imported_twice_aborts)  \
+	X(an_import_of_a_freed_pointer_aborts)               \
+	X(a_pool_outlives_its_exporter)                      \
+	X(a_pool_imported_twice_is_one_pool)                 \
+	X(a_wrong_fd_is_no_pool)                             \
+	X(allocating_needs_a_context_and_creating_does_not)  \
+	X(the_next_tenant_finds_what_the_last_one_left)      \
+	X(a_pool_is_no_larger_than_its_maximum_rounded_up)   \
+	X(a_trim_gives_back_what_is_free)                    \
+	X(an_exported_fd_keeps_all_of_its_pool)              \
+	X(a_pool_and_vmm_memory_share_one_gpu)               \
+	X(a_kernel_that_uses_a_freed_pointer_dies)           \
+	X(a_second_free_aborts)                              \
+	X(a_pool_destroyed_twice_aborts)                     \
+	X(pointers_outlive_a_destroyed_pool)                 \
+	X(an_import_above_5248_mib_kills_the_importer)       \
+	X(only_a_pool_made_for_it_is_exported)               \
+	X(a_peer_gpu_needs_access_to_a_pool)
+
+#define PEERS(X)             \
+	X(writes_and_frees)  \
+	X(holds_the_second)  \
+	X(is_refused)        \
+	X(imports_twice)     \
+	X(imports_late)      \
+	X(imports_when_told) \
+	X(lends_and_dies)    \
+	X(imports_a_giant)
+
+const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY) PEERS(SCENARIO_ENTRY){ NULL, NULL } };
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("fakecuda mempool");
+	TCase *tests = tcase_create("mempool");
+
+	ALL(SCENARIO_ADD)
+	tcase_set_timeout(tests, 60);
+	suite_add_tcase(s, tests);
+	return s;
+}
+
+int main(int argc, char **argv)
+{
+	return scenario_main(argc, argv, suite);
+}
