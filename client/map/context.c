@@ -20,7 +20,10 @@
 
 #define DEVICES_MAX 64
 
-static CUcontext primaries[DEVICES_MAX]; /* retained; under state::context_lock */
+static struct {
+	CUcontext ctx;
+	unsigned retains; /* to be released, one by one */
+} primaries[DEVICES_MAX]; /* under state::context_lock */
 
 static int find_ordinal(const struct cuda *cu, const unsigned char *uuid, int *ret)
 {
@@ -119,15 +122,18 @@ int context_current_device(const struct cuda *cu)
 	return device < 0 ? 0 : device;
 }
 
-static int primary(const struct cuda *cu, int device, CUcontext *ret)
+/* again: what was retained before is not good any more. */
+static int primary(const struct cuda *cu, int device, bool again, CUcontext *ret)
 {
 	pthread_mutex_t *lock = &state()->context_lock;
 	CUresult result = CUDA_SUCCESS;
 
 	pthread_mutex_lock(lock);
-	if (!primaries[device])
-		result = cu->primary_ctx_retain(&primaries[device], device);
-	*ret = primaries[device];
+	if (again || !primaries[device].ctx) {
+		result = cu->primary_ctx_retain(&primaries[device].ctx, device);
+		primaries[device].retains += result == CUDA_SUCCESS;
+	}
+	*ret = primaries[device].ctx;
 	pthread_mutex_unlock(lock);
 	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuDevicePrimaryCtxRetain", result);
 }
@@ -137,9 +143,10 @@ static void release_primaries(void)
 	const struct cuda *cu;
 
 	for (int i = 0; i < DEVICES_MAX; i++) {
-		if (primaries[i] && cuda_start(&cu) == 0)
-			cu->primary_ctx_release(i);
-		primaries[i] = NULL;
+		for (; primaries[i].retains > 0; primaries[i].retains--)
+			if (cuda_start(&cu) == 0)
+				cu->primary_ctx_release(i);
+		primaries[i].ctx = NULL;
 	}
 }
 
@@ -167,8 +174,15 @@ static int push_primary(const struct cuda *cu, int device)
 {
 	CUcontext ctx;
 	CUresult result;
-	int r = primary(cu, device, &ctx);
+	int r = primary(cu, device, false, &ctx);
 
+	if (r < 0)
+		return r;
+	if (cu->ctx_push_current(ctx) == CUDA_SUCCESS)
+		return 0;
+	/* An application that resets the device (cuDevicePrimaryCtxReset, Numba's close()) destroys
+	 * the context under us; retaining it makes another. */
+	r = primary(cu, device, true, &ctx);
 	if (r < 0)
 		return r;
 	result = cu->ctx_push_current(ctx);

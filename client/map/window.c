@@ -77,9 +77,8 @@ int window_close(const struct cuda *cu, CUdeviceptr ptr, size_t bytes)
 {
 	CUresult result = cu->mem_unmap(ptr, bytes);
 
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuMemUnmap", result);
-	/* The memory is out of reach now. If the driver keeps the addresses, only they are lost. */
+	/* Once unmapped, the memory is out of reach: if the driver keeps the addresses, only they
+	 * are lost. It refuses to free what is still mapped, so this may be tried in any case. */
 	cu->mem_address_free(ptr, bytes);
-	return 0;
+	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuMemUnmap", result);
 }
