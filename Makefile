@@ -59,17 +59,21 @@ endif
 
 # ---- rules ----
 
+# One line for each file; V=1 shows the commands.
+V ?=
+SAY = $(if $(V),,@printf '  %-6s %s\n' $(1) $@;)
+
 $(BUILD)/gen/gpushm.pb-c.c: proto/gpushm.proto
 	@mkdir -p $(@D)
-	protoc-c --proto_path=proto --c_out=$(@D) $<
+	$(call SAY,GEN)protoc-c --proto_path=proto --c_out=$(@D) $<
 $(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/proto.a: $(call objects,$(PROTO_SRC)) $(GEN_OBJ)
 	@rm -f $@; ar rcs $@ $^
@@ -79,15 +83,15 @@ $(BUILD)/libgpushm.a: $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ)
 	@rm -f $@; ar rcs $@ $^
 
 $(BUILD)/gpushmd: $(call objects,daemon/main.c) $(BUILD)/daemon.a $(BUILD)/proto.a
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(DAEMON_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(DAEMON_LIBS)
 
 $(BUILD)/libgpushm.so.$(VERSION): $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ) client/libgpushm.sym
-	$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm.so.$(SOVERSION) -Wl,--version-script,client/libgpushm.sym \
+	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm.so.$(SOVERSION) -Wl,--version-script,client/libgpushm.sym \
 		-Wl,-z,defs,-z,nodelete -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
 $(BUILD)/libgpushm.so.$(SOVERSION): $(BUILD)/libgpushm.so.$(VERSION)
-	ln -sf $(<F) $@
+	@ln -sf $(<F) $@
 $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
-	ln -sf $(<F) $@
+	@ln -sf $(<F) $@
 
 # For unit tests: all of gpushmctl but main().
 $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
@@ -95,7 +99,7 @@ $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
 
 # It finds its library beside itself here, and in ../lib where it is installed, with no need of ldconfig.
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
 		$(CLIENT_LIBS)
 
 .PHONY: examples
@@ -104,7 +108,7 @@ EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,\
 examples: $(EXAMPLES)
 $(BUILD)/examples/%: $(BUILD)/obj/client/examples/%.o $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm -ldl -lm
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm -ldl -lm
 
 # ---- demo ----
 
@@ -118,13 +122,13 @@ DIGITS := $(call objects,client/examples/digits.c client/examples/$(if $(KERNEL)
 $(BUILD)/examples/classify: $(DIGITS) $(if $(KERNEL),$(BUILD)/examples/classify.ptx)
 $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits.h client/gpushm.h
 	@mkdir -p $(@D)
-	$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
+	$(call SAY,NVCC)$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
 
 # The demo reads .npy files with gpushmctl's parser.
 $(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/ctl/npy.c client/ctl/descr.c \
 	client/ctl/output.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm -ldl -lm
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm -ldl -lm
 
 .PHONY: demo
 demo: $(BUILD)/gpushmd $(BUILD)/examples/classify $(BUILD)/examples/demo
@@ -141,7 +145,7 @@ CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS)
 # Calls from our archives go through tests/unit/memory_fixture.h.
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
 $(MEMORY_TESTS): ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
@@ -149,13 +153,13 @@ $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.
 
 $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
 
 # Our own libcuda.so.1, made of memfds; tests put its folder into LD_LIBRARY_PATH.
 FAKECUDA := $(if $(CUDA_INCLUDE),$(BUILD)/fakecuda/libcuda.so.1)
 $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 	@mkdir -p $(@D)
-	$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libcuda.so.1 -o $@ $^ -lpthread
+	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libcuda.so.1 -o $@ $^ -lpthread
 
 # ---- check ----
 
@@ -236,7 +240,7 @@ GPU_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c
 GPU_LIB   := $(call objects,$(filter-out $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS)
 
 .PHONY: gpu-bundle check-gpu

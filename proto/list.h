@@ -44,9 +44,9 @@ static inline void list_drop(struct list *link)
 #define list_first(head, type, member) container_of((head)->next, type, member)
 
 /* The body may drop and free `it`, but no other member of the list. */
-#define list_foreach(it, head, member)                                                             \
-	for (struct list *it##_at = (head)->next, *it##_next = it##_at->next;                      \
-	     it##_at != (head) && ((it) = container_of(it##_at, __typeof__(*(it)), member), 1);    \
+#define list_foreach(it, head, member)                                                          \
+	for (struct list *it##_at = (head)->next, *it##_next = it##_at->next;                   \
+	     it##_at != (head) && ((it) = container_of(it##_at, __typeof__(*(it)), member), 1); \
 	     it##_at = it##_next, it##_next = it##_at->next)
 
 #endif
