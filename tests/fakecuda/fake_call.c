@@ -26,7 +26,7 @@ struct counter {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t owner; /* the process that has called cuInit; 0: none */
+static _Atomic pid_t owner; /* the process that has called cuInit; 0: none */
 static struct counter *counters;
 static struct {
 	bool read;

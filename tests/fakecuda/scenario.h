@@ -378,8 +378,10 @@ static inline int scenario_main(int argc, char **argv, Suite *(*suite)(void))
 	SRunner *runner;
 	int failed;
 
-	if (argc > 1)
+	if (argc > 1) {
+		signal(SIGSEGV, SIG_DFL); /* a sanitizer would report it and exit */
 		return scenario_run(argv[1]);
+	}
 	runner = srunner_create(suite());
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
