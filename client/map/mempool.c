@@ -141,16 +141,16 @@ static int mempool_prepare(const struct map_request *r, int *ret_device)
 {
 	struct state *s = state();
 	const struct cuda *cu;
-	int owner, result = cuda_start(&cu);
+	int owner, result;
 
-	if (result < 0)
-		return result;
 	if (r->allocated_bytes > POINTER_BYTES_MAX)
 		return error_set(EPROTO,
 				 "the daemon made a mempool buffer of %llu bytes; above 4 "
 				 "GiB importing it would end this process",
 				 (unsigned long long)r->allocated_bytes);
-	result = context_find_devices(cu, r, &owner, ret_device);
+	result = cuda_start(&cu);
+	if (result == 0)
+		result = context_find_devices(cu, r, &owner, ret_device);
 	if (result < 0)
 		return result;
 	pthread_mutex_lock(&s->import_lock);

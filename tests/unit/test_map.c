@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The register of maps, over host memory: one mapping for each buffer and access, however often and
+ * from however many threads it is asked for, and none of the parent's in a forked child.
+ */
+#include "client/map/map.h"
+
+#include "client/gpushm.h"
+#include "client/state.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define BYTES 8192u
+
+static int fd = -1;
+static struct map_pool pool;
+
+static void setup(void)
+{
+	fds_mark();
+	fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	ck_assert_int_eq(ftruncate(fd, BYTES), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	pool = (struct map_pool){ .id = 1, .kind = GPUSHM_HOST, .numa_node = -1 };
+}
+
+static void teardown(void)
+{
+	close_fd(&fd);
+	ck_assert_ptr_null(state()->maps);
+	fds_check();
+}
+
+static struct map_request request_of(uint64_t buffer, bool write)
+{
+	return (struct map_request){ .pool = &pool,
+				     .buffer = buffer,
+				     .bytes = BYTES,
+				     .allocated_bytes = BYTES,
+				     .write = write,
+				     .device = GPUSHM_OWN_DEVICE,
+				     .fd = fd,
+				     .server_uid = geteuid() };
+}
+
+static struct map *acquire(uint64_t buffer, bool write)
+{
+	struct map_request r = request_of(buffer, write);
+	struct map *m = NULL;
+
+	ck_assert_msg(map_acquire(&r, &m) == 0, "%s", gpushm_error());
+	return m;
+}
+
+static bool is_mapped(const void *at)
+{
+	unsigned char pages[BYTES / 4096];
+
+	return mincore((void *)at, BYTES, pages) == 0;
+}
+
+START_TEST(a_buffer_is_mapped_twice_or_unmapped_too_soon)
+{
+	struct map *a = acquire(1, false), *b = acquire(1, false);
+	void *at = a->host_ptr;
+
+	ck_assert_ptr_eq(a, b);
+	ck_assert_int_eq(map_release(a), 0);
+	ck_assert(is_mapped(at));
+	ck_assert_int_eq(map_release(b), 0);
+	ck_assert(!is_mapped(at));
+	ck_assert_int_eq(map_release(NULL), 0);
+}
+END_TEST
+
+START_TEST(maps_that_differ_are_taken_for_one)
+{
+	struct map *maps[4];
+
+	maps[0] = acquire(1, false);
+	maps[1] = acquire(1, true);
+	maps[2] = acquire(2, false);
+	memset(pool.daemon, 1, sizeof(pool.daemon));
+	maps[3] = acquire(1, false);
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < i; k++)
+			ck_assert_ptr_ne(maps[i]->host_ptr, maps[k]->host_ptr);
+	ck_assert(maps[1]->writable && !maps[0]->writable);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(map_release(maps[i]), 0);
+}
+END_TEST
+
+START_TEST(a_map_that_became_read_only_is_not_shared_with_readers)
+{
+	struct map *writer = acquire(1, true), *reader;
+
+	*(char *)writer->host_ptr = 'x';
+	ck_assert_int_eq(map_protect(writer), 0);
+	ck_assert(!writer->writable);
+	reader = acquire(1, false);
+	ck_assert_ptr_eq(reader, writer);
+	ck_assert_int_eq(map_protect(reader), 0);
+	ck_assert_int_eq(map_synchronize(reader), 0);
+	ck_assert_int_eq(map_release(writer), 0);
+	ck_assert_int_eq(map_release(reader), 0);
+}
+END_TEST
+
+START_TEST(a_map_that_failed_stays_in_the_register)
+{
+	struct map_request r = request_of(1, true);
+	struct map *m = NULL;
+
+	r.allocated_bytes = 2 * BYTES;
+	ck_assert_int_eq(map_acquire(&r, &m), -EPROTO);
+	ck_assert_ptr_null(m);
+	ck_assert_ptr_null(state()->maps);
+	ck_assert_int_eq(map_release(acquire(1, true)), 0);
+}
+END_TEST
+
+START_TEST(a_gpu_maps_what_it_can_t)
+{
+	struct map_request r = request_of(1, true);
+	struct map *m = NULL;
+
+	r.device = 0;
+	ck_assert_int_eq(map_acquire(&r, &m), -ENODEV);
+	r.device = GPUSHM_OWN_DEVICE;
+	/* No driver, or no GPU of that UUID. */
+	pool.kind = GPUSHM_VMM;
+	pool.has_device = true;
+	memset(pool.device_uuid, 0xee, sizeof(pool.device_uuid));
+	ck_assert_int_eq(map_acquire(&r, &m), -ENODEV);
+	ck_assert_str_ne(gpushm_error(), "");
+	ck_assert_int_eq(map_device_ordinal(pool.device_uuid), -1);
+	pool.kind = GPUSHM_MEMPOOL;
+	ck_assert_int_eq(map_acquire(&r, &m), -ENODEV);
+}
+END_TEST
+
+START_TEST(a_pointer_that_would_kill_its_importer_is_imported)
+{
+	struct map_request r = request_of(1, true);
+	struct map *m = NULL;
+
+	pool.kind = GPUSHM_MEMPOOL;
+	r.allocated_bytes = (4ull << 30) + 1;
+	if (map_acquire(&r, &m) == -ENODEV && strstr(gpushm_error(), "built without CUDA")) {
+		printf("skipped: needs a build with CUDA\n");
+		return;
+	}
+	ck_assert_int_eq(map_acquire(&r, &m), -EPROTO);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "4 GiB"));
+	ck_assert_ptr_null(m);
+}
+END_TEST
+
+#define THREADS 8
+#define ROUNDS 2000
+
+static void *come_and_go(void *arg)
+{
+	const struct map_request r = request_of(1, true);
+
+	for (int i = 0; i < ROUNDS; i++) {
+		struct map *m = NULL;
+
+		if (map_acquire(&r, &m) < 0)
+			return (void *)"not mapped";
+		/* Each thread has a byte of its own; unmapped, it is a SIGSEGV. */
+		((volatile char *)m->host_ptr)[(intptr_t)arg]++;
+		if (map_release(m) < 0)
+			return (void *)"not released";
+	}
+	return NULL;
+}
+
+START_TEST(threads_unmap_each_others_memory)
+{
+	pthread_t threads[THREADS];
+	struct map *m;
+	void *wrong;
+
+	for (intptr_t i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, (void *)i), 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &wrong);
+		ck_assert_msg(!wrong, "%s", (char *)wrong);
+	}
+	m = acquire(1, false);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(((unsigned char *)m->host_ptr)[i], ROUNDS % 256);
+	ck_assert_int_eq(map_release(m), 0);
+}
+END_TEST
+
+static int in_the_child(uint64_t generation, const void *parents)
+{
+	struct map_request r = request_of(1, true);
+	struct map *m = NULL;
+
+	alarm(10); /* a mutex that stayed locked */
+	if (state_generation() == generation || state()->maps)
+		return 1;
+	if (map_acquire(&r, &m) < 0 || m->host_ptr == parents)
+		return 2;
+	return map_release(m) < 0 || !is_mapped(parents) ? 3 : 0;
+}
+
+START_TEST(a_forked_child_inherits_maps_or_a_locked_register)
+{
+	uint64_t generation = state_generation();
+	struct map *m = acquire(1, true);
+	int status;
+	pid_t child;
+
+	pthread_mutex_lock(&state()->map_lock);
+	child = fork();
+	if (child == 0)
+		_exit(in_the_child(generation, m->host_ptr));
+	pthread_mutex_unlock(&state()->map_lock);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_assert_uint_eq(state_generation(), generation);
+	ck_assert_int_eq(map_release(m), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("map");
+	TCase *tc = tcase_create("map");
+	SRunner *sr;
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_set_timeout(tc, 30);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, a_buffer_is_mapped_twice_or_unmapped_too_soon);
+	tcase_add_test(tc, maps_that_differ_are_taken_for_one);
+	tcase_add_test(tc, a_map_that_became_read_only_is_not_shared_with_readers);
+	tcase_add_test(tc, a_map_that_failed_stays_in_the_register);
+	tcase_add_test(tc, a_gpu_maps_what_it_can_t);
+	tcase_add_test(tc, a_pointer_that_would_kill_its_importer_is_imported);
+	tcase_add_test(tc, threads_unmap_each_others_memory);
+	tcase_add_test(tc, a_forked_child_inherits_maps_or_a_locked_register);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
