@@ -111,9 +111,10 @@ static CUresult proc_address(const char *symbol, void **ret, CUdriverProcAddress
 	if (!symbol || !ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = find_symbol(symbol);
-	if (status)
-		*status = *ret ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	return *ret ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	if (!status)
+		return *ret ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	*status = *ret ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuPointerGetAttribute(void *ret, CUpointer_attribute attribute, CUdeviceptr p)

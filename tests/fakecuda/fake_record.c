@@ -88,7 +88,7 @@ static CUresult pointer_export(CUmemPoolPtrExportData *ret, CUdeviceptr address)
 	CUresult result;
 	struct record r;
 
-	if (!ret || !it || !it->mempool || !it->mempool->exportable)
+	if (!ret || !it || !it->mempool || !it->mempool->exported)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (it->record == NO_RECORD) {
 		result = record_new(it);

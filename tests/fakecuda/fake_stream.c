@@ -49,7 +49,7 @@ static CUresult ticket_destroy(struct list *all, const void *handle)
 	struct ticket *t = ticket_find(all, handle);
 
 	if (!t)
-		return CUDA_ERROR_INVALID_HANDLE;
+		return misuse("%p, to be destroyed, is no stream or event (any more)", handle);
 	list_drop(&t->link);
 	free(t);
 	return CUDA_SUCCESS;
@@ -63,7 +63,7 @@ CUresult stream_gpu(CUstream stream, unsigned int *ret)
 		return context_gpu(ret);
 	t = ticket_find(&streams, stream);
 	if (!t)
-		return CUDA_ERROR_INVALID_HANDLE;
+		return misuse("%p is no stream (any more)", (void *)stream);
 	if (!t->context->retained)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	*ret = (unsigned int)device_physical(t->context->ordinal);
@@ -79,7 +79,10 @@ static CUresult stream_wait(CUstream stream)
 
 static CUresult event_wait(CUevent event)
 {
-	return ticket_find(&events, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return ticket_find(&events, event) ? CUDA_SUCCESS
+					   : misuse("%p is no event (any more)", (void *)event);
 }
 
 static CUresult event_record(CUevent event, CUstream stream)

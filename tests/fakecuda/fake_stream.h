@@ -8,7 +8,8 @@
 #include "tests/fakecuda/fake_call.h"
 
 /* The physical GPU that a stream's work runs on: its own context's, or the current one's for the
- * default streams. INVALID_HANDLE: it is no stream (any more); else as context_current(). */
+ * default streams. Errors as context_current(). A destroyed stream is misuse: the driver crashes.
+ */
 CUresult stream_gpu(CUstream stream, unsigned int *ret);
 
 #endif

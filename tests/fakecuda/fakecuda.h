@@ -29,7 +29,8 @@
  *   a part; a reservation freed while something is mapped in it, with another size, or twice; a
  *   pointer freed twice or never allocated; a pool destroyed twice; an exporter that frees a pool's
  *   pointer while a live process still has it imported; an import of a pointer that its exporter
- *   has freed (a driver maps the next tenant's memory).
+ *   has freed (a driver maps the next tenant's memory); a destroyed stream or event (a driver
+ *   crashes).
  *
  * Quirks that are faithful
  *   - A forked child of a process that has called cuInit gets NOT_INITIALIZED from every call. Our
@@ -42,6 +43,7 @@
  *     PROT_READ: a CPU write is SIGSEGV, a driver call that would write INVALID_VALUE. HOST_NUMA
  *     memory: the CPU sees it only when it was given access.
  *   - vmm fds are close-on-exec, pool fds are not.
+ *   - A pointer can be exported once its pool has been.
  *   - maxSize is rounded up to 32 MiB. An exported pool keeps what it had; a freed block is the
  * next one's first choice, with its old contents.
  *   - An imported pool: its own GPU has access at once, others after cuMemPoolSetAccess, PROT_READ

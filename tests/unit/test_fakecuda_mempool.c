@@ -96,13 +96,13 @@ static struct exporter lend_to(const char *importer)
 
 	start_driver(0);
 	e.pool = pool_new(64 * MiB);
+	fd = pool_export(e.pool);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	for (unsigned int i = 0; i < POINTERS; i++) {
 		e.pointers[i] = take(e.pool, 2 * MiB);
 		OK(cu(cuMemsetD32)(e.pointers[i], i + 1, 1));
 		OK(cu(cuMemPoolExportPointer)(&lent.records[i], e.pointers[i]));
 	}
-	fd = pool_export(e.pool);
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	e.pid = scenario_start(importer, &e.peer);
 	tell(e.peer, &lent, sizeof(lent), fd);
 	close(fd);
@@ -329,6 +329,24 @@ SCENARIO(a_pool_outlives_its_exporter)
 	await(importer);
 	close(exporter);
 	close(importer);
+}
+
+static void imports_without_a_context_run(void)
+{
+	struct lent lent;
+	CUmemoryPool pool = borrow(&lent);
+	CUdeviceptr p;
+
+	OK(cu(cuCtxPopCurrent)(NULL));
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, cu(cuMemPoolImportPointer)(&p, pool, &lent.records[0]));
+}
+
+SCENARIO(an_import_needs_a_context)
+{
+	struct exporter e = lend_to("imports_without_a_context");
+
+	scenario_finish(e.pid);
+	lend_end(&e);
 }
 
 SCENARIO(a_pool_imported_twice_is_one_pool)
@@ -560,8 +578,8 @@ static int giant_status(size_t bytes)
 {
 	CUmemPoolPtrExportData record;
 	CUmemoryPool pool = pool_new(0);
-	CUdeviceptr p = take(pool, bytes);
 	int fd = pool_export(pool), peer, status;
+	CUdeviceptr p = take(pool, bytes);
 	pid_t pid;
 
 	OK(cu(cuMemPoolExportPointer)(&record, p));
@@ -608,6 +626,22 @@ SCENARIO(only_a_pool_made_for_it_is_exported)
 	OK(cu(cuMemPoolDestroy)(pool));
 }
 
+SCENARIO(a_pointer_is_not_exported_before_its_pool)
+{
+	CUmemPoolPtrExportData record;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	start_driver(0);
+	pool = pool_new(0);
+	p = take(pool, 64);
+	INVALID(cu(cuMemPoolExportPointer)(&record, p));
+	close(pool_export(pool));
+	OK(cu(cuMemPoolExportPointer)(&record, p));
+	give(p);
+	OK(cu(cuMemPoolDestroy)(pool));
+}
+
 SCENARIO(a_peer_gpu_needs_access_to_a_pool, .env = "FAKECUDA_DEVICES=2")
 {
 	CUmemAccessDesc second =
@@ -639,6 +673,7 @@ SCENARIO(a_peer_gpu_needs_access_to_a_pool, .env = "FAKECUDA_DEVICES=2")
 	X(a_second_free_of_a_pointer_imported_twice_aborts)  \
 	X(an_import_of_a_freed_pointer_aborts)               \
 	X(a_pool_outlives_its_exporter)                      \
+	X(an_import_needs_a_context)                         \
 	X(a_pool_imported_twice_is_one_pool)                 \
 	X(a_wrong_fd_is_no_pool)                             \
 	X(allocating_needs_a_context_and_creating_does_not)  \
@@ -652,17 +687,19 @@ SCENARIO(a_peer_gpu_needs_access_to_a_pool, .env = "FAKECUDA_DEVICES=2")
 	X(a_pool_destroyed_twice_aborts)                     \
 	X(pointers_outlive_a_destroyed_pool)                 \
 	X(an_import_above_5248_mib_kills_the_importer)       \
+	X(a_pointer_is_not_exported_before_its_pool)         \
 	X(only_a_pool_made_for_it_is_exported)               \
 	X(a_peer_gpu_needs_access_to_a_pool)
 
-#define PEERS(X)             \
-	X(writes_and_frees)  \
-	X(holds_the_second)  \
-	X(is_refused)        \
-	X(imports_twice)     \
-	X(imports_late)      \
-	X(imports_when_told) \
-	X(lends_and_dies)    \
+#define PEERS(X)                     \
+	X(writes_and_frees)          \
+	X(holds_the_second)          \
+	X(is_refused)                \
+	X(imports_twice)             \
+	X(imports_late)              \
+	X(imports_without_a_context) \
+	X(imports_when_told)         \
+	X(lends_and_dies)            \
 	X(imports_a_giant)
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY) PEERS(SCENARIO_ENTRY){ NULL, NULL } };
