@@ -213,6 +213,7 @@ START_TEST(a_scalar_or_an_empty_array_has_no_strides_or_an_address)
 	struct gpushm_array *scalar = array_of(&s, "bfloat16", 0, NULL, NULL, 8);
 	struct gpushm_array *empty = array_of(&s, "int32", 3, SHAPE(4, 0, INT64_MAX),
 					      SHAPE(INT64_MIN, 8, INT64_MAX - 3), 8);
+	struct gpushm_array *none = array_of(&s, "float32x3", 2, SHAPE(0, 2), SHAPE(16, 4), 0);
 	struct DLManagedTensorVersioned *m = export(scalar);
 
 	ck_assert_int_eq(m->dl_tensor.ndim, 0);
@@ -227,6 +228,10 @@ START_TEST(a_scalar_or_an_empty_array_has_no_strides_or_an_address)
 	ck_assert_ptr_nonnull(m->dl_tensor.strides);
 	ck_assert_int_eq(m->dl_tensor.shape[2], INT64_MAX);
 	m->deleter(m);
+	m = export(none);
+	ck_assert_mem_eq(m->dl_tensor.strides, SHAPE(2, 1), 2 * sizeof(int64_t));
+	m->deleter(m);
+	gpushm_array_free(none);
 	gpushm_array_free(scalar);
 	gpushm_array_free(empty);
 }

@@ -155,7 +155,7 @@ static void random_side(unsigned char *memory, int ndim, const int64_t *shape, i
 		done[axis] = true;
 		ret->strides[axis] = random_in(0, 3) == 0 ? -stride : stride;
 		if (tangled)
-			ret->strides[axis] = random_in(-3, 3) * itemsize;
+			ret->strides[axis] = random_in(-3 * itemsize, 3 * itemsize);
 		if (ret->strides[axis] < 0)
 			ret->start -= ret->strides[axis] * (shape[axis] - 1);
 		stride *= shape[axis];
@@ -255,9 +255,10 @@ END_TEST
 /* More than the buffer holds: in parts, each waited for before the buffer is used again. */
 START_TEST(a_transfer_larger_than_the_buffer_overwrites_its_own_parts)
 {
-	const int64_t n = DEVICE_BYTES / 4;
+	const int64_t n = DEVICE_BYTES / 4, half = n / 2;
 	struct side d = { device, { 4 } }, h = { host + DEVICE_BYTES - 4, { -4 } };
 	struct side back = { device + DEVICE_BYTES - 4, { -4 } }, forth = { host, { 4 } };
+	struct side sparse = { device + DEVICE_BYTES - 4, { -8 } };
 	struct side turned = { device, { 4, 4 * 2048 } }, rows = { host, { 4 * (n / 2048), 4 } };
 
 	random_start();
@@ -265,6 +266,7 @@ START_TEST(a_transfer_larger_than_the_buffer_overwrites_its_own_parts)
 	check_copy(1, &n, 4, &back, &forth, true);
 	random_fill(host, DEVICE_BYTES);
 	check_copy(1, &n, 4, &d, &h, false);
+	check_copy(1, &half, 4, &sparse, &forth, true);
 	check_copy(2, SHAPE(2048, n / 2048), 4, &turned, &rows, true);
 	random_fill(host, DEVICE_BYTES);
 	check_copy(2, SHAPE(2048, n / 2048), 4, &turned, &rows, false);
@@ -287,10 +289,14 @@ START_TEST(a_pitch_that_the_driver_refuses_is_asked_for)
 	const struct walk far = { .run = 8,
 				  .n_axes = 1,
 				  .axes = { { 3, (int64_t)INT32_MAX + 1, 8 } } };
+	const struct walk back = { .run = 8,
+				   .n_axes = 1,
+				   .axes = { { 3, 8, (int64_t)INT32_MAX + 1 } } };
 	const struct walk near = { .run = 8, .n_axes = 1, .axes = { { 3, INT32_MAX, 8 } } };
 
 	ck_assert_int_eq(rows_axis(&far), -1);
 	ck_assert_uint_eq(count_calls(&far), 3);
+	ck_assert_int_eq(rows_axis(&back), -1);
 	ck_assert_int_eq(rows_axis(&near), 0);
 }
 END_TEST

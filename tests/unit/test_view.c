@@ -685,6 +685,7 @@ START_TEST(a_view_of_another_dtype_breaks_numpys_rule)
 	struct gpushm_array *one = array_of(&s, "float32", 2, SHAPE(3, 1), SHAPE(16, 400), 64);
 	struct gpushm_array *scalar = array_of(&s, "float32", 0, NULL, NULL, 64);
 	struct gpushm_array *empty = array_of(&s, "float32", 2, SHAPE(0, 4), SHAPE(4, 12), 64);
+	struct gpushm_array *wide = array_of(&s, "float32", 1, SHAPE(3), NULL, 64);
 	struct gpushm_array *three = array_of(&s, "record3", 1, SHAPE(4), NULL, 64);
 	int64_t last = -7, stride = -7;
 
@@ -698,6 +699,8 @@ START_TEST(a_view_of_another_dtype_breaks_numpys_rule)
 	ck_assert(last == 1 && stride == 16);
 	ck_assert_int_eq(view_last(a, "record3", &last, &stride), -EINVAL);
 	ck_assert_int_eq(view_last(a, "record5", &last, &stride), -EINVAL);
+	/* 12 bytes are four items of 3, but an item of 4 is not whole ones. */
+	ck_assert_int_eq(view_last(wide, "record3", &last, &stride), -EINVAL);
 	ck_assert_int_eq(view_last(a, "record32", &last, &stride), -EINVAL);
 
 	ck_assert_int_eq(view_last(f, "int32", &last, &stride), 0);
@@ -717,6 +720,7 @@ START_TEST(a_view_of_another_dtype_breaks_numpys_rule)
 	gpushm_array_free(one);
 	gpushm_array_free(scalar);
 	gpushm_array_free(empty);
+	gpushm_array_free(wide);
 	gpushm_array_free(three);
 }
 END_TEST
