@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushmctl against a real daemon: what goes in comes out, byte for byte, from every pool; each
+ * exit code and its words; nothing is left behind by a command that failed or was interrupted.
+ */
+#include "proto/own.h"
+#include "tests/lib/ctl.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *descr, *fortran, *shape;
+	size_t bytes;
+} files[] = {
+	{ "'|b1'", "False", "(7,)", 7 },
+	{ "'|i1'", "False", "(3, 5)", 15 },
+	{ "'<i2'", "False", "(3, 5)", 30 },
+	{ "'<i4'", "True", "(3, 5)", 60 },
+	{ "'<i8'", "False", "()", 8 },
+	{ "'|u1'", "False", "(0, 4)", 0 },
+	{ "'<u2'", "True", "(2, 3, 4)", 48 },
+	{ "'<u4'", "False", "(1, 1, 1, 6)", 24 },
+	{ "'<u8'", "False", "(2,)", 16 },
+	{ "'<f2'", "False", "(5, 2)", 20 },
+	{ "'<f4'", "True", "(64, 33)", 8448 },
+	{ "'<f8'", "False", "(300, 11)", 26400 },
+	{ "'<c8'", "False", "(3,)", 24 },
+	{ "'<c16'", "True", "(2, 2)", 64 },
+	{ "'<V2'", "False", "(9, 3)", 54 },
+	{ "'|V5'", "False", "(3,)", 15 },
+	{ "'|S10'", "False", "(4,)", 40 },
+	{ "'<U3'", "False", "(2,)", 24 },
+	{ "'<M8[us]'", "False", "(3,)", 24 },
+	{ "[('id', '<i8'), ('box', '<f4', (2, 2)), ('', '|V4')]", "False", "(3,)", 84 },
+	{ "[('a', [('b', '<u2'), ('c', '|S3')]), ('d', '<f8')]", "True", "(2, 2)", 52 },
+};
+
+START_TEST(an_array_comes_back_changed)
+{
+	char name[16], put[1024] = "";
+
+	for (size_t i = 0; i < array_size(files); i++) {
+		snprintf(name, sizeof(name), "%zu.npy", i);
+		ctl_write_npy(name, files[i].descr, files[i].fortran, files[i].shape,
+			      files[i].bytes);
+		snprintf(put + strlen(put), sizeof(put) - strlen(put), " a%zu=%s", i, name);
+	}
+	/* Each alone in a buffer, and all of them in one, in every pool. */
+	shell_expect(&sh, 0,
+		     "pools=$($ctl pools | awk 'NR > 1 { print $1 }')\n"
+		     "[[ $pools ]] || exit 9\n"
+		     "for pool in $pools; do\n"
+		     "	$ctl put -q --pool=$pool all/$pool %s || exit\n"
+		     "	for ((i = 0; i < %zu; i++)); do\n"
+		     "		$ctl put -q --pool=$pool $i.npy one || exit\n"
+		     "		$ctl get -q one out.npy && cmp $i.npy out.npy || exit\n"
+		     "		$ctl rm one || exit\n"
+		     "		$ctl get -q all/$pool:a$i - | cmp $i.npy - || exit\n"
+		     "	done\n"
+		     "	$ctl rm all/$pool || exit\n"
+		     "done",
+		     put, array_size(files));
+}
+END_TEST
+
+START_TEST(a_chunk_is_lost_on_the_way_through_a_pipe)
+{
+	/* More than two chunks, and no multiple of one. */
+	ctl_write_npy("big.npy", "'|u1'", "False", "(20971521,)", 20971521);
+	shell_expect(&sh, 0,
+		     "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
+		     "	cat big.npy | $ctl put -q --pool=$pool - big || exit\n"
+		     "	$ctl get big - | cat | cmp - big.npy || exit\n"
+		     "	$ctl get -q --raw big raw && tail -c 20971521 big.npy | cmp - raw || exit\n"
+		     "	$ctl rm big && $ctl create -q --pool=$pool --from raw --size=20971521 big "
+		     "|| exit\n"
+		     "	$ctl get big - | cmp - big.npy && $ctl rm big || exit\n"
+		     "done");
+}
+END_TEST
+
+START_TEST(a_new_buffer_is_not_zero)
+{
+	shell_expect(&sh, 0,
+		     "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
+		     "	head -c 4194304 /dev/urandom | $ctl create -q --pool=$pool --from=- "
+		     "--size=4M a && $ctl rm a || exit\n"
+		     "	$ctl create -q --pool=$pool --shape=1024,1024 --dtype=float32 b || exit\n"
+		     "	$ctl get --raw b - | cmp - <(head -c 4194304 /dev/zero) && $ctl rm b || "
+		     "exit\n"
+		     "done");
+}
+END_TEST
+
+START_TEST(float8_or_float4_comes_back_changed)
+{
+	ctl_write_npy("bytes.npy", "'|u1'", "False", "(6, 8)", 48);
+	shell_expect(&sh, 0,
+		     "$ctl put -q --dtype=float8_e4m3fn bytes.npy f8 || exit\n"
+		     "$ctl stat --arrays f8 | grep -q 'float8_e4m3fn *(6, 8)' || exit\n"
+		     "$ctl get -q f8 out.npy && grep -aq \"'|V1'\" out.npy || exit\n"
+		     "cmp <(tail -c 48 bytes.npy) <(tail -c 48 out.npy) || exit\n"
+		     "tail -c 48 bytes.npy | $ctl create -q --dtype=float4_e2m1fn --shape=12,8 "
+		     "--from=- f4 || exit\n"
+		     "$ctl get --raw f4 - | cmp - <(tail -c 48 bytes.npy)");
+	shell_expect(&sh, 1, "echo old > keep; $ctl get f4 keep");
+	complains("--raw");
+	shell_expect(&sh, 0, "[[ $(cat keep) == old && $(echo keep*) == keep ]]");
+}
+END_TEST
+
+static const struct {
+	int status;
+	const char *command, *says;
+} failures[] = {
+	{ 2, "$ctl", "a command is missing" },
+	{ 2, "$ctl statsu", "did you mean \"status\"?" },
+	{ 2, "$ctl ls --hodlers", "did you mean --holders?" },
+	{ 2, "$ctl stat", "something is missing" },
+	{ 2, "$ctl get a b c", "too many words" },
+	{ 2, "$ctl put a b c", "ARRAY=FILE" },
+	{ 2, "$ctl create x", "--size or --shape" },
+	{ 2, "$ctl create x --size=7 --dtype=float32", "whole number" },
+	{ 2, "$ctl create x --shape=4,a", "8,1080" },
+	{ 2, "$ctl create x --size=1 --sealed --shared", "choose one" },
+	{ 2, "$ctl create x --size=1 --attr=novalue", "KEY=VALUE" },
+	{ 2, "$ctl create x --size=1 --group=nosuchgroup", "no group" },
+	{ 2, "$ctl create x --shape=4 --dtype=float33", "float33" },
+	{ 2, "$ctl --json=tall ls", "--json=pretty" },
+	{ 3, "$ctl stat nothing", "nothing" },
+	{ 3, "$ctl rm nothing", "nothing" },
+	{ 3, "$ctl get nothing file", "nothing" },
+	{ 3, "$ctl publish nothing", "nothing" },
+	{ 3, "$ctl hold nothing", "nothing" },
+	{ 3, "$ctl create --pool=nothing --size=1 x", "nothing" },
+	{ 3, "$ctl get two file", "its 2 arrays are \"x\", \"y\"" },
+	{ 3, "$ctl get two:z file", "no array \"z\"" },
+	{ 4, "$ctl -s /nonexistent/socket status", "/nonexistent/socket" },
+	{ 5, "$ctl wait nothing --timeout=10ms", "nothing" },
+	{ 5, "$ctl wait nothing --timeout=0", "nothing" },
+	{ 1, "$ctl put two.npy two", "two" },
+	{ 1, "$ctl put nothing.npy x", "No such file" },
+	{ 1, "$ctl put /dev/null x", "too short" },
+	{ 1, "head -c 130 two.npy > cut; $ctl put cut x", "its header promises 8" },
+	{ 1, "head -c 130 two.npy | $ctl put - x", "6 bytes early" },
+	{ 1, "$ctl get two:x /dev/full", "No space left" },
+	{ 1, "$ctl get two:x nothing/file", "No such file" },
+	{ 1, "$ctl publish two", "published already" },
+	{ 1, "$ctl hold --write two < /dev/null", "sealed" },
+	{ 1, "$ctl create '../x' --size=1", "../x" },
+	{ 1, "$ctl ls > /dev/full", "No space left" },
+};
+
+START_TEST(a_failure_has_the_wrong_exit_code_or_no_words)
+{
+	ctl_write_npy("two.npy", "'<f4'", "False", "(2,)", 8);
+	shell_expect(&sh, 0, "$ctl put -q two x=two.npy y=two.npy");
+	for (size_t i = 0; i < array_size(failures); i++) {
+		shell_expect(&sh, failures[i].status, "%s", failures[i].command);
+		complains(failures[i].says);
+		ck_assert_str_eq(sh.out, "");
+	}
+	/* None of them has made anything. */
+	shell_expect(&sh, 0, "[[ $($ctl ls --names-only) == two ]]");
+}
+END_TEST
+
+START_TEST(an_interrupted_put_leaves_a_buffer)
+{
+	ctl_write_npy("some.npy", "'|u1'", "False", "(100000,)", 5000);
+	shell_expect(&sh, 143,
+		     "mkfifo pipe; $ctl put pipe half & put=$!\n"
+		     "exec 3> pipe; cat some.npy >&3\n"
+		     "until $ctl stat half &> /dev/null; do :; done\n"
+		     "kill -TERM $put; wait $put; status=$?\n"
+		     "$ctl stat half &> /dev/null; [[ $? == 3 ]] || exit 1\n"
+		     "exit $status");
+	complains("interrupted");
+}
+END_TEST
+
+START_TEST(an_interrupted_get_leaves_a_file)
+{
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=3M big; mkfifo pipe\n"
+		     "$ctl get big pipe & get=$!\n"
+		     "exec 3< pipe; head -c 100 <&3 > /dev/null\n"
+		     "kill -TERM $get; wait $get; [[ $? == 143 && $(echo *) == pipe ]]");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ctl");
+	TCase *tc = tcase_create("ctl");
+	SRunner *sr;
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_set_timeout(tc, 180);
+	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
+	tcase_add_test(tc, an_array_comes_back_changed);
+	tcase_add_test(tc, a_chunk_is_lost_on_the_way_through_a_pipe);
+	tcase_add_test(tc, a_new_buffer_is_not_zero);
+	tcase_add_test(tc, float8_or_float4_comes_back_changed);
+	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_words);
+	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
+	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

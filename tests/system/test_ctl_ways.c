@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushmctl in scripts and at a terminal, against a real daemon: drafts that wait for publish,
+ * holds, JSON that others can read, completion with live names, colours, progress, the doctor.
+ */
+#include "proto/own.h"
+#include "tests/lib/ctl.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+START_TEST(a_held_draft_is_seen_or_never_published)
+{
+	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
+	shell_expect(&sh, 0,
+		     "coproc P { exec $ctl put --hold a.npy m; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		     "read -r word name number <&3; [[ $word $name $number == \"holding m $pid\" "
+		     "]] || exit\n"
+		     "$ctl get m out.npy; [[ $? == 1 && ! -e out.npy ]] || exit 8\n"
+		     "$ctl wait m & wait=$!\n"
+		     "[[ $($ctl publish m) == 'm: sealed' ]] || exit 9\n"
+		     "wait $wait && wait $pid && $ctl get -q m out.npy && cmp a.npy out.npy");
+	shell_expect(&sh, 0,
+		     "coproc P { exec $ctl create --hold --size=8 '~/n'; }; exec 3<&${P[0]}; "
+		     "pid=$P_PID\n"
+		     "read -r line <&3; [[ $($ctl publish --sealed \"~$(id -u)/n\") == *sealed ]] "
+		     "|| exit\n"
+		     "wait $pid; $ctl hold --write '~/n' < /dev/null; [[ $? == 1 ]]");
+	shell_expect(
+		&sh, 0,
+		"coproc P { exec $ctl create --hold --size=8 gone; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		"read -r line <&3; kill $pid; wait $pid; [[ $? == 143 ]] || exit\n"
+		"while $ctl stat gone &> /dev/null; do :; done");
+}
+END_TEST
+
+START_TEST(a_hold_ends_before_its_input)
+{
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=4K h\n"
+		     "coproc P { exec $ctl hold h; }; exec 3<&${P[0]} 4>&${P[1]}; pid=$P_PID\n"
+		     "eval \"exec ${P[1]}>&-\"\n"
+		     "read -r word name number lease <&3\n"
+		     "[[ $word $name $number == \"held h $pid\" && $lease == [0-9]* ]] || exit\n"
+		     "$ctl ls --holders | grep -q \"^h .* $pid .* $lease \" || exit\n"
+		     "$ctl rm h && $ctl ls --holders | grep -q \"^(unlinked) .* $pid \" || exit\n"
+		     "exec 4>&-; wait $pid && [[ $($ctl ls --json) == '[]' ]]");
+}
+END_TEST
+
+START_TEST(a_transient_buffer_outlives_its_command)
+{
+	shell_expect(&sh, 0,
+		     "mkfifo in; $ctl create --transient --size=4K t < in > out & pid=$!\n"
+		     "exec 3> in; $ctl wait t && grep -q '^t: shared' out || exit\n"
+		     "exec 3>&-; wait $pid && $ctl stat t; [[ $? == 3 ]]");
+}
+END_TEST
+
+START_TEST(json_is_not_json)
+{
+	static const char *const commands[] = {
+		"status",
+		"pools",
+		"ls",
+		"ls --holders",
+		"stat odd",
+		"stat --arrays odd",
+		"doctor",
+		"get odd:x out.npy",
+		"hold odd",
+		"put x.npy y",
+		"create --size=1 z",
+	};
+
+	ctl_write_npy("x.npy", "[('a\"b', '<f4')]", "False", "(2,)", 8);
+	shell_expect(&sh, 0,
+		     "$ctl put -q --attr=text='a \"b\" \\' --attr=bytes=$'\\xff\\x01' "
+		     "--attr=k$'\\xc3\\xa9'= "
+		     "$'odd' x=x.npy $'\\xe6\\xbc\\xa2 \"q\"=x.npy'");
+	if (shell_run(&sh, "command -v python3") != 0) {
+		printf("skipped: there is no python3 to read JSON\n");
+		return;
+	}
+	for (size_t i = 0; i < array_size(commands); i++) {
+		shell_expect(&sh, 0, "set -o pipefail; $ctl %s --json | python3 -m json.tool",
+			     commands[i]);
+		shell_run(&sh, "$ctl rm -f y z");
+		shell_expect(&sh, 0,
+			     "set -o pipefail; $ctl --json=pretty %s | python3 -m json.tool",
+			     commands[i]);
+		shell_run(&sh, "$ctl rm -f y z");
+	}
+	shell_expect(&sh, 0,
+		     "$ctl stat odd --json | python3 -c 'import json, sys\n"
+		     "a = json.load(sys.stdin)[\"attrs\"]\n"
+		     "assert a[\"text\"] == \"a \\\"b\\\" \\\\\", a\n"
+		     "assert a[\"bytes\"] == {\"base64\": \"/wE=\"}, a\n"
+		     "assert a[\"k\\u00e9\"] == \"\", a'");
+}
+END_TEST
+
+START_TEST(a_name_is_not_completed)
+{
+	static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl.bash\"\n"
+				       "try() { COMP_WORDS=(\"$ctl\" \"$@\") COMP_CWORD=$#; "
+				       "compopt() { :; }; COMPREPLY=(); "
+				       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
+
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=1 models/a && $ctl create -q --size=1 'models/b c'");
+	shell_expect(
+		&sh, 0,
+		"%stry pub; try get mod; try rm models/a 'models/b'; try ls --ho; try --json = p; "
+		"try create -p ho; try put x; touch file.npy; try put fi; "
+		"try -s /nonexistent get mod",
+		complete);
+	ck_assert_str_eq(sh.out, "publish,\nmodels/a,models/b\\ c,\nmodels/b\\ c,\n--holders,\n"
+				 "pretty,\nhost,\n,\nfile.npy,\n,\n");
+	/* Every command is in both scripts and in the manual. */
+	shell_expect(&sh, 0,
+		     "cd \"$source\"; for c in $($ctl --help | sed -n '/^Commands/,/^$/s/^  "
+		     "\\([a-z]*\\) .*/\\1/p'); do\n"
+		     "	grep -q \"^	local commands=.*\\b$c\\b\" "
+		     "client/ctl/completion/gpushmctl.bash || exit 1\n"
+		     "	grep -q \"^		.$c:\" client/ctl/completion/_gpushmctl || exit 1\n"
+		     "	grep -q \"^.It Cm $c\\b\" man/gpushmctl.1 || exit 1; n=x${n-}\n"
+		     "done; [[ ${#n} == 12 ]]");
+}
+END_TEST
+
+START_TEST(colours_are_written_where_they_are_not_wanted)
+{
+	static const char script[] =
+		"$ctl create -q --size=1 x\n"
+		"t() { script -qec \"$ctl ls\" /dev/null | grep -c $'\\033'; }\n"
+		"TERM=xterm t; TERM=dumb t; NO_COLOR=1 TERM=xterm t; NO_COLOR= TERM=xterm t; "
+		"$ctl ls | grep -c $'\\033'; true";
+
+	shell_expect(&sh, 0, "unset NO_COLOR; %s", script);
+	ck_assert_str_eq(sh.out, "2\n0\n0\n2\n0\n");
+}
+END_TEST
+
+START_TEST(a_slow_put_shows_no_progress)
+{
+	ctl_write_npy("slow.npy", "'|u1'", "False", "(9000000,)", 9000000);
+	/* The bar comes with the first chunk that is there after a second. */
+	shell_expect(
+		&sh, 0,
+		"mkfifo pipe; (head -c 1000 slow.npy; sleep 1.1; tail -c +1001 slow.npy) > pipe &\n"
+		"TERM=xterm script -qec \"$ctl put pipe slow\" /dev/null");
+	says(" of 8.6 MiB, ");
+	says("slow: sealed, 1 array, 8.6 MiB");
+	shell_expect(&sh, 0, "TERM=xterm script -qec \"$ctl put slow.npy fast\" /dev/null");
+	ck_assert_ptr_null(strstr(sh.out, " of "));
+}
+END_TEST
+
+START_TEST(the_doctor_sees_no_fault_or_one_that_is_none)
+{
+	shell_expect(&sh, 0, "$ctl doctor");
+	says("ok    daemon ");
+	says("ok    host           host: written here, read by another process, the same");
+	shell_expect(&sh, 0,
+		     "$ctl doctor | grep -c 'read by another process' > a; "
+		     "$ctl pools | tail -n +2 | wc -l > b; cmp a b");
+	shell_expect(&sh, 1, "$ctl --socket=$PWD/none doctor");
+	says("fail  socket ");
+	says("start the daemon");
+	shell_expect(&sh, 1, "touch file; $ctl --socket=$PWD/file doctor");
+	says("not a socket");
+}
+END_TEST
+
+START_TEST(a_closed_pipe_makes_noise)
+{
+	shell_expect(
+		&sh, 0,
+		"trap '' PIPE; $ctl create -q --size=9M x; $ctl get x - | head -c 1 > /dev/null; "
+		"$ctl ls | true; true");
+	ck_assert_str_eq(sh.err, "");
+}
+END_TEST
+
+START_TEST(help_is_missing_or_names_no_option)
+{
+	shell_expect(
+		&sh, 0,
+		"for c in $($ctl help | sed -n '/^Commands/,/^$/s/^  \\([a-z]*\\) .*/\\1/p'); do "
+		"$ctl $c --help | grep -q -- --socket || exit 1; done");
+	shell_expect(&sh, 0, "$ctl --version");
+	says("gpushmctl 0.1.0 (libgpushm 0.1.0)");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ctl ways");
+	TCase *tc = tcase_create("ctl ways");
+	SRunner *sr;
+	int failed;
+
+	suite_add_tcase(s, tc);
+	tcase_set_timeout(tc, 180);
+	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
+	tcase_add_test(tc, a_held_draft_is_seen_or_never_published);
+	tcase_add_test(tc, a_hold_ends_before_its_input);
+	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
+	tcase_add_test(tc, json_is_not_json);
+	tcase_add_test(tc, a_name_is_not_completed);
+	tcase_add_test(tc, colours_are_written_where_they_are_not_wanted);
+	tcase_add_test(tc, a_slow_put_shows_no_progress);
+	tcase_add_test(tc, the_doctor_sees_no_fault_or_one_that_is_none);
+	tcase_add_test(tc, a_closed_pipe_makes_noise);
+	tcase_add_test(tc, help_is_missing_or_names_no_option);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
