@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sub-allocator of a pool: a list of blocks, free or taken. Free neighbours become one block,
- * which remembers where the last freed of them began and is split there. It deals in offsets and
- * touches no memory.
+ * The sub-allocator of a pool: a list of blocks, free or taken. Free neighbours become one block.
+ * It deals in offsets and touches no memory.
  */
 #include "tests/fakecuda/fake_blocks.h"
 
@@ -10,8 +9,6 @@ struct block {
 	struct list link; /* blocks::all */
 	uint64_t offset, size;
 	bool taken;
-	uint64_t freed; /* serial of its last free; 0: never used */
-	uint64_t hint;	/* offset of what was freed then */
 };
 
 void blocks_init(struct blocks *b, uint64_t size)
@@ -35,54 +32,34 @@ static struct block *block_new(struct list *before, uint64_t offset, uint64_t si
 
 	if (!it)
 		return NULL;
-	it->offset = it->hint = offset;
+	it->offset = offset;
 	it->size = size;
 	list_insert(before, &it->link);
 	return it;
 }
 
-/* Cuts a free block in two; `it` is the second. */
-static int block_split(struct block *it, uint64_t at)
+static struct block *first_fit(const struct blocks *b, uint64_t size)
 {
-	struct block *first;
-
-	if (at == it->offset)
-		return 0;
-	first = block_new(&it->link, it->offset, at - it->offset);
-	if (!first)
-		return -ENOMEM;
-	first->freed = it->freed;
-	it->size -= first->size;
-	it->offset = at;
-	return 0;
-}
-
-static struct block *best(const struct blocks *b, uint64_t size)
-{
-	struct block *it, *ret = NULL;
+	struct block *it;
 
 	list_foreach (it, &b->all, link)
-		if (!it->taken && it->size >= size && (!ret || it->freed > ret->freed))
-			ret = it;
-	return ret;
+		if (!it->taken && it->size >= size)
+			return it;
+	return NULL;
 }
 
 int blocks_take(struct blocks *b, uint64_t size, uint64_t *ret_offset)
 {
-	struct block *it, *rest;
+	struct block *it;
 
 	if (list_empty(&b->all) && !block_new(&b->all, 0, b->size))
 		return -ENOMEM;
-	it = best(b, size);
+	it = first_fit(b, size);
 	if (!it)
 		return -ENOMEM;
-	if (it->hint + size <= it->offset + it->size && block_split(it, it->hint) < 0)
-		return -ENOMEM;
 	if (it->size > size) {
-		rest = block_new(it->link.next, it->offset + size, it->size - size);
-		if (!rest)
+		if (!block_new(it->link.next, it->offset + size, it->size - size))
 			return -ENOMEM;
-		rest->freed = it->freed;
 		it->size = size;
 	}
 	it->taken = true;
@@ -94,12 +71,8 @@ int blocks_take(struct blocks *b, uint64_t size, uint64_t *ret_offset)
 /* Makes `it` and a free neighbour before it one block. */
 static void merge(struct block *before, struct block *it)
 {
-	uint64_t hint = before->freed > it->freed ? before->hint : it->hint;
-
 	it->offset = before->offset;
 	it->size += before->size;
-	it->hint = hint;
-	it->freed = before->freed > it->freed ? before->freed : it->freed;
 	list_drop(&before->link);
 	free(before);
 }
@@ -119,8 +92,6 @@ void blocks_give(struct blocks *b, uint64_t offset)
 	struct block *it = block_at(b, offset), *next;
 
 	it->taken = false;
-	it->freed = ++b->serial;
-	it->hint = offset;
 	b->used -= it->size;
 
 	next = container_of(it->link.next, struct block, link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a pool divides its memory. The block that was freed last is the next one's first choice, as
- * the driver does it: what it held is what the next tenant finds.
+ * How a pool divides its memory. The first free block that is large enough is taken: a freed one
+ * is used again at once, as by the driver, and what it held is what the next tenant finds.
  */
 #ifndef GPUSHM_TESTS_FAKECUDA_BLOCKS_H
 #define GPUSHM_TESTS_FAKECUDA_BLOCKS_H
@@ -15,8 +15,7 @@
 struct blocks {
 	struct list all; /* struct block::link, by offset, without gaps; empty before the first */
 	uint64_t size;
-	uint64_t used;	 /* bytes */
-	uint64_t serial; /* of the last free */
+	uint64_t used; /* bytes */
 };
 
 void blocks_init(struct blocks *b, uint64_t size);

@@ -35,8 +35,8 @@
  * Quirks that are faithful
  *   - A forked child of a process that has called cuInit gets NOT_INITIALIZED from every call. Our
  *     mappings are not inherited.
- *   - cuMemCreate, exports and pool creation need no context; copies, cuMemAlloc, and a pool's
- *     allocation on the default stream do. A current context that was released:
+ *   - cuMemCreate, pool creation, exports and imports need no context; copies, cuMemAlloc, and a
+ *     pool's allocation or free on the default stream do. A current context that was released:
  * CONTEXT_IS_DESTROYED.
  *   - An imported handle can't be exported. An fd of something else: UNKNOWN; a vmm fd as a pool:
  *     NOT_SUPPORTED. A handle is mapped whole (else NOT_SUPPORTED), PROT_NONE until cuMemSetAccess.
