@@ -15,6 +15,8 @@ static const struct {
 	const char *noun, *key, *remedy;
 } items[] = {
 	[ACCOUNT_BYTES] = { "bytes", "max-bytes", "unlink buffers that are not needed" },
+	[ACCOUNT_TABLES] = { "bytes of tables", "max-table-bytes",
+			     "describe fewer arrays, with shorter names and descrs" },
 	[ACCOUNT_BUFFERS] = { "buffers", "max-buffers",
 			      "unlink some, or put many arrays into one buffer" },
 	[ACCOUNT_LEASES] = { "leases", "max-leases", "close buffers that are not needed" },
@@ -76,32 +78,53 @@ uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item it
 			 : item == ACCOUNT_LEASES ? limits->leases
 						  : limits->peers;
 
-	if (item == ACCOUNT_BYTES)
-		return limits->bytes;
+	if (item == ACCOUNT_BYTES || item == ACCOUNT_TABLES)
+		return item == ACCOUNT_BYTES ? limits->bytes : limits->tables;
 	return count == UINT32_MAX ? UINT64_MAX : count;
+}
+
+static int check_room(const struct account *account, enum account_item item, uint64_t amount,
+		      uint64_t slack, struct fault *f)
+{
+	uint64_t limit = account_limit(account->accounts, account->uid, item);
+	uint64_t used = account->used[item], sum;
+
+	if (limit == UINT64_MAX ||
+	    (!__builtin_add_overflow(used, amount, &sum) && (sum <= limit || sum - limit <= slack)))
+		return 0;
+	return fault(f, CODE_LIMIT,
+		     "uid %u: %" PRIu64 " more %s asked, %" PRIu64 " held, limit %" PRIu64
+		     " (%s in gpushmd.conf): %s",
+		     account->uid, amount, items[item].noun, used, limit, items[item].key,
+		     items[item].remedy);
 }
 
 int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amount, uint64_t slack,
 	   struct charge *ret, struct fault *f)
 {
 	struct account *account = find_or_new(a, uid);
-	uint64_t limit = account_limit(a, uid, item), sum;
+	int r;
 
 	if (!account)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
-	if (limit != UINT64_MAX && (__builtin_add_overflow(account->used[item], amount, &sum) ||
-				    (sum > limit && sum - limit > slack))) {
-		uint64_t used = account->used[item];
-
+	r = check_room(account, item, amount, slack, f);
+	if (r < 0) {
 		free_if_empty(account);
-		return fault(f, CODE_LIMIT,
-			     "uid %u: %" PRIu64 " more %s asked, %" PRIu64 " held, limit %" PRIu64
-			     " (%s in gpushmd.conf): %s",
-			     uid, amount, items[item].noun, used, limit, items[item].key,
-			     items[item].remedy);
+		return r;
 	}
 	account->used[item] += amount;
 	*ret = (struct charge){ account, item, amount };
+	return 0;
+}
+
+int recharge(struct charge *c, uint64_t amount, struct fault *f)
+{
+	int r = amount > c->amount ? check_room(c->account, c->item, amount - c->amount, 0, f) : 0;
+
+	if (r < 0)
+		return r;
+	c->account->used[c->item] += amount - c->amount;
+	c->amount = amount;
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What one uid holds: bytes, buffers, leases and connections. Every object carries the charge that
- * it discharges; an account lives while anything is charged to it.
+ * What one uid holds: bytes, tables, buffers, leases and connections. Every object carries the
+ * charge that it discharges; an account lives while anything is charged to it.
  */
 #ifndef GPUSHM_DAEMON_ACCOUNT_H
 #define GPUSHM_DAEMON_ACCOUNT_H
@@ -11,7 +11,14 @@
 #include "proto/fault.h"
 #include "proto/list.h"
 
-enum account_item { ACCOUNT_BYTES, ACCOUNT_BUFFERS, ACCOUNT_LEASES, ACCOUNT_PEERS, ACCOUNT_ITEMS };
+enum account_item {
+	ACCOUNT_BYTES,
+	ACCOUNT_TABLES,
+	ACCOUNT_BUFFERS,
+	ACCOUNT_LEASES,
+	ACCOUNT_PEERS,
+	ACCOUNT_ITEMS
+};
 
 struct accounts {
 	struct index by_uid;	     /* account::link */
@@ -43,6 +50,10 @@ void accounts_done(struct accounts *a);
  * Discharge it with discharge(). */
 int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amount, uint64_t slack,
 	   struct charge *ret, struct fault *f);
+
+/* Makes the share `amount` from now on: a smaller one always, a larger one within the limit. 0 or
+ * -EDQUOT with *f filled in and nothing changed. c must be charged. */
+int recharge(struct charge *c, uint64_t amount, struct fault *f);
 
 /* Gives the share back; frees the account when that was its last one. Twice is once. */
 void discharge(struct charge *c);

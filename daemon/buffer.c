@@ -51,6 +51,8 @@ static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n,
 		if (r < 0)
 			r = fault(f, buffer_table_code(&e), "%s", e.text);
 	}
+	if (r == 0 && b->table)
+		r = recharge(&b->table_charge, table_builder_bytes(b->table), f);
 	return r;
 }
 
@@ -59,6 +61,8 @@ static int charge_owner(struct accounts *accounts, struct buffer *b, uint64_t by
 {
 	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, 0, &b->buffer_charge, f);
 
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_TABLES, 0, 0, &b->table_charge, f);
 	if (r < 0)
 		return r;
 	return charge(accounts, b->uid, ACCOUNT_BYTES, bytes, 0, &b->bytes_charge, f);
@@ -109,6 +113,7 @@ struct buffer *buffer_free(struct buffer *b)
 	table_builder_free(b->table);
 	close_fd(&b->table_fd);
 	discharge(&b->bytes_charge);
+	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);
 	free(b->key);
 	free(b);
@@ -143,14 +148,17 @@ int buffer_describe(struct buffer *b, const struct table_array *array, struct fa
 	if (table_builder_add(b->table, array, &e) < 0)
 		return fault(f, buffer_table_code(&e), "%s", e.text);
 	b->arrays = table_builder_arrays(b->table);
-	return 0;
+	return recharge(&b->table_charge, table_builder_bytes(b->table), f);
 }
 
 void buffer_forget_arrays(struct buffer *b, uint32_t n)
 {
+	struct fault ignored;
+
 	if (b->table)
 		table_builder_truncate(b->table, n);
 	b->arrays = n;
+	recharge(&b->table_charge, b->table ? table_builder_bytes(b->table) : 0, &ignored);
 }
 
 /* From here on nobody can map a sealed host buffer for writing: not even its creator, who keeps an
@@ -183,6 +191,7 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 	b->table_fd = take_fd(&fd);
 	b->table_bytes = bytes;
 	b->digest = digest;
+	recharge(&b->table_charge, bytes, f);
 	b->table = table_builder_free(b->table);
 	b->state = state;
 	b->published_ns = clock_realtime_ns();

@@ -37,7 +37,7 @@ struct buffer {
 	bool allocating;
 	struct block block;
 	uint64_t bytes; /* as asked for; block.bytes is what it got */
-	struct charge bytes_charge, buffer_charge;
+	struct charge bytes_charge, buffer_charge, table_charge;
 
 	struct table_builder *table; /* while filling; NULL: no array and no attribute so far */
 	int table_fd;		     /* once published, where there is anything in it; else -1 */

@@ -50,8 +50,9 @@ struct pool_config {
 };
 
 struct limits_config {
-	uint64_t bytes; /* UINT64_MAX: no limit; the same for the others with UINT32_MAX */
-	uint32_t buffers, leases, peers;
+	uint64_t bytes;			 /* of buffers; UINT64_MAX: no limit */
+	uint64_t tables;		 /* bytes of the buffers' tables; likewise */
+	uint32_t buffers, leases, peers; /* UINT32_MAX: no limit */
 };
 
 struct user_limits {

@@ -5,6 +5,8 @@
  * Limits for each uid. They are there so that one user's bug can't take the daemon from all others,
  * not to share memory out fairly, which is the administrator's to decide:
  *  - bytes: none. A GPU's memory is mostly one user's; a pool's size bounds all of them together.
+ *  - tables: 256 MiB. They are the daemon's own memory, not a pool's. The names, shapes and dtypes
+ * of 5,000 arrays take 0.7 MB; the largest table there can be takes 32 MiB.
  *  - buffers: 16,384. Each holds one to three fds of the daemon; with the 524,288 fds that
  *    gpushmd.service allows, ten such users fit. A model in pieces has some hundreds.
  *  - leases: 65,536, four times the buffers: what several workers hold that attach to all of them.
@@ -38,6 +40,7 @@ void config_default_limits(struct limits_config *ret)
 {
 	*ret = (struct limits_config){
 		.bytes = UINT64_MAX,
+		.tables = 256u << 20,
 		.buffers = 16384,
 		.leases = 65536,
 		.peers = 1024,

@@ -36,6 +36,7 @@ static const struct config_key daemon_keys[] = {
 
 static const struct config_key limits_keys[] = {
 	LIMIT("max-bytes", bytes, &value_bytes),
+	LIMIT("max-table-bytes", tables, &value_bytes),
 	LIMIT("max-buffers", buffers, &value_count),
 	LIMIT("max-leases", leases, &value_count),
 	LIMIT("max-connections", peers, &value_count),

@@ -80,6 +80,9 @@ int table_builder_add(struct table_builder *b, const struct table_array *a,
 void table_builder_truncate(struct table_builder *b, uint32_t n);
 uint32_t table_builder_arrays(const struct table_builder *b);
 
+/* Memory that the table takes while it is built, and its image after that; in bytes, to within the growth of tables. */
+uint64_t table_builder_bytes(const struct table_builder *b);
+
 /* Sets an attribute; an empty value is a value. Replaces one of the same key. Errors as above. */
 int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
 			   struct table_error *err);

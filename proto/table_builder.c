@@ -189,6 +189,15 @@ static uint64_t image_bound(uint64_t arrays, uint64_t text_len)
 	       ATTR_BYTES_MAX + text_len;
 }
 
+uint64_t table_builder_bytes(const struct table_builder *b)
+{
+	const struct table_parts *p = &b->parts;
+
+	return sizeof(struct table_header) +
+	       p->arrays * (sizeof(struct table_entry) + 2 * sizeof(uint32_t)) + p->text_len +
+	       ATTRS_MAX * sizeof(struct table_attr_entry) + p->attr_bytes;
+}
+
 /* Limits, and a name that is taken. */
 static int array_admit(const struct table_parts *p, const struct table_array *a, uint64_t hash,
 		       struct table_error *err)

@@ -62,6 +62,7 @@ static const struct {
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
 	{ "[limits]", "max-bytes=1048577K", "max-bytes=1048577K" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
+	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },
 	{ "[limits]", "max-bytes=2048T", "max-bytes=2048T" },
 	{ "[limits]", "max-bytes=18446744073709551614", "max-bytes=18446744073709551614" },
 	{ "[limits]", "max-buffers=unlimited", "max-buffers=unlimited" },

@@ -46,7 +46,7 @@ static const struct {
 	{ "[daemon a]\n", "1: [daemon a]: this section takes no name" },
 	{ "[daemon]\nsokcet=/a\n", "2: unknown key \"sokcet\"; did you mean \"socket\"?" },
 	{ "[limits]\nMax_Bytes=1\n", "2: unknown key \"Max_Bytes\"; did you mean \"max-bytes\"?" },
-	{ "[limits]\nsize=1\n", "2: unknown key \"size\"; allowed: max-bytes, max-buffers" },
+	{ "[limits]\nsize=1\n", "2: unknown key \"size\"; allowed: max-bytes, max-table-bytes, max-buffers" },
 	{ "[daemon]\nsocket=a\n", "2: socket=a: this can't be used; allowed: an absolute path" },
 	{ "[daemon]\nsocket=/a/\n", "2: socket=/a/: " },
 	{ "[daemon]\nsocket=/"
