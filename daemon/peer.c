@@ -147,7 +147,7 @@ static void on_event(uv_poll_t *handle, int status, int events)
 	if (r == -EAGAIN && status == 0)
 		return;
 	if (r == -EPROTO)
-		violation(p, "a datagram of more than 65536 bytes");
+		violation(p, "a datagram of more than 65536 bytes, or with file descriptors");
 	else if (r < 0)
 		peer_close(p);
 	else

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -58,22 +59,36 @@ static int bind_notify(const char *path)
 	return fd;
 }
 
-static void become_daemon(const struct daemon *d, const char *notify, const char *extra)
+static void become_daemon(const struct daemon *d, const struct daemon_options *o)
 {
+	struct rlimit limit = { o->max_fds, o->max_fds };
+	char notify[96];
 	int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
 	/* A test that dies leaves no daemon behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(log, STDERR_FILENO);
 	close(log);
+	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
 	setenv("NOTIFY_SOCKET", notify, 1);
 	unsetenv("LISTEN_FDS");
-	execl(build_path("gpushmd"), "gpushmd", "--config", d->config, "--socket", d->socket, extra,
-	      (char *)NULL);
+	if (o->max_fds && setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		_exit(127);
+	execl(build_path(o->program ? o->program : "gpushmd"), "gpushmd", "--config", d->config,
+	      "--socket", d->socket, o->extra, (char *)NULL);
 	_exit(127);
 }
 
-void daemon_start(struct daemon *d, const char *config, const char *extra)
+static void spawn(struct daemon *d, const struct daemon_options *o)
+{
+	d->pid = fork();
+	ck_assert_int_ge(d->pid, 0);
+	if (d->pid == 0)
+		become_daemon(d, o);
+	daemon_await(d, "READY=1");
+}
+
+void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o)
 {
 	char notify[96];
 
@@ -87,11 +102,17 @@ void daemon_start(struct daemon *d, const char *config, const char *extra)
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
 	write_file(d->config, config);
 	d->notify = bind_notify(notify);
-	d->pid = fork();
-	ck_assert_int_ge(d->pid, 0);
-	if (d->pid == 0)
-		become_daemon(d, notify, extra);
-	daemon_await(d, "READY=1");
+	spawn(d, o);
+}
+
+void daemon_start(struct daemon *d, const char *config, const char *extra)
+{
+	daemon_start_with(d, config, &(struct daemon_options){ .extra = extra });
+}
+
+void daemon_write_config(const struct daemon *d, const char *config)
+{
+	write_file(d->config, config);
 }
 
 char *daemon_log(const struct daemon *d)
@@ -107,6 +128,27 @@ char *daemon_log(const struct daemon *d)
 		return text;
 	free(text);
 	return strdup("");
+}
+
+unsigned daemon_log_count(const struct daemon *d, const char *text)
+{
+	_cleanup_(free_ptr) char *log = daemon_log(d);
+	unsigned n = 0;
+
+	for (const char *at = log; (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}
+
+void daemon_reload(const struct daemon *d, const char *text)
+{
+	unsigned before = daemon_log_count(d, text);
+
+	ck_assert_int_eq(kill(d->pid, SIGHUP), 0);
+	for (int waited = 0; daemon_log_count(d, text) == before; waited += 10) {
+		ck_assert_int_lt(waited, DEADLINE_MS);
+		poll(NULL, 0, 10);
+	}
 }
 
 static void fail_with_log(const struct daemon *d, const char *what)
@@ -168,12 +210,22 @@ void daemon_stop(struct daemon *d)
 	remove_folder(d);
 }
 
-void daemon_kill(struct daemon *d)
+void daemon_crash(struct daemon *d)
 {
 	int status;
 
 	ck_assert_int_eq(kill(d->pid, SIGKILL), 0);
 	status = daemon_wait(d);
 	ck_assert(WIFSIGNALED(status));
+}
+
+void daemon_restart(struct daemon *d)
+{
+	spawn(d, &(struct daemon_options){ 0 });
+}
+
+void daemon_kill(struct daemon *d)
+{
+	daemon_crash(d);
 	remove_folder(d);
 }

@@ -20,11 +20,32 @@ struct daemon {
 /* config: the text of gpushmd.conf; "" for the defaults. extra: one more argument, or NULL. */
 void daemon_start(struct daemon *d, const char *config, const char *extra);
 
+/* The same with what few tests want. */
+struct daemon_options {
+	const char *program; /* in the build folder; NULL: "gpushmd" */
+	const char *extra;   /* one more argument, or NULL */
+	unsigned max_fds;    /* RLIMIT_NOFILE, soft and hard; 0: as it is */
+};
+void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
+
+/* Writes another text to its gpushmd.conf. */
+void daemon_write_config(const struct daemon *d, const char *config);
+
+/* SIGHUP, and waits until the log has `text` in it once more than before. */
+void daemon_reload(const struct daemon *d, const char *text);
+
+/* How often the log has `text` in it. */
+unsigned daemon_log_count(const struct daemon *d, const char *text);
+
 /* SIGTERM, and it must exit with 0. Prints its log where it does not. */
 void daemon_stop(struct daemon *d);
 
 /* SIGKILL; it must have been alive. */
 void daemon_kill(struct daemon *d);
+
+/* The same, but its folder stays, socket and all, for daemon_restart(). */
+void daemon_crash(struct daemon *d);
+void daemon_restart(struct daemon *d);
 
 /* Waits for it to exit by itself; returns the status of waitpid(). */
 int daemon_wait(struct daemon *d);

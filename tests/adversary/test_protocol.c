@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Frames that no honest client sends. Each costs its sender the connection and the log one line,
+ * or is answered with an error; another client is answered all the while, and the daemon holds
+ * afterwards what it held before.
+ */
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/raw.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static struct daemon d;
+static struct gpushm *c; /* the honest client */
+static struct census before;
+
+static void setup(void)
+{
+	daemon_start(&d, CENSUS_CONFIG, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	census_take(&d, c, &before);
+}
+
+static void teardown(void)
+{
+	census_await(&d, c, &before);
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+static void honest_client_is_answered(void)
+{
+	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
+}
+
+/* Sends one datagram after HELLO: the connection ends without an answer. */
+static void expect_end(const void *data, size_t len, unsigned violations)
+{
+	unsigned had = census_violations(&d, c);
+	struct raw r;
+
+	raw_greet(&r, d.socket);
+	ck_assert_int_eq(raw_send(&r, data, len), 0);
+	ck_assert_int_eq(raw_await_end(&r), 0);
+	honest_client_is_answered();
+	ck_assert_uint_eq(census_violations(&d, c), had + violations);
+	raw_close(&r);
+}
+
+/* A STATUS request of exactly len bytes: the rest is a field that no version knows. */
+static void pad_status(unsigned char *data, size_t len)
+{
+	size_t n = raw_pack(REQUEST(STATUS, Status, status), data), rest = len - n - 5;
+
+	data[n++] = 0xa2; /* field 100, length-delimited */
+	data[n++] = 0x06;
+	for (int i = 0; i < 3; i++, rest >>= 7)
+		data[n++] = (unsigned char)((rest & 0x7f) | (i < 2 ? 0x80 : 0));
+	memset(data + n, 'x', len - n);
+}
+
+START_TEST(an_empty_datagram_is_waited_on)
+{
+	expect_end("", 0, 0);
+}
+END_TEST
+
+START_TEST(garbage_is_answered)
+{
+	static const size_t sizes[] = { 1, 2, 3, 7, 8, 64, 1000, 4096, 65535, 65536 };
+	static unsigned char data[FRAME_MAX];
+
+	memset(data, 0xff, sizeof(data));
+	for (size_t i = 0; i < array_size(sizes); i++)
+		expect_end(data, sizes[i], 1);
+	/* A field that says that it is longer than the frame. */
+	expect_end("\x12\x7f\x0a", 3, 1);
+	/* CREATE with a name of wire type 5. */
+	expect_end("\x12\x05\x0d"
+		   "abcd",
+		   7, 1);
+}
+END_TEST
+
+START_TEST(random_bytes_break_the_daemon)
+{
+	static unsigned char data[2048];
+	uint64_t x = 88172645463325252u; /* xorshift64, Marsaglia 2003 */
+	struct raw r;
+
+	for (int round = 0; round < 500; round++) {
+		size_t len = 1 + (size_t)(x % sizeof(data));
+
+		for (size_t i = 0; i < len; i++) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			data[i] = (unsigned char)x;
+		}
+		/* Half of them start as some verb does. */
+		if (round % 2)
+			data[0] = (unsigned char)(((1 + round % 11) << 3) | 2);
+		raw_greet(&r, d.socket);
+		ck_assert_int_eq(raw_send(&r, data, len), 0);
+		shutdown(r.socket, SHUT_WR);
+		raw_await_end(&r);
+		raw_close(&r);
+	}
+	honest_client_is_answered();
+}
+END_TEST
+
+START_TEST(the_largest_frame_is_refused)
+{
+	static unsigned char data[FRAME_MAX];
+	struct raw r;
+
+	pad_status(data, sizeof(data));
+	raw_greet(&r, d.socket);
+	ck_assert_int_eq(raw_send(&r, data, sizeof(data)), 0);
+	ck_assert_int_eq(raw_receive(&r), 0);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(a_frame_that_is_too_large_is_cut_and_served)
+{
+	static const size_t sizes[] = { FRAME_MAX + 1, 70000, 100000, 150000 };
+	static unsigned char data[150000];
+
+	for (size_t i = 0; i < array_size(sizes); i++) {
+		/* What fits a frame of it would be a request. */
+		pad_status(data, FRAME_MAX);
+		expect_end(data, sizes[i], 1);
+	}
+}
+END_TEST
+
+START_TEST(a_request_before_hello_is_served)
+{
+	struct raw r;
+
+	raw_connect(&r, d.socket);
+	ck_assert_int_eq(raw_call(&r, REQUEST(STATUS, Status, status)), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, "x"),
+					      SET(size_bytes, 1))),
+			 CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_call(&r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+					      SET(version_max, 1))),
+			 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+					      SET(version_max, 1))),
+			 CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_call(&r, REQUEST(STATUS, Status, status)), 0);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(a_version_that_nobody_speaks_is_spoken)
+{
+	static const uint32_t versions[][2] = { { 0, 0 }, { 2, 2 }, { 2, UINT32_MAX }, { 2, 1 } };
+	struct raw r;
+
+	raw_connect(&r, d.socket);
+	for (size_t i = 0; i < array_size(versions); i++)
+		ck_assert_int_eq(raw_call(&r, REQUEST(HELLO, Hello, hello,
+						      SET(version_min, versions[i][0]),
+						      SET(version_max, versions[i][1]))),
+				 CODE_VERSION);
+	ck_assert_int_eq(raw_call(&r, REQUEST(HELLO, Hello, hello, SET(version_min, 0),
+					      SET(version_max, UINT32_MAX))),
+			 0);
+	ck_assert_uint_eq(r.reply->hello->version, 1);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(an_unknown_verb_ends_the_connection)
+{
+	struct raw r;
+
+	raw_greet(&r, d.socket);
+	/* Field 99, an empty message; then an empty request. */
+	ck_assert_int_eq(raw_send(&r, "\x9a\x06\x00", 3), 0);
+	ck_assert_int_eq(raw_receive(&r), CODE_UNKNOWN_VERB);
+	ck_assert_int_eq(raw_send(&r, "\x9a\x06\x01x", 4), 0);
+	ck_assert_int_eq(raw_receive(&r), CODE_UNKNOWN_VERB);
+	ck_assert_int_eq(raw_call(&r, REQUEST(STATUS, Status, status)), 0);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(fds_that_are_sent_stay_in_the_daemon)
+{
+	static const size_t counts[] = { 1, 2, 3, 253 };
+	unsigned char frame[FRAME_MAX];
+	size_t len = raw_pack(REQUEST(STATUS, Status, status), frame);
+	int fds[253];
+	struct raw r;
+
+	for (size_t i = 0; i < array_size(counts); i++) {
+		raw_greet(&r, d.socket);
+		for (size_t j = 0; j < array_size(fds); j++)
+			fds[j] = r.socket;
+		ck_assert_int_eq(raw_send_fds(&r, frame, len, fds, counts[i]), 0);
+		ck_assert_int_eq(raw_await_end(&r), 0);
+		raw_close(&r);
+		census_await(&d, c, &before);
+	}
+	ck_assert_uint_eq(census_violations(&d, c), array_size(counts));
+	ck_assert_uint_eq(daemon_log_count(&d, "file descriptors"), array_size(counts));
+}
+END_TEST
+
+/* DESCRIBE of as many empty arrays as fit a frame: 13 bytes and more for each byte sent. */
+static size_t pack_bomb(unsigned char *frame)
+{
+	size_t len = FRAME_MAX - 4, n = 0;
+
+	frame[n++] = 0x1a; /* Request.describe */
+	for (int i = 0; i < 3; i++)
+		frame[n++] = (unsigned char)(((len >> (7 * i)) & 0x7f) | (i < 2 ? 0x80 : 0));
+	for (; n + 1 < FRAME_MAX; n += 2) {
+		frame[n] = 0x12; /* Describe.arrays, empty */
+		frame[n + 1] = 0;
+	}
+	return n;
+}
+
+START_TEST(a_message_that_unpacks_to_megabytes_gets_them)
+{
+	static unsigned char frame[FRAME_MAX];
+	size_t len = pack_bomb(frame);
+	long rss;
+
+	expect_end(frame, len, 1);
+	rss = census_rss(&d);
+	for (int i = 0; i < 100; i++)
+		expect_end(frame, len, 1);
+	ck_assert_int_lt(census_rss(&d) - rss, 4096);
+}
+END_TEST
+
+START_TEST(a_deep_message_overflows_the_stack)
+{
+	static unsigned char frame[FRAME_MAX];
+	struct raw r;
+
+	/* Groups, 65,000 deep, of a field that no version knows. */
+	memset(frame, 0xa3, sizeof(frame));
+	for (size_t i = 1; i < sizeof(frame); i += 2)
+		frame[i] = 0x06;
+	expect_end(frame, sizeof(frame), 1);
+	/* Messages in messages in a field that nobody looks into. */
+	raw_greet(&r, d.socket);
+	pad_status(frame, sizeof(frame));
+	for (size_t i = 64; i + 1 < sizeof(frame); i += 2) {
+		frame[i] = 0x12;
+		frame[i + 1] = 0x7f;
+	}
+	ck_assert_int_eq(raw_send(&r, frame, sizeof(frame)), 0);
+	ck_assert_int_eq(raw_receive(&r), 0);
+	raw_close(&r);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("protocol");
+	TCase *t = tcase_create("frames");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, an_empty_datagram_is_waited_on);
+	tcase_add_test(t, garbage_is_answered);
+	tcase_add_test(t, random_bytes_break_the_daemon);
+	tcase_add_test(t, the_largest_frame_is_refused);
+	tcase_add_test(t, a_frame_that_is_too_large_is_cut_and_served);
+	tcase_add_test(t, a_request_before_hello_is_served);
+	tcase_add_test(t, a_version_that_nobody_speaks_is_spoken);
+	tcase_add_test(t, an_unknown_verb_ends_the_connection);
+	tcase_add_test(t, fds_that_are_sent_stay_in_the_daemon);
+	tcase_add_test(t, a_message_that_unpacks_to_megabytes_gets_them);
+	tcase_add_test(t, a_deep_message_overflows_the_stack);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

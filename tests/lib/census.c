@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Counting what a daemon holds. Things that end by themselves (a process that has gone, memory that
+ * a worker gives back) are waited for: a count is asked for again until it is right, and a minute
+ * of being wrong is a failure.
+ */
+#include "tests/lib/census.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEADLINE_MS 60000
+
+static uint32_t count_fds(pid_t pid)
+{
+	struct dirent *entry;
+	uint32_t n = 0;
+	char path[32];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static struct gpushm_status *status(struct gpushm *c)
+{
+	struct gpushm_status *st = NULL;
+
+	ck_assert_msg(gpushm_status(c, &st) == 0, "STATUS: %s", gpushm_error());
+	return st;
+}
+
+void census_take(const struct daemon *d, struct gpushm *c, struct census *ret)
+{
+	struct gpushm_status *st = status(c);
+
+	*ret = (struct census){ st->peers,    st->buffers, st->leases,
+				st->suspects, st->waiting, count_fds(d->pid) };
+	gpushm_status_free(st);
+}
+
+void census_await(const struct daemon *d, struct gpushm *c, const struct census *expected)
+{
+	struct census now;
+
+	for (int waited = 0; waited < DEADLINE_MS; waited += 10) {
+		census_take(d, c, &now);
+		if (memcmp(&now, expected, sizeof(now)) == 0)
+			return;
+		poll(NULL, 0, 10);
+	}
+	ck_abort_msg("peers %u, buffers %u, leases %u, suspects %u, waiting %u, fds %u; "
+		     "expected %u, %u, %u, %u, %u, %u",
+		     now.peers, now.buffers, now.leases, now.suspects, now.waiting, now.fds,
+		     expected->peers, expected->buffers, expected->leases, expected->suspects,
+		     expected->waiting, expected->fds);
+}
+
+unsigned census_violations(const struct daemon *d, struct gpushm *c)
+{
+	struct gpushm_status *st = status(c);
+	unsigned n = (unsigned)st->violations;
+
+	gpushm_status_free(st);
+	ck_assert_uint_eq(daemon_log_count(d, " closed: "), n);
+	return n;
+}
+
+long census_rss(const struct daemon *d)
+{
+	char path[32];
+	long pages = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", d->pid);
+	f = fopen(path, "re");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*d %ld", &pages), 1);
+	fclose(f);
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
