@@ -18,6 +18,8 @@ SCENARIO(memory_is_fresh_and_outlives_its_handle, .env = "FAKECUDA_STRICT=1")
 	OK(cu(cuMemRelease)(handle));
 	MUST(p % (2 * MiB) == 0);
 	MUST(word_at(p) == 0 && word_at(p + 4 * MiB - 4) == 0);
+	*(volatile unsigned int *)p = 0xcafe;
+	MUST(word_at(p) == 0xcafe);
 	OK(cu(cuMemsetD32)(p, 0x5eed, MiB));
 	MUST(word_at(p + 4 * MiB - 4) == 0x5eed);
 	OK(cu(cuMemsetD8)(p + 1, 0, 4 * MiB - 2));
@@ -417,6 +419,28 @@ SCENARIO(memory_is_used_until_its_last_reference_goes, .env = "FAKECUDA_MEMORY=3
 	forget_the_gpu();
 }
 
+SCENARIO(a_forked_child_keeps_no_mapping, .env = "FAKECUDA_MEMORY=32M")
+{
+	CUmemAllocationProp prop = vmm_prop(CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr p;
+	pid_t pid;
+
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+	OK(cu(cuInit)(0));
+	OK(cu(cuMemCreate)(&handle, 32 * MiB, &prop, 0));
+	p = vmm_map(handle, 32 * MiB, RW);
+	pid = fork();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	vmm_unmap(p, 32 * MiB);
+	OK(cu(cuMemRelease)(handle));
+	OK(cu(cuMemRelease)(vmm_new(32 * MiB)));
+	scenario_kill(pid);
+}
+
 SCENARIO(each_gpu_has_its_own_memory, .env = "FAKECUDA_MEMORY=32M FAKECUDA_DEVICES=2")
 {
 	CUmemAllocationProp second = vmm_prop(CU_MEM_LOCATION_TYPE_DEVICE, 1);
@@ -456,6 +480,7 @@ SCENARIO(each_gpu_has_its_own_memory, .env = "FAKECUDA_MEMORY=32M FAKECUDA_DEVIC
 	X(processes_without_a_state_have_gpus_of_their_own)         \
 	X(a_killed_process_gives_its_memory_back)                   \
 	X(memory_is_used_until_its_last_reference_goes)             \
+	X(a_forked_child_keeps_no_mapping)                          \
 	X(each_gpu_has_its_own_memory)
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY) SCENARIO_ENTRY(fills_the_gpu)
