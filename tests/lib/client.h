@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A daemon and a connection to it, for a whole test: most system tests begin and end so.
+ */
+#ifndef GPUSHM_TESTS_LIB_CLIENT_H
+#define GPUSHM_TESTS_LIB_CLIENT_H
+
+#include "client/gpushm.h"
+#include "tests/lib/daemon.h"
+
+#include <check.h>
+#include <poll.h>
+
+extern struct daemon d;
+extern struct gpushm *c;
+
+/* For tcase_add_checked_fixture(). The end expects that every pool is empty again. */
+void client_setup(void);
+void client_teardown(void);
+
+/* Of all pools together. */
+uint64_t client_used_bytes(void);
+
+struct gpushm_buffer *client_create(const char *name, uint64_t bytes,
+				    const struct gpushm_options *o);
+void client_close_and_unlink(struct gpushm_buffer *b, const char *name);
+
+/* Until the daemon has noticed what it can only notice by itself: a process that is gone, say. */
+#define client_await(condition)                        \
+	for (int tries_ = 0; !(condition); tries_++) { \
+		ck_assert_int_lt(tries_, 6000);        \
+		poll(NULL, 0, 10);                     \
+	}
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is left of a buffer, and for whom, when its creator, its reader or a connection dies.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/role.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+/* ---- roles ---- */
+
+/* socket name state: creates, publishes unless state is "filling", says ok, waits. */
+static int maker_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	char word[8];
+
+	if (gpushm_connect(args[0], &conn) < 0 || gpushm_create(conn, args[1], 5000, NULL, &b) < 0)
+		return 1;
+	if (strcmp(args[2], "filling") != 0 &&
+	    gpushm_publish(b, args[2][1] == 'e' ? GPUSHM_SEALED : GPUSHM_SHARED) < 0)
+		return 2;
+	puts("ok");
+	return fgets(word, sizeof(word), stdin) == NULL ? 0 : 3;
+}
+
+/* socket name how: opens, says ok, waits; "hang-up" closes the socket under the library first. */
+static int holder_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	char word[8];
+
+	if (gpushm_connect(args[0], &conn) < 0 ||
+	    gpushm_open(conn, args[1], GPUSHM_READ, 5000, NULL, &b) < 0)
+		return 1;
+	if (strcmp(args[2], "hang-up") == 0)
+		shutdown(gpushm_fd(conn), SHUT_RDWR);
+	puts("ok");
+	return fgets(word, sizeof(word), stdin) == NULL ? 0 : 3;
+}
+
+static const struct role roles[] = { { "maker", maker_role }, { "holder", holder_role } };
+
+static void start(struct role_process *p, const char *role, const char *name, const char *how)
+{
+	char line[16];
+
+	role_start(p, role, (const char *[]){ d.socket, name, how, NULL });
+	role_read_line(p, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+}
+
+static void kill_role(struct role_process *p)
+{
+	ck_assert_int_eq(kill(p->pid, SIGKILL), 0);
+	ck_assert(WIFSIGNALED(role_wait(p)));
+}
+
+/* ---- deaths ---- */
+
+START_TEST(a_dead_creators_buffer_stays)
+{
+	struct role_process maker;
+	struct gpushm_buffer *b = NULL;
+
+	start(&maker, "maker", "x", "filling");
+	ck_assert_int_eq(gpushm_create(c, "x", 100, NULL, &b), -EEXIST);
+	kill_role(&maker);
+	client_await(client_used_bytes() == 0);
+	b = client_create("x", 100, NULL);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+START_TEST(a_published_buffer_dies_with_its_maker)
+{
+	struct role_process maker;
+	struct gpushm_buffer *b = NULL;
+
+	start(&maker, "maker", "x", "sealed");
+	kill_role(&maker);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	client_close_and_unlink(b, "x");
+	client_await(client_used_bytes() == 0);
+}
+END_TEST
+
+START_TEST(a_killed_readers_lease_never_ends)
+{
+	struct role_process holder;
+	struct gpushm_buffer *b = client_create("x", 100, NULL);
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	start(&holder, "holder", "x", "stay");
+	client_close_and_unlink(b, "x");
+	ck_assert_uint_ne(client_used_bytes(), 0);
+	kill_role(&holder);
+	client_await(client_used_bytes() == 0);
+}
+END_TEST
+
+static uint32_t suspects_of(const char *name)
+{
+	struct gpushm_stat *st = NULL;
+	uint32_t n;
+
+	ck_assert_int_eq(gpushm_stat(c, name, 0, 0, &st), 0);
+	n = st->suspects;
+	gpushm_stat_free(st, 1);
+	return n;
+}
+
+START_TEST(a_closed_socket_ends_a_lease)
+{
+	struct role_process holder;
+	struct gpushm_buffer *b = client_create("x", 100, NULL);
+	struct gpushm_stat *st = NULL;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	start(&holder, "holder", "x", "hang-up");
+	client_await(suspects_of("x") == 1);
+	ck_assert_int_eq(gpushm_stat(c, "x", 0, GPUSHM_HOLDERS, &st), 0);
+	ck_assert_uint_eq(st->readers, 2);
+	ck_assert_uint_eq(st->n_holders, 2);
+	ck_assert_int_eq(st->holders[1].suspect, 1);
+	ck_assert_int_eq(st->holders[1].pid, holder.pid);
+	gpushm_stat_free(st, 1);
+	client_close_and_unlink(b, "x");
+	ck_assert_uint_ne(client_used_bytes(), 0);
+	role_finish(&holder);
+	client_await(client_used_bytes() == 0);
+}
+END_TEST
+
+struct waiting {
+	struct gpushm *conn;
+	struct gpushm_buffer *b;
+	int result;
+};
+
+static void *open_when_published(void *arg)
+{
+	struct waiting *w = arg;
+
+	w->result = gpushm_open(w->conn, "late", GPUSHM_READ, GPUSHM_WAIT_FOREVER, NULL, &w->b);
+	return NULL;
+}
+
+static uint32_t waiting_now(void)
+{
+	struct gpushm_status *st = NULL;
+	uint32_t n;
+
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	n = st->waiting;
+	gpushm_status_free(st);
+	return n;
+}
+
+START_TEST(a_waiting_open_misses_the_publication)
+{
+	struct waiting w = { 0 };
+	struct role_process maker;
+	struct gpushm_buffer *b;
+	pthread_t thread;
+
+	ck_assert_int_eq(gpushm_connect(d.socket, &w.conn), 0);
+	pthread_create(&thread, NULL, open_when_published, &w);
+	client_await(waiting_now() == 1);
+	/* Somebody starts to make it, and dies: the waiting one waits on. */
+	start(&maker, "maker", "late", "filling");
+	kill_role(&maker);
+	client_await(client_used_bytes() == 0);
+	ck_assert_uint_eq(waiting_now(), 1);
+	b = client_create("late", 100, NULL);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(w.result, 0);
+	ck_assert_uint_eq(gpushm_buffer_id(w.b), gpushm_buffer_id(b));
+	ck_assert_int_eq(gpushm_close(w.b), 0);
+	gpushm_disconnect(w.conn);
+	client_close_and_unlink(b, "late");
+}
+END_TEST
+
+START_TEST(a_forked_child_speaks_on_its_parents_connection)
+{
+	struct gpushm_buffer *b = client_create("x", 100, NULL), *other = NULL;
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		int ok = gpushm_wait(c, "x", 0) == -ECHILD &&
+			 gpushm_create(c, "y", 1, NULL, &other) == -ECHILD &&
+			 gpushm_close(b) == -ECHILD && gpushm_disconnect(c) == NULL;
+
+		_exit(ok ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	client_close_and_unlink(b, "x");
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("deaths");
+	TCase *t = tcase_create("deaths");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, client_setup, client_teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_dead_creators_buffer_stays);
+	tcase_add_test(t, a_published_buffer_dies_with_its_maker);
+	tcase_add_test(t, a_killed_readers_lease_never_ends);
+	tcase_add_test(t, a_closed_socket_ends_a_lease);
+	tcase_add_test(t, a_waiting_open_misses_the_publication);
+	tcase_add_test(t, a_forked_child_speaks_on_its_parents_connection);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

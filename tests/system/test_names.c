@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Names, states and what a buffer is described with, on the default pool: host, or a GPU's where
+ * there is one.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+START_TEST(a_taken_name_is_given_again)
+{
+	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
+	uint64_t id = gpushm_buffer_id(a);
+
+	ck_assert_int_eq(gpushm_create(c, "x", 100, NULL, &b), -EEXIST);
+	ck_assert_str_eq(gpushm_error_code(), "EXISTS");
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_create(c, "x", 100, NULL, &b), -EEXIST);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	b = client_create("x", 100, NULL);
+	ck_assert_uint_ne(gpushm_buffer_id(b), id);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_bad_name_is_taken)
+{
+	static const char *const bad[] = {
+		"", "/", "a//b", "../x", "a/.", "~bob/x", "a\nb", "\xff"
+	};
+	struct gpushm_buffer *b = NULL;
+
+	for (size_t i = 0; i < array_size(bad); i++) {
+		ck_assert_int_eq(gpushm_create(c, bad[i], 100, NULL, &b), -EINVAL);
+		ck_assert_str_ne(gpushm_error(), "");
+	}
+}
+END_TEST
+
+START_TEST(an_unpublished_buffer_is_opened)
+{
+	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
+
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), -EAGAIN);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 20, NULL, &b), -ETIMEDOUT);
+	ck_assert_int_eq(gpushm_wait(c, "x", 20), -ETIMEDOUT);
+	ck_assert_int_eq(gpushm_wait(c, "never", 20), -ETIMEDOUT);
+	ck_assert_int_eq(gpushm_open(c, "never", GPUSHM_READ, 0, NULL, &b), -ENOENT);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_sealed_buffer_is_opened_for_writing)
+{
+	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL, *w = NULL;
+
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_buffer_access(a), GPUSHM_READ);
+	ck_assert_int_eq(gpushm_write(a, 0, "x", 1), -EROFS);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_WRITE, 0, NULL, &w), -EROFS);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), -EBUSY);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_close_and_unlink(a, "x");
+}
+END_TEST
+
+START_TEST(memory_goes_before_the_last_lease)
+{
+	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
+	char got[4];
+
+	ck_assert_int_eq(gpushm_write(a, 50, "abc", 4), 0);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	client_close_and_unlink(a, "x");
+	ck_assert_uint_ne(client_used_bytes(), 0);
+	ck_assert_int_eq(gpushm_read(b, 50, got, 4), 0);
+	ck_assert_str_eq(got, "abc");
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_uint_eq(client_used_bytes(), 0);
+}
+END_TEST
+
+START_TEST(a_transient_buffer_outlives_its_last_lease)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_TRANSIENT };
+	struct gpushm_buffer *a = client_create("x", 100, &o), *b = NULL;
+
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_WRITE, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_wait(c, "x", 0), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_wait(c, "x", 0), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_private_name_is_everybodys)
+{
+	struct gpushm_buffer *a = client_create("~/x", 100, NULL), *b = NULL;
+	struct gpushm_stat *st = NULL;
+	char full[32];
+
+	snprintf(full, sizeof(full), "~%u/x", getuid());
+	ck_assert_int_eq(gpushm_create(c, full, 100, NULL, &b), -EEXIST);
+	ck_assert_int_eq(gpushm_stat(c, full, 0, 0, &st), 0);
+	ck_assert_str_eq(st->name, "~/x");
+	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(gpushm_close(a), 0);
+}
+END_TEST
+
+START_TEST(attributes_or_the_digest_are_lost)
+{
+	static const struct gpushm_attr attrs[] = { { "step", "1200", 4 }, { "nul", "\0x", 2 } };
+	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2 };
+	const int64_t shape[] = { 3, 4 };
+	struct gpushm_array_spec spec = { .name = "", .ndim = 2, .shape = shape };
+	struct gpushm_buffer *a = NULL, *b = NULL;
+	struct gpushm_stat *st = NULL;
+	const void *value;
+	size_t size;
+
+	ck_assert_int_eq(gpushm_dtype_parse("bfloat16", &spec.dtype), 0);
+	ck_assert_int_eq(gpushm_create_arrays(c, "x", &spec, 1, &o, &a), 0);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_buffer_attr(b, "step", &value, &size), 0);
+	ck_assert(size == 4 && memcmp(value, "1200", 4) == 0);
+	ck_assert_int_eq(gpushm_buffer_attr(b, "nul", &value, &size), 0);
+	ck_assert(size == 2 && memcmp(value, "\0x", 2) == 0);
+	ck_assert_int_eq(gpushm_stat(c, "x", 0, 0, &st), 0);
+	ck_assert_uint_eq(st->n_attrs, 2);
+	ck_assert_uint_eq(st->digest, gpushm_buffer_digest(b));
+	ck_assert_uint_eq(gpushm_buffer_digest(a), gpushm_buffer_digest(b));
+	ck_assert_uint_eq(st->arrays, 1);
+	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_close_and_unlink(a, "x");
+}
+END_TEST
+
+START_TEST(a_list_loses_or_repeats_a_name)
+{
+	enum { N = 1500 };
+	static struct gpushm_buffer *all[N];
+	struct gpushm_stat *stats = NULL;
+	size_t n = 0;
+	char name[32];
+
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "list/%04d", i);
+		all[i] = client_create(name, 1, NULL);
+	}
+	ck_assert_int_eq(gpushm_list(c, "list/", 0, &stats, &n), 0);
+	ck_assert_uint_eq(n, N);
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "list/%04d", i);
+		ck_assert_str_eq(stats[i].name, name);
+	}
+	stats = gpushm_stat_free(stats, n);
+	ck_assert_int_eq(gpushm_list(c, "list/12", 0, &stats, &n), 0);
+	ck_assert_uint_eq(n, 100);
+	stats = gpushm_stat_free(stats, n);
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(gpushm_close(all[i]), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("names");
+	TCase *t = tcase_create("names and states");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, client_setup, client_teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_taken_name_is_given_again);
+	tcase_add_test(t, a_bad_name_is_taken);
+	tcase_add_test(t, an_unpublished_buffer_is_opened);
+	tcase_add_test(t, a_sealed_buffer_is_opened_for_writing);
+	tcase_add_test(t, memory_goes_before_the_last_lease);
+	tcase_add_test(t, a_transient_buffer_outlives_its_last_lease);
+	tcase_add_test(t, a_private_name_is_everybodys);
+	tcase_add_test(t, attributes_or_the_digest_are_lost);
+	tcase_add_test(t, a_list_loses_or_repeats_a_name);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
