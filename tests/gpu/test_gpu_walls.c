@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Walls on a real GPU: a read-only mapping whose violator alone fails, a size that an importer
+ * would not survive, and what one tenant leaves to the next.
+ */
+#include "proto/own.h"
+#include "tests/gpu/driver.h"
+#include "tests/gpu/fixture.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static int complain(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, gpushm_error());
+	return 1;
+}
+
+/* socket name how: opens for reading and writes all the same, by the driver or by a kernel. 0: it
+ * was refused; 1: it went through. */
+static int violate_role(char **args)
+{
+	struct driver gpu;
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	if (!driver_open(&gpu, 0) || gpushm_connect(args[0], &conn) < 0 ||
+	    gpushm_open(conn, args[1], GPUSHM_READ, 0, NULL, &b) < 0)
+		return complain("open") + 1;
+	if (strcmp(args[2], "memset") == 0)
+		return gpu.memset_d8(gpu_ptr(b), 1, 4096) == CUDA_SUCCESS;
+	if (strcmp(args[2], "kernel") == 0)
+		return driver_store(&gpu, gpu_ptr(b), 1) == CUDA_SUCCESS;
+	*(volatile unsigned *)gpushm_buffer_host_ptr(b) = 1;
+	return 1;
+}
+
+static const struct role roles[] = { { "violate", violate_role } };
+
+/* A writer through a read-only mapping is refused, or lost; the data and everyone else are not. */
+static void violate(enum gpushm_kind kind, const char *how)
+{
+	struct gpushm_buffer *b = gpu_create(kind, "sealed", 2 * MIB);
+	const char *args[] = { d.socket, "sealed", how, NULL };
+	const unsigned word = 0x600dda7a;
+	struct role_process offender;
+	unsigned got = 0;
+	int status;
+
+	ck_assert_int_eq(gpushm_write(b, 0, &word, 4), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	role_start(&offender, "violate", args);
+	status = role_wait(&offender);
+	printf("figure: %s through a read-only mapping: %s %d\n", how,
+	       WIFSIGNALED(status) ? "died of signal" : "refused, exit",
+	       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	if (strcmp(how, "cpu") == 0)
+		ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	else
+		ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_eq(gpushm_read(b, 0, &got, 4), 0);
+	ck_assert_uint_eq(got, word);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "sealed"), 0);
+}
+
+START_TEST(a_write_through_a_read_only_mapping_succeeds)
+{
+	violate(GPUSHM_VMM, "memset");
+	violate(GPUSHM_VMM, "kernel");
+	violate(GPUSHM_PINNED, "memset");
+	violate(GPUSHM_PINNED, "kernel");
+	violate(GPUSHM_PINNED, "cpu");
+	violate(GPUSHM_HOST, "cpu");
+}
+END_TEST
+
+START_TEST(a_mempool_gives_more_than_an_importer_survives)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_buffer *b = NULL;
+
+	o.pool = gpu_pool(GPUSHM_MEMPOOL);
+	ck_assert_int_eq(gpushm_create(c, "~/huge", 4 * GIB + 1, &o, &b), -EFBIG);
+	printf("figure: %s\n", gpushm_error());
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "vmm"));
+	b = gpu_create(GPUSHM_MEMPOOL, "~/large", 4 * GIB);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+/* What the last tenant of a mempool wrote must not be there for the next one. */
+START_TEST(a_mempool_block_keeps_what_its_last_tenant_wrote)
+{
+	_cleanup_(free_ptr) unsigned char *got = malloc(64 * MIB);
+
+	for (int round = 0; round < 6; round++) {
+		struct gpushm_buffer *b = gpu_create(GPUSHM_MEMPOOL, "~/tenant", 64 * MIB);
+
+		ck_assert_int_eq(gpushm_read(b, 0, got, 64 * MIB), 0);
+		for (uint64_t i = 0; i < 64 * MIB; i++)
+			ck_assert_msg(got[i] == 0, "round %d: byte %lu is %u", round, i, got[i]);
+		memset(got, 0xee, 64 * MIB);
+		ck_assert_int_eq(gpushm_write(b, 0, got, 64 * MIB), 0);
+		ck_assert_int_eq(gpushm_close(b), 0);
+	}
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	const TTest *const tests[] = { a_write_through_a_read_only_mapping_succeeds,
+				       a_mempool_gives_more_than_an_importer_survives,
+				       a_mempool_block_keeps_what_its_last_tenant_wrote };
+
+	return gpu_main(argc, argv, "gpu_walls", roles, array_size(roles), tests,
+			array_size(tests));
+}
