@@ -15,6 +15,8 @@
 #include "client/error.h"
 #include "proto/own.h"
 
+#include <string.h>
+
 struct managed {
 	union {
 		struct dlpack_versioned versioned;
@@ -47,34 +49,53 @@ void gpushm_array_dlpack_device(const struct gpushm_array *a, int *ret_type, int
 	enum gpushm_kind kind = gpushm_buffer_kind(a->buffer);
 	bool on_gpu = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL;
 
-	/* Ids are 0 for what is not on a GPU: the specification says so of pinned memory too. */
-	*ret_id = on_gpu ? gpushm_buffer_device(a->buffer) : 0;
+	/* A consumer launches its kernels on the device that it is told: the one that has access,
+	 * which is not the memory's own where the buffer was mapped for a peer. Pinned memory has
+	 * id 0, says the specification. */
+	*ret_id = on_gpu ? map_used_from(a->buffer->map) : 0;
 	*ret_type = on_gpu ? DLPACK_CUDA : kind == GPUSHM_PINNED ? DLPACK_CUDA_HOST : DLPACK_CPU;
 }
 
-/* Strides in elements; packed types and arrays without elements get those of C order. */
-static int fill_dims(const struct gpushm_array *a, int64_t *shape, int64_t *strides)
+/* Whether its strides are C order's, whatever the layout says: those of no elements mean nothing,
+ * and a packed type's are not in bytes. */
+static bool is_dense(const struct gpushm_array *a)
+{
+	return a->size == 0 || dtype_packed(a->layout.dtype);
+}
+
+static int check_exportable(const struct gpushm_array *a)
 {
 	const struct array_layout *l = &a->layout;
-	bool dense = a->size == 0 || dtype_packed(l->dtype);
-	int64_t itemsize = array_itemsize(l), stride = 1;
+	int r = array_check(a);
 
-	for (int i = l->ndim - 1; i >= 0; i--) {
-		shape[i] = l->shape[i];
-		strides[i] = stride;
-		/* Without elements the product may overflow, and nobody will step by it. */
-		if (dense && __builtin_mul_overflow(stride, l->shape[i], &stride))
-			stride = 0;
-		if (dense || l->shape[i] == 1)
-			continue;
-		if (l->strides[i] % itemsize != 0)
+	if (r < 0)
+		return r;
+	if (l->dtype.code == DTYPE_RECORD)
+		return error_set(ENOTSUP, "array \"%s\": DLPack has no records", a->text);
+	for (int i = 0; i < l->ndim && !is_dense(a); i++)
+		if (l->shape[i] != 1 && l->strides[i] % array_itemsize(l) != 0)
 			return error_set(ENOTSUP,
 					 "array \"%s\": DLPack counts strides in elements, and "
 					 "axis %d has one that is no multiple of the item size",
 					 a->text, i);
-		strides[i] = l->strides[i] / itemsize;
-	}
 	return 0;
+}
+
+/* Strides in elements. Always told: NULL for C order was allowed until version 1.2. */
+static void fill_strides(const struct gpushm_array *a, int64_t *strides)
+{
+	const struct array_layout *l = &a->layout;
+	bool dense = is_dense(a);
+	int64_t stride = 1;
+
+	for (int i = l->ndim - 1; i >= 0; i--) {
+		strides[i] = stride;
+		/* Without elements the product may overflow, and nobody will step by it. */
+		if (dense && __builtin_mul_overflow(stride, l->shape[i], &stride))
+			stride = 0;
+		if (!dense && l->shape[i] != 1)
+			strides[i] = l->strides[i] / array_itemsize(l);
+	}
 }
 
 static void fill_tensor(const struct gpushm_array *a, int64_t *dims, struct dlpack_tensor *t)
@@ -92,31 +113,27 @@ static void fill_tensor(const struct gpushm_array *a, int64_t *dims, struct dlpa
 	t->code = l->dtype.code;
 	t->bits = l->dtype.bits;
 	t->lanes = l->dtype.lanes;
-	t->shape = dims;
+	/* A scalar's point past the end of the allocation: not NULL, and nothing is there to read.
+	 */
+	t->shape = memcpy(dims, l->shape, (size_t)l->ndim * sizeof(dims[0]));
 	t->strides = dims + l->ndim;
+	fill_strides(a, t->strides);
 }
 
-/* The allocation, with all but the consumer's struct filled in. */
+/* The allocation, counted; the consumer's struct is still to be filled in. */
 static int managed_new(const struct gpushm_array *a, struct managed **ret)
 {
-	_cleanup_(free_ptr) struct managed *m = NULL;
-	size_t ndim = (size_t)a->layout.ndim;
-	int r = array_check(a);
+	struct managed *m;
+	int r = check_exportable(a);
 
 	if (r < 0)
 		return r;
-	if (a->layout.dtype.code == DTYPE_RECORD)
-		return error_set(ENOTSUP, "array \"%s\": DLPack has no records", a->text);
-	m = calloc(1, sizeof(*m) + 2 * ndim * sizeof(m->dims[0]));
+	m = calloc(1, sizeof(*m) + 2 * (size_t)a->layout.ndim * sizeof(m->dims[0]));
 	if (!m)
 		return error_set(ENOMEM, "no memory for a DLPack tensor");
-	r = fill_dims(a, m->dims, m->dims + ndim);
-	if (r < 0)
-		return r;
-
 	m->buffer = a->buffer;
 	buffer_get(m->buffer);
-	*ret = take_ptr(m);
+	*ret = m;
 	return 0;
 }
 

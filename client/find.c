@@ -104,10 +104,12 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 	struct table_array t;
 	int r = buffer_check(b);
 
+	if (r < 0)
+		return r;
 	nameless.name = NULL;
-	if (r == 0)
-		r = spec_to_table(&nameless, &t);
-	if (r == 0)
-		r = check_spec(b, &t);
+	r = spec_to_table(&nameless, &t);
+	if (r < 0)
+		return r;
+	r = check_spec(b, &t);
 	return r < 0 ? r : array_from_table(b, &t, ret);
 }

@@ -242,8 +242,7 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
  * buffer. 0, -ENOENT, -ENOMEM. Asks nobody; O(1). */
 int gpushm_array_get(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret);
 
-/* By position, in the order in which they were described. *ret_name is borrowed from the buffer,
- * not terminated; may be NULL with ret_len. */
+/* By position, in the order in which they were described. 0, -ENOENT, -ENOMEM. */
 int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array **ret);
 size_t gpushm_buffer_arrays(const struct gpushm_buffer *b);
 
@@ -312,10 +311,13 @@ int gpushm_array_dup(const struct gpushm_array *a, struct gpushm_array **ret);
 /* ---- copies ---- */
 
 /* Between an array and host memory of the same shape and dtype. host_strides in bytes, NULL is C
- * order; any strides on either side. Without _async: on return the copy is done. _async: queued on
+ * order; any strides on either side. Where elements share memory, the last in C order wins; bytes
+ * between elements are never written. Without _async: on return the copy is done. _async: queued on
  * `stream` (a CUstream; NULL is the legacy default stream); host memory must stay until the stream
- * has passed it, and the calls block only where the driver does, for pageable memory; on host pools
- * the copy is done on return. -EROFS for a copy into a read-only array, -ENODEV, -EIO. */
+ * has passed it. Such calls block only where the driver does, for pageable memory, and where short
+ * rows or negative strides take a way through a buffer of the library's; on host pools the copy is
+ * done on return. -EROFS for a copy into a read-only array, -EINVAL (host_strides), -ENOMEM,
+ * -ENODEV, -EIO. */
 int gpushm_copy_to_host(const struct gpushm_array *a, void *host, const int64_t *host_strides);
 int gpushm_copy_from_host(struct gpushm_array *a, const void *host, const int64_t *host_strides);
 int gpushm_copy_to_host_async(const struct gpushm_array *a, void *host, const int64_t *host_strides,

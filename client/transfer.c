@@ -20,14 +20,10 @@
 #include "proto/own.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <string.h>
 
 #define CALL_COST (64u << 10)	 /* bytes: 2 us at 30 GB/s */
 #define BUFFER_BYTES (16u << 20) /* 64 MiB are no faster, and cost their page faults */
-
-/* cuMemcpy2D refuses a pitch above CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2^31-1 on every GPU. */
-#define PITCH_MAX INT32_MAX
 
 struct transfer {
 	char *device, *host;
@@ -46,8 +42,7 @@ static int rows_axis(const struct walk *w)
 		const struct walk_axis *a = &w->axes[i];
 		int64_t width = (int64_t)w->run;
 
-		if (a->dst >= width && a->src >= width && a->dst <= PITCH_MAX &&
-		    a->src <= PITCH_MAX && (best < 0 || a->n > w->axes[best].n))
+		if (a->dst >= width && a->src >= width && (best < 0 || a->n > w->axes[best].n))
 			best = i;
 	}
 	return best;

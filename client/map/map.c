@@ -174,6 +174,11 @@ int map_release(struct map *m)
 	return r;
 }
 
+int map_used_from(const struct map *m)
+{
+	return m->priv->device;
+}
+
 int map_synchronize(struct map *m)
 {
 	return m->priv->kind->synchronize(m->priv);

@@ -56,6 +56,10 @@ int map_acquire(const struct map_request *r, struct map **ret);
  * (it is unmapped as far as can be). */
 int map_release(struct map *m);
 
+/* The CUDA ordinal of the GPU that it was mapped for, which need not be the memory's own; -1 where
+ * no GPU can use it. */
+int map_used_from(const struct map *m);
+
 /* Waits for the GPU work of the context that the map is used from. 0 or -EIO. No-op for host maps.
  */
 int map_synchronize(struct map *m);

@@ -10,6 +10,7 @@
 #include "client/array.h"
 #include "client/buffer.h"
 #include "client/dtype.h"
+#include "client/map/kind.h"
 #include "client/state.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
@@ -23,7 +24,7 @@
 struct scene {
 	struct gpushm *connection;
 	struct pool_info pool;
-	struct map map;
+	struct map_private map;
 	struct gpushm_buffer buffer;
 	unsigned char *memory; /* the buffer's */
 };
@@ -36,16 +37,18 @@ static inline void scene_open(struct scene *s, enum gpushm_kind kind, size_t byt
 	ck_assert(s->connection && s->memory);
 	s->connection->generation = state_generation();
 	s->pool.map.kind = kind;
-	s->map.device = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL ? 3 : -1;
-	s->map.host_ptr = s->map.device < 0 ? s->memory : NULL;
-	s->map.device_ptr = kind == GPUSHM_HOST ? NULL : s->memory;
+	s->map.map.priv = &s->map;
+	s->map.map.device = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL ? 3 : -1;
+	s->map.device = kind == GPUSHM_HOST ? -1 : 5; /* mapped for another GPU */
+	s->map.map.host_ptr = s->map.map.device < 0 ? s->memory : NULL;
+	s->map.map.device_ptr = kind == GPUSHM_HOST ? NULL : s->memory;
 	s->buffer.connection = s->connection;
 	pthread_mutex_init(&s->buffer.lock, NULL);
 	s->buffer.bytes = bytes;
 	s->buffer.state = GPUSHM_SHARED;
 	s->buffer.access = GPUSHM_WRITE;
 	s->buffer.pool = &s->pool;
-	s->buffer.map = &s->map;
+	s->buffer.map = &s->map.map;
 	strcpy(s->buffer.name, "scene");
 }
 

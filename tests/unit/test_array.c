@@ -212,8 +212,8 @@ START_TEST(pointers_are_the_maps_plus_the_offset_and_null_where_it_has_none)
 
 	ck_assert_ptr_eq(gpushm_array_host_ptr(a), s.memory + 256);
 	ck_assert_ptr_null(gpushm_array_device_ptr(a));
-	s.map.device_ptr = s.memory;
-	s.map.host_ptr = NULL;
+	s.map.map.device_ptr = s.memory;
+	s.map.map.host_ptr = NULL;
 	ck_assert_ptr_eq(gpushm_array_device_ptr(a), s.memory + 256);
 	ck_assert_ptr_null(gpushm_array_host_ptr(a));
 	gpushm_array_free(a);

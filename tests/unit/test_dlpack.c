@@ -290,8 +290,8 @@ START_TEST(a_tensor_is_on_another_device)
 {
 	check_device(GPUSHM_HOST, 1, 0);
 	check_device(GPUSHM_PINNED, 3, 0);
-	check_device(GPUSHM_VMM, 2, 3);
-	check_device(GPUSHM_MEMPOOL, 2, 3);
+	check_device(GPUSHM_VMM, 2, 5);
+	check_device(GPUSHM_MEMPOOL, 2, 5);
 }
 END_TEST
 
