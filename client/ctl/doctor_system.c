@@ -101,6 +101,9 @@ static void look_at_files(struct doctor *d)
 	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
 		return;
 	read_line("/proc/sys/fs/file-max", all, sizeof(all));
+	/* What systemd sets for "no limit" (LONG_MAX). */
+	if (!strcmp(all, "9223372036854775807"))
+		strcpy(all, "unlimited");
 	if (l.rlim_cur < 1024)
 		doctor_say(d, FINDING_WARN, "open files", "raise it: ulimit -n 4096",
 			   "this shell's limit is %" PRIu64 " (hard %" PRIu64

@@ -70,19 +70,14 @@ static int check_words(const struct command *c, size_t n)
 	return usage_error(c, text);
 }
 
-static int run_command(struct ctl *ctl, const struct command *c, char **argv)
+/* options: the command's own, with its defaults. */
+static int run_with(struct ctl *ctl, const struct command *c, void *options, char **argv)
 {
-	_cleanup_(free_ptr) void *options = calloc(1, c->options_size + 1);
 	const struct arg_target targets[] = { { c->args, options }, { ctl_args, ctl } };
-	size_t n;
 	char err[256];
-	int r;
+	size_t n;
+	int r = args_parse(argv, targets, array_size(targets), false, &n, err, sizeof(err));
 
-	if (!options)
-		return ctl_error(CTL_FAILED, "out of memory");
-	if (c->defaults)
-		memcpy(options, c->defaults, c->options_size);
-	r = args_parse(argv, targets, array_size(targets), false, &n, err, sizeof(err));
 	if (r == -ECANCELED) {
 		print_command_usage(c, stdout);
 		return CTL_OK;
@@ -91,6 +86,17 @@ static int run_command(struct ctl *ctl, const struct command *c, char **argv)
 		return usage_error(c, err);
 	r = check_words(c, n);
 	return r ? r : c->run(ctl, options, n, argv);
+}
+
+static int run_command(struct ctl *ctl, const struct command *c, char **argv)
+{
+	_cleanup_(free_ptr) void *options = calloc(1, c->options_size + 1);
+
+	if (!options)
+		return ctl_error(CTL_FAILED, "out of memory");
+	if (c->defaults)
+		memcpy(options, c->defaults, c->options_size);
+	return run_with(ctl, c, options, argv);
 }
 
 static int run(struct ctl *ctl, char **argv)

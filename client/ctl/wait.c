@@ -36,7 +36,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 						       : 0;
 
 		r = gpushm_wait(ctl->connection, words[i], left);
-		/* After a time of waiting the owner is told -EAGAIN: it is there, and being filled. */
+		/* The owner is told -EAGAIN at the end of the time: it is being filled. */
 		if (r == -EAGAIN || (!left && r == -ENOENT))
 			return ctl_error(CTL_TIMED_OUT, "%s", gpushm_error());
 		if (r < 0)

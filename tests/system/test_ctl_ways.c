@@ -43,6 +43,8 @@ START_TEST(a_hold_ends_before_its_input)
 		     "eval \"exec ${P[1]}>&-\"\n"
 		     "read -r word name number lease <&3\n"
 		     "[[ $word $name $number == \"held h $pid\" && $lease == [0-9]* ]] || exit\n"
+		     /* More than a pipe holds: it must be read all along. */
+		     "head -c 200000 /dev/zero >&4 || exit\n"
 		     "$ctl ls --holders | grep -q \"^h .* $pid .* $lease \" || exit\n"
 		     "$ctl rm h && $ctl ls --holders | grep -q \"^(unlinked) .* $pid \" || exit\n"
 		     "exec 4>&-; wait $pid && [[ $($ctl ls --json) == '[]' ]]");
