@@ -166,7 +166,8 @@ $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 # Every kind of check is a target of its own; each adds its counts to $(RESULTS).
 RESULTS := $(abspath $(BUILD))/results
 RUN := tests/run.sh --results $(RESULTS)
-FAKE_ENV = LD_LIBRARY_PATH=$(abspath $(BUILD))/fakecuda FAKECUDA_STRICT=1
+FAKE_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/fakecuda
+FAKE_ENV = $(FAKE_PATH) FAKECUDA_STRICT=1
 FUZZ_SECONDS ?= 20
 
 .PHONY: check check-programs check-unit check-host check-fake check-sanitize check-threads check-valgrind check-fuzz
@@ -183,7 +184,7 @@ check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS
 
 # A program without a driver, then the same one over our own libcuda.so.1.
 check-unit: $(UNIT_TESTS) $(FAKECUDA)
-	$(if $(FAKECUDA),$(FAKE_ENV)) $(RUN) $(CHECK_LABEL)unit $(UNIT_TESTS)
+	$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)unit $(UNIT_TESTS)
 check-host: check-programs
 	$(RUN) $(CHECK_LABEL)host $(SYSTEM_TESTS)
 check-fake: check-programs
@@ -206,7 +207,7 @@ check-threads-here: $(BUILD)/gpushmd $(THREAD_TESTS)
 
 VALGRIND = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no
 check-valgrind: $(UNIT_TESTS)
-	CK_FORK=no $(RUN) --under '$(VALGRIND)' valgrind $(VALGRIND_TESTS)
+	ulimit -n 1024; $(RUN) --under '$(VALGRIND)' valgrind $(VALGRIND_TESTS)
 VALGRIND_TESTS = $(filter %/test_table %/test_wire %/test_config %/test_view %/test_array %/test_connection,$(UNIT_TESTS))
 
 # ---- fuzz ----
