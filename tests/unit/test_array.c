@@ -306,15 +306,6 @@ START_TEST(arrays_are_counted_when_four_threads_get_and_free_them)
 }
 END_TEST
 
-START_TEST(a_buffer_with_arrays_is_not_closed)
-{
-	struct gpushm_array *a = array_of(&s, "int8", 1, SHAPE(4), NULL, 0);
-
-	ck_assert_int_eq(gpushm_close(&s.buffer), -EBUSY);
-	gpushm_array_free(a);
-}
-END_TEST
-
 /* Where each function that can tell says -ECHILD; the number of the first that does not. */
 static int refusals_after_fork(struct gpushm_array *a)
 {
@@ -395,7 +386,6 @@ int main(void)
 	tcase_add_test(tc, packed_bytes_are_rounded_up);
 	tcase_add_test(tc, contiguity_follows_numpys_rule);
 	tcase_add_test(tc, arrays_are_counted_when_four_threads_get_and_free_them);
-	tcase_add_test(tc, a_buffer_with_arrays_is_not_closed);
 	tcase_add_test(tc, a_forked_child_is_refused_and_may_free);
 	suite_add_tcase(suite, tc);
 
