@@ -102,6 +102,14 @@ static CUresult check_prop(const CUmemAllocationProp *prop, struct memory_tag *r
 	return vmm_place(prop->location, shareable, ret);
 }
 
+/* What fits there at all: a GPU, or the machine's memory. */
+static uint64_t place_bytes(const struct memory_tag *tag)
+{
+	if (tag->location == CU_MEM_LOCATION_TYPE_DEVICE)
+		return device_bytes();
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static CUresult vmm_create(CUmemGenericAllocationHandle *ret, size_t size,
 			   const CUmemAllocationProp *prop)
 {
@@ -113,7 +121,7 @@ static CUresult vmm_create(CUmemGenericAllocationHandle *ret, size_t size,
 		return result;
 	if (!ret || !size || size % MEMORY_STEP)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (size > device_bytes())
+	if (size > place_bytes(&tag))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	result = memory_new(tag, &memory);
 	if (result)
