@@ -12,6 +12,12 @@
 static struct gpushm_buffer *b;
 static uint32_t described; /* as the canned daemon counts; the server's thread writes it */
 
+static inline void setup_buffer(void)
+{
+	setup();
+	described = 0;
+}
+
 static inline void teardown_buffer(void)
 {
 	teardown();

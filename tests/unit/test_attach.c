@@ -8,6 +8,12 @@
 
 static struct gpushm_buffer *b;
 
+static void setup_attach(void)
+{
+	setup();
+	b = NULL;
+}
+
 static void no_buffer(void)
 {
 	attach.has_buffer = false;
@@ -314,7 +320,7 @@ int main(void)
 	int failed;
 
 	suite_add_tcase(s, tc);
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, setup_attach, teardown);
 	tcase_add_loop_test(tc, an_attach_that_makes_no_sense_is_mapped, 0, (int)array_size(spoil));
 	tcase_add_test(tc, a_sealed_buffer_is_opened_for_writing);
 	tcase_add_test(tc, a_created_buffer_of_another_size_is_mapped);

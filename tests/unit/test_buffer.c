@@ -3,26 +3,18 @@
  * A buffer's life against a canned server: publishing, and closing in the right and in the wrong
  * order.
  */
+#include "tests/lib/forked.h"
 #include "tests/unit/buffer_fixture.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 
 /* ---- publish ---- */
 
-/* 1: the write went through; else how the child ended. */
-static int write_from_a_child(char *at)
+/* 1: the write went through; else what ended the child. */
+static int write_there(void *at)
 {
-	int status;
-	pid_t child = fork();
-
-	if (child == 0) {
-		signal(SIGSEGV, SIG_DFL);
-		*(volatile char *)at = 1;
-		_exit(1);
-	}
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+	*(volatile char *)at = 1;
+	return 1;
 }
 
 static uint64_t digest_of_x(void)
@@ -52,12 +44,12 @@ START_TEST(a_sealed_buffer_can_be_written_by_its_maker)
 	answer_published(digest_of_x());
 	canned_done(server);
 	created_and_described();
-	ck_assert_int_eq(write_from_a_child(gpushm_buffer_host_ptr(b)), 1);
+	ck_assert_int_eq(forked(write_there, gpushm_buffer_host_ptr(b)), 1);
 	ck_assert_msg(gpushm_publish(b, GPUSHM_SEALED) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_SEALED);
 	ck_assert_int_eq(gpushm_buffer_access(b), GPUSHM_READ);
 	ck_assert_uint_eq(gpushm_buffer_digest(b), digest_of_x());
-	ck_assert_int_eq(write_from_a_child(gpushm_buffer_host_ptr(b)), -SIGSEGV);
+	ck_assert_int_eq(forked(write_there, gpushm_buffer_host_ptr(b)), -SIGSEGV);
 	ck_assert_int_eq(gpushm_array_get(b, "a", &a), 0);
 	gpushm_array_free(a);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -EBUSY);
@@ -77,7 +69,7 @@ START_TEST(a_shared_buffer_can_t_be_written_by_its_maker)
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_FILLING), -EINVAL);
 	ck_assert_msg(gpushm_publish(b, GPUSHM_SHARED) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_buffer_access(b), GPUSHM_WRITE);
-	ck_assert_int_eq(write_from_a_child(gpushm_buffer_host_ptr(b)), 1);
+	ck_assert_int_eq(forked(write_there, gpushm_buffer_host_ptr(b)), 1);
 	closed();
 }
 END_TEST
@@ -105,7 +97,7 @@ START_TEST(a_refused_publish_changes_the_buffer)
 	created_and_described();
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -EBUSY);
 	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_FILLING);
-	ck_assert_int_eq(write_from_a_child(gpushm_buffer_host_ptr(b)), 1);
+	ck_assert_int_eq(forked(write_there, gpushm_buffer_host_ptr(b)), 1);
 	ck_assert_msg(gpushm_publish(b, GPUSHM_SEALED) == 0, "%s", gpushm_error());
 	closed();
 }
@@ -192,7 +184,7 @@ int main(void)
 	int failed;
 
 	suite_add_tcase(s, tc);
-	tcase_add_checked_fixture(tc, setup, teardown_buffer);
+	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
 	tcase_add_test(tc, a_sealed_buffer_can_be_written_by_its_maker);
 	tcase_add_test(tc, a_shared_buffer_can_t_be_written_by_its_maker);
 	tcase_add_test(tc, a_daemon_with_another_layout_is_believed);

@@ -5,9 +5,8 @@
  * end in an error with a text, and with every fd closed.
  */
 #include "proto/code.h"
+#include "tests/lib/forked.h"
 #include "tests/unit/canned_fixture.h"
-
-#include <sys/wait.h>
 
 START_TEST(a_refusal_loses_its_words_or_ends_the_connection)
 {
@@ -209,7 +208,7 @@ END_TEST
 
 /* ---- fork ---- */
 
-static int in_the_child(void)
+static int in_the_child(void *arg)
 {
 	struct gpushm_stat *stats;
 	size_t n;
@@ -226,18 +225,10 @@ static int in_the_child(void)
 
 START_TEST(a_forked_child_talks_on_its_parents_socket)
 {
-	int status;
-	pid_t child;
-
 	canned_hello(server);
 	canned_done(server);
 	connected();
-	child = fork();
-	ck_assert_int_ge(child, 0);
-	if (child == 0)
-		_exit(in_the_child());
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(forked(in_the_child, NULL), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "a"), 0);
 }
 END_TEST

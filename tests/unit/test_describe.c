@@ -6,17 +6,18 @@
 #include "tests/unit/buffer_fixture.h"
 
 #define MANY 3000
+#define NAME 24
 
 /* n arrays "0", "1", ...; free both. */
 static struct gpushm_array_spec *many_specs(size_t n, char **ret_names)
 {
 	struct gpushm_array_spec *specs = calloc(n, sizeof(*specs));
-	char *names = calloc(n, 8);
+	char *names = calloc(n, NAME);
 
 	ck_assert(specs && names);
 	for (size_t i = 0; i < n; i++) {
-		snprintf(names + 8 * i, 8, "%zu", i);
-		specs[i] = float_spec(names + 8 * i);
+		snprintf(names + NAME * i, NAME, "%zu", i);
+		specs[i] = float_spec(names + NAME * i);
 	}
 	*ret_names = names;
 	return specs;
@@ -75,7 +76,7 @@ START_TEST(a_refused_batch_stays_in_the_own_table)
 	ck_assert_uint_gt(described, 0);
 	ck_assert_int_eq(gpushm_array_get(b, "0", &a), 0);
 	gpushm_array_free(a);
-	ck_assert_int_eq(gpushm_array_get(b, names + 8 * (MANY - 1), &a), -ENOENT);
+	ck_assert_int_eq(gpushm_array_get(b, names + NAME * (MANY - 1), &a), -ENOENT);
 	closed();
 }
 END_TEST
@@ -153,7 +154,7 @@ int main(void)
 	int failed;
 
 	suite_add_tcase(s, tc);
-	tcase_add_checked_fixture(tc, setup, teardown_buffer);
+	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
 	tcase_add_test(tc, a_batch_exceeds_a_frame_or_loses_arrays);
 	tcase_add_test(tc, a_refused_batch_stays_in_the_own_table);
 	tcase_add_test(tc, a_wrong_array_costs_a_round_trip_or_takes_others_along);

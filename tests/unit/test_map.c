@@ -9,13 +9,13 @@
 #include "client/state.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/forked.h"
 
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #define BYTES 8192u
 
@@ -203,35 +203,45 @@ START_TEST(threads_unmap_each_others_memory)
 }
 END_TEST
 
-static int in_the_child(uint64_t generation, const void *parents)
+static int in_the_child(void *arg)
 {
+	const struct map *parents = arg;
 	struct map_request r = request_of(1, true);
 	struct map *m = NULL;
 
-	alarm(10); /* a mutex that stayed locked */
-	if (state_generation() == generation || state()->maps)
+	if (state()->maps)
 		return 1;
-	if (map_acquire(&r, &m) < 0 || m->host_ptr == parents)
+	if (map_acquire(&r, &m) < 0 || m->host_ptr == parents->host_ptr)
 		return 2;
-	return map_release(m) < 0 || !is_mapped(parents) ? 3 : 0;
+	return map_release(m) < 0 || !is_mapped(parents->host_ptr) ? 3 : 0;
 }
 
 START_TEST(a_forked_child_inherits_maps_or_a_locked_register)
 {
-	uint64_t generation = state_generation();
 	struct map *m = acquire(1, true);
-	int status;
-	pid_t child;
 
+	/* A child that finds it locked waits, until it is ended. */
 	pthread_mutex_lock(&state()->map_lock);
-	child = fork();
-	if (child == 0)
-		_exit(in_the_child(generation, m->host_ptr));
+	ck_assert_int_eq(forked(in_the_child, m), 0);
 	pthread_mutex_unlock(&state()->map_lock);
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(status, 0);
-	ck_assert_uint_eq(state_generation(), generation);
 	ck_assert_int_eq(map_release(m), 0);
+}
+END_TEST
+
+static int another_generation(void *arg)
+{
+	uint64_t generation = *(uint64_t *)arg, mine = state_generation();
+
+	return mine == 0 || mine == generation || mine != state_generation();
+}
+
+START_TEST(a_forked_child_is_taken_for_its_parent)
+{
+	uint64_t generation = state_generation();
+
+	ck_assert_uint_ne(generation, 0);
+	ck_assert_int_eq(forked(another_generation, &generation), 0);
+	ck_assert_uint_eq(state_generation(), generation);
 }
 END_TEST
 
@@ -253,6 +263,7 @@ int main(void)
 	tcase_add_test(tc, a_pointer_that_would_kill_its_importer_is_imported);
 	tcase_add_test(tc, threads_unmap_each_others_memory);
 	tcase_add_test(tc, a_forked_child_inherits_maps_or_a_locked_register);
+	tcase_add_test(tc, a_forked_child_is_taken_for_its_parent);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
