@@ -208,7 +208,14 @@ check-threads-here: $(BUILD)/gpushmd $(THREAD_TESTS)
 VALGRIND = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no
 check-valgrind: $(UNIT_TESTS)
 	ulimit -n 1024; $(RUN) --under '$(VALGRIND)' valgrind $(VALGRIND_TESTS)
-VALGRIND_TESTS = $(filter %/test_table %/test_wire %/test_config %/test_view %/test_array %/test_connection,$(UNIT_TESTS))
+VALGRIND_TESTS = $(filter %/test_table %/test_table_view %/test_wire %/test_config %/test_ini %/test_view %/test_array \
+	%/test_npy %/test_pending %/test_pool %/test_dlpack,$(UNIT_TESTS))
+
+.PHONY: check-demo check-install
+check-demo: all
+	$(RUN) demo "tests/demo.sh $(BUILD)"
+check-install: all
+	$(RUN) install "tests/install.sh $(BUILD)"
 
 # ---- fuzz ----
 

@@ -37,9 +37,11 @@ bad=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 for program in "$@"; do
-	name=$label:$(basename "$program")
+	name=$label:$(basename "${program%% *}")
 	echo "== $name"
-	"${under[@]}" "$program" 2>&1 | tee "$out"
+	# A program may be given with arguments, as one word.
+	read -ra words <<<"$program"
+	"${under[@]}" "${words[@]}" 2>&1 | tee "$out"
 	status=${PIPESTATUS[0]}
 	# "66%: Checks: 3, Failures: 1, Errors: 0"; a test that can't run here prints "skipped: why".
 	read -r checks failures < <(awk -F'[:,] *' '/^[0-9]+%: Checks: / { c += $3; f += $5 + $7 } END { print c + 0, f + 0 }' "$out")
