@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Strided copies on every pool that the machine has, by the CPU or by the driver: arrays that are
+ * sliced and turned, to and from host memory that is as well, against a copy element by element.
+ * What must not be written is looked at, too: all other bytes of the buffer.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROWS 96
+#define COLUMNS 160
+#define ELEMENTS (ROWS * COLUMNS)
+#define BYTES (ELEMENTS * 4)
+
+static struct daemon d;
+static struct gpushm *c;
+static struct gpushm_pool *pools;
+static size_t n_pools;
+
+static struct gpushm_buffer *b;
+static struct gpushm_array *whole; /* uint32, ROWS x COLUMNS */
+
+static void open_buffer(const char *pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_array_spec spec = { .name = "",
+					  .ndim = 2,
+					  .shape = (const int64_t[]){ ROWS, COLUMNS } };
+
+	ck_assert_int_eq(gpushm_dtype_parse("uint32", &spec.dtype), 0);
+	ck_assert_msg(gpushm_create_arrays(c, "~/copies", &spec, 1, &o, &b) == 0, "%s",
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_array_get(b, "", &whole), 0);
+}
+
+static void close_buffer(void)
+{
+	whole = gpushm_array_free(whole);
+	ck_assert_msg(gpushm_close(take_ptr(b)) == 0, "%s", gpushm_error());
+}
+
+static void setup(void)
+{
+	daemon_start(&d, "", NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
+	/* A driver opens fds of its own when it is first used, and keeps them. */
+	for (size_t i = 0; i < n_pools; i++) {
+		if (pools[i].failed)
+			continue;
+		open_buffer(pools[i].name);
+		close_buffer();
+	}
+	fds_mark();
+}
+
+static void teardown(void)
+{
+	fds_check();
+	free(take_ptr(pools));
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+static void on_every_pool(void (*test)(void))
+{
+	for (size_t i = 0; i < n_pools; i++) {
+		if (pools[i].failed)
+			continue;
+		open_buffer(pools[i].name);
+		test();
+		close_buffer();
+	}
+}
+
+/* ---- views and what is in them ---- */
+
+/* whole[rows][columns], each a slice, and turned or not. */
+struct cut {
+	int64_t from[2], to[2], step[2];
+	int turned;
+};
+
+#define ALL GPUSHM_SLICE_NONE
+
+static const struct cut cuts[] = {
+	{ { ALL, ALL }, { ALL, ALL }, { 1, 1 }, 0 },  { { ALL, ALL }, { ALL, ALL }, { 1, 1 }, 1 },
+	{ { 3, 5 }, { 60, 77 }, { 1, 1 }, 0 },	      { { ALL, ALL }, { ALL, ALL }, { -1, 1 }, 0 },
+	{ { ALL, ALL }, { ALL, ALL }, { 1, -1 }, 0 }, { { ALL, ALL }, { ALL, ALL }, { -1, -1 }, 1 },
+	{ { ALL, ALL }, { ALL, ALL }, { 2, 3 }, 0 },  { { ALL, 1 }, { ALL, ALL }, { -3, 2 }, 1 },
+	{ { ALL, 7 }, { ALL, 8 }, { 1, 1 }, 0 },      { { 9, ALL }, { 10, ALL }, { 1, -2 }, 0 },
+	{ { 50, 50 }, { 50, ALL }, { 1, 1 }, 0 },
+};
+
+static struct gpushm_array *cut_out(const struct cut *cut)
+{
+	struct gpushm_array *rows = NULL, *both = NULL, *turned = NULL;
+
+	ck_assert_int_eq(gpushm_array_slice(whole, 0, cut->from[0], cut->to[0], cut->step[0],
+					    &rows),
+			 0);
+	ck_assert_int_eq(gpushm_array_slice(rows, 1, cut->from[1], cut->to[1], cut->step[1], &both),
+			 0);
+	gpushm_array_free(rows);
+	if (!cut->turned)
+		return both;
+	ck_assert_int_eq(gpushm_array_transpose(both, NULL, &turned), 0);
+	gpushm_array_free(both);
+	return turned;
+}
+
+/* Host memory of the array's shape, with the rows or the columns together, and gaps or not. */
+static void host_strides(const struct gpushm_array *a, int way, int64_t *ret)
+{
+	int64_t rows = gpushm_array_dim(a, 0), columns = gpushm_array_dim(a, 1);
+
+	ret[0] = way & 1 ? 4 : 4 * columns + (way & 2 ? 12 : 0);
+	ret[1] = way & 1 ? 4 * rows + (way & 2 ? 12 : 0) : 4;
+}
+
+static uint32_t *element(uint32_t *start, const int64_t *strides, int64_t i, int64_t j)
+{
+	return (uint32_t *)((char *)start + i * strides[0] + j * strides[1]);
+}
+
+static void copy_slowly(const struct gpushm_array *a, uint32_t *dst, const int64_t *dst_strides,
+			uint32_t *src, const int64_t *src_strides)
+{
+	for (int64_t i = 0; i < gpushm_array_dim(a, 0); i++)
+		for (int64_t j = 0; j < gpushm_array_dim(a, 1); j++)
+			*element(dst, dst_strides, i, j) = *element(src, src_strides, i, j);
+}
+
+/* ---- the tests ---- */
+
+static uint32_t memory[ELEMENTS], host[2 * ELEMENTS], expected[2 * ELEMENTS];
+
+static void fill(uint32_t *words, size_t n, uint32_t salt)
+{
+	for (size_t i = 0; i < n; i++)
+		words[i] = (uint32_t)(i * 2654435761u) ^ salt;
+}
+
+static void check_to_host(const struct gpushm_array *a, const int64_t *strides, int async)
+{
+	fill(host, 2 * ELEMENTS, 77);
+	memcpy(expected, host, sizeof(expected));
+	copy_slowly(a, expected, strides, memory + gpushm_array_offset(a) / 4,
+		    gpushm_array_strides(a));
+	if (async)
+		ck_assert_msg(gpushm_copy_to_host_async(a, host, strides, NULL) == 0, "%s",
+			      gpushm_error());
+	else
+		ck_assert_msg(gpushm_copy_to_host(a, host, strides) == 0, "%s", gpushm_error());
+	/* What follows on the default stream, and waits, has that behind it. */
+	ck_assert_int_eq(gpushm_read(b, 0, &(char){ 0 }, 1), 0);
+	ck_assert(memcmp(host, expected, sizeof(expected)) == 0);
+}
+
+static void check_from_host(struct gpushm_array *a, const int64_t *strides, int async,
+			    uint32_t salt)
+{
+	fill(host, 2 * ELEMENTS, salt);
+	copy_slowly(a, memory + gpushm_array_offset(a) / 4, gpushm_array_strides(a), host, strides);
+	if (async)
+		ck_assert_msg(gpushm_copy_from_host_async(a, host, strides, NULL) == 0, "%s",
+			      gpushm_error());
+	else
+		ck_assert_msg(gpushm_copy_from_host(a, host, strides) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_read(b, 0, expected, BYTES), 0);
+	ck_assert(memcmp(memory, expected, BYTES) == 0);
+}
+
+static void copy_all_cuts(void)
+{
+	int64_t strides[2];
+
+	fill(memory, ELEMENTS, 5);
+	ck_assert_int_eq(gpushm_write(b, 0, memory, BYTES), 0);
+	for (size_t i = 0; i < array_size(cuts); i++) {
+		struct gpushm_array *a = cut_out(&cuts[i]);
+
+		for (int way = 0; way < 8; way++) {
+			host_strides(a, way & 3, strides);
+			check_to_host(a, strides, way & 4);
+			check_from_host(a, strides, way & 4, (uint32_t)(1000 * i) + way);
+		}
+		gpushm_array_free(a);
+	}
+}
+
+START_TEST(a_strided_copy_moves_other_bytes_on_some_pool)
+{
+	on_every_pool(copy_all_cuts);
+}
+END_TEST
+
+static void touch_read_only(void)
+{
+	uint32_t word = 1;
+
+	ck_assert_int_eq(gpushm_write(b, 0, &word, 4), 0);
+	ck_assert_msg(gpushm_publish(b, GPUSHM_SEALED) == 0, "%s", gpushm_error());
+	word = 2;
+	ck_assert_int_eq(gpushm_copy_from_host(whole, memory, NULL), -EROFS);
+	ck_assert_int_eq(gpushm_write(b, 0, &word, 4), -EROFS);
+	ck_assert_int_eq(gpushm_array_read_only(whole), 1);
+	ck_assert_int_eq(gpushm_read(b, 0, &word, 4), 0);
+	ck_assert_uint_eq(word, 1);
+	ck_assert_int_eq(gpushm_unlink(c, "~/copies"), 0);
+}
+
+START_TEST(a_sealed_buffer_is_written_by_a_copy)
+{
+	on_every_pool(touch_read_only);
+}
+END_TEST
+
+static void check_tensor_device(void)
+{
+	enum gpushm_kind kind = gpushm_buffer_kind(b);
+	int type, id;
+
+	gpushm_array_dlpack_device(whole, &type, &id);
+	ck_assert_int_eq(type, kind == GPUSHM_HOST ? 1 : kind == GPUSHM_PINNED ? 3 : 2);
+	ck_assert_int_eq(id, type == 2 ? gpushm_buffer_device(b) : 0);
+	ck_assert(gpushm_array_device_ptr(whole) || kind == GPUSHM_HOST);
+	ck_assert(gpushm_array_host_ptr(whole) || type == 2);
+}
+
+START_TEST(a_tensor_is_on_another_device_than_its_pool)
+{
+	on_every_pool(check_tensor_device);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("copies");
+	TCase *t = tcase_create("every pool");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 300);
+	tcase_add_test(t, a_strided_copy_moves_other_bytes_on_some_pool);
+	tcase_add_test(t, a_sealed_buffer_is_written_by_a_copy);
+	tcase_add_test(t, a_tensor_is_on_another_device_than_its_pool);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
