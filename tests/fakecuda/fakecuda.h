@@ -36,16 +36,16 @@
  *   - A forked child of a process that has called cuInit gets NOT_INITIALIZED from every call. Our
  *     mappings are not inherited.
  *   - cuMemCreate, pool creation, exports and imports need no context; copies, cuMemAlloc, and a
- *     pool's allocation or free on the default stream do. A current context that was released:
- * CONTEXT_IS_DESTROYED.
+ *     pool's allocation or free on the default stream do. A current context that was released
+ *     gives CONTEXT_IS_DESTROYED.
  *   - An imported handle can't be exported. An fd of something else: UNKNOWN; a vmm fd as a pool:
  *     NOT_SUPPORTED. A handle is mapped whole (else NOT_SUPPORTED), PROT_NONE until cuMemSetAccess.
  *     PROT_READ: a CPU write is SIGSEGV, a driver call that would write INVALID_VALUE. HOST_NUMA
  *     memory: the CPU sees it only when it was given access.
  *   - vmm fds are close-on-exec, pool fds are not.
  *   - A pointer can be exported once its pool has been.
- *   - maxSize is rounded up to 32 MiB. An exported pool keeps what it had; a freed block is the
- * next one's first choice, with its old contents.
+ *   - maxSize is rounded up to 32 MiB. An exported pool keeps what it had. A freed block is used
+ *     again by the next allocation that fits, with its old contents.
  *   - An imported pool: its own GPU has access at once, others after cuMemPoolSetAccess, PROT_READ
  *     is NOT_SUPPORTED; no allocation, statistics, trim or export (INVALID_VALUE). Imported twice
  *     it is the same handle; with pointers alive cuMemPoolDestroy says INVALID_VALUE. A pointer
