@@ -46,6 +46,7 @@ static bool in_order(const struct array_layout *l, bool fortran)
 
 	if (array_elements(l->ndim, l->shape) == 0)
 		return true;
+	/* They have no strides to compare: where two axes are long, C order is not Fortran's. */
 	if (dtype_packed(l->dtype))
 		return !fortran || long_axes(l) <= 1;
 	for (int i = 0; i < l->ndim; i++) {
@@ -85,6 +86,7 @@ int array_make(struct gpushm_buffer *b, const struct array_layout *l, const stru
 	if (size < 0 || __builtin_mul_overflow(size, (int64_t)dtype_bits(l->dtype), &bytes))
 		return error_set(ERANGE, "array \"%.*s\": its elements have more than 2^63-1 bits",
 				 (int)w->name_len, w->name_len ? w->name : "");
+	/* One allocation: the words are the caller's or the table's, and must outlive both. */
 	a = calloc(1, sizeof(*a) + w->name_len + 1 + w->descr_len + 1);
 	if (!a)
 		return error_set(ENOMEM, "no memory for an array");
@@ -190,6 +192,7 @@ int gpushm_array_read_only(const struct gpushm_array *a)
 	return gpushm_buffer_access(a->buffer) != GPUSHM_WRITE;
 }
 
+/* Of an array without elements too: as in NumPy, its address is one past which nothing is read. */
 static void *at_offset(const struct gpushm_array *a, void *start)
 {
 	return start ? (char *)start + a->layout.offset : NULL;

@@ -52,6 +52,8 @@ static int by_stream(const struct copy *c, const struct walk *w)
 	struct map *m = c->buffer->map;
 	int r;
 
+	/* The legacy default stream waits for the work of all blocking streams before it (CUDA
+	 * driver API, "Stream synchronization behavior"); so does whoever waits for it. */
 	if (m->host_ptr && !c->async) {
 		r = map_wait(NULL);
 		return r < 0 ? r : by_cpu(c, w);
@@ -120,6 +122,7 @@ static int walk_array(const struct gpushm_array *a, const int64_t *host_strides,
 	return 0;
 }
 
+/* An empty array asks for no more than the permission: its host pointer may be NULL. */
 static int copy_array(const struct gpushm_array *a, const int64_t *host_strides, struct copy *c)
 {
 	struct walk w;

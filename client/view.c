@@ -49,6 +49,7 @@ static int64_t clip(int64_t at, int64_t n, bool backwards)
 static int64_t slice_length(int64_t n, int64_t *start, int64_t stop, int64_t step)
 {
 	bool back = step < 0;
+	/* Unsigned, because -INT64_MIN is no int64_t; Python would cut the step to INT64_MAX. */
 	uint64_t stride = back ? -(uint64_t)step : (uint64_t)step;
 	int64_t from = back ? n - 1 : 0, to = back ? -1 : n, distance;
 
@@ -96,6 +97,8 @@ int gpushm_array_index(const struct gpushm_array *a, int axis, int64_t index,
 				 " is outside of axis %d, which has %" PRId64 " elements",
 				 a->text, index, axis, l.shape[axis]);
 
+	/* The only position of an axis of length 1 is 0: its stride, which may be anything, is not
+	 * used. */
 	index += index < 0 ? l.shape[axis] : 0;
 	if (index > 0 && a->size > 0)
 		l.offset += (uint64_t)index * (uint64_t)l.strides[axis];

@@ -57,7 +57,7 @@ static bool is_nested(const struct walk *w)
 	return true;
 }
 
-/* Goes through an axis from its other end. */
+/* Goes through an axis from its other end: the same pairs of elements, in another order. */
 static void turn(struct walk *w, struct walk_axis *axis)
 {
 	w->dst_at += (axis->n - 1) * axis->dst;
@@ -88,6 +88,7 @@ void walk_merge(struct walk *w)
 		const struct walk_axis in = w->axes[i];
 		struct walk_axis *out = n > 0 ? &w->axes[n - 1] : NULL;
 
+		/* One step of the outer axis is all of the inner one, on both sides. */
 		if (out && out->dst == in.n * in.dst && out->src == in.n * in.src)
 			*out = (struct walk_axis){ out->n * in.n, in.dst, in.src };
 		else

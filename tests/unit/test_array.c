@@ -281,10 +281,10 @@ static void *get_and_free(void *arg)
 		struct gpushm_array *a = NULL, *v = NULL;
 
 		if (gpushm_array_get(arg, "w", &a) < 0 || gpushm_array_dup(a, &v) < 0)
-			return "failed";
+			return (void *)"failed";
 		gpushm_array_free(a);
 		if (strcmp(gpushm_array_name(v), "w") != 0)
-			return "a view outlived its name";
+			return (void *)"a view outlived its name";
 		gpushm_array_free(v);
 	}
 	return NULL;
