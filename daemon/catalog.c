@@ -131,13 +131,15 @@ static void on_allocated(struct pool_request *r)
 	struct buffer *b = container_of(r, struct buffer, request);
 	struct catalog *c = b->catalog;
 
-	b->allocating = false;
 	if (r->result == 0) {
 		b->block = r->block;
 		r->block = BLOCK_NONE;
 	}
+	/* An answer that can't be told ends the lease that it carries: the buffer must outlive
+	 * that. */
 	if (b->on_made)
 		b->on_made(b, r->result, &r->fault, b->arg);
+	b->allocating = false;
 	/* Nobody took a lease: it failed, or its creator has gone. */
 	if (list_empty(&b->leases))
 		drop_name(c, b);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clients that ask too much, read too little, or die in the middle. The daemon's memory and fds are
+ * bounded, another client is answered meanwhile, and in the end nothing is left.
+ */
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/raw.h"
+#include "tests/lib/role.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define MANY 10000
+
+static struct daemon d;
+static struct gpushm *c; /* the honest client */
+static struct census before;
+
+static void setup(void)
+{
+	daemon_start(&d, CENSUS_CONFIG, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	census_take(&d, c, &before);
+}
+
+static void teardown(void)
+{
+	census_await(&d, c, &before);
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+static void honest_client_is_answered(void)
+{
+	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
+}
+
+/* ---- too much, too little ---- */
+
+START_TEST(requests_pile_up_in_the_daemon)
+{
+	unsigned char frame[FRAME_MAX];
+	size_t len = raw_pack(REQUEST(STATUS, Status, status), frame);
+	struct raw r;
+	int answers, sent = 0;
+
+	raw_greet(&r, d.socket);
+	while (sent < 200 && raw_send(&r, frame, len) == 0)
+		sent++;
+	honest_client_is_answered();
+	/* Those that were read before the daemon saw that one answer is unread. */
+	answers = raw_await_end(&r);
+	ck_assert_int_lt(answers, sent);
+	ck_assert_uint_eq(census_violations(&d, c), 1);
+	ck_assert_uint_eq(daemon_log_count(&d, "before it had read the last answer"), 1);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(answers_that_nobody_reads_block_others)
+{
+	enum { N = 50 };
+	struct raw all[N];
+
+	for (int i = 0; i < N; i++) {
+		raw_greet(&all[i], d.socket);
+		ck_assert_int_eq(raw_request(&all[i], REQUEST(POOLS, Pools, pools)), 0);
+	}
+	for (int i = 0; i < N; i++)
+		honest_client_is_answered();
+	for (int i = 0; i < N; i++)
+		raw_close(&all[i]);
+}
+END_TEST
+
+START_TEST(attaches_that_nobody_reads_leak_fds)
+{
+	struct gpushm_buffer *b = NULL;
+	struct raw r;
+
+	ck_assert_int_eq(gpushm_create(c, "x", 100, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	for (int i = 0; i < 300; i++) {
+		raw_greet(&r, d.socket);
+		raw_open(&r, "x");
+		ck_assert_int_eq(raw_request(&r, REQUEST(CLOSE, Close, close,
+							 SET(lease, r.reply->attach->lease))),
+				 0);
+		raw_close(&r);
+	}
+	honest_client_is_answered();
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+END_TEST
+
+START_TEST(silent_connections_stop_others)
+{
+	enum { N = 200 };
+	static struct raw all[N];
+	struct gpushm *other = NULL;
+
+	for (int i = 0; i < N; i++)
+		raw_connect(&all[i], d.socket);
+	honest_client_is_answered();
+	ck_assert_int_eq(gpushm_connect(d.socket, &other), 0);
+	gpushm_disconnect(other);
+	for (int i = 0; i < N; i++)
+		raw_close(&all[i]);
+}
+END_TEST
+
+/* Each verb that changes nothing, or that is refused, MANY times; RSS stays where it was. */
+static void repeat(struct raw *r, const Gpushm__Proto__Request *q, int code)
+{
+	long rss = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		ck_assert_int_eq(raw_call(r, q), code);
+		if (i == MANY / 2)
+			rss = census_rss(&d);
+		if (i % 1000 == 0)
+			honest_client_is_answered();
+	}
+	ck_assert_int_lt(census_rss(&d) - rss, 4096);
+}
+
+START_TEST(ten_thousand_requests_cost_memory)
+{
+	const uint64_t no_lease = 1;
+	struct raw r;
+
+	raw_greet(&r, d.socket);
+	repeat(&r, REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)),
+	       CODE_BAD_REQUEST);
+	repeat(&r, REQUEST(CREATE, Create, create, BYTES(name, "x"), SET(size_bytes, UINT64_MAX)),
+	       CODE_TOO_LARGE);
+	repeat(&r, REQUEST(DESCRIBE, Describe, describe, SET(lease, no_lease)), CODE_NO_LEASE);
+	repeat(&r, REQUEST(PUBLISH, Publish, publish, SET(lease, no_lease), SET(state, 2)),
+	       CODE_NO_LEASE);
+	repeat(&r, REQUEST(OPEN, Open, open, BYTES(name, "x")), CODE_NOT_FOUND);
+	repeat(&r, REQUEST(CLOSE, Close, close, SET(lease, no_lease)), CODE_NO_LEASE);
+	repeat(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x")), CODE_NOT_FOUND);
+	repeat(&r, REQUEST(STAT, Stat, stat, BYTES(name, "x")), CODE_NOT_FOUND);
+	repeat(&r, REQUEST(LIST, List, list), 0);
+	repeat(&r, REQUEST(POOLS, Pools, pools), 0);
+	repeat(&r, REQUEST(STATUS, Status, status), 0);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(ten_thousand_lives_leave_something)
+{
+	struct census with_us;
+	struct raw r;
+	uint64_t lease;
+	long rss = 0;
+
+	raw_greet(&r, d.socket);
+	census_take(&d, c, &with_us);
+	for (int i = 0; i < MANY; i++) {
+		lease = raw_create(&r, "x", 5000);
+		raw_publish(&r, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+		ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+		lease = raw_open(&r, "x");
+		ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))),
+				 0);
+		ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+		if (i == MANY / 2)
+			rss = census_rss(&d);
+		if (i % 1000 == 0)
+			honest_client_is_answered();
+	}
+	ck_assert_int_lt(census_rss(&d) - rss, 4096);
+	census_await(&d, c, &with_us);
+	raw_close(&r);
+}
+END_TEST
+
+/* ---- deaths ---- */
+
+/* socket step: goes that far, says ok, and waits to be killed. */
+static int dying_role(char **args)
+{
+	int step = atoi(args[1]);
+	struct raw r;
+	uint64_t lease;
+
+	raw_connect(&r, args[0]);
+	if (step >= 1)
+		raw_request(&r,
+			    REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)));
+	if (step >= 2)
+		raw_receive(&r);
+	if (step == 3)
+		raw_request(&r, REQUEST(CREATE, Create, create, BYTES(name, "dying"),
+					SET(size_bytes, 100)));
+	if (step == 4)
+		raw_create(&r, "dying", 100);
+	if (step == 5)
+		raw_request(&r, REQUEST(OPEN, Open, open, BYTES(name, "never"),
+					SET(wait_ms, UINT64_MAX)));
+	if (step == 6)
+		raw_request(&r, REQUEST(STAT, Stat, stat, BYTES(name, "never"),
+					SET(wait_ms, UINT64_MAX)));
+	if (step == 7)
+		raw_request(&r, REQUEST(OPEN, Open, open, BYTES(name, "there")));
+	if (step == 8)
+		raw_open(&r, "there");
+	if (step == 9) {
+		lease = raw_create(&r, "dying", 100);
+		raw_request(&r, REQUEST(PUBLISH, Publish, publish, SET(lease, lease),
+					SET(state, GPUSHM__PROTO__STATE__STATE_SHARED)));
+	}
+	puts("ok");
+	return getchar();
+}
+
+enum { STEPS = 10 };
+
+/* socket: hangs up while its memory is being allocated, so that the answer comes too late. Whether
+ * it does is a race, so it is run often. */
+static int late_role(char **args)
+{
+	char name[32];
+	struct raw r;
+
+	for (int i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "late/%d", i);
+		raw_greet(&r, args[0]);
+		raw_request(&r, REQUEST(CREATE, Create, create, BYTES(name, name),
+					SET(size_bytes, 100)));
+		if (i % 2)
+			shutdown(r.socket, SHUT_RD);
+		raw_close(&r);
+	}
+	puts("ok");
+	return 0;
+}
+
+static const struct role roles[] = { { "dying", dying_role }, { "late", late_role } };
+
+static void die_at(int step)
+{
+	struct role_process p;
+	char text[12], line[16];
+
+	snprintf(text, sizeof(text), "%d", step);
+	role_start(&p, "dying", (const char *[]){ d.socket, text, NULL });
+	role_read_line(&p, line, sizeof(line));
+	ck_assert_int_eq(kill(p.pid, SIGKILL), 0);
+	ck_assert(WIFSIGNALED(role_wait(&p)));
+}
+
+START_TEST(a_death_leaves_something)
+{
+	struct gpushm_buffer *b = NULL;
+	struct census ours;
+
+	ck_assert_int_eq(gpushm_create(c, "there", 100, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	census_take(&d, c, &ours);
+	for (int round = 0; round < 5; round++) {
+		for (int step = 0; step < STEPS; step++) {
+			die_at(step);
+			/* Publishing is what a death at the last step may have been too late for.
+			 */
+			if (step == STEPS - 1)
+				gpushm_unlink(c, "dying");
+			census_await(&d, c, &ours);
+			honest_client_is_answered();
+		}
+	}
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "there"), 0);
+}
+END_TEST
+
+START_TEST(an_answer_to_nobody_is_used_after_it_was_freed)
+{
+	struct role_process p;
+	char line[16];
+
+	role_start(&p, "late", (const char *[]){ d.socket, NULL });
+	role_read_line(&p, line, sizeof(line));
+	honest_client_is_answered();
+	role_finish(&p);
+}
+END_TEST
+
+START_TEST(who_waits_is_forgotten_or_kept_for_ever)
+{
+	enum { N = 100 };
+	static struct raw all[N];
+	struct gpushm_buffer *b = NULL;
+	struct census now;
+
+	for (int i = 0; i < N; i++) {
+		raw_greet(&all[i], d.socket);
+		raw_request(&all[i], REQUEST(OPEN, Open, open, BYTES(name, "late"),
+					     SET(wait_ms, i % 2 ? UINT64_MAX : UINT64_MAX - 1)));
+	}
+	do
+		census_take(&d, c, &now);
+	while (now.waiting < N);
+	/* Every other one hangs up, and the rest are answered. */
+	for (int i = 0; i < N; i += 2)
+		raw_close(&all[i]);
+	ck_assert_int_eq(gpushm_create(c, "late", 100, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	for (int i = 1; i < N; i += 2) {
+		ck_assert_int_eq(raw_receive(&all[i]), 0);
+		ck_assert_int_eq(raw_call(&all[i],
+					  REQUEST(CLOSE, Close, close,
+						  SET(lease, all[i].reply->attach->lease))),
+				 0);
+		raw_close(&all[i]);
+	}
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "late"), 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("flood");
+	TCase *t = tcase_create("too much"), *u = tcase_create("deaths");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(u, fds_mark, fds_check);
+	tcase_add_checked_fixture(u, setup, teardown);
+	tcase_set_timeout(t, 300);
+	tcase_set_timeout(u, 300);
+	tcase_add_test(t, requests_pile_up_in_the_daemon);
+	tcase_add_test(t, answers_that_nobody_reads_block_others);
+	tcase_add_test(t, attaches_that_nobody_reads_leak_fds);
+	tcase_add_test(t, silent_connections_stop_others);
+	tcase_add_test(t, ten_thousand_requests_cost_memory);
+	tcase_add_test(t, ten_thousand_lives_leave_something);
+	tcase_add_test(u, a_death_leaves_something);
+	tcase_add_test(u, an_answer_to_nobody_is_used_after_it_was_freed);
+	tcase_add_test(u, who_waits_is_forgotten_or_kept_for_ever);
+	suite_add_tcase(s, t);
+	suite_add_tcase(s, u);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
