@@ -187,6 +187,7 @@ check-unit: $(UNIT_TESTS) $(FAKECUDA)
 	$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)unit $(UNIT_TESTS)
 check-host: check-programs
 	$(RUN) $(CHECK_LABEL)host $(SYSTEM_TESTS)
+	BUILD=$(BUILD) $(RUN) $(CHECK_LABEL)host tests/system/protocol_client.py
 check-fake: check-programs
 	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS)
 
