@@ -192,7 +192,7 @@ int gpushm_array_read_only(const struct gpushm_array *a)
 	return gpushm_buffer_access(a->buffer) != GPUSHM_WRITE;
 }
 
-/* Of an array without elements too: as in NumPy, its address is one past which nothing is read. */
+/* An array without elements has an address, too, as in NumPy; it may be the buffer's end. */
 static void *at_offset(const struct gpushm_array *a, void *start)
 {
 	return start ? (char *)start + a->layout.offset : NULL;
