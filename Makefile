@@ -137,7 +137,8 @@ demo: $(BUILD)/gpushmd $(BUILD)/examples/classify $(BUILD)/examples/demo
 # ---- tests ----
 
 # tests/unit/test_X.c: a room, linked with the archives. tests/system/test_X.c: real daemons and clients.
-UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(if $(CUDA_INCLUDE),,tests/unit/test_fakecuda%), \
+	$(wildcard tests/unit/test_*.c)))
 SYSTEM_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/system/test_*.c tests/adversary/test_*.c))
 TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
 CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
@@ -197,7 +198,7 @@ check-sanitize:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)
 # Client and workers: what has threads.
-THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request,$(UNIT_TESTS)) \
+THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request %/test_map %/test_connection %/test_buffer,$(UNIT_TESTS)) \
 	$(filter %/test_threads,$(SYSTEM_TESTS))
 check-threads:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
@@ -245,7 +246,7 @@ check-fuzz: $(FUZZ_TARGETS)
 
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
-GPU_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c))
+GPU_TESTS := $(if $(CUDA_INCLUDE),$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)))
 GPU_LIB   := $(call objects,$(filter-out $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
