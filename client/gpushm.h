@@ -205,7 +205,8 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 /* Waits for the work that this process has queued on the buffer's device, unmaps it and ends the
  * lease. Arrays of the buffer must have been freed: else -EBUSY, gpushm_error() says how many are
  * left, and nothing happens. When the daemon is gone the buffer is freed all the same and 0
- * returned. NULL is allowed. Asks the daemon. */
+ * returned. -EIO: the driver could not unmap it; the buffer is freed, and its lease lasts until
+ * this process ends. NULL is allowed. Asks the daemon. */
 int gpushm_close(struct gpushm_buffer *b);
 
 /* Frees the name at once; the memory goes when the last lease ends. For the owner and admins. Asks
@@ -359,7 +360,7 @@ struct gpushm_stat {
 	char name[GPUSHM_MAX_NAME +
 		  33]; /* "" for an unlinked one; "~1001/x" needs more than the name */
 	char pool[64];
-	enum gpushm_kind kind;
+	enum gpushm_kind kind; /* 0: one that this library does not know */
 	enum gpushm_state state;
 	uint64_t bytes, allocated_bytes;
 	uid_t uid;

@@ -22,7 +22,7 @@ static int check(const struct gpushm_options *o)
 		return error_set(EINVAL, "options: n_attrs is %zu, and attrs is NULL", o->n_attrs);
 	if (o->flags & GPUSHM_SET_DEVICE && o->device < GPUSHM_OWN_DEVICE)
 		return error_set(EINVAL, "options: %d is no GPU", o->device);
-	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0)
+	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0 && o->device != GPUSHM_OWN_DEVICE)
 		return error_set(EINVAL,
 				 "options: device is set, and GPUSHM_SET_DEVICE is not in flags");
 	return 0;

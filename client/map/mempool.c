@@ -7,8 +7,8 @@
  *
  * An imported pool stays as long as a connection that has used it, not as its buffers: it keeps the
  * pool's physical memory alive in the daemon, but so does the fd, which the connection holds
- * anyway, and importing anew for each first buffer would cost 150 us. Every import and every end of
- * one is under one lock: concurrent calls on one pool's handles crashed drivers.
+ * anyway, and importing anew for each first buffer would cost 150 us. Pools are imported and let go
+ * under one lock: drivers were seen to crash when a pool ended beside another one's export.
  */
 #include "client/error.h"
 #include "client/map/context.h"
