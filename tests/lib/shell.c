@@ -73,6 +73,17 @@ static char *take_file(const struct shell *s, const char *suffix)
 	return text;
 }
 
+/* bash -c exits with the status of the command before a syntax error: that may be 0. */
+static void check_script(const struct shell *s, const char *script)
+{
+	static const char *const complaints[] = { "syntax error", "operator expected",
+						  "unbound variable", "command not found" };
+
+	for (size_t i = 0; i < array_size(complaints); i++)
+		ck_assert_msg(!strstr(s->err, complaints[i]), "a wrong script: %s\n%s", script,
+			      s->err);
+}
+
 static int run(struct shell *s, const char *script)
 {
 	int status = 0;
@@ -86,6 +97,7 @@ static int run(struct shell *s, const char *script)
 	free(s->err);
 	s->out = take_file(s, ".out");
 	s->err = take_file(s, ".err");
+	check_script(s, script);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

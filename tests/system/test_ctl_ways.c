@@ -13,14 +13,15 @@
 START_TEST(a_held_draft_is_seen_or_never_published)
 {
 	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
-	shell_expect(&sh, 0,
-		     "coproc P { exec $ctl put --hold a.npy m; }; exec 3<&${P[0]}; pid=$P_PID\n"
-		     "read -r word name number <&3; [[ $word $name $number == \"holding m $pid\" "
-		     "]] || exit\n"
-		     "$ctl get m out.npy; [[ $? == 1 && ! -e out.npy ]] || exit 8\n"
-		     "$ctl wait m & wait=$!\n"
-		     "[[ $($ctl publish m) == 'm: sealed' ]] || exit 9\n"
-		     "wait $wait && wait $pid && $ctl get -q m out.npy && cmp a.npy out.npy");
+	shell_expect(
+		&sh, 0,
+		"coproc P { exec $ctl put --hold a.npy m; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		"read -r word name number <&3; [[ \"$word $name $number\" == \"holding m $pid\" "
+		"]] || exit\n"
+		"$ctl get m out.npy; [[ $? == 1 && ! -e out.npy ]] || exit 8\n"
+		"$ctl wait m & wait=$!\n"
+		"[[ $($ctl publish m) == 'm: sealed' ]] || exit 9\n"
+		"wait $wait && wait $pid && $ctl get -q m out.npy && cmp a.npy out.npy");
 	shell_expect(&sh, 0,
 		     "coproc P { exec $ctl create --hold --size=8 '~/n'; }; exec 3<&${P[0]}; "
 		     "pid=$P_PID\n"
@@ -37,17 +38,18 @@ END_TEST
 
 START_TEST(a_hold_ends_before_its_input)
 {
-	shell_expect(&sh, 0,
-		     "$ctl create -q --size=4K h\n"
-		     "coproc P { exec $ctl hold h; }; exec 3<&${P[0]} 4>&${P[1]}; pid=$P_PID\n"
-		     "eval \"exec ${P[1]}>&-\"\n"
-		     "read -r word name number lease <&3\n"
-		     "[[ $word $name $number == \"held h $pid\" && $lease == [0-9]* ]] || exit\n"
-		     /* More than a pipe holds: it must be read all along. */
-		     "head -c 200000 /dev/zero >&4 || exit\n"
-		     "$ctl ls --holders | grep -q \"^h .* $pid .* $lease \" || exit\n"
-		     "$ctl rm h && $ctl ls --holders | grep -q \"^(unlinked) .* $pid \" || exit\n"
-		     "exec 4>&-; wait $pid && [[ $($ctl ls --json) == '[]' ]]");
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=4K h\n"
+		"coproc P { exec $ctl hold h; }; exec 3<&${P[0]} 4>&${P[1]}; pid=$P_PID\n"
+		"eval \"exec ${P[1]}>&-\"\n"
+		"read -r word name number lease <&3\n"
+		"[[ \"$word $name $number\" == \"held h $pid\" && $lease == [0-9]* ]] || exit\n"
+		/* More than a pipe holds: it must be read all along. */
+		"head -c 200000 /dev/zero >&4 || exit\n"
+		"$ctl ls --holders | grep -q \"^h .* $pid .* $lease \" || exit\n"
+		"$ctl rm h && $ctl ls --holders | grep -q \"^(unlinked) .* $pid \" || exit\n"
+		"exec 4>&-; wait $pid && [[ $($ctl ls --json) == '[]' ]]");
 }
 END_TEST
 
@@ -55,7 +57,8 @@ START_TEST(a_transient_buffer_outlives_its_command)
 {
 	shell_expect(&sh, 0,
 		     "mkfifo in; $ctl create --transient --size=4K t < in > out & pid=$!\n"
-		     "exec 3> in; $ctl wait t && grep -q '^t: shared' out || exit\n"
+		     "exec 3> in; $ctl wait t; until grep -q '^t: shared' out; do :; done\n"
+		     "$ctl get -q t copy || exit\n"
 		     "exec 3>&-; wait $pid && $ctl stat t; [[ $? == 3 ]]");
 }
 END_TEST
