@@ -19,9 +19,9 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_reallocarray(void *p, size_t n, size_t size);
 
-/* Allocations until one fails; 0: none will. It is 0 again after the failure. */
-static unsigned long memory_left;
-static bool memory_armed;
+/* Allocations of this thread until one fails; 0: none will. It is 0 again after the failure. */
+static __thread unsigned long memory_left;
+static __thread bool memory_armed;
 
 /* Only what happens inside of this can fail: Check allocates, too, and from the same program. */
 #define WITHOUT_MEMORY(call)                  \
