@@ -242,7 +242,7 @@ START_TEST(a_message_that_unpacks_to_megabytes_gets_them)
 	rss = census_rss(&d);
 	for (int i = 0; i < 100; i++)
 		expect_end(frame, len, 1);
-	ck_assert_int_lt(census_rss(&d) - rss, 4096);
+	ck_assert_int_lt(census_rss(&d) - rss, 32768);
 }
 END_TEST
 
