@@ -134,7 +134,7 @@ static const struct arg table[] = {
 	{ "mode", ARG_MODE, 'm', "MODE", "a mode", offsetof(struct values, mode) },
 	{ "list", ARG_LIST, 'l', "ITEM", "a list", offsetof(struct values, list) },
 	{ "help", ARG_HELP, 'h', NULL, "help", 0 },
-	{ NULL },
+	{ .name = NULL },
 };
 
 static char err[256];
