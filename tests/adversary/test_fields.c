@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Well-formed requests whose fields are missing, out of range or somebody else's. Each is refused
+ * with its own error, the connection lives on, and nothing has changed.
+ */
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/raw.h"
+
+#include <check.h>
+#include <string.h>
+
+static struct daemon d;
+static struct gpushm *c;
+static struct raw r;
+static struct census before;
+
+static void setup(void)
+{
+	daemon_start(&d, CENSUS_CONFIG, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	raw_greet(&r, d.socket);
+	census_take(&d, c, &before);
+}
+
+static void teardown(void)
+{
+	ck_assert_int_eq(raw_call(&r, REQUEST(STATUS, Status, status)), 0);
+	census_await(&d, c, &before);
+	ck_assert_uint_eq(census_violations(&d, c), 0);
+	raw_close(&r);
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+static void refused(const Gpushm__Proto__Request *q, enum code code)
+{
+	int got = raw_call(&r, q);
+
+	ck_assert_msg(got == (int)code, "%s, expected %s (%s)", code_name(got), code_name(code),
+		      r.text);
+}
+
+#define CREATE_WITH(...) \
+	REQUEST(CREATE, Create, create, BYTES(name, "x"), SET(size_bytes, 100), ##__VA_ARGS__)
+
+START_TEST(a_wrong_create_is_obeyed)
+{
+	char long_name[300];
+
+	memset(long_name, 'n', sizeof(long_name));
+	long_name[256] = '\0';
+	refused(REQUEST(CREATE, Create, create), CODE_BAD_REQUEST);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, "x")), CODE_BAD_REQUEST);
+	refused(REQUEST(CREATE, Create, create, SET(size_bytes, 1)), CODE_BAD_REQUEST);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, "x"), SET(size_bytes, 0)),
+		CODE_BAD_REQUEST);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, "x"), SET(size_bytes, UINT64_MAX)),
+		CODE_TOO_LARGE);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, "x"), SET(size_bytes, INT64_MAX)),
+		CODE_TOO_LARGE);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, ""), SET(size_bytes, 1)), CODE_NAME);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, "a/../b"), SET(size_bytes, 1)),
+		CODE_NAME);
+	refused(REQUEST(CREATE, Create, create, BYTES(name, long_name), SET(size_bytes, 1)),
+		CODE_NAME);
+	refused(REQUEST(CREATE, Create, create,
+			SET(name, ((ProtobufCBinaryData){ 3, (uint8_t *)"a\0b" })),
+			SET(size_bytes, 1)),
+		CODE_NAME);
+	refused(CREATE_WITH(SET(mode, 07777)), CODE_BAD_REQUEST);
+	refused(CREATE_WITH(SET(mode, UINT32_MAX)), CODE_BAD_REQUEST);
+	refused(CREATE_WITH(BYTES(pool, "nowhere")), CODE_NOT_FOUND);
+	refused(CREATE_WITH(BYTES(pool, "no/pool")), CODE_NAME);
+	refused(CREATE_WITH(BYTES(pool, long_name)), CODE_NAME);
+}
+END_TEST
+
+START_TEST(wrong_attributes_are_kept)
+{
+	static char long_key[256], long_value[4096];
+	Gpushm__Proto__Attr attrs[65], *list[65];
+
+	memset(long_key, 'k', sizeof(long_key));
+	for (size_t i = 0; i < array_size(attrs); i++) {
+		list[i] = &attrs[i];
+		attrs[i] = MESSAGE(Attr, attr, BYTES(key, "k"), BYTES(value, "v"));
+	}
+	refused(CREATE_WITH(.n_attrs = 65, .attrs = list), CODE_LIMIT);
+	attrs[0] = MESSAGE(Attr, attr, BYTES(value, "v"));
+	refused(CREATE_WITH(.n_attrs = 1, .attrs = list), CODE_NAME);
+	attrs[0] = MESSAGE(Attr, attr, BYTES(key, "\n"));
+	refused(CREATE_WITH(.n_attrs = 1, .attrs = list), CODE_NAME);
+	attrs[0] =
+		MESSAGE(Attr, attr, SET(key, ((ProtobufCBinaryData){ 256, (uint8_t *)long_key })));
+	refused(CREATE_WITH(.n_attrs = 1, .attrs = list), CODE_NAME);
+	attrs[0] = MESSAGE(Attr, attr, BYTES(key, "k"),
+			   SET(value, ((ProtobufCBinaryData){ 4096, (uint8_t *)long_value })));
+	refused(CREATE_WITH(.n_attrs = 1, .attrs = list), CODE_LIMIT);
+}
+END_TEST
+
+START_TEST(a_lease_of_another_is_used)
+{
+	struct raw other;
+	uint64_t lease;
+
+	raw_greet(&other, d.socket);
+	lease = raw_create(&other, "x", 100);
+	refused(REQUEST(DESCRIBE, Describe, describe, SET(lease, lease)), CODE_NO_LEASE);
+	refused(REQUEST(PUBLISH, Publish, publish, SET(lease, lease), SET(state, 2)),
+		CODE_NO_LEASE);
+	refused(REQUEST(CLOSE, Close, close, SET(lease, lease)), CODE_NO_LEASE);
+	ck_assert_int_eq(raw_call(&other, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	ck_assert_int_eq(raw_call(&other, REQUEST(CLOSE, Close, close, SET(lease, lease))),
+			 CODE_NO_LEASE);
+	raw_close(&other);
+}
+END_TEST
+
+START_TEST(wrong_leases_states_and_accesses_pass)
+{
+	uint64_t lease = raw_create(&r, "x", 100);
+
+	refused(REQUEST(DESCRIBE, Describe, describe), CODE_BAD_REQUEST);
+	refused(REQUEST(PUBLISH, Publish, publish), CODE_BAD_REQUEST);
+	refused(REQUEST(CLOSE, Close, close), CODE_BAD_REQUEST);
+	refused(REQUEST(CLOSE, Close, close, SET(lease, 0)), CODE_NO_LEASE);
+	refused(REQUEST(CLOSE, Close, close, SET(lease, UINT64_MAX)), CODE_NO_LEASE);
+	refused(REQUEST(PUBLISH, Publish, publish, SET(lease, lease)), CODE_BAD_REQUEST);
+	refused(REQUEST(PUBLISH, Publish, publish, SET(lease, lease), SET(state, 1)),
+		CODE_BAD_REQUEST);
+	refused(REQUEST(PUBLISH, Publish, publish, SET(lease, lease),
+			SET(state, (Gpushm__Proto__State)-1)),
+		CODE_BAD_REQUEST);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "x"), SET(access, 7)), CODE_BAD_REQUEST);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "x")), CODE_NOT_PUBLISHED);
+	refused(REQUEST(OPEN, Open, open), CODE_BAD_REQUEST);
+	refused(REQUEST(STAT, Stat, stat), CODE_BAD_REQUEST);
+	refused(REQUEST(UNLINK, Unlink, unlink), CODE_BAD_REQUEST);
+	refused(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"), SET(buffer, 1)), CODE_NOT_FOUND);
+	raw_publish(&r, lease, GPUSHM__PROTO__STATE__STATE_SEALED);
+	refused(REQUEST(PUBLISH, Publish, publish, SET(lease, lease), SET(state, 3)), CODE_STATE);
+	refused(REQUEST(DESCRIBE, Describe, describe, SET(lease, lease)), CODE_STATE);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "x"), SET(access, 2)), CODE_READ_ONLY);
+	refused(CREATE_WITH(), CODE_EXISTS);
+	ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))), 0);
+	refused(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x")), CODE_NOT_FOUND);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	refused(REQUEST(CLOSE, Close, close, SET(lease, lease)), CODE_NO_LEASE);
+}
+END_TEST
+
+/* Two verbs in one request: the last one counts (protobuf's rule for oneof). */
+START_TEST(two_verbs_in_one_request_confuse)
+{
+	unsigned char frame[2 * FRAME_MAX];
+	size_t n = raw_pack(CREATE_WITH(), frame);
+
+	n += raw_pack(REQUEST(STATUS, Status, status), frame + n);
+	ck_assert_int_eq(raw_send(&r, frame, n), 0);
+	ck_assert_int_eq(raw_receive(&r), 0);
+	ck_assert_int_eq(r.reply->result_case, GPUSHM__PROTO__REPLY__RESULT_STATUS);
+}
+END_TEST
+
+START_TEST(a_buffer_without_a_name_is_still_found)
+{
+	uint64_t lease = raw_create(&r, "x", 100);
+
+	ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))), 0);
+	raw_publish(&r, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "x")), CODE_NOT_FOUND);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "x"), SET(wait_ms, 1)), CODE_TIMED_OUT);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+}
+END_TEST
+
+START_TEST(a_list_from_anywhere_goes_astray)
+{
+	uint64_t lease = raw_create(&r, "x", 100), id = r.reply->attach->buffer;
+	static char prefix[60000];
+
+	ck_assert_int_eq(raw_call(&r, REQUEST(LIST, List, list, SET(after, id - 1))), 0);
+	ck_assert_uint_eq(r.reply->list->n_buffers, 1);
+	ck_assert_int_eq(raw_call(&r, REQUEST(LIST, List, list, SET(after, id))), 0);
+	ck_assert_uint_eq(r.reply->list->n_buffers, 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(LIST, List, list, SET(after, UINT64_MAX))), 0);
+	ck_assert_uint_eq(r.reply->list->n_buffers, 0);
+	memset(prefix, 'x', sizeof(prefix) - 1);
+	ck_assert_int_eq(raw_call(&r, REQUEST(LIST, List, list, BYTES(prefix, prefix))), 0);
+	ck_assert_uint_eq(r.reply->list->n_buffers, 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("fields");
+	TCase *t = tcase_create("fields");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_wrong_create_is_obeyed);
+	tcase_add_test(t, wrong_attributes_are_kept);
+	tcase_add_test(t, a_lease_of_another_is_used);
+	tcase_add_test(t, wrong_leases_states_and_accesses_pass);
+	tcase_add_test(t, two_verbs_in_one_request_confuse);
+	tcase_add_test(t, a_buffer_without_a_name_is_still_found);
+	tcase_add_test(t, a_list_from_anywhere_goes_astray);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
