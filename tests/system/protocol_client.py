@@ -483,7 +483,11 @@ def test_violations(path):
     check(is_hung_up(c), "a datagram above 65,536 bytes")
     c.close()
     c = Connection(path)
-    check(first(c.ask(STATUS, b"", 10), 12) == 3, "violations are not counted")
+    socket.send_fds(c.socket, [data(STATUS, b"")], [0])
+    check(is_hung_up(c), "a request with a descriptor")
+    c.close()
+    c = Connection(path)
+    check(first(c.ask(STATUS, b"", 10), 12) == 4, "violations are not counted")
     c.close()
 
 
