@@ -78,7 +78,9 @@ bool dtype_packed(struct dtype t)
 
 uint32_t dtype_align(struct dtype t)
 {
-	return t.code == DTYPE_RECORD || t.bits < 8 ? 1 : t.bits / 8;
+	uint32_t bits = t.code == DTYPE_COMPLEX ? t.bits / 2 : t.bits;
+
+	return t.code == DTYPE_RECORD || bits < 8 ? 1 : bits / 8;
 }
 
 void dtype_format(struct dtype t, char *buf, size_t size)

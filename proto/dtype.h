@@ -51,8 +51,9 @@ uint64_t dtype_bits(struct dtype t);
 /* Whether elements do not start on byte boundaries; such arrays are always C-contiguous. */
 bool dtype_packed(struct dtype t);
 
-/* Bytes that an element's address must be a multiple of: the lane's size, at most 16; 1 for
- * records. */
+/* Bytes that an element's address must be a multiple of: the lane's size, of a complex type that of
+ * one component, as NumPy has it; at most 8, and 1 for records and lanes narrower than a byte. A
+ * kernel that loads a complex number in one piece (double2, float2) must ask for more itself. */
 uint32_t dtype_align(struct dtype t);
 
 /* "float32", "bfloat16", "float8_e4m3fn", "float32x4", "record40". Writes a NUL; cuts at size. */

@@ -76,8 +76,8 @@ static int64_t random_strides(int ndim, const int64_t *shape, int64_t align, int
 static const struct {
 	const char *name;
 	int64_t align;
-} dtypes[] = { { "uint8", 1 },	 { "int16", 2 },       { "float32", 4 },  { "int64", 8 },
-	       { "record3", 1 }, { "complex128", 16 }, { "record37", 1 }, { "float32x3", 4 } };
+} dtypes[] = { { "uint8", 1 },	 { "int16", 2 },      { "float32", 4 },	 { "int64", 8 },
+	       { "record3", 1 }, { "complex128", 8 }, { "record37", 1 }, { "float32x3", 4 } };
 
 struct layouts {
 	struct gpushm_array *array;

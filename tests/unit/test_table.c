@@ -131,6 +131,12 @@ static const struct offer offers[] = {
 	  "first",
 	  A(.dtype = F32, SHAPE(1, 2), STRIDES(-6), .offset = 8), TABLE_LAYOUT },
 	{ .array = A(.dtype = U8, SHAPE(1, 7), STRIDES(3), .offset = 13) },
+	/* a field of a NumPy record: one component is what aligns */
+	{ .array =
+		  A(.dtype = { DTYPE_COMPLEX, 128, 1, 0 }, SHAPE(1, 7), STRIDES(24), .offset = 8) },
+	{ "array \"w1\": offset 4 is no multiple of 8, as its dtype needs; 8 is",
+	  A(.dtype = { DTYPE_COMPLEX, 128, 1, 0 }, SHAPE(1, 7), STRIDES(24), .offset = 4),
+	  TABLE_LAYOUT },
 	{ .array = A(.dtype = REC, SHAPE(1, 7), STRIDES(13), .offset = 13) },
 	/* overflow */
 	{ "array \"w1\": its shape has more than 2^63-1 elements",

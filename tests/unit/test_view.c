@@ -194,6 +194,19 @@ START_TEST(a_view_is_given_whose_elements_a_gpu_could_not_load)
 }
 END_TEST
 
+START_TEST(a_complex_view_of_a_records_field_is_refused)
+{
+	/* 20-byte records, a complex64 at byte 4 of each */
+	struct gpushm_array *field = array_of(&s, "uint8", 2, SHAPE(3, 8), SHAPE(20, 1), 4);
+	struct gpushm_array *v = NULL;
+
+	ck_assert_int_eq(gpushm_array_view(field, dtype_of("complex64"), &v), 0);
+	ck_assert_int_eq(gpushm_array_dim(v, 1), 1);
+	gpushm_array_free(v);
+	gpushm_array_free(field);
+}
+END_TEST
+
 /* A stride that nobody steps by may be anything: the table's check lets it through. */
 START_TEST(a_stride_that_means_nothing_is_multiplied)
 {
@@ -239,6 +252,7 @@ int main(void)
 	tcase_add_test(tc, a_view_forgets_its_name_or_dies_with_its_origin);
 	tcase_add_test(tc, a_view_of_another_dtype_breaks_numpys_rule);
 	tcase_add_test(tc, a_view_is_given_whose_elements_a_gpu_could_not_load);
+	tcase_add_test(tc, a_complex_view_of_a_records_field_is_refused);
 	tcase_add_test(tc, a_stride_that_means_nothing_is_multiplied);
 	suite_add_tcase(suite, tc);
 

@@ -210,7 +210,7 @@ static struct gpushm_array *random_array(void)
 					      "record3" };
 	const char *dtype = dtypes[random_in(0, 4)];
 	int64_t itemsize = (int64_t)gpushm_dtype_bits(dtype_of(dtype)) / 8;
-	int64_t align = itemsize == 3 ? 1 : itemsize == 16 ? 16 : itemsize;
+	int64_t align = itemsize == 3 ? 1 : itemsize == 16 ? 8 : itemsize;
 	int64_t shape[5], strides[5];
 	int ndim = (int)random_in(0, 5);
 	bool dense = random_in(0, 1);
