@@ -34,22 +34,23 @@ static int get_pidfd(int socket, pid_t pid)
 	return fd < 0 ? -errno : fd;
 }
 
+/* The first one is the primary group: SO_PEERGROUPS tells the supplementary ones alone, and
+ * setgid() does not put it among them (credentials(7)). */
 static int get_groups(int socket, struct process *p)
 {
 	socklen_t len = 0;
 
 	/* An empty buffer is answered with ERANGE and the length that is needed (net/core/sock.c).
 	 */
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0 || len == 0)
-		return 0;
-	if (errno != ERANGE)
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno != ERANGE)
 		return -errno;
-	p->gids = malloc(len);
+	p->gids = malloc(sizeof(gid_t) + len);
 	if (!p->gids)
 		return -ENOMEM;
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, p->gids, &len) < 0)
+	if (len && getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, p->gids + 1, &len) < 0)
 		return -errno;
-	p->n_gids = len / sizeof(gid_t);
+	p->gids[0] = p->gid;
+	p->n_gids = 1 + len / sizeof(gid_t);
 	return 0;
 }
 
@@ -129,8 +130,6 @@ struct process *process_free(struct process *p)
 
 bool process_in_group(const struct process *p, gid_t gid)
 {
-	if (p->gid == gid)
-		return true;
 	for (size_t i = 0; i < p->n_gids; i++)
 		if (p->gids[i] == gid)
 			return true;

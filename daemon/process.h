@@ -17,7 +17,7 @@ struct process {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	gid_t *gids; /* owned; supplementary groups */
+	gid_t *gids; /* owned; the primary group and the supplementary ones */
 	size_t n_gids;
 	bool admin;	      /* root, the daemon's own user, or in the admin group */
 	char command[16];     /* for people; nothing is decided from it */
