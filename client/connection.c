@@ -104,9 +104,13 @@ static int exchange(struct gpushm *c, const Gpushm__Proto__Request *request)
 	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
-	if (r < 0)
+	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		return broken(c, r, "can't send");
+	/* A daemon that has hung up may have said why before. Where it left our request unread, the
+	 * kernel tells of that once, ahead of what it had sent (net/core/datagram.c). */
 	r = wire_recv(c->socket, &c->frame, true, 0);
+	if (r == -ECONNRESET)
+		r = wire_recv(c->socket, &c->frame, true, 0);
 	if (r < 0)
 		return broken(c, r,
 			      "its reply was cut, or its file descriptors did not fit (how many "
