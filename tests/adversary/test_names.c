@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whose is a name? Modes, private names, lists and holders, as other users meet them. Needs root,
+ * to become them.
+ */
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/user.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OWNER = 65531, STRANGER = 65534, FAMILY = 65530 };
+
+static struct daemon d;
+static struct gpushm *c; /* root's */
+static struct role_process owner, member, stranger;
+static struct census before;
+
+static void setup(void)
+{
+	daemon_start(&d, CENSUS_CONFIG, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	census_take(&d, c, &before);
+	user_start(&owner, d.socket, OWNER, FAMILY);
+	user_start(&member, d.socket, OWNER + 1, FAMILY);
+	user_start(&stranger, d.socket, STRANGER, STRANGER);
+}
+
+static void teardown(void)
+{
+	user_end(&owner);
+	user_end(&member);
+	user_end(&stranger);
+	census_await(&d, c, &before);
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+/* The owner makes "x" and publishes it shared; it keeps no lease. */
+static void make(const char *mode)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "create x %s", mode);
+	user_does(&owner, command, "OK");
+	user_does(&owner, "publish shared", "OK");
+	user_does(&owner, "close", "OK");
+}
+
+static const char *yes_or(bool yes, const char *no)
+{
+	return yes ? "OK" : no;
+}
+
+static void expect_access(struct role_process *p, unsigned bits)
+{
+	user_does(p, "open x read", yes_or(bits & 4, "ACCESS"));
+	if (bits & 4)
+		user_does(p, "close", "OK");
+	user_does(p, "open x write", yes_or((bits & 6) == 6, "ACCESS"));
+	if ((bits & 6) == 6)
+		user_does(p, "close", "OK");
+	user_does(p, "stat x", yes_or(bits & 4, "ACCESS"));
+	user_does(p, "list x", bits & 4 ? "1" : "0");
+}
+
+START_TEST(a_mode_lets_the_wrong_user_in)
+{
+	static const unsigned modes[] = { 0600, 0640, 0660, 0604, 0606, 0644, 0666, 0620, 0602 };
+	char text[8];
+
+	for (size_t i = 0; i < array_size(modes); i++) {
+		snprintf(text, sizeof(text), "%04o", modes[i]);
+		make(text);
+		expect_access(&member, modes[i] >> 3 & 7);
+		expect_access(&stranger, modes[i] & 7);
+		user_does(&owner, "open x write", "OK");
+		user_does(&owner, "close", "OK");
+		user_does(&owner, "unlink x", "OK");
+	}
+}
+END_TEST
+
+/* As for a file: the owner's bits are the owner's, even where others have more. */
+START_TEST(an_owner_is_let_in_as_another)
+{
+	make("0066");
+	user_does(&owner, "open x read", "ACCESS");
+	user_does(&member, "open x write", "OK");
+	user_does(&member, "close", "OK");
+	user_does(&owner, "unlink x", "OK");
+}
+END_TEST
+
+START_TEST(a_stranger_unlinks)
+{
+	make("0666");
+	user_does(&stranger, "unlink x", "ACCESS");
+	user_does(&member, "unlink x", "ACCESS");
+	user_does(&stranger, "unlink nobody's", "NOT_FOUND");
+	user_does(&stranger, "create x 0600", "EXISTS");
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+END_TEST
+
+START_TEST(a_private_name_is_reached_by_another)
+{
+	char name[64], command[80];
+
+	user_does(&owner, "create ~/x 0666", "OK");
+	user_does(&owner, "publish shared", "OK");
+	user_does(&owner, "close", "OK");
+	user_does(&owner, "stat ~/x", "OK");
+	user_does(&stranger, "stat ~/x", "NOT_FOUND");
+	snprintf(name, sizeof(name), "~%d/x", OWNER);
+	snprintf(command, sizeof(command), "open %s read", name);
+	user_does(&stranger, command, "ACCESS");
+	snprintf(command, sizeof(command), "stat %s", name);
+	user_does(&stranger, command, "ACCESS");
+	user_does(&owner, command, "OK");
+	snprintf(command, sizeof(command), "unlink %s", name);
+	user_does(&stranger, command, "ACCESS");
+	snprintf(command, sizeof(command), "create ~%d/y 0600", OWNER);
+	user_does(&stranger, command, "ACCESS");
+	/* No other spelling of it is another name. */
+	snprintf(command, sizeof(command), "create ~0%d/y 0600", STRANGER);
+	user_does(&stranger, command, "NAME");
+	user_does(&stranger, "create ~/x 0600", "OK");
+	user_does(&stranger, "close", "OK");
+	ck_assert_int_eq(gpushm_wait(c, name, 0), 0);
+	ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	user_does(&owner, "stat ~/x", "NOT_FOUND");
+}
+END_TEST
+
+START_TEST(holders_are_told_to_strangers)
+{
+	make("0666");
+	user_does(&member, "open x read", "OK");
+	user_does(&stranger, "holders x", "0");
+	user_does(&member, "holders x", "0");
+	user_does(&owner, "holders x", "1");
+	user_does(&member, "close", "OK");
+	user_does(&owner, "unlink x", "OK");
+}
+END_TEST
+
+START_TEST(a_buffer_that_is_being_filled_is_seen)
+{
+	user_does(&owner, "create x 0666", "OK");
+	user_does(&stranger, "stat x", "NOT_FOUND");
+	user_does(&stranger, "list x", "0");
+	user_does(&stranger, "open x read", "NOT_PUBLISHED");
+	user_does(&owner, "list x", "1");
+	user_does(&owner, "close", "OK");
+	user_does(&owner, "stat x", "NOT_FOUND");
+}
+END_TEST
+
+START_TEST(a_group_that_is_not_mine_is_taken)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0660 };
+	struct gpushm_buffer *b = NULL;
+
+	/* Root gives it to a group; root is not in it. */
+	o.gid = FAMILY;
+	o.flags = GPUSHM_SET_GID;
+	ck_assert_int_eq(gpushm_create(c, "x", 100, &o, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	expect_access(&owner, 6);
+	expect_access(&member, 6);
+	expect_access(&stranger, 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+END_TEST
+
+static const struct role roles[] = { { "user", user_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("names");
+	TCase *t = tcase_create("names");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	if (!user_may_change())
+		return 0;
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_mode_lets_the_wrong_user_in);
+	tcase_add_test(t, an_owner_is_let_in_as_another);
+	tcase_add_test(t, a_stranger_unlinks);
+	tcase_add_test(t, a_private_name_is_reached_by_another);
+	tcase_add_test(t, holders_are_told_to_strangers);
+	tcase_add_test(t, a_buffer_that_is_being_filled_is_seen);
+	tcase_add_test(t, a_group_that_is_not_mine_is_taken);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Running a program to its end. Failures to run it end the Check test.
+ */
+#ifndef GPUSHM_TESTS_LIB_RUN_H
+#define GPUSHM_TESTS_LIB_RUN_H
+
+#include <stddef.h>
+
+/* Runs path (args ends with NULL and has no argv[0]); what it wrote to stdout and stderr is in
+ * text, cut at size. Returns its exit status, or 128 and the signal that ended it. */
+int run_program(const char *path, const char *const *args, char *text, size_t size);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The other user. It speaks through the library, as a stranger's program would; what it holds it
+ * keeps until it is told to let go, or ends.
+ */
+#include "tests/lib/user.h"
+
+#include "client/gpushm.h"
+#include "proto/own.h"
+
+#include <check.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+
+#define HELD_MAX 64
+
+struct user {
+	const char *socket;
+	struct gpushm *conns[HELD_MAX]; /* owned; the last one is used */
+	size_t n_conns;
+	struct gpushm_buffer *held[HELD_MAX]; /* owned */
+	size_t n_held;
+};
+
+static int connect_again(struct user *u)
+{
+	int r = gpushm_connect(u->socket, &u->conns[u->n_conns]);
+
+	if (r == 0)
+		u->n_conns++;
+	return r;
+}
+
+static int create(struct user *u, const char *name, const char *mode, const char *pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	int r;
+
+	if (mode)
+		o.mode = (unsigned)strtoul(mode, NULL, 8);
+	r = gpushm_create(u->conns[u->n_conns - 1], name, 100, &o, &u->held[u->n_held]);
+	if (r == 0)
+		u->n_held++;
+	return r;
+}
+
+static int open_named(struct user *u, const char *name, const char *access)
+{
+	int r = gpushm_open(u->conns[u->n_conns - 1], name,
+			    access[0] == 'w' ? GPUSHM_WRITE : GPUSHM_READ, 0, NULL,
+			    &u->held[u->n_held]);
+
+	if (r == 0)
+		u->n_held++;
+	return r;
+}
+
+/* 1 where the answer has been told. */
+static int count(struct user *u, const char *what, const char *name)
+{
+	struct gpushm *conn = u->conns[u->n_conns - 1];
+	struct gpushm_stat *st = NULL;
+	size_t n = 1, told;
+	int r = what[0] == 'l' ? gpushm_list(conn, name, 0, &st, &n)
+			       : gpushm_stat(conn, name, 0, GPUSHM_HOLDERS, &st);
+
+	if (r < 0)
+		return r;
+	told = what[0] == 'l' ? n : st->n_holders;
+	gpushm_stat_free(st, n);
+	printf("%zu\n", told);
+	return 1;
+}
+
+static int obey(struct user *u, const char *verb, const char *a, const char *b)
+{
+	struct gpushm *conn = u->n_conns ? u->conns[u->n_conns - 1] : NULL;
+
+	if (strcmp(verb, "create") == 0)
+		return create(u, a, b, NULL);
+	if (strcmp(verb, "create-in") == 0)
+		return create(u, a, NULL, b);
+	if (strcmp(verb, "publish") == 0)
+		return gpushm_publish(u->held[u->n_held - 1],
+				      strcmp(a, "sealed") == 0 ? GPUSHM_SEALED : GPUSHM_SHARED);
+	if (strcmp(verb, "open") == 0)
+		return open_named(u, a, b);
+	if (strcmp(verb, "close") == 0)
+		return gpushm_close(u->held[--u->n_held]);
+	if (strcmp(verb, "unlink") == 0)
+		return gpushm_unlink(conn, a);
+	if (strcmp(verb, "stat") == 0)
+		return gpushm_wait(conn, a, 0);
+	if (strcmp(verb, "connect") == 0)
+		return connect_again(u);
+	if (strcmp(verb, "disconnect") == 0) {
+		gpushm_disconnect(u->conns[--u->n_conns]);
+		return 0;
+	}
+	return count(u, verb, a ? a : "");
+}
+
+/* socket uid gid */
+int user_role(char **args)
+{
+	struct user u = { .socket = args[0] };
+	uid_t uid = (uid_t)atoi(args[1]);
+	gid_t gid = (gid_t)atoi(args[2]);
+	char line[512];
+
+	if (uid != getuid() && (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
+				setresuid(uid, uid, uid) < 0))
+		return 1;
+	while (fgets(line, sizeof(line), stdin)) {
+		char *rest = line, *verb, *a, *b;
+		int r;
+
+		line[strcspn(line, "\n")] = '\0';
+		verb = strsep(&rest, " ");
+		a = strsep(&rest, " ");
+		b = strsep(&rest, " ");
+		if (strcmp(verb, "error") == 0) {
+			puts(gpushm_error());
+			continue;
+		}
+		r = obey(&u, verb, a, b);
+		if (r <= 0)
+			puts(r == 0 ? "OK" : gpushm_error_code());
+	}
+	while (u.n_held)
+		gpushm_close(u.held[--u.n_held]);
+	while (u.n_conns)
+		gpushm_disconnect(u.conns[--u.n_conns]);
+	return 0;
+}
+
+bool user_may_change(void)
+{
+	static bool told;
+
+	if (getuid() == 0)
+		return true;
+	if (!told)
+		puts("skipped: only root can become other users");
+	told = true;
+	return false;
+}
+
+void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid)
+{
+	char uid_text[16], gid_text[16];
+
+	snprintf(uid_text, sizeof(uid_text), "%u", uid);
+	snprintf(gid_text, sizeof(gid_text), "%u", gid);
+	role_start(p, "user", (const char *[]){ socket, uid_text, gid_text, NULL });
+	user_does(p, "connect", "OK");
+}
+
+void user_does(struct role_process *p, const char *command, const char *expected)
+{
+	char answer[64], text[512];
+
+	role_write_line(p, command);
+	role_read_line(p, answer, sizeof(answer));
+	if (strcmp(answer, expected) == 0)
+		return;
+	user_error(p, text, sizeof(text));
+	ck_abort_msg("%s: %s, expected %s (%s)", command, answer, expected, text);
+}
+
+void user_error(struct role_process *p, char *text, size_t size)
+{
+	role_write_line(p, "error");
+	role_read_line(p, text, size);
+}
+
+void user_end(struct role_process *p)
+{
+	role_finish(p);
+}

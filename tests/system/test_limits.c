@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Limits: of a user, of a pool, of the daemon's fds. Each that is reached gets an error that names
+ * it, says how much is used, and what to do; and what is freed can be had again.
+ */
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/user.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (1u << 20)
+
+static struct daemon d;
+static struct gpushm *c;
+
+static void start(const char *config)
+{
+	daemon_start(&d, config, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void stop(void)
+{
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+static struct gpushm_buffer *create(const char *name, uint64_t bytes)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_msg(gpushm_create(c, name, bytes, NULL, &b) == 0, "%s", gpushm_error());
+	return b;
+}
+
+/* The last error is of that code, and has each of the words in its text. */
+static void expect_error(const char *code, const char *const *words)
+{
+	ck_assert_str_eq(gpushm_error_code(), code);
+	for (; *words; words++)
+		ck_assert_msg(strstr(gpushm_error(), *words), "\"%s\" does not say \"%s\"",
+			      gpushm_error(), *words);
+}
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+#define HOST "[pool host]\nkind=host\nsize=64M\npending-max-count=0\n"
+
+START_TEST(a_limit_of_buffers_is_passed)
+{
+	struct gpushm_buffer *a, *b, *more = NULL;
+
+	start(HOST "[limits]\nmax-buffers=2\n");
+	a = create("a", 1);
+	b = create("b", 1);
+	ck_assert_int_eq(gpushm_create(c, "c", 1, NULL, &more), -EDQUOT);
+	expect_error("LIMIT", WORDS("limit 2", "2 held", "max-buffers", "unlink"));
+	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_close(create("c", 1)), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	stop();
+}
+END_TEST
+
+START_TEST(a_limit_of_bytes_is_passed)
+{
+	struct gpushm_buffer *a, *more = NULL;
+
+	start(HOST "[limits]\nmax-bytes=1M\n");
+	a = create("a", MIB - 100);
+	ck_assert_int_eq(gpushm_create(c, "b", 101, NULL, &more), -EDQUOT);
+	expect_error("LIMIT",
+		     WORDS("101 more bytes", "1048476 held", "limit 1048576", "max-bytes"));
+	ck_assert_int_eq(gpushm_close(create("b", 100)), 0);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	stop();
+}
+END_TEST
+
+START_TEST(a_limit_of_leases_is_passed)
+{
+	struct gpushm_buffer *a, *b = NULL, *more = NULL;
+
+	start(HOST "[limits]\nmax-leases=2\n");
+	a = create("a", 1);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &more), -EDQUOT);
+	expect_error("LIMIT", WORDS("limit 2", "max-leases", "close"));
+	/* A buffer that could not be leased is not kept either. */
+	ck_assert_int_eq(gpushm_create(c, "b", 1, NULL, &more), -EDQUOT);
+	ck_assert_int_eq(gpushm_wait(c, "b", 0), -ENOENT);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	stop();
+}
+END_TEST
+
+START_TEST(a_limit_of_connections_is_passed)
+{
+	struct gpushm *second = NULL, *third = NULL;
+
+	start(HOST "[limits]\nmax-connections=2\n");
+	ck_assert_int_eq(gpushm_connect(d.socket, &second), 0);
+	for (int i = 0; i < 20; i++) {
+		ck_assert_int_eq(gpushm_connect(d.socket, &third), -EDQUOT);
+		expect_error("LIMIT", WORDS("limit 2", "max-connections"));
+	}
+	gpushm_disconnect(second);
+	/* The daemon sees that it has gone when it next looks. */
+	for (int tries = 0; gpushm_connect(d.socket, &third) < 0; tries++)
+		ck_assert_int_lt(tries, 1000);
+	gpushm_disconnect(third);
+	stop();
+}
+END_TEST
+
+START_TEST(a_pool_gives_more_than_it_has)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "nowhere" };
+	struct gpushm_buffer *a, *more = NULL;
+
+	start(HOST);
+	a = create("a", 60 * MIB);
+	ck_assert_int_eq(gpushm_create(c, "b", 5 * MIB, NULL, &more), -ENOSPC);
+	expect_error("POOL_FULL", WORDS("host", "5.0 MiB asked", "4.0 MiB of 64.0 MiB free"));
+	ck_assert_int_eq(gpushm_create(c, "b", 65 * MIB, NULL, &more), -EFBIG);
+	expect_error("TOO_LARGE", WORDS("host", "65.0 MiB asked", "64.0 MiB"));
+	ck_assert_int_eq(gpushm_create(c, "b", 1, &o, &more), -ENOENT);
+	expect_error("NOT_FOUND", WORDS("nowhere", "there are: host"));
+	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_close(create("b", 64 * MIB)), 0);
+	stop();
+}
+END_TEST
+
+START_TEST(a_reload_is_not_in_force)
+{
+	struct gpushm_buffer *a, *more = NULL;
+	char where[128];
+
+	start(HOST "[limits]\nmax-buffers=1\n");
+	a = create("a", 1);
+	ck_assert_int_eq(gpushm_create(c, "b", 1, NULL, &more), -EDQUOT);
+	daemon_write_config(&d, HOST "[limits]\nmax-buffers=2\n");
+	daemon_reload(&d, "configuration reloaded");
+	ck_assert_int_eq(gpushm_close(create("b", 1)), 0);
+	/* A fault leaves what is in force, and is told with its place. */
+	daemon_write_config(&d, HOST "[limits]\nmax-buffers=none\n");
+	daemon_reload(&d, "not reloaded");
+	snprintf(where, sizeof(where), "%s:6: ", d.config);
+	ck_assert_uint_eq(daemon_log_count(&d, where), 1);
+	ck_assert_int_eq(gpushm_close(create("b", 1)), 0);
+	/* What can't be reloaded is named. */
+	daemon_write_config(&d, "[pool host]\nkind=host\nsize=128M\n");
+	daemon_reload(&d, "need a restart: ");
+	ck_assert_int_eq(gpushm_create(c, "b", 65 * MIB, NULL, &more), -EFBIG);
+	/* A limit that is lowered takes nothing away. */
+	daemon_write_config(&d, HOST "[limits]\nmax-buffers=0\n");
+	daemon_reload(&d, "configuration reloaded");
+	ck_assert_int_eq(gpushm_create(c, "b", 1, NULL, &more), -EDQUOT);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	stop();
+}
+END_TEST
+
+/* ---- other users ---- */
+
+enum { THEIRS = 65533, STRANGER = 65534 };
+
+START_TEST(a_users_own_limits_are_anothers)
+{
+	struct role_process p, q;
+	char text[512];
+
+	start(HOST "[limits]\nmax-buffers=3\n[limits 65534]\nmax-buffers=1\nmax-connections=1\n");
+	user_start(&p, d.socket, STRANGER, STRANGER);
+	user_start(&q, d.socket, THEIRS, THEIRS);
+	user_does(&p, "create a 0600", "OK");
+	user_does(&p, "create b 0600", "LIMIT");
+	user_error(&p, text, sizeof(text));
+	ck_assert_msg(strstr(text, "uid 65534") && strstr(text, "limit 1"), "%s", text);
+	user_does(&p, "connect", "LIMIT");
+	user_does(&q, "connect", "OK");
+	user_does(&q, "create c 0600", "OK");
+	user_does(&q, "create d 0600", "OK");
+	user_end(&q);
+	user_end(&p);
+	stop();
+}
+END_TEST
+
+START_TEST(a_pool_serves_who_may_not_use_it)
+{
+	static const char config[] = "[pool host]\nkind=host\nsize=64M\n"
+				     "[pool theirs]\nkind=host\nsize=64M\nallow-users=65533\n"
+				     "[pool group]\nkind=host\nsize=64M\nallow-groups=65532\n";
+	struct role_process p, q, r;
+	char text[512];
+
+	start(config);
+	user_start(&p, d.socket, STRANGER, STRANGER);
+	user_start(&q, d.socket, THEIRS, THEIRS);
+	user_start(&r, d.socket, STRANGER, 65532);
+	user_does(&p, "create-in a theirs", "ACCESS");
+	user_error(&p, text, sizeof(text));
+	ck_assert_msg(strstr(text, "theirs") && strstr(text, "65534") &&
+			      strstr(text, "allow-users"),
+		      "%s", text);
+	user_does(&p, "create-in a group", "ACCESS");
+	user_does(&q, "create-in a theirs", "OK");
+	user_does(&q, "create-in b group", "ACCESS");
+	user_does(&r, "create-in b group", "OK");
+	user_does(&r, "create-in c theirs", "ACCESS");
+	user_does(&p, "create-in c host", "OK");
+	user_end(&r);
+	user_end(&q);
+	user_end(&p);
+	stop();
+}
+END_TEST
+
+/* ---- the daemon's fds ---- */
+
+START_TEST(a_daemon_without_fds_stops_serving)
+{
+	enum { N = 200 };
+	static struct gpushm_buffer *all[N];
+	struct gpushm *late = NULL;
+	char name[16];
+	int n = 0, r;
+
+	daemon_start_with(&d, HOST, &(struct daemon_options){ .max_fds = 64 });
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	for (r = 0; n < N && r == 0; n += r == 0) {
+		snprintf(name, sizeof(name), "b%d", n);
+		r = gpushm_create(c, name, 100, NULL, &all[n]);
+	}
+	ck_assert_int_eq(r, -ENFILE);
+	ck_assert_str_eq(gpushm_error_code(), "NO_FDS");
+	ck_assert_int_gt(n, 5);
+	/* Who is connected is served on; nothing is left of what failed. */
+	for (int i = 0; i < 100; i++) {
+		ck_assert_int_eq(gpushm_create(c, "more", 100, NULL, &all[n]), -ENFILE);
+		ck_assert_int_eq(gpushm_wait(c, "more", 0), -ENOENT);
+	}
+	ck_assert_int_eq(gpushm_publish(all[0], GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_wait(c, "b0", 0), 0);
+	while (n)
+		ck_assert_int_eq(gpushm_close(all[--n]), 0);
+	ck_assert_int_eq(gpushm_connect(d.socket, &late), 0);
+	gpushm_disconnect(late);
+	all[0] = create("again", 100);
+	ck_assert_int_eq(gpushm_close(all[0]), 0);
+	stop();
+}
+END_TEST
+
+START_TEST(connections_without_fds_stop_the_daemon)
+{
+	enum { N = 100 };
+	static struct gpushm *all[N];
+	struct gpushm_buffer *b;
+	int n = 0;
+
+	daemon_start_with(&d, HOST, &(struct daemon_options){ .max_fds = 40 });
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	b = create("b", 100);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	/* Each takes two fds of the daemon; where there is one left, an error says what is wrong.
+	 */
+	while (n < N && gpushm_connect(d.socket, &all[n]) == 0)
+		n++;
+	ck_assert_int_lt(n, N);
+	ck_assert_msg(strcmp(gpushm_error_code(), "NO_FDS") == 0, "%s", gpushm_error());
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(gpushm_wait(c, "b", 0), 0);
+	gpushm_disconnect(all[--n]);
+	for (int tries = 0; gpushm_connect(d.socket, &all[n]) < 0; tries++)
+		ck_assert_int_lt(tries, 1000);
+	n++;
+	while (n)
+		gpushm_disconnect(all[--n]);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	stop();
+}
+END_TEST
+
+static const struct role roles[] = { { "user", user_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("limits");
+	TCase *t = tcase_create("limits"), *u = tcase_create("users"), *f = tcase_create("fds");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_set_timeout(t, 120);
+	tcase_set_timeout(u, 120);
+	tcase_set_timeout(f, 120);
+	tcase_add_test(t, a_limit_of_buffers_is_passed);
+	tcase_add_test(t, a_limit_of_bytes_is_passed);
+	tcase_add_test(t, a_limit_of_leases_is_passed);
+	tcase_add_test(t, a_limit_of_connections_is_passed);
+	tcase_add_test(t, a_pool_gives_more_than_it_has);
+	tcase_add_test(t, a_reload_is_not_in_force);
+	tcase_add_test(u, a_users_own_limits_are_anothers);
+	tcase_add_test(u, a_pool_serves_who_may_not_use_it);
+	tcase_add_test(f, a_daemon_without_fds_stops_serving);
+	tcase_add_test(f, connections_without_fds_stop_the_daemon);
+	suite_add_tcase(s, t);
+	if (user_may_change())
+		suite_add_tcase(s, u);
+	suite_add_tcase(s, f);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
