@@ -50,7 +50,6 @@ DAEMON_SRC := $(filter-out daemon/main.c,$(call room,daemon daemon/pool))
 CLIENT_SRC := $(call room,client client/map)
 CTL_SRC    := $(call room,client/ctl)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
-JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
 .PHONY: all
 all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a examples
@@ -64,22 +63,21 @@ endif
 V ?=
 SAY = $(if $(V),,@printf '  %-6s %s\n' $(1) $@;)
 
-$(BUILD)/gen/%.pb-c.c: proto/%.proto
+$(BUILD)/gen/gpushm.pb-c.c: proto/gpushm.proto
 	@mkdir -p $(@D)
 	$(call SAY,GEN)protoc-c --proto_path=proto --c_out=$(@D) $<
 $(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
-$(BUILD)/gen/journal.pb-c.h: $(BUILD)/gen/journal.pb-c.c ;
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -c -o $@ $<
-$(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
+$(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/proto.a: $(call objects,$(PROTO_SRC)) $(GEN_OBJ)
 	@rm -f $@; ar rcs $@ $^
-$(BUILD)/daemon.a: $(call objects,$(DAEMON_SRC)) $(JOURNAL_OBJ)
+$(BUILD)/daemon.a: $(call objects,$(DAEMON_SRC))
 	@rm -f $@; ar rcs $@ $^
 $(BUILD)/libgpushm.a: $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ)
 	@rm -f $@; ar rcs $@ $^
@@ -232,7 +230,7 @@ $(BUILD)/fuzz/%:
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' \
 		$(BUILD)/fuzz/bin/$*
 	ln -sf bin/$* $@
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
 
@@ -370,7 +368,7 @@ lint: $(addprefix lint-,$(LINTS))
 	@echo "lint: ok"
 $(addprefix lint-,$(LINTS)): lint-%:
 	@tests/lint/$*.sh
-lint-warnings: $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
+lint-warnings: $(BUILD)/gen/gpushm.pb-c.h
 lint-symbols: $(BUILD)/libgpushm.so.$(SOVERSION)
 lint-manual_example: $(BUILD)/libgpushm.so $(BUILD)/gpushmd $(BUILD)/gpushmctl
 $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
