@@ -53,7 +53,7 @@ function complain(text) {
 }
 BEGIN {
 	tower("daemon", "main > broker > listener endpoint notify pools > peer > request verb > answer > session >" \
-		"waiter reaper > catalog > naming > buffer > lease > process > account > pool > config > " \
+		"waiter reaper > catalog > archive > journal store > naming > buffer > lease > process > account > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow")
 	tower("client", "connect create open close find describe publish list pools status view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
@@ -72,7 +72,7 @@ BEGIN {
 	split($0, quoted, "\"")
 	target = quoted[2]
 	# Generated, and a header beside the file in proto/.
-	if (target == "gpushm.pb-c.h")
+	if (target == "gpushm.pb-c.h" || target == "journal.pb-c.h")
 		next
 	if (target !~ /\// && from == "proto")
 		target = "proto/" target

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The fd store. systemd holds a duplicate of every fd that it is sent with FDSTORE=1, across the
+ * death of the process, and hands all of them over at the next start, with their names, as it does
+ * the listening socket. FDPOLL=0 matters: an exported GPU fd answers poll() in its own way, and
+ * systemd closes what seems to have hung up. A notification is a datagram: it is on its way when
+ * the call returns, and systemd reads what a process has sent before it looks after the process's
+ * death (manager.c gives the notify socket the higher priority).
+ */
+#include "daemon/store.h"
+
+#include "daemon/log.h"
+#include "proto/own.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct store_fd *)a)->name, ((const struct store_fd *)b)->name);
+}
+
+static void take_over(struct store *s, char **names, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct store_fd *to = &s->inherited[s->n_inherited++];
+
+		to->fd = SD_LISTEN_FDS_START + i;
+		fcntl(to->fd, F_SETFD, FD_CLOEXEC);
+		snprintf(to->name, sizeof(to->name), "%s", names[i]);
+		free(names[i]);
+	}
+	qsort(s->inherited, s->n_inherited, sizeof(*s->inherited), by_name);
+}
+
+int store_open(struct store *s)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(1, &names);
+
+	*s = (struct store){ .systemd = getenv("NOTIFY_SOCKET") != NULL };
+	if (n < 0)
+		return n;
+	s->inherited = calloc((size_t)n + 1, sizeof(*s->inherited));
+	if (!s->inherited)
+		return -ENOMEM;
+	take_over(s, names, n);
+	free(names);
+	return 0;
+}
+
+int store_take(struct store *s, const char *name)
+{
+	struct store_fd key = { .fd = -1 }, *found;
+
+	snprintf(key.name, sizeof(key.name), "%s", name);
+	found = bsearch(&key, s->inherited, s->n_inherited, sizeof(key), by_name);
+	if (!found)
+		return -1;
+	/* A name that was sent twice has two fds; any one of them will do, if it is still there. */
+	while (found > s->inherited && by_name(found - 1, &key) == 0)
+		found--;
+	while (found->fd < 0 && found + 1 < s->inherited + s->n_inherited &&
+	       by_name(found + 1, &key) == 0)
+		found++;
+	return take_fd(&found->fd);
+}
+
+size_t store_drop_rest(struct store *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_inherited; i++) {
+		if (s->inherited[i].fd < 0)
+			continue;
+		close_fd(&s->inherited[i].fd);
+		store_forget(s, s->inherited[i].name);
+		n++;
+	}
+	return n;
+}
+
+void store_close(struct store *s)
+{
+	for (size_t i = 0; i < s->n_inherited; i++)
+		close_fd(&s->inherited[i].fd);
+	free(s->inherited);
+	*s = (struct store){ 0 };
+}
+
+int store_keep(struct store *s, const char *name, int fd)
+{
+	char text[96];
+	int r;
+
+	if (!s->systemd)
+		return 0;
+	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+	r = sd_pid_notify_with_fds(0, 0, text, &fd, 1);
+	return r < 0 ? r : 0;
+}
+
+void store_forget(struct store *s, const char *name)
+{
+	if (s->systemd)
+		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+}

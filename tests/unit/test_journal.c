@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The journal: whatever is cut off it or flipped in it, what is read back is a beginning of what
+ * was written, and what was dropped is told.
+ */
+#include "daemon/journal.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define RECORDS 16
+
+/* Record i: type i, 1 + i * 7 % 90 bytes of i. */
+static size_t body_of(unsigned i, unsigned char *body)
+{
+	size_t len = 1 + i * 7 % 90;
+
+	memset(body, (int)i, len);
+	return len;
+}
+
+static void fill(struct journal *j, unsigned from, unsigned to)
+{
+	unsigned char body[128];
+
+	for (unsigned i = from; i < to; i++)
+		ck_assert_int_eq(journal_append(j, (uint16_t)i, body, body_of(i, body)), 0);
+}
+
+static int expect_next(uint16_t type, const void *body, size_t len, void *arg)
+{
+	unsigned *n = arg;
+	unsigned char want[128];
+
+	ck_assert_uint_eq(type, *n);
+	ck_assert_uint_eq(len, body_of(*n, want));
+	ck_assert_mem_eq(body, want, len);
+	(*n)++;
+	return 0;
+}
+
+/* A second journal over a copy of the first one's file. */
+static struct journal copy_of(const struct journal *j, size_t bytes)
+{
+	struct journal copy = JOURNAL_NONE;
+	int fd = memfd_create("copy", MFD_CLOEXEC);
+
+	ck_assert_int_eq(write(fd, j->map, bytes), (ssize_t)bytes);
+	ck_assert_int_eq(journal_adopt(&fd, &copy), 0);
+	ck_assert_int_eq(fd, -1);
+	return copy;
+}
+
+static unsigned count(struct journal *j, size_t *ret_dropped)
+{
+	unsigned n = 0;
+
+	ck_assert_int_eq(journal_replay(j, expect_next, &n, ret_dropped), 0);
+	return n;
+}
+
+START_TEST(a_record_is_lost_or_changed)
+{
+	struct journal j = JOURNAL_NONE, again;
+	size_t dropped;
+
+	ck_assert_int_eq(journal_new(7, &j), 0);
+	fill(&j, 0, RECORDS);
+	again = copy_of(&j, j.bytes);
+	ck_assert_uint_eq(again.generation, 7);
+	ck_assert_uint_eq(count(&again, &dropped), RECORDS);
+	ck_assert_uint_eq(dropped, 0);
+	/* And on it goes. */
+	fill(&again, RECORDS, RECORDS + 3);
+	ck_assert_uint_eq(again.sequence, RECORDS + 3);
+	journal_done(&again);
+	journal_done(&j);
+}
+END_TEST
+
+START_TEST(a_large_journal_loses_its_beginning_when_it_grows)
+{
+	struct journal j = JOURNAL_NONE, again;
+	size_t dropped;
+
+	ck_assert_int_eq(journal_new(1, &j), 0);
+	fill(&j, 0, 20000);
+	ck_assert_uint_gt(j.bytes, 1 << 20);
+	again = copy_of(&j, j.bytes);
+	ck_assert_uint_eq(again.generation, 1);
+	journal_done(&again);
+	/* Types are 16 bits wide and so are these. */
+	again = copy_of(&j, j.bytes);
+	ck_assert_uint_eq(count(&again, &dropped), 20000);
+	ck_assert_uint_eq(dropped, 0);
+	journal_done(&again);
+	journal_done(&j);
+}
+END_TEST
+
+START_TEST(a_cut_journal_gives_what_was_never_written)
+{
+	struct journal j = JOURNAL_NONE;
+	unsigned last = 0;
+
+	ck_assert_int_eq(journal_new(1, &j), 0);
+	fill(&j, 0, RECORDS);
+	for (size_t bytes = 24; bytes <= j.used; bytes++) {
+		struct journal again = copy_of(&j, bytes);
+		size_t dropped;
+		unsigned n = count(&again, &dropped);
+
+		ck_assert_uint_ge(n, last);
+		last = n;
+		journal_done(&again);
+	}
+	ck_assert_uint_eq(last, RECORDS);
+	journal_done(&j);
+}
+END_TEST
+
+START_TEST(a_flipped_bit_gives_what_was_never_written)
+{
+	struct journal j = JOURNAL_NONE;
+
+	ck_assert_int_eq(journal_new(1, &j), 0);
+	fill(&j, 0, RECORDS);
+	for (size_t bit = 24 * 8; bit < j.used * 8; bit++) {
+		struct journal again;
+		size_t dropped;
+		unsigned n;
+
+		j.map[bit / 8] ^= 1 << bit % 8;
+		again = copy_of(&j, j.used + 64);
+		n = count(&again, &dropped);
+		/* A bit of padding or of a reserved field belongs to no record. */
+		ck_assert(n == RECORDS ? dropped == 0 : dropped > 0);
+		/* Nothing of what was dropped comes back behind a new record. */
+		fill(&again, n, n + 1);
+		journal_done(&again);
+		j.map[bit / 8] ^= 1 << bit % 8;
+	}
+	journal_done(&j);
+}
+END_TEST
+
+START_TEST(something_else_is_taken_for_a_journal)
+{
+	struct journal j = JOURNAL_NONE, other = JOURNAL_NONE;
+	static const unsigned char garbage[200] = "not a journal at all";
+	int fd = memfd_create("x", MFD_CLOEXEC);
+
+	ck_assert_int_eq(journal_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_eq(write(fd, garbage, sizeof(garbage)), sizeof(garbage));
+	ck_assert_int_eq(journal_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_ge(fd, 0);
+	close_fd(&fd);
+	ck_assert_int_eq(journal_new(1, &j), 0);
+	j.map[8] = JOURNAL_VERSION + 1;
+	fd = dup(j.fd);
+	ck_assert_int_eq(journal_adopt(&fd, &other), -EPROTONOSUPPORT);
+	close_fd(&fd);
+	ck_assert_int_eq(journal_append(&j, 1, garbage, 0), -EMSGSIZE);
+	ck_assert_int_eq(journal_append(&j, 1, garbage, JOURNAL_BODY_MAX + 1), -EMSGSIZE);
+	journal_done(&j);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("journal");
+	TCase *t = tcase_create("journal");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_record_is_lost_or_changed);
+	tcase_add_test(t, a_large_journal_loses_its_beginning_when_it_grows);
+	tcase_add_test(t, a_cut_journal_gives_what_was_never_written);
+	tcase_add_test(t, a_flipped_bit_gives_what_was_never_written);
+	tcase_add_test(t, something_else_is_taken_for_a_journal);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
