@@ -50,6 +50,7 @@ DAEMON_SRC := $(filter-out daemon/main.c,$(call room,daemon daemon/pool))
 CLIENT_SRC := $(call room,client client/map)
 CTL_SRC    := $(call room,client/ctl)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
+JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
 .PHONY: all
 all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a examples
@@ -63,21 +64,22 @@ endif
 V ?=
 SAY = $(if $(V),,@printf '  %-6s %s\n' $(1) $@;)
 
-$(BUILD)/gen/gpushm.pb-c.c: proto/gpushm.proto
+$(BUILD)/gen/%.pb-c.c: proto/%.proto
 	@mkdir -p $(@D)
 	$(call SAY,GEN)protoc-c --proto_path=proto --c_out=$(@D) $<
 $(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
+$(BUILD)/gen/journal.pb-c.h: $(BUILD)/gen/journal.pb-c.c ;
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -c -o $@ $<
-$(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h
+$(BUILD)/obj/%.o: %.c | $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/proto.a: $(call objects,$(PROTO_SRC)) $(GEN_OBJ)
 	@rm -f $@; ar rcs $@ $^
-$(BUILD)/daemon.a: $(call objects,$(DAEMON_SRC))
+$(BUILD)/daemon.a: $(call objects,$(DAEMON_SRC)) $(JOURNAL_OBJ)
 	@rm -f $@; ar rcs $@ $^
 $(BUILD)/libgpushm.a: $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ)
 	@rm -f $@; ar rcs $@ $^
@@ -156,6 +158,12 @@ $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/p
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
 
+# A gpushmd whose own allocations can be made to fail; tests/adversary/test_memory starts it.
+$(BUILD)/tests/gpushmd-failmalloc: $(call objects,daemon/main.c tests/adversary/failmalloc.c) $(BUILD)/daemon.a $(BUILD)/proto.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray,--wrap=strdup -o $@ $^ $(DAEMON_LIBS)
+$(BUILD)/tests/adversary/test_memory: | $(BUILD)/tests/gpushmd-failmalloc
+
 # Our own libcuda.so.1, made of memfds; tests put its folder into LD_LIBRARY_PATH.
 FAKECUDA := $(if $(CUDA_INCLUDE),$(BUILD)/fakecuda/libcuda.so.1)
 $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
@@ -230,7 +238,7 @@ $(BUILD)/fuzz/%:
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' \
 		$(BUILD)/fuzz/bin/$*
 	ln -sf bin/$* $@
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(BUILD)/libgpushm.a
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
 
@@ -368,7 +376,7 @@ lint: $(addprefix lint-,$(LINTS))
 	@echo "lint: ok"
 $(addprefix lint-,$(LINTS)): lint-%:
 	@tests/lint/$*.sh
-lint-warnings: $(BUILD)/gen/gpushm.pb-c.h
+lint-warnings: $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
 lint-symbols: $(BUILD)/libgpushm.so.$(SOVERSION)
 lint-manual_example: $(BUILD)/libgpushm.so $(BUILD)/gpushmd $(BUILD)/gpushmctl
 $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
