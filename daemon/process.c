@@ -84,7 +84,8 @@ static int identify(int socket, gid_t admin_gid, struct process *p, struct fault
 			     "gpushmd there, or share the host's (docker run --pid=host)");
 	r = get_groups(socket, p);
 	if (r < 0)
-		return fault(f, CODE_UNIDENTIFIED, "SO_PEERGROUPS: %s", strerror(-r));
+		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
+			     "SO_PEERGROUPS: %s", strerror(-r));
 	p->pidfd = get_pidfd(socket, cred.pid);
 	if (p->pidfd < 0) {
 		r = p->pidfd;
