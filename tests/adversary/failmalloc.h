@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a test and a daemon whose allocations fail have in common: a file that both map.
+ */
+#ifndef GPUSHM_TESTS_FAILMALLOC_H
+#define GPUSHM_TESTS_FAILMALLOC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define FAILMALLOC_ENV "GPUSHM_TEST_FAILMALLOC" /* names the file */
+
+struct failmalloc {
+	_Atomic long left; /* the left-th allocation from now fails; 0: none */
+};
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A daemon that runs out of memory, at each of its allocations in turn: a client's whole session is
+ * played again and again, and each time another allocation fails, until none is left to fail. The
+ * daemon answers with an error or hangs up, serves others on, and keeps nothing.
+ */
+#include "proto/own.h"
+#include "tests/adversary/failmalloc.h"
+#include "tests/lib/census.h"
+#include "tests/lib/role.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CONFIG                                                                              \
+	CENSUS_CONFIG "allow-users=0 65534\nallow-groups=0 65534\n[limits]\nmax-bytes=1G\n" \
+		      "[limits 65534]\nmax-bytes=1G\n"
+#define PLAYS_MAX 1000 /* a session allocates less often */
+
+static struct daemon d;
+static struct gpushm *c; /* connected before anything fails */
+static struct census before;
+static struct failmalloc *shared;
+
+static void setup(void)
+{
+	char path[] = "/tmp/gpushm-failmalloc-XXXXXX";
+	_cleanup_(close_fd) int fd = mkostemp(path, O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, sizeof(*shared)), 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(shared, MAP_FAILED);
+	setenv(FAILMALLOC_ENV, path, 1);
+	daemon_start_with(&d, CONFIG,
+			  &(struct daemon_options){ .program = "tests/gpushmd-failmalloc" });
+	unlink(path);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	census_take(&d, c, &before);
+}
+
+static void teardown(void)
+{
+	census_await(&d, c, &before);
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+	munmap(shared, sizeof(*shared));
+}
+
+/* ---- a session ---- */
+
+/* What went wrong first, for the test to judge; "OK" if nothing did. */
+static char trouble[32] = "OK";
+
+static bool good(int r)
+{
+	if (r < 0 && strcmp(trouble, "OK") == 0)
+		snprintf(trouble, sizeof(trouble), "%s",
+			 gpushm_error_code()[0] ? gpushm_error_code()
+			 : r == -ECONNRESET	? "RESET"
+						: "?");
+	return r >= 0;
+}
+
+static void look_around(struct gpushm *conn)
+{
+	struct gpushm_status *status = NULL;
+	struct gpushm_pool *pools = NULL;
+	struct gpushm_stat *st = NULL;
+	size_t n = 0;
+
+	if (good(gpushm_stat(conn, "played", 0, GPUSHM_HOLDERS, &st)))
+		gpushm_stat_free(st, 1);
+	if (good(gpushm_list(conn, "", GPUSHM_HOLDERS, &st, &n)))
+		gpushm_stat_free(st, n);
+	if (good(gpushm_status(conn, &status)))
+		gpushm_status_free(status);
+	if (good(gpushm_pools(conn, &pools, &n)))
+		free(pools);
+}
+
+static struct gpushm_buffer *make(struct gpushm *conn)
+{
+	static const struct gpushm_attr attrs[] = { { "step", "1", 1 }, { "lang", "en", 2 } };
+	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2 };
+	const int64_t shape[] = { 4 };
+	struct gpushm_array_spec specs[40];
+	struct gpushm_buffer *b = NULL;
+	char names[40][8];
+
+	memset(specs, 0, sizeof(specs));
+	for (size_t i = 0; i < array_size(specs); i++) {
+		snprintf(names[i], sizeof(names[i]), "a%zu", i);
+		specs[i].name = names[i];
+		specs[i].ndim = 1;
+		specs[i].shape = shape;
+		gpushm_dtype_parse("float32", &specs[i].dtype);
+	}
+	if (!good(gpushm_create_arrays(conn, "played", specs, array_size(specs), &o, &b)))
+		return NULL;
+	good(gpushm_publish(b, GPUSHM_SHARED));
+	return b;
+}
+
+/* socket: plays all of it, whatever fails, and tells the first trouble. */
+static int player_role(char **args)
+{
+	struct gpushm *conn = NULL, *second = NULL;
+	struct gpushm_buffer *b = NULL, *reader = NULL;
+
+	good(gpushm_connect(args[0], &conn));
+	if (conn)
+		b = make(conn);
+	if (conn)
+		look_around(conn);
+	good(gpushm_connect(args[0], &second));
+	if (second && good(gpushm_open(second, "played", GPUSHM_WRITE, 0, NULL, &reader)))
+		good(gpushm_close(reader));
+	if (b)
+		good(gpushm_close(b));
+	if (conn)
+		gpushm_unlink(conn, "played");
+	puts(trouble);
+	gpushm_disconnect(second);
+	gpushm_disconnect(conn);
+	return 0;
+}
+
+static const struct role roles[] = { { "player", player_role } };
+
+static bool is_honest(const char *said)
+{
+	/* After a failed step the next ones find no buffer, or no connection. */
+	return strcmp(said, "NO_MEMORY") == 0 || strcmp(said, "RESET") == 0;
+}
+
+START_TEST(an_allocation_that_fails_breaks_the_daemon)
+{
+	struct role_process p;
+	char said[64];
+	long n = 0;
+
+	do {
+		ck_assert_int_lt(++n, PLAYS_MAX);
+		atomic_store(&shared->left, n);
+		role_start(&p, "player", (const char *[]){ d.socket, NULL });
+		role_read_line(&p, said, sizeof(said));
+		role_finish(&p);
+		if (atomic_load(&shared->left) > 0)
+			break;
+		ck_assert_msg(strcmp(said, "OK") == 0 || is_honest(said), "allocation %ld: %s", n,
+			      said);
+		/* Where CLOSE or UNLINK could not be said, the name is still there. */
+		gpushm_unlink(c, "played");
+		census_await(&d, c, &before);
+	} while (true);
+	atomic_store(&shared->left, 0);
+	ck_assert_str_eq(said, "OK");
+	ck_assert_int_gt(n, 15);
+	ck_assert_uint_eq(census_violations(&d, c), 0);
+}
+END_TEST
+
+static unsigned reloads(void)
+{
+	return daemon_log_count(&d, "configuration reloaded") +
+	       daemon_log_count(&d, "the old configuration stays in force");
+}
+
+START_TEST(a_reload_without_memory_loses_the_configuration)
+{
+	struct gpushm_buffer *b = NULL;
+	long n = 0;
+
+	do {
+		unsigned had = reloads();
+
+		ck_assert_int_lt(++n, PLAYS_MAX);
+		atomic_store(&shared->left, n);
+		ck_assert_int_eq(kill(d.pid, SIGHUP), 0);
+		for (int waited = 0; reloads() == had; waited += 10) {
+			ck_assert_int_lt(waited, 60000);
+			poll(NULL, 0, 10);
+		}
+		if (atomic_load(&shared->left) > 0)
+			break;
+		ck_assert_int_eq(gpushm_create(c, "x", 100, NULL, &b), 0);
+		ck_assert_int_eq(gpushm_close(b), 0);
+	} while (true);
+	atomic_store(&shared->left, 0);
+	ck_assert_int_gt(n, 5);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("memory");
+	TCase *t = tcase_create("memory");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 600);
+	tcase_add_test(t, an_allocation_that_fails_breaks_the_daemon);
+	tcase_add_test(t, a_reload_without_memory_loses_the_configuration);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
