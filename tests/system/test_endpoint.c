@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon as a program: its socket and what may already be in its place, socket activation, its
+ * end with clients attached, and its exit codes.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/role.h"
+#include "tests/lib/run.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define HOST "[pool host]\nkind=host\nsize=64M\n"
+
+static struct daemon d;
+static struct gpushm *c;
+
+static void setup(void)
+{
+	daemon_start(&d, HOST, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void teardown(void)
+{
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+
+/* A second gpushmd with that socket, which must end by itself: its status and its words. */
+static int start_another(const char *socket, char *text, size_t size)
+{
+	return run_program(build_path("gpushmd"),
+			   (const char *[]){ "--config", d.config, "--socket", socket, NULL }, text,
+			   size);
+}
+
+static void expect_words(const char *text, const char *word)
+{
+	ck_assert_msg(strstr(text, word), "\"%s\" is not in: %s", word, text);
+}
+
+START_TEST(a_second_daemon_takes_the_socket)
+{
+	char text[2048];
+
+	ck_assert_int_eq(start_another(d.socket, text, sizeof(text)), 1);
+	expect_words(text, d.socket);
+	expect_words(text, "another gpushmd serves it");
+	ck_assert_int_eq(gpushm_wait(c, "x", 0), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_stale_socket_is_in_the_way)
+{
+	struct gpushm *again = NULL;
+
+	daemon_crash(&d);
+	ck_assert_int_eq(access(d.socket, F_OK), 0);
+	ck_assert_int_lt(gpushm_wait(c, "x", 0), 0);
+	daemon_restart(&d);
+	ck_assert_int_eq(gpushm_connect(d.socket, &again), 0);
+	gpushm_disconnect(again);
+}
+END_TEST
+
+START_TEST(what_is_no_socket_is_removed)
+{
+	char path[128], target[160], text[2048];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/other", d.folder);
+	snprintf(target, sizeof(target), "%s.target", path);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	ck_assert_int_eq(write(fd, "precious", 8), 8);
+	close(fd);
+	ck_assert_int_eq(start_another(path, text, sizeof(text)), 1);
+	expect_words(text, "something else than a socket");
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_eq(st.st_size, 8);
+	/* A symbolic link, to that file and then to nothing. */
+	ck_assert_int_eq(rename(path, target), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(symlink(target, path), 0);
+		ck_assert_int_eq(start_another(path, text, sizeof(text)), 1);
+		expect_words(text, "something else than a socket");
+		ck_assert_int_eq(lstat(path, &st), 0);
+		ck_assert(S_ISLNK(st.st_mode));
+		ck_assert_int_eq(stat(target, &st), i == 0 ? 0 : -1);
+		unlink(path);
+		unlink(target);
+	}
+	/* The lock's own name. */
+	snprintf(path, sizeof(path), "%s/other.lock", d.folder);
+	unlink(path);
+	ck_assert_int_eq(symlink("/dev/null", path), 0);
+	*strrchr(path, '.') = '\0';
+	ck_assert_int_eq(start_another(path, text, sizeof(text)), 1);
+	expect_words(text, "its lock can't be opened");
+	strcat(path, ".lock");
+	unlink(path);
+}
+END_TEST
+
+START_TEST(a_path_is_cut)
+{
+	char path[300], text[2048];
+
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[200] = '\0';
+	ck_assert_int_ne(start_another(path, text, sizeof(text)), 0);
+	ck_assert_msg(strstr(text, "107") || strstr(text, "long"), "%s", text);
+}
+END_TEST
+
+START_TEST(the_socket_lets_nobody_in)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat(d.socket, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0666);
+	ck_assert(S_ISSOCK(st.st_mode));
+}
+END_TEST
+
+/* ---- the end ---- */
+
+START_TEST(mappings_end_with_the_daemon)
+{
+	struct gpushm_buffer *b = NULL, *r = NULL;
+	char *memory, got[4];
+
+	ck_assert_int_eq(gpushm_create(c, "x", 5000, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_write(b, 0, "abc", 4), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert_int_eq(daemon_wait(&d), 0);
+	ck_assert_int_ne(access(d.socket, F_OK), 0);
+	memory = gpushm_buffer_host_ptr(b);
+	memory[1] = 'X';
+	ck_assert_int_eq(gpushm_read(r, 0, got, 4), 0);
+	ck_assert_str_eq(got, "aXc");
+	ck_assert_int_eq(gpushm_wait(c, "x", 0), -ECONNRESET);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), -ECONNRESET);
+	ck_assert_str_ne(gpushm_error(), "");
+	ck_assert_int_eq(gpushm_close(r), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	daemon_restart(&d);
+}
+END_TEST
+
+START_TEST(a_waiting_open_hangs_when_the_daemon_ends)
+{
+	struct gpushm *other = NULL;
+	struct gpushm_status *st = NULL;
+	struct gpushm_buffer *b = NULL;
+	uint32_t waiting = 0;
+	pid_t child;
+	int status;
+
+	child = fork();
+	if (child == 0)
+		_exit(gpushm_connect(d.socket, &other) == 0 &&
+				      gpushm_open(other, "x", GPUSHM_READ, GPUSHM_WAIT_FOREVER,
+						  NULL, &b) == -ECONNRESET
+			      ? 0
+			      : 1);
+	while (waiting == 0) {
+		ck_assert_int_eq(gpushm_status(c, &st), 0);
+		waiting = st->waiting;
+		gpushm_status_free(st);
+	}
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert_int_eq(daemon_wait(&d), 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	daemon_restart(&d);
+}
+END_TEST
+
+/* ---- the command line ---- */
+
+START_TEST(exit_codes_say_nothing)
+{
+	char text[4096], word[160];
+
+	ck_assert_int_eq(run_program(build_path("gpushmd"),
+				     (const char *[]){ "--check-config", "--config", d.config,
+						       NULL },
+				     text, sizeof(text)),
+			 0);
+	daemon_write_config(&d, "[pool host]\nkind=hots\n");
+	ck_assert_int_eq(run_program(build_path("gpushmd"),
+				     (const char *[]){ "--check-config", "--config", d.config,
+						       NULL },
+				     text, sizeof(text)),
+			 2);
+	snprintf(word, sizeof(word), "%s:2: ", d.config);
+	expect_words(text, word);
+	ck_assert_int_eq(start_another("/dev/null/x", text, sizeof(text)), 2);
+	expect_words(text, word);
+	ck_assert_int_eq(run_program(build_path("gpushmd"),
+				     (const char *[]){ "--config", "/nowhere", NULL }, text,
+				     sizeof(text)),
+			 2);
+	expect_words(text, "/nowhere");
+	ck_assert_int_eq(run_program(build_path("gpushmd"), (const char *[]){ "--nonsense", NULL },
+				     text, sizeof(text)),
+			 2);
+	ck_assert_int_eq(run_program(build_path("gpushmd"), (const char *[]){ "x", NULL }, text,
+				     sizeof(text)),
+			 2);
+	ck_assert_int_eq(run_program(build_path("gpushmd"), (const char *[]){ "--version", NULL },
+				     text, sizeof(text)),
+			 0);
+}
+END_TEST
+
+/* ---- socket activation ---- */
+
+/* gpushmd config socket name type: becomes a daemon that was handed a socket, as systemd does it.
+ */
+static int activated_role(char **args)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int type = strcmp(args[4], "seqpacket") == 0 ? SOCK_SEQPACKET : SOCK_STREAM;
+	int fd = socket(AF_UNIX, type, 0);
+	char pid[16];
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", args[2]);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 10) < 0)
+		return 1;
+	/* Standard output goes with it: the test sees its end. */
+	if (fd != 3 && (dup2(fd, 3) < 0 || close(fd) < 0))
+		return 1;
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	setenv("LISTEN_PID", pid, 1);
+	setenv("LISTEN_FDS", "1", 1);
+	setenv("LISTEN_FDNAMES", args[3], 1);
+	puts("ok");
+	dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+	execl(args[0], "gpushmd", "--config", args[1], (char *)NULL);
+	return 1;
+}
+
+static void start_activated(struct role_process *p, const char *socket, const char *name,
+			    const char *type)
+{
+	char line[16], program[PATH_MAX];
+
+	snprintf(program, sizeof(program), "%s", build_path("gpushmd"));
+	role_start(p, "activated", (const char *[]){ program, d.config, socket, name, type, NULL });
+	role_read_line(p, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+}
+
+START_TEST(a_socket_that_was_handed_over_is_not_served)
+{
+	struct role_process p;
+	struct gpushm *other = NULL;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/activated", d.folder);
+	start_activated(&p, path, "gpushmd", "seqpacket");
+	/* It listens already: who connects before the daemon is ready, waits. */
+	ck_assert_msg(gpushm_connect(path, &other) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_wait(other, "x", 0), -ENOENT);
+	gpushm_disconnect(other);
+	ck_assert_int_eq(kill(p.pid, SIGTERM), 0);
+	role_finish(&p);
+	/* The socket is systemd's: it stays. */
+	ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+START_TEST(any_fd_that_was_handed_over_is_served)
+{
+	static const char *const wrong[][2] = { { "another", "seqpacket" },
+						{ "gpushmd", "stream" } };
+	struct role_process p;
+	char path[128];
+	int status;
+
+	snprintf(path, sizeof(path), "%s/activated", d.folder);
+	for (size_t i = 0; i < array_size(wrong); i++) {
+		start_activated(&p, path, wrong[i][0], wrong[i][1]);
+		status = role_wait(&p);
+		ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+		ck_assert_int_eq(unlink(path), 0);
+	}
+}
+END_TEST
+
+static const struct role roles[] = { { "activated", activated_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("endpoint");
+	TCase *t = tcase_create("endpoint");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_second_daemon_takes_the_socket);
+	tcase_add_test(t, a_stale_socket_is_in_the_way);
+	tcase_add_test(t, what_is_no_socket_is_removed);
+	tcase_add_test(t, a_path_is_cut);
+	tcase_add_test(t, the_socket_lets_nobody_in);
+	tcase_add_test(t, mappings_end_with_the_daemon);
+	tcase_add_test(t, a_waiting_open_hangs_when_the_daemon_ends);
+	tcase_add_test(t, exit_codes_say_nothing);
+	tcase_add_test(t, a_socket_that_was_handed_over_is_not_served);
+	tcase_add_test(t, any_fd_that_was_handed_over_is_served);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
