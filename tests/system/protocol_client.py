@@ -412,6 +412,8 @@ def test_refusals(c):
     described = c.ask(DESCRIBE, number(1, b.lease) + two, 4)
     check(first(described, 1) == 1, "a refused batch left something behind")
     check_refused(NOT_PUBLISHED, "a buffer that is being filled", c.ask, OPEN, data(1, b"~/refusals"), 3)
+    half = Array(b"z", (5, 64, 1, 0), (1,), (8,), 4).message()
+    check(first(c.ask(DESCRIBE, number(1, b.lease) + half, 4), 1) == 2, "complex64 at offset 4")
     publish(b, SHARED)
     check_refused(STATE, "DESCRIBE of a published buffer", c.ask, DESCRIBE, number(1, b.lease) + two, 4)
     check_refused(NOT_FOUND, "UNLINK of another id", c.ask, UNLINK,
