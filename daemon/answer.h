@@ -22,6 +22,7 @@ struct answer {
 		Gpushm__Proto__ListReply list;
 		Gpushm__Proto__PoolsReply pools;
 		Gpushm__Proto__StatusReply status;
+		Gpushm__Proto__ReclaimReply reclaimed;
 	} u;
 	struct fault fault;	/* what u.error speaks of */
 	int fds[FRAME_FDS_MAX]; /* lent by the lease's buffer */

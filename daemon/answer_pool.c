@@ -58,7 +58,7 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	m->has_max_buffer_bytes = m->has_granularity = m->has_failed = 1;
 	m->max_buffer_bytes = pool->max_block;
 	m->granularity = pool->granularity;
-	m->failed = pool->state != POOL_READY;
+	m->failed = pool->state == POOL_POOL_FAILED || pool->state == POOL_INHERITED;
 	m->has_why = m->failed;
 	m->why = answer_bytes(pool->why, strlen(pool->why));
 	m->has_is_default = m->has_allowed = 1;
@@ -129,6 +129,8 @@ int answer_hello(struct answer *a, struct session *s, struct fault *f)
 	m->uid = s->process->uid;
 	m->admin = s->process->admin;
 	m->limits = (Gpushm__Proto__Limits *)&limits;
+	m->has_session = 1;
+	m->session = s->process->session;
 	return tell_pools(s, &m->n_pools, &m->pools, f);
 }
 

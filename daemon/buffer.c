@@ -81,6 +81,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	b->state = BUFFER_FILLING;
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
+	b->slot = SLOT_NONE;
 	b->pool = pool;
 	b->uid = owner->uid;
 	b->gid = spec->gid;

@@ -9,6 +9,7 @@
 #include "daemon/catalog.h"
 
 #include "daemon/clock.h"
+#include "daemon/log.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -27,10 +28,17 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 	return 0;
 }
 
+static bool is_archived(const struct catalog *c, const struct buffer *b)
+{
+	return c->archive && b->state != BUFFER_FILLING;
+}
+
 static void drop_name(struct catalog *c, struct buffer *b)
 {
 	if (!b->key)
 		return;
+	if (is_archived(c, b))
+		archive_unlink(c->archive, b);
 	index_drop(&c->by_name, &b->by_name);
 	free(take_ptr(b->key));
 }
@@ -39,6 +47,8 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 {
 	if (b->key || b->allocating || !list_empty(&b->leases))
 		return;
+	if (is_archived(c, b))
+		archive_gone(c->archive, b);
 	index_drop(&c->by_id, &b->by_id);
 	list_drop(&b->all_link);
 	c->n_buffers--;
@@ -56,6 +66,12 @@ static struct buffer *find_key(const struct catalog *c, const char *key)
 
 /* ---- creating ---- */
 
+/* An adopted one will be ready in a moment, and lets who creates in it wait for that. */
+static bool is_usable(const struct pool *pool)
+{
+	return pool->state == POOL_READY || (pool->state == POOL_STARTING && pool->is_adopted);
+}
+
 static struct pool *default_pool(const struct catalog *c)
 {
 	struct pool *it, *host = NULL, *gpu = NULL;
@@ -65,7 +81,7 @@ static struct pool *default_pool(const struct catalog *c)
 			return it;
 		if (!host && it->config.kind == POOL_HOST)
 			host = it;
-		if (!gpu && it->config.kind == POOL_VMM && it->state == POOL_READY)
+		if (!gpu && it->config.kind == POOL_VMM && is_usable(it))
 			gpu = it;
 	}
 	return gpu ? gpu : host;
@@ -110,18 +126,40 @@ static int refuse_pool(const struct pool *pool, const struct process *p, struct 
 		     pool->config.name, p->uid);
 }
 
+static int grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
+		 uint64_t id, struct lease **ret, struct fault *f)
+{
+	struct lease *l = NULL;
+	int r = lease_new(&c->accounts, p, access, id, &l, f);
+
+	if (r < 0)
+		return r;
+	c->n_leases++;
+	index_insert(&c->leases, &l->link, index_hash_u64(l->id));
+	buffer_lease(b, l);
+	*ret = l;
+	return 0;
+}
+
+static int archive_fault(int r, struct fault *f)
+{
+	return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s", strerror(-r));
+}
+
 int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		  struct lease **ret, struct fault *f)
 {
 	struct lease *l = NULL;
-	int r = lease_new(&c->accounts, p, access, c->next_lease, &l, f);
+	int r = grant(c, p, b, access, c->next_lease, &l, f);
 
 	if (r < 0)
 		return r;
 	c->next_lease++;
-	c->n_leases++;
-	index_insert(&c->leases, &l->link, index_hash_u64(l->id));
-	buffer_lease(b, l);
+	r = is_archived(c, b) ? archive_lease(c->archive, l) : 0;
+	if (r < 0) {
+		catalog_close(c, l);
+		return archive_fault(r, f);
+	}
 	*ret = l;
 	return 0;
 }
@@ -149,9 +187,9 @@ static void on_allocated(struct pool_request *r)
 static void insert(struct catalog *c, struct buffer *b)
 {
 	b->catalog = c;
-	b->id = c->next_buffer++;
 	b->request.on_done = on_allocated;
-	index_insert(&c->by_name, &b->by_name, index_hash(b->key, strlen(b->key)));
+	if (b->key)
+		index_insert(&c->by_name, &b->by_name, index_hash(b->key, strlen(b->key)));
 	index_insert(&c->by_id, &b->by_id, index_hash_u64(b->id));
 	list_insert(&c->buffers, &b->all_link);
 	c->n_buffers++;
@@ -176,6 +214,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	r = buffer_new(&c->accounts, p, pool, spec, &b, f);
 	if (r < 0)
 		return r;
+	b->id = c->next_buffer++;
 	insert(c, b);
 	r = pool_alloc(pool, &b->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
@@ -260,15 +299,20 @@ int catalog_look(struct catalog *c, const struct process *p, const char *key, st
 	return 0;
 }
 
+struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
+{
+	struct index_link *link = index_first(&c->by_id, index_hash_u64(id));
+
+	while (link && container_of(link, struct buffer, by_id)->id != id)
+		link = index_next(link);
+	return link ? container_of(link, struct buffer, by_id) : NULL;
+}
+
 struct buffer *catalog_next(const struct catalog *c, uint64_t after)
 {
-	struct index_link *link = after ? index_first(&c->by_id, index_hash_u64(after)) : NULL;
-	const struct list *at = &c->buffers;
+	const struct buffer *last = catalog_by_id(c, after);
+	const struct list *at = last ? &last->all_link : &c->buffers;
 
-	while (link && container_of(link, struct buffer, by_id)->id != after)
-		link = index_next(link);
-	if (link)
-		at = &container_of(link, struct buffer, by_id)->all_link;
 	/* The one that the caller had last may have gone meanwhile: then from the start. */
 	for (at = at->next; at != &c->buffers; at = at->next)
 		if (container_of(at, struct buffer, all_link)->id > after)
@@ -291,6 +335,19 @@ int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struc
 
 /* ---- ending ---- */
 
+static int archive_published(struct catalog *c, struct buffer *b)
+{
+	const struct lease *l;
+	int r = c->archive ? archive_buffer(c->archive, b) : 0;
+
+	if (!c->archive)
+		return 0;
+	list_foreach (l, &b->leases, buffer_link)
+		if (r == 0)
+			r = archive_lease(c->archive, l);
+	return r;
+}
+
 int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f)
 {
 	struct buffer *b = l->buffer;
@@ -307,6 +364,10 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 		b->writers--;
 		b->readers++;
 	}
+	r = archive_published(c, b);
+	if (r < 0)
+		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
+			  strerror(-r));
 	c->on_published(b, c->arg);
 	return 0;
 }
@@ -315,6 +376,8 @@ void catalog_close(struct catalog *c, struct lease *l)
 {
 	struct buffer *b = l->buffer;
 
+	if (is_archived(c, b))
+		archive_close(c->archive, l);
 	index_drop(&c->leases, &l->link);
 	c->n_leases--;
 	buffer_unlease(b, l);
@@ -349,6 +412,78 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 	drop_name(c, b);
 	maybe_free(c, b);
 	return 0;
+}
+
+/* ---- across a restart ---- */
+
+void catalog_adopt_buffer(struct catalog *c, struct buffer *b)
+{
+	insert(c, b);
+}
+
+int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
+			uint64_t id, struct fault *f)
+{
+	struct lease *l = NULL;
+
+	return grant(c, p, b, access, id, &l, f);
+}
+
+int catalog_move(struct catalog *c, struct lease *l, struct process *p)
+{
+	list_drop(&l->process_link);
+	list_insert(&p->leases, &l->process_link);
+	l->process = p;
+	return is_archived(c, l->buffer) ? archive_lease(c->archive, l) : 0;
+}
+
+void catalog_take_slots(const struct catalog *c, struct slots *slots)
+{
+	const struct buffer *b;
+
+	list_foreach (b, &c->buffers, all_link)
+		slots_mark(slots, b->slot);
+	slots_settle(slots);
+}
+
+int catalog_archive(const struct catalog *c, struct archive *a)
+{
+	struct buffer *b;
+	const struct pool *pool;
+	const struct lease *l;
+	int r = 0;
+
+	list_foreach (pool, c->pools, link)
+		if (r == 0)
+			r = archive_pool(a, pool);
+	list_foreach (b, &c->buffers, all_link) {
+		if (r < 0 || b->state == BUFFER_FILLING)
+			continue;
+		r = archive_buffer(a, b);
+		list_foreach (l, &b->leases, buffer_link)
+			if (r == 0)
+				r = archive_lease(a, l);
+	}
+	return r;
+}
+
+void catalog_let_go(struct catalog *c)
+{
+	struct buffer *b;
+
+	list_foreach (b, &c->buffers, all_link)
+		b->let_go = b->state != BUFFER_FILLING;
+}
+
+void catalog_sweep(struct catalog *c)
+{
+	struct buffer *b;
+
+	list_foreach (b, &c->buffers, all_link) {
+		if (b->transient && list_empty(&b->leases))
+			drop_name(c, b);
+		maybe_free(c, b);
+	}
 }
 
 void catalog_clear(struct catalog *c)

@@ -7,6 +7,7 @@
 #ifndef GPUSHM_DAEMON_CATALOG_H
 #define GPUSHM_DAEMON_CATALOG_H
 
+#include "daemon/archive.h"
 #include "daemon/buffer.h"
 #include "daemon/lease.h"
 
@@ -16,6 +17,7 @@ struct catalog {
 	uint32_t n_buffers, n_leases;
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
+	struct archive *archive;  /* borrowed; NULL: nothing outlives the daemon */
 	struct list *pools;	  /* pool::link; borrowed */
 	const char *default_pool; /* borrowed */
 
@@ -26,6 +28,28 @@ struct catalog {
 
 /* 0 or -ENOMEM. */
 int catalog_init(struct catalog *c, const struct config *config, struct list *pools);
+
+/* What an earlier daemon had: the buffer goes into the catalog as it is; the lease gets its old id.
+ */
+void catalog_adopt_buffer(struct catalog *c, struct buffer *b);
+int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
+			uint64_t id, struct fault *f);
+
+/* The lease is another process's from now on: of a new connection of the same client. 0 or -errno.
+ */
+int catalog_move(struct catalog *c, struct lease *l, struct process *p);
+
+/* Marks the slots that adopted buffers have as taken. */
+void catalog_take_slots(const struct catalog *c, struct slots *slots);
+
+/* Writes everything that is to survive into an archive. 0 or -errno. */
+int catalog_archive(const struct catalog *c, struct archive *a);
+
+/* The daemon ends, and what it has is kept: no memory is given back to a driver. */
+void catalog_let_go(struct catalog *c);
+
+/* Frees what nobody holds and nobody can name, after everything has been adopted. */
+void catalog_sweep(struct catalog *c);
 
 /* At the daemon's end, when no lease is left: every name goes, and with it every buffer that is not
  * being allocated just now. */
@@ -78,6 +102,9 @@ void catalog_disconnect(struct catalog *c, struct process *p);
 /* id 0: whatever buffer the key means. */
 int catalog_unlink(struct catalog *c, const struct process *p, const char *key, uint64_t id,
 		   struct fault *f);
+
+/* NULL where there is none. */
+struct buffer *catalog_by_id(const struct catalog *c, uint64_t id);
 
 /* The first buffer with an id above `after`, in list order; NULL at the end. */
 struct buffer *catalog_next(const struct catalog *c, uint64_t after);

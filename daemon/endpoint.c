@@ -27,34 +27,21 @@ static int fail(const char *path, const char *what, int error)
 	return -error;
 }
 
-/* 1 with the socket, 0 where systemd handed none over, or -errno. Other fds of systemd's are
- * closed. */
-static int take_activated(int *ret)
+/* 1 with the socket, 0 where none was handed over, or -errno. */
+static int take_activated(struct store *store, int *ret)
 {
-	char **names = NULL;
-	int n = sd_listen_fds_with_names(1, &names), found = -1;
+	_cleanup_(close_fd) int fd = store_take(store, FD_NAME);
 
-	for (int i = 0; i < n; i++) {
-		int fd = SD_LISTEN_FDS_START + i;
-
-		if (found < 0 && strcmp(names[i], FD_NAME) == 0 &&
-		    sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
-			found = fd;
-		else
-			close(fd);
-		free(names[i]);
-	}
-	free(names);
-	if (n <= 0)
-		return n;
-	if (found < 0) {
-		log_error("systemd handed over %d fds, and none is a listening sequential-packet "
+	if (fd < 0 && store->n_inherited == 0)
+		return 0;
+	if (fd < 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
+		log_error("%zu fds were handed over, and none is a listening sequential-packet "
 			  "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
-			  n);
+			  store->n_inherited);
 		return -EINVAL;
 	}
-	fcntl(found, F_SETFL, fcntl(found, F_GETFL) | O_NONBLOCK);
-	*ret = found;
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	*ret = take_fd(&fd);
 	return 1;
 }
 
@@ -125,13 +112,13 @@ static int bind_at(const struct config *config, int *ret)
 	return 0;
 }
 
-int endpoint_open(const struct config *config, struct endpoint *ret)
+int endpoint_open(const struct config *config, struct store *store, struct endpoint *ret)
 {
 	mode_t old;
 	int r;
 
 	*ret = (struct endpoint){ .socket = -1, .lock = -1 };
-	r = take_activated(&ret->socket);
+	r = take_activated(store, &ret->socket);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	make_folder(config->socket_path);

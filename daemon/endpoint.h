@@ -6,6 +6,7 @@
 #define GPUSHM_DAEMON_ENDPOINT_H
 
 #include "daemon/config.h"
+#include "daemon/store.h"
 
 struct endpoint {
 	int socket; /* listening; owned until somebody takes it */
@@ -16,7 +17,7 @@ struct endpoint {
 /* The socket named "gpushmd" that systemd handed over, or a fresh one at config->socket_path. 0;
  * -EADDRINUSE where another daemon has the lock; -EINVAL where something else than a socket is in
  * the way; -errno. Every failure is logged. */
-int endpoint_open(const struct config *config, struct endpoint *ret);
+int endpoint_open(const struct config *config, struct store *store, struct endpoint *ret);
 
 /* Removes the socket's file, and gives the lock up. Zero or half-open ones are fine. */
 void endpoint_close(struct endpoint *e);

@@ -20,10 +20,66 @@ static void on_pool_ready(struct pool *pool, void *arg)
 		p->on_ready(p->arg);
 }
 
+static void on_pool_closed(void *arg);
+
+/* A slot of its own as long as it lives; the id is never given again. */
+static int insert(struct pools *p, struct pool *pool)
+{
+	uint64_t taken = 0;
+	struct pool *it;
+
+	list_foreach (it, &p->all, link)
+		taken |= (uint64_t)1 << it->slot;
+	p->open++;
+	if (taken == UINT64_MAX) {
+		pool_close(pool, on_pool_closed, p);
+		return -E2BIG;
+	}
+	pool->slot = (uint32_t)__builtin_ctzll(~taken);
+	list_insert(&p->all, &pool->link);
+	return 0;
+}
+
+static struct pool *find_adopted(const struct pools *p, const struct pool_config *config)
+{
+	struct pool *it;
+
+	list_foreach (it, &p->all, link)
+		if (it->is_adopted && it->state == POOL_STARTING && !it->on_ready &&
+		    it->config.kind == config->kind && strcmp(it->config.name, config->name) == 0)
+			return it;
+	return NULL;
+}
+
+/* The same name must mean the same GPU: what its buffers' clients were told. */
+static bool is_same_device(const struct pool *pool, const struct device *device)
+{
+	return pool->device ? device && memcmp(pool->device->uuid, device->uuid,
+					       sizeof(device->uuid)) == 0
+			    : !device;
+}
+
+static int make_or_start(struct pools *p, const struct pool_config *config, struct device *device,
+			 const char *why)
+{
+	struct worker *worker = device ? device->worker : p->worker;
+	struct pool *pool = find_adopted(p, config);
+	int r;
+
+	if (pool && is_same_device(pool, device))
+		return pool_start(pool, config, device, worker, why, on_pool_ready, p);
+	if (pool)
+		pool_retire(pool, *why ? why : "its GPU is another one now");
+	r = pool_new(config, device, worker, why, on_pool_ready, p, &pool);
+	if (r < 0)
+		return r;
+	pool->id = ++p->last_id;
+	return insert(p, pool);
+}
+
 static void make(struct pools *p, const struct pool_config *config)
 {
 	struct device *device = NULL;
-	struct pool *pool = NULL;
 	char why[320] = "";
 	int r;
 
@@ -33,17 +89,11 @@ static void make(struct pools *p, const struct pool_config *config)
 		snprintf(why, sizeof(why), "%s",
 			 p->devices.n ? "no GPU fits its device= (gpushmctl doctor lists them)"
 				      : p->devices.why_none);
-	r = p->last_id == POOLS_MAX ? -E2BIG
-				    : pool_new(config, device, device ? device->worker : p->worker,
-					       why, on_pool_ready, p, &pool);
-	if (r < 0) {
+	r = make_or_start(p, config, device, why);
+	if (r < 0)
 		log_error("pool \"%s\" can't be made: %s", config->name, strerror(-r));
-		return;
-	}
-	pool->id = ++p->last_id;
-	list_insert(&p->all, &pool->link);
-	p->opening++;
-	p->open++;
+	else
+		p->opening++;
 }
 
 static void make_default(struct pools *p, enum pool_kind kind, const char *name,
@@ -83,6 +133,37 @@ static void run_probe(struct job *job)
 	devices_probe(&container_of(job, struct pools, probe)->devices);
 }
 
+/* Adopted, and not in the configuration any more. */
+static void retire_rest(struct pools *p)
+{
+	struct pool *it;
+
+	list_foreach (it, &p->all, link)
+		if (it->state == POOL_STARTING && !it->on_ready)
+			pool_retire(it, "it is not in the configuration any more");
+}
+
+int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, uint64_t size,
+		uint64_t granularity, const struct device *told, int pool_fd, struct pool **ret)
+{
+	_cleanup_(close_fd) int fd = pool_fd;
+	struct pool *pool = NULL;
+	int r = pool_adopt(config, id, size, granularity, told, p->worker, &pool);
+
+	if (r < 0)
+		return r;
+	pool->pool_fd = take_fd(&fd);
+	if (id > p->last_id)
+		p->last_id = id;
+	r = insert(p, pool);
+	if (r < 0)
+		return r;
+	if (!pool->ops || config->kind == POOL_MEMPOOL)
+		pool_retire(pool, "it is of an earlier gpushmd: its allocator ended with that");
+	*ret = pool;
+	return 0;
+}
+
 static void on_probed(struct job *job)
 {
 	struct pools *p = container_of(job, struct pools, probe);
@@ -101,30 +182,39 @@ static void on_probed(struct job *job)
 		make_defaults(p);
 	for (size_t i = 0; i < p->config->n_pools; i++)
 		make(p, &p->config->pools[i]);
+	retire_rest(p);
 	on_pool_ready(NULL, p);
 }
 
-int pools_open(struct pools *p, uv_loop_t *loop, const struct config *config,
+void pools_sweep(struct pools *p)
+{
+	struct pool *it;
+
+	list_foreach (it, &p->all, link)
+		if (it->state == POOL_INHERITED && it->blocks == 0)
+			pool_close(it, on_pool_closed, p);
+}
+
+int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,
 	       void (*on_ready)(void *arg), void *arg)
 {
-	int r;
-
 	*p = (struct pools){ .loop = loop, .config = config, .on_ready = on_ready, .arg = arg };
 	list_init(&p->all);
-	r = worker_new(loop, "gpushm-host", &p->worker);
-	if (r < 0)
-		return r;
+	return worker_new(loop, "gpushm-host", &p->worker);
+}
+
+void pools_open(struct pools *p)
+{
 	p->probe.run = run_probe;
 	p->probe.on_done = on_probed;
 	worker_submit(p->worker, &p->probe);
-	return 0;
 }
 
 static void on_pool_closed(void *arg)
 {
 	struct pools *p = arg;
 
-	if (--p->open == 0)
+	if (--p->open == 0 && p->closing)
 		p->on_closed(p->arg);
 }
 

@@ -22,10 +22,21 @@ struct pools {
 	void *arg;
 };
 
-/* Looks for GPUs, which takes the driver 0.2 s on a thread of its own, then makes the pools that
- * the configuration asks for, or the default ones. on_ready comes once, later. 0 or -errno. */
-int pools_open(struct pools *p, uv_loop_t *loop, const struct config *config,
+/* No pools yet. on_ready comes once, after pools_open(). 0 or -errno. */
+int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,
 	       void (*on_ready)(void *arg), void *arg);
+
+/* Looks for GPUs, which takes the driver 0.2 s on a thread of its own, then makes the pools that
+ * the configuration asks for, or the default ones; those that were adopted are gone on with. */
+void pools_open(struct pools *p);
+
+/* A pool of an earlier daemon, before pools_open() has found the GPUs. pool_fd: a mempool's own,
+ * taken over. 0 or -errno. */
+int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, uint64_t size,
+		uint64_t granularity, const struct device *told, int pool_fd, struct pool **ret);
+
+/* Closes inherited pools that have no block left. */
+void pools_sweep(struct pools *p);
 
 /* Closes every pool; blocks must be gone or about to go. on_closed comes once, later. */
 void pools_close(struct pools *p, void (*on_closed)(void *arg));

@@ -8,12 +8,14 @@
  */
 #include "daemon/process.h"
 
+#include "daemon/clock.h"
 #include "proto/own.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -67,6 +69,38 @@ static void read_command(struct process *p)
 	p->command[strcspn(p->command, "\n")] = '\0';
 }
 
+/* Field 22 of /proc/PID/stat (proc(5)); 0 where it can't be read. The command before it may hold
+ * anything, parentheses too: what counts is behind the last one. */
+static uint64_t read_start_time(pid_t pid)
+{
+	char path[32], text[1024], *at;
+	_cleanup_(close_fd) int fd = -1;
+	unsigned long long start = 0;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	at = strrchr(text, ')');
+	if (!at || sscanf(at + 1,
+			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+			  "%*d %*d %*d %llu",
+			  &start) != 1)
+		return 0;
+	return start;
+}
+
+static uint64_t new_session(void)
+{
+	uint64_t id = 0;
+
+	/* Not a secret: who comes back must be the same process as well. */
+	return getrandom(&id, sizeof(id), 0) == sizeof(id) && id ? id : clock_monotonic_ns();
+}
+
 static int identify(int socket, gid_t admin_gid, struct process *p, struct fault *f)
 {
 	struct ucred cred;
@@ -95,6 +129,8 @@ static int identify(int socket, gid_t admin_gid, struct process *p, struct fault
 	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
 		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
 	read_command(p);
+	p->start_time = read_start_time(p->pid);
+	p->session = new_session();
 	return 0;
 }
 
@@ -110,6 +146,29 @@ int process_identify(int socket, gid_t admin_gid, struct process **ret, struct f
 	list_init(&p->leases);
 	r = identify(socket, admin_gid, p, f);
 	if (r < 0) {
+		process_free(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+int process_restore(const struct process *told, struct process **ret)
+{
+	struct process *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	*p = *told;
+	p->gids = NULL;
+	p->n_gids = 0;
+	list_init(&p->link);
+	list_init(&p->leases);
+	/* First the pidfd: if the start time is right after that, it is that process's. */
+	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	if (p->pidfd < 0 || read_start_time(p->pid) != p->start_time) {
+		int r = p->pidfd < 0 ? -errno : -ESRCH;
+
 		process_free(p);
 		return r;
 	}

@@ -21,6 +21,8 @@ struct process {
 	size_t n_gids;
 	bool admin;	      /* root, the daemon's own user, or in the admin group */
 	char command[16];     /* for people; nothing is decided from it */
+	uint64_t session;     /* of the connection: what the client names when it comes back */
+	uint64_t start_time;  /* clock ticks since boot: with the pid, which process it is */
 	int pidfd;	      /* owned */
 	struct charge charge; /* of the connection */
 	struct list leases;   /* lease::process_link */
@@ -34,6 +36,10 @@ struct process {
  * where it can't be watched: it is in a PID namespace that we don't see, or gone already; -ENOMEM.
  */
 int process_identify(int socket, gid_t admin_gid, struct process **ret, struct fault *f);
+
+/* The process of a connection to an earlier daemon, as its journal tells. 0; -ESRCH where it has
+ * gone, or its pid is another process's by now; -errno. */
+int process_restore(const struct process *told, struct process **ret);
 
 /* It holds no lease any more, and its poll handle, if it had one, is closed. NULL is allowed.
  * Returns NULL. */

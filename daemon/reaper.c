@@ -65,6 +65,15 @@ static void watch(struct reaper *r, struct process *p)
 			  p->command, uv_strerror(e));
 }
 
+void reaper_adopt(struct reaper *r, struct process *p)
+{
+	p->reaper = r;
+	p->suspect_ns = clock_realtime_ns();
+	list_insert(&r->suspects, &p->link);
+	r->n++;
+	watch(r, p);
+}
+
 void reaper_take(struct reaper *r, struct process *p)
 {
 	/* The connection's share goes with the connection, the process's other charges stay. */
@@ -73,11 +82,22 @@ void reaper_take(struct reaper *r, struct process *p)
 		process_free(p);
 		return;
 	}
-	p->reaper = r;
-	p->suspect_ns = clock_realtime_ns();
-	list_insert(&r->suspects, &p->link);
-	r->n++;
-	watch(r, p);
+	reaper_adopt(r, p);
+}
+
+struct process *reaper_find(const struct reaper *r, uint64_t session)
+{
+	struct process *p;
+
+	list_foreach (p, &r->suspects, link)
+		if (p->session == session)
+			return p;
+	return NULL;
+}
+
+void reaper_release(struct reaper *r, struct process *p)
+{
+	end(p);
 }
 
 void reaper_done(struct reaper *r)

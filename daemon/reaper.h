@@ -21,6 +21,16 @@ void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);
 /* Takes over a process whose connection has closed. One without leases is freed at once. */
 void reaper_take(struct reaper *r, struct process *p);
 
+/* The suspect of that session, or NULL. */
+struct process *reaper_find(const struct reaper *r, uint64_t session);
+
+/* A process of an earlier daemon's connection; its leases are still to come. */
+void reaper_adopt(struct reaper *r, struct process *p);
+
+/* The client of a suspect is back and has all that it still holds: whatever the suspect has left,
+ * ends. */
+void reaper_release(struct reaper *r, struct process *p);
+
 /* At the daemon's end: forgets every suspect. Memory that one of them may still use is not given
  * back to the driver as free; it goes with the daemon's process. */
 void reaper_done(struct reaper *r);

@@ -89,6 +89,7 @@ static verb_function *const verbs[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_LIST] = list_buffers,
 	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = pools,
 	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = status,
+	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = verb_reclaim,
 };
 
 static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct answer *ret,

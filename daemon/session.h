@@ -32,7 +32,7 @@ struct session {
 	struct process *process; /* owned; NULL for a refused one */
 	struct fault *refusal; /* owned; what the first request is answered with, if this is set */
 	bool greeted;	       /* HELLO is done */
-	uint64_t pools_lent;   /* bit id - 1: this connection has the pool's fd */
+	uint64_t pools_lent;   /* bit pool::slot: this connection has the pool's fd */
 	struct buffer *creating; /* a CREATE is under way */
 	struct waiter waiter;	 /* an OPEN or STAT waits */
 	bool waits_for_stat, wants_holders;

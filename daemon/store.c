@@ -51,6 +51,18 @@ int store_open(struct store *s)
 	return 0;
 }
 
+void store_name(char name[STORE_NAME_MAX + 1], char kind, uint64_t number)
+{
+	char digits[16], *at = digits + sizeof(digits);
+
+	do
+		*--at = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
+	while ((number /= 36) != 0);
+	*name++ = kind;
+	memcpy(name, at, (size_t)(digits + sizeof(digits) - at));
+	name[digits + sizeof(digits) - at] = '\0';
+}
+
 int store_take(struct store *s, const char *name)
 {
 	struct store_fd key = { .fd = -1 }, *found;

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define STORE_NAME_MAX 31u
 
@@ -30,6 +31,9 @@ int store_open(struct store *s);
 /* Closes what nobody took, and has its keeper forget it; returns how many there were. */
 size_t store_drop_rest(struct store *s);
 void store_close(struct store *s);
+
+/* "m2s": a letter and a number, in base 36. */
+void store_name(char name[STORE_NAME_MAX + 1], char kind, uint64_t number);
 
 /* The fd of that name, now the caller's, or -1. */
 int store_take(struct store *s, const char *name);

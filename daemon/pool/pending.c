@@ -16,6 +16,9 @@
 #include "proto/size.h"
 
 #include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Long enough for a pipeline that frees and creates to find its blocks again, short enough that
  * another program on the GPU gets the memory back while a person still looks. */
@@ -85,12 +88,59 @@ static bool overflows(const struct pool *pool)
 	       (double)pool->pending_bytes > c->pending_max_ratio * (double)pool->size;
 }
 
+/* Nobody is left who could allocate from it or scrub it: the memory of an inherited mempool goes as
+ * a whole, with the pool's fd, when its last block has gone; a block with an fd of its own goes
+ * with that. */
+static void free_inherited(struct pool *pool, struct block *block)
+{
+	close_fd(&block->fd);
+	close_fd(&block->fd_read_only);
+	pool->used -= block->bytes;
+	pool->blocks--;
+	free(take_ptr(block->pending));
+	*block = BLOCK_NONE;
+	if (pool->blocks == 0)
+		close_fd(&pool->pool_fd);
+}
+
+int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, const unsigned char *record,
+		     struct block *ret)
+{
+	struct block block = BLOCK_NONE;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (pool->config.kind == POOL_HOST)
+		block.fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
+	if (pool->config.kind == POOL_HOST && block.fd_read_only < 0)
+		return -errno;
+	block.pending = calloc(1, sizeof(*block.pending));
+	if (!block.pending) {
+		close_fd(&block.fd_read_only);
+		return -ENOMEM;
+	}
+	block.pending->pool = pool;
+	block.bytes = bytes;
+	block.fd = fd;
+	if (record)
+		memcpy(block.record, record, sizeof(block.record));
+	pool->used += bytes;
+	pool->blocks++;
+	*ret = block;
+	return 0;
+}
+
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 {
 	struct pending *p = take_ptr(block->pending);
 
 	assert(p && p->pool == pool);
 
+	if (pool->state == POOL_INHERITED) {
+		block->pending = p;
+		free_inherited(pool, block);
+		return;
+	}
 	p->block = *block;
 	p->uid = uid;
 	p->foreign = foreign;

@@ -30,4 +30,7 @@ void pending_touch(struct pool *pool);
 /* Goes on with pool_close(), when nothing is under way any more. */
 void pool_close_if_done(struct pool *pool);
 
+/* For pool.c: an adopted pool has been started, or will not be. */
+void pool_requests_resume(struct pool *pool);
+
 #endif

@@ -126,6 +126,7 @@ static void on_opened(struct job *job)
 		pool_close_if_done(pool);
 	else
 		pool->on_ready(pool, pool->ready_arg);
+	pool_requests_resume(pool);
 }
 
 static void find_fault(struct pool *pool, const char *why)
@@ -139,14 +140,11 @@ static void find_fault(struct pool *pool, const char *why)
 		snprintf(pool->why, sizeof(pool->why), "%s", why && *why ? why : "no GPU");
 }
 
-int pool_new(const struct pool_config *config, struct device *device, struct worker *worker,
-	     const char *why, void (*on_ready)(struct pool *pool, void *arg), void *arg,
-	     struct pool **ret)
+/* A pool that nobody has opened yet. */
+static int make(const struct pool_config *config, struct worker *worker, struct pool **ret)
 {
 	_cleanup_(free_ptr) struct pool *pool = calloc(1, sizeof(*pool));
 	int err;
-
-	assert(worker && on_ready);
 
 	if (!pool)
 		return -ENOMEM;
@@ -156,28 +154,94 @@ int pool_new(const struct pool_config *config, struct device *device, struct wor
 		return err;
 
 	pool->ops = find_ops(config->kind);
-	pool->device = device;
 	pool->worker = worker;
 	pool->numa_node = config->numa_node;
 	pool->pool_fd = -1;
-	pool->size = find_size(pool);
-	pool->on_ready = on_ready;
-	pool->ready_arg = arg;
 	list_init(&pool->link);
 	list_init(&pool->pending);
 	list_init(&pool->requests);
-	find_fault(pool, why);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
 	uv_unref((uv_handle_t *)&pool->idle);
 	pool->idle.data = pool;
+	*ret = take_ptr(pool);
+	return 0;
+}
+
+static void start(struct pool *pool, struct device *device, struct worker *worker, const char *why,
+		  void (*on_ready)(struct pool *pool, void *arg), void *arg)
+{
+	assert(worker && on_ready);
+
+	pool->device = device;
+	pool->worker = worker;
+	pool->size = find_size(pool);
+	pool->on_ready = on_ready;
+	pool->ready_arg = arg;
+	find_fault(pool, why);
 
 	pool->job.run = run_open;
 	pool->job.on_done = on_opened;
 	worker_submit(worker, &pool->job);
+}
 
-	*ret = take_ptr(pool);
+int pool_new(const struct pool_config *config, struct device *device, struct worker *worker,
+	     const char *why, void (*on_ready)(struct pool *pool, void *arg), void *arg,
+	     struct pool **ret)
+{
+	int err = make(config, worker, ret);
+
+	if (err == 0)
+		start(*ret, device, worker, why, on_ready, arg);
+	return err;
+}
+
+int pool_adopt(const struct pool_config *config, uint32_t id, uint64_t size, uint64_t granularity,
+	       const struct device *told, struct worker *worker, struct pool **ret)
+{
+	_cleanup_(free_ptr) struct device *device = NULL;
+	struct pool *pool;
+	int err;
+
+	if (told) {
+		device = malloc(sizeof(*device));
+		if (!device)
+			return -ENOMEM;
+		*device = *told;
+	}
+	err = make(config, worker, &pool);
+	if (err < 0)
+		return err;
+
+	pool->id = id;
+	pool->size = size;
+	pool->granularity = granularity;
+	pool->adopted = take_ptr(device);
+	pool->device = pool->adopted;
+	pool->is_adopted = true;
+	*ret = pool;
 	return 0;
+}
+
+int pool_start(struct pool *pool, const struct pool_config *config, struct device *device,
+	       struct worker *worker, const char *why,
+	       void (*on_ready)(struct pool *pool, void *arg), void *arg)
+{
+	int err = pool_reload(pool, config);
+
+	if (err < 0)
+		return err;
+	pool->config.size = config->size;
+	pool->config.builtin = config->builtin;
+	start(pool, device ? device : pool->device, worker, why, on_ready, arg);
+	return 0;
+}
+
+void pool_retire(struct pool *pool, const char *why)
+{
+	pool->state = POOL_INHERITED;
+	snprintf(pool->why, sizeof(pool->why), "%s", why);
+	pool_requests_resume(pool);
 }
 
 int pool_reload(struct pool *pool, const struct pool_config *fresh)
@@ -206,6 +270,7 @@ static void on_timer_closed(uv_handle_t *handle)
 		pool->on_closed(pool->closed_arg);
 	free(pool->config.allow_users.ids);
 	free(pool->config.allow_groups.ids);
+	free(pool->adopted);
 	free(pool);
 }
 
@@ -215,6 +280,7 @@ static void run_close(struct job *job)
 
 	if (pool->state == POOL_READY)
 		pool->ops->close(pool);
+	close_fd(&pool->pool_fd);
 }
 
 static void on_close_done(struct job *job)
@@ -226,7 +292,8 @@ static void on_close_done(struct job *job)
 
 void pool_close_if_done(struct pool *pool)
 {
-	if (!pool->closing || pool->state == POOL_STARTING || !list_empty(&pool->requests))
+	if (!pool->closing || (pool->state == POOL_STARTING && pool->on_ready) ||
+	    !list_empty(&pool->requests))
 		return;
 
 	assert(pool->blocks == 0 && pool->used == 0);

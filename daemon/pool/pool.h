@@ -49,15 +49,21 @@ struct pool_ops {
 
 extern const struct pool_ops *const pool_kinds[]; /* NULL at the end; without CUDA: host alone */
 
-enum pool_state { POOL_STARTING, POOL_READY, POOL_POOL_FAILED };
+/* inherited: of an earlier daemon, and not to be had from this one's configuration or driver (a
+ * mempool's allocator died with its maker): its buffers attach and free, new ones come from
+ * elsewhere. */
+enum pool_state { POOL_STARTING, POOL_READY, POOL_POOL_FAILED, POOL_INHERITED };
 
 struct pool {
 	struct list link;	   /* pools::all */
+	uint32_t slot;		   /* 0 to POOLS_MAX - 1: of those that there are now */
 	uint32_t id;		   /* on the wire; from 1 */
 	struct pool_config config; /* a copy; its lists are owned */
 	const struct pool_ops *ops;
 	enum pool_state state;
-	char why[256];	       /* of a failed pool */
+	char why[256]; /* of a failed pool */
+	struct device *
+		adopted; /* owned; what an earlier daemon knew of its device, until that is found */
 	struct device *device; /* NULL for host */
 	struct worker *worker; /* borrowed: the device's, or the host's */
 	int numa_node;
@@ -80,7 +86,7 @@ struct pool {
 	struct fault open_fault;
 	void (*on_ready)(struct pool *pool, void *arg);
 	void *ready_arg;
-	bool closing;
+	bool is_adopted, closing;
 	void (*on_closed)(void *arg);
 	void *closed_arg;
 };
@@ -92,6 +98,7 @@ struct pool_request {
 	struct pool *pool;
 	uint64_t bytes; /* rounded up */
 	bool retried, cancelled;
+	bool parked;	    /* until an adopted pool has been started */
 	struct block block; /* on success: the request's owner takes it */
 	int result;
 	struct fault fault;
@@ -105,6 +112,25 @@ struct pool_request {
 int pool_new(const struct pool_config *config, struct device *device, struct worker *worker,
 	     const char *why, void (*on_ready)(struct pool *pool, void *arg), void *arg,
 	     struct pool **ret);
+
+/* A pool that an earlier daemon had, before this one's driver has been asked: it attaches and frees
+ * at once, and what is asked of it to allocate waits for pool_start(). told: what is known of its
+ * device; NULL for host. 0 or -ENOMEM. */
+int pool_adopt(const struct pool_config *config, uint32_t id, uint64_t size, uint64_t granularity,
+	       const struct device *told, struct worker *worker, struct pool **ret);
+
+/* Takes over a block of it. The fds are the pool's caller's from now on, in *ret; fd is the
+ * memory's own, or -1 with a mempool's record. 0 or -errno, and then the fd stays the caller's. */
+int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, const unsigned char *record,
+		     struct block *ret);
+
+/* Opens an adopted pool, as pool_new() does. */
+int pool_start(struct pool *pool, const struct pool_config *config, struct device *device,
+	       struct worker *worker, const char *why,
+	       void (*on_ready)(struct pool *pool, void *arg), void *arg);
+
+/* Nothing will be allocated in an adopted pool any more; requests that wait for it fail. */
+void pool_retire(struct pool *pool, const char *why);
 
 /* Gives back what is pending, and closes the kind on the worker. Blocks must be gone, and requests
  * under way be cancelled: they are waited for. on_closed may be NULL; the pool is freed after it.

@@ -116,6 +116,13 @@ static void on_alloc_done(struct job *job)
 		pool_close_if_done(pool);
 }
 
+static void go(struct pool_request *r)
+{
+	r->job.run = run_alloc;
+	r->job.on_done = on_alloc_done;
+	worker_submit(r->pool->worker, &r->job);
+}
+
 static int submit(struct pool *pool, struct pool_request *r, struct fault *f)
 {
 	r->block.pending = calloc(1, sizeof(*r->block.pending));
@@ -125,10 +132,30 @@ static int submit(struct pool *pool, struct pool_request *r, struct fault *f)
 
 	r->block.pending->pool = pool;
 	list_insert(&pool->requests, &r->link);
-	r->job.run = run_alloc;
-	r->job.on_done = on_alloc_done;
-	worker_submit(pool->worker, &r->job);
+	r->parked = pool->state == POOL_STARTING;
+	if (!r->parked)
+		go(r);
 	return -EINPROGRESS;
+}
+
+/* The pool's state has changed: what waited for that is tried or refused. */
+void pool_requests_resume(struct pool *pool)
+{
+	struct pool_request *r;
+
+	if (pool->state == POOL_STARTING)
+		return;
+	list_foreach (r, &pool->requests, link) {
+		if (!r->parked)
+			continue;
+		r->parked = false;
+		if (pool->state == POOL_READY) {
+			go(r);
+			continue;
+		}
+		r->result = refuse_state(pool, &r->fault);
+		on_alloc_done(&r->job);
+	}
 }
 
 static void count(struct pool *pool, uint64_t bytes)
@@ -144,9 +171,9 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 
 	assert(bytes > 0 && !pool->closing);
 
-	if (pool->state != POOL_READY)
+	if (pool->state != POOL_READY && (pool->state != POOL_STARTING || !pool->is_adopted))
 		return refuse_state(pool, f);
-	if (bytes > pool->max_block)
+	if (pool->state == POOL_READY && bytes > pool->max_block)
 		return refuse_large(pool, bytes, f);
 
 	r->pool = pool;
@@ -179,4 +206,9 @@ void pool_request_cancel(struct pool_request *r)
 	assert(!list_empty(&r->link));
 
 	r->cancelled = true;
+	if (r->parked && r->pool->closing) {
+		r->parked = false;
+		r->result = -ECANCELED;
+		on_alloc_done(&r->job);
+	}
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The archive: what the next daemon needs to go on, written before a client is told. It turns
+ * published buffers and their leases into records of the journal, and has their fds kept.
+ */
+#ifndef GPUSHM_DAEMON_ARCHIVE_H
+#define GPUSHM_DAEMON_ARCHIVE_H
+
+#include "daemon/buffer.h"
+#include "daemon/journal.h"
+#include "daemon/lease.h"
+#include "daemon/store.h"
+
+struct archive {
+	struct store *store; /* borrowed */
+	struct slots *slots; /* borrowed */
+	bool keeps; /* fds go to the store with their records; else they are there already */
+	struct journal journal;
+	uint32_t live, dead; /* records that still say something, and those that do not */
+};
+
+/* What a restart is to find again; ids above those that were given. */
+struct archive_head {
+	unsigned char daemon[DAEMON_ID_BYTES];
+	uint64_t next_buffer, next_lease;
+	uint32_t next_pool;
+};
+
+/* A fresh journal, not yet kept. 0 or -errno. */
+int archive_init(struct archive *a, struct store *store, struct slots *slots, uint64_t generation,
+		 const struct archive_head *head);
+void archive_done(struct archive *a);
+
+/* Everything that stood in the one before has been written: from now on this journal counts. */
+int archive_complete(struct archive *a);
+
+/* Each is in the journal, and the fds with their keeper, when it returns 0. */
+int archive_pool(struct archive *a, const struct pool *p);
+int archive_buffer(struct archive *a, struct buffer *b);
+int archive_lease(struct archive *a, const struct lease *l);
+
+/* These can be late without harm: at worst a restart brings back what had ended, until its process
+ * has gone. */
+void archive_unlink(struct archive *a, const struct buffer *b);
+void archive_gone(struct archive *a, struct buffer *b);
+void archive_close(struct archive *a, const struct lease *l);
+
+/* More of the journal is dead than alive: time to write a new one. */
+bool archive_is_stale(const struct archive *a);
+
+#endif

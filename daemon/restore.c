@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Restoring: each thing that the replayed journal knows is made again, pools before buffers before
+ * leases. No driver is asked: an fd that was kept is all that an attach needs.
+ * A lease comes back in the hands of its process, if that still lives (pidfd, and the same start
+ * time), as a suspect: until the client reconnects and says that it holds it, or the process goes.
+ */
+#include "daemon/restore.h"
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/replay.h"
+#include "proto/own.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void copy_text(char *to, size_t size, ProtobufCBinaryData from)
+{
+	snprintf(to, size, "%.*s", (int)from.len, (const char *)from.data);
+}
+
+static int take(struct store *store, char kind, uint64_t number)
+{
+	char name[STORE_NAME_MAX + 1];
+
+	store_name(name, kind, number);
+	return store_take(store, name);
+}
+
+/* ---- pools ---- */
+
+static void restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
+{
+	struct pool_config config;
+	struct device told = { .numa_node = -1 };
+	struct pool *pool = NULL;
+	int r;
+
+	if (m->kind < POOL_HOST || m->kind > POOL_MEMPOOL || m->granularity == 0)
+		return;
+	pool_config_default((enum pool_kind)m->kind, &config);
+	copy_text(config.name, sizeof(config.name), m->name);
+	config.numa_node = m->numa_node;
+	copy_text(told.name, sizeof(told.name), m->device_name);
+	copy_text(told.pci_id, sizeof(told.pci_id), m->pci_id);
+	if (m->device_uuid.len == sizeof(told.uuid))
+		memcpy(told.uuid, m->device_uuid.data, sizeof(told.uuid));
+	r = pools_adopt(pools, &config, m->id, m->size_bytes, m->granularity,
+			m->has_device_uuid ? &told : NULL, take(store, 'p', m->id), &pool);
+	if (r < 0)
+		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
+}
+
+static struct pool *find_pool(struct pools *pools, uint32_t id)
+{
+	struct pool *it;
+
+	list_foreach (it, &pools->all, link)
+		if (it->id == id)
+			return it;
+	return NULL;
+}
+
+/* ---- buffers ---- */
+
+static int charge_again(struct accounts *accounts, struct buffer *b)
+{
+	struct fault ignored;
+	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, UINT64_MAX, &b->buffer_charge,
+		       &ignored);
+
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_BYTES, b->bytes, UINT64_MAX, &b->bytes_charge,
+			   &ignored);
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_TABLES, b->table_bytes, UINT64_MAX,
+			   &b->table_charge, &ignored);
+	return r;
+}
+
+static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	list_init(&b->all_link);
+	list_init(&b->leases);
+	b->id = m->id;
+	b->state = (enum buffer_state)m->state;
+	b->uid = m->uid;
+	b->gid = m->gid;
+	b->mode = m->mode;
+	b->transient = m->transient;
+	b->foreign = m->foreign;
+	b->bytes = m->bytes;
+	b->table_bytes = m->table_bytes;
+	b->digest = m->digest;
+	b->arrays = m->arrays;
+	b->created_ns = m->created_ns;
+	b->published_ns = m->published_ns;
+	b->block = BLOCK_NONE;
+	b->table_fd = -1;
+	b->slot = m->slot;
+}
+
+static int adopt_block(struct store *store, struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	_cleanup_(close_fd) int memory = take(store, 'm', m->slot);
+	_cleanup_(close_fd) int table = take(store, 't', m->slot);
+	bool mempool = b->pool->config.kind == POOL_MEMPOOL;
+	int r;
+
+	if ((!mempool && memory < 0) || (mempool && b->pool->pool_fd < 0) ||
+	    (m->table && table < 0) || (mempool && m->record.len != RECORD_BYTES))
+		return -EBADF;
+	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, mempool ? m->record.data : NULL,
+			     &b->block);
+	if (r < 0)
+		return r;
+	take_fd(&memory);
+	b->table_fd = take_fd(&table);
+	return 0;
+}
+
+static int make_buffer(struct store *store, struct service *service, struct pools *pools,
+		       const Gpushm__Journal__Buffer *m)
+{
+	struct buffer *b;
+	int r = 0;
+
+	if ((m->state != BUFFER_SEALED && m->state != BUFFER_SHARED) || m->bytes == 0 ||
+	    m->allocated_bytes < m->bytes || m->key.len > KEY_MAX)
+		return -EBADMSG;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return -ENOMEM;
+	fill(b, m);
+	b->pool = find_pool(pools, m->pool);
+	if (m->has_key) {
+		b->key = strndup((const char *)m->key.data, m->key.len);
+		r = b->key ? 0 : -ENOMEM;
+	}
+	if (r == 0)
+		r = b->pool ? charge_again(&service->catalog.accounts, b) : -ENODEV;
+	if (r == 0)
+		r = adopt_block(store, b, m);
+	if (r < 0)
+		buffer_free(b);
+	else
+		catalog_adopt_buffer(&service->catalog, b);
+	return r;
+}
+
+static void restore_buffer(struct store *store, struct service *service, struct pools *pools,
+			   const Gpushm__Journal__Buffer *m, struct restored *ret)
+{
+	int r = make_buffer(store, service, pools, m);
+
+	if (r == 0) {
+		ret->buffers++;
+		return;
+	}
+	ret->dropped++;
+	log_error("buffer \"%.*s\" (%" PRIu64 ") is lost: %s", (int)m->key.len,
+		  (const char *)m->key.data, m->id,
+		  r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
+}
+
+/* ---- leases ---- */
+
+static int find_process(struct service *service, const Gpushm__Journal__Lease *m,
+			struct process **ret)
+{
+	struct process told = { .pid = m->pid,
+				.uid = m->uid,
+				.gid = m->gid,
+				.session = m->session,
+				.start_time = m->start_time };
+	int r;
+
+	*ret = reaper_find(&service->reaper, m->session);
+	if (*ret)
+		return 0;
+	copy_text(told.command, sizeof(told.command), m->command);
+	r = process_restore(&told, ret);
+	if (r == 0)
+		reaper_adopt(&service->reaper, *ret);
+	return r;
+}
+
+static int restore_lease(struct service *service, struct buffer *b, const Gpushm__Journal__Lease *m)
+{
+	struct process *p = NULL;
+	struct fault f;
+	int r;
+
+	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
+		return -EBADMSG;
+	r = find_process(service, m, &p);
+	if (r < 0)
+		return r;
+	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id, &f);
+}
+
+static void restore_leases(struct replay *r, struct service *service, struct restored *ret)
+{
+	struct item *it;
+
+	list_foreach (it, &r->leases, link) {
+		const Gpushm__Journal__Lease *m = (Gpushm__Journal__Lease *)it->message;
+		struct buffer *b = catalog_by_id(&service->catalog, m->buffer);
+		int err = b ? restore_lease(service, b, m) : -ENOENT;
+
+		if (err == 0)
+			ret->leases++;
+		else
+			ret->ended++;
+	}
+}
+
+static void tell(const struct restored *r)
+{
+	log_notice("restored %u buffers and %u leases; %u buffers were lost, %u leases ended with "
+		   "their processes",
+		   r->buffers, r->leases, r->dropped, r->ended);
+}
+
+int restore(struct store *store, struct service *service, struct pools *pools, struct restored *ret)
+{
+	struct replay r;
+	struct item *it;
+	int err = replay(store, &r, &ret->generation);
+
+	if (err < 0)
+		return err == -ENOENT ? 0 : err;
+	ret->any = true;
+	memcpy(ret->head.daemon, r.daemon->id.data, DAEMON_ID_BYTES);
+	ret->head.next_buffer = r.daemon->next_buffer;
+	ret->head.next_lease = r.daemon->next_lease;
+	ret->head.next_pool = r.daemon->next_pool;
+	list_foreach (it, &r.pools, link)
+		restore_pool(pools, store, (Gpushm__Journal__Pool *)it->message);
+	list_foreach (it, &r.buffers, link)
+		restore_buffer(store, service, pools, (Gpushm__Journal__Buffer *)it->message, ret);
+	restore_leases(&r, service, ret);
+	replay_done(&r);
+	catalog_sweep(&service->catalog);
+	tell(ret);
+	return 0;
+}
