@@ -19,7 +19,7 @@ struct catalog {
 	struct list *pools;	  /* pool::link; borrowed */
 	const char *default_pool; /* borrowed */
 
-	/* Somebody may be waiting for it. Called after the buffer's state has changed. */
+	/* Somebody may be waiting for it. Called after the buffer was published, or cleaned. */
 	void (*on_published)(const struct buffer *b, void *arg);
 	void *arg;
 };
@@ -70,6 +70,17 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 
 /* The lease has really ended. A buffer that was being filled goes with its creator's lease. */
 void catalog_close(struct catalog *c, struct lease *l);
+
+/* The lease has really ended, for its process has gone and never closed it. A shared buffer that it
+ * could write to is dirty from now on. */
+void catalog_lose(struct catalog *c, struct lease *l);
+
+/* 0, or CODE_DIRTY where a writer died. */
+int catalog_refuse_dirty(const struct buffer *b, struct fault *f);
+
+/* The buffer is not dirty any more, says its owner or an admin. id as for catalog_unlink(). */
+int catalog_clean(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		  struct fault *f);
 
 /* The connection of a process has closed: what it was filling loses its name at once. Its leases go
  * on. */

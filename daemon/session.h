@@ -35,7 +35,7 @@ struct session {
 	uint64_t pools_lent;   /* bit id - 1: this connection has the pool's fd */
 	struct buffer *creating; /* a CREATE is under way */
 	struct waiter waiter;	 /* an OPEN or STAT waits */
-	bool waits_for_stat, wants_holders;
+	bool waits_for_stat, wants_holders, refuses_dirty;
 	enum access access;
 	void (*on_answer)(struct session *s,
 			  struct answer *a); /* for a request that was -EINPROGRESS */
