@@ -417,6 +417,11 @@ struct gpushm_pool {
 };
 int gpushm_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n); /* free() it */
 
+/* Gives back to driver or kernel what was freed and waits in a pool for reuse, or, for NULL, in
+ * every pool that this user may create in; on return it has been. Asks the daemon, which waits for
+ * the driver. Errors: -ENOENT, -EACCES. */
+int gpushm_flush(struct gpushm *c, const char *pool);
+
 struct gpushm_usage {
 	uid_t uid;
 	uint64_t bytes, bytes_max;

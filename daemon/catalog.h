@@ -38,6 +38,10 @@ void catalog_done(struct catalog *c);
  * there are. */
 int catalog_pool(const struct catalog *c, const char *name, struct pool **ret, struct fault *f);
 
+/* Whether the process may create in the pool; and what it is told if not. */
+bool catalog_pool_is_open_to(const struct pool *pool, const struct process *p);
+int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct fault *f);
+
 /* Takes the name and asks the pool for memory. 0: *ret_lease is the creator's write lease.
  * -EINPROGRESS: *ret_buffer, and later on_made(); until then catalog_abandon() may call it off.
  * Else refused. */

@@ -104,6 +104,7 @@ static verb_function *const verbs[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = pools,
 	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = status,
 	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = clean,
+	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = verb_flush,
 };
 
 static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct answer *ret,

@@ -35,6 +35,8 @@ struct session {
 	uint64_t pools_lent;   /* bit id - 1: this connection has the pool's fd */
 	struct buffer *creating; /* a CREATE is under way */
 	struct waiter waiter;	 /* an OPEN or STAT waits */
+	struct flush flush;	 /* a FLUSH waits */
+	uint32_t flushed;	 /* id of the pool that it waits for, or waited for last */
 	bool waits_for_stat, wants_holders, refuses_dirty;
 	enum access access;
 	void (*on_answer)(struct session *s,

@@ -166,6 +166,7 @@ int pool_new(const struct pool_config *config, struct device *device, struct wor
 	list_init(&pool->link);
 	list_init(&pool->pending);
 	list_init(&pool->requests);
+	list_init(&pool->flushes);
 	find_fault(pool, why);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
