@@ -40,7 +40,6 @@ static struct {
 	uv_loop_t loop;
 	struct worker *worker;
 	struct arena unpack, build;
-	size_t fds;
 } base;
 
 /* Made for each input. */
@@ -50,6 +49,7 @@ static struct {
 	struct client clients[CLIENTS];
 	struct life lives[PROCESSES_MAX];
 	size_t n_lives;
+	size_t fds; /* open before it; libFuzzer opens some between two inputs */
 } world;
 
 static uint32_t first_user[] = { 1000 };
@@ -262,6 +262,7 @@ void world_make(void)
 	struct pool *pool;
 
 	memset(&world, 0, sizeof(world));
+	world.fds = count_fds();
 	list_init(&world.pools);
 	require(catalog_init(&s->catalog, &config, &world.pools) == 0);
 	/* In life they start at the clock; an input must be able to name them. */
@@ -316,7 +317,7 @@ void world_end(void)
 	catalog_done(&s->catalog);
 	for (size_t i = 0; i < world.n_lives; i++)
 		close(world.lives[i].fd);
-	require(count_fds() == base.fds);
+	require(count_fds() == world.fds);
 }
 
 void world_init(void)
@@ -327,7 +328,6 @@ void world_init(void)
 	require(arena_init(&base.unpack, UNPACK_MAX) == 0);
 	require(arena_init(&base.build, 2 * UNPACK_MAX) == 0);
 	answers_init();
-	base.fds = count_fds();
 	if (getenv("FUZZ_REQUEST_COUNTS"))
 		atexit(answers_print);
 }
