@@ -231,6 +231,7 @@ check-install: all
 
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_CC ?= clang
+FUZZ_LIB := $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
 FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
 .PHONY: fuzz-targets
 fuzz-targets: $(FUZZ_TARGETS)
@@ -238,7 +239,7 @@ $(BUILD)/fuzz/%:
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' \
 		$(BUILD)/fuzz/bin/$*
 	ln -sf bin/$* $@
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_LIB) $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
 

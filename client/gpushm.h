@@ -148,6 +148,8 @@ struct gpushm_options {
 #define GPUSHM_TRANSIENT (1u << 0) /* create: unlinked when its last lease ends */
 #define GPUSHM_SET_GID (1u << 1)
 #define GPUSHM_SET_DEVICE (1u << 2)
+#define GPUSHM_REFUSE_DIRTY \
+	(1u << 3) /* open: a dirty buffer is refused, or waited for until it is clean */
 
 /* One array to be: what describe and layout are given. */
 struct gpushm_array_spec {
@@ -196,9 +198,11 @@ int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
 
 /* Attaches to a published buffer. timeout_ms: how long to wait for the name to be published; 0
  * answers at once. Opening for writing needs a shared buffer. A buffer that this process has open
- * already is mapped once only. Asks the daemon: one round trip, whatever the number of arrays.
- * Errors: -ENOENT, -EAGAIN (being filled, timeout 0), -ETIMEDOUT, -EACCES, -EROFS (writing to a
- * sealed one), -EDQUOT, -ENODEV. */
+ * already is mapped once only. A dirty one, that a process held for writing when it died, is opened
+ * all the same (gpushm_buffer_dirty()), unless GPUSHM_REFUSE_DIRTY is set. Asks the daemon: one
+ * round trip, whatever the number of arrays. Errors: -ENOENT, -EAGAIN (being filled, timeout 0),
+ * -ETIMEDOUT, -EACCES, -EROFS (writing to a sealed one), -EUCLEAN (dirty, timeout 0), -EDQUOT,
+ * -ENODEV. */
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
 		const struct gpushm_options *options, struct gpushm_buffer **ret);
 
@@ -212,6 +216,11 @@ int gpushm_close(struct gpushm_buffer *b);
 /* Frees the name at once; the memory goes when the last lease ends. For the owner and admins. Asks
  * the daemon. Errors: -ENOENT, -EACCES. */
 int gpushm_unlink(struct gpushm *c, const char *name);
+
+/* Says that a dirty buffer's contents are good again, and wakes those who wait for that. For the
+ * owner and admins. A buffer that is not dirty stays as it is. Asks the daemon. Errors: -ENOENT,
+ * -EACCES. */
+int gpushm_clean(struct gpushm *c, const char *name);
 
 /* Waits until the name is published, without attaching. Errors as for gpushm_open. */
 int gpushm_wait(struct gpushm *c, const char *name, uint64_t timeout_ms);
@@ -376,6 +385,10 @@ struct gpushm_stat {
 	size_t n_holders;
 	struct gpushm_attr *attrs; /* gpushm_stat() only */
 	size_t n_attrs;
+	pid_t dirty_pid; /* where dirty: the process that died while it held it for writing */
+	uid_t dirty_uid;
+	uint64_t dirty_ns; /* CLOCK_REALTIME */
+	char dirty_command[16];
 };
 #define GPUSHM_HOLDERS \
 	(1u << 0) /* flag of stat and list: tell who holds each; to its owner and admins */
@@ -403,6 +416,11 @@ struct gpushm_pool {
 	char why[256]; /* of a failed one */
 };
 int gpushm_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n); /* free() it */
+
+/* Gives back to driver or kernel what was freed and waits in a pool for reuse, or, for NULL, in
+ * every pool that this user may create in; on return it has been. Asks the daemon, which waits for
+ * the driver. Errors: -ENOENT, -EACCES. */
+int gpushm_flush(struct gpushm *c, const char *pool);
 
 struct gpushm_usage {
 	uid_t uid;

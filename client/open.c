@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_open, gpushm_wait and gpushm_unlink: what is asked about a name. Waiting is the daemon's:
- * a request with a deadline is answered when the name is published or when the time is over, and
- * until then the connection is busy with it.
+ * gpushm_open, gpushm_wait, gpushm_unlink and gpushm_clean: what is asked about a name. Waiting is
+ * the daemon's: a request with a deadline is answered when the name is published or when the time
+ * is over, and until then the connection is busy with it.
  */
 #include "client/attach.h"
 #include "client/buffer.h"
@@ -30,6 +30,7 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 	open.access = (Gpushm__Proto__Access)access;
 	open.has_wait_ms = timeout_ms > 0;
 	open.wait_ms = timeout_ms;
+	open.has_refuse_dirty = open.refuse_dirty = !!(o.flags & GPUSHM_REFUSE_DIRTY);
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_OPEN;
 	request.open = &open;
 	r = attach_call(c, &request, &a);
@@ -73,5 +74,20 @@ int gpushm_unlink(struct gpushm *c, const char *name)
 	unlink.name = connection_bytes(name);
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_UNLINK;
 	request.unlink = &unlink;
+	return connection_tell(c, &request);
+}
+
+int gpushm_clean(struct gpushm *c, const char *name)
+{
+	Gpushm__Proto__Clean clean = GPUSHM__PROTO__CLEAN__INIT;
+	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	int r = connection_check_name(name);
+
+	if (r < 0)
+		return r;
+	clean.has_name = true;
+	clean.name = connection_bytes(name);
+	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CLEAN;
+	request.clean = &clean;
 	return connection_tell(c, &request);
 }

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define FLAGS_KNOWN (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE)
+#define FLAGS_KNOWN (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY)
 
 static int check(const struct gpushm_options *o)
 {

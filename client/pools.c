@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_pools: the pools as they are at the moment, of the kinds that this library knows. Which
- * ordinal a pool's GPU has in this process is found by its UUID, and only where there is one: a
- * machine with host pools alone never starts the driver.
+ * gpushm_pools and gpushm_flush: the pools as they are at the moment, of the kinds that this
+ * library knows. Which ordinal a pool's GPU has in this process is found by its UUID, and only
+ * where there is one: a machine with host pools alone never starts the driver.
  */
 #include "client/connection.h"
 #include "client/decode.h"
@@ -66,4 +66,16 @@ int gpushm_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n)
 	*ret = pools;
 	*ret_n = n;
 	return 0;
+}
+
+int gpushm_flush(struct gpushm *c, const char *pool)
+{
+	Gpushm__Proto__Flush flush = GPUSHM__PROTO__FLUSH__INIT;
+	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+
+	flush.has_pool = pool != NULL;
+	flush.pool = connection_bytes(pool ? pool : "");
+	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_FLUSH;
+	request.flush = &flush;
+	return connection_tell(c, &request);
 }

@@ -101,6 +101,8 @@ static int decode_place(const struct gpushm *c, const Gpushm__Proto__Buffer *fro
 	if (decode_text("name", from->has_name, from->name, s->name, sizeof(s->name)) < 0 ||
 	    decode_text("pool name", from->has_pool_name, from->pool_name, s->pool,
 			sizeof(s->pool)) < 0 ||
+	    decode_text("the command of a writer that died", from->has_dirty_command,
+			from->dirty_command, s->dirty_command, sizeof(s->dirty_command)) < 0 ||
 	    decode_state(from->has_state, (int)from->state, &s->state) < 0)
 		return -EPROTO;
 	/* A pool that came after HELLO, or of a later daemon's kind, has no kind here. */
@@ -127,7 +129,10 @@ int stat_decode(const struct gpushm *c, const Gpushm__Proto__Buffer *from, struc
 				 .digest = from->digest,
 				 .readers = from->readers,
 				 .writers = from->writers,
-				 .suspects = from->suspects };
+				 .suspects = from->suspects,
+				 .dirty_pid = from->dirty_pid,
+				 .dirty_uid = from->dirty_uid,
+				 .dirty_ns = from->dirty_ns };
 	int r = decode_place(c, from, &s);
 
 	if (r == 0)

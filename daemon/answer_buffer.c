@@ -67,6 +67,15 @@ static int tell_name(Gpushm__Proto__Buffer *m, struct session *s, const struct b
 	return 0;
 }
 
+static void tell_death(Gpushm__Proto__Buffer *m, const struct death *d)
+{
+	m->has_dirty_pid = m->has_dirty_uid = m->has_dirty_command = m->has_dirty_ns = 1;
+	m->dirty_pid = d->pid;
+	m->dirty_uid = d->uid;
+	m->dirty_command = answer_bytes(d->command, strlen(d->command));
+	m->dirty_ns = d->ns;
+}
+
 static int tell_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
 		       bool holders)
 {
@@ -93,6 +102,8 @@ static int tell_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	m->writers = b->writers;
 	m->suspects = count_suspects(b);
 	m->pool_name = answer_bytes(b->pool->config.name, strlen(b->pool->config.name));
+	if (b->dirty)
+		tell_death(m, &b->death);
 	if (b->key && tell_name(m, s, b) < 0)
 		return -ENOMEM;
 	if (!holders || !buffer_owned_by(b, s->process))

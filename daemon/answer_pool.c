@@ -63,8 +63,7 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	m->why = answer_bytes(pool->why, strlen(pool->why));
 	m->has_is_default = m->has_allowed = 1;
 	m->is_default = pool == standard;
-	m->allowed = s->process->admin ||
-		     pool_allows(pool, s->process->uid, s->process->gids, s->process->n_gids);
+	m->allowed = catalog_pool_is_open_to(pool, s->process);
 	m->has_numa_node = pool->config.kind == POOL_PINNED;
 	m->numa_node = pool->numa_node;
 	if (pool->device)

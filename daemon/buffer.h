@@ -17,6 +17,14 @@
 
 enum buffer_state { BUFFER_FILLING = 1, BUFFER_SEALED = 2, BUFFER_SHARED = 3 }; /* enum State */
 
+/* Who was gone while it held a buffer for writing, and when that was noticed. */
+struct death {
+	uint64_t ns; /* CLOCK_REALTIME */
+	pid_t pid;
+	uid_t uid;
+	char command[16];
+};
+
 struct buffer {
 	struct index_link by_name; /* catalog::by_name, while it has a name */
 	struct index_link by_id;   /* catalog::by_id */
@@ -32,6 +40,7 @@ struct buffer {
 	bool let_go;  /* the daemon ends while processes have it: its memory is not freed under them
 		       */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME */
+	struct death death;		   /* where dirty: the first since it was clean */
 
 	struct pool *pool;
 	struct pool_request request; /* while allocating */

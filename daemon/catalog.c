@@ -106,7 +106,7 @@ int catalog_pool(const struct catalog *c, const char *name, struct pool **ret, s
 	return 0;
 }
 
-static bool pool_is_open_to(const struct pool *pool, const struct process *p)
+bool catalog_pool_is_open_to(const struct pool *pool, const struct process *p)
 {
 	return p->admin || pool_allows(pool, p->uid, p->gids, p->n_gids);
 }
@@ -115,10 +115,10 @@ static bool pool_is_open_to(const struct pool *pool, const struct process *p)
  */
 static bool may_use(const struct pool *pool, const struct process *p)
 {
-	return pool->config.kind != POOL_MEMPOOL || pool_is_open_to(pool, p);
+	return pool->config.kind != POOL_MEMPOOL || catalog_pool_is_open_to(pool, p);
 }
 
-static int refuse_pool(const struct pool *pool, const struct process *p, struct fault *f)
+int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct fault *f)
 {
 	return fault(f, CODE_ACCESS,
 		     "pool \"%s\" is not open to uid %u (allow-users and allow-groups in "
@@ -204,8 +204,8 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 
 	if (r < 0)
 		return r;
-	if (!pool_is_open_to(pool, p))
-		return refuse_pool(pool, p, f);
+	if (!catalog_pool_is_open_to(pool, p))
+		return catalog_refuse_pool(pool, p, f);
 	if (find_key(c, spec->key))
 		return fault(f, CODE_EXISTS,
 			     "name \"%s\" is taken: unlink it first, or choose "
@@ -269,7 +269,7 @@ int catalog_find(struct catalog *c, const struct process *p, const char *key, en
 			     key, b->uid, b->mode, p->uid,
 			     access == ACCESS_WRITE ? "writing" : "reading");
 	if (!may_use(b->pool, p))
-		return refuse_pool(b->pool, p, f);
+		return catalog_refuse_pool(b->pool, p, f);
 	if (b->state == BUFFER_FILLING)
 		return fault(f, CODE_NOT_PUBLISHED,
 			     "buffer \"%s\" is still being filled: wait for it with a timeout",

@@ -21,7 +21,7 @@ struct catalog {
 	struct list *pools;	  /* pool::link; borrowed */
 	const char *default_pool; /* borrowed */
 
-	/* Somebody may be waiting for it. Called after the buffer's state has changed. */
+	/* Somebody may be waiting for it. Called after the buffer was published, or cleaned. */
 	void (*on_published)(const struct buffer *b, void *arg);
 	void *arg;
 };
@@ -62,6 +62,10 @@ void catalog_done(struct catalog *c);
  * there are. */
 int catalog_pool(const struct catalog *c, const char *name, struct pool **ret, struct fault *f);
 
+/* Whether the process may create in the pool; and what it is told if not. */
+bool catalog_pool_is_open_to(const struct pool *pool, const struct process *p);
+int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct fault *f);
+
 /* Takes the name and asks the pool for memory. 0: *ret_lease is the creator's write lease.
  * -EINPROGRESS: *ret_buffer, and later on_made(); until then catalog_abandon() may call it off.
  * Else refused. */
@@ -94,6 +98,17 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 
 /* The lease has really ended. A buffer that was being filled goes with its creator's lease. */
 void catalog_close(struct catalog *c, struct lease *l);
+
+/* The lease has really ended, for its process has gone and never closed it. A shared buffer that it
+ * could write to is dirty from now on. */
+void catalog_lose(struct catalog *c, struct lease *l);
+
+/* 0, or CODE_DIRTY where a writer died. */
+int catalog_refuse_dirty(const struct buffer *b, struct fault *f);
+
+/* The buffer is not dirty any more, says its owner or an admin. id as for catalog_unlink(). */
+int catalog_clean(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		  struct fault *f);
 
 /* The connection of a process has closed: what it was filling loses its name at once. Its leases go
  * on. */

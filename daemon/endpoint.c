@@ -94,9 +94,7 @@ static int bind_at(const struct config *config, int *ret)
 	const char *path = config->socket_path;
 	_cleanup_(close_fd) int fd = -1;
 
-	if (strlen(path) >= sizeof(a.sun_path))
-		return fail(path, "its path is longer than 107 bytes", ENAMETOOLONG);
-	strcpy(a.sun_path, path);
+	strcpy(a.sun_path, path); /* endpoint_open() has looked at its length */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fail(path, "socket", errno);
@@ -121,6 +119,8 @@ int endpoint_open(const struct config *config, struct store *store, struct endpo
 	r = take_activated(store, &ret->socket);
 	if (r != 0)
 		return r < 0 ? r : 0;
+	if (strlen(config->socket_path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		return fail(config->socket_path, "its path is longer than 107 bytes", ENAMETOOLONG);
 	make_folder(config->socket_path);
 	r = take_lock(config->socket_path, &ret->lock);
 	if (r < 0)

@@ -29,7 +29,7 @@ static void end(struct process *p)
 	struct lease *l;
 
 	list_foreach (l, &p->leases, process_link)
-		catalog_close(r->catalog, l);
+		catalog_lose(r->catalog, l);
 	list_drop(&p->link);
 	r->n--;
 	if (p->watched)

@@ -56,6 +56,20 @@ static int unlink_buffer(struct session *s, const Gpushm__Proto__Request *q, str
 	return r;
 }
 
+static int clean(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+		 struct fault *f)
+{
+	const Gpushm__Proto__Clean *m = q->clean;
+	char key[KEY_MAX + 1];
+	int r = verb_key(s, "CLEAN", m->has_name, m->name, key, f);
+
+	if (r == 0)
+		r = catalog_clean(&s->service->catalog, s->process, key, m->buffer, f);
+	if (r == 0)
+		answer_done(a);
+	return r;
+}
+
 static int list_buffers(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
 			struct fault *f)
 {
@@ -89,6 +103,8 @@ static verb_function *const verbs[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_LIST] = list_buffers,
 	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = pools,
 	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = status,
+	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = clean,
+	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = verb_flush,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = verb_reclaim,
 };
 

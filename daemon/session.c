@@ -12,12 +12,13 @@ void session_init(struct session *s, struct service *service, struct process *pr
 	s->service = service;
 	s->process = process;
 	waiter_init(&s->waiter);
+	list_init(&s->flush.link);
 	service->peers++;
 }
 
 bool session_busy(const struct session *s)
 {
-	return s->creating || !list_empty(&s->waiter.link);
+	return s->creating || !list_empty(&s->waiter.link) || !list_empty(&s->flush.link);
 }
 
 void session_done(struct session *s)
@@ -25,6 +26,7 @@ void session_done(struct session *s)
 	s->service->peers--;
 	free(take_ptr(s->refusal));
 	waiters_drop(&s->service->waiters, &s->waiter);
+	list_drop(&s->flush.link);
 	if (s->creating)
 		catalog_abandon(&s->service->catalog, take_ptr(s->creating));
 	if (!s->process)

@@ -35,7 +35,9 @@ struct session {
 	uint64_t pools_lent;   /* bit pool::slot: this connection has the pool's fd */
 	struct buffer *creating; /* a CREATE is under way */
 	struct waiter waiter;	 /* an OPEN or STAT waits */
-	bool waits_for_stat, wants_holders;
+	struct flush flush;	 /* a FLUSH waits */
+	uint32_t flushed;	 /* id of the pool that it waits for, or waited for last */
+	bool waits_for_stat, wants_holders, refuses_dirty;
 	enum access access;
 	void (*on_answer)(struct session *s,
 			  struct answer *a); /* for a request that was -EINPROGRESS */

@@ -15,6 +15,7 @@ typedef int verb_function(struct session *s, const Gpushm__Proto__Request *q, st
 
 verb_function verb_create, verb_describe, verb_publish, verb_close; /* verb_create.c */
 verb_function verb_open, verb_stat;				    /* verb_open.c */
+verb_function verb_flush;					    /* verb_flush.c */
 
 verb_function verb_reclaim; /* verb_reclaim.c */
 

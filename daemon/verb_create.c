@@ -26,15 +26,21 @@ static void on_made(struct buffer *b, int result, const struct fault *f, void *a
 	s->on_answer(s, &a);
 }
 
+/* protobuf-c has NULL for bytes that are absent or empty, which memcmp() and memcpy() must not be
+ * given, for no bytes either (C11, 7.24.1). */
+static const char *text_of(ProtobufCBinaryData bytes)
+{
+	return bytes.len ? (const char *)bytes.data : "";
+}
+
 static int read_attrs(const Gpushm__Proto__Create *m, struct table_attr *ret, struct fault *f)
 {
 	if (m->n_attrs > ATTRS_MAX)
 		return fault(f, CODE_LIMIT, "CREATE: %zu attributes, at most %u are kept",
 			     m->n_attrs, ATTRS_MAX);
 	for (size_t i = 0; i < m->n_attrs; i++)
-		ret[i] = (struct table_attr){ (const char *)m->attrs[i]->key.data,
-					      m->attrs[i]->key.len, m->attrs[i]->value.data,
-					      m->attrs[i]->value.len };
+		ret[i] = (struct table_attr){ text_of(m->attrs[i]->key), m->attrs[i]->key.len,
+					      text_of(m->attrs[i]->value), m->attrs[i]->value.len };
 	return 0;
 }
 
@@ -52,7 +58,7 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 	if (m->has_gid && !s->process->admin && !process_in_group(s->process, m->gid))
 		return fault(f, CODE_ACCESS, "CREATE: uid %u is not in group %u", s->process->uid,
 			     m->gid);
-	snprintf(pool, POOL_NAME_MAX + 1, "%.*s", (int)m->pool.len, (const char *)m->pool.data);
+	snprintf(pool, POOL_NAME_MAX + 1, "%.*s", (int)m->pool.len, text_of(m->pool));
 	ret->pool = pool;
 	ret->bytes = m->size_bytes;
 	ret->mode = m->has_mode ? m->mode : 0600;
@@ -107,10 +113,10 @@ static int read_dtype(const Gpushm__Proto__Array *m, struct table_array *ret, st
 		return fault(f, CODE_DTYPE,
 			     "DESCRIBE: array \"%.*s\": dtype is missing or out of "
 			     "range",
-			     (int)m->name.len, (const char *)m->name.data);
+			     (int)m->name.len, text_of(m->name));
 	ret->dtype = (struct dtype){ (uint8_t)t->code, (uint8_t)t->bits,
 				     t->has_lanes ? (uint16_t)t->lanes : 1, t->itemsize };
-	ret->descr = (const char *)t->descr.data;
+	ret->descr = text_of(t->descr);
 	ret->descr_len = t->descr.len;
 	return 0;
 }
@@ -127,9 +133,9 @@ static int read_array(const Gpushm__Proto__Array *m, struct table_array *ret, st
 			f, CODE_LAYOUT,
 			"DESCRIBE: array \"%.*s\": %zu dimensions and %zu strides; at most %u, "
 			"and as many strides or none",
-			(int)m->name.len, (const char *)m->name.data, m->n_shape, m->n_strides,
+			(int)m->name.len, text_of(m->name), m->n_shape, m->n_strides,
 			DIMENSIONS_MAX);
-	*ret = (struct table_array){ .name = (const char *)m->name.data,
+	*ret = (struct table_array){ .name = text_of(m->name),
 				     .name_len = m->name.len,
 				     .ndim = (uint32_t)m->n_shape,
 				     .offset = m->offset,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * OPEN and STAT. Both may wait for a name: then the request's rest is kept in the session, and
- * tried again when the name is published or the deadline has come.
+ * tried again when the name is published, or cleaned, or the deadline has come.
  */
 #include "daemon/verb.h"
 #include "proto/own.h"
@@ -14,6 +14,8 @@ static int try_open(struct session *s, const char *key, struct answer *a, struct
 	struct lease *l = NULL;
 	int r = catalog_find(&s->service->catalog, s->process, key, s->access, &b, f);
 
+	if (r == 0 && s->refuses_dirty)
+		r = catalog_refuse_dirty(b, f);
 	if (r == 0)
 		r = catalog_grant(&s->service->catalog, s->process, b, s->access, &l, f);
 	if (r == 0)
@@ -39,6 +41,12 @@ static int try_stat_published(struct session *s, const char *key, struct answer 
 	return r < 0 ? r : answer_stat(a, s, b, s->wants_holders, f);
 }
 
+/* What time may heal. */
+static bool may_change(enum code code)
+{
+	return code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
+}
+
 static void on_wake(struct waiter *w, bool timed_out)
 {
 	struct session *s = container_of(w, struct session, waiter);
@@ -47,8 +55,13 @@ static void on_wake(struct waiter *w, bool timed_out)
 	int r = s->waits_for_stat ? try_stat_published(s, w->key, &a, &f)
 				  : try_open(s, w->key, &a, &f);
 
-	if (r < 0 && timed_out && (f.code == CODE_NOT_FOUND || f.code == CODE_NOT_PUBLISHED))
-		fault(&f, CODE_TIMED_OUT, "buffer \"%s\" was not published in time", w->key);
+	if (r < 0 && !timed_out && may_change(f.code)) {
+		waiters_resume(&s->service->waiters, w);
+		return;
+	}
+	if (r < 0 && may_change(f.code))
+		fault(&f, CODE_TIMED_OUT, "buffer \"%s\" was not %s in time", w->key,
+		      f.code == CODE_DIRTY ? "cleaned" : "published");
 	if (r < 0)
 		answer_fault(&a, &f);
 	s->on_answer(s, &a);
@@ -58,8 +71,7 @@ static void on_wake(struct waiter *w, bool timed_out)
 static int or_wait(struct session *s, const char *key, bool has, uint64_t wait_ms, int r,
 		   const struct fault *f)
 {
-	if (!has || wait_ms == 0 || r == 0 ||
-	    (f->code != CODE_NOT_FOUND && f->code != CODE_NOT_PUBLISHED))
+	if (!has || wait_ms == 0 || r == 0 || !may_change(f->code))
 		return r;
 	strcpy(s->waiter.key, key);
 	s->waiter.on_wake = on_wake;
@@ -79,6 +91,7 @@ int verb_open(struct session *s, const Gpushm__Proto__Request *q, struct answer 
 	    m->access != GPUSHM__PROTO__ACCESS__ACCESS_WRITE)
 		return verb_bad_request(f, "OPEN", "access must be read or write");
 	s->access = m->has_access ? (enum access)m->access : ACCESS_READ;
+	s->refuses_dirty = m->has_refuse_dirty && m->refuse_dirty;
 	s->waits_for_stat = false;
 	return or_wait(s, key, m->has_wait_ms, m->wait_ms, try_open(s, key, a, f), f);
 }

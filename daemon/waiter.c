@@ -98,6 +98,13 @@ void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms)
 	arm(ws);
 }
 
+/* wake() arms the timer when it is through. */
+void waiters_resume(struct waiters *ws, struct waiter *w)
+{
+	list_insert(&ws->all, &w->link);
+	ws->n++;
+}
+
 void waiters_drop(struct waiters *ws, struct waiter *w)
 {
 	if (list_empty(&w->link))

@@ -31,6 +31,8 @@ void waiter_init(struct waiter *w);
 
 /* wait_ms: UINT64_MAX waits for ever. */
 void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms);
+/* From on_wake() alone: what it waits for has not come after all, and its deadline stands. */
+void waiters_resume(struct waiters *ws, struct waiter *w);
 void waiters_drop(struct waiters *ws, struct waiter *w); /* harmless if it is in none */
 
 /* Wakes all who wait for that key. */

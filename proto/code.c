@@ -38,6 +38,7 @@ static const struct {
 	[CODE_NO_MEMORY] = { "NO_MEMORY", ENOMEM },
 	[CODE_NO_FDS] = { "NO_FDS", ENFILE },
 	[CODE_UNIDENTIFIED] = { "UNIDENTIFIED", EPERM },
+	[CODE_DIRTY] = { "DIRTY", EUCLEAN },
 };
 
 #define SAME(name)                                                                \
@@ -66,6 +67,7 @@ SAME(NO_LEASE);
 SAME(NO_MEMORY);
 SAME(NO_FDS);
 SAME(UNIDENTIFIED);
+SAME(DIRTY);
 
 int code_to_errno(int code)
 {

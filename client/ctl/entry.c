@@ -125,6 +125,16 @@ static void attrs_json(struct json *j, const struct gpushm_stat *s)
 	json_close(j, '}');
 }
 
+static void death_json(struct json *j, const struct gpushm_stat *s)
+{
+	json_open(j, "dirty_by", '{');
+	json_int(j, "pid", s->dirty_pid);
+	json_uint(j, "uid", s->dirty_uid);
+	json_string(j, "command", s->dirty_command);
+	json_time(j, "since", s->dirty_ns);
+	json_close(j, '}');
+}
+
 void entry_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders)
 {
 	char mode[16];
@@ -143,6 +153,8 @@ void entry_json(struct json *j, const char *key, const struct gpushm_stat *s, bo
 	json_string(j, "mode", mode);
 	json_bool(j, "transient", s->transient);
 	json_bool(j, "dirty", s->dirty);
+	if (s->dirty)
+		death_json(j, s);
 	json_time(j, "created", s->created_ns);
 	json_time(j, "published", s->published_ns);
 	json_uint(j, "arrays", s->arrays);

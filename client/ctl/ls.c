@@ -25,15 +25,18 @@ static int by_name(const void *a, const void *b)
 
 static void add_buffer(struct grid *g, const struct ctl *ctl, const struct gpushm_stat *s)
 {
-	char age[24];
+	char age[24], note[64] = "";
 
+	if (s->dirty)
+		snprintf(note, sizeof(note), ", dirty %s (%d %s)",
+			 output_age(entry_age(s->dirty_ns), age, sizeof(age)), s->dirty_pid,
+			 s->dirty_command);
 	if (s->name[0])
 		grid_cell(g, GRID_PLAIN, "%s", s->name);
 	else
 		grid_cell(g, GRID_DIM, "(unlinked %lu)", (unsigned long)s->id);
 	grid_cell(g, GRID_PLAIN, "%s", s->pool);
-	grid_cell(g, entry_state_style(s), "%s%s", entry_state(s->state),
-		  s->dirty ? ", dirty" : "");
+	grid_cell(g, entry_state_style(s), "%s%s", entry_state(s->state), note);
 	grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, s->bytes));
 	grid_cell(g, GRID_PLAIN, "%u", s->arrays);
 	grid_cell(g, GRID_PLAIN, "%04o", s->mode);

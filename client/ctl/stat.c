@@ -33,6 +33,17 @@ static void add_time(struct grid *g, const char *key, uint64_t ns)
 		  output_age(entry_age(ns), age, sizeof(age)));
 }
 
+static void add_death(struct grid *g, const struct gpushm_stat *s)
+{
+	char stamp[40], age[24];
+
+	grid_cell(g, GRID_BOLD, "dirty");
+	grid_cell(g, GRID_BAD, "%d %s (%s) died while it held it for writing: %s (%s ago)",
+		  s->dirty_pid, s->dirty_command, entry_user(s->dirty_uid),
+		  output_time(s->dirty_ns, stamp, sizeof(stamp)),
+		  output_age(entry_age(s->dirty_ns), age, sizeof(age)));
+}
+
 static void add_facts(struct grid *g, const struct ctl *ctl, const struct gpushm_stat *s)
 {
 	add(g, "name", s->name);
@@ -42,8 +53,9 @@ static void add_facts(struct grid *g, const struct ctl *ctl, const struct gpushm
 	grid_cell(g, GRID_PLAIN, "%s (%s)", s->pool, entry_kind(s->kind));
 	grid_cell(g, GRID_BOLD, "state");
 	grid_cell(g, entry_state_style(s), "%s%s%s", entry_state(s->state),
-		  s->transient ? ", transient" : "",
-		  s->dirty ? ", dirty: a writer died while it held it" : "");
+		  s->transient ? ", transient" : "", s->dirty ? ", dirty" : "");
+	if (s->dirty)
+		add_death(g, s);
 	grid_cell(g, GRID_BOLD, "size");
 	grid_cell(g, GRID_PLAIN, "%s (%s allocated)", ctl_size(ctl, s->bytes),
 		  ctl_size(ctl, s->allocated_bytes));

@@ -31,18 +31,33 @@ static void run_free(struct job *job)
 	p->result = p->pool->ops->free(p->pool, &p->block, &p->fault);
 }
 
+static void count_freed(struct pool *pool)
+{
+	pool->freed++;
+	while (!list_empty(&pool->flushes)) {
+		struct flush *f = list_first(&pool->flushes, struct flush, link);
+
+		if (f->until > pool->freed)
+			return;
+		list_drop(&f->link);
+		f->on_done(f);
+	}
+}
+
 static void on_freed(struct job *job)
 {
 	struct pending *p = container_of(job, struct pending, job);
+	struct pool *pool = p->pool;
 
 	if (p->result < 0) {
-		struct log_about about = { .pool = p->pool->config.name };
+		struct log_about about = { .pool = pool->config.name };
 
-		p->pool->lost += p->block.bytes;
+		pool->lost += p->block.bytes;
 		log_write(LOG_ERR, &about, "pool \"%s\": %s could not be freed and are lost: %s",
-			  p->pool->config.name, size_format(p->block.bytes).text, p->fault.text);
+			  pool->config.name, size_format(p->block.bytes).text, p->fault.text);
 	}
 	free(p);
+	count_freed(pool);
 }
 
 static void take(struct pending *p)
@@ -61,8 +76,18 @@ void pool_flush(struct pool *pool)
 		p->job.run = run_free;
 		p->job.on_done = on_freed;
 		worker_submit(pool->worker, &p->job);
+		pool->flushed++;
 	}
 	uv_timer_stop(&pool->idle);
+}
+
+bool pool_flush_wait(struct pool *pool, struct flush *f)
+{
+	if (pool->freed == pool->flushed)
+		return false;
+	f->until = pool->flushed;
+	list_insert(&pool->flushes, &f->link);
+	return true;
 }
 
 static void on_idle(uv_timer_t *timer)

@@ -160,6 +160,7 @@ static int make(const struct pool_config *config, struct worker *worker, struct 
 	list_init(&pool->link);
 	list_init(&pool->pending);
 	list_init(&pool->requests);
+	list_init(&pool->flushes);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
 	uv_unref((uv_handle_t *)&pool->idle);

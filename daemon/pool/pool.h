@@ -77,9 +77,11 @@ struct pool {
 	uint64_t lost; /* bytes of blocks that could not be freed */
 	uint64_t pending_bytes;
 	uint32_t pending_count, blocks;
-	struct list pending;  /* struct pending::link, oldest first */
-	struct list requests; /* struct pool_request::link: under way */
-	uv_timer_t idle;      /* flushes what is pending when nobody has asked for a while */
+	uint64_t flushed, freed; /* blocks that were ever flushed, and that were given back */
+	struct list flushes;	 /* struct flush::link, by their number */
+	struct list pending;	 /* struct pending::link, oldest first */
+	struct list requests;	 /* struct pool_request::link: under way */
+	uv_timer_t idle;	 /* flushes what is pending when nobody has asked for a while */
 
 	struct job job; /* opens the pool, later closes it: never both at once */
 	int open_result;
@@ -89,6 +91,13 @@ struct pool {
 	bool is_adopted, closing;
 	void (*on_closed)(void *arg);
 	void *closed_arg;
+};
+
+/* Somebody who waits until memory has been given back; a member of whoever that is. */
+struct flush {
+	struct list link; /* pool::flushes; list_drop() calls it off */
+	uint64_t until;	  /* of pool::freed */
+	void (*on_done)(struct flush *f);
 };
 
 /* One allocation under way; a member of whatever wants it. */
@@ -165,6 +174,10 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh);
 
 /* Submits all that is pending to be given back; it counts against the pool no more. */
 void pool_flush(struct pool *pool);
+
+/* Waits for all that was ever flushed to have been given back, or lost. False: it has been already.
+ * Else f->on_done is called, later. */
+bool pool_flush_wait(struct pool *pool, struct flush *f);
 
 /* The fd to lend for an attach: the block's own, its read-only twin for a reader of a host pool, or
  * the pool's. */

@@ -231,10 +231,48 @@ START_TEST(a_creator_writes_a_sealed_buffer_through_an_old_fd)
 }
 END_TEST
 
+/* On every pool that there is; raw_receive() checks the law itself. */
+START_TEST(an_attach_brings_other_fds_than_it_counts)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	Gpushm__Proto__Array *array = ARRAY(BYTES(name, ""), .dtype = &f32);
+	uint64_t made, opened;
+	size_t n = 0;
+	bool whole;
+
+	daemon_start(&d, "", NULL);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		whole = pools[i].kind == GPUSHM_MEMPOOL;
+		raw_greet(&r, d.socket);
+		ck_assert_int_eq(raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, "x"),
+						      BYTES(pool, pools[i].name),
+						      SET(size_bytes, 100))),
+				 0);
+		ck_assert_uint_eq(r.frame.n_fds, 1);
+		ck_assert_int_eq(r.reply->attach->pool_fd, whole);
+		made = r.reply->attach->lease;
+		ck_assert_int_eq(describe(made, &array, 1), 0);
+		raw_publish(&r, made, GPUSHM__PROTO__STATE__STATE_SHARED);
+		opened = raw_open(&r, "x");
+		/* The pool's fd comes once a connection. */
+		ck_assert_uint_eq(r.frame.n_fds, whole ? 1 : 2);
+		ck_assert(r.reply->attach->table_fd);
+		close_lease(opened);
+		close_lease(made);
+		ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+		raw_close(&r);
+	}
+	c = gpushm_disconnect(c);
+	daemon_stop(&d);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("layout");
-	TCase *t = tcase_create("layout");
+	TCase *t = tcase_create("layout"), *u = tcase_create("every pool");
 	SRunner *sr = srunner_create(s);
 	int failed;
 
@@ -245,7 +283,10 @@ int main(void)
 	tcase_add_test(t, one_array_more_than_allowed_is_added);
 	tcase_add_test(t, a_reader_can_write_or_shrink_what_it_reads);
 	tcase_add_test(t, a_creator_writes_a_sealed_buffer_through_an_old_fd);
+	tcase_set_timeout(u, 120);
+	tcase_add_test(u, an_attach_brings_other_fds_than_it_counts);
 	suite_add_tcase(s, t);
+	suite_add_tcase(s, u);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);

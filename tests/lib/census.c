@@ -54,6 +54,8 @@ void census_await(const struct daemon *d, struct gpushm *c, const struct census 
 
 	for (int waited = 0; waited < DEADLINE_MS; waited += 10) {
 		census_take(d, c, &now);
+		if (expected->fds == 0)
+			now.fds = 0;
 		if (memcmp(&now, expected, sizeof(now)) == 0)
 			return;
 		poll(NULL, 0, 10);

@@ -19,7 +19,7 @@ struct census {
 
 void census_take(const struct daemon *d, struct gpushm *c, struct census *ret);
 
-/* Waits until the daemon holds exactly that again. */
+/* Waits until the daemon holds exactly that again; expected fds 0: any number of them. */
 void census_await(const struct daemon *d, struct gpushm *c, const struct census *expected);
 
 /* Peers that the daemon has closed for breaking the protocol; each has one line in its log. */

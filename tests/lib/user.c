@@ -90,6 +90,10 @@ static int obey(struct user *u, const char *verb, const char *a, const char *b)
 		return gpushm_close(u->held[--u->n_held]);
 	if (strcmp(verb, "unlink") == 0)
 		return gpushm_unlink(conn, a);
+	if (strcmp(verb, "flush") == 0)
+		return gpushm_flush(conn, a);
+	if (strcmp(verb, "clean") == 0)
+		return gpushm_clean(conn, a);
 	if (strcmp(verb, "stat") == 0)
 		return gpushm_wait(conn, a, 0);
 	if (strcmp(verb, "connect") == 0)

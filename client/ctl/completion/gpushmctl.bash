@@ -32,7 +32,7 @@ _gpushmctl_pools() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get publish wait hold rm doctor help"
+	local commands="status pools ls stat create put get publish wait hold rm clean flush doctor help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --shared --sealed --transient --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i
@@ -106,8 +106,9 @@ _gpushmctl() {
 	fi
 
 	case $command:$words in
+	flush:0) _gpushmctl_pools "$cur" ;;
 	:*) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | rm:*) _gpushmctl_names "$cur" ;;
+	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")

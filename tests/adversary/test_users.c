@@ -181,8 +181,8 @@ static const struct role roles[] = { { "user", user_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("names");
-	TCase *t = tcase_create("names");
+	Suite *s = suite_create("users");
+	TCase *t = tcase_create("users");
 	SRunner *sr = srunner_create(s);
 	int failed;
 

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each answer is packed as it would be sent and read as a client would: it must fit a frame, carry
+ * exactly the fds that it counts, and those must be what it says: memory of that size, a table that
+ * holds together. A refusal has a code and a text. How often each code was seen is counted, so that
+ * a run can show what it has reached.
+ */
+#include "tests/fuzz/answers.h"
+
+#include "proto/own.h"
+#include "proto/table.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static struct arena arena;
+/* A later protocol may have more verbs. */
+#define VERBS_MAX 64
+static unsigned long counts[VERBS_MAX][CODE_COUNT];
+
+void answers_init(void)
+{
+	require(arena_init(&arena, UNPACK_MAX) == 0);
+}
+
+int answers_verb(const uint8_t *frame, size_t len)
+{
+	Gpushm__Proto__Request *q;
+
+	arena_reset(&arena);
+	q = gpushm__proto__request__unpack(&arena.allocator, len, frame);
+	return q ? (int)q->verb_case : 0;
+}
+
+static void check_table(int fd, const Gpushm__Proto__Attach *m)
+{
+	void *image = mmap(NULL, m->table_bytes, PROT_READ, MAP_SHARED, fd, 0);
+	struct table_array array;
+	struct table_view v;
+
+	require(image != MAP_FAILED);
+	require(table_view_init(&v, image, m->table_bytes, m->size_bytes) == 0);
+	for (uint32_t i = 0; i < table_view_arrays(&v); i++)
+		require(table_view_at(&v, i, &array) == 0);
+	munmap(image, m->table_bytes);
+}
+
+static void check_attach(const struct answer *a, const Gpushm__Proto__Attach *m)
+{
+	struct stat st;
+
+	require(a->lease && a->lease->id == m->lease);
+	require(m->fds == a->n_fds && m->memory_fd && !m->pool_fd);
+	require(a->n_fds == 1u + (unsigned)m->table_fd);
+	require(fstat(a->fds[0], &st) == 0 && (uint64_t)st.st_size == m->allocated_bytes);
+	require(m->size_bytes > 0 && m->size_bytes <= m->allocated_bytes);
+	require(m->state != GPUSHM__PROTO__STATE__STATE_SEALED ||
+		m->access == GPUSHM__PROTO__ACCESS__ACCESS_READ);
+	if (m->table_fd)
+		check_table(a->fds[1], m);
+}
+
+/* Packed as it would be sent, and read as a client would. */
+void answers_check(const struct answer *a, int verb)
+{
+	static uint8_t frame[FRAME_MAX];
+	size_t size = gpushm__proto__reply__get_packed_size(&a->reply);
+	Gpushm__Proto__Reply *reply;
+	int code = CODE_OK;
+
+	require(size <= sizeof(frame));
+	gpushm__proto__reply__pack(&a->reply, frame);
+	arena_reset(&arena);
+	reply = gpushm__proto__reply__unpack(&arena.allocator, size, frame);
+	require(reply && reply->result_case);
+	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
+		check_attach(a, reply->attach);
+	else
+		require(a->n_fds == 0 && !a->lease);
+	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR) {
+		code = (int)reply->error->code;
+		require(code > CODE_OK && code < CODE_COUNT && reply->error->message.len > 0);
+	}
+	require(verb < VERBS_MAX);
+	counts[verb][code]++;
+}
+
+void answers_print(void)
+{
+	for (size_t verb = 0; verb < array_size(counts); verb++)
+		for (int code = 0; code < CODE_COUNT; code++)
+			if (counts[verb][code])
+				printf("verb %2zu  %-14s %lu\n", verb,
+				       code ? code_name(code) : "OK", counts[verb][code]);
+}

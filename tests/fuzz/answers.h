@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What every answer of the daemon must be; one that is not aborts.
+ */
+#ifndef GPUSHM_TESTS_FUZZ_ANSWERS_H
+#define GPUSHM_TESTS_FUZZ_ANSWERS_H
+
+#include "daemon/answer.h"
+
+#define require(x) ((x) ? (void)0 : abort())
+
+void answers_init(void);
+
+/* verb: the case of Request that it answers; 0 for none. Counts it. */
+void answers_check(const struct answer *a, int verb);
+
+/* The verb of a frame; 0 for none. */
+int answers_verb(const uint8_t *frame, size_t len);
+
+/* A line for each verb and code that were counted, to stdout. */
+void answers_print(void);
+
+#endif

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes the first files of tests/fuzz/corpus/request: real sequences of requests, one for each
+story of a buffer's life. Run it again after a change of the protocol; files that a fuzzer found, or
+that were made by hand, are left alone.
+
+The form of an input is told at the top of fuzz_request.c. In an input, ids of buffers and of leases
+count from 1.
+"""
+import os
+import struct
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REQUEST, HASTY, DISCONNECT, DIE, CONNECT, LATE, DEAF, FLUSH = range(8)
+SEALED, SHARED = 2, 3
+READ, WRITE = 1, 2
+FOREVER = 2**64 - 1
+
+
+def varint(n):
+    out = bytearray()
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    return bytes(out + bytearray([n]))
+
+
+def number(field, n):
+    return varint(field << 3) + varint(n)
+
+
+def data(field, value):
+    value = value.encode() if isinstance(value, str) else value
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def do(client, op, body=b""):
+    return bytes([op << 1 | client]) + body
+
+
+def say(client, verb, *fields, op=REQUEST):
+    frame = data(verb, b"".join(fields))
+    return do(client, op, struct.pack("<H", len(frame)) + frame)
+
+
+def hello(client):
+    return say(client, 1, number(1, 1), number(2, 1), data(3, "fuzz 0.1.0"))
+
+
+def create(client, name, size=4096, *more, op=REQUEST):
+    return say(client, 2, data(1, name), number(3, size), *more, op=op)
+
+
+def array(name, offset, *shape, code=2, bits=32):
+    dtype = number(1, code) + number(2, bits)
+    packed = b"".join(varint(n) for n in shape)
+    return data(2, data(1, name) + data(2, dtype) + data(3, packed) + number(5, offset))
+
+
+def describe(client, lease, *arrays):
+    return say(client, 3, number(1, lease), *arrays)
+
+
+def publish(client, lease, state):
+    return say(client, 4, number(1, lease), number(2, state))
+
+
+def open_(client, name, access=READ, wait=None):
+    fields = [data(1, name), number(2, access)]
+    return say(client, 5, *fields, *([] if wait is None else [number(3, wait)]))
+
+
+def close(client, lease):
+    return say(client, 6, number(1, lease))
+
+
+def unlink(client, name, *more):
+    return say(client, 7, data(1, name), *more)
+
+
+def stat(client, name, wait=None):
+    return say(client, 8, data(1, name), number(3, 1), *([] if wait is None else [number(2, wait)]))
+
+
+def list_(client, after=0, prefix=""):
+    return say(client, 9, number(1, after), data(2, prefix), number(3, 1))
+
+
+POOLS, STATUS = 10, 11
+OPEN_TO_ALL = number(4, 0o666)
+BOTH = hello(0) + hello(1)
+
+SEEDS = {
+    "a-life-sealed": BOTH + create(0, "m/llama", 8192, OPEN_TO_ALL, data(7, data(1, "note") + data(2, "x")))
+    + describe(0, 1, array("", 0, 4, 4), array("w1", 256, 10), array("w2", 512, 2, code=255, bits=0))
+    + describe(0, 1, array("", 0, 4, 4), array("w1", 256, 10))
+    + publish(0, 1, SEALED) + open_(1, "m/llama") + open_(1, "m/llama", WRITE) + stat(1, "m/llama")
+    + list_(1) + close(0, 1) + unlink(1, "m/llama") + unlink(0, "m/llama") + close(1, 2) + say(0, STATUS),
+    "a-life-shared": BOTH + create(0, "a", 70000, OPEN_TO_ALL) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
+    + publish(0, 1, SHARED) + describe(1, 2, array("w1", 0, 1)) + unlink(0, "a", number(2, 1)) + close(1, 2)
+    + close(0, 1) + say(0, POOLS),
+    "a-name-twice": BOTH + create(0, "a") + create(1, "a") + open_(0, "a") + open_(1, "a") + publish(0, 1, SEALED)
+    + create(0, "a") + publish(1, 1, SEALED) + close(1, 1),
+    "wrong-arrays": BOTH + create(0, "a", 4096) + describe(0, 1, array("", 8, 4096))
+    + describe(0, 1, array("a\1", 0, 1)) + describe(0, 1, array("x" * 256, 0, 1))
+    + describe(0, 1, array("", 0, *([1] * 33))) + describe(0, 1, array("", 0, 1, code=3))
+    + describe(0, 1, array("", 0, 1, code=300)) + describe(0, 1, array("w1", 1, 1)) + describe(0, 1),
+    "open-waits": BOTH + open_(1, "a", READ, FOREVER) + create(0, "a", 100, OPEN_TO_ALL) + publish(0, 1, SEALED)
+    + close(1, 2),
+    "open-is-late": BOTH + open_(0, "a", READ, 60000) + stat(1, "b", 60000) + do(0, LATE) + say(1, STATUS),
+    "stat-waits": BOTH + stat(1, "a", FOREVER) + create(0, "a", 100, OPEN_TO_ALL) + publish(0, 1, SHARED),
+    "waits-without-a-right": BOTH + open_(1, "a", READ, FOREVER) + create(0, "a", 100) + publish(0, 1, SHARED),
+    "creator-hangs-up": BOTH + create(0, "a") + do(0, DISCONNECT) + stat(1, "a") + list_(1) + create(1, "a")
+    + do(0, DIE) + do(0, CONNECT, b"\4") + say(0, POOLS),
+    "creator-hangs-up-while-allocating": BOTH + create(0, "a", 9999, op=HASTY) + do(0, DISCONNECT)
+    + create(1, "a", 9999),
+    "creator-is-deaf": BOTH + do(0, DEAF) + create(0, "a") + create(1, "a", 1, OPEN_TO_ALL),
+    "reader-dies": BOTH + create(0, "a", 1, OPEN_TO_ALL, number(6, 1)) + publish(0, 1, SHARED)
+    + open_(1, "a", WRITE) + close(0, 1) + do(1, DISCONNECT) + list_(0) + say(0, POOLS) + do(1, DIE) + stat(0, "a"),
+    "waiter-hangs-up": BOTH + open_(1, "a", READ, FOREVER) + do(1, DIE) + create(0, "a") + publish(0, 1, SEALED),
+    "an-admin-looks": BOTH + create(0, "~/a") + create(0, "b", 5000) + publish(0, 2, SEALED) + do(1, DIE)
+    + do(1, CONNECT, b"\3") + hello(1) + stat(1, "~1000/a") + list_(1, 0, "~") + list_(1, 1)
+    + unlink(1, "~1000/a") + say(1, STATUS),
+    "private-names": BOTH + create(0, "~/a", 1, OPEN_TO_ALL) + publish(0, 1, SEALED) + open_(1, "~1000/a")
+    + create(1, "~1000/b") + create(1, "~/a"),
+    "limits": BOTH + b"".join(create(0, "a%d" % i, 4096) for i in range(8)) + create(1, "b", 1 << 19)
+    + create(1, "c", 1 << 19),
+    "a-full-pool": BOTH + create(0, "a", 1 << 19) + create(1, "b", 1 << 19) + create(1, "c", 1 << 16)
+    + create(0, "d", 1 << 16, data(2, "small")) + create(0, "e", 1, data(2, "small")) + close(0, 1) + close(1, 2)
+    + create(1, "f", 1 << 18),
+    "other-pools": BOTH + create(0, "a", 4096, data(2, "small")) + create(1, "b", 4096, data(2, "small"))
+    + create(0, "c", 4096, data(2, "gpu0")) + create(0, "d", 4096, data(2, "nosuch")) + create(0, "e", 1 << 21)
+    + create(0, "f", 1 << 17, data(2, "small")),
+    "pending": BOTH + b"".join(create(0, "a", 4096) + close(0, i) for i in range(1, 5)) + say(0, POOLS)
+    + do(0, FLUSH) + say(0, POOLS),
+    "groups-and-modes": BOTH + create(0, "a", 1, number(4, 0o640), number(5, 1000)) + publish(0, 1, SHARED)
+    + create(0, "b", 1, number(5, 7)) + create(0, "c", 1, number(4, 0o777)) + open_(1, "a")
+    + open_(0, "a", WRITE) + open_(0, "a", READ),
+    "many-arrays": BOTH + create(0, "a", 65536, OPEN_TO_ALL)
+    + describe(0, 1, *(array("layer/%d" % i, 256 * i, 8, 8) for i in range(60)))
+    + describe(0, 1, *(array("more/%d" % i, 256 * i, 8, 8) for i in range(60)))
+    + describe(0, 1, *(array("n" * 200 + "%d" % i, 256 * i, 8) for i in range(60)))
+    + publish(0, 1, SEALED) + stat(1, "a"),
+    "wrong-words": say(0, STATUS) + say(0, 1, number(1, 5), number(2, 9)) + say(0, 1) + hello(0) + hello(0)
+    + say(0, 2) + create(0, "") + create(0, "a//b") + create(0, "a", 0) + create(0, "a", 5, data(2, "no such pool"))
+    + say(0, 3) + publish(0, 9, SEALED) + say(0, 4, number(1, 1)) + say(0, 5) + open_(0, "a", 9) + say(0, 6)
+    + say(0, 7) + say(0, 8) + say(0, 999) + do(0, REQUEST, b"\3\0\x0a\xff\xff") + do(0, REQUEST, b"\0\0"),
+}
+
+if __name__ == "__main__":
+    folder = os.path.join(HERE, "corpus", "request")
+    os.makedirs(folder, exist_ok=True)
+    for name, content in SEEDS.items():
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(content)

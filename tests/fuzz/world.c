@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Everything of a daemon but its sockets: catalog, accounts, reaper, waiters, pools and their
+ * worker are the real ones. A session is fed by hand, and a pidfd is an eventfd, which becomes
+ * readable when the process is said to have gone.
+ *
+ * What peer.c promises to the rooms below it is kept: no request while one is under way, a peer
+ * that breaks the protocol is closed, the lease of an answer that can't be told ends. Whatever is
+ * not as it must be aborts.
+ */
+#include "tests/fuzz/world.h"
+
+#include "daemon/log.h"
+#include "daemon/pool/pool.h"
+#include "daemon/request.h"
+#include "proto/own.h"
+#include "tests/fuzz/answers.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#define PROCESSES_MAX 32 /* in one input */
+
+/* A process of a client. Its pidfd is an eventfd, which becomes readable when we say so. */
+struct life {
+	int fd;
+	struct process *suspect; /* the reaper's, while it waits for the end */
+};
+
+struct client {
+	struct session session;
+	bool connected, deaf;
+	int verb; /* of the request under way */
+	struct life *life;
+};
+
+/* Made once. */
+static struct {
+	uv_loop_t loop;
+	struct worker *worker;
+	struct arena unpack, build;
+} base;
+
+/* Made for each input. */
+static struct {
+	struct service service;
+	struct list pools;
+	struct client clients[CLIENTS];
+	struct life lives[PROCESSES_MAX];
+	size_t n_lives;
+	size_t fds; /* open before it; libFuzzer opens some between two inputs */
+} world;
+
+static uint32_t first_user[] = { 1000 };
+static const struct config config = {
+	.admin_gid = (gid_t)-1,
+	.default_pool = "host",
+	.limits = { .bytes = 3 << 18, .tables = 16384, .buffers = 6, .leases = 8, .peers = 4 },
+};
+static const struct pool_config pool_configs[] = {
+	{ .name = "host",
+	  .kind = POOL_HOST,
+	  .numa_node = -1,
+	  .size.bytes = 1 << 20,
+	  .pending_max_count = 2,
+	  .pending_max_ratio = 0.2 },
+	{ .name = "small",
+	  .kind = POOL_HOST,
+	  .numa_node = -1,
+	  .size.bytes = 1 << 16,
+	  .restricted = true,
+	  .allow_users = { first_user, array_size(first_user) },
+	  .pending_max_count = 10,
+	  .pending_max_ratio = 1 },
+	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .size.percent = 100 },
+};
+
+/* Runs the loop until the worker has nothing to do; nothing else keeps the loop alive. */
+void world_settle(void)
+{
+	uv_run(&base.loop, UV_RUN_DEFAULT);
+}
+
+static size_t count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	require(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* ---- clients ---- */
+
+static void disconnect(struct client *c)
+{
+	struct process *p = c->session.process;
+	bool suspect = !list_empty(&p->leases);
+
+	c->connected = c->deaf = false;
+	session_done(&c->session);
+	if (!suspect)
+		return;
+	/* A process that lives on keeps no loop alive. */
+	require(p->watched);
+	uv_unref((uv_handle_t *)&p->poll);
+	c->life->suspect = p;
+}
+
+void world_die(unsigned who)
+{
+	struct client *c = &world.clients[who];
+	uint64_t one = 1;
+
+	if (c->connected)
+		disconnect(c);
+	if (!c->life->suspect)
+		return;
+	require(write(c->life->fd, &one, sizeof(one)) == sizeof(one));
+	uv_ref((uv_handle_t *)&c->life->suspect->poll);
+	c->life->suspect = NULL;
+	world_settle();
+}
+
+static void deliver(struct client *c, const struct answer *a)
+{
+	answers_check(a, c->verb);
+	c->session.pools_lent |= a->pool_bit;
+	if (!c->deaf)
+		return;
+	if (a->lease)
+		catalog_close(&world.service.catalog, a->lease);
+	disconnect(c);
+}
+
+static void on_answer(struct session *s, struct answer *a)
+{
+	deliver(container_of(s, struct client, session), a);
+}
+
+static struct process *new_process(unsigned as, int pidfd)
+{
+	static const uid_t uids[] = { 1000, 2000, 3000, 0 };
+	struct process *p = calloc(1, sizeof(*p));
+
+	require(p);
+	list_init(&p->link);
+	list_init(&p->leases);
+	p->pid = 1 + (pid_t)world.n_lives;
+	p->uid = p->gid = uids[as % array_size(uids)];
+	p->admin = p->uid == 0;
+	strcpy(p->command, "fuzz");
+	p->pidfd = dup(pidfd);
+	require(p->pidfd >= 0);
+	return p;
+}
+
+static void connect_client(struct client *c, unsigned as)
+{
+	struct life *life = &world.lives[world.n_lives];
+	struct process *p;
+	struct fault f;
+
+	if (c->connected || world.n_lives == PROCESSES_MAX)
+		return;
+	*life = (struct life){ .fd = eventfd(0, EFD_CLOEXEC) };
+	require(life->fd >= 0);
+	world.n_lives++;
+	p = new_process(as, life->fd);
+	*c = (struct client){ .connected = true, .life = life };
+	c->session.on_answer = on_answer;
+	c->session.greeted = as & 4;
+	if (charge(&world.service.catalog.accounts, p->uid, ACCOUNT_PEERS, 1, 0, &p->charge, &f) <
+	    0) {
+		process_free(p);
+		c->connected = false;
+		return;
+	}
+	session_init(&c->session, &world.service, p);
+}
+
+void world_request(unsigned who, const uint8_t *frame, size_t len)
+{
+	struct client *c = &world.clients[who];
+	struct answer a = { 0 };
+	struct fault f = { 0 };
+	int r;
+
+	if (c->connected && session_busy(&c->session))
+		world_settle();
+	/* It may be closed now, by an answer that could not be told. */
+	if (!c->connected || session_busy(&c->session))
+		return;
+	c->verb = answers_verb(frame, len);
+	r = request_handle(&c->session, frame, len, &a, &f);
+	if (r == 0)
+		deliver(c, &a);
+	else if (r != -EINPROGRESS)
+		disconnect(c);
+	require(r == 0 || r == -EINPROGRESS || r == -EPROTO);
+}
+
+void world_disconnect(unsigned who)
+{
+	if (world.clients[who].connected)
+		disconnect(&world.clients[who]);
+}
+
+void world_connect(unsigned who, unsigned as)
+{
+	connect_client(&world.clients[who], as);
+}
+
+void world_deafen(unsigned who)
+{
+	world.clients[who].deaf = world.clients[who].connected;
+}
+
+/* ---- time ---- */
+
+static void on_tick(struct waiter *w, bool timed_out)
+{
+}
+
+/* Deadlines are set to now, and one that is due wakes them all. */
+void world_be_late(void)
+{
+	struct waiters *ws = &world.service.waiters;
+	struct waiter tick = { .on_wake = on_tick }, *w;
+
+	uv_update_time(&base.loop);
+	list_foreach (w, &ws->all, link)
+		if (w->deadline_ms != UINT64_MAX)
+			w->deadline_ms = uv_now(&base.loop);
+	waiter_init(&tick);
+	waiters_insert(ws, &tick, 0);
+	uv_ref((uv_handle_t *)&ws->timer);
+	world_settle();
+	uv_unref((uv_handle_t *)&ws->timer);
+	require(list_empty(&tick.link));
+}
+
+/* ---- a world ---- */
+
+static void on_pool_ready(struct pool *pool, void *arg)
+{
+}
+
+static void on_published(const struct buffer *b, void *arg)
+{
+	if (b->key)
+		waiters_wake(&world.service.waiters, b->key);
+}
+
+void world_make(void)
+{
+	struct service *s = &world.service;
+	struct pool *pool;
+
+	memset(&world, 0, sizeof(world));
+	world.fds = count_fds();
+	list_init(&world.pools);
+	require(catalog_init(&s->catalog, &config, &world.pools) == 0);
+	/* In life they start at the clock; an input must be able to name them. */
+	s->catalog.next_buffer = s->catalog.next_lease = 1;
+	s->catalog.on_published = on_published;
+	s->config = &config;
+	s->unpack = base.unpack;
+	s->build = base.build;
+	s->unpack.allocator.allocator_data = &s->unpack;
+	s->build.allocator.allocator_data = &s->build;
+	waiters_init(&s->waiters, &base.loop);
+	uv_unref((uv_handle_t *)&s->waiters.timer);
+	reaper_init(&s->reaper, &base.loop, &s->catalog);
+	for (size_t i = 0; i < array_size(pool_configs); i++) {
+		require(pool_new(&pool_configs[i], NULL, base.worker, "no GPU here", on_pool_ready,
+				 NULL, &pool) == 0);
+		pool->id = (uint32_t)i + 1;
+		list_insert(&world.pools, &pool->link);
+	}
+	world_settle();
+	for (unsigned i = 0; i < CLIENTS; i++)
+		connect_client(&world.clients[i], i);
+}
+
+void world_flush(void)
+{
+	struct pool *pool;
+
+	list_foreach (pool, &world.pools, link)
+		pool_flush(pool);
+	world_settle();
+}
+
+/* The way that the broker takes at the daemon's end, in its order. */
+void world_end(void)
+{
+	struct service *s = &world.service;
+	struct pool *pool;
+
+	for (unsigned i = 0; i < CLIENTS; i++)
+		if (world.clients[i].connected)
+			disconnect(&world.clients[i]);
+	reaper_done(&s->reaper);
+	catalog_clear(&s->catalog);
+	list_foreach (pool, &world.pools, link)
+		pool_close(pool, NULL, NULL);
+	waiters_done(&s->waiters);
+	world_settle();
+	require(s->peers == 0 && s->waiters.n == 0 && s->reaper.n == 0);
+	require(s->catalog.n_buffers == 0 && s->catalog.n_leases == 0);
+	require(list_empty(&s->catalog.accounts.all));
+	catalog_done(&s->catalog);
+	for (size_t i = 0; i < world.n_lives; i++)
+		close(world.lives[i].fd);
+	require(count_fds() == world.fds);
+}
+
+void world_init(void)
+{
+	log_open(LOG_EMERG);
+	require(uv_loop_init(&base.loop) == 0);
+	require(worker_new(&base.loop, "fuzz", &base.worker) == 0);
+	require(arena_init(&base.unpack, UNPACK_MAX) == 0);
+	require(arena_init(&base.build, 2 * UNPACK_MAX) == 0);
+	answers_init();
+	if (getenv("FUZZ_REQUEST_COUNTS"))
+		atexit(answers_print);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Freed memory that waits to be used again, and FLUSH, which gives it back before it answers.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/shell.h"
+#include "tests/lib/user.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STRANGER 65534
+
+#define CONFIG                                                                   \
+	"[pool a]\nkind=host\nsize=64M\nallow-users=root\npending-max-ratio=1\n" \
+	"[pool b]\nkind=host\nsize=64M\npending-max-ratio=1\n"
+
+static const struct role roles[] = { { "user", user_role } };
+
+static void make_pending(struct gpushm *conn, const char *pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_buffer *b = NULL;
+
+	for (int i = 0; i < 3; i++) {
+		ck_assert_msg(gpushm_create(conn, "x", 1 << 20, &o, &b) == 0, "%s", gpushm_error());
+		ck_assert_int_eq(gpushm_close(b), 0);
+	}
+}
+
+static uint64_t pending_in(const char *pool)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(pools[i].name, pool) == 0)
+			return pools[i].pending_bytes;
+	ck_abort_msg("no pool %s", pool);
+}
+
+/* Host memory that the daemon has open. */
+static int memory_fds(void)
+{
+	char path[300], link[64];
+	struct dirent *entry;
+	DIR *folder;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", d.pid);
+	folder = opendir(path);
+	ck_assert_ptr_nonnull(folder);
+	while ((entry = readdir(folder))) {
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%s", d.pid, entry->d_name);
+		len = readlink(path, link, sizeof(link) - 1);
+		link[len < 0 ? 0 : len] = '\0';
+		n += strncmp(link, "/memfd:gpushm:b", 15) == 0;
+	}
+	closedir(folder);
+	return n;
+}
+
+START_TEST(flushed_memory_is_still_there_when_the_answer_comes)
+{
+	for (int round = 0; round < 20; round++) {
+		make_pending(c, "b");
+		ck_assert_uint_eq(pending_in("b"), 3 << 20);
+		ck_assert_int_gt(memory_fds(), 0);
+		ck_assert_int_eq(gpushm_flush(c, "b"), 0);
+		ck_assert_int_eq(memory_fds(), 0);
+		ck_assert_uint_eq(pending_in("b"), 0);
+	}
+}
+END_TEST
+
+START_TEST(a_flush_of_one_pool_flushes_another)
+{
+	make_pending(c, "a");
+	make_pending(c, "b");
+	ck_assert_int_eq(gpushm_flush(c, "b"), 0);
+	ck_assert_uint_eq(pending_in("a"), 3 << 20);
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+	ck_assert_uint_eq(pending_in("a"), 0);
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+	ck_assert_int_eq(gpushm_flush(c, "c"), -ENOENT);
+	ck_assert_int_eq(gpushm_flush(c, "a b"), -EINVAL);
+}
+END_TEST
+
+START_TEST(a_stranger_flushes_a_pool)
+{
+	struct role_process stranger;
+
+	if (!user_may_change())
+		return;
+	make_pending(c, "a");
+	make_pending(c, "b");
+	user_start(&stranger, d.socket, STRANGER, STRANGER);
+	user_does(&stranger, "flush a", "ACCESS");
+	user_does(&stranger, "flush", "OK");
+	user_end(&stranger);
+	ck_assert_uint_eq(pending_in("a"), 3 << 20);
+	ck_assert_uint_eq(pending_in("b"), 0);
+}
+END_TEST
+
+START_TEST(gpushmctl_flushes_nothing)
+{
+	struct shell sh;
+
+	make_pending(c, "a");
+	make_pending(c, "b");
+	setenv("GPUSHM_SOCKET", d.socket, 1);
+	shell_open(&sh);
+	shell_expect(&sh, 0, "$ctl flush a");
+	ck_assert_uint_eq(pending_in("a"), 0);
+	ck_assert_uint_ne(pending_in("b"), 0);
+	shell_expect(&sh, 0, "$ctl flush");
+	ck_assert_uint_eq(pending_in("b"), 0);
+	shell_expect(&sh, 3, "$ctl flush c");
+	shell_close(&sh);
+}
+END_TEST
+
+/* Over a driver: each pool that there is by default. */
+START_TEST(a_flush_leaves_something_on_a_gpu)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		make_pending(c, pools[i].name);
+		ck_assert_uint_ne(pending_in(pools[i].name), 0);
+	}
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_uint_eq(pending_in(pools[i].name), 0);
+}
+END_TEST
+
+static void setup(void)
+{
+	fds_mark();
+	daemon_start(&d, CONFIG, NULL);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+
+static void setup_default(void)
+{
+	fds_mark();
+	client_setup();
+}
+
+static void teardown(void)
+{
+	client_teardown();
+	fds_check();
+}
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("flush");
+	TCase *t = tcase_create("host"), *all = tcase_create("all");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, flushed_memory_is_still_there_when_the_answer_comes);
+	tcase_add_test(t, a_flush_of_one_pool_flushes_another);
+	tcase_add_test(t, a_stranger_flushes_a_pool);
+	tcase_add_test(t, gpushmctl_flushes_nothing);
+	tcase_add_checked_fixture(all, setup_default, teardown);
+	tcase_add_test(all, a_flush_leaves_something_on_a_gpu);
+	suite_add_tcase(s, t);
+	suite_add_tcase(s, all);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
