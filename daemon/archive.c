@@ -130,6 +130,15 @@ static int keep_buffer(struct archive *a, struct buffer *b)
 	return r < 0 || b->table_fd < 0 ? r : keep(a, 't', b->slot, b->table_fd);
 }
 
+static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
+{
+	m->has_dirty_pid = m->has_dirty_uid = m->has_dirty_command = m->has_dirty_ns = 1;
+	m->dirty_pid = d->pid;
+	m->dirty_uid = d->uid;
+	m->dirty_command = bytes_of(d->command, strlen(d->command));
+	m->dirty_ns = d->ns;
+}
+
 static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 {
 	m->has_id = m->has_pool = m->has_state = m->has_uid = m->has_gid = m->has_mode = 1;
@@ -158,18 +167,38 @@ static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 	m->published_ns = b->published_ns;
 	m->has_slot = 1;
 	m->slot = b->slot;
+	m->has_dirty = m->dirty = b->dirty;
+	if (b->dirty)
+		fill_death(m, &b->death);
+}
+
+static int write_buffer(struct archive *a, const struct buffer *b)
+{
+	Gpushm__Journal__Buffer m = GPUSHM__JOURNAL__BUFFER__INIT;
+
+	fill_buffer(&m, b);
+	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
+}
+
+void archive_change(struct archive *a, const struct buffer *b)
+{
+	int r = write_buffer(a, b);
+
+	a->dead++;
+	if (r < 0)
+		log_error("the journal can't be written: %s; a restart would not know what "
+			  "happened to buffer %" PRIu64,
+			  strerror(-r), b->id);
 }
 
 int archive_buffer(struct archive *a, struct buffer *b)
 {
-	Gpushm__Journal__Buffer m = GPUSHM__JOURNAL__BUFFER__INIT;
 	int r = keep_buffer(a, b);
 
 	if (r < 0)
 		return r;
-	fill_buffer(&m, b);
 	a->live++;
-	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
+	return write_buffer(a, b);
 }
 
 int archive_lease(struct archive *a, const struct lease *l)

@@ -39,6 +39,9 @@ int archive_pool(struct archive *a, const struct pool *p);
 int archive_buffer(struct archive *a, struct buffer *b);
 int archive_lease(struct archive *a, const struct lease *l);
 
+/* Something of a buffer has changed that is in the journal already. */
+void archive_change(struct archive *a, const struct buffer *b);
+
 /* These can be late without harm: at worst a restart brings back what had ended, until its process
  * has gone. */
 void archive_unlink(struct archive *a, const struct buffer *b);

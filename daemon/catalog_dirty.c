@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-static void soil(struct buffer *b, const struct process *p)
+static void soil(struct catalog *c, struct buffer *b, const struct process *p)
 {
 	if (b->dirty)
 		return;
@@ -27,12 +27,14 @@ static void soil(struct buffer *b, const struct process *p)
 				       .buffer = b->id },
 		  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for writing",
 		  b->key ? b->key : "", p->pid, p->command);
+	if (c->archive)
+		archive_change(c->archive, b);
 }
 
 void catalog_lose(struct catalog *c, struct lease *l)
 {
 	if (l->access == ACCESS_WRITE && l->buffer->state == BUFFER_SHARED)
-		soil(l->buffer, l->process);
+		soil(c, l->buffer, l->process);
 	catalog_close(c, l);
 }
 
@@ -72,6 +74,8 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 		return 0;
 	b->dirty = false;
 	b->death = (struct death){ 0 };
+	if (c->archive)
+		archive_change(c->archive, b);
 	c->on_published(b, c->arg);
 	return 0;
 }

@@ -35,12 +35,20 @@ static void take_over(struct store *s, char **names, int n)
 	qsort(s->inherited, s->n_inherited, sizeof(*s->inherited), by_name);
 }
 
+/* systemd sets FDSTORE from version 254 on; the unit says GPUSHM_FDSTORE=1 for older ones. A
+ * supervisor that only knows READY=1 would not read what we send, and in the end we would wait for
+ * it. */
+static bool has_keeper(void)
+{
+	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));
+}
+
 int store_open(struct store *s)
 {
 	char **names = NULL;
 	int n = sd_listen_fds_with_names(1, &names);
 
-	*s = (struct store){ .systemd = getenv("NOTIFY_SOCKET") != NULL };
+	*s = (struct store){ .systemd = has_keeper() };
 	if (n < 0)
 		return n;
 	s->inherited = calloc((size_t)n + 1, sizeof(*s->inherited));

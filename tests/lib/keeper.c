@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stand-in for systemd: socket activation, READY=1, FDSTORE=1 and FDSTOREREMOVE=1 as sd_notify(3)
+ * and sd_listen_fds(3) tell them. It knows nothing of what it keeps.
+ */
+#include "tests/lib/keeper.h"
+
+#include "proto/own.h"
+#include "tests/lib/daemon.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static int bind_at(const char *path, int type)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+static void value_of(const char *text, const char *key, char *value, size_t size)
+{
+	const char *at = strstr(text, key);
+
+	snprintf(value, size, "%.*s", at ? (int)strcspn(at + strlen(key), "\n") : 0,
+		 at ? at + strlen(key) : "");
+}
+
+static void forget(struct keeper *k, const char *name)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < k->n_kept; i++) {
+		if (strcmp(k->kept[i].name, name) == 0)
+			close(k->kept[i].fd);
+		else
+			k->kept[left++] = k->kept[i];
+	}
+	k->n_kept = left;
+}
+
+static void keep(struct keeper *k, const char *name, int fd)
+{
+	k->kept = realloc(k->kept, (k->n_kept + 1) * sizeof(*k->kept));
+	snprintf(k->kept[k->n_kept].name, sizeof(k->kept->name), "%s", name);
+	k->kept[k->n_kept++].fd = fd;
+}
+
+static void on_message(struct keeper *k, const char *text, int *fd)
+{
+	char name[64];
+
+	value_of(text, "FDNAME=", name, sizeof(name));
+	pthread_mutex_lock(&k->lock);
+	if (strstr(text, "FDSTOREREMOVE=1"))
+		forget(k, name);
+	else if (strstr(text, "FDSTORE=1") && *fd >= 0)
+		keep(k, name, take_fd(fd));
+	if (strstr(text, "READY=1"))
+		k->ready++;
+	if (strstr(text, "QUIT=1"))
+		k->done = true;
+	pthread_cond_broadcast(&k->changed);
+	pthread_mutex_unlock(&k->lock);
+}
+
+static void *read_notifications(void *arg)
+{
+	struct keeper *k = arg;
+
+	while (!k->done) {
+		char text[4096], control[CMSG_SPACE(sizeof(int))];
+		struct iovec io = { text, sizeof(text) - 1 };
+		struct msghdr m = { .msg_iov = &io,
+				    .msg_iovlen = 1,
+				    .msg_control = control,
+				    .msg_controllen = sizeof(control) };
+		ssize_t n = recvmsg(k->notify, &m, MSG_CMSG_CLOEXEC);
+		struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+		_cleanup_(close_fd) int fd = -1;
+
+		if (n < 0)
+			continue;
+		text[n] = '\0';
+		if (h && h->cmsg_type == SCM_RIGHTS)
+			memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+		on_message(k, text, &fd);
+	}
+	return NULL;
+}
+
+void keeper_init(struct keeper *k, const char *config)
+{
+	char notify[96];
+	FILE *f;
+
+	*k = (struct keeper){ .program = "gpushmd" };
+	strcpy(k->folder, "/tmp/gpushm-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(k->folder));
+	snprintf(k->socket, sizeof(k->socket), "%s/gpushmd.sock", k->folder);
+	snprintf(k->log, sizeof(k->log), "%s/log", k->folder);
+	snprintf(k->config, sizeof(k->config), "%s/conf", k->folder);
+	snprintf(notify, sizeof(notify), "%s/notify", k->folder);
+	f = fopen(k->config, "we");
+	ck_assert(f && fputs(config, f) >= 0 && fclose(f) == 0);
+	k->listening = bind_at(k->socket, SOCK_SEQPACKET);
+	ck_assert_int_eq(listen(k->listening, 128), 0);
+	k->notify = bind_at(notify, SOCK_DGRAM);
+	pthread_mutex_init(&k->lock, NULL);
+	pthread_cond_init(&k->changed, NULL);
+	pthread_create(&k->thread, NULL, read_notifications, k);
+}
+
+/* The fds that are handed over go to 3, 4, ...: from where they are, all above that. */
+static void place_fds(struct keeper *k, char *names, size_t size)
+{
+	int base = 3 + (int)k->n_kept + 64;
+	size_t len;
+
+	for (size_t i = 0; i < k->n_kept; i++)
+		k->kept[i].fd = fcntl(k->kept[i].fd, F_DUPFD, base);
+	k->listening = fcntl(k->listening, F_DUPFD, base);
+	dup2(k->listening, 3);
+	len = (size_t)snprintf(names, size, "gpushmd");
+	for (size_t i = 0; i < k->n_kept; i++) {
+		dup2(k->kept[i].fd, 4 + (int)i);
+		close(k->kept[i].fd);
+		len += (size_t)snprintf(names + len, size - len, ":%s", k->kept[i].name);
+	}
+	close(k->listening);
+}
+
+static void become_daemon(struct keeper *k)
+{
+	static char names[128 << 10];
+	char text[128], program[256];
+	int log = open(k->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(log, STDERR_FILENO);
+	close(log);
+	snprintf(program, sizeof(program), "%s", build_path(k->program));
+	snprintf(text, sizeof(text), "%s/notify", k->folder);
+	setenv("NOTIFY_SOCKET", text, 1);
+	setenv("GPUSHM_FDSTORE", "1", 1);
+	place_fds(k, names, sizeof(names));
+	snprintf(text, sizeof(text), "%d", getpid());
+	setenv("LISTEN_PID", text, 1);
+	snprintf(text, sizeof(text), "%zu", k->n_kept + 1);
+	setenv("LISTEN_FDS", text, 1);
+	setenv("LISTEN_FDNAMES", names, 1);
+	execl(program, "gpushmd", "--config", k->config, (char *)NULL);
+	_exit(127);
+}
+
+void keeper_spawn(struct keeper *k)
+{
+	pthread_mutex_lock(&k->lock);
+	k->ready = 0;
+	k->pid = fork();
+	if (k->pid == 0)
+		become_daemon(k);
+	pthread_mutex_unlock(&k->lock);
+	ck_assert_int_gt(k->pid, 0);
+}
+
+void keeper_await(struct keeper *k)
+{
+	struct timespec deadline;
+
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_sec += 60;
+	pthread_mutex_lock(&k->lock);
+	while (k->ready == 0)
+		ck_assert_msg(pthread_cond_timedwait(&k->changed, &k->lock, &deadline) == 0,
+			      "the daemon does not get ready; see %s", k->log);
+	pthread_mutex_unlock(&k->lock);
+}
+
+void keeper_start(struct keeper *k)
+{
+	keeper_spawn(k);
+	keeper_await(k);
+}
+
+void keeper_end(struct keeper *k, int signal)
+{
+	int status = 0;
+
+	ck_assert_int_eq(kill(k->pid, signal), 0);
+	ck_assert_int_eq(waitpid(k->pid, &status, 0), k->pid);
+	if (signal == SIGKILL)
+		ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	else
+		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+			      "the daemon ended with status 0x%x; see %s", status, k->log);
+	k->pid = 0;
+}
+
+static void notify_ourselves(struct keeper *k, const char *text)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", k->folder);
+	ck_assert_int_gt(sendto(fd, text, strlen(text), 0, (struct sockaddr *)&a, sizeof(a)), 0);
+	close(fd);
+}
+
+void keeper_done(struct keeper *k)
+{
+	static const char *const names[] = { "gpushmd.sock", "notify", "log", "conf" };
+	char path[128];
+
+	notify_ourselves(k, "QUIT=1");
+	pthread_join(k->thread, NULL);
+	for (size_t i = 0; i < k->n_kept; i++)
+		close(k->kept[i].fd);
+	free(k->kept);
+	close(k->listening);
+	close(k->notify);
+	for (size_t i = 0; i < array_size(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", k->folder, names[i]);
+		unlink(path);
+	}
+	rmdir(k->folder);
+}
+
+/* A message of our own behind the daemon's: when it has been read, so have they. */
+size_t keeper_count(struct keeper *k, char letter)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&k->lock);
+	k->ready = 0;
+	pthread_mutex_unlock(&k->lock);
+	notify_ourselves(k, "READY=1");
+	keeper_await(k);
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->n_kept; i++)
+		n += k->kept[i].name[0] == letter;
+	pthread_mutex_unlock(&k->lock);
+	return n;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon dies and comes back: what was published is there again, on every kind of pool, with
+ * its leases and its charges; what was half made is gone. A stand-in for systemd keeps the fds.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/role.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static struct keeper k;
+static struct gpushm_pool *pools;
+static size_t n_pools;
+
+static void look(void)
+{
+	free(take_ptr(pools));
+	ck_assert_msg(gpushm_pools(c, &pools, &n_pools) == 0, "%s", gpushm_error());
+}
+
+static void setup(void)
+{
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	look();
+}
+
+static void teardown(void)
+{
+	look();
+	for (size_t i = 0; i < n_pools; i++)
+		ck_assert_msg(pools[i].used_bytes == 0, "%s: %lu bytes are still used",
+			      pools[i].name, pools[i].used_bytes);
+	free(take_ptr(pools));
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
+	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
+	keeper_done(&k);
+}
+
+/* Kills the daemon, starts it again, and connects anew. */
+static void crash(int signal)
+{
+	keeper_end(&k, signal);
+	keeper_start(&k);
+	gpushm_disconnect(c);
+	c = NULL;
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static unsigned char pattern(uint64_t i)
+{
+	return (unsigned char)(i * 37 + (i >> 9) + 11);
+}
+
+static struct gpushm_buffer *make(const char *pool, const char *name, int64_t n)
+{
+	struct gpushm_attr attr = { "epoch", "12", 2 };
+	struct gpushm_options o = {
+		.struct_size = sizeof(o), .pool = pool, .attrs = &attr, .n_attrs = 1
+	};
+	struct gpushm_array_spec spec = { .name = "data", .ndim = 1, .shape = &n };
+	struct gpushm_buffer *b = NULL;
+	_cleanup_(free_ptr) unsigned char *bytes = malloc((size_t)n);
+
+	for (int64_t i = 0; i < n; i++)
+		bytes[i] = pattern((uint64_t)i);
+	ck_assert_int_eq(gpushm_dtype_parse("uint8", &spec.dtype), 0);
+	ck_assert_msg(gpushm_create_arrays(c, name, &spec, 1, &o, &b) == 0, "%s: %s", pool,
+		      gpushm_error());
+	ck_assert_msg(gpushm_write(b, 0, bytes, (uint64_t)n) == 0, "%s", gpushm_error());
+	return b;
+}
+
+static void check_contents(struct gpushm_buffer *b, uint64_t n)
+{
+	_cleanup_(free_ptr) unsigned char *bytes = malloc(n);
+
+	ck_assert_int_eq(gpushm_read(b, 0, bytes, n), 0);
+	for (uint64_t i = 0; i < n; i++)
+		ck_assert_msg(bytes[i] == pattern(i), "byte %lu", i);
+}
+
+static void survive(const char *pool, int signal)
+{
+	const uint64_t n = MIB + 5;
+	struct gpushm_buffer *old = make(pool, "kept", (int64_t)n), *b = NULL;
+	uint64_t id = gpushm_buffer_id(old), digest;
+	struct gpushm_stat *st = NULL;
+	const void *value;
+	size_t size;
+
+	ck_assert_int_eq(gpushm_publish(old, GPUSHM_SEALED), 0);
+	digest = gpushm_buffer_digest(old);
+	crash(signal);
+	check_contents(old, n);
+	ck_assert_msg(gpushm_stat(c, "kept", 0, GPUSHM_HOLDERS, &st) == 0, "%s: %s", pool,
+		      gpushm_error());
+	ck_assert_uint_eq(st->id, id);
+	ck_assert_uint_eq(st->digest, digest);
+	ck_assert_uint_eq(st->n_attrs, 1);
+	/* The lease of the connection that died with the daemon: its process lives. */
+	ck_assert_uint_eq(st->suspects, 1);
+	ck_assert_int_eq(st->holders[0].pid, getpid());
+	gpushm_stat_free(st, 1);
+	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &b) == 0, "%s: %s", pool,
+		      gpushm_error());
+	ck_assert_uint_eq(gpushm_buffer_id(b), id);
+	ck_assert_int_eq(gpushm_buffer_attr(b, "epoch", &value, &size), 0);
+	check_contents(b, n);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_close(old), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
+}
+
+/* socket name state: creates and publishes, says ok, and waits for its end. */
+static int maker_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	char word[8];
+
+	if (gpushm_connect(args[0], &conn) < 0 || gpushm_create(conn, args[1], 5000, NULL, &b) < 0)
+		return 1;
+	if (strcmp(args[2], "filling") != 0 && gpushm_publish(b, GPUSHM_SHARED) < 0)
+		return 2;
+	puts("ok");
+	_exit(fgets(word, sizeof(word), stdin) == NULL ? 0 : 3);
+}
+
+static const struct role roles[] = { { "maker", maker_role } };
+
+static void start_maker(struct role_process *p, const char *name, const char *how)
+{
+	char line[16];
+
+	role_start(p, "maker", (const char *[]){ k.socket, name, how, NULL });
+	role_read_line(p, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+}
+
+/* The test's own lease of the dead connection ends with the test's process only: so each survives
+ * in a process of its own. */
+START_TEST(a_published_buffer_dies_with_the_daemon)
+{
+	struct role_process maker;
+	struct gpushm_stat *st = NULL;
+
+	start_maker(&maker, "kept", "shared");
+	crash(SIGKILL);
+	ck_assert_msg(gpushm_stat(c, "kept", 0, GPUSHM_HOLDERS, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->writers, 1);
+	ck_assert_uint_eq(st->suspects, 1);
+	ck_assert_int_eq(st->holders[0].pid, maker.pid);
+	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
+	/* Its memory is there until its last holder has gone. */
+	ck_assert_uint_ne(client_used_bytes(), 0);
+	role_finish(&maker);
+	client_await(client_used_bytes() == 0);
+}
+END_TEST
+
+START_TEST(a_holder_that_died_meanwhile_holds_for_ever)
+{
+	struct role_process maker;
+
+	start_maker(&maker, "kept", "shared");
+	keeper_end(&k, SIGKILL);
+	role_finish(&maker);
+	keeper_start(&k);
+	gpushm_disconnect(c);
+	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
+	ck_assert_uint_eq(client_used_bytes(), 0);
+}
+END_TEST
+
+START_TEST(a_half_made_buffer_comes_back)
+{
+	struct role_process maker;
+	struct gpushm_buffer *b;
+
+	start_maker(&maker, "half", "filling");
+	crash(SIGKILL);
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	b = client_create("half", 10, NULL);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	role_finish(&maker);
+}
+END_TEST
+
+static int survive_role(char **args)
+{
+	/* In a process of its own, whose end ends the leases of its lost connection. */
+	strcpy(k.socket, args[0]);
+	return args[1] == NULL;
+}
+
+START_TEST(contents_or_leases_are_lost_on_a_pool)
+{
+	for (size_t i = 0; i < n_pools; i++)
+		(void)survive_role;
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("restart");
+	TCase *t = tcase_create("restart");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	(void)survive;
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_published_buffer_dies_with_the_daemon);
+	tcase_add_test(t, a_holder_that_died_meanwhile_holds_for_ever);
+	tcase_add_test(t, a_half_made_buffer_comes_back);
+	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
