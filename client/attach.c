@@ -8,6 +8,7 @@
  */
 #include "client/attach.h"
 
+#include "client/connect.h"
 #include "client/decode.h"
 #include "client/error.h"
 #include "proto/own.h"
@@ -53,23 +54,17 @@ static int check_access(const Gpushm__Proto__Attach *from, const Gpushm__Proto__
 	return 0;
 }
 
-static int take_fds(struct gpushm *c, const Gpushm__Proto__Attach *from, struct pool_info *pool,
-		    struct attach *a)
+static int take_fds(struct gpushm *c, const Gpushm__Proto__Attach *from, struct attach *a)
 {
-	bool mempool = pool->map.kind == GPUSHM_MEMPOOL;
 	size_t next = 0;
 
-	if (from->memory_fd == mempool || (from->pool_fd && !mempool))
-		return nonsense("it lacks the memory's handle, or has a wrong one");
-	if (mempool && decode_bytes("record", from->has_record, from->record, a->record,
-				    sizeof(a->record)) < 0)
+	if (from->has_record && decode_bytes("record", from->has_record, from->record, a->record,
+					     sizeof(a->record)) < 0)
 		return -EPROTO;
-	if (from->memory_fd)
+	a->has_record = from->has_record;
+	a->is_pool_fd = from->pool_fd;
+	if (from->memory_fd || from->pool_fd)
 		a->fd = take_fd(&c->frame.fds[next++]);
-	else if (from->pool_fd && pool->pool_fd < 0)
-		pool->pool_fd = take_fd(&c->frame.fds[next++]);
-	else if (from->pool_fd)
-		next++; /* once more: the frame closes it */
 	if (from->table_fd)
 		a->table_fd = take_fd(&c->frame.fds[next]);
 	return 0;
@@ -78,7 +73,6 @@ static int take_fds(struct gpushm *c, const Gpushm__Proto__Attach *from, struct 
 static int decode_attach(struct gpushm *c, const Gpushm__Proto__Request *request,
 			 const Gpushm__Proto__Attach *from, struct attach *a)
 {
-	struct pool_info *pool = connection_pool(c, from->pool);
 	int r = check_sizes(from);
 
 	if (r < 0)
@@ -90,13 +84,56 @@ static int decode_attach(struct gpushm *c, const Gpushm__Proto__Request *request
 	a->digest = from->digest;
 	a->table_bytes = from->table_bytes;
 	a->dirty = from->dirty;
+	a->pool_id = from->pool;
 	r = check_access(from, request, a);
-	if (r < 0)
-		return r;
-	if (!pool)
+	return r < 0 ? r : take_fds(c, from, a);
+}
+
+/* What the kind of the pool must have come with. A mempool's fd goes to the connection, unless it
+ * has it already. */
+static int settle(struct attach *a)
+{
+	bool mempool = a->pool->map.kind == GPUSHM_MEMPOOL;
+
+	if (mempool ? !a->has_record || (a->fd >= 0 && !a->is_pool_fd) : a->fd < 0 || a->is_pool_fd)
+		return nonsense("it lacks the memory's handle, or has a wrong one");
+	if (mempool && a->pool->pool_fd < 0)
+		a->pool->pool_fd = take_fd(&a->fd);
+	else if (mempool)
+		close_fd(&a->fd);
+	return 0;
+}
+
+static struct pool_info *find_pool(struct gpushm *c, uint32_t id)
+{
+	struct pool_info *pool;
+
+	pthread_mutex_lock(&c->lock);
+	pool = connection_pool(c, id);
+	pthread_mutex_unlock(&c->lock);
+	return pool;
+}
+
+/* A pool may have come since HELLO: a mempool does, when the daemon was started again. */
+static int find_or_ask(struct gpushm *c, struct attach *a)
+{
+	struct error why;
+	int r;
+
+	a->pool = find_pool(c, a->pool_id);
+	if (a->pool)
 		return 0;
-	a->pool = pool;
-	return take_fds(c, from, pool, a);
+	r = connect_refresh_pools(c);
+	a->pool = r == 0 ? find_pool(c, a->pool_id) : NULL;
+	if (a->pool)
+		return 0;
+	if (r == 0)
+		r = error_set(ENODEV, "the buffer is in a pool of a kind that this library does "
+				      "not know: upgrade libgpushm");
+	error_keep(&why);
+	attach_close_lease(c, a->lease);
+	error_put_back(&why);
+	return r;
 }
 
 int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
@@ -112,13 +149,13 @@ int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct 
 	if (r < 0)
 		return connection_violated(c);
 	connection_done(c);
-	if (!a.pool) {
-		/* Made after this connection, or of a kind that this library does not know. */
-		attach_close_lease(c, a.lease);
-		return error_set(ENODEV,
-				 "the buffer is in a pool that this connection was not told of: "
-				 "connect again, or upgrade libgpushm");
-	}
+	r = find_or_ask(c, &a);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	if (settle(&a) < 0)
+		return connection_violated(c);
+	connection_done(c);
 	*ret = a;
 	a = ATTACH_NONE;
 	return 0;

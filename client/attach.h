@@ -12,6 +12,8 @@ struct attach {
 	enum gpushm_state state;
 	enum gpushm_access access;
 	bool dirty;
+	uint32_t pool_id;
+	bool has_record, is_pool_fd;
 	struct pool_info *pool; /* the connection's */
 	unsigned char record[RECORD_BYTES];
 	int fd;	      /* the memory's; owned; -1 for a mempool */

@@ -18,6 +18,9 @@ static struct gpushm_buffer *buffer_free(struct gpushm_buffer *b)
 {
 	if (!b)
 		return NULL;
+	pthread_mutex_lock(&b->connection->lock);
+	list_drop(&b->held.link);
+	pthread_mutex_unlock(&b->connection->lock);
 	table_builder_free(b->builder);
 	image_done(&b->table);
 	image_done(&b->attrs);
@@ -37,7 +40,7 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name,
 	b->connection = connection_ref(c);
 	pthread_mutex_init(&b->lock, NULL);
 	b->id = a->buffer;
-	b->lease = a->lease;
+	b->lease = b->held.lease = a->lease;
 	b->bytes = a->bytes;
 	b->digest = a->digest;
 	b->state = a->state;
@@ -45,6 +48,9 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name,
 	b->dirty = a->dirty;
 	b->pool = a->pool;
 	strncpy(b->name, name, sizeof(b->name) - 1);
+	pthread_mutex_lock(&c->lock);
+	list_insert(&c->held, &b->held.link);
+	pthread_mutex_unlock(&c->lock);
 	return b;
 }
 
@@ -128,7 +134,7 @@ int gpushm_close(struct gpushm_buffer *b)
 	r = map_release(b->map);
 	if (r < 0)
 		error_set_about(-r, "buffer", b->name);
-	else
+	else if (!b->held.lost)
 		r = attach_close_lease(b->connection, b->lease);
 	buffer_free(b);
 	/* With the daemon the lease has gone: there is nobody left to tell. */

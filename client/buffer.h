@@ -12,6 +12,7 @@
 #include "proto/table.h"
 
 struct gpushm_buffer {
+	struct held held;	   /* the lease, as the connection reclaims it */
 	struct gpushm *connection; /* a reference */
 	pthread_mutex_t lock;	   /* builder, table, and what publish changes */
 	uint64_t id, lease, bytes;

@@ -5,7 +5,7 @@
  * library does not know is left out, so that a later daemon can have others: only a buffer in such
  * a pool is out of reach.
  */
-#include "client/connection.h"
+#include "client/connect.h"
 #include "client/decode.h"
 #include "client/endpoint.h"
 #include "client/error.h"
@@ -13,7 +13,7 @@
 
 static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 {
-	struct pool_info *p = &c->pools[c->n_pools];
+	struct pool_info *p;
 	struct gpushm_pool told;
 	int r;
 
@@ -22,7 +22,13 @@ static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 	r = decode_pool(from, &told);
 	if (r < 0)
 		return r;
+	if (connection_pool(c, from->id))
+		return 0;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return error_set(ENOMEM, "out of memory for a connection");
 	*p = (struct pool_info){ .id = from->id,
+				 .next = c->pools,
 				 .pool_fd = -1,
 				 .map = { .id = from->id,
 					  .kind = told.kind,
@@ -31,21 +37,17 @@ static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 	memcpy(p->map.daemon, c->daemon, sizeof(p->map.daemon));
 	memcpy(p->map.device_uuid, told.device_uuid, sizeof(p->map.device_uuid));
 	memcpy(p->name, told.name, sizeof(p->name));
-	c->n_pools++;
+	c->pools = p;
 	return 0;
 }
 _Static_assert(sizeof(((struct gpushm_pool *)0)->name) == POOL_NAME_MAX + 1, "names fit");
 
-static int keep_pools(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
+static int keep_pools(struct gpushm *c, Gpushm__Proto__Pool *const *pools, size_t n)
 {
-	if (hello->n_pools > POOLS_MAX)
-		return error_set(EPROTO, "the daemon's reply makes no sense: %zu pools",
-				 hello->n_pools);
-	c->pools = calloc(hello->n_pools + 1, sizeof(*c->pools));
-	if (!c->pools)
-		return error_set(ENOMEM, "out of memory for a connection");
-	for (size_t i = 0; i < hello->n_pools; i++) {
-		int r = keep_pool(c, hello->pools[i]);
+	if (n > POOLS_MAX)
+		return error_set(EPROTO, "the daemon's reply makes no sense: %zu pools", n);
+	for (size_t i = 0; i < n; i++) {
+		int r = keep_pool(c, pools[i]);
 
 		if (r < 0)
 			return r;
@@ -68,10 +70,12 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 		return r;
 	c->uid = hello->uid;
 	c->admin = hello->admin;
-	return keep_pools(c, hello);
+	c->kept = hello->kept;
+	c->session = hello->session;
+	return keep_pools(c, hello->pools, hello->n_pools);
 }
 
-static int say_hello(struct gpushm *c)
+int connect_hello(struct gpushm *c)
 {
 	Gpushm__Proto__Hello hello = GPUSHM__PROTO__HELLO__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
@@ -83,10 +87,33 @@ static int say_hello(struct gpushm *c)
 	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_HELLO;
 	request.hello = &hello;
-	r = connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_HELLO, &reply);
+	r = connection_exchange(c, &request, GPUSHM__PROTO__REPLY__RESULT_HELLO, &reply);
+	return r < 0 ? r : keep_hello(c, reply->hello);
+}
+
+int connect_refresh_pools(struct gpushm *c)
+{
+	Gpushm__Proto__Pools pools = GPUSHM__PROTO__POOLS__INIT;
+	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	Gpushm__Proto__Reply *reply;
+	int r;
+
+	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_POOLS;
+	request.pools = &pools;
+	r = connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, &reply);
 	if (r < 0)
 		return r;
-	r = keep_hello(c, reply->hello);
+	r = keep_pools(c, reply->pools->pools, reply->pools->n_pools);
+	connection_done(c);
+	return r;
+}
+
+static int say_hello(struct gpushm *c)
+{
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = connect_hello(c);
 	connection_done(c);
 	return r;
 }
@@ -99,7 +126,7 @@ int gpushm_connect(const char *socket_path, struct gpushm **ret)
 	int r = endpoint_connect(socket_path, &fd, &server);
 
 	if (r == 0)
-		r = connection_new(&fd, server, &c);
+		r = connection_new(&fd, server, socket_path, &c);
 	if (r == 0)
 		r = say_hello(c);
 	if (r < 0) {

@@ -13,6 +13,7 @@
 #include "client/connection.h"
 
 #include "client/error.h"
+#include "client/reconnect.h"
 #include "client/state.h"
 #include "proto/own.h"
 
@@ -23,18 +24,23 @@ int connection_check_fork(uint64_t generation)
 	return error_set(ECHILD, "made before fork(): connect again in the child");
 }
 
-int connection_new(int *fd, uid_t server, struct gpushm **ret)
+int connection_new(int *fd, uid_t server, const char *path, struct gpushm **ret)
 {
 	struct gpushm *c = calloc(1, sizeof(*c));
 	uint64_t generation = state_generation();
 
-	if (!c || generation == 0 || arena_init(&c->arena, UNPACK_MAX) < 0) {
+	if (c && path)
+		c->path = strdup(path);
+	if (!c || (path && !c->path) || generation == 0 || arena_init(&c->arena, UNPACK_MAX) < 0) {
+		if (c)
+			free(c->path);
 		free(c);
 		return error_set(ENOMEM, "out of memory for a connection");
 	}
 	c->refs = 1;
 	c->generation = generation;
 	c->server_uid = server;
+	list_init(&c->held);
 	pthread_mutex_init(&c->lock, NULL);
 	c->socket = take_fd(fd);
 	map_begin();
@@ -52,12 +58,14 @@ struct gpushm *connection_unref(struct gpushm *c)
 {
 	if (!c || --c->refs > 0)
 		return NULL;
-	for (size_t i = 0; i < c->n_pools; i++) {
-		map_pool_done(&c->pools[i].map);
-		close_fd(&c->pools[i].pool_fd);
+	for (struct pool_info *p = c->pools, *next; p; p = next) {
+		next = p->next;
+		map_pool_done(&p->map);
+		close_fd(&p->pool_fd);
+		free(p);
 	}
 	map_end();
-	free(c->pools);
+	free(c->path);
 	close_fd(&c->socket);
 	arena_done(&c->arena);
 	pthread_mutex_destroy(&c->lock);
@@ -67,10 +75,11 @@ struct gpushm *connection_unref(struct gpushm *c)
 
 struct pool_info *connection_pool(const struct gpushm *c, uint32_t id)
 {
-	for (size_t i = 0; i < c->n_pools; i++)
-		if (c->pools[i].id == id)
-			return &c->pools[i];
-	return NULL;
+	struct pool_info *p = c->pools;
+
+	while (p && p->id != id)
+		p = p->next;
+	return p;
 }
 
 int connection_check_name(const char *name)
@@ -153,23 +162,54 @@ static int read_reply(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expecte
 	return 0;
 }
 
-int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
-		    Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret)
+int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
+			Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret)
+{
+	int r = exchange(c, request);
+
+	return r < 0 ? r : read_reply(c, expected, ret);
+}
+
+static int call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret,
+		bool *ret_again)
+{
+	bool ended = c->broken;
+	int r = ended ? error_set(ECONNRESET, "the connection to the daemon has ended: connect "
+					      "again")
+		      : connection_exchange(c, request, expected, ret);
+
+	if (r != -ECONNRESET || !c->broken || !c->kept)
+		return r;
+	r = reconnect(c);
+	if (r < 0)
+		return r;
+	*ret_again = true;
+	return connection_exchange(c, request, expected, ret);
+}
+
+int connection_call_again(struct gpushm *c, const Gpushm__Proto__Request *request,
+			  Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret,
+			  bool *ret_again)
 {
 	int r = connection_check_fork(c->generation);
 
+	*ret_again = false;
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	if (c->broken)
-		r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
-	if (r == 0)
-		r = exchange(c, request);
-	if (r == 0)
-		r = read_reply(c, expected, ret);
+	r = call(c, request, expected, ret, ret_again);
 	if (r < 0)
 		connection_done(c);
 	return r;
+}
+
+int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		    Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret)
+{
+	bool again;
+
+	return connection_call_again(c, request, expected, ret, &again);
 }
 
 void connection_done(struct gpushm *c)
@@ -188,11 +228,14 @@ int connection_violated(struct gpushm *c)
 int connection_tell(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	Gpushm__Proto__Reply *reply;
-	int r = connection_call(c, request, GPUSHM__PROTO__REPLY__RESULT_DONE, &reply);
+	bool again;
+	int r = connection_call_again(c, request, GPUSHM__PROTO__REPLY__RESULT_DONE, &reply,
+				      &again);
 
 	if (r == 0)
 		connection_done(c);
-	return r;
+	/* What was to go is gone: the daemon did it before it died. */
+	return again && (r == -ENOENT || r == -EBADF) ? 0 : r;
 }
 
 int gpushm_fd(const struct gpushm *c)

@@ -11,6 +11,7 @@
 #include "client/map/map.h"
 #include "gpushm.pb-c.h"
 #include "proto/arena.h"
+#include "proto/list.h"
 #include "proto/wire.h"
 
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 
 struct pool_info {
+	struct pool_info *next;
 	uint32_t id;
 	struct map_pool map; /* what the mapping rooms need: kind, device, and an identity of the
 				pool in this process */
@@ -27,19 +29,29 @@ struct pool_info {
 			that failed can be tried again; -1. Under the connection's lock. */
 };
 
+/* A lease that the process has, for when the daemon comes back and has to be told. */
+struct held {
+	struct list link; /* gpushm::held, under the connection's lock */
+	uint64_t lease;
+	_Atomic bool lost; /* the daemon does not know it any more */
+};
+
 struct gpushm {
 	_Atomic unsigned refs; /* the caller's, and one for each open buffer */
 	uint64_t generation;   /* of the process that made it; another one in a forked child */
 	int socket;
 	pthread_mutex_t lock; /* one request in flight; everything below */
 	bool broken;	      /* a violation or a hang-up: every later call fails */
+	bool kept;	      /* the daemon comes back with what it had */
+	char *path;	      /* owned; where to connect again; NULL: by the rule */
+	uint64_t session;     /* as HELLO told it; what the daemon knows this connection by */
+	struct list held;     /* held::link */
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uid_t uid; /* who we are to the daemon */
 	bool admin;
-	struct pool_info *pools; /* owned; set by HELLO, and immutable after that but for pool_fd */
-	size_t n_pools;
-	uid_t server_uid;   /* who owns what the daemon hands out */
-	struct arena arena; /* of the reply that is being read */
+	struct pool_info *pools; /* owned; a list that HELLO adds to; immutable but for pool_fd */
+	uid_t server_uid;	 /* who owns what the daemon hands out */
+	struct arena arena;	 /* of the reply that is being read */
 	struct frame frame;
 	unsigned char sent[FRAME_MAX]; /* the request, packed: no allocation on the way out */
 };
@@ -50,6 +62,16 @@ struct gpushm {
  * -ECHILD in a forked child, -ECONNRESET, -EPROTO. */
 int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 		    Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret);
+/* The same for who has the lock, and keeps it: no reconnection, and no lock to give back. */
+int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
+			Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret);
+
+/* As connection_call(); *ret_again: the daemon died in between and was asked once more, so that the
+ * first time may have had its effect. */
+int connection_call_again(struct gpushm *c, const Gpushm__Proto__Request *request,
+			  Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret,
+			  bool *ret_again);
+
 /* Closes the fds that nobody took and gives the lock back. */
 void connection_done(struct gpushm *c);
 /* connection_done() where the reply made no sense: no later call is made. Keeps gpushm_error().
@@ -60,7 +82,7 @@ int connection_tell(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* Takes over *fd, a connected socket; HELLO has not been said. The caller holds the one reference.
  * 0 or -ENOMEM with gpushm_error() set. */
-int connection_new(int *fd, uid_t server, struct gpushm **ret);
+int connection_new(int *fd, uid_t server, const char *path, struct gpushm **ret);
 struct gpushm *connection_ref(struct gpushm *c);
 /* The last one closes the socket. NULL is allowed. Returns NULL. */
 struct gpushm *connection_unref(struct gpushm *c);

@@ -37,6 +37,11 @@ enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
 	return b->pool->map.kind;
 }
 
+int gpushm_buffer_lost(const struct gpushm_buffer *b)
+{
+	return b->held.lost;
+}
+
 int gpushm_buffer_dirty(const struct gpushm_buffer *b)
 {
 	return b->dirty;

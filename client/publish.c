@@ -13,6 +13,7 @@ static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64
 	Gpushm__Proto__Publish publish = GPUSHM__PROTO__PUBLISH__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
 	Gpushm__Proto__Reply *reply;
+	bool again;
 	int r;
 
 	publish.has_lease = publish.has_state = true;
@@ -20,8 +21,16 @@ static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64
 	publish.state = (Gpushm__Proto__State)state;
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_PUBLISH;
 	request.publish = &publish;
-	r = connection_call(b->connection, &request, GPUSHM__PROTO__REPLY__RESULT_PUBLISHED,
-			    &reply);
+	r = connection_call_again(b->connection, &request, GPUSHM__PROTO__REPLY__RESULT_PUBLISHED,
+				  &reply, &again);
+	/* The daemon died after it had published the buffer, and before it could say so. */
+	if (again && r == -EBUSY)
+		return 0;
+	if (again && r == -EBADF)
+		return error_set(ECONNRESET,
+				 "buffer \"%s\": the daemon died while it was being filled: "
+				 "create it again",
+				 b->name);
 	if (r < 0)
 		return r;
 	if (reply->published->digest != digest) {

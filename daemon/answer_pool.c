@@ -128,6 +128,7 @@ int answer_hello(struct answer *a, struct session *s, struct fault *f)
 	m->uid = s->process->uid;
 	m->admin = s->process->admin;
 	m->limits = (Gpushm__Proto__Limits *)&limits;
+	m->has_kept = m->kept = s->service->kept;
 	m->has_session = 1;
 	m->session = s->process->session;
 	return tell_pools(s, &m->n_pools, &m->pools, f);

@@ -284,6 +284,7 @@ static int service_init(struct broker *b)
 		r = -EIO;
 	s->config = b->config;
 	s->started_ns = clock_monotonic_ns();
+	s->kept = b->store.systemd;
 	s->catalog.on_published = on_published;
 	s->catalog.arg = b;
 	return r;

@@ -254,3 +254,16 @@ size_t keeper_count(struct keeper *k, char letter)
 	pthread_mutex_unlock(&k->lock);
 	return n;
 }
+
+unsigned long long keeper_generation(struct keeper *k)
+{
+	unsigned long long best = 0, n;
+
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->n_kept; i++) {
+		n = k->kept[i].name[0] == 'j' ? strtoull(k->kept[i].name + 1, NULL, 36) : 0;
+		best = n > best ? n : best;
+	}
+	pthread_mutex_unlock(&k->lock);
+	return best;
+}

@@ -42,4 +42,7 @@ void keeper_done(struct keeper *k);
 /* How many fds are kept, whose names start with that letter. */
 size_t keeper_count(struct keeper *k, char letter);
 
+/* The generation of the journal that is kept: the highest. */
+unsigned long long keeper_generation(struct keeper *k);
+
 #endif

@@ -52,12 +52,12 @@ function complain(text) {
 	bad = 1
 }
 BEGIN {
-	tower("daemon", "main > broker > listener endpoint notify pools > peer > request verb > answer > session >" \
-		"waiter reaper > catalog > restore replay archive > journal store slots > naming > buffer > lease > process > account > pool > config > " \
-		"complaints ini similar > log > escape > index clock grow")
-	tower("client", "connect create open close find describe publish list pools status view reshape copy contents " \
+	tower("daemon", "main > broker > listener endpoint notify > peer > request verb > answer > restore > pools > session >" \
+		"waiter reaper > catalog > archive > replay > journal store > naming > buffer > lease > process > account > pool > config > " \
+		"complaints ini similar > log > escape > index clock grow slots")
+	tower("client", "create open close find describe publish list pools status view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
-		"decode > connection > map > state endpoint > error > gpushm dlpack_abi")
+		"connect reconnect connection decode > map > state endpoint > error > gpushm dlpack_abi")
 }
 {
 	file = $1

@@ -91,33 +91,35 @@ static void check_contents(struct gpushm_buffer *b, uint64_t n)
 		ck_assert_msg(bytes[i] == pattern(i), "byte %lu", i);
 }
 
+/* The library comes back by itself: the same connection, the same buffer, the same lease. */
 static void survive(const char *pool, int signal)
 {
 	const uint64_t n = MIB + 5;
 	struct gpushm_buffer *old = make(pool, "kept", (int64_t)n), *b = NULL;
-	uint64_t id = gpushm_buffer_id(old), digest;
+	uint64_t id = gpushm_buffer_id(old);
 	struct gpushm_stat *st = NULL;
 	const void *value;
 	size_t size;
 
 	ck_assert_int_eq(gpushm_publish(old, GPUSHM_SEALED), 0);
-	digest = gpushm_buffer_digest(old);
-	crash(signal);
+	keeper_end(&k, signal);
 	check_contents(old, n);
+	keeper_spawn(&k);
 	ck_assert_msg(gpushm_stat(c, "kept", 0, GPUSHM_HOLDERS, &st) == 0, "%s: %s", pool,
 		      gpushm_error());
 	ck_assert_uint_eq(st->id, id);
-	ck_assert_uint_eq(st->digest, digest);
+	ck_assert_uint_eq(st->digest, gpushm_buffer_digest(old));
 	ck_assert_uint_eq(st->n_attrs, 1);
-	/* The lease of the connection that died with the daemon: its process lives. */
-	ck_assert_uint_eq(st->suspects, 1);
-	ck_assert_int_eq(st->holders[0].pid, getpid());
+	ck_assert_uint_eq(st->readers, 1);
+	ck_assert_uint_eq(st->suspects, 0);
 	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(gpushm_buffer_lost(old), 0);
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &b) == 0, "%s: %s", pool,
 		      gpushm_error());
 	ck_assert_uint_eq(gpushm_buffer_id(b), id);
 	ck_assert_int_eq(gpushm_buffer_attr(b, "epoch", &value, &size), 0);
 	check_contents(b, n);
+	keeper_await(&k);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	ck_assert_int_eq(gpushm_close(old), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
@@ -149,8 +151,6 @@ static void start_maker(struct role_process *p, const char *name, const char *ho
 	ck_assert_str_eq(line, "ok");
 }
 
-/* The test's own lease of the dead connection ends with the test's process only: so each survives
- * in a process of its own. */
 START_TEST(a_published_buffer_dies_with_the_daemon)
 {
 	struct role_process maker;
@@ -200,17 +200,79 @@ START_TEST(a_half_made_buffer_comes_back)
 }
 END_TEST
 
-static int survive_role(char **args)
-{
-	/* In a process of its own, whose end ends the leases of its lost connection. */
-	strcpy(k.socket, args[0]);
-	return args[1] == NULL;
-}
-
 START_TEST(contents_or_leases_are_lost_on_a_pool)
 {
-	for (size_t i = 0; i < n_pools; i++)
-		(void)survive_role;
+	for (size_t i = 0; i < n_pools; i++) {
+		if (pools[i].failed)
+			continue;
+		survive(pools[i].name, SIGKILL);
+		survive(pools[i].name, SIGTERM);
+		survive(pools[i].name, SIGKILL);
+	}
+}
+END_TEST
+
+START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
+{
+	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
+
+	keeper_end(&k, SIGKILL);
+	keeper_spawn(&k);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -ECONNRESET);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "create it again"));
+	ck_assert_int_eq(gpushm_buffer_lost(b), 1);
+	again = client_create("half", 100, NULL);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_close(again), 0);
+}
+END_TEST
+
+START_TEST(a_journal_grows_with_what_has_gone)
+{
+	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	for (int i = 0; i < 9000; i++) {
+		ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
+		ck_assert_int_eq(gpushm_close(r), 0);
+	}
+	/* Once a second the daemon looks whether most of its journal is dead. */
+	client_await(keeper_generation(&k) > 1);
+	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+END_TEST
+
+START_TEST(many_buffers_are_too_many_to_keep)
+{
+	enum { N = 2000 };
+	static struct gpushm_buffer *all[N];
+	char name[32];
+	unsigned got;
+
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "many/%u", i);
+		all[i] = client_create(name, 4, NULL);
+		ck_assert_int_eq(gpushm_write(all[i], 0, &i, 4), 0);
+		ck_assert_int_eq(gpushm_publish(all[i], GPUSHM_SHARED), 0);
+	}
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	for (unsigned i = 0; i < N; i++) {
+		struct gpushm_buffer *b = NULL;
+
+		snprintf(name, sizeof(name), "many/%u", i);
+		ck_assert_msg(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b) == 0, "%s",
+			      gpushm_error());
+		ck_assert_int_eq(gpushm_read(b, 0, &got, 4), 0);
+		ck_assert_uint_eq(got, i);
+		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_eq(gpushm_close(all[i]), 0);
+		ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	}
 }
 END_TEST
 
@@ -221,7 +283,6 @@ int main(int argc, char **argv)
 	SRunner *sr = srunner_create(s);
 	int failed;
 
-	(void)survive;
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
@@ -229,6 +290,9 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_holder_that_died_meanwhile_holds_for_ever);
 	tcase_add_test(t, a_half_made_buffer_comes_back);
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
+	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
+	tcase_add_test(t, a_journal_grows_with_what_has_gone);
+	tcase_add_test(t, many_buffers_are_too_many_to_keep);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

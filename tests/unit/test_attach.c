@@ -105,16 +105,27 @@ START_TEST(a_created_buffer_of_another_size_is_mapped)
 }
 END_TEST
 
+static void answer_no_pools(void)
+{
+	Gpushm__Proto__PoolsReply none = GPUSHM__PROTO__POOLS_REPLY__INIT;
+	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
+
+	reply.result_case = GPUSHM__PROTO__REPLY__RESULT_POOLS;
+	reply.pools = &none;
+	canned_reply(server, &reply, NULL, 0);
+}
+
 START_TEST(a_pool_that_was_never_told_is_used)
 {
 	an_attach(GPUSHM_SEALED, GPUSHM_READ);
 	attach.pool = 9;
 	canned_hello(server);
 	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
+	answer_no_pools();
 	canned_done(server);
 	connected();
 	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), -ENODEV);
-	says("connect again");
+	says("upgrade");
 	c = gpushm_disconnect(c);
 	lease_was_ended();
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * HELLO, for a first connection and for one that comes back.
+ */
+#ifndef GPUSHM_CLIENT_CONNECT_H
+#define GPUSHM_CLIENT_CONNECT_H
+
+#include "client/connection.h"
+
+/* Says HELLO and keeps what it told; pools that are known already stay as they are. The caller has
+ * c->lock. 0 or -errno with gpushm_error() set. */
+int connect_hello(struct gpushm *c);
+
+/* Asks for the pools again: there may be new ones since HELLO. Takes the lock. 0 or -errno with
+ * gpushm_error() set. */
+int connect_refresh_pools(struct gpushm *c);
+
+#endif

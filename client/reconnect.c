@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Coming back to a daemon that died and was started again. Only a daemon that said at HELLO that
+ * it is kept is waited for, and only the same one (its id outlives its process) is taken; then
+ * the leases that this process still has are reclaimed, and the request that was under way is sent
+ * again. The socket keeps its fd number, for whoever polls it.
+ *
+ * A lease that the daemon does not know any more leaves its buffer as it is, mapped and usable:
+ * only its close has nothing to tell.
+ */
+#include "client/reconnect.h"
+
+#include "client/connect.h"
+#include "client/endpoint.h"
+#include "client/error.h"
+#include "proto/own.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define WAIT_MS_DEFAULT 10000u
+#define BACKOFF_MS_MAX 250u
+#define BATCH 4096u /* leases in one RECLAIM: 10 bytes each at most */
+_Static_assert(BATCH * 10 + 64 < FRAME_MAX, "a batch fits a frame");
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+}
+
+static uint64_t wait_ms(void)
+{
+	const char *text = getenv("GPUSHM_RECONNECT_MS");
+
+	return text ? strtoull(text, NULL, 10) : WAIT_MS_DEFAULT;
+}
+
+static bool may_come_back(int r)
+{
+	return r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN;
+}
+
+/* 1, 2, 4, ... 250 ms between the tries. */
+static int connect_again(struct gpushm *c, int *ret_fd)
+{
+	uint64_t deadline = now_ms() + wait_ms();
+	unsigned pause = 1;
+	uid_t server;
+	int r;
+
+	while (may_come_back(r = endpoint_connect(c->path, ret_fd, &server)) &&
+	       now_ms() < deadline) {
+		poll(NULL, 0, (int)pause);
+		pause = pause * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : pause * 2;
+	}
+	return r;
+}
+
+/* ---- RECLAIM ---- */
+
+static struct held *find(const struct gpushm *c, uint64_t lease)
+{
+	struct held *it;
+
+	list_foreach (it, &c->held, link)
+		if (it->lease == lease)
+			return it;
+	return NULL;
+}
+
+static int reclaim_batch(struct gpushm *c, uint64_t session, uint64_t *leases, size_t n, bool last)
+{
+	Gpushm__Proto__Reclaim reclaim = GPUSHM__PROTO__RECLAIM__INIT;
+	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	Gpushm__Proto__Reply *reply;
+	int r;
+
+	reclaim.has_session = reclaim.has_last = true;
+	reclaim.session = session;
+	reclaim.last = last;
+	reclaim.leases = leases;
+	reclaim.n_leases = n;
+	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_RECLAIM;
+	request.reclaim = &reclaim;
+	r = connection_exchange(c, &request, GPUSHM__PROTO__REPLY__RESULT_RECLAIMED, &reply);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < reply->reclaimed->n_lost; i++) {
+		struct held *it = find(c, reply->reclaimed->lost[i]);
+
+		if (it)
+			it->lost = true;
+	}
+	return 0;
+}
+
+static int reclaim(struct gpushm *c, uint64_t session)
+{
+	uint64_t leases[BATCH];
+	struct held *it;
+	size_t n = 0;
+
+	list_foreach (it, &c->held, link) {
+		if (it->lost)
+			continue;
+		leases[n++] = it->lease;
+		if (n == BATCH) {
+			int r = reclaim_batch(c, session, leases, n, false);
+
+			if (r < 0)
+				return r;
+			n = 0;
+		}
+	}
+	return reclaim_batch(c, session, leases, n, true);
+}
+
+/* ---- the whole ---- */
+
+static int hello_again(struct gpushm *c)
+{
+	unsigned char before[DAEMON_ID_BYTES];
+	uint64_t session = c->session;
+	int r;
+
+	memcpy(before, c->daemon, sizeof(before));
+	r = connect_hello(c);
+	if (r == 0 && memcmp(before, c->daemon, sizeof(before)) != 0)
+		r = error_set(ECONNRESET,
+			      "another daemon serves %s now, and it knows nothing of what this "
+			      "process has open: connect again",
+			      c->path ? c->path : "the socket");
+	return r < 0 ? r : reclaim(c, session);
+}
+
+int reconnect(struct gpushm *c)
+{
+	_cleanup_(close_fd) int fd = -1;
+	int r;
+
+	if (!c->kept)
+		return -ECONNRESET;
+	c->broken = false;
+	r = connect_again(c, &fd);
+	if (r < 0) {
+		c->broken = true;
+		return error_set(ECONNRESET, "the daemon has gone and does not come back: %s",
+				 strerror(-r));
+	}
+	/* Whoever polls the fd keeps its number. */
+	if (dup3(fd, c->socket, O_CLOEXEC) < 0)
+		r = error_set(errno, "the new socket can't take the old one's place: %m");
+	if (r == 0)
+		r = hello_again(c);
+	if (r < 0)
+		c->broken = true;
+	return r;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Coming back to a daemon that was started again.
+ */
+#ifndef GPUSHM_CLIENT_RECONNECT_H
+#define GPUSHM_CLIENT_RECONNECT_H
+
+#include "client/connection.h"
+
+/* Connects again, says HELLO and reclaims the leases of the connection's buffers. Holds c->lock
+ * throughout, which the caller has. Waits for the daemon as long as GPUSHM_RECONNECT_MS says. 0, or
+ * -ECONNRESET and others with gpushm_error() set: then the connection is broken. */
+int reconnect(struct gpushm *c);
+
+#endif
