@@ -55,77 +55,6 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 	buffer_free(b);
 }
 
-static struct buffer *find_key(const struct catalog *c, const char *key)
-{
-	struct index_link *link = index_first(&c->by_name, index_hash(key, strlen(key)));
-
-	while (link && strcmp(container_of(link, struct buffer, by_name)->key, key) != 0)
-		link = index_next(link);
-	return link ? container_of(link, struct buffer, by_name) : NULL;
-}
-
-/* ---- creating ---- */
-
-/* An adopted one will be ready in a moment, and lets who creates in it wait for that. */
-static bool is_usable(const struct pool *pool)
-{
-	return pool->state == POOL_READY || (pool->state == POOL_STARTING && pool->is_adopted);
-}
-
-static struct pool *default_pool(const struct catalog *c)
-{
-	struct pool *it, *host = NULL, *gpu = NULL;
-
-	list_foreach (it, c->pools, link) {
-		if (strcmp(it->config.name, c->default_pool) == 0)
-			return it;
-		if (!host && it->config.kind == POOL_HOST)
-			host = it;
-		if (!gpu && it->config.kind == POOL_VMM && is_usable(it))
-			gpu = it;
-	}
-	return gpu ? gpu : host;
-}
-
-int catalog_pool(const struct catalog *c, const char *name, struct pool **ret, struct fault *f)
-{
-	struct pool *it, *found = *name ? NULL : default_pool(c);
-	char names[160] = "";
-	size_t len = 0;
-
-	list_foreach (it, c->pools, link) {
-		if (strcmp(it->config.name, name) == 0)
-			found = it;
-		if (len < sizeof(names))
-			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s",
-						len ? ", " : "", it->config.name);
-	}
-	if (!found)
-		return fault(f, CODE_NOT_FOUND, "no pool \"%s\"; there are: %s", name, names);
-	*ret = found;
-	return 0;
-}
-
-bool catalog_pool_is_open_to(const struct pool *pool, const struct process *p)
-{
-	return p->admin || pool_allows(pool, p->uid, p->gids, p->n_gids);
-}
-
-/* A mempool's fd opens all of the pool, so whoever attaches to a buffer must be one of its users.
- */
-static bool may_use(const struct pool *pool, const struct process *p)
-{
-	return pool->config.kind != POOL_MEMPOOL || catalog_pool_is_open_to(pool, p);
-}
-
-int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct fault *f)
-{
-	return fault(f, CODE_ACCESS,
-		     "pool \"%s\" is not open to uid %u (allow-users and allow-groups in "
-		     "gpushmd.conf)",
-		     pool->config.name, p->uid);
-}
-
 static int grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		 uint64_t id, struct lease **ret, struct fault *f)
 {
@@ -206,7 +135,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return r;
 	if (!catalog_pool_is_open_to(pool, p))
 		return catalog_refuse_pool(pool, p, f);
-	if (find_key(c, spec->key))
+	if (catalog_by_key(c, spec->key))
 		return fault(f, CODE_EXISTS,
 			     "name \"%s\" is taken: unlink it first, or choose "
 			     "another",
@@ -238,99 +167,6 @@ void catalog_abandon(struct catalog *c, struct buffer *b)
 	b->on_made = NULL;
 	drop_name(c, b);
 	pool_request_cancel(&b->request);
-}
-
-/* ---- finding ---- */
-
-bool catalog_visible(const struct buffer *b, const struct process *p)
-{
-	return buffer_owned_by(b, p) ||
-	       (b->state != BUFFER_FILLING && b->key && buffer_allows(b, p, ACCESS_READ));
-}
-
-static int missing(const char *key, struct fault *f)
-{
-	return fault(f, CODE_NOT_FOUND,
-		     "no buffer \"%s\" (gpushmctl ls shows what there is; open can wait for it)",
-		     key);
-}
-
-int catalog_find(struct catalog *c, const struct process *p, const char *key, enum access access,
-		 struct buffer **ret, struct fault *f)
-{
-	struct buffer *b = find_key(c, key);
-
-	if (!b)
-		return missing(key, f);
-	if (!buffer_allows(b, p, access))
-		return fault(f, CODE_ACCESS,
-			     "buffer \"%s\" belongs to uid %u with mode %04o: not open to uid %u "
-			     "for %s",
-			     key, b->uid, b->mode, p->uid,
-			     access == ACCESS_WRITE ? "writing" : "reading");
-	if (!may_use(b->pool, p))
-		return catalog_refuse_pool(b->pool, p, f);
-	if (b->state == BUFFER_FILLING)
-		return fault(f, CODE_NOT_PUBLISHED,
-			     "buffer \"%s\" is still being filled: wait for it with a timeout",
-			     key);
-	if (b->state == BUFFER_SEALED && access == ACCESS_WRITE)
-		return fault(f, CODE_READ_ONLY,
-			     "buffer \"%s\" is sealed and never written again: open it for "
-			     "reading, or publish it shared",
-			     key);
-	*ret = b;
-	return 0;
-}
-
-int catalog_look(struct catalog *c, const struct process *p, const char *key, struct buffer **ret,
-		 struct fault *f)
-{
-	struct buffer *b = find_key(c, key);
-
-	if (!b || (b->state == BUFFER_FILLING && !buffer_owned_by(b, p)))
-		return missing(key, f);
-	if (!catalog_visible(b, p))
-		return fault(
-			f, CODE_ACCESS,
-			"buffer \"%s\" belongs to uid %u with mode %04o: not for uid %u to see",
-			key, b->uid, b->mode, p->uid);
-	*ret = b;
-	return 0;
-}
-
-struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
-{
-	struct index_link *link = index_first(&c->by_id, index_hash_u64(id));
-
-	while (link && container_of(link, struct buffer, by_id)->id != id)
-		link = index_next(link);
-	return link ? container_of(link, struct buffer, by_id) : NULL;
-}
-
-struct buffer *catalog_next(const struct catalog *c, uint64_t after)
-{
-	const struct buffer *last = catalog_by_id(c, after);
-	const struct list *at = last ? &last->all_link : &c->buffers;
-
-	/* The one that the caller had last may have gone meanwhile: then from the start. */
-	for (at = at->next; at != &c->buffers; at = at->next)
-		if (container_of(at, struct buffer, all_link)->id > after)
-			return container_of(at, struct buffer, all_link);
-	return NULL;
-}
-
-int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struct lease **ret,
-		  struct fault *f)
-{
-	struct index_link *link = index_first(&c->leases, index_hash_u64(id));
-
-	while (link && container_of(link, struct lease, link)->id != id)
-		link = index_next(link);
-	if (!link || container_of(link, struct lease, link)->process != p)
-		return fault(f, CODE_NO_LEASE, "no lease %" PRIu64 " on this connection", id);
-	*ret = container_of(link, struct lease, link);
-	return 0;
 }
 
 /* ---- ending ---- */
@@ -399,10 +235,10 @@ void catalog_disconnect(struct catalog *c, struct process *p)
 int catalog_unlink(struct catalog *c, const struct process *p, const char *key, uint64_t id,
 		   struct fault *f)
 {
-	struct buffer *b = find_key(c, key);
+	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b || (id && b->id != id))
-		return missing(key, f);
+		return catalog_missing(key, f);
 	if (!buffer_owned_by(b, p))
 		return fault(
 			f, CODE_ACCESS,

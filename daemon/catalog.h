@@ -80,6 +80,13 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
  * when it comes. */
 void catalog_abandon(struct catalog *c, struct buffer *b);
 
+/* Whether the process may attach to buffers of the pool: of a mempool, its users only. */
+bool catalog_may_attach(const struct pool *pool, const struct process *p);
+
+/* NULL where there is none. */
+struct buffer *catalog_by_key(const struct catalog *c, const char *key);
+int catalog_missing(const char *key, struct fault *f); /* -ENOENT */
+
 /* A published buffer that the process may open so. -ENOENT, -EAGAIN while it is being filled,
  * -EACCES, -EROFS. */
 int catalog_find(struct catalog *c, const struct process *p, const char *key, enum access access,
