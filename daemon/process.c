@@ -1,38 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * Credentials are taken once, at accept, from the kernel: SO_PEERCRED and SO_PEERGROUPS are fixed
- * at connect() (a child that inherited the socket shows its parent), and SO_PEERPIDFD (Linux 6.5)
- * gives a pidfd of exactly that process. Before 6.5 pidfd_open() is all there is: between connect()
- * and accept() the pid may have been reused, if the process died meanwhile and left the socket to a
- * child. Nothing is decided from /proc: the command's name read there is for people.
+ * at connect() (a child that inherited the socket shows its parent), and so is whom the pidfd
+ * stands for. Who is allowed what is never decided from /proc: the command's name read there is for
+ * people. A process without a pidfd can't be watched; it is refused, or trusted, as the
+ * configuration says.
  */
 #include "daemon/process.h"
 
+#include "daemon/pidfd.h"
 #include "proto/own.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* asm-generic/socket.h, Linux 6.5 */
-#endif
-
-static int get_pidfd(int socket, pid_t pid)
-{
-	int fd = -1;
-	socklen_t len = sizeof(fd);
-
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
-		return fd;
-	if (errno != ENOPROTOOPT)
-		return -errno;
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	return fd < 0 ? -errno : fd;
-}
 
 /* The first one is the primary group: SO_PEERGROUPS tells the supplementary ones alone, and
  * setgid() does not put it among them (credentials(7)). */
@@ -67,7 +49,22 @@ static void read_command(struct process *p)
 	p->command[strcspn(p->command, "\n")] = '\0';
 }
 
-static int identify(int socket, gid_t admin_gid, struct process *p, struct fault *f)
+static int refuse_unwatched(const struct process *p, int error, struct fault *f)
+{
+	if (error == -EMFILE || error == -ENFILE)
+		return fault(f, CODE_NO_FDS, "no pidfd for process %d: %s", p->pid,
+			     strerror(-error));
+	if (p->pid <= 0)
+		return fault(f, CODE_UNIDENTIFIED,
+			     "your process is in a PID namespace that the daemon can't see: run "
+			     "gpushmd there, share the host's (docker run --pid=host), or see "
+			     "unwatched-clients in gpushmd.conf(5)");
+	return fault(f, CODE_UNIDENTIFIED,
+		     "process %d can't be watched: %s (unwatched-clients in gpushmd.conf(5))",
+		     p->pid, strerror(-error));
+}
+
+static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, struct fault *f)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -78,27 +75,23 @@ static int identify(int socket, gid_t admin_gid, struct process *p, struct fault
 	p->pid = cred.pid;
 	p->uid = cred.uid;
 	p->gid = cred.gid;
-	if (cred.pid <= 0)
-		return fault(f, CODE_UNIDENTIFIED,
-			     "your process is in a PID namespace that the daemon can't see: run "
-			     "gpushmd there, or share the host's (docker run --pid=host)");
 	r = get_groups(socket, p);
 	if (r < 0)
 		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
 			     "SO_PEERGROUPS: %s", strerror(-r));
-	p->pidfd = get_pidfd(socket, cred.pid);
-	if (p->pidfd < 0) {
-		r = p->pidfd;
-		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_UNIDENTIFIED,
-			     "no pidfd for process %d: %s", cred.pid, strerror(-r));
-	}
+	p->pidfd = pidfd_of_peer(socket, cred.pid);
+	if (p->pidfd < 0 && (!trust || p->pidfd == -EMFILE || p->pidfd == -ENFILE))
+		return refuse_unwatched(p, p->pidfd, f);
 	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
 		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
-	read_command(p);
+	if (p->pid > 0) {
+		p->start_time = pidfd_start_time(p->pid);
+		read_command(p);
+	}
 	return 0;
 }
 
-int process_identify(int socket, gid_t admin_gid, struct process **ret, struct fault *f)
+int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret, struct fault *f)
 {
 	struct process *p = calloc(1, sizeof(*p));
 	int r;
@@ -108,7 +101,7 @@ int process_identify(int socket, gid_t admin_gid, struct process **ret, struct f
 	p->pidfd = -1;
 	list_init(&p->link);
 	list_init(&p->leases);
-	r = identify(socket, admin_gid, p, f);
+	r = identify(socket, admin_gid, trust, p, f);
 	if (r < 0) {
 		process_free(p);
 		return r;

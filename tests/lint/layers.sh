@@ -53,7 +53,7 @@ function complain(text) {
 }
 BEGIN {
 	tower("daemon", "main > broker > listener endpoint notify pools > peer > request verb > answer > session >" \
-		"waiter reaper > catalog > archive > journal store > naming > buffer > lease > process > account > pool > config > " \
+		"waiter reaper > catalog > archive > journal store > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow")
 	tower("client", "connect create open close find describe publish list pools status view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
