@@ -488,6 +488,7 @@ struct gpushm_status {
 	uint32_t fds, fds_max;
 	struct gpushm_usage *usage; /* this user's; every user's for an admin */
 	size_t n_usage;
+	uint32_t pools_failed; /* gpushm_pools() tells which and why */
 };
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret);
 struct gpushm_status *gpushm_status_free(struct gpushm_status *s);

@@ -65,7 +65,9 @@ static struct pool *default_pool(const struct catalog *c)
 			return it;
 		if (!host && it->config.kind == POOL_HOST)
 			host = it;
-		if (!gpu && it->config.kind == POOL_VMM && it->state == POOL_READY)
+		/* One whose GPU was lost stays the default: a CREATE is refused rather than given
+		 * another kind of memory. */
+		if (!gpu && it->config.kind == POOL_VMM && it->opened)
 			gpu = it;
 	}
 	return gpu ? gpu : host;

@@ -20,6 +20,14 @@ static void on_pool_ready(struct pool *pool, void *arg)
 		p->on_ready(p->arg);
 }
 
+static void on_pool_failed(void *arg)
+{
+	struct pools *p = arg;
+
+	if (!p->closing)
+		p->on_failed(p->arg);
+}
+
 static void make(struct pools *p, const struct pool_config *config)
 {
 	struct device *device = NULL;
@@ -41,6 +49,8 @@ static void make(struct pools *p, const struct pool_config *config)
 		return;
 	}
 	pool->id = ++p->last_id;
+	pool->on_failed = on_pool_failed;
+	pool->failed_arg = p;
 	list_insert(&p->all, &pool->link);
 	p->opening++;
 	p->open++;

@@ -57,9 +57,11 @@ struct pool {
 	struct pool_config config; /* a copy; its lists are owned */
 	const struct pool_ops *ops;
 	enum pool_state state;
-	char why[256];	       /* of a failed pool */
-	struct device *device; /* NULL for host */
-	struct worker *worker; /* borrowed: the device's, or the host's */
+	char why[256];		 /* of a failed pool */
+	bool opened;		 /* it was ready once: what its kind keeps is to be closed */
+	struct device *device;	 /* NULL for host */
+	struct list device_link; /* device::pools */
+	struct worker *worker;	 /* borrowed: the device's, or the host's */
 	int numa_node;
 	void *impl;  /* the kind's own; made by open, worker thread only */
 	int pool_fd; /* mempool: the pool's own fd, lent with a connection's first attach; else -1
@@ -82,6 +84,8 @@ struct pool {
 	struct fault open_fault;
 	void (*on_ready)(struct pool *pool, void *arg);
 	void *ready_arg;
+	void (*on_failed)(void *arg); /* set after pool_new(): the pool's device is lost */
+	void *failed_arg;
 	bool closing;
 	void (*on_closed)(void *arg);
 	void *closed_arg;
