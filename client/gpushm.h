@@ -272,8 +272,7 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
  *  - when a create or an open finds no room: a full pool, a limit of this user, or a mapping for
  *    which there is no memory. Then all is done, in the midst of a section too, and the call tries
  *    once more.
- * One that fails does not stop the others; the first error is returned, and its text names its
- * buffer.
+ * One that fails does not stop the others; the first error is returned, and is gpushm_error()'s.
  *
  * The rule and its strictness are those of Numba's defer_cleanup() and its limits, and so is
  * max_ratio, 0.2. Two things differ. max_count is 0 and not 10: a close outside of a section closes
