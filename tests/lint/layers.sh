@@ -57,7 +57,7 @@ BEGIN {
 		"complaints ini similar > log > escape > index clock grow")
 	tower("client", "connect create open close find describe publish list pools status view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
-		"decode > connection > map > state endpoint > error > gpushm dlpack_abi")
+		"decode > connection > map > state defer endpoint > error > gpushm dlpack_abi")
 }
 {
 	file = $1
