@@ -206,7 +206,7 @@ check-sanitize:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)
 # Client and workers: what has threads.
-THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request %/test_map %/test_connection %/test_buffer,$(UNIT_TESTS)) \
+THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request %/test_map %/test_connection %/test_buffer %/test_defer,$(UNIT_TESTS)) \
 	$(filter %/test_threads,$(SYSTEM_TESTS))
 check-threads:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' RESULTS=$(RESULTS) \

@@ -10,6 +10,7 @@
 
 #include "client/connect.h"
 #include "client/decode.h"
+#include "client/defer.h"
 #include "client/error.h"
 #include "proto/own.h"
 
@@ -136,7 +137,7 @@ static int find_or_ask(struct gpushm *c, struct attach *a)
 	return r;
 }
 
-int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
+static int call_once(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
 {
 	_cleanup_(attach_done) struct attach a = ATTACH_NONE;
 	Gpushm__Proto__Reply *reply;
@@ -159,6 +160,16 @@ int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct 
 	*ret = a;
 	a = ATTACH_NONE;
 	return 0;
+}
+
+/* A full pool or a limit may be full of what this process has closed and not yet given back. */
+int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
+{
+	int r = call_once(c, request, ret);
+
+	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_room())
+		r = call_once(c, request, ret);
+	return r;
 }
 
 int attach_close_lease(struct gpushm *c, uint64_t lease)

@@ -21,7 +21,8 @@ struct attach {
 };
 #define ATTACH_NONE ((struct attach){ .fd = -1, .table_fd = -1 })
 
-/* Makes the request, CREATE or OPEN, and takes what its reply brought. The caller owns *ret's fds
+/* Makes the request, CREATE or OPEN, and takes what its reply brought. Where there is no room, what
+ * waits for its cleanup is done, and the request made once more. The caller owns *ret's fds
  * and the lease. 0 or -errno with gpushm_error() set. */
 int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret);
 

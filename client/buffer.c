@@ -6,7 +6,8 @@
  *
  * The order at the end is the protocol's: first the GPU's work is waited for and the memory
  * unmapped, then the daemon is told. A lease is never ended while the memory may still be mapped
- * here: what can't be unmapped stays leased until this process ends.
+ * here: what can't be unmapped stays leased until this process ends. All of that may have to wait
+ * (defer.h); until it is done a closed buffer is the list's.
  */
 #include "client/buffer.h"
 
@@ -64,6 +65,7 @@ static int buffer_map(struct gpushm_buffer *b, const struct attach *a, int devic
 				 .device = device,
 				 .fd = a->fd,
 				 .server_uid = b->connection->server_uid };
+	int result;
 
 	memcpy(r.record, a->record, sizeof(r.record));
 	if (r.pool->kind == GPUSHM_MEMPOOL) {
@@ -71,7 +73,10 @@ static int buffer_map(struct gpushm_buffer *b, const struct attach *a, int devic
 		r.fd = a->pool->pool_fd;
 		pthread_mutex_unlock(&b->connection->lock);
 	}
-	return map_acquire(&r, &b->map);
+	result = map_acquire(&r, &b->map);
+	if (result == -ENOMEM && defer_flush_for_room())
+		result = map_acquire(&r, &b->map);
+	return result;
 }
 
 static int buffer_attach(struct gpushm_buffer *b, const struct attach *a, int device)
@@ -115,23 +120,11 @@ void buffer_put(struct gpushm_buffer *b)
 	b->arrays--;
 }
 
-int gpushm_close(struct gpushm_buffer *b)
+/* Unmapped first, then told; see above. */
+static int end(struct gpushm_buffer *b)
 {
-	unsigned arrays;
-	int r;
+	int r = map_release(b->map);
 
-	if (!b)
-		return 0;
-	r = buffer_check(b);
-	if (r < 0)
-		return r;
-	arrays = b->arrays;
-	if (arrays > 0)
-		return error_set(EBUSY,
-				 "buffer \"%s\": %u arrays, views or DLPack tensors are alive: "
-				 "free them first",
-				 b->name, arrays);
-	r = map_release(b->map);
 	if (r < 0)
 		error_set_about(-r, "buffer", b->name);
 	else if (!b->held.lost)
@@ -139,4 +132,46 @@ int gpushm_close(struct gpushm_buffer *b)
 	buffer_free(b);
 	/* With the daemon the lease has gone: there is nobody left to tell. */
 	return r == -ECONNRESET ? 0 : r;
+}
+
+static int run_end(struct deferred *d)
+{
+	return end(container_of(d, struct gpushm_buffer, deferred));
+}
+
+static int check_closable(const struct gpushm_buffer *b)
+{
+	unsigned arrays = b->arrays;
+	int r = buffer_check(b);
+
+	if (r < 0 || arrays == 0)
+		return r;
+	return error_set(EBUSY,
+			 "buffer \"%s\": %u arrays, views or DLPack tensors are alive: free them "
+			 "first",
+			 b->name, arrays);
+}
+
+int buffer_close(struct gpushm_buffer *b)
+{
+	int r = check_closable(b);
+
+	return r < 0 ? r : end(b);
+}
+
+/* Without a GPU there is nothing to wait for, and nothing to gain. */
+int gpushm_close(struct gpushm_buffer *b)
+{
+	int r = b ? check_closable(b) : 0;
+
+	if (!b || r < 0)
+		return r;
+	if (map_used_from(b->map) < 0)
+		return end(b);
+	b->deferred = (struct deferred){ .owner = b->connection,
+					 .device = map_used_from(b->map),
+					 .bytes = map_bytes(b->map),
+					 .capacity = map_device_bytes,
+					 .run = run_end };
+	return defer_add(&b->deferred);
 }

@@ -6,6 +6,7 @@
 #define GPUSHM_CLIENT_BUFFER_H
 
 #include "client/connection.h"
+#include "client/defer.h"
 #include "client/gpushm.h"
 #include "client/image.h"
 #include "client/map/map.h"
@@ -28,6 +29,7 @@ struct gpushm_buffer {
 	struct image table;	       /* the arrays, as of the last use while filling */
 	struct image attrs;	       /* the creator's attributes: they must not move, as the
 						 table does while it fills */
+	struct deferred deferred;      /* once closed */
 };
 
 struct attach;
@@ -37,6 +39,9 @@ struct attach;
  */
 int buffer_adopt(struct gpushm *c, const char *name, const struct attach *a, int device,
 		 struct gpushm_buffer **ret);
+
+/* gpushm_close() that never waits for later. */
+int buffer_close(struct gpushm_buffer *b);
 
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);

@@ -7,6 +7,7 @@
  */
 #include "client/connect.h"
 #include "client/decode.h"
+#include "client/defer.h"
 #include "client/endpoint.h"
 #include "client/error.h"
 #include "proto/own.h"
@@ -140,7 +141,8 @@ int gpushm_connect(const char *socket_path, struct gpushm **ret)
 struct gpushm *gpushm_disconnect(struct gpushm *c)
 {
 	/* In a forked child the socket is the parent's, and stays as it is. */
-	if (c && connection_check_fork(c->generation) == 0)
-		connection_unref(c);
-	return NULL;
+	if (!c || connection_check_fork(c->generation) < 0)
+		return NULL;
+	defer_flush_owner(c);
+	return connection_unref(c);
 }

@@ -153,7 +153,7 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 	r = gpushm_describe(b, specs, n);
 	if (r < 0) {
 		error_keep(&why);
-		gpushm_close(b);
+		buffer_close(b);
 		error_put_back(&why);
 		return r;
 	}

@@ -210,7 +210,8 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
  * lease. Arrays of the buffer must have been freed: else -EBUSY, gpushm_error() says how many are
  * left, and nothing happens. When the daemon is gone the buffer is freed all the same and 0
  * returned. -EIO: the driver could not unmap it; the buffer is freed, and its lease lasts until
- * this process ends. NULL is allowed. Asks the daemon. */
+ * this process ends. NULL is allowed. Asks the daemon. Within gpushm_defer_cleanup() all of that
+ * waits; see below. */
 int gpushm_close(struct gpushm_buffer *b);
 
 /* Frees the name at once; the memory goes when the last lease ends. For the owner and admins. Asks
@@ -248,6 +249,54 @@ void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b);
 /* A user attribute. *ret_value is borrowed from the buffer and not terminated. 0 or -ENOENT. */
 int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const void **ret_value,
 		       size_t *ret_size);
+
+/* ------------------------------------------------------- cleanup that waits */
+
+/* Closing a buffer on a GPU waits for all work of that GPU, which is the last thing that a hot
+ * section wants. Between gpushm_defer_cleanup() and gpushm_resume_cleanup() a close only puts the
+ * buffer on a list of this process: no call of the driver, no request. Sections nest, are counted
+ * for the whole process and may be left by another thread than entered them. Buffers of host pools
+ * are always closed at once.
+ *
+ *	gpushm_defer_cleanup();
+ *	for (...) {
+ *		gpushm_open(..., &b); launch(b); gpushm_close(b);
+ *	}
+ *	gpushm_resume_cleanup();
+ *	gpushm_flush_cleanup();
+ *
+ * A buffer on the list is closed for its user, but keeps its lease, its mapping and, if it was
+ * being filled, its name. What is on the list is done, oldest first:
+ *  - by gpushm_flush_cleanup(), outside of sections;
+ *  - by a gpushm_close(), outside of sections, that exceeds a limit: more than max_count buffers on
+ *    all GPUs together, or more bytes on its GPU than max_ratio of that GPU's memory. The one that
+ *    exceeds it is done with the others. Leaving a section does nothing by itself;
+ *  - by gpushm_disconnect(), what was opened through that connection;
+ *  - when a create or an open finds no room: a full pool, a limit of this user, or a mapping for
+ *    which there is no memory. Then all is done, in the midst of a section too, and the call tries
+ *    once more.
+ * One that fails does not stop the others; the first error is returned, and is gpushm_error()'s.
+ *
+ * The rule and its strictness are those of Numba's defer_cleanup() and its limits, and so is
+ * max_ratio, 0.2. Two things differ. max_count is 0 and not 10: a close outside of a section closes
+ * at once, and takes along what a section has left. A lease that lives on after its close keeps
+ * memory from others, counts against its user and shows up in gpushmctl ls; who wants that says so.
+ * And where no room is left a section does not hold: the call would fail instead. */
+int gpushm_defer_cleanup(void);	 /* 0, -ENOMEM */
+int gpushm_resume_cleanup(void); /* 0; -EINVAL without a section */
+
+/* Does what is on the list. 0; -EBUSY within a section, and nothing is done; else as
+ * gpushm_close(). */
+int gpushm_flush_cleanup(void);
+
+/* The limits of this process, 0 to 1 for the ratio (-EINVAL); in force from the next close. Without
+ * a call they are GPUSHM_MAX_PENDING_UNMAPS_COUNT and GPUSHM_MAX_PENDING_UNMAPS_RATIO of the
+ * environment, as they are at the first close; what is no such number there is as if it were not
+ * set. A forked child starts with those again, with no section and an empty list. */
+int gpushm_set_cleanup_limits(unsigned max_count, double max_ratio);
+
+/* How many buffers are on the list, and, unless it is NULL, their bytes. */
+size_t gpushm_pending_cleanup(uint64_t *ret_bytes);
 
 /* ------------------------------------------------------------------- arrays */
 
@@ -441,6 +490,7 @@ struct gpushm_status {
 	uint32_t fds, fds_max;
 	struct gpushm_usage *usage; /* this user's; every user's for an admin */
 	size_t n_usage;
+	uint32_t pools_failed; /* gpushm_pools() tells which and why */
 };
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret);
 struct gpushm_status *gpushm_status_free(struct gpushm_status *s);

@@ -5,6 +5,8 @@
 #ifndef GPUSHM_CLIENT_STATE_H
 #define GPUSHM_CLIENT_STATE_H
 
+#include "client/defer.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,6 +26,8 @@ struct state {
 	pthread_mutex_t cuda_lock;    /* of the driver's start */
 	pthread_mutex_t context_lock; /* of the contexts that are retained */
 	unsigned connections;	      /* under context_lock */
+	pthread_mutex_t defer_lock;
+	struct defer_queue deferred; /* under defer_lock */
 };
 
 /* The process's one; NULL where there is no memory for it. No system call after the first. */

@@ -50,7 +50,8 @@ static int decode_status(const Gpushm__Proto__StatusReply *from, struct gpushm_s
 				     .refused = from->refused,
 				     .violations = from->violations,
 				     .fds = from->fds,
-				     .fds_max = from->fds_max };
+				     .fds_max = from->fds_max,
+				     .pools_failed = from->pools_failed };
 	if (decode_text("software", from->has_software, from->software, s->software,
 			sizeof(s->software)) < 0 ||
 	    decode_bytes("daemon id", from->has_daemon, from->daemon, s->daemon,

@@ -32,6 +32,7 @@ struct account {
 	struct accounts *accounts;
 	uid_t uid;
 	uint64_t used[ACCOUNT_ITEMS];
+	bool unwatched; /* the log has said that a process of it can't be watched */
 };
 
 /* A share of an account. Zeroed: nothing is charged. */

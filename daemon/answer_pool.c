@@ -193,6 +193,16 @@ static void tell_fds(Gpushm__Proto__StatusReply *m)
 	m->fds_max = limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur;
 }
 
+static uint32_t count_failed(const struct catalog *c)
+{
+	const struct pool *pool;
+	uint32_t n = 0;
+
+	list_foreach (pool, c->pools, link)
+		n += pool->state == POOL_POOL_FAILED;
+	return n;
+}
+
 int answer_status(struct answer *a, struct session *s, struct fault *f)
 {
 	Gpushm__Proto__StatusReply *m = &a->u.status;
@@ -218,6 +228,8 @@ int answer_status(struct answer *a, struct session *s, struct fault *f)
 	m->requests = service->requests;
 	m->refused = service->refused;
 	m->violations = service->violations;
+	m->has_pools_failed = 1;
+	m->pools_failed = count_failed(&service->catalog);
 	tell_fds(m);
 	return tell_usages(m, s, f);
 }

@@ -169,6 +169,34 @@ static void on_published(const struct buffer *buffer, void *arg)
 		waiters_wake(&b->service.waiters, buffer->key);
 }
 
+/* What systemctl status shows. */
+static void tell_status(struct broker *b, const char *before)
+{
+	const struct pool *pool, *failed = NULL;
+	unsigned n = 0;
+
+	list_foreach (pool, &b->pools.all, link) {
+		if (pool->state != POOL_POOL_FAILED)
+			continue;
+		n++;
+		if (!failed)
+			failed = pool;
+	}
+	if (failed)
+		sd_notifyf(0, "%sSTATUS=%u pools, %u of them failed: %s: %s", before, b->pools.open,
+			   n, failed->config.name, failed->why);
+	else
+		sd_notifyf(0, "%sSTATUS=%u pools", before, b->pools.open);
+}
+
+static void on_pools_failed(void *arg)
+{
+	struct broker *b = arg;
+
+	if (b->listening)
+		tell_status(b, "");
+}
+
 static int listen_now(struct broker *b)
 {
 	int r = b->listening
@@ -268,7 +296,7 @@ static void on_pools_ready(void *arg)
 	log_write(LOG_NOTICE, &(struct log_about){ .message_id = LOG_ID_STARTED },
 		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", b->pools.open,
 		  b->endpoint.path ? b->endpoint.path : "systemd's socket");
-	sd_notifyf(0, "READY=1\nSTATUS=%u pools", b->pools.open);
+	tell_status(b, "READY=1\n");
 }
 
 static int service_init(struct broker *b)
@@ -326,6 +354,7 @@ static int start(struct broker *b)
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);
 	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);
+	b->pools.on_failed = on_pools_failed;
 	if (r == 0)
 		r = go_on(b);
 	/* What was kept can be handed on at once; the driver takes its time. */

@@ -10,7 +10,7 @@
 /* An adopted one will be ready in a moment, and lets who creates in it wait for that. */
 static bool is_usable(const struct pool *pool)
 {
-	return pool->state == POOL_READY || (pool->state == POOL_STARTING && pool->is_adopted);
+	return pool->opened || (pool->state == POOL_STARTING && pool->is_adopted);
 }
 
 static struct pool *default_pool(const struct catalog *c)
@@ -22,6 +22,8 @@ static struct pool *default_pool(const struct catalog *c)
 			return it;
 		if (!host && it->config.kind == POOL_HOST)
 			host = it;
+		/* One whose GPU was lost stays the default: a CREATE is refused rather than given
+		 * another kind of memory. */
 		if (!gpu && it->config.kind == POOL_VMM && is_usable(it))
 			gpu = it;
 	}

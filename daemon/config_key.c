@@ -32,6 +32,7 @@ static const struct config_key daemon_keys[] = {
 	DAEMON("group", socket_gid, &value_group, true),
 	DAEMON("admin-group", admin_gid, &value_group, false),
 	DAEMON("default-pool", default_pool, &value_pool, false),
+	DAEMON("unwatched-clients", trust_unwatched, &value_trust, false),
 };
 
 static const struct config_key limits_keys[] = {

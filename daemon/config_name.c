@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names in gpushmd.conf: the socket's path, pools, kinds of pool, and GPUs. Only their form is
+ * Names in gpushmd.conf: the socket's path, pools, kinds of pool, GPUs, and the policy for clients
+ * that can't be watched. Only their form is
  * checked here; whether there is such a GPU is found out when the pools are made, since a file can
  * be checked on a machine that has none.
  */
@@ -123,6 +124,21 @@ static int parse_device(const char *text, void *member, char *wrong)
 	return 0;
 }
 
+static int parse_trust(const char *text, void *member, char *wrong)
+{
+	bool trust = strcmp(text, "trust") == 0;
+
+	if (!trust && strcmp(text, "refuse") != 0)
+		return -EINVAL;
+	*(bool *)member = trust;
+	return 0;
+}
+
+static void format_trust(const void *member, FILE *out)
+{
+	fputs(*(const bool *)member ? "trust" : "refuse", out);
+}
+
 const struct value_type value_path = {
 	.allowed = "an absolute path of at most 107 bytes that does not end with /",
 	.parse = parse_path,
@@ -144,3 +160,7 @@ const struct value_type value_device = {
 	.parse = parse_device,
 	.format = format_text
 };
+const struct value_type value_trust = { .allowed = "refuse or trust",
+					.size = sizeof(bool),
+					.parse = parse_trust,
+					.format = format_trust };

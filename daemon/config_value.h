@@ -26,7 +26,7 @@ struct value_type {
 extern const struct value_type value_mode, value_node, value_size, value_bytes, value_count,
 	value_pending, value_ratio;
 /* config_name.c */
-extern const struct value_type value_path, value_pool, value_kind, value_device;
+extern const struct value_type value_path, value_pool, value_kind, value_device, value_trust;
 /* config_id.c */
 extern const struct value_type value_group, value_users, value_groups;
 

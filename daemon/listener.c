@@ -89,18 +89,37 @@ static void turn_away(int socket, const struct fault *why)
 	answer_send(&a, socket);
 }
 
+/* The policy has a price, and the log says who pays it: once for each user that is connected. */
+static void note_unwatched(const struct process *p)
+{
+	if (p->pidfd >= 0 || p->charge.account->unwatched)
+		return;
+	p->charge.account->unwatched = true;
+	log_write(
+		LOG_WARNING, &(struct log_about){ LOG_ID_UNWATCHED, .pid = p->pid, .uid = p->uid },
+		"a process of uid %u can't be watched and is trusted (unwatched-clients=trust): if "
+		"it is killed, its GPU work may still run when its memory is handed on",
+		p->uid);
+}
+
 static void welcome(struct listener *l, int *socket)
 {
+	const struct config *config = l->service->config;
 	struct process *p = NULL;
 	struct fault refusal;
 	bool refused = false;
 
-	if (process_identify(*socket, l->service->config->admin_gid, &p, &refusal) < 0) {
+	if (process_identify(*socket, config->admin_gid, config->trust_unwatched, &p, &refusal) <
+	    0) {
 		turn_away(*socket, &refusal);
 		return;
 	}
-	if (charge_peer(l, p, &refusal, &refused) < 0 ||
-	    peer_new(&l->peers, l->service, *socket, p, refused ? &refusal : NULL, on_peer_closed,
+	if (charge_peer(l, p, &refusal, &refused) < 0) {
+		process_free(p);
+		return;
+	}
+	note_unwatched(p);
+	if (peer_new(&l->peers, l->service, *socket, p, refused ? &refusal : NULL, on_peer_closed,
 		     l) < 0)
 		process_free(p);
 	else

@@ -20,6 +20,14 @@ static void on_pool_ready(struct pool *pool, void *arg)
 		p->on_ready(p->arg);
 }
 
+static void on_pool_failed(void *arg)
+{
+	struct pools *p = arg;
+
+	if (!p->closing)
+		p->on_failed(p->arg);
+}
+
 static void on_pool_closed(void *arg);
 
 /* A slot of its own as long as it lives; the id is never given again. */
@@ -66,14 +74,19 @@ static int make_or_start(struct pools *p, const struct pool_config *config, stru
 	struct pool *pool = find_adopted(p, config);
 	int r;
 
-	if (pool && is_same_device(pool, device))
+	if (pool && is_same_device(pool, device)) {
+		pool->on_failed = on_pool_failed;
+		pool->failed_arg = p;
 		return pool_start(pool, config, device, worker, why, on_pool_ready, p);
+	}
 	if (pool)
 		pool_retire(pool, *why ? why : "its GPU is another one now");
 	r = pool_new(config, device, worker, why, on_pool_ready, p, &pool);
 	if (r < 0)
 		return r;
 	pool->id = ++p->last_id;
+	pool->on_failed = on_pool_failed;
+	pool->failed_arg = p;
 	return insert(p, pool);
 }
 

@@ -18,6 +18,7 @@ struct pools {
 	uint32_t last_id;
 	bool probed, closing;
 	void (*on_ready)(void *arg);  /* each pool is ready or has failed */
+	void (*on_failed)(void *arg); /* set after pools_open(): a device is lost */
 	void (*on_closed)(void *arg); /* each pool is gone */
 	void *arg;
 };

@@ -1,40 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
  * Credentials are taken once, at accept, from the kernel: SO_PEERCRED and SO_PEERGROUPS are fixed
- * at connect() (a child that inherited the socket shows its parent), and SO_PEERPIDFD (Linux 6.5)
- * gives a pidfd of exactly that process. Before 6.5 pidfd_open() is all there is: between connect()
- * and accept() the pid may have been reused, if the process died meanwhile and left the socket to a
- * child. Nothing is decided from /proc: the command's name read there is for people.
+ * at connect() (a child that inherited the socket shows its parent), and so is whom the pidfd
+ * stands for. Who is allowed what is never decided from /proc: the command's name read there is for
+ * people. A process without a pidfd can't be watched; it is refused, or trusted, as the
+ * configuration says.
  */
 #include "daemon/process.h"
 
 #include "daemon/clock.h"
+#include "daemon/pidfd.h"
 #include "proto/own.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* asm-generic/socket.h, Linux 6.5 */
-#endif
-
-static int get_pidfd(int socket, pid_t pid)
-{
-	int fd = -1;
-	socklen_t len = sizeof(fd);
-
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
-		return fd;
-	if (errno != ENOPROTOOPT)
-		return -errno;
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	return fd < 0 ? -errno : fd;
-}
 
 /* The first one is the primary group: SO_PEERGROUPS tells the supplementary ones alone, and
  * setgid() does not put it among them (credentials(7)). */
@@ -69,30 +52,6 @@ static void read_command(struct process *p)
 	p->command[strcspn(p->command, "\n")] = '\0';
 }
 
-/* Field 22 of /proc/PID/stat (proc(5)); 0 where it can't be read. The command before it may hold
- * anything, parentheses too: what counts is behind the last one. */
-static uint64_t read_start_time(pid_t pid)
-{
-	char path[32], text[1024], *at;
-	_cleanup_(close_fd) int fd = -1;
-	unsigned long long start = 0;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	at = strrchr(text, ')');
-	if (!at || sscanf(at + 1,
-			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-			  "%*d %*d %*d %llu",
-			  &start) != 1)
-		return 0;
-	return start;
-}
-
 static uint64_t new_session(void)
 {
 	uint64_t id = 0;
@@ -101,7 +60,22 @@ static uint64_t new_session(void)
 	return getrandom(&id, sizeof(id), 0) == sizeof(id) && id ? id : clock_monotonic_ns();
 }
 
-static int identify(int socket, gid_t admin_gid, struct process *p, struct fault *f)
+static int refuse_unwatched(const struct process *p, int error, struct fault *f)
+{
+	if (error == -EMFILE || error == -ENFILE)
+		return fault(f, CODE_NO_FDS, "no pidfd for process %d: %s", p->pid,
+			     strerror(-error));
+	if (p->pid <= 0)
+		return fault(f, CODE_UNIDENTIFIED,
+			     "your process is in a PID namespace that the daemon can't see: run "
+			     "gpushmd there, share the host's (docker run --pid=host), or see "
+			     "unwatched-clients in gpushmd.conf(5)");
+	return fault(f, CODE_UNIDENTIFIED,
+		     "process %d can't be watched: %s (unwatched-clients in gpushmd.conf(5))",
+		     p->pid, strerror(-error));
+}
+
+static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, struct fault *f)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -112,29 +86,24 @@ static int identify(int socket, gid_t admin_gid, struct process *p, struct fault
 	p->pid = cred.pid;
 	p->uid = cred.uid;
 	p->gid = cred.gid;
-	if (cred.pid <= 0)
-		return fault(f, CODE_UNIDENTIFIED,
-			     "your process is in a PID namespace that the daemon can't see: run "
-			     "gpushmd there, or share the host's (docker run --pid=host)");
 	r = get_groups(socket, p);
 	if (r < 0)
 		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
 			     "SO_PEERGROUPS: %s", strerror(-r));
-	p->pidfd = get_pidfd(socket, cred.pid);
-	if (p->pidfd < 0) {
-		r = p->pidfd;
-		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_UNIDENTIFIED,
-			     "no pidfd for process %d: %s", cred.pid, strerror(-r));
-	}
+	p->pidfd = pidfd_of_peer(socket, cred.pid);
+	if (p->pidfd < 0 && (!trust || p->pidfd == -EMFILE || p->pidfd == -ENFILE))
+		return refuse_unwatched(p, p->pidfd, f);
 	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
 		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
-	read_command(p);
-	p->start_time = read_start_time(p->pid);
+	if (p->pid > 0) {
+		p->start_time = pidfd_start_time(p->pid);
+		read_command(p);
+	}
 	p->session = new_session();
 	return 0;
 }
 
-int process_identify(int socket, gid_t admin_gid, struct process **ret, struct fault *f)
+int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret, struct fault *f)
 {
 	struct process *p = calloc(1, sizeof(*p));
 	int r;
@@ -144,7 +113,7 @@ int process_identify(int socket, gid_t admin_gid, struct process **ret, struct f
 	p->pidfd = -1;
 	list_init(&p->link);
 	list_init(&p->leases);
-	r = identify(socket, admin_gid, p, f);
+	r = identify(socket, admin_gid, trust, p, f);
 	if (r < 0) {
 		process_free(p);
 		return r;
@@ -166,7 +135,7 @@ int process_restore(const struct process *told, struct process **ret)
 	list_init(&p->leases);
 	/* First the pidfd: if the start time is right after that, it is that process's. */
 	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	if (p->pidfd < 0 || read_start_time(p->pid) != p->start_time) {
+	if (p->pidfd < 0 || pidfd_start_time(p->pid) != p->start_time) {
 		int r = p->pidfd < 0 ? -errno : -ESRCH;
 
 		process_free(p);

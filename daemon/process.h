@@ -13,8 +13,9 @@
 #include <uv.h>
 
 struct process {
-	struct list link; /* reaper::suspects, once its connection has closed */
-	pid_t pid;
+	struct list link;    /* reaper::suspects, once its connection has closed */
+	pid_t pid;	     /* 0: in a PID namespace that is not ours */
+	uint64_t start_time; /* pidfd_start_time(); 0 where it is not known */
 	uid_t uid;
 	gid_t gid;
 	gid_t *gids; /* owned; the primary group and the supplementary ones */
@@ -22,8 +23,7 @@ struct process {
 	bool admin;	      /* root, the daemon's own user, or in the admin group */
 	char command[16];     /* for people; nothing is decided from it */
 	uint64_t session;     /* of the connection: what the client names when it comes back */
-	uint64_t start_time;  /* clock ticks since boot: with the pid, which process it is */
-	int pidfd;	      /* owned */
+	int pidfd;	      /* owned; -1: it can't be watched, and is trusted all the same */
 	struct charge charge; /* of the connection */
 	struct list leases;   /* lease::process_link */
 	uint64_t suspect_ns;  /* CLOCK_REALTIME since when its connection is closed; 0 before */
@@ -32,10 +32,11 @@ struct process {
 	struct reaper *reaper;
 };
 
-/* Asks the kernel who is at the other end of a connected socket. 0; -EPERM (CODE_UNIDENTIFIED)
- * where it can't be watched: it is in a PID namespace that we don't see, or gone already; -ENOMEM.
- */
-int process_identify(int socket, gid_t admin_gid, struct process **ret, struct fault *f);
+/* Asks the kernel who is at the other end of a connected socket. trust: one that can't be watched
+ * is taken all the same. 0; -EPERM (CODE_UNIDENTIFIED) where it can't be watched: it is in a PID
+ * namespace that we don't see, or gone already; -ENFILE; -ENOMEM. */
+int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret,
+		     struct fault *f);
 
 /* The process of a connection to an earlier daemon, as its journal tells. 0; -ESRCH where it has
  * gone, or its pid is another process's by now; -errno. */

@@ -3,7 +3,7 @@
  * The one place where a lease ends without a CLOSE. A pidfd becomes readable when its process has
  * exited and the kernel has torn down what it had, its GPU context included (measured: 52 to 57 ms
  * after a SIGKILL, against 0.3 ms for the socket). Until then its buffers count, and nobody gets
- * their memory.
+ * their memory. Of a process that has none (unwatched-clients=trust) the socket's end must do.
  */
 #include "daemon/reaper.h"
 
@@ -71,7 +71,10 @@ void reaper_adopt(struct reaper *r, struct process *p)
 	p->suspect_ns = clock_realtime_ns();
 	list_insert(&r->suspects, &p->link);
 	r->n++;
-	watch(r, p);
+	if (p->pidfd >= 0)
+		watch(r, p);
+	else
+		end(p);
 }
 
 void reaper_take(struct reaper *r, struct process *p)

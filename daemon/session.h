@@ -21,7 +21,7 @@ struct service {
 	const struct config *config; /* borrowed */
 	unsigned char id[DAEMON_ID_BYTES];
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
-	bool kept;                 /* what is published outlives this daemon */
+	bool kept;	     /* what is published outlives this daemon */
 	uint32_t peers;
 	uint64_t requests, refused, violations;
 	struct arena unpack; /* of the request that is being handled */

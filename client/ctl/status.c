@@ -62,6 +62,7 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_uint(j, "violations", s->violations);
 	json_uint(j, "fds", s->fds);
 	json_uint(j, "fds_max", s->fds_max);
+	json_uint(j, "pools_failed", s->pools_failed);
 	json_open(j, "usage", '[');
 	for (size_t i = 0; i < s->n_usage; i++)
 		usage_json(j, &s->usage[i]);
@@ -84,6 +85,8 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 		printf("%u processes whose socket has closed are not gone yet "
 		       "(gpushmctl ls --holders)\n",
 		       s->suspects);
+	if (s->pools_failed)
+		printf("%u pools have failed (gpushmctl pools)\n", s->pools_failed);
 	printf("%lu requests, %lu refused, %lu violations; %u of %u file descriptors\n\n",
 	       (unsigned long)s->requests, (unsigned long)s->refused, (unsigned long)s->violations,
 	       s->fds, s->fds_max);

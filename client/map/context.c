@@ -62,6 +62,18 @@ int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
 	return cuda_start(&cu) < 0 || find_ordinal(cu, uuid, &ordinal) < 0 ? -1 : ordinal;
 }
 
+uint64_t map_device_bytes(int device)
+{
+	const struct cuda *cu;
+	size_t bytes = 0;
+	CUdevice dev;
+
+	if (cuda_start(&cu) < 0 || cu->device_get(&dev, device) != CUDA_SUCCESS ||
+	    cu->device_total_mem(&bytes, dev) != CUDA_SUCCESS)
+		return 0;
+	return bytes;
+}
+
 static int check_peer(const struct cuda *cu, int owner, int device)
 {
 	CUdevice from, to;

@@ -30,6 +30,7 @@ static const struct {
 	{ "cuDeviceGetCount", offsetof(struct cuda, device_get_count) },
 	{ "cuDeviceGet", offsetof(struct cuda, device_get) },
 	{ "cuDeviceGetUuid_v2", offsetof(struct cuda, device_get_uuid) },
+	{ "cuDeviceTotalMem_v2", offsetof(struct cuda, device_total_mem) },
 	{ "cuDeviceCanAccessPeer", offsetof(struct cuda, device_can_access_peer) },
 	{ "cuDevicePrimaryCtxRetain", offsetof(struct cuda, primary_ctx_retain) },
 	{ "cuDevicePrimaryCtxRelease_v2", offsetof(struct cuda, primary_ctx_release) },

@@ -14,6 +14,7 @@ struct cuda {
 	CUresult (*device_get_count)(int *count);
 	CUresult (*device_get)(CUdevice *device, int ordinal);
 	CUresult (*device_get_uuid)(CUuuid *uuid, CUdevice dev);
+	CUresult (*device_total_mem)(size_t *bytes, CUdevice dev);
 	CUresult (*device_can_access_peer)(int *can, CUdevice dev, CUdevice peer);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*primary_ctx_release)(CUdevice dev);

@@ -179,6 +179,11 @@ int map_used_from(const struct map *m)
 	return m->priv->device;
 }
 
+uint64_t map_bytes(const struct map *m)
+{
+	return m->priv->bytes;
+}
+
 int map_synchronize(struct map *m)
 {
 	return m->priv->kind->synchronize(m->priv);

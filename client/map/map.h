@@ -60,6 +60,9 @@ int map_release(struct map *m);
  * no GPU can use it. */
 int map_used_from(const struct map *m);
 
+/* What is mapped, which is what was allocated. */
+uint64_t map_bytes(const struct map *m);
+
 /* Waits for the GPU work of the context that the map is used from. 0 or -EIO. No-op for host maps.
  */
 int map_synchronize(struct map *m);
@@ -79,6 +82,9 @@ void map_pool_done(struct map_pool *pool);
 /* This process's CUDA ordinal of the device with that UUID; -1 where it can't see it, or has no
  * driver. Starts the driver (cuInit, 0.2 s) on its first call. */
 int map_device_ordinal(const unsigned char uuid[UUID_BYTES]);
+
+/* The memory of this process's GPU of that ordinal; 0 where it can't be told. */
+uint64_t map_device_bytes(int device);
 
 /* ---- copies between a device's memory and the host's ---- */
 

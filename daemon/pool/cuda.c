@@ -105,10 +105,41 @@ static const char *error_name(CUresult result)
 	return name ? name : "an error that the driver has no name for";
 }
 
+/* Results after which the device, or this process's hold on it, does not come back: of most of them
+ * cuda.h says that the process must be ended. Not among them: DEVICE_UNAVAILABLE, which is
+ * another process's exclusive use and passes; UNKNOWN, which an fd of the wrong sort gives as well
+ * (driver 580) and which says nothing of the device however often it comes. What fails again after
+ * one of these is answered with the driver's error each time. */
+static bool is_lost(CUresult result)
+{
+	switch (result) {
+	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case CUDA_ERROR_SYSTEM_NOT_READY:
+		return true;
+	default:
+		return false;
+	}
+}
+
 int cuda_fault(struct fault *f, const char *call, CUresult result)
 {
-	enum code code = result == CUDA_ERROR_OUT_OF_MEMORY ? CODE_POOL_FULL : CODE_DRIVER;
+	enum code code = is_lost(result) ? CODE_POOL_FAILED : CODE_DRIVER;
 
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		code = CODE_POOL_FULL;
 	return fault(f, code, "%s: %s", call, error_name(result));
 }
 

@@ -54,8 +54,8 @@ struct cuda {
  * or a symbol that an old driver lacks. */
 const struct cuda *cuda_load(char *why, size_t size);
 
-/* "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" into *f, with CODE_POOL_FULL for out of memory and
- * CODE_DRIVER for all else. Returns -errno. */
+/* "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" into *f, with CODE_POOL_FULL for out of memory,
+ * CODE_POOL_FAILED where the device is lost, and CODE_DRIVER for all else. Returns -errno. */
 int cuda_fault(struct fault *f, const char *call, CUresult result);
 
 /* For a call that cleans up, after a failed one or at the end: its own failure is logged, and

@@ -78,6 +78,7 @@ static void probe_all(struct devices *d, const struct cuda *cuda, int count)
 
 	for (int i = 0; i < count; i++) {
 		if (probe_one(cuda, i, &d->items[d->n], &f) == 0) {
+			list_init(&d->items[d->n].pools);
 			d->n++;
 			continue;
 		}

@@ -20,6 +20,8 @@ struct device {
 	uint64_t bytes;	       /* of memory in all */
 	struct worker *worker; /* owned */
 	void *context;	       /* CUcontext, worker thread only; made on first use */
+	struct list pools;     /* pool::device_link */
+	char why[256];	       /* it is lost: what happened; loop's thread only */
 };
 
 struct devices {

@@ -12,6 +12,7 @@
 #include "daemon/pool/pending.h"
 
 #include "daemon/log.h"
+#include "daemon/pool/failure.h"
 #include "proto/own.h"
 #include "proto/size.h"
 
@@ -55,6 +56,7 @@ static void on_freed(struct job *job)
 		pool->lost += p->block.bytes;
 		log_write(LOG_ERR, &about, "pool \"%s\": %s could not be freed and are lost: %s",
 			  pool->config.name, size_format(p->block.bytes).text, p->fault.text);
+		failure_note(pool, &p->fault);
 	}
 	free(p);
 	count_freed(pool);

@@ -10,6 +10,7 @@
 #include "daemon/pool/pool.h"
 
 #include "daemon/log.h"
+#include "daemon/pool/failure.h"
 #include "daemon/pool/pending.h"
 
 #include <assert.h>
@@ -111,16 +112,20 @@ static void set_ready(struct pool *pool)
 	if (pool->max_block == 0 || pool->max_block > whole)
 		pool->max_block = whole;
 	pool->state = POOL_READY;
+	pool->opened = true;
+	failure_inherit(pool);
 }
 
 static void on_opened(struct job *job)
 {
 	struct pool *pool = container_of(job, struct pool, job);
 
-	if (pool->open_result < 0)
+	if (pool->open_result < 0) {
 		set_failed(pool);
-	else
+		failure_note(pool, &pool->open_fault);
+	} else {
 		set_ready(pool);
+	}
 
 	if (pool->closing)
 		pool_close_if_done(pool);
@@ -161,6 +166,7 @@ static int make(const struct pool_config *config, struct worker *worker, struct 
 	list_init(&pool->pending);
 	list_init(&pool->requests);
 	list_init(&pool->flushes);
+	list_init(&pool->device_link);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
 	uv_unref((uv_handle_t *)&pool->idle);
@@ -175,6 +181,8 @@ static void start(struct pool *pool, struct device *device, struct worker *worke
 	assert(worker && on_ready);
 
 	pool->device = device;
+	if (device && device != pool->adopted)
+		list_insert(&device->pools, &pool->device_link);
 	pool->worker = worker;
 	pool->size = find_size(pool);
 	pool->on_ready = on_ready;
@@ -279,7 +287,7 @@ static void run_close(struct job *job)
 {
 	struct pool *pool = container_of(job, struct pool, job);
 
-	if (pool->state == POOL_READY)
+	if (pool->opened)
 		pool->ops->close(pool);
 	close_fd(&pool->pool_fd);
 }
@@ -314,6 +322,7 @@ void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg)
 	pool->on_closed = on_closed;
 	pool->closed_arg = arg;
 	list_drop(&pool->link);
+	list_drop(&pool->device_link);
 	pool_close_if_done(pool);
 }
 

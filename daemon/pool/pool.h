@@ -62,10 +62,12 @@ struct pool {
 	const struct pool_ops *ops;
 	enum pool_state state;
 	char why[256]; /* of a failed pool */
-	struct device *
-		adopted; /* owned; what an earlier daemon knew of its device, until that is found */
-	struct device *device; /* NULL for host */
-	struct worker *worker; /* borrowed: the device's, or the host's */
+	bool opened;   /* it was ready once: what its kind keeps is to be closed */
+	/* What an earlier daemon knew of its device, until that is found; owned. */
+	struct device *adopted;
+	struct device *device;	 /* NULL for host */
+	struct list device_link; /* device::pools */
+	struct worker *worker;	 /* borrowed: the device's, or the host's */
 	int numa_node;
 	void *impl;  /* the kind's own; made by open, worker thread only */
 	int pool_fd; /* mempool: the pool's own fd, lent with a connection's first attach; else -1
@@ -88,6 +90,8 @@ struct pool {
 	struct fault open_fault;
 	void (*on_ready)(struct pool *pool, void *arg);
 	void *ready_arg;
+	void (*on_failed)(void *arg); /* set after pool_new(): the pool's device is lost */
+	void *failed_arg;
 	bool is_adopted, closing;
 	void (*on_closed)(void *arg);
 	void *closed_arg;

@@ -9,6 +9,7 @@
  * was given back. The request's memory is its owner's; the block is, too, once on_done was called
  * with 0, and before that nobody's but ours.
  */
+#include "daemon/pool/failure.h"
 #include "daemon/pool/pending.h"
 #include "proto/size.h"
 
@@ -106,6 +107,8 @@ static void on_alloc_done(struct job *job)
 	}
 
 	list_drop(&r->link);
+	if (r->result < 0)
+		failure_note(pool, &r->fault);
 	if (r->result < 0)
 		drop_failed(r);
 	if (r->cancelled)

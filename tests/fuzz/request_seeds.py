@@ -86,7 +86,7 @@ def list_(client, after=0, prefix=""):
     return say(client, 9, number(1, after), data(2, prefix), number(3, 1))
 
 
-POOLS, STATUS = 10, 11
+POOLS, STATUS, CLEAN, FLUSH_POOLS = 10, 11, 12, 13
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
 
@@ -117,6 +117,17 @@ SEEDS = {
     "creator-is-deaf": BOTH + do(0, DEAF) + create(0, "a") + create(1, "a", 1, OPEN_TO_ALL),
     "reader-dies": BOTH + create(0, "a", 1, OPEN_TO_ALL, number(6, 1)) + publish(0, 1, SHARED)
     + open_(1, "a", WRITE) + close(0, 1) + do(1, DISCONNECT) + list_(0) + say(0, POOLS) + do(1, DIE) + stat(0, "a"),
+    "a-writer-dies": BOTH + create(0, "a", 1, OPEN_TO_ALL) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
+    + do(1, DIE) + stat(0, "a") + say(0, 5, data(1, "a"), number(4, 1)) + say(0, CLEAN, data(1, "a"), number(2, 2))
+    + open_(0, "a") + say(0, CLEAN, data(1, "a"), number(2, 1)) + say(0, 5, data(1, "a"), number(4, 1)),
+    "a-wait-for-a-clean-one": BOTH + create(0, "a", 1, OPEN_TO_ALL) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
+    + do(1, DIE) + do(1, CONNECT, b"\5") + say(1, 5, data(1, "a"), number(3, FOREVER), number(4, 1))
+    + say(0, CLEAN, data(1, "a")),
+    "flush": BOTH + create(0, "a", 4096) + close(0, 1) + say(1, FLUSH_POOLS) + create(0, "b", 4096, data(2, "small"))
+    + close(0, 2) + say(1, FLUSH_POOLS, data(1, "small")) + say(0, FLUSH_POOLS, data(1, "small"))
+    + say(0, FLUSH_POOLS, data(1, "nosuch")) + say(0, FLUSH_POOLS, data(1, "gpu0")),
+    "hangs-up-in-a-flush": BOTH + create(0, "a", 4096) + close(0, 1) + say(1, FLUSH_POOLS, op=HASTY)
+    + do(1, DISCONNECT) + say(0, FLUSH_POOLS),
     "waiter-hangs-up": BOTH + open_(1, "a", READ, FOREVER) + do(1, DIE) + create(0, "a") + publish(0, 1, SEALED),
     "an-admin-looks": BOTH + create(0, "~/a") + create(0, "b", 5000) + publish(0, 2, SEALED) + do(1, DIE)
     + do(1, CONNECT, b"\3") + hello(1) + stat(1, "~1000/a") + list_(1, 0, "~") + list_(1, 1)

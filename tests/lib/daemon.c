@@ -11,14 +11,19 @@
 #include <check.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -59,6 +64,45 @@ static int bind_notify(const char *path)
 	return fd;
 }
 
+/* A PID namespace wants a /proc of its own. */
+static void enter_namespace(void)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("proc", "/proc", "proc", 0, NULL) < 0)
+		_exit(126);
+}
+
+/* From now on getsockopt(SO_PEERPIDFD) says what a kernel before 6.5 says, that knows none. */
+static void hide_peer_pidfd(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, DAEMON_SO_PEERPIDFD, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOPROTOOPT),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { array_size(code), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(126);
+}
+
+bool daemon_may_be_isolated(void)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWPID | CLONE_NEWNS) < 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	if (status)
+		puts("skipped: only root can make a PID namespace");
+	return status == 0;
+}
+
 static void become_daemon(const struct daemon *d, const struct daemon_options *o)
 {
 	struct rlimit limit = { o->max_fds, o->max_fds };
@@ -69,6 +113,10 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(log, STDERR_FILENO);
 	close(log);
+	if (o->isolated)
+		enter_namespace();
+	if (o->no_peer_pidfd)
+		hide_peer_pidfd();
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
 	setenv("NOTIFY_SOCKET", notify, 1);
 	unsetenv("LISTEN_FDS");
@@ -81,7 +129,8 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 
 static void spawn(struct daemon *d, const struct daemon_options *o)
 {
-	d->pid = fork();
+	/* fork(), with a namespace for the child. */
+	d->pid = (pid_t)syscall(SYS_clone, SIGCHLD | (o->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
 	ck_assert_int_ge(d->pid, 0);
 	if (d->pid == 0)
 		become_daemon(d, o);

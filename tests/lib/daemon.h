@@ -6,7 +6,10 @@
 #ifndef GPUSHM_TESTS_LIB_DAEMON_H
 #define GPUSHM_TESTS_LIB_DAEMON_H
 
+#include <stdbool.h>
 #include <sys/types.h>
+
+#define DAEMON_SO_PEERPIDFD 77 /* SO_PEERPIDFD of asm-generic/socket.h, Linux 6.5 */
 
 struct daemon {
 	pid_t pid;
@@ -25,8 +28,13 @@ struct daemon_options {
 	const char *program; /* in the build folder; NULL: "gpushmd" */
 	const char *extra;   /* one more argument, or NULL */
 	unsigned max_fds;    /* RLIMIT_NOFILE, soft and hard; 0: as it is */
+	bool isolated;	     /* in a PID namespace of its own: it does not see our pids */
+	bool no_peer_pidfd;  /* as on a kernel before 6.5 */
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
+
+/* Whether a daemon can be isolated here; else prints "skipped: why". */
+bool daemon_may_be_isolated(void);
 
 /* Writes another text to its gpushmd.conf. */
 void daemon_write_config(const struct daemon *d, const char *config);

@@ -104,6 +104,7 @@ static inline void setup(void)
 	memset(&driver, 0, sizeof(driver));
 	driver.capacity = UINT64_MAX;
 	gpu = (struct device){ .ordinal = 0, .bytes = 50 * MIB };
+	list_init(&gpu.pools);
 }
 
 /* Every test ends with its pool closed and nothing left in the driver. */

@@ -46,7 +46,8 @@ static const struct {
 	{ "[daemon a]\n", "1: [daemon a]: this section takes no name" },
 	{ "[daemon]\nsokcet=/a\n", "2: unknown key \"sokcet\"; did you mean \"socket\"?" },
 	{ "[limits]\nMax_Bytes=1\n", "2: unknown key \"Max_Bytes\"; did you mean \"max-bytes\"?" },
-	{ "[limits]\nsize=1\n", "2: unknown key \"size\"; allowed: max-bytes, max-table-bytes, max-buffers" },
+	{ "[limits]\nsize=1\n",
+	  "2: unknown key \"size\"; allowed: max-bytes, max-table-bytes, max-buffers" },
 	{ "[daemon]\nsocket=a\n", "2: socket=a: this can't be used; allowed: an absolute path" },
 	{ "[daemon]\nsocket=/a/\n", "2: socket=/a/: " },
 	{ "[daemon]\nsocket=/"
@@ -54,6 +55,8 @@ static const struct {
 	  "aaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
 	  "2: socket=/aaaaa" },
 	{ "[daemon]\nmode=888\n", "2: mode=888: " },
+	{ "[daemon]\nunwatched-clients=yes\n",
+	  "2: unwatched-clients=yes: this can't be used; allowed: refuse or trust" },
 	{ "[daemon]\nmode=1777\n", "2: mode=1777: " },
 	{ "[daemon]\nmode=00777\n", "2: mode=00777: " },
 	{ "[daemon]\ngroup=no such\n", "2: group=no such: there is no group \"no such\"" },

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Start times out of /proc/PID/stat, whatever a process calls itself, and the pidfd of a peer.
+ */
+#include "daemon/pidfd.h"
+
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+START_TEST(a_name_with_brackets_moves_the_start_time)
+{
+	static const char *const names[] = { "a) R 1 1 1", "((", ") )", "", "0123456789abcde" };
+	uint64_t start = pidfd_start_time(getpid());
+
+	ck_assert_uint_gt(start, 0);
+	for (size_t i = 0; i < array_size(names); i++) {
+		ck_assert_int_eq(prctl(PR_SET_NAME, names[i]), 0);
+		ck_assert_uint_eq(pidfd_start_time(getpid()), start);
+	}
+	ck_assert_uint_ge(start, pidfd_start_time(1));
+}
+END_TEST
+
+START_TEST(a_process_that_is_gone_has_a_start_time)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_uint_eq(pidfd_start_time(pid), 0);
+}
+END_TEST
+
+START_TEST(a_pidfd_of_a_living_peer_is_readable)
+{
+	int pair[2];
+	struct pollfd p = { .events = POLLIN };
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	p.fd = pidfd_of_peer(pair[0], getpid());
+	ck_assert_int_ge(p.fd, 0);
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	close(p.fd);
+	close(pair[0]);
+	close(pair[1]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("pidfd");
+	TCase *t = tcase_create("pidfd");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_test(t, a_name_with_brackets_moves_the_start_time);
+	tcase_add_test(t, a_process_that_is_gone_has_a_start_time);
+	tcase_add_test(t, a_pidfd_of_a_living_peer_is_readable);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
