@@ -12,6 +12,7 @@
 #include "daemon/log.h"
 #include "daemon/pool/failure.h"
 #include "daemon/pool/pending.h"
+#include "daemon/pool/room.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -172,6 +173,7 @@ int pool_new(const struct pool_config *config, struct device *device, struct wor
 	list_init(&pool->pending);
 	list_init(&pool->requests);
 	list_init(&pool->flushes);
+	room_init(pool);
 	list_init(&pool->device_link);
 	if (device)
 		list_insert(&device->pools, &pool->device_link);
@@ -207,7 +209,7 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh)
 	return 0;
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_timers_closed(uv_handle_t *handle)
 {
 	struct pool *pool = handle->data;
 
@@ -216,6 +218,13 @@ static void on_timer_closed(uv_handle_t *handle)
 	free(pool->config.allow_users.ids);
 	free(pool->config.allow_groups.ids);
 	free(pool);
+}
+
+static void on_idle_closed(uv_handle_t *handle)
+{
+	struct pool *pool = handle->data;
+
+	uv_close((uv_handle_t *)&pool->room, on_timers_closed);
 }
 
 static void run_close(struct job *job)
@@ -230,7 +239,7 @@ static void on_close_done(struct job *job)
 {
 	struct pool *pool = container_of(job, struct pool, job);
 
-	uv_close((uv_handle_t *)&pool->idle, on_timer_closed);
+	uv_close((uv_handle_t *)&pool->idle, on_idle_closed);
 }
 
 void pool_close_if_done(struct pool *pool)
@@ -238,7 +247,7 @@ void pool_close_if_done(struct pool *pool)
 	if (!pool->closing || pool->state == POOL_STARTING || !list_empty(&pool->requests))
 		return;
 
-	assert(pool->blocks == 0 && pool->used == 0);
+	assert(pool->blocks == 0 && pool->used == 0 && list_empty(&pool->waiting));
 
 	/* Behind the frees: the worker runs them first. */
 	pool_flush(pool);
