@@ -76,6 +76,7 @@ static void stop(struct broker *b)
 	b->stopping = true;
 	sd_notify(0, "STOPPING=1");
 	log_notice("stopping");
+	b->service.reaper.ending = true;
 	if (b->listening)
 		listener_done(&b->listener);
 	reaper_done(&b->service.reaper);

@@ -79,7 +79,7 @@ void reaper_take(struct reaper *r, struct process *p)
 	r->n++;
 	if (p->pidfd >= 0)
 		watch(r, p);
-	else
+	else if (!r->ending)
 		end(p);
 }
 
@@ -89,8 +89,11 @@ void reaper_done(struct reaper *r)
 	struct lease *l;
 
 	list_foreach (p, &r->suspects, link) {
-		list_foreach (l, &p->leases, process_link)
+		/* Nobody has died: nothing is dirty. */
+		list_foreach (l, &p->leases, process_link) {
 			l->buffer->let_go = true;
+			catalog_close(r->catalog, l);
+		}
 		end(p);
 	}
 }
