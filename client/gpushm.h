@@ -144,6 +144,8 @@ struct gpushm_options {
 		       access */
 	const struct gpushm_attr *attrs; /* create: small user attributes, 4,096 bytes in all */
 	size_t n_attrs;
+	uint64_t wait_ms; /* create: how long to wait for room where the pool or its device is full
+			   */
 };
 #define GPUSHM_TRANSIENT (1u << 0) /* create: unlinked when its last lease ends */
 #define GPUSHM_SET_GID (1u << 1)
@@ -171,7 +173,8 @@ int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes
  * open it, and if this process dies first it vanishes. Its contents are zero, or what this user had
  * in an earlier buffer that was freed. Asks the daemon, which may wait for the driver. Errors:
  * -EEXIST (name taken), -EINVAL (name, size 0, mode), -ENOENT (no such pool), -EACCES (pool not
- * allowed, or a foreign group), -EDQUOT (a limit of this user), -ENOSPC (pool full), -EFBIG (too
+ * allowed, or a foreign group), -EDQUOT (a limit of this user), -ENOSPC (pool full, and still so
+ * after options' wait_ms; gpushm_error() says who holds the most of it), -EFBIG (too
  * large for this pool; mempool: above 4 GiB), -ENODEV (the pool's device failed, or this process
  * can't use it), -EIO (driver). */
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,

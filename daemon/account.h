@@ -32,6 +32,7 @@ struct account {
 	struct accounts *accounts;
 	uid_t uid;
 	uint64_t used[ACCOUNT_ITEMS];
+	uint64_t tally; /* of who counts by user just now */
 	bool unwatched; /* the log has said that a process of it can't be watched */
 };
 

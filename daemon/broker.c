@@ -83,6 +83,7 @@ static void stop(struct broker *b)
 	b->stopping = true;
 	sd_notify(0, "STOPPING=1");
 	log_notice("stopping");
+	b->service.reaper.ending = true;
 	/* What is kept stays as it is: for the next daemon this end is like any other. */
 	b->service.catalog.archive = NULL;
 	if (b->store.systemd)

@@ -74,6 +74,7 @@ struct buffer_spec {
 	bool transient;
 	const struct table_attr *attrs;
 	size_t n_attrs;
+	uint64_t wait_ms; /* for room in the pool; UINT64_MAX: for ever */
 };
 
 /* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */

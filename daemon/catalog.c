@@ -102,6 +102,8 @@ static void on_allocated(struct pool_request *r)
 		b->block = r->block;
 		r->block = BLOCK_NONE;
 	}
+	if (r->result < 0 && r->fault.code == CODE_POOL_FULL)
+		catalog_tell_full(c, b->pool, &r->fault);
 	/* An answer that can't be told ends the lease that it carries: the buffer must outlive
 	 * that. */
 	if (b->on_made)
@@ -145,6 +147,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return r;
 	b->id = c->next_buffer++;
 	insert(c, b);
+	b->request.wait_ms = spec->wait_ms;
 	r = pool_alloc(pool, &b->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
 		b->allocating = true;
@@ -155,6 +158,8 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		b->block = b->request.block;
 		r = catalog_grant(c, p, b, ACCESS_WRITE, ret_lease, f);
 	}
+	if (r < 0 && f->code == CODE_POOL_FULL)
+		catalog_tell_full(c, pool, f);
 	if (r < 0) {
 		drop_name(c, b);
 		maybe_free(c, b);

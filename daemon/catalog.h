@@ -72,6 +72,9 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 int catalog_create(struct catalog *c, struct process *p, const struct buffer_spec *spec,
 		   struct buffer **ret_buffer, struct lease **ret_lease, struct fault *f);
 
+/* Adds to what a client is told of a pool without room who holds the most of it. */
+void catalog_tell_full(struct catalog *c, const struct pool *pool, struct fault *f);
+
 /* After on_made with result 0: the creator's lease. */
 int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		  struct lease **ret, struct fault *f);

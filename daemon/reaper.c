@@ -73,7 +73,7 @@ void reaper_adopt(struct reaper *r, struct process *p)
 	r->n++;
 	if (p->pidfd >= 0)
 		watch(r, p);
-	else
+	else if (!r->ending)
 		end(p);
 }
 
@@ -109,8 +109,11 @@ void reaper_done(struct reaper *r)
 	struct lease *l;
 
 	list_foreach (p, &r->suspects, link) {
-		list_foreach (l, &p->leases, process_link)
+		/* Nobody has died: nothing is dirty. */
+		list_foreach (l, &p->leases, process_link) {
 			l->buffer->let_go = true;
+			catalog_close(r->catalog, l);
+		}
 		end(p);
 	}
 }

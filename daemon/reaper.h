@@ -14,6 +14,8 @@ struct reaper {
 	struct catalog *catalog; /* borrowed */
 	struct list suspects;	 /* process::link */
 	uint32_t n;
+	bool ending; /* connections close because the daemon ends, and not who is at the other end
+		      */
 };
 
 void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);

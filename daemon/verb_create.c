@@ -64,6 +64,7 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 	ret->mode = m->has_mode ? m->mode : 0600;
 	ret->gid = m->has_gid ? m->gid : s->process->gid;
 	ret->transient = m->has_transient && m->transient;
+	ret->wait_ms = m->wait_ms;
 	return 0;
 }
 

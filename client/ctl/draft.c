@@ -89,6 +89,7 @@ int draft_create(struct ctl *ctl, const struct draft *d, const char *name,
 		bytes = 1;
 	o.flags = (d->transient ? GPUSHM_TRANSIENT : 0) | (d->group ? GPUSHM_SET_GID : 0);
 	o.attrs = attrs;
+	o.wait_ms = d->wait;
 	o.n_attrs = d->attrs.n;
 	r = d->group ? find_group(d->group, &o.gid) : CTL_OK;
 	if (r == CTL_OK)

@@ -12,6 +12,7 @@ struct draft {
 	unsigned mode;
 	bool shared, sealed, transient, hold;
 	struct arg_list attrs; /* "key=value" */
+	uint64_t wait;	       /* ms */
 };
 
 /* The entries of an option table, for a struct that has a `struct draft` member. */
@@ -40,6 +41,12 @@ struct draft {
 		  "KEY=VALUE",                                                     \
 		  "a user attribute; may be given again",                          \
 		  offsetof(type, member.attrs) },                                  \
+		{ "wait",                                                          \
+		  ARG_TIME,                                                        \
+		  'w',                                                             \
+		  "TIME",                                                          \
+		  "wait so long for room in a pool that is full",                  \
+		  offsetof(type, member.wait) },                                   \
 		{ "shared",                                                        \
 		  ARG_FLAG,                                                        \
 		  0,                                                               \

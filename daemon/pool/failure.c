@@ -9,6 +9,7 @@
 #include "daemon/pool/failure.h"
 
 #include "daemon/log.h"
+#include "daemon/pool/room.h"
 
 #include <stdio.h>
 
@@ -18,6 +19,7 @@ static void fail(struct pool *pool)
 		return;
 	pool->state = POOL_POOL_FAILED;
 	snprintf(pool->why, sizeof(pool->why), "%s", pool->device->why);
+	room_poke(pool);
 }
 
 static void fail_all(struct device *d, char *names, size_t size)

@@ -13,6 +13,7 @@
 
 #include "daemon/log.h"
 #include "daemon/pool/failure.h"
+#include "daemon/pool/room.h"
 #include "proto/own.h"
 #include "proto/size.h"
 
@@ -59,6 +60,7 @@ static void on_freed(struct job *job)
 		failure_note(pool, &p->fault);
 	}
 	free(p);
+	room_poke(pool);
 	count_freed(pool);
 }
 
@@ -182,6 +184,7 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	if (overflows(pool))
 		pool_flush(pool);
 	pending_touch(pool);
+	room_poke(pool);
 }
 
 void pool_let_go(struct pool *pool, struct block *block)

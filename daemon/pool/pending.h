@@ -27,6 +27,10 @@ bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *r
 /* Starts the idle timer anew where something is pending, else stops it. */
 void pending_touch(struct pool *pool);
 
+/* Tries a request that was checked, and is in no list. 0: r->block is there. -EINPROGRESS: on its
+ * way to the driver. Else *f; CODE_POOL_FULL where the pool has no room. */
+int pool_request_try(struct pool_request *r, struct fault *f);
+
 /* Goes on with pool_close(), when nothing is under way any more. */
 void pool_close_if_done(struct pool *pool);
 

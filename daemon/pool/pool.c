@@ -12,6 +12,7 @@
 #include "daemon/log.h"
 #include "daemon/pool/failure.h"
 #include "daemon/pool/pending.h"
+#include "daemon/pool/room.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -166,6 +167,7 @@ static int make(const struct pool_config *config, struct worker *worker, struct 
 	list_init(&pool->pending);
 	list_init(&pool->requests);
 	list_init(&pool->flushes);
+	room_init(pool);
 	list_init(&pool->device_link);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
@@ -271,7 +273,7 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh)
 	return 0;
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_timers_closed(uv_handle_t *handle)
 {
 	struct pool *pool = handle->data;
 
@@ -281,6 +283,13 @@ static void on_timer_closed(uv_handle_t *handle)
 	free(pool->config.allow_groups.ids);
 	free(pool->adopted);
 	free(pool);
+}
+
+static void on_idle_closed(uv_handle_t *handle)
+{
+	struct pool *pool = handle->data;
+
+	uv_close((uv_handle_t *)&pool->room, on_timers_closed);
 }
 
 static void run_close(struct job *job)
@@ -296,7 +305,7 @@ static void on_close_done(struct job *job)
 {
 	struct pool *pool = container_of(job, struct pool, job);
 
-	uv_close((uv_handle_t *)&pool->idle, on_timer_closed);
+	uv_close((uv_handle_t *)&pool->idle, on_idle_closed);
 }
 
 void pool_close_if_done(struct pool *pool)
@@ -305,7 +314,7 @@ void pool_close_if_done(struct pool *pool)
 	    !list_empty(&pool->requests))
 		return;
 
-	assert(pool->blocks == 0 && pool->used == 0);
+	assert(pool->blocks == 0 && pool->used == 0 && list_empty(&pool->waiting));
 
 	/* Behind the frees: the worker runs them first. */
 	pool_flush(pool);

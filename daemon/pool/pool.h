@@ -83,6 +83,9 @@ struct pool {
 	struct list flushes;	 /* struct flush::link, by their number */
 	struct list pending;	 /* struct pending::link, oldest first */
 	struct list requests;	 /* struct pool_request::link: under way */
+	struct list waiting;	 /* struct pool_request::link: for room, oldest first */
+	uv_timer_t room;	 /* for those */
+	bool poked;		 /* it is due at once */
 	uv_timer_t idle;	 /* flushes what is pending when nobody has asked for a while */
 
 	struct job job; /* opens the pool, later closes it: never both at once */
@@ -109,8 +112,12 @@ struct pool_request {
 	struct list link; /* pool::requests */
 	struct job job;
 	struct pool *pool;
-	uint64_t bytes; /* rounded up */
-	bool retried, cancelled;
+	uint64_t wait_ms; /* set before pool_alloc(): how long it may wait for room; UINT64_MAX: for
+			     ever */
+	uint64_t deadline_ms;  /* of the loop's clock */
+	uint64_t asked, bytes; /* and rounded up */
+	uid_t uid;
+	bool retried, cancelled, waiting, foreign;
 	bool parked;	    /* until an adopted pool has been started */
 	struct block block; /* on success: the request's owner takes it */
 	int result;
@@ -156,12 +163,12 @@ bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n
 /* Asks for a block. 0: r->block is there (from the pending list). -EINPROGRESS: r->on_done comes
  * later, with r->result 0 or -errno and r->fault. Any other -errno: refused, *f says why, on_done
  * never comes. When the pool or its device is full, what is pending is flushed and the request
- * tried once more. */
+ * tried once more; after that it waits for room, if r->wait_ms is set. */
 int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t uid,
 	       struct fault *f);
 
 /* The owner has gone: the block, when it comes, is freed, and on_done is still called (result
- * -ECANCELED), so that the request's memory can go. */
+ * -ECANCELED), so that the request's memory can go: at once where it waits for room, else later. */
 void pool_request_cancel(struct pool_request *r);
 
 /* Takes the block onto the pending list. foreign: another uid than `uid` has had it, so it is not

@@ -11,6 +11,7 @@
  */
 #include "daemon/pool/failure.h"
 #include "daemon/pool/pending.h"
+#include "daemon/pool/room.h"
 #include "proto/size.h"
 
 #include <assert.h>
@@ -44,15 +45,16 @@ static int refuse_large(const struct pool *pool, uint64_t bytes, struct fault *f
 		     why);
 }
 
-static int refuse_full(const struct pool *pool, uint64_t bytes, struct fault *f)
+static int refuse_full(const struct pool_request *r, struct fault *f)
 {
+	const struct pool *pool = r->pool;
 	uint64_t taken = pool->used + pool->lost + pool->pending_bytes;
 	uint64_t room = taken < pool->size ? pool->size - taken : 0;
 
 	return fault(f, CODE_POOL_FULL,
 		     "pool \"%s\": %s asked, %s of %s free; gpushmctl ls --holders shows who has "
 		     "the rest",
-		     pool->config.name, size_format(bytes).text, size_format(room).text,
+		     pool->config.name, size_format(r->asked).text, size_format(room).text,
 		     size_format(pool->size).text);
 }
 
@@ -73,8 +75,11 @@ static void prefix_fault(const struct pool_request *r, struct fault *f)
 {
 	struct fault driver = *f;
 
-	fault(f, driver.code, "pool \"%s\": %s asked: %.256s", r->pool->config.name,
-	      size_format(r->bytes).text, driver.text);
+	fault(f, driver.code, "pool \"%s\": %s asked: %.160s%s", r->pool->config.name,
+	      size_format(r->asked).text, driver.text,
+	      driver.code == CODE_POOL_FULL ? "; the pool has room, but other pools or programs "
+					      "hold the memory"
+					    : "");
 }
 
 static void drop_failed(struct pool_request *r)
@@ -91,6 +96,11 @@ static void drop_cancelled(struct pool_request *r)
 	if (r->result == 0)
 		pool_free(r->pool, &r->block, (uid_t)-1, true);
 	r->result = -ECANCELED;
+}
+
+static bool may_wait(const struct pool_request *r)
+{
+	return r->fault.code == CODE_POOL_FULL && !r->cancelled && room_has_time(r);
 }
 
 static void on_alloc_done(struct job *job)
@@ -111,6 +121,12 @@ static void on_alloc_done(struct job *job)
 		failure_note(pool, &r->fault);
 	if (r->result < 0)
 		drop_failed(r);
+	if (r->result < 0 && may_wait(r)) {
+		room_wait(r, true);
+		return;
+	}
+	if (r->result < 0)
+		room_poke(pool);
 	if (r->cancelled)
 		drop_cancelled(r);
 
@@ -167,26 +183,23 @@ static void count(struct pool *pool, uint64_t bytes)
 	pool->blocks++;
 }
 
-int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t uid,
-	       struct fault *f)
+/* An adopted pool takes requests before it has been started. */
+static bool is_open(const struct pool *pool)
 {
+	return pool->state == POOL_READY || (pool->state == POOL_STARTING && pool->is_adopted);
+}
+
+int pool_request_try(struct pool_request *r, struct fault *f)
+{
+	struct pool *pool = r->pool;
 	int ret;
 
-	assert(bytes > 0 && !pool->closing);
-
-	if (pool->state != POOL_READY && (pool->state != POOL_STARTING || !pool->is_adopted))
+	if (!is_open(pool))
 		return refuse_state(pool, f);
-	if (pool->state == POOL_READY && bytes > pool->max_block)
-		return refuse_large(pool, bytes, f);
 
-	r->pool = pool;
-	r->bytes = bytes + (pool->granularity - bytes % pool->granularity) % pool->granularity;
-	r->retried = r->cancelled = false;
+	r->retried = false;
 	r->block = BLOCK_NONE;
-	r->result = 0;
-	list_init(&r->link);
-
-	if (pending_reuse(pool, r->bytes, uid, &r->block)) {
+	if (pending_reuse(pool, r->bytes, r->uid, &r->block)) {
 		count(pool, r->bytes);
 		pending_touch(pool);
 		return 0;
@@ -195,7 +208,7 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 	if (!fits(pool, r->bytes))
 		pool_flush(pool);
 	if (!fits(pool, r->bytes))
-		return refuse_full(pool, bytes, f);
+		return refuse_full(r, f);
 
 	ret = submit(pool, r, f);
 	if (ret == -EINPROGRESS)
@@ -204,12 +217,45 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 	return ret;
 }
 
+int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t uid,
+	       struct fault *f)
+{
+	int ret;
+
+	assert(bytes > 0 && !pool->closing);
+
+	if (!is_open(pool))
+		return refuse_state(pool, f);
+	if (pool->state == POOL_READY && bytes > pool->max_block)
+		return refuse_large(pool, bytes, f);
+
+	r->pool = pool;
+	r->uid = uid;
+	r->asked = bytes;
+	r->bytes = bytes + (pool->granularity - bytes % pool->granularity) % pool->granularity;
+	r->cancelled = r->waiting = r->foreign = false;
+	r->result = 0;
+	list_init(&r->link);
+	if (r->wait_ms)
+		room_set_deadline(r);
+
+	ret = pool_request_try(r, f);
+	if (ret == 0 || ret == -EINPROGRESS || f->code != CODE_POOL_FULL || !room_has_time(r))
+		return ret;
+
+	r->fault = *f;
+	room_wait(r, false);
+	return -EINPROGRESS;
+}
+
 void pool_request_cancel(struct pool_request *r)
 {
 	assert(!list_empty(&r->link));
 
 	r->cancelled = true;
-	if (r->parked && r->pool->closing) {
+	if (r->waiting)
+		room_leave(r, -ECANCELED);
+	else if (r->parked && r->pool->closing) {
 		r->parked = false;
 		r->result = -ECANCELED;
 		on_alloc_done(&r->job);

@@ -303,6 +303,24 @@ START_TEST(anybody_may_clean)
 }
 END_TEST
 
+START_TEST(a_daemon_that_ends_takes_the_living_for_dead)
+{
+	struct gpushm_buffer *b = client_create("x", 100, NULL);
+	struct role_process writer;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	hold(&writer, "x", "write", "left");
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert(WIFEXITED(daemon_wait(&d)));
+	ck_assert_uint_eq(daemon_log_count(&d, "dirty"), 0);
+	kill_role(&writer);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	gpushm_disconnect(c);
+	daemon_restart(&d);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+END_TEST
+
 START_TEST(gpushmctl_hides_a_death)
 {
 	struct shell sh;
@@ -351,6 +369,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_open_that_refuses_gets_a_dirty_buffer);
 	tcase_add_test(t, a_waiting_open_misses_the_cleaning);
 	tcase_add_test(t, anybody_may_clean);
+	tcase_add_test(t, a_daemon_that_ends_takes_the_living_for_dead);
 	tcase_add_test(t, gpushmctl_hides_a_death);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);

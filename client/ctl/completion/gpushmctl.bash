@@ -34,7 +34,7 @@ _gpushmctl_pools() {
 _gpushmctl() {
 	local commands="status pools ls stat create put get publish wait hold rm clean flush doctor help"
 	local common="--socket --json --bytes --quiet --help"
-	local making="--pool --mode --group --attr --shared --sealed --transient --hold --dtype"
+	local making="--pool --mode --group --attr --shared --sealed --transient --hold --wait --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i
 	local options
 
@@ -43,10 +43,11 @@ _gpushmctl() {
 	[[ $prev == "=" ]] && prev=${COMP_WORDS[COMP_CWORD - 2]}
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | \
+		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array)
 			[[ $command == stat && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command == rm && ${COMP_WORDS[i]} == -f ]] && continue
+			[[ $command == hold && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
 			((i++))
 			;;
@@ -84,7 +85,7 @@ _gpushmctl() {
 		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
 		return
 		;;
-	-m | --mode | --attr | -t | --timeout | -S | --size | -n | --shape | -A | --array) return ;;
+	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -A | --array) return ;;
 	esac
 
 	if [[ $cur == -* ]]; then

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Creates that wait for room: in a pool that is full, and on a GPU that another program fills.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/shell.h"
+#include "tests/lib/user.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define MIB (1ull << 20)
+#define STRANGER 65534
+#define CONFIG "[pool host]\nkind=host\nsize=16M\n"
+
+/* ---- roles ---- */
+
+/* socket name: opens it, says ok, waits for its death. */
+static int holder_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	char line[8];
+
+	if (gpushm_connect(args[0], &conn) < 0 ||
+	    gpushm_open(conn, args[1], GPUSHM_READ, 0, NULL, &b) < 0)
+		return 1;
+	puts("ok");
+	return fgets(line, sizeof(line), stdin) ? 2 : 0;
+}
+
+/* socket name: says ok, then asks for 8 MiB and waits for ever. */
+static int waiter_role(char **args)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = GPUSHM_WAIT_FOREVER };
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	if (gpushm_connect(args[0], &conn) < 0)
+		return 1;
+	puts("ok");
+	return gpushm_create(conn, args[1], 8 * MIB, &o, &b) ? 2 : 3;
+}
+
+static const struct role roles[] = { { "holder", holder_role },
+				     { "waiter", waiter_role },
+				     { "user", user_role } };
+
+static void start_role(struct role_process *p, const char *role, const char *name)
+{
+	char line[8];
+
+	role_start(p, role, (const char *[]){ d.socket, name, NULL });
+	role_read_line(p, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+}
+
+static void kill_role(struct role_process *p)
+{
+	ck_assert_int_eq(kill(p->pid, SIGKILL), 0);
+	ck_assert(WIFSIGNALED(role_wait(p)));
+}
+
+/* ---- a create of 8 MiB that waits, in a thread ---- */
+
+struct waiting {
+	pthread_t thread;
+	struct gpushm *conn;
+	const char *name;
+	struct gpushm_options options;
+	uint64_t bytes;
+	struct gpushm_buffer *b;
+	int result;
+};
+
+static void *create_waiting(void *arg)
+{
+	struct waiting *w = arg;
+
+	w->result = gpushm_create(w->conn, w->name, w->bytes, &w->options, &w->b);
+	return NULL;
+}
+
+static uint32_t buffers_now(void)
+{
+	struct gpushm_status *st = NULL;
+	uint32_t n;
+
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	n = st->buffers;
+	gpushm_status_free(st);
+	return n;
+}
+
+/* Until the daemon has its request. */
+static void start_waiting(struct waiting *w, const char *name, const char *pool, uint64_t bytes)
+{
+	uint32_t before = buffers_now();
+
+	*w = (struct waiting){ .name = name, .bytes = bytes };
+	w->options.struct_size = sizeof(w->options);
+	w->options.pool = pool;
+	w->options.wait_ms = GPUSHM_WAIT_FOREVER;
+	ck_assert_int_eq(gpushm_connect(d.socket, &w->conn), 0);
+	pthread_create(&w->thread, NULL, create_waiting, w);
+	client_await(buffers_now() == before + 1);
+}
+
+static void expect_created(struct waiting *w)
+{
+	pthread_join(w->thread, NULL);
+	ck_assert_int_eq(w->result, 0);
+	ck_assert_int_eq(gpushm_close(w->b), 0);
+	gpushm_disconnect(w->conn);
+}
+
+static int create_for(uint64_t wait_ms, struct gpushm_buffer **ret)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = wait_ms };
+
+	return gpushm_create(c, "late", 8 * MIB, &o, ret);
+}
+
+/* ---- a full pool ---- */
+
+START_TEST(a_create_that_waits_misses_what_is_freed)
+{
+	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
+	struct waiting w, v;
+
+	start_waiting(&w, "second", NULL, 8 * MIB);
+	start_waiting(&v, "third", NULL, 8 * MIB);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	expect_created(&w);
+	expect_created(&v);
+}
+END_TEST
+
+START_TEST(a_create_that_waits_gets_memory_that_is_still_held)
+{
+	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
+	struct role_process holder;
+	struct waiting w;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	start_role(&holder, "holder", "first");
+	client_close_and_unlink(b, "first");
+	start_waiting(&w, "second", NULL, 8 * MIB);
+	ck_assert_int_eq(create_for(1, &b), -ENOSPC);
+	kill_role(&holder);
+	expect_created(&w);
+}
+END_TEST
+
+START_TEST(a_create_ends_its_wait_early_or_without_a_word_of_who)
+{
+	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL), *late = NULL;
+	struct timespec before, after;
+	char who[32];
+
+	snprintf(who, sizeof(who), "uid %u: 12.0 MiB", getuid());
+	ck_assert_int_eq(create_for(0, &late), -ENOSPC);
+	ck_assert_msg(strstr(gpushm_error(), who), "%s", gpushm_error());
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	ck_assert_int_eq(create_for(300, &late), -ENOSPC);
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	ck_assert_int_ge((after.tv_sec - before.tv_sec) * 1000 +
+				 (after.tv_nsec - before.tv_nsec) / 1000000,
+			 299);
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FULL");
+	ck_assert_msg(strstr(gpushm_error(), who), "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_close(b), 0);
+	/* Its name was given back. */
+	ck_assert_int_eq(create_for(0, &late), 0);
+	ck_assert_int_eq(gpushm_close(late), 0);
+}
+END_TEST
+
+START_TEST(a_create_whose_client_dies_goes_on_waiting)
+{
+	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
+	struct role_process waiter;
+
+	start_role(&waiter, "waiter", "late");
+	client_await(buffers_now() == 2);
+	kill_role(&waiter);
+	client_await(buffers_now() == 1);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(create_for(0, &b), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+START_TEST(a_full_pool_names_one_user_alone)
+{
+	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL), *late = NULL;
+	struct role_process stranger;
+	const char *mine, *theirs;
+
+	if (!user_may_change()) {
+		ck_assert_int_eq(gpushm_close(b), 0);
+		return;
+	}
+	user_start(&stranger, d.socket, STRANGER, STRANGER);
+	user_does(&stranger, "create theirs 0600", "OK");
+	ck_assert_int_eq(create_for(1, &late), -ENOSPC);
+	mine = strstr(gpushm_error(), "uid 0: 12.0 MiB");
+	theirs = strstr(gpushm_error(), "uid 65534: ");
+	ck_assert_msg(mine && theirs && mine < theirs, "%s", gpushm_error());
+	user_end(&stranger);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_await(buffers_now() == 0);
+}
+END_TEST
+
+START_TEST(a_request_that_may_never_fit_waits)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = GPUSHM_WAIT_FOREVER };
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_int_eq(gpushm_create(c, "x", 17 * MIB, &o, &b), -EFBIG);
+}
+END_TEST
+
+START_TEST(gpushmctl_does_not_wait)
+{
+	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL);
+	struct shell sh;
+
+	setenv("GPUSHM_SOCKET", d.socket, 1);
+	shell_open(&sh);
+	shell_expect(&sh, 1, "$ctl create --wait=0.05 --size=8M y");
+	ck_assert_msg(strstr(sh.err, "held in it by uid"), "%s", sh.err);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	shell_expect(&sh, 0, "$ctl create --wait=60 --size=8M y && $ctl rm y");
+	shell_close(&sh);
+}
+END_TEST
+
+/* ---- a GPU that somebody else fills ---- */
+
+START_TEST(a_create_that_waits_never_asks_the_driver_again)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
+	struct gpushm *other = NULL;
+	struct gpushm_buffer *theirs = NULL, *mine = NULL;
+	struct daemon e;
+	struct waiting w;
+	char state[48];
+
+	if (!library || !dlsym(library, "fakecuda_calls")) {
+		puts("skipped: needs the fake driver");
+		return;
+	}
+	dlclose(library);
+	snprintf(state, sizeof(state), "gpushm-test-room-%d", getpid());
+	setenv("FAKECUDA_STATE", state, 1);
+	setenv("FAKECUDA_MEMORY", "64M", 1);
+	fds_mark();
+	daemon_start(&e, "", NULL);
+	client_setup();
+	ck_assert_int_eq(gpushm_connect(e.socket, &other), 0);
+	ck_assert_msg(gpushm_create(other, "x", 40 * MIB, &o, &theirs) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_create(c, "x", 40 * MIB, &o, &mine), -ENOSPC);
+	ck_assert_msg(strstr(gpushm_error(), "OUT_OF_MEMORY; the pool has room"), "%s",
+		      gpushm_error());
+	start_waiting(&w, "x", "gpu0", 40 * MIB);
+	ck_assert_int_eq(gpushm_close(theirs), 0);
+	ck_assert_int_eq(gpushm_flush(other, NULL), 0);
+	expect_created(&w);
+	gpushm_disconnect(other);
+	daemon_stop(&e);
+	client_teardown();
+	shm_unlink(state);
+	fds_check();
+}
+END_TEST
+
+static void setup(void)
+{
+	fds_mark();
+	daemon_start(&d, CONFIG, NULL);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+
+static void teardown(void)
+{
+	client_teardown();
+	fds_check();
+}
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("room");
+	TCase *t = tcase_create("pool"), *gpu = tcase_create("gpu");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_set_timeout(t, 120);
+	tcase_set_timeout(gpu, 120);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, a_create_that_waits_misses_what_is_freed);
+	tcase_add_test(t, a_create_that_waits_gets_memory_that_is_still_held);
+	tcase_add_test(t, a_create_ends_its_wait_early_or_without_a_word_of_who);
+	tcase_add_test(t, a_create_whose_client_dies_goes_on_waiting);
+	tcase_add_test(t, a_full_pool_names_one_user_alone);
+	tcase_add_test(t, a_request_that_may_never_fit_waits);
+	tcase_add_test(t, gpushmctl_does_not_wait);
+	tcase_add_test(gpu, a_create_that_waits_never_asks_the_driver_again);
+	suite_add_tcase(s, t);
+	suite_add_tcase(s, gpu);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
