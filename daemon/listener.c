@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accepting. libuv's own accept loop can spin for ever at EMFILE; this one stops polling the socket
- * when accept4() fails for want of fds or memory, and looks again when a peer has closed or after
- * 100 ms: clients wait in the kernel's queue, those that are connected are served. Who connects is
- * asked of the kernel once, here. A user above its limit of connections gets an answer that says
+ * Accepting. libuv's own accept loop can spin for ever at EMFILE; this one gives up an fd that it
+ * keeps for that, to accept the client and tell it that there are none. Where that does not help, it
+ * stops polling the socket and looks again when a peer has closed or after 100 ms; those that are
+ * connected are served all the while. Who connects is asked of the kernel once, here. A user above its limit of connections gets an answer that says
  * so, on a few connections more; beyond those it is hung up on.
  */
 #include "daemon/listener.h"
@@ -14,6 +14,7 @@
 #include "proto/own.h"
 #include "proto/wire.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -46,17 +47,22 @@ static void on_peer_closed(void *arg)
 		resume(l);
 }
 
-static void pause_accepting(struct listener *l, int error)
+static void warn(struct listener *l, int error)
 {
 	uint64_t now = uv_now(l->poll.loop);
 
-	if (!l->warned_ms || now - l->warned_ms >= WARN_MS) {
-		l->warned_ms = now ? now : 1;
-		log_write(LOG_WARNING, &(struct log_about){ .message_id = LOG_ID_FDS },
-			  "new connections wait: %s; raise LimitNOFILE, or lower max-connections "
-			  "and max-buffers",
-			  strerror(error));
-	}
+	if (l->warned_ms && now - l->warned_ms < WARN_MS)
+		return;
+	l->warned_ms = now ? now : 1;
+	log_write(LOG_WARNING, &(struct log_about){ .message_id = LOG_ID_FDS },
+		  "new connections are refused or wait: %s; raise LimitNOFILE, or lower "
+		  "max-connections and max-buffers",
+		  strerror(error));
+}
+
+static void pause_accepting(struct listener *l, int error)
+{
+	warn(l, error);
 	l->paused = true;
 	uv_poll_stop(&l->poll);
 	uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
@@ -126,6 +132,33 @@ static void welcome(struct listener *l, int *socket)
 		take_fd(socket);
 }
 
+/* Without a free fd nobody can be accepted, not even to be told so: for that one is kept. True:
+ * somebody was told. */
+static bool tell_no_fds(struct listener *l)
+{
+	_cleanup_(close_fd) int fd = -1;
+	struct fault why;
+
+	if (l->reserve < 0)
+		return false;
+	close_fd(&l->reserve);
+	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		fault(&why, CODE_NO_FDS,
+		      "the daemon has no file descriptors left: close connections and buffers, "
+		      "or raise its LimitNOFILE");
+		turn_away(fd, &why);
+	}
+	close_fd(&fd);
+	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return fd >= 0 || l->reserve >= 0;
+}
+
+static bool is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 static void on_readable(uv_poll_t *handle, int status, int events)
 {
 	struct listener *l = handle->data;
@@ -133,12 +166,17 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 	for (int i = 0; i < ACCEPT_MAX; i++) {
 		_cleanup_(close_fd) int fd =
 			accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int error = errno;
 
 		if (fd >= 0)
 			welcome(l, &fd);
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			pause_accepting(l, errno);
-		if (fd < 0 && errno != ECONNABORTED && errno != EINTR)
+		else if ((error == EMFILE || error == ENFILE) && tell_no_fds(l))
+			warn(l, error);
+		else if (is_shortage(error))
+			pause_accepting(l, error);
+		else if (error == ECONNABORTED || error == EINTR)
+			continue;
+		if (fd < 0)
 			return;
 	}
 }
@@ -148,6 +186,7 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	int r;
 
 	*l = (struct listener){ .service = service, .socket = socket };
+	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	list_init(&l->peers);
 	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
 	if (r < 0)
@@ -163,6 +202,7 @@ static void on_closed(uv_handle_t *handle)
 	struct listener *l = handle->data;
 
 	close_fd(&l->socket);
+	close_fd(&l->reserve);
 }
 
 void listener_done(struct listener *l)

@@ -9,7 +9,8 @@
 
 struct listener {
 	struct service *service;
-	int socket; /* owned */
+	int socket;  /* owned */
+	int reserve; /* owned; given up to tell a client that there are no fds */
 	uv_poll_t poll;
 	uv_timer_t retry; /* while accept() fails for want of fds or memory */
 	bool paused;
