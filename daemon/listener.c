@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Accepting. libuv's own accept loop can spin for ever at EMFILE; this one gives up an fd that it
- * keeps for that, to accept the client and tell it that there are none. Where that does not help, it
- * stops polling the socket and looks again when a peer has closed or after 100 ms; those that are
- * connected are served all the while. Who connects is asked of the kernel once, here. A user above its limit of connections gets an answer that says
- * so, on a few connections more; beyond those it is hung up on.
+ * keeps for that, to accept the client and tell it that there are none. Where that does not help,
+ * it stops polling the socket and looks again when a peer has closed or after 100 ms; those that
+ * are connected are served all the while. Who connects is asked of the kernel once, here. A user
+ * above its limit of connections gets an answer that says so, on a few connections more; beyond
+ * those it is hung up on.
  */
 #include "daemon/listener.h"
 

@@ -80,7 +80,8 @@ int table_builder_add(struct table_builder *b, const struct table_array *a,
 void table_builder_truncate(struct table_builder *b, uint32_t n);
 uint32_t table_builder_arrays(const struct table_builder *b);
 
-/* Memory that the table takes while it is built, and its image after that; in bytes, to within the growth of tables. */
+/* Bytes that the table takes while it is built, and its image after that, to within the growth of
+ * its parts. */
 uint64_t table_builder_bytes(const struct table_builder *b);
 
 /* Sets an attribute; an empty value is a value. Replaces one of the same key. Errors as above. */

@@ -60,7 +60,6 @@ static const struct {
 	{ "[daemon]", "admin-group=12345678", "admin-group=12345678" },
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
-	{ "[limits]", "max-bytes=1048577K", "max-bytes=1048577K" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
 	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },
 	{ "[limits]", "max-bytes=2048T", "max-bytes=2048T" },
