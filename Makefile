@@ -163,6 +163,11 @@ $(BUILD)/tests/gpushmd-failmalloc: $(call objects,daemon/main.c tests/adversary/
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray,--wrap=strdup -o $@ $^ $(DAEMON_LIBS)
 $(BUILD)/tests/adversary/test_memory: | $(BUILD)/tests/gpushmd-failmalloc
+# One that kills itself at the n-th place; tests/adversary/test_crash starts it.
+$(BUILD)/tests/gpushmd-crashat: $(call objects,daemon/main.c tests/adversary/crashat.c) $(BUILD)/daemon.a $(BUILD)/proto.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=journal_append,--wrap=store_keep,--wrap=answer_send -o $@ $^ $(DAEMON_LIBS)
+$(BUILD)/tests/adversary/test_crash: | $(BUILD)/tests/gpushmd-crashat
 
 # Our own libcuda.so.1, made of memfds; tests put its folder into LD_LIBRARY_PATH.
 FAKECUDA := $(if $(CUDA_INCLUDE),$(BUILD)/fakecuda/libcuda.so.1)

@@ -17,6 +17,8 @@
 #include "client/state.h"
 #include "proto/own.h"
 
+#define TRIES_MAX 16 /* daemons that one request may see die */
+
 int connection_check_fork(uint64_t generation)
 {
 	if (generation == state_generation())
@@ -179,13 +181,17 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request,
 					      "again")
 		      : connection_exchange(c, request, expected, ret);
 
-	if (r != -ECONNRESET || !c->broken || !c->kept)
-		return r;
-	r = reconnect(c);
-	if (r < 0)
-		return r;
-	*ret_again = true;
-	return connection_exchange(c, request, expected, ret);
+	/* It may die again before it has answered, and come back again; but what it dies of each
+	 * time is not asked for ever. */
+	for (int tries = 0; r == -ECONNRESET && c->broken && c->kept && tries < TRIES_MAX;
+	     tries++) {
+		r = reconnect(c);
+		if (r < 0)
+			return r;
+		*ret_again = true;
+		r = connection_exchange(c, request, expected, ret);
+	}
+	return r;
 }
 
 int connection_call_again(struct gpushm *c, const Gpushm__Proto__Request *request,

@@ -26,7 +26,7 @@ static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64
 	/* The daemon died after it had published the buffer, and before it could say so. */
 	if (again && r == -EBUSY)
 		return 0;
-	if (again && r == -EBADF)
+	if (r == -EBADF && (again || b->held.lost))
 		return error_set(ECONNRESET,
 				 "buffer \"%s\": the daemon died while it was being filled: "
 				 "create it again",

@@ -46,9 +46,8 @@ static bool may_come_back(int r)
 }
 
 /* 1, 2, 4, ... 250 ms between the tries. */
-static int connect_again(struct gpushm *c, int *ret_fd)
+static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
 {
-	uint64_t deadline = now_ms() + wait_ms();
 	unsigned pause = 1;
 	uid_t server;
 	int r;
@@ -122,36 +121,46 @@ static int reclaim(struct gpushm *c, uint64_t session)
 
 /* ---- the whole ---- */
 
+/* The old session is this connection's until all of its leases are reclaimed: should the daemon die
+ * in between, they are asked for by the same one again. */
 static int hello_again(struct gpushm *c)
 {
 	unsigned char before[DAEMON_ID_BYTES];
-	uint64_t session = c->session;
+	uint64_t session = c->session, fresh;
 	int r;
 
 	memcpy(before, c->daemon, sizeof(before));
 	r = connect_hello(c);
-	if (r == 0 && memcmp(before, c->daemon, sizeof(before)) != 0)
-		r = error_set(ECONNRESET,
-			      "another daemon serves %s now, and it knows nothing of what this "
-			      "process has open: connect again",
-			      c->path ? c->path : "the socket");
-	return r < 0 ? r : reclaim(c, session);
+	if (r < 0)
+		return r;
+	fresh = c->session;
+	c->session = session;
+	if (memcmp(before, c->daemon, sizeof(before)) != 0) {
+		/* Nothing of ours will ever be there: no later call need try. */
+		c->kept = false;
+		c->broken = true;
+		return error_set(ECONNRESET,
+				 "another daemon serves %s now, and it knows nothing of what this "
+				 "process has open: connect again",
+				 c->path ? c->path : "the socket");
+	}
+	r = reclaim(c, session);
+	if (r == 0)
+		c->session = fresh;
+	return r;
 }
 
-int reconnect(struct gpushm *c)
+static int try_once(struct gpushm *c, uint64_t deadline)
 {
 	_cleanup_(close_fd) int fd = -1;
-	int r;
+	int r = connect_again(c, deadline, &fd);
 
-	if (!c->kept)
-		return -ECONNRESET;
-	c->broken = false;
-	r = connect_again(c, &fd);
 	if (r < 0) {
 		c->broken = true;
-		return error_set(ECONNRESET, "the daemon has gone and does not come back: %s",
+		return error_set(ECONNREFUSED, "the daemon has gone and does not come back: %s",
 				 strerror(-r));
 	}
+	c->broken = false;
 	/* Whoever polls the fd keeps its number. */
 	if (dup3(fd, c->socket, O_CLOEXEC) < 0)
 		r = error_set(errno, "the new socket can't take the old one's place: %m");
@@ -160,4 +169,16 @@ int reconnect(struct gpushm *c)
 	if (r < 0)
 		c->broken = true;
 	return r;
+}
+
+/* A daemon that dies while it is being greeted is greeted again. */
+int reconnect(struct gpushm *c)
+{
+	uint64_t deadline = now_ms() + wait_ms();
+	int r = -ECONNRESET;
+
+	while (r == -ECONNRESET && c->kept && (r = try_once(c, deadline)) == -ECONNRESET)
+		if (now_ms() >= deadline)
+			break;
+	return r == -ECONNREFUSED ? -ECONNRESET : r;
 }

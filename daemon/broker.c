@@ -278,7 +278,11 @@ static int go_on(struct broker *b)
 	catalog_take_slots(c, &b->slots);
 	store_drop_rest(&b->store);
 	pools_sweep(&b->pools);
-	return renew_archive(b, was.any ? was.generation + 1 : 1);
+	r = renew_archive(b, was.any ? was.generation + 1 : 1);
+	/* Not before: what goes now is to be forgotten by who keeps its fds. */
+	if (r == 0)
+		catalog_sweep(c);
+	return r;
 }
 
 static void on_pools_ready(void *arg)

@@ -176,17 +176,19 @@ void catalog_abandon(struct catalog *c, struct buffer *b)
 
 /* ---- ending ---- */
 
+/* The leases first: the buffer's own record makes them count, all at once. A death before it leaves
+ * a buffer that was never published; one behind it, one that its creator still holds. */
 static int archive_published(struct catalog *c, struct buffer *b)
 {
 	const struct lease *l;
-	int r = c->archive ? archive_buffer(c->archive, b) : 0;
+	int r = 0;
 
 	if (!c->archive)
 		return 0;
 	list_foreach (l, &b->leases, buffer_link)
 		if (r == 0)
 			r = archive_lease(c->archive, l);
-	return r;
+	return r < 0 ? r : archive_buffer(c->archive, b);
 }
 
 int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f)
@@ -257,9 +259,17 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 
 /* ---- across a restart ---- */
 
+/* They come in the order of their publication; the list is in the order of their ids, in which LIST
+ * goes on from page to page. The two are nearly the same, so the place is near the end. */
 void catalog_adopt_buffer(struct catalog *c, struct buffer *b)
 {
+	struct list *behind = c->buffers.prev;
+
 	insert(c, b);
+	while (behind != &c->buffers && container_of(behind, struct buffer, all_link)->id > b->id)
+		behind = behind->prev;
+	list_drop(&b->all_link);
+	list_insert(behind->next, &b->all_link);
 }
 
 int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,

@@ -48,7 +48,7 @@ int catalog_archive(const struct catalog *c, struct archive *a);
 /* The daemon ends, and what it has is kept: no memory is given back to a driver. */
 void catalog_let_go(struct catalog *c);
 
-/* Frees what nobody holds and nobody can name, after everything has been adopted. */
+/* Frees what nobody holds and nobody can name, after everything has been adopted and archived. */
 void catalog_sweep(struct catalog *c);
 
 /* At the daemon's end, when no lease is left: every name goes, and with it every buffer that is not
@@ -112,6 +112,9 @@ void catalog_close(struct catalog *c, struct lease *l);
 /* The lease has really ended, for its process has gone and never closed it. A shared buffer that it
  * could write to is dirty from now on. */
 void catalog_lose(struct catalog *c, struct lease *l);
+
+/* That process has died as a writer of it. */
+void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p);
 
 /* 0, or CODE_DIRTY where a writer died. */
 int catalog_refuse_dirty(const struct buffer *b, struct fault *f);

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-static void soil(struct catalog *c, struct buffer *b, const struct process *p)
+void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p)
 {
 	if (b->dirty)
 		return;
@@ -34,7 +34,7 @@ static void soil(struct catalog *c, struct buffer *b, const struct process *p)
 void catalog_lose(struct catalog *c, struct lease *l)
 {
 	if (l->access == ACCESS_WRITE && l->buffer->state == BUFFER_SHARED)
-		soil(c, l->buffer, l->process);
+		catalog_soil(c, l->buffer, l->process);
 	catalog_close(c, l);
 }
 

@@ -23,6 +23,18 @@ static void on_poll_closed(uv_handle_t *handle)
 	process_free(handle->data);
 }
 
+static void leave(struct process *p)
+{
+	struct reaper *r = p->reaper;
+
+	list_drop(&p->link);
+	r->n--;
+	if (p->watched)
+		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
+	else
+		process_free(p);
+}
+
 static void end(struct process *p)
 {
 	struct reaper *r = p->reaper;
@@ -30,12 +42,7 @@ static void end(struct process *p)
 
 	list_foreach (l, &p->leases, process_link)
 		catalog_lose(r->catalog, l);
-	list_drop(&p->link);
-	r->n--;
-	if (p->watched)
-		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
-	else
-		process_free(p);
+	leave(p);
 }
 
 static void on_gone(uv_poll_t *handle, int status, int events)
@@ -98,9 +105,29 @@ struct process *reaper_find(const struct reaper *r, uint64_t session)
 	return NULL;
 }
 
+struct process *reaper_find_same(const struct reaper *r, const struct process *like,
+				 const struct process *after)
+{
+	const struct list *at = after ? after->link.next : r->suspects.next;
+
+	for (; at != &r->suspects; at = at->next) {
+		struct process *p = container_of(at, struct process, link);
+
+		if (p->pid == like->pid && p->uid == like->uid &&
+		    p->start_time == like->start_time && p->start_time != 0)
+			return p;
+	}
+	return NULL;
+}
+
+/* It lives, and says what it has: nothing that it has not can be half written. */
 void reaper_release(struct reaper *r, struct process *p)
 {
-	end(p);
+	struct lease *l;
+
+	list_foreach (l, &p->leases, process_link)
+		catalog_close(r->catalog, l);
+	leave(p);
 }
 
 void reaper_done(struct reaper *r)

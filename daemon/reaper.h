@@ -26,6 +26,11 @@ void reaper_take(struct reaper *r, struct process *p);
 /* The suspect of that session, or NULL. */
 struct process *reaper_find(const struct reaper *r, uint64_t session);
 
+/* The next suspect that is the same process as `like`, behind `after` (NULL: from the start), or
+ * NULL. */
+struct process *reaper_find_same(const struct reaper *r, const struct process *like,
+				 const struct process *after);
+
 /* A process of an earlier daemon's connection; its leases are still to come. */
 void reaper_adopt(struct reaper *r, struct process *p);
 

@@ -29,6 +29,15 @@ static int take(struct store *store, char kind, uint64_t number)
 	return store_take(store, name);
 }
 
+/* Its keeper has what was taken and is of no use: another buffer will have that name. */
+static void forget(struct store *store, char kind, uint64_t number)
+{
+	char name[STORE_NAME_MAX + 1];
+
+	store_name(name, kind, number);
+	store_forget(store, name);
+}
+
 /* ---- pools ---- */
 
 static void restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
@@ -163,6 +172,8 @@ static void restore_buffer(struct store *store, struct service *service, struct 
 		return;
 	}
 	ret->dropped++;
+	forget(store, 'm', m->slot);
+	forget(store, 't', m->slot);
 	log_error("buffer \"%.*s\" (%" PRIu64 ") is lost: %s", (int)m->key.len,
 		  (const char *)m->key.data, m->id,
 		  r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
@@ -170,21 +181,14 @@ static void restore_buffer(struct store *store, struct service *service, struct 
 
 /* ---- leases ---- */
 
-static int find_process(struct service *service, const Gpushm__Journal__Lease *m,
-			struct process **ret)
+static int find_process(struct service *service, const struct process *told, struct process **ret)
 {
-	struct process told = { .pid = m->pid,
-				.uid = m->uid,
-				.gid = m->gid,
-				.session = m->session,
-				.start_time = m->start_time };
 	int r;
 
-	*ret = reaper_find(&service->reaper, m->session);
+	*ret = reaper_find(&service->reaper, told->session);
 	if (*ret)
 		return 0;
-	copy_text(told.command, sizeof(told.command), m->command);
-	r = process_restore(&told, ret);
+	r = process_restore(told, ret);
 	if (r == 0)
 		reaper_adopt(&service->reaper, *ret);
 	return r;
@@ -192,13 +196,22 @@ static int find_process(struct service *service, const Gpushm__Journal__Lease *m
 
 static int restore_lease(struct service *service, struct buffer *b, const Gpushm__Journal__Lease *m)
 {
+	struct process told = { .pid = m->pid,
+				.uid = m->uid,
+				.gid = m->gid,
+				.session = m->session,
+				.start_time = m->start_time };
 	struct process *p = NULL;
 	struct fault f;
 	int r;
 
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
-	r = find_process(service, m, &p);
+	copy_text(told.command, sizeof(told.command), m->command);
+	r = find_process(service, &told, &p);
+	/* It died while nobody looked; it may have been writing all the same. */
+	if (r == -ESRCH && m->access == ACCESS_WRITE && b->state == BUFFER_SHARED)
+		catalog_soil(&service->catalog, b, &told);
 	if (r < 0)
 		return r;
 	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id, &f);
@@ -246,7 +259,6 @@ int restore(struct store *store, struct service *service, struct pools *pools, s
 		restore_buffer(store, service, pools, (Gpushm__Journal__Buffer *)it->message, ret);
 	restore_leases(&r, service, ret);
 	replay_done(&r);
-	catalog_sweep(&service->catalog);
 	tell(ret);
 	return 0;
 }

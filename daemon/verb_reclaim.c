@@ -9,22 +9,43 @@
 
 static struct process *find_former(struct session *s, uint64_t session)
 {
-	const struct process *p = s->process;
-	struct process *former = reaper_find(&s->service->reaper, session);
+	struct process *p = NULL;
 
-	if (!former || former->pid != p->pid || former->uid != p->uid ||
-	    former->start_time != p->start_time || p->start_time == 0)
-		return NULL;
-	return former;
+	while ((p = reaper_find_same(&s->service->reaper, s->process, p)))
+		if (p->session == session)
+			return p;
+	return NULL;
 }
 
+/* The daemon may have died in the midst of an earlier RECLAIM: then some of the leases are another
+ * session's, of the same process. */
 static bool move(struct session *s, struct process *former, uint64_t id)
 {
+	struct catalog *c = &s->service->catalog;
+	struct process *p = former ? former
+				   : reaper_find_same(&s->service->reaper, s->process, NULL);
 	struct lease *l = NULL;
 	struct fault ignored;
 
-	return former && catalog_lease(&s->service->catalog, former, id, &l, &ignored) == 0 &&
-	       catalog_move(&s->service->catalog, l, s->process) == 0;
+	if (p && catalog_lease(c, p, id, &l, &ignored) < 0)
+		p = reaper_find_same(&s->service->reaper, s->process, NULL);
+	while (p && catalog_lease(c, p, id, &l, &ignored) < 0)
+		p = reaper_find_same(&s->service->reaper, s->process, p);
+	return p && catalog_move(c, l, s->process) == 0;
+}
+
+/* What that session had beyond what was moved ends, and so do the sessions that have nothing left.
+ */
+static void release(struct session *s, struct process *former)
+{
+	struct reaper *reaper = &s->service->reaper;
+	struct process *p = reaper_find_same(reaper, s->process, NULL), *next;
+
+	for (; p; p = next) {
+		next = reaper_find_same(reaper, s->process, p);
+		if (p == former || list_empty(&p->leases))
+			reaper_release(reaper, p);
+	}
 }
 
 int verb_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
@@ -48,8 +69,8 @@ int verb_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct answ
 		if (!move(s, former, m->leases[i]))
 			lost[reply->n_lost++] = m->leases[i];
 	reply->lost = lost;
-	if (former && m->has_last && m->last)
-		reaper_release(&s->service->reaper, former);
+	if (m->has_last && m->last)
+		release(s, former);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_RECLAIMED;
 	a->reply.reclaimed = reply;
 	return 0;

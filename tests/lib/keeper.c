@@ -70,6 +70,8 @@ static void on_message(struct keeper *k, const char *text, int *fd)
 		keep(k, name, take_fd(fd));
 	if (strstr(text, "READY=1"))
 		k->ready++;
+	if (strstr(text, "MARK=1"))
+		k->marks++;
 	if (strstr(text, "QUIT=1"))
 		k->done = true;
 	pthread_cond_broadcast(&k->changed);
@@ -167,8 +169,38 @@ static void become_daemon(struct keeper *k)
 	_exit(127);
 }
 
+static void notify_ourselves(struct keeper *k, const char *text)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", k->folder);
+	ck_assert_int_gt(sendto(fd, text, strlen(text), 0, (struct sockaddr *)&a, sizeof(a)), 0);
+	close(fd);
+}
+
+/* A message of our own behind the daemon's: when it has been read, so have they. */
+static void drain(struct keeper *k)
+{
+	struct timespec deadline;
+	unsigned mark;
+
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_sec += 60;
+	pthread_mutex_lock(&k->lock);
+	mark = k->marks;
+	pthread_mutex_unlock(&k->lock);
+	notify_ourselves(k, "MARK=1");
+	pthread_mutex_lock(&k->lock);
+	while (k->marks == mark)
+		ck_assert_int_eq(pthread_cond_timedwait(&k->changed, &k->lock, &deadline), 0);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* As systemd, it reads what the last one sent before it starts the next. */
 void keeper_spawn(struct keeper *k)
 {
+	drain(k);
 	pthread_mutex_lock(&k->lock);
 	k->ready = 0;
 	k->pid = fork();
@@ -211,16 +243,6 @@ void keeper_end(struct keeper *k, int signal)
 	k->pid = 0;
 }
 
-static void notify_ourselves(struct keeper *k, const char *text)
-{
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", k->folder);
-	ck_assert_int_gt(sendto(fd, text, strlen(text), 0, (struct sockaddr *)&a, sizeof(a)), 0);
-	close(fd);
-}
-
 void keeper_done(struct keeper *k)
 {
 	static const char *const names[] = { "gpushmd.sock", "notify", "log", "conf" };
@@ -240,16 +262,11 @@ void keeper_done(struct keeper *k)
 	rmdir(k->folder);
 }
 
-/* A message of our own behind the daemon's: when it has been read, so have they. */
 size_t keeper_count(struct keeper *k, char letter)
 {
 	size_t n = 0;
 
-	pthread_mutex_lock(&k->lock);
-	k->ready = 0;
-	pthread_mutex_unlock(&k->lock);
-	notify_ourselves(k, "READY=1");
-	keeper_await(k);
+	drain(k);
 	pthread_mutex_lock(&k->lock);
 	for (size_t i = 0; i < k->n_kept; i++)
 		n += k->kept[i].name[0] == letter;

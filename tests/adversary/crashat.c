@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Kills a gpushmd that the Makefile links with --wrap at the n-th place of GPUSHM_CRASH_AT: each
+ * call that writes the journal, hands an fd to its keeper or answers a client has two such places,
+ * one before it has done its work and one behind it. No handler runs, nothing is flushed: it is the
+ * death that a crash or a SIGKILL is.
+ */
+#include "daemon/answer.h"
+#include "daemon/journal.h"
+#include "daemon/store.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+int __real_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
+int __real_store_keep(struct store *s, const char *name, int fd);
+int __real_answer_send(const struct answer *a, int socket);
+int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
+int __wrap_store_keep(struct store *s, const char *name, int fd);
+int __wrap_answer_send(const struct answer *a, int socket);
+
+static unsigned long left;
+
+__attribute__((constructor)) static void read_place(void)
+{
+	const char *text = getenv("GPUSHM_CRASH_AT");
+
+	left = text ? strtoul(text, NULL, 10) : 0;
+}
+
+static void place(void)
+{
+	if (left && --left == 0)
+		raise(SIGKILL);
+}
+
+int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len)
+{
+	int r;
+
+	place();
+	r = __real_journal_append(j, type, body, len);
+	place();
+	return r;
+}
+
+int __wrap_store_keep(struct store *s, const char *name, int fd)
+{
+	int r;
+
+	place();
+	r = __real_store_keep(s, name, fd);
+	place();
+	return r;
+}
+
+int __wrap_answer_send(const struct answer *a, int socket)
+{
+	int r;
+
+	place();
+	r = __real_answer_send(a, socket);
+	place();
+	return r;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon dies at every place where it matters, one after the other: before and behind each
+ * record of the journal, each fd that is kept, each answer. The same session runs each time, and
+ * must come through: nothing is lost, doubled or left behind. Then once more, with the daemon that
+ * comes after a crash dying at each of its places.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/role.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define PLACES_MAX 2000u
+#define BYTES 5000u
+
+static struct keeper k;
+
+/* ---- the session, in a process of its own ---- */
+
+static void must(int r, const char *what)
+{
+	if (r == 0)
+		return;
+	fprintf(stderr, "%s: %d: %s\n", what, r, gpushm_error());
+	_exit(1);
+}
+
+static void fill(unsigned char *data, char seed)
+{
+	for (unsigned i = 0; i < BYTES; i++)
+		data[i] = (unsigned char)(i * 31u + (unsigned)seed);
+}
+
+static struct gpushm_buffer *create(struct gpushm *conn, const char *pool, const char *name,
+				    uint32_t flags)
+{
+	struct gpushm_attr attr = { "epoch", name, strlen(name) };
+	struct gpushm_options o = { .struct_size = sizeof(o),
+				    .pool = pool,
+				    .flags = flags,
+				    .attrs = &attr,
+				    .n_attrs = 1 };
+	struct gpushm_buffer *b = NULL;
+	unsigned char data[BYTES];
+
+	must(gpushm_create(conn, name, BYTES, &o, &b), "create");
+	fill(data, name[0]);
+	must(gpushm_write(b, 0, data, BYTES), "write");
+	return b;
+}
+
+/* A half-made buffer may be lost with the daemon; the name is then free again. */
+static struct gpushm_buffer *make(struct gpushm *conn, const char *pool, const char *name,
+				  enum gpushm_state state, uint32_t flags)
+{
+	struct gpushm_buffer *b = create(conn, pool, name, flags);
+	int r;
+
+	while ((r = gpushm_publish(b, state)) == -ECONNRESET) {
+		must(gpushm_close(b), "close of a lost one");
+		b = create(conn, pool, name, flags);
+	}
+	must(r, "publish");
+	return b;
+}
+
+static void check(struct gpushm_buffer *b, const char *name)
+{
+	unsigned char want[BYTES], got[BYTES];
+	const void *value;
+	size_t size;
+
+	fill(want, name[0]);
+	must(gpushm_read(b, 0, got, BYTES), "read");
+	must(gpushm_buffer_attr(b, "epoch", &value, &size), "attribute");
+	must(memcmp(got, want, BYTES) != 0 || size != strlen(name), "contents");
+}
+
+static void look(struct gpushm *conn, size_t expected, uint32_t holders)
+{
+	struct gpushm_stat *all = NULL;
+	size_t n = 0;
+
+	must(gpushm_list(conn, NULL, 0, &all, &n), "list");
+	must(n != expected, "number of buffers");
+	for (size_t i = 0; i < n; i++) {
+		must(all[i].readers + all[i].writers != holders, "number of leases");
+		must(all[i].dirty || all[i].suspects, "dirty or suspect");
+	}
+	gpushm_stat_free(all, n);
+}
+
+/* socket, pool */
+static int session_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *a, *b, *t, *r = NULL, *w = NULL;
+
+	alarm(60);
+	while (gpushm_connect(args[0], &conn) < 0)
+		poll(NULL, 0, 1);
+	a = make(conn, args[1], "a", GPUSHM_SEALED, 0);
+	b = make(conn, args[1], "b", GPUSHM_SHARED, 0);
+	t = make(conn, args[1], "t", GPUSHM_SHARED, GPUSHM_TRANSIENT);
+	look(conn, 3, 1);
+	must(gpushm_open(conn, "a", GPUSHM_READ, 0, NULL, &r), "open");
+	must(gpushm_open(conn, "b", GPUSHM_WRITE, 0, NULL, &w), "open to write");
+	check(r, "a");
+	check(w, "b");
+	must(gpushm_close(t), "close of a transient one");
+	look(conn, 2, 2);
+	must(gpushm_close(a), "close");
+	must(gpushm_close(b), "close");
+	must(gpushm_buffer_lost(r) || gpushm_buffer_lost(w), "leases");
+	look(conn, 2, 1);
+	must(gpushm_unlink(conn, "a"), "unlink");
+	check(r, "a");
+	must(gpushm_close(r), "close of an unlinked one");
+	must(gpushm_close(w), "close");
+	look(conn, 1, 0);
+	must(gpushm_open(conn, "b", GPUSHM_READ, 0, NULL, &r), "open again");
+	check(r, "b");
+	must(gpushm_close(r), "close again");
+	must(gpushm_unlink(conn, "b"), "unlink");
+	gpushm_disconnect(conn);
+	return 0;
+}
+
+/* ---- the daemon's deaths ---- */
+
+static void spawn(unsigned crash_at)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", crash_at);
+	setenv("GPUSHM_CRASH_AT", text, 1);
+	keeper_spawn(&k);
+	unsetenv("GPUSHM_CRASH_AT");
+}
+
+/* True: the daemon has died at its place, and has been collected. */
+static bool has_died(void)
+{
+	int status = 0;
+
+	if (waitpid(k.pid, &status, WNOHANG) == 0)
+		return false;
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+		      "the daemon ended with status 0x%x; see %s", status, k.log);
+	return true;
+}
+
+static void expect_nothing_left(const char *when)
+{
+	struct gpushm_status *s = NULL;
+
+	keeper_await(&k);
+	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
+	client_await(client_used_bytes() == 0);
+	ck_assert_int_eq(gpushm_status(c, &s), 0);
+	ck_assert_msg(s->buffers == 0 && s->leases == 0 && s->suspects == 0,
+		      "%s: %u buffers, %u leases, %u suspects are left", when, s->buffers,
+		      s->leases, s->suspects);
+	gpushm_status_free(s);
+	c = gpushm_disconnect(c);
+	client_await(keeper_count(&k, 'm') == 0 && keeper_count(&k, 't') == 0);
+	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
+}
+
+/* The first daemon dies at its n-th place, the next one at its m-th (0: nowhere). Whether all did
+ * that were to. */
+static bool run_session(const char *pool, unsigned n, unsigned m)
+{
+	struct role_process client;
+	unsigned deaths = 0;
+	siginfo_t info = { 0 };
+	char when[64];
+
+	snprintf(when, sizeof(when), "%s: places %u and %u", pool, n, m);
+	keeper_init(&k, "");
+	k.program = "tests/gpushmd-crashat";
+	spawn(n);
+	role_start(&client, "session", (const char *[]){ k.socket, pool, NULL });
+	while (info.si_pid == 0) {
+		if (has_died())
+			spawn(deaths++ == 0 ? m : 0);
+		poll(NULL, 0, 1);
+		ck_assert_int_eq(waitid(P_PID, (id_t)client.pid, &info, WEXITED | WNOHANG | WNOWAIT),
+				 0);
+	}
+	ck_assert_msg(role_wait(&client) == 0, "%s: the session failed", when);
+	/* A place behind the session's last answer. */
+	if (has_died())
+		spawn(deaths++ == 0 ? m : 0);
+	expect_nothing_left(when);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+	return deaths == (m ? 2u : 1u);
+}
+
+static void name_pools(struct gpushm_pool **ret, size_t *ret_n)
+{
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
+	ck_assert_int_eq(gpushm_pools(c, ret, ret_n), 0);
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+}
+
+/* Kinds, not pools: each once. */
+static bool is_first_of_kind(const struct gpushm_pool *pools, size_t i)
+{
+	for (size_t j = 0; j < i; j++)
+		if (!pools[j].failed && pools[j].kind == pools[i].kind)
+			return false;
+	return !pools[i].failed;
+}
+
+static void each_pool(void (*fn)(const char *pool))
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n = 0;
+
+	name_pools(&pools, &n);
+	for (size_t i = 0; i < n; i++)
+		if (is_first_of_kind(pools, i))
+			fn(pools[i].name);
+}
+
+static void die_everywhere(const char *pool)
+{
+	unsigned n = 1;
+
+	while (run_session(pool, n, 0))
+		ck_assert_uint_lt(n++, PLACES_MAX);
+	printf("crash: %s: died at %u places\n", pool, n - 1);
+	ck_assert_uint_gt(n, 40);
+}
+
+/* The first dies where there is much to come back to: with three buffers and five leases. */
+static void die_twice(const char *pool)
+{
+	enum { AMID = 70 };
+	unsigned m = 1;
+
+	while (run_session(pool, AMID, m))
+		ck_assert_uint_lt(m++, PLACES_MAX);
+	printf("crash: %s: died at %u places after a death\n", pool, m - 1);
+	ck_assert_uint_gt(m, 20);
+}
+
+START_TEST(a_death_at_some_place_loses_doubles_or_leaks)
+{
+	each_pool(die_everywhere);
+}
+END_TEST
+
+START_TEST(a_second_death_while_it_comes_back_does)
+{
+	each_pool(die_twice);
+}
+END_TEST
+
+static const struct role roles[] = { { "session", session_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("crash");
+	TCase *t = tcase_create("crash");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_set_timeout(t, 600);
+	tcase_add_test(t, a_death_at_some_place_loses_doubles_or_leaks);
+	tcase_add_test(t, a_second_death_while_it_comes_back_does);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
