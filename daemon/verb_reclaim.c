@@ -22,8 +22,8 @@ static struct process *find_former(struct session *s, uint64_t session)
 static bool move(struct session *s, struct process *former, uint64_t id)
 {
 	struct catalog *c = &s->service->catalog;
-	struct process *p = former ? former
-				   : reaper_find_same(&s->service->reaper, s->process, NULL);
+	struct process *p =
+		former ? former : reaper_find_same(&s->service->reaper, s->process, NULL);
 	struct lease *l = NULL;
 	struct fault ignored;
 

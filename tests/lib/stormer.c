@@ -157,10 +157,14 @@ static void create(struct stormer *s, struct slot *x)
 				    .flags = x->transient ? GPUSHM_TRANSIENT : 0,
 				    .attrs = &attr,
 				    .n_attrs = 1 };
+	int r;
 
 	fill(x->name, data, n);
 	sum = hash_of(data, n);
-	must(s, "create", x->name, gpushm_create(s->c, x->name, n, &o, &x->b), 0);
+	/* A mempool ends with its daemon; the next one makes another, once it has its driver. */
+	while ((r = gpushm_create(s->c, x->name, n, &o, &x->b)) == -ENODEV)
+		poll(NULL, 0, 5);
+	must(s, "create", x->name, r, 0);
 	must(s, "write", x->name, gpushm_write(x->b, 0, data, n), 0);
 }
 
