@@ -263,10 +263,12 @@ $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(
 		$(CLIENT_LIBS)
 
 .PHONY: gpu-bundle check-gpu
-gpu-bundle: all check-programs $(GPU_TESTS)
+gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS)
 	@mkdir -p $(BUILD)/deps
 	ldd $(BUILD)/gpushmd $(GPU_TESTS) | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
+	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
+	strip $(BUILD)/tests/*/test_* $(BUILD)/gpushmd $(BUILD)/gpushmctl
 
 # Has no prerequisites: it runs what is there.
 check-gpu:
