@@ -278,7 +278,8 @@ static int go_on(struct broker *b)
 	catalog_take_slots(c, &b->slots);
 	store_drop_rest(&b->store);
 	pools_sweep(&b->pools);
-	return renew_archive(b, was.any ? was.generation + 1 : 1);
+	/* Where nobody keeps fds a journal would be written for nobody. */
+	return b->store.systemd ? renew_archive(b, was.any ? was.generation + 1 : 1) : 0;
 }
 
 static void on_pools_ready(void *arg)
