@@ -114,6 +114,10 @@ void catalog_close(struct catalog *c, struct lease *l);
 void catalog_lose(struct catalog *c, struct lease *l);
 
 /* 0, or CODE_DIRTY where a writer died. */
+/* A process that held the buffer for writing has gone without a CLOSE: a shared one is dirty from
+ * now on. */
+void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p);
+
 int catalog_refuse_dirty(const struct buffer *b, struct fault *f);
 
 /* The buffer is not dirty any more, says its owner or an admin. id as for catalog_unlink(). */

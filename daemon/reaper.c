@@ -100,6 +100,11 @@ struct process *reaper_find(const struct reaper *r, uint64_t session)
 
 void reaper_release(struct reaper *r, struct process *p)
 {
+	struct lease *l;
+
+	/* Granted, and never heard of: its client lives, and has not written to it. */
+	list_foreach (l, &p->leases, process_link)
+		catalog_close(r->catalog, l);
 	end(p);
 }
 

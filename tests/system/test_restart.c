@@ -173,6 +173,7 @@ END_TEST
 
 START_TEST(a_holder_that_died_meanwhile_holds_for_ever)
 {
+	struct gpushm_stat *st = NULL;
 	struct role_process maker;
 
 	start_maker(&maker, "kept", "shared");
@@ -181,6 +182,11 @@ START_TEST(a_holder_that_died_meanwhile_holds_for_ever)
 	keeper_start(&k);
 	gpushm_disconnect(c);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
+	/* It held it for writing, and nobody saw it die. */
+	ck_assert_int_eq(gpushm_stat(c, "kept", 0, 0, &st), 0);
+	ck_assert_int_eq(st->dirty, 1);
+	ck_assert_int_eq(st->dirty_pid, maker.pid);
+	gpushm_stat_free(st, 1);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
 	ck_assert_uint_eq(client_used_bytes(), 0);
 }
