@@ -82,13 +82,19 @@ static struct gpushm_buffer *make(const char *pool, const char *name, int64_t n)
 	return b;
 }
 
+static void fill(unsigned char *bytes, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		bytes[i] = pattern(i);
+}
+
 static void check_contents(struct gpushm_buffer *b, uint64_t n)
 {
-	_cleanup_(free_ptr) unsigned char *bytes = malloc(n);
+	_cleanup_(free_ptr) unsigned char *bytes = malloc(n), *want = malloc(n);
 
+	fill(want, n);
 	ck_assert_int_eq(gpushm_read(b, 0, bytes, n), 0);
-	for (uint64_t i = 0; i < n; i++)
-		ck_assert_msg(bytes[i] == pattern(i), "byte %lu", i);
+	ck_assert_mem_eq(bytes, want, n);
 }
 
 /* The library comes back by itself: the same connection, the same buffer, the same lease. */
