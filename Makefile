@@ -197,6 +197,7 @@ check-unit: $(UNIT_TESTS) $(FAKECUDA)
 check-host: check-programs
 	$(RUN) $(CHECK_LABEL)host $(SYSTEM_TESTS)
 	BUILD=$(BUILD) $(RUN) $(CHECK_LABEL)host tests/system/protocol_client.py
+	$(RUN) $(CHECK_LABEL)systemd "tests/system/systemd.sh $(BUILD)"
 check-fake: check-programs
 	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS)
 
