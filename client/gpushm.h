@@ -33,8 +33,9 @@
  *survive a fork.
  *
  * Blocking. gpushm_connect, and functions that are said to "ask the daemon", make a round trip of
- *some 10 us; they wait for the daemon without a limit, and return -ECONNRESET when it dies. No
- *function waits for the GPU unless it says so.
+ *some 10 us; they wait for the daemon without a limit. When it dies, and systemd keeps what is
+ *published, they connect to its successor and go on ($GPUSHM_RECONNECT_MS, 10,000); else they
+ *return -ECONNRESET. No function waits for the GPU unless it says so.
  *
  * GPU context. Functions that need CUDA use the calling thread's current context, if it is of the
  *wanted device, else the device's primary context, and leave the thread's current context as it
@@ -96,7 +97,8 @@ int gpushm_connect(const char *socket_path, struct gpushm **ret);
 struct gpushm *gpushm_disconnect(struct gpushm *c);
 
 /* The connection's socket, for poll(): readable or hung up without a request under way means that
- * the daemon has gone. Not to be read, written or closed. */
+ * the daemon has gone; the next request comes back to it, or fails. Not to be read, written or
+ * closed. */
 int gpushm_fd(const struct gpushm *c);
 
 /* ------------------------------------------------------------------- dtypes */

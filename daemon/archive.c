@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Writing. An fd goes to its keeper before the record that speaks of it, so that a record never
- * names an fd that nobody has; an fd without a record is dropped by the next daemon. Names:
- * "journal-GENERATION", "pool-ID", "mem-ID", "tab-ID". A host buffer's read-only fd is not kept:
- * the next daemon makes one from the other.
+ * names an fd that nobody has; an fd without a record is dropped by the next daemon. A name is a
+ * letter and a number: j and a journal's generation, p and a pool's id, m and t and a buffer's
+ * slot, for its memory and its table. A host buffer's read-only fd is not kept: the next daemon
+ * makes one from the other.
  */
 #include "daemon/archive.h"
 

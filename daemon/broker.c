@@ -278,7 +278,8 @@ static int go_on(struct broker *b)
 	catalog_take_slots(c, &b->slots);
 	store_drop_rest(&b->store);
 	pools_sweep(&b->pools);
-	r = renew_archive(b, was.any ? was.generation + 1 : 1);
+	/* Where nobody keeps fds a journal would be written for nobody. */
+	r = b->store.systemd ? renew_archive(b, was.any ? was.generation + 1 : 1) : 0;
 	/* Not before: what goes now is to be forgotten by who keeps its fds. */
 	if (r == 0)
 		catalog_sweep(c);

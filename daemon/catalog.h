@@ -113,7 +113,8 @@ void catalog_close(struct catalog *c, struct lease *l);
  * could write to is dirty from now on. */
 void catalog_lose(struct catalog *c, struct lease *l);
 
-/* That process has died as a writer of it. */
+/* A process that held the buffer for writing has gone without a CLOSE: a shared one is dirty from
+ * now on. */
 void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p);
 
 /* 0, or CODE_DIRTY where a writer died. */

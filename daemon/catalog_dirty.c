@@ -17,7 +17,7 @@
 
 void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p)
 {
-	if (b->dirty)
+	if (b->dirty || b->state != BUFFER_SHARED)
 		return;
 	b->dirty = true;
 	b->death = (struct death){ .ns = clock_realtime_ns(), .pid = p->pid, .uid = p->uid };
@@ -33,7 +33,7 @@ void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p)
 
 void catalog_lose(struct catalog *c, struct lease *l)
 {
-	if (l->access == ACCESS_WRITE && l->buffer->state == BUFFER_SHARED)
+	if (l->access == ACCESS_WRITE)
 		catalog_soil(c, l->buffer, l->process);
 	catalog_close(c, l);
 }

@@ -44,15 +44,29 @@ static size_t padded(size_t len)
 
 /* ---- the checksum ---- */
 
+/* The remainders of all bytes, made on first use: the loop's thread is the only one that writes a
+ * journal. */
+static const uint32_t *crc_table(void)
+{
+	static uint32_t table[256];
+
+	if (table[1])
+		return table;
+	for (uint32_t byte = 0; byte < 256; byte++) {
+		table[byte] = byte;
+		for (int bit = 0; bit < 8; bit++)
+			table[byte] = (table[byte] >> 1) ^ (0x82f63b78u & -(table[byte] & 1));
+	}
+	return table;
+}
+
 static uint32_t crc_bytes(uint32_t crc, const void *data, size_t len)
 {
+	const uint32_t *table = crc_table();
 	const unsigned char *p = data;
 
-	for (size_t i = 0; i < len; i++) {
-		crc ^= p[i];
-		for (int bit = 0; bit < 8; bit++)
-			crc = (crc >> 1) ^ (0x82f63b78u & -(crc & 1));
-	}
+	for (size_t i = 0; i < len; i++)
+		crc = (crc >> 8) ^ table[(crc ^ p[i]) & 0xff];
 	return crc;
 }
 

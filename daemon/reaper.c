@@ -23,18 +23,6 @@ static void on_poll_closed(uv_handle_t *handle)
 	process_free(handle->data);
 }
 
-static void leave(struct process *p)
-{
-	struct reaper *r = p->reaper;
-
-	list_drop(&p->link);
-	r->n--;
-	if (p->watched)
-		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
-	else
-		process_free(p);
-}
-
 static void end(struct process *p)
 {
 	struct reaper *r = p->reaper;
@@ -42,7 +30,12 @@ static void end(struct process *p)
 
 	list_foreach (l, &p->leases, process_link)
 		catalog_lose(r->catalog, l);
-	leave(p);
+	list_drop(&p->link);
+	r->n--;
+	if (p->watched)
+		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
+	else
+		process_free(p);
 }
 
 static void on_gone(uv_poll_t *handle, int status, int events)
@@ -120,14 +113,14 @@ struct process *reaper_find_same(const struct reaper *r, const struct process *l
 	return NULL;
 }
 
-/* It lives, and says what it has: nothing that it has not can be half written. */
 void reaper_release(struct reaper *r, struct process *p)
 {
 	struct lease *l;
 
+	/* Granted, and never heard of: its client lives, and has not written to it. */
 	list_foreach (l, &p->leases, process_link)
 		catalog_close(r->catalog, l);
-	leave(p);
+	end(p);
 }
 
 void reaper_done(struct reaper *r)

@@ -181,14 +181,28 @@ static void restore_buffer(struct store *store, struct service *service, struct 
 
 /* ---- leases ---- */
 
-static int find_process(struct service *service, const struct process *told, struct process **ret)
+static struct process holder_of(const Gpushm__Journal__Lease *m)
 {
+	struct process told = { .pid = m->pid,
+				.uid = m->uid,
+				.gid = m->gid,
+				.session = m->session,
+				.start_time = m->start_time };
+
+	copy_text(told.command, sizeof(told.command), m->command);
+	return told;
+}
+
+static int find_process(struct service *service, const Gpushm__Journal__Lease *m,
+			struct process **ret)
+{
+	const struct process told = holder_of(m);
 	int r;
 
-	*ret = reaper_find(&service->reaper, told->session);
+	*ret = reaper_find(&service->reaper, m->session);
 	if (*ret)
 		return 0;
-	r = process_restore(told, ret);
+	r = process_restore(&told, ret);
 	if (r == 0)
 		reaper_adopt(&service->reaper, *ret);
 	return r;
@@ -196,22 +210,18 @@ static int find_process(struct service *service, const struct process *told, str
 
 static int restore_lease(struct service *service, struct buffer *b, const Gpushm__Journal__Lease *m)
 {
-	struct process told = { .pid = m->pid,
-				.uid = m->uid,
-				.gid = m->gid,
-				.session = m->session,
-				.start_time = m->start_time };
 	struct process *p = NULL;
 	struct fault f;
 	int r;
 
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
-	copy_text(told.command, sizeof(told.command), m->command);
-	r = find_process(service, &told, &p);
-	/* It died while nobody looked; it may have been writing all the same. */
-	if (r == -ESRCH && m->access == ACCESS_WRITE && b->state == BUFFER_SHARED)
-		catalog_soil(&service->catalog, b, &told);
+	r = find_process(service, m, &p);
+	if (r == -ESRCH && m->access == ACCESS_WRITE) {
+		const struct process gone = holder_of(m);
+
+		catalog_soil(&service->catalog, b, &gone);
+	}
 	if (r < 0)
 		return r;
 	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id, &f);

@@ -10,8 +10,9 @@
 
 #define FRAME_MAX 65536u /* bytes of one datagram */
 #define FRAME_FDS_MAX 2u /* memory or pool, table */
-/* Bytes that one frame may unpack to: a DESCRIBE of the smallest arrays needs 13 times its frame.
- */
+/* Bytes that one frame may unpack to: a DESCRIBE of the smallest arrays with a shape needs 13 times
+ * its frame. A full frame of scalars would need more, and is refused; libgpushm's batches of 1,024
+ * arrays are far below. */
 #define UNPACK_MAX (16u * FRAME_MAX)
 
 #define BUFFER_NAME_MAX 255u /* bytes, without a NUL */

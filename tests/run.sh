@@ -51,6 +51,8 @@ for program in "$@"; do
 		failures=1
 	fi
 	if [ "$failures" -ne 0 ]; then bad=1; fi
-	echo "$name $((checks > failures ? checks - failures : 0)) $failures $skipped" >>"$results"
+	# A skipped check is one that Check counted, or a program that ran none.
+	passed=$((checks - failures - skipped))
+	echo "$name $((passed > 0 ? passed : 0)) $failures $skipped" >>"$results"
 done
 exit $bad

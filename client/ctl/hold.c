@@ -11,12 +11,24 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <string.h>
 
 struct options {
 	bool write;
 	uint64_t timeout;
 };
+
+/* A question makes the library come back to a daemon that was started again, its leases with it. */
+static bool is_back(struct ctl *ctl)
+{
+	struct gpushm_status *status = NULL;
+
+	if (gpushm_status(ctl->connection, &status) < 0)
+		return false;
+	gpushm_status_free(status);
+	return true;
+}
 
 int hold_until_eof(struct ctl *ctl)
 {
@@ -28,7 +40,7 @@ int hold_until_eof(struct ctl *ctl)
 	for (;;) {
 		if (poll(fds, array_size(fds), -1) < 0 && errno != EINTR)
 			return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
-		if (fds[1].revents)
+		if (fds[1].revents && !is_back(ctl))
 			return ctl_error(CTL_NO_DAEMON,
 					 "the daemon has gone: the memory stays while this process "
 					 "has it mapped, the name does not");

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-struct daemon d;
-struct gpushm *c;
 long gpu_used_before;
 static struct gpushm_pool *pools;
 static size_t n_pools;

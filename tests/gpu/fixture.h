@@ -5,8 +5,7 @@
 #ifndef GPUSHM_TESTS_GPU_FIXTURE_H
 #define GPUSHM_TESTS_GPU_FIXTURE_H
 
-#include "client/gpushm.h"
-#include "tests/lib/daemon.h"
+#include "tests/lib/client.h"
 #include "tests/lib/role.h"
 
 #include <check.h>
@@ -15,8 +14,6 @@
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
 
-extern struct daemon d;
-extern struct gpushm *c;
 extern long gpu_used_before; /* MiB, before the daemon was started */
 
 void gpu_setup(void);

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FDS_MAX 4096
 
@@ -86,9 +87,17 @@ int fds_leaked(void)
 	return n;
 }
 
+/* A real driver opens some thirty fds when it is first used and keeps them: pipes and sockets among
+ * them, which nobody can tell from ours. The same tests count over the fake driver, which opens
+ * none. */
+static int has_real_driver(void)
+{
+	return access("/dev/nvidiactl", F_OK) == 0;
+}
+
 void fds_check(void)
 {
-	int n = fds_leaked();
+	int n = has_real_driver() ? 0 : fds_leaked();
 
 	fds_forget(&marked);
 	ck_assert_msg(n == 0, "%d fds differ from before the test (see above)", n);

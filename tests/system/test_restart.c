@@ -82,13 +82,19 @@ static struct gpushm_buffer *make(const char *pool, const char *name, int64_t n)
 	return b;
 }
 
+static void fill(unsigned char *bytes, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		bytes[i] = pattern(i);
+}
+
 static void check_contents(struct gpushm_buffer *b, uint64_t n)
 {
-	_cleanup_(free_ptr) unsigned char *bytes = malloc(n);
+	_cleanup_(free_ptr) unsigned char *bytes = malloc(n), *want = malloc(n);
 
+	fill(want, n);
 	ck_assert_int_eq(gpushm_read(b, 0, bytes, n), 0);
-	for (uint64_t i = 0; i < n; i++)
-		ck_assert_msg(bytes[i] == pattern(i), "byte %lu", i);
+	ck_assert_mem_eq(bytes, want, n);
 }
 
 /* The library comes back by itself: the same connection, the same buffer, the same lease. */
@@ -173,6 +179,7 @@ END_TEST
 
 START_TEST(a_holder_that_died_meanwhile_holds_for_ever)
 {
+	struct gpushm_stat *st = NULL;
 	struct role_process maker;
 
 	start_maker(&maker, "kept", "shared");
@@ -181,6 +188,11 @@ START_TEST(a_holder_that_died_meanwhile_holds_for_ever)
 	keeper_start(&k);
 	gpushm_disconnect(c);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
+	/* It held it for writing, and nobody saw it die. */
+	ck_assert_int_eq(gpushm_stat(c, "kept", 0, 0, &st), 0);
+	ck_assert_int_eq(st->dirty, 1);
+	ck_assert_int_eq(st->dirty_pid, maker.pid);
+	gpushm_stat_free(st, 1);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
 	ck_assert_uint_eq(client_used_bytes(), 0);
 }

@@ -1,0 +1,207 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The daemon under real systemd, as it is installed: activation, sandbox, and what lives through
+# kill, restart into another build, and the watchdog. systemd_boot.sh gives the machine for it.
+# Prints a line like Check's.
+#   systemd.sh BUILD
+set -u
+
+skip() {
+	echo "skipped: $*"
+	exit 0
+}
+
+outside() {
+	[ "$(id -u)" = 0 ] || skip "systemd can be booted by root only"
+	for program in /lib/systemd/systemd systemctl systemd-sysusers unshare nsenter pgrep; do
+		command -v $program >/dev/null || skip "there is no $program"
+	done
+	stage=$(mktemp -d)
+	trap 'rm -rf "$stage"' EXIT
+	make -s BUILD="$1" DESTDIR="$stage" PREFIX=/usr install >"$stage/.log" 2>&1 || {
+		cat "$stage/.log"
+		exit 1
+	}
+	mkdir "$stage/test"
+	cp "$0" tests/data/w1.npy "$stage/test"
+	printf '[pool host]\nkind=host\nsize=64M\n' >"$stage/etc/gpushm/gpushmd.conf"
+	# A folder of the stage becomes one of the root, with its mode.
+	chmod 755 "$stage"
+	"$(dirname "$0")/systemd_boot.sh" "$stage" "/test/$(basename "$0")" --inside >"$stage/.out" &
+	child=$!
+	trap 'kill $child; wait $child; exit 1' INT TERM HUP
+	wait $child
+	status=$?
+	[ $status -ne 125 ] || skip "$(tr '\n' ' ' <"$stage/.out")"
+	cat "$stage/.out"
+	exit $status
+}
+
+# ---- inside ----
+
+checks=0
+failures=0
+
+check() {
+	checks=$((checks + 1))
+	if ! "${@:2}" >/test/out 2>&1; then
+		failures=$((failures + 1))
+		echo "failed: $1"
+		cat /test/out
+		systemctl show gpushmd -p ActiveState,SubState,Result,NRestarts,NFileDescriptorStore
+		journalctl -q --no-pager -n 20 -u gpushmd
+	fi
+}
+
+# True before ten seconds are over.
+soon() {
+	local deadline=$((SECONDS + 10))
+	until "$@"; do
+		[ $SECONDS -lt $deadline ] || return 1
+		sleep 0.05
+	done
+}
+
+shows() {
+	local is
+	is=$(systemctl show gpushmd -p "$1" --value)
+	[ "$is" = "$2" ] || {
+		echo "$1 is $is, not $2"
+		return 1
+	}
+}
+
+main_pid() {
+	systemctl show gpushmd -p MainPID --value
+}
+
+active_with_another_pid() {
+	shows ActiveState active && [ "$(main_pid)" != "$1" ]
+}
+
+runs_as_gpushm() {
+	[ "$(ps -o user= -p "$(main_pid)")" = gpushm ] &&
+		grep -q '^CapEff:[[:space:]]*0*$' "/proc/$(main_pid)/status" &&
+		grep -q '^NoNewPrivs:[[:space:]]*1$' "/proc/$(main_pid)/status"
+}
+
+# Root in the service's mounts: it is they and not the user that refuse.
+cannot_write() {
+	! nsenter -t "$(main_pid)" -m -r touch "$1/gpushm-test" && touch "$1/gpushm-test" && rm "$1/gpushm-test"
+}
+
+filters_calls() {
+	grep -q '^Seccomp:[[:space:]]*2$' "/proc/$(main_pid)/status"
+}
+
+id_of() {
+	gpushmctl stat --json "$1" | grep -o '"id": *"[0-9]*"' | head -n 1
+}
+
+same_buffer() {
+	gpushmctl get model /test/got.npy && cmp /test/w1.npy /test/got.npy && [ "$(id_of model)" = "$id" ]
+}
+
+is_held() {
+	gpushmctl ls --holders --json | grep -q "\"pid\": *${holder}[,}]"
+}
+
+still_held() {
+	kill -0 "$holder" 2>/dev/null && is_held
+}
+
+is_not_held() {
+	! is_held
+}
+
+hold_ends() {
+	exec {hold_in}>&-
+	wait "$holder" && soon is_not_held
+}
+
+# Another program file, and another version in it, of the same length.
+other_build() {
+	local version
+	version=$(gpushmd --version | cut -d ' ' -f 2)
+	LC_ALL=C sed "s/${version//./\\.}/${version%?}~/g" /usr/bin/gpushmd >/usr/bin/gpushmd.new &&
+		chmod 755 /usr/bin/gpushmd.new && mv /usr/bin/gpushmd.new /usr/bin/gpushmd &&
+		[ "$(gpushmd --version)" = "gpushmd ${version%?}~" ]
+}
+
+answers_as_other_build() {
+	gpushmctl status --json | grep -q '~"'
+}
+
+killed_daemon_returns() {
+	local pid
+	pid=$(main_pid)
+	kill "-$1" "$pid" && soon active_with_another_pid "$pid"
+}
+
+# A writer that dies leaves its buffer dirty, and the log says so.
+writer_dies() {
+	gpushmctl create --size=4096 frame && coproc WRITER { exec gpushmctl hold --write frame; } &&
+		writer=$WRITER_PID && read -r -t 10 -u "${WRITER[0]}" _ && kill -KILL "$writer"
+}
+
+journal_tells() {
+	journalctl -q -u gpushmd GPUSHM_NAME=frame "GPUSHM_PID=$writer" | grep -q .
+}
+
+inside() {
+	check "systemd-sysusers makes the user" systemd-sysusers /usr/lib/sysusers.d/gpushm.conf
+	check "the socket starts" systemctl start gpushmd.socket
+	check "the socket alone starts no daemon" shows ActiveState inactive
+	check "a client starts the service" gpushmctl status
+	check "the service is active" shows ActiveState active
+	check "the service tells when it is ready" shows Type notify
+	check "it runs as gpushm without privileges" runs_as_gpushm
+	check "ProtectSystem= is on" shows ProtectSystem strict
+	check "MemoryDenyWriteExecute= is on" shows MemoryDenyWriteExecute yes
+	check "it can't write to /usr" cannot_write /usr
+	check "it can't write to /etc" cannot_write /etc
+	check "its system calls are filtered" filters_calls
+
+	check "put" gpushmctl put /test/w1.npy model
+	id=$(id_of model)
+	check "the buffer has an id" test -n "$id"
+	coproc HOLD { exec gpushmctl hold model; }
+	holder=$HOLD_PID hold_in=${HOLD[1]}
+	check "hold says so" read -r -t 10 -u "${HOLD[0]}" _
+	check "the holder is listed" is_held
+
+	check "killed, the daemon comes back" killed_daemon_returns KILL
+	check "after the kill, the buffer is the same" same_buffer
+	check "after the kill, the holder is listed" soon still_held
+
+	mkdir -p /run/systemd/system/gpushmd.service.d
+	printf '[Service]\nWatchdogSec=2\nTimeoutAbortSec=2\n' >/run/systemd/system/gpushmd.service.d/test.conf
+	check "there is another build" other_build
+	check "daemon-reload" systemctl daemon-reload
+	check "restart into the other build" systemctl restart gpushmd
+	check "the other build answers" answers_as_other_build
+	check "after the restart, the buffer is the same" same_buffer
+	check "after the restart, the holder is listed" soon still_held
+
+	check "reload" systemctl reload gpushmd
+	check "after the reload, the service is active" shows ActiveState active
+	check "stopped, the daemon is replaced by the watchdog" killed_daemon_returns STOP
+	check "after the watchdog, the buffer is the same" same_buffer
+	check "after the watchdog, the holder is listed" soon still_held
+	check "the holder ends well, and its lease with it" hold_ends
+
+	check "a writer dies" writer_dies
+	check "the journal tells of it in our fields" soon journal_tells
+	check "stop" systemctl stop gpushmd.service
+	check "stop leaves nothing failed" shows Result success
+	check "stopped, the daemon ended with status 0" shows ExecMainStatus 0
+	check "the socket starts it again" gpushmctl status
+	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
+	[ $failures -eq 0 ]
+}
+
+case $1 in
+--inside) inside ;;
+*) outside "$1" ;;
+esac
