@@ -14,8 +14,35 @@
 #include "client/error.h"
 #include "proto/own.h"
 
+/* Under the connection's lock, under which the reply was read. */
+static void hold(struct gpushm *c, struct attach *a)
+{
+	a->held.lease = a->lease;
+	a->holder = c;
+	list_insert(&c->held, &a->held.link);
+}
+
+void attach_hand_over(struct attach *a, struct held *to)
+{
+	struct gpushm *c = a->holder;
+
+	pthread_mutex_lock(&c->lock);
+	to->lease = a->lease;
+	to->lost = a->held.lost;
+	list_drop(&a->held.link);
+	list_insert(&c->held, &to->link);
+	pthread_mutex_unlock(&c->lock);
+	a->holder = NULL;
+}
+
 void attach_done(struct attach *a)
 {
+	if (a->holder) {
+		pthread_mutex_lock(&a->holder->lock);
+		list_drop(&a->held.link);
+		pthread_mutex_unlock(&a->holder->lock);
+		a->holder = NULL;
+	}
 	close_fd(&a->fd);
 	close_fd(&a->table_fd);
 }
@@ -139,26 +166,24 @@ static int find_or_ask(struct gpushm *c, struct attach *a)
 
 static int call_once(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
 {
-	_cleanup_(attach_done) struct attach a = ATTACH_NONE;
 	Gpushm__Proto__Reply *reply;
 	int r;
 
 	r = connection_call(c, request, GPUSHM__PROTO__REPLY__RESULT_ATTACH, &reply);
 	if (r < 0)
 		return r;
-	r = decode_attach(c, request, reply->attach, &a);
+	r = decode_attach(c, request, reply->attach, ret);
 	if (r < 0)
 		return connection_violated(c);
+	hold(c, ret);
 	connection_done(c);
-	r = find_or_ask(c, &a);
+	r = find_or_ask(c, ret);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	if (settle(&a) < 0)
+	if (settle(ret) < 0)
 		return connection_violated(c);
 	connection_done(c);
-	*ret = a;
-	a = ATTACH_NONE;
 	return 0;
 }
 

@@ -16,15 +16,21 @@ struct attach {
 	bool has_record, is_pool_fd;
 	struct pool_info *pool; /* the connection's */
 	unsigned char record[RECORD_BYTES];
-	int fd;	      /* the memory's; owned; -1 for a mempool */
-	int table_fd; /* owned; -1: the buffer has no table */
+	int fd;		  /* the memory's; owned; -1 for a mempool */
+	int table_fd;	  /* owned; -1: the buffer has no table */
+	struct held held; /* the lease, until a buffer has it: a RECLAIM in between names it too */
+	struct gpushm *holder; /* where it is listed; NULL: not any more, or not yet */
 };
 #define ATTACH_NONE ((struct attach){ .fd = -1, .table_fd = -1 })
 
 /* Makes the request, CREATE or OPEN, and takes what its reply brought. Where there is no room, what
- * waits for its cleanup is done, and the request made once more. The caller owns *ret's fds
- * and the lease. 0 or -errno with gpushm_error() set. */
+ * waits for its cleanup is done, and the request made once more. *ret is ATTACH_NONE before,
+ * stays where it is, and ends with attach_done() whatever is returned; the lease is the caller's. 0
+ * or -errno with gpushm_error() set. */
 int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret);
+
+/* From now on `to` stands for the lease. */
+void attach_hand_over(struct attach *a, struct held *to);
 
 /* Closes the fds; the lease is another matter. For _cleanup_(). */
 void attach_done(struct attach *a);

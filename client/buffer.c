@@ -31,8 +31,7 @@ static struct gpushm_buffer *buffer_free(struct gpushm_buffer *b)
 	return NULL;
 }
 
-static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name,
-					  const struct attach *a)
+static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name, struct attach *a)
 {
 	struct gpushm_buffer *b = calloc(1, sizeof(*b));
 
@@ -41,7 +40,7 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name,
 	b->connection = connection_ref(c);
 	pthread_mutex_init(&b->lock, NULL);
 	b->id = a->buffer;
-	b->lease = b->held.lease = a->lease;
+	b->lease = a->lease;
 	b->bytes = a->bytes;
 	b->digest = a->digest;
 	b->state = a->state;
@@ -49,9 +48,7 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name,
 	b->dirty = a->dirty;
 	b->pool = a->pool;
 	strncpy(b->name, name, sizeof(b->name) - 1);
-	pthread_mutex_lock(&c->lock);
-	list_insert(&c->held, &b->held.link);
-	pthread_mutex_unlock(&c->lock);
+	attach_hand_over(a, &b->held);
 	return b;
 }
 
@@ -90,7 +87,7 @@ static int buffer_attach(struct gpushm_buffer *b, const struct attach *a, int de
 	return r < 0 ? r : buffer_map(b, a, device);
 }
 
-int buffer_adopt(struct gpushm *c, const char *name, const struct attach *a, int device,
+int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int device,
 		 struct gpushm_buffer **ret)
 {
 	struct gpushm_buffer *b = buffer_alloc(c, name, a);

@@ -37,7 +37,7 @@ struct attach;
 /* Maps what was attached. The lease becomes the buffer's, or is ended where this fails; a's fds
  * stay the caller's. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or -errno with gpushm_error() set.
  */
-int buffer_adopt(struct gpushm *c, const char *name, const struct attach *a, int device,
+int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int device,
 		 struct gpushm_buffer **ret);
 
 /* gpushm_close() that never waits for later. */
