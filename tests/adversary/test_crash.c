@@ -249,7 +249,7 @@ static void die_everywhere(const char *pool)
 	ck_assert_uint_gt(n, 40);
 }
 
-/* The first dies where there is much to come back to: with three buffers and five leases. */
+/* The first dies in the midst of the session, with buffers and leases to come back to. */
 static void die_twice(const char *pool)
 {
 	enum { AMID = 70 };
