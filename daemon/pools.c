@@ -177,6 +177,28 @@ int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, 
 	return 0;
 }
 
+static void succeed(struct pools *p, const struct pool *former)
+{
+	struct pool *pool = NULL;
+	int r = pool_adopt(&former->config, ++p->last_id, former->size, former->granularity,
+			   former->device, p->worker, &pool);
+
+	if (r == 0)
+		r = insert(p, pool);
+	if (r < 0)
+		log_error("pool \"%s\" has no successor yet: %s", former->config.name,
+			  strerror(-r));
+}
+
+void pools_succeed(struct pools *p)
+{
+	struct pool *it;
+
+	list_foreach (it, &p->all, link)
+		if (it->state == POOL_INHERITED && it->ops && !find_adopted(p, &it->config))
+			succeed(p, it);
+}
+
 static void on_probed(struct job *job)
 {
 	struct pools *p = container_of(job, struct pools, probe);

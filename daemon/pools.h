@@ -36,6 +36,10 @@ void pools_open(struct pools *p);
 int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, uint64_t size,
 		uint64_t granularity, const struct device *told, int pool_fd, struct pool **ret);
 
+/* After every pool_adopt: makes a successor for each mempool that was inherited, so that who
+ * creates in it waits for the driver, as with the other kinds. */
+void pools_succeed(struct pools *p);
+
 /* Closes inherited pools that have no block left. */
 void pools_sweep(struct pools *p);
 

@@ -263,8 +263,11 @@ int restore(struct store *store, struct service *service, struct pools *pools, s
 	ret->head.next_buffer = r.daemon->next_buffer;
 	ret->head.next_lease = r.daemon->next_lease;
 	ret->head.next_pool = r.daemon->next_pool;
+	if (ret->head.next_pool > pools->last_id)
+		pools->last_id = ret->head.next_pool - 1;
 	list_foreach (it, &r.pools, link)
 		restore_pool(pools, store, (Gpushm__Journal__Pool *)it->message);
+	pools_succeed(pools);
 	list_foreach (it, &r.buffers, link)
 		restore_buffer(store, service, pools, (Gpushm__Journal__Buffer *)it->message, ret);
 	restore_leases(&r, service, ret);

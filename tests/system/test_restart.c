@@ -101,7 +101,8 @@ static void check_contents(struct gpushm_buffer *b, uint64_t n)
 static void survive(const char *pool, int signal)
 {
 	const uint64_t n = MIB + 5;
-	struct gpushm_buffer *old = make(pool, "kept", (int64_t)n), *b = NULL;
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_buffer *old = make(pool, "kept", (int64_t)n), *b = NULL, *fresh = NULL;
 	uint64_t id = gpushm_buffer_id(old);
 	struct gpushm_stat *st = NULL;
 	const void *value;
@@ -125,6 +126,10 @@ static void survive(const char *pool, int signal)
 	ck_assert_uint_eq(gpushm_buffer_id(b), id);
 	ck_assert_int_eq(gpushm_buffer_attr(b, "epoch", &value, &size), 0);
 	check_contents(b, n);
+	/* The driver may not have answered yet: a create waits for it. */
+	ck_assert_msg(gpushm_create(c, "~/new", 100, &o, &fresh) == 0, "%s: %s", pool,
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_close(fresh), 0);
 	keeper_await(&k);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	ck_assert_int_eq(gpushm_close(old), 0);
