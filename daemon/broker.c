@@ -9,10 +9,10 @@
 
 #include "daemon/clock.h"
 #include "daemon/endpoint.h"
+#include "daemon/estate.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
 #include "daemon/pools.h"
-#include "daemon/restore.h"
 #include "proto/own.h"
 
 #include <signal.h>
@@ -28,9 +28,7 @@ struct broker {
 	uv_loop_t loop;
 	const char *config_path, *socket_path; /* of the command line */
 	struct config *config;		       /* owned */
-	struct store store;
-	struct slots slots;
-	struct archive archive;
+	struct estate estate;
 	struct endpoint endpoint;
 	struct service service;
 	struct pools pools;
@@ -86,7 +84,7 @@ static void stop(struct broker *b)
 	b->service.reaper.ending = true;
 	/* What is kept stays as it is: for the next daemon this end is like any other. */
 	b->service.catalog.archive = NULL;
-	if (b->store.systemd)
+	if (b->estate.store.systemd)
 		catalog_let_go(&b->service.catalog);
 	if (b->listening)
 		listener_done(&b->listener);
@@ -211,79 +209,11 @@ static int listen_now(struct broker *b)
 	return r;
 }
 
-/* ---- what outlives us ---- */
-
-static struct archive_head head_of(const struct broker *b)
-{
-	struct archive_head head = { .next_buffer = b->service.catalog.next_buffer,
-				     .next_lease = b->service.catalog.next_lease,
-				     .next_pool = b->pools.last_id + 1 };
-
-	memcpy(head.daemon, b->service.id, sizeof(head.daemon));
-	return head;
-}
-
-/* Writes a new journal in place of the one in use; on a failure that one goes on. */
-static int renew_archive(struct broker *b, uint64_t generation)
-{
-	struct archive_head head = head_of(b);
-	struct archive fresh;
-	int r = archive_init(&fresh, &b->store, &b->slots, generation, &head);
-
-	if (r == 0)
-		r = catalog_archive(&b->service.catalog, &fresh);
-	if (r == 0)
-		r = archive_complete(&fresh);
-	if (r < 0) {
-		log_error("no new journal can be written: %s", strerror(-r));
-		archive_done(&fresh);
-		return r;
-	}
-	archive_done(&b->archive);
-	b->archive = fresh;
-	b->service.catalog.archive = &b->archive;
-	return 0;
-}
-
 static void on_housekeeping(uv_timer_t *timer)
 {
 	struct broker *b = timer->data;
 
-	if (b->service.catalog.archive && archive_is_stale(&b->archive))
-		renew_archive(b, b->archive.journal.generation + 1);
-	pools_sweep(&b->pools);
-}
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-/* What an earlier daemon left. 0 or -errno. */
-static int go_on(struct broker *b)
-{
-	struct catalog *c = &b->service.catalog;
-	struct restored was = { 0 };
-	int r = restore(&b->store, &b->service, &b->pools, &was);
-
-	if (r < 0)
-		return r;
-	if (was.any) {
-		memcpy(b->service.id, was.head.daemon, sizeof(b->service.id));
-		/* Both start at the clock, so they are later unless the clock was set back. */
-		c->next_buffer = later(c->next_buffer, was.head.next_buffer);
-		c->next_lease = later(c->next_lease, was.head.next_lease);
-		b->pools.last_id = (uint32_t)later(b->pools.last_id + 1, was.head.next_pool) - 1;
-	}
-	catalog_take_slots(c, &b->slots);
-	store_drop_rest(&b->store);
-	pools_sweep(&b->pools);
-	/* Where nobody keeps fds a journal would be written for nobody. */
-	r = b->store.systemd ? renew_archive(b, was.any ? was.generation + 1 : 1) : 0;
-	/* Not before: what goes now is to be forgotten by who keeps its fds. */
-	if (r == 0)
-		catalog_sweep(c);
-	return r;
+	estate_tidy(&b->estate);
 }
 
 static void on_pools_ready(void *arg)
@@ -292,8 +222,7 @@ static void on_pools_ready(void *arg)
 	struct pool *pool;
 
 	list_foreach (pool, &b->pools.all, link)
-		if (b->service.catalog.archive && archive_pool(&b->archive, pool) < 0)
-			log_error("pool \"%s\" would not survive a restart", pool->config.name);
+		estate_add_pool(&b->estate, pool);
 	if (listen_now(b) < 0) {
 		b->failed = true;
 		stop(b);
@@ -318,7 +247,7 @@ static int service_init(struct broker *b)
 		r = -EIO;
 	s->config = b->config;
 	s->started_ns = clock_monotonic_ns();
-	s->kept = b->store.systemd;
+	s->kept = b->estate.store.systemd;
 	s->catalog.on_published = on_published;
 	s->catalog.arg = b;
 	return r;
@@ -343,26 +272,23 @@ static void start_signals(struct broker *b)
 
 static int start(struct broker *b)
 {
-	int r = store_open(&b->store);
+	int r = estate_open(&b->estate, &b->service, &b->pools);
 
 	if (r == 0)
-		r = endpoint_open(b->config, &b->store, &b->endpoint);
+		r = endpoint_open(b->config, &b->estate.store, &b->endpoint);
 	if (r == 0)
 		r = uv_loop_init(&b->loop);
-	if (r == 0)
-		r = slots_init(&b->slots);
 	if (r == 0)
 		r = service_init(b);
 	if (r < 0)
 		return r;
-	b->archive.journal = JOURNAL_NONE;
 	waiters_init(&b->service.waiters, &b->loop);
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);
 	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);
 	b->pools.on_failed = on_pools_failed;
 	if (r == 0)
-		r = go_on(b);
+		r = estate_inherit(&b->estate);
 	/* What was kept can be handed on at once; the driver takes its time. */
 	if (r == 0 && b->service.catalog.n_buffers > 0)
 		r = listen_now(b);
@@ -390,9 +316,7 @@ int broker_run(const char *config_path, const char *socket_path, struct config *
 	uv_run(&b->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&b->loop);
 	catalog_done(&b->service.catalog);
-	archive_done(&b->archive);
-	slots_done(&b->slots);
-	store_close(&b->store);
+	estate_close(&b->estate);
 	arena_done(&b->service.unpack);
 	arena_done(&b->service.build);
 	endpoint_close(&b->endpoint);

@@ -52,7 +52,7 @@ function complain(text) {
 	bad = 1
 }
 BEGIN {
-	tower("daemon", "main > broker > listener endpoint notify > peer > request verb > answer > restore > pools > session >" \
+	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore > pools > session >" \
 		"waiter reaper > catalog > archive > replay > journal store > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow slots")
 	tower("client", "create open close find describe publish list pools status view reshape copy contents " \

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From one daemon to the next. A new journal is written whole before the old one is forgotten, at
+ * the start and whenever most of the old one says only what is over; so there is a good one at any
+ * moment. Where nobody keeps fds there is none: it would be written for nobody.
+ */
+#include "daemon/estate.h"
+
+#include "daemon/log.h"
+#include "daemon/restore.h"
+
+#include <string.h>
+
+int estate_open(struct estate *e, struct service *service, struct pools *pools)
+{
+	int r;
+
+	*e = (struct estate){ .service = service, .pools = pools };
+	e->archive.journal = JOURNAL_NONE;
+	r = store_open(&e->store);
+	return r < 0 ? r : slots_init(&e->slots);
+}
+
+void estate_close(struct estate *e)
+{
+	archive_done(&e->archive);
+	slots_done(&e->slots);
+	store_close(&e->store);
+}
+
+static struct archive_head head_of(const struct estate *e)
+{
+	struct archive_head head = { .next_buffer = e->service->catalog.next_buffer,
+				     .next_lease = e->service->catalog.next_lease,
+				     .next_pool = e->pools->last_id + 1 };
+
+	memcpy(head.daemon, e->service->id, sizeof(head.daemon));
+	return head;
+}
+
+/* On a failure the journal that is in use goes on. */
+static int renew(struct estate *e, uint64_t generation)
+{
+	struct archive_head head = head_of(e);
+	struct archive fresh;
+	int r = archive_init(&fresh, &e->store, &e->slots, generation, &head);
+
+	if (r == 0)
+		r = catalog_archive(&e->service->catalog, &fresh);
+	if (r == 0)
+		r = archive_complete(&fresh);
+	if (r < 0) {
+		log_error("no new journal can be written: %s", strerror(-r));
+		archive_done(&fresh);
+		return r;
+	}
+	archive_done(&e->archive);
+	e->archive = fresh;
+	e->service->catalog.archive = &e->archive;
+	return 0;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void go_on_from(struct estate *e, const struct archive_head *head)
+{
+	struct catalog *c = &e->service->catalog;
+
+	memcpy(e->service->id, head->daemon, sizeof(e->service->id));
+	/* Both start at the clock, so they are later unless the clock was set back. */
+	c->next_buffer = later(c->next_buffer, head->next_buffer);
+	c->next_lease = later(c->next_lease, head->next_lease);
+	e->pools->last_id = (uint32_t)later(e->pools->last_id + 1, head->next_pool) - 1;
+}
+
+int estate_inherit(struct estate *e)
+{
+	struct restored was = { 0 };
+	int r = restore(&e->store, e->service, e->pools, &was);
+
+	if (r < 0)
+		return r;
+	if (was.any)
+		go_on_from(e, &was.head);
+	catalog_take_slots(&e->service->catalog, &e->slots);
+	store_drop_rest(&e->store);
+	pools_sweep(e->pools);
+	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
+	/* Not before: what goes now is to be forgotten by who keeps its fds. */
+	if (r == 0)
+		catalog_sweep(&e->service->catalog);
+	return r;
+}
+
+void estate_add_pool(struct estate *e, const struct pool *pool)
+{
+	if (e->service->catalog.archive && archive_pool(&e->archive, pool) < 0)
+		log_error("pool \"%s\" would not survive a restart", pool->config.name);
+}
+
+void estate_tidy(struct estate *e)
+{
+	if (e->service->catalog.archive && archive_is_stale(&e->archive))
+		renew(e, e->archive.journal.generation + 1);
+	pools_sweep(e->pools);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a daemon inherits from the one before, and leaves to the one after: the kept fds, and the
+ * journal that says what they are.
+ */
+#ifndef GPUSHM_DAEMON_ESTATE_H
+#define GPUSHM_DAEMON_ESTATE_H
+
+#include "daemon/archive.h"
+#include "daemon/pools.h"
+#include "daemon/session.h"
+
+struct estate {
+	struct store store;
+	struct slots slots;
+	struct archive archive;	 /* the catalog's, once estate_inherit() has been called */
+	struct service *service; /* borrowed */
+	struct pools *pools;	 /* borrowed */
+};
+
+/* Takes over the fds that were handed to us. 0 or -errno. */
+int estate_open(struct estate *e, struct service *service, struct pools *pools);
+void estate_close(struct estate *e);
+
+/* Fills the catalog with what an earlier daemon left, and begins a journal of our own if somebody
+ * keeps it. 0 or -errno. */
+int estate_inherit(struct estate *e);
+
+/* The pool is in the journal, too. */
+void estate_add_pool(struct estate *e, const struct pool *pool);
+
+/* Now and then: a new journal, when most of the old one is dead. */
+void estate_tidy(struct estate *e);
+
+#endif
