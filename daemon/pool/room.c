@@ -18,6 +18,7 @@ void room_init(struct pool *pool)
 {
 	list_init(&pool->waiting);
 	uv_timer_init(worker_loop(pool->worker), &pool->room); /* never fails in libuv 1.x */
+	uv_unref((uv_handle_t *)&pool->room);		       /* a deadline keeps no loop alive */
 	pool->room.data = pool;
 }
 
