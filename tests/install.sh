@@ -21,7 +21,7 @@ check() {
 }
 
 no_files_left() {
-	[ -z "$(find "$stage/root" -type f -o -type l)" ]
+	[ -z "$(find "$stage/tree" -type f -o -type l)" ]
 }
 
 stranger() {
@@ -36,22 +36,22 @@ int main(void)
 	return r < 0 ? 0 : 1;
 }
 C
-	export PKG_CONFIG_PATH=$stage/root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage/root
+	export PKG_CONFIG_PATH=$stage/tree/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage/tree
 	# shellcheck disable=SC2046 # flags are words
 	"$1" -Wall -Werror -o "$stage/stranger" "$stage/stranger.c" $(pkg-config --cflags --libs gpushm) &&
-		LD_LIBRARY_PATH=$stage/root/usr/lib "$stage/stranger"
+		LD_LIBRARY_PATH=$stage/tree/usr/lib "$stage/stranger"
 }
 
-make -s BUILD="$build" DESTDIR="$stage/root" PREFIX=/usr libdir=/usr/lib install >"$stage/.log" 2>&1 || cat "$stage/.log"
-check "gpushmd runs from where it is installed" "$stage/root/usr/bin/gpushmd" --version
-check "the installed configuration is good" "$stage/root/usr/bin/gpushmd" --check-config --config "$stage/root/etc/gpushm/gpushmd.conf"
-check "gpushmctl finds its library" "$stage/root/usr/bin/gpushmctl" --version
+make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib install >"$stage/.log" 2>&1 || cat "$stage/.log"
+check "gpushmd runs from where it is installed" "$stage/tree/usr/bin/gpushmd" --version
+check "the installed configuration is good" "$stage/tree/usr/bin/gpushmd" --check-config --config "$stage/tree/etc/gpushm/gpushmd.conf"
+check "gpushmctl finds its library" "$stage/tree/usr/bin/gpushmctl" --version
 check "a C program builds with pkg-config and runs" stranger "${CC:-cc}"
 if command -v c++ >/dev/null; then
-	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/root/usr/include/gpushm.h"
+	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
 fi
-check "every manual is installed" test "$(find "$stage/root" -path '*/man/*' -type f | wc -l)" -eq "$(find man -type f | wc -l)"
-make -s BUILD="$build" DESTDIR="$stage/root" PREFIX=/usr libdir=/usr/lib uninstall >"$stage/.log" 2>&1 || cat "$stage/.log"
+check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f | wc -l)" -eq "$(find man -type f | wc -l)"
+make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib uninstall >"$stage/.log" 2>&1 || cat "$stage/.log"
 check "uninstall leaves no file" no_files_left
 if [ $checks -gt 0 ]; then percent=$((100 * (checks - failures) / checks)); fi
 echo "$percent%: Checks: $checks, Failures: $failures, Errors: 0"
