@@ -49,6 +49,8 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 		return;
 	if (is_archived(c, b))
 		archive_gone(c->archive, b);
+	log_write(LOG_DEBUG, &(struct log_about){ .pool = b->pool->config.name, .buffer = b->id },
+		  "buffer freed");
 	index_drop(&c->by_id, &b->by_id);
 	list_drop(&b->all_link);
 	c->n_buffers--;

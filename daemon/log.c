@@ -154,6 +154,11 @@ static void write_stderr(int priority, const char *text, const struct part *part
 	(void)written;
 }
 
+bool log_wants(int priority)
+{
+	return priority <= max_level;
+}
+
 void log_write(int priority, const struct log_about *about, const char *format, ...)
 {
 	static const struct log_about nothing = { 0 };
@@ -163,7 +168,7 @@ void log_write(int priority, const struct log_about *about, const char *format, 
 	va_list args;
 	size_t n;
 
-	if (priority > max_level)
+	if (!log_wants(priority))
 		return;
 	if (!about)
 		about = &nothing;

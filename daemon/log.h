@@ -6,6 +6,7 @@
 #ifndef GPUSHM_DAEMON_LOG_H
 #define GPUSHM_DAEMON_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <syslog.h>
@@ -32,6 +33,9 @@ struct log_about {
 /* Chooses the journal or stderr. Lines of a priority number above max_priority (syslog's LOG_DEBUG
  * = 7) are dropped. */
 void log_open(int max_priority);
+
+/* Whether a line of that priority is written: for what would cost something to put together. */
+bool log_wants(int priority);
 
 void log_write(int priority, const struct log_about *about, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -36,6 +36,10 @@ void peer_close(struct peer *p)
 		return;
 	p->closing = true;
 	list_drop(&p->link);
+	log_write(LOG_DEBUG,
+		  &(struct log_about){ .pid = p->session.process->pid,
+				       .uid = p->session.process->uid },
+		  "connection closed");
 	session_done(&p->session);
 	/* The other end is told at once; the fd lives on until libuv has let go of it. */
 	shutdown(p->socket, SHUT_RDWR);
@@ -188,6 +192,8 @@ int peer_new(struct list *peers, struct service *service, int socket, struct pro
 	p->session.on_answer = on_answer;
 	session_init(&p->session, service, process);
 	list_insert(peers, &p->link);
+	log_write(LOG_DEBUG, &(struct log_about){ .pid = process->pid, .uid = process->uid },
+		  "connection of %s", process->command);
 	r = uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_event);
 	if (r < 0)
 		peer_close(p);

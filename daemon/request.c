@@ -7,6 +7,7 @@
  */
 #include "daemon/request.h"
 
+#include "daemon/log.h"
 #include "daemon/verb.h"
 
 #include <string.h>
@@ -120,6 +121,21 @@ static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct a
 	return verbs[q->verb_case](s, q, ret, f);
 }
 
+/* What --debug shows: each request, and what became of it. */
+static void trace(const struct session *s, const Gpushm__Proto__Request *q, int r,
+		  const struct fault *f)
+{
+	const ProtobufCFieldDescriptor *verb =
+		protobuf_c_message_descriptor_get_field(&gpushm__proto__request__descriptor,
+							q->verb_case);
+
+	log_write(LOG_DEBUG, &(struct log_about){ .pid = s->process->pid, .uid = s->process->uid },
+		  "%s: %s", verb ? verb->name : "unknown verb",
+		  r == 0	      ? "done"
+		  : r == -EINPROGRESS ? "waits"
+				      : f->text);
+}
+
 int request_handle(struct session *s, const void *data, size_t len, struct answer *ret,
 		   struct fault *f)
 {
@@ -135,6 +151,8 @@ int request_handle(struct session *s, const void *data, size_t len, struct answe
 		return -EPROTO;
 	}
 	r = dispatch(s, q, ret, f);
+	if (log_wants(LOG_DEBUG))
+		trace(s, q, r, f);
 	if (r < 0 && r != -EINPROGRESS) {
 		service->refused++;
 		answer_fault(ret, f);

@@ -306,6 +306,29 @@ START_TEST(any_fd_that_was_handed_over_is_served)
 }
 END_TEST
 
+/* With --debug the log tells each request and what became of it; without, none of them. */
+START_TEST(debug_tells_no_more)
+{
+	static const char *const lines[] = { "connection of ", "hello: done", "open: waits",
+					     "stat: no buffer \"nope\"", "buffer freed" };
+	struct gpushm_buffer *b = NULL;
+	struct gpushm_stat *st = NULL;
+
+	teardown();
+	daemon_start(&d, HOST, "--debug");
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_open(c, "later", GPUSHM_READ, 1, NULL, &b), -ETIMEDOUT);
+	ck_assert_int_eq(gpushm_stat(c, "nope", 0, 0, &st), -ENOENT);
+	ck_assert_msg(gpushm_create(c, "a", 1, NULL, &b) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_close(b), 0);
+	for (size_t i = 0; i < array_size(lines); i++)
+		ck_assert_msg(daemon_log_count(&d, lines[i]) > 0, "no line \"%s\"", lines[i]);
+	teardown();
+	setup();
+	ck_assert_uint_eq(daemon_log_count(&d, "hello: done"), 0);
+}
+END_TEST
+
 static const struct role roles[] = { { "activated", activated_role } };
 
 int main(int argc, char **argv)
@@ -326,6 +349,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, mappings_end_with_the_daemon);
 	tcase_add_test(t, a_waiting_open_hangs_when_the_daemon_ends);
 	tcase_add_test(t, exit_codes_say_nothing);
+	tcase_add_test(t, debug_tells_no_more);
 	tcase_add_test(t, a_socket_that_was_handed_over_is_not_served);
 	tcase_add_test(t, any_fd_that_was_handed_over_is_served);
 	suite_add_tcase(s, t);
