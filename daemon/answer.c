@@ -98,6 +98,8 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 	m->uid = b->uid;
 	m->digest = b->digest;
 	m->has_dirty = m->dirty = b->dirty;
+	m->has_slot = b->notice != BOARD_NONE;
+	m->slot = b->notice;
 	if (b->block.fd < 0) {
 		m->has_record = 1;
 		m->record = answer_bytes(b->block.record, sizeof(b->block.record));

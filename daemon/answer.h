@@ -23,9 +23,10 @@ struct answer {
 		Gpushm__Proto__PoolsReply pools;
 		Gpushm__Proto__StatusReply status;
 		Gpushm__Proto__ReclaimReply reclaimed;
+		Gpushm__Proto__WatchReply watched;
 	} u;
 	struct fault fault;	/* what u.error speaks of */
-	int fds[FRAME_FDS_MAX]; /* lent by the lease's buffer */
+	int fds[FRAME_FDS_MAX]; /* lent by the lease's buffer, or the board's */
 	size_t n_fds;
 	struct lease *lease; /* made for this answer: it ends if the answer can't be sent */
 	uint64_t pool_bit;   /* of the pool whose fd goes along */
@@ -47,7 +48,7 @@ int answer_no_memory(struct fault *f);
 
 /* These take memory from the service's build arena, which they reset. 0, or -ENOMEM with *f filled
  * in. */
-int answer_hello(struct answer *a, struct session *s, struct fault *f);
+int answer_hello(struct answer *a, struct session *s, bool board, struct fault *f);
 int answer_pools(struct answer *a, struct session *s, struct fault *f);
 int answer_stat(struct answer *a, struct session *s, struct buffer *b, bool holders,
 		struct fault *f);

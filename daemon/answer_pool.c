@@ -100,7 +100,7 @@ int answer_pools(struct answer *a, struct session *s, struct fault *f)
 	return tell_pools(s, &a->u.pools.n_pools, &a->u.pools.pools, f);
 }
 
-int answer_hello(struct answer *a, struct session *s, struct fault *f)
+int answer_hello(struct answer *a, struct session *s, bool board, struct fault *f)
 {
 	static const Gpushm__Proto__Limits limits = {
 		PROTOBUF_C_MESSAGE_INIT(&gpushm__proto__limits__descriptor),
@@ -131,6 +131,10 @@ int answer_hello(struct answer *a, struct session *s, struct fault *f)
 	m->has_kept = m->kept = s->service->kept;
 	m->has_session = 1;
 	m->session = s->process->session;
+	if (board && s->service->catalog.board) {
+		m->has_board_fd = m->board_fd = 1;
+		a->fds[a->n_fds++] = s->service->catalog.board->fd_read_only;
+	}
 	return tell_pools(s, &m->n_pools, &m->pools, f);
 }
 

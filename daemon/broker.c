@@ -84,8 +84,10 @@ static void stop(struct broker *b)
 	b->service.reaper.ending = true;
 	/* What is kept stays as it is: for the next daemon this end is like any other. */
 	b->service.catalog.archive = NULL;
-	if (b->estate.store.systemd)
+	if (b->estate.store.systemd) {
+		b->service.catalog.board = NULL;
 		catalog_let_go(&b->service.catalog);
+	}
 	if (b->listening)
 		listener_done(&b->listener);
 	reaper_done(&b->service.reaper);
@@ -166,6 +168,13 @@ static void on_published(const struct buffer *buffer, void *arg)
 
 	if (buffer->key)
 		waiters_wake(&b->service.waiters, buffer->key);
+}
+
+static void on_changed(const struct buffer *buffer, const char *key, void *arg)
+{
+	struct broker *b = arg;
+
+	waiters_stir(&b->service.waiters, key, buffer->id);
 }
 
 /* What systemctl status shows. */
@@ -249,6 +258,7 @@ static int service_init(struct broker *b)
 	s->started_ns = clock_monotonic_ns();
 	s->kept = b->estate.store.systemd;
 	s->catalog.on_published = on_published;
+	s->catalog.on_changed = on_changed;
 	s->catalog.arg = b;
 	return r;
 }
@@ -280,9 +290,10 @@ static int start(struct broker *b)
 		r = uv_loop_init(&b->loop);
 	if (r == 0)
 		r = service_init(b);
+	if (r == 0)
+		r = waiters_init(&b->service.waiters, &b->loop);
 	if (r < 0)
 		return r;
-	waiters_init(&b->service.waiters, &b->loop);
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);
 	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);

@@ -82,6 +82,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
 	b->slot = SLOT_NONE;
+	b->notice = BOARD_NONE;
 	b->pool = pool;
 	b->uid = owner->uid;
 	b->gid = spec->gid;

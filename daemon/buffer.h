@@ -13,6 +13,7 @@
 #include "daemon/lease.h"
 #include "daemon/pool/pool.h"
 #include "daemon/slots.h"
+#include "proto/board.h"
 #include "proto/table.h"
 
 enum buffer_state { BUFFER_FILLING = 1, BUFFER_SEALED = 2, BUFFER_SHARED = 3 }; /* enum State */
@@ -53,7 +54,8 @@ struct buffer {
 	int table_fd;		     /* once published, where there is anything in it; else -1 */
 	uint64_t table_bytes, digest;
 	uint32_t arrays;
-	uint32_t slot; /* in the names of its kept fds; SLOT_NONE: they are not kept */
+	uint32_t slot;	 /* in the names of its kept fds; SLOT_NONE: they are not kept */
+	uint32_t notice; /* its slot on the board; BOARD_NONE: it has none */
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;

@@ -35,12 +35,16 @@ static bool is_archived(const struct catalog *c, const struct buffer *b)
 
 static void drop_name(struct catalog *c, struct buffer *b)
 {
+	_cleanup_(free_ptr) char *key = NULL;
+
 	if (!b->key)
 		return;
 	if (is_archived(c, b))
 		archive_unlink(c->archive, b);
 	index_drop(&c->by_name, &b->by_name);
-	free(take_ptr(b->key));
+	key = take_ptr(b->key);
+	catalog_notice(c, b);
+	c->on_changed(b, key, c->arg);
 }
 
 static void maybe_free(struct catalog *c, struct buffer *b)
@@ -54,6 +58,9 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 	index_drop(&c->by_id, &b->by_id);
 	list_drop(&b->all_link);
 	c->n_buffers--;
+	if (c->board)
+		board_give(c->board, b->notice);
+	c->on_changed(b, NULL, c->arg);
 	buffer_free(b);
 }
 
@@ -149,6 +156,8 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return r;
 	b->id = c->next_buffer++;
 	insert(c, b);
+	if (c->board)
+		b->notice = board_take(c->board, b->id);
 	b->request.wait_ms = spec->wait_ms;
 	r = pool_alloc(pool, &b->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
@@ -213,6 +222,8 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (r < 0)
 		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
 			  strerror(-r));
+	catalog_notice(c, b);
+	c->on_changed(b, b->key, c->arg);
 	c->on_published(b, c->arg);
 	return 0;
 }

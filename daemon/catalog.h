@@ -8,6 +8,7 @@
 #define GPUSHM_DAEMON_CATALOG_H
 
 #include "daemon/archive.h"
+#include "daemon/board.h"
 #include "daemon/buffer.h"
 #include "daemon/lease.h"
 
@@ -18,11 +19,15 @@ struct catalog {
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
 	struct archive *archive;  /* borrowed; NULL: nothing outlives the daemon */
+	struct board *board;	  /* borrowed; NULL: nobody is told */
 	struct list *pools;	  /* pool::link; borrowed */
 	const char *default_pool; /* borrowed */
 
 	/* Somebody may be waiting for it. Called after the buffer was published, or cleaned. */
 	void (*on_published)(const struct buffer *b, void *arg);
+	/* Something has happened to the buffer that has, or had, that key; NULL: it has none any
+	 * more. Called in the middle of it: nothing of the catalog may be changed from here. */
+	void (*on_changed)(const struct buffer *b, const char *key, void *arg);
 	void *arg;
 };
 
@@ -38,6 +43,16 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 /* The lease is another process's from now on: of a new connection of the same client. 0 or -errno.
  */
 int catalog_move(struct catalog *c, struct lease *l, struct process *p);
+
+/* Finds the places of adopted buffers on the board, which an earlier daemon may have written, and
+ * says there what has become of all of its buffers. */
+void catalog_take_board(struct catalog *c);
+
+/* Something that the board tells of the buffer has changed. */
+void catalog_notice(struct catalog *c, const struct buffer *b);
+
+/* What the board says of the buffer now, as told to who asks. */
+uint32_t catalog_word(const struct catalog *c, const struct buffer *b);
 
 /* Marks the slots that adopted buffers have as taken. */
 void catalog_take_slots(const struct catalog *c, struct slots *slots);

@@ -29,6 +29,8 @@ void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p)
 		  b->key ? b->key : "", p->pid, p->command);
 	if (c->archive)
 		archive_change(c->archive, b);
+	catalog_notice(c, b);
+	c->on_changed(b, b->key, c->arg);
 }
 
 void catalog_lose(struct catalog *c, struct lease *l)
@@ -76,6 +78,8 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 	b->death = (struct death){ 0 };
 	if (c->archive)
 		archive_change(c->archive, b);
+	catalog_notice(c, b);
+	c->on_changed(b, b->key, c->arg);
 	c->on_published(b, c->arg);
 	return 0;
 }

@@ -8,8 +8,11 @@
 
 #include "daemon/log.h"
 #include "daemon/restore.h"
+#include "proto/own.h"
 
 #include <string.h>
+
+#define BOARD_NAME "b0" /* of its fd, with whoever keeps it */
 
 int estate_open(struct estate *e, struct service *service, struct pools *pools)
 {
@@ -17,6 +20,7 @@ int estate_open(struct estate *e, struct service *service, struct pools *pools)
 
 	*e = (struct estate){ .service = service, .pools = pools };
 	e->archive.journal = JOURNAL_NONE;
+	e->board = BOARD_CLOSED;
 	r = store_open(&e->store);
 	return r < 0 ? r : slots_init(&e->slots);
 }
@@ -24,6 +28,7 @@ int estate_open(struct estate *e, struct service *service, struct pools *pools)
 void estate_close(struct estate *e)
 {
 	archive_done(&e->archive);
+	board_done(&e->board);
 	slots_done(&e->slots);
 	store_close(&e->store);
 }
@@ -76,13 +81,36 @@ static void go_on_from(struct estate *e, const struct archive_head *head)
 	e->pools->last_id = (uint32_t)later(e->pools->last_id + 1, head->next_pool) - 1;
 }
 
+/* One that can't be used is another version's: who reads it is told nothing more, and finds the new
+ * one with its next connection. */
+static int take_board(struct estate *e)
+{
+	_cleanup_(close_fd) int fd = store_take(&e->store, BOARD_NAME);
+	int r = fd < 0 ? -ENOENT : board_adopt(&fd, &e->board);
+
+	if (r == 0)
+		return 0;
+	if (r != -ENOENT) {
+		log_error("the board that was kept can't be used: %s; clients see what happens to "
+			  "their buffers when they connect again",
+			  strerror(-r));
+		store_forget(&e->store, BOARD_NAME);
+	}
+	r = board_new(&e->board);
+	return r < 0 ? r : store_keep(&e->store, BOARD_NAME, e->board.fd);
+}
+
 int estate_inherit(struct estate *e)
 {
 	struct restored was = { 0 };
-	int r = restore(&e->store, e->service, e->pools, &was);
+	int r = take_board(e);
 
+	if (r == 0)
+		r = restore(&e->store, e->service, e->pools, &was);
 	if (r < 0)
 		return r;
+	e->service->catalog.board = &e->board;
+	catalog_take_board(&e->service->catalog);
 	if (was.any)
 		go_on_from(e, &was.head);
 	catalog_take_slots(&e->service->catalog, &e->slots);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a daemon inherits from the one before, and leaves to the one after: the kept fds, and the
- * journal that says what they are.
+ * What a daemon inherits from the one before, and leaves to the one after: the kept fds, the
+ * journal that says what they are, and the board that clients go on reading in between.
  */
 #ifndef GPUSHM_DAEMON_ESTATE_H
 #define GPUSHM_DAEMON_ESTATE_H
 
 #include "daemon/archive.h"
+#include "daemon/board.h"
 #include "daemon/pools.h"
 #include "daemon/session.h"
 
 struct estate {
 	struct store store;
 	struct slots slots;
+	struct board board;	 /* the catalog's, once estate_inherit() has been called */
 	struct archive archive;	 /* the catalog's, once estate_inherit() has been called */
 	struct service *service; /* borrowed */
 	struct pools *pools;	 /* borrowed */

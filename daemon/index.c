@@ -33,6 +33,15 @@ static struct index_link **slot_of(const struct index *x, uint64_t hash)
 	return &x->slots[hash & (x->n_slots - 1)];
 }
 
+static void link_in(struct index_link **slot, struct index_link *link)
+{
+	link->next = *slot;
+	link->at = slot;
+	if (link->next)
+		link->next->at = &link->next;
+	*slot = link;
+}
+
 static void grow(struct index *x)
 {
 	struct index wide = { .n_slots = x->n_slots * 2, .n = x->n };
@@ -42,11 +51,8 @@ static void grow(struct index *x)
 		return;
 	for (size_t i = 0; i < x->n_slots; i++) {
 		for (struct index_link *link = x->slots[i], *next; link; link = next) {
-			struct index_link **slot = slot_of(&wide, link->hash);
-
 			next = link->next;
-			link->next = *slot;
-			*slot = link;
+			link_in(slot_of(&wide, link->hash), link);
 		}
 	}
 	free(x->slots);
@@ -55,27 +61,22 @@ static void grow(struct index *x)
 
 void index_insert(struct index *x, struct index_link *link, uint64_t hash)
 {
-	struct index_link **slot;
-
 	if (x->n >= x->n_slots)
 		grow(x);
-	slot = slot_of(x, hash);
 	link->hash = hash;
-	link->next = *slot;
-	*slot = link;
+	link_in(slot_of(x, hash), link);
 	x->n++;
 }
 
 void index_drop(struct index *x, struct index_link *link)
 {
-	for (struct index_link **at = slot_of(x, link->hash); *at; at = &(*at)->next) {
-		if (*at != link)
-			continue;
-		*at = link->next;
-		link->next = NULL;
-		x->n--;
+	if (!link->at)
 		return;
-	}
+	*link->at = link->next;
+	if (link->next)
+		link->next->at = link->at;
+	*link = (struct index_link){ 0 };
+	x->n--;
 }
 
 static struct index_link *with_hash(struct index_link *link, uint64_t hash)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct index_link {
-	struct index_link *next;
+	struct index_link *next, **at; /* at: what points to this one */
 	uint64_t hash;
 };
 

@@ -40,7 +40,7 @@ static int hello(struct session *s, const Gpushm__Proto__Request *q, struct answ
 	if (m->software.len > SOFTWARE_MAX)
 		return verb_bad_request(f, "HELLO", "software is longer than 63 bytes");
 	s->greeted = true;
-	return answer_hello(a, s, f);
+	return answer_hello(a, s, m->has_board && m->board, f);
 }
 
 static int unlink_buffer(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
@@ -106,6 +106,7 @@ static verb_function *const verbs[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = status,
 	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = clean,
 	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = verb_flush,
+	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = verb_watch,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = verb_reclaim,
 };
 

@@ -109,6 +109,7 @@ static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
 	b->slot = m->slot;
+	b->notice = BOARD_NONE;
 	b->dirty = m->dirty;
 	b->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
 	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);

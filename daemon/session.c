@@ -16,6 +16,12 @@ void session_init(struct session *s, struct service *service, struct process *pr
 	service->peers++;
 }
 
+void session_forget_watched(struct session *s)
+{
+	free(take_ptr(s->waiter.watched));
+	s->waiter.n_watched = 0;
+}
+
 bool session_busy(const struct session *s)
 {
 	return s->creating || !list_empty(&s->waiter.link) || !list_empty(&s->flush.link);
@@ -26,6 +32,7 @@ void session_done(struct session *s)
 	s->service->peers--;
 	free(take_ptr(s->refusal));
 	waiters_drop(&s->service->waiters, &s->waiter);
+	session_forget_watched(s);
 	list_drop(&s->flush.link);
 	if (s->creating)
 		catalog_abandon(&s->service->catalog, take_ptr(s->creating));

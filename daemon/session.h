@@ -35,7 +35,7 @@ struct session {
 	bool greeted;	       /* HELLO is done */
 	uint64_t pools_lent;   /* bit pool::slot: this connection has the pool's fd */
 	struct buffer *creating; /* a CREATE is under way */
-	struct waiter waiter;	 /* an OPEN or STAT waits */
+	struct waiter waiter;	 /* an OPEN, STAT or WATCH waits; what it watches is owned */
 	struct flush flush;	 /* a FLUSH waits */
 	uint32_t flushed;	 /* id of the pool that it waits for, or waited for last */
 	bool waits_for_stat, wants_holders, refuses_dirty;
@@ -51,6 +51,9 @@ void session_init(struct session *s, struct service *service, struct process *pr
 /* The connection has closed: what waits or is being made is called off, and the process goes to the
  * reaper. */
 void session_done(struct session *s);
+
+/* What was watched is not any more; the waiter is in no list. */
+void session_forget_watched(struct session *s);
 
 bool session_busy(const struct session *s);
 

@@ -17,6 +17,7 @@ verb_function verb_create, verb_describe, verb_publish, verb_close; /* verb_crea
 verb_function verb_open, verb_stat;				    /* verb_open.c */
 verb_function verb_flush;					    /* verb_flush.c */
 
+verb_function verb_watch;   /* verb_watch.c */
 verb_function verb_reclaim; /* verb_reclaim.c */
 
 int verb_bad_request(struct fault *f, const char *verb, const char *what);

@@ -25,8 +25,9 @@
 #define TABLE_BYTES_MAX (32u << 20) /* of a buffer's table: what names, shapes and descrs take */
 #define ATTR_BYTES_MAX 4096u	    /* keys and values of one buffer */
 #define ATTRS_MAX 64u
-#define POOLS_MAX 64u	/* so that HELLO's reply fits a frame */
-#define HOLDERS_MAX 64u /* told for one buffer */
+#define POOLS_MAX 64u	 /* so that HELLO's reply fits a frame */
+#define HOLDERS_MAX 64u	 /* told for one buffer */
+#define WATCHED_MAX 256u /* names and buffers in one WATCH */
 
 #define DAEMON_ID_BYTES 16u
 #define UUID_BYTES 16u

@@ -76,6 +76,8 @@ void answers_check(const struct answer *a, int verb)
 	require(reply && reply->result_case);
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH)
 		check_attach(a, reply->attach);
+	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO)
+		require(a->n_fds == (size_t)reply->hello->board_fd && !a->lease);
 	else
 		require(a->n_fds == 0 && !a->lease);
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR) {

@@ -46,6 +46,7 @@ static struct {
 static struct {
 	struct service service;
 	struct list pools;
+	struct board board;
 	struct client clients[CLIENTS];
 	struct life lives[PROCESSES_MAX];
 	size_t n_lives;
@@ -79,7 +80,15 @@ static const struct pool_config pool_configs[] = {
 /* Runs the loop until the worker has nothing to do; nothing else keeps the loop alive. */
 void world_settle(void)
 {
+	struct waiters *ws = &world.service.waiters;
+
 	uv_run(&base.loop, UV_RUN_DEFAULT);
+	/* Who watches is told in the next turn. */
+	while (ws->stirred) {
+		uv_ref((uv_handle_t *)&ws->timer);
+		uv_run(&base.loop, UV_RUN_NOWAIT);
+		uv_unref((uv_handle_t *)&ws->timer);
+	}
 }
 
 static size_t count_fds(void)
@@ -256,6 +265,11 @@ static void on_published(const struct buffer *b, void *arg)
 		waiters_wake(&world.service.waiters, b->key);
 }
 
+static void on_changed(const struct buffer *b, const char *key, void *arg)
+{
+	waiters_stir(&world.service.waiters, key, b->id);
+}
+
 void world_make(void)
 {
 	struct service *s = &world.service;
@@ -268,12 +282,15 @@ void world_make(void)
 	/* In life they start at the clock; an input must be able to name them. */
 	s->catalog.next_buffer = s->catalog.next_lease = 1;
 	s->catalog.on_published = on_published;
+	s->catalog.on_changed = on_changed;
+	require(board_new(&world.board) == 0);
+	s->catalog.board = &world.board;
 	s->config = &config;
 	s->unpack = base.unpack;
 	s->build = base.build;
 	s->unpack.allocator.allocator_data = &s->unpack;
 	s->build.allocator.allocator_data = &s->build;
-	waiters_init(&s->waiters, &base.loop);
+	require(waiters_init(&s->waiters, &base.loop) == 0);
 	uv_unref((uv_handle_t *)&s->waiters.timer);
 	reaper_init(&s->reaper, &base.loop, &s->catalog);
 	for (size_t i = 0; i < array_size(pool_configs); i++) {
@@ -315,6 +332,8 @@ void world_end(void)
 	require(s->catalog.n_buffers == 0 && s->catalog.n_leases == 0);
 	require(list_empty(&s->catalog.accounts.all));
 	catalog_done(&s->catalog);
+	require(world.board.n_free == board_used(&world.board));
+	board_done(&world.board);
 	for (size_t i = 0; i < world.n_lives; i++)
 		close(world.lives[i].fd);
 	require(count_fds() == world.fds);

@@ -53,7 +53,7 @@ function complain(text) {
 }
 BEGIN {
 	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore > pools > session >" \
-		"waiter reaper > catalog > archive > replay > journal store > naming > buffer > lease > process > account pidfd > pool > config > " \
+		"waiter reaper > catalog > archive board > replay > journal store > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow slots")
 	tower("client", "create open close find describe publish list pools status view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \

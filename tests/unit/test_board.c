@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The board, as its writer and as a reader with nothing but the read-only fd see it.
+ */
+#include "daemon/board.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+static struct board b;
+static struct board_layout *seen; /* what a client has mapped */
+
+static void setup(void)
+{
+	fds_mark();
+	ck_assert_int_eq(board_new(&b), 0);
+	seen = mmap(NULL, BOARD_BYTES, PROT_READ, MAP_SHARED, b.fd_read_only, 0);
+	ck_assert_ptr_ne(seen, MAP_FAILED);
+}
+
+static void teardown(void)
+{
+	munmap(seen, BOARD_BYTES);
+	board_done(&b);
+	fds_check();
+}
+
+static uint32_t word_of(uint32_t slot, uint64_t id)
+{
+	return board_read(&seen->slots[slot], id);
+}
+
+START_TEST(a_reader_can_write_to_the_board)
+{
+	int fd = b.fd_read_only;
+
+	ck_assert_ptr_eq(mmap(NULL, BOARD_BYTES, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	ck_assert_int_eq(mprotect(seen, BOARD_BYTES, PROT_READ | PROT_WRITE), -1);
+	ck_assert_int_eq(ftruncate(fd, 4096), -1);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	/* Nor can the writer make it so small that a reader takes a SIGBUS. */
+	ck_assert_int_eq(ftruncate(b.fd, 4096), -1);
+}
+END_TEST
+
+START_TEST(a_word_is_not_what_was_written)
+{
+	uint32_t slot = board_take(&b, 7), before = word_of(slot, 7), after;
+
+	ck_assert_uint_eq(before & BOARD_FLAGS, 0);
+	board_write(&b, slot, BOARD_SHARED | BOARD_DIRTY);
+	after = word_of(slot, 7);
+	ck_assert_uint_eq(after & BOARD_FLAGS, BOARD_SHARED | BOARD_DIRTY);
+	ck_assert_uint_eq(after - BOARD_CHANGE, before | BOARD_SHARED | BOARD_DIRTY);
+	board_write(&b, slot, BOARD_SHARED | BOARD_DIRTY);
+	ck_assert_uint_ne(word_of(slot, 7), after);
+	board_write(&b, BOARD_NONE, BOARD_DIRTY);
+	board_give(&b, slot);
+	ck_assert_uint_eq(word_of(slot, 7) & BOARD_FLAGS, BOARD_GONE);
+}
+END_TEST
+
+START_TEST(another_buffers_word_is_taken_for_ours)
+{
+	uint32_t slot = board_take(&b, 7), ours = word_of(slot, 7), again;
+
+	board_give(&b, slot);
+	again = board_take(&b, 8);
+	ck_assert_uint_eq(again, slot);
+	ck_assert_uint_eq(word_of(slot, 7), BOARD_GONE);
+	ck_assert_uint_eq(word_of(slot, 8) & BOARD_FLAGS, 0);
+	ck_assert_uint_ne(word_of(slot, 8), ours);
+	board_give(&b, again);
+}
+END_TEST
+
+START_TEST(a_count_that_overflows_spills_into_the_flags)
+{
+	uint32_t slot = board_take(&b, 7);
+
+	atomic_store(&b.map->slots[slot].word, ~0u);
+	board_write(&b, slot, BOARD_SEALED);
+	ck_assert_uint_eq(word_of(slot, 7), BOARD_SEALED);
+	board_give(&b, slot);
+}
+END_TEST
+
+START_TEST(many_buffers_share_slots_or_leave_the_board)
+{
+	enum { N = 20000 };
+	static uint32_t slots[N];
+
+	for (uint32_t i = 0; i < N; i++) {
+		slots[i] = board_take(&b, 1000 + i);
+		ck_assert_uint_lt(slots[i], BOARD_SLOTS);
+		board_write(&b, slots[i], i % 2 ? BOARD_SEALED : BOARD_SHARED);
+	}
+	ck_assert_uint_eq(board_used(&b), N);
+	for (uint32_t i = 0; i < N; i++) {
+		ck_assert_uint_eq(word_of(slots[i], 1000 + i) & BOARD_FLAGS,
+				  i % 2 ? BOARD_SEALED : BOARD_SHARED);
+		board_give(&b, slots[i]);
+	}
+	/* None is lost: as many again find room in them. */
+	for (uint32_t i = 0; i < N; i++)
+		slots[i] = board_take(&b, 1000 + N + i);
+	ck_assert_uint_eq(board_used(&b), N);
+	for (uint32_t i = 0; i < N; i++)
+		board_give(&b, slots[i]);
+}
+END_TEST
+
+START_TEST(a_full_board_gives_a_slot_twice)
+{
+	uint32_t slot;
+
+	atomic_store(&b.map->used, BOARD_SLOTS - 1);
+	slot = board_take(&b, 7);
+	ck_assert_uint_eq(slot, BOARD_SLOTS - 1);
+	ck_assert_uint_eq(board_take(&b, 8), BOARD_NONE);
+	board_give(&b, slot);
+	ck_assert_uint_eq(board_take(&b, 8), slot);
+	board_give(&b, slot);
+	board_give(&b, BOARD_NONE);
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+struct sleeper {
+	const _Atomic uint32_t *word;
+	uint32_t value;
+	_Atomic int tid;
+};
+
+static void *sleep_on(void *arg)
+{
+	struct sleeper *s = arg;
+
+	atomic_store(&s->tid, (int)syscall(SYS_gettid));
+	while (atomic_load(s->word) == s->value)
+		syscall(SYS_futex, s->word, FUTEX_WAIT, s->value, NULL, NULL, 0);
+	return NULL;
+}
+
+static char state_of(int tid)
+{
+	char path[64], state = '?';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "re");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+	fclose(f);
+	return state;
+}
+
+static void await_sleep(struct sleeper *s)
+{
+	while (atomic_load(&s->tid) == 0 || state_of(atomic_load(&s->tid)) != 'S')
+		poll(NULL, 0, 1);
+}
+
+START_TEST(a_reader_sleeps_through_a_change)
+{
+	uint32_t slot = board_take(&b, 7);
+	struct sleeper all[3] = { { &seen->slots[slot].word, word_of(slot, 7), 0 },
+				  { &seen->slots[slot].word, word_of(slot, 7), 0 },
+				  { &seen->generation, seen->generation, 0 } };
+	pthread_t threads[3];
+
+	for (size_t i = 0; i < array_size(all); i++)
+		pthread_create(&threads[i], NULL, sleep_on, &all[i]);
+	for (size_t i = 0; i < array_size(all); i++)
+		await_sleep(&all[i]);
+	board_write(&b, slot, BOARD_SEALED);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	board_begin(&b);
+	pthread_join(threads[2], NULL);
+	board_give(&b, slot);
+}
+END_TEST
+
+/* ---- the next daemon ---- */
+
+START_TEST(the_next_daemon_has_another_board)
+{
+	struct board next = BOARD_CLOSED;
+	uint32_t first = board_take(&b, 7), second = board_take(&b, 8), word;
+	int fd = fcntl(b.fd, F_DUPFD_CLOEXEC, 3);
+
+	board_write(&b, second, BOARD_SEALED);
+	word = word_of(second, 8);
+	ck_assert_int_eq(board_adopt(&fd, &next), 0);
+	ck_assert_int_eq(fd, -1);
+	ck_assert_uint_eq(board_used(&next), 2);
+	ck_assert_uint_eq(board_id(&next, first), 7);
+	ck_assert_uint_eq(board_id(&next, second), 8);
+	ck_assert_uint_eq(word_of(second, 8), word);
+	board_begin(&next);
+	ck_assert_uint_eq(seen->generation, 1);
+	/* Who reads the old one's mapping sees what the new one writes. */
+	board_write(&next, second, BOARD_DIRTY);
+	ck_assert_uint_eq(word_of(second, 8) & BOARD_FLAGS, BOARD_DIRTY);
+	/* What nobody claims goes, and is given again. */
+	board_give(&next, first);
+	ck_assert_uint_eq(board_take(&next, 9), first);
+	board_done(&next);
+}
+END_TEST
+
+START_TEST(something_else_is_taken_for_a_board)
+{
+	struct board other = BOARD_CLOSED;
+	int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_eq(ftruncate(fd, BOARD_BYTES), 0);
+	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_ge(fd, 0);
+	close_fd(&fd);
+	fd = fcntl(b.fd, F_DUPFD_CLOEXEC, 3);
+	b.map->version++;
+	ck_assert_int_eq(board_adopt(&fd, &other), -EPROTONOSUPPORT);
+	b.map->version--;
+	b.map->used = BOARD_SLOTS + 1;
+	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	b.map->used = 0;
+	close_fd(&fd);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("board");
+	TCase *t = tcase_create("board");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_reader_can_write_to_the_board);
+	tcase_add_test(t, a_word_is_not_what_was_written);
+	tcase_add_test(t, another_buffers_word_is_taken_for_ours);
+	tcase_add_test(t, a_count_that_overflows_spills_into_the_flags);
+	tcase_add_test(t, many_buffers_share_slots_or_leave_the_board);
+	tcase_add_test(t, a_full_board_gives_a_slot_twice);
+	tcase_add_test(t, a_reader_sleeps_through_a_change);
+	tcase_add_test(t, the_next_daemon_has_another_board);
+	tcase_add_test(t, something_else_is_taken_for_a_board);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
