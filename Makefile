@@ -169,6 +169,20 @@ $(BUILD)/tests/gpushmd-crashat: $(call objects,daemon/main.c tests/adversary/cra
 	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=journal_append,--wrap=store_keep,--wrap=answer_send -o $@ $^ $(DAEMON_LIBS)
 $(BUILD)/tests/adversary/test_crash: | $(BUILD)/tests/gpushmd-crashat
 
+# Tests of a real GPU, and those among them that run over our own libcuda.so.1 as well.
+GPU_TESTS  := $(if $(CUDA_INCLUDE),$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)))
+GPU_DEATHS := $(filter %/test_gpu_kill_race %/test_gpu_restart,$(GPU_TESTS))
+GPU_LIB    := $(call objects,$(filter-out tests/gpu/nopidfd.c $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
+$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
+		$(CLIENT_LIBS)
+# One that can't watch any process; the kill race starts it to see what its rule is for.
+$(BUILD)/tests/gpushmd-nopidfd: $(call objects,daemon/main.c tests/gpu/nopidfd.c) $(BUILD)/daemon.a $(BUILD)/proto.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=pidfd_of_peer -o $@ $^ $(DAEMON_LIBS)
+$(BUILD)/tests/gpu/test_gpu_kill_race: | $(BUILD)/tests/gpushmd-nopidfd
+
 # Our own libcuda.so.1, made of memfds; tests put its folder into LD_LIBRARY_PATH.
 FAKECUDA := $(if $(CUDA_INCLUDE),$(BUILD)/fakecuda/libcuda.so.1)
 $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
@@ -194,7 +208,7 @@ check:
 	$(MAKE) check-demo check-install lint
 	@tests/run.sh --sum $(RESULTS)
 
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS) $(FAKECUDA)
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
 
 # A program without a driver, then the same one over our own libcuda.so.1.
 check-unit: $(UNIT_TESTS) $(FAKECUDA)
@@ -204,7 +218,7 @@ check-host: check-programs
 	BUILD=$(BUILD) $(RUN) $(CHECK_LABEL)host tests/system/protocol_client.py
 	$(RUN) $(CHECK_LABEL)systemd "tests/system/systemd.sh $(BUILD)"
 check-fake: check-programs
-	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS)
+	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS) $(GPU_DEATHS)
 
 SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	TSAN_OPTIONS=halt_on_error=1
@@ -261,33 +275,30 @@ check-fuzz: $(FUZZ_TARGETS)
 
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
-GPU_TESTS := $(if $(CUDA_INCLUDE),$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)))
-GPU_LIB   := $(call objects,$(filter-out $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
-$(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
-	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
-		$(CLIENT_LIBS)
-
-.PHONY: gpu-bundle check-gpu
+.PHONY: gpu-bundle check-gpu check-gpu-deaths
 gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS)
 	@mkdir -p $(BUILD)/deps
 	ldd $(BUILD)/gpushmd $(GPU_TESTS) | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
-	strip $(BUILD)/tests/*/test_* $(BUILD)/gpushmd $(BUILD)/gpushmctl
+	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/gpushmd $(BUILD)/gpushmctl
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
 GPU_SYSTEM_TESTS = $(filter $(addprefix %/test_,share restart names deaths copies dirty defer flush threads ctl_ways layout), \
 	$(SYSTEM_TESTS))
+GPU_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH
 check-gpu:
 	@rm -f $(RESULTS)
-	LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH $(RUN) --under 'timeout 200' gpu $(GPU_TESTS) \
-		$(GPU_SYSTEM_TESTS) || true
-	LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH python3 tests/gpu/consumers.py $(BUILD) && \
+	$(GPU_PATH) $(RUN) --under 'timeout 200' gpu $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) || true
+	$(GPU_PATH) python3 tests/gpu/consumers.py $(BUILD) && \
 		echo "gpu:consumers 1 0 0" >>$(RESULTS) || echo "gpu:consumers 0 1 0" >>$(RESULTS)
-	LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH $(BUILD)/examples/demo $(BUILD)/gpushmd \
-		$(BUILD)/examples/classify tests/data && \
+	$(GPU_PATH) $(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data && \
 		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
+	@tests/run.sh --sum $(RESULTS)
+# Clients and daemons that die while a kernel writes. Their figures are lines of tests/gpu/RESULTS.md.
+check-gpu-deaths:
+	@rm -f $(RESULTS)
+	$(GPU_PATH) $(RUN) --under 'timeout 500' gpu $(GPU_DEATHS)
 	@tests/run.sh --sum $(RESULTS)
 
 # ---- deps ----

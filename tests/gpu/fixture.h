@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <cuda.h>
+#include <stdbool.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
@@ -29,9 +30,15 @@ const char *gpu_pool(enum gpushm_kind kind);
 struct gpushm_buffer *gpu_create(enum gpushm_kind kind, const char *name, uint64_t bytes);
 CUdeviceptr gpu_ptr(const struct gpushm_buffer *b);
 
+/* The driver is the one of tests/fakecuda. */
+bool gpu_is_fake(void);
+
 /* Runs a suite of one test case: dispatches roles, and says "skipped: no GPU" without one. For
  * main(). */
 int gpu_main(int argc, char **argv, const char *name, const struct role *roles, size_t n_roles,
 	     const TTest *const *tests, size_t n_tests);
+/* The same for tests that start their own daemon, and run over the fake driver as well. */
+int gpu_main_bare(int argc, char **argv, const char *name, const struct role *roles, size_t n_roles,
+		  const TTest *const *tests, size_t n_tests);
 
 #endif
