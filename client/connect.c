@@ -119,7 +119,7 @@ static int say_hello(struct gpushm *c)
 	return r;
 }
 
-int gpushm_connect(const char *socket_path, struct gpushm **ret)
+static int connect_once(const char *socket_path, struct gpushm **ret)
 {
 	_cleanup_(close_fd) int fd = -1;
 	struct gpushm *c = NULL;
@@ -136,6 +136,17 @@ int gpushm_connect(const char *socket_path, struct gpushm **ret)
 	}
 	*ret = c;
 	return 0;
+}
+
+/* A daemon that dies or restarts at this moment hangs up on who greets it; whether there is another
+ * one the next try shows. */
+int gpushm_connect(const char *socket_path, struct gpushm **ret)
+{
+	int r = connect_once(socket_path, ret);
+
+	for (int tries = 1; r == -ECONNRESET && tries < GREETED_MAX; tries++)
+		r = connect_once(socket_path, ret);
+	return r;
 }
 
 struct gpushm *gpushm_disconnect(struct gpushm *c)

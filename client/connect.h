@@ -7,6 +7,8 @@
 
 #include "client/connection.h"
 
+#define GREETED_MAX 16 /* daemons in a row that may hang up on who says HELLO */
+
 /* Says HELLO and keeps what it told; pools that are known already stay as they are. The caller has
  * c->lock. 0 or -errno with gpushm_error() set. */
 int connect_hello(struct gpushm *c);

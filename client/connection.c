@@ -98,6 +98,7 @@ int connection_check_name(const char *name)
 static int broken(struct gpushm *c, int r, const char *what)
 {
 	c->broken = true;
+	c->over = c->over || r == -EPROTO;
 	if (r == -EPROTO)
 		return error_set(EPROTO, "the daemon broke the protocol: %s", what);
 	return error_set(ECONNRESET, "the daemon has gone (%s): connect again", strerror(-r));
@@ -176,14 +177,13 @@ static int call(struct gpushm *c, const Gpushm__Proto__Request *request,
 		Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret,
 		bool *ret_again)
 {
-	bool ended = c->broken;
-	int r = ended ? error_set(ECONNRESET, "the connection to the daemon has ended: connect "
-					      "again")
-		      : connection_exchange(c, request, expected, ret);
+	int r = c->broken ? error_set(ECONNRESET,
+				      "the connection to the daemon has ended: connect again")
+			  : connection_exchange(c, request, expected, ret);
 
 	/* It may die again before it has answered, and come back again; but what it dies of each
 	 * time is not asked for ever. */
-	for (int tries = 0; r == -ECONNRESET && c->broken && c->kept && tries < TRIES_MAX;
+	for (int tries = 0; r == -ECONNRESET && c->broken && !c->over && tries < TRIES_MAX;
 	     tries++) {
 		r = reconnect(c);
 		if (r < 0)
@@ -224,9 +224,27 @@ void connection_done(struct gpushm *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+int connection_end(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = connection_check_fork(c->generation);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	r = c->broken ? reconnect(c) : 0;
+	/* No answer is the right one but an error. */
+	if (r == 0)
+		r = connection_exchange(c, request, GPUSHM__PROTO__REPLY__RESULT_ERROR, &reply);
+	if (r == -ECONNRESET && c->broken && !c->over)
+		r = reconnect(c);
+	connection_done(c);
+	return r;
+}
+
 int connection_violated(struct gpushm *c)
 {
-	c->broken = true;
+	c->over = c->broken = true;
 	connection_done(c);
 	return -EPROTO;
 }

@@ -41,8 +41,9 @@ struct gpushm {
 	uint64_t generation;   /* of the process that made it; another one in a forked child */
 	int socket;
 	pthread_mutex_t lock; /* one request in flight; everything below */
-	bool broken;	      /* a violation or a hang-up: every later call fails */
-	bool kept;	      /* the daemon comes back with what it had */
+	bool broken;	      /* a violation or a hang-up: a later call comes back, or fails */
+	bool over;	      /* there is nothing to come back to */
+	bool kept;	      /* the daemon comes back after its death, too: it is waited for */
 	char *path;	      /* owned; where to connect again; NULL: by the rule */
 	uint64_t session;     /* as HELLO told it; what the daemon knows this connection by */
 	struct list held;     /* held::link */
@@ -77,6 +78,8 @@ void connection_done(struct gpushm *c);
 /* connection_done() where the reply made no sense: no later call is made. Keeps gpushm_error().
  * Returns -EPROTO. */
 int connection_violated(struct gpushm *c);
+/* Makes a request that ends in a hang-up, unless it is refused; then connects again. */
+int connection_end(struct gpushm *c, const Gpushm__Proto__Request *request);
 /* Makes a request whose reply tells nothing but success (Done). */
 int connection_tell(struct gpushm *c, const Gpushm__Proto__Request *request);
 

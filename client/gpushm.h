@@ -479,6 +479,12 @@ int gpushm_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n); /* 
  * the driver. Errors: -ENOENT, -EACCES. */
 int gpushm_flush(struct gpushm *c, const char *pool);
 
+/* Has the daemon's program, or the one that an update has put in its place, take over in the same
+ * process; returns when the successor answers. Published buffers, leases and charges stay; what is
+ * being filled is lost, as at a crash. Administrators only. Errors: -EACCES; -ENOEXEC where the
+ * program can't take over: the daemon goes on as it was; -ECONNRESET where none is there. */
+int gpushm_restart(struct gpushm *c);
+
 struct gpushm_usage {
 	uid_t uid;
 	uint64_t bytes, bytes_max;

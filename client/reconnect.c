@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Coming back to a daemon that died and was started again. Only a daemon that said at HELLO that
- * it is kept is waited for, and only the same one (its id outlives its process) is taken; then
- * the leases that this process still has are reclaimed, and the request that was under way is sent
- * again. The socket keeps its fd number, for whoever polls it.
+ * Coming back to a daemon that died and was started again, or that another program has taken over
+ * from. Only a daemon that said at HELLO that it is kept is waited for; any other is tried at once,
+ * for across a planned restart its socket stays open, and else it is closed. Only the same one is
+ * taken (its id outlives its process and its program); then the leases that this process still has
+ * are reclaimed, and the request that was under way is sent again. The socket keeps its fd number,
+ * for whoever polls it.
  *
  * A lease that the daemon does not know any more leaves its buffer as it is, mapped and usable:
  * only its close has nothing to tell.
@@ -137,8 +139,7 @@ static int hello_again(struct gpushm *c)
 	c->session = session;
 	if (memcmp(before, c->daemon, sizeof(before)) != 0) {
 		/* Nothing of ours will ever be there: no later call need try. */
-		c->kept = false;
-		c->broken = true;
+		c->over = c->broken = true;
 		return error_set(ECONNRESET,
 				 "another daemon serves %s now, and it knows nothing of what this "
 				 "process has open: connect again",
@@ -157,7 +158,10 @@ static int try_once(struct gpushm *c, uint64_t deadline)
 
 	if (r < 0) {
 		c->broken = true;
-		return error_set(ECONNREFUSED, "the daemon has gone and does not come back: %s",
+		c->over = !c->kept;
+		return error_set(ECONNREFUSED,
+				 c->kept ? "the daemon has gone and does not come back: %s"
+					 : "the daemon has gone (%s): connect again",
 				 strerror(-r));
 	}
 	c->broken = false;
@@ -171,14 +175,16 @@ static int try_once(struct gpushm *c, uint64_t deadline)
 	return r;
 }
 
-/* A daemon that dies while it is being greeted is greeted again. */
+/* A daemon that dies, or restarts, while it is being greeted is greeted again. */
 int reconnect(struct gpushm *c)
 {
-	uint64_t deadline = now_ms() + wait_ms();
-	int r = -ECONNRESET;
+	uint64_t deadline = now_ms() + (c->kept ? wait_ms() : 0);
+	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
 
-	while (r == -ECONNRESET && c->kept && (r = try_once(c, deadline)) == -ECONNRESET)
-		if (now_ms() >= deadline)
+	for (int greeted = 0; r == -ECONNRESET && !c->over; greeted++) {
+		if (greeted >= GREETED_MAX && now_ms() >= deadline)
 			break;
+		r = try_once(c, deadline);
+	}
 	return r == -ECONNREFUSED ? -ECONNRESET : r;
 }

@@ -119,14 +119,16 @@ int archive_pool(struct archive *a, const struct pool *p)
 	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
 }
 
+/* A buffer above what the keeper takes is in the journal without it: for an exec that is enough.
+ */
 static int keep_buffer(struct archive *a, struct buffer *b)
 {
 	int r;
 
 	if (b->slot == SLOT_NONE)
 		b->slot = slots_take(a->slots);
-	if (b->slot == SLOT_NONE)
-		return -ENOSPC;
+	if (b->slot >= SLOTS_KEPT)
+		return 0;
 	r = b->block.fd >= 0 ? keep(a, 'm', b->slot, b->block.fd) : 0;
 	return r < 0 || b->table_fd < 0 ? r : keep(a, 't', b->slot, b->table_fd);
 }
@@ -196,6 +198,8 @@ int archive_buffer(struct archive *a, struct buffer *b)
 {
 	int r = keep_buffer(a, b);
 
+	if (r == 0 && b->slot == SLOT_NONE)
+		r = -ENOSPC;
 	if (r < 0)
 		return r;
 	a->live++;
@@ -247,11 +251,9 @@ void archive_unlink(struct archive *a, const struct buffer *b)
 void archive_gone(struct archive *a, struct buffer *b)
 {
 	end(a, GPUSHM__JOURNAL__TYPE__TYPE_GONE, b->id, 1);
-	if (b->slot == SLOT_NONE)
-		return;
-	if (b->block.fd >= 0)
+	if (b->block.fd >= 0 && b->slot < SLOTS_KEPT)
 		forget(a, 'm', b->slot);
-	if (b->table_fd >= 0)
+	if (b->table_fd >= 0 && b->slot < SLOTS_KEPT)
 		forget(a, 't', b->slot);
 	slots_give(a->slots, b->slot);
 	b->slot = SLOT_NONE;
@@ -260,6 +262,33 @@ void archive_gone(struct archive *a, struct buffer *b)
 void archive_close(struct archive *a, const struct lease *l)
 {
 	end(a, GPUSHM__JOURNAL__TYPE__TYPE_CLOSE, l->id, 1);
+}
+
+/* ---- for an exec ---- */
+
+static int list_fd(struct manifest *m, char kind, uint64_t number, int fd)
+{
+	char name[STORE_NAME_MAX + 1];
+
+	store_name(name, kind, number);
+	return fd < 0 ? 0 : manifest_add(m, name, fd);
+}
+
+int archive_list(const struct archive *a, struct manifest *m)
+{
+	return list_fd(m, 'j', a->journal.generation, a->journal.fd);
+}
+
+int archive_list_pool(const struct pool *p, struct manifest *m)
+{
+	return list_fd(m, 'p', p->id, p->pool_fd);
+}
+
+int archive_list_buffer(const struct buffer *b, struct manifest *m)
+{
+	int r = list_fd(m, 'm', b->slot, b->block.fd);
+
+	return r < 0 ? r : list_fd(m, 't', b->slot, b->table_fd);
 }
 
 bool archive_is_stale(const struct archive *a)

@@ -2,8 +2,8 @@
  *
  * The broker puts the rooms together, in this order: the socket, so that clients can queue; the
  * pools, which may take the driver a while; then the listener, and READY=1. It takes them apart in
- * reverse when a signal says so. It owns the loop, the configuration and the signals, and decides
- * nothing about buffers.
+ * reverse when a signal says so, and leaves them as they are for a program that takes over. It owns
+ * the loop, the configuration and the signals, and decides nothing about buffers.
  */
 #include "daemon/broker.h"
 
@@ -20,14 +20,15 @@
 #include <sys/random.h>
 #include <systemd/sd-daemon.h>
 
-static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
 #define HOUSEKEEPING_MS 1000u
 
 struct broker {
 	uv_loop_t loop;
 	const char *config_path, *socket_path; /* of the command line */
-	struct config *config;		       /* owned */
+	char *const *argv;
+	struct config *config; /* owned */
 	struct estate estate;
 	struct endpoint endpoint;
 	struct service service;
@@ -88,6 +89,7 @@ static void stop(struct broker *b)
 		b->service.catalog.board = NULL;
 		catalog_let_go(&b->service.catalog);
 	}
+	restart_done(&b->service.restart);
 	if (b->listening)
 		listener_done(&b->listener);
 	reaper_done(&b->service.reaper);
@@ -147,10 +149,53 @@ static void reload(struct broker *b)
 	log_notice("configuration reloaded");
 }
 
+/* ---- another program ---- */
+
+static void tell_status(struct broker *b, const char *before);
+
+static int list_all(struct broker *b, struct manifest *m)
+{
+	int r = endpoint_list(&b->endpoint, b->listening ? b->listener.socket : b->endpoint.socket,
+			      m);
+
+	return r < 0 ? r : estate_list(&b->estate, m);
+}
+
+/* Nothing is taken apart: to who comes next this is a death like any other, but that it has the
+ * fds. */
+static int go(struct fault *f, void *arg)
+{
+	_cleanup_(manifest_done) struct manifest m = { 0 };
+	struct broker *b = arg;
+	const char *program = b->service.restart.program;
+	int r = list_all(b, &m);
+
+	if (r == 0) {
+		log_notice("restarting as %s, with %zu file descriptors", program, m.n);
+		sd_notify(0, "STATUS=restarting");
+		r = manifest_exec(&m, program, b->argv);
+	}
+	estate_go_on(&b->estate);
+	tell_status(b, "");
+	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is", program,
+		     strerror(-r));
+}
+
+static void restart(struct broker *b)
+{
+	struct fault f;
+
+	log_notice("a signal asks for a restart");
+	if (!b->stopping && restart_ask(&b->service.restart, NULL, &f) != -EINPROGRESS)
+		log_error("no restart: %s", f.text);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
 	if (number == SIGHUP)
 		reload(handle->data);
+	else if (number == SIGUSR2)
+		restart(handle->data);
 	else
 		stop(handle->data);
 }
@@ -272,6 +317,7 @@ static void start_signals(struct broker *b)
 		b->signals[i].data = b;
 		uv_signal_start(&b->signals[i], on_signal, signals[i]);
 	}
+	restart_hold_signals(false);
 	uv_timer_init(&b->loop, &b->housekeeping);
 	b->housekeeping.data = b;
 	uv_timer_start(&b->housekeeping, on_housekeeping, HOUSEKEEPING_MS, HOUSEKEEPING_MS);
@@ -294,6 +340,7 @@ static int start(struct broker *b)
 		r = waiters_init(&b->service.waiters, &b->loop);
 	if (r < 0)
 		return r;
+	restart_init(&b->service.restart, &b->loop, b->argv, go, b);
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);
 	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);
@@ -308,7 +355,8 @@ static int start(struct broker *b)
 	return r;
 }
 
-int broker_run(const char *config_path, const char *socket_path, struct config *config)
+int broker_run(const char *config_path, const char *socket_path, char *const *argv,
+	       struct config *config)
 {
 	static struct broker broker;
 	struct broker *b = &broker;
@@ -316,6 +364,7 @@ int broker_run(const char *config_path, const char *socket_path, struct config *
 
 	b->config_path = config_path;
 	b->socket_path = socket_path;
+	b->argv = argv;
 	b->config = config;
 	r = start(b);
 	if (r < 0) {

@@ -7,10 +7,12 @@
 
 #include "daemon/config.h"
 
-/* Serves until SIGTERM or SIGINT. config_path and socket_path are what the command line named, or
- * NULL; the configuration is taken over. Returns the exit status of the process: 0, or 1 after a
- * line in the log. */
-int broker_run(const char *config_path, const char *socket_path, struct config *config);
+/* Serves until SIGTERM or SIGINT, or until another program takes over. config_path and socket_path
+ * are what the command line named, or NULL; argv is all of it; the configuration is taken over. The
+ * signals are held (restart.h) when this is called. Returns the exit status of the process: 0, or 1
+ * after a line in the log. */
+int broker_run(const char *config_path, const char *socket_path, char *const *argv,
+	       struct config *config);
 
 /* Loads the configuration with the command line's socket in place of the file's. As config_load().
  */

@@ -222,6 +222,10 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (r < 0)
 		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
 			  strerror(-r));
+	else if (c->archive && b->slot >= SLOTS_KEPT)
+		log_warning("buffer %" PRIu64 " would survive a planned restart and no other end: "
+			    "%u buffers are kept already",
+			    b->id, SLOTS_KEPT);
 	catalog_notice(c, b);
 	c->on_changed(b, b->key, c->arg);
 	c->on_published(b, c->arg);
@@ -328,6 +332,21 @@ int catalog_archive(const struct catalog *c, struct archive *a)
 			if (r == 0)
 				r = archive_lease(a, l);
 	}
+	return r;
+}
+
+int catalog_list(const struct catalog *c, struct manifest *m)
+{
+	const struct buffer *b;
+	const struct pool *pool;
+	int r = 0;
+
+	list_foreach (pool, c->pools, link)
+		if (r == 0)
+			r = archive_list_pool(pool, m);
+	list_foreach (b, &c->buffers, all_link)
+		if (r == 0 && b->state != BUFFER_FILLING)
+			r = archive_list_buffer(b, m);
 	return r;
 }
 

@@ -60,6 +60,9 @@ void catalog_take_slots(const struct catalog *c, struct slots *slots);
 /* Writes everything that is to survive into an archive. 0 or -errno. */
 int catalog_archive(const struct catalog *c, struct archive *a);
 
+/* Lists the fds of everything that is in the archive. 0 or -ENOMEM. */
+int catalog_list(const struct catalog *c, struct manifest *m);
+
 /* The daemon ends, and what it has is kept: no memory is given back to a driver. */
 void catalog_let_go(struct catalog *c);
 

@@ -20,6 +20,7 @@
 #include <systemd/sd-daemon.h>
 
 #define FD_NAME "gpushmd" /* FileDescriptorName= in gpushmd.socket */
+#define LOCK_NAME "lock"  /* across an exec: the same open file, so the same lock */
 
 static int fail(const char *path, const char *what, int error)
 {
@@ -43,6 +44,27 @@ static int take_activated(struct store *store, int *ret)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	*ret = take_fd(&fd);
 	return 1;
+}
+
+/* One that we made ourselves before an exec stays where it is, as clients know it; who wants it
+ * elsewhere stops the daemon. */
+static int take_lock_over(const struct config *config, struct store *store, struct endpoint *e)
+{
+	struct sockaddr_un a = { 0 };
+	socklen_t len = sizeof(a) - 1;
+
+	e->lock = store_take(store, LOCK_NAME);
+	if (e->lock < 0)
+		return 0;
+	if (getsockname(e->socket, (struct sockaddr *)&a, &len) < 0)
+		return -errno;
+	e->path = strdup(a.sun_path);
+	if (!e->path)
+		return -ENOMEM;
+	if (strcmp(e->path, config->socket_path) != 0)
+		log_warning("the socket stays at %s: to have it at %s, stop gpushmd and start it",
+			    e->path, config->socket_path);
+	return 0;
 }
 
 /* The last folder of the path, as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; the rest must be there.
@@ -118,7 +140,7 @@ int endpoint_open(const struct config *config, struct store *store, struct endpo
 	*ret = (struct endpoint){ .socket = -1, .lock = -1 };
 	r = take_activated(store, &ret->socket);
 	if (r != 0)
-		return r < 0 ? r : 0;
+		return r < 0 ? r : take_lock_over(config, store, ret);
 	if (strlen(config->socket_path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return fail(config->socket_path, "its path is longer than 107 bytes", ENAMETOOLONG);
 	make_folder(config->socket_path);
@@ -136,6 +158,13 @@ int endpoint_open(const struct config *config, struct store *store, struct endpo
 		return r;
 	ret->path = strdup(config->socket_path);
 	return ret->path ? 0 : -ENOMEM;
+}
+
+int endpoint_list(const struct endpoint *e, int socket, struct manifest *m)
+{
+	int r = manifest_add(m, FD_NAME, socket);
+
+	return r < 0 || e->lock < 0 ? r : manifest_add(m, LOCK_NAME, e->lock);
 }
 
 void endpoint_close(struct endpoint *e)

@@ -6,7 +6,7 @@
 #define GPUSHM_DAEMON_ENDPOINT_H
 
 #include "daemon/config.h"
-#include "daemon/store.h"
+#include "daemon/manifest.h"
 
 struct endpoint {
 	int socket; /* listening; owned until somebody takes it */
@@ -14,10 +14,13 @@ struct endpoint {
 	char *path; /* owned; what to remove at the end; NULL for systemd's */
 };
 
-/* The socket named "gpushmd" that systemd handed over, or a fresh one at config->socket_path. 0;
- * -EADDRINUSE where another daemon has the lock; -EINVAL where something else than a socket is in
- * the way; -errno. Every failure is logged. */
+/* The socket named "gpushmd" that systemd, or the program before us, handed over, or a fresh one at
+ * config->socket_path. 0; -EADDRINUSE where another daemon has the lock; -EINVAL where something
+ * else than a socket is in the way; -errno. Every failure is logged. */
 int endpoint_open(const struct config *config, struct store *store, struct endpoint *ret);
+
+/* Lists them for an exec; socket is the listening one, whoever has it by now. 0 or -ENOMEM. */
+int endpoint_list(const struct endpoint *e, int socket, struct manifest *m);
 
 /* Removes the socket's file, and gives the lock up. Zero or half-open ones are fine. */
 void endpoint_close(struct endpoint *e);

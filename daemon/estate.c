@@ -2,7 +2,8 @@
  *
  * From one daemon to the next. A new journal is written whole before the old one is forgotten, at
  * the start and whenever most of the old one says only what is over; so there is a good one at any
- * moment. Where nobody keeps fds there is none: it would be written for nobody.
+ * moment. Where nobody keeps fds there is none, for it would be written for nobody; but for a
+ * planned restart one is written, whole, just before.
  */
 #include "daemon/estate.h"
 
@@ -127,6 +128,38 @@ void estate_add_pool(struct estate *e, const struct pool *pool)
 {
 	if (e->service->catalog.archive && archive_pool(&e->archive, pool) < 0)
 		log_error("pool \"%s\" would not survive a restart", pool->config.name);
+}
+
+/* Without an archive nobody gave numbers back. */
+static int begin_late(struct estate *e)
+{
+	int r;
+
+	slots_done(&e->slots);
+	r = slots_init(&e->slots);
+	if (r < 0)
+		return r;
+	catalog_take_slots(&e->service->catalog, &e->slots);
+	return renew(e, 1);
+}
+
+int estate_list(struct estate *e, struct manifest *m)
+{
+	int r = e->service->catalog.archive ? 0 : begin_late(e);
+
+	if (r == 0)
+		r = manifest_add(m, BOARD_NAME, e->board.fd);
+	if (r == 0)
+		r = archive_list(&e->archive, m);
+	return r < 0 ? r : catalog_list(&e->service->catalog, m);
+}
+
+void estate_go_on(struct estate *e)
+{
+	if (e->store.systemd)
+		return;
+	e->service->catalog.archive = NULL;
+	archive_done(&e->archive);
 }
 
 void estate_tidy(struct estate *e)

@@ -31,6 +31,11 @@ int estate_inherit(struct estate *e);
 /* The pool is in the journal, too. */
 void estate_add_pool(struct estate *e, const struct pool *pool);
 
+/* Lists what the program after us goes on from: a journal, and the fds that it speaks of. 0 or
+ * -errno. Where no exec follows, estate_go_on() leaves all as it was. */
+int estate_list(struct estate *e, struct manifest *m);
+void estate_go_on(struct estate *e);
+
 /* Now and then: a new journal, when most of the old one is dead. */
 void estate_tidy(struct estate *e);
 

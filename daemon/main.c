@@ -4,7 +4,9 @@
  * stderr, before anything is touched.
  */
 #include "daemon/broker.h"
+#include "daemon/journal.h"
 #include "daemon/log.h"
+#include "daemon/restart.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -26,6 +28,9 @@ static const char usage[] =
 	"/gpushm/gpushmd.conf\n"
 	"  -s, --socket PATH    listen there, whatever the configuration says\n"
 	"      --check-config   say what is wrong with the configuration, and exit\n"
+	"      --check-restart N\n"
+	"                       say whether this program could take over from a daemon whose\n"
+	"                       journal has version N, and exit\n"
 	"      --dump-config    show each value with the file and line it came from, and exit\n"
 	"      --debug          log more\n"
 	"  -h, --help\n"
@@ -35,16 +40,18 @@ static const char usage[] =
 
 struct arguments {
 	const char *config, *socket;
+	unsigned long journal; /* --check-restart; 0: not asked */
 	bool check, dump, debug;
 };
 
 static void parse(int argc, char **argv, struct arguments *ret)
 {
-	enum { CHECK = 256, DUMP, DEBUG };
+	enum { CHECK = 256, RESTART, DUMP, DEBUG };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "socket", required_argument, NULL, 's' },
 		{ "check-config", no_argument, NULL, CHECK },
+		{ "check-restart", required_argument, NULL, RESTART },
 		{ "dump-config", no_argument, NULL, DUMP },
 		{ "debug", no_argument, NULL, DEBUG },
 		{ "help", no_argument, NULL, 'h' },
@@ -62,6 +69,10 @@ static void parse(int argc, char **argv, struct arguments *ret)
 			break;
 		case CHECK:
 			ret->check = true;
+			break;
+		case RESTART:
+			ret->check = true;
+			ret->journal = strtoul(optarg, NULL, 10);
 			break;
 		case DUMP:
 			ret->dump = true;
@@ -99,12 +110,25 @@ static void raise_fd_limit(void)
 		log_warning("RLIMIT_NOFILE can't be raised: %s", strerror(errno));
 }
 
+/* The other side of restart.c. */
+static int check_journal(unsigned long version)
+{
+	if (version <= JOURNAL_VERSION)
+		return EXIT_SUCCESS;
+	fprintf(stderr,
+		"gpushmd: the journal to take over has version %lu, and gpushmd " GPUSHM_VERSION
+		" reads versions up to %u: it is too old to follow the one that runs\n",
+		version, JOURNAL_VERSION);
+	return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = { 0 };
 	struct config *config = NULL;
 	int r;
 
+	restart_hold_signals(true);
 	parse(argc, argv, &a);
 	log_open(a.debug ? LOG_DEBUG : LOG_INFO);
 	r = broker_load_config(a.config, a.socket, stderr, &config);
@@ -117,10 +141,10 @@ int main(int argc, char **argv)
 		if (a.dump)
 			config_dump(config, stdout);
 		config_free(config);
-		return EXIT_SUCCESS;
+		return check_journal(a.journal);
 	}
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
 	raise_fd_limit();
-	return broker_run(a.config, a.socket, config);
+	return broker_run(a.config, a.socket, argv, config);
 }

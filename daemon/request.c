@@ -107,6 +107,7 @@ static verb_function *const verbs[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = clean,
 	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = verb_flush,
 	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = verb_watch,
+	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = verb_restart,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = verb_reclaim,
 };
 

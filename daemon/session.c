@@ -13,6 +13,7 @@ void session_init(struct session *s, struct service *service, struct process *pr
 	s->process = process;
 	waiter_init(&s->waiter);
 	list_init(&s->flush.link);
+	list_init(&s->restarter.link);
 	service->peers++;
 }
 
@@ -24,7 +25,8 @@ void session_forget_watched(struct session *s)
 
 bool session_busy(const struct session *s)
 {
-	return s->creating || !list_empty(&s->waiter.link) || !list_empty(&s->flush.link);
+	return s->creating || !list_empty(&s->waiter.link) || !list_empty(&s->flush.link) ||
+	       !list_empty(&s->restarter.link);
 }
 
 void session_done(struct session *s)
@@ -34,6 +36,7 @@ void session_done(struct session *s)
 	waiters_drop(&s->service->waiters, &s->waiter);
 	session_forget_watched(s);
 	list_drop(&s->flush.link);
+	list_drop(&s->restarter.link);
 	if (s->creating)
 		catalog_abandon(&s->service->catalog, take_ptr(s->creating));
 	if (!s->process)

@@ -8,6 +8,7 @@
 
 #include "daemon/catalog.h"
 #include "daemon/reaper.h"
+#include "daemon/restart.h"
 #include "daemon/waiter.h"
 #include "proto/arena.h"
 
@@ -18,6 +19,7 @@ struct service {
 	struct catalog catalog;
 	struct reaper reaper;
 	struct waiters waiters;
+	struct restart restart;
 	const struct config *config; /* borrowed */
 	unsigned char id[DAEMON_ID_BYTES];
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
@@ -34,10 +36,11 @@ struct session {
 	struct fault *refusal; /* owned; what the first request is answered with, if this is set */
 	bool greeted;	       /* HELLO is done */
 	uint64_t pools_lent;   /* bit pool::slot: this connection has the pool's fd */
-	struct buffer *creating; /* a CREATE is under way */
-	struct waiter waiter;	 /* an OPEN, STAT or WATCH waits; what it watches is owned */
-	struct flush flush;	 /* a FLUSH waits */
-	uint32_t flushed;	 /* id of the pool that it waits for, or waited for last */
+	struct buffer *creating;    /* a CREATE is under way */
+	struct waiter waiter;	    /* an OPEN, STAT or WATCH waits; what it watches is owned */
+	struct flush flush;	    /* a FLUSH waits */
+	struct restarter restarter; /* a RESTART waits */
+	uint32_t flushed;	    /* id of the pool that it waits for, or waited for last */
 	bool waits_for_stat, wants_holders, refuses_dirty;
 	enum access access;
 	void (*on_answer)(struct session *s,

@@ -10,6 +10,7 @@
 #include "daemon/store.h"
 
 #include "daemon/log.h"
+#include "daemon/manifest.h"
 #include "proto/own.h"
 
 #include <fcntl.h>
@@ -32,7 +33,6 @@ static void take_over(struct store *s, char **names, int n)
 		snprintf(to->name, sizeof(to->name), "%s", names[i]);
 		free(names[i]);
 	}
-	qsort(s->inherited, s->n_inherited, sizeof(*s->inherited), by_name);
 }
 
 /* systemd sets FDSTORE from version 254 on; the unit says GPUSHM_FDSTORE=1 for older ones. A
@@ -43,12 +43,11 @@ static bool has_keeper(void)
 	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));
 }
 
-int store_open(struct store *s)
+static int receive_from_keeper(struct store *s)
 {
 	char **names = NULL;
 	int n = sd_listen_fds_with_names(1, &names);
 
-	*s = (struct store){ .systemd = has_keeper() };
 	if (n < 0)
 		return n;
 	s->inherited = calloc((size_t)n + 1, sizeof(*s->inherited));
@@ -56,6 +55,22 @@ int store_open(struct store *s)
 		return -ENOMEM;
 	take_over(s, names, n);
 	free(names);
+	return 0;
+}
+
+/* Who was handed everything by its predecessor is handed nothing by a keeper, which sees no start.
+ */
+int store_open(struct store *s)
+{
+	int r;
+
+	*s = (struct store){ .systemd = has_keeper() };
+	r = manifest_receive(&s->inherited, &s->n_inherited);
+	if (r == 0)
+		r = receive_from_keeper(s);
+	if (r < 0)
+		return r;
+	qsort(s->inherited, s->n_inherited, sizeof(*s->inherited), by_name);
 	return 0;
 }
 

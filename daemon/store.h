@@ -24,8 +24,8 @@ struct store {
 	bool systemd; /* there is somebody to keep fds for us */
 };
 
-/* Takes what was handed over at the start (sd_listen_fds(3)); the environment forgets it. 0 or
- * -errno. */
+/* Takes what was handed over at the start, by the program before us (manifest.h) or by a keeper
+ * (sd_listen_fds(3)); the environment forgets it. 0 or -errno. */
 int store_open(struct store *s);
 
 /* Closes what nobody took, and has its keeper forget it; returns how many there were. */

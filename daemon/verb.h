@@ -19,6 +19,7 @@ verb_function verb_flush;					    /* verb_flush.c */
 
 verb_function verb_watch;   /* verb_watch.c */
 verb_function verb_reclaim; /* verb_reclaim.c */
+verb_function verb_restart; /* verb_restart.c */
 
 int verb_bad_request(struct fault *f, const char *verb, const char *what);
 

@@ -39,6 +39,7 @@ static const struct {
 	[CODE_NO_FDS] = { "NO_FDS", ENFILE },
 	[CODE_UNIDENTIFIED] = { "UNIDENTIFIED", EPERM },
 	[CODE_DIRTY] = { "DIRTY", EUCLEAN },
+	[CODE_RESTART] = { "RESTART", ENOEXEC },
 };
 
 #define SAME(name)                                                                \
@@ -68,6 +69,7 @@ SAME(NO_MEMORY);
 SAME(NO_FDS);
 SAME(UNIDENTIFIED);
 SAME(DIRTY);
+SAME(RESTART);
 
 int code_to_errno(int code)
 {

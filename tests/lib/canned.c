@@ -198,6 +198,8 @@ static void *serve(void *arg)
 	struct canned *s = arg;
 
 	peer = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+	/* Who comes back finds nobody, as where a daemon has died. */
+	shutdown(s->listener, SHUT_RDWR);
 	for (size_t i = 0; f && peer >= 0; i++) {
 		const struct answer *a = &s->answers[i];
 

@@ -7,6 +7,7 @@
 #include "tests/lib/daemon.h"
 
 #include "proto/own.h"
+#include "tests/lib/run.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -122,8 +123,8 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	unsetenv("LISTEN_FDS");
 	if (o->max_fds && setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		_exit(127);
-	execl(build_path(o->program ? o->program : "gpushmd"), "gpushmd", "--config", d->config,
-	      "--socket", d->socket, o->extra, (char *)NULL);
+	execl(o->copied ? d->copy : build_path(o->program ? o->program : "gpushmd"), "gpushmd",
+	      "--config", d->config, "--socket", d->socket, o->extra, (char *)NULL);
 	_exit(127);
 }
 
@@ -151,6 +152,13 @@ void daemon_start_with(struct daemon *d, const char *config, const struct daemon
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
 	write_file(d->config, config);
 	d->notify = bind_notify(notify);
+	snprintf(d->copy, sizeof(d->copy), "%s/gpushmd", d->folder);
+	if (o->copied)
+		ck_assert_int_eq(run_program("/bin/cp",
+					     (const char *[]){ build_path("gpushmd"), d->copy,
+							       NULL },
+					     notify, sizeof(notify)),
+				 0);
 	spawn(d, o);
 }
 
@@ -225,6 +233,14 @@ void daemon_await(struct daemon *d, const char *text)
 	}
 }
 
+void daemon_forget_notifications(struct daemon *d)
+{
+	char message[4096];
+
+	while (recv(d->notify, message, sizeof(message), MSG_DONTWAIT) >= 0)
+		continue;
+}
+
 int daemon_wait(struct daemon *d)
 {
 	int status = 0;
@@ -236,8 +252,9 @@ int daemon_wait(struct daemon *d)
 
 static void remove_folder(struct daemon *d)
 {
-	static const char *const names[] = { "gpushmd.sock", "gpushmd.sock.lock", "gpushmd.conf",
-					     "log", "notify" };
+	static const char *const names[] = { "gpushmd.sock", "gpushmd.sock.lock",
+					     "gpushmd.conf", "log",
+					     "notify",	     "gpushmd" };
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < array_size(names); i++) {

@@ -17,6 +17,7 @@ struct daemon {
 	char socket[96]; /* in it */
 	char config[96]; /* in it */
 	char log[96];	 /* in it: what the daemon wrote to stderr */
+	char copy[96];	 /* in it: its program, if that was copied */
 	int notify;	 /* our end of NOTIFY_SOCKET */
 };
 
@@ -27,6 +28,7 @@ void daemon_start(struct daemon *d, const char *config, const char *extra);
 struct daemon_options {
 	const char *program; /* in the build folder; NULL: "gpushmd" */
 	const char *extra;   /* one more argument, or NULL */
+	bool copied;	     /* it runs from a copy in its folder, that the test may change */
 	unsigned max_fds;    /* RLIMIT_NOFILE, soft and hard; 0: as it is */
 	bool isolated;	     /* in a PID namespace of its own: it does not see our pids */
 	bool no_peer_pidfd;  /* as on a kernel before 6.5 */
@@ -41,6 +43,9 @@ void daemon_write_config(const struct daemon *d, const char *config);
 
 /* SIGHUP, and waits until the log has `text` in it once more than before. */
 void daemon_reload(const struct daemon *d, const char *text);
+
+/* The notifications so far are thrown away: daemon_await() is for what comes from now on. */
+void daemon_forget_notifications(struct daemon *d);
 
 /* How often the log has `text` in it. */
 unsigned daemon_log_count(const struct daemon *d, const char *text);

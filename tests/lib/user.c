@@ -92,6 +92,8 @@ static int obey(struct user *u, const char *verb, const char *a, const char *b)
 		return gpushm_unlink(conn, a);
 	if (strcmp(verb, "flush") == 0)
 		return gpushm_flush(conn, a);
+	if (strcmp(verb, "restart") == 0)
+		return gpushm_restart(conn);
 	if (strcmp(verb, "clean") == 0)
 		return gpushm_clean(conn, a);
 	if (strcmp(verb, "stat") == 0)

@@ -22,9 +22,9 @@ void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid
 
 /* "create NAME MODE", "create-in NAME POOL", "publish sealed" or "publish shared" (what it created
  * last), "open NAME read", "open NAME write", "close" (what it has last), "unlink NAME",
- * "clean NAME", "flush" or "flush POOL", "stat NAME", "holders NAME" and "list PREFIX" (answered by
- * a number), "connect" (one connection more), "disconnect" (the last one). Answered by "OK" or the
- * name of the error's code. */
+ * "clean NAME", "flush" or "flush POOL", "restart", "stat NAME", "holders NAME" and "list PREFIX"
+ * (answered by a number), "connect" (one connection more), "disconnect" (the last one). Answered by
+ * "OK" or the name of the error's code. */
 void user_does(struct role_process *p, const char *command, const char *expected);
 
 /* The text of the error that user_does() had last. */

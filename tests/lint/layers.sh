@@ -53,9 +53,9 @@ function complain(text) {
 }
 BEGIN {
 	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore > pools > session >" \
-		"waiter reaper > catalog > archive board > replay > journal store > naming > buffer > lease > process > account pidfd > pool > config > " \
+		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow slots")
-	tower("client", "create open close find describe publish list pools status view reshape copy contents " \
+	tower("client", "create open close find describe publish list pools status restart view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
 		"connect reconnect connection decode > map > state defer endpoint > error > gpushm dlpack_abi")
 }

@@ -32,7 +32,7 @@ _gpushmctl_pools() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get publish wait hold rm clean flush doctor help"
+	local commands="status pools ls stat create put get publish wait hold rm clean flush restart doctor help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --shared --sealed --transient --hold --wait --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i

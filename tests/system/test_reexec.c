@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A planned restart of a daemon that nobody keeps anything for: its program takes over in the same
+ * process. What was published is there as before, on every kind of pool, and clients come back by
+ * themselves.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/reexec.h"
+#include "tests/lib/role.h"
+#include "tests/lib/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static void check_stat(const char *name, uint64_t id, uint32_t readers, uint32_t writers)
+{
+	struct gpushm_stat *st = NULL;
+
+	ck_assert_msg(gpushm_stat(c, name, 0, 0, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->id, id);
+	ck_assert_uint_eq(st->n_attrs, 1);
+	ck_assert_uint_eq(st->readers, readers);
+	ck_assert_uint_eq(st->writers, writers);
+	ck_assert_uint_eq(st->suspects, 0);
+	ck_assert_int_eq(st->dirty, 0);
+	gpushm_stat_free(st, 1);
+}
+
+/* Whatever restarts, this user's account says the same. */
+static struct gpushm_usage usage(void)
+{
+	struct gpushm_status *st = reexec_status();
+	struct gpushm_usage u = st->usage[0];
+
+	ck_assert_uint_eq(st->n_usage, 1);
+	gpushm_status_free(st);
+	return u;
+}
+
+static void survive(const char *pool, unsigned times)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_buffer *sealed = reexec_make(pool, "a", GPUSHM_SEALED), *again = NULL,
+			     *fresh = NULL, *shared = reexec_make(pool, "b", GPUSHM_SHARED);
+	struct gpushm_usage before = usage(), after;
+
+	while (times--)
+		reexec_restart();
+	check_stat("a", gpushm_buffer_id(sealed), 1, 0);
+	check_stat("b", gpushm_buffer_id(shared), 0, 1);
+	reexec_check(sealed, "a");
+	reexec_check(shared, "b");
+	after = usage();
+	ck_assert_mem_eq(&after, &before, sizeof(after));
+	ck_assert_int_eq(gpushm_buffer_lost(sealed), 0);
+	ck_assert_msg(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &again) == 0, "%s: %s", pool,
+		      gpushm_error());
+	reexec_check(again, "a");
+	ck_assert_msg(gpushm_create(c, "~/new", 100, &o, &fresh) == 0, "%s: %s", pool,
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_close(fresh), 0);
+	ck_assert_int_eq(gpushm_close(again), 0);
+	client_close_and_unlink(sealed, "a");
+	client_close_and_unlink(shared, "b");
+}
+
+START_TEST(a_restart_loses_contents_leases_or_charges)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		if (pools[i].failed)
+			continue;
+		survive(pools[i].name, 1);
+		survive(pools[i].name, 2);
+	}
+}
+END_TEST
+
+START_TEST(a_restart_is_another_process_or_another_daemon)
+{
+	struct gpushm_status *before = reexec_status(), *after;
+
+	ck_assert_int_eq(before->pid, d.pid);
+	reexec_restart();
+	after = reexec_status();
+	ck_assert_int_eq(after->pid, d.pid);
+	ck_assert_mem_eq(after->daemon, before->daemon, sizeof(after->daemon));
+	/* It is another program, all the same: it counts anew. */
+	ck_assert_uint_lt(after->requests, 4);
+	gpushm_status_free(before);
+	gpushm_status_free(after);
+}
+END_TEST
+
+START_TEST(file_descriptors_pile_up_from_restart_to_restart)
+{
+	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
+	struct gpushm_status *before, *after;
+
+	reexec_restart();
+	before = reexec_status();
+	for (int i = 0; i < 5; i++)
+		reexec_restart();
+	after = reexec_status();
+	ck_assert_uint_eq(after->fds, before->fds);
+	gpushm_status_free(before);
+	gpushm_status_free(after);
+	client_close_and_unlink(b, "a");
+}
+END_TEST
+
+START_TEST(what_was_being_filled_is_published_by_the_successor)
+{
+	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
+
+	reexec_restart();
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -ECONNRESET);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "create it again"));
+	again = client_create("half", 100, NULL);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_close(again), 0);
+}
+END_TEST
+
+/* ---- what comes in between ---- */
+
+/* socket name: opens it, waiting for as long as it takes, and says what it found. */
+static int waiter_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	int r = gpushm_connect(args[0], &conn);
+
+	puts("waits");
+	fflush(stdout);
+	if (r == 0)
+		r = gpushm_open(conn, args[1], GPUSHM_READ, GPUSHM_WAIT_FOREVER, NULL, &b);
+	puts(r == 0 ? "ok" : gpushm_error());
+	gpushm_close(b);
+	gpushm_disconnect(conn);
+	return 0;
+}
+
+static uint32_t waiting(void)
+{
+	struct gpushm_status *st = reexec_status();
+	uint32_t n = st->waiting;
+
+	gpushm_status_free(st);
+	return n;
+}
+
+START_TEST(an_open_that_waits_misses_what_the_successor_publishes)
+{
+	struct role_process waiter;
+	struct gpushm_buffer *b;
+	char line[256];
+
+	role_start(&waiter, "waiter", (const char *[]){ d.socket, "late", NULL });
+	role_read_line(&waiter, line, sizeof(line));
+	client_await(waiting() == 1);
+	reexec_restart();
+	client_await(waiting() == 1);
+	reexec_restart();
+	b = reexec_make(NULL, "late", GPUSHM_SEALED);
+	role_read_line(&waiter, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+	role_finish(&waiter);
+	client_close_and_unlink(b, "late");
+}
+END_TEST
+
+START_TEST(a_holder_that_never_asks_loses_its_lease)
+{
+	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED);
+	struct gpushm *other = NULL;
+	struct gpushm_stat *st = NULL;
+
+	/* Of the connection that holds it nothing is heard. */
+	ck_assert_int_eq(gpushm_connect(d.socket, &other), 0);
+	ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
+	daemon_await(&d, "READY=1");
+	ck_assert_int_eq(gpushm_stat(other, "a", 0, 0, &st), 0);
+	ck_assert_uint_eq(st->writers, 1);
+	ck_assert_uint_eq(st->suspects, 1);
+	gpushm_stat_free(st, 1);
+	gpushm_disconnect(other);
+	client_close_and_unlink(b, "a");
+}
+END_TEST
+
+START_TEST(a_successor_gives_the_socket_up)
+{
+	char text[1024];
+	struct stat before, after;
+
+	ck_assert_int_eq(stat(d.socket, &before), 0);
+	reexec_restart();
+	ck_assert_int_eq(stat(d.socket, &after), 0);
+	ck_assert_uint_eq(after.st_ino, before.st_ino);
+	ck_assert_int_eq(run_program(d.copy,
+				     (const char *[]){ "--config", d.config, "--socket", d.socket,
+						       NULL },
+				     text, sizeof(text)),
+			 1);
+	ck_assert_msg(strstr(text, "another gpushmd serves it"), "%s", text);
+	/* And it goes with it. */
+	reexec_replace();
+}
+END_TEST
+
+/* At whatever moment they come: a signal that finds no handler is the end. */
+START_TEST(a_signal_in_the_midst_of_a_restart_kills_or_is_lost)
+{
+	static const int signals[] = { SIGHUP, SIGUSR2, SIGHUP };
+
+	for (int i = 0; i < 40; i++) {
+		/* It waits for a supervisor that does not read. */
+		daemon_forget_notifications(&d);
+		ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
+		for (int k = 0; k < 3; k++) {
+			struct gpushm_status *st = i % 2 ? reexec_status() : NULL;
+
+			poll(NULL, 0, i % 4);
+			ck_assert_int_eq(kill(d.pid, signals[k]), 0);
+			gpushm_status_free(st);
+		}
+	}
+	gpushm_status_free(reexec_status());
+	ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
+	reexec_replace();
+}
+END_TEST
+
+static const struct role roles[] = { { "waiter", waiter_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("reexec");
+	TCase *t = tcase_create("reexec");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_restart_loses_contents_leases_or_charges);
+	tcase_add_test(t, a_restart_is_another_process_or_another_daemon);
+	tcase_add_test(t, file_descriptors_pile_up_from_restart_to_restart);
+	tcase_add_test(t, what_was_being_filled_is_published_by_the_successor);
+	tcase_add_test(t, an_open_that_waits_misses_what_the_successor_publishes);
+	tcase_add_test(t, a_holder_that_never_asks_loses_its_lease);
+	tcase_add_test(t, a_successor_gives_the_socket_up);
+	tcase_add_test(t, a_signal_in_the_midst_of_a_restart_kills_or_is_lost);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A planned restart runs the program that lies where the daemon was started from: an update takes
+ * over, and what can't is refused before anything has happened.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/reexec.h"
+#include "tests/lib/role.h"
+#include "tests/lib/run.h"
+#include "tests/lib/user.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define STRANGER 1234
+
+static void edit_program(const char *script)
+{
+	char text[256], command[512];
+
+	snprintf(command, sizeof(command), "cd %s && %s", d.folder, script);
+	ck_assert_msg(run_program("/bin/sh", (const char *[]){ "-c", command, NULL }, text,
+				  sizeof(text)) == 0,
+		      "%s: %s", script, text);
+}
+
+/* Another program: of another version with as many letters. */
+#define OTHER_VERSION "LC_ALL=C sed 's/" GPUSHM_VERSION "/9.9.9/g' old >new && chmod 755 new"
+
+START_TEST(the_old_program_goes_on_after_an_update)
+{
+	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
+	struct gpushm_status *st;
+
+	_Static_assert(sizeof(GPUSHM_VERSION) == sizeof("9.9.9"), "as many letters");
+	edit_program("mv gpushmd old && " OTHER_VERSION " && mv new gpushmd && rm old");
+	reexec_restart();
+	st = reexec_status();
+	ck_assert_str_eq(st->software, "gpushmd 9.9.9");
+	ck_assert_int_eq(st->pid, d.pid);
+	gpushm_status_free(st);
+	reexec_check(b, "a");
+	client_close_and_unlink(b, "a");
+}
+END_TEST
+
+/* Each puts something else in the program's place; the words are in what the client is told. */
+static const struct {
+	const char *script, *words;
+} useless[] = {
+	{ "mv gpushmd old", "No such file" },
+	{ "cp gpushmd old && chmod 644 gpushmd", "Permission denied" },
+	{ "mv gpushmd old && mkdir gpushmd", "Permission denied" },
+	{ "mv gpushmd old && echo rubbish >gpushmd && chmod 755 gpushmd", "status 127" },
+	{ "mv gpushmd old && printf '#!/bin/sh\\nexit 3\\n' >gpushmd && chmod 755 gpushmd",
+	  "status 3" },
+	{ "mv gpushmd old && printf '#!/bin/sh\\nkill -ABRT $$\\n' >gpushmd && chmod 755 gpushmd",
+	  "signal 6" },
+	/* It says yes, and then it is no program. */
+	{ "mv gpushmd old && printf '#!/bin/sh\\nrm %s\\n' $PWD/gpushmd >gpushmd && "
+	  "chmod 755 gpushmd",
+	  "can't be run: No such file" },
+	{ "cp gpushmd old && echo rubbish >>gpushmd.conf", "status 2" },
+};
+
+START_TEST(a_program_that_can_not_take_over_is_taken)
+{
+	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED), *w = NULL;
+	struct gpushm_status *before = reexec_status(), *after;
+
+	edit_program(useless[_i].script);
+	ck_assert_int_eq(gpushm_restart(c), -ENOEXEC);
+	ck_assert_str_eq(gpushm_error_code(), "RESTART");
+	ck_assert_msg(strstr(gpushm_error(), useless[_i].words) &&
+			      strstr(gpushm_error(), "goes on as it is"),
+		      "%s", gpushm_error());
+	ck_assert_uint_eq(daemon_log_count(&d, "no restart: "), 1);
+	/* The same one serves on, and has lost no connection and nothing else. */
+	after = reexec_status();
+	ck_assert_uint_eq(after->requests, before->requests + 2);
+	ck_assert_uint_eq(after->peers, 1);
+	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_WRITE, 0, NULL, &w), 0);
+	reexec_check(w, "a");
+	ck_assert_int_eq(gpushm_close(w), 0);
+	edit_program("if [ -d gpushmd ]; then rmdir gpushmd; fi; mv old gpushmd; chmod 755 gpushmd;"
+		     " : >gpushmd.conf");
+	reexec_restart();
+	reexec_check(b, "a");
+	ck_assert_int_eq(gpushm_buffer_lost(b), 0);
+	client_close_and_unlink(b, "a");
+	gpushm_status_free(before);
+	gpushm_status_free(after);
+}
+END_TEST
+
+START_TEST(a_program_follows_that_can_not_read_the_journal)
+{
+	char text[512];
+
+	ck_assert_int_eq(run_program(d.copy,
+				     (const char *[]){ "--config", d.config, "--check-restart=1",
+						       NULL },
+				     text, sizeof(text)),
+			 0);
+	ck_assert_int_eq(run_program(d.copy,
+				     (const char *[]){ "--config", d.config, "--check-restart=4000",
+						       NULL },
+				     text, sizeof(text)),
+			 1);
+	ck_assert_msg(strstr(text, "too old to follow"), "%s", text);
+}
+END_TEST
+
+START_TEST(anybody_may_restart_the_daemon)
+{
+	struct role_process stranger;
+
+	if (!user_may_change())
+		return;
+	ck_assert_int_eq(chmod(d.socket, 0666), 0);
+	user_start(&stranger, d.socket, STRANGER, STRANGER);
+	user_does(&stranger, "restart", "ACCESS");
+	user_end(&stranger);
+	ck_assert_uint_eq(daemon_log_count(&d, "restart"), 0);
+}
+END_TEST
+
+START_TEST(gpushmctl_restart_returns_before_the_successor_serves)
+{
+	char text[512];
+
+	ck_assert_int_eq(run_program(build_path("gpushmctl"),
+				     (const char *[]){ "--socket", d.socket, "restart", NULL },
+				     text, sizeof(text)),
+			 0);
+	ck_assert_msg(strstr(text, "has taken over"), "%s", text);
+	edit_program("mv gpushmd old");
+	ck_assert_int_eq(run_program(build_path("gpushmctl"),
+				     (const char *[]){ "--socket", d.socket, "restart", NULL },
+				     text, sizeof(text)),
+			 1);
+	ck_assert_msg(strstr(text, "No such file"), "%s", text);
+	edit_program("mv old gpushmd");
+}
+END_TEST
+
+static const struct role roles[] = { { "user", user_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("upgrade");
+	TCase *t = tcase_create("upgrade");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, the_old_program_goes_on_after_an_update);
+	tcase_add_loop_test(t, a_program_that_can_not_take_over_is_taken, 0,
+			    (int)array_size(useless));
+	tcase_add_test(t, a_program_follows_that_can_not_read_the_journal);
+	tcase_add_test(t, anybody_may_restart_the_daemon);
+	tcase_add_test(t, gpushmctl_restart_returns_before_the_successor_serves);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
