@@ -18,6 +18,7 @@
 static void hold(struct gpushm *c, struct attach *a)
 {
 	a->held.lease = a->lease;
+	a->held.slot = notice_slot(c->boards, a->slot);
 	a->holder = c;
 	list_insert(&c->held, &a->held.link);
 }
@@ -29,6 +30,7 @@ void attach_hand_over(struct attach *a, struct held *to)
 	pthread_mutex_lock(&c->lock);
 	to->lease = a->lease;
 	to->lost = a->held.lost;
+	to->slot = a->held.slot;
 	list_drop(&a->held.link);
 	list_insert(&c->held, &to->link);
 	pthread_mutex_unlock(&c->lock);
@@ -112,6 +114,7 @@ static int decode_attach(struct gpushm *c, const Gpushm__Proto__Request *request
 	a->digest = from->digest;
 	a->table_bytes = from->table_bytes;
 	a->dirty = from->dirty;
+	a->slot = from->has_slot ? from->slot : BOARD_NONE;
 	a->pool_id = from->pool;
 	r = check_access(from, request, a);
 	return r < 0 ? r : take_fds(c, from, a);

@@ -107,6 +107,16 @@ int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int devic
 	return r;
 }
 
+uint32_t buffer_word(const struct gpushm_buffer *b)
+{
+	const struct board_slot *slot = b->held.slot;
+
+	if (slot)
+		return board_read(slot, b->id);
+	return (b->state == GPUSHM_SEALED ? BOARD_SEALED : 0) |
+	       (b->state == GPUSHM_SHARED ? BOARD_SHARED : 0) | (b->dirty ? BOARD_DIRTY : 0);
+}
+
 void buffer_get(struct gpushm_buffer *b)
 {
 	b->arrays++;

@@ -20,7 +20,7 @@ struct gpushm_buffer {
 	_Atomic uint64_t digest; /* written under the lock, as the two below; read without it */
 	_Atomic enum gpushm_state state;
 	_Atomic enum gpushm_access access;
-	bool dirty;
+	bool dirty; /* when it was attached; for who has no board */
 	char name[BUFFER_NAME_MAX + 1];
 	const struct pool_info *pool; /* the connection's */
 	struct map *map; /* a reference; shared with other opens of this buffer in this process */
@@ -42,6 +42,10 @@ int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int devic
 
 /* gpushm_close() that never waits for later. */
 int buffer_close(struct gpushm_buffer *b);
+
+/* What the board says of the buffer now, or where it has no place there, what was known of it last,
+ * without a count. */
+uint32_t buffer_word(const struct gpushm_buffer *b);
 
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);

@@ -56,6 +56,20 @@ static int keep_pools(struct gpushm *c, Gpushm__Proto__Pool *const *pools, size_
 	return 0;
 }
 
+/* Another board than before says nothing of the buffers that had a place on that one. */
+static int keep_board(struct gpushm *c, bool told)
+{
+	struct notice_board *before = c->boards;
+	struct held *it;
+	int r = told ? notice_map(c->frame.fds[0], c->server_uid, &c->boards) : 0;
+
+	if (r < 0 || (told && c->boards == before))
+		return r;
+	list_foreach (it, &c->held, link)
+		it->slot = NULL;
+	return 0;
+}
+
 static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 {
 	int r;
@@ -73,23 +87,42 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->admin = hello->admin;
 	c->kept = hello->kept;
 	c->session = hello->session;
+	r = keep_board(c, hello->board_fd);
+	if (r < 0)
+		return r;
 	return keep_pools(c, hello->pools, hello->n_pools);
 }
 
-int connect_hello(struct gpushm *c)
+int connect_send_hello(struct gpushm *c)
 {
 	Gpushm__Proto__Hello hello = GPUSHM__PROTO__HELLO__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
-	Gpushm__Proto__Reply *reply;
-	int r;
 
 	hello.has_version_min = hello.has_version_max = hello.has_software = true;
+	hello.has_board = hello.board = true;
 	hello.version_min = hello.version_max = PROTOCOL_VERSION;
 	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_HELLO;
 	request.hello = &hello;
-	r = connection_exchange(c, &request, GPUSHM__PROTO__REPLY__RESULT_HELLO, &reply);
-	return r < 0 ? r : keep_hello(c, reply->hello);
+	return connection_send(c, &request);
+}
+
+int connect_receive_hello(struct gpushm *c, int flags)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = connection_receive(c, GPUSHM__PROTO__REPLY__RESULT_HELLO, flags, &reply);
+
+	if (r == 0)
+		r = keep_hello(c, reply->hello);
+	frame_close_fds(&c->frame);
+	return r;
+}
+
+int connect_hello(struct gpushm *c)
+{
+	int r = connect_send_hello(c);
+
+	return r < 0 ? r : connect_receive_hello(c, 0);
 }
 
 int connect_refresh_pools(struct gpushm *c)

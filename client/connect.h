@@ -13,6 +13,10 @@
  * c->lock. 0 or -errno with gpushm_error() set. */
 int connect_hello(struct gpushm *c);
 
+/* The two halves of it; flags as for connection_receive(). */
+int connect_send_hello(struct gpushm *c);
+int connect_receive_hello(struct gpushm *c, int flags);
+
 /* Asks for the pools again: there may be new ones since HELLO. Takes the lock. 0 or -errno with
  * gpushm_error() set. */
 int connect_refresh_pools(struct gpushm *c);

@@ -67,6 +67,7 @@ struct gpushm *connection_unref(struct gpushm *c)
 		free(p);
 	}
 	map_end();
+	notice_unmap(c->boards);
 	free(c->path);
 	close_fd(&c->socket);
 	arena_done(&c->arena);
@@ -104,7 +105,7 @@ static int broken(struct gpushm *c, int r, const char *what)
 	return error_set(ECONNRESET, "the daemon has gone (%s): connect again", strerror(-r));
 }
 
-static int exchange(struct gpushm *c, const Gpushm__Proto__Request *request)
+int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	size_t n = gpushm__proto__request__get_packed_size(request);
 	int r;
@@ -116,18 +117,26 @@ static int exchange(struct gpushm *c, const Gpushm__Proto__Request *request)
 	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
+	/* A daemon that has hung up may have said why before: whoever reads, finds out. */
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		return broken(c, r, "can't send");
-	/* A daemon that has hung up may have said why before. Where it left our request unread, the
-	 * kernel tells of that once, ahead of what it had sent (net/core/datagram.c). */
-	r = wire_recv(c->socket, &c->frame, true, 0);
+	return 0;
+}
+
+static int receive(struct gpushm *c, int flags)
+{
+	int r;
+
+	/* Where a daemon that has hung up left our request unread, the kernel tells of that once,
+	 * ahead of what it had sent (net/core/datagram.c). */
+	r = wire_recv(c->socket, &c->frame, true, flags);
 	if (r == -ECONNRESET)
-		r = wire_recv(c->socket, &c->frame, true, 0);
-	if (r < 0)
+		r = wire_recv(c->socket, &c->frame, true, flags);
+	if (r < 0 && r != -EAGAIN)
 		return broken(c, r,
 			      "its reply was cut, or its file descriptors did not fit (how many "
 			      "may this process have open?)");
-	return 0;
+	return r;
 }
 
 static bool attach_counts(const Gpushm__Proto__Attach *a)
@@ -139,6 +148,8 @@ static bool attach_counts(const Gpushm__Proto__Attach *a)
 /* The attach law. */
 static bool fds_are_lawful(const struct gpushm *c, const Gpushm__Proto__Reply *reply)
 {
+	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO)
+		return c->frame.n_fds == (size_t)reply->hello->board_fd;
 	if (reply->result_case != GPUSHM__PROTO__REPLY__RESULT_ATTACH)
 		return c->frame.n_fds == 0;
 	return attach_counts(reply->attach) && c->frame.n_fds == reply->attach->fds;
@@ -165,12 +176,20 @@ static int read_reply(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expecte
 	return 0;
 }
 
+int connection_receive(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expected, int flags,
+		       Gpushm__Proto__Reply **ret)
+{
+	int r = receive(c, flags);
+
+	return r < 0 ? r : read_reply(c, expected, ret);
+}
+
 int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
 			Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret)
 {
-	int r = exchange(c, request);
+	int r = connection_send(c, request);
 
-	return r < 0 ? r : read_reply(c, expected, ret);
+	return r < 0 ? r : connection_receive(c, expected, 0, ret);
 }
 
 static int call(struct gpushm *c, const Gpushm__Proto__Request *request,

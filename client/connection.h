@@ -9,6 +9,7 @@
 
 #include "client/gpushm.h"
 #include "client/map/map.h"
+#include "client/notice.h"
 #include "gpushm.pb-c.h"
 #include "proto/arena.h"
 #include "proto/list.h"
@@ -34,6 +35,8 @@ struct held {
 	struct list link; /* gpushm::held, under the connection's lock */
 	uint64_t lease;
 	_Atomic bool lost; /* the daemon does not know it any more */
+	/* The buffer's on the daemon's board, in one of gpushm::boards; NULL: it has none. */
+	const struct board_slot *_Atomic slot;
 };
 
 struct gpushm {
@@ -47,6 +50,7 @@ struct gpushm {
 	char *path;	      /* owned; where to connect again; NULL: by the rule */
 	uint64_t session;     /* as HELLO told it; what the daemon knows this connection by */
 	struct list held;     /* held::link */
+	struct notice_board *boards; /* owned; the daemon's, and before it those it once had */
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uid_t uid; /* who we are to the daemon */
 	bool admin;
@@ -66,6 +70,12 @@ int connection_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 /* The same for who has the lock, and keeps it: no reconnection, and no lock to give back. */
 int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
 			Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret);
+
+/* The two halves of it. flags: of recvmsg(2); with MSG_DONTWAIT, -EAGAIN means that no reply has
+ * come, and nothing else is said about it. */
+int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
+int connection_receive(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expected, int flags,
+		       Gpushm__Proto__Reply **ret);
 
 /* As connection_call(); *ret_again: the daemon died in between and was asked once more, so that the
  * first time may have had its effect. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a buffer is: the plain numbers that it was opened with, and where it lies in this process.
- * They ask nobody and take no lock. In a forked child they still tell the numbers, which are the
- * child's own copy, but no address: no GPU's, for its mapping did not survive the fork, and none of
- * the host's, for the lease behind it is the parent's.
+ * What a buffer is: the plain numbers that it was opened with, what the daemon's board says of it,
+ * and where it lies in this process. They ask nobody and take no lock. In a forked child they still
+ * tell the numbers, which are the child's own copy, but no address: no GPU's, for its mapping did
+ * not survive the fork, and none of the host's, for the lease behind it is the parent's.
  */
 #include "client/buffer.h"
 
@@ -24,7 +24,10 @@ uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b)
 
 enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
 {
-	return b->state;
+	uint32_t word = buffer_word(b);
+
+	/* A buffer that has gone is what it was last. */
+	return word & BOARD_SEALED ? GPUSHM_SEALED : word & BOARD_SHARED ? GPUSHM_SHARED : b->state;
 }
 
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
@@ -44,7 +47,9 @@ int gpushm_buffer_lost(const struct gpushm_buffer *b)
 
 int gpushm_buffer_dirty(const struct gpushm_buffer *b)
 {
-	return b->dirty;
+	uint32_t word = buffer_word(b);
+
+	return word & BOARD_GONE ? b->dirty : !!(word & BOARD_DIRTY);
 }
 
 const char *gpushm_buffer_name(const struct gpushm_buffer *b)

@@ -65,6 +65,7 @@ extern "C" {
 struct gpushm;	      /* a connection to the daemon */
 struct gpushm_buffer; /* a buffer as this process has it: a lease and a mapping */
 struct gpushm_array;  /* an array in a buffer, or a view of one */
+struct gpushm_watch;  /* names and buffers whose changes are waited for */
 
 enum gpushm_kind { GPUSHM_HOST = 1, GPUSHM_PINNED = 2, GPUSHM_VMM = 3, GPUSHM_MEMPOOL = 4 };
 enum gpushm_state { GPUSHM_FILLING = 1, GPUSHM_SEALED = 2, GPUSHM_SHARED = 3 };
@@ -235,13 +236,14 @@ uint64_t gpushm_buffer_id(const struct gpushm_buffer *b); /* never reused */
 uint64_t gpushm_buffer_bytes(const struct gpushm_buffer *b);
 uint64_t gpushm_buffer_digest(
 	const struct gpushm_buffer *b); /* of the layout: equal layouts, equal digests */
-enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b);
+enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b); /* as it is now */
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b);
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b);
 /* 1: the daemon was started anew and does not know this lease any more; what is mapped stays
  * usable, but nobody keeps it for this process. */
 int gpushm_buffer_lost(const struct gpushm_buffer *b);
-int gpushm_buffer_dirty(const struct gpushm_buffer *b); /* 1: a writer died while it held it */
+/* 1: a writer died while it held it, and nobody has said that it is clean again. As it is now. */
+int gpushm_buffer_dirty(const struct gpushm_buffer *b);
 const char *gpushm_buffer_name(const struct gpushm_buffer *b); /* as it was asked for */
 int gpushm_buffer_device(
 	const struct gpushm_buffer *b); /* this process's CUDA ordinal; -1 for host and pinned */
@@ -254,6 +256,81 @@ void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b);
 /* A user attribute. *ret_value is borrowed from the buffer and not terminated. 0 or -ENOENT. */
 int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const void **ret_value,
 		       size_t *ret_size);
+
+/* ---------------------------------------------------------------- notices */
+
+/* What has happened to a buffer is told without a call: in a word that this process shares with the
+ * daemon, for reading only. Its low byte are these flags, the other bits change with each change,
+ * also where the flags are in the end what they were, and whenever a daemon begins anew. */
+#define GPUSHM_NOTICE_SEALED (1u << 0)
+#define GPUSHM_NOTICE_SHARED (1u << 1)
+#define GPUSHM_NOTICE_DIRTY (1u << 2)
+#define GPUSHM_NOTICE_UNLINKED (1u << 3) /* its name is free, or another buffer's */
+#define GPUSHM_NOTICE_GONE                                                                       \
+	(1u << 4) /* the daemon has it no more, its lease has ended; what is mapped stays. Final \
+		   */
+
+/* The word as it is now; one read of memory. Where the daemon has none for this buffer, the flags
+ * as they were told last. */
+uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b);
+
+/* Waits until the word is not `seen`, as gpushm_buffer_notice() told it, and writes what it is
+ * then. No request is made and no lock is taken while it waits, so any number of threads may, on
+ * one connection. When the daemon dies, its successor wakes all who wait. Errors: -ETIMEDOUT;
+ * -EIDRM (seen has GPUSHM_NOTICE_GONE: nothing will change any more); -ECONNRESET (the daemon has
+ * gone, and does not come back; noticed within about a second); -ENOTSUP (the daemon has no word
+ * for it). */
+int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,
+		       uint32_t *ret_notice);
+
+/* A watch tells of changes of many names and buffers, by an fd for poll() and event loops. It has a
+ * connection of its own, so that its waiting is in nobody's way.
+ *
+ *	gpushm_watch_new(c, &w);
+ *	gpushm_watch_name(w, "model/weights");
+ *	while (poll(&(struct pollfd){ gpushm_watch_fd(w), POLLIN }, 1, -1) > 0)
+ *		while (gpushm_watch_next(w, 0, &event) == 0)
+ *			...
+ *	gpushm_watch_free(w);
+ *
+ * An event is a difference from what was told last: what came and went in between is not told. */
+enum gpushm_event_kind {
+	GPUSHM_EVENT_PUBLISHED = 1, /* the name means a buffer that is published, or another one */
+	GPUSHM_EVENT_DIRTY = 2,
+	GPUSHM_EVENT_CLEAN = 3,
+	GPUSHM_EVENT_UNLINKED = 4,  /* the name does not mean that buffer any more */
+	GPUSHM_EVENT_GONE = 5,	    /* a watched buffer is no more; nothing is told of it again */
+	GPUSHM_EVENT_RESTARTED = 6, /* the daemon was started anew; what it lost is told next */
+};
+
+struct gpushm_event {
+	enum gpushm_event_kind what;
+	uint64_t buffer;		/* its id; 0 for RESTARTED */
+	char name[GPUSHM_MAX_NAME + 1]; /* as it was given; "" for RESTARTED */
+};
+
+/* A watch of nothing, with a connection to the daemon that c is connected to; c may be disconnected
+ * before it. Errors as gpushm_connect(). */
+int gpushm_watch_new(struct gpushm *c, struct gpushm_watch **ret);
+
+/* Watches a name, which need not be there yet; where it is published, that is the first event. To
+ * who may not look at a buffer (gpushm_stat()) it is not there. Or watches a buffer, whatever its
+ * name: first told is what changes after this call; the buffer may be closed meanwhile, and is then
+ * told of as to who does not have it. Neither blocks, and both wake a gpushm_watch_next(). At
+ * most 256 of both together: else -ENOSPC. -EINVAL (name). */
+int gpushm_watch_name(struct gpushm_watch *w, const char *name);
+int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b);
+
+/* Readable when gpushm_watch_next() has something to do, which may not be an event yet. It stays
+ * the same; not to be read, written or closed. */
+int gpushm_watch_fd(const struct gpushm_watch *w);
+
+/* The next event; waits for it, 0 does not. It connects again by itself when the daemon comes back,
+ * whether it has kept what it had or not. Errors: -ETIMEDOUT; -ECONNRESET (the daemon has been gone
+ * for $GPUSHM_RECONNECT_MS; a later call goes on trying); -EACCES (another user's private name). */
+int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm_event *ret);
+
+struct gpushm_watch *gpushm_watch_free(struct gpushm_watch *w); /* NULL is allowed; returns NULL */
 
 /* ------------------------------------------------------- cleanup that waits */
 

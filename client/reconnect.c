@@ -35,14 +35,14 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
 }
 
-static uint64_t wait_ms(void)
+uint64_t reconnect_ms(void)
 {
 	const char *text = getenv("GPUSHM_RECONNECT_MS");
 
 	return text ? strtoull(text, NULL, 10) : WAIT_MS_DEFAULT;
 }
 
-static bool may_come_back(int r)
+bool reconnect_may_help(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN;
 }
@@ -54,7 +54,7 @@ static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
 	uid_t server;
 	int r;
 
-	while (may_come_back(r = endpoint_connect(c->path, ret_fd, &server)) &&
+	while (reconnect_may_help(r = endpoint_connect(c->path, ret_fd, &server)) &&
 	       now_ms() < deadline) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : pause * 2;
@@ -178,7 +178,7 @@ static int try_once(struct gpushm *c, uint64_t deadline)
 /* A daemon that dies, or restarts, while it is being greeted is greeted again. */
 int reconnect(struct gpushm *c)
 {
-	uint64_t deadline = now_ms() + (c->kept ? wait_ms() : 0);
+	uint64_t deadline = now_ms() + (c->kept ? reconnect_ms() : 0);
 	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
 
 	for (int greeted = 0; r == -ECONNRESET && !c->over; greeted++) {

@@ -12,4 +12,10 @@
  * -ECONNRESET and others with gpushm_error() set: then the connection is broken. */
 int reconnect(struct gpushm *c);
 
+/* How long a daemon that has gone is waited for: $GPUSHM_RECONNECT_MS. */
+uint64_t reconnect_ms(void);
+
+/* Whether an error of endpoint_connect() may be over when the daemon is there again. */
+bool reconnect_may_help(int error);
+
 #endif

@@ -55,9 +55,9 @@ BEGIN {
 	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore > pools > session >" \
 		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow slots")
-	tower("client", "create open close find describe publish list pools status restart view reshape copy contents " \
+	tower("client", "watch > create open close wait find describe publish list pools status restart view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
-		"connect reconnect connection decode > map > state defer endpoint > error > gpushm dlpack_abi")
+		"connect reconnect connection decode > notice > map > state defer endpoint > error > gpushm dlpack_abi")
 }
 {
 	file = $1

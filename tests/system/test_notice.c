@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a process learns of its buffers without a call: from the word that it shares with the
+ * daemon.
+ */
+#include "proto/board.h"
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/forked.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/role.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define LONG_MS 60000u /* so long that only a hang takes it */
+
+static struct keeper k;
+
+/* socket name: opens for writing, says ok, waits for its death. */
+static int writer_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	char line[8];
+
+	if (gpushm_connect(args[0], &conn) < 0 ||
+	    gpushm_open(conn, args[1], GPUSHM_WRITE, 0, NULL, &b) < 0)
+		return 1;
+	puts("ok");
+	return fgets(line, sizeof(line), stdin) ? 2 : 0;
+}
+
+static const struct role roles[] = { { "writer", writer_role } };
+
+static void kill_a_writer(const char *name)
+{
+	struct role_process p;
+	char line[8];
+
+	role_start(&p, "writer", (const char *[]){ d.socket, name, NULL });
+	role_read_line(&p, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+	ck_assert_int_eq(kill(p.pid, SIGKILL), 0);
+	ck_assert(WIFSIGNALED(role_wait(&p)));
+}
+
+static uint32_t flags(const struct gpushm_buffer *b)
+{
+	return gpushm_buffer_notice(b) & BOARD_FLAGS;
+}
+
+static uint32_t changed_from(struct gpushm_buffer *b, uint32_t seen)
+{
+	uint32_t word = seen;
+
+	ck_assert_msg(gpushm_buffer_wait(b, seen, LONG_MS, &word) == 0, "%s", gpushm_error());
+	ck_assert_uint_ne(word, seen);
+	return word;
+}
+
+static uint64_t requests(void)
+{
+	struct gpushm_status *st = NULL;
+	uint64_t n;
+
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	n = st->requests;
+	gpushm_status_free(st);
+	return n;
+}
+
+static struct gpushm_buffer *shared(const char *name)
+{
+	struct gpushm_buffer *b = client_create(name, 100, NULL);
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	return b;
+}
+
+/* ---- with a daemon ---- */
+
+START_TEST(a_death_is_not_seen_without_a_call)
+{
+	struct gpushm_buffer *b = shared("x");
+	uint32_t seen = gpushm_buffer_notice(b);
+	uint64_t before;
+
+	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_SHARED);
+	ck_assert_int_eq(gpushm_buffer_dirty(b), 0);
+	kill_a_writer("x");
+	before = requests();
+	seen = changed_from(b, seen);
+	ck_assert_uint_eq(seen & BOARD_FLAGS, GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_DIRTY);
+	ck_assert_int_eq(gpushm_buffer_dirty(b), 1);
+	ck_assert_uint_eq(requests(), before + 1); /* this question itself */
+	ck_assert_int_eq(gpushm_clean(c, "x"), 0);
+	ck_assert_uint_eq(changed_from(b, seen) & BOARD_FLAGS, GPUSHM_NOTICE_SHARED);
+	ck_assert_int_eq(gpushm_buffer_dirty(b), 0);
+	client_close_and_unlink(b, "x");
+}
+END_TEST
+
+START_TEST(a_publication_or_an_unlink_is_not_seen)
+{
+	struct gpushm_buffer *b = client_create("x", 100, NULL), *r = NULL;
+	uint32_t seen = gpushm_buffer_notice(b);
+
+	ck_assert_uint_eq(seen & BOARD_FLAGS, 0);
+	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_FILLING);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	seen = changed_from(b, seen);
+	ck_assert_uint_eq(seen & BOARD_FLAGS, GPUSHM_NOTICE_SEALED);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
+	ck_assert_uint_eq(gpushm_buffer_notice(r), seen);
+	ck_assert_int_eq(gpushm_buffer_state(r), GPUSHM_SEALED);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	ck_assert_uint_eq(changed_from(r, seen) & BOARD_FLAGS,
+			  GPUSHM_NOTICE_SEALED | GPUSHM_NOTICE_UNLINKED);
+	ck_assert_int_eq(gpushm_close(r), 0);
+	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_SEALED | GPUSHM_NOTICE_UNLINKED);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+START_TEST(a_wait_for_nothing_never_ends)
+{
+	struct gpushm_buffer *b = shared("x");
+	uint32_t word = 7;
+
+	ck_assert_int_eq(gpushm_buffer_wait(b, gpushm_buffer_notice(b), 5, &word), -ETIMEDOUT);
+	ck_assert_int_eq(gpushm_buffer_wait(b, gpushm_buffer_notice(b), 0, &word), -ETIMEDOUT);
+	ck_assert_uint_eq(word, 7);
+	/* What has changed before is told at once. */
+	ck_assert_int_eq(gpushm_buffer_wait(b, 0, 0, &word), 0);
+	ck_assert_uint_eq(word, gpushm_buffer_notice(b));
+	client_close_and_unlink(b, "x");
+}
+END_TEST
+
+static int wait_in_a_child(void *arg)
+{
+	uint32_t word;
+
+	return gpushm_buffer_wait(arg, 0, 0, &word) == -ECHILD ? 0 : 1;
+}
+
+START_TEST(a_forked_child_waits_on_its_parents_buffer)
+{
+	struct gpushm_buffer *b = shared("x");
+
+	ck_assert_int_eq(forked(wait_in_a_child, b), 0);
+	client_close_and_unlink(b, "x");
+}
+END_TEST
+
+START_TEST(a_daemon_that_ends_leaves_its_readers_waiting)
+{
+	struct gpushm_buffer *b = shared("x");
+	uint32_t seen = gpushm_buffer_notice(b), word;
+
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert(WIFEXITED(daemon_wait(&d)));
+	word = changed_from(b, seen);
+	ck_assert_uint_eq(word & BOARD_FLAGS, GPUSHM_NOTICE_GONE);
+	ck_assert_int_eq(gpushm_buffer_wait(b, word, LONG_MS, &word), -EIDRM);
+	/* It is what it was last. */
+	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_SHARED);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	gpushm_disconnect(c);
+	daemon_restart(&d);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+END_TEST
+
+START_TEST(a_daemon_that_is_killed_leaves_its_readers_waiting)
+{
+	struct gpushm_buffer *b = shared("x");
+	uint32_t seen = gpushm_buffer_notice(b), word;
+
+	daemon_crash(&d);
+	ck_assert_int_eq(gpushm_buffer_wait(b, seen, GPUSHM_WAIT_FOREVER, &word), -ECONNRESET);
+	ck_assert_uint_eq(gpushm_buffer_notice(b), seen);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	gpushm_disconnect(c);
+	daemon_restart(&d);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+END_TEST
+
+/* ---- with somebody who keeps the board ---- */
+
+static void keep_setup(void)
+{
+	fds_mark();
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void keep_teardown(void)
+{
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+	fds_check();
+}
+
+struct sleeper {
+	struct gpushm_buffer *b;
+	uint32_t seen, word;
+	int result;
+};
+
+static void *sleep_on(void *arg)
+{
+	struct sleeper *s = arg;
+
+	s->result = gpushm_buffer_wait(s->b, s->seen, GPUSHM_WAIT_FOREVER, &s->word);
+	return NULL;
+}
+
+/* Several threads wait while the daemon dies and comes back. */
+static void restart_under(struct sleeper *all, size_t n, int signal)
+{
+	pthread_t threads[4];
+
+	for (size_t i = 0; i < n; i++) {
+		all[i].seen = gpushm_buffer_notice(all[i].b);
+		pthread_create(&threads[i], NULL, sleep_on, &all[i]);
+	}
+	keeper_end(&k, signal);
+	keeper_start(&k);
+	for (size_t i = 0; i < n; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert_int_eq(all[i].result, 0);
+		ck_assert_uint_ne(all[i].word, all[i].seen);
+	}
+}
+
+START_TEST(the_next_daemon_lets_sleepers_lie)
+{
+	static const int signals[] = { SIGKILL, SIGTERM, SIGKILL };
+	struct gpushm_buffer *b = shared("x"), *r = NULL;
+
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
+	for (size_t i = 0; i < array_size(signals); i++) {
+		struct sleeper all[] = { { .b = b }, { .b = b }, { .b = r } };
+
+		restart_under(all, array_size(all), signals[i]);
+		ck_assert_uint_eq(all[0].word & BOARD_FLAGS, GPUSHM_NOTICE_SHARED);
+		ck_assert_uint_eq(keeper_count(&k, 'b'), 1);
+	}
+	/* The same word, by the same daemon's successor, for the same buffer. */
+	ck_assert_int_eq(gpushm_close(r), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_UNLINKED);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
+{
+	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
+	struct sleeper s = { .b = b };
+
+	restart_under(&s, 1, SIGKILL);
+	ck_assert_uint_eq(s.word & BOARD_FLAGS, GPUSHM_NOTICE_GONE);
+	/* Whoever has its slot next is not taken for it. */
+	again = client_create("half", 100, NULL);
+	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_GONE);
+	ck_assert_uint_eq(flags(again), 0);
+	ck_assert_int_eq(gpushm_close(again), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+static void have_forgotten(const char *name)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char text[64];
+
+	snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s/notify", k.folder);
+	ck_assert_int_gt(sendto(fd, text, strlen(text), 0, (struct sockaddr *)&a, sizeof(a)), 0);
+}
+
+START_TEST(a_lost_board_is_waited_on_for_ever)
+{
+	struct gpushm_buffer *b = shared("x"), *r = NULL;
+	struct sleeper s = { .b = b };
+	uint32_t word;
+
+	have_forgotten("b0");
+	restart_under(&s, 1, SIGKILL);
+	ck_assert_uint_eq(s.word, GPUSHM_NOTICE_SHARED);
+	ck_assert_int_eq(gpushm_buffer_wait(b, s.word, LONG_MS, &word), -ENOTSUP);
+	/* Who opens it now has a place on the new one. */
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	ck_assert_uint_eq(flags(r), GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_UNLINKED);
+	ck_assert_int_eq(gpushm_close(r), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+static void setup(void)
+{
+	fds_mark();
+	client_setup();
+}
+
+static void teardown(void)
+{
+	client_teardown();
+	fds_check();
+}
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("notice");
+	TCase *t = tcase_create("notice"), *kept = tcase_create("kept");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_death_is_not_seen_without_a_call);
+	tcase_add_test(t, a_publication_or_an_unlink_is_not_seen);
+	tcase_add_test(t, a_wait_for_nothing_never_ends);
+	tcase_add_test(t, a_forked_child_waits_on_its_parents_buffer);
+	tcase_add_test(t, a_daemon_that_ends_leaves_its_readers_waiting);
+	tcase_add_test(t, a_daemon_that_is_killed_leaves_its_readers_waiting);
+	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(kept, keep_setup, keep_teardown);
+	tcase_set_timeout(kept, 120);
+	tcase_add_test(kept, the_next_daemon_lets_sleepers_lie);
+	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);
+	tcase_add_test(kept, a_lost_board_is_waited_on_for_ever);
+	suite_add_tcase(s, kept);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The board as a client has it: what it may do there, and whose slot is whose.
+ */
+#include "proto/board.h"
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/forked.h"
+#include "tests/lib/raw.h"
+#include "tests/lib/user.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#define STRANGER 65534
+
+static uint32_t flags(const struct gpushm_buffer *b)
+{
+	return gpushm_buffer_notice(b) & BOARD_FLAGS;
+}
+
+static struct gpushm_buffer *shared(const char *name)
+{
+	struct gpushm_buffer *b = client_create(name, 100, NULL);
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	return b;
+}
+
+START_TEST(a_buffer_beyond_the_first_page_has_no_word)
+{
+	enum { N = 1000 };
+	static struct gpushm_buffer *all[N];
+	char name[16];
+
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		all[i] = shared(name);
+	}
+	for (int i = 0; i < N; i += 7) {
+		snprintf(name, sizeof(name), "x%d", i);
+		ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		ck_assert_uint_eq(flags(all[i]),
+				  GPUSHM_NOTICE_SHARED | (i % 7 ? 0 : GPUSHM_NOTICE_UNLINKED));
+		snprintf(name, sizeof(name), "x%d", i);
+		ck_assert_int_eq(gpushm_close(all[i]), 0);
+		if (i % 7)
+			ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	}
+}
+END_TEST
+
+/* Says HELLO and asks for the board; its fd stays in the frame. */
+static const struct board_layout *greet(struct raw *r)
+{
+	const struct board_layout *map;
+
+	raw_connect(r, d.socket);
+	ck_assert_int_eq(raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+					     SET(version_max, 1), SET(board, 1))),
+			 0);
+	ck_assert(r->reply->hello->board_fd);
+	map = mmap(NULL, BOARD_BYTES, PROT_READ, MAP_SHARED, r->frame.fds[0], 0);
+	ck_assert_ptr_ne(map, MAP_FAILED);
+	ck_assert_uint_eq(map->magic, BOARD_MAGIC);
+	return map;
+}
+
+static int reopen_as_a_stranger(void *arg)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", *(int *)arg);
+	if (setgid(STRANGER) < 0 || setuid(STRANGER) < 0)
+		return 1;
+	return open(path, O_RDWR) < 0 && errno == EACCES ? 0 : 2;
+}
+
+START_TEST(a_client_writes_to_the_board)
+{
+	struct raw r;
+	struct board_layout *map = (struct board_layout *)greet(&r);
+	int fd = r.frame.fds[0];
+
+	ck_assert_int_eq(mprotect(map, BOARD_BYTES, PROT_READ | PROT_WRITE), -1);
+	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	ck_assert_int_eq(ftruncate(fd, 0), -1);
+	if (user_may_change())
+		ck_assert_int_eq(forked(reopen_as_a_stranger, &fd), 0);
+	munmap(map, BOARD_BYTES);
+	raw_close(&r);
+}
+END_TEST
+
+START_TEST(a_slot_is_anothers_while_the_buffer_is_held)
+{
+	struct raw r;
+	const struct board_layout *map = greet(&r);
+	struct gpushm_buffer *b = shared("x"), *others[20];
+	const struct board_slot *slot;
+	char name[16];
+
+	raw_open(&r, "x");
+	slot = &map->slots[r.reply->attach->slot];
+	ck_assert_uint_eq(slot->id, gpushm_buffer_id(b));
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	for (size_t i = 0; i < array_size(others); i++) {
+		snprintf(name, sizeof(name), "y%zu", i);
+		others[i] = shared(name);
+		ck_assert_uint_eq(slot->word & BOARD_FLAGS, BOARD_SHARED | BOARD_UNLINKED);
+	}
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, 1))), /* nobody's */
+			 CODE_NO_LEASE);
+	raw_close(&r);
+	/* Its process lives, so its lease does: it is this one. */
+	ck_assert_uint_eq(slot->word & BOARD_FLAGS, BOARD_SHARED | BOARD_UNLINKED);
+	for (size_t i = 0; i < array_size(others); i++) {
+		snprintf(name, sizeof(name), "y%zu", i);
+		client_close_and_unlink(others[i], name);
+	}
+	munmap((void *)map, BOARD_BYTES);
+	daemon_crash(&d);
+	gpushm_disconnect(c);
+	daemon_restart(&d);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+END_TEST
+
+START_TEST(a_slot_is_lost_with_its_buffer)
+{
+	struct raw r;
+	const struct board_layout *map = greet(&r);
+	uint64_t id;
+	uint32_t slot;
+	uint64_t lease = raw_create(&r, "x", 10);
+
+	id = r.reply->attach->buffer;
+	slot = r.reply->attach->slot;
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	ck_assert_uint_eq(board_read(&map->slots[slot], id) & BOARD_FLAGS, BOARD_GONE);
+	lease = raw_create(&r, "x", 10);
+	ck_assert_uint_eq(r.reply->attach->slot, slot);
+	ck_assert_uint_eq(board_read(&map->slots[slot], id), BOARD_GONE);
+	ck_assert_uint_eq(board_read(&map->slots[slot], r.reply->attach->buffer) & BOARD_FLAGS, 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	ck_assert_uint_eq(map->used, slot + 1);
+	munmap((void *)map, BOARD_BYTES);
+	raw_close(&r);
+}
+END_TEST
+
+static void setup(void)
+{
+	fds_mark();
+	client_setup();
+}
+
+static void teardown(void)
+{
+	client_teardown();
+	fds_check();
+}
+
+int main(void)
+{
+	Suite *s = suite_create("slots");
+	TCase *t = tcase_create("slots");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_buffer_beyond_the_first_page_has_no_word);
+	tcase_add_test(t, a_client_writes_to_the_board);
+	tcase_add_test(t, a_slot_is_anothers_while_the_buffer_is_held);
+	tcase_add_test(t, a_slot_is_lost_with_its_buffer);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watches: many of them, hostile ones, and across the daemon's deaths.
+ */
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/raw.h"
+#include "tests/lib/role.h"
+#include "tests/lib/watcher.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct keeper k;
+
+static const struct role roles[] = { { "holder", watcher_holder_role } };
+
+/* ---- many ---- */
+
+START_TEST(three_hundred_watches_lose_an_event_or_leave_something)
+{
+	enum { N = 300 };
+	static struct gpushm_watch *all[N];
+	struct gpushm_buffer *b;
+	struct gpushm_event e;
+	struct census before;
+
+	census_take(&d, c, &before);
+	for (int i = 0; i < N; i++) {
+		ck_assert_msg(gpushm_watch_new(c, &all[i]) == 0, "%s", gpushm_error());
+		ck_assert_int_eq(gpushm_watch_name(all[i], "x"), 0);
+		ck_assert_int_eq(gpushm_watch_next(all[i], 0, &e), -ETIMEDOUT);
+	}
+	client_await(watcher_waiting() == N);
+	b = watcher_shared("x");
+	for (int i = 0; i < N; i++) {
+		e = watcher_next(all[i]);
+		ck_assert_int_eq(e.what, GPUSHM_EVENT_PUBLISHED);
+		ck_assert_int_eq(gpushm_watch_next(all[i], 0, &e), -ETIMEDOUT);
+	}
+	client_await(watcher_waiting() == N);
+	client_close_and_unlink(b, "x");
+	for (int i = 0; i < N; i++) {
+		e = watcher_next(all[i]);
+		ck_assert_int_eq(e.what, GPUSHM_EVENT_UNLINKED);
+		gpushm_watch_free(all[i]);
+	}
+	census_await(&d, c, &before);
+}
+END_TEST
+
+START_TEST(a_dead_clients_watch_waits_for_ever)
+{
+	struct role_process p;
+	struct census before;
+
+	census_take(&d, c, &before);
+	watcher_start(&p, d.socket, "x", "watch");
+	client_await(watcher_waiting() == 1);
+	watcher_kill(&p);
+	census_await(&d, c, &before);
+}
+END_TEST
+
+START_TEST(more_is_watched_than_fits)
+{
+	struct gpushm_buffer *b = watcher_shared("x");
+	uint64_t id = gpushm_buffer_id(b);
+	char name[16];
+
+	watcher_begin();
+	ck_assert_int_eq(gpushm_watch_buffer(w, b), 0);
+	for (int i = 1; i < 256; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		ck_assert_int_eq(gpushm_watch_name(w, name), 0);
+	}
+	ck_assert_int_eq(gpushm_watch_name(w, "y"), -ENOSPC);
+	client_close_and_unlink(b, "x");
+	watcher_expect(GPUSHM_EVENT_GONE, "x", id);
+	/* What has gone leaves its place. */
+	ck_assert_int_eq(gpushm_watch_name(w, "y"), 0);
+	ck_assert_int_eq(gpushm_watch_name(w, "z"), -ENOSPC);
+	ck_assert_int_eq(gpushm_watch_name(w, "a//b"), -EINVAL);
+	b = watcher_shared("y");
+	watcher_expect(GPUSHM_EVENT_PUBLISHED, "y", gpushm_buffer_id(b));
+	client_close_and_unlink(b, "y");
+}
+END_TEST
+
+/* ---- the protocol ---- */
+
+static int watch_raw(struct raw *r, Gpushm__Proto__Watched *m, size_t n, uint64_t wait_ms)
+{
+	Gpushm__Proto__Watched *list[300];
+
+	for (size_t i = 0; i < n; i++)
+		list[i] = m;
+	return raw_call(r, REQUEST(WATCH, Watch, watch, .watched = list, .n_watched = n,
+				   SET(wait_ms, wait_ms)));
+}
+
+START_TEST(a_watch_that_makes_no_sense_is_waited_for)
+{
+	struct raw r;
+	Gpushm__Proto__Watched none = MESSAGE(Watched, watched),
+			       both = MESSAGE(Watched, watched, BYTES(name, "x"), SET(buffer, 1)),
+			       zero = MESSAGE(Watched, watched, SET(buffer, 0)),
+			       bad = MESSAGE(Watched, watched, BYTES(name, "x//y")),
+			       good = MESSAGE(Watched, watched, BYTES(name, "x")),
+			       stale = MESSAGE(Watched, watched, SET(buffer, 12345));
+
+	raw_greet(&r, d.socket);
+	ck_assert_int_eq(watch_raw(&r, &none, 0, UINT64_MAX), CODE_BAD_REQUEST);
+	ck_assert_int_eq(watch_raw(&r, &none, 1, UINT64_MAX), CODE_BAD_REQUEST);
+	ck_assert_int_eq(watch_raw(&r, &both, 1, UINT64_MAX), CODE_BAD_REQUEST);
+	ck_assert_int_eq(watch_raw(&r, &zero, 1, UINT64_MAX), CODE_BAD_REQUEST);
+	ck_assert_int_eq(watch_raw(&r, &bad, 1, UINT64_MAX), CODE_NAME);
+	ck_assert_int_eq(watch_raw(&r, &good, 257, UINT64_MAX), CODE_LIMIT);
+	/* Nothing is there, as the client thought: at the end of the time it is told so. */
+	ck_assert_int_eq(watch_raw(&r, &good, 256, 1), CODE_OK);
+	ck_assert_uint_eq(r.reply->watched->n_changed, 0);
+	ck_assert_int_eq(watch_raw(&r, &good, 1, 0), CODE_OK);
+	ck_assert_uint_eq(r.reply->watched->n_changed, 0);
+	/* A buffer that never was, or is another's, has gone; and that is told once. */
+	ck_assert_int_eq(watch_raw(&r, &stale, 2, UINT64_MAX), CODE_OK);
+	ck_assert_uint_eq(r.reply->watched->n_changed, 2);
+	ck_assert_uint_eq(r.reply->watched->changed[1]->index, 1);
+	ck_assert_uint_eq(r.reply->watched->changed[1]->word, GPUSHM_NOTICE_GONE);
+	stale.has_seen_word = 1;
+	stale.seen_word = GPUSHM_NOTICE_GONE;
+	ck_assert_int_eq(watch_raw(&r, &stale, 1, 1), CODE_OK);
+	ck_assert_uint_eq(r.reply->watched->n_changed, 0);
+	raw_close(&r);
+}
+END_TEST
+
+/* ---- the daemon's death ---- */
+
+START_TEST(another_daemon_is_not_noticed)
+{
+	struct gpushm_buffer *b = watcher_shared("x"), *b2;
+	uint64_t id = gpushm_buffer_id(b);
+
+	watcher_begin();
+	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
+	ck_assert_int_eq(gpushm_watch_buffer(w, b), 0);
+	watcher_expect(GPUSHM_EVENT_PUBLISHED, "x", id);
+	watcher_settle();
+	daemon_crash(&d);
+	/* Nobody is kept waiting by a daemon that is not there. */
+	watcher_expect_nothing();
+	daemon_restart(&d);
+	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
+	watcher_expect(GPUSHM_EVENT_UNLINKED, "x", id);
+	watcher_expect(GPUSHM_EVENT_GONE, "x", id);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	gpushm_disconnect(c);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	watcher_settle();
+	b2 = watcher_shared("x");
+	watcher_expect(GPUSHM_EVENT_PUBLISHED, "x", gpushm_buffer_id(b2));
+	client_close_and_unlink(b2, "x");
+}
+END_TEST
+
+START_TEST(a_daemon_that_stays_away_is_waited_for_without_a_word)
+{
+	struct gpushm_event e;
+
+	setenv("GPUSHM_RECONNECT_MS", "5", 1);
+	watcher_begin();
+	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
+	watcher_settle();
+	daemon_crash(&d);
+	ck_assert_int_eq(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e), -ECONNRESET);
+	daemon_restart(&d);
+	setenv("GPUSHM_RECONNECT_MS", "60000", 1);
+	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	gpushm_disconnect(c);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+END_TEST
+
+START_TEST(the_next_daemons_events_are_missed)
+{
+	struct gpushm_buffer *b = watcher_shared("x"), *half = client_create("half", 10, NULL);
+	struct role_process writer;
+
+	watcher_begin();
+	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
+	ck_assert_int_eq(gpushm_watch_buffer(w, half), 0);
+	watcher_expect(GPUSHM_EVENT_PUBLISHED, "x", gpushm_buffer_id(b));
+	watcher_settle();
+	watcher_start(&writer, k.socket, "x", "write");
+	keeper_end(&k, SIGKILL);
+	watcher_kill(&writer);
+	keeper_start(&k);
+	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
+	/* In the order in which they were named: what the death of the daemon hid, and what it
+	 * cost. */
+	watcher_expect(GPUSHM_EVENT_DIRTY, "x", gpushm_buffer_id(b));
+	watcher_expect(GPUSHM_EVENT_GONE, "half", gpushm_buffer_id(half));
+	watcher_settle();
+	keeper_end(&k, SIGTERM);
+	keeper_start(&k);
+	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
+	watcher_settle();
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	watcher_expect(GPUSHM_EVENT_UNLINKED, "x", gpushm_buffer_id(b));
+	ck_assert_int_eq(gpushm_close(half), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
+static void setup(void)
+{
+	fds_mark();
+	client_setup();
+}
+
+static void teardown(void)
+{
+	w = gpushm_watch_free(w);
+	client_teardown();
+	fds_check();
+}
+
+static void keep_setup(void)
+{
+	fds_mark();
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void keep_teardown(void)
+{
+	w = gpushm_watch_free(w);
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+	fds_check();
+}
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("watches");
+	TCase *t = tcase_create("watches"), *kept = tcase_create("kept");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, three_hundred_watches_lose_an_event_or_leave_something);
+	tcase_add_test(t, a_dead_clients_watch_waits_for_ever);
+	tcase_add_test(t, more_is_watched_than_fits);
+	tcase_add_test(t, a_watch_that_makes_no_sense_is_waited_for);
+	tcase_add_test(t, another_daemon_is_not_noticed);
+	tcase_add_test(t, a_daemon_that_stays_away_is_waited_for_without_a_word);
+	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(kept, keep_setup, keep_teardown);
+	tcase_set_timeout(kept, 120);
+	tcase_add_test(kept, the_next_daemons_events_are_missed);
+	suite_add_tcase(s, kept);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
