@@ -203,6 +203,7 @@ check:
 	@mkdir -p $(BUILD); rm -f $(RESULTS)
 	$(MAKE) all check-programs
 	$(MAKE) check-unit check-host $(if $(FAKECUDA),check-fake)
+	$(MAKE) check-bench
 	$(MAKE) check-sanitize check-threads check-valgrind
 	$(MAKE) check-fuzz
 	$(MAKE) check-demo check-install lint
@@ -271,14 +272,35 @@ check-fuzz: $(FUZZ_TARGETS)
 			-artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n tests/fuzz/corpus/$${n#fuzz_}; \
 		then echo "$$n 1 0 0" >>$(RESULTS); else echo "$$n 0 1 0" >>$(RESULTS); exit 1; fi; done
 
+# ---- bench ----
+
+# What gpushm costs over the calls that must be made anyway: tests/bench/RESULTS.md. BENCH= are its options.
+BENCH ?=
+BENCH_SRC := $(filter-out tests/bench/bare_start.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
+	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c))
+BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start
+$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
+		$(CLIENT_LIBS) -lm
+$(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl
+
+.PHONY: bench check-bench
+bench: $(BUILD)/gpushmd $(BENCH_BIN)
+	$(BUILD)/gpushm-bench --json $(BUILD)/bench.json --plot $(BUILD)/plots $(BENCH)
+# Only that it runs, and that its table is whole.
+check-bench: $(BUILD)/gpushmd $(BENCH_BIN) $(FAKECUDA)
+	$(RUN) $(CHECK_LABEL)bench "tests/bench/smoke.sh $(BUILD)"
+
 # ---- a real GPU ----
 
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
 .PHONY: gpu-bundle check-gpu check-gpu-deaths
-gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS)
+gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN)
 	@mkdir -p $(BUILD)/deps
-	ldd $(BUILD)/gpushmd $(GPU_TESTS) | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
+	ldd $(BUILD)/gpushmd $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
 	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/gpushmd $(BUILD)/gpushmctl

@@ -30,6 +30,16 @@
 
 #define DEADLINE_MS 60000
 
+/* BUILD/tests/ROOM */
+static bool in_tests(const char *folder)
+{
+	static const char tests[] = "/tests";
+	const char *room = strrchr(folder, '/');
+	size_t n = strlen(tests);
+
+	return room - folder >= (ptrdiff_t)n && strncmp(room - n, tests, n) == 0;
+}
+
 const char *build_path(const char *name)
 {
 	static char path[PATH_MAX];
@@ -38,9 +48,11 @@ const char *build_path(const char *name)
 
 	ck_assert(n > 0);
 	self[n] = '\0';
-	/* BUILD/tests/ROOM/test_X */
-	for (int up = 0; up < 3; up++)
-		*strrchr(self, '/') = '\0';
+	/* BUILD/tests/ROOM/test_X, or BUILD/X */
+	*strrchr(self, '/') = '\0';
+	if (in_tests(self))
+		for (int up = 0; up < 2; up++)
+			*strrchr(self, '/') = '\0';
 	ck_assert_int_lt(snprintf(path, sizeof(path), "%s/%s", self, name), (int)sizeof(path));
 	return path;
 }

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What every family of operations is given: a daemon as systemd runs it, with its descriptors kept
+ * and its journal written; a connection; the floor; and where its rows go.
+ */
+#ifndef GPUSHM_TESTS_BENCH_BENCH_H
+#define GPUSHM_TESTS_BENCH_BENCH_H
+
+#include "client/gpushm.h"
+#include "tests/bench/floor.h"
+#include "tests/bench/options.h"
+#include "tests/bench/race.h"
+#include "tests/bench/row.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/raw.h"
+
+#include <stdio.h>
+
+struct bench {
+	struct options o;
+	struct rows rows;
+	struct keeper keeper;
+	struct gpushm *c; /* the product's library ... */
+	struct raw raw;	  /* ... and its protocol alone */
+	struct floor floor;
+	bool gpu;			       /* vmm and mempool pools are there */
+	struct trip stat, open, close, create; /* how large their datagrams are */
+};
+
+void bench_begin(struct bench *b);
+void bench_end(struct bench *b);
+
+/* Fails with gpushm_error() unless r is 0. */
+void bench_ok(int r, const char *what);
+
+/* Whether rows of this kind of pool are wanted, and it is there. */
+bool bench_has(const struct bench *b, enum gpushm_kind kind);
+const char *kind_name(enum gpushm_kind kind);
+
+/* A published buffer that nobody has open, of n arrays. */
+void bench_publish(struct gpushm *c, const char *name, enum gpushm_kind kind, uint64_t bytes,
+		   unsigned arrays);
+
+/* One request of the raw connection, which must succeed. */
+void bench_call(struct raw *r, const Gpushm__Proto__Request *q);
+
+/* The families. */
+void ask_run(struct bench *b);	  /* STAT */
+void attach_run(struct bench *b); /* OPEN and CLOSE */
+void create_run(struct bench *b);
+void rate_run(struct bench *b);	  /* many clients at the same time */
+void kernel_run(struct bench *b); /* work on shared memory */
+void death_run(struct bench *b);  /* a client is killed */
+void start_run(struct bench *b);  /* the daemon starts, and starts again */
+void scale_run(struct bench *b);  /* many buffers, many clients, and what they weigh */
+
+/* The process that death_run() kills. */
+extern const struct role holder_role;
+
+/* How the result is told. */
+void text_write(const struct bench *b, FILE *f);
+void json_write(const struct bench *b, FILE *f);
+void plot_write(const struct bench *b, const char *folder);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The floor: a second process behind a socket that does what a broker can't leave out, and nothing
+ * else. No names, no rights, no leases: an epoll, a datagram in, a datagram of the wanted size out,
+ * and the driver's or the kernel's calls between them.
+ */
+#ifndef GPUSHM_TESTS_BENCH_FLOOR_H
+#define GPUSHM_TESTS_BENCH_FLOOR_H
+
+#include "proto/limits.h"
+#include "tests/lib/role.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum floor_verb {
+	FLOOR_ECHO,	 /* nothing */
+	FLOOR_LEND,	 /* the fd that is held */
+	FLOOR_RECORD,	 /* the record of the mempool's pointer that is held */
+	FLOOR_HOLD_HOST, /* from now on this is held, of so many bytes ... */
+	FLOOR_HOLD_VMM,
+	FLOOR_HOLD_MEMPOOL, /* answered with its record and the pool's fd */
+	FLOOR_MAKE_HOST,    /* made for this answer, and let go of behind it */
+	FLOOR_MAKE_VMM,
+	FLOOR_MAKE_MEMPOOL, /* let go of with FLOOR_FREE */
+	FLOOR_FREE,
+	FLOOR_VERBS,
+};
+
+struct floor {
+	struct role_process process;
+	char path[108];
+	int socket; /* the first connection */
+};
+
+/* How large the two datagrams are, and what is done between them. */
+struct trip {
+	size_t request, reply; /* bytes; at least FLOOR_ASK_BYTES */
+	enum floor_verb verb;
+};
+
+struct floor_ask {
+	uint8_t verb, unused;
+	uint16_t reply; /* bytes */
+	uint32_t mib;	/* of what is to be held or made; or, where it is 0, 4 KiB */
+};
+#define FLOOR_ASK_BYTES sizeof(struct floor_ask)
+
+extern const struct role floor_role;
+
+/* with_gpu: it starts the driver, and makes a context. */
+void floor_start(struct floor *f, const char *folder, int with_gpu);
+void floor_stop(struct floor *f);
+
+/* Another connection. */
+int floor_connect(const struct floor *f);
+
+/* There and back. Returns the fd that came along, or -1. record may be NULL. */
+int floor_trip(int socket, const struct trip *t, uint64_t bytes,
+	       unsigned char record[RECORD_BYTES]);
+
+/* The trip of the smallest datagrams, for what is not measured. */
+int floor_call(const struct floor *f, enum floor_verb verb, uint64_t bytes,
+	       unsigned char record[RECORD_BYTES]);
+
+#endif

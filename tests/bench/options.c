@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The command line.
+ */
+#include "tests/bench/options.h"
+
+#include "proto/own.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+	"gpushm-bench [options]: what gpushm costs over the calls that must be made anyway\n"
+	"\n"
+	"  --size SIZE     of the buffers that are attached (2M, 16G); may be given again\n"
+	"  --count N       rounds of each comparison at most (5000)\n"
+	"  --seconds N     of each comparison at most (3)\n"
+	"  --clients N     that ask at the same time (64)\n"
+	"  --pool KIND     host, vmm, mempool or pinned alone; all that there are\n"
+	"  --only TEXT     rows alone whose id has this in it; several, with commas between them\n"
+	"  --quick         shows that everything runs; the figures mean nothing\n"
+	"  --json FILE     writes the rows there, too; - is standard output, instead of the table\n"
+	"  --plot FOLDER   writes latency.svg and scaling.svg there\n";
+
+static const struct options defaults = {
+	.sizes = { 2ull << 20, 16ull << 30 },
+	.count = 5000,
+	.seconds = 3,
+	.clients = 64,
+	.arrays = 3435,
+	.buffers = 4096,
+	.many = 100000,
+};
+
+static void refuse(const char *name, const char *value)
+{
+	fprintf(stderr, "gpushm-bench: --%s %s: this can't be used\n%s", name, value, usage);
+	exit(2);
+}
+
+static unsigned number(const char *name, const char *text)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*end || n == 0 || n > 1000000)
+		refuse(name, text);
+	return (unsigned)n;
+}
+
+static uint64_t size(const char *text)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	uint64_t n = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+
+	if (unit)
+		n <<= 10 * (unit - units + 1);
+	if (n == 0 || n >> 45 || (*end && (!unit || end[1])))
+		refuse("size", text);
+	return n;
+}
+
+static void become_quick(struct options *o)
+{
+	o->count = 40;
+	o->seconds = 1;
+	o->clients = 8;
+	o->buffers = 64;
+	o->many = 1000;
+	o->sizes[1] = 64ull << 20;
+	o->quick = true;
+}
+
+static void take(struct options *o, int option, const char *name, const char *value)
+{
+	switch (option) {
+	case 's':
+		if (o->n_sizes == SIZES_MAX)
+			refuse(name, value);
+		o->sizes[o->n_sizes++] = size(value);
+		break;
+	case 'c':
+		o->count = number(name, value);
+		break;
+	case 't':
+		o->seconds = number(name, value);
+		break;
+	case 'n':
+		o->clients = number(name, value);
+		break;
+	case 'p':
+		o->pool = value;
+		break;
+	case 'o':
+		o->only = value;
+		break;
+	case 'j':
+		o->json = value;
+		break;
+	case 'P':
+		o->plots = value;
+		break;
+	case 'q':
+		become_quick(o);
+		break;
+	case 'h':
+		fputs(usage, stdout);
+		exit(0);
+	default:
+		fputs(usage, stderr);
+		exit(2);
+	}
+}
+
+void options_parse(int argc, char **argv, struct options *ret)
+{
+	static const struct option known[] = {
+		{ "size", required_argument, NULL, 's' },
+		{ "count", required_argument, NULL, 'c' },
+		{ "seconds", required_argument, NULL, 't' },
+		{ "clients", required_argument, NULL, 'n' },
+		{ "pool", required_argument, NULL, 'p' },
+		{ "only", required_argument, NULL, 'o' },
+		{ "json", required_argument, NULL, 'j' },
+		{ "plot", required_argument, NULL, 'P' },
+		{ "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	int c, index = 0;
+
+	*ret = defaults;
+	while ((c = getopt_long(argc, argv, "", known, &index)) != -1)
+		take(ret, c, c == '?' ? "" : known[index].name, optarg);
+	if (optind < argc)
+		refuse("", argv[optind]);
+	if (ret->n_sizes == 0)
+		ret->n_sizes = 2;
+}
+
+bool options_want(const struct options *o, const char *id)
+{
+	for (const char *at = o->only; at && *at;) {
+		size_t n = strcspn(at, ",");
+
+		if (n && memmem(id, strlen(id), at, n))
+			return true;
+		at += n + (at[n] == ',');
+	}
+	return !o->only;
+}

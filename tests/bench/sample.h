@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A sample: what was measured, time after time, and the figures that stand for it.
+ */
+#ifndef GPUSHM_TESTS_BENCH_SAMPLE_H
+#define GPUSHM_TESTS_BENCH_SAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+struct sample {
+	double *values;
+	size_t n, room;
+};
+
+struct figures {
+	double min, median, p99;
+	size_t n;
+};
+
+static inline double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+void sample_add(struct sample *s, double value);
+
+/* Of an empty sample all are NAN, and n is 0. Sorts it. */
+struct figures sample_figures(struct sample *s);
+
+/* One figure that stands for itself. */
+struct figures figures_of(double value);
+
+/* For _cleanup_(). */
+void sample_done(struct sample *s);
+
+#endif

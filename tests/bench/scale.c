@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attaching while the daemon has ever more buffers, or ever more clients; and what a buffer weighs
+ * in it. For each point of a curve a daemon of its own is there all the time, so that the largest
+ * and the smallest are measured by turns. Buffers are opened at random, so that the processor's
+ * caches do not hold the few that are asked for.
+ */
+#include "tests/bench/bench.h"
+
+#include "proto/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/daemon.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define POINTS_MAX 5
+#define WEIGHED 10000u /* buffers */
+#define FDS_EACH 2u    /* of the daemon, for a host buffer */
+#define FDS_ELSE 256u
+
+static const char config[] = "[pool host]\nkind=host\n"
+			     "[limits]\nmax-buffers=unlimited\nmax-connections=unlimited\n";
+
+struct point {
+	struct daemon d;
+	struct gpushm *c;
+	unsigned buffers, clients;
+	int *sockets; /* of clients that say nothing */
+	uint32_t random;
+};
+
+struct curve {
+	const char *id, *of;
+	struct point points[POINTS_MAX];
+	size_t n;
+	struct point *now; /* against the first */
+	bool weighed;
+};
+
+static uint32_t next_random(struct point *p)
+{
+	p->random = p->random * 1664525u + 1013904223u;
+	return p->random >> 8;
+}
+
+static void attach(struct point *p)
+{
+	struct gpushm_buffer *buffer = NULL;
+	char name[32];
+
+	snprintf(name, sizeof(name), "scale/%u", next_random(p) % p->buffers);
+	bench_ok(gpushm_open(p->c, name, GPUSHM_READ, 0, NULL, &buffer), name);
+	bench_ok(gpushm_close(buffer), name);
+}
+
+static void attach_now(void *arg)
+{
+	attach(((struct curve *)arg)->now);
+}
+
+static void attach_least(void *arg)
+{
+	attach(&((struct curve *)arg)->points[0]);
+}
+
+/* ---- a point ---- */
+
+static void fill(struct point *p)
+{
+	char name[32];
+
+	for (unsigned i = 0; i < p->buffers; i++) {
+		snprintf(name, sizeof(name), "scale/%u", i);
+		bench_publish(p->c, name, GPUSHM_HOST, 4096, 0);
+	}
+}
+
+static void connect_clients(struct point *p)
+{
+	static struct raw r;
+
+	p->sockets = calloc(p->clients, sizeof(*p->sockets));
+	for (unsigned i = 0; i < p->clients; i++) {
+		raw_greet(&r, p->d.socket);
+		p->sockets[i] = take_fd(&r.socket);
+		raw_close(&r);
+	}
+}
+
+static void point_start(struct point *p, unsigned buffers, unsigned clients)
+{
+	*p = (struct point){ .buffers = buffers, .clients = clients, .random = 1 };
+	daemon_start(&p->d, config, NULL);
+	bench_ok(gpushm_connect(p->d.socket, &p->c), "connect");
+	connect_clients(p);
+}
+
+static void point_stop(struct point *p)
+{
+	for (unsigned i = 0; i < p->clients; i++)
+		close_fd(&p->sockets[i]);
+	free(p->sockets);
+	gpushm_disconnect(p->c);
+	daemon_stop(&p->d);
+}
+
+/* ---- curves ---- */
+
+static void race_point(struct bench *b, struct curve *c, size_t i)
+{
+	const struct race race = { c, attach_now, attach_least, NULL, NULL };
+	unsigned least = c->points[0].clients ? c->points[0].clients : c->points[0].buffers;
+	unsigned most = c->points[i].clients ? c->points[i].clients : c->points[i].buffers;
+	struct row row = { .reach = i + 1 == c->n ? REACH_RATIO : REACH_NOTHING,
+			   .at_most = 1.2,
+			   .x = most };
+
+	snprintf(row.id, sizeof(row.id), "%s_%u", c->id, most);
+	snprintf(row.what, sizeof(row.what), "attach + close with %u %s", most, c->of);
+	snprintf(row.floor_is, sizeof(row.floor_is), "with %u", least);
+	snprintf(row.series, sizeof(row.series), "%s", c->of);
+	c->now = &c->points[i];
+	race_run(&race, &b->o, &row);
+	rows_add(&b->rows, &row);
+}
+
+static void weigh(struct bench *b, unsigned n, long before, long after)
+{
+	struct row total = {
+		.id = "memory_total", .unit = "MiB", .reach = REACH_VALUE, .at_most = 16
+	};
+	struct row each = {
+		.id = "memory_each", .unit = "KiB", .reach = REACH_VALUE, .at_most = 1
+	};
+
+	snprintf(total.what, sizeof(total.what), "RSS of a daemon with %u host buffers", n);
+	snprintf(each.what, sizeof(each.what), "of it, for each buffer");
+	total.ours = figures_of((double)after / 1024);
+	each.ours = figures_of((double)(after - before) / n);
+	rows_add(&b->rows, &total);
+	rows_add(&b->rows, &each);
+}
+
+/* As many fds as the daemons will need; how many there may be. */
+static rlim_t raise_limit(rlim_t wanted)
+{
+	struct rlimit l;
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	if (l.rlim_max < wanted)
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ l.rlim_cur, wanted });
+	getrlimit(RLIMIT_NOFILE, &l);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ l.rlim_max, l.rlim_max });
+	return l.rlim_max;
+}
+
+static void add_point(struct bench *b, struct curve *c, unsigned n)
+{
+	struct point *p = &c->points[c->n++];
+	long before;
+
+	point_start(p, n, 0);
+	before = census_rss(&p->d);
+	fill(p);
+	if (n >= (b->o.quick ? b->o.many : WEIGHED) * 9 / 10 && !c->weighed) {
+		weigh(b, n, before, census_rss(&p->d));
+		c->weighed = true;
+	}
+}
+
+/* The last point is as far as the limit of fds allows. */
+static void buffers_run(struct bench *b)
+{
+	static struct curve c = { .id = "buffers", .of = "buffers" };
+	rlim_t fds = raise_limit(b->o.many * FDS_EACH + FDS_ELSE);
+	unsigned most = (unsigned)(fds - FDS_ELSE) / FDS_EACH;
+
+	if (most < b->o.many)
+		fprintf(stderr, "%llu fds are allowed: no more than %u buffers are tried\n",
+			(unsigned long long)fds, most);
+	most = most < b->o.many ? most : b->o.many;
+	for (unsigned n = 10; n < most && c.n < POINTS_MAX - 1; n *= 10)
+		add_point(b, &c, n);
+	add_point(b, &c, most);
+	for (size_t i = 1; i < c.n; i++)
+		race_point(b, &c, i);
+	for (size_t i = 0; i < c.n; i++)
+		point_stop(&c.points[i]);
+}
+
+static void clients_run(struct bench *b)
+{
+	static const unsigned clients[] = { 2, 10, 100, 1000 };
+	static struct curve c = { .id = "clients", .of = "clients" };
+
+	for (; c.n < array_size(clients) - b->o.quick; c.n++) {
+		point_start(&c.points[c.n], 10, clients[c.n]);
+		fill(&c.points[c.n]);
+	}
+	for (size_t i = 1; i < c.n; i++)
+		race_point(b, &c, i);
+	for (size_t i = 0; i < c.n; i++)
+		point_stop(&c.points[i]);
+}
+
+void scale_run(struct bench *b)
+{
+	if (!bench_has(b, GPUSHM_HOST))
+		return;
+	if (options_want(&b->o, "buffers") || options_want(&b->o, "memory"))
+		buffers_run(b);
+	if (options_want(&b->o, "clients"))
+		clients_run(b);
+}

@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The benchmark runs, on host pools and over our own driver, and its table is whole: every row is
+# there, with figures that are numbers above nothing. No bound on them decides.
+#   tests/bench/smoke.sh BUILD
+set -u
+build=$(cd "${1:-build}" && pwd) || exit 1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+
+host=(ask attach_host_2M attach_host_64M arrays_host_2M arrays_host_64M create_host create_host_mapped
+	rate rate_cpu death_host start_host restart_host memory_total memory_each buffers_100 buffers_1000
+	clients_10 clients_100)
+gpu=(attach_vmm_2M attach_vmm_64M arrays_vmm_2M attach_mempool_4K attach_mempool_2M create_vmm
+	create_vmm_mapped create_vmm_pending create_vmm_pending_mapped create_mempool death_vmm start_gpu
+	restart_vmm)
+checks=0
+failures=0
+
+# check ROWS...: each is in the result, and complete.
+check() {
+	python3 - "$folder/rows.json" "$@" <<'EOP'
+import json, math, sys
+rows = {row["id"]: row for row in json.load(open(sys.argv[1]))["rows"]}
+bad = 0
+for name in sys.argv[2:]:
+    row = rows.get(name)
+    if row is None:
+        print(f"row {name} is missing")
+        bad = 1
+        continue
+    sides = [row["gpushm"]] + ([row["floor"]] if row["floor"] is not None else [])
+    values = [side[key] for side in sides for key in ("n", "min", "median", "p99")] + [row["bound"]]
+    if any(not math.isfinite(v) or v < 0 for v in values) or not math.isfinite(row["judged"]) or \
+            any(not side["min"] <= side["median"] <= side["p99"] or side["p99"] <= 0 for side in sides):
+        print(f"row {name} is not complete: {row}")
+        bad = 1
+sys.exit(bad)
+EOP
+}
+
+# run NAME ROWS...
+run() {
+	name=$1
+	shift
+	checks=$((checks + 1))
+	if "$build/gpushm-bench" --quick --json "$folder/rows.json" --plot "$folder" >"$folder/said" 2>&1 &&
+		check "$@" && [ -s "$folder/latency.svg" ] && [ -s "$folder/scaling.svg" ]; then
+		rm -f "$folder"/*.svg "$folder/rows.json"
+		return
+	fi
+	failures=$((failures + 1))
+	echo "$name: the benchmark does not run, or leaves something out:"
+	cat "$folder/said"
+}
+
+run host "${host[@]}"
+if [ -e "$build/fakecuda/libcuda.so.1" ]; then
+	export LD_LIBRARY_PATH=$build/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	FAKECUDA_STATE=$folder/gpu FAKECUDA_MEMORY=8G run fake "${host[@]}" "${gpu[@]}"
+fi
+echo "$(((checks - failures) * 100 / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
+exit $((failures > 0))
