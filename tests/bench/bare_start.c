@@ -22,6 +22,8 @@ static void take_over(void)
 
 	for (int i = 0; i < n; i++)
 		fcntl(FIRST + i, F_SETFD, FD_CLOEXEC);
+	/* The last one to listen here was a daemon that never blocks. */
+	fcntl(FIRST, F_SETFL, 0);
 }
 
 static int start_driver(void)
@@ -53,7 +55,9 @@ int main(void)
 	for (;;) {
 		_cleanup_(close_fd) int fd = accept4(FIRST, NULL, NULL, SOCK_CLOEXEC);
 
-		while (fd >= 0 && recv(fd, frame, sizeof(frame), 0) > 0)
+		if (fd < 0)
+			return 1;
+		while (recv(fd, frame, sizeof(frame), 0) > 0)
 			send(fd, frame, 200, MSG_NOSIGNAL);
 	}
 }
