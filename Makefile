@@ -87,9 +87,11 @@ $(BUILD)/libgpushm.a: $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ)
 $(BUILD)/gpushmd: $(call objects,daemon/main.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(DAEMON_LIBS)
 
-$(BUILD)/libgpushm.so.$(VERSION): $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ) client/libgpushm.sym
-	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm.so.$(SOVERSION) -Wl,--version-script,client/libgpushm.sym \
-		-Wl,-z,defs,-z,nodelete -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
+LIBRARY_OBJ := $(call objects,$(CLIENT_SRC) $(PROTO_SRC)) $(GEN_OBJ)
+LIBRARY_LD = $(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm.so.$(SOVERSION) -Wl,--version-script,client/libgpushm.sym \
+	-Wl,-z,defs,-z,nodelete
+$(BUILD)/libgpushm.so.$(VERSION): $(LIBRARY_OBJ) client/libgpushm.sym
+	$(call SAY,LD)$(LIBRARY_LD) -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
 $(BUILD)/libgpushm.so.$(SOVERSION): $(BUILD)/libgpushm.so.$(VERSION)
 	@ln -sf $(<F) $@
 $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
@@ -135,6 +137,38 @@ $(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) clie
 .PHONY: demo
 demo: $(BUILD)/gpushmd $(BUILD)/examples/classify $(BUILD)/examples/demo
 	$(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data
+
+# ---- python ----
+
+# client/python: an extension for Python 3.11 and all that follow, and what it is linked with beside it. Needs Python's
+# headers, and pip for the wheel; nothing else here does.
+PYTHON ?= python3
+PYTHON_INCLUDE = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
+PYTHON_SRC  := $(wildcard client/python/core/*.c)
+PYTHON_OBJ  := $(call objects,$(PYTHON_SRC))
+PYTHON_HERE := $(BUILD)/python/gpushm
+PYTHON_TEXT := $(patsubst client/python/gpushm/%,$(PYTHON_HERE)/%,$(wildcard client/python/gpushm/*.py* client/python/gpushm/py.typed))
+$(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
+
+# With PYTHONPATH=$(BUILD)/python the package can be used from here.
+.PHONY: python python-core
+python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_TEXT)
+$(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
+	@mkdir -p $(@D); cp $< $@
+# Its own copy of the library, which looks for protobuf-c beside itself first: that goes into a wheel.
+$(PYTHON_HERE)/libgpushm.so.$(SOVERSION): $(LIBRARY_OBJ) client/libgpushm.sym
+	@mkdir -p $(@D); rm -f $(@D)/libprotobuf-c*
+	$(call SAY,LD)$(LIBRARY_LD) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
+	@cp -L "$$(ldd $@ | awk '/libprotobuf-c\.so/ { print $$3 }')" $(@D)/
+# Python's own symbols come from whoever loads it.
+$(PYTHON_HERE)/_core.abi3.so: $(PYTHON_OBJ) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
+	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
+
+# A wheel of all of it, in $(BUILD)/wheel; setup.py comes back to python-core.
+python: $(BUILD)/venv/ready python-core
+	@rm -rf $(BUILD)/wheel
+	$(call SAY,PIP)BUILD=$(BUILD) $(BUILD)/venv/bin/pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
+		-w $(BUILD)/wheel ./client/python
 
 # ---- tests ----
 
@@ -428,10 +462,10 @@ $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
 # What the compilers are to be given; tests/lint/warnings.sh and cppcheck.sh ask for it.
 .PHONY: print-cflags print-sources print-left-out
 print-cflags:
-	$(info $(ALL_CFLAGS)) @:
+	$(info $(ALL_CFLAGS) $(addprefix -isystem ,$(PYTHON_INCLUDE))) @:
 print-sources:
 	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(CTL_SRC)) @:
 print-left-out:
-	$(info $(LEFT_OUT)) @:
+	$(info $(LEFT_OUT) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -40,6 +40,11 @@ enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
 	return b->pool->map.kind;
 }
 
+const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
+{
+	return b->pool->name;
+}
+
 int gpushm_buffer_lost(const struct gpushm_buffer *b)
 {
 	return b->held.lost;

@@ -239,6 +239,7 @@ uint64_t gpushm_buffer_digest(
 enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b); /* as it is now */
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b);
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b);
+const char *gpushm_buffer_pool(const struct gpushm_buffer *b); /* its pool's name */
 /* 1: the daemon was started anew and does not know this lease any more; what is mapped stays
  * usable, but nobody keeps it for this process. */
 int gpushm_buffer_lost(const struct gpushm_buffer *b);

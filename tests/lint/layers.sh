@@ -27,6 +27,7 @@ function tower_of(path) {
 	if (path ~ /^proto\//) return "proto"
 	if (path ~ /^daemon\//) return "daemon"
 	if (path ~ /^client\/(ctl|examples)\//) return "program"
+	if (path ~ /^client\/python\//) return "python"
 	if (path ~ /^client\//) return "client"
 	return ""
 }
@@ -55,6 +56,8 @@ BEGIN {
 	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore > pools > session >" \
 		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow slots")
+	tower("python", "module > array_type buffer_type create open names look defer > record > view bytes dlpack cai copy > " \
+		"array buffer > options connection > shape dtype stream deadline > error > object")
 	tower("client", "watch > create open close wait find describe publish list pools status restart view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
 		"connect reconnect connection decode > notice > map > state defer endpoint > error > gpushm dlpack_abi")
@@ -62,7 +65,7 @@ BEGIN {
 {
 	file = $1
 	from = tower_of(file)
-	if ((from == "daemon" || from == "client") && !floor_of(from, name_of(file))) {
+	if ((from == "daemon" || from == "client" || from == "python") && !floor_of(from, name_of(file))) {
 		if ($2 == 0)
 			complain("which floor is it on? Add it to the table in tests/lint/layers.sh")
 		next
@@ -81,13 +84,16 @@ BEGIN {
 		complain("\"" target "\": includes are written from the root of the repository")
 	else if (from == "proto" && to != "proto")
 		complain("proto includes proto only, not " target)
+	# DLPack itself says what its structs are.
+	else if (to != "proto" && from == "python" && target != "client/gpushm.h" && target != "client/dlpack_abi.h" && to != "python")
+		complain("the Python package uses client/gpushm.h, client/dlpack_abi.h and proto only, not " target)
 	else if (to != "proto" && from == "program" && target != "client/gpushm.h" && to != "program")
 		complain("programs use client/gpushm.h and proto only, not " target)
 	else if (to != "proto" && from == "daemon" && to != "daemon")
 		complain("the daemon includes nothing of the client: " target)
 	else if (to != "proto" && from == "client" && to != "client")
 		complain("the library includes nothing of the daemon and of programs: " target)
-	else if (from == to && (from == "daemon" || from == "client")) {
+	else if (from == to && (from == "daemon" || from == "client" || from == "python")) {
 		if (!floor_of(to, name_of(target)))
 			complain(target " is on no floor of the table in tests/lint/layers.sh")
 		else if (floor_of(to, name_of(target)) > floor_of(from, name_of(file)))

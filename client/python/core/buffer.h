@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm.Buffer: a buffer as this process has it open, and a mapping of names to its arrays. It is
+ * closed when nothing uses it: arrays keep it by a reference, and so do tensors; how many there
+ * are, and which, is counted here, so that a close() can name them.
+ */
+#ifndef GPUSHM_PYTHON_BUFFER_H
+#define GPUSHM_PYTHON_BUFFER_H
+
+#include "client/python/core/connection.h"
+#include "client/python/core/object.h"
+
+struct array;
+
+struct buffer {
+	PyObject_HEAD PyObject *weakrefs;
+	struct gpushm_buffer *buffer;  /* owned; NULL: closed */
+	struct connection *connection; /* a reference */
+	PyObject *name;		   /* a str; it stays when the buffer is closed, to be unlinked */
+	struct array *arrays;	   /* array::next; those that are not closed; borrowed */
+	struct array *owner;	   /* of them: its close() is the buffer's; NULL */
+	unsigned tensors;	   /* DLPack's that are alive */
+	unsigned writable_tensors; /* of them */
+	unsigned calls;		   /* that run without the GIL and use the buffer */
+	bool left;		   /* nobody but those holds it any more: buffer_leave() */
+	void *stream;		   /* of the last copy that was queued; a CUstream */
+	bool queued;		   /* there was one */
+};
+
+/* Takes *b over, closing it where this fails. NULL: raised. */
+struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b);
+
+/* Whether it is open; else raises. */
+bool buffer_is_open(const struct buffer *self);
+
+/* Closes it. With arrays other than the owner, tensors, memoryviews or calls: raises InUse, which
+ * names them, and nothing has happened. 0 or -1. */
+int buffer_close(struct buffer *self);
+
+/* The end of a with block: buffer_close(), but what still uses the buffer keeps it, and the last of
+ * them closes it. Then there is a ResourceWarning that names them. 0 or -1. */
+int buffer_leave(struct buffer *self);
+
+/* Whoever has stopped using the buffer says so; the last one after buffer_leave() closes it. Raises
+ * nothing. */
+void buffer_settle(struct buffer *self);
+
+/* tp_dealloc. */
+void buffer_dealloc(PyObject *o);
+
+/* Publishes it; `state` as Python names it. Raises where a writable view would outlive the sealing.
+ * 0 or -1. */
+int buffer_publish(struct buffer *self, const char *state);
+
+/* "filling", "sealed", "shared"; "host", "pinned", "vmm", "mempool", "unknown". */
+const char *state_word(enum gpushm_state state);
+const char *kind_word(enum gpushm_kind kind);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * open() and open_many(). The road of a plain open() is the one that people measure: it parses its
+ * arguments, makes the request and two objects, and runs no line of Python.
+ */
+#include "client/python/core/open.h"
+
+#include "client/python/core/array.h"
+#include "client/python/core/error.h"
+#include "client/python/core/options.h"
+#include "client/python/core/view.h"
+
+struct open_ask {
+	struct ask ask;
+	const char *name;
+	enum gpushm_access access;
+	const struct gpushm_options *options;
+	struct gpushm_buffer *ret;
+};
+
+static int run_open(struct gpushm *c, struct ask *ask)
+{
+	struct open_ask *a = container_of(ask, struct open_ask, ask);
+
+	return gpushm_open(c, a->name, a->access, ask->timeout_ms, a->options, &a->ret);
+}
+
+static bool time_may_heal(int r)
+{
+	return r == -ENOENT || r == -EAGAIN || r == -EUCLEAN;
+}
+
+/* The connection's link is not made to wait: another one waits for the name, and then the first is
+ * asked again. A name may be gone by then, and come again. */
+static int open_in_time(struct connection *c, struct open_ask *a, const struct deadline *d)
+{
+	int r = connection_try(c, &a->ask);
+
+	while (time_may_heal(r) && deadline_turn(d) > 0) {
+		/* Who waits for a buffer to be clean has to open it: that it is published is known.
+		 */
+		if (a->options->flags & GPUSHM_REFUSE_DIRTY)
+			return connection_try_apart(c, &a->ask, d);
+		r = connection_try_wait(c, a->name, d);
+		if (r == 0)
+			r = connection_try(c, &a->ask);
+	}
+	return r;
+}
+
+static struct buffer *attach(PyObject *self, struct open_ask *a, const struct deadline *d)
+{
+	struct connection *c = connection_of(self);
+	struct buffer *b = NULL;
+	int r;
+
+	if (!c)
+		return NULL;
+	r = open_in_time(c, a, d);
+	if (r < 0)
+		error_raise(r);
+	else
+		b = buffer_new(c, a->ret);
+	Py_DECREF((PyObject *)c);
+	return b;
+}
+
+static int access_from(const char *word, enum gpushm_access *ret)
+{
+	if (strcmp(word, "r") == 0)
+		*ret = GPUSHM_READ;
+	else if (strcmp(word, "r+") == 0)
+		*ret = GPUSHM_WRITE;
+	else
+		PyErr_Format(PyExc_ValueError,
+			     "access is \"r\" to read or \"r+\" to read and write, not \"%s\"",
+			     word);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ---- which array ---- */
+
+/* *a is there if r is 0, and is taken over. */
+static struct array *found(struct buffer *b, int r, struct gpushm_array **a)
+{
+	return r < 0 ? error_raise(r) : array_new(b, *a);
+}
+
+/* The buffer's own array, or the only one; bytes, where there is none. */
+static struct array *only_array(struct buffer *b)
+{
+	size_t n = gpushm_buffer_arrays(b->buffer);
+	int64_t bytes = (int64_t)gpushm_buffer_bytes(b->buffer);
+	struct gpushm_array_spec spec = { .ndim = 1, .shape = &bytes };
+	struct gpushm_array *a = NULL;
+	int r;
+
+	if (n == 1)
+		return found(b, gpushm_array_at(b->buffer, 0, &a), &a);
+	if (n == 0) {
+		gpushm_dtype_parse("uint8", &spec.dtype);
+		return found(b, gpushm_array_over(b->buffer, &spec, &a), &a);
+	}
+	r = gpushm_array_get(b->buffer, "", &a);
+	if (r == -ENOENT)
+		return error_format(
+			ERROR_NOT_FOUND, ENOENT,
+			"buffer \"%s\" has %zu arrays: say which one with array=, or have all "
+			"with open_many()",
+			gpushm_buffer_name(b->buffer), n);
+	return found(b, r, &a);
+}
+
+static struct array *pick_array(struct buffer *b, const char *name)
+{
+	struct gpushm_array *a = NULL;
+
+	return name ? found(b, gpushm_array_get(b->buffer, name, &a), &a) : only_array(b);
+}
+
+/* What was given in open() instead of what is described; None: as described. */
+struct overrides {
+	PyObject *dtype, *shape, *strides, *offset;
+};
+
+static bool overridden(const struct overrides *o)
+{
+	return o->dtype != Py_None || o->shape != Py_None || o->strides != Py_None ||
+	       o->offset != Py_None;
+}
+
+/* dtype and offset are the described array's where they are not given; with a dtype of another
+ * size, its shape would mean something else. */
+static PyObject *laid_over(struct buffer *b, const struct array *described,
+			   const struct overrides *o)
+{
+	_cleanup_(drop_object) PyObject *dtype = NULL, *shape = NULL;
+	unsigned long long offset = gpushm_array_offset(described->array);
+
+	dtype = o->dtype != Py_None ? Py_NewRef(o->dtype)
+				    : PyObject_GetAttrString((PyObject *)described, "dtype");
+	shape = o->shape != Py_None ? Py_NewRef(o->shape)
+				    : PyObject_GetAttrString((PyObject *)described, "shape");
+	if (!dtype || !shape)
+		return NULL;
+	if (o->offset != Py_None) {
+		offset = PyLong_AsUnsignedLongLong(o->offset);
+		if (PyErr_Occurred())
+			return NULL;
+	}
+	return view_over(b, dtype, shape, o->strides, offset);
+}
+
+/* The Array that open() returns. */
+static PyObject *choose(struct buffer *b, const char *name, const struct overrides *o)
+{
+	_cleanup_(drop_object) PyObject *described = (PyObject *)pick_array(b, name);
+	PyObject *result;
+
+	if (!described)
+		return NULL;
+	result = overridden(o) ? laid_over(b, (struct array *)described, o) : Py_NewRef(described);
+	if (result)
+		array_own_buffer((struct array *)result);
+	return result;
+}
+
+/* ---- the verbs ---- */
+
+static PyObject *open(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name",   "access",       "timeout", "array",
+					     "dtype",  "shape",	       "strides", "offset",
+					     "device", "refuse_dirty", NULL };
+	struct overrides o = { Py_None, Py_None, Py_None, Py_None };
+	_cleanup_(options_done) struct options options = { 0 };
+	struct open_ask a = { .ask.run = run_open, .options = &options.o };
+	const char *access = "r", *array = NULL;
+	struct options_words w = { 0 };
+	PyObject *result;
+	struct buffer *b;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|sO&$zOOOOOp:open", (char **)names,
+					 &a.name, &access, deadline_from, &options.wait, &array,
+					 &o.dtype, &o.shape, &o.strides, &o.offset, &w.device,
+					 &w.refuse_dirty) ||
+	    access_from(access, &a.access) < 0 || options_from(&w, &options) < 0)
+		return NULL;
+	b = attach(self, &a, &options.wait);
+	if (!b)
+		return NULL;
+	result = choose(b, array, &o);
+	/* The array has it from now on. */
+	Py_DECREF((PyObject *)b);
+	return result;
+}
+
+static PyObject *open_many(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name",   "access",       "timeout",
+					     "device", "refuse_dirty", NULL };
+	_cleanup_(options_done) struct options options = { 0 };
+	struct open_ask a = { .ask.run = run_open, .options = &options.o };
+	struct options_words w = { 0 };
+	const char *access = "r";
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|sO&$Op:open_many", (char **)names,
+					 &a.name, &access, deadline_from, &options.wait, &w.device,
+					 &w.refuse_dirty) ||
+	    access_from(access, &a.access) < 0 || options_from(&w, &options) < 0)
+		return NULL;
+	return (PyObject *)attach(self, &a, &options.wait);
+}
+
+PyMethodDef open_verbs[] = {
+	{ "open", (PyCFunction)(void (*)(void))open, METH_VARARGS | METH_KEYWORDS,
+	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None, shape=None, "
+	  "strides=None,\n"
+	  "     offset=None, device=None, refuse_dirty=False)\n--\n\n"
+	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
+	  "access: 'r', or 'r+' to write to a shared buffer. timeout: seconds to wait for the name "
+	  "to be\n"
+	  "published, None for ever; other threads are not kept waiting, and Ctrl-C is heard. "
+	  "array: which\n"
+	  "one, where there are many. dtype, shape, strides and offset (both in bytes, the offset "
+	  "from the\n"
+	  "buffer's start) lay another array over the buffer than the described one, checked "
+	  "against it.\n"
+	  "device: map it for that GPU, which has peer access. refuse_dirty: do not take a buffer "
+	  "whose\n"
+	  "writer died, or wait for it to be clean.\n\n"
+	  "close(), the end of its with block, or the end of the last reference gives it back. "
+	  "Asks the\n"
+	  "daemon: one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished, "
+	  "Timeout,\n"
+	  "AccessDenied, ReadOnly (to write to a sealed one), Dirty, LimitReached, DeviceFailed,\n"
+	  "LayoutError, DaemonGone." },
+	{ "open_many", (PyCFunction)(void (*)(void))open_many, METH_VARARGS | METH_KEYWORDS,
+	  "open_many($self, name, access='r', timeout=0, *, device=None, "
+	  "refuse_dirty=False)\n--\n\n"
+	  "Attaches to a published buffer of many arrays: one round trip, however many there are. "
+	  "The\n"
+	  "Buffer is a mapping of their names to Arrays. Otherwise as open()." },
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""shm_open for GPUs: named arrays in GPU and host memory, shared between processes.
+
+    import gpushm, numpy as np
+
+    with gpushm.create("frames/0", (8, 1080, 1920, 3), "uint8") as f:  # one process
+        f.copy_from_host(clip)
+        f.publish()
+
+    with gpushm.open("frames/0", timeout=5) as f:                       # any other
+        t = torch.from_dlpack(f)                                        # no copy
+
+The functions here use one connection of this process to the daemon gpushmd, made when it is first needed;
+connect() makes others. Every call that waits, for the daemon or a GPU, lets other threads run. NumPy is needed
+only by what returns its arrays.
+"""
+
+from collections.abc import Mapping
+
+from . import _core
+from ._array import Array
+from ._buffer import Buffer
+from ._core import (
+    AccessDenied,
+    BadArgument,
+    BufferInfo,
+    Connection,
+    DaemonGone,
+    DeviceFailed,
+    Dirty,
+    DriverError,
+    Error,
+    Exists,
+    ForkError,
+    Holder,
+    InUse,
+    LayoutError,
+    LimitReached,
+    NotFound,
+    NotPublished,
+    NotSupported,
+    OutOfMemory,
+    PoolFull,
+    PoolInfo,
+    ReadOnly,
+    StateError,
+    Status,
+    Timeout,
+    TooLarge,
+    Usage,
+    clean,
+    create,
+    create_many,
+    flush,
+    flush_cleanup,
+    library_version,
+    ls,
+    open,
+    open_many,
+    pending_cleanup,
+    pools,
+    set_cleanup_limits,
+    stat,
+    status,
+    unlink,
+    wait,
+)
+from ._create import create_like, to_device
+from ._defer import defer_cleanup
+
+_core._register(Array, Buffer)
+Mapping.register(Buffer)
+
+connect = Connection
+
+__version__ = library_version
+
+__all__ = [
+    "AccessDenied",
+    "Array",
+    "BadArgument",
+    "Buffer",
+    "BufferInfo",
+    "Connection",
+    "DaemonGone",
+    "DeviceFailed",
+    "Dirty",
+    "DriverError",
+    "Error",
+    "Exists",
+    "ForkError",
+    "Holder",
+    "InUse",
+    "LayoutError",
+    "LimitReached",
+    "NotFound",
+    "NotPublished",
+    "NotSupported",
+    "OutOfMemory",
+    "PoolFull",
+    "PoolInfo",
+    "ReadOnly",
+    "StateError",
+    "Status",
+    "Timeout",
+    "TooLarge",
+    "Usage",
+    "clean",
+    "connect",
+    "create",
+    "create_like",
+    "create_many",
+    "defer_cleanup",
+    "flush",
+    "flush_cleanup",
+    "ls",
+    "open",
+    "open_many",
+    "pending_cleanup",
+    "pools",
+    "set_cleanup_limits",
+    "stat",
+    "status",
+    "to_device",
+    "unlink",
+    "wait",
+]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Types of elements: from whatever people write to gpushm's names, and back to NumPy's objects.
+
+The core knows gpushm's names by itself and asks here for the rest. A record's descr is the text of NumPy's
+own list of fields.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import Any
+
+# NumPy's kinds that gpushm has no type for, and keeps as bytes with NumPy's typestr as their descr: text,
+# bytes, dates and time spans.
+_OPAQUE = "SUMm"
+
+
+def encode(dtype: object) -> tuple[str, str | None]:
+    """(name, descr or None) of a dtype: a name, a numpy.dtype, a Python, NumPy, ml_dtypes or torch type.
+
+    TypeError where it is none; NotSupported (from the core) where gpushm has no such type.
+    """
+    numpy = _numpy()
+    if numpy is None:
+        raise TypeError(f"{dtype!r} is no dtype of gpushm's, and NumPy is not here to ask")
+    dtype = _foreign(dtype)
+    try:
+        found = numpy.dtype(dtype)
+    except TypeError:
+        found = _ml_dtype(numpy, dtype)
+        if found is None:
+            raise TypeError(f"{dtype!r} is no dtype") from None
+    return _encode_numpy(found)
+
+
+def _foreign(dtype: object) -> object:
+    """torch.float32 and the like say their name; what is an array's .dtype of gpushm is one already."""
+    text = str(dtype)
+    if type(dtype).__module__ == "torch" and text.startswith("torch."):
+        return text.removeprefix("torch.")
+    return dtype
+
+
+def _encode_numpy(dtype: Any) -> tuple[str, str | None]:
+    if not dtype.isnative:
+        raise TypeError(f"{dtype}: gpushm has no type of the other byte order")
+    if dtype.hasobject:
+        raise TypeError(f"{dtype}: Python objects can't be shared between processes")
+    if dtype.subdtype is not None:
+        raise TypeError(f"{dtype}: put the inner shape behind the array's own shape")
+    if dtype.names is not None:
+        return f"record{dtype.itemsize}", repr(dtype.descr)
+    if dtype.kind in _OPAQUE or (dtype.kind == "V" and dtype.type.__module__ == "numpy"):
+        return f"record{dtype.itemsize}", repr(dtype.str)
+    return str(dtype.name), None
+
+
+@lru_cache(maxsize=256)
+def decode(name: str, descr: str | None) -> Any:
+    """The numpy.dtype; where NumPy, or ml_dtypes, has none, or is not here: the name."""
+    numpy = _numpy()
+    if numpy is None:
+        return name
+    if descr is not None:
+        return _decode_descr(numpy, descr)
+    if name.startswith("record"):
+        return numpy.dtype(f"V{name.removeprefix('record')}")
+    try:
+        return numpy.dtype(name)
+    except TypeError:
+        found = _ml_dtype(numpy, name)
+        # ml_dtypes keeps a float4 in a byte of its own; gpushm packs two.
+        return name if found is None or name.startswith(("float4", "float6")) else found
+
+
+def fields(descr: str) -> Any:
+    """A descr's text as NumPy's list of fields."""
+    found = ast.literal_eval(descr)
+    return found if isinstance(found, list) else [("", found)]
+
+
+def _decode_descr(numpy: Any, descr: str) -> Any:
+    from numpy.lib.format import descr_to_dtype
+
+    return descr_to_dtype(ast.literal_eval(descr))
+
+
+def _ml_dtype(numpy: Any, name: object) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    found = getattr(ml_dtypes, name, None) if isinstance(name, str) else None
+    return None if found is None else numpy.dtype(found)
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Arrays and NumPy: views of the host's memory, copies, single elements.
+
+Everything here is made of the core's views and of its two copies, _read_into() and _write_from(), which take
+memory of the host with the array's own shape and item size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _dtype
+
+if TYPE_CHECKING:
+    from ._array import Array
+
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        raise ImportError("this needs NumPy: install numpy") from None
+    return numpy
+
+
+def numpy_dtype(array: _core.Array) -> Any:
+    """The numpy.dtype of its elements; TypeError where NumPy has none."""
+    dtype = array.dtype
+    if isinstance(dtype, str):
+        raise TypeError(
+            f"NumPy has no {dtype}: install ml_dtypes for bfloat16 and float8, or take the bytes with view('uint8'), "
+            "or hand the array to a library that knows the type (__dlpack__)"
+        )
+    return dtype
+
+
+def on_host(array: _core.Array) -> bool:
+    """Whether the CPU reaches its memory."""
+    return array.kind in ("host", "pinned")
+
+
+def as_numpy(array: _core.Array) -> Any:
+    """A numpy.ndarray over the array's own memory."""
+    if not on_host(array):
+        raise TypeError(f"buffer {array.name!r} is on a GPU, and NumPy is not: copy_to_host() makes a copy")
+    numpy, dtype = _numpy(), numpy_dtype(array)
+    span, at = array._span()
+    return numpy.ndarray(array.shape, dtype, buffer=span, offset=at, strides=array.strides)
+
+
+def _same_shape(array: _core.Array, other: Any, what: str) -> None:
+    if tuple(other.shape) != array.shape:
+        raise ValueError(f"{what} has shape {tuple(other.shape)}, the array {array.shape}")
+
+
+def copy_to_host(array: _core.Array, out: Any, stream: Any) -> Any:
+    """See Array.copy_to_host()."""
+    if out is None:
+        out = _numpy().empty(array.shape, numpy_dtype(array))
+    elif hasattr(out, "dtype") and hasattr(out, "shape"):
+        _same_shape(array, out, "out")
+        if _dtype.encode(out.dtype) != _told(array):
+            raise TypeError(f"out has dtype {out.dtype}, the array {array.dtype}")
+    array._read_into(out, stream)
+    return out
+
+
+def _told(array: _core.Array) -> tuple[str, str | None]:
+    return array.dtype_name, array.descr
+
+
+def copy_from_host(array: _core.Array, source: Any, stream: Any) -> None:
+    """See Array.copy_from_host()."""
+    if isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == array.nbytes:
+        array._write_from(source, stream)
+        return
+    array._write_from(_matched(array, source), stream)
+
+
+def _matched(array: _core.Array, source: Any) -> Any:
+    """The source as an ndarray of the array's dtype and shape; converted as NumPy's assignment would be."""
+    numpy, dtype = _numpy(), numpy_dtype(array)
+    found = numpy.asarray(source)
+    if found.dtype != dtype:
+        if not numpy.can_cast(found.dtype, dtype, "same_kind") and found.dtype.kind not in "iub":
+            raise TypeError(f"the source has dtype {found.dtype}, the array {dtype}: convert it with astype()")
+        found = found.astype(dtype)
+    return numpy.broadcast_to(found, array.shape)
+
+
+def copy_to_device(array: _core.Array, source: Any, stream: Any) -> None:
+    """See Array.copy_to_device()."""
+    if isinstance(source, _core.Array):
+        _same_shape(array, source, "the source")
+        source = as_numpy(source) if on_host(source) else copy_to_host(source, None, None)
+    elif hasattr(source, "__cuda_array_interface__"):
+        raise NotImplementedError("copies from another library's GPU memory: through that library, from_dlpack()")
+    copy_from_host(array, source, stream)
+
+
+def to_array(array: _core.Array, dtype: Any, copy: bool | None) -> Any:
+    """Array.__array__(): the memory itself where NumPy reaches it, else a copy."""
+    if on_host(array):
+        found, copied = as_numpy(array), False
+    elif copy is False:
+        raise ValueError(f"buffer {array.name!r} is on a GPU: NumPy can have a copy only")
+    else:
+        found, copied = copy_to_host(array, None, None), True
+    if dtype is not None and found.dtype != _numpy().dtype(dtype):
+        if copy is False:
+            raise ValueError("another dtype needs a copy")
+        return found.astype(dtype)
+    return found.copy() if copy and not copied else found
+
+
+# ---- elements ----
+
+
+def _field(array: _core.Array, name: str) -> Any:
+    """A record's field, over the same memory."""
+    fields = getattr(array.dtype, "fields", None) or {}
+    if name not in fields:
+        raise KeyError(f"the array has no field {name!r}; it has {', '.join(map(repr, fields)) or 'none'}")
+    dtype, at = fields[name][:2]
+    base, inner = dtype.subdtype or (dtype, ())
+    steps = list(array.strides)
+    step = dtype.itemsize
+    for n in inner:
+        step //= n or 1
+        steps.append(step)
+    return array.buffer.array(array.shape + inner, base, strides=tuple(steps), offset=array.offset + at)
+
+
+def get(array: Array, key: Any) -> Any:
+    """Array.__getitem__()."""
+    if isinstance(key, str):
+        return _field(array, key)
+    keys = key if isinstance(key, tuple) else (key,)
+    view = _core.Array.__getitem__(array, key)
+    if view.ndim > 0 or any(k is Ellipsis for k in keys):
+        return view
+    return _element(view)
+
+
+def _element(view: _core.Array) -> Any:
+    """The one element of a view without axes, copied to the host."""
+    return copy_to_host(view, None, None)[()]
+
+
+def put(array: Array, key: Any, value: Any) -> None:
+    """Array.__setitem__()."""
+    view = _field(array, key) if isinstance(key, str) else _core.Array.__getitem__(array, key)
+    if on_host(view) and not isinstance(view.dtype, str) and not view.readonly:
+        # NumPy broadcasts, converts, and knows what to do where both sides overlap.
+        as_numpy(view)[...] = value if not isinstance(value, _core.Array) else to_array(value, None, None)
+    else:
+        copy_to_device(view, value, None)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Packs what the project's Makefile builds: gpushm._core and the libgpushm that it is linked with.
+
+`pip install ./client/python`, from a checkout; it runs make there, in the folder that $BUILD names, "build" unless
+told. One wheel serves Python 3.11 and all that follow.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = Path(os.environ.get("BUILD", "build"))
+WORK = (ROOT / BUILD / "python").resolve()
+
+
+def version() -> str:
+    found = re.search(r"^VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    if not found:
+        sys.exit("setup.py: the Makefile tells no VERSION; is this a checkout of gpushm?")
+    return found[1]
+
+
+class BuildCore(build_py):
+    """build_py, and the two libraries beside the modules."""
+
+    def run(self) -> None:
+        super().run()
+        command = ["make", "-C", str(ROOT), f"BUILD={BUILD}", f"PYTHON={sys.executable}", "python-core"]
+        subprocess.run(command, check=True)
+        for library in sorted((WORK / "gpushm").glob("*.so*")):
+            shutil.copy2(library, Path(self.build_lib) / "gpushm", follow_symlinks=True)
+
+
+class WithLibraries(Distribution):
+    """Not the same on every machine, although setuptools compiles nothing."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+WORK.mkdir(parents=True, exist_ok=True)
+setup(
+    version=version(),
+    packages=["gpushm"],
+    package_data={"gpushm": ["py.typed", "*.pyi"]},
+    distclass=WithLibraries,
+    cmdclass={"build_py": BuildCore},
+    options={
+        # Nothing is written into the source tree.
+        "build": {"build_base": str(WORK / "setuptools")},
+        "egg_info": {"egg_base": str(WORK)},
+        "bdist_wheel": {"py_limited_api": "cp311"},
+    },
+)
