@@ -95,6 +95,19 @@ int args_parse_time(const char *text, uint64_t *ret)
 	return -EINVAL;
 }
 
+static int parse_count(const char *text, uint64_t *ret)
+{
+	char *end;
+	unsigned long long v;
+
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end || errno || v == 0)
+		return -EINVAL;
+	*ret = v;
+	return 0;
+}
+
 static int parse_mode(const char *text, unsigned *ret)
 {
 	char *end;
@@ -146,6 +159,10 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 			       ? 0
 			       : refuse(p, "--%s: \"%s\" is no time; write 5, 2.5s, 300ms or inf",
 					a->name, value);
+	case ARG_COUNT:
+		return parse_count(value, target) == 0
+			       ? 0
+			       : refuse(p, "--%s: \"%s\" is no number from 1 on", a->name, value);
 	case ARG_MODE:
 		return parse_mode(value, target) == 0
 			       ? 0

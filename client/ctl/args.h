@@ -14,13 +14,14 @@
 #define ARG_LIST_MAX 64
 
 enum arg_type {
-	ARG_FLAG, /* bool */
-	ARG_TEXT, /* const char *, borrowed from argv */
-	ARG_SIZE, /* uint64_t, bytes: 4096, 4K, 1.5G, 8GiB */
-	ARG_MODE, /* unsigned, octal permission bits */
-	ARG_TIME, /* uint64_t, ms: 5, 2.5s, 300ms, 2m, 1h, inf; a bare number is seconds */
-	ARG_LIST, /* struct arg_list: may be given again and again */
-	ARG_JSON, /* const char *: "short" or "pretty" */
+	ARG_FLAG,  /* bool */
+	ARG_TEXT,  /* const char *, borrowed from argv */
+	ARG_SIZE,  /* uint64_t, bytes: 4096, 4K, 1.5G, 8GiB */
+	ARG_COUNT, /* uint64_t, a whole number of at least 1 */
+	ARG_MODE,  /* unsigned, octal permission bits */
+	ARG_TIME,  /* uint64_t, ms: 5, 2.5s, 300ms, 2m, 1h, inf; a bare number is seconds */
+	ARG_LIST,  /* struct arg_list: may be given again and again */
+	ARG_JSON,  /* const char *: "short" or "pretty" */
 	ARG_HELP,
 };
 

@@ -13,10 +13,10 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-	&command_status, &command_pools,   &command_ls,	    &command_stat,
-	&command_create, &command_put,	   &command_get,    &command_publish,
-	&command_wait,	 &command_hold,	   &command_rm,	    &command_clean,
-	&command_flush,	 &command_restart, &command_doctor, NULL,
+	&command_status, &command_pools, &command_ls,	   &command_stat,  &command_create,
+	&command_put,	 &command_get,	 &command_publish, &command_wait,  &command_watch,
+	&command_hold,	 &command_rm,	 &command_clean,   &command_flush, &command_restart,
+	&command_doctor, NULL,
 };
 
 const struct arg ctl_args[] = {

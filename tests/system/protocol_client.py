@@ -89,6 +89,7 @@ def first(message, field, default=None):
 # ---- requests ----
 
 HELLO, CREATE, DESCRIBE, PUBLISH, OPEN, CLOSE, UNLINK, STAT, LIST, POOLS, STATUS = range(1, 12)
+WATCH = 14
 
 
 class Refused(Exception):
@@ -105,6 +106,7 @@ class Connection:
         self.socket.connect(path)
         _, self.server, _ = struct.unpack("3i", self.socket.getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        self.board = None
         if greet:
             self.hello = self.ask(HELLO, number(1, 1) + number(2, 1) + data(3, b"protocol_client"), 2)
 
@@ -115,13 +117,13 @@ class Connection:
         self.socket.send(data(verb, body))
 
     def receive(self, result):
-        """The reply's fields; its fds too where it is an attach."""
+        """The reply's fields; its fds too where it is an attach. HELLO's is mapped: the board."""
         frame, fds, flags, _ = socket.recv_fds(self.socket, 65536, 2)
         lawful = flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) == 0
         reply = fields(frame)
         kind, body = next(iter(reply.items()))
         message = fields(body[0])
-        expected = first(message, 9, 0) if kind == 3 else 0
+        expected = first(message, 9, 0) if kind == 3 else first(message, 10, 0) if kind == 2 else 0
         if not lawful or len(reply) != 1 or len(fds) != expected:
             for fd in fds:
                 os.close(fd)
@@ -130,6 +132,8 @@ class Connection:
             raise Refused(first(message, 1), first(message, 2, b""))
         if kind != result:
             raise ValueError(f"reply {kind}, expected {result}")
+        if kind == 2 and fds:
+            self.board = Board(self, fds[0])
         return (message, fds) if kind == 3 else message
 
     def ask(self, verb, body, result):
@@ -162,6 +166,7 @@ class Buffer:
         self.id, self.lease, self.pool = first(m, 1), first(m, 2), first(m, 3)
         self.bytes, allocated = first(m, 4), first(m, 5)
         self.state, self.access, self.digest = first(m, 6), first(m, 7), first(m, 13)
+        self.slot = first(m, 18)
         if first(m, 10) != 1 or first(m, 11, 0):
             raise ValueError("a host buffer has a memory_fd and no pool_fd")
         self.seals = check_file(connection, fds[0], allocated, SHRINK | GROW)
@@ -179,6 +184,30 @@ class Buffer:
     def close(self):
         self.memory.close()
         self.connection.ask(CLOSE, number(1, self.lease), 6)
+
+
+# ---- BOARD ----
+
+
+class Board:
+    """Words of buffers, read from the page. Python reads 32 aligned bits at once."""
+
+    def __init__(self, connection, fd):
+        size = 1 << 24
+        check_file(connection, fd, size, SHRINK | GROW)
+        self.writable = can_map_writable(fd, size)
+        self.image = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+        os.close(fd)
+        magic, version, self.used, self.generation = struct.unpack_from("<8s3I", self.image)
+        if (magic, version) != (b"gphboard", 1):
+            raise ValueError("no board")
+
+    def word(self, slot, buffer):
+        """None where the slot is another buffer's."""
+        id_, word, zero = struct.unpack_from("<QII", self.image, 64 + 16 * slot)
+        if zero:
+            raise ValueError("slot")
+        return word if id_ == buffer else None
 
 
 def can_map_writable(fd, size):
@@ -464,6 +493,47 @@ def test_waiting(path, c):
     other.close()
 
 
+def watched(name=None, buffer=None, seen_buffer=0, seen_word=0):
+    what = data(1, name) if name is not None else number(2, buffer)
+    return data(1, what + number(3, seen_buffer) + number(4, seen_word))
+
+
+def changes(reply):
+    return [tuple(first(fields(m), i) for i in (1, 2, 3)) for m in reply.get(1, [])]
+
+
+def test_board_and_watch(path, c):
+    other = Connection(path, greet=False)
+    hello = other.ask(HELLO, number(1, 1) + number(2, 1) + number(4, 1), 2)
+    board = other.board
+    check(first(hello, 10) == 1 and board is not None and not board.writable, "HELLO's board")
+    check_refused(BAD_REQUEST, "a watch of nothing", c.ask, WATCH, number(2, 1), 14)
+    check_refused(NAME, "a watch of no name", c.ask, WATCH, watched(b"a//b"), 14)
+    check_refused(LIMIT, "257 names", c.ask, WATCH, watched(b"a") * 257, 14)
+    check(changes(c.ask(WATCH, watched(b"~/watched") + number(2, 1), 14)) == [], "an event of nothing")
+    b = create(c, b"~/watched", 1)
+    check(board.word(b.slot, b.id) & 0xFF == 0, "the word of a buffer that is being filled")
+    other.send(WATCH, watched(b"nothing") + watched(b"~/watched") + number(2, 2**64 - 1))
+    publish(b, SHARED)
+    word = board.word(b.slot, b.id)
+    check(word & 0xFF == 2, "the word of a shared buffer")
+    check(changes(other.receive(14)) == [(1, b.id, word)], "a publication is not told")
+    again = watched(b"~/watched", None, b.id, word)
+    check(changes(other.ask(WATCH, again + number(2, 1), 14)) == [], "the same is told twice")
+    other.send(WATCH, again + watched(None, b.id, 0, word) + number(2, 2**64 - 1))
+    c.ask(UNLINK, data(1, b"~/watched"), 6)
+    word = board.word(b.slot, b.id)
+    check(word & 0xFF == 2 + 8, "the word of an unlinked buffer")
+    check(changes(other.receive(14)) == [(0, 0, 0), (1, b.id, word)], "an unlink is not told")
+    b.close()
+    check(board.word(b.slot, b.id) & 0xFF == 16, "the word of a buffer that has gone")
+    check(changes(other.ask(WATCH, watched(None, b.id, 0, word), 14)) == [(0, b.id, 16)],
+          "an end is not told")
+    check(changes(other.ask(WATCH, watched(None, b.id, 0, 16) + number(2, 1), 14)) == [],
+          "an end is told twice")
+    other.close()
+
+
 def is_hung_up(c):
     poll = select.poll()
     poll.register(c.socket, select.POLLRDHUP)
@@ -519,6 +589,7 @@ def run_tests(path):
     test_refusals(c)
     test_many_arrays(path, c)
     test_waiting(path, c)
+    test_board_and_watch(path, c)
     c.ask(UNLINK, data(1, b"page/example"), 6)
     check_refused(NOT_FOUND, "an unlinked name", c.ask, OPEN, data(1, b"page/example"), 3)
     made.close()

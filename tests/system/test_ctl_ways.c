@@ -36,6 +36,30 @@ START_TEST(a_held_draft_is_seen_or_never_published)
 }
 END_TEST
 
+START_TEST(a_script_misses_what_happens)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=8 old\n"
+		"coproc P { exec $ctl watch old new; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		"read -r what name id <&3; [[ \"$what $name\" == 'published old' ]] || exit 6\n"
+		"$ctl create -q --shared --size=8 new\n"
+		"read -r what name new <&3; [[ \"$what $name\" == 'published new' ]] || exit 7\n"
+		"mkfifo in; $ctl hold --write new < in > out & holder=$!; exec 4> in\n"
+		"until grep -q held out; do :; done; kill -KILL $holder; wait $holder\n"
+		"read -r what name id <&3; [[ \"$what $id\" == \"dirty $new\" ]] || exit 8\n"
+		"$ctl clean new; read -r what name id <&3; [[ $what == clean ]] || exit 9\n"
+		"$ctl rm old; read -r what name id <&3; [[ \"$what $name\" == 'unlinked old' ]] "
+		"|| exit 10\n"
+		"kill -TERM $pid; wait $pid; [[ $? == 143 ]]");
+	shell_expect(&sh, 0,
+		     "id=$($ctl stat --json new | sed 's/.*\"id\":\"\\([0-9]*\\)\".*/\\1/')\n"
+		     "[[ $($ctl watch --json --count=1 new) == "
+		     "'{\"event\":\"published\",\"name\":\"new\",\"id\":\"'$id'\"}' ]] && "
+		     "[[ $($ctl watch -q -c1 new) == '' ]]");
+}
+END_TEST
+
 START_TEST(a_hold_ends_before_its_input)
 {
 	shell_expect(
@@ -211,6 +235,7 @@ int main(void)
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, a_held_draft_is_seen_or_never_published);
+	tcase_add_test(tc, a_script_misses_what_happens);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);

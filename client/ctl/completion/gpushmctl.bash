@@ -32,7 +32,7 @@ _gpushmctl_pools() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get publish wait hold rm clean flush restart doctor help"
+	local commands="status pools ls stat create put get publish wait watch hold rm clean flush restart doctor help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --shared --sealed --transient --hold --wait --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i
@@ -44,7 +44,7 @@ _gpushmctl() {
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
-			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array)
+			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count)
 			[[ $command == stat && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command == rm && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command == hold && ${COMP_WORDS[i]} == -w ]] && continue
@@ -85,7 +85,7 @@ _gpushmctl() {
 		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
 		return
 		;;
-	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -A | --array) return ;;
+	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -A | --array | -c | --count) return ;;
 	esac
 
 	if [[ $cur == -* ]]; then
@@ -97,6 +97,7 @@ _gpushmctl() {
 		get) options="--array --raw --timeout" ;;
 		publish) options="--sealed --shared" ;;
 		wait) options="--timeout" ;;
+		watch) options="--count --timeout" ;;
 		hold) options="--write --timeout" ;;
 		rm) options="--force" ;;
 		"") options="--version" ;;
@@ -109,7 +110,7 @@ _gpushmctl() {
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:*) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
+	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
