@@ -340,7 +340,7 @@ gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN)
 	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/gpushmd $(BUILD)/gpushmctl
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
-GPU_SYSTEM_TESTS = $(filter $(addprefix %/test_,share restart names deaths copies dirty defer flush threads ctl_ways layout), \
+GPU_SYSTEM_TESTS = $(filter $(addprefix %/test_,share restart reset names deaths copies dirty defer flush threads ctl_ways layout), \
 	$(SYSTEM_TESTS))
 GPU_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH
 check-gpu:

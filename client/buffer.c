@@ -137,8 +137,9 @@ static int end(struct gpushm_buffer *b)
 	else if (!b->held.lost)
 		r = attach_close_lease(b->connection, b->lease);
 	buffer_free(b);
-	/* With the daemon the lease has gone: there is nobody left to tell. */
-	return r == -ECONNRESET ? 0 : r;
+	/* The lease went with the daemon, or the daemon ended it since the memory was lost: there
+	 * is nobody left to tell. */
+	return r == -ECONNRESET || r == -EBADF ? 0 : r;
 }
 
 static int run_end(struct deferred *d)

@@ -47,7 +47,7 @@ const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
 
 int gpushm_buffer_lost(const struct gpushm_buffer *b)
 {
-	return b->held.lost;
+	return b->held.lost || (buffer_word(b) & BOARD_GONE);
 }
 
 int gpushm_buffer_dirty(const struct gpushm_buffer *b)

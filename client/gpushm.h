@@ -240,8 +240,8 @@ enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b); /* as it i
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b);
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b);
 const char *gpushm_buffer_pool(const struct gpushm_buffer *b); /* its pool's name */
-/* 1: the daemon was started anew and does not know this lease any more; what is mapped stays
- * usable, but nobody keeps it for this process. */
+/* 1: the daemon does not know this lease any more: it was started anew without it, or the memory
+ * was lost with its GPU. What is mapped stays mapped, but nobody keeps it for this process. */
 int gpushm_buffer_lost(const struct gpushm_buffer *b);
 /* 1: a writer died while it held it, and nobody has said that it is clean again. As it is now. */
 int gpushm_buffer_dirty(const struct gpushm_buffer *b);

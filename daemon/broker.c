@@ -286,6 +286,7 @@ static void on_pools_ready(void *arg)
 		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", b->pools.open,
 		  b->endpoint.path ? b->endpoint.path : "systemd's socket");
 	tell_status(b, "READY=1\n");
+	estate_audit(&b->estate);
 }
 
 static int service_init(struct broker *b)

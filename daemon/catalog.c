@@ -22,8 +22,10 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 	*c = (struct catalog){ .next_buffer = start, .next_lease = start, .pools = pools };
 	c->default_pool = config->default_pool;
 	list_init(&c->buffers);
+	list_init(&c->lost);
 	if (accounts_init(&c->accounts, config) < 0 || index_init(&c->by_name) < 0 ||
-	    index_init(&c->by_id) < 0 || index_init(&c->leases) < 0)
+	    index_init(&c->by_id) < 0 || index_init(&c->leases) < 0 ||
+	    index_init(&c->lost_by_name) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -128,8 +130,10 @@ static void insert(struct catalog *c, struct buffer *b)
 {
 	b->catalog = c;
 	b->request.on_done = on_allocated;
-	if (b->key)
+	if (b->key) {
 		index_insert(&c->by_name, &b->by_name, index_hash(b->key, strlen(b->key)));
+		catalog_forget_lost(c, b->key);
+	}
 	index_insert(&c->by_id, &b->by_id, index_hash_u64(b->id));
 	list_insert(&c->buffers, &b->all_link);
 	c->n_buffers++;
@@ -262,7 +266,7 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b || (id && b->id != id))
-		return catalog_missing(key, f);
+		return catalog_missing(c, key, f);
 	if (!buffer_owned_by(b, p))
 		return fault(
 			f, CODE_ACCESS,
@@ -305,59 +309,6 @@ int catalog_move(struct catalog *c, struct lease *l, struct process *p)
 	return is_archived(c, l->buffer) ? archive_lease(c->archive, l) : 0;
 }
 
-void catalog_take_slots(const struct catalog *c, struct slots *slots)
-{
-	const struct buffer *b;
-
-	list_foreach (b, &c->buffers, all_link)
-		slots_mark(slots, b->slot);
-	slots_settle(slots);
-}
-
-int catalog_archive(const struct catalog *c, struct archive *a)
-{
-	struct buffer *b;
-	const struct pool *pool;
-	const struct lease *l;
-	int r = 0;
-
-	list_foreach (pool, c->pools, link)
-		if (r == 0)
-			r = archive_pool(a, pool);
-	list_foreach (b, &c->buffers, all_link) {
-		if (r < 0 || b->state == BUFFER_FILLING)
-			continue;
-		r = archive_buffer(a, b);
-		list_foreach (l, &b->leases, buffer_link)
-			if (r == 0)
-				r = archive_lease(a, l);
-	}
-	return r;
-}
-
-int catalog_list(const struct catalog *c, struct manifest *m)
-{
-	const struct buffer *b;
-	const struct pool *pool;
-	int r = 0;
-
-	list_foreach (pool, c->pools, link)
-		if (r == 0)
-			r = archive_list_pool(pool, m);
-	list_foreach (b, &c->buffers, all_link)
-		if (r == 0 && b->state != BUFFER_FILLING)
-			r = archive_list_buffer(b, m);
-	return r;
-}
-
-void catalog_let_go(struct catalog *c)
-{
-	struct buffer *b;
-
-	list_foreach (b, &c->buffers, all_link)
-		b->let_go = b->state != BUFFER_FILLING;
-}
-
 void catalog_sweep(struct catalog *c)
 {
 	struct buffer *b;
@@ -367,6 +318,22 @@ void catalog_sweep(struct catalog *c)
 			drop_name(c, b);
 		maybe_free(c, b);
 	}
+}
+
+/* Its last lease may take a nameless or transient one along. */
+void catalog_drop(struct catalog *c, struct buffer *b, const char *why)
+{
+	uint64_t id = b->id;
+
+	if (b->key)
+		catalog_remember_lost(c, b->key, why);
+	for (uint32_t n = b->readers + b->writers; n > 0; n--)
+		catalog_close(c, list_first(&b->leases, struct lease, buffer_link));
+	b = catalog_by_id(c, id);
+	if (!b)
+		return;
+	drop_name(c, b);
+	maybe_free(c, b);
 }
 
 void catalog_clear(struct catalog *c)
@@ -386,5 +353,7 @@ void catalog_done(struct catalog *c)
 	index_done(&c->by_name);
 	index_done(&c->by_id);
 	index_done(&c->leases);
+	catalog_forget_all_lost(c);
+	index_done(&c->lost_by_name);
 	accounts_done(&c->accounts);
 }

@@ -18,8 +18,10 @@ struct catalog {
 	uint32_t n_buffers, n_leases;
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
-	struct archive *archive;  /* borrowed; NULL: nothing outlives the daemon */
-	struct board *board;	  /* borrowed; NULL: nobody is told */
+	struct archive *archive; /* borrowed; NULL: nothing outlives the daemon */
+	struct board *board;	 /* borrowed; NULL: nobody is told */
+	struct list lost;	 /* struct lost: names of buffers whose memory is gone */
+	struct index lost_by_name;
 	struct list *pools;	  /* pool::link; borrowed */
 	const char *default_pool; /* borrowed */
 
@@ -69,6 +71,15 @@ void catalog_let_go(struct catalog *c);
 /* Frees what nobody holds and nobody can name, after everything has been adopted and archived. */
 void catalog_sweep(struct catalog *c);
 
+/* The buffer's memory is gone, and nobody freed it: its name is free, its leases end, its charges
+ * return, and it with them. Who asks for the name is told why, until it is created again. */
+void catalog_drop(struct catalog *c, struct buffer *b, const char *why);
+
+/* What catalog_missing() says of a name. */
+void catalog_remember_lost(struct catalog *c, const char *key, const char *why);
+void catalog_forget_lost(struct catalog *c, const char *key);
+void catalog_forget_all_lost(struct catalog *c);
+
 /* At the daemon's end, when no lease is left: every name goes, and with it every buffer that is not
  * being allocated just now. */
 void catalog_clear(struct catalog *c);
@@ -106,7 +117,7 @@ bool catalog_may_attach(const struct pool *pool, const struct process *p);
 
 /* NULL where there is none. */
 struct buffer *catalog_by_key(const struct catalog *c, const char *key);
-int catalog_missing(const char *key, struct fault *f); /* -ENOENT */
+int catalog_missing(const struct catalog *c, const char *key, struct fault *f); /* -ENOENT */
 
 /* A published buffer that the process may open so. -ENOENT, -EAGAIN while it is being filled,
  * -EACCES, -EROFS. */

@@ -23,20 +23,13 @@ bool catalog_visible(const struct buffer *b, const struct process *p)
 	       (b->state != BUFFER_FILLING && b->key && buffer_allows(b, p, ACCESS_READ));
 }
 
-int catalog_missing(const char *key, struct fault *f)
-{
-	return fault(f, CODE_NOT_FOUND,
-		     "no buffer \"%s\" (gpushmctl ls shows what there is; open can wait for it)",
-		     key);
-}
-
 int catalog_find(struct catalog *c, const struct process *p, const char *key, enum access access,
 		 struct buffer **ret, struct fault *f)
 {
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b)
-		return catalog_missing(key, f);
+		return catalog_missing(c, key, f);
 	if (!buffer_allows(b, p, access))
 		return fault(f, CODE_ACCESS,
 			     "buffer \"%s\" belongs to uid %u with mode %04o: not open to uid %u "
@@ -64,7 +57,7 @@ int catalog_look(struct catalog *c, const struct process *p, const char *key, st
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b || (b->state == BUFFER_FILLING && !buffer_owned_by(b, p)))
-		return catalog_missing(key, f);
+		return catalog_missing(c, key, f);
 	if (!catalog_visible(b, p))
 		return fault(
 			f, CODE_ACCESS,

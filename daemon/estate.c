@@ -7,6 +7,7 @@
  */
 #include "daemon/estate.h"
 
+#include "daemon/audit.h"
 #include "daemon/log.h"
 #include "daemon/restore.h"
 #include "proto/own.h"
@@ -160,6 +161,11 @@ void estate_go_on(struct estate *e)
 		return;
 	e->service->catalog.archive = NULL;
 	archive_done(&e->archive);
+}
+
+void estate_audit(struct estate *e)
+{
+	audit_start(e->pools, &e->service->catalog);
 }
 
 void estate_tidy(struct estate *e)

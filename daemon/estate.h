@@ -36,6 +36,9 @@ void estate_add_pool(struct estate *e, const struct pool *pool);
 int estate_list(struct estate *e, struct manifest *m);
 void estate_go_on(struct estate *e);
 
+/* Every pool is ready or has failed: looks whether what was inherited is still there. */
+void estate_audit(struct estate *e);
+
 /* Now and then: a new journal, when most of the old one is dead. */
 void estate_tidy(struct estate *e);
 

@@ -28,6 +28,7 @@ struct log_about {
 #define LOG_ID_CONFIG "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a05"
 #define LOG_ID_FDS "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a06"
 #define LOG_ID_UNWATCHED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0e"
+#define LOG_ID_LOST "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0f"
 #define LOG_ID_DIRTY "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0d"
 
 /* Chooses the journal or stderr. Lines of a priority number above max_priority (syslog's LOG_DEBUG

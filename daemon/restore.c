@@ -163,6 +163,17 @@ static int make_buffer(struct store *store, struct service *service, struct pool
 	return r;
 }
 
+static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const char *why)
+{
+	char key[KEY_MAX + 1];
+
+	copy_text(key, sizeof(key), m->key);
+	log_write(LOG_ERR, &(struct log_about){ LOG_ID_LOST, .name = key, .buffer = m->id },
+		  "buffer \"%s\" is lost: %s", key, why);
+	if (m->has_key)
+		catalog_remember_lost(c, key, why);
+}
+
 static void restore_buffer(struct store *store, struct service *service, struct pools *pools,
 			   const Gpushm__Journal__Buffer *m, struct restored *ret)
 {
@@ -175,8 +186,7 @@ static void restore_buffer(struct store *store, struct service *service, struct 
 	ret->dropped++;
 	forget(store, 'm', m->slot);
 	forget(store, 't', m->slot);
-	log_error("buffer \"%.*s\" (%" PRIu64 ") is lost: %s", (int)m->key.len,
-		  (const char *)m->key.data, m->id,
+	tell_lost(&service->catalog, m,
 		  r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
 }
 

@@ -42,12 +42,14 @@ static const struct {
 	{ "cuMemGetAllocationGranularity", offsetof(struct cuda, mem_get_allocation_granularity) },
 	{ "cuMemCreate", offsetof(struct cuda, mem_create) },
 	{ "cuMemRelease", offsetof(struct cuda, mem_release) },
+	{ "cuMemImportFromShareableHandle", offsetof(struct cuda, mem_import) },
 	{ "cuMemExportToShareableHandle", offsetof(struct cuda, mem_export) },
 	{ "cuMemPoolCreate", offsetof(struct cuda, mempool_create) },
 	{ "cuMemPoolDestroy", offsetof(struct cuda, mempool_destroy) },
 	{ "cuMemPoolTrimTo", offsetof(struct cuda, mempool_trim) },
 	{ "cuMemPoolSetAttribute", offsetof(struct cuda, mempool_set_attribute) },
 	{ "cuMemPoolExportToShareableHandle", offsetof(struct cuda, mempool_export) },
+	{ "cuMemPoolImportFromShareableHandle", offsetof(struct cuda, mempool_import) },
 	{ "cuMemPoolExportPointer", offsetof(struct cuda, mempool_export_pointer) },
 	{ "cuMemAllocFromPoolAsync", offsetof(struct cuda, mempool_alloc_async) },
 	{ "cuMemFreeAsync", offsetof(struct cuda, mem_free_async) },
@@ -141,6 +143,16 @@ int cuda_fault(struct fault *f, const char *call, CUresult result)
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		code = CODE_POOL_FULL;
 	return fault(f, code, "%s: %s", call, error_name(result));
+}
+
+/* No documentation says what a handle gets whose GPU was reset. These are what the driver says of a
+ * handle that is none, and of one whose device it does not have (driver 580); memory that has run
+ * out, or a driver that is not there, is none of them. */
+bool cuda_refuses_handle(CUresult result)
+{
+	return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
+	       result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_SUPPORTED ||
+	       result == CUDA_ERROR_UNKNOWN;
 }
 
 void cuda_undone(const char *call, CUresult result)

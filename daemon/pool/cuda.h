@@ -9,6 +9,7 @@
 #include "proto/fault.h"
 
 #include <cuda.h>
+#include <stdbool.h>
 
 struct cuda {
 	CUresult (*init)(unsigned int flags);
@@ -31,6 +32,8 @@ struct cuda {
 	CUresult (*mem_create)(CUmemGenericAllocationHandle *handle, size_t size,
 			       const CUmemAllocationProp *prop, unsigned long long flags);
 	CUresult (*mem_release)(CUmemGenericAllocationHandle handle);
+	CUresult (*mem_import)(CUmemGenericAllocationHandle *handle, void *shareable,
+			       CUmemAllocationHandleType type);
 	CUresult (*mem_export)(void *shareable, CUmemGenericAllocationHandle handle,
 			       CUmemAllocationHandleType type, unsigned long long flags);
 	CUresult (*mempool_create)(CUmemoryPool *pool, const CUmemPoolProps *props);
@@ -38,6 +41,8 @@ struct cuda {
 	CUresult (*mempool_trim)(CUmemoryPool pool, size_t min_bytes);
 	CUresult (*mempool_set_attribute)(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
 	CUresult (*mempool_export)(void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+				   unsigned long long flags);
+	CUresult (*mempool_import)(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
 				   unsigned long long flags);
 	CUresult (*mempool_export_pointer)(CUmemPoolPtrExportData *data, CUdeviceptr ptr);
 	CUresult (*mempool_alloc_async)(CUdeviceptr *ptr, size_t size, CUmemoryPool pool,
@@ -57,6 +62,10 @@ const struct cuda *cuda_load(char *why, size_t size);
 /* "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" into *f, with CODE_POOL_FULL for out of memory,
  * CODE_POOL_FAILED where the device is lost, and CODE_DRIVER for all else. Returns -errno. */
 int cuda_fault(struct fault *f, const char *call, CUresult result);
+
+/* Whether an import that ended so may have met a handle whose memory is gone; other results say
+ * nothing of the handle. */
+bool cuda_refuses_handle(CUresult result);
 
 /* For a call that cleans up, after a failed one or at the end: its own failure is logged, and
  * nothing is decided from it. */

@@ -88,22 +88,28 @@ static int set_up(const struct cuda *cuda, CUmemoryPool pool, int *ret, struct f
 	return 0;
 }
 
+static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CUmemoryPool *ret)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				 .maxSize = pool->size };
+
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	props.location.id = pool->device->ordinal;
+	return cuda->mempool_create(ret, &props);
+}
+
 static int mempool_open(struct pool *pool, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct mempool *m = calloc(1, sizeof(*m));
-	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				 .maxSize = pool->size };
 	CUresult result;
 	int err;
 
 	if (!m)
 		return fault(f, CODE_NO_MEMORY, "out of memory");
 
-	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	props.location.id = pool->device->ordinal;
-	result = cuda->mempool_create(&m->pool, &props);
+	result = create_pool(cuda, pool, &m->pool);
 	if (result)
 		return cuda_fault(f, "cuMemPoolCreate", result);
 
@@ -281,6 +287,51 @@ static void mempool_close(struct pool *pool)
 	free(m);
 }
 
+static CUresult import_once(const struct cuda *cuda, int fd, CUmemoryPool own)
+{
+	CUmemoryPool pool = NULL;
+	CUresult result;
+
+	pthread_mutex_lock(&driver_lock);
+	result = cuda->mempool_import(&pool, (void *)(uintptr_t)fd,
+				      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	pthread_mutex_unlock(&driver_lock);
+	if (result == CUDA_SUCCESS && pool != own)
+		destroy_pool(cuda, pool);
+	return result;
+}
+
+/* Whether the driver takes a pool's fd in this process at all: one that was made for that. */
+static bool takes_a_fresh_one(const struct cuda *cuda, const struct pool *pool)
+{
+	_cleanup_(close_fd) int fd = -1;
+	CUmemoryPool fresh;
+	bool takes;
+
+	if (create_pool(cuda, pool, &fresh))
+		return false;
+	takes = export_pool(cuda, fresh, &fd) == CUDA_SUCCESS &&
+		import_once(cuda, fd, fresh) == CUDA_SUCCESS;
+	destroy_pool(cuda, fresh);
+	return takes;
+}
+
+static int mempool_verify(struct pool *pool, int fd, struct fault *f)
+{
+	const struct cuda *cuda = cuda_load(NULL, 0);
+	CUresult result;
+	int err;
+
+	result = import_once(cuda, fd, NULL);
+	if (result == CUDA_SUCCESS)
+		return 0;
+
+	err = cuda_fault(f, "cuMemPoolImportFromShareableHandle", result);
+	if (!cuda_refuses_handle(result))
+		return err;
+	return takes_a_fresh_one(cuda, pool) ? -ESTALE : err;
+}
+
 const struct pool_ops mempool_ops = {
 	.kind = POOL_MEMPOOL,
 	.needs_device = true,
@@ -291,4 +342,5 @@ const struct pool_ops mempool_ops = {
 	.alloc = mempool_alloc,
 	.free = mempool_free,
 	.close = mempool_close,
+	.verify = mempool_verify,
 };

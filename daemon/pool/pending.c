@@ -150,6 +150,7 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, const unsigned c
 	}
 	block.pending->pool = pool;
 	block.bytes = bytes;
+	block.inherited = pool->ops && pool->ops->verify;
 	block.fd = fd;
 	if (record)
 		memcpy(block.record, record, sizeof(block.record));
@@ -206,7 +207,7 @@ bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *r
 		return false;
 
 	list_foreach (p, &pool->pending, link) {
-		if (p->block.bytes != bytes || p->uid != uid || p->foreign)
+		if (p->block.bytes != bytes || p->uid != uid || p->foreign || p->block.inherited)
 			continue;
 
 		take(p);

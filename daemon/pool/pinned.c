@@ -35,4 +35,5 @@ const struct pool_ops pinned_ops = {
 	.alloc = vmem_alloc,
 	.free = vmem_free,
 	.close = vmem_close,
+	.verify = vmem_verify,
 };

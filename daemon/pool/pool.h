@@ -20,13 +20,15 @@ struct block {
 	int fd_read_only;	 /* host: the same memory, opened read-only; else -1 */
 	uint64_t address;	 /* mempool: CUdeviceptr in this process */
 	struct pending *pending; /* made with the block, so that freeing it needs no memory */
+	bool inherited; /* an earlier daemon's, and nobody has looked whether it is still there */
 	unsigned char record[RECORD_BYTES]; /* mempool: the pointer's export record */
 };
 #define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1 })
 
 struct pool;
 
-/* What a kind must do. open, alloc, free and close run on the pool's worker; nothing else does. */
+/* What a kind must do. open, alloc, free, close and verify run on the pool's worker; nothing else
+ * does. */
 struct pool_ops {
 	enum pool_kind kind;
 	bool needs_device;
@@ -45,6 +47,11 @@ struct pool_ops {
 	 * handed on. */
 	int (*free)(struct pool *pool, struct block *block, struct fault *f);
 	void (*close)(struct pool *pool);
+	/* Whether the memory behind an fd of an earlier daemon is still there; the pool is of that
+	 * kind and on that device, and open. 0; -ESTALE: the driver refuses it, and takes one that
+	 * was made just now; another -errno: it can't be told. *f is what the driver said. NULL: it
+	 * always is. */
+	int (*verify)(struct pool *pool, int fd, struct fault *f);
 };
 
 extern const struct pool_ops *const pool_kinds[]; /* NULL at the end; without CUDA: host alone */

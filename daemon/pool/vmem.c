@@ -99,6 +99,36 @@ int vmem_free(struct pool *pool, struct block *block, struct fault *f)
 	return 0;
 }
 
+static CUresult import_once(const struct cuda *cuda, int fd)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult result;
+
+	result = cuda->mem_import(&handle, (void *)(uintptr_t)fd,
+				  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (result == CUDA_SUCCESS)
+		cuda_undone("cuMemRelease", cuda->mem_release(handle));
+	return result;
+}
+
+/* 30 to 50 us, whatever the size, and no context (driver 580). */
+int vmem_verify(struct pool *pool, int fd, struct fault *f)
+{
+	const struct cuda *cuda = cuda_load(NULL, 0);
+	const struct vmem *v = pool->impl;
+	CUresult result;
+	int err;
+
+	result = import_once(cuda, fd);
+	if (result == CUDA_SUCCESS)
+		return 0;
+
+	err = cuda_fault(f, "cuMemImportFromShareableHandle", result);
+	if (!cuda_refuses_handle(result))
+		return err;
+	return import_once(cuda, v->keep_fd) == CUDA_SUCCESS ? -ESTALE : err;
+}
+
 void vmem_close(struct pool *pool)
 {
 	struct vmem *v = take_ptr(pool->impl);

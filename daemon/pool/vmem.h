@@ -16,5 +16,6 @@ int vmem_open(struct pool *pool, CUmemLocation location, struct fault *f);
 int vmem_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f);
 int vmem_free(struct pool *pool, struct block *block, struct fault *f);
 void vmem_close(struct pool *pool);
+int vmem_verify(struct pool *pool, int fd, struct fault *f);
 
 #endif

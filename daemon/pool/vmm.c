@@ -25,4 +25,5 @@ const struct pool_ops vmm_ops = {
 	.alloc = vmem_alloc,
 	.free = vmem_free,
 	.close = vmem_close,
+	.verify = vmem_verify,
 };

@@ -78,6 +78,11 @@ static int memfd_new(const struct memory_tag *tag)
 	return take_fd(&fd);
 }
 
+static uint32_t epoch(void)
+{
+	return (uint32_t)env_bytes("FAKECUDA_EPOCH", 0);
+}
+
 CUresult memory_new(struct memory_tag tag, struct memory **ret)
 {
 	_cleanup_(close_fd) int fd = -1;
@@ -85,6 +90,7 @@ CUresult memory_new(struct memory_tag tag, struct memory **ret)
 	CUresult result;
 
 	memcpy(tag.magic, MAGIC, sizeof(tag.magic));
+	tag.epoch = epoch();
 	if (getrandom(&tag.serial, sizeof(tag.serial), 0) < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	fd = memfd_new(&tag);
@@ -121,6 +127,8 @@ CUresult memory_import(int fd, enum memory_kind kind, struct memory **ret)
 		return CUDA_ERROR_UNKNOWN;
 	if (tag.kind != (uint32_t)kind)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (tag.epoch < epoch())
+		return CUDA_ERROR_INVALID_HANDLE;
 	result = memory_map(fd, &tag, ret);
 	if (result == CUDA_SUCCESS)
 		(*ret)->imported = true;

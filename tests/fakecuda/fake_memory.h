@@ -23,9 +23,9 @@ struct memory_tag {
 	uint32_t kind;
 	uint32_t location; /* CUmemLocationType: DEVICE, HOST, HOST_NUMA */
 	int32_t id;	   /* physical GPU or node */
-	uint32_t pad;
-	uint64_t serial; /* random: tells pools apart */
-	uint64_t bytes;	 /* of data, from the memfd's start */
+	uint32_t epoch;	   /* FAKECUDA_EPOCH of who made it */
+	uint64_t serial;   /* random: tells pools apart */
+	uint64_t bytes;	   /* of data, from the memfd's start */
 };
 
 struct memory {

@@ -19,6 +19,8 @@
  *                           cuGetErrorString never count. A call that gives something back does so
  *                           all the same and then reports the error; from then on misuse returns
  *                           INVALID_VALUE in this process and does not abort.
+ *   FAKECUDA_EPOCH=n        the GPUs were reset that often: memory of a process with a smaller
+ *                           number can't be imported any more (INVALID_HANDLE)
  *   FAKECUDA_LOG=file       a line is appended for each call: pid, call, result
  *   FAKECUDA_STRICT=1       exit(3) with something not given back, or an fd of ours open, writes
  *                           "fakecuda: leaked ..." and ends the process with status 86

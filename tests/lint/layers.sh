@@ -53,7 +53,7 @@ function complain(text) {
 	bad = 1
 }
 BEGIN {
-	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore > pools > session >" \
+	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore audit > pools > session >" \
 		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > log > escape > index clock grow slots")
 	tower("python", "module > array_type buffer_type create open names look defer > record > view bytes dlpack cai copy > " \

@@ -99,19 +99,26 @@ START_TEST(a_restart_is_another_process_or_another_daemon)
 }
 END_TEST
 
+static uint32_t open_fds(void)
+{
+	struct gpushm_status *st = reexec_status();
+	uint32_t n = st->fds;
+
+	gpushm_status_free(st);
+	return n;
+}
+
+/* For a moment a successor has some of them twice: it looks whether their memory is still there. */
 START_TEST(file_descriptors_pile_up_from_restart_to_restart)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
-	struct gpushm_status *before, *after;
+	uint32_t before;
 
 	reexec_restart();
-	before = reexec_status();
+	before = open_fds();
 	for (int i = 0; i < 5; i++)
 		reexec_restart();
-	after = reexec_status();
-	ck_assert_uint_eq(after->fds, before->fds);
-	gpushm_status_free(before);
-	gpushm_status_free(after);
+	client_await(open_fds() <= before);
 	client_close_and_unlink(b, "a");
 }
 END_TEST

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A GPU is reset, or loses its memory, while there is no daemon: the next one finds out, drops what
+ * is gone and nothing else, and says so. A stand-in for systemd keeps the fds. Over the fake
+ * driver, which can be told of a reset; on a real one too, where it takes another fd for a dead
+ * handle.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/raw.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define BYTES_EACH ((uint64_t)1 << 20)
+
+/* CUresult, as FAKECUDA_FAIL_WITH takes it. */
+#define OUT_OF_MEMORY "2"
+#define NOT_INITIALIZED "3"
+#define INVALID_HANDLE "400"
+
+static const char *const on_gpu[] = { "gpu0", "gpu0-mempool", "pinned" };
+
+static struct keeper k;
+
+static bool has_driver(bool fake)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (library && (!fake || dlsym(library, "fakecuda_calls")))
+		return true;
+	puts(fake ? "skipped: needs the fake driver" : "skipped: no driver");
+	return false;
+}
+
+static void begin(void)
+{
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void end(void)
+{
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
+	keeper_done(&k);
+}
+
+static struct gpushm_buffer *publish(const char *pool, const char *name)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_buffer *b = client_create(name, BYTES_EACH, &o);
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	return b;
+}
+
+static char *read_log(void)
+{
+	FILE *f = fopen(k.log, "re");
+	char *text = NULL;
+	size_t size = 0;
+
+	ck_assert(f && getdelim(&text, &size, '\0', f) >= 0);
+	fclose(f);
+	return text;
+}
+
+static unsigned log_count(const char *what)
+{
+	_cleanup_(free_ptr) char *log = read_log();
+	unsigned n = 0;
+
+	for (const char *at = log; (at = strstr(at, what)); at++)
+		n++;
+	return n;
+}
+
+static bool is_there(const char *name)
+{
+	struct gpushm_stat *st = NULL;
+	int r = gpushm_stat(c, name, 0, 0, &st);
+
+	ck_assert_msg(r == 0 || r == -ENOENT, "%s", gpushm_error());
+	if (r == 0)
+		gpushm_stat_free(st, 1);
+	return r == 0;
+}
+
+static void reset_gpus(void)
+{
+	setenv("FAKECUDA_EPOCH", "1", 1);
+}
+
+/* ---- all is lost ---- */
+
+/* Who has it mapped is told without a call. */
+static void await_gone(struct gpushm_buffer *b)
+{
+	uint32_t seen = gpushm_buffer_notice(b);
+
+	while (!(seen & GPUSHM_NOTICE_GONE))
+		ck_assert_msg(gpushm_buffer_wait(b, seen, 60000, &seen) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_buffer_lost(b), 1);
+}
+
+static void expect_lost(const char *name, struct gpushm_buffer *held)
+{
+	struct gpushm_buffer *b = NULL;
+
+	await_gone(held);
+	ck_assert_int_eq(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b), -ENOENT);
+	ck_assert_msg(strstr(gpushm_error(), "its memory was lost") &&
+			      strstr(gpushm_error(), "CUDA_ERROR_INVALID_HANDLE"),
+		      "%s", gpushm_error());
+	/* Its holder has nothing to give back any more. */
+	ck_assert_msg(gpushm_close(held) == 0, "%s", gpushm_error());
+}
+
+static uint64_t charged(void)
+{
+	struct gpushm_status *st = NULL;
+	uint64_t bytes;
+
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	bytes = st->usage[0].bytes + st->usage[0].buffers;
+	gpushm_status_free(st);
+	return bytes;
+}
+
+START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
+{
+	struct gpushm_buffer *held[array_size(on_gpu)], *host, *again;
+	char text[128];
+
+	if (!has_driver(true))
+		return;
+	begin();
+	for (size_t i = 0; i < array_size(on_gpu); i++)
+		held[i] = publish(on_gpu[i], on_gpu[i]);
+	host = publish("host", "stays");
+	keeper_end(&k, SIGKILL);
+	reset_gpus();
+	keeper_spawn(&k);
+	for (size_t i = 0; i < array_size(on_gpu); i++) {
+		expect_lost(on_gpu[i], held[i]);
+		snprintf(text, sizeof(text), "buffer \"%s\" is lost: pool \"%s\" has its memory",
+			 on_gpu[i], on_gpu[i]);
+		ck_assert_uint_eq(log_count(text), 1);
+	}
+	ck_assert(is_there("stays"));
+	client_close_and_unlink(host, "stays");
+	ck_assert_uint_eq(charged(), 0);
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	/* The names are free, and mean something else from now on. */
+	for (size_t i = 0; i < array_size(on_gpu); i++) {
+		again = publish(on_gpu[i], on_gpu[i]);
+		ck_assert(is_there(on_gpu[i]));
+		client_close_and_unlink(again, on_gpu[i]);
+		ck_assert(!is_there(on_gpu[i]));
+		ck_assert_ptr_null(strstr(gpushm_error(), "lost"));
+	}
+	end();
+}
+END_TEST
+
+/* What goes to the pending list before the driver is up must not serve anybody. */
+START_TEST(memory_that_is_gone_is_given_to_the_next_who_creates)
+{
+	const char word[] = "fresh";
+	char got[sizeof(word)];
+	struct gpushm_buffer *b;
+
+	if (!has_driver(true))
+		return;
+	begin();
+	b = publish("gpu0", "x");
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	keeper_end(&k, SIGKILL);
+	reset_gpus();
+	keeper_spawn(&k);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	b = publish("gpu0", "x");
+	ck_assert_int_eq(gpushm_write(b, 0, word, sizeof(word)), 0);
+	ck_assert_int_eq(gpushm_read(b, 0, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, word);
+	client_close_and_unlink(b, "x");
+	keeper_await(&k);
+	end();
+}
+END_TEST
+
+/* ---- what was done in the meantime ---- */
+
+START_TEST(a_reset_is_told_twice_or_takes_what_is_new)
+{
+	struct gpushm_buffer *old, *fresh;
+
+	if (!has_driver(true))
+		return;
+	begin();
+	old = publish("gpu0", "x");
+	keeper_end(&k, SIGKILL);
+	reset_gpus();
+	keeper_start(&k);
+	client_await(!is_there("x"));
+	fresh = publish("gpu0", "x");
+	/* The journal knows the one as gone and the other as there. */
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	ck_assert_uint_eq(log_count("is lost"), 1);
+	ck_assert(is_there("x"));
+	ck_assert_int_eq(gpushm_buffer_lost(old), 1);
+	ck_assert_int_eq(gpushm_close(old), 0);
+	client_close_and_unlink(fresh, "x");
+	end();
+}
+END_TEST
+
+/* ---- nothing may be dropped ---- */
+
+static const char *const passing[] = { OUT_OF_MEMORY, NOT_INITIALIZED };
+
+/* The driver's first import in the new daemon fails so. */
+static void fail_import(const char *call, const char *with)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "1:%s", call);
+	setenv("FAKECUDA_FAIL", text, 1);
+	setenv("FAKECUDA_FAIL_WITH", with, 1);
+	keeper_spawn(&k);
+	unsetenv("FAKECUDA_FAIL");
+	unsetenv("FAKECUDA_FAIL_WITH");
+	keeper_await(&k);
+}
+
+static void expect_kept(const char *pool, const char *call, const char *with)
+{
+	struct gpushm_buffer *b = publish(pool, "kept"), *again = NULL;
+	unsigned before = log_count("can't be told");
+
+	keeper_end(&k, SIGKILL);
+	fail_import(call, with);
+	client_await(log_count("can't be told") == before + 1);
+	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again) == 0, "%s",
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_close(again), 0);
+	client_close_and_unlink(b, "kept");
+}
+
+START_TEST(an_error_that_may_pass_drops_a_buffer)
+{
+	if (!has_driver(true))
+		return;
+	begin();
+	expect_kept("gpu0", "cuMemImportFromShareableHandle", passing[_i]);
+	expect_kept("pinned", "cuMemImportFromShareableHandle", passing[_i]);
+	expect_kept("gpu0-mempool", "cuMemPoolImportFromShareableHandle", passing[_i]);
+	ck_assert_uint_eq(log_count("is lost"), 0);
+	end();
+}
+END_TEST
+
+/* The GPU is not there: its buffers wait for it. */
+START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
+{
+	struct gpushm_buffer *b, *again = NULL;
+
+	if (!has_driver(true))
+		return;
+	begin();
+	b = publish("gpu0", "kept");
+	keeper_end(&k, SIGKILL);
+	setenv("FAKECUDA_DEVICES", "0", 1);
+	keeper_spawn(&k);
+	unsetenv("FAKECUDA_DEVICES");
+	keeper_await(&k);
+	ck_assert(is_there("kept"));
+	client_await(log_count("its GPU is not there; 1 buffers") == 1);
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again) == 0, "%s",
+		      gpushm_error());
+	ck_assert_uint_eq(log_count("is lost"), 0);
+	ck_assert_int_eq(gpushm_close(again), 0);
+	client_close_and_unlink(b, "kept");
+	end();
+}
+END_TEST
+
+/* ---- one among many ---- */
+
+/* Somebody else's fd stands where that kept one was, of those whose name begins so. */
+static void swap_kept(char letter, size_t which)
+{
+	int other = memfd_create("other", MFD_CLOEXEC);
+
+	ck_assert_uint_gt(keeper_count(&k, letter), which);
+	for (size_t i = 0; i < k.n_kept; i++) {
+		if (k.kept[i].name[0] != letter || which-- > 0)
+			continue;
+		ck_assert_int_ge(dup3(other, k.kept[i].fd, O_CLOEXEC), 0);
+		break;
+	}
+	close(other);
+}
+
+START_TEST(one_dead_handle_takes_others_with_it)
+{
+	enum { N = 200 };
+	static struct gpushm_buffer *all[N];
+	unsigned there = 0;
+	char name[32];
+
+	if (!has_driver(false))
+		return;
+	begin();
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "x/%d", i);
+		all[i] = publish("gpu0", name);
+	}
+	keeper_end(&k, SIGKILL);
+	swap_kept('m', 150);
+	keeper_start(&k);
+	client_await(log_count("is lost: pool \"gpu0\" has its memory") == 1);
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "x/%d", i);
+		there += is_there(name);
+		ck_assert_int_eq(gpushm_close(all[i]), 0);
+		gpushm_unlink(c, name);
+	}
+	ck_assert_uint_eq(there, N - 1);
+	end();
+}
+END_TEST
+
+START_TEST(a_dead_mempool_is_served_on)
+{
+	struct gpushm_buffer *a, *b, *fresh;
+
+	if (!has_driver(false))
+		return;
+	begin();
+	a = publish("gpu0-mempool", "a");
+	b = publish("gpu0-mempool", "b");
+	keeper_end(&k, SIGKILL);
+	swap_kept('p', 0);
+	keeper_start(&k);
+	client_await(!is_there("a") && !is_there("b"));
+	ck_assert_uint_eq(log_count("is lost: pool \"gpu0-mempool\" has its memory"), 2);
+	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	fresh = publish("gpu0-mempool", "a");
+	client_close_and_unlink(fresh, "a");
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("reset");
+	TCase *t = tcase_create("reset");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name);
+	tcase_add_test(t, memory_that_is_gone_is_given_to_the_next_who_creates);
+	tcase_add_test(t, a_reset_is_told_twice_or_takes_what_is_new);
+	tcase_add_loop_test(t, an_error_that_may_pass_drops_a_buffer, 0, (int)array_size(passing));
+	tcase_add_test(t, a_gpu_that_is_not_there_loses_its_buffers);
+	tcase_add_test(t, one_dead_handle_takes_others_with_it);
+	tcase_add_test(t, a_dead_mempool_is_served_on);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
