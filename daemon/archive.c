@@ -70,12 +70,12 @@ static int keep(struct archive *a, char kind, uint64_t id, int fd)
 	return a->keeps ? store_keep(a->store, name, fd) : 0;
 }
 
-static void forget(struct archive *a, char kind, uint64_t id)
+static void forget(struct store *s, char kind, uint64_t id)
 {
 	char name[STORE_NAME_MAX + 1];
 
 	store_name(name, kind, id);
-	store_forget(a->store, name);
+	store_forget(s, name);
 }
 
 int archive_complete(struct archive *a)
@@ -90,7 +90,7 @@ int archive_complete(struct archive *a)
 	if (r == 0)
 		r = keep(a, 'j', a->journal.generation, a->journal.fd);
 	if (r == 0 && a->journal.generation > 0)
-		forget(a, 'j', a->journal.generation - 1);
+		forget(a->store, 'j', a->journal.generation - 1);
 	return r;
 }
 
@@ -117,6 +117,12 @@ int archive_pool(struct archive *a, const struct pool *p)
 	}
 	a->live++;
 	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
+}
+
+void archive_forget_pool(struct store *s, const struct pool *p)
+{
+	if (p->config.kind == POOL_MEMPOOL)
+		forget(s, 'p', p->id);
 }
 
 /* A buffer above what the keeper takes is in the journal without it: for an exec that is enough.
@@ -252,9 +258,9 @@ void archive_gone(struct archive *a, struct buffer *b)
 {
 	end(a, GPUSHM__JOURNAL__TYPE__TYPE_GONE, b->id, 1);
 	if (b->block.fd >= 0 && b->slot < SLOTS_KEPT)
-		forget(a, 'm', b->slot);
+		forget(a->store, 'm', b->slot);
 	if (b->table_fd >= 0 && b->slot < SLOTS_KEPT)
-		forget(a, 't', b->slot);
+		forget(a->store, 't', b->slot);
 	slots_give(a->slots, b->slot);
 	b->slot = SLOT_NONE;
 }

@@ -102,6 +102,15 @@ static int take_board(struct estate *e)
 	return r < 0 ? r : store_keep(&e->store, BOARD_NAME, e->board.fd);
 }
 
+/* A mempool's memory is the driver's again when the last copy of its fd is closed: its keeper's,
+ * too. */
+static void on_swept(const struct pool *pool, void *arg)
+{
+	struct estate *e = arg;
+
+	archive_forget_pool(&e->store, pool);
+}
+
 int estate_inherit(struct estate *e)
 {
 	struct restored was = { 0 };
@@ -117,7 +126,7 @@ int estate_inherit(struct estate *e)
 		go_on_from(e, &was.head);
 	catalog_take_slots(&e->service->catalog, &e->slots);
 	store_drop_rest(&e->store);
-	pools_sweep(e->pools);
+	pools_sweep(e->pools, on_swept, e);
 	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
 	/* Not before: what goes now is to be forgotten by who keeps its fds. */
 	if (r == 0)
@@ -172,5 +181,5 @@ void estate_tidy(struct estate *e)
 {
 	if (e->service->catalog.archive && archive_is_stale(&e->archive))
 		renew(e, e->archive.journal.generation + 1);
-	pools_sweep(e->pools);
+	pools_sweep(e->pools, on_swept, e);
 }

@@ -221,13 +221,16 @@ static void on_probed(struct job *job)
 	on_pool_ready(NULL, p);
 }
 
-void pools_sweep(struct pools *p)
+void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg)
 {
 	struct pool *it;
 
-	list_foreach (it, &p->all, link)
-		if (it->state == POOL_INHERITED && it->blocks == 0)
-			pool_close(it, on_pool_closed, p);
+	list_foreach (it, &p->all, link) {
+		if (it->state != POOL_INHERITED || it->blocks > 0)
+			continue;
+		on_swept(it, arg);
+		pool_close(it, on_pool_closed, p);
+	}
 }
 
 int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,

@@ -40,8 +40,8 @@ int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, 
  * creates in it waits for the driver, as with the other kinds. */
 void pools_succeed(struct pools *p);
 
-/* Closes inherited pools that have no block left. */
-void pools_sweep(struct pools *p);
+/* Closes inherited pools that have no block left; each is told of while it is still there. */
+void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg);
 
 /* Closes every pool; blocks must be gone or about to go. on_closed comes once, later. */
 void pools_close(struct pools *p, void (*on_closed)(void *arg));

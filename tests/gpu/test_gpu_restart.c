@@ -248,6 +248,8 @@ START_TEST(contents_or_memory_are_lost_under_eight_clients)
 	client_await(used_bytes() == 0);
 	ck_assert_int_eq(gpushm_flush(conn, NULL), 0);
 	client_await(mempools() == 1);
+	/* An fd that is kept keeps the pool's memory: the last one's alone is. */
+	ck_assert_uint_eq(keeper_count(&k, 'p'), 1);
 	expect_gpu_memory(alone, "when all has been freed");
 	end_daemon();
 	expect_gpu_memory(nobody, "after the daemon's end");
