@@ -6,11 +6,12 @@
  * What a request asks for counts as used from the moment it is submitted, so that two at once can't
  * both get the last room. A free that was submitted earlier counts no more: the worker runs it
  * first. A request that the driver has no memory for is tried once more after everything pending
- * was given back. The request's memory is its owner's; the block is, too, once on_done was called
- * with 0, and before that nobody's but ours.
+ * on its GPU, whichever pool had it, was given back. The request's memory is its owner's; the block
+ * is, too, once on_done was called with 0, and before that nobody's but ours.
  */
 #include "daemon/pool/failure.h"
 #include "daemon/pool/pending.h"
+#include "daemon/pool/place.h"
 #include "daemon/pool/room.h"
 #include "proto/size.h"
 
@@ -74,12 +75,18 @@ static void run_alloc(struct job *job)
 static void prefix_fault(const struct pool_request *r, struct fault *f)
 {
 	struct fault driver = *f;
+	char others[96];
 
-	fault(f, driver.code, "pool \"%s\": %s asked: %.160s%s", r->pool->config.name,
-	      size_format(r->asked).text, driver.text,
-	      driver.code == CODE_POOL_FULL ? "; the pool has room, but other pools or programs "
-					      "hold the memory"
-					    : "");
+	if (driver.code != CODE_POOL_FULL) {
+		fault(f, driver.code, "pool \"%s\": %s asked: %.160s", r->pool->config.name,
+		      size_format(r->asked).text, driver.text);
+		return;
+	}
+	place_tell(r->pool, others, sizeof(others));
+	fault(f, driver.code,
+	      "pool \"%s\": %s asked: %.100s; the pool has room, but other pools or programs hold "
+	      "the memory (%snvidia-smi shows programs)",
+	      r->pool->config.name, size_format(r->asked).text, driver.text, others);
 }
 
 static void drop_failed(struct pool_request *r)
@@ -111,7 +118,7 @@ static void on_alloc_done(struct job *job)
 
 	if (r->result < 0 && r->fault.code == CODE_POOL_FULL && !r->retried && !r->cancelled) {
 		r->retried = true;
-		pool_flush(pool);
+		place_flush(pool);
 		worker_submit(pool->worker, &r->job);
 		return;
 	}

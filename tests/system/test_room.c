@@ -285,6 +285,53 @@ START_TEST(a_create_that_waits_never_asks_the_driver_again)
 }
 END_TEST
 
+/* Two pools that may each have all of a GPU, as the default ones nearly may. */
+#define TWO                                                                                 \
+	"[pool a]\nkind=vmm\nsize=64M\npending-max-ratio=1\n[pool b]\nkind=vmm\nsize=64M\n" \
+	"[pool m]\nkind=mempool\nsize=64M\n"
+
+static struct gpushm_buffer *create_in(const char *pool, uint64_t bytes)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_msg(gpushm_create(c, pool, bytes, &o, &b) == 0, "%s", gpushm_error());
+	return b;
+}
+
+START_TEST(what_waits_for_reuse_in_one_pool_is_kept_from_another)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "b" };
+	struct gpushm_buffer *first, *b = NULL;
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (!library || !dlsym(library, "fakecuda_calls")) {
+		puts("skipped: needs the fake driver");
+		return;
+	}
+	dlclose(library);
+	setenv("FAKECUDA_MEMORY", "72M", 1);
+	fds_mark();
+	daemon_start(&d, TWO, NULL);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	first = create_in("a", 40 * MIB);
+	ck_assert_int_eq(gpushm_create(c, "x", 40 * MIB, &o, &b), -ENOSPC);
+	ck_assert_msg(strstr(gpushm_error(), "(a: 40.0 MiB, nvidia-smi shows programs)"), "%s",
+		      gpushm_error());
+	/* It goes to the list of pool a, which is not too long. */
+	ck_assert_int_eq(gpushm_close(first), 0);
+	b = create_in("b", 40 * MIB);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	/* To a mempool, too. */
+	b = create_in("a", 60 * MIB);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	b = create_in("m", 20 * MIB);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_teardown();
+	fds_check();
+}
+END_TEST
+
 static void setup(void)
 {
 	fds_mark();
@@ -317,6 +364,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_request_that_may_never_fit_waits);
 	tcase_add_test(t, gpushmctl_does_not_wait);
 	tcase_add_test(gpu, a_create_that_waits_never_asks_the_driver_again);
+	tcase_add_test(gpu, what_waits_for_reuse_in_one_pool_is_kept_from_another);
 	suite_add_tcase(s, t);
 	suite_add_tcase(s, gpu);
 	srunner_run_all(sr, CK_ENV);
