@@ -320,9 +320,17 @@ $(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl
 
-.PHONY: bench check-bench
+BENCH_OUT = $(or $(OUT),$(BUILD))
+
+.PHONY: bench bench-gpu check-bench
 bench: $(BUILD)/gpushmd $(BENCH_BIN)
-	$(BUILD)/gpushm-bench --json $(BUILD)/bench.json --plot $(BUILD)/plots $(BENCH)
+	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json --plot $(BENCH_OUT) $(BENCH)
+# On a machine with a GPU, from a gpu-bundle (below): all of it, and beside what people use today. Writes to $OUT, if it
+# is set, and has no prerequisites.
+bench-gpu:
+	@bad=0; export $(GPU_PATH); \
+	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json --plot $(BENCH_OUT) $(BENCH) || bad=1; \
+	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; exit $$bad
 # Only that it runs, and that its table is whole.
 check-bench: $(BUILD)/gpushmd $(BENCH_BIN) $(FAKECUDA)
 	$(RUN) $(CHECK_LABEL)bench "tests/bench/smoke.sh $(BUILD)"
@@ -332,12 +340,13 @@ check-bench: $(BUILD)/gpushmd $(BENCH_BIN) $(FAKECUDA)
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
 .PHONY: gpu-bundle check-gpu check-gpu-deaths
-gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN)
+gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core
 	@mkdir -p $(BUILD)/deps
 	ldd $(BUILD)/gpushmd $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
-	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/gpushmd $(BUILD)/gpushmctl
+	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/tests/bench/* $(BUILD)/gpushmd \
+		$(BUILD)/gpushmctl $(BUILD)/gpushm-bench $(BUILD)/python/gpushm/*.so*
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
 GPU_SYSTEM_TESTS = $(filter $(addprefix %/test_,share restart reset names deaths copies dirty defer flush threads ctl_ways layout), \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The benchmark runs, on host pools and over our own driver, and its table is whole: every row is
-# there, with figures that are numbers above nothing. No bound on them decides.
+# there, with figures that are numbers above nothing. So does the comparison, as far as it is ours. No
+# bound on time decides.
 #   tests/bench/smoke.sh BUILD
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 1
@@ -56,6 +57,13 @@ run() {
 }
 
 run host "${host[@]}"
+checks=$((checks + 1))
+if ! python3 tests/bench/peers.py "$build" --pool host --quick --only gpushm,gpushm-arrays --out "$folder" \
+	>"$folder/said" 2>&1 || [ ! -s "$folder/peers.svg" ]; then
+	failures=$((failures + 1))
+	echo "the comparison does not run:"
+	cat "$folder/said"
+fi
 if [ -e "$build/fakecuda/libcuda.so.1" ]; then
 	export LD_LIBRARY_PATH=$build/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	FAKECUDA_STATE=$folder/gpu FAKECUDA_MEMORY=8G run fake "${host[@]}" "${gpu[@]}"
