@@ -90,11 +90,16 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 		  struct lease **ret, struct fault *f)
 {
 	struct lease *l = NULL;
+	bool foreign = b->foreign;
 	int r = grant(c, p, b, access, c->next_lease, &l, f);
 
 	if (r < 0)
 		return r;
 	c->next_lease++;
+	/* From now on its memory is not the owner's alone, also after this lease and this daemon.
+	 */
+	if (is_archived(c, b) && b->foreign != foreign)
+		archive_change(c->archive, b);
 	r = is_archived(c, b) ? archive_lease(c->archive, l) : 0;
 	if (r < 0) {
 		catalog_close(c, l);
@@ -294,11 +299,14 @@ void catalog_adopt_buffer(struct catalog *c, struct buffer *b)
 }
 
 int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
-			uint64_t id, struct fault *f)
+			uint64_t id, uint64_t since_ns, struct fault *f)
 {
 	struct lease *l = NULL;
+	int r = grant(c, p, b, access, id, &l, f);
 
-	return grant(c, p, b, access, id, &l, f);
+	if (r == 0)
+		l->since_ns = since_ns;
+	return r;
 }
 
 int catalog_move(struct catalog *c, struct lease *l, struct process *p)

@@ -36,11 +36,11 @@ struct catalog {
 /* 0 or -ENOMEM. */
 int catalog_init(struct catalog *c, const struct config *config, struct list *pools);
 
-/* What an earlier daemon had: the buffer goes into the catalog as it is; the lease gets its old id.
- */
+/* What an earlier daemon had: the buffer goes into the catalog as it is; the lease gets its old id
+ * and time. */
 void catalog_adopt_buffer(struct catalog *c, struct buffer *b);
 int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
-			uint64_t id, struct fault *f);
+			uint64_t id, uint64_t since_ns, struct fault *f);
 
 /* The lease is another process's from now on: of a new connection of the same client. 0 or -errno.
  */

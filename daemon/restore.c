@@ -40,6 +40,24 @@ static void forget(struct store *store, char kind, uint64_t number)
 
 /* ---- pools ---- */
 
+/* Who may use it, as the configuration says now. Of a pool that is not in it any more nobody knows:
+ * its buffers are for those who have them, and for admins. */
+static void find_rules(const struct config *c, struct pool_config *ret)
+{
+	ret->restricted = !c->auto_pools;
+	for (size_t i = 0; i < c->n_pools; i++) {
+		const struct pool_config *it = &c->pools[i];
+
+		if (strcmp(it->name, ret->name) != 0)
+			continue;
+		ret->restricted = it->restricted;
+		ret->allow_users = it->allow_users;
+		ret->allow_groups = it->allow_groups;
+		ret->pending_max_count = it->pending_max_count;
+		ret->pending_max_ratio = it->pending_max_ratio;
+	}
+}
+
 static void restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
 {
 	struct pool_config config;
@@ -51,6 +69,7 @@ static void restore_pool(struct pools *pools, struct store *store, const Gpushm_
 		return;
 	pool_config_default((enum pool_kind)m->kind, &config);
 	copy_text(config.name, sizeof(config.name), m->name);
+	find_rules(pools->config, &config);
 	config.numa_node = m->numa_node;
 	copy_text(told.name, sizeof(told.name), m->device_name);
 	copy_text(told.pci_id, sizeof(told.pci_id), m->pci_id);
@@ -235,7 +254,8 @@ static int restore_lease(struct service *service, struct buffer *b, const Gpushm
 	}
 	if (r < 0)
 		return r;
-	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id, &f);
+	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id,
+				   m->since_ns, &f);
 }
 
 static void restore_leases(struct replay *r, struct service *service, struct restored *ret)

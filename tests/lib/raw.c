@@ -18,11 +18,14 @@
 #define DEADLINE_MS 60000
 
 /* Check's own asserts report when they hold, too, and that works in the test's process alone: these
- * functions are called in roles as well. */
-#define must(condition, ...)                       \
-	do {                                       \
-		if (!(condition))                  \
-			ck_abort_msg(__VA_ARGS__); \
+ * functions are called in roles as well, where nobody but stderr hears of a failure. */
+#define must(condition, ...)                          \
+	do {                                          \
+		if (!(condition)) {                   \
+			fprintf(stderr, __VA_ARGS__); \
+			fputc('\n', stderr);          \
+			ck_abort_msg(__VA_ARGS__);    \
+		}                                     \
 	} while (0)
 
 #define FDS_SENT_MAX 253 /* SCM_MAX_FD */
