@@ -5,6 +5,8 @@
  */
 #include "daemon/catalog.h"
 
+#include "daemon/naming.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,7 +22,8 @@ struct buffer *catalog_by_key(const struct catalog *c, const char *key)
 bool catalog_visible(const struct buffer *b, const struct process *p)
 {
 	return buffer_owned_by(b, p) ||
-	       (b->state != BUFFER_FILLING && b->key && buffer_allows(b, p, ACCESS_READ));
+	       (b->state != BUFFER_FILLING && b->key && naming_may_say(p, b->key) &&
+		buffer_allows(b, p, ACCESS_READ));
 }
 
 int catalog_find(struct catalog *c, const struct process *p, const char *key, enum access access,

@@ -11,27 +11,31 @@
 #include <stdio.h>
 #include <string.h>
 
+bool naming_may_say(const struct process *p, const char *key)
+{
+	char own[16];
+	int own_len = snprintf(own, sizeof(own), "~%u/", p->uid);
+
+	return key[0] != '~' || p->admin || strncmp(key, own, (size_t)own_len) == 0;
+}
+
 int naming_key(const struct process *p, const void *name, size_t len, char ret[KEY_MAX + 1],
 	       struct fault *f)
 {
 	const char *wrong = name_check_buffer(name, len), *text = name;
-	char own[16];
-	int own_len;
 
 	if (wrong)
 		return fault(f, CODE_NAME, "name \"%.*s\": %s", (int)(len < 64 ? len : 64),
 			     len ? text : "", wrong);
-	own_len = snprintf(own, sizeof(own), "~%u", p->uid);
 	if (len >= 2 && text[0] == '~' && text[1] == '/') {
-		snprintf(ret, KEY_MAX + 1, "%s%.*s", own, (int)len - 1, text + 1);
+		snprintf(ret, KEY_MAX + 1, "~%u%.*s", p->uid, (int)len - 1, text + 1);
 		return 0;
 	}
-	if (text[0] == '~' && !p->admin &&
-	    (len <= (size_t)own_len || strncmp(text, own, own_len) != 0 || text[own_len] != '/'))
-		return fault(f, CODE_ACCESS,
-			     "name \"%.*s\" is private to another user; yours start with \"~/\"",
-			     (int)len, text);
 	snprintf(ret, KEY_MAX + 1, "%.*s", (int)len, text);
+	if (!naming_may_say(p, ret))
+		return fault(f, CODE_ACCESS,
+			     "name \"%s\" is private to another user; yours start with \"~/\"",
+			     ret);
 	return 0;
 }
 

@@ -17,6 +17,9 @@
 int naming_key(const struct process *p, const void *name, size_t len, char ret[KEY_MAX + 1],
 	       struct fault *f);
 
+/* Whether the process has a name for that key: a private one is its user's and admins' alone. */
+bool naming_may_say(const struct process *p, const char *key);
+
 /* The key as that process calls it: its own private names start with "~/". Returns the length. */
 size_t naming_shown(const struct process *p, const char *key, char ret[KEY_MAX + 1]);
 

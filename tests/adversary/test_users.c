@@ -114,6 +114,8 @@ START_TEST(a_private_name_is_reached_by_another)
 	user_does(&owner, "close", "OK");
 	user_does(&owner, "stat ~/x", "OK");
 	user_does(&stranger, "stat ~/x", "NOT_FOUND");
+	user_does(&stranger, "list ~", "0");
+	user_does(&owner, "list ~", "1");
 	snprintf(name, sizeof(name), "~%d/x", OWNER);
 	snprintf(command, sizeof(command), "open %s read", name);
 	user_does(&stranger, command, "ACCESS");
