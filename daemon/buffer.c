@@ -159,6 +159,9 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n)
 
 	if (b->table)
 		table_builder_truncate(b->table, n);
+	/* Where nothing is left the buffer is as it was before: its readers get no table. */
+	if (b->table && n == 0 && table_builder_attrs(b->table) == 0)
+		b->table = table_builder_free(b->table);
 	b->arrays = n;
 	recharge(&b->table_charge, b->table ? table_builder_bytes(b->table) : 0, &ignored);
 }

@@ -79,6 +79,7 @@ int table_builder_add(struct table_builder *b, const struct table_array *a,
 /* Forgets the arrays after the first n: undoes a batch of which one member was wrong. */
 void table_builder_truncate(struct table_builder *b, uint32_t n);
 uint32_t table_builder_arrays(const struct table_builder *b);
+uint32_t table_builder_attrs(const struct table_builder *b);
 
 /* Bytes that the table takes while it is built, and its image after that, to within the growth of
  * its parts. */

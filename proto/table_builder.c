@@ -189,6 +189,11 @@ static uint64_t image_bound(uint64_t arrays, uint64_t text_len)
 	       ATTR_BYTES_MAX + text_len;
 }
 
+uint32_t table_builder_attrs(const struct table_builder *b)
+{
+	return b->parts.n_attrs;
+}
+
 uint64_t table_builder_bytes(const struct table_builder *b)
 {
 	const struct table_parts *p = &b->parts;

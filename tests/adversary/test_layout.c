@@ -150,6 +150,21 @@ START_TEST(a_wrong_array_is_added_or_leaves_its_batch)
 }
 END_TEST
 
+START_TEST(a_buffer_whose_arrays_were_all_refused_has_a_table)
+{
+	uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER);
+	struct wrong wrong = { ARRAY(BAD(.dtype = &f32, DIMS(1025))), CODE_LAYOUT };
+
+	expect_none(lease, &wrong, 0);
+	raw_publish(&r, lease, GPUSHM__PROTO__STATE__STATE_SEALED);
+	raw_open(&r, "x");
+	ck_assert(!r.reply->attach->table_fd);
+	close_lease(r.reply->attach->lease);
+	close_lease(lease);
+	ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))), 0);
+}
+END_TEST
+
 /* Arrays number first to first + n, named by it. */
 static int describe_numbered(uint64_t lease, unsigned first, unsigned n)
 {
@@ -280,6 +295,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_wrong_array_is_added_or_leaves_its_batch);
+	tcase_add_test(t, a_buffer_whose_arrays_were_all_refused_has_a_table);
 	tcase_add_test(t, one_array_more_than_allowed_is_added);
 	tcase_add_test(t, a_reader_can_write_or_shrink_what_it_reads);
 	tcase_add_test(t, a_creator_writes_a_sealed_buffer_through_an_old_fd);
