@@ -2,11 +2,13 @@
  *
  * Kills a gpushmd that the Makefile links with --wrap at the n-th place of GPUSHM_CRASH_AT: each
  * call that writes the journal, hands an fd to its keeper or answers a client has two such places,
- * one before it has done its work and one behind it. No handler runs, nothing is flushed: it is the
- * death that a crash or a SIGKILL is.
+ * one before it has done its work and one behind it; so has the exec of a planned restart, and the
+ * second one is in the successor, whose places GPUSHM_CRASH_SUCCESSOR_AT counts. No handler runs,
+ * nothing is flushed: it is the death that a crash or a SIGKILL is.
  */
 #include "daemon/answer.h"
 #include "daemon/journal.h"
+#include "daemon/manifest.h"
 #include "daemon/store.h"
 
 #include <signal.h>
@@ -15,6 +17,10 @@
 int __real_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 int __real_store_keep(struct store *s, const char *name, int fd);
 int __real_answer_send(const struct answer *a, int socket);
+int __real_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
+int __real_manifest_receive(struct store_fd **ret, size_t *ret_n);
+int __wrap_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
+int __wrap_manifest_receive(struct store_fd **ret, size_t *ret_n);
 int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 int __wrap_store_keep(struct store *s, const char *name, int fd);
 int __wrap_answer_send(const struct answer *a, int socket);
@@ -23,7 +29,8 @@ static unsigned long left;
 
 __attribute__((constructor)) static void read_place(void)
 {
-	const char *text = getenv("GPUSHM_CRASH_AT");
+	const char *text =
+		getenv(getenv("GPUSHM_MANIFEST") ? "GPUSHM_CRASH_SUCCESSOR_AT" : "GPUSHM_CRASH_AT");
 
 	left = text ? strtoul(text, NULL, 10) : 0;
 }
@@ -60,6 +67,22 @@ int __wrap_answer_send(const struct answer *a, int socket)
 
 	place();
 	r = __real_answer_send(a, socket);
+	place();
+	return r;
+}
+
+int __wrap_manifest_exec(const struct manifest *m, const char *program, char *const *argv)
+{
+	place();
+	return __real_manifest_exec(m, program, argv);
+}
+
+int __wrap_manifest_receive(struct store_fd **ret, size_t *ret_n)
+{
+	int r;
+
+	place();
+	r = __real_manifest_receive(ret, ret_n);
 	place();
 	return r;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The daemon dies at every place where it matters, one after the other: before and behind each
- * record of the journal, each fd that is kept, each answer. The same session runs each time, and
- * must come through: nothing is lost, doubled or left behind. Then once more, with the daemon that
- * comes after a crash dying at each of its places.
+ * record of the journal, each fd that is kept, each answer, and the exec of a planned restart. The
+ * same session runs each time, and must come through: nothing is lost, doubled or left behind. Then
+ * once more, with the daemon that comes after a crash, or after that exec, dying at each of its
+ * places.
  */
 #include "client/gpushm.h"
 #include "proto/own.h"
@@ -116,6 +117,7 @@ static int session_role(char **args)
 	must(gpushm_open(conn, "b", GPUSHM_WRITE, 0, NULL, &w), "open to write");
 	check(r, "a");
 	check(w, "b");
+	must(gpushm_restart(conn), "restart");
 	must(gpushm_close(t), "close of a transient one");
 	look(conn, 2, 2);
 	must(gpushm_close(a), "close");
@@ -137,14 +139,22 @@ static int session_role(char **args)
 
 /* ---- the daemon's deaths ---- */
 
-static void spawn(unsigned crash_at)
+static void set(const char *name, unsigned place)
 {
 	char text[16];
 
-	snprintf(text, sizeof(text), "%u", crash_at);
-	setenv("GPUSHM_CRASH_AT", text, 1);
+	snprintf(text, sizeof(text), "%u", place);
+	setenv(name, text, 1);
+}
+
+/* successor: where the program that it execs dies; 0: nowhere. */
+static void spawn(unsigned crash_at, unsigned successor)
+{
+	set("GPUSHM_CRASH_AT", crash_at);
+	set("GPUSHM_CRASH_SUCCESSOR_AT", successor);
 	keeper_spawn(&k);
 	unsetenv("GPUSHM_CRASH_AT");
+	unsetenv("GPUSHM_CRASH_SUCCESSOR_AT");
 }
 
 /* True: the daemon has died at its place, and has been collected. */
@@ -176,23 +186,23 @@ static void expect_nothing_left(const char *when)
 	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
 }
 
-/* The first daemon dies at its n-th place, the next one at its m-th (0: nowhere). Whether all did
- * that were to. */
-static bool run_session(const char *pool, unsigned n, unsigned m)
+/* The first daemon dies at its n-th place, the one that it execs at its s-th, the next one after a
+ * death at its m-th (0: nowhere). Whether all did that were to. */
+static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 {
 	struct role_process client;
 	unsigned deaths = 0;
 	siginfo_t info = { 0 };
 	char when[64];
 
-	snprintf(when, sizeof(when), "%s: places %u and %u", pool, n, m);
+	snprintf(when, sizeof(when), "%s: places %u, %u and %u", pool, n, s, m);
 	keeper_init(&k, "");
 	k.program = "tests/gpushmd-crashat";
-	spawn(n);
+	spawn(n, s);
 	role_start(&client, "session", (const char *[]){ k.socket, pool, NULL });
 	while (info.si_pid == 0) {
 		if (has_died())
-			spawn(deaths++ == 0 ? m : 0);
+			spawn(deaths++ == 0 ? m : 0, 0);
 		poll(NULL, 0, 1);
 		ck_assert_int_eq(waitid(P_PID, (id_t)client.pid, &info,
 					WEXITED | WNOHANG | WNOWAIT),
@@ -243,7 +253,7 @@ static void die_everywhere(const char *pool)
 {
 	unsigned n = 1;
 
-	while (run_session(pool, n, 0))
+	while (run_session(pool, n, 0, 0))
 		ck_assert_uint_lt(n++, PLACES_MAX);
 	printf("crash: %s: died at %u places\n", pool, n - 1);
 	ck_assert_uint_gt(n, 40);
@@ -252,13 +262,23 @@ static void die_everywhere(const char *pool)
 /* The first dies in the midst of the session, with buffers and leases to come back to. */
 static void die_twice(const char *pool)
 {
-	enum { AMID = 70 };
+	enum { AMID = 55 };
 	unsigned m = 1;
 
-	while (run_session(pool, AMID, m))
+	while (run_session(pool, AMID, 0, m))
 		ck_assert_uint_lt(m++, PLACES_MAX);
 	printf("crash: %s: died at %u places after a death\n", pool, m - 1);
 	ck_assert_uint_gt(m, 20);
+}
+
+static void die_after_exec(const char *pool)
+{
+	unsigned s = 1;
+
+	while (run_session(pool, 0, s, 0))
+		ck_assert_uint_lt(s++, PLACES_MAX);
+	printf("crash: %s: died at %u places after a planned restart\n", pool, s - 1);
+	ck_assert_uint_gt(s, 20);
 }
 
 START_TEST(a_death_at_some_place_loses_doubles_or_leaks)
@@ -270,6 +290,12 @@ END_TEST
 START_TEST(a_second_death_while_it_comes_back_does)
 {
 	each_pool(die_twice);
+}
+END_TEST
+
+START_TEST(a_death_after_a_planned_restart_does)
+{
+	each_pool(die_after_exec);
 }
 END_TEST
 
@@ -286,6 +312,7 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, a_death_at_some_place_loses_doubles_or_leaks);
 	tcase_add_test(t, a_second_death_while_it_comes_back_does);
+	tcase_add_test(t, a_death_after_a_planned_restart_does);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Planned restarts of a daemon whose descriptors are kept, and deaths before and after them: the
+ * two ways into the next daemon do not get into each other's way. The test's keeper stands for any
+ * supervisor that speaks the same protocol.
+ */
+#include "client/gpushm.h"
+#include "tests/lib/client.h"
+#include "tests/lib/keeper.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+static struct keeper k;
+
+static void setup(void)
+{
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void teardown(void)
+{
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
+	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
+	keeper_done(&k);
+}
+
+static struct gpushm_buffer *make(const char *name)
+{
+	struct gpushm_attr attr = { "made", name, 1 };
+	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
+	struct gpushm_buffer *b = client_create(name, 1, &o);
+
+	ck_assert_int_eq(gpushm_write(b, 0, name, 1), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	return b;
+}
+
+static void check(struct gpushm_buffer *b, const char *name)
+{
+	struct gpushm_stat *st = NULL;
+	char byte = 0;
+
+	ck_assert_msg(gpushm_stat(c, name, 0, 0, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->id, gpushm_buffer_id(b));
+	ck_assert_uint_eq(st->writers, 1);
+	ck_assert_uint_eq(st->suspects, 0);
+	ck_assert_uint_eq(st->n_attrs, 1);
+	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(gpushm_read(b, 0, &byte, 1), 0);
+	ck_assert_int_eq(byte, name[0]);
+}
+
+static void restart(void)
+{
+	pid_t pid = k.pid;
+	struct gpushm_status *st = NULL;
+
+	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	ck_assert_int_eq(st->pid, pid);
+	gpushm_status_free(st);
+}
+
+static void die(void)
+{
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+}
+
+static void restart_twice(void)
+{
+	restart();
+	restart();
+}
+
+static void restart_and_die(void)
+{
+	restart();
+	die();
+}
+
+static void die_and_restart(void)
+{
+	die();
+	restart();
+}
+
+/* At once: before the successor has its driver. */
+static void restart_and_die_twice(void)
+{
+	restart();
+	keeper_end(&k, SIGKILL);
+	keeper_spawn(&k);
+	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+}
+
+static void (*const ways[])(void) = { restart, restart_twice, restart_and_die, die_and_restart,
+				      restart_and_die_twice };
+
+START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
+{
+	struct gpushm_buffer *a = make("a"), *b, *e;
+
+	ways[_i]();
+	b = make("b");
+	ck_assert_int_eq(gpushm_close(make("closed")), 0);
+	ways[_i]();
+	e = make("e");
+	ways[_i]();
+	check(a, "a");
+	check(b, "b");
+	check(e, "e");
+	ck_assert_int_eq(gpushm_wait(c, "closed", 0), 0);
+	/* One journal is kept, and what it speaks of, once. */
+	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
+	ck_assert_uint_eq(keeper_count(&k, 'm'), 4);
+	ck_assert_uint_eq(keeper_count(&k, 't'), 4);
+	ck_assert_int_eq(gpushm_unlink(c, "closed"), 0);
+	client_close_and_unlink(a, "a");
+	client_close_and_unlink(b, "b");
+	client_close_and_unlink(e, "e");
+}
+END_TEST
+
+/* As systemd understands it: reloading is what it does, and then it is ready. */
+START_TEST(a_supervisor_is_not_told_of_a_planned_restart)
+{
+	unsigned ready = k.ready;
+
+	restart();
+	client_await(k.ready == ready + 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("reexec kept");
+	TCase *t = tcase_create("reexec kept");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, a_death_before_or_after_a_planned_restart_loses_something, 0,
+			    (int)(sizeof(ways) / sizeof(ways[0])));
+	tcase_add_test(t, a_supervisor_is_not_told_of_a_planned_restart);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The numbers of kept fds: none is given twice, and those that a keeper may keep come first.
+ */
+#include "daemon/slots.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define MORE 3000u
+
+static struct slots s;
+static unsigned char *taken;
+
+static void setup(void)
+{
+	ck_assert_int_eq(slots_init(&s), 0);
+	taken = calloc(SLOTS_MAX, 1);
+}
+
+static void teardown(void)
+{
+	slots_done(&s);
+	free(taken);
+}
+
+static uint32_t take(void)
+{
+	uint32_t slot = slots_take(&s);
+
+	ck_assert_uint_lt(slot, SLOTS_MAX);
+	ck_assert_uint_eq(taken[slot], 0);
+	taken[slot] = 1;
+	return slot;
+}
+
+static void give(uint32_t slot)
+{
+	taken[slot] = 0;
+	slots_give(&s, slot);
+}
+
+START_TEST(a_number_is_given_twice)
+{
+	for (uint32_t i = 0; i < SLOTS_MAX; i++)
+		take();
+	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
+	slots_give(&s, SLOT_NONE);
+	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
+	for (uint32_t i = 0; i < SLOTS_MAX; i += 7)
+		give(i);
+	for (uint32_t i = 0; i < SLOTS_MAX; i += 7)
+		take();
+	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
+}
+END_TEST
+
+START_TEST(a_number_that_no_keeper_takes_comes_before_one_that_it_does)
+{
+	for (uint32_t i = 0; i < SLOTS_KEPT; i++)
+		ck_assert_uint_lt(take(), SLOTS_KEPT);
+	for (uint32_t i = 0; i < MORE; i++)
+		ck_assert_uint_ge(take(), SLOTS_KEPT);
+	give(SLOTS_KEPT + 5);
+	give(17);
+	ck_assert_uint_eq(take(), 17);
+	ck_assert_uint_eq(take(), SLOTS_KEPT + 5);
+}
+END_TEST
+
+START_TEST(a_marked_number_is_given_again)
+{
+	static const uint32_t marked[] = { 3, SLOTS_KEPT - 1, SLOTS_KEPT + 4, 0 };
+
+	for (unsigned i = 0; i < sizeof(marked) / sizeof(*marked); i++) {
+		slots_mark(&s, marked[i]);
+		taken[marked[i]] = 1;
+	}
+	slots_mark(&s, SLOTS_MAX); /* of a journal that makes no sense */
+	slots_mark(&s, SLOT_NONE);
+	slots_settle(&s);
+	for (uint32_t i = 0; i < SLOTS_MAX - 4; i++)
+		take();
+	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("slots");
+	TCase *t = tcase_create("slots");
+	SRunner *sr = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, a_number_is_given_twice);
+	tcase_add_test(t, a_number_that_no_keeper_takes_comes_before_one_that_it_does);
+	tcase_add_test(t, a_marked_number_is_given_again);
+	suite_add_tcase(suite, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
