@@ -15,6 +15,7 @@
 #include "daemon/pools.h"
 #include "proto/own.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
@@ -172,11 +173,12 @@ static int go(struct fault *f, void *arg)
 
 	if (r == 0) {
 		log_notice("restarting as %s, with %zu file descriptors", program, m.n);
-		sd_notify(0, "STATUS=restarting");
+		sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
+			   clock_monotonic_ns() / 1000);
 		r = manifest_exec(&m, program, b->argv);
 	}
 	estate_go_on(&b->estate);
-	tell_status(b, "");
+	tell_status(b, "READY=1\n");
 	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is", program,
 		     strerror(-r));
 }

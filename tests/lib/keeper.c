@@ -70,6 +70,8 @@ static void on_message(struct keeper *k, const char *text, int *fd)
 		keep(k, name, take_fd(fd));
 	if (strstr(text, "READY=1"))
 		k->ready++;
+	if (strstr(text, "RELOADING=1"))
+		k->reloading++;
 	if (strstr(text, "MARK=1"))
 		k->marks++;
 	if (strstr(text, "QUIT=1"))

@@ -23,8 +23,9 @@ struct keeper {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	unsigned ready; /* READY=1 so far */
-	unsigned marks; /* messages of our own that have been read */
+	unsigned ready;	    /* READY=1 so far */
+	unsigned reloading; /* RELOADING=1 so far */
+	unsigned marks;	    /* messages of our own that have been read */
 	bool done;
 	struct kept *kept;
 	size_t n_kept;

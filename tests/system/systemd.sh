@@ -124,19 +124,40 @@ hold_ends() {
 other_build() {
 	local version
 	version=$(gpushmd --version | cut -d ' ' -f 2)
-	LC_ALL=C sed "s/${version//./\\.}/${version%?}~/g" /usr/bin/gpushmd >/usr/bin/gpushmd.new &&
+	LC_ALL=C sed "s/${version//./\\.}/${version%?}$1/g" /usr/bin/gpushmd >/usr/bin/gpushmd.new &&
 		chmod 755 /usr/bin/gpushmd.new && mv /usr/bin/gpushmd.new /usr/bin/gpushmd &&
-		[ "$(gpushmd --version)" = "gpushmd ${version%?}~" ]
+		[ "$(gpushmd --version)" = "gpushmd ${version%?}$1" ]
 }
 
 answers_as_other_build() {
-	gpushmctl status --json | grep -q '~"'
+	gpushmctl status --json | grep -q "$1\""
 }
 
 killed_daemon_returns() {
 	local pid
 	pid=$(main_pid)
 	kill "-$1" "$pid" && soon active_with_another_pid "$pid"
+}
+
+# The program takes over from itself, or from another, in the process that systemd knows.
+replaced_in_place() {
+	local pid
+	pid=$(main_pid)
+	"$@" && soon answers && [ "$(main_pid)" = "$pid" ] && shows NRestarts "$restarts" && soon shows ActiveState active
+}
+
+answers() {
+	gpushmctl status >/dev/null
+}
+
+refused_in_place() {
+	local pid
+	pid=$(main_pid)
+	mv /usr/bin/gpushmd /usr/bin/gpushmd.away
+	! gpushmctl restart && [ "$(main_pid)" = "$pid" ] && gpushmctl status
+	local ended=$?
+	mv /usr/bin/gpushmd.away /usr/bin/gpushmd
+	return $ended
 }
 
 # A writer that dies leaves its buffer dirty, and the log says so.
@@ -175,12 +196,25 @@ inside() {
 	check "after the kill, the buffer is the same" same_buffer
 	check "after the kill, the holder is listed" soon still_held
 
+	restarts=$(systemctl show gpushmd -p NRestarts --value)
+	check "the program takes over in place" replaced_in_place gpushmctl restart
+	check "by a signal, too" replaced_in_place systemctl kill --signal=USR2 --kill-who=main gpushmd
+	check "after that, the buffer is the same" same_buffer
+	check "after that, the holder is listed" soon still_held
+	check "there is another build" other_build "+"
+	check "it takes over in place" replaced_in_place gpushmctl restart
+	check "it answers" answers_as_other_build "+"
+	check "a missing program does not take over" refused_in_place
+	check "killed after that, the daemon comes back" killed_daemon_returns KILL
+	check "after that death, the buffer is the same" same_buffer
+	check "after that death, the holder is listed" soon still_held
+
 	mkdir -p /run/systemd/system/gpushmd.service.d
 	printf '[Service]\nWatchdogSec=2\nTimeoutAbortSec=2\n' >/run/systemd/system/gpushmd.service.d/test.conf
-	check "there is another build" other_build
+	check "there is another build" other_build "~"
 	check "daemon-reload" systemctl daemon-reload
 	check "restart into the other build" systemctl restart gpushmd
-	check "the other build answers" answers_as_other_build
+	check "the other build answers" answers_as_other_build "~"
 	check "after the restart, the buffer is the same" same_buffer
 	check "after the restart, the holder is listed" soon still_held
 

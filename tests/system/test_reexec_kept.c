@@ -130,13 +130,14 @@ START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
 }
 END_TEST
 
-/* As systemd understands it: reloading is what it does, and then it is ready. */
+/* As systemd wants it told: reloading is what it does, and then it is ready. */
 START_TEST(a_supervisor_is_not_told_of_a_planned_restart)
 {
 	unsigned ready = k.ready;
 
 	restart();
 	client_await(k.ready == ready + 1);
+	ck_assert_uint_eq(k.reloading, 1);
 }
 END_TEST
 
