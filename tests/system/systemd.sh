@@ -76,8 +76,12 @@ main_pid() {
 	systemctl show gpushmd -p MainPID --value
 }
 
+another_pid() {
+	[ "$(main_pid)" != "$1" ]
+}
+
 active_with_another_pid() {
-	shows ActiveState active && [ "$(main_pid)" != "$1" ]
+	shows ActiveState active && another_pid "$1"
 }
 
 runs_as_gpushm() {
@@ -160,6 +164,41 @@ refused_in_place() {
 	return $ended
 }
 
+# The kernel kills for want of memory whatever stands in a group with less than it needs.
+oom_kill_v1() {
+	mkdir -p /run/oom && mount -t cgroup -o memory memory /run/oom && mkdir /run/oom/gpushm-test || return 1
+	echo 64K >/run/oom/gpushm-test/memory.limit_in_bytes && echo "$1" >/run/oom/gpushm-test/cgroup.procs
+	# Whatever it is asked, it needs a page for.
+	for i in {1..100}; do timeout 1 gpushmctl create --size=4096 "oom/$i" && timeout 1 gpushmctl rm "oom/$i"; done
+	soon grep -q '^oom_kill [1-9]' /run/oom/gpushm-test/memory.oom_control && soon rmdir /run/oom/gpushm-test
+}
+
+oom_kill_v2() {
+	systemctl set-property --runtime gpushmd MemoryMax=256K && soon another_pid "$1"
+	systemctl set-property --runtime gpushmd MemoryMax=infinity
+}
+
+oom_kills() {
+	local pid
+	pid=$(main_pid)
+	"$1" "$pid" && soon active_with_another_pid "$pid"
+}
+
+check_oom() {
+	local way=
+	grep -qw memory /sys/fs/cgroup/cgroup.controllers && way=oom_kill_v2
+	grep -q '^memory[[:space:]]*[1-9]' /proc/cgroups && way=oom_kill_v1
+	[ -n "$way" ] || {
+		echo "skipped: an OOM kill: no memory controller"
+		return
+	}
+	check "killed for want of memory, the daemon comes back" oom_kills $way
+	check "after that kill, the buffer is the same" same_buffer
+	check "after that kill, the holder is listed" soon still_held
+	check "others are killed before it" shows OOMScoreAdjust -500
+	check "an OOM kill is a death as another" shows OOMPolicy continue
+}
+
 # A writer that dies leaves its buffer dirty, and the log says so.
 writer_dies() {
 	gpushmctl create --size=4096 frame && coproc WRITER { exec gpushmctl hold --write frame; } &&
@@ -196,6 +235,7 @@ inside() {
 	check "after the kill, the buffer is the same" same_buffer
 	check "after the kill, the holder is listed" soon still_held
 
+	check_oom
 	restarts=$(systemctl show gpushmd -p NRestarts --value)
 	check "the program takes over in place" replaced_in_place gpushmctl restart
 	check "by a signal, too" replaced_in_place systemctl kill --signal=USR2 --kill-who=main gpushmd
