@@ -14,6 +14,37 @@
 
 #define NAMED_MAX 3 /* arrays that a message lists */
 
+static struct buffer *all; /* buffer::next; those that are open; borrowed */
+
+static void enlist(struct buffer *self)
+{
+	self->next = all;
+	self->place = &all;
+	if (all)
+		all->place = &self->next;
+	all = self;
+}
+
+static void delist(struct buffer *self)
+{
+	*self->place = self->next;
+	if (self->next)
+		self->next->place = self->place;
+	self->place = NULL;
+}
+
+PyObject *buffer_list(void)
+{
+	_cleanup_(drop_object) PyObject *list = PyList_New(0);
+
+	for (struct buffer *b = all; list && b; b = b->next) {
+		/* One that is being destroyed, in a call without the GIL, is no more to be had. */
+		if (Py_REFCNT((PyObject *)b) > 0 && PyList_Append(list, (PyObject *)b) < 0)
+			return NULL;
+	}
+	return take_ptr(list);
+}
+
 struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b)
 {
 	struct buffer *self = object_new(types.buffer_made);
@@ -23,6 +54,7 @@ struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b)
 		return NULL;
 	}
 	self->buffer = b;
+	enlist(self);
 	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
 	self->name = PyUnicode_FromString(gpushm_buffer_name(b));
 	if (!self->name) {
@@ -166,6 +198,7 @@ static int end(struct buffer *self)
 	struct gpushm_buffer *b = take_ptr(self->buffer);
 	int r;
 
+	delist(self);
 	if (self->owner)
 		array_drop(self->owner);
 	Py_BEGIN_ALLOW_THREADS r = gpushm_close(b);

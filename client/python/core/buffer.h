@@ -16,15 +16,16 @@ struct buffer {
 	PyObject_HEAD PyObject *weakrefs;
 	struct gpushm_buffer *buffer;  /* owned; NULL: closed */
 	struct connection *connection; /* a reference */
-	PyObject *name;		   /* a str; it stays when the buffer is closed, to be unlinked */
-	struct array *arrays;	   /* array::next; those that are not closed; borrowed */
-	struct array *owner;	   /* of them: its close() is the buffer's; NULL */
-	unsigned tensors;	   /* DLPack's that are alive */
-	unsigned writable_tensors; /* of them */
-	unsigned calls;		   /* that run without the GIL and use the buffer */
-	bool left;		   /* nobody but those holds it any more: buffer_leave() */
-	void *stream;		   /* of the last copy that was queued; a CUstream */
-	bool queued;		   /* there was one */
+	PyObject *name; /* a str; it stays when the buffer is closed, to be unlinked */
+	struct buffer *next, **place; /* of all that are open; place NULL: it is not among them */
+	struct array *arrays;	      /* array::next; those that are not closed; borrowed */
+	struct array *owner;	      /* of them: its close() is the buffer's; NULL */
+	unsigned tensors;	      /* DLPack's that are alive */
+	unsigned writable_tensors;    /* of them */
+	unsigned calls;		      /* that run without the GIL and use the buffer */
+	bool left;		      /* nobody but those holds it any more: buffer_leave() */
+	void *stream;		      /* of the last copy that was queued; a CUstream */
+	bool queued;		      /* there was one */
 };
 
 /* Takes *b over, closing it where this fails. NULL: raised. */
@@ -51,6 +52,9 @@ void buffer_dealloc(PyObject *o);
 /* Publishes it; `state` as Python names it. Raises where a writable view would outlive the sealing.
  * 0 or -1. */
 int buffer_publish(struct buffer *self, const char *state);
+
+/* A list of all that this process has open; NULL: raised. */
+PyObject *buffer_list(void);
 
 /* "filling", "sealed", "shared"; "host", "pinned", "vmm", "mempool", "unknown". */
 const char *state_word(enum gpushm_state state);

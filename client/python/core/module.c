@@ -5,6 +5,7 @@
  * it gets an ImportError.
  */
 #include "client/python/core/array_type.h"
+#include "client/python/core/buffer.h"
 #include "client/python/core/buffer_type.h"
 #include "client/python/core/connection.h"
 #include "client/python/core/create.h"
@@ -14,6 +15,7 @@
 #include "client/python/core/names.h"
 #include "client/python/core/object.h"
 #include "client/python/core/open.h"
+#include "client/python/core/stream.h"
 
 /* The package's own classes are what the core makes from now on. */
 static PyObject *register_classes(PyObject *module, PyObject *args)
@@ -34,7 +36,14 @@ static PyObject *register_classes(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+static PyObject *opened(PyObject *module, PyObject *unused)
+{
+	return buffer_list();
+}
+
 static PyMethodDef own_functions[] = {
+	{ "_opened", opened, METH_NOARGS,
+	  "_opened($module, /)\n--\n\nA list of the buffers that this process has open." },
 	{ "_register", register_classes, METH_VARARGS,
 	  "_register($module, array, buffer, /)\n--\n\n"
 	  "Subclasses that open() and create() return from now on." },
@@ -47,7 +56,8 @@ static int add_functions(PyObject *module)
 
 	if (connection_init(module, verbs) < 0 ||
 	    PyModule_AddFunctions(module, own_functions) < 0 ||
-	    PyModule_AddFunctions(module, defer_functions) < 0)
+	    PyModule_AddFunctions(module, defer_functions) < 0 ||
+	    PyModule_AddFunctions(module, stream_functions) < 0)
 		return -1;
 	for (PyMethodDef *const *v = verbs; *v; v++)
 		if (PyModule_AddFunctions(module, *v) < 0)

@@ -129,35 +129,46 @@ static bool overridden(const struct overrides *o)
 	       o->offset != Py_None;
 }
 
-/* dtype and offset are the described array's where they are not given; with a dtype of another
- * size, its shape would mean something else. */
+/* Nothing of what is described is needed: a buffer of many arrays has none that is meant. */
+static bool all_given(const struct overrides *o)
+{
+	return o->dtype != Py_None && o->shape != Py_None && o->offset != Py_None;
+}
+
+/* What was given, or the described array's attribute; a new reference. */
+static PyObject *given_or(PyObject *given, const struct array *described, const char *attribute)
+{
+	return given != Py_None ? Py_NewRef(given)
+				: PyObject_GetAttrString((PyObject *)described, attribute);
+}
+
+/* dtype, shape and offset are the described array's where they are not given; described is NULL
+ * where all are. With a dtype of another size, the described shape would mean something else. */
 static PyObject *laid_over(struct buffer *b, const struct array *described,
 			   const struct overrides *o)
 {
-	_cleanup_(drop_object) PyObject *dtype = NULL, *shape = NULL;
-	unsigned long long offset = gpushm_array_offset(described->array);
+	_cleanup_(drop_object)
+		PyObject *dtype = given_or(o->dtype, described, "dtype"),
+			 *shape = dtype ? given_or(o->shape, described, "shape") : NULL,
+			 *at = shape ? given_or(o->offset, described, "offset") : NULL;
+	unsigned long long offset;
 
-	dtype = o->dtype != Py_None ? Py_NewRef(o->dtype)
-				    : PyObject_GetAttrString((PyObject *)described, "dtype");
-	shape = o->shape != Py_None ? Py_NewRef(o->shape)
-				    : PyObject_GetAttrString((PyObject *)described, "shape");
-	if (!dtype || !shape)
+	if (!at)
 		return NULL;
-	if (o->offset != Py_None) {
-		offset = PyLong_AsUnsignedLongLong(o->offset);
-		if (PyErr_Occurred())
-			return NULL;
-	}
+	offset = PyLong_AsUnsignedLongLong(at);
+	if (PyErr_Occurred())
+		return NULL;
 	return view_over(b, dtype, shape, o->strides, offset);
 }
 
 /* The Array that open() returns. */
 static PyObject *choose(struct buffer *b, const char *name, const struct overrides *o)
 {
-	_cleanup_(drop_object) PyObject *described = (PyObject *)pick_array(b, name);
+	bool alone = all_given(o) && !name;
+	_cleanup_(drop_object) PyObject *described = alone ? NULL : (PyObject *)pick_array(b, name);
 	PyObject *result;
 
-	if (!described)
+	if (!described && !alone)
 		return NULL;
 	result = overridden(o) ? laid_over(b, (struct array *)described, o) : Py_NewRef(described);
 	if (result)

@@ -91,3 +91,19 @@ int stream_from(PyObject *o, struct stream *ret)
 		     (PyObject *)Py_TYPE(o));
 	return -1;
 }
+
+static PyObject *handle_of(PyObject *module, PyObject *o)
+{
+	struct stream s;
+
+	if (stream_from(o, &s) < 0)
+		return NULL;
+	return s.given && s.handle ? PyLong_FromVoidPtr(s.handle) : Py_NewRef(Py_None);
+}
+
+PyMethodDef stream_functions[] = {
+	{ "_stream", handle_of, METH_O,
+	  "_stream($module, stream, /)\n--\n\n"
+	  "A stream argument as an int; None: the legacy default stream." },
+	{ NULL, NULL, 0, NULL }
+};

@@ -17,4 +17,7 @@ struct stream {
  * CuPy's .ptr, torch's .cuda_stream, Numba's .handle. 0; -1: raised. */
 int stream_from(PyObject *o, struct stream *ret);
 
+/* For the package's modules. */
+extern PyMethodDef stream_functions[];
+
 #endif

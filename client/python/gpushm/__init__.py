@@ -16,6 +16,7 @@ only by what returns its arrays.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from . import _core
 from ._array import Array
@@ -54,11 +55,9 @@ from ._core import (
     flush,
     flush_cleanup,
     library_version,
-    ls,
     open,
     open_many,
     pending_cleanup,
-    pools,
     set_cleanup_limits,
     stat,
     status,
@@ -67,6 +66,12 @@ from ._core import (
 )
 from ._create import create_like, to_device
 from ._defer import defer_cleanup
+from ._foreign import as_array, is_cuda_array
+from ._handle import Handle
+from ._pinned import Mapped, mapped, mapped_array, mapped_array_like, pinned, pinned_array, pinned_array_like
+from ._records import Record
+from ._show import ls, pools
+from ._streams import auto_synchronize
 
 _core._register(Array, Buffer)
 Mapping.register(Buffer)
@@ -89,10 +94,13 @@ __all__ = [
     "Error",
     "Exists",
     "ForkError",
+    "Handle",
     "Holder",
     "InUse",
     "LayoutError",
     "LimitReached",
+    "Mapped",
+    "MemoryResource",
     "NotFound",
     "NotPublished",
     "NotSupported",
@@ -100,11 +108,14 @@ __all__ = [
     "PoolFull",
     "PoolInfo",
     "ReadOnly",
+    "Record",
     "StateError",
     "Status",
     "Timeout",
     "TooLarge",
     "Usage",
+    "as_array",
+    "auto_synchronize",
     "clean",
     "connect",
     "create",
@@ -113,10 +124,17 @@ __all__ = [
     "defer_cleanup",
     "flush",
     "flush_cleanup",
+    "is_cuda_array",
     "ls",
+    "mapped",
+    "mapped_array",
+    "mapped_array_like",
     "open",
     "open_many",
     "pending_cleanup",
+    "pinned",
+    "pinned_array",
+    "pinned_array_like",
     "pools",
     "set_cleanup_limits",
     "stat",
@@ -125,3 +143,12 @@ __all__ = [
     "unlink",
     "wait",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """MemoryResource, which imports cuda.core."""
+    if name == "MemoryResource":
+        from ._cuda_core import MemoryResource
+
+        return MemoryResource
+    raise AttributeError(f"module 'gpushm' has no attribute {name!r}")

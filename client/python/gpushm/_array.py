@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _core, _host
+from . import _core, _handle, _host, _show
 
 
 class Array(_core.Array):
@@ -78,6 +78,28 @@ class Array(_core.Array):
     def unlink(self) -> None:
         """Frees the buffer's name at once; the memory goes when nobody has it open any more."""
         self.buffer.connection.unlink(self.name)
+
+    # ---- for other processes ----
+
+    def handle(self) -> _handle.Handle:
+        """What another process opens this array, or view, by; it can be pickled. The array itself pickles as its
+        handle, once it is published, and is open where it arrives.
+        """
+        return _handle.handle_of(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _handle.reduce(self)
+
+    def __copy__(self) -> Array:
+        return self[...]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("a deep copy of a gpushm.Array wants a name: gpushm.to_device(array, name); or copy_to_host()")
+
+    # ---- how it looks ----
+
+    def _repr_html_(self) -> str:
+        return _show.array_html(self)
 
     def __repr__(self) -> str:
         if self.closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _core
+from . import _core, _foreign
 
 
 def create_like(name: str, like: Any, **options: Any) -> Any:
@@ -14,16 +14,25 @@ def create_like(name: str, like: Any, **options: Any) -> Any:
     An array in Fortran order gives one in Fortran order, unless order or strides are given.
     """
     options.setdefault("dtype", like.dtype)
-    if "order" not in options and "strides" not in options:
-        flags = getattr(like, "flags", None)
-        options["order"] = "F" if flags and flags["F_CONTIGUOUS"] and not flags["C_CONTIGUOUS"] else "C"
+    if "strides" not in options:
+        options.setdefault("order", order_of(like))
     return _core.create(name, like.shape, **options)
 
 
-def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any = None, **options: Any) -> Any:
-    """Copies an array, or what numpy.asarray() takes, into a new buffer of that name, or into the array `to`.
+def order_of(like: Any) -> str:
+    """'F' for an array in Fortran order alone, of any library; else 'C'."""
+    flags = getattr(like, "flags", None)
+    try:
+        return "F" if flags and flags["F_CONTIGUOUS"] and not flags["C_CONTIGUOUS"] else "C"
+    except (KeyError, TypeError):
+        return "C"
 
-    Numba's cuda.to_device() with a name. stream: a CUDA stream to queue the copy on; `obj` must stay until the
+
+def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any = None, **options: Any) -> Any:
+    """Copies an array, a scalar or a record into a new buffer of that name, or into the Array `to`.
+
+    Numba's cuda.to_device() with a name. obj: what numpy.asarray() takes, or memory on a GPU of any library that tells
+    it by the CUDA Array Interface or DLPack. stream: a CUDA stream to queue the copy on; `obj` must stay until the
     stream has passed it. options as for create(). Returns the Array, which is still to be published.
     """
     if to is not None:
@@ -31,10 +40,8 @@ def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any 
         return to
     if name is None:
         raise TypeError("to_device() wants a name for a new buffer, or to=, an array that is there")
-    if not hasattr(obj, "dtype"):
-        import numpy
-
-        obj = numpy.asarray(obj)
+    if not hasattr(obj, "dtype") or not hasattr(obj, "shape"):
+        obj = _foreign.described(obj)
     made = create_like(name, obj, **options)
     try:
         made.copy_to_device(obj, stream)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _dtype
+from . import _core, _dtype, _foreign, _records
 
 if TYPE_CHECKING:
     from ._array import Array
-
 
 
 def _numpy() -> Any:
@@ -91,11 +90,15 @@ def _matched(array: _core.Array, source: Any) -> Any:
 
 def copy_to_device(array: _core.Array, source: Any, stream: Any) -> None:
     """See Array.copy_to_device()."""
-    if isinstance(source, _core.Array):
+    if isinstance(source, _core.Array) and on_host(source):
         _same_shape(array, source, "the source")
-        source = as_numpy(source) if on_host(source) else copy_to_host(source, None, None)
-    elif hasattr(source, "__cuda_array_interface__"):
-        raise NotImplementedError("copies from another library's GPU memory: through that library, from_dlpack()")
+        source = as_numpy(source)
+    elif isinstance(source, _foreign.Memory) or _foreign.is_cuda_array(source):
+        memory = _foreign.memory_of(source)
+        _same_shape(array, memory, "the source")
+        if _told(array) == _foreign.told(memory) and _foreign.copy_into(array, memory, stream):
+            return
+        source = _foreign.to_host(memory)
     copy_from_host(array, source, stream)
 
 
@@ -144,7 +147,9 @@ def get(array: Array, key: Any) -> Any:
 
 
 def _element(view: _core.Array) -> Any:
-    """The one element of a view without axes, copied to the host."""
+    """The one element of a view without axes: copied to the host; a record as a Record, which is no copy."""
+    if getattr(view.dtype, "names", None):
+        return _records.Record(view)
     return copy_to_host(view, None, None)[()]
 
 

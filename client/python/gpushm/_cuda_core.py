@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""A memory resource for cuda.core whose Buffers live in gpushm, and Buffers of what is there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+try:
+    from cuda.core import Buffer as _Buffer
+    from cuda.core import MemoryResource as _MemoryResource
+except ImportError:  # cuda.core before 0.5
+    from cuda.core.experimental import Buffer as _Buffer
+    from cuda.core.experimental import MemoryResource as _MemoryResource
+
+from . import _core
+
+
+class MemoryResource(_MemoryResource):  # type: ignore[misc]
+    """What cuda.core takes as a memory resource: allocate() gives its Buffers, in a pool of gpushm's.
+
+    A Buffer's memory has a name and is shared from the start: array() is the gpushm.Array of it, which other processes
+    open by its name or by its handle(), however it was sent; `buffer(array)` makes a Buffer there. The end of a Buffer
+    unlinks it; who has it open keeps it.
+
+    pool: a name; None is the daemon's default. prefix: of the names. mode, wait: as for gpushm.create().
+    """
+
+    def __init__(
+        self, pool: str | None = None, *, prefix: str = "~/cuda.core", mode: int = 0o600, wait: float | None = 0
+    ) -> None:
+        super().__init__()
+        self._options = {"pool": pool, "mode": mode, "wait": wait}
+        self._prefix = prefix
+        self._arrays: dict[int, Any] = {}
+        self._pool = next(p for p in _core.pools() if (p.is_default if pool is None else p.name == pool))
+
+    def allocate(self, size: int, stream: Any = None, **unused: Any) -> Any:
+        """A cuda.core Buffer of that many bytes; it can be used on any stream at once. Errors: as gpushm.create()."""
+        name = f"{self._prefix}/{os.getpid()}-{secrets.token_hex(6)}"
+        array = _core.create(name, (size,), "uint8", **self._options)
+        address = array.device_ptr or array.host_ptr
+        try:
+            array.publish("shared")
+            made = _Buffer.from_handle(address, size, mr=self)
+        except BaseException:
+            array.close()
+            raise
+        self._arrays[address] = array
+        return made
+
+    def deallocate(self, ptr: Any, size: int, stream: Any = None, **unused: Any) -> None:
+        """Called by a Buffer's close(). Waits for what this process has queued on the GPU, on any stream."""
+        array = self._arrays.pop(int(ptr))
+        array.unlink()
+        array.close()
+
+    def array(self, buffer: Any) -> Any:
+        """The Array, of bytes, that a Buffer of this resource lies in. Close it before the Buffer, or let it go."""
+        found = self._arrays[int(buffer.handle)]
+        return found[:]
+
+    @staticmethod
+    def buffer(array: Any) -> Any:
+        """A cuda.core Buffer over an Array, which it keeps open."""
+        return _Buffer.from_handle(array.device_ptr or array.host_ptr, array.nbytes, owner=array)
+
+    @property
+    def is_device_accessible(self) -> bool:
+        """Whether a GPU reaches it: all but host pools."""
+        return bool(self._pool.kind != "host")
+
+    @property
+    def is_host_accessible(self) -> bool:
+        """Whether the CPU reaches it: host and pinned pools."""
+        return self._pool.kind in ("host", "pinned")
+
+    @property
+    def is_managed(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def device_id(self) -> int:
+        """The ordinal of the pool's GPU in this process; -1: host or pinned memory."""
+        return -1 if self._pool.device is None or self.is_host_accessible else int(self._pool.device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._prefix, self._options)
+
+    def __repr__(self) -> str:
+        return f"<gpushm.MemoryResource in pool {self._pool.name!r}, {len(self._arrays)} Buffers>"
+
+
+def _again(prefix: str, options: dict[str, Any]) -> MemoryResource:
+    return MemoryResource(prefix=prefix, **options)

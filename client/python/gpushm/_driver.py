@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""The few driver calls that Python makes by itself: registering host memory, copies from another library's memory.
+
+They use the calling thread's current context, else a device's primary one, and leave the thread's as it was. libcuda
+is looked for at the first call. libgpushm has a table of its own, and shares none of this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from . import _core
+
+_u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
+_PORTABLE, _DEVICEMAP = 1, 2  # CU_MEMHOSTREGISTER_*
+_OUT_OF_MEMORY = 2  # CUresult
+
+# The arguments as the driver takes them; a c_void_p, so that None is NULL.
+_CALLS = {
+    "cuInit": (ctypes.c_uint,),
+    "cuCtxGetCurrent": (ctypes.c_void_p,),
+    "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
+    "cuCtxPopCurrent_v2": (ctypes.c_void_p,),
+    "cuDevicePrimaryCtxRetain": (ctypes.c_void_p, _int),
+    "cuDevicePrimaryCtxRelease_v2": (_int,),
+    "cuMemcpyAsync": (_u64, _u64, _size, ctypes.c_void_p),
+    "cuMemcpyDtoH_v2": (ctypes.c_void_p, _u64, _size),
+    "cuStreamSynchronize": (ctypes.c_void_p,),
+    "cuMemHostRegister_v2": (ctypes.c_void_p, _size, ctypes.c_uint),
+    "cuMemHostUnregister": (ctypes.c_void_p,),
+    "cuMemHostGetDevicePointer_v2": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint),
+}
+
+_started_in: int | None = None
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    try:
+        found = ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        raise _core.DeviceFailed(errno.ENODEV, f"no NVIDIA driver here: {e}") from None
+    for name, arguments in _CALLS.items():
+        getattr(found, name).argtypes = arguments
+    return found
+
+
+def call(name: str, *arguments: object) -> None:
+    """A driver call; DriverError, or OutOfMemory, with the driver's name of what went wrong."""
+    _start()
+    _check(name, getattr(_library(), name)(*arguments))
+
+
+def _start() -> None:
+    global _started_in
+    if _started_in == os.getpid():
+        return
+    if _started_in is not None:
+        raise _core.ForkError(
+            errno.ECHILD, "CUDA was started before fork() and can't be used in the child: use spawn or forkserver"
+        )
+    _check("cuInit", _library().cuInit(0))
+    _started_in = os.getpid()
+
+
+def _check(name: str, result: int) -> None:
+    if result == 0:
+        return
+    word = ctypes.c_char_p()
+    _library().cuGetErrorName(result, ctypes.byref(word))
+    text = f"{name}: {word.value.decode() if word.value else result}"
+    if result == _OUT_OF_MEMORY:
+        raise _core.OutOfMemory(errno.ENOMEM, text)
+    if name == "cuInit":
+        raise _core.DeviceFailed(errno.ENODEV, text)
+    raise _core.DriverError(errno.EIO, text)
+
+
+@contextmanager
+def context(device: int | None) -> Iterator[None]:
+    """The thread has a context in this section: the one that is current, else the primary one of that device."""
+    current = ctypes.c_void_p()
+    call("cuCtxGetCurrent", ctypes.byref(current))
+    if current.value:
+        yield
+        return
+    made = ctypes.c_void_p()
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device or 0)
+    try:
+        call("cuCtxPushCurrent_v2", made)
+        try:
+            yield
+        finally:
+            call("cuCtxPopCurrent_v2", ctypes.byref(made))
+    finally:
+        call("cuDevicePrimaryCtxRelease_v2", device or 0)
+
+
+def copy(to: int, source: int, nbytes: int, stream: int | None, device: int | None) -> None:
+    """Bytes from any address that the GPU knows to another; stream None: done on return."""
+    with context(device):
+        call("cuMemcpyAsync", to, source, nbytes, stream)
+        if stream is None:
+            call("cuStreamSynchronize", None)
+
+
+def read(to: int, source: int, nbytes: int, device: int | None) -> None:
+    """Bytes from a GPU to host memory; done on return."""
+    with context(device):
+        call("cuMemcpyDtoH_v2", to, source, nbytes)
+
+
+def synchronize(stream: int | None, device: int | None = None) -> None:
+    """Waits for a stream; None is the legacy default stream."""
+    with context(device):
+        call("cuStreamSynchronize", stream)
+
+
+def register(address: int, nbytes: int, *, mapped: bool, device: int = 0) -> int | None:
+    """Pins host memory for every GPU; returns the GPU's address of it, where that was asked for. The device's primary
+    context is kept until unregister().
+    """
+    made, told = ctypes.c_void_p(), _u64()
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device)
+    try:
+        with context(device):
+            call("cuMemHostRegister_v2", address, nbytes, _PORTABLE | (_DEVICEMAP if mapped else 0))
+            try:
+                if mapped:
+                    call("cuMemHostGetDevicePointer_v2", ctypes.byref(told), address, 0)
+            except BaseException:
+                call("cuMemHostUnregister", address)
+                raise
+    except BaseException:
+        call("cuDevicePrimaryCtxRelease_v2", device)
+        raise
+    return told.value if mapped else None
+
+
+def unregister(address: int, device: int = 0) -> None:
+    """Unpins it. The caller has waited for what the GPU does with it."""
+    try:
+        with context(device):
+            call("cuMemHostUnregister", address)
+    finally:
+        call("cuDevicePrimaryCtxRelease_v2", device)

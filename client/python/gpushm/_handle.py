@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""Handles: what another process needs to open the same array, as an object that can be pickled.
+
+A handle is a name and the number of the buffer that it meant, with the layout of an array or of a view; it holds
+nothing, and costs nothing to keep or to send. The memory stays for as long as the buffer has its name or somebody
+has it open.
+
+Arrays and Buffers are pickled as their handles, so they pass through multiprocessing's queues, pipes and pools as
+they are, and are open when they arrive.
+"""
+
+from __future__ import annotations
+
+import errno
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from ._array import Array
+    from ._buffer import Buffer
+
+
+class Handle:
+    """An array, or all arrays, of a buffer that is not open by it: Numba's IpcArrayHandle, of any view.
+
+    handle() of an Array or a Buffer makes one. `with handle as a:` opens it and closes it again; open() may be
+    called any number of times, in any process that may open the buffer, the one that made it too.
+    """
+
+    __slots__ = ("_layout", "_opened", "access", "id", "name", "socket")
+
+    def __init__(
+        self, name: str, id: int, access: str = "r", layout: dict[str, Any] | None = None, socket: str | None = None
+    ) -> None:
+        """The parts of a handle; layout None is a whole buffer. People call handle()."""
+        self.name = name
+        self.id = id
+        self.access = access
+        self.socket = socket
+        self._layout = layout
+        self._opened: list[Array | Buffer] = []
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Of the array; None: the handle means a whole buffer."""
+        return self._layout["shape"] if self._layout else None
+
+    @property
+    def dtype(self) -> Any:
+        """Of the array; None: the handle means a whole buffer."""
+        from . import _dtype
+
+        return _dtype.decode(self._layout["dtype"], self._layout["descr"]) if self._layout else None
+
+    def open(self, access: str | None = None, timeout: float | None = 0, *, device: int | None = None) -> Any:
+        """Attaches: an Array with the handle's layout, or a Buffer. Copies nothing.
+
+        access: 'r' or 'r+'; None: as the one had it that the handle was made of. timeout: seconds to wait for
+        the buffer to be published, None for ever. device: map it for that GPU. Errors: as gpushm.open(); NotFound
+        also where the name means another buffer by now.
+        """
+        connection: Any = _core.Connection(self.socket) if self.socket else _core
+        access = access or self.access
+        if self._layout is None:
+            opened = connection.open_many(self.name, access, timeout, device=device)
+            found = opened.id
+        else:
+            opened = connection.open(self.name, access, timeout, device=device, **_overrides(self._layout))
+            found = opened.buffer.id
+        if found != self.id:
+            opened.close()
+            raise _core.NotFound(
+                errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
+            )
+        self._opened.append(opened)
+        return opened
+
+    def close(self) -> None:
+        """Closes what this handle has opened here. Errors: as Array.close()."""
+        while self._opened:
+            self._opened[-1].close()
+            self._opened.pop()
+
+    def __enter__(self) -> Any:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.pop().__exit__(kind, error, trace)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Handle, (self.name, self.id, self.access, self._layout, self.socket)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.id))
+
+    def __repr__(self) -> str:
+        what = f"{self.shape} {self._layout['dtype']}" if self._layout else "all arrays"
+        return f"<gpushm.Handle {self.name!r} {what}, {self.access!r}>"
+
+
+def _overrides(layout: dict[str, Any]) -> dict[str, Any]:
+    """The layout as open() takes it."""
+    from . import _dtype
+
+    told = dict(layout)
+    if (descr := told.pop("descr")) is not None:
+        told["dtype"] = _dtype.decode(layout["dtype"], descr)
+    return told
+
+
+def _layout_of(array: Any) -> dict[str, Any]:
+    return {
+        "shape": array.shape,
+        "dtype": array.dtype_name,
+        "descr": array.descr,
+        "strides": array.strides if array.itemsize else None,
+        "offset": array.offset,
+    }
+
+
+def handle_of(thing: Any) -> Handle:
+    """The Handle of an Array or a Buffer."""
+    buffer = thing if isinstance(thing, _core.Buffer) else thing.buffer
+    layout = None if buffer is thing else _layout_of(thing)
+    # What is being filled will be sealed, as far as anybody knows.
+    access = "r+" if buffer.state == "shared" and not buffer.readonly else "r"
+    return Handle(buffer.name, buffer.id, access, layout, buffer.connection.socket)
+
+
+def reduce(thing: Any) -> tuple[Any, ...]:
+    """__reduce__() of both: the handle, opened where it arrives."""
+    if thing.state == "filling":
+        raise _core.StateError(
+            errno.EBUSY, f'buffer "{thing.name}" can\'t be sent before it is published: nobody else could open it'
+        )
+    return _arrived, (handle_of(thing),)
+
+
+def _arrived(handle: Handle) -> Any:
+    opened = handle.open()
+    handle._opened.clear()
+    return opened

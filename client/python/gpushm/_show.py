@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""How things look in a notebook, and the lists that ls() and pools() return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import Any
+
+from . import _core
+
+
+def size(nbytes: int | None) -> str:
+    """'1.5 GiB', as gpushmctl writes it."""
+    if nbytes is None:
+        return ""
+    if nbytes < 1024:
+        return f"{nbytes} B"
+    value = float(nbytes)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """HTML."""
+    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class Table(list[Any]):
+    """A list, and a table where it is shown: as text by str(), as HTML in a notebook."""
+
+    def __init__(self, rows: Iterable[Any], columns: dict[str, Callable[[Any], object]]) -> None:
+        """columns: a head, and what a row has below it."""
+        super().__init__(rows)
+        self._columns = columns
+
+    def _cells(self) -> list[list[str]]:
+        return [[str(tell(row)) for tell in self._columns.values()] for row in self]
+
+    def __str__(self) -> str:
+        lines = [[head.upper() for head in self._columns], *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        return table(list(self._columns), self._cells())
+
+
+_BUFFER_COLUMNS: dict[str, Callable[[Any], object]] = {
+    "name": lambda b: b.name or "(unlinked)",
+    "size": lambda b: size(b.nbytes),
+    "pool": lambda b: b.pool,
+    "state": lambda b: f"{b.state}, dirty" if b.dirty else b.state,
+    "arrays": lambda b: b.arrays,
+    "readers": lambda b: b.readers,
+    "writers": lambda b: b.writers,
+    "owner": lambda b: b.uid,
+}
+_POOL_COLUMNS: dict[str, Callable[[Any], object]] = {
+    "name": lambda p: f"{p.name} (default)" if p.is_default else p.name,
+    "kind": lambda p: p.kind,
+    "size": lambda p: size(p.nbytes),
+    "used": lambda p: size(p.used),
+    "pending": lambda p: size(p.pending),
+    "buffers": lambda p: p.buffers,
+    "device": lambda p: p.device_name or "",
+    "state": lambda p: f"failed: {p.why}" if p.failed else "ready",
+}
+
+
+def ls(prefix: str | None = None, *, holders: bool = False) -> Table:
+    """The buffers that this user may see whose names start so, as a list of BufferInfo that prints as a table.
+
+    holders: who has each open, for its owner and admins. Asks the daemon.
+    """
+    return Table(_core.ls(prefix, holders=holders), _BUFFER_COLUMNS)
+
+
+def pools() -> Table:
+    """Where memory can come from, as a list of PoolInfo that prints as a table. Asks the daemon."""
+    return Table(_core.pools(), _POOL_COLUMNS)
+
+
+def array_html(array: Any) -> str:
+    """Array._repr_html_()."""
+    if array.closed:
+        return "<pre>gpushm.Array, closed</pre>"
+    rows = [("shape", array.shape), ("dtype", array.dtype_name), *_buffer_rows(array.buffer)]
+    rows[2:2] = [("strides", array.strides), ("bytes", size(array.nbytes))]
+    name = array.name + (f":{array.array_name}" if array.array_name else "")
+    return table(("gpushm.Array", name), rows)
+
+
+def buffer_html(buffer: Any) -> str:
+    """Buffer._repr_html_()."""
+    if buffer.closed:
+        return "<pre>gpushm.Buffer, closed</pre>"
+    arrays = table(("array", "shape", "dtype"), [(k, a.shape, a.dtype_name) for k, a in buffer.items()])
+    return table(("gpushm.Buffer", buffer.name), [("bytes", size(buffer.nbytes)), *_buffer_rows(buffer)]) + arrays
+
+
+def _buffer_rows(buffer: Any) -> list[tuple[str, object]]:
+    state = buffer.state + (", dirty" if buffer.dirty else "") + (", lost" if buffer.lost else "")
+    return [
+        ("state", state),
+        ("access", "read-only" if buffer.readonly else "read and write"),
+        ("pool", f"{buffer.pool} ({buffer.kind})"),
+        ("device", "host" if buffer.device is None else buffer.device),
+    ]
