@@ -27,7 +27,6 @@
 #define READY 6 /* victims that wait for their turn */
 #define ROUNDS_MAX 1000
 #define WATCH_US 100e3 /* after the kill, and as long again after the block was given */
-#define TEARDOWN_MS 50 /* the fake driver's */
 #define SMALL 512
 
 #define POOLS                                                         \
@@ -67,7 +66,7 @@ static void replace_victim(struct scribbler *s)
 
 struct race {
 	const char *pool;
-	struct raw owner;
+	struct raw owner, looker;
 	struct mapped map;
 	/* mempool: a buffer that stays, so that importing the next one costs the driver nothing. */
 	struct mapped small;
@@ -134,6 +133,7 @@ static void race_begin(struct race *r, const struct driver *gpu)
 	const Gpushm__Proto__Attach *a;
 
 	raw_greet(&r->owner, d.socket);
+	raw_greet(&r->looker, d.socket);
 	mapped_init(&r->map, gpu, find_pool(&r->owner, r->pool), (mempool ? 20 : 32) * MIB);
 	r->fake = !driver_has_kernels(gpu);
 	/* The block that is the owner's first; of a mempool a small one, which stays. */
@@ -157,6 +157,7 @@ static void race_end(struct race *r)
 		close_lease(r, r->small_lease);
 	}
 	mapped_done(&r->map);
+	raw_close(&r->looker);
 	raw_close(&r->owner);
 }
 
@@ -183,11 +184,27 @@ static void await_victim(struct race *r, unsigned value)
 	call(r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "victim")));
 }
 
-static bool is_answered(const struct race *r, int timeout_ms)
+static bool is_answered(const struct race *r)
 {
 	struct pollfd p = { .fd = r->owner.socket, .events = POLLIN };
 
-	return poll(&p, 1, timeout_ms) == 1;
+	return poll(&p, 1, 1) == 1;
+}
+
+static bool has_suspect(struct race *r)
+{
+	ck_assert_int_eq(raw_call(&r->looker, REQUEST(STATUS, Status, status)), 0);
+	return r->looker.reply->status->suspects > 0;
+}
+
+/* Over the fake driver the victim's process ends when the daemon has made up its mind about its
+ * socket's end: it waits for the process, or it has given the block away. */
+static void end_teardown(struct race *r, struct scribbler *victim)
+{
+	while (!is_answered(r) && !has_suspect(r))
+		;
+	if (!is_answered(r))
+		scribbler_bury(victim);
 }
 
 /* A word may be seen half written; each of its bytes is somebody's. */
@@ -260,8 +277,8 @@ static void race_once(struct race *r, unsigned round)
 	await_victim(r, dead);
 	ask(r, "next", r->map.bytes);
 	scribbler_kill(victim, r->fake);
-	if (r->fake && !is_answered(r, TEARDOWN_MS))
-		scribbler_bury(victim);
+	if (r->fake)
+		end_teardown(r, victim);
 	lease = receive(r)->lease;
 	r->given[r->rounds++] = (now_us() - victim->killed) / 1e3;
 	r->early += !scribbler_has_gone(victim);

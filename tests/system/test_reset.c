@@ -297,6 +297,38 @@ START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
 }
 END_TEST
 
+/* Another GPU has its ordinal, and its pool's name. */
+START_TEST(another_gpu_takes_a_buffers_place_or_loses_it)
+{
+	struct gpushm_buffer *b, *fresh, *again = NULL;
+
+	if (!has_driver(true))
+		return;
+	setenv("FAKECUDA_DEVICES", "2", 1);
+	setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+	keeper_init(&k, "");
+	keeper_start(&k);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	b = publish("gpu0", "kept");
+	keeper_end(&k, SIGKILL);
+	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+	keeper_spawn(&k);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	keeper_await(&k);
+	client_await(log_count("its GPU is not there; 1 buffers") == 1);
+	ck_assert(is_there("kept"));
+	fresh = publish("gpu0", "fresh");
+	ck_assert_int_ne(gpushm_buffer_device(fresh), gpushm_buffer_device(b));
+	client_close_and_unlink(fresh, "fresh");
+	ck_assert_int_eq(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again), 0);
+	ck_assert_int_eq(gpushm_buffer_device(again), gpushm_buffer_device(b));
+	ck_assert_int_eq(gpushm_close(again), 0);
+	client_close_and_unlink(b, "kept");
+	end();
+}
+END_TEST
+
 /* ---- one among many ---- */
 
 /* Somebody else's fd stands where that kept one was, of those whose name begins so. */
@@ -378,6 +410,7 @@ int main(void)
 	tcase_add_test(t, a_reset_is_told_twice_or_takes_what_is_new);
 	tcase_add_loop_test(t, an_error_that_may_pass_drops_a_buffer, 0, (int)array_size(passing));
 	tcase_add_test(t, a_gpu_that_is_not_there_loses_its_buffers);
+	tcase_add_test(t, another_gpu_takes_a_buffers_place_or_loses_it);
 	tcase_add_test(t, one_dead_handle_takes_others_with_it);
 	tcase_add_test(t, a_dead_mempool_is_served_on);
 	suite_add_tcase(s, t);
