@@ -111,6 +111,15 @@ static void on_swept(const struct pool *pool, void *arg)
 	archive_forget_pool(&e->store, pool);
 }
 
+/* Of a buffer that was not in the journal yet, or of a journal that is of no use. */
+static void tell_dropped(size_t n)
+{
+	if (n)
+		log_notice("%zu file descriptors that were kept are dropped: no journal speaks of "
+			   "them",
+			   n);
+}
+
 int estate_inherit(struct estate *e)
 {
 	struct restored was = { 0 };
@@ -125,7 +134,7 @@ int estate_inherit(struct estate *e)
 	if (was.any)
 		go_on_from(e, &was.head);
 	catalog_take_slots(&e->service->catalog, &e->slots);
-	store_drop_rest(&e->store);
+	tell_dropped(store_drop_rest(&e->store));
 	pools_sweep(e->pools, on_swept, e);
 	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
 	/* Not before: what goes now is to be forgotten by who keeps its fds. */

@@ -141,11 +141,18 @@ static int check_header(struct journal *j)
 	if (header.magic != MAGIC || header.header_bytes < sizeof(header) ||
 	    header.header_bytes > j->bytes || header.header_bytes % 8 != 0)
 		return -EBADMSG;
-	if (header.version > JOURNAL_VERSION)
+	if (header.version < JOURNAL_VERSION_OLDEST || header.version > JOURNAL_VERSION)
 		return -EPROTONOSUPPORT;
 	j->used = header.header_bytes;
 	j->generation = header.generation;
 	return 0;
+}
+
+uint32_t journal_version(int fd)
+{
+	struct journal_header header = { 0 };
+
+	return pread(fd, &header, sizeof(header), 0) == sizeof(header) ? header.version : 0;
 }
 
 int journal_adopt(int *fd, struct journal *ret)

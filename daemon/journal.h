@@ -16,7 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of the image and of what the records mean; fields and types of records are added without another
+ * one. tests/data/journal has a journal of each version that is still read. */
 #define JOURNAL_VERSION 1u
+#define JOURNAL_VERSION_OLDEST 1u
 #define JOURNAL_BODY_MAX 8192u /* bytes of one record */
 
 struct journal {
@@ -33,8 +36,10 @@ struct journal {
 int journal_new(uint64_t generation, struct journal *ret);
 
 /* One that an earlier daemon wrote: the fd is taken over on success. -EBADMSG for what is no
- * journal, -EPROTONOSUPPORT for one of a later version. used is set by journal_replay(). */
+ * journal, -EPROTONOSUPPORT for one of a version that is not read. used is set by journal_replay().
+ */
 int journal_adopt(int *fd, struct journal *ret);
+uint32_t journal_version(int fd); /* for people */
 void journal_done(struct journal *j);
 
 /* Appends a record: when this returns 0 it is in the memfd. 0, -EMSGSIZE, -ENOMEM. */

@@ -113,12 +113,12 @@ static void raise_fd_limit(void)
 /* The other side of restart.c. */
 static int check_journal(unsigned long version)
 {
-	if (version <= JOURNAL_VERSION)
+	if (version == 0 || (version >= JOURNAL_VERSION_OLDEST && version <= JOURNAL_VERSION))
 		return EXIT_SUCCESS;
 	fprintf(stderr,
 		"gpushmd: the journal to take over has version %lu, and gpushmd " GPUSHM_VERSION
-		" reads versions up to %u: it is too old to follow the one that runs\n",
-		version, JOURNAL_VERSION);
+		" reads versions %u to %u: it can't follow the one that runs\n",
+		version, JOURNAL_VERSION_OLDEST, JOURNAL_VERSION);
 	return EXIT_FAILURE;
 }
 

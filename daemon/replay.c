@@ -178,6 +178,19 @@ static int read_journal(int *fd, struct replay *r, uint64_t *ret_generation)
 	return r->complete && r->daemon ? 0 : -EBADMSG;
 }
 
+static void tell_useless(const struct store_fd *it, int error)
+{
+	if (error == -EPROTONOSUPPORT)
+		log_error("what an earlier gpushmd left is dropped: its journal (%s) has version "
+			  "%u, and gpushmd " GPUSHM_VERSION " reads versions %u to %u; what "
+			  "processes have mapped stays theirs, but has no name any more; gpushmctl "
+			  "restart refuses such a program beforehand",
+			  it->name, journal_version(it->fd), JOURNAL_VERSION_OLDEST,
+			  JOURNAL_VERSION);
+	else
+		log_error("%s can't be used: %s", it->name, strerror(-error));
+}
+
 /* Two there are only if the daemon died while it wrote a new one: the newer one first. */
 static struct store_fd *newest(struct store *store)
 {
@@ -210,10 +223,11 @@ int replay(struct store *store, struct replay *r, uint64_t *ret_generation)
 	if (err < 0)
 		return err;
 	err = read_journal(&it->fd, r, ret_generation);
+	if (err < 0)
+		tell_useless(it, err);
 	close_fd(&it->fd);
 	if (err == 0)
 		return 0;
-	log_error("%s can't be used: %s", it->name, strerror(-err));
 	store_forget(store, it->name);
 	replay_done(r);
 	return err == -ENOMEM ? err : replay(store, r, ret_generation);

@@ -51,7 +51,7 @@ static void forget(struct keeper *k, const char *name)
 	k->n_kept = left;
 }
 
-static void keep(struct keeper *k, const char *name, int fd)
+void keeper_keep(struct keeper *k, const char *name, int fd)
 {
 	k->kept = realloc(k->kept, (k->n_kept + 1) * sizeof(*k->kept));
 	snprintf(k->kept[k->n_kept].name, sizeof(k->kept->name), "%s", name);
@@ -67,7 +67,7 @@ static void on_message(struct keeper *k, const char *text, int *fd)
 	if (strstr(text, "FDSTOREREMOVE=1"))
 		forget(k, name);
 	else if (strstr(text, "FDSTORE=1") && *fd >= 0)
-		keep(k, name, take_fd(fd));
+		keeper_keep(k, name, take_fd(fd));
 	if (strstr(text, "READY=1"))
 		k->ready++;
 	if (strstr(text, "RELOADING=1"))

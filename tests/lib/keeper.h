@@ -41,6 +41,9 @@ void keeper_await(struct keeper *k);
 void keeper_end(struct keeper *k, int signal);
 void keeper_done(struct keeper *k);
 
+/* As if a daemon had it kept: the fd is the keeper's now. */
+void keeper_keep(struct keeper *k, const char *name, int fd);
+
 /* How many fds are kept, whose names start with that letter. */
 size_t keeper_count(struct keeper *k, char letter);
 
