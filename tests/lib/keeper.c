@@ -288,3 +288,17 @@ unsigned long long keeper_generation(struct keeper *k)
 	pthread_mutex_unlock(&k->lock);
 	return best;
 }
+
+unsigned keeper_log_count(const struct keeper *k, const char *text)
+{
+	_cleanup_(free_ptr) char *log = NULL;
+	FILE *f = fopen(k->log, "re");
+	unsigned n = 0;
+	size_t size = 0;
+
+	ck_assert(f && getdelim(&log, &size, '\0', f) >= 0);
+	fclose(f);
+	for (const char *at = log; (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}

@@ -47,6 +47,9 @@ void keeper_keep(struct keeper *k, const char *name, int fd);
 /* How many fds are kept, whose names start with that letter. */
 size_t keeper_count(struct keeper *k, char letter);
 
+/* How often the log of all its daemons has that text in it. */
+unsigned keeper_log_count(const struct keeper *k, const char *text);
+
 /* The generation of the journal that is kept: the highest. */
 unsigned long long keeper_generation(struct keeper *k);
 

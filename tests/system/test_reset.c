@@ -27,6 +27,7 @@
 static const char *const on_gpu[] = { "gpu0", "gpu0-mempool", "pinned" };
 
 static struct keeper k;
+#define log_count(text) keeper_log_count(&k, text)
 
 static bool has_driver(bool fake)
 {
@@ -61,27 +62,6 @@ static struct gpushm_buffer *publish(const char *pool, const char *name)
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	return b;
-}
-
-static char *read_log(void)
-{
-	FILE *f = fopen(k.log, "re");
-	char *text = NULL;
-	size_t size = 0;
-
-	ck_assert(f && getdelim(&text, &size, '\0', f) >= 0);
-	fclose(f);
-	return text;
-}
-
-static unsigned log_count(const char *what)
-{
-	_cleanup_(free_ptr) char *log = read_log();
-	unsigned n = 0;
-
-	for (const char *at = log; (at = strstr(at, what)); at++)
-		n++;
-	return n;
 }
 
 static bool is_there(const char *name)
@@ -306,10 +286,8 @@ START_TEST(another_gpu_takes_a_buffers_place_or_loses_it)
 		return;
 	setenv("FAKECUDA_DEVICES", "2", 1);
 	setenv("CUDA_VISIBLE_DEVICES", "0", 1);
-	keeper_init(&k, "");
-	keeper_start(&k);
+	begin();
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 	b = publish("gpu0", "kept");
 	keeper_end(&k, SIGKILL);
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
