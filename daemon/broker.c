@@ -270,6 +270,7 @@ static void on_housekeeping(uv_timer_t *timer)
 	struct broker *b = timer->data;
 
 	estate_tidy(&b->estate);
+	throttle_settle(&b->service.throttle, clock_monotonic_ns());
 }
 
 static void on_pools_ready(void *arg)

@@ -311,10 +311,18 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 
 int catalog_move(struct catalog *c, struct lease *l, struct process *p)
 {
+	struct process *former = l->process;
+	int r;
+
+	l->process = p;
+	r = is_archived(c, l->buffer) ? archive_lease(c->archive, l) : 0;
+	if (r < 0) {
+		l->process = former;
+		return r;
+	}
 	list_drop(&l->process_link);
 	list_insert(&p->leases, &l->process_link);
-	l->process = p;
-	return is_archived(c, l->buffer) ? archive_lease(c->archive, l) : 0;
+	return 0;
 }
 
 void catalog_sweep(struct catalog *c)

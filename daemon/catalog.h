@@ -42,8 +42,8 @@ void catalog_adopt_buffer(struct catalog *c, struct buffer *b);
 int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 			uint64_t id, uint64_t since_ns, struct fault *f);
 
-/* The lease is another process's from now on: of a new connection of the same client. 0 or -errno.
- */
+/* The lease is another process's from now on: of a new connection of the same client. 0; or -errno,
+ * and it is whose it was. */
 int catalog_move(struct catalog *c, struct lease *l, struct process *p);
 
 /* Finds the places of adopted buffers on the board, which an earlier daemon may have written, and

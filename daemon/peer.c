@@ -9,6 +9,7 @@
  */
 #include "daemon/peer.h"
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/request.h"
 #include "proto/own.h"
@@ -56,8 +57,9 @@ static void violation(struct peer *p, const char *what)
 		about.uid = process->uid;
 	}
 	p->session.service->violations++;
-	log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s", about.pid,
-		  process ? process->command : "?", what);
+	if (throttle_pass(&p->session.service->throttle, about.uid, clock_monotonic_ns()))
+		log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s",
+			  about.pid, process ? process->command : "?", what);
 	peer_close(p);
 }
 

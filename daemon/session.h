@@ -9,6 +9,7 @@
 #include "daemon/catalog.h"
 #include "daemon/reaper.h"
 #include "daemon/restart.h"
+#include "daemon/throttle.h"
 #include "daemon/waiter.h"
 #include "proto/arena.h"
 
@@ -26,8 +27,9 @@ struct service {
 	bool kept;	     /* what is published outlives this daemon */
 	uint32_t peers;
 	uint64_t requests, refused, violations;
-	struct arena unpack; /* of the request that is being handled */
-	struct arena build;  /* of the answer that is being built */
+	struct throttle throttle; /* of what is logged about violations */
+	struct arena unpack;	  /* of the request that is being handled */
+	struct arena build;	  /* of the answer that is being built */
 };
 
 struct session {

@@ -217,6 +217,19 @@ START_TEST(fds_that_are_sent_stay_in_the_daemon)
 }
 END_TEST
 
+/* All of them are counted, but not told. */
+START_TEST(a_client_that_breaks_the_protocol_fills_the_log)
+{
+	enum { TIMES = 200 };
+	unsigned had = census_violations(&d, c);
+
+	for (unsigned i = 0; i < TIMES; i++)
+		expect_end("\xff", 1, 1);
+	ck_assert_uint_eq(census_violations(&d, c), had + TIMES);
+	ck_assert_uint_eq(daemon_log_count(&d, "closed:"), 5);
+}
+END_TEST
+
 /* DESCRIBE of as many empty arrays as fit a frame: 13 bytes and more for each byte sent. */
 static size_t pack_bomb(unsigned char *frame)
 {
@@ -288,6 +301,7 @@ int main(void)
 	tcase_add_test(t, a_version_that_nobody_speaks_is_spoken);
 	tcase_add_test(t, an_unknown_verb_ends_the_connection);
 	tcase_add_test(t, fds_that_are_sent_stay_in_the_daemon);
+	tcase_add_test(t, a_client_that_breaks_the_protocol_fills_the_log);
 	tcase_add_test(t, a_message_that_unpacks_to_megabytes_gets_them);
 	tcase_add_test(t, a_deep_message_overflows_the_stack);
 	suite_add_tcase(s, t);

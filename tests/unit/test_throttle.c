@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How many lines of the log a user may cause.
+ */
+#include "daemon/log.h"
+#include "daemon/throttle.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECOND 1000000000ull
+
+static struct throttle t;
+static FILE *log_file;
+
+/* The log goes to stderr: to a file of ours. */
+static void setup(void)
+{
+	unsetenv("JOURNAL_STREAM");
+	log_open(LOG_INFO);
+	log_file = tmpfile();
+	ck_assert_int_ge(dup2(fileno(log_file), STDERR_FILENO), 0);
+	memset(&t, 0, sizeof(t));
+}
+
+static unsigned log_count(const char *text)
+{
+	char line[4096];
+	unsigned n = 0;
+
+	rewind(log_file);
+	while (fgets(line, sizeof(line), log_file))
+		n += strstr(line, text) != NULL;
+	return n;
+}
+
+static unsigned passed(uid_t uid, unsigned times, uint64_t now)
+{
+	unsigned n = 0;
+
+	while (times--)
+		n += throttle_pass(&t, uid, now);
+	return n;
+}
+
+START_TEST(a_user_fills_the_log)
+{
+	ck_assert_uint_eq(passed(7, 1000, SECOND), THROTTLE_LINES);
+	ck_assert_uint_eq(passed(7, 1000, THROTTLE_SECONDS * SECOND), 0);
+	/* What was left out is told once, and then it begins anew. */
+	ck_assert_uint_eq(passed(7, 3, (1 + THROTTLE_SECONDS) * SECOND), 3);
+	ck_assert_uint_eq(log_count("1995 more connections of uid 7"), 1);
+	ck_assert_uint_eq(log_count("more connections"), 1);
+}
+END_TEST
+
+START_TEST(a_user_is_held_back_for_what_another_one_does)
+{
+	ck_assert_uint_eq(passed(7, 1000, SECOND), THROTTLE_LINES);
+	ck_assert_uint_eq(passed(8, 2, SECOND), 2);
+	ck_assert_uint_eq(passed(0, 2, SECOND), 2);
+}
+END_TEST
+
+START_TEST(what_was_left_out_is_never_told)
+{
+	passed(7, THROTTLE_LINES, SECOND);
+	passed(8, THROTTLE_LINES + 4, SECOND);
+	throttle_settle(&t, 2 * SECOND);
+	ck_assert_uint_eq(log_count("more"), 0);
+	throttle_settle(&t, (1 + THROTTLE_SECONDS) * SECOND);
+	ck_assert_uint_eq(log_count("4 more connections of uid 8"), 1);
+	ck_assert_uint_eq(log_count("uid 7"), 0);
+	ck_assert_uint_eq(t.n, 0);
+}
+END_TEST
+
+START_TEST(many_users_are_too_many)
+{
+	passed(1, THROTTLE_LINES + 1, SECOND);
+	for (uid_t uid = 2; uid < 2 + 2 * THROTTLE_USERS; uid++)
+		ck_assert_uint_eq(passed(uid, 1, 2 * SECOND), 1);
+	ck_assert_uint_eq(t.n, THROTTLE_USERS);
+	ck_assert_uint_eq(log_count("1 more connections of uid 1"), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("throttle");
+	TCase *tc = tcase_create("throttle");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, a_user_fills_the_log);
+	tcase_add_test(tc, a_user_is_held_back_for_what_another_one_does);
+	tcase_add_test(tc, what_was_left_out_is_never_told);
+	tcase_add_test(tc, many_users_are_too_many);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
