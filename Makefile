@@ -288,9 +288,10 @@ FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/
 FUZZ_CC ?= clang
 FUZZ_LIB := $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
 FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
-.PHONY: fuzz-targets
+.PHONY: fuzz-targets ask
 fuzz-targets: $(FUZZ_TARGETS)
-$(BUILD)/fuzz/%:
+# What they are made of, and whether it has changed, is known to the make that is called.
+$(FUZZ_TARGETS): $(BUILD)/fuzz/%: ask
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' \
 		$(BUILD)/fuzz/bin/$*
 	ln -sf bin/$* $@

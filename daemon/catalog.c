@@ -251,6 +251,9 @@ void catalog_close(struct catalog *c, struct lease *l)
 	c->n_leases--;
 	buffer_unlease(b, l);
 	lease_free(l);
+	/* Without a name it is for its holders alone to see. */
+	if (!b->key)
+		c->on_changed(b, NULL, c->arg);
 	if (b->state == BUFFER_FILLING || (b->transient && list_empty(&b->leases)))
 		drop_name(c, b);
 	maybe_free(c, b);

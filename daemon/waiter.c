@@ -21,6 +21,7 @@ int waiters_init(struct waiters *ws, uv_loop_t *loop)
 void waiters_done(struct waiters *ws)
 {
 	index_done(&ws->watched);
+	ws->stirred = false;
 	uv_close((uv_handle_t *)&ws->timer, NULL);
 }
 

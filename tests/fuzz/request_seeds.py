@@ -86,6 +86,15 @@ def list_(client, after=0, prefix=""):
     return say(client, 9, number(1, after), data(2, prefix), number(3, 1))
 
 
+def watched(name=None, buffer=None, seen_buffer=0, seen_word=0):
+    what = data(1, name) if name is not None else number(2, buffer)
+    return data(1, what + number(3, seen_buffer) + number(4, seen_word))
+
+
+def watch(client, *what, wait=FOREVER):
+    return say(client, 14, *what, number(2, wait))
+
+
 POOLS, STATUS, CLEAN, FLUSH_POOLS = 10, 11, 12, 13
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
@@ -123,6 +132,20 @@ SEEDS = {
     "a-wait-for-a-clean-one": BOTH + create(0, "a", 1, OPEN_TO_ALL) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
     + do(1, DIE) + do(1, CONNECT, b"\5") + say(1, 5, data(1, "a"), number(3, FOREVER), number(4, 1))
     + say(0, CLEAN, data(1, "a")),
+    "a-watch-of-names": BOTH + watch(1, watched("a"), watched("b")) + create(0, "a", 1, OPEN_TO_ALL)
+    + publish(0, 1, SHARED) + watch(1, watched("a", None, 1, 0x202), watched("b")) + unlink(0, "a")
+    + watch(1, watched("a")) + create(0, "a") + publish(0, 2, SHARED) + watch(0, watched("a", None, 1, 0x202)),
+    "a-watch-of-buffers": BOTH + create(0, "a", 1, OPEN_TO_ALL) + watch(0, watched(None, 1, 0, 0x100))
+    + publish(0, 1, SHARED) + open_(1, "a", WRITE) + watch(1, watched(None, 1, 0, 0x202)) + do(0, DIE)
+    + watch(1, watched(None, 1, 0, 0x306)) + do(0, CONNECT, b"\4") + watch(0, watched(None, 1, 0, 0x306), wait=5)
+    + do(0, LATE) + close(1, 2) + watch(1, watched(None, 1, 0, 16)) + do(1, DISCONNECT),
+    "a-holder-watches-its-unlinked-buffer": BOTH + create(0, "a", 1, OPEN_TO_ALL) + publish(0, 1, SHARED)
+    + open_(1, "a") + open_(1, "a") + unlink(0, "a") + watch(1, watched(None, 1, 0, 0x30A)) + close(0, 1)
+    + do(1, DIE),
+    "wrong-watches": BOTH + watch(0) + say(0, 14) + watch(0, data(1, b"")) + watch(0, watched("a//b"))
+    + watch(0, watched(None, 0)) + watch(0, data(1, data(1, "a") + number(2, 1))) + watch(0, *[watched("a")] * 257)
+    + watch(0, watched(None, 77), wait=0) + watch(0, watched("~2000/x"), wait=0) + hello(0)
+    + do(0, DEAF) + watch(0, watched("a")) + create(1, "a", 1, OPEN_TO_ALL) + publish(1, 1, SEALED),
     "flush": BOTH + create(0, "a", 4096) + close(0, 1) + say(1, FLUSH_POOLS) + create(0, "b", 4096, data(2, "small"))
     + close(0, 2) + say(1, FLUSH_POOLS, data(1, "small")) + say(0, FLUSH_POOLS, data(1, "small"))
     + say(0, FLUSH_POOLS, data(1, "nosuch")) + say(0, FLUSH_POOLS, data(1, "gpu0")),

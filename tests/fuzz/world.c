@@ -77,6 +77,21 @@ static const struct pool_config pool_configs[] = {
 	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .size.percent = 100 },
 };
 
+/* A second look: whoever watches has been told, or there is nothing to tell. */
+static void check_watches(struct waiters *ws)
+{
+	for (uint32_t n = ws->n; n > 0; n--) {
+		struct waiter *w = list_first(&ws->all, struct waiter, link);
+
+		waiters_drop(ws, w);
+		if (w->n_watched)
+			w->on_wake(w, false);
+		else
+			waiters_resume(ws, w);
+		require(!list_empty(&w->link));
+	}
+}
+
 /* Runs the loop until the worker has nothing to do; nothing else keeps the loop alive. */
 void world_settle(void)
 {
@@ -89,6 +104,7 @@ void world_settle(void)
 		uv_run(&base.loop, UV_RUN_NOWAIT);
 		uv_unref((uv_handle_t *)&ws->timer);
 	}
+	check_watches(ws);
 }
 
 static size_t count_fds(void)
