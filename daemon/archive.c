@@ -212,7 +212,7 @@ int archive_buffer(struct archive *a, struct buffer *b)
 	return write_buffer(a, b);
 }
 
-int archive_lease(struct archive *a, const struct lease *l)
+static int write_lease(struct archive *a, const struct lease *l)
 {
 	Gpushm__Journal__Lease m = GPUSHM__JOURNAL__LEASE__INIT;
 	const struct process *p = l->process;
@@ -229,8 +229,22 @@ int archive_lease(struct archive *a, const struct lease *l)
 	m.uid = p->uid;
 	m.gid = p->gid;
 	m.command = bytes_of(p->command, strlen(p->command));
-	a->live++;
 	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, &m.base);
+}
+
+int archive_lease(struct archive *a, const struct lease *l)
+{
+	a->live++;
+	return write_lease(a, l);
+}
+
+/* What it said before is dead. */
+int archive_move(struct archive *a, const struct lease *l)
+{
+	int r = write_lease(a, l);
+
+	a->dead += r == 0;
+	return r;
 }
 
 /* The record that this one ends is dead from now on, and so is this one. */

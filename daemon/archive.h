@@ -40,6 +40,9 @@ int archive_pool(struct archive *a, const struct pool *p);
 int archive_buffer(struct archive *a, struct buffer *b);
 int archive_lease(struct archive *a, const struct lease *l);
 
+/* A lease that is in the journal already is another connection's from now on. 0 or -errno. */
+int archive_move(struct archive *a, const struct lease *l);
+
 /* Whoever keeps its fd lets go of it. */
 void archive_forget_pool(struct store *s, const struct pool *p);
 

@@ -318,7 +318,7 @@ int catalog_move(struct catalog *c, struct lease *l, struct process *p)
 	int r;
 
 	l->process = p;
-	r = is_archived(c, l->buffer) ? archive_lease(c->archive, l) : 0;
+	r = is_archived(c, l->buffer) ? archive_move(c->archive, l) : 0;
 	if (r < 0) {
 		l->process = former;
 		return r;

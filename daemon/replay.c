@@ -60,6 +60,12 @@ static int add(struct replay *r, struct list *list, uint16_t type, uint64_t id,
 	return 0;
 }
 
+static void rise(uint64_t *next, uint64_t id)
+{
+	if (*next <= id)
+		*next = id + 1;
+}
+
 static int on_daemon(struct replay *r, const void *body, size_t len)
 {
 	Gpushm__Journal__Daemon *m = gpushm__journal__daemon__unpack(NULL, len, body);
@@ -70,6 +76,8 @@ static int on_daemon(struct replay *r, const void *body, size_t len)
 		return -EBADMSG;
 	}
 	r->daemon = m;
+	r->next_buffer = m->next_buffer;
+	r->next_lease = m->next_lease;
 	return 0;
 }
 
@@ -83,11 +91,15 @@ static int on_thing(struct replay *r, uint16_t type, const void *body, size_t le
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_BUFFER) {
 		Gpushm__Journal__Buffer *m = gpushm__journal__buffer__unpack(NULL, len, body);
 
+		if (m)
+			rise(&r->next_buffer, m->id);
 		return m ? add(r, &r->buffers, type, m->id, &m->base) : -EBADMSG;
 	}
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_LEASE) {
 		Gpushm__Journal__Lease *m = gpushm__journal__lease__unpack(NULL, len, body);
 
+		if (m)
+			rise(&r->next_lease, m->id);
 		return m ? add(r, &r->leases, type, m->id, &m->base) : -EBADMSG;
 	}
 	return 0;
@@ -158,7 +170,7 @@ static int replay_init(struct replay *r)
 	return index_init(&r->index);
 }
 
-static int read_journal(int *fd, struct replay *r, uint64_t *ret_generation)
+static int read_journal(int *fd, struct replay *r)
 {
 	struct journal j = JOURNAL_NONE;
 	size_t dropped = 0;
@@ -167,7 +179,6 @@ static int read_journal(int *fd, struct replay *r, uint64_t *ret_generation)
 	if (err < 0)
 		return err;
 	err = journal_replay(&j, on_record, r, &dropped);
-	*ret_generation = j.generation;
 	journal_done(&j);
 	if (dropped)
 		log_warning("the journal is damaged: its last %zu bytes are dropped; leases and "
@@ -191,19 +202,25 @@ static void tell_useless(const struct store_fd *it, int error)
 		log_error("%s can't be used: %s", it->name, strerror(-error));
 }
 
+/* The one that its keeper knows it by: no bit that flips in the file changes that. */
+static uint64_t generation_of(const struct store_fd *it)
+{
+	return strtoull(it->name + 1, NULL, 36);
+}
+
 /* Two there are only if the daemon died while it wrote a new one: the newer one first. */
 static struct store_fd *newest(struct store *store)
 {
 	struct store_fd *found = NULL;
-	unsigned long long best = 0;
+	uint64_t best = 0;
 
 	for (size_t i = 0; i < store->n_inherited; i++) {
 		struct store_fd *it = &store->inherited[i];
-		unsigned long long n;
+		uint64_t n;
 
 		if (it->fd < 0 || it->name[0] != 'j')
 			continue;
-		n = strtoull(it->name + 1, NULL, 36);
+		n = generation_of(it);
 		if (!found || n > best) {
 			found = it;
 			best = n;
@@ -222,10 +239,11 @@ int replay(struct store *store, struct replay *r, uint64_t *ret_generation)
 	err = replay_init(r);
 	if (err < 0)
 		return err;
-	err = read_journal(&it->fd, r, ret_generation);
+	err = read_journal(&it->fd, r);
 	if (err < 0)
 		tell_useless(it, err);
 	close_fd(&it->fd);
+	*ret_generation = generation_of(it);
 	if (err == 0)
 		return 0;
 	store_forget(store, it->name);

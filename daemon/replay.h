@@ -24,7 +24,8 @@ struct item {
 struct replay {
 	struct list pools, buffers, leases;
 	struct index index;
-	Gpushm__Journal__Daemon *daemon; /* owned */
+	Gpushm__Journal__Daemon *daemon;  /* owned */
+	uint64_t next_buffer, next_lease; /* above all ids that it names */
 	bool complete;
 };
 

@@ -291,8 +291,8 @@ int restore(struct store *store, struct service *service, struct pools *pools, s
 		return err == -ENOENT ? 0 : err;
 	ret->any = true;
 	memcpy(ret->head.daemon, r.daemon->id.data, DAEMON_ID_BYTES);
-	ret->head.next_buffer = r.daemon->next_buffer;
-	ret->head.next_lease = r.daemon->next_lease;
+	ret->head.next_buffer = r.next_buffer;
+	ret->head.next_lease = r.next_lease;
 	ret->head.next_pool = r.daemon->next_pool;
 	if (ret->head.next_pool > pools->last_id)
 		pools->last_id = ret->head.next_pool - 1;

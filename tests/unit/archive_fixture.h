@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A ledger: the archive, and what stands in it as far as a model knows. Each step does something to
+ * both, by chance, and notes what there is then, as a number, and how long the journal was.
+ */
+#ifndef GPUSHM_TESTS_UNIT_ARCHIVE_FIXTURE_H
+#define GPUSHM_TESTS_UNIT_ARCHIVE_FIXTURE_H
+
+#include "daemon/archive.h"
+#include "proto/own.h"
+#include "tests/lib/stormer.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BUFFERS 12
+#define LEASES 24
+#define STATES_MAX 40000
+
+/* What a journal said after a record. */
+struct state {
+	size_t used; /* of the journal */
+	uint64_t hash;
+};
+
+struct ledger {
+	struct archive archive;
+	struct store store;
+	struct slots slots;
+	struct pool pool;
+	struct process processes[3];
+	struct buffer buffers[BUFFERS]; /* id 0: there is none */
+	struct lease leases[LEASES];	/* likewise */
+	uint64_t next_id, random;
+	struct state states[STATES_MAX]; /* of this journal, from the one that completes it */
+	unsigned n;
+};
+
+static inline unsigned choose(struct ledger *l, unsigned n)
+{
+	return (unsigned)(stormer_random(&l->random) % n);
+}
+
+/* ---- states, as numbers ---- */
+
+static inline uint64_t mix(uint64_t h, uint64_t value)
+{
+	return stormer_random(&(uint64_t){ h ^ value });
+}
+
+static inline uint64_t mix_bytes(uint64_t h, const void *data, size_t len)
+{
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < len; i++)
+		h = mix(h, p[i]);
+	return mix(h, len);
+}
+
+static inline uint64_t hash_buffer(uint64_t id, const char *key, size_t len, uint64_t flags,
+				   uint64_t bytes)
+{
+	return mix(mix(mix(mix_bytes(1, key, len), id), flags), bytes);
+}
+
+static inline uint64_t hash_lease(uint64_t id, uint64_t buffer, uint64_t access, uint64_t session)
+{
+	return mix(mix(mix(mix(2, id), buffer), access), session);
+}
+
+/* Sums, for the order says nothing. */
+static inline uint64_t hash_ledger(const struct ledger *l)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < BUFFERS; i++) {
+		const struct buffer *b = &l->buffers[i];
+
+		if (b->id)
+			sum += hash_buffer(b->id, b->key, b->key ? strlen(b->key) : 0,
+					   b->state * 8u + b->transient * 4u + b->dirty * 2u +
+						   b->foreign,
+					   b->bytes);
+	}
+	for (unsigned i = 0; i < LEASES; i++)
+		if (l->leases[i].id)
+			sum += hash_lease(l->leases[i].id, l->leases[i].buffer->id,
+					  l->leases[i].access, l->leases[i].process->session);
+	return sum;
+}
+
+/* ---- the ledger ---- */
+
+static inline void note(struct ledger *l)
+{
+	ck_assert_uint_lt(l->n, STATES_MAX);
+	l->states[l->n++] = (struct state){ l->archive.journal.used, hash_ledger(l) };
+}
+
+static inline uint32_t count_live(const struct ledger *l)
+{
+	uint32_t n = 1; /* the pool */
+
+	for (unsigned i = 0; i < BUFFERS; i++)
+		n += l->buffers[i].id != 0;
+	for (unsigned i = 0; i < LEASES; i++)
+		n += l->leases[i].id != 0;
+	return n;
+}
+
+static inline int write_all(struct ledger *l, struct archive *a)
+{
+	int r = archive_pool(a, &l->pool);
+
+	for (unsigned i = 0; i < BUFFERS && r == 0; i++)
+		if (l->buffers[i].id)
+			r = archive_buffer(a, &l->buffers[i]);
+	for (unsigned i = 0; i < LEASES && r == 0; i++)
+		if (l->leases[i].id)
+			r = archive_lease(a, &l->leases[i]);
+	return r;
+}
+
+static inline void renew(struct ledger *l)
+{
+	struct archive_head head = { "0123456789abcde", l->next_id, l->next_id, 2 };
+	uint64_t generation = l->archive.journal.generation + 1;
+
+	archive_done(&l->archive);
+	ck_assert_int_eq(archive_init(&l->archive, &l->store, &l->slots, generation, &head), 0);
+	ck_assert_int_eq(write_all(l, &l->archive), 0);
+	ck_assert_int_eq(archive_complete(&l->archive), 0);
+	l->n = 0;
+	note(l);
+}
+
+static inline struct ledger *ledger_new(uint64_t seed)
+{
+	struct ledger *l = calloc(1, sizeof(*l));
+
+	l->random = seed;
+	l->next_id = 1000;
+	l->archive.journal = JOURNAL_NONE;
+	ck_assert_int_eq(slots_init(&l->slots), 0);
+	l->pool.id = 1;
+	l->pool.pool_fd = -1;
+	l->pool.granularity = 4096;
+	l->pool.config.kind = POOL_HOST;
+	strcpy(l->pool.config.name, "host");
+	for (unsigned i = 0; i < array_size(l->processes); i++)
+		l->processes[i] = (struct process){ .pid = (pid_t)(10 + i), .session = 77 + i };
+	renew(l);
+	return l;
+}
+
+static inline void ledger_free(struct ledger *l)
+{
+	for (unsigned i = 0; i < BUFFERS; i++)
+		free(l->buffers[i].key);
+	archive_done(&l->archive);
+	slots_done(&l->slots);
+	free(l);
+}
+
+/* ---- what happens ---- */
+
+static inline struct lease *free_lease(struct ledger *l)
+{
+	for (unsigned i = 0; i < LEASES; i++)
+		if (l->leases[i].id == 0)
+			return &l->leases[i];
+	return NULL;
+}
+
+static inline void publish(struct ledger *l, struct buffer *b)
+{
+	struct lease *lease = free_lease(l), made;
+
+	if (!lease)
+		return;
+	*b = (struct buffer){ .id = l->next_id++,
+			      .pool = &l->pool,
+			      .state = choose(l, 2) ? BUFFER_SEALED : BUFFER_SHARED,
+			      .transient = choose(l, 4) == 0,
+			      .bytes = 1 + choose(l, 1000),
+			      .block = { .bytes = 4096, .fd = 0, .fd_read_only = -1 },
+			      .table_fd = -1,
+			      .slot = SLOT_NONE };
+	ck_assert_int_gt(asprintf(&b->key, "%0*u", (int)(1 + choose(l, 200)), choose(l, 1000)), 0);
+	made = (struct lease){ .id = l->next_id++,
+			       .buffer = b,
+			       .process = &l->processes[choose(l, 3)],
+			       .access = b->state == BUFFER_SEALED ? ACCESS_READ : ACCESS_WRITE };
+	/* The lease first; the buffer's record makes both count. */
+	ck_assert_int_eq(archive_lease(&l->archive, &made), 0);
+	l->states[l->n] = (struct state){ l->archive.journal.used, l->states[l->n - 1].hash };
+	l->n++;
+	ck_assert_int_eq(archive_buffer(&l->archive, b), 0);
+	*lease = made;
+}
+
+static inline void lease(struct ledger *l, struct buffer *b)
+{
+	struct lease *lease = free_lease(l);
+
+	if (!lease)
+		return;
+	*lease = (struct lease){ .id = l->next_id++,
+				 .buffer = b,
+				 .process = &l->processes[choose(l, 3)],
+				 .access = choose(l, 2) ? ACCESS_READ : ACCESS_WRITE };
+	ck_assert_int_eq(archive_lease(&l->archive, lease), 0);
+}
+
+static inline unsigned count_leases(const struct ledger *l, const struct buffer *b)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < LEASES; i++)
+		n += l->leases[i].id && l->leases[i].buffer == b;
+	return n;
+}
+
+static inline void unlink_or_free(struct ledger *l, struct buffer *b)
+{
+	if (b->key) {
+		archive_unlink(&l->archive, b);
+		free(take_ptr(b->key));
+	} else if (count_leases(l, b) == 0) {
+		archive_gone(&l->archive, b);
+		b->id = 0;
+	}
+}
+
+static inline void change(struct ledger *l, struct buffer *b)
+{
+	b->foreign = b->foreign || choose(l, 2);
+	b->dirty = !b->dirty;
+	archive_change(&l->archive, b);
+}
+
+static inline void close_or_move(struct ledger *l, struct lease *lease)
+{
+	if (lease->id == 0)
+		return;
+	if (choose(l, 4)) {
+		archive_close(&l->archive, lease);
+		lease->id = 0;
+	} else {
+		lease->process = &l->processes[choose(l, 3)];
+		ck_assert_int_eq(archive_move(&l->archive, lease), 0);
+	}
+}
+
+static inline void step(struct ledger *l)
+{
+	struct buffer *b = &l->buffers[choose(l, BUFFERS)];
+
+	if (choose(l, 3) == 0)
+		close_or_move(l, &l->leases[choose(l, LEASES)]);
+	else if (b->id == 0)
+		publish(l, b);
+	else if (choose(l, 3) == 0)
+		unlink_or_free(l, b);
+	else if (choose(l, 3) == 0)
+		change(l, b);
+	else
+		lease(l, b);
+	note(l);
+	ck_assert_uint_eq(l->archive.live, count_live(l));
+}
+
+#endif
