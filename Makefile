@@ -260,15 +260,15 @@ SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stack
 check-sanitize:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)
-# Client and workers: what has threads.
+# Client and workers: what has threads; and a daemon that serves while they open its pools.
 THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request %/test_map %/test_connection %/test_buffer %/test_defer,$(UNIT_TESTS)) \
-	$(filter %/test_threads,$(SYSTEM_TESTS))
+	$(filter %/test_threads %/test_restart %/test_reset,$(SYSTEM_TESTS))
 check-threads:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=tsan- check-threads-here
 .PHONY: check-threads-here
-check-threads-here: $(BUILD)/gpushmd $(THREAD_TESTS)
-	$(RUN) $(CHECK_LABEL)threads $(THREAD_TESTS)
+check-threads-here: $(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA)
+	$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)threads $(THREAD_TESTS)
 
 VALGRIND = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no
 check-valgrind: $(UNIT_TESTS)

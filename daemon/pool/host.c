@@ -32,9 +32,9 @@ static int fail(struct fault *f, const char *call, int error)
 	return fault(f, code, "%s: %s", call, strerror(error));
 }
 
-static int host_open(struct pool *pool, struct fault *f)
+static int host_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
-	pool->granularity = sysconf(_SC_PAGESIZE);
+	ret->granularity = sysconf(_SC_PAGESIZE);
 	return 0;
 }
 

@@ -99,7 +99,7 @@ static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CU
 	return cuda->mempool_create(ret, &props);
 }
 
-static int mempool_open(struct pool *pool, struct fault *f)
+static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct mempool *m = calloc(1, sizeof(*m));
@@ -113,14 +113,14 @@ static int mempool_open(struct pool *pool, struct fault *f)
 	if (result)
 		return cuda_fault(f, "cuMemPoolCreate", result);
 
-	err = set_up(cuda, m->pool, &pool->pool_fd, f);
+	err = set_up(cuda, m->pool, &ret->fd, f);
 	if (err < 0) {
 		destroy_pool(cuda, m->pool);
 		return err;
 	}
 
-	pool->granularity = GRANULARITY;
-	pool->max_block = BLOCK_MAX;
+	ret->granularity = GRANULARITY;
+	ret->max_block = BLOCK_MAX;
 	pool->impl = take_ptr(m);
 	return 0;
 }

@@ -18,13 +18,13 @@ static int choose_node(const struct pool *pool)
 	return pool->device->numa_node >= 0 ? pool->device->numa_node : 0;
 }
 
-static int pinned_open(struct pool *pool, struct fault *f)
+static int pinned_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
 	CUmemLocation location = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA };
 
-	pool->numa_node = choose_node(pool);
-	location.id = pool->numa_node;
-	return vmem_open(pool, location, f);
+	ret->numa_node = choose_node(pool);
+	location.id = ret->numa_node;
+	return vmem_open(pool, location, ret, f);
 }
 
 const struct pool_ops pinned_ops = {

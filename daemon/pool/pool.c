@@ -3,9 +3,10 @@
  * A pool's life: made, opened on its worker, ready or failed, closed on its worker, freed.
  *
  * It owns its copy of the configuration and what its kind keeps; device and worker are lent to it.
- * What a kind's functions write (size, fd, impl) they write on the worker before on_done, and the
- * loop reads after it; nothing else is shared. A failed pool stays, because people must be able to
- * ask what is wrong with it. Allocations are pool_request.c's, deferred frees pending.c's.
+ * What opening finds is written on the worker into a struct of its own, and taken over by the loop
+ * after on_done; impl is the worker's alone; nothing else is shared. A failed pool stays, because
+ * people must be able to ask what is wrong with it. Allocations are pool_request.c's, deferred
+ * frees pending.c's.
  */
 #include "daemon/pool/pool.h"
 
@@ -93,7 +94,7 @@ static void run_open(struct job *job)
 	if (pool->why[0])
 		pool->open_result = fault(&pool->open_fault, CODE_POOL_FAILED, "%s", pool->why);
 	else
-		pool->open_result = pool->ops->open(pool, &pool->open_fault);
+		pool->open_result = pool->ops->open(pool, &pool->found, &pool->open_fault);
 }
 
 static void set_failed(struct pool *pool)
@@ -108,10 +109,16 @@ static void set_failed(struct pool *pool)
 
 static void set_ready(struct pool *pool)
 {
-	uint64_t whole = pool->size - pool->size % pool->granularity;
+	struct pool_opened *found = &pool->found;
+	uint64_t whole = pool->size - pool->size % found->granularity;
 
-	if (pool->max_block == 0 || pool->max_block > whole)
-		pool->max_block = whole;
+	pool->granularity = found->granularity;
+	pool->numa_node = found->numa_node;
+	if (found->fd >= 0)
+		pool->pool_fd = take_fd(&found->fd);
+	pool->max_block = whole;
+	if (found->max_block && found->max_block < whole)
+		pool->max_block = found->max_block;
 	pool->state = POOL_READY;
 	pool->opened = true;
 	failure_inherit(pool);
@@ -190,6 +197,7 @@ static void start(struct pool *pool, struct device *device, struct worker *worke
 	pool->on_ready = on_ready;
 	pool->ready_arg = arg;
 	find_fault(pool, why);
+	pool->found = (struct pool_opened){ .numa_node = pool->numa_node, .fd = -1 };
 
 	pool->job.run = run_open;
 	pool->job.on_done = on_opened;

@@ -27,6 +27,15 @@ struct block {
 
 struct pool;
 
+/* What opening a pool has found and made. An adopted pool is served meanwhile, so that the worker
+ * writes it here, and the loop takes it over when the job is done. */
+struct pool_opened {
+	uint64_t granularity; /* bytes; must be set */
+	uint64_t max_block;   /* bytes; 0: the pool's size */
+	int numa_node;
+	int fd; /* mempool: the pool's own; else -1 */
+};
+
 /* What a kind must do. open, alloc, free, close and verify run on the pool's worker; nothing else
  * does. */
 struct pool_ops {
@@ -35,10 +44,10 @@ struct pool_ops {
 	bool reuses_pending; /* a freed block may serve the same uid's next CREATE of its size */
 	const char *max_block_why; /* why pool::max_block is less than the pool, and what to do */
 
-	/* Sets pool::granularity, and pool::max_block where it is less than the pool; makes what
-	 * the kind keeps (a driver's pool, the export that is kept alive so that the next ones are
-	 * cheap). 0, or -errno with *f filled in; then the pool is failed. */
-	int (*open)(struct pool *pool, struct fault *f);
+	/* Fills *ret, which is zero but for the configured node and no fd; makes what the kind
+	 * keeps (a driver's pool, the export that is kept alive so that the next ones are cheap).
+	 * 0, or -errno with *f filled in; then the pool is failed. */
+	int (*open)(struct pool *pool, struct pool_opened *ret, struct fault *f);
 	/* bytes is rounded already. 0, or -errno with *f filled in: CODE_POOL_FULL where memory ran
 	 * out. */
 	int (*alloc)(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f);
@@ -97,6 +106,7 @@ struct pool {
 
 	struct job job; /* opens the pool, later closes it: never both at once */
 	int open_result;
+	struct pool_opened found; /* of that job */
 	struct fault open_fault;
 	void (*on_ready)(struct pool *pool, void *arg);
 	void *ready_arg;

@@ -46,7 +46,7 @@ static int export_new(const struct vmem *v, uint64_t bytes, int *ret, struct fau
 	return 0;
 }
 
-int vmem_open(struct pool *pool, CUmemLocation location, struct fault *f)
+int vmem_open(struct pool *pool, CUmemLocation location, struct pool_opened *ret, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct vmem *v = calloc(1, sizeof(*v));
@@ -73,7 +73,7 @@ int vmem_open(struct pool *pool, CUmemLocation location, struct fault *f)
 	if (err < 0)
 		return err;
 
-	pool->granularity = granularity;
+	ret->granularity = granularity;
 	pool->impl = take_ptr(v);
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <cuda.h>
 
 /* To be called by a kind's open with the place that its memory is in. */
-int vmem_open(struct pool *pool, CUmemLocation location, struct fault *f);
+int vmem_open(struct pool *pool, CUmemLocation location, struct pool_opened *ret, struct fault *f);
 
 int vmem_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f);
 int vmem_free(struct pool *pool, struct block *block, struct fault *f);

@@ -9,12 +9,12 @@
 #include "daemon/pool/kinds.h"
 #include "daemon/pool/vmem.h"
 
-static int vmm_open(struct pool *pool, struct fault *f)
+static int vmm_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
 	CUmemLocation location = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
 
 	location.id = pool->device->ordinal;
-	return vmem_open(pool, location, f);
+	return vmem_open(pool, location, ret, f);
 }
 
 const struct pool_ops vmm_ops = {

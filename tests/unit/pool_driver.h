@@ -27,12 +27,12 @@ static struct {
 	bool fail_open;
 } driver;
 
-static inline int test_open(struct pool *pool, struct fault *f)
+static inline int test_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
 	driver.opens++;
 	if (driver.fail_open)
 		return fault(f, CODE_DRIVER, "cuOpen: CUDA_ERROR_UNKNOWN");
-	pool->granularity = MIB;
+	ret->granularity = MIB;
 	return 0;
 }
 
@@ -77,10 +77,10 @@ static const struct pool_ops reusing_ops = {
 	.close = test_close,
 };
 
-static inline int limited_open(struct pool *pool, struct fault *f)
+static inline int limited_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
 {
-	pool->max_block = 4 * MIB;
-	return test_open(pool, f);
+	ret->max_block = 4 * MIB;
+	return test_open(pool, ret, f);
 }
 
 static const struct pool_ops gpu_ops = {
