@@ -262,7 +262,7 @@ check-sanitize:
 		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
 THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request %/test_map %/test_connection %/test_buffer %/test_defer,$(UNIT_TESTS)) \
-	$(filter %/test_threads %/test_restart %/test_reset,$(SYSTEM_TESTS))
+	$(filter %/test_threads %/test_notice %/test_watch %/test_restart %/test_reset,$(SYSTEM_TESTS))
 check-threads:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=tsan- check-threads-here
@@ -274,7 +274,7 @@ VALGRIND = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-k
 check-valgrind: $(UNIT_TESTS)
 	ulimit -n 1024; $(RUN) --under '$(VALGRIND)' valgrind $(VALGRIND_TESTS)
 VALGRIND_TESTS = $(filter %/test_table %/test_table_view %/test_wire %/test_config %/test_ini %/test_view %/test_array \
-	%/test_npy %/test_pending %/test_pool %/test_dlpack,$(UNIT_TESTS))
+	%/test_board %/test_npy %/test_pending %/test_pool %/test_dlpack,$(UNIT_TESTS))
 
 .PHONY: check-demo check-install
 check-demo: all

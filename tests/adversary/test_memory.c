@@ -112,6 +112,17 @@ static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
 	return b;
 }
 
+static void watch(struct gpushm *conn, const struct gpushm_buffer *b)
+{
+	struct gpushm_watch *w = NULL;
+	struct gpushm_event e;
+
+	if (good(gpushm_watch_new(conn, &w)) && good(gpushm_watch_buffer(w, b)) &&
+	    good(gpushm_watch_name(w, "played")) && gpushm_buffer_state(b) == GPUSHM_SHARED)
+		good(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e));
+	gpushm_watch_free(w);
+}
+
 /* socket pool: plays all of it, whatever fails, and tells the first trouble. */
 static int player_role(char **args)
 {
@@ -123,6 +134,8 @@ static int player_role(char **args)
 		b = make(conn, args[1]);
 	if (conn)
 		look_around(conn);
+	if (b)
+		watch(conn, b);
 	good(gpushm_connect(args[0], &second));
 	if (second && good(gpushm_open(second, "played", GPUSHM_WRITE, 0, NULL, &reader)))
 		good(gpushm_close(reader));

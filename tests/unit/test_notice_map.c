@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The board as it comes from a daemon, lawful or not: what is mapped, and what is read of it.
+ */
+#include "client/gpushm.h"
+#include "client/notice.h"
+#include "daemon/board.h"
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static struct board b;
+static struct notice_board *boards;
+
+static void setup(void)
+{
+	fds_mark();
+	ck_assert_int_eq(board_new(&b), 0);
+}
+
+static void teardown(void)
+{
+	notice_unmap(boards);
+	boards = NULL;
+	board_done(&b);
+	fds_check();
+}
+
+static void refused(int fd, const char *words)
+{
+	ck_assert_int_eq(notice_map(fd, geteuid(), &boards), -EPROTO);
+	ck_assert_msg(strstr(gpushm_error(), words), "%s", gpushm_error());
+	ck_assert_ptr_null(boards);
+}
+
+START_TEST(something_else_is_mapped_as_a_board)
+{
+	_cleanup_(close_fd) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	_cleanup_(close_fd) int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	refused(null, "size");
+	refused(fd, "size");
+	ck_assert_int_eq(ftruncate(fd, BOARD_BYTES), 0);
+	refused(fd, "not sealed");
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	refused(fd, "none");
+	b.map->version++;
+	refused(b.fd_read_only, "none");
+	b.map->version--;
+	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid() + 1, &boards), -EPROTO);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "belongs to uid"));
+	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
+}
+END_TEST
+
+START_TEST(a_board_is_mapped_with_each_reconnection)
+{
+	struct board next = BOARD_CLOSED;
+	struct notice_board *first;
+
+	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
+	first = boards;
+	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
+	ck_assert_ptr_eq(boards, first);
+	/* Another one comes before it, and it stays: somebody may be looking at it. */
+	ck_assert_int_eq(board_new(&next), 0);
+	ck_assert_int_eq(notice_map(next.fd_read_only, geteuid(), &boards), 0);
+	ck_assert_ptr_ne(boards, first);
+	ck_assert_ptr_eq(boards->next, first);
+	ck_assert_uint_eq(first->map->magic, BOARD_MAGIC);
+	board_done(&next);
+}
+END_TEST
+
+START_TEST(a_slot_beyond_the_board_is_read)
+{
+	ck_assert_ptr_null(notice_slot(NULL, 0));
+	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
+	ck_assert_ptr_null(notice_slot(boards, BOARD_SLOTS));
+	ck_assert_ptr_null(notice_slot(boards, BOARD_NONE));
+	/* The last one is still on it. */
+	ck_assert_uint_eq(board_read(notice_slot(boards, BOARD_SLOTS - 1), 7), BOARD_GONE);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("notice map");
+	TCase *t = tcase_create("notice map");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, something_else_is_mapped_as_a_board);
+	tcase_add_test(t, a_board_is_mapped_with_each_reconnection);
+	tcase_add_test(t, a_slot_beyond_the_board_is_read);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
