@@ -15,6 +15,7 @@
 #include "client/error.h"
 #include "client/reconnect.h"
 #include "client/state.h"
+#include "proto/encode.h"
 #include "proto/own.h"
 
 #define TRIES_MAX 16 /* daemons that one request may see die */
@@ -107,14 +108,13 @@ static int broken(struct gpushm *c, int r, const char *what)
 
 int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
-	size_t n = gpushm__proto__request__get_packed_size(request);
-	int r;
+	struct encoded e;
+	int r = encode_message(&request->base, c->sent, sizeof(c->sent), &e);
 
-	if (n > sizeof(c->sent))
-		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
-				 FRAME_MAX);
-	gpushm__proto__request__pack(request, c->sent);
-	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
+	if (r < 0)
+		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u",
+				 gpushm__proto__request__get_packed_size(request), FRAME_MAX);
+	r = wire_send(c->socket, e.data, e.len, NULL, 0, 0);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
 	/* A daemon that has hung up may have said why before: whoever reads, finds out. */
