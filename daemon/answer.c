@@ -6,6 +6,7 @@
  */
 #include "daemon/answer.h"
 
+#include "proto/encode.h"
 #include "proto/wire.h"
 
 #include <string.h>
@@ -107,13 +108,15 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 	lend_fds(a, s, l);
 }
 
-int answer_send(const struct answer *a, int socket)
+int answer_send(struct answer *a, int socket)
 {
 	static unsigned char frame[FRAME_MAX];
-	size_t len = gpushm__proto__reply__get_packed_size(&a->reply);
+	struct encoded e;
+	int r = encode_message(&a->reply.base, frame, sizeof(frame), &e);
 
-	if (len > sizeof(frame))
-		return -EMSGSIZE;
-	gpushm__proto__reply__pack(&a->reply, frame);
-	return wire_send(socket, frame, len, a->fds, a->n_fds, MSG_DONTWAIT);
+	if (r == 0)
+		r = wire_send(socket, e.data, e.len, a->fds, a->n_fds, MSG_DONTWAIT);
+	if (r == 0)
+		a->sent = e.len;
+	return r;
 }

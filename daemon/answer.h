@@ -30,10 +30,19 @@ struct answer {
 	size_t n_fds;
 	struct lease *lease; /* made for this answer: it ends if the answer can't be sent */
 	uint64_t pool_bit;   /* of the pool whose fd goes along */
+	size_t sent;	     /* bytes */
 };
 
-/* Packs and sends it. Never blocks. 0; -EMSGSIZE; or wire_send()'s -errno. */
-int answer_send(const struct answer *a, int socket);
+/* One that carries nothing yet. Its messages are whose who fills them in. */
+static inline void answer_init(struct answer *a)
+{
+	a->n_fds = a->sent = 0;
+	a->lease = NULL;
+	a->pool_bit = 0;
+}
+
+/* Encodes and sends it. Never blocks. 0; -EMSGSIZE; or wire_send()'s -errno. */
+int answer_send(struct answer *a, int socket);
 
 void answer_fault(struct answer *a, const struct fault *f);
 void answer_done(struct answer *a);

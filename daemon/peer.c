@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Peers. One request is read at each turn of the loop, so that a peer that floods delays others by
- * one request at most. A request is accepted only when the last answer has been read: then the
- * socket's send buffer is empty, and larger than any answer (checked at the start), so that an
- * answer is sent or the peer is gone; nothing queues, and unread fds are bounded (the kernel
- * refuses to send with ETOOMANYREFS once RLIMIT_NOFILE fds are unread, whoever left them so).
- * Requests are read without room for fds: the kernel closes what is sent.
+ * one request at most. A client reads an answer before it asks again: then the socket's send buffer
+ * is empty, and larger than any answer (checked at the start), so that an answer is sent or the
+ * peer is gone; nothing queues, and unread fds are bounded (the kernel refuses to send with
+ * ETOOMANYREFS once RLIMIT_NOFILE fds are unread, whoever left them so). Whether it has read, the
+ * kernel is asked where it matters: after an answer with fds, and after some bytes of others; each
+ * time would cost a tenth of a small request. Requests are read without room for fds: the kernel
+ * closes what is sent.
  */
 #include "daemon/peer.h"
 
@@ -19,6 +21,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+
+#define UNREAD_MAX 4096u /* bytes of answers that nobody may have read yet */
 
 static void on_poll_closed(uv_handle_t *handle)
 {
@@ -81,21 +85,11 @@ static void deliver(struct peer *p, struct answer *a)
 	} else if (r == 0) {
 		p->session.pools_lent |= a->pool_bit;
 	}
+	p->unread = a->n_fds > 0 ? UNREAD_MAX : p->unread + a->sent;
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		violation(p, strerror(-r));
 	else if (r < 0)
 		peer_close(p);
-}
-
-static void on_event(uv_poll_t *handle, int status, int events);
-
-/* While a request is under way only a hang-up matters. */
-static void listen_for(struct peer *p, bool requests)
-{
-	if (p->closing || p->paused == !requests)
-		return;
-	p->paused = !requests;
-	uv_poll_start(&p->poll, (requests ? UV_READABLE : 0) | UV_DISCONNECT, on_event);
 }
 
 static void on_answer(struct session *s, struct answer *a)
@@ -103,7 +97,6 @@ static void on_answer(struct session *s, struct answer *a)
 	struct peer *p = container_of(s, struct peer, session);
 
 	deliver(p, a);
-	listen_for(p, true);
 }
 
 /* A peer that is not welcome: whatever it asks, it is told why, and that is all. */
@@ -116,40 +109,46 @@ static void refuse(struct peer *p)
 	peer_close(p);
 }
 
+/* Nothing is sent that may have been left unread. */
+static bool has_read(struct peer *p)
+{
+	int unread = 0;
+
+	if (p->unread < UNREAD_MAX)
+		return true;
+	p->unread = 0;
+	return ioctl(p->socket, SIOCOUTQ, &unread) == 0 && unread == 0;
+}
+
 static void serve(struct peer *p, const struct frame *frame)
 {
-	struct answer a = { 0 };
-	struct fault f = { 0 };
-	int unread = 0, r;
+	struct answer a;
+	struct fault f;
+	int r;
 
 	if (p->session.refusal) {
 		refuse(p);
 		return;
 	}
-	if (ioctl(p->socket, SIOCOUTQ, &unread) < 0 || unread > 0) {
+	if (session_busy(&p->session) || !has_read(p)) {
 		violation(p, "it sent a request before it had read the last answer");
 		return;
 	}
+	answer_init(&a);
 	r = request_handle(&p->session, frame->data, frame->len, &a, &f);
 	if (r == 0)
 		deliver(p, &a);
-	else if (r == -EINPROGRESS)
-		listen_for(p, false);
-	else
+	else if (r != -EINPROGRESS)
 		violation(p, f.text);
 }
 
+/* While a request is under way, too: a peer that hangs up then calls it off. */
 static void on_event(uv_poll_t *handle, int status, int events)
 {
 	static struct frame frame;
 	struct peer *p = handle->data;
-	int r;
+	int r = wire_recv(p->socket, &frame, false, MSG_DONTWAIT);
 
-	if (p->paused) {
-		peer_close(p);
-		return;
-	}
-	r = wire_recv(p->socket, &frame, false, MSG_DONTWAIT);
 	if (r == -EAGAIN && status == 0)
 		return;
 	if (r == -EPROTO)

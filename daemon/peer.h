@@ -12,7 +12,8 @@ struct peer {
 	struct list link; /* listener::peers */
 	int socket;	  /* owned */
 	uv_poll_t poll;
-	bool closing, paused;
+	bool closing;
+	size_t unread; /* bytes of answers since the kernel said that all were read, at most */
 	struct session session;
 	void (*on_closed)(void *arg); /* the peer has been freed */
 	void *arg;

@@ -59,8 +59,10 @@ int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n
 	if (n_fds > 0)
 		control_put(&control, &msg, fds, n_fds);
 
+	/* The kernel has less to copy in for send(). */
 	do
-		n = sendmsg(socket, &msg, flags | MSG_NOSIGNAL);
+		n = n_fds > 0 ? sendmsg(socket, &msg, flags | MSG_NOSIGNAL)
+			      : send(socket, data, len, flags | MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 
 	return n < 0 ? -errno : 0;

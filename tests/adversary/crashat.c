@@ -16,14 +16,14 @@
 
 int __real_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 int __real_store_keep(struct store *s, const char *name, int fd);
-int __real_answer_send(const struct answer *a, int socket);
+int __real_answer_send(struct answer *a, int socket);
 int __real_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
 int __real_manifest_receive(struct store_fd **ret, size_t *ret_n);
 int __wrap_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
 int __wrap_manifest_receive(struct store_fd **ret, size_t *ret_n);
 int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 int __wrap_store_keep(struct store *s, const char *name, int fd);
-int __wrap_answer_send(const struct answer *a, int socket);
+int __wrap_answer_send(struct answer *a, int socket);
 
 static unsigned long left;
 
@@ -61,7 +61,7 @@ int __wrap_store_keep(struct store *s, const char *name, int fd)
 	return r;
 }
 
-int __wrap_answer_send(const struct answer *a, int socket)
+int __wrap_answer_send(struct answer *a, int socket)
 {
 	int r;
 
