@@ -59,7 +59,7 @@ static inline int put_tag(struct encoder *e, const ProtobufCFieldDescriptor *f, 
 
 static inline uint64_t zigzag(int64_t v)
 {
-	return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+	return (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0);
 }
 
 /* A number as the wire has it. */
