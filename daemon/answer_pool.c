@@ -6,6 +6,7 @@
  */
 #include "daemon/answer.h"
 #include "daemon/clock.h"
+#include "daemon/pool/stuck.h"
 #include "proto/own.h"
 
 #include <string.h>
@@ -43,6 +44,8 @@ static void tell_device(Gpushm__Proto__Pool *m, const struct pool *pool)
 static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
 		      const struct pool *standard)
 {
+	const char *trouble = pool->state == POOL_INHERITED ? pool->why : stuck_trouble(pool);
+
 	gpushm__proto__pool__init(m);
 	m->has_id = m->has_name = m->has_kind = m->has_size_bytes = m->has_used_bytes = 1;
 	m->id = pool->id;
@@ -58,9 +61,9 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	m->has_max_buffer_bytes = m->has_granularity = m->has_failed = 1;
 	m->max_buffer_bytes = pool->max_block;
 	m->granularity = pool->granularity;
-	m->failed = pool->state == POOL_POOL_FAILED || pool->state == POOL_INHERITED;
+	m->failed = trouble != NULL;
 	m->has_why = m->failed;
-	m->why = answer_bytes(pool->why, strlen(pool->why));
+	m->why = answer_bytes(trouble, trouble ? strlen(trouble) : 0);
 	m->has_is_default = m->has_allowed = 1;
 	m->is_default = pool == standard;
 	m->allowed = catalog_pool_is_open_to(pool, s->process);
@@ -203,7 +206,7 @@ static uint32_t count_failed(const struct catalog *c)
 	uint32_t n = 0;
 
 	list_foreach (pool, c->pools, link)
-		n += pool->state == POOL_POOL_FAILED;
+		n += stuck_trouble(pool) != NULL;
 	return n;
 }
 

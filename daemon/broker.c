@@ -12,10 +12,10 @@
 #include "daemon/estate.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/notify.h"
 #include "daemon/pools.h"
 #include "proto/own.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
@@ -35,9 +35,10 @@ struct broker {
 	struct service service;
 	struct pools pools;
 	struct listener listener;
-	bool listening, stopping, failed;
+	bool listening, ready, stopping, failed;
 	uv_signal_t signals[array_size(signals)];
 	uv_timer_t watchdog, housekeeping;
+	uv_timer_t patience; /* with a driver, at the end */
 };
 
 int broker_load_config(const char *config_path, const char *socket_path, FILE *errors,
@@ -64,13 +65,28 @@ int broker_load_config(const char *config_path, const char *socket_path, FILE *e
 
 /* ---- the end ---- */
 
+/* What is left to do needs the driver, which has it all back with the process. */
+static void on_impatient(uv_timer_t *timer)
+{
+	struct broker *b = timer->data;
+
+	log_warning("a driver call has not returned for %u s: gpushmd ends without it",
+		    b->config->driver_timeout);
+	endpoint_close(&b->endpoint);
+	_exit(b->failed);
+}
+
 static void on_pools_closed(void *arg)
 {
 	struct broker *b = arg;
 
+	/* Its thread can't be waited for. */
+	if (!b->pools.probed)
+		on_impatient(&b->patience);
 	for (size_t i = 0; i < array_size(signals); i++)
 		uv_close((uv_handle_t *)&b->signals[i], NULL);
 	uv_close((uv_handle_t *)&b->watchdog, NULL);
+	uv_close((uv_handle_t *)&b->patience, NULL);
 	uv_close((uv_handle_t *)&b->housekeeping, NULL);
 	waiters_done(&b->service.waiters);
 	pools_done(&b->pools);
@@ -81,8 +97,9 @@ static void stop(struct broker *b)
 	if (b->stopping)
 		return;
 	b->stopping = true;
-	sd_notify(0, "STOPPING=1");
+	notify_stopping();
 	log_notice("stopping");
+	uv_timer_start(&b->patience, on_impatient, b->config->driver_timeout * 1000ull, 0);
 	b->service.reaper.ending = true;
 	/* What is kept stays as it is: for the next daemon this end is like any other. */
 	b->service.catalog.archive = NULL;
@@ -133,7 +150,7 @@ static void reload(struct broker *b)
 	int r;
 
 	/* Pools are still being made from the old one. */
-	if (!b->listening)
+	if (!b->ready)
 		return;
 	errors = open_memstream(&text, &len);
 	if (!errors)
@@ -152,8 +169,6 @@ static void reload(struct broker *b)
 
 /* ---- another program ---- */
 
-static void tell_status(struct broker *b, const char *before);
-
 static int list_all(struct broker *b, struct manifest *m)
 {
 	int r = endpoint_list(&b->endpoint, b->listening ? b->listener.socket : b->endpoint.socket,
@@ -169,16 +184,23 @@ static int go(struct fault *f, void *arg)
 	_cleanup_(manifest_done) struct manifest m = { 0 };
 	struct broker *b = arg;
 	const char *program = b->service.restart.program;
-	int r = list_all(b, &m);
+	int r;
 
+	/* Linux ends the other threads first, and waits for those that are in the kernel. */
+	if (pools_stuck(&b->pools, b->config->driver_timeout))
+		return fault(
+			f, CODE_RESTART,
+			"a driver call has not returned for %u s, and a restart would wait for "
+			"it; gpushmd goes on as it is",
+			b->config->driver_timeout);
+	r = list_all(b, &m);
 	if (r == 0) {
 		log_notice("restarting as %s, with %zu file descriptors", program, m.n);
-		sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
-			   clock_monotonic_ns() / 1000);
+		notify_restarting();
 		r = manifest_exec(&m, program, b->argv);
 	}
 	estate_go_on(&b->estate);
-	tell_status(b, "READY=1\n");
+	notify_ready(&b->pools);
 	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is", program,
 		     strerror(-r));
 }
@@ -206,7 +228,7 @@ static void on_signal(uv_signal_t *handle, int number)
 
 static void on_watchdog(uv_timer_t *timer)
 {
-	sd_notify(0, "WATCHDOG=1");
+	notify_alive();
 }
 
 static void on_published(const struct buffer *buffer, void *arg)
@@ -224,32 +246,12 @@ static void on_changed(const struct buffer *buffer, const char *key, void *arg)
 	waiters_stir(&b->service.waiters, key, buffer->id);
 }
 
-/* What systemctl status shows. */
-static void tell_status(struct broker *b, const char *before)
-{
-	const struct pool *pool, *failed = NULL;
-	unsigned n = 0;
-
-	list_foreach (pool, &b->pools.all, link) {
-		if (pool->state != POOL_POOL_FAILED)
-			continue;
-		n++;
-		if (!failed)
-			failed = pool;
-	}
-	if (failed)
-		sd_notifyf(0, "%sSTATUS=%u pools, %u of them failed: %s: %s", before, b->pools.open,
-			   n, failed->config.name, failed->why);
-	else
-		sd_notifyf(0, "%sSTATUS=%u pools", before, b->pools.open);
-}
-
 static void on_pools_failed(void *arg)
 {
 	struct broker *b = arg;
 
 	if (b->listening)
-		tell_status(b, "");
+		notify_pools(&b->pools);
 }
 
 static int listen_now(struct broker *b)
@@ -270,6 +272,7 @@ static void on_housekeeping(uv_timer_t *timer)
 	struct broker *b = timer->data;
 
 	estate_tidy(&b->estate);
+	pools_look(&b->pools, b->config->driver_timeout);
 	throttle_settle(&b->service.throttle, clock_monotonic_ns());
 }
 
@@ -278,6 +281,7 @@ static void on_pools_ready(void *arg)
 	struct broker *b = arg;
 	struct pool *pool;
 
+	b->ready = true;
 	list_foreach (pool, &b->pools.all, link)
 		estate_add_pool(&b->estate, pool);
 	if (listen_now(b) < 0) {
@@ -288,7 +292,7 @@ static void on_pools_ready(void *arg)
 	log_write(LOG_NOTICE, &(struct log_about){ .message_id = LOG_ID_STARTED },
 		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", b->pools.open,
 		  b->endpoint.path ? b->endpoint.path : "systemd's socket");
-	tell_status(b, "READY=1\n");
+	notify_ready(&b->pools);
 	estate_audit(&b->estate);
 }
 
@@ -326,6 +330,8 @@ static void start_signals(struct broker *b)
 	b->housekeeping.data = b;
 	uv_timer_start(&b->housekeeping, on_housekeeping, HOUSEKEEPING_MS, HOUSEKEEPING_MS);
 	uv_timer_init(&b->loop, &b->watchdog);
+	uv_timer_init(&b->loop, &b->patience);
+	b->patience.data = b;
 	if (sd_watchdog_enabled(0, &usec) > 0)
 		uv_timer_start(&b->watchdog, on_watchdog, usec / 2000, usec / 2000);
 }

@@ -14,6 +14,9 @@
  *  - connections: 1,024. Each holds two fds (socket and pidfd); a process needs one, and one more
  *    for each thread that waits for a name.
  *
+ * A driver call takes microseconds, or a quarter of a second at the start; one that clears or pins
+ * memory a second for some GiB. 30 s are above nearly all, and below what a supervisor waits.
+ *
  * Pools of GPU memory may take all of it, since nothing is set aside: memory is allocated as
  * buffers are made, and what other programs hold makes an allocation fail cleanly. Host memory is
  * different, as the kernel kills processes where it runs out: half of it.
@@ -33,7 +36,8 @@ void config_default_daemon(struct config *ret)
 	/* Who may connect is everybody: what a user may do is decided for each request, by uid. */
 	*ret = (struct config){ .socket_mode = 0666,
 				.socket_gid = (gid_t)-1,
-				.admin_gid = (gid_t)-1 };
+				.admin_gid = (gid_t)-1,
+				.driver_timeout = 30 };
 }
 
 void config_default_limits(struct limits_config *ret)

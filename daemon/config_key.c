@@ -33,6 +33,7 @@ static const struct config_key daemon_keys[] = {
 	DAEMON("admin-group", admin_gid, &value_group, false),
 	DAEMON("default-pool", default_pool, &value_pool, false),
 	DAEMON("unwatched-clients", trust_unwatched, &value_trust, false),
+	DAEMON("driver-timeout", driver_timeout, &value_seconds, false),
 };
 
 static const struct config_key limits_keys[] = {

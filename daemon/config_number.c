@@ -17,6 +17,7 @@
 #define PENDING_MAX                                                                   \
 	65536u /* each pending vmm, pinned or host buffer is an open fd of the daemon \
 		*/
+#define SECONDS_MAX 86400u
 #define FRACTION_DIGITS 6
 
 static const char digits[] = "0123456789";
@@ -219,6 +220,16 @@ static int parse_pending(const char *text, void *member, char *wrong)
 	return 0;
 }
 
+static int parse_seconds(const char *text, void *member, char *wrong)
+{
+	uint64_t seconds;
+
+	if (parse_whole(text, SECONDS_MAX, &seconds) < 0 || seconds == 0)
+		return -EINVAL;
+	*(uint32_t *)member = (uint32_t)seconds;
+	return 0;
+}
+
 static int parse_ratio(const char *text, void *member, char *wrong)
 {
 	return parse_decimal(text, 1, "", member);
@@ -264,3 +275,7 @@ const struct value_type value_ratio = {
 	.parse = parse_ratio,
 	.format = format_ratio
 };
+const struct value_type value_seconds = { .allowed = "a whole number of seconds, 1 to 86400",
+					  .size = sizeof(uint32_t),
+					  .parse = parse_seconds,
+					  .format = format_count };

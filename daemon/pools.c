@@ -7,6 +7,7 @@
 #include "daemon/pools.h"
 
 #include "daemon/log.h"
+#include "daemon/pool/stuck.h"
 #include "proto/own.h"
 
 #include <stdio.h>
@@ -143,7 +144,7 @@ static void make_defaults(struct pools *p)
 
 static void run_probe(struct job *job)
 {
-	devices_probe(&container_of(job, struct pools, probe)->devices);
+	devices_probe(&container_of(job, struct pools, probe)->found);
 }
 
 /* Adopted, and not in the configuration any more. */
@@ -153,7 +154,8 @@ static void retire_rest(struct pools *p)
 
 	list_foreach (it, &p->all, link)
 		if (it->state == POOL_STARTING && !it->on_ready)
-			pool_retire(it, "it is not in the configuration any more");
+			pool_retire(it, p->probed ? "it is not in the configuration any more"
+						  : p->devices.why_none);
 }
 
 int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, uint64_t size,
@@ -199,16 +201,11 @@ void pools_succeed(struct pools *p)
 			succeed(p, it);
 }
 
-static void on_probed(struct job *job)
+static void make_all(struct pools *p)
 {
-	struct pools *p = container_of(job, struct pools, probe);
 	int r;
 
-	p->probed = true;
-	if (p->closing) {
-		p->on_closed(p->arg);
-		return;
-	}
+	p->made = true;
 	r = devices_start(&p->devices, p->loop);
 	if (r < 0)
 		log_error("the GPUs' threads can't be started: %s", strerror(-r));
@@ -219,6 +216,63 @@ static void on_probed(struct job *job)
 		make(p, &p->config->pools[i]);
 	retire_rest(p);
 	on_pool_ready(NULL, p);
+}
+
+static void on_probed(struct job *job)
+{
+	struct pools *p = container_of(job, struct pools, probe);
+
+	p->probed = true;
+	uv_timer_stop(&p->patience);
+	if (p->made) {
+		log_warning(
+			"the driver has answered after all: gpushmctl restart has its GPUs used");
+		return;
+	}
+	p->devices = p->found;
+	p->found = (struct devices){ 0 };
+	if (p->closing)
+		p->on_closed(p->arg);
+	else
+		make_all(p);
+}
+
+static void on_impatient(uv_timer_t *timer)
+{
+	struct pools *p = timer->data;
+
+	snprintf(
+		p->devices.why_none, sizeof(p->devices.why_none),
+		"the driver has not answered within %u s of the start (cuInit): nvidia-smi and the "
+		"kernel's log may say why",
+		p->config->driver_timeout);
+	log_error("gpushmd goes on without a GPU: %s", p->devices.why_none);
+	if (!p->closing)
+		make_all(p);
+}
+
+void pools_look(struct pools *p, uint32_t seconds)
+{
+	bool changed = false;
+
+	for (size_t i = 0; i < p->devices.n; i++)
+		changed = stuck_look(&p->devices.items[i], seconds) || changed;
+	if (changed && !p->closing)
+		p->on_failed(p->arg);
+}
+
+static bool is_busy(struct worker *w, uint32_t seconds)
+{
+	return w && worker_busy_ns(w) >= seconds * 1000000000ull;
+}
+
+bool pools_stuck(const struct pools *p, uint32_t seconds)
+{
+	bool stuck = is_busy(p->prober, seconds);
+
+	for (size_t i = 0; i < p->devices.n; i++)
+		stuck = stuck || is_busy(p->devices.items[i].worker, seconds);
+	return stuck;
 }
 
 void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg)
@@ -236,16 +290,22 @@ void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void
 int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,
 	       void (*on_ready)(void *arg), void *arg)
 {
+	int r;
+
 	*p = (struct pools){ .loop = loop, .config = config, .on_ready = on_ready, .arg = arg };
 	list_init(&p->all);
-	return worker_new(loop, "gpushm-host", &p->worker);
+	uv_timer_init(loop, &p->patience);
+	p->patience.data = p;
+	r = worker_new(loop, "gpushm-host", &p->worker);
+	return r < 0 ? r : worker_new(loop, "gpushm-driver", &p->prober);
 }
 
 void pools_open(struct pools *p)
 {
 	p->probe.run = run_probe;
 	p->probe.on_done = on_probed;
-	worker_submit(p->worker, &p->probe);
+	worker_submit(p->prober, &p->probe);
+	uv_timer_start(&p->patience, on_impatient, p->config->driver_timeout * 1000ull, 0);
 }
 
 static void on_pool_closed(void *arg)
@@ -266,14 +326,17 @@ void pools_close(struct pools *p, void (*on_closed)(void *arg))
 	list_foreach (pool, &p->all, link)
 		pool_close(pool, on_pool_closed, p);
 	/* While the driver is being probed there is no pool, and on_probed() goes on from here. */
-	if (p->probed)
+	if (p->made)
 		on_pool_closed(p);
 }
 
 void pools_done(struct pools *p)
 {
+	uv_close((uv_handle_t *)&p->patience, NULL);
 	devices_done(&p->devices);
 	p->worker = worker_free(p->worker);
+	p->prober = worker_free(p->prober);
+	devices_done(&p->found);
 }
 
 void pools_reload(struct pools *p, const struct config *fresh)

@@ -22,6 +22,7 @@ struct device {
 	void *context;	       /* CUcontext, worker thread only; made on first use */
 	struct list pools;     /* pool::device_link */
 	char why[256];	       /* it is lost: what happened; loop's thread only */
+	char stuck[192];       /* a call of its driver does not return; likewise */
 };
 
 struct devices {

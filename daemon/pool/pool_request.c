@@ -13,6 +13,7 @@
 #include "daemon/pool/pending.h"
 #include "daemon/pool/place.h"
 #include "daemon/pool/room.h"
+#include "daemon/pool/stuck.h"
 #include "proto/size.h"
 
 #include <assert.h>
@@ -151,6 +152,9 @@ static void go(struct pool_request *r)
 
 static int submit(struct pool *pool, struct pool_request *r, struct fault *f)
 {
+	if (stuck_trouble(pool))
+		return fault(f, CODE_POOL_FAILED, "pool \"%s\": %s", pool->config.name,
+			     stuck_trouble(pool));
 	r->block.pending = calloc(1, sizeof(*r->block.pending));
 	if (!r->block.pending)
 		return fault(f, CODE_NO_MEMORY, "pool \"%s\": the daemon is out of memory",

@@ -26,6 +26,7 @@ struct worker {
 	pthread_cond_t submitted; /* todo or stop has changed */
 	pthread_cond_t finished;  /* done has changed */
 	struct list todo, done;	  /* struct job::link, oldest first */
+	uint64_t since_ns; /* of uv_hrtime(): when the job was taken that runs; 0: none does */
 	bool stop;
 };
 
@@ -48,6 +49,7 @@ static struct job *next_todo(struct worker *w)
 	while (list_empty(&w->todo) && !w->stop)
 		pthread_cond_wait(&w->submitted, &w->lock);
 	job = pop(&w->todo);
+	w->since_ns = job ? uv_hrtime() : 0;
 	pthread_mutex_unlock(&w->lock);
 	return job;
 }
@@ -64,6 +66,7 @@ static void *run_thread(void *arg)
 
 		/* The job may be freed by the loop as soon as the lock is released. */
 		pthread_mutex_lock(&w->lock);
+		w->since_ns = 0;
 		list_insert(&w->done, &job->link);
 		pthread_cond_signal(&w->finished);
 		pthread_mutex_unlock(&w->lock);
@@ -193,6 +196,16 @@ void worker_submit(struct worker *w, struct job *job)
 	list_insert(&w->todo, &job->link);
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
+}
+
+uint64_t worker_busy_ns(struct worker *w)
+{
+	uint64_t since;
+
+	pthread_mutex_lock(&w->lock);
+	since = w->since_ns;
+	pthread_mutex_unlock(&w->lock);
+	return since ? uv_hrtime() - since : 0;
 }
 
 uv_loop_t *worker_loop(const struct worker *w)

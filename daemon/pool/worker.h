@@ -8,6 +8,7 @@
 
 #include "proto/list.h"
 
+#include <stdint.h>
 #include <uv.h>
 
 /* One piece of work; a member of whatever it works on, which must live until on_done is called. */
@@ -29,6 +30,9 @@ struct worker *worker_free(struct worker *w);
 
 /* From the loop's thread alone. */
 void worker_submit(struct worker *w, struct job *job);
+
+/* For how long the job that runs has been running; 0 where none runs. Any thread. */
+uint64_t worker_busy_ns(struct worker *w);
 
 /* The loop that on_done is called from; borrowed. */
 uv_loop_t *worker_loop(const struct worker *w);

@@ -13,6 +13,7 @@
 #include "tests/fakecuda/fakecuda.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -104,6 +105,20 @@ static void log_line(const char *name, CUresult result)
 			error_name(result) ? error_name(result) : "?");
 }
 
+/* Outside of the lock: a driver call that hangs keeps no other GPU's from returning. */
+static void hang_if_due(const char *name)
+{
+	static _Atomic unsigned long seen;
+	const char *hang = getenv("FAKECUDA_HANG"), *until = getenv("FAKECUDA_HANG_UNTIL");
+	char *rest = NULL;
+	unsigned long at = hang ? strtoul(hang, &rest, 10) : 0;
+
+	if (at == 0 || !until || (*rest == ':' && !same_call(rest + 1, name)) || ++seen != at)
+		return;
+	while (access(until, F_OK) < 0)
+		poll(NULL, 0, 5);
+}
+
 void call_lock(void)
 {
 	pthread_mutex_lock(&lock);
@@ -122,6 +137,7 @@ CUresult call_enter(struct call *c, const char *name, enum call_kind kind)
 	if (!call_in_own_process())
 		return CUDA_ERROR_NOT_INITIALIZED;
 
+	hang_if_due(name);
 	call_lock();
 	c->locked = true;
 	count(name);

@@ -59,6 +59,7 @@ static const struct {
 	{ "[daemon]", "group=3999999999", "group=3999999999" },
 	{ "[daemon]", "admin-group=12345678", "admin-group=12345678" },
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
+	{ "[daemon]", "driver-timeout=1", "driver-timeout=1" },
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
 	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A driver call of the daemon's does not return: who waits, who is refused, who is served as
+ * before, who is told, and what happens when it does return. Over the fake driver alone.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/role.h"
+#include "tests/lib/run.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define CONFIG "[daemon]\ndriver-timeout=1\n"
+/* Each of the pools gpu0, gpu1 and pinned makes one allocation when it is opened. */
+#define AT_START 3
+
+static char until[64];
+
+static bool over_fake_driver(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	bool fake = library && dlsym(library, "fakecuda_calls");
+
+	if (library)
+		dlclose(library);
+	if (!fake)
+		puts("skipped: needs the fake driver");
+	return fake;
+}
+
+/* The n-th of those calls hangs so in the daemon. */
+static void start(unsigned n, const char *call)
+{
+	char text[64];
+
+	snprintf(until, sizeof(until), "/tmp/gpushm-test-hang-%d", getpid());
+	snprintf(text, sizeof(text), "%u:%s", n, call);
+	setenv("FAKECUDA_DEVICES", "2", 1);
+	setenv("FAKECUDA_HANG", text, 1);
+	setenv("FAKECUDA_HANG_UNTIL", until, 1);
+	daemon_start(&d, CONFIG, NULL);
+	unsetenv("FAKECUDA_HANG");
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void let_it_return(void)
+{
+	int fd = open(until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+static int create(struct gpushm *conn, const char *name, const char *pool,
+		  struct gpushm_buffer **ret)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+
+	return gpushm_create(conn, name, 4096, &o, ret);
+}
+
+static void expect_served(const char *pool)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_msg(create(c, "served", pool, &b) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+
+static void expect_refused(const char *pool)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_int_eq(create(c, "refused", pool, &b), -ENODEV);
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FAILED");
+	ck_assert_msg(strstr(gpushm_error(), "has not returned"), "%s", gpushm_error());
+}
+
+static uint32_t pools_failed(void)
+{
+	struct gpushm_status *st = NULL;
+	uint32_t n;
+
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	n = st->pools_failed;
+	gpushm_status_free(st);
+	return n;
+}
+
+/* socket pool: creates there, and says how it went. */
+static int creator_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	int r = gpushm_connect(args[0], &conn);
+
+	if (r == 0)
+		r = create(conn, "slow", args[1], &b);
+	puts(r == 0 ? "ok" : gpushm_error());
+	gpushm_close(b);
+	gpushm_disconnect(conn);
+	return 0;
+}
+
+static void expect_ok(struct role_process *p)
+{
+	char line[256];
+
+	role_read_line(p, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+	role_finish(p);
+}
+
+START_TEST(a_driver_call_that_hangs_takes_others_with_it)
+{
+	struct gpushm_buffer *kept = NULL, *again = NULL;
+	struct role_process creator;
+	char text[1024];
+
+	if (!over_fake_driver())
+		return;
+	start(AT_START + 2, "cuMemCreate");
+	ck_assert_int_eq(create(c, "kept", "gpu0", &kept), 0);
+	ck_assert_int_eq(gpushm_publish(kept, GPUSHM_SHARED), 0);
+	role_start(&creator, "creator", (const char *[]){ d.socket, "gpu0", NULL });
+	daemon_await(&d, "3 of them failed: gpu0: a driver call on GPU 0 has not returned for 1 s");
+	ck_assert_uint_eq(pools_failed(), 3);
+	expect_refused("gpu0");
+	expect_refused("gpu0-mempool");
+	expect_refused("pinned");
+	expect_served("gpu1");
+	expect_served("gpu1-mempool");
+	expect_served("host");
+	/* What is there is opened and closed without the driver. */
+	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_WRITE, 0, NULL, &again) == 0, "%s",
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_close(again), 0);
+	ck_assert_int_eq(run_program(build_path("gpushmctl"),
+				     (const char *[]){ "--socket", d.socket, "pools", NULL }, text,
+				     sizeof(text)),
+			 0);
+	ck_assert_msg(strstr(text, "has not returned"), "%s", text);
+	/* An exec would wait for the thread. */
+	ck_assert_int_eq(gpushm_restart(c), -ENOEXEC);
+	ck_assert_msg(strstr(gpushm_error(), "would wait for it"), "%s", gpushm_error());
+	let_it_return();
+	expect_ok(&creator);
+	client_await(pools_failed() == 0);
+	expect_served("gpu0");
+	ck_assert_uint_eq(daemon_log_count(&d, "has not returned"), 2);
+	ck_assert_uint_eq(daemon_log_count(&d, "GPU 0 has returned"), 1);
+	client_close_and_unlink(kept, "kept");
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+	unlink(until);
+	client_teardown();
+}
+END_TEST
+
+START_TEST(a_driver_that_does_not_start_stops_the_daemon)
+{
+	if (!over_fake_driver())
+		return;
+	start(1, "cuInit");
+	expect_served("host");
+	ck_assert_uint_eq(daemon_log_count(&d, "goes on without a GPU"), 1);
+	let_it_return();
+	client_await(daemon_log_count(&d, "has answered after all") == 1);
+	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
+	expect_served("gpu0");
+	unlink(until);
+	client_teardown();
+}
+END_TEST
+
+/* Where it hangs: at the start, or in a create. */
+static const char *const calls[] = { "cuInit", "cuMemCreate" };
+
+START_TEST(a_daemon_does_not_end_because_a_driver_call_hangs)
+{
+	struct role_process creator = { 0 };
+	int status;
+
+	if (!over_fake_driver())
+		return;
+	start(_i ? AT_START + 1 : 1, calls[_i]);
+	if (_i) {
+		role_start(&creator, "creator", (const char *[]){ d.socket, "gpu0", NULL });
+		daemon_await(&d, "has not returned");
+	}
+	c = gpushm_disconnect(c);
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	status = daemon_wait(&d);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_lt(access(d.socket, F_OK), 0);
+	ck_assert_uint_eq(daemon_log_count(&d, "ends without it"), 1);
+	if (_i)
+		ck_assert_int_eq(role_wait(&creator), 0);
+	/* The next one has nothing of it. */
+	daemon_restart(&d);
+	daemon_kill(&d);
+}
+END_TEST
+
+static const struct role roles[] = { { "creator", creator_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("stuck");
+	TCase *t = tcase_create("stuck");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_driver_call_that_hangs_takes_others_with_it);
+	tcase_add_test(t, a_driver_that_does_not_start_stops_the_daemon);
+	tcase_add_loop_test(t, a_daemon_does_not_end_because_a_driver_call_hangs, 0,
+			    (int)array_size(calls));
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
