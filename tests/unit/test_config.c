@@ -56,7 +56,6 @@ static const struct {
 	{ "[daemon]", "mode=0", "mode=0000" },
 	{ "[daemon]", "group=root", "group=root" },
 	{ "[daemon]", "group=0", "group=root" },
-	{ "[daemon]", "group=3999999999", "group=3999999999" },
 	{ "[daemon]", "admin-group=12345678", "admin-group=12345678" },
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
 	{ "[daemon]", "driver-timeout=1", "driver-timeout=1" },
