@@ -56,6 +56,7 @@ static const struct {
 	{ "[daemon]", "mode=0", "mode=0000" },
 	{ "[daemon]", "group=root", "group=root" },
 	{ "[daemon]", "group=0", "group=root" },
+	{ "[daemon]", "group=3999999999", "group=3999999999" },
 	{ "[daemon]", "admin-group=12345678", "admin-group=12345678" },
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
 	{ "[daemon]", "driver-timeout=1", "driver-timeout=1" },
@@ -105,8 +106,7 @@ static const char everything[] = "[daemon]\n"
 				 "socket=/run/g.sock\n"
 				 "admin-group=root\n"
 				 "default-pool=w\n"
-				 "[limits]\n"
-				 "max-leases=9\n"
+				 "[limits]\nmax-leases=9\n"
 				 "[limits root]\n"
 				 "max-bytes=unlimited\n"
 				 "[limits 4000000000]\n"
