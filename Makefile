@@ -255,8 +255,9 @@ check-host: check-programs
 check-fake: check-programs
 	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS) $(GPU_DEATHS)
 
+# What runs by the clock has run at length without them.
 SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	TSAN_OPTIONS=halt_on_error=1
+	TSAN_OPTIONS=halt_on_error=1 STORM_SECONDS=10
 check-sanitize:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)

@@ -48,12 +48,8 @@ static struct gpushm_buffer *create(struct gpushm *conn, const char *pool, const
 	};
 	struct gpushm_buffer *b = NULL;
 	unsigned char data[BYTES];
-	int r;
 
-	/* A mempool ends with its daemon; the next one makes another, once it has its driver. */
-	while ((r = gpushm_create(conn, name, BYTES, &o, &b)) == -ENODEV)
-		poll(NULL, 0, 5);
-	must(r, "create");
+	must(gpushm_create(conn, name, BYTES, &o, &b), "create");
 	fill(data, name[0]);
 	must(gpushm_write(b, 0, data, BYTES), "write");
 	return b;
