@@ -341,8 +341,16 @@ check-bench: $(BUILD)/gpushmd $(BENCH_BIN) $(FAKECUDA)
 
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
-.PHONY: gpu-bundle check-gpu check-gpu-deaths
-gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core
+# For its Python they need be of its version; libraries like CuPy and PyTorch are the machine's.
+GPU_PYTHON ?= 3.12
+GPU_WHEELS = pytest pluggy iniconfig packaging pygments ml_dtypes
+.PHONY: gpu-bundle check-gpu check-gpu-deaths check-gpu-python
+$(BUILD)/deps/python/ready:
+	@mkdir -p $(@D); python3 -m venv $(BUILD)/pip
+	$(BUILD)/pip/bin/pip install -q --disable-pip-version-check --no-compile --no-deps --upgrade --target $(@D) --only-binary :all: \
+		--python-version $(GPU_PYTHON) --platform manylinux_2_17_x86_64 $(GPU_WHEELS)
+	@rm -rf $(BUILD)/pip; touch $@
+gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/deps/python/ready
 	@mkdir -p $(BUILD)/deps
 	ldd $(BUILD)/gpushmd $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
@@ -359,8 +367,17 @@ check-gpu:
 	$(GPU_PATH) $(RUN) --under 'timeout 200' gpu $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) || true
 	$(GPU_PATH) python3 tests/gpu/consumers.py $(BUILD) && \
 		echo "gpu:consumers 1 0 0" >>$(RESULTS) || echo "gpu:consumers 0 1 0" >>$(RESULTS)
+	@$(CHECK_GPU_PYTHON)
 	$(GPU_PATH) $(BUILD)/examples/demo $(BUILD)/gpushmd $(BUILD)/examples/classify tests/data && \
 		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
+	@tests/run.sh --sum $(RESULTS)
+# The Python package with the libraries that are there, or with PARTS of them; LIMIT is the seconds for each.
+PARTS ?= numpy torch cupy cupy-cai numba jax cuda-core numba-kernels cuda-core-resource handles core
+CHECK_GPU_PYTHON = for p in $(PARTS); do \
+	$(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
+check-gpu-python:
+	@rm -f $(RESULTS)
+	@$(CHECK_GPU_PYTHON)
 	@tests/run.sh --sum $(RESULTS)
 # Clients and daemons that die while a kernel writes. Their figures are lines of tests/gpu/RESULTS.md.
 check-gpu-deaths:

@@ -56,7 +56,7 @@ BEGIN {
 	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore audit > pools > session >" \
 		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > throttle > log > escape > index clock grow slots")
-	tower("python", "module > array_type buffer_type create open names look defer > record > view bytes dlpack cai copy > " \
+	tower("python", "module > array_type buffer_type create open names look watch defer > record > view bytes dlpack cai copy > " \
 		"array buffer > options connection > shape dtype stream deadline > error > object")
 	tower("client", "watch > create open close wait find describe publish list pools status restart view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \

@@ -16,6 +16,7 @@
 #include "client/python/core/object.h"
 #include "client/python/core/open.h"
 #include "client/python/core/stream.h"
+#include "client/python/core/watch.h"
 
 /* The package's own classes are what the core makes from now on. */
 static PyObject *register_classes(PyObject *module, PyObject *args)
@@ -52,7 +53,8 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const verbs[] = { create_verbs, open_verbs, names_verbs, look_verbs, NULL };
+	PyMethodDef *const verbs[] = { create_verbs, open_verbs,  names_verbs,
+				       look_verbs,   watch_verbs, NULL };
 
 	if (connection_init(module, verbs) < 0 ||
 	    PyModule_AddFunctions(module, own_functions) < 0 ||
@@ -72,8 +74,9 @@ static int module_exec(PyObject *module)
 				"gpushm is in use by another interpreter of this process");
 		return -1;
 	}
-	if (error_init(module) < 0 || look_init(module) < 0 || buffer_type_init(module) < 0 ||
-	    array_type_init(module) < 0 || add_functions(module) < 0)
+	if (error_init(module) < 0 || look_init(module) < 0 || watch_init(module) < 0 ||
+	    buffer_type_init(module) < 0 || array_type_init(module) < 0 ||
+	    add_functions(module) < 0)
 		return -1;
 	types.array_made = (PyTypeObject *)Py_NewRef((PyObject *)types.array);
 	types.buffer_made = (PyTypeObject *)Py_NewRef((PyObject *)types.buffer);

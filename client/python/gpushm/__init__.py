@@ -20,6 +20,7 @@ from typing import Any
 
 from . import _core
 from ._array import Array
+from ._asyncio import open_async, wait_async
 from ._buffer import Buffer
 from ._core import (
     AccessDenied,
@@ -31,6 +32,7 @@ from ._core import (
     Dirty,
     DriverError,
     Error,
+    Event,
     Exists,
     ForkError,
     Holder,
@@ -49,6 +51,7 @@ from ._core import (
     Timeout,
     TooLarge,
     Usage,
+    Watch,
     clean,
     create,
     create_many,
@@ -63,6 +66,7 @@ from ._core import (
     status,
     unlink,
     wait,
+    watch,
 )
 from ._create import create_like, to_device
 from ._defer import defer_cleanup
@@ -92,6 +96,7 @@ __all__ = [
     "Dirty",
     "DriverError",
     "Error",
+    "Event",
     "Exists",
     "ForkError",
     "Handle",
@@ -114,6 +119,7 @@ __all__ = [
     "Timeout",
     "TooLarge",
     "Usage",
+    "Watch",
     "as_array",
     "auto_synchronize",
     "clean",
@@ -130,6 +136,7 @@ __all__ = [
     "mapped_array",
     "mapped_array_like",
     "open",
+    "open_async",
     "open_many",
     "pending_cleanup",
     "pinned",
@@ -142,6 +149,8 @@ __all__ = [
     "to_device",
     "unlink",
     "wait",
+    "wait_async",
+    "watch",
 ]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from typing import Any
@@ -34,7 +35,7 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
         self._options = {"pool": pool, "mode": mode, "wait": wait}
         self._prefix = prefix
         self._arrays: dict[int, Any] = {}
-        self._pool = next(p for p in _core.pools() if (p.is_default if pool is None else p.name == pool))
+        self._pool = _pool(pool)
 
     def allocate(self, size: int, stream: Any = None, **unused: Any) -> Any:
         """A cuda.core Buffer of that many bytes; it can be used on any stream at once. Errors: as gpushm.create()."""
@@ -43,7 +44,7 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
         address = array.device_ptr or array.host_ptr
         try:
             array.publish("shared")
-            made = _Buffer.from_handle(address, size, mr=self)
+            made = _owned(address, size, self, stream)
         except BaseException:
             array.close()
             raise
@@ -91,6 +92,23 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<gpushm.MemoryResource in pool {self._pool.name!r}, {len(self._arrays)} Buffers>"
+
+
+def _pool(name: str | None) -> Any:
+    for pool in _core.pools():
+        if pool.is_default if name is None else pool.name == name:
+            return pool
+    raise _core.NotFound(errno.ENOENT, f'there is no pool "{name}": gpushm.pools() lists them')
+
+
+def _owned(address: int, size: int, resource: Any, stream: Any) -> Any:
+    """A Buffer that calls deallocate() at its end, on that stream, where this cuda.core remembers one."""
+    if stream is not None:
+        try:
+            return _Buffer.from_handle(address, size, mr=resource, stream=stream)
+        except TypeError:
+            pass
+    return _Buffer.from_handle(address, size, mr=resource)
 
 
 def _again(prefix: str, options: dict[str, Any]) -> MemoryResource:

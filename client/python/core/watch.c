@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watches. One owns a watch of libgpushm's, which has a connection of its own, so waiting is in
+ * nobody's way. Several threads may wait on one; each event goes to one of them. What it watches
+ * may be closed meanwhile.
+ */
+#include "client/python/core/watch.h"
+
+#include "client/python/core/array.h"
+#include "client/python/core/connection.h"
+#include "client/python/core/error.h"
+
+struct watch {
+	PyObject_HEAD PyObject *weakrefs;
+	struct gpushm_watch *watch; /* owned; NULL: closed */
+	unsigned calls;		    /* that run without the GIL */
+};
+
+static PyTypeObject *watch_type, *event_type; /* owned */
+
+static PyStructSequence_Field event_fields[] = {
+	{ "what", "'published', 'dirty', 'clean', 'unlinked', 'gone' or 'restarted'" },
+	{ "name", "as it was given; '' for 'restarted'" },
+	{ "buffer", "its id; 0 for 'restarted'" },
+	{ NULL, NULL }
+};
+static PyStructSequence_Desc event_desc = { "gpushm.Event", "What has happened to a buffer.",
+					    event_fields, array_size(event_fields) - 1 };
+
+static PyObject *event_new(const struct gpushm_event *e)
+{
+	static const char *const words[] = { "unknown",	 "published", "dirty",	  "clean",
+					     "unlinked", "gone",      "restarted" };
+	PyObject *values[] = {
+		PyUnicode_FromString(words[(unsigned)e->what < array_size(words) ? e->what : 0]),
+		PyUnicode_FromString(e->name), PyLong_FromUnsignedLongLong(e->buffer)
+	};
+	PyObject *tuple = PyStructSequence_New(event_type);
+
+	for (size_t i = 0; i < array_size(values); i++) {
+		if (tuple && values[i])
+			PyStructSequence_SetItem(tuple, (Py_ssize_t)i, values[i]);
+		else
+			Py_CLEAR(tuple);
+	}
+	return tuple;
+}
+
+static bool is_open(const struct watch *self)
+{
+	if (self->watch)
+		return true;
+	PyErr_SetString(PyExc_ValueError, "the watch is closed");
+	return false;
+}
+
+/* ---- what is watched ---- */
+
+static struct buffer *buffer_of(PyObject *o)
+{
+	if (PyObject_TypeCheck(o, types.buffer))
+		return (struct buffer *)o;
+	if (PyObject_TypeCheck(o, types.array))
+		return ((struct array *)o)->buffer;
+	return NULL;
+}
+
+/* A name, or an Array or Buffer. 0; -1: raised. */
+static int add(struct watch *self, PyObject *o)
+{
+	struct buffer *b = buffer_of(o);
+	const char *name = NULL;
+	Py_ssize_t size;
+	int r;
+
+	if (!is_open(self) || (b && !buffer_is_open(b)))
+		return -1;
+	if (!b && !PyUnicode_Check(o)) {
+		PyErr_Format(PyExc_TypeError, "a name, an Array or a Buffer can be watched, not %R",
+			     (PyObject *)Py_TYPE(o));
+		return -1;
+	}
+	if (!b) {
+		name = PyUnicode_AsUTF8AndSize(o, &size);
+		if (name && strlen(name) != (size_t)size)
+			PyErr_SetString(PyExc_ValueError, "embedded null character");
+		if (!name || PyErr_Occurred())
+			return -1;
+	}
+	r = b ? gpushm_watch_buffer(self->watch, b->buffer) : gpushm_watch_name(self->watch, name);
+	if (r < 0)
+		error_raise(r);
+	return r < 0 ? -1 : 0;
+}
+
+static PyObject *watch_add(PyObject *o, PyObject *what)
+{
+	return add((struct watch *)o, what) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+struct watch_ask {
+	struct ask ask;
+	struct gpushm_watch *ret;
+};
+
+static int run_new(struct gpushm *c, struct ask *ask)
+{
+	return gpushm_watch_new(c, &container_of(ask, struct watch_ask, ask)->ret);
+}
+
+static PyObject *watch_new(PyObject *module, PyObject *args)
+{
+	struct watch_ask a = { .ask.run = run_new };
+	struct connection *c = connection_of(module);
+	struct watch *self;
+	int r;
+
+	if (!c)
+		return NULL;
+	r = connection_ask(c, &a.ask);
+	Py_DECREF((PyObject *)c);
+	if (r < 0)
+		return NULL;
+	self = object_new(watch_type);
+	if (!self) {
+		gpushm_watch_free(a.ret);
+		return NULL;
+	}
+	self->watch = a.ret;
+	for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) {
+		if (add(self, PyTuple_GetItem(args, i)) < 0) {
+			Py_DECREF((PyObject *)self);
+			return NULL;
+		}
+	}
+	return (PyObject *)self;
+}
+
+/* ---- events ---- */
+
+static int wait_in_turns(struct watch *self, const struct deadline *d, struct gpushm_event *ret)
+{
+	uint64_t turn;
+	int r;
+
+	for (;;) {
+		turn = deadline_turn(d);
+		self->calls++;
+		Py_BEGIN_ALLOW_THREADS r = gpushm_watch_next(self->watch, turn, ret);
+		Py_END_ALLOW_THREADS self->calls--;
+		if (r != -ETIMEDOUT || turn == 0)
+			return r;
+		if (PyErr_CheckSignals() < 0)
+			return -EINTR;
+	}
+}
+
+static PyObject *take(struct watch *self, const struct deadline *d)
+{
+	struct gpushm_event e;
+	int r;
+
+	if (!is_open(self))
+		return NULL;
+	r = wait_in_turns(self, d, &e);
+	/* It raises nothing where a signal's handler has. */
+	return r < 0 ? error_raise(r) : event_new(&e);
+}
+
+static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "timeout", NULL };
+	struct deadline d = { .forever = true };
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:next", (char **)names, deadline_from,
+					 &d))
+		return NULL;
+	return take((struct watch *)o, &d);
+}
+
+static PyObject *iternext(PyObject *o)
+{
+	return take((struct watch *)o, &(struct deadline){ .forever = true });
+}
+
+static PyObject *anext(PyObject *o)
+{
+	return object_call_python("gpushm._asyncio", "next_event", "(O)", o);
+}
+
+static PyObject *itself(PyObject *o)
+{
+	return Py_NewRef(o);
+}
+
+/* ---- the rest ---- */
+
+static PyObject *watch_fileno(PyObject *o, PyObject *unused)
+{
+	struct watch *self = (struct watch *)o;
+	int fd;
+
+	if (!is_open(self))
+		return NULL;
+	fd = gpushm_watch_fd(self->watch);
+	return fd < 0 ? error_raise(fd) : PyLong_FromLong(fd);
+}
+
+static PyObject *watch_close(PyObject *o, PyObject *unused)
+{
+	struct watch *self = (struct watch *)o;
+
+	if (self->calls > 0)
+		return error_format(ERROR_IN_USE, EBUSY,
+				    "the watch can't be closed while %u %s on it", self->calls,
+				    self->calls == 1 ? "thread waits" : "threads wait");
+	self->watch = gpushm_watch_free(self->watch);
+	Py_RETURN_NONE;
+}
+
+static PyObject *enter(PyObject *o, PyObject *unused)
+{
+	return is_open((struct watch *)o) ? Py_NewRef(o) : NULL;
+}
+
+static PyObject *leave(PyObject *o, PyObject *args)
+{
+	return watch_close(o, NULL);
+}
+
+static PyObject *get_closed(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(!((struct watch *)o)->watch);
+}
+
+static void dealloc(PyObject *o)
+{
+	struct watch *self = (struct watch *)o;
+
+	PyObject_ClearWeakRefs(o);
+	gpushm_watch_free(self->watch);
+	object_free(self);
+}
+
+static PyMethodDef methods[] = {
+	{ "add", watch_add, METH_O,
+	  "add(what, /)\n--\n\n"
+	  "Watches one more: a name, which need not be there yet, or an Array's or Buffer's "
+	  "buffer.\n"
+	  "LimitReached: beyond 256." },
+	{ "next", (PyCFunction)(void (*)(void))watch_next, METH_VARARGS | METH_KEYWORDS,
+	  "next(timeout=None)\n--\n\n"
+	  "The next Event; waits so many seconds for it, None for ever. Other threads run "
+	  "meanwhile, and\n"
+	  "Ctrl-C is heard. Errors: Timeout; DaemonGone, after which a later call goes on "
+	  "trying." },
+	{ "fileno", watch_fileno, METH_NOARGS,
+	  "fileno()\n--\n\nFor poll() and event loops: readable when next(0) has something to "
+	  "do,\nwhich may not be an event yet." },
+	{ "close", watch_close, METH_NOARGS, "close()\n--\n\nEnds it." },
+	{ "__enter__", enter, METH_NOARGS, NULL },
+	{ "__exit__", leave, METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL }
+};
+static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
+static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET,
+				   offsetof(struct watch, weakrefs), READONLY, NULL },
+				 { NULL, 0, 0, 0, NULL } };
+static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)"Names and buffers whose changes are told as Events: watch() makes "
+			     "one. Iterate over it with\n"
+			     "for or async for, or call next()." },
+	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, getters },
+	{ Py_tp_members, members },
+	{ Py_tp_iter, itself },
+	{ Py_tp_iternext, iternext },
+	{ Py_am_aiter, itself },
+	{ Py_am_anext, anext },
+	{ 0, NULL }
+};
+static PyType_Spec spec = { .name = "gpushm.Watch",
+			    .basicsize = sizeof(struct watch),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+PyMethodDef watch_verbs[] = {
+	{ "watch", watch_new, METH_VARARGS,
+	  "watch($self, /, *what)\n--\n\n"
+	  "A Watch of names, and of the buffers of Arrays and Buffers: it tells as Events when one "
+	  "is\n"
+	  "published, dirty, clean, unlinked or gone, and when the daemon was started anew. Where "
+	  "a "
+	  "name is\n"
+	  "published already, that is the first event. Errors: DaemonGone, LimitReached (256)." },
+	{ NULL, NULL, 0, NULL }
+};
+
+int watch_init(PyObject *module)
+{
+	event_type = PyStructSequence_NewType(&event_desc);
+	if (!event_type || PyModule_AddObjectRef(module, "Event", (PyObject *)event_type) < 0)
+		return -1;
+	watch_type = types_add(module, &spec);
+	return watch_type ? 0 : -1;
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""What every test of the package has: a daemon, its pools, and two counts of what must not grow.
+
+Run without a driver for host pools alone, or with LD_LIBRARY_PATH on build/fakecuda for all kinds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from daemon import Daemon
+
+DAEMON = Daemon()
+os.environ["GPUSHM_SOCKET"] = DAEMON.socket
+
+import gpushm  # noqa: E402
+
+POOLS = [p.name for p in gpushm.pools() if not p.failed]
+
+
+def pytest_sessionfinish() -> None:
+    """The daemon goes with the tests."""
+    DAEMON.remove()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Counts as tests/run.sh reads them: in Check's words."""
+    found = {kind: len(terminalreporter.getreports(kind)) for kind in ("passed", "failed", "error", "skipped")}
+    for report in terminalreporter.getreports("skipped"):
+        terminalreporter.line(f"skipped: {report.nodeid}: {report.longrepr[2]}")
+    n = sum(found.values())
+    share = 100 * (found["passed"] + found["skipped"]) // max(n, 1)
+    terminalreporter.line(f"{share}%: Checks: {n}, Failures: {found['failed']}, Errors: {found['error']}")
+
+
+def pytest_report_header() -> str:
+    """What is tested, and over which pools."""
+    return f"gpushm from {Path(gpushm.__file__).parent}, pools: {', '.join(POOLS)}"
+
+
+@pytest.fixture(params=POOLS)
+def pool(request: pytest.FixtureRequest) -> str:
+    """Each pool that the daemon has."""
+    return str(request.param)
+
+
+@pytest.fixture
+def host_pool() -> str:
+    """The pool that is always there."""
+    return "host"
+
+
+@pytest.fixture
+def other_daemon() -> Iterator[Daemon]:
+    """One that the test may end."""
+    daemon = Daemon()
+    yield daemon
+    daemon.remove()
+
+
+def handed_out() -> int:
+    """What the fake driver has given this process and not had back."""
+    try:
+        return int(ctypes.CDLL("libcuda.so.1").fakecuda_handed_out())
+    except (OSError, AttributeError):
+        return 0
+
+
+def open_fds() -> list[str]:
+    """Descriptors of this process, told by what they are."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{fd}"))
+        except FileNotFoundError:
+            continue
+    return sorted(found)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warmed_up() -> None:
+    """What a process has once: the connection, one to wait on, a driver, a pool's descriptor."""
+    for name in POOLS:
+        with gpushm.create("warm", 1, pool=name) as a:
+            a.publish()
+            with gpushm.open("warm"):
+                pass
+        gpushm.unlink("warm")
+    with suppress(gpushm.Timeout):
+        gpushm.wait("nothing", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(warmed_up: None) -> Iterator[None]:
+    """Each test runs between two counts: descriptors, driver objects, buffers, leases."""
+    gc.collect()
+    fds, objects = open_fds(), handed_out()
+    yield
+    gc.collect()
+    left = gpushm.ls()
+    for buffer in left:
+        if buffer.name:
+            gpushm.unlink(buffer.name)
+    assert left == []
+    assert gpushm.status().leases == 0
+    assert handed_out() == objects
+    # Sockets have numbers that change when a daemon was left and found again.
+    assert len(open_fds()) == len(fds), (fds, open_fds())
+
+
+@pytest.fixture
+def in_child(tmp_path: Path) -> Callable[[str], str]:
+    """Runs a piece of Python in a new process, and returns what it printed."""
+    import subprocess
+
+    def run(code: str, *, status: int = 0, **env: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, timeout=120
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout
+
+    return run

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""A real gpushmd for tests: started, stopped, killed. Nothing here sleeps: readiness is a message of the daemon's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+BUILD = Path(os.environ.get("BUILD", "build")).resolve()
+CONFIG = """
+[daemon]
+"""
+
+
+class Daemon:
+    """A daemon with a folder, a configuration and a socket of its own."""
+
+    def __init__(self, config: str = "") -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gpushm-py-"))
+        self.socket = str(self.folder / "s")
+        (self.folder / "conf").write_text(config)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Returns when the daemon says that it is ready."""
+        notify = self.folder / "notify"
+        notify.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, (self.folder / "log").open("ab") as log:
+            told.bind(str(notify))
+            told.settimeout(60)
+            self.process = subprocess.Popen(
+                [BUILD / "gpushmd", "--config", self.folder / "conf", "--socket", self.socket],
+                env=os.environ | {"NOTIFY_SOCKET": str(notify)},
+                stderr=log,
+            )
+            while b"READY=1" not in told.recv(4096):
+                pass
+
+    def kill(self) -> None:
+        """As a crash ends it."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As an administrator ends it."""
+        assert self._end(signal.SIGTERM) == 0, (self.folder / "log").read_text()
+
+    def _end(self, how: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(how)
+        status = self.process.wait(60)
+        self.process = None
+        return status
+
+    def remove(self) -> None:
+        """Ends it, if it runs, and removes its folder."""
+        if self.process is not None:
+            self.stop()
+        shutil.rmtree(self.folder)

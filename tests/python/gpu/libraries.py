@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""Each library as the tests use it: take() an Array without a copy, tell its bytes, write into it, make one of its own.
+
+REFUSES says what a library can't take, by its own rules: then it has to raise, and the test asks for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+NUMBERS += ["float16", "float32", "float64", "complex64", "complex128"]
+MACHINE = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"]
+
+
+class Numpy:
+    """Over the buffer protocol and DLPack; host and pinned pools."""
+
+    kinds = ("host", "pinned")
+    dtypes = NUMBERS
+    REFUSES: tuple[str, ...] = ()
+
+    def take(self, array: Any) -> Any:
+        return np.from_dlpack(array) if array.dtype_name != "bool" and not array.readonly else array.numpy()
+
+    def bytes_of(self, t: Any) -> bytes:
+        return bytes(np.ascontiguousarray(t).tobytes())
+
+    def write(self, t: Any, value: np.ndarray) -> None:
+        t[...] = value
+
+    def make(self, value: np.ndarray) -> Any:
+        return value.copy()
+
+    def synchronize(self) -> None:
+        pass
+
+
+class Torch:
+    """Over DLPack. A torch.Tensor has no negative strides."""
+
+    kinds = ("host", "pinned", "vmm", "mempool")
+    dtypes = [*NUMBERS, "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+    REFUSES = ("reversed",)
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch = torch
+        self.dtypes = [d for d in self.dtypes if hasattr(torch, d)]
+
+    def take(self, array: Any) -> Any:
+        return self.torch.from_dlpack(array)
+
+    def bytes_of(self, t: Any) -> bytes:
+        if t.numel() == 0:
+            return b""
+        return bytes(t.contiguous().cpu().reshape(-1).view(self.torch.uint8).numpy().tobytes())
+
+    def write(self, t: Any, value: np.ndarray) -> None:
+        t.copy_(self._like(value, t.dtype))
+
+    def _like(self, value: np.ndarray, dtype: Any) -> Any:
+        if value.size == 0:
+            return self.torch.empty(value.shape, dtype=dtype)
+        return self.torch.frombuffer(bytearray(value.tobytes()), dtype=dtype).reshape(value.shape)
+
+    def make(self, value: np.ndarray) -> Any:
+        return self._like(value, getattr(self.torch, value.dtype.name)).cuda()
+
+    def synchronize(self) -> None:
+        self.torch.cuda.synchronize()
+
+
+class Cupy:
+    """Over DLPack; pinned memory, of which its from_dlpack() knows nothing, over the CUDA Array Interface."""
+
+    kinds = ("pinned", "vmm", "mempool")
+    dtypes = NUMBERS
+    REFUSES: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+
+    def take(self, array: Any) -> Any:
+        return self.cupy.asarray(array) if array.kind == "pinned" else self.cupy.from_dlpack(array)
+
+    def bytes_of(self, t: Any) -> bytes:
+        return bytes(self.cupy.asnumpy(t).tobytes())
+
+    def write(self, t: Any, value: np.ndarray) -> None:
+        t[...] = self.cupy.asarray(value)
+
+    def make(self, value: np.ndarray) -> Any:
+        return self.cupy.asarray(value)
+
+    def synchronize(self) -> None:
+        self.cupy.cuda.Device().synchronize()
+
+
+class CupyInterface(Cupy):
+    """CuPy over the CUDA Array Interface, in all kinds."""
+
+    def take(self, array: Any) -> Any:
+        return self.cupy.asarray(array)
+
+
+class Numba:
+    """Over the CUDA Array Interface; read and written by kernels, since its copies know no negative strides."""
+
+    kinds = ("pinned", "vmm", "mempool")
+    dtypes = [d for d in NUMBERS if d != "float16"]
+    REFUSES: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        from numba import cuda
+
+        self.cuda = cuda
+
+        @cuda.jit
+        def copy(source: Any, to: Any) -> None:
+            i = cuda.grid(1)
+            if i < source.shape[0]:
+                for j in range(source.shape[1]):
+                    to[i, j] = source[i, j]
+
+        self.copy = copy
+
+    def take(self, array: Any) -> Any:
+        return self.cuda.as_cuda_array(array)
+
+    def bytes_of(self, t: Any) -> bytes:
+        if t.ndim != 2 or t.size == 0:
+            return bytes(t.copy_to_host().tobytes())
+        out = self.cuda.device_array(t.shape, t.dtype)
+        self.copy[1, 32](t, out)
+        return bytes(out.copy_to_host().tobytes())
+
+    def write(self, t: Any, value: np.ndarray) -> None:
+        source = self.cuda.to_device(np.ascontiguousarray(value))
+        if t.ndim == 2 and t.size:
+            self.copy[1, 32](source, t)
+        else:
+            t.copy_to_device(source)
+
+    def make(self, value: np.ndarray) -> Any:
+        return self.cuda.to_device(value)
+
+    def synchronize(self) -> None:
+        self.cuda.synchronize()
+
+
+class Jax:
+    """Over DLPack; whole arrays and their transposed ones, of a GPU where JAX has one. A jax.Array is never written."""
+
+    kinds = ("vmm", "mempool")
+    dtypes = ["int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64", "bfloat16"]
+    REFUSES = ("sliced", "stepped", "reversed")
+
+    def __init__(self) -> None:
+        import jax
+
+        self.jax = jax
+        if jax.default_backend() != "gpu":
+            raise ImportError("JAX is here without its GPU part")
+
+    def take(self, array: Any) -> Any:
+        return self.jax.dlpack.from_dlpack(array)
+
+    def bytes_of(self, t: Any) -> bytes:
+        return bytes(np.ascontiguousarray(np.asarray(t)).tobytes())
+
+    write = None
+
+    def make(self, value: np.ndarray) -> Any:
+        return self.jax.device_put(value)
+
+    def synchronize(self) -> None:
+        pass
+
+
+class CudaCore:
+    """cuda.core's StridedMemoryView, over either protocol: an address and a layout, that its kernels are given."""
+
+    kinds = ("pinned", "vmm", "mempool")
+    dtypes = NUMBERS
+    REFUSES: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        try:
+            from cuda.core import Device
+            from cuda.core.utils import StridedMemoryView
+        except ImportError:
+            from cuda.core.experimental import Device
+            from cuda.core.experimental.utils import StridedMemoryView
+
+        self.device = Device()
+        self.device.set_current()
+        self.view = StridedMemoryView
+
+    def take(self, array: Any) -> Any:
+        return self.view(array, -1) if not hasattr(self.view, "from_any_interface") else self.view.from_any_interface(
+            array, stream_ptr=-1
+        )
+
+    def bytes_of(self, t: Any) -> bytes:
+        import gpushm._foreign as foreign
+
+        size = t.dtype.itemsize
+        strides = tuple(s * size for s in t.strides) if t.strides is not None else None
+        memory = foreign.Memory(t, t.ptr, tuple(t.shape), strides, t.dtype, on_gpu=True, readonly=t.readonly)
+        return bytes(foreign.to_host(memory).tobytes())
+
+    write = None
+    make = None
+
+    def synchronize(self) -> None:
+        self.device.sync()
+
+
+LIBRARIES = {
+    "numpy": Numpy,
+    "torch": Torch,
+    "cupy": Cupy,
+    "cupy-cai": CupyInterface,
+    "numba": Numba,
+    "jax": Jax,
+    "cuda-core": CudaCore,
+}

@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# A part of the package's tests on a GPU: tests/python/gpu/run.sh BUILD PART. Each part is a process of its own, so that
+# a library that is missing, hangs or crashes stops no other.
+set -eu
+cd "$(dirname "$0")/../../.."
+build=$(realpath "$1")
+part=$2
+# What was carried here; the machine's own libraries come behind it.
+export BUILD=$build PYTHONPATH=$build/python:$build/deps/python PYTHONDONTWRITEBYTECODE=1
+case $part in
+numba-kernels) tests=(tests/python/gpu/test_numba.py) ;;
+cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
+handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
+core)
+	tests=()
+	for t in tests/python/test_*.py; do
+		case $t in *_handles.py | *_watch.py) ;; *) tests+=("$t") ;; esac
+	done
+	;;
+*) # A library, as tests/python/gpu/libraries.py names it.
+	tests=(tests/python/gpu/test_libraries.py)
+	export GPUSHM_LIBRARY=$part
+	;;
+esac
+[ ${#tests[@]} -gt 0 ] || exit 0
+status=0
+timeout -k 5 "${LIMIT:-90}" "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python \
+	--confcutdir tests/python -s --maxfail=12 "${tests[@]}" || status=$?
+# 5: nothing was to be run, since the library is not here, which pytest has said.
+if [ "$status" -eq 5 ]; then
+	echo "skipped: $part: not here"
+	status=0
+fi
+exit $status

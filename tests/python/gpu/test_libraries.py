@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""One library, $GPUSHM_LIBRARY, as a consumer and as a producer, over all kinds of pool.
+
+Without it: NumPy, which every machine has.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+from libraries import LIBRARIES
+
+NAME = os.environ.get("GPUSHM_LIBRARY", "numpy")
+try:
+    library: Any = LIBRARIES[NAME]()
+except ImportError as e:
+    pytest.skip(f"{NAME}: {e}", allow_module_level=True)
+
+POOLS = {p.name: p.kind for p in gpushm.pools() if not p.failed}
+MY_POOLS = [name for name, kind in POOLS.items() if kind in library.kinds]
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "whole": lambda a: a,
+    "sliced": lambda a: a[1:5, 2:],
+    "stepped": lambda a: a[::2, ::3],
+    "transposed": lambda a: a.T,
+    "reversed": lambda a: a[::-1, ::-1],
+    "none": lambda a: a[3:3],
+}
+
+
+def numpy_dtype(name: str) -> Any:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        ml_dtypes = pytest.importorskip("ml_dtypes")
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def content(dtype: str, shape: tuple[int, ...] = (7, 6), start: int = 3) -> np.ndarray:
+    """Bytes that are a valid, small, finite number of any type, all different."""
+    numbers = (np.arange(int(np.prod(shape, dtype=np.int64))) * 5 + start) % 47
+    return (numbers % 2 if dtype == "bool" else numbers).astype(numpy_dtype(dtype)).reshape(shape)
+
+
+def filled(name: str, want: np.ndarray, pool: str, state: str) -> gpushm.Array:
+    a = gpushm.create(name, want.shape, want.dtype, pool=pool)
+    a.copy_from_host(want)
+    a.publish(state)
+    return a
+
+
+def refused(layout: str) -> Any:
+    return pytest.raises((ValueError, TypeError, RuntimeError, BufferError, NotImplementedError))
+
+
+# ---- consuming ----
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", library.dtypes)
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_a_library_reads_or_writes_other_elements(pool: str, dtype: str, layout: str, named: Any) -> None:
+    want, fresh, view = content(dtype), content(dtype, start=11), LAYOUTS[layout]
+    with filled(named(), want, pool, "shared") as made, gpushm.open("a", "r+") as a:
+        v = view(a)
+        if layout in library.REFUSES:
+            with refused(layout):
+                library.take(v)
+            return
+        t = library.take(v)
+        assert tuple(t.shape) == view(want).shape
+        assert library.bytes_of(t) == view(want).tobytes()
+        if library.write is not None:
+            library.write(t, np.ascontiguousarray(view(fresh)))
+            library.synchronize()
+            view(want)[...] = view(fresh)
+            assert made.copy_to_host().tobytes() == want.tobytes()
+        del t, v
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 5), (1,) * 31 + (2,)], ids=lambda s: f"{len(s)}-d")
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_a_shape_at_the_edge_is_wrong(pool: str, shape: tuple[int, ...], named: Any) -> None:
+    want = content("float32", shape)
+    with filled(named(), want, pool, "shared"), gpushm.open("a", "r+") as a:
+        try:
+            t = library.take(a)
+        except (ValueError, RuntimeError, TypeError, BufferError) as e:
+            # Some have fewer dimensions; they have to say so.
+            assert len(shape) > 8, e
+            return
+        assert tuple(t.shape) == shape and library.bytes_of(t) == want.tobytes()
+        del t
+
+
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_a_type_that_the_library_does_not_know_is_taken_for_another(pool: str, named: Any) -> None:
+    with gpushm.create(named(), 16, "float4_e2m1fn", pool=pool) as a:
+        a.copy_from_host(bytes(range(8)))
+        a.publish("shared")
+        try:
+            t = library.take(a)
+            told = str(t.dtype)
+        except (ValueError, RuntimeError, TypeError, BufferError, AttributeError, NotImplementedError) as e:
+            assert str(e)
+            return
+        assert "float4" in told
+        del t
+
+
+WRITER = """
+import os, sys
+sys.path.insert(0, {folder!r})
+import gpushm, numpy as np
+from libraries import LIBRARIES
+library = LIBRARIES[{library!r}]()
+a = gpushm.open("a")
+assert a.readonly
+try:
+    t = library.take(a)
+except Exception as e:
+    print("refused", type(e).__name__, flush=True)
+    os._exit(0)
+try:
+    library.write(t, np.zeros(a.shape, a.dtype))
+    library.synchronize()
+except Exception as e:
+    print("failed", type(e).__name__, flush=True)
+    os._exit(0)
+print("wrote", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(library.write is None, reason="it writes nothing")
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_a_read_only_array_is_written(pool: str, named: Any) -> None:
+    """Or the consumer refuses it, or its write fails, or ends it. A mempool's memory is no wall, and is told as
+    read-only all the same; so is pinned memory to a consumer that overlooks the word, as far as its GPU goes."""
+    want = content("float32")
+    with filled(named(), want, pool, "sealed") as a:
+        code = WRITER.format(folder=os.path.dirname(__file__), library=NAME)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+        how = done.stdout.strip() or f"died with {done.returncode}: {done.stderr[-200:]}"
+        print(f"figure: | {NAME} | {pool} | read-only | {how.splitlines()[0]} |")
+        if POOLS[pool] != "mempool":
+            assert not how.startswith("wrote")
+            assert a.copy_to_host().tobytes() == want.tobytes()
+        assert done.returncode in (0, -11, -6), done.stderr
+
+
+# ---- producing ----
+
+
+def bytes_in_another_process(handle: gpushm.Handle) -> tuple[tuple[int, ...], str, bytes]:
+    with handle as a:
+        out = bytearray(a.nbytes)
+        a.copy_to_host(out) if a.is_c_contiguous() else out.__init__(a.copy_to_host().tobytes())
+        return a.shape, a.dtype_name, bytes(out)
+
+
+@pytest.mark.skipif(library.make is None, reason="it makes no arrays")
+@pytest.mark.parametrize("dtype", library.dtypes)
+@pytest.mark.parametrize("pool", POOLS)
+def test_what_a_library_made_does_not_arrive(pool: str, dtype: str, named: Any, workers: Any) -> None:
+    want = content(dtype)
+    made = library.make(want)
+    with gpushm.to_device(made, named(), pool=pool) as a:
+        a.publish()
+        told = workers.submit(bytes_in_another_process, a.handle()).result(100)
+        assert told == (want.shape, dtype, want.tobytes())
+    if "transposed" in library.REFUSES or NAME == "jax":
+        return
+    with gpushm.create(named("b"), want.T.shape, want.dtype, pool=pool) as b:
+        b.copy_to_device(made.T)
+        assert b.copy_to_host().tobytes() == want.T.tobytes()
+        b.publish()
+
+
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_a_librarys_view_of_an_array_is_not_found_again(pool: str, named: Any, workers: Any) -> None:
+    """The foreign arrays of numba-cuda's own tests: what came back from a library can be sent on, with no copy."""
+    if NAME == "cuda-core":
+        pytest.skip("its view is no exporter")
+    want = np.arange(10, dtype="int64")
+    with filled(named(), want, pool, "shared") as a:
+        t = library.take(a)
+        for part in [slice(None), slice(3, None), slice(3, 8), slice(None, 8), slice(1, None, 3)]:
+            if NAME == "jax" and part != slice(None):
+                continue  # A slice of a jax.Array is a copy.
+            found = gpushm.as_array(t[part])
+            assert found.buffer.id == a.buffer.id and found.offset == (part.start or 0) * 8
+            assert np.array_equal(found.copy_to_host(), want[part])
+            handle = pickle.loads(pickle.dumps(found.handle()))
+            assert workers.submit(bytes_in_another_process, handle).result(100)[2] == want[part].tobytes()
+            del found
+        if library.make is not None and NAME != "numpy":
+            with pytest.raises(TypeError, match="no buffer"):
+                gpushm.as_array(library.make(want))
+        del t
+
+
+# ---- the end ----
+
+
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_opening_and_taking_leaks(pool: str, named: Any, grows: Any) -> None:
+    with filled(named(), content("float32", (1024, 1024)), pool, "shared"):
+
+        def once() -> None:
+            with gpushm.open("a", "r+") as a:
+                t = library.take(a)
+                t = None  # noqa: F841
+
+        assert grows(once) == []
+
+
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_making_and_taking_leaks(pool: str, grows: Any) -> None:
+    def once() -> None:
+        with gpushm.create("made", (1024, 1024), "float32", pool=pool) as a:
+            t = library.take(a)
+            t = None  # noqa: F841
+
+    assert grows(once) == []
+
+
+@pytest.mark.parametrize("pool", MY_POOLS)
+def test_a_buffer_is_closed_below_a_tensor(pool: str, named: Any) -> None:
+    with filled(named(), content("float32"), pool, "shared"):
+        a = gpushm.open("a", "r+")
+        t = library.take(a)
+        if NAME in ("numba", "cupy-cai") or (NAME == "cupy" and POOLS[pool] == "pinned"):
+            # The CUDA Array Interface tells nobody when it is done with: the Array is the caller's to keep.
+            assert library.bytes_of(t) == content("float32").tobytes()
+        else:
+            with pytest.raises(gpushm.InUse, match="tensor|NumPy array|memoryview"):
+                a.close()
+            assert library.bytes_of(t) == content("float32").tobytes()
+        del t
+        a.close()

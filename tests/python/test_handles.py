@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: MIT
+"""Handles and pickles: the scenarios that numba-cuda and cuda.core have for theirs, with names."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing as mp
+import os
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver, resource_tracker
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+
+SLICES = [None, slice(3, None), slice(3, 8), slice(None, 8), slice(None, None, -2)]
+METHODS = ["spawn", "forkserver"]
+
+
+# ---- what runs in other processes ----
+
+
+def fetch(handle: gpushm.Handle) -> Any:
+    with handle as a:
+        return a.copy_to_host()
+
+
+def fetch_array(a: gpushm.Array) -> Any:
+    with a:
+        return a.copy_to_host()
+
+
+def fetch_twice(handle: gpushm.Handle) -> Any:
+    with handle as a, handle as again:
+        assert a is not again and a.buffer.id == again.buffer.id
+        return a.copy_to_host(), again.copy_to_host()
+
+
+def double(a: gpushm.Array) -> int:
+    with a:
+        a[...] = a.copy_to_host() * 2
+    return os.getpid()
+
+
+def double_sent(a: gpushm.Array, told: Any) -> None:
+    told.put(double(a))
+
+
+def double_received(arrays: Any, told: Any) -> None:
+    told.put(double(arrays.get(timeout=60)))
+
+
+def double_from_pipe(pipe: Any) -> None:
+    double(pipe.recv())
+    pipe.send("done")
+
+
+def make(name: str, pool: str) -> gpushm.Array:
+    a = gpushm.create(name, 4, "int32", pool=pool)
+    a[...] = 7
+    a.publish()
+    return a
+
+
+def names_and_sums(b: gpushm.Buffer) -> dict[str, float]:
+    with b:
+        return {name: float(a.copy_to_host().sum()) for name, a in b.items()}
+
+
+def error_of(handle: gpushm.Handle) -> tuple[str, str]:
+    try:
+        handle.open()
+    except Exception as e:
+        return type(e).__name__, str(e)
+    return "", ""
+
+
+# ---- handles ----
+
+
+def filled(name: str, want: Any, pool: str, state: str = "sealed") -> gpushm.Array:
+    a = gpushm.create(name, want.shape, want.dtype, pool=pool)
+    a.copy_from_host(want)
+    a.publish(state)
+    return a
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Any:
+    """Two processes that were spawned, and the helpers of multiprocessing's own, whose descriptors stay."""
+    forkserver.ensure_running()
+    resource_tracker.ensure_running()
+    with ProcessPoolExecutor(2, mp.get_context("spawn")) as executor:
+        list(executor.map(abs, range(8)))
+        yield executor
+
+
+@pytest.fixture
+def named() -> Any:
+    """Names that are free again when the test is over."""
+    names: list[str] = []
+
+    def take(name: str = "a") -> str:
+        names.append(name)
+        return name
+
+    yield take
+    for name in names:
+        gpushm.unlink(name)
+
+
+@pytest.mark.parametrize("part", SLICES, ids=str)
+def test_a_handle_of_a_slice_opens_something_else(pool: str, part: Any, workers: Any, named: Any) -> None:
+    want = np.arange(10, dtype=np.intp)
+    with filled(named(), want, pool) as a:
+        view = a if part is None else a[part]
+        expected = want if part is None else want[part]
+        handle = pickle.loads(pickle.dumps(view.handle()))
+        assert handle == view.handle() and (handle.shape, handle.dtype) == (expected.shape, want.dtype)
+        view.close() if part is not None else None
+        got = workers.submit(fetch, handle).result(60)
+        assert got.dtype == want.dtype and np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("view", ["a.T", "a.reshape(3, 2, 4)", "a[::-1, 1]", "a.view('uint8')", "a[2, 3:4]", "a[0:0]"])
+def test_a_handle_of_a_view_opens_something_else(pool: str, view: str, workers: Any, named: Any) -> None:
+    want = np.arange(24, dtype="int32").reshape(6, 4)
+    with filled(named(), want, pool) as a:
+        viewed = eval(view, {"a": a})
+        got = workers.submit(fetch, viewed.handle()).result(60)
+        expected = eval(view, {"a": want})
+        assert got.shape == expected.shape and np.array_equal(got, expected)
+        del viewed
+
+
+@pytest.mark.parametrize("dtype", [[("x", "f4"), ("y", "i8", (2,))], "S5", "M8[ns]", "bool", "complex64"], ids=str)
+def test_a_handle_loses_its_dtype(host_pool: str, dtype: Any, workers: Any, named: Any) -> None:
+    want = np.zeros(5, dtype)
+    with filled(named(), want, host_pool) as a:
+        got = workers.submit(fetch, a[1:].handle()).result(60)
+        assert got.dtype == want.dtype and got.shape == (4,)
+
+
+def test_a_packed_array_has_no_handle(pool: str, workers: Any, named: Any) -> None:
+    with gpushm.create(named(), (4, 4), "float4_e2m1fn", pool=pool) as a:
+        a.copy_from_host(bytes(range(8)))
+        a.publish()
+        with a.handle() as again:
+            out = bytearray(8)
+            again.copy_to_host(out)
+            assert bytes(out) == bytes(range(8)) and again.dtype_name == "float4_e2m1fn"
+
+
+def test_a_second_open_of_a_handle_fails(pool: str, workers: Any, named: Any) -> None:
+    want = np.arange(4.0)
+    with filled(named(), want, pool) as a:
+        first, second = workers.submit(fetch_twice, a.handle()).result(60)
+        assert np.array_equal(first, want) and np.array_equal(second, want)
+
+
+def test_the_process_that_made_it_cant_open_a_handle(pool: str, named: Any) -> None:
+    want = np.arange(4.0)
+    with filled(named(), want, pool, "shared") as a:
+        handle = a[1:].handle()
+        with handle as here:
+            here[0] = 9
+            assert a[1] == 9 and here.buffer.id == a.buffer.id
+        again = handle.open()
+        with pytest.raises(gpushm.InUse):
+            view = again[1:]
+            handle.close()
+        del view
+        handle.close()
+        assert again.closed
+        handle.close()
+
+
+def test_an_open_of_a_handle_waits_for_ever_or_not_at_all(host_pool: str, named: Any) -> None:
+    with gpushm.create(named(), 4, pool=host_pool) as a:
+        handle = a.handle()
+        with pytest.raises(gpushm.NotPublished):
+            handle.open()
+        with pytest.raises(gpushm.Timeout):
+            handle.open(timeout=0.01)
+        a.publish()
+        with handle.open(timeout=60) as again:
+            assert again.shape == (4,)
+
+
+def test_a_handle_opens_what_has_its_name_now(host_pool: str, named: Any) -> None:
+    with filled("a", np.arange(4), host_pool) as a:
+        handle = a.handle()
+        gpushm.unlink("a")
+        with pytest.raises(gpushm.NotFound):
+            handle.open()
+        with filled(named(), np.arange(4), host_pool), pytest.raises(gpushm.NotFound, match="another one by now"):
+            handle.open()
+
+
+def test_a_handle_gives_more_than_its_maker_had(host_pool: str, named: Any) -> None:
+    with filled(named(), np.arange(4), host_pool, "shared"):
+        with gpushm.open("a") as reader, reader.handle() as again:
+            assert reader.handle().access == "r" and again.readonly
+        with gpushm.open("a", "r+") as writer, writer.handle() as again:
+            assert not again.readonly
+            with writer.handle().open("r") as less:
+                assert less.readonly
+
+
+def test_a_handle_of_another_daemon_asks_this_one(other_daemon: Any, workers: Any) -> None:
+    with gpushm.connect(other_daemon.socket) as c:
+        a = c.create("there", 3, "int16", pool="host")
+        a[...] = 5
+        a.publish()
+        handle = a.handle()
+        a.close()
+        assert list(workers.submit(fetch, handle).result(60)) == [5, 5, 5]
+        c.unlink("there")
+
+
+# ---- arrays that pickle by themselves ----
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_array_does_not_pass_through_a_queue_or_a_pipe(pool: str, method: str, named: Any) -> None:
+    ctx = mp.get_context(method)
+    with filled(named(), np.arange(10), pool, "shared") as a:
+        told, arrays = ctx.Queue(), ctx.Queue()
+        here, there = ctx.Pipe()
+        started = [
+            ctx.Process(target=double_sent, args=(a, told)),
+            ctx.Process(target=double_received, args=(arrays, told)),
+            ctx.Process(target=double_from_pipe, args=(there,)),
+        ]
+        for process in started:
+            process.start()
+        arrays.put(a[3:8])
+        assert len({told.get(timeout=60), told.get(timeout=60)}) == 2
+        here.send(a[:3])
+        assert here.recv() == "done"
+        for process in started:
+            process.join(60)
+            assert process.exitcode == 0
+        assert list(a.copy_to_host()) == [0, 4, 8, 12, 16, 20, 24, 28, 16, 18]
+        arrays.close(), told.close(), here.close(), there.close()
+        arrays.join_thread(), told.join_thread()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_pool_gets_wrong_arrays(host_pool: str, method: str) -> None:
+    arrays = [filled(f"task/{i}", np.full(8, i), host_pool, "shared") for i in range(20)]
+    with mp.get_context(method).Pool(2) as pool:
+        assert len(set(pool.map(double, arrays, chunksize=1))) <= 2
+        for _ in range(2):
+            pool.map(double, arrays[3:4])
+        pool.close()
+        pool.join()
+    for i, a in enumerate(arrays):
+        assert (a.copy_to_host() == i * (8 if i == 3 else 2)).all()
+        a.close()
+        a.unlink()
+
+
+def test_a_result_of_a_worker_does_not_arrive(pool: str, workers: Any, named: Any) -> None:
+    with workers.submit(make, named(), pool).result(60) as a:
+        assert (a.copy_to_host() == 7).all() and a.owns_buffer and a.readonly
+
+
+def test_a_buffer_of_many_does_not_pickle(pool: str, workers: Any, named: Any) -> None:
+    with gpushm.create_many(named(), {"w": ((3, 4), "f4"), "b": (5, "i2")}, pool=pool) as b:
+        with b["w"] as w, b["b"] as i:
+            w[...], i[...] = 2, 3
+        b.publish()
+        assert workers.submit(names_and_sums, b).result(60) == {"w": 24.0, "b": 15.0}
+        with b["b"] as i:
+            assert list(workers.submit(fetch_array, i[1:3]).result(60)) == [3, 3]
+
+
+def test_what_is_not_published_is_sent(host_pool: str, named: Any) -> None:
+    with gpushm.create(named(), 4, pool=host_pool) as a:
+        with pytest.raises(gpushm.StateError, match="before it is published"):
+            pickle.dumps(a)
+        with pytest.raises(gpushm.StateError, match="before it is published"):
+            pickle.dumps(a.buffer)
+        a.publish()
+    with pytest.raises(ValueError, match="closed"):
+        pickle.dumps(a)
+
+
+def test_an_error_of_a_worker_has_no_text(host_pool: str, workers: Any) -> None:
+    with filled("a", np.arange(4), host_pool) as a:
+        handle = a.handle()
+    gpushm.unlink("a")
+    kind, text = workers.submit(error_of, handle).result(60)
+    assert kind == "NotFound" and '"a"' in text
+
+
+def test_an_exception_does_not_pickle(host_pool: str) -> None:
+    with pytest.raises(gpushm.NotFound) as caught:
+        gpushm.open("not/there")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is gpushm.NotFound and str(again) == str(caught.value) and again.code == caught.value.code
+
+
+def test_a_copy_is_another_memory_without_a_word(host_pool: str) -> None:
+    with gpushm.create("a", 4, pool=host_pool) as a:
+        with copy.copy(a) as same:
+            same[0] = 3
+        assert a[0] == 3
+        with pytest.raises(TypeError, match="to_device"):
+            copy.deepcopy(a)
+        with pytest.raises(TypeError, match="create_many"):
+            copy.deepcopy(a.buffer)
+
+
+def test_a_forked_child_uses_its_parents_array(pool: str, named: Any) -> None:
+    """fork() shares no GPU memory: the array says so, and where no CUDA is at work a new open does what is wanted."""
+    with filled(named(), np.arange(4), pool) as a:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                try:
+                    a.copy_to_host()
+                except gpushm.ForkError as e:
+                    status = 2 if "fork" in str(e) else 1
+                try:
+                    with a.handle() as again:
+                        status += 2 if again.kind == "host" and list(again) == [0, 1, 2, 3] else 0
+                except gpushm.Error as e:
+                    status += 2 if a.kind != "host" and "fork" in str(e) else 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4

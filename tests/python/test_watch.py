@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Events: taken by a thread, by poll(), by a loop of asyncio's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import gpushm
+import pytest
+
+
+def made(name: str, state: str = "shared", pool: str = "host") -> gpushm.Array:
+    a = gpushm.create(name, 4, pool=pool)
+    a.publish(state)
+    return a
+
+
+def test_an_event_is_lost_or_another() -> None:
+    with gpushm.watch("a", "b") as w:
+        with pytest.raises(gpushm.Timeout):
+            w.next(0)
+        with made("a") as a:
+            told = w.next(60)
+            assert told == ("published", "a", a.buffer.id) and told.what == "published"
+            code = "import gpushm, os\na = gpushm.open('a', 'r+')\nos.kill(os.getpid(), 9)"
+            assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+            assert w.next(60) == ("dirty", "a", a.buffer.id)
+            gpushm.clean("a")
+            assert w.next(60) == ("clean", "a", a.buffer.id)
+            gpushm.unlink("a")
+            assert w.next(60) == ("unlinked", "a", a.buffer.id)
+        with made("b"):
+            assert w.next(60).name == "b"
+            gpushm.unlink("b")
+            assert w.next(60).what == "unlinked"
+
+
+def test_the_end_of_a_buffer_is_not_told() -> None:
+    a = made("a")
+    with gpushm.watch(a[1:], a.buffer) as w:
+        number = a.buffer.id
+        gpushm.unlink("a")
+        assert w.next(60) == ("unlinked", "a", number)
+        a.close()
+        while (told := w.next(60)).what != "gone":
+            assert told.buffer == number
+
+
+def test_a_daemon_that_was_restarted_is_not_told(other_daemon: Any) -> None:
+    with gpushm.connect(other_daemon.socket) as c, c.watch("a") as w:
+        other_daemon.kill()
+        other_daemon.start()
+        assert w.next(60) == ("restarted", "", 0)
+        with c.create("a", 4, pool="host") as a:
+            a.publish()
+            assert w.next(60).what == "published"
+        c.unlink("a")
+
+
+def test_a_watch_takes_what_it_cant_watch() -> None:
+    with gpushm.watch() as w:
+        for wrong, error in ((7, TypeError), (None, TypeError), ("", ValueError), ("a\0b", ValueError)):
+            with pytest.raises(error):
+                w.add(wrong)
+        with made("a") as a:
+            pass
+        with pytest.raises(ValueError, match="closed"):
+            w.add(a)
+        gpushm.unlink("a")
+        for i in range(256):
+            w.add(f"n/{i}")
+        with pytest.raises(gpushm.Error, match="256"):
+            w.add("one/more")
+    assert w.closed
+    w.close()
+    for use in (w.fileno, lambda: w.add("a"), lambda: w.next(0), lambda: next(w), w.__enter__):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    with pytest.raises(TypeError):
+        gpushm.Watch()
+
+
+def test_poll_does_not_wake() -> None:
+    with gpushm.watch("a") as w:
+        poll = select.poll()
+        poll.register(w, select.POLLIN)
+        with made("a"):
+            told: list[Any] = []
+            while not told:
+                assert poll.poll(60000)
+                try:
+                    told.append(w.next(0))
+                except gpushm.Timeout:
+                    continue
+            assert told[0].name == "a"
+        gpushm.unlink("a")
+
+
+def test_a_close_crashes_a_thread_that_waits() -> None:
+    interval = sys.getswitchinterval()
+    # No thread is interrupted: the other one runs when this one waits.
+    sys.setswitchinterval(100)
+    try:
+        with gpushm.watch("a") as w:
+            begin, refused = threading.Lock(), []
+
+            def close() -> None:
+                with begin:
+                    try:
+                        w.close()
+                    except gpushm.InUse as e:
+                        refused.append(str(e))
+                    made("a").close()
+
+            begin.acquire()
+            other = threading.Thread(target=close)
+            other.start()
+            begin.release()
+            assert w.next(60).what == "published"
+            other.join()
+            assert refused == ["[Errno 16] the watch can't be closed while 1 thread waits on it"]
+    finally:
+        sys.setswitchinterval(interval)
+    gpushm.unlink("a")
+
+
+def test_a_forked_child_takes_its_parents_events() -> None:
+    with gpushm.watch("a") as w:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                w.next(0)
+            except gpushm.ForkError:
+                os._exit(3)
+            finally:
+                os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+# ---- asyncio ----
+
+
+def test_a_loop_stands_still_while_names_are_waited_for() -> None:
+    async def consume(name: str) -> str:
+        a = await gpushm.open_async(name, timeout=60)
+        with a:
+            return str(a.name)
+
+    async def main() -> list[str]:
+        waiting = [asyncio.create_task(consume(f"n/{i}")) for i in range(20)]
+        await asyncio.sleep(0)
+        for i in reversed(range(20)):
+            made(f"n/{i}").close()
+            await asyncio.sleep(0)
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(main()) == [f"n/{i}" for i in range(20)]
+    for i in range(20):
+        gpushm.unlink(f"n/{i}")
+
+
+def test_a_wait_of_a_loop_has_no_end() -> None:
+    async def main() -> None:
+        with pytest.raises(gpushm.Timeout, match="not/there"):
+            await gpushm.wait_async("not/there", 0.01)
+        with pytest.raises(TimeoutError):
+            await gpushm.open_async("not/there", timeout=0)
+        task = asyncio.create_task(gpushm.wait_async("not/there"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with made("a"):
+            await gpushm.wait_async("a", 0)
+        gpushm.unlink("a")
+
+    asyncio.run(main())
+
+
+def test_async_for_loses_events() -> None:
+    async def seen() -> list[str]:
+        found = []
+        with gpushm.watch("a") as w:
+            a = made("a")
+            async for event in w:
+                found.append(event.what)
+                if event.what == "published":
+                    gpushm.unlink("a")
+                    a.close()
+                else:
+                    break
+        return found
+
+    assert asyncio.run(seen()) == ["published", "unlinked"]
+
+
+def test_a_wait_of_a_loop_ends_with_the_daemon(other_daemon: Any) -> None:
+    async def main() -> None:
+        with gpushm.connect(other_daemon.socket) as c:
+            task = asyncio.create_task(gpushm.wait_async("a", 60, connection=c))
+            await asyncio.sleep(0)
+            other_daemon.kill()
+            other_daemon.start()
+            with gpushm.connect(other_daemon.socket) as again:
+                a = again.create("a", 4, pool="host")
+                a.publish()
+                await task
+                a.close()
+                again.unlink("a")
+
+    asyncio.run(main())
