@@ -238,6 +238,7 @@ check:
 	$(MAKE) all check-programs
 	$(MAKE) check-unit check-host $(if $(FAKECUDA),check-fake)
 	$(MAKE) check-bench
+	$(MAKE) check-python
 	$(MAKE) check-sanitize check-threads check-valgrind
 	$(MAKE) check-fuzz
 	$(MAKE) check-demo check-install lint
@@ -254,6 +255,29 @@ check-host: check-programs
 	$(RUN) $(CHECK_LABEL)systemd "tests/system/systemd.sh $(BUILD)"
 check-fake: check-programs
 	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS) $(GPU_DEATHS)
+
+# The wheel, installed, with NumPy: without a driver, over ours, and once more with the extension under AddressSanitizer.
+# Where Python is too old, has no headers, or pip reaches no index, there is no package to test.
+PYTHON_FITS = $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)
+PYTEST = BUILD=$(BUILD) $(BUILD)/venv/bin/python -B -m pytest tests/python
+PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))
+PYTHON_ASAN = PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+	LD_PRELOAD=$(subst $(space),:,$(PYTHON_PRELOAD))
+SANITIZERS := address,undefined
+empty :=
+space := $(empty) $(empty)
+.PHONY: check-python check-python-here
+check-python:
+	@if [ "$(PYTHON_FITS)" != 1 ] || [ -z "$(wildcard $(PYTHON_INCLUDE)/Python.h)" ]; then \
+		echo "skipped: the Python package needs Python 3.11 and its headers"; echo "python 0 0 1" >>$(RESULTS); \
+	elif ! $(MAKE) venv; then echo "skipped: the Python package"; echo "python 0 0 1" >>$(RESULTS); \
+	else $(MAKE) check-python-here; fi
+check-python-here: python $(BUILD)/gpushmd $(FAKECUDA)
+	$(BUILD)/venv/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(BUILD)/wheel/*.whl
+	$(RUN) $(CHECK_LABEL)python-host "env PYTHONPATH= $(PYTEST)"
+	$(if $(FAKECUDA),$(FAKE_ENV) $(RUN) $(CHECK_LABEL)python-fake "env PYTHONPATH= $(PYTEST)")
+	$(if $(PYTHON_PRELOAD),$(MAKE) BUILD=$(BUILD)/asan SANITIZE=$(SANITIZERS) CFLAGS='-O1 -g' python-core)
+	$(if $(PYTHON_PRELOAD),$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)python-asan "env $(PYTHON_ASAN) $(PYTEST)")
 
 # What runs by the clock has run at length without them.
 SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
@@ -389,7 +413,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip.
 DEPS = gcc libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev check \
-	clang libclang-rt-dev clang-format cppcheck shellcheck mandoc valgrind python3 python3-venv ca-certificates
+	clang libclang-rt-dev clang-format cppcheck shellcheck mandoc valgrind python3 python3-dev python3-venv ca-certificates
 .PHONY: deps
 deps:
 	@missing=; for p in $(DEPS); do \
@@ -477,7 +501,7 @@ dist:
 # ---- lint ----
 
 # Each is a script that can be run alone. They say what they skip, and why.
-LINTS = spdx layers sizes format shell manuals manual_tests manual_example units warnings cppcheck symbols
+LINTS = spdx layers sizes format shell manuals manual_tests manual_example units warnings cppcheck symbols python
 .PHONY: lint $(addprefix lint-,$(LINTS))
 lint: $(addprefix lint-,$(LINTS))
 	@echo "lint: ok"

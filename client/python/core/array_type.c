@@ -262,7 +262,7 @@ static Py_ssize_t length(PyObject *o)
 
 static PyMethodDef methods[] = {
 	{ "close", close_array, METH_NOARGS,
-	  "close()\n--\n\n"
+	  "close($self, /)\n--\n\n"
 	  "Of a view: gives the view up. Of what open() or create() returned: closes the buffer. "
 	  "InUse, a\n"
 	  "BufferError, where views, tensors or memoryviews are alive: it names them, and nothing "
@@ -271,50 +271,53 @@ static PyMethodDef methods[] = {
 	  "daemon, without\n"
 	  "the GIL." },
 	{ "publish", publish, METH_VARARGS,
-	  "publish(state='sealed', /)\n--\n\n"
+	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open the buffer: 'sealed', never written again, by this process neither; "
 	  "or\n"
 	  "'shared'. Waits for the GPU work of the current context. Errors: StateError (published "
 	  "before),\n"
 	  "InUse (writable views would outlive the sealing), DaemonGone." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
-	  "reshape(*shape, order='C')\n--\n\n"
+	  "reshape($self, *shape, order='C')\n--\n\n"
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ), "
 	  "NotSupported\n"
 	  "(it would need a copy)." },
 	{ "ravel", KEYWORDS(view_ravel), METH_VARARGS | METH_KEYWORDS,
-	  "ravel(order='C')\n--\n\nA view of one axis. NotSupported: it would need a copy." },
+	  "ravel($self, order='C')\n--\n\nA view of one axis. NotSupported: it would need a "
+	  "copy." },
 	{ "transpose", view_transpose, METH_VARARGS,
-	  "transpose(*axes)\n--\n\nA view with its axes in another order; none given: reversed." },
+	  "transpose($self, *axes)\n--\n\nA view with its axes in another order; none given: "
+	  "reversed." },
 	{ "split", KEYWORDS(view_split), METH_VARARGS | METH_KEYWORDS,
-	  "split(section)\n--\n\n"
+	  "split($self, section)\n--\n\n"
 	  "A list of views of `section` elements of a one-dimensional array; the last may be "
 	  "shorter." },
 	{ "view", KEYWORDS(view_as), METH_VARARGS | METH_KEYWORDS,
-	  "view(dtype)\n--\n\n"
+	  "view($self, dtype)\n--\n\n"
 	  "The same bytes as another dtype; the last axis is rescaled where the item sizes differ, "
 	  "and must\n"
 	  "be contiguous then. Errors: BadArgument, NotSupported." },
-	{ "is_c_contiguous", is_c_contiguous, METH_NOARGS, "is_c_contiguous()\n--\n\nIn C order." },
+	{ "is_c_contiguous", is_c_contiguous, METH_NOARGS,
+	  "is_c_contiguous($self, /)\n--\n\nIn C order." },
 	{ "is_f_contiguous", is_f_contiguous, METH_NOARGS,
-	  "is_f_contiguous()\n--\n\nIn Fortran order." },
+	  "is_f_contiguous($self, /)\n--\n\nIn Fortran order." },
 	{ "__dlpack__", KEYWORDS(dlpack_export), METH_VARARGS | METH_KEYWORDS,
-	  "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+	  "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
 	  "A DLPack capsule, which counts as a use of the buffer. dl_device=(1, 0) copies to the "
 	  "host what\n"
 	  "is on a GPU. BufferError: a record; a read-only array for a consumer that knows no "
 	  "version." },
 	{ "__dlpack_device__", dlpack_device, METH_NOARGS,
-	  "__dlpack_device__()\n--\n\nDLPack's (type, id): 1 CPU, 2 CUDA, 3 pinned." },
+	  "__dlpack_device__($self, /)\n--\n\nDLPack's (type, id): 1 CPU, 2 CUDA, 3 pinned." },
 	{ "_read_into", copy_read_into, METH_VARARGS,
-	  "_read_into(out, stream=None, /)\n--\n\n"
+	  "_read_into($self, out, stream=None, /)\n--\n\n"
 	  "Copies to memory of the host that has the buffer protocol, and this shape and item size "
 	  "or as\n"
 	  "many contiguous bytes." },
 	{ "_write_from", copy_write_from, METH_VARARGS,
-	  "_write_from(data, stream=None, /)\n--\n\nThe same the other way." },
+	  "_write_from($self, data, stream=None, /)\n--\n\nThe same the other way." },
 	{ "_span", bytes_span, METH_NOARGS,
-	  "_span()\n--\n\n"
+	  "_span($self, /)\n--\n\n"
 	  "(an array of uint8 over all bytes from the lowest element to the highest, where element "
 	  "[0, 0, ...]\n"
 	  "begins in it): what NumPy's ndarray() is given." },

@@ -66,7 +66,7 @@ struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b)
 
 bool buffer_is_open(const struct buffer *self)
 {
-	if (self->buffer)
+	if (self->buffer && !self->left)
 		return true;
 	PyErr_SetString(PyExc_ValueError, "the buffer is closed");
 	return false;
@@ -210,7 +210,7 @@ int buffer_close(struct buffer *self)
 	_cleanup_(drop_object) PyObject *text = NULL;
 	int r;
 
-	if (!self->buffer)
+	if (!self->buffer || self->left)
 		return 0;
 	if (in_use(self)) {
 		text = users_text(self);
@@ -247,7 +247,7 @@ int buffer_leave(struct buffer *self)
 {
 	_cleanup_(drop_object) PyObject *text = NULL;
 
-	if (!self->buffer || !in_use(self))
+	if (!self->buffer || self->left || !in_use(self))
 		return buffer_close(self);
 	text = users_text(self);
 	if (!text)

@@ -31,7 +31,7 @@ struct buffer {
 /* Takes *b over, closing it where this fails. NULL: raised. */
 struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b);
 
-/* Whether it is open; else raises. */
+/* Whether it is open for whoever has it, and not only for its arrays; else raises. */
 bool buffer_is_open(const struct buffer *self);
 
 /* Closes it. With arrays other than the owner, tensors, memoryviews or calls: raises InUse, which

@@ -10,12 +10,22 @@
 #include "client/python/core/error.h"
 #include "client/python/core/view.h"
 
-/* The open buffer of an object; NULL: raised. */
+/* The buffer, while it is open for whoever has it. NULL: raised. */
 static struct gpushm_buffer *opened(PyObject *o)
 {
 	struct buffer *self = (struct buffer *)o;
 
 	return buffer_is_open(self) ? self->buffer : NULL;
+}
+
+/* The buffer, while anybody has it: views that were left behind ask it, too. NULL: raised. */
+static struct gpushm_buffer *alive(PyObject *o)
+{
+	struct buffer *self = (struct buffer *)o;
+
+	if (!self->buffer)
+		buffer_is_open(self);
+	return self->buffer;
 }
 
 /* ---- getters ---- */
@@ -27,21 +37,21 @@ static PyObject *get_name(PyObject *o, void *unused)
 
 static PyObject *get_pool(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? PyUnicode_FromString(gpushm_buffer_pool(b)) : NULL;
 }
 
 static PyObject *get_kind(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))) : NULL;
 }
 
 static PyObject *get_state(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? PyUnicode_FromString(state_word(gpushm_buffer_state(b))) : NULL;
 }
@@ -51,7 +61,7 @@ static PyObject *get_number(PyObject *o, void *closure)
 {
 	uint64_t (*number)(const struct gpushm_buffer *b) =
 		*(uint64_t(**)(const struct gpushm_buffer *))closure;
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? PyLong_FromUnsignedLongLong(number(b)) : NULL;
 }
@@ -60,7 +70,7 @@ static PyObject *get_truth(PyObject *o, void *closure)
 {
 	int (*truth)(const struct gpushm_buffer *b) =
 		*(int (**)(const struct gpushm_buffer *))closure;
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? PyBool_FromLong(truth(b)) : NULL;
 }
@@ -80,7 +90,7 @@ static int (*truth_lost)(const struct gpushm_buffer *) = gpushm_buffer_lost;
 
 static PyObject *get_device(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 	int device = b ? gpushm_buffer_device(b) : -1;
 
 	if (!b)
@@ -95,21 +105,21 @@ static PyObject *address(void *p)
 
 static PyObject *get_device_ptr(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? address(gpushm_buffer_device_ptr(b)) : NULL;
 }
 
 static PyObject *get_host_ptr(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = opened(o);
+	struct gpushm_buffer *b = alive(o);
 
 	return b ? address(gpushm_buffer_host_ptr(b)) : NULL;
 }
 
 static PyObject *get_closed(PyObject *o, void *unused)
 {
-	return PyBool_FromLong(!((struct buffer *)o)->buffer);
+	return PyBool_FromLong(!((struct buffer *)o)->buffer || ((struct buffer *)o)->left);
 }
 
 static PyObject *get_connection(PyObject *o, void *unused)
@@ -312,36 +322,38 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 	unsigned long long offset = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$OK:array", (char **)names, &shape,
-					 &dtype, &strides, &offset))
+					 &dtype, &strides, &offset) ||
+	    !alive(o))
 		return NULL;
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);
 }
 
 static PyMethodDef methods[] = {
 	{ "keys", keys, METH_NOARGS,
-	  "keys()\n--\n\nThe arrays' names, in the order of their making." },
-	{ "values", values, METH_NOARGS, "values()\n--\n\nThe arrays." },
-	{ "items", pairs, METH_NOARGS, "items()\n--\n\nThe names with their arrays." },
+	  "keys($self, /)\n--\n\nThe arrays' names, in the order of their making." },
+	{ "values", values, METH_NOARGS, "values($self, /)\n--\n\nThe arrays." },
+	{ "items", pairs, METH_NOARGS, "items($self, /)\n--\n\nThe names with their arrays." },
 	{ "get", get, METH_VARARGS,
-	  "get(name, default=None, /)\n--\n\nThe array of that name, or the default." },
+	  "get($self, name, default=None, /)\n--\n\nThe array of that name, or the default." },
 	{ "close", close_buffer, METH_NOARGS,
-	  "close()\n--\n\n"
+	  "close($self, /)\n--\n\n"
 	  "Waits for this process's work on the GPU, unmaps the buffer and gives it back. InUse, "
 	  "a\n"
 	  "BufferError, where arrays, tensors or memoryviews are alive: it names them, and "
 	  "nothing\n"
 	  "happened. A second close does nothing. Asks the daemon, without the GIL." },
 	{ "publish", publish, METH_VARARGS,
-	  "publish(state='sealed', /)\n--\n\n"
+	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open it: 'sealed', never written again, by this process neither; or "
 	  "'shared'.\n"
 	  "Waits for the GPU work of the current context. Errors: StateError (published before), "
 	  "InUse\n"
 	  "(writable views would outlive the sealing), DaemonGone." },
 	{ "attr", attr, METH_VARARGS,
-	  "attr(key, default=None, /)\n--\n\nThe creator's attribute of that key, as bytes." },
+	  "attr($self, key, default=None, /)\n--\n\nThe creator's attribute of that key, as "
+	  "bytes." },
 	{ "array", (PyCFunction)(void (*)(void))array_over, METH_VARARGS | METH_KEYWORDS,
-	  "array(shape, dtype, *, strides=None, offset=0)\n--\n\n"
+	  "array($self, shape, dtype, *, strides=None, offset=0)\n--\n\n"
 	  "An array over the bytes that nobody described, checked against the buffer's size; "
 	  "strides and\n"
 	  "offset in bytes. Errors: LayoutError, BadArgument." },

@@ -278,6 +278,13 @@ static PyObject *connection_close(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+PyObject *connection_end_common(PyObject *module, PyObject *unused)
+{
+	if (!common)
+		Py_RETURN_NONE;
+	return connection_close((PyObject *)common, NULL);
+}
+
 static PyObject *connection_enter(PyObject *o, PyObject *unused)
 {
 	return Py_NewRef(o);
@@ -319,11 +326,11 @@ static void dealloc(PyObject *o)
 }
 
 static PyMethodDef methods[] = { { "close", connection_close, METH_NOARGS,
-				   "close()\n--\n\n"
+				   "close($self, /)\n--\n\n"
 				   "Ends the connection. Buffers that were opened through it stay "
 				   "open, and keep it alive." },
 				 { "fileno", connection_fileno, METH_NOARGS,
-				   "fileno()\n--\n\n"
+				   "fileno($self, /)\n--\n\n"
 				   "The socket, for poll(): readable while no call is under way "
 				   "means that the daemon has gone." },
 				 { "__enter__", connection_enter, METH_NOARGS, NULL },

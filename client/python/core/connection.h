@@ -40,6 +40,9 @@ int connection_init(PyObject *module, PyMethodDef *const *verbs);
  * process's common one. A new reference. NULL: raised. */
 struct connection *connection_of(PyObject *self);
 
+/* Closes the common one's links, for the end of the process; whoever asks again connects again. */
+PyObject *connection_end_common(PyObject *module, PyObject *unused);
+
 /* Asks once, without waiting. Where the daemon has gone and the connection had worked, asks its
  * successor. 0 or -errno; then nothing is raised yet, unless PyErr_Occurred(): error_raise(). */
 int connection_try(struct connection *self, struct ask *a);

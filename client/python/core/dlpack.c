@@ -35,49 +35,70 @@ struct tensor {
 	int64_t dims[2 * GPUSHM_MAX_NDIM]; /* shape, strides */
 };
 
-static void leave_buffer(struct tensor *t)
+/* Without the GIL. */
+static void tensor_free(struct tensor *t)
 {
-	t->buffer->tensors--;
-	t->buffer->writable_tensors -= t->writable;
-	buffer_settle(t->buffer);
-	Py_CLEAR(t->buffer);
+	if (t->inner)
+		t->inner->deleter(t->inner);
+	free(t->copy);
+	free(t);
 }
 
-static void tensor_free(struct tensor *t)
+/* With the GIL. */
+static void tensor_drop(struct tensor *t)
+{
+	struct buffer *b = take_ptr(t->buffer);
+	bool writable = t->writable;
+
+	/* Its array no longer counts in libgpushm when the buffer is closed. */
+	tensor_free(t);
+	if (!b)
+		return;
+	b->tensors--;
+	b->writable_tensors -= writable;
+	buffer_settle(b);
+	Py_DECREF((PyObject *)b);
+}
+
+/* A consumer's call, from any thread. While Python ends, no other thread gets the GIL any more, and
+ * this one may be another: what is left then goes with the process. */
+static void on_delete(struct tensor *t)
 {
 	PyGILState_STATE gil;
 
-	if (t->inner)
-		t->inner->deleter(t->inner);
-	/* When Python has ended, its objects are no longer ours to touch. */
-	if (t->buffer && Py_IsInitialized()) {
-		gil = PyGILState_Ensure();
-		leave_buffer(t);
-		PyGILState_Release(gil);
+	if (!t->buffer || !Py_IsInitialized()) {
+		tensor_free(t);
+		return;
 	}
-	free(t->copy);
-	free(t);
+	gil = PyGILState_Ensure();
+	tensor_drop(t);
+	PyGILState_Release(gil);
 }
 
 static void on_delete_versioned(struct dlpack_versioned *v)
 {
 	if (v)
-		tensor_free(container_of(v, struct tensor, versioned));
+		on_delete(container_of(v, struct tensor, versioned));
 }
 
 static void on_delete_legacy(struct dlpack_legacy *l)
 {
 	if (l)
-		tensor_free(container_of(l, struct tensor, legacy));
+		on_delete(container_of(l, struct tensor, legacy));
 }
 
 /* A capsule that nobody took. A consumer renames it. */
 static void on_capsule_gone(PyObject *capsule)
 {
-	if (PyCapsule_IsValid(capsule, VERSIONED))
-		on_delete_versioned(PyCapsule_GetPointer(capsule, VERSIONED));
-	else if (PyCapsule_IsValid(capsule, LEGACY))
-		on_delete_legacy(PyCapsule_GetPointer(capsule, LEGACY));
+	void *p;
+
+	if (PyCapsule_IsValid(capsule, VERSIONED)) {
+		p = PyCapsule_GetPointer(capsule, VERSIONED);
+		tensor_drop(container_of(p, struct tensor, versioned));
+	} else if (PyCapsule_IsValid(capsule, LEGACY)) {
+		p = PyCapsule_GetPointer(capsule, LEGACY);
+		tensor_drop(container_of(p, struct tensor, legacy));
+	}
 }
 
 /* ---- making one ---- */
@@ -182,7 +203,7 @@ static PyObject *make_capsule(struct array *self, const struct request *q)
 		capsule = q->legacy ? PyCapsule_New(&t->legacy, LEGACY, on_capsule_gone)
 				    : PyCapsule_New(&t->versioned, VERSIONED, on_capsule_gone);
 	if (!capsule)
-		tensor_free(t);
+		tensor_drop(t);
 	return capsule;
 }
 

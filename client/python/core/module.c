@@ -48,6 +48,9 @@ static PyMethodDef own_functions[] = {
 	{ "_register", register_classes, METH_VARARGS,
 	  "_register($module, array, buffer, /)\n--\n\n"
 	  "Subclasses that open() and create() return from now on." },
+	{ "_disconnect", connection_end_common, METH_NOARGS,
+	  "_disconnect($module, /)\n--\n\n"
+	  "Ends the process's own connection; the next call makes a new one." },
 	{ NULL, NULL, 0, NULL }
 };
 

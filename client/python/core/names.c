@@ -55,21 +55,28 @@ static PyObject *flush(PyObject *self, PyObject *args)
 	return PyArg_ParseTuple(args, "|z:flush", &pool) ? tell(self, gpushm_flush, pool) : NULL;
 }
 
+static int wait_once(struct gpushm *c, const char *name)
+{
+	return gpushm_wait(c, name, 0);
+}
+
 static PyObject *wait_name(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "name", "timeout", NULL };
+	struct name_ask a = { .ask.run = run_name, .verb = wait_once };
 	struct deadline d = { .forever = true };
 	struct connection *c;
-	const char *name;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|O&:wait", (char **)names, &name,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|O&:wait", (char **)names, &a.name,
 					 deadline_from, &d))
 		return NULL;
 	c = connection_of(self);
 	if (!c)
 		return NULL;
-	r = connection_try_wait(c, name, &d);
+	r = connection_try(c, &a.ask);
+	if ((r == -ENOENT || r == -EAGAIN) && deadline_turn(&d) > 0)
+		r = connection_try_wait(c, a.name, &d);
 	if (r < 0)
 		error_raise(r);
 	Py_DECREF((PyObject *)c);

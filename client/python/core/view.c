@@ -340,8 +340,7 @@ PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject
 	struct gpushm_array_spec spec;
 	int r;
 
-	if (!buffer_is_open(b) || dtype_from(dtype, &d) < 0 ||
-	    shape_from(shape, "shape", &dims) < 0)
+	if (dtype_from(dtype, &d) < 0 || shape_from(shape, "shape", &dims) < 0)
 		return NULL;
 	if (strides != Py_None && shape_from(strides, "strides", &steps) < 0)
 		return NULL;

@@ -17,7 +17,7 @@ PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *view_transposed(PyObject *o, void *unused); /* the getter of T */
 
-/* An array over the bytes of a buffer that nobody described. */
+/* An array over the bytes of a buffer, which is open, that nobody described. */
 PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject *strides,
 		    uint64_t offset);
 

@@ -15,6 +15,7 @@ connect() makes others. Every call that waits, for the daemon or a GPU, lets oth
 only by what returns its arrays.
 """
 
+import atexit
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,6 +80,8 @@ from ._streams import auto_synchronize
 
 _core._register(Array, Buffer)
 Mapping.register(Buffer)
+# Before the driver's own end: nothing of CUDA may be called after it.
+atexit.register(_core._disconnect)
 
 connect = Connection
 

@@ -90,7 +90,7 @@ class Array(_core.Array):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _handle.reduce(self)
 
-    def __copy__(self) -> Array:
+    def __copy__(self) -> Any:
         return self[...]
 
     def __deepcopy__(self, memo: Any) -> Any:

@@ -32,7 +32,7 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
         self, pool: str | None = None, *, prefix: str = "~/cuda.core", mode: int = 0o600, wait: float | None = 0
     ) -> None:
         super().__init__()
-        self._options = {"pool": pool, "mode": mode, "wait": wait}
+        self._options: dict[str, Any] = {"pool": pool, "mode": mode, "wait": wait}
         self._prefix = prefix
         self._arrays: dict[int, Any] = {}
         self._pool = _pool(pool)
@@ -41,7 +41,7 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
         """A cuda.core Buffer of that many bytes; it can be used on any stream at once. Errors: as gpushm.create()."""
         name = f"{self._prefix}/{os.getpid()}-{secrets.token_hex(6)}"
         array = _core.create(name, (size,), "uint8", **self._options)
-        address = array.device_ptr or array.host_ptr
+        address = array.device_ptr or array.host_ptr or 0
         try:
             array.publish("shared")
             made = _owned(address, size, self, stream)

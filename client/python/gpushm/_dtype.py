@@ -66,12 +66,14 @@ def decode(name: str, descr: str | None) -> Any:
         return _decode_descr(numpy, descr)
     if name.startswith("record"):
         return numpy.dtype(f"V{name.removeprefix('record')}")
+    # ml_dtypes keeps a float4 in a byte of its own; gpushm packs two.
+    if name.startswith(("float4_", "float6_")):
+        return name
     try:
         return numpy.dtype(name)
     except TypeError:
         found = _ml_dtype(numpy, name)
-        # ml_dtypes keeps a float4 in a byte of its own; gpushm packs two.
-        return name if found is None or name.startswith(("float4", "float6")) else found
+        return name if found is None else found
 
 
 def fields(descr: str) -> Any:

@@ -227,7 +227,9 @@ def as_array(obj: Any) -> Any:
     memory = memory_of(obj)
     below, nbytes = memory.span()
     for buffer in _core._opened():
-        for start in {buffer.device_ptr, buffer.host_ptr} - {None}:
+        for start in {buffer.device_ptr, buffer.host_ptr}:
+            if start is None:
+                continue
             at = memory.address - below - start
             if nbytes and at >= 0 and at + nbytes <= buffer.nbytes:
                 return buffer.array(memory.shape, memory.dtype, strides=memory.strides, offset=at + below)

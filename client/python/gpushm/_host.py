@@ -57,7 +57,7 @@ def copy_to_host(array: _core.Array, out: Any, stream: Any) -> Any:
     """See Array.copy_to_host()."""
     if out is None:
         out = _numpy().empty(array.shape, numpy_dtype(array))
-    elif hasattr(out, "dtype") and hasattr(out, "shape"):
+    elif hasattr(out, "dtype") and hasattr(out, "shape") and not isinstance(array.dtype, str):
         _same_shape(array, out, "out")
         if _dtype.encode(out.dtype) != _told(array):
             raise TypeError(f"out has dtype {out.dtype}, the array {array.dtype}")
@@ -71,20 +71,16 @@ def _told(array: _core.Array) -> tuple[str, str | None]:
 
 def copy_from_host(array: _core.Array, source: Any, stream: Any) -> None:
     """See Array.copy_from_host()."""
-    if isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == array.nbytes:
-        array._write_from(source, stream)
-        return
-    array._write_from(_matched(array, source), stream)
+    raw = isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == array.nbytes
+    array._write_from(source if raw else _matched(array, source, "same_kind"), stream)
 
 
-def _matched(array: _core.Array, source: Any) -> Any:
-    """The source as an ndarray of the array's dtype and shape; converted as NumPy's assignment would be."""
+def _matched(array: _core.Array, source: Any, casting: str) -> Any:
+    """The source as an ndarray of the array's dtype and shape; numbers of Python are taken as they come."""
     numpy, dtype = _numpy(), numpy_dtype(array)
-    found = numpy.asarray(source)
+    found = numpy.asarray(source) if hasattr(source, "dtype") else numpy.asarray(source, dtype)
     if found.dtype != dtype:
-        if not numpy.can_cast(found.dtype, dtype, "same_kind") and found.dtype.kind not in "iub":
-            raise TypeError(f"the source has dtype {found.dtype}, the array {dtype}: convert it with astype()")
-        found = found.astype(dtype)
+        found = found.astype(dtype, casting=casting)
     return numpy.broadcast_to(found, array.shape)
 
 
@@ -132,7 +128,12 @@ def _field(array: _core.Array, name: str) -> Any:
     for n in inner:
         step //= n or 1
         steps.append(step)
-    return array.buffer.array(array.shape + inner, base, strides=tuple(steps), offset=array.offset + at)
+    try:
+        return array.buffer.array(array.shape + inner, base, strides=tuple(steps), offset=array.offset + at)
+    except _core.LayoutError as e:
+        # NumPy reads such fields on the CPU; a kernel that did would lose its context.
+        e.strerror = f"field {name!r} is not aligned: make the record with align=True, or copy_to_host() first"
+        raise
 
 
 def get(array: Array, key: Any) -> Any:
@@ -159,5 +160,7 @@ def put(array: Array, key: Any, value: Any) -> None:
     if on_host(view) and not isinstance(view.dtype, str) and not view.readonly:
         # NumPy broadcasts, converts, and knows what to do where both sides overlap.
         as_numpy(view)[...] = value if not isinstance(value, _core.Array) else to_array(value, None, None)
-    else:
+    elif isinstance(value, _core.Array) or hasattr(value, "__cuda_array_interface__"):
         copy_to_device(view, value, None)
+    else:
+        view._write_from(_matched(view, value, "unsafe"))

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Each thing that goes wrong is its exception, with a text for people, and nothing is left behind."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+
+BUILTINS = {
+    "NotFound": FileNotFoundError, "Exists": FileExistsError, "AccessDenied": PermissionError, "Timeout": TimeoutError,
+    "NotPublished": BlockingIOError, "ReadOnly": ValueError, "PoolFull": MemoryError, "TooLarge": MemoryError,
+    "DaemonGone": ConnectionError, "ForkError": RuntimeError, "InUse": BufferError, "BadArgument": ValueError,
+    "LayoutError": ValueError, "NotSupported": NotImplementedError, "OutOfMemory": MemoryError,
+}
+
+
+def test_an_exception_is_not_what_python_calls_it() -> None:
+    errors = [e for e in vars(gpushm).values() if isinstance(e, type) and issubclass(e, gpushm.Error)]
+    assert len(errors) == 21 and all(issubclass(e, OSError) and e.__module__ == "gpushm" for e in errors)
+    for name, builtin in BUILTINS.items():
+        assert issubclass(getattr(gpushm, name), builtin)
+
+
+def test_an_exception_loses_its_code_in_a_pickle() -> None:
+    with pytest.raises(gpushm.NotFound) as caught:
+        gpushm.open("none")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again), again.code, again.errno) == (gpushm.NotFound, str(caught.value), "NOT_FOUND", 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "code", "text"),
+    [
+        (lambda: gpushm.open("none"), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.open("none", timeout=0.05), "Timeout", "TIMED_OUT", "none"),
+        (lambda: gpushm.wait("none", 0.05), "Timeout", "TIMED_OUT", "none"),
+        (lambda: gpushm.wait("none", 0), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.open("/none"), "BadArgument", "NAME", "/none"),
+        (lambda: gpushm.open("n" * 256), "BadArgument", "", "255"),
+        (lambda: gpushm.create("a", 4, pool="none"), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.create("a//b", 4), "BadArgument", "NAME", "a//b"),
+        (lambda: gpushm.create("a", 4, mode=0o7777), "BadArgument", "BAD_REQUEST", "mode"),
+        (lambda: gpushm.create("a", -4), "BadArgument", "", "negative"),
+        (lambda: gpushm.create("a", 2**62, "float64"), "LayoutError", "", "overflow"),
+        (lambda: gpushm.create("a", 2**60, pool="host"), "TooLarge", "TOO_LARGE", "host"),
+        (lambda: gpushm.create_many("a", {"x": (4, "u1"), "/x": (4, "u1")}), "BadArgument", "", "empty component"),
+        (lambda: gpushm.create("a", 4, attrs={"k": b"x" * 5000}), "Error", None, ""),
+        (lambda: gpushm.unlink("none"), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.clean("none"), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.stat("none"), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.flush("none"), "NotFound", "NOT_FOUND", "none"),
+        (lambda: gpushm.connect("/none/such/socket"), "DaemonGone", "", "socket"),
+    ],
+)
+def test_an_error_is_another_one(call: Any, error: str, code: str | None, text: str) -> None:
+    with pytest.raises(getattr(gpushm, error)) as caught:
+        call()
+    e = caught.value
+    assert text in str(e) and e.errno and e.strerror
+    if code is not None:
+        assert e.code == code
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gpushm.open(7), lambda: gpushm.open("a", 7), lambda: gpushm.open("a", timeout="soon"),
+        lambda: gpushm.create("a"), lambda: gpushm.create("a", "x"), lambda: gpushm.create("a", 1.5),
+        lambda: gpushm.create("a", 4, attrs=7), lambda: gpushm.create("a", 4, attrs={1: b""}),
+        lambda: gpushm.create("a", 4, attrs={"k": object()}), lambda: gpushm.create("a", 4, nonsense=1),
+        lambda: gpushm.create("a", 4, strides="x"), lambda: gpushm.create("a", 4, gid="wheel"),
+        lambda: gpushm.create_many("a", {"x": 7}), lambda: gpushm.create_many("a", {7: (1, "u1")}),
+        lambda: gpushm.connect(7), lambda: gpushm.stat(None), lambda: gpushm.ls(7), lambda: gpushm.to_device([1]),
+    ],
+)
+def test_an_argument_of_another_type_is_taken(call: Any) -> None:
+    with pytest.raises((TypeError, AttributeError)):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gpushm.open("a", timeout=-1), lambda: gpushm.open("a", timeout=float("nan")),
+        lambda: gpushm.open("a\0b"), lambda: gpushm.create("a", 4, order="A"), lambda: gpushm.create("a", 4, gid=-1),
+        lambda: gpushm.create("a", 4, attrs={str(i): b"" for i in range(65)}), lambda: gpushm.create("a", (1,) * 33),
+        lambda: gpushm.create("a", 4, device=-1),
+    ],
+)
+def test_an_argument_without_sense_is_taken(call: Any) -> None:
+    with pytest.raises(ValueError):
+        call()
+
+
+def test_a_taken_name_is_given_twice(pool: str) -> None:
+    with gpushm.create("a", 4, pool=pool), pytest.raises(gpushm.Exists, match='"a"'):
+        gpushm.create("a", 4, pool=pool)
+
+
+def test_a_full_pool_tells_nobody_or_waits_for_nothing(host_pool: str) -> None:
+    room = next(p for p in gpushm.pools() if p.name == host_pool)
+    with gpushm.create("big", room.max_buffer - 8192, pool=host_pool):
+        with pytest.raises(MemoryError, match="host") as caught:
+            gpushm.create("a", 2**20, pool=host_pool)
+        assert isinstance(caught.value, gpushm.PoolFull) and caught.value.code == "POOL_FULL"
+        with pytest.raises(gpushm.PoolFull):
+            gpushm.create("a", 2**20, pool=host_pool, wait=0.15)
+
+
+def test_an_object_cant_be_made_without_a_buffer() -> None:
+    for made in (gpushm.Array, gpushm.Buffer):
+        with pytest.raises(TypeError, match="cannot create"):
+            made()
+
+
+def test_a_closed_connection_is_used(host_pool: str) -> None:
+    with gpushm.connect() as c:
+        a = c.create("a", 4, pool=host_pool)
+        assert a.buffer.connection is c and not c.closed and c.fileno() >= 0
+        a.publish()
+    assert c.closed
+    for use in (lambda: c.ls(), lambda: c.open("a"), c.fileno):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert list(a.copy_to_host()) == [0] * 4
+    a.close()
+    gpushm.unlink("a")
+
+
+def test_shapes_that_differ_are_copied(pool: str) -> None:
+    with gpushm.create("a", (2, 3), "int32", pool=pool) as a:
+        for wrong in (np.zeros((3, 2), "i4"), np.zeros(6, "i4"), np.zeros((2, 3), "i8")):
+            with pytest.raises((ValueError, TypeError)):
+                a.copy_to_host(wrong)
+        with pytest.raises(ValueError, match="6 elements of 4 bytes"):
+            a.copy_to_host(bytearray(23))
+        with pytest.raises(BufferError):
+            a.copy_to_host(b"x" * 24)
+        read_only = np.zeros((2, 3), "i4")
+        read_only.flags.writeable = False
+        with pytest.raises((BufferError, ValueError)):
+            a.copy_to_host(read_only)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""What other libraries are given: DLPack, the CUDA Array Interface, the buffer protocol; read-only stays so."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Iterator
+
+import gpushm
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def a(pool: str) -> Iterator[gpushm.Array]:
+    """An array that is being filled."""
+    with gpushm.create("a", (4, 6), "float32", pool=pool) as made:
+        made[:] = np.arange(24).reshape(4, 6)
+        yield made
+
+
+class DLTensor(ctypes.Structure):
+    """As dlpack.h has it."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", DLTensor)]
+
+
+class Legacy(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+READ_ONLY, IS_COPIED = 1, 2
+
+
+def inside(capsule: object) -> Versioned | Legacy:
+    """What a capsule points to."""
+    get_name, get = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    name = get_name(capsule)
+    found = (Versioned if name == b"dltensor_versioned" else Legacy).from_address(get(capsule, name))
+    found.capsule = capsule
+    return found
+
+
+def test_a_tensor_is_elsewhere_or_of_another_shape(a: gpushm.Array) -> None:
+    for view in (a, a.T, a[1::2, ::-1], a[3:3], a[1, 2:]):
+        v = inside(view.__dlpack__(max_version=(1, 0)))
+        t = v.tensor
+        assert (v.major, v.flags, t.code, t.bits, t.lanes, t.byte_offset) == (1, 0, 2, 32, 1, 0)
+        assert tuple(t.shape[: t.ndim]) == view.shape
+        if view.size:
+            assert tuple(4 * s for s in t.strides[: t.ndim]) == view.strides
+        assert t.data == ((view.device_ptr or view.host_ptr) if view.size else None)
+        assert (t.device_type, t.device_id) == view.__dlpack_device__()
+        assert t.device_type == {"host": 1, "pinned": 3}.get(view.kind, 2)
+        old = inside(view.__dlpack__())
+        assert (old.tensor.data, old.tensor.device_type, old.tensor.ndim) == (t.data, t.device_type, t.ndim)
+
+
+def test_a_capsule_that_nobody_takes_leaks(a: gpushm.Array) -> None:
+    for _ in range(100):
+        a.__dlpack__(max_version=(1, 1))
+        a.__dlpack__()
+        a.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
+    a.close()
+
+
+def test_numpy_copies_or_writes_what_is_read_only(a: gpushm.Array) -> None:
+    if a.device is not None:
+        with pytest.raises((BufferError, RuntimeError, ValueError)):
+            np.from_dlpack(a)
+        assert np.from_dlpack(a, device="cpu").tolist() == np.arange(24).reshape(4, 6).tolist()
+        return
+    n = np.from_dlpack(a)
+    assert n.ctypes.data == a.host_ptr
+    n[0] = 5
+    assert a[0, 0] == 5
+    m = np.asarray(a)
+    assert m.ctypes.data == a.host_ptr and m.flags.writeable
+    del n, m
+    a.publish()
+    for n in (np.from_dlpack(a), np.asarray(a), a.numpy(), np.frombuffer(a, "f4")):
+        assert not n.flags.writeable and n.ctypes.data == a.host_ptr
+    del n
+    a.unlink()
+
+
+def test_a_read_only_array_reaches_who_cant_tell(a: gpushm.Array) -> None:
+    a.publish()
+    if a.readonly:
+        with pytest.raises(BufferError, match="read-only"):
+            a.__dlpack__()
+        with pytest.raises(BufferError, match="read-only"):
+            a.__dlpack__(max_version=(0, 8))
+        assert inside(a.__dlpack__(max_version=(1, 1))).flags == READ_ONLY
+    copy = inside(a.__dlpack__(dl_device=(1, 0), copy=True, max_version=(1, 0)))
+    assert copy.flags == IS_COPIED and copy.tensor.device_type == 1
+    old = inside(a.__dlpack__(dl_device=(1, 0), copy=True))
+    assert isinstance(old, Legacy)
+    if a.device_ptr:
+        assert a.__cuda_array_interface__["data"] == (a.device_ptr, a.readonly)
+    a.unlink()
+
+
+def test_a_copy_shares_memory_or_keeps_the_buffer(a: gpushm.Array) -> None:
+    capsule = a.T.__dlpack__(dl_device=(1, 0), copy=True, max_version=(1, 0))
+    t = inside(capsule).tensor
+    assert t.data != a.host_ptr and tuple(t.shape[:2]) == (6, 4) and tuple(t.strides[:2]) == (4, 1)
+    got = np.ctypeslib.as_array((ctypes.c_float * 24).from_address(t.data)).reshape(6, 4)
+    assert np.array_equal(got, np.arange(24).reshape(4, 6).T)
+    a.close()
+
+
+def test_a_request_that_makes_no_sense_is_answered(a: gpushm.Array) -> None:
+    own = a.__dlpack_device__()
+    assert inside(a.__dlpack__(dl_device=own)).tensor.device_type == own[0]
+    for wrong, error in (({"dl_device": (4, 0)}, BufferError), ({"dl_device": 7}, TypeError),
+                         ({"max_version": 1}, TypeError), ({"stream": "x"}, TypeError)):
+        with pytest.raises(error):
+            a.__dlpack__(**wrong)
+    if own[0] == 2:
+        assert a.__dlpack__(stream=1) and a.__dlpack__(stream=2) and a.__dlpack__(stream=-1)
+        for wrong, error in (({"stream": 0}, ValueError), ({"copy": True}, BufferError),
+                             ({"dl_device": (1, 0), "copy": False}, BufferError)):
+            with pytest.raises(error):
+                a.__dlpack__(**wrong)
+    else:
+        with pytest.raises(ValueError, match="stream"):
+            a.__dlpack__(stream=1)
+    if own[0] == 3:
+        assert inside(a.__dlpack__(dl_device=(1, 0), copy=False)).tensor.data == a.host_ptr
+
+
+def test_the_cuda_array_interface_tells_something_else(a: gpushm.Array) -> None:
+    if not a.device_ptr:
+        assert not hasattr(a, "__cuda_array_interface__")
+        return
+    for view in (a, a.T, a[1::2, ::-1], a[3:3]):
+        c = view.__cuda_array_interface__
+        assert (c["version"], c["shape"], c["typestr"], c["stream"]) == (3, view.shape, "<f4", None)
+        assert c["data"] == (view.device_ptr if view.size else 0, False)
+        assert c["strides"] == (None if view.is_c_contiguous() else view.strides)
+    arrays = {"r": (2, [("x", "f4"), ("y", "i4")]), "q": (4, "float8_e4m3fn"), "b": (4, "bfloat16")}
+    with gpushm.create_many("m", arrays, pool=a.pool) as b:
+        assert b["r"].__cuda_array_interface__["descr"] == [("x", "<f4"), ("y", "<i4")]
+        assert b["r"].__cuda_array_interface__["typestr"] == "|V8"
+        assert b["b"].__cuda_array_interface__["typestr"] == "<V2"
+        assert not hasattr(b["q"], "__cuda_array_interface__")
+        assert inside(b["q"].__dlpack__()).tensor.code == 10
+        with pytest.raises(BufferError, match="records"):
+            b["r"].__dlpack__()
+
+
+def test_a_memoryview_has_another_format(pool: str) -> None:
+    with gpushm.create_many("m", {"x": ((2, 3), "int16"), "z": (2, "complex64"), "b": (2, "bfloat16"), "s": ((), "i8")},
+                            pool=pool) as b:
+        if b.host_ptr is None:
+            with pytest.raises(BufferError, match="GPU"):
+                memoryview(b["x"])
+            return
+        b["x"][:] = [[1, 2, 3], [4, 5, 6]]
+        with memoryview(b["x"]) as m:
+            assert (m.format, m.shape, m.strides, m.readonly) == ("h", (2, 3), (6, 2), False)
+            assert m.tolist() == [[1, 2, 3], [4, 5, 6]]
+        with memoryview(b["x"].T) as m:
+            assert m.strides == (2, 6) and m.tolist() == [[1, 4], [2, 5], [3, 6]]
+        with memoryview(b["s"]) as m:
+            assert m.ndim == 0 and m.tolist() == 0
+        assert bytes(b["x"]) == b["x"].numpy().tobytes() and len(bytes(b["z"])) == 16
+        with pytest.raises(BufferError, match="format"):
+            memoryview(b["b"])
+        with pytest.raises(BufferError, match="contiguous"):
+            hashlib.sha256(b["x"].T)
+
+
+@pytest.mark.parametrize("how", ["int", "protocol", "property", "cupy", "torch", "numba"])
+def test_a_stream_is_not_understood(a: gpushm.Array, how: str) -> None:
+    class Handle:
+        value = None
+
+    stream = type("Stream", (), {
+        "protocol": {"__cuda_stream__": lambda self: (0, 1)},
+        "property": {"__cuda_stream__": (0, 2)},
+        "cupy": {"ptr": 1},
+        "torch": {"cuda_stream": 0},
+        "numba": {"handle": Handle()},
+    }.get(how, {}))() if how != "int" else 1
+    want = np.arange(24, dtype="f4").reshape(4, 6)[::-1]
+    source = want.copy()
+    a.copy_from_host(source, stream)
+    out = np.empty_like(want)
+    a.copy_to_host(out, stream)
+    assert np.array_equal(out, want)
+    if a.device_ptr and a.device is not None:
+        expected = {"int": 1, "protocol": 1, "property": 2, "cupy": 1}.get(how, 1)
+        assert a.__cuda_array_interface__["stream"] == expected
+    for wrong in ("stream", 1.5, object()):
+        with pytest.raises(TypeError, match="stream"):
+            a.copy_to_host(out, wrong)
+
+
+def test_an_array_of_numpy_is_made_behind_ones_back(a: gpushm.Array) -> None:
+    want = np.arange(24, dtype="f4").reshape(4, 6)
+    assert np.array_equal(np.array(a), want)
+    assert np.asarray(a, "f8").dtype == np.float64
+    assert np.array_equal(a + np.float32(1) if False else np.add(a, 1), want + 1)
+    copy = np.array(a, copy=True)
+    copy[:] = 0
+    assert a[1, 1] == 7
+    if a.device is not None:
+        with pytest.raises(ValueError, match="GPU"):
+            np.asarray(a, copy=False)

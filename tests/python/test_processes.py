@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""Other processes: what they see, what their death does, a fork, a daemon that is gone, Python without NumPy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import gpushm
+import numpy as np
+import pytest
+
+from daemon import Daemon
+
+InChild = Callable[..., str]
+
+
+def test_another_process_sees_other_bytes(pool: str, in_child: InChild) -> None:
+    want = np.arange(24, dtype="f4").reshape(4, 6)
+    with gpushm.create("a", (4, 6), "float32", pool=pool) as a:
+        a[:] = want
+        a.publish("shared")
+        code = """
+import gpushm
+with gpushm.open("a", "r+", timeout=60) as a:
+    print(a[::-1, 1].copy_to_host().tolist())
+    a[0] = 7
+"""
+        assert eval(in_child(code)) == want[::-1, 1].tolist()
+        assert list(a[0]) == [7] * 6
+    gpushm.unlink("a")
+
+
+def test_a_process_that_ends_with_everything_open_leaks(pool: str, in_child: InChild) -> None:
+    code = f"""
+import gpushm
+a = gpushm.create("a", 4, pool={pool!r})
+a.publish()
+b = gpushm.open("a")
+v = b[1:]
+t = v.__dlpack__(max_version=(1, 0))
+"""
+    in_child(code)
+    with gpushm.open("a") as a:
+        assert a.shape == (4,)
+    gpushm.unlink("a")
+
+
+def test_a_dead_writers_buffer_looks_clean(pool: str) -> None:
+    with gpushm.create("a", 4, pool=pool) as a:
+        a.publish("shared")
+        code = "import gpushm, os, signal\na = gpushm.open('a', 'r+')\nos.kill(os.getpid(), signal.SIGKILL)"
+        done = subprocess.run([sys.executable, "-c", code])
+        assert done.returncode == -signal.SIGKILL
+        # The daemon hears of it a little later.
+        while not gpushm.stat("a").dirty:
+            pass
+        with gpushm.open("a") as b:
+            assert b.dirty and "dirty" in repr(b)
+        told = gpushm.stat("a")
+        assert told.dirty_command.startswith("python") and told.dirty_since > told.published
+        with pytest.raises(gpushm.Dirty, match="died"):
+            gpushm.open("a", refuse_dirty=True)
+        with pytest.raises(gpushm.Timeout):
+            gpushm.open("a", refuse_dirty=True, timeout=0.15)
+        gpushm.clean("a")
+        with gpushm.open("a", refuse_dirty=True, timeout=60) as b:
+            assert not b.dirty
+    gpushm.unlink("a")
+
+
+def test_a_forked_child_speaks_for_its_parent(host_pool: str, in_child: InChild) -> None:
+    code = """
+import gpushm, os
+explicit = gpushm.connect()
+a = gpushm.create("a", 4, pool="host")
+a[:] = 5
+view = a[1:]
+pid = os.fork()
+if pid == 0:
+    failures = []
+    for use in (lambda: a.publish(), lambda: a.copy_to_host(), lambda: memoryview(a), lambda: a[1],
+                lambda: explicit.ls(), lambda: a.__dlpack__(), lambda: a.numpy(), lambda: view.close() or view.shape):
+        try:
+            use()
+            failures.append(use)
+        except (gpushm.ForkError, ValueError):
+            pass
+    # The module has a connection of the child's own.
+    with gpushm.create("b", 4, pool="host") as b:
+        b.publish()
+    gpushm.wait("b", 60)
+    gpushm.unlink("b")
+    del a, view, explicit
+    os._exit(len(failures))
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+a.publish()
+assert a[0] == 5 and view[0] == 5
+del view
+a.close()
+gpushm.unlink("a")
+print("ok")
+"""
+    assert in_child(code) == "ok\n"
+
+
+def test_a_dead_daemon_crashes_or_hangs_its_clients(other_daemon: Daemon) -> None:
+    c = gpushm.connect(other_daemon.socket)
+    a = c.create("a", (2, 3), "int32", pool="host")
+    a[:] = [[1, 2, 3], [4, 5, 6]]
+    other_daemon.kill()
+    assert a[1].copy_to_host().tolist() == [4, 5, 6]
+    with pytest.raises(gpushm.DaemonGone):
+        a.publish()
+    for use in (lambda: c.ls(), lambda: c.open("a"), lambda: c.open("a", timeout=5), lambda: c.wait("a", 5)):
+        with pytest.raises(ConnectionError):
+            use()
+    assert a.copy_to_host().tolist() == [[1, 2, 3], [4, 5, 6]]
+    a.close()
+    other_daemon.start()
+    # The connection is as good as new.
+    with c.create("a", 4, pool="host") as a:
+        a.publish()
+    assert [b.name for b in c.ls()] == ["a"]
+    c.wait("a", 60)
+    c.close()
+
+
+def test_a_missing_driver_or_gpu_is_a_crash(in_child: InChild) -> None:
+    if "gpu0" not in {p.name for p in gpushm.pools()}:
+        pytest.skip("no pool on a GPU")
+    with gpushm.create("a", 4, pool="gpu0") as a:
+        a.publish()
+        code = """
+import gpushm
+try:
+    gpushm.open("a")
+except gpushm.DeviceFailed as e:
+    print(e)
+"""
+        assert "CUDA_ERROR_NO_DEVICE" in in_child(code, CUDA_VISIBLE_DEVICES="")
+        assert "libcuda" in in_child(code, LD_LIBRARY_PATH="")
+    gpushm.unlink("a")
+
+
+def test_a_failing_driver_call_crashes(in_child: InChild) -> None:
+    if "gpu0" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
+        pytest.skip("no fake driver")
+    code = """
+import gpushm
+for pool in ("gpu0", "gpu0-mempool", "pinned"):
+    try:
+        with gpushm.create(f"x/{pool}", 1000, pool=pool) as a:
+            a[:] = 1
+            a.copy_to_host()
+            a.publish()
+    except (gpushm.DriverError, gpushm.DeviceFailed, gpushm.OutOfMemory, gpushm.Error) as e:
+        assert "cu" in str(e), e
+for b in gpushm.ls():
+    gpushm.unlink(b.name)
+"""
+    for n in range(1, 60):
+        in_child(code, FAKECUDA_FAIL=str(n), FAKECUDA_STRICT="0")
+
+
+def test_the_package_needs_numpy(host_pool: str, in_child: InChild) -> None:
+    code = """
+import sys
+sys.modules["numpy"] = None
+import gpushm
+with gpushm.create("a", (2, 3), "float32", pool="host") as a:
+    a._write_from(bytes(range(24)))
+    a.copy_from_host(bytes(range(24)))
+    assert bytes(a) == bytes(range(24)) and a.dtype == "float32" and a.T.shape == (3, 2)
+    out = bytearray(24)
+    a.copy_to_host(out)
+    assert bytes(out) == bytes(range(24)) and repr(a)
+    for use in (a.numpy, a.copy_to_host, lambda: a[0, 0], lambda: gpushm.create("b", 1, "f4")):
+        try:
+            use()
+            sys.exit("worked")
+        except (ImportError, TypeError) as e:
+            assert "umpy" in str(e).lower(), e
+    a.publish()
+gpushm.unlink("a")
+print("ok")
+"""
+    assert in_child(code) == "ok\n"
+
+
+def test_an_import_takes_along_what_is_large(in_child: InChild) -> None:
+    code = "import sys, gpushm\nprint(*sys.modules)"
+    assert not {"numpy", "asyncio", "multiprocessing", "torch"} & set(in_child(code).split())
+
+
+def test_a_private_name_is_everybodys(host_pool: str) -> None:
+    with gpushm.create("~/a", 4, pool=host_pool) as a:
+        a.publish()
+        with gpushm.open("~/a") as b:
+            assert b.name == "~/a"
+    gpushm.unlink("~/a")
+
+
+def test_looking_around_tells_something_else(pool: str) -> None:
+    with gpushm.create("a/b", (4, 4), "int16", pool=pool, mode=0o644, attrs={"k": "v"}) as a:
+        filling = gpushm.stat("a/b")
+        assert (filling.state, filling.published) == ("filling", None)
+        a.publish()
+        told = gpushm.stat("a/b", holders=True)
+        assert (told.name, told.pool, told.kind, told.state) == ("a/b", pool, a.kind, "sealed")
+        assert (told.nbytes, told.arrays, told.mode, told.uid) == (32, 1, 0o644, os.getuid())
+        assert told.attrs == {"k": b"v"} and told.id == a.buffer.id and told.digest == a.buffer.digest
+        assert [h.pid for h in told.holders] == [os.getpid()] and told.readers == 1 and told.created <= told.published
+        assert [b.name for b in gpushm.ls("a/")] == ["a/b"] and gpushm.ls("b") == []
+        assert gpushm.ls(holders=True)[0].holders[0].access == "r"
+        where = next(p for p in gpushm.pools() if p.name == pool)
+        assert where.buffers == 1 and where.used >= 32 and not where.failed
+        assert (where.device_uuid is None) == (pool in ("host", "pinned")) or pool == "pinned"
+        status = gpushm.status()
+        assert status.pid > 0 and status.leases == 1 and status.usage[0].uid == os.getuid()
+        assert repr(told).startswith("gpushm.BufferInfo(name='a/b', ")
+    gpushm.unlink("a/b")
+    gpushm.flush(pool)
+    gpushm.flush()

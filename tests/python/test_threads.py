@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""Threads: who waits keeps nobody waiting, a close does not pull the memory from under a copy, Ctrl-C is heard."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import gpushm
+import numpy as np
+import pytest
+
+
+def test_a_thread_that_waits_keeps_others_waiting(pool: str) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        waiting = [threads.submit(gpushm.open, "later", timeout=None) for _ in range(4)]
+        waiting += [threads.submit(gpushm.wait, "later", 60) for _ in range(2)]
+        while gpushm.status().waiting < 6:
+            pass
+        with gpushm.create("later", 4, pool=pool) as a:
+            a[:] = 3
+            a.publish()
+        for got in waiting:
+            if (array := got.result(60)) is not None:
+                assert array[0] == 3
+                array.close()
+        del array, got, waiting
+    gpushm.unlink("later")
+    # Of the links that were waited on one is kept.
+    while gpushm.status().peers > 2:
+        pass
+
+
+def test_a_create_that_waits_for_room_misses_it(host_pool: str) -> None:
+    room = next(p for p in gpushm.pools() if p.name == host_pool).max_buffer
+    big = gpushm.create("big", room - 8192, pool=host_pool)
+    peers = gpushm.status().peers
+    with ThreadPoolExecutor(1) as threads:
+        second = threads.submit(gpushm.create, "second", 2**20, pool=host_pool, wait=None)
+        # It waits on a connection of its own.
+        while gpushm.status().peers == peers:
+            pass
+        big.close()
+        second.result(60).close()
+
+
+def test_threads_corrupt_each_other(pool: str) -> None:
+    def work(i: int) -> None:
+        for n in range(20):
+            name = f"t/{i}"
+            want = np.full((16, 16), i * 100 + n, "int32")
+            with gpushm.create(name, want.shape, want.dtype, pool=pool) as a:
+                a.copy_from_host(want)
+                a.publish()
+                with gpushm.open(name) as b:
+                    assert np.array_equal(b[::2].copy_to_host(), want[::2])
+            gpushm.unlink(name)
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(work, range(6)))
+
+
+def test_a_close_pulls_the_memory_from_under_a_copy(pool: str) -> None:
+    refused, rounds = 0, 0
+    while refused == 0 and rounds < 1000:
+        rounds += 1
+        a = gpushm.create("a", (64, 1024, 8), "uint8", pool=pool)
+        out = np.empty((64, 1024, 8), "uint8").transpose(1, 0, 2)
+        view = a.transpose(1, 0, 2)
+        started = threading.Event()
+
+        def copy(started: threading.Event = started, view: gpushm.Array = view, out: np.ndarray = out) -> None:
+            started.set()
+            view.copy_to_host(out)
+
+        thread = threading.Thread(target=copy)
+        thread.start()
+        started.wait()
+        try:
+            view.close()
+        except BufferError as e:
+            assert "call" in str(e)
+            refused += 1
+        except ValueError:
+            pass
+        thread.join()
+        view.close()
+        del copy
+        a.close()
+    assert refused, "never met a copy under way"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_gil_is_held_while_the_daemon_is_asked(in_child: Callable[..., str]) -> None:
+    code = """
+import gpushm, threading
+waiting = threading.Thread(target=gpushm.wait, args=("never", 0.5))
+threading.excepthook = lambda a: print(a.exc_type.__name__)
+waiting.start()
+n = 0
+while waiting.is_alive():
+    n += 1
+print(n > 1000)
+"""
+    assert in_child(code).split() == ["Timeout", "True"]
+
+
+def test_ctrl_c_is_not_heard_in_a_wait() -> None:
+    code = """
+import gpushm, sys
+print("waiting", flush=True)
+try:
+    gpushm.{}
+except KeyboardInterrupt:
+    print("heard", len(gpushm.pools()) > 0)
+"""
+    for call in ("wait('never')", "open('never', timeout=None)"):
+        child = subprocess.Popen([sys.executable, "-c", code.format(call)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None and child.stdout.readline() == "waiting\n"
+        while gpushm.status().waiting == 0:
+            pass
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=60)[0] == "heard True\n"
+
+
+def test_a_tensor_that_another_thread_drops_is_lost(pool: str) -> None:
+    with gpushm.create("a", 4, pool=pool) as a:
+        a.publish("shared")
+        tensors = [a.__dlpack__(max_version=(1, 0)) for _ in range(100)]
+        with pytest.raises(gpushm.InUse, match="100 DLPack tensors"):
+            a.close()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: tensors.pop() and None, range(100)))
+        a.close()
+    gpushm.unlink("a")
