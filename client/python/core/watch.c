@@ -244,20 +244,20 @@ static void dealloc(PyObject *o)
 
 static PyMethodDef methods[] = {
 	{ "add", watch_add, METH_O,
-	  "add(what, /)\n--\n\n"
+	  "add($self, what, /)\n--\n\n"
 	  "Watches one more: a name, which need not be there yet, or an Array's or Buffer's "
 	  "buffer.\n"
 	  "LimitReached: beyond 256." },
 	{ "next", (PyCFunction)(void (*)(void))watch_next, METH_VARARGS | METH_KEYWORDS,
-	  "next(timeout=None)\n--\n\n"
+	  "next($self, timeout=None)\n--\n\n"
 	  "The next Event; waits so many seconds for it, None for ever. Other threads run "
 	  "meanwhile, and\n"
 	  "Ctrl-C is heard. Errors: Timeout; DaemonGone, after which a later call goes on "
 	  "trying." },
 	{ "fileno", watch_fileno, METH_NOARGS,
-	  "fileno()\n--\n\nFor poll() and event loops: readable when next(0) has something to "
+	  "fileno($self, /)\n--\n\nFor poll() and event loops: readable when next(0) has something to "
 	  "do,\nwhich may not be an event yet." },
-	{ "close", watch_close, METH_NOARGS, "close()\n--\n\nEnds it." },
+	{ "close", watch_close, METH_NOARGS, "close($self, /)\n--\n\nEnds it." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", leave, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }

@@ -144,7 +144,8 @@ os._exit(0)
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_read_only_array_is_written(pool: str, named: Any) -> None:
     """Or the consumer refuses it, or its write fails, or ends it. A mempool's memory is no wall, and is told as
-    read-only all the same; so is pinned memory to a consumer that overlooks the word, as far as its GPU goes."""
+    read-only all the same; so is pinned memory to a consumer that overlooks the word, as far as its GPU goes.
+    """
     want = content("float32")
     with filled(named(), want, pool, "sealed") as a:
         code = WRITER.format(folder=os.path.dirname(__file__), library=NAME)
@@ -242,7 +243,7 @@ def test_a_buffer_is_closed_below_a_tensor(pool: str, named: Any) -> None:
             # The CUDA Array Interface tells nobody when it is done with: the Array is the caller's to keep.
             assert library.bytes_of(t) == content("float32").tobytes()
         else:
-            with pytest.raises(gpushm.InUse, match="tensor|NumPy array|memoryview"):
+            with pytest.raises(gpushm.InUse, match=r"tensor|NumPy array|memoryview"):
                 a.close()
             assert library.bytes_of(t) == content("float32").tobytes()
         del t
