@@ -162,7 +162,7 @@ static int find_or_ask(struct gpushm *c, struct attach *a)
 		r = error_set(ENODEV, "the buffer is in a pool of a kind that this library does "
 				      "not know: upgrade libgpushm");
 	error_keep(&why);
-	attach_close_lease(c, a->lease);
+	attach_close_lease(c, &a->held);
 	error_put_back(&why);
 	return r;
 }
@@ -200,14 +200,35 @@ int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct 
 	return r;
 }
 
-int attach_close_lease(struct gpushm *c, uint64_t lease)
+/* Nothing that it could be told would be of use, so no reply is waited for. A RECLAIM that comes
+ * between this and the daemon's reading it must not name the lease: it ends by that. */
+static int close_quietly(struct gpushm *c, struct held *held, const Gpushm__Proto__Request *request)
+{
+	int r = connection_check_fork(c->generation);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	list_drop(&held->link);
+	r = c->quiet_close ? connection_post(c, request) : -ECONNRESET;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int attach_close_lease(struct gpushm *c, struct held *held)
 {
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	int r;
 
-	close.has_lease = true;
-	close.lease = lease;
+	close.has_lease = close.has_quiet = close.quiet = true;
+	close.lease = held->lease;
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CLOSE;
 	request.close = &close;
+	r = close_quietly(c, held, &request);
+	if (r != -ECONNRESET)
+		return r;
+	/* The daemon has gone, or is one that answers each request. */
+	close.has_quiet = close.quiet = false;
 	return connection_tell(c, &request);
 }

@@ -35,7 +35,7 @@ void attach_hand_over(struct attach *a, struct held *to);
 /* Closes the fds; the lease is another matter. For _cleanup_(). */
 void attach_done(struct attach *a);
 
-/* Ends a lease. Its memory must be unmapped. 0 or -errno. */
-int attach_close_lease(struct gpushm *c, uint64_t lease);
+/* Ends a lease, which is listed no more. Its memory must be unmapped. 0 or -errno. */
+int attach_close_lease(struct gpushm *c, struct held *held);
 
 #endif

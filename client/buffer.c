@@ -100,7 +100,7 @@ int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int devic
 		return 0;
 	}
 	error_keep(&why);
-	attach_close_lease(c, a->lease);
+	attach_close_lease(c, b ? &b->held : &a->held);
 	error_put_back(&why);
 	error_set_about(-r, "buffer", name);
 	buffer_free(b);
@@ -135,7 +135,7 @@ static int end(struct gpushm_buffer *b)
 	if (r < 0)
 		error_set_about(-r, "buffer", b->name);
 	else if (!b->held.lost)
-		r = attach_close_lease(b->connection, b->lease);
+		r = attach_close_lease(b->connection, &b->held);
 	buffer_free(b);
 	/* The lease went with the daemon, or the daemon ended it since the memory was lost: there
 	 * is nobody left to tell. */

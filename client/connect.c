@@ -86,6 +86,7 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->uid = hello->uid;
 	c->admin = hello->admin;
 	c->kept = hello->kept;
+	c->quiet_close = hello->quiet_close;
 	c->session = hello->session;
 	r = keep_board(c, hello->board_fd);
 	if (r < 0)

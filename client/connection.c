@@ -106,7 +106,8 @@ static int broken(struct gpushm *c, int r, const char *what)
 	return error_set(ECONNRESET, "the daemon has gone (%s): connect again", strerror(-r));
 }
 
-int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
+/* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
+static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	struct encoded e;
 	int r = encode_message(&request->base, c->sent, sizeof(c->sent), &e);
@@ -117,10 +118,24 @@ int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
 	r = wire_send(c->socket, e.data, e.len, NULL, 0, 0);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
+	if (r == -EPIPE || r == -ECONNRESET)
+		return -EPIPE;
+	return r < 0 ? broken(c, r, "can't send") : 0;
+}
+
+int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	int r = transmit(c, request);
+
 	/* A daemon that has hung up may have said why before: whoever reads, finds out. */
-	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
-		return broken(c, r, "can't send");
-	return 0;
+	return r == -EPIPE ? 0 : r;
+}
+
+int connection_post(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	int r = c->broken ? -EPIPE : transmit(c, request);
+
+	return r == -EPIPE ? -ECONNRESET : r;
 }
 
 static int receive(struct gpushm *c, int flags)

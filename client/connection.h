@@ -47,6 +47,7 @@ struct gpushm {
 	bool broken;	      /* a violation or a hang-up: a later call comes back, or fails */
 	bool over;	      /* there is nothing to come back to */
 	bool kept;	      /* the daemon comes back after its death, too: it is waited for */
+	bool quiet_close;     /* a CLOSE needs no reply */
 	char *path;	      /* owned; where to connect again; NULL: by the rule */
 	uint64_t session;     /* as HELLO told it; what the daemon knows this connection by */
 	struct list held;     /* held::link */
@@ -90,6 +91,9 @@ void connection_done(struct gpushm *c);
 int connection_violated(struct gpushm *c);
 /* Makes a request that ends in a hang-up, unless it is refused; then connects again. */
 int connection_end(struct gpushm *c, const Gpushm__Proto__Request *request);
+/* Sends a request that has no reply. The caller has c->lock. 0; -ECONNRESET: nobody is there who
+ * would read it, and nothing has changed; else -errno with gpushm_error() set. */
+int connection_post(struct gpushm *c, const Gpushm__Proto__Request *request);
 /* Makes a request whose reply tells nothing but success (Done). */
 int connection_tell(struct gpushm *c, const Gpushm__Proto__Request *request);
 

@@ -216,8 +216,9 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
  * lease. Arrays of the buffer must have been freed: else -EBUSY, gpushm_error() says how many are
  * left, and nothing happens. When the daemon is gone the buffer is freed all the same and 0
  * returned. -EIO: the driver could not unmap it; the buffer is freed, and its lease lasts until
- * this process ends. NULL is allowed. Asks the daemon. Within gpushm_defer_cleanup() all of that
- * waits; see below. */
+ * this process ends. NULL is allowed. Tells the daemon and waits for no answer; what is asked next
+ * through this connection finds the lease ended. Within gpushm_defer_cleanup() all of that waits;
+ * see below. */
 int gpushm_close(struct gpushm_buffer *b);
 
 /* Frees the name at once; the memory goes when the last lease ends. For the owner and admins. Asks

@@ -31,12 +31,14 @@ struct answer {
 	struct lease *lease; /* made for this answer: it ends if the answer can't be sent */
 	uint64_t pool_bit;   /* of the pool whose fd goes along */
 	size_t sent;	     /* bytes */
+	bool silent;	     /* the client asked for none: it is not sent */
 };
 
 /* One that carries nothing yet. Its messages are whose who fills them in. */
 static inline void answer_init(struct answer *a)
 {
 	a->n_fds = a->sent = 0;
+	a->silent = false;
 	a->lease = NULL;
 	a->pool_bit = 0;
 }

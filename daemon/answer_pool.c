@@ -132,6 +132,7 @@ int answer_hello(struct answer *a, struct session *s, bool board, struct fault *
 	m->admin = s->process->admin;
 	m->limits = (Gpushm__Proto__Limits *)&limits;
 	m->has_kept = m->kept = s->service->kept;
+	m->has_quiet_close = m->quiet_close = 1;
 	m->has_session = 1;
 	m->session = s->process->session;
 	if (board && s->service->catalog.board) {

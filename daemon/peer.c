@@ -136,9 +136,9 @@ static void serve(struct peer *p, const struct frame *frame)
 	}
 	answer_init(&a);
 	r = request_handle(&p->session, frame->data, frame->len, &a, &f);
-	if (r == 0)
+	if (r == 0 && !a.silent)
 		deliver(p, &a);
-	else if (r != -EINPROGRESS)
+	else if (r < 0 && r != -EINPROGRESS)
 		violation(p, f.text);
 }
 

@@ -212,6 +212,7 @@ int verb_close(struct session *s, const Gpushm__Proto__Request *q, struct answer
 	struct lease *l = NULL;
 	int r = lease_of(s, "CLOSE", q->close->has_lease, q->close->lease, &l, f);
 
+	a->silent = q->close->has_quiet && q->close->quiet;
 	if (r < 0)
 		return r;
 	catalog_close(&s->service->catalog, l);

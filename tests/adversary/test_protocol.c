@@ -282,6 +282,31 @@ START_TEST(a_deep_message_overflows_the_stack)
 }
 END_TEST
 
+/* A CLOSE that wants no answer gets none, not even for a lease that is none; what follows on the
+ * connection is answered as ever. */
+START_TEST(a_quiet_close_is_answered)
+{
+	struct raw r;
+	uint64_t lease;
+
+	raw_greet(&r, d.socket);
+	ck_assert(r.reply->hello->quiet_close);
+	lease = raw_create(&r, "quiet", 1);
+	raw_publish(&r, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(raw_request(&r, REQUEST(CLOSE, Close, close, SET(lease, lease),
+							 SET(quiet, true))),
+				 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(STAT, Stat, stat, BYTES(name, "quiet"))), 0);
+	ck_assert_int_eq(r.reply->result_case, GPUSHM__PROTO__REPLY__RESULT_STAT);
+	ck_assert_uint_eq(r.reply->stat->readers + r.reply->stat->writers, 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))),
+			 CODE_NO_LEASE);
+	ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "quiet"))), 0);
+	raw_close(&r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("protocol");
@@ -304,6 +329,7 @@ int main(void)
 	tcase_add_test(t, a_client_that_breaks_the_protocol_fills_the_log);
 	tcase_add_test(t, a_message_that_unpacks_to_megabytes_gets_them);
 	tcase_add_test(t, a_deep_message_overflows_the_stack);
+	tcase_add_test(t, a_quiet_close_is_answered);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

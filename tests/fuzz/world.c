@@ -222,9 +222,9 @@ void world_request(unsigned who, const uint8_t *frame, size_t len)
 		return;
 	c->verb = answers_verb(frame, len);
 	r = request_handle(&c->session, frame, len, &a, &f);
-	if (r == 0)
+	if (r == 0 && !a.silent)
 		deliver(c, &a);
-	else if (r != -EINPROGRESS)
+	else if (r < 0 && r != -EINPROGRESS)
 		disconnect(c);
 	require(r == 0 || r == -EINPROGRESS || r == -EPROTO);
 }

@@ -293,6 +293,32 @@ START_TEST(many_buffers_are_too_many_to_keep)
 }
 END_TEST
 
+/* A close is told without an answer, so a daemon can die with it unread: the next request comes to
+ * the successor, and what is not reclaimed there has ended. */
+START_TEST(a_close_that_died_with_the_daemon_holds_for_ever)
+{
+	struct gpushm_buffer *b = make("host", "a", 4096), *kept = make("host", "b", 4096);
+	struct gpushm_stat *st = NULL;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_publish(kept, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(kill(k.pid, SIGSTOP), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	ck_assert_msg(gpushm_stat(c, "a", 0, 0, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->readers + st->writers, 0);
+	ck_assert_int_eq(st->dirty, 0);
+	gpushm_stat_free(take_ptr(st), 1);
+	ck_assert_msg(gpushm_stat(c, "b", 0, 0, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->writers, 1);
+	gpushm_stat_free(st, 1);
+	ck_assert_int_eq(gpushm_close(kept), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "a"), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "b"), 0);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	Suite *s = suite_create("restart");
@@ -310,6 +336,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
 	tcase_add_test(t, a_journal_grows_with_what_has_gone);
 	tcase_add_test(t, many_buffers_are_too_many_to_keep);
+	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_for_ever);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
