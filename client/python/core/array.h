@@ -9,7 +9,8 @@
 #include "client/python/core/buffer.h"
 
 struct array {
-	PyObject_HEAD PyObject *weakrefs;
+	PyObject_HEAD
+	PyObject *weakrefs;
 	struct gpushm_array *array;    /* owned; NULL: closed */
 	struct buffer *buffer;	       /* a reference */
 	struct array *next, **place;   /* buffer::arrays */

@@ -149,8 +149,8 @@ static PyObject *get_owner(PyObject *o, void *unused)
 static PyGetSetDef getters[] = {
 	{ "shape", get_shape, NULL, "Elements along each axis.", NULL },
 	{ "strides", get_strides, NULL,
-	  "Bytes from one element to the next along each axis; zeros for types narrower than a "
-	  "byte.",
+	  "Bytes from one element to the next along each axis; zeros for types narrower than\n"
+	  "a byte.",
 	  NULL },
 	{ "ndim", get_ndim, NULL, "How many axes.", NULL },
 	{ "size", get_size, NULL, "Elements.", NULL },
@@ -160,8 +160,8 @@ static PyGetSetDef getters[] = {
 	  NULL },
 	{ "offset", get_offset, NULL, "Bytes from the buffer's start to the first element.", NULL },
 	{ "dtype", get_dtype, NULL,
-	  "A numpy.dtype, with ml_dtypes also for bfloat16 and float8; where NumPy has none: its "
-	  "name.",
+	  "A numpy.dtype, with ml_dtypes also for bfloat16 and float8; where NumPy has none:\n"
+	  "its name.",
 	  NULL },
 	{ "dtype_name", get_dtype_name, NULL,
 	  "The dtype's name: 'float32', 'bfloat16', 'record40'.", NULL },
@@ -174,8 +174,8 @@ static PyGetSetDef getters[] = {
 	  "The address of element [0, 0, ...] for a GPU, as an int; None: the GPU can't reach it.",
 	  NULL },
 	{ "host_ptr", get_host_ptr, NULL,
-	  "The address of element [0, 0, ...] for the CPU, as an int; None: the CPU can't reach "
-	  "it.",
+	  "The address of element [0, 0, ...] for the CPU, as an int; None: the CPU can't\n"
+	  "reach it.",
 	  NULL },
 	{ "buffer", get_buffer, NULL, "The Buffer that it is an array of.", NULL },
 	{ "name", get_of_buffer, NULL, "The buffer's name.", (void *)"name" },
@@ -263,64 +263,56 @@ static Py_ssize_t length(PyObject *o)
 static PyMethodDef methods[] = {
 	{ "close", close_array, METH_NOARGS,
 	  "close($self, /)\n--\n\n"
-	  "Of a view: gives the view up. Of what open() or create() returned: closes the buffer. "
-	  "InUse, a\n"
-	  "BufferError, where views, tensors or memoryviews are alive: it names them, and nothing "
-	  "happened.\n"
-	  "A second close does nothing. Waits for this process's work on the GPU and asks the "
-	  "daemon, without\n"
-	  "the GIL." },
+	  "Of a view: gives the view up. Of what open() or create() returned: closes the\n"
+	  "buffer. InUse, a BufferError, where views, tensors or memoryviews are alive: it\n"
+	  "names them, and nothing happened. A second close does nothing. Waits for this\n"
+	  "process's work on the GPU and asks the daemon, without the GIL." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
-	  "Lets others open the buffer: 'sealed', never written again, by this process neither; "
-	  "or\n"
-	  "'shared'. Waits for the GPU work of the current context. Errors: StateError (published "
-	  "before),\n"
-	  "InUse (writable views would outlive the sealing), DaemonGone." },
+	  "Lets others open the buffer: 'sealed', never written again, by this process\n"
+	  "neither; or 'shared'. Waits for the GPU work of the current context. Errors:\n"
+	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
+	  "DaemonGone." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
 	  "reshape($self, *shape, order='C')\n--\n\n"
-	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ), "
-	  "NotSupported\n"
-	  "(it would need a copy)." },
+	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"
+	  "NotSupported (it would need a copy)." },
 	{ "ravel", KEYWORDS(view_ravel), METH_VARARGS | METH_KEYWORDS,
-	  "ravel($self, order='C')\n--\n\nA view of one axis. NotSupported: it would need a "
-	  "copy." },
+	  "ravel($self, order='C')\n--\n\n"
+	  "A view of one axis. NotSupported: it would need a copy." },
 	{ "transpose", view_transpose, METH_VARARGS,
-	  "transpose($self, *axes)\n--\n\nA view with its axes in another order; none given: "
-	  "reversed." },
+	  "transpose($self, *axes)\n--\n\n"
+	  "A view with its axes in another order; none given: reversed." },
 	{ "split", KEYWORDS(view_split), METH_VARARGS | METH_KEYWORDS,
 	  "split($self, section)\n--\n\n"
-	  "A list of views of `section` elements of a one-dimensional array; the last may be "
+	  "A list of views of `section` elements of a one-dimensional array; the last may be\n"
 	  "shorter." },
 	{ "view", KEYWORDS(view_as), METH_VARARGS | METH_KEYWORDS,
 	  "view($self, dtype)\n--\n\n"
-	  "The same bytes as another dtype; the last axis is rescaled where the item sizes differ, "
-	  "and must\n"
-	  "be contiguous then. Errors: BadArgument, NotSupported." },
+	  "The same bytes as another dtype; the last axis is rescaled where the item sizes\n"
+	  "differ, and must be contiguous then. Errors: BadArgument, NotSupported." },
 	{ "is_c_contiguous", is_c_contiguous, METH_NOARGS,
 	  "is_c_contiguous($self, /)\n--\n\nIn C order." },
 	{ "is_f_contiguous", is_f_contiguous, METH_NOARGS,
 	  "is_f_contiguous($self, /)\n--\n\nIn Fortran order." },
 	{ "__dlpack__", KEYWORDS(dlpack_export), METH_VARARGS | METH_KEYWORDS,
 	  "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-	  "A DLPack capsule, which counts as a use of the buffer. dl_device=(1, 0) copies to the "
-	  "host what\n"
-	  "is on a GPU. BufferError: a record; a read-only array for a consumer that knows no "
-	  "version." },
+	  "A DLPack capsule, which counts as a use of the buffer. dl_device=(1, 0) copies to\n"
+	  "the host what is on a GPU. BufferError: a record; a read-only array for a consumer\n"
+	  "that knows no version." },
 	{ "__dlpack_device__", dlpack_device, METH_NOARGS,
-	  "__dlpack_device__($self, /)\n--\n\nDLPack's (type, id): 1 CPU, 2 CUDA, 3 pinned." },
+	  "__dlpack_device__($self, /)\n--\n\n"
+	  "DLPack's (type, id): 1 CPU, 2 CUDA, 3 pinned." },
 	{ "_read_into", copy_read_into, METH_VARARGS,
 	  "_read_into($self, out, stream=None, /)\n--\n\n"
-	  "Copies to memory of the host that has the buffer protocol, and this shape and item size "
-	  "or as\n"
-	  "many contiguous bytes." },
+	  "Copies to memory of the host that has the buffer protocol, and this shape and item\n"
+	  "size or as many contiguous bytes." },
 	{ "_write_from", copy_write_from, METH_VARARGS,
 	  "_write_from($self, data, stream=None, /)\n--\n\nThe same the other way." },
 	{ "_span", bytes_span, METH_NOARGS,
 	  "_span($self, /)\n--\n\n"
-	  "(an array of uint8 over all bytes from the lowest element to the highest, where element "
-	  "[0, 0, ...]\n"
-	  "begins in it): what NumPy's ndarray() is given." },
+	  "(an array of uint8 over all bytes from the lowest element to the highest, where\n"
+	  "element [0, 0, ...] begins in it): what NumPy's ndarray() is given." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", leave, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }

@@ -201,8 +201,10 @@ static int end(struct buffer *self)
 	delist(self);
 	if (self->owner)
 		array_drop(self->owner);
-	Py_BEGIN_ALLOW_THREADS r = gpushm_close(b);
-	Py_END_ALLOW_THREADS return r;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_close(b);
+	Py_END_ALLOW_THREADS
+	return r;
 }
 
 int buffer_close(struct buffer *self)
@@ -309,8 +311,10 @@ int buffer_publish(struct buffer *self, const char *word)
 	if (state == GPUSHM_SEALED && !may_be_sealed(self))
 		return -1;
 	self->calls++;
-	Py_BEGIN_ALLOW_THREADS r = gpushm_publish(self->buffer, state);
-	Py_END_ALLOW_THREADS self->calls--;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_publish(self->buffer, state);
+	Py_END_ALLOW_THREADS
+	self->calls--;
 	if (r < 0)
 		error_raise(r);
 	return r < 0 ? -1 : 0;

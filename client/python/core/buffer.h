@@ -13,7 +13,8 @@
 struct array;
 
 struct buffer {
-	PyObject_HEAD PyObject *weakrefs;
+	PyObject_HEAD
+	PyObject *weakrefs;
 	struct gpushm_buffer *buffer;  /* owned; NULL: closed */
 	struct connection *connection; /* a reference */
 	PyObject *name; /* a str; it stays when the buffer is closed, to be unlinked */

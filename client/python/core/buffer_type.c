@@ -140,9 +140,8 @@ static PyGetSetDef getters[] = {
 	  &truth_readonly },
 	{ "dirty", get_truth, NULL, "Whether a writer had died when it was opened.", &truth_dirty },
 	{ "lost", get_truth, NULL,
-	  "Whether a new daemon does not know it any more: what is mapped stays usable, but nobody "
-	  "keeps\n"
-	  "it for this process.",
+	  "Whether a new daemon does not know it any more: what is mapped stays usable, but\n"
+	  "nobody keeps it for this process.",
 	  &truth_lost },
 	{ "device", get_device, NULL,
 	  "This process's ordinal of the GPU; None: host or pinned memory.", NULL },
@@ -334,29 +333,26 @@ static PyMethodDef methods[] = {
 	{ "values", values, METH_NOARGS, "values($self, /)\n--\n\nThe arrays." },
 	{ "items", pairs, METH_NOARGS, "items($self, /)\n--\n\nThe names with their arrays." },
 	{ "get", get, METH_VARARGS,
-	  "get($self, name, default=None, /)\n--\n\nThe array of that name, or the default." },
+	  "get($self, name, default=None, /)\n--\n\n"
+	  "The array of that name, or the default." },
 	{ "close", close_buffer, METH_NOARGS,
 	  "close($self, /)\n--\n\n"
-	  "Waits for this process's work on the GPU, unmaps the buffer and gives it back. InUse, "
-	  "a\n"
-	  "BufferError, where arrays, tensors or memoryviews are alive: it names them, and "
-	  "nothing\n"
-	  "happened. A second close does nothing. Asks the daemon, without the GIL." },
+	  "Waits for this process's work on the GPU, unmaps the buffer and gives it back.\n"
+	  "InUse, a BufferError, where arrays, tensors or memoryviews are alive: it names\n"
+	  "them, and nothing happened. A second close does nothing. Asks the daemon, without\n"
+	  "the GIL." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
-	  "Lets others open it: 'sealed', never written again, by this process neither; or "
-	  "'shared'.\n"
-	  "Waits for the GPU work of the current context. Errors: StateError (published before), "
-	  "InUse\n"
-	  "(writable views would outlive the sealing), DaemonGone." },
+	  "Lets others open it: 'sealed', never written again, by this process neither; or\n"
+	  "'shared'. Waits for the GPU work of the current context. Errors: StateError\n"
+	  "(published before), InUse (writable views would outlive the sealing), DaemonGone." },
 	{ "attr", attr, METH_VARARGS,
-	  "attr($self, key, default=None, /)\n--\n\nThe creator's attribute of that key, as "
-	  "bytes." },
+	  "attr($self, key, default=None, /)\n--\n\n"
+	  "The creator's attribute of that key, as bytes." },
 	{ "array", (PyCFunction)(void (*)(void))array_over, METH_VARARGS | METH_KEYWORDS,
 	  "array($self, shape, dtype, *, strides=None, offset=0)\n--\n\n"
-	  "An array over the bytes that nobody described, checked against the buffer's size; "
-	  "strides and\n"
-	  "offset in bytes. Errors: LayoutError, BadArgument." },
+	  "An array over the bytes that nobody described, checked against the buffer's size;\n"
+	  "strides and offset in bytes. Errors: LayoutError, BadArgument." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", leave, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }

@@ -26,8 +26,10 @@ static struct link *link_unref(struct link *l)
 	c = l->c;
 	PyMem_Free(l);
 	/* It may wait for a GPU: closes that were put off are done with their connection. */
-	Py_BEGIN_ALLOW_THREADS gpushm_disconnect(c);
-	Py_END_ALLOW_THREADS return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	gpushm_disconnect(c);
+	Py_END_ALLOW_THREADS
+	return NULL;
 }
 
 static struct link *link_ref(struct link *l)
@@ -45,8 +47,11 @@ static struct link *link_new(const char *path)
 	if (!l)
 		return (struct link *)PyErr_NoMemory();
 	l->refs = 1;
-	Py_BEGIN_ALLOW_THREADS r = gpushm_connect(path, &l->c);
-	Py_END_ALLOW_THREADS if (r == 0) return l;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_connect(path, &l->c);
+	Py_END_ALLOW_THREADS
+	if (r == 0)
+		return l;
 	/* Here ENOENT means that there is no socket. */
 	if (r == -ENOENT)
 		error_raise_as(ERROR_DAEMON, r);
@@ -116,8 +121,11 @@ static int run(struct link *l, struct ask *a)
 {
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r = a->run(l->c, a);
-	Py_END_ALLOW_THREADS if (r != -ECONNRESET) l->proven = true;
+	Py_BEGIN_ALLOW_THREADS
+	r = a->run(l->c, a);
+	Py_END_ALLOW_THREADS
+	if (r != -ECONNRESET)
+		l->proven = true;
 	return r;
 }
 
@@ -325,17 +333,19 @@ static void dealloc(PyObject *o)
 	object_free(self);
 }
 
-static PyMethodDef methods[] = { { "close", connection_close, METH_NOARGS,
-				   "close($self, /)\n--\n\n"
-				   "Ends the connection. Buffers that were opened through it stay "
-				   "open, and keep it alive." },
-				 { "fileno", connection_fileno, METH_NOARGS,
-				   "fileno($self, /)\n--\n\n"
-				   "The socket, for poll(): readable while no call is under way "
-				   "means that the daemon has gone." },
-				 { "__enter__", connection_enter, METH_NOARGS, NULL },
-				 { "__exit__", connection_exit, METH_VARARGS, NULL },
-				 { NULL, NULL, 0, NULL } };
+static PyMethodDef methods[] = {
+	{ "close", connection_close, METH_NOARGS,
+	  "close($self, /)\n--\n\n"
+	  "Ends the connection. Buffers that were opened through it stay open, and keep it\n"
+	  "alive." },
+	{ "fileno", connection_fileno, METH_NOARGS,
+	  "fileno($self, /)\n--\n\n"
+	  "The socket, for poll(): readable while no call is under way means that the daemon\n"
+	  "has gone." },
+	{ "__enter__", connection_enter, METH_NOARGS, NULL },
+	{ "__exit__", connection_exit, METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL }
+};
 
 static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether close() was called.",
 				   NULL },
@@ -351,13 +361,14 @@ static PyType_Slot slots[] = {
 	  (void *)"Connection(socket=None)\n--\n\n"
 		  "A connection to the daemon that listens at that path; None: at $GPUSHM_SOCKET,\n"
 		  "/run/gpushm/gpushmd.sock or $XDG_RUNTIME_DIR/gpushm/gpushmd.sock, the first "
-		  "that is there.\n\n"
-		  "It has what the module has as functions: create(), open(), ls() and the others, "
-		  "which use a\n"
-		  "connection of the process's own. Any thread may use it; one that waits keeps no "
-		  "other waiting.\n"
-		  "When the daemon has gone the next call connects anew. Errors: DaemonGone, "
-		  "AccessDenied." },
+		  "that\n"
+		  "is there.\n\n"
+		  "It has what the module has as functions: create(), open(), ls() and the "
+		  "others,\n"
+		  "which use a connection of the process's own. Any thread may use it; one that "
+		  "waits\n"
+		  "keeps no other waiting. When the daemon has gone the next call connects anew.\n"
+		  "Errors: DaemonGone, AccessDenied." },
 	{ Py_tp_new, type_new },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_methods, methods },

@@ -17,7 +17,8 @@ struct link {
 };
 
 struct connection {
-	PyObject_HEAD PyObject *weakrefs;
+	PyObject_HEAD
+	PyObject *weakrefs;
 	char *path;	   /* owned; NULL: by the rule of gpushm_connect() */
 	struct link *link; /* NULL: to be made when it is needed */
 	struct link *idle; /* one that a thread waited on, for the next that waits; NULL */

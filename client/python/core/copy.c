@@ -67,8 +67,11 @@ static int run(struct array *self, const struct copy *c)
 	if (match(self, &c->view, &strides) < 0)
 		return -1;
 	array_hold(self);
-	Py_BEGIN_ALLOW_THREADS r = carry_out(self, c, strides);
-	Py_END_ALLOW_THREADS if (r < 0) error_raise(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = carry_out(self, c, strides);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		error_raise(r);
 	if (r == 0 && c->stream.given) {
 		self->buffer->queued = true;
 		self->buffer->stream = c->stream.handle;

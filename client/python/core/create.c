@@ -226,34 +226,27 @@ static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 
 PyMethodDef create_verbs[] = {
 	{ "create", (PyCFunction)(void (*)(void))create, METH_VARARGS | METH_KEYWORDS,
-	  "create($self, name, shape, dtype='uint8', *, pool=None, mode=0o600, order='C', "
-	  "strides=None,\n"
-	  "       transient=False, attrs=None, wait=0, gid=None, device=None)\n--\n\n"
-	  "Makes a buffer of one array, mapped for writing. Others can open it once it is "
+	  "create($self, name, shape, dtype='uint8', *, pool=None, mode=0o600, order='C',\n"
+	  "       strides=None, transient=False, attrs=None, wait=0, gid=None,\n"
+	  "       device=None)\n--\n\n"
+	  "Makes a buffer of one array, mapped for writing. Others can open it once it is\n"
 	  "published.\n\n"
-	  "shape: an int or a tuple of at most 32; dtype: a name, or whatever numpy.dtype() "
-	  "takes;\n"
-	  "strides: in bytes, instead of order ('C' or 'F'). pool: None is the daemon's default, a "
-	  "GPU's if\n"
-	  "there is one. mode: who may open it, as for a file. transient: unlinked when nobody has "
-	  "it open.\n"
-	  "attrs: a dict of str to bytes or str, 4,096 bytes in all. wait: seconds to wait for "
-	  "room where\n"
-	  "the pool is full, None for ever. device: map it for that GPU, which has peer access.\n\n"
-	  "The contents are zero, or what this user had in an earlier buffer. If this process ends "
-	  "before\n"
-	  "it is published, it vanishes. Asks the daemon, some 10 us, without the GIL.\n"
-	  "Errors: Exists, NotFound (pool), AccessDenied, LimitReached, PoolFull, TooLarge, "
-	  "DeviceFailed,\n"
-	  "DriverError, BadArgument, LayoutError, DaemonGone." },
+	  "shape: an int or a tuple of at most 32; dtype: a name, or whatever numpy.dtype()\n"
+	  "takes; strides: in bytes, instead of order ('C' or 'F'). pool: None is the\n"
+	  "daemon's default, a GPU's if there is one. mode: who may open it, as for a file.\n"
+	  "transient: unlinked when nobody has it open. attrs: a dict of str to bytes or str,\n"
+	  "4,096 bytes in all. wait: seconds to wait for room where the pool is full, None\n"
+	  "for ever. device: map it for that GPU, which has peer access.\n\n"
+	  "The contents are zero, or what this user had in an earlier buffer. If this process\n"
+	  "ends before it is published, it vanishes. Asks the daemon, some 10 us, without the\n"
+	  "GIL. Errors: Exists, NotFound (pool), AccessDenied, LimitReached, PoolFull,\n"
+	  "TooLarge, DeviceFailed, DriverError, BadArgument, LayoutError, DaemonGone." },
 	{ "create_many", (PyCFunction)(void (*)(void))create_many, METH_VARARGS | METH_KEYWORDS,
-	  "create_many($self, name, arrays, *, pool=None, mode=0o600, transient=False, attrs=None, "
-	  "wait=0,\n"
-	  "            gid=None, device=None)\n--\n\n"
-	  "Makes a buffer of many arrays, mapped for writing: a dict of names to (shape, dtype), "
-	  "or to\n"
-	  "anything that has both. Each array starts on a multiple of 256 bytes. The Buffer is a "
-	  "mapping\n"
-	  "of the names to Arrays, for whoever opens it too. Otherwise as create()." },
+	  "create_many($self, name, arrays, *, pool=None, mode=0o600, transient=False,\n"
+	  "            attrs=None, wait=0, gid=None, device=None)\n--\n\n"
+	  "Makes a buffer of many arrays, mapped for writing: a dict of names to (shape,\n"
+	  "dtype), or to anything that has both. Each array starts on a multiple of 256\n"
+	  "bytes. The Buffer is a mapping of the names to Arrays, for whoever opens it too.\n"
+	  "Otherwise as create()." },
 	{ NULL, NULL, 0, NULL }
 };

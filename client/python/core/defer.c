@@ -25,8 +25,10 @@ static PyObject *flush(PyObject *module, PyObject *unused)
 {
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r = gpushm_flush_cleanup();
-	Py_END_ALLOW_THREADS return done(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_flush_cleanup();
+	Py_END_ALLOW_THREADS
+	return done(r);
 }
 
 static PyObject *set_limits(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -54,15 +56,15 @@ PyMethodDef defer_functions[] = {
 	{ "_resume_cleanup", leave, METH_NOARGS, NULL },
 	{ "flush_cleanup", flush, METH_NOARGS,
 	  "flush_cleanup($module, /)\n--\n\n"
-	  "Does the closes that wait; outside of defer_cleanup() only (StateError). Waits for the "
-	  "GPU." },
+	  "Does the closes that wait; outside of defer_cleanup() only (StateError). Waits for\n"
+	  "the GPU." },
 	{ "set_cleanup_limits", (PyCFunction)(void (*)(void))set_limits,
 	  METH_VARARGS | METH_KEYWORDS,
 	  "set_cleanup_limits($module, /, max_count, max_ratio)\n--\n\n"
-	  "How many closes may wait outside of defer_cleanup(), on all GPUs together, and how "
-	  "large a part\n"
-	  "of a GPU's memory, 0 to 1. Unless set: $GPUSHM_MAX_PENDING_UNMAPS_COUNT, else 0, and\n"
-	  "$GPUSHM_MAX_PENDING_UNMAPS_RATIO, else 0.2." },
+	  "How many closes may wait outside of defer_cleanup(), on all GPUs together, and how\n"
+	  "large a part of a GPU's memory, 0 to 1. Unless set:\n"
+	  "$GPUSHM_MAX_PENDING_UNMAPS_COUNT, else 0, and $GPUSHM_MAX_PENDING_UNMAPS_RATIO,\n"
+	  "else 0.2." },
 	{ "pending_cleanup", pending, METH_NOARGS,
 	  "pending_cleanup($module, /)\n--\n\n(buffers, bytes) whose closes wait." },
 	{ NULL, NULL, 0, NULL }

@@ -138,8 +138,11 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 		return -1;
 	}
 	array_hold(self);
-	Py_BEGIN_ALLOW_THREADS r = gpushm_copy_to_host(self->array, t->copy, NULL);
-	Py_END_ALLOW_THREADS if (r < 0) error_raise(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_copy_to_host(self->array, t->copy, NULL);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		error_raise(r);
 	array_release(self);
 	for (int i = d->ndim - 1; i >= 0; i--) {
 		d->strides[i] = stride;

@@ -127,19 +127,18 @@ static PyObject *status(PyObject *self, PyObject *unused)
 PyMethodDef look_verbs[] = {
 	{ "ls", (PyCFunction)(void (*)(void))ls, METH_VARARGS | METH_KEYWORDS,
 	  "ls($self, prefix=None, *, holders=False)\n--\n\n"
-	  "A list of BufferInfo: the buffers that this user may see, whose names start so. "
-	  "holders: who has\n"
-	  "each open, for its owner and admins. Asks the daemon." },
+	  "A list of BufferInfo: the buffers that this user may see, whose names start so.\n"
+	  "holders: who has each open, for its owner and admins. Asks the daemon." },
 	{ "stat", (PyCFunction)(void (*)(void))stat_name, METH_VARARGS | METH_KEYWORDS,
 	  "stat($self, name, *, holders=False)\n--\n\n"
-	  "The BufferInfo of one buffer, with its attributes. Asks the daemon. Errors: NotFound,\n"
-	  "NotPublished, AccessDenied." },
+	  "The BufferInfo of one buffer, with its attributes. Asks the daemon. Errors:\n"
+	  "NotFound, NotPublished, AccessDenied." },
 	{ "pools", pools, METH_NOARGS,
-	  "pools($self, /)\n--\n\nA list of PoolInfo: where memory can come from. Asks the "
-	  "daemon." },
+	  "pools($self, /)\n--\n\n"
+	  "A list of PoolInfo: where memory can come from. Asks the daemon." },
 	{ "status", status, METH_NOARGS,
-	  "status($self, /)\n--\n\nThe daemon's Status, and what this user holds. Asks the "
-	  "daemon." },
+	  "status($self, /)\n--\n\n"
+	  "The daemon's Status, and what this user holds. Asks the daemon." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -44,7 +44,8 @@ static PyObject *opened(PyObject *module, PyObject *unused)
 
 static PyMethodDef own_functions[] = {
 	{ "_opened", opened, METH_NOARGS,
-	  "_opened($module, /)\n--\n\nA list of the buffers that this process has open." },
+	  "_opened($module, /)\n--\n\n"
+	  "A list of the buffers that this process has open." },
 	{ "_register", register_classes, METH_VARARGS,
 	  "_register($module, array, buffer, /)\n--\n\n"
 	  "Subclasses that open() and create() return from now on." },

@@ -86,25 +86,22 @@ static PyObject *wait_name(PyObject *self, PyObject *args, PyObject *kwargs)
 PyMethodDef names_verbs[] = {
 	{ "unlink", unlink_name, METH_VARARGS,
 	  "unlink($self, name, /)\n--\n\n"
-	  "Frees the name at once; the memory goes when nobody has it open any more. For the owner "
-	  "and\n"
-	  "admins. Asks the daemon. Errors: NotFound, AccessDenied, DaemonGone." },
+	  "Frees the name at once; the memory goes when nobody has it open any more. For the\n"
+	  "owner and admins. Asks the daemon. Errors: NotFound, AccessDenied, DaemonGone." },
 	{ "clean", clean_name, METH_VARARGS,
 	  "clean($self, name, /)\n--\n\n"
-	  "Says that a dirty buffer's contents are good again, and wakes who waits for that. For "
-	  "the owner\n"
-	  "and admins. Asks the daemon. Errors: NotFound, AccessDenied, DaemonGone." },
+	  "Says that a dirty buffer's contents are good again, and wakes who waits for that.\n"
+	  "For the owner and admins. Asks the daemon. Errors: NotFound, AccessDenied,\n"
+	  "DaemonGone." },
 	{ "flush", flush, METH_VARARGS,
 	  "flush($self, pool=None, /)\n--\n\n"
-	  "Gives back to the driver what was freed in a pool and waits there for reuse; None: in "
-	  "every pool\n"
-	  "that this user may create in. Waits for the driver. Errors: NotFound, AccessDenied." },
+	  "Gives back to the driver what was freed in a pool and waits there for reuse; None:\n"
+	  "in every pool that this user may create in. Waits for the driver. Errors:\n"
+	  "NotFound, AccessDenied." },
 	{ "wait", (PyCFunction)(void (*)(void))wait_name, METH_VARARGS | METH_KEYWORDS,
 	  "wait($self, name, timeout=None)\n--\n\n"
-	  "Waits until the name is published, without attaching: at most so many seconds, None for "
-	  "ever.\n"
-	  "Other threads are not kept waiting, and Ctrl-C is heard. Errors: Timeout, NotFound or "
-	  "NotPublished\n"
-	  "(timeout 0), DaemonGone." },
+	  "Waits until the name is published, without attaching: at most so many seconds,\n"
+	  "None for ever. Other threads are not kept waiting, and Ctrl-C is heard. Errors:\n"
+	  "Timeout, NotFound or NotPublished (timeout 0), DaemonGone." },
 	{ NULL, NULL, 0, NULL }
 };

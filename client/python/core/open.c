@@ -225,32 +225,24 @@ static PyObject *open_many(PyObject *self, PyObject *args, PyObject *kwargs)
 
 PyMethodDef open_verbs[] = {
 	{ "open", (PyCFunction)(void (*)(void))open, METH_VARARGS | METH_KEYWORDS,
-	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None, shape=None, "
-	  "strides=None,\n"
-	  "     offset=None, device=None, refuse_dirty=False)\n--\n\n"
+	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
+	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
 	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
-	  "access: 'r', or 'r+' to write to a shared buffer. timeout: seconds to wait for the name "
-	  "to be\n"
-	  "published, None for ever; other threads are not kept waiting, and Ctrl-C is heard. "
-	  "array: which\n"
-	  "one, where there are many. dtype, shape, strides and offset (both in bytes, the offset "
-	  "from the\n"
-	  "buffer's start) lay another array over the buffer than the described one, checked "
-	  "against it.\n"
-	  "device: map it for that GPU, which has peer access. refuse_dirty: do not take a buffer "
-	  "whose\n"
-	  "writer died, or wait for it to be clean.\n\n"
-	  "close(), the end of its with block, or the end of the last reference gives it back. "
-	  "Asks the\n"
-	  "daemon: one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished, "
-	  "Timeout,\n"
-	  "AccessDenied, ReadOnly (to write to a sealed one), Dirty, LimitReached, DeviceFailed,\n"
-	  "LayoutError, DaemonGone." },
+	  "access: 'r', or 'r+' to write to a shared buffer. timeout: seconds to wait for the\n"
+	  "name to be published, None for ever; other threads are not kept waiting, and\n"
+	  "Ctrl-C is heard. array: which one, where there are many. dtype, shape, strides and\n"
+	  "offset (both in bytes, the offset from the buffer's start) lay another array over\n"
+	  "the buffer than the described one, checked against it. device: map it for that\n"
+	  "GPU, which has peer access. refuse_dirty: do not take a buffer whose writer died,\n"
+	  "or wait for it to be clean.\n\n"
+	  "close(), the end of its with block, or the end of the last reference gives it\n"
+	  "back. Asks the daemon: one round trip of some 10 us, without the GIL. Errors:\n"
+	  "NotFound, NotPublished, Timeout, AccessDenied, ReadOnly (to write to a sealed\n"
+	  "one), Dirty, LimitReached, DeviceFailed, LayoutError, DaemonGone." },
 	{ "open_many", (PyCFunction)(void (*)(void))open_many, METH_VARARGS | METH_KEYWORDS,
-	  "open_many($self, name, access='r', timeout=0, *, device=None, "
-	  "refuse_dirty=False)\n--\n\n"
-	  "Attaches to a published buffer of many arrays: one round trip, however many there are. "
-	  "The\n"
-	  "Buffer is a mapping of their names to Arrays. Otherwise as open()." },
+	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
+	  "          refuse_dirty=False)\n--\n\n"
+	  "Attaches to a published buffer of many arrays: one round trip, however many there\n"
+	  "are. The Buffer is a mapping of their names to Arrays. Otherwise as open()." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -11,7 +11,8 @@
 #include "client/python/core/error.h"
 
 struct watch {
-	PyObject_HEAD PyObject *weakrefs;
+	PyObject_HEAD
+	PyObject *weakrefs;
 	struct gpushm_watch *watch; /* owned; NULL: closed */
 	unsigned calls;		    /* that run without the GIL */
 };
@@ -146,8 +147,10 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 	for (;;) {
 		turn = deadline_turn(d);
 		self->calls++;
-		Py_BEGIN_ALLOW_THREADS r = gpushm_watch_next(self->watch, turn, ret);
-		Py_END_ALLOW_THREADS self->calls--;
+		Py_BEGIN_ALLOW_THREADS
+		r = gpushm_watch_next(self->watch, turn, ret);
+		Py_END_ALLOW_THREADS
+		self->calls--;
 		if (r != -ETIMEDOUT || turn == 0)
 			return r;
 		if (PyErr_CheckSignals() < 0)
@@ -245,18 +248,17 @@ static void dealloc(PyObject *o)
 static PyMethodDef methods[] = {
 	{ "add", watch_add, METH_O,
 	  "add($self, what, /)\n--\n\n"
-	  "Watches one more: a name, which need not be there yet, or an Array's or Buffer's "
-	  "buffer.\n"
-	  "LimitReached: beyond 256." },
+	  "Watches one more: a name, which need not be there yet, or an Array's or Buffer's\n"
+	  "buffer. LimitReached: beyond 256." },
 	{ "next", (PyCFunction)(void (*)(void))watch_next, METH_VARARGS | METH_KEYWORDS,
 	  "next($self, timeout=None)\n--\n\n"
-	  "The next Event; waits so many seconds for it, None for ever. Other threads run "
-	  "meanwhile, and\n"
-	  "Ctrl-C is heard. Errors: Timeout; DaemonGone, after which a later call goes on "
-	  "trying." },
+	  "The next Event; waits so many seconds for it, None for ever. Other threads run\n"
+	  "meanwhile, and Ctrl-C is heard. Errors: Timeout; DaemonGone, after which a later\n"
+	  "call goes on trying." },
 	{ "fileno", watch_fileno, METH_NOARGS,
-	  "fileno($self, /)\n--\n\nFor poll() and event loops: readable when next(0) has something to "
-	  "do,\nwhich may not be an event yet." },
+	  "fileno($self, /)\n--\n\n"
+	  "For poll() and event loops: readable when next(0) has something to do, which may\n"
+	  "not be an event yet." },
 	{ "close", watch_close, METH_NOARGS, "close($self, /)\n--\n\nEnds it." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", leave, METH_VARARGS, NULL },
@@ -268,9 +270,9 @@ static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET,
 				   offsetof(struct watch, weakrefs), READONLY, NULL },
 				 { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"Names and buffers whose changes are told as Events: watch() makes "
-			     "one. Iterate over it with\n"
-			     "for or async for, or call next()." },
+	{ Py_tp_doc,
+	  (void *)"Names and buffers whose changes are told as Events: watch() makes one. Iterate\n"
+		  "over it with for or async for, or call next()." },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
@@ -289,12 +291,10 @@ static PyType_Spec spec = { .name = "gpushm.Watch",
 PyMethodDef watch_verbs[] = {
 	{ "watch", watch_new, METH_VARARGS,
 	  "watch($self, /, *what)\n--\n\n"
-	  "A Watch of names, and of the buffers of Arrays and Buffers: it tells as Events when one "
-	  "is\n"
-	  "published, dirty, clean, unlinked or gone, and when the daemon was started anew. Where "
-	  "a "
-	  "name is\n"
-	  "published already, that is the first event. Errors: DaemonGone, LimitReached (256)." },
+	  "A Watch of names, and of the buffers of Arrays and Buffers: it tells as Events\n"
+	  "when one is published, dirty, clean, unlinked or gone, and when the daemon was\n"
+	  "started anew. Where a name is published already, that is the first event. Errors:\n"
+	  "DaemonGone, LimitReached (256)." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -309,7 +309,6 @@ class Buffer:
     ) -> None: ...
 
 @final
-@disjoint_base
 class Watch:
     closed: bool
     def add(self, what: str | Array | Buffer, /) -> None: ...
