@@ -145,6 +145,9 @@ int estate_inherit(struct estate *e)
 
 void estate_add_pool(struct estate *e, const struct pool *pool)
 {
+	/* It stands in the journal since estate_inherit(), and its keeper has its fd. */
+	if (pool->state == POOL_INHERITED)
+		return;
 	if (e->service->catalog.archive && archive_pool(&e->archive, pool) < 0)
 		log_error("pool \"%s\" would not survive a restart", pool->config.name);
 }

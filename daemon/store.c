@@ -103,15 +103,26 @@ int store_take(struct store *s, const char *name)
 	return take_fd(&found->fd);
 }
 
+/* One of several fds of a name was taken. They stand side by side, and the first is taken first. */
+static bool is_taken(const struct store *s, size_t i)
+{
+	while (i > 0 && by_name(&s->inherited[i - 1], &s->inherited[i]) == 0)
+		i--;
+	return s->inherited[i].fd < 0;
+}
+
 size_t store_drop_rest(struct store *s)
 {
 	size_t n = 0;
 
+	/* A keeper forgets by name, and would forget what is in use with what is not. */
+	for (size_t i = 0; i < s->n_inherited; i++)
+		if (s->inherited[i].fd >= 0 && !is_taken(s, i))
+			store_forget(s, s->inherited[i].name);
 	for (size_t i = 0; i < s->n_inherited; i++) {
 		if (s->inherited[i].fd < 0)
 			continue;
 		close_fd(&s->inherited[i].fd);
-		store_forget(s, s->inherited[i].name);
 		n++;
 	}
 	return n;

@@ -28,7 +28,8 @@ struct store {
  * (sd_listen_fds(3)); the environment forgets it. 0 or -errno. */
 int store_open(struct store *s);
 
-/* Closes what nobody took, and has its keeper forget it; returns how many there were. */
+/* Closes what nobody took, and has its keeper forget it, unless it is a copy of what was taken;
+ * returns how many there were. */
 size_t store_drop_rest(struct store *s);
 void store_close(struct store *s);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Kills a gpushmd that the Makefile links with --wrap at the n-th place of GPUSHM_CRASH_AT: each
- * call that writes the journal, hands an fd to its keeper or answers a client has two such places,
- * one before it has done its work and one behind it; so has the exec of a planned restart, and the
- * second one is in the successor, whose places GPUSHM_CRASH_SUCCESSOR_AT counts. No handler runs,
- * nothing is flushed: it is the death that a crash or a SIGKILL is.
+ * call that writes the journal, hands an fd to its keeper, has it forgotten or answers a client has
+ * two such places, one before it has done its work and one behind it; so has the exec of a planned
+ * restart, and the second one is in the successor, whose places GPUSHM_CRASH_SUCCESSOR_AT counts.
+ * No handler runs, nothing is flushed: it is the death that a crash or a SIGKILL is.
  */
 #include "daemon/answer.h"
 #include "daemon/journal.h"
@@ -16,6 +16,8 @@
 
 int __real_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 int __real_store_keep(struct store *s, const char *name, int fd);
+void __real_store_forget(struct store *s, const char *name);
+void __wrap_store_forget(struct store *s, const char *name);
 int __real_answer_send(struct answer *a, int socket);
 int __real_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
 int __real_manifest_receive(struct store_fd **ret, size_t *ret_n);
@@ -59,6 +61,13 @@ int __wrap_store_keep(struct store *s, const char *name, int fd)
 	r = __real_store_keep(s, name, fd);
 	place();
 	return r;
+}
+
+void __wrap_store_forget(struct store *s, const char *name)
+{
+	place();
+	__real_store_forget(s, name);
+	place();
 }
 
 int __wrap_answer_send(struct answer *a, int socket)
