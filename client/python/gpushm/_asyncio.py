@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 async def next_event(watch: Any) -> Any:
     """A Watch's next Event: what `async for` over it waits for. One task at a time may wait on one Watch."""
+    # Half of what importing gpushm would cost, and whoever gets here has it.
+    import asyncio
+
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -38,6 +44,8 @@ async def wait_async(name: str, timeout: float | None = None, *, connection: Any
     Other tasks run meanwhile, and it can be cancelled. connection: a Connection to another daemon than the process's
     common one. Errors: Timeout, DaemonGone.
     """
+    import asyncio
+
     asked = connection or _core
     try:
         asked.wait(name, 0)
@@ -53,8 +61,6 @@ async def wait_async(name: str, timeout: float | None = None, *, connection: Any
         except TimeoutError as e:
             if isinstance(e, _core.Error):
                 raise
-            import errno
-
             raise _core.Timeout(errno.ETIMEDOUT, f'buffer "{name}" was not published in {timeout} s') from None
 
 
