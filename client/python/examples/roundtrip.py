@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""A parent makes a buffer, a child verifies it and writes into it, the parent verifies that.
+
+    python roundtrip.py [POOL]
+
+The round trip of cuda.core's sample for IPC, with a name in place of a queue and of a handle. It ends cleanly, and
+says why, where there is no daemon or no such pool.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+import gpushm
+
+COUNT = 1 << 20
+
+
+def pattern(seed: int) -> np.ndarray:
+    """Something that an empty buffer, or another one, is not."""
+    return (np.arange(COUNT, dtype=np.uint32) * 2654435761 + seed).astype(np.uint32)
+
+
+def child(name: str) -> None:
+    """In a process of its own, which knows the name and nothing else."""
+    with gpushm.open(name, "r+", timeout=10) as a:
+        assert np.array_equal(a.copy_to_host(), pattern(1)), "the parent's pattern did not arrive"
+        a.copy_from_host(pattern(2))
+    print(f"child {os.getpid()}: verified, and wrote its own")
+
+
+def parent(pool: str | None) -> None:
+    """Makes it, and starts the child."""
+    name = f"~/roundtrip-{os.getpid()}"
+    with gpushm.create(name, COUNT, "uint32", pool=pool, transient=True) as a:
+        a.copy_from_host(pattern(1))
+        # Shared, not sealed: the child may open it for writing.
+        a.publish("shared")
+        print(f"parent {os.getpid()}: {a!r}")
+        subprocess.run([sys.executable, __file__, "--child", name], check=True)
+        assert np.array_equal(a.copy_to_host(), pattern(2)), "the child's pattern did not arrive"
+    print(f"parent {os.getpid()}: verified")
+
+
+def main() -> None:
+    """Both; the child is started by the parent."""
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2])
+        return
+    try:
+        parent(sys.argv[1] if len(sys.argv) > 1 else None)
+    except (gpushm.DaemonGone, gpushm.NotFound, gpushm.DeviceFailed) as e:
+        print(f"nothing to show here: {e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of other libraries, by stand-ins that have one protocol each: found in their buffer, or copied."""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+from typing import Any
+
+import gpushm
+import ml_dtypes
+import numpy as np
+import pytest
+
+
+class Interface:
+    """Nothing but the CUDA Array Interface."""
+
+    def __init__(self, array: Any, **changes: Any) -> None:
+        self.array, self.changes = array, changes
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.array.__cuda_array_interface__ | self.changes
+
+
+class Dlpack:
+    """Nothing but DLPack; `legacy`: as before its version 1."""
+
+    def __init__(self, array: Any, legacy: bool = False) -> None:
+        self.array, self.legacy = array, legacy
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **words: Any) -> Any:
+        if self.legacy and words:
+            raise TypeError("unexpected keyword")
+        return self.array.__dlpack__(**words)
+
+
+def legacy(array: Any) -> Dlpack:
+    return Dlpack(array, legacy=True)
+
+
+GPU_POOLS = [p.name for p in gpushm.pools() if p.kind in ("vmm", "mempool")]
+PROTOCOLS = [Interface, Dlpack, legacy]
+on_a_gpu = pytest.mark.skipif(not GPU_POOLS, reason="no GPU, nor our own libcuda")
+LAYOUTS = {
+    "whole": lambda a: a,
+    "sliced": lambda a: a[1:5, 2:],
+    "stepped": lambda a: a[::2, ::3],
+    "reversed": lambda a: a[::-1, ::-1],
+    "transposed": lambda a: a.T,
+    "none": lambda a: a[3:3],
+}
+
+
+@pytest.fixture(params=GPU_POOLS)
+def gpu_pool(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def content(dtype: Any = "float32") -> np.ndarray:
+    return np.arange(42).reshape(7, 6).astype(dtype)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.__name__)
+def test_what_another_library_has_is_copied_wrongly(gpu_pool: str, protocol: Any, layout: str) -> None:
+    want, view = content(), LAYOUTS[layout]
+    with gpushm.create("theirs", want.shape, want.dtype, pool=gpu_pool) as theirs:
+        theirs.copy_from_host(want)
+        source = view(theirs)
+        with gpushm.to_device(protocol(source), "a", pool=gpu_pool) as a:
+            assert (a.shape, a.dtype) == (view(want).shape, want.dtype)
+            assert np.array_equal(a.copy_to_host(), view(want))
+            a.copy_from_host(np.zeros(a.shape, a.dtype))
+            assert gpushm.to_device(protocol(source), to=a) is a
+            assert np.array_equal(a.copy_to_host(), view(want))
+        # Over the host where the layouts differ, and converted where the types do.
+        with gpushm.create("b", view(want).shape, "float64", order="F", pool="host") as b:
+            b.copy_to_device(protocol(source))
+            assert np.array_equal(b.copy_to_host(), view(want))
+        del source
+
+
+@on_a_gpu
+@pytest.mark.parametrize("dtype", ["bool", "int64", "complex64", "float16", "bfloat16", "float8_e5m2", "record"])
+def test_a_type_gets_lost_on_the_way(gpu_pool: str, dtype: str) -> None:
+    if dtype == "record":
+        want = np.zeros(5, np.dtype([("x", "f4"), ("y", "i4")]))
+        want["x"] = np.arange(5)
+    else:
+        want = content(getattr(ml_dtypes, dtype, dtype))
+    with gpushm.create("theirs", want.shape, want.dtype, pool=gpu_pool) as theirs:
+        theirs.copy_from_host(want)
+        for protocol in (Interface, Dlpack):
+            if (protocol is Dlpack and dtype == "record") or (protocol is Interface and "float8" in dtype):
+                continue
+            if protocol is Interface and dtype == "bfloat16":
+                continue  # It has no word for it: test_a_nameless_type_is_taken_for_another.
+            with gpushm.to_device(protocol(theirs), "a", pool=gpu_pool) as a:
+                assert a.dtype == want.dtype and a.copy_to_host().tobytes() == want.tobytes()
+
+
+@on_a_gpu
+def test_a_nameless_type_is_taken_for_another(gpu_pool: str) -> None:
+    with gpushm.create("a", 4, "bfloat16", pool=gpu_pool) as a:
+        assert gpushm.as_array(Interface(a)).dtype == np.dtype("V2")
+        both = Dlpack(a)
+        both.__class__ = type("Both", (Dlpack, Interface), {"changes": {}})
+        assert gpushm.as_array(both).dtype == ml_dtypes.bfloat16
+
+
+@on_a_gpu
+def test_a_copy_on_a_stream_is_not_told(gpu_pool: str) -> None:
+    want = content()
+    with (
+        gpushm.to_device(want, "theirs", pool=gpu_pool) as theirs,
+        gpushm.create("a", want.shape, want.dtype, pool=gpu_pool) as a,
+    ):
+        assert a.__cuda_array_interface__["stream"] is None
+        a.copy_to_device(Interface(theirs, stream=2), stream=1)
+        assert a.__cuda_array_interface__["stream"] == 1
+        a.copy_to_device(theirs, stream=2)
+        assert a.__cuda_array_interface__["stream"] == 2
+        with gpushm.auto_synchronize(2) as stream:
+            a.copy_from_host(want * 2, stream=stream)
+        assert np.array_equal(a.copy_to_host(), want * 2)
+        with pytest.raises(KeyError), gpushm.auto_synchronize():
+            raise KeyError
+
+
+@on_a_gpu
+def test_another_librarys_stream_is_not_waited_for(gpu_pool: str) -> None:
+    try:
+        calls = ctypes.CDLL("libcuda.so.1").fakecuda_calls
+    except AttributeError:
+        pytest.skip("calls are counted by our own libcuda")
+    with gpushm.to_device(content(), "a", pool=gpu_pool) as a, gpushm.create_like("b", a, pool=gpu_pool) as b:
+        for source, waits in ((Interface(a), 0), (Interface(a, stream=2), 1), (Interface(a[::-1], stream=2), 1)):
+            before = calls(b"cuStreamSynchronize")
+            b.copy_to_device(source, stream=1)
+            assert calls(b"cuStreamSynchronize") == before + waits
+
+
+@on_a_gpu
+def test_a_read_only_array_is_written(gpu_pool: str) -> None:
+    with gpushm.to_device(content(), "a", pool=gpu_pool) as a, gpushm.to_device(content(), "b", pool=gpu_pool) as b:
+        a.publish()
+        for source in (content(), b, Interface(b), Dlpack(b)):
+            with pytest.raises(gpushm.ReadOnly):
+                a.copy_to_device(source)
+        gpushm.unlink("a")
+
+
+def test_shapes_that_differ_are_copied(pool: str) -> None:
+    with gpushm.create("a", (3, 4), pool=pool) as a, gpushm.create("b", (4, 3), pool=pool) as b:
+        with pytest.raises(ValueError, match="shape"):
+            a.copy_to_device(b)
+        if pool in GPU_POOLS:
+            with pytest.raises(ValueError, match="shape"):
+                a.copy_to_device(Dlpack(b))
+
+
+@on_a_gpu
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "none"])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.__name__)
+def test_an_array_is_not_found_in_its_buffer(gpu_pool: str, protocol: Any, layout: str) -> None:
+    want, view = content(), LAYOUTS[layout]
+    with gpushm.to_device(want, "a", pool=gpu_pool) as a, gpushm.to_device(want, "b", pool=gpu_pool):
+        found = gpushm.as_array(protocol(view(a)))
+        assert found.buffer is a.buffer and found.device_ptr == view(a).device_ptr
+        assert (found.shape, found.strides, found.dtype) == (view(a).shape, view(a).strides, want.dtype)
+        found[0, 0] = 77
+        view(want)[0, 0] = 77
+        assert np.array_equal(a.copy_to_host(), want)
+        del found
+
+
+def test_a_numpy_view_is_not_found_in_its_buffer() -> None:
+    want = content()
+    with gpushm.to_device(want, "a", pool="host") as a:
+        n = a.numpy()
+        found = gpushm.as_array(n[2:, ::-2])
+        assert found.buffer is a.buffer and np.array_equal(found.copy_to_host(), want[2:, ::-2])
+        del found, n
+        a.publish()
+        with gpushm.open("a") as reader:
+            n = reader.numpy()[1:]
+            found = gpushm.as_array(n)
+            assert found.readonly and pickle.loads(pickle.dumps(found))[0, 0] == want[1, 0]
+            del found, n
+        gpushm.unlink("a")
+
+
+@pytest.mark.parametrize("foreign", [np.zeros(4), [1, 2, 3], 5], ids=["array", "list", "number"])
+def test_memory_of_nobody_is_found(foreign: Any) -> None:
+    with gpushm.create("a", 4096, pool="host") as a:
+        assert gpushm.as_array(a) is a
+        with pytest.raises(TypeError, match=r"to_device\(obj, name\)"):
+            gpushm.as_array(foreign)
+
+
+def test_a_cuda_array_is_not_known(pool: str) -> None:
+    with gpushm.create("a", 4, pool=pool) as a:
+        reached = a.kind != "host"
+        assert gpushm.is_cuda_array(a) == reached
+        assert gpushm.is_cuda_array(Dlpack(a)) == reached
+    assert not any(map(gpushm.is_cuda_array, (np.zeros(3), None, 7, "a")))
+
+
+def test_a_scalar_or_a_record_does_not_get_there(pool: str) -> None:
+    record = np.array((1, 2.5), [("a", "i4"), ("b", "f4")])[()]
+    for scalar, dtype in ((3.5, "float64"), (7, "int64"), (np.float32(2), "float32"), (True, "bool"), (2j, "complex128")):
+        with gpushm.to_device(scalar, "a", pool=pool) as a:
+            assert (a.shape, a.dtype, a[()]) == ((), np.dtype(dtype), scalar)
+    with gpushm.to_device(record, "a", pool=pool) as a:
+        assert a.dtype == record.dtype and a[()] == record
+    with gpushm.to_device([[1, 2], [3, 4]], "a", pool=pool) as a:
+        assert a.copy_to_host().tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(TypeError, match="name"):
+        gpushm.to_device(scalar)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Host memory that a GPU reaches: arrays of pinned pools, and sections that pin what is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+
+PINNED = [p.name for p in gpushm.pools() if p.kind == "pinned"]
+with_a_driver = pytest.mark.skipif(not PINNED, reason="no driver, nor our own libcuda")
+without_a_driver = pytest.mark.skipif(bool(PINNED), reason="a driver")
+
+
+@with_a_driver
+@pytest.mark.parametrize("make", [gpushm.pinned_array, gpushm.mapped_array], ids=lambda m: m.__name__)
+def test_cpu_and_gpu_have_two_memories(make: Any) -> None:
+    with make((3, 4), "float64") as a:
+        assert (a.kind, a.pool, a.shape, a.state) == ("pinned", PINNED[0], (3, 4), "filling")
+        a.numpy()[...] = 5
+        there = gpushm.as_array(Interface(a))
+        assert (there.copy_to_host() == 5).all() and there.device_ptr == a.host_ptr
+        assert memoryview(a)[1, 2] == 5
+        del there
+    assert gpushm.ls() == []
+    with make((3, 4), "int8", name="a", order="F") as a:
+        a.publish("shared")
+        with gpushm.open("a", "r+") as b:
+            b[1, 1] = 3
+        assert a[1, 1] == 3 and a.is_f_contiguous()
+    gpushm.unlink("a")
+
+
+class Interface:
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+@with_a_driver
+def test_a_pinned_array_is_not_like_its_model() -> None:
+    for model in (np.zeros((2, 3), "complex64", order="F"), np.zeros((4, 6), "int16")[::2], np.float32(1)):
+        with gpushm.pinned_array_like(model) as a, gpushm.mapped_array_like(a) as b:
+            assert (a.shape, a.dtype) == (b.shape, b.dtype) == (model.shape, model.dtype)
+            assert a.is_f_contiguous() == b.is_f_contiguous() == np.copy(model, order="K").flags.f_contiguous
+
+
+@without_a_driver
+def test_without_a_gpu_nobody_is_told_why() -> None:
+    with pytest.raises(gpushm.NotFound, match='pool="host"'):
+        gpushm.pinned_array(4)
+    with gpushm.pinned_array(4, pool="host") as a:
+        assert a.kind == "host"
+    for section in (gpushm.pinned, gpushm.mapped):
+        with pytest.raises(gpushm.DeviceFailed, match=r"libcuda\.so\.1"), section(np.zeros(4)):
+            pass
+
+
+@with_a_driver
+def test_a_section_leaves_memory_pinned() -> None:
+    one, two = np.ones(10), np.ones((4, 4), order="F")
+    for _ in range(2):
+        with gpushm.pinned(one, two, np.empty(0)):
+            pass
+    with pytest.raises(gpushm.DriverError, match="ALREADY_REGISTERED"), gpushm.pinned(one, two, one):
+        pass
+    with gpushm.pinned(two), gpushm.pinned(one):
+        pass
+    with pytest.raises(KeyError), gpushm.pinned(one):
+        raise KeyError
+    with gpushm.pinned(one):
+        pass
+
+
+@with_a_driver
+def test_a_mapped_array_is_another_or_outlives_its_section() -> None:
+    host = np.arange(12, dtype="int32").reshape(3, 4)
+    with gpushm.mapped(host) as there:
+        told = there.__cuda_array_interface__
+        assert (told["shape"], told["typestr"], told["version"]) == ((3, 4), "<i4", 3)
+        assert np.array_equal(gpushm.to_device(there, "a", pool="host").copy_to_host(), host)
+        there[1, 1] = 50
+        assert host[1, 1] == 50 == there[1, 1] and there.numpy() is host
+        assert (there.shape, there.dtype, np.asarray(there).tolist()) == (host.shape, host.dtype, host.tolist())
+    with pytest.raises(AttributeError, match="section"):
+        _ = there.__cuda_array_interface__
+    assert "ended" in repr(there)
+    with gpushm.mapped(host, np.ones(3)) as (a, b):
+        assert (a.shape, b.shape) == ((3, 4), (3,))
+    host.flags.writeable = False
+    with gpushm.create("a", 8, "float32", pool="host") as a, gpushm.mapped(a) as there:
+        there[...] = 2
+        assert (a.copy_to_host() == 2).all()
+        del there
+
+
+@with_a_driver
+def test_what_cant_be_pinned_is(host_pool: str) -> None:
+    for wrong, error in ((np.zeros((4, 4))[::2, ::2], ValueError), ([1, 2, 3], TypeError)):
+        with pytest.raises(error), gpushm.pinned(wrong):
+            pass
+    gpu = next(p.name for p in gpushm.pools() if p.kind == "vmm")
+    with gpushm.create("a", 4, pool=gpu) as a:
+        with pytest.raises(TypeError, match="on a GPU"), gpushm.mapped(a):
+            pass
+    with gpushm.pinned_array(4) as a, gpushm.pinned(a), gpushm.mapped(a) as there:
+        # It is pinned already, and stays so.
+        assert there.__cuda_array_interface__["data"][0] == a.device_ptr
+        del there

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Records: what an integer picks from an array of them."""
+
+from __future__ import annotations
+
+import gpushm
+import numpy as np
+import pytest
+
+POINT = np.dtype([("x", "f4"), ("y", "i4", (2,)), ("in", [("a", "i2"), ("b", "i2")])])
+
+
+def content() -> np.ndarray:
+    want = np.zeros(4, POINT)
+    want["x"], want["y"], want["in"]["a"] = np.arange(4), [[1, 2]] * 4, 9
+    return want
+
+
+def test_a_record_is_a_copy_or_another_one(pool: str) -> None:
+    want = content()
+    with gpushm.to_device(want, "a", pool=pool) as a:
+        r = a[2]
+        assert isinstance(r, gpushm.Record) and r.dtype == POINT
+        assert (r.x, r["x"]) == (2, 2) and r["y"].copy_to_host().tolist() == [1, 2] and r["in"].a == 9
+        r.x = 50
+        r["y"] = [7, 8]
+        r["in"].b = 3
+        want[2] = (50, [7, 8], (9, 3))
+        assert a.copy_to_host().tobytes() == want.tobytes()
+        assert r == want[2] and r.copy_to_host() == want[2] and np.asarray(r) == want[2] and r != a[1]
+        assert r.item()[0] == 50 and "50" in repr(r)
+        a[0].copy_to_device(r)
+        a[1].copy_to_device((1.5, [3, 4], (5, 6)))
+        a[3] = want[2]
+        want[0], want[1], want[3] = want[2], (1.5, [3, 4], (5, 6)), want[2]
+        assert a.copy_to_host().tobytes() == want.tobytes()
+        assert [x.x for x in a] == want["x"].tolist()
+        r.close()
+        with pytest.raises(ValueError, match="closed"):
+            _ = r.x
+        del r
+
+
+def test_a_field_that_is_not_there_is_read_or_made(host_pool: str) -> None:
+    with gpushm.to_device(content(), "a", pool=host_pool) as a:
+        r = a[0]
+        with pytest.raises(AttributeError, match="'z'"):
+            _ = r.z
+        with pytest.raises(AttributeError, match="'z'"):
+            r.z = 1
+        with pytest.raises(KeyError, match="'x', 'y', 'in'"):
+            _ = r["z"]
+        with pytest.raises(TypeError):
+            hash(r)
+        del r
+        a.publish()
+        with gpushm.open("a") as reader:
+            with pytest.raises(ValueError):
+                reader[1].x = 3
+            assert reader[1].x == 1
+        gpushm.unlink("a")
+
+
+def test_a_record_keeps_its_buffer_unseen(host_pool: str) -> None:
+    a = gpushm.to_device(content(), "a", pool=host_pool)
+    r = a[1]
+    with pytest.raises(gpushm.InUse, match="1 view"):
+        a.close()
+    del r
+    a.close()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""How things look: as text, in a notebook."""
+
+from __future__ import annotations
+
+import html.parser
+
+import gpushm
+import pytest
+
+
+class Parser(html.parser.HTMLParser):
+    """Its tags open and close in order, and its cells are taken."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.cells.append(data)
+
+
+def test_a_notebook_shows_something_else(pool: str) -> None:
+    name = "a/<b>&c"
+    with gpushm.create(name, (3, 4), "float32", pool=pool) as a:
+        for thing in (a, a[1:], a.buffer):
+            cells = Parser(thing._repr_html_()).cells
+            assert name in cells and f"{pool} ({a.kind})" in cells and "filling" in cells
+        assert "(2, 4)" in Parser(a[1:]._repr_html_()).cells
+        assert repr(a).startswith(f"<gpushm.Array '{name}' (3, 4) float32, filling in pool '{pool}'")
+        buffer = a.buffer
+    assert "closed" in a._repr_html_() and "closed" in buffer._repr_html_()
+
+
+def test_a_list_of_buffers_or_pools_is_no_table(host_pool: str) -> None:
+    with gpushm.create("show/a", 4096, pool=host_pool) as a, gpushm.create("show/b", 1, pool=host_pool):
+        a.publish()
+        found = gpushm.ls("show/")
+        assert [b.name for b in found] == ["show/a", "show/b"]
+        lines = str(found).splitlines()
+        assert lines[0].split() == ["NAME", "SIZE", "POOL", "STATE", "ARRAYS", "READERS", "WRITERS", "OWNER"]
+        assert lines[1].split()[:5] == ["show/a", "4.0", "KiB", "host", "sealed"]
+        assert lines[2].split()[:5] == ["show/b", "1", "B", "host", "filling"]
+        assert {"show/a", "4.0 KiB", "host"} <= set(Parser(found._repr_html_()).cells)
+        gpushm.unlink("show/a")
+    pools = gpushm.pools()
+    assert "host" in str(pools) and "host" in Parser(pools._repr_html_()).cells
+    assert str(gpushm.ls("nothing/")).startswith("NAME")
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 40, "3.0 TiB"), (5 << 50, "5120.0 TiB")]
+)
+def test_a_size_is_another(nbytes: int, text: str) -> None:
+    assert gpushm._show.size(nbytes) == text
