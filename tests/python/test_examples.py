@@ -58,7 +58,8 @@ def blocks(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", ["client/python/README.md", "README.md"])
 def test_the_tutorial_does_not_run(path: str, tmp_path: Path) -> None:
     """All of its pieces, one behind the other, in one process; a piece that wants a library which is not here, or a
-    GPU, says so in its first line."""
+    GPU, says so in its first line.
+    """
     code = []
     for block in blocks(ROOT / path):
         needs = re.match(r"# needs: (.*)\n", block)
@@ -70,3 +71,16 @@ def test_the_tutorial_does_not_run(path: str, tmp_path: Path) -> None:
     done = run(str(script))
     assert done.returncode == 0, done.stderr
     assert gpushm.ls() == []
+
+
+def test_the_table_names_a_test_that_is_not_there() -> None:
+    rows = [line for line in (ROOT / "client/python/README.md").read_text().splitlines() if line.startswith("| ")]
+    cited = [row.rsplit("|", 2)[1] for row in rows[1:]]
+    assert len(cited) > 15
+    for cell in cited:
+        names = re.findall(r"`((?:gpu/)?test_\w+)`(?:: ((?:`\w+\*?`(?:, )?)+))?", cell)
+        assert names, cell
+        for file, tests in names:
+            text = (ROOT / "tests/python" / f"{file}.py").read_text()
+            for test in re.findall(r"`(\w+)\*?`", tests):
+                assert re.search(rf"def test_\w*{test}", text), (file, test)

@@ -101,9 +101,8 @@ def test_what_cant_be_pinned_is(host_pool: str) -> None:
         with pytest.raises(error), gpushm.pinned(wrong):
             pass
     gpu = next(p.name for p in gpushm.pools() if p.kind == "vmm")
-    with gpushm.create("a", 4, pool=gpu) as a:
-        with pytest.raises(TypeError, match="on a GPU"), gpushm.mapped(a):
-            pass
+    with gpushm.create("a", 4, pool=gpu) as a, pytest.raises(TypeError, match="on a GPU"), gpushm.mapped(a):
+        pass
     with gpushm.pinned_array(4) as a, gpushm.pinned(a), gpushm.mapped(a) as there:
         # It is pinned already, and stays so.
         assert there.__cuda_array_interface__["data"][0] == a.device_ptr

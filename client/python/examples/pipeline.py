@@ -17,9 +17,8 @@ import os
 import sys
 from typing import Any
 
-import numpy as np
-
 import gpushm
+import numpy as np
 
 PREFIX = os.environ.get("PIPELINE_PREFIX", "~/pipeline")
 HEIGHT, WIDTH, SQUARE = 48, 64, 12

@@ -13,9 +13,8 @@ import os
 import subprocess
 import sys
 
-import numpy as np
-
 import gpushm
+import numpy as np
 
 COUNT = 1 << 20
 
