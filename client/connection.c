@@ -15,7 +15,6 @@
 #include "client/error.h"
 #include "client/reconnect.h"
 #include "client/state.h"
-#include "proto/encode.h"
 #include "proto/own.h"
 
 #define TRIES_MAX 16 /* daemons that one request may see die */
@@ -109,13 +108,14 @@ static int broken(struct gpushm *c, int r, const char *what)
 /* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
 static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
-	struct encoded e;
-	int r = encode_message(&request->base, c->sent, sizeof(c->sent), &e);
+	size_t n = gpushm__proto__request__get_packed_size(request);
+	int r;
 
-	if (r < 0)
-		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u",
-				 gpushm__proto__request__get_packed_size(request), FRAME_MAX);
-	r = wire_send(c->socket, e.data, e.len, NULL, 0, 0);
+	if (n > sizeof(c->sent))
+		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
+				 FRAME_MAX);
+	gpushm__proto__request__pack(request, c->sent);
+	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
 	if (r == -EPIPE || r == -ECONNRESET)

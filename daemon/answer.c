@@ -6,7 +6,6 @@
  */
 #include "daemon/answer.h"
 
-#include "proto/encode.h"
 #include "proto/wire.h"
 
 #include <string.h>
@@ -111,12 +110,14 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 int answer_send(struct answer *a, int socket)
 {
 	static unsigned char frame[FRAME_MAX];
-	struct encoded e;
-	int r = encode_message(&a->reply.base, frame, sizeof(frame), &e);
+	size_t len = gpushm__proto__reply__get_packed_size(&a->reply);
+	int r;
 
+	if (len > sizeof(frame))
+		return -EMSGSIZE;
+	gpushm__proto__reply__pack(&a->reply, frame);
+	r = wire_send(socket, frame, len, a->fds, a->n_fds, MSG_DONTWAIT);
 	if (r == 0)
-		r = wire_send(socket, e.data, e.len, a->fds, a->n_fds, MSG_DONTWAIT);
-	if (r == 0)
-		a->sent = e.len;
+		a->sent = len;
 	return r;
 }

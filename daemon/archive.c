@@ -10,7 +10,6 @@
 
 #include "daemon/log.h"
 #include "journal.pb-c.h"
-#include "proto/encode.h"
 #include "proto/own.h"
 
 #include <inttypes.h>
@@ -27,10 +26,10 @@ static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 static int append(struct archive *a, uint16_t type, const ProtobufCMessage *m)
 {
 	unsigned char body[JOURNAL_BODY_MAX];
-	struct encoded e;
-	int r = encode_message(m, body, sizeof(body), &e);
 
-	return r < 0 ? r : journal_append(&a->journal, type, e.data, e.len);
+	if (protobuf_c_message_get_packed_size(m) > sizeof(body))
+		return -EMSGSIZE;
+	return journal_append(&a->journal, type, body, protobuf_c_message_pack(m, body));
 }
 
 static int write_head(struct archive *a, const struct archive_head *head)
