@@ -3,7 +3,8 @@
  * Writing. An fd goes to its keeper before the record that speaks of it, so that a record never
  * names an fd that nobody has; an fd without a record is dropped by the next daemon. A name is a
  * letter and a number: j and a journal's generation, p and a pool's id, m and t and a buffer's
- * slot, for its memory and its table. A host buffer's read-only fd is not kept: the next daemon
+ * slot, for its memory and its table, k and a session, for the pidfd of a process in a namespace
+ * that we don't see. A host buffer's read-only fd is not kept: the next daemon
  * makes one from the other.
  */
 #include "daemon/archive.h"
@@ -16,7 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEAD_MIN 4096u /* below that a new journal is not worth its fds */
+#define PIDFDS_MAX 1024u /* names of 15 bytes, in the variable that slots.h tells of */
+#define DEAD_MIN 4096u	 /* below that a new journal is not worth its fds */
 
 static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 {
@@ -232,8 +234,25 @@ static int write_lease(struct archive *a, const struct lease *l)
 	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, &m.base);
 }
 
+/* Beyond those they are watched as long as this daemon lives. */
+static int keep_process(struct archive *a, struct process *p)
+{
+	int r;
+
+	if (p->kept || !a->keeps || !process_needs_pidfd(p) || a->store->pidfds >= PIDFDS_MAX)
+		return 0;
+	r = keep(a, 'k', p->session, p->pidfd);
+	p->kept = r == 0;
+	a->store->pidfds += p->kept;
+	return r;
+}
+
 int archive_lease(struct archive *a, const struct lease *l)
 {
+	int r = keep_process(a, l->process);
+
+	if (r < 0)
+		return r;
 	a->live++;
 	return write_lease(a, l);
 }
@@ -241,8 +260,10 @@ int archive_lease(struct archive *a, const struct lease *l)
 /* What it said before is dead. */
 int archive_move(struct archive *a, const struct lease *l)
 {
-	int r = write_lease(a, l);
+	int r = keep_process(a, l->process);
 
+	if (r == 0)
+		r = write_lease(a, l);
 	a->dead += r == 0;
 	return r;
 }
@@ -284,6 +305,15 @@ void archive_close(struct archive *a, const struct lease *l)
 	end(a, GPUSHM__JOURNAL__TYPE__TYPE_CLOSE, l->id, 1);
 }
 
+void archive_forget_process(struct archive *a, struct process *p)
+{
+	if (!p->kept)
+		return;
+	forget(a->store, 'k', p->session);
+	p->kept = false;
+	a->store->pidfds--;
+}
+
 /* ---- for an exec ---- */
 
 static int list_fd(struct manifest *m, char kind, uint64_t number, int fd)
@@ -309,6 +339,11 @@ int archive_list_buffer(const struct buffer *b, struct manifest *m)
 	int r = list_fd(m, 'm', b->slot, b->block.fd);
 
 	return r < 0 ? r : list_fd(m, 't', b->slot, b->table_fd);
+}
+
+int archive_list_process(const struct process *p, struct manifest *m)
+{
+	return list_fd(m, 'k', p->session, p->pidfd);
 }
 
 bool archive_is_stale(const struct archive *a)

@@ -55,11 +55,15 @@ void archive_unlink(struct archive *a, const struct buffer *b);
 void archive_gone(struct archive *a, struct buffer *b);
 void archive_close(struct archive *a, const struct lease *l);
 
+/* The process is gone, or has no lease any more. */
+void archive_forget_process(struct archive *a, struct process *p);
+
 /* The fds by the names that the journal's records mean, as the next program looks for them. 0 or
  * -ENOMEM. */
 int archive_list(const struct archive *a, struct manifest *m);
 int archive_list_pool(const struct pool *p, struct manifest *m);
 int archive_list_buffer(const struct buffer *b, struct manifest *m);
+int archive_list_process(const struct process *p, struct manifest *m);
 
 /* More of the journal is dead than alive: time to write a new one. */
 bool archive_is_stale(const struct archive *a);

@@ -328,6 +328,12 @@ int catalog_move(struct catalog *c, struct lease *l, struct process *p)
 	return 0;
 }
 
+void catalog_forget(struct catalog *c, struct process *p)
+{
+	if (c->archive)
+		archive_forget_process(c->archive, p);
+}
+
 void catalog_sweep(struct catalog *c)
 {
 	struct buffer *b;

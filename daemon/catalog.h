@@ -56,6 +56,9 @@ void catalog_notice(struct catalog *c, const struct buffer *b);
 /* What the board says of the buffer now, as told to who asks. */
 uint32_t catalog_word(const struct catalog *c, const struct buffer *b);
 
+/* The process has no lease any more. */
+void catalog_forget(struct catalog *c, struct process *p);
+
 /* Marks the slots that adopted buffers have as taken. */
 void catalog_take_slots(const struct catalog *c, struct slots *slots);
 

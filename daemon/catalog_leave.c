@@ -35,6 +35,26 @@ int catalog_archive(const struct catalog *c, struct archive *a)
 	return r;
 }
 
+/* Each once, whatever it holds. */
+static int list_processes(const struct catalog *c, struct manifest *m)
+{
+	const struct buffer *b;
+	const struct lease *l;
+	int r = 0;
+
+	list_foreach (b, &c->buffers, all_link)
+		list_foreach (l, &b->leases, buffer_link)
+			l->process->listed = !process_needs_pidfd(l->process);
+	list_foreach (b, &c->buffers, all_link) {
+		list_foreach (l, &b->leases, buffer_link) {
+			if (r == 0 && !l->process->listed)
+				r = archive_list_process(l->process, m);
+			l->process->listed = true;
+		}
+	}
+	return r;
+}
+
 int catalog_list(const struct catalog *c, struct manifest *m)
 {
 	const struct buffer *b;
@@ -47,7 +67,7 @@ int catalog_list(const struct catalog *c, struct manifest *m)
 	list_foreach (b, &c->buffers, all_link)
 		if (r == 0 && b->state != BUFFER_FILLING)
 			r = archive_list_buffer(b, m);
-	return r;
+	return r < 0 ? r : list_processes(c, m);
 }
 
 void catalog_let_go(struct catalog *c)

@@ -21,10 +21,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* asm-generic/socket.h, Linux 6.5 */
+#endif
+
+#ifndef PID_FS_MAGIC
+#define PID_FS_MAGIC 0x50494446 /* linux/magic.h, Linux 6.9 */
 #endif
 
 #define STAT_START_TIME 20 /* fields behind the command's ")": the 22nd of proc_pid_stat(5) */
@@ -78,4 +84,28 @@ int pidfd_of_peer(int socket, pid_t pid)
 	if (errno != ENOPROTOOPT)
 		return -errno;
 	return pid > 0 ? open_pidfd(socket, pid) : -ESRCH;
+}
+
+bool pidfd_has_gone(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) != 0;
+}
+
+/* Since Linux 6.9 each process has an inode of its own there, whose number is never used again;
+ * before, all pidfds shared one. */
+static bool identify(int pidfd, struct stat *ret)
+{
+	struct statfs fs;
+
+	return fstatfs(pidfd, &fs) == 0 && fs.f_type == PID_FS_MAGIC && fstat(pidfd, ret) == 0;
+}
+
+bool pidfd_is_same(int a, int b)
+{
+	struct stat of_a, of_b;
+
+	return identify(a, &of_a) && identify(b, &of_b) && of_a.st_dev == of_b.st_dev &&
+	       of_a.st_ino == of_b.st_ino;
 }

@@ -5,6 +5,7 @@
 #ifndef GPUSHM_DAEMON_PIDFD_H
 #define GPUSHM_DAEMON_PIDFD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -16,5 +17,10 @@ int pidfd_of_peer(int socket, pid_t pid);
 /* When the process started, in ticks since the boot, as in /proc/PID/stat; 0 where it can't be
  * read. A pid and its start time together are never used again. */
 uint64_t pidfd_start_time(pid_t pid);
+
+bool pidfd_has_gone(int pidfd);
+
+/* Whether both stand for one process; false also before Linux 6.9, which can't tell. */
+bool pidfd_is_same(int a, int b);
 
 #endif

@@ -122,9 +122,25 @@ int process_identify(int socket, gid_t admin_gid, bool trust, struct process **r
 	return 0;
 }
 
-int process_restore(const struct process *told, struct process **ret)
+/* The pidfd that was kept, or a new one: if the start time is right after that, it is that
+ * process's. */
+static int watch_again(struct process *p, int *pidfd)
 {
+	p->kept = *pidfd >= 0;
+	p->pidfd = p->kept ? take_fd(pidfd) : (int)syscall(SYS_pidfd_open, p->pid, 0);
+	/* Its number may be a thread's by now: EINVAL, and ENOENT since Linux 6.9. */
+	if (p->pidfd < 0)
+		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
+	if (p->kept)
+		return pidfd_has_gone(p->pidfd) ? -ESRCH : 0;
+	return pidfd_start_time(p->pid) == p->start_time ? 0 : -ESRCH;
+}
+
+int process_restore(const struct process *told, int pidfd, struct process **ret)
+{
+	_cleanup_(close_fd) int fd = pidfd;
 	struct process *p = calloc(1, sizeof(*p));
+	int r;
 
 	if (!p)
 		return -ENOMEM;
@@ -133,16 +149,26 @@ int process_restore(const struct process *told, struct process **ret)
 	p->n_gids = 0;
 	list_init(&p->link);
 	list_init(&p->leases);
-	/* First the pidfd: if the start time is right after that, it is that process's. */
-	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	if (p->pidfd < 0 || pidfd_start_time(p->pid) != p->start_time) {
-		int r = p->pidfd < 0 ? -errno : -ESRCH;
-
+	r = watch_again(p, &fd);
+	if (r < 0)
 		process_free(p);
-		return r;
-	}
-	*ret = p;
-	return 0;
+	else
+		*ret = p;
+	return r;
+}
+
+bool process_needs_pidfd(const struct process *p)
+{
+	return p->pid == 0 && p->pidfd >= 0;
+}
+
+bool process_is_same(const struct process *a, const struct process *b)
+{
+	if (a->uid != b->uid || a->pid != b->pid)
+		return false;
+	if (a->pid > 0)
+		return a->start_time == b->start_time && a->start_time != 0;
+	return a->pidfd >= 0 && b->pidfd >= 0 && pidfd_is_same(a->pidfd, b->pidfd);
 }
 
 struct process *process_free(struct process *p)

@@ -26,6 +26,7 @@ struct process {
 	int pidfd;	      /* owned; -1: it can't be watched, and is trusted all the same */
 	struct charge charge; /* of the connection */
 	struct list leases;   /* lease::process_link */
+	bool kept, listed;    /* its pidfd: with a keeper, or for an exec */
 	uint64_t suspect_ns;  /* CLOCK_REALTIME since when its connection is closed; 0 before */
 	bool watched;	      /* poll is initialised */
 	uv_poll_t poll;	      /* on pidfd; the reaper's */
@@ -38,9 +39,16 @@ struct process {
 int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret,
 		     struct fault *f);
 
-/* The process of a connection to an earlier daemon, as its journal tells. 0; -ESRCH where it has
- * gone, or its pid is another process's by now; -errno. */
-int process_restore(const struct process *told, struct process **ret);
+/* The process of a connection to an earlier daemon, as its journal tells. pidfd: what was kept of
+ * it, taken over in any case; -1: nothing. 0; -ESRCH where it has gone, or its pid is another
+ * process's by now; -errno. */
+int process_restore(const struct process *told, int pidfd, struct process **ret);
+
+/* A pid in a namespace that we don't see can't be opened again: its pidfd has to be handed on. */
+bool process_needs_pidfd(const struct process *p);
+
+/* Whether both are connections of one process; false also where that can't be told. */
+bool process_is_same(const struct process *a, const struct process *b);
 
 /* It holds no lease any more, and its poll handle, if it had one, is closed. NULL is allowed.
  * Returns NULL. */

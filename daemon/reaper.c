@@ -32,6 +32,7 @@ static void end(struct process *p)
 		catalog_lose(r->catalog, l);
 	list_drop(&p->link);
 	r->n--;
+	catalog_forget(r->catalog, p);
 	if (p->watched)
 		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
 	else
@@ -82,6 +83,7 @@ void reaper_take(struct reaper *r, struct process *p)
 	/* The connection's share goes with the connection, the process's other charges stay. */
 	discharge(&p->charge);
 	if (list_empty(&p->leases)) {
+		catalog_forget(r->catalog, p);
 		process_free(p);
 		return;
 	}
@@ -106,8 +108,7 @@ struct process *reaper_find_same(const struct reaper *r, const struct process *l
 	for (; at != &r->suspects; at = at->next) {
 		struct process *p = container_of(at, struct process, link);
 
-		if (p->pid == like->pid && p->uid == like->uid &&
-		    p->start_time == like->start_time && p->start_time != 0)
+		if (process_is_same(p, like))
 			return p;
 	}
 	return NULL;

@@ -223,22 +223,30 @@ static struct process holder_of(const Gpushm__Journal__Lease *m)
 	return told;
 }
 
-static int find_process(struct service *service, const Gpushm__Journal__Lease *m,
-			struct process **ret)
+static int find_process(struct store *store, struct service *service,
+			const Gpushm__Journal__Lease *m, struct process **ret)
 {
 	const struct process told = holder_of(m);
-	int r;
+	int pidfd, r;
+	bool kept;
 
 	*ret = reaper_find(&service->reaper, m->session);
 	if (*ret)
 		return 0;
-	r = process_restore(&told, ret);
+	pidfd = take(store, 'k', m->session);
+	kept = pidfd >= 0;
+	r = process_restore(&told, pidfd, ret);
+	if (r == 0)
+		store->pidfds += kept;
+	else if (kept)
+		forget(store, 'k', m->session);
 	if (r == 0)
 		reaper_adopt(&service->reaper, *ret);
 	return r;
 }
 
-static int restore_lease(struct service *service, struct buffer *b, const Gpushm__Journal__Lease *m)
+static int restore_lease(struct store *store, struct service *service, struct buffer *b,
+			 const Gpushm__Journal__Lease *m)
 {
 	struct process *p = NULL;
 	struct fault f;
@@ -246,7 +254,7 @@ static int restore_lease(struct service *service, struct buffer *b, const Gpushm
 
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
-	r = find_process(service, m, &p);
+	r = find_process(store, service, m, &p);
 	if (r == -ESRCH && m->access == ACCESS_WRITE) {
 		const struct process gone = holder_of(m);
 
@@ -258,14 +266,15 @@ static int restore_lease(struct service *service, struct buffer *b, const Gpushm
 				   m->since_ns, &f);
 }
 
-static void restore_leases(struct replay *r, struct service *service, struct restored *ret)
+static void restore_leases(struct replay *r, struct store *store, struct service *service,
+			   struct restored *ret)
 {
 	struct item *it;
 
 	list_foreach (it, &r->leases, link) {
 		const Gpushm__Journal__Lease *m = (Gpushm__Journal__Lease *)it->message;
 		struct buffer *b = catalog_by_id(&service->catalog, m->buffer);
-		int err = b ? restore_lease(service, b, m) : -ENOENT;
+		int err = b ? restore_lease(store, service, b, m) : -ENOENT;
 
 		if (err == 0)
 			ret->leases++;
@@ -301,7 +310,7 @@ int restore(struct store *store, struct service *service, struct pools *pools, s
 	pools_succeed(pools);
 	list_foreach (it, &r.buffers, link)
 		restore_buffer(store, service, pools, (Gpushm__Journal__Buffer *)it->message, ret);
-	restore_leases(&r, service, ret);
+	restore_leases(&r, store, service, ret);
 	replay_done(&r);
 	tell(ret);
 	return 0;

@@ -21,7 +21,8 @@ struct store_fd {
 struct store {
 	struct store_fd *inherited; /* owned; sorted by name */
 	size_t n_inherited;
-	bool systemd; /* there is somebody to keep fds for us */
+	bool systemd;	 /* there is somebody to keep fds for us */
+	uint32_t pidfds; /* of those that are kept */
 };
 
 /* Takes what was handed over at the start, by the program before us (manifest.h) or by a keeper

@@ -78,7 +78,7 @@ static int bind_notify(const char *path)
 }
 
 /* A PID namespace wants a /proc of its own. */
-static void enter_namespace(void)
+void daemon_enter_namespace(void)
 {
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("proc", "/proc", "proc", 0, NULL) < 0)
@@ -127,7 +127,7 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	dup2(log, STDERR_FILENO);
 	close(log);
 	if (o->isolated)
-		enter_namespace();
+		daemon_enter_namespace();
 	if (o->no_peer_pidfd)
 		hide_peer_pidfd();
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);

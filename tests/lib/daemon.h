@@ -35,6 +35,9 @@ struct daemon_options {
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
 
+/* In a child with a PID namespace of its own: has it see no process but its own. */
+void daemon_enter_namespace(void);
+
 /* Whether a daemon can be isolated here; else prints "skipped: why". */
 bool daemon_may_be_isolated(void);
 

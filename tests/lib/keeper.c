@@ -10,11 +10,13 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -155,6 +157,8 @@ static void become_daemon(struct keeper *k)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(log, STDERR_FILENO);
 	close(log);
+	if (k->isolated)
+		daemon_enter_namespace();
 	snprintf(program, sizeof(program), "%s", build_path(k->program));
 	snprintf(text, sizeof(text), "%s/notify", k->folder);
 	setenv("NOTIFY_SOCKET", text, 1);
@@ -205,7 +209,8 @@ void keeper_spawn(struct keeper *k)
 	drain(k);
 	pthread_mutex_lock(&k->lock);
 	k->ready = 0;
-	k->pid = fork();
+	/* fork(), with a namespace for the child. */
+	k->pid = (pid_t)syscall(SYS_clone, SIGCHLD | (k->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
 	if (k->pid == 0)
 		become_daemon(k);
 	pthread_mutex_unlock(&k->lock);

@@ -20,6 +20,7 @@ struct keeper {
 	char folder[64], socket[96], log[96], config[96];
 	int listening, notify;
 	const char *program; /* in the build folder; "gpushmd" */
+	bool isolated;	     /* it starts it in a PID namespace of its own */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Start times out of /proc/PID/stat, whatever a process calls itself, and the pidfd of a peer.
+ * Start times out of /proc/PID/stat, whatever a process calls itself, the pidfd of a peer, and who
+ * comes back of those that a journal tells of.
  */
 #include "daemon/pidfd.h"
+#include "daemon/process.h"
 
 #include "proto/own.h"
 #include "tests/lib/fds.h"
 
 #include <check.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 START_TEST(a_name_with_brackets_moves_the_start_time)
@@ -53,6 +57,55 @@ START_TEST(a_pidfd_of_a_living_peer_is_readable)
 }
 END_TEST
 
+static int restore(pid_t pid, uint64_t start_time, int pidfd)
+{
+	const struct process told = { .pid = pid, .start_time = start_time };
+	struct process *p = NULL;
+	int r = process_restore(&told, pidfd, &p);
+
+	process_free(p);
+	return r;
+}
+
+static void *look_for_thread(void *arg)
+{
+	pid_t id = gettid();
+
+	*(int *)arg = restore(id, pidfd_start_time(id), -1);
+	return NULL;
+}
+
+START_TEST(something_else_is_taken_for_a_process_that_was)
+{
+	uint64_t start = pidfd_start_time(getpid());
+	pthread_t thread;
+	int r = 0;
+
+	ck_assert_int_eq(restore(getpid(), start, -1), 0);
+	ck_assert_int_eq(restore(getpid(), start + 1, -1), -ESRCH);
+	ck_assert_int_eq(pthread_create(&thread, NULL, look_for_thread, &r), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(r, -ESRCH);
+	/* In another namespace, and nothing kept of it. */
+	ck_assert_int_eq(restore(0, 0, -1), -ESRCH);
+	ck_assert_int_eq(restore(0, 0, (int)syscall(SYS_pidfd_open, getpid(), 0)), 0);
+}
+END_TEST
+
+START_TEST(a_kept_pidfd_of_a_dead_process_is_alive)
+{
+	pid_t pid = fork();
+	int pidfd;
+
+	if (pid == 0)
+		_exit(0);
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	ck_assert_int_ge(pidfd, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(restore(0, 0, pidfd), -ESRCH);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("pidfd");
@@ -64,6 +117,8 @@ int main(void)
 	tcase_add_test(t, a_name_with_brackets_moves_the_start_time);
 	tcase_add_test(t, a_process_that_is_gone_has_a_start_time);
 	tcase_add_test(t, a_pidfd_of_a_living_peer_is_readable);
+	tcase_add_test(t, something_else_is_taken_for_a_process_that_was);
+	tcase_add_test(t, a_kept_pidfd_of_a_dead_process_is_alive);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

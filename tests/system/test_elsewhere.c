@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clients in a PID namespace that the daemon does not see, as in a container, and its next program:
+ * a pid would not lead to them again, so their pidfds are handed on.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/role.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+
+#define PIDFS 0x50494446 /* PID_FS_MAGIC of linux/magic.h */
+
+static struct keeper k;
+static bool kept;
+
+/* socket name: opens to write, says ok, and lives until its input ends. */
+static int holder_role(char **args)
+{
+	struct gpushm *conn = NULL;
+	struct gpushm_buffer *b = NULL;
+	char line[8];
+
+	if (gpushm_connect(args[0], &conn) < 0 ||
+	    gpushm_open(conn, args[1], GPUSHM_WRITE, 0, NULL, &b) < 0)
+		return 1;
+	puts("ok");
+	_exit(fgets(line, sizeof(line), stdin) ? 3 : 0);
+}
+
+static void start(void)
+{
+	struct daemon_options o = { .isolated = true };
+
+	if (kept) {
+		keeper_init(&k, "");
+		k.isolated = true;
+		keeper_start(&k);
+	} else {
+		daemon_start_with(&d, "", &o);
+	}
+	ck_assert_msg(gpushm_connect(kept ? k.socket : d.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void stop(void)
+{
+	if (!kept) {
+		client_teardown();
+		return;
+	}
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	c = gpushm_disconnect(c);
+	client_await(keeper_count(&k, 'k') == 0);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+}
+
+static void replace_program(void)
+{
+	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
+}
+
+static void die(void)
+{
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+}
+
+static void restart_and_die(void)
+{
+	replace_program();
+	die();
+}
+
+static const struct {
+	bool kept;
+	void (*next)(void);
+} ways[] = { { false, replace_program },
+	     { true, replace_program },
+	     { true, die },
+	     { true, restart_and_die } };
+
+/* From Linux 6.9 on; before, who comes back from elsewhere is not known again, and its lease lasts
+ * as long as it does. */
+static bool pidfds_are_told_apart(void)
+{
+	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	struct statfs fs;
+	bool told = fstatfs(fd, &fs) == 0 && fs.f_type == PIDFS;
+
+	close(fd);
+	if (!told)
+		puts("skipped: this kernel's pidfds are all one to fstat(2)");
+	return told;
+}
+
+static bool setup(int way)
+{
+	kept = ways[way].kept;
+	if (!daemon_may_be_isolated() || !pidfds_are_told_apart())
+		return false;
+	start();
+	return true;
+}
+
+static void expect(uint32_t writers, uint32_t suspects)
+{
+	struct gpushm_stat *st = NULL;
+
+	ck_assert_msg(gpushm_stat(c, "x", 0, GPUSHM_HOLDERS, &st) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(st->writers, writers);
+	ck_assert_uint_eq(st->suspects, suspects);
+	ck_assert_int_eq(st->holders[0].pid, 0);
+	gpushm_stat_free(st, 1);
+}
+
+static bool is_dirty(void)
+{
+	struct gpushm_stat *st = NULL;
+	bool dirty;
+
+	ck_assert_int_eq(gpushm_stat(c, "x", 0, 0, &st), 0);
+	dirty = st->dirty;
+	gpushm_stat_free(st, 1);
+	return dirty;
+}
+
+START_TEST(a_process_elsewhere_loses_its_lease_while_it_lives)
+{
+	struct role_process holder;
+	struct gpushm_buffer *b;
+	char line[8];
+
+	if (!setup(_i))
+		return;
+	b = client_create("x", 100, NULL);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	role_start(&holder, "holder", (const char *[]){ kept ? k.socket : d.socket, "x", NULL });
+	role_read_line(&holder, line, sizeof(line));
+	ways[_i].next();
+	/* We have come back; of the other one nothing was heard. */
+	expect(2, 1);
+	ck_assert_int_eq(gpushm_buffer_lost(b), 0);
+	ways[_i].next();
+	expect(2, 1);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(is_dirty(), 0);
+	role_finish(&holder);
+	client_await(is_dirty());
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	client_await(client_used_bytes() == 0);
+	stop();
+}
+END_TEST
+
+/* It ends while there is no daemon. */
+START_TEST(a_process_elsewhere_holds_beyond_its_end)
+{
+	struct role_process holder;
+	struct gpushm_buffer *b;
+	char line[8];
+
+	if (!setup(2))
+		return;
+	b = client_create("x", 100, NULL);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	role_start(&holder, "holder", (const char *[]){ k.socket, "x", NULL });
+	role_read_line(&holder, line, sizeof(line));
+	keeper_end(&k, SIGKILL);
+	role_finish(&holder);
+	keeper_start(&k);
+	ck_assert_int_eq(is_dirty(), 1);
+	expect(1, 0);
+	client_close_and_unlink(b, "x");
+	stop();
+}
+END_TEST
+
+static const struct role roles[] = { { "holder", holder_role } };
+
+int main(int argc, char **argv)
+{
+	Suite *s = suite_create("elsewhere");
+	TCase *t = tcase_create("elsewhere");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, a_process_elsewhere_loses_its_lease_while_it_lives, 0,
+			    (int)array_size(ways));
+	tcase_add_test(t, a_process_elsewhere_holds_beyond_its_end);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
