@@ -10,6 +10,7 @@
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -206,6 +207,28 @@ START_TEST(a_holder_that_never_asks_loses_its_lease)
 }
 END_TEST
 
+/* As some of a driver's: open, of nobody's manifest, and without FD_CLOEXEC. */
+START_TEST(an_fd_that_was_not_handed_on_gets_through)
+{
+	struct pollfd p = { .events = POLLIN };
+	int pipe_fds[2], inherited;
+
+	ck_assert_int_eq(pipe2(pipe_fds, O_CLOEXEC), 0);
+	inherited = fcntl(pipe_fds[1], F_DUPFD, 100);
+	ck_assert_int_ge(inherited, 100);
+	close(pipe_fds[1]);
+	reexec_setup();
+	close(inherited);
+	p.fd = pipe_fds[0];
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	reexec_restart();
+	ck_assert_int_eq(poll(&p, 1, 0), 1);
+	ck_assert_int_eq(p.revents, POLLHUP);
+	close(pipe_fds[0]);
+	client_teardown();
+}
+END_TEST
+
 START_TEST(a_successor_gives_the_socket_up)
 {
 	char text[1024];
@@ -254,7 +277,7 @@ static const struct role roles[] = { { "waiter", waiter_role } };
 int main(int argc, char **argv)
 {
 	Suite *s = suite_create("reexec");
-	TCase *t = tcase_create("reexec");
+	TCase *t = tcase_create("reexec"), *alone = tcase_create("alone");
 	SRunner *sr = srunner_create(s);
 	int failed;
 
@@ -269,7 +292,10 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_holder_that_never_asks_loses_its_lease);
 	tcase_add_test(t, a_successor_gives_the_socket_up);
 	tcase_add_test(t, a_signal_in_the_midst_of_a_restart_kills_or_is_lost);
+	tcase_set_timeout(alone, 120);
+	tcase_add_test(alone, an_fd_that_was_not_handed_on_gets_through);
 	suite_add_tcase(s, t);
+	suite_add_tcase(s, alone);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
