@@ -230,7 +230,7 @@ def test_an_array_does_not_pass_through_a_queue_or_a_pipe(pool: str, method: str
         told, arrays = ctx.Queue(), ctx.Queue()
         here, there = ctx.Pipe()
         started = [
-            ctx.Process(target=double_sent, args=(a, told)),
+            ctx.Process(target=double_sent, args=(a[8:], told)),
             ctx.Process(target=double_received, args=(arrays, told)),
             ctx.Process(target=double_from_pipe, args=(there,)),
         ]
@@ -243,7 +243,7 @@ def test_an_array_does_not_pass_through_a_queue_or_a_pipe(pool: str, method: str
         for process in started:
             process.join(60)
             assert process.exitcode == 0
-        assert list(a.copy_to_host()) == [0, 4, 8, 12, 16, 20, 24, 28, 16, 18]
+        assert list(a.copy_to_host()) == list(range(0, 20, 2))
         arrays.close(), told.close(), here.close(), there.close()
         arrays.join_thread(), told.join_thread()
 
