@@ -167,6 +167,7 @@ def test_the_process_that_made_it_cant_open_a_handle(pool: str, named: Any) -> N
         with handle as here:
             here[0] = 9
             assert a[1] == 9 and here.buffer.id == a.buffer.id
+        assert here.closed
         again = handle.open()
         with pytest.raises(gpushm.InUse):
             view = again[1:]

@@ -184,6 +184,13 @@ def test_a_wait_of_a_loop_has_no_end() -> None:
     asyncio.run(main())
 
 
+def test_a_wait_for_what_is_there_costs_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with made("a"):
+        monkeypatch.setattr(gpushm._core, "watch", None)
+        asyncio.run(gpushm.wait_async("a", 0))
+        gpushm.unlink("a")
+
+
 def test_async_for_loses_events() -> None:
     async def seen() -> list[str]:
         found = []
