@@ -145,6 +145,10 @@ START_TEST(an_heir_reuses_a_block_that_another_user_has_had)
 							SET(lease, raw_open(&by_stranger, "x")))),
 			 0);
 	crash();
+	/* Of what it inherits the daemon asks its driver first. */
+	ck_assert_int_eq(raw_call(&eye, REQUEST(CREATE, Create, create, BYTES(name, "audit"),
+						BYTES(pool, "gpu0"), SET(size_bytes, 1))),
+			 0);
 	actor_kill(&owner);
 	actor_start(&owner, k.socket, OWNER, OWNER);
 	raw_close(&by_owner);

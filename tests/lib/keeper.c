@@ -281,22 +281,6 @@ size_t keeper_count(struct keeper *k, char letter)
 	return n;
 }
 
-void keeper_double(struct keeper *k)
-{
-	size_t n;
-
-	drain(k);
-	pthread_mutex_lock(&k->lock);
-	n = k->n_kept;
-	for (size_t i = 0; i < n; i++) {
-		struct kept it = k->kept[i];
-
-		if (strchr("pmt", it.name[0]))
-			keeper_keep(k, it.name, fcntl(it.fd, F_DUPFD_CLOEXEC, 0));
-	}
-	pthread_mutex_unlock(&k->lock);
-}
-
 unsigned long long keeper_generation(struct keeper *k)
 {
 	unsigned long long best = 0, n;

@@ -51,10 +51,6 @@ size_t keeper_count(struct keeper *k, char letter);
 /* How often the log of all its daemons has that text in it. */
 unsigned keeper_log_count(const struct keeper *k, const char *text);
 
-/* Keeps a copy of each fd of a pool, a memory and a table, under the same name: systemd does, where
- * one is sent twice. While no daemon runs. */
-void keeper_double(struct keeper *k);
-
 /* The generation of the journal that is kept: the highest. */
 unsigned long long keeper_generation(struct keeper *k);
 

@@ -244,114 +244,6 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
 }
 END_TEST
 
-static void make_on_each(struct gpushm_buffer **all)
-{
-	for (size_t i = 0; i < n_pools; i++) {
-		all[i] = pools[i].failed ? NULL : make(pools[i].name, pools[i].name, 4096);
-		if (all[i])
-			ck_assert_int_eq(gpushm_publish(all[i], GPUSHM_SEALED), 0);
-	}
-}
-
-static void check_and_close(struct gpushm_buffer **all, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!all[i])
-			continue;
-		check_contents(all[i], 4096);
-		ck_assert_msg(gpushm_unlink(c, gpushm_buffer_name(all[i])) == 0, "%s",
-			      gpushm_error());
-		ck_assert_int_eq(gpushm_close(all[i]), 0);
-	}
-}
-
-static void restart_once(void)
-{
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
-}
-
-/* A mempool that is inherited again and again is the same fd. */
-START_TEST(what_is_kept_is_kept_once_more_by_each_daemon)
-{
-	struct gpushm_buffer *all[64];
-	size_t n = n_pools;
-
-	make_on_each(all);
-	for (int i = 0; i < 3; i++)
-		restart_once();
-	keeper_count(&k, 'p');
-	for (size_t i = 0; i < k.n_kept; i++)
-		for (size_t j = 0; j < i; j++)
-			ck_assert_str_ne(k.kept[i].name, k.kept[j].name);
-	check_and_close(all, n);
-}
-END_TEST
-
-/* A keeper forgets by name, and has two of each name here. */
-START_TEST(a_copy_that_is_dropped_takes_along_what_is_used)
-{
-	struct gpushm_buffer *all[64];
-	size_t n = n_pools;
-
-	make_on_each(all);
-	keeper_end(&k, SIGKILL);
-	keeper_double(&k);
-	keeper_start(&k);
-	restart_once();
-	check_and_close(all, n);
-}
-END_TEST
-
-START_TEST(a_journal_grows_with_what_has_gone)
-{
-	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
-
-	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
-	for (int i = 0; i < 9000; i++) {
-		ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
-		ck_assert_int_eq(gpushm_close(r), 0);
-	}
-	/* Once a second the daemon looks whether most of its journal is dead. */
-	client_await(keeper_generation(&k) > 1);
-	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
-	ck_assert_int_eq(gpushm_close(b), 0);
-	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
-}
-END_TEST
-
-START_TEST(many_buffers_are_too_many_to_keep)
-{
-	enum { N = 2000 };
-	static struct gpushm_buffer *all[N];
-	char name[32];
-	unsigned got;
-
-	for (unsigned i = 0; i < N; i++) {
-		snprintf(name, sizeof(name), "many/%u", i);
-		all[i] = client_create(name, 4, NULL);
-		ck_assert_int_eq(gpushm_write(all[i], 0, &i, 4), 0);
-		ck_assert_int_eq(gpushm_publish(all[i], GPUSHM_SHARED), 0);
-	}
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
-	for (unsigned i = 0; i < N; i++) {
-		struct gpushm_buffer *b = NULL;
-
-		snprintf(name, sizeof(name), "many/%u", i);
-		ck_assert_msg(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b) == 0, "%s",
-			      gpushm_error());
-		ck_assert_int_eq(gpushm_read(b, 0, &got, 4), 0);
-		ck_assert_uint_eq(got, i);
-		ck_assert_int_eq(gpushm_close(b), 0);
-		ck_assert_int_eq(gpushm_close(all[i]), 0);
-		ck_assert_int_eq(gpushm_unlink(c, name), 0);
-	}
-}
-END_TEST
-
 /* A close is told without an answer, so a daemon can die with it unread: the next request comes to
  * the successor, and what is not reclaimed there has ended. */
 START_TEST(a_close_that_died_with_the_daemon_holds_for_ever)
@@ -393,10 +285,6 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_half_made_buffer_comes_back);
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
-	tcase_add_test(t, what_is_kept_is_kept_once_more_by_each_daemon);
-	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);
-	tcase_add_test(t, a_journal_grows_with_what_has_gone);
-	tcase_add_test(t, many_buffers_are_too_many_to_keep);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_for_ever);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_ENV);

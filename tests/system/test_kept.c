@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a daemon's keeper has, in numbers and names: each fd once, for as long as something needs
+ * it, however many daemons come and go; and a journal that does not grow with what is over.
+ */
+#include "client/gpushm.h"
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/keeper.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define POOLS_MAX 64
+
+static struct keeper k;
+
+static void setup(void)
+{
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void teardown(void)
+{
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
+	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
+	keeper_done(&k);
+}
+
+/* One on each pool, of its name, with its name in it. */
+static size_t make_on_each(struct gpushm_buffer **all)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n = 0, made = 0;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i].name };
+
+		if (pools[i].failed)
+			continue;
+		all[made] = client_create(pools[i].name, sizeof(pools[i].name), &o);
+		ck_assert_int_eq(gpushm_write(all[made], 0, pools[i].name, sizeof(pools[i].name)),
+				 0);
+		ck_assert_int_eq(gpushm_publish(all[made++], GPUSHM_SEALED), 0);
+	}
+	return made;
+}
+
+static void check_and_close(struct gpushm_buffer **all, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *name = gpushm_buffer_name(all[i]);
+		char text[64];
+
+		ck_assert_msg(gpushm_wait(c, name, 0) == 0, "%s", gpushm_error());
+		ck_assert_int_eq(gpushm_read(all[i], 0, text, sizeof(text)), 0);
+		ck_assert_str_eq(text, name);
+		client_close_and_unlink(all[i], text);
+	}
+}
+
+static void restart_once(void)
+{
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+}
+
+/* A mempool that is inherited again and again is the same fd. */
+START_TEST(what_is_kept_is_kept_once_more_by_each_daemon)
+{
+	struct gpushm_buffer *all[POOLS_MAX];
+	size_t n = make_on_each(all);
+
+	for (int i = 0; i < 3; i++)
+		restart_once();
+	keeper_count(&k, 'p');
+	for (size_t i = 0; i < k.n_kept; i++)
+		for (size_t j = 0; j < i; j++)
+			ck_assert_str_ne(k.kept[i].name, k.kept[j].name);
+	check_and_close(all, n);
+}
+END_TEST
+
+/* A keeper forgets by name: here it has two of each pool's, memory's and table's. */
+START_TEST(a_copy_that_is_dropped_takes_along_what_is_used)
+{
+	struct gpushm_buffer *all[POOLS_MAX];
+	size_t n = make_on_each(all), kept;
+
+	keeper_end(&k, SIGKILL);
+	keeper_count(&k, 'm');
+	kept = k.n_kept;
+	for (size_t i = 0; i < kept; i++)
+		if (strchr("pmt", k.kept[i].name[0]))
+			keeper_keep(&k, k.kept[i].name, fcntl(k.kept[i].fd, F_DUPFD_CLOEXEC, 0));
+	keeper_start(&k);
+	restart_once();
+	check_and_close(all, n);
+}
+END_TEST
+
+START_TEST(a_journal_grows_with_what_has_gone)
+{
+	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	for (int i = 0; i < 9000; i++) {
+		ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
+		ck_assert_int_eq(gpushm_close(r), 0);
+	}
+	/* Once a second the daemon looks whether most of its journal is dead. */
+	client_await(keeper_generation(&k) > 1);
+	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+END_TEST
+
+START_TEST(many_buffers_are_too_many_to_keep)
+{
+	enum { N = 2000 };
+	static struct gpushm_buffer *all[N];
+	char name[32];
+	unsigned got;
+
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "many/%u", i);
+		all[i] = client_create(name, 4, NULL);
+		ck_assert_int_eq(gpushm_write(all[i], 0, &i, 4), 0);
+		ck_assert_int_eq(gpushm_publish(all[i], GPUSHM_SHARED), 0);
+	}
+	keeper_end(&k, SIGKILL);
+	keeper_start(&k);
+	for (unsigned i = 0; i < N; i++) {
+		struct gpushm_buffer *b = NULL;
+
+		snprintf(name, sizeof(name), "many/%u", i);
+		ck_assert_msg(gpushm_open(c, name, GPUSHM_READ, 0, NULL, &b) == 0, "%s",
+			      gpushm_error());
+		ck_assert_int_eq(gpushm_read(b, 0, &got, 4), 0);
+		ck_assert_uint_eq(got, i);
+		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_eq(gpushm_close(all[i]), 0);
+		ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("kept");
+	TCase *t = tcase_create("kept");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, what_is_kept_is_kept_once_more_by_each_daemon);
+	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);
+	tcase_add_test(t, a_journal_grows_with_what_has_gone);
+	tcase_add_test(t, many_buffers_are_too_many_to_keep);
+	suite_add_tcase(s, t);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
