@@ -91,8 +91,9 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	b->transient = spec->transient;
 	b->created_ns = clock_realtime_ns();
 	b->key = strdup(spec->key);
-	r = b->key ? charge_owner(accounts, b, spec->bytes, f)
-		   : fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	b->making = calloc(1, sizeof(*b->making));
+	r = b->key && b->making ? charge_owner(accounts, b, spec->bytes, f)
+				: fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
 	if (r == 0)
 		r = set_attrs(b, spec->attrs, spec->n_attrs, f);
 	if (r < 0) {
@@ -107,7 +108,7 @@ struct buffer *buffer_free(struct buffer *b)
 {
 	if (!b)
 		return NULL;
-	assert(list_empty(&b->leases) && !b->allocating);
+	assert(list_empty(&b->leases));
 	if (b->block.bytes && b->let_go)
 		pool_let_go(b->pool, &b->block);
 	else if (b->block.bytes)
@@ -117,6 +118,7 @@ struct buffer *buffer_free(struct buffer *b)
 	discharge(&b->bytes_charge);
 	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);
+	free(b->making);
 	free(b->key);
 	free(b);
 	return NULL;

@@ -44,8 +44,7 @@ struct buffer {
 	struct death death;		   /* where dirty: the first since it was clean */
 
 	struct pool *pool;
-	struct pool_request request; /* while allocating */
-	bool allocating;
+	struct making *making; /* owned; NULL once there is a block */
 	struct block block;
 	uint64_t bytes; /* as asked for; block.bytes is what it got */
 	struct charge bytes_charge, buffer_charge, table_charge;
@@ -60,10 +59,16 @@ struct buffer {
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
 
-	/* While allocating: who is told. Abandoned: on_made is NULL. */
+	struct catalog *catalog;
+};
+
+/* What a buffer has while its memory is being allocated, and not for the rest of its life. */
+struct making {
+	struct pool_request request;
+	struct buffer *buffer;
+	/* Who is told; NULL: it was abandoned. */
 	void (*on_made)(struct buffer *b, int result, const struct fault *f, void *arg);
 	void *arg;
-	struct catalog *catalog;
 };
 
 /* What CREATE asks for; strings are borrowed. */
@@ -84,7 +89,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f);
 
 /* Frees what it has; a block goes onto its pool's pending list. It is in no index, has no lease,
- * and is not allocating. NULL is allowed. Returns NULL. */
+ * and its memory is not being allocated. NULL is allowed. Returns NULL. */
 struct buffer *buffer_free(struct buffer *b);
 
 /* Whether the mode lets the process do that. Admins may all. */

@@ -10,6 +10,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
+#include "proto/own.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -51,7 +52,7 @@ static void drop_name(struct catalog *c, struct buffer *b)
 
 static void maybe_free(struct catalog *c, struct buffer *b)
 {
-	if (b->key || b->allocating || !list_empty(&b->leases))
+	if (b->key || b->making || !list_empty(&b->leases))
 		return;
 	if (is_archived(c, b))
 		archive_gone(c->archive, b);
@@ -111,7 +112,8 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 
 static void on_allocated(struct pool_request *r)
 {
-	struct buffer *b = container_of(r, struct buffer, request);
+	struct making *m = container_of(r, struct making, request);
+	struct buffer *b = m->buffer;
 	struct catalog *c = b->catalog;
 
 	if (r->result == 0) {
@@ -122,9 +124,9 @@ static void on_allocated(struct pool_request *r)
 		catalog_tell_full(c, b->pool, &r->fault);
 	/* An answer that can't be told ends the lease that it carries: the buffer must outlive
 	 * that. */
-	if (b->on_made)
-		b->on_made(b, r->result, &r->fault, b->arg);
-	b->allocating = false;
+	if (m->on_made)
+		m->on_made(b, r->result, &r->fault, m->arg);
+	free(take_ptr(b->making));
 	/* Nobody took a lease: it failed, or its creator has gone. */
 	if (list_empty(&b->leases))
 		drop_name(c, b);
@@ -134,7 +136,6 @@ static void on_allocated(struct pool_request *r)
 static void insert(struct catalog *c, struct buffer *b)
 {
 	b->catalog = c;
-	b->request.on_done = on_allocated;
 	if (b->key) {
 		index_insert(&c->by_name, &b->by_name, index_hash(b->key, strlen(b->key)));
 		catalog_forget_lost(c, b->key);
@@ -167,17 +168,19 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	insert(c, b);
 	if (c->board)
 		b->notice = board_take(c->board, b->id);
-	b->request.wait_ms = spec->wait_ms;
-	r = pool_alloc(pool, &b->request, spec->bytes, p->uid, f);
+	b->making->buffer = b;
+	b->making->request.on_done = on_allocated;
+	b->making->request.wait_ms = spec->wait_ms;
+	r = pool_alloc(pool, &b->making->request, spec->bytes, p->uid, f);
 	if (r == -EINPROGRESS) {
-		b->allocating = true;
 		*ret_buffer = b;
 		return r;
 	}
-	if (r == 0) {
-		b->block = b->request.block;
+	if (r == 0)
+		b->block = b->making->request.block;
+	free(take_ptr(b->making));
+	if (r == 0)
 		r = catalog_grant(c, p, b, ACCESS_WRITE, ret_lease, f);
-	}
 	if (r < 0 && f->code == CODE_POOL_FULL)
 		catalog_tell_full(c, pool, f);
 	if (r < 0) {
@@ -189,9 +192,9 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 
 void catalog_abandon(struct catalog *c, struct buffer *b)
 {
-	b->on_made = NULL;
+	b->making->on_made = NULL;
 	drop_name(c, b);
-	pool_request_cancel(&b->request);
+	pool_request_cancel(&b->making->request);
 }
 
 /* ---- ending ---- */

@@ -86,8 +86,8 @@ int verb_create(struct session *s, const Gpushm__Proto__Request *q, struct answe
 	if (r == 0)
 		r = catalog_create(&s->service->catalog, s->process, &spec, &b, &l, f);
 	if (r == -EINPROGRESS) {
-		b->on_made = on_made;
-		b->arg = s;
+		b->making->on_made = on_made;
+		b->making->arg = s;
 		s->creating = b;
 	}
 	if (r == 0)

@@ -30,7 +30,12 @@ static void run_free(struct job *job)
 {
 	struct pending *p = container_of(job, struct pending, job);
 
-	p->result = p->pool->ops->free(p->pool, &p->block, &p->fault);
+	struct fault f;
+
+	p->result = p->pool->ops->free(p->pool, &p->block, &f);
+	p->fault = p->result < 0 ? malloc(sizeof(f)) : NULL;
+	if (p->fault)
+		*p->fault = f;
 }
 
 static void count_freed(struct pool *pool)
@@ -56,9 +61,12 @@ static void on_freed(struct job *job)
 
 		pool->lost += p->block.bytes;
 		log_write(LOG_ERR, &about, "pool \"%s\": %s could not be freed and are lost: %s",
-			  pool->config.name, size_format(p->block.bytes).text, p->fault.text);
-		failure_note(pool, &p->fault);
+			  pool->config.name, size_format(p->block.bytes).text,
+			  p->fault ? p->fault->text : "the daemon is out of memory");
+		if (p->fault)
+			failure_note(pool, p->fault);
 	}
+	free(p->fault);
 	free(p);
 	room_poke(pool);
 	count_freed(pool);

@@ -17,8 +17,8 @@ struct pending {
 	struct block block;
 	uid_t uid; /* of its last owner */
 	bool foreign;
-	int result; /* of ops->free */
-	struct fault fault;
+	int result;	     /* of ops->free */
+	struct fault *fault; /* why it failed; owned. NULL: it did not, or there was no memory */
 };
 
 /* Takes a block of exactly that size for that uid off the list. Returns whether there was one. */
