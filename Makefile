@@ -190,7 +190,10 @@ $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.
 
 $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
+
+# A model of the daemon, and what plays both.
+$(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
 
 # A gpushmd whose own allocations can be made to fail; tests/adversary/test_memory starts it.
 $(BUILD)/tests/gpushmd-failmalloc: $(call objects,daemon/main.c tests/adversary/failmalloc.c) $(BUILD)/daemon.a $(BUILD)/proto.a
@@ -279,9 +282,9 @@ check-python-here: python $(BUILD)/gpushmd $(FAKECUDA)
 	$(if $(PYTHON_PRELOAD),$(MAKE) BUILD=$(BUILD)/asan SANITIZE=$(SANITIZERS) CFLAGS='-O1 -g' python-core)
 	$(if $(PYTHON_PRELOAD),$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)python-asan "env $(PYTHON_ASAN) $(PYTEST)")
 
-# What runs by the clock has run at length without them.
+# What runs by the clock or by the thousand has run at length without them.
 SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	TSAN_OPTIONS=halt_on_error=1 STORM_SECONDS=10
+	TSAN_OPTIONS=halt_on_error=1 STORM_SECONDS=10 MODEL_SEQUENCES=100
 check-sanitize:
 	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
 		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)

@@ -32,6 +32,9 @@ struct raw {
 #define SET(field, value) .has_##field = 1, .field = (value)
 #define BYTES(field, s) SET(field, ((ProtobufCBinaryData){ strlen(s), (uint8_t *)(s) }))
 
+/* How long a reply may take, a minute: then the test fails rather than hangs. */
+extern int raw_deadline_ms;
+
 /* Connects; says nothing. */
 void raw_connect(struct raw *r, const char *path);
 /* Connects and says HELLO. */

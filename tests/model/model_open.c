@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening and looking, at once or later; and what wakes who waits for a name.
+ */
+#include "tests/model/model.h"
+
+#include <string.h>
+
+static int find(struct model *m, struct model_session *s, enum model_access access,
+		struct model_buffer **ret)
+{
+	struct model_buffer *b = model_buffer_by_key(m, s->name);
+
+	if (!b)
+		return CODE_NOT_FOUND;
+	if (!model_allows(s->process, b, access) ||
+	    (b->pool->kind == MODEL_MEMPOOL && !model_may_use(s->process, b->pool)))
+		return CODE_ACCESS;
+	if (b->state == MODEL_FILLING)
+		return CODE_NOT_PUBLISHED;
+	if (b->state == MODEL_SEALED && access == MODEL_WRITE)
+		return CODE_READ_ONLY;
+	*ret = b;
+	return CODE_OK;
+}
+
+static int look(struct model *m, const struct model_process *p, const char *key,
+		struct model_buffer **ret)
+{
+	struct model_buffer *b = model_buffer_by_key(m, key);
+
+	if (!b || (b->state == MODEL_FILLING && !model_owns(p, b)))
+		return CODE_NOT_FOUND;
+	if (!model_visible(p, b))
+		return CODE_ACCESS;
+	*ret = b;
+	return CODE_OK;
+}
+
+static int attach(struct model *m, struct model_session *s)
+{
+	struct model_buffer *b = NULL;
+	int code = find(m, s, s->access, &b);
+
+	if (code == CODE_OK && s->refuses_dirty && b->dirty)
+		code = CODE_DIRTY;
+	return code == CODE_OK ? model_grant(m, s, b, s->access) : code;
+}
+
+static int look_at(struct model *m, struct model_session *s)
+{
+	struct model_buffer *b = NULL;
+	int code = find(m, s, MODEL_READ, &b);
+
+	s->answer.what = MODEL_STAT;
+	s->answer.buffer = b;
+	return code;
+}
+
+/* Waits for what time may heal. */
+static void answer_or_wait(struct model *m, struct model_session *s, enum model_waits waits,
+			   enum model_patience patience)
+{
+	int code = waits == MODEL_OPENS ? attach(m, s) : look_at(m, s);
+	bool heals = code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
+
+	if (code == CODE_OK)
+		return;
+	if (heals && patience == MODEL_BRIEFLY)
+		code = CODE_TIMED_OUT;
+	model_refuse(s, code);
+	if (!heals || patience != MODEL_FOR_EVER)
+		return;
+	s->answer = (struct model_answer){ 0 };
+	s->waits = waits;
+	list_insert(&m->waiters, &s->wait_link);
+}
+
+/* The name was published or cleaned. */
+static void wake(struct model *m, const char *key)
+{
+	struct model_session *s;
+	struct list turn;
+
+	list_init(&turn);
+	list_foreach (s, &m->waiters, wait_link)
+		if (strcmp(s->name, key) == 0) {
+			list_drop(&s->wait_link);
+			list_insert(&turn, &s->wait_link);
+		}
+	list_foreach (s, &turn, wait_link) {
+		enum model_waits waits = s->waits;
+
+		list_drop(&s->wait_link);
+		s->waits = MODEL_IDLE;
+		answer_or_wait(m, s, waits, MODEL_FOR_EVER);
+		s->answer.later = true;
+	}
+}
+
+void model_open(struct model *m, struct model_session *s, const char *name,
+		enum model_access access, bool refuses_dirty, enum model_patience patience)
+{
+	int code = model_key(s->process, name, s->name);
+
+	s->access = access;
+	s->refuses_dirty = refuses_dirty;
+	if (code != CODE_OK)
+		model_refuse(s, code);
+	else
+		answer_or_wait(m, s, MODEL_OPENS, patience);
+}
+
+void model_stat(struct model *m, struct model_session *s, const char *name,
+		enum model_patience patience)
+{
+	struct model_buffer *b = NULL;
+	int code = model_key(s->process, name, s->name);
+
+	if (code == CODE_OK && patience != MODEL_AT_ONCE) {
+		answer_or_wait(m, s, MODEL_STATS, patience);
+		return;
+	}
+	if (code == CODE_OK)
+		code = look(m, s->process, s->name, &b);
+	s->answer.what = MODEL_STAT;
+	s->answer.buffer = b;
+	if (code != CODE_OK)
+		model_refuse(s, code);
+}
+
+void model_clean(struct model *m, struct model_session *s, const char *name, bool other)
+{
+	struct model_buffer *b = NULL;
+	char key[MODEL_NAME_MAX];
+	int code = model_key(s->process, name, key);
+
+	if (code == CODE_OK)
+		code = look(m, s->process, key, &b);
+	if (code == CODE_OK && other)
+		code = CODE_NOT_FOUND;
+	if (code == CODE_OK && !model_owns(s->process, b))
+		code = CODE_ACCESS;
+	s->answer.what = MODEL_DONE;
+	if (code != CODE_OK) {
+		model_refuse(s, code);
+	} else if (b->dirty) {
+		b->dirty = b->two_died = false;
+		wake(m, key);
+	}
+}
+
+void model_publish(struct model *m, struct model_session *s, struct model_lease *l,
+		   enum model_state state)
+{
+	if (!l || l->session != s) {
+		model_refuse(s, CODE_NO_LEASE);
+		return;
+	}
+	if (l->buffer->state != MODEL_FILLING) {
+		model_refuse(s, CODE_STATE);
+		return;
+	}
+	l->buffer->state = state;
+	if (state == MODEL_SEALED)
+		l->access = MODEL_READ;
+	s->answer.what = MODEL_PUBLISHED;
+	s->answer.buffer = l->buffer;
+	if (l->buffer->name[0])
+		wake(m, l->buffer->name);
+}

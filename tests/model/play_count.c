@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Everything at once: all that can be listed, all that is counted, and all that is kept.
+ */
+#include "tests/model/play.h"
+
+#include "proto/own.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- all of it ---- */
+
+static void check_list(struct play *p)
+{
+	struct model_buffer *b;
+	uint64_t after = 0;
+	bool more = true;
+	size_t i = 0, n = 0;
+
+	list_foreach (b, &p->model.buffers, link) {
+		if (i == n) {
+			if (!more)
+				play_fail("\"%s\" is not listed", play_name_of(b));
+			play_look(p, REQUEST(LIST, List, list, SET(after, after), SET(holders, 1)));
+			n = p->eye.reply->list->n_buffers;
+			more = p->eye.reply->list->more;
+			i = 0;
+		}
+		if (i == n)
+			play_fail("\"%s\" is not listed", play_name_of(b));
+		if (p->eye.reply->list->buffers[i]->id <= after)
+			play_fail("the list is not in the order of ids");
+		after = p->eye.reply->list->buffers[i]->id;
+		play_check_buffer(p, p->eye.reply->list->buffers[i++], b, p->self, false);
+	}
+	if (i < n || more) {
+		play_look(p, REQUEST(LIST, List, list, SET(after, after)));
+		if (p->eye.reply->list->n_buffers)
+			play_fail("a buffer %" PRIu64 " is listed that there is not",
+				  p->eye.reply->list->buffers[0]->id);
+	}
+}
+
+static void check_pool(struct play *p, const Gpushm__Proto__Pool *told)
+{
+	struct model_pool *pool = model_pool_by_id(&p->model, told->id);
+
+	if (!pool) {
+		if (!told->failed || told->used_bytes || told->buffers)
+			play_fail("there is a pool %u that there is not", told->id);
+		return;
+	}
+	play_same(told->failed, pool->fails || pool->inherited, "the failure", pool->name);
+	play_same(told->used_bytes, model_used(&p->model, pool), "used bytes", pool->name);
+	play_same(told->buffers, model_blocks(&p->model, pool), "number of buffers", pool->name);
+	play_same(told->suspect_bytes, model_suspect_bytes(&p->model, pool), "suspect bytes",
+		  pool->name);
+	if (pool->vague)
+		return;
+	play_same(told->pending, model_pending(pool), "what waits", pool->name);
+	play_same(told->pending_bytes, model_pending_bytes(pool), "bytes that wait", pool->name);
+}
+
+static void check_pools(struct play *p)
+{
+	const Gpushm__Proto__PoolsReply *pools;
+	struct model_pool *pool;
+
+	play_look(p, REQUEST(POOLS, Pools, pools));
+	pools = p->eye.reply->pools;
+	for (size_t i = 0; i < pools->n_pools; i++)
+		check_pool(p, pools->pools[i]);
+	list_foreach (pool, &p->model.pools, link) {
+		bool told = false;
+
+		for (size_t i = 0; i < pools->n_pools; i++)
+			told = told || pools->pools[i]->id == pool->id;
+		/* An inherited one that has nothing goes when it is next looked for. */
+		if (!told && !(pool->inherited && model_blocks(&p->model, pool) == 0))
+			play_fail("pool %u, \"%s\", is not told", pool->id, pool->name);
+	}
+}
+
+static void check_kept(struct play *p)
+{
+	struct model_buffer *b;
+	unsigned memories = 0, tables = 0;
+
+	list_foreach (b, &p->model.buffers, link) {
+		if (b->state == MODEL_FILLING)
+			continue;
+		memories += b->pool->kind != MODEL_MEMPOOL;
+		tables += b->has_table;
+	}
+	play_same(keeper_count(&p->keeper, 'm'), memories, "the memories", "what is kept");
+	play_same(keeper_count(&p->keeper, 't'), tables, "the tables", "what is kept");
+	play_same(keeper_count(&p->keeper, 'j'), 1, "the journals", "what is kept");
+}
+
+void play_compare_all(struct play *p)
+{
+	check_list(p);
+	check_pools(p);
+	check_kept(p);
+}
+
+/* ---- what is counted ---- */
+
+static void check_usage(struct play *p, const Gpushm__Proto__Usage *u)
+{
+	char whose[32];
+
+	snprintf(whose, sizeof(whose), "uid %u", u->uid);
+	play_same(u->bytes, model_bytes(&p->model, u->uid), "bytes", whose);
+	play_same(u->buffers, model_buffers(&p->model, u->uid), "buffers", whose);
+	play_same(u->leases, model_leases(&p->model, u->uid), "leases", whose);
+	play_same(u->peers, model_peers(&p->model, u->uid), "connections", whose);
+	play_same(u->bytes_max, MODEL_BYTES_MAX, "most bytes", whose);
+}
+
+/* Who has nothing has no account; who has something has one. */
+static void check_accounts(struct play *p, const Gpushm__Proto__StatusReply *st)
+{
+	struct model_process *process;
+
+	for (size_t i = 0; i < st->n_usage; i++)
+		check_usage(p, st->usage[i]);
+	list_foreach (process, &p->model.processes, link) {
+		uid_t uid = process->uid;
+		bool told = false;
+
+		for (size_t i = 0; i < st->n_usage; i++)
+			told = told || st->usage[i]->uid == uid;
+		play_same(told,
+			  model_buffers(&p->model, uid) || model_leases(&p->model, uid) ||
+				  model_peers(&p->model, uid),
+			  "an account", "a user");
+	}
+}
+
+static unsigned all_buffers(const struct model *m)
+{
+	const struct model_buffer *b;
+	unsigned n = 0;
+
+	list_foreach (b, &m->buffers, link)
+		n++;
+	return n;
+}
+
+static unsigned all_leases(const struct model *m)
+{
+	const struct model_buffer *b;
+	unsigned n = 0;
+
+	list_foreach (b, &m->buffers, link)
+		n += model_holders(b, MODEL_READ) + model_holders(b, MODEL_WRITE);
+	return n;
+}
+
+static unsigned all_peers(const struct model *m)
+{
+	const struct model_session *s;
+	unsigned n = 0;
+
+	list_foreach (s, &m->sessions, link)
+		n += s->connected;
+	return n;
+}
+
+void play_await(struct play *p)
+{
+	const struct model *m = &p->model;
+	const Gpushm__Proto__StatusReply *st;
+	uint64_t from = play_now_ns();
+
+	for (int waited = 0;; waited++) {
+		play_look(p, REQUEST(STATUS, Status, status));
+		st = p->eye.reply->status;
+		/* A request that is not answered, a socket that closed, a death. */
+		if ((st->peers == all_peers(m) && st->suspects == model_suspects(m) &&
+		     st->waiting == model_waiting(m) && st->buffers == all_buffers(m)) ||
+		    waited > p->deadline_ms)
+			break;
+		poll(NULL, 0, waited > 20);
+	}
+	/* Who waits in vain has not been slow. */
+	outcome->began_ns += play_now_ns() - from;
+	play_same(st->peers, all_peers(m), "connections", "all");
+	play_same(st->suspects, model_suspects(m), "suspects", "all");
+	play_same(st->buffers, all_buffers(m), "buffers", "all");
+	play_same(st->leases, all_leases(m), "leases", "all");
+	play_same(st->waiting, model_waiting(m), "those who wait", "all");
+	play_same(st->violations, 0, "violations", "all");
+	check_accounts(p, st);
+}

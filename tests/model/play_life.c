@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What happens to connections, processes and the daemon, and coming back after it; and looking
+ * around, for it needs no buffer either.
+ */
+#include "tests/model/play.h"
+
+#include "proto/own.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static void check_hello(const struct raw *raw, const struct model_process *p)
+{
+	const Gpushm__Proto__HelloReply *h = raw->reply->hello;
+
+	if (h->uid != p->uid || h->admin != p->admin || !h->kept)
+		play_fail("HELLO: uid %u, admin %d, kept %d", h->uid, h->admin, h->kept);
+}
+
+void play_connect(struct play *p, const struct op *op)
+{
+	struct slot *slot = &p->slots[op->who % SLOTS];
+	struct model_process *process = p->processes[op->who % SLOTS / 2];
+	int code;
+
+	if (slot->session)
+		return;
+	play_tell(p, "%u connects", op->who % SLOTS);
+	slot->raw = (struct raw){ .socket = actor_connect(&p->actors[op->who % SLOTS / 2]) };
+	code = model_connect(&p->model, process, &slot->session);
+	raw_call(&slot->raw,
+		 REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)));
+	if (slot->raw.code != code)
+		play_fail("HELLO is answered %s, not %s", code_name(slot->raw.code),
+			  code_name(code));
+	outcome->counts.codes[code]++;
+	if (code != CODE_OK) {
+		raw_await_end(&slot->raw);
+		play_release(slot);
+		return;
+	}
+	check_hello(&slot->raw, process);
+	slot->session->number = slot->raw.reply->hello->session;
+	slot->session->slot = (int)(op->who % SLOTS);
+}
+
+static void close_slot(struct play *p, struct slot *slot)
+{
+	play_tell(p, "the socket of %u closes", play_slot_number(p, slot));
+	slot->session->slot = -1;
+	model_disconnect(&p->model, slot->session);
+	play_release(slot);
+}
+
+void play_disconnect(struct play *p, const struct op *op)
+{
+	struct slot *slot = &p->slots[op->who % SLOTS];
+
+	if (slot->session)
+		close_slot(p, slot);
+}
+
+static unsigned count_sessions(struct play *p, const struct model_process *process, bool connected)
+{
+	struct model_session *s;
+	unsigned n = 0;
+
+	list_foreach (s, &p->model.sessions, link)
+		n += s->process == process && s->connected == connected;
+	return n;
+}
+
+static bool somebody_waits_for_room(struct play *p)
+{
+	struct model_pool *pool;
+
+	list_foreach (pool, &p->model.pools, link)
+		if (!list_empty(&pool->waiting))
+			return true;
+	return false;
+}
+
+static void kill_actor(struct play *p, unsigned i)
+{
+	play_tell(p, "process of %u and %u dies", 2 * i, 2 * i + 1);
+	actor_kill(&p->actors[i]);
+	outcome->counts.deaths++;
+}
+
+/* One who may be in the midst of writing, if there is one. */
+static unsigned pick_writer(const struct play *p, unsigned otherwise)
+{
+	struct model_buffer *b;
+	struct model_lease *l;
+
+	list_foreach (b, &p->model.buffers, link)
+		list_foreach (l, &b->leases, buffer_link)
+			for (unsigned i = 0; i < ACTORS; i++)
+				if (b->state == MODEL_SHARED && b->name[0] && !b->dirty &&
+				    l->access == MODEL_WRITE &&
+				    l->session->process == p->processes[i])
+					return i;
+	return otherwise;
+}
+
+/* Its sockets stay open, as with a forked child that has them; mostly they close then, one after
+ * the other. */
+void play_die(struct play *p, const struct op *op)
+{
+	unsigned i = op->which % 2 ? pick_writer(p, op->who % ACTORS) : op->who % ACTORS;
+	struct model_process *process = p->processes[i];
+
+	/* Two of its connections end in an order that nobody knows; who waits could tell. */
+	if (count_sessions(p, process, false) > 1 && somebody_waits_for_room(p))
+		return;
+	kill_actor(p, i);
+	model_die(&p->model, process);
+	p->processes[i] = NULL;
+	for (unsigned n = 0; n < SLOTS && op->how % 4; n++) {
+		if (!p->slots[n].session || p->slots[n].session->process != process)
+			continue;
+		play_collect(p);
+		play_await(p);
+		play_flush_vague(p);
+		close_slot(p, &p->slots[n]);
+	}
+}
+
+/* What it has inherited the daemon asks its driver about, before it allocates for anybody: once
+ * something was allocated, that is done. Our user's limits may forbid it; then nobody knows. */
+static void await_audit(struct play *p)
+{
+	struct model_pool *pool = model_pool_by_name(&p->model, "gpu0");
+	struct model_buffer *b;
+	int code;
+
+	if (pool->fails)
+		return;
+	code = raw_call(&p->eye, REQUEST(CREATE, Create, create, BYTES(name, "audit"),
+					 BYTES(pool, "gpu0"), SET(size_bytes, 1)));
+	if (code == 0)
+		play_look(p, REQUEST(CLOSE, Close, close, SET(lease, p->eye.reply->attach->lease)));
+	play_look(p, REQUEST(FLUSH, Flush, flush, BYTES(pool, "gpu0")));
+	model_empty(pool);
+	list_foreach (b, &p->model.buffers, link)
+		b->inherited = b->inherited && code != 0;
+}
+
+void play_crash(struct play *p, int signal, unsigned *dies)
+{
+	outcome->counts.restarts++;
+	keeper_end(&p->keeper, signal);
+	if (dies) {
+		kill_actor(p, *dies);
+		p->processes[*dies]->alive = false;
+		p->processes[*dies] = NULL;
+	}
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (p->slots[i].session) {
+			p->slots[i].session->slot = -1;
+			play_release(&p->slots[i]);
+		}
+	raw_close(&p->eye);
+	model_restart(&p->model);
+	keeper_start(&p->keeper);
+	play_greet(p);
+	play_learn_pools(p);
+	await_audit(p);
+}
+
+/* Sometimes a process dies while there is no daemon. */
+void play_restart(struct play *p, const struct op *op)
+{
+	int signal = op->how % 4 == 0 ? SIGTERM : SIGKILL;
+	unsigned dies = op->which % (2 * ACTORS);
+
+	play_tell(p, "the daemon dies of signal %d", signal);
+	play_crash(p, signal, dies < ACTORS ? &dies : NULL);
+}
+
+/* ---- looking and coming back ---- */
+
+/* What it may see of it all, by its prefix. */
+void play_list(struct play *p, const struct op *op)
+{
+	struct slot *slot = play_pick_slot(p, op->who);
+	struct model_buffer *b;
+	size_t i = 0;
+
+	if (!slot)
+		return;
+	play_tell(p, "%u lists", play_slot_number(p, slot));
+	raw_call(&slot->raw, REQUEST(LIST, List, list, SET(holders, op->how & 1)));
+	list_foreach (b, &p->model.buffers, link) {
+		const Gpushm__Proto__ListReply *list = slot->raw.reply->list;
+
+		if (!model_visible(slot->session->process, b))
+			continue;
+		if (i == list->n_buffers)
+			play_fail("uid %u does not see \"%s\"", slot->session->process->uid,
+				  b->name);
+		play_check_buffer(p, list->buffers[i++], b, slot->session->process, false);
+	}
+	if (i < slot->raw.reply->list->n_buffers)
+		play_fail("uid %u sees what it may not", slot->session->process->uid);
+}
+
+void play_compare(struct play *p, const struct op *op)
+{
+	play_tell(p, "everything is compared");
+	play_compare_all(p);
+}
+
+/* One that has lost its connection. */
+static struct model_session *pick_suspect(struct play *p, uint32_t n)
+{
+	struct model_session *all[64], *s;
+	unsigned found = 0;
+
+	list_foreach (s, &p->model.sessions, link)
+		if (!s->connected && found < array_size(all))
+			all[found++] = s;
+	return found ? all[n % found] : NULL;
+}
+
+/* A connection of that process: one that it has, or a new one. */
+static struct slot *connection_of(struct play *p, const struct model_process *process)
+{
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		struct slot *slot = &p->slots[i];
+
+		if (p->processes[i / 2] != process)
+			continue;
+		if (!slot->session)
+			play_connect(p, &(struct op){ .who = i });
+		if (slot->session && slot->session->waits == MODEL_IDLE)
+			return slot;
+	}
+	return NULL;
+}
+
+/* By the same process, or, to no avail, by another; for some of its leases, and some twice. */
+void play_reclaim(struct play *p, const struct op *op)
+{
+	struct model_session *former = pick_suspect(p, op->which);
+	struct slot *slot = !former	  ? NULL
+			    : op->how % 8 ? connection_of(p, former->process)
+					  : play_pick_slot(p, op->who);
+	struct model_lease *leases[64], *l;
+	uint64_t ids[64], number;
+	unsigned n = 0;
+	bool last = (op->how >> 3) % 4 != 0;
+
+	if (!slot)
+		return;
+	list_foreach (l, &former->leases, session_link)
+		if (n < array_size(leases) - 1 && op->which >> (8 + n) & 1)
+			leases[n++] = l;
+	if (n && (op->how >> 6) % 8 == 0) {
+		leases[n] = leases[0];
+		n++;
+	}
+	for (unsigned i = 0; i < n; i++)
+		ids[i] = leases[i]->id;
+	play_tell(p, "%u comes back for %u leases%s", play_slot_number(p, slot), n,
+		  last ? ", and that is all" : "");
+	number = former->number;
+	model_reclaim(&p->model, slot->session, number, leases, n, last);
+	play_send(slot, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, number), .n_leases = n,
+				.leases = ids, SET(last, last)));
+}

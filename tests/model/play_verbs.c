@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The operations: each picks what it is about by its numbers, tells the model, and asks the daemon.
+ */
+#include "tests/model/play.h"
+
+#include "proto/own.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct model_buffer *find_dirty(struct play *p)
+{
+	struct model_buffer *b;
+
+	list_foreach (b, &p->model.buffers, link)
+		if (b->name[0] && b->dirty)
+			return b;
+	return NULL;
+}
+
+/* Mostly one that there is, by its key; else one of a few, so that they meet. "~65531/p" is the
+ * first user's own, said by whomever. */
+static void pick_name(struct play *p, uint32_t n, char ret[MODEL_NAME_MAX])
+{
+	static const char *const names[] = { "a", "b", "c", "d/e", "~/p", "~65531/p", "a//b" };
+	struct model_buffer *b;
+	unsigned there = 0, i = 0;
+
+	list_foreach (b, &p->model.buffers, link)
+		there += b->name[0] != '\0';
+	snprintf(ret, MODEL_NAME_MAX, "%s", names[n >> 8 & 15 ? n % 6 : n % array_size(names)]);
+	if (there == 0 || n % 3 == 0)
+		return;
+	list_foreach (b, &p->model.buffers, link)
+		if (b->name[0] && i++ == n / 3 % there)
+			snprintf(ret, MODEL_NAME_MAX, "%s", b->name);
+}
+
+/* Of names that are to be made, more are free. */
+static const char *new_name(uint32_t n)
+{
+	static const char *const names[] = { "a", "b", "c", "d/e", "~/p", "e", "~65531/p", "f" };
+
+	return n % 61 == 60 ? "../a" : names[n % array_size(names)];
+}
+
+/* One that is connected and waits for nothing, or NULL. */
+struct slot *play_pick_slot(struct play *p, uint32_t who)
+{
+	struct slot *ready[SLOTS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (p->slots[i].session && p->slots[i].session->waits == MODEL_IDLE)
+			ready[n++] = &p->slots[i];
+	return n ? ready[who % n] : NULL;
+}
+
+/* One that somebody can name just now, mostly of a buffer that is being filled if that is wanted,
+ * and whose it is: *ret. Sometimes it is given to another, who has no business with it. */
+static struct model_lease *pick_lease(struct play *p, const struct op *op, bool filling,
+				      struct slot **ret)
+{
+	struct model_lease *all[256], *l;
+	struct model_session *s;
+	unsigned n = 0;
+
+	*ret = play_pick_slot(p, op->who);
+	filling = filling && op->which % 4;
+	list_foreach (s, &p->model.sessions, link)
+		list_foreach (l, &s->leases, session_link)
+			if (s->slot >= 0 && s->waits == MODEL_IDLE && n < array_size(all) &&
+			    (!filling || l->buffer->state == MODEL_FILLING))
+				all[n++] = l;
+	if (n == 0)
+		return NULL;
+	l = all[op->which / 4 % n];
+	if (op->who % 16)
+		*ret = &p->slots[l->session->slot];
+	return l;
+}
+
+static uint64_t lease_id(const struct model_lease *l)
+{
+	return l ? l->id : 12345;
+}
+
+void play_send(struct slot *slot, const Gpushm__Proto__Request *q)
+{
+	int e = raw_request(&slot->raw, q);
+
+	if (e < 0)
+		play_fail("a request can't be sent: %s", strerror(-e));
+}
+
+static enum model_patience patience_of(uint32_t n)
+{
+	return n % 8 == 0 ? MODEL_FOR_EVER : n % 8 == 1 ? MODEL_BRIEFLY : MODEL_AT_ONCE;
+}
+
+static uint64_t wait_ms(enum model_patience patience)
+{
+	return patience == MODEL_FOR_EVER ? UINT64_MAX : patience == MODEL_BRIEFLY;
+}
+
+unsigned play_slot_number(const struct play *p, const struct slot *slot)
+{
+	return (unsigned)(slot - p->slots);
+}
+
+/* ---- buffers ---- */
+
+static uint64_t size_of(const struct model_pool *pool, uint32_t n)
+{
+	uint64_t g = pool->granularity;
+	const uint64_t sizes[] = { 1, g, g, 1, 2 * g, 3 * g, g + 1, n % 16 == 7 ? pool->size : g };
+
+	if (n % 37 == 36)
+		return n % 2 ? 0 : pool->size + 1;
+	return pool->fails ? 1 : sizes[n % array_size(sizes)];
+}
+
+static const char *pool_name(struct play *p, uint32_t n)
+{
+	static const char *const names[] = { "host", "gpu0", "gpu0", "pinned", "mem" };
+	/* Three of four in the same pool, so that something happens there. */
+	const char *name = names[(n % 4 ? p->theme : n / 4) % array_size(names)];
+
+	if (n % 41 == 40)
+		return "none";
+	return model_pool_by_name(&p->model, name)->fails && n % 16 ? "host" : name;
+}
+
+/* Two who wait in two pools may be told in any order, and may both want the last lease. */
+static bool waits_already(struct play *p, uid_t uid)
+{
+	struct model_session *s;
+
+	list_foreach (s, &p->model.sessions, link)
+		if (s->waits == MODEL_CREATES && s->process->uid == uid)
+			return true;
+	return false;
+}
+
+void play_create(struct play *p, const struct op *op)
+{
+	static const unsigned modes[] = { 0600, 0666, 0660, 0644, 0606, 0066, 0666, 01666 };
+	struct slot *slot = play_pick_slot(p, op->who);
+	struct model_spec spec = { .name = new_name(op->which),
+				   .pool = pool_name(p, op->which >> 8),
+				   .mode = modes[op->how >> 4 & 7],
+				   .has_gid = (op->how >> 7) % 8 == 0,
+				   .gid = (op->how >> 10) % 2 ? 65530 : 65533,
+				   .transient = (op->how >> 11) % 4 == 0,
+				   .attr = (op->how >> 13) % 2,
+				   .patience = patience_of(op->how) };
+	struct model_pool *pool = model_pool_by_name(&p->model, spec.pool);
+	Gpushm__Proto__Attr attr = MESSAGE(Attr, attr, BYTES(key, "k"), BYTES(value, "v")),
+			    *attrs[] = { &attr };
+
+	if (!slot ||
+	    (spec.patience == MODEL_FOR_EVER && waits_already(p, slot->session->process->uid)))
+		return;
+	if (spec.mode & ~0666u && op->how >> 20 & 3)
+		spec.mode = 0666;
+	spec.bytes = pool ? size_of(pool, op->how >> 14) : 1;
+	play_tell(p, "%u creates \"%s\" in %s: %" PRIu64 " bytes, mode %04o%s%s%s%s",
+		  play_slot_number(p, slot), spec.name, spec.pool, spec.bytes, spec.mode,
+		  spec.transient ? ", transient" : "", spec.attr ? ", with an attribute" : "",
+		  spec.has_gid ? ", with a group" : "",
+		  spec.patience == MODEL_FOR_EVER ? ", and waits" : "");
+	model_create(&p->model, slot->session, &spec);
+	if (slot->session->creating)
+		slot->session->creating->above = p->last_buffer;
+	play_send(slot, REQUEST(CREATE, Create, create, BYTES(name, spec.name),
+				BYTES(pool, spec.pool), SET(size_bytes, spec.bytes),
+				SET(mode, spec.mode), .has_gid = spec.has_gid, .gid = spec.gid,
+				SET(transient, spec.transient), .n_attrs = spec.attr,
+				.attrs = attrs, SET(wait_ms, wait_ms(spec.patience))));
+}
+
+void play_describe(struct play *p, const struct op *op)
+{
+	struct slot *slot;
+	struct model_lease *l = pick_lease(p, op, true, &slot);
+	bool fits = op->how % 4 != 0;
+	uint64_t shape[] = { 1 };
+	Gpushm__Proto__Dtype dtype =
+		MESSAGE(Dtype, dtype, SET(code, 1), SET(bits, 8), SET(lanes, 1));
+	char name[16];
+	Gpushm__Proto__Array array = MESSAGE(Array, array, .dtype = &dtype, .n_shape = 1,
+					     .shape = shape, SET(offset, fits ? 0 : 1u << 30));
+	Gpushm__Proto__Array *arrays[] = { &array };
+
+	if (!slot || (!l && op->how % 16))
+		return;
+	snprintf(name, sizeof(name), "x%u", l ? l->buffer->arrays : 0);
+	array.has_name = 1;
+	array.name = (ProtobufCBinaryData){ strlen(name), (uint8_t *)name };
+	play_tell(p, "%u describes an array%s, by lease %" PRIu64, play_slot_number(p, slot),
+		  fits ? "" : " that does not fit", lease_id(l));
+	model_describe(&p->model, slot->session, l, fits);
+	play_send(slot, REQUEST(DESCRIBE, Describe, describe, SET(lease, lease_id(l)),
+				.n_arrays = 1, .arrays = arrays));
+}
+
+void play_publish(struct play *p, const struct op *op)
+{
+	struct slot *slot;
+	struct model_lease *l = pick_lease(p, op, true, &slot);
+	enum model_state state = op->how % 4 == 0 ? MODEL_SEALED : MODEL_SHARED;
+
+	if (!slot || (!l && op->how % 16))
+		return;
+	play_tell(p, "%u publishes \"%s\" %s", play_slot_number(p, slot), l ? l->buffer->name : "?",
+		  state == MODEL_SEALED ? "sealed" : "shared");
+	model_publish(&p->model, slot->session, l, state);
+	play_send(slot, REQUEST(PUBLISH, Publish, publish, SET(lease, lease_id(l)),
+				SET(state, (Gpushm__Proto__State)state)));
+}
+
+void play_open(struct play *p, const struct op *op)
+{
+	struct slot *slot = play_pick_slot(p, op->who);
+	char name[MODEL_NAME_MAX];
+	enum model_access access = op->how >> 4 & 1 ? MODEL_WRITE : MODEL_READ;
+	bool refuses = (op->how >> 5) % 2;
+	enum model_patience patience = patience_of(op->how);
+	struct model_buffer *dirty = find_dirty(p);
+
+	if (!slot)
+		return;
+	pick_name(p, op->which, name);
+	/* Dirt is rare: where there is some, half of them meet it, and half of those wait. */
+	if (dirty && op->who >> 8 & 1) {
+		snprintf(name, sizeof(name), "%s", dirty->name);
+		patience = refuses ? MODEL_FOR_EVER : patience;
+	}
+	play_tell(p, "%u opens \"%s\" to %s%s%s", play_slot_number(p, slot), name,
+		  access == MODEL_WRITE ? "write" : "read", refuses ? ", if it is clean" : "",
+		  patience == MODEL_FOR_EVER ? ", and waits" : "");
+	model_open(&p->model, slot->session, name, access, refuses, patience);
+	play_send(slot, REQUEST(OPEN, Open, open, BYTES(name, name),
+				SET(access, (Gpushm__Proto__Access)access),
+				SET(refuse_dirty, refuses), SET(wait_ms, wait_ms(patience))));
+}
+
+void play_stat(struct play *p, const struct op *op)
+{
+	struct slot *slot = play_pick_slot(p, op->who);
+	char name[MODEL_NAME_MAX];
+	enum model_patience patience = patience_of(op->how);
+
+	if (!slot)
+		return;
+	pick_name(p, op->which, name);
+	play_tell(p, "%u looks at \"%s\"%s", play_slot_number(p, slot), name,
+		  patience == MODEL_FOR_EVER ? ", and waits" : "");
+	model_stat(&p->model, slot->session, name, patience);
+	play_send(slot, REQUEST(STAT, Stat, stat, BYTES(name, name), SET(holders, op->how >> 8 & 1),
+				SET(wait_ms, wait_ms(patience))));
+}
+
+void play_close(struct play *p, const struct op *op)
+{
+	struct slot *slot;
+	struct model_lease *l = pick_lease(p, op, false, &slot);
+	uint64_t id = lease_id(l);
+
+	if (!slot || (!l && op->how % 16))
+		return;
+	play_tell(p, "%u closes \"%s\", lease %" PRIu64, play_slot_number(p, slot),
+		  l ? l->buffer->name : "?", id);
+	model_close(&p->model, slot->session, l);
+	play_send(slot, REQUEST(CLOSE, Close, close, SET(lease, id)));
+}
+
+/* With an id, sometimes: the right one, or another. */
+static uint64_t id_for(struct play *p, const struct model_session *s, const char *name,
+		       uint32_t how, bool *ret_other)
+{
+	char key[MODEL_NAME_MAX];
+	struct model_buffer *b = model_key(s->process, name, key) == CODE_OK
+					 ? model_buffer_by_key(&p->model, key)
+					 : NULL;
+
+	*ret_other = how % 8 == 0;
+	return *ret_other ? 1 : how % 8 == 1 && b ? b->id : 0;
+}
+
+void play_unlink(struct play *p, const struct op *op)
+{
+	struct slot *slot = play_pick_slot(p, op->who);
+	char name[MODEL_NAME_MAX];
+	bool other;
+	uint64_t id;
+
+	if (!slot)
+		return;
+	pick_name(p, op->which, name);
+	id = id_for(p, slot->session, name, op->how, &other);
+	play_tell(p, "%u unlinks \"%s\"%s", play_slot_number(p, slot), name,
+		  other ? " if it is another one" : "");
+	model_unlink(&p->model, slot->session, name, other);
+	play_send(slot, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name), SET(buffer, id)));
+}
+
+void play_clean(struct play *p, const struct op *op)
+{
+	struct slot *slot = play_pick_slot(p, op->who);
+	struct model_buffer *dirty = find_dirty(p);
+	char name[MODEL_NAME_MAX];
+	bool other;
+	uint64_t id;
+
+	if (!slot)
+		return;
+	pick_name(p, op->which, name);
+	if (dirty && op->who >> 8 & 3)
+		snprintf(name, sizeof(name), "%s", dirty->name);
+	id = id_for(p, slot->session, name, op->how, &other);
+	play_tell(p, "%u says that \"%s\" is clean", play_slot_number(p, slot), name);
+	model_clean(&p->model, slot->session, name, other);
+	play_send(slot, REQUEST(CLEAN, Clean, clean, BYTES(name, name), SET(buffer, id)));
+}
+
+void play_flush(struct play *p, const struct op *op)
+{
+	struct slot *slot = play_pick_slot(p, op->who);
+	const char *pool = op->how % 2 ? pool_name(p, op->which) : "";
+
+	if (!slot)
+		return;
+	play_tell(p, "%u flushes \"%s\"", play_slot_number(p, slot), pool);
+	model_flush(&p->model, slot->session, pool);
+	play_send(slot, REQUEST(FLUSH, Flush, flush, BYTES(pool, pool)));
+}
