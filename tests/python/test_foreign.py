@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import pickle
+import sys
 from typing import Any
 
 import gpushm
@@ -34,7 +35,7 @@ class Dlpack:
         return self.array.__dlpack_device__()
 
     def __dlpack__(self, **words: Any) -> Any:
-        if self.legacy and words:
+        if self.legacy and set(words) - {"stream"}:
             raise TypeError("unexpected keyword")
         return self.array.__dlpack__(**words)
 
@@ -103,6 +104,19 @@ def test_a_type_gets_lost_on_the_way(gpu_pool: str, dtype: str) -> None:
                 continue  # It has no word for it: test_a_nameless_type_is_taken_for_another.
             with gpushm.to_device(protocol(theirs), "a", pool=gpu_pool) as a:
                 assert a.dtype == want.dtype and a.copy_to_host().tobytes() == want.tobytes()
+
+
+@on_a_gpu
+def test_an_interface_that_raises_hides_the_other(gpu_pool: str) -> None:
+    class Raises(Dlpack):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            raise KeyError("float8_e5m2")
+
+    with gpushm.to_device(content(), "a", pool=gpu_pool) as a:
+        found = gpushm.as_array(Raises(a))
+        assert gpushm.is_cuda_array(Raises(a)) and found.offset == 0
+        del found
 
 
 @on_a_gpu
@@ -215,6 +229,25 @@ def test_a_cuda_array_is_not_known(pool: str) -> None:
         assert gpushm.is_cuda_array(a) == reached
         assert gpushm.is_cuda_array(Dlpack(a)) == reached
     assert not any(map(gpushm.is_cuda_array, (np.zeros(3), None, 7, "a")))
+
+
+def test_torchs_types_want_ml_dtypes(host_pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class TorchType:
+        """Says its name as torch.dtype does."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __str__(self) -> str:
+            return f"torch.{self.name}"
+
+    TorchType.__module__ = "torch"
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    for name in ("float32", "int64", "bool", "bfloat16", "float8_e4m3fn"):
+        with gpushm.create("a", 4, TorchType(name), pool=host_pool) as a:
+            assert a.dtype_name == name
+    with pytest.raises(TypeError, match="qint8"):
+        gpushm.create("a", 4, TorchType("qint8"), pool=host_pool)
 
 
 def test_a_scalar_or_a_record_does_not_get_there(pool: str) -> None:

@@ -7,6 +7,7 @@ import ctypes
 from typing import Any
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
+LEGACY_STREAM = 1  # the legacy default stream, in DLPack's and the driver's words
 _READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 _MAJOR = 1
 
@@ -91,10 +92,12 @@ def describe(obj: Any) -> Described:
     """Asks an exporter for a capsule, and reads it without taking it. What the exporter has under way on a GPU is
     ordered before the legacy default stream, as DLPack has it.
     """
+    # -1, no order at all, is what some exporters take a missing stream for.
+    stream = {"stream": LEGACY_STREAM} if obj.__dlpack_device__()[0] == CUDA else {}
     try:
-        capsule = obj.__dlpack__(max_version=(_MAJOR, 1))
+        capsule = obj.__dlpack__(max_version=(_MAJOR, 1), **stream)
     except TypeError:  # An exporter of before DLPack 1.0.
-        capsule = obj.__dlpack__()
+        capsule = obj.__dlpack__(**stream)
     return Described(capsule, *_read(capsule))
 
 

@@ -11,6 +11,8 @@ import ast
 from functools import lru_cache
 from typing import Any
 
+from . import _dlpack
+
 # NumPy's kinds that gpushm has no type for, and keeps as bytes with NumPy's typestr as their descr: text,
 # bytes, dates and time spans.
 _OPAQUE = "SUMm"
@@ -28,6 +30,9 @@ def encode(dtype: object) -> tuple[str, str | None]:
     try:
         found = numpy.dtype(dtype)
     except TypeError:
+        if dtype in _dlpack.ITEMSIZES:
+            # NumPy knows bfloat16 and float8 with ml_dtypes only; gpushm knows them by itself.
+            return str(dtype), None
         found = _ml_dtype(numpy, dtype)
         if found is None:
             raise TypeError(f"{dtype!r} is no dtype") from None

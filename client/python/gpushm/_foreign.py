@@ -18,10 +18,19 @@ def is_cuda_array(obj: Any) -> bool:
     """Whether it tells memory that a GPU reaches: by the CUDA Array Interface, or by DLPack. Numba's
     cuda.is_cuda_array(), for both.
     """
-    if getattr(obj, "__cuda_array_interface__", None) is not None:
+    if _interface(obj) is not None:
         return True
     device = getattr(obj, "__dlpack_device__", None)
     return callable(device) and device()[0] in (_dlpack.CUDA, _dlpack.CUDA_HOST, _dlpack.CUDA_MANAGED)
+
+
+def _interface(obj: Any) -> dict[str, Any] | None:
+    """The CUDA Array Interface; None: there is none. PyTorch raises whatever for types that it has no word for."""
+    try:
+        found: dict[str, Any] | None = obj.__cuda_array_interface__
+    except Exception:
+        return None
+    return found
 
 
 class Memory:
@@ -107,7 +116,7 @@ def memory_of(obj: Any) -> Memory:
     """
     if isinstance(obj, Memory):
         return obj
-    interface = getattr(obj, "__cuda_array_interface__", None)
+    interface = _interface(obj)
     # bfloat16 and float8 have no typestr of their own; DLPack has words for them.
     nameless = interface is not None and interface["typestr"][1] == "V" and not interface.get("descr")
     if interface is not None and not (nameless and hasattr(obj, "__dlpack__")):
@@ -123,6 +132,7 @@ def memory_of(obj: Any) -> Memory:
             on_gpu=found.device[0] == _dlpack.CUDA,
             readonly=found.readonly,
             device=found.device[1],
+            stream=_dlpack.LEGACY_STREAM if found.device[0] == _dlpack.CUDA else None,
         )
     return _from_numpy(obj)
 
@@ -202,7 +212,7 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
     if array.readonly:
         raise _core.ReadOnly(errno.EROFS, f'buffer "{array.name}" is open for reading only')
     handle = _core._stream(stream)
-    if memory.stream is not None and memory.stream != handle:
+    if memory.stream is not None and memory.stream != (handle or _dlpack.LEGACY_STREAM):
         _driver.synchronize(memory.stream, memory.device)
     if array.nbytes:
         device = array.device if array.device is not None else memory.device

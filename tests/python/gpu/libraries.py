@@ -38,20 +38,42 @@ class Numpy:
         pass
 
 
+class OnTheHost:
+    """A pinned array, for who does not know of such a device."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **words: Any) -> Any:
+        return self.array.__dlpack__(**words | {"dl_device": (1, 0)})
+
+
 class Torch:
-    """Over DLPack. A torch.Tensor has no negative strides."""
+    """Over DLPack; pinned memory, a device that it does not know, as the CPU's. A tensor has no negative strides."""
 
     kinds = ("host", "pinned", "vmm", "mempool")
-    dtypes = [*NUMBERS, "bfloat16", "float8_e4m3fn", "float8_e5m2"]
     REFUSES = ("reversed",)
 
     def __init__(self) -> None:
         import torch
 
         self.torch = torch
-        self.dtypes = [d for d in self.dtypes if hasattr(torch, d)]
+        self.dtypes = [d for d in [*NUMBERS, "bfloat16", "float8_e4m3fn", "float8_e5m2"] if self._knows(d)]
+
+    def _knows(self, dtype: str) -> bool:
+        """float8 passes over DLPack in some versions, the larger unsigned integers are not in all."""
+        try:
+            self.torch.from_dlpack(self.torch.zeros(2, dtype=getattr(self.torch, dtype)))
+        except (AttributeError, RuntimeError, BufferError, NotImplementedError):
+            return False
+        return True
 
     def take(self, array: Any) -> Any:
+        if array.kind == "pinned":
+            return self.torch.from_dlpack(OnTheHost(array))
         return self.torch.from_dlpack(array)
 
     def bytes_of(self, t: Any) -> bytes:
