@@ -228,8 +228,8 @@ class Cupy(Many):
         cupy.cuda.runtime.ipcCloseMemHandle(opened)
 
 
-WAYS = {"gpushm": Gpushm, "gpushm-arrays": GpushmArrays, "gpushm-python": GpushmPython, "cuda.core": CudaCore,
-        "numba": Numba, "torch": Torch, "torch-expandable": Torch, "cupy": Cupy}
+WAYS = {"gpushm": Gpushm, "gpushm-mempool": Gpushm, "gpushm-arrays": GpushmArrays, "gpushm-python": GpushmPython,
+        "cuda.core": CudaCore, "numba": Numba, "torch": Torch, "torch-expandable": Torch, "cupy": Cupy}
 
 
 def attach_for_ever(way, args, pipe):

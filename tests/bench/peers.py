@@ -18,12 +18,14 @@ import peers_plot
 
 MIB, GIB = 1 << 20, 1 << 30
 TIMEOUT = 90  # seconds for a way
+MEMPOOL_MAX = 4 * GIB  # of one buffer: a larger one would kill who imports it
 CASES = [(1, 2 * MIB), (1, 64 * MIB), (1, GIB), (300, 16 * GIB), (3435, 16 * GIB), (1, 16 * GIB)]
 QUICK = [(1, 2 * MIB), (300, 64 * MIB)]
 
 # What a way is called in the table, and what it needs in its environment.
 WAYS = {
     "gpushm": ("gpushm", {}),
+    "gpushm-mempool": ("gpushm, from a mempool", {}),
     "gpushm-arrays": ("gpushm, and an object for each array", {}),
     "gpushm-python": ("gpushm, its Python package", {}),
     "cuda.core": ("cuda.core Buffer", {}),
@@ -98,7 +100,10 @@ def main():
         daemon, socket = library.start_daemon(build, folder)
         try:
             for way in ways:
-                results += run_way(way, [build, socket, options.pool], cases)
+                mempool = way == "gpushm-mempool"
+                pool = f"{options.pool}-mempool" if mempool else options.pool
+                results += run_way(way, [build, socket, pool],
+                                   [case for case in cases if not mempool or case[1] <= MEMPOOL_MAX])
         finally:
             daemon.terminate()
             daemon.wait()
