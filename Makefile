@@ -282,6 +282,14 @@ check-python-here: python $(BUILD)/gpushmd $(FAKECUDA)
 	$(if $(PYTHON_PRELOAD),$(MAKE) BUILD=$(BUILD)/asan SANITIZE=$(SANITIZERS) CFLAGS='-O1 -g' python-core)
 	$(if $(PYTHON_PRELOAD),$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)python-asan "env $(PYTHON_ASAN) $(PYTEST)")
 
+# What an attach costs in Python above C. Measures; asserts nothing.
+.PHONY: bench-python
+bench-python: python-core $(BUILD)/gpushmd $(BUILD)/tests/python/attach
+	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python $(PYTHON) -B tests/python/bench_attach.py
+$(BUILD)/tests/python/attach: $(BUILD)/obj/tests/python/attach.o $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm
+
 # What runs by the clock or by the thousand has run at length without them.
 SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	TSAN_OPTIONS=halt_on_error=1 STORM_SECONDS=10 MODEL_SEQUENCES=100
