@@ -87,7 +87,8 @@ void array_dealloc(PyObject *o)
 {
 	struct array *self = (struct array *)o;
 
-	PyObject_ClearWeakRefs(o);
+	if (self->weakrefs)
+		PyObject_ClearWeakRefs(o);
 	if (self->buffer)
 		array_drop(self);
 	/* It may be the last one, and close the buffer. */

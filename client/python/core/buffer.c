@@ -45,7 +45,7 @@ PyObject *buffer_list(void)
 	return take_ptr(list);
 }
 
-struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b)
+struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name)
 {
 	struct buffer *self = object_new(types.buffer_made);
 
@@ -56,11 +56,7 @@ struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b)
 	self->buffer = b;
 	enlist(self);
 	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
-	self->name = PyUnicode_FromString(gpushm_buffer_name(b));
-	if (!self->name) {
-		Py_DECREF((PyObject *)self);
-		return NULL;
-	}
+	self->name = Py_NewRef(name);
 	return self;
 }
 
@@ -265,7 +261,8 @@ void buffer_dealloc(PyObject *o)
 {
 	struct buffer *self = (struct buffer *)o;
 
-	PyObject_ClearWeakRefs(o);
+	if (self->weakrefs)
+		PyObject_ClearWeakRefs(o);
 	if (self->buffer)
 		end_quietly(self);
 	Py_XDECREF((PyObject *)self->connection);

@@ -29,8 +29,9 @@ struct buffer {
 	bool queued;		      /* there was one */
 };
 
-/* Takes *b over, closing it where this fails. NULL: raised. */
-struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b);
+/* Takes *b over, closing it where this fails. name: the str that it was asked for by. NULL:
+ * raised. */
+struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name);
 
 /* Whether it is open for whoever has it, and not only for its arrays; else raises. */
 bool buffer_is_open(const struct buffer *self);

@@ -5,6 +5,7 @@
  */
 #include "client/python/core/create.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/dtype.h"
 #include "client/python/core/error.h"
@@ -129,16 +130,17 @@ static int run_create(struct gpushm *c, struct ask *ask)
 				    &a->ret);
 }
 
-static struct buffer *make(PyObject *self, const char *name, struct parts *parts,
+static struct buffer *make(PyObject *self, PyObject *name, struct parts *parts,
 			   struct options *options)
 {
-	struct create_ask a = {
-		.ask.run = run_create, .name = name, .parts = parts, .options = options
-	};
-	struct connection *c = connection_of(self);
+	struct create_ask a = { .ask.run = run_create, .parts = parts, .options = options };
+	struct connection *c;
 	struct buffer *b = NULL;
 	int r;
 
+	if (args_text(name, "name", &a.name) < 0)
+		return NULL;
+	c = connection_of(self);
 	if (!c)
 		return NULL;
 	r = connection_try(c, &a.ask);
@@ -147,7 +149,7 @@ static struct buffer *make(PyObject *self, const char *name, struct parts *parts
 	if (r < 0)
 		error_raise(r);
 	else
-		b = buffer_new(c, a.ret);
+		b = buffer_new(c, a.ret, name);
 	Py_DECREF((PyObject *)c);
 	return b;
 }
@@ -179,12 +181,12 @@ static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(parts_done) struct parts parts = { 0 };
 	struct options_words w = { .mode = 0600 };
-	PyObject *shape, *dtype = NULL, *strides = Py_None;
-	const char *name, *order_word = "C";
+	PyObject *name, *shape, *dtype = NULL, *strides = Py_None;
+	const char *order_word = "C";
 	struct buffer *b;
 	char order;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|O$zIsOpOO&OO:create", (char **)names,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|O$zIsOpOO&OO:create", (char **)names,
 					 &name, &shape, &dtype, &w.pool, &w.mode, &order_word,
 					 &strides, &w.transient, &w.attrs, deadline_from,
 					 &options.wait, &w.gid, &w.device))
@@ -210,10 +212,9 @@ static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 	_cleanup_(parts_done) struct parts parts = { 0 };
 	_cleanup_(drop_object) PyObject *items = NULL;
 	struct options_words w = { .mode = 0600 };
-	PyObject *arrays;
-	const char *name;
+	PyObject *name, *arrays;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$zIpOO&OO:create_many", (char **)names,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|$zIpOO&OO:create_many", (char **)names,
 					 &name, &arrays, &w.pool, &w.mode, &w.transient, &w.attrs,
 					 deadline_from, &options.wait, &w.gid, &w.device) ||
 	    options_from(&w, &options) < 0)

@@ -5,6 +5,7 @@
  */
 #include "client/python/core/open.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/error.h"
 #include "client/python/core/options.h"
@@ -12,7 +13,8 @@
 
 struct open_ask {
 	struct ask ask;
-	const char *name;
+	PyObject *name_object; /* borrowed */
+	const char *name;      /* its text */
 	enum gpushm_access access;
 	const struct gpushm_options *options;
 	struct gpushm_buffer *ret;
@@ -60,7 +62,7 @@ static struct buffer *attach(PyObject *self, struct open_ask *a, const struct de
 	if (r < 0)
 		error_raise(r);
 	else
-		b = buffer_new(c, a->ret);
+		b = buffer_new(c, a->ret, a->name_object);
 	Py_DECREF((PyObject *)c);
 	return b;
 }
@@ -178,53 +180,90 @@ static PyObject *choose(struct buffer *b, const char *name, const struct overrid
 
 /* ---- the verbs ---- */
 
-static PyObject *open(PyObject *self, PyObject *args, PyObject *kwargs)
+/* A question as the arguments of both verbs make it; NULL: not given. */
+struct wish {
+	struct open_ask ask;
+	struct options options;
+	struct deadline timeout;
+};
+
+static int wish_from(PyObject *const *name_access_timeout, PyObject *device, PyObject *refuse_dirty,
+		     struct wish *ret)
+{
+	PyObject *access = name_access_timeout[1], *timeout = name_access_timeout[2];
+	struct options_words w = { .device = device };
+	const char *word = "r";
+
+	ret->ask = (struct open_ask){ .ask.run = run_open,
+				      .name_object = name_access_timeout[0],
+				      .options = &ret->options.o };
+	ret->timeout = (struct deadline){ 0 };
+	if (args_text(name_access_timeout[0], "name", &ret->ask.name) < 0 ||
+	    (access && args_text(access, "access", &word) < 0) ||
+	    access_from(word, &ret->ask.access) < 0 ||
+	    (timeout && !deadline_from(timeout, &ret->timeout)))
+		return -1;
+	w.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
+	return w.refuse_dirty < 0 ? -1 : options_from(&w, &ret->options);
+}
+
+enum {
+	NAME,
+	ACCESS,
+	TIMEOUT,
+	ARRAY,
+	DTYPE,
+	SHAPE,
+	STRIDES,
+	OFFSET,
+	DEVICE,
+	REFUSE_DIRTY,
+	OPEN_ARGS
+};
+
+static PyObject *open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "name",   "access",       "timeout", "array",
 					     "dtype",  "shape",	       "strides", "offset",
 					     "device", "refuse_dirty", NULL };
-	struct overrides o = { Py_None, Py_None, Py_None, Py_None };
-	_cleanup_(options_done) struct options options = { 0 };
-	struct open_ask a = { .ask.run = run_open, .options = &options.o };
-	const char *access = "r", *array = NULL;
-	struct options_words w = { 0 };
-	PyObject *result;
+	static const struct args_signature signature = { "open", names, 3, 1 };
+	PyObject *given[OPEN_ARGS] = { 0 }, *result;
+	const char *array = NULL;
+	struct wish wish;
 	struct buffer *b;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|sO&$zOOOOOp:open", (char **)names,
-					 &a.name, &access, deadline_from, &options.wait, &array,
-					 &o.dtype, &o.shape, &o.strides, &o.offset, &w.device,
-					 &w.refuse_dirty) ||
-	    access_from(access, &a.access) < 0 || options_from(&w, &options) < 0)
+	given[ARRAY] = given[DTYPE] = given[SHAPE] = given[STRIDES] = given[OFFSET] = Py_None;
+	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	    (given[ARRAY] != Py_None && args_text(given[ARRAY], "array", &array) < 0) ||
+	    wish_from(given, given[DEVICE], given[REFUSE_DIRTY], &wish) < 0)
 		return NULL;
-	b = attach(self, &a, &options.wait);
+	b = attach(self, &wish.ask, &wish.timeout);
 	if (!b)
 		return NULL;
-	result = choose(b, array, &o);
+	result = choose(b, array,
+			&(struct overrides){ given[DTYPE], given[SHAPE], given[STRIDES],
+					     given[OFFSET] });
 	/* The array has it from now on. */
 	Py_DECREF((PyObject *)b);
 	return result;
 }
 
-static PyObject *open_many(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
 	static const char *const names[] = { "name",   "access",       "timeout",
 					     "device", "refuse_dirty", NULL };
-	_cleanup_(options_done) struct options options = { 0 };
-	struct open_ask a = { .ask.run = run_open, .options = &options.o };
-	struct options_words w = { 0 };
-	const char *access = "r";
+	static const struct args_signature signature = { "open_many", names, 3, 1 };
+	PyObject *given[5] = { 0 };
+	struct wish wish;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|sO&$Op:open_many", (char **)names,
-					 &a.name, &access, deadline_from, &options.wait, &w.device,
-					 &w.refuse_dirty) ||
-	    access_from(access, &a.access) < 0 || options_from(&w, &options) < 0)
+	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	    wish_from(given, given[3], given[4], &wish) < 0)
 		return NULL;
-	return (PyObject *)attach(self, &a, &options.wait);
+	return (PyObject *)attach(self, &wish.ask, &wish.timeout);
 }
 
 PyMethodDef open_verbs[] = {
-	{ "open", (PyCFunction)(void (*)(void))open, METH_VARARGS | METH_KEYWORDS,
+	{ "open", (PyCFunction)(void (*)(void))open, METH_FASTCALL | METH_KEYWORDS,
 	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
 	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
 	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
@@ -239,7 +278,7 @@ PyMethodDef open_verbs[] = {
 	  "back. Asks the daemon: one round trip of some 10 us, without the GIL. Errors:\n"
 	  "NotFound, NotPublished, Timeout, AccessDenied, ReadOnly (to write to a sealed\n"
 	  "one), Dirty, LimitReached, DeviceFailed, LayoutError, DaemonGone." },
-	{ "open_many", (PyCFunction)(void (*)(void))open_many, METH_VARARGS | METH_KEYWORDS,
+	{ "open_many", (PyCFunction)(void (*)(void))open_many, METH_FASTCALL | METH_KEYWORDS,
 	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
 	  "          refuse_dirty=False)\n--\n\n"
 	  "Attaches to a published buffer of many arrays: one round trip, however many there\n"

@@ -8,6 +8,8 @@
 void options_done(struct options *o)
 {
 	Py_CLEAR(o->keep);
+	PyMem_Free(o->attrs);
+	o->attrs = NULL;
 }
 
 /* The bytes of a str or of anything that bytes() takes; kept. */
@@ -37,6 +39,11 @@ static int attrs_from(PyObject *attrs, struct options *o)
 	if (n > OPTIONS_ATTRS_MAX) {
 		PyErr_Format(PyExc_ValueError, "a buffer has at most %d attributes",
 			     OPTIONS_ATTRS_MAX);
+		return -1;
+	}
+	o->attrs = PyMem_Calloc((size_t)n + 1, sizeof(*o->attrs));
+	if (!o->attrs) {
+		PyErr_NoMemory();
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < n; i++) {

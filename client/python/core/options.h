@@ -13,8 +13,8 @@
 struct options {
 	struct gpushm_options o;
 	struct deadline wait;
-	PyObject *keep; /* a list of what o points into; owned; NULL */
-	struct gpushm_attr attrs[OPTIONS_ATTRS_MAX];
+	PyObject *keep;		   /* a list of what attrs point into; owned; NULL */
+	struct gpushm_attr *attrs; /* owned; NULL */
 };
 
 /* As arguments are parsed; objects are borrowed. */
