@@ -11,6 +11,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -299,19 +300,12 @@ static const struct role roles[] = { { "session", session_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("crash");
 	TCase *t = tcase_create("crash");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, a_death_at_some_place_loses_doubles_or_leaks);
 	tcase_add_test(t, a_second_death_while_it_comes_back_does);
 	tcase_add_test(t, a_death_after_a_planned_restart_does);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("crash", t, NULL);
 }

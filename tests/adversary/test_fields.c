@@ -7,6 +7,7 @@
 #include "tests/lib/census.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -197,10 +198,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("fields");
 	TCase *t = tcase_create("fields");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -212,9 +210,5 @@ int main(void)
 	tcase_add_test(t, two_verbs_in_one_request_confuse);
 	tcase_add_test(t, a_buffer_without_a_name_is_still_found);
 	tcase_add_test(t, a_list_from_anywhere_goes_astray);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("fields", t, NULL);
 }

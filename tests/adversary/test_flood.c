@@ -8,6 +8,7 @@
 #include "tests/lib/fds.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <poll.h>
@@ -365,10 +366,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("flood");
 	TCase *t = tcase_create("too much"), *u = tcase_create("deaths");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
@@ -386,10 +384,5 @@ int main(int argc, char **argv)
 	tcase_add_test(u, a_death_leaves_something);
 	tcase_add_test(u, an_answer_to_nobody_is_used_after_it_was_freed);
 	tcase_add_test(u, who_waits_is_forgotten_or_kept_for_ever);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, u);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("flood", t, u, NULL);
 }

@@ -8,6 +8,7 @@
 #include "tests/lib/actor.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <check.h>
@@ -183,10 +184,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("heirs");
 	TCase *t = tcase_create("heirs");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	if (!user_may_change())
 		return 0;
@@ -195,9 +193,5 @@ int main(void)
 	tcase_add_test(t, an_heir_opens_a_mempool_to_strangers);
 	tcase_add_test(t, an_heir_reuses_a_block_that_another_user_has_had);
 	tcase_add_test(t, an_heir_forgets_since_when_a_lease_is_held);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("heirs", t, NULL);
 }

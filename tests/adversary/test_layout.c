@@ -7,6 +7,7 @@
 #include "tests/lib/census.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -286,10 +287,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("layout");
 	TCase *t = tcase_create("layout"), *u = tcase_create("every pool");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -301,10 +299,5 @@ int main(void)
 	tcase_add_test(t, a_creator_writes_a_sealed_buffer_through_an_old_fd);
 	tcase_set_timeout(u, 120);
 	tcase_add_test(u, an_attach_brings_other_fds_than_it_counts);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, u);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("layout", t, u, NULL);
 }

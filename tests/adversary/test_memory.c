@@ -8,6 +8,7 @@
 #include "tests/adversary/failmalloc.h"
 #include "tests/lib/census.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -248,19 +249,12 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("memory");
 	TCase *t = tcase_create("memory");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, an_allocation_that_fails_breaks_the_daemon);
 	tcase_add_test(t, a_reload_without_memory_loses_the_configuration);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("memory", t, NULL);
 }

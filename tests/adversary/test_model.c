@@ -25,6 +25,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/stormer.h"
+#include "tests/lib/suite.h"
 #include "tests/model/play.h"
 
 #include <check.h>
@@ -224,10 +225,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("model");
 	TCase *t = tcase_create("model");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	length = (unsigned)number_of("MODEL_LENGTH", 150);
 	length = length < LENGTH_MAX ? length : LENGTH_MAX;
@@ -235,9 +233,5 @@ int main(void)
 		       -1, 0);
 	tcase_set_timeout(t, 1800);
 	tcase_add_test(t, a_rule_of_the_model_is_broken);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("model", t, NULL);
 }

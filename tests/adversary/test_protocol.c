@@ -8,6 +8,7 @@
 #include "tests/lib/census.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -309,10 +310,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("protocol");
 	TCase *t = tcase_create("frames");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -330,9 +328,5 @@ int main(void)
 	tcase_add_test(t, a_message_that_unpacks_to_megabytes_gets_them);
 	tcase_add_test(t, a_deep_message_overflows_the_stack);
 	tcase_add_test(t, a_quiet_close_is_answered);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("protocol", t, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/census.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <check.h>
@@ -183,10 +184,7 @@ static const struct role roles[] = { { "user", user_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("users");
 	TCase *t = tcase_create("users");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	if (!user_may_change())
@@ -200,9 +198,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, holders_are_told_to_strangers);
 	tcase_add_test(t, a_buffer_that_is_being_filled_is_seen);
 	tcase_add_test(t, a_group_that_is_not_mine_is_taken);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("users", t, NULL);
 }

@@ -10,6 +10,7 @@
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -183,19 +184,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("client_faults");
 	TCase *tc = tcase_create("client_faults");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, a_driver_call_that_fails_leaks_or_says_nothing, 0,
 			    (int)array_size(kinds));
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("client_faults", tc, NULL);
 }

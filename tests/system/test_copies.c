@@ -8,6 +8,7 @@
 #include "proto/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -242,19 +243,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("copies");
 	TCase *t = tcase_create("every pool");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, a_strided_copy_moves_other_bytes_on_some_pool);
 	tcase_add_test(t, a_sealed_buffer_is_written_by_a_copy);
 	tcase_add_test(t, a_tensor_is_on_another_device_than_its_pool);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("copies", t, NULL);
 }

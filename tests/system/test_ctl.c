@@ -5,6 +5,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/ctl.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -198,12 +199,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ctl");
 	TCase *tc = tcase_create("ctl");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, an_array_comes_back_changed);
@@ -213,9 +210,5 @@ int main(void)
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_words);
 	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("ctl", tc, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/ctl.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -226,12 +227,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ctl ways");
 	TCase *tc = tcase_create("ctl ways");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, a_held_draft_is_seen_or_never_published);
@@ -245,9 +242,5 @@ int main(void)
 	tcase_add_test(tc, the_doctor_sees_no_fault_or_one_that_is_none);
 	tcase_add_test(tc, a_closed_pipe_makes_noise);
 	tcase_add_test(tc, help_is_missing_or_names_no_option);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("ctl ways", tc, NULL);
 }

@@ -5,6 +5,7 @@
 #include "proto/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -214,10 +215,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("deaths");
 	TCase *t = tcase_create("deaths");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
@@ -228,9 +226,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_closed_socket_ends_a_lease);
 	tcase_add_test(t, a_waiting_open_misses_the_publication);
 	tcase_add_test(t, a_forked_child_speaks_on_its_parents_connection);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("deaths", t, NULL);
 }

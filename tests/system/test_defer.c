@@ -9,6 +9,7 @@
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -327,10 +328,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("defer");
 	TCase *t = tcase_create("sections"), *small = tcase_create("a small pool");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, a_close_in_a_section_waits_for_the_gpu_or_unmaps, 0,
@@ -347,10 +345,5 @@ int main(void)
 	tcase_add_test(small, a_limit_is_reached_by_what_waits);
 	tcase_set_timeout(t, 60);
 	tcase_set_timeout(small, 60);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, small);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("defer", t, small, NULL);
 }

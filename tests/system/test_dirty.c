@@ -7,6 +7,7 @@
 #include "tests/lib/fds.h"
 #include "tests/lib/role.h"
 #include "tests/lib/shell.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <pthread.h>
@@ -352,10 +353,7 @@ static void teardown(void)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("dirty");
 	TCase *t = tcase_create("dirty");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -371,9 +369,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, anybody_may_clean);
 	tcase_add_test(t, a_daemon_that_ends_takes_the_living_for_dead);
 	tcase_add_test(t, gpushmctl_hides_a_death);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("dirty", t, NULL);
 }

@@ -7,6 +7,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -184,19 +185,12 @@ static const struct role roles[] = { { "holder", holder_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("elsewhere");
 	TCase *t = tcase_create("elsewhere");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, a_process_elsewhere_loses_its_lease_while_it_lives, 0,
 			    (int)array_size(ways));
 	tcase_add_test(t, a_process_elsewhere_holds_beyond_its_end);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("elsewhere", t, NULL);
 }

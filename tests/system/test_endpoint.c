@@ -8,6 +8,7 @@
 #include "tests/lib/daemon.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -333,10 +334,7 @@ static const struct role roles[] = { { "activated", activated_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("endpoint");
 	TCase *t = tcase_create("endpoint");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -352,9 +350,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, debug_tells_no_more);
 	tcase_add_test(t, a_socket_that_was_handed_over_is_not_served);
 	tcase_add_test(t, any_fd_that_was_handed_over_is_served);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("endpoint", t, NULL);
 }

@@ -6,6 +6,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/shell.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <dirent.h>
@@ -166,10 +167,7 @@ static void teardown(void)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("flush");
 	TCase *t = tcase_create("host"), *all = tcase_create("all");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -179,10 +177,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, gpushmctl_flushes_nothing);
 	tcase_add_checked_fixture(all, setup_default, teardown);
 	tcase_add_test(all, a_flush_leaves_something_on_a_gpu);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, all);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("flush", t, all, NULL);
 }

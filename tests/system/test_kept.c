@@ -8,6 +8,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/keeper.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -160,10 +161,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("kept");
 	TCase *t = tcase_create("kept");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -172,9 +170,5 @@ int main(void)
 	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);
 	tcase_add_test(t, a_journal_grows_with_what_has_gone);
 	tcase_add_test(t, many_buffers_are_too_many_to_keep);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("kept", t, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/census.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <check.h>
@@ -295,10 +296,7 @@ static const struct role roles[] = { { "user", user_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("limits");
 	TCase *t = tcase_create("limits"), *u = tcase_create("users"), *f = tcase_create("fds");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
@@ -314,12 +312,6 @@ int main(int argc, char **argv)
 	tcase_add_test(u, a_pool_serves_who_may_not_use_it);
 	tcase_add_test(f, a_daemon_without_fds_stops_serving);
 	tcase_add_test(f, connections_without_fds_stop_the_daemon);
-	suite_add_tcase(s, t);
 	if (user_may_change())
-		suite_add_tcase(s, u);
-	suite_add_tcase(s, f);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+		return suite_run("limits", t, u, f, NULL);
 }

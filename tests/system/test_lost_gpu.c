@@ -6,6 +6,7 @@
 #include "proto/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -190,19 +191,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("lost_gpu");
 	TCase *t = tcase_create("lost_gpu");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_lost_gpu_takes_others_with_it_or_is_tried_again);
 	tcase_add_test(t, a_gpu_that_is_lost_while_memory_is_given_back_goes_on);
 	tcase_add_loop_test(t, an_error_that_may_pass_ends_a_gpu, 0, (int)array_size(passing));
 	tcase_add_test(t, a_gpu_that_is_lost_at_the_start_stops_the_daemon);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("lost_gpu", t, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -175,10 +176,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("names");
 	TCase *t = tcase_create("names and states");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
@@ -191,9 +189,5 @@ int main(void)
 	tcase_add_test(t, a_private_name_is_everybodys);
 	tcase_add_test(t, attributes_or_the_digest_are_lost);
 	tcase_add_test(t, a_list_loses_or_repeats_a_name);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("names", t, NULL);
 }

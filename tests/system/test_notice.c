@@ -10,6 +10,7 @@
 #include "tests/lib/forked.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -325,10 +326,7 @@ static void teardown(void)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("notice");
 	TCase *t = tcase_create("notice"), *kept = tcase_create("kept");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -339,15 +337,10 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_forked_child_waits_on_its_parents_buffer);
 	tcase_add_test(t, a_daemon_that_ends_leaves_its_readers_waiting);
 	tcase_add_test(t, a_daemon_that_is_killed_leaves_its_readers_waiting);
-	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(kept, keep_setup, keep_teardown);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemon_lets_sleepers_lie);
 	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);
 	tcase_add_test(kept, a_lost_board_is_waited_on_for_ever);
-	suite_add_tcase(s, kept);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("notice", t, kept, NULL);
 }

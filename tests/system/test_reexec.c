@@ -9,6 +9,7 @@
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
+#include "tests/lib/suite.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -276,10 +277,7 @@ static const struct role roles[] = { { "waiter", waiter_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("reexec");
 	TCase *t = tcase_create("reexec"), *alone = tcase_create("alone");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
@@ -294,10 +292,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_signal_in_the_midst_of_a_restart_kills_or_is_lost);
 	tcase_set_timeout(alone, 120);
 	tcase_add_test(alone, an_fd_that_was_not_handed_on_gets_through);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, alone);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("reexec", t, alone, NULL);
 }

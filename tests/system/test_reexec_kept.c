@@ -7,6 +7,7 @@
 #include "client/gpushm.h"
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
+#include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -143,19 +144,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("reexec kept");
 	TCase *t = tcase_create("reexec kept");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, a_death_before_or_after_a_planned_restart_loses_something, 0,
 			    (int)(sizeof(ways) / sizeof(ways[0])));
 	tcase_add_test(t, a_supervisor_is_not_told_of_a_planned_restart);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("reexec kept", t, NULL);
 }

@@ -8,6 +8,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/storm.h"
 #include "tests/lib/stormer.h"
+#include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -58,18 +59,11 @@ static const struct role roles[] = { { "stormer", stormer_run } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("reexec storm");
 	TCase *t = tcase_create("reexec storm");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, storm_seconds(SECONDS) + 120);
 	tcase_add_test(t, a_storm_of_restarts_loses_or_leaks_something);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("reexec storm", t, NULL);
 }

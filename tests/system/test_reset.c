@@ -9,6 +9,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -377,10 +378,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("reset");
 	TCase *t = tcase_create("reset");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name);
@@ -391,9 +389,5 @@ int main(void)
 	tcase_add_test(t, another_gpu_takes_a_buffers_place_or_loses_it);
 	tcase_add_test(t, one_dead_handle_takes_others_with_it);
 	tcase_add_test(t, a_dead_mempool_is_served_on);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("reset", t, NULL);
 }

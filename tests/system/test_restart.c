@@ -8,6 +8,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -272,10 +273,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("restart");
 	TCase *t = tcase_create("restart");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -286,9 +284,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_for_ever);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("restart", t, NULL);
 }

@@ -6,6 +6,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/shell.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <dlfcn.h>
@@ -347,10 +348,7 @@ static void teardown(void)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("room");
 	TCase *t = tcase_create("pool"), *gpu = tcase_create("gpu");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
@@ -365,10 +363,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, gpushmctl_does_not_wait);
 	tcase_add_test(gpu, a_create_that_waits_never_asks_the_driver_again);
 	tcase_add_test(gpu, what_waits_for_reuse_in_one_pool_is_kept_from_another);
-	suite_add_tcase(s, t);
-	suite_add_tcase(s, gpu);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("room", t, gpu, NULL);
 }

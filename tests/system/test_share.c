@@ -9,6 +9,7 @@
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -242,10 +243,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("share");
 	TCase *t = tcase_create("every pool");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -253,9 +251,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, readers_see_other_bytes_than_were_written);
 	tcase_add_test(t, a_writers_bytes_do_not_reach_the_creator);
 	tcase_add_test(t, a_fresh_buffer_is_not_zero);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("share", t, NULL);
 }

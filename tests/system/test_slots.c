@@ -8,6 +8,7 @@
 #include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <fcntl.h>
@@ -168,10 +169,7 @@ static void teardown(void)
 
 int main(void)
 {
-	Suite *s = suite_create("slots");
 	TCase *t = tcase_create("slots");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
@@ -179,9 +177,5 @@ int main(void)
 	tcase_add_test(t, a_client_writes_to_the_board);
 	tcase_add_test(t, a_slot_is_anothers_while_the_buffer_is_held);
 	tcase_add_test(t, a_slot_is_lost_with_its_buffer);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("slots", t, NULL);
 }

@@ -7,6 +7,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
+#include "tests/lib/suite.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -210,10 +211,7 @@ static const struct role roles[] = { { "creator", creator_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("stuck");
 	TCase *t = tcase_create("stuck");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
@@ -221,9 +219,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_driver_that_does_not_start_stops_the_daemon);
 	tcase_add_loop_test(t, a_daemon_does_not_end_because_a_driver_call_hangs, 0,
 			    (int)array_size(calls));
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("stuck", t, NULL);
 }

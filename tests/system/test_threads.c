@@ -6,6 +6,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/census.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -227,19 +228,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("threads");
 	TCase *t = tcase_create("threads");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, threads_on_one_connection_mix_their_replies);
 	tcase_add_test(t, threads_on_their_own_connections_meet);
 	tcase_add_test(t, two_threads_win_a_name);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("threads", t, NULL);
 }

@@ -7,6 +7,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -205,10 +206,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("unwatched");
 	TCase *t = tcase_create("unwatched");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
@@ -218,9 +216,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_process_that_cant_be_watched_is_served);
 	tcase_add_test(t, a_trusted_process_keeps_its_leases_when_its_socket_has_closed);
 	tcase_add_test(t, a_reload_leaves_the_policy_as_it_was);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("unwatched", t, NULL);
 }

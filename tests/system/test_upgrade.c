@@ -8,6 +8,7 @@
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
 #include <stdio.h>
@@ -150,10 +151,7 @@ static const struct role roles[] = { { "user", user_role } };
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("upgrade");
 	TCase *t = tcase_create("upgrade");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
@@ -164,9 +162,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_program_follows_that_can_not_read_the_journal);
 	tcase_add_test(t, anybody_may_restart_the_daemon);
 	tcase_add_test(t, gpushmctl_restart_returns_before_the_successor_serves);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("upgrade", t, NULL);
 }

@@ -14,6 +14,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/keeper.h"
+#include "tests/lib/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -262,10 +263,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("versions");
 	TCase *t = tcase_create("versions");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	if (argc == 3 && strcmp(argv[1], "record") == 0)
 		folder_to_record = argv[2];
@@ -276,9 +274,5 @@ int main(int argc, char **argv)
 			    JOURNAL_VERSION_OLDEST, JOURNAL_VERSION + 1);
 	tcase_add_loop_test(t, a_journal_of_a_later_version_is_guessed_at, 0,
 			    (int)array_size(unread));
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("versions", t, NULL);
 }

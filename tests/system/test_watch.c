@@ -7,6 +7,7 @@
 #include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 #include "tests/lib/watcher.h"
 
@@ -303,10 +304,7 @@ static void teardown(void)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("watch");
 	TCase *t = tcase_create("watch");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -320,9 +318,5 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_event_loop_misses_an_event);
 	tcase_add_test(t, a_name_that_is_added_does_not_reach_who_waits);
 	tcase_add_test(t, a_forked_child_takes_its_parents_events);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("watch", t, NULL);
 }

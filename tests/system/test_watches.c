@@ -9,6 +9,7 @@
 #include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/watcher.h"
 
 #include <errno.h>
@@ -250,10 +251,7 @@ static void keep_teardown(void)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("watches");
 	TCase *t = tcase_create("watches"), *kept = tcase_create("kept");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -264,13 +262,8 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_watch_that_makes_no_sense_is_waited_for);
 	tcase_add_test(t, another_daemon_is_not_noticed);
 	tcase_add_test(t, a_daemon_that_stays_away_is_waited_for_without_a_word);
-	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(kept, keep_setup, keep_teardown);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemons_events_are_missed);
-	suite_add_tcase(s, kept);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("watches", t, kept, NULL);
 }

@@ -9,6 +9,7 @@
 #include "daemon/log.h"
 #include "daemon/replay.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 #include "tests/unit/archive_fixture.h"
 
 #include <sys/mman.h>
@@ -231,19 +232,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("archive");
 	TCase *t = tcase_create("archive");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, a_damaged_journal_gives_what_never_was);
 	tcase_add_test(t, a_journal_that_has_grown_gives_what_never_was);
 	tcase_add_test(t, a_journal_that_is_half_written_counts);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("archive", t, NULL);
 }

@@ -9,6 +9,7 @@
 #include "tests/lib/fds.h"
 
 #include "gpushm.pb-c.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdint.h>
@@ -169,12 +170,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("arena");
 	TCase *tc = tcase_create("arena");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, pieces_overlap_or_are_not_aligned);
 	tcase_add_test(tc, more_than_the_budget_is_handed_out);
@@ -183,9 +180,5 @@ int main(void)
 	tcase_add_test(tc, done_frees_twice);
 	tcase_add_test(tc, a_hostile_frame_unpacks_beyond_its_budget);
 	tcase_add_test(tc, a_full_frame_of_small_arrays_does_not_fit_the_budget);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("arena", tc, NULL);
 }

@@ -3,6 +3,7 @@
  * Arrays by name, by position and over bytes; what they say of themselves; how they count on their
  * buffer.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
 
 #include <errno.h>
@@ -366,10 +367,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("array");
 	TCase *tc = tcase_create("array");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, an_array_is_found_by_name_with_all_that_was_described);
@@ -387,10 +385,5 @@ int main(void)
 	tcase_add_test(tc, contiguity_follows_numpys_rule);
 	tcase_add_test(tc, arrays_are_counted_when_four_threads_get_and_free_them);
 	tcase_add_test(tc, a_forked_child_is_refused_and_may_free);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("array", tc, NULL);
 }

@@ -4,6 +4,7 @@
  * without seals or that can't be written to, tables that are none. The lease of a buffer that could
  * not be mapped must be ended, and nothing stay open or mapped.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/attach_fixture.h"
 
 static struct gpushm_buffer *b;
@@ -325,12 +326,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("attach");
 	TCase *tc = tcase_create("attach");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup_attach, teardown);
 	tcase_add_loop_test(tc, an_attach_that_makes_no_sense_is_mapped, 0, (int)array_size(spoil));
 	tcase_add_test(tc, a_sealed_buffer_is_opened_for_writing);
@@ -343,9 +340,5 @@ int main(void)
 	tcase_add_loop_test(tc, a_table_that_is_none_is_read_or_stays_leased, 0,
 			    (int)array_size(tables));
 	tcase_add_test(tc, a_buffer_without_a_table_crashes_its_readers);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("attach", tc, NULL);
 }

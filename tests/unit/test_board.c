@@ -5,6 +5,7 @@
 #include "daemon/board.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -245,10 +246,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("board");
 	TCase *t = tcase_create("board");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
@@ -261,9 +259,5 @@ int main(void)
 	tcase_add_test(t, a_reader_sleeps_through_a_change);
 	tcase_add_test(t, the_next_daemon_has_another_board);
 	tcase_add_test(t, something_else_is_taken_for_a_board);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("board", t, NULL);
 }

@@ -4,6 +4,7 @@
  * order.
  */
 #include "tests/lib/forked.h"
+#include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
 
 #include <signal.h>
@@ -178,12 +179,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("buffer");
 	TCase *tc = tcase_create("buffer");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
 	tcase_add_test(tc, a_sealed_buffer_can_be_written_by_its_maker);
 	tcase_add_test(tc, a_shared_buffer_can_t_be_written_by_its_maker);
@@ -193,9 +190,5 @@ int main(void)
 	tcase_add_test(tc, a_disconnect_closes_the_socket_under_a_buffer);
 	tcase_add_test(tc, a_buffer_can_t_be_closed_without_its_daemon);
 	tcase_add_test(tc, a_buffer_is_mapped_once_for_each_open);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("buffer", tc, NULL);
 }

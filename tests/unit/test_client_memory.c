@@ -3,6 +3,7 @@
  * The n-th allocation of the library fails, for n = 1, 2, ... until none is left, in each of what a
  * client does. Each time the answer is -ENOMEM with a text, and nothing stays open.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
 #include "tests/unit/memory_fixture.h"
 
@@ -206,18 +207,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("client memory");
 	TCase *tc = tcase_create("client memory");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
 	tcase_add_loop_test(tc, an_allocation_that_fails_crashes_or_leaks, 0,
 			    (int)array_size(deeds));
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("client memory", tc, NULL);
 }

@@ -9,6 +9,7 @@
 #include "tests/lib/fds.h"
 
 #include "gpushm.pb-c.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -78,21 +79,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("code");
 	TCase *tc = tcase_create("code");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_code_of_the_protocol_has_no_name_or_errno_here);
 	tcase_add_test(tc, the_errno_differs_from_what_the_protocol_says);
 	tcase_add_test(tc, a_code_of_a_later_version_is_read_out_of_bounds);
 	tcase_add_test(tc, a_fault_loses_its_code_or_its_text);
 	tcase_add_test(tc, a_long_fault_is_cut_inside_a_character);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("code", tc, NULL);
 }

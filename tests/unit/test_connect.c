@@ -3,6 +3,7 @@
  * gpushm_connect: where it looks for the daemon, whom it trusts, and what it believes of HELLO's
  * reply.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/canned_fixture.h"
 
 #include <sys/socket.h>
@@ -288,12 +289,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("connect");
 	TCase *tc = tcase_create("connect");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_missing_daemon_is_connected_to);
 	tcase_add_test(tc, a_socket_that_nobody_listens_on_reads_as_a_missing_one);
@@ -307,9 +304,5 @@ int main(void)
 	tcase_add_test(tc, a_daemon_of_another_version_is_spoken_to);
 	tcase_add_loop_test(tc, a_hello_that_makes_no_sense_is_believed, 0,
 			    (int)array_size(spoil_hello));
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("connect", tc, NULL);
 }

@@ -6,6 +6,7 @@
  */
 #include "proto/code.h"
 #include "tests/lib/forked.h"
+#include "tests/lib/suite.h"
 #include "tests/unit/canned_fixture.h"
 
 START_TEST(a_refusal_loses_its_words_or_ends_the_connection)
@@ -235,12 +236,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("connection");
 	TCase *tc = tcase_create("connection");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_refusal_loses_its_words_or_ends_the_connection);
 	tcase_add_test(tc, a_refusal_with_an_fd_leaks_it);
@@ -255,9 +252,5 @@ int main(void)
 	tcase_add_test(tc, a_name_that_no_message_holds_is_sent);
 	tcase_add_test(tc, threads_get_each_others_answers);
 	tcase_add_test(tc, a_forked_child_talks_on_its_parents_socket);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("connection", tc, NULL);
 }

@@ -4,6 +4,7 @@
  * copy element by element. All of both memories is compared, so that a byte that is written beside
  * an element shows. How the driver is made to do them is test_transfer.c's.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
 
 #include "client/walk.h"
@@ -312,10 +313,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("copy");
 	TCase *tc = tcase_create("copy");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -329,10 +327,5 @@ int main(void)
 	tcase_add_test(tc, nothing_is_copied_through_a_null_pointer);
 	tcase_add_test(tc, bytes_outside_of_the_buffer_are_touched);
 	tcase_add_test(tc, axes_that_are_one_in_memory_are_walked_as_many);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("copy", tc, NULL);
 }

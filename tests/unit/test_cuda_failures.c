@@ -3,6 +3,7 @@
  * The n-th driver call fails, for every n of a pool's whole life and every kind: a person is told
  * which call it was, and nothing is left behind. Each n is a process of its own.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/cuda_fixture.h"
 
 #include <string.h>
@@ -157,7 +158,7 @@ START_TEST(any_call_that_is_out_of_memory_is_retried_or_told_and_leaks_nothing)
 }
 END_TEST
 
-static void add_failures(Suite *s)
+static TCase *failures_tests(void)
 {
 	TCase *tc = tcase_create("failures");
 
@@ -166,23 +167,12 @@ static void add_failures(Suite *s)
 			    CALLS_MAX * KINDS);
 	tcase_add_loop_test(tc, any_call_that_is_out_of_memory_is_retried_or_told_and_leaks_nothing,
 			    0, CALLS_MAX * KINDS);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
 int main(int argc, char **argv)
 {
-	SRunner *sr;
-	Suite *s;
-	int failed;
-
 	if (!driver_is_there(argv))
 		return EXIT_SUCCESS;
-
-	s = suite_create("cuda_failures");
-	add_failures(s);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("cuda_failures", failures_tests(), NULL);
 }

@@ -3,6 +3,7 @@
  * The three kinds of pool that need a driver: what a block has, what the daemon keeps, what is
  * scrubbed, refused and told.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/cuda_fixture.h"
 
 #include <fcntl.h>
@@ -232,7 +233,7 @@ START_TEST(a_full_device_is_told_in_the_drivers_words)
 }
 END_TEST
 
-static void add_kinds(Suite *s)
+static TCase *kinds_tests(void)
 {
 	TCase *tc = tcase_create("kinds");
 
@@ -252,23 +253,12 @@ static void add_kinds(Suite *s)
 	tcase_add_test(tc, the_next_tenant_of_a_mempool_reads_zero);
 	tcase_add_test(tc, a_mempool_refuses_above_4_gib_and_says_what_to_use);
 	tcase_add_test(tc, a_pinned_pool_is_on_the_node_that_was_asked_for_else_the_devices);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
 int main(int argc, char **argv)
 {
-	SRunner *sr;
-	Suite *s;
-	int failed;
-
 	if (!driver_is_there(argv))
 		return EXIT_SUCCESS;
-
-	s = suite_create("cuda_pools");
-	add_kinds(s);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("cuda_pools", kinds_tests(), NULL);
 }

@@ -10,6 +10,7 @@
 #include "proto/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -291,10 +292,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("defer");
 	TCase *t = tcase_create("defer");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_close_lingers_that_nobody_asked_to_wait);
@@ -309,9 +307,5 @@ int main(void)
 	tcase_add_test(t, one_that_fails_stops_the_others_or_is_not_told);
 	tcase_add_test(t, a_forked_child_runs_what_is_its_parent_s);
 	tcase_add_test(t, two_threads_run_the_same_one_or_none_does);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("defer", t, NULL);
 }

@@ -3,6 +3,7 @@
  * Describing against a canned server: batches that fit a frame, the undoing of a refused one, and
  * what of a buffer must not move while its table grows.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
 
 #define MANY 3000
@@ -148,21 +149,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("describe");
 	TCase *tc = tcase_create("describe");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
 	tcase_add_test(tc, a_batch_exceeds_a_frame_or_loses_arrays);
 	tcase_add_test(tc, a_refused_batch_stays_in_the_own_table);
 	tcase_add_test(tc, a_wrong_array_costs_a_round_trip_or_takes_others_along);
 	tcase_add_test(tc, a_daemon_that_counts_other_arrays_is_believed);
 	tcase_add_test(tc, an_attribute_moves_when_the_table_grows);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("describe", tc, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "daemon/pool/device.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -116,10 +117,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("device");
 	TCase *tc = tcase_create("device");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, nothing_means_the_first);
@@ -129,10 +127,5 @@ int main(void)
 	tcase_add_test(tc, a_pci_id_may_lack_its_domain_and_be_of_any_case);
 	tcase_add_test(tc, without_devices_nothing_is_found);
 	tcase_add_test(tc, done_takes_what_was_never_probed_and_may_come_twice);
-	suite_add_tcase(s, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("device", tc, NULL);
 }

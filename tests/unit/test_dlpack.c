@@ -3,6 +3,7 @@
  * DLPack tensors as a consumer reads them: through structs written down here once more from
  * dlpack.h v1.1, so that a field that moved would show.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
 
 #include <errno.h>
@@ -297,10 +298,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("dlpack");
 	TCase *tc = tcase_create("dlpack");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_field_of_the_tensor_is_not_the_arrays);
@@ -314,10 +312,5 @@ int main(void)
 	tcase_add_test(tc, a_packed_array_has_strides_in_bytes);
 	tcase_add_test(tc, lanes_are_counted_as_elements);
 	tcase_add_test(tc, a_tensor_is_on_another_device);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("dlpack", tc, NULL);
 }

@@ -5,6 +5,7 @@
 #include "proto/dtype.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -254,12 +255,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("dtype");
 	TCase *tc = tcase_create("dtype");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_type_has_the_wrong_size_or_alignment);
@@ -271,9 +268,5 @@ int main(void)
 	tcase_add_test(tc, a_typestr_of_no_type_of_ours_is_parsed);
 	tcase_add_test(tc, another_order_mark_changes_the_type);
 	tcase_add_test(tc, a_name_is_written_past_its_room);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("dtype", tc, NULL);
 }

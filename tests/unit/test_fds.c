@@ -6,6 +6,7 @@
 #include "tests/lib/fds.h"
 
 #include "proto/own.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -76,22 +77,14 @@ static int failures_of(const TTest *test)
 
 int main(void)
 {
-	Suite *s = suite_create("fds");
 	TCase *tc = tcase_create("fds");
-	SRunner *sr;
-	int failed;
 
 	/* Outside of a test, because a Check run does not nest. */
 	if (failures_of(leaks_on_purpose) != 1 || failures_of(leaks_nothing) != 0)
 		return EXIT_FAILURE;
 
-	suite_add_tcase(s, tc);
 	tcase_add_test(tc, an_fd_left_open_is_counted);
 	tcase_add_test(tc, an_fd_closed_by_mistake_is_counted);
 	tcase_add_test(tc, a_number_that_became_another_file_is_counted);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("fds", tc, NULL);
 }

@@ -2,6 +2,7 @@
  *
  * Host pools for real: what a client holds can't be shrunk, sealed, or, by a reader, written.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/pool_fixture.h"
 
 #include <fcntl.h>
@@ -200,10 +201,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("host_pool");
 	TCase *tc = tcase_create("host_pool");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, the_size_is_whole_pages_and_the_memory_all_zero);
@@ -215,10 +213,5 @@ int main(void)
 	tcase_add_test(tc, running_out_of_fds_says_so_and_leaks_none);
 	tcase_add_test(tc, a_freed_block_is_not_handed_on_with_its_contents);
 	tcase_add_test(tc, a_percentage_is_of_the_hosts_memory);
-	suite_add_tcase(s, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("host_pool", tc, NULL);
 }

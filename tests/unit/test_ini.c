@@ -5,6 +5,7 @@
 #include "daemon/ini.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -107,19 +108,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("ini");
 	TCase *tc = tcase_create("ini");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_loop_test(tc, a_text_gives_exactly_these_items, 0, array_size(good));
 	tcase_add_loop_test(tc, a_line_without_form_is_told_with_its_number_and_skipped, 0,
 			    array_size(bad));
-	suite_add_tcase(suite, tc);
-	sr = srunner_create(suite);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("ini", tc, NULL);
 }

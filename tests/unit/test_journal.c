@@ -6,6 +6,7 @@
 #include "daemon/journal.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -171,10 +172,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("journal");
 	TCase *t = tcase_create("journal");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, 120);
@@ -183,9 +181,5 @@ int main(void)
 	tcase_add_test(t, a_cut_journal_gives_what_was_never_written);
 	tcase_add_test(t, a_flipped_bit_gives_what_was_never_written);
 	tcase_add_test(t, something_else_is_taken_for_a_journal);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("journal", t, NULL);
 }

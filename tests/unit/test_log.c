@@ -7,6 +7,7 @@
 #include "daemon/log.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -257,10 +258,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("log");
 	TCase *tc = tcase_create("log");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_line_on_stderr_names_level_and_what_it_is_about);
@@ -273,10 +271,5 @@ int main(void)
 	tcase_add_loop_test(tc, what_can_not_be_printed_is_escaped_byte_by_byte, 0,
 			    array_size(escapes));
 	tcase_add_test(tc, a_cut_never_splits_a_character);
-	suite_add_tcase(suite, tc);
-	sr = srunner_create(suite);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("log", tc, NULL);
 }

@@ -3,6 +3,7 @@
  * Looking around against a canned server: lists in pages, stats with all their parts, pools and
  * status, and what of them makes no sense. Whatever fails must have freed what it had.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/canned_fixture.h"
 
 #include "proto/code.h"
@@ -316,12 +317,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("look");
 	TCase *tc = tcase_create("look");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_list_of_pages_is_cut_or_asked_for_twice);
 	tcase_add_test(tc, an_empty_list_reads_as_an_error);
@@ -334,9 +331,5 @@ int main(void)
 	tcase_add_test(tc, a_wait_ends_while_the_buffer_is_being_filled);
 	tcase_add_test(tc, a_pool_of_a_later_kind_is_told_as_another);
 	tcase_add_test(tc, a_status_loses_its_users_or_leaks_them);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("look", tc, NULL);
 }

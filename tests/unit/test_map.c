@@ -10,6 +10,7 @@
 #include "proto/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -247,12 +248,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("map");
 	TCase *tc = tcase_create("map");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 30);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_buffer_is_mapped_twice_or_unmapped_too_soon);
@@ -264,9 +261,5 @@ int main(void)
 	tcase_add_test(tc, threads_unmap_each_others_memory);
 	tcase_add_test(tc, a_forked_child_inherits_maps_or_a_locked_register);
 	tcase_add_test(tc, a_forked_child_is_taken_for_its_parent);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("map", tc, NULL);
 }

@@ -6,6 +6,7 @@
 #include "proto/name.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -199,12 +200,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("name");
 	TCase *tc = tcase_create("name");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_right_name_is_refused);
 	tcase_add_test(tc, controls_or_malformed_utf8_pass);
@@ -214,9 +211,5 @@ int main(void)
 	tcase_add_test(tc, lengths_are_off_by_one);
 	tcase_add_test(tc, a_pool_name_with_other_characters_passes);
 	tcase_add_test(tc, a_cut_splits_a_character_or_takes_a_whole_one);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("name", tc, NULL);
 }

@@ -7,6 +7,7 @@
 #include "daemon/board.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -89,18 +90,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("notice map");
 	TCase *t = tcase_create("notice map");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, something_else_is_mapped_as_a_board);
 	tcase_add_test(t, a_board_is_mapped_with_each_reconnection);
 	tcase_add_test(t, a_slot_beyond_the_board_is_read);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("notice map", t, NULL);
 }

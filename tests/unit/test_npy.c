@@ -7,6 +7,7 @@
 #include "client/ctl/npy.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -345,12 +346,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("npy");
 	TCase *tc = tcase_create("npy");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_loop_test(tc, a_dtype_of_numpy_is_taken_for_another, 0, array_size(plain));
@@ -365,9 +362,5 @@ int main(void)
 	tcase_add_test(tc, a_descr_that_fits_not_the_size_is_repeated);
 	tcase_add_test(tc, a_type_that_numpy_lacks_is_written_as_another);
 	tcase_add_test(tc, a_field_name_above_ascii_is_written_as_latin_1);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("npy", tc, NULL);
 }

@@ -11,6 +11,7 @@
 #include "client/ctl/progress.h"
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <locale.h>
@@ -349,12 +350,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("output");
 	TCase *tc = tcase_create("output");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, invalid_utf_8_passes_as_valid);
@@ -372,9 +369,5 @@ int main(void)
 	tcase_add_test(tc, pretty_json_is_indented_wrongly);
 	tcase_add_test(tc, columns_of_a_table_do_not_stand_below_each_other);
 	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("output", tc, NULL);
 }

@@ -2,6 +2,7 @@
  *
  * Deferred frees: when the list is given back, and who may be served from it.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/pool_driver.h"
 
 START_TEST(ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back)
@@ -200,7 +201,7 @@ START_TEST(a_kind_that_must_scrub_reuses_nothing)
 }
 END_TEST
 
-static void add_flushing(Suite *s)
+static TCase *flushing_tests(void)
 {
 	TCase *tc = tcase_create("flushing");
 
@@ -210,10 +211,10 @@ static void add_flushing(Suite *s)
 	tcase_add_test(tc, a_full_pool_gives_back_what_is_pending_and_serves);
 	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_go_on);
 	tcase_add_test(tc, what_is_pending_goes_back_when_nobody_asks_for_a_while);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
-static void add_reusing(Suite *s)
+static TCase *reusing_tests(void)
 {
 	TCase *tc = tcase_create("reusing");
 
@@ -224,20 +225,10 @@ static void add_reusing(Suite *s)
 	tcase_add_test(tc, a_block_that_another_user_has_had_is_not_reused);
 	tcase_add_test(tc, a_block_of_another_size_is_not_reused);
 	tcase_add_test(tc, a_kind_that_must_scrub_reuses_nothing);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
 int main(void)
 {
-	Suite *s = suite_create("pending");
-	SRunner *sr = srunner_create(s);
-	int failed;
-
-	add_flushing(s);
-	add_reusing(s);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("pending", flushing_tests(), reusing_tests(), NULL);
 }

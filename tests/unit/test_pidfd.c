@@ -8,6 +8,7 @@
 
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <poll.h>
@@ -108,10 +109,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("pidfd");
 	TCase *t = tcase_create("pidfd");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_test(t, a_name_with_brackets_moves_the_start_time);
@@ -119,9 +117,5 @@ int main(void)
 	tcase_add_test(t, a_pidfd_of_a_living_peer_is_readable);
 	tcase_add_test(t, something_else_is_taken_for_a_process_that_was);
 	tcase_add_test(t, a_kept_pidfd_of_a_dead_process_is_alive);
-	suite_add_tcase(s, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("pidfd", t, NULL);
 }

@@ -2,6 +2,7 @@
  *
  * Pools: the two ends of their life, who may use one, and what is lent of it.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/pool_driver.h"
 
 START_TEST(a_pool_that_is_still_starting_refuses)
@@ -188,7 +189,7 @@ START_TEST(a_reader_is_lent_the_read_only_fd_and_a_mempools_block_the_pools)
 }
 END_TEST
 
-static void add_life(Suite *s)
+static TCase *life_tests(void)
 {
 	TCase *tc = tcase_create("life");
 
@@ -201,10 +202,10 @@ static void add_life(Suite *s)
 	tcase_add_test(tc, close_of_a_pool_that_is_still_starting_waits_and_says_nothing_of_ready);
 	tcase_add_test(tc, close_waits_for_a_cancelled_request_and_frees_its_block);
 	tcase_add_test(tc, close_from_the_last_on_done_closes_once);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
-static void add_lending(Suite *s)
+static TCase *lending_tests(void)
 {
 	TCase *tc = tcase_create("lending");
 
@@ -213,20 +214,10 @@ static void add_lending(Suite *s)
 	tcase_add_test(tc, a_reload_changes_who_may_and_how_much_is_kept);
 	tcase_add_test(tc, an_unrestricted_pool_lets_everyone_in);
 	tcase_add_test(tc, a_reader_is_lent_the_read_only_fd_and_a_mempools_block_the_pools);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
 int main(void)
 {
-	Suite *s = suite_create("pool");
-	SRunner *sr = srunner_create(s);
-	int failed;
-
-	add_life(s);
-	add_lending(s);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("pool", life_tests(), lending_tests(), NULL);
 }

@@ -2,6 +2,7 @@
  *
  * Allocations: counting and limits, the driver's errors and the one retry, cancelling.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/pool_driver.h"
 
 START_TEST(a_block_is_rounded_up_and_counted_until_it_is_free)
@@ -196,7 +197,7 @@ START_TEST(a_cancelled_request_that_fails_is_not_tried_again)
 }
 END_TEST
 
-static void add_counting(Suite *s)
+static TCase *counting_tests(void)
 {
 	TCase *tc = tcase_create("counting");
 
@@ -208,10 +209,10 @@ static void add_counting(Suite *s)
 	tcase_add_test(tc, more_than_the_pool_is_too_large_whatever_is_free);
 	tcase_add_test(tc, more_than_the_kind_can_do_says_why_and_what_to_use);
 	tcase_add_test(tc, a_percentage_is_of_the_device_and_no_pool_is_larger_than_it);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
-static void add_errors(Suite *s)
+static TCase *errors_tests(void)
 {
 	TCase *tc = tcase_create("errors");
 
@@ -219,31 +220,21 @@ static void add_errors(Suite *s)
 	tcase_add_test(tc, out_of_memory_flushes_and_is_tried_once_more);
 	tcase_add_test(tc, out_of_memory_twice_is_told_in_the_drivers_words_and_counts_nothing);
 	tcase_add_test(tc, another_error_is_not_tried_again);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
-static void add_cancelling(Suite *s)
+static TCase *cancelling_tests(void)
 {
 	TCase *tc = tcase_create("cancelling");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_block_that_comes_for_nobody_is_freed_and_never_reused);
 	tcase_add_test(tc, a_cancelled_request_that_fails_is_not_tried_again);
-	suite_add_tcase(s, tc);
+	return tc;
 }
 
 int main(void)
 {
-	Suite *s = suite_create("pool_request");
-	SRunner *sr = srunner_create(s);
-	int failed;
-
-	add_counting(s);
-	add_errors(s);
-	add_cancelling(s);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("pool_request", counting_tests(), errors_tests(), cancelling_tests(),
+			 NULL);
 }

@@ -3,6 +3,7 @@
  * Reshapes: every way to regroup a block that is stepped through in every way, against whether a
  * brute search finds strides for it; and shapes without sense.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/view_fixture.h"
 
 /* Every shape of 24 elements over every way to step through a 2x3x4 block. */
@@ -114,20 +115,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("reshape");
 	TCase *tc = tcase_create("reshape");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_reshape_is_refused_that_needs_no_copy_or_done_that_needs_one);
 	tcase_add_test(tc, a_shape_of_other_elements_is_taken);
 	tcase_add_test(tc, a_packed_array_is_cut_within_a_byte_or_turned);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("reshape", tc, NULL);
 }

@@ -4,6 +4,7 @@
  */
 #include "proto/size.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -41,20 +42,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("size");
 	TCase *tc = tcase_create("size");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, bytes_are_whole_and_have_no_decimal);
 	tcase_add_test(tc, units_are_binary);
 	tcase_add_test(tc, what_would_round_to_1024_is_one_of_the_next_unit);
 	tcase_add_test(tc, the_largest_number_is_cut_nowhere);
-	suite_add_tcase(s, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("size", tc, NULL);
 }

@@ -3,6 +3,7 @@
  * The numbers of kept fds: none is given twice, and those that a keeper may keep come first.
  */
 #include "daemon/slots.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -87,18 +88,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("slots");
 	TCase *t = tcase_create("slots");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_number_is_given_twice);
 	tcase_add_test(t, a_number_that_no_keeper_takes_comes_before_one_that_it_does);
 	tcase_add_test(t, a_marked_number_is_given_again);
-	suite_add_tcase(suite, t);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("slots", t, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "proto/own.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -225,12 +226,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("spec");
 	TCase *tc = tcase_create("spec");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, arrays_overlap_or_are_not_aligned);
 	tcase_add_test(tc, an_array_with_negative_strides_starts_before_its_buffer);
@@ -242,9 +239,5 @@ int main(void)
 	tcase_add_test(tc, options_that_are_not_understood_are_ignored);
 	tcase_add_test(tc, an_error_is_another_thread_s);
 	tcase_add_test(tc, a_long_error_runs_over);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("spec", tc, NULL);
 }

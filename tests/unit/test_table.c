@@ -7,6 +7,7 @@
 #include "proto/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -373,12 +374,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("table");
 	TCase *tc = tcase_create("table");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, an_array_is_judged_wrongly, 0, array_size(offers));
@@ -391,9 +388,5 @@ int main(void)
 	tcase_add_test(tc, descrs_fill_the_memory);
 	tcase_add_test(tc, names_made_to_collide_are_added_for_ever);
 	tcase_add_test(tc, what_was_added_changes_with_the_callers_memory);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("table", tc, NULL);
 }

@@ -5,6 +5,7 @@
 #include "proto/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -286,12 +287,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("table_image");
 	TCase *tc = tcase_create("table_image");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, the_memfd_can_be_changed_or_reopened_for_writing);
 	tcase_add_test(tc, a_failed_memfd_leaks);
@@ -302,9 +299,5 @@ int main(void)
 	tcase_add_test(tc, an_attribute_is_doubled_or_lost);
 	tcase_add_test(tc, attributes_pass_their_limits);
 	tcase_add_test(tc, too_many_attributes_or_bad_keys_are_set);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("table_image", tc, NULL);
 }

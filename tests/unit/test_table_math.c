@@ -5,6 +5,7 @@
 #include "proto/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -163,12 +164,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("table_math");
 	TCase *tc = tcase_create("table_math");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, elements_wrap);
 	tcase_add_test(tc, strides_differ_from_numpys);
@@ -176,9 +173,5 @@ int main(void)
 	tcase_add_test(tc, a_span_misses_bytes);
 	tcase_add_test(tc, a_span_wraps);
 	tcase_add_test(tc, the_hash_is_not_fnv);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("table_math", tc, NULL);
 }

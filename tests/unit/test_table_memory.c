@@ -8,6 +8,7 @@
 #include "proto/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 #include "tests/unit/memory_fixture.h"
 
 #include <check.h>
@@ -117,19 +118,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("table_memory");
 	TCase *tc = tcase_create("table_memory");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_failed_allocation_leaks_or_loses_an_array);
 	tcase_add_test(tc, an_arena_without_memory_hands_some_out);
 	tcase_add_test(tc, freeing_no_builder_crashes);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("table_memory", tc, NULL);
 }

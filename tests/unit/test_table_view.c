@@ -7,6 +7,7 @@
 #include "proto/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -334,12 +335,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("table_view");
 	TCase *tc = tcase_create("table_view");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, an_array_is_told_differently_than_it_was_added);
@@ -351,9 +348,5 @@ int main(void)
 	tcase_add_test(tc, a_slot_leads_past_the_entries);
 	tcase_add_test(tc, an_array_outside_the_buffer_is_told);
 	tcase_add_test(tc, more_dimensions_than_an_array_has_room_for_are_read);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("table_view", tc, NULL);
 }

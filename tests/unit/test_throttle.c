@@ -4,6 +4,7 @@
  */
 #include "daemon/log.h"
 #include "daemon/throttle.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -90,19 +91,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("throttle");
 	TCase *tc = tcase_create("throttle");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, a_user_fills_the_log);
 	tcase_add_test(tc, a_user_is_held_back_for_what_another_one_does);
 	tcase_add_test(tc, what_was_left_out_is_never_told);
 	tcase_add_test(tc, many_users_are_too_many);
-	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run("throttle", tc, NULL);
 }

@@ -11,6 +11,7 @@
 #undef map_copy
 #undef map_wait
 
+#include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
 
 #define DEVICE_BYTES (20 << 20)
@@ -319,10 +320,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("transfer");
 	TCase *tc = tcase_create("transfer");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -334,10 +332,5 @@ int main(void)
 	tcase_add_test(tc, a_transfer_larger_than_the_buffer_overwrites_its_own_parts);
 	tcase_add_test(tc, few_elements_far_apart_drag_all_that_lies_between_them_along);
 	tcase_add_test(tc, a_driver_call_that_fails_is_passed_over_or_leaks_the_buffer);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("transfer", tc, NULL);
 }

@@ -3,6 +3,7 @@
  * Views: slices by Python's rules, axes and parts that are not there, other dtypes by NumPy's rule,
  * and strides that mean nothing. test_view_chain.c holds random views against the slow road.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/view_fixture.h"
 
 static void check_slice(int64_t n, int64_t start, int64_t stop, int64_t step, int64_t first,
@@ -240,10 +241,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("view");
 	TCase *tc = tcase_create("view");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_slice_is_not_pythons);
@@ -254,10 +252,5 @@ int main(void)
 	tcase_add_test(tc, a_view_is_given_whose_elements_a_gpu_could_not_load);
 	tcase_add_test(tc, a_complex_view_of_a_records_field_is_refused);
 	tcase_add_test(tc, a_stride_that_means_nothing_is_multiplied);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("view", tc, NULL);
 }

@@ -3,6 +3,7 @@
  * Random chains of views, each held against the slow road. test_view.c has what random numbers
  * miss.
  */
+#include "tests/lib/suite.h"
 #include "tests/unit/view_fixture.h"
 
 /* ---- slice and index ---- */
@@ -250,18 +251,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("view chain");
 	TCase *tc = tcase_create("view chain");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_chain_of_views_reaches_other_elements_than_the_slow_road);
-	suite_add_tcase(suite, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("view chain", tc, NULL);
 }

@@ -6,6 +6,7 @@
 #include "proto/own.h"
 #include "proto/wire.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -256,12 +257,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("wire");
 	TCase *tc = tcase_create("wire");
-	SRunner *sr;
-	int failed;
 
-	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, bytes_are_lost_or_changed);
 	tcase_add_test(tc, fds_arrive_in_another_order_or_stay_open_on_exec);
@@ -277,9 +274,5 @@ int main(void)
 	tcase_add_test(tc, a_frame_that_no_receiver_takes_is_sent);
 	tcase_add_test(tc, a_peer_that_has_gone_raises_sigpipe);
 	tcase_add_test(tc, a_signal_ends_a_receive);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run("wire", tc, NULL);
 }

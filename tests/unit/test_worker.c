@@ -4,6 +4,7 @@
  */
 #include "daemon/pool/worker.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -193,10 +194,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("worker");
 	TCase *tc = tcase_create("worker");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, jobs_run_and_finish_in_the_order_submitted);
@@ -209,10 +207,5 @@ int main(void)
 	tcase_add_test(tc, the_thread_takes_no_signal_and_leaves_our_mask_alone);
 	tcase_add_test(tc, a_long_thread_name_is_cut_to_what_the_kernel_takes);
 	tcase_add_test(tc, free_takes_null_and_returns_null);
-	suite_add_tcase(s, tc);
-
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run("worker", tc, NULL);
 }
