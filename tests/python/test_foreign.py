@@ -119,6 +119,19 @@ def test_an_interface_that_raises_hides_the_other(gpu_pool: str) -> None:
         del found
 
 
+def test_an_exporter_is_told_no_stream(pool: str) -> None:
+    told: list[dict[str, Any]] = []
+
+    class Tells(Dlpack):
+        def __dlpack__(self, **words: Any) -> Any:
+            told.append(words)
+            return super().__dlpack__(**words)
+
+    with gpushm.create("a", 4, pool=pool) as a:
+        gpushm.as_array(Tells(a)).close()
+        assert told == [{"max_version": (1, 1)} | ({"stream": 1} if pool in GPU_POOLS else {})]
+
+
 @on_a_gpu
 def test_a_nameless_type_is_taken_for_another(gpu_pool: str) -> None:
     with gpushm.create("a", 4, "bfloat16", pool=gpu_pool) as a:
@@ -160,6 +173,9 @@ def test_another_librarys_stream_is_not_waited_for(gpu_pool: str) -> None:
             b.copy_to_device(source, stream=1)
             return calls(b"cuStreamSynchronize") - before
 
+        with gpushm.auto_synchronize(2):
+            before = calls(b"cuStreamSynchronize")
+        assert calls(b"cuStreamSynchronize") == before + 1
         # From device to device, and over the host.
         assert waits(Interface(a, stream=2)) == waits(Interface(a)) + 1
         assert waits(Interface(a[::-1], stream=2)) == waits(Interface(a[::-1])) + 1

@@ -52,6 +52,9 @@ def test_a_list_of_buffers_or_pools_is_no_table(host_pool: str) -> None:
         assert lines[2].split()[:5] == ["show/b", "1", "B", "host", "filling"]
         assert {"show/a", "4.0 KiB", "host"} <= set(Parser(found._repr_html_()).cells)
         gpushm.unlink("show/a")
+    with gpushm.create("show/<b>", 1, pool=host_pool):
+        assert "show/<b>" in Parser(gpushm.ls("show/")._repr_html_()).cells
+        assert "<b>" not in gpushm.ls("show/")._repr_html_()
     pools = gpushm.pools()
     assert "host" in str(pools) and "host" in Parser(pools._repr_html_()).cells
     assert str(gpushm.ls("nothing/")).startswith("NAME")

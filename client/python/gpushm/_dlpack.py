@@ -8,7 +8,6 @@ from typing import Any
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
 LEGACY_STREAM = 1  # the legacy default stream, in DLPack's and the driver's words
-_READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 _MAJOR = 1
 
 # DLDataTypeCode with bits, lanes 1: names as gpushm has them.
@@ -69,9 +68,9 @@ class _Versioned(ctypes.Structure):
 class Described:
     """What an exporter's tensor tells; it holds the capsule, whose destructor gives the tensor back."""
 
-    __slots__ = ("_capsule", "address", "device", "dtype", "readonly", "shape", "strides")
+    __slots__ = ("_capsule", "address", "device", "dtype", "shape", "strides")
 
-    def __init__(self, capsule: Any, tensor: _Tensor, readonly: bool) -> None:
+    def __init__(self, capsule: Any, tensor: _Tensor) -> None:
         """strides in bytes, None: C order; dtype as memory_of() has it."""
         from . import _dtype
 
@@ -85,7 +84,6 @@ class Described:
         self.address = (tensor.data or 0) + tensor.byte_offset
         self.device = (tensor.device_type, tensor.device_id)
         self.dtype = _dtype.decode(name, None)
-        self.readonly = readonly
 
 
 def describe(obj: Any) -> Described:
@@ -98,10 +96,10 @@ def describe(obj: Any) -> Described:
         capsule = obj.__dlpack__(max_version=(_MAJOR, 1), **stream)
     except TypeError:  # An exporter of before DLPack 1.0.
         capsule = obj.__dlpack__(**stream)
-    return Described(capsule, *_read(capsule))
+    return Described(capsule, _read(capsule))
 
 
-def _read(capsule: Any) -> tuple[_Tensor, bool]:
+def _read(capsule: Any) -> _Tensor:
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     valid = ctypes.pythonapi.PyCapsule_IsValid
@@ -110,5 +108,6 @@ def _read(capsule: Any) -> tuple[_Tensor, bool]:
         found = _Versioned.from_address(get(capsule, b"dltensor_versioned"))
         if found.major != _MAJOR:
             raise TypeError(f"DLPack {found.major}.{found.minor}: version {_MAJOR} is known here")
-        return found.tensor, bool(found.flags & _READ_ONLY)
-    return _Tensor.from_address(get(capsule, b"dltensor")), False
+        tensor: _Tensor = found.tensor
+        return tensor
+    return _Tensor.from_address(get(capsule, b"dltensor"))

@@ -36,7 +36,7 @@ def _interface(obj: Any) -> dict[str, Any] | None:
 class Memory:
     """Where an array's elements are, whoever owns them; `owner` keeps them there."""
 
-    __slots__ = ("address", "device", "dtype", "on_gpu", "owner", "readonly", "shape", "stream", "strides")
+    __slots__ = ("address", "device", "dtype", "on_gpu", "owner", "shape", "stream", "strides")
 
     def __init__(
         self,
@@ -47,7 +47,6 @@ class Memory:
         dtype: Any,
         *,
         on_gpu: bool,
-        readonly: bool,
         device: int | None = None,
         stream: int | None = None,
     ) -> None:
@@ -58,7 +57,6 @@ class Memory:
         self.strides = strides
         self.dtype = dtype
         self.on_gpu = on_gpu
-        self.readonly = readonly
         self.device = device
         self.stream = stream
 
@@ -130,7 +128,6 @@ def memory_of(obj: Any) -> Memory:
             found.strides,
             found.dtype,
             on_gpu=found.device[0] == _dlpack.CUDA,
-            readonly=found.readonly,
             device=found.device[1],
             stream=_dlpack.LEGACY_STREAM if found.device[0] == _dlpack.CUDA else None,
         )
@@ -144,7 +141,7 @@ def _from_interface(obj: Any, told: dict[str, Any]) -> Memory:
         raise TypeError("a masked array of the CUDA Array Interface can't be taken")
     descr = told.get("descr")
     plain = descr is None or told["typestr"][1] != "V" or [tuple(d) for d in descr] == [("", told["typestr"])]
-    address, readonly = told["data"]
+    address = told["data"][0]
     return Memory(
         obj,
         address or 0,
@@ -152,7 +149,6 @@ def _from_interface(obj: Any, told: dict[str, Any]) -> Memory:
         tuple(told["strides"]) if told.get("strides") is not None else None,
         numpy.dtype(told["typestr"] if plain else descr),
         on_gpu=True,
-        readonly=bool(readonly),
         stream=told.get("stream"),
     )
 
@@ -168,7 +164,6 @@ def _from_numpy(obj: Any) -> Memory:
         found.strides,
         found.dtype,
         on_gpu=False,
-        readonly=not found.flags.writeable,
     )
 
 

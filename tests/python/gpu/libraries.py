@@ -234,7 +234,7 @@ class CudaCore:
 
         size = t.dtype.itemsize
         strides = tuple(s * size for s in t.strides) if t.strides is not None else None
-        memory = foreign.Memory(t, t.ptr, tuple(t.shape), strides, t.dtype, on_gpu=True, readonly=t.readonly)
+        memory = foreign.Memory(t, t.ptr, tuple(t.shape), strides, t.dtype, on_gpu=True)
         return bytes(foreign.to_host(memory).tobytes())
 
     write = None
