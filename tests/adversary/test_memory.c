@@ -26,6 +26,7 @@
 		GPU("pinned") "[limits]\nmax-bytes=1G\n" \
 			      "[limits 65534]\nmax-bytes=1G\n"
 #define PLAYS_MAX 1000 /* a session allocates less often */
+#define ASKED 200      /* times the same */
 
 static struct daemon d;
 static struct gpushm *c; /* connected before anything fails */
@@ -215,6 +216,49 @@ START_TEST(an_allocation_that_fails_breaks_the_daemon)
 }
 END_TEST
 
+/* What the daemon allocates while f runs. */
+static long count_allocations(void (*f)(void))
+{
+	const long plenty = 1l << 40;
+
+	atomic_store(&shared->left, plenty);
+	for (int i = 0; i < ASKED; i++)
+		f();
+	return plenty - atomic_exchange(&shared->left, 0);
+}
+
+static void look(void)
+{
+	struct gpushm_stat *st = NULL;
+
+	ck_assert_int_eq(gpushm_stat(c, "hot", 0, 0, &st), 0);
+	gpushm_stat_free(st, 1);
+}
+
+static void attach(void)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_int_eq(gpushm_open(c, "hot", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	look(); /* the close has no answer */
+}
+
+START_TEST(a_look_allocates_or_an_attach_more_than_its_lease)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_int_eq(gpushm_create(c, "hot", 100, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	look();
+	ck_assert_int_eq(count_allocations(look), 0);
+	ck_assert_int_eq(count_allocations(attach), ASKED);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "hot"), 0);
+	census_await(&d, c, &before);
+}
+END_TEST
+
 static unsigned reloads(void)
 {
 	return daemon_log_count(&d, "configuration reloaded") +
@@ -255,6 +299,7 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, an_allocation_that_fails_breaks_the_daemon);
+	tcase_add_test(t, a_look_allocates_or_an_attach_more_than_its_lease);
 	tcase_add_test(t, a_reload_without_memory_loses_the_configuration);
 	return suite_run("memory", t, NULL);
 }
