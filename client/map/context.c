@@ -240,13 +240,27 @@ static int synchronize_primary(const struct cuda *cu, int device)
 	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuCtxSynchronize", result);
 }
 
+/* Known once we have retained it: a program that works in the primary context, as most do, waits
+ * once and not twice. */
+static bool is_primary_current(const struct cuda *cu, int device)
+{
+	pthread_mutex_t *lock = &state()->context_lock;
+	CUcontext ctx = NULL, primary_ctx;
+
+	pthread_mutex_lock(lock);
+	primary_ctx = primaries[device].ctx;
+	pthread_mutex_unlock(lock);
+	return primary_ctx && cu->ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
+}
+
 int context_synchronize(const struct cuda *cu, int device)
 {
-	CUresult result = CUDA_SUCCESS;
+	bool current = current_device(cu) == device;
+	CUresult result = current ? cu->ctx_synchronize() : CUDA_SUCCESS;
 
-	if (current_device(cu) == device)
-		result = cu->ctx_synchronize();
 	if (result != CUDA_SUCCESS)
 		return cuda_failed("cuCtxSynchronize", result);
+	if (current && is_primary_current(cu, device))
+		return 0;
 	return synchronize_primary(cu, device);
 }
