@@ -57,7 +57,7 @@ def inside(capsule: object) -> Versioned | Legacy:
 
 
 def test_a_tensor_is_elsewhere_or_of_another_shape(a: gpushm.Array) -> None:
-    for view in (a, a.T, a[1::2, ::-1], a[3:3], a[1, 2:]):
+    for view in (a, a.T, a[1::2, ::2], a[3:3], a[1, 2:]):
         v = inside(view.__dlpack__(max_version=(1, 0)))
         t = v.tensor
         assert (v.major, v.flags, t.code, t.bits, t.lanes, t.byte_offset) == (1, 0, 2, 32, 1, 0)
@@ -69,6 +69,15 @@ def test_a_tensor_is_elsewhere_or_of_another_shape(a: gpushm.Array) -> None:
         assert t.device_type == {"host": 1, "pinned": 3}.get(view.kind, 2)
         old = inside(view.__dlpack__())
         assert (old.tensor.data, old.tensor.device_type, old.tensor.ndim) == (t.data, t.device_type, t.ndim)
+
+
+def test_a_negative_stride_ends_the_consumers_process(a: gpushm.Array) -> None:
+    """PyTorch's from_dlpack() does so."""
+    for view in (a[::-1], a[1::2, ::-1]):
+        for words in ({}, {"max_version": (1, 0)}):
+            with pytest.raises(BufferError, match="negative stride"):
+                view.__dlpack__(**words)
+    assert a[1:2][::-1].__dlpack__()  # One element: the stride means nothing.
 
 
 def test_a_capsule_that_nobody_takes_leaks(a: gpushm.Array) -> None:

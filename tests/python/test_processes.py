@@ -142,7 +142,9 @@ except gpushm.DeviceFailed as e:
     print(e)
 """
         assert "CUDA_ERROR_NO_DEVICE" in in_child(code, CUDA_VISIBLE_DEVICES="")
-        assert "libcuda" in in_child(code, LD_LIBRARY_PATH="")
+        # A real driver is in a folder that is searched anyway.
+        if "fakecuda" in os.environ.get("LD_LIBRARY_PATH", ""):
+            assert "libcuda" in in_child(code, LD_LIBRARY_PATH="")
     gpushm.unlink("a")
 
 

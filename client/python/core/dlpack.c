@@ -161,6 +161,24 @@ static void enter_buffer(struct tensor *t, struct array *self)
 	t->buffer->writable_tensors += t->writable;
 }
 
+/* PyTorch ends the process over a negative stride (std::terminate), and others overlook it; who
+ * asks can't be known. */
+static int check_strides(const struct array *self)
+{
+	const int64_t *shape = gpushm_array_shape(self->array);
+	const int64_t *strides = gpushm_array_strides(self->array);
+
+	for (int i = 0; i < gpushm_array_ndim(self->array); i++) {
+		if (strides[i] >= 0 || shape[i] < 2)
+			continue;
+		PyErr_SetString(PyExc_BufferError,
+				"the array has a negative stride, which consumers of DLPack do not "
+				"know: numpy() or cupy.asarray() takes it, or copy it");
+		return -1;
+	}
+	return 0;
+}
+
 static int make(struct tensor *t, struct array *self, const struct request *q)
 {
 	uint64_t flags = q->copy ? IS_COPIED : array_is_writable(self) ? 0 : DLPACK_READ_ONLY;
@@ -173,6 +191,8 @@ static int make(struct tensor *t, struct array *self, const struct request *q)
 			"max_version=(1, 0), or copy it");
 		return -1;
 	}
+	if (!q->copy && check_strides(self) < 0)
+		return -1;
 	if (take_inner(t, self, &d) < 0 || (q->copy && make_copy(t, self, &d) < 0))
 		return -1;
 	if (q->copy || q->as_host) {

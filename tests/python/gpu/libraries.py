@@ -10,20 +10,26 @@ from typing import Any
 
 import numpy as np
 
+# Numba's typing asks NumPy for aliases that it has dropped: NumPy 2.5 has none of these.
+for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
+    if not hasattr(np, _old) and hasattr(np, _new):
+        setattr(np, _old, getattr(np, _new))
+
 NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMBERS += ["float16", "float32", "float64", "complex64", "complex128"]
 MACHINE = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"]
 
 
 class Numpy:
-    """Over the buffer protocol and DLPack; host and pinned pools."""
+    """Over DLPack; what that can't say, over the buffer protocol. Host and pinned pools."""
 
     kinds = ("host", "pinned")
     dtypes = NUMBERS
     REFUSES: tuple[str, ...] = ()
 
     def take(self, array: Any) -> Any:
-        return np.from_dlpack(array) if array.dtype_name != "bool" and not array.readonly else array.numpy()
+        backwards = any(s < 0 for s in array.strides)
+        return array.numpy() if backwards or array.readonly or array.dtype_name == "bool" else np.from_dlpack(array)
 
     def bytes_of(self, t: Any) -> bytes:
         return bytes(np.ascontiguousarray(t).tobytes())
@@ -97,7 +103,7 @@ class Torch:
 
 
 class Cupy:
-    """Over DLPack; pinned memory, of which its from_dlpack() knows nothing, over the CUDA Array Interface."""
+    """Over DLPack; pinned memory and negative strides, of which that knows nothing, over the CUDA Array Interface."""
 
     kinds = ("pinned", "vmm", "mempool")
     dtypes = NUMBERS
@@ -109,7 +115,9 @@ class Cupy:
         self.cupy = cupy
 
     def take(self, array: Any) -> Any:
-        return self.cupy.asarray(array) if array.kind == "pinned" else self.cupy.from_dlpack(array)
+        if array.kind == "pinned" or any(s < 0 for s in array.strides):
+            return self.cupy.asarray(array)
+        return self.cupy.from_dlpack(array)
 
     def bytes_of(self, t: Any) -> bytes:
         return bytes(self.cupy.asnumpy(t).tobytes())
@@ -151,6 +159,11 @@ class Numba:
                     to[i, j] = source[i, j]
 
         self.copy = copy
+        try:
+            copy[1, 32](cuda.to_device(np.ones((2, 2))), cuda.device_array((2, 2)))
+            cuda.synchronize()
+        except Exception as e:
+            raise ImportError(f"Numba can't make kernels here: {type(e).__name__}: {str(e)[:200]}") from None
 
     def take(self, array: Any) -> Any:
         return self.cuda.as_cuda_array(array)
@@ -225,9 +238,11 @@ class CudaCore:
         self.view = StridedMemoryView
 
     def take(self, array: Any) -> Any:
-        return self.view(array, -1) if not hasattr(self.view, "from_any_interface") else self.view.from_any_interface(
-            array, stream_ptr=-1
-        )
+        if not hasattr(self.view, "from_any_interface"):
+            return self.view(array, -1)
+        if any(s < 0 for s in array.strides):
+            return self.view.from_cuda_array_interface(array, stream_ptr=-1)
+        return self.view.from_any_interface(array, stream_ptr=-1)
 
     def bytes_of(self, t: Any) -> bytes:
         import gpushm._foreign as foreign

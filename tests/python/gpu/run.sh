@@ -26,8 +26,20 @@ core)
 esac
 [ ${#tests[@]} -gt 0 ] || exit 0
 status=0
-timeout -k 5 "${LIMIT:-90}" "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python \
-	--confcutdir tests/python -s --maxfail=12 "${tests[@]}" || status=$?
+# In a session of its own, all of which ends with it: daemons and workers of a part that aborts or hangs, too.
+setsid "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir tests/python \
+	-s --maxfail=12 "${tests[@]}" &
+session=$!
+(
+	# It may outlive this script, and must not keep its output open.
+	sleep "${LIMIT:-45}" >/dev/null
+	echo "$part: not done in ${LIMIT:-45} s"
+	kill -KILL -- -$session
+) 2>/dev/null &
+clock=$!
+wait $session || status=$?
+kill $clock 2>/dev/null || true
+kill -KILL -- -$session 2>/dev/null || true
 # 5: nothing was to be run, since the library is not here, which pytest has said.
 if [ "$status" -eq 5 ]; then
 	echo "skipped: $part: not here"

@@ -7,6 +7,7 @@ import multiprocessing as mp
 from typing import Any
 
 import gpushm
+import libraries  # noqa: F401  what Numba asks of NumPy
 import numpy as np
 import pytest
 
