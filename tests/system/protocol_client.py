@@ -542,9 +542,12 @@ def is_hung_up(c):
 
 def test_violations(path):
     c = Connection(path)
-    c.send(STATUS, b"")
-    c.send(STATUS, b"")
-    check(is_hung_up(c), "a second request before the reply was read")
+    try:
+        for _ in range(200):
+            c.send(STATUS, b"")
+    except OSError:
+        pass  # it has hung up already
+    check(is_hung_up(c), "more than 4,096 bytes of replies that were not read")
     c.close()
     c = Connection(path)
     c.socket.send(b"\xff" * 9)
