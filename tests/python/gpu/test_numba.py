@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing as mp
 from typing import Any
 
 import gpushm
-import libraries  # noqa: F401  what Numba asks of NumPy
+import libraries
 import numpy as np
 import pytest
 
@@ -19,6 +20,22 @@ if not cuda.is_available():
 POOLS = [p.name for p in gpushm.pools() if p.kind != "host" and not p.failed]
 WEIGHTS = np.arange(8, dtype=np.float32) / 8
 POINT = np.dtype([("x", "f4"), ("y", "f4"), ("tag", "i4", (2,))], align=True)
+
+
+@functools.cache
+def no_kernels() -> str:
+    """Why this Numba makes none here; "": it does."""
+    try:
+        libraries.Numba()
+    except ImportError as e:
+        return str(e)
+    return ""
+
+
+@pytest.fixture
+def kernels(kernels: None) -> None:
+    if no_kernels():
+        pytest.skip(no_kernels())
 
 
 def filled(name: str, want: np.ndarray, pool: str, state: str = "shared") -> gpushm.Array:
