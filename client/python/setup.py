@@ -32,6 +32,8 @@ class BuildCore(build_py):
     """build_py, and the two libraries beside the modules."""
 
     def run(self) -> None:
+        # Modules that there are no more.
+        shutil.rmtree(Path(self.build_lib) / "gpushm", ignore_errors=True)
         super().run()
         command = ["make", "-C", str(ROOT), f"BUILD={BUILD}", f"PYTHON={sys.executable}", "python-core"]
         subprocess.run(command, check=True)

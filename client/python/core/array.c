@@ -71,6 +71,10 @@ int array_close(struct array *self)
 		return 0;
 	if (self->buffer->owner == self)
 		return buffer_close(self->buffer);
+	if (self->span) {
+		error_format(ERROR_IN_USE, EBUSY, "it stands for the memory of a NumPy array");
+		return -1;
+	}
 	if (self->memoryviews > 0 || self->calls > 0) {
 		error_format(
 			ERROR_IN_USE, EBUSY,

@@ -82,6 +82,23 @@ const char *kind_word(enum gpushm_kind kind)
 	return words[(unsigned)kind < array_size(words) ? (unsigned)kind : 0];
 }
 
+int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm_array **ret)
+{
+	int r;
+
+	if (self->calls == 0)
+		return name ? gpushm_array_get(self->buffer, name, ret)
+			    : gpushm_array_at(self->buffer, at, ret);
+	/* A publish that is under way has the buffer's lock, and may wait for a GPU. */
+	self->calls++;
+	Py_BEGIN_ALLOW_THREADS
+	r = name ? gpushm_array_get(self->buffer, name, ret)
+		 : gpushm_array_at(self->buffer, at, ret);
+	Py_END_ALLOW_THREADS
+	self->calls--;
+	return r;
+}
+
 /* ---- who uses it ---- */
 
 /* `2 views` and the like, behind what is in *text already. false: raised. */
@@ -267,6 +284,7 @@ void buffer_dealloc(PyObject *o)
 		end_quietly(self);
 	Py_XDECREF((PyObject *)self->connection);
 	Py_XDECREF(self->name);
+	Py_XDECREF(self->stream_object);
 	object_free(self);
 }
 
@@ -314,5 +332,32 @@ int buffer_publish(struct buffer *self, const char *word)
 	self->calls--;
 	if (r < 0)
 		error_raise(r);
+	buffer_settle(self);
 	return r < 0 ? -1 : 0;
+}
+
+void buffer_queued(struct buffer *self, const struct stream *stream)
+{
+	/* What the CPU copies is done. And a stream that may be destroyed meanwhile must not be
+	 * asked for: a driver crashes. */
+	if (!stream->given || !stream->lasts || gpushm_buffer_kind(self->buffer) == GPUSHM_HOST)
+		return;
+	self->queued = true;
+	self->stream = stream->handle ? stream->handle : (void *)1;
+	replace_object(&self->stream_object, Py_XNewRef(stream->object));
+}
+
+int buffer_order(struct buffer *self, const void *stream)
+{
+	_cleanup_(drop_object) PyObject *done = NULL;
+
+	if (!self->queued || self->stream == stream)
+		return 0;
+	done = object_call_python("gpushm._driver", "synchronize", "(N)",
+				  PyLong_FromVoidPtr(self->stream));
+	if (!done)
+		return -1;
+	self->queued = false;
+	replace_object(&self->stream_object, NULL);
+	return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "client/python/core/connection.h"
 #include "client/python/core/object.h"
+#include "client/python/core/stream.h"
 
 struct array;
 
@@ -25,8 +26,9 @@ struct buffer {
 	unsigned writable_tensors;    /* of them */
 	unsigned calls;		      /* that run without the GIL and use the buffer */
 	bool left;		      /* nobody but those holds it any more: buffer_leave() */
-	void *stream;		      /* of the last copy that was queued; a CUstream */
-	bool queued;		      /* there was one */
+	bool queued;		      /* a copy was, and nobody has waited for it here: */
+	void *stream;		      /* on this CUstream; 1, the legacy default one, is no NULL */
+	PyObject *stream_object;      /* which is this one's, a reference; NULL: a default one */
 };
 
 /* Takes *b over, closing it where this fails. name: the str that it was asked for by. NULL:
@@ -35,6 +37,9 @@ struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObjec
 
 /* Whether it is open for whoever has it, and not only for its arrays; else raises. */
 bool buffer_is_open(const struct buffer *self);
+
+/* The array of that name, or, for NULL, at that position: as gpushm_array_get(), of an open one. */
+int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm_array **ret);
 
 /* Closes it. With arrays other than the owner, tensors, memoryviews or calls: raises InUse, which
  * names them, and nothing has happened. 0 or -1. */
@@ -54,6 +59,13 @@ void buffer_dealloc(PyObject *o);
 /* Publishes it; `state` as Python names it. Raises where a writable view would outlive the sealing.
  * 0 or -1. */
 int buffer_publish(struct buffer *self, const char *state);
+
+/* A copy was queued on that stream, or done. */
+void buffer_queued(struct buffer *self, const struct stream *stream);
+
+/* What was queued is waited for, unless it was on that CUstream, in whose order a consumer works.
+ * 0; -1: raised. */
+int buffer_order(struct buffer *self, const void *stream);
 
 /* A list of all that this process has open; NULL: raised. */
 PyObject *buffer_list(void);

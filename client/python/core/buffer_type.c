@@ -174,7 +174,7 @@ static int find(PyObject *o, PyObject *key, struct gpushm_array **ret)
 	if (!PyUnicode_Check(key))
 		return -ENOENT;
 	name = PyUnicode_AsUTF8AndSize(key, NULL);
-	return name ? gpushm_array_get(b, name, ret) : -EINVAL;
+	return name ? buffer_array((struct buffer *)o, name, 0, ret) : -EINVAL;
 }
 
 static PyObject *subscript(PyObject *o, PyObject *key)
@@ -208,7 +208,7 @@ static PyObject *item_at(struct buffer *self, size_t i, enum item what)
 {
 	_cleanup_(drop_object) PyObject *name = NULL, *array = NULL;
 	struct gpushm_array *a;
-	int r = gpushm_array_at(self->buffer, i, &a);
+	int r = buffer_array(self, NULL, i, &a);
 
 	if (r < 0)
 		return error_raise(r);

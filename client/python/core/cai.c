@@ -34,8 +34,7 @@ static PyObject *stream_of(const struct array *self)
 {
 	if (!self->buffer->queued)
 		return Py_NewRef(Py_None);
-	/* 0 says nothing in the interface; the legacy default stream is 1. */
-	return PyLong_FromVoidPtr(self->buffer->stream ? self->buffer->stream : (void *)1);
+	return PyLong_FromVoidPtr(self->buffer->stream);
 }
 
 /* A record's fields, as NumPy lists them; None for what is no record. */

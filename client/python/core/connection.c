@@ -222,9 +222,9 @@ int connection_try_wait(struct connection *self, const char *name, const struct 
 
 /* ---- the type ---- */
 
-static struct connection *connection_new(const char *path)
+static struct connection *connection_new(PyTypeObject *type, const char *path)
 {
-	struct connection *self = object_new(types.connection);
+	struct connection *self = object_new(type);
 
 	if (!self)
 		return NULL;
@@ -244,7 +244,7 @@ struct connection *connection_of(PyObject *self)
 	if (PyObject_TypeCheck(self, types.connection))
 		return (struct connection *)Py_NewRef(self);
 	if (!common) {
-		common = connection_new(NULL);
+		common = connection_new(types.connection, NULL);
 		if (common)
 			common->common = true;
 	}
@@ -263,7 +263,7 @@ static PyObject *type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	if (given != Py_None && !PyUnicode_FSConverter(given, &path))
 		return NULL;
-	self = connection_new(path ? PyBytes_AsString(path) : NULL);
+	self = connection_new(type, path ? PyBytes_AsString(path) : NULL);
 	if (!self)
 		return NULL;
 	/* Connects now, so that a wrong path is told here. */

@@ -72,10 +72,8 @@ static int run(struct array *self, const struct copy *c)
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		error_raise(r);
-	if (r == 0 && c->stream.given) {
-		self->buffer->queued = true;
-		self->buffer->stream = c->stream.handle;
-	}
+	else
+		buffer_queued(self->buffer, &c->stream);
 	array_release(self);
 	return r < 0 ? -1 : 0;
 }

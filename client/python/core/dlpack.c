@@ -251,33 +251,32 @@ static int legacy_from(PyObject *max_version, bool *ret)
 	return 0;
 }
 
-/* A consumer's stream: data that were published are complete, so that nothing is waited for; the
- * number has to make sense all the same. */
-static int check_stream(PyObject *stream, int device)
+/* A consumer's stream, and what the array has to do for it: copies that were queued here come first
+ * on it. The host has no stream, and waits; -1 says that the consumer sees to it. */
+static int order(struct array *self, PyObject *stream, int device)
 {
 	_cleanup_(drop_object) PyObject *number = NULL;
-	long long n;
+	long long n = device == DLPACK_CUDA ? 1 : 0;
 
-	if (stream == Py_None)
-		return 0;
-	number = PyNumber_Index(stream);
-	n = number ? PyLong_AsLongLong(number) : 0;
-	if (n == -1 && PyErr_Occurred())
-		return -1;
-	if (!number)
-		return -1;
-	if (device != DLPACK_CUDA && n != -1) {
+	if (stream != Py_None) {
+		number = PyNumber_Index(stream);
+		n = number ? PyLong_AsLongLong(number) : 0;
+		if (PyErr_Occurred())
+			return -1;
+	}
+	if (stream != Py_None && device != DLPACK_CUDA && n != -1) {
 		PyErr_SetString(PyExc_ValueError, "memory of the host has no stream: stream=None");
 		return -1;
 	}
-	if (n == 0 || n < -1) {
+	if (stream != Py_None && (n == 0 || n < -1)) {
 		PyErr_SetString(
 			PyExc_ValueError,
 			"stream is None, -1, 1 (the legacy default one), 2 (each thread's default "
 			"one) or a CUstream; 0 says nothing");
 		return -1;
 	}
-	return 0;
+	/* No CUstream is -1: the host waits for any. */
+	return n == -1 ? 0 : buffer_order(self->buffer, (void *)(intptr_t)(n ? n : -1));
 }
 
 /* dl_device and copy, against where the array is. */
@@ -334,7 +333,7 @@ PyObject *dlpack_export(PyObject *o, PyObject *args, PyObject *kwargs)
 	    !array_is_open(self))
 		return NULL;
 	gpushm_array_dlpack_device(self->array, &type, &id);
-	if (legacy_from(max_version, &q.legacy) < 0 || check_stream(stream, type) < 0 ||
+	if (legacy_from(max_version, &q.legacy) < 0 || order(self, stream, type) < 0 ||
 	    device_from(dl_device, copy, type, id, &q) < 0)
 		return NULL;
 	return make_capsule(self, &q);

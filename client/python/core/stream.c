@@ -15,7 +15,8 @@ static int from_number(PyObject *o, struct stream *ret)
 	p = PyLong_AsVoidPtr(number);
 	if (PyErr_Occurred())
 		return -1;
-	*ret = (struct stream){ .given = p != NULL, .handle = p };
+	/* 1 and 2 are names of default streams; another number may be of any stream's, or was. */
+	*ret = (struct stream){ .given = p != NULL, .handle = p, .lasts = (uintptr_t)p <= 2 };
 	return 0;
 }
 
@@ -81,8 +82,11 @@ int stream_from(PyObject *o, struct stream *ret)
 		return from_number(o, ret);
 	for (size_t i = 0; i < array_size(names); i++) {
 		r = from_attribute(o, names[i], ret, &has);
-		if (has)
-			return r;
+		if (!has)
+			continue;
+		ret->lasts = true;
+		ret->object = o;
+		return r;
 	}
 	PyErr_Format(PyExc_TypeError,
 		     "a stream is an int, an object with __cuda_stream__, or a stream of CuPy, "

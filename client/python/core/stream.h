@@ -8,8 +8,10 @@
 #include "client/python/core/object.h"
 
 struct stream {
-	bool given;   /* else: whoever asked wants it done on return */
-	void *handle; /* a CUstream */
+	bool given;	  /* else: whoever asked wants it done on return */
+	void *handle;	  /* a CUstream; NULL and 1: the legacy default one */
+	bool lasts;	  /* a default one, or its object's */
+	PyObject *object; /* borrowed; NULL: a number was given */
 };
 
 /* None and 0: not given. An int: a CUstream; 1 and 2 are the driver's names for the legacy default
