@@ -180,6 +180,18 @@ def test_regrouped_axes_differ_from_numpys(pool: str) -> None:
             a.reshape(24, wrong=1)
 
 
+def test_a_record_over_bytes_loses_its_fields(pool: str) -> None:
+    record = np.dtype([("x", "i4"), ("y", "f4")])
+    want = content((6, 16), np.dtype("uint8"))
+    with gpushm.create("a", want.shape, "uint8", pool=pool) as a:
+        a[:] = want
+        seen = a[::2].view(record)
+        assert seen.shape == (3, 2) and seen.dtype == record
+        assert same(seen.copy_to_host(), want[::2].copy().view(record))
+        assert same(seen["y"].copy_to_host(), want[::2].copy().view(record)["y"])
+        assert same(seen[0].view("uint8").copy_to_host(), want[0])
+
+
 def test_a_records_field_is_elsewhere(pool: str) -> None:
     want = content((5,), RECORDS[0])
     with gpushm.create("a", 5, RECORDS[0], pool=pool) as a:

@@ -126,6 +126,10 @@ def test_a_dead_daemon_crashes_or_hangs_its_clients(other_daemon: Daemon) -> Non
         a.publish()
     assert [b.name for b in c.ls()] == ["a"]
     c.wait("a", 60)
+    # Who did not ask meanwhile does not notice.
+    other_daemon.kill()
+    other_daemon.start()
+    assert c.ls() == []
     c.close()
 
 

@@ -266,7 +266,9 @@ static PyMethodDef methods[] = {
 	  "Of a view: gives the view up. Of what open() or create() returned: closes the\n"
 	  "buffer. InUse, a BufferError, where views, tensors or memoryviews are alive: it\n"
 	  "names them, and nothing happened. A second close does nothing. Waits for this\n"
-	  "process's work on the GPU and asks the daemon, without the GIL." },
+	  "process's work on the GPU, without the GIL.\n\n"
+	  "The end of a with block closes the views, too; what others have of the memory\n"
+	  "keeps the buffer, and the last of them closes it, after a ResourceWarning." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open the buffer: 'sealed', never written again, by this process\n"

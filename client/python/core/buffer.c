@@ -258,10 +258,24 @@ void buffer_settle(struct buffer *self)
 		end_quietly(self);
 }
 
+/* Views are ours: one that is closed says so to whoever goes on with it. */
+static void drop_views(struct buffer *self)
+{
+	struct array *next;
+
+	for (struct array *a = self->arrays; a; a = next) {
+		next = a->next;
+		if (a != self->owner && !a->span && a->memoryviews == 0 && a->calls == 0)
+			array_drop(a);
+	}
+}
+
 int buffer_leave(struct buffer *self)
 {
 	_cleanup_(drop_object) PyObject *text = NULL;
 
+	if (self->buffer && !self->left)
+		drop_views(self);
 	if (!self->buffer || self->left || !in_use(self))
 		return buffer_close(self);
 	text = users_text(self);

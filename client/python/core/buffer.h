@@ -45,8 +45,9 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
  * names them, and nothing has happened. 0 or -1. */
 int buffer_close(struct buffer *self);
 
-/* The end of a with block: buffer_close(), but what still uses the buffer keeps it, and the last of
- * them closes it. Then there is a ResourceWarning that names them. 0 or -1. */
+/* The end of a with block: closes the views and the buffer. Tensors and memory that others have
+ * keep it, and the last of them closes it; then there is a ResourceWarning that names them. 0 or
+ * -1. */
 int buffer_leave(struct buffer *self);
 
 /* Whoever has stopped using the buffer says so; the last one after buffer_leave() closes it. Raises

@@ -275,7 +275,8 @@ PyMethodDef open_verbs[] = {
 	  "GPU, which has peer access. refuse_dirty: do not take a buffer whose writer died,\n"
 	  "or wait for it to be clean.\n\n"
 	  "close(), the end of its with block, or the end of the last reference gives it\n"
-	  "back. Asks the daemon: one round trip of some 10 us, without the GIL. Errors:\n"
+	  "back; see close() for views and tensors that are alive by then. Asks the daemon: one "
+	  "round trip of some 10 us, without the GIL. Errors:\n"
 	  "NotFound, NotPublished, Timeout, AccessDenied, ReadOnly (to write to a sealed\n"
 	  "one), Dirty, LimitReached, DeviceFailed, LayoutError, DaemonGone." },
 	{ "open_many", (PyCFunction)(void (*)(void))open_many, METH_FASTCALL | METH_KEYWORDS,
