@@ -4,35 +4,27 @@
  * with its own error, the connection lives on, and nothing has changed.
  */
 #include "proto/own.h"
-#include "tests/lib/census.h"
-#include "tests/lib/fds.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
 #include <string.h>
 
-static struct daemon d;
-static struct gpushm *c;
 static struct raw r;
-static struct census before;
 
 static void setup(void)
 {
-	daemon_start(&d, CENSUS_CONFIG, NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	counted_setup(CENSUS_CONFIG);
 	raw_greet(&r, d.socket);
-	census_take(&d, c, &before);
 }
 
 static void teardown(void)
 {
 	ck_assert_int_eq(raw_call(&r, REQUEST(STATUS, Status, status)), 0);
-	census_await(&d, c, &before);
 	ck_assert_uint_eq(census_violations(&d, c), 0);
 	raw_close(&r);
-	c = gpushm_disconnect(c);
-	daemon_stop(&d);
+	counted_teardown();
 }
 
 static void refused(const Gpushm__Proto__Request *q, enum code code)
@@ -200,7 +192,6 @@ int main(void)
 {
 	TCase *t = tcase_create("fields");
 
-	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_wrong_create_is_obeyed);

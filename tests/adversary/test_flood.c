@@ -4,8 +4,7 @@
  * bounded, another client is answered meanwhile, and in the end nothing is left.
  */
 #include "proto/own.h"
-#include "tests/lib/census.h"
-#include "tests/lib/fds.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
@@ -25,24 +24,12 @@
 /* Without a driver the last three have failed. */
 #define CONFIG "[daemon]\ndefault-pool=host\n" CENSUS_CONFIG GPU("vmm") GPU("mempool") GPU("pinned")
 
-static struct daemon d;
-static struct gpushm *c; /* the honest client */
-static struct census before;
-
 static void setup(void)
 {
-	daemon_start(&d, CONFIG, NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
-	census_take(&d, c, &before);
+	counted_setup(CONFIG);
 }
 
-static void teardown(void)
-{
-	census_await(&d, c, &before);
-	c = gpushm_disconnect(c);
-	daemon_stop(&d);
-}
-
+/* c is the honest client. */
 static void honest_client_is_answered(void)
 {
 	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
@@ -369,10 +356,8 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("too much"), *u = tcase_create("deaths");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_checked_fixture(u, fds_mark, fds_check);
-	tcase_add_checked_fixture(u, setup, teardown);
+	tcase_add_checked_fixture(t, setup, counted_teardown);
+	tcase_add_checked_fixture(u, setup, counted_teardown);
 	tcase_set_timeout(t, 300);
 	tcase_set_timeout(u, 300);
 	tcase_add_test(t, requests_pile_up_in_the_daemon);

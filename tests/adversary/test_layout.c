@@ -4,8 +4,7 @@
  * do with the fds that it is given.
  */
 #include "proto/own.h"
-#include "tests/lib/census.h"
-#include "tests/lib/fds.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
 
@@ -19,26 +18,19 @@
 #define BATCH 1000
 #define BYTES_OF_BUFFER 4096
 
-static struct daemon d;
-static struct gpushm *c;
 static struct raw r;
-static struct census before;
 
 static void setup(void)
 {
-	daemon_start(&d, CENSUS_CONFIG, NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	counted_setup(CENSUS_CONFIG);
 	raw_greet(&r, d.socket);
-	census_take(&d, c, &before);
 }
 
 static void teardown(void)
 {
 	gpushm_unlink(c, "x");
-	census_await(&d, c, &before);
 	raw_close(&r);
-	c = gpushm_disconnect(c);
-	daemon_stop(&d);
+	counted_teardown();
 }
 
 static void close_lease(uint64_t lease)
@@ -289,7 +281,6 @@ int main(void)
 {
 	TCase *t = tcase_create("layout"), *u = tcase_create("every pool");
 
-	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_wrong_array_is_added_or_leaves_its_batch);

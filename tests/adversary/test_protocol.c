@@ -5,8 +5,7 @@
  * afterwards what it held before.
  */
 #include "proto/own.h"
-#include "tests/lib/census.h"
-#include "tests/lib/fds.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
 
@@ -16,24 +15,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static struct daemon d;
-static struct gpushm *c; /* the honest client */
-static struct census before;
-
 static void setup(void)
 {
-	daemon_start(&d, CENSUS_CONFIG, NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
-	census_take(&d, c, &before);
+	counted_setup(CENSUS_CONFIG);
 }
 
-static void teardown(void)
-{
-	census_await(&d, c, &before);
-	c = gpushm_disconnect(c);
-	daemon_stop(&d);
-}
-
+/* c is the honest client. */
 static void honest_client_is_answered(void)
 {
 	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
@@ -312,8 +299,7 @@ int main(void)
 {
 	TCase *t = tcase_create("frames");
 
-	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, setup, counted_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, an_empty_datagram_is_waited_on);
 	tcase_add_test(t, garbage_is_answered);

@@ -4,7 +4,7 @@
  * to become them.
  */
 #include "proto/own.h"
-#include "tests/lib/census.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
@@ -14,16 +14,12 @@
 
 enum { OWNER = 65531, STRANGER = 65534, FAMILY = 65530 };
 
-static struct daemon d;
-static struct gpushm *c; /* root's */
+/* c is root's. */
 static struct role_process owner, member, stranger;
-static struct census before;
 
 static void setup(void)
 {
-	daemon_start(&d, CENSUS_CONFIG, NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
-	census_take(&d, c, &before);
+	counted_setup(CENSUS_CONFIG);
 	user_start(&owner, d.socket, OWNER, FAMILY);
 	user_start(&member, d.socket, OWNER + 1, FAMILY);
 	user_start(&stranger, d.socket, STRANGER, STRANGER);
@@ -34,9 +30,7 @@ static void teardown(void)
 	user_end(&owner);
 	user_end(&member);
 	user_end(&stranger);
-	census_await(&d, c, &before);
-	c = gpushm_disconnect(c);
-	daemon_stop(&d);
+	counted_teardown();
 }
 
 /* The owner makes "x" and publishes it shared; it keeps no lease. */

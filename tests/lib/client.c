@@ -6,14 +6,23 @@
 #include "tests/lib/client.h"
 
 #include "proto/own.h"
+#include "tests/lib/fds.h"
 
 struct daemon d;
 struct gpushm *c;
+static bool counts_fds; /* client_setup_with() has: a test may start d in a way of its own */
+
+void client_setup_with(const char *config)
+{
+	fds_mark();
+	counts_fds = true;
+	daemon_start(&d, config, NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+}
 
 void client_setup(void)
 {
-	daemon_start(&d, "", NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	client_setup_with("");
 }
 
 uint64_t client_used_bytes(void)
@@ -28,11 +37,24 @@ uint64_t client_used_bytes(void)
 	return sum;
 }
 
+uint32_t client_waiting(void)
+{
+	struct gpushm_status *st = NULL;
+	uint32_t n;
+
+	ck_assert_int_eq(gpushm_status(c, &st), 0);
+	n = st->waiting;
+	gpushm_status_free(st);
+	return n;
+}
+
 void client_teardown(void)
 {
 	ck_assert_uint_eq(client_used_bytes(), 0);
 	c = gpushm_disconnect(c);
 	daemon_stop(&d);
+	if (counts_fds)
+		fds_check();
 }
 
 struct gpushm_buffer *client_create(const char *name, uint64_t bytes,

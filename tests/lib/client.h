@@ -14,12 +14,17 @@
 extern struct daemon d;
 extern struct gpushm *c;
 
-/* For tcase_add_checked_fixture(). The end expects that every pool is empty again. */
+/* For tcase_add_checked_fixture(). The end expects that every pool is empty again, and, where one
+ * of these was the beginning, that the test has as many fds as then. */
 void client_setup(void);
+void client_setup_with(const char *config); /* the text of gpushmd.conf */
 void client_teardown(void);
 
 /* Of all pools together. */
 uint64_t client_used_bytes(void);
+
+/* How many wait for a name. */
+uint32_t client_waiting(void);
 
 struct gpushm_buffer *client_create(const char *name, uint64_t bytes,
 				    const struct gpushm_options *o);

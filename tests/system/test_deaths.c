@@ -156,17 +156,6 @@ static void *open_when_published(void *arg)
 	return NULL;
 }
 
-static uint32_t waiting_now(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->waiting;
-	gpushm_status_free(st);
-	return n;
-}
-
 START_TEST(a_waiting_open_misses_the_publication)
 {
 	struct waiting w = { 0 };
@@ -176,12 +165,12 @@ START_TEST(a_waiting_open_misses_the_publication)
 
 	ck_assert_int_eq(gpushm_connect(d.socket, &w.conn), 0);
 	pthread_create(&thread, NULL, open_when_published, &w);
-	client_await(waiting_now() == 1);
+	client_await(client_waiting() == 1);
 	/* Somebody starts to make it, and dies: the waiting one waits on. */
 	start(&maker, "maker", "late", "filling");
 	kill_role(&maker);
 	client_await(client_used_bytes() == 0);
-	ck_assert_uint_eq(waiting_now(), 1);
+	ck_assert_uint_eq(client_waiting(), 1);
 	b = client_create("late", 100, NULL);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	pthread_join(thread, NULL);

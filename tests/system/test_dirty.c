@@ -4,7 +4,6 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fds.h"
 #include "tests/lib/role.h"
 #include "tests/lib/shell.h"
 #include "tests/lib/suite.h"
@@ -99,15 +98,22 @@ static uint32_t holders_of(const char *name)
 	return st.readers + st.writers;
 }
 
-/* A shared buffer that a process held for writing until it was killed. Nobody holds it now. */
-static pid_t make_dirty(const char *name)
+/* For everybody; nobody holds it. */
+static void make_shared(const char *name)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0666 };
 	struct gpushm_buffer *b = client_create(name, 100, &o);
-	struct role_process writer;
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
+}
+
+/* A shared buffer that a process held for writing until it was killed. Nobody holds it now. */
+static pid_t make_dirty(const char *name)
+{
+	struct role_process writer;
+
+	make_shared(name);
 	hold(&writer, name, "write", "killed");
 	ck_assert_int_eq(stat_of(name).dirty, 0);
 	kill_role(&writer);
@@ -155,11 +161,9 @@ END_TEST
 
 START_TEST(a_writer_that_exits_without_a_close_leaves_a_clean_buffer)
 {
-	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	struct role_process writer;
 
-	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	make_shared("x");
 	hold(&writer, "x", "write", "left");
 	role_write_line(&writer, "go");
 	hear(&writer, "ok");
@@ -199,11 +203,9 @@ END_TEST
 
 START_TEST(a_writer_that_closed_makes_dirty_when_it_dies)
 {
-	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	struct role_process writer;
 
-	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	make_shared("x");
 	hold(&writer, "x", "write", "closed");
 	role_write_line(&writer, "go");
 	hear(&writer, "ok");
@@ -258,17 +260,6 @@ static void *open_when_clean(void *arg)
 	return NULL;
 }
 
-static uint32_t waiting_now(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->waiting;
-	gpushm_status_free(st);
-	return n;
-}
-
 START_TEST(a_waiting_open_misses_the_cleaning)
 {
 	struct waiting w = { 0 };
@@ -277,7 +268,7 @@ START_TEST(a_waiting_open_misses_the_cleaning)
 	make_dirty("x");
 	ck_assert_int_eq(gpushm_connect(d.socket, &w.conn), 0);
 	pthread_create(&thread, NULL, open_when_clean, &w);
-	client_await(waiting_now() == 1);
+	client_await(client_waiting() == 1);
 	ck_assert_int_eq(gpushm_clean(c, "x"), 0);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(w.result, 0);
@@ -339,24 +330,12 @@ START_TEST(gpushmctl_hides_a_death)
 }
 END_TEST
 
-static void setup(void)
-{
-	fds_mark();
-	client_setup();
-}
-
-static void teardown(void)
-{
-	client_teardown();
-	fds_check();
-}
-
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("dirty");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_dead_writers_buffer_looks_clean);
 	tcase_add_test(t, a_writer_that_exits_without_a_close_leaves_a_clean_buffer);

@@ -4,7 +4,6 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fds.h"
 #include "tests/lib/shell.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
@@ -148,21 +147,7 @@ END_TEST
 
 static void setup(void)
 {
-	fds_mark();
-	daemon_start(&d, CONFIG, NULL);
-	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
-}
-
-static void setup_default(void)
-{
-	fds_mark();
-	client_setup();
-}
-
-static void teardown(void)
-{
-	client_teardown();
-	fds_check();
+	client_setup_with(CONFIG);
 }
 
 int main(int argc, char **argv)
@@ -170,12 +155,12 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("host"), *all = tcase_create("all");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_add_test(t, flushed_memory_is_still_there_when_the_answer_comes);
 	tcase_add_test(t, a_flush_of_one_pool_flushes_another);
 	tcase_add_test(t, a_stranger_flushes_a_pool);
 	tcase_add_test(t, gpushmctl_flushes_nothing);
-	tcase_add_checked_fixture(all, setup_default, teardown);
+	tcase_add_checked_fixture(all, client_setup, client_teardown);
 	tcase_add_test(all, a_flush_leaves_something_on_a_gpu);
 	return suite_run("flush", t, all, NULL);
 }

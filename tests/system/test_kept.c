@@ -5,9 +5,7 @@
  */
 #include "client/gpushm.h"
 #include "proto/own.h"
-#include "tests/lib/client.h"
-#include "tests/lib/fds.h"
-#include "tests/lib/keeper.h"
+#include "tests/lib/kept.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -17,25 +15,6 @@
 #include <string.h>
 
 #define POOLS_MAX 64
-
-static struct keeper k;
-
-static void setup(void)
-{
-	keeper_init(&k, "");
-	keeper_start(&k);
-	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
-}
-
-static void teardown(void)
-{
-	ck_assert_uint_eq(client_used_bytes(), 0);
-	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
-	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
-	keeper_done(&k);
-}
 
 /* One on each pool, of its name, with its name in it. */
 static size_t make_on_each(struct gpushm_buffer **all)
@@ -70,12 +49,6 @@ static void check_and_close(struct gpushm_buffer **all, size_t n)
 	}
 }
 
-static void restart_once(void)
-{
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
-}
-
 /* A mempool that is inherited again and again is the same fd. */
 START_TEST(what_is_kept_is_kept_once_more_by_each_daemon)
 {
@@ -83,7 +56,7 @@ START_TEST(what_is_kept_is_kept_once_more_by_each_daemon)
 	size_t n = make_on_each(all);
 
 	for (int i = 0; i < 3; i++)
-		restart_once();
+		kept_crash();
 	keeper_count(&k, 'p');
 	for (size_t i = 0; i < k.n_kept; i++)
 		for (size_t j = 0; j < i; j++)
@@ -105,7 +78,7 @@ START_TEST(a_copy_that_is_dropped_takes_along_what_is_used)
 		if (strchr("pmt", k.kept[i].name[0]))
 			keeper_keep(&k, k.kept[i].name, fcntl(k.kept[i].fd, F_DUPFD_CLOEXEC, 0));
 	keeper_start(&k);
-	restart_once();
+	kept_crash();
 	check_and_close(all, n);
 }
 END_TEST
@@ -163,8 +136,7 @@ int main(void)
 {
 	TCase *t = tcase_create("kept");
 
-	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, kept_setup, kept_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, what_is_kept_is_kept_once_more_by_each_daemon);
 	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);

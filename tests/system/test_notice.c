@@ -5,10 +5,8 @@
  */
 #include "proto/board.h"
 #include "proto/own.h"
-#include "tests/lib/client.h"
-#include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
-#include "tests/lib/keeper.h"
+#include "tests/lib/kept.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 
@@ -21,8 +19,6 @@
 #include <sys/wait.h>
 
 #define LONG_MS 60000u /* so long that only a hang takes it */
-
-static struct keeper k;
 
 /* socket name: opens for writing, says ok, waits for its death. */
 static int writer_role(char **args)
@@ -197,22 +193,6 @@ END_TEST
 
 /* ---- with somebody who keeps the board ---- */
 
-static void keep_setup(void)
-{
-	fds_mark();
-	keeper_init(&k, "");
-	keeper_start(&k);
-	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
-}
-
-static void keep_teardown(void)
-{
-	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
-	fds_check();
-}
-
 struct sleeper {
 	struct gpushm_buffer *b;
 	uint32_t seen, word;
@@ -312,24 +292,12 @@ START_TEST(a_lost_board_is_waited_on_for_ever)
 }
 END_TEST
 
-static void setup(void)
-{
-	fds_mark();
-	client_setup();
-}
-
-static void teardown(void)
-{
-	client_teardown();
-	fds_check();
-}
-
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("notice"), *kept = tcase_create("kept");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_death_is_not_seen_without_a_call);
 	tcase_add_test(t, a_publication_or_an_unlink_is_not_seen);
@@ -337,7 +305,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_forked_child_waits_on_its_parents_buffer);
 	tcase_add_test(t, a_daemon_that_ends_leaves_its_readers_waiting);
 	tcase_add_test(t, a_daemon_that_is_killed_leaves_its_readers_waiting);
-	tcase_add_checked_fixture(kept, keep_setup, keep_teardown);
+	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemon_lets_sleepers_lie);
 	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);

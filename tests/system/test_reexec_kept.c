@@ -5,31 +5,11 @@
  * supervisor that speaks the same protocol.
  */
 #include "client/gpushm.h"
-#include "tests/lib/client.h"
-#include "tests/lib/keeper.h"
+#include "tests/lib/kept.h"
 #include "tests/lib/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
-
-static struct keeper k;
-
-static void setup(void)
-{
-	keeper_init(&k, "");
-	keeper_start(&k);
-	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
-}
-
-static void teardown(void)
-{
-	ck_assert_uint_eq(client_used_bytes(), 0);
-	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
-	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
-	keeper_done(&k);
-}
 
 static struct gpushm_buffer *make(const char *name)
 {
@@ -146,7 +126,7 @@ int main(void)
 {
 	TCase *t = tcase_create("reexec kept");
 
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, kept_setup, kept_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, a_death_before_or_after_a_planned_restart_loses_something, 0,
 			    (int)(sizeof(ways) / sizeof(ways[0])));

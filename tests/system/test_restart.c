@@ -5,8 +5,7 @@
  */
 #include "client/gpushm.h"
 #include "proto/own.h"
-#include "tests/lib/client.h"
-#include "tests/lib/keeper.h"
+#include "tests/lib/kept.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 
@@ -17,7 +16,6 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-static struct keeper k;
 static struct gpushm_pool *pools;
 static size_t n_pools;
 
@@ -29,24 +27,14 @@ static void look(void)
 
 static void setup(void)
 {
-	keeper_init(&k, "");
-	keeper_start(&k);
-	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	kept_setup();
 	look();
 }
 
 static void teardown(void)
 {
-	look();
-	for (size_t i = 0; i < n_pools; i++)
-		ck_assert_msg(pools[i].used_bytes == 0, "%s: %lu bytes are still used",
-			      pools[i].name, pools[i].used_bytes);
 	free(take_ptr(pools));
-	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
-	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
-	keeper_done(&k);
+	kept_teardown();
 }
 
 /* Kills the daemon, starts it again, and connects anew. */

@@ -4,7 +4,6 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fds.h"
 #include "tests/lib/shell.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
@@ -266,9 +265,8 @@ START_TEST(a_create_that_waits_never_asks_the_driver_again)
 	snprintf(state, sizeof(state), "gpushm-test-room-%d", getpid());
 	setenv("FAKECUDA_STATE", state, 1);
 	setenv("FAKECUDA_MEMORY", "64M", 1);
-	fds_mark();
-	daemon_start(&e, "", NULL);
 	client_setup();
+	daemon_start(&e, "", NULL);
 	ck_assert_int_eq(gpushm_connect(e.socket, &other), 0);
 	ck_assert_msg(gpushm_create(other, "x", 40 * MIB, &o, &theirs) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_create(c, "x", 40 * MIB, &o, &mine), -ENOSPC);
@@ -282,7 +280,6 @@ START_TEST(a_create_that_waits_never_asks_the_driver_again)
 	daemon_stop(&e);
 	client_teardown();
 	shm_unlink(state);
-	fds_check();
 }
 END_TEST
 
@@ -312,9 +309,7 @@ START_TEST(what_waits_for_reuse_in_one_pool_is_kept_from_another)
 	}
 	dlclose(library);
 	setenv("FAKECUDA_MEMORY", "72M", 1);
-	fds_mark();
-	daemon_start(&d, TWO, NULL);
-	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	client_setup_with(TWO);
 	first = create_in("a", 40 * MIB);
 	ck_assert_int_eq(gpushm_create(c, "x", 40 * MIB, &o, &b), -ENOSPC);
 	ck_assert_msg(strstr(gpushm_error(), "(a: 40.0 MiB, nvidia-smi shows programs)"), "%s",
@@ -329,21 +324,12 @@ START_TEST(what_waits_for_reuse_in_one_pool_is_kept_from_another)
 	b = create_in("m", 20 * MIB);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	client_teardown();
-	fds_check();
 }
 END_TEST
 
 static void setup(void)
 {
-	fds_mark();
-	daemon_start(&d, CONFIG, NULL);
-	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
-}
-
-static void teardown(void)
-{
-	client_teardown();
-	fds_check();
+	client_setup_with(CONFIG);
 }
 
 int main(int argc, char **argv)
@@ -353,7 +339,7 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
 	tcase_set_timeout(gpu, 120);
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_add_test(t, a_create_that_waits_misses_what_is_freed);
 	tcase_add_test(t, a_create_that_waits_gets_memory_that_is_still_held);
 	tcase_add_test(t, a_create_ends_its_wait_early_or_without_a_word_of_who);

@@ -5,7 +5,6 @@
 #include "proto/board.h"
 #include "proto/own.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
@@ -155,23 +154,11 @@ START_TEST(a_slot_is_lost_with_its_buffer)
 }
 END_TEST
 
-static void setup(void)
-{
-	fds_mark();
-	client_setup();
-}
-
-static void teardown(void)
-{
-	client_teardown();
-	fds_check();
-}
-
 int main(void)
 {
 	TCase *t = tcase_create("slots");
 
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_buffer_beyond_the_first_page_has_no_word);
 	tcase_add_test(t, a_client_writes_to_the_board);

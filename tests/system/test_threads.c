@@ -5,7 +5,7 @@
  * daemon too; without one it still shows replies that reach the wrong thread.
  */
 #include "proto/own.h"
-#include "tests/lib/census.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -17,25 +17,18 @@
 
 enum { THREADS = 8, ROUNDS = 60, FLOATS = 256 };
 
-static struct daemon d;
-static struct gpushm *c;
-static struct census before;
 static pthread_barrier_t barrier;
 
 static void setup(void)
 {
-	daemon_start(&d, CENSUS_CONFIG, NULL);
-	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
-	census_take(&d, c, &before);
+	counted_setup(CENSUS_CONFIG);
 	pthread_barrier_init(&barrier, NULL, THREADS);
 }
 
 static void teardown(void)
 {
 	pthread_barrier_destroy(&barrier);
-	census_await(&d, c, &before);
-	c = gpushm_disconnect(c);
-	daemon_stop(&d);
+	counted_teardown();
 }
 
 /* A thread tells what went wrong by an index of its steps and an errno; Check is for the main one.

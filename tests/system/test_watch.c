@@ -4,7 +4,6 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
-#include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
@@ -289,17 +288,10 @@ START_TEST(a_forked_child_takes_its_parents_events)
 }
 END_TEST
 
-static void setup(void)
-{
-	fds_mark();
-	client_setup();
-}
-
 static void teardown(void)
 {
 	w = gpushm_watch_free(w);
 	client_teardown();
-	fds_check();
 }
 
 int main(int argc, char **argv)
@@ -307,7 +299,7 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("watch");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, client_setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, an_event_of_a_name_is_missed_or_told_twice);
 	tcase_add_test(t, what_is_there_already_is_not_told);

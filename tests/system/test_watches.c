@@ -4,9 +4,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/census.h"
-#include "tests/lib/client.h"
-#include "tests/lib/fds.h"
-#include "tests/lib/keeper.h"
+#include "tests/lib/kept.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
@@ -16,8 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-static struct keeper k;
 
 static const struct role roles[] = { { "holder", watcher_holder_role } };
 
@@ -219,34 +215,16 @@ START_TEST(the_next_daemons_events_are_missed)
 }
 END_TEST
 
-static void setup(void)
-{
-	fds_mark();
-	client_setup();
-}
-
 static void teardown(void)
 {
 	w = gpushm_watch_free(w);
 	client_teardown();
-	fds_check();
-}
-
-static void keep_setup(void)
-{
-	fds_mark();
-	keeper_init(&k, "");
-	keeper_start(&k);
-	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 }
 
 static void keep_teardown(void)
 {
 	w = gpushm_watch_free(w);
-	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
-	fds_check();
+	kept_teardown();
 }
 
 int main(int argc, char **argv)
@@ -254,7 +232,7 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("watches"), *kept = tcase_create("kept");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, client_setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, three_hundred_watches_lose_an_event_or_leave_something);
 	tcase_add_test(t, a_dead_clients_watch_waits_for_ever);
@@ -262,7 +240,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_watch_that_makes_no_sense_is_waited_for);
 	tcase_add_test(t, another_daemon_is_not_noticed);
 	tcase_add_test(t, a_daemon_that_stays_away_is_waited_for_without_a_word);
-	tcase_add_checked_fixture(kept, keep_setup, keep_teardown);
+	tcase_add_checked_fixture(kept, kept_setup, keep_teardown);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemons_events_are_missed);
 	return suite_run("watches", t, kept, NULL);

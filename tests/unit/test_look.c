@@ -98,32 +98,33 @@ START_TEST(an_empty_list_reads_as_an_error)
 }
 END_TEST
 
-START_TEST(a_list_that_stands_still_is_asked_for_without_end)
+static void list_is_refused(const char *why)
 {
 	struct gpushm_stat *stats = NULL;
 	size_t n = 0;
 
+	connected();
+	refuses_for_good(gpushm_list(c, NULL, 0, &stats, &n), EPROTO, why);
+	ck_assert_ptr_null(stats);
+}
+
+START_TEST(a_list_that_stands_still_is_asked_for_without_end)
+{
 	some_buffers();
 	canned_hello(server);
 	answer_list(0, 2, true);
 	answer_list(1, 1, true);
-	connected();
-	refuses_for_good(gpushm_list(c, NULL, 0, &stats, &n), EPROTO, "not in order");
-	ck_assert_ptr_null(stats);
+	list_is_refused("not in order");
 }
 END_TEST
 
 START_TEST(a_page_without_buffers_is_asked_for_without_end)
 {
-	struct gpushm_stat *stats = NULL;
-	size_t n = 0;
-
 	some_buffers();
 	canned_hello(server);
 	answer_list(0, 2, true);
 	answer_list(0, 0, true);
-	connected();
-	refuses_for_good(gpushm_list(c, NULL, 0, &stats, &n), EPROTO, "without buffers");
+	list_is_refused("without buffers");
 }
 END_TEST
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The census at both ends of a test.
+ */
+#include "tests/lib/counted.h"
+
+struct census before;
+
+void counted_setup(const char *config)
+{
+	client_setup_with(config);
+	census_take(&d, c, &before);
+}
+
+void counted_teardown(void)
+{
+	census_await(&d, c, &before);
+	client_teardown();
+}
