@@ -254,6 +254,8 @@ START_TEST(a_daemon_without_fds_stops_serving)
 	ck_assert_int_eq(gpushm_wait(c, "b0", 0), 0);
 	while (n)
 		ck_assert_int_eq(gpushm_close(all[--n]), 0);
+	/* Their fds are closed by the pool's worker, which this waits for. */
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
 	ck_assert_int_eq(gpushm_connect(d.socket, &late), 0);
 	gpushm_disconnect(late);
 	all[0] = create("again", 100);
