@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -12,9 +13,13 @@ import tempfile
 from pathlib import Path
 
 BUILD = Path(os.environ.get("BUILD", "build")).resolve()
-CONFIG = """
-[daemon]
-"""
+_PR_SET_PDEATHSIG = 1  # sys/prctl.h
+_prctl = ctypes.CDLL(None).prctl
+
+
+def _die_with_parent() -> None:
+    """Tests that are killed leave no daemon behind."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Daemon:
@@ -38,6 +43,7 @@ class Daemon:
                 [BUILD / "gpushmd", "--config", self.folder / "conf", "--socket", self.socket],
                 env=os.environ | {"NOTIFY_SOCKET": str(notify)},
                 stderr=log,
+                preexec_fn=_die_with_parent,
             )
             while b"READY=1" not in told.recv(4096):
                 pass
