@@ -13,7 +13,6 @@
 #include "daemon/manifest.h"
 #include "proto/own.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -28,8 +27,7 @@ static void take_over(struct store *s, char **names, int n)
 	for (int i = 0; i < n; i++) {
 		struct store_fd *to = &s->inherited[s->n_inherited++];
 
-		to->fd = SD_LISTEN_FDS_START + i;
-		fcntl(to->fd, F_SETFD, FD_CLOEXEC);
+		to->fd = SD_LISTEN_FDS_START + i; /* close-on-exec: sd_listen_fds(3) */
 		snprintf(to->name, sizeof(to->name), "%s", names[i]);
 		free(names[i]);
 	}

@@ -127,8 +127,28 @@ static void race_point(struct bench *b, struct curve *c, size_t i)
 	rows_add(&b->rows, &row);
 }
 
-static void weigh(struct bench *b, unsigned n, long before, long after)
+/* Pages of files, such as libraries: other processes have them, too. In KiB. */
+static long rss_of_files(const struct daemon *d)
 {
+	char path[32], line[128];
+	long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", d->pid);
+	f = fopen(path, "re");
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f) && sscanf(line, "RssFile: %ld", &kib) != 1)
+		;
+	fclose(f);
+	return kib;
+}
+
+static void weigh(struct bench *b, unsigned n, const struct daemon *d, long before)
+{
+	long after = census_rss(d);
+	struct row files = { .id = "memory_files",
+			     .what = "of it, pages of the program and its libraries",
+			     .unit = "MiB" };
 	struct row total = {
 		.id = "memory_total", .unit = "MiB", .reach = REACH_VALUE, .at_most = 16
 	};
@@ -137,10 +157,12 @@ static void weigh(struct bench *b, unsigned n, long before, long after)
 	};
 
 	snprintf(total.what, sizeof(total.what), "RSS of a daemon with %u host buffers", n);
-	snprintf(each.what, sizeof(each.what), "of it, for each buffer");
+	snprintf(each.what, sizeof(each.what), "and for each buffer beyond what it had before");
 	total.ours = figures_of((double)after / 1024);
 	each.ours = figures_of((double)(after - before) / n);
+	files.ours = figures_of((double)rss_of_files(d) / 1024);
 	rows_add(&b->rows, &total);
+	rows_add(&b->rows, &files);
 	rows_add(&b->rows, &each);
 }
 
@@ -166,7 +188,7 @@ static void add_point(struct bench *b, struct curve *c, unsigned n)
 	before = census_rss(&p->d);
 	fill(p);
 	if (n >= (b->o.quick ? b->o.many : WEIGHED) * 9 / 10 && !c->weighed) {
-		weigh(b, n, before, census_rss(&p->d));
+		weigh(b, n, &p->d, before);
 		c->weighed = true;
 	}
 }
