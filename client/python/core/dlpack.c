@@ -252,7 +252,8 @@ static int legacy_from(PyObject *max_version, bool *ret)
 }
 
 /* A consumer's stream, and what the array has to do for it: copies that were queued here come first
- * on it. The host has no stream, and waits; -1 says that the consumer sees to it. */
+ * on it. The host has no stream, and waits, for pinned memory too, which a consumer may well name a
+ * stream for; -1 says that the consumer sees to it. */
 static int order(struct array *self, PyObject *stream, int device)
 {
 	_cleanup_(drop_object) PyObject *number = NULL;
@@ -264,7 +265,7 @@ static int order(struct array *self, PyObject *stream, int device)
 		if (PyErr_Occurred())
 			return -1;
 	}
-	if (stream != Py_None && device != DLPACK_CUDA && n != -1) {
+	if (stream != Py_None && device == DLPACK_CPU && n != -1) {
 		PyErr_SetString(PyExc_ValueError, "memory of the host has no stream: stream=None");
 		return -1;
 	}
@@ -275,8 +276,10 @@ static int order(struct array *self, PyObject *stream, int device)
 			"one) or a CUstream; 0 says nothing");
 		return -1;
 	}
+	if (n == -1)
+		return 0;
 	/* No CUstream is -1: the host waits for any. */
-	return n == -1 ? 0 : buffer_order(self->buffer, (void *)(intptr_t)(n ? n : -1));
+	return buffer_order(self->buffer, (void *)(intptr_t)(device == DLPACK_CUDA ? n : -1));
 }
 
 /* dl_device and copy, against where the array is. */

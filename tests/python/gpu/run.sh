@@ -32,8 +32,8 @@ setsid "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir t
 session=$!
 (
 	# It may outlive this script, and must not keep its output open.
-	sleep "${LIMIT:-45}" >/dev/null
-	echo "$part: not done in ${LIMIT:-45} s"
+	sleep "${LIMIT:-120}" >/dev/null
+	echo "$part: not done in ${LIMIT:-120} s"
 	kill -KILL -- -$session
 ) 2>/dev/null &
 clock=$!
