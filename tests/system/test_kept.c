@@ -74,9 +74,13 @@ START_TEST(a_copy_that_is_dropped_takes_along_what_is_used)
 	keeper_end(&k, SIGKILL);
 	keeper_count(&k, 'm');
 	kept = k.n_kept;
-	for (size_t i = 0; i < kept; i++)
-		if (strchr("pmt", k.kept[i].name[0]))
-			keeper_keep(&k, k.kept[i].name, fcntl(k.kept[i].fd, F_DUPFD_CLOEXEC, 0));
+	for (size_t i = 0; i < kept; i++) {
+		/* What is kept moves when it grows. */
+		struct kept one = k.kept[i];
+
+		if (strchr("pmt", one.name[0]))
+			keeper_keep(&k, one.name, fcntl(one.fd, F_DUPFD_CLOEXEC, 0));
+	}
 	keeper_start(&k);
 	kept_crash();
 	check_and_close(all, n);
