@@ -233,7 +233,7 @@ RESULTS := $(abspath $(BUILD))/results
 RUN := tests/run.sh --results $(RESULTS)
 FAKE_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/fakecuda
 FAKE_ENV = $(FAKE_PATH) FAKECUDA_STRICT=1
-FUZZ_SECONDS ?= 20
+FUZZ_SECONDS ?= 10
 
 .PHONY: check check-programs check-unit check-host check-fake check-sanitize check-threads check-valgrind check-fuzz
 check:
