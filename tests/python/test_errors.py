@@ -88,12 +88,30 @@ def test_an_argument_of_another_type_is_taken(call: Any) -> None:
         lambda: gpushm.open("a", timeout=-1), lambda: gpushm.open("a", timeout=float("nan")),
         lambda: gpushm.open("a\0b"), lambda: gpushm.create("a", 4, order="A"), lambda: gpushm.create("a", 4, gid=-1),
         lambda: gpushm.create("a", 4, attrs={str(i): b"" for i in range(65)}), lambda: gpushm.create("a", (1,) * 33),
-        lambda: gpushm.create("a", 4, device=-1),
+        lambda: gpushm.create("a", 4, device=-1), lambda: gpushm.create("a", 4, "uint8\0x"),
+        lambda: gpushm.create("a", 4, order="C\0x"), lambda: gpushm.create("a", 4, pool="host\0x"),
+        lambda: gpushm.create("a", 4, attrs={"k\0x": b""}), lambda: gpushm.create_many("a", {"x\0": (1, "u1")}),
+        lambda: gpushm.open("a", "r\0x"), lambda: gpushm.open("a", array="x\0"), lambda: gpushm.stat("a\0b"),
+        lambda: gpushm.ls("a\0b"), lambda: gpushm.unlink("a\0b"), lambda: gpushm.clean("a\0b"),
+        lambda: gpushm.wait("a\0b"), lambda: gpushm.flush("host\0x"), lambda: gpushm.connect("/tmp\0x"),
     ],
 )
 def test_an_argument_without_sense_is_taken(call: Any) -> None:
     with pytest.raises(ValueError):
         call()
+
+
+def test_what_follows_a_nul_is_not_looked_at(host_pool: str) -> None:
+    with gpushm.create_many("m", {"w": ((2, 2), "u1")}, pool=host_pool, attrs={"k": b"v"}) as b:
+        assert "w\0x" not in b and "w\0" not in b and b.get("w\0x", 3) == 3
+        with pytest.raises(KeyError):
+            b["w\0x"]
+        for call in (
+            lambda: b.attr("k\0x"), lambda: b["w"].reshape(4, order="C\0x"), lambda: b["w"].ravel("C\0x"),
+            lambda: b["w"].view("int8\0x"), lambda: b.array(4, "uint8\0x"), lambda: b.publish("sealed\0x"),
+        ):
+            with pytest.raises(ValueError, match="null"):
+                call()
 
 
 def test_a_taken_name_is_given_twice(pool: str) -> None:

@@ -168,13 +168,17 @@ static int find(PyObject *o, PyObject *key, struct gpushm_array **ret)
 {
 	struct gpushm_buffer *b = opened(o);
 	const char *name;
+	Py_ssize_t n;
 
 	if (!b)
 		return -EINVAL;
 	if (!PyUnicode_Check(key))
 		return -ENOENT;
-	name = PyUnicode_AsUTF8AndSize(key, NULL);
-	return name ? buffer_array((struct buffer *)o, name, 0, ret) : -EINVAL;
+	name = PyUnicode_AsUTF8AndSize(key, &n);
+	if (!name)
+		return -EINVAL;
+	/* No array's name has a NUL, and in C this one would end there. */
+	return strlen(name) == (size_t)n ? buffer_array((struct buffer *)o, name, 0, ret) : -ENOENT;
 }
 
 static PyObject *subscript(PyObject *o, PyObject *key)

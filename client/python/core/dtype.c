@@ -4,15 +4,16 @@
  */
 #include "client/python/core/dtype.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/error.h"
 
 static int from_words(PyObject *name, PyObject *descr, struct dtype *ret)
 {
 	struct dtype d = { 0 };
-	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	const char *text;
 	int r;
 
-	if (!text)
+	if (args_text(name, "dtype", &text) < 0)
 		return -1;
 	r = gpushm_dtype_parse(text, &d.type);
 	if (r < 0) {
@@ -20,8 +21,7 @@ static int from_words(PyObject *name, PyObject *descr, struct dtype *ret)
 		return -1;
 	}
 	if (descr != Py_None) {
-		d.words = PyUnicode_AsUTF8AndSize(descr, NULL);
-		if (!d.words)
+		if (args_text(descr, "descr", &d.words) < 0)
 			return -1;
 		d.descr = Py_NewRef(descr);
 	}
@@ -35,8 +35,7 @@ int dtype_from(PyObject *o, struct dtype *ret)
 	const char *text;
 
 	if (PyUnicode_Check(o)) {
-		text = PyUnicode_AsUTF8AndSize(o, NULL);
-		if (!text)
+		if (args_text(o, "dtype", &text) < 0)
 			return -1;
 		*ret = (struct dtype){ 0 };
 		/* Without NumPy, and without a look at its names. */

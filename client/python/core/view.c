@@ -5,6 +5,7 @@
  */
 #include "client/python/core/view.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/dtype.h"
 #include "client/python/core/error.h"
 #include "client/python/core/shape.h"
@@ -194,9 +195,9 @@ static char order_from(PyObject *kwargs)
 		PyErr_SetString(PyExc_TypeError, "the only keyword is order");
 		return 0;
 	}
-	if (word)
-		text = PyUnicode_AsUTF8AndSize(word, NULL);
-	return text ? shape_order(text) : 0;
+	if (word && args_text(word, "order", &text) < 0)
+		return 0;
+	return shape_order(text);
 }
 
 PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)

@@ -6,6 +6,7 @@
  */
 #include "client/python/core/watch.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/connection.h"
 #include "client/python/core/error.h"
@@ -71,7 +72,6 @@ static int add(struct watch *self, PyObject *o)
 {
 	struct buffer *b = buffer_of(o);
 	const char *name = NULL;
-	Py_ssize_t size;
 	int r;
 
 	if (!is_open(self) || (b && !buffer_is_open(b)))
@@ -81,13 +81,8 @@ static int add(struct watch *self, PyObject *o)
 			     (PyObject *)Py_TYPE(o));
 		return -1;
 	}
-	if (!b) {
-		name = PyUnicode_AsUTF8AndSize(o, &size);
-		if (name && strlen(name) != (size_t)size)
-			PyErr_SetString(PyExc_ValueError, "embedded null character");
-		if (!name || PyErr_Occurred())
-			return -1;
-	}
+	if (!b && args_text(o, "name", &name) < 0)
+		return -1;
 	r = b ? gpushm_watch_buffer(self->watch, b->buffer) : gpushm_watch_name(self->watch, name);
 	if (r < 0)
 		error_raise(r);
