@@ -89,8 +89,8 @@ static int check_room(const struct account *account, enum account_item item, uin
 	uint64_t limit = account_limit(account->accounts, account->uid, item);
 	uint64_t used = account->used[item], sum;
 
-	if (limit == UINT64_MAX ||
-	    (!__builtin_add_overflow(used, amount, &sum) && (sum <= limit || sum - limit <= slack)))
+	/* Also without a limit: what is held is counted. */
+	if (!__builtin_add_overflow(used, amount, &sum) && (sum <= limit || sum - limit <= slack))
 		return 0;
 	return fault(f, CODE_LIMIT,
 		     "uid %u: %" PRIu64 " more %s asked, %" PRIu64 " held, limit %" PRIu64

@@ -6,8 +6,11 @@
  */
 #include "daemon/verb.h"
 #include "proto/name.h"
+#include "proto/size.h"
 
 #include <stdio.h>
+
+#define SIZE_LIMIT ((uint64_t)INT64_MAX) /* off_t's: what a file can have */
 
 static void on_made(struct buffer *b, int result, const struct fault *f, void *arg)
 {
@@ -49,6 +52,10 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 {
 	if (!m->has_size_bytes || m->size_bytes == 0)
 		return verb_bad_request(f, "CREATE", "size_bytes must be at least 1");
+	/* Sums with it, and what it is rounded up to, are numbers, too. */
+	if (m->size_bytes > SIZE_LIMIT)
+		return fault(f, CODE_TOO_LARGE, "CREATE: %s: no memory is that large",
+			     size_format(m->size_bytes).text);
 	if (m->has_mode && (m->mode & ~0666u))
 		return fault(f, CODE_BAD_REQUEST, "CREATE: mode %04o; bits of 0666 are allowed",
 			     m->mode);

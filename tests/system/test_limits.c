@@ -5,6 +5,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/census.h"
+#include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
@@ -135,6 +136,31 @@ START_TEST(a_pool_gives_more_than_it_has)
 	expect_error("NOT_FOUND", WORDS("nowhere", "there are: host"));
 	ck_assert_int_eq(gpushm_close(a), 0);
 	ck_assert_int_eq(gpushm_close(create("b", 64 * MIB)), 0);
+	stop();
+}
+END_TEST
+
+/* Sizes whose sums with what is held, or with what they are rounded up to, have no room in 64 bits.
+ */
+START_TEST(a_size_that_no_memory_has_ends_the_daemon)
+{
+	static const uint64_t sizes[] = { UINT64_MAX, UINT64_MAX - 4095, UINT64_MAX / 2 + 2,
+					  UINT64_MAX / 2 };
+	struct gpushm_buffer *a;
+	struct raw r;
+
+	start(HOST);
+	a = create("a", 2 * MIB);
+	raw_greet(&r, d.socket);
+	for (size_t i = 0; i < array_size(sizes); i++) {
+		ck_assert_int_eq(raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, "b"),
+						      SET(size_bytes, sizes[i]))),
+				 CODE_TOO_LARGE);
+		ck_assert_int_eq(gpushm_wait(c, "b", 0), -ENOENT);
+	}
+	raw_close(&r);
+	ck_assert_int_eq(gpushm_close(create("b", MIB)), 0);
+	ck_assert_int_eq(gpushm_close(a), 0);
 	stop();
 }
 END_TEST
@@ -309,6 +335,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_limit_of_leases_is_passed);
 	tcase_add_test(t, a_limit_of_connections_is_passed);
 	tcase_add_test(t, a_pool_gives_more_than_it_has);
+	tcase_add_test(t, a_size_that_no_memory_has_ends_the_daemon);
 	tcase_add_test(t, a_reload_is_not_in_force);
 	tcase_add_test(u, a_users_own_limits_are_anothers);
 	tcase_add_test(u, a_pool_serves_who_may_not_use_it);
