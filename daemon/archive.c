@@ -4,8 +4,8 @@
  * names an fd that nobody has; an fd without a record is dropped by the next daemon. A name is a
  * letter and a number: j and a journal's generation, p and a pool's id, m and t and a buffer's
  * slot, for its memory and its table, k and a session, for the pidfd of a process in a namespace
- * that we don't see. A host buffer's read-only fd is not kept: the next daemon
- * makes one from the other.
+ * that we don't see. Of a host buffer's two fds the one for writing is
+ * kept: the next daemon makes the other from it.
  */
 #include "daemon/archive.h"
 

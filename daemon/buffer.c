@@ -195,6 +195,8 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 	r = seal_host(b, state, f);
 	if (r < 0)
 		return r;
+	if (state == BUFFER_SEALED)
+		pool_seal_block(&b->block);
 	b->table_fd = take_fd(&fd);
 	b->table_bytes = bytes;
 	b->digest = digest;

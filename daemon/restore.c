@@ -144,8 +144,8 @@ static int adopt_block(struct store *store, struct buffer *b, const Gpushm__Jour
 	if ((!mempool && memory < 0) || (mempool && b->pool->pool_fd < 0) ||
 	    (m->table && table < 0) || (mempool && m->record.len != RECORD_BYTES))
 		return -EBADF;
-	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, mempool ? m->record.data : NULL,
-			     &b->block);
+	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, b->state == BUFFER_SEALED,
+			     mempool ? m->record.data : NULL, &b->block);
 	if (r < 0)
 		return r;
 	take_fd(&memory);

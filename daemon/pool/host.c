@@ -7,8 +7,9 @@
  * FUTURE_WRITE for a sealed one; until then only its creator has it, and could seal it against
  * nobody but itself. It is born with mode 0777, so that a reader could open it again through /proc
  * for writing; 0400 and the daemon's own uid close that door. A reader is lent a second fd, opened
- * read-only: no mapping of it can ever be made writable (mmap(2), mprotect(2): EACCES). The kernel
- * hands out zeroed pages, when they are first touched; nothing is scrubbed or reused here.
+ * read-only: no mapping of it can ever be made writable (mmap(2), mprotect(2): EACCES). Once
+ * sealed, the block has that one alone. The kernel hands out zeroed pages, when they are first
+ * touched; nothing is scrubbed or reused here.
  */
 #include "daemon/pool/kinds.h"
 #include "proto/own.h"

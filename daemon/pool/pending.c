@@ -140,17 +140,31 @@ static void free_inherited(struct pool *pool, struct block *block)
 		close_fd(&pool->pool_fd);
 }
 
-int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, const unsigned char *record,
-		     struct block *ret)
+/* One that is open for reading only needs no twin, and nobody writes to that block any more. The
+ * first daemons left one for writing of a sealed block, too; who reads that is not to be lent it.
+ */
+static int open_twin(int fd, bool sealed, int *ret)
 {
-	struct block block = BLOCK_NONE;
+	int flags = fcntl(fd, F_GETFL);
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (pool->config.kind == POOL_HOST)
-		block.fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
-	if (pool->config.kind == POOL_HOST && block.fd_read_only < 0)
+	if (flags < 0)
 		return -errno;
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return sealed ? 0 : -EBADF;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	*ret = open(path, O_RDONLY | O_CLOEXEC);
+	return *ret < 0 ? -errno : 0;
+}
+
+int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
+		     const unsigned char *record, struct block *ret)
+{
+	struct block block = BLOCK_NONE;
+	int r = pool->config.kind == POOL_HOST ? open_twin(fd, sealed, &block.fd_read_only) : 0;
+
+	if (r < 0)
+		return r;
 	block.pending = calloc(1, sizeof(*block.pending));
 	if (!block.pending) {
 		close_fd(&block.fd_read_only);
@@ -162,6 +176,8 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, const unsigned c
 	block.fd = fd;
 	if (record)
 		memcpy(block.record, record, sizeof(block.record));
+	if (sealed)
+		pool_seal_block(&block);
 	pool->used += bytes;
 	pool->blocks++;
 	*ret = block;

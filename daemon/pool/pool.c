@@ -362,6 +362,14 @@ bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n
 	return false;
 }
 
+void pool_seal_block(struct block *block)
+{
+	if (block->fd_read_only < 0)
+		return;
+	close_fd(&block->fd);
+	block->fd = take_fd(&block->fd_read_only);
+}
+
 int pool_lend_fd(const struct pool *pool, const struct block *block, bool write)
 {
 	if (block->fd < 0)

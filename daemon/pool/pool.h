@@ -15,10 +15,11 @@
 /* One allocation of a pool, and what a client is given of it. Owned by the buffer that holds it,
  * or by the pool while it is pending. */
 struct block {
-	uint64_t bytes;		 /* allocated: the request rounded up to the pool's granularity */
-	int fd;			 /* the memory's own; -1 for a mempool's */
-	int fd_read_only;	 /* host: the same memory, opened read-only; else -1 */
-	uint64_t address;	 /* mempool: CUdeviceptr in this process */
+	uint64_t bytes;	  /* allocated: the request rounded up to the pool's granularity */
+	int fd;		  /* the memory's own; -1 for a mempool's */
+	int fd_read_only; /* host, while somebody may write: the same memory, for readers; else -1
+			   */
+	uint64_t address; /* mempool: CUdeviceptr in this process */
 	struct pending *pending; /* made with the block, so that freeing it needs no memory */
 	bool inherited; /* an earlier daemon's, and nobody has looked whether it is still there */
 	unsigned char record[RECORD_BYTES]; /* mempool: the pointer's export record */
@@ -157,9 +158,13 @@ int pool_adopt(const struct pool_config *config, uint32_t id, uint64_t size, uin
 	       const struct device *told, struct worker *worker, struct pool **ret);
 
 /* Takes over a block of it. The fds are the pool's caller's from now on, in *ret; fd is the
- * memory's own, or -1 with a mempool's record. 0 or -errno, and then the fd stays the caller's. */
-int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, const unsigned char *record,
-		     struct block *ret);
+ * memory's own, or -1 with a mempool's record. sealed: nobody may write to it any more. 0 or
+ * -errno, and then the fd stays the caller's; -EBADF: it can't be written to, and should be. */
+int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
+		     const unsigned char *record, struct block *ret);
+
+/* Nobody may write to a host block any more: what it could be opened for writing with is closed. */
+void pool_seal_block(struct block *block);
 
 /* Opens an adopted pool, as pool_new() does. */
 int pool_start(struct pool *pool, const struct pool_config *config, struct device *device,
@@ -207,8 +212,8 @@ void pool_flush(struct pool *pool);
  * Else f->on_done is called, later. */
 bool pool_flush_wait(struct pool *pool, struct flush *f);
 
-/* The fd to lend for an attach: the block's own, its read-only twin for a reader of a host pool, or
- * the pool's. */
+/* The fd to lend for an attach: the block's own, its read-only twin while a host block may be
+ * written to, or the pool's. */
 int pool_lend_fd(const struct pool *pool, const struct block *block, bool write);
 
 #endif

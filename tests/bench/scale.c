@@ -18,7 +18,7 @@
 
 #define POINTS_MAX 5
 #define WEIGHED 10000u /* buffers */
-#define FDS_EACH 2u    /* of the daemon, for a host buffer */
+#define FDS_EACH 1u    /* of the daemon, for a sealed host buffer */
 #define FDS_ELSE 256u
 
 static const char config[] = "[pool host]\nkind=host\n"

@@ -9,6 +9,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -87,6 +88,69 @@ START_TEST(a_copy_that_is_dropped_takes_along_what_is_used)
 }
 END_TEST
 
+static bool is_writable(const char *fd)
+{
+	char path[288], line[64];
+	unsigned flags = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%s", k.pid, fd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "flags: %o", &flags) != 1)
+		;
+	if (f)
+		fclose(f);
+	return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* The daemon's fds of host buffers, and those of them that are open for writing. */
+static void count_memory(unsigned *ret_fds, unsigned *ret_writable)
+{
+	char path[64], target[64];
+	struct dirent *e;
+	DIR *dir;
+
+	*ret_fds = *ret_writable = 0;
+	snprintf(path, sizeof(path), "/proc/%d/fd", k.pid);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), e->d_name, target, sizeof(target) - 1);
+
+		target[n < 0 ? 0 : n] = '\0';
+		if (strncmp(target, "/memfd:gpushm:", strlen("/memfd:gpushm:")) != 0)
+			continue;
+		++*ret_fds;
+		*ret_writable += is_writable(e->d_name);
+	}
+	closedir(dir);
+}
+
+/* Across the daemon's death, too. */
+START_TEST(a_sealed_buffer_keeps_a_descriptor_for_writing)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_buffer *sealed = client_create("sealed", 10, &o);
+	struct gpushm_buffer *shared = client_create("shared", 10, &o), *writer = NULL;
+	unsigned fds, writable;
+
+	ck_assert_int_eq(gpushm_publish(sealed, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_publish(shared, GPUSHM_SHARED), 0);
+	for (int i = 0; i < 3; i++) {
+		count_memory(&fds, &writable);
+		ck_assert_uint_eq(fds, 3);
+		ck_assert_uint_eq(writable, 1);
+		ck_assert_uint_eq(keeper_count(&k, 'm'), 2);
+		kept_crash();
+		ck_assert_msg(gpushm_open(c, "shared", GPUSHM_WRITE, 0, NULL, &writer) == 0, "%s",
+			      gpushm_error());
+		ck_assert_int_eq(gpushm_close(writer), 0);
+	}
+	client_close_and_unlink(sealed, "sealed");
+	client_close_and_unlink(shared, "shared");
+}
+END_TEST
+
 START_TEST(a_journal_grows_with_what_has_gone)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
@@ -145,6 +209,7 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, what_is_kept_is_kept_once_more_by_each_daemon);
 	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);
+	tcase_add_test(t, a_sealed_buffer_keeps_a_descriptor_for_writing);
 	tcase_add_test(t, a_journal_grows_with_what_has_gone);
 	tcase_add_test(t, many_buffers_are_too_many_to_keep);
 	return suite_run("kept", t, NULL);

@@ -143,6 +143,49 @@ START_TEST(both_fds_close_on_exec)
 }
 END_TEST
 
+static bool is_read_only(int fd)
+{
+	return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
+}
+
+START_TEST(a_sealed_block_keeps_an_fd_for_writing)
+{
+	int reader = block.fd_read_only;
+
+	for (int i = 0; i < 2; i++) {
+		pool_seal_block(&block);
+		ck_assert_int_eq(block.fd, reader);
+		ck_assert_int_eq(block.fd_read_only, -1);
+	}
+	ck_assert(is_read_only(block.fd));
+	ck_assert_int_eq(pool_lend_fd(pool, &block, false), reader);
+	ck_assert_int_eq(pool_lend_fd(pool, &block, true), reader);
+}
+END_TEST
+
+/* What a daemon may find: of a block that is, or is not, sealed, an fd for writing or for reading.
+ */
+START_TEST(a_block_that_was_kept_is_lent_with_other_rights)
+{
+	bool sealed = _i & 1, writable = _i & 2;
+	int fd = fcntl(writable ? block.fd : block.fd_read_only, F_DUPFD_CLOEXEC, 0), r;
+	struct block kept = BLOCK_NONE;
+
+	ck_assert_int_ge(fd, 0);
+	r = pool_adopt_block(pool, block.bytes, fd, sealed, NULL, &kept);
+	if (!sealed && !writable) {
+		ck_assert_int_eq(r, -EBADF);
+		ck_assert_int_eq(close(fd), 0);
+		return;
+	}
+	ck_assert_int_eq(r, 0);
+	ck_assert(is_read_only(pool_lend_fd(pool, &kept, false)));
+	ck_assert(is_read_only(pool_lend_fd(pool, &kept, true)) == sealed);
+	ck_assert_int_eq(kept.fd_read_only < 0, sealed);
+	pool_free(pool, &kept, UID, false);
+}
+END_TEST
+
 /* Each limit lets one more of an allocation's two fds through; the last lets both. */
 START_TEST(running_out_of_fds_says_so_and_leaks_none)
 {
@@ -210,6 +253,8 @@ int main(void)
 	tcase_add_test(tc, what_a_writer_writes_a_reader_sees);
 	tcase_add_test(tc, a_reader_of_another_uid_can_not_reopen_it_for_writing);
 	tcase_add_test(tc, both_fds_close_on_exec);
+	tcase_add_test(tc, a_sealed_block_keeps_an_fd_for_writing);
+	tcase_add_loop_test(tc, a_block_that_was_kept_is_lent_with_other_rights, 0, 4);
 	tcase_add_test(tc, running_out_of_fds_says_so_and_leaks_none);
 	tcase_add_test(tc, a_freed_block_is_not_handed_on_with_its_contents);
 	tcase_add_test(tc, a_percentage_is_of_the_hosts_memory);
