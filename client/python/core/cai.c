@@ -51,13 +51,17 @@ static PyObject *build(struct array *self, PyObject *typestr)
 {
 	_cleanup_(drop_object) PyObject *shape = NULL, *strides = NULL, *stream = NULL,
 					*descr = NULL, *dict = NULL;
-	void *p = gpushm_array_size(self->array) ? gpushm_array_device_ptr(self->array) : NULL;
+	void *p;
 
+	/* It imports Python's modules, and lets other threads run. */
+	descr = descr_of(self);
+	if (!descr || !array_is_open(self))
+		return NULL;
+	p = gpushm_array_size(self->array) ? gpushm_array_device_ptr(self->array) : NULL;
 	shape = shape_tuple(gpushm_array_shape(self->array), gpushm_array_ndim(self->array));
 	strides = strides_of(self);
 	stream = stream_of(self);
-	descr = descr_of(self);
-	if (!shape || !strides || !stream || !descr)
+	if (!shape || !strides || !stream)
 		return NULL;
 	dict = Py_BuildValue("{s:O,s:O,s:(KO),s:O,s:O,s:i}", "shape", shape, "typestr", typestr,
 			     "data", (unsigned long long)(uintptr_t)p,

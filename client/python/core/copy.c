@@ -64,6 +64,14 @@ static int run(struct array *self, const struct copy *c)
 	const int64_t *strides;
 	int r;
 
+	/* Now, when both sides are known: what told of them may be Python's, and have closed it. */
+	if (!array_is_open(self))
+		return -1;
+	if (!c->to_host && !array_is_writable(self)) {
+		error_format(ERROR_READ_ONLY, EROFS, "buffer \"%s\" is open for reading only",
+			     gpushm_buffer_name(self->buffer->buffer));
+		return -1;
+	}
 	if (match(self, &c->view, &strides) < 0)
 		return -1;
 	array_hold(self);
@@ -85,14 +93,8 @@ static PyObject *copy_with(PyObject *o, PyObject *args, bool to_host)
 	PyObject *other, *stream = Py_None;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "O|O", &other, &stream) || !array_is_open(self) ||
-	    stream_from(stream, &c.stream) < 0)
-		return NULL;
-	if (!to_host && !array_is_writable(self))
-		return error_format(ERROR_READ_ONLY, EROFS,
-				    "buffer \"%s\" is open for reading only",
-				    gpushm_buffer_name(self->buffer->buffer));
-	if (PyObject_GetBuffer(other, &c.view, to_host ? PyBUF_STRIDED : PyBUF_STRIDED_RO) < 0)
+	if (!PyArg_ParseTuple(args, "O|O", &other, &stream) || stream_from(stream, &c.stream) < 0 ||
+	    PyObject_GetBuffer(other, &c.view, to_host ? PyBUF_STRIDED : PyBUF_STRIDED_RO) < 0)
 		return NULL;
 	r = run(self, &c);
 	PyBuffer_Release(&c.view);

@@ -131,7 +131,8 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 	int64_t stride = 1;
 	int r;
 
-	t->inner->deleter(take_ptr(t->inner));
+	t->inner->deleter(t->inner);
+	t->inner = NULL;
 	t->copy = malloc(bytes ? bytes : 1);
 	if (!t->copy) {
 		PyErr_NoMemory();
@@ -339,7 +340,8 @@ PyObject *dlpack_export(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (legacy_from(max_version, &q.legacy) < 0 || order(self, stream, type) < 0 ||
 	    device_from(dl_device, copy, type, id, &q) < 0)
 		return NULL;
-	return make_capsule(self, &q);
+	/* Once more: order() has let other threads run. */
+	return array_is_open(self) ? make_capsule(self, &q) : NULL;
 }
 
 PyObject *dlpack_device(PyObject *o, PyObject *unused)

@@ -155,19 +155,11 @@ static int chain_keys(struct chain *c, PyObject *keys)
 	return 0;
 }
 
-PyObject *view_subscript(PyObject *o, PyObject *key)
+static PyObject *subscript(struct array *self, PyObject *keys)
 {
-	struct array *self = (struct array *)o;
-	_cleanup_(drop_object) PyObject *keys = NULL;
 	_cleanup_(chain_done) struct chain c = { 0 };
-	int r;
+	int r = gpushm_array_dup(self->array, &c.array);
 
-	if (!array_is_open(self))
-		return NULL;
-	keys = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
-	if (!keys)
-		return NULL;
-	r = gpushm_array_dup(self->array, &c.array);
 	if (r < 0)
 		return error_raise(r);
 	if (chain_keys(&c, keys) < 0)
@@ -175,7 +167,29 @@ PyObject *view_subscript(PyObject *o, PyObject *key)
 	return (PyObject *)array_new(self->buffer, take_ptr(c.array));
 }
 
-/* ---- other shapes ---- */
+PyObject *view_subscript(PyObject *o, PyObject *key)
+{
+	struct array *self = (struct array *)o;
+	_cleanup_(drop_object) PyObject *keys = NULL;
+	PyObject *result;
+
+	if (!array_is_open(self))
+		return NULL;
+	keys = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
+	if (!keys)
+		return NULL;
+	/* A key's __index__() may be Python's, and close it. */
+	array_hold(self);
+	result = subscript(self, keys);
+	array_release(self);
+	return result;
+}
+
+/* ---- other shapes ----
+ *
+ * What is given is read first, and then the array is looked at: what reads it may be Python's, let
+ * other threads run, and close it.
+ */
 
 /* a.reshape(2, 3), a.reshape((2, 3)): the numbers, from a tuple of arguments. */
 static int row_from(PyObject *args, const char *what, struct shape *ret)
@@ -207,10 +221,10 @@ PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 	struct shape s;
 	char order;
 
-	if (!array_is_open(self) || row_from(args, "reshape", &s) < 0)
+	if (row_from(args, "reshape", &s) < 0)
 		return NULL;
 	order = order_from(kwargs);
-	if (!order)
+	if (!order || !array_is_open(self))
 		return NULL;
 	return made(self, gpushm_array_reshape(self->array, order, s.ndim, s.dims, &a), &a);
 }
@@ -233,11 +247,12 @@ PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
 /* Negative axes count from the end, as in NumPy. */
 static int axes_from(struct array *self, PyObject *args, int *ret)
 {
-	int ndim = gpushm_array_ndim(self->array);
 	struct shape s;
+	int ndim;
 
-	if (row_from(args, "axes", &s) < 0)
+	if (row_from(args, "axes", &s) < 0 || !array_is_open(self))
 		return -1;
+	ndim = gpushm_array_ndim(self->array);
 	if (s.ndim != ndim) {
 		PyErr_Format(PyExc_ValueError, "%d axes were given for an array of %d dimensions",
 			     s.ndim, ndim);
@@ -258,7 +273,7 @@ PyObject *view_transpose(PyObject *o, PyObject *args)
 	struct gpushm_array *a = NULL;
 	int axes[GPUSHM_MAX_NDIM];
 
-	if (!array_is_open(self) || (!reversed && axes_from(self, args, axes) < 0))
+	if (reversed ? !array_is_open(self) : axes_from(self, args, axes) < 0)
 		return NULL;
 	return made(self, gpushm_array_transpose(self->array, reversed ? NULL : axes, &a), &a);
 }
@@ -326,7 +341,7 @@ PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs)
 	int r;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:view", (char **)words, &dtype) ||
-	    !array_is_open(self) || dtype_from(dtype, &d) < 0)
+	    dtype_from(dtype, &d) < 0 || !array_is_open(self))
 		return NULL;
 	r = gpushm_array_view(self->array, d.type, &a);
 	return r == 0 && d.words ? with_descr(self, a, d.words) : made(self, r, &a);
@@ -348,6 +363,10 @@ PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject
 	if (strides != Py_None && steps.ndim != dims.ndim) {
 		PyErr_Format(PyExc_ValueError, "%d strides were given for %d dimensions",
 			     steps.ndim, dims.ndim);
+		return NULL;
+	}
+	if (!b->buffer) {
+		buffer_is_open(b);
 		return NULL;
 	}
 	spec = (struct gpushm_array_spec){ .dtype = d.type,

@@ -148,7 +148,8 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 		self->calls--;
 		if (r != -ETIMEDOUT || turn == 0)
 			return r;
-		if (PyErr_CheckSignals() < 0)
+		/* A handler may raise, or close it. */
+		if (PyErr_CheckSignals() < 0 || !is_open(self))
 			return -EINTR;
 	}
 }
