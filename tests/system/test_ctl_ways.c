@@ -131,13 +131,13 @@ START_TEST(json_is_not_json)
 }
 END_TEST
 
+static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl.bash\"\n"
+			       "try() { COMP_WORDS=(\"$ctl\" \"$@\") COMP_CWORD=$#; "
+			       "compopt() { :; }; COMPREPLY=(); "
+			       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
+
 START_TEST(a_name_is_not_completed)
 {
-	static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl.bash\"\n"
-				       "try() { COMP_WORDS=(\"$ctl\" \"$@\") COMP_CWORD=$#; "
-				       "compopt() { :; }; COMPREPLY=(); "
-				       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
-
 	shell_expect(&sh, 0,
 		     "$ctl create -q --size=1 models/a && $ctl create -q --size=1 'models/b c'");
 	shell_expect(
@@ -157,6 +157,21 @@ START_TEST(a_name_is_not_completed)
 		     "	grep -q \"^		.$c:\" client/ctl/completion/_gpushmctl || exit 1\n"
 		     "	grep -q \"^.It Cm $c\\b\" man/gpushmctl.1 || exit 1; n=x${n-}\n"
 		     "done; [[ ${#n} -ge 15 ]]");
+}
+END_TEST
+
+/* Any user may make a buffer, and an administrator completes its name. */
+START_TEST(a_name_is_run_by_a_completion)
+{
+	shell_expect(&sh, 0,
+		     "for n in 'x$(touch ran)' 'x`touch ran`' 'x;touch ran' 'x$HOME' 'x~/*'; do\n"
+		     "	$ctl create -q --size=1 \"$n\"; done");
+	shell_expect(&sh, 0, "%stry get x; try get 'x\\$H'; try get 'x$H'; [[ ! -e ran ]]",
+		     complete);
+	ck_assert_str_eq(
+		sh.out,
+		"x\\$\\(touch\\ ran\\),x\\$HOME,x\\;touch\\ ran,x\\`touch\\ ran\\`,x~/\\*,\n"
+		"x\\$HOME,\nx\\$HOME,\n");
 }
 END_TEST
 
@@ -237,6 +252,7 @@ int main(void)
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);
 	tcase_add_test(tc, a_name_is_not_completed);
+	tcase_add_test(tc, a_name_is_run_by_a_completion);
 	tcase_add_test(tc, colours_are_written_where_they_are_not_wanted);
 	tcase_add_test(tc, a_slow_put_shows_no_progress);
 	tcase_add_test(tc, the_doctor_sees_no_fault_or_one_that_is_none);

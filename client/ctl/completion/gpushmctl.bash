@@ -16,11 +16,17 @@ _gpushmctl_ask() {
 	"${COMP_WORDS[0]}" "${socket[@]}" "$@" 2>/dev/null
 }
 
+# The lines of $1 that begin as $2, quoted. Not compgen -W: it expands its words, and a name, which
+# is any user's to choose, may be $(...).
 _gpushmctl_lines() {
-	local IFS=$'\n'
-	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
-	# A name may have blanks in it, and a file as well.
-	((${#COMPREPLY[@]})) && mapfile -t COMPREPLY < <(printf '%q\n' "${COMPREPLY[@]}")
+	local line quoted
+	COMPREPLY=()
+	while IFS= read -r line; do
+		printf -v quoted '%q' "$line"
+		# $2 is as it was typed: with quotes, if the name wants them.
+		[[ -n $line && ($line == "$2"* || $quoted == "$2"*) ]] && COMPREPLY+=("$quoted")
+	done <<<"$1"
+	return 0
 }
 
 _gpushmctl_names() {
