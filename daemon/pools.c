@@ -280,7 +280,7 @@ void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void
 	struct pool *it;
 
 	list_foreach (it, &p->all, link) {
-		if (it->state != POOL_INHERITED || it->blocks > 0)
+		if (it->state != POOL_INHERITED || it->blocks > 0 || !list_empty(&it->waiting))
 			continue;
 		on_swept(it, arg);
 		pool_close(it, on_pool_closed, p);

@@ -227,6 +227,7 @@ int pool_adopt(const struct pool_config *config, uint32_t id, uint64_t size, uin
 		if (!device)
 			return -ENOMEM;
 		*device = *told;
+		list_init(&device->pools);
 	}
 	err = make(config, worker, &pool);
 	if (err < 0)

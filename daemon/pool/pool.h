@@ -190,7 +190,8 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 	       struct fault *f);
 
 /* The owner has gone: the block, when it comes, is freed, and on_done is still called (result
- * -ECANCELED), so that the request's memory can go: at once where it waits for room, else later. */
+ * -ECANCELED), so that the request's memory can go: at once where it waits for room or for the
+ * pool to be started, else later. */
 void pool_request_cancel(struct pool_request *r);
 
 /* Takes the block onto the pending list. foreign: another uid than `uid` has had it, so it is not

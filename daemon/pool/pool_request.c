@@ -27,6 +27,12 @@ static bool fits(const struct pool *pool, uint64_t bytes)
 	return taken <= pool->size && bytes <= pool->size - taken;
 }
 
+/* An adopted pool takes requests before it has been started. */
+static bool is_open(const struct pool *pool)
+{
+	return pool->state == POOL_READY || (pool->state == POOL_STARTING && pool->is_adopted);
+}
+
 static int refuse_state(const struct pool *pool, struct fault *f)
 {
 	const char *why =
@@ -90,11 +96,17 @@ static void prefix_fault(const struct pool_request *r, struct fault *f)
 	      r->pool->config.name, size_format(r->asked).text, driver.text, others);
 }
 
-static void drop_failed(struct pool_request *r)
+/* Counted when it was submitted. */
+static void discount(struct pool_request *r)
 {
 	r->pool->used -= r->bytes;
 	r->pool->blocks--;
 	free(take_ptr(r->block.pending));
+}
+
+static void drop_failed(struct pool_request *r)
+{
+	discount(r);
 	prefix_fault(r, &r->fault);
 }
 
@@ -168,6 +180,32 @@ static int submit(struct pool *pool, struct pool_request *r, struct fault *f)
 	return -EINPROGRESS;
 }
 
+/* It never came to the driver: what it is refused for says nothing of that. */
+static void end_parked(struct pool_request *r, int result)
+{
+	struct pool *pool = r->pool;
+	bool closing = pool->closing;
+
+	r->parked = false;
+	list_drop(&r->link);
+	discount(r);
+	r->result = result;
+	room_poke(pool);
+	r->on_done(r);
+	if (closing)
+		pool_close_if_done(pool);
+}
+
+static int check_open(const struct pool_request *r, struct fault *f)
+{
+	if (!is_open(r->pool))
+		return refuse_state(r->pool, f);
+	/* Of one that is still starting nobody knows yet. */
+	if (r->pool->state == POOL_READY && r->asked > r->pool->max_block)
+		return refuse_large(r->pool, r->asked, f);
+	return 0;
+}
+
 /* The pool's state has changed: what waited for that is tried or refused. */
 void pool_requests_resume(struct pool *pool)
 {
@@ -176,16 +214,16 @@ void pool_requests_resume(struct pool *pool)
 	if (pool->state == POOL_STARTING)
 		return;
 	list_foreach (r, &pool->requests, link) {
-		if (!r->parked)
-			continue;
-		r->parked = false;
-		if (pool->state == POOL_READY) {
+		int result = r->parked ? check_open(r, &r->fault) : 0;
+
+		if (result < 0) {
+			end_parked(r, result);
+		} else if (r->parked) {
+			r->parked = false;
 			go(r);
-			continue;
 		}
-		r->result = refuse_state(pool, &r->fault);
-		on_alloc_done(&r->job);
 	}
+	room_poke(pool);
 }
 
 static void count(struct pool *pool, uint64_t bytes)
@@ -194,19 +232,13 @@ static void count(struct pool *pool, uint64_t bytes)
 	pool->blocks++;
 }
 
-/* An adopted pool takes requests before it has been started. */
-static bool is_open(const struct pool *pool)
-{
-	return pool->state == POOL_READY || (pool->state == POOL_STARTING && pool->is_adopted);
-}
-
 int pool_request_try(struct pool_request *r, struct fault *f)
 {
 	struct pool *pool = r->pool;
-	int ret;
+	int ret = check_open(r, f);
 
-	if (!is_open(pool))
-		return refuse_state(pool, f);
+	if (ret < 0)
+		return ret;
 
 	r->retried = false;
 	r->block = BLOCK_NONE;
@@ -235,14 +267,13 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 
 	assert(bytes > 0 && !pool->closing);
 
-	if (!is_open(pool))
-		return refuse_state(pool, f);
-	if (pool->state == POOL_READY && bytes > pool->max_block)
-		return refuse_large(pool, bytes, f);
-
 	r->pool = pool;
 	r->uid = uid;
 	r->asked = bytes;
+	ret = check_open(r, f);
+	if (ret < 0)
+		return ret;
+
 	r->bytes = bytes + (pool->granularity - bytes % pool->granularity) % pool->granularity;
 	r->cancelled = r->waiting = r->foreign = false;
 	r->result = 0;
@@ -266,9 +297,6 @@ void pool_request_cancel(struct pool_request *r)
 	r->cancelled = true;
 	if (r->waiting)
 		room_leave(r, -ECANCELED);
-	else if (r->parked && r->pool->closing) {
-		r->parked = false;
-		r->result = -ECANCELED;
-		on_alloc_done(&r->job);
-	}
+	else if (r->parked)
+		end_parked(r, -ECANCELED);
 }

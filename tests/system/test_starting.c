@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A daemon that has been restarted serves before its driver has answered. What is asked of a pool
+ * meanwhile: who gets it, who is refused, and when. Over the fake driver alone.
+ */
+#include "proto/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define IMPATIENT "[daemon]\ndriver-timeout=1\n"
+#define TIB (1ull << 40)
+
+static char until[64], state[64];
+static struct gpushm_buffer *kept;
+static struct raw r;
+
+static bool over_fake_driver(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	bool fake = library && dlsym(library, "fakecuda_calls");
+
+	if (library)
+		dlclose(library);
+	if (!fake)
+		puts("skipped: needs the fake driver");
+	return fake;
+}
+
+static void let_it_return(void)
+{
+	int fd = open(until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+/* The next daemon has a buffer in that pool, and its driver has not answered. */
+static void start(const char *config, const char *pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+
+	snprintf(until, sizeof(until), "/tmp/gpushm-test-hang-%d", getpid());
+	snprintf(state, sizeof(state), "gpushm-test-starting-%d", getpid());
+	let_it_return();
+	setenv("FAKECUDA_HANG", "1:cuInit", 1);
+	setenv("FAKECUDA_HANG_UNTIL", until, 1);
+	setenv("FAKECUDA_STATE", state, 1);
+	daemon_start_with(&d, config, &(struct daemon_options){ .copied = true });
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	kept = client_create("kept", 4096, &o);
+	ck_assert_int_eq(gpushm_publish(kept, GPUSHM_SHARED), 0);
+	unlink(until);
+	daemon_forget_notifications(&d);
+	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
+	raw_greet(&r, d.socket);
+}
+
+static void ask(const char *pool, uint64_t bytes, uint64_t wait_ms)
+{
+	ck_assert_int_eq(raw_request(&r, REQUEST(CREATE, Create, create, BYTES(name, "b"),
+						 BYTES(pool, pool), SET(size_bytes, bytes),
+						 SET(wait_ms, wait_ms))),
+			 0);
+}
+
+static void forget_state(void)
+{
+	char path[96];
+
+	unlink(until);
+	snprintf(path, sizeof(path), "/dev/shm/%s", state);
+	unlink(path);
+}
+
+static void stop(void)
+{
+	raw_close(&r);
+	client_close_and_unlink(kept, "kept");
+	client_teardown();
+	forget_state();
+}
+
+START_TEST(a_create_whose_gpu_does_not_come_back_ends_the_daemon)
+{
+	if (!over_fake_driver())
+		return;
+	start(IMPATIENT, "gpu0");
+	ask("gpu0", 4096, 0);
+	ck_assert_int_eq(raw_receive(&r), CODE_POOL_FAILED);
+	ck_assert_msg(strstr(r.text, "has not answered"), "%s", r.text);
+	/* The GPU is not there; no call of its driver has failed. */
+	ck_assert_uint_eq(daemon_log_count(&d, "the GPU is lost"), 0);
+	let_it_return();
+	stop();
+}
+END_TEST
+
+/* It asks for more than the pool has: of an earlier daemon's, which will not be opened again, and,
+ * as a mempool's successor, closed at once. */
+static const char *const pools[] = { "gpu0", "gpu0-mempool" };
+
+START_TEST(a_create_that_waits_for_room_meanwhile_waits_for_ever)
+{
+	if (!over_fake_driver())
+		return;
+	start(IMPATIENT, pools[_i]);
+	ask(pools[_i], TIB, UINT64_MAX);
+	ck_assert_int_eq(raw_receive(&r), CODE_POOL_FAILED);
+	let_it_return();
+	stop();
+}
+END_TEST
+
+START_TEST(a_create_meanwhile_is_larger_than_an_importer_survives)
+{
+	if (!over_fake_driver())
+		return;
+	start("", "gpu0-mempool");
+	ask("gpu0-mempool", 5ull << 30, _i ? UINT64_MAX : 0);
+	let_it_return();
+	ck_assert_int_eq(raw_receive(&r), CODE_TOO_LARGE);
+	stop();
+}
+END_TEST
+
+START_TEST(a_create_that_waits_for_the_driver_is_not_made)
+{
+	if (!over_fake_driver())
+		return;
+	start("", "gpu0");
+	ask("gpu0", 4096, 0);
+	let_it_return();
+	ck_assert_int_eq(raw_receive(&r), 0);
+	ck_assert_int_eq(raw_call(&r,
+				  REQUEST(CLOSE, Close, close, SET(lease, r.reply->attach->lease))),
+			 0);
+	stop();
+}
+END_TEST
+
+/* Its client goes, or the daemon ends. */
+START_TEST(a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays)
+{
+	if (!over_fake_driver())
+		return;
+	start("", "gpu0");
+	ask("gpu0", 4096, 0);
+	client_await(gpushm_wait(c, "b", 0) == -EAGAIN);
+	if (_i) {
+		raw_close(&r);
+		client_await(gpushm_wait(c, "b", 0) == -ENOENT);
+		let_it_return();
+		stop();
+		return;
+	}
+	ck_assert_int_eq(gpushm_close(kept), 0);
+	c = gpushm_disconnect(c);
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert_int_ge(raw_await_end(&r), 0);
+	let_it_return();
+	ck_assert_int_eq(daemon_wait(&d), 0);
+	raw_close(&r);
+	forget_state();
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("starting");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_create_whose_gpu_does_not_come_back_ends_the_daemon);
+	tcase_add_loop_test(t, a_create_that_waits_for_room_meanwhile_waits_for_ever, 0,
+			    (int)array_size(pools));
+	tcase_add_loop_test(t, a_create_meanwhile_is_larger_than_an_importer_survives, 0, 2);
+	tcase_add_test(t, a_create_that_waits_for_the_driver_is_not_made);
+	tcase_add_loop_test(t, a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays, 0,
+			    2);
+	return suite_run("starting", t, NULL);
+}
