@@ -319,7 +319,7 @@ int gpushm_watch_new(struct gpushm *c, struct gpushm_watch **ret);
  * who may not look at a buffer (gpushm_stat()) it is not there. Or watches a buffer, whatever its
  * name: first told is what changes after this call; the buffer may be closed meanwhile, and is then
  * told of as to who does not have it. Neither blocks, and both wake a gpushm_watch_next(). At
- * most 256 of both together: else -ENOSPC. -EINVAL (name). */
+ * most 256 of both together, with names of some 59,000 bytes: else -ENOSPC. -EINVAL (name). */
 int gpushm_watch_name(struct gpushm_watch *w, const char *name);
 int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b);
 

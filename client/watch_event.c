@@ -10,13 +10,39 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PUBLISHED (BOARD_SEALED | BOARD_SHARED)
+
+/* In a request: what it has itself, and what an item has beside a name, where all of its numbers
+ * are large. */
+#define REQUEST_BYTES 64u
+#define ITEM_BYTES 24u
+
+static size_t item_bytes(const struct watch_item *item)
+{
+	return ITEM_BYTES + (item->by_id ? 0 : strlen(item->name));
+}
+
+/* All that is watched is asked for in one request. */
+static bool has_room(const struct gpushm_watch *w, const struct watch_item *item)
+{
+	size_t bytes = REQUEST_BYTES + item_bytes(item);
+
+	for (size_t i = 0; i < w->n_items; i++)
+		bytes += w->items[i].gone ? 0 : item_bytes(&w->items[i]);
+	return bytes <= FRAME_MAX;
+}
 
 int watch_add(struct gpushm_watch *w, const struct watch_item *item)
 {
 	struct watch_item *at = w->items, *end = w->items + w->n_items;
 
+	if (!has_room(w, item))
+		return error_set(ENOSPC,
+				 "the names of a watch fit one request, of %u bytes: make "
+				 "another watch",
+				 FRAME_MAX);
 	/* Where one has gone there is room. Its place is in no request that is under way: this one
 	 * is asked anew. */
 	while (at < end && !at->gone)

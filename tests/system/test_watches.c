@@ -89,6 +89,31 @@ START_TEST(more_is_watched_than_fits)
 }
 END_TEST
 
+START_TEST(long_names_make_a_watch_that_asks_nothing)
+{
+	struct gpushm_buffer *b;
+	char name[256];
+	uint64_t id;
+	int n = 0, r;
+
+	watcher_begin();
+	memset(name, 'x', sizeof(name) - 1);
+	name[255] = '\0';
+	do
+		memcpy(name + snprintf(name, 4, "%03d", n), "x", 1);
+	while ((r = gpushm_watch_name(w, name)) == 0 && ++n < 256);
+	ck_assert_int_eq(r, -ENOSPC);
+	ck_assert_int_ge(n * 255, 59000);
+	watcher_expect_nothing();
+	memcpy(name, "000", 3);
+	b = watcher_shared(name);
+	id = gpushm_buffer_id(b);
+	watcher_expect(GPUSHM_EVENT_PUBLISHED, name, id);
+	client_close_and_unlink(b, name);
+	watcher_expect(GPUSHM_EVENT_UNLINKED, name, id);
+}
+END_TEST
+
 /* ---- the protocol ---- */
 
 static int watch_raw(struct raw *r, Gpushm__Proto__Watched *m, size_t n, uint64_t wait_ms)
@@ -237,6 +262,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, three_hundred_watches_lose_an_event_or_leave_something);
 	tcase_add_test(t, a_dead_clients_watch_waits_for_ever);
 	tcase_add_test(t, more_is_watched_than_fits);
+	tcase_add_test(t, long_names_make_a_watch_that_asks_nothing);
 	tcase_add_test(t, a_watch_that_makes_no_sense_is_waited_for);
 	tcase_add_test(t, another_daemon_is_not_noticed);
 	tcase_add_test(t, a_daemon_that_stays_away_is_waited_for_without_a_word);
