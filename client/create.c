@@ -39,6 +39,10 @@ static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct t
 {
 	_cleanup_(free_builder) struct table_builder *b = NULL;
 
+	/* As the daemon counts them: a key that is given twice is two, and the last one's value. */
+	if (o->n_attrs > ATTRS_MAX)
+		return error_set(EDQUOT, "%zu attributes; a buffer has at most %u", o->n_attrs,
+				 ATTRS_MAX);
 	if (table_builder_new(bytes, &b) < 0)
 		return error_set(ENOMEM, "out of memory for a buffer");
 	for (size_t i = 0; i < o->n_attrs; i++) {
@@ -56,11 +60,10 @@ struct attr_list {
 	Gpushm__Proto__Attr *pointers[ATTRS_MAX];
 };
 
+/* They are no more than ATTRS_MAX: make_builder() has seen to it. */
 static size_t fill_attrs(const struct gpushm_options *o, struct attr_list *list)
 {
-	size_t n = o->n_attrs < ATTRS_MAX ? o->n_attrs : ATTRS_MAX;
-
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < o->n_attrs; i++) {
 		Gpushm__Proto__Attr *to = list->pointers[i] = &list->attrs[i];
 
 		gpushm__proto__attr__init(to);
@@ -69,7 +72,7 @@ static size_t fill_attrs(const struct gpushm_options *o, struct attr_list *list)
 		to->value.data = (uint8_t *)o->attrs[i].value;
 		to->value.len = o->attrs[i].size;
 	}
-	return n;
+	return o->n_attrs;
 }
 
 static int call_create(struct gpushm *c, const char *name, uint64_t bytes,

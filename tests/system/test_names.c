@@ -147,6 +147,36 @@ START_TEST(attributes_or_the_digest_are_lost)
 }
 END_TEST
 
+/* The creator had the last one's value, and everybody else the first one's. */
+START_TEST(a_key_that_is_given_twice_has_two_values)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o) };
+	struct gpushm_buffer *a = NULL, *b = NULL;
+	struct gpushm_attr attrs[65];
+	char keys[65][8];
+	const void *value;
+	size_t size;
+
+	for (int i = 0; i < 65; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%d", i % 63);
+		attrs[i] = (struct gpushm_attr){ keys[i], i < 63 ? "first" : "last", 4 };
+	}
+	o.attrs = attrs;
+	o.n_attrs = 65;
+	ck_assert_int_eq(gpushm_create(c, "x", 1, &o, &a), -EDQUOT);
+	o.n_attrs = 64;
+	ck_assert_msg(gpushm_create(c, "x", 1, &o, &a) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_buffer_attr(a, "k0", &value, &size), 0);
+	ck_assert(size == 4 && memcmp(value, "last", 4) == 0);
+	ck_assert_int_eq(gpushm_buffer_attr(b, "k0", &value, &size), 0);
+	ck_assert(size == 4 && memcmp(value, "last", 4) == 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_close_and_unlink(a, "x");
+}
+END_TEST
+
 START_TEST(a_list_loses_or_repeats_a_name)
 {
 	enum { N = 1500 };
@@ -188,6 +218,7 @@ int main(void)
 	tcase_add_test(t, a_transient_buffer_outlives_its_last_lease);
 	tcase_add_test(t, a_private_name_is_everybodys);
 	tcase_add_test(t, attributes_or_the_digest_are_lost);
+	tcase_add_test(t, a_key_that_is_given_twice_has_two_values);
 	tcase_add_test(t, a_list_loses_or_repeats_a_name);
 	return suite_run("names", t, NULL);
 }
