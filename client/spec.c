@@ -91,15 +91,15 @@ static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_off
 		 uint64_t *ret_end)
 {
 	uint64_t before, bytes, start;
+	bool overflow;
 	int r = spec_span(spec, &before, &bytes);
 
 	if (r < 0)
 		return r;
 	/* With negative strides element [0, 0, ...] is not the lowest; the lowest is aligned. */
-	if (__builtin_add_overflow(end, ARRAY_ALIGN - 1, &start))
-		start = UINT64_MAX;
+	overflow = __builtin_add_overflow(end, ARRAY_ALIGN - 1, &start);
 	start &= ~(uint64_t)(ARRAY_ALIGN - 1);
-	if (__builtin_add_overflow(start, bytes, ret_end))
+	if (overflow || __builtin_add_overflow(start, bytes, ret_end))
 		return error_set(EOVERFLOW, "array \"%s\": the layout's size overflows",
 				 spec->name ? spec->name : "");
 	*ret_offset = start + before;

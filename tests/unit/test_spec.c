@@ -75,12 +75,18 @@ END_TEST
 START_TEST(a_layout_overflows_unseen)
 {
 	const int64_t huge[] = { INT64_MAX / 4, 3 }, most[] = { INT64_MAX / 4 - 100 };
+	const int64_t half[] = { INT64_MAX / 4 }, one[] = { 1 };
 	struct gpushm_array_spec specs[] = { spec_of(1, most), spec_of(1, most), spec_of(1, most) };
 	uint64_t n = 7;
 
 	ck_assert_int_eq(gpushm_layout(specs, 3, &n), -EOVERFLOW);
 	specs[0] = spec_of(2, huge);
 	ck_assert_int_eq(gpushm_layout(specs, 1, &n), -EOVERFLOW);
+	ck_assert_uint_eq(n, 7);
+	/* Behind two of 2^63 - 4 bytes there are 4 left, which are on no multiple of 256. */
+	specs[0] = specs[1] = spec_of(1, half);
+	specs[2] = spec_of(1, one);
+	ck_assert_int_eq(gpushm_layout(specs, 3, &n), -EOVERFLOW);
 	ck_assert_uint_eq(n, 7);
 }
 END_TEST
