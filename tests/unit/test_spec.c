@@ -161,6 +161,22 @@ START_TEST(options_of_an_older_header_are_read_beyond_their_end)
 }
 END_TEST
 
+START_TEST(options_of_a_newer_header_are_refused_or_ignored)
+{
+	struct {
+		struct gpushm_options known;
+		uint64_t later;
+	} from = { .known = { .struct_size = sizeof(from), .pool = "p" } };
+	struct gpushm_options o;
+
+	ck_assert_msg(options_read(&from.known, &o) == 0, "%s", gpushm_error());
+	ck_assert_str_eq(o.pool, "p");
+	from.later = 1ull << 63;
+	ck_assert_int_eq(options_read(&from.known, &o), -EINVAL);
+	says("newer");
+}
+END_TEST
+
 START_TEST(options_that_are_not_understood_are_ignored)
 {
 	struct gpushm_options from = { .struct_size = sizeof(from) }, o;
@@ -168,7 +184,7 @@ START_TEST(options_that_are_not_understood_are_ignored)
 	from.struct_size = 0;
 	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
 	says("struct_size");
-	from.struct_size = sizeof(from) + 8;
+	from.struct_size = SIZE_MAX;
 	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
 	says("newer");
 	from.struct_size = sizeof(from);
@@ -243,6 +259,7 @@ int main(void)
 	tcase_add_test(tc, a_name_of_a_dtype_is_not_known);
 	tcase_add_test(tc, options_of_an_older_header_are_read_beyond_their_end);
 	tcase_add_test(tc, options_that_are_not_understood_are_ignored);
+	tcase_add_test(tc, options_of_a_newer_header_are_refused_or_ignored);
 	tcase_add_test(tc, an_error_is_another_thread_s);
 	tcase_add_test(tc, a_long_error_runs_over);
 	return suite_run("spec", tc, NULL);
