@@ -100,9 +100,9 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 	m->has_dirty = m->dirty = b->dirty;
 	m->has_slot = b->notice != BOARD_NONE;
 	m->slot = b->notice;
-	if (b->block.fd < 0) {
+	if (b->block.pointer) {
 		m->has_record = 1;
-		m->record = answer_bytes(b->block.record, sizeof(b->block.record));
+		m->record = answer_bytes(b->block.pointer->record, RECORD_BYTES);
 	}
 	lend_fds(a, s, l);
 }

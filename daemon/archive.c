@@ -166,8 +166,10 @@ static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 	m->foreign = b->foreign;
 	m->bytes = b->bytes;
 	m->allocated_bytes = b->block.bytes;
-	m->has_record = b->block.fd < 0;
-	m->record = bytes_of(b->block.record, sizeof(b->block.record));
+	if (b->block.pointer) {
+		m->has_record = 1;
+		m->record = bytes_of(b->block.pointer->record, RECORD_BYTES);
+	}
 	m->has_table = m->has_table_bytes = m->has_digest = m->has_arrays = 1;
 	m->table = b->table_fd >= 0;
 	m->table_bytes = b->table_bytes;

@@ -193,16 +193,17 @@ static int synchronize(const struct cuda *cuda, CUstream stream, struct fault *f
 
 /* The export takes the CPU some 15 us, in which the GPU clears: nobody may use the pointer before
  * the stream has been waited for, but it may be told (CUDA Driver API, cuMemPoolImportPointer). */
-static int fill_in(const struct cuda *cuda, CUstream stream, struct block *block, struct fault *f)
+static int fill_in(const struct cuda *cuda, CUstream stream, uint64_t bytes, struct pointer *p,
+		   struct fault *f)
 {
 	CUresult result;
 	int err;
 
-	err = scrub(cuda, block->address, block->bytes, stream, f);
+	err = scrub(cuda, p->address, bytes, stream, f);
 	if (err < 0)
 		return err;
 
-	result = export_pointer(cuda, block->address, block->record);
+	result = export_pointer(cuda, p->address, p->record);
 	if (result)
 		return cuda_fault(f, "cuMemPoolExportPointer", result);
 
@@ -212,11 +213,14 @@ static int fill_in(const struct cuda *cuda, CUstream stream, struct block *block
 static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
+	_cleanup_(free_ptr) struct pointer *p = calloc(1, sizeof(*p));
 	struct mempool *m = pool->impl;
-	struct block block = BLOCK_NONE;
 	CUdeviceptr address;
 	CUresult result;
 	int err;
+
+	if (!p)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
 
 	err = enter_context(cuda, pool, f);
 	if (err < 0)
@@ -226,16 +230,17 @@ static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, s
 	if (result)
 		return cuda_fault(f, "cuMemAllocFromPoolAsync", result);
 
-	block.address = address;
-	block.bytes = bytes;
-	err = fill_in(cuda, m->stream, &block, f);
+	p->address = address;
+	err = fill_in(cuda, m->stream, bytes, p, f);
 	if (err < 0) {
 		cuda_undone("cuMemFreeAsync", cuda->mem_free_async(address, m->stream));
 		cuda_undone("cuStreamSynchronize", cuda->stream_synchronize(m->stream));
 		return err;
 	}
 
-	*ret = block;
+	*ret = BLOCK_NONE;
+	ret->bytes = bytes;
+	ret->pointer = take_ptr(p);
 	return 0;
 }
 
@@ -250,7 +255,7 @@ static int mempool_free(struct pool *pool, struct block *block, struct fault *f)
 	if (err < 0)
 		return err;
 
-	err = scrub(cuda, block->address, block->bytes, m->stream, f);
+	err = scrub(cuda, block->pointer->address, block->bytes, m->stream, f);
 	if (err < 0)
 		return err;
 
@@ -260,7 +265,7 @@ static int mempool_free(struct pool *pool, struct block *block, struct fault *f)
 	if (err < 0)
 		return err;
 
-	result = cuda->mem_free_async(block->address, m->stream);
+	result = cuda->mem_free_async(block->pointer->address, m->stream);
 	if (result)
 		return cuda_fault(f, "cuMemFreeAsync", result);
 

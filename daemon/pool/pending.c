@@ -66,6 +66,7 @@ static void on_freed(struct job *job)
 		if (p->fault)
 			failure_note(pool, p->fault);
 	}
+	free(p->block.pointer);
 	free(p->fault);
 	free(p);
 	room_poke(pool);
@@ -125,17 +126,24 @@ static bool overflows(const struct pool *pool)
 	       (double)pool->pending_bytes > c->pending_max_ratio * (double)pool->size;
 }
 
-/* Nobody is left who could allocate from it or scrub it: the memory of an inherited mempool goes as
- * a whole, with the pool's fd, when its last block has gone; a block with an fd of its own goes
- * with that. */
-static void free_inherited(struct pool *pool, struct block *block)
+/* Without a word to the driver. */
+static void drop(struct pool *pool, struct block *block)
 {
 	close_fd(&block->fd);
 	close_fd(&block->fd_read_only);
 	pool->used -= block->bytes;
 	pool->blocks--;
-	free(take_ptr(block->pending));
+	free(block->pointer);
+	free(block->pending);
 	*block = BLOCK_NONE;
+}
+
+/* Nobody is left who could allocate from it or scrub it: the memory of an inherited mempool goes as
+ * a whole, with the pool's fd, when its last block has gone; a block with an fd of its own goes
+ * with that. */
+static void free_inherited(struct pool *pool, struct block *block)
+{
+	drop(pool, block);
 	if (pool->blocks == 0)
 		close_fd(&pool->pool_fd);
 }
@@ -166,8 +174,11 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
 	if (r < 0)
 		return r;
 	block.pending = calloc(1, sizeof(*block.pending));
-	if (!block.pending) {
+	block.pointer = record ? calloc(1, sizeof(*block.pointer)) : NULL;
+	if (!block.pending || (record && !block.pointer)) {
 		close_fd(&block.fd_read_only);
+		free(block.pending);
+		free(block.pointer);
 		return -ENOMEM;
 	}
 	block.pending->pool = pool;
@@ -175,7 +186,7 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
 	block.inherited = pool->ops && pool->ops->verify;
 	block.fd = fd;
 	if (record)
-		memcpy(block.record, record, sizeof(block.record));
+		memcpy(block.pointer->record, record, RECORD_BYTES);
 	if (sealed)
 		pool_seal_block(&block);
 	pool->used += bytes;
@@ -214,13 +225,8 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 
 void pool_let_go(struct pool *pool, struct block *block)
 {
-	close_fd(&block->fd);
-	close_fd(&block->fd_read_only);
-	pool->used -= block->bytes;
-	pool->blocks--;
+	drop(pool, block);
 	pool->let_go = true;
-	free(take_ptr(block->pending));
-	*block = BLOCK_NONE;
 }
 
 bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret)

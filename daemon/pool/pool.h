@@ -12,6 +12,12 @@
 #include "proto/fault.h"
 #include "proto/list.h"
 
+/* What a mempool's block has instead of an fd. */
+struct pointer {
+	uint64_t address;		    /* CUdeviceptr in this process */
+	unsigned char record[RECORD_BYTES]; /* by which another one imports it */
+};
+
 /* One allocation of a pool, and what a client is given of it. Owned by the buffer that holds it,
  * or by the pool while it is pending. */
 struct block {
@@ -19,10 +25,9 @@ struct block {
 	int fd;		  /* the memory's own; -1 for a mempool's */
 	int fd_read_only; /* host, while somebody may write: the same memory, for readers; else -1
 			   */
-	uint64_t address; /* mempool: CUdeviceptr in this process */
+	struct pointer *pointer; /* owned; NULL but for a mempool's */
 	struct pending *pending; /* made with the block, so that freeing it needs no memory */
 	bool inherited; /* an earlier daemon's, and nobody has looked whether it is still there */
-	unsigned char record[RECORD_BYTES]; /* mempool: the pointer's export record */
 };
 #define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1 })
 
@@ -52,7 +57,8 @@ struct pool_ops {
 	/* bytes is rounded already. 0, or -errno with *f filled in: CODE_POOL_FULL where memory ran
 	 * out. */
 	int (*alloc)(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f);
-	/* Scrubs where the next tenant could read, and gives back. On an error the block stays lost
+	/* Scrubs where the next tenant could read, and gives back; the pointer's struct stays its
+	 * caller's. On an error the block stays lost
 	 * to the pool, counted as used, and *f says why: memory that may not be clean is never
 	 * handed on. */
 	int (*free)(struct pool *pool, struct block *block, struct fault *f);

@@ -80,8 +80,11 @@ START_TEST(a_block_has_what_its_clients_will_need)
 	ck_assert_int_eq(pool->pool_fd >= 0, mempool);
 	ck_assert_int_eq(b.fd_read_only, -1);
 	ck_assert_int_ge(pool_lend_fd(pool, &b, true), 0);
-	ck_assert_int_eq(b.address != 0, mempool);
-	ck_assert_int_eq(memcmp(b.record, none, sizeof(none)) != 0, mempool);
+	ck_assert_int_eq(b.pointer != NULL, mempool);
+	if (mempool) {
+		ck_assert_uint_ne(b.pointer->address, 0);
+		ck_assert_mem_ne(b.pointer->record, none, sizeof(none));
+	}
 
 	pool_free(pool, &b, UID, false);
 	close_pool(pool);
@@ -184,7 +187,7 @@ START_TEST(the_next_tenant_of_a_mempool_reads_zero)
 		return;
 	pool = open_kind(POOL_MEMPOOL, 64 * MIB);
 	b = get(pool, MIB, UID);
-	at = (unsigned char *)(uintptr_t)b.address;
+	at = (unsigned char *)(uintptr_t)b.pointer->address;
 	memset(at, 0x5a, MIB);
 	ck_assert_uint_eq(calls("cuMemsetD8Async"), 1);
 
@@ -194,7 +197,7 @@ START_TEST(the_next_tenant_of_a_mempool_reads_zero)
 	ck_assert_uint_eq(calls("cuMemsetD8Async"), 2);
 
 	b = get(pool, MIB, UID + 1);
-	ck_assert_ptr_eq((void *)(uintptr_t)b.address, at);
+	ck_assert_ptr_eq((void *)(uintptr_t)b.pointer->address, at);
 	ck_assert_uint_eq(at[0], 0);
 	ck_assert_uint_eq(at[MIB - 1], 0);
 	pool_free(pool, &b, UID + 1, false);
