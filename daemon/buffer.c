@@ -68,21 +68,36 @@ static int charge_owner(struct accounts *accounts, struct buffer *b, uint64_t by
 	return charge(accounts, b->uid, ACCOUNT_BYTES, bytes, 0, &b->bytes_charge, f);
 }
 
-int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
-	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f)
+struct buffer *buffer_alloc(const char *key, size_t len)
 {
-	struct buffer *b = calloc(1, sizeof(*b));
-	int r;
+	struct buffer *b = calloc(1, sizeof(*b) + len + 1);
 
 	if (!b)
-		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+		return NULL;
+	b->key = b->name;
+	if (len)
+		memcpy(b->name, key, len);
 	list_init(&b->all_link);
 	list_init(&b->leases);
-	b->state = BUFFER_FILLING;
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
 	b->slot = SLOT_NONE;
 	b->notice = BOARD_NONE;
+	return b;
+}
+
+int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
+	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f)
+{
+	/* Before what lasts: then it lies where the last one lay, and leaves no hole of its own. */
+	_cleanup_(free_ptr) struct making *making = calloc(1, sizeof(*making));
+	struct buffer *b = making ? buffer_alloc(spec->key, strlen(spec->key)) : NULL;
+	int r;
+
+	if (!b)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	b->making = take_ptr(making);
+	b->state = BUFFER_FILLING;
 	b->pool = pool;
 	b->uid = owner->uid;
 	b->gid = spec->gid;
@@ -90,10 +105,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	b->bytes = spec->bytes;
 	b->transient = spec->transient;
 	b->created_ns = clock_realtime_ns();
-	b->key = strdup(spec->key);
-	b->making = calloc(1, sizeof(*b->making));
-	r = b->key && b->making ? charge_owner(accounts, b, spec->bytes, f)
-				: fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	r = charge_owner(accounts, b, spec->bytes, f);
 	if (r == 0)
 		r = set_attrs(b, spec->attrs, spec->n_attrs, f);
 	if (r < 0) {
@@ -119,7 +131,6 @@ struct buffer *buffer_free(struct buffer *b)
 	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);
 	free(b->making);
-	free(b->key);
 	free(b);
 	return NULL;
 }

@@ -26,12 +26,14 @@ struct death {
 	char command[16];
 };
 
+/* There may be 100,000 of them: what one has for a while is elsewhere, and no room is lost between
+ * members. */
 struct buffer {
 	struct index_link by_name; /* catalog::by_name, while it has a name */
 	struct index_link by_id;   /* catalog::by_id */
 	struct list all_link;	   /* catalog::buffers */
 	uint64_t id;
-	char *key; /* owned; NULL once unlinked */
+	char *key; /* its name; NULL once unlinked */
 	enum buffer_state state;
 	uid_t uid;
 	gid_t gid;
@@ -40,6 +42,7 @@ struct buffer {
 	bool foreign; /* another uid than the owner's has had it mapped: its memory is not reused */
 	bool let_go;  /* the daemon ends while processes have it: its memory is not freed under them
 		       */
+	uint32_t slot; /* in the names of its kept fds; SLOT_NONE: they are not kept */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME */
 	struct death death;		   /* where dirty: the first since it was clean */
 
@@ -50,22 +53,22 @@ struct buffer {
 	struct charge bytes_charge, buffer_charge, table_charge;
 
 	struct table_builder *table; /* while filling; NULL: no array and no attribute so far */
-	int table_fd;		     /* once published, where there is anything in it; else -1 */
 	uint64_t table_bytes, digest;
 	uint32_t arrays;
-	uint32_t slot;	 /* in the names of its kept fds; SLOT_NONE: they are not kept */
-	uint32_t notice; /* its slot on the board; BOARD_NONE: it has none */
+	int table_fd; /* once published, where there is anything in it; else -1 */
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
 
-	struct catalog *catalog;
+	uint32_t notice; /* its slot on the board; BOARD_NONE: it has none */
+	char name[];	 /* its memory goes with the buffer's, also once unlinked */
 };
 
 /* What a buffer has while its memory is being allocated, and not for the rest of its life. */
 struct making {
 	struct pool_request request;
 	struct buffer *buffer;
+	struct catalog *catalog;
 	/* Who is told; NULL: it was abandoned. */
 	void (*on_made)(struct buffer *b, int result, const struct fault *f, void *arg);
 	void *arg;
@@ -83,6 +86,9 @@ struct buffer_spec {
 	size_t n_attrs;
 	uint64_t wait_ms; /* for room in the pool; UINT64_MAX: for ever */
 };
+
+/* One that has its key, of len bytes, and nothing else. NULL where there is no memory. */
+struct buffer *buffer_alloc(const char *key, size_t len);
 
 /* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,

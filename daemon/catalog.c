@@ -38,7 +38,7 @@ static bool is_archived(const struct catalog *c, const struct buffer *b)
 
 static void drop_name(struct catalog *c, struct buffer *b)
 {
-	_cleanup_(free_ptr) char *key = NULL;
+	const char *key;
 
 	if (!b->key)
 		return;
@@ -114,7 +114,7 @@ static void on_allocated(struct pool_request *r)
 {
 	struct making *m = container_of(r, struct making, request);
 	struct buffer *b = m->buffer;
-	struct catalog *c = b->catalog;
+	struct catalog *c = m->catalog;
 
 	if (r->result == 0) {
 		b->block = r->block;
@@ -135,7 +135,6 @@ static void on_allocated(struct pool_request *r)
 
 static void insert(struct catalog *c, struct buffer *b)
 {
-	b->catalog = c;
 	if (b->key) {
 		index_insert(&c->by_name, &b->by_name, index_hash(b->key, strlen(b->key)));
 		catalog_forget_lost(c, b->key);
@@ -169,6 +168,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	if (c->board)
 		b->notice = board_take(c->board, b->id);
 	b->making->buffer = b;
+	b->making->catalog = c;
 	b->making->request.on_done = on_allocated;
 	b->making->request.wait_ms = spec->wait_ms;
 	r = pool_alloc(pool, &b->making->request, spec->bytes, p->uid, f);

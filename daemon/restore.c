@@ -110,9 +110,9 @@ static int charge_again(struct accounts *accounts, struct buffer *b)
 
 static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 {
-	list_init(&b->all_link);
-	list_init(&b->leases);
 	b->id = m->id;
+	if (!m->has_key)
+		b->key = NULL;
 	b->state = (enum buffer_state)m->state;
 	b->uid = m->uid;
 	b->gid = m->gid;
@@ -125,10 +125,7 @@ static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 	b->arrays = m->arrays;
 	b->created_ns = m->created_ns;
 	b->published_ns = m->published_ns;
-	b->block = BLOCK_NONE;
-	b->table_fd = -1;
 	b->slot = m->slot;
-	b->notice = BOARD_NONE;
 	b->dirty = m->dirty;
 	b->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
 	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
@@ -157,22 +154,17 @@ static int make_buffer(struct store *store, struct service *service, struct pool
 		       const Gpushm__Journal__Buffer *m)
 {
 	struct buffer *b;
-	int r = 0;
+	int r;
 
 	if ((m->state != BUFFER_SEALED && m->state != BUFFER_SHARED) || m->bytes == 0 ||
 	    m->allocated_bytes < m->bytes || m->key.len > KEY_MAX)
 		return -EBADMSG;
-	b = calloc(1, sizeof(*b));
+	b = buffer_alloc((const char *)m->key.data, m->key.len);
 	if (!b)
 		return -ENOMEM;
 	fill(b, m);
 	b->pool = find_pool(pools, m->pool);
-	if (m->has_key) {
-		b->key = strndup((const char *)m->key.data, m->key.len);
-		r = b->key ? 0 : -ENOMEM;
-	}
-	if (r == 0)
-		r = b->pool ? charge_again(&service->catalog.accounts, b) : -ENODEV;
+	r = b->pool ? charge_again(&service->catalog.accounts, b) : -ENODEV;
 	if (r == 0)
 		r = adopt_block(store, b, m);
 	if (r < 0)

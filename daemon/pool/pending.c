@@ -75,7 +75,7 @@ static void on_freed(struct job *job)
 
 static void take(struct pending *p)
 {
-	list_drop(&p->link);
+	list_drop(&p->job.link);
 	p->pool->pending_bytes -= p->block.bytes;
 	p->pool->pending_count--;
 }
@@ -84,7 +84,7 @@ void pool_flush(struct pool *pool)
 {
 	struct pending *p;
 
-	list_foreach (p, &pool->pending, link) {
+	list_foreach (p, &pool->pending, job.link) {
 		take(p);
 		p->job.run = run_free;
 		p->job.on_done = on_freed;
@@ -211,7 +211,7 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	p->foreign = foreign;
 	*block = BLOCK_NONE;
 
-	list_insert(&pool->pending, &p->link);
+	list_insert(&pool->pending, &p->job.link);
 	pool->pending_bytes += p->block.bytes;
 	pool->pending_count++;
 	pool->used -= p->block.bytes;
@@ -236,7 +236,7 @@ bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *r
 	if (!pool->ops->reuses_pending)
 		return false;
 
-	list_foreach (p, &pool->pending, link) {
+	list_foreach (p, &pool->pending, job.link) {
 		if (p->block.bytes != bytes || p->uid != uid || p->foreign || p->block.inherited)
 			continue;
 

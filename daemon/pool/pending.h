@@ -11,8 +11,7 @@
 /* One freed block, and the job that gives it back. It is made with the block and goes where the
  * block goes. */
 struct pending {
-	struct list link; /* pool::pending; in no list once it was flushed */
-	struct job job;
+	struct job job; /* its link is in pool::pending until the worker is given it */
 	struct pool *pool;
 	struct block block;
 	uid_t uid; /* of its last owner */

@@ -104,7 +104,7 @@ struct pool {
 	uint32_t pending_count, blocks;
 	uint64_t flushed, freed; /* blocks that were ever flushed, and that were given back */
 	struct list flushes;	 /* struct flush::link, by their number */
-	struct list pending;	 /* struct pending::link, oldest first */
+	struct list pending;	 /* struct pending::job, oldest first */
 	struct list requests;	 /* struct pool_request::link: under way */
 	struct list waiting;	 /* struct pool_request::link: for room, oldest first */
 	uv_timer_t room;	 /* for those */
