@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 from typing import Any
 
 import gpushm
@@ -100,6 +101,8 @@ def test_a_mapped_array_is_another_or_outlives_its_section() -> None:
     with pytest.raises(AttributeError, match="section"):
         _ = there.__cuda_array_interface__
     assert "ended" in repr(there)
+    with pytest.raises(TypeError, match="address of this process"):
+        pickle.dumps(there)
     with gpushm.mapped(host, np.ones(3)) as (a, b):
         assert (a.shape, b.shape) == ((3, 4), (3,))
     host.flags.writeable = False

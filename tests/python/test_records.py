@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import gpushm
 import numpy as np
 import pytest
@@ -58,6 +61,19 @@ def test_a_field_that_is_not_there_is_read_or_made(host_pool: str) -> None:
             with pytest.raises(ValueError):
                 reader[1].x = 3
             assert reader[1].x == 1
+        gpushm.unlink("a")
+
+
+def test_a_record_does_not_pickle(pool: str) -> None:
+    with gpushm.to_device(content(), "a", pool=pool) as a:
+        a.publish("shared")
+        sent = pickle.loads(pickle.dumps(a[2]))
+        assert isinstance(sent, gpushm.Record) and sent == a[2] and sent.array.offset == 2 * POINT.itemsize
+        sent.x = 17
+        assert a[2].x == 17 and copy.copy(a[2]) == a[2]
+        sent.close()
+        with pytest.raises(TypeError, match="to_device"):
+            copy.deepcopy(a[2])
         gpushm.unlink("a")
 
 

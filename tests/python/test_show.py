@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import html.parser
+import pickle
 
 import gpushm
 import pytest
@@ -58,6 +60,13 @@ def test_a_list_of_buffers_or_pools_is_no_table(host_pool: str) -> None:
     pools = gpushm.pools()
     assert "host" in str(pools) and "host" in Parser(pools._repr_html_()).cells
     assert str(gpushm.ls("nothing/")).startswith("NAME")
+
+
+def test_a_list_cant_be_sent(host_pool: str) -> None:
+    with gpushm.create("show/a", 4, pool=host_pool):
+        for found in (gpushm.ls("show/"), gpushm.pools()):
+            for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
+                assert again == found and str(again) == str(found) and again._repr_html_() == found._repr_html_()
 
 
 @pytest.mark.parametrize(

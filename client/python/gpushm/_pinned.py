@@ -141,6 +141,9 @@ class Mapped:
     def __setitem__(self, key: Any, value: Any) -> None:
         self.host[key] = value
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a gpushm.Mapped is an address of this process: send its numpy(), or a gpushm.Array")
+
     def __repr__(self) -> str:
         return f"<gpushm.Mapped {self.shape} {self.dtype}{'' if self._address is not None else ', ended'}>"
 

@@ -10,7 +10,7 @@ class Record:
     """A record in its array's memory: what an integer picks from an Array of records.
 
     record["x"] and record.x read a field, record["x"] = 1 writes it through; a field that is an array is an Array,
-    sharing memory. numpy.asarray(record), or copy_to_host(), copies all of it.
+    sharing memory. numpy.asarray(record), or copy_to_host(), copies all of it. It pickles as its array does.
     """
 
     __slots__ = ("_array",)
@@ -72,6 +72,9 @@ class Record:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return dict(self._array.__cuda_array_interface__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Record, (self._array,)
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, Record):

@@ -32,27 +32,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-class Table(list[Any]):
-    """A list, and a table where it is shown: as text by str(), as HTML in a notebook."""
-
-    def __init__(self, rows: Iterable[Any], columns: dict[str, Callable[[Any], object]]) -> None:
-        """columns: a head, and what a row has below it."""
-        super().__init__(rows)
-        self._columns = columns
-
-    def _cells(self) -> list[list[str]]:
-        return [[str(tell(row)) for tell in self._columns.values()] for row in self]
-
-    def __str__(self) -> str:
-        lines = [[head.upper() for head in self._columns], *self._cells()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
-
-    def _repr_html_(self) -> str:
-        return table(list(self._columns), self._cells())
-
-
-_BUFFER_COLUMNS: dict[str, Callable[[Any], object]] = {
+_BUFFERS: dict[str, Callable[[Any], object]] = {
     "name": lambda b: b.name or "(unlinked)",
     "size": lambda b: size(b.nbytes),
     "pool": lambda b: b.pool,
@@ -62,7 +42,7 @@ _BUFFER_COLUMNS: dict[str, Callable[[Any], object]] = {
     "writers": lambda b: b.writers,
     "owner": lambda b: b.uid,
 }
-_POOL_COLUMNS: dict[str, Callable[[Any], object]] = {
+_POOLS: dict[str, Callable[[Any], object]] = {
     "name": lambda p: f"{p.name} (default)" if p.is_default else p.name,
     "kind": lambda p: p.kind,
     "size": lambda p: size(p.nbytes),
@@ -72,6 +52,28 @@ _POOL_COLUMNS: dict[str, Callable[[Any], object]] = {
     "device": lambda p: p.device_name or "",
     "state": lambda p: f"failed: {p.why}" if p.failed else "ready",
 }
+# A head, and what a row has below it.
+_COLUMNS = {"buffers": _BUFFERS, "pools": _POOLS}
+
+
+class Table(list[Any]):
+    """A list, and a table where it is shown: as text by str(), as HTML in a notebook."""
+
+    def __init__(self, rows: Iterable[Any] = (), what: str = "buffers") -> None:
+        """what: "buffers" or "pools"; a name, so that it pickles."""
+        super().__init__(rows)
+        self._what = what
+
+    def _cells(self) -> list[list[str]]:
+        return [[str(tell(row)) for tell in _COLUMNS[self._what].values()] for row in self]
+
+    def __str__(self) -> str:
+        lines = [[head.upper() for head in _COLUMNS[self._what]], *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        return table(list(_COLUMNS[self._what]), self._cells())
 
 
 def ls(prefix: str | None = None, *, holders: bool = False) -> Table:
@@ -79,12 +81,12 @@ def ls(prefix: str | None = None, *, holders: bool = False) -> Table:
 
     holders: who has each open, for its owner and admins. Asks the daemon.
     """
-    return Table(_core.ls(prefix, holders=holders), _BUFFER_COLUMNS)
+    return Table(_core.ls(prefix, holders=holders), "buffers")
 
 
 def pools() -> Table:
     """Where memory can come from, as a list of PoolInfo that prints as a table. Asks the daemon."""
-    return Table(_core.pools(), _POOL_COLUMNS)
+    return Table(_core.pools(), "pools")
 
 
 def array_html(array: Any) -> str:
