@@ -113,6 +113,14 @@ def test_a_mapped_array_is_another_or_outlives_its_section() -> None:
 
 
 @with_a_driver
+def test_memory_that_is_pinned_is_unmapped() -> None:
+    with gpushm.create("a", 4, pool="host") as a:
+        for section in (gpushm.pinned, gpushm.mapped):
+            with section(a), pytest.raises(gpushm.InUse):
+                a.close()
+
+
+@with_a_driver
 def test_what_cant_be_pinned_is(host_pool: str) -> None:
     for wrong, error in ((np.zeros((4, 4))[::2, ::2], ValueError), ([1, 2, 3], TypeError)):
         with pytest.raises(error), gpushm.pinned(wrong):

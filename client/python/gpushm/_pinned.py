@@ -50,8 +50,8 @@ def _pinned_pool() -> str:
 # ---- memory that is there ----
 
 
-def _memory(array: Any) -> tuple[int, int]:
-    """(address, bytes) of an array on the host that is contiguous."""
+def _memory(array: Any) -> Any:
+    """A contiguous array on the host as a numpy.ndarray, which keeps the memory."""
     import numpy
 
     found = numpy.asarray(array)
@@ -59,7 +59,7 @@ def _memory(array: Any) -> tuple[int, int]:
         raise ValueError("only contiguous arrays can be pinned: pages are, not elements")
     if found is not array and not isinstance(array, _core.Array) and not numpy.shares_memory(found, array):
         raise TypeError(f"{type(array).__name__} has no memory that could be pinned: numpy.ndarray has")
-    return found.ctypes.data, found.nbytes
+    return found
 
 
 def _is_pinned(array: Any) -> bool:
@@ -71,11 +71,12 @@ def _registered(array: Any, mapped: bool) -> Iterator[int | None]:
     """Gives the GPU's address, where mapped."""
     if isinstance(array, _core.Array) and not _host.on_host(array):
         raise TypeError(f"buffer {array.name!r} is on a GPU: there is nothing to pin")
-    address, nbytes = _memory(array)
-    if _is_pinned(array) or nbytes == 0:
+    memory = _memory(array)
+    address = memory.ctypes.data
+    if _is_pinned(array) or memory.nbytes == 0:
         yield address
         return
-    device = _driver.register(address, nbytes, mapped=mapped)
+    device = _driver.register(address, memory.nbytes, mapped=mapped)
     try:
         yield device
     finally:
