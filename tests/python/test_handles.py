@@ -178,6 +178,30 @@ def test_the_process_that_made_it_cant_open_a_handle(pool: str, named: Any) -> N
         handle.close()
 
 
+def test_the_end_of_a_block_closes_another_open(pool: str, named: Any) -> None:
+    with filled(named(), np.arange(4), pool) as a:
+        handle = a.handle()
+        with handle as outer:
+            other = handle.open()
+            with handle as inner:
+                assert inner[1] == 1
+            assert inner.closed and not other.closed and not outer.closed
+        assert outer.closed and not other.closed
+        handle.close()
+        assert other.closed
+
+
+def test_a_handle_keeps_what_nobody_has(pool: str, named: Any) -> None:
+    with filled(named(), np.arange(4), pool) as a:
+        handle, before = a.handle(), gpushm.status().leases
+        for _ in range(3):
+            opened = handle.open()
+            handle.open().close()
+        assert gpushm.status().leases == before + 1 and not opened.closed
+        del opened
+        assert gpushm.status().leases == before
+
+
 def test_an_open_of_a_handle_waits_for_ever_or_not_at_all(host_pool: str, named: Any) -> None:
     with gpushm.create(named(), 4, pool=host_pool) as a:
         handle = a.handle()
@@ -218,6 +242,24 @@ def test_a_handle_of_another_daemon_asks_this_one(other_daemon: Any, workers: An
         handle = a.handle()
         a.close()
         assert list(workers.submit(fetch, handle).result(60)) == [5, 5, 5]
+        peers = c.status().peers
+        arrived = [pickle.loads(pickle.dumps(handle)).open() for _ in range(5)]
+        assert c.status().peers == peers + 1 and all(a[0] == 5 for a in arrived)
+        arrived[0].buffer.connection.close()
+        assert handle.open()[1] == 5
+        del arrived
+        c.unlink("there")
+
+
+def test_a_handle_knows_a_socket_from_one_folder_alone(other_daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(other_daemon.folder)
+    with gpushm.connect("s") as c:
+        a = c.create("there", 3, "int16", pool="host")
+        a.publish()
+        handle = a.handle()
+        monkeypatch.chdir("/")
+        assert handle.open().shape == (3,)
+        a.close()
         c.unlink("there")
 
 

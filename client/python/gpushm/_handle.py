@@ -12,8 +12,10 @@ they are, and are open when they arrive.
 from __future__ import annotations
 
 import errno
+import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, WeakValueDictionary
 
 from . import _core
 
@@ -29,7 +31,7 @@ class Handle:
     called any number of times, in any process that may open the buffer, the one that made it too.
     """
 
-    __slots__ = ("_layout", "_opened", "access", "id", "name", "socket")
+    __slots__ = ("_entered", "_layout", "_opened", "access", "id", "name", "socket")
 
     def __init__(
         self, name: str, id: int, access: str = "r", layout: dict[str, Any] | None = None, socket: str | None = None
@@ -40,7 +42,8 @@ class Handle:
         self.access = access
         self.socket = socket
         self._layout = layout
-        self._opened: list[Array | Buffer] = []
+        self._opened: WeakSet[Array | Buffer] = WeakSet()
+        self._entered: list[Array | Buffer] = []
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -61,7 +64,7 @@ class Handle:
         the buffer to be published, None for ever. device: map it for that GPU. Errors: as gpushm.open(); NotFound
         also where the name means another buffer by now.
         """
-        connection: Any = _core.Connection(self.socket) if self.socket else _core
+        connection = _connection_to(self.socket) if self.socket else _core
         access = access or self.access
         if self._layout is None:
             opened = connection.open_many(self.name, access, timeout, device=device)
@@ -74,22 +77,23 @@ class Handle:
             raise _core.NotFound(
                 errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
             )
-        self._opened.append(opened)
+        self._opened.add(opened)
         return opened
 
     def close(self) -> None:
-        """Closes what this handle has opened here. Errors: as Array.close()."""
-        while self._opened:
-            self._opened[-1].close()
-            self._opened.pop()
+        """Closes what this handle has opened here and somebody still has. Errors: as Array.close()."""
+        for opened in list(self._opened):
+            opened.close()
+            self._opened.discard(opened)
 
     def __enter__(self) -> Any:
-        return self.open()
+        self._entered.append(self.open())
+        return self._entered[-1]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._opened.pop().__exit__(kind, error, trace)
+        self._entered.pop().__exit__(kind, error, trace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Handle, (self.name, self.id, self.access, self._layout, self.socket)
@@ -103,6 +107,18 @@ class Handle:
     def __repr__(self) -> str:
         what = f"{self.shape} {self._layout['dtype']}" if self._layout else "all arrays"
         return f"<gpushm.Handle {self.name!r} {what}, {self.access!r}>"
+
+
+# A process's connections to daemons that are not its common one, while anything that was opened by them is.
+_connections: WeakValueDictionary[tuple[int, str], _core.Connection] = WeakValueDictionary()
+
+
+def _connection_to(socket: str) -> Any:
+    key = os.getpid(), socket
+    found = _connections.get(key)
+    if found is None or found.closed:
+        found = _connections[key] = _core.Connection(socket)
+    return found
 
 
 def _overrides(layout: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +147,8 @@ def handle_of(thing: Any) -> Handle:
     layout = None if buffer is thing else _layout_of(thing)
     # What is being filled will be sealed, as far as anybody knows.
     access = "r+" if buffer.state == "shared" and not buffer.readonly else "r"
-    return Handle(buffer.name, buffer.id, access, layout, buffer.connection.socket)
+    socket = buffer.connection.socket
+    return Handle(buffer.name, buffer.id, access, layout, os.path.abspath(socket) if socket else None)
 
 
 def reduce(thing: Any) -> tuple[Any, ...]:
@@ -144,6 +161,4 @@ def reduce(thing: Any) -> tuple[Any, ...]:
 
 
 def _arrived(handle: Handle) -> Any:
-    opened = handle.open()
-    handle._opened.clear()
-    return opened
+    return handle.open()
