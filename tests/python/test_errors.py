@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import Any
 
@@ -88,7 +89,8 @@ def test_an_argument_of_another_type_is_taken(call: Any) -> None:
         lambda: gpushm.open("a", timeout=-1), lambda: gpushm.open("a", timeout=float("nan")),
         lambda: gpushm.open("a\0b"), lambda: gpushm.create("a", 4, order="A"), lambda: gpushm.create("a", 4, gid=-1),
         lambda: gpushm.create("a", 4, attrs={str(i): b"" for i in range(65)}), lambda: gpushm.create("a", (1,) * 33),
-        lambda: gpushm.create("a", 4, device=-1), lambda: gpushm.create("a", 4, "uint8\0x"),
+        lambda: gpushm.create("a", 4, device=-1), lambda: gpushm.create("a", 4, mode=0),
+        lambda: gpushm.create("a", 4, "uint8\0x"),
         lambda: gpushm.create("a", 4, order="C\0x"), lambda: gpushm.create("a", 4, pool="host\0x"),
         lambda: gpushm.create("a", 4, attrs={"k\0x": b""}), lambda: gpushm.create_many("a", {"x\0": (1, "u1")}),
         lambda: gpushm.open("a", "r\0x"), lambda: gpushm.open("a", array="x\0"), lambda: gpushm.stat("a\0b"),
@@ -112,6 +114,32 @@ def test_what_follows_a_nul_is_not_looked_at(host_pool: str) -> None:
         ):
             with pytest.raises(ValueError, match="null"):
                 call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: gpushm.create("b", 4, mode=2**32 + 0o600), lambda a: gpushm.create("b", 4, mode=-0o600),
+        lambda a: gpushm.create_many("b", {"x": (4, "u1")}, mode=2**32 + 0o600),
+        lambda a: a.buffer.array(1, "uint8", offset=2**64 + 1), lambda a: a.buffer.array(1, "uint8", offset=-(2**64)),
+        lambda a: gpushm.set_cleanup_limits(-1, 0.2), lambda a: gpushm.set_cleanup_limits(2**32, 0.2),
+    ],
+)
+def test_a_number_is_cut(host_pool: str, call: Any) -> None:
+    with gpushm.create("a", 4, pool=host_pool) as a, pytest.raises(OverflowError):
+        call(a)
+
+
+def test_a_number_of_numpys_is_no_number(host_pool: str) -> None:
+    with gpushm.create("a", np.int64(8), pool=host_pool, mode=np.int16(0o640), gid=np.uint32(os.getgid())) as a:
+        a[:] = range(8)
+        with a.buffer.array(np.int8(2), "uint8", strides=np.intp(3), offset=np.int64(1)) as two:
+            assert list(two) == [1, 4]
+        a.publish()
+        assert gpushm.stat("a").mode == 0o640
+        with gpushm.open("a", shape=2, offset=np.uint64(3)) as two:
+            assert list(two) == [3, 4]
+        gpushm.unlink("a")
 
 
 def test_a_taken_name_is_given_twice(pool: str) -> None:

@@ -75,3 +75,28 @@ int args_text(PyObject *o, const char *what, const char **ret)
 	*ret = text;
 	return 0;
 }
+
+int args_u64(PyObject *o, void *ret)
+{
+	_cleanup_(drop_object) PyObject *number = PyNumber_Index(o);
+	unsigned long long n = number ? PyLong_AsUnsignedLongLong(number) : 0;
+
+	if (PyErr_Occurred())
+		return 0;
+	*(uint64_t *)ret = n;
+	return 1;
+}
+
+int args_u32(PyObject *o, void *ret)
+{
+	uint64_t n;
+
+	if (!args_u64(o, &n))
+		return 0;
+	if (n > UINT32_MAX) {
+		PyErr_Format(PyExc_OverflowError, "%R has more than 32 bits", o);
+		return 0;
+	}
+	*(uint32_t *)ret = (uint32_t)n;
+	return 1;
+}

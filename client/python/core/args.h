@@ -24,4 +24,9 @@ int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t
 /* A str without a NUL inside, borrowed from o. 0; -1: raised. */
 int args_text(PyObject *o, const char *what, const char **ret);
 
+/* For PyArg_Parse...'s O&: a number from 0, of 64 bits or of 32, from whatever has an __index__, as
+ * NumPy's integers have. 1, or 0: raised. */
+int args_u64(PyObject *o, void *ret);
+int args_u32(PyObject *o, void *ret);
+
 #endif

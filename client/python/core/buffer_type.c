@@ -5,6 +5,7 @@
  */
 #include "client/python/core/buffer_type.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/dtype.h"
 #include "client/python/core/error.h"
@@ -322,10 +323,10 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "shape", "dtype", "strides", "offset", NULL };
 	PyObject *shape, *dtype, *strides = Py_None;
-	unsigned long long offset = 0;
+	uint64_t offset = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$OK:array", (char **)names, &shape,
-					 &dtype, &strides, &offset) ||
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$OO&:array", (char **)names, &shape,
+					 &dtype, &strides, args_u64, &offset) ||
 	    !alive(o))
 		return NULL;
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);

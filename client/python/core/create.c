@@ -186,10 +186,10 @@ static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
 	struct buffer *b;
 	char order;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|O$zIsOpOO&OO:create", (char **)names,
-					 &name, &shape, &dtype, &w.pool, &w.mode, &order_word,
-					 &strides, &w.transient, &w.attrs, deadline_from,
-					 &options.wait, &w.gid, &w.device))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|O$zO&sOpOO&OO:create", (char **)names,
+					 &name, &shape, &dtype, &w.pool, options_mode, &w.mode,
+					 &order_word, &strides, &w.transient, &w.attrs,
+					 deadline_from, &options.wait, &w.gid, &w.device))
 		return NULL;
 	order = shape_order(order_word);
 	if (!order || options_from(&w, &options) < 0 || parts_alloc(&parts, 1) < 0)
@@ -214,9 +214,10 @@ static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 	struct options_words w = { .mode = 0600 };
 	PyObject *name, *arrays;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|$zIpOO&OO:create_many", (char **)names,
-					 &name, &arrays, &w.pool, &w.mode, &w.transient, &w.attrs,
-					 deadline_from, &options.wait, &w.gid, &w.device) ||
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|$zO&pOO&OO:create_many", (char **)names,
+					 &name, &arrays, &w.pool, options_mode, &w.mode,
+					 &w.transient, &w.attrs, deadline_from, &options.wait,
+					 &w.gid, &w.device) ||
 	    options_from(&w, &options) < 0)
 		return NULL;
 	items = PyMapping_Items(arrays);

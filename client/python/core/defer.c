@@ -4,6 +4,7 @@
  */
 #include "client/python/core/defer.h"
 
+#include "client/python/core/args.h"
 #include "client/python/core/error.h"
 
 static PyObject *done(int r)
@@ -34,11 +35,11 @@ static PyObject *flush(PyObject *module, PyObject *unused)
 static PyObject *set_limits(PyObject *module, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "max_count", "max_ratio", NULL };
-	unsigned count;
+	uint32_t count;
 	double ratio;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Id:set_cleanup_limits", (char **)names,
-					 &count, &ratio))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&d:set_cleanup_limits", (char **)names,
+					 args_u32, &count, &ratio))
 		return NULL;
 	return done(gpushm_set_cleanup_limits(count, ratio));
 }

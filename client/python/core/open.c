@@ -153,12 +153,9 @@ static PyObject *laid_over(struct buffer *b, const struct array *described,
 		PyObject *dtype = given_or(o->dtype, described, "dtype"),
 			 *shape = dtype ? given_or(o->shape, described, "shape") : NULL,
 			 *at = shape ? given_or(o->offset, described, "offset") : NULL;
-	unsigned long long offset;
+	uint64_t offset;
 
-	if (!at)
-		return NULL;
-	offset = PyLong_AsUnsignedLongLong(at);
-	if (PyErr_Occurred())
+	if (!at || !args_u64(at, &offset))
 		return NULL;
 	return view_over(b, dtype, shape, o->strides, offset);
 }

@@ -5,6 +5,8 @@
  */
 #include "client/python/core/options.h"
 
+#include "client/python/core/args.h"
+
 void options_done(struct options *o)
 {
 	Py_CLEAR(o->keep);
@@ -66,11 +68,27 @@ static int number_from(PyObject *number, long long max, const char *what, long l
 	if (n == -1 && PyErr_Occurred())
 		return -1;
 	if (n < 0 || n > max) {
-		PyErr_Format(PyExc_ValueError, "%s: %lld", what, n);
+		PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %lld, or None, not %lld",
+			     what, max, n);
 		return -1;
 	}
 	*ret = n;
 	return 0;
+}
+
+int options_mode(PyObject *o, void *ret)
+{
+	uint32_t mode;
+
+	if (!args_u32(o, &mode))
+		return 0;
+	if (mode == 0) {
+		PyErr_SetString(PyExc_ValueError, "mode 0 lets nobody open it: 0o600 lets its "
+						  "owner, 0o400 to read only");
+		return 0;
+	}
+	*(uint32_t *)ret = mode;
+	return 1;
 }
 
 int options_from(const struct options_words *words, struct options *ret)

@@ -20,10 +20,14 @@ struct options {
 /* As arguments are parsed; objects are borrowed. */
 struct options_words {
 	const char *pool;
-	unsigned mode;
+	uint32_t mode;
 	int transient, refuse_dirty;
 	PyObject *attrs, *gid, *device; /* None or NULL: not given */
 };
+
+/* For PyArg_Parse...'s O&: a mode as a uint32_t, and not 0, by which libgpushm means its default.
+ * 1, or 0: raised. */
+int options_mode(PyObject *o, void *ret);
 
 /* ret->wait stays as it is. 0; -1: raised. The caller ends it with options_done(). */
 int options_from(const struct options_words *words, struct options *ret);
