@@ -187,6 +187,40 @@ def test_another_librarys_stream_is_not_waited_for(gpu_pool: str) -> None:
 
 
 @on_a_gpu
+@pytest.mark.parametrize("protocol", [lambda a: a, *PROTOCOLS])
+def test_a_driver_copies_what_overlaps(gpu_pool: str, protocol: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA leaves open what such a copy does."""
+    copied: list[tuple[int, int, int]] = []
+    real = gpushm._driver.copy
+
+    def copy(to: int, source: int, nbytes: int, *rest: Any) -> None:
+        copied.append((to, source, nbytes))
+        real(to, source, nbytes, *rest)
+
+    monkeypatch.setattr("gpushm._driver.copy", copy)
+    with gpushm.create("a", 16, "int32", pool=gpu_pool) as a:
+        for to, source in ((slice(1, 16), slice(0, 15)), (slice(0, 12), slice(4, 16)), (slice(8, 16), slice(0, 8))):
+            want = np.arange(16, dtype="int32")
+            a.copy_from_host(want)
+            a[to].copy_to_device(protocol(a[source]))
+            want[to] = want[source].copy()
+            assert np.array_equal(a.copy_to_host(), want)
+    assert [nbytes for _, _, nbytes in copied] == [32]
+
+
+def test_a_copy_within_a_buffer_reads_what_it_has_written(pool: str) -> None:
+    want = np.arange(1 << 16).astype("uint8")
+    for to, source in (
+        (np.s_[1:], np.s_[:-1]), (np.s_[::-1], np.s_[:]), (np.s_[1::2], np.s_[: 1 << 15]), (np.s_[:-1], np.s_[1:])
+    ):
+        with gpushm.to_device(want, "a", pool=pool) as a:
+            a[to].copy_to_device(a[source])
+            expected = want.copy()
+            expected[to] = want[source]
+            assert np.array_equal(a.copy_to_host(), expected)
+
+
+@on_a_gpu
 def test_a_read_only_array_is_written(gpu_pool: str) -> None:
     with gpushm.to_device(content(), "a", pool=gpu_pool) as a, gpushm.to_device(content(), "b", pool=gpu_pool) as b:
         a.publish()

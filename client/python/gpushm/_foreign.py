@@ -196,13 +196,13 @@ def to_host(memory: Memory) -> Any:
 
 def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
     """GPU memory into an Array whose elements lie in the same order, without a way over the host. False: they do
-    not, and nothing was copied.
+    not, or are in part the same, which a driver's copy does not stand; and nothing was copied.
     """
     strides = memory.strides or c_strides(memory.shape, memory.itemsize)
     ordered = (array.is_c_contiguous() and strides == c_strides(memory.shape, memory.itemsize)) or (
         array.is_f_contiguous() and strides == f_strides(memory.shape, memory.itemsize)
     )
-    if not ordered or array.device_ptr is None:
+    if not ordered or array.device_ptr is None or _overlap(array, memory):
         return False
     if array.readonly:
         raise _core.ReadOnly(errno.EROFS, f'buffer "{array.name}" is open for reading only')
@@ -215,6 +215,13 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
         # A copy of nothing: whoever is given the array is told by it which stream to wait for.
         array.buffer.array((0,), "uint8")._write_from(b"", stream)
     return True
+
+
+def _overlap(array: Any, memory: Memory) -> bool:
+    """Of an Array whose elements are contiguous."""
+    below, nbytes = memory.span()
+    start = memory.address - below
+    return bool(start < array.device_ptr + array.nbytes and array.device_ptr < start + nbytes)
 
 
 # ---- whose memory it is ----

@@ -89,6 +89,9 @@ def copy_to_device(array: _core.Array, source: Any, stream: Any) -> None:
     if isinstance(source, _core.Array) and on_host(source):
         _same_shape(array, source, "the source")
         source = as_numpy(source)
+        # NumPy alone knows a good order for elements that are both read and written.
+        if on_host(array) and _numpy().may_share_memory(source, array._span()[0]):
+            source = source.copy()
     elif isinstance(source, _foreign.Memory) or _foreign.is_cuda_array(source):
         memory = _foreign.memory_of(source)
         _same_shape(array, memory, "the source")
