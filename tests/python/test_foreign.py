@@ -186,6 +186,50 @@ def test_another_librarys_stream_is_not_waited_for(gpu_pool: str) -> None:
         assert waits(Interface(a[::-1], stream=2)) == waits(Interface(a[::-1])) + 1
 
 
+class Viewed:
+    """An array of a library that NumPy has a view of."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__array_interface__, self.array = array.__array_interface__, array
+
+
+@pytest.mark.parametrize(
+    ("source", "waits"),
+    [
+        (np.arange(42.0, dtype="f4").reshape(7, 6), False),
+        (np.arange(84.0, dtype="f4").reshape(7, 12)[:, ::2], False),
+        (np.arange(6.0, dtype="f4"), False),  # Broadcast: the caller's memory, seven times.
+        (Viewed(np.arange(6.0, dtype="f4")), False),
+        (bytes(168), False),
+        (np.arange(42).reshape(7, 6).astype("f2"), True),
+        ([[1.5] * 6] * 7, True),
+        (2.5, True),
+    ],
+    ids=["array", "strided", "broadcast", "viewed", "bytes", "converted", "list", "scalar"],
+)
+def test_memory_goes_before_a_queued_copy_has_read_it(
+    pool: str, source: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver may read pageable memory when it gets there, if it reaches it by the host's page tables."""
+    waited: list[int | None] = []
+    monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
+    with gpushm.create("a", (7, 6), "float32", pool=pool) as a:
+        a.copy_from_host(source)
+        assert waited == []
+        a.copy_from_host(source, stream=2)
+        assert waited == ([2] if waits and a.device_ptr else [])
+        a.copy_to_device(source, stream=2) if not isinstance(source, bytes) else None
+        assert len(waited) == (2 if waits and a.device_ptr else 0)
+    if isinstance(source, list):
+        with gpushm.to_device(source, "a", stream=2, pool=pool) as a:
+            assert len(waited) == (3 if a.device_ptr else 0)
+    if pool in GPU_POOLS:
+        with gpushm.create("a", (7, 6), "float32", pool=pool) as a, gpushm.create_like("b", a, order="F") as b:
+            del waited[:]
+            a.copy_to_device(Interface(b), stream=2)  # By memory of our own.
+            assert waited == [2]
+
+
 @on_a_gpu
 @pytest.mark.parametrize("protocol", [lambda a: a, *PROTOCOLS])
 def test_a_driver_copies_what_overlaps(gpu_pool: str, protocol: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,9 @@ class Array(_core.Array):
     def copy_from_host(self, source: Any, stream: Any = None) -> None:
         """Fills the array from the host: from anything that numpy.asarray() takes, broadcast to this shape.
 
-        stream: a CUDA stream to queue the copy on, and then `source` must stay until the stream has passed it;
-        None or 0: done on return. Errors: ReadOnly, ValueError (shapes), TypeError (a dtype that does not fit).
+        stream: a CUDA stream to queue the copy on, and then `source` must stay until the stream has passed it (a
+        source that has to be converted first is waited for); None or 0: done on return. Errors: ReadOnly, ValueError
+        (shapes), TypeError (a dtype that does not fit).
         """
         _host.copy_from_host(self, source, stream)
 

@@ -40,11 +40,10 @@ def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any 
         return to
     if name is None:
         raise TypeError("to_device() wants a name for a new buffer, or to=, an array that is there")
-    if not hasattr(obj, "dtype") or not hasattr(obj, "shape"):
-        obj = _foreign.described(obj)
-    made = create_like(name, obj, **options)
+    like = obj if hasattr(obj, "dtype") and hasattr(obj, "shape") else _foreign.described(obj)
+    made = create_like(name, like, **options)
     try:
-        made.copy_to_device(obj, stream)
+        made.copy_to_device(like if isinstance(like, _foreign.Memory) else obj, stream)
     except BaseException:
         made.close()
         raise

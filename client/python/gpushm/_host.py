@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _dtype, _foreign, _records
+from . import _core, _driver, _dtype, _foreign, _records
 
 if TYPE_CHECKING:
     from ._array import Array
@@ -72,7 +72,26 @@ def _told(array: _core.Array) -> tuple[str, str | None]:
 def copy_from_host(array: _core.Array, source: Any, stream: Any) -> None:
     """See Array.copy_from_host()."""
     raw = isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == array.nbytes
-    array._write_from(source if raw else _matched(array, source, "same_kind"), stream)
+    matched = source if raw else _matched(array, source, "same_kind")
+    array._write_from(matched, stream)
+    if not raw and stream is not None and not _is_the_callers(matched, source):
+        _wait(array, stream)
+
+
+def _is_the_callers(matched: Any, source: Any) -> bool:
+    """Whether _matched() gave the source's own memory, which stays as long as the caller sees to it."""
+    numpy = _numpy()
+    if isinstance(source, numpy.ndarray):
+        return bool(numpy.may_share_memory(matched, source))
+    while isinstance(matched.base, numpy.ndarray):
+        matched = matched.base
+    return not matched.flags.owndata
+
+
+def _wait(array: _core.Array, stream: Any) -> None:
+    """What was queued there reads memory of our own, which goes now. Only a GPU's copies are queued."""
+    if array.device_ptr is not None:
+        _driver.synchronize(_core._stream(stream), array.device)
 
 
 def _matched(array: _core.Array, source: Any, casting: str) -> Any:
@@ -86,19 +105,22 @@ def _matched(array: _core.Array, source: Any, casting: str) -> Any:
 
 def copy_to_device(array: _core.Array, source: Any, stream: Any) -> None:
     """See Array.copy_to_device()."""
+    ours = False
     if isinstance(source, _core.Array) and on_host(source):
         _same_shape(array, source, "the source")
         source = as_numpy(source)
         # NumPy alone knows a good order for elements that are both read and written.
-        if on_host(array) and _numpy().may_share_memory(source, array._span()[0]):
-            source = source.copy()
+        ours = on_host(array) and bool(_numpy().may_share_memory(source, array._span()[0]))
+        source = source.copy() if ours else source
     elif isinstance(source, _foreign.Memory) or _foreign.is_cuda_array(source):
         memory = _foreign.memory_of(source)
         _same_shape(array, memory, "the source")
         if _told(array) == _foreign.told(memory) and _foreign.copy_into(array, memory, stream):
             return
-        source = _foreign.to_host(memory)
+        source, ours = _foreign.to_host(memory), True
     copy_from_host(array, source, stream)
+    if ours and stream is not None:
+        _wait(array, stream)
 
 
 def to_array(array: _core.Array, dtype: Any, copy: bool | None) -> Any:

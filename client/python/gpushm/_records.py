@@ -39,7 +39,7 @@ class Record:
 
         if isinstance(source, Record):
             source = source.copy_to_host()
-        self._array.copy_to_device(numpy.array(source, self.dtype), stream)
+        self._array.copy_to_device(numpy.array(source, self.dtype)[()], stream)
 
     def item(self) -> Any:
         """A tuple of the fields."""
