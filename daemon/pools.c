@@ -31,6 +31,17 @@ static void on_pool_failed(void *arg)
 
 static void on_pool_closed(void *arg);
 
+/* In the order of their ids, which a FLUSH goes on by from one to the next: a journal tells of them
+ * in the order in which it was written. */
+static void place(struct pools *p, struct pool *pool)
+{
+	struct list *behind = p->all.prev;
+
+	while (behind != &p->all && container_of(behind, struct pool, link)->id > pool->id)
+		behind = behind->prev;
+	list_insert(behind->next, &pool->link);
+}
+
 /* A slot of its own as long as it lives; the id is never given again. */
 static int insert(struct pools *p, struct pool *pool)
 {
@@ -45,7 +56,7 @@ static int insert(struct pools *p, struct pool *pool)
 		return -E2BIG;
 	}
 	pool->slot = (uint32_t)__builtin_ctzll(~taken);
-	list_insert(&p->all, &pool->link);
+	place(p, pool);
 	return 0;
 }
 

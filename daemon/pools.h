@@ -8,7 +8,7 @@
 #include "daemon/pool/pool.h"
 
 struct pools {
-	struct list all; /* pool::link */
+	struct list all; /* pool::link, in the order of their ids */
 	uv_loop_t *loop;
 	const struct config *config; /* borrowed, until every pool has been made */
 	struct devices devices;

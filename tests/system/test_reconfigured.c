@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A daemon that starts again, after a crash, with another configuration than the one before: what
+ * stays, and what the new one is in force for. On host memory.
+ */
+#include "proto/own.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/kept.h"
+#include "tests/lib/suite.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (1u << 20)
+#define A "[pool a]\nkind=host\nsize=64M\npending-max-ratio=1\n"
+#define B "[pool b]\nkind=host\nsize=64M\n"
+
+static void start(const char *config)
+{
+	fds_mark();
+	keeper_init(&k, config);
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void crash_into(const char *config)
+{
+	FILE *f = fopen(k.config, "we");
+
+	ck_assert(f && fputs(config, f) >= 0 && fclose(f) == 0);
+	kept_crash();
+}
+
+static struct gpushm_buffer *create_in(const char *pool, const char *name, uint64_t bytes)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+
+	return client_create(name, bytes, &o);
+}
+
+static uint32_t leases(void)
+{
+	struct gpushm_status *st = NULL;
+	uint32_t n;
+
+	ck_assert_msg(gpushm_status(c, &st) == 0, "%s", gpushm_error());
+	n = st->leases;
+	gpushm_status_free(st);
+	return n;
+}
+
+START_TEST(a_lower_limit_ends_leases_that_are_held)
+{
+	struct gpushm_buffer *x, *y, *more = NULL;
+
+	start(A);
+	x = create_in("a", "x", MIB);
+	y = create_in("a", "y", MIB);
+	ck_assert_int_eq(gpushm_publish(x, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_publish(y, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "y"), 0);
+	crash_into(A "[limits]\nmax-leases=1\nmax-buffers=1\nmax-bytes=1M\n");
+	ck_assert_uint_eq(leases(), 2);
+	ck_assert_uint_eq(client_used_bytes(), 2 * MIB);
+	ck_assert_int_eq(gpushm_create(c, "z", 1, NULL, &more), -EDQUOT);
+	ck_assert_int_eq(gpushm_close(y), 0);
+	client_close_and_unlink(x, "x");
+	kept_teardown();
+}
+END_TEST
+
+/* Host memory of pool a that the daemon has open. */
+static int memory_fds(void)
+{
+	char path[300], link[64];
+	struct dirent *entry;
+	DIR *folder;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", k.pid);
+	folder = opendir(path);
+	ck_assert_ptr_nonnull(folder);
+	while ((entry = readdir(folder))) {
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%s", k.pid, entry->d_name);
+		len = readlink(path, link, sizeof(link) - 1);
+		link[len < 0 ? 0 : len] = '\0';
+		n += strncmp(link, "/memfd:gpushm:a", 15) == 0;
+	}
+	closedir(folder);
+	return n;
+}
+
+/* Pool b is inherited for as long as it has x, by one daemon and then by another. */
+START_TEST(a_flush_leaves_a_pool_out_when_another_was_inherited)
+{
+	struct gpushm_buffer *x, *freed[4];
+	char name[16];
+
+	start(A B);
+	x = create_in("b", "x", MIB);
+	ck_assert_int_eq(gpushm_publish(x, GPUSHM_SHARED), 0);
+	crash_into(A);
+	kept_crash();
+	for (int round = 0; round < 10; round++) {
+		/* Enough that it takes the kernel a while to have it back. */
+		for (size_t i = 0; i < array_size(freed); i++) {
+			snprintf(name, sizeof(name), "y%zu", i);
+			freed[i] = create_in("a", name, 16 * MIB);
+			memset(gpushm_buffer_host_ptr(freed[i]), 1, 16 * MIB);
+		}
+		for (size_t i = 0; i < array_size(freed); i++)
+			ck_assert_int_eq(gpushm_close(freed[i]), 0);
+		ck_assert_int_gt(memory_fds(), 0);
+		ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+		ck_assert_int_eq(memory_fds(), 0);
+	}
+	client_close_and_unlink(x, "x");
+	kept_teardown();
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("reconfigured");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_lower_limit_ends_leases_that_are_held);
+	tcase_add_test(t, a_flush_leaves_a_pool_out_when_another_was_inherited);
+	return suite_run("reconfigured", t, NULL);
+}
