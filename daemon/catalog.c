@@ -68,10 +68,10 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 }
 
 static int grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
-		 uint64_t id, struct lease **ret, struct fault *f)
+		 uint64_t id, uint64_t slack, struct lease **ret, struct fault *f)
 {
 	struct lease *l = NULL;
-	int r = lease_new(&c->accounts, p, access, id, &l, f);
+	int r = lease_new(&c->accounts, p, access, id, slack, &l, f);
 
 	if (r < 0)
 		return r;
@@ -92,7 +92,7 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 {
 	struct lease *l = NULL;
 	bool foreign = b->foreign;
-	int r = grant(c, p, b, access, c->next_lease, &l, f);
+	int r = grant(c, p, b, access, c->next_lease, 0, &l, f);
 
 	if (r < 0)
 		return r;
@@ -308,7 +308,8 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 			uint64_t id, uint64_t since_ns, struct fault *f)
 {
 	struct lease *l = NULL;
-	int r = grant(c, p, b, access, id, &l, f);
+	/* A limit that is lower by now takes nothing from who has it. */
+	int r = grant(c, p, b, access, id, UINT64_MAX, &l, f);
 
 	if (r == 0)
 		l->since_ns = since_ns;

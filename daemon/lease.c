@@ -11,14 +11,14 @@
 #include <stdlib.h>
 
 int lease_new(struct accounts *accounts, struct process *process, enum access access, uint64_t id,
-	      struct lease **ret, struct fault *f)
+	      uint64_t slack, struct lease **ret, struct fault *f)
 {
 	struct lease *l = calloc(1, sizeof(*l));
 	int r;
 
 	if (!l)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
-	r = charge(accounts, process->uid, ACCOUNT_LEASES, 1, 0, &l->charge, f);
+	r = charge(accounts, process->uid, ACCOUNT_LEASES, 1, slack, &l->charge, f);
 	if (r < 0) {
 		free(l);
 		return r;

@@ -25,10 +25,10 @@ struct lease {
 	uint64_t since_ns; /* CLOCK_REALTIME */
 };
 
-/* Charges the process's user and ties the lease to the process; the buffer's side is
- * buffer_lease()'s. 0, or -errno with *f filled in. */
+/* Charges the process's user, who may go so far above the limit, and ties the lease to the process;
+ * the buffer's side is buffer_lease()'s. 0, or -errno with *f filled in. */
 int lease_new(struct accounts *accounts, struct process *process, enum access access, uint64_t id,
-	      struct lease **ret, struct fault *f);
+	      uint64_t slack, struct lease **ret, struct fault *f);
 
 /* Unties both sides and discharges. Returns NULL. */
 struct lease *lease_free(struct lease *l);
