@@ -12,6 +12,7 @@
  */
 #include "client/reconnect.h"
 
+#include "client/clock.h"
 #include "client/connect.h"
 #include "client/endpoint.h"
 #include "client/error.h"
@@ -20,20 +21,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define WAIT_MS_DEFAULT 10000u
 #define BACKOFF_MS_MAX 250u
 #define BATCH 4096u /* leases in one RECLAIM: 10 bytes each at most */
 _Static_assert(BATCH * 10 + 64 < FRAME_MAX, "a batch fits a frame");
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
-}
 
 uint64_t reconnect_ms(void)
 {
@@ -55,7 +47,7 @@ static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
 	int r;
 
 	while (reconnect_may_help(r = endpoint_connect(c->path, ret_fd, &server)) &&
-	       now_ms() < deadline) {
+	       clock_ms() < deadline) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : pause * 2;
 	}
@@ -178,11 +170,11 @@ static int try_once(struct gpushm *c, uint64_t deadline)
 /* A daemon that dies, or restarts, while it is being greeted is greeted again. */
 int reconnect(struct gpushm *c)
 {
-	uint64_t deadline = now_ms() + (c->kept ? reconnect_ms() : 0);
+	uint64_t deadline = clock_ms() + (c->kept ? reconnect_ms() : 0);
 	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
 
 	for (int greeted = 0; r == -ECONNRESET && !c->over; greeted++) {
-		if (greeted >= GREETED_MAX && now_ms() >= deadline)
+		if (greeted >= GREETED_MAX && clock_ms() >= deadline)
 			break;
 		r = try_once(c, deadline);
 	}

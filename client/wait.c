@@ -6,12 +6,12 @@
  * between naps, and brought back, as any request would do.
  */
 #include "client/buffer.h"
+#include "client/clock.h"
 #include "client/error.h"
 #include "client/reconnect.h"
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define NAP_MS 1000u
 
@@ -23,14 +23,6 @@ _Static_assert(GPUSHM_NOTICE_SEALED == BOARD_SEALED && GPUSHM_NOTICE_SHARED == B
 uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
 {
 	return buffer_word(b);
-}
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
 }
 
 static bool hung_up(const struct gpushm *c)
@@ -56,7 +48,7 @@ static int check_connection(struct gpushm *c)
 static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline)
 {
 	const struct board_slot *slot = b->held.slot;
-	uint64_t now = now_ms(), left = now < deadline ? deadline - now : 0;
+	uint64_t now = clock_ms(), left = now < deadline ? deadline - now : 0;
 
 	if (!slot)
 		return error_set(ENOTSUP, "buffer \"%s\": the daemon tells no changes of it",
@@ -76,7 +68,7 @@ int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_
 
 	if (r < 0)
 		return r;
-	if (__builtin_add_overflow(now_ms(), timeout_ms, &deadline))
+	if (__builtin_add_overflow(clock_ms(), timeout_ms, &deadline))
 		deadline = UINT64_MAX;
 	while ((word = buffer_word(b)) == seen) {
 		if (seen & GPUSHM_NOTICE_GONE)

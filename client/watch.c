@@ -7,6 +7,7 @@
 #include "client/watch.h"
 
 #include "client/buffer.h"
+#include "client/clock.h"
 #include "client/error.h"
 #include "proto/name.h"
 #include "proto/own.h"
@@ -146,13 +147,13 @@ int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm
 
 	if (r < 0)
 		return r;
-	if (__builtin_add_overflow(watch_now_ms(), timeout_ms, &deadline))
+	if (__builtin_add_overflow(clock_ms(), timeout_ms, &deadline))
 		deadline = UINT64_MAX;
 	while ((r = try_next(w, ret)) == 0) {
 		struct pollfd p = { .fd = w->epoll, .events = POLLIN };
 		uint64_t left;
 
-		now = watch_now_ms();
+		now = clock_ms();
 		left = now < deadline ? deadline - now : 0;
 		if (left == 0)
 			return error_set(ETIMEDOUT, "nothing that is watched has changed");

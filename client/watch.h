@@ -73,6 +73,4 @@ int watch_attach(struct gpushm_watch *w);
 /* The daemon that the connection leads to now is the one that w knows. */
 void watch_know_daemon(struct gpushm_watch *w);
 
-uint64_t watch_now_ms(void);
-
 #endif

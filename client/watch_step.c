@@ -4,6 +4,7 @@
  * that is not there yet is an fd that will be readable, and a daemon that is not there is a timer
  * that will be due. So an event loop is held up by nothing.
  */
+#include "client/clock.h"
 #include "client/connect.h"
 #include "client/endpoint.h"
 #include "client/error.h"
@@ -15,19 +16,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <time.h>
 
 #define PAUSE_MS_MAX 250u
 
 enum { STAY = 0, GO_ON = 1 }; /* what a step returns */
-
-uint64_t watch_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
-}
 
 int watch_attach(struct gpushm_watch *w)
 {
@@ -41,7 +33,7 @@ int watch_attach(struct gpushm_watch *w)
 void watch_arm(struct gpushm_watch *w)
 {
 	struct itimerspec t = { 0 };
-	uint64_t now = watch_now_ms(), in = 0;
+	uint64_t now = clock_ms(), in = 0;
 	bool now_due = w->first_event < w->n_events || w->changed || w->state == WATCH_IDLE;
 
 	if (w->state == WATCH_DOWN && w->retry_at > now)
@@ -68,8 +60,8 @@ static void lose(struct gpushm_watch *w)
 {
 	hang_up(w);
 	if (w->lost_at == 0)
-		w->lost_at = watch_now_ms();
-	w->retry_at = watch_now_ms() + w->pause;
+		w->lost_at = clock_ms();
+	w->retry_at = clock_ms() + w->pause;
 	w->pause = w->pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : w->pause * 2 + !w->pause;
 }
 
@@ -77,14 +69,14 @@ static void lose(struct gpushm_watch *w)
 static int be_refused(struct gpushm_watch *w, int r)
 {
 	hang_up(w);
-	w->retry_at = watch_now_ms() + PAUSE_MS_MAX;
+	w->retry_at = clock_ms() + PAUSE_MS_MAX;
 	return r;
 }
 
 /* Gone for too long: said once, and then from the beginning. */
 static int give_up(struct gpushm_watch *w)
 {
-	uint64_t now = watch_now_ms();
+	uint64_t now = clock_ms();
 
 	if (now - w->lost_at < reconnect_ms())
 		return STAY;
@@ -97,7 +89,7 @@ static int connect_again(struct gpushm_watch *w)
 	_cleanup_(close_fd) int fd = -1;
 	int r;
 
-	if (watch_now_ms() < w->retry_at)
+	if (clock_ms() < w->retry_at)
 		return STAY;
 	r = endpoint_connect(w->c->path, &fd, &w->c->server_uid);
 	if (reconnect_may_help(r)) {

@@ -60,7 +60,7 @@ BEGIN {
 		"array buffer > options connection > shape dtype stream deadline args > error > object")
 	tower("client", "watch > create open close wait find describe publish list pools status restart view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
-		"connect reconnect connection decode > notice > map > state defer endpoint > error > gpushm dlpack_abi")
+		"connect reconnect connection decode > notice > map > state defer endpoint > error > gpushm dlpack_abi clock")
 }
 {
 	file = $1
