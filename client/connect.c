@@ -6,11 +6,16 @@
  * a pool is out of reach.
  */
 #include "client/connect.h"
+#include "client/clock.h"
 #include "client/decode.h"
 #include "client/defer.h"
 #include "client/endpoint.h"
 #include "client/error.h"
+#include "client/reconnect.h"
 #include "proto/own.h"
+
+#include <inttypes.h>
+#include <poll.h>
 
 static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 {
@@ -119,10 +124,39 @@ int connect_receive_hello(struct gpushm *c, int flags)
 	return r;
 }
 
+/* systemd holds the socket of a daemon that is not there, and a stopped one has its own: both can
+ * be connected to. */
+int connect_no_answer(const struct gpushm *c, int number, uint64_t ms)
+{
+	return error_set(number,
+			 "no daemon has answered within %" PRIu64
+			 " ms at %s, which can be connected to: is gpushmd stopped, or failing to "
+			 "start? See systemctl status gpushmd",
+			 ms, c->path ? c->path : "its socket");
+}
+
+static int await_answer(struct gpushm *c)
+{
+	uint64_t ms = reconnect_answer_ms(), now = clock_ms(), deadline = now + ms;
+	struct pollfd p = { .fd = c->socket, .events = POLLIN };
+	int r;
+
+	do {
+		r = poll(&p, 1, now < deadline ? (int)(deadline - now) : 0);
+		now = clock_ms();
+	} while (r < 0 && errno == EINTR);
+	if (r != 0)
+		return 0;
+	c->broken = true;
+	return connect_no_answer(c, ECONNREFUSED, ms);
+}
+
 int connect_hello(struct gpushm *c)
 {
 	int r = connect_send_hello(c);
 
+	if (r == 0)
+		r = await_answer(c);
 	return r < 0 ? r : connect_receive_hello(c, 0);
 }
 
@@ -158,7 +192,7 @@ static int connect_once(const char *socket_path, struct gpushm **ret)
 	_cleanup_(close_fd) int fd = -1;
 	struct gpushm *c = NULL;
 	uid_t server;
-	int r = endpoint_connect(socket_path, &fd, &server);
+	int r = endpoint_connect(socket_path, reconnect_answer_ms(), &fd, &server);
 
 	if (r == 0)
 		r = connection_new(&fd, server, socket_path, &c);

@@ -10,6 +10,7 @@
  */
 #include "client/endpoint.h"
 
+#include "client/clock.h"
 #include "client/error.h"
 #include "proto/own.h"
 
@@ -66,6 +67,8 @@ static const char *advice(int number)
 		return "no daemon there: start gpushmd, or set GPUSHM_SOCKET";
 	case ECONNREFUSED:
 		return "no daemon listens there any more: start gpushmd";
+	case EAGAIN:
+		return "nobody accepts: is gpushmd stopped? See systemctl status gpushmd";
 	case EACCES:
 		return "the socket's mode or group does not let this user in";
 	case EPROTOTYPE:
@@ -91,7 +94,34 @@ static int check_server(int fd, const char *path, uid_t *ret)
 	return 0;
 }
 
-int endpoint_connect(const char *path, int *ret_fd, uid_t *ret_server)
+/* How long connect() waits for a place in the queue (and sendmsg() for room: socket(7),
+ * SO_SNDTIMEO). 0: without a limit. */
+static void limit_wait(int fd, uint64_t ms)
+{
+	struct timeval t = { .tv_sec = (time_t)(ms / 1000u),
+			     .tv_usec = (suseconds_t)(ms % 1000u) * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+static int connect_in_time(int fd, const struct sockaddr_un *a, uint64_t wait_ms)
+{
+	uint64_t now = clock_ms(), deadline = now + wait_ms;
+	int r;
+
+	do {
+		limit_wait(fd, now < deadline ? deadline - now : 1);
+		r = connect(fd, (const struct sockaddr *)a, sizeof(*a));
+		now = clock_ms();
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return error_set(errno == EAGAIN ? ECONNREFUSED : errno,
+				 "can't connect to %s: %m (%s)", a->sun_path, advice(errno));
+	limit_wait(fd, 0);
+	return 0;
+}
+
+int endpoint_connect(const char *path, uint64_t wait_ms, int *ret_fd, uid_t *ret_server)
 {
 	_cleanup_(close_fd) int fd = -1;
 	struct sockaddr_un a;
@@ -102,11 +132,9 @@ int endpoint_connect(const char *path, int *ret_fd, uid_t *ret_server)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return error_set(errno, "can't make a socket: %m");
-	do
-		r = connect(fd, (struct sockaddr *)&a, sizeof(a));
-	while (r < 0 && errno == EINTR);
+	r = connect_in_time(fd, &a, wait_ms);
 	if (r < 0)
-		return error_set(errno, "can't connect to %s: %m (%s)", a.sun_path, advice(errno));
+		return r;
 	r = check_server(fd, a.sun_path, ret_server);
 	if (r < 0)
 		return r;

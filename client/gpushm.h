@@ -33,9 +33,10 @@
  *survive a fork.
  *
  * Blocking. gpushm_connect, and functions that are said to "ask the daemon", make a round trip of
- *some 10 us; they wait for the daemon without a limit. When it dies, and systemd keeps what is
- *published, they connect to its successor and go on ($GPUSHM_RECONNECT_MS, 10,000); else they
- *return -ECONNRESET. No function waits for the GPU unless it says so.
+ *some 10 us; a daemon that they are connected to is waited for without a limit. When it dies, and
+ *systemd keeps what is published, they connect to its successor and go on; else they return
+ *-ECONNRESET. Connecting is given up after $GPUSHM_RECONNECT_MS (10,000), also where there is a
+ *socket and nobody who answers. No function waits for the GPU unless it says so.
  *
  * GPU context. Functions that need CUDA use the calling thread's current context, if it is of the
  *wanted device, else the device's primary context, and leave the thread's current context as it
@@ -89,8 +90,10 @@ const char *gpushm_version(void);
 /* Connects to the daemon at socket_path; NULL means $GPUSHM_SOCKET, else /run/gpushm/gpushmd.sock,
  * else $XDG_RUNTIME_DIR/gpushm/gpushmd.sock: the first that is set or exists. The daemon must run
  * as root, as the caller's own user or as user "gpushm", or it is not trusted. Errors: -ENOENT,
- * -ECONNREFUSED (no daemon), -EACCES, -EPROTONOSUPPORT (no common version), -EPERM (the server is
- * not trusted), -ENAMETOOLONG, -ENOMEM. */
+ * -ECONNREFUSED (no daemon; or, after $GPUSHM_RECONNECT_MS and not less than a second, one that
+ * does not answer: stopped, or not started by the systemd that has its socket), -EACCES,
+ * -EPROTONOSUPPORT (no common version), -EPERM (the server is not trusted), -ENAMETOOLONG, -ENOMEM.
+ */
 int gpushm_connect(const char *socket_path, struct gpushm **ret);
 
 /* Gives up the caller's hold on the connection. It really closes when the last buffer that was

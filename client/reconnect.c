@@ -19,10 +19,12 @@
 #include "proto/own.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #define WAIT_MS_DEFAULT 10000u
+#define ANSWER_MS_MIN 1000u
 #define BACKOFF_MS_MAX 250u
 #define BATCH 4096u /* leases in one RECLAIM: 10 bytes each at most */
 _Static_assert(BATCH * 10 + 64 < FRAME_MAX, "a batch fits a frame");
@@ -30,13 +32,21 @@ _Static_assert(BATCH * 10 + 64 < FRAME_MAX, "a batch fits a frame");
 uint64_t reconnect_ms(void)
 {
 	const char *text = getenv("GPUSHM_RECONNECT_MS");
+	unsigned long long ms = text ? strtoull(text, NULL, 10) : WAIT_MS_DEFAULT;
 
-	return text ? strtoull(text, NULL, 10) : WAIT_MS_DEFAULT;
+	return ms > INT_MAX ? INT_MAX : ms;
+}
+
+uint64_t reconnect_answer_ms(void)
+{
+	uint64_t ms = reconnect_ms();
+
+	return ms > ANSWER_MS_MIN ? ms : ANSWER_MS_MIN;
 }
 
 bool reconnect_may_help(int r)
 {
-	return r == -ENOENT || r == -ECONNREFUSED || r == -EAGAIN;
+	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
 /* 1, 2, 4, ... 250 ms between the tries. */
@@ -46,7 +56,8 @@ static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
 	uid_t server;
 	int r;
 
-	while (reconnect_may_help(r = endpoint_connect(c->path, ret_fd, &server)) &&
+	while (reconnect_may_help(
+		       r = endpoint_connect(c->path, reconnect_answer_ms(), ret_fd, &server)) &&
 	       clock_ms() < deadline) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : pause * 2;

@@ -12,8 +12,11 @@
  * -ECONNRESET and others with gpushm_error() set: then the connection is broken. */
 int reconnect(struct gpushm *c);
 
-/* How long a daemon that has gone is waited for: $GPUSHM_RECONNECT_MS. */
+/* How long a daemon that has gone is waited for: $GPUSHM_RECONNECT_MS; at most INT_MAX. */
 uint64_t reconnect_ms(void);
+/* And for the answer of one that can be connected to: as long, but a second at least, for any
+ * answer takes some time. */
+uint64_t reconnect_answer_ms(void);
 
 /* Whether an error of endpoint_connect() may be over when the daemon is there again. */
 bool reconnect_may_help(int error);

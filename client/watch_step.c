@@ -33,12 +33,12 @@ int watch_attach(struct gpushm_watch *w)
 void watch_arm(struct gpushm_watch *w)
 {
 	struct itimerspec t = { 0 };
-	uint64_t now = clock_ms(), in = 0;
 	bool now_due = w->first_event < w->n_events || w->changed || w->state == WATCH_IDLE;
+	bool greeting = w->state == WATCH_GREETING;
+	uint64_t at = greeting ? w->lost_at + reconnect_answer_ms() : w->retry_at;
+	uint64_t now = clock_ms(), in = at > now ? at - now : 0;
 
-	if (w->state == WATCH_DOWN && w->retry_at > now)
-		in = w->retry_at - now;
-	if (now_due || w->state == WATCH_DOWN) {
+	if (now_due || greeting || w->state == WATCH_DOWN) {
 		t.it_value.tv_sec = (time_t)(now_due ? 0 : in / 1000u);
 		t.it_value.tv_nsec = now_due ? 1 : (long)(in % 1000u) * 1000000 + 1;
 	}
@@ -74,14 +74,29 @@ static int be_refused(struct gpushm_watch *w, int r)
 }
 
 /* Gone for too long: said once, and then from the beginning. */
-static int give_up(struct gpushm_watch *w)
+static bool time_is_up(struct gpushm_watch *w, uint64_t ms)
 {
 	uint64_t now = clock_ms();
 
-	if (now - w->lost_at < reconnect_ms())
-		return STAY;
+	if (now - w->lost_at < ms)
+		return false;
 	w->lost_at = now;
+	return true;
+}
+
+static int give_up(struct gpushm_watch *w)
+{
+	if (!time_is_up(w, reconnect_ms()))
+		return STAY;
 	return error_set(ECONNRESET, "the daemon has gone, and does not come back");
+}
+
+/* Nobody has answered yet: who asked keeps its place in the queue. */
+static int stay_greeting(struct gpushm_watch *w)
+{
+	uint64_t ms = reconnect_answer_ms();
+
+	return time_is_up(w, ms) ? connect_no_answer(w->c, ECONNRESET, ms) : STAY;
 }
 
 static int connect_again(struct gpushm_watch *w)
@@ -91,7 +106,7 @@ static int connect_again(struct gpushm_watch *w)
 
 	if (clock_ms() < w->retry_at)
 		return STAY;
-	r = endpoint_connect(w->c->path, &fd, &w->c->server_uid);
+	r = endpoint_connect(w->c->path, 0, &fd, &w->c->server_uid);
 	if (reconnect_may_help(r)) {
 		lose(w);
 		return give_up(w);
@@ -105,6 +120,8 @@ static int connect_again(struct gpushm_watch *w)
 		r = connect_send_hello(w->c);
 	if (r < 0)
 		return be_refused(w, r);
+	if (w->lost_at == 0)
+		w->lost_at = clock_ms();
 	w->state = WATCH_GREETING;
 	return GO_ON;
 }
@@ -131,7 +148,7 @@ static int be_greeted(struct gpushm_watch *w)
 	int r = connect_receive_hello(w->c, MSG_DONTWAIT);
 
 	if (r == -EAGAIN)
-		return STAY;
+		return stay_greeting(w);
 	if (r == 0 && !is_same_daemon(w))
 		r = watch_tell_restart(w);
 	if (r == -ECONNRESET) {

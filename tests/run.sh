@@ -33,6 +33,8 @@ while :; do
 done
 label=$1
 shift
+# No time limit of ours decides a test: a daemon under a sanitizer may be slow.
+export GPUSHM_RECONNECT_MS=60000
 bad=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT

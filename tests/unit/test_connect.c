@@ -139,6 +139,51 @@ START_TEST(a_server_of_another_user_is_trusted)
 }
 END_TEST
 
+/* ---- a socket that somebody holds for a daemon that is not there ---- */
+
+START_TEST(a_daemon_that_never_answers_is_waited_for_for_ever)
+{
+	setenv("GPUSHM_RECONNECT_MS", "0", 1);
+	ck_assert_int_eq(gpushm_connect(canned_path(server), &c), -ECONNREFUSED);
+	says(canned_path(server));
+	says("no daemon has answered");
+	says("systemctl status gpushmd");
+	ck_assert_str_eq(gpushm_error_code(), "");
+	ck_assert_ptr_null(c);
+}
+END_TEST
+
+/* As many connections as it takes until the next one would wait. */
+static size_t fill_queue(int *fds, size_t size)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	size_t n = 0;
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", canned_path(server));
+	do {
+		ck_assert_uint_lt(n, size);
+		fds[n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		ck_assert_int_ge(fds[n], 0);
+	} while (connect(fds[n++], (struct sockaddr *)&a, sizeof(a)) == 0);
+	ck_assert_int_eq(errno, EAGAIN);
+	return n;
+}
+
+START_TEST(a_daemon_that_accepts_nobody_is_waited_for_for_ever)
+{
+	int fds[16];
+	size_t n = fill_queue(fds, array_size(fds));
+
+	setenv("GPUSHM_RECONNECT_MS", "0", 1);
+	ck_assert_int_eq(gpushm_connect(canned_path(server), &c), -ECONNREFUSED);
+	says(canned_path(server));
+	says("nobody accepts");
+	ck_assert_ptr_null(c);
+	while (n > 0)
+		close_fd(&fds[--n]);
+}
+END_TEST
+
 /* ---- HELLO ---- */
 
 static Gpushm__Proto__Pool pool, *pools[POOLS_MAX + 1];
@@ -299,6 +344,8 @@ int main(void)
 	tcase_add_test(tc, the_environment_is_not_looked_at);
 	tcase_add_test(tc, the_runtime_folder_is_not_looked_at);
 	tcase_add_test(tc, a_server_of_another_user_is_trusted);
+	tcase_add_test(tc, a_daemon_that_never_answers_is_waited_for_for_ever);
+	tcase_add_test(tc, a_daemon_that_accepts_nobody_is_waited_for_for_ever);
 	tcase_add_test(tc, hello_is_not_said_or_not_kept);
 	tcase_add_test(tc, a_pool_of_a_later_kind_breaks_hello);
 	tcase_add_test(tc, a_daemon_of_another_version_is_spoken_to);
