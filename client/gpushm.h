@@ -558,7 +558,8 @@ int gpushm_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n); /* 
 
 /* Gives back to driver or kernel what was freed and waits in a pool for reuse, or, for NULL, in
  * every pool that this user may create in; on return it has been. Asks the daemon, which waits for
- * the driver. Errors: -ENOENT, -EACCES. */
+ * the driver. Errors: -ENOENT, -EACCES, -ENODEV (a driver call does not return: gpushm_error()
+ * names the pools that will give theirs back when it does; the others have). */
 int gpushm_flush(struct gpushm *c, const char *pool);
 
 /* Has the daemon's program, or the one that an update has put in its place, take over in the same

@@ -265,9 +265,13 @@ static void on_impatient(uv_timer_t *timer)
 void pools_look(struct pools *p, uint32_t seconds)
 {
 	bool changed = false;
+	struct pool *pool;
 
 	for (size_t i = 0; i < p->devices.n; i++)
 		changed = stuck_look(&p->devices.items[i], seconds) || changed;
+	list_foreach (pool, &p->all, link)
+		if (stuck_why(pool))
+			pool_flush_give_up(pool);
 	if (changed && !p->closing)
 		p->on_failed(p->arg);
 }

@@ -2,8 +2,10 @@
  *
  * FLUSH: what was freed and waits in pools is given back to driver or kernel, and the answer comes
  * when it has been: who is told Done may give the memory to another program. All pools are flushed
- * at once, by their workers; the session then waits for one after the other.
+ * at once, by their workers; the session then waits for one after the other. One whose GPU does not
+ * answer is not waited for: the others' memory is back, and who asked is told which is not.
  */
+#include "daemon/pool/stuck.h"
 #include "daemon/verb.h"
 #include "proto/name.h"
 #include "proto/own.h"
@@ -26,14 +28,50 @@ static bool wait_for_next(struct session *s)
 	return false;
 }
 
+/* Those that were not waited for, by name; why is the last one's. */
+static const char *name_late(const struct session *s, char *names, size_t size)
+{
+	const char *why = "a driver call there took long";
+	struct pool *pool;
+	size_t n = 0;
+
+	list_foreach (pool, s->service->catalog.pools, link) {
+		if (!(s->flush.late & ((uint64_t)1 << pool->slot)) || n >= size)
+			continue;
+		n += (size_t)snprintf(names + n, size - n, "%s\"%s\"", n ? ", " : "",
+				      pool->config.name);
+		why = stuck_why(pool) ? stuck_why(pool) : why;
+	}
+	return why;
+}
+
+/* 0, or *f says which pools are late. */
+static int check_late(const struct session *s, struct fault *f)
+{
+	char names[128] = "";
+	const char *why;
+
+	if (!s->flush.late)
+		return 0;
+	why = name_late(s, names, sizeof(names));
+	return fault(f, CODE_POOL_FAILED,
+		     "what was freed in pool %s is not given back yet, all else that was asked "
+		     "for is: %s",
+		     names, why);
+}
+
 static void on_flushed(struct flush *flush)
 {
 	struct session *s = container_of(flush, struct session, flush);
 	struct answer a = { 0 };
+	struct fault f;
 
 	if (wait_for_next(s))
 		return;
-	answer_done(&a);
+	if (check_late(s, &f) < 0)
+		answer_fault(&a, &f);
+	else
+		answer_done(&a);
 	s->on_answer(s, &a);
 }
 
@@ -74,7 +112,10 @@ int verb_flush(struct session *s, const Gpushm__Proto__Request *q, struct answer
 			     name_check_pool(m->pool.data, m->pool.len));
 	snprintf(pool, sizeof(pool), "%.*s", (int)m->pool.len, (const char *)m->pool.data);
 	s->flush.on_done = on_flushed;
+	s->flush.late = 0;
 	r = *pool ? flush_one(s, pool, f) : flush_all(s);
+	if (r == 0)
+		r = check_late(s, f);
 	if (r == 0)
 		answer_done(a);
 	return r;

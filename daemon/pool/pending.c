@@ -14,6 +14,7 @@
 #include "daemon/log.h"
 #include "daemon/pool/failure.h"
 #include "daemon/pool/room.h"
+#include "daemon/pool/stuck.h"
 #include "proto/own.h"
 #include "proto/size.h"
 
@@ -94,13 +95,33 @@ void pool_flush(struct pool *pool)
 	uv_timer_stop(&pool->idle);
 }
 
+static uint64_t slot_bit(const struct pool *pool)
+{
+	return (uint64_t)1 << pool->slot;
+}
+
 bool pool_flush_wait(struct pool *pool, struct flush *f)
 {
 	if (pool->freed == pool->flushed)
 		return false;
+	if (stuck_why(pool)) {
+		f->late |= slot_bit(pool);
+		return false;
+	}
 	f->until = pool->flushed;
 	list_insert(&pool->flushes, &f->link);
 	return true;
+}
+
+void pool_flush_give_up(struct pool *pool)
+{
+	while (!list_empty(&pool->flushes)) {
+		struct flush *f = list_first(&pool->flushes, struct flush, link);
+
+		f->late |= slot_bit(pool);
+		list_drop(&f->link);
+		f->on_done(f);
+	}
 }
 
 static void on_idle(uv_timer_t *timer)

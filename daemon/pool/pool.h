@@ -128,6 +128,7 @@ struct pool {
 struct flush {
 	struct list link; /* pool::flushes; list_drop() calls it off */
 	uint64_t until;	  /* of pool::freed */
+	uint64_t late;	  /* bit pool::slot: it was not waited for any more, its GPU is stuck */
 	void (*on_done)(struct flush *f);
 };
 
@@ -215,9 +216,12 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh);
 /* Submits all that is pending to be given back; it counts against the pool no more. */
 void pool_flush(struct pool *pool);
 
-/* Waits for all that was ever flushed to have been given back, or lost. False: it has been already.
- * Else f->on_done is called, later. */
+/* Waits for all that was ever flushed to have been given back, or lost. False: it has been already,
+ * or its GPU is stuck, as f->late says then. Else f->on_done is called, later. */
 bool pool_flush_wait(struct pool *pool, struct flush *f);
+
+/* The pool's GPU is stuck: nobody waits for it any more, and each is told so. */
+void pool_flush_give_up(struct pool *pool);
 
 /* The fd to lend for an attach: the block's own, its read-only twin while a host block may be
  * written to, or the pool's. */

@@ -34,9 +34,12 @@ bool stuck_look(struct device *d, uint32_t seconds)
 	return true;
 }
 
+const char *stuck_why(const struct pool *pool)
+{
+	return pool->device && pool->device->stuck[0] ? pool->device->stuck : NULL;
+}
+
 const char *stuck_trouble(const struct pool *pool)
 {
-	if (pool->state == POOL_POOL_FAILED)
-		return pool->why;
-	return pool->device && pool->device->stuck[0] ? pool->device->stuck : NULL;
+	return pool->state == POOL_POOL_FAILED ? pool->why : stuck_why(pool);
 }

@@ -11,6 +11,9 @@
  * it has come back. Whether that has changed. */
 bool stuck_look(struct device *d, uint32_t seconds);
 
+/* Since when the pool's device is stuck, for people; NULL where it is not. */
+const char *stuck_why(const struct pool *pool);
+
 /* What is wrong with the pool, failed or stuck; NULL where nothing is. */
 const char *stuck_trouble(const struct pool *pool);
 

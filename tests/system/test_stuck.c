@@ -162,6 +162,60 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 }
 END_TEST
 
+static void make_pending(const char *pool)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_msg(create(c, "pending", pool, &b) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+
+/* pool NULL: all of them. */
+static void expect_late(const char *pool)
+{
+	ck_assert_int_eq(gpushm_flush(c, pool), -ENODEV);
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FAILED");
+	ck_assert_msg(strstr(gpushm_error(), "\"gpu0-mempool\""), "%s", gpushm_error());
+	ck_assert_msg(strstr(gpushm_error(), "has not returned"), "%s", gpushm_error());
+	ck_assert_msg(!strstr(gpushm_error(), "gpu1"), "%s", gpushm_error());
+	ck_assert_msg(!strstr(gpushm_error(), "\"gpu0\""), "%s", gpushm_error());
+}
+
+static uint64_t pending_bytes(void)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	uint64_t sum = 0;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		sum += pools[i].pending_bytes;
+	return sum;
+}
+
+START_TEST(a_flush_waits_for_a_driver_that_hangs)
+{
+	if (!over_fake_driver())
+		return;
+	start(1, "cuMemFreeAsync");
+	make_pending("gpu0-mempool");
+	/* Before it is known that it hangs, and after; of all, of one that hangs and others. */
+	expect_late(NULL);
+	expect_late("gpu0-mempool");
+	ck_assert_int_eq(gpushm_flush(c, "gpu0"), 0);
+	make_pending("gpu1-mempool");
+	make_pending("host");
+	ck_assert_uint_ne(pending_bytes(), 0);
+	expect_late(NULL);
+	ck_assert_uint_eq(pending_bytes(), 0);
+	let_it_return();
+	client_await(pools_failed() == 0);
+	ck_assert_msg(gpushm_flush(c, NULL) == 0, "%s", gpushm_error());
+	unlink(until);
+	client_teardown();
+}
+END_TEST
+
 START_TEST(a_driver_that_does_not_start_stops_the_daemon)
 {
 	if (!over_fake_driver())
@@ -216,6 +270,7 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_driver_call_that_hangs_takes_others_with_it);
+	tcase_add_test(t, a_flush_waits_for_a_driver_that_hangs);
 	tcase_add_test(t, a_driver_that_does_not_start_stops_the_daemon);
 	tcase_add_loop_test(t, a_daemon_does_not_end_because_a_driver_call_hangs, 0,
 			    (int)array_size(calls));
