@@ -132,6 +132,9 @@ int catalog_look(struct catalog *c, const struct process *p, const char *key, st
 		 struct fault *f);
 bool catalog_visible(const struct buffer *b, const struct process *p);
 
+/* Whosever it is; NULL where there is none. */
+struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id);
+
 /* A lease of this process. -EBADF. */
 int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struct lease **ret,
 		  struct fault *f);

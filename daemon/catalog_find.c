@@ -91,15 +91,22 @@ struct buffer *catalog_next(const struct catalog *c, uint64_t after)
 	return NULL;
 }
 
-int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struct lease **ret,
-		  struct fault *f)
+struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id)
 {
 	struct index_link *link = index_first(&c->leases, index_hash_u64(id));
 
 	while (link && container_of(link, struct lease, link)->id != id)
 		link = index_next(link);
-	if (!link || container_of(link, struct lease, link)->process != p)
+	return link ? container_of(link, struct lease, link) : NULL;
+}
+
+int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struct lease **ret,
+		  struct fault *f)
+{
+	struct lease *l = catalog_lease_by_id(c, id);
+
+	if (!l || l->process != p)
 		return fault(f, CODE_NO_LEASE, "no lease %" PRIu64 " on this connection", id);
-	*ret = container_of(link, struct lease, link);
+	*ret = l;
 	return 0;
 }

@@ -17,21 +17,16 @@ static struct process *find_former(struct session *s, uint64_t session)
 	return NULL;
 }
 
-/* The daemon may have died in the midst of an earlier RECLAIM: then some of the leases are another
- * session's, of the same process. */
-static bool move(struct session *s, struct process *former, uint64_t id)
+/* Of whichever session it is: the daemon may have died in the midst of an earlier RECLAIM. A client
+ * names thousands, and thousands of connections may have gone: each is looked up, not searched for.
+ */
+static bool move(struct session *s, uint64_t id)
 {
 	struct catalog *c = &s->service->catalog;
-	struct process *p =
-		former ? former : reaper_find_same(&s->service->reaper, s->process, NULL);
-	struct lease *l = NULL;
-	struct fault ignored;
+	struct lease *l = catalog_lease_by_id(c, id);
 
-	if (p && catalog_lease(c, p, id, &l, &ignored) < 0)
-		p = reaper_find_same(&s->service->reaper, s->process, NULL);
-	while (p && catalog_lease(c, p, id, &l, &ignored) < 0)
-		p = reaper_find_same(&s->service->reaper, s->process, p);
-	return p && catalog_move(c, l, s->process) == 0;
+	return l && l->process->suspect_ns && process_is_same(l->process, s->process) &&
+	       catalog_move(c, l, s->process) == 0;
 }
 
 /* What that session had beyond what was moved ends, and so do the sessions that have nothing left.
@@ -53,7 +48,6 @@ int verb_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct answ
 {
 	const Gpushm__Proto__Reclaim *m = q->reclaim;
 	Gpushm__Proto__ReclaimReply *reply = &a->u.reclaimed;
-	struct process *former;
 	uint64_t *lost;
 
 	if (!m->has_session)
@@ -62,15 +56,14 @@ int verb_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct answ
 	lost = answer_build(s->service, m->n_leases * sizeof(*lost));
 	if (!lost)
 		return answer_no_memory(f);
-	former = find_former(s, m->session);
 	gpushm__proto__reply__init(&a->reply);
 	gpushm__proto__reclaim_reply__init(reply);
 	for (size_t i = 0; i < m->n_leases; i++)
-		if (!move(s, former, m->leases[i]))
+		if (!move(s, m->leases[i]))
 			lost[reply->n_lost++] = m->leases[i];
 	reply->lost = lost;
 	if (m->has_last && m->last)
-		release(s, former);
+		release(s, find_former(s, m->session));
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_RECLAIMED;
 	a->reply.reclaimed = reply;
 	return 0;
