@@ -105,16 +105,25 @@ static int broken(struct gpushm *c, int r, const char *what)
 	return error_set(ECONNRESET, "the daemon has gone (%s): connect again", strerror(-r));
 }
 
+/* A few numbers, and a name that connection_check_name() has seen. To measure a message costs as
+ * much as to pack it. */
+static bool fits(const Gpushm__Proto__Request *request)
+{
+	return request->verb_case == GPUSHM__PROTO__REQUEST__VERB_OPEN ||
+	       request->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE ||
+	       request->verb_case == GPUSHM__PROTO__REQUEST__VERB_STAT;
+}
+
 /* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
 static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
-	size_t n = gpushm__proto__request__get_packed_size(request);
+	size_t n = fits(request) ? 0 : gpushm__proto__request__get_packed_size(request);
 	int r;
 
 	if (n > sizeof(c->sent))
 		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
 				 FRAME_MAX);
-	gpushm__proto__request__pack(request, c->sent);
+	n = gpushm__proto__request__pack(request, c->sent);
 	r = wire_send(c->socket, c->sent, n, NULL, 0, 0);
 	if (r == -ENOMEM || r == -ENOBUFS)
 		return error_set(-r, "can't send to the daemon: %s", strerror(-r));
@@ -144,9 +153,9 @@ static int receive(struct gpushm *c, int flags)
 
 	/* Where a daemon that has hung up left our request unread, the kernel tells of that once,
 	 * ahead of what it had sent (net/core/datagram.c). */
-	r = wire_recv(c->socket, &c->frame, true, flags);
+	r = wire_recv(c->socket, &c->frame, flags);
 	if (r == -ECONNRESET)
-		r = wire_recv(c->socket, &c->frame, true, flags);
+		r = wire_recv(c->socket, &c->frame, flags);
 	if (r < 0 && r != -EAGAIN)
 		return broken(c, r,
 			      "its reply was cut, or its file descriptors did not fit (how many "

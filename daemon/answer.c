@@ -8,6 +8,7 @@
 
 #include "proto/wire.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -34,6 +35,7 @@ void answer_fault(struct answer *a, const struct fault *f)
 	a->n_fds = 0;
 	a->lease = NULL;
 	a->pool_bit = 0;
+	a->small = true;
 	a->u.error.has_code = a->u.error.has_message = 1;
 	a->u.error.code = (Gpushm__Proto__Code)f->code;
 	a->u.error.message = answer_bytes(a->fault.text, strlen(a->fault.text));
@@ -45,6 +47,7 @@ void answer_done(struct answer *a)
 {
 	gpushm__proto__reply__init(&a->reply);
 	gpushm__proto__done__init(&a->u.done);
+	a->small = true;
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_DONE;
 	a->reply.done = &a->u.done;
 }
@@ -59,18 +62,16 @@ static void lend_fds(struct answer *a, const struct session *s, const struct lea
 
 	if (!is_pool || !(s->pools_lent & bit)) {
 		a->fds[a->n_fds++] = pool_lend_fd(b->pool, &b->block, l->access == ACCESS_WRITE);
-		m->has_memory_fd = m->memory_fd = !is_pool;
-		m->has_pool_fd = m->pool_fd = is_pool;
+		TELL(m, memory_fd, !is_pool);
+		TELL(m, pool_fd, is_pool);
 		a->pool_bit = is_pool ? bit : 0;
 	}
 	if (b->table_fd >= 0) {
 		a->fds[a->n_fds++] = b->table_fd;
-		m->has_table_fd = m->table_fd = 1;
-		m->has_table_bytes = 1;
-		m->table_bytes = b->table_bytes;
+		TELL(m, table_fd, true);
+		TELL(m, table_bytes, b->table_bytes);
 	}
-	m->has_fds = 1;
-	m->fds = (uint32_t)a->n_fds;
+	TELL(m, fds, (uint32_t)a->n_fds);
 }
 
 void answer_attach(struct answer *a, struct session *s, struct lease *l)
@@ -85,19 +86,18 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 	a->n_fds = 0;
 	a->pool_bit = 0;
 	a->lease = l;
-	m->has_buffer = m->has_lease = m->has_pool = m->has_size_bytes = m->has_allocated_bytes = 1;
-	m->buffer = b->id;
-	m->lease = l->id;
-	m->pool = b->pool->id;
-	m->size_bytes = b->bytes;
-	m->allocated_bytes = b->block.bytes;
-	m->has_state = m->has_access = m->has_mode = m->has_uid = m->has_digest = 1;
-	m->state = (Gpushm__Proto__State)b->state;
-	m->access = (Gpushm__Proto__Access)l->access;
-	m->mode = b->mode;
-	m->uid = b->uid;
-	m->digest = b->digest;
-	m->has_dirty = m->dirty = b->dirty;
+	a->small = true;
+	TELL(m, buffer, b->id);
+	TELL(m, lease, l->id);
+	TELL(m, pool, b->pool->id);
+	TELL(m, size_bytes, b->bytes);
+	TELL(m, allocated_bytes, b->block.bytes);
+	TELL(m, state, (Gpushm__Proto__State)b->state);
+	TELL(m, access, (Gpushm__Proto__Access)l->access);
+	TELL(m, mode, b->mode);
+	TELL(m, uid, b->uid);
+	TELL(m, digest, b->digest);
+	TELL(m, dirty, b->dirty);
 	m->has_slot = b->notice != BOARD_NONE;
 	m->slot = b->notice;
 	if (b->block.pointer) {
@@ -107,15 +107,17 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 	lend_fds(a, s, l);
 }
 
+/* To measure a message costs as much as to pack it: what fits for certain is not measured. */
 int answer_send(struct answer *a, int socket)
 {
 	static unsigned char frame[FRAME_MAX];
-	size_t len = gpushm__proto__reply__get_packed_size(&a->reply);
+	size_t len;
 	int r;
 
-	if (len > sizeof(frame))
+	if (!a->small && gpushm__proto__reply__get_packed_size(&a->reply) > sizeof(frame))
 		return -EMSGSIZE;
-	gpushm__proto__reply__pack(&a->reply, frame);
+	len = gpushm__proto__reply__pack(&a->reply, frame);
+	assert(!a->small || len <= ANSWER_SMALL);
 	r = wire_send(socket, frame, len, a->fds, a->n_fds, MSG_DONTWAIT);
 	if (r == 0)
 		a->sent = len;

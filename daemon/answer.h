@@ -9,6 +9,12 @@
 #include "daemon/session.h"
 #include "gpushm.pb-c.h"
 
+/* Twenty-odd numbers, a name and a pool's name. */
+#define ANSWER_SMALL 1024u
+
+/* Says a number where it is not 0: who does not find it, reads 0. */
+#define TELL(m, field, value) ((m)->has_##field = ((m)->field = (value)) != 0)
+
 struct answer {
 	Gpushm__Proto__Reply reply;
 	union {
@@ -31,6 +37,7 @@ struct answer {
 	struct lease *lease; /* made for this answer: it ends if the answer can't be sent */
 	uint64_t pool_bit;   /* of the pool whose fd goes along */
 	size_t sent;	     /* bytes */
+	bool small;	     /* at most ANSWER_SMALL bytes, whatever its fields are */
 	bool silent;	     /* the client asked for none: it is not sent */
 };
 
@@ -38,7 +45,7 @@ struct answer {
 static inline void answer_init(struct answer *a)
 {
 	a->n_fds = a->sent = 0;
-	a->silent = false;
+	a->silent = a->small = false;
 	a->lease = NULL;
 	a->pool_bit = 0;
 }

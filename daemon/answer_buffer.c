@@ -32,15 +32,14 @@ static int tell_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		if (!h)
 			return -ENOMEM;
 		gpushm__proto__holder__init(h);
-		h->has_lease = h->has_pid = h->has_uid = h->has_command = h->has_access = 1;
-		h->lease = l->id;
-		h->pid = l->process->pid;
-		h->uid = l->process->uid;
+		TELL(h, lease, l->id);
+		TELL(h, pid, l->process->pid);
+		TELL(h, uid, l->process->uid);
+		h->has_command = 1;
 		h->command = answer_bytes(l->process->command, strlen(l->process->command));
-		h->access = (Gpushm__Proto__Access)l->access;
-		h->has_since_ns = h->has_suspect = 1;
-		h->since_ns = l->since_ns;
-		h->suspect = l->process->suspect_ns != 0;
+		TELL(h, access, (Gpushm__Proto__Access)l->access);
+		TELL(h, since_ns, l->since_ns);
+		TELL(h, suspect, l->process->suspect_ns != 0);
 		list[m->n_holders++] = h;
 	}
 	return 0;
@@ -69,38 +68,35 @@ static int tell_name(Gpushm__Proto__Buffer *m, struct session *s, const struct b
 
 static void tell_death(Gpushm__Proto__Buffer *m, const struct death *d)
 {
-	m->has_dirty_pid = m->has_dirty_uid = m->has_dirty_command = m->has_dirty_ns = 1;
-	m->dirty_pid = d->pid;
-	m->dirty_uid = d->uid;
+	TELL(m, dirty_pid, d->pid);
+	TELL(m, dirty_uid, d->uid);
+	m->has_dirty_command = 1;
 	m->dirty_command = answer_bytes(d->command, strlen(d->command));
-	m->dirty_ns = d->ns;
+	TELL(m, dirty_ns, d->ns);
 }
 
 static int tell_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
 		       bool holders)
 {
 	gpushm__proto__buffer__init(m);
-	m->has_id = m->has_pool = m->has_size_bytes = m->has_allocated_bytes = m->has_state = 1;
-	m->id = b->id;
-	m->pool = b->pool->id;
-	m->size_bytes = b->bytes;
-	m->allocated_bytes = b->block.bytes;
-	m->state = (Gpushm__Proto__State)b->state;
-	m->has_uid = m->has_gid = m->has_mode = m->has_transient = m->has_dirty = 1;
-	m->uid = b->uid;
-	m->gid = b->gid;
-	m->mode = b->mode;
-	m->transient = b->transient;
-	m->dirty = b->dirty;
-	m->has_created_ns = m->has_published_ns = m->has_arrays = m->has_digest = 1;
-	m->created_ns = b->created_ns;
-	m->published_ns = b->published_ns;
-	m->arrays = b->arrays;
-	m->digest = b->digest;
-	m->has_readers = m->has_writers = m->has_suspects = m->has_pool_name = 1;
-	m->readers = b->readers;
-	m->writers = b->writers;
-	m->suspects = count_suspects(b);
+	TELL(m, id, b->id);
+	TELL(m, pool, b->pool->id);
+	TELL(m, size_bytes, b->bytes);
+	TELL(m, allocated_bytes, b->block.bytes);
+	TELL(m, state, (Gpushm__Proto__State)b->state);
+	TELL(m, uid, b->uid);
+	TELL(m, gid, b->gid);
+	TELL(m, mode, b->mode);
+	TELL(m, transient, b->transient);
+	TELL(m, dirty, b->dirty);
+	TELL(m, created_ns, b->created_ns);
+	TELL(m, published_ns, b->published_ns);
+	TELL(m, arrays, b->arrays);
+	TELL(m, digest, b->digest);
+	TELL(m, readers, b->readers);
+	TELL(m, writers, b->writers);
+	TELL(m, suspects, count_suspects(b));
+	m->has_pool_name = 1;
 	m->pool_name = answer_bytes(b->pool->config.name, strlen(b->pool->config.name));
 	if (b->dirty)
 		tell_death(m, &b->death);
@@ -167,6 +163,7 @@ int answer_stat(struct answer *a, struct session *s, struct buffer *b, bool hold
 	a->reply.stat = &a->u.stat;
 	if (tell_buffer(&a->u.stat, s, b, holders) < 0 || tell_attrs(&a->u.stat, s->service, b) < 0)
 		return answer_no_memory(f);
+	a->small = a->u.stat.n_attrs == 0 && a->u.stat.n_holders == 0;
 	return 0;
 }
 
@@ -211,6 +208,6 @@ int answer_list(struct answer *a, struct session *s, uint64_t after, const char 
 			break;
 		m->buffers[m->n_buffers++] = told;
 	}
-	m->has_more = m->more = at != end;
+	TELL(m, more, at != end);
 	return m->more && m->n_buffers == 0 ? answer_no_memory(f) : 0;
 }

@@ -47,26 +47,23 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	const char *trouble = pool->state == POOL_INHERITED ? pool->why : stuck_trouble(pool);
 
 	gpushm__proto__pool__init(m);
-	m->has_id = m->has_name = m->has_kind = m->has_size_bytes = m->has_used_bytes = 1;
-	m->id = pool->id;
+	m->has_name = 1;
 	m->name = answer_bytes(pool->config.name, strlen(pool->config.name));
-	m->kind = (Gpushm__Proto__Kind)pool->config.kind;
-	m->size_bytes = pool->size;
-	m->used_bytes = pool->used;
-	m->has_pending_bytes = m->has_pending = m->has_suspect_bytes = m->has_buffers = 1;
-	m->pending_bytes = pool->pending_bytes;
-	m->pending = pool->pending_count;
-	m->suspect_bytes = suspect_bytes(s->service, pool);
-	m->buffers = pool->blocks;
-	m->has_max_buffer_bytes = m->has_granularity = m->has_failed = 1;
-	m->max_buffer_bytes = pool->max_block;
-	m->granularity = pool->granularity;
-	m->failed = trouble != NULL;
+	TELL(m, id, pool->id);
+	TELL(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
+	TELL(m, size_bytes, pool->size);
+	TELL(m, used_bytes, pool->used);
+	TELL(m, pending_bytes, pool->pending_bytes);
+	TELL(m, pending, pool->pending_count);
+	TELL(m, suspect_bytes, suspect_bytes(s->service, pool));
+	TELL(m, buffers, pool->blocks);
+	TELL(m, max_buffer_bytes, pool->max_block);
+	TELL(m, granularity, pool->granularity);
+	TELL(m, failed, trouble != NULL);
 	m->has_why = m->failed;
 	m->why = answer_bytes(trouble, trouble ? strlen(trouble) : 0);
-	m->has_is_default = m->has_allowed = 1;
-	m->is_default = pool == standard;
-	m->allowed = catalog_pool_is_open_to(pool, s->process);
+	TELL(m, is_default, pool == standard);
+	TELL(m, allowed, catalog_pool_is_open_to(pool, s->process));
 	m->has_numa_node = pool->config.kind == POOL_PINNED;
 	m->numa_node = pool->numa_node;
 	if (pool->device)
@@ -124,19 +121,18 @@ int answer_hello(struct answer *a, struct session *s, bool board, struct fault *
 	gpushm__proto__hello_reply__init(m);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_HELLO;
 	a->reply.hello = m;
-	m->has_version = m->has_daemon = m->has_software = m->has_uid = m->has_admin = 1;
-	m->version = PROTOCOL_VERSION;
+	m->has_daemon = m->has_software = 1;
 	m->daemon = answer_bytes(s->service->id, sizeof(s->service->id));
 	m->software = answer_bytes(SOFTWARE, strlen(SOFTWARE));
-	m->uid = s->process->uid;
-	m->admin = s->process->admin;
 	m->limits = (Gpushm__Proto__Limits *)&limits;
-	m->has_kept = m->kept = s->service->kept;
-	m->has_quiet_close = m->quiet_close = 1;
-	m->has_session = 1;
-	m->session = s->process->session;
+	TELL(m, version, PROTOCOL_VERSION);
+	TELL(m, uid, s->process->uid);
+	TELL(m, admin, s->process->admin);
+	TELL(m, kept, s->service->kept);
+	TELL(m, quiet_close, true);
+	TELL(m, session, s->process->session);
 	if (board && s->service->catalog.board) {
-		m->has_board_fd = m->board_fd = 1;
+		TELL(m, board_fd, true);
 		a->fds[a->n_fds++] = s->service->catalog.board->fd_read_only;
 	}
 	return tell_pools(s, &m->n_pools, &m->pools, f);
@@ -156,17 +152,15 @@ static void tell_usage(Gpushm__Proto__Usage *m, const struct account *account)
 	const struct accounts *all = account->accounts;
 
 	gpushm__proto__usage__init(m);
-	m->has_uid = m->has_bytes = m->has_buffers = m->has_leases = m->has_peers = 1;
-	m->uid = account->uid;
-	m->bytes = account->used[ACCOUNT_BYTES];
-	m->buffers = (uint32_t)account->used[ACCOUNT_BUFFERS];
-	m->leases = (uint32_t)account->used[ACCOUNT_LEASES];
-	m->peers = (uint32_t)account->used[ACCOUNT_PEERS];
-	m->has_bytes_max = m->has_buffers_max = m->has_leases_max = m->has_peers_max = 1;
-	m->bytes_max = limit_told(all, account->uid, ACCOUNT_BYTES);
-	m->buffers_max = (uint32_t)limit_told(all, account->uid, ACCOUNT_BUFFERS);
-	m->leases_max = (uint32_t)limit_told(all, account->uid, ACCOUNT_LEASES);
-	m->peers_max = (uint32_t)limit_told(all, account->uid, ACCOUNT_PEERS);
+	TELL(m, uid, account->uid);
+	TELL(m, bytes, account->used[ACCOUNT_BYTES]);
+	TELL(m, buffers, (uint32_t)account->used[ACCOUNT_BUFFERS]);
+	TELL(m, leases, (uint32_t)account->used[ACCOUNT_LEASES]);
+	TELL(m, peers, (uint32_t)account->used[ACCOUNT_PEERS]);
+	TELL(m, bytes_max, limit_told(all, account->uid, ACCOUNT_BYTES));
+	TELL(m, buffers_max, (uint32_t)limit_told(all, account->uid, ACCOUNT_BUFFERS));
+	TELL(m, leases_max, (uint32_t)limit_told(all, account->uid, ACCOUNT_LEASES));
+	TELL(m, peers_max, (uint32_t)limit_told(all, account->uid, ACCOUNT_PEERS));
 }
 
 static int tell_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)
@@ -193,12 +187,11 @@ static void tell_fds(Gpushm__Proto__StatusReply *m)
 	struct stat st = { 0 };
 
 	/* The size of this folder is the number of open fds since Linux 6.2, and 0 before. */
-	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0) {
-		m->has_fds = 1;
-		m->fds = (uint32_t)st.st_size;
-	}
-	m->has_fds_max = getrlimit(RLIMIT_NOFILE, &limit) == 0;
-	m->fds_max = limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur;
+	if (stat("/proc/self/fd", &st) == 0)
+		TELL(m, fds, (uint32_t)st.st_size);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		TELL(m, fds_max,
+		     limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur);
 }
 
 static uint32_t count_failed(const struct catalog *c)
@@ -221,23 +214,20 @@ int answer_status(struct answer *a, struct session *s, struct fault *f)
 	gpushm__proto__status_reply__init(m);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_STATUS;
 	a->reply.status = m;
-	m->has_software = m->has_daemon = m->has_pid = m->has_uptime_ms = 1;
+	m->has_software = m->has_daemon = 1;
 	m->software = answer_bytes(SOFTWARE, strlen(SOFTWARE));
 	m->daemon = answer_bytes(service->id, sizeof(service->id));
-	m->pid = getpid();
-	m->uptime_ms = (clock_monotonic_ns() - service->started_ns) / 1000000u;
-	m->has_peers = m->has_buffers = m->has_leases = m->has_suspects = m->has_waiting = 1;
-	m->peers = service->peers;
-	m->buffers = service->catalog.n_buffers;
-	m->leases = service->catalog.n_leases;
-	m->suspects = service->reaper.n;
-	m->waiting = service->waiters.n;
-	m->has_requests = m->has_refused = m->has_violations = 1;
-	m->requests = service->requests;
-	m->refused = service->refused;
-	m->violations = service->violations;
-	m->has_pools_failed = 1;
-	m->pools_failed = count_failed(&service->catalog);
+	TELL(m, pid, getpid());
+	TELL(m, uptime_ms, (clock_monotonic_ns() - service->started_ns) / 1000000u);
+	TELL(m, peers, service->peers);
+	TELL(m, buffers, service->catalog.n_buffers);
+	TELL(m, leases, service->catalog.n_leases);
+	TELL(m, suspects, service->reaper.n);
+	TELL(m, waiting, service->waiters.n);
+	TELL(m, requests, service->requests);
+	TELL(m, refused, service->refused);
+	TELL(m, violations, service->violations);
+	TELL(m, pools_failed, count_failed(&service->catalog));
 	tell_fds(m);
 	return tell_usages(m, s, f);
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #define INDEX_SLOTS_MIN 64u
@@ -118,9 +119,13 @@ uint64_t index_hash_u64(uint64_t key)
 uint64_t index_hash(const void *key, size_t len)
 {
 	const unsigned char *p = key;
-	uint64_t h = len;
+	uint64_t h = len, word;
 
-	for (size_t i = 0; i < len; i++)
-		h = index_hash_u64(h ^ p[i]);
-	return h;
+	for (; len >= sizeof(word); len -= sizeof(word), p += sizeof(word)) {
+		memcpy(&word, p, sizeof(word));
+		h = index_hash_u64(h ^ word);
+	}
+	word = 0;
+	memcpy(&word, p, len);
+	return index_hash_u64(h ^ word);
 }

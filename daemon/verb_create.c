@@ -184,8 +184,7 @@ int verb_describe(struct session *s, const Gpushm__Proto__Request *q, struct ans
 	gpushm__proto__describe_reply__init(&a->u.described);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_DESCRIBED;
 	a->reply.described = &a->u.described;
-	a->u.described.has_arrays = 1;
-	a->u.described.arrays = l->buffer->arrays;
+	TELL(&a->u.described, arrays, l->buffer->arrays);
 	return 0;
 }
 
@@ -208,8 +207,7 @@ int verb_publish(struct session *s, const Gpushm__Proto__Request *q, struct answ
 	gpushm__proto__publish_reply__init(&a->u.published);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_PUBLISHED;
 	a->reply.published = &a->u.published;
-	a->u.published.has_digest = 1;
-	a->u.published.digest = l->buffer->digest;
+	TELL(&a->u.published, digest, l->buffer->digest);
 	return 0;
 }
 

@@ -142,10 +142,9 @@ static int tell(struct session *s, struct answer *a, struct fault *f)
 		if (!told)
 			return answer_no_memory(f);
 		gpushm__proto__changed__init(told);
-		told->has_index = told->has_buffer = told->has_word = 1;
-		told->index = (uint32_t)i;
-		told->buffer = now.id;
-		told->word = now.word;
+		TELL(told, index, (uint32_t)i);
+		TELL(told, buffer, now.id);
+		TELL(told, word, now.word);
 		m->changed[m->n_changed++] = told;
 	}
 	return m->changed ? 0 : answer_no_memory(f);

@@ -47,6 +47,9 @@ const char *name_check_text(const void *text, size_t len)
 	size_t n;
 
 	for (size_t i = 0; i < len; i += n) {
+		n = 1;
+		if (p[i] >= 0x20 && p[i] < 0x7f) /* most are */
+			continue;
 		n = utf8_next(p + i, len - i, &point);
 		if (n == 0)
 			return "it is not valid UTF-8";
