@@ -91,7 +91,7 @@ static void turn_away(int socket, const struct fault *why)
 	struct answer a = { 0 };
 
 	/* Unread data would turn into an ECONNRESET that overtakes the answer. */
-	wire_recv(socket, &frame, false, MSG_DONTWAIT);
+	wire_recv_bytes(socket, &frame, MSG_DONTWAIT);
 	answer_fault(&a, why);
 	answer_send(&a, socket);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Peers. One request is read at each turn of the loop, so that a peer that floods delays others by
- * one request at most. A client reads an answer before it asks again: then the socket's send buffer
- * is empty, and larger than any answer (checked at the start), so that an answer is sent or the
- * peer is gone; nothing queues, and unread fds are bounded (the kernel refuses to send with
- * ETOOMANYREFS once RLIMIT_NOFILE fds are unread, whoever left them so). Whether it has read, the
- * kernel is asked where it matters: after an answer with fds, and after some bytes of others; each
- * time would cost a tenth of a small request. Requests are read without room for fds: the kernel
- * closes what is sent.
+ * Peers. One request is read at each turn of the loop, and one more after what needs no answer, so
+ * that a peer that floods delays others by two requests at most. A client reads an answer before it
+ * asks again: then the socket's send buffer is empty, and larger than any answer (checked at the
+ * start), so that an answer is sent or the peer is gone; nothing queues, and unread fds are bounded
+ * (the kernel refuses to send with ETOOMANYREFS once RLIMIT_NOFILE fds are unread, whoever left
+ * them so). Whether it has read, the kernel is asked where it matters: after some answers with fds,
+ * and after some bytes of others; each time would cost a tenth of a small request. Requests are
+ * read without room for fds: the kernel closes what is sent.
  */
 #include "daemon/peer.h"
 
@@ -22,7 +22,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define UNREAD_MAX 4096u /* bytes of answers that nobody may have read yet */
+#define UNREAD_MAX 4096u	     /* bytes of answers that nobody may have read yet */
+#define UNREAD_FDS (UNREAD_MAX / 4u) /* what an answer with fds counts as, at least */
 
 static void on_poll_closed(uv_handle_t *handle)
 {
@@ -85,7 +86,7 @@ static void deliver(struct peer *p, struct answer *a)
 	} else if (r == 0) {
 		p->session.pools_lent |= a->pool_bit;
 	}
-	p->unread = a->n_fds > 0 ? UNREAD_MAX : p->unread + a->sent;
+	p->unread += a->n_fds > 0 && a->sent < UNREAD_FDS ? UNREAD_FDS : a->sent;
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		violation(p, strerror(-r));
 	else if (r < 0)
@@ -120,7 +121,8 @@ static bool has_read(struct peer *p)
 	return ioctl(p->socket, SIOCOUTQ, &unread) == 0 && unread == 0;
 }
 
-static void serve(struct peer *p, const struct frame *frame)
+/* True: it needed no answer. */
+static bool serve(struct peer *p, const struct frame *frame)
 {
 	struct answer a;
 	struct fault f;
@@ -128,11 +130,11 @@ static void serve(struct peer *p, const struct frame *frame)
 
 	if (p->session.refusal) {
 		refuse(p);
-		return;
+		return false;
 	}
 	if (session_busy(&p->session) || !has_read(p)) {
 		violation(p, "it sent a request before it had read the last answer");
-		return;
+		return false;
 	}
 	answer_init(&a);
 	r = request_handle(&p->session, frame->data, frame->len, &a, &f);
@@ -140,23 +142,33 @@ static void serve(struct peer *p, const struct frame *frame)
 		deliver(p, &a);
 	else if (r < 0 && r != -EINPROGRESS)
 		violation(p, f.text);
+	return r == 0 && a.silent;
 }
 
-/* While a request is under way, too: a peer that hangs up then calls it off. */
-static void on_event(uv_poll_t *handle, int status, int events)
+static bool serve_next(struct peer *p, int status)
 {
 	static struct frame frame;
-	struct peer *p = handle->data;
-	int r = wire_recv(p->socket, &frame, false, MSG_DONTWAIT);
+	int r = wire_recv_bytes(p->socket, &frame, MSG_DONTWAIT);
 
 	if (r == -EAGAIN && status == 0)
-		return;
+		return false;
+	if (r == 0)
+		return serve(p, &frame);
 	if (r == -EPROTO)
-		violation(p, "a datagram of more than 65536 bytes, or with file descriptors");
-	else if (r < 0)
-		peer_close(p);
+		violation(p, "a datagram of more than 65536 bytes");
 	else
-		serve(p, &frame);
+		peer_close(p);
+	return false;
+}
+
+/* While a request is under way, too: a peer that hangs up then calls it off. Who has closed a
+ * buffer without waiting for an answer mostly asks next: a turn of the loop is spared. */
+static void on_event(uv_poll_t *handle, int status, int events)
+{
+	struct peer *p = handle->data;
+
+	if (serve_next(p, status))
+		serve_next(p, 0);
 }
 
 static int keep_refusal(struct session *s, const struct fault *refusal)

@@ -98,15 +98,35 @@ static int frame_adopt_all(struct frame *f, struct msghdr *msg)
 	return known && !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 0 : -EPROTO;
 }
 
-int wire_recv(int socket, struct frame *f, bool with_fds, int flags)
+/* The kernel has less to copy in and out for recv(), and closes what fds there are. MSG_TRUNC: the
+ * datagram's length is told, not what fitted. */
+int wire_recv_bytes(int socket, struct frame *f, int flags)
+{
+	ssize_t n;
+
+	f->len = f->n_fds = 0;
+	do
+		n = recv(socket, f->data, sizeof(f->data), flags | MSG_TRUNC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	if (n == 0)
+		return -ECONNRESET;
+	if ((size_t)n > sizeof(f->data))
+		return -EPROTO;
+	f->len = n;
+	return 0;
+}
+
+int wire_recv(int socket, struct frame *f, int flags)
 {
 	struct iovec iov = { .iov_base = f->data, .iov_len = sizeof(f->data) };
 	union control control;
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
-		.msg_control = with_fds ? &control : NULL,
-		.msg_controllen = with_fds ? sizeof(control) : 0,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
 	};
 	ssize_t n;
 	int r;

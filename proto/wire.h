@@ -24,11 +24,14 @@ struct frame {
  * -errno. */
 int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n_fds, int flags);
 
-/* Receives one datagram. with_fds false makes no room for fds: those sent are closed by the
- * kernel. 0 with f->len >= 1; -EAGAIN; -ECONNRESET at the end of the stream or for an empty
- * datagram; -EPROTO where the datagram was cut, or came with fds that do not fit (all of them are
- * closed). f->n_fds is valid after success only. */
-int wire_recv(int socket, struct frame *f, bool with_fds, int flags);
+/* Receives one datagram with its fds. 0 with f->len >= 1; -EAGAIN; -ECONNRESET at the end of the
+ * stream or for an empty datagram; -EPROTO where the datagram was cut, or came with fds that do not
+ * fit (all of them are closed). f->n_fds is valid after success only. */
+int wire_recv(int socket, struct frame *f, int flags);
+
+/* The same with no room for fds: the kernel closes those that were sent, and nothing else comes of
+ * them. */
+int wire_recv_bytes(int socket, struct frame *f, int flags);
 
 /* Closes what nobody took. For _cleanup_() too. */
 void frame_close_fds(struct frame *f);

@@ -196,12 +196,10 @@ START_TEST(fds_that_are_sent_stay_in_the_daemon)
 		for (size_t j = 0; j < array_size(fds); j++)
 			fds[j] = r.socket;
 		ck_assert_int_eq(raw_send_fds(&r, frame, len, fds, counts[i]), 0);
-		ck_assert_int_eq(raw_await_end(&r), 0);
+		ck_assert_int_eq(raw_receive(&r), 0);
 		raw_close(&r);
 		census_await(&d, c, &before);
 	}
-	ck_assert_uint_eq(census_violations(&d, c), array_size(counts));
-	ck_assert_uint_eq(daemon_log_count(&d, "file descriptors"), array_size(counts));
 }
 END_TEST
 

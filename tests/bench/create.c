@@ -42,7 +42,7 @@ static void ours(void *arg)
 	struct create *c = arg;
 	struct raw *r = &c->b->raw;
 
-	if (raw_send(r, c->frame, c->frame_len) < 0 || wire_recv(r->socket, &r->frame, true, 0) < 0)
+	if (raw_send(r, c->frame, c->frame_len) < 0 || wire_recv(r->socket, &r->frame, 0) < 0)
 		ck_abort_msg("CREATE: the daemon has gone");
 }
 

@@ -110,7 +110,7 @@ static void say_two(const struct keeper *k, const struct trip *t)
 	raw_connect(&r, k->socket);
 	for (int i = 0; i < 2; i++)
 		if (raw_send(&r, zeros, t->request) < 0 ||
-		    wire_recv(r.socket, &r.frame, false, 0) < 0)
+		    wire_recv_bytes(r.socket, &r.frame, 0) < 0)
 			ck_abort_msg("the bare program does not answer");
 	raw_close(&r);
 }

@@ -203,7 +203,7 @@ static void *serve(void *arg)
 	for (size_t i = 0; f && peer >= 0; i++) {
 		const struct answer *a = &s->answers[i];
 
-		if (wire_recv(peer, f, false, 0) < 0 || !keep_request(s, f) || i >= s->n)
+		if (wire_recv_bytes(peer, f, 0) < 0 || !keep_request(s, f) || i >= s->n)
 			break;
 		if (!(a->respond ? send_response(peer, a, s->requests[i]) : send_answer(peer, a)))
 			break;

@@ -97,7 +97,7 @@ static int receive(struct raw *r)
 
 	forget_reply(r);
 	must(poll(&p, 1, raw_deadline_ms) == 1, "the daemon says nothing");
-	return wire_recv(r->socket, &r->frame, true, 0);
+	return wire_recv(r->socket, &r->frame, 0);
 }
 
 static void check_attach_law(const struct raw *r)
