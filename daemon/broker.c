@@ -88,6 +88,7 @@ static void on_pools_closed(void *arg)
 	uv_close((uv_handle_t *)&b->watchdog, NULL);
 	uv_close((uv_handle_t *)&b->patience, NULL);
 	uv_close((uv_handle_t *)&b->housekeeping, NULL);
+	uv_close((uv_handle_t *)&b->service.awake.idle, NULL);
 	waiters_done(&b->service.waiters);
 	pools_done(&b->pools);
 }
@@ -350,6 +351,7 @@ static int start(struct broker *b)
 		r = waiters_init(&b->service.waiters, &b->loop);
 	if (r < 0)
 		return r;
+	awake_init(&b->service.awake, &b->loop);
 	restart_init(&b->service.restart, &b->loop, b->argv, go, b);
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);

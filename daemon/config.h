@@ -67,6 +67,7 @@ struct config {
 	gid_t admin_gid;		      /* (gid_t)-1: none */
 	bool trust_unwatched;		      /* clients that have no pidfd are served */
 	uint32_t driver_timeout;	      /* s that a driver call may take */
+	uint32_t busy_poll;		      /* us that the loop looks for more before it sleeps */
 	char default_pool[POOL_NAME_MAX + 1]; /* empty: gpu0 where there is one, else host */
 	bool auto_pools; /* no [pool] section in any file: make the defaults of gpushmd.conf(5) */
 	struct pool_config *pools; /* owned */

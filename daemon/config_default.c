@@ -37,7 +37,8 @@ void config_default_daemon(struct config *ret)
 	*ret = (struct config){ .socket_mode = 0666,
 				.socket_gid = (gid_t)-1,
 				.admin_gid = (gid_t)-1,
-				.driver_timeout = 30 };
+				.driver_timeout = 30,
+				.busy_poll = 50 };
 }
 
 void config_default_limits(struct limits_config *ret)

@@ -34,6 +34,7 @@ static const struct config_key daemon_keys[] = {
 	DAEMON("default-pool", default_pool, &value_pool, false),
 	DAEMON("unwatched-clients", trust_unwatched, &value_trust, false),
 	DAEMON("driver-timeout", driver_timeout, &value_seconds, false),
+	DAEMON("busy-poll", busy_poll, &value_microseconds, false),
 };
 
 static const struct config_key limits_keys[] = {

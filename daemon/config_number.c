@@ -18,6 +18,7 @@
 	65536u /* each pending vmm, pinned or host buffer is an open fd of the daemon \
 		*/
 #define SECONDS_MAX 86400u
+#define MICROSECONDS_MAX 1000u
 #define FRACTION_DIGITS 6
 
 static const char digits[] = "0123456789";
@@ -230,6 +231,16 @@ static int parse_seconds(const char *text, void *member, char *wrong)
 	return 0;
 }
 
+static int parse_microseconds(const char *text, void *member, char *wrong)
+{
+	uint64_t microseconds;
+
+	if (parse_whole(text, MICROSECONDS_MAX, &microseconds) < 0)
+		return -EINVAL;
+	*(uint32_t *)member = (uint32_t)microseconds;
+	return 0;
+}
+
 static int parse_ratio(const char *text, void *member, char *wrong)
 {
 	return parse_decimal(text, 1, "", member);
@@ -275,6 +286,11 @@ const struct value_type value_ratio = {
 	.parse = parse_ratio,
 	.format = format_ratio
 };
+const struct value_type value_microseconds = { .allowed =
+						       "a whole number of microseconds, 0 to 1000",
+					       .size = sizeof(uint32_t),
+					       .parse = parse_microseconds,
+					       .format = format_count };
 const struct value_type value_seconds = { .allowed = "a whole number of seconds, 1 to 86400",
 					  .size = sizeof(uint32_t),
 					  .parse = parse_seconds,

@@ -24,7 +24,7 @@ struct value_type {
 
 /* config_number.c */
 extern const struct value_type value_mode, value_node, value_size, value_bytes, value_count,
-	value_pending, value_ratio, value_seconds;
+	value_pending, value_ratio, value_seconds, value_microseconds;
 /* config_name.c */
 extern const struct value_type value_path, value_pool, value_kind, value_device, value_trust;
 /* config_id.c */

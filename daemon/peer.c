@@ -166,9 +166,11 @@ static bool serve_next(struct peer *p, int status)
 static void on_event(uv_poll_t *handle, int status, int events)
 {
 	struct peer *p = handle->data;
+	struct service *service = p->session.service;
 
 	if (serve_next(p, status))
 		serve_next(p, 0);
+	awake_in_burst(&service->awake, service->config->busy_poll * 1000ull);
 }
 
 static int keep_refusal(struct session *s, const struct fault *refusal)

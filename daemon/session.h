@@ -7,6 +7,7 @@
 #define GPUSHM_DAEMON_SESSION_H
 
 #include "daemon/catalog.h"
+#include "daemon/pool/awake.h"
 #include "daemon/reaper.h"
 #include "daemon/restart.h"
 #include "daemon/throttle.h"
@@ -21,6 +22,7 @@ struct service {
 	struct reaper reaper;
 	struct waiters waiters;
 	struct restart restart;
+	struct awake awake;
 	const struct config *config; /* borrowed */
 	unsigned char id[DAEMON_ID_BYTES];
 	uint64_t started_ns; /* CLOCK_MONOTONIC */

@@ -7,8 +7,13 @@
  * on_done has been called. uv_async_send() may merge wake-ups, so that one callback empties all of
  * `done`. Signals are the loop's: the thread blocks them all, else the kernel might pick it to run
  * a handler of libuv's in the middle of a driver call.
+ *
+ * Most jobs take little longer than to wake the loop when they are done: it stays awake for that,
+ * and serves its other events meanwhile.
  */
 #include "daemon/pool/worker.h"
+
+#include "daemon/pool/awake.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -16,9 +21,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define AWAKE_NS 100000u /* a small allocation of the slowest kind, and its export */
+
 struct worker {
-	uv_async_t async; /* ref'd while jobs are under way */
-	size_t under_way; /* submitted, on_done not called yet; the loop's thread alone */
+	uv_async_t async;   /* ref'd while jobs are under way */
+	struct awake awake; /* the loop, for a job's end */
+	unsigned handles;   /* of libuv's, that are not closed yet */
+	size_t under_way;   /* submitted, on_done not called yet; the loop's thread alone */
 	pthread_t thread;
 	char name[16]; /* a thread's name has 15 bytes: pthread_setname_np(3) */
 
@@ -90,8 +99,10 @@ static void deliver(struct worker *w)
 	struct job *job;
 
 	while ((job = next_done(w))) {
-		if (--w->under_way == 0)
+		if (--w->under_way == 0) {
 			uv_unref((uv_handle_t *)&w->async);
+			awake_end(&w->awake);
+		}
 		job->on_done(job);
 	}
 }
@@ -113,10 +124,18 @@ static void on_closed(uv_handle_t *handle)
 {
 	struct worker *w = handle->data;
 
+	if (--w->handles > 0)
+		return;
 	pthread_cond_destroy(&w->finished);
 	pthread_cond_destroy(&w->submitted);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
+}
+
+static void close_handles(struct worker *w)
+{
+	uv_close((uv_handle_t *)&w->async, on_closed);
+	uv_close((uv_handle_t *)&w->awake.idle, on_closed);
 }
 
 /* A thread inherits the mask of the one that makes it; there is no moment at which it could take a
@@ -145,7 +164,9 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
 	if (err < 0)
 		return err;
 
-	w->async.data = w;
+	awake_init(&w->awake, loop);
+	w->async.data = w->awake.idle.data = w;
+	w->handles = 2;
 	uv_unref((uv_handle_t *)&w->async);
 	snprintf(w->name, sizeof(w->name), "%s", thread_name);
 	pthread_mutex_init(&w->lock, NULL);
@@ -156,7 +177,7 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
 
 	err = start_thread(w);
 	if (err < 0) {
-		uv_close((uv_handle_t *)&take_ptr(w)->async, on_closed);
+		close_handles(take_ptr(w));
 		return err;
 	}
 
@@ -181,7 +202,7 @@ struct worker *worker_free(struct worker *w)
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
 
-	uv_close((uv_handle_t *)&w->async, on_closed);
+	close_handles(w);
 	return NULL;
 }
 
@@ -196,6 +217,7 @@ void worker_submit(struct worker *w, struct job *job)
 	list_insert(&w->todo, &job->link);
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
+	awake_for(&w->awake, AWAKE_NS);
 }
 
 uint64_t worker_busy_ns(struct worker *w)

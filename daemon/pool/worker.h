@@ -25,7 +25,7 @@ struct worker;
 int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret);
 
 /* Runs what is queued, calls every on_done, joins the thread. Blocks. NULL is allowed. Returns
- * NULL. The loop must run once more afterwards to close the handle. */
+ * NULL. The loop must run once more afterwards to close the handles. */
 struct worker *worker_free(struct worker *w);
 
 /* From the loop's thread alone. */

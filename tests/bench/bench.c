@@ -121,7 +121,8 @@ void bench_begin(struct bench *b)
 	char config[1024];
 
 	b->gpu = (!b->o.pool || strcmp(b->o.pool, "host") != 0) && gpu_open();
-	snprintf(config, sizeof(config), "%s%s", b->gpu ? gpu_pools : host_pools, limits);
+	snprintf(config, sizeof(config), "[daemon]\nbusy-poll=%u\n%s%s", b->o.busy_poll,
+		 b->gpu ? gpu_pools : host_pools, limits);
 	keeper_init(&b->keeper, config);
 	keeper_start(&b->keeper);
 	bench_ok(gpushm_connect(b->keeper.socket, &b->c), "connect");

@@ -19,6 +19,7 @@ static const char usage[] =
 	"  --clients N     that ask at the same time (64)\n"
 	"  --pool KIND     host, vmm, mempool or pinned alone; all that there are\n"
 	"  --only TEXT     rows alone whose id has this in it; several, with commas between them\n"
+	"  --busy-poll US  of the daemon's configuration; 0 is none (50)\n"
 	"  --quick         shows that everything runs; the figures mean nothing\n"
 	"  --json FILE     writes the rows there, too; - is standard output, instead of the table\n"
 	"  --plot FOLDER   writes latency.svg and scaling.svg there\n";
@@ -31,7 +32,10 @@ static const struct options defaults = {
 	.arrays = 3435,
 	.buffers = 4096,
 	.many = 100000,
+	.busy_poll = 50,
 };
+
+#define NUMBER_MAX 1000000u
 
 static void refuse(const char *name, const char *value)
 {
@@ -39,12 +43,12 @@ static void refuse(const char *name, const char *value)
 	exit(2);
 }
 
-static unsigned number(const char *name, const char *text)
+static unsigned number(const char *name, const char *text, unsigned least, unsigned most)
 {
 	char *end;
 	unsigned long n = strtoul(text, &end, 10);
 
-	if (*end || n == 0 || n > 1000000)
+	if (*end || n < least || n > most)
 		refuse(name, text);
 	return (unsigned)n;
 }
@@ -83,13 +87,16 @@ static void take(struct options *o, int option, const char *name, const char *va
 		o->sizes[o->n_sizes++] = size(value);
 		break;
 	case 'c':
-		o->count = number(name, value);
+		o->count = number(name, value, 1, NUMBER_MAX);
 		break;
 	case 't':
-		o->seconds = number(name, value);
+		o->seconds = number(name, value, 1, NUMBER_MAX);
 		break;
 	case 'n':
-		o->clients = number(name, value);
+		o->clients = number(name, value, 1, NUMBER_MAX);
+		break;
+	case 'b':
+		o->busy_poll = number(name, value, 0, 1000);
 		break;
 	case 'p':
 		o->pool = value;
@@ -122,6 +129,7 @@ void options_parse(int argc, char **argv, struct options *ret)
 		{ "count", required_argument, NULL, 'c' },
 		{ "seconds", required_argument, NULL, 't' },
 		{ "clients", required_argument, NULL, 'n' },
+		{ "busy-poll", required_argument, NULL, 'b' },
 		{ "pool", required_argument, NULL, 'p' },
 		{ "only", required_argument, NULL, 'o' },
 		{ "json", required_argument, NULL, 'j' },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What files of gpushmd.conf's form mean: values, defaults, drop-ins, where each value came from,
- * and what a reload can't change. What is wrong with a file is test_config_bad.c's.
+ * What gpushmd.conf's values mean, where each came from, and what no reload changes. Faults of a file
+ * are test_config_bad.c's.
  */
 #include "tests/unit/config_fixture.h"
 
@@ -16,11 +16,10 @@ START_TEST(an_empty_file_gives_the_defaults_of_the_manual)
 	ck_assert_uint_eq(c->socket_mode, 0666);
 	ck_assert_uint_eq(c->socket_gid, (gid_t)-1);
 	ck_assert_uint_eq(c->admin_gid, (gid_t)-1);
-	ck_assert_str_eq(c->default_pool, "");
-	ck_assert(c->auto_pools);
+	ck_assert_uint_eq(c->busy_poll, 50);
+	ck_assert(c->auto_pools && c->default_pool[0] == '\0');
 	ck_assert_uint_eq(c->n_pools, 0);
-	ck_assert_uint_eq(l->bytes, UINT64_MAX);
-	ck_assert_uint_eq(l->buffers, 16384);
+	ck_assert(l->bytes == UINT64_MAX && l->buffers == 16384);
 	ck_assert_uint_eq(l->leases, 65536);
 	ck_assert_uint_eq(l->peers, 1024);
 	config_free(c);
@@ -60,6 +59,7 @@ static const struct {
 	{ "[daemon]", "admin-group=12345678", "admin-group=12345678" },
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
 	{ "[daemon]", "driver-timeout=1", "driver-timeout=1" },
+	{ "[daemon]", "busy-poll=0", "busy-poll=0" },
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
 	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A loop that polls before it sleeps. What it would do next is asked of libuv itself: a timeout of
+ * 0 is a poll, one of -1 a sleep until something happens.
+ */
+#include "daemon/pool/awake.h"
+
+#include "tests/lib/suite.h"
+
+#include <check.h>
+
+#define LONG_NS 3600000000000u
+
+static uv_loop_t loop;
+static struct awake awake;
+
+static void setup(void)
+{
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	awake_init(&awake, &loop);
+	awake.allowed = true;
+}
+
+static void teardown(void)
+{
+	uv_close((uv_handle_t *)&awake.idle, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+static bool polls(void)
+{
+	return uv_is_active((uv_handle_t *)&awake.idle) && uv_backend_timeout(&loop) == 0;
+}
+
+START_TEST(a_loop_that_is_to_stay_awake_sleeps)
+{
+	ck_assert(!polls());
+	awake_for(&awake, LONG_NS);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert(polls());
+}
+END_TEST
+
+START_TEST(a_loop_never_sleeps_again)
+{
+	awake_for(&awake, 1);
+	/* Returns when nothing is active any more. */
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert(!polls());
+}
+END_TEST
+
+static void miss(void)
+{
+	awake_for(&awake, 1);
+	ck_assert(polls());
+	uv_run(&loop, UV_RUN_DEFAULT);
+}
+
+START_TEST(a_loop_polls_on_for_what_never_comes)
+{
+	for (unsigned i = 0; i < AWAKE_MISSES; i++)
+		miss();
+	for (unsigned i = 0; i < AWAKE_REST; i++) {
+		awake_for(&awake, LONG_NS);
+		ck_assert(!polls());
+	}
+	awake_for(&awake, LONG_NS);
+	ck_assert(polls());
+}
+END_TEST
+
+START_TEST(a_loop_gives_up_though_something_came)
+{
+	for (unsigned i = 0; i < 10 * AWAKE_MISSES; i++) {
+		for (unsigned j = 0; j < AWAKE_MISSES - 1; j++)
+			miss();
+		awake_for(&awake, LONG_NS);
+		ck_assert(polls());
+		awake_end(&awake);
+		ck_assert(!polls());
+	}
+}
+END_TEST
+
+START_TEST(a_time_of_zero_keeps_a_loop_awake)
+{
+	awake_for(&awake, 0);
+	awake.last = uv_hrtime();
+	awake_in_burst(&awake, 0);
+	ck_assert(!polls());
+}
+END_TEST
+
+START_TEST(what_comes_alone_is_waited_for)
+{
+	awake.last = uv_hrtime() - AWAKE_BURST_NS - 1;
+	awake_in_burst(&awake, LONG_NS);
+	ck_assert(!polls());
+	/* And if the loop was awake for the one before. */
+	awake_for(&awake, LONG_NS);
+	awake.last = uv_hrtime() - AWAKE_BURST_NS - 1;
+	awake_in_burst(&awake, LONG_NS);
+	ck_assert(!polls());
+}
+END_TEST
+
+START_TEST(what_comes_in_a_burst_is_not_waited_for)
+{
+	/* The two calls may lie far apart, on a busy machine. */
+	awake.last = uv_hrtime();
+	while (!polls())
+		awake_in_burst(&awake, LONG_NS);
+}
+END_TEST
+
+START_TEST(a_single_processor_is_kept_from_whoever_makes_the_event)
+{
+	awake.allowed = false;
+	awake_for(&awake, LONG_NS);
+	awake.last = uv_hrtime();
+	awake_in_burst(&awake, LONG_NS);
+	ck_assert(!polls());
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("awake");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, a_loop_that_is_to_stay_awake_sleeps);
+	tcase_add_test(tc, a_loop_never_sleeps_again);
+	tcase_add_test(tc, a_loop_polls_on_for_what_never_comes);
+	tcase_add_test(tc, a_loop_gives_up_though_something_came);
+	tcase_add_test(tc, a_time_of_zero_keeps_a_loop_awake);
+	tcase_add_test(tc, what_comes_alone_is_waited_for);
+	tcase_add_test(tc, what_comes_in_a_burst_is_not_waited_for);
+	tcase_add_test(tc, a_single_processor_is_kept_from_whoever_makes_the_event);
+	return suite_run("awake", tc, NULL);
+}
