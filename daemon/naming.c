@@ -54,13 +54,22 @@ int naming_key(const struct process *p, const void *name, size_t len, char ret[K
 	       struct fault *f)
 {
 	const char *wrong = name_check_buffer(name, len), *text = name;
+	size_t own_len;
 	char own[16];
 
 	if (wrong)
 		return fault(f, CODE_NAME, "name \"%.*s\": %s", (int)(len < 64 ? len : 64),
 			     len ? text : "", wrong);
 	if (len >= 2 && text[0] == '~' && text[1] == '/') {
-		join(own, own_prefix(p, own), text + 2, len - 2, ret);
+		own_len = own_prefix(p, own);
+		/* Administrators have to be able to say it, too. */
+		if (own_len + len - 2 > BUFFER_NAME_MAX)
+			return fault(
+				f, CODE_NAME,
+				"name \"%.48s...\": to others it is \"%.*s...\", which is longer "
+				"than %u bytes",
+				text, (int)own_len, own, BUFFER_NAME_MAX);
+		join(own, own_len, text + 2, len - 2, ret);
 		return 0;
 	}
 	join("", 0, text, len, ret);

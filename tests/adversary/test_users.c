@@ -132,6 +132,24 @@ START_TEST(a_private_name_is_reached_by_another)
 }
 END_TEST
 
+/* "~65531/" is five bytes longer than "~/". */
+START_TEST(a_private_name_is_too_long_for_administrators)
+{
+	char name[256] = "", command[512], theirs[320];
+
+	memset(name, 'x', 253 - 5);
+	snprintf(command, sizeof(command), "create ~/%sx 0600", name);
+	user_does(&owner, command, "NAME");
+	snprintf(command, sizeof(command), "create ~/%s 0600", name);
+	user_does(&owner, command, "OK");
+	user_does(&owner, "publish shared", "OK");
+	user_does(&owner, "close", "OK");
+	snprintf(theirs, sizeof(theirs), "~%d/%s", OWNER, name);
+	ck_assert_int_eq(gpushm_wait(c, theirs, 0), 0);
+	ck_assert_int_eq(gpushm_unlink(c, theirs), 0);
+}
+END_TEST
+
 START_TEST(holders_are_told_to_strangers)
 {
 	make("0666");
@@ -189,6 +207,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_owner_is_let_in_as_another);
 	tcase_add_test(t, a_stranger_unlinks);
 	tcase_add_test(t, a_private_name_is_reached_by_another);
+	tcase_add_test(t, a_private_name_is_too_long_for_administrators);
 	tcase_add_test(t, holders_are_told_to_strangers);
 	tcase_add_test(t, a_buffer_that_is_being_filled_is_seen);
 	tcase_add_test(t, a_group_that_is_not_mine_is_taken);
