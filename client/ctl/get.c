@@ -84,10 +84,11 @@ static int write_file(const struct ctl *ctl, const struct options *o, const stru
 {
 	struct sink s;
 	struct progress p;
-	int r = sink_open(&s, file);
+	int r;
 
-	progress_start(&p, file, gpushm_array_nbytes(a), ctl->quiet);
 	interrupt_catch();
+	r = sink_open(&s, file);
+	progress_start(&p, file, gpushm_array_nbytes(a), ctl->quiet);
 	if (r == CTL_OK && !o->raw)
 		r = write_header(a, &s);
 	if (r == CTL_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Output files. The bytes go to a temporary file in the same folder, which takes the name when all
- * of them are there: a reader of the old file is not disturbed, and an interrupted get leaves the
- * old file as it was. Only SIGKILL leaves the temporary file behind.
+ * Output files. The bytes go to a temporary file in the same folder, which takes the name and the
+ * mode when all of them are there: a reader of the old file is not disturbed, and an interrupted
+ * get leaves the old file as it was. Only SIGKILL leaves the temporary file behind.
  */
 #include "client/ctl/sink.h"
 
@@ -18,12 +18,9 @@ static int failed(const struct sink *s)
 	return ctl_error(CTL_FAILED, "%s: %s", s->file, strerror(errno));
 }
 
-static int open_temporary(struct sink *s)
+static int open_temporary(struct sink *s, mode_t mode)
 {
-	mode_t mask = umask(0);
-
-	umask(mask);
-	if (asprintf(&s->temporary, "%s.XXXXXX", s->file) < 0) {
+	if (asprintf(&s->temporary, "%s.XXXXXX", s->target) < 0) {
 		s->temporary = NULL;
 		return ctl_error(CTL_FAILED, "out of memory");
 	}
@@ -35,12 +32,21 @@ static int open_temporary(struct sink *s)
 		return r;
 	}
 	/* mkostemp() makes it 0600 whatever the umask. */
-	return fchmod(s->fd, 0666 & ~mask) < 0 ? failed(s) : CTL_OK;
+	return fchmod(s->fd, mode) < 0 ? failed(s) : CTL_OK;
+}
+
+static mode_t usual_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return 0666 & ~mask;
 }
 
 int sink_open(struct sink *s, const char *file)
 {
 	struct stat st;
+	bool there;
 
 	*s = (struct sink){ .file = file, .fd = -1 };
 	if (!strcmp(file, "-")) {
@@ -48,10 +54,16 @@ int sink_open(struct sink *s, const char *file)
 		s->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 		return s->fd < 0 ? failed(s) : CTL_OK;
 	}
-	if (stat(file, &st) < 0 || S_ISREG(st.st_mode))
-		return open_temporary(s);
-	s->fd = open(file, O_WRONLY | O_CLOEXEC);
-	return s->fd < 0 ? failed(s) : CTL_OK;
+	there = stat(file, &st) == 0;
+	if (there && !S_ISREG(st.st_mode)) {
+		s->fd = open(file, O_WRONLY | O_CLOEXEC);
+		return s->fd < 0 ? failed(s) : CTL_OK;
+	}
+	/* A link stays a link: /dev/stdout is one, and its place is in /dev. */
+	s->target = there ? realpath(file, NULL) : strdup(file);
+	if (!s->target)
+		return failed(s);
+	return open_temporary(s, there ? st.st_mode & 0777 : usual_mode());
 }
 
 int sink_commit(struct sink *s)
@@ -63,7 +75,7 @@ int sink_commit(struct sink *s)
 		return failed(s);
 	if (!s->temporary)
 		return CTL_OK;
-	if (rename(s->temporary, s->file) < 0)
+	if (rename(s->temporary, s->target) < 0)
 		return failed(s);
 	free_ptr(&s->temporary);
 	return CTL_OK;
@@ -77,4 +89,5 @@ void sink_close(struct sink *s)
 	if (s->temporary)
 		unlink(s->temporary);
 	free_ptr(&s->temporary);
+	free_ptr(&s->target);
 }

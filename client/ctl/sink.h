@@ -7,8 +7,9 @@
 
 struct sink {
 	const char *file; /* borrowed; for messages */
-	char *temporary;  /* owned; NULL: written in place */
-	int fd;		  /* owned */
+	char *target;	 /* owned; what file is, where links are followed; NULL: written in place */
+	char *temporary; /* owned; until it takes the target's name */
+	int fd;		 /* owned */
 };
 
 /* "-": standard output. What is no regular file (a pipe, /dev/null) is written in place, all else

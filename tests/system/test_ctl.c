@@ -197,6 +197,22 @@ START_TEST(an_interrupted_get_leaves_a_file)
 }
 END_TEST
 
+START_TEST(a_link_or_a_mode_is_lost_with_the_old_file)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=3K x; echo old > real; chmod 0640 real; ln -s real link\n"
+		"$ctl get -q x link && [[ -L link && $(stat -c %%a real) == 640 ]] || exit 1\n"
+		"$ctl get x - | cmp - real || exit 1\n"
+		"umask 0027; $ctl get -q x new && [[ $(stat -c %%a new) == 640 ]] || exit 1\n"
+		/* /dev/stdout is such a link, and a root's get would replace it. */
+		"mkdir d; ln -s /proc/self/fd/1 d/stdout\n"
+		"$ctl get -q x d/stdout > out && [[ -L d/stdout ]] && cmp real out || exit 1\n"
+		"$ctl get -q x d/stdout | cmp - real && [[ $(echo * d/*) == 'd link new out "
+		"real d/stdout' ]]");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("ctl");
@@ -210,5 +226,6 @@ int main(void)
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_words);
 	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
+	tcase_add_test(tc, a_link_or_a_mode_is_lost_with_the_old_file);
 	return suite_run("ctl", tc, NULL);
 }
