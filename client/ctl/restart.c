@@ -7,6 +7,22 @@
 
 #include <stdio.h>
 
+static void report(const struct ctl *ctl, const struct gpushm_status *s)
+{
+	struct json j;
+
+	if (ctl_json(ctl, &j)) {
+		json_open(&j, NULL, '{');
+		json_string(&j, "software", s->software);
+		json_int(&j, "pid", s->pid);
+		json_uint(&j, "buffers", s->buffers);
+		json_close(&j, '}');
+	} else if (!ctl->quiet) {
+		printf("%s, pid %d, has taken over with %u buffers\n", s->software, s->pid,
+		       s->buffers);
+	}
+}
+
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	struct gpushm_status *s = NULL;
@@ -19,9 +35,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 		r = gpushm_status(ctl->connection, &s);
 	if (r < 0)
 		return ctl_refused(r);
-	if (!ctl->quiet)
-		printf("%s, pid %d, has taken over with %u buffers\n", s->software, s->pid,
-		       s->buffers);
+	report(ctl, s);
 	gpushm_status_free(s);
 	return CTL_OK;
 }

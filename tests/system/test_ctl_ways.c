@@ -102,6 +102,7 @@ START_TEST(json_is_not_json)
 		"hold odd",
 		"put x.npy y",
 		"create --size=1 z",
+		"restart",
 	};
 
 	ctl_write_npy("x.npy", "[('a\"b', '<f4')]", "False", "(2,)", 8);
