@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gpushmd.conf's values mean, where each came from, and what no reload changes. Faults of a file
- * are test_config_bad.c's.
+ * What gpushmd.conf's values mean, where each came from, and what no reload changes. Faults of a
+ * file are test_config_bad.c's.
  */
 #include "tests/unit/config_fixture.h"
 
