@@ -270,7 +270,8 @@ int archive_move(struct archive *a, const struct lease *l)
 	return r;
 }
 
-/* The record that this one ends is dead from now on, and so is this one. */
+/* The record that this one ends is dead from now on, and so is this one. Where it could not be
+ * written there is none that was counted. */
 static void end(struct archive *a, Gpushm__Journal__Type type, uint64_t id, unsigned ended)
 {
 	Gpushm__Journal__Id m = GPUSHM__JOURNAL__ID__INIT;
@@ -279,7 +280,7 @@ static void end(struct archive *a, Gpushm__Journal__Type type, uint64_t id, unsi
 	m.has_id = 1;
 	m.id = id;
 	a->dead += ended + 1;
-	a->live -= ended;
+	a->live -= ended < a->live ? ended : a->live;
 	r = append(a, (uint16_t)type, &m.base);
 	if (r < 0)
 		log_error("the journal can't be written: %s; a restart would find what has ended",

@@ -230,6 +230,25 @@ START_TEST(a_journal_that_is_half_written_counts)
 }
 END_TEST
 
+/* Its keeper is not there: then nothing that is published is in it, and it fills up with ends. */
+START_TEST(a_journal_whose_fds_are_not_kept_is_never_written_anew)
+{
+	struct ledger *l = ledger_new(seed());
+	struct buffer b = { .pool = &l->pool, .block = { .fd = 0 }, .table_fd = -1 };
+
+	setenv("NOTIFY_SOCKET", "@nobody is there", 1);
+	l->store.systemd = true;
+	while (l->archive.dead < 10000) {
+		b.id = l->next_id++;
+		b.slot = SLOT_NONE;
+		ck_assert_int_lt(archive_buffer(&l->archive, &b), 0);
+		archive_gone(&l->archive, &b);
+	}
+	ck_assert(archive_is_stale(&l->archive));
+	ledger_free(l);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("archive");
@@ -239,5 +258,6 @@ int main(void)
 	tcase_add_test(t, a_damaged_journal_gives_what_never_was);
 	tcase_add_test(t, a_journal_that_has_grown_gives_what_never_was);
 	tcase_add_test(t, a_journal_that_is_half_written_counts);
+	tcase_add_test(t, a_journal_whose_fds_are_not_kept_is_never_written_anew);
 	return suite_run("archive", t, NULL);
 }
