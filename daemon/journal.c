@@ -245,6 +245,7 @@ int journal_replay(struct journal *j,
 		j->used += sizeof(head) + padded(head.len);
 		j->sequence = head.sequence;
 	}
-	*ret_dropped = wipe_rest(j);
+	/* Who gave up may come back to what it has not read. */
+	*ret_dropped = r == 0 ? wipe_rest(j) : 0;
 	return r;
 }

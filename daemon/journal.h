@@ -46,8 +46,8 @@ void journal_done(struct journal *j);
 int journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 
 /* Calls on_record for each valid record, in order, until one returns non-zero, which is then
- * returned. Afterwards appends go behind the last valid record, and *ret_dropped says how many
- * bytes behind it were not zero. */
+ * returned, and the file is as it was. Else appends go behind the last valid record from now on,
+ * and *ret_dropped says how many bytes behind it were not zero. */
 int journal_replay(struct journal *j,
 		   int (*on_record)(uint16_t type, const void *body, size_t len, void *arg),
 		   void *arg, size_t *ret_dropped);

@@ -246,7 +246,10 @@ int replay(struct store *store, struct replay *r, uint64_t *ret_generation)
 	*ret_generation = generation_of(it);
 	if (err == 0)
 		return 0;
-	store_forget(store, it->name);
 	replay_done(r);
-	return err == -ENOMEM ? err : replay(store, r, ret_generation);
+	/* The next daemon may have the memory. */
+	if (err == -ENOMEM)
+		return err;
+	store_forget(store, it->name);
+	return replay(store, r, ret_generation);
 }

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A journal is replayed, and each of our allocations fails in turn.
+ */
+#include "daemon/log.h"
+#include "daemon/replay.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/archive_fixture.h"
+#include "tests/unit/memory_fixture.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* What its keeper would hear. */
+static int listen_for_notifications(void)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "@gpushm-test-replay-%d", getpid());
+	setenv("NOTIFY_SOCKET", a.sun_path, 1);
+	a.sun_path[0] = '\0';
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a,
+			      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+					  strlen(a.sun_path + 1))),
+			 0);
+	return fd;
+}
+
+static int replay_once(const struct ledger *l, unsigned long n)
+{
+	struct store_fd one = { .fd = fcntl(l->archive.journal.fd, F_DUPFD_CLOEXEC, 3) };
+	struct store store = { .inherited = &one, .n_inherited = 1, .systemd = true };
+	struct replay r;
+	uint64_t generation;
+	int err;
+
+	store_name(one.name, 'j', l->archive.journal.generation);
+	memory_left = n;
+	err = WITHOUT_MEMORY(replay(&store, &r, &generation));
+	close_fd(&one.fd);
+	if (err == 0)
+		replay_done(&r);
+	return err;
+}
+
+START_TEST(a_journal_is_forgotten_for_want_of_memory)
+{
+	struct ledger *l = ledger_new(1);
+	int keeper = listen_for_notifications(), err = -ENOMEM;
+	unsigned long n;
+	char text[64];
+
+	log_open(-1);
+	while (l->archive.journal.used < 4096)
+		step(l);
+	for (n = 1; err < 0; n++) {
+		err = replay_once(l, n);
+		ck_assert(err == 0 || err == -ENOMEM);
+		ck_assert_int_lt(recv(keeper, text, sizeof(text), 0), 0);
+	}
+	ck_assert_uint_gt(n, 10);
+	memory_left = 0;
+	close(keeper);
+	ledger_free(l);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("replay_memory");
+
+	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_test(t, a_journal_is_forgotten_for_want_of_memory);
+	return suite_run("replay_memory", t, NULL);
+}
