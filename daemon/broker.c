@@ -101,6 +101,8 @@ static void stop(struct broker *b)
 	notify_stopping();
 	log_notice("stopping");
 	uv_timer_start(&b->patience, on_impatient, b->config->driver_timeout * 1000ull, 0);
+	if (b->listening)
+		listener_hear_out(&b->listener);
 	b->service.reaper.ending = true;
 	/* What is kept stays as it is: for the next daemon this end is like any other. */
 	b->service.catalog.archive = NULL;
@@ -194,6 +196,8 @@ static int go(struct fault *f, void *arg)
 			"a driver call has not returned for %u s, and a restart would wait for "
 			"it; gpushmd goes on as it is",
 			b->config->driver_timeout);
+	if (b->listening)
+		listener_hear_out(&b->listener);
 	r = list_all(b, &m);
 	if (r == 0) {
 		log_notice("restarting as %s, with %zu file descriptors", program, m.n);

@@ -198,6 +198,27 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	return uv_poll_start(&l->poll, UV_READABLE, on_readable);
 }
 
+void listener_hear_out(struct listener *l)
+{
+	struct list heard;
+
+	/* A close stirs others, and who of them can't be told is closed: any of the list. */
+	list_init(&heard);
+	while (!list_empty(&l->peers)) {
+		struct peer *p = list_first(&l->peers, struct peer, link);
+
+		list_drop(&p->link);
+		list_insert(&heard, &p->link);
+		peer_hear_out(p);
+	}
+	while (!list_empty(&heard)) {
+		struct list *link = heard.next;
+
+		list_drop(link);
+		list_insert(&l->peers, link);
+	}
+}
+
 static void on_closed(uv_handle_t *handle)
 {
 	struct listener *l = handle->data;

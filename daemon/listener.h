@@ -21,6 +21,11 @@ struct listener {
 /* Serves a listening socket, which it takes over on success. 0 or -errno. */
 int listener_init(struct listener *l, struct service *service, int socket);
 
+/* A close that wants no answer is not repeated. So before the daemon goes what every peer has said
+ * is heard, and none can say more (peer_hear_out()). They stay until listener_done(), or an exec.
+ */
+void listener_hear_out(struct listener *l);
+
 /* Closes the socket and every peer; the loop must run once more. */
 void listener_done(struct listener *l);
 

@@ -173,6 +173,17 @@ static void on_event(uv_poll_t *handle, int status, int events)
 	awake_in_burst(&service->awake, service->config->busy_poll * 1000ull);
 }
 
+/* What is sent from now on fails at once, and the queue keeps what was sent before
+ * (unix_shutdown(), unix_dgram_recvmsg() of net/unix/af_unix.c): nothing falls in between. */
+void peer_hear_out(struct peer *p)
+{
+	static struct frame frame;
+
+	shutdown(p->socket, SHUT_RD);
+	while (!p->closing && wire_recv_bytes(p->socket, &frame, MSG_DONTWAIT) == 0)
+		request_handle_quiet(&p->session, frame.data, frame.len);
+}
+
 static int keep_refusal(struct session *s, const struct fault *refusal)
 {
 	if (!refusal)

@@ -25,6 +25,10 @@ struct peer {
 int peer_new(struct list *peers, struct service *service, int socket, struct process *process,
 	     const struct fault *refusal, void (*on_closed)(void *arg), void *arg);
 
+/* For a daemon that goes: the client can say no more, and what it has said without waiting for an
+ * answer is done. */
+void peer_hear_out(struct peer *p);
+
 /* Ends the connection now; the memory goes in a callback of the loop. */
 void peer_close(struct peer *p);
 

@@ -138,16 +138,20 @@ static void trace(const struct session *s, const Gpushm__Proto__Request *q, int 
 				      : f->text);
 }
 
+static Gpushm__Proto__Request *unpack(struct service *service, const void *data, size_t len)
+{
+	service->requests++;
+	arena_reset(&service->unpack);
+	return gpushm__proto__request__unpack(&service->unpack.allocator, len, data);
+}
+
 int request_handle(struct session *s, const void *data, size_t len, struct answer *ret,
 		   struct fault *f)
 {
 	struct service *service = s->service;
-	Gpushm__Proto__Request *q;
+	Gpushm__Proto__Request *q = unpack(service, data, len);
 	int r;
 
-	service->requests++;
-	arena_reset(&service->unpack);
-	q = gpushm__proto__request__unpack(&service->unpack.allocator, len, data);
 	if (!q) {
 		fault(f, CODE_BAD_REQUEST, "a frame of %zu bytes that is no request", len);
 		return -EPROTO;
@@ -161,4 +165,15 @@ int request_handle(struct session *s, const void *data, size_t len, struct answe
 		r = 0;
 	}
 	return r;
+}
+
+void request_handle_quiet(struct session *s, const void *data, size_t len)
+{
+	const Gpushm__Proto__Request *q = unpack(s->service, data, len);
+	struct answer ignored;
+	struct fault f;
+
+	answer_init(&ignored);
+	if (q && q->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE && q->close->quiet)
+		dispatch(s, q, &ignored, &f);
 }

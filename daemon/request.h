@@ -13,4 +13,8 @@
 int request_handle(struct session *s, const void *data, size_t len, struct answer *ret,
 		   struct fault *f);
 
+/* For a daemon that goes: carries the frame out if it is a CLOSE that wants no answer. Anything
+ * else is repeated by who sent it, for it was never answered. */
+void request_handle_quiet(struct session *s, const void *data, size_t len);
+
 #endif

@@ -259,6 +259,37 @@ START_TEST(a_close_that_died_with_the_daemon_holds_for_ever)
 }
 END_TEST
 
+/* One that ends in order hears what was said before: three closes, of which one turn of its loop
+ * reads one. Their process asks for nothing more. */
+START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_for_ever)
+{
+	static const char *const names[] = { "a", "b", "c" };
+	struct gpushm_buffer *all[array_size(names)];
+	struct gpushm *idle = c;
+
+	for (size_t i = 0; i < array_size(names); i++) {
+		all[i] = make("host", names[i], 4096);
+		ck_assert_int_eq(gpushm_publish(all[i], GPUSHM_SHARED), 0);
+	}
+	ck_assert_int_eq(kill(k.pid, SIGSTOP), 0);
+	for (size_t i = 0; i < array_size(names); i++)
+		ck_assert_int_eq(gpushm_close(all[i]), 0);
+	ck_assert_int_eq(kill(k.pid, SIGTERM), 0);
+	keeper_end(&k, SIGCONT);
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	for (size_t i = 0; i < array_size(names); i++) {
+		struct gpushm_stat *st = NULL;
+
+		ck_assert_int_eq(gpushm_stat(c, names[i], 0, 0, &st), 0);
+		ck_assert_msg(st->readers + st->writers == 0, "\"%s\" is held", names[i]);
+		gpushm_stat_free(st, 1);
+		ck_assert_int_eq(gpushm_unlink(c, names[i]), 0);
+	}
+	gpushm_disconnect(idle);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("restart");
@@ -272,5 +303,6 @@ int main(int argc, char **argv)
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_for_ever);
+	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_for_ever);
 	return suite_run("restart", t, NULL);
 }
