@@ -190,13 +190,15 @@ static void plot_series(FILE *f, double left, const struct rows *r, const char *
 
 void plot_write(const struct bench *b, const char *folder)
 {
+	const double width = PANEL + 2 * MARGIN; /* of one panel */
 	FILE *f;
 
 	plot_latencies(b, folder);
-	f = svg_open(folder, "scaling.svg", 2 * (PANEL + 2 * MARGIN), HEIGHT + 2 * MARGIN);
+	f = svg_open(folder, "scaling.svg", (b->gpu ? 3 : 2) * width, HEIGHT + 2 * MARGIN);
 	if (!f)
 		ck_abort_msg("%s/scaling.svg: %s", folder, strerror(errno));
 	plot_series(f, MARGIN, &b->rows, "buffers", 10);
-	plot_series(f, 3 * MARGIN + PANEL, &b->rows, "clients", 2);
+	plot_series(f, MARGIN + width, &b->rows, "clients", 2);
+	plot_series(f, MARGIN + 2 * width, &b->rows, "mempool buffers", 10);
 	svg_close(f);
 }

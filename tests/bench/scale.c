@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Attaching while the daemon has ever more buffers, or ever more clients; and what a buffer weighs
- * in it. For each point of a curve a daemon of its own is there all the time, so that the largest
- * and the smallest are measured by turns. Buffers are opened at random, so that the processor's
- * caches do not hold the few that are asked for.
+ * in it. Host buffers are as many as descriptors are allowed; a mempool's have none. For each point
+ * of a curve a daemon of its own is there all the time, so that the largest and the smallest are
+ * measured by turns. Buffers are opened at random, so that the processor's caches do not hold the
+ * few that are asked for.
  */
 #include "tests/bench/bench.h"
 
@@ -21,12 +22,10 @@
 #define FDS_EACH 1u    /* of the daemon, for a sealed host buffer */
 #define FDS_ELSE 256u
 
-static const char config[] = "[pool host]\nkind=host\n"
-			     "[limits]\nmax-buffers=unlimited\nmax-connections=unlimited\n";
-
 struct point {
 	struct daemon d;
 	struct gpushm *c;
+	enum gpushm_kind kind;
 	unsigned buffers, clients;
 	int *sockets; /* of clients that say nothing */
 	uint32_t random;
@@ -34,6 +33,7 @@ struct point {
 
 struct curve {
 	const char *id, *of;
+	enum gpushm_kind kind;
 	struct point points[POINTS_MAX];
 	size_t n;
 	struct point *now; /* against the first */
@@ -74,7 +74,7 @@ static void fill(struct point *p)
 
 	for (unsigned i = 0; i < p->buffers; i++) {
 		snprintf(name, sizeof(name), "scale/%u", i);
-		bench_publish(p->c, name, GPUSHM_HOST, 4096, 0);
+		bench_publish(p->c, name, p->kind, 4096, 0);
 	}
 }
 
@@ -90,9 +90,15 @@ static void connect_clients(struct point *p)
 	}
 }
 
-static void point_start(struct point *p, unsigned buffers, unsigned clients)
+static void point_start(struct point *p, enum gpushm_kind kind, unsigned buffers, unsigned clients)
 {
-	*p = (struct point){ .buffers = buffers, .clients = clients, .random = 1 };
+	char config[128];
+
+	*p = (struct point){ .kind = kind, .buffers = buffers, .clients = clients, .random = 1 };
+	snprintf(config, sizeof(config),
+		 "[pool %s]\nkind=%s\n"
+		 "[limits]\nmax-buffers=unlimited\nmax-connections=unlimited\n",
+		 kind_name(kind), kind_name(kind));
 	daemon_start(&p->d, config, NULL);
 	bench_ok(gpushm_connect(p->d.socket, &p->c), "connect");
 	connect_clients(p);
@@ -184,33 +190,40 @@ static void add_point(struct bench *b, struct curve *c, unsigned n)
 	struct point *p = &c->points[c->n++];
 	long before;
 
-	point_start(p, n, 0);
+	point_start(p, c->kind, n, 0);
 	before = census_rss(&p->d);
 	fill(p);
-	if (n >= (b->o.quick ? b->o.many : WEIGHED) * 9 / 10 && !c->weighed) {
+	if (c->kind == GPUSHM_HOST && n >= (b->o.quick ? b->o.many : WEIGHED) * 9 / 10 &&
+	    !c->weighed) {
 		weigh(b, n, &p->d, before);
 		c->weighed = true;
 	}
 }
 
-/* The last point is as far as the limit of fds allows. */
-static void buffers_run(struct bench *b)
+/* Only who has CAP_SYS_RESOURCE may raise the limit of fds. */
+static unsigned as_many_as_fds(unsigned wanted)
 {
-	static struct curve c = { .id = "buffers", .of = "buffers" };
-	rlim_t fds = raise_limit(b->o.many * FDS_EACH + FDS_ELSE);
+	rlim_t fds = raise_limit(wanted * FDS_EACH + FDS_ELSE);
 	unsigned most = (unsigned)(fds - FDS_ELSE) / FDS_EACH;
 
-	if (most < b->o.many)
-		fprintf(stderr, "%llu fds are allowed: no more than %u buffers are tried\n",
-			(unsigned long long)fds, most);
-	most = most < b->o.many ? most : b->o.many;
-	for (unsigned n = 10; n < most && c.n < POINTS_MAX - 1; n *= 10)
-		add_point(b, &c, n);
-	add_point(b, &c, most);
-	for (size_t i = 1; i < c.n; i++)
-		race_point(b, &c, i);
-	for (size_t i = 0; i < c.n; i++)
-		point_stop(&c.points[i]);
+	if (most >= wanted)
+		return wanted;
+	fprintf(stderr, "%llu fds are allowed: no more than %u host buffers are tried\n",
+		(unsigned long long)fds, most);
+	return most;
+}
+
+static void buffers_run(struct bench *b, struct curve *c)
+{
+	unsigned most = c->kind == GPUSHM_HOST ? as_many_as_fds(b->o.many) : b->o.many;
+
+	for (unsigned n = 10; n < most && c->n < POINTS_MAX - 1; n *= 10)
+		add_point(b, c, n);
+	add_point(b, c, most);
+	for (size_t i = 1; i < c->n; i++)
+		race_point(b, c, i);
+	for (size_t i = 0; i < c->n; i++)
+		point_stop(&c->points[i]);
 }
 
 static void clients_run(struct bench *b)
@@ -219,7 +232,7 @@ static void clients_run(struct bench *b)
 	static struct curve c = { .id = "clients", .of = "clients" };
 
 	for (; c.n < array_size(clients) - b->o.quick; c.n++) {
-		point_start(&c.points[c.n], 10, clients[c.n]);
+		point_start(&c.points[c.n], GPUSHM_HOST, 10, clients[c.n]);
 		fill(&c.points[c.n]);
 	}
 	for (size_t i = 1; i < c.n; i++)
@@ -230,10 +243,16 @@ static void clients_run(struct bench *b)
 
 void scale_run(struct bench *b)
 {
-	if (!bench_has(b, GPUSHM_HOST))
-		return;
-	if (options_want(&b->o, "buffers") || options_want(&b->o, "memory"))
-		buffers_run(b);
-	if (options_want(&b->o, "clients"))
+	static struct curve host = { .id = "buffers", .of = "buffers", .kind = GPUSHM_HOST };
+	static struct curve mempool = { .id = "mempool_buffers",
+					.of = "mempool buffers",
+					.kind = GPUSHM_MEMPOOL };
+	bool memory = options_want(&b->o, "memory");
+
+	if (bench_has(b, host.kind) && (memory || options_want(&b->o, host.id)))
+		buffers_run(b, &host);
+	if (bench_has(b, mempool.kind) && options_want(&b->o, mempool.id))
+		buffers_run(b, &mempool);
+	if (bench_has(b, GPUSHM_HOST) && options_want(&b->o, "clients"))
 		clients_run(b);
 }
