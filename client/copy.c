@@ -59,7 +59,8 @@ static int by_stream(const struct copy *c, const struct walk *w)
 		return r < 0 ? r : by_cpu(c, w);
 	}
 	r = transfer(w, (char *)m->device_ptr + c->offset, c->host, c->to_host, c->stream);
-	return r < 0 || c->async ? r : map_wait(c->stream);
+	/* Who is told of an error may free what was being copied. */
+	return c->async ? r : transfer_settle(c->stream, r);
 }
 
 static int carry_out(const struct copy *c, const struct walk *w)

@@ -185,6 +185,18 @@ static void split_walk(const struct walk *w, struct walk *pack, struct walk *pla
 	walk_merge(place);
 }
 
+int transfer_settle(void *stream, int r)
+{
+	struct error why;
+
+	if (r == 0)
+		return map_wait(stream);
+	error_keep(&why);
+	map_wait(stream);
+	error_put_back(&why);
+	return r;
+}
+
 static int scatter(struct transfer *t, const struct walk *pack, const struct walk *place)
 {
 	struct transfer from_buffer;
@@ -195,8 +207,8 @@ static int scatter(struct transfer *t, const struct walk *pack, const struct wal
 	walk_copy(pack, t->buffer, t->host);
 	from_buffer = *t;
 	from_buffer.host = t->buffer;
-	r = direct(&from_buffer, place);
-	return r < 0 ? r : map_wait(t->stream);
+	/* The buffer is freed: what was queued before a call that failed reads it, too. */
+	return transfer_settle(t->stream, direct(&from_buffer, place));
 }
 
 /* ---- the choice ---- */

@@ -14,4 +14,9 @@
  * the same time. Within map_enter(). 0, -ENOMEM or -EIO, with gpushm_error() set. */
 int transfer(const struct walk *w, void *device, void *host, bool to_host, void *stream);
 
+/* Waits until the stream has done what was queued, also where r is the -errno of a call that failed
+ * after others had been queued: then r and its gpushm_error() stay. Within map_enter(). r, or
+ * -EIO. */
+int transfer_settle(void *stream, int r);
+
 #endif

@@ -283,6 +283,17 @@ START_TEST(few_elements_far_apart_drag_all_that_lies_between_them_along)
 }
 END_TEST
 
+/* What is still queued when a transfer ends reads or writes the caller's memory alone. */
+static void queue_is_the_callers(void)
+{
+	for (size_t i = 0; i < queued; i++) {
+		const struct map_copy *c = &queue[i];
+
+		ck_assert(inside(c->host, (c->height - 1) * c->host_pitch + c->width, host));
+	}
+	queued = 0;
+}
+
 /* Fails the n-th call for n = 1, 2, ... until none is left to fail. */
 static uint64_t fail_each_call(const struct side *d, const struct side *h, int64_t n, bool to_host)
 {
@@ -318,6 +329,26 @@ START_TEST(a_driver_call_that_fails_is_passed_over_or_leaks_the_buffer)
 }
 END_TEST
 
+START_TEST(a_call_that_fails_leaves_others_that_read_freed_memory)
+{
+	const int64_t shape[] = { 3, 100000 };
+	const int64_t to[] = { 1 << 20, 8 }, from[] = { 400000, -4 };
+	struct walk w;
+	int r;
+
+	for (fail_at = 1; fail_at <= 5; fail_at++) {
+		ck_assert_int_eq(walk_init(&w, 2, shape, to, from, 4), 0);
+		calls = 0;
+		r = transfer(&w, device, host + 400000, false, &stream);
+		ck_assert_int_eq(r, fail_at <= 4 ? -EIO : 0);
+		ck_assert(r == 0 || strstr(gpushm_error(), fail_at <= 3 ? "Memcpy" : "Stream"));
+		if (fail_at != 4) /* then nobody can tell */
+			queue_is_the_callers();
+		queued = 0;
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("transfer");
@@ -332,5 +363,6 @@ int main(void)
 	tcase_add_test(tc, a_transfer_larger_than_the_buffer_overwrites_its_own_parts);
 	tcase_add_test(tc, few_elements_far_apart_drag_all_that_lies_between_them_along);
 	tcase_add_test(tc, a_driver_call_that_fails_is_passed_over_or_leaks_the_buffer);
+	tcase_add_test(tc, a_call_that_fails_leaves_others_that_read_freed_memory);
 	return suite_run("transfer", tc, NULL);
 }
