@@ -70,9 +70,9 @@ static int buffer_map(struct gpushm_buffer *b, const struct attach *a, int devic
 		r.fd = a->pool->pool_fd;
 		pthread_mutex_unlock(&b->connection->lock);
 	}
-	result = map_acquire(&r, &b->map);
+	result = map_acquire(&r, &b->map, &b->device);
 	if (result == -ENOMEM && defer_flush_for_room())
-		result = map_acquire(&r, &b->map);
+		result = map_acquire(&r, &b->map, &b->device);
 	return result;
 }
 
@@ -174,10 +174,10 @@ int gpushm_close(struct gpushm_buffer *b)
 
 	if (!b || r < 0)
 		return r;
-	if (map_used_from(b->map) < 0)
+	if (b->device < 0)
 		return end(b);
 	b->deferred = (struct deferred){ .owner = b->connection,
-					 .device = map_used_from(b->map),
+					 .device = b->device,
 					 .bytes = map_bytes(b->map),
 					 .capacity = map_device_bytes,
 					 .run = run_end };

@@ -24,6 +24,7 @@ struct gpushm_buffer {
 	char name[BUFFER_NAME_MAX + 1];
 	const struct pool_info *pool; /* the connection's */
 	struct map *map; /* a reference; shared with other opens of this buffer in this process */
+	int device;	 /* the GPU that it is used from: an ordinal, -1 for none */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that are alive */
 	struct table_builder *builder; /* while filling: the same table that the daemon builds */
 	struct image table;	       /* the arrays, as of the last use while filling */

@@ -70,7 +70,7 @@ static int carry_out(const struct copy *c, const struct walk *w)
 
 	if (gpushm_buffer_kind(c->buffer) == GPUSHM_HOST)
 		return by_cpu(c, w);
-	r = map_enter(c->buffer->map, &entered);
+	r = map_enter(c->buffer->device, &entered);
 	if (r < 0)
 		return r;
 	r = by_stream(c, w);

@@ -52,7 +52,7 @@ void gpushm_array_dlpack_device(const struct gpushm_array *a, int *ret_type, int
 	/* A consumer launches its kernels on the device that it is told: the one that has access,
 	 * which is not the memory's own where the buffer was mapped for a peer. Pinned memory has
 	 * id 0, says the specification. */
-	*ret_id = on_gpu ? map_used_from(a->buffer->map) : 0;
+	*ret_id = on_gpu ? a->buffer->device : 0;
 	*ret_type = on_gpu ? DLPACK_CUDA : kind == GPUSHM_PINNED ? DLPACK_CUDA_HOST : DLPACK_CPU;
 }
 

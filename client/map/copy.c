@@ -13,17 +13,17 @@
 /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: cuMemcpy2D refuses more. */
 #define PITCH_MAX ((size_t)INT_MAX)
 
-int map_enter(struct map *m, struct map_entered *ret)
+int map_enter(int device, struct map_entered *ret)
 {
 	const struct cuda *cu;
 	int r;
 
-	if (m->priv->device < 0) {
+	if (device < 0) {
 		*ret = (struct map_entered){ 0 };
 		return 0;
 	}
 	r = cuda_start(&cu);
-	return r < 0 ? r : context_enter(cu, m->priv->device, ret);
+	return r < 0 ? r : context_enter(cu, device, ret);
 }
 
 void map_leave(struct map_entered *e)

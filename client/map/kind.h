@@ -15,8 +15,10 @@ struct map_private {
 	bool busy; /* being mapped or unmapped, without the lock */
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uint64_t buffer;
-	bool write;	/* of the key; where the kind knows access */
-	int device;	/* ordinal that it is mapped for and used from; -1: the host's alone */
+	bool write; /* of the key; where the kind knows access */
+	int device; /* ordinal that it is mapped for; -1: the host's alone */
+	/* Bit n: GPU n uses it. Others than `device` where one map is for all of them. */
+	_Atomic uint64_t used_from;
 	uint64_t bytes; /* mapped */
 	int numa_node;	/* pinned */
 };
@@ -34,7 +36,7 @@ struct map_kind {
 	/* 0, or -errno where the memory may still be mapped. */
 	int (*unmap)(struct map_private *p);
 	int (*protect)(struct map_private *p);
-	/* Waits for this process's work on p->device. */
+	/* Waits for this process's work on the GPUs that use it. */
 	int (*synchronize)(const struct map_private *p);
 };
 

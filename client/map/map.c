@@ -44,6 +44,7 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 	p->write = r->write || !kind->knows_access;
 	p->map.writable = p->write;
 	p->device = device;
+	p->used_from = device < 0 ? 0 : 1ull << device;
 	p->bytes = r->allocated_bytes;
 	p->numa_node = r->pool->numa_node;
 	return p;
@@ -93,6 +94,7 @@ static bool join(struct state *s, struct map_private *fresh, struct map_private 
 	there = find(s, fresh);
 	if (there) {
 		there->refs++;
+		there->used_from |= fresh->used_from;
 	} else {
 		fresh->next = s->maps;
 		s->maps = fresh;
@@ -132,7 +134,7 @@ static int join_or_map(struct state *s, const struct map_request *r, struct map_
 	return result;
 }
 
-int map_acquire(const struct map_request *r, struct map **ret)
+int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 {
 	const struct map_kind *kind = kind_of(r->pool->kind);
 	struct state *all = state();
@@ -147,7 +149,10 @@ int map_acquire(const struct map_request *r, struct map **ret)
 	fresh = entry_new(kind, r, device);
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
-	return join_or_map(all, r, fresh, ret);
+	result = join_or_map(all, r, fresh, ret);
+	if (result == 0)
+		*ret_device = device;
+	return result;
 }
 
 int map_release(struct map *m)
@@ -172,11 +177,6 @@ int map_release(struct map *m)
 	r = p->kind->unmap(p);
 	settle(all, p, false);
 	return r;
-}
-
-int map_used_from(const struct map *m)
-{
-	return m->priv->device;
 }
 
 uint64_t map_bytes(const struct map *m)

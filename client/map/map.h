@@ -45,26 +45,22 @@ struct map {
 	struct map_private *priv; /* the registry's and the kind's own */
 };
 
-/* Maps the memory, or takes another reference on the map that is there already. Checks fd: its
- * kind, owner, size and seals. 0; -ENODEV (this process can't see the device or has no driver),
- * -EPROTO (the fd is not what was promised), -ENOMEM, -EIO with gpushm_error() set. Never blocks on
- * the GPU. */
-int map_acquire(const struct map_request *r, struct map **ret);
+/* Maps the memory, or takes another reference on the map that is there already. *ret_device: the
+ * GPU that the caller uses it from, which need not be the memory's own; -1 where none can. Checks
+ * fd: its kind, owner, size and seals. 0; -ENODEV (this process can't see the device or has no
+ * driver), -EPROTO (the fd is not what was promised), -ENOMEM, -EIO with gpushm_error() set. Never
+ * blocks on the GPU. */
+int map_acquire(const struct map_request *r, struct map **ret, int *ret_device);
 
-/* Gives a reference back. The last one waits for the work that this process has queued on the
- * device, unmaps, and lets go of the memory. NULL is allowed. 0, or -EIO where the driver failed
- * (it is unmapped as far as can be). */
+/* Gives a reference back. Waits for the work that this process has queued on the GPUs that it is
+ * used from; the last one unmaps, and lets go of the memory. NULL is allowed. 0, or -EIO where the
+ * driver failed (it is unmapped as far as can be). */
 int map_release(struct map *m);
-
-/* The CUDA ordinal of the GPU that it was mapped for, which need not be the memory's own; -1 where
- * no GPU can use it. */
-int map_used_from(const struct map *m);
 
 /* What is mapped, which is what was allocated. */
 uint64_t map_bytes(const struct map *m);
 
-/* Waits for the GPU work of the context that the map is used from. 0 or -EIO. No-op for host maps.
- */
+/* Waits for the work on the GPUs that the map is used from. 0 or -EIO. No-op for host maps. */
 int map_synchronize(struct map *m);
 
 /* Makes the mapping read-only, where the kind can (vmm, pinned, host). Only if this is its sole
@@ -88,12 +84,12 @@ uint64_t map_device_bytes(int device);
 
 /* ---- copies between a device's memory and the host's ---- */
 
-/* The thread is in the context that the map is used from, from map_enter() until map_leave(). Host
- * maps have none, and need neither. 0, -ENODEV or -EIO. */
+/* The thread is in a context of the GPU, from map_enter() until map_leave(). -1: of none; host maps
+ * need neither. 0, -ENODEV or -EIO. */
 struct map_entered {
 	bool pushed; /* else the thread was in a context of the device already */
 };
-int map_enter(struct map *m, struct map_entered *ret);
+int map_enter(int device, struct map_entered *ret);
 void map_leave(struct map_entered *e);
 
 /* `height` rows of `width` bytes, `*_pitch` bytes from one row to the next (not used where height

@@ -222,9 +222,16 @@ static int mempool_unmap(struct map_private *p)
 static int mempool_synchronize(const struct map_private *p)
 {
 	const struct cuda *cu;
-	int r = cuda_start(&cu);
+	int result = cuda_start(&cu);
 
-	return r < 0 ? r : context_synchronize(cu, p->device);
+	if (result < 0)
+		return result;
+	for (uint64_t left = p->used_from; left; left &= left - 1) {
+		int r = context_synchronize(cu, __builtin_ctzll(left));
+
+		result = result < 0 ? result : r;
+	}
+	return result;
 }
 
 /* protect is never called: the kind does not know access. */

@@ -46,7 +46,7 @@ uint64_t map_device_bytes(int device)
 	return 0;
 }
 
-int map_enter(struct map *m, struct map_entered *ret)
+int map_enter(int device, struct map_entered *ret)
 {
 	*ret = (struct map_entered){ 0 };
 	return 0;

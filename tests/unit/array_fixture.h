@@ -49,6 +49,7 @@ static inline void scene_open(struct scene *s, enum gpushm_kind kind, size_t byt
 	s->buffer.access = GPUSHM_WRITE;
 	s->buffer.pool = &s->pool;
 	s->buffer.map = &s->map.map;
+	s->buffer.device = s->map.device;
 	strcpy(s->buffer.name, "scene");
 }
 

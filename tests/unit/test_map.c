@@ -56,7 +56,7 @@ static struct map *acquire(uint64_t buffer, bool write)
 	struct map_request r = request_of(buffer, write);
 	struct map *m = NULL;
 
-	ck_assert_msg(map_acquire(&r, &m) == 0, "%s", gpushm_error());
+	ck_assert_msg(map_acquire(&r, &m, &(int){ 0 }) == 0, "%s", gpushm_error());
 	return m;
 }
 
@@ -121,7 +121,7 @@ START_TEST(a_map_that_failed_stays_in_the_register)
 	struct map *m = NULL;
 
 	r.allocated_bytes = 2 * BYTES;
-	ck_assert_int_eq(map_acquire(&r, &m), -EPROTO);
+	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -EPROTO);
 	ck_assert_ptr_null(m);
 	ck_assert_ptr_null(state()->maps);
 	ck_assert_int_eq(map_release(acquire(1, true)), 0);
@@ -134,17 +134,17 @@ START_TEST(a_gpu_maps_what_it_can_t)
 	struct map *m = NULL;
 
 	r.device = 0;
-	ck_assert_int_eq(map_acquire(&r, &m), -ENODEV);
+	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -ENODEV);
 	r.device = GPUSHM_OWN_DEVICE;
 	/* No driver, or no GPU of that UUID. */
 	pool.kind = GPUSHM_VMM;
 	pool.has_device = true;
 	memset(pool.device_uuid, 0xee, sizeof(pool.device_uuid));
-	ck_assert_int_eq(map_acquire(&r, &m), -ENODEV);
+	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -ENODEV);
 	ck_assert_str_ne(gpushm_error(), "");
 	ck_assert_int_eq(map_device_ordinal(pool.device_uuid), -1);
 	pool.kind = GPUSHM_MEMPOOL;
-	ck_assert_int_eq(map_acquire(&r, &m), -ENODEV);
+	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -ENODEV);
 }
 END_TEST
 
@@ -155,11 +155,12 @@ START_TEST(a_pointer_that_would_kill_its_importer_is_imported)
 
 	pool.kind = GPUSHM_MEMPOOL;
 	r.allocated_bytes = (4ull << 30) + 1;
-	if (map_acquire(&r, &m) == -ENODEV && strstr(gpushm_error(), "built without CUDA")) {
+	if (map_acquire(&r, &m, &(int){ 0 }) == -ENODEV &&
+	    strstr(gpushm_error(), "built without CUDA")) {
 		printf("skipped: needs a build with CUDA\n");
 		return;
 	}
-	ck_assert_int_eq(map_acquire(&r, &m), -EPROTO);
+	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -EPROTO);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "4 GiB"));
 	ck_assert_ptr_null(m);
 }
@@ -175,7 +176,7 @@ static void *come_and_go(void *arg)
 	for (int i = 0; i < ROUNDS; i++) {
 		struct map *m = NULL;
 
-		if (map_acquire(&r, &m) < 0)
+		if (map_acquire(&r, &m, &(int){ 0 }) < 0)
 			return (void *)"not mapped";
 		/* Each thread has a byte of its own; unmapped, it is a SIGSEGV. */
 		((volatile char *)m->host_ptr)[(intptr_t)arg]++;
@@ -212,7 +213,7 @@ static int in_the_child(void *arg)
 
 	if (state()->maps)
 		return 1;
-	if (map_acquire(&r, &m) < 0 || m->host_ptr == parents->host_ptr)
+	if (map_acquire(&r, &m, &(int){ 0 }) < 0 || m->host_ptr == parents->host_ptr)
 		return 2;
 	return map_release(m) < 0 || !is_mapped(parents->host_ptr) ? 3 : 0;
 }

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Buffers that a process uses from two GPUs, over the fake driver: the memory's own, and one that
+ * has access to it as a peer. vmm and pinned memory is mapped for each; of a mempool's there is one
+ * map for both.
+ */
+#include "client/gpushm.h"
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/lib/client.h"
+#include "tests/lib/suite.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FLOATS 100
+
+static fakecuda_calls_fn *calls; /* NULL: no fake driver */
+
+static void setup(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	calls = driver ? (fakecuda_calls_fn *)dlsym(driver, "fakecuda_calls") : NULL;
+	setenv("FAKECUDA_DEVICES", "2", 1);
+	daemon_start(&d, "", NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void make(const char *pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	const int64_t shape[] = { FLOATS };
+	struct gpushm_array_spec spec = { .name = "", .ndim = 1, .shape = shape };
+	struct gpushm_buffer *b = NULL;
+
+	gpushm_dtype_parse("float32", &spec.dtype);
+	ck_assert_msg(gpushm_create_arrays(c, "x", &spec, 1, &o, &b) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+
+/* Opens it for that GPU, or for the memory's own, and queues work there. */
+static struct gpushm_buffer *open_for(int device)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .device = device };
+	struct gpushm_buffer *b = NULL;
+	float value = 1;
+
+	o.flags = device == GPUSHM_OWN_DEVICE ? 0 : GPUSHM_SET_DEVICE;
+	ck_assert_msg(gpushm_open(c, "x", GPUSHM_WRITE, 0, &o, &b) == 0, "%s", gpushm_error());
+	ck_assert_msg(gpushm_write(b, 0, &value, sizeof(value)) == 0, "%s", gpushm_error());
+	return b;
+}
+
+static int told_to_consumers(struct gpushm_buffer *b)
+{
+	struct gpushm_array *a = NULL;
+	int type, id;
+
+	ck_assert_int_eq(gpushm_array_get(b, "", &a), 0);
+	gpushm_array_dlpack_device(a, &type, &id);
+	gpushm_array_free(a);
+	return id;
+}
+
+static unsigned long close_and_count(struct gpushm_buffer *b)
+{
+	unsigned long before = calls("cuCtxSynchronize");
+
+	ck_assert_msg(gpushm_close(b) == 0, "%s", gpushm_error());
+	return calls("cuCtxSynchronize") - before;
+}
+
+static void use_from_both(const char *pool, int first, int second, bool one_map)
+{
+	struct gpushm_buffer *a, *b;
+
+	make(pool);
+	a = open_for(first);
+	b = open_for(second);
+	ck_assert_int_eq(told_to_consumers(a), first == 1);
+	ck_assert_int_eq(told_to_consumers(b), second == 1);
+	ck_assert_int_eq(gpushm_buffer_device(b), 0);
+	/* What a GPU that shares the map still does with it would go on in another's memory. */
+	ck_assert_uint_eq(close_and_count(a), one_map ? 2 : 1);
+	ck_assert_uint_eq(close_and_count(b), one_map ? 2 : 1);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+
+START_TEST(a_second_gpu_is_taken_for_the_first_or_not_waited_for)
+{
+	static const int pairs[][2] = { { GPUSHM_OWN_DEVICE, 1 },
+					{ 1, GPUSHM_OWN_DEVICE },
+					{ 0, 1 } };
+
+	if (!calls) {
+		printf("skipped: needs the fake driver\n");
+		return;
+	}
+	for (int i = 0; i < 3; i++) {
+		use_from_both("gpu0", pairs[i][0], pairs[i][1], false);
+		use_from_both("gpu0-mempool", pairs[i][0], pairs[i][1], true);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("peers");
+
+	tcase_add_checked_fixture(t, setup, client_teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_second_gpu_is_taken_for_the_first_or_not_waited_for);
+	return suite_run("peers", t, NULL);
+}
