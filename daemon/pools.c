@@ -153,9 +153,26 @@ static void make_defaults(struct pools *p)
 	make_default(p, POOL_HOST, "host", NULL);
 }
 
+/* Where all memory is the host's, the driver is left alone: loading and asking it costs 9 MiB and
+ * 0.2 s (cuInit of driver 580), and it may hang. */
+static bool need_devices(const struct pools *p)
+{
+	bool needed = p->config->auto_pools;
+	const struct pool *it;
+
+	for (size_t i = 0; i < p->config->n_pools; i++)
+		needed = needed || p->config->pools[i].kind != POOL_HOST;
+	list_foreach (it, &p->all, link)
+		needed = needed || it->config.kind != POOL_HOST;
+	return needed;
+}
+
 static void run_probe(struct job *job)
 {
-	devices_probe(&container_of(job, struct pools, probe)->found);
+	struct pools *p = container_of(job, struct pools, probe);
+
+	if (p->needs_devices)
+		devices_probe(&p->found);
 }
 
 /* Adopted, and not in the configuration any more. */
@@ -317,6 +334,7 @@ int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,
 
 void pools_open(struct pools *p)
 {
+	p->needs_devices = need_devices(p);
 	p->probe.run = run_probe;
 	p->probe.on_done = on_probed;
 	worker_submit(p->prober, &p->probe);

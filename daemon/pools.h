@@ -15,6 +15,7 @@ struct pools {
 	struct worker *worker; /* owned; serves what has no GPU */
 	struct worker *prober; /* owned; looks for GPUs, which may take for ever */
 	struct devices found;  /* by it */
+	bool needs_devices;    /* a pool has its memory there */
 	uv_timer_t patience;   /* with it */
 	struct job probe;
 	unsigned opening, open;
@@ -30,9 +31,9 @@ struct pools {
 int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,
 	       void (*on_ready)(void *arg), void *arg);
 
-/* Looks for GPUs, which takes the driver 0.2 s on a thread of its own, then makes the pools that
- * the configuration asks for, or the default ones; those that were adopted are gone on with. A
- * driver that does not answer in driver-timeout is done without. */
+/* Looks for GPUs where a pool needs one, which takes the driver 0.2 s on a thread of its own, then
+ * makes the pools that the configuration asks for, or the default ones; those that were adopted are
+ * gone on with. A driver that does not answer in driver-timeout is done without. */
 void pools_open(struct pools *p);
 
 /* A pool of an earlier daemon, before pools_open() has found the GPUs. pool_fd: a mempool's own,

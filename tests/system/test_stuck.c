@@ -232,6 +232,35 @@ START_TEST(a_driver_that_does_not_start_stops_the_daemon)
 }
 END_TEST
 
+static bool has_driver(void)
+{
+	char path[32], line[512];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", d.pid);
+	f = fopen(path, "re");
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f))
+		found = found || strstr(line, "libcuda");
+	fclose(f);
+	return found;
+}
+
+static const char *const pools[] = { "[pool p]\nkind=host\n", "[pool p]\nkind=pinned\n" };
+
+START_TEST(host_memory_has_the_driver_loaded)
+{
+	if (!over_fake_driver())
+		return;
+	daemon_start(&d, pools[_i], NULL);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	expect_served("p");
+	ck_assert_int_eq(has_driver(), _i == 1);
+	client_teardown();
+}
+END_TEST
+
 /* Where it hangs: at the start, or in a create. */
 static const char *const calls[] = { "cuInit", "cuMemCreate" };
 
@@ -272,6 +301,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_driver_call_that_hangs_takes_others_with_it);
 	tcase_add_test(t, a_flush_waits_for_a_driver_that_hangs);
 	tcase_add_test(t, a_driver_that_does_not_start_stops_the_daemon);
+	tcase_add_loop_test(t, host_memory_has_the_driver_loaded, 0, array_size(pools));
 	tcase_add_loop_test(t, a_daemon_does_not_end_because_a_driver_call_hangs, 0,
 			    (int)array_size(calls));
 	return suite_run("stuck", t, NULL);
