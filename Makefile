@@ -195,11 +195,11 @@ $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/p
 # A model of the daemon, and what plays both.
 $(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
 
-# A gpushmd whose own allocations can be made to fail; tests/adversary/test_memory starts it.
+# A gpushmd whose own allocations can be made to fail; tests/adversary/test_*memory start it.
 $(BUILD)/tests/gpushmd-failmalloc: $(call objects,daemon/main.c tests/adversary/failmalloc.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray,--wrap=strdup -o $@ $^ $(DAEMON_LIBS)
-$(BUILD)/tests/adversary/test_memory: | $(BUILD)/tests/gpushmd-failmalloc
+$(BUILD)/tests/adversary/test_memory $(BUILD)/tests/adversary/test_heirs_memory: | $(BUILD)/tests/gpushmd-failmalloc
 # One that kills itself at the n-th place; tests/adversary/test_crash starts it.
 $(BUILD)/tests/gpushmd-crashat: $(call objects,daemon/main.c tests/adversary/crashat.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)

@@ -38,6 +38,13 @@ static void forget(struct store *store, char kind, uint64_t number)
 	store_forget(store, name);
 }
 
+/* Ours, and not of what was left to us: that is still there for the daemon after us, which may find
+ * more. */
+static bool is_shortage(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
 /* ---- pools ---- */
 
 /* Who may use it, as the configuration says now. Of a pool that is not in it any more nobody knows:
@@ -58,7 +65,7 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 	}
 }
 
-static void restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
+static int restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
 {
 	struct pool_config config;
 	struct device told = { .numa_node = -1 };
@@ -66,7 +73,7 @@ static void restore_pool(struct pools *pools, struct store *store, const Gpushm_
 	int r;
 
 	if (m->kind < POOL_HOST || m->kind > POOL_MEMPOOL || m->granularity == 0)
-		return;
+		return 0;
 	pool_config_default((enum pool_kind)m->kind, &config);
 	copy_text(config.name, sizeof(config.name), m->name);
 	find_rules(pools->config, &config);
@@ -79,6 +86,7 @@ static void restore_pool(struct pools *pools, struct store *store, const Gpushm_
 			m->has_device_uuid ? &told : NULL, take(store, 'p', m->id), &pool);
 	if (r < 0)
 		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
+	return is_shortage(r) ? r : 0;
 }
 
 static struct pool *find_pool(struct pools *pools, uint32_t id)
@@ -185,20 +193,21 @@ static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const
 		catalog_remember_lost(c, key, why);
 }
 
-static void restore_buffer(struct store *store, struct service *service, struct pools *pools,
-			   const Gpushm__Journal__Buffer *m, struct restored *ret)
+static int restore_buffer(struct store *store, struct service *service, struct pools *pools,
+			  const Gpushm__Journal__Buffer *m, struct restored *ret)
 {
 	int r = make_buffer(store, service, pools, m);
 
-	if (r == 0) {
+	if (r == 0)
 		ret->buffers++;
-		return;
-	}
+	if (r == 0 || is_shortage(r))
+		return r;
 	ret->dropped++;
 	forget(store, 'm', m->slot);
 	forget(store, 't', m->slot);
 	tell_lost(&service->catalog, m,
 		  r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
+	return 0;
 }
 
 /* ---- leases ---- */
@@ -258,8 +267,8 @@ static int restore_lease(struct store *store, struct service *service, struct bu
 				   m->since_ns, &f);
 }
 
-static void restore_leases(struct replay *r, struct store *store, struct service *service,
-			   struct restored *ret)
+static int restore_leases(struct replay *r, struct store *store, struct service *service,
+			  struct restored *ret)
 {
 	struct item *it;
 
@@ -268,11 +277,14 @@ static void restore_leases(struct replay *r, struct store *store, struct service
 		struct buffer *b = catalog_by_id(&service->catalog, m->buffer);
 		int err = b ? restore_lease(store, service, b, m) : -ENOENT;
 
+		if (is_shortage(err))
+			return err;
 		if (err == 0)
 			ret->leases++;
 		else
 			ret->ended++;
 	}
+	return 0;
 }
 
 static void tell(const struct restored *r)
@@ -282,10 +294,26 @@ static void tell(const struct restored *r)
 		   r->buffers, r->leases, r->dropped, r->ended);
 }
 
+static int restore_all(struct replay *r, struct store *store, struct service *service,
+		       struct pools *pools, struct restored *ret)
+{
+	struct item *it;
+	int err = 0;
+
+	list_foreach (it, &r->pools, link)
+		if (err == 0)
+			err = restore_pool(pools, store, (Gpushm__Journal__Pool *)it->message);
+	pools_succeed(pools);
+	list_foreach (it, &r->buffers, link)
+		if (err == 0)
+			err = restore_buffer(store, service, pools,
+					     (Gpushm__Journal__Buffer *)it->message, ret);
+	return err < 0 ? err : restore_leases(r, store, service, ret);
+}
+
 int restore(struct store *store, struct service *service, struct pools *pools, struct restored *ret)
 {
 	struct replay r;
-	struct item *it;
 	int err = replay(store, &r, &ret->generation);
 
 	if (err < 0)
@@ -297,13 +325,13 @@ int restore(struct store *store, struct service *service, struct pools *pools, s
 	ret->head.next_pool = r.daemon->next_pool;
 	if (ret->head.next_pool > pools->last_id)
 		pools->last_id = ret->head.next_pool - 1;
-	list_foreach (it, &r.pools, link)
-		restore_pool(pools, store, (Gpushm__Journal__Pool *)it->message);
-	pools_succeed(pools);
-	list_foreach (it, &r.buffers, link)
-		restore_buffer(store, service, pools, (Gpushm__Journal__Buffer *)it->message, ret);
-	restore_leases(&r, store, service, ret);
+	err = restore_all(&r, store, service, pools, ret);
 	replay_done(&r);
-	tell(ret);
-	return 0;
+	if (err < 0)
+		log_error("what an earlier gpushmd left can't be restored: %s; it is kept for the "
+			  "next start (LimitNOFILE)",
+			  strerror(-err));
+	else
+		tell(ret);
+	return err;
 }

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A daemon that starts on what another one left, and each of its allocations fails in turn: either
+ * it does without, or it ends and leaves all of it to the next one.
+ */
+#include "proto/own.h"
+#include "tests/adversary/failmalloc.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/kept.h"
+#include "tests/lib/suite.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static struct failmalloc *shared;
+
+static void setup(void)
+{
+	char path[] = "/tmp/gpushm-failmalloc-XXXXXX";
+	int fd = mkstemp(path);
+
+	ck_assert_int_eq(ftruncate(fd, sizeof(*shared)), 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert(shared != MAP_FAILED);
+	close(fd);
+	setenv(FAILMALLOC_ENV, path, 1);
+	setenv("FAKECUDA_DEVICES", "0", 1);
+	fds_mark();
+	keeper_init(&k, "[pool host]\nkind=host\nsize=64M\n");
+	k.program = "tests/gpushmd-failmalloc";
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+}
+
+static void teardown(void)
+{
+	kept_teardown();
+	munmap(shared, sizeof(*shared));
+	unlink(getenv(FAILMALLOC_ENV));
+}
+
+static bool is_ready(void)
+{
+	bool ready;
+
+	pthread_mutex_lock(&k.lock);
+	ready = k.ready > 0;
+	pthread_mutex_unlock(&k.lock);
+	return ready;
+}
+
+/* Starts one whose n-th allocation fails, and then, if that one has ended, one that has memory.
+ * False: it has not come to the n-th. */
+static bool start_without(long n)
+{
+	int status = 0;
+	pid_t ended = 0;
+	bool failed;
+
+	keeper_end(&k, SIGKILL);
+	atomic_store(&shared->left, n);
+	keeper_spawn(&k);
+	client_await(is_ready() || (ended = waitpid(k.pid, &status, WNOHANG)) != 0);
+	failed = atomic_exchange(&shared->left, 0) <= 0;
+	if (ended) {
+		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) > 0, "allocation %ld: %#x",
+			      n, status);
+		keeper_start(&k);
+	}
+	return failed;
+}
+
+static void check(struct gpushm_buffer *b, const char *name, long n)
+{
+	char text[16] = "";
+
+	ck_assert_msg(gpushm_wait(c, name, 0) == 0, "allocation %ld: %s", n, gpushm_error());
+	ck_assert_int_eq(gpushm_read(b, 0, text, sizeof(text)), 0);
+	ck_assert_str_eq(text, name);
+}
+
+static struct gpushm_buffer *make(const char *name, enum gpushm_state state)
+{
+	char text[16] = "";
+	struct gpushm_buffer *b = client_create(name, sizeof(text), NULL);
+
+	strcpy(text, name);
+	ck_assert_int_eq(gpushm_write(b, 0, text, sizeof(text)), 0);
+	ck_assert_int_eq(gpushm_publish(b, state), 0);
+	return b;
+}
+
+static uint32_t leases(void)
+{
+	struct gpushm_status *st = NULL;
+	uint32_t n;
+
+	ck_assert_msg(gpushm_status(c, &st) == 0, "%s", gpushm_error());
+	n = st->leases;
+	gpushm_status_free(st);
+	return n;
+}
+
+START_TEST(a_daemon_that_is_short_of_memory_drops_what_it_was_left)
+{
+	struct gpushm_buffer *x = make("x", GPUSHM_SHARED), *y = make("y", GPUSHM_SEALED);
+	long n = 1;
+
+	for (; start_without(n); n++) {
+		check(x, "x", n);
+		check(y, "y", n);
+		ck_assert_msg(leases() == 2, "allocation %ld: %u leases", n, leases());
+	}
+	ck_assert_int_gt(n, 20);
+	client_close_and_unlink(x, "x");
+	client_close_and_unlink(y, "y");
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("heirs_memory");
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_daemon_that_is_short_of_memory_drops_what_it_was_left);
+	return suite_run("heirs_memory", t, NULL);
+}
