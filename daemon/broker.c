@@ -180,8 +180,7 @@ static int list_all(struct broker *b, struct manifest *m)
 	return r < 0 ? r : estate_list(&b->estate, m);
 }
 
-/* Nothing is taken apart: to who comes next this is a death like any other, but that it has the
- * fds. */
+/* Nothing is taken apart: to who comes next this is a death, but that it has the fds. */
 static int go(struct fault *f, void *arg)
 {
 	_cleanup_(manifest_done) struct manifest m = { 0 };
