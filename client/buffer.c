@@ -38,6 +38,7 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name, st
 	if (!b)
 		return NULL;
 	b->connection = connection_ref(c);
+	b->table = b->attrs = IMAGE_NONE;
 	pthread_mutex_init(&b->lock, NULL);
 	b->id = a->buffer;
 	b->lease = a->lease;
@@ -76,13 +77,13 @@ static int buffer_map(struct gpushm_buffer *b, const struct attach *a, int devic
 	return result;
 }
 
-static int buffer_attach(struct gpushm_buffer *b, const struct attach *a, int device)
+static int buffer_attach(struct gpushm_buffer *b, struct attach *a, int device)
 {
 	int r = 0;
 
 	if (a->table_fd >= 0)
-		r = image_map(a->table_fd, a->table_bytes, a->bytes, b->connection->server_uid,
-			      &b->table);
+		r = image_open(&a->table_fd, a->table_bytes, a->bytes, b->connection->server_uid,
+			       &b->table);
 	/* The map comes last: nothing that may fail stands behind it. */
 	return r < 0 ? r : buffer_map(b, a, device);
 }

@@ -54,9 +54,10 @@ void buffer_put(struct gpushm_buffer *b);
 
 /* The table as it is now, those arrays included that were described a moment ago. Holds b->lock
  * from success until buffer_table_done(), and what is looked up in *ret is valid no longer: copy
- * the name and the descr. 0; -ENOENT where nothing was described; -ENOMEM; -EPROTO where the
- * daemon's table does not hold together; with gpushm_error() set. Does not check for a fork. */
-int buffer_table(struct gpushm_buffer *b, const struct table_view **ret);
+ * the name and the descr. whole: it is in memory, and has all that there is to tell; else it may be
+ * one that names are found in alone. 0; -ENOENT where nothing was described; -ENOMEM; -EPROTO where
+ * the daemon's table does not hold together; with gpushm_error() set. Does not check for a fork. */
+int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret);
 void buffer_table_done(struct gpushm_buffer *b);
 
 /* -ECHILD, with gpushm_error() set, where the buffer was made before fork(). No system call. */

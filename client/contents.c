@@ -20,7 +20,7 @@ static struct gpushm_buffer *unconst(const struct gpushm_buffer *b)
 
 static int refresh(struct gpushm_buffer *b)
 {
-	_cleanup_(image_done) struct image fresh = { 0 };
+	_cleanup_(image_done) struct image fresh = IMAGE_NONE;
 	struct image old = b->table;
 	uint64_t digest;
 	int r;
@@ -37,15 +37,17 @@ static int refresh(struct gpushm_buffer *b)
 	return 0;
 }
 
-int buffer_table(struct gpushm_buffer *b, const struct table_view **ret)
+int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret)
 {
-	int r = 0;
+	int r;
 
 	pthread_mutex_lock(&b->lock);
 	if (b->builder)
 		r = refresh(b);
-	else if (!b->table.memory)
+	else if (!image_is(&b->table))
 		r = error_set(ENOENT, "buffer \"%s\" has no arrays", b->name);
+	else
+		r = whole ? image_load(&b->table) : image_look(&b->table);
 	if (r < 0) {
 		pthread_mutex_unlock(&b->lock);
 		return r;
@@ -68,7 +70,7 @@ size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
 	pthread_mutex_lock(&unconst(b)->lock);
 	if (b->builder)
 		n = table_builder_arrays(b->builder);
-	else if (b->table.memory)
+	else if (image_is(&b->table))
 		n = table_view_arrays(&b->table.view);
 	pthread_mutex_unlock(&unconst(b)->lock);
 	return n;
@@ -92,22 +94,27 @@ static int find_attr(const struct table_view *v, const char *key, struct table_a
 int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const void **ret_value,
 		       size_t *ret_size)
 {
-	const struct image *i = b->attrs.memory ? &b->attrs : &b->table;
+	struct image *i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
 	struct table_attr attr = { 0 };
-	int r = buffer_check(b);
+	int r = buffer_check(b), found = -ENOENT;
 
 	if (r < 0)
 		return r;
 	/* While filling, the table can't be looked at without the lock; with attributes there is
 	 * b->attrs, and without there is nothing to find. A table that was opened stays. */
 	pthread_mutex_lock(&unconst(b)->lock);
-	r = i->memory ? find_attr(&i->view, key, &attr) : -ENOENT;
+	/* What is told points into memory, and is valid until the buffer is closed. */
+	r = image_load(i);
+	if (r == 0 && image_is(i))
+		found = find_attr(&i->view, key, &attr);
 	pthread_mutex_unlock(&unconst(b)->lock);
-	if (r == -EBADMSG)
+	if (r < 0)
+		return r;
+	if (found == -EBADMSG)
 		return error_set(EPROTO, "buffer \"%s\": the daemon's table makes no sense",
 				 b->name);
-	if (r < 0)
-		return error_set(-r, "buffer \"%s\" has no attribute \"%s\"", b->name, key);
+	if (found < 0)
+		return error_set(-found, "buffer \"%s\" has no attribute \"%s\"", b->name, key);
 	*ret_value = attr.value;
 	*ret_size = attr.value_len;
 	return 0;

@@ -114,7 +114,7 @@ static int create_buffer(struct gpushm *c, const char *name, uint64_t bytes,
 	if (r < 0)
 		return r;
 	(*ret)->attrs = *attrs;
-	*attrs = (struct image){ 0 };
+	*attrs = IMAGE_NONE;
 	return 0;
 }
 
@@ -122,7 +122,7 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 		  const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
 	_cleanup_(free_builder) struct table_builder *builder = NULL;
-	_cleanup_(image_done) struct image attrs = { 0 };
+	_cleanup_(image_done) struct image attrs = IMAGE_NONE;
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_options o;
 	uint64_t digest;

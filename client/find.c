@@ -37,24 +37,31 @@ static int malformed(const struct gpushm_buffer *b)
 			 b->name);
 }
 
-int gpushm_array_get(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
+static int get(struct gpushm_buffer *b, bool whole, const char *name, struct gpushm_array **ret)
 {
 	const struct table_view *v;
 	struct table_array t;
-	int r = buffer_check(b);
+	int r = buffer_table(b, whole, &v);
 
-	if (r == 0)
-		r = buffer_table(b, &v);
 	if (r < 0)
 		return r;
-
 	r = table_view_find(v, name, strlen(name), &t);
 	if (r == -ENOENT)
 		error_set(ENOENT, "buffer \"%s\" has no array called \"%s\"", b->name, name);
-	else
+	else if (r != -EAGAIN)
 		r = r < 0 ? malformed(b) : array_from_table(b, &t, ret);
 	buffer_table_done(b);
 	return r;
+}
+
+int gpushm_array_get(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
+{
+	int r = buffer_check(b);
+
+	if (r == 0)
+		r = get(b, false, name, ret);
+	/* A record's fields are told in memory alone. */
+	return r == -EAGAIN ? get(b, true, name, ret) : r;
 }
 
 int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array **ret)
@@ -64,7 +71,7 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 	int r = buffer_check(b);
 
 	if (r == 0)
-		r = buffer_table(b, &v);
+		r = buffer_table(b, true, &v);
 	if (r < 0)
 		return r;
 

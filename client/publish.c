@@ -61,7 +61,7 @@ static int publish_with(struct gpushm_buffer *b, enum gpushm_state state, struct
 
 static int publish(struct gpushm_buffer *b, enum gpushm_state state)
 {
-	_cleanup_(image_done) struct image table = { 0 };
+	_cleanup_(image_done) struct image table = IMAGE_NONE;
 	struct image old = b->table;
 	int r;
 

@@ -96,18 +96,27 @@ int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_byt
 
 /* ---- reading ---- */
 struct table_view {
-	const unsigned char *image; /* borrowed: a mapping that its owner keeps */
+	const unsigned char *image; /* borrowed: memory that its owner keeps; NULL: it is read */
+	int fd;			    /* borrowed: what it is read from, where image is NULL */
 	size_t bytes;
 	uint64_t buffer_bytes;
+	uint64_t entries_at, slots_at, attrs_at, digest; /* as the header had them */
+	uint32_t arrays, slots, attrs;
 };
 
 /* Checks the header in O(1). 0, or -EBADMSG for what is no table of a buffer of that size. */
 int table_view_init(struct table_view *v, const void *image, size_t bytes, uint64_t buffer_bytes);
+
+/* The same of an image that is not in memory: each look reads what it needs, some 200 bytes. Names
+ * are found in it; whatever else there is to tell would point into memory, and is -EAGAIN. */
+int table_view_init_fd(struct table_view *v, int fd, size_t bytes, uint64_t buffer_bytes);
 uint32_t table_view_arrays(const struct table_view *v);
 uint32_t table_view_attrs(const struct table_view *v);
 uint64_t table_view_digest(const struct table_view *v);
 
-/* 0; -ENOENT; -EBADMSG where the entry does not hold together (the daemon is broken or hostile). */
+/* 0; -ENOENT; -EBADMSG where the entry does not hold together (the daemon is broken or hostile);
+ * -EAGAIN, see above: at any index, and of an array that has a descr. ret->name is the caller's
+ * after a find. */
 int table_view_find(const struct table_view *v, const char *name, size_t len,
 		    struct table_array *ret);
 int table_view_at(const struct table_view *v, uint32_t index, struct table_array *ret);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a reader looks into an image that it did not write. It owns nothing: the mapping is its
- * caller's, and what it hands out points into that.
+ * How a reader looks into an image that it did not write, in memory or in a file. It owns nothing:
+ * both are its caller's, and what it hands out points into the memory.
  *
  * Nothing in the image is believed. Every offset and length is compared with the size of the
- * mapping before it is followed, without arithmetic that could wrap; a search ends after as many
+ * image before it is followed, without arithmetic that could wrap; a search ends after as many
  * probes as there are slots; and an array is handed out only after the same check against the
  * buffer that the daemon made. Everything is copied out of the image before it is looked at, so no
  * alignment is needed, and a hostile image gets a wrong answer or -EBADMSG at most.
@@ -15,6 +15,7 @@
 #include "proto/own.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Whether n things of that size lie within the image. */
 static bool view_has(const struct table_view *v, uint64_t at, uint64_t n, uint64_t size)
@@ -24,25 +25,23 @@ static bool view_has(const struct table_view *v, uint64_t at, uint64_t n, uint64
 	return !__builtin_mul_overflow(n, size, &bytes) && at <= v->bytes && bytes <= v->bytes - at;
 }
 
-static struct table_header view_header(const struct table_view *v)
+static int view_copy(const struct table_view *v, uint64_t at, size_t n, void *to)
 {
-	struct table_header h;
-
-	memcpy(&h, v->image, sizeof(h));
-	return h;
+	if (!v->image)
+		return pread(v->fd, to, n, (off_t)at) == (ssize_t)n ? 0 : -EBADMSG;
+	memcpy(to, v->image + at, n);
+	return 0;
 }
 
-int table_view_init(struct table_view *v, const void *image, size_t bytes, uint64_t buffer_bytes)
+static int view_init(struct table_view view, struct table_view *ret)
 {
-	struct table_view view = { image, bytes, buffer_bytes };
 	struct table_header h;
 
-	if (bytes < sizeof(h))
+	if (view.bytes < sizeof(h) || view_copy(&view, 0, sizeof(h), &h) < 0)
 		return -EBADMSG;
-	h = view_header(&view);
 	if (memcmp(h.magic, TABLE_MAGIC, sizeof(h.magic)) != 0 || h.version != TABLE_VERSION)
 		return -EBADMSG;
-	if (h.image_bytes != bytes || h.buffer_bytes != buffer_bytes)
+	if (h.image_bytes != view.bytes || h.buffer_bytes != view.buffer_bytes)
 		return -EBADMSG;
 	if (h.arrays > ARRAYS_MAX || h.attrs > ATTRS_MAX)
 		return -EBADMSG;
@@ -54,31 +53,50 @@ int table_view_init(struct table_view *v, const void *image, size_t bytes, uint6
 	    !view_has(&view, h.attrs_at, h.attrs, sizeof(struct table_attr_entry)))
 		return -EBADMSG;
 
-	*v = view;
+	*ret = view;
+	ret->entries_at = h.entries_at;
+	ret->slots_at = h.slots_at;
+	ret->attrs_at = h.attrs_at;
+	ret->digest = h.digest;
+	ret->arrays = h.arrays;
+	ret->slots = h.slots;
+	ret->attrs = h.attrs;
 	return 0;
+}
+
+int table_view_init(struct table_view *v, const void *image, size_t bytes, uint64_t buffer_bytes)
+{
+	return view_init((struct table_view){ .image = image,
+					      .fd = -1,
+					      .bytes = bytes,
+					      .buffer_bytes = buffer_bytes },
+			 v);
+}
+
+int table_view_init_fd(struct table_view *v, int fd, size_t bytes, uint64_t buffer_bytes)
+{
+	return view_init(
+		(struct table_view){ .fd = fd, .bytes = bytes, .buffer_bytes = buffer_bytes }, v);
 }
 
 uint32_t table_view_arrays(const struct table_view *v)
 {
-	return view_header(v).arrays;
+	return v->arrays;
 }
 
 uint32_t table_view_attrs(const struct table_view *v)
 {
-	return view_header(v).attrs;
+	return v->attrs;
 }
 
 uint64_t table_view_digest(const struct table_view *v)
 {
-	return view_header(v).digest;
+	return v->digest;
 }
 
-static struct table_entry view_entry(const struct table_view *v, uint32_t index)
+static int view_entry(const struct table_view *v, uint32_t index, struct table_entry *ret)
 {
-	struct table_entry e;
-
-	memcpy(&e, v->image + view_header(v).entries_at + index * sizeof(e), sizeof(e));
-	return e;
+	return view_copy(v, v->entries_at + index * sizeof(*ret), sizeof(*ret), ret);
 }
 
 /* What an entry points to lies within the image. */
@@ -89,13 +107,14 @@ static bool entry_holds(const struct table_view *v, const struct table_entry *e)
 	       view_has(v, e->dims_at, e->ndim, 2 * sizeof(uint64_t));
 }
 
-static void entry_read(const struct table_view *v, const struct table_entry *e,
-		       struct table_array *ret)
+/* name: the entry's, in memory. */
+static int entry_read(const struct table_view *v, const struct table_entry *e, const char *name,
+		      struct table_array *ret)
 {
 	size_t dims_bytes = e->ndim * sizeof(uint64_t);
 
 	*ret = (struct table_array){
-		.name = (const char *)v->image + e->name_at,
+		.name = name,
 		.name_len = e->name_len,
 		.dtype = { e->code, e->bits, e->lanes, e->itemsize },
 		.descr = e->descr_len > 0 ? (const char *)v->image + e->descr_at : NULL,
@@ -103,23 +122,21 @@ static void entry_read(const struct table_view *v, const struct table_entry *e,
 		.ndim = e->ndim,
 		.offset = e->offset,
 	};
-	memcpy(ret->shape, v->image + e->dims_at, dims_bytes);
-	memcpy(ret->strides, v->image + e->dims_at + dims_bytes, dims_bytes);
+	if (view_copy(v, e->dims_at, dims_bytes, ret->shape) < 0)
+		return -EBADMSG;
+	return view_copy(v, e->dims_at + dims_bytes, dims_bytes, ret->strides);
 }
 
-int table_view_at(const struct table_view *v, uint32_t index, struct table_array *ret)
+static int entry_tell(const struct table_view *v, const struct table_entry *e, const char *name,
+		      struct table_array *ret)
 {
 	struct table_array a;
-	struct table_entry e;
 	struct table_error err;
 
-	if (index >= table_view_arrays(v))
-		return -ENOENT;
-	e = view_entry(v, index);
-	if (!entry_holds(v, &e))
+	if (!v->image && e->descr_len > 0)
+		return -EAGAIN;
+	if (entry_read(v, e, name, &a) < 0)
 		return -EBADMSG;
-
-	entry_read(v, &e, &a);
 	/* A packed array's strides are told as 0, and none may be given for it: check it as it was
 	 * added. */
 	a.has_strides = !dtype_packed(a.dtype);
@@ -128,41 +145,54 @@ int table_view_at(const struct table_view *v, uint32_t index, struct table_array
 	return 0;
 }
 
-/* Whether entry `index` has that name. -EBADMSG for what is no entry. */
-static int entry_match(const struct table_view *v, uint32_t index, uint64_t hash, const char *name,
-		       size_t len)
+int table_view_at(const struct table_view *v, uint32_t index, struct table_array *ret)
 {
 	struct table_entry e;
 
-	if (index >= table_view_arrays(v))
+	if (index >= v->arrays)
+		return -ENOENT;
+	if (!v->image)
+		return -EAGAIN;
+	if (view_entry(v, index, &e) < 0 || !entry_holds(v, &e))
 		return -EBADMSG;
-	e = view_entry(v, index);
-	if (e.hash != hash || e.name_len != len)
+	return entry_tell(v, &e, (const char *)v->image + e.name_at, ret);
+}
+
+/* Whether entry `index` has that name. -EBADMSG for what is no entry. */
+static int entry_match(const struct table_view *v, uint32_t index, uint64_t hash, const char *name,
+		       size_t len, struct table_entry *ret)
+{
+	char has[ARRAY_NAME_MAX];
+
+	if (index >= v->arrays || view_entry(v, index, ret) < 0)
+		return -EBADMSG;
+	if (ret->hash != hash || ret->name_len != len)
 		return 0;
-	if (!entry_holds(v, &e))
+	if (len > sizeof(has) || !entry_holds(v, ret) || view_copy(v, ret->name_at, len, has) < 0)
 		return -EBADMSG;
-	return memcmp(v->image + e.name_at, name, len) == 0;
+	return memcmp(has, name, len) == 0;
 }
 
 int table_view_find(const struct table_view *v, const char *name, size_t len,
 		    struct table_array *ret)
 {
-	struct table_header h = view_header(v);
 	uint64_t hash = table_hash(TABLE_HASH_BASIS, name, len);
+	struct table_entry e;
 	uint32_t slot;
 
-	for (uint32_t i = 0; i < h.slots && i < TABLE_PROBES_MAX; i++) {
-		uint64_t at = (hash + i) & (h.slots - 1);
+	for (uint32_t i = 0; i < v->slots && i < TABLE_PROBES_MAX; i++) {
+		uint64_t at = (hash + i) & (v->slots - 1);
 		int r;
 
-		memcpy(&slot, v->image + h.slots_at + at * sizeof(slot), sizeof(slot));
+		if (view_copy(v, v->slots_at + at * sizeof(slot), sizeof(slot), &slot) < 0)
+			return -EBADMSG;
 		if (slot == 0)
 			return -ENOENT;
-		r = entry_match(v, slot - 1, hash, name, len);
+		r = entry_match(v, slot - 1, hash, name, len, &e);
 		if (r < 0)
 			return r;
 		if (r > 0)
-			return table_view_at(v, slot - 1, ret);
+			return entry_tell(v, &e, name, ret);
 	}
 	return -EBADMSG;
 }
@@ -172,10 +202,12 @@ int table_view_attr_at(const struct table_view *v, uint32_t index, struct table_
 	struct table_attr_entry e;
 	struct table_attr attr;
 
-	if (index >= table_view_attrs(v))
+	if (index >= v->attrs)
 		return -ENOENT;
-	memcpy(&e, v->image + view_header(v).attrs_at + index * sizeof(e), sizeof(e));
-	if (!view_has(v, e.key_at, e.key_len, 1) || !view_has(v, e.value_at, e.value_len, 1))
+	if (!v->image)
+		return -EAGAIN;
+	if (view_copy(v, v->attrs_at + index * sizeof(e), sizeof(e), &e) < 0 ||
+	    !view_has(v, e.key_at, e.key_len, 1) || !view_has(v, e.value_at, e.value_len, 1))
 		return -EBADMSG;
 
 	attr = (struct table_attr){

@@ -12,12 +12,15 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define BUFFER_BYTES 100000u
 
 static unsigned char *image;
 static size_t image_bytes;
 static struct table_view view;
+static int file; /* as long as the image, to be written to */
 
 static const struct table_array samples[] = {
 	{ .name = "", .dtype = { DTYPE_FLOAT, 32, 1, 0 } },
@@ -83,11 +86,14 @@ static void setup(void)
 	ck_assert_int_eq(table_builder_set_attr(b, &attr, &err), 0);
 	image_take(b);
 	table_builder_free(b);
+	file = memfd_create("table", MFD_CLOEXEC);
+	ck_assert_int_ge(file, 0);
 }
 
 static void teardown(void)
 {
 	free_ptr(&image);
+	close_fd(&file);
 	fds_check();
 }
 
@@ -185,12 +191,32 @@ static void array_holds(const struct table_array *a)
 {
 	uint64_t before, bytes;
 
-	ck_assert(inside(a->name, a->name_len));
 	ck_assert(a->descr_len == 0 || inside(a->descr, a->descr_len));
 	ck_assert_uint_le(a->ndim, DIMENSIONS_MAX);
 	ck_assert_int_eq(table_span(a, &before, &bytes), 0);
 	ck_assert(before <= a->offset && bytes <= BUFFER_BYTES);
 	ck_assert(a->offset - before <= BUFFER_BYTES - bytes);
+}
+
+/* In memory and in a file the same is found. 1: it was refused. */
+static int find(const struct table_view *v, const struct table_array *sample)
+{
+	struct table_array a, b;
+	struct table_view in_file;
+	int r = table_view_find(v, sample->name, sample->name_len, &a), q;
+
+	ck_assert_int_eq(pwrite(file, image, image_bytes, 0), (int)image_bytes);
+	ck_assert_int_eq(table_view_init_fd(&in_file, file, image_bytes, BUFFER_BYTES), 0);
+	q = table_view_find(&in_file, sample->name, sample->name_len, &b);
+	ck_assert(q == r || q == -EAGAIN);
+	if (r < 0)
+		return 1;
+	array_holds(&a);
+	ck_assert_ptr_eq(a.name, sample->name);
+	ck_assert((q == -EAGAIN) == (a.descr_len > 0));
+	if (q == 0)
+		same_array(&b, &a);
+	return 0;
 }
 
 /* Looks at everything in an image that may be hostile. How much of it was refused. */
@@ -209,13 +235,11 @@ static int look(void)
 		ck_assert(r == 0 || r == -EBADMSG);
 		if (r == 0)
 			array_holds(&a);
+		ck_assert(r < 0 || inside(a.name, a.name_len));
 		refused += r < 0;
 	}
 	for (size_t i = 0; i < array_size(samples); i++)
-		if (table_view_find(&v, samples[i].name, samples[i].name_len, &a) == 0)
-			array_holds(&a);
-		else
-			refused++;
+		refused += find(&v, &samples[i]);
 	for (uint32_t i = 0; i < table_view_attrs(&v); i++)
 		if (table_view_attr_at(&v, i, &attr) == 0)
 			ck_assert(inside(attr.key, attr.key_len) &&
