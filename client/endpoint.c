@@ -23,13 +23,17 @@
 #define SYSTEM_SOCKET "/run/gpushm/gpushmd.sock"
 #define DAEMON_USER "gpushm"
 
+/* Once found it is not looked for again: each attach asks, and has no time to read /etc/passwd or
+ * to ask a server. */
 static bool is_daemon_user(uid_t uid)
 {
+	static _Atomic int64_t known = -1;
 	struct passwd entry, *found = NULL;
 	char text[4096];
 
-	return getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found &&
-	       found->pw_uid == uid;
+	if (known < 0 && getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found)
+		known = found->pw_uid;
+	return known == uid;
 }
 
 bool endpoint_owns(uid_t server, uid_t owner)

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whose files the library maps, where root's systemd listens for a daemon of user "gpushm". The
+ * room is built into this file with a user database of its own, which counts how often it is read.
+ */
+#include <pwd.h>
+#define getpwnam_r(name, entry, text, size, found) fake_getpwnam_r(name, entry, text, found)
+static int fake_getpwnam_r(const char *name, struct passwd *entry, char *text,
+			   struct passwd **found);
+#include "client/endpoint.c"
+
+#include "tests/lib/suite.h"
+
+#include <check.h>
+
+#define GPUSHM 64000
+
+static bool there; /* the user */
+static unsigned reads;
+
+static int fake_getpwnam_r(const char *name, struct passwd *entry, char *text,
+			   struct passwd **found)
+{
+	reads++;
+	ck_assert_str_eq(name, "gpushm");
+	entry->pw_uid = GPUSHM;
+	*found = there ? entry : NULL;
+	return 0;
+}
+
+START_TEST(each_attach_reads_the_user_database)
+{
+	ck_assert(!endpoint_owns(0, GPUSHM));
+	there = true; /* a package made it meanwhile */
+	ck_assert(endpoint_owns(0, GPUSHM));
+	reads = 0;
+	for (int i = 0; i < 100; i++) {
+		ck_assert(endpoint_owns(0, GPUSHM));
+		ck_assert(!endpoint_owns(0, GPUSHM + 1));
+		ck_assert(!endpoint_owns(GPUSHM + 1, GPUSHM));
+	}
+	ck_assert_uint_eq(reads, 0);
+}
+END_TEST
+
+START_TEST(a_strangers_file_is_taken_for_the_daemons)
+{
+	ck_assert(endpoint_owns(1000, 1000));
+	ck_assert(!endpoint_owns(1000, 0));
+	ck_assert(!endpoint_owns(0, 1000));
+	ck_assert(!endpoint_owns(0, (uid_t)-1));
+	ck_assert(!endpoint_owns(GPUSHM, 0));
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("endpoint user");
+
+	tcase_add_test(tc, each_attach_reads_the_user_database);
+	tcase_add_test(tc, a_strangers_file_is_taken_for_the_daemons);
+	return suite_run("endpoint user", tc, NULL);
+}
