@@ -93,12 +93,19 @@ static int call_create(struct gpushm *c, const char *name, uint64_t bytes,
 	create.gid = o->gid;
 	create.has_transient = !!(o->flags & GPUSHM_TRANSIENT);
 	create.transient = create.has_transient;
-	create.has_wait_ms = o->wait_ms > 0;
-	create.wait_ms = o->wait_ms;
 	create.n_attrs = fill_attrs(o, &list);
 	create.attrs = list.pointers;
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CREATE;
 	request.create = &create;
+	/* Who waits for room does not wait for what this process itself could give back. */
+	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
+		int r = attach_call(c, &request, ret);
+
+		if (r != -ENOSPC)
+			return r;
+	}
+	create.has_wait_ms = o->wait_ms > 0;
+	create.wait_ms = o->wait_ms;
 	return attach_call(c, &request, ret);
 }
 

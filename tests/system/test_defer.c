@@ -283,6 +283,25 @@ START_TEST(a_pool_is_full_of_what_waits)
 }
 END_TEST
 
+START_TEST(a_create_waits_for_what_its_process_could_give_back)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o),
+				    .pool = "small",
+				    .wait_ms = GPUSHM_WAIT_FOREVER };
+	struct gpushm_buffer *b;
+
+	if (!fake_is_there())
+		return;
+	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
+	close_one(create_in("small", "one"));
+	close_one(create_in("small", "two"));
+	b = client_create("three", BYTES, &o);
+	ck_assert_uint_eq(gpushm_pending_cleanup(NULL), 0);
+	ck_assert_int_eq(gpushm_resume_cleanup(), 0);
+	close_one(b);
+}
+END_TEST
+
 START_TEST(a_limit_is_reached_by_what_waits)
 {
 	struct gpushm_buffer *b, *again = NULL;
@@ -342,6 +361,7 @@ int main(void)
 	tcase_add_test(t, what_waits_outlives_its_connection);
 	tcase_add_checked_fixture(small, setup_small, teardown);
 	tcase_add_test(small, a_pool_is_full_of_what_waits);
+	tcase_add_test(small, a_create_waits_for_what_its_process_could_give_back);
 	tcase_add_test(small, a_limit_is_reached_by_what_waits);
 	tcase_set_timeout(t, 60);
 	tcase_set_timeout(small, 60);
