@@ -6,8 +6,7 @@
  * Polling is no use where it keeps whoever is to make the event from running: on a single
  * processor, and where all are busy, for the kernel puts a process that a socket wakes beside its
  * waker, who it believes is about to sleep (wake_up_interruptible_sync_poll() in net/unix). Then
- * nothing comes while we poll; after that has happened some times in a row, we sleep for a while as
- * others do.
+ * nothing comes while we poll, which spin.h finds out.
  */
 #include "daemon/pool/awake.h"
 
@@ -41,20 +40,13 @@ static void on_idle(uv_idle_t *idle)
 	if (uv_hrtime() < a->until)
 		return;
 	uv_idle_stop(idle);
-	if (++a->misses < AWAKE_MISSES)
-		return;
-	a->misses = 0;
-	a->rest = AWAKE_REST;
+	spin_miss(&a->spin);
 }
 
 void awake_for(struct awake *a, uint64_t ns)
 {
-	if (!a->allowed || ns == 0)
+	if (!a->allowed || ns == 0 || !spin_may(&a->spin))
 		return;
-	if (a->rest > 0) {
-		a->rest--;
-		return;
-	}
 	a->until = uv_hrtime() + ns;
 	uv_idle_start(&a->idle, on_idle);
 }
@@ -63,7 +55,7 @@ void awake_end(struct awake *a)
 {
 	if (!is_active(a))
 		return;
-	a->misses = 0;
+	spin_hit(&a->spin);
 	uv_idle_stop(&a->idle);
 }
 

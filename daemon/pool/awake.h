@@ -6,6 +6,8 @@
 #ifndef GPUSHM_DAEMON_POOL_AWAKE_H
 #define GPUSHM_DAEMON_POOL_AWAKE_H
 
+#include "daemon/pool/spin.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
@@ -13,13 +15,10 @@
 struct awake {
 	uv_idle_t idle;	      /* active while the loop polls and does not wait */
 	uint64_t until, last; /* of uv_hrtime() */
-	unsigned misses;      /* times in a row that nothing came while it polled */
-	unsigned rest;	      /* calls that it does not poll for, after AWAKE_MISSES */
-	bool allowed;	      /* there is more than one processor */
+	struct spin spin;
+	bool allowed; /* there is more than one processor */
 };
 
-#define AWAKE_MISSES 2u
-#define AWAKE_REST 64u
 #define AWAKE_BURST_NS 1000000u
 
 /* The caller closes a->idle. */

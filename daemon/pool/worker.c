@@ -8,8 +8,9 @@
  * `done`. Signals are the loop's: the thread blocks them all, else the kernel might pick it to run
  * a handler of libuv's in the middle of a driver call.
  *
- * Most jobs take little longer than to wake the loop when they are done: it stays awake for that,
- * and serves its other events meanwhile.
+ * Most jobs take little longer than to wake the thread for them and the loop when they are done.
+ * So each looks for that a moment longer before it sleeps; the loop serves its other events
+ * meanwhile.
  */
 #include "daemon/pool/worker.h"
 
@@ -18,10 +19,11 @@
 #include <assert.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 
-#define AWAKE_NS 100000u /* a small allocation of the slowest kind, and its export */
+#define SPIN_NS 100000u /* a small allocation of the slowest kind, and its export */
 
 struct worker {
 	uv_async_t async;   /* ref'd while jobs are under way */
@@ -29,7 +31,10 @@ struct worker {
 	unsigned handles;   /* of libuv's, that are not closed yet */
 	size_t under_way;   /* submitted, on_done not called yet; the loop's thread alone */
 	pthread_t thread;
-	char name[16]; /* a thread's name has 15 bytes: pthread_setname_np(3) */
+	char name[16];	  /* a thread's name has 15 bytes: pthread_setname_np(3) */
+	struct spin spin; /* the thread's, for a job */
+	atomic_bool
+		any_todo; /* as `todo` was when it was last changed; looked at without the lock */
 
 	pthread_mutex_t lock;	  /* of all below */
 	pthread_cond_t submitted; /* todo or stop has changed */
@@ -50,6 +55,20 @@ static struct job *pop(struct list *queue)
 	return job;
 }
 
+static void spin_for_todo(struct worker *w)
+{
+	uint64_t until = uv_hrtime() + SPIN_NS;
+
+	if (!w->awake.allowed || !spin_may(&w->spin))
+		return;
+	while (!w->any_todo && uv_hrtime() < until)
+		;
+	if (w->any_todo)
+		spin_hit(&w->spin);
+	else
+		spin_miss(&w->spin);
+}
+
 static struct job *next_todo(struct worker *w)
 {
 	struct job *job;
@@ -58,6 +77,7 @@ static struct job *next_todo(struct worker *w)
 	while (list_empty(&w->todo) && !w->stop)
 		pthread_cond_wait(&w->submitted, &w->lock);
 	job = pop(&w->todo);
+	w->any_todo = !list_empty(&w->todo);
 	w->since_ns = job ? uv_hrtime() : 0;
 	pthread_mutex_unlock(&w->lock);
 	return job;
@@ -80,6 +100,7 @@ static void *run_thread(void *arg)
 		pthread_cond_signal(&w->finished);
 		pthread_mutex_unlock(&w->lock);
 		uv_async_send(&w->async);
+		spin_for_todo(w);
 	}
 	return NULL;
 }
@@ -197,7 +218,7 @@ struct worker *worker_free(struct worker *w)
 	}
 
 	pthread_mutex_lock(&w->lock);
-	w->stop = true;
+	w->stop = w->any_todo = true;
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
@@ -215,9 +236,10 @@ void worker_submit(struct worker *w, struct job *job)
 
 	pthread_mutex_lock(&w->lock);
 	list_insert(&w->todo, &job->link);
+	w->any_todo = true;
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
-	awake_for(&w->awake, AWAKE_NS);
+	awake_for(&w->awake, SPIN_NS);
 }
 
 uint64_t worker_busy_ns(struct worker *w)

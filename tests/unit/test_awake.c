@@ -60,9 +60,9 @@ static void miss(void)
 
 START_TEST(a_loop_polls_on_for_what_never_comes)
 {
-	for (unsigned i = 0; i < AWAKE_MISSES; i++)
+	for (unsigned i = 0; i < SPIN_MISSES; i++)
 		miss();
-	for (unsigned i = 0; i < AWAKE_REST; i++) {
+	for (unsigned i = 0; i < SPIN_REST; i++) {
 		awake_for(&awake, LONG_NS);
 		ck_assert(!polls());
 	}
@@ -73,8 +73,8 @@ END_TEST
 
 START_TEST(a_loop_gives_up_though_something_came)
 {
-	for (unsigned i = 0; i < 10 * AWAKE_MISSES; i++) {
-		for (unsigned j = 0; j < AWAKE_MISSES - 1; j++)
+	for (unsigned i = 0; i < 10 * SPIN_MISSES; i++) {
+		for (unsigned j = 0; j < SPIN_MISSES - 1; j++)
 			miss();
 		awake_for(&awake, LONG_NS);
 		ck_assert(polls());
