@@ -133,6 +133,13 @@ static void welcome(struct listener *l, int *socket)
 		take_fd(socket);
 }
 
+/* It may be lost: to a worker that was quicker, or where the limit was lowered. */
+static void keep_reserve(struct listener *l)
+{
+	if (l->reserve < 0)
+		l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 /* Without a free fd nobody can be accepted, not even to be told so: for that one is kept. True:
  * somebody was told. */
 static bool tell_no_fds(struct listener *l)
@@ -151,7 +158,7 @@ static bool tell_no_fds(struct listener *l)
 		turn_away(fd, &why);
 	}
 	close_fd(&fd);
-	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	keep_reserve(l);
 	return fd >= 0 || l->reserve >= 0;
 }
 
@@ -170,6 +177,8 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 		int error = errno;
 
 		if (fd >= 0)
+			keep_reserve(l);
+		if (fd >= 0)
 			welcome(l, &fd);
 		else if ((error == EMFILE || error == ENFILE) && tell_no_fds(l))
 			warn(l, error);
@@ -187,7 +196,8 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	int r;
 
 	*l = (struct listener){ .service = service, .socket = socket };
-	l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	l->reserve = -1;
+	keep_reserve(l);
 	list_init(&l->peers);
 	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
 	if (r < 0)

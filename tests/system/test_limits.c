@@ -10,8 +10,10 @@
 #include "tests/lib/user.h"
 
 #include <check.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define MIB (1u << 20)
 
@@ -320,6 +322,37 @@ START_TEST(connections_without_fds_stop_the_daemon)
 }
 END_TEST
 
+/* The one that it keeps to tell who connects is lost when not even that is allowed any more. A
+ * connection takes two, a sealed buffer one: the last one is missed by its socket, or its pidfd. */
+START_TEST(a_daemon_that_was_without_any_fd_tells_nobody_for_ever)
+{
+	enum { N = 100 };
+	static struct gpushm *all[N];
+	struct gpushm_buffer *b = NULL;
+	int n = 0;
+	struct raw r;
+
+	daemon_start_with(&d, HOST, &(struct daemon_options){ .max_fds = 40 });
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	if (_i)
+		ck_assert_int_eq(gpushm_publish(b = create("b", 100), GPUSHM_SEALED), 0);
+	ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, &(struct rlimit){ 5, 40 }, NULL), 0);
+	raw_connect(&r, d.socket);
+	while (daemon_log_count(&d, "new connections are refused or wait") == 0)
+		poll(NULL, 0, 10);
+	ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, &(struct rlimit){ 40, 40 }, NULL), 0);
+	while (n < N && gpushm_connect(d.socket, &all[n]) == 0)
+		n++;
+	ck_assert_int_lt(n, N);
+	ck_assert_msg(strcmp(gpushm_error_code(), "NO_FDS") == 0, "%s", gpushm_error());
+	while (n)
+		gpushm_disconnect(all[--n]);
+	raw_close(&r);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	stop();
+}
+END_TEST
+
 static const struct role roles[] = { { "user", user_role } };
 
 int main(int argc, char **argv)
@@ -341,6 +374,7 @@ int main(int argc, char **argv)
 	tcase_add_test(u, a_pool_serves_who_may_not_use_it);
 	tcase_add_test(f, a_daemon_without_fds_stops_serving);
 	tcase_add_test(f, connections_without_fds_stop_the_daemon);
+	tcase_add_loop_test(f, a_daemon_that_was_without_any_fd_tells_nobody_for_ever, 0, 2);
 	if (user_may_change())
 		return suite_run("limits", t, u, f, NULL);
 }
