@@ -32,8 +32,9 @@ struct account {
 	struct accounts *accounts;
 	uid_t uid;
 	uint64_t used[ACCOUNT_ITEMS];
-	uint64_t tally; /* of who counts by user just now */
-	bool unwatched; /* the log has said that a process of it can't be watched */
+	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::slot */
+	uint64_t untold;	    /* of one pool: while it is told who has it */
+	bool unwatched;		    /* the log has said that a process of it can't be watched */
 };
 
 /* A share of an account. Zeroed: nothing is charged. */

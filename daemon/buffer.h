@@ -94,6 +94,9 @@ struct buffer *buffer_alloc(const char *key, size_t len);
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
 	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f);
 
+/* The block is the buffer's from now on, and its user's. */
+void buffer_take_block(struct buffer *b, const struct block *block);
+
 /* Frees what it has; a block goes onto its pool's pending list. It is in no index, has no lease,
  * and its memory is not being allocated. NULL is allowed. Returns NULL. */
 struct buffer *buffer_free(struct buffer *b);

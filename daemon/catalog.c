@@ -117,7 +117,7 @@ static void on_allocated(struct pool_request *r)
 	struct catalog *c = m->catalog;
 
 	if (r->result == 0) {
-		b->block = r->block;
+		buffer_take_block(b, &r->block);
 		r->block = BLOCK_NONE;
 	}
 	if (r->result < 0 && r->fault.code == CODE_POOL_FULL)
@@ -177,7 +177,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return r;
 	}
 	if (r == 0)
-		b->block = b->making->request.block;
+		buffer_take_block(b, &b->making->request.block);
 	free(take_ptr(b->making));
 	if (r == 0)
 		r = catalog_grant(c, p, b, ACCESS_WRITE, ret_lease, f);

@@ -144,15 +144,17 @@ static int adopt_block(struct store *store, struct buffer *b, const Gpushm__Jour
 	_cleanup_(close_fd) int memory = take(store, 'm', m->slot);
 	_cleanup_(close_fd) int table = take(store, 't', m->slot);
 	bool mempool = b->pool->config.kind == POOL_MEMPOOL;
+	struct block block;
 	int r;
 
 	if ((!mempool && memory < 0) || (mempool && b->pool->pool_fd < 0) ||
 	    (m->table && table < 0) || (mempool && m->record.len != RECORD_BYTES))
 		return -EBADF;
 	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, b->state == BUFFER_SEALED,
-			     mempool ? m->record.data : NULL, &b->block);
+			     mempool ? m->record.data : NULL, &block);
 	if (r < 0)
 		return r;
+	buffer_take_block(b, &block);
 	take_fd(&memory);
 	b->table_fd = take_fd(&table);
 	return 0;

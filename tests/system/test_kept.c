@@ -151,6 +151,42 @@ START_TEST(a_sealed_buffer_keeps_a_descriptor_for_writing)
 }
 END_TEST
 
+/* What is said of who has the pool, where there is no room in it. */
+static void expect_told(uint64_t bytes, const char *held)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_buffer *b = NULL;
+	char text[64];
+
+	snprintf(text, sizeof(text), "held in it by uid %u: %s", geteuid(), held);
+	ck_assert_int_lt(gpushm_create(c, "more", bytes, &o, &b), 0);
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FULL");
+	ck_assert_msg(strstr(gpushm_error(), text), "%s", gpushm_error());
+}
+
+START_TEST(another_sum_is_told_than_a_user_holds_of_a_pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_buffer *first, *second;
+	FILE *f;
+
+	keeper_end(&k, SIGKILL);
+	f = fopen(k.config, "we");
+	ck_assert(f && fputs("[pool host]\nkind=host\nsize=1M\n", f) >= 0 && fclose(f) == 0);
+	keeper_start(&k);
+	first = client_create("first", 512 << 10, &o);
+	ck_assert_int_eq(gpushm_publish(first, GPUSHM_SEALED), 0);
+	expect_told(768 << 10, "512.0 KiB");
+	kept_crash();
+	expect_told(768 << 10, "512.0 KiB");
+	second = client_create("second", 256 << 10, &o);
+	expect_told(512 << 10, "768.0 KiB");
+	client_close_and_unlink(first, "first");
+	expect_told(800 << 10, "256.0 KiB");
+	ck_assert_int_eq(gpushm_close(second), 0);
+}
+END_TEST
+
 START_TEST(a_journal_grows_with_what_has_gone)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
@@ -210,6 +246,7 @@ int main(void)
 	tcase_add_test(t, what_is_kept_is_kept_once_more_by_each_daemon);
 	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);
 	tcase_add_test(t, a_sealed_buffer_keeps_a_descriptor_for_writing);
+	tcase_add_test(t, another_sum_is_told_than_a_user_holds_of_a_pool);
 	tcase_add_test(t, a_journal_grows_with_what_has_gone);
 	tcase_add_test(t, many_buffers_are_too_many_to_keep);
 	return suite_run("kept", t, NULL);
