@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import gpushm
 import numpy as np
@@ -139,3 +141,28 @@ def test_a_tensor_that_another_thread_drops_is_lost(pool: str) -> None:
             list(threads.map(lambda _: tensors.pop() and None, range(100)))
         a.close()
     gpushm.unlink("a")
+
+
+def test_a_link_that_is_made_meanwhile_is_lost(tmp_path: Path, in_child: Callable[..., str]) -> None:
+    """A connection ends slowly where it has closes to do that were put off; others connect anew by then."""
+    if "gpu0" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
+        pytest.skip("no fake driver")
+    code = """
+import gpushm, os, threading
+from pathlib import Path
+def sockets():
+    return sum(fd.readlink().name.startswith("socket:") for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink())
+with gpushm.defer_cleanup():
+    gpushm.create("a", 4, pool="gpu0").close()
+peers = gpushm.status().peers
+ends = threading.Thread(target=gpushm._core._disconnect)
+ends.start()
+while gpushm.status().peers == peers:
+    pass
+with open(os.environ["FAKECUDA_HANG_UNTIL"], "w"):
+    ends.join()
+gpushm.status()
+print(sockets())
+"""
+    hang = {"FAKECUDA_HANG": "1:cuMemUnmap", "FAKECUDA_HANG_UNTIL": str(tmp_path / "on")}
+    assert in_child(code, **hang) == "1\n"

@@ -17,19 +17,19 @@ static struct connection *common;
 
 /* ---- links ---- */
 
-static struct link *link_unref(struct link *l)
+/* Lets other threads run: what it was taken from may have another one when this returns. */
+static void link_unref(struct link *l)
 {
 	struct gpushm *c;
 
 	if (!l || --l->refs > 0)
-		return NULL;
+		return;
 	c = l->c;
 	PyMem_Free(l);
 	/* It may wait for a GPU: closes that were put off are done with their connection. */
 	Py_BEGIN_ALLOW_THREADS
 	gpushm_disconnect(c);
 	Py_END_ALLOW_THREADS
-	return NULL;
 }
 
 static struct link *link_ref(struct link *l)
@@ -70,7 +70,7 @@ static bool is_the_parents(const struct link *l)
 static void give_up(struct link **l, const struct link *gone)
 {
 	if (*l == gone)
-		*l = link_unref(take_ptr(*l));
+		link_unref(take_ptr(*l));
 }
 
 /* The link for requests that are answered at once; a new reference. NULL: raised. */
@@ -84,17 +84,13 @@ static struct link *connected(struct connection *self)
 	}
 	if (self->link && self->common && is_the_parents(self->link))
 		give_up(&self->link, self->link);
-	if (!self->link) {
-		fresh = link_new(self->path);
-		if (!fresh)
-			return NULL;
-		/* Another thread may have been faster. */
-		if (self->link)
-			link_unref(fresh);
-		else
-			self->link = fresh;
-	}
-	return link_ref(self->link);
+	if (self->link)
+		return link_ref(self->link);
+	fresh = link_new(self->path);
+	/* Another thread may have been faster, or have closed it; this request has its own then. */
+	if (fresh && !self->link && !self->closed)
+		self->link = link_ref(fresh);
+	return fresh;
 }
 
 /* A link to wait on; the caller's. NULL: raised. */
@@ -102,9 +98,10 @@ static struct link *take_idle(struct connection *self)
 {
 	struct link *l = take_ptr(self->idle);
 
-	if (l && is_the_parents(l))
-		l = link_unref(l);
-	return l ? l : link_new(self->path);
+	if (!l || !is_the_parents(l))
+		return l ? l : link_new(self->path);
+	link_unref(l);
+	return link_new(self->path);
 }
 
 static void put_idle(struct connection *self, struct link *l, int r)
@@ -281,8 +278,8 @@ static PyObject *connection_close(PyObject *o, PyObject *unused)
 	struct connection *self = (struct connection *)o;
 
 	self->closed = !self->common;
-	self->link = link_unref(take_ptr(self->link));
-	self->idle = link_unref(take_ptr(self->idle));
+	link_unref(take_ptr(self->link));
+	link_unref(take_ptr(self->idle));
 	Py_RETURN_NONE;
 }
 
@@ -327,8 +324,8 @@ static void dealloc(PyObject *o)
 	struct connection *self = (struct connection *)o;
 
 	PyObject_ClearWeakRefs(o);
-	self->link = link_unref(take_ptr(self->link));
-	self->idle = link_unref(take_ptr(self->idle));
+	link_unref(take_ptr(self->link));
+	link_unref(take_ptr(self->idle));
 	PyMem_Free(self->path);
 	object_free(self);
 }
