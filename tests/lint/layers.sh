@@ -57,7 +57,7 @@ BEGIN {
 		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
 		"complaints ini similar > throttle > log > escape > index clock grow slots")
 	tower("python", "module > array_type buffer_type create open names look watch defer > record > view bytes dlpack cai copy > " \
-		"array buffer > options connection > shape dtype stream deadline args > error > object")
+		"array buffer > order options connection > shape dtype stream deadline args > error > object")
 	tower("client", "watch > create open close wait find describe publish list pools status restart view reshape copy contents " \
 		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
 		"connect reconnect connection decode > notice > map > state defer endpoint > error > gpushm dlpack_abi clock")

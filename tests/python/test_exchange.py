@@ -267,6 +267,54 @@ def test_a_consumer_is_not_told_of_a_copy_under_way(a: gpushm.Array, monkeypatch
         assert a.__cuda_array_interface__["stream"] is None
 
 
+class Stream:
+    """One of cuda.core's; what is no stream of the driver's can't be waited for."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def test_a_consumer_comes_behind_the_last_copy_alone(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
+    if not a.device_ptr:
+        return
+    on_gpu, out = a.__dlpack_device__()[0] == 2, np.empty((4, 6), "f4")
+
+    def queue(*handles: int) -> None:
+        for handle in handles:
+            a.copy_to_host(out, Stream(handle))
+        del waited[:]
+
+    queue(1, 2)
+    a.__dlpack__(stream=2 if on_gpu else None)
+    assert waited == ([1] if on_gpu else [1, 2])
+    queue(1, 2, 1)
+    assert a.__cuda_array_interface__["stream"] == 1 and waited == [2]
+    assert a.__cuda_array_interface__["stream"] == 1 and waited == [2]
+    # Another thread queues one more while this one waits.
+    monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: queue(stream))
+    a.__dlpack__(stream=2 if on_gpu else None)
+    assert a.__cuda_array_interface__["stream"] == 1
+
+
+def test_streams_without_a_consumer_live_for_ever(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
+    streams = []
+    for number in range(3, 30):
+        # The driver knows none of them, and is not asked for nothing.
+        streams.append(weakref.ref(stream := Stream(number)))
+        a[0:0].copy_to_host(np.empty((0, 6), "f4"), stream)
+    del stream
+    alive = [s().handle for s in streams if s()]
+    assert len(alive) <= 8 and bool(alive) == (a.device_ptr is not None)
+    assert {*alive, *waited} == (set(range(3, 30)) if a.device_ptr else set())
+
+
 def test_what_numpy_stands_on_is_taken_away(a: gpushm.Array) -> None:
     if a.host_ptr is None:
         return

@@ -298,7 +298,7 @@ void buffer_dealloc(PyObject *o)
 		end_quietly(self);
 	Py_XDECREF((PyObject *)self->connection);
 	Py_XDECREF(self->name);
-	Py_XDECREF(self->stream_object);
+	order_done(&self->order);
 	object_free(self);
 }
 
@@ -350,28 +350,11 @@ int buffer_publish(struct buffer *self, const char *word)
 	return r < 0 ? -1 : 0;
 }
 
-void buffer_queued(struct buffer *self, const struct stream *stream)
+int buffer_queued(struct buffer *self, const struct stream *stream)
 {
 	/* What the CPU copies is done. And a stream that may be destroyed meanwhile must not be
 	 * asked for: a driver crashes. */
 	if (!stream->given || !stream->lasts || gpushm_buffer_kind(self->buffer) == GPUSHM_HOST)
-		return;
-	self->queued = true;
-	self->stream = stream->handle ? stream->handle : (void *)1;
-	replace_object(&self->stream_object, Py_XNewRef(stream->object));
-}
-
-int buffer_order(struct buffer *self, const void *stream)
-{
-	_cleanup_(drop_object) PyObject *done = NULL;
-
-	if (!self->queued || self->stream == stream)
 		return 0;
-	done = object_call_python("gpushm._driver", "synchronize", "(N)",
-				  PyLong_FromVoidPtr(self->stream));
-	if (!done)
-		return -1;
-	self->queued = false;
-	replace_object(&self->stream_object, NULL);
-	return 0;
+	return order_add(&self->order, stream);
 }

@@ -9,7 +9,7 @@
 
 #include "client/python/core/connection.h"
 #include "client/python/core/object.h"
-#include "client/python/core/stream.h"
+#include "client/python/core/order.h"
 
 struct array;
 
@@ -26,9 +26,7 @@ struct buffer {
 	unsigned writable_tensors;    /* of them */
 	unsigned calls;		      /* that run without the GIL and use the buffer */
 	bool left;		      /* nobody but those holds it any more: buffer_leave() */
-	bool queued;		      /* a copy was, and nobody has waited for it here: */
-	void *stream;		      /* on this CUstream; 1, the legacy default one, is no NULL */
-	PyObject *stream_object;      /* which is this one's, a reference; NULL: a default one */
+	struct order order;	      /* copies that nobody has waited for */
 };
 
 /* Takes *b over, closing it where this fails. name: the str that it was asked for by. NULL:
@@ -61,12 +59,8 @@ void buffer_dealloc(PyObject *o);
  * 0 or -1. */
 int buffer_publish(struct buffer *self, const char *state);
 
-/* A copy was queued on that stream, or done. */
-void buffer_queued(struct buffer *self, const struct stream *stream);
-
-/* What was queued is waited for, unless it was on that CUstream, in whose order a consumer works.
- * 0; -1: raised. */
-int buffer_order(struct buffer *self, const void *stream);
+/* A copy was queued on that stream, or done. 0; -1: raised. */
+int buffer_queued(struct buffer *self, const struct stream *stream);
 
 /* A list of all that this process has open; NULL: raised. */
 PyObject *buffer_list(void);

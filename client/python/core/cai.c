@@ -28,13 +28,15 @@ static PyObject *strides_of(const struct array *self)
 	return shape_tuple(gpushm_array_strides(self->array), gpushm_array_ndim(self->array));
 }
 
-/* The stream that a consumer has to wait for: of the last copy that was queued here; None: nothing
- * is under way. */
+/* The stream that a consumer has to wait for: the interface has room for one, so that copies that
+ * were queued on others are waited for here. None: nothing is under way. */
 static PyObject *stream_of(const struct array *self)
 {
-	if (!self->buffer->queued)
-		return Py_NewRef(Py_None);
-	return PyLong_FromVoidPtr(self->buffer->stream);
+	void *last;
+
+	if (order_last(&self->buffer->order, &last) < 0)
+		return NULL;
+	return last ? PyLong_FromVoidPtr(last) : Py_NewRef(Py_None);
 }
 
 /* A record's fields, as NumPy lists them; None for what is no record. */
@@ -53,15 +55,15 @@ static PyObject *build(struct array *self, PyObject *typestr)
 					*descr = NULL, *dict = NULL;
 	void *p;
 
-	/* It imports Python's modules, and lets other threads run. */
+	/* They import Python's modules, and let other threads run. */
 	descr = descr_of(self);
-	if (!descr || !array_is_open(self))
+	stream = descr ? stream_of(self) : NULL;
+	if (!stream || !array_is_open(self))
 		return NULL;
 	p = gpushm_array_size(self->array) ? gpushm_array_device_ptr(self->array) : NULL;
 	shape = shape_tuple(gpushm_array_shape(self->array), gpushm_array_ndim(self->array));
 	strides = strides_of(self);
-	stream = stream_of(self);
-	if (!shape || !strides || !stream)
+	if (!shape || !strides)
 		return NULL;
 	dict = Py_BuildValue("{s:O,s:O,s:(KO),s:O,s:O,s:i}", "shape", shape, "typestr", typestr,
 			     "data", (unsigned long long)(uintptr_t)p,

@@ -280,7 +280,7 @@ static int order(struct array *self, PyObject *stream, int device)
 	if (n == -1)
 		return 0;
 	/* No CUstream is -1: the host waits for any. */
-	return buffer_order(self->buffer, (void *)(intptr_t)(device == DLPACK_CUDA ? n : -1));
+	return order_wait(&self->buffer->order, (void *)(intptr_t)(device == DLPACK_CUDA ? n : -1));
 }
 
 /* dl_device and copy, against where the array is. */
