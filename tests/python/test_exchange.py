@@ -199,6 +199,45 @@ def test_a_memoryview_has_another_format(pool: str) -> None:
             hashlib.sha256(b["x"].T)
 
 
+class PyBuffer(ctypes.Structure):
+    """Py_buffer, as PEP 3118 has it."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t),
+                ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),
+                ("format", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+                ("strides", ctypes.POINTER(ctypes.c_ssize_t)), ("suboffsets", ctypes.c_void_p),
+                ("internal", ctypes.c_void_p)]
+
+
+def test_a_request_for_a_buffer_gets_another_one(pool: str) -> None:
+    """What memoryview gives for the same request is what consumers know."""
+    with gpushm.create_many("m", {"x": ((2, 3), "int16"), "s": ((), "i8"), "n": ((0, 3), "f4")}, pool=pool) as b:
+        if b.host_ptr is None:
+            return
+        ours: list[gpushm.Array] = [b["x"], b["x"][1], b["x"][:, :1], b["x"].T, b["s"], b["n"]]
+        for array in ours:
+            for flags in (0, 0x1, 0x8, 0x18, 0x38, 0x58, 0x98, 0x11C, 0x11D):
+                told = []
+                for exporter in (array, memoryview(array.numpy())):
+                    view = PyBuffer()
+                    try:
+                        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(exporter), ctypes.byref(view), flags)
+                    except BufferError:
+                        told.append(None)
+                        continue
+                    n = view.ndim
+                    told.append((view.len, view.itemsize, view.readonly, n, bool(view.format),
+                                 view.shape[:n] if view.shape else None, view.strides[:n] if view.strides else None))
+                    if n == 0:
+                        assert not view.shape and not view.strides
+                    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
+                assert bool(told[0]) == bool(told[1])
+                if told[0] and told[0][3] > 0 and array.size:
+                    assert told[0] == told[1], hex(flags)
+            del array, exporter
+        ours.clear()
+
+
 @pytest.mark.parametrize("how", ["int", "protocol", "property", "cupy", "torch", "numba"])
 def test_a_stream_is_not_understood(a: gpushm.Array, how: str) -> None:
     class Handle:

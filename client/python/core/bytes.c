@@ -75,10 +75,13 @@ static int check_order(const struct array *self, int flags)
 	return 0;
 }
 
-/* Elements narrower than a byte are told as the bytes that hold them. */
+/* Elements narrower than a byte are told as the bytes that hold them. What has no axes has neither
+ * shape nor strides, and what was asked for without them is a row of bytes (PEP 3118; memoryview's
+ * own). */
 static int fill_shape(const struct array *self, Py_buffer *view, int flags)
 {
 	bool packed = array_itemsize(self) == 0;
+	int ndim = gpushm_array_ndim(self->array);
 
 	view->itemsize = packed ? 1 : array_itemsize(self);
 	if (packed && (flags & PyBUF_ND))
@@ -91,10 +94,10 @@ static int fill_shape(const struct array *self, Py_buffer *view, int flags)
 				"the buffer protocol has no format for that dtype: numpy() and "
 				"__dlpack__() know it");
 	}
-	view->ndim = packed ? 1 : gpushm_array_ndim(self->array);
-	if (flags & PyBUF_ND)
+	view->ndim = flags & PyBUF_ND ? ndim : 1;
+	if ((flags & PyBUF_ND) && ndim > 0)
 		view->shape = (Py_ssize_t *)gpushm_array_shape(self->array);
-	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES)
+	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && ndim > 0)
 		view->strides = (Py_ssize_t *)gpushm_array_strides(self->array);
 	return 0;
 }
