@@ -72,6 +72,29 @@ def test_a_dead_writers_buffer_looks_clean(pool: str) -> None:
     gpushm.unlink("a")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
+def test_a_dead_writer_with_a_large_uid_was_nobody(host_pool: str) -> None:
+    """As those of user namespaces are."""
+    uid, folder = 3_000_000_000, os.path.dirname(os.environ["GPUSHM_SOCKET"])
+    os.chmod(folder, 0o711)
+    with gpushm.create("a", 4, pool=host_pool, mode=0o666) as a:
+        a.publish("shared")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setuid(uid)
+                kept = gpushm.open("a", "r+")  # noqa: F841
+                os.kill(os.getpid(), signal.SIGKILL)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        while not gpushm.stat("a").dirty:
+            pass
+        assert gpushm.stat("a").dirty_uid == uid
+    gpushm.unlink("a")
+    os.chmod(folder, 0o700)
+
+
 def test_a_forked_child_speaks_for_its_parent(host_pool: str, in_child: InChild) -> None:
     code = """
 import gpushm, os

@@ -46,7 +46,7 @@ static PyStructSequence_Field stat_fields[] = {
 	{ "suspects", "of them" },
 	{ "id", "never used again" },
 	{ "digest", "of its layout" },
-	{ "attrs", "a dict of bytes; stat() only, else None" },
+	{ "attrs", "a dict of bytes; of stat() only, else empty" },
 	{ "holders", "a list of Holder, where asked for and allowed" },
 	{ NULL, NULL }
 };
@@ -242,7 +242,10 @@ static void put_death(struct filling *f, const struct gpushm_stat *s)
 {
 	put_truth(f, s->dirty);
 	put_ordinal(f, s->dirty ? s->dirty_pid : -1);
-	put_ordinal(f, s->dirty ? (int)s->dirty_uid : -1);
+	if (s->dirty)
+		put_number(f, s->dirty_uid);
+	else
+		put_none(f);
 	put_text_if(f, s->dirty, s->dirty_command);
 	put_time(f, s->dirty ? s->dirty_ns : 0);
 }
