@@ -40,10 +40,12 @@ static PyObject *event_new(const struct gpushm_event *e)
 	PyObject *tuple = PyStructSequence_New(event_type);
 
 	for (size_t i = 0; i < array_size(values); i++) {
-		if (tuple && values[i])
+		if (!values[i])
+			Py_CLEAR(tuple);
+		if (tuple)
 			PyStructSequence_SetItem(tuple, (Py_ssize_t)i, values[i]);
 		else
-			Py_CLEAR(tuple);
+			Py_XDECREF(values[i]);
 	}
 	return tuple;
 }
