@@ -218,7 +218,8 @@ struct worker *worker_free(struct worker *w)
 	}
 
 	pthread_mutex_lock(&w->lock);
-	w->stop = w->any_todo = true;
+	w->stop = true;
+	w->any_todo = true; /* for who spins */
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
