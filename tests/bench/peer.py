@@ -88,6 +88,30 @@ class GpushmPython(Gpushm):
         opened.close()
 
 
+class GpushmNeighbour(Gpushm):
+    """One that comes from a mempool, while another one of it is open all the time: the driver has mapped the block that
+    both lie in."""
+
+    def make(self, count, each):
+        super().make(count, each)
+        self.library.publish(self.name + ".neighbour", self.pool, count, each)
+
+    def drop(self):
+        super().drop()
+        self.library.unlink(self.name + ".neighbour")
+
+    def start(self):
+        super().start()
+        self.beside, self.neighbour = None, None
+
+    def open(self, handles):
+        if self.beside != handles[0]:
+            if self.neighbour:
+                self.library.close(self.neighbour)
+            self.beside, self.neighbour = handles[0], self.library.open(handles[0] + b".neighbour")
+        return super().open(handles)
+
+
 class Many:
     """An allocation for each array, as all other ways have it."""
 
@@ -228,7 +252,8 @@ class Cupy(Many):
         cupy.cuda.runtime.ipcCloseMemHandle(opened)
 
 
-WAYS = {"gpushm": Gpushm, "gpushm-mempool": Gpushm, "gpushm-arrays": GpushmArrays, "gpushm-python": GpushmPython,
+WAYS = {"gpushm": Gpushm, "gpushm-again": Gpushm, "gpushm-mempool": Gpushm, "gpushm-neighbour": GpushmNeighbour,
+        "gpushm-arrays": GpushmArrays, "gpushm-python": GpushmPython,
         "cuda.core": CudaCore, "numba": Numba, "torch": Torch, "torch-expandable": Torch, "cupy": Cupy}
 
 

@@ -25,7 +25,9 @@ QUICK = [(1, 2 * MIB), (300, 64 * MIB)]
 # What a way is called in the table, and what it needs in its environment.
 WAYS = {
     "gpushm": ("gpushm", {}),
+    "gpushm-again": ("gpushm, unmaps wait (10 at most)", {"GPUSHM_MAX_PENDING_UNMAPS_COUNT": "10"}),
     "gpushm-mempool": ("gpushm, from a mempool", {}),
+    "gpushm-neighbour": ("gpushm, from a mempool, beside another", {}),
     "gpushm-arrays": ("gpushm, and an object for each array", {}),
     "gpushm-python": ("gpushm, its Python package", {}),
     "cuda.core": ("cuda.core Buffer", {}),
@@ -100,7 +102,7 @@ def main():
         daemon, socket = library.start_daemon(build, folder)
         try:
             for way in ways:
-                mempool = way == "gpushm-mempool"
+                mempool = way in ("gpushm-mempool", "gpushm-neighbour")
                 pool = f"{options.pool}-mempool" if mempool else options.pool
                 results += run_way(way, [build, socket, pool],
                                    [case for case in cases if not mempool or case[1] <= MEMPOOL_MAX])
