@@ -90,16 +90,6 @@ void reaper_take(struct reaper *r, struct process *p)
 	reaper_adopt(r, p);
 }
 
-struct process *reaper_find(const struct reaper *r, uint64_t session)
-{
-	struct process *p;
-
-	list_foreach (p, &r->suspects, link)
-		if (p->session == session)
-			return p;
-	return NULL;
-}
-
 struct process *reaper_find_same(const struct reaper *r, const struct process *like,
 				 const struct process *after)
 {

@@ -23,9 +23,6 @@ void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);
 /* Takes over a process whose connection has closed. One without leases is freed at once. */
 void reaper_take(struct reaper *r, struct process *p);
 
-/* The suspect of that session, or NULL. */
-struct process *reaper_find(const struct reaper *r, uint64_t session);
-
 /* The next suspect that is the same process as `like`, behind `after` (NULL: from the start), or
  * NULL. */
 struct process *reaper_find_same(const struct reaper *r, const struct process *like,

@@ -226,14 +226,48 @@ static struct process holder_of(const Gpushm__Journal__Lease *m)
 	return told;
 }
 
-static int find_process(struct store *store, struct service *service,
+/* Those that are back, by their session; there may be as many as leases. */
+struct holders {
+	struct process **slots; /* owned; with linear probing */
+	size_t mask;
+};
+
+static int holders_init(struct holders *h, const struct list *leases)
+{
+	size_t n = 16;
+
+	for (const struct list *at = leases->next; at != leases; at = at->next)
+		n += 2;
+	while (n & (n - 1))
+		n += n & -n;
+	*h = (struct holders){ .slots = calloc(n, sizeof(*h->slots)), .mask = n - 1 };
+	return h->slots ? 0 : -ENOMEM;
+}
+
+static void holders_done(struct holders *h)
+{
+	free(h->slots);
+}
+
+/* Where it is, or belongs. */
+static struct process **holders_find(const struct holders *h, uint64_t session)
+{
+	size_t at = index_hash_u64(session) & h->mask;
+
+	while (h->slots[at] && h->slots[at]->session != session)
+		at = (at + 1) & h->mask;
+	return &h->slots[at];
+}
+
+static int find_process(struct store *store, struct service *service, const struct holders *h,
 			const Gpushm__Journal__Lease *m, struct process **ret)
 {
+	struct process **slot = holders_find(h, m->session);
 	const struct process told = holder_of(m);
 	int pidfd, r;
 	bool kept;
 
-	*ret = reaper_find(&service->reaper, m->session);
+	*ret = *slot;
 	if (*ret)
 		return 0;
 	pidfd = take(store, 'k', m->session);
@@ -241,15 +275,17 @@ static int find_process(struct store *store, struct service *service,
 	r = process_restore(&told, pidfd, ret);
 	if (r == 0)
 		store->pidfds += kept;
-	else if (kept)
+	else if (kept && !is_shortage(r))
 		forget(store, 'k', m->session);
-	if (r == 0)
-		reaper_adopt(&service->reaper, *ret);
-	return r;
+	if (r < 0)
+		return r;
+	*slot = *ret;
+	reaper_adopt(&service->reaper, *ret);
+	return 0;
 }
 
-static int restore_lease(struct store *store, struct service *service, struct buffer *b,
-			 const Gpushm__Journal__Lease *m)
+static int restore_lease(struct store *store, struct service *service, const struct holders *h,
+			 struct buffer *b, const Gpushm__Journal__Lease *m)
 {
 	struct process *p = NULL;
 	struct fault f;
@@ -257,7 +293,7 @@ static int restore_lease(struct store *store, struct service *service, struct bu
 
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
-	r = find_process(store, service, m, &p);
+	r = find_process(store, service, h, m, &p);
 	if (r == -ESRCH && m->access == ACCESS_WRITE) {
 		const struct process gone = holder_of(m);
 
@@ -272,12 +308,17 @@ static int restore_lease(struct store *store, struct service *service, struct bu
 static int restore_leases(struct replay *r, struct store *store, struct service *service,
 			  struct restored *ret)
 {
+	_cleanup_(holders_done) struct holders h;
 	struct item *it;
+	int err = holders_init(&h, &r->leases);
 
+	if (err < 0)
+		return err;
 	list_foreach (it, &r->leases, link) {
 		const Gpushm__Journal__Lease *m = (Gpushm__Journal__Lease *)it->message;
 		struct buffer *b = catalog_by_id(&service->catalog, m->buffer);
-		int err = b ? restore_lease(store, service, b, m) : -ENOENT;
+
+		err = b ? restore_lease(store, service, &h, b, m) : -ENOENT;
 
 		if (is_shortage(err))
 			return err;
