@@ -90,24 +90,13 @@ struct gpushm_buffer *watcher_shared(const char *name)
 	return b;
 }
 
-uint32_t watcher_waiting(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->waiting;
-	gpushm_status_free(st);
-	return n;
-}
-
 void watcher_settle(void)
 {
 	struct gpushm_event e;
 
 	do
 		ck_assert_int_eq(gpushm_watch_next(w, 0, &e), -ETIMEDOUT);
-	while (watcher_waiting() == 0);
+	while (client_waiting() == 0);
 }
 
 void watcher_begin(void)

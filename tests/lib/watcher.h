@@ -26,9 +26,6 @@ void watcher_expect_nothing(void);
 /* Returns when the daemon has the question, so that what happens next is told as its answer. */
 void watcher_settle(void);
 
-/* Requests that wait in the daemon. */
-uint32_t watcher_waiting(void);
-
 /* A shared buffer. */
 struct gpushm_buffer *watcher_shared(const char *name);
 

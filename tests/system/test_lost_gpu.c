@@ -5,10 +5,10 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,18 +20,6 @@
 
 /* Each of the pools gpu0, gpu1 and pinned makes one allocation when it is opened. */
 #define AT_START 3
-
-static bool over_fake_driver(void)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	bool fake = library && dlsym(library, "fakecuda_calls");
-
-	if (library)
-		dlclose(library);
-	if (!fake)
-		puts("skipped: needs the fake driver");
-	return fake;
-}
 
 /* The n-th of those calls fails so in the daemon. */
 static void start(const char *gpus, unsigned n, const char *call, const char *with)
@@ -111,7 +99,7 @@ START_TEST(a_lost_gpu_takes_others_with_it_or_is_tried_again)
 {
 	struct gpushm_buffer *kept = NULL, *again = NULL;
 
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start("2", AT_START + 2, "cuMemCreate", ECC_UNCORRECTABLE);
 	ck_assert_int_eq(create("kept", "gpu0", &kept), 0);
@@ -142,7 +130,7 @@ START_TEST(a_gpu_that_is_lost_while_memory_is_given_back_goes_on)
 {
 	struct gpushm_buffer *b = NULL;
 
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	/* The block stays the driver's: the daemon can't give it back. */
 	setenv("FAKECUDA_STRICT", "0", 1);
@@ -165,7 +153,7 @@ START_TEST(an_error_that_may_pass_ends_a_gpu)
 {
 	struct gpushm_buffer *b = NULL;
 
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start("2", AT_START + 1, "cuMemCreate", passing[_i]);
 	ck_assert_int_eq(create("x", "gpu0", &b), -EIO);
@@ -178,7 +166,7 @@ END_TEST
 
 START_TEST(a_gpu_that_is_lost_at_the_start_stops_the_daemon)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start("1", 1, "cuMemCreate", ECC_UNCORRECTABLE);
 	expect_refused("pinned", "ECC_UNCORRECTABLE");

@@ -7,6 +7,7 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
@@ -30,13 +31,12 @@ static const char *const on_gpu[] = { "gpu0", "gpu0-mempool", "pinned" };
 static struct keeper k;
 #define log_count(text) keeper_log_count(&k, text)
 
-static bool has_driver(bool fake)
+/* Any. */
+static bool has_driver(void)
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
-	if (library && (!fake || dlsym(library, "fakecuda_calls")))
+	if (dlopen("libcuda.so.1", RTLD_NOW))
 		return true;
-	puts(fake ? "skipped: needs the fake driver" : "skipped: no driver");
+	puts("skipped: no driver");
 	return false;
 }
 
@@ -122,7 +122,7 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 	struct gpushm_buffer *held[array_size(on_gpu)], *host, *again;
 	char text[128];
 
-	if (!has_driver(true))
+	if (!fake_is_here())
 		return;
 	begin();
 	for (size_t i = 0; i < array_size(on_gpu); i++)
@@ -160,7 +160,7 @@ START_TEST(memory_that_is_gone_is_given_to_the_next_who_creates)
 	char got[sizeof(word)];
 	struct gpushm_buffer *b;
 
-	if (!has_driver(true))
+	if (!fake_is_here())
 		return;
 	begin();
 	b = publish("gpu0", "x");
@@ -185,7 +185,7 @@ START_TEST(a_reset_is_told_twice_or_takes_what_is_new)
 {
 	struct gpushm_buffer *old, *fresh;
 
-	if (!has_driver(true))
+	if (!fake_is_here())
 		return;
 	begin();
 	old = publish("gpu0", "x");
@@ -240,7 +240,7 @@ static void expect_kept(const char *pool, const char *call, const char *with)
 
 START_TEST(an_error_that_may_pass_drops_a_buffer)
 {
-	if (!has_driver(true))
+	if (!fake_is_here())
 		return;
 	begin();
 	expect_kept("gpu0", "cuMemImportFromShareableHandle", passing[_i]);
@@ -256,7 +256,7 @@ START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
 {
 	struct gpushm_buffer *b, *again = NULL;
 
-	if (!has_driver(true))
+	if (!fake_is_here())
 		return;
 	begin();
 	b = publish("gpu0", "kept");
@@ -283,7 +283,7 @@ START_TEST(another_gpu_takes_a_buffers_place_or_loses_it)
 {
 	struct gpushm_buffer *b, *fresh, *again = NULL;
 
-	if (!has_driver(true))
+	if (!fake_is_here())
 		return;
 	setenv("FAKECUDA_DEVICES", "2", 1);
 	setenv("CUDA_VISIBLE_DEVICES", "0", 1);
@@ -332,7 +332,7 @@ START_TEST(one_dead_handle_takes_others_with_it)
 	unsigned there = 0;
 	char name[32];
 
-	if (!has_driver(false))
+	if (!has_driver())
 		return;
 	begin();
 	for (int i = 0; i < N; i++) {
@@ -358,7 +358,7 @@ START_TEST(a_dead_mempool_is_served_on)
 {
 	struct gpushm_buffer *a, *b, *fresh;
 
-	if (!has_driver(false))
+	if (!has_driver())
 		return;
 	begin();
 	a = publish("gpu0-mempool", "a");

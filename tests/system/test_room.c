@@ -4,11 +4,11 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/shell.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -249,7 +249,6 @@ END_TEST
 
 START_TEST(a_create_that_waits_never_asks_the_driver_again)
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm *other = NULL;
 	struct gpushm_buffer *theirs = NULL, *mine = NULL;
@@ -257,11 +256,8 @@ START_TEST(a_create_that_waits_never_asks_the_driver_again)
 	struct waiting w;
 	char state[48];
 
-	if (!library || !dlsym(library, "fakecuda_calls")) {
-		puts("skipped: needs the fake driver");
+	if (!fake_is_here())
 		return;
-	}
-	dlclose(library);
 	snprintf(state, sizeof(state), "gpushm-test-room-%d", getpid());
 	setenv("FAKECUDA_STATE", state, 1);
 	setenv("FAKECUDA_MEMORY", "64M", 1);
@@ -301,13 +297,9 @@ START_TEST(what_waits_for_reuse_in_one_pool_is_kept_from_another)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "b" };
 	struct gpushm_buffer *first, *b = NULL;
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-	if (!library || !dlsym(library, "fakecuda_calls")) {
-		puts("skipped: needs the fake driver");
+	if (!fake_is_here())
 		return;
-	}
-	dlclose(library);
 	setenv("FAKECUDA_MEMORY", "72M", 1);
 	client_setup_with(TWO);
 	first = create_in("a", 40 * MIB);

@@ -5,11 +5,10 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,46 +16,24 @@
 #define IMPATIENT "[daemon]\ndriver-timeout=1\n"
 #define TIB (1ull << 40)
 
-static char until[64], state[64];
+static char state[64];
 static struct gpushm_buffer *kept;
 static struct raw r;
-
-static bool over_fake_driver(void)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	bool fake = library && dlsym(library, "fakecuda_calls");
-
-	if (library)
-		dlclose(library);
-	if (!fake)
-		puts("skipped: needs the fake driver");
-	return fake;
-}
-
-static void let_it_return(void)
-{
-	int fd = open(until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	close(fd);
-}
 
 /* The next daemon has a buffer in that pool, and its driver has not answered. */
 static void start(const char *config, const char *pool)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
 
-	snprintf(until, sizeof(until), "/tmp/gpushm-test-hang-%d", getpid());
 	snprintf(state, sizeof(state), "gpushm-test-starting-%d", getpid());
-	let_it_return();
-	setenv("FAKECUDA_HANG", "1:cuInit", 1);
-	setenv("FAKECUDA_HANG_UNTIL", until, 1);
+	fake_hang(1, "cuInit");
+	fake_let_go();
 	setenv("FAKECUDA_STATE", state, 1);
 	daemon_start_with(&d, config, &(struct daemon_options){ .copied = true });
 	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
 	kept = client_create("kept", 4096, &o);
 	ck_assert_int_eq(gpushm_publish(kept, GPUSHM_SHARED), 0);
-	unlink(until);
+	fake_forget();
 	daemon_forget_notifications(&d);
 	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
 	raw_greet(&r, d.socket);
@@ -74,7 +51,7 @@ static void forget_state(void)
 {
 	char path[96];
 
-	unlink(until);
+	fake_forget();
 	snprintf(path, sizeof(path), "/dev/shm/%s", state);
 	unlink(path);
 }
@@ -89,7 +66,7 @@ static void stop(void)
 
 START_TEST(a_create_whose_gpu_does_not_come_back_ends_the_daemon)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start(IMPATIENT, "gpu0");
 	ask("gpu0", 4096, 0);
@@ -97,7 +74,7 @@ START_TEST(a_create_whose_gpu_does_not_come_back_ends_the_daemon)
 	ck_assert_msg(strstr(r.text, "has not answered"), "%s", r.text);
 	/* The GPU is not there; no call of its driver has failed. */
 	ck_assert_uint_eq(daemon_log_count(&d, "the GPU is lost"), 0);
-	let_it_return();
+	fake_let_go();
 	stop();
 }
 END_TEST
@@ -108,23 +85,23 @@ static const char *const pools[] = { "gpu0", "gpu0-mempool" };
 
 START_TEST(a_create_that_waits_for_room_meanwhile_waits_for_ever)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start(IMPATIENT, pools[_i]);
 	ask(pools[_i], TIB, UINT64_MAX);
 	ck_assert_int_eq(raw_receive(&r), CODE_POOL_FAILED);
-	let_it_return();
+	fake_let_go();
 	stop();
 }
 END_TEST
 
 START_TEST(a_create_meanwhile_is_larger_than_an_importer_survives)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start("", "gpu0-mempool");
 	ask("gpu0-mempool", 5ull << 30, _i ? UINT64_MAX : 0);
-	let_it_return();
+	fake_let_go();
 	ck_assert_int_eq(raw_receive(&r), CODE_TOO_LARGE);
 	stop();
 }
@@ -132,11 +109,11 @@ END_TEST
 
 START_TEST(a_create_that_waits_for_the_driver_is_not_made)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start("", "gpu0");
 	ask("gpu0", 4096, 0);
-	let_it_return();
+	fake_let_go();
 	ck_assert_int_eq(raw_receive(&r), 0);
 	ck_assert_int_eq(raw_call(&r,
 				  REQUEST(CLOSE, Close, close, SET(lease, r.reply->attach->lease))),
@@ -148,7 +125,7 @@ END_TEST
 /* Its client goes, or the daemon ends. */
 START_TEST(a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start("", "gpu0");
 	ask("gpu0", 4096, 0);
@@ -156,7 +133,7 @@ START_TEST(a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays)
 	if (_i) {
 		raw_close(&r);
 		client_await(gpushm_wait(c, "b", 0) == -ENOENT);
-		let_it_return();
+		fake_let_go();
 		stop();
 		return;
 	}
@@ -164,7 +141,7 @@ START_TEST(a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays)
 	c = gpushm_disconnect(c);
 	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
 	ck_assert_int_ge(raw_await_end(&r), 0);
-	let_it_return();
+	fake_let_go();
 	ck_assert_int_eq(daemon_wait(&d), 0);
 	raw_close(&r);
 	forget_state();

@@ -5,12 +5,11 @@
  */
 #include "proto/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"
 #include "tests/lib/suite.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,41 +19,14 @@
 /* Each of the pools gpu0, gpu1 and pinned makes one allocation when it is opened. */
 #define AT_START 3
 
-static char until[64];
-
-static bool over_fake_driver(void)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	bool fake = library && dlsym(library, "fakecuda_calls");
-
-	if (library)
-		dlclose(library);
-	if (!fake)
-		puts("skipped: needs the fake driver");
-	return fake;
-}
-
 /* The n-th of those calls hangs so in the daemon. */
 static void start(unsigned n, const char *call)
 {
-	char text[64];
-
-	snprintf(until, sizeof(until), "/tmp/gpushm-test-hang-%d", getpid());
-	snprintf(text, sizeof(text), "%u:%s", n, call);
 	setenv("FAKECUDA_DEVICES", "2", 1);
-	setenv("FAKECUDA_HANG", text, 1);
-	setenv("FAKECUDA_HANG_UNTIL", until, 1);
+	fake_hang(n, call);
 	daemon_start(&d, CONFIG, NULL);
 	unsetenv("FAKECUDA_HANG");
 	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
-}
-
-static void let_it_return(void)
-{
-	int fd = open(until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	close(fd);
 }
 
 static int create(struct gpushm *conn, const char *name, const char *pool,
@@ -123,7 +95,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	struct role_process creator;
 	char text[1024];
 
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start(AT_START + 2, "cuMemCreate");
 	ck_assert_int_eq(create(c, "kept", "gpu0", &kept), 0);
@@ -149,7 +121,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	/* An exec would wait for the thread. */
 	ck_assert_int_eq(gpushm_restart(c), -ENOEXEC);
 	ck_assert_msg(strstr(gpushm_error(), "would wait for it"), "%s", gpushm_error());
-	let_it_return();
+	fake_let_go();
 	expect_ok(&creator);
 	client_await(pools_failed() == 0);
 	expect_served("gpu0");
@@ -157,7 +129,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	ck_assert_uint_eq(daemon_log_count(&d, "GPU 0 has returned"), 1);
 	client_close_and_unlink(kept, "kept");
 	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
-	unlink(until);
+	fake_forget();
 	client_teardown();
 }
 END_TEST
@@ -195,7 +167,7 @@ static uint64_t pending_bytes(void)
 
 START_TEST(a_flush_waits_for_a_driver_that_hangs)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start(1, "cuMemFreeAsync");
 	make_pending("gpu0-mempool");
@@ -208,26 +180,26 @@ START_TEST(a_flush_waits_for_a_driver_that_hangs)
 	ck_assert_uint_ne(pending_bytes(), 0);
 	expect_late(NULL);
 	ck_assert_uint_eq(pending_bytes(), 0);
-	let_it_return();
+	fake_let_go();
 	client_await(pools_failed() == 0);
 	ck_assert_msg(gpushm_flush(c, NULL) == 0, "%s", gpushm_error());
-	unlink(until);
+	fake_forget();
 	client_teardown();
 }
 END_TEST
 
 START_TEST(a_driver_that_does_not_start_stops_the_daemon)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start(1, "cuInit");
 	expect_served("host");
 	ck_assert_uint_eq(daemon_log_count(&d, "goes on without a GPU"), 1);
-	let_it_return();
+	fake_let_go();
 	client_await(daemon_log_count(&d, "has answered after all") == 1);
 	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
 	expect_served("gpu0");
-	unlink(until);
+	fake_forget();
 	client_teardown();
 }
 END_TEST
@@ -251,7 +223,7 @@ static const char *const pools[] = { "[pool p]\nkind=host\n", "[pool p]\nkind=pi
 
 START_TEST(host_memory_has_the_driver_loaded)
 {
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	daemon_start(&d, pools[_i], NULL);
 	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
@@ -269,7 +241,7 @@ START_TEST(a_daemon_does_not_end_because_a_driver_call_hangs)
 	struct role_process creator = { 0 };
 	int status;
 
-	if (!over_fake_driver())
+	if (!fake_is_here())
 		return;
 	start(_i ? AT_START + 1 : 1, calls[_i]);
 	if (_i) {

@@ -163,7 +163,7 @@ START_TEST(a_stranger_is_told_of_what_it_may_not_see)
 		return;
 	role_start(&p, "stranger", (const char *[]){ d.socket, "x", NULL });
 	watcher_hear(&p, "ok");
-	client_await(watcher_waiting() == 1);
+	client_await(client_waiting() == 1);
 	b = watcher_shared("x");
 	last = client_create("end", 10, &o);
 	ck_assert_int_eq(gpushm_publish(last, GPUSHM_SEALED), 0);
@@ -186,7 +186,7 @@ START_TEST(who_holds_a_nameless_buffer_is_a_stranger_to_it)
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	role_start(&p, "reader", (const char *[]){ d.socket, "x", NULL });
 	watcher_hear(&p, "ok");
-	client_await(watcher_waiting() == 1);
+	client_await(client_waiting() == 1);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	watcher_hear(&p, "4 x");
 	/* It has given up its own lease, and we have ours: for it, the buffer has gone. */
@@ -216,7 +216,7 @@ START_TEST(an_event_loop_misses_an_event)
 	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
 	ck_assert_int_eq(gpushm_watch_name(w, "y"), 0);
 	/* As a loop does it: one call each time that the fd is readable. */
-	while (watcher_waiting() == 0)
+	while (client_waiting() == 0)
 		if (readable(1) == 1)
 			ck_assert_int_eq(gpushm_watch_next(w, 0, &e), -ETIMEDOUT);
 	ck_assert_int_eq(readable(0), 0);
@@ -255,7 +255,7 @@ START_TEST(a_name_that_is_added_does_not_reach_who_waits)
 	watcher_begin();
 	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
 	pthread_create(&thread, NULL, take_one, &e);
-	client_await(watcher_waiting() == 1);
+	client_await(client_waiting() == 1);
 	ck_assert_int_eq(gpushm_watch_name(w, "y"), 0);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(e.what, GPUSHM_EVENT_PUBLISHED);

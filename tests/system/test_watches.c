@@ -33,14 +33,14 @@ START_TEST(three_hundred_watches_lose_an_event_or_leave_something)
 		ck_assert_int_eq(gpushm_watch_name(all[i], "x"), 0);
 		ck_assert_int_eq(gpushm_watch_next(all[i], 0, &e), -ETIMEDOUT);
 	}
-	client_await(watcher_waiting() == N);
+	client_await(client_waiting() == N);
 	b = watcher_shared("x");
 	for (int i = 0; i < N; i++) {
 		e = watcher_next(all[i]);
 		ck_assert_int_eq(e.what, GPUSHM_EVENT_PUBLISHED);
 		ck_assert_int_eq(gpushm_watch_next(all[i], 0, &e), -ETIMEDOUT);
 	}
-	client_await(watcher_waiting() == N);
+	client_await(client_waiting() == N);
 	client_close_and_unlink(b, "x");
 	for (int i = 0; i < N; i++) {
 		e = watcher_next(all[i]);
@@ -58,7 +58,7 @@ START_TEST(a_dead_clients_watch_waits_for_ever)
 
 	census_take(&d, c, &before);
 	watcher_start(&p, d.socket, "x", "watch");
-	client_await(watcher_waiting() == 1);
+	client_await(client_waiting() == 1);
 	watcher_kill(&p);
 	census_await(&d, c, &before);
 }
