@@ -160,16 +160,21 @@ int connect_hello(struct gpushm *c)
 	return r < 0 ? r : connect_receive_hello(c, 0);
 }
 
-int connect_refresh_pools(struct gpushm *c)
+int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret)
 {
 	Gpushm__Proto__Pools pools = GPUSHM__PROTO__POOLS__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
-	Gpushm__Proto__Reply *reply;
-	int r;
 
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_POOLS;
 	request.pools = &pools;
-	r = connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, &reply);
+	return connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, ret);
+}
+
+int connect_refresh_pools(struct gpushm *c)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = connect_ask_pools(c, &reply);
+
 	if (r < 0)
 		return r;
 	r = keep_pools(c, reply->pools->pools, reply->pools->n_pools);

@@ -21,7 +21,10 @@ int connect_receive_hello(struct gpushm *c, int flags);
 /* Sets gpushm_error() to: nobody has answered HELLO in that time. Returns -number. */
 int connect_no_answer(const struct gpushm *c, int number, uint64_t ms);
 
-/* Asks for the pools again: there may be new ones since HELLO. Takes the lock. 0 or -errno with
+/* Asks for the pools, as connection_call() does. */
+int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret);
+
+/* Asks for them again: there may be new ones since HELLO. Takes the lock. 0 or -errno with
  * gpushm_error() set. */
 int connect_refresh_pools(struct gpushm *c);
 

@@ -4,7 +4,7 @@
  * library knows. Which ordinal a pool's GPU has in this process is found by its UUID, and only
  * where there is one: a machine with host pools alone never starts the driver.
  */
-#include "client/connection.h"
+#include "client/connect.h"
 #include "client/decode.h"
 #include "client/error.h"
 #include "proto/own.h"
@@ -29,14 +29,9 @@ static int decode_pools(const Gpushm__Proto__PoolsReply *from, struct gpushm_poo
 static int read_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
-	Gpushm__Proto__Pools none = GPUSHM__PROTO__POOLS__INIT;
-	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
 	Gpushm__Proto__Reply *reply;
-	int r;
+	int r = connect_ask_pools(c, &reply);
 
-	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_POOLS;
-	request.pools = &none;
-	r = connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, &reply);
 	if (r < 0)
 		return r;
 	pools = calloc(reply->pools->n_pools + 1, sizeof(*pools));

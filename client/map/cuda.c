@@ -1,30 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
  * The client's driver table. The library is opened when the first GPU buffer is, so that a process
- * which uses host pools alone never pays for it, and is never closed: libcuda.so.1 starts threads
- * and can't be unloaded safely.
+ * which uses host pools alone never pays for it, and is never closed.
  *
  * CUDA does not survive a fork (CUDA C Programming Guide, "Multi-process": a child must not use
  * what its parent initialised): in the child of a process that had started it here, every need for
- * it is refused with that reason. Symbols carry the version that cuda.h maps their plain names to.
+ * it is refused with that reason.
  */
 #include "client/map/cuda.h"
 
 #include "client/error.h"
 #include "client/state.h"
+#include "proto/libcuda.h"
 #include "proto/own.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
-#define LIBRARY "libcuda.so.1"
-
-static const struct {
-	const char *name;
-	size_t offset; /* in struct cuda */
-} symbols[] = {
+static const struct libcuda_symbol symbols[] = {
 	{ "cuInit", offsetof(struct cuda, init) },
 	{ "cuGetErrorName", offsetof(struct cuda, get_error_name) },
 	{ "cuDeviceGetCount", offsetof(struct cuda, device_get_count) },
@@ -65,25 +58,10 @@ static _Atomic uint64_t started_in; /* state_generation() of the process that ca
 
 static int load(void)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	struct cuda fresh;
+	char why[256];
 
-	if (!library)
-		return error_set(ENODEV, "no NVIDIA driver: %s", dlerror());
-	for (size_t i = 0; i < array_size(symbols); i++) {
-		void *address = dlsym(library, symbols[i].name);
-
-		if (!address) {
-			dlclose(library);
-			return error_set(ENODEV,
-					 "the NVIDIA driver is too old: " LIBRARY " has no %s",
-					 symbols[i].name);
-		}
-		memcpy((char *)&fresh + symbols[i].offset, &address, sizeof(address));
-	}
-	table = fresh;
-	loaded = true;
-	return 0;
+	loaded = libcuda_load(symbols, array_size(symbols), &table, why, sizeof(why));
+	return loaded ? 0 : error_set(ENODEV, "%s", why);
 }
 
 static int start(uint64_t generation)

@@ -2,29 +2,22 @@
  *
  * The daemon's driver table, and how a driver's error becomes one of ours.
  *
- * The library is opened once and stays open until the process ends: libcuda.so.1 starts threads of
- * its own and can't be unloaded safely. Symbols are named here with the version that cuda.h maps
- * their plain names to, since dlsym() sees no macros; the types of struct cuda are those versions'.
- * No call is made from here: cuInit belongs to device.c.
+ * The library is opened once and stays open until the process ends. The types of struct cuda are
+ * those of the versions that the symbols are named with. No call is made from here: cuInit belongs
+ * to device.c.
  */
 #include "daemon/pool/cuda.h"
 
 #include "daemon/log.h"
+#include "proto/libcuda.h"
 #include "proto/own.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
-#define LIBRARY "libcuda.so.1"
-
-static const struct {
-	const char *name;
-	size_t offset; /* in struct cuda */
-} symbols[] = {
+static const struct libcuda_symbol symbols[] = {
 	{ "cuInit", offsetof(struct cuda, init) },
 	{ "cuGetErrorName", offsetof(struct cuda, get_error_name) },
 	{ "cuDriverGetVersion", offsetof(struct cuda, driver_get_version) },
@@ -67,26 +60,7 @@ static char why_not[256];
 
 static void load(void)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-
-	if (!library) {
-		snprintf(why_not, sizeof(why_not), "no NVIDIA driver: %s", dlerror());
-		return;
-	}
-
-	for (size_t i = 0; i < array_size(symbols); i++) {
-		void *address = dlsym(library, symbols[i].name);
-
-		if (!address) {
-			snprintf(why_not, sizeof(why_not),
-				 "the NVIDIA driver is too old: " LIBRARY " has no %s",
-				 symbols[i].name);
-			dlclose(library);
-			return;
-		}
-		memcpy((char *)&table + symbols[i].offset, &address, sizeof(address));
-	}
-	loaded = true;
+	loaded = libcuda_load(symbols, array_size(symbols), &table, why_not, sizeof(why_not));
 }
 
 const struct cuda *cuda_load(char *why, size_t size)

@@ -4,22 +4,19 @@
  */
 #include "tests/bench/gpu_driver.h"
 
+#include "proto/libcuda.h"
 #include "proto/own.h"
 #include "tests/bench/gpu.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 struct gpu_driver gpu;
 void *gpu_library;
 static char name[64];
 
-static const struct {
-	const char *symbol;
-	size_t offset;
-} symbols[] = {
+static const struct libcuda_symbol symbols[] = {
 	{ "cuInit", offsetof(struct gpu_driver, init) },
 	{ "cuDeviceGetName", offsetof(struct gpu_driver, device_get_name) },
 	{ "cuDevicePrimaryCtxRetain", offsetof(struct gpu_driver, primary_ctx_retain) },
@@ -57,26 +54,13 @@ void gpu_must(const char *call, CUresult result)
 	exit(1);
 }
 
-static bool load(void)
-{
-	gpu_library = dlopen("libcuda.so.1", RTLD_NOW);
-	if (!gpu_library)
-		return false;
-	for (size_t i = 0; i < array_size(symbols); i++) {
-		void *found = dlsym(gpu_library, symbols[i].symbol);
-
-		if (!found)
-			return false;
-		memcpy((char *)&gpu + symbols[i].offset, &found, sizeof(found));
-	}
-	return true;
-}
-
 bool gpu_open(void)
 {
 	CUcontext context;
+	char why[256];
 
-	if (!load() || gpu.init(0) != CUDA_SUCCESS)
+	gpu_library = libcuda_load(symbols, array_size(symbols), &gpu, why, sizeof(why));
+	if (!gpu_library || gpu.init(0) != CUDA_SUCCESS)
 		return false;
 	GPU_MUST(gpu.device_get_name(name, sizeof(name), 0));
 	GPU_MUST(gpu.primary_ctx_retain(&context, 0));

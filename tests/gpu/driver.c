@@ -5,11 +5,10 @@
  */
 #include "tests/gpu/driver.h"
 
+#include "proto/libcuda.h"
 #include "proto/own.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
-#include <string.h>
 
 static const char kernels_ptx[] = ".version 7.0\n"
 				  ".target sm_70\n"
@@ -59,10 +58,7 @@ static const char kernels_ptx[] = ".version 7.0\n"
 #define BLOCKS 528 /* four for each of an H200's 132 multiprocessors */
 #define THREADS 256
 
-static const struct {
-	const char *symbol;
-	size_t offset;
-} symbols[] = {
+static const struct libcuda_symbol symbols[] = {
 	{ "cuInit", offsetof(struct driver, init) },
 	{ "cuDeviceGetCount", offsetof(struct driver, device_get_count) },
 	{ "cuDevicePrimaryCtxRetain", offsetof(struct driver, primary_ctx_retain) },
@@ -89,27 +85,23 @@ static const struct {
 	{ "cuMemPoolDestroy", offsetof(struct driver, mempool_destroy) },
 	{ "cuMemFreeAsync", offsetof(struct driver, mem_free_async) },
 	{ "cuStreamSynchronize", offsetof(struct driver, stream_synchronize) },
+};
+
+static const struct libcuda_symbol kernels[] = {
 	{ "cuModuleLoadData", offsetof(struct driver, module_load_data) },
 	{ "cuModuleGetFunction", offsetof(struct driver, module_get_function) },
 	{ "cuLaunchKernel", offsetof(struct driver, launch_kernel) },
 };
 
-#define OPTIONAL_FROM offsetof(struct driver, module_load_data)
-
 bool driver_open(struct driver *d, int ordinal)
 {
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 	CUcontext context;
+	char why[256];
 
-	if (!lib)
+	if (!libcuda_load(symbols, array_size(symbols), d, why, sizeof(why)))
 		return false;
-	for (size_t i = 0; i < array_size(symbols); i++) {
-		void *found = dlsym(lib, symbols[i].symbol);
-
-		if (!found && symbols[i].offset < OPTIONAL_FROM)
-			return false;
-		memcpy((char *)d + symbols[i].offset, &found, sizeof(found));
-	}
+	if (!libcuda_load(kernels, array_size(kernels), d, why, sizeof(why)))
+		d->launch_kernel = NULL;
 	return d->init(0) == CUDA_SUCCESS &&
 	       d->primary_ctx_retain(&context, ordinal) == CUDA_SUCCESS &&
 	       d->ctx_set_current(context) == CUDA_SUCCESS;

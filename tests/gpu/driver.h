@@ -44,7 +44,7 @@ struct driver {
 	CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
 	CUresult (*stream_synchronize)(CUstream stream);
 
-	/* Kernels; all NULL with the fake driver, which has none. */
+	/* Kernels. The fake driver has none: launch_kernel is NULL. */
 	CUresult (*module_load_data)(CUmodule *module, const void *image);
 	CUresult (*module_get_function)(CUfunction *function, CUmodule module, const char *name);
 	CUresult (*launch_kernel)(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
