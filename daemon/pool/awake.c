@@ -43,12 +43,17 @@ static void on_idle(uv_idle_t *idle)
 	spin_miss(&a->spin);
 }
 
-void awake_for(struct awake *a, uint64_t ns)
+static void stay(struct awake *a, uint64_t now, uint64_t ns)
 {
 	if (!a->allowed || ns == 0 || !spin_may(&a->spin))
 		return;
-	a->until = uv_hrtime() + ns;
+	a->until = now + ns;
 	uv_idle_start(&a->idle, on_idle);
+}
+
+void awake_for(struct awake *a, uint64_t ns)
+{
+	stay(a, uv_hrtime(), ns);
 }
 
 void awake_end(struct awake *a)
@@ -65,6 +70,6 @@ void awake_in_burst(struct awake *a, uint64_t ns)
 
 	awake_end(a);
 	if (now - a->last < AWAKE_BURST_NS)
-		awake_for(a, ns);
+		stay(a, now, ns);
 	a->last = now;
 }
