@@ -10,6 +10,7 @@
 
 #include "proto/own.h"
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <cuda.h>
@@ -278,20 +279,19 @@ static inline int scenario_run(const char *name)
 	return 127;
 }
 
-static inline int scenario_main(int argc, char **argv, Suite *(*suite)(void))
+/* A scenario, where one is named; else the suite: add() adds its tests. */
+static inline int scenario_main(int argc, char **argv, const char *suite, void (*add)(TCase *tests))
 {
-	SRunner *runner;
-	int failed;
+	TCase *tests;
 
 	if (argc > 1) {
 		signal(SIGSEGV, SIG_DFL); /* a sanitizer would report it and exit */
 		return scenario_run(argv[1]);
 	}
-	runner = srunner_create(suite());
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	tests = tcase_create(suite);
+	add(tests);
+	tcase_set_timeout(tests, 60);
+	return suite_run(suite, tests, NULL);
 }
 
 #endif

@@ -327,18 +327,12 @@ SCENARIO(threads_do_not_tread_on_each_other)
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY){ NULL, NULL } };
 
-static Suite *suite(void)
+static void add(TCase *tests)
 {
-	Suite *s = suite_create("fakecuda");
-	TCase *tests = tcase_create("calls and devices");
-
 	ALL(SCENARIO_ADD)
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(s, tests);
-	return s;
 }
 
 int main(int argc, char **argv)
 {
-	return scenario_main(argc, argv, suite);
+	return scenario_main(argc, argv, "fakecuda", add);
 }

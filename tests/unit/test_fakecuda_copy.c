@@ -159,18 +159,12 @@ SCENARIO(a_second_free_aborts, .signal = SIGABRT, .says = "not allocated")
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY){ NULL, NULL } };
 
-static Suite *suite(void)
+static void add(TCase *tests)
 {
-	Suite *s = suite_create("fakecuda copy");
-	TCase *tests = tcase_create("copy");
-
 	ALL(SCENARIO_ADD)
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(s, tests);
-	return s;
 }
 
 int main(int argc, char **argv)
 {
-	return scenario_main(argc, argv, suite);
+	return scenario_main(argc, argv, "fakecuda copy", add);
 }

@@ -366,18 +366,12 @@ SCENARIO(an_import_above_5248_mib_kills_the_importer)
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY) PEERS(SCENARIO_ENTRY){ NULL, NULL } };
 
-static Suite *suite(void)
+static void add(TCase *tests)
 {
-	Suite *s = suite_create("fakecuda import");
-	TCase *tests = tcase_create("import");
-
 	ALL(SCENARIO_ADD)
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(s, tests);
-	return s;
 }
 
 int main(int argc, char **argv)
 {
-	return scenario_main(argc, argv, suite);
+	return scenario_main(argc, argv, "fakecuda import", add);
 }

@@ -292,18 +292,12 @@ SCENARIO(a_peer_gpu_needs_access_to_a_pool, .env = "FAKECUDA_DEVICES=2")
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY){ NULL, NULL } };
 
-static Suite *suite(void)
+static void add(TCase *tests)
 {
-	Suite *s = suite_create("fakecuda mempool");
-	TCase *tests = tcase_create("mempool");
-
 	ALL(SCENARIO_ADD)
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(s, tests);
-	return s;
 }
 
 int main(int argc, char **argv)
 {
-	return scenario_main(argc, argv, suite);
+	return scenario_main(argc, argv, "fakecuda mempool", add);
 }

@@ -165,18 +165,12 @@ SCENARIO(each_gpu_has_its_own_memory, .env = "FAKECUDA_MEMORY=32M FAKECUDA_DEVIC
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY) PEERS(SCENARIO_ENTRY){ NULL, NULL } };
 
-static Suite *suite(void)
+static void add(TCase *tests)
 {
-	Suite *s = suite_create("fakecuda state");
-	TCase *tests = tcase_create("state");
-
 	ALL(SCENARIO_ADD)
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(s, tests);
-	return s;
 }
 
 int main(int argc, char **argv)
 {
-	return scenario_main(argc, argv, suite);
+	return scenario_main(argc, argv, "fakecuda state", add);
 }

@@ -335,18 +335,12 @@ SCENARIO(releasing_a_handle_twice_aborts, .signal = SIGABRT, .says = "cuMemRelea
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY){ NULL, NULL } };
 
-static Suite *suite(void)
+static void add(TCase *tests)
 {
-	Suite *s = suite_create("fakecuda vmm");
-	TCase *tests = tcase_create("vmm");
-
 	ALL(SCENARIO_ADD)
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(s, tests);
-	return s;
 }
 
 int main(int argc, char **argv)
 {
-	return scenario_main(argc, argv, suite);
+	return scenario_main(argc, argv, "fakecuda vmm", add);
 }
