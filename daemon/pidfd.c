@@ -95,17 +95,12 @@ bool pidfd_has_gone(int pidfd)
 
 /* Since Linux 6.9 each process has an inode of its own there, whose number is never used again;
  * before, all pidfds shared one. */
-static bool identify(int pidfd, struct stat *ret)
+uint64_t pidfd_number(int pidfd)
 {
 	struct statfs fs;
+	struct stat st;
 
-	return fstatfs(pidfd, &fs) == 0 && fs.f_type == PID_FS_MAGIC && fstat(pidfd, ret) == 0;
-}
-
-bool pidfd_is_same(int a, int b)
-{
-	struct stat of_a, of_b;
-
-	return identify(a, &of_a) && identify(b, &of_b) && of_a.st_dev == of_b.st_dev &&
-	       of_a.st_ino == of_b.st_ino;
+	if (fstatfs(pidfd, &fs) < 0 || fs.f_type != PID_FS_MAGIC || fstat(pidfd, &st) < 0)
+		return 0;
+	return st.st_ino;
 }

@@ -20,7 +20,8 @@ uint64_t pidfd_start_time(pid_t pid);
 
 bool pidfd_has_gone(int pidfd);
 
-/* Whether both stand for one process; false also before Linux 6.9, which can't tell. */
-bool pidfd_is_same(int a, int b);
+/* A number that is this process's alone, also after it and for every pidfd of it; 0 before Linux
+ * 6.9, which can't tell. */
+uint64_t pidfd_number(int pidfd);
 
 #endif

@@ -95,10 +95,9 @@ static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, 
 		return refuse_unwatched(p, p->pidfd, f);
 	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
 		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
-	if (p->pid > 0) {
-		p->start_time = pidfd_start_time(p->pid);
+	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(p->pidfd);
+	if (p->pid > 0)
 		read_command(p);
-	}
 	p->session = new_session();
 	return 0;
 }
@@ -164,11 +163,8 @@ bool process_needs_pidfd(const struct process *p)
 
 bool process_is_same(const struct process *a, const struct process *b)
 {
-	if (a->uid != b->uid || a->pid != b->pid)
-		return false;
-	if (a->pid > 0)
-		return a->start_time == b->start_time && a->start_time != 0;
-	return a->pidfd >= 0 && b->pidfd >= 0 && pidfd_is_same(a->pidfd, b->pidfd);
+	return a == b || (a->uid == b->uid && a->pid == b->pid && a->start_time != 0 &&
+			  a->start_time == b->start_time);
 }
 
 struct process *process_free(struct process *p)

@@ -15,7 +15,7 @@
 struct process {
 	struct list link;    /* reaper::suspects, once its connection has closed */
 	pid_t pid;	     /* 0: in a PID namespace that is not ours */
-	uint64_t start_time; /* pidfd_start_time(); 0 where it is not known */
+	uint64_t start_time; /* pidfd_start_time(); where pid is 0, pidfd_number(); 0: not known */
 	uid_t uid;
 	gid_t gid;
 	gid_t *gids; /* owned; the primary group and the supplementary ones */

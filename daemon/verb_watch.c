@@ -80,12 +80,6 @@ static int read_watched(struct session *s, const Gpushm__Proto__Watch *m, struct
 
 /* ---- looking ---- */
 
-static bool is_same(const struct process *a, const struct process *b)
-{
-	return a == b || (a->pid == b->pid && a->uid == b->uid && a->start_time != 0 &&
-			  a->start_time == b->start_time);
-}
-
 /* Whoever holds a buffer may know of it, on whichever connection: a watcher has one of its own. */
 static bool may_see(const struct session *s, const struct buffer *b)
 {
@@ -94,7 +88,7 @@ static bool may_see(const struct session *s, const struct buffer *b)
 	if (catalog_visible(b, s->process))
 		return true;
 	list_foreach (l, &b->leases, buffer_link)
-		if (is_same(l->process, s->process))
+		if (process_is_same(l->process, s->process))
 			return true;
 	return false;
 }

@@ -3,17 +3,22 @@
  * Clients in a PID namespace that the daemon does not see, as in a container, and its next program:
  * a pid would not lead to them again, so their pidfds are handed on.
  */
+#include "proto/board.h"
 #include "proto/own.h"
+#include "tests/lib/actor.h"
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
+#include "tests/lib/raw.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/user.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#define STRANGER 65534
 #define PIDFS 0x50494446 /* PID_FS_MAGIC of linux/magic.h */
 
 static struct keeper k;
@@ -181,6 +186,48 @@ START_TEST(a_process_elsewhere_holds_beyond_its_end)
 }
 END_TEST
 
+static void greet(struct raw *r, struct actor *a)
+{
+	*r = (struct raw){ .socket = actor_connect(a) };
+	ck_assert_int_eq(raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+					     SET(version_max, 1))),
+			 0);
+}
+
+/* It opens on one connection, and watches on another. */
+START_TEST(a_holder_elsewhere_is_a_stranger_on_its_other_connection)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
+	Gpushm__Proto__Watched what = MESSAGE(Watched, watched), *all[] = { &what };
+	struct actor a;
+	struct gpushm_buffer *b;
+	struct raw one, other;
+
+	if (!user_may_change() || !setup(0))
+		return;
+	b = client_create("x", 100, &o);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	actor_start(&a, d.socket, STRANGER, STRANGER);
+	greet(&one, &a);
+	greet(&other, &a);
+	raw_open(&one, "x");
+	what.has_buffer = 1;
+	what.buffer = one.reply->attach->buffer;
+	client_close_and_unlink(b, "x");
+	ck_assert_int_eq(raw_call(&other,
+				  REQUEST(WATCH, Watch, watch, .n_watched = 1, .watched = all)),
+			 0);
+	ck_assert_uint_eq(other.reply->watched->n_changed, 1);
+	ck_assert_uint_eq(other.reply->watched->changed[0]->word & (BOARD_UNLINKED | BOARD_GONE),
+			  BOARD_UNLINKED);
+	actor_kill(&a);
+	raw_close(&other);
+	raw_close(&one);
+	client_await(client_used_bytes() == 0);
+	stop();
+}
+END_TEST
+
 static const struct role roles[] = { { "holder", holder_role } };
 
 int main(int argc, char **argv)
@@ -192,5 +239,6 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, a_process_elsewhere_loses_its_lease_while_it_lives, 0,
 			    (int)array_size(ways));
 	tcase_add_test(t, a_process_elsewhere_holds_beyond_its_end);
+	tcase_add_test(t, a_holder_elsewhere_is_a_stranger_on_its_other_connection);
 	return suite_run("elsewhere", t, NULL);
 }
