@@ -117,6 +117,7 @@ static void prepare_ours(struct side *s, const struct bench *b)
 	unsigned char frame[FRAME_MAX];
 
 	s->pid = b->keeper.pid;
+	s->sockets = calloc(b->o.clients, sizeof(*s->sockets));
 	s->request = raw_pack(q, frame);
 	ck_assert_uint_le(s->request, sizeof(s->frame));
 	memcpy(s->frame, frame, s->request);
@@ -132,6 +133,7 @@ static void prepare_floor(struct side *s, const struct bench *b)
 	const struct floor_ask ask = { FLOOR_ECHO, 0, (uint16_t)b->stat.reply, 0 };
 
 	s->pid = b->floor.process.pid;
+	s->sockets = calloc(b->o.clients, sizeof(*s->sockets));
 	s->request = b->stat.request;
 	memcpy(s->frame, &ask, sizeof(ask));
 	for (unsigned i = 0; i < b->o.clients; i++)
@@ -171,25 +173,24 @@ static void tell(struct bench *b, struct side *ours, struct side *floor)
 
 void rate_run(struct bench *b)
 {
-	struct side ours = { .sockets = calloc(b->o.clients, sizeof(int)) };
-	struct side floor = { .sockets = calloc(b->o.clients, sizeof(int)) };
+	struct side ours = { 0 }, floor = { 0 };
 	double seconds = b->o.quick ? 0.02 : (double)b->o.seconds / SLICES;
 	cpu_set_t all;
 	unsigned threads;
 
-	if (options_want(&b->o, "rate")) {
-		prepare_ours(&ours, b);
-		prepare_floor(&floor, b);
-		threads = share_cores(&ours, &floor, &all);
-		for (unsigned i = 0; i < SLICES; i++) {
-			slice(&ours, b->o.clients, threads, seconds);
-			slice(&floor, b->o.clients, threads, seconds);
-		}
-		sched_setaffinity(ours.pid, sizeof(all), &all);
-		sched_setaffinity(floor.pid, sizeof(all), &all);
-		sched_setaffinity(0, sizeof(all), &all);
-		tell(b, &ours, &floor);
+	if (!options_want(&b->o, "rate"))
+		return;
+	prepare_ours(&ours, b);
+	prepare_floor(&floor, b);
+	threads = share_cores(&ours, &floor, &all);
+	for (unsigned i = 0; i < SLICES; i++) {
+		slice(&ours, b->o.clients, threads, seconds);
+		slice(&floor, b->o.clients, threads, seconds);
 	}
+	sched_setaffinity(ours.pid, sizeof(all), &all);
+	sched_setaffinity(floor.pid, sizeof(all), &all);
+	sched_setaffinity(0, sizeof(all), &all);
+	tell(b, &ours, &floor);
 	side_done(&ours, b);
 	side_done(&floor, b);
 }

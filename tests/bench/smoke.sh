@@ -57,6 +57,13 @@ run() {
 }
 
 run host "${host[@]}"
+# A family alone: none of the others leaves something undone.
+checks=$((checks + 1))
+if ! "$build/gpushm-bench" --quick --only start >"$folder/said" 2>&1; then
+	failures=$((failures + 1))
+	echo "the benchmark does not run for one family alone:"
+	cat "$folder/said"
+fi
 checks=$((checks + 1))
 if ! python3 tests/bench/peers.py "$build" --pool host --quick --only gpushm,gpushm-arrays --out "$folder" \
 	>"$folder/said" 2>&1 || [ ! -s "$folder/peers.svg" ]; then
