@@ -208,6 +208,22 @@ def test_async_for_loses_events() -> None:
     assert asyncio.run(seen()) == ["published", "unlinked"]
 
 
+def test_a_task_takes_another_ones_place_at_a_watch() -> None:
+    async def main() -> None:
+        with gpushm.watch("a", "b") as w:
+            one, two = (asyncio.create_task(anext(w)) for _ in range(2))
+            # Both wait by now.
+            await asyncio.sleep(0)
+            for name in ("a", "b"):
+                made(name).close()
+            async with asyncio.timeout(60):
+                assert {(await one).name, (await two).name} == {"a", "b"}
+
+    asyncio.run(main())
+    for name in ("a", "b"):
+        gpushm.unlink(name)
+
+
 def test_a_wait_of_a_loop_ends_with_the_daemon(other_daemon: Any) -> None:
     async def main() -> None:
         with gpushm.connect(other_daemon.socket) as c:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def next_event(watch: Any) -> Any:
-    """A Watch's next Event: what `async for` over it waits for. One task at a time may wait on one Watch."""
+    """A Watch's next Event: what `async for` over it waits for. Of several tasks that wait on it, one gets it."""
     # Half of what importing gpushm would cost, and whoever gets here has it.
     import asyncio
 
@@ -25,12 +26,14 @@ async def next_event(watch: Any) -> Any:
         except _core.Timeout:
             pass
         readable = loop.create_future()
-        fd = watch.fileno()
-        loop.add_reader(fd, _wake, readable)
+        # A loop knows one reader of a descriptor, and each task is one.
+        fd = os.dup(watch.fileno())
         try:
+            loop.add_reader(fd, _wake, readable)
             await readable
         finally:
             loop.remove_reader(fd)
+            os.close(fd)
 
 
 def _wake(readable: asyncio.Future[None]) -> None:
