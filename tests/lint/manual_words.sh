@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# What can be said to the programs and is not in their manual, and what the manuals tell that is not
+# there: options and commands, configuration keys, functions, environment variables, the protocol's
+# verbs, fields and codes. Needs the build folder.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+build=${BUILD:-build}
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+bad=0
+
+# same WHAT MANUAL: the words in $folder/there and in $folder/told, one a line.
+same() {
+	sort -u "$folder/there" >"$folder/a"
+	sort -u "$folder/told" >"$folder/b"
+	[ -s "$folder/a" ] || echo "$1: none found" >>"$folder/bad"
+	comm -23 "$folder/a" "$folder/b" | sed "s|^|$2: does not tell $1 |" >>"$folder/bad"
+	comm -13 "$folder/a" "$folder/b" | sed "s|^|$2: tells $1 that is not there: |" >>"$folder/bad"
+}
+: >"$folder/bad"
+
+# Long options of a program's --help, and of the manual's lines on standard input.
+options_there() { "$@" --help | sed -n 's/^  *\(-[a-z], \)*--\([a-z-]*\).*/\2/Ip'; }
+options_told() { grep -o '\\-[a-z][a-z-]*' | sed 's/^\\-//'; }
+synopsis() { sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/p' "$1"; }
+
+options_there "$build/gpushmd" >"$folder/there"
+options_told <man/gpushmd.8 >"$folder/told"
+same "gpushmd's option" man/gpushmd.8
+
+# Each command's own options stand in its lines of the synopsis; "buffer options" are told below it.
+page=man/gpushmctl.1
+"$build/gpushmctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$folder/there"
+cp "$folder/there" "$folder/commands"
+synopsis $page | sed -n 's/^\.Cm //p' >"$folder/told"
+same "gpushmctl's command" $page
+options_there "$build/gpushmctl" >"$folder/common"
+sed -n '/^\.It Fl p , Fl .-pool/,/^\.El/p' $page | grep '^\.It' | options_told >"$folder/buffer"
+while read -r command; do
+	options_there "$build/gpushmctl" "$command" | grep -vxF -f "$folder/common" >"$folder/there"
+	echo version >>"$folder/there"
+	echo version >"$folder/told"
+	synopsis $page | awk -v want="$command" '$1 == ".Nm" { on = 0 } $1 == ".Cm" { on = $2 == want } on' >"$folder/own"
+	options_told <"$folder/own" >>"$folder/told"
+	grep -q 'buffer options' "$folder/own" && cat "$folder/buffer" >>"$folder/told"
+	same "$command's option" $page
+done <"$folder/commands"
+cp "$folder/common" "$folder/there"
+sed -n '/^\.Sh DESCRIPTION/,/^\.Ss Looking around/p' $page | grep '^\.It' | options_told >"$folder/told"
+same "gpushmctl's option" $page
+
+sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config_key.c >"$folder/there"
+grep -o '^\.It Ic [a-z-]*' man/gpushmd.conf.5 | sed 's/.* //' >"$folder/told"
+same "key" man/gpushmd.conf.5
+
+grep -o '\<gpushm_[a-z_]*(' client/gpushm.h | tr -d '(' >"$folder/there"
+grep -o 'Fn gpushm_[a-z_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
+same "function" man/gpushm.3
+
+# Where a program or the library looks; TERM and TMPDIR are everybody's.
+grep -rhoE 'getenv\("[A-Z_]+"\)' client daemon proto --include='*.c' |
+	sed 's/.*"\(.*\)".*/\1/' | grep -vx 'TERM\|TMPDIR\|CUDA_MPS_PIPE_DIRECTORY' | sort -u |
+	while read -r name; do
+		grep -qwF "$name" man/gpushm.3 man/gpushm.7 man/gpushmd.8 man/gpushmctl.1 ||
+			echo "man: no page tells of \$$name" >>"$folder/bad"
+	done
+
+# The protocol's page names every verb, code and field: a client is written from it.
+page=man/gpushm-protocol.7
+sed -n 's/.*\<CODE_\([A-Z_]*\) = [1-9].*/\1/p' proto/gpushm.proto |
+	while read -r code; do
+		grep -qw "$code" $page || echo "$page: does not tell code $code" >>"$folder/bad"
+	done
+sed -n 's/^	*\(optional\|repeated\|oneof\)  *[A-Za-z0-9]* *\([a-z_0-9]*\) = .*/\2/p
+	/oneof verb/,/}/s/^	*[A-Z][a-z]* \([a-z]*\) = .*/\1/p' proto/gpushm.proto | sort -u |
+	while read -r field; do
+		grep -qiw -- "$field" $page || echo "$page: does not tell $field" >>"$folder/bad"
+	done
+
+if [ -s "$folder/bad" ]; then
+	cat "$folder/bad"
+	bad=1
+fi
+exit $bad
