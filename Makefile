@@ -512,7 +512,7 @@ dist:
 # ---- lint ----
 
 # Each is a script that can be run alone. They say what they skip, and why.
-LINTS = spdx layers sizes format shell manuals manual_tests manual_example manual_words units warnings cppcheck symbols python
+LINTS = spdx layers sizes format shell manuals manual_tests manual_example manual_words readme units warnings cppcheck symbols python
 .PHONY: lint $(addprefix lint-,$(LINTS))
 lint: $(addprefix lint-,$(LINTS))
 	@echo "lint: ok"
@@ -522,6 +522,7 @@ lint-warnings: $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
 lint-symbols: $(BUILD)/libgpushm.so.$(SOVERSION)
 lint-manual_example: $(BUILD)/libgpushm.so $(BUILD)/gpushmd $(BUILD)/gpushmctl
 lint-manual_words: $(BUILD)/gpushmd $(BUILD)/gpushmctl
+lint-readme: $(BUILD)/libgpushm.so $(BUILD)/gpushmd $(BUILD)/gpushmctl
 $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
 # What the compilers are to be given; tests/lint/warnings.sh and cppcheck.sh ask for it.
 .PHONY: print-cflags print-sources print-left-out
