@@ -225,6 +225,20 @@ def test_an_import_takes_along_what_is_large(in_child: InChild) -> None:
     assert not {"numpy", "asyncio", "multiprocessing", "torch"} & set(in_child(code).split())
 
 
+def test_a_second_interpreter_shares_the_types(in_child: InChild) -> None:
+    code = """
+import gpushm
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+code = "try:\\n import gpushm\\nexcept ImportError as e:\\n print('refused:', e)"
+found = interpreters.run_string(interpreters.create(), code)
+print(found or "", gpushm.status().pid > 0)
+"""
+    assert "interpreter" in (told := in_child(code)) and told.startswith("refused: ") and told.endswith("True\n"), told
+
+
 def test_a_private_name_is_everybodys(host_pool: str) -> None:
     with gpushm.create("~/a", 4, pool=host_pool) as a:
         a.publish()

@@ -197,7 +197,9 @@ static PyGetSetDef getters[] = {
 	  "Whether its close() closes the buffer: of open() and create().", NULL },
 	{ "T", view_transposed, NULL, "The view with its axes reversed.", NULL },
 	{ "__cuda_array_interface__", cai_get, NULL,
-	  "The CUDA Array Interface, version 3; AttributeError for host memory and float8.", NULL },
+	  "The CUDA Array Interface, version 3; AttributeError for host memory and float8. It\n"
+	  "keeps nothing open: see close().",
+	  NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };
 
@@ -268,7 +270,9 @@ static PyMethodDef methods[] = {
 	  "names them, and nothing happened. A second close does nothing. Waits for this\n"
 	  "process's work on the GPU, without the GIL.\n\n"
 	  "The end of a with block closes the views, too; what others have of the memory\n"
-	  "keeps the buffer, and the last of them closes it, after a ResourceWarning." },
+	  "keeps the buffer, and the last of them closes it, after a ResourceWarning.\n\n"
+	  "What took the array over its CUDA Array Interface is not seen by either, and is\n"
+	  "left with an address of nothing: be done with it before, or take from_dlpack()." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open the buffer: 'sealed', never written again, by this process\n"
