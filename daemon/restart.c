@@ -99,6 +99,11 @@ static void on_check_closed(uv_handle_t *handle)
 	r->checking = false;
 	if (r->ended)
 		return;
+	/* It may have gone since it was asked; later is too late to find out, for go() ends every
+	 * connection. */
+	if (r->fault.code == CODE_OK && access(r->program, X_OK) < 0)
+		fault(&r->fault, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is",
+		      r->program, strerror(errno));
 	if (r->fault.code == CODE_OK)
 		r->go(&r->fault, r->arg);
 	refuse(r);
