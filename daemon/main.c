@@ -7,8 +7,10 @@
 #include "daemon/journal.h"
 #include "daemon/log.h"
 #include "daemon/restart.h"
+#include "proto/own.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -98,6 +100,18 @@ static void parse(int argc, char **argv, struct arguments *ret)
 	}
 }
 
+/* An fd of ours in the place of a standard stream that was closed would be written to; and libuv
+ * aborts where one of its own is there (uv__close(), src/unix/core.c). */
+static void open_standard_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	close_fd(&fd);
+}
+
 /* Each buffer takes up to three fds: as many as the kernel lets us have. */
 static void raise_fd_limit(void)
 {
@@ -128,6 +142,7 @@ int main(int argc, char **argv)
 	struct config *config = NULL;
 	int r;
 
+	open_standard_streams();
 	restart_hold_signals(true);
 	parse(argc, argv, &a);
 	log_open(a.debug ? LOG_DEBUG : LOG_INFO);

@@ -135,6 +135,8 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	unsetenv("LISTEN_FDS");
 	if (o->max_fds && setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		_exit(127);
+	if (o->no_stdin)
+		close(STDIN_FILENO);
 	execl(o->copied ? d->copy : build_path(o->program ? o->program : "gpushmd"), "gpushmd",
 	      "--config", d->config, "--socket", d->socket, o->extra, (char *)NULL);
 	_exit(127);

@@ -32,6 +32,7 @@ struct daemon_options {
 	unsigned max_fds;    /* RLIMIT_NOFILE, soft and hard; 0: as it is */
 	bool isolated;	     /* in a PID namespace of its own: it does not see our pids */
 	bool no_peer_pidfd;  /* as on a kernel before 6.5 */
+	bool no_stdin;	     /* that is closed */
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
 

@@ -51,6 +51,19 @@ static void expect_words(const char *text, const char *word)
 	ck_assert_msg(strstr(text, word), "\"%s\" is not in: %s", word, text);
 }
 
+START_TEST(a_closed_standard_stream_is_something_elses)
+{
+	char path[32], target[32] = "";
+	struct daemon other;
+
+	daemon_start_with(&other, HOST, &(struct daemon_options){ .no_stdin = true });
+	snprintf(path, sizeof(path), "/proc/%d/fd/0", other.pid);
+	ck_assert_int_gt(readlink(path, target, sizeof(target) - 1), 0);
+	ck_assert_str_eq(target, "/dev/null");
+	daemon_stop(&other);
+}
+END_TEST
+
 START_TEST(a_second_daemon_takes_the_socket)
 {
 	char text[2048];
@@ -339,6 +352,7 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_closed_standard_stream_is_something_elses);
 	tcase_add_test(t, a_second_daemon_takes_the_socket);
 	tcase_add_test(t, a_stale_socket_is_in_the_way);
 	tcase_add_test(t, what_is_no_socket_is_removed);
