@@ -93,17 +93,6 @@ static struct gpushm_buffer *make(const char *name, enum gpushm_state state)
 	return b;
 }
 
-static uint32_t leases(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_msg(gpushm_status(c, &st) == 0, "%s", gpushm_error());
-	n = st->leases;
-	gpushm_status_free(st);
-	return n;
-}
-
 START_TEST(a_daemon_that_is_short_of_memory_drops_what_it_was_left)
 {
 	struct gpushm_buffer *x = make("x", GPUSHM_SHARED), *y = make("y", GPUSHM_SEALED);
@@ -112,7 +101,8 @@ START_TEST(a_daemon_that_is_short_of_memory_drops_what_it_was_left)
 	for (; start_without(n); n++) {
 		check(x, "x", n);
 		check(y, "y", n);
-		ck_assert_msg(leases() == 2, "allocation %ld: %u leases", n, leases());
+		ck_assert_msg(client_status().leases == 2, "allocation %ld: %u leases", n,
+			      client_status().leases);
 	}
 	ck_assert_int_gt(n, 20);
 	client_close_and_unlink(x, "x");

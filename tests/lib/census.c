@@ -17,18 +17,22 @@
 
 #define DEADLINE_MS 60000
 
-static uint32_t count_fds(pid_t pid)
+uint32_t census_files(pid_t pid, const char *prefix)
 {
+	char path[32], what[64];
 	struct dirent *entry;
 	uint32_t n = 0;
-	char path[32];
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	dir = opendir(path);
 	ck_assert_ptr_nonnull(dir);
-	while ((entry = readdir(dir)))
-		n += entry->d_name[0] != '.';
+	while ((entry = readdir(dir))) {
+		ssize_t len = readlinkat(dirfd(dir), entry->d_name, what, sizeof(what) - 1);
+
+		what[len < 0 ? 0 : len] = '\0';
+		n += len > 0 && strncmp(what, prefix, strlen(prefix)) == 0;
+	}
 	closedir(dir);
 	return n;
 }
@@ -46,7 +50,7 @@ void census_take(const struct daemon *d, struct gpushm *c, struct census *ret)
 	struct gpushm_status *st = status(c);
 
 	*ret = (struct census){ st->peers,    st->buffers, st->leases,
-				st->suspects, st->waiting, count_fds(d->pid) };
+				st->suspects, st->waiting, census_files(d->pid, "") };
 	gpushm_status_free(st);
 }
 

@@ -19,6 +19,9 @@ struct census {
 
 void census_take(const struct daemon *d, struct gpushm *c, struct census *ret);
 
+/* How many files the process has open whose names in /proc/PID/fd start so. */
+uint32_t census_files(pid_t pid, const char *prefix);
+
 /* Waits until the daemon holds exactly that again; expected fds 0: any number of them. */
 void census_await(const struct daemon *d, struct gpushm *c, const struct census *expected);
 

@@ -37,15 +37,21 @@ uint64_t client_used_bytes(void)
 	return sum;
 }
 
+struct gpushm_status client_status(void)
+{
+	struct gpushm_status *st = NULL, told;
+
+	ck_assert_msg(gpushm_status(c, &st) == 0, "%s", gpushm_error());
+	told = *st;
+	told.usage = NULL;
+	told.n_usage = 0;
+	gpushm_status_free(st);
+	return told;
+}
+
 uint32_t client_waiting(void)
 {
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->waiting;
-	gpushm_status_free(st);
-	return n;
+	return client_status().waiting;
 }
 
 void client_teardown(void)

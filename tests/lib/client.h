@@ -23,6 +23,9 @@ void client_teardown(void);
 /* Of all pools together. */
 uint64_t client_used_bytes(void);
 
+/* What the daemon says of itself; of no user. */
+struct gpushm_status client_status(void);
+
 /* How many wait for a name. */
 uint32_t client_waiting(void);
 

@@ -68,17 +68,6 @@ static void expect_refused(const char *pool, const char *why)
 	ck_assert_msg(strstr(gpushm_error(), why), "%s", gpushm_error());
 }
 
-static uint32_t failed_by_status(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->pools_failed;
-	gpushm_status_free(st);
-	return n;
-}
-
 /* What POOLS says must be the same. */
 static void expect_failed(uint32_t expected, const char *why)
 {
@@ -92,7 +81,7 @@ static void expect_failed(uint32_t expected, const char *why)
 		ck_assert(!pools[i].failed || strstr(pools[i].why, why));
 	}
 	ck_assert_uint_eq(failed, expected);
-	ck_assert_uint_eq(failed_by_status(), expected);
+	ck_assert_uint_eq(client_status().pools_failed, expected);
 }
 
 START_TEST(a_lost_gpu_takes_others_with_it_or_is_tried_again)

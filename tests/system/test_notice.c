@@ -62,17 +62,6 @@ static uint32_t changed_from(struct gpushm_buffer *b, uint32_t seen)
 	return word;
 }
 
-static uint64_t requests(void)
-{
-	struct gpushm_status *st = NULL;
-	uint64_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->requests;
-	gpushm_status_free(st);
-	return n;
-}
-
 static struct gpushm_buffer *shared(const char *name)
 {
 	struct gpushm_buffer *b = client_create(name, 100, NULL);
@@ -92,11 +81,11 @@ START_TEST(a_death_is_not_seen_without_a_call)
 	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_SHARED);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 0);
 	kill_a_writer("x");
-	before = requests();
+	before = client_status().requests;
 	seen = changed_from(b, seen);
 	ck_assert_uint_eq(seen & BOARD_FLAGS, GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_DIRTY);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 1);
-	ck_assert_uint_eq(requests(), before + 1); /* this question itself */
+	ck_assert_uint_eq(client_status().requests, before + 1); /* this question itself */
 	ck_assert_int_eq(gpushm_clean(c, "x"), 0);
 	ck_assert_uint_eq(changed_from(b, seen) & BOARD_FLAGS, GPUSHM_NOTICE_SHARED);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 0);

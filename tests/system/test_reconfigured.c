@@ -4,11 +4,11 @@
  * stays, and what the new one is in force for. On host memory.
  */
 #include "proto/own.h"
+#include "tests/lib/census.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/suite.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,17 +40,6 @@ static struct gpushm_buffer *create_in(const char *pool, const char *name, uint6
 	return client_create(name, bytes, &o);
 }
 
-static uint32_t leases(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_msg(gpushm_status(c, &st) == 0, "%s", gpushm_error());
-	n = st->leases;
-	gpushm_status_free(st);
-	return n;
-}
-
 START_TEST(a_lower_limit_ends_leases_that_are_held)
 {
 	struct gpushm_buffer *x, *y, *more = NULL;
@@ -62,7 +51,7 @@ START_TEST(a_lower_limit_ends_leases_that_are_held)
 	ck_assert_int_eq(gpushm_publish(y, GPUSHM_SHARED), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "y"), 0);
 	crash_into(A "[limits]\nmax-leases=1\nmax-buffers=1\nmax-bytes=1M\n");
-	ck_assert_uint_eq(leases(), 2);
+	ck_assert_uint_eq(client_status().leases, 2);
 	ck_assert_uint_eq(client_used_bytes(), 2 * MIB);
 	ck_assert_int_eq(gpushm_create(c, "z", 1, NULL, &more), -EDQUOT);
 	ck_assert_int_eq(gpushm_close(y), 0);
@@ -72,26 +61,9 @@ START_TEST(a_lower_limit_ends_leases_that_are_held)
 END_TEST
 
 /* Host memory of pool a that the daemon has open. */
-static int memory_fds(void)
+static uint32_t memory_fds(void)
 {
-	char path[300], link[64];
-	struct dirent *entry;
-	DIR *folder;
-	int n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", k.pid);
-	folder = opendir(path);
-	ck_assert_ptr_nonnull(folder);
-	while ((entry = readdir(folder))) {
-		ssize_t len;
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%s", k.pid, entry->d_name);
-		len = readlink(path, link, sizeof(link) - 1);
-		link[len < 0 ? 0 : len] = '\0';
-		n += strncmp(link, "/memfd:gpushm:a", 15) == 0;
-	}
-	closedir(folder);
-	return n;
+	return census_files(k.pid, "/memfd:gpushm:a");
 }
 
 /* Pool b is inherited for as long as it has x, by one daemon and then by another. */
@@ -114,9 +86,9 @@ START_TEST(a_flush_leaves_a_pool_out_when_another_was_inherited)
 		}
 		for (size_t i = 0; i < array_size(freed); i++)
 			ck_assert_int_eq(gpushm_close(freed[i]), 0);
-		ck_assert_int_gt(memory_fds(), 0);
+		ck_assert_uint_gt(memory_fds(), 0);
 		ck_assert_int_eq(gpushm_flush(c, NULL), 0);
-		ck_assert_int_eq(memory_fds(), 0);
+		ck_assert_uint_eq(memory_fds(), 0);
 	}
 	client_close_and_unlink(x, "x");
 	kept_teardown();

@@ -89,21 +89,10 @@ static void *create_waiting(void *arg)
 	return NULL;
 }
 
-static uint32_t buffers_now(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->buffers;
-	gpushm_status_free(st);
-	return n;
-}
-
 /* Until the daemon has its request. */
 static void start_waiting(struct waiting *w, const char *name, const char *pool, uint64_t bytes)
 {
-	uint32_t before = buffers_now();
+	uint32_t before = client_status().buffers;
 
 	*w = (struct waiting){ .name = name, .bytes = bytes };
 	w->options.struct_size = sizeof(w->options);
@@ -111,7 +100,7 @@ static void start_waiting(struct waiting *w, const char *name, const char *pool,
 	w->options.wait_ms = GPUSHM_WAIT_FOREVER;
 	ck_assert_int_eq(gpushm_connect(d.socket, &w->conn), 0);
 	pthread_create(&w->thread, NULL, create_waiting, w);
-	client_await(buffers_now() == before + 1);
+	client_await(client_status().buffers == before + 1);
 }
 
 static void expect_created(struct waiting *w)
@@ -190,9 +179,9 @@ START_TEST(a_create_whose_client_dies_goes_on_waiting)
 	struct role_process waiter;
 
 	start_role(&waiter, "waiter", "late");
-	client_await(buffers_now() == 2);
+	client_await(client_status().buffers == 2);
 	kill_role(&waiter);
-	client_await(buffers_now() == 1);
+	client_await(client_status().buffers == 1);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	ck_assert_int_eq(create_for(0, &b), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -217,7 +206,7 @@ START_TEST(a_full_pool_names_one_user_alone)
 	ck_assert_msg(mine && theirs && mine < theirs, "%s", gpushm_error());
 	user_end(&stranger);
 	ck_assert_int_eq(gpushm_close(b), 0);
-	client_await(buffers_now() == 0);
+	client_await(client_status().buffers == 0);
 }
 END_TEST
 

@@ -54,17 +54,6 @@ static void expect_refused(const char *pool)
 	ck_assert_msg(strstr(gpushm_error(), "has not returned"), "%s", gpushm_error());
 }
 
-static uint32_t pools_failed(void)
-{
-	struct gpushm_status *st = NULL;
-	uint32_t n;
-
-	ck_assert_int_eq(gpushm_status(c, &st), 0);
-	n = st->pools_failed;
-	gpushm_status_free(st);
-	return n;
-}
-
 /* socket pool: creates there, and says how it went. */
 static int creator_role(char **args)
 {
@@ -102,7 +91,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	ck_assert_int_eq(gpushm_publish(kept, GPUSHM_SHARED), 0);
 	role_start(&creator, "creator", (const char *[]){ d.socket, "gpu0", NULL });
 	daemon_await(&d, "3 of them failed: gpu0: a driver call on GPU 0 has not returned for 1 s");
-	ck_assert_uint_eq(pools_failed(), 3);
+	ck_assert_uint_eq(client_status().pools_failed, 3);
 	expect_refused("gpu0");
 	expect_refused("gpu0-mempool");
 	expect_refused("pinned");
@@ -123,7 +112,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	ck_assert_msg(strstr(gpushm_error(), "would wait for it"), "%s", gpushm_error());
 	fake_let_go();
 	expect_ok(&creator);
-	client_await(pools_failed() == 0);
+	client_await(client_status().pools_failed == 0);
 	expect_served("gpu0");
 	ck_assert_uint_eq(daemon_log_count(&d, "has not returned"), 2);
 	ck_assert_uint_eq(daemon_log_count(&d, "GPU 0 has returned"), 1);
@@ -181,7 +170,7 @@ START_TEST(a_flush_waits_for_a_driver_that_hangs)
 	expect_late(NULL);
 	ck_assert_uint_eq(pending_bytes(), 0);
 	fake_let_go();
-	client_await(pools_failed() == 0);
+	client_await(client_status().pools_failed == 0);
 	ck_assert_msg(gpushm_flush(c, NULL) == 0, "%s", gpushm_error());
 	fake_forget();
 	client_teardown();
