@@ -10,7 +10,8 @@
  *  - buffers: 16,384. Each holds one to three fds of the daemon; with the 524,288 fds that
  *    gpushmd.service allows, ten such users fit. A model in pieces has some hundreds.
  *  - leases: 65,536, four times the buffers: what several workers hold that attach to all of them.
- *    A lease costs the daemon some 100 bytes and no fd.
+ *    A lease costs the daemon some 100 bytes and no fd; a connection that its process has closed
+ *    while it keeps leases of it costs one, its pidfd, so that leases bound those, too.
  *  - connections: 1,024. Each holds two fds (socket and pidfd); a process needs one, and one more
  *    for each thread that waits for a name.
  *
