@@ -105,6 +105,17 @@ static struct sight look(const struct session *s, const struct watched *w)
 	return (struct sight){ b->id, catalog_word(c, b) };
 }
 
+/* The same buffer is looked at once, however often it is named: that may take as long as it has
+ * leases. seen: of those before it. */
+static struct sight look_once(const struct session *s, const struct watched *all, size_t i,
+			      const struct sight *seen)
+{
+	for (size_t j = 0; j < i && !all[i].key; j++)
+		if (!all[j].key && all[j].id == all[i].id)
+			return seen[j];
+	return look(s, &all[i]);
+}
+
 /* What has gone has gone, whatever else its last word said. */
 static bool differs(const struct sight *now, const struct watched *w)
 {
@@ -119,6 +130,7 @@ static int tell(struct session *s, struct answer *a, struct fault *f)
 {
 	Gpushm__Proto__WatchReply *m = &a->u.watched;
 	const struct waiter *w = &s->waiter;
+	struct sight seen[WATCHED_MAX];
 
 	arena_reset(&s->service->build);
 	gpushm__proto__reply__init(&a->reply);
@@ -127,18 +139,18 @@ static int tell(struct session *s, struct answer *a, struct fault *f)
 	a->reply.watched = m;
 	m->changed = answer_build(s->service, w->n_watched * sizeof(*m->changed));
 	for (size_t i = 0; m->changed && i < w->n_watched; i++) {
-		struct sight now = look(s, &w->watched[i]);
 		Gpushm__Proto__Changed *told;
 
-		if (!differs(&now, &w->watched[i]))
+		seen[i] = look_once(s, w->watched, i, seen);
+		if (!differs(&seen[i], &w->watched[i]))
 			continue;
 		told = answer_build(s->service, sizeof(*told));
 		if (!told)
 			return answer_no_memory(f);
 		gpushm__proto__changed__init(told);
 		TELL(told, index, (uint32_t)i);
-		TELL(told, buffer, now.id);
-		TELL(told, word, now.word);
+		TELL(told, buffer, seen[i].id);
+		TELL(told, word, seen[i].word);
 		m->changed[m->n_changed++] = told;
 	}
 	return m->changed ? 0 : answer_no_memory(f);
