@@ -96,6 +96,57 @@ def test_a_close_pulls_the_memory_from_under_a_copy(pool: str) -> None:
     assert refused, "never met a copy under way"
 
 
+def test_a_buffer_is_sealed_under_a_copy(pool: str) -> None:
+    source = np.ones((8, 1024, 64), "uint8").transpose(2, 1, 0)
+    refused, rounds = 0, 0
+    while refused == 0 and rounds < 1000:
+        rounds += 1
+        with gpushm.create("a", source.shape, "uint8", pool=pool) as a, ThreadPoolExecutor(1) as threads:
+            copying = threads.submit(a.copy_from_host, source)
+            try:
+                a.publish()
+            except gpushm.InUse as e:
+                assert "1 copies" in str(e)
+                refused += 1
+                copying.result(60)
+                a.publish()
+            else:
+                # Done by then, or come too late.
+                assert copying.exception(60) is None or isinstance(copying.exception(), gpushm.ReadOnly)
+            del copying
+        gpushm.unlink("a")
+    assert refused, "never met a copy under way"
+
+
+def test_somebody_gets_a_buffer_to_write_to_while_it_is_sealed(tmp_path: Path, in_child: Callable[..., str]) -> None:
+    if "pinned" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
+        pytest.skip("no fake driver")
+    code = """
+import gpushm, os, threading
+a = gpushm.create("a", 4096, pool="pinned")
+view = a[:]
+seals = threading.Thread(target=a.publish)
+seals.start()
+refused = ""
+while "call of another thread" not in refused:
+    try:
+        a.close()
+    except gpushm.InUse as e:
+        refused = str(e)
+assert memoryview(a).readonly and not a.readonly
+try:
+    a.copy_from_host(bytes(4096))
+except gpushm.ReadOnly:
+    print("refused", a.state)
+with open(os.environ["FAKECUDA_HANG_UNTIL"], "w"):
+    seals.join()
+print(a.state)
+a.unlink()
+"""
+    hang = {"FAKECUDA_HANG": "2:cuMemSetAccess", "FAKECUDA_HANG_UNTIL": str(tmp_path / "on")}
+    assert in_child(code, **hang).split() == ["refused", "filling", "sealed"]
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_the_gil_is_held_while_the_daemon_is_asked(in_child: Callable[..., str]) -> None:
     code = """

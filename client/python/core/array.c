@@ -127,5 +127,5 @@ void array_span(const struct array *self, uint64_t *ret_below, uint64_t *ret_abo
 
 bool array_is_writable(const struct array *self)
 {
-	return !gpushm_array_read_only(self->array);
+	return !self->buffer->sealing && !gpushm_array_read_only(self->array);
 }

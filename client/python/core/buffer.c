@@ -310,14 +310,16 @@ static bool may_be_sealed(const struct buffer *self)
 {
 	struct users u = users_of(self);
 
-	if (u.writable == 0 && self->writable_tensors == 0)
+	if (u.writable == 0 && self->writable_tensors == 0 && self->writing == 0)
 		return true;
 	error_format(
 		ERROR_IN_USE, EBUSY,
 		"buffer \"%s\" can't be sealed while %u writable NumPy arrays or memoryviews and "
-		"%u writable DLPack tensors are alive: a write through one would crash; delete "
-		"them first, or publish it \"shared\"",
-		gpushm_buffer_name(self->buffer), u.writable, self->writable_tensors);
+		"%u writable DLPack tensors are alive, and %u copies to it by other threads are "
+		"under way: a write would crash; delete or await them first, or publish it "
+		"\"shared\"",
+		gpushm_buffer_name(self->buffer), u.writable, self->writable_tensors,
+		self->writing);
 	return false;
 }
 
@@ -340,10 +342,12 @@ int buffer_publish(struct buffer *self, const char *word)
 	if (state == GPUSHM_SEALED && !may_be_sealed(self))
 		return -1;
 	self->calls++;
+	self->sealing += state == GPUSHM_SEALED;
 	Py_BEGIN_ALLOW_THREADS
 	r = gpushm_publish(self->buffer, state);
 	Py_END_ALLOW_THREADS
 	self->calls--;
+	self->sealing -= state == GPUSHM_SEALED;
 	if (r < 0)
 		error_raise(r);
 	buffer_settle(self);

@@ -25,6 +25,8 @@ struct buffer {
 	unsigned tensors;	      /* DLPack's that are alive */
 	unsigned writable_tensors;    /* of them */
 	unsigned calls;		      /* that run without the GIL and use the buffer */
+	unsigned writing;	      /* of them: copies into it */
+	unsigned sealing;	      /* of them: while there are, nobody gets it to write to */
 	bool left;		      /* nobody but those holds it any more: buffer_leave() */
 	struct order order;	      /* copies that nobody has waited for */
 };

@@ -75,9 +75,11 @@ static int run(struct array *self, const struct copy *c)
 	if (match(self, &c->view, &strides) < 0)
 		return -1;
 	array_hold(self);
+	self->buffer->writing += !c->to_host;
 	Py_BEGIN_ALLOW_THREADS
 	r = carry_out(self, c, strides);
 	Py_END_ALLOW_THREADS
+	self->buffer->writing -= !c->to_host;
 	if (r < 0)
 		error_raise(r);
 	else
