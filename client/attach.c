@@ -12,6 +12,7 @@
 #include "client/decode.h"
 #include "client/defer.h"
 #include "client/error.h"
+#include "client/reconnect.h"
 #include "proto/own.h"
 
 /* Under the connection's lock, under which the reply was read. */
@@ -135,38 +136,42 @@ static int settle(struct attach *a)
 	return 0;
 }
 
-static struct pool_info *find_pool(struct gpushm *c, uint32_t id)
+/* A pool may have come since HELLO: a mempool does, when the daemon was started again. Whoever
+ * comes back is told the pools, too. */
+static int ask_for_pools(struct gpushm *c)
 {
-	struct pool_info *pool;
+	int r = connect_refresh_pools(c);
 
-	pthread_mutex_lock(&c->lock);
-	pool = connection_pool(c, id);
-	pthread_mutex_unlock(&c->lock);
-	return pool;
+	return r == -ECONNRESET && c->broken && !c->over ? reconnect(c) : r;
 }
 
-/* A pool may have come since HELLO: a mempool does, when the daemon was started again. */
-static int find_or_ask(struct gpushm *c, struct attach *a)
+static int find_pool(struct gpushm *c, struct attach *a)
 {
-	struct error why;
 	int r;
 
-	a->pool = find_pool(c, a->pool_id);
+	a->pool = connection_pool(c, a->pool_id);
 	if (a->pool)
 		return 0;
-	r = connect_refresh_pools(c);
-	a->pool = r == 0 ? find_pool(c, a->pool_id) : NULL;
-	if (a->pool)
-		return 0;
-	if (r == 0)
-		r = error_set(ENODEV, "the buffer is in a pool of a kind that this library does "
-				      "not know: upgrade libgpushm");
+	r = ask_for_pools(c);
+	a->pool = r == 0 ? connection_pool(c, a->pool_id) : NULL;
+	if (r < 0 || a->pool)
+		return r;
+	return error_set(ENODEV, "the buffer is in a pool of a kind that this library does not "
+				 "know: upgrade libgpushm");
+}
+
+static int give_back(struct gpushm *c, struct attach *a, int r)
+{
+	struct error why;
+
 	error_keep(&why);
 	attach_close_lease(c, &a->held);
 	error_put_back(&why);
 	return r;
 }
 
+/* From the reply to the end the lock is kept: a mempool's fd comes with one reply only, and who
+ * has the next one must find it with the connection. */
 static int call_once(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
 {
 	Gpushm__Proto__Reply *reply;
@@ -179,15 +184,11 @@ static int call_once(struct gpushm *c, const Gpushm__Proto__Request *request, st
 	if (r < 0)
 		return connection_violated(c);
 	hold(c, ret);
-	connection_done(c);
-	r = find_or_ask(c, ret);
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&c->lock);
-	if (settle(ret) < 0)
+	r = find_pool(c, ret);
+	if (r == 0 && settle(ret) < 0)
 		return connection_violated(c);
 	connection_done(c);
-	return 0;
+	return r < 0 ? give_back(c, ret, r) : 0;
 }
 
 /* A full pool or a limit may be full of what this process has closed and not yet given back. */

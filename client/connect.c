@@ -160,26 +160,29 @@ int connect_hello(struct gpushm *c)
 	return r < 0 ? r : connect_receive_hello(c, 0);
 }
 
-int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret)
+/* call: connection_call(), or connection_exchange() for who has the lock. */
+static int ask_pools(struct gpushm *c, __typeof__(connection_call) *call,
+		     Gpushm__Proto__Reply **ret)
 {
 	Gpushm__Proto__Pools pools = GPUSHM__PROTO__POOLS__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
 
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_POOLS;
 	request.pools = &pools;
-	return connection_call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, ret);
+	return call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, ret);
+}
+
+int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret)
+{
+	return ask_pools(c, connection_call, ret);
 }
 
 int connect_refresh_pools(struct gpushm *c)
 {
 	Gpushm__Proto__Reply *reply;
-	int r = connect_ask_pools(c, &reply);
+	int r = ask_pools(c, connection_exchange, &reply);
 
-	if (r < 0)
-		return r;
-	r = keep_pools(c, reply->pools->pools, reply->pools->n_pools);
-	connection_done(c);
-	return r;
+	return r < 0 ? r : keep_pools(c, reply->pools->pools, reply->pools->n_pools);
 }
 
 static int say_hello(struct gpushm *c)

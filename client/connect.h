@@ -24,8 +24,8 @@ int connect_no_answer(const struct gpushm *c, int number, uint64_t ms);
 /* Asks for the pools, as connection_call() does. */
 int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret);
 
-/* Asks for them again: there may be new ones since HELLO. Takes the lock. 0 or -errno with
- * gpushm_error() set. */
+/* Asks for them again: there may be new ones since HELLO. The caller has c->lock. 0 or
+ * -errno with gpushm_error() set. */
 int connect_refresh_pools(struct gpushm *c);
 
 #endif

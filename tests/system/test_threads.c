@@ -9,6 +9,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -219,14 +220,96 @@ START_TEST(two_threads_win_a_name)
 }
 END_TEST
 
+/* ---- a mempool, whose descriptor comes once a connection ---- */
+
+static void *open_first(void *arg)
+{
+	struct worker *w = arg;
+	struct gpushm_buffer *b = NULL;
+	char name[32];
+
+	snprintf(name, sizeof(name), "first/%d", w->number);
+	pthread_barrier_wait(&barrier);
+	if (did(w, 1, gpushm_open(w->conn, name, GPUSHM_READ, 0, NULL, &b)))
+		did(w, 2, gpushm_close(b));
+	return NULL;
+}
+
+static void make_in_a_mempool(void)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
+	struct gpushm *own = NULL;
+	char name[32];
+
+	/* A connection of its own: with it the process gives up the pool. */
+	ck_assert_int_eq(gpushm_connect(d.socket, &own), 0);
+	for (int i = 0; i < THREADS; i++) {
+		struct gpushm_buffer *b = NULL;
+
+		snprintf(name, sizeof(name), "first/%d", i);
+		ck_assert_msg(gpushm_create(own, name, 100, &o, &b) == 0, "%s", gpushm_error());
+		ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+		ck_assert_int_eq(gpushm_close(b), 0);
+	}
+	gpushm_disconnect(own);
+}
+
+START_TEST(threads_that_meet_in_a_new_mempool_are_refused)
+{
+	char name[32];
+
+	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
+		printf("skipped: needs a driver\n");
+		return;
+	}
+	make_in_a_mempool();
+	for (int round = 0; round < ROUNDS; round++) {
+		struct worker all[THREADS] = { 0 };
+		pthread_t threads[THREADS];
+		struct gpushm *fresh = NULL;
+
+		ck_assert_int_eq(gpushm_connect(d.socket, &fresh), 0);
+		for (int i = 0; i < THREADS; i++) {
+			all[i] = (struct worker){ .conn = fresh, .number = i };
+			pthread_create(&threads[i], NULL, open_first, &all[i]);
+		}
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+		gpushm_disconnect(fresh);
+		for (int i = 0; i < THREADS; i++)
+			ck_assert_msg(all[i].result == 0, "round %d: %s", round, all[i].error);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		snprintf(name, sizeof(name), "first/%d", i);
+		ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	}
+}
+END_TEST
+
+static void setup_pools(void)
+{
+	client_setup();
+	pthread_barrier_init(&barrier, NULL, THREADS);
+}
+
+static void teardown_pools(void)
+{
+	pthread_barrier_destroy(&barrier);
+	client_teardown();
+}
+
 int main(void)
 {
-	TCase *t = tcase_create("threads");
+	TCase *t = tcase_create("threads"), *pools = tcase_create("threads in pools");
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, threads_on_one_connection_mix_their_replies);
 	tcase_add_test(t, threads_on_their_own_connections_meet);
 	tcase_add_test(t, two_threads_win_a_name);
-	return suite_run("threads", t, NULL);
+
+	tcase_add_checked_fixture(pools, setup_pools, teardown_pools);
+	tcase_set_timeout(pools, 600);
+	tcase_add_test(pools, threads_that_meet_in_a_new_mempool_are_refused);
+	return suite_run("threads", t, pools, NULL);
 }
