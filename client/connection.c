@@ -156,10 +156,8 @@ static int receive(struct gpushm *c, int flags)
 	r = wire_recv(c->socket, &c->frame, flags);
 	if (r == -ECONNRESET)
 		r = wire_recv(c->socket, &c->frame, flags);
-	if (r < 0 && r != -EAGAIN)
-		return broken(c, r,
-			      "its reply was cut, or its file descriptors did not fit (how many "
-			      "may this process have open?)");
+	if (r < 0 && r != -EAGAIN && r != -EMFILE)
+		return broken(c, r, "its reply was cut, or came with too many file descriptors");
 	return r;
 }
 
@@ -179,13 +177,18 @@ static bool fds_are_lawful(const struct gpushm *c, const Gpushm__Proto__Reply *r
 	return attach_counts(reply->attach) && c->frame.n_fds == reply->attach->fds;
 }
 
+/* Decodes what has come. */
+static Gpushm__Proto__Reply *unpack(struct gpushm *c)
+{
+	arena_reset(&c->arena);
+	return gpushm__proto__reply__unpack(&c->arena.allocator, c->frame.len, c->frame.data);
+}
+
 static int read_reply(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expected,
 		      Gpushm__Proto__Reply **ret)
 {
-	Gpushm__Proto__Reply *reply;
+	Gpushm__Proto__Reply *reply = unpack(c);
 
-	arena_reset(&c->arena);
-	reply = gpushm__proto__reply__unpack(&c->arena.allocator, c->frame.len, c->frame.data);
 	if (!reply)
 		return broken(c, -EPROTO, "its reply can't be decoded");
 	if (!fds_are_lawful(c, reply))
@@ -200,11 +203,41 @@ static int read_reply(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expecte
 	return 0;
 }
 
+static int end_lease(struct gpushm *c, uint64_t lease)
+{
+	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
+	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	Gpushm__Proto__Reply *reply;
+
+	close.has_lease = true;
+	close.lease = lease;
+	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CLOSE;
+	request.close = &close;
+	return connection_exchange(c, &request, GPUSHM__PROTO__REPLY__RESULT_DONE, &reply);
+}
+
+/* A process that has as many files open as it may is refused one buffer, and keeps the others. */
+static int forgo(struct gpushm *c)
+{
+	Gpushm__Proto__Reply *reply = unpack(c);
+	bool attached = reply && reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH;
+	bool pool = attached && reply->attach->pool_fd;
+
+	if (attached)
+		end_lease(c, reply->attach->lease);
+	/* A pool's comes once a connection: who comes back is given it again. */
+	c->broken = c->broken || pool;
+	return error_set(EMFILE, "this process has no room for the file descriptors that the "
+				 "daemon sent: close some, or raise its limit (ulimit -n)");
+}
+
 int connection_receive(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expected, int flags,
 		       Gpushm__Proto__Reply **ret)
 {
 	int r = receive(c, flags);
 
+	if (r == -EMFILE)
+		return forgo(c);
 	return r < 0 ? r : read_reply(c, expected, ret);
 }
 

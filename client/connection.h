@@ -73,7 +73,8 @@ int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
 			Gpushm__Proto__Reply__ResultCase expected, Gpushm__Proto__Reply **ret);
 
 /* The two halves of it. flags: of recvmsg(2); with MSG_DONTWAIT, -EAGAIN means that no reply has
- * come, and nothing else is said about it. */
+ * come, and nothing else is said about it. -EMFILE: this process had no room for the fds of an
+ * attach, whose lease has been ended. */
 int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
 int connection_receive(struct gpushm *c, Gpushm__Proto__Reply__ResultCase expected, int flags,
 		       Gpushm__Proto__Reply **ret);

@@ -182,7 +182,7 @@ int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes
  * allowed, or a foreign group), -EDQUOT (a limit of this user), -ENOSPC (pool full, and still so
  * after options' wait_ms; gpushm_error() says who holds the most of it), -EFBIG (too
  * large for this pool; mempool: above 4 GiB), -ENODEV (the pool's device failed, or this process
- * can't use it), -EIO (driver). */
+ * can't use it), -EMFILE (this process may open no more files), -EIO (driver). */
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 		  const struct gpushm_options *options, struct gpushm_buffer **ret);
 
@@ -211,7 +211,7 @@ int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
  * all the same (gpushm_buffer_dirty()), unless GPUSHM_REFUSE_DIRTY is set. Asks the daemon: one
  * round trip, whatever the number of arrays. Errors: -ENOENT, -EAGAIN (being filled, timeout 0),
  * -ETIMEDOUT, -EACCES, -EROFS (writing to a sealed one), -EUCLEAN (dirty, timeout 0), -EDQUOT,
- * -ENODEV. */
+ * -ENODEV, -EMFILE. */
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
 		const struct gpushm_options *options, struct gpushm_buffer **ret);
 

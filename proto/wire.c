@@ -95,7 +95,13 @@ static int frame_adopt_all(struct frame *f, struct msghdr *msg)
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c))
 		known = frame_adopt(f, c) && known;
 
-	return known && !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 0 : -EPROTO;
+	if (!known || (msg->msg_flags & MSG_TRUNC))
+		return -EPROTO;
+	/* Where there was room to tell of one more it could not be installed (net/core/scm.c,
+	 * scm_detach_fds()). */
+	if (msg->msg_flags & MSG_CTRUNC)
+		return f->n_fds < FRAME_FDS_MAX ? -EMFILE : -EPROTO;
+	return 0;
 }
 
 /* The kernel has less to copy in and out for recv(), and closes what fds there are. MSG_TRUNC: the
@@ -141,12 +147,11 @@ int wire_recv(int socket, struct frame *f, int flags)
 	r = frame_adopt_all(f, &msg);
 	if (n == 0)
 		r = -ECONNRESET;
-	if (r < 0) {
+	if (r < 0)
 		frame_close_fds(f);
-		return r;
-	}
-	f->len = n;
-	return 0;
+	if (r == 0 || r == -EMFILE)
+		f->len = n;
+	return r;
 }
 
 void frame_close_fds(struct frame *f)

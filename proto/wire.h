@@ -25,8 +25,9 @@ struct frame {
 int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n_fds, int flags);
 
 /* Receives one datagram with its fds. 0 with f->len >= 1; -EAGAIN; -ECONNRESET at the end of the
- * stream or for an empty datagram; -EPROTO where the datagram was cut, or came with fds that do not
- * fit (all of them are closed). f->n_fds is valid after success only. */
+ * stream or for an empty datagram; -EPROTO where the datagram was cut, or came with more fds than a
+ * frame has; -EMFILE where this process had no room for them, and the data are there all the same.
+ * Then the fds are closed. f->n_fds is valid after success only. */
 int wire_recv(int socket, struct frame *f, int flags);
 
 /* The same with no room for fds: the kernel closes those that were sent, and nothing else comes of
