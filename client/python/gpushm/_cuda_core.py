@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from contextlib import suppress
 from typing import Any
 
 try:
@@ -54,7 +55,9 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
     def deallocate(self, ptr: Any, size: int, stream: Any = None, **unused: Any) -> None:
         """Called by a Buffer's close(). Waits for what this process has queued on the GPU, on any stream."""
         array = self._arrays.pop(int(ptr))
-        array.unlink()
+        # Whoever knows the name may have unlinked it.
+        with suppress(_core.NotFound):
+            array.unlink()
         array.close()
 
     def array(self, buffer: Any) -> Any:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""The memory resource for cuda.core, with a stand-in for cuda.core; gpu/test_cuda_core.py has the real one."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import gpushm
+import pytest
+
+
+class Buffer:
+    """What cuda.core's does with a resource."""
+
+    def __init__(self, handle: int, size: int, mr: Any, owner: Any) -> None:
+        self.handle, self.size, self.mr, self.owner = handle, size, mr, owner
+
+    @classmethod
+    def from_handle(cls, ptr: int, size: int, mr: Any = None, owner: Any = None) -> Buffer:
+        return cls(ptr, size, mr, owner)
+
+    def close(self) -> None:
+        self.mr.deallocate(self.handle, self.size)
+
+
+@pytest.fixture
+def resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """gpushm.MemoryResource's module."""
+    stand_in = ModuleType("cuda.core")
+    stand_in.__dict__.update(Buffer=Buffer, MemoryResource=type("MemoryResource", (), {}))
+    monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.core", stand_in)
+    yield importlib.import_module("gpushm._cuda_core")
+    del sys.modules["gpushm._cuda_core"]
+    del gpushm._cuda_core
+
+
+def test_a_buffers_memory_is_elsewhere_or_stays(pool: str, resources: Any) -> None:
+    mr = resources.MemoryResource(pool, prefix="r", mode=0o640)
+    buffer = mr.allocate(4096)
+    with mr.array(buffer) as a:
+        assert (buffer.handle, buffer.size) == (a.device_ptr or a.host_ptr, 4096)
+        assert a.state == "shared" and a.name.startswith("r/") and gpushm.stat(a.name).mode == 0o640
+        with gpushm.open(a.name, "r+") as other:
+            other[:] = 7
+            again = mr.buffer(other[1024:])
+            assert again.owner.offset == 1024 and again.size == 3072
+            del again
+        assert a[4095] == 7
+    assert mr.is_device_accessible == (pool != "host") and mr.is_host_accessible == (pool in ("host", "pinned"))
+    assert (mr.device_id == -1) == mr.is_host_accessible and "1 Buffers" in repr(mr)
+    buffer.close()
+    assert gpushm.ls() == [] and "0 Buffers" in repr(mr)
+    sent = pickle.loads(pickle.dumps(mr))
+    sent.allocate(16).close()
+
+
+def test_a_buffer_that_somebody_has_unlinked_cant_be_closed(pool: str, resources: Any) -> None:
+    mr = resources.MemoryResource(pool)
+    buffer = mr.allocate(16)
+    with mr.array(buffer) as a:
+        a.unlink()
+    buffer.close()
+    assert gpushm.status().leases == 0
+
+
+def test_a_pool_that_is_not_there_is_taken(resources: Any) -> None:
+    with pytest.raises(gpushm.NotFound, match="nowhere"):
+        resources.MemoryResource("nowhere")
