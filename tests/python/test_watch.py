@@ -125,7 +125,7 @@ def test_a_close_crashes_a_thread_that_waits() -> None:
             begin.release()
             assert w.next(60).what == "published"
             other.join()
-            assert refused == ["[Errno 16] the watch can't be closed while 1 thread waits on it"]
+            assert refused == ["[Errno 16] the watch can't be closed while 1 thread or task waits on it"]
     finally:
         sys.setswitchinterval(interval)
     gpushm.unlink("a")
@@ -222,6 +222,23 @@ def test_a_task_takes_another_ones_place_at_a_watch() -> None:
     asyncio.run(main())
     for name in ("a", "b"):
         gpushm.unlink(name)
+
+
+def test_a_close_leaves_a_task_waiting_for_ever() -> None:
+    async def main() -> None:
+        w = gpushm.watch("never")
+        tasks = [asyncio.create_task(anext(w)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(gpushm.InUse, match="2 threads or tasks wait"):
+            w.close()
+        for task in tasks:
+            task.cancel()
+        assert all(isinstance(e, asyncio.CancelledError) for e in await asyncio.gather(*tasks, return_exceptions=True))
+        w.close()
+        with pytest.raises(ValueError, match="closed"):
+            await anext(w)
+
+    asyncio.run(main())
 
 
 def test_a_wait_of_a_loop_ends_with_the_daemon(other_daemon: Any) -> None:

@@ -15,7 +15,7 @@ struct watch {
 	PyObject_HEAD
 	PyObject *weakrefs;
 	struct gpushm_watch *watch; /* owned; NULL: closed */
-	unsigned calls;		    /* that run without the GIL */
+	unsigned calls; /* that run without the GIL, and tasks between _hold, _release */
 };
 
 static PyTypeObject *watch_type, *event_type; /* owned */
@@ -214,8 +214,25 @@ static PyObject *watch_close(PyObject *o, PyObject *unused)
 	if (self->calls > 0)
 		return error_format(ERROR_IN_USE, EBUSY,
 				    "the watch can't be closed while %u %s on it", self->calls,
-				    self->calls == 1 ? "thread waits" : "threads wait");
+				    self->calls == 1 ? "thread or task waits"
+						     : "threads or tasks wait");
 	self->watch = gpushm_watch_free(self->watch);
+	Py_RETURN_NONE;
+}
+
+static PyObject *watch_hold(PyObject *o, PyObject *unused)
+{
+	struct watch *self = (struct watch *)o;
+
+	if (!is_open(self))
+		return NULL;
+	self->calls++;
+	Py_RETURN_NONE;
+}
+
+static PyObject *watch_release(PyObject *o, PyObject *unused)
+{
+	((struct watch *)o)->calls--;
 	Py_RETURN_NONE;
 }
 
@@ -257,7 +274,11 @@ static PyMethodDef methods[] = {
 	  "fileno($self, /)\n--\n\n"
 	  "For poll() and event loops: readable when next(0) has something to do, which may\n"
 	  "not be an event yet." },
-	{ "close", watch_close, METH_NOARGS, "close($self, /)\n--\n\nEnds it." },
+	{ "close", watch_close, METH_NOARGS,
+	  "close($self, /)\n--\n\nEnds it. InUse: while a thread or a task waits on it." },
+	{ "_hold", watch_hold, METH_NOARGS,
+	  "_hold($self, /)\n--\n\nIt can't be closed before as many _release()." },
+	{ "_release", watch_release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", leave, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }

@@ -28,12 +28,14 @@ async def next_event(watch: Any) -> Any:
         readable = loop.create_future()
         # A loop knows one reader of a descriptor, and each task is one.
         fd = os.dup(watch.fileno())
+        watch._hold()
         try:
             loop.add_reader(fd, _wake, readable)
             await readable
         finally:
             loop.remove_reader(fd)
             os.close(fd)
+            watch._release()
 
 
 def _wake(readable: asyncio.Future[None]) -> None:
