@@ -170,6 +170,42 @@ START_TEST(something_else_is_taken_for_a_journal)
 }
 END_TEST
 
+/* CRC-32C a bit at a time, as RFC 3720 defines it. */
+static uint32_t crc_of(uint32_t crc, const void *data, size_t len)
+{
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < 8 * len; i++)
+		crc = (crc >> 1) ^ (0x82f63b78u & -((crc ^ p[i / 8] >> i % 8) & 1));
+	return crc;
+}
+
+/* Of every length, and so of every rest that is left behind whole words. */
+START_TEST(another_version_finds_another_checksum)
+{
+	unsigned char body[128];
+	struct journal j;
+
+	ck_assert_uint_eq(~crc_of(~0u, "123456789", 9), 0xe3069283);
+	ck_assert_int_eq(journal_new(1, &j), 0);
+	for (uint32_t len = 1; len < sizeof(body); len++) {
+		const unsigned char *at = j.map + j.used;
+		uint64_t sequence = j.sequence + 1;
+		uint16_t type = (uint16_t)(len * 77);
+		uint32_t crc = crc_of(~0u, &type, sizeof(type)), found;
+
+		for (uint32_t i = 0; i < len; i++)
+			body[i] = (unsigned char)(i * 37 + len);
+		crc = crc_of(crc, &len, sizeof(len));
+		crc = crc_of(crc, &sequence, sizeof(sequence));
+		ck_assert_int_eq(journal_append(&j, type, body, len), 0);
+		memcpy(&found, at, sizeof(found));
+		ck_assert_uint_eq(found, ~crc_of(crc, body, len));
+	}
+	journal_done(&j);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("journal");
@@ -181,5 +217,6 @@ int main(void)
 	tcase_add_test(t, a_cut_journal_gives_what_was_never_written);
 	tcase_add_test(t, a_flipped_bit_gives_what_was_never_written);
 	tcase_add_test(t, something_else_is_taken_for_a_journal);
+	tcase_add_test(t, another_version_finds_another_checksum);
 	return suite_run("journal", t, NULL);
 }
