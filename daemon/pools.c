@@ -235,8 +235,12 @@ static void make_all(struct pools *p)
 
 	p->made = true;
 	r = devices_start(&p->devices, p->loop);
-	if (r < 0)
-		log_error("the GPUs' threads can't be started: %s", strerror(-r));
+	if (r < 0) {
+		devices_done(&p->devices);
+		snprintf(p->devices.why_none, sizeof(p->devices.why_none),
+			 "the GPUs' threads can't be started: %s", strerror(-r));
+		log_error("gpushmd goes on without a GPU: %s", p->devices.why_none);
+	}
 	p->opening = 1; /* so that on_ready can't come before the last one is made */
 	if (p->config->auto_pools)
 		make_defaults(p);
