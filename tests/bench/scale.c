@@ -17,7 +17,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define POINTS_MAX 5
+#define POINTS_MAX 6
+#define LEAST 10u      /* buffers */
 #define WEIGHED 10000u /* buffers */
 #define FDS_EACH 1u    /* of the daemon, for a sealed host buffer */
 #define FDS_ELSE 256u
@@ -217,7 +218,9 @@ static void buffers_run(struct bench *b, struct curve *c)
 {
 	unsigned most = c->kind == GPUSHM_HOST ? as_many_as_fds(b->o.many) : b->o.many;
 
-	for (unsigned n = 10; n < most && c->n < POINTS_MAX - 1; n *= 10)
+	/* Twice, to see what two daemons differ by. */
+	add_point(b, c, LEAST);
+	for (unsigned n = LEAST; n < most && c->n < POINTS_MAX - 1; n *= 10)
 		add_point(b, c, n);
 	add_point(b, c, most);
 	for (size_t i = 1; i < c->n; i++)

@@ -11,11 +11,11 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
 host=(ask attach_host_2M attach_host_64M arrays_host_2M arrays_host_64M create_host create_host_mapped
-	rate rate_cpu death_host start_host restart_host memory_total memory_files memory_each buffers_100 buffers_1000
+	rate rate_cpu death_host start_host restart_host memory_total memory_files memory_each buffers_10 buffers_100 buffers_1000
 	clients_10 clients_100)
 gpu=(attach_vmm_2M attach_vmm_64M arrays_vmm_2M attach_mempool_4K attach_mempool_2M create_vmm
 	create_vmm_mapped create_vmm_pending create_vmm_pending_mapped create_mempool death_vmm start_gpu
-	restart_vmm mempool_buffers_100 mempool_buffers_1000)
+	restart_vmm mempool_buffers_10 mempool_buffers_100 mempool_buffers_1000)
 checks=0
 failures=0
 
