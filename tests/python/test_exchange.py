@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import gpushm
 import numpy as np
@@ -339,6 +340,28 @@ def test_a_consumer_comes_behind_the_last_copy_alone(a: gpushm.Array, monkeypatc
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: queue(stream))
     a.__dlpack__(stream=2 if on_gpu else None)
     assert a.__cuda_array_interface__["stream"] == 1
+
+
+def test_another_threads_default_stream_is_taken_for_ones_own(
+    a: gpushm.Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread's is its own, by one name."""
+    waited: list[int | str] = []
+    monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
+    real = gpushm._driver.synchronize_all
+    monkeypatch.setattr("gpushm._driver.synchronize_all", lambda device=None: real(device) or waited.append("all"))
+    if a.device_ptr is None:
+        return
+    told = {"stream": 2} if a.__dlpack_device__()[0] == 2 else {}
+    out = np.empty((4, 6), "f4")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(a.copy_to_host, out, 2).result(60)
+        assert thread.submit(lambda: a.__cuda_array_interface__["stream"]).result(60) == 2 and waited == []
+        assert a.__cuda_array_interface__["stream"] is None and waited == ["all"]
+        thread.submit(a.copy_to_host, out, 2).result(60)
+        a.copy_to_host(out, 2)
+        a.__dlpack__(**told)
+        assert sorted(map(str, waited)) == (["all", "all"] if told else ["2", "all", "all"])
 
 
 def test_streams_without_a_consumer_live_for_ever(a: gpushm.Array, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@
 #include "client/python/core/stream.h"
 
 struct order {
-	/* A dict of CUstreams, as ints, to (what keeps each alive, or None,); where a copy was
-	 * queued last is last. Owned; NULL: none. */
+	/* A dict of (CUstream as an int, thread) to (what keeps it alive, or None,); where a copy
+	 * was queued last is last. Owned; NULL: none. */
 	PyObject *streams;
 };
 

@@ -30,6 +30,7 @@ _CALLS = {
     "cuDevicePrimaryCtxRelease_v2": (_int,),
     "cuMemcpyAsync": (_u64, _u64, _size, ctypes.c_void_p),
     "cuMemcpyDtoH_v2": (ctypes.c_void_p, _u64, _size),
+    "cuCtxSynchronize": (),
     "cuStreamSynchronize": (ctypes.c_void_p,),
     "cuMemHostRegister_v2": (ctypes.c_void_p, _size, ctypes.c_uint),
     "cuMemHostUnregister": (ctypes.c_void_p,),
@@ -119,6 +120,12 @@ def synchronize(stream: int | None, device: int | None = None) -> None:
     """Waits for a stream; None is the legacy default stream."""
     with context(device):
         call("cuStreamSynchronize", stream)
+
+
+def synchronize_all(device: int | None = None) -> None:
+    """Waits for all streams of a context."""
+    with context(device):
+        call("cuCtxSynchronize")
 
 
 def register(address: int, nbytes: int, *, mapped: bool, device: int = 0) -> int | None:
