@@ -68,7 +68,7 @@ static void look_at_status(struct doctor *d, const struct gpushm_status *s)
 		   same ? NULL : "restart the daemon after an update, or update this side",
 		   "%s, pid %d, up %s; this is gpushmctl %s", s->software, s->pid,
 		   output_age(s->uptime_ms * 1000000, age, sizeof(age)), GPUSHM_VERSION);
-	if (s->fds_max && s->fds > s->fds_max / 10 * 9)
+	if (s->fds_max && s->fds > s->fds_max - s->fds_max / 10)
 		doctor_say(d, FINDING_WARN, "daemon", "raise LimitNOFILE= of gpushmd.service",
 			   "%u of its %u file descriptors are open", s->fds, s->fds_max);
 	if (s->suspects)
@@ -91,7 +91,7 @@ static void look_at_usage(struct doctor *d, const struct gpushm_usage *u)
 	if (u->uid != geteuid())
 		return;
 	for (size_t i = 0; i < array_size(rows); i++)
-		if (rows[i].used > rows[i].max / 10 * 9)
+		if (rows[i].used > rows[i].max - rows[i].max / 10)
 			doctor_say(d, FINDING_WARN, "limits",
 				   "free some, or raise [limits] in gpushmd.conf",
 				   "you hold %" PRIu64 " of %" PRIu64 " %s", rows[i].used,
