@@ -18,17 +18,17 @@
 
 /* ---- pools ---- */
 
-static uint64_t suspect_bytes(const struct service *s, const struct pool *pool)
+/* By pool::slot. After a restart everybody is suspect, and everybody says HELLO. */
+static void sum_suspects(const struct service *s, uint64_t ret_bytes[POOLS_MAX])
 {
 	const struct buffer *b;
-	uint64_t sum = 0;
 
+	memset(ret_bytes, 0, POOLS_MAX * sizeof(*ret_bytes));
 	if (list_empty(&s->reaper.suspects))
-		return 0;
+		return;
 	list_foreach (b, &s->catalog.buffers, all_link)
-		if (b->pool == pool && buffer_suspect(b))
-			sum += b->block.bytes;
-	return sum;
+		if (buffer_suspect(b))
+			ret_bytes[b->pool->slot] += b->block.bytes;
 }
 
 static void tell_device(Gpushm__Proto__Pool *m, const struct pool *pool)
@@ -42,7 +42,7 @@ static void tell_device(Gpushm__Proto__Pool *m, const struct pool *pool)
 }
 
 static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
-		      const struct pool *standard)
+		      const struct pool *standard, uint64_t suspect_bytes)
 {
 	const char *trouble = pool->state == POOL_INHERITED ? pool->why : stuck_trouble(pool);
 
@@ -55,7 +55,7 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	TELL(m, used_bytes, pool->used);
 	TELL(m, pending_bytes, pool->pending_bytes);
 	TELL(m, pending, pool->pending_count);
-	TELL(m, suspect_bytes, suspect_bytes(s->service, pool));
+	TELL(m, suspect_bytes, suspect_bytes);
 	TELL(m, buffers, pool->blocks);
 	TELL(m, max_buffer_bytes, pool->max_block);
 	TELL(m, granularity, pool->granularity);
@@ -74,9 +74,11 @@ static int tell_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***r
 {
 	Gpushm__Proto__Pool **list;
 	struct pool *pool, *standard = NULL;
+	uint64_t suspect_bytes[POOLS_MAX];
 	struct fault ignored;
 	size_t n = 0;
 
+	sum_suspects(s->service, suspect_bytes);
 	arena_reset(&s->service->build);
 	list = answer_build(s->service, POOLS_MAX * sizeof(*list));
 	catalog_pool(&s->service->catalog, "", &standard, &ignored);
@@ -84,7 +86,7 @@ static int tell_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***r
 		list[n] = answer_build(s->service, sizeof(**list));
 		if (!list[n])
 			return answer_no_memory(f);
-		tell_pool(list[n++], s, pool, standard);
+		tell_pool(list[n++], s, pool, standard, suspect_bytes[pool->slot]);
 	}
 	*ret_n = n;
 	*ret = list;
