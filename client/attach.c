@@ -202,8 +202,10 @@ int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct 
 }
 
 /* Nothing that it could be told would be of use, so no reply is waited for. A RECLAIM that comes
- * between this and the daemon's reading it must not name the lease: it ends by that. */
-static int close_quietly(struct gpushm *c, struct held *held, const Gpushm__Proto__Request *request)
+ * between this and the daemon's reading it must not name the lease: it ends by that. *ret_alone: so
+ * it does if the daemon is told nothing, which has been waited for in vain. */
+static int close_quietly(struct gpushm *c, struct held *held, const Gpushm__Proto__Request *request,
+			 bool *ret_alone)
 {
 	int r = connection_check_fork(c->generation);
 
@@ -212,22 +214,39 @@ static int close_quietly(struct gpushm *c, struct held *held, const Gpushm__Prot
 	pthread_mutex_lock(&c->lock);
 	list_drop(&held->link);
 	r = c->quiet_close ? connection_post(c, request) : -ECONNRESET;
+	*ret_alone = r == -ECONNRESET && c->broken && reconnect_was_in_vain(c);
 	pthread_mutex_unlock(&c->lock);
 	return r;
+}
+
+void attach_strand(struct gpushm *c, struct held *held)
+{
+	struct held *stays = calloc(1, sizeof(*stays));
+
+	pthread_mutex_lock(&c->lock);
+	list_drop(&held->link);
+	if (stays) {
+		stays->stranded = true;
+		stays->lease = held->lease;
+		stays->lost = held->lost;
+		list_insert(&c->held, &stays->link);
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
 int attach_close_lease(struct gpushm *c, struct held *held)
 {
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
 	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
+	bool alone = false;
 	int r;
 
 	close.has_lease = close.has_quiet = close.quiet = true;
 	close.lease = held->lease;
 	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CLOSE;
 	request.close = &close;
-	r = close_quietly(c, held, &request);
-	if (r != -ECONNRESET)
+	r = close_quietly(c, held, &request, &alone);
+	if (r != -ECONNRESET || alone)
 		return r;
 	/* The daemon has gone, or is one that answers each request. */
 	close.has_quiet = close.quiet = false;

@@ -35,6 +35,10 @@ void attach_hand_over(struct attach *a, struct held *to);
 /* Closes the fds; the lease is another matter. For _cleanup_(). */
 void attach_done(struct attach *a);
 
+/* Leaves the lease to the connection for as long as that lasts: its memory could not be unmapped.
+ */
+void attach_strand(struct gpushm *c, struct held *held);
+
 /* Ends a lease, which is listed no more. Its memory must be unmapped. 0 or -errno. */
 int attach_close_lease(struct gpushm *c, struct held *held);
 

@@ -133,9 +133,10 @@ static int end(struct gpushm_buffer *b)
 {
 	int r = map_release(b->map);
 
-	if (r < 0)
+	if (r < 0) {
 		error_set_about(-r, "buffer", b->name);
-	else if (!b->held.lost)
+		attach_strand(b->connection, &b->held);
+	} else if (!b->held.lost)
 		r = attach_close_lease(b->connection, &b->held);
 	buffer_free(b);
 	/* The lease went with the daemon, or the daemon ended it since the memory was lost: there

@@ -58,8 +58,13 @@ struct gpushm *connection_ref(struct gpushm *c)
 
 struct gpushm *connection_unref(struct gpushm *c)
 {
+	struct held *h;
+
 	if (!c || --c->refs > 0)
 		return NULL;
+	list_foreach (h, &c->held, link)
+		if (h->stranded)
+			free(h);
 	for (struct pool_info *p = c->pools, *next; p; p = next) {
 		next = p->next;
 		map_pool_done(&p->map);

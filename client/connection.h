@@ -35,6 +35,7 @@ struct held {
 	struct list link; /* gpushm::held, under the connection's lock */
 	uint64_t lease;
 	_Atomic bool lost; /* the daemon does not know it any more */
+	bool stranded;	   /* it is no buffer's any more, but the connection's own */
 	/* The buffer's on the daemon's board, in one of gpushm::boards; NULL: it has none. */
 	const struct board_slot *_Atomic slot;
 };
@@ -47,6 +48,7 @@ struct gpushm {
 	bool broken;	      /* a violation or a hang-up: a later call comes back, or fails */
 	bool over;	      /* there is nothing to come back to */
 	bool kept;	      /* the daemon comes back after its death, too: it is waited for */
+	uint64_t in_vain_ms;  /* clock_ms() when it was last waited for in vain; 0: it never was */
 	bool quiet_close;     /* a CLOSE needs no reply */
 	char *path;	      /* owned; where to connect again; NULL: by the rule */
 	uint64_t session;     /* as HELLO told it; what the daemon knows this connection by */

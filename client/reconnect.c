@@ -178,6 +178,11 @@ static int try_once(struct gpushm *c, uint64_t deadline)
 	return r;
 }
 
+bool reconnect_was_in_vain(const struct gpushm *c)
+{
+	return c->in_vain_ms && clock_ms() - c->in_vain_ms < reconnect_ms();
+}
+
 /* A daemon that dies, or restarts, while it is being greeted is greeted again. */
 int reconnect(struct gpushm *c)
 {
@@ -189,5 +194,6 @@ int reconnect(struct gpushm *c)
 			break;
 		r = try_once(c, deadline);
 	}
+	c->in_vain_ms = r < 0 ? clock_ms() : 0;
 	return r == -ECONNREFUSED ? -ECONNRESET : r;
 }

@@ -12,6 +12,10 @@
  * -ECONNRESET and others with gpushm_error() set: then the connection is broken. */
 int reconnect(struct gpushm *c);
 
+/* Whether the daemon was waited for in vain so short a time ago that who can do without it need not
+ * wait again. Under c->lock. */
+bool reconnect_was_in_vain(const struct gpushm *c);
+
 /* How long a daemon that has gone is waited for: $GPUSHM_RECONNECT_MS; at most INT_MAX. */
 uint64_t reconnect_ms(void);
 /* And for the answer of one that can be connected to: as long, but a second at least, for any

@@ -237,6 +237,32 @@ START_TEST(many_buffers_are_too_many_to_keep)
 }
 END_TEST
 
+/* A close that waits takes an hour. */
+START_TEST(each_close_waits_for_a_daemon_that_has_gone)
+{
+	struct gpushm_buffer *first = client_create("first", 10, NULL);
+	struct gpushm_buffer *second = client_create("second", 10, NULL);
+	const char *had = getenv("GPUSHM_RECONNECT_MS");
+	_cleanup_(free_ptr) char *before = had ? strdup(had) : NULL;
+
+	ck_assert_int_eq(gpushm_publish(first, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(gpushm_publish(second, GPUSHM_SHARED), 0);
+	keeper_end(&k, SIGKILL);
+	setenv("GPUSHM_RECONNECT_MS", "20", 1);
+	ck_assert_int_eq(gpushm_close(first), 0);
+	setenv("GPUSHM_RECONNECT_MS", "3600000", 1);
+	ck_assert_int_eq(gpushm_close(second), 0);
+	keeper_start(&k);
+	/* The daemon learns of both by what comes next. */
+	ck_assert_int_eq(gpushm_unlink(c, "first"), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "second"), 0);
+	if (before)
+		setenv("GPUSHM_RECONNECT_MS", before, 1);
+	else
+		unsetenv("GPUSHM_RECONNECT_MS");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("kept");
@@ -249,5 +275,6 @@ int main(void)
 	tcase_add_test(t, another_sum_is_told_than_a_user_holds_of_a_pool);
 	tcase_add_test(t, a_journal_grows_with_what_has_gone);
 	tcase_add_test(t, many_buffers_are_too_many_to_keep);
+	tcase_add_test(t, each_close_waits_for_a_daemon_that_has_gone);
 	return suite_run("kept", t, NULL);
 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What this process could not unmap it may still reach: the daemon must not hand that memory on
+ * before the process has ended, whatever becomes of the daemon and the connection meanwhile. Over
+ * the fake driver, whose n-th call fails.
+ */
+#include "proto/own.h"
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/lib/client.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/suite.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CALLS_MAX 50
+
+static const char *const pools[] = { "gpu0", "pinned" };
+
+static struct keeper k;
+static fakecuda_reset_fail_fn *reset_fail;
+
+static bool has_fake(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	reset_fail = driver ? (fakecuda_reset_fail_fn *)dlsym(driver, "fakecuda_reset_fail") : NULL;
+	if (!reset_fail)
+		puts("skipped: needs the fake driver");
+	return reset_fail != NULL;
+}
+
+/* True: it could not be unmapped. */
+static bool strand(const char *pool, unsigned n)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_buffer *b = client_create("x", 100, &o);
+	int r;
+
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	reset_fail(n);
+	r = gpushm_close(b);
+	reset_fail(0);
+	if (r < 0)
+		ck_assert_int_eq(r, -EIO);
+	else
+		ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	return r < 0;
+}
+
+static unsigned holders(void)
+{
+	struct gpushm_stat *st = NULL;
+	unsigned n;
+
+	ck_assert_msg(gpushm_stat(c, "x", 0, 0, &st) == 0, "%s", gpushm_error());
+	n = st->readers + st->writers;
+	gpushm_stat_free(st, 1);
+	return n;
+}
+
+START_TEST(memory_that_may_be_mapped_is_handed_on)
+{
+	unsigned n = 1;
+
+	if (!has_fake())
+		return;
+	/* The daemon ends with memory that is not freed, and that is right here. */
+	unsetenv("FAKECUDA_STRICT");
+	keeper_init(&k, "");
+	keeper_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	while (!strand(pools[_i], n))
+		ck_assert_uint_lt(n++, CALLS_MAX);
+	ck_assert_uint_eq(holders(), 1);
+	/* The next daemon is told what this process still has. */
+	for (int i = 0; i < 2; i++) {
+		keeper_end(&k, SIGKILL);
+		keeper_start(&k);
+		ck_assert_uint_eq(holders(), 1);
+	}
+	/* And the end of the connection is none of the process. */
+	c = gpushm_disconnect(c);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(holders(), 1);
+	c = gpushm_disconnect(c);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("stranded");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, memory_that_may_be_mapped_is_handed_on, 0, (int)array_size(pools));
+	return suite_run("stranded", tc, NULL);
+}
