@@ -23,7 +23,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define SPIN_NS 100000u /* a small allocation of the slowest kind, and its export */
+#define JOB_NS 100000u	 /* a small allocation of the slowest kind, and its export */
+#define PAUSE_NS 200000u /* from one to the next, of who makes many; as KVM's halt_poll_ns */
 
 struct worker {
 	uv_async_t async;   /* ref'd while jobs are under way */
@@ -57,7 +58,7 @@ static struct job *pop(struct list *queue)
 
 static void spin_for_todo(struct worker *w)
 {
-	uint64_t until = uv_hrtime() + SPIN_NS;
+	uint64_t until = uv_hrtime() + PAUSE_NS;
 
 	if (!w->awake.allowed || !spin_may(&w->spin))
 		return;
@@ -240,7 +241,7 @@ void worker_submit(struct worker *w, struct job *job)
 	w->any_todo = true;
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
-	awake_for(&w->awake, SPIN_NS);
+	awake_for(&w->awake, JOB_NS);
 }
 
 uint64_t worker_busy_ns(struct worker *w)
