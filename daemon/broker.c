@@ -205,8 +205,8 @@ static int go(struct fault *f, void *arg)
 	}
 	estate_go_on(&b->estate);
 	notify_ready(&b->pools);
-	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is", program,
-		     strerror(-r));
+	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on, and is connected anew",
+		     program, strerror(-r));
 }
 
 static void restart(struct broker *b)
