@@ -34,7 +34,9 @@ static int parse_path(const char *text, void *member, char *wrong)
 	size_t len = strlen(text);
 	char *copy;
 
-	if (text[0] != '/' || text[len - 1] == '/')
+	/* With a backslash at its end a line goes on in the next one: such a path can be read at a
+	 * file's end alone, and not be written. */
+	if (text[0] != '/' || text[len - 1] == '/' || text[len - 1] == '\\')
 		return -EINVAL;
 	if (len > PATH_BYTES_MAX) {
 		snprintf(wrong, WRONG_MAX, "the path has %zu bytes", len);
@@ -140,7 +142,7 @@ static void format_trust(const void *member, FILE *out)
 }
 
 const struct value_type value_path = {
-	.allowed = "an absolute path of at most 107 bytes that does not end with /",
+	.allowed = "an absolute path of at most 107 bytes that does not end with / or \\",
 	.parse = parse_path,
 	.format = format_path,
 	.clear = free_ptr

@@ -50,6 +50,7 @@ static const struct {
 	  "2: unknown key \"size\"; allowed: max-bytes, max-table-bytes, max-buffers" },
 	{ "[daemon]\nsocket=a\n", "2: socket=a: this can't be used; allowed: an absolute path" },
 	{ "[daemon]\nsocket=/a/\n", "2: socket=/a/: " },
+	{ "[daemon]\nsocket=/a\\\\", "2: socket=/a\\x5c: " },
 	{ "[daemon]\nsocket=/"
 	  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	  "aaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
