@@ -35,20 +35,20 @@ PROTOBUF_LIBS = -lprotobuf-c
 DAEMON_LIBS = -luv -lsystemd $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
 
-# ---- rooms ----
+# ---- sources ----
 
-CUDA_ROOMS = daemon/pool/cuda.c daemon/pool/vmem.c daemon/pool/vmm.c daemon/pool/mempool.c daemon/pool/pinned.c daemon/pool/kinds.c \
+CUDA_SRC = daemon/pool/cuda.c daemon/pool/backend_vmem.c daemon/pool/backend_vmm.c daemon/pool/backend_mempool.c daemon/pool/backend_pinned.c daemon/pool/backends.c \
 	daemon/pool/device.c client/map/cuda.c client/map/context.c client/map/window.c client/map/vmm.c \
 	client/map/mempool.c client/map/pinned.c client/map/copy.c client/ctl/doctor_cuda.c
-NOCUDA_ROOMS = daemon/pool/nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
-LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_ROOMS),$(CUDA_ROOMS))
-room = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
+NOCUDA_SRC = daemon/pool/backend_nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
+LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC))
+in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
-PROTO_SRC  := $(call room,proto)
-DAEMON_SRC := $(filter-out daemon/main.c,$(call room,daemon daemon/pool))
-CLIENT_SRC := $(call room,client client/map)
-CTL_SRC    := $(call room,client/ctl)
+PROTO_SRC  := $(call in_folders,proto/base proto)
+DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util config pool catalog state ipc) daemon))
+CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
+CTL_SRC    := $(call in_folders,client/ctl)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
@@ -67,6 +67,9 @@ SAY = $(if $(V),,@printf '  %-6s %s\n' $(1) $@;)
 $(BUILD)/gen/%.pb-c.c: proto/%.proto
 	@mkdir -p $(@D)
 	$(call SAY,GEN)protoc-c --proto_path=proto --c_out=$(@D) $<
+$(BUILD)/gen/%.pb-c.c: daemon/state/%.proto
+	@mkdir -p $(@D)
+	$(call SAY,GEN)protoc-c --proto_path=daemon/state --c_out=$(@D) $<
 $(BUILD)/gen/gpushm.pb-c.h: $(BUILD)/gen/gpushm.pb-c.c ;
 $(BUILD)/gen/journal.pb-c.h: $(BUILD)/gen/journal.pb-c.c ;
 

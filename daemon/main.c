@@ -3,11 +3,11 @@
  * gpushmd's command line. What can fail for want of a good argument or a good file fails here, on
  * stderr, before anything is touched.
  */
-#include "daemon/broker.h"
-#include "daemon/journal.h"
-#include "daemon/log.h"
-#include "daemon/restart.h"
-#include "proto/own.h"
+#include "daemon/server.h"
+#include "daemon/state/journal.h"
+#include "daemon/state/reexec.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <fcntl.h>

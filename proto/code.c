@@ -7,7 +7,7 @@
  */
 #include "proto/code.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include "gpushm.pb-c.h"
 

@@ -8,7 +8,7 @@
  */
 #include "proto/dtype.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef GPUSHM_PROTO_FAULT_H
 #define GPUSHM_PROTO_FAULT_H
 
-#include "code.h"
+#include "proto/code.h"
 
 struct fault {
 	enum code code;

@@ -9,8 +9,8 @@
  */
 #include "proto/name.h"
 
+#include "proto/base/own.h"
 #include "proto/limits.h"
-#include "proto/own.h"
 
 #include <stdint.h>
 #include <string.h>

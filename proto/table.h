@@ -17,8 +17,8 @@
 #ifndef GPUSHM_PROTO_TABLE_H
 #define GPUSHM_PROTO_TABLE_H
 
-#include "dtype.h"
-#include "limits.h"
+#include "proto/dtype.h"
+#include "proto/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
  */
 #include "proto/table_image.h"
 
+#include "proto/base/own.h"
 #include "proto/name.h"
-#include "proto/own.h"
 
 #include <inttypes.h>
 #include <string.h>

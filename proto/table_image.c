@@ -9,7 +9,7 @@
  */
 #include "proto/table_image.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <string.h>

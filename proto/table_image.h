@@ -27,7 +27,7 @@
 #ifndef GPUSHM_PROTO_TABLE_IMAGE_H
 #define GPUSHM_PROTO_TABLE_IMAGE_H
 
-#include "table.h"
+#include "proto/table.h"
 
 #define TABLE_MAGIC "gpushmtb"
 #define TABLE_VERSION 1u

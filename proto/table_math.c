@@ -8,7 +8,7 @@
  */
 #include "proto/table_image.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 static bool is_empty(uint32_t ndim, const uint64_t *shape)
 {

@@ -11,8 +11,8 @@
  */
 #include "proto/table_image.h"
 
+#include "proto/base/own.h"
 #include "proto/name.h"
-#include "proto/own.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -13,7 +13,7 @@
  */
 #include "proto/wire.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <assert.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef GPUSHM_PROTO_WIRE_H
 #define GPUSHM_PROTO_WIRE_H
 
-#include "limits.h"
+#include "proto/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
 #include "client/ctl/draft.h"
 #include "client/ctl/interrupt.h"
 #include "client/ctl/transfer.h"
+#include "proto/base/own.h"
 #include "proto/limits.h"
-#include "proto/own.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

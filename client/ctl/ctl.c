@@ -7,7 +7,7 @@
 #include "client/ctl/ctl.h"
 
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <stdarg.h>
 #include <string.h>

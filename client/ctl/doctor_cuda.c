@@ -6,7 +6,7 @@
  */
 #include "client/ctl/doctor.h"
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <cuda.h>
 #include <dlfcn.h>

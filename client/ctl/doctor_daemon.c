@@ -6,7 +6,7 @@
 #include "client/ctl/doctor.h"
 #include "client/ctl/entry.h"
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <string.h>

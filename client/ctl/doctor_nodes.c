@@ -5,7 +5,7 @@
  * GPU gets one warning, not five failures: host pools need none of this.
  */
 #include "client/ctl/doctor.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include "client/ctl/doctor.h"
 #include "client/ctl/entry.h"
 #include "client/ctl/transfer.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <signal.h>

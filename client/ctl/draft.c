@@ -10,7 +10,7 @@
 #include "client/ctl/entry.h"
 #include "client/ctl/gate.h"
 #include "client/ctl/hold.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <grp.h>
 #include <string.h>

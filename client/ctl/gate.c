@@ -9,7 +9,7 @@
 #include "client/ctl/gate.h"
 
 #include "client/ctl/entry.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <poll.h>
 #include <string.h>

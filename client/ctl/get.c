@@ -11,7 +11,7 @@
 #include "client/ctl/npy.h"
 #include "client/ctl/sink.h"
 #include "client/ctl/transfer.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "client/ctl/grid.h"
 
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "client/ctl/hold.h"
 
 #include "client/ctl/entry.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <poll.h>

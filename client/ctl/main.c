@@ -7,7 +7,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/interrupt.h"
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <locale.h>

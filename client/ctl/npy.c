@@ -9,7 +9,7 @@
 
 #include "client/ctl/descr.h"
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "client/ctl/output.h"
 
-#include "proto/size.h"
+#include "proto/base/size.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/entry.h"
 #include "client/ctl/grid.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 static void format_uuid(const unsigned char *u, char *buf, size_t size)
 {

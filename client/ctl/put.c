@@ -9,7 +9,7 @@
 #include "client/ctl/interrupt.h"
 #include "client/ctl/source.h"
 #include "client/ctl/transfer.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <string.h>
 

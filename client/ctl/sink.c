@@ -7,7 +7,7 @@
 #include "client/ctl/sink.h"
 
 #include "client/ctl/ctl.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <string.h>

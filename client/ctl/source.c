@@ -9,7 +9,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/entry.h"
 #include "client/ctl/transfer.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

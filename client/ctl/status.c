@@ -7,7 +7,7 @@
 #include "client/ctl/entry.h"
 #include "client/ctl/grid.h"
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 static void usage_json(struct json *j, const struct gpushm_usage *u)
 {

@@ -9,7 +9,7 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/interrupt.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <string.h>

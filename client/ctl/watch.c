@@ -5,7 +5,7 @@
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/output.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -12,9 +12,9 @@
  */
 #include "client/map/context.h"
 
-#include "client/error.h"
-#include "client/state.h"
-#include "proto/own.h"
+#include "client/base/error.h"
+#include "client/base/state.h"
+#include "proto/base/own.h"
 
 #include <string.h>
 

@@ -9,10 +9,10 @@
  */
 #include "client/map/cuda.h"
 
-#include "client/error.h"
-#include "client/state.h"
-#include "proto/libcuda.h"
-#include "proto/own.h"
+#include "client/base/error.h"
+#include "client/base/state.h"
+#include "proto/base/libcuda.h"
+#include "proto/base/own.h"
 
 #include <stdbool.h>
 #include <stddef.h>

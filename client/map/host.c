@@ -7,8 +7,8 @@
  *
  * The mapping keeps the memory; no fd is kept.
  */
-#include "client/endpoint.h"
-#include "client/error.h"
+#include "client/base/endpoint.h"
+#include "client/base/error.h"
 #include "client/map/kind.h"
 
 #include <errno.h>

@@ -10,10 +10,10 @@
  */
 #include "client/map/map.h"
 
-#include "client/error.h"
+#include "client/base/error.h"
+#include "client/base/state.h"
 #include "client/map/kind.h"
-#include "client/state.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <string.h>
 

@@ -10,11 +10,11 @@
  * anyway, and importing anew for each first buffer would cost 150 us. Pools are imported and let go
  * under one lock: drivers were seen to crash when a pool ended beside another one's export.
  */
-#include "client/error.h"
+#include "client/base/error.h"
+#include "client/base/state.h"
 #include "client/map/context.h"
 #include "client/map/kind.h"
-#include "client/state.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * kinds of memory that a GPU is needed for exist, and each attach to one says why it can't be had.
  * No device has an ordinal, and nothing is ever copied to one.
  */
-#include "client/error.h"
+#include "client/base/error.h"
 #include "client/map/kind.h"
 
 #include <errno.h>

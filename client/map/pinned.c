@@ -4,7 +4,7 @@
  * map at one address. The GPU is the one asked for, else that of the calling thread's context, else
  * GPU 0. Read-only holds for both: a CPU that writes there takes a SIGSEGV.
  */
-#include "client/error.h"
+#include "client/base/error.h"
 #include "client/map/context.h"
 #include "client/map/kind.h"
 #include "client/map/window.h"

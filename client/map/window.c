@@ -9,7 +9,7 @@
  */
 #include "client/map/window.h"
 
-#include "client/error.h"
+#include "client/base/error.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -8,9 +8,9 @@
  */
 #include "daemon/pool/cuda.h"
 
-#include "daemon/log.h"
-#include "proto/libcuda.h"
-#include "proto/own.h"
+#include "daemon/util/log.h"
+#include "proto/base/libcuda.h"
+#include "proto/base/own.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -9,9 +9,9 @@
  */
 #include "daemon/pool/device.h"
 
-#include "daemon/log.h"
 #include "daemon/pool/cuda.h"
-#include "proto/own.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
 
 #include <ctype.h>
 #include <stdio.h>

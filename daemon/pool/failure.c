@@ -8,8 +8,8 @@
  */
 #include "daemon/pool/failure.h"
 
-#include "daemon/log.h"
-#include "daemon/pool/room.h"
+#include "daemon/pool/space.h"
+#include "daemon/util/log.h"
 
 #include <stdio.h>
 

@@ -10,10 +10,10 @@
  */
 #include "daemon/pool/pool.h"
 
-#include "daemon/log.h"
+#include "daemon/pool/deferred_free.h"
 #include "daemon/pool/failure.h"
-#include "daemon/pool/pending.h"
-#include "daemon/pool/room.h"
+#include "daemon/pool/space.h"
+#include "daemon/util/log.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -7,10 +7,10 @@
 #ifndef GPUSHM_DAEMON_POOL_POOL_H
 #define GPUSHM_DAEMON_POOL_POOL_H
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/pool/device.h"
+#include "proto/base/list.h"
 #include "proto/fault.h"
-#include "proto/list.h"
 
 /* What a mempool's block has instead of an fd. */
 struct pointer {

@@ -9,12 +9,12 @@
  * on its GPU, whichever pool had it, was given back. The request's memory is its owner's; the block
  * is, too, once on_done was called with 0, and before that nobody's but ours.
  */
+#include "daemon/pool/deferred_free.h"
 #include "daemon/pool/failure.h"
-#include "daemon/pool/pending.h"
-#include "daemon/pool/place.h"
-#include "daemon/pool/room.h"
+#include "daemon/pool/gpu_group.h"
+#include "daemon/pool/space.h"
 #include "daemon/pool/stuck.h"
-#include "proto/size.h"
+#include "proto/base/size.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  */
 #include "daemon/pool/stuck.h"
 
-#include "daemon/log.h"
+#include "daemon/util/log.h"
 
 #include <stdio.h>
 

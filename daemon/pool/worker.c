@@ -14,7 +14,7 @@
  */
 #include "daemon/pool/worker.h"
 
-#include "daemon/pool/awake.h"
+#include "daemon/util/busy_poll.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #ifndef GPUSHM_DAEMON_POOL_WORKER_H
 #define GPUSHM_DAEMON_POOL_WORKER_H
 
-#include "proto/list.h"
+#include "proto/base/list.h"
 
 #include <stdint.h>
 #include <uv.h>

@@ -6,10 +6,10 @@
  * restart, and the second one is in the successor, whose places GPUSHM_CRASH_SUCCESSOR_AT counts.
  * No handler runs, nothing is flushed: it is the death that a crash or a SIGKILL is.
  */
-#include "daemon/answer.h"
-#include "daemon/journal.h"
-#include "daemon/manifest.h"
-#include "daemon/store.h"
+#include "daemon/ipc/reply.h"
+#include "daemon/state/fd_list.h"
+#include "daemon/state/fdstore.h"
+#include "daemon/state/journal.h"
 
 #include <signal.h>
 #include <stdlib.h>

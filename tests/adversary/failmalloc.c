@@ -7,7 +7,7 @@
  */
 #include "tests/adversary/failmalloc.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <string.h>

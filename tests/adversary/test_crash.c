@@ -7,7 +7,7 @@
  * places.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/role.h"

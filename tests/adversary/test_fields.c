@@ -3,7 +3,7 @@
  * Well-formed requests whose fields are missing, out of range or somebody else's. Each is refused
  * with its own error, the connection lives on, and nothing has changed.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"

@@ -3,7 +3,7 @@
  * Clients that ask too much, read too little, or die in the middle. The daemon's memory and fds are
  * bounded, another client is answered meanwhile, and in the end nothing is left.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"

@@ -4,7 +4,7 @@
  * a buffer's memory, since when somebody holds it. Needs root, to become other users; what it asks
  * about pools on a GPU needs one.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/actor.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"

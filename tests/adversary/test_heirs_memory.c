@@ -3,7 +3,7 @@
  * A daemon that starts on what another one left, and each of its allocations fails in turn: either
  * it does without, or it ends and leaves all of it to the next one.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/kept.h"

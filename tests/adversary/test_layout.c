@@ -3,7 +3,7 @@
  * DESCRIBE with arrays that are wrong, alone and in a batch of good ones; and what a reader could
  * do with the fds that it is given.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"

@@ -4,7 +4,7 @@
  * played again and again, and each time another allocation fails, until none is left to fail. The
  * daemon answers with an error or hangs up, serves others on, and keeps nothing.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
 #include "tests/lib/census.h"
 #include "tests/lib/role.h"

@@ -23,7 +23,7 @@
  * journaled; a sealed buffer is opened for writing, or its maker goes on as a writer; strangers
  * attach to a mempool; a group's missing bit is looked for among the others'.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/stormer.h"
 #include "tests/lib/suite.h"
 #include "tests/model/play.h"

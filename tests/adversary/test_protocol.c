@@ -4,7 +4,7 @@
  * or is answered with an error; another client is answered all the while, and the daemon holds
  * afterwards what it held before.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"

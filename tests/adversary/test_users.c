@@ -3,7 +3,7 @@
  * Whose is a name? Modes, private names, lists and holders, as other users meet them. Needs root,
  * to become them.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"

@@ -4,7 +4,7 @@
  */
 #include "tests/bench/bench.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 

@@ -4,7 +4,7 @@
  * started with, so that no child gets them; starts the driver if it is told to; says that it is
  * ready; and answers whatever comes with a datagram.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  */
 #include "tests/bench/bench.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/bench/gpu.h"
 
 #include <check.h>

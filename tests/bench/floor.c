@@ -4,7 +4,7 @@
  */
 #include "tests/bench/floor.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <stdio.h>

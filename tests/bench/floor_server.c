@@ -3,7 +3,7 @@
  * The floor's own process. Its loop is what any server behind one epoll must do for a request, and
  * nothing else: wait, receive, act, send.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/bench/floor.h"
 #include "tests/bench/gpu.h"
 

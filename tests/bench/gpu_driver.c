@@ -4,8 +4,8 @@
  */
 #include "tests/bench/gpu_driver.h"
 
-#include "proto/libcuda.h"
-#include "proto/own.h"
+#include "proto/base/libcuda.h"
+#include "proto/base/own.h"
 #include "tests/bench/gpu.h"
 
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
  *
  * The floor's memory: the calls in the order in which anybody must make them.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/bench/gpu.h"
 #include "tests/bench/gpu_driver.h"
 

@@ -3,7 +3,7 @@
  * A kernel that goes through memory once: each thread adds one to every n-th group of four words.
  * It is PTX, which the driver compiles when it is loaded, so that building needs no compiler.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/bench/gpu.h"
 #include "tests/bench/gpu_driver.h"
 

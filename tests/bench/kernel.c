@@ -5,7 +5,7 @@
  */
 #include "tests/bench/bench.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/bench/gpu.h"
 
 #include <check.h>

@@ -4,7 +4,7 @@
  */
 #include "tests/bench/options.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <getopt.h>
 #include <stdio.h>

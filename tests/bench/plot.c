@@ -3,7 +3,7 @@
  * The result as two pictures: latencies, each beside its floor, on a logarithmic axis since they
  * lie orders of magnitude apart; and how an attach takes ever more buffers and clients.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/gpu.h"
 #include "tests/bench/svg.h"

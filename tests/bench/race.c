@@ -4,7 +4,7 @@
  */
 #include "tests/bench/race.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #define ROUNDS_MIN 12
 

@@ -7,7 +7,7 @@
  */
 #include "tests/bench/bench.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
  */
 #include "tests/bench/bench.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/daemon.h"
 

@@ -6,7 +6,7 @@
 #ifndef GPUSHM_TESTS_FAKECUDA_BLOCKS_H
 #define GPUSHM_TESTS_FAKECUDA_BLOCKS_H
 
-#include "proto/list.h"
+#include "proto/base/list.h"
 
 #include <stdint.h>
 

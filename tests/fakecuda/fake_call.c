@@ -9,7 +9,7 @@
  */
 #include "tests/fakecuda/fake_call.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  */
 #include "tests/fakecuda/fake_context.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fake_device.h"
 
 #define DEPTH 32

@@ -5,7 +5,7 @@
  */
 #include "tests/fakecuda/fake_device.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <stdint.h>
 #include <stdio.h>

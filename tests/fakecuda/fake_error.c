@@ -5,7 +5,7 @@
  */
 #include "tests/fakecuda/fake_call.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #define ERROR(name)         \
 	{                   \

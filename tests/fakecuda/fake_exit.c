@@ -6,7 +6,7 @@
  */
 #include "tests/fakecuda/fakecuda.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fake_call.h"
 #include "tests/fakecuda/fake_context.h"
 #include "tests/fakecuda/fake_map.h"

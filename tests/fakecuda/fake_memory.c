@@ -9,7 +9,7 @@
  */
 #include "tests/fakecuda/fake_memory.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <stdio.h>

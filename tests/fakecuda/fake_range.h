@@ -5,7 +5,7 @@
 #ifndef GPUSHM_TESTS_FAKECUDA_RANGE_H
 #define GPUSHM_TESTS_FAKECUDA_RANGE_H
 
-#include "proto/list.h"
+#include "proto/base/list.h"
 #include "tests/fakecuda/fake_state.h"
 
 #include <stdint.h>

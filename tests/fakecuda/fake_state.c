@@ -13,7 +13,7 @@
  */
 #include "tests/fakecuda/fake_state.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fake_device.h"
 
 #include <fcntl.h>

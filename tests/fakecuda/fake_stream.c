@@ -5,7 +5,7 @@
  */
 #include "tests/fakecuda/fake_stream.h"
 
-#include "proto/list.h"
+#include "proto/base/list.h"
 #include "tests/fakecuda/fake_context.h"
 #include "tests/fakecuda/fake_device.h"
 

@@ -6,7 +6,7 @@
  */
 #include "tests/fakecuda/fake_vmm.h"
 
-#include "proto/list.h"
+#include "proto/base/list.h"
 #include "tests/fakecuda/fake_device.h"
 
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #ifndef GPUSHM_TESTS_FAKECUDA_SCENARIO_H
 #define GPUSHM_TESTS_FAKECUDA_SCENARIO_H
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/suite.h"
 

@@ -7,7 +7,7 @@
  */
 #include "tests/fuzz/answers.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/table.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef GPUSHM_TESTS_FUZZ_ANSWERS_H
 #define GPUSHM_TESTS_FUZZ_ANSWERS_H
 
-#include "daemon/answer.h"
+#include "daemon/ipc/reply.h"
 
 #define require(x) ((x) ? (void)0 : abort())
 

@@ -3,8 +3,8 @@
  * Any bytes as gpushmd.conf: the parser survives them, and what it accepts it can write and read
  * back as the same configuration. The corpus is tests/fuzz/corpus/config.
  */
-#include "daemon/config_reader.h"
-#include "proto/own.h"
+#include "daemon/config/config_reader.h"
+#include "proto/base/own.h"
 
 #include <assert.h>
 #include <string.h>

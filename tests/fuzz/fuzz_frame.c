@@ -6,7 +6,7 @@
  *
  * Fields are found through protobuf-c's descriptors, so that a new message is covered as it comes.
  */
-#include "proto/arena.h"
+#include "proto/base/arena.h"
 #include "proto/limits.h"
 
 #include "gpushm.pb-c.h"

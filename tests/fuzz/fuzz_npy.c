@@ -4,7 +4,7 @@
  * by us and read again it is the same array. The corpus is tests/fuzz/corpus/npy.
  */
 #include "client/ctl/npy.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <assert.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  * what is tried is deep in the verbs more often than in the decoder, which fuzz_frame.c is for. The
  * corpus is tests/fuzz/corpus/request; request_seeds.py wrote its first files.
  */
+#include "proto/base/own.h"
 #include "proto/limits.h"
-#include "proto/own.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/world.h"
 

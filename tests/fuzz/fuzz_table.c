@@ -4,7 +4,7 @@
  * looked up; one whose first byte is odd is a script of what a creator describes, and the arrays
  * that a reader then finds must be those that the builder took, and lie within the buffer.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/table_image.h"
 
 #include <stdint.h>

@@ -6,9 +6,9 @@
  */
 #include "tests/fuzz/mutate.h"
 
-#include "proto/arena.h"
+#include "proto/base/arena.h"
+#include "proto/base/own.h"
 #include "proto/limits.h"
-#include "proto/own.h"
 
 #include <stdbool.h>
 #include <string.h>

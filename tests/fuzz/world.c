@@ -10,10 +10,10 @@
  */
 #include "tests/fuzz/world.h"
 
-#include "daemon/log.h"
+#include "daemon/ipc/request.h"
 #include "daemon/pool/pool.h"
-#include "daemon/request.h"
-#include "proto/own.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
 #include "tests/fuzz/answers.h"
 
 #include <dirent.h>

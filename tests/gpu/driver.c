@@ -5,8 +5,8 @@
  */
 #include "tests/gpu/driver.h"
 
-#include "proto/libcuda.h"
-#include "proto/own.h"
+#include "proto/base/libcuda.h"
+#include "proto/base/own.h"
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
  */
 #include "tests/gpu/fixture.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "tests/gpu/mapped.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <stdint.h>

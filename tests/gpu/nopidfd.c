@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linked in place of daemon/pidfd.c's rule: this gpushmd can't watch any process. With
+ * Linked in place of daemon/catalog/pidfd.c's rule: this gpushmd can't watch any process. With
  * unwatched-clients=trust it takes a closed socket for a death, and gives memory on while a kernel
  * may still write to it: what the kill race must be able to see.
  */
-#include "daemon/pidfd.h"
+#include "daemon/catalog/pidfd.h"
 
 #include <errno.h>
 

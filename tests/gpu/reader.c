@@ -6,7 +6,7 @@
 #include "tests/gpu/reader.h"
 
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/gpu/driver.h"
 #include "tests/gpu/fixture.h"
 

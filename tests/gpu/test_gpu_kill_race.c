@@ -15,7 +15,7 @@
  *
  * Kernels are needed for that; over the fake driver the victim plays the kernel (scribbler.h).
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/mapped.h"
 #include "tests/gpu/scribbler.h"

@@ -6,7 +6,7 @@
  * answers, in parts: what a supervisor does (a stand-in for systemd here), and what the daemon
  * does. Over the fake driver the same, with less memory.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/reader.h"
 #include "tests/lib/keeper.h"

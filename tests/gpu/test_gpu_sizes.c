@@ -3,7 +3,7 @@
  * Sizes and numbers on a real GPU: what the daemon takes for itself, 16 GiB in one buffer, 4,096
  * buffers, 5,000 arrays, two GPUs. Prints the figures that RESULTS.md keeps.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/gpu/driver.h"
 #include "tests/gpu/fixture.h"
 

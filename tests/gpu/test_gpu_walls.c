@@ -3,7 +3,7 @@
  * Walls on a real GPU: a read-only mapping whose violator alone fails, a size that an importer
  * would not survive, and what one tenant leaves to the next.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/gpu/driver.h"
 #include "tests/gpu/fixture.h"
 

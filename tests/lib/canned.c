@@ -8,7 +8,7 @@
  */
 #include "tests/lib/canned.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/wire.h"
 
 #include <check.h>

@@ -6,7 +6,7 @@
  */
 #include "tests/lib/census.h"
 
-#include "daemon/throttle.h"
+#include "daemon/util/ratelimit.h"
 
 #include <check.h>
 #include <dirent.h>

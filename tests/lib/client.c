@@ -5,7 +5,7 @@
  */
 #include "tests/lib/client.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 
 struct daemon d;

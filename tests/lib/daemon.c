@@ -6,7 +6,7 @@
  */
 #include "tests/lib/daemon.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/run.h"
 
 #include <check.h>

@@ -8,7 +8,7 @@
  */
 #include "tests/lib/fds.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <dirent.h>

@@ -6,7 +6,7 @@
  */
 #include "tests/lib/raw.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <poll.h>

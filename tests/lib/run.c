@@ -5,7 +5,7 @@
  */
 #include "tests/lib/run.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  */
 #include "tests/lib/shell.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 
 #include <check.h>

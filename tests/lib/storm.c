@@ -5,7 +5,7 @@
  */
 #include "tests/lib/storm.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/stormer.h"
 

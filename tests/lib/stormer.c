@@ -8,7 +8,7 @@
  */
 #include "tests/lib/stormer.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <poll.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 #include "tests/lib/user.h"
 
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <grp.h>

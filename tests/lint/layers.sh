@@ -1,103 +1,85 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# An include points down the tower or sideways, never up. The towers are the tables below: a floor a
-# line, the highest first; a word is a file's name without .c or .h, and a name_part stands on the
-# floor of its name. A file that no table knows is an error: whoever adds one says where it stands.
+# Which folder may include which: each line of the table names a folder and all folders below it that
+# it may include; every folder may include itself. Inside a folder, and between folders, there are no
+# cycles: a file and its header count as one. A folder without a line is an error.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+
+table='
+proto/base
+proto              proto/base
+daemon/util        proto/base proto
+daemon/config      proto/base proto daemon/util
+daemon/pool        proto/base proto daemon/util daemon/config
+daemon/catalog     proto/base proto daemon/util daemon/config daemon/pool
+daemon/state       proto/base proto daemon/util daemon/config daemon/pool daemon/catalog
+daemon/ipc         proto/base proto daemon/util daemon/config daemon/pool daemon/catalog daemon/state
+daemon             proto/base proto daemon/util daemon/config daemon/pool daemon/catalog daemon/state daemon/ipc
+client
+client/base        proto/base proto client
+client/map         proto/base proto client client/base
+client/link        proto/base proto client client/base client/map
+client/buffer      proto/base proto client client/base client/map client/link
+client/array       proto/base proto client client/base client/map client/link client/buffer
+client/ctl         proto/base proto client
+client/python/core proto/base proto client client/array/dlpack_abi.h
+client/examples    client proto/base proto
+client/examples/demo client client/examples client/ctl proto/base proto
+'
 
 git ls-files --cached --others --exclude-standard -- 'proto/*.[ch]' 'daemon/*.[ch]' 'client/*.[ch]' |
 	while read -r file; do
 		[ -f "$file" ] && grep -Hn '^#include "' "$file"
 		echo "$file:0:"
-	done | awk -F: '
-# The floor of a file in its tower, by the longest known name that it starts with.
-function floor_of(tower, name,    n) {
-	for (n = name; n != ""; ) {
-		if ((tower, n) in floors)
-			return floors[tower, n]
-		if (!match(n, /_[^_]*$/))
-			break
-		n = substr(n, 1, RSTART - 1)
+	done | awk -F: -v table="$table" '
+function folder_of(path) { sub(/\/[^\/]*$/, "", path); return path }
+function noun_of(path) { sub(/\.[ch]$/, "", path); return path }
+function complain(text) { print $1 ":" $2 ": " text; bad = 1 }
+# Depth first: a noun that is met again while it is still open closes a cycle.
+function visit(noun, path,    words, n, i) {
+	if (done_[noun])
+		return
+	if (open_[noun]) {
+		print "include cycle: " path " > " noun
+		bad = 1
+		return
 	}
-	return 0
+	open_[noun] = 1
+	n = split(edges[noun], words, " ")
+	for (i = 1; i <= n; i++)
+		visit(words[i], path == "" ? noun : path " > " noun)
+	done_[noun] = 1
 }
-function tower_of(path) {
-	if (path ~ /^proto\//) return "proto"
-	if (path ~ /^daemon\//) return "daemon"
-	if (path ~ /^client\/(ctl|examples)\//) return "program"
-	if (path ~ /^client\/python\//) return "python"
-	if (path ~ /^client\//) return "client"
-	return ""
-}
-function name_of(path,    tower) {
-	tower = tower_of(path)
-	sub(/\.[ch]$/, "", path)
-	# Pools stand below the daemon: one floor for all of the folder, likewise the mappings.
-	if (path ~ /^daemon\/pool\//) return "pool"
-	if (path ~ /^client\/map\//) return "map"
-	sub(/^.*\//, "", path)
-	return path
-}
-function tower(name, text,    lines, words, i, j, n, m) {
-	n = split(text, lines, ">")
+BEGIN {
+	n = split(table, lines, "\n")
 	for (i = 1; i <= n; i++) {
 		m = split(lines[i], words, " ")
 		for (j = 1; j <= m; j++)
-			floors[name, words[j]] = n - i + 1
+			may[words[1], words[j]] = 1
 	}
-}
-function complain(text) {
-	print $1 ":" $2 ": " text
-	bad = 1
-}
-BEGIN {
-	tower("daemon", "main > broker > listener endpoint estate notify > peer > request verb > answer > restore audit > pools > session >" \
-		"waiter reaper restart > catalog > archive board > replay > journal store manifest > naming > buffer > lease > process > account pidfd > pool > config > " \
-		"complaints ini similar > throttle > log > escape > index clock grow slots")
-	tower("python", "module > array_type buffer_type create open names look watch defer > record > view bytes dlpack cai copy > " \
-		"array buffer > order options connection > shape dtype stream deadline args > error > object")
-	tower("client", "watch > create open close wait find describe publish list pools status restart view reshape copy contents " \
-		"dlpack getters > array options stat spec transfer > dtype walk > buffer > attach image > " \
-		"connect reconnect connection decode > notice > map > state defer endpoint > error > gpushm dlpack_abi clock")
 }
 {
-	file = $1
-	from = tower_of(file)
-	if ((from == "daemon" || from == "client" || from == "python") && !floor_of(from, name_of(file))) {
-		if ($2 == 0)
-			complain("which floor is it on? Add it to the table in tests/lint/layers.sh")
+	folder = folder_of($1)
+	if ($2 == 0) {
+		if (!((folder, folder) in may))
+			complain("give " folder " a line in the table of tests/lint/layers.sh")
 		next
 	}
-	if ($2 == 0)
-		next
 	split($0, quoted, "\"")
 	target = quoted[2]
-	# Generated, and a header beside the file in proto/.
-	if (target == "gpushm.pb-c.h" || target == "journal.pb-c.h")
+	if (target ~ /\.pb-c\.h$/) # generated
 		next
-	if (target !~ /\// && from == "proto")
-		target = "proto/" target
-	to = tower_of(target)
-	if (to == "")
+	if (target !~ /\//)
 		complain("\"" target "\": includes are written from the root of the repository")
-	else if (from == "proto" && to != "proto")
-		complain("proto includes proto only, not " target)
-	# DLPack itself says what its structs are.
-	else if (to != "proto" && from == "python" && target != "client/gpushm.h" && target != "client/dlpack_abi.h" && to != "python")
-		complain("the Python package uses client/gpushm.h, client/dlpack_abi.h and proto only, not " target)
-	else if (to != "proto" && from == "program" && target != "client/gpushm.h" && to != "program")
-		complain("programs use client/gpushm.h and proto only, not " target)
-	else if (to != "proto" && from == "daemon" && to != "daemon")
-		complain("the daemon includes nothing of the client: " target)
-	else if (to != "proto" && from == "client" && to != "client")
-		complain("the library includes nothing of the daemon and of programs: " target)
-	else if (from == to && (from == "daemon" || from == "client" || from == "python")) {
-		if (!floor_of(to, name_of(target)))
-			complain(target " is on no floor of the table in tests/lint/layers.sh")
-		else if (floor_of(to, name_of(target)) > floor_of(from, name_of(file)))
-			complain("includes " target ", which stands above it")
-	}
+	else if (!((folder, folder_of(target)) in may) && !((folder, target) in may))
+		complain(folder " must not include " target)
+	if (noun_of(target) != noun_of($1))
+		edges[noun_of($1)] = edges[noun_of($1)] " " noun_of(target)
 }
-END { exit bad }'
+END {
+	for (noun in edges)
+		visit(noun, "")
+	exit bad
+}'

@@ -52,7 +52,7 @@ cp "$folder/common" "$folder/there"
 sed -n '/^\.Sh DESCRIPTION/,/^\.Ss Looking around/p' $page | grep '^\.It' | options_told >"$folder/told"
 same "gpushmctl's option" $page
 
-sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config_key.c >"$folder/there"
+sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config/config_key.c >"$folder/there"
 grep -o '^\.It Ic [a-z-]*' man/gpushmd.conf.5 | sed 's/.* //' >"$folder/told"
 same "key" man/gpushmd.conf.5
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # How long functions and files are: no function above 80 lines, nine of ten under 40, a median of at
-# most 14; no file above 400 lines. Functions are counted from their name to their closing brace.
+# most 14; no file above 800 lines. Functions are counted from their name to their closing brace.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -10,9 +10,8 @@ bad=0
 for file in $(git ls-files --cached --others --exclude-standard -- '*.c' '*.h'); do
 	[ -f "$file" ] || continue
 	lines=$(wc -l <"$file")
-	# The public header is the library's manual: one file to install, to include and to read through.
-	if [ "$lines" -gt 400 ] && [ "$file" != client/gpushm.h ]; then
-		echo "$file: $lines lines; 400 are allowed"
+	if [ "$lines" -gt 800 ]; then
+		echo "$file: $lines lines; 800 are allowed"
 		bad=1
 	fi
 done

@@ -3,16 +3,16 @@
 #
 # systemd-analyze verify on the units as they are installed, with /bin/true in the daemon's place;
 # whatever it says is a fault, since it warns of unknown keys and succeeds. And: each message id of
-# daemon/log.h is explained in the journal's catalogue.
+# daemon/util/log.h is explained in the journal's catalogue.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
 bad=0
-sed -n 's/^#define LOG_ID_.*"\([0-9a-f]\{32\}\)"$/\1/p' daemon/log.h | {
+sed -n 's/^#define LOG_ID_.*"\([0-9a-f]\{32\}\)"$/\1/p' daemon/util/log.h | {
 	missing=0
 	while read -r id; do
 		grep -q "^-- $id$" systemd/gpushm.catalog && continue
-		echo "systemd/gpushm.catalog: nothing about message $id of daemon/log.h"
+		echo "systemd/gpushm.catalog: nothing about message $id of daemon/util/log.h"
 		missing=1
 	done
 	exit $missing

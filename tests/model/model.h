@@ -11,8 +11,8 @@
 #ifndef GPUSHM_TESTS_MODEL_MODEL_H
 #define GPUSHM_TESTS_MODEL_MODEL_H
 
+#include "proto/base/list.h"
 #include "proto/code.h"
-#include "proto/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>

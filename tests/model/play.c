@@ -5,7 +5,7 @@
  */
 #include "tests/model/play.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <check.h>
 #include <poll.h>

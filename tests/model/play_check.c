@@ -4,7 +4,7 @@
  */
 #include "tests/model/play.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -6,7 +6,7 @@
  * of the driver's may be left.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"

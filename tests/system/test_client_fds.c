@@ -3,7 +3,7 @@
  * A process that may open no more files: what it is refused, and that it keeps what it has.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/suite.h"
 

@@ -5,7 +5,7 @@
  * What must not be written is looked at, too: all other bytes of the buffer.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

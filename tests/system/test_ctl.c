@@ -3,7 +3,7 @@
  * gpushmctl against a real daemon: what goes in comes out, byte for byte, from every pool; each
  * exit code and its words; nothing is left behind by a command that failed or was interrupted.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/ctl.h"
 #include "tests/lib/suite.h"
 

@@ -3,7 +3,7 @@
  * gpushmctl in scripts and at a terminal, against a real daemon: drafts that wait for publish,
  * holds, JSON that others can read, completion with live names, colours, progress, the doctor.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/ctl.h"
 #include "tests/lib/suite.h"
 

@@ -2,7 +2,7 @@
  *
  * What is left of a buffer, and for whom, when its creator, its reader or a connection dies.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"

@@ -5,7 +5,7 @@
  * a limit, a mapping for which there is no memory, the end of the connection.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"

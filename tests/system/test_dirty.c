@@ -2,7 +2,7 @@
  *
  * Writers that die: who is told, who is not, and how a buffer becomes clean again.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/role.h"
 #include "tests/lib/shell.h"

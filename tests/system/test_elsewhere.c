@@ -3,8 +3,8 @@
  * Clients in a PID namespace that the daemon does not see, as in a container, and its next program:
  * a pid would not lead to them again, so their pidfds are handed on.
  */
-#include "proto/board.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
+#include "proto/status_page.h"
 #include "tests/lib/actor.h"
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"

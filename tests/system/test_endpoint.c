@@ -4,7 +4,7 @@
  * end with clients attached, and its exit codes.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"

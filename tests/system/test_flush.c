@@ -2,7 +2,7 @@
  *
  * Freed memory that waits to be used again, and FLUSH, which gives it back before it answers.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/client.h"
 #include "tests/lib/shell.h"

@@ -4,7 +4,7 @@
  * it, however many daemons come and go; and a journal that does not grow with what is over.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/suite.h"
 

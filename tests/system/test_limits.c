@@ -3,7 +3,7 @@
  * Limits: of a user, of a pool, of the daemon's fds. Each that is reached gets an error that names
  * it, says how much is used, and what to do; and what is freed can be had again.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"

@@ -3,7 +3,7 @@
  * Names, states and what a buffer is described with, on the default pool: host, or a GPU's where
  * there is one.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/suite.h"
 

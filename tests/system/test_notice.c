@@ -3,8 +3,8 @@
  * What a process learns of its buffers without a call: from the word that it shares with the
  * daemon.
  */
-#include "proto/board.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
+#include "proto/status_page.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/role.h"

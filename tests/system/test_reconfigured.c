@@ -3,7 +3,7 @@
  * A daemon that starts again, after a crash, with another configuration than the one before: what
  * stays, and what the new one is in force for. On host memory.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/kept.h"

@@ -5,7 +5,7 @@
  * themselves.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"

@@ -4,7 +4,7 @@
  * SIGUSR2 or by a client, while processes create, publish, open, check, close and unlink, and are
  * killed. Nothing that was published may be lost, changed, doubled or left behind.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/storm.h"
 #include "tests/lib/stormer.h"

@@ -5,7 +5,7 @@
  * driver, which can be told of a reset; on a real one too, where it takes another fd for a dead
  * handle.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/keeper.h"

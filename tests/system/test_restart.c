@@ -4,7 +4,7 @@
  * its leases and its charges; what was half made is gone. A stand-in for systemd keeps the fds.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"

@@ -2,7 +2,7 @@
  *
  * Creates that wait for room: in a pool that is full, and on a GPU that another program fills.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/shell.h"

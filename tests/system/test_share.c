@@ -5,7 +5,7 @@
  * over the fake driver, and on a real GPU.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/role.h"

@@ -2,8 +2,8 @@
  *
  * The board as a client has it: what it may do there, and whose slot is whose.
  */
-#include "proto/board.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
+#include "proto/status_page.h"
 #include "tests/lib/client.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/raw.h"

@@ -3,7 +3,7 @@
  * A daemon that has been restarted serves before its driver has answered. What is asked of a pool
  * meanwhile: who gets it, who is refused, and when. Over the fake driver alone.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/raw.h"

@@ -4,7 +4,7 @@
  * stand-in for systemd has kept, while processes use it and are killed themselves. Nothing that was
  * published may be lost, changed, doubled or left behind. tests/system/RESULTS.md has long runs.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/keeper.h"

@@ -4,7 +4,7 @@
  * before the process has ended, whatever becomes of the daemon and the connection meanwhile. Over
  * the fake driver, whose n-th call fails.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"

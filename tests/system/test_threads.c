@@ -4,7 +4,7 @@
  * at, open and drop buffers, some of the same names. Made to be run under a thread sanitizer, the
  * daemon too; without one it still shows replies that reach the wrong thread.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/suite.h"
 

@@ -3,7 +3,7 @@
  * Clients whose end is hard to see: in a PID namespace that is not the daemon's, and on a kernel
  * that has no SO_PEERPIDFD. Such a kernel is played by a filter of system calls.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/role.h"

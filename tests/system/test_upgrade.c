@@ -4,7 +4,7 @@
  * over, and what can't is refused before anything has happened.
  */
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
 #include "tests/lib/run.h"

@@ -9,8 +9,8 @@
  * restore both. A journal of a later version is not guessed at.
  */
 #include "client/gpushm.h"
-#include "daemon/journal.h"
-#include "proto/own.h"
+#include "daemon/state/journal.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/keeper.h"

@@ -2,7 +2,7 @@
  *
  * Watches: names and buffers whose changes come as events.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/role.h"

@@ -2,7 +2,7 @@
  *
  * Watches: many of them, hostile ones, and across the daemon's deaths.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/census.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/raw.h"

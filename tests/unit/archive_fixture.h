@@ -6,8 +6,8 @@
 #ifndef GPUSHM_TESTS_UNIT_ARCHIVE_FIXTURE_H
 #define GPUSHM_TESTS_UNIT_ARCHIVE_FIXTURE_H
 
-#include "daemon/archive.h"
-#include "proto/own.h"
+#include "daemon/state/serialize.h"
+#include "proto/base/own.h"
 #include "tests/lib/stormer.h"
 
 #include <check.h>

@@ -7,12 +7,12 @@
 #ifndef GPUSHM_TESTS_ARRAY_FIXTURE_H
 #define GPUSHM_TESTS_ARRAY_FIXTURE_H
 
-#include "client/array.h"
-#include "client/buffer.h"
-#include "client/dtype.h"
+#include "client/array/array.h"
+#include "client/base/dtype.h"
+#include "client/base/state.h"
+#include "client/buffer/buffer.h"
 #include "client/map/kind.h"
-#include "client/state.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 
 #include <check.h>

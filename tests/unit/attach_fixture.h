@@ -7,7 +7,7 @@
 
 #include "tests/unit/canned_fixture.h"
 
-#include "client/buffer.h"
+#include "client/buffer/buffer.h"
 #include "proto/table.h"
 
 #include <sys/mman.h>

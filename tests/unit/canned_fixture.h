@@ -6,9 +6,9 @@
 #ifndef GPUSHM_TESTS_UNIT_CANNED_FIXTURE_H
 #define GPUSHM_TESTS_UNIT_CANNED_FIXTURE_H
 
-#include "client/connection.h"
+#include "client/link/connection.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/canned.h"
 #include "tests/lib/fds.h"
 

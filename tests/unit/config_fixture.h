@@ -5,8 +5,8 @@
 #ifndef GPUSHM_TESTS_CONFIG_FIXTURE_H
 #define GPUSHM_TESTS_CONFIG_FIXTURE_H
 
-#include "daemon/config.h"
-#include "proto/own.h"
+#include "daemon/config/config.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 
 #include <check.h>

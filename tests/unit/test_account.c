@@ -2,7 +2,7 @@
  *
  * What a user holds, in sums that have an end.
  */
-#include "daemon/account.h"
+#include "daemon/catalog/account.h"
 #include "tests/lib/suite.h"
 
 START_TEST(a_sum_without_a_limit_overflows)

@@ -6,8 +6,8 @@
  * whole one, for a bit the one before it, unless the bit says nothing. ARCHIVE_SEED makes the same
  * choices again.
  */
-#include "daemon/log.h"
-#include "daemon/replay.h"
+#include "daemon/state/deserialize.h"
+#include "daemon/util/log.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/archive_fixture.h"

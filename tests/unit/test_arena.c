@@ -3,9 +3,9 @@
  * The arena that frames unpack into: its budget holds against hostile frames, and is enough for
  * every honest one.
  */
-#include "proto/arena.h"
+#include "proto/base/arena.h"
+#include "proto/base/own.h"
 #include "proto/limits.h"
-#include "proto/own.h"
 #include "tests/lib/fds.h"
 
 #include "gpushm.pb-c.h"

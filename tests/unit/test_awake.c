@@ -3,7 +3,7 @@
  * A loop that polls before it sleeps. What it would do next is asked of libuv itself: a timeout of
  * 0 is a poll, one of -1 a sleep until something happens.
  */
-#include "daemon/pool/awake.h"
+#include "daemon/util/busy_poll.h"
 
 #include "tests/lib/suite.h"
 

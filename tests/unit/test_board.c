@@ -2,8 +2,8 @@
  *
  * The board, as its writer and as a reader with nothing but the read-only fd see it.
  */
-#include "daemon/board.h"
-#include "proto/own.h"
+#include "daemon/catalog/status_page.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

@@ -2,10 +2,10 @@
  *
  * Error codes: each has a name and an errno, and a fault's text is safe to print.
  */
+#include "proto/base/own.h"
 #include "proto/code.h"
 #include "proto/fault.h"
 #include "proto/name.h"
-#include "proto/own.h"
 #include "tests/lib/fds.h"
 
 #include "gpushm.pb-c.h"

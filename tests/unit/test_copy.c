@@ -7,7 +7,7 @@
 #include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
 
-#include "client/walk.h"
+#include "client/array/copy_plan.h"
 
 #include <errno.h>
 

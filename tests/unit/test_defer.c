@@ -3,11 +3,11 @@
  * Cleanup that waits, without buffers: when it runs, in which order, and what happens to it when a
  * section is open, something fails, memory has run out, or the process has forked.
  */
-#include "client/defer.h"
+#include "client/base/defer.h"
 #include "client/gpushm.h"
 
-#include "client/error.h"
-#include "proto/own.h"
+#include "client/base/error.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/suite.h"

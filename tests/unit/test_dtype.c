@@ -2,8 +2,8 @@
  *
  * Types of elements: names and typestrs there and back, sizes, and what is no type.
  */
+#include "proto/base/own.h"
 #include "proto/dtype.h"
-#include "proto/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

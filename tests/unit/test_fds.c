@@ -5,7 +5,7 @@
  */
 #include "tests/lib/fds.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>

@@ -3,10 +3,10 @@
  * A table that came as an fd: copied, read where it is, or mapped. Whatever is done with the file
  * meanwhile, nobody crashes over it.
  */
-#include "client/image.h"
+#include "client/buffer/image.h"
 
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

@@ -2,8 +2,8 @@
  *
  * The form of a configuration file: what is an item, where it starts, and what is complained of.
  */
-#include "daemon/ini.h"
-#include "proto/own.h"
+#include "daemon/config/ini.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

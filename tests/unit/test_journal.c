@@ -3,8 +3,8 @@
  * The journal: whatever is cut off it or flipped in it, what is read back is a beginning of what
  * was written, and what was dropped is told.
  */
-#include "daemon/journal.h"
-#include "proto/own.h"
+#include "daemon/state/journal.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

@@ -3,9 +3,9 @@
  * The log: what stands in a line on stderr, what reaches the journal's socket, and that text from
  * a client can't forge a line.
  */
-#include "daemon/escape.h"
-#include "daemon/log.h"
-#include "proto/own.h"
+#include "daemon/util/escape.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

@@ -246,13 +246,13 @@ END_TEST
 
 static void answer_pools(Gpushm__Proto__Pool **pools, size_t n)
 {
-	Gpushm__Proto__PoolsReply reply_pools = GPUSHM__PROTO__POOLS_REPLY__INIT;
+	Gpushm__Proto__PoolsReply answer_pools = GPUSHM__PROTO__POOLS_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
 
-	reply_pools.n_pools = n;
-	reply_pools.pools = pools;
+	answer_pools.n_pools = n;
+	answer_pools.pools = pools;
 	reply.result_case = GPUSHM__PROTO__REPLY__RESULT_POOLS;
-	reply.pools = &reply_pools;
+	reply.pools = &answer_pools;
 	canned_reply(server, &reply, NULL, 0);
 }
 

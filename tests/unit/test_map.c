@@ -5,9 +5,9 @@
  */
 #include "client/map/map.h"
 
+#include "client/base/state.h"
 #include "client/gpushm.h"
-#include "client/state.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/forked.h"
 #include "tests/lib/suite.h"

@@ -2,9 +2,9 @@
  *
  * The rule for names: one table of what is right and one of what is wrong, for each kind.
  */
+#include "proto/base/own.h"
 #include "proto/limits.h"
 #include "proto/name.h"
-#include "proto/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

@@ -3,9 +3,9 @@
  * The board as it comes from a daemon, lawful or not: what is mapped, and what is read of it.
  */
 #include "client/gpushm.h"
-#include "client/notice.h"
-#include "daemon/board.h"
-#include "proto/own.h"
+#include "client/link/notice.h"
+#include "daemon/catalog/status_page.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

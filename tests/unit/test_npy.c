@@ -5,7 +5,7 @@
  * padding, which the parser must not care about.
  */
 #include "client/ctl/npy.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

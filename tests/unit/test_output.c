@@ -9,7 +9,7 @@
 #include "client/ctl/json.h"
 #include "client/ctl/output.h"
 #include "client/ctl/progress.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

@@ -3,10 +3,10 @@
  * Start times out of /proc/PID/stat, whatever a process calls itself, the pidfd of a peer, and who
  * comes back of those that a journal tells of.
  */
-#include "daemon/pidfd.h"
-#include "daemon/process.h"
+#include "daemon/catalog/pidfd.h"
+#include "daemon/catalog/process.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

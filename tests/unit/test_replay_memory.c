@@ -2,8 +2,8 @@
  *
  * A journal is replayed, and each of our allocations fails in turn.
  */
-#include "daemon/log.h"
-#include "daemon/replay.h"
+#include "daemon/state/deserialize.h"
+#include "daemon/util/log.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/archive_fixture.h"

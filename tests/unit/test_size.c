@@ -2,7 +2,7 @@
  *
  * Sizes as text: units change where the digits would, and nothing overflows.
  */
-#include "proto/size.h"
+#include "proto/base/size.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

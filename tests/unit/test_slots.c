@@ -2,7 +2,7 @@
  *
  * The numbers of kept fds: none is given twice, and those that a keeper may keep come first.
  */
-#include "daemon/slots.h"
+#include "daemon/state/fd_index.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>

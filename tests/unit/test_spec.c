@@ -3,12 +3,12 @@
  * What a caller hands in without a daemon being asked: array specs and layouts, options of another
  * version of the header, dtypes, and the error that each thread keeps for itself.
  */
-#include "client/dtype.h"
-#include "client/error.h"
-#include "client/options.h"
-#include "client/spec.h"
+#include "client/base/dtype.h"
+#include "client/base/error.h"
+#include "client/base/options.h"
+#include "client/base/spec.h"
 
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 

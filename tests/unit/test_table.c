@@ -3,8 +3,8 @@
  * Building a table: which arrays are refused and with which words, limits, and undoing. The memfd
  * that comes out is in test_table_image.c, what a reader makes of it in test_table_view.c.
  */
+#include "proto/base/own.h"
 #include "proto/name.h"
-#include "proto/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -2,7 +2,7 @@
  *
  * What comes out of a builder: the memfd that nobody can change, the digest, and the attributes.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

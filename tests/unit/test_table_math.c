@@ -2,7 +2,7 @@
  *
  * Shapes and strides: products that must not wrap, and what the results are where they do not.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -4,8 +4,8 @@
  * fail. Each time the error must be the documented one, nothing may have been added, nothing may
  * leak, and the same call must then succeed.
  */
-#include "proto/arena.h"
-#include "proto/own.h"
+#include "proto/base/arena.h"
+#include "proto/base/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -4,7 +4,7 @@
  * no access outside of it. Each image lies in memory of exactly its size, so that the address
  * sanitizer and valgrind see the first byte too much.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/table_image.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -2,8 +2,8 @@
  *
  * How many lines of the log a user may cause.
  */
-#include "daemon/log.h"
-#include "daemon/throttle.h"
+#include "daemon/util/log.h"
+#include "daemon/util/ratelimit.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>

@@ -7,7 +7,7 @@
  */
 #define map_copy(copy, on) fake_copy(copy, on)
 #define map_wait(on) fake_wait(on)
-#include "client/transfer.c"
+#include "client/array/transfer.c"
 #undef map_copy
 #undef map_wait
 

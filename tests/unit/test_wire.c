@@ -3,7 +3,7 @@
  * Datagrams and their fds over a real socket pair: what arrives, what is refused, and that nothing
  * stays open after a refusal. What honest code can't send is sent with sendmsg() here.
  */
-#include "proto/own.h"
+#include "proto/base/own.h"
 #include "proto/wire.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -7,7 +7,7 @@
 #include "client/examples/demo/server.h"
 
 #include "client/examples/demo/wait.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <dirent.h>
 #include <err.h>

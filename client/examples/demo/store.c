@@ -7,7 +7,7 @@
 #include "client/examples/demo/store.h"
 
 #include "client/examples/digits.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <err.h>
 #include <stdio.h>

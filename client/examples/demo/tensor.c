@@ -7,7 +7,7 @@
 #include "client/examples/demo/tensor.h"
 
 #include "client/ctl/npy.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <err.h>
 #include <errno.h>

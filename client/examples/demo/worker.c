@@ -7,7 +7,7 @@
 #include "client/examples/demo/worker.h"
 
 #include "client/examples/demo/wait.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

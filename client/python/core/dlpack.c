@@ -8,7 +8,7 @@
  */
 #include "client/python/core/dlpack.h"
 
-#include "client/dlpack_abi.h"
+#include "client/array/dlpack_abi.h"
 #include "client/python/core/error.h"
 #include "client/python/core/stream.h"
 

@@ -14,7 +14,7 @@
 #include <structmember.h>
 
 #include "client/gpushm.h"
-#include "proto/own.h"
+#include "proto/base/own.h"
 
 #include <stdbool.h>
 #include <string.h>

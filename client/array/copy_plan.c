@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Walks: the arithmetic of strided copies, and the copy where the CPU does it.
+ *
+ * Where no two elements of the destination share memory, the order of the elements is free: axes
+ * are sorted by the destination's strides and turned so that these are positive. Then axes that
+ * both sides step over alike become one, and the innermost one becomes a run of bytes. Where
+ * elements may share memory, they are copied in C order, so that the last one wins; what is decided
+ * by comparing strides errs on that side.
+ */
+#include "client/array/copy_plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t distance(int64_t stride)
+{
+	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
+/* Whether all that strides add up to, from one end to the other, is a distance in memory. */
+static bool reach_fits(int ndim, const int64_t *shape, const int64_t *strides, size_t itemsize)
+{
+	uint64_t total = itemsize, reach;
+
+	for (int i = 0; i < ndim; i++)
+		if (shape[i] > 1 &&
+		    (__builtin_mul_overflow((uint64_t)shape[i], distance(strides[i]), &reach) ||
+		     __builtin_add_overflow(total, reach, &total) || total > INT64_MAX))
+			return false;
+	return true;
+}
+
+/* The largest destination stride first; equal ones stay in order. */
+static void sort_axes(struct walk *w)
+{
+	for (int i = 1; i < w->n_axes; i++) {
+		struct walk_axis moved = w->axes[i];
+		int j = i;
+
+		for (; j > 0 && distance(w->axes[j - 1].dst) < distance(moved.dst); j--)
+			w->axes[j] = w->axes[j - 1];
+		w->axes[j] = moved;
+	}
+}
+
+/* Each stride of sorted axes steps over all that the axes within it cover. */
+static bool is_nested(const struct walk *w)
+{
+	uint64_t covered = w->run;
+
+	for (int i = w->n_axes - 1; i >= 0; i--) {
+		if (distance(w->axes[i].dst) < covered)
+			return false;
+		covered += (uint64_t)(w->axes[i].n - 1) * distance(w->axes[i].dst);
+	}
+	return true;
+}
+
+/* Goes through an axis from its other end: the same pairs of elements, in another order. */
+static void turn(struct walk *w, struct walk_axis *axis)
+{
+	w->dst_at += (axis->n - 1) * axis->dst;
+	w->src_at += (axis->n - 1) * axis->src;
+	axis->dst = -axis->dst;
+	axis->src = -axis->src;
+}
+
+static void put_in_order(struct walk *w)
+{
+	struct walk sorted = *w;
+
+	sort_axes(&sorted);
+	w->ordered = !is_nested(&sorted);
+	if (w->ordered)
+		return;
+	*w = sorted;
+	for (int i = 0; i < w->n_axes; i++)
+		if (w->axes[i].dst < 0)
+			turn(w, &w->axes[i]);
+}
+
+void walk_merge(struct walk *w)
+{
+	int n = 0;
+
+	for (int i = 0; i < w->n_axes; i++) {
+		const struct walk_axis in = w->axes[i];
+		struct walk_axis *out = n > 0 ? &w->axes[n - 1] : NULL;
+
+		/* One step of the outer axis is all of the inner one, on both sides. */
+		if (out && out->dst == in.n * in.dst && out->src == in.n * in.src)
+			*out = (struct walk_axis){ out->n * in.n, in.dst, in.src };
+		else
+			w->axes[n++] = in;
+	}
+	w->n_axes = n;
+	if (n > 0 && w->axes[n - 1].dst == (int64_t)w->run &&
+	    w->axes[n - 1].src == (int64_t)w->run) {
+		w->run *= (size_t)w->axes[n - 1].n;
+		w->n_axes--;
+	}
+}
+
+int walk_init(struct walk *w, int ndim, const int64_t *shape, const int64_t *dst_strides,
+	      const int64_t *src_strides, size_t itemsize)
+{
+	*w = (struct walk){ .run = itemsize };
+	if (!reach_fits(ndim, shape, dst_strides, itemsize) ||
+	    !reach_fits(ndim, shape, src_strides, itemsize))
+		return -EOVERFLOW;
+
+	for (int i = 0; i < ndim; i++) {
+		if (shape[i] == 1)
+			continue;
+		/* All of the axis is written to one place, and its last step stays there. */
+		if (dst_strides[i] == 0)
+			w->src_at += (shape[i] - 1) * src_strides[i];
+		else
+			w->axes[w->n_axes++] =
+				(struct walk_axis){ shape[i], dst_strides[i], src_strides[i] };
+	}
+	put_in_order(w);
+	walk_merge(w);
+	return 0;
+}
+
+void walk_inner(const struct walk *w, struct walk *ret)
+{
+	*ret = *w;
+	ret->n_axes--;
+	memmove(ret->axes, ret->axes + 1, (size_t)ret->n_axes * sizeof(ret->axes[0]));
+}
+
+uint64_t walk_bytes(const struct walk *w)
+{
+	uint64_t bytes = w->run;
+
+	for (int i = 0; i < w->n_axes; i++)
+		bytes *= (uint64_t)w->axes[i].n;
+	return bytes;
+}
+
+/* ---- by the CPU ---- */
+
+/* A constant size lets the compiler make a load and a store of each memcpy. */
+#define STEPS(size)                                             \
+	case size:                                              \
+		for (int64_t i = 0; i < n; i++)                 \
+			memcpy(dst + i * d, src + i * s, size); \
+		break
+
+static void copy_axis(const struct walk_axis *axis, size_t run, char *dst, const char *src)
+{
+	const int64_t n = axis->n, d = axis->dst, s = axis->src;
+
+	switch (run) {
+		STEPS(1);
+		STEPS(2);
+		STEPS(4);
+		STEPS(8);
+		STEPS(16);
+	default:
+		for (int64_t i = 0; i < n; i++)
+			memcpy(dst + i * d, src + i * s, run);
+	}
+}
+
+static void copy_from_axis(const struct walk *w, int axis, char *dst, const char *src)
+{
+	const struct walk_axis *a = &w->axes[axis];
+
+	if (axis == w->n_axes - 1) {
+		copy_axis(a, w->run, dst, src);
+		return;
+	}
+	for (int64_t i = 0; i < a->n; i++)
+		copy_from_axis(w, axis + 1, dst + i * a->dst, src + i * a->src);
+}
+
+void walk_copy(const struct walk *w, void *dst, const void *src)
+{
+	char *to = (char *)dst + w->dst_at;
+	const char *from = (const char *)src + w->src_at;
+
+	if (w->n_axes == 0)
+		memcpy(to, from, w->run);
+	else
+		copy_from_axis(w, 0, to, from);
+}

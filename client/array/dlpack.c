@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arrays as DLPack tensors. A tensor is one allocation: the struct that the consumer holds, its
+ * shape and its strides, and one count on the buffer, which the deleter gives back. A consumer may
+ * call the deleter from any thread, at a time when CUDA is being torn down, even in a forked child:
+ * so it frees and counts down, and does nothing else.
+ *
+ * byte_offset is always 0: consumers that ignore it are many, and data need not be aligned to 256
+ * bytes, whatever the header says, since producers that give views never kept to that.
+ */
+#include "client/array/dlpack_abi.h"
+
+#include "client/array/array.h"
+#include "client/base/error.h"
+#include "client/buffer/buffer.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+struct managed {
+	union {
+		struct dlpack_versioned versioned;
+		struct dlpack_legacy legacy;
+	};
+	struct gpushm_buffer *buffer; /* counted */
+	int64_t dims[];		      /* ndim lengths, ndim strides */
+};
+
+static void release(struct managed *m)
+{
+	buffer_put(m->buffer);
+	free(m);
+}
+
+static void on_delete_versioned(struct dlpack_versioned *self)
+{
+	if (self)
+		release(container_of(self, struct managed, versioned));
+}
+
+static void on_delete_legacy(struct dlpack_legacy *self)
+{
+	if (self)
+		release(container_of(self, struct managed, legacy));
+}
+
+void gpushm_array_dlpack_device(const struct gpushm_array *a, int *ret_type, int *ret_id)
+{
+	enum gpushm_kind kind = gpushm_buffer_kind(a->buffer);
+	bool on_gpu = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL;
+
+	/* A consumer launches its kernels on the device that it is told: the one that has access,
+	 * which is not the memory's own where the buffer was mapped for a peer. Pinned memory has
+	 * id 0, says the specification. */
+	*ret_id = on_gpu ? a->buffer->device : 0;
+	*ret_type = on_gpu ? DLPACK_CUDA : kind == GPUSHM_PINNED ? DLPACK_CUDA_HOST : DLPACK_CPU;
+}
+
+/* Whether its strides are C order's, whatever the layout says: those of no elements mean nothing,
+ * and a packed type's are not in bytes. */
+static bool is_dense(const struct gpushm_array *a)
+{
+	return a->size == 0 || dtype_packed(a->layout.dtype);
+}
+
+static int check_exportable(const struct gpushm_array *a)
+{
+	const struct array_layout *l = &a->layout;
+	int r = array_check(a);
+
+	if (r < 0)
+		return r;
+	if (l->dtype.code == DTYPE_RECORD)
+		return error_set(ENOTSUP, "array \"%s\": DLPack has no records", a->text);
+	for (int i = 0; i < l->ndim && !is_dense(a); i++)
+		if (l->shape[i] != 1 && l->strides[i] % array_itemsize(l) != 0)
+			return error_set(ENOTSUP,
+					 "array \"%s\": DLPack counts strides in elements, and "
+					 "axis %d has one that is no multiple of the item size",
+					 a->text, i);
+	return 0;
+}
+
+/* Strides in elements. Always told: NULL for C order was allowed until version 1.2. */
+static void fill_strides(const struct gpushm_array *a, int64_t *strides)
+{
+	const struct array_layout *l = &a->layout;
+	bool dense = is_dense(a);
+	int64_t stride = 1;
+
+	for (int i = l->ndim - 1; i >= 0; i--) {
+		strides[i] = stride;
+		/* Without elements the product may overflow, and nobody will step by it. */
+		if (dense && __builtin_mul_overflow(stride, l->shape[i], &stride))
+			stride = 0;
+		if (!dense && l->shape[i] != 1)
+			strides[i] = l->strides[i] / array_itemsize(l);
+	}
+}
+
+static void fill_tensor(const struct gpushm_array *a, int64_t *dims, struct dlpack_tensor *t)
+{
+	const struct array_layout *l = &a->layout;
+	int type, id;
+
+	gpushm_array_dlpack_device(a, &type, &id);
+	t->device_type = type;
+	t->device_id = id;
+	t->data = type == DLPACK_CPU ? gpushm_array_host_ptr(a) : gpushm_array_device_ptr(a);
+	if (a->size == 0)
+		t->data = NULL;
+	t->ndim = l->ndim;
+	t->code = l->dtype.code;
+	t->bits = l->dtype.bits;
+	t->lanes = l->dtype.lanes;
+	/* A scalar's point past the end of the allocation: not NULL, and nothing is there to read.
+	 */
+	t->shape = memcpy(dims, l->shape, (size_t)l->ndim * sizeof(dims[0]));
+	t->strides = dims + l->ndim;
+	fill_strides(a, t->strides);
+}
+
+/* The allocation, counted; the consumer's struct is still to be filled in. */
+static int managed_new(const struct gpushm_array *a, struct managed **ret)
+{
+	struct managed *m;
+	int r = check_exportable(a);
+
+	if (r < 0)
+		return r;
+	m = calloc(1, sizeof(*m) + 2 * (size_t)a->layout.ndim * sizeof(m->dims[0]));
+	if (!m)
+		return error_set(ENOMEM, "no memory for a DLPack tensor");
+	m->buffer = a->buffer;
+	buffer_get(m->buffer);
+	*ret = m;
+	return 0;
+}
+
+int gpushm_array_to_dlpack(const struct gpushm_array *a, void **ret_managed_tensor_versioned)
+{
+	struct managed *m;
+	int r = managed_new(a, &m);
+
+	if (r < 0)
+		return r;
+	m->versioned = (struct dlpack_versioned){
+		.major = DLPACK_MAJOR,
+		.minor = DLPACK_MINOR,
+		.manager_ctx = m,
+		.deleter = on_delete_versioned,
+		.flags = gpushm_array_read_only(a) ? DLPACK_READ_ONLY : 0,
+	};
+	fill_tensor(a, m->dims, &m->versioned.tensor);
+	*ret_managed_tensor_versioned = &m->versioned;
+	return 0;
+}
+
+int gpushm_array_to_dlpack_legacy(const struct gpushm_array *a, void **ret_managed_tensor)
+{
+	struct managed *m;
+	int r = array_check(a);
+
+	if (r == 0 && gpushm_array_read_only(a))
+		r = error_set(EROFS,
+			      "array \"%s\" is read-only, which a legacy DLPack tensor can't say",
+			      a->text);
+	if (r == 0)
+		r = managed_new(a, &m);
+	if (r < 0)
+		return r;
+	m->legacy = (struct dlpack_legacy){ .manager_ctx = m, .deleter = on_delete_legacy };
+	fill_tensor(a, m->dims, &m->legacy.tensor);
+	*ret_managed_tensor = &m->legacy;
+	return 0;
+}

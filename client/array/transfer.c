@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Strided copies between the host and a GPU. The driver copies rows of bytes, one call for as many
+ * as have the same positive pitch; a call costs some microseconds, as much as copying CALL_COST
+ * bytes does. So where a walk is many short rows, its parts go through a buffer on the host:
+ *
+ *  - to the host, all that the part spans is copied as it lies, gaps too, and the CPU picks the
+ *    elements out of it;
+ *  - to the device, the CPU packs the elements in the order in which they lie on the device, and
+ *    they are copied from there: in one call, where they leave no gaps. Gaps are never filled by
+ *    reading what is in them and writing it back: that would undo what another process writes there
+ *    meanwhile.
+ *
+ * It chooses the cheaper road for each part. The buffer is freed when the copy is done, so that
+ * such copies block, on the stream, until the stream has passed them.
+ */
+#include "client/array/transfer.h"
+
+#include "client/base/error.h"
+#include "proto/base/own.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define CALL_COST (64u << 10)	 /* bytes: 2 us at 30 GB/s */
+#define BUFFER_BYTES (16u << 20) /* 64 MiB are no faster, and cost their page faults */
+
+struct transfer {
+	char *device, *host;
+	bool to_host;
+	void *stream;
+	char *buffer; /* owned; NULL until it is needed */
+};
+
+/* The axis whose steps one call can do as rows: the longest of those with a fit pitch on both
+ * sides. -1: none. Where the order counts, rows may only be the innermost axis. */
+static int rows_axis(const struct walk *w)
+{
+	int best = -1;
+
+	for (int i = w->ordered && w->n_axes > 0 ? w->n_axes - 1 : 0; i < w->n_axes; i++) {
+		const struct walk_axis *a = &w->axes[i];
+		int64_t width = (int64_t)w->run;
+
+		if (a->dst >= width && a->src >= width && (best < 0 || a->n > w->axes[best].n))
+			best = i;
+	}
+	return best;
+}
+
+/* Driver calls that copying rows takes. */
+static uint64_t count_calls(const struct walk *w)
+{
+	int rows = rows_axis(w);
+	uint64_t calls = 1;
+
+	for (int i = 0; i < w->n_axes; i++)
+		if (i != rows)
+			calls *= (uint64_t)w->axes[i].n;
+	return calls;
+}
+
+/* Bytes of copying that the calls are worth. Calls are no more than elements, but their product
+ * with the cost may not fit. */
+static uint64_t count_cost(const struct walk *w)
+{
+	uint64_t cost;
+
+	if (__builtin_mul_overflow(count_calls(w), (uint64_t)CALL_COST, &cost))
+		return UINT64_MAX;
+	return cost;
+}
+
+/* Bytes from the lowest to past the highest that are read, and how far the lowest lies before the
+ * walk's start. */
+static uint64_t source_span(const struct walk *w, int64_t *ret_before)
+{
+	uint64_t bytes = w->run;
+	int64_t before = 0;
+
+	for (int i = 0; i < w->n_axes; i++) {
+		int64_t reach = (w->axes[i].n - 1) * w->axes[i].src;
+
+		before += reach < 0 ? -reach : 0;
+		bytes += (uint64_t)(reach < 0 ? -reach : reach);
+	}
+	*ret_before = before;
+	return bytes;
+}
+
+/* ---- by the driver alone ---- */
+
+static int copy_rows(const struct transfer *t, const struct walk *w, const struct walk_axis *rows)
+{
+	struct map_copy c = { .width = w->run, .height = 1, .to_host = t->to_host };
+
+	if (rows) {
+		c.height = (size_t)rows->n;
+		c.device_pitch = (size_t)(t->to_host ? rows->src : rows->dst);
+		c.host_pitch = (size_t)(t->to_host ? rows->dst : rows->src);
+	}
+	c.device = t->device + (t->to_host ? w->src_at : w->dst_at);
+	c.host = t->host + (t->to_host ? w->dst_at : w->src_at);
+	return map_copy(&c, t->stream);
+}
+
+/* Loops over all axes but the one of the rows. */
+static int copy_direct(const struct transfer *t, const struct walk *w, const struct walk_axis *rows)
+{
+	const struct walk_axis *a = &w->axes[0];
+	struct walk inner;
+
+	if (w->n_axes == 0)
+		return copy_rows(t, w, rows);
+	walk_inner(w, &inner);
+	for (int64_t i = 0; i < a->n; i++) {
+		int r = copy_direct(t, &inner, rows);
+
+		if (r < 0)
+			return r;
+		inner.dst_at += a->dst;
+		inner.src_at += a->src;
+	}
+	return 0;
+}
+
+static int direct(const struct transfer *t, const struct walk *w)
+{
+	struct walk outer = *w;
+	struct walk_axis rows;
+	int axis = rows_axis(w);
+
+	if (axis < 0)
+		return copy_direct(t, w, NULL);
+	rows = w->axes[axis];
+	outer.n_axes--;
+	memmove(outer.axes + axis, outer.axes + axis + 1,
+		(size_t)(outer.n_axes - axis) * sizeof(rows));
+	return copy_direct(t, &outer, &rows);
+}
+
+/* ---- through the buffer ---- */
+
+static int need_buffer(struct transfer *t)
+{
+	if (!t->buffer)
+		t->buffer = malloc(BUFFER_BYTES);
+	return t->buffer ? 0 : error_set(ENOMEM, "no memory for the buffer of a strided copy");
+}
+
+static int gather(struct transfer *t, const struct walk *w, uint64_t span, int64_t before)
+{
+	struct map_copy c = { .device = t->device + w->src_at - before,
+			      .width = span,
+			      .height = 1,
+			      .to_host = true };
+	struct walk pick = *w;
+	int r = need_buffer(t);
+
+	if (r < 0)
+		return r;
+	c.host = t->buffer;
+	r = map_copy(&c, t->stream);
+	if (r == 0)
+		r = map_wait(t->stream);
+	if (r < 0)
+		return r;
+	pick.src_at = before;
+	walk_copy(&pick, t->host, t->buffer);
+	return 0;
+}
+
+/* The walk in two: `pack` from the host to the buffer, `place` from there to the device. */
+static void split_walk(const struct walk *w, struct walk *pack, struct walk *place)
+{
+	int64_t stride = (int64_t)w->run;
+
+	*pack = *place = *w;
+	pack->dst_at = place->src_at = 0;
+	for (int i = w->n_axes - 1; i >= 0; i--) {
+		pack->axes[i].dst = place->axes[i].src = stride;
+		stride *= w->axes[i].n;
+	}
+	walk_merge(pack);
+	walk_merge(place);
+}
+
+int transfer_settle(void *stream, int r)
+{
+	struct error why;
+
+	if (r == 0)
+		return map_wait(stream);
+	error_keep(&why);
+	map_wait(stream);
+	error_put_back(&why);
+	return r;
+}
+
+static int scatter(struct transfer *t, const struct walk *pack, const struct walk *place)
+{
+	struct transfer from_buffer;
+	int r = need_buffer(t);
+
+	if (r < 0)
+		return r;
+	walk_copy(pack, t->buffer, t->host);
+	from_buffer = *t;
+	from_buffer.host = t->buffer;
+	/* The buffer is freed: what was queued before a call that failed reads it, too. */
+	return transfer_settle(t->stream, direct(&from_buffer, place));
+}
+
+/* ---- the choice ---- */
+
+static int move(struct transfer *t, const struct walk *w);
+
+/* Parts of the outermost axis, each of as many steps as fit the buffer, or of one. */
+static int by_parts(struct transfer *t, const struct walk *w, uint64_t step_bytes)
+{
+	const struct walk_axis *a = &w->axes[0];
+	int64_t steps = step_bytes < BUFFER_BYTES ? (int64_t)(BUFFER_BYTES / step_bytes) : 1;
+
+	for (int64_t at = 0; at < a->n; at += steps) {
+		int64_t n = steps < a->n - at ? steps : a->n - at;
+		struct walk part = *w;
+		int r;
+
+		part.axes[0].n = n;
+		if (n == 1)
+			walk_inner(w, &part);
+		part.dst_at += at * a->dst;
+		part.src_at += at * a->src;
+		r = move(t, &part);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int move_to_host(struct transfer *t, const struct walk *w)
+{
+	struct walk inner;
+	int64_t before;
+	uint64_t span = source_span(w, &before), step;
+
+	if (w->n_axes == 0 || count_calls(w) == 1 || count_cost(w) <= span)
+		return direct(t, w);
+	if (span <= BUFFER_BYTES)
+		return gather(t, w, span, before);
+
+	walk_inner(w, &inner);
+	step = source_span(&inner, &before);
+	/* n steps span (n - 1) strides and one step; a stride of 0 spans no more than one does. */
+	if ((uint64_t)llabs(w->axes[0].src) > step)
+		step = (uint64_t)llabs(w->axes[0].src);
+	return by_parts(t, w, step);
+}
+
+static int move_to_device(struct transfer *t, const struct walk *w)
+{
+	struct walk pack, place, inner;
+	uint64_t bytes = walk_bytes(w), cost;
+
+	split_walk(w, &pack, &place);
+	if (w->n_axes == 0 || count_calls(w) == 1 ||
+	    __builtin_add_overflow(count_cost(&place), bytes, &cost) || count_cost(w) <= cost)
+		return direct(t, w);
+	if (bytes <= BUFFER_BYTES)
+		return scatter(t, &pack, &place);
+	walk_inner(w, &inner);
+	return by_parts(t, w, walk_bytes(&inner));
+}
+
+static int move(struct transfer *t, const struct walk *w)
+{
+	return t->to_host ? move_to_host(t, w) : move_to_device(t, w);
+}
+
+int transfer(const struct walk *w, void *device, void *host, bool to_host, void *stream)
+{
+	struct transfer t = { device, host, to_host, stream, NULL };
+	int r = move(&t, w);
+
+	free(t.buffer);
+	return r;
+}

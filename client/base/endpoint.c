@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finding the daemon's socket and connecting to it. Any process may listen on a path that it can
+ * write to, so the server's uid, as the kernel tells it (SO_PEERCRED), must be root's, our own or
+ * that of the user "gpushm": whoever maps what another sends, trusts him. SO_PEERCRED gives who
+ * called listen(): with socket activation that is systemd, root, while the daemon behind it and
+ * its memfds are user "gpushm".
+ *
+ * This room holds nothing; the socket is its caller's.
+ */
+#include "client/base/endpoint.h"
+
+#include "client/base/error.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define SYSTEM_SOCKET "/run/gpushm/gpushmd.sock"
+#define DAEMON_USER "gpushm"
+
+/* Once found it is not looked for again: each attach asks, and has no time to read /etc/passwd or
+ * to ask a server. */
+static bool is_daemon_user(uid_t uid)
+{
+	static _Atomic int64_t known = -1;
+	struct passwd entry, *found = NULL;
+	char text[4096];
+
+	if (known < 0 && getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found)
+		known = found->pw_uid;
+	return known == uid;
+}
+
+bool endpoint_owns(uid_t server, uid_t owner)
+{
+	return owner == server || (server == 0 && is_daemon_user(owner));
+}
+
+static int choose_path(const char *path, struct sockaddr_un *ret)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (!path)
+		path = secure_getenv("GPUSHM_SOCKET");
+	if (path && *path)
+		n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	else if (access(SYSTEM_SOCKET, F_OK) == 0 || !runtime || !*runtime)
+		n = snprintf(a.sun_path, sizeof(a.sun_path), "%s", SYSTEM_SOCKET);
+	else
+		n = snprintf(a.sun_path, sizeof(a.sun_path), "%s/gpushm/gpushmd.sock", runtime);
+	/* A path that was cut would be another socket. */
+	if (n < 0 || (size_t)n >= sizeof(a.sun_path))
+		return error_set(ENAMETOOLONG,
+				 "the path of a socket has at most %zu bytes, this one %d",
+				 sizeof(a.sun_path) - 1, n);
+	*ret = a;
+	return 0;
+}
+
+static const char *advice(int number)
+{
+	switch (number) {
+	case ENOENT:
+		return "no daemon there: start gpushmd, or set GPUSHM_SOCKET";
+	case ECONNREFUSED:
+		return "no daemon listens there any more: start gpushmd";
+	case EAGAIN:
+		return "nobody accepts: is gpushmd stopped? See systemctl status gpushmd";
+	case EACCES:
+		return "the socket's mode or group does not let this user in";
+	case EPROTOTYPE:
+		return "that socket is not gpushmd's";
+	default:
+		return "is gpushmd well?";
+	}
+}
+
+static int check_server(int fd, const char *path, uid_t *ret)
+{
+	struct ucred server;
+	socklen_t size = sizeof(server);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) < 0)
+		return error_set(errno, "can't tell who listens on %s: %m", path);
+	if (server.uid != 0 && server.uid != geteuid() && !is_daemon_user(server.uid))
+		return error_set(EPERM,
+				 "%s is served by uid %u, who is not trusted: root, user "
+				 "\"" DAEMON_USER "\" or the caller himself would be",
+				 path, server.uid);
+	*ret = server.uid;
+	return 0;
+}
+
+/* How long connect() waits for a place in the queue (and sendmsg() for room: socket(7),
+ * SO_SNDTIMEO). 0: without a limit. */
+static void limit_wait(int fd, uint64_t ms)
+{
+	struct timeval t = { .tv_sec = (time_t)(ms / 1000u),
+			     .tv_usec = (suseconds_t)(ms % 1000u) * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+static int connect_in_time(int fd, const struct sockaddr_un *a, uint64_t wait_ms)
+{
+	uint64_t now = clock_monotonic_ms(), deadline = now + wait_ms;
+	int r;
+
+	do {
+		limit_wait(fd, now < deadline ? deadline - now : 1);
+		r = connect(fd, (const struct sockaddr *)a, sizeof(*a));
+		now = clock_monotonic_ms();
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return error_set(errno == EAGAIN ? ECONNREFUSED : errno,
+				 "can't connect to %s: %m (%s)", a->sun_path, advice(errno));
+	limit_wait(fd, 0);
+	return 0;
+}
+
+int endpoint_connect(const char *path, uint64_t wait_ms, int *ret_fd, uid_t *ret_server)
+{
+	_cleanup_(close_fd) int fd = -1;
+	struct sockaddr_un a;
+	int r = choose_path(path, &a);
+
+	if (r < 0)
+		return r;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return error_set(errno, "can't make a socket: %m");
+	r = connect_in_time(fd, &a, wait_ms);
+	if (r < 0)
+		return r;
+	r = check_server(fd, a.sun_path, ret_server);
+	if (r < 0)
+		return r;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The thread's last error: a text for people and the daemon's code for it, if it was the daemon's.
+ * Each thread has its own, so that a text is never another thread's. The library keeps words here
+ * and nowhere else: it never logs. A text that came over the wire is made printable first: a
+ * terminal must not be at the mercy of who named a buffer.
+ */
+#include "client/base/error.h"
+
+#include "client/gpushm.h"
+#include "proto/code.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static __thread struct error last;
+
+void error_keep(struct error *ret)
+{
+	*ret = last;
+}
+
+void error_put_back(const struct error *e)
+{
+	last = *e;
+}
+
+int error_set(int number, const char *format, ...)
+{
+	char text[ERROR_TEXT_MAX]; /* an argument may be gpushm_error() itself */
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	memcpy(last.text, text, sizeof(last.text));
+	last.code = NULL;
+	return -number;
+}
+
+int error_set_about(int number, const char *about, const char *name)
+{
+	const char *code = last.code;
+
+	error_set(number, "%s \"%s\": %s", about, name, last.text);
+	last.code = code;
+	return -number;
+}
+
+int error_set_remote(int code, const void *text, unsigned long len)
+{
+	const unsigned char *from = text;
+	size_t n = 0;
+
+	for (; n < len && n < sizeof(last.text) - 1; n++)
+		last.text[n] = from[n] < 0x20 || from[n] == 0x7f ? '?' : (char)from[n];
+	last.text[n] = '\0';
+	last.code = code_name(code);
+	if (n == 0)
+		snprintf(last.text, sizeof(last.text), "the daemon refused: %s", last.code);
+	/* An error without a code is one all the same. */
+	return code_to_errno(code) ? -code_to_errno(code) : -EIO;
+}
+
+const char *gpushm_error(void)
+{
+	return last.text;
+}
+
+const char *gpushm_error_code(void)
+{
+	return last.code ? last.code : "";
+}
+
+const char *gpushm_version(void)
+{
+	return GPUSHM_VERSION;
+}

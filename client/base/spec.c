@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Array specs: what describe, layout and array_over are given. Shape, strides and dtype are judged
+ * by proto/table.c, which the daemon uses too, so that a wrong array is told apart here, without a
+ * round trip, in the same words. This room only turns one struct into the other, and places arrays
+ * one behind the other.
+ */
+#include "client/base/spec.h"
+
+#include "client/base/dtype.h"
+#include "client/base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int check_text(const char *text, size_t max, const char *what, size_t *ret)
+{
+	size_t n = text ? strnlen(text, max + 1) : 0;
+
+	if (n > max)
+		return error_set(EINVAL, "an array's %s has at most %zu bytes", what, max);
+	*ret = n;
+	return 0;
+}
+
+int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret)
+{
+	struct table_array a = { .name = spec->name ? spec->name : "",
+				 .dtype = dtype_from_public(spec->dtype),
+				 .descr = spec->descr,
+				 .has_strides = spec->strides != NULL,
+				 .offset = spec->offset };
+
+	if (check_text(spec->name, ARRAY_NAME_MAX, "name", &a.name_len) < 0 ||
+	    check_text(spec->descr, DESCR_MAX, "descr", &a.descr_len) < 0)
+		return -EINVAL;
+	if (a.descr_len == 0)
+		a.descr = NULL;
+	if (spec->ndim < 0 || spec->ndim > GPUSHM_MAX_NDIM)
+		return error_set(EINVAL, "array \"%s\": %d dimensions; 0 to %d are possible",
+				 a.name, spec->ndim, GPUSHM_MAX_NDIM);
+	if (spec->ndim > 0 && !spec->shape)
+		return error_set(EINVAL, "array \"%s\": %d dimensions and no shape", a.name,
+				 spec->ndim);
+	a.ndim = (uint32_t)spec->ndim;
+	for (int i = 0; i < spec->ndim; i++) {
+		if (spec->shape[i] < 0)
+			return error_set(EINVAL, "array \"%s\": axis %d has a negative length",
+					 a.name, i);
+		a.shape[i] = (uint64_t)spec->shape[i];
+		a.strides[i] = spec->strides ? spec->strides[i] : 0;
+	}
+	*ret = a;
+	return 0;
+}
+
+int spec_error(const struct table_error *err, size_t index)
+{
+	static const int numbers[] = {
+		[TABLE_LAYOUT] = ERANGE, [TABLE_DTYPE] = EINVAL, [TABLE_NAME] = EINVAL,
+		[TABLE_EXISTS] = EEXIST, [TABLE_LIMIT] = EDQUOT, [TABLE_NO_MEMORY] = ENOMEM,
+		[TABLE_OK] = EINVAL
+	};
+
+	/* The text has the array's name, if it has one. */
+	return error_set(numbers[err->what], "spec %zu: %s", index, err->text);
+}
+
+int spec_span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes)
+{
+	struct table_array a;
+	int r = spec_to_table(spec, &a);
+
+	if (r < 0)
+		return r;
+	if (!dtype_valid(a.dtype))
+		return error_set(EINVAL, "array \"%s\": no such dtype", a.name);
+	if (!a.has_strides) {
+		r = table_c_strides(a.dtype, a.ndim, a.shape, a.strides);
+		if (r < 0)
+			return error_set(EOVERFLOW, "array \"%s\": its size overflows", a.name);
+		a.has_strides = true;
+	}
+	r = table_span(&a, ret_before, ret_bytes);
+	if (r < 0)
+		return error_set(EOVERFLOW, "array \"%s\": its size overflows", a.name);
+	return 0;
+}
+
+static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_offset,
+		 uint64_t *ret_end)
+{
+	uint64_t before, bytes, start;
+	bool overflow;
+	int r = spec_span(spec, &before, &bytes);
+
+	if (r < 0)
+		return r;
+	/* With negative strides element [0, 0, ...] is not the lowest; the lowest is aligned. */
+	overflow = __builtin_add_overflow(end, ARRAY_ALIGN - 1, &start);
+	start &= ~(uint64_t)(ARRAY_ALIGN - 1);
+	if (overflow || __builtin_add_overflow(start, bytes, ret_end))
+		return error_set(EOVERFLOW, "array \"%s\": the layout's size overflows",
+				 spec->name ? spec->name : "");
+	*ret_offset = start + before;
+	return 0;
+}
+
+int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes)
+{
+	uint64_t end = 0, offset = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = place(&specs[i], end, &offset, &end);
+
+		if (r < 0)
+			return r;
+		specs[i].offset = offset;
+	}
+	/* A buffer has at least one byte, even if none of its arrays has. */
+	*ret_bytes = end ? end : 1;
+	return 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What one uid holds: bytes, tables, buffers, leases and connections. Every object carries the
+ * charge that it discharges; an account lives while anything is charged to it.
+ */
+#ifndef GPUSHM_DAEMON_CATALOG_ACCOUNT_H
+#define GPUSHM_DAEMON_CATALOG_ACCOUNT_H
+
+#include "daemon/config/config.h"
+#include "proto/base/hashtable.h"
+#include "proto/base/list.h"
+#include "proto/fault.h"
+
+enum account_item {
+	ACCOUNT_BYTES,
+	ACCOUNT_TABLES,
+	ACCOUNT_BUFFERS,
+	ACCOUNT_LEASES,
+	ACCOUNT_PEERS,
+	ACCOUNT_ITEMS
+};
+
+struct accounts {
+	struct index by_uid;	     /* account::link */
+	struct list all;	     /* account::all_link */
+	const struct config *config; /* borrowed: the limits in force */
+};
+
+struct account {
+	struct index_link link;
+	struct list all_link;
+	struct accounts *accounts;
+	uid_t uid;
+	uint64_t used[ACCOUNT_ITEMS];
+	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::slot */
+	uint64_t untold;	    /* of one pool: while it is told who has it */
+	bool unwatched;		    /* the log has said that a process of it can't be watched */
+};
+
+/* A share of an account. Zeroed: nothing is charged. */
+struct charge {
+	struct account *account;
+	enum account_item item;
+	uint64_t amount;
+};
+
+/* 0 or -ENOMEM. */
+int accounts_init(struct accounts *a, const struct config *config);
+/* Everything must have been discharged. */
+void accounts_done(struct accounts *a);
+
+/* Charges a uid. slack: how far above its limit it may go. 0; -EDQUOT or -ENOMEM with *f filled in.
+ * Discharge it with discharge(). */
+int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amount, uint64_t slack,
+	   struct charge *ret, struct fault *f);
+
+/* Makes the share `amount` from now on: a smaller one always, a larger one within the limit. 0 or
+ * -EDQUOT with *f filled in and nothing changed. c must be charged. */
+int recharge(struct charge *c, uint64_t amount, struct fault *f);
+
+/* Gives the share back; frees the account when that was its last one. Twice is once. */
+void discharge(struct charge *c);
+
+/* The limit of an item for a uid; UINT64_MAX: none. */
+uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a buffer owns and what its states allow. Its memory goes to the pool's pending list when it
+ * is freed, which is after its last lease; for a mempool that order is a must: an exporter that
+ * frees before an importer gets its block handed to the next tenant while the importer still
+ * writes. Names, ids and who waits for them are the catalog's.
+ */
+#include "daemon/catalog/buffer.h"
+
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* linux/fcntl.h, Linux 5.1 */
+#endif
+
+enum code buffer_table_code(const struct table_error *e)
+{
+	static const enum code codes[] = {
+		[TABLE_OK] = CODE_OK,
+		[TABLE_LAYOUT] = CODE_LAYOUT,
+		[TABLE_DTYPE] = CODE_DTYPE,
+		[TABLE_NAME] = CODE_NAME,
+		[TABLE_EXISTS] = CODE_EXISTS,
+		[TABLE_LIMIT] = CODE_LIMIT,
+		[TABLE_NO_MEMORY] = CODE_NO_MEMORY,
+	};
+
+	return codes[e->what];
+}
+
+static int need_table(struct buffer *b, struct fault *f)
+{
+	if (b->table || table_builder_new(b->bytes, &b->table) == 0)
+		return 0;
+	return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+}
+
+static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n, struct fault *f)
+{
+	struct table_error e = { 0 };
+	int r = n ? need_table(b, f) : 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		r = table_builder_set_attr(b->table, &attrs[i], &e);
+		if (r < 0)
+			r = fault(f, buffer_table_code(&e), "%s", e.text);
+	}
+	if (r == 0 && b->table)
+		r = recharge(&b->table_charge, table_builder_bytes(b->table), f);
+	return r;
+}
+
+static int charge_owner(struct accounts *accounts, struct buffer *b, uint64_t bytes,
+			struct fault *f)
+{
+	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, 0, &b->buffer_charge, f);
+
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_TABLES, 0, 0, &b->table_charge, f);
+	if (r < 0)
+		return r;
+	return charge(accounts, b->uid, ACCOUNT_BYTES, bytes, 0, &b->bytes_charge, f);
+}
+
+struct buffer *buffer_alloc(const char *key, size_t len)
+{
+	struct buffer *b = calloc(1, sizeof(*b) + len + 1);
+
+	if (!b)
+		return NULL;
+	b->key = b->name;
+	if (len)
+		memcpy(b->name, key, len);
+	list_init(&b->all_link);
+	list_init(&b->leases);
+	b->block = BLOCK_NONE;
+	b->table_fd = -1;
+	b->slot = SLOT_NONE;
+	b->notice = BOARD_NONE;
+	return b;
+}
+
+int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
+	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f)
+{
+	/* Before what lasts: then it lies where the last one lay, and leaves no hole of its own. */
+	_cleanup_(free_ptr) struct making *making = calloc(1, sizeof(*making));
+	struct buffer *b = making ? buffer_alloc(spec->key, strlen(spec->key)) : NULL;
+	int r;
+
+	if (!b)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	b->making = take_ptr(making);
+	b->state = BUFFER_FILLING;
+	b->pool = pool;
+	b->uid = owner->uid;
+	b->gid = spec->gid;
+	b->mode = spec->mode;
+	b->bytes = spec->bytes;
+	b->transient = spec->transient;
+	b->created_ns = clock_realtime_ns();
+	r = charge_owner(accounts, b, spec->bytes, f);
+	if (r == 0)
+		r = set_attrs(b, spec->attrs, spec->n_attrs, f);
+	if (r < 0) {
+		buffer_free(b);
+		return r;
+	}
+	*ret = b;
+	return 0;
+}
+
+void buffer_take_block(struct buffer *b, const struct block *block)
+{
+	b->block = *block;
+	b->bytes_charge.account->blocks[b->pool->slot] += block->bytes;
+}
+
+struct buffer *buffer_free(struct buffer *b)
+{
+	if (!b)
+		return NULL;
+	assert(list_empty(&b->leases));
+	if (b->block.bytes)
+		b->bytes_charge.account->blocks[b->pool->slot] -= b->block.bytes;
+	if (b->block.bytes && b->let_go)
+		pool_let_go(b->pool, &b->block);
+	else if (b->block.bytes)
+		pool_free(b->pool, &b->block, b->uid, b->foreign);
+	table_builder_free(b->table);
+	close_fd(&b->table_fd);
+	discharge(&b->bytes_charge);
+	discharge(&b->table_charge);
+	discharge(&b->buffer_charge);
+	free(b->making);
+	free(b);
+	return NULL;
+}
+
+bool buffer_owned_by(const struct buffer *b, const struct process *p)
+{
+	return p->admin || p->uid == b->uid;
+}
+
+bool buffer_allows(const struct buffer *b, const struct process *p, enum access access)
+{
+	/* As for a file: the first class that fits decides, even where a later one would allow
+	 * more. */
+	mode_t bits = p->uid == b->uid		    ? b->mode >> 6
+		      : process_in_group(p, b->gid) ? b->mode >> 3
+						    : b->mode;
+
+	if (p->admin)
+		return true;
+	return access == ACCESS_WRITE ? (bits & 06) == 06 : (bits & 04) == 04;
+}
+
+int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f)
+{
+	struct table_error e = { 0 };
+	int r = need_table(b, f);
+
+	if (r < 0)
+		return r;
+	if (table_builder_add(b->table, array, &e) < 0)
+		return fault(f, buffer_table_code(&e), "%s", e.text);
+	b->arrays = table_builder_arrays(b->table);
+	return recharge(&b->table_charge, table_builder_bytes(b->table), f);
+}
+
+void buffer_forget_arrays(struct buffer *b, uint32_t n)
+{
+	struct fault ignored;
+
+	if (b->table)
+		table_builder_truncate(b->table, n);
+	/* Where nothing is left the buffer is as it was before: its readers get no table. */
+	if (b->table && n == 0 && table_builder_attrs(b->table) == 0)
+		b->table = table_builder_free(b->table);
+	b->arrays = n;
+	recharge(&b->table_charge, b->table ? table_builder_bytes(b->table) : 0, &ignored);
+}
+
+/* From here on nobody can map a sealed host buffer for writing: not even its creator, who keeps an
+ * fd that was opened so. What the creator has mapped already, it can still write: the manual says
+ * so. */
+static int seal_host(const struct buffer *b, enum buffer_state state, struct fault *f)
+{
+	int seals = F_SEAL_SEAL | (state == BUFFER_SEALED ? F_SEAL_FUTURE_WRITE : 0);
+
+	if (b->pool->config.kind != POOL_HOST || fcntl(b->block.fd, F_ADD_SEALS, seals) == 0)
+		return 0;
+	return fault(f, CODE_STATE,
+		     "buffer \"%s\": its memory can't be sealed (%s): its creator added seals of "
+		     "its own",
+		     b->key ? b->key : "", strerror(errno));
+}
+
+int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
+{
+	_cleanup_(close_fd) int fd = -1;
+	uint64_t bytes = 0, digest = TABLE_DIGEST_EMPTY;
+	int r = b->table ? table_builder_finish(b->table, &fd, &bytes, &digest) : 0;
+
+	if (r < 0)
+		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_NO_MEMORY,
+			     "the table of buffer \"%s\": %s", b->key ? b->key : "", strerror(-r));
+	r = seal_host(b, state, f);
+	if (r < 0)
+		return r;
+	if (state == BUFFER_SEALED)
+		pool_seal_block(&b->block);
+	b->table_fd = take_fd(&fd);
+	b->table_bytes = bytes;
+	b->digest = digest;
+	recharge(&b->table_charge, bytes, f);
+	b->table = table_builder_free(b->table);
+	b->state = state;
+	b->published_ns = clock_realtime_ns();
+	return 0;
+}
+
+void buffer_lease(struct buffer *b, struct lease *l)
+{
+	l->buffer = b;
+	list_insert(&b->leases, &l->buffer_link);
+	if (l->access == ACCESS_WRITE)
+		b->writers++;
+	else
+		b->readers++;
+	if (l->process->uid != b->uid)
+		b->foreign = true;
+}
+
+void buffer_unlease(struct buffer *b, struct lease *l)
+{
+	if (l->access == ACCESS_WRITE)
+		b->writers--;
+	else
+		b->readers--;
+	list_drop(&l->buffer_link);
+	l->buffer = NULL;
+}
+
+bool buffer_suspect(const struct buffer *b)
+{
+	struct lease *l;
+
+	list_foreach (l, &b->leases, buffer_link)
+		if (!l->process->suspect_ns)
+			return false;
+	return !list_empty(&b->leases);
+}

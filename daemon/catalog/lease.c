@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Leases are made and ended here and counted by who has them: the process, the buffer and the
+ * account each see the same one. What the end of a lease means for its buffer is the catalog's
+ * affair.
+ */
+#include "daemon/catalog/lease.h"
+
+#include "proto/base/clock.h"
+
+#include <stdlib.h>
+
+int lease_new(struct accounts *accounts, struct process *process, enum access access, uint64_t id,
+	      uint64_t slack, struct lease **ret, struct fault *f)
+{
+	struct lease *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	r = charge(accounts, process->uid, ACCOUNT_LEASES, 1, slack, &l->charge, f);
+	if (r < 0) {
+		free(l);
+		return r;
+	}
+	l->process = process;
+	l->access = access;
+	l->id = id;
+	l->since_ns = clock_realtime_ns();
+	list_init(&l->buffer_link);
+	list_insert(&process->leases, &l->process_link);
+	*ret = l;
+	return 0;
+}
+
+struct lease *lease_free(struct lease *l)
+{
+	list_drop(&l->process_link);
+	list_drop(&l->buffer_link);
+	discharge(&l->charge);
+	free(l);
+	return NULL;
+}

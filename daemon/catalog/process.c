@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Credentials are taken once, at accept, from the kernel: SO_PEERCRED and SO_PEERGROUPS are fixed
+ * at connect() (a child that inherited the socket shows its parent), and so is whom the pidfd
+ * stands for. Who is allowed what is never decided from /proc: the command's name read there is for
+ * people. A process without a pidfd can't be watched; it is refused, or trusted, as the
+ * configuration says.
+ */
+#include "daemon/catalog/process.h"
+
+#include "daemon/catalog/pidfd.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+/* The first one is the primary group: SO_PEERGROUPS tells the supplementary ones alone, and
+ * setgid() does not put it among them (credentials(7)). */
+static int get_groups(int socket, struct process *p)
+{
+	socklen_t len = 0;
+
+	/* An empty buffer is answered with ERANGE and the length that is needed (net/core/sock.c).
+	 */
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno != ERANGE)
+		return -errno;
+	p->gids = malloc(sizeof(gid_t) + len);
+	if (!p->gids)
+		return -ENOMEM;
+	if (len && getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, p->gids + 1, &len) < 0)
+		return -errno;
+	p->gids[0] = p->gid;
+	p->n_gids = 1 + len / sizeof(gid_t);
+	return 0;
+}
+
+static void read_command(struct process *p)
+{
+	char path[32];
+	_cleanup_(close_fd) int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", p->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, p->command, sizeof(p->command) - 1);
+	p->command[n < 0 ? 0 : n] = '\0';
+	p->command[strcspn(p->command, "\n")] = '\0';
+}
+
+static uint64_t new_session(void)
+{
+	uint64_t id = 0;
+
+	/* Not a secret: who comes back must be the same process as well. */
+	return getrandom(&id, sizeof(id), 0) == sizeof(id) && id ? id : clock_monotonic_ns();
+}
+
+static int refuse_unwatched(const struct process *p, int error, struct fault *f)
+{
+	if (error == -EMFILE || error == -ENFILE)
+		return fault(f, CODE_NO_FDS, "no pidfd for process %d: %s", p->pid,
+			     strerror(-error));
+	if (p->pid <= 0)
+		return fault(f, CODE_UNIDENTIFIED,
+			     "your process is in a PID namespace that the daemon can't see: run "
+			     "gpushmd there, share the host's (docker run --pid=host), or see "
+			     "unwatched-clients in gpushmd.conf(5)");
+	return fault(f, CODE_UNIDENTIFIED,
+		     "process %d can't be watched: %s (unwatched-clients in gpushmd.conf(5))",
+		     p->pid, strerror(-error));
+}
+
+static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, struct fault *f)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	int r;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return fault(f, CODE_UNIDENTIFIED, "SO_PEERCRED: %s", strerror(errno));
+	p->pid = cred.pid;
+	p->uid = cred.uid;
+	p->gid = cred.gid;
+	r = get_groups(socket, p);
+	if (r < 0)
+		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
+			     "SO_PEERGROUPS: %s", strerror(-r));
+	p->pidfd = pidfd_of_peer(socket, cred.pid);
+	if (p->pidfd < 0 && (!trust || p->pidfd == -EMFILE || p->pidfd == -ENFILE))
+		return refuse_unwatched(p, p->pidfd, f);
+	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
+		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
+	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(p->pidfd);
+	if (p->pid > 0)
+		read_command(p);
+	p->session = new_session();
+	return 0;
+}
+
+int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret, struct fault *f)
+{
+	struct process *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+	p->pidfd = -1;
+	list_init(&p->link);
+	list_init(&p->leases);
+	r = identify(socket, admin_gid, trust, p, f);
+	if (r < 0) {
+		process_free(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+/* The pidfd that was kept, or a new one: if the start time is right after that, it is that
+ * process's. */
+static int watch_again(struct process *p, int *pidfd)
+{
+	p->kept = *pidfd >= 0;
+	p->pidfd = p->kept ? take_fd(pidfd) : (int)syscall(SYS_pidfd_open, p->pid, 0);
+	/* Its number may be a thread's by now: EINVAL, and ENOENT since Linux 6.9. */
+	if (p->pidfd < 0)
+		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
+	if (p->kept)
+		return pidfd_has_gone(p->pidfd) ? -ESRCH : 0;
+	return pidfd_start_time(p->pid) == p->start_time ? 0 : -ESRCH;
+}
+
+int process_restore(const struct process *told, int pidfd, struct process **ret)
+{
+	_cleanup_(close_fd) int fd = pidfd;
+	struct process *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	*p = *told;
+	p->gids = NULL;
+	p->n_gids = 0;
+	list_init(&p->link);
+	list_init(&p->leases);
+	r = watch_again(p, &fd);
+	if (r < 0)
+		process_free(p);
+	else
+		*ret = p;
+	return r;
+}
+
+bool process_needs_pidfd(const struct process *p)
+{
+	return p->pid == 0 && p->pidfd >= 0;
+}
+
+bool process_is_same(const struct process *a, const struct process *b)
+{
+	return a == b || (a->uid == b->uid && a->pid == b->pid && a->start_time != 0 &&
+			  a->start_time == b->start_time);
+}
+
+struct process *process_free(struct process *p)
+{
+	if (!p)
+		return NULL;
+	list_drop(&p->link);
+	discharge(&p->charge);
+	close_fd(&p->pidfd);
+	free(p->gids);
+	free(p);
+	return NULL;
+}
+
+bool process_in_group(const struct process *p, gid_t gid)
+{
+	for (size_t i = 0; i < p->n_gids; i++)
+		if (p->gids[i] == gid)
+			return true;
+	return false;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one place where a lease ends without a CLOSE. A pidfd becomes readable when its process has
+ * exited and the kernel has torn down what it had, its GPU context included (measured: 52 to 57 ms
+ * after a SIGKILL, against 0.3 ms for the socket). Until then its buffers count, and nobody gets
+ * their memory. Of a process that has none (unwatched-clients=trust) the socket's end must do.
+ */
+#include "daemon/catalog/reaper.h"
+
+#include "daemon/util/log.h"
+#include "proto/base/clock.h"
+
+#include <string.h>
+
+void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog)
+{
+	*r = (struct reaper){ .loop = loop, .catalog = catalog };
+	list_init(&r->suspects);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+	process_free(handle->data);
+}
+
+static void end(struct process *p)
+{
+	struct reaper *r = p->reaper;
+	struct lease *l;
+
+	list_foreach (l, &p->leases, process_link)
+		catalog_lose(r->catalog, l);
+	list_drop(&p->link);
+	r->n--;
+	catalog_forget(r->catalog, p);
+	if (p->watched)
+		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
+	else
+		process_free(p);
+}
+
+static void on_gone(uv_poll_t *handle, int status, int events)
+{
+	struct process *p = handle->data;
+
+	log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
+		  "process %d (%s) has gone: its leases end", p->pid, p->command);
+	end(p);
+}
+
+/* Without a watch on the pidfd the leases can't end; the memory stays safe and lost until a
+ * restart. */
+static void watch(struct reaper *r, struct process *p)
+{
+	int e;
+
+	p->poll.data = p;
+	e = uv_poll_init(r->loop, &p->poll, p->pidfd);
+	p->watched = e == 0;
+	if (e == 0)
+		e = uv_poll_start(&p->poll, UV_READABLE, on_gone);
+	if (e < 0)
+		log_write(LOG_ERR,
+			  &(struct log_about){ LOG_ID_SUSPECT, .pid = p->pid, .uid = p->uid },
+			  "process %d (%s) can't be watched: %s; its memory is kept", p->pid,
+			  p->command, uv_strerror(e));
+}
+
+void reaper_adopt(struct reaper *r, struct process *p)
+{
+	p->reaper = r;
+	p->suspect_ns = clock_realtime_ns();
+	list_insert(&r->suspects, &p->link);
+	r->n++;
+	if (p->pidfd >= 0)
+		watch(r, p);
+	else if (!r->ending)
+		end(p);
+}
+
+void reaper_take(struct reaper *r, struct process *p)
+{
+	/* The connection's share goes with the connection, the process's other charges stay. */
+	discharge(&p->charge);
+	if (list_empty(&p->leases)) {
+		catalog_forget(r->catalog, p);
+		process_free(p);
+		return;
+	}
+	reaper_adopt(r, p);
+}
+
+struct process *reaper_find_same(const struct reaper *r, const struct process *like,
+				 const struct process *after)
+{
+	const struct list *at = after ? after->link.next : r->suspects.next;
+
+	for (; at != &r->suspects; at = at->next) {
+		struct process *p = container_of(at, struct process, link);
+
+		if (process_is_same(p, like))
+			return p;
+	}
+	return NULL;
+}
+
+void reaper_release(struct reaper *r, struct process *p)
+{
+	struct lease *l;
+
+	/* Granted, and never heard of: its client lives, and has not written to it. */
+	list_foreach (l, &p->leases, process_link)
+		catalog_close(r->catalog, l);
+	end(p);
+}
+
+void reaper_done(struct reaper *r)
+{
+	struct process *p;
+	struct lease *l;
+
+	list_foreach (p, &r->suspects, link) {
+		/* Nobody has died: nothing is dirty. */
+		list_foreach (l, &p->leases, process_link) {
+			l->buffer->let_go = true;
+			catalog_close(r->catalog, l);
+		}
+		end(p);
+	}
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A memfd as pool/host.c makes them: its size is sealed, its mode keeps everybody else from opening
+ * it for writing, and what is lent is an fd that was opened read-only. It is BOARD_BYTES long
+ * from the start and gets memory as it is used, with fallocate(), so that writing to it never ends
+ * in a SIGBUS.
+ *
+ * A slot is one buffer's until that has gone, which is after its last lease; so who has a lease
+ * never finds another buffer there, unless the lease was lost with the daemon. Then the id tells.
+ */
+#include "daemon/catalog/status_page.h"
+
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+#define STEP_BYTES 4096u /* of memory at a time */
+
+/* ---- the file ---- */
+
+static size_t end_of(uint32_t slots)
+{
+	return sizeof(struct board_layout) + (size_t)slots * sizeof(struct board_slot);
+}
+
+static int back(struct board *b, uint32_t slots)
+{
+	size_t bytes = (end_of(slots) + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+
+	if (slots <= b->backed)
+		return 0;
+	if (fallocate(b->fd, 0, 0, (off_t)bytes) < 0)
+		return -errno;
+	b->backed = (uint32_t)((bytes - sizeof(struct board_layout)) / sizeof(struct board_slot));
+	return 0;
+}
+
+static int open_both(struct board *b)
+{
+	char path[32];
+	void *map;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", b->fd);
+	b->fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
+	if (b->fd_read_only < 0)
+		return -errno;
+	map = mmap(NULL, BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	b->map = map;
+	return 0;
+}
+
+static int make_room(struct board *b, uint32_t slots)
+{
+	size_t room = b->room ? b->room : 64;
+	uint32_t *wider;
+
+	if (slots <= b->room)
+		return 0;
+	while (room < slots)
+		room *= 2;
+	wider = reallocarray(b->free, room, sizeof(*wider));
+	if (!wider)
+		return -ENOMEM;
+	b->free = wider;
+	b->room = room;
+	return 0;
+}
+
+int board_new(struct board *ret)
+{
+	_cleanup_(board_done) struct board b = BOARD_CLOSED;
+	int r;
+
+	b.fd = memfd_create("gpushm-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (b.fd < 0 || ftruncate(b.fd, BOARD_BYTES) < 0 || fchmod(b.fd, 0400) < 0 ||
+	    fcntl(b.fd, F_ADD_SEALS, SEALS) < 0)
+		return -errno;
+	r = back(&b, 1);
+	if (r == 0)
+		r = open_both(&b);
+	if (r < 0)
+		return r;
+	b.map->magic = BOARD_MAGIC;
+	b.map->version = BOARD_VERSION;
+	*ret = b;
+	b = BOARD_CLOSED;
+	return 0;
+}
+
+static int check(struct board *b)
+{
+	if (b->map->magic != BOARD_MAGIC || board_used(b) > BOARD_SLOTS)
+		return -EBADMSG;
+	return b->map->version == BOARD_VERSION ? 0 : -EPROTONOSUPPORT;
+}
+
+int board_adopt(int *fd, struct board *ret)
+{
+	_cleanup_(board_done) struct board b = BOARD_CLOSED;
+	struct stat st;
+	int seals = fcntl(*fd, F_GET_SEALS), r;
+
+	if (fstat(*fd, &st) < 0)
+		return -errno;
+	if (seals < 0 || (seals & SEALS) != SEALS || st.st_size != BOARD_BYTES)
+		return -EBADMSG;
+	b.fd = *fd;
+	r = back(&b, 1);
+	if (r == 0)
+		r = open_both(&b);
+	if (r == 0)
+		r = check(&b);
+	if (r == 0)
+		r = back(&b, board_used(&b));
+	if (r == 0)
+		r = make_room(&b, board_used(&b));
+	if (r < 0) {
+		b.fd = -1; /* the caller's still */
+		return r;
+	}
+	*fd = -1;
+	*ret = b;
+	b = BOARD_CLOSED;
+	return 0;
+}
+
+void board_done(struct board *b)
+{
+	if (b->map)
+		munmap(b->map, BOARD_BYTES);
+	close_fd(&b->fd_read_only);
+	close_fd(&b->fd);
+	free(b->free);
+	*b = BOARD_CLOSED;
+}
+
+/* ---- words ---- */
+
+static void wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* The count goes on through all buffers that a slot is ever given to, so that no two of its words
+ * are the same for a long time. */
+static uint32_t changed(uint32_t word, uint32_t flags)
+{
+	return ((word & ~BOARD_FLAGS) + BOARD_CHANGE) | flags;
+}
+
+static void change(struct board_slot *slot, uint32_t flags)
+{
+	uint32_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+
+	atomic_store_explicit(&slot->word, changed(word, flags), memory_order_release);
+}
+
+/* One that was never given, with memory behind it and room to take it back. */
+static uint32_t take_fresh(struct board *b)
+{
+	uint32_t slot = board_used(b);
+
+	if (slot == BOARD_SLOTS || back(b, slot + 1) < 0 || make_room(b, slot + 1) < 0)
+		return BOARD_NONE;
+	atomic_store(&b->map->used, slot + 1);
+	return slot;
+}
+
+uint32_t board_take(struct board *b, uint64_t id)
+{
+	uint32_t slot = b->n_free ? b->free[--b->n_free] : take_fresh(b);
+
+	if (slot == BOARD_NONE)
+		return slot;
+	/* In this order: see board_read(). */
+	atomic_store_explicit(&b->map->slots[slot].id, id, memory_order_relaxed);
+	change(&b->map->slots[slot], 0);
+	return slot;
+}
+
+void board_write(struct board *b, uint32_t slot, uint32_t flags)
+{
+	if (slot == BOARD_NONE)
+		return;
+	change(&b->map->slots[slot], flags);
+	wake(&b->map->slots[slot].word);
+}
+
+void board_give(struct board *b, uint32_t slot)
+{
+	if (slot == BOARD_NONE)
+		return;
+	board_write(b, slot, BOARD_GONE);
+	b->free[b->n_free++] = slot;
+}
+
+void board_begin(struct board *b)
+{
+	atomic_fetch_add(&b->map->generation, 1);
+	wake(&b->map->generation);
+}
+
+uint32_t board_used(const struct board *b)
+{
+	return atomic_load(&b->map->used);
+}
+
+uint64_t board_id(const struct board *b, uint32_t slot)
+{
+	return atomic_load(&b->map->slots[slot].id);
+}

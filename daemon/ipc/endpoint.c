@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Socket activation, or a socket of our own. By hand, PATH.lock is held with flock() while the
+ * daemon runs: whoever has it may remove a stale socket, nobody else may. No symbolic link is
+ * followed: the lock is opened with O_NOFOLLOW, only a socket is unlinked, and bind() refuses any
+ * name that exists. The mode is set before bind(), on the socket's own inode (the kernel gives it
+ * to the file), so there is no moment with another one.
+ */
+#include "daemon/ipc/endpoint.h"
+
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+
+#define FD_NAME "gpushmd" /* FileDescriptorName= in gpushmd.socket */
+#define LOCK_NAME "lock"  /* across an exec: the same open file, so the same lock */
+
+static int fail(const char *path, const char *what, int error)
+{
+	log_error("socket %s: %s: %s", path, what, strerror(error));
+	return -error;
+}
+
+/* 1 with the socket, 0 where none was handed over, or -errno. */
+static int take_activated(struct store *store, int *ret)
+{
+	_cleanup_(close_fd) int fd = store_take(store, FD_NAME);
+
+	if (fd < 0 && store->n_inherited == 0)
+		return 0;
+	if (fd < 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
+		log_error("%zu fds were handed over, and none is a listening sequential-packet "
+			  "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
+			  store->n_inherited);
+		return -EINVAL;
+	}
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	*ret = take_fd(&fd);
+	return 1;
+}
+
+/* One that we made ourselves before an exec stays where it is, as clients know it; who wants it
+ * elsewhere stops the daemon. */
+static int take_lock_over(const struct config *config, struct store *store, struct endpoint *e)
+{
+	struct sockaddr_un a = { 0 };
+	socklen_t len = sizeof(a) - 1;
+
+	e->lock = store_take(store, LOCK_NAME);
+	if (e->lock < 0)
+		return 0;
+	if (getsockname(e->socket, (struct sockaddr *)&a, &len) < 0)
+		return -errno;
+	e->path = strdup(a.sun_path);
+	if (!e->path)
+		return -ENOMEM;
+	if (strcmp(e->path, config->socket_path) != 0)
+		log_warning("the socket stays at %s: to have it at %s, stop gpushmd and start it",
+			    e->path, config->socket_path);
+	return 0;
+}
+
+/* The last folder of the path, as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; the rest must be there.
+ */
+static void make_folder(const char *path)
+{
+	_cleanup_(free_ptr) char *folder = strdup(path);
+	char *slash = folder ? strrchr(folder, '/') : NULL;
+
+	if (!slash || slash == folder)
+		return;
+	*slash = '\0';
+	mkdir(folder, 0755);
+}
+
+static int take_lock(const char *path, int *ret)
+{
+	_cleanup_(free_ptr) char *name = NULL;
+	_cleanup_(close_fd) int fd = -1;
+
+	if (asprintf(&name, "%s.lock", path) < 0)
+		return -ENOMEM;
+	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fail(name, "its lock can't be opened", errno);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return fail(path,
+			    "another gpushmd serves it; stop that one, or give another --socket",
+			    errno == EWOULDBLOCK ? EADDRINUSE : errno);
+	*ret = take_fd(&fd);
+	return 0;
+}
+
+/* We have the lock, so a socket that is there belongs to a daemon that died. */
+static int remove_stale(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : fail(path, "lstat", errno);
+	if (!S_ISSOCK(st.st_mode))
+		return fail(path, "something else than a socket is there; move it away", EINVAL);
+	return unlink(path) < 0 ? fail(path, "its stale socket can't be removed", errno) : 0;
+}
+
+static int bind_at(const struct config *config, int *ret)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	const char *path = config->socket_path;
+	_cleanup_(close_fd) int fd = -1;
+
+	strcpy(a.sun_path, path); /* endpoint_open() has looked at its length */
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return fail(path, "socket", errno);
+	if (fchmod(fd, config->socket_mode) < 0)
+		return fail(path, "fchmod", errno);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+		return fail(path, "bind", errno);
+	if (config->socket_gid != (gid_t)-1 && lchown(path, (uid_t)-1, config->socket_gid) < 0)
+		return fail(path, "its group can't be set", errno);
+	if (listen(fd, SOMAXCONN) < 0)
+		return fail(path, "listen", errno);
+	*ret = take_fd(&fd);
+	return 0;
+}
+
+int endpoint_open(const struct config *config, struct store *store, struct endpoint *ret)
+{
+	mode_t old;
+	int r;
+
+	*ret = (struct endpoint){ .socket = -1, .lock = -1 };
+	r = take_activated(store, &ret->socket);
+	if (r != 0)
+		return r < 0 ? r : take_lock_over(config, store, ret);
+	if (strlen(config->socket_path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		return fail(config->socket_path, "its path is longer than 107 bytes", ENAMETOOLONG);
+	make_folder(config->socket_path);
+	r = take_lock(config->socket_path, &ret->lock);
+	if (r < 0)
+		return r;
+	r = remove_stale(config->socket_path);
+	if (r < 0)
+		return r;
+	/* The file's mode is the inode's, less the umask. */
+	old = umask(0);
+	r = bind_at(config, &ret->socket);
+	umask(old);
+	if (r < 0)
+		return r;
+	ret->path = strdup(config->socket_path);
+	return ret->path ? 0 : -ENOMEM;
+}
+
+int endpoint_list(const struct endpoint *e, int socket, struct manifest *m)
+{
+	int r = manifest_add(m, FD_NAME, socket);
+
+	return r < 0 || e->lock < 0 ? r : manifest_add(m, LOCK_NAME, e->lock);
+}
+
+void endpoint_close(struct endpoint *e)
+{
+	close_fd(&e->socket);
+	/* The lock's file stays: who opened it before we removed it would hold a lock that nobody
+	 * sees. */
+	if (e->path)
+		unlink(e->path);
+	close_fd(&e->lock);
+	free(take_ptr(e->path));
+}

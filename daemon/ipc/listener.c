@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Accepting. libuv's own accept loop can spin for ever at EMFILE; this one gives up an fd that it
+ * keeps for that, to accept the client and tell it that there are none. Where that does not help,
+ * it stops polling the socket and looks again when a peer has closed or after 100 ms; those that
+ * are connected are served all the while. Who connects is asked of the kernel once, here. A user
+ * above its limit of connections gets an answer that says so, on a few connections more; beyond
+ * those it is hung up on.
+ */
+#include "daemon/ipc/listener.h"
+
+#include "daemon/ipc/peer.h"
+#include "daemon/ipc/reply.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
+#include "proto/wire.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define ACCEPT_MAX 16  /* in one turn of the loop */
+#define RETRY_MS 100u  /* after accept() failed */
+#define WARN_MS 60000u /* between two lines about it */
+#define REFUSED_MAX 8u /* connections above a user's limit that are told why */
+
+static void on_readable(uv_poll_t *handle, int status, int events);
+
+static void resume(struct listener *l)
+{
+	if (!l->paused)
+		return;
+	l->paused = false;
+	uv_timer_stop(&l->retry);
+	uv_poll_start(&l->poll, UV_READABLE, on_readable);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	resume(timer->data);
+}
+
+static void on_peer_closed(void *arg)
+{
+	struct listener *l = arg;
+
+	if (!uv_is_closing((uv_handle_t *)&l->poll))
+		resume(l);
+}
+
+static void warn(struct listener *l, int error)
+{
+	uint64_t now = uv_now(l->poll.loop);
+
+	if (l->warned_ms && now - l->warned_ms < WARN_MS)
+		return;
+	l->warned_ms = now ? now : 1;
+	log_write(LOG_WARNING, &(struct log_about){ .message_id = LOG_ID_FDS },
+		  "new connections are refused or wait: %s; raise LimitNOFILE, or lower "
+		  "max-connections and max-buffers",
+		  strerror(error));
+}
+
+static void pause_accepting(struct listener *l, int error)
+{
+	warn(l, error);
+	l->paused = true;
+	uv_poll_stop(&l->poll);
+	uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
+}
+
+/* The user's share of connections. Above the limit *ret_refused says so and 0 is returned, until
+ * there are too many of those as well. */
+static int charge_peer(struct listener *l, struct process *p, struct fault *refusal,
+		       bool *ret_refused)
+{
+	struct accounts *accounts = &l->service->catalog.accounts;
+	struct fault again;
+
+	if (charge(accounts, p->uid, ACCOUNT_PEERS, 1, 0, &p->charge, refusal) == 0)
+		return 0;
+	*ret_refused = true;
+	return charge(accounts, p->uid, ACCOUNT_PEERS, 1, REFUSED_MAX, &p->charge, &again);
+}
+
+/* Nobody that could be charged for a connection: it is told why, if it is quick enough to hear it.
+ */
+static void turn_away(int socket, const struct fault *why)
+{
+	static struct frame frame;
+	struct answer a = { 0 };
+
+	/* Unread data would turn into an ECONNRESET that overtakes the answer. */
+	wire_recv_bytes(socket, &frame, MSG_DONTWAIT);
+	answer_fault(&a, why);
+	answer_send(&a, socket);
+}
+
+/* The policy has a price, and the log says who pays it: once for each user that is connected. */
+static void note_unwatched(const struct process *p)
+{
+	if (p->pidfd >= 0 || p->charge.account->unwatched)
+		return;
+	p->charge.account->unwatched = true;
+	log_write(
+		LOG_WARNING, &(struct log_about){ LOG_ID_UNWATCHED, .pid = p->pid, .uid = p->uid },
+		"a process of uid %u can't be watched and is trusted (unwatched-clients=trust): if "
+		"it is killed, its GPU work may still run when its memory is handed on",
+		p->uid);
+}
+
+static void welcome(struct listener *l, int *socket)
+{
+	const struct config *config = l->service->config;
+	struct process *p = NULL;
+	struct fault refusal;
+	bool refused = false;
+
+	if (process_identify(*socket, config->admin_gid, config->trust_unwatched, &p, &refusal) <
+	    0) {
+		turn_away(*socket, &refusal);
+		return;
+	}
+	if (charge_peer(l, p, &refusal, &refused) < 0) {
+		process_free(p);
+		return;
+	}
+	note_unwatched(p);
+	if (peer_new(&l->peers, l->service, *socket, p, refused ? &refusal : NULL, on_peer_closed,
+		     l) < 0)
+		process_free(p);
+	else
+		take_fd(socket);
+}
+
+/* It may be lost: to a worker that was quicker, or where the limit was lowered. */
+static void keep_reserve(struct listener *l)
+{
+	if (l->reserve < 0)
+		l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Without a free fd nobody can be accepted, not even to be told so: for that one is kept. True:
+ * somebody was told. */
+static bool tell_no_fds(struct listener *l)
+{
+	_cleanup_(close_fd) int fd = -1;
+	struct fault why;
+
+	if (l->reserve < 0)
+		return false;
+	close_fd(&l->reserve);
+	fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		fault(&why, CODE_NO_FDS,
+		      "the daemon has no file descriptors left: close connections and buffers, "
+		      "or raise its LimitNOFILE");
+		turn_away(fd, &why);
+	}
+	close_fd(&fd);
+	keep_reserve(l);
+	return fd >= 0 || l->reserve >= 0;
+}
+
+static bool is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events)
+{
+	struct listener *l = handle->data;
+
+	for (int i = 0; i < ACCEPT_MAX; i++) {
+		_cleanup_(close_fd) int fd =
+			accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int error = errno;
+
+		if (fd >= 0)
+			keep_reserve(l);
+		if (fd >= 0)
+			welcome(l, &fd);
+		else if ((error == EMFILE || error == ENFILE) && tell_no_fds(l))
+			warn(l, error);
+		else if (is_shortage(error))
+			pause_accepting(l, error);
+		else if (error == ECONNABORTED || error == EINTR)
+			continue;
+		if (fd < 0)
+			return;
+	}
+}
+
+int listener_init(struct listener *l, struct service *service, int socket)
+{
+	int r;
+
+	*l = (struct listener){ .service = service, .socket = socket };
+	l->reserve = -1;
+	keep_reserve(l);
+	list_init(&l->peers);
+	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
+	if (r < 0)
+		return r;
+	uv_timer_init(service->reaper.loop, &l->retry);
+	l->poll.data = l;
+	l->retry.data = l;
+	return uv_poll_start(&l->poll, UV_READABLE, on_readable);
+}
+
+void listener_hear_out(struct listener *l)
+{
+	struct list heard;
+
+	/* A close stirs others, and who of them can't be told is closed: any of the list. */
+	list_init(&heard);
+	while (!list_empty(&l->peers)) {
+		struct peer *p = list_first(&l->peers, struct peer, link);
+
+		list_drop(&p->link);
+		list_insert(&heard, &p->link);
+		peer_hear_out(p);
+	}
+	while (!list_empty(&heard)) {
+		struct list *link = heard.next;
+
+		list_drop(link);
+		list_insert(&l->peers, link);
+	}
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct listener *l = handle->data;
+
+	close_fd(&l->socket);
+	close_fd(&l->reserve);
+}
+
+void listener_done(struct listener *l)
+{
+	struct peer *p;
+
+	list_foreach (p, &l->peers, link)
+		peer_close(p);
+	uv_close((uv_handle_t *)&l->retry, NULL);
+	uv_close((uv_handle_t *)&l->poll, on_closed);
+}

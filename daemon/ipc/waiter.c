@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One list and one timer: waiters are as many as clients that wait, and a publish or a deadline
+ * looks at each of them once. A waiter that is woken is out of the list before it is called, so
+ * that it may wait again, close its peer or publish something itself. What is watched is found by
+ * an index, so that a change costs those that watch something else next to nothing.
+ */
+#include "daemon/ipc/waiter.h"
+
+#include <string.h>
+
+int waiters_init(struct waiters *ws, uv_loop_t *loop)
+{
+	*ws = (struct waiters){ 0 };
+	list_init(&ws->all);
+	uv_timer_init(loop, &ws->timer);
+	ws->timer.data = ws;
+	return index_init(&ws->watched);
+}
+
+void waiters_done(struct waiters *ws)
+{
+	index_done(&ws->watched);
+	ws->stirred = false;
+	uv_close((uv_handle_t *)&ws->timer, NULL);
+}
+
+void waiter_init(struct waiter *w)
+{
+	list_init(&w->link);
+}
+
+static void on_deadline(uv_timer_t *timer);
+
+static void arm(struct waiters *ws)
+{
+	uint64_t now = uv_now(ws->timer.loop), earliest = UINT64_MAX;
+	struct waiter *w;
+
+	list_foreach (w, &ws->all, link)
+		if (w->deadline_ms < earliest)
+			earliest = w->deadline_ms;
+	if (ws->stirred)
+		earliest = now;
+	if (earliest == UINT64_MAX)
+		uv_timer_stop(&ws->timer);
+	else
+		uv_timer_start(&ws->timer, on_deadline, earliest > now ? earliest - now : 0, 0);
+}
+
+/* Moves those that `match` to a list of their own first: a callback may insert and drop others. */
+static void wake(struct waiters *ws, bool (*match)(const struct waiter *, const void *),
+		 const void *arg, bool timed_out)
+{
+	struct list woken;
+	struct waiter *w;
+
+	list_init(&woken);
+	list_foreach (w, &ws->all, link) {
+		if (!match(w, arg))
+			continue;
+		list_drop(&w->link);
+		list_insert(&woken, &w->link);
+	}
+	while (!list_empty(&woken)) {
+		w = list_first(&woken, struct waiter, link);
+		waiters_drop(ws, w);
+		w->on_wake(w, timed_out);
+	}
+	arm(ws);
+}
+
+static bool is_late(const struct waiter *w, const void *now)
+{
+	return w->deadline_ms <= *(const uint64_t *)now;
+}
+
+static bool is_stirred(const struct waiter *w, const void *arg)
+{
+	return w->stirred;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	struct waiters *ws = timer->data;
+	uint64_t now = uv_now(timer->loop);
+
+	if (ws->stirred) {
+		ws->stirred = false;
+		wake(ws, is_stirred, NULL, false);
+	}
+	wake(ws, is_late, &now, true);
+}
+
+static bool wants_key(const struct waiter *w, const void *key)
+{
+	return strcmp(w->key, key) == 0;
+}
+
+void waiters_wake(struct waiters *ws, const char *key)
+{
+	wake(ws, wants_key, key, false);
+}
+
+/* ---- what is watched ---- */
+
+static uint64_t hash_of(const char *key, uint64_t id)
+{
+	return key ? index_hash(key, strlen(key)) : index_hash_u64(id);
+}
+
+static void stir(struct waiters *ws, const char *key, uint64_t id)
+{
+	struct index_link *link = index_first(&ws->watched, hash_of(key, id));
+
+	for (; link; link = index_next(link)) {
+		struct watched *it = container_of(link, struct watched, link);
+
+		if (key ? !it->key || strcmp(it->key, key) != 0 : it->key || it->id != id)
+			continue;
+		it->waiter->stirred = ws->stirred = true;
+	}
+}
+
+void waiters_stir(struct waiters *ws, const char *key, uint64_t id)
+{
+	if (ws->watched.n == 0)
+		return;
+	stir(ws, NULL, id);
+	if (key)
+		stir(ws, key, id);
+	if (ws->stirred)
+		uv_timer_start(&ws->timer, on_deadline, 0, 0);
+}
+
+static void insert(struct waiters *ws, struct waiter *w)
+{
+	list_insert(&ws->all, &w->link);
+	ws->n++;
+	w->stirred = false;
+	for (size_t i = 0; i < w->n_watched; i++) {
+		struct watched *it = &w->watched[i];
+
+		it->waiter = w;
+		index_insert(&ws->watched, &it->link, hash_of(it->key, it->id));
+	}
+}
+
+void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms)
+{
+	uint64_t now;
+
+	uv_update_time(ws->timer.loop);
+	now = uv_now(ws->timer.loop);
+	w->deadline_ms = wait_ms > UINT64_MAX - now ? UINT64_MAX : now + wait_ms;
+	insert(ws, w);
+	arm(ws);
+}
+
+/* wake() arms the timer when it is through. */
+void waiters_resume(struct waiters *ws, struct waiter *w)
+{
+	insert(ws, w);
+}
+
+void waiters_drop(struct waiters *ws, struct waiter *w)
+{
+	if (list_empty(&w->link))
+		return;
+	list_drop(&w->link);
+	ws->n--;
+	for (size_t i = 0; i < w->n_watched; i++)
+		index_drop(&ws->watched, &w->watched[i].link);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kinds of pools, for the table that names them all. Everyone else sees struct pool.
+ */
+#ifndef GPUSHM_DAEMON_POOL_BACKENDS_H
+#define GPUSHM_DAEMON_POOL_BACKENDS_H
+
+#include "daemon/pool/pool.h"
+
+extern const struct pool_ops host_ops;	  /* sealed memfds */
+extern const struct pool_ops vmm_ops;	  /* memory of a GPU, one driver allocation a block */
+extern const struct pool_ops pinned_ops;  /* the same of a NUMA node of the host */
+extern const struct pool_ops mempool_ops; /* a driver's pool, which sub-allocates */
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small numbers that are taken and given back: the names of fds that are handed on. Those that a
+ * keeper keeps have to be short and few: systemd hands all of them over in one environment
+ * variable, and the kernel takes no string above 128 KiB (MAX_ARG_STRLEN). Across an exec there may
+ * be more.
+ */
+#ifndef GPUSHM_DAEMON_STATE_FD_INDEX_H
+#define GPUSHM_DAEMON_STATE_FD_INDEX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLOTS_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
+#define SLOTS_MAX (1u << 20)
+#define SLOT_NONE UINT32_MAX
+
+struct slot_range {
+	uint32_t *free; /* borrowed; a stack of those given back */
+	size_t n_free;
+	uint32_t first, next, end; /* next: never taken so far */
+};
+
+struct slots {
+	uint32_t *memory;	      /* owned; of both stacks */
+	struct slot_range kept, rest; /* below SLOTS_KEPT, and above */
+};
+
+/* 0 or -ENOMEM. Zeroed slots may be done, too. */
+int slots_init(struct slots *s);
+void slots_done(struct slots *s);
+
+/* Those that are taken from the start: each is marked, in any order, then settled, before any other
+ * is taken. */
+void slots_mark(struct slots *s, uint32_t slot);
+void slots_settle(struct slots *s);
+
+/* One that a keeper may keep, while there is one; else any other; SLOT_NONE when all are taken. */
+uint32_t slots_take(struct slots *s);
+void slots_give(struct slots *s, uint32_t slot); /* SLOT_NONE is allowed */
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From one daemon to the next. A new journal is written whole before the old one is forgotten, at
+ * the start and whenever most of the old one says only what is over; so there is a good one at any
+ * moment. Where nobody keeps fds there is none, for it would be written for nobody; but for a
+ * planned restart one is written, whole, just before.
+ */
+#include "daemon/state/handover.h"
+
+#include "daemon/state/restore.h"
+#include "daemon/state/verify.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+#define BOARD_NAME "b0" /* of its fd, with whoever keeps it */
+
+int estate_open(struct estate *e, struct service *service, struct pools *pools)
+{
+	int r;
+
+	*e = (struct estate){ .service = service, .pools = pools };
+	e->archive.journal = JOURNAL_NONE;
+	e->board = BOARD_CLOSED;
+	r = store_open(&e->store);
+	return r < 0 ? r : slots_init(&e->slots);
+}
+
+void estate_close(struct estate *e)
+{
+	archive_done(&e->archive);
+	board_done(&e->board);
+	slots_done(&e->slots);
+	store_close(&e->store);
+}
+
+static struct archive_head head_of(const struct estate *e)
+{
+	struct archive_head head = { .next_buffer = e->service->catalog.next_buffer,
+				     .next_lease = e->service->catalog.next_lease,
+				     .next_pool = e->pools->last_id + 1 };
+
+	memcpy(head.daemon, e->service->id, sizeof(head.daemon));
+	return head;
+}
+
+/* On a failure the journal that is in use goes on. */
+static int renew(struct estate *e, uint64_t generation)
+{
+	struct archive_head head = head_of(e);
+	struct archive fresh;
+	int r = archive_init(&fresh, &e->store, &e->slots, generation, &head);
+
+	if (r == 0)
+		r = catalog_archive(&e->service->catalog, &fresh);
+	if (r == 0)
+		r = archive_complete(&fresh);
+	if (r < 0) {
+		log_error("no new journal can be written: %s", strerror(-r));
+		archive_done(&fresh);
+		return r;
+	}
+	archive_done(&e->archive);
+	e->archive = fresh;
+	e->service->catalog.archive = &e->archive;
+	return 0;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void go_on_from(struct estate *e, const struct archive_head *head)
+{
+	struct catalog *c = &e->service->catalog;
+
+	memcpy(e->service->id, head->daemon, sizeof(e->service->id));
+	/* Both start at the clock, so they are later unless the clock was set back. */
+	c->next_buffer = later(c->next_buffer, head->next_buffer);
+	c->next_lease = later(c->next_lease, head->next_lease);
+	e->pools->last_id = (uint32_t)later(e->pools->last_id + 1, head->next_pool) - 1;
+}
+
+/* One that can't be used is another version's: who reads it is told nothing more, and finds the new
+ * one with its next connection. */
+static int take_board(struct estate *e)
+{
+	_cleanup_(close_fd) int fd = store_take(&e->store, BOARD_NAME);
+	int r = fd < 0 ? -ENOENT : board_adopt(&fd, &e->board);
+
+	if (r == 0)
+		return 0;
+	if (r != -ENOENT) {
+		log_error("the board that was kept can't be used: %s; clients see what happens to "
+			  "their buffers when they connect again",
+			  strerror(-r));
+		store_forget(&e->store, BOARD_NAME);
+	}
+	r = board_new(&e->board);
+	return r < 0 ? r : store_keep(&e->store, BOARD_NAME, e->board.fd);
+}
+
+/* A mempool's memory is the driver's again when the last copy of its fd is closed: its keeper's,
+ * too. */
+static void on_swept(const struct pool *pool, void *arg)
+{
+	struct estate *e = arg;
+
+	archive_forget_pool(&e->store, pool);
+}
+
+/* Of a buffer that was not in the journal yet, or of a journal that is of no use. */
+static void tell_dropped(size_t n)
+{
+	if (n)
+		log_notice("%zu file descriptors that were kept are dropped: no journal speaks of "
+			   "them",
+			   n);
+}
+
+int estate_inherit(struct estate *e)
+{
+	struct restored was = { 0 };
+	int r = take_board(e);
+
+	if (r == 0)
+		r = restore(&e->store, e->service, e->pools, &was);
+	if (r < 0)
+		return r;
+	e->service->catalog.board = &e->board;
+	catalog_take_board(&e->service->catalog);
+	if (was.any)
+		go_on_from(e, &was.head);
+	catalog_take_slots(&e->service->catalog, &e->slots);
+	tell_dropped(store_drop_rest(&e->store));
+	pools_sweep(e->pools, on_swept, e);
+	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
+	/* Not before: what goes now is to be forgotten by who keeps its fds. */
+	if (r == 0)
+		catalog_sweep(&e->service->catalog);
+	return r;
+}
+
+void estate_add_pool(struct estate *e, const struct pool *pool)
+{
+	/* It stands in the journal since estate_inherit(), and its keeper has its fd. */
+	if (pool->state == POOL_INHERITED)
+		return;
+	if (e->service->catalog.archive && archive_pool(&e->archive, pool) < 0)
+		log_error("pool \"%s\" would not survive a restart", pool->config.name);
+}
+
+/* Without an archive nobody gave numbers back. */
+static int begin_late(struct estate *e)
+{
+	int r;
+
+	slots_done(&e->slots);
+	r = slots_init(&e->slots);
+	if (r < 0)
+		return r;
+	catalog_take_slots(&e->service->catalog, &e->slots);
+	return renew(e, 1);
+}
+
+int estate_list(struct estate *e, struct manifest *m)
+{
+	int r = e->service->catalog.archive ? 0 : begin_late(e);
+
+	if (r == 0)
+		r = manifest_add(m, BOARD_NAME, e->board.fd);
+	if (r == 0)
+		r = archive_list(&e->archive, m);
+	return r < 0 ? r : catalog_list(&e->service->catalog, m);
+}
+
+void estate_go_on(struct estate *e)
+{
+	if (e->store.systemd)
+		return;
+	e->service->catalog.archive = NULL;
+	archive_done(&e->archive);
+}
+
+void estate_audit(struct estate *e)
+{
+	audit_start(e->pools, &e->service->catalog);
+}
+
+void estate_tidy(struct estate *e)
+{
+	if (e->service->catalog.archive && archive_is_stale(&e->archive))
+		renew(e, e->archive.journal.generation + 1);
+	pools_sweep(e->pools, on_swept, e);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The new program is run once with --check-restart: it reads the configuration and says by its exit
+ * status whether it would start with it, and whether it understands the journal that it would get.
+ * A file that is missing, can't be executed or lacks a library fails there, too. The daemon serves
+ * all the while, and goes on serving where the answer is no.
+ *
+ * The program is looked for where the kernel was told to find it (AT_EXECFN), not at
+ * /proc/self/exe: that is the old file, also when an update has put another one in its place.
+ *
+ * From the question on signals are held: those that had come before are in the loop by the time
+ * that the child's end is, those that come later reach the next program.
+ */
+#include "daemon/state/reexec.h"
+
+#include "daemon/state/journal.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define LIMIT_MS 10000u
+#define ARGS_MAX 64u
+
+static char *find_program(void)
+{
+	const char *name = (const char *)getauxval(AT_EXECFN);
+	_cleanup_(free_ptr) char *folder = NULL;
+	char *path = NULL;
+
+	if (!name || *name == '/')
+		return name ? strdup(name) : NULL;
+	folder = getcwd(NULL, 0);
+	return folder && asprintf(&path, "%s/%s", folder, name) > 0 ? path : NULL;
+}
+
+void restart_hold_signals(bool hold)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR2);
+	pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+void restart_init(struct restart *r, uv_loop_t *loop, char *const *argv,
+		  int (*go)(struct fault *f, void *arg), void *arg)
+{
+	*r = (struct restart){ .loop = loop, .argv = argv, .go = go, .arg = arg };
+	r->program = find_program();
+	list_init(&r->asked);
+	uv_timer_init(loop, &r->limit);
+	r->limit.data = r;
+}
+
+void restart_done(struct restart *r)
+{
+	r->ended = true;
+	if (r->checking)
+		uv_process_kill(&r->check, SIGKILL);
+	uv_close((uv_handle_t *)&r->limit, NULL);
+	free(take_ptr(r->program));
+}
+
+/* Who is told may ask again. */
+static void refuse(struct restart *r)
+{
+	const struct fault f = r->fault;
+	struct list told;
+
+	restart_hold_signals(false);
+	log_error("no restart: %s", f.text);
+	list_init(&told);
+	while (!list_empty(&r->asked)) {
+		struct restarter *who = list_first(&r->asked, struct restarter, link);
+
+		list_drop(&who->link);
+		list_insert(&told, &who->link);
+	}
+	while (!list_empty(&told)) {
+		struct restarter *who = list_first(&told, struct restarter, link);
+
+		list_drop(&who->link);
+		who->on_refused(who, &f);
+	}
+}
+
+static void on_check_closed(uv_handle_t *handle)
+{
+	struct restart *r = handle->data;
+
+	r->checking = false;
+	if (r->ended)
+		return;
+	/* It may have gone since it was asked; later is too late to find out, for go() ends every
+	 * connection. */
+	if (r->fault.code == CODE_OK && access(r->program, X_OK) < 0)
+		fault(&r->fault, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is",
+		      r->program, strerror(errno));
+	if (r->fault.code == CODE_OK)
+		r->go(&r->fault, r->arg);
+	refuse(r);
+}
+
+static void on_check_exit(uv_process_t *check, int64_t status, int signal)
+{
+	struct restart *r = check->data;
+
+	if (!r->ended)
+		uv_timer_stop(&r->limit);
+	if (r->fault.code == CODE_OK && (status != 0 || signal != 0))
+		fault(&r->fault, CODE_RESTART,
+		      "%s would not take over: asked, it ended with %s %d, and the log has its "
+		      "words; gpushmd goes on as it is",
+		      r->program ? r->program : "the program", signal ? "signal" : "status",
+		      signal ? signal : (int)status);
+	uv_close((uv_handle_t *)check, on_check_closed);
+}
+
+static void on_limit(uv_timer_t *timer)
+{
+	struct restart *r = timer->data;
+
+	fault(&r->fault, CODE_RESTART,
+	      "%s was asked whether it would take over and did not answer in %u s; gpushmd goes on "
+	      "as it is",
+	      r->program, LIMIT_MS / 1000);
+	uv_process_kill(&r->check, SIGKILL);
+}
+
+/* Its words go where ours go. */
+static int spawn(struct restart *r, char **args)
+{
+	uv_stdio_container_t stdio[] = {
+		{ .flags = UV_IGNORE },
+		{ .flags = UV_IGNORE },
+		{ .flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO },
+	};
+	const uv_process_options_t options = { .exit_cb = on_check_exit,
+					       .file = r->program,
+					       .args = args,
+					       .stdio_count = array_size(stdio),
+					       .stdio = stdio };
+
+	r->check.data = r;
+	return uv_spawn(r->loop, &r->check, &options);
+}
+
+static void check(struct restart *r)
+{
+	char option[32], *args[ARGS_MAX] = { r->argv[0], option };
+	size_t n = 2;
+	int e;
+
+	snprintf(option, sizeof(option), "--check-restart=%u", JOURNAL_VERSION);
+	for (char *const *at = r->argv + 1; *at && n + 1 < ARGS_MAX; at++)
+		args[n++] = *at;
+	r->checking = true;
+	r->fault = (struct fault){ 0 };
+	restart_hold_signals(true);
+	e = spawn(r, args);
+	if (e == 0) {
+		uv_timer_start(&r->limit, on_limit, LIMIT_MS, 0);
+		return;
+	}
+	fault(&r->fault, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is", r->program,
+	      strerror(-e));
+	uv_close((uv_handle_t *)&r->check, on_check_closed);
+}
+
+int restart_ask(struct restart *r, struct restarter *who, struct fault *f)
+{
+	if (!r->program)
+		return fault(f, CODE_RESTART,
+			     "gpushmd does not know where its program was started from");
+	if (who)
+		list_insert(&r->asked, &who->link);
+	if (!r->checking)
+		check(r);
+	return -EINPROGRESS;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Restoring: each thing that the replayed journal knows is made again, pools before buffers before
+ * leases. No driver is asked: an fd that was kept is all that an attach needs.
+ * A lease comes back in the hands of its process, if that still lives (pidfd, and the same start
+ * time), as a suspect: until the client reconnects and says that it holds it, or the process goes.
+ */
+#include "daemon/state/restore.h"
+
+#include "daemon/state/deserialize.h"
+#include "daemon/util/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void copy_text(char *to, size_t size, ProtobufCBinaryData from)
+{
+	snprintf(to, size, "%.*s", (int)from.len, (const char *)from.data);
+}
+
+static int take(struct store *store, char kind, uint64_t number)
+{
+	char name[STORE_NAME_MAX + 1];
+
+	store_name(name, kind, number);
+	return store_take(store, name);
+}
+
+/* Its keeper has what was taken and is of no use: another buffer will have that name. */
+static void forget(struct store *store, char kind, uint64_t number)
+{
+	char name[STORE_NAME_MAX + 1];
+
+	store_name(name, kind, number);
+	store_forget(store, name);
+}
+
+/* Ours, and not of what was left to us: that is still there for the daemon after us, which may find
+ * more. */
+static bool is_shortage(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+/* ---- pools ---- */
+
+/* Who may use it, as the configuration says now. Of a pool that is not in it any more nobody knows:
+ * its buffers are for those who have them, and for admins. */
+static void find_rules(const struct config *c, struct pool_config *ret)
+{
+	ret->restricted = !c->auto_pools;
+	for (size_t i = 0; i < c->n_pools; i++) {
+		const struct pool_config *it = &c->pools[i];
+
+		if (strcmp(it->name, ret->name) != 0)
+			continue;
+		ret->restricted = it->restricted;
+		ret->allow_users = it->allow_users;
+		ret->allow_groups = it->allow_groups;
+		ret->pending_max_count = it->pending_max_count;
+		ret->pending_max_ratio = it->pending_max_ratio;
+	}
+}
+
+static int restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
+{
+	struct pool_config config;
+	struct device told = { .numa_node = -1 };
+	struct pool *pool = NULL;
+	int r;
+
+	if (m->kind < POOL_HOST || m->kind > POOL_MEMPOOL || m->granularity == 0)
+		return 0;
+	pool_config_default((enum pool_kind)m->kind, &config);
+	copy_text(config.name, sizeof(config.name), m->name);
+	find_rules(pools->config, &config);
+	config.numa_node = m->numa_node;
+	copy_text(told.name, sizeof(told.name), m->device_name);
+	copy_text(told.pci_id, sizeof(told.pci_id), m->pci_id);
+	if (m->device_uuid.len == sizeof(told.uuid))
+		memcpy(told.uuid, m->device_uuid.data, sizeof(told.uuid));
+	r = pools_adopt(pools, &config, m->id, m->size_bytes, m->granularity,
+			m->has_device_uuid ? &told : NULL, take(store, 'p', m->id), &pool);
+	if (r < 0)
+		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
+	return is_shortage(r) ? r : 0;
+}
+
+static struct pool *find_pool(struct pools *pools, uint32_t id)
+{
+	struct pool *it;
+
+	list_foreach (it, &pools->all, link)
+		if (it->id == id)
+			return it;
+	return NULL;
+}
+
+/* ---- buffers ---- */
+
+static int charge_again(struct accounts *accounts, struct buffer *b)
+{
+	struct fault ignored;
+	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, UINT64_MAX, &b->buffer_charge,
+		       &ignored);
+
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_BYTES, b->bytes, UINT64_MAX, &b->bytes_charge,
+			   &ignored);
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_TABLES, b->table_bytes, UINT64_MAX,
+			   &b->table_charge, &ignored);
+	return r;
+}
+
+static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	b->id = m->id;
+	if (!m->has_key)
+		b->key = NULL;
+	b->state = (enum buffer_state)m->state;
+	b->uid = m->uid;
+	b->gid = m->gid;
+	b->mode = m->mode;
+	b->transient = m->transient;
+	b->foreign = m->foreign;
+	b->bytes = m->bytes;
+	b->table_bytes = m->table_bytes;
+	b->digest = m->digest;
+	b->arrays = m->arrays;
+	b->created_ns = m->created_ns;
+	b->published_ns = m->published_ns;
+	b->slot = m->slot;
+	b->dirty = m->dirty;
+	b->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
+	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
+}
+
+static int adopt_block(struct store *store, struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	_cleanup_(close_fd) int memory = take(store, 'm', m->slot);
+	_cleanup_(close_fd) int table = take(store, 't', m->slot);
+	bool mempool = b->pool->config.kind == POOL_MEMPOOL;
+	struct block block;
+	int r;
+
+	if ((!mempool && memory < 0) || (mempool && b->pool->pool_fd < 0) ||
+	    (m->table && table < 0) || (mempool && m->record.len != RECORD_BYTES))
+		return -EBADF;
+	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, b->state == BUFFER_SEALED,
+			     mempool ? m->record.data : NULL, &block);
+	if (r < 0)
+		return r;
+	buffer_take_block(b, &block);
+	take_fd(&memory);
+	b->table_fd = take_fd(&table);
+	return 0;
+}
+
+static int make_buffer(struct store *store, struct service *service, struct pools *pools,
+		       const Gpushm__Journal__Buffer *m)
+{
+	struct buffer *b;
+	int r;
+
+	if ((m->state != BUFFER_SEALED && m->state != BUFFER_SHARED) || m->bytes == 0 ||
+	    m->allocated_bytes < m->bytes || m->key.len > KEY_MAX)
+		return -EBADMSG;
+	b = buffer_alloc((const char *)m->key.data, m->key.len);
+	if (!b)
+		return -ENOMEM;
+	fill(b, m);
+	b->pool = find_pool(pools, m->pool);
+	r = b->pool ? charge_again(&service->catalog.accounts, b) : -ENODEV;
+	if (r == 0)
+		r = adopt_block(store, b, m);
+	if (r < 0)
+		buffer_free(b);
+	else
+		catalog_adopt_buffer(&service->catalog, b);
+	return r;
+}
+
+static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const char *why)
+{
+	char key[KEY_MAX + 1];
+
+	copy_text(key, sizeof(key), m->key);
+	log_write(LOG_ERR, &(struct log_about){ LOG_ID_LOST, .name = key, .buffer = m->id },
+		  "buffer \"%s\" is lost: %s", key, why);
+	if (m->has_key)
+		catalog_remember_lost(c, key, why);
+}
+
+static int restore_buffer(struct store *store, struct service *service, struct pools *pools,
+			  const Gpushm__Journal__Buffer *m, struct restored *ret)
+{
+	int r = make_buffer(store, service, pools, m);
+
+	if (r == 0)
+		ret->buffers++;
+	if (r == 0 || is_shortage(r))
+		return r;
+	ret->dropped++;
+	forget(store, 'm', m->slot);
+	forget(store, 't', m->slot);
+	tell_lost(&service->catalog, m,
+		  r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
+	return 0;
+}
+
+/* ---- leases ---- */
+
+static struct process holder_of(const Gpushm__Journal__Lease *m)
+{
+	struct process told = { .pid = m->pid,
+				.uid = m->uid,
+				.gid = m->gid,
+				.session = m->session,
+				.start_time = m->start_time };
+
+	copy_text(told.command, sizeof(told.command), m->command);
+	return told;
+}
+
+/* Those that are back, by their session; there may be as many as leases. */
+struct holders {
+	struct process **slots; /* owned; with linear probing */
+	size_t mask;
+};
+
+static int holders_init(struct holders *h, const struct list *leases)
+{
+	size_t n = 16;
+
+	for (const struct list *at = leases->next; at != leases; at = at->next)
+		n += 2;
+	while (n & (n - 1))
+		n += n & -n;
+	*h = (struct holders){ .slots = calloc(n, sizeof(*h->slots)), .mask = n - 1 };
+	return h->slots ? 0 : -ENOMEM;
+}
+
+static void holders_done(struct holders *h)
+{
+	free(h->slots);
+}
+
+/* Where it is, or belongs. */
+static struct process **holders_find(const struct holders *h, uint64_t session)
+{
+	size_t at = index_hash_u64(session) & h->mask;
+
+	while (h->slots[at] && h->slots[at]->session != session)
+		at = (at + 1) & h->mask;
+	return &h->slots[at];
+}
+
+static int find_process(struct store *store, struct service *service, const struct holders *h,
+			const Gpushm__Journal__Lease *m, struct process **ret)
+{
+	struct process **slot = holders_find(h, m->session);
+	const struct process told = holder_of(m);
+	int pidfd, r;
+	bool kept;
+
+	*ret = *slot;
+	if (*ret)
+		return 0;
+	pidfd = take(store, 'k', m->session);
+	kept = pidfd >= 0;
+	r = process_restore(&told, pidfd, ret);
+	if (r == 0)
+		store->pidfds += kept;
+	else if (kept && !is_shortage(r))
+		forget(store, 'k', m->session);
+	if (r < 0)
+		return r;
+	*slot = *ret;
+	reaper_adopt(&service->reaper, *ret);
+	return 0;
+}
+
+static int restore_lease(struct store *store, struct service *service, const struct holders *h,
+			 struct buffer *b, const Gpushm__Journal__Lease *m)
+{
+	struct process *p = NULL;
+	struct fault f;
+	int r;
+
+	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
+		return -EBADMSG;
+	r = find_process(store, service, h, m, &p);
+	if (r == -ESRCH && m->access == ACCESS_WRITE) {
+		const struct process gone = holder_of(m);
+
+		catalog_soil(&service->catalog, b, &gone);
+	}
+	if (r < 0)
+		return r;
+	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id,
+				   m->since_ns, &f);
+}
+
+static int restore_leases(struct replay *r, struct store *store, struct service *service,
+			  struct restored *ret)
+{
+	_cleanup_(holders_done) struct holders h;
+	struct item *it;
+	int err = holders_init(&h, &r->leases);
+
+	if (err < 0)
+		return err;
+	list_foreach (it, &r->leases, link) {
+		const Gpushm__Journal__Lease *m = (Gpushm__Journal__Lease *)it->message;
+		struct buffer *b = catalog_by_id(&service->catalog, m->buffer);
+
+		err = b ? restore_lease(store, service, &h, b, m) : -ENOENT;
+
+		if (is_shortage(err))
+			return err;
+		if (err == 0)
+			ret->leases++;
+		else
+			ret->ended++;
+	}
+	return 0;
+}
+
+static void tell(const struct restored *r)
+{
+	log_notice("restored %u buffers and %u leases; %u buffers were lost, %u leases ended with "
+		   "their processes",
+		   r->buffers, r->leases, r->dropped, r->ended);
+}
+
+static int restore_all(struct replay *r, struct store *store, struct service *service,
+		       struct pools *pools, struct restored *ret)
+{
+	struct item *it;
+	int err = 0;
+
+	list_foreach (it, &r->pools, link)
+		if (err == 0)
+			err = restore_pool(pools, store, (Gpushm__Journal__Pool *)it->message);
+	pools_succeed(pools);
+	list_foreach (it, &r->buffers, link)
+		if (err == 0)
+			err = restore_buffer(store, service, pools,
+					     (Gpushm__Journal__Buffer *)it->message, ret);
+	return err < 0 ? err : restore_leases(r, store, service, ret);
+}
+
+int restore(struct store *store, struct service *service, struct pools *pools, struct restored *ret)
+{
+	struct replay r;
+	int err = replay(store, &r, &ret->generation);
+
+	if (err < 0)
+		return err == -ENOENT ? 0 : err;
+	ret->any = true;
+	memcpy(ret->head.daemon, r.daemon->id.data, DAEMON_ID_BYTES);
+	ret->head.next_buffer = r.next_buffer;
+	ret->head.next_lease = r.next_lease;
+	ret->head.next_pool = r.daemon->next_pool;
+	if (ret->head.next_pool > pools->last_id)
+		pools->last_id = ret->head.next_pool - 1;
+	err = restore_all(&r, store, service, pools, ret);
+	replay_done(&r);
+	if (err < 0)
+		log_error("what an earlier gpushmd left can't be restored: %s; it is kept for the "
+			  "next start (LimitNOFILE)",
+			  strerror(-err));
+	else
+		tell(ret);
+	return err;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon's log. Each line goes out at once, in one system call, so that lines of two threads
+ * never mix and a crash loses none: one datagram to the journal, or one write(2) to stderr.
+ *
+ * The journal is used where systemd says that stderr leads there anyway: JOURNAL_STREAM is the
+ * device and inode of the stream that it made (systemd.exec(5)); they differ once stderr has been
+ * redirected. Text is escaped: names come from clients, and a newline in one must not forge a line.
+ *
+ * It owns no memory, and no fd but the one that libsystemd opens for good with its first line. A
+ * line that can't be written is lost; the log never stops the daemon.
+ */
+#define SD_JOURNAL_SUPPRESS_LOCATION /* CODE_FILE= would always say log.c */
+
+#include "daemon/util/log.h"
+
+#include "daemon/util/escape.h"
+#include "proto/base/own.h"
+#include "proto/limits.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <systemd/sd-journal.h>
+
+#define LINE_MAX_BYTES 4096u /* PIPE_BUF: so much goes to a pipe in one piece (pipe(7)) */
+#define TEXT_MAX 1024u
+#define SAFE_MAX 2048u
+#define VALUE_MAX (4u * BUFFER_NAME_MAX + 64u)
+#define PARTS_MAX 5u
+
+/* One thing that a line is about. */
+struct part {
+	const char *field, *label; /* in the journal, and on stderr */
+	char value[VALUE_MAX];
+};
+
+static _Atomic int max_level = LOG_INFO;
+static _Atomic bool to_journal;
+
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	uintmax_t device, inode;
+	struct stat st;
+	char end;
+
+	return stream &&
+	       sscanf(stream, "%" SCNuMAX ":%" SCNuMAX "%c", &device, &inode, &end) == 2 &&
+	       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+void log_open(int max_priority)
+{
+	max_level = max_priority;
+	to_journal = stderr_is_journal();
+}
+
+static struct part *add_text(struct part *p, const char *field, const char *label, const char *text)
+{
+	if (!text)
+		return p;
+	p->field = field;
+	p->label = label;
+	escape(text, strlen(text), p->value, sizeof(p->value));
+	return p + 1;
+}
+
+static struct part *add_number(struct part *p, const char *field, const char *label,
+			       uint64_t number)
+{
+	if (number == 0)
+		return p;
+	p->field = field;
+	p->label = label;
+	snprintf(p->value, sizeof(p->value), "%" PRIu64, number);
+	return p + 1;
+}
+
+static size_t list_parts(const struct log_about *about, struct part parts[PARTS_MAX])
+{
+	struct part *p = parts;
+
+	p = add_text(p, "GPUSHM_POOL", "pool", about->pool);
+	p = add_text(p, "GPUSHM_NAME", "name", about->name);
+	p = add_number(p, "GPUSHM_PID", "pid", (uint64_t)about->pid);
+	p = add_number(p, "GPUSHM_UID", "uid", about->uid);
+	p = add_number(p, "GPUSHM_BUFFER", "buffer", about->buffer);
+	return (size_t)(p - parts);
+}
+
+/* Writes "FIELD=value" to buf and has iov point to it. */
+static void set_field(struct iovec *iov, char *buf, size_t size, const char *field,
+		      const char *value)
+{
+	int len = snprintf(buf, size, "%s=%s", field, value);
+
+	*iov = (struct iovec){ buf, (size_t)len < size ? (size_t)len : size - 1 };
+}
+
+static int write_journal(int priority, const char *message_id, const char *text,
+			 const struct part *parts, size_t n)
+{
+	static char identifier[] = "SYSLOG_IDENTIFIER=gpushmd";
+	char message[SAFE_MAX + 16], level[16], id[64], fields[PARTS_MAX][VALUE_MAX + 16];
+	struct iovec iov[PARTS_MAX + 4];
+	size_t used = 0;
+
+	snprintf(level, sizeof(level), "PRIORITY=%d", priority);
+	iov[used++] = (struct iovec){ level, strlen(level) };
+	iov[used++] = (struct iovec){ identifier, strlen(identifier) };
+	set_field(&iov[used++], message, sizeof(message), "MESSAGE", text);
+	if (message_id)
+		set_field(&iov[used++], id, sizeof(id), "MESSAGE_ID", message_id);
+	for (size_t i = 0; i < n; i++)
+		set_field(&iov[used++], fields[i], sizeof(fields[i]), parts[i].field,
+			  parts[i].value);
+	return sd_journal_sendv(iov, (int)used);
+}
+
+/* Adds to a line of LINE_MAX_BYTES, and keeps room for its end. */
+__attribute__((format(printf, 3, 4))) static void append(char *line, size_t *used,
+							 const char *format, ...)
+{
+	size_t room = LINE_MAX_BYTES - strlen("]\n") - *used;
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(line + *used, room, format, args);
+	va_end(args);
+	*used += (size_t)len < room ? (size_t)len : room - 1;
+}
+
+/* "gpushmd: error: text [pool=gpu0 uid=1001]" */
+static void write_stderr(int priority, const char *text, const struct part *parts, size_t n)
+{
+	static const char *const levels[] = { "emergency", "alert",  "critical", "error",
+					      "warning",   "notice", "info",	 "debug" };
+	char line[LINE_MAX_BYTES];
+	size_t used = 0;
+	ssize_t written;
+
+	append(line, &used, "gpushmd: %s: %s", levels[priority], text);
+	for (size_t i = 0; i < n; i++)
+		append(line, &used, "%s%s=%s", i == 0 ? " [" : " ", parts[i].label, parts[i].value);
+	used += (size_t)sprintf(line + used, "%s\n", n > 0 ? "]" : "");
+	written = write(STDERR_FILENO, line, used);
+	(void)written;
+}
+
+bool log_wants(int priority)
+{
+	return priority <= max_level;
+}
+
+void log_write(int priority, const struct log_about *about, const char *format, ...)
+{
+	static const struct log_about nothing = { 0 };
+	struct part parts[PARTS_MAX];
+	char text[TEXT_MAX], safe[SAFE_MAX];
+	int saved = errno;
+	va_list args;
+	size_t n;
+
+	if (!log_wants(priority))
+		return;
+	if (!about)
+		about = &nothing;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	escape(text, strlen(text), safe, sizeof(safe));
+	n = list_parts(about, parts);
+	if (!to_journal || write_journal(priority, about->message_id, safe, parts, n) < 0)
+		write_stderr(priority, safe, parts, n);
+	errno = saved;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon's log: to the journal with fields where stderr is connected to it (JOURNAL_STREAM),
+ * else a line to stderr. Thread-safe. Nothing is buffered.
+ */
+#ifndef GPUSHM_DAEMON_UTIL_LOG_H
+#define GPUSHM_DAEMON_UTIL_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <syslog.h>
+
+/* What a line is about; each non-zero member becomes a field of the journal (GPUSHM_UID=...) and
+ * stands at the end of a line on stderr. Strings are borrowed. */
+struct log_about {
+	const char *message_id; /* one of LOG_ID_*, for the catalogue */
+	const char *pool, *name;
+	pid_t pid;
+	uid_t uid;
+	uint64_t buffer;
+};
+
+#define LOG_ID_STARTED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a01"
+#define LOG_ID_VIOLATION "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a02"
+#define LOG_ID_POOL_FAILED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a03"
+#define LOG_ID_SUSPECT "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a04"
+#define LOG_ID_CONFIG "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a05"
+#define LOG_ID_FDS "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a06"
+#define LOG_ID_UNWATCHED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0e"
+#define LOG_ID_LOST "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0f"
+#define LOG_ID_DIRTY "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0d"
+
+/* Chooses the journal or stderr. Lines of a priority number above max_priority (syslog's LOG_DEBUG
+ * = 7) are dropped. */
+void log_open(int max_priority);
+
+/* Whether a line of that priority is written: for what would cost something to put together. */
+bool log_wants(int priority);
+
+void log_write(int priority, const struct log_about *about, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define log_error(...) log_write(LOG_ERR, NULL, __VA_ARGS__)
+#define log_warning(...) log_write(LOG_WARNING, NULL, __VA_ARGS__)
+#define log_notice(...) log_write(LOG_NOTICE, NULL, __VA_ARGS__)
+#define log_info(...) log_write(LOG_INFO, NULL, __VA_ARGS__)
+#define log_debug(...) log_write(LOG_DEBUG, NULL, __VA_ARGS__)
+
+#endif

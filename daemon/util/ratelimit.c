@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A user who is above the limit has one more line when its time is over, with the number of those
+ * that were left out. Users are few, and those who do anything wrong are fewer: a short array does.
+ */
+#include "daemon/util/ratelimit.h"
+
+#include "daemon/util/log.h"
+
+static void drop(struct throttle *t, size_t i)
+{
+	const struct throttled *u = &t->users[i];
+
+	if (u->left_out)
+		log_write(LOG_WARNING, &(struct log_about){ LOG_ID_VIOLATION, .uid = u->uid },
+			  "%u more connections of uid %u were closed within %u s of the first one",
+			  u->left_out, u->uid, THROTTLE_SECONDS);
+	t->users[i] = t->users[--t->n];
+}
+
+static bool is_over(const struct throttled *u, uint64_t now_ns)
+{
+	return now_ns - u->since_ns >= THROTTLE_SECONDS * 1000000000ull;
+}
+
+void throttle_settle(struct throttle *t, uint64_t now_ns)
+{
+	for (size_t i = t->n; i-- > 0;)
+		if (is_over(&t->users[i], now_ns))
+			drop(t, i);
+}
+
+static size_t oldest(const struct throttle *t)
+{
+	size_t found = 0;
+
+	for (size_t i = 1; i < t->n; i++)
+		if (t->users[i].since_ns < t->users[found].since_ns)
+			found = i;
+	return found;
+}
+
+static struct throttled *find(struct throttle *t, uid_t uid, uint64_t now_ns)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (t->users[i].uid == uid)
+			return &t->users[i];
+	if (t->n == THROTTLE_USERS)
+		drop(t, oldest(t));
+	t->users[t->n] = (struct throttled){ .uid = uid, .since_ns = now_ns };
+	return &t->users[t->n++];
+}
+
+bool throttle_pass(struct throttle *t, uid_t uid, uint64_t now_ns)
+{
+	struct throttled *u;
+
+	throttle_settle(t, now_ns);
+	u = find(t, uid, now_ns);
+	if (u->written < THROTTLE_LINES) {
+		u->written++;
+		return true;
+	}
+	u->left_out++;
+	return false;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The clocks: CLOCK_REALTIME for times that people read, CLOCK_MONOTONIC for deadlines.
+ */
+#ifndef GPUSHM_DAEMON_CLOCK_H
+#define GPUSHM_DAEMON_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t clock_realtime_ns(void)
+{
+	return clock_ns(CLOCK_REALTIME);
+}
+
+static inline uint64_t clock_monotonic_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline uint64_t clock_monotonic_ms(void)
+{
+	return clock_monotonic_ns() / 1000000u;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds the name that somebody meant who mistyped it: the one with the least edits (insert, drop,
+ * replace, swap two neighbours), if these are at most a third of its letters. Case and the
+ * difference between '_' and '-' cost nothing, as people carry them over from other programs'
+ * files.
+ */
+#include "proto/base/suggest.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WORD_MAX 32u /* longer words are like none of ours */
+
+static int fold(char c)
+{
+	return c == '_' ? '-' : tolower((unsigned char)c);
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* Optimal string alignment: Levenshtein's distance with swaps of neighbours. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned d[WORD_MAX + 1][WORD_MAX + 1];
+	size_t n = strlen(a), m = strlen(b);
+
+	if (n > WORD_MAX || m > WORD_MAX)
+		return WORD_MAX + 1;
+	for (size_t i = 0; i <= n; i++)
+		d[i][0] = (unsigned)i;
+	for (size_t j = 0; j <= m; j++)
+		d[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= n; i++) {
+		for (size_t j = 1; j <= m; j++) {
+			unsigned cost = fold(a[i - 1]) != fold(b[j - 1]);
+
+			d[i][j] =
+				least(least(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + cost);
+			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
+			    fold(a[i - 2]) == fold(b[j - 1]))
+				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	}
+	return d[n][m];
+}
+
+void similar_suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size)
+{
+	const char *best = NULL;
+	unsigned best_distance = WORD_MAX + 1;
+	size_t used;
+
+	for (size_t i = 0; i < n; i++) {
+		unsigned d = distance(word, names[i]);
+
+		if (d < best_distance && d <= (strlen(names[i]) + 2) / 3) {
+			best = names[i];
+			best_distance = d;
+		}
+	}
+	if (best) {
+		snprintf(buf, size, "did you mean \"%s\"?", best);
+		return;
+	}
+	used = (size_t)snprintf(buf, size, "allowed: ");
+	for (size_t i = 0; i < n && used < size; i++)
+		used += (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "",
+					 names[i]);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * "Did you mean ...?"
+ */
+#ifndef GPUSHM_PROTO_BASE_SUGGEST_H
+#define GPUSHM_PROTO_BASE_SUGGEST_H
+
+#include <stddef.h>
+
+/* Writes "did you mean "x"?" where one of the names is close to the word, else "allowed: " and
+ * all of them. Cuts at size. */
+void similar_suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size);
+
+#endif
