@@ -206,7 +206,7 @@ $(BUILD)/tests/adversary/test_memory $(BUILD)/tests/adversary/test_heirs_memory:
 # One that kills itself at the n-th place; tests/adversary/test_crash starts it.
 $(BUILD)/tests/gpushmd-crashat: $(call objects,daemon/main.c tests/adversary/crashat.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=journal_append,--wrap=store_keep,--wrap=store_forget,--wrap=answer_send,--wrap=manifest_exec,--wrap=manifest_receive -o $@ $^ $(DAEMON_LIBS)
+	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=journal_append,--wrap=fdstore_keep,--wrap=fdstore_forget,--wrap=reply_send,--wrap=fd_list_exec,--wrap=fd_list_receive -o $@ $^ $(DAEMON_LIBS)
 $(BUILD)/tests/adversary/test_crash: | $(BUILD)/tests/gpushmd-crashat
 
 # Tests of a real GPU, and those among them that run over our own libcuda.so.1 as well.

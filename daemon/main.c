@@ -143,10 +143,10 @@ int main(int argc, char **argv)
 	int r;
 
 	open_standard_streams();
-	restart_hold_signals(true);
+	reexec_hold_signals(true);
 	parse(argc, argv, &a);
 	log_open(a.debug ? LOG_DEBUG : LOG_INFO);
-	r = broker_load_config(a.config, a.socket, stderr, &config);
+	r = server_load_config(a.config, a.socket, stderr, &config);
 	if (r < 0) {
 		fprintf(stderr, "gpushmd: the configuration%s%s can't be used: %s\n",
 			a.config ? " " : "", a.config ? a.config : "", strerror(-r));
@@ -161,5 +161,5 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
 	raise_fd_limit();
-	return broker_run(a.config, a.socket, argv, config);
+	return server_run(a.config, a.socket, argv, config);
 }

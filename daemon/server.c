@@ -30,7 +30,7 @@ struct broker {
 	const char *config_path, *socket_path; /* of the command line */
 	char *const *argv;
 	struct config *config; /* owned */
-	struct estate estate;
+	struct handover estate;
 	struct endpoint endpoint;
 	struct service service;
 	struct pools pools;
@@ -41,7 +41,7 @@ struct broker {
 	uv_timer_t patience; /* with a driver, at the end */
 };
 
-int broker_load_config(const char *config_path, const char *socket_path, FILE *errors,
+int server_load_config(const char *config_path, const char *socket_path, FILE *errors,
 		       struct config **ret)
 {
 	struct config *config = NULL;
@@ -110,7 +110,7 @@ static void stop(struct broker *b)
 		b->service.catalog.board = NULL;
 		catalog_let_go(&b->service.catalog);
 	}
-	restart_done(&b->service.restart);
+	reexec_done(&b->service.restart);
 	if (b->listening)
 		listener_done(&b->listener);
 	reaper_done(&b->service.reaper);
@@ -158,7 +158,7 @@ static void reload(struct broker *b)
 	errors = open_memstream(&text, &len);
 	if (!errors)
 		return;
-	r = broker_load_config(b->config_path, b->socket_path, errors, &fresh);
+	r = server_load_config(b->config_path, b->socket_path, errors, &fresh);
 	fclose(errors);
 	log_lines(text);
 	free(text);
@@ -172,18 +172,18 @@ static void reload(struct broker *b)
 
 /* ---- another program ---- */
 
-static int list_all(struct broker *b, struct manifest *m)
+static int list_all(struct broker *b, struct fd_list *m)
 {
 	int r = endpoint_list(&b->endpoint, b->listening ? b->listener.socket : b->endpoint.socket,
 			      m);
 
-	return r < 0 ? r : estate_list(&b->estate, m);
+	return r < 0 ? r : handover_list(&b->estate, m);
 }
 
 /* Nothing is taken apart: to who comes next this is a death, but that it has the fds. */
 static int go(struct fault *f, void *arg)
 {
-	_cleanup_(manifest_done) struct manifest m = { 0 };
+	_cleanup_(fd_list_done) struct fd_list m = { 0 };
 	struct broker *b = arg;
 	const char *program = b->service.restart.program;
 	int r;
@@ -201,9 +201,9 @@ static int go(struct fault *f, void *arg)
 	if (r == 0) {
 		log_notice("restarting as %s, with %zu file descriptors", program, m.n);
 		notify_restarting();
-		r = manifest_exec(&m, program, b->argv);
+		r = fd_list_exec(&m, program, b->argv);
 	}
-	estate_go_on(&b->estate);
+	handover_go_on(&b->estate);
 	notify_ready(&b->pools);
 	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on, and is connected anew",
 		     program, strerror(-r));
@@ -214,7 +214,7 @@ static void restart(struct broker *b)
 	struct fault f;
 
 	log_notice("a signal asks for a restart");
-	if (!b->stopping && restart_ask(&b->service.restart, NULL, &f) != -EINPROGRESS)
+	if (!b->stopping && reexec_ask(&b->service.restart, NULL, &f) != -EINPROGRESS)
 		log_error("no restart: %s", f.text);
 }
 
@@ -275,9 +275,9 @@ static void on_housekeeping(uv_timer_t *timer)
 {
 	struct broker *b = timer->data;
 
-	estate_tidy(&b->estate);
+	handover_tidy(&b->estate);
 	pools_look(&b->pools, b->config->driver_timeout);
-	throttle_settle(&b->service.throttle, clock_monotonic_ns());
+	ratelimit_settle(&b->service.throttle, clock_monotonic_ns());
 }
 
 static void on_pools_ready(void *arg)
@@ -287,7 +287,7 @@ static void on_pools_ready(void *arg)
 
 	b->ready = true;
 	list_foreach (pool, &b->pools.all, link)
-		estate_add_pool(&b->estate, pool);
+		handover_add_pool(&b->estate, pool);
 	if (listen_now(b) < 0) {
 		b->failed = true;
 		stop(b);
@@ -297,7 +297,7 @@ static void on_pools_ready(void *arg)
 		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", b->pools.open,
 		  b->endpoint.path ? b->endpoint.path : "systemd's socket");
 	notify_ready(&b->pools);
-	estate_audit(&b->estate);
+	handover_audit(&b->estate);
 }
 
 static int service_init(struct broker *b)
@@ -329,7 +329,7 @@ static void start_signals(struct broker *b)
 		b->signals[i].data = b;
 		uv_signal_start(&b->signals[i], on_signal, signals[i]);
 	}
-	restart_hold_signals(false);
+	reexec_hold_signals(false);
 	uv_timer_init(&b->loop, &b->housekeeping);
 	b->housekeeping.data = b;
 	uv_timer_start(&b->housekeeping, on_housekeeping, HOUSEKEEPING_MS, HOUSEKEEPING_MS);
@@ -342,7 +342,7 @@ static void start_signals(struct broker *b)
 
 static int start(struct broker *b)
 {
-	int r = estate_open(&b->estate, &b->service, &b->pools);
+	int r = handover_open(&b->estate, &b->service, &b->pools);
 
 	if (r == 0)
 		r = endpoint_open(b->config, &b->estate.store, &b->endpoint);
@@ -354,14 +354,14 @@ static int start(struct broker *b)
 		r = waiters_init(&b->service.waiters, &b->loop);
 	if (r < 0)
 		return r;
-	awake_init(&b->service.awake, &b->loop);
-	restart_init(&b->service.restart, &b->loop, b->argv, go, b);
+	busy_poll_init(&b->service.awake, &b->loop);
+	reexec_init(&b->service.restart, &b->loop, b->argv, go, b);
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);
 	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);
 	b->pools.on_failed = on_pools_failed;
 	if (r == 0)
-		r = estate_inherit(&b->estate);
+		r = handover_inherit(&b->estate);
 	/* What was kept can be handed on at once; the driver takes its time. */
 	if (r == 0 && b->service.catalog.n_buffers > 0)
 		r = listen_now(b);
@@ -370,7 +370,7 @@ static int start(struct broker *b)
 	return r;
 }
 
-int broker_run(const char *config_path, const char *socket_path, char *const *argv,
+int server_run(const char *config_path, const char *socket_path, char *const *argv,
 	       struct config *config)
 {
 	static struct broker broker;
@@ -391,7 +391,7 @@ int broker_run(const char *config_path, const char *socket_path, char *const *ar
 	uv_run(&b->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&b->loop);
 	catalog_done(&b->service.catalog);
-	estate_close(&b->estate);
+	handover_close(&b->estate);
 	arena_done(&b->service.unpack);
 	arena_done(&b->service.build);
 	endpoint_close(&b->endpoint);

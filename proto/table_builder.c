@@ -20,9 +20,9 @@
 #define ENTRIES_MIN 8u
 #define TEXT_MIN 512u
 
-#define SLOTS_MAX (2 * ARRAYS_MAX)
+#define FD_INDEX_MAX (2 * ARRAYS_MAX)
 
-_Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at SLOTS_MAX");
+_Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at FD_INDEX_MAX");
 
 struct table_builder {
 	struct table_parts parts;
@@ -185,7 +185,7 @@ static void array_put(struct table_parts *p, const struct table_array *a, uint64
 static uint64_t image_bound(uint64_t arrays, uint64_t text_len)
 {
 	return sizeof(struct table_header) + arrays * sizeof(struct table_entry) +
-	       SLOTS_MAX * sizeof(uint32_t) + ATTRS_MAX * sizeof(struct table_attr_entry) +
+	       FD_INDEX_MAX * sizeof(uint32_t) + ATTRS_MAX * sizeof(struct table_attr_entry) +
 	       ATTR_BYTES_MAX + text_len;
 }
 

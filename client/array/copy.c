@@ -35,19 +35,19 @@ static int check_writable(const struct gpushm_buffer *b)
 	return error_set(EROFS, "buffer \"%s\" is open for reading only", b->name);
 }
 
-static int by_cpu(const struct copy *c, const struct walk *w)
+static int by_cpu(const struct copy *c, const struct copy_plan *w)
 {
 	char *mapped = (char *)c->buffer->map->host_ptr + c->offset;
 
 	if (c->to_host)
-		walk_copy(w, c->host, mapped);
+		copy_plan_copy(w, c->host, mapped);
 	else
-		walk_copy(w, mapped, c->host);
+		copy_plan_copy(w, mapped, c->host);
 	return 0;
 }
 
 /* In the map's context. */
-static int by_stream(const struct copy *c, const struct walk *w)
+static int by_stream(const struct copy *c, const struct copy_plan *w)
 {
 	struct map *m = c->buffer->map;
 	int r;
@@ -63,7 +63,7 @@ static int by_stream(const struct copy *c, const struct walk *w)
 	return c->async ? r : transfer_settle(c->stream, r);
 }
 
-static int carry_out(const struct copy *c, const struct walk *w)
+static int carry_out(const struct copy *c, const struct copy_plan *w)
 {
 	struct map_entered entered;
 	int r;
@@ -92,19 +92,19 @@ static void c_strides(const struct array_layout *l, int64_t *strides)
 
 /* A packed array has elements, but no addresses of elements: it is copied as its bytes. */
 static int walk_bytes_of(const struct gpushm_array *a, const int64_t *host_strides,
-			 struct walk *ret)
+			 struct copy_plan *ret)
 {
 	if (host_strides)
 		return error_set(ENOTSUP,
 				 "array \"%s\": elements narrower than a byte have no strides; "
 				 "give NULL",
 				 a->text);
-	*ret = (struct walk){ .run = gpushm_array_nbytes(a) };
+	*ret = (struct copy_plan){ .run = gpushm_array_nbytes(a) };
 	return 0;
 }
 
 static int walk_array(const struct gpushm_array *a, const int64_t *host_strides, bool to_host,
-		      struct walk *ret)
+		      struct copy_plan *ret)
 {
 	const struct array_layout *l = &a->layout;
 	const int64_t *dst, *src;
@@ -118,7 +118,7 @@ static int walk_array(const struct gpushm_array *a, const int64_t *host_strides,
 	}
 	src = to_host ? l->strides : host_strides;
 	dst = to_host ? host_strides : l->strides;
-	if (walk_init(ret, l->ndim, l->shape, dst, src, (size_t)array_itemsize(l)) < 0)
+	if (copy_plan_init(ret, l->ndim, l->shape, dst, src, (size_t)array_itemsize(l)) < 0)
 		return error_set(EINVAL, "array \"%s\": the host's strides reach too far", a->text);
 	return 0;
 }
@@ -126,7 +126,7 @@ static int walk_array(const struct gpushm_array *a, const int64_t *host_strides,
 /* An empty array asks for no more than the permission: its host pointer may be NULL. */
 static int copy_array(const struct gpushm_array *a, const int64_t *host_strides, struct copy *c)
 {
-	struct walk w;
+	struct copy_plan w;
 	int r = array_check(a);
 
 	if (r == 0 && !c->to_host)
@@ -173,7 +173,7 @@ int gpushm_copy_from_host_async(struct gpushm_array *a, const void *host,
 
 static int copy_bytes(struct copy *c, uint64_t bytes)
 {
-	struct walk w = { .run = bytes };
+	struct copy_plan w = { .run = bytes };
 	const struct gpushm_buffer *b = c->buffer;
 	int r = buffer_check(b);
 

@@ -32,10 +32,10 @@ static bool reach_fits(int ndim, const int64_t *shape, const int64_t *strides, s
 }
 
 /* The largest destination stride first; equal ones stay in order. */
-static void sort_axes(struct walk *w)
+static void sort_axes(struct copy_plan *w)
 {
 	for (int i = 1; i < w->n_axes; i++) {
-		struct walk_axis moved = w->axes[i];
+		struct copy_plan_axis moved = w->axes[i];
 		int j = i;
 
 		for (; j > 0 && distance(w->axes[j - 1].dst) < distance(moved.dst); j--)
@@ -45,7 +45,7 @@ static void sort_axes(struct walk *w)
 }
 
 /* Each stride of sorted axes steps over all that the axes within it cover. */
-static bool is_nested(const struct walk *w)
+static bool is_nested(const struct copy_plan *w)
 {
 	uint64_t covered = w->run;
 
@@ -58,7 +58,7 @@ static bool is_nested(const struct walk *w)
 }
 
 /* Goes through an axis from its other end: the same pairs of elements, in another order. */
-static void turn(struct walk *w, struct walk_axis *axis)
+static void turn(struct copy_plan *w, struct copy_plan_axis *axis)
 {
 	w->dst_at += (axis->n - 1) * axis->dst;
 	w->src_at += (axis->n - 1) * axis->src;
@@ -66,9 +66,9 @@ static void turn(struct walk *w, struct walk_axis *axis)
 	axis->src = -axis->src;
 }
 
-static void put_in_order(struct walk *w)
+static void put_in_order(struct copy_plan *w)
 {
-	struct walk sorted = *w;
+	struct copy_plan sorted = *w;
 
 	sort_axes(&sorted);
 	w->ordered = !is_nested(&sorted);
@@ -80,17 +80,17 @@ static void put_in_order(struct walk *w)
 			turn(w, &w->axes[i]);
 }
 
-void walk_merge(struct walk *w)
+void copy_plan_merge(struct copy_plan *w)
 {
 	int n = 0;
 
 	for (int i = 0; i < w->n_axes; i++) {
-		const struct walk_axis in = w->axes[i];
-		struct walk_axis *out = n > 0 ? &w->axes[n - 1] : NULL;
+		const struct copy_plan_axis in = w->axes[i];
+		struct copy_plan_axis *out = n > 0 ? &w->axes[n - 1] : NULL;
 
 		/* One step of the outer axis is all of the inner one, on both sides. */
 		if (out && out->dst == in.n * in.dst && out->src == in.n * in.src)
-			*out = (struct walk_axis){ out->n * in.n, in.dst, in.src };
+			*out = (struct copy_plan_axis){ out->n * in.n, in.dst, in.src };
 		else
 			w->axes[n++] = in;
 	}
@@ -102,10 +102,10 @@ void walk_merge(struct walk *w)
 	}
 }
 
-int walk_init(struct walk *w, int ndim, const int64_t *shape, const int64_t *dst_strides,
-	      const int64_t *src_strides, size_t itemsize)
+int copy_plan_init(struct copy_plan *w, int ndim, const int64_t *shape, const int64_t *dst_strides,
+		   const int64_t *src_strides, size_t itemsize)
 {
-	*w = (struct walk){ .run = itemsize };
+	*w = (struct copy_plan){ .run = itemsize };
 	if (!reach_fits(ndim, shape, dst_strides, itemsize) ||
 	    !reach_fits(ndim, shape, src_strides, itemsize))
 		return -EOVERFLOW;
@@ -118,21 +118,21 @@ int walk_init(struct walk *w, int ndim, const int64_t *shape, const int64_t *dst
 			w->src_at += (shape[i] - 1) * src_strides[i];
 		else
 			w->axes[w->n_axes++] =
-				(struct walk_axis){ shape[i], dst_strides[i], src_strides[i] };
+				(struct copy_plan_axis){ shape[i], dst_strides[i], src_strides[i] };
 	}
 	put_in_order(w);
-	walk_merge(w);
+	copy_plan_merge(w);
 	return 0;
 }
 
-void walk_inner(const struct walk *w, struct walk *ret)
+void copy_plan_inner(const struct copy_plan *w, struct copy_plan *ret)
 {
 	*ret = *w;
 	ret->n_axes--;
 	memmove(ret->axes, ret->axes + 1, (size_t)ret->n_axes * sizeof(ret->axes[0]));
 }
 
-uint64_t walk_bytes(const struct walk *w)
+uint64_t copy_plan_bytes(const struct copy_plan *w)
 {
 	uint64_t bytes = w->run;
 
@@ -150,7 +150,7 @@ uint64_t walk_bytes(const struct walk *w)
 			memcpy(dst + i * d, src + i * s, size); \
 		break
 
-static void copy_axis(const struct walk_axis *axis, size_t run, char *dst, const char *src)
+static void copy_axis(const struct copy_plan_axis *axis, size_t run, char *dst, const char *src)
 {
 	const int64_t n = axis->n, d = axis->dst, s = axis->src;
 
@@ -166,9 +166,9 @@ static void copy_axis(const struct walk_axis *axis, size_t run, char *dst, const
 	}
 }
 
-static void copy_from_axis(const struct walk *w, int axis, char *dst, const char *src)
+static void copy_from_axis(const struct copy_plan *w, int axis, char *dst, const char *src)
 {
-	const struct walk_axis *a = &w->axes[axis];
+	const struct copy_plan_axis *a = &w->axes[axis];
 
 	if (axis == w->n_axes - 1) {
 		copy_axis(a, w->run, dst, src);
@@ -178,7 +178,7 @@ static void copy_from_axis(const struct walk *w, int axis, char *dst, const char
 		copy_from_axis(w, axis + 1, dst + i * a->dst, src + i * a->src);
 }
 
-void walk_copy(const struct walk *w, void *dst, const void *src)
+void copy_plan_copy(const struct copy_plan *w, void *dst, const void *src)
 {
 	char *to = (char *)dst + w->dst_at;
 	const char *from = (const char *)src + w->src_at;

@@ -27,7 +27,9 @@ enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
 	uint32_t word = buffer_word(b);
 
 	/* A buffer that has gone is what it was last. */
-	return word & BOARD_SEALED ? GPUSHM_SEALED : word & BOARD_SHARED ? GPUSHM_SHARED : b->state;
+	return word & STATUS_PAGE_SEALED   ? GPUSHM_SEALED
+	       : word & STATUS_PAGE_SHARED ? GPUSHM_SHARED
+					   : b->state;
 }
 
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
@@ -47,14 +49,14 @@ const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
 
 int gpushm_buffer_lost(const struct gpushm_buffer *b)
 {
-	return b->held.lost || (buffer_word(b) & BOARD_GONE);
+	return b->held.lost || (buffer_word(b) & STATUS_PAGE_GONE);
 }
 
 int gpushm_buffer_dirty(const struct gpushm_buffer *b)
 {
 	uint32_t word = buffer_word(b);
 
-	return word & BOARD_GONE ? b->dirty : !!(word & BOARD_DIRTY);
+	return word & STATUS_PAGE_GONE ? b->dirty : !!(word & STATUS_PAGE_DIRTY);
 }
 
 const char *gpushm_buffer_name(const struct gpushm_buffer *b)

@@ -34,12 +34,12 @@ struct transfer {
 
 /* The axis whose steps one call can do as rows: the longest of those with a fit pitch on both
  * sides. -1: none. Where the order counts, rows may only be the innermost axis. */
-static int rows_axis(const struct walk *w)
+static int rows_axis(const struct copy_plan *w)
 {
 	int best = -1;
 
 	for (int i = w->ordered && w->n_axes > 0 ? w->n_axes - 1 : 0; i < w->n_axes; i++) {
-		const struct walk_axis *a = &w->axes[i];
+		const struct copy_plan_axis *a = &w->axes[i];
 		int64_t width = (int64_t)w->run;
 
 		if (a->dst >= width && a->src >= width && (best < 0 || a->n > w->axes[best].n))
@@ -49,7 +49,7 @@ static int rows_axis(const struct walk *w)
 }
 
 /* Driver calls that copying rows takes. */
-static uint64_t count_calls(const struct walk *w)
+static uint64_t count_calls(const struct copy_plan *w)
 {
 	int rows = rows_axis(w);
 	uint64_t calls = 1;
@@ -62,7 +62,7 @@ static uint64_t count_calls(const struct walk *w)
 
 /* Bytes of copying that the calls are worth. Calls are no more than elements, but their product
  * with the cost may not fit. */
-static uint64_t count_cost(const struct walk *w)
+static uint64_t count_cost(const struct copy_plan *w)
 {
 	uint64_t cost;
 
@@ -73,7 +73,7 @@ static uint64_t count_cost(const struct walk *w)
 
 /* Bytes from the lowest to past the highest that are read, and how far the lowest lies before the
  * walk's start. */
-static uint64_t source_span(const struct walk *w, int64_t *ret_before)
+static uint64_t source_span(const struct copy_plan *w, int64_t *ret_before)
 {
 	uint64_t bytes = w->run;
 	int64_t before = 0;
@@ -90,7 +90,8 @@ static uint64_t source_span(const struct walk *w, int64_t *ret_before)
 
 /* ---- by the driver alone ---- */
 
-static int copy_rows(const struct transfer *t, const struct walk *w, const struct walk_axis *rows)
+static int copy_rows(const struct transfer *t, const struct copy_plan *w,
+		     const struct copy_plan_axis *rows)
 {
 	struct map_copy c = { .width = w->run, .height = 1, .to_host = t->to_host };
 
@@ -105,14 +106,15 @@ static int copy_rows(const struct transfer *t, const struct walk *w, const struc
 }
 
 /* Loops over all axes but the one of the rows. */
-static int copy_direct(const struct transfer *t, const struct walk *w, const struct walk_axis *rows)
+static int copy_direct(const struct transfer *t, const struct copy_plan *w,
+		       const struct copy_plan_axis *rows)
 {
-	const struct walk_axis *a = &w->axes[0];
-	struct walk inner;
+	const struct copy_plan_axis *a = &w->axes[0];
+	struct copy_plan inner;
 
 	if (w->n_axes == 0)
 		return copy_rows(t, w, rows);
-	walk_inner(w, &inner);
+	copy_plan_inner(w, &inner);
 	for (int64_t i = 0; i < a->n; i++) {
 		int r = copy_direct(t, &inner, rows);
 
@@ -124,10 +126,10 @@ static int copy_direct(const struct transfer *t, const struct walk *w, const str
 	return 0;
 }
 
-static int direct(const struct transfer *t, const struct walk *w)
+static int direct(const struct transfer *t, const struct copy_plan *w)
 {
-	struct walk outer = *w;
-	struct walk_axis rows;
+	struct copy_plan outer = *w;
+	struct copy_plan_axis rows;
 	int axis = rows_axis(w);
 
 	if (axis < 0)
@@ -148,13 +150,13 @@ static int need_buffer(struct transfer *t)
 	return t->buffer ? 0 : error_set(ENOMEM, "no memory for the buffer of a strided copy");
 }
 
-static int gather(struct transfer *t, const struct walk *w, uint64_t span, int64_t before)
+static int gather(struct transfer *t, const struct copy_plan *w, uint64_t span, int64_t before)
 {
 	struct map_copy c = { .device = t->device + w->src_at - before,
 			      .width = span,
 			      .height = 1,
 			      .to_host = true };
-	struct walk pick = *w;
+	struct copy_plan pick = *w;
 	int r = need_buffer(t);
 
 	if (r < 0)
@@ -166,12 +168,12 @@ static int gather(struct transfer *t, const struct walk *w, uint64_t span, int64
 	if (r < 0)
 		return r;
 	pick.src_at = before;
-	walk_copy(&pick, t->host, t->buffer);
+	copy_plan_copy(&pick, t->host, t->buffer);
 	return 0;
 }
 
 /* The walk in two: `pack` from the host to the buffer, `place` from there to the device. */
-static void split_walk(const struct walk *w, struct walk *pack, struct walk *place)
+static void split_walk(const struct copy_plan *w, struct copy_plan *pack, struct copy_plan *place)
 {
 	int64_t stride = (int64_t)w->run;
 
@@ -181,8 +183,8 @@ static void split_walk(const struct walk *w, struct walk *pack, struct walk *pla
 		pack->axes[i].dst = place->axes[i].src = stride;
 		stride *= w->axes[i].n;
 	}
-	walk_merge(pack);
-	walk_merge(place);
+	copy_plan_merge(pack);
+	copy_plan_merge(place);
 }
 
 int transfer_settle(void *stream, int r)
@@ -197,14 +199,14 @@ int transfer_settle(void *stream, int r)
 	return r;
 }
 
-static int scatter(struct transfer *t, const struct walk *pack, const struct walk *place)
+static int scatter(struct transfer *t, const struct copy_plan *pack, const struct copy_plan *place)
 {
 	struct transfer from_buffer;
 	int r = need_buffer(t);
 
 	if (r < 0)
 		return r;
-	walk_copy(pack, t->buffer, t->host);
+	copy_plan_copy(pack, t->buffer, t->host);
 	from_buffer = *t;
 	from_buffer.host = t->buffer;
 	/* The buffer is freed: what was queued before a call that failed reads it, too. */
@@ -213,22 +215,22 @@ static int scatter(struct transfer *t, const struct walk *pack, const struct wal
 
 /* ---- the choice ---- */
 
-static int move(struct transfer *t, const struct walk *w);
+static int move(struct transfer *t, const struct copy_plan *w);
 
 /* Parts of the outermost axis, each of as many steps as fit the buffer, or of one. */
-static int by_parts(struct transfer *t, const struct walk *w, uint64_t step_bytes)
+static int by_parts(struct transfer *t, const struct copy_plan *w, uint64_t step_bytes)
 {
-	const struct walk_axis *a = &w->axes[0];
+	const struct copy_plan_axis *a = &w->axes[0];
 	int64_t steps = step_bytes < BUFFER_BYTES ? (int64_t)(BUFFER_BYTES / step_bytes) : 1;
 
 	for (int64_t at = 0; at < a->n; at += steps) {
 		int64_t n = steps < a->n - at ? steps : a->n - at;
-		struct walk part = *w;
+		struct copy_plan part = *w;
 		int r;
 
 		part.axes[0].n = n;
 		if (n == 1)
-			walk_inner(w, &part);
+			copy_plan_inner(w, &part);
 		part.dst_at += at * a->dst;
 		part.src_at += at * a->src;
 		r = move(t, &part);
@@ -238,9 +240,9 @@ static int by_parts(struct transfer *t, const struct walk *w, uint64_t step_byte
 	return 0;
 }
 
-static int move_to_host(struct transfer *t, const struct walk *w)
+static int move_to_host(struct transfer *t, const struct copy_plan *w)
 {
-	struct walk inner;
+	struct copy_plan inner;
 	int64_t before;
 	uint64_t span = source_span(w, &before), step;
 
@@ -249,7 +251,7 @@ static int move_to_host(struct transfer *t, const struct walk *w)
 	if (span <= BUFFER_BYTES)
 		return gather(t, w, span, before);
 
-	walk_inner(w, &inner);
+	copy_plan_inner(w, &inner);
 	step = source_span(&inner, &before);
 	/* n steps span (n - 1) strides and one step; a stride of 0 spans no more than one does. */
 	if ((uint64_t)llabs(w->axes[0].src) > step)
@@ -257,10 +259,10 @@ static int move_to_host(struct transfer *t, const struct walk *w)
 	return by_parts(t, w, step);
 }
 
-static int move_to_device(struct transfer *t, const struct walk *w)
+static int move_to_device(struct transfer *t, const struct copy_plan *w)
 {
-	struct walk pack, place, inner;
-	uint64_t bytes = walk_bytes(w), cost;
+	struct copy_plan pack, place, inner;
+	uint64_t bytes = copy_plan_bytes(w), cost;
 
 	split_walk(w, &pack, &place);
 	if (w->n_axes == 0 || count_calls(w) == 1 ||
@@ -268,16 +270,16 @@ static int move_to_device(struct transfer *t, const struct walk *w)
 		return direct(t, w);
 	if (bytes <= BUFFER_BYTES)
 		return scatter(t, &pack, &place);
-	walk_inner(w, &inner);
-	return by_parts(t, w, walk_bytes(&inner));
+	copy_plan_inner(w, &inner);
+	return by_parts(t, w, copy_plan_bytes(&inner));
 }
 
-static int move(struct transfer *t, const struct walk *w)
+static int move(struct transfer *t, const struct copy_plan *w)
 {
 	return t->to_host ? move_to_host(t, w) : move_to_device(t, w);
 }
 
-int transfer(const struct walk *w, void *device, void *host, bool to_host, void *stream)
+int transfer(const struct copy_plan *w, void *device, void *host, bool to_host, void *stream)
 {
 	struct transfer t = { device, host, to_host, stream, NULL };
 	int r = move(&t, w);

@@ -12,7 +12,7 @@
  * strides make it go through a buffer of ours, it blocks until the stream has done its part.
  * Never writes to a byte of device memory that is not of an element: others may write to those at
  * the same time. Within map_enter(). 0, -ENOMEM or -EIO, with gpushm_error() set. */
-int transfer(const struct walk *w, void *device, void *host, bool to_host, void *stream);
+int transfer(const struct copy_plan *w, void *device, void *host, bool to_host, void *stream);
 
 /* Waits until the stream has done what was queued, also where r is the -errno of a call that failed
  * after others had been queued: then r and its gpushm_error() stay. Within map_enter(). r, or

@@ -110,12 +110,13 @@ int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int devic
 
 uint32_t buffer_word(const struct gpushm_buffer *b)
 {
-	const struct board_slot *slot = b->held.slot;
+	const struct status_page_slot *slot = b->held.slot;
 
 	if (slot)
-		return board_read(slot, b->id);
-	return (b->state == GPUSHM_SEALED ? BOARD_SEALED : 0) |
-	       (b->state == GPUSHM_SHARED ? BOARD_SHARED : 0) | (b->dirty ? BOARD_DIRTY : 0);
+		return status_page_read(slot, b->id);
+	return (b->state == GPUSHM_SEALED ? STATUS_PAGE_SEALED : 0) |
+	       (b->state == GPUSHM_SHARED ? STATUS_PAGE_SHARED : 0) |
+	       (b->dirty ? STATUS_PAGE_DIRTY : 0);
 }
 
 void buffer_get(struct gpushm_buffer *b)

@@ -15,9 +15,11 @@
 
 #define NAP_MS 1000u
 
-_Static_assert(GPUSHM_NOTICE_SEALED == BOARD_SEALED && GPUSHM_NOTICE_SHARED == BOARD_SHARED &&
-		       GPUSHM_NOTICE_DIRTY == BOARD_DIRTY &&
-		       GPUSHM_NOTICE_UNLINKED == BOARD_UNLINKED && GPUSHM_NOTICE_GONE == BOARD_GONE,
+_Static_assert(GPUSHM_NOTICE_SEALED == STATUS_PAGE_SEALED &&
+		       GPUSHM_NOTICE_SHARED == STATUS_PAGE_SHARED &&
+		       GPUSHM_NOTICE_DIRTY == STATUS_PAGE_DIRTY &&
+		       GPUSHM_NOTICE_UNLINKED == STATUS_PAGE_UNLINKED &&
+		       GPUSHM_NOTICE_GONE == STATUS_PAGE_GONE,
 	       "the word is handed on as it is");
 
 uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
@@ -47,7 +49,7 @@ static int check_connection(struct gpushm *c)
 
 static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline)
 {
-	const struct board_slot *slot = b->held.slot;
+	const struct status_page_slot *slot = b->held.slot;
 	uint64_t now = clock_monotonic_ms(), left = now < deadline ? deadline - now : 0;
 
 	if (!slot)

@@ -112,7 +112,7 @@ int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b)
 		return r;
 	memcpy(item.name, b->name, sizeof(item.name));
 	/* One that has gone is asked for all the same, so that it is told of once. */
-	item.word &= ~BOARD_GONE;
+	item.word &= ~STATUS_PAGE_GONE;
 	return add(w, &item);
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PUBLISHED (BOARD_SEALED | BOARD_SHARED)
+#define PUBLISHED (STATUS_PAGE_SEALED | STATUS_PAGE_SHARED)
 
 /* In a request: what it has itself, and what an item has beside a name, where all of its numbers
  * are large. */
@@ -115,13 +115,13 @@ static void tell_flags(struct gpushm_watch *w, const struct watch_item *item, ui
 {
 	if (!(before & PUBLISHED) && (now & PUBLISHED))
 		push(w, GPUSHM_EVENT_PUBLISHED, item->buffer, item->name);
-	if (!(before & BOARD_DIRTY) && (now & BOARD_DIRTY))
+	if (!(before & STATUS_PAGE_DIRTY) && (now & STATUS_PAGE_DIRTY))
 		push(w, GPUSHM_EVENT_DIRTY, item->buffer, item->name);
-	if ((before & BOARD_DIRTY) && !(now & (BOARD_DIRTY | BOARD_GONE)))
+	if ((before & STATUS_PAGE_DIRTY) && !(now & (STATUS_PAGE_DIRTY | STATUS_PAGE_GONE)))
 		push(w, GPUSHM_EVENT_CLEAN, item->buffer, item->name);
-	if (!(before & BOARD_UNLINKED) && (now & BOARD_UNLINKED))
+	if (!(before & STATUS_PAGE_UNLINKED) && (now & STATUS_PAGE_UNLINKED))
 		push(w, GPUSHM_EVENT_UNLINKED, item->buffer, item->name);
-	if (now & BOARD_GONE)
+	if (now & STATUS_PAGE_GONE)
 		push(w, GPUSHM_EVENT_GONE, item->buffer, item->name);
 }
 
@@ -134,7 +134,7 @@ int watch_take(struct gpushm_watch *w, struct watch_item *item, uint64_t buffer,
 		return r;
 	if (item->by_id) {
 		tell_flags(w, item, before, word);
-		item->gone = word & BOARD_GONE;
+		item->gone = word & STATUS_PAGE_GONE;
 	} else {
 		if (buffer != item->buffer && item->buffer)
 			push(w, GPUSHM_EVENT_UNLINKED, item->buffer, item->name);

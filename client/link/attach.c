@@ -115,7 +115,7 @@ static int decode_attach(struct gpushm *c, const Gpushm__Proto__Request *request
 	a->digest = from->digest;
 	a->table_bytes = from->table_bytes;
 	a->dirty = from->dirty;
-	a->slot = from->has_slot ? from->slot : BOARD_NONE;
+	a->slot = from->has_slot ? from->slot : STATUS_PAGE_NONE;
 	a->pool_id = from->pool;
 	r = check_access(from, request, a);
 	return r < 0 ? r : take_fds(c, from, a);

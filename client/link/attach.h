@@ -12,7 +12,7 @@ struct attach {
 	enum gpushm_state state;
 	enum gpushm_access access;
 	bool dirty;
-	uint32_t pool_id, slot; /* slot: on the board, or BOARD_NONE */
+	uint32_t pool_id, slot; /* slot: on the board, or STATUS_PAGE_NONE */
 	bool has_record, is_pool_fd;
 	struct pool_info *pool; /* the connection's */
 	unsigned char record[RECORD_BYTES];

@@ -26,7 +26,7 @@ static int check_file(int fd, uid_t server, struct stat *ret)
 
 	if (fstat(fd, ret) < 0)
 		return error_set(errno, "can't look at the daemon's board: %m");
-	if (!S_ISREG(ret->st_mode) || ret->st_size != BOARD_BYTES)
+	if (!S_ISREG(ret->st_mode) || ret->st_size != STATUS_PAGE_BYTES)
 		return error_set(EPROTO, "the daemon's board has not the size that it must have");
 	if (!endpoint_owns(server, ret->st_uid))
 		return error_set(EPROTO, "the daemon's board belongs to uid %u", ret->st_uid);
@@ -37,16 +37,16 @@ static int check_file(int fd, uid_t server, struct stat *ret)
 
 static int map(int fd, const struct stat *st, struct notice_board *b)
 {
-	void *memory = mmap(NULL, BOARD_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	void *memory = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 
 	if (memory == MAP_FAILED)
 		return error_set(errno, "can't map the daemon's board: %m");
 	b->map = memory;
 	b->dev = st->st_dev;
 	b->ino = st->st_ino;
-	if (b->map->magic == BOARD_MAGIC && b->map->version == BOARD_VERSION)
+	if (b->map->magic == STATUS_PAGE_MAGIC && b->map->version == STATUS_PAGE_VERSION)
 		return 0;
-	munmap(memory, BOARD_BYTES);
+	munmap(memory, STATUS_PAGE_BYTES);
 	return error_set(EPROTO, "the daemon's board is none");
 }
 
@@ -77,17 +77,17 @@ void notice_unmap(struct notice_board *boards)
 
 	for (; boards; boards = next) {
 		next = boards->next;
-		munmap((void *)boards->map, BOARD_BYTES);
+		munmap((void *)boards->map, STATUS_PAGE_BYTES);
 		free(boards);
 	}
 }
 
-const struct board_slot *notice_slot(const struct notice_board *boards, uint32_t slot)
+const struct status_page_slot *notice_slot(const struct notice_board *boards, uint32_t slot)
 {
-	return boards && slot < BOARD_SLOTS ? &boards->map->slots[slot] : NULL;
+	return boards && slot < STATUS_PAGE_SLOTS ? &boards->map->slots[slot] : NULL;
 }
 
-void notice_sleep(const struct board_slot *slot, uint32_t seen, uint64_t ms)
+void notice_sleep(const struct status_page_slot *slot, uint32_t seen, uint64_t ms)
 {
 	uint64_t most = ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX;
 	struct timespec t = { .tv_sec = (time_t)(most / 1000u),

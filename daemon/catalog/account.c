@@ -27,21 +27,21 @@ int accounts_init(struct accounts *a, const struct config *config)
 {
 	a->config = config;
 	list_init(&a->all);
-	return index_init(&a->by_uid);
+	return hashtable_init(&a->by_uid);
 }
 
 void accounts_done(struct accounts *a)
 {
 	assert(a->by_uid.n == 0);
-	index_done(&a->by_uid);
+	hashtable_done(&a->by_uid);
 }
 
 static struct account *find(const struct accounts *a, uid_t uid)
 {
-	struct index_link *link = index_first(&a->by_uid, index_hash_u64(uid));
+	struct hashtable_link *link = hashtable_first(&a->by_uid, hashtable_hash_u64(uid));
 
 	while (link && container_of(link, struct account, link)->uid != uid)
-		link = index_next(link);
+		link = hashtable_next(link);
 	return link ? container_of(link, struct account, link) : NULL;
 }
 
@@ -56,7 +56,7 @@ static struct account *find_or_new(struct accounts *a, uid_t uid)
 		return NULL;
 	account->accounts = a;
 	account->uid = uid;
-	index_insert(&a->by_uid, &account->link, index_hash_u64(uid));
+	hashtable_insert(&a->by_uid, &account->link, hashtable_hash_u64(uid));
 	list_insert(&a->all, &account->all_link);
 	return account;
 }
@@ -66,7 +66,7 @@ static void free_if_empty(struct account *account)
 	for (int i = 0; i < ACCOUNT_ITEMS; i++)
 		if (account->used[i])
 			return;
-	index_drop(&account->accounts->by_uid, &account->link);
+	hashtable_drop(&account->accounts->by_uid, &account->link);
 	list_drop(&account->all_link);
 	free(account);
 }

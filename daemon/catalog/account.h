@@ -21,13 +21,13 @@ enum account_item {
 };
 
 struct accounts {
-	struct index by_uid;	     /* account::link */
+	struct hashtable by_uid;     /* account::link */
 	struct list all;	     /* account::all_link */
 	const struct config *config; /* borrowed: the limits in force */
 };
 
 struct account {
-	struct index_link link;
+	struct hashtable_link link;
 	struct list all_link;
 	struct accounts *accounts;
 	uid_t uid;

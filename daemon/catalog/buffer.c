@@ -82,7 +82,7 @@ struct buffer *buffer_alloc(const char *key, size_t len)
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
 	b->slot = SLOT_NONE;
-	b->notice = BOARD_NONE;
+	b->notice = STATUS_PAGE_NONE;
 	return b;
 }
 

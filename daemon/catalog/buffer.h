@@ -29,9 +29,9 @@ struct death {
 /* There may be 100,000 of them: what one has for a while is elsewhere, and no room is lost between
  * members. */
 struct buffer {
-	struct index_link by_name; /* catalog::by_name, while it has a name */
-	struct index_link by_id;   /* catalog::by_id */
-	struct list all_link;	   /* catalog::buffers */
+	struct hashtable_link by_name; /* catalog::by_name, while it has a name */
+	struct hashtable_link by_id;   /* catalog::by_id */
+	struct list all_link;	       /* catalog::buffers */
 	uint64_t id;
 	char *key; /* its name; NULL once unlinked */
 	enum buffer_state state;
@@ -60,7 +60,7 @@ struct buffer {
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
 
-	uint32_t notice; /* its slot on the board; BOARD_NONE: it has none */
+	uint32_t notice; /* its slot on the board; STATUS_PAGE_NONE: it has none */
 	char name[];	 /* its memory goes with the buffer's, also once unlinked */
 };
 

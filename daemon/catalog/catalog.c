@@ -24,9 +24,9 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 	c->default_pool = config->default_pool;
 	list_init(&c->buffers);
 	list_init(&c->lost);
-	if (accounts_init(&c->accounts, config) < 0 || index_init(&c->by_name) < 0 ||
-	    index_init(&c->by_id) < 0 || index_init(&c->leases) < 0 ||
-	    index_init(&c->lost_by_name) < 0)
+	if (accounts_init(&c->accounts, config) < 0 || hashtable_init(&c->by_name) < 0 ||
+	    hashtable_init(&c->by_id) < 0 || hashtable_init(&c->leases) < 0 ||
+	    hashtable_init(&c->lost_by_name) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -44,7 +44,7 @@ static void drop_name(struct catalog *c, struct buffer *b)
 		return;
 	if (is_archived(c, b))
 		archive_unlink(c->archive, b);
-	index_drop(&c->by_name, &b->by_name);
+	hashtable_drop(&c->by_name, &b->by_name);
 	key = take_ptr(b->key);
 	catalog_notice(c, b);
 	c->on_changed(b, key, c->arg);
@@ -58,11 +58,11 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 		archive_gone(c->archive, b);
 	log_write(LOG_DEBUG, &(struct log_about){ .pool = b->pool->config.name, .buffer = b->id },
 		  "buffer freed");
-	index_drop(&c->by_id, &b->by_id);
+	hashtable_drop(&c->by_id, &b->by_id);
 	list_drop(&b->all_link);
 	c->n_buffers--;
 	if (c->board)
-		board_give(c->board, b->notice);
+		status_page_give(c->board, b->notice);
 	c->on_changed(b, NULL, c->arg);
 	buffer_free(b);
 }
@@ -76,7 +76,7 @@ static int grant(struct catalog *c, struct process *p, struct buffer *b, enum ac
 	if (r < 0)
 		return r;
 	c->n_leases++;
-	index_insert(&c->leases, &l->link, index_hash_u64(l->id));
+	hashtable_insert(&c->leases, &l->link, hashtable_hash_u64(l->id));
 	buffer_lease(b, l);
 	*ret = l;
 	return 0;
@@ -136,10 +136,10 @@ static void on_allocated(struct pool_request *r)
 static void insert(struct catalog *c, struct buffer *b)
 {
 	if (b->key) {
-		index_insert(&c->by_name, &b->by_name, index_hash(b->key, strlen(b->key)));
+		hashtable_insert(&c->by_name, &b->by_name, hashtable_hash(b->key, strlen(b->key)));
 		catalog_forget_lost(c, b->key);
 	}
-	index_insert(&c->by_id, &b->by_id, index_hash_u64(b->id));
+	hashtable_insert(&c->by_id, &b->by_id, hashtable_hash_u64(b->id));
 	list_insert(&c->buffers, &b->all_link);
 	c->n_buffers++;
 }
@@ -166,7 +166,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	b->id = c->next_buffer++;
 	insert(c, b);
 	if (c->board)
-		b->notice = board_take(c->board, b->id);
+		b->notice = status_page_take(c->board, b->id);
 	b->making->buffer = b;
 	b->making->catalog = c;
 	b->making->request.on_done = on_allocated;
@@ -234,10 +234,10 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (r < 0)
 		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
 			  strerror(-r));
-	else if (c->archive && b->slot >= SLOTS_KEPT)
+	else if (c->archive && b->slot >= FD_INDEX_KEPT)
 		log_warning("buffer %" PRIu64 " would survive a planned restart and no other end: "
 			    "%u buffers are kept already",
-			    b->id, SLOTS_KEPT);
+			    b->id, FD_INDEX_KEPT);
 	catalog_notice(c, b);
 	c->on_changed(b, b->key, c->arg);
 	c->on_published(b, c->arg);
@@ -250,7 +250,7 @@ void catalog_close(struct catalog *c, struct lease *l)
 
 	if (is_archived(c, b))
 		archive_close(c->archive, l);
-	index_drop(&c->leases, &l->link);
+	hashtable_drop(&c->leases, &l->link);
 	c->n_leases--;
 	buffer_unlease(b, l);
 	lease_free(l);
@@ -379,10 +379,10 @@ void catalog_clear(struct catalog *c)
 void catalog_done(struct catalog *c)
 {
 	assert(c->n_buffers == 0 && c->n_leases == 0);
-	index_done(&c->by_name);
-	index_done(&c->by_id);
-	index_done(&c->leases);
+	hashtable_done(&c->by_name);
+	hashtable_done(&c->by_id);
+	hashtable_done(&c->leases);
 	catalog_forget_all_lost(c);
-	index_done(&c->lost_by_name);
+	hashtable_done(&c->lost_by_name);
 	accounts_done(&c->accounts);
 }

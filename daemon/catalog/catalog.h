@@ -13,15 +13,15 @@
 #include "daemon/state/serialize.h"
 
 struct catalog {
-	struct index by_name, by_id, leases;
+	struct hashtable by_name, by_id, leases;
 	struct list buffers; /* buffer::all_link, in the order of their ids */
 	uint32_t n_buffers, n_leases;
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
-	struct archive *archive; /* borrowed; NULL: nothing outlives the daemon */
-	struct board *board;	 /* borrowed; NULL: nobody is told */
-	struct list lost;	 /* struct lost: names of buffers whose memory is gone */
-	struct index lost_by_name;
+	struct archive *archive;   /* borrowed; NULL: nothing outlives the daemon */
+	struct status_page *board; /* borrowed; NULL: nobody is told */
+	struct list lost;	   /* struct lost: names of buffers whose memory is gone */
+	struct hashtable lost_by_name;
 	struct list *pools;	  /* pool::link; borrowed */
 	const char *default_pool; /* borrowed */
 
@@ -60,13 +60,13 @@ uint32_t catalog_word(const struct catalog *c, const struct buffer *b);
 void catalog_forget(struct catalog *c, struct process *p);
 
 /* Marks the slots that adopted buffers have as taken. */
-void catalog_take_slots(const struct catalog *c, struct slots *slots);
+void catalog_take_slots(const struct catalog *c, struct fd_index *slots);
 
 /* Writes everything that is to survive into an archive. 0 or -errno. */
 int catalog_archive(const struct catalog *c, struct archive *a);
 
 /* Lists the fds of everything that is in the archive. 0 or -ENOMEM. */
-int catalog_list(const struct catalog *c, struct manifest *m);
+int catalog_list(const struct catalog *c, struct fd_list *m);
 
 /* The daemon ends, and what it has is kept: no memory is given back to a driver. */
 void catalog_let_go(struct catalog *c);

@@ -12,17 +12,18 @@
 
 struct buffer *catalog_by_key(const struct catalog *c, const char *key)
 {
-	struct index_link *link = index_first(&c->by_name, index_hash(key, strlen(key)));
+	struct hashtable_link *link =
+		hashtable_first(&c->by_name, hashtable_hash(key, strlen(key)));
 
 	while (link && strcmp(container_of(link, struct buffer, by_name)->key, key) != 0)
-		link = index_next(link);
+		link = hashtable_next(link);
 	return link ? container_of(link, struct buffer, by_name) : NULL;
 }
 
 bool catalog_visible(const struct buffer *b, const struct process *p)
 {
 	return buffer_owned_by(b, p) ||
-	       (b->state != BUFFER_FILLING && b->key && naming_may_say(p, b->key) &&
+	       (b->state != BUFFER_FILLING && b->key && private_names_may_say(p, b->key) &&
 		buffer_allows(b, p, ACCESS_READ));
 }
 
@@ -72,10 +73,10 @@ int catalog_look(struct catalog *c, const struct process *p, const char *key, st
 
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
 {
-	struct index_link *link = index_first(&c->by_id, index_hash_u64(id));
+	struct hashtable_link *link = hashtable_first(&c->by_id, hashtable_hash_u64(id));
 
 	while (link && container_of(link, struct buffer, by_id)->id != id)
-		link = index_next(link);
+		link = hashtable_next(link);
 	return link ? container_of(link, struct buffer, by_id) : NULL;
 }
 
@@ -93,10 +94,10 @@ struct buffer *catalog_next(const struct catalog *c, uint64_t after)
 
 struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id)
 {
-	struct index_link *link = index_first(&c->leases, index_hash_u64(id));
+	struct hashtable_link *link = hashtable_first(&c->leases, hashtable_hash_u64(id));
 
 	while (link && container_of(link, struct lease, link)->id != id)
-		link = index_next(link);
+		link = hashtable_next(link);
 	return link ? container_of(link, struct lease, link) : NULL;
 }
 

@@ -5,13 +5,13 @@
  */
 #include "daemon/catalog/catalog.h"
 
-void catalog_take_slots(const struct catalog *c, struct slots *slots)
+void catalog_take_slots(const struct catalog *c, struct fd_index *slots)
 {
 	const struct buffer *b;
 
 	list_foreach (b, &c->buffers, all_link)
-		slots_mark(slots, b->slot);
-	slots_settle(slots);
+		fd_index_mark(slots, b->slot);
+	fd_index_settle(slots);
 }
 
 int catalog_archive(const struct catalog *c, struct archive *a)
@@ -36,7 +36,7 @@ int catalog_archive(const struct catalog *c, struct archive *a)
 }
 
 /* Each once, whatever it holds. */
-static int list_processes(const struct catalog *c, struct manifest *m)
+static int list_processes(const struct catalog *c, struct fd_list *m)
 {
 	const struct buffer *b;
 	const struct lease *l;
@@ -55,7 +55,7 @@ static int list_processes(const struct catalog *c, struct manifest *m)
 	return r;
 }
 
-int catalog_list(const struct catalog *c, struct manifest *m)
+int catalog_list(const struct catalog *c, struct fd_list *m)
 {
 	const struct buffer *b;
 	const struct pool *pool;

@@ -14,26 +14,27 @@
 #include <time.h>
 
 struct lost {
-	struct list all_link;	/* catalog::lost */
-	struct index_link link; /* catalog::lost_by_name */
-	uint64_t ns;		/* CLOCK_REALTIME */
+	struct list all_link;	    /* catalog::lost */
+	struct hashtable_link link; /* catalog::lost_by_name */
+	uint64_t ns;		    /* CLOCK_REALTIME */
 	char why[192];
 	char key[];
 };
 
 static struct lost *find(const struct catalog *c, const char *key)
 {
-	struct index_link *link = index_first(&c->lost_by_name, index_hash(key, strlen(key)));
+	struct hashtable_link *link =
+		hashtable_first(&c->lost_by_name, hashtable_hash(key, strlen(key)));
 
 	while (link && strcmp(container_of(link, struct lost, link)->key, key) != 0)
-		link = index_next(link);
+		link = hashtable_next(link);
 	return link ? container_of(link, struct lost, link) : NULL;
 }
 
 static void drop(struct catalog *c, struct lost *l)
 {
 	list_drop(&l->all_link);
-	index_drop(&c->lost_by_name, &l->link);
+	hashtable_drop(&c->lost_by_name, &l->link);
 	free(l);
 }
 
@@ -50,7 +51,7 @@ void catalog_remember_lost(struct catalog *c, const char *key, const char *why)
 	snprintf(l->why, sizeof(l->why), "%s", why);
 	l->ns = clock_realtime_ns();
 	list_insert(&c->lost, &l->all_link);
-	index_insert(&c->lost_by_name, &l->link, index_hash(key, strlen(key)));
+	hashtable_insert(&c->lost_by_name, &l->link, hashtable_hash(key, strlen(key)));
 }
 
 void catalog_forget_lost(struct catalog *c, const char *key)

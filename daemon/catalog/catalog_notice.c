@@ -8,21 +8,21 @@
 
 static uint32_t flags_of(const struct buffer *b)
 {
-	return (b->state == BUFFER_SEALED ? BOARD_SEALED : 0) |
-	       (b->state == BUFFER_SHARED ? BOARD_SHARED : 0) | (b->dirty ? BOARD_DIRTY : 0) |
-	       (b->key ? 0 : BOARD_UNLINKED);
+	return (b->state == BUFFER_SEALED ? STATUS_PAGE_SEALED : 0) |
+	       (b->state == BUFFER_SHARED ? STATUS_PAGE_SHARED : 0) |
+	       (b->dirty ? STATUS_PAGE_DIRTY : 0) | (b->key ? 0 : STATUS_PAGE_UNLINKED);
 }
 
 void catalog_notice(struct catalog *c, const struct buffer *b)
 {
 	if (c->board)
-		board_write(c->board, b->notice, flags_of(b));
+		status_page_write(c->board, b->notice, flags_of(b));
 }
 
 uint32_t catalog_word(const struct catalog *c, const struct buffer *b)
 {
-	return c->board && b->notice != BOARD_NONE
-		       ? board_read(&c->board->map->slots[b->notice], b->id)
+	return c->board && b->notice != STATUS_PAGE_NONE
+		       ? status_page_read(&c->board->map->slots[b->notice], b->id)
 		       : flags_of(b);
 }
 
@@ -31,19 +31,19 @@ uint32_t catalog_word(const struct catalog *c, const struct buffer *b)
 void catalog_take_board(struct catalog *c)
 {
 	struct buffer *b;
-	uint32_t used = board_used(c->board);
+	uint32_t used = status_page_used(c->board);
 
 	for (uint32_t slot = 0; slot < used; slot++) {
-		b = catalog_by_id(c, board_id(c->board, slot));
-		if (b && b->notice == BOARD_NONE)
+		b = catalog_by_id(c, status_page_id(c->board, slot));
+		if (b && b->notice == STATUS_PAGE_NONE)
 			b->notice = slot;
 		else
-			board_give(c->board, slot);
+			status_page_give(c->board, slot);
 	}
 	list_foreach (b, &c->buffers, all_link) {
-		if (b->notice == BOARD_NONE)
-			b->notice = board_take(c->board, b->id);
+		if (b->notice == STATUS_PAGE_NONE)
+			b->notice = status_page_take(c->board, b->id);
 		catalog_notice(c, b);
 	}
-	board_begin(c->board);
+	status_page_begin(c->board);
 }

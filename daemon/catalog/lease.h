@@ -14,10 +14,10 @@ enum access { ACCESS_READ = 1, ACCESS_WRITE = 2 }; /* enum Access of gpushm.prot
 struct buffer;
 
 struct lease {
-	struct index_link link;	  /* catalog::leases, by id */
-	struct list process_link; /* process::leases */
-	struct list buffer_link;  /* buffer::leases */
-	struct charge charge;	  /* against the holder's account */
+	struct hashtable_link link; /* catalog::leases, by id */
+	struct list process_link;   /* process::leases */
+	struct list buffer_link;    /* buffer::leases */
+	struct charge charge;	    /* against the holder's account */
 	struct process *process;
 	struct buffer *buffer;
 	uint64_t id;

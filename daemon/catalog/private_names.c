@@ -35,7 +35,7 @@ static bool is_own(const struct process *p, const char *key)
 	return strncmp(key, own, own_prefix(p, own)) == 0;
 }
 
-bool naming_may_say(const struct process *p, const char *key)
+bool private_names_may_say(const struct process *p, const char *key)
 {
 	return key[0] != '~' || p->admin || is_own(p, key);
 }
@@ -50,8 +50,8 @@ static size_t join(const char *prefix, size_t prefix_len, const char *name, size
 	return prefix_len + len;
 }
 
-int naming_key(const struct process *p, const void *name, size_t len, char ret[KEY_MAX + 1],
-	       struct fault *f)
+int private_names_key(const struct process *p, const void *name, size_t len, char ret[KEY_MAX + 1],
+		      struct fault *f)
 {
 	const char *wrong = name_check_buffer(name, len), *text = name;
 	size_t own_len;
@@ -73,14 +73,14 @@ int naming_key(const struct process *p, const void *name, size_t len, char ret[K
 		return 0;
 	}
 	join("", 0, text, len, ret);
-	if (!naming_may_say(p, ret))
+	if (!private_names_may_say(p, ret))
 		return fault(f, CODE_ACCESS,
 			     "name \"%s\" is private to another user; yours start with \"~/\"",
 			     ret);
 	return 0;
 }
 
-size_t naming_shown(const struct process *p, const char *key, char ret[KEY_MAX + 1])
+size_t private_names_shown(const struct process *p, const char *key, char ret[KEY_MAX + 1])
 {
 	size_t len = strlen(key), own_len;
 	char own[16];

@@ -14,13 +14,13 @@
 
 /* Checks the name by the rule of proto/name.h and writes the key, terminated. 0, or -errno with *f
  * filled in: CODE_NAME, and CODE_ACCESS for another user's private name. */
-int naming_key(const struct process *p, const void *name, size_t len, char ret[KEY_MAX + 1],
-	       struct fault *f);
+int private_names_key(const struct process *p, const void *name, size_t len, char ret[KEY_MAX + 1],
+		      struct fault *f);
 
 /* Whether the process has a name for that key: a private one is its user's and admins' alone. */
-bool naming_may_say(const struct process *p, const char *key);
+bool private_names_may_say(const struct process *p, const char *key);
 
 /* The key as that process calls it: its own private names start with "~/". Returns the length. */
-size_t naming_shown(const struct process *p, const char *key, char ret[KEY_MAX + 1]);
+size_t private_names_shown(const struct process *p, const char *key, char ret[KEY_MAX + 1]);
 
 #endif

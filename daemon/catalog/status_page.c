@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A memfd as pool/host.c makes them: its size is sealed, its mode keeps everybody else from opening
- * it for writing, and what is lent is an fd that was opened read-only. It is BOARD_BYTES long
+ * it for writing, and what is lent is an fd that was opened read-only. It is STATUS_PAGE_BYTES long
  * from the start and gets memory as it is used, with fallocate(), so that writing to it never ends
  * in a SIGBUS.
  *
@@ -27,10 +27,10 @@
 
 static size_t end_of(uint32_t slots)
 {
-	return sizeof(struct board_layout) + (size_t)slots * sizeof(struct board_slot);
+	return sizeof(struct status_page_layout) + (size_t)slots * sizeof(struct status_page_slot);
 }
 
-static int back(struct board *b, uint32_t slots)
+static int back(struct status_page *b, uint32_t slots)
 {
 	size_t bytes = (end_of(slots) + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
 
@@ -38,11 +38,12 @@ static int back(struct board *b, uint32_t slots)
 		return 0;
 	if (fallocate(b->fd, 0, 0, (off_t)bytes) < 0)
 		return -errno;
-	b->backed = (uint32_t)((bytes - sizeof(struct board_layout)) / sizeof(struct board_slot));
+	b->backed = (uint32_t)((bytes - sizeof(struct status_page_layout)) /
+			       sizeof(struct status_page_slot));
 	return 0;
 }
 
-static int open_both(struct board *b)
+static int open_both(struct status_page *b)
 {
 	char path[32];
 	void *map;
@@ -51,14 +52,14 @@ static int open_both(struct board *b)
 	b->fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
 	if (b->fd_read_only < 0)
 		return -errno;
-	map = mmap(NULL, BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	map = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	b->map = map;
 	return 0;
 }
 
-static int make_room(struct board *b, uint32_t slots)
+static int make_room(struct status_page *b, uint32_t slots)
 {
 	size_t room = b->room ? b->room : 64;
 	uint32_t *wider;
@@ -75,13 +76,13 @@ static int make_room(struct board *b, uint32_t slots)
 	return 0;
 }
 
-int board_new(struct board *ret)
+int status_page_new(struct status_page *ret)
 {
-	_cleanup_(board_done) struct board b = BOARD_CLOSED;
+	_cleanup_(status_page_done) struct status_page b = STATUS_PAGE_CLOSED;
 	int r;
 
 	b.fd = memfd_create("gpushm-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (b.fd < 0 || ftruncate(b.fd, BOARD_BYTES) < 0 || fchmod(b.fd, 0400) < 0 ||
+	if (b.fd < 0 || ftruncate(b.fd, STATUS_PAGE_BYTES) < 0 || fchmod(b.fd, 0400) < 0 ||
 	    fcntl(b.fd, F_ADD_SEALS, SEALS) < 0)
 		return -errno;
 	r = back(&b, 1);
@@ -89,29 +90,29 @@ int board_new(struct board *ret)
 		r = open_both(&b);
 	if (r < 0)
 		return r;
-	b.map->magic = BOARD_MAGIC;
-	b.map->version = BOARD_VERSION;
+	b.map->magic = STATUS_PAGE_MAGIC;
+	b.map->version = STATUS_PAGE_VERSION;
 	*ret = b;
-	b = BOARD_CLOSED;
+	b = STATUS_PAGE_CLOSED;
 	return 0;
 }
 
-static int check(struct board *b)
+static int check(struct status_page *b)
 {
-	if (b->map->magic != BOARD_MAGIC || board_used(b) > BOARD_SLOTS)
+	if (b->map->magic != STATUS_PAGE_MAGIC || status_page_used(b) > STATUS_PAGE_SLOTS)
 		return -EBADMSG;
-	return b->map->version == BOARD_VERSION ? 0 : -EPROTONOSUPPORT;
+	return b->map->version == STATUS_PAGE_VERSION ? 0 : -EPROTONOSUPPORT;
 }
 
-int board_adopt(int *fd, struct board *ret)
+int status_page_adopt(int *fd, struct status_page *ret)
 {
-	_cleanup_(board_done) struct board b = BOARD_CLOSED;
+	_cleanup_(status_page_done) struct status_page b = STATUS_PAGE_CLOSED;
 	struct stat st;
 	int seals = fcntl(*fd, F_GET_SEALS), r;
 
 	if (fstat(*fd, &st) < 0)
 		return -errno;
-	if (seals < 0 || (seals & SEALS) != SEALS || st.st_size != BOARD_BYTES)
+	if (seals < 0 || (seals & SEALS) != SEALS || st.st_size != STATUS_PAGE_BYTES)
 		return -EBADMSG;
 	b.fd = *fd;
 	r = back(&b, 1);
@@ -120,27 +121,27 @@ int board_adopt(int *fd, struct board *ret)
 	if (r == 0)
 		r = check(&b);
 	if (r == 0)
-		r = back(&b, board_used(&b));
+		r = back(&b, status_page_used(&b));
 	if (r == 0)
-		r = make_room(&b, board_used(&b));
+		r = make_room(&b, status_page_used(&b));
 	if (r < 0) {
 		b.fd = -1; /* the caller's still */
 		return r;
 	}
 	*fd = -1;
 	*ret = b;
-	b = BOARD_CLOSED;
+	b = STATUS_PAGE_CLOSED;
 	return 0;
 }
 
-void board_done(struct board *b)
+void status_page_done(struct status_page *b)
 {
 	if (b->map)
-		munmap(b->map, BOARD_BYTES);
+		munmap(b->map, STATUS_PAGE_BYTES);
 	close_fd(&b->fd_read_only);
 	close_fd(&b->fd);
 	free(b->free);
-	*b = BOARD_CLOSED;
+	*b = STATUS_PAGE_CLOSED;
 }
 
 /* ---- words ---- */
@@ -154,10 +155,10 @@ static void wake(_Atomic uint32_t *word)
  * are the same for a long time. */
 static uint32_t changed(uint32_t word, uint32_t flags)
 {
-	return ((word & ~BOARD_FLAGS) + BOARD_CHANGE) | flags;
+	return ((word & ~STATUS_PAGE_FLAGS) + STATUS_PAGE_CHANGE) | flags;
 }
 
-static void change(struct board_slot *slot, uint32_t flags)
+static void change(struct status_page_slot *slot, uint32_t flags)
 {
 	uint32_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 
@@ -165,56 +166,56 @@ static void change(struct board_slot *slot, uint32_t flags)
 }
 
 /* One that was never given, with memory behind it and room to take it back. */
-static uint32_t take_fresh(struct board *b)
+static uint32_t take_fresh(struct status_page *b)
 {
-	uint32_t slot = board_used(b);
+	uint32_t slot = status_page_used(b);
 
-	if (slot == BOARD_SLOTS || back(b, slot + 1) < 0 || make_room(b, slot + 1) < 0)
-		return BOARD_NONE;
+	if (slot == STATUS_PAGE_SLOTS || back(b, slot + 1) < 0 || make_room(b, slot + 1) < 0)
+		return STATUS_PAGE_NONE;
 	atomic_store(&b->map->used, slot + 1);
 	return slot;
 }
 
-uint32_t board_take(struct board *b, uint64_t id)
+uint32_t status_page_take(struct status_page *b, uint64_t id)
 {
 	uint32_t slot = b->n_free ? b->free[--b->n_free] : take_fresh(b);
 
-	if (slot == BOARD_NONE)
+	if (slot == STATUS_PAGE_NONE)
 		return slot;
-	/* In this order: see board_read(). */
+	/* In this order: see status_page_read(). */
 	atomic_store_explicit(&b->map->slots[slot].id, id, memory_order_relaxed);
 	change(&b->map->slots[slot], 0);
 	return slot;
 }
 
-void board_write(struct board *b, uint32_t slot, uint32_t flags)
+void status_page_write(struct status_page *b, uint32_t slot, uint32_t flags)
 {
-	if (slot == BOARD_NONE)
+	if (slot == STATUS_PAGE_NONE)
 		return;
 	change(&b->map->slots[slot], flags);
 	wake(&b->map->slots[slot].word);
 }
 
-void board_give(struct board *b, uint32_t slot)
+void status_page_give(struct status_page *b, uint32_t slot)
 {
-	if (slot == BOARD_NONE)
+	if (slot == STATUS_PAGE_NONE)
 		return;
-	board_write(b, slot, BOARD_GONE);
+	status_page_write(b, slot, STATUS_PAGE_GONE);
 	b->free[b->n_free++] = slot;
 }
 
-void board_begin(struct board *b)
+void status_page_begin(struct status_page *b)
 {
 	atomic_fetch_add(&b->map->generation, 1);
 	wake(&b->map->generation);
 }
 
-uint32_t board_used(const struct board *b)
+uint32_t status_page_used(const struct status_page *b)
 {
 	return atomic_load(&b->map->used);
 }
 
-uint64_t board_id(const struct board *b, uint32_t slot)
+uint64_t status_page_id(const struct status_page *b, uint32_t slot)
 {
 	return atomic_load(&b->map->slots[slot].id);
 }

@@ -83,15 +83,15 @@ static int load_file(struct config_reader *r, const char *path)
 		return e;
 	r->complaints.file = path;
 	if (e == -EFBIG)
-		complaints_add(&r->complaints, 0, "the file is too large; allowed: %u bytes",
-			       FILE_MAX);
+		diagnostics_add(&r->complaints, 0, "the file is too large; allowed: %u bytes",
+				FILE_MAX);
 	else if (e == -EINVAL)
-		complaints_add(&r->complaints, 0, "this is no file; allowed: a regular file");
+		diagnostics_add(&r->complaints, 0, "this is no file; allowed: a regular file");
 	else
-		complaints_add(&r->complaints, 0,
-			       "can't be read: %s; allowed: a file that uid %u "
-			       "may read",
-			       strerror(-e), (unsigned)geteuid());
+		diagnostics_add(&r->complaints, 0,
+				"can't be read: %s; allowed: a file that uid %u "
+				"may read",
+				strerror(-e), (unsigned)geteuid());
 	return e;
 }
 
@@ -142,8 +142,8 @@ static int load_dropins(struct config_reader *r, const char *path, int *result)
 	if (n < 0) {
 		e = -errno;
 		r->complaints.file = folder;
-		complaints_add(&r->complaints, 0, "can't be read: %s; allowed: a folder of files",
-			       strerror(-e));
+		diagnostics_add(&r->complaints, 0, "can't be read: %s; allowed: a folder of files",
+				strerror(-e));
 		return e;
 	}
 	e = load_names(r, folder, names, n, result);

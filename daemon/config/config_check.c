@@ -74,9 +74,9 @@ static void check_useless(struct config_reader *r, size_t pool, const char *key,
 	if (!origin)
 		return;
 	r->complaints.file = origin->file;
-	complaints_add(&r->complaints, origin->line,
-		       "[pool %s]: %s has no meaning with kind=%s; allowed: with kind=%s", p->name,
-		       key, pool_kind_name(p->kind), allowed);
+	diagnostics_add(&r->complaints, origin->line,
+			"[pool %s]: %s has no meaning with kind=%s; allowed: with kind=%s", p->name,
+			key, pool_kind_name(p->kind), allowed);
 }
 
 static void check_pool(struct config_reader *r, size_t pool)
@@ -88,9 +88,9 @@ static void check_pool(struct config_reader *r, size_t pool)
 	if (!origin_of(r->config, SECTION_POOL, pool, "kind")) {
 		header = config_origin_find(r->config, SECTION_POOL, pool, NULL, &n);
 		r->complaints.file = header->file;
-		complaints_add(&r->complaints, header->line,
-			       "[pool %s] has no kind; allowed: kind= with %s", p->name,
-			       value_kind.allowed);
+		diagnostics_add(&r->complaints, header->line,
+				"[pool %s] has no kind; allowed: kind= with %s", p->name,
+				value_kind.allowed);
 		return;
 	}
 	if (p->kind == 0)
@@ -119,9 +119,9 @@ static void check_default_pool(struct config_reader *r)
 						 i > 0 ? ", " : "", c->pools[i].name);
 	}
 	r->complaints.file = origin->file;
-	complaints_add(&r->complaints, origin->line,
-		       "default-pool=%s: there is no such pool; allowed: %s", c->default_pool,
-		       names);
+	diagnostics_add(&r->complaints, origin->line,
+			"default-pool=%s: there is no such pool; allowed: %s", c->default_pool,
+			names);
 }
 
 int config_reader_finish(struct config_reader *r, struct config **ret)

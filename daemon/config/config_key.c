@@ -94,7 +94,7 @@ void config_key_suggest(enum section section, const char *name, char *buf, size_
 
 	for (size_t i = 0; i < n; i++)
 		names[i] = keys[i].name;
-	similar_suggest(name, names, n, buf, size);
+	suggest(name, names, n, buf, size);
 }
 _Static_assert(array_size(daemon_keys) <= array_size(pool_keys) &&
 		       array_size(limits_keys) <= array_size(pool_keys),
@@ -104,7 +104,7 @@ void config_section_suggest(const char *name, char *buf, size_t size)
 {
 	static const char *const names[] = { "daemon", "limits", "pool" };
 
-	similar_suggest(name, names, array_size(names), buf, size);
+	suggest(name, names, array_size(names), buf, size);
 }
 
 void *config_subject(const struct config *c, enum section section, size_t subject)

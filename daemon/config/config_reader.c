@@ -74,16 +74,16 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	int e = config_id_user(item->argument, &uid, wrong);
 
 	if (e == -EINVAL)
-		complaints_add(&r->complaints, item->line, "%s; allowed: a user's name or number",
-			       wrong);
+		diagnostics_add(&r->complaints, item->line, "%s; allowed: a user's name or number",
+				wrong);
 	if (e < 0)
 		return e == -EINVAL ? 0 : e;
 	for (r->subject = 0; r->subject < c->n_user_limits; r->subject++)
 		if (c->user_limits[r->subject].uid == uid)
 			break;
 	if (r->subject == USERS_MAX) {
-		complaints_add(&r->complaints, item->line,
-			       "one [limits USER] too many; allowed: %u of them", USERS_MAX);
+		diagnostics_add(&r->complaints, item->line,
+				"one [limits USER] too many; allowed: %u of them", USERS_MAX);
 		return 0;
 	}
 	r->section = SECTION_USER;
@@ -105,16 +105,16 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 	struct pool_config *pools;
 
 	if (wrong) {
-		complaints_add(&r->complaints, item->line, "[pool %.80s]: %s; allowed: %s",
-			       item->argument, wrong, value_pool.allowed);
+		diagnostics_add(&r->complaints, item->line, "[pool %.80s]: %s; allowed: %s",
+				item->argument, wrong, value_pool.allowed);
 		return 0;
 	}
 	for (r->subject = 0; r->subject < c->n_pools; r->subject++)
 		if (strcmp(c->pools[r->subject].name, item->argument) == 0)
 			break;
 	if (r->subject == POOLS_MAX) {
-		complaints_add(&r->complaints, item->line, "one pool too many; allowed: %u of them",
-			       POOLS_MAX);
+		diagnostics_add(&r->complaints, item->line,
+				"one pool too many; allowed: %u of them", POOLS_MAX);
 		return 0;
 	}
 	r->section = SECTION_POOL;
@@ -132,9 +132,9 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 static int enter_daemon(struct config_reader *r, const struct ini_item *item)
 {
 	if (item->argument[0] != '\0')
-		complaints_add(&r->complaints, item->line,
-			       "[daemon %.64s]: this section takes no name; allowed: [daemon]",
-			       item->argument);
+		diagnostics_add(&r->complaints, item->line,
+				"[daemon %.64s]: this section takes no name; allowed: [daemon]",
+				item->argument);
 	else
 		r->section = SECTION_DAEMON;
 	return 0;
@@ -176,8 +176,8 @@ static int on_section(struct config_reader *r, const struct ini_item *item)
 			       : add_origin(r, NULL, item->line, 0, 0, false);
 	}
 	config_section_suggest(item->section, suggestion, sizeof(suggestion));
-	complaints_add(&r->complaints, item->line, "unknown section [%.64s]; %s", item->section,
-		       suggestion);
+	diagnostics_add(&r->complaints, item->line, "unknown section [%.64s]; %s", item->section,
+			suggestion);
 	return 0;
 }
 
@@ -198,9 +198,9 @@ static int assign(struct config_reader *r, const struct config_key *key,
 	else if (key->type->clear)
 		key->type->clear(member);
 	if (e == -EINVAL)
-		complaints_add(&r->complaints, item->line, "%s=%.80s: %s; allowed: %s", key->name,
-			       item->value, wrong[0] != '\0' ? wrong : "this can't be used",
-			       key->type->allowed);
+		diagnostics_add(&r->complaints, item->line, "%s=%.80s: %s; allowed: %s", key->name,
+				item->value, wrong[0] != '\0' ? wrong : "this can't be used",
+				key->type->allowed);
 	if (e < 0 && e != -EINVAL)
 		return e;
 	return add_origin(r, key, item->line, before, list && !reset ? list->n - before : 0, reset);
@@ -213,17 +213,17 @@ static int on_assignment(struct config_reader *r, const struct ini_item *item)
 
 	if (r->section == SECTION_NONE) {
 		if (!r->complained)
-			complaints_add(&r->complaints, item->line,
-				       "an assignment before any section; allowed: [daemon], "
-				       "[limits] or [pool NAME] first");
+			diagnostics_add(&r->complaints, item->line,
+					"an assignment before any section; allowed: [daemon], "
+					"[limits] or [pool NAME] first");
 		r->complained = true;
 		return 0;
 	}
 	if (key)
 		return assign(r, key, item);
 	config_key_suggest(r->section, item->key, suggestion, sizeof(suggestion));
-	complaints_add(&r->complaints, item->line, "unknown key \"%.64s\"; %s", item->key,
-		       suggestion);
+	diagnostics_add(&r->complaints, item->line, "unknown key \"%.64s\"; %s", item->key,
+			suggestion);
 	return 0;
 }
 

@@ -10,11 +10,11 @@
 #include "daemon/config/diagnostics.h"
 
 struct config_reader {
-	struct config *config;	      /* owned, until config_reader_finish() hands it on */
-	struct complaints complaints; /* n: how many so far */
-	enum section section;	      /* where assignments go now */
-	size_t subject;		      /* its user or pool */
-	bool complained;	      /* of an assignment before any section */
+	struct config *config;	       /* owned, until config_reader_finish() hands it on */
+	struct diagnostics complaints; /* n: how many so far */
+	enum section section;	       /* where assignments go now */
+	size_t subject;		       /* its user or pool */
+	bool complained;	       /* of an assignment before any section */
 };
 
 /* errors is borrowed. 0 or -ENOMEM. */

@@ -14,7 +14,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-void complaints_add(struct complaints *c, unsigned line, const char *format, ...)
+void diagnostics_add(struct diagnostics *c, unsigned line, const char *format, ...)
 {
 	char text[1024], safe[4 * sizeof(text)], file[PATH_MAX + 16], where[16] = "";
 	va_list args;

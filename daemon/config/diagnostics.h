@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-struct complaints {
+struct diagnostics {
 	FILE *out;	  /* borrowed */
 	const char *file; /* borrowed: the one that is being read */
 	size_t n;	  /* so far, over all files */
 };
 
 /* Writes "FILE:LINE: text", or "FILE: text" where line is 0, with control characters escaped. */
-void complaints_add(struct complaints *c, unsigned line, const char *format, ...)
+void diagnostics_add(struct diagnostics *c, unsigned line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 #endif

@@ -15,7 +15,7 @@
 
 static const char blanks[] = " \t";
 
-void ini_init(struct ini *ini, char *text, size_t len, struct complaints *complaints)
+void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *complaints)
 {
 	*ini = (struct ini){ .complaints = complaints, .at = text, .end = text + len };
 	text[len] = '\0';
@@ -52,10 +52,10 @@ static bool check_bytes(struct ini *ini, const char *line, size_t len)
 			continue;
 		if (c == '\0')
 			ini->at = ini->end;
-		complaints_add(ini->complaints, ini->line, "control character 0x%02x%s", c,
-			       c == '\r'   ? "; the file needs Unix line ends (LF alone)"
-			       : c == '\0' ? "; this is no text file, the rest is not read"
-					   : "; allowed: text and tabs");
+		diagnostics_add(ini->complaints, ini->line, "control character 0x%02x%s", c,
+				c == '\r'   ? "; the file needs Unix line ends (LF alone)"
+				: c == '\0' ? "; this is no text file, the rest is not read"
+					    : "; allowed: text and tabs");
 		return false;
 	}
 	return true;
@@ -104,9 +104,9 @@ static void parse_header(struct ini *ini, char *line, struct ini_item *ret)
 
 	ret->section = ret->argument = line + strlen(line);
 	if (!close || close[1] != '\0') {
-		complaints_add(ini->complaints, ret->line,
-			       "a section's name ends with ], and nothing follows it; allowed: "
-			       "[section] or [section NAME]");
+		diagnostics_add(ini->complaints, ret->line,
+				"a section's name ends with ], and nothing follows it; allowed: "
+				"[section] or [section NAME]");
 		return;
 	}
 	*close = '\0';
@@ -118,8 +118,8 @@ static void parse_header(struct ini *ini, char *line, struct ini_item *ret)
 		argument += strspn(argument, blanks);
 	}
 	if (*section == '\0')
-		complaints_add(ini->complaints, ret->line,
-			       "a section without a name; allowed: [section] or [section NAME]");
+		diagnostics_add(ini->complaints, ret->line,
+				"a section without a name; allowed: [section] or [section NAME]");
 	ret->section = section;
 	ret->argument = argument;
 }
@@ -129,9 +129,9 @@ static bool parse_assignment(struct ini *ini, char *line, struct ini_item *ret)
 	char *equals = strchr(line, '='), *end = equals;
 
 	if (!equals || equals == line) {
-		complaints_add(ini->complaints, ret->line,
-			       "\"%.64s\" is neither; allowed: [section], key=value or # comment",
-			       line);
+		diagnostics_add(ini->complaints, ret->line,
+				"\"%.64s\" is neither; allowed: [section], key=value or # comment",
+				line);
 		return false;
 	}
 	while (end > line && is_blank(end[-1]))

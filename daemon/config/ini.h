@@ -21,14 +21,14 @@ struct ini_item {
 };
 
 struct ini {
-	struct complaints *complaints; /* borrowed */
-	char *at, *end;		       /* what is left of the text */
-	unsigned line;		       /* lines that were read */
+	struct diagnostics *complaints; /* borrowed */
+	char *at, *end;			/* what is left of the text */
+	unsigned line;			/* lines that were read */
 };
 
 /* text is len bytes with room for one more behind them; it is written to, and must outlive what
  * ini_next() gives. */
-void ini_init(struct ini *ini, char *text, size_t len, struct complaints *complaints);
+void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *complaints);
 
 /* The next item. Lines that have no form are complained of and skipped. */
 enum ini_what ini_next(struct ini *ini, struct ini_item *ret);

@@ -15,7 +15,7 @@
 static void on_made(struct buffer *b, int result, const struct fault *f, void *arg)
 {
 	struct session *s = arg;
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 	struct lease *l = NULL;
 	struct fault own = *f;
 
@@ -23,9 +23,9 @@ static void on_made(struct buffer *b, int result, const struct fault *f, void *a
 	if (result == 0)
 		result = catalog_grant(&s->service->catalog, s->process, b, ACCESS_WRITE, &l, &own);
 	if (result == 0)
-		answer_attach(&a, s, l);
+		reply_attach(&a, s, l);
 	else
-		answer_fault(&a, &own);
+		reply_fault(&a, &own);
 	s->on_answer(s, &a);
 }
 
@@ -51,7 +51,7 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 		     char pool[POOL_NAME_MAX + 1], struct fault *f)
 {
 	if (!m->has_size_bytes || m->size_bytes == 0)
-		return verb_bad_request(f, "CREATE", "size_bytes must be at least 1");
+		return request_bad(f, "CREATE", "size_bytes must be at least 1");
 	/* Sums with it, and what it is rounded up to, are numbers, too. */
 	if (m->size_bytes > SIZE_LIMIT)
 		return fault(f, CODE_TOO_LARGE, "CREATE: %s: no memory is that large",
@@ -75,8 +75,8 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 	return 0;
 }
 
-int verb_create(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-		struct fault *f)
+int request_create(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		   struct fault *f)
 {
 	const Gpushm__Proto__Create *m = q->create;
 	char key[KEY_MAX + 1], pool[POOL_NAME_MAX + 1];
@@ -84,7 +84,7 @@ int verb_create(struct session *s, const Gpushm__Proto__Request *q, struct answe
 	struct buffer_spec spec = { .key = key, .attrs = attrs, .n_attrs = m->n_attrs };
 	struct buffer *b = NULL;
 	struct lease *l = NULL;
-	int r = verb_key(s, "CREATE", m->has_name, m->name, key, f);
+	int r = request_key(s, "CREATE", m->has_name, m->name, key, f);
 
 	if (r == 0)
 		r = read_spec(s, m, &spec, pool, f);
@@ -98,7 +98,7 @@ int verb_create(struct session *s, const Gpushm__Proto__Request *q, struct answe
 		s->creating = b;
 	}
 	if (r == 0)
-		answer_attach(a, s, l);
+		reply_attach(a, s, l);
 	return r;
 }
 
@@ -108,7 +108,7 @@ static int lease_of(struct session *s, const char *verb, bool has, uint64_t id, 
 		    struct fault *f)
 {
 	if (!has)
-		return verb_bad_request(f, verb, "a lease is missing");
+		return request_bad(f, verb, "a lease is missing");
 	return catalog_lease(&s->service->catalog, s->process, id, ret, f);
 }
 
@@ -155,8 +155,8 @@ static int read_array(const Gpushm__Proto__Array *m, struct table_array *ret, st
 	return read_dtype(m, ret, f);
 }
 
-int verb_describe(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-		  struct fault *f)
+int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		     struct fault *f)
 {
 	const Gpushm__Proto__Describe *m = q->describe;
 	struct table_array array;
@@ -188,8 +188,8 @@ int verb_describe(struct session *s, const Gpushm__Proto__Request *q, struct ans
 	return 0;
 }
 
-int verb_publish(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-		 struct fault *f)
+int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		    struct fault *f)
 {
 	const Gpushm__Proto__Publish *m = q->publish;
 	struct lease *l = NULL;
@@ -199,7 +199,7 @@ int verb_publish(struct session *s, const Gpushm__Proto__Request *q, struct answ
 		return r;
 	if (!m->has_state || (m->state != GPUSHM__PROTO__STATE__STATE_SEALED &&
 			      m->state != GPUSHM__PROTO__STATE__STATE_SHARED))
-		return verb_bad_request(f, "PUBLISH", "state must be sealed or shared");
+		return request_bad(f, "PUBLISH", "state must be sealed or shared");
 	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state, f);
 	if (r < 0)
 		return r;
@@ -211,8 +211,8 @@ int verb_publish(struct session *s, const Gpushm__Proto__Request *q, struct answ
 	return 0;
 }
 
-int verb_close(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-	       struct fault *f)
+int request_close(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		  struct fault *f)
 {
 	struct lease *l = NULL;
 	int r = lease_of(s, "CLOSE", q->close->has_lease, q->close->lease, &l, f);
@@ -221,6 +221,6 @@ int verb_close(struct session *s, const Gpushm__Proto__Request *q, struct answer
 	if (r < 0)
 		return r;
 	catalog_close(&s->service->catalog, l);
-	answer_done(a);
+	reply_done(a);
 	return 0;
 }

@@ -29,9 +29,9 @@ static int fail(const char *path, const char *what, int error)
 }
 
 /* 1 with the socket, 0 where none was handed over, or -errno. */
-static int take_activated(struct store *store, int *ret)
+static int take_activated(struct fdstore *store, int *ret)
 {
-	_cleanup_(close_fd) int fd = store_take(store, FD_NAME);
+	_cleanup_(close_fd) int fd = fdstore_take(store, FD_NAME);
 
 	if (fd < 0 && store->n_inherited == 0)
 		return 0;
@@ -48,12 +48,12 @@ static int take_activated(struct store *store, int *ret)
 
 /* One that we made ourselves before an exec stays where it is, as clients know it; who wants it
  * elsewhere stops the daemon. */
-static int take_lock_over(const struct config *config, struct store *store, struct endpoint *e)
+static int take_lock_over(const struct config *config, struct fdstore *store, struct endpoint *e)
 {
 	struct sockaddr_un a = { 0 };
 	socklen_t len = sizeof(a) - 1;
 
-	e->lock = store_take(store, LOCK_NAME);
+	e->lock = fdstore_take(store, LOCK_NAME);
 	if (e->lock < 0)
 		return 0;
 	if (getsockname(e->socket, (struct sockaddr *)&a, &len) < 0)
@@ -132,7 +132,7 @@ static int bind_at(const struct config *config, int *ret)
 	return 0;
 }
 
-int endpoint_open(const struct config *config, struct store *store, struct endpoint *ret)
+int endpoint_open(const struct config *config, struct fdstore *store, struct endpoint *ret)
 {
 	mode_t old;
 	int r;
@@ -160,11 +160,11 @@ int endpoint_open(const struct config *config, struct store *store, struct endpo
 	return ret->path ? 0 : -ENOMEM;
 }
 
-int endpoint_list(const struct endpoint *e, int socket, struct manifest *m)
+int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m)
 {
-	int r = manifest_add(m, FD_NAME, socket);
+	int r = fd_list_add(m, FD_NAME, socket);
 
-	return r < 0 || e->lock < 0 ? r : manifest_add(m, LOCK_NAME, e->lock);
+	return r < 0 || e->lock < 0 ? r : fd_list_add(m, LOCK_NAME, e->lock);
 }
 
 void endpoint_close(struct endpoint *e)

@@ -63,15 +63,15 @@ static int check_late(const struct session *s, struct fault *f)
 static void on_flushed(struct flush *flush)
 {
 	struct session *s = container_of(flush, struct session, flush);
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 	struct fault f;
 
 	if (wait_for_next(s))
 		return;
 	if (check_late(s, &f) < 0)
-		answer_fault(&a, &f);
+		reply_fault(&a, &f);
 	else
-		answer_done(&a);
+		reply_done(&a);
 	s->on_answer(s, &a);
 }
 
@@ -100,8 +100,8 @@ static int flush_all(struct session *s)
 	return wait_for_next(s) ? -EINPROGRESS : 0;
 }
 
-int verb_flush(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-	       struct fault *f)
+int request_flush(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		  struct fault *f)
 {
 	const Gpushm__Proto__Flush *m = q->flush;
 	char pool[POOL_NAME_MAX + 1];
@@ -117,6 +117,6 @@ int verb_flush(struct session *s, const Gpushm__Proto__Request *q, struct answer
 	if (r == 0)
 		r = check_late(s, f);
 	if (r == 0)
-		answer_done(a);
+		reply_done(a);
 	return r;
 }

@@ -88,12 +88,12 @@ static int charge_peer(struct listener *l, struct process *p, struct fault *refu
 static void turn_away(int socket, const struct fault *why)
 {
 	static struct frame frame;
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 
 	/* Unread data would turn into an ECONNRESET that overtakes the answer. */
 	wire_recv_bytes(socket, &frame, MSG_DONTWAIT);
-	answer_fault(&a, why);
-	answer_send(&a, socket);
+	reply_fault(&a, why);
+	reply_send(&a, socket);
 }
 
 /* The policy has a price, and the log says who pays it: once for each user that is connected. */

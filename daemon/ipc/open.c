@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static int try_open(struct session *s, const char *key, struct answer *a, struct fault *f)
+static int try_open(struct session *s, const char *key, struct reply *a, struct fault *f)
 {
 	struct buffer *b = NULL;
 	struct lease *l = NULL;
@@ -19,26 +19,26 @@ static int try_open(struct session *s, const char *key, struct answer *a, struct
 	if (r == 0)
 		r = catalog_grant(&s->service->catalog, s->process, b, s->access, &l, f);
 	if (r == 0)
-		answer_attach(a, s, l);
+		reply_attach(a, s, l);
 	return r;
 }
 
-static int try_stat(struct session *s, const char *key, struct answer *a, struct fault *f)
+static int try_stat(struct session *s, const char *key, struct reply *a, struct fault *f)
 {
 	struct buffer *b = NULL;
 	int r = catalog_look(&s->service->catalog, s->process, key, &b, f);
 
-	return r < 0 ? r : answer_stat(a, s, b, s->wants_holders, f);
+	return r < 0 ? r : reply_stat(a, s, b, s->wants_holders, f);
 }
 
 /* A STAT that waits, waits for the publication: a buffer that is being filled is not there yet, for
  * its owner either. */
-static int try_stat_published(struct session *s, const char *key, struct answer *a, struct fault *f)
+static int try_stat_published(struct session *s, const char *key, struct reply *a, struct fault *f)
 {
 	struct buffer *b = NULL;
 	int r = catalog_find(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
 
-	return r < 0 ? r : answer_stat(a, s, b, s->wants_holders, f);
+	return r < 0 ? r : reply_stat(a, s, b, s->wants_holders, f);
 }
 
 /* What time may heal. */
@@ -50,7 +50,7 @@ static bool may_change(enum code code)
 static void on_wake(struct waiter *w, bool timed_out)
 {
 	struct session *s = container_of(w, struct session, waiter);
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 	struct fault f = { 0 };
 	int r = s->waits_for_stat ? try_stat_published(s, w->key, &a, &f)
 				  : try_open(s, w->key, &a, &f);
@@ -63,7 +63,7 @@ static void on_wake(struct waiter *w, bool timed_out)
 		fault(&f, CODE_TIMED_OUT, "buffer \"%s\" was not %s in time", w->key,
 		      f.code == CODE_DIRTY ? "cleaned" : "published");
 	if (r < 0)
-		answer_fault(&a, &f);
+		reply_fault(&a, &f);
 	s->on_answer(s, &a);
 }
 
@@ -79,28 +79,30 @@ static int or_wait(struct session *s, const char *key, bool has, uint64_t wait_m
 	return -EINPROGRESS;
 }
 
-int verb_open(struct session *s, const Gpushm__Proto__Request *q, struct answer *a, struct fault *f)
+int request_open(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		 struct fault *f)
 {
 	const Gpushm__Proto__Open *m = q->open;
 	char key[KEY_MAX + 1];
-	int r = verb_key(s, "OPEN", m->has_name, m->name, key, f);
+	int r = request_key(s, "OPEN", m->has_name, m->name, key, f);
 
 	if (r < 0)
 		return r;
 	if (m->has_access && m->access != GPUSHM__PROTO__ACCESS__ACCESS_READ &&
 	    m->access != GPUSHM__PROTO__ACCESS__ACCESS_WRITE)
-		return verb_bad_request(f, "OPEN", "access must be read or write");
+		return request_bad(f, "OPEN", "access must be read or write");
 	s->access = m->has_access ? (enum access)m->access : ACCESS_READ;
 	s->refuses_dirty = m->has_refuse_dirty && m->refuse_dirty;
 	s->waits_for_stat = false;
 	return or_wait(s, key, m->has_wait_ms, m->wait_ms, try_open(s, key, a, f), f);
 }
 
-int verb_stat(struct session *s, const Gpushm__Proto__Request *q, struct answer *a, struct fault *f)
+int request_stat(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		 struct fault *f)
 {
 	const Gpushm__Proto__Stat *m = q->stat;
 	char key[KEY_MAX + 1];
-	int r = verb_key(s, "STAT", m->has_name, m->name, key, f);
+	int r = request_key(s, "STAT", m->has_name, m->name, key, f);
 
 	if (r < 0)
 		return r;

@@ -62,17 +62,17 @@ static void violation(struct peer *p, const char *what)
 		about.uid = process->uid;
 	}
 	p->session.service->violations++;
-	if (throttle_pass(&p->session.service->throttle, about.uid, clock_monotonic_ns()))
+	if (ratelimit_pass(&p->session.service->throttle, about.uid, clock_monotonic_ns()))
 		log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s",
 			  about.pid, process ? process->command : "?", what);
 	peer_close(p);
 }
 
 /* The lease that the answer carries ends if it can't be told: nobody knows of it. */
-static void deliver(struct peer *p, struct answer *a)
+static void deliver(struct peer *p, struct reply *a)
 {
 	struct service *service = p->session.service;
-	int r = answer_send(a, p->socket);
+	int r = reply_send(a, p->socket);
 
 	if (r < 0 && a->lease)
 		catalog_close(&service->catalog, a->lease);
@@ -81,8 +81,8 @@ static void deliver(struct peer *p, struct answer *a)
 
 		fault(&f, r == -EMSGSIZE ? CODE_NO_MEMORY : CODE_NO_FDS,
 		      "the answer can't be sent: %s", strerror(-r));
-		answer_fault(a, &f);
-		r = answer_send(a, p->socket);
+		reply_fault(a, &f);
+		r = reply_send(a, p->socket);
 	} else if (r == 0) {
 		p->session.pools_lent |= a->pool_bit;
 	}
@@ -93,7 +93,7 @@ static void deliver(struct peer *p, struct answer *a)
 		peer_close(p);
 }
 
-static void on_answer(struct session *s, struct answer *a)
+static void on_answer(struct session *s, struct reply *a)
 {
 	struct peer *p = container_of(s, struct peer, session);
 
@@ -103,10 +103,10 @@ static void on_answer(struct session *s, struct answer *a)
 /* A peer that is not welcome: whatever it asks, it is told why, and that is all. */
 static void refuse(struct peer *p)
 {
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 
-	answer_fault(&a, p->session.refusal);
-	answer_send(&a, p->socket);
+	reply_fault(&a, p->session.refusal);
+	reply_send(&a, p->socket);
 	peer_close(p);
 }
 
@@ -124,7 +124,7 @@ static bool has_read(struct peer *p)
 /* True: it needed no answer. */
 static bool serve(struct peer *p, const struct frame *frame)
 {
-	struct answer a;
+	struct reply a;
 	struct fault f;
 	int r;
 
@@ -136,7 +136,7 @@ static bool serve(struct peer *p, const struct frame *frame)
 		violation(p, "it sent a request before it had read the last answer");
 		return false;
 	}
-	answer_init(&a);
+	reply_init(&a);
 	r = request_handle(&p->session, frame->data, frame->len, &a, &f);
 	if (r == 0 && !a.silent)
 		deliver(p, &a);
@@ -170,7 +170,7 @@ static void on_event(uv_poll_t *handle, int status, int events)
 
 	if (serve_next(p, status))
 		serve_next(p, 0);
-	awake_in_burst(&service->awake, service->config->busy_poll * 1000ull);
+	busy_poll_in_burst(&service->awake, service->config->busy_poll * 1000ull);
 }
 
 /* What is sent from now on fails at once, and the queue keeps what was sent before

@@ -43,19 +43,19 @@ static void release(struct session *s, struct process *former)
 	}
 }
 
-int verb_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-		 struct fault *f)
+int request_reclaim(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		    struct fault *f)
 {
 	const Gpushm__Proto__Reclaim *m = q->reclaim;
 	Gpushm__Proto__ReclaimReply *reply = &a->u.reclaimed;
 	uint64_t *lost;
 
 	if (!m->has_session)
-		return verb_bad_request(f, "RECLAIM", "a session is missing");
+		return request_bad(f, "RECLAIM", "a session is missing");
 	arena_reset(&s->service->build);
-	lost = answer_build(s->service, m->n_leases * sizeof(*lost));
+	lost = reply_build(s->service, m->n_leases * sizeof(*lost));
 	if (!lost)
-		return answer_no_memory(f);
+		return reply_no_memory(f);
 	gpushm__proto__reply__init(&a->reply);
 	gpushm__proto__reclaim_reply__init(reply);
 	for (size_t i = 0; i < m->n_leases; i++)

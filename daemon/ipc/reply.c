@@ -12,22 +12,22 @@
 #include <string.h>
 #include <sys/socket.h>
 
-ProtobufCBinaryData answer_bytes(const void *data, size_t len)
+ProtobufCBinaryData reply_bytes(const void *data, size_t len)
 {
 	return (ProtobufCBinaryData){ len, (uint8_t *)data };
 }
 
-void *answer_build(struct service *s, size_t bytes)
+void *reply_build(struct service *s, size_t bytes)
 {
 	return s->build.allocator.alloc(s->build.allocator.allocator_data, bytes ? bytes : 1);
 }
 
-int answer_no_memory(struct fault *f)
+int reply_no_memory(struct fault *f)
 {
 	return fault(f, CODE_NO_MEMORY, "the daemon has no room to build the answer");
 }
 
-void answer_fault(struct answer *a, const struct fault *f)
+void reply_fault(struct reply *a, const struct fault *f)
 {
 	a->fault = *f;
 	gpushm__proto__reply__init(&a->reply);
@@ -38,12 +38,12 @@ void answer_fault(struct answer *a, const struct fault *f)
 	a->small = true;
 	a->u.error.has_code = a->u.error.has_message = 1;
 	a->u.error.code = (Gpushm__Proto__Code)f->code;
-	a->u.error.message = answer_bytes(a->fault.text, strlen(a->fault.text));
+	a->u.error.message = reply_bytes(a->fault.text, strlen(a->fault.text));
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_ERROR;
 	a->reply.error = &a->u.error;
 }
 
-void answer_done(struct answer *a)
+void reply_done(struct reply *a)
 {
 	gpushm__proto__reply__init(&a->reply);
 	gpushm__proto__done__init(&a->u.done);
@@ -53,7 +53,7 @@ void answer_done(struct answer *a)
 }
 
 /* The attach law: as many fds as the reply counts, memory or pool first, the table's last. */
-static void lend_fds(struct answer *a, const struct session *s, const struct lease *l)
+static void lend_fds(struct reply *a, const struct session *s, const struct lease *l)
 {
 	const struct buffer *b = l->buffer;
 	Gpushm__Proto__Attach *m = &a->u.attach;
@@ -74,7 +74,7 @@ static void lend_fds(struct answer *a, const struct session *s, const struct lea
 	TELL(m, fds, (uint32_t)a->n_fds);
 }
 
-void answer_attach(struct answer *a, struct session *s, struct lease *l)
+void reply_attach(struct reply *a, struct session *s, struct lease *l)
 {
 	struct buffer *b = l->buffer;
 	Gpushm__Proto__Attach *m = &a->u.attach;
@@ -98,17 +98,17 @@ void answer_attach(struct answer *a, struct session *s, struct lease *l)
 	TELL(m, uid, b->uid);
 	TELL(m, digest, b->digest);
 	TELL(m, dirty, b->dirty);
-	m->has_slot = b->notice != BOARD_NONE;
+	m->has_slot = b->notice != STATUS_PAGE_NONE;
 	m->slot = b->notice;
 	if (b->block.pointer) {
 		m->has_record = 1;
-		m->record = answer_bytes(b->block.pointer->record, RECORD_BYTES);
+		m->record = reply_bytes(b->block.pointer->record, RECORD_BYTES);
 	}
 	lend_fds(a, s, l);
 }
 
 /* To measure a message costs as much as to pack it: what fits for certain is not measured. */
-int answer_send(struct answer *a, int socket)
+int reply_send(struct reply *a, int socket)
 {
 	static unsigned char frame[FRAME_MAX];
 	size_t len;
@@ -117,7 +117,7 @@ int answer_send(struct answer *a, int socket)
 	if (!a->small && gpushm__proto__reply__get_packed_size(&a->reply) > sizeof(frame))
 		return -EMSGSIZE;
 	len = gpushm__proto__reply__pack(&a->reply, frame);
-	assert(!a->small || len <= ANSWER_SMALL);
+	assert(!a->small || len <= REPLY_SMALL);
 	r = wire_send(socket, frame, len, a->fds, a->n_fds, MSG_DONTWAIT);
 	if (r == 0)
 		a->sent = len;

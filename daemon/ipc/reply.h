@@ -10,12 +10,12 @@
 #include "gpushm.pb-c.h"
 
 /* Twenty-odd numbers, a name and a pool's name. */
-#define ANSWER_SMALL 1024u
+#define REPLY_SMALL 1024u
 
 /* Says a number where it is not 0: who does not find it, reads 0. */
 #define TELL(m, field, value) ((m)->has_##field = ((m)->field = (value)) != 0)
 
-struct answer {
+struct reply {
 	Gpushm__Proto__Reply reply;
 	union {
 		Gpushm__Proto__Error error;
@@ -37,12 +37,12 @@ struct answer {
 	struct lease *lease; /* made for this answer: it ends if the answer can't be sent */
 	uint64_t pool_bit;   /* of the pool whose fd goes along */
 	size_t sent;	     /* bytes */
-	bool small;	     /* at most ANSWER_SMALL bytes, whatever its fields are */
+	bool small;	     /* at most REPLY_SMALL bytes, whatever its fields are */
 	bool silent;	     /* the client asked for none: it is not sent */
 };
 
 /* One that carries nothing yet. Its messages are whose who fills them in. */
-static inline void answer_init(struct answer *a)
+static inline void reply_init(struct reply *a)
 {
 	a->n_fds = a->sent = 0;
 	a->silent = a->small = false;
@@ -51,27 +51,26 @@ static inline void answer_init(struct answer *a)
 }
 
 /* Encodes and sends it. Never blocks. 0; -EMSGSIZE; or wire_send()'s -errno. */
-int answer_send(struct answer *a, int socket);
+int reply_send(struct reply *a, int socket);
 
-void answer_fault(struct answer *a, const struct fault *f);
-void answer_done(struct answer *a);
-void answer_attach(struct answer *a, struct session *s, struct lease *l);
+void reply_fault(struct reply *a, const struct fault *f);
+void reply_done(struct reply *a);
+void reply_attach(struct reply *a, struct session *s, struct lease *l);
 
 /* Bytes that stay where they are. */
-ProtobufCBinaryData answer_bytes(const void *data, size_t len);
+ProtobufCBinaryData reply_bytes(const void *data, size_t len);
 
 /* Memory of the build arena, that lives as long as the answer; NULL where it is used up. */
-void *answer_build(struct service *s, size_t bytes);
-int answer_no_memory(struct fault *f);
+void *reply_build(struct service *s, size_t bytes);
+int reply_no_memory(struct fault *f);
 
 /* These take memory from the service's build arena, which they reset. 0, or -ENOMEM with *f filled
  * in. */
-int answer_hello(struct answer *a, struct session *s, bool board, struct fault *f);
-int answer_pools(struct answer *a, struct session *s, struct fault *f);
-int answer_stat(struct answer *a, struct session *s, struct buffer *b, bool holders,
-		struct fault *f);
-int answer_list(struct answer *a, struct session *s, uint64_t after, const char *prefix,
-		size_t prefix_len, bool holders, struct fault *f);
-int answer_status(struct answer *a, struct session *s, struct fault *f);
+int reply_hello(struct reply *a, struct session *s, bool board, struct fault *f);
+int reply_pools(struct reply *a, struct session *s, struct fault *f);
+int reply_stat(struct reply *a, struct session *s, struct buffer *b, bool holders, struct fault *f);
+int reply_list(struct reply *a, struct session *s, uint64_t after, const char *prefix,
+	       size_t prefix_len, bool holders, struct fault *f);
+int reply_status(struct reply *a, struct session *s, struct fault *f);
 
 #endif

@@ -19,13 +19,13 @@
 static int tell_holders(Gpushm__Proto__Buffer *m, struct service *s, const struct buffer *b)
 {
 	const struct lease *l;
-	Gpushm__Proto__Holder **list = answer_build(s, HOLDERS_MAX * sizeof(*list));
+	Gpushm__Proto__Holder **list = reply_build(s, HOLDERS_MAX * sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
 	m->holders = list;
 	list_foreach (l, &b->leases, buffer_link) {
-		Gpushm__Proto__Holder *h = answer_build(s, sizeof(*h));
+		Gpushm__Proto__Holder *h = reply_build(s, sizeof(*h));
 
 		if (m->n_holders == HOLDERS_MAX)
 			break;
@@ -36,7 +36,7 @@ static int tell_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		TELL(h, pid, l->process->pid);
 		TELL(h, uid, l->process->uid);
 		h->has_command = 1;
-		h->command = answer_bytes(l->process->command, strlen(l->process->command));
+		h->command = reply_bytes(l->process->command, strlen(l->process->command));
 		TELL(h, access, (Gpushm__Proto__Access)l->access);
 		TELL(h, since_ns, l->since_ns);
 		TELL(h, suspect, l->process->suspect_ns != 0);
@@ -57,12 +57,12 @@ static uint32_t count_suspects(const struct buffer *b)
 
 static int tell_name(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b)
 {
-	char *name = answer_build(s->service, KEY_MAX + 1);
+	char *name = reply_build(s->service, KEY_MAX + 1);
 
 	if (!name)
 		return -ENOMEM;
 	m->has_name = 1;
-	m->name = answer_bytes(name, naming_shown(s->process, b->key, name));
+	m->name = reply_bytes(name, private_names_shown(s->process, b->key, name));
 	return 0;
 }
 
@@ -71,7 +71,7 @@ static void tell_death(Gpushm__Proto__Buffer *m, const struct death *d)
 	TELL(m, dirty_pid, d->pid);
 	TELL(m, dirty_uid, d->uid);
 	m->has_dirty_command = 1;
-	m->dirty_command = answer_bytes(d->command, strlen(d->command));
+	m->dirty_command = reply_bytes(d->command, strlen(d->command));
 	TELL(m, dirty_ns, d->ns);
 }
 
@@ -97,7 +97,7 @@ static int tell_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	TELL(m, writers, b->writers);
 	TELL(m, suspects, count_suspects(b));
 	m->has_pool_name = 1;
-	m->pool_name = answer_bytes(b->pool->config.name, strlen(b->pool->config.name));
+	m->pool_name = reply_bytes(b->pool->config.name, strlen(b->pool->config.name));
 	if (b->dirty)
 		tell_death(m, &b->death);
 	if (b->key && tell_name(m, s, b) < 0)
@@ -110,7 +110,7 @@ static int tell_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct table_view *v)
 {
 	uint32_t n = table_view_attrs(v);
-	Gpushm__Proto__Attr **list = answer_build(s, n * sizeof(*list));
+	Gpushm__Proto__Attr **list = reply_build(s, n * sizeof(*list));
 
 	for (uint32_t i = 0; list && i < n; i++) {
 		struct table_attr attr;
@@ -118,16 +118,16 @@ static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct 
 
 		if (table_view_attr_at(v, i, &attr) < 0)
 			return -EBADMSG;
-		list[i] = answer_build(s, sizeof(**list));
-		copy = answer_build(s, attr.key_len + attr.value_len);
+		list[i] = reply_build(s, sizeof(**list));
+		copy = reply_build(s, attr.key_len + attr.value_len);
 		if (!list[i] || !copy)
 			return -ENOMEM;
 		gpushm__proto__attr__init(list[i]);
 		memcpy(copy, attr.key, attr.key_len);
 		memcpy(copy + attr.key_len, attr.value, attr.value_len);
 		list[i]->has_key = list[i]->has_value = 1;
-		list[i]->key = answer_bytes(copy, attr.key_len);
-		list[i]->value = answer_bytes(copy + attr.key_len, attr.value_len);
+		list[i]->key = reply_bytes(copy, attr.key_len);
+		list[i]->value = reply_bytes(copy + attr.key_len, attr.value_len);
 	}
 	m->attrs = list;
 	m->n_attrs = list ? n : 0;
@@ -156,15 +156,14 @@ static int tell_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct 
 	return r;
 }
 
-int answer_stat(struct answer *a, struct session *s, struct buffer *b, bool holders,
-		struct fault *f)
+int reply_stat(struct reply *a, struct session *s, struct buffer *b, bool holders, struct fault *f)
 {
 	arena_reset(&s->service->build);
 	gpushm__proto__reply__init(&a->reply);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_STAT;
 	a->reply.stat = &a->u.stat;
 	if (tell_buffer(&a->u.stat, s, b, holders) < 0 || tell_attrs(&a->u.stat, s->service, b) < 0)
-		return answer_no_memory(f);
+		return reply_no_memory(f);
 	a->small = a->u.stat.n_attrs == 0 && a->u.stat.n_holders == 0;
 	return 0;
 }
@@ -178,12 +177,12 @@ static bool listed(const struct buffer *b, const struct session *s, const char *
 		return false;
 	if (prefix_len == 0)
 		return true;
-	return b->key && naming_shown(s->process, b->key, shown) >= prefix_len &&
+	return b->key && private_names_shown(s->process, b->key, shown) >= prefix_len &&
 	       memcmp(shown, prefix, prefix_len) == 0;
 }
 
-int answer_list(struct answer *a, struct session *s, uint64_t after, const char *prefix,
-		size_t prefix_len, bool holders, struct fault *f)
+int reply_list(struct reply *a, struct session *s, uint64_t after, const char *prefix,
+	       size_t prefix_len, bool holders, struct fault *f)
 {
 	Gpushm__Proto__ListReply *m = &a->u.list;
 	struct list *end = &s->service->catalog.buffers, *at;
@@ -195,14 +194,14 @@ int answer_list(struct answer *a, struct session *s, uint64_t after, const char 
 	gpushm__proto__list_reply__init(m);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_LIST;
 	a->reply.list = m;
-	m->buffers = answer_build(s->service, LIST_MAX * sizeof(*m->buffers));
+	m->buffers = reply_build(s->service, LIST_MAX * sizeof(*m->buffers));
 	for (at = b ? &b->all_link : end; at != end; at = at->next) {
 		Gpushm__Proto__Buffer *told;
 
 		b = container_of(at, struct buffer, all_link);
 		if (!listed(b, s, prefix, prefix_len))
 			continue;
-		told = answer_build(s->service, sizeof(*told));
+		told = reply_build(s->service, sizeof(*told));
 		if (!told || tell_buffer(told, s, b, holders) < 0)
 			break;
 		bytes += gpushm__proto__buffer__get_packed_size(told) + 8;
@@ -211,5 +210,5 @@ int answer_list(struct answer *a, struct session *s, uint64_t after, const char 
 		m->buffers[m->n_buffers++] = told;
 	}
 	TELL(m, more, at != end);
-	return m->more && m->n_buffers == 0 ? answer_no_memory(f) : 0;
+	return m->more && m->n_buffers == 0 ? reply_no_memory(f) : 0;
 }

@@ -35,9 +35,9 @@ static void tell_device(Gpushm__Proto__Pool *m, const struct pool *pool)
 {
 	const struct device *d = pool->device;
 
-	m->device_name = answer_bytes(d->name, strlen(d->name));
-	m->pci_id = answer_bytes(d->pci_id, strlen(d->pci_id));
-	m->device_uuid = answer_bytes(d->uuid, sizeof(d->uuid));
+	m->device_name = reply_bytes(d->name, strlen(d->name));
+	m->pci_id = reply_bytes(d->pci_id, strlen(d->pci_id));
+	m->device_uuid = reply_bytes(d->uuid, sizeof(d->uuid));
 	m->has_device_name = m->has_pci_id = m->has_device_uuid = 1;
 }
 
@@ -48,7 +48,7 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 
 	gpushm__proto__pool__init(m);
 	m->has_name = 1;
-	m->name = answer_bytes(pool->config.name, strlen(pool->config.name));
+	m->name = reply_bytes(pool->config.name, strlen(pool->config.name));
 	TELL(m, id, pool->id);
 	TELL(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
 	TELL(m, size_bytes, pool->size);
@@ -61,7 +61,7 @@ static void tell_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	TELL(m, granularity, pool->granularity);
 	TELL(m, failed, trouble != NULL);
 	m->has_why = m->failed;
-	m->why = answer_bytes(trouble, trouble ? strlen(trouble) : 0);
+	m->why = reply_bytes(trouble, trouble ? strlen(trouble) : 0);
 	TELL(m, is_default, pool == standard);
 	TELL(m, allowed, catalog_pool_is_open_to(pool, s->process));
 	m->has_numa_node = pool->config.kind == POOL_PINNED;
@@ -80,12 +80,12 @@ static int tell_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***r
 
 	sum_suspects(s->service, suspect_bytes);
 	arena_reset(&s->service->build);
-	list = answer_build(s->service, POOLS_MAX * sizeof(*list));
+	list = reply_build(s->service, POOLS_MAX * sizeof(*list));
 	catalog_pool(&s->service->catalog, "", &standard, &ignored);
 	list_foreach (pool, s->service->catalog.pools, link) {
-		list[n] = answer_build(s->service, sizeof(**list));
+		list[n] = reply_build(s->service, sizeof(**list));
 		if (!list[n])
-			return answer_no_memory(f);
+			return reply_no_memory(f);
 		tell_pool(list[n++], s, pool, standard, suspect_bytes[pool->slot]);
 	}
 	*ret_n = n;
@@ -93,7 +93,7 @@ static int tell_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***r
 	return 0;
 }
 
-int answer_pools(struct answer *a, struct session *s, struct fault *f)
+int reply_pools(struct reply *a, struct session *s, struct fault *f)
 {
 	gpushm__proto__reply__init(&a->reply);
 	gpushm__proto__pools_reply__init(&a->u.pools);
@@ -102,7 +102,7 @@ int answer_pools(struct answer *a, struct session *s, struct fault *f)
 	return tell_pools(s, &a->u.pools.n_pools, &a->u.pools.pools, f);
 }
 
-int answer_hello(struct answer *a, struct session *s, bool board, struct fault *f)
+int reply_hello(struct reply *a, struct session *s, bool board, struct fault *f)
 {
 	static const Gpushm__Proto__Limits limits = {
 		PROTOBUF_C_MESSAGE_INIT(&gpushm__proto__limits__descriptor),
@@ -124,8 +124,8 @@ int answer_hello(struct answer *a, struct session *s, bool board, struct fault *
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_HELLO;
 	a->reply.hello = m;
 	m->has_daemon = m->has_software = 1;
-	m->daemon = answer_bytes(s->service->id, sizeof(s->service->id));
-	m->software = answer_bytes(SOFTWARE, strlen(SOFTWARE));
+	m->daemon = reply_bytes(s->service->id, sizeof(s->service->id));
+	m->software = reply_bytes(SOFTWARE, strlen(SOFTWARE));
 	m->limits = (Gpushm__Proto__Limits *)&limits;
 	TELL(m, version, PROTOCOL_VERSION);
 	TELL(m, uid, s->process->uid);
@@ -169,15 +169,15 @@ static int tell_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct 
 {
 	const struct account *account;
 
-	m->usage = answer_build(s->service, USAGE_MAX * sizeof(*m->usage));
+	m->usage = reply_build(s->service, USAGE_MAX * sizeof(*m->usage));
 	list_foreach (account, &s->service->catalog.accounts.all, all_link) {
 		if (!s->process->admin && account->uid != s->process->uid)
 			continue;
 		if (m->n_usage == USAGE_MAX)
 			break;
-		m->usage[m->n_usage] = answer_build(s->service, sizeof(**m->usage));
+		m->usage[m->n_usage] = reply_build(s->service, sizeof(**m->usage));
 		if (!m->usage[m->n_usage])
-			return answer_no_memory(f);
+			return reply_no_memory(f);
 		tell_usage(m->usage[m->n_usage++], account);
 	}
 	return 0;
@@ -206,7 +206,7 @@ static uint32_t count_failed(const struct catalog *c)
 	return n;
 }
 
-int answer_status(struct answer *a, struct session *s, struct fault *f)
+int reply_status(struct reply *a, struct session *s, struct fault *f)
 {
 	Gpushm__Proto__StatusReply *m = &a->u.status;
 	struct service *service = s->service;
@@ -217,8 +217,8 @@ int answer_status(struct answer *a, struct session *s, struct fault *f)
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_STATUS;
 	a->reply.status = m;
 	m->has_software = m->has_daemon = 1;
-	m->software = answer_bytes(SOFTWARE, strlen(SOFTWARE));
-	m->daemon = answer_bytes(service->id, sizeof(service->id));
+	m->software = reply_bytes(SOFTWARE, strlen(SOFTWARE));
+	m->daemon = reply_bytes(service->id, sizeof(service->id));
 	TELL(m, pid, getpid());
 	TELL(m, uptime_ms, (clock_monotonic_ns() - service->started_ns) / 1000000u);
 	TELL(m, peers, service->peers);

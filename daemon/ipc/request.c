@@ -12,106 +12,106 @@
 
 #include <string.h>
 
-int verb_bad_request(struct fault *f, const char *verb, const char *what)
+int request_bad(struct fault *f, const char *verb, const char *what)
 {
 	return fault(f, CODE_BAD_REQUEST, "%s: %s", verb, what);
 }
 
-int verb_key(struct session *s, const char *verb, bool has, ProtobufCBinaryData name,
-	     char key[KEY_MAX + 1], struct fault *f)
+int request_key(struct session *s, const char *verb, bool has, ProtobufCBinaryData name,
+		char key[KEY_MAX + 1], struct fault *f)
 {
 	if (!has)
-		return verb_bad_request(f, verb, "a name is missing");
-	return naming_key(s->process, name.data, name.len, key, f);
+		return request_bad(f, verb, "a name is missing");
+	return private_names_key(s->process, name.data, name.len, key, f);
 }
 
-static int hello(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+static int hello(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
 		 struct fault *f)
 {
 	const Gpushm__Proto__Hello *m = q->hello;
 
 	if (!m->has_version_min || !m->has_version_max)
-		return verb_bad_request(f, "HELLO", "version_min and version_max are needed");
+		return request_bad(f, "HELLO", "version_min and version_max are needed");
 	if (m->version_min > PROTOCOL_VERSION || m->version_max < PROTOCOL_VERSION)
 		return fault(f, CODE_VERSION,
 			     "the client speaks versions %u to %u, gpushmd " GPUSHM_VERSION
 			     " version %u: upgrade the older one",
 			     m->version_min, m->version_max, PROTOCOL_VERSION);
 	if (m->software.len > SOFTWARE_MAX)
-		return verb_bad_request(f, "HELLO", "software is longer than 63 bytes");
+		return request_bad(f, "HELLO", "software is longer than 63 bytes");
 	s->greeted = true;
-	return answer_hello(a, s, m->has_board && m->board, f);
+	return reply_hello(a, s, m->has_board && m->board, f);
 }
 
-static int unlink_buffer(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+static int unlink_buffer(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
 			 struct fault *f)
 {
 	const Gpushm__Proto__Unlink *m = q->unlink;
 	char key[KEY_MAX + 1];
-	int r = verb_key(s, "UNLINK", m->has_name, m->name, key, f);
+	int r = request_key(s, "UNLINK", m->has_name, m->name, key, f);
 
 	if (r == 0)
 		r = catalog_unlink(&s->service->catalog, s->process, key, m->buffer, f);
 	if (r == 0)
-		answer_done(a);
+		reply_done(a);
 	return r;
 }
 
-static int clean(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+static int clean(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
 		 struct fault *f)
 {
 	const Gpushm__Proto__Clean *m = q->clean;
 	char key[KEY_MAX + 1];
-	int r = verb_key(s, "CLEAN", m->has_name, m->name, key, f);
+	int r = request_key(s, "CLEAN", m->has_name, m->name, key, f);
 
 	if (r == 0)
 		r = catalog_clean(&s->service->catalog, s->process, key, m->buffer, f);
 	if (r == 0)
-		answer_done(a);
+		reply_done(a);
 	return r;
 }
 
-static int list_buffers(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+static int list_buffers(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
 			struct fault *f)
 {
 	const Gpushm__Proto__List *m = q->list;
 
-	return answer_list(a, s, m->after, (const char *)m->prefix.data, m->prefix.len,
-			   m->has_holders && m->holders, f);
+	return reply_list(a, s, m->after, (const char *)m->prefix.data, m->prefix.len,
+			  m->has_holders && m->holders, f);
 }
 
-static int pools(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+static int pools(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
 		 struct fault *f)
 {
-	return answer_pools(a, s, f);
+	return reply_pools(a, s, f);
 }
 
-static int status(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
+static int status(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
 		  struct fault *f)
 {
-	return answer_status(a, s, f);
+	return reply_status(a, s, f);
 }
 
-static verb_function *const verbs[] = {
+static request_function *const verbs[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_HELLO] = hello,
-	[GPUSHM__PROTO__REQUEST__VERB_CREATE] = verb_create,
-	[GPUSHM__PROTO__REQUEST__VERB_DESCRIBE] = verb_describe,
-	[GPUSHM__PROTO__REQUEST__VERB_PUBLISH] = verb_publish,
-	[GPUSHM__PROTO__REQUEST__VERB_OPEN] = verb_open,
-	[GPUSHM__PROTO__REQUEST__VERB_CLOSE] = verb_close,
+	[GPUSHM__PROTO__REQUEST__VERB_CREATE] = request_create,
+	[GPUSHM__PROTO__REQUEST__VERB_DESCRIBE] = request_describe,
+	[GPUSHM__PROTO__REQUEST__VERB_PUBLISH] = request_publish,
+	[GPUSHM__PROTO__REQUEST__VERB_OPEN] = request_open,
+	[GPUSHM__PROTO__REQUEST__VERB_CLOSE] = request_close,
 	[GPUSHM__PROTO__REQUEST__VERB_UNLINK] = unlink_buffer,
-	[GPUSHM__PROTO__REQUEST__VERB_STAT] = verb_stat,
+	[GPUSHM__PROTO__REQUEST__VERB_STAT] = request_stat,
 	[GPUSHM__PROTO__REQUEST__VERB_LIST] = list_buffers,
 	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = pools,
 	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = status,
 	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = clean,
-	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = verb_flush,
-	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = verb_watch,
-	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = verb_restart,
-	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = verb_reclaim,
+	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = request_flush,
+	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = request_watch,
+	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = request_restart,
+	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = request_reclaim,
 };
 
-static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct answer *ret,
+static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct reply *ret,
 		    struct fault *f)
 {
 	if (q->verb_case == GPUSHM__PROTO__REQUEST__VERB__NOT_SET)
@@ -145,7 +145,7 @@ static Gpushm__Proto__Request *unpack(struct service *service, const void *data,
 	return gpushm__proto__request__unpack(&service->unpack.allocator, len, data);
 }
 
-int request_handle(struct session *s, const void *data, size_t len, struct answer *ret,
+int request_handle(struct session *s, const void *data, size_t len, struct reply *ret,
 		   struct fault *f)
 {
 	struct service *service = s->service;
@@ -161,7 +161,7 @@ int request_handle(struct session *s, const void *data, size_t len, struct answe
 		trace(s, q, r, f);
 	if (r < 0 && r != -EINPROGRESS) {
 		service->refused++;
-		answer_fault(ret, f);
+		reply_fault(ret, f);
 		r = 0;
 	}
 	return r;
@@ -170,10 +170,10 @@ int request_handle(struct session *s, const void *data, size_t len, struct answe
 void request_handle_quiet(struct session *s, const void *data, size_t len)
 {
 	const Gpushm__Proto__Request *q = unpack(s->service, data, len);
-	struct answer ignored;
+	struct reply ignored;
 	struct fault f;
 
-	answer_init(&ignored);
+	reply_init(&ignored);
 	if (q && q->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE && q->close->quiet)
 		dispatch(s, q, &ignored, &f);
 }

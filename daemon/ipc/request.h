@@ -10,7 +10,7 @@
 
 /* 0: *ret is to be sent, a refusal included. -EINPROGRESS: s->on_answer() comes later. -EPROTO: the
  * frame breaks the protocol, *f says how, and the connection is to be closed. */
-int request_handle(struct session *s, const void *data, size_t len, struct answer *ret,
+int request_handle(struct session *s, const void *data, size_t len, struct reply *ret,
 		   struct fault *f);
 
 /* For a daemon that goes: carries the frame out if it is a CLOSE that wants no answer. Anything

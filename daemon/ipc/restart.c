@@ -9,20 +9,20 @@
 static void on_refused(struct restarter *r, const struct fault *f)
 {
 	struct session *s = container_of(r, struct session, restarter);
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 
 	s->service->refused++;
-	answer_fault(&a, f);
+	reply_fault(&a, f);
 	s->on_answer(s, &a);
 }
 
-int verb_restart(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-		 struct fault *f)
+int request_restart(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		    struct fault *f)
 {
 	if (!s->process->admin)
 		return fault(f, CODE_ACCESS,
 			     "only administrators may restart gpushmd: root, its own user, and "
 			     "admin-group in gpushmd.conf(5)");
 	s->restarter.on_refused = on_refused;
-	return restart_ask(&s->service->restart, &s->restarter, f);
+	return reexec_ask(&s->service->restart, &s->restarter, f);
 }

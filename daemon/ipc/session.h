@@ -14,24 +14,24 @@
 #include "daemon/util/ratelimit.h"
 #include "proto/base/arena.h"
 
-struct answer;
+struct reply;
 
 /* The daemon as requests see it: one. */
 struct service {
 	struct catalog catalog;
 	struct reaper reaper;
 	struct waiters waiters;
-	struct restart restart;
-	struct awake awake;
+	struct reexec restart;
+	struct busy_poll awake;
 	const struct config *config; /* borrowed */
 	unsigned char id[DAEMON_ID_BYTES];
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
 	bool kept;	     /* what is published outlives this daemon */
 	uint32_t peers;
 	uint64_t requests, refused, violations;
-	struct throttle throttle; /* of what is logged about violations */
-	struct arena unpack;	  /* of the request that is being handled */
-	struct arena build;	  /* of the answer that is being built */
+	struct ratelimit throttle; /* of what is logged about violations */
+	struct arena unpack;	   /* of the request that is being handled */
+	struct arena build;	   /* of the answer that is being built */
 };
 
 struct session {
@@ -48,7 +48,7 @@ struct session {
 	bool waits_for_stat, wants_holders, refuses_dirty;
 	enum access access;
 	void (*on_answer)(struct session *s,
-			  struct answer *a); /* for a request that was -EINPROGRESS */
+			  struct reply *a); /* for a request that was -EINPROGRESS */
 };
 _Static_assert(POOLS_MAX <= 64, "pools_lent has a bit for each pool");
 

@@ -10,21 +10,22 @@
 #include "daemon/ipc/reply.h"
 #include "daemon/ipc/session.h"
 
-typedef int verb_function(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-			  struct fault *f);
+typedef int request_function(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+			     struct fault *f);
 
-verb_function verb_create, verb_describe, verb_publish, verb_close; /* verb_create.c */
-verb_function verb_open, verb_stat;				    /* verb_open.c */
-verb_function verb_flush;					    /* verb_flush.c */
+request_function request_create, request_describe, request_publish,
+	request_close;			     /* request_create.c */
+request_function request_open, request_stat; /* request_open.c */
+request_function request_flush;		     /* request_flush.c */
 
-verb_function verb_watch;   /* verb_watch.c */
-verb_function verb_reclaim; /* verb_reclaim.c */
-verb_function verb_restart; /* verb_restart.c */
+request_function request_watch;	  /* request_watch.c */
+request_function request_reclaim; /* request_reclaim.c */
+request_function request_restart; /* request_restart.c */
 
-int verb_bad_request(struct fault *f, const char *verb, const char *what);
+int request_bad(struct fault *f, const char *verb, const char *what);
 
 /* The key of a name that a request must have. */
-int verb_key(struct session *s, const char *verb, bool has, ProtobufCBinaryData name,
-	     char key[KEY_MAX + 1], struct fault *f);
+int request_key(struct session *s, const char *verb, bool has, ProtobufCBinaryData name,
+		char key[KEY_MAX + 1], struct fault *f);
 
 #endif

@@ -15,12 +15,12 @@ int waiters_init(struct waiters *ws, uv_loop_t *loop)
 	list_init(&ws->all);
 	uv_timer_init(loop, &ws->timer);
 	ws->timer.data = ws;
-	return index_init(&ws->watched);
+	return hashtable_init(&ws->watched);
 }
 
 void waiters_done(struct waiters *ws)
 {
-	index_done(&ws->watched);
+	hashtable_done(&ws->watched);
 	ws->stirred = false;
 	uv_close((uv_handle_t *)&ws->timer, NULL);
 }
@@ -106,14 +106,14 @@ void waiters_wake(struct waiters *ws, const char *key)
 
 static uint64_t hash_of(const char *key, uint64_t id)
 {
-	return key ? index_hash(key, strlen(key)) : index_hash_u64(id);
+	return key ? hashtable_hash(key, strlen(key)) : hashtable_hash_u64(id);
 }
 
 static void stir(struct waiters *ws, const char *key, uint64_t id)
 {
-	struct index_link *link = index_first(&ws->watched, hash_of(key, id));
+	struct hashtable_link *link = hashtable_first(&ws->watched, hash_of(key, id));
 
-	for (; link; link = index_next(link)) {
+	for (; link; link = hashtable_next(link)) {
 		struct watched *it = container_of(link, struct watched, link);
 
 		if (key ? !it->key || strcmp(it->key, key) != 0 : it->key || it->id != id)
@@ -142,7 +142,7 @@ static void insert(struct waiters *ws, struct waiter *w)
 		struct watched *it = &w->watched[i];
 
 		it->waiter = w;
-		index_insert(&ws->watched, &it->link, hash_of(it->key, it->id));
+		hashtable_insert(&ws->watched, &it->link, hash_of(it->key, it->id));
 	}
 }
 
@@ -170,5 +170,5 @@ void waiters_drop(struct waiters *ws, struct waiter *w)
 	list_drop(&w->link);
 	ws->n--;
 	for (size_t i = 0; i < w->n_watched; i++)
-		index_drop(&ws->watched, &w->watched[i].link);
+		hashtable_drop(&ws->watched, &w->watched[i].link);
 }

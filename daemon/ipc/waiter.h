@@ -17,7 +17,7 @@ struct waiter;
 
 /* A name, or a buffer, and what the client was told of it last. */
 struct watched {
-	struct index_link link; /* waiters::watched, while it is waited for */
+	struct hashtable_link link; /* waiters::watched, while it is waited for */
 	struct waiter *waiter;
 	const char *key; /* borrowed; NULL: the buffer with that id */
 	uint64_t id;
@@ -38,9 +38,9 @@ struct waiter {
 struct waiters {
 	struct list all;
 	uint32_t n;
-	struct index watched; /* by key, and by id */
-	bool stirred;	      /* one of them is */
-	uv_timer_t timer;     /* armed for the earliest deadline, or for now */
+	struct hashtable watched; /* by key, and by id */
+	bool stirred;		  /* one of them is */
+	uv_timer_t timer;	  /* armed for the earliest deadline, or for now */
 };
 
 /* 0 or -ENOMEM. */

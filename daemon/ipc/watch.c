@@ -41,10 +41,10 @@ static int read_one(struct session *s, const Gpushm__Proto__Watched *m, struct w
 	ret->seen = m->seen_word;
 	ret->id = ret->seen_id = m->buffer;
 	if (m->has_name == (m->has_buffer && m->buffer != 0))
-		return verb_bad_request(f, "WATCH", "each is a name or a buffer's id");
+		return request_bad(f, "WATCH", "each is a name or a buffer's id");
 	if (!m->has_name)
 		return 0;
-	r = naming_key(s->process, m->name.data, m->name.len, key, f);
+	r = private_names_key(s->process, m->name.data, m->name.len, key, f);
 	if (r < 0)
 		return r;
 	ret->id = 0;
@@ -61,7 +61,7 @@ static int read_watched(struct session *s, const Gpushm__Proto__Watch *m, struct
 	char *keys = NULL;
 
 	if (m->n_watched == 0)
-		return verb_bad_request(f, "WATCH", "nothing to watch");
+		return request_bad(f, "WATCH", "nothing to watch");
 	if (m->n_watched > WATCHED_MAX)
 		return fault(f, CODE_LIMIT, "WATCH: %zu names and buffers, at most %u",
 			     m->n_watched, WATCHED_MAX);
@@ -101,7 +101,7 @@ static struct sight look(const struct session *s, const struct watched *w)
 	if (w->key && (!b || b->state == BUFFER_FILLING || !catalog_visible(b, s->process)))
 		return (struct sight){ 0 };
 	if (!b || !may_see(s, b))
-		return (struct sight){ w->id, BOARD_GONE };
+		return (struct sight){ w->id, STATUS_PAGE_GONE };
 	return (struct sight){ b->id, catalog_word(c, b) };
 }
 
@@ -119,14 +119,14 @@ static struct sight look_once(const struct session *s, const struct watched *all
 /* What has gone has gone, whatever else its last word said. */
 static bool differs(const struct sight *now, const struct watched *w)
 {
-	if (now->word & w->seen & BOARD_GONE)
+	if (now->word & w->seen & STATUS_PAGE_GONE)
 		return false;
 	return now->id != w->seen_id || now->word != w->seen;
 }
 
 /* ---- telling ---- */
 
-static int tell(struct session *s, struct answer *a, struct fault *f)
+static int tell(struct session *s, struct reply *a, struct fault *f)
 {
 	Gpushm__Proto__WatchReply *m = &a->u.watched;
 	const struct waiter *w = &s->waiter;
@@ -137,29 +137,29 @@ static int tell(struct session *s, struct answer *a, struct fault *f)
 	gpushm__proto__watch_reply__init(m);
 	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_WATCHED;
 	a->reply.watched = m;
-	m->changed = answer_build(s->service, w->n_watched * sizeof(*m->changed));
+	m->changed = reply_build(s->service, w->n_watched * sizeof(*m->changed));
 	for (size_t i = 0; m->changed && i < w->n_watched; i++) {
 		Gpushm__Proto__Changed *told;
 
 		seen[i] = look_once(s, w->watched, i, seen);
 		if (!differs(&seen[i], &w->watched[i]))
 			continue;
-		told = answer_build(s->service, sizeof(*told));
+		told = reply_build(s->service, sizeof(*told));
 		if (!told)
-			return answer_no_memory(f);
+			return reply_no_memory(f);
 		gpushm__proto__changed__init(told);
 		TELL(told, index, (uint32_t)i);
 		TELL(told, buffer, seen[i].id);
 		TELL(told, word, seen[i].word);
 		m->changed[m->n_changed++] = told;
 	}
-	return m->changed ? 0 : answer_no_memory(f);
+	return m->changed ? 0 : reply_no_memory(f);
 }
 
 static void on_wake(struct waiter *w, bool timed_out)
 {
 	struct session *s = container_of(w, struct session, waiter);
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 	struct fault f = { 0 };
 	int r = tell(s, &a, &f);
 
@@ -169,12 +169,12 @@ static void on_wake(struct waiter *w, bool timed_out)
 	}
 	session_forget_watched(s);
 	if (r < 0)
-		answer_fault(&a, &f);
+		reply_fault(&a, &f);
 	s->on_answer(s, &a);
 }
 
-int verb_watch(struct session *s, const Gpushm__Proto__Request *q, struct answer *a,
-	       struct fault *f)
+int request_watch(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+		  struct fault *f)
 {
 	const Gpushm__Proto__Watch *m = q->watch;
 	struct waiter *w = &s->waiter;

@@ -70,7 +70,7 @@ static void on_freed(struct job *job)
 	free(p->block.pointer);
 	free(p->fault);
 	free(p);
-	room_poke(pool);
+	space_poke(pool);
 	count_freed(pool);
 }
 
@@ -241,7 +241,7 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	if (overflows(pool))
 		pool_flush(pool);
 	pending_touch(pool);
-	room_poke(pool);
+	space_poke(pool);
 }
 
 void pool_let_go(struct pool *pool, struct block *block)

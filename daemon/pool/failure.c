@@ -17,9 +17,9 @@ static void fail(struct pool *pool)
 {
 	if (pool->state != POOL_READY)
 		return;
-	pool->state = POOL_POOL_FAILED;
+	pool->state = POOL_FAILED;
 	snprintf(pool->why, sizeof(pool->why), "%s", pool->device->why);
-	room_poke(pool);
+	space_poke(pool);
 }
 
 static void fail_all(struct device *d, char *names, size_t size)

@@ -21,7 +21,7 @@ static bool has_place(const struct pool *pool)
 	return is_on_gpu(pool) && pool->device && pool->device != pool->adopted;
 }
 
-void place_flush(struct pool *pool)
+void gpu_group_flush(struct pool *pool)
 {
 	struct pool *it;
 
@@ -33,7 +33,7 @@ void place_flush(struct pool *pool)
 			pool_flush(it);
 }
 
-void place_tell(const struct pool *pool, char *text, size_t size)
+void gpu_group_tell(const struct pool *pool, char *text, size_t size)
 {
 	const struct pool *it;
 	size_t len = 0;

@@ -9,10 +9,10 @@
 
 /* Gives back what is pending in the pool and in all others of its place, ahead of whatever is
  * submitted to the pool's worker from now on. */
-void place_flush(struct pool *pool);
+void gpu_group_flush(struct pool *pool);
 
 /* Writes which other pools of its place have how much, "gpu0-mempool: 1.0 GiB, ", into text; "" for
  * none. */
-void place_tell(const struct pool *pool, char *text, size_t size);
+void gpu_group_tell(const struct pool *pool, char *text, size_t size);
 
 #endif

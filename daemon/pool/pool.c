@@ -101,7 +101,7 @@ static void set_failed(struct pool *pool)
 {
 	struct log_about about = { .message_id = LOG_ID_POOL_FAILED, .pool = pool->config.name };
 
-	pool->state = POOL_POOL_FAILED;
+	pool->state = POOL_FAILED;
 	snprintf(pool->why, sizeof(pool->why), "%.*s", (int)sizeof(pool->why) - 1,
 		 pool->open_fault.text);
 	log_write(LOG_ERR, &about, "pool \"%s\" has failed: %s", pool->config.name, pool->why);
@@ -174,7 +174,7 @@ static int make(const struct pool_config *config, struct worker *worker, struct 
 	list_init(&pool->pending);
 	list_init(&pool->requests);
 	list_init(&pool->flushes);
-	room_init(pool);
+	space_init(pool);
 	list_init(&pool->device_link);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */

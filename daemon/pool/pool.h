@@ -75,7 +75,7 @@ extern const struct pool_ops *const pool_kinds[]; /* NULL at the end; without CU
 /* inherited: of an earlier daemon, and not to be had from this one's configuration or driver (a
  * mempool's allocator died with its maker): its buffers attach and free, new ones come from
  * elsewhere. */
-enum pool_state { POOL_STARTING, POOL_READY, POOL_POOL_FAILED, POOL_INHERITED };
+enum pool_state { POOL_STARTING, POOL_READY, POOL_FAILED, POOL_INHERITED };
 
 struct pool {
 	struct list link;	   /* pools::all */

@@ -89,7 +89,7 @@ static void prefix_fault(const struct pool_request *r, struct fault *f)
 		      size_format(r->asked).text, driver.text);
 		return;
 	}
-	place_tell(r->pool, others, sizeof(others));
+	gpu_group_tell(r->pool, others, sizeof(others));
 	fault(f, driver.code,
 	      "pool \"%s\": %s asked: %.100s; the pool has room, but other pools or programs hold "
 	      "the memory (%snvidia-smi shows programs)",
@@ -120,7 +120,7 @@ static void drop_cancelled(struct pool_request *r)
 
 static bool may_wait(const struct pool_request *r)
 {
-	return r->fault.code == CODE_POOL_FULL && !r->cancelled && room_has_time(r);
+	return r->fault.code == CODE_POOL_FULL && !r->cancelled && space_has_time(r);
 }
 
 static void on_alloc_done(struct job *job)
@@ -131,7 +131,7 @@ static void on_alloc_done(struct job *job)
 
 	if (r->result < 0 && r->fault.code == CODE_POOL_FULL && !r->retried && !r->cancelled) {
 		r->retried = true;
-		place_flush(pool);
+		gpu_group_flush(pool);
 		worker_submit(pool->worker, &r->job);
 		return;
 	}
@@ -142,11 +142,11 @@ static void on_alloc_done(struct job *job)
 	if (r->result < 0)
 		drop_failed(r);
 	if (r->result < 0 && may_wait(r)) {
-		room_wait(r, true);
+		space_wait(r, true);
 		return;
 	}
 	if (r->result < 0)
-		room_poke(pool);
+		space_poke(pool);
 	if (r->cancelled)
 		drop_cancelled(r);
 
@@ -190,7 +190,7 @@ static void end_parked(struct pool_request *r, int result)
 	list_drop(&r->link);
 	discount(r);
 	r->result = result;
-	room_poke(pool);
+	space_poke(pool);
 	r->on_done(r);
 	if (closing)
 		pool_close_if_done(pool);
@@ -223,7 +223,7 @@ void pool_requests_resume(struct pool *pool)
 			go(r);
 		}
 	}
-	room_poke(pool);
+	space_poke(pool);
 }
 
 static void count(struct pool *pool, uint64_t bytes)
@@ -279,14 +279,14 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 	r->result = 0;
 	list_init(&r->link);
 	if (r->wait_ms)
-		room_set_deadline(r);
+		space_set_deadline(r);
 
 	ret = pool_request_try(r, f);
-	if (ret == 0 || ret == -EINPROGRESS || f->code != CODE_POOL_FULL || !room_has_time(r))
+	if (ret == 0 || ret == -EINPROGRESS || f->code != CODE_POOL_FULL || !space_has_time(r))
 		return ret;
 
 	r->fault = *f;
-	room_wait(r, false);
+	space_wait(r, false);
 	return -EINPROGRESS;
 }
 
@@ -296,7 +296,7 @@ void pool_request_cancel(struct pool_request *r)
 
 	r->cancelled = true;
 	if (r->waiting)
-		room_leave(r, -ECANCELED);
+		space_leave(r, -ECANCELED);
 	else if (r->parked)
 		end_parked(r, -ECANCELED);
 }

@@ -14,7 +14,7 @@
 
 static void on_timer(uv_timer_t *timer);
 
-void room_init(struct pool *pool)
+void space_init(struct pool *pool)
 {
 	list_init(&pool->waiting);
 	uv_timer_init(worker_loop(pool->worker), &pool->room); /* never fails in libuv 1.x */
@@ -22,7 +22,7 @@ void room_init(struct pool *pool)
 	pool->room.data = pool;
 }
 
-void room_set_deadline(struct pool_request *r)
+void space_set_deadline(struct pool_request *r)
 {
 	uv_loop_t *loop = worker_loop(r->pool->worker);
 	uint64_t now;
@@ -32,7 +32,7 @@ void room_set_deadline(struct pool_request *r)
 	r->deadline_ms = r->wait_ms > UINT64_MAX - now ? UINT64_MAX : now + r->wait_ms;
 }
 
-bool room_has_time(const struct pool_request *r)
+bool space_has_time(const struct pool_request *r)
 {
 	return r->wait_ms > 0 && uv_now(worker_loop(r->pool->worker)) < r->deadline_ms;
 }
@@ -54,7 +54,7 @@ static void arm(struct pool *pool)
 		uv_timer_start(&pool->room, on_timer, at > now && !pool->poked ? at - now : 0, 0);
 }
 
-void room_wait(struct pool_request *r, bool foreign)
+void space_wait(struct pool_request *r, bool foreign)
 {
 	r->waiting = true;
 	r->foreign = foreign;
@@ -62,7 +62,7 @@ void room_wait(struct pool_request *r, bool foreign)
 	arm(r->pool);
 }
 
-void room_leave(struct pool_request *r, int result)
+void space_leave(struct pool_request *r, int result)
 {
 	list_drop(&r->link);
 	r->waiting = false;
@@ -70,7 +70,7 @@ void room_leave(struct pool_request *r, int result)
 	r->on_done(r);
 }
 
-void room_poke(struct pool *pool)
+void space_poke(struct pool *pool)
 {
 	if (list_empty(&pool->waiting))
 		return;
@@ -87,10 +87,10 @@ static void try(struct pool_request *r)
 	result = pool_request_try(r, &r->fault);
 	if (result == -EINPROGRESS)
 		return;
-	if (result < 0 && r->fault.code == CODE_POOL_FULL && room_has_time(r))
-		room_wait(r, false);
+	if (result < 0 && r->fault.code == CODE_POOL_FULL && space_has_time(r))
+		space_wait(r, false);
 	else
-		room_leave(r, result);
+		space_leave(r, result);
 }
 
 /* Who is told may free something, ask for more, or call off another one that waits. */

@@ -7,22 +7,22 @@
 
 #include "daemon/pool/pool.h"
 
-void room_init(struct pool *pool);
+void space_init(struct pool *pool);
 
 /* Fixes when the request gives up, wait_ms from now. */
-void room_set_deadline(struct pool_request *r);
+void space_set_deadline(struct pool_request *r);
 
 /* Whether it may wait (longer). */
-bool room_has_time(const struct pool_request *r);
+bool space_has_time(const struct pool_request *r);
 
 /* The request waits, with r->fault as what it is answered if nothing comes of it. foreign: the pool
  * has room and the device has not, so that nothing here tells when that changes. */
-void room_wait(struct pool_request *r, bool foreign);
+void space_wait(struct pool_request *r, bool foreign);
 
 /* It waits no more; its owner is told with that result. */
-void room_leave(struct pool_request *r, int result);
+void space_leave(struct pool_request *r, int result);
 
 /* Something was freed, or the pool has failed: who waits is looked at, soon. */
-void room_poke(struct pool *pool);
+void space_poke(struct pool *pool);
 
 #endif

@@ -41,5 +41,5 @@ const char *stuck_why(const struct pool *pool)
 
 const char *stuck_trouble(const struct pool *pool)
 {
-	return pool->state == POOL_POOL_FAILED ? pool->why : stuck_why(pool);
+	return pool->state == POOL_FAILED ? pool->why : stuck_why(pool);
 }

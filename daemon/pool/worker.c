@@ -27,10 +27,10 @@
 #define PAUSE_NS 200000u /* from one to the next, of who makes many; as KVM's halt_poll_ns */
 
 struct worker {
-	uv_async_t async;   /* ref'd while jobs are under way */
-	struct awake awake; /* the loop, for a job's end */
-	unsigned handles;   /* of libuv's, that are not closed yet */
-	size_t under_way;   /* submitted, on_done not called yet; the loop's thread alone */
+	uv_async_t async;	/* ref'd while jobs are under way */
+	struct busy_poll awake; /* the loop, for a job's end */
+	unsigned handles;	/* of libuv's, that are not closed yet */
+	size_t under_way;	/* submitted, on_done not called yet; the loop's thread alone */
 	pthread_t thread;
 	char name[16];	  /* a thread's name has 15 bytes: pthread_setname_np(3) */
 	struct spin spin; /* the thread's, for a job */
@@ -123,7 +123,7 @@ static void deliver(struct worker *w)
 	while ((job = next_done(w))) {
 		if (--w->under_way == 0) {
 			uv_unref((uv_handle_t *)&w->async);
-			awake_end(&w->awake);
+			busy_poll_end(&w->awake);
 		}
 		job->on_done(job);
 	}
@@ -186,7 +186,7 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
 	if (err < 0)
 		return err;
 
-	awake_init(&w->awake, loop);
+	busy_poll_init(&w->awake, loop);
 	w->async.data = w->awake.idle.data = w;
 	w->handles = 2;
 	uv_unref((uv_handle_t *)&w->async);
@@ -241,7 +241,7 @@ void worker_submit(struct worker *w, struct job *job)
 	w->any_todo = true;
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
-	awake_for(&w->awake, JOB_NS);
+	busy_poll_for(&w->awake, JOB_NS);
 }
 
 uint64_t worker_busy_ns(struct worker *w)

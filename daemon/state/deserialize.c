@@ -16,14 +16,14 @@
 
 static uint64_t hash_of(uint16_t type, uint64_t id)
 {
-	return index_hash_u64(id * 16 + type);
+	return hashtable_hash_u64(id * 16 + type);
 }
 
 static struct item *find(struct replay *r, uint16_t type, uint64_t id)
 {
-	struct index_link *link = index_first(&r->index, hash_of(type, id));
+	struct hashtable_link *link = hashtable_first(&r->index, hash_of(type, id));
 
-	for (; link; link = index_next(link)) {
+	for (; link; link = hashtable_next(link)) {
 		struct item *it = container_of(link, struct item, by_id);
 
 		if (it->type == type && it->id == id)
@@ -36,7 +36,7 @@ static void drop(struct replay *r, struct item *it)
 {
 	if (!it)
 		return;
-	index_drop(&r->index, &it->by_id);
+	hashtable_drop(&r->index, &it->by_id);
 	list_drop(&it->link);
 	protobuf_c_message_free_unpacked(it->message, NULL);
 	free(it);
@@ -56,7 +56,7 @@ static int add(struct replay *r, struct list *list, uint16_t type, uint64_t id,
 	it->id = id;
 	it->message = message;
 	list_insert(list, &it->link);
-	index_insert(&r->index, &it->by_id, hash_of(type, id));
+	hashtable_insert(&r->index, &it->by_id, hash_of(type, id));
 	return 0;
 }
 
@@ -155,7 +155,7 @@ void replay_done(struct replay *r)
 	drop_all(r, &r->pools);
 	drop_all(r, &r->buffers);
 	drop_all(r, &r->leases);
-	index_done(&r->index);
+	hashtable_done(&r->index);
 	if (r->daemon)
 		gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
 	r->daemon = NULL;
@@ -167,7 +167,7 @@ static int replay_init(struct replay *r)
 	list_init(&r->pools);
 	list_init(&r->buffers);
 	list_init(&r->leases);
-	return index_init(&r->index);
+	return hashtable_init(&r->index);
 }
 
 static int read_journal(int *fd, struct replay *r)
@@ -189,7 +189,7 @@ static int read_journal(int *fd, struct replay *r)
 	return r->complete && r->daemon ? 0 : -EBADMSG;
 }
 
-static void tell_useless(const struct store_fd *it, int error)
+static void tell_useless(const struct fdstore_fd *it, int error)
 {
 	if (error == -EPROTONOSUPPORT)
 		log_error("what an earlier gpushmd left is dropped: its journal (%s) has version "
@@ -203,19 +203,19 @@ static void tell_useless(const struct store_fd *it, int error)
 }
 
 /* The one that its keeper knows it by: no bit that flips in the file changes that. */
-static uint64_t generation_of(const struct store_fd *it)
+static uint64_t generation_of(const struct fdstore_fd *it)
 {
 	return strtoull(it->name + 1, NULL, 36);
 }
 
 /* Two there are only if the daemon died while it wrote a new one: the newer one first. */
-static struct store_fd *newest(struct store *store)
+static struct fdstore_fd *newest(struct fdstore *store)
 {
-	struct store_fd *found = NULL;
+	struct fdstore_fd *found = NULL;
 	uint64_t best = 0;
 
 	for (size_t i = 0; i < store->n_inherited; i++) {
-		struct store_fd *it = &store->inherited[i];
+		struct fdstore_fd *it = &store->inherited[i];
 		uint64_t n;
 
 		if (it->fd < 0 || it->name[0] != 'j')
@@ -229,9 +229,9 @@ static struct store_fd *newest(struct store *store)
 	return found;
 }
 
-int replay(struct store *store, struct replay *r, uint64_t *ret_generation)
+int replay(struct fdstore *store, struct replay *r, uint64_t *ret_generation)
 {
-	struct store_fd *it = newest(store);
+	struct fdstore_fd *it = newest(store);
 	int err;
 
 	if (!it)
@@ -250,6 +250,6 @@ int replay(struct store *store, struct replay *r, uint64_t *ret_generation)
 	/* The next daemon may have the memory. */
 	if (err == -ENOMEM)
 		return err;
-	store_forget(store, it->name);
+	fdstore_forget(store, it->name);
 	return replay(store, r, ret_generation);
 }

@@ -14,8 +14,8 @@
 
 /* What the journal says of one id. */
 struct item {
-	struct list link;	 /* replay::pools, buffers or leases, in the order of the records */
-	struct index_link by_id; /* replay::index */
+	struct list link; /* replay::pools, buffers or leases, in the order of the records */
+	struct hashtable_link by_id; /* replay::index */
 	uint16_t type;
 	uint64_t id;
 	ProtobufCMessage *message; /* owned */
@@ -23,7 +23,7 @@ struct item {
 
 struct replay {
 	struct list pools, buffers, leases;
-	struct index index;
+	struct hashtable index;
 	Gpushm__Journal__Daemon *daemon;  /* owned */
 	uint64_t next_buffer, next_lease; /* above all ids that it names */
 	bool complete;
@@ -32,7 +32,7 @@ struct replay {
 /* Replays the newest journal that the store inherited and that is complete; the others are
  * forgotten. 0 and *ret_generation; -ENOENT where there is none; -ENOMEM. Unless it fails,
  * replay_done() frees it. */
-int replay(struct store *store, struct replay *r, uint64_t *ret_generation);
+int replay(struct fdstore *store, struct replay *r, uint64_t *ret_generation);
 void replay_done(struct replay *r);
 
 #endif

@@ -8,33 +8,33 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int slots_init(struct slots *s)
+int fd_index_init(struct fd_index *s)
 {
-	uint32_t *memory = calloc(SLOTS_MAX, sizeof(*memory));
+	uint32_t *memory = calloc(FD_INDEX_MAX, sizeof(*memory));
 
-	*s = (struct slots){ .memory = memory };
+	*s = (struct fd_index){ .memory = memory };
 	if (!memory)
 		return -ENOMEM;
-	s->kept = (struct slot_range){ .free = memory, .end = SLOTS_KEPT };
-	s->rest = (struct slot_range){ .free = memory + SLOTS_KEPT,
-				       .first = SLOTS_KEPT,
-				       .next = SLOTS_KEPT,
-				       .end = SLOTS_MAX };
+	s->kept = (struct slot_range){ .free = memory, .end = FD_INDEX_KEPT };
+	s->rest = (struct slot_range){ .free = memory + FD_INDEX_KEPT,
+				       .first = FD_INDEX_KEPT,
+				       .next = FD_INDEX_KEPT,
+				       .end = FD_INDEX_MAX };
 	return 0;
 }
 
-void slots_done(struct slots *s)
+void fd_index_done(struct fd_index *s)
 {
 	free(s->memory);
-	*s = (struct slots){ 0 };
+	*s = (struct fd_index){ 0 };
 }
 
-static struct slot_range *range_of(struct slots *s, uint32_t slot)
+static struct slot_range *range_of(struct fd_index *s, uint32_t slot)
 {
-	return slot < SLOTS_KEPT ? &s->kept : &s->rest;
+	return slot < FD_INDEX_KEPT ? &s->kept : &s->rest;
 }
 
-void slots_mark(struct slots *s, uint32_t slot)
+void fd_index_mark(struct fd_index *s, uint32_t slot)
 {
 	struct slot_range *r = range_of(s, slot);
 
@@ -54,7 +54,7 @@ static void settle(struct slot_range *r)
 			r->free[r->n_free++] = slot;
 }
 
-void slots_settle(struct slots *s)
+void fd_index_settle(struct fd_index *s)
 {
 	settle(&s->kept);
 	settle(&s->rest);
@@ -67,14 +67,14 @@ static uint32_t take(struct slot_range *r)
 	return r->next < r->end ? r->next++ : SLOT_NONE;
 }
 
-uint32_t slots_take(struct slots *s)
+uint32_t fd_index_take(struct fd_index *s)
 {
 	uint32_t slot = take(&s->kept);
 
 	return slot == SLOT_NONE ? take(&s->rest) : slot;
 }
 
-void slots_give(struct slots *s, uint32_t slot)
+void fd_index_give(struct fd_index *s, uint32_t slot)
 {
 	struct slot_range *r = range_of(s, slot);
 

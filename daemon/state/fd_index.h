@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SLOTS_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
-#define SLOTS_MAX (1u << 20)
+#define FD_INDEX_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
+#define FD_INDEX_MAX (1u << 20)
 #define SLOT_NONE UINT32_MAX
 
 struct slot_range {
@@ -21,22 +21,22 @@ struct slot_range {
 	uint32_t first, next, end; /* next: never taken so far */
 };
 
-struct slots {
+struct fd_index {
 	uint32_t *memory;	      /* owned; of both stacks */
-	struct slot_range kept, rest; /* below SLOTS_KEPT, and above */
+	struct slot_range kept, rest; /* below FD_INDEX_KEPT, and above */
 };
 
 /* 0 or -ENOMEM. Zeroed slots may be done, too. */
-int slots_init(struct slots *s);
-void slots_done(struct slots *s);
+int fd_index_init(struct fd_index *s);
+void fd_index_done(struct fd_index *s);
 
 /* Those that are taken from the start: each is marked, in any order, then settled, before any other
  * is taken. */
-void slots_mark(struct slots *s, uint32_t slot);
-void slots_settle(struct slots *s);
+void fd_index_mark(struct fd_index *s, uint32_t slot);
+void fd_index_settle(struct fd_index *s);
 
 /* One that a keeper may keep, while there is one; else any other; SLOT_NONE when all are taken. */
-uint32_t slots_take(struct slots *s);
-void slots_give(struct slots *s, uint32_t slot); /* SLOT_NONE is allowed */
+uint32_t fd_index_take(struct fd_index *s);
+void fd_index_give(struct fd_index *s, uint32_t slot); /* SLOT_NONE is allowed */
 
 #endif

@@ -22,13 +22,13 @@
 #define VARIABLE "GPUSHM_MANIFEST" /* PID:FD */
 #define TITLE "gpushm manifest 1\n"
 #define LINE_FORMAT "%31[a-z0-9] %d%c"
-_Static_assert(STORE_NAME_MAX == 31, "LINE_FORMAT");
+_Static_assert(FDSTORE_NAME_MAX == 31, "LINE_FORMAT");
 
-int manifest_add(struct manifest *m, const char *name, int fd)
+int fd_list_add(struct fd_list *m, const char *name, int fd)
 {
 	if (m->n == m->room) {
 		size_t room = m->room ? 2 * m->room : 64;
-		struct store_fd *items = reallocarray(m->items, room, sizeof(*items));
+		struct fdstore_fd *items = reallocarray(m->items, room, sizeof(*items));
 
 		if (!items)
 			return -ENOMEM;
@@ -41,15 +41,15 @@ int manifest_add(struct manifest *m, const char *name, int fd)
 	return 0;
 }
 
-void manifest_done(struct manifest *m)
+void fd_list_done(struct fd_list *m)
 {
 	free(m->items);
-	*m = (struct manifest){ 0 };
+	*m = (struct fd_list){ 0 };
 }
 
 /* ---- handing on ---- */
 
-static int write_list(const struct manifest *m, int *ret)
+static int write_list(const struct fd_list *m, int *ret)
 {
 	_cleanup_(close_fd) int fd = memfd_create("gpushm-manifest", MFD_CLOEXEC);
 	int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -68,7 +68,7 @@ static int write_list(const struct manifest *m, int *ret)
 	return 0;
 }
 
-static int let_through(const struct manifest *m, int list, int flags)
+static int let_through(const struct fd_list *m, int list, int flags)
 {
 	if (fcntl(list, F_SETFD, flags) < 0)
 		return -errno;
@@ -88,7 +88,7 @@ static int exec_with(int list, const char *program, char *const *argv)
 	return -errno;
 }
 
-int manifest_exec(const struct manifest *m, const char *program, char *const *argv)
+int fd_list_exec(const struct fd_list *m, const char *program, char *const *argv)
 {
 	_cleanup_(close_fd) int list = -1;
 	int r = write_list(m, &list);
@@ -121,18 +121,18 @@ static int find_list(int *ret)
 	return 1;
 }
 
-static int read_line(struct manifest *m, const char *line)
+static int read_line(struct fd_list *m, const char *line)
 {
-	char name[STORE_NAME_MAX + 1], end;
+	char name[FDSTORE_NAME_MAX + 1], end;
 	int fd;
 
 	if (sscanf(line, LINE_FORMAT, name, &fd, &end) != 3 || end != '\n' || fd < 3 ||
 	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 		return -EBADMSG;
-	return manifest_add(m, name, fd);
+	return fd_list_add(m, name, fd);
 }
 
-static int read_list(int *list, struct manifest *m)
+static int read_list(int *list, struct fd_list *m)
 {
 	FILE *f = lseek(*list, 0, SEEK_SET) < 0 ? NULL : fdopen(*list, "r");
 	char line[64];
@@ -149,9 +149,9 @@ static int read_list(int *list, struct manifest *m)
 	return r;
 }
 
-int manifest_receive(struct store_fd **ret, size_t *ret_n)
+int fd_list_receive(struct fdstore_fd **ret, size_t *ret_n)
 {
-	_cleanup_(manifest_done) struct manifest m = { 0 };
+	_cleanup_(fd_list_done) struct fd_list m = { 0 };
 	_cleanup_(close_fd) int list = -1;
 	int r = find_list(&list);
 

@@ -8,21 +8,21 @@
 
 #include "daemon/state/fdstore.h"
 
-struct manifest {
-	struct store_fd *items; /* owned; the fds in it are borrowed */
+struct fd_list {
+	struct fdstore_fd *items; /* owned; the fds in it are borrowed */
 	size_t n, room;
 };
 
 /* 0 or -ENOMEM. A zeroed manifest is an empty one. */
-int manifest_add(struct manifest *m, const char *name, int fd);
-void manifest_done(struct manifest *m);
+int fd_list_add(struct fd_list *m, const char *name, int fd);
+void fd_list_done(struct fd_list *m);
 
 /* Becomes that program; beside 0 to 2 it has the fds of the manifest and no others. Returns only
  * where that fails, with -errno and all as it was before. */
-int manifest_exec(const struct manifest *m, const char *program, char *const *argv);
+int fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
 
 /* In the program that was started so: 1 and the fds, the caller's now, in any order; 0 where there
  * is no manifest; -EBADMSG where it makes no sense; -errno. The environment forgets it. */
-int manifest_receive(struct store_fd **ret, size_t *ret_n);
+int fd_list_receive(struct fdstore_fd **ret, size_t *ret_n);
 
 #endif

@@ -19,13 +19,13 @@
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct store_fd *)a)->name, ((const struct store_fd *)b)->name);
+	return strcmp(((const struct fdstore_fd *)a)->name, ((const struct fdstore_fd *)b)->name);
 }
 
-static void take_over(struct store *s, char **names, int n)
+static void take_over(struct fdstore *s, char **names, int n)
 {
 	for (int i = 0; i < n; i++) {
-		struct store_fd *to = &s->inherited[s->n_inherited++];
+		struct fdstore_fd *to = &s->inherited[s->n_inherited++];
 
 		to->fd = SD_LISTEN_FDS_START + i; /* close-on-exec: sd_listen_fds(3) */
 		snprintf(to->name, sizeof(to->name), "%s", names[i]);
@@ -41,7 +41,7 @@ static bool has_keeper(void)
 	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));
 }
 
-static int receive_from_keeper(struct store *s)
+static int receive_from_keeper(struct fdstore *s)
 {
 	char **names = NULL;
 	int n = sd_listen_fds_with_names(1, &names);
@@ -58,12 +58,12 @@ static int receive_from_keeper(struct store *s)
 
 /* Who was handed everything by its predecessor is handed nothing by a keeper, which sees no start.
  */
-int store_open(struct store *s)
+int fdstore_open(struct fdstore *s)
 {
 	int r;
 
-	*s = (struct store){ .systemd = has_keeper() };
-	r = manifest_receive(&s->inherited, &s->n_inherited);
+	*s = (struct fdstore){ .systemd = has_keeper() };
+	r = fd_list_receive(&s->inherited, &s->n_inherited);
 	if (r == 0)
 		r = receive_from_keeper(s);
 	if (r < 0)
@@ -72,7 +72,7 @@ int store_open(struct store *s)
 	return 0;
 }
 
-void store_name(char name[STORE_NAME_MAX + 1], char kind, uint64_t number)
+void fdstore_name(char name[FDSTORE_NAME_MAX + 1], char kind, uint64_t number)
 {
 	char digits[16], *at = digits + sizeof(digits);
 
@@ -84,9 +84,9 @@ void store_name(char name[STORE_NAME_MAX + 1], char kind, uint64_t number)
 	name[digits + sizeof(digits) - at] = '\0';
 }
 
-int store_take(struct store *s, const char *name)
+int fdstore_take(struct fdstore *s, const char *name)
 {
-	struct store_fd key = { .fd = -1 }, *found;
+	struct fdstore_fd key = { .fd = -1 }, *found;
 
 	snprintf(key.name, sizeof(key.name), "%s", name);
 	found = bsearch(&key, s->inherited, s->n_inherited, sizeof(key), by_name);
@@ -102,21 +102,21 @@ int store_take(struct store *s, const char *name)
 }
 
 /* One of several fds of a name was taken. They stand side by side, and the first is taken first. */
-static bool is_taken(const struct store *s, size_t i)
+static bool is_taken(const struct fdstore *s, size_t i)
 {
 	while (i > 0 && by_name(&s->inherited[i - 1], &s->inherited[i]) == 0)
 		i--;
 	return s->inherited[i].fd < 0;
 }
 
-size_t store_drop_rest(struct store *s)
+size_t fdstore_drop_rest(struct fdstore *s)
 {
 	size_t n = 0;
 
 	/* A keeper forgets by name, and would forget what is in use with what is not. */
 	for (size_t i = 0; i < s->n_inherited; i++)
 		if (s->inherited[i].fd >= 0 && !is_taken(s, i))
-			store_forget(s, s->inherited[i].name);
+			fdstore_forget(s, s->inherited[i].name);
 	for (size_t i = 0; i < s->n_inherited; i++) {
 		if (s->inherited[i].fd < 0)
 			continue;
@@ -126,15 +126,15 @@ size_t store_drop_rest(struct store *s)
 	return n;
 }
 
-void store_close(struct store *s)
+void fdstore_close(struct fdstore *s)
 {
 	for (size_t i = 0; i < s->n_inherited; i++)
 		close_fd(&s->inherited[i].fd);
 	free(s->inherited);
-	*s = (struct store){ 0 };
+	*s = (struct fdstore){ 0 };
 }
 
-int store_keep(struct store *s, const char *name, int fd)
+int fdstore_keep(struct fdstore *s, const char *name, int fd)
 {
 	char text[96];
 	int r;
@@ -146,7 +146,7 @@ int store_keep(struct store *s, const char *name, int fd)
 	return r < 0 ? r : 0;
 }
 
-void store_forget(struct store *s, const char *name)
+void fdstore_forget(struct fdstore *s, const char *name)
 {
 	if (s->systemd)
 		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);

@@ -11,15 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_NAME_MAX 31u
+#define FDSTORE_NAME_MAX 31u
 
-struct store_fd {
-	char name[STORE_NAME_MAX + 1];
+struct fdstore_fd {
+	char name[FDSTORE_NAME_MAX + 1];
 	int fd; /* owned until it is taken; -1 then */
 };
 
-struct store {
-	struct store_fd *inherited; /* owned; sorted by name */
+struct fdstore {
+	struct fdstore_fd *inherited; /* owned; sorted by name */
 	size_t n_inherited;
 	bool systemd;	 /* there is somebody to keep fds for us */
 	uint32_t pidfds; /* of those that are kept */
@@ -27,22 +27,22 @@ struct store {
 
 /* Takes what was handed over at the start, by the program before us (manifest.h) or by a keeper
  * (sd_listen_fds(3)); the environment forgets it. 0 or -errno. */
-int store_open(struct store *s);
+int fdstore_open(struct fdstore *s);
 
 /* Closes what nobody took, and has its keeper forget it, unless it is a copy of what was taken;
  * returns how many there were. */
-size_t store_drop_rest(struct store *s);
-void store_close(struct store *s);
+size_t fdstore_drop_rest(struct fdstore *s);
+void fdstore_close(struct fdstore *s);
 
 /* "m2s": a letter and a number, in base 36. */
-void store_name(char name[STORE_NAME_MAX + 1], char kind, uint64_t number);
+void fdstore_name(char name[FDSTORE_NAME_MAX + 1], char kind, uint64_t number);
 
 /* The fd of that name, now the caller's, or -1. */
-int store_take(struct store *s, const char *name);
+int fdstore_take(struct fdstore *s, const char *name);
 
 /* Has a copy of the fd kept under that name, and not closed when it hangs up. 0, also where nobody
  * keeps fds; -errno where the keeper can't be told. */
-int store_keep(struct store *s, const char *name, int fd);
-void store_forget(struct store *s, const char *name);
+int fdstore_keep(struct fdstore *s, const char *name, int fd);
+void fdstore_forget(struct fdstore *s, const char *name);
 
 #endif

@@ -16,26 +16,26 @@
 
 #define BOARD_NAME "b0" /* of its fd, with whoever keeps it */
 
-int estate_open(struct estate *e, struct service *service, struct pools *pools)
+int handover_open(struct handover *e, struct service *service, struct pools *pools)
 {
 	int r;
 
-	*e = (struct estate){ .service = service, .pools = pools };
+	*e = (struct handover){ .service = service, .pools = pools };
 	e->archive.journal = JOURNAL_NONE;
-	e->board = BOARD_CLOSED;
-	r = store_open(&e->store);
-	return r < 0 ? r : slots_init(&e->slots);
+	e->board = STATUS_PAGE_CLOSED;
+	r = fdstore_open(&e->store);
+	return r < 0 ? r : fd_index_init(&e->slots);
 }
 
-void estate_close(struct estate *e)
+void handover_close(struct handover *e)
 {
 	archive_done(&e->archive);
-	board_done(&e->board);
-	slots_done(&e->slots);
-	store_close(&e->store);
+	status_page_done(&e->board);
+	fd_index_done(&e->slots);
+	fdstore_close(&e->store);
 }
 
-static struct archive_head head_of(const struct estate *e)
+static struct archive_head head_of(const struct handover *e)
 {
 	struct archive_head head = { .next_buffer = e->service->catalog.next_buffer,
 				     .next_lease = e->service->catalog.next_lease,
@@ -46,7 +46,7 @@ static struct archive_head head_of(const struct estate *e)
 }
 
 /* On a failure the journal that is in use goes on. */
-static int renew(struct estate *e, uint64_t generation)
+static int renew(struct handover *e, uint64_t generation)
 {
 	struct archive_head head = head_of(e);
 	struct archive fresh;
@@ -72,7 +72,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static void go_on_from(struct estate *e, const struct archive_head *head)
+static void go_on_from(struct handover *e, const struct archive_head *head)
 {
 	struct catalog *c = &e->service->catalog;
 
@@ -85,10 +85,10 @@ static void go_on_from(struct estate *e, const struct archive_head *head)
 
 /* One that can't be used is another version's: who reads it is told nothing more, and finds the new
  * one with its next connection. */
-static int take_board(struct estate *e)
+static int take_board(struct handover *e)
 {
-	_cleanup_(close_fd) int fd = store_take(&e->store, BOARD_NAME);
-	int r = fd < 0 ? -ENOENT : board_adopt(&fd, &e->board);
+	_cleanup_(close_fd) int fd = fdstore_take(&e->store, BOARD_NAME);
+	int r = fd < 0 ? -ENOENT : status_page_adopt(&fd, &e->board);
 
 	if (r == 0)
 		return 0;
@@ -96,17 +96,17 @@ static int take_board(struct estate *e)
 		log_error("the board that was kept can't be used: %s; clients see what happens to "
 			  "their buffers when they connect again",
 			  strerror(-r));
-		store_forget(&e->store, BOARD_NAME);
+		fdstore_forget(&e->store, BOARD_NAME);
 	}
-	r = board_new(&e->board);
-	return r < 0 ? r : store_keep(&e->store, BOARD_NAME, e->board.fd);
+	r = status_page_new(&e->board);
+	return r < 0 ? r : fdstore_keep(&e->store, BOARD_NAME, e->board.fd);
 }
 
 /* A mempool's memory is the driver's again when the last copy of its fd is closed: its keeper's,
  * too. */
 static void on_swept(const struct pool *pool, void *arg)
 {
-	struct estate *e = arg;
+	struct handover *e = arg;
 
 	archive_forget_pool(&e->store, pool);
 }
@@ -120,7 +120,7 @@ static void tell_dropped(size_t n)
 			   n);
 }
 
-int estate_inherit(struct estate *e)
+int handover_inherit(struct handover *e)
 {
 	struct restored was = { 0 };
 	int r = take_board(e);
@@ -134,7 +134,7 @@ int estate_inherit(struct estate *e)
 	if (was.any)
 		go_on_from(e, &was.head);
 	catalog_take_slots(&e->service->catalog, &e->slots);
-	tell_dropped(store_drop_rest(&e->store));
+	tell_dropped(fdstore_drop_rest(&e->store));
 	pools_sweep(e->pools, on_swept, e);
 	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
 	/* Not before: what goes now is to be forgotten by who keeps its fds. */
@@ -143,9 +143,9 @@ int estate_inherit(struct estate *e)
 	return r;
 }
 
-void estate_add_pool(struct estate *e, const struct pool *pool)
+void handover_add_pool(struct handover *e, const struct pool *pool)
 {
-	/* It stands in the journal since estate_inherit(), and its keeper has its fd. */
+	/* It stands in the journal since handover_inherit(), and its keeper has its fd. */
 	if (pool->state == POOL_INHERITED)
 		return;
 	if (e->service->catalog.archive && archive_pool(&e->archive, pool) < 0)
@@ -153,30 +153,30 @@ void estate_add_pool(struct estate *e, const struct pool *pool)
 }
 
 /* Without an archive nobody gave numbers back. */
-static int begin_late(struct estate *e)
+static int begin_late(struct handover *e)
 {
 	int r;
 
-	slots_done(&e->slots);
-	r = slots_init(&e->slots);
+	fd_index_done(&e->slots);
+	r = fd_index_init(&e->slots);
 	if (r < 0)
 		return r;
 	catalog_take_slots(&e->service->catalog, &e->slots);
 	return renew(e, 1);
 }
 
-int estate_list(struct estate *e, struct manifest *m)
+int handover_list(struct handover *e, struct fd_list *m)
 {
 	int r = e->service->catalog.archive ? 0 : begin_late(e);
 
 	if (r == 0)
-		r = manifest_add(m, BOARD_NAME, e->board.fd);
+		r = fd_list_add(m, BOARD_NAME, e->board.fd);
 	if (r == 0)
 		r = archive_list(&e->archive, m);
 	return r < 0 ? r : catalog_list(&e->service->catalog, m);
 }
 
-void estate_go_on(struct estate *e)
+void handover_go_on(struct handover *e)
 {
 	if (e->store.systemd)
 		return;
@@ -184,12 +184,12 @@ void estate_go_on(struct estate *e)
 	archive_done(&e->archive);
 }
 
-void estate_audit(struct estate *e)
+void handover_audit(struct handover *e)
 {
-	audit_start(e->pools, &e->service->catalog);
+	verify_start(e->pools, &e->service->catalog);
 }
 
-void estate_tidy(struct estate *e)
+void handover_tidy(struct handover *e)
 {
 	if (e->service->catalog.archive && archive_is_stale(&e->archive))
 		renew(e, e->archive.journal.generation + 1);

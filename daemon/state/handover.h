@@ -11,35 +11,35 @@
 #include "daemon/pool/pools.h"
 #include "daemon/state/serialize.h"
 
-struct estate {
-	struct store store;
-	struct slots slots;
-	struct board board;	 /* the catalog's, once estate_inherit() has been called */
-	struct archive archive;	 /* the catalog's, once estate_inherit() has been called */
-	struct service *service; /* borrowed */
-	struct pools *pools;	 /* borrowed */
+struct handover {
+	struct fdstore store;
+	struct fd_index slots;
+	struct status_page board; /* the catalog's, once handover_inherit() has been called */
+	struct archive archive;	  /* the catalog's, once handover_inherit() has been called */
+	struct service *service;  /* borrowed */
+	struct pools *pools;	  /* borrowed */
 };
 
 /* Takes over the fds that were handed to us. 0 or -errno. */
-int estate_open(struct estate *e, struct service *service, struct pools *pools);
-void estate_close(struct estate *e);
+int handover_open(struct handover *e, struct service *service, struct pools *pools);
+void handover_close(struct handover *e);
 
 /* Fills the catalog with what an earlier daemon left, and begins a journal of our own if somebody
  * keeps it. 0 or -errno. */
-int estate_inherit(struct estate *e);
+int handover_inherit(struct handover *e);
 
 /* The pool is in the journal, too. */
-void estate_add_pool(struct estate *e, const struct pool *pool);
+void handover_add_pool(struct handover *e, const struct pool *pool);
 
 /* Lists what the program after us goes on from: a journal, and the fds that it speaks of. 0 or
- * -errno. Where no exec follows, estate_go_on() leaves all as it was. */
-int estate_list(struct estate *e, struct manifest *m);
-void estate_go_on(struct estate *e);
+ * -errno. Where no exec follows, handover_go_on() leaves all as it was. */
+int handover_list(struct handover *e, struct fd_list *m);
+void handover_go_on(struct handover *e);
 
 /* Every pool is ready or has failed: looks whether what was inherited is still there. */
-void estate_audit(struct estate *e);
+void handover_audit(struct handover *e);
 
 /* Now and then: a new journal, when most of the old one is dead. */
-void estate_tidy(struct estate *e);
+void handover_tidy(struct handover *e);
 
 #endif

@@ -38,7 +38,7 @@ static char *find_program(void)
 	return folder && asprintf(&path, "%s/%s", folder, name) > 0 ? path : NULL;
 }
 
-void restart_hold_signals(bool hold)
+void reexec_hold_signals(bool hold)
 {
 	sigset_t set;
 
@@ -50,17 +50,17 @@ void restart_hold_signals(bool hold)
 	pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-void restart_init(struct restart *r, uv_loop_t *loop, char *const *argv,
-		  int (*go)(struct fault *f, void *arg), void *arg)
+void reexec_init(struct reexec *r, uv_loop_t *loop, char *const *argv,
+		 int (*go)(struct fault *f, void *arg), void *arg)
 {
-	*r = (struct restart){ .loop = loop, .argv = argv, .go = go, .arg = arg };
+	*r = (struct reexec){ .loop = loop, .argv = argv, .go = go, .arg = arg };
 	r->program = find_program();
 	list_init(&r->asked);
 	uv_timer_init(loop, &r->limit);
 	r->limit.data = r;
 }
 
-void restart_done(struct restart *r)
+void reexec_done(struct reexec *r)
 {
 	r->ended = true;
 	if (r->checking)
@@ -70,12 +70,12 @@ void restart_done(struct restart *r)
 }
 
 /* Who is told may ask again. */
-static void refuse(struct restart *r)
+static void refuse(struct reexec *r)
 {
 	const struct fault f = r->fault;
 	struct list told;
 
-	restart_hold_signals(false);
+	reexec_hold_signals(false);
 	log_error("no restart: %s", f.text);
 	list_init(&told);
 	while (!list_empty(&r->asked)) {
@@ -94,7 +94,7 @@ static void refuse(struct restart *r)
 
 static void on_check_closed(uv_handle_t *handle)
 {
-	struct restart *r = handle->data;
+	struct reexec *r = handle->data;
 
 	r->checking = false;
 	if (r->ended)
@@ -111,7 +111,7 @@ static void on_check_closed(uv_handle_t *handle)
 
 static void on_check_exit(uv_process_t *check, int64_t status, int signal)
 {
-	struct restart *r = check->data;
+	struct reexec *r = check->data;
 
 	if (!r->ended)
 		uv_timer_stop(&r->limit);
@@ -126,7 +126,7 @@ static void on_check_exit(uv_process_t *check, int64_t status, int signal)
 
 static void on_limit(uv_timer_t *timer)
 {
-	struct restart *r = timer->data;
+	struct reexec *r = timer->data;
 
 	fault(&r->fault, CODE_RESTART,
 	      "%s was asked whether it would take over and did not answer in %u s; gpushmd goes on "
@@ -136,7 +136,7 @@ static void on_limit(uv_timer_t *timer)
 }
 
 /* Its words go where ours go. */
-static int spawn(struct restart *r, char **args)
+static int spawn(struct reexec *r, char **args)
 {
 	uv_stdio_container_t stdio[] = {
 		{ .flags = UV_IGNORE },
@@ -153,7 +153,7 @@ static int spawn(struct restart *r, char **args)
 	return uv_spawn(r->loop, &r->check, &options);
 }
 
-static void check(struct restart *r)
+static void check(struct reexec *r)
 {
 	char option[32], *args[ARGS_MAX] = { r->argv[0], option };
 	size_t n = 2;
@@ -164,7 +164,7 @@ static void check(struct restart *r)
 		args[n++] = *at;
 	r->checking = true;
 	r->fault = (struct fault){ 0 };
-	restart_hold_signals(true);
+	reexec_hold_signals(true);
 	e = spawn(r, args);
 	if (e == 0) {
 		uv_timer_start(&r->limit, on_limit, LIMIT_MS, 0);
@@ -175,7 +175,7 @@ static void check(struct restart *r)
 	uv_close((uv_handle_t *)&r->check, on_check_closed);
 }
 
-int restart_ask(struct restart *r, struct restarter *who, struct fault *f)
+int reexec_ask(struct reexec *r, struct restarter *who, struct fault *f)
 {
 	if (!r->program)
 		return fault(f, CODE_RESTART,

@@ -18,7 +18,7 @@ struct restarter {
 	void (*on_refused)(struct restarter *r, const struct fault *f);
 };
 
-struct restart {
+struct reexec {
 	uv_loop_t *loop;
 	char *program;	    /* owned; NULL: not known */
 	char *const *argv;  /* borrowed */
@@ -32,16 +32,16 @@ struct restart {
 };
 
 /* go: execs the program; it returns only where that fails, with *f filled in. argv is main()'s. */
-void restart_init(struct restart *r, uv_loop_t *loop, char *const *argv,
-		  int (*go)(struct fault *f, void *arg), void *arg);
-void restart_done(struct restart *r); /* the loop must run once more */
+void reexec_init(struct reexec *r, uv_loop_t *loop, char *const *argv,
+		 int (*go)(struct fault *f, void *arg), void *arg);
+void reexec_done(struct reexec *r); /* the loop must run once more */
 
 /* Begins one; who may be NULL. -EINPROGRESS: the process is another program soon, or who is told
  * why not, later. Else refused. Each refusal is a line in the log. */
-int restart_ask(struct restart *r, struct restarter *who, struct fault *f);
+int reexec_ask(struct reexec *r, struct restarter *who, struct fault *f);
 
 /* While they are held the signals that the daemon knows wait in the kernel, which keeps them across
  * an exec; to a program without its handlers each of them would be the end. */
-void restart_hold_signals(bool hold);
+void reexec_hold_signals(bool hold);
 
 #endif

@@ -21,21 +21,21 @@ static void copy_text(char *to, size_t size, ProtobufCBinaryData from)
 	snprintf(to, size, "%.*s", (int)from.len, (const char *)from.data);
 }
 
-static int take(struct store *store, char kind, uint64_t number)
+static int take(struct fdstore *store, char kind, uint64_t number)
 {
-	char name[STORE_NAME_MAX + 1];
+	char name[FDSTORE_NAME_MAX + 1];
 
-	store_name(name, kind, number);
-	return store_take(store, name);
+	fdstore_name(name, kind, number);
+	return fdstore_take(store, name);
 }
 
 /* Its keeper has what was taken and is of no use: another buffer will have that name. */
-static void forget(struct store *store, char kind, uint64_t number)
+static void forget(struct fdstore *store, char kind, uint64_t number)
 {
-	char name[STORE_NAME_MAX + 1];
+	char name[FDSTORE_NAME_MAX + 1];
 
-	store_name(name, kind, number);
-	store_forget(store, name);
+	fdstore_name(name, kind, number);
+	fdstore_forget(store, name);
 }
 
 /* Ours, and not of what was left to us: that is still there for the daemon after us, which may find
@@ -65,7 +65,7 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 	}
 }
 
-static int restore_pool(struct pools *pools, struct store *store, const Gpushm__Journal__Pool *m)
+static int restore_pool(struct pools *pools, struct fdstore *store, const Gpushm__Journal__Pool *m)
 {
 	struct pool_config config;
 	struct device told = { .numa_node = -1 };
@@ -139,7 +139,7 @@ static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
 }
 
-static int adopt_block(struct store *store, struct buffer *b, const Gpushm__Journal__Buffer *m)
+static int adopt_block(struct fdstore *store, struct buffer *b, const Gpushm__Journal__Buffer *m)
 {
 	_cleanup_(close_fd) int memory = take(store, 'm', m->slot);
 	_cleanup_(close_fd) int table = take(store, 't', m->slot);
@@ -160,7 +160,7 @@ static int adopt_block(struct store *store, struct buffer *b, const Gpushm__Jour
 	return 0;
 }
 
-static int make_buffer(struct store *store, struct service *service, struct pools *pools,
+static int make_buffer(struct fdstore *store, struct service *service, struct pools *pools,
 		       const Gpushm__Journal__Buffer *m)
 {
 	struct buffer *b;
@@ -195,7 +195,7 @@ static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const
 		catalog_remember_lost(c, key, why);
 }
 
-static int restore_buffer(struct store *store, struct service *service, struct pools *pools,
+static int restore_buffer(struct fdstore *store, struct service *service, struct pools *pools,
 			  const Gpushm__Journal__Buffer *m, struct restored *ret)
 {
 	int r = make_buffer(store, service, pools, m);
@@ -252,14 +252,14 @@ static void holders_done(struct holders *h)
 /* Where it is, or belongs. */
 static struct process **holders_find(const struct holders *h, uint64_t session)
 {
-	size_t at = index_hash_u64(session) & h->mask;
+	size_t at = hashtable_hash_u64(session) & h->mask;
 
 	while (h->slots[at] && h->slots[at]->session != session)
 		at = (at + 1) & h->mask;
 	return &h->slots[at];
 }
 
-static int find_process(struct store *store, struct service *service, const struct holders *h,
+static int find_process(struct fdstore *store, struct service *service, const struct holders *h,
 			const Gpushm__Journal__Lease *m, struct process **ret)
 {
 	struct process **slot = holders_find(h, m->session);
@@ -284,7 +284,7 @@ static int find_process(struct store *store, struct service *service, const stru
 	return 0;
 }
 
-static int restore_lease(struct store *store, struct service *service, const struct holders *h,
+static int restore_lease(struct fdstore *store, struct service *service, const struct holders *h,
 			 struct buffer *b, const Gpushm__Journal__Lease *m)
 {
 	struct process *p = NULL;
@@ -305,7 +305,7 @@ static int restore_lease(struct store *store, struct service *service, const str
 				   m->since_ns, &f);
 }
 
-static int restore_leases(struct replay *r, struct store *store, struct service *service,
+static int restore_leases(struct replay *r, struct fdstore *store, struct service *service,
 			  struct restored *ret)
 {
 	_cleanup_(holders_done) struct holders h;
@@ -337,7 +337,7 @@ static void tell(const struct restored *r)
 		   r->buffers, r->leases, r->dropped, r->ended);
 }
 
-static int restore_all(struct replay *r, struct store *store, struct service *service,
+static int restore_all(struct replay *r, struct fdstore *store, struct service *service,
 		       struct pools *pools, struct restored *ret)
 {
 	struct item *it;
@@ -354,7 +354,8 @@ static int restore_all(struct replay *r, struct store *store, struct service *se
 	return err < 0 ? err : restore_leases(r, store, service, ret);
 }
 
-int restore(struct store *store, struct service *service, struct pools *pools, struct restored *ret)
+int restore(struct fdstore *store, struct service *service, struct pools *pools,
+	    struct restored *ret)
 {
 	struct replay r;
 	int err = replay(store, &r, &ret->generation);

@@ -22,7 +22,7 @@ struct restored {
 /* Fills the catalog, the pools and the reaper from what the store inherited. Whatever can't be
  * restored is left out, with a line in the log. 0; or -ENOMEM, -EMFILE, -ENFILE: then its keeper
  * still has all of it. */
-int restore(struct store *store, struct service *service, struct pools *pools,
+int restore(struct fdstore *store, struct service *service, struct pools *pools,
 	    struct restored *ret);
 
 #endif

@@ -47,8 +47,8 @@ static int write_head(struct archive *a, const struct archive_head *head)
 	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_DAEMON, &m.base);
 }
 
-int archive_init(struct archive *a, struct store *store, struct slots *slots, uint64_t generation,
-		 const struct archive_head *head)
+int archive_init(struct archive *a, struct fdstore *store, struct fd_index *slots,
+		 uint64_t generation, const struct archive_head *head)
 {
 	int r;
 
@@ -66,18 +66,18 @@ void archive_done(struct archive *a)
 
 static int keep(struct archive *a, char kind, uint64_t id, int fd)
 {
-	char name[STORE_NAME_MAX + 1];
+	char name[FDSTORE_NAME_MAX + 1];
 
-	store_name(name, kind, id);
-	return a->keeps ? store_keep(a->store, name, fd) : 0;
+	fdstore_name(name, kind, id);
+	return a->keeps ? fdstore_keep(a->store, name, fd) : 0;
 }
 
-static void forget(struct store *s, char kind, uint64_t id)
+static void forget(struct fdstore *s, char kind, uint64_t id)
 {
-	char name[STORE_NAME_MAX + 1];
+	char name[FDSTORE_NAME_MAX + 1];
 
-	store_name(name, kind, id);
-	store_forget(s, name);
+	fdstore_name(name, kind, id);
+	fdstore_forget(s, name);
 }
 
 int archive_complete(struct archive *a)
@@ -121,7 +121,7 @@ int archive_pool(struct archive *a, const struct pool *p)
 	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
 }
 
-void archive_forget_pool(struct store *s, const struct pool *p)
+void archive_forget_pool(struct fdstore *s, const struct pool *p)
 {
 	if (p->config.kind == POOL_MEMPOOL)
 		forget(s, 'p', p->id);
@@ -134,8 +134,8 @@ static int keep_buffer(struct archive *a, struct buffer *b)
 	int r;
 
 	if (b->slot == SLOT_NONE)
-		b->slot = slots_take(a->slots);
-	if (b->slot >= SLOTS_KEPT)
+		b->slot = fd_index_take(a->slots);
+	if (b->slot >= FD_INDEX_KEPT)
 		return 0;
 	r = b->block.fd >= 0 ? keep(a, 'm', b->slot, b->block.fd) : 0;
 	return r < 0 || b->table_fd < 0 ? r : keep(a, 't', b->slot, b->table_fd);
@@ -295,11 +295,11 @@ void archive_unlink(struct archive *a, const struct buffer *b)
 void archive_gone(struct archive *a, struct buffer *b)
 {
 	end(a, GPUSHM__JOURNAL__TYPE__TYPE_GONE, b->id, 1);
-	if (b->block.fd >= 0 && b->slot < SLOTS_KEPT)
+	if (b->block.fd >= 0 && b->slot < FD_INDEX_KEPT)
 		forget(a->store, 'm', b->slot);
-	if (b->table_fd >= 0 && b->slot < SLOTS_KEPT)
+	if (b->table_fd >= 0 && b->slot < FD_INDEX_KEPT)
 		forget(a->store, 't', b->slot);
-	slots_give(a->slots, b->slot);
+	fd_index_give(a->slots, b->slot);
 	b->slot = SLOT_NONE;
 }
 
@@ -319,32 +319,32 @@ void archive_forget_process(struct archive *a, struct process *p)
 
 /* ---- for an exec ---- */
 
-static int list_fd(struct manifest *m, char kind, uint64_t number, int fd)
+static int list_fd(struct fd_list *m, char kind, uint64_t number, int fd)
 {
-	char name[STORE_NAME_MAX + 1];
+	char name[FDSTORE_NAME_MAX + 1];
 
-	store_name(name, kind, number);
-	return fd < 0 ? 0 : manifest_add(m, name, fd);
+	fdstore_name(name, kind, number);
+	return fd < 0 ? 0 : fd_list_add(m, name, fd);
 }
 
-int archive_list(const struct archive *a, struct manifest *m)
+int archive_list(const struct archive *a, struct fd_list *m)
 {
 	return list_fd(m, 'j', a->journal.generation, a->journal.fd);
 }
 
-int archive_list_pool(const struct pool *p, struct manifest *m)
+int archive_list_pool(const struct pool *p, struct fd_list *m)
 {
 	return list_fd(m, 'p', p->id, p->pool_fd);
 }
 
-int archive_list_buffer(const struct buffer *b, struct manifest *m)
+int archive_list_buffer(const struct buffer *b, struct fd_list *m)
 {
 	int r = list_fd(m, 'm', b->slot, b->block.fd);
 
 	return r < 0 ? r : list_fd(m, 't', b->slot, b->table_fd);
 }
 
-int archive_list_process(const struct process *p, struct manifest *m)
+int archive_list_process(const struct process *p, struct fd_list *m)
 {
 	return list_fd(m, 'k', p->session, p->pidfd);
 }

@@ -13,8 +13,8 @@
 #include "daemon/state/journal.h"
 
 struct archive {
-	struct store *store; /* borrowed */
-	struct slots *slots; /* borrowed */
+	struct fdstore *store;	/* borrowed */
+	struct fd_index *slots; /* borrowed */
 	bool keeps; /* fds go to the store with their records; else they are there already */
 	struct journal journal;
 	uint32_t live, dead; /* records that still say something, and those that do not */
@@ -28,8 +28,8 @@ struct archive_head {
 };
 
 /* A fresh journal, not yet kept. 0 or -errno. */
-int archive_init(struct archive *a, struct store *store, struct slots *slots, uint64_t generation,
-		 const struct archive_head *head);
+int archive_init(struct archive *a, struct fdstore *store, struct fd_index *slots,
+		 uint64_t generation, const struct archive_head *head);
 void archive_done(struct archive *a);
 
 /* Everything that stood in the one before has been written: from now on this journal counts. */
@@ -44,7 +44,7 @@ int archive_lease(struct archive *a, const struct lease *l);
 int archive_move(struct archive *a, const struct lease *l);
 
 /* Whoever keeps its fd lets go of it. */
-void archive_forget_pool(struct store *s, const struct pool *p);
+void archive_forget_pool(struct fdstore *s, const struct pool *p);
 
 /* Something of a buffer has changed that is in the journal already. */
 void archive_change(struct archive *a, const struct buffer *b);
@@ -60,10 +60,10 @@ void archive_forget_process(struct archive *a, struct process *p);
 
 /* The fds by the names that the journal's records mean, as the next program looks for them. 0 or
  * -ENOMEM. */
-int archive_list(const struct archive *a, struct manifest *m);
-int archive_list_pool(const struct pool *p, struct manifest *m);
-int archive_list_buffer(const struct buffer *b, struct manifest *m);
-int archive_list_process(const struct process *p, struct manifest *m);
+int archive_list(const struct archive *a, struct fd_list *m);
+int archive_list_pool(const struct pool *p, struct fd_list *m);
+int archive_list_buffer(const struct buffer *b, struct fd_list *m);
+int archive_list_process(const struct process *p, struct fd_list *m);
 
 /* More of the journal is dead than alive: time to write a new one. */
 bool archive_is_stale(const struct archive *a);

@@ -205,7 +205,7 @@ static struct pool *find_sponsor(const struct pools *pools, const struct pool *p
 	return NULL;
 }
 
-void audit_start(struct pools *pools, struct catalog *catalog)
+void verify_start(struct pools *pools, struct catalog *catalog)
 {
 	struct pool *pool, *sponsor;
 	struct audit *a;

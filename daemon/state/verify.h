@@ -12,6 +12,6 @@
 
 /* To be called once, when every pool is ready or has failed. Buffers whose memory is gone are
  * dropped from the catalog, later. Both outlive the pools' workers. */
-void audit_start(struct pools *pools, struct catalog *catalog);
+void verify_start(struct pools *pools, struct catalog *catalog);
 
 #endif

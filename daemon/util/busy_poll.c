@@ -22,20 +22,20 @@ static bool has_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) > 1;
 }
 
-void awake_init(struct awake *a, uv_loop_t *loop)
+void busy_poll_init(struct busy_poll *a, uv_loop_t *loop)
 {
-	*a = (struct awake){ .allowed = has_processors() };
+	*a = (struct busy_poll){ .allowed = has_processors() };
 	uv_idle_init(loop, &a->idle); /* never fails */
 }
 
-static bool is_active(const struct awake *a)
+static bool is_active(const struct busy_poll *a)
 {
 	return uv_is_active((const uv_handle_t *)&a->idle);
 }
 
 static void on_idle(uv_idle_t *idle)
 {
-	struct awake *a = container_of(idle, struct awake, idle);
+	struct busy_poll *a = container_of(idle, struct busy_poll, idle);
 
 	if (uv_hrtime() < a->until)
 		return;
@@ -43,7 +43,7 @@ static void on_idle(uv_idle_t *idle)
 	spin_miss(&a->spin);
 }
 
-static void stay(struct awake *a, uint64_t now, uint64_t ns)
+static void stay(struct busy_poll *a, uint64_t now, uint64_t ns)
 {
 	if (!a->allowed || ns == 0 || !spin_may(&a->spin))
 		return;
@@ -51,12 +51,12 @@ static void stay(struct awake *a, uint64_t now, uint64_t ns)
 	uv_idle_start(&a->idle, on_idle);
 }
 
-void awake_for(struct awake *a, uint64_t ns)
+void busy_poll_for(struct busy_poll *a, uint64_t ns)
 {
 	stay(a, uv_hrtime(), ns);
 }
 
-void awake_end(struct awake *a)
+void busy_poll_end(struct busy_poll *a)
 {
 	if (!is_active(a))
 		return;
@@ -64,12 +64,12 @@ void awake_end(struct awake *a)
 	uv_idle_stop(&a->idle);
 }
 
-void awake_in_burst(struct awake *a, uint64_t ns)
+void busy_poll_in_burst(struct busy_poll *a, uint64_t ns)
 {
 	uint64_t now = uv_hrtime();
 
-	awake_end(a);
-	if (now - a->last < AWAKE_BURST_NS)
+	busy_poll_end(a);
+	if (now - a->last < BUSY_POLL_BURST_NS)
 		stay(a, now, ns);
 	a->last = now;
 }

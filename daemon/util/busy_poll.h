@@ -12,25 +12,25 @@
 #include <stdint.h>
 #include <uv.h>
 
-struct awake {
+struct busy_poll {
 	uv_idle_t idle;	      /* active while the loop polls and does not wait */
 	uint64_t until, last; /* of uv_hrtime() */
 	struct spin spin;
 	bool allowed; /* there is more than one processor */
 };
 
-#define AWAKE_BURST_NS 1000000u
+#define BUSY_POLL_BURST_NS 1000000u
 
 /* The caller closes a->idle. */
-void awake_init(struct awake *a, uv_loop_t *loop);
+void busy_poll_init(struct busy_poll *a, uv_loop_t *loop);
 
 /* For so many ns from now, or until what is waited for has come; 0: nothing changes. From the
  * loop's thread alone, as all of these. */
-void awake_for(struct awake *a, uint64_t ns);
-void awake_end(struct awake *a);
+void busy_poll_for(struct busy_poll *a, uint64_t ns);
+void busy_poll_end(struct busy_poll *a);
 
-/* Something has come; if the one before it did less than AWAKE_BURST_NS ago, more is waited
+/* Something has come; if the one before it did less than BUSY_POLL_BURST_NS ago, more is waited
  * for. */
-void awake_in_burst(struct awake *a, uint64_t ns);
+void busy_poll_in_burst(struct busy_poll *a, uint64_t ns);
 
 #endif

@@ -7,30 +7,30 @@
 
 #include "daemon/util/log.h"
 
-static void drop(struct throttle *t, size_t i)
+static void drop(struct ratelimit *t, size_t i)
 {
 	const struct throttled *u = &t->users[i];
 
 	if (u->left_out)
 		log_write(LOG_WARNING, &(struct log_about){ LOG_ID_VIOLATION, .uid = u->uid },
 			  "%u more connections of uid %u were closed within %u s of the first one",
-			  u->left_out, u->uid, THROTTLE_SECONDS);
+			  u->left_out, u->uid, RATELIMIT_SECONDS);
 	t->users[i] = t->users[--t->n];
 }
 
 static bool is_over(const struct throttled *u, uint64_t now_ns)
 {
-	return now_ns - u->since_ns >= THROTTLE_SECONDS * 1000000000ull;
+	return now_ns - u->since_ns >= RATELIMIT_SECONDS * 1000000000ull;
 }
 
-void throttle_settle(struct throttle *t, uint64_t now_ns)
+void ratelimit_settle(struct ratelimit *t, uint64_t now_ns)
 {
 	for (size_t i = t->n; i-- > 0;)
 		if (is_over(&t->users[i], now_ns))
 			drop(t, i);
 }
 
-static size_t oldest(const struct throttle *t)
+static size_t oldest(const struct ratelimit *t)
 {
 	size_t found = 0;
 
@@ -40,24 +40,24 @@ static size_t oldest(const struct throttle *t)
 	return found;
 }
 
-static struct throttled *find(struct throttle *t, uid_t uid, uint64_t now_ns)
+static struct throttled *find(struct ratelimit *t, uid_t uid, uint64_t now_ns)
 {
 	for (size_t i = 0; i < t->n; i++)
 		if (t->users[i].uid == uid)
 			return &t->users[i];
-	if (t->n == THROTTLE_USERS)
+	if (t->n == RATELIMIT_USERS)
 		drop(t, oldest(t));
 	t->users[t->n] = (struct throttled){ .uid = uid, .since_ns = now_ns };
 	return &t->users[t->n++];
 }
 
-bool throttle_pass(struct throttle *t, uid_t uid, uint64_t now_ns)
+bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns)
 {
 	struct throttled *u;
 
-	throttle_settle(t, now_ns);
+	ratelimit_settle(t, now_ns);
 	u = find(t, uid, now_ns);
-	if (u->written < THROTTLE_LINES) {
+	if (u->written < RATELIMIT_LINES) {
 		u->written++;
 		return true;
 	}

@@ -11,9 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define THROTTLE_LINES 5u    /* of a user ... */
-#define THROTTLE_SECONDS 60u /* ... in so long, from the first of them */
-#define THROTTLE_USERS 64u   /* that are remembered at once */
+#define RATELIMIT_LINES 5u    /* of a user ... */
+#define RATELIMIT_SECONDS 60u /* ... in so long, from the first of them */
+#define RATELIMIT_USERS 64u   /* that are remembered at once */
 
 struct throttled {
 	uid_t uid;
@@ -21,16 +21,16 @@ struct throttled {
 	uint32_t written, left_out;
 };
 
-struct throttle {
-	struct throttled users[THROTTLE_USERS];
+struct ratelimit {
+	struct throttled users[RATELIMIT_USERS];
 	size_t n;
 };
 
 /* Whether a line of that user may be written now; it is counted, written or not. now_ns:
  * CLOCK_MONOTONIC. A zeroed throttle has seen nobody. */
-bool throttle_pass(struct throttle *t, uid_t uid, uint64_t now_ns);
+bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns);
 
 /* Now and then: logs how many lines of whom were left out, once their time is over. */
-void throttle_settle(struct throttle *t, uint64_t now_ns);
+void ratelimit_settle(struct ratelimit *t, uint64_t now_ns);
 
 #endif

@@ -11,30 +11,30 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define INDEX_SLOTS_MIN 64u
+#define HASHTABLE_SLOTS_MIN 64u
 
-int index_init(struct index *x)
+int hashtable_init(struct hashtable *x)
 {
-	struct index_link **slots = calloc(INDEX_SLOTS_MIN, sizeof(*slots));
+	struct hashtable_link **slots = calloc(HASHTABLE_SLOTS_MIN, sizeof(*slots));
 
 	if (!slots)
 		return -ENOMEM;
-	*x = (struct index){ .slots = slots, .n_slots = INDEX_SLOTS_MIN };
+	*x = (struct hashtable){ .slots = slots, .n_slots = HASHTABLE_SLOTS_MIN };
 	return 0;
 }
 
-void index_done(struct index *x)
+void hashtable_done(struct hashtable *x)
 {
 	free(x->slots);
-	*x = (struct index){ 0 };
+	*x = (struct hashtable){ 0 };
 }
 
-static struct index_link **slot_of(const struct index *x, uint64_t hash)
+static struct hashtable_link **slot_of(const struct hashtable *x, uint64_t hash)
 {
 	return &x->slots[hash & (x->n_slots - 1)];
 }
 
-static void link_in(struct index_link **slot, struct index_link *link)
+static void link_in(struct hashtable_link **slot, struct hashtable_link *link)
 {
 	link->next = *slot;
 	link->at = slot;
@@ -43,15 +43,15 @@ static void link_in(struct index_link **slot, struct index_link *link)
 	*slot = link;
 }
 
-static void grow(struct index *x)
+static void grow(struct hashtable *x)
 {
-	struct index wide = { .n_slots = x->n_slots * 2, .n = x->n };
+	struct hashtable wide = { .n_slots = x->n_slots * 2, .n = x->n };
 
 	wide.slots = calloc(wide.n_slots, sizeof(*wide.slots));
 	if (!wide.slots)
 		return;
 	for (size_t i = 0; i < x->n_slots; i++) {
-		for (struct index_link *link = x->slots[i], *next; link; link = next) {
+		for (struct hashtable_link *link = x->slots[i], *next; link; link = next) {
 			next = link->next;
 			link_in(slot_of(&wide, link->hash), link);
 		}
@@ -60,7 +60,7 @@ static void grow(struct index *x)
 	*x = wide;
 }
 
-void index_insert(struct index *x, struct index_link *link, uint64_t hash)
+void hashtable_insert(struct hashtable *x, struct hashtable_link *link, uint64_t hash)
 {
 	if (x->n >= x->n_slots)
 		grow(x);
@@ -69,30 +69,30 @@ void index_insert(struct index *x, struct index_link *link, uint64_t hash)
 	x->n++;
 }
 
-void index_drop(struct index *x, struct index_link *link)
+void hashtable_drop(struct hashtable *x, struct hashtable_link *link)
 {
 	if (!link->at)
 		return;
 	*link->at = link->next;
 	if (link->next)
 		link->next->at = link->at;
-	*link = (struct index_link){ 0 };
+	*link = (struct hashtable_link){ 0 };
 	x->n--;
 }
 
-static struct index_link *with_hash(struct index_link *link, uint64_t hash)
+static struct hashtable_link *with_hash(struct hashtable_link *link, uint64_t hash)
 {
 	while (link && link->hash != hash)
 		link = link->next;
 	return link;
 }
 
-struct index_link *index_first(const struct index *x, uint64_t hash)
+struct hashtable_link *hashtable_first(const struct hashtable *x, uint64_t hash)
 {
 	return with_hash(*slot_of(x, hash), hash);
 }
 
-struct index_link *index_next(const struct index_link *link)
+struct hashtable_link *hashtable_next(const struct hashtable_link *link)
 {
 	return with_hash(link->next, link->hash);
 }
@@ -107,7 +107,7 @@ static uint64_t seed(void)
 }
 
 /* The finaliser of MurmurHash3 (Appleby): every input bit reaches every output bit. */
-uint64_t index_hash_u64(uint64_t key)
+uint64_t hashtable_hash_u64(uint64_t key)
 {
 	uint64_t h = key ^ seed();
 
@@ -116,16 +116,16 @@ uint64_t index_hash_u64(uint64_t key)
 	return h ^ (h >> 33);
 }
 
-uint64_t index_hash(const void *key, size_t len)
+uint64_t hashtable_hash(const void *key, size_t len)
 {
 	const unsigned char *p = key;
 	uint64_t h = len, word;
 
 	for (; len >= sizeof(word); len -= sizeof(word), p += sizeof(word)) {
 		memcpy(&word, p, sizeof(word));
-		h = index_hash_u64(h ^ word);
+		h = hashtable_hash_u64(h ^ word);
 	}
 	word = 0;
 	memcpy(&word, p, len);
-	return index_hash_u64(h ^ word);
+	return hashtable_hash_u64(h ^ word);
 }

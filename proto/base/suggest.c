@@ -49,7 +49,7 @@ static unsigned distance(const char *a, const char *b)
 	return d[n][m];
 }
 
-void similar_suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size)
+void suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size)
 {
 	const char *best = NULL;
 	unsigned best_distance = WORD_MAX + 1;

@@ -9,6 +9,6 @@
 
 /* Writes "did you mean "x"?" where one of the names is close to the word, else "allowed: " and
  * all of them. Cuts at size. */
-void similar_suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size);
+void suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size);
 
 #endif

@@ -15,17 +15,17 @@
 #include <stdlib.h>
 
 int __real_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
-int __real_store_keep(struct store *s, const char *name, int fd);
-void __real_store_forget(struct store *s, const char *name);
-void __wrap_store_forget(struct store *s, const char *name);
-int __real_answer_send(struct answer *a, int socket);
-int __real_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
-int __real_manifest_receive(struct store_fd **ret, size_t *ret_n);
-int __wrap_manifest_exec(const struct manifest *m, const char *program, char *const *argv);
-int __wrap_manifest_receive(struct store_fd **ret, size_t *ret_n);
+int __real_fdstore_keep(struct fdstore *s, const char *name, int fd);
+void __real_fdstore_forget(struct fdstore *s, const char *name);
+void __wrap_fdstore_forget(struct fdstore *s, const char *name);
+int __real_reply_send(struct reply *a, int socket);
+int __real_fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
+int __real_fd_list_receive(struct fdstore_fd **ret, size_t *ret_n);
+int __wrap_fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
+int __wrap_fd_list_receive(struct fdstore_fd **ret, size_t *ret_n);
 int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
-int __wrap_store_keep(struct store *s, const char *name, int fd);
-int __wrap_answer_send(struct answer *a, int socket);
+int __wrap_fdstore_keep(struct fdstore *s, const char *name, int fd);
+int __wrap_reply_send(struct reply *a, int socket);
 
 static unsigned long left;
 
@@ -53,45 +53,45 @@ int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, si
 	return r;
 }
 
-int __wrap_store_keep(struct store *s, const char *name, int fd)
+int __wrap_fdstore_keep(struct fdstore *s, const char *name, int fd)
 {
 	int r;
 
 	place();
-	r = __real_store_keep(s, name, fd);
+	r = __real_fdstore_keep(s, name, fd);
 	place();
 	return r;
 }
 
-void __wrap_store_forget(struct store *s, const char *name)
+void __wrap_fdstore_forget(struct fdstore *s, const char *name)
 {
 	place();
-	__real_store_forget(s, name);
+	__real_fdstore_forget(s, name);
 	place();
 }
 
-int __wrap_answer_send(struct answer *a, int socket)
+int __wrap_reply_send(struct reply *a, int socket)
 {
 	int r;
 
 	place();
-	r = __real_answer_send(a, socket);
+	r = __real_reply_send(a, socket);
 	place();
 	return r;
 }
 
-int __wrap_manifest_exec(const struct manifest *m, const char *program, char *const *argv)
+int __wrap_fd_list_exec(const struct fd_list *m, const char *program, char *const *argv)
 {
 	place();
-	return __real_manifest_exec(m, program, argv);
+	return __real_fd_list_exec(m, program, argv);
 }
 
-int __wrap_manifest_receive(struct store_fd **ret, size_t *ret_n)
+int __wrap_fd_list_receive(struct fdstore_fd **ret, size_t *ret_n)
 {
 	int r;
 
 	place();
-	r = __real_manifest_receive(ret, ret_n);
+	r = __real_fd_list_receive(ret, ret_n);
 	place();
 	return r;
 }

@@ -46,7 +46,7 @@ static void check_table(int fd, const Gpushm__Proto__Attach *m)
 	munmap(image, m->table_bytes);
 }
 
-static void check_attach(const struct answer *a, const Gpushm__Proto__Attach *m)
+static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m)
 {
 	struct stat st;
 
@@ -62,7 +62,7 @@ static void check_attach(const struct answer *a, const Gpushm__Proto__Attach *m)
 }
 
 /* Packed as it would be sent, and read as a client would. */
-void answers_check(const struct answer *a, int verb)
+void answers_check(const struct reply *a, int verb)
 {
 	static uint8_t frame[FRAME_MAX];
 	size_t size = gpushm__proto__reply__get_packed_size(&a->reply);

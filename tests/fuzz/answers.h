@@ -12,7 +12,7 @@
 void answers_init(void);
 
 /* verb: the case of Request that it answers; 0 for none. Counts it. */
-void answers_check(const struct answer *a, int verb);
+void answers_check(const struct reply *a, int verb);
 
 /* The verb of a frame; 0 for none. */
 int answers_verb(const uint8_t *frame, size_t len);

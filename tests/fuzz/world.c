@@ -46,7 +46,7 @@ static struct {
 static struct {
 	struct service service;
 	struct list pools;
-	struct board board;
+	struct status_page board;
 	struct client clients[CLIENTS];
 	struct life lives[PROCESSES_MAX];
 	size_t n_lives;
@@ -151,7 +151,7 @@ void world_die(unsigned who)
 	world_settle();
 }
 
-static void deliver(struct client *c, const struct answer *a)
+static void deliver(struct client *c, const struct reply *a)
 {
 	answers_check(a, c->verb);
 	c->session.pools_lent |= a->pool_bit;
@@ -162,7 +162,7 @@ static void deliver(struct client *c, const struct answer *a)
 	disconnect(c);
 }
 
-static void on_answer(struct session *s, struct answer *a)
+static void on_answer(struct session *s, struct reply *a)
 {
 	deliver(container_of(s, struct client, session), a);
 }
@@ -211,7 +211,7 @@ static void connect_client(struct client *c, unsigned as)
 void world_request(unsigned who, const uint8_t *frame, size_t len)
 {
 	struct client *c = &world.clients[who];
-	struct answer a = { 0 };
+	struct reply a = { 0 };
 	struct fault f = { 0 };
 	int r;
 
@@ -299,7 +299,7 @@ void world_make(void)
 	s->catalog.next_buffer = s->catalog.next_lease = 1;
 	s->catalog.on_published = on_published;
 	s->catalog.on_changed = on_changed;
-	require(board_new(&world.board) == 0);
+	require(status_page_new(&world.board) == 0);
 	s->catalog.board = &world.board;
 	s->config = &config;
 	s->unpack = base.unpack;
@@ -348,8 +348,8 @@ void world_end(void)
 	require(s->catalog.n_buffers == 0 && s->catalog.n_leases == 0);
 	require(list_empty(&s->catalog.accounts.all));
 	catalog_done(&s->catalog);
-	require(world.board.n_free == board_used(&world.board));
-	board_done(&world.board);
+	require(world.board.n_free == status_page_used(&world.board));
+	status_page_done(&world.board);
 	for (size_t i = 0; i < world.n_lives; i++)
 		close(world.lives[i].fd);
 	require(count_fds() == world.fds);

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-struct answer {
+struct reply {
 	unsigned char *data; /* owned */
 	size_t len;
 	int fds[CANNED_FDS_MAX]; /* owned */
@@ -33,7 +33,7 @@ struct canned {
 	int listener;
 	pthread_t thread;
 	bool serving;
-	struct answer answers[CANNED_MAX];
+	struct reply answers[CANNED_MAX];
 	size_t n;
 	Gpushm__Proto__Request *requests[CANNED_MAX]; /* owned */
 	size_t bytes[CANNED_MAX];
@@ -61,7 +61,7 @@ const char *canned_path(const struct canned *s)
 	return s->address.sun_path;
 }
 
-static struct answer *next_answer(struct canned *s)
+static struct reply *next_answer(struct canned *s)
 {
 	ck_assert(!s->serving);
 	ck_assert_uint_lt(s->n, CANNED_MAX);
@@ -70,7 +70,7 @@ static struct answer *next_answer(struct canned *s)
 
 void canned_raw(struct canned *s, const void *data, size_t len, const int *fds, size_t n)
 {
-	struct answer *a = next_answer(s);
+	struct reply *a = next_answer(s);
 
 	ck_assert_uint_le(n, CANNED_FDS_MAX);
 	a->data = malloc(len + 1);
@@ -148,7 +148,7 @@ void canned_error(struct canned *s, int code, const char *why)
 
 /* ---- the server's thread ---- */
 
-static bool send_answer(int peer, const struct answer *a)
+static bool send_answer(int peer, const struct reply *a)
 {
 	union {
 		struct cmsghdr header;
@@ -167,11 +167,11 @@ static bool send_answer(int peer, const struct answer *a)
 	return sendmsg(peer, &msg, MSG_NOSIGNAL) == (ssize_t)a->len;
 }
 
-static bool send_response(int peer, const struct answer *a, const Gpushm__Proto__Request *request)
+static bool send_response(int peer, const struct reply *a, const Gpushm__Proto__Request *request)
 {
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
 	_cleanup_(free_ptr) unsigned char *data = malloc(FRAME_MAX);
-	struct answer made = { .data = data };
+	struct reply made = { .data = data };
 
 	a->respond(request, &reply);
 	if (!data || gpushm__proto__reply__get_packed_size(&reply) > FRAME_MAX)
@@ -201,7 +201,7 @@ static void *serve(void *arg)
 	/* Who comes back finds nobody, as where a daemon has died. */
 	shutdown(s->listener, SHUT_RDWR);
 	for (size_t i = 0; f && peer >= 0; i++) {
-		const struct answer *a = &s->answers[i];
+		const struct reply *a = &s->answers[i];
 
 		if (wire_recv_bytes(peer, f, 0) < 0 || !keep_request(s, f) || i >= s->n)
 			break;
@@ -247,7 +247,7 @@ size_t canned_request_bytes(const struct canned *s, size_t i)
 	return s->bytes[i];
 }
 
-static void answer_done(struct answer *a)
+static void reply_done(struct reply *a)
 {
 	free(a->data);
 	for (size_t i = 0; i < a->n_fds; i++)
@@ -258,7 +258,7 @@ struct canned *canned_free(struct canned *s)
 {
 	canned_join(s);
 	for (size_t i = 0; i < s->n; i++)
-		answer_done(&s->answers[i]);
+		reply_done(&s->answers[i]);
 	for (size_t i = 0; i < s->n_requests; i++)
 		gpushm__proto__request__free_unpacked(s->requests[i], NULL);
 	close(s->listener);

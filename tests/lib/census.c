@@ -80,7 +80,7 @@ unsigned census_violations(const struct daemon *d, struct gpushm *c)
 
 	gpushm_status_free(st);
 	ck_assert_uint_eq(daemon_log_count(d, " closed: "),
-			  n < THROTTLE_LINES ? n : THROTTLE_LINES);
+			  n < RATELIMIT_LINES ? n : RATELIMIT_LINES);
 	return n;
 }
 

@@ -218,8 +218,9 @@ START_TEST(a_holder_elsewhere_is_a_stranger_on_its_other_connection)
 				  REQUEST(WATCH, Watch, watch, .n_watched = 1, .watched = all)),
 			 0);
 	ck_assert_uint_eq(other.reply->watched->n_changed, 1);
-	ck_assert_uint_eq(other.reply->watched->changed[0]->word & (BOARD_UNLINKED | BOARD_GONE),
-			  BOARD_UNLINKED);
+	ck_assert_uint_eq(other.reply->watched->changed[0]->word &
+				  (STATUS_PAGE_UNLINKED | STATUS_PAGE_GONE),
+			  STATUS_PAGE_UNLINKED);
 	actor_kill(&a);
 	raw_close(&other);
 	raw_close(&one);

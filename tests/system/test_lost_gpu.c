@@ -64,7 +64,7 @@ static void expect_refused(const char *pool, const char *why)
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_int_eq(create("refused", pool, &b), -ENODEV);
-	ck_assert_str_eq(gpushm_error_code(), "POOL_POOL_FAILED");
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FAILED");
 	ck_assert_msg(strstr(gpushm_error(), why), "%s", gpushm_error());
 }
 

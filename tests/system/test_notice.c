@@ -50,7 +50,7 @@ static void kill_a_writer(const char *name)
 
 static uint32_t flags(const struct gpushm_buffer *b)
 {
-	return gpushm_buffer_notice(b) & BOARD_FLAGS;
+	return gpushm_buffer_notice(b) & STATUS_PAGE_FLAGS;
 }
 
 static uint32_t changed_from(struct gpushm_buffer *b, uint32_t seen)
@@ -83,11 +83,11 @@ START_TEST(a_death_is_not_seen_without_a_call)
 	kill_a_writer("x");
 	before = client_status().requests;
 	seen = changed_from(b, seen);
-	ck_assert_uint_eq(seen & BOARD_FLAGS, GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_DIRTY);
+	ck_assert_uint_eq(seen & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_DIRTY);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 1);
 	ck_assert_uint_eq(client_status().requests, before + 1); /* this question itself */
 	ck_assert_int_eq(gpushm_clean(c, "x"), 0);
-	ck_assert_uint_eq(changed_from(b, seen) & BOARD_FLAGS, GPUSHM_NOTICE_SHARED);
+	ck_assert_uint_eq(changed_from(b, seen) & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 0);
 	client_close_and_unlink(b, "x");
 }
@@ -98,16 +98,16 @@ START_TEST(a_publication_or_an_unlink_is_not_seen)
 	struct gpushm_buffer *b = client_create("x", 100, NULL), *r = NULL;
 	uint32_t seen = gpushm_buffer_notice(b);
 
-	ck_assert_uint_eq(seen & BOARD_FLAGS, 0);
+	ck_assert_uint_eq(seen & STATUS_PAGE_FLAGS, 0);
 	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_FILLING);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
 	seen = changed_from(b, seen);
-	ck_assert_uint_eq(seen & BOARD_FLAGS, GPUSHM_NOTICE_SEALED);
+	ck_assert_uint_eq(seen & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SEALED);
 	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
 	ck_assert_uint_eq(gpushm_buffer_notice(r), seen);
 	ck_assert_int_eq(gpushm_buffer_state(r), GPUSHM_SEALED);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
-	ck_assert_uint_eq(changed_from(r, seen) & BOARD_FLAGS,
+	ck_assert_uint_eq(changed_from(r, seen) & STATUS_PAGE_FLAGS,
 			  GPUSHM_NOTICE_SEALED | GPUSHM_NOTICE_UNLINKED);
 	ck_assert_int_eq(gpushm_close(r), 0);
 	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_SEALED | GPUSHM_NOTICE_UNLINKED);
@@ -154,7 +154,7 @@ START_TEST(a_daemon_that_ends_leaves_its_readers_waiting)
 	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
 	ck_assert(WIFEXITED(daemon_wait(&d)));
 	word = changed_from(b, seen);
-	ck_assert_uint_eq(word & BOARD_FLAGS, GPUSHM_NOTICE_GONE);
+	ck_assert_uint_eq(word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_GONE);
 	ck_assert_int_eq(gpushm_buffer_wait(b, word, LONG_MS, &word), -EIDRM);
 	/* It is what it was last. */
 	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_SHARED);
@@ -224,7 +224,7 @@ START_TEST(the_next_daemon_lets_sleepers_lie)
 		struct sleeper all[] = { { .b = b }, { .b = b }, { .b = r } };
 
 		restart_under(all, array_size(all), signals[i]);
-		ck_assert_uint_eq(all[0].word & BOARD_FLAGS, GPUSHM_NOTICE_SHARED);
+		ck_assert_uint_eq(all[0].word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED);
 		ck_assert_uint_eq(keeper_count(&k, 'b'), 1);
 	}
 	/* The same word, by the same daemon's successor, for the same buffer. */
@@ -241,7 +241,7 @@ START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
 	struct sleeper s = { .b = b };
 
 	restart_under(&s, 1, SIGKILL);
-	ck_assert_uint_eq(s.word & BOARD_FLAGS, GPUSHM_NOTICE_GONE);
+	ck_assert_uint_eq(s.word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_GONE);
 	/* Whoever has its slot next is not taken for it. */
 	again = client_create("half", 100, NULL);
 	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_GONE);

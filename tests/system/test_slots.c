@@ -18,7 +18,7 @@
 
 static uint32_t flags(const struct gpushm_buffer *b)
 {
-	return gpushm_buffer_notice(b) & BOARD_FLAGS;
+	return gpushm_buffer_notice(b) & STATUS_PAGE_FLAGS;
 }
 
 static struct gpushm_buffer *shared(const char *name)
@@ -55,18 +55,18 @@ START_TEST(a_buffer_beyond_the_first_page_has_no_word)
 END_TEST
 
 /* Says HELLO and asks for the board; its fd stays in the frame. */
-static const struct board_layout *greet(struct raw *r)
+static const struct status_page_layout *greet(struct raw *r)
 {
-	const struct board_layout *map;
+	const struct status_page_layout *map;
 
 	raw_connect(r, d.socket);
 	ck_assert_int_eq(raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
 					     SET(version_max, 1), SET(board, 1))),
 			 0);
 	ck_assert(r->reply->hello->board_fd);
-	map = mmap(NULL, BOARD_BYTES, PROT_READ, MAP_SHARED, r->frame.fds[0], 0);
+	map = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, r->frame.fds[0], 0);
 	ck_assert_ptr_ne(map, MAP_FAILED);
-	ck_assert_uint_eq(map->magic, BOARD_MAGIC);
+	ck_assert_uint_eq(map->magic, STATUS_PAGE_MAGIC);
 	return map;
 }
 
@@ -83,15 +83,15 @@ static int reopen_as_a_stranger(void *arg)
 START_TEST(a_client_writes_to_the_board)
 {
 	struct raw r;
-	struct board_layout *map = (struct board_layout *)greet(&r);
+	struct status_page_layout *map = (struct status_page_layout *)greet(&r);
 	int fd = r.frame.fds[0];
 
-	ck_assert_int_eq(mprotect(map, BOARD_BYTES, PROT_READ | PROT_WRITE), -1);
+	ck_assert_int_eq(mprotect(map, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE), -1);
 	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
 	ck_assert_int_eq(ftruncate(fd, 0), -1);
 	if (user_may_change())
 		ck_assert_int_eq(forked(reopen_as_a_stranger, &fd), 0);
-	munmap(map, BOARD_BYTES);
+	munmap(map, STATUS_PAGE_BYTES);
 	raw_close(&r);
 }
 END_TEST
@@ -99,9 +99,9 @@ END_TEST
 START_TEST(a_slot_is_anothers_while_the_buffer_is_held)
 {
 	struct raw r;
-	const struct board_layout *map = greet(&r);
+	const struct status_page_layout *map = greet(&r);
 	struct gpushm_buffer *b = shared("x"), *others[20];
-	const struct board_slot *slot;
+	const struct status_page_slot *slot;
 	char name[16];
 
 	raw_open(&r, "x");
@@ -112,18 +112,20 @@ START_TEST(a_slot_is_anothers_while_the_buffer_is_held)
 	for (size_t i = 0; i < array_size(others); i++) {
 		snprintf(name, sizeof(name), "y%zu", i);
 		others[i] = shared(name);
-		ck_assert_uint_eq(slot->word & BOARD_FLAGS, BOARD_SHARED | BOARD_UNLINKED);
+		ck_assert_uint_eq(slot->word & STATUS_PAGE_FLAGS,
+				  STATUS_PAGE_SHARED | STATUS_PAGE_UNLINKED);
 	}
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, 1))), /* nobody's */
 			 CODE_NO_LEASE);
 	raw_close(&r);
 	/* Its process lives, so its lease does: it is this one. */
-	ck_assert_uint_eq(slot->word & BOARD_FLAGS, BOARD_SHARED | BOARD_UNLINKED);
+	ck_assert_uint_eq(slot->word & STATUS_PAGE_FLAGS,
+			  STATUS_PAGE_SHARED | STATUS_PAGE_UNLINKED);
 	for (size_t i = 0; i < array_size(others); i++) {
 		snprintf(name, sizeof(name), "y%zu", i);
 		client_close_and_unlink(others[i], name);
 	}
-	munmap((void *)map, BOARD_BYTES);
+	munmap((void *)map, STATUS_PAGE_BYTES);
 	daemon_crash(&d);
 	gpushm_disconnect(c);
 	daemon_restart(&d);
@@ -134,7 +136,7 @@ END_TEST
 START_TEST(a_slot_is_lost_with_its_buffer)
 {
 	struct raw r;
-	const struct board_layout *map = greet(&r);
+	const struct status_page_layout *map = greet(&r);
 	uint64_t id;
 	uint32_t slot;
 	uint64_t lease = raw_create(&r, "x", 10);
@@ -142,14 +144,17 @@ START_TEST(a_slot_is_lost_with_its_buffer)
 	id = r.reply->attach->buffer;
 	slot = r.reply->attach->slot;
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
-	ck_assert_uint_eq(board_read(&map->slots[slot], id) & BOARD_FLAGS, BOARD_GONE);
+	ck_assert_uint_eq(status_page_read(&map->slots[slot], id) & STATUS_PAGE_FLAGS,
+			  STATUS_PAGE_GONE);
 	lease = raw_create(&r, "x", 10);
 	ck_assert_uint_eq(r.reply->attach->slot, slot);
-	ck_assert_uint_eq(board_read(&map->slots[slot], id), BOARD_GONE);
-	ck_assert_uint_eq(board_read(&map->slots[slot], r.reply->attach->buffer) & BOARD_FLAGS, 0);
+	ck_assert_uint_eq(status_page_read(&map->slots[slot], id), STATUS_PAGE_GONE);
+	ck_assert_uint_eq(status_page_read(&map->slots[slot], r.reply->attach->buffer) &
+				  STATUS_PAGE_FLAGS,
+			  0);
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
 	ck_assert_uint_eq(map->used, slot + 1);
-	munmap((void *)map, BOARD_BYTES);
+	munmap((void *)map, STATUS_PAGE_BYTES);
 	raw_close(&r);
 }
 END_TEST

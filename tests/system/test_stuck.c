@@ -50,7 +50,7 @@ static void expect_refused(const char *pool)
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_int_eq(create(c, "refused", pool, &b), -ENODEV);
-	ck_assert_str_eq(gpushm_error_code(), "POOL_POOL_FAILED");
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FAILED");
 	ck_assert_msg(strstr(gpushm_error(), "has not returned"), "%s", gpushm_error());
 }
 
@@ -135,7 +135,7 @@ static void make_pending(const char *pool)
 static void expect_late(const char *pool)
 {
 	ck_assert_int_eq(gpushm_flush(c, pool), -ENODEV);
-	ck_assert_str_eq(gpushm_error_code(), "POOL_POOL_FAILED");
+	ck_assert_str_eq(gpushm_error_code(), "POOL_FAILED");
 	ck_assert_msg(strstr(gpushm_error(), "\"gpu0-mempool\""), "%s", gpushm_error());
 	ck_assert_msg(strstr(gpushm_error(), "has not returned"), "%s", gpushm_error());
 	ck_assert_msg(!strstr(gpushm_error(), "gpu1"), "%s", gpushm_error());

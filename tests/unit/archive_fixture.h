@@ -26,8 +26,8 @@ struct state {
 
 struct ledger {
 	struct archive archive;
-	struct store store;
-	struct slots slots;
+	struct fdstore store;
+	struct fd_index slots;
 	struct pool pool;
 	struct process processes[3];
 	struct buffer buffers[BUFFERS]; /* id 0: there is none */
@@ -142,7 +142,7 @@ static inline struct ledger *ledger_new(uint64_t seed)
 	l->random = seed;
 	l->next_id = 1000;
 	l->archive.journal = JOURNAL_NONE;
-	ck_assert_int_eq(slots_init(&l->slots), 0);
+	ck_assert_int_eq(fd_index_init(&l->slots), 0);
 	l->pool.id = 1;
 	l->pool.pool_fd = -1;
 	l->pool.granularity = 4096;
@@ -159,7 +159,7 @@ static inline void ledger_free(struct ledger *l)
 	for (unsigned i = 0; i < BUFFERS; i++)
 		free(l->buffers[i].key);
 	archive_done(&l->archive);
-	slots_done(&l->slots);
+	fd_index_done(&l->slots);
 	free(l);
 }
 

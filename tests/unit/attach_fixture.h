@@ -78,7 +78,7 @@ static inline void an_attach(enum gpushm_state state, enum gpushm_access access)
 }
 
 /* Puts up the attach with these fds, and forgets them. */
-static inline void answer_attach(int memory, int table)
+static inline void reply_attach(int memory, int table)
 {
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
 	int fds[2] = { memory, table };
@@ -107,13 +107,13 @@ static inline void answer_open(enum gpushm_state state, enum gpushm_access acces
 	announce_table(n);
 	attach.has_digest = true;
 	attach.digest = digest;
-	answer_attach(memory, table);
+	reply_attach(memory, table);
 }
 
 static inline void answer_create(void)
 {
 	an_attach(GPUSHM_FILLING, GPUSHM_WRITE);
-	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
+	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 }
 
 /* Whether the last request was to end the lease. */

@@ -72,9 +72,9 @@ struct reading {
 };
 
 /* What a successor finds that inherits these journals, which are closed. */
-static int read_again(const struct store_fd *journals, size_t n, struct reading *ret)
+static int read_again(const struct fdstore_fd *journals, size_t n, struct reading *ret)
 {
-	struct store store = { .inherited = calloc(n, sizeof(*journals)), .n_inherited = n };
+	struct fdstore store = { .inherited = calloc(n, sizeof(*journals)), .n_inherited = n };
 	struct replay r;
 	int err;
 
@@ -85,15 +85,15 @@ static int read_again(const struct store_fd *journals, size_t n, struct reading 
 		ret->next = r.next_buffer > r.next_lease ? r.next_buffer : r.next_lease;
 		replay_done(&r);
 	}
-	store_close(&store);
+	fdstore_close(&store);
 	return err;
 }
 
 static int read_one(const struct ledger *l, size_t bytes, uint64_t bit, struct reading *ret)
 {
-	struct store_fd one = { .fd = copy_of(&l->archive.journal, bytes, bit) };
+	struct fdstore_fd one = { .fd = copy_of(&l->archive.journal, bytes, bit) };
 
-	store_name(one.name, 'j', l->archive.journal.generation);
+	fdstore_name(one.name, 'j', l->archive.journal.generation);
 	return read_again(&one, 1, ret);
 }
 
@@ -207,7 +207,7 @@ END_TEST
 START_TEST(a_journal_that_is_half_written_counts)
 {
 	struct ledger *l = ledger_new(seed());
-	struct store_fd both[2];
+	struct fdstore_fd both[2];
 	struct reading got;
 
 	for (unsigned n = 0; n < 60; n++)
@@ -216,9 +216,9 @@ START_TEST(a_journal_that_is_half_written_counts)
 		struct journal *j = &l->archive.journal;
 		int old = copy_of(j, j->used, UINT64_MAX);
 
-		store_name(both[0].name, 'j', j->generation);
+		fdstore_name(both[0].name, 'j', j->generation);
 		renew(l);
-		store_name(both[1].name, 'j', j->generation);
+		fdstore_name(both[1].name, 'j', j->generation);
 		both[0].fd = old;
 		both[1].fd = copy_of(j, bytes < j->used ? bytes : j->used, UINT64_MAX);
 		ck_assert_int_eq(read_again(both, 2, &got), 0);

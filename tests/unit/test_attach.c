@@ -80,7 +80,7 @@ START_TEST(an_attach_that_makes_no_sense_is_mapped)
 	an_attach(GPUSHM_SHARED, GPUSHM_READ);
 	spoil[_i]();
 	canned_hello(server);
-	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
+	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 	connected();
 	refuses_for_good(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), EPROTO, "makes no sense");
 	ck_assert_ptr_null(b);
@@ -91,7 +91,7 @@ START_TEST(a_sealed_buffer_is_opened_for_writing)
 {
 	an_attach(GPUSHM_SEALED, GPUSHM_WRITE);
 	canned_hello(server);
-	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
+	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 	connected();
 	refuses_for_good(gpushm_open(c, "a", GPUSHM_WRITE, 0, NULL, &b), EPROTO, "makes no sense");
 }
@@ -121,7 +121,7 @@ START_TEST(a_pool_that_was_never_told_is_used)
 	an_attach(GPUSHM_SEALED, GPUSHM_READ);
 	attach.pool = 9;
 	canned_hello(server);
-	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
+	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 	answer_no_pools();
 	canned_done(server);
 	connected();
@@ -198,7 +198,7 @@ START_TEST(memory_that_was_not_promised_is_mapped_or_stays_leased)
 {
 	an_attach(GPUSHM_SHARED, GPUSHM_WRITE);
 	canned_hello(server);
-	answer_attach(memories[_i].make(), -1);
+	reply_attach(memories[_i].make(), -1);
 	canned_done(server);
 	connected();
 	ck_assert_int_eq(gpushm_open(c, "the/name", GPUSHM_WRITE, 0, NULL, &b), -EPROTO);
@@ -214,7 +214,7 @@ START_TEST(a_created_buffer_that_can_t_be_mapped_stays)
 {
 	an_attach(GPUSHM_FILLING, GPUSHM_WRITE);
 	canned_hello(server);
-	answer_attach(short_memory(), -1);
+	reply_attach(short_memory(), -1);
 	canned_error(server, 19, "an error of the undoing");
 	connected();
 	ck_assert_int_eq(gpushm_create(c, "a", SIZE, NULL, &b), -EPROTO);
@@ -287,7 +287,7 @@ START_TEST(a_table_that_is_none_is_read_or_stays_leased)
 	an_attach(GPUSHM_SEALED, GPUSHM_READ);
 	announce_table(n);
 	canned_hello(server);
-	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), table);
+	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), table);
 	canned_done(server);
 	connected();
 	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), -EPROTO);
@@ -305,7 +305,7 @@ START_TEST(a_buffer_without_a_table_crashes_its_readers)
 
 	an_attach(GPUSHM_SEALED, GPUSHM_READ);
 	canned_hello(server);
-	answer_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
+	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 	canned_done(server);
 	connected();
 	ck_assert_msg(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b) == 0, "%s", gpushm_error());

@@ -12,12 +12,12 @@
 #define LONG_NS 3600000000000u
 
 static uv_loop_t loop;
-static struct awake awake;
+static struct busy_poll awake;
 
 static void setup(void)
 {
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	awake_init(&awake, &loop);
+	busy_poll_init(&awake, &loop);
 	awake.allowed = true;
 }
 
@@ -36,7 +36,7 @@ static bool polls(void)
 START_TEST(a_loop_that_is_to_stay_awake_sleeps)
 {
 	ck_assert(!polls());
-	awake_for(&awake, LONG_NS);
+	busy_poll_for(&awake, LONG_NS);
 	uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert(polls());
 }
@@ -44,7 +44,7 @@ END_TEST
 
 START_TEST(a_loop_never_sleeps_again)
 {
-	awake_for(&awake, 1);
+	busy_poll_for(&awake, 1);
 	/* Returns when nothing is active any more. */
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert(!polls());
@@ -53,7 +53,7 @@ END_TEST
 
 static void miss(void)
 {
-	awake_for(&awake, 1);
+	busy_poll_for(&awake, 1);
 	ck_assert(polls());
 	uv_run(&loop, UV_RUN_DEFAULT);
 }
@@ -63,10 +63,10 @@ START_TEST(a_loop_polls_on_for_what_never_comes)
 	for (unsigned i = 0; i < SPIN_MISSES; i++)
 		miss();
 	for (unsigned i = 0; i < SPIN_REST; i++) {
-		awake_for(&awake, LONG_NS);
+		busy_poll_for(&awake, LONG_NS);
 		ck_assert(!polls());
 	}
-	awake_for(&awake, LONG_NS);
+	busy_poll_for(&awake, LONG_NS);
 	ck_assert(polls());
 }
 END_TEST
@@ -76,9 +76,9 @@ START_TEST(a_loop_gives_up_though_something_came)
 	for (unsigned i = 0; i < 10 * SPIN_MISSES; i++) {
 		for (unsigned j = 0; j < SPIN_MISSES - 1; j++)
 			miss();
-		awake_for(&awake, LONG_NS);
+		busy_poll_for(&awake, LONG_NS);
 		ck_assert(polls());
-		awake_end(&awake);
+		busy_poll_end(&awake);
 		ck_assert(!polls());
 	}
 }
@@ -86,22 +86,22 @@ END_TEST
 
 START_TEST(a_time_of_zero_keeps_a_loop_awake)
 {
-	awake_for(&awake, 0);
+	busy_poll_for(&awake, 0);
 	awake.last = uv_hrtime();
-	awake_in_burst(&awake, 0);
+	busy_poll_in_burst(&awake, 0);
 	ck_assert(!polls());
 }
 END_TEST
 
 START_TEST(what_comes_alone_is_waited_for)
 {
-	awake.last = uv_hrtime() - AWAKE_BURST_NS - 1;
-	awake_in_burst(&awake, LONG_NS);
+	awake.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
+	busy_poll_in_burst(&awake, LONG_NS);
 	ck_assert(!polls());
 	/* And if the loop was awake for the one before. */
-	awake_for(&awake, LONG_NS);
-	awake.last = uv_hrtime() - AWAKE_BURST_NS - 1;
-	awake_in_burst(&awake, LONG_NS);
+	busy_poll_for(&awake, LONG_NS);
+	awake.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
+	busy_poll_in_burst(&awake, LONG_NS);
 	ck_assert(!polls());
 }
 END_TEST
@@ -111,16 +111,16 @@ START_TEST(what_comes_in_a_burst_is_not_waited_for)
 	/* The two calls may lie far apart, on a busy machine. */
 	awake.last = uv_hrtime();
 	while (!polls())
-		awake_in_burst(&awake, LONG_NS);
+		busy_poll_in_burst(&awake, LONG_NS);
 }
 END_TEST
 
 START_TEST(a_single_processor_is_kept_from_whoever_makes_the_event)
 {
 	awake.allowed = false;
-	awake_for(&awake, LONG_NS);
+	busy_poll_for(&awake, LONG_NS);
 	awake.last = uv_hrtime();
-	awake_in_burst(&awake, LONG_NS);
+	busy_poll_in_burst(&awake, LONG_NS);
 	ck_assert(!polls());
 }
 END_TEST

@@ -17,35 +17,35 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-static struct board b;
-static struct board_layout *seen; /* what a client has mapped */
+static struct status_page b;
+static struct status_page_layout *seen; /* what a client has mapped */
 
 static void setup(void)
 {
 	fds_mark();
-	ck_assert_int_eq(board_new(&b), 0);
-	seen = mmap(NULL, BOARD_BYTES, PROT_READ, MAP_SHARED, b.fd_read_only, 0);
+	ck_assert_int_eq(status_page_new(&b), 0);
+	seen = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, b.fd_read_only, 0);
 	ck_assert_ptr_ne(seen, MAP_FAILED);
 }
 
 static void teardown(void)
 {
-	munmap(seen, BOARD_BYTES);
-	board_done(&b);
+	munmap(seen, STATUS_PAGE_BYTES);
+	status_page_done(&b);
 	fds_check();
 }
 
 static uint32_t word_of(uint32_t slot, uint64_t id)
 {
-	return board_read(&seen->slots[slot], id);
+	return status_page_read(&seen->slots[slot], id);
 }
 
 START_TEST(a_reader_can_write_to_the_board)
 {
 	int fd = b.fd_read_only;
 
-	ck_assert_ptr_eq(mmap(NULL, BOARD_BYTES, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
-	ck_assert_int_eq(mprotect(seen, BOARD_BYTES, PROT_READ | PROT_WRITE), -1);
+	ck_assert_ptr_eq(mmap(NULL, STATUS_PAGE_BYTES, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	ck_assert_int_eq(mprotect(seen, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE), -1);
 	ck_assert_int_eq(ftruncate(fd, 4096), -1);
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	/* Nor can the writer make it so small that a reader takes a SIGBUS. */
@@ -55,43 +55,44 @@ END_TEST
 
 START_TEST(a_word_is_not_what_was_written)
 {
-	uint32_t slot = board_take(&b, 7), before = word_of(slot, 7), after;
+	uint32_t slot = status_page_take(&b, 7), before = word_of(slot, 7), after;
 
-	ck_assert_uint_eq(before & BOARD_FLAGS, 0);
-	board_write(&b, slot, BOARD_SHARED | BOARD_DIRTY);
+	ck_assert_uint_eq(before & STATUS_PAGE_FLAGS, 0);
+	status_page_write(&b, slot, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
 	after = word_of(slot, 7);
-	ck_assert_uint_eq(after & BOARD_FLAGS, BOARD_SHARED | BOARD_DIRTY);
-	ck_assert_uint_eq(after - BOARD_CHANGE, before | BOARD_SHARED | BOARD_DIRTY);
-	board_write(&b, slot, BOARD_SHARED | BOARD_DIRTY);
+	ck_assert_uint_eq(after & STATUS_PAGE_FLAGS, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
+	ck_assert_uint_eq(after - STATUS_PAGE_CHANGE,
+			  before | STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
+	status_page_write(&b, slot, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
 	ck_assert_uint_ne(word_of(slot, 7), after);
-	board_write(&b, BOARD_NONE, BOARD_DIRTY);
-	board_give(&b, slot);
-	ck_assert_uint_eq(word_of(slot, 7) & BOARD_FLAGS, BOARD_GONE);
+	status_page_write(&b, STATUS_PAGE_NONE, STATUS_PAGE_DIRTY);
+	status_page_give(&b, slot);
+	ck_assert_uint_eq(word_of(slot, 7) & STATUS_PAGE_FLAGS, STATUS_PAGE_GONE);
 }
 END_TEST
 
 START_TEST(another_buffers_word_is_taken_for_ours)
 {
-	uint32_t slot = board_take(&b, 7), ours = word_of(slot, 7), again;
+	uint32_t slot = status_page_take(&b, 7), ours = word_of(slot, 7), again;
 
-	board_give(&b, slot);
-	again = board_take(&b, 8);
+	status_page_give(&b, slot);
+	again = status_page_take(&b, 8);
 	ck_assert_uint_eq(again, slot);
-	ck_assert_uint_eq(word_of(slot, 7), BOARD_GONE);
-	ck_assert_uint_eq(word_of(slot, 8) & BOARD_FLAGS, 0);
+	ck_assert_uint_eq(word_of(slot, 7), STATUS_PAGE_GONE);
+	ck_assert_uint_eq(word_of(slot, 8) & STATUS_PAGE_FLAGS, 0);
 	ck_assert_uint_ne(word_of(slot, 8), ours);
-	board_give(&b, again);
+	status_page_give(&b, again);
 }
 END_TEST
 
 START_TEST(a_count_that_overflows_spills_into_the_flags)
 {
-	uint32_t slot = board_take(&b, 7);
+	uint32_t slot = status_page_take(&b, 7);
 
 	atomic_store(&b.map->slots[slot].word, ~0u);
-	board_write(&b, slot, BOARD_SEALED);
-	ck_assert_uint_eq(word_of(slot, 7), BOARD_SEALED);
-	board_give(&b, slot);
+	status_page_write(&b, slot, STATUS_PAGE_SEALED);
+	ck_assert_uint_eq(word_of(slot, 7), STATUS_PAGE_SEALED);
+	status_page_give(&b, slot);
 }
 END_TEST
 
@@ -101,22 +102,22 @@ START_TEST(many_buffers_share_slots_or_leave_the_board)
 	static uint32_t slots[N];
 
 	for (uint32_t i = 0; i < N; i++) {
-		slots[i] = board_take(&b, 1000 + i);
-		ck_assert_uint_lt(slots[i], BOARD_SLOTS);
-		board_write(&b, slots[i], i % 2 ? BOARD_SEALED : BOARD_SHARED);
+		slots[i] = status_page_take(&b, 1000 + i);
+		ck_assert_uint_lt(slots[i], STATUS_PAGE_SLOTS);
+		status_page_write(&b, slots[i], i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
 	}
-	ck_assert_uint_eq(board_used(&b), N);
+	ck_assert_uint_eq(status_page_used(&b), N);
 	for (uint32_t i = 0; i < N; i++) {
-		ck_assert_uint_eq(word_of(slots[i], 1000 + i) & BOARD_FLAGS,
-				  i % 2 ? BOARD_SEALED : BOARD_SHARED);
-		board_give(&b, slots[i]);
+		ck_assert_uint_eq(word_of(slots[i], 1000 + i) & STATUS_PAGE_FLAGS,
+				  i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
+		status_page_give(&b, slots[i]);
 	}
 	/* None is lost: as many again find room in them. */
 	for (uint32_t i = 0; i < N; i++)
-		slots[i] = board_take(&b, 1000 + N + i);
-	ck_assert_uint_eq(board_used(&b), N);
+		slots[i] = status_page_take(&b, 1000 + N + i);
+	ck_assert_uint_eq(status_page_used(&b), N);
 	for (uint32_t i = 0; i < N; i++)
-		board_give(&b, slots[i]);
+		status_page_give(&b, slots[i]);
 }
 END_TEST
 
@@ -124,14 +125,14 @@ START_TEST(a_full_board_gives_a_slot_twice)
 {
 	uint32_t slot;
 
-	atomic_store(&b.map->used, BOARD_SLOTS - 1);
-	slot = board_take(&b, 7);
-	ck_assert_uint_eq(slot, BOARD_SLOTS - 1);
-	ck_assert_uint_eq(board_take(&b, 8), BOARD_NONE);
-	board_give(&b, slot);
-	ck_assert_uint_eq(board_take(&b, 8), slot);
-	board_give(&b, slot);
-	board_give(&b, BOARD_NONE);
+	atomic_store(&b.map->used, STATUS_PAGE_SLOTS - 1);
+	slot = status_page_take(&b, 7);
+	ck_assert_uint_eq(slot, STATUS_PAGE_SLOTS - 1);
+	ck_assert_uint_eq(status_page_take(&b, 8), STATUS_PAGE_NONE);
+	status_page_give(&b, slot);
+	ck_assert_uint_eq(status_page_take(&b, 8), slot);
+	status_page_give(&b, slot);
+	status_page_give(&b, STATUS_PAGE_NONE);
 }
 END_TEST
 
@@ -174,7 +175,7 @@ static void await_sleep(struct sleeper *s)
 
 START_TEST(a_reader_sleeps_through_a_change)
 {
-	uint32_t slot = board_take(&b, 7);
+	uint32_t slot = status_page_take(&b, 7);
 	struct sleeper all[3] = { { &seen->slots[slot].word, word_of(slot, 7), 0 },
 				  { &seen->slots[slot].word, word_of(slot, 7), 0 },
 				  { &seen->generation, seen->generation, 0 } };
@@ -184,12 +185,12 @@ START_TEST(a_reader_sleeps_through_a_change)
 		pthread_create(&threads[i], NULL, sleep_on, &all[i]);
 	for (size_t i = 0; i < array_size(all); i++)
 		await_sleep(&all[i]);
-	board_write(&b, slot, BOARD_SEALED);
+	status_page_write(&b, slot, STATUS_PAGE_SEALED);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
-	board_begin(&b);
+	status_page_begin(&b);
 	pthread_join(threads[2], NULL);
-	board_give(&b, slot);
+	status_page_give(&b, slot);
 }
 END_TEST
 
@@ -197,48 +198,48 @@ END_TEST
 
 START_TEST(the_next_daemon_has_another_board)
 {
-	struct board next = BOARD_CLOSED;
-	uint32_t first = board_take(&b, 7), second = board_take(&b, 8), word;
+	struct status_page next = STATUS_PAGE_CLOSED;
+	uint32_t first = status_page_take(&b, 7), second = status_page_take(&b, 8), word;
 	int fd = fcntl(b.fd, F_DUPFD_CLOEXEC, 3);
 
-	board_write(&b, second, BOARD_SEALED);
+	status_page_write(&b, second, STATUS_PAGE_SEALED);
 	word = word_of(second, 8);
-	ck_assert_int_eq(board_adopt(&fd, &next), 0);
+	ck_assert_int_eq(status_page_adopt(&fd, &next), 0);
 	ck_assert_int_eq(fd, -1);
-	ck_assert_uint_eq(board_used(&next), 2);
-	ck_assert_uint_eq(board_id(&next, first), 7);
-	ck_assert_uint_eq(board_id(&next, second), 8);
+	ck_assert_uint_eq(status_page_used(&next), 2);
+	ck_assert_uint_eq(status_page_id(&next, first), 7);
+	ck_assert_uint_eq(status_page_id(&next, second), 8);
 	ck_assert_uint_eq(word_of(second, 8), word);
-	board_begin(&next);
+	status_page_begin(&next);
 	ck_assert_uint_eq(seen->generation, 1);
 	/* Who reads the old one's mapping sees what the new one writes. */
-	board_write(&next, second, BOARD_DIRTY);
-	ck_assert_uint_eq(word_of(second, 8) & BOARD_FLAGS, BOARD_DIRTY);
+	status_page_write(&next, second, STATUS_PAGE_DIRTY);
+	ck_assert_uint_eq(word_of(second, 8) & STATUS_PAGE_FLAGS, STATUS_PAGE_DIRTY);
 	/* What nobody claims goes, and is given again. */
-	board_give(&next, first);
-	ck_assert_uint_eq(board_take(&next, 9), first);
-	board_done(&next);
+	status_page_give(&next, first);
+	ck_assert_uint_eq(status_page_take(&next, 9), first);
+	status_page_done(&next);
 }
 END_TEST
 
 START_TEST(something_else_is_taken_for_a_board)
 {
-	struct board other = BOARD_CLOSED;
+	struct status_page other = STATUS_PAGE_CLOSED;
 	int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
-	ck_assert_int_eq(ftruncate(fd, BOARD_BYTES), 0);
-	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_eq(status_page_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_eq(ftruncate(fd, STATUS_PAGE_BYTES), 0);
+	ck_assert_int_eq(status_page_adopt(&fd, &other), -EBADMSG);
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW), 0);
-	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	ck_assert_int_eq(status_page_adopt(&fd, &other), -EBADMSG);
 	ck_assert_int_ge(fd, 0);
 	close_fd(&fd);
 	fd = fcntl(b.fd, F_DUPFD_CLOEXEC, 3);
 	b.map->version++;
-	ck_assert_int_eq(board_adopt(&fd, &other), -EPROTONOSUPPORT);
+	ck_assert_int_eq(status_page_adopt(&fd, &other), -EPROTONOSUPPORT);
 	b.map->version--;
-	b.map->used = BOARD_SLOTS + 1;
-	ck_assert_int_eq(board_adopt(&fd, &other), -EBADMSG);
+	b.map->used = STATUS_PAGE_SLOTS + 1;
+	ck_assert_int_eq(status_page_adopt(&fd, &other), -EBADMSG);
 	b.map->used = 0;
 	close_fd(&fd);
 }

@@ -289,9 +289,9 @@ END_TEST
 static void check_walk(int ndim, const int64_t *shape, const int64_t *dst, const int64_t *src,
 		       int n_axes, size_t run)
 {
-	struct walk w;
+	struct copy_plan w;
 
-	ck_assert_int_eq(walk_init(&w, ndim, shape, dst, src, 4), 0);
+	ck_assert_int_eq(copy_plan_init(&w, ndim, shape, dst, src, 4), 0);
 	ck_assert_int_eq(w.n_axes, n_axes);
 	ck_assert_uint_eq(w.run, run);
 }

@@ -18,7 +18,7 @@ static void parse(const char *text, size_t len, char *items, size_t size, char *
 	_cleanup_(free_ptr) char *copy = malloc(len + 1);
 	FILE *out = fmemopen(items, size, "w");
 	FILE *errors = fmemopen(complaints, complaints_size, "w");
-	struct complaints c = { .out = errors, .file = "f" };
+	struct diagnostics c = { .out = errors, .file = "f" };
 	struct ini ini;
 	struct ini_item item;
 	enum ini_what what;

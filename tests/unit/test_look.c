@@ -33,7 +33,7 @@ static void some_buffers(void)
 	}
 }
 
-static void answer_list(size_t first, size_t n, bool more)
+static void reply_list(size_t first, size_t n, bool more)
 {
 	Gpushm__Proto__ListReply list = GPUSHM__PROTO__LIST_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
@@ -47,7 +47,7 @@ static void answer_list(size_t first, size_t n, bool more)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-static void answer_stat(void)
+static void reply_stat(void)
 {
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
 
@@ -63,8 +63,8 @@ START_TEST(a_list_of_pages_is_cut_or_asked_for_twice)
 
 	some_buffers();
 	canned_hello(server);
-	answer_list(0, 2, true);
-	answer_list(2, 1, false);
+	reply_list(0, 2, true);
+	reply_list(2, 1, false);
 	connected();
 	ck_assert_msg(gpushm_list(c, "na", GPUSHM_HOLDERS, &stats, &n) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(n, 3);
@@ -90,7 +90,7 @@ START_TEST(an_empty_list_reads_as_an_error)
 	size_t n = 9;
 
 	canned_hello(server);
-	answer_list(0, 0, false);
+	reply_list(0, 0, false);
 	connected();
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
 	ck_assert_uint_eq(n, 0);
@@ -112,8 +112,8 @@ START_TEST(a_list_that_stands_still_is_asked_for_without_end)
 {
 	some_buffers();
 	canned_hello(server);
-	answer_list(0, 2, true);
-	answer_list(1, 1, true);
+	reply_list(0, 2, true);
+	reply_list(1, 1, true);
 	list_is_refused("not in order");
 }
 END_TEST
@@ -122,8 +122,8 @@ START_TEST(a_page_without_buffers_is_asked_for_without_end)
 {
 	some_buffers();
 	canned_hello(server);
-	answer_list(0, 2, true);
-	answer_list(0, 0, true);
+	reply_list(0, 2, true);
+	reply_list(0, 0, true);
 	list_is_refused("without buffers");
 }
 END_TEST
@@ -135,7 +135,7 @@ START_TEST(a_list_that_breaks_off_leaks_its_first_page)
 
 	some_buffers();
 	canned_hello(server);
-	answer_list(0, 2, true);
+	reply_list(0, 2, true);
 	canned_error(server, CODE_NO_MEMORY, "out of memory");
 	connected();
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), -ENOMEM);
@@ -164,7 +164,7 @@ START_TEST(a_stat_loses_an_attribute_or_its_bytes)
 	some_buffers();
 	two_attrs();
 	canned_hello(server);
-	answer_stat();
+	reply_stat();
 	connected();
 	ck_assert_msg(gpushm_stat(c, "name", 0, GPUSHM_HOLDERS, &s) == 0, "%s", gpushm_error());
 	ck_assert_str_eq(s->name, "name");
@@ -219,7 +219,7 @@ START_TEST(a_stat_that_makes_no_sense_is_believed_or_leaks)
 	two_attrs();
 	spoil[_i]();
 	canned_hello(server);
-	answer_stat();
+	reply_stat();
 	connected();
 	refuses_for_good(gpushm_stat(c, "name", 0, GPUSHM_HOLDERS, &s), EPROTO, "makes no sense");
 	ck_assert_ptr_null(s);
@@ -230,9 +230,9 @@ START_TEST(a_wait_ends_while_the_buffer_is_being_filled)
 {
 	some_buffers();
 	canned_hello(server);
-	answer_stat();
+	reply_stat();
 	buffers[0].state = GPUSHM__PROTO__STATE__STATE_FILLING;
-	answer_stat();
+	reply_stat();
 	connected();
 	ck_assert_int_eq(gpushm_wait(c, "name", 10), 0);
 	ck_assert_int_eq(gpushm_wait(c, "name", 0), -EAGAIN);
@@ -244,15 +244,15 @@ START_TEST(a_wait_ends_while_the_buffer_is_being_filled)
 }
 END_TEST
 
-static void answer_pools(Gpushm__Proto__Pool **pools, size_t n)
+static void reply_pools(Gpushm__Proto__Pool **pools, size_t n)
 {
-	Gpushm__Proto__PoolsReply answer_pools = GPUSHM__PROTO__POOLS_REPLY__INIT;
+	Gpushm__Proto__PoolsReply reply_pools = GPUSHM__PROTO__POOLS_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
 
-	answer_pools.n_pools = n;
-	answer_pools.pools = pools;
+	reply_pools.n_pools = n;
+	reply_pools.pools = pools;
 	reply.result_case = GPUSHM__PROTO__REPLY__RESULT_POOLS;
-	reply.pools = &answer_pools;
+	reply.pools = &reply_pools;
 	canned_reply(server, &reply, NULL, 0);
 }
 
@@ -270,9 +270,9 @@ START_TEST(a_pool_of_a_later_kind_is_told_as_another)
 	later.has_kind = true;
 	later.kind = (Gpushm__Proto__Kind)5;
 	canned_hello(server);
-	answer_pools(both, 2);
+	reply_pools(both, 2);
 	known.has_name = false;
-	answer_pools(both, 2);
+	reply_pools(both, 2);
 	connected();
 	ck_assert_msg(gpushm_pools(c, &pools, &n) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(n, 1);

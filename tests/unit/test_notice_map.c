@@ -14,20 +14,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static struct board b;
+static struct status_page b;
 static struct notice_board *boards;
 
 static void setup(void)
 {
 	fds_mark();
-	ck_assert_int_eq(board_new(&b), 0);
+	ck_assert_int_eq(status_page_new(&b), 0);
 }
 
 static void teardown(void)
 {
 	notice_unmap(boards);
 	boards = NULL;
-	board_done(&b);
+	status_page_done(&b);
 	fds_check();
 }
 
@@ -45,7 +45,7 @@ START_TEST(something_else_is_mapped_as_a_board)
 
 	refused(null, "size");
 	refused(fd, "size");
-	ck_assert_int_eq(ftruncate(fd, BOARD_BYTES), 0);
+	ck_assert_int_eq(ftruncate(fd, STATUS_PAGE_BYTES), 0);
 	refused(fd, "not sealed");
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	refused(fd, "none");
@@ -60,7 +60,7 @@ END_TEST
 
 START_TEST(a_board_is_mapped_with_each_reconnection)
 {
-	struct board next = BOARD_CLOSED;
+	struct status_page next = STATUS_PAGE_CLOSED;
 	struct notice_board *first;
 
 	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
@@ -68,12 +68,12 @@ START_TEST(a_board_is_mapped_with_each_reconnection)
 	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
 	ck_assert_ptr_eq(boards, first);
 	/* Another one comes before it, and it stays: somebody may be looking at it. */
-	ck_assert_int_eq(board_new(&next), 0);
+	ck_assert_int_eq(status_page_new(&next), 0);
 	ck_assert_int_eq(notice_map(next.fd_read_only, geteuid(), &boards), 0);
 	ck_assert_ptr_ne(boards, first);
 	ck_assert_ptr_eq(boards->next, first);
-	ck_assert_uint_eq(first->map->magic, BOARD_MAGIC);
-	board_done(&next);
+	ck_assert_uint_eq(first->map->magic, STATUS_PAGE_MAGIC);
+	status_page_done(&next);
 }
 END_TEST
 
@@ -81,10 +81,11 @@ START_TEST(a_slot_beyond_the_board_is_read)
 {
 	ck_assert_ptr_null(notice_slot(NULL, 0));
 	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
-	ck_assert_ptr_null(notice_slot(boards, BOARD_SLOTS));
-	ck_assert_ptr_null(notice_slot(boards, BOARD_NONE));
+	ck_assert_ptr_null(notice_slot(boards, STATUS_PAGE_SLOTS));
+	ck_assert_ptr_null(notice_slot(boards, STATUS_PAGE_NONE));
 	/* The last one is still on it. */
-	ck_assert_uint_eq(board_read(notice_slot(boards, BOARD_SLOTS - 1), 7), BOARD_GONE);
+	ck_assert_uint_eq(status_page_read(notice_slot(boards, STATUS_PAGE_SLOTS - 1), 7),
+			  STATUS_PAGE_GONE);
 }
 END_TEST
 

@@ -29,7 +29,7 @@ START_TEST(a_pool_that_could_not_be_opened_refuses_and_says_why)
 
 	driver.fail_open = true;
 	pool = open_pool(&c, NULL);
-	ck_assert_int_eq(pool->state, POOL_POOL_FAILED);
+	ck_assert_int_eq(pool->state, POOL_FAILED);
 	ck_assert_str_eq(pool->why, "cuOpen: CUDA_ERROR_UNKNOWN");
 	ck_assert_int_eq(ask(pool, MIB, ALICE, &none, &f), -ENODEV);
 	ck_assert_str_eq(f.text, "pool \"p\": cuOpen: CUDA_ERROR_UNKNOWN");
@@ -46,7 +46,7 @@ START_TEST(a_pool_without_its_gpu_fails_later_and_makes_no_driver_call)
 	ck_assert_int_eq(fixture.ready, 0);
 	settle();
 	ck_assert_int_eq(fixture.ready, 1);
-	ck_assert_int_eq(pool->state, POOL_POOL_FAILED);
+	ck_assert_int_eq(pool->state, POOL_FAILED);
 	ck_assert_str_eq(pool->why, "no such GPU");
 	ck_assert_int_eq(driver.opens, 0);
 }
@@ -57,7 +57,7 @@ START_TEST(a_kind_that_this_build_lacks_fails_and_says_so)
 	struct pool_config c = a_config(POOL_VMM, 10 * MIB);
 
 	pool = open_pool(&c, NULL);
-	ck_assert_int_eq(pool->state, POOL_POOL_FAILED);
+	ck_assert_int_eq(pool->state, POOL_FAILED);
 	ck_assert_str_eq(pool->why, "built without the CUDA Toolkit: no vmm pools");
 }
 END_TEST

@@ -31,13 +31,13 @@ static int listen_for_notifications(void)
 
 static int replay_once(const struct ledger *l, unsigned long n)
 {
-	struct store_fd one = { .fd = fcntl(l->archive.journal.fd, F_DUPFD_CLOEXEC, 3) };
-	struct store store = { .inherited = &one, .n_inherited = 1, .systemd = true };
+	struct fdstore_fd one = { .fd = fcntl(l->archive.journal.fd, F_DUPFD_CLOEXEC, 3) };
+	struct fdstore store = { .inherited = &one, .n_inherited = 1, .systemd = true };
 	struct replay r;
 	uint64_t generation;
 	int err;
 
-	store_name(one.name, 'j', l->archive.journal.generation);
+	fdstore_name(one.name, 'j', l->archive.journal.generation);
 	memory_left = n;
 	err = WITHOUT_MEMORY(replay(&store, &r, &generation));
 	close_fd(&one.fd);

@@ -10,27 +10,27 @@
 
 #define MORE 3000u
 
-static struct slots s;
+static struct fd_index s;
 static unsigned char *taken;
 
 static void setup(void)
 {
-	ck_assert_int_eq(slots_init(&s), 0);
-	taken = calloc(SLOTS_MAX, 1);
+	ck_assert_int_eq(fd_index_init(&s), 0);
+	taken = calloc(FD_INDEX_MAX, 1);
 }
 
 static void teardown(void)
 {
-	slots_done(&s);
+	fd_index_done(&s);
 	free(taken);
 }
 
 static uint32_t take(void)
 {
-	uint32_t slot = slots_take(&s);
+	uint32_t slot = fd_index_take(&s);
 
 	/* A million times: each of Check's own asserts writes to its parent. */
-	if (slot >= SLOTS_MAX || taken[slot])
+	if (slot >= FD_INDEX_MAX || taken[slot])
 		ck_abort_msg("%u is no number, or was given", slot);
 	taken[slot] = 1;
 	return slot;
@@ -39,51 +39,51 @@ static uint32_t take(void)
 static void give(uint32_t slot)
 {
 	taken[slot] = 0;
-	slots_give(&s, slot);
+	fd_index_give(&s, slot);
 }
 
 START_TEST(a_number_is_given_twice)
 {
-	for (uint32_t i = 0; i < SLOTS_MAX; i++)
+	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
-	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
-	slots_give(&s, SLOT_NONE);
-	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
-	for (uint32_t i = 0; i < SLOTS_MAX; i += 7)
+	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
+	fd_index_give(&s, SLOT_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
+	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		give(i);
-	for (uint32_t i = 0; i < SLOTS_MAX; i += 7)
+	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		take();
-	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
 }
 END_TEST
 
 START_TEST(a_number_that_no_keeper_takes_comes_before_one_that_it_does)
 {
-	for (uint32_t i = 0; i < SLOTS_KEPT; i++)
-		ck_assert_uint_lt(take(), SLOTS_KEPT);
+	for (uint32_t i = 0; i < FD_INDEX_KEPT; i++)
+		ck_assert_uint_lt(take(), FD_INDEX_KEPT);
 	for (uint32_t i = 0; i < MORE; i++)
-		ck_assert_uint_ge(take(), SLOTS_KEPT);
-	give(SLOTS_KEPT + 5);
+		ck_assert_uint_ge(take(), FD_INDEX_KEPT);
+	give(FD_INDEX_KEPT + 5);
 	give(17);
 	ck_assert_uint_eq(take(), 17);
-	ck_assert_uint_eq(take(), SLOTS_KEPT + 5);
+	ck_assert_uint_eq(take(), FD_INDEX_KEPT + 5);
 }
 END_TEST
 
 START_TEST(a_marked_number_is_given_again)
 {
-	static const uint32_t marked[] = { 3, SLOTS_KEPT - 1, SLOTS_KEPT + 4, 0 };
+	static const uint32_t marked[] = { 3, FD_INDEX_KEPT - 1, FD_INDEX_KEPT + 4, 0 };
 
 	for (unsigned i = 0; i < sizeof(marked) / sizeof(*marked); i++) {
-		slots_mark(&s, marked[i]);
+		fd_index_mark(&s, marked[i]);
 		taken[marked[i]] = 1;
 	}
-	slots_mark(&s, SLOTS_MAX); /* of a journal that makes no sense */
-	slots_mark(&s, SLOT_NONE);
-	slots_settle(&s);
-	for (uint32_t i = 0; i < SLOTS_MAX - 4; i++)
+	fd_index_mark(&s, FD_INDEX_MAX); /* of a journal that makes no sense */
+	fd_index_mark(&s, SLOT_NONE);
+	fd_index_settle(&s);
+	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();
-	ck_assert_uint_eq(slots_take(&s), SLOT_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
 }
 END_TEST
 

@@ -14,7 +14,7 @@
 
 #define SECOND 1000000000ull
 
-static struct throttle t;
+static struct ratelimit t;
 static FILE *log_file;
 
 /* The log goes to stderr: to a file of ours. */
@@ -43,16 +43,16 @@ static unsigned passed(uid_t uid, unsigned times, uint64_t now)
 	unsigned n = 0;
 
 	while (times--)
-		n += throttle_pass(&t, uid, now);
+		n += ratelimit_pass(&t, uid, now);
 	return n;
 }
 
 START_TEST(a_user_fills_the_log)
 {
-	ck_assert_uint_eq(passed(7, 1000, SECOND), THROTTLE_LINES);
-	ck_assert_uint_eq(passed(7, 1000, THROTTLE_SECONDS * SECOND), 0);
+	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
+	ck_assert_uint_eq(passed(7, 1000, RATELIMIT_SECONDS * SECOND), 0);
 	/* What was left out is told once, and then it begins anew. */
-	ck_assert_uint_eq(passed(7, 3, (1 + THROTTLE_SECONDS) * SECOND), 3);
+	ck_assert_uint_eq(passed(7, 3, (1 + RATELIMIT_SECONDS) * SECOND), 3);
 	ck_assert_uint_eq(log_count("1995 more connections of uid 7"), 1);
 	ck_assert_uint_eq(log_count("more connections"), 1);
 }
@@ -60,7 +60,7 @@ END_TEST
 
 START_TEST(a_user_is_held_back_for_what_another_one_does)
 {
-	ck_assert_uint_eq(passed(7, 1000, SECOND), THROTTLE_LINES);
+	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
 	ck_assert_uint_eq(passed(8, 2, SECOND), 2);
 	ck_assert_uint_eq(passed(0, 2, SECOND), 2);
 }
@@ -68,11 +68,11 @@ END_TEST
 
 START_TEST(what_was_left_out_is_never_told)
 {
-	passed(7, THROTTLE_LINES, SECOND);
-	passed(8, THROTTLE_LINES + 4, SECOND);
-	throttle_settle(&t, 2 * SECOND);
+	passed(7, RATELIMIT_LINES, SECOND);
+	passed(8, RATELIMIT_LINES + 4, SECOND);
+	ratelimit_settle(&t, 2 * SECOND);
 	ck_assert_uint_eq(log_count("more"), 0);
-	throttle_settle(&t, (1 + THROTTLE_SECONDS) * SECOND);
+	ratelimit_settle(&t, (1 + RATELIMIT_SECONDS) * SECOND);
 	ck_assert_uint_eq(log_count("4 more connections of uid 8"), 1);
 	ck_assert_uint_eq(log_count("uid 7"), 0);
 	ck_assert_uint_eq(t.n, 0);
@@ -81,10 +81,10 @@ END_TEST
 
 START_TEST(many_users_are_too_many)
 {
-	passed(1, THROTTLE_LINES + 1, SECOND);
-	for (uid_t uid = 2; uid < 2 + 2 * THROTTLE_USERS; uid++)
+	passed(1, RATELIMIT_LINES + 1, SECOND);
+	for (uid_t uid = 2; uid < 2 + 2 * RATELIMIT_USERS; uid++)
 		ck_assert_uint_eq(passed(uid, 1, 2 * SECOND), 1);
-	ck_assert_uint_eq(t.n, THROTTLE_USERS);
+	ck_assert_uint_eq(t.n, RATELIMIT_USERS);
 	ck_assert_uint_eq(log_count("1 more connections of uid 1"), 1);
 }
 END_TEST

@@ -119,7 +119,7 @@ static void check_copy(int ndim, const int64_t *shape, size_t itemsize, const st
 		       const struct side *h, bool to_host)
 {
 	struct side d2 = *d, h2 = *h;
-	struct walk w;
+	struct copy_plan w;
 
 	memcpy(device_before, device, compared);
 	memcpy(host_before, host, compared);
@@ -127,8 +127,8 @@ static void check_copy(int ndim, const int64_t *shape, size_t itemsize, const st
 	h2.start = host_before + (h->start - host);
 	copy_slowly(ndim, shape, to_host ? &h2 : &d2, to_host ? &d2 : &h2, itemsize);
 
-	if (walk_init(&w, ndim, shape, to_host ? h->strides : d->strides,
-		      to_host ? d->strides : h->strides, itemsize) < 0 ||
+	if (copy_plan_init(&w, ndim, shape, to_host ? h->strides : d->strides,
+			   to_host ? d->strides : h->strides, itemsize) < 0 ||
 	    transfer(&w, d->start, h->start, to_host, &stream) < 0)
 		ck_abort_msg("transfer: %s", gpushm_error());
 	run_queue();
@@ -297,13 +297,13 @@ static void queue_is_the_callers(void)
 /* Fails the n-th call for n = 1, 2, ... until none is left to fail. */
 static uint64_t fail_each_call(const struct side *d, const struct side *h, int64_t n, bool to_host)
 {
-	struct walk w;
+	struct copy_plan w;
 
 	for (fail_at = 1;; fail_at++) {
 		int r;
 
-		ck_assert_int_eq(walk_init(&w, 1, &n, to_host ? h->strides : d->strides,
-					   to_host ? d->strides : h->strides, 4),
+		ck_assert_int_eq(copy_plan_init(&w, 1, &n, to_host ? h->strides : d->strides,
+						to_host ? d->strides : h->strides, 4),
 				 0);
 		calls = 0;
 		r = transfer(&w, d->start, h->start, to_host, &stream);
@@ -333,11 +333,11 @@ START_TEST(a_call_that_fails_leaves_others_that_read_freed_memory)
 {
 	const int64_t shape[] = { 3, 100000 };
 	const int64_t to[] = { 1 << 20, 8 }, from[] = { 400000, -4 };
-	struct walk w;
+	struct copy_plan w;
 	int r;
 
 	for (fail_at = 1; fail_at <= 5; fail_at++) {
-		ck_assert_int_eq(walk_init(&w, 2, shape, to, from, 4), 0);
+		ck_assert_int_eq(copy_plan_init(&w, 2, shape, to, from, 4), 0);
 		calls = 0;
 		r = transfer(&w, device, host + 400000, false, &stream);
 		ck_assert_int_eq(r, fail_at <= 4 ? -EIO : 0);

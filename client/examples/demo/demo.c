@@ -27,7 +27,7 @@ struct demo {
 	struct server *server;
 	struct gpushm *c;
 	struct gpushm_pool pool;
-	struct store store;
+	struct fdstore store;
 	struct crew crew;
 };
 

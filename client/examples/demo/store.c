@@ -27,7 +27,7 @@ static const struct {
 	[LABELS] = { "digits-labels", "labels" },
 };
 
-int store_load(struct store *s, const char *folder)
+int store_load(struct fdstore *s, const char *folder)
 {
 	for (int i = 0; i < STORE_FILES; i++) {
 		char path[4096];
@@ -47,7 +47,7 @@ int store_load(struct store *s, const char *folder)
 	return 0;
 }
 
-void store_clear(struct store *s)
+void store_clear(struct fdstore *s)
 {
 	for (int i = 0; i < STORE_FILES; i++)
 		tensor_clear(&s->files[i]);
@@ -95,7 +95,7 @@ static int put_buffer(struct gpushm *c, const char *pool, const char *name,
 	return r < 0 ? complain(r, name) : 0;
 }
 
-static int put_files(const struct store *s, struct gpushm *c, const char *pool, const char *name,
+static int put_files(const struct fdstore *s, struct gpushm *c, const char *pool, const char *name,
 		     enum store_file first, size_t n)
 {
 	struct gpushm_array_spec specs[STORE_FILES] = { 0 };
@@ -113,7 +113,7 @@ static int put_files(const struct store *s, struct gpushm *c, const char *pool, 
 	return put_buffer(c, pool, name, specs, data, n, GPUSHM_SEALED);
 }
 
-static int put_answers(const struct store *s, struct gpushm *c, const char *pool)
+static int put_answers(const struct fdstore *s, struct gpushm *c, const char *pool)
 {
 	struct gpushm_array_spec spec = {
 		.name = "",
@@ -130,7 +130,7 @@ static int put_answers(const struct store *s, struct gpushm *c, const char *pool
 	return put_buffer(c, pool, store_names[2], &spec, &data, 1, GPUSHM_SHARED);
 }
 
-int store_put(const struct store *s, struct gpushm *c, const char *pool)
+int store_put(const struct fdstore *s, struct gpushm *c, const char *pool)
 {
 	int r = put_files(s, c, pool, store_names[0], W1, 4);
 
@@ -142,7 +142,7 @@ int store_put(const struct store *s, struct gpushm *c, const char *pool)
 }
 
 /* The plain way: one process, one thread, the files in its own memory. */
-static void compute_alone(const struct store *s, uint8_t *ret)
+static void compute_alone(const struct fdstore *s, uint8_t *ret)
 {
 	digits_forward(s->files[W1].data, s->files[B1].data, s->files[W2].data, s->files[B2].data,
 		       s->files[IMAGES].data, s->samples, ret);
@@ -164,7 +164,7 @@ static int read_answers(struct gpushm *c, uint8_t *ret)
 	return r;
 }
 
-int store_check_answers(const struct store *s, struct gpushm *c, long first)
+int store_check_answers(const struct fdstore *s, struct gpushm *c, long first)
 {
 	_cleanup_(free_ptr) uint8_t *alone = malloc((size_t)s->samples);
 	_cleanup_(free_ptr) uint8_t *together = malloc((size_t)s->samples);
@@ -187,7 +187,7 @@ int store_check_answers(const struct store *s, struct gpushm *c, long first)
 	return 0;
 }
 
-long store_count_right(const struct store *s, long first)
+long store_count_right(const struct fdstore *s, long first)
 {
 	_cleanup_(free_ptr) uint8_t *alone = malloc((size_t)s->samples);
 	const uint8_t *labels = s->files[LABELS].data;

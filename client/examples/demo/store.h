@@ -14,25 +14,25 @@ extern const char *const store_names[STORE_BUFFERS];
 
 #define STORE_NO_ANSWER 255
 
-struct store {
+struct fdstore {
 	struct tensor files[STORE_FILES];
 	int64_t samples;
 };
 
 /* Reads the files in the folder. 0, or -errno with the reason on stderr; so for all below. */
-int store_load(struct store *s, const char *folder);
-void store_clear(struct store *s);
+int store_load(struct fdstore *s, const char *folder);
+void store_clear(struct fdstore *s);
 
 /* Makes the buffers in the pool: digits/model and digits/samples sealed, digits/answers shared and
  * full of STORE_NO_ANSWER. This process holds none of them afterwards. */
-int store_put(const struct store *s, struct gpushm *c, const char *pool);
+int store_put(const struct fdstore *s, struct gpushm *c, const char *pool);
 
 /* Compares digits/answers with what this process alone computes from the files: rows from `first`
  * on must all agree, those before must be untouched. -EILSEQ if not. */
-int store_check_answers(const struct store *s, struct gpushm *c, long first);
+int store_check_answers(const struct fdstore *s, struct gpushm *c, long first);
 
 /* How many of the rows from `first` on this process alone gets right. */
-long store_count_right(const struct store *s, long first);
+long store_count_right(const struct fdstore *s, long first);
 
 int store_unlink(struct gpushm *c);
 
