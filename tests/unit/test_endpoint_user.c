@@ -7,7 +7,7 @@
 #define getpwnam_r(name, entry, text, size, found) fake_getpwnam_r(name, entry, text, found)
 static int fake_getpwnam_r(const char *name, struct passwd *entry, char *text,
 			   struct passwd **found);
-#include "client/link/endpoint.c"
+#include "client/base/endpoint.c"
 
 #include "tests/lib/suite.h"
 
