@@ -3,46 +3,21 @@
  * The rule for names, in one place for both sides. Nothing here allocates or owns; a name is bytes
  * and a length, never a C string, so that a NUL can't hide what follows it.
  *
- * UTF-8 is checked as RFC 3629 defines it: no overlong form, no surrogate, nothing above U+10FFFF.
- * Two byte strings are then the same name exactly when they are equal; no Unicode normalisation is
- * done, as no file system of Linux does it.
+ * Two names are the same if their bytes are equal: there is no Unicode normalisation, as no file
+ * system of Linux does it.
  */
 #include "proto/name.h"
 
 #include "proto/base/own.h"
+#include "proto/base/utf8.h"
 #include "proto/limits.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* The sequence that starts at p: its length and its code point. 0 for what is no UTF-8. */
-static size_t utf8_next(const unsigned char *p, size_t len, uint32_t *ret)
-{
-	static const uint32_t lowest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t n = p[0] < 0x80	     ? 1
-		   : p[0] >> 5 == 6  ? 2
-		   : p[0] >> 4 == 14 ? 3
-		   : p[0] >> 3 == 30 ? 4
-				     : 0;
-	uint32_t point = n == 1 ? p[0] : p[0] & (0x7f >> n);
-
-	if (n == 0 || n > len)
-		return 0;
-	for (size_t i = 1; i < n; i++) {
-		if (p[i] >> 6 != 2)
-			return 0;
-		point = point << 6 | (p[i] & 0x3f);
-	}
-	if (point < lowest[n] || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff))
-		return 0;
-
-	*ret = point;
-	return n;
-}
-
 const char *name_check_text(const void *text, size_t len)
 {
-	const unsigned char *p = text;
+	const char *p = text;
 	uint32_t point;
 	size_t n;
 
@@ -53,7 +28,7 @@ const char *name_check_text(const void *text, size_t len)
 		n = utf8_next(p + i, len - i, &point);
 		if (n == 0)
 			return "it is not valid UTF-8";
-		if (point < 0x20 || (point >= 0x7f && point <= 0x9f))
+		if (utf8_is_control(point))
 			return "it has a control character";
 	}
 	return NULL;
@@ -70,7 +45,7 @@ size_t name_cut(const char *text, size_t len)
 		start--;
 	if (start == 0 || p[start - 1] < 0x80)
 		return len;
-	return utf8_next(p + start - 1, len - start + 1, &point) ? len : start - 1;
+	return utf8_next(text + start - 1, len - start + 1, &point) ? len : start - 1;
 }
 
 static const char *component_check(const char *c, size_t len)

@@ -7,6 +7,8 @@
  */
 #include "client/ctl/args.h"
 
+#include "proto/base/size.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -33,37 +35,6 @@ static int parse_number(const char *text, double *ret, const char **ret_rest)
 	*ret = strtod(text, &end);
 	*ret_rest = end;
 	return isfinite(*ret) ? 0 : -EINVAL;
-}
-
-static int parse_whole(const char *text, uint64_t *ret)
-{
-	char *end;
-
-	if (!isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	return errno || *end ? -EINVAL : 0;
-}
-
-int args_parse_size(const char *text, uint64_t *ret)
-{
-	static const char units[] = "KMGT";
-	const char *rest, *unit;
-	double v;
-
-	if (parse_whole(text, ret) == 0)
-		return 0;
-	if (parse_number(text, &v, &rest) < 0)
-		return -EINVAL;
-	unit = *rest ? strchr(units, toupper((unsigned char)*rest)) : NULL;
-	if (!unit || (rest[1] && strcmp(rest + 1, "iB") && strcmp(rest + 1, "B")))
-		return -EINVAL;
-	v = ldexp(v, 10 * (int)(unit - units + 1));
-	if (v >= 0x1p63)
-		return -EINVAL;
-	*ret = (uint64_t)v;
-	return 0;
 }
 
 int args_parse_time(const char *text, uint64_t *ret)
@@ -138,6 +109,8 @@ static int store_json(struct parser *p, const char **target, const char *value)
 
 static int store(struct parser *p, const struct arg *a, void *target, const char *value)
 {
+	const char *wrong;
+
 	switch (a->type) {
 	case ARG_FLAG:
 		*(bool *)target = true;
@@ -150,10 +123,10 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 	case ARG_JSON:
 		return store_json(p, target, value);
 	case ARG_SIZE:
-		return args_parse_size(value, target) == 0
-			       ? 0
-			       : refuse(p, "--%s: \"%s\" is no size; write 4096, 64K, 1.5G or 8GiB",
-					a->name, value);
+		wrong = size_parse(value, target);
+		return !wrong ? 0
+			      : refuse(p, "--%s: \"%s\" is no size: %s; write 4096, 64K or 1.5G",
+				       a->name, value, wrong);
 	case ARG_TIME:
 		return args_parse_time(value, target) == 0
 			       ? 0

@@ -55,7 +55,6 @@ int args_parse(char **argv, const struct arg_target *targets, size_t n_targets,
 void args_help(const struct arg *args, FILE *out);
 
 /* 0 or -EINVAL, also for what does not fit. */
-int args_parse_size(const char *text, uint64_t *ret);
 int args_parse_time(const char *text, uint64_t *ret);
 
 /* How many letters must be typed, taken away, exchanged or swapped to get from a to b: the

@@ -8,6 +8,7 @@
 
 #include "client/ctl/output.h"
 #include "proto/base/own.h"
+#include "proto/base/utf8.h"
 
 #include <grp.h>
 #include <inttypes.h>
@@ -114,7 +115,7 @@ static void attrs_json(struct json *j, const struct gpushm_stat *s)
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = &s->attrs[i];
 
-		if (output_utf8_valid(a->value, a->size)) {
+		if (utf8_valid(a->value, a->size)) {
 			json_bytes(j, a->key, a->value, a->size);
 			continue;
 		}

@@ -6,6 +6,7 @@
 #include "client/ctl/json.h"
 
 #include "client/ctl/output.h"
+#include "proto/base/utf8.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static void write_char(struct json *j, const char *s, size_t n, uint32_t cp)
 		fputs("\\t", j->out);
 		return;
 	}
-	if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
+	if (utf8_is_control(cp))
 		fprintf(j->out, "\\u%04x", (unsigned)cp);
 	else
 		fwrite(s, 1, n, j->out);
@@ -52,7 +53,7 @@ static void write_text(struct json *j, const char *s, size_t len)
 
 	fputc('"', j->out);
 	for (size_t i = 0, n; i < len; i += n) {
-		n = output_utf8_next(s + i, len - i, &cp);
+		n = utf8_next(s + i, len - i, &cp);
 		if (n) {
 			write_char(j, s + i, n, cp);
 		} else {

@@ -8,8 +8,8 @@
 #include "client/ctl/npy.h"
 
 #include "client/ctl/descr.h"
-#include "client/ctl/output.h"
 #include "proto/base/own.h"
+#include "proto/base/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -162,7 +162,7 @@ static int decode_descr(struct npy *npy, bool utf8, struct npy_error *err)
 	size_t n = 0;
 
 	if (utf8)
-		return output_utf8_valid(npy->descr, strlen(npy->descr))
+		return utf8_valid(npy->descr, strlen(npy->descr))
 			       ? 0
 			       : refuse(err, EINVAL, "its header is not valid UTF-8");
 	strcpy(latin1, npy->descr);

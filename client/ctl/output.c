@@ -8,6 +8,7 @@
 #include "client/ctl/output.h"
 
 #include "proto/base/size.h"
+#include "proto/base/utf8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,43 +53,11 @@ char *output_time(uint64_t ns, char *buf, size_t size)
 	return buf;
 }
 
-size_t output_utf8_next(const char *s, size_t len, uint32_t *ret)
+/* Control characters, and the marks that change the direction of the text after them. */
+static bool is_unsafe(uint32_t point)
 {
-	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	unsigned char c = (unsigned char)s[0];
-	size_t n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-	uint32_t cp = n == 1 ? c : c & (0xffu >> (n + 1));
-
-	if ((c >= 0x80 && c < 0xc0) || c >= 0xf8 || n > len)
-		return 0;
-	for (size_t i = 1; i < n; i++) {
-		if (((unsigned char)s[i] & 0xc0) != 0x80)
-			return 0;
-		cp = cp << 6 | ((unsigned char)s[i] & 0x3f);
-	}
-	if (cp < smallest[n] || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
-		return 0;
-	*ret = cp;
-	return n;
-}
-
-bool output_utf8_valid(const char *s, size_t len)
-{
-	uint32_t cp;
-
-	for (size_t i = 0, n; i < len; i += n) {
-		n = output_utf8_next(s + i, len - i, &cp);
-		if (!n)
-			return false;
-	}
-	return true;
-}
-
-static bool is_control(uint32_t cp)
-{
-	/* C0, DEL, C1, and the marks that turn the direction of what follows. */
-	return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x202a && cp <= 0x202e) ||
-	       (cp >= 0x2066 && cp <= 0x2069);
+	return utf8_is_control(point) || (point >= 0x202a && point <= 0x202e) ||
+	       (point >= 0x2066 && point <= 0x2069);
 }
 
 char *output_escape(const char *s, size_t len)
@@ -99,8 +68,8 @@ char *output_escape(const char *s, size_t len)
 	if (!out)
 		return NULL;
 	for (size_t i = 0; i < len;) {
-		size_t n = output_utf8_next(s + i, len - i, &cp);
-		bool raw = n && !is_control(cp);
+		size_t n = utf8_next(s + i, len - i, &cp);
+		bool raw = n && !is_unsafe(cp);
 
 		for (size_t end = i + (n ? n : 1); i < end; i++)
 			if (raw)
@@ -120,7 +89,7 @@ size_t output_width(const char *s)
 	for (size_t i = 0; i < len; i += n) {
 		int w;
 
-		n = output_utf8_next(s + i, len - i, &cp);
+		n = utf8_next(s + i, len - i, &cp);
 		if (!n) {
 			n = 1;
 			width++;

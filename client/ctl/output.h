@@ -20,11 +20,6 @@ char *output_age(uint64_t ns, char *buf, size_t size);
 /* CLOCK_REALTIME in ns as "2026-01-31T12:00:00.123456789Z". buf has at least 32 bytes. */
 char *output_time(uint64_t ns, char *buf, size_t size);
 
-/* The code point at s: its length in bytes, or 0 where s is no valid UTF-8 (RFC 3629: nothing
- * overlong, no surrogate, nothing above U+10FFFF). len is at least 1. */
-size_t output_utf8_next(const char *s, size_t len, uint32_t *ret);
-bool output_utf8_valid(const char *s, size_t len);
-
 /* The text with control characters and invalid bytes as \xNN, malloc'd; NULL without memory. */
 char *output_escape(const char *s, size_t len);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gpushmctl prints: escapes, widths, tables, JSON, progress; and what it reads: sizes, times
+ * What gpushmctl prints: escapes, widths, tables, JSON, progress; and what it reads: times
  * and command lines.
  */
 #include "client/ctl/args.h"
@@ -16,22 +16,6 @@
 #include <check.h>
 #include <locale.h>
 #include <string.h>
-
-START_TEST(invalid_utf_8_passes_as_valid)
-{
-	static const char *const bad[] = {
-		"\x80",		"\xc0\xaf",	    "\xe0\x80\xaf",
-		"\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
-		"\xc3",		"\xe2\x82",	    "a\xff"
-	};
-	static const char good[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
-
-	for (size_t i = 0; i < array_size(bad); i++)
-		ck_assert_msg(!output_utf8_valid(bad[i], strlen(bad[i])), "case %zu", i);
-	ck_assert(output_utf8_valid(good, strlen(good)));
-	ck_assert(output_utf8_valid("\0", 1));
-}
-END_TEST
 
 START_TEST(a_control_character_reaches_the_terminal)
 {
@@ -65,35 +49,6 @@ START_TEST(a_size_or_an_age_is_rounded_into_nonsense)
 	ck_assert_str_eq(output_age(UINT64_MAX, buf, sizeof(buf)), "213503d");
 	ck_assert_str_eq(output_time(1700000000000000001, buf, sizeof(buf)),
 			 "2023-11-14T22:13:20.000000001Z");
-}
-END_TEST
-
-START_TEST(a_size_that_is_none_is_read)
-{
-	static const char *const bad[] = { "",	   "G",	    "-1",	  "+1",
-					   "0x10", "1Q",    "1GB2",	  "1 G",
-					   "nan",  "inf",   "1e",	  "99999999999999999999",
-					   "9T9",  "1KiBs", "9999999999T" };
-	static const struct {
-		const char *text;
-		uint64_t value;
-	} good[] = {
-		{ "0", 0 },	  { "4096", 4096 },	  { "18446744073709551615", UINT64_MAX },
-		{ "64K", 65536 }, { "1.5G", 1610612736 }, { "8GiB", 8589934592 },
-		{ "2mb", 0 },	  { "2t", 2ull << 40 }
-	};
-	uint64_t v;
-
-	for (size_t i = 0; i < array_size(bad); i++)
-		ck_assert_msg(args_parse_size(bad[i], &v) == -EINVAL, "%s", bad[i]);
-	for (size_t i = 0; i < array_size(good); i++) {
-		if (!good[i].value && good[i].text[0] == '2') {
-			ck_assert_int_eq(args_parse_size(good[i].text, &v), -EINVAL);
-			continue;
-		}
-		ck_assert_int_eq(args_parse_size(good[i].text, &v), 0);
-		ck_assert_uint_eq(v, good[i].value);
-	}
 }
 END_TEST
 
@@ -354,11 +309,9 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, invalid_utf_8_passes_as_valid);
 	tcase_add_test(tc, a_control_character_reaches_the_terminal);
 	tcase_add_test(tc, a_wide_or_combining_character_shifts_the_columns);
 	tcase_add_test(tc, a_size_or_an_age_is_rounded_into_nonsense);
-	tcase_add_test(tc, a_size_that_is_none_is_read);
 	tcase_add_test(tc, a_time_is_read_in_another_unit);
 	tcase_add_test(tc, an_option_lands_in_the_wrong_place);
 	tcase_add_test(tc, options_of_a_subcommand_are_taken_before_it_is_known);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * UTF-8 as RFC 3629 defines it: nothing overlong, no surrogate, nothing above U+10FFFF.
+ *
+ * The C library's mbrtowc() depends on a locale that a service or a cron job may not have.
+ */
+#ifndef GPUSHM_PROTO_BASE_UTF8_H
+#define GPUSHM_PROTO_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Decodes the character that text starts with. len is at least 1. Returns its length, 1 to 4
+ * bytes, and sets *ret to its code point; or returns 0 if text does not start with valid UTF-8. */
+size_t utf8_next(const char *text, size_t len, uint32_t *ret);
+
+bool utf8_valid(const char *text, size_t len);
+
+/* Whether it is a control character: C0, DEL or C1. Some terminals obey C1, too. */
+bool utf8_is_control(uint32_t point);
+
+#endif
