@@ -110,7 +110,7 @@ int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int devic
 
 uint32_t buffer_word(const struct gpushm_buffer *b)
 {
-	const struct status_page_slot *slot = b->held.slot;
+	const struct status_page_cell *slot = b->held.slot;
 
 	if (slot)
 		return status_page_read(slot, b->id);

@@ -49,7 +49,7 @@ static int check_connection(struct gpushm *c)
 
 static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline)
 {
-	const struct status_page_slot *slot = b->held.slot;
+	const struct status_page_cell *slot = b->held.slot;
 	uint64_t now = clock_monotonic_ms(), left = now < deadline ? deadline - now : 0;
 
 	if (!slot)

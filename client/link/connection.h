@@ -37,7 +37,7 @@ struct held {
 	_Atomic bool lost; /* the daemon does not know it any more */
 	bool stranded;	   /* it is no buffer's any more, but the connection's own */
 	/* The buffer's on the daemon's board, in one of gpushm::boards; NULL: it has none. */
-	const struct status_page_slot *_Atomic slot;
+	const struct status_page_cell *_Atomic slot;
 };
 
 struct gpushm {

@@ -82,12 +82,12 @@ void notice_unmap(struct notice_board *boards)
 	}
 }
 
-const struct status_page_slot *notice_slot(const struct notice_board *boards, uint32_t slot)
+const struct status_page_cell *notice_slot(const struct notice_board *boards, uint32_t slot)
 {
-	return boards && slot < STATUS_PAGE_SLOTS ? &boards->map->slots[slot] : NULL;
+	return boards && slot < STATUS_PAGE_CELLS ? &boards->map->cells[slot] : NULL;
 }
 
-void notice_sleep(const struct status_page_slot *slot, uint32_t seen, uint64_t ms)
+void notice_sleep(const struct status_page_cell *slot, uint32_t seen, uint64_t ms)
 {
 	uint64_t most = ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX;
 	struct timespec t = { .tv_sec = (time_t)(most / 1000u),

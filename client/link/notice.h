@@ -25,9 +25,9 @@ int notice_map(int fd, uid_t server, struct notice_board **boards);
 void notice_unmap(struct notice_board *boards);
 
 /* NULL where there is no board, or no such slot on it. */
-const struct status_page_slot *notice_slot(const struct notice_board *boards, uint32_t slot);
+const struct status_page_cell *notice_slot(const struct notice_board *boards, uint32_t slot);
 
 /* Sleeps until the word is changed, or for so long; may return early. */
-void notice_sleep(const struct status_page_slot *slot, uint32_t seen, uint64_t ms);
+void notice_sleep(const struct status_page_cell *slot, uint32_t seen, uint64_t ms);
 
 #endif

@@ -32,7 +32,7 @@ struct account {
 	struct accounts *accounts;
 	uid_t uid;
 	uint64_t used[ACCOUNT_ITEMS];
-	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::slot */
+	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
 	uint64_t untold;	    /* of one pool: while it is told who has it */
 	bool unwatched;		    /* the log has said that a process of it can't be watched */
 };

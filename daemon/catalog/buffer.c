@@ -119,7 +119,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 void buffer_take_block(struct buffer *b, const struct block *block)
 {
 	b->block = *block;
-	b->bytes_charge.account->blocks[b->pool->slot] += block->bytes;
+	b->bytes_charge.account->blocks[b->pool->index] += block->bytes;
 }
 
 struct buffer *buffer_free(struct buffer *b)
@@ -128,7 +128,7 @@ struct buffer *buffer_free(struct buffer *b)
 		return NULL;
 	assert(list_empty(&b->leases));
 	if (b->block.bytes)
-		b->bytes_charge.account->blocks[b->pool->slot] -= b->block.bytes;
+		b->bytes_charge.account->blocks[b->pool->index] -= b->block.bytes;
 	if (b->block.bytes && b->let_go)
 		pool_let_go(b->pool, &b->block);
 	else if (b->block.bytes)

@@ -26,7 +26,7 @@ void catalog_tell_full(struct catalog *c, const struct pool *pool, struct fault 
 	struct account *a;
 
 	list_foreach (a, &c->accounts.all, all_link)
-		a->untold = a->blocks[pool->slot];
+		a->untold = a->blocks[pool->index];
 	for (int i = 0; i < TOLD_MAX && (a = largest(c)); i++) {
 		size_t len = strlen(f->text);
 

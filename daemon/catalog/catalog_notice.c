@@ -22,7 +22,7 @@ void catalog_notice(struct catalog *c, const struct buffer *b)
 uint32_t catalog_word(const struct catalog *c, const struct buffer *b)
 {
 	return c->board && b->notice != STATUS_PAGE_NONE
-		       ? status_page_read(&c->board->map->slots[b->notice], b->id)
+		       ? status_page_read(&c->board->map->cells[b->notice], b->id)
 		       : flags_of(b);
 }
 

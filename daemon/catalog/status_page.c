@@ -27,7 +27,7 @@
 
 static size_t end_of(uint32_t slots)
 {
-	return sizeof(struct status_page_layout) + (size_t)slots * sizeof(struct status_page_slot);
+	return sizeof(struct status_page_layout) + (size_t)slots * sizeof(struct status_page_cell);
 }
 
 static int back(struct status_page *b, uint32_t slots)
@@ -39,7 +39,7 @@ static int back(struct status_page *b, uint32_t slots)
 	if (fallocate(b->fd, 0, 0, (off_t)bytes) < 0)
 		return -errno;
 	b->backed = (uint32_t)((bytes - sizeof(struct status_page_layout)) /
-			       sizeof(struct status_page_slot));
+			       sizeof(struct status_page_cell));
 	return 0;
 }
 
@@ -99,7 +99,7 @@ int status_page_new(struct status_page *ret)
 
 static int check(struct status_page *b)
 {
-	if (b->map->magic != STATUS_PAGE_MAGIC || status_page_used(b) > STATUS_PAGE_SLOTS)
+	if (b->map->magic != STATUS_PAGE_MAGIC || status_page_used(b) > STATUS_PAGE_CELLS)
 		return -EBADMSG;
 	return b->map->version == STATUS_PAGE_VERSION ? 0 : -EPROTONOSUPPORT;
 }
@@ -158,7 +158,7 @@ static uint32_t changed(uint32_t word, uint32_t flags)
 	return ((word & ~STATUS_PAGE_FLAGS) + STATUS_PAGE_CHANGE) | flags;
 }
 
-static void change(struct status_page_slot *slot, uint32_t flags)
+static void change(struct status_page_cell *slot, uint32_t flags)
 {
 	uint32_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 
@@ -170,7 +170,7 @@ static uint32_t take_fresh(struct status_page *b)
 {
 	uint32_t slot = status_page_used(b);
 
-	if (slot == STATUS_PAGE_SLOTS || back(b, slot + 1) < 0 || make_room(b, slot + 1) < 0)
+	if (slot == STATUS_PAGE_CELLS || back(b, slot + 1) < 0 || make_room(b, slot + 1) < 0)
 		return STATUS_PAGE_NONE;
 	atomic_store(&b->map->used, slot + 1);
 	return slot;
@@ -183,8 +183,8 @@ uint32_t status_page_take(struct status_page *b, uint64_t id)
 	if (slot == STATUS_PAGE_NONE)
 		return slot;
 	/* In this order: see status_page_read(). */
-	atomic_store_explicit(&b->map->slots[slot].id, id, memory_order_relaxed);
-	change(&b->map->slots[slot], 0);
+	atomic_store_explicit(&b->map->cells[slot].id, id, memory_order_relaxed);
+	change(&b->map->cells[slot], 0);
 	return slot;
 }
 
@@ -192,8 +192,8 @@ void status_page_write(struct status_page *b, uint32_t slot, uint32_t flags)
 {
 	if (slot == STATUS_PAGE_NONE)
 		return;
-	change(&b->map->slots[slot], flags);
-	wake(&b->map->slots[slot].word);
+	change(&b->map->cells[slot], flags);
+	wake(&b->map->cells[slot].word);
 }
 
 void status_page_give(struct status_page *b, uint32_t slot)
@@ -217,5 +217,5 @@ uint32_t status_page_used(const struct status_page *b)
 
 uint64_t status_page_id(const struct status_page *b, uint32_t slot)
 {
-	return atomic_load(&b->map->slots[slot].id);
+	return atomic_load(&b->map->cells[slot].id);
 }

@@ -36,7 +36,7 @@ static const char *name_late(const struct session *s, char *names, size_t size)
 	size_t n = 0;
 
 	list_foreach (pool, s->service->catalog.pools, link) {
-		if (!(s->flush.late & ((uint64_t)1 << pool->slot)) || n >= size)
+		if (!(s->flush.late & ((uint64_t)1 << pool->index)) || n >= size)
 			continue;
 		n += (size_t)snprintf(names + n, size - n, "%s\"%s\"", n ? ", " : "",
 				      pool->config.name);

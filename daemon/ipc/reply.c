@@ -58,7 +58,7 @@ static void lend_fds(struct reply *a, const struct session *s, const struct leas
 	const struct buffer *b = l->buffer;
 	Gpushm__Proto__Attach *m = &a->u.attach;
 	bool is_pool = b->block.fd < 0;
-	uint64_t bit = (uint64_t)1 << b->pool->slot;
+	uint64_t bit = (uint64_t)1 << b->pool->index;
 
 	if (!is_pool || !(s->pools_lent & bit)) {
 		a->fds[a->n_fds++] = pool_lend_fd(b->pool, &b->block, l->access == ACCESS_WRITE);

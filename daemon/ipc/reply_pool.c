@@ -18,7 +18,7 @@
 
 /* ---- pools ---- */
 
-/* By pool::slot. After a restart everybody is suspect, and everybody says HELLO. */
+/* By pool::index. After a restart everybody is suspect, and everybody says HELLO. */
 static void sum_suspects(const struct service *s, uint64_t ret_bytes[POOLS_MAX])
 {
 	const struct buffer *b;
@@ -28,7 +28,7 @@ static void sum_suspects(const struct service *s, uint64_t ret_bytes[POOLS_MAX])
 		return;
 	list_foreach (b, &s->catalog.buffers, all_link)
 		if (buffer_suspect(b))
-			ret_bytes[b->pool->slot] += b->block.bytes;
+			ret_bytes[b->pool->index] += b->block.bytes;
 }
 
 static void tell_device(Gpushm__Proto__Pool *m, const struct pool *pool)
@@ -86,7 +86,7 @@ static int tell_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***r
 		list[n] = reply_build(s->service, sizeof(**list));
 		if (!list[n])
 			return reply_no_memory(f);
-		tell_pool(list[n++], s, pool, standard, suspect_bytes[pool->slot]);
+		tell_pool(list[n++], s, pool, standard, suspect_bytes[pool->index]);
 	}
 	*ret_n = n;
 	*ret = list;

@@ -39,7 +39,7 @@ struct session {
 	struct process *process; /* owned; NULL for a refused one */
 	struct fault *refusal; /* owned; what the first request is answered with, if this is set */
 	bool greeted;	       /* HELLO is done */
-	uint64_t pools_lent;   /* bit pool::slot: this connection has the pool's fd */
+	uint64_t pools_lent;   /* bit pool::index: this connection has the pool's fd */
 	struct buffer *creating;    /* a CREATE is under way */
 	struct waiter waiter;	    /* an OPEN, STAT or WATCH waits; what it watches is owned */
 	struct flush flush;	    /* a FLUSH waits */

@@ -97,7 +97,7 @@ void pool_flush(struct pool *pool)
 
 static uint64_t slot_bit(const struct pool *pool)
 {
-	return (uint64_t)1 << pool->slot;
+	return (uint64_t)1 << pool->index;
 }
 
 bool pool_flush_wait(struct pool *pool, struct flush *f)

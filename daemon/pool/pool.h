@@ -78,9 +78,9 @@ extern const struct pool_ops *const pool_kinds[]; /* NULL at the end; without CU
 enum pool_state { POOL_STARTING, POOL_READY, POOL_FAILED, POOL_INHERITED };
 
 struct pool {
-	struct list link;	   /* pools::all */
-	uint32_t slot;		   /* 0 to POOLS_MAX - 1: of those that there are now */
-	uint32_t id;		   /* on the wire; from 1 */
+	struct list link; /* pools::all */
+	uint32_t index;	  /* 0 to POOLS_MAX - 1: different for each pool that there is now */
+	uint32_t id;	  /* on the wire; from 1 */
 	struct pool_config config; /* a copy; its lists are owned */
 	const struct pool_ops *ops;
 	enum pool_state state;
@@ -128,7 +128,7 @@ struct pool {
 struct flush {
 	struct list link; /* pool::flushes; list_drop() calls it off */
 	uint64_t until;	  /* of pool::freed */
-	uint64_t late;	  /* bit pool::slot: it was not waited for any more, its GPU is stuck */
+	uint64_t late;	  /* bit pool::index: it was not waited for any more, its GPU is stuck */
 	void (*on_done)(struct flush *f);
 };
 

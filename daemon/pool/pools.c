@@ -49,13 +49,13 @@ static int insert(struct pools *p, struct pool *pool)
 	struct pool *it;
 
 	list_foreach (it, &p->all, link)
-		taken |= (uint64_t)1 << it->slot;
+		taken |= (uint64_t)1 << it->index;
 	p->open++;
 	if (taken == UINT64_MAX) {
 		pool_close(pool, on_pool_closed, p);
 		return -E2BIG;
 	}
-	pool->slot = (uint32_t)__builtin_ctzll(~taken);
+	pool->index = (uint32_t)__builtin_ctzll(~taken);
 	place(p, pool);
 	return 0;
 }

@@ -101,11 +101,11 @@ START_TEST(a_slot_is_anothers_while_the_buffer_is_held)
 	struct raw r;
 	const struct status_page_layout *map = greet(&r);
 	struct gpushm_buffer *b = shared("x"), *others[20];
-	const struct status_page_slot *slot;
+	const struct status_page_cell *slot;
 	char name[16];
 
 	raw_open(&r, "x");
-	slot = &map->slots[r.reply->attach->slot];
+	slot = &map->cells[r.reply->attach->slot];
 	ck_assert_uint_eq(slot->id, gpushm_buffer_id(b));
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -144,12 +144,12 @@ START_TEST(a_slot_is_lost_with_its_buffer)
 	id = r.reply->attach->buffer;
 	slot = r.reply->attach->slot;
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
-	ck_assert_uint_eq(status_page_read(&map->slots[slot], id) & STATUS_PAGE_FLAGS,
+	ck_assert_uint_eq(status_page_read(&map->cells[slot], id) & STATUS_PAGE_FLAGS,
 			  STATUS_PAGE_GONE);
 	lease = raw_create(&r, "x", 10);
 	ck_assert_uint_eq(r.reply->attach->slot, slot);
-	ck_assert_uint_eq(status_page_read(&map->slots[slot], id), STATUS_PAGE_GONE);
-	ck_assert_uint_eq(status_page_read(&map->slots[slot], r.reply->attach->buffer) &
+	ck_assert_uint_eq(status_page_read(&map->cells[slot], id), STATUS_PAGE_GONE);
+	ck_assert_uint_eq(status_page_read(&map->cells[slot], r.reply->attach->buffer) &
 				  STATUS_PAGE_FLAGS,
 			  0);
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);

@@ -37,7 +37,7 @@ static void teardown(void)
 
 static uint32_t word_of(uint32_t slot, uint64_t id)
 {
-	return status_page_read(&seen->slots[slot], id);
+	return status_page_read(&seen->cells[slot], id);
 }
 
 START_TEST(a_reader_can_write_to_the_board)
@@ -89,7 +89,7 @@ START_TEST(a_count_that_overflows_spills_into_the_flags)
 {
 	uint32_t slot = status_page_take(&b, 7);
 
-	atomic_store(&b.map->slots[slot].word, ~0u);
+	atomic_store(&b.map->cells[slot].word, ~0u);
 	status_page_write(&b, slot, STATUS_PAGE_SEALED);
 	ck_assert_uint_eq(word_of(slot, 7), STATUS_PAGE_SEALED);
 	status_page_give(&b, slot);
@@ -103,7 +103,7 @@ START_TEST(many_buffers_share_slots_or_leave_the_board)
 
 	for (uint32_t i = 0; i < N; i++) {
 		slots[i] = status_page_take(&b, 1000 + i);
-		ck_assert_uint_lt(slots[i], STATUS_PAGE_SLOTS);
+		ck_assert_uint_lt(slots[i], STATUS_PAGE_CELLS);
 		status_page_write(&b, slots[i], i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
 	}
 	ck_assert_uint_eq(status_page_used(&b), N);
@@ -125,9 +125,9 @@ START_TEST(a_full_board_gives_a_slot_twice)
 {
 	uint32_t slot;
 
-	atomic_store(&b.map->used, STATUS_PAGE_SLOTS - 1);
+	atomic_store(&b.map->used, STATUS_PAGE_CELLS - 1);
 	slot = status_page_take(&b, 7);
-	ck_assert_uint_eq(slot, STATUS_PAGE_SLOTS - 1);
+	ck_assert_uint_eq(slot, STATUS_PAGE_CELLS - 1);
 	ck_assert_uint_eq(status_page_take(&b, 8), STATUS_PAGE_NONE);
 	status_page_give(&b, slot);
 	ck_assert_uint_eq(status_page_take(&b, 8), slot);
@@ -176,8 +176,8 @@ static void await_sleep(struct sleeper *s)
 START_TEST(a_reader_sleeps_through_a_change)
 {
 	uint32_t slot = status_page_take(&b, 7);
-	struct sleeper all[3] = { { &seen->slots[slot].word, word_of(slot, 7), 0 },
-				  { &seen->slots[slot].word, word_of(slot, 7), 0 },
+	struct sleeper all[3] = { { &seen->cells[slot].word, word_of(slot, 7), 0 },
+				  { &seen->cells[slot].word, word_of(slot, 7), 0 },
 				  { &seen->generation, seen->generation, 0 } };
 	pthread_t threads[3];
 
@@ -238,7 +238,7 @@ START_TEST(something_else_is_taken_for_a_board)
 	b.map->version++;
 	ck_assert_int_eq(status_page_adopt(&fd, &other), -EPROTONOSUPPORT);
 	b.map->version--;
-	b.map->used = STATUS_PAGE_SLOTS + 1;
+	b.map->used = STATUS_PAGE_CELLS + 1;
 	ck_assert_int_eq(status_page_adopt(&fd, &other), -EBADMSG);
 	b.map->used = 0;
 	close_fd(&fd);

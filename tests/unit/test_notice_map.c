@@ -81,10 +81,10 @@ START_TEST(a_slot_beyond_the_board_is_read)
 {
 	ck_assert_ptr_null(notice_slot(NULL, 0));
 	ck_assert_int_eq(notice_map(b.fd_read_only, geteuid(), &boards), 0);
-	ck_assert_ptr_null(notice_slot(boards, STATUS_PAGE_SLOTS));
+	ck_assert_ptr_null(notice_slot(boards, STATUS_PAGE_CELLS));
 	ck_assert_ptr_null(notice_slot(boards, STATUS_PAGE_NONE));
 	/* The last one is still on it. */
-	ck_assert_uint_eq(status_page_read(notice_slot(boards, STATUS_PAGE_SLOTS - 1), 7),
+	ck_assert_uint_eq(status_page_read(notice_slot(boards, STATUS_PAGE_CELLS - 1), 7),
 			  STATUS_PAGE_GONE);
 }
 END_TEST
