@@ -9,6 +9,7 @@
 
 #include "daemon/ipc/endpoint.h"
 #include "daemon/ipc/listener.h"
+#include "daemon/ipc/session.h"
 #include "daemon/pool/pools.h"
 #include "daemon/sd_notify.h"
 #include "daemon/state/handover.h"
@@ -342,7 +343,8 @@ static void start_signals(struct broker *b)
 
 static int start(struct broker *b)
 {
-	int r = handover_open(&b->estate, &b->service, &b->pools);
+	int r = handover_open(&b->estate, &b->service.catalog, &b->service.reaper, &b->pools,
+			      b->service.id);
 
 	if (r == 0)
 		r = endpoint_open(b->config, &b->estate.store, &b->endpoint);

@@ -16,11 +16,12 @@
 
 #define BOARD_NAME "b0" /* of its fd, with whoever keeps it */
 
-int handover_open(struct handover *e, struct service *service, struct pools *pools)
+int handover_open(struct handover *e, struct catalog *catalog, struct reaper *reaper,
+		  struct pools *pools, unsigned char id[DAEMON_ID_BYTES])
 {
 	int r;
 
-	*e = (struct handover){ .service = service, .pools = pools };
+	*e = (struct handover){ .catalog = catalog, .reaper = reaper, .pools = pools, .id = id };
 	e->archive.journal = JOURNAL_NONE;
 	e->board = STATUS_PAGE_CLOSED;
 	r = fdstore_open(&e->store);
@@ -37,11 +38,11 @@ void handover_close(struct handover *e)
 
 static struct archive_head head_of(const struct handover *e)
 {
-	struct archive_head head = { .next_buffer = e->service->catalog.next_buffer,
-				     .next_lease = e->service->catalog.next_lease,
+	struct archive_head head = { .next_buffer = e->catalog->next_buffer,
+				     .next_lease = e->catalog->next_lease,
 				     .next_pool = e->pools->last_id + 1 };
 
-	memcpy(head.daemon, e->service->id, sizeof(head.daemon));
+	memcpy(head.daemon, e->id, sizeof(head.daemon));
 	return head;
 }
 
@@ -53,7 +54,7 @@ static int renew(struct handover *e, uint64_t generation)
 	int r = archive_init(&fresh, &e->store, &e->slots, generation, &head);
 
 	if (r == 0)
-		r = catalog_archive(&e->service->catalog, &fresh);
+		r = catalog_archive(e->catalog, &fresh);
 	if (r == 0)
 		r = archive_complete(&fresh);
 	if (r < 0) {
@@ -63,7 +64,7 @@ static int renew(struct handover *e, uint64_t generation)
 	}
 	archive_done(&e->archive);
 	e->archive = fresh;
-	e->service->catalog.archive = &e->archive;
+	e->catalog->archive = &e->archive;
 	return 0;
 }
 
@@ -74,9 +75,9 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 static void go_on_from(struct handover *e, const struct archive_head *head)
 {
-	struct catalog *c = &e->service->catalog;
+	struct catalog *c = e->catalog;
 
-	memcpy(e->service->id, head->daemon, sizeof(e->service->id));
+	memcpy(e->id, head->daemon, DAEMON_ID_BYTES);
 	/* Both start at the clock, so they are later unless the clock was set back. */
 	c->next_buffer = later(c->next_buffer, head->next_buffer);
 	c->next_lease = later(c->next_lease, head->next_lease);
@@ -126,20 +127,20 @@ int handover_inherit(struct handover *e)
 	int r = take_board(e);
 
 	if (r == 0)
-		r = restore(&e->store, e->service, e->pools, &was);
+		r = restore(&e->store, e->catalog, e->reaper, e->pools, &was);
 	if (r < 0)
 		return r;
-	e->service->catalog.board = &e->board;
-	catalog_take_board(&e->service->catalog);
+	e->catalog->board = &e->board;
+	catalog_take_board(e->catalog);
 	if (was.any)
 		go_on_from(e, &was.head);
-	catalog_take_slots(&e->service->catalog, &e->slots);
+	catalog_take_slots(e->catalog, &e->slots);
 	tell_dropped(fdstore_drop_rest(&e->store));
 	pools_sweep(e->pools, on_swept, e);
 	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
 	/* Not before: what goes now is to be forgotten by who keeps its fds. */
 	if (r == 0)
-		catalog_sweep(&e->service->catalog);
+		catalog_sweep(e->catalog);
 	return r;
 }
 
@@ -148,7 +149,7 @@ void handover_add_pool(struct handover *e, const struct pool *pool)
 	/* It stands in the journal since handover_inherit(), and its keeper has its fd. */
 	if (pool->state == POOL_INHERITED)
 		return;
-	if (e->service->catalog.archive && archive_pool(&e->archive, pool) < 0)
+	if (e->catalog->archive && archive_pool(&e->archive, pool) < 0)
 		log_error("pool \"%s\" would not survive a restart", pool->config.name);
 }
 
@@ -161,37 +162,37 @@ static int begin_late(struct handover *e)
 	r = fd_index_init(&e->slots);
 	if (r < 0)
 		return r;
-	catalog_take_slots(&e->service->catalog, &e->slots);
+	catalog_take_slots(e->catalog, &e->slots);
 	return renew(e, 1);
 }
 
 int handover_list(struct handover *e, struct fd_list *m)
 {
-	int r = e->service->catalog.archive ? 0 : begin_late(e);
+	int r = e->catalog->archive ? 0 : begin_late(e);
 
 	if (r == 0)
 		r = fd_list_add(m, BOARD_NAME, e->board.fd);
 	if (r == 0)
 		r = archive_list(&e->archive, m);
-	return r < 0 ? r : catalog_list(&e->service->catalog, m);
+	return r < 0 ? r : catalog_list(e->catalog, m);
 }
 
 void handover_go_on(struct handover *e)
 {
 	if (e->store.systemd)
 		return;
-	e->service->catalog.archive = NULL;
+	e->catalog->archive = NULL;
 	archive_done(&e->archive);
 }
 
 void handover_audit(struct handover *e)
 {
-	verify_start(e->pools, &e->service->catalog);
+	verify_start(e->pools, e->catalog);
 }
 
 void handover_tidy(struct handover *e)
 {
-	if (e->service->catalog.archive && archive_is_stale(&e->archive))
+	if (e->catalog->archive && archive_is_stale(&e->archive))
 		renew(e, e->archive.journal.generation + 1);
 	pools_sweep(e->pools, on_swept, e);
 }

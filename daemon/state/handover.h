@@ -6,8 +6,8 @@
 #ifndef GPUSHM_DAEMON_STATE_HANDOVER_H
 #define GPUSHM_DAEMON_STATE_HANDOVER_H
 
-#include "daemon/catalog/status_page.h"
-#include "daemon/ipc/session.h"
+#include "daemon/catalog/catalog.h"
+#include "daemon/catalog/reaper.h"
 #include "daemon/pool/pools.h"
 #include "daemon/state/serialize.h"
 
@@ -16,12 +16,16 @@ struct handover {
 	struct fd_index slots;
 	struct status_page board; /* the catalog's, once handover_inherit() has been called */
 	struct archive archive;	  /* the catalog's, once handover_inherit() has been called */
-	struct service *service;  /* borrowed */
+	struct catalog *catalog;  /* borrowed */
+	struct reaper *reaper;	  /* borrowed */
 	struct pools *pools;	  /* borrowed */
+	unsigned char *id; /* borrowed; the daemon's, of DAEMON_ID_BYTES: a successor keeps it */
 };
 
-/* Takes over the fds that were handed to us. 0 or -errno. */
-int handover_open(struct handover *e, struct service *service, struct pools *pools);
+/* Receives the fds that systemd or the previous program hands over. The catalog, the reaper and the
+ * pools are used from handover_inherit() on. 0 or -errno. */
+int handover_open(struct handover *e, struct catalog *catalog, struct reaper *reaper,
+		  struct pools *pools, unsigned char id[DAEMON_ID_BYTES]);
 void handover_close(struct handover *e);
 
 /* Fills the catalog with what an earlier daemon left, and begins a journal of our own if somebody

@@ -7,6 +7,7 @@
  */
 #include "daemon/state/restore.h"
 
+#include "daemon/catalog/private_names.h"
 #include "daemon/state/deserialize.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
@@ -44,6 +45,14 @@ static bool is_shortage(int error)
 {
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
+
+/* What restoring works on: the kept fds, and what is filled from them. */
+struct target {
+	struct fdstore *store;
+	struct catalog *catalog;
+	struct reaper *reaper;
+	struct pools *pools;
+};
 
 /* ---- pools ---- */
 
@@ -160,8 +169,7 @@ static int adopt_block(struct fdstore *store, struct buffer *b, const Gpushm__Jo
 	return 0;
 }
 
-static int make_buffer(struct fdstore *store, struct service *service, struct pools *pools,
-		       const Gpushm__Journal__Buffer *m)
+static int make_buffer(const struct target *t, const Gpushm__Journal__Buffer *m)
 {
 	struct buffer *b;
 	int r;
@@ -173,14 +181,14 @@ static int make_buffer(struct fdstore *store, struct service *service, struct po
 	if (!b)
 		return -ENOMEM;
 	fill(b, m);
-	b->pool = find_pool(pools, m->pool);
-	r = b->pool ? charge_again(&service->catalog.accounts, b) : -ENODEV;
+	b->pool = find_pool(t->pools, m->pool);
+	r = b->pool ? charge_again(&t->catalog->accounts, b) : -ENODEV;
 	if (r == 0)
-		r = adopt_block(store, b, m);
+		r = adopt_block(t->store, b, m);
 	if (r < 0)
 		buffer_free(b);
 	else
-		catalog_adopt_buffer(&service->catalog, b);
+		catalog_adopt_buffer(t->catalog, b);
 	return r;
 }
 
@@ -195,20 +203,19 @@ static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const
 		catalog_remember_lost(c, key, why);
 }
 
-static int restore_buffer(struct fdstore *store, struct service *service, struct pools *pools,
-			  const Gpushm__Journal__Buffer *m, struct restored *ret)
+static int restore_buffer(const struct target *t, const Gpushm__Journal__Buffer *m,
+			  struct restored *ret)
 {
-	int r = make_buffer(store, service, pools, m);
+	int r = make_buffer(t, m);
 
 	if (r == 0)
 		ret->buffers++;
 	if (r == 0 || is_shortage(r))
 		return r;
 	ret->dropped++;
-	forget(store, 'm', m->slot);
-	forget(store, 't', m->slot);
-	tell_lost(&service->catalog, m,
-		  r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
+	forget(t->store, 'm', m->slot);
+	forget(t->store, 't', m->slot);
+	tell_lost(t->catalog, m, r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
 	return 0;
 }
 
@@ -259,7 +266,7 @@ static struct process **holders_find(const struct holders *h, uint64_t session)
 	return &h->slots[at];
 }
 
-static int find_process(struct fdstore *store, struct service *service, const struct holders *h,
+static int find_process(const struct target *t, const struct holders *h,
 			const Gpushm__Journal__Lease *m, struct process **ret)
 {
 	struct process **slot = holders_find(h, m->session);
@@ -270,22 +277,22 @@ static int find_process(struct fdstore *store, struct service *service, const st
 	*ret = *slot;
 	if (*ret)
 		return 0;
-	pidfd = take(store, 'k', m->session);
+	pidfd = take(t->store, 'k', m->session);
 	kept = pidfd >= 0;
 	r = process_restore(&told, pidfd, ret);
 	if (r == 0)
-		store->pidfds += kept;
+		t->store->pidfds += kept;
 	else if (kept && !is_shortage(r))
-		forget(store, 'k', m->session);
+		forget(t->store, 'k', m->session);
 	if (r < 0)
 		return r;
 	*slot = *ret;
-	reaper_adopt(&service->reaper, *ret);
+	reaper_adopt(t->reaper, *ret);
 	return 0;
 }
 
-static int restore_lease(struct fdstore *store, struct service *service, const struct holders *h,
-			 struct buffer *b, const Gpushm__Journal__Lease *m)
+static int restore_lease(const struct target *t, const struct holders *h, struct buffer *b,
+			 const Gpushm__Journal__Lease *m)
 {
 	struct process *p = NULL;
 	struct fault f;
@@ -293,20 +300,19 @@ static int restore_lease(struct fdstore *store, struct service *service, const s
 
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
-	r = find_process(store, service, h, m, &p);
+	r = find_process(t, h, m, &p);
 	if (r == -ESRCH && m->access == ACCESS_WRITE) {
 		const struct process gone = holder_of(m);
 
-		catalog_soil(&service->catalog, b, &gone);
+		catalog_soil(t->catalog, b, &gone);
 	}
 	if (r < 0)
 		return r;
-	return catalog_adopt_lease(&service->catalog, p, b, (enum access)m->access, m->id,
-				   m->since_ns, &f);
+	return catalog_adopt_lease(t->catalog, p, b, (enum access)m->access, m->id, m->since_ns,
+				   &f);
 }
 
-static int restore_leases(struct replay *r, struct fdstore *store, struct service *service,
-			  struct restored *ret)
+static int restore_leases(struct replay *r, const struct target *t, struct restored *ret)
 {
 	_cleanup_(holders_done) struct holders h;
 	struct item *it;
@@ -316,9 +322,9 @@ static int restore_leases(struct replay *r, struct fdstore *store, struct servic
 		return err;
 	list_foreach (it, &r->leases, link) {
 		const Gpushm__Journal__Lease *m = (Gpushm__Journal__Lease *)it->message;
-		struct buffer *b = catalog_by_id(&service->catalog, m->buffer);
+		struct buffer *b = catalog_by_id(t->catalog, m->buffer);
 
-		err = b ? restore_lease(store, service, &h, b, m) : -ENOENT;
+		err = b ? restore_lease(t, &h, b, m) : -ENOENT;
 
 		if (is_shortage(err))
 			return err;
@@ -337,26 +343,26 @@ static void tell(const struct restored *r)
 		   r->buffers, r->leases, r->dropped, r->ended);
 }
 
-static int restore_all(struct replay *r, struct fdstore *store, struct service *service,
-		       struct pools *pools, struct restored *ret)
+static int restore_all(struct replay *r, const struct target *t, struct restored *ret)
 {
 	struct item *it;
 	int err = 0;
 
 	list_foreach (it, &r->pools, link)
 		if (err == 0)
-			err = restore_pool(pools, store, (Gpushm__Journal__Pool *)it->message);
-	pools_succeed(pools);
+			err = restore_pool(t->pools, t->store,
+					   (Gpushm__Journal__Pool *)it->message);
+	pools_succeed(t->pools);
 	list_foreach (it, &r->buffers, link)
 		if (err == 0)
-			err = restore_buffer(store, service, pools,
-					     (Gpushm__Journal__Buffer *)it->message, ret);
-	return err < 0 ? err : restore_leases(r, store, service, ret);
+			err = restore_buffer(t, (Gpushm__Journal__Buffer *)it->message, ret);
+	return err < 0 ? err : restore_leases(r, t, ret);
 }
 
-int restore(struct fdstore *store, struct service *service, struct pools *pools,
-	    struct restored *ret)
+int restore(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
+	    struct pools *pools, struct restored *ret)
 {
+	const struct target t = { store, catalog, reaper, pools };
 	struct replay r;
 	int err = replay(store, &r, &ret->generation);
 
@@ -369,7 +375,7 @@ int restore(struct fdstore *store, struct service *service, struct pools *pools,
 	ret->head.next_pool = r.daemon->next_pool;
 	if (ret->head.next_pool > pools->last_id)
 		pools->last_id = ret->head.next_pool - 1;
-	err = restore_all(&r, store, service, pools, ret);
+	err = restore_all(&r, &t, ret);
 	replay_done(&r);
 	if (err < 0)
 		log_error("what an earlier gpushmd left can't be restored: %s; it is kept for the "

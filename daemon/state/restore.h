@@ -6,7 +6,7 @@
 #ifndef GPUSHM_DAEMON_STATE_RESTORE_H
 #define GPUSHM_DAEMON_STATE_RESTORE_H
 
-#include "daemon/ipc/session.h"
+#include "daemon/catalog/reaper.h"
 #include "daemon/pool/pools.h"
 #include "daemon/state/serialize.h"
 
@@ -22,7 +22,7 @@ struct restored {
 /* Fills the catalog, the pools and the reaper from what the store inherited. Whatever can't be
  * restored is left out, with a line in the log. 0; or -ENOMEM, -EMFILE, -ENFILE: then its keeper
  * still has all of it. */
-int restore(struct fdstore *store, struct service *service, struct pools *pools,
-	    struct restored *ret);
+int restore(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
+	    struct pools *pools, struct restored *ret);
 
 #endif
