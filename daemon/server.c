@@ -9,7 +9,7 @@
 
 #include "daemon/ipc/endpoint.h"
 #include "daemon/ipc/listener.h"
-#include "daemon/ipc/session.h"
+#include "daemon/ipc/service.h"
 #include "daemon/pool/pools.h"
 #include "daemon/sd_notify.h"
 #include "daemon/state/handover.h"
@@ -89,7 +89,7 @@ static void on_pools_closed(void *arg)
 	uv_close((uv_handle_t *)&b->watchdog, NULL);
 	uv_close((uv_handle_t *)&b->patience, NULL);
 	uv_close((uv_handle_t *)&b->housekeeping, NULL);
-	uv_close((uv_handle_t *)&b->service.awake.idle, NULL);
+	uv_close((uv_handle_t *)&b->service.busy_poll.idle, NULL);
 	waiters_done(&b->service.waiters);
 	pools_done(&b->pools);
 }
@@ -103,7 +103,7 @@ static void stop(struct broker *b)
 	log_notice("stopping");
 	uv_timer_start(&b->patience, on_impatient, b->config->driver_timeout * 1000ull, 0);
 	if (b->listening)
-		listener_hear_out(&b->listener);
+		listener_drain(&b->listener);
 	b->service.reaper.ending = true;
 	/* What is kept stays as it is: for the next daemon this end is like any other. */
 	b->service.catalog.archive = NULL;
@@ -111,7 +111,7 @@ static void stop(struct broker *b)
 		b->service.catalog.board = NULL;
 		catalog_let_go(&b->service.catalog);
 	}
-	reexec_done(&b->service.restart);
+	reexec_done(&b->service.reexec);
 	if (b->listening)
 		listener_done(&b->listener);
 	reaper_done(&b->service.reaper);
@@ -186,7 +186,7 @@ static int go(struct fault *f, void *arg)
 {
 	_cleanup_(fd_list_done) struct fd_list m = { 0 };
 	struct broker *b = arg;
-	const char *program = b->service.restart.program;
+	const char *program = b->service.reexec.program;
 	int r;
 
 	/* Linux ends the other threads first, and waits for those that are in the kernel. */
@@ -197,7 +197,7 @@ static int go(struct fault *f, void *arg)
 			"it; gpushmd goes on as it is",
 			b->config->driver_timeout);
 	if (b->listening)
-		listener_hear_out(&b->listener);
+		listener_drain(&b->listener);
 	r = list_all(b, &m);
 	if (r == 0) {
 		log_notice("restarting as %s, with %zu file descriptors", program, m.n);
@@ -215,7 +215,7 @@ static void restart(struct broker *b)
 	struct fault f;
 
 	log_notice("a signal asks for a restart");
-	if (!b->stopping && reexec_ask(&b->service.restart, NULL, &f) != -EINPROGRESS)
+	if (!b->stopping && reexec_ask(&b->service.reexec, NULL, &f) != -EINPROGRESS)
 		log_error("no restart: %s", f.text);
 }
 
@@ -248,7 +248,7 @@ static void on_changed(const struct buffer *buffer, const char *key, void *arg)
 {
 	struct broker *b = arg;
 
-	waiters_stir(&b->service.waiters, key, buffer->id);
+	waiters_notice_change(&b->service.waiters, key, buffer->id);
 }
 
 static void on_pools_failed(void *arg)
@@ -278,7 +278,7 @@ static void on_housekeeping(uv_timer_t *timer)
 
 	handover_tidy(&b->estate);
 	pools_look(&b->pools, b->config->driver_timeout);
-	ratelimit_settle(&b->service.throttle, clock_monotonic_ns());
+	ratelimit_settle(&b->service.violation_lines, clock_monotonic_ns());
 }
 
 static void on_pools_ready(void *arg)
@@ -356,8 +356,8 @@ static int start(struct broker *b)
 		r = waiters_init(&b->service.waiters, &b->loop);
 	if (r < 0)
 		return r;
-	busy_poll_init(&b->service.awake, &b->loop);
-	reexec_init(&b->service.restart, &b->loop, b->argv, go, b);
+	busy_poll_init(&b->service.busy_poll, &b->loop);
+	reexec_init(&b->service.reexec, &b->loop, b->argv, go, b);
 	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
 	start_signals(b);
 	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);

@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * The verbs of a buffer's maker: CREATE, DESCRIBE, PUBLISH, and CLOSE, which names a lease as they
- * do. CREATE may have to wait for a driver; its session is busy until then, and nothing of it is
- * lost if the client goes first.
+ * CREATE, DESCRIBE and PUBLISH: a buffer until its name can be opened. CREATE may have to wait for
+ * a driver; its session is busy until then, and nothing is leaked if the client goes first. The
+ * client's half is client/buffer/create.c.
  */
-#include "daemon/ipc/verb.h"
+#include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
 #include "proto/base/size.h"
 #include "proto/name.h"
 
 #include <stdio.h>
 
-#define SIZE_LIMIT ((uint64_t)INT64_MAX) /* off_t's: what a file can have */
+#define SIZE_LIMIT ((uint64_t)INT64_MAX) /* of an off_t: the largest size of a file */
 
 static void on_made(struct buffer *b, int result, const struct fault *f, void *arg)
 {
 	struct session *s = arg;
-	struct reply a = { 0 };
+	struct reply reply = { 0 };
 	struct lease *l = NULL;
 	struct fault own = *f;
 
-	s->creating = NULL;
+	s->pending.creating = NULL;
 	if (result == 0)
 		result = catalog_grant(&s->service->catalog, s->process, b, ACCESS_WRITE, &l, &own);
 	if (result == 0)
-		reply_attach(&a, s, l);
+		reply_attach(&reply, s, l);
 	else
-		reply_fault(&a, &own);
-	s->on_answer(s, &a);
+		reply_fault(&reply, &own);
+	s->on_reply(s, &reply);
 }
 
-/* protobuf-c has NULL for bytes that are absent or empty, which memcmp() and memcpy() must not be
- * given, for no bytes either (C11, 7.24.1). */
+/* protobuf-c has NULL for absent or empty bytes. memcmp() and memcpy() must not get NULL, not even
+ * for a length of 0 (C11, 7.24.1). */
 static const char *text_of(ProtobufCBinaryData bytes)
 {
 	return bytes.len ? (const char *)bytes.data : "";
@@ -52,7 +53,7 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 {
 	if (!m->has_size_bytes || m->size_bytes == 0)
 		return request_bad(f, "CREATE", "size_bytes must be at least 1");
-	/* Sums with it, and what it is rounded up to, are numbers, too. */
+	/* So that sums with it, and its size rounded up, do not overflow. */
 	if (m->size_bytes > SIZE_LIMIT)
 		return fault(f, CODE_TOO_LARGE, "CREATE: %s: no memory is that large",
 			     size_format(m->size_bytes).text);
@@ -75,7 +76,7 @@ static int read_spec(struct session *s, const Gpushm__Proto__Create *m, struct b
 	return 0;
 }
 
-int request_create(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+int request_create(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		   struct fault *f)
 {
 	const Gpushm__Proto__Create *m = q->create;
@@ -95,22 +96,14 @@ int request_create(struct session *s, const Gpushm__Proto__Request *q, struct re
 	if (r == -EINPROGRESS) {
 		b->making->on_made = on_made;
 		b->making->arg = s;
-		s->creating = b;
+		s->pending.creating = b;
 	}
 	if (r == 0)
-		reply_attach(a, s, l);
+		reply_attach(reply, s, l);
 	return r;
 }
 
-/* ---- DESCRIBE, PUBLISH, CLOSE: they name a lease ---- */
-
-static int lease_of(struct session *s, const char *verb, bool has, uint64_t id, struct lease **ret,
-		    struct fault *f)
-{
-	if (!has)
-		return request_bad(f, verb, "a lease is missing");
-	return catalog_lease(&s->service->catalog, s->process, id, ret, f);
-}
+/* ---- DESCRIBE ---- */
 
 static int read_dtype(const Gpushm__Proto__Array *m, struct table_array *ret, struct fault *f)
 {
@@ -131,8 +124,7 @@ static int read_dtype(const Gpushm__Proto__Array *m, struct table_array *ret, st
 
 static int read_array(const Gpushm__Proto__Array *m, struct table_array *ret, struct fault *f)
 {
-	/* The name goes into messages before the table has checked it: its length must be right by
-	 * then. */
+	/* Error messages print the name before the table's check has seen it. */
 	if (m->name.len > ARRAY_NAME_MAX)
 		return fault(f, CODE_NAME, "DESCRIBE: an array's name has %zu bytes, at most %u",
 			     m->name.len, ARRAY_NAME_MAX);
@@ -155,13 +147,14 @@ static int read_array(const Gpushm__Proto__Array *m, struct table_array *ret, st
 	return read_dtype(m, ret, f);
 }
 
-int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		     struct fault *f)
 {
 	const Gpushm__Proto__Describe *m = q->describe;
+	Gpushm__Proto__DescribeReply *done;
 	struct table_array array;
 	struct lease *l = NULL;
-	int r = lease_of(s, "DESCRIBE", m->has_lease, m->lease, &l, f);
+	int r = request_lease(s, "DESCRIBE", m->has_lease, m->lease, &l, f);
 	uint32_t before;
 
 	if (r < 0)
@@ -180,20 +173,20 @@ int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct 
 		buffer_forget_arrays(l->buffer, before);
 		return r;
 	}
-	gpushm__proto__reply__init(&a->reply);
-	gpushm__proto__describe_reply__init(&a->u.described);
-	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_DESCRIBED;
-	a->reply.described = &a->u.described;
-	TELL(&a->u.described, arrays, l->buffer->arrays);
+	done = reply_begin(reply, described, DESCRIBED, describe_reply);
+	SET(done, arrays, l->buffer->arrays);
 	return 0;
 }
 
-int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+/* ---- PUBLISH ---- */
+
+int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
 	const Gpushm__Proto__Publish *m = q->publish;
+	Gpushm__Proto__PublishReply *done;
 	struct lease *l = NULL;
-	int r = lease_of(s, "PUBLISH", m->has_lease, m->lease, &l, f);
+	int r = request_lease(s, "PUBLISH", m->has_lease, m->lease, &l, f);
 
 	if (r < 0)
 		return r;
@@ -203,24 +196,7 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state, f);
 	if (r < 0)
 		return r;
-	gpushm__proto__reply__init(&a->reply);
-	gpushm__proto__publish_reply__init(&a->u.published);
-	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_PUBLISHED;
-	a->reply.published = &a->u.published;
-	TELL(&a->u.published, digest, l->buffer->digest);
-	return 0;
-}
-
-int request_close(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-		  struct fault *f)
-{
-	struct lease *l = NULL;
-	int r = lease_of(s, "CLOSE", q->close->has_lease, q->close->lease, &l, f);
-
-	a->silent = q->close->has_quiet && q->close->quiet;
-	if (r < 0)
-		return r;
-	catalog_close(&s->service->catalog, l);
-	reply_done(a);
+	done = reply_begin(reply, published, PUBLISHED, publish_reply);
+	SET(done, digest, l->buffer->digest);
 	return 0;
 }

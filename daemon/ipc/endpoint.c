@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Socket activation, or a socket of our own. By hand, PATH.lock is held with flock() while the
- * daemon runs: whoever has it may remove a stale socket, nobody else may. No symbolic link is
- * followed: the lock is opened with O_NOFOLLOW, only a socket is unlinked, and bind() refuses any
- * name that exists. The mode is set before bind(), on the socket's own inode (the kernel gives it
- * to the file), so there is no moment with another one.
+ * The endpoint uses the socket that systemd passes, or makes one. For a socket of its own the
+ * daemon holds PATH.lock with flock() while it runs: only the holder of the lock may remove a stale
+ * socket. It follows no symbolic link: it opens the lock with O_NOFOLLOW and unlinks nothing but a
+ * socket, and bind() refuses any name that exists. The mode is set before bind(), on the socket's
+ * inode, and the kernel gives it to the file, so the file never has another mode.
  */
 #include "daemon/ipc/endpoint.h"
 
@@ -20,7 +20,7 @@
 #include <systemd/sd-daemon.h>
 
 #define FD_NAME "gpushmd" /* FileDescriptorName= in gpushmd.socket */
-#define LOCK_NAME "lock"  /* across an exec: the same open file, so the same lock */
+#define LOCK_NAME "lock"  /* kept across an exec: the same open file holds the same lock */
 
 static int fail(const char *path, const char *what, int error)
 {
@@ -46,8 +46,8 @@ static int take_activated(struct fdstore *store, int *ret)
 	return 1;
 }
 
-/* One that we made ourselves before an exec stays where it is, as clients know it; who wants it
- * elsewhere stops the daemon. */
+/* A socket that this daemon made before an exec stays at its path, where clients look for it. To
+ * move it, the daemon has to be stopped. */
 static int take_lock_over(const struct config *config, struct fdstore *store, struct endpoint *e)
 {
 	struct sockaddr_un a = { 0 };
@@ -67,8 +67,8 @@ static int take_lock_over(const struct config *config, struct fdstore *store, st
 	return 0;
 }
 
-/* The last folder of the path, as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; the rest must be there.
- */
+/* Makes the last folder of the path, such as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; its parents
+ * must exist. */
 static void make_folder(const char *path)
 {
 	_cleanup_(free_ptr) char *folder = strdup(path);
@@ -98,7 +98,7 @@ static int take_lock(const char *path, int *ret)
 	return 0;
 }
 
-/* We have the lock, so a socket that is there belongs to a daemon that died. */
+/* We hold the lock, so an existing socket belongs to a daemon that died. */
 static int remove_stale(const char *path)
 {
 	struct stat st;
@@ -170,8 +170,8 @@ int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m)
 void endpoint_close(struct endpoint *e)
 {
 	close_fd(&e->socket);
-	/* The lock's file stays: who opened it before we removed it would hold a lock that nobody
-	 * sees. */
+	/* The lock's file stays: a process that opened it before we removed it would hold a lock
+	 * that nobody sees. */
 	if (e->path)
 		unlink(e->path);
 	close_fd(&e->lock);

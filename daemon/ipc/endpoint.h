@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The socket's place in the file system: systemd's, or one that we make, under a lock.
+ * The endpoint: the socket that the daemon listens on, from systemd or made under a lock.
  */
 #ifndef GPUSHM_DAEMON_IPC_ENDPOINT_H
 #define GPUSHM_DAEMON_IPC_ENDPOINT_H
@@ -9,20 +9,21 @@
 #include "daemon/state/fd_list.h"
 
 struct endpoint {
-	int socket; /* listening; owned until somebody takes it */
+	int socket; /* listening; owned until the listener takes it */
 	int lock;   /* owned; held while the daemon runs; -1 for systemd's socket */
-	char *path; /* owned; what to remove at the end; NULL for systemd's */
+	char *path; /* owned; removed at the end; NULL for systemd's socket */
 };
 
-/* The socket named "gpushmd" that systemd, or the program before us, handed over, or a fresh one at
- * config->socket_path. 0; -EADDRINUSE where another daemon has the lock; -EINVAL where something
- * else than a socket is in the way; -errno. Every failure is logged. */
+/* Takes the socket named "gpushmd" that systemd or the program before an exec passed, or makes one
+ * at config->socket_path. 0; -EADDRINUSE if another daemon holds the lock; -EINVAL if the path is
+ * something other than a socket; -errno. Logs every failure. */
 int endpoint_open(const struct config *config, struct fdstore *store, struct endpoint *ret);
 
-/* Lists them for an exec; socket is the listening one, whoever has it by now. 0 or -ENOMEM. */
+/* Adds the socket and the lock to the fds for an exec; socket is the listening one, which the
+ * listener may own by now. 0 or -ENOMEM. */
 int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m);
 
-/* Removes the socket's file, and gives the lock up. Zero or half-open ones are fine. */
+/* Removes the socket's file and releases the lock. A zeroed or half-open endpoint is allowed. */
 void endpoint_close(struct endpoint *e);
 
 #endif

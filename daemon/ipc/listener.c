@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accepting. libuv's own accept loop can spin for ever at EMFILE; this one gives up an fd that it
- * keeps for that, to accept the client and tell it that there are none. Where that does not help,
- * it stops polling the socket and looks again when a peer has closed or after 100 ms; those that
- * are connected are served all the while. Who connects is asked of the kernel once, here. A user
- * above its limit of connections gets an answer that says so, on a few connections more; beyond
- * those it is hung up on.
+ * The listener accepts connections. libuv's own accept loop can spin for ever at EMFILE. This one
+ * keeps a reserve fd: at EMFILE it closes that fd, accepts the client and sends it the reason. If
+ * that does not help, it stops polling the socket until a peer closes, or for 100 ms; connected
+ * peers are served meanwhile. Here, and only here, the daemon asks the kernel which process is at
+ * the other end. A user above the limit of connections gets the reason on a few more connections;
+ * after those the daemon hangs up.
  */
 #include "daemon/ipc/listener.h"
 
 #include "daemon/ipc/peer.h"
 #include "daemon/ipc/reply.h"
+#include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 #include "proto/wire.h"
@@ -22,7 +23,7 @@
 #define ACCEPT_MAX 16  /* in one turn of the loop */
 #define RETRY_MS 100u  /* after accept() failed */
 #define WARN_MS 60000u /* between two lines about it */
-#define REFUSED_MAX 8u /* connections above a user's limit that are told why */
+#define REFUSED_MAX 8u /* connections above a user's limit that still get the reason */
 
 static void on_readable(uv_poll_t *handle, int status, int events);
 
@@ -69,8 +70,8 @@ static void pause_accepting(struct listener *l, int error)
 	uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
 }
 
-/* The user's share of connections. Above the limit *ret_refused says so and 0 is returned, until
- * there are too many of those as well. */
+/* Charges the connection to its user. Above the limit it sets *ret_refused and returns 0, as long
+ * as there are at most REFUSED_MAX such connections. */
 static int charge_peer(struct listener *l, struct process *p, struct fault *refusal,
 		       bool *ret_refused)
 {
@@ -83,20 +84,20 @@ static int charge_peer(struct listener *l, struct process *p, struct fault *refu
 	return charge(accounts, p->uid, ACCOUNT_PEERS, 1, REFUSED_MAX, &p->charge, &again);
 }
 
-/* Nobody that could be charged for a connection: it is told why, if it is quick enough to hear it.
- */
-static void turn_away(int socket, const struct fault *why)
+/* Sends the reason on a connection that is charged to nobody and closed at once, so the client gets
+ * it only if it is quick. */
+static void send_reason(int socket, const struct fault *why)
 {
 	static struct frame frame;
-	struct reply a = { 0 };
+	struct reply reply = { 0 };
 
-	/* Unread data would turn into an ECONNRESET that overtakes the answer. */
+	/* A close with unread data becomes an ECONNRESET that overtakes the reply. */
 	wire_recv_bytes(socket, &frame, MSG_DONTWAIT);
-	reply_fault(&a, why);
-	reply_send(&a, socket);
+	reply_fault(&reply, why);
+	reply_send(&reply, socket);
 }
 
-/* The policy has a price, and the log says who pays it: once for each user that is connected. */
+/* Logs the price of unwatched-clients=trust, once for each user who is connected. */
 static void note_unwatched(const struct process *p)
 {
 	if (p->pidfd >= 0 || p->charge.account->unwatched)
@@ -109,7 +110,7 @@ static void note_unwatched(const struct process *p)
 		p->uid);
 }
 
-static void welcome(struct listener *l, int *socket)
+static void serve_client(struct listener *l, int *socket)
 {
 	const struct config *config = l->service->config;
 	struct process *p = NULL;
@@ -118,7 +119,7 @@ static void welcome(struct listener *l, int *socket)
 
 	if (process_identify(*socket, config->admin_gid, config->trust_unwatched, &p, &refusal) <
 	    0) {
-		turn_away(*socket, &refusal);
+		send_reason(*socket, &refusal);
 		return;
 	}
 	if (charge_peer(l, p, &refusal, &refused) < 0) {
@@ -133,16 +134,16 @@ static void welcome(struct listener *l, int *socket)
 		take_fd(socket);
 }
 
-/* It may be lost: to a worker that was quicker, or where the limit was lowered. */
+/* The reserve may be missing: a worker thread was quicker, or the limit was lowered. */
 static void keep_reserve(struct listener *l)
 {
 	if (l->reserve < 0)
 		l->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Without a free fd nobody can be accepted, not even to be told so: for that one is kept. True:
- * somebody was told. */
-static bool tell_no_fds(struct listener *l)
+/* Uses the reserve fd to accept a client and to send it the reason. Returns false if nothing was
+ * done, so that the caller must pause. */
+static bool accept_to_refuse(struct listener *l)
 {
 	_cleanup_(close_fd) int fd = -1;
 	struct fault why;
@@ -155,7 +156,7 @@ static bool tell_no_fds(struct listener *l)
 		fault(&why, CODE_NO_FDS,
 		      "the daemon has no file descriptors left: close connections and buffers, "
 		      "or raise its LimitNOFILE");
-		turn_away(fd, &why);
+		send_reason(fd, &why);
 	}
 	close_fd(&fd);
 	keep_reserve(l);
@@ -179,8 +180,8 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 		if (fd >= 0)
 			keep_reserve(l);
 		if (fd >= 0)
-			welcome(l, &fd);
-		else if ((error == EMFILE || error == ENFILE) && tell_no_fds(l))
+			serve_client(l, &fd);
+		else if ((error == EMFILE || error == ENFILE) && accept_to_refuse(l))
 			warn(l, error);
 		else if (is_shortage(error))
 			pause_accepting(l, error);
@@ -208,21 +209,22 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	return uv_poll_start(&l->poll, UV_READABLE, on_readable);
 }
 
-void listener_hear_out(struct listener *l)
+void listener_drain(struct listener *l)
 {
-	struct list heard;
+	struct list drained;
 
-	/* A close stirs others, and who of them can't be told is closed: any of the list. */
-	list_init(&heard);
+	/* Draining a peer may close any other peer of the list, so the loop takes the first each
+	 * time. */
+	list_init(&drained);
 	while (!list_empty(&l->peers)) {
 		struct peer *p = list_first(&l->peers, struct peer, link);
 
 		list_drop(&p->link);
-		list_insert(&heard, &p->link);
-		peer_hear_out(p);
+		list_insert(&drained, &p->link);
+		peer_drain(p);
 	}
-	while (!list_empty(&heard)) {
-		struct list *link = heard.next;
+	while (!list_empty(&drained)) {
+		struct list *link = drained.next;
 
 		list_drop(link);
 		list_insert(&l->peers, link);

@@ -5,26 +5,32 @@
 #ifndef GPUSHM_DAEMON_IPC_LISTENER_H
 #define GPUSHM_DAEMON_IPC_LISTENER_H
 
-#include "daemon/ipc/session.h"
+#include "proto/base/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct service;
 
 struct listener {
 	struct service *service;
 	int socket;  /* owned */
-	int reserve; /* owned; given up to tell a client that there are no fds */
+	int reserve; /* owned; closed for a moment to accept a client at EMFILE */
 	uv_poll_t poll;
-	uv_timer_t retry; /* while accept() fails for want of fds or memory */
+	uv_timer_t retry; /* runs while accept() is paused because fds or memory are short */
 	bool paused;
-	uint64_t warned_ms; /* of the loop's clock: the last line about it */
+	uint64_t warned_ms; /* when the last warning was logged; the loop's clock */
 	struct list peers;  /* peer::link */
 };
 
 /* Serves a listening socket, which it takes over on success. 0 or -errno. */
 int listener_init(struct listener *l, struct service *service, int socket);
 
-/* A close that wants no answer is not repeated. So before the daemon goes what every peer has said
- * is heard, and none can say more (peer_hear_out()). They stay until listener_done(), or an exec.
- */
-void listener_hear_out(struct listener *l);
+/* Before the daemon ends: carries out what every peer has sent without waiting for a reply, since
+ * no client sends that again, and lets none send more (peer_drain()). The peers stay until
+ * listener_done(), or an exec. */
+void listener_drain(struct listener *l);
 
 /* Closes the socket and every peer; the loop must run once more. */
 void listener_done(struct listener *l);

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Peers. One request is read at each turn of the loop, and one more after what needs no answer, so
- * that a peer that floods delays others by two requests at most. A client reads an answer before it
- * asks again: then the socket's send buffer is empty, and larger than any answer (checked at the
- * start), so that an answer is sent or the peer is gone; nothing queues, and unread fds are bounded
- * (the kernel refuses to send with ETOOMANYREFS once RLIMIT_NOFILE fds are unread, whoever left
- * them so). Whether it has read, the kernel is asked where it matters: after some answers with fds,
- * and after some bytes of others; each time would cost a tenth of a small request. Requests are
- * read without room for fds: the kernel closes what is sent.
+ * Peers. A peer reads one request in each turn of the loop, and one more after a request that needs
+ * no reply, so a peer that floods delays others by two requests at most.
+ *
+ * A client must read a reply before it sends the next request. Then the socket's send buffer is
+ * empty and larger than any reply, so a reply is either sent at once or the peer is gone: nothing
+ * queues, and the number of unread fds is bounded. (Once RLIMIT_NOFILE fds are unread, the kernel
+ * refuses to send with ETOOMANYREFS, whichever peer left them unread.) The peer asks the kernel
+ * whether the client has read only after some replies with fds, or some bytes of other replies:
+ * asking each time would cost a tenth of a small request.
+ *
+ * Requests are read without room for fds, so the kernel closes any that a client sends.
  */
 #include "daemon/ipc/peer.h"
 
+#include "daemon/catalog/process.h"
 #include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -22,8 +27,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define UNREAD_MAX 4096u	     /* bytes of answers that nobody may have read yet */
-#define UNREAD_FDS (UNREAD_MAX / 4u) /* what an answer with fds counts as, at least */
+#define UNREAD_MAX 4096u	     /* bytes of replies that the client may not have read yet */
+#define UNREAD_FDS (UNREAD_MAX / 4u) /* a reply with fds counts at least this much */
 
 static void on_poll_closed(uv_handle_t *handle)
 {
@@ -47,7 +52,7 @@ void peer_close(struct peer *p)
 				       .uid = p->session.process->uid },
 		  "connection closed");
 	session_done(&p->session);
-	/* The other end is told at once; the fd lives on until libuv has let go of it. */
+	/* The client notices at once; the fd stays open until libuv has closed its handle. */
 	shutdown(p->socket, SHUT_RDWR);
 	uv_close((uv_handle_t *)&p->poll, on_poll_closed);
 }
@@ -62,55 +67,55 @@ static void violation(struct peer *p, const char *what)
 		about.uid = process->uid;
 	}
 	p->session.service->violations++;
-	if (ratelimit_pass(&p->session.service->throttle, about.uid, clock_monotonic_ns()))
+	if (ratelimit_pass(&p->session.service->violation_lines, about.uid, clock_monotonic_ns()))
 		log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s",
 			  about.pid, process ? process->command : "?", what);
 	peer_close(p);
 }
 
-/* The lease that the answer carries ends if it can't be told: nobody knows of it. */
-static void deliver(struct peer *p, struct reply *a)
+/* If the reply can't be sent, the lease that was made for it ends: the client does not know it. */
+static void deliver(struct peer *p, struct reply *reply)
 {
 	struct service *service = p->session.service;
-	int r = reply_send(a, p->socket);
+	int r = reply_send(reply, p->socket);
 
-	if (r < 0 && a->lease)
-		catalog_close(&service->catalog, a->lease);
+	if (r < 0 && reply->lease)
+		catalog_close(&service->catalog, reply->lease);
 	if (r == -ETOOMANYREFS || r == -EMSGSIZE) {
 		struct fault f;
 
 		fault(&f, r == -EMSGSIZE ? CODE_NO_MEMORY : CODE_NO_FDS,
 		      "the answer can't be sent: %s", strerror(-r));
-		reply_fault(a, &f);
-		r = reply_send(a, p->socket);
+		reply_fault(reply, &f);
+		r = reply_send(reply, p->socket);
 	} else if (r == 0) {
-		p->session.pools_lent |= a->pool_bit;
+		p->session.pools_lent |= reply->pool_bit;
 	}
-	p->unread += a->n_fds > 0 && a->sent < UNREAD_FDS ? UNREAD_FDS : a->sent;
+	p->unread += reply->n_fds > 0 && reply->sent < UNREAD_FDS ? UNREAD_FDS : reply->sent;
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		violation(p, strerror(-r));
 	else if (r < 0)
 		peer_close(p);
 }
 
-static void on_answer(struct session *s, struct reply *a)
+static void on_reply(struct session *s, struct reply *reply)
 {
 	struct peer *p = container_of(s, struct peer, session);
 
-	deliver(p, a);
+	deliver(p, reply);
 }
 
-/* A peer that is not welcome: whatever it asks, it is told why, and that is all. */
+/* The reply to the first request of a peer that is refused, whatever the request is. */
 static void refuse(struct peer *p)
 {
-	struct reply a = { 0 };
+	struct reply reply = { 0 };
 
-	reply_fault(&a, p->session.refusal);
-	reply_send(&a, p->socket);
+	reply_fault(&reply, p->session.refusal);
+	reply_send(&reply, p->socket);
 	peer_close(p);
 }
 
-/* Nothing is sent that may have been left unread. */
+/* Whether the client has read all replies, or so few bytes are out that it does not matter. */
 static bool has_read(struct peer *p)
 {
 	int unread = 0;
@@ -121,10 +126,10 @@ static bool has_read(struct peer *p)
 	return ioctl(p->socket, SIOCOUTQ, &unread) == 0 && unread == 0;
 }
 
-/* True: it needed no answer. */
+/* Returns whether the request needed no reply. */
 static bool serve(struct peer *p, const struct frame *frame)
 {
-	struct reply a;
+	struct reply reply;
 	struct fault f;
 	int r;
 
@@ -136,13 +141,13 @@ static bool serve(struct peer *p, const struct frame *frame)
 		violation(p, "it sent a request before it had read the last answer");
 		return false;
 	}
-	reply_init(&a);
-	r = request_handle(&p->session, frame->data, frame->len, &a, &f);
-	if (r == 0 && !a.silent)
-		deliver(p, &a);
+	reply_init(&reply);
+	r = request_handle(&p->session, frame->data, frame->len, &reply, &f);
+	if (r == 0 && !reply.silent)
+		deliver(p, &reply);
 	else if (r < 0 && r != -EINPROGRESS)
 		violation(p, f.text);
-	return r == 0 && a.silent;
+	return r == 0 && reply.silent;
 }
 
 static bool serve_next(struct peer *p, int status)
@@ -161,8 +166,9 @@ static bool serve_next(struct peer *p, int status)
 	return false;
 }
 
-/* While a request is under way, too: a peer that hangs up then calls it off. Who has closed a
- * buffer without waiting for an answer mostly asks next: a turn of the loop is spared. */
+/* Also called while a request is in flight: a hang-up then cancels it. A client that closes a
+ * buffer without waiting for a reply mostly sends its next request at once; reading that in the
+ * same turn saves one turn of the loop. */
 static void on_event(uv_poll_t *handle, int status, int events)
 {
 	struct peer *p = handle->data;
@@ -170,18 +176,19 @@ static void on_event(uv_poll_t *handle, int status, int events)
 
 	if (serve_next(p, status))
 		serve_next(p, 0);
-	busy_poll_in_burst(&service->awake, service->config->busy_poll * 1000ull);
+	busy_poll_in_burst(&service->busy_poll, service->config->busy_poll * 1000ull);
 }
 
-/* What is sent from now on fails at once, and the queue keeps what was sent before
- * (unix_shutdown(), unix_dgram_recvmsg() of net/unix/af_unix.c): nothing falls in between. */
-void peer_hear_out(struct peer *p)
+/* After the shutdown() the client's sends fail at once, and the queue keeps what it sent before
+ * (unix_shutdown(), unix_dgram_recvmsg() of net/unix/af_unix.c), so no request is lost in between.
+ */
+void peer_drain(struct peer *p)
 {
 	static struct frame frame;
 
 	shutdown(p->socket, SHUT_RD);
 	while (!p->closing && wire_recv_bytes(p->socket, &frame, MSG_DONTWAIT) == 0)
-		request_handle_quiet(&p->session, frame.data, frame.len);
+		request_handle_quiet_close(&p->session, frame.data, frame.len);
 }
 
 static int keep_refusal(struct session *s, const struct fault *refusal)
@@ -215,7 +222,7 @@ int peer_new(struct list *peers, struct service *service, int socket, struct pro
 	p->on_closed = on_closed;
 	p->arg = arg;
 	p->poll.data = p;
-	p->session.on_answer = on_answer;
+	p->session.on_reply = on_reply;
 	session_init(&p->session, service, process);
 	list_insert(peers, &p->link);
 	log_write(LOG_DEBUG, &(struct log_about){ .pid = process->pid, .uid = process->uid },

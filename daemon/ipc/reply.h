@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * An answer: a reply in the protocol's form, and the fds that go with it. This is where the
- * daemon's nouns become messages; nothing below knows the generated names.
+ * A reply: a message of the protocol and the fds that go with it. Only this folder knows the
+ * generated names of messages.
  */
 #ifndef GPUSHM_DAEMON_IPC_REPLY_H
 #define GPUSHM_DAEMON_IPC_REPLY_H
 
-#include "daemon/ipc/session.h"
 #include "gpushm.pb-c.h"
+#include "proto/fault.h"
+#include "proto/limits.h"
 
-/* Twenty-odd numbers, a name and a pool's name. */
-#define REPLY_SMALL 1024u
+#include <stdbool.h>
 
-/* Says a number where it is not 0: who does not find it, reads 0. */
-#define TELL(m, field, value) ((m)->has_##field = ((m)->field = (value)) != 0)
+struct lease;
+struct service;
+struct session;
+
+#define REPLY_SMALL 1024u /* bytes: some twenty numbers, a buffer's name and a pool's name */
+
+/* Sets the field only if it is not zero; readers treat a missing field as 0. */
+#define SET(m, field, value) ((m)->has_##field = ((m)->field = (value)) != 0)
 
 struct reply {
-	Gpushm__Proto__Reply reply;
+	Gpushm__Proto__Reply message;
 	union {
 		Gpushm__Proto__Error error;
 		Gpushm__Proto__HelloReply hello;
@@ -31,46 +37,48 @@ struct reply {
 		Gpushm__Proto__ReclaimReply reclaimed;
 		Gpushm__Proto__WatchReply watched;
 	} u;
-	struct fault fault;	/* what u.error speaks of */
-	int fds[FRAME_FDS_MAX]; /* lent by the lease's buffer, or the board's */
+	struct fault fault;	/* the text that u.error points to */
+	int fds[FRAME_FDS_MAX]; /* borrowed from the lease's buffer, or the status page's fd */
 	size_t n_fds;
-	struct lease *lease; /* made for this answer: it ends if the answer can't be sent */
-	uint64_t pool_bit;   /* of the pool whose fd goes along */
+	struct lease *lease; /* made for this reply: it ends if the reply can't be sent */
+	uint64_t pool_bit;   /* bit of the pool whose fd is among fds */
 	size_t sent;	     /* bytes */
-	bool small;	     /* at most REPLY_SMALL bytes, whatever its fields are */
-	bool silent;	     /* the client asked for none: it is not sent */
+	bool small;	     /* at most REPLY_SMALL bytes, whatever the fields are */
+	bool silent;	     /* the client asked for no reply: it is not sent */
 };
 
-/* One that carries nothing yet. Its messages are whose who fills them in. */
-static inline void reply_init(struct reply *a)
+/* An empty reply. The messages are initialised by reply_begin(). */
+static inline void reply_init(struct reply *reply)
 {
-	a->n_fds = a->sent = 0;
-	a->silent = a->small = false;
-	a->lease = NULL;
-	a->pool_bit = 0;
+	reply->n_fds = reply->sent = 0;
+	reply->silent = reply->small = false;
+	reply->lease = NULL;
+	reply->pool_bit = 0;
 }
 
-/* Encodes and sends it. Never blocks. 0; -EMSGSIZE; or wire_send()'s -errno. */
-int reply_send(struct reply *a, int socket);
+/* Makes `member` the result of the reply and initialises it: reply_begin(reply, stat, STAT, buffer)
+ * for a Gpushm__Proto__Buffer. Expands to a pointer to it. */
+#define reply_begin(reply, member, CASE, type)                               \
+	(gpushm__proto__reply__init(&(reply)->message),                      \
+	 gpushm__proto__##type##__init(&(reply)->u.member),                  \
+	 (reply)->message.result_case = GPUSHM__PROTO__REPLY__RESULT_##CASE, \
+	 (reply)->message.member = &(reply)->u.member)
 
-void reply_fault(struct reply *a, const struct fault *f);
-void reply_done(struct reply *a);
-void reply_attach(struct reply *a, struct session *s, struct lease *l);
+/* Encodes the reply and sends it; never blocks. 0, -EMSGSIZE, or the -errno of wire_send(). */
+int reply_send(struct reply *reply, int socket);
 
-/* Bytes that stay where they are. */
+void reply_fault(struct reply *reply, const struct fault *f);
+void reply_done(struct reply *reply);
+void reply_attach(struct reply *reply, struct session *s, struct lease *l);
+
+/* Bytes that outlive the reply. */
 ProtobufCBinaryData reply_bytes(const void *data, size_t len);
+ProtobufCBinaryData reply_text(const char *text);
 
-/* Memory of the build arena, that lives as long as the answer; NULL where it is used up. */
-void *reply_build(struct service *s, size_t bytes);
+/* Memory of the build arena, which lives as long as the reply; NULL if the arena is full. A request
+ * that uses it calls reply_reset_arena() first. */
+void *reply_alloc(struct service *service, size_t bytes);
+void reply_reset_arena(struct service *service);
 int reply_no_memory(struct fault *f);
-
-/* These take memory from the service's build arena, which they reset. 0, or -ENOMEM with *f filled
- * in. */
-int reply_hello(struct reply *a, struct session *s, bool board, struct fault *f);
-int reply_pools(struct reply *a, struct session *s, struct fault *f);
-int reply_stat(struct reply *a, struct session *s, struct buffer *b, bool holders, struct fault *f);
-int reply_list(struct reply *a, struct session *s, uint64_t after, const char *prefix,
-	       size_t prefix_len, bool holders, struct fault *f);
-int reply_status(struct reply *a, struct session *s, struct fault *f);
 
 #endif

@@ -1,115 +1,101 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests: a table of verbs. A verb checks that what it needs is there, turns messages into the
- * catalog's words, and calls it; it calls the catalog before it touches its answer, for publishing
- * answers others in between. Unpacking happens in an arena of fixed size, so a hostile frame costs
- * what an honest one does.
+ * Requests: a table of handlers, and what they share. A handler checks that the fields it needs are
+ * there, translates the message for the catalog, and calls it. It calls the catalog before it
+ * touches its reply, because a publication sends other sessions' replies in between. Messages are
+ * unpacked into an arena of fixed size, so that a hostile frame costs no more than an honest one.
  */
 #include "daemon/ipc/request.h"
 
-#include "daemon/ipc/verb.h"
+#include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
+#include "proto/base/own.h"
 
 #include <string.h>
 
-int request_bad(struct fault *f, const char *verb, const char *what)
-{
-	return fault(f, CODE_BAD_REQUEST, "%s: %s", verb, what);
-}
-
-int request_key(struct session *s, const char *verb, bool has, ProtobufCBinaryData name,
-		char key[KEY_MAX + 1], struct fault *f)
-{
-	if (!has)
-		return request_bad(f, verb, "a name is missing");
-	return private_names_key(s->process, name.data, name.len, key, f);
-}
-
-static int hello(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-		 struct fault *f)
-{
-	const Gpushm__Proto__Hello *m = q->hello;
-
-	if (!m->has_version_min || !m->has_version_max)
-		return request_bad(f, "HELLO", "version_min and version_max are needed");
-	if (m->version_min > PROTOCOL_VERSION || m->version_max < PROTOCOL_VERSION)
-		return fault(f, CODE_VERSION,
-			     "the client speaks versions %u to %u, gpushmd " GPUSHM_VERSION
-			     " version %u: upgrade the older one",
-			     m->version_min, m->version_max, PROTOCOL_VERSION);
-	if (m->software.len > SOFTWARE_MAX)
-		return request_bad(f, "HELLO", "software is longer than 63 bytes");
-	s->greeted = true;
-	return reply_hello(a, s, m->has_board && m->board, f);
-}
-
-static int unlink_buffer(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-			 struct fault *f)
-{
-	const Gpushm__Proto__Unlink *m = q->unlink;
-	char key[KEY_MAX + 1];
-	int r = request_key(s, "UNLINK", m->has_name, m->name, key, f);
-
-	if (r == 0)
-		r = catalog_unlink(&s->service->catalog, s->process, key, m->buffer, f);
-	if (r == 0)
-		reply_done(a);
-	return r;
-}
-
-static int clean(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-		 struct fault *f)
-{
-	const Gpushm__Proto__Clean *m = q->clean;
-	char key[KEY_MAX + 1];
-	int r = request_key(s, "CLEAN", m->has_name, m->name, key, f);
-
-	if (r == 0)
-		r = catalog_clean(&s->service->catalog, s->process, key, m->buffer, f);
-	if (r == 0)
-		reply_done(a);
-	return r;
-}
-
-static int list_buffers(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-			struct fault *f)
-{
-	const Gpushm__Proto__List *m = q->list;
-
-	return reply_list(a, s, m->after, (const char *)m->prefix.data, m->prefix.len,
-			  m->has_holders && m->holders, f);
-}
-
-static int pools(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-		 struct fault *f)
-{
-	return reply_pools(a, s, f);
-}
-
-static int status(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
-		  struct fault *f)
-{
-	return reply_status(a, s, f);
-}
-
-static request_function *const verbs[] = {
-	[GPUSHM__PROTO__REQUEST__VERB_HELLO] = hello,
+static request_function *const handlers[] = {
+	[GPUSHM__PROTO__REQUEST__VERB_HELLO] = request_hello,
 	[GPUSHM__PROTO__REQUEST__VERB_CREATE] = request_create,
 	[GPUSHM__PROTO__REQUEST__VERB_DESCRIBE] = request_describe,
 	[GPUSHM__PROTO__REQUEST__VERB_PUBLISH] = request_publish,
 	[GPUSHM__PROTO__REQUEST__VERB_OPEN] = request_open,
 	[GPUSHM__PROTO__REQUEST__VERB_CLOSE] = request_close,
-	[GPUSHM__PROTO__REQUEST__VERB_UNLINK] = unlink_buffer,
+	[GPUSHM__PROTO__REQUEST__VERB_UNLINK] = request_unlink,
 	[GPUSHM__PROTO__REQUEST__VERB_STAT] = request_stat,
-	[GPUSHM__PROTO__REQUEST__VERB_LIST] = list_buffers,
-	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = pools,
-	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = status,
-	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = clean,
+	[GPUSHM__PROTO__REQUEST__VERB_LIST] = request_list,
+	[GPUSHM__PROTO__REQUEST__VERB_POOLS] = request_pools,
+	[GPUSHM__PROTO__REQUEST__VERB_STATUS] = request_status,
+	[GPUSHM__PROTO__REQUEST__VERB_CLEAN] = request_clean,
 	[GPUSHM__PROTO__REQUEST__VERB_FLUSH] = request_flush,
 	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = request_watch,
 	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = request_restart,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = request_reclaim,
 };
+
+/* ---- what handlers share ---- */
+
+int request_bad(struct fault *f, const char *request, const char *what)
+{
+	return fault(f, CODE_BAD_REQUEST, "%s: %s", request, what);
+}
+
+int request_key(struct session *s, const char *request, bool has, ProtobufCBinaryData name,
+		char key[KEY_MAX + 1], struct fault *f)
+{
+	if (!has)
+		return request_bad(f, request, "a name is missing");
+	return private_names_key(s->process, name.data, name.len, key, f);
+}
+
+int request_lease(struct session *s, const char *request, bool has, uint64_t id, struct lease **ret,
+		  struct fault *f)
+{
+	if (!has)
+		return request_bad(f, request, "a lease is missing");
+	return catalog_lease(&s->service->catalog, s->process, id, ret, f);
+}
+
+/* ---- waiting for a name ---- */
+
+static bool may_change(enum code code)
+{
+	return code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
+}
+
+static void on_wake(struct waiter *w, bool timed_out)
+{
+	struct session *s = container_of(w, struct session, pending.waiter);
+	struct reply reply = { 0 };
+	struct fault f = { 0 };
+	int r = s->pending.attempt(s, w->key, &reply, &f);
+
+	if (r < 0 && !timed_out && may_change(f.code)) {
+		waiters_resume(&s->service->waiters, w);
+		return;
+	}
+	if (r < 0 && may_change(f.code))
+		fault(&f, CODE_TIMED_OUT, "buffer \"%s\" was not %s in time", w->key,
+		      f.code == CODE_DIRTY ? "cleaned" : "published");
+	if (r < 0)
+		reply_fault(&reply, &f);
+	s->on_reply(s, &reply);
+}
+
+int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
+			    request_attempt *attempt, struct reply *reply, struct fault *f)
+{
+	int r = attempt(s, key, reply, f);
+
+	if (r == 0 || wait_ms == 0 || !may_change(f->code))
+		return r;
+	strcpy(s->pending.waiter.key, key);
+	s->pending.waiter.on_wake = on_wake;
+	s->pending.attempt = attempt;
+	waiters_insert(&s->service->waiters, &s->pending.waiter, wait_ms);
+	return -EINPROGRESS;
+}
+
+/* ---- from a frame to its handler ---- */
 
 static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct reply *ret,
 		    struct fault *f)
@@ -120,10 +106,10 @@ static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct r
 	if (s->greeted == (q->verb_case == GPUSHM__PROTO__REQUEST__VERB_HELLO))
 		return fault(f, CODE_BAD_REQUEST,
 			     s->greeted ? "HELLO was said before" : "HELLO comes first");
-	return verbs[q->verb_case](s, q, ret, f);
+	return handlers[q->verb_case](s, q, ret, f);
 }
 
-/* What --debug shows: each request, and what became of it. */
+/* What --debug shows: each request and its result. */
 static void trace(const struct session *s, const Gpushm__Proto__Request *q, int r,
 		  const struct fault *f)
 {
@@ -167,13 +153,13 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
 	return r;
 }
 
-void request_handle_quiet(struct session *s, const void *data, size_t len)
+void request_handle_quiet_close(struct session *s, const void *data, size_t len)
 {
 	const Gpushm__Proto__Request *q = unpack(s->service, data, len);
-	struct reply ignored;
+	struct reply unused;
 	struct fault f;
 
-	reply_init(&ignored);
+	reply_init(&unused);
 	if (q && q->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE && q->close->quiet)
-		dispatch(s, q, &ignored, &f);
+		dispatch(s, q, &unused, &f);
 }

@@ -1,20 +1,53 @@
 /* SPDX-License-Identifier: MIT
  *
- * A request: one frame from a client, decoded, checked and carried out.
+ * A request: one frame from a client, decoded, checked and carried out. Each request has its
+ * handler in the file that is named behind it; the client's half is in the file of the same name in
+ * client/link or client/buffer.
  */
 #ifndef GPUSHM_DAEMON_IPC_REQUEST_H
 #define GPUSHM_DAEMON_IPC_REQUEST_H
 
+#include "daemon/catalog/private_names.h"
 #include "daemon/ipc/reply.h"
 #include "daemon/ipc/session.h"
 
-/* 0: *ret is to be sent, a refusal included. -EINPROGRESS: s->on_answer() comes later. -EPROTO: the
- * frame breaks the protocol, *f says how, and the connection is to be closed. */
+/* Carries a frame out. 0: *ret is to be sent; it may be a refusal. -EINPROGRESS: s->on_reply() is
+ * called later. -EPROTO: the frame breaks the protocol, *f says how, and the connection must be
+ * closed. */
 int request_handle(struct session *s, const void *data, size_t len, struct reply *ret,
 		   struct fault *f);
 
-/* For a daemon that goes: carries the frame out if it is a CLOSE that wants no answer. Anything
- * else is repeated by who sent it, for it was never answered. */
-void request_handle_quiet(struct session *s, const void *data, size_t len);
+/* For a daemon that is about to end: carries the frame out if it is a CLOSE that wants no reply.
+ * All other requests are dropped: their clients got no reply and send them again. */
+void request_handle_quiet_close(struct session *s, const void *data, size_t len);
+
+/* A handler returns 0 with the reply filled in, -EINPROGRESS, or another -errno with *f filled in.
+ */
+typedef int request_function(struct session *s, const Gpushm__Proto__Request *q,
+			     struct reply *reply, struct fault *f);
+
+request_function request_hello, request_reclaim;				/* hello.c */
+request_function request_create, request_describe, request_publish;		/* create.c */
+request_function request_open, request_close;					/* open.c */
+request_function request_stat, request_list, request_pools, request_status;	/* query.c */
+request_function request_unlink, request_clean, request_flush, request_restart; /* admin.c */
+request_function request_watch;							/* watch.c */
+
+/* What the handlers share. */
+
+int request_bad(struct fault *f, const char *request, const char *what);
+
+/* The key of a name that a request must have. */
+int request_key(struct session *s, const char *request, bool has, ProtobufCBinaryData name,
+		char key[KEY_MAX + 1], struct fault *f);
+
+/* The lease, of this process, that a request must have. */
+int request_lease(struct session *s, const char *request, bool has, uint64_t id, struct lease **ret,
+		  struct fault *f);
+
+/* Makes the attempt. If it fails because the name does not exist, is not published or is dirty, and
+ * wait_ms is not 0, the request waits until that changes: -EINPROGRESS. */
+int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
+			    request_attempt *attempt, struct reply *reply, struct fault *f);
 
 #endif

@@ -1,67 +1,70 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the protocol remembers of one connection, and of them all. A session has no socket: its peer
- * feeds it frames and is told when an answer comes later.
+ * A session: one connection as requests see it, without its socket. The peer passes frames in and
+ * sends the replies; on_reply() passes on a reply that comes later.
  */
 #ifndef GPUSHM_DAEMON_IPC_SESSION_H
 #define GPUSHM_DAEMON_IPC_SESSION_H
 
-#include "daemon/catalog/catalog.h"
-#include "daemon/catalog/reaper.h"
+#include "daemon/catalog/lease.h"
 #include "daemon/ipc/waiter.h"
+#include "daemon/pool/pool.h"
 #include "daemon/state/reexec.h"
-#include "daemon/util/busy_poll.h"
-#include "daemon/util/ratelimit.h"
-#include "proto/base/arena.h"
 
+struct buffer;
+struct process;
 struct reply;
+struct service;
+struct session;
 
-/* The daemon as requests see it: one. */
-struct service {
-	struct catalog catalog;
-	struct reaper reaper;
-	struct waiters waiters;
-	struct reexec restart;
-	struct busy_poll awake;
-	const struct config *config; /* borrowed */
-	unsigned char id[DAEMON_ID_BYTES];
-	uint64_t started_ns; /* CLOCK_MONOTONIC */
-	bool kept;	     /* what is published outlives this daemon */
-	uint32_t peers;
-	uint64_t requests, refused, violations;
-	struct ratelimit throttle; /* of what is logged about violations */
-	struct arena unpack;	   /* of the request that is being handled */
-	struct arena build;	   /* of the answer that is being built */
+/* One attempt of a request that may wait for a name. 0 with the reply filled in, or -errno with *f
+ * filled in. */
+typedef int request_attempt(struct session *s, const char *key, struct reply *reply,
+			    struct fault *f);
+
+/* The request in flight, of which a session has at most one: what it needs until its reply is sent.
+ */
+struct pending_request {
+	struct buffer *creating;  /* CREATE: a worker is allocating this buffer */
+	struct waiter waiter;	  /* OPEN, STAT, WATCH: in the waiters' list */
+	request_attempt *attempt; /* OPEN, STAT: tried again whenever the name changes */
+	union {
+		struct {
+			enum access access;
+			bool refuse_dirty;
+		} open;
+		struct {
+			bool holders;
+		} stat;
+	} u;
+	struct flush flush;	    /* FLUSH: in a pool's list */
+	uint32_t flushed_pool;	    /* FLUSH: id of the last pool that was waited for */
+	struct restarter restarter; /* RESTART: in the list of those who asked */
 };
 
 struct session {
 	struct service *service;
-	struct process *process; /* owned; NULL for a refused one */
-	struct fault *refusal; /* owned; what the first request is answered with, if this is set */
-	bool greeted;	       /* HELLO is done */
-	uint64_t pools_lent;   /* bit pool::index: this connection has the pool's fd */
-	struct buffer *creating;    /* a CREATE is under way */
-	struct waiter waiter;	    /* an OPEN, STAT or WATCH waits; what it watches is owned */
-	struct flush flush;	    /* a FLUSH waits */
-	struct restarter restarter; /* a RESTART waits */
-	uint32_t flushed;	    /* id of the pool that it waits for, or waited for last */
-	bool waits_for_stat, wants_holders, refuses_dirty;
-	enum access access;
-	void (*on_answer)(struct session *s,
-			  struct reply *a); /* for a request that was -EINPROGRESS */
+	struct process *process; /* owned until session_done() */
+	struct fault *refusal;	 /* owned; if set, the reply to the first request */
+	bool greeted;		 /* HELLO is done */
+	uint64_t pools_lent;	 /* bit pool::index: this connection has the pool's fd */
+	struct pending_request pending;
+	/* Called for the reply of a request that returned -EINPROGRESS. */
+	void (*on_reply)(struct session *s, struct reply *reply);
 };
 _Static_assert(POOLS_MAX <= 64, "pools_lent has a bit for each pool");
 
 /* Takes the process over. */
 void session_init(struct session *s, struct service *service, struct process *process);
 
-/* The connection has closed: what waits or is being made is called off, and the process goes to the
- * reaper. */
+/* The connection has closed: cancels the request in flight, if there is one, and passes the process
+ * to the reaper. The leases do not end here; the reaper ends them when the process is gone. */
 void session_done(struct session *s);
 
-/* What was watched is not any more; the waiter is in no list. */
-void session_forget_watched(struct session *s);
+/* Frees the list of what a WATCH watches; the waiter is in no list. */
+void session_free_watched(struct session *s);
 
+/* Whether a request is in flight. */
 bool session_busy(const struct session *s);
 
 #endif

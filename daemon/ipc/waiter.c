@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One list and one timer: waiters are as many as clients that wait, and a publish or a deadline
- * looks at each of them once. A waiter that is woken is out of the list before it is called, so
- * that it may wait again, close its peer or publish something itself. What is watched is found by
- * an index, so that a change costs those that watch something else next to nothing.
+ * One list and one timer: a publication or a deadline looks at each waiter once. A waiter leaves
+ * the list before its on_wake() is called, so that it may wait again, close its peer or publish
+ * something itself. A hash table finds the watchers of what has changed, so a change costs the
+ * other watchers next to nothing.
  */
 #include "daemon/ipc/waiter.h"
 
@@ -21,7 +21,7 @@ int waiters_init(struct waiters *ws, uv_loop_t *loop)
 void waiters_done(struct waiters *ws)
 {
 	hashtable_done(&ws->watched);
-	ws->stirred = false;
+	ws->changed = false;
 	uv_close((uv_handle_t *)&ws->timer, NULL);
 }
 
@@ -40,7 +40,7 @@ static void arm(struct waiters *ws)
 	list_foreach (w, &ws->all, link)
 		if (w->deadline_ms < earliest)
 			earliest = w->deadline_ms;
-	if (ws->stirred)
+	if (ws->changed)
 		earliest = now;
 	if (earliest == UINT64_MAX)
 		uv_timer_stop(&ws->timer);
@@ -48,7 +48,8 @@ static void arm(struct waiters *ws)
 		uv_timer_start(&ws->timer, on_deadline, earliest > now ? earliest - now : 0, 0);
 }
 
-/* Moves those that `match` to a list of their own first: a callback may insert and drop others. */
+/* First moves the matching waiters to a list of their own: a callback may insert and drop others.
+ */
 static void wake(struct waiters *ws, bool (*match)(const struct waiter *, const void *),
 		 const void *arg, bool timed_out)
 {
@@ -75,9 +76,9 @@ static bool is_late(const struct waiter *w, const void *now)
 	return w->deadline_ms <= *(const uint64_t *)now;
 }
 
-static bool is_stirred(const struct waiter *w, const void *arg)
+static bool has_change(const struct waiter *w, const void *arg)
 {
-	return w->stirred;
+	return w->changed;
 }
 
 static void on_deadline(uv_timer_t *timer)
@@ -85,9 +86,9 @@ static void on_deadline(uv_timer_t *timer)
 	struct waiters *ws = timer->data;
 	uint64_t now = uv_now(timer->loop);
 
-	if (ws->stirred) {
-		ws->stirred = false;
-		wake(ws, is_stirred, NULL, false);
+	if (ws->changed) {
+		ws->changed = false;
+		wake(ws, has_change, NULL, false);
 	}
 	wake(ws, is_late, &now, true);
 }
@@ -102,14 +103,14 @@ void waiters_wake(struct waiters *ws, const char *key)
 	wake(ws, wants_key, key, false);
 }
 
-/* ---- what is watched ---- */
+/* ---- watching ---- */
 
 static uint64_t hash_of(const char *key, uint64_t id)
 {
 	return key ? hashtable_hash(key, strlen(key)) : hashtable_hash_u64(id);
 }
 
-static void stir(struct waiters *ws, const char *key, uint64_t id)
+static void mark_changed(struct waiters *ws, const char *key, uint64_t id)
 {
 	struct hashtable_link *link = hashtable_first(&ws->watched, hash_of(key, id));
 
@@ -118,18 +119,18 @@ static void stir(struct waiters *ws, const char *key, uint64_t id)
 
 		if (key ? !it->key || strcmp(it->key, key) != 0 : it->key || it->id != id)
 			continue;
-		it->waiter->stirred = ws->stirred = true;
+		it->waiter->changed = ws->changed = true;
 	}
 }
 
-void waiters_stir(struct waiters *ws, const char *key, uint64_t id)
+void waiters_notice_change(struct waiters *ws, const char *key, uint64_t id)
 {
 	if (ws->watched.n == 0)
 		return;
-	stir(ws, NULL, id);
+	mark_changed(ws, NULL, id);
 	if (key)
-		stir(ws, key, id);
-	if (ws->stirred)
+		mark_changed(ws, key, id);
+	if (ws->changed)
 		uv_timer_start(&ws->timer, on_deadline, 0, 0);
 }
 
@@ -137,7 +138,7 @@ static void insert(struct waiters *ws, struct waiter *w)
 {
 	list_insert(&ws->all, &w->link);
 	ws->n++;
-	w->stirred = false;
+	w->changed = false;
 	for (size_t i = 0; i < w->n_watched; i++) {
 		struct watched *it = &w->watched[i];
 
@@ -157,7 +158,7 @@ void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms)
 	arm(ws);
 }
 
-/* wake() arms the timer when it is through. */
+/* wake() starts the timer after all callbacks. */
 void waiters_resume(struct waiters *ws, struct waiter *w)
 {
 	insert(ws, w);

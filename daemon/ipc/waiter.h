@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests that wait, with a deadline: for a name to be published, or for a change of anything that
- * they watch. A waiter is a member of the session whose one request it is, so waiting for a name
- * costs no memory; what is watched is a list that the session owns.
+ * Waiters: requests that wait, with a deadline, until a name is published or until something that
+ * they watch changes. A waiter is a member of its session, so waiting for a name allocates nothing;
+ * the session owns the list of what is watched.
  */
 #ifndef GPUSHM_DAEMON_IPC_WAITER_H
 #define GPUSHM_DAEMON_IPC_WAITER_H
@@ -15,32 +15,32 @@
 
 struct waiter;
 
-/* A name, or a buffer, and what the client was told of it last. */
+/* A watched name or buffer, and the state that the client knows. */
 struct watched {
-	struct hashtable_link link; /* waiters::watched, while it is waited for */
+	struct hashtable_link link; /* waiters::watched, while the request waits */
 	struct waiter *waiter;
 	const char *key; /* borrowed; NULL: the buffer with that id */
 	uint64_t id;
-	uint64_t seen_id; /* of a name: the buffer that it meant; 0: none */
+	uint64_t seen_id; /* for a name: the buffer it named then; 0: none */
 	uint32_t seen;	  /* its word (proto/status_page.h) */
 };
 
 struct waiter {
 	struct list link;	 /* waiters::all; initialised by waiter_init() */
 	uint64_t deadline_ms;	 /* of the loop's clock; UINT64_MAX: none */
-	char key[KEY_MAX + 1];	 /* "": it watches */
+	char key[KEY_MAX + 1];	 /* the name it waits for; "": it watches */
 	struct watched *watched; /* borrowed; as many as n_watched */
 	size_t n_watched;
-	bool stirred; /* something that it watches has changed */
-	void (*on_wake)(struct waiter *w, bool timed_out); /* it is in no list any more */
+	bool changed; /* something that it watches has changed */
+	void (*on_wake)(struct waiter *w, bool timed_out); /* called when it is in no list */
 };
 
 struct waiters {
 	struct list all;
 	uint32_t n;
 	struct hashtable watched; /* by key, and by id */
-	bool stirred;		  /* one of them is */
-	uv_timer_t timer;	  /* armed for the earliest deadline, or for now */
+	bool changed;		  /* waiter::changed is set for one of them */
+	uv_timer_t timer;	  /* fires at the earliest deadline, or at once */
 };
 
 /* 0 or -ENOMEM. */
@@ -51,16 +51,15 @@ void waiter_init(struct waiter *w);
 
 /* wait_ms: UINT64_MAX waits for ever. */
 void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms);
-/* From on_wake() alone: what it waits for has not come after all, and its deadline stands. */
+/* Only from on_wake(): waits on, with the same deadline. */
 void waiters_resume(struct waiters *ws, struct waiter *w);
-void waiters_drop(struct waiters *ws, struct waiter *w); /* harmless if it is in none */
+void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list is allowed */
 
-/* Wakes all who wait for that key. */
+/* Wakes all that wait for that key. */
 void waiters_wake(struct waiters *ws, const char *key);
 
-/* Something has happened to the buffer of that id, which has or had that key; NULL: it has none any
- * more. Whoever watches one of the two is woken in the loop's next turn, and once for all that has
- * happened until then. */
-void waiters_stir(struct waiters *ws, const char *key, uint64_t id);
+/* The buffer of that id has changed; key is the name that it has or had, or NULL. Those that watch
+ * one of the two wake in the loop's next turn, once for all changes until then. */
+void waiters_notice_change(struct waiters *ws, const char *key, uint64_t id);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * WATCH: the client says what it knows of names and buffers, and is answered as soon as something
- * is otherwise. So nothing that happens between two requests is missed, and the daemon remembers
- * nothing of a watcher but its one request. Who may not see a buffer is told what it would be told
- * if there were none.
+ * WATCH: the client says what it knows of names and buffers, and gets a reply as soon as something
+ * differs. So it misses nothing that happens between two requests, and the daemon remembers nothing
+ * about a watcher but its one request. A client that may not see a buffer gets the same reply as if
+ * the buffer did not exist. The client's half is client/buffer/watch.c.
  */
-#include "daemon/ipc/verb.h"
+#include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
 #include "proto/base/own.h"
 
 #include <string.h>
 
-/* What there is to say of one thing now. */
+/* The present state of one watched name or buffer. */
 struct sight {
 	uint64_t id;
 	uint32_t word;
@@ -18,7 +19,8 @@ struct sight {
 
 /* ---- reading ---- */
 
-/* The watched, and the keys behind them, in one block: a key is a little longer than its name. */
+/* One block for the array of watched things and, behind it, their keys. A key is a little longer
+ * than its name. */
 static struct watched *alloc(const Gpushm__Proto__Watch *m, char **ret_keys)
 {
 	size_t bytes = m->n_watched * sizeof(struct watched);
@@ -80,7 +82,8 @@ static int read_watched(struct session *s, const Gpushm__Proto__Watch *m, struct
 
 /* ---- looking ---- */
 
-/* Whoever holds a buffer may know of it, on whichever connection: a watcher has one of its own. */
+/* A process that holds a buffer may see it on any of its connections: the library watches on a
+ * connection of its own. */
 static bool may_see(const struct session *s, const struct buffer *b)
 {
 	const struct lease *l;
@@ -105,8 +108,8 @@ static struct sight look(const struct session *s, const struct watched *w)
 	return (struct sight){ b->id, catalog_word(c, b) };
 }
 
-/* The same buffer is looked at once, however often it is named: that may take as long as it has
- * leases. seen: of those before it. */
+/* Looks at each buffer id once, however often the client names it, because a look may walk all of
+ * the buffer's leases. seen: the results for the entries before i. */
 static struct sight look_once(const struct session *s, const struct watched *all, size_t i,
 			      const struct sight *seen)
 {
@@ -116,7 +119,7 @@ static struct sight look_once(const struct session *s, const struct watched *all
 	return look(s, &all[i]);
 }
 
-/* What has gone has gone, whatever else its last word said. */
+/* A buffer that has gone does not change any more, whatever other flags its last word had. */
 static bool differs(const struct sight *now, const struct watched *w)
 {
 	if (now->word & w->seen & STATUS_PAGE_GONE)
@@ -124,33 +127,29 @@ static bool differs(const struct sight *now, const struct watched *w)
 	return now->id != w->seen_id || now->word != w->seen;
 }
 
-/* ---- telling ---- */
+/* ---- the reply ---- */
 
-static int tell(struct session *s, struct reply *a, struct fault *f)
+static int report_changes(struct session *s, struct reply *reply, struct fault *f)
 {
-	Gpushm__Proto__WatchReply *m = &a->u.watched;
-	const struct waiter *w = &s->waiter;
+	Gpushm__Proto__WatchReply *m = reply_begin(reply, watched, WATCHED, watch_reply);
+	const struct waiter *w = &s->pending.waiter;
 	struct sight seen[WATCHED_MAX];
 
-	arena_reset(&s->service->build);
-	gpushm__proto__reply__init(&a->reply);
-	gpushm__proto__watch_reply__init(m);
-	a->reply.result_case = GPUSHM__PROTO__REPLY__RESULT_WATCHED;
-	a->reply.watched = m;
-	m->changed = reply_build(s->service, w->n_watched * sizeof(*m->changed));
+	reply_reset_arena(s->service);
+	m->changed = reply_alloc(s->service, w->n_watched * sizeof(*m->changed));
 	for (size_t i = 0; m->changed && i < w->n_watched; i++) {
 		Gpushm__Proto__Changed *told;
 
 		seen[i] = look_once(s, w->watched, i, seen);
 		if (!differs(&seen[i], &w->watched[i]))
 			continue;
-		told = reply_build(s->service, sizeof(*told));
+		told = reply_alloc(s->service, sizeof(*told));
 		if (!told)
 			return reply_no_memory(f);
 		gpushm__proto__changed__init(told);
-		TELL(told, index, (uint32_t)i);
-		TELL(told, buffer, seen[i].id);
-		TELL(told, word, seen[i].word);
+		SET(told, index, (uint32_t)i);
+		SET(told, buffer, seen[i].id);
+		SET(told, word, seen[i].word);
 		m->changed[m->n_changed++] = told;
 	}
 	return m->changed ? 0 : reply_no_memory(f);
@@ -158,38 +157,38 @@ static int tell(struct session *s, struct reply *a, struct fault *f)
 
 static void on_wake(struct waiter *w, bool timed_out)
 {
-	struct session *s = container_of(w, struct session, waiter);
-	struct reply a = { 0 };
+	struct session *s = container_of(w, struct session, pending.waiter);
+	struct reply reply = { 0 };
 	struct fault f = { 0 };
-	int r = tell(s, &a, &f);
+	int r = report_changes(s, &reply, &f);
 
-	if (r == 0 && !timed_out && a.u.watched.n_changed == 0) {
+	if (r == 0 && !timed_out && reply.u.watched.n_changed == 0) {
 		waiters_resume(&s->service->waiters, w);
 		return;
 	}
-	session_forget_watched(s);
+	session_free_watched(s);
 	if (r < 0)
-		reply_fault(&a, &f);
-	s->on_answer(s, &a);
+		reply_fault(&reply, &f);
+	s->on_reply(s, &reply);
 }
 
-int request_watch(struct session *s, const Gpushm__Proto__Request *q, struct reply *a,
+int request_watch(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		  struct fault *f)
 {
 	const Gpushm__Proto__Watch *m = q->watch;
-	struct waiter *w = &s->waiter;
+	struct waiter *w = &s->pending.waiter;
 	int r = read_watched(s, m, &w->watched, f);
 
 	if (r < 0)
 		return r;
 	w->n_watched = m->n_watched;
-	r = tell(s, a, f);
-	if (r == 0 && a->u.watched.n_changed == 0 && m->has_wait_ms && m->wait_ms > 0) {
+	r = report_changes(s, reply, f);
+	if (r == 0 && reply->u.watched.n_changed == 0 && m->wait_ms > 0) {
 		w->key[0] = '\0';
 		w->on_wake = on_wake;
 		waiters_insert(&s->service->waiters, w, m->wait_ms);
 		return -EINPROGRESS;
 	}
-	session_forget_watched(s);
+	session_free_watched(s);
 	return r;
 }

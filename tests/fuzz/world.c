@@ -99,7 +99,7 @@ void world_settle(void)
 
 	uv_run(&base.loop, UV_RUN_DEFAULT);
 	/* Who watches is told in the next turn. */
-	while (ws->stirred) {
+	while (ws->changed) {
 		uv_ref((uv_handle_t *)&ws->timer);
 		uv_run(&base.loop, UV_RUN_NOWAIT);
 		uv_unref((uv_handle_t *)&ws->timer);
@@ -162,7 +162,7 @@ static void deliver(struct client *c, const struct reply *a)
 	disconnect(c);
 }
 
-static void on_answer(struct session *s, struct reply *a)
+static void on_reply(struct session *s, struct reply *a)
 {
 	deliver(container_of(s, struct client, session), a);
 }
@@ -197,7 +197,7 @@ static void connect_client(struct client *c, unsigned as)
 	world.n_lives++;
 	p = new_process(as, life->fd);
 	*c = (struct client){ .connected = true, .life = life };
-	c->session.on_answer = on_answer;
+	c->session.on_reply = on_reply;
 	c->session.greeted = as & 4;
 	if (charge(&world.service.catalog.accounts, p->uid, ACCOUNT_PEERS, 1, 0, &p->charge, &f) <
 	    0) {

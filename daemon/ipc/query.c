@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STAT, LIST, POOLS and STATUS: requests that change nothing. Their replies are built in the
+ * service's build arena, which is larger than a frame: the frame is full first. What a client may
+ * not see is left out here: holders go to a buffer's owner and to administrators only, and other
+ * users' accounts to administrators only. The client's half is client/buffer/query.c.
+ */
+#include "daemon/ipc/query.h"
+
+#include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
+#include "daemon/pool/stuck.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define LIST_MAX 512u		      /* buffers in one reply */
+#define LIST_BYTES (FRAME_MAX - 256u) /* of buffers; the rest is for the reply around them */
+#define USAGE_MAX 512u		      /* accounts in one reply */
+
+/* ---- STAT ---- */
+
+static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struct buffer *b)
+{
+	const struct lease *l;
+	Gpushm__Proto__Holder **list = reply_alloc(s, HOLDERS_MAX * sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	m->holders = list;
+	list_foreach (l, &b->leases, buffer_link) {
+		Gpushm__Proto__Holder *h = reply_alloc(s, sizeof(*h));
+
+		if (m->n_holders == HOLDERS_MAX)
+			break;
+		if (!h)
+			return -ENOMEM;
+		gpushm__proto__holder__init(h);
+		SET(h, lease, l->id);
+		SET(h, pid, l->process->pid);
+		SET(h, uid, l->process->uid);
+		h->has_command = 1;
+		h->command = reply_text(l->process->command);
+		SET(h, access, (Gpushm__Proto__Access)l->access);
+		SET(h, since_ns, l->since_ns);
+		SET(h, suspect, l->process->suspect_ns != 0);
+		list[m->n_holders++] = h;
+	}
+	return 0;
+}
+
+static uint32_t count_suspects(const struct buffer *b)
+{
+	const struct lease *l;
+	uint32_t n = 0;
+
+	list_foreach (l, &b->leases, buffer_link)
+		n += l->process->suspect_ns != 0;
+	return n;
+}
+
+static int fill_name(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b)
+{
+	char *name = reply_alloc(s->service, KEY_MAX + 1);
+
+	if (!name)
+		return -ENOMEM;
+	m->has_name = 1;
+	m->name = reply_bytes(name, private_names_shown(s->process, b->key, name));
+	return 0;
+}
+
+static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
+{
+	SET(m, dirty_pid, d->pid);
+	SET(m, dirty_uid, d->uid);
+	m->has_dirty_command = 1;
+	m->dirty_command = reply_text(d->command);
+	SET(m, dirty_ns, d->ns);
+}
+
+static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct buffer *b,
+		       bool holders)
+{
+	gpushm__proto__buffer__init(m);
+	SET(m, id, b->id);
+	SET(m, pool, b->pool->id);
+	SET(m, size_bytes, b->bytes);
+	SET(m, allocated_bytes, b->block.bytes);
+	SET(m, state, (Gpushm__Proto__State)b->state);
+	SET(m, uid, b->uid);
+	SET(m, gid, b->gid);
+	SET(m, mode, b->mode);
+	SET(m, transient, b->transient);
+	SET(m, dirty, b->dirty);
+	SET(m, created_ns, b->created_ns);
+	SET(m, published_ns, b->published_ns);
+	SET(m, arrays, b->arrays);
+	SET(m, digest, b->digest);
+	SET(m, readers, b->readers);
+	SET(m, writers, b->writers);
+	SET(m, suspects, count_suspects(b));
+	m->has_pool_name = 1;
+	m->pool_name = reply_text(b->pool->config.name);
+	if (b->dirty)
+		fill_dirty(m, &b->death);
+	if (b->key && fill_name(m, s, b) < 0)
+		return -ENOMEM;
+	if (!holders || !buffer_owned_by(b, s->process))
+		return 0;
+	return fill_holders(m, s->service, b);
+}
+
+static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct table_view *v)
+{
+	uint32_t n = table_view_attrs(v);
+	Gpushm__Proto__Attr **list = reply_alloc(s, n * sizeof(*list));
+
+	for (uint32_t i = 0; list && i < n; i++) {
+		struct table_attr attr;
+		unsigned char *copy;
+
+		if (table_view_attr_at(v, i, &attr) < 0)
+			return -EBADMSG;
+		list[i] = reply_alloc(s, sizeof(**list));
+		copy = reply_alloc(s, attr.key_len + attr.value_len);
+		if (!list[i] || !copy)
+			return -ENOMEM;
+		gpushm__proto__attr__init(list[i]);
+		memcpy(copy, attr.key, attr.key_len);
+		memcpy(copy + attr.key_len, attr.value, attr.value_len);
+		list[i]->has_key = list[i]->has_value = 1;
+		list[i]->key = reply_bytes(copy, attr.key_len);
+		list[i]->value = reply_bytes(copy + attr.key_len, attr.value_len);
+	}
+	m->attrs = list;
+	m->n_attrs = list ? n : 0;
+	return list ? 0 : -ENOMEM;
+}
+
+/* The daemon keeps no second copy of the attributes. It reads them back from the table that it
+ * wrote and sealed. */
+static int fill_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct buffer *b)
+{
+	struct table_view v;
+	void *image;
+	int r;
+
+	/* Mapping the table costs more than the rest of the reply. */
+	if (b->table_fd < 0 ||
+	    (table_view_init_fd(&v, b->table_fd, b->table_bytes, b->bytes) == 0 && v.attrs == 0))
+		return 0;
+	image = mmap(NULL, b->table_bytes, PROT_READ, MAP_SHARED, b->table_fd, 0);
+	if (image == MAP_FAILED)
+		return -errno;
+	r = table_view_init(&v, image, b->table_bytes, b->bytes);
+	if (r == 0)
+		r = copy_attrs(m, s, &v);
+	munmap(image, b->table_bytes);
+	return r;
+}
+
+static int fill_stat(struct reply *reply, struct session *s, const struct buffer *b,
+		     struct fault *f)
+{
+	Gpushm__Proto__Buffer *m = reply_begin(reply, stat, STAT, buffer);
+
+	reply_reset_arena(s->service);
+	if (fill_buffer(m, s, b, s->pending.u.stat.holders) < 0 || fill_attrs(m, s->service, b) < 0)
+		return reply_no_memory(f);
+	reply->small = m->n_attrs == 0 && m->n_holders == 0;
+	return 0;
+}
+
+static int try_stat(struct session *s, const char *key, struct reply *reply, struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_look(&s->service->catalog, s->process, key, &b, f);
+
+	return r < 0 ? r : fill_stat(reply, s, b, f);
+}
+
+/* A STAT that waits, waits for the publication: a buffer that is still being filled does not count,
+ * not even for its owner. */
+static int try_stat_published(struct session *s, const char *key, struct reply *reply,
+			      struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_find(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
+
+	return r < 0 ? r : fill_stat(reply, s, b, f);
+}
+
+int request_stat(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		 struct fault *f)
+{
+	const Gpushm__Proto__Stat *m = q->stat;
+	char key[KEY_MAX + 1];
+	int r = request_key(s, "STAT", m->has_name, m->name, key, f);
+
+	if (r < 0)
+		return r;
+	s->pending.u.stat.holders = m->has_holders && m->holders;
+	return request_attempt_or_wait(s, key, m->wait_ms,
+				       m->wait_ms ? try_stat_published : try_stat, reply, f);
+}
+
+/* ---- LIST ---- */
+
+static bool is_listed(const struct buffer *b, const struct session *s, ProtobufCBinaryData prefix)
+{
+	char shown[KEY_MAX + 1];
+
+	if (!catalog_visible(b, s->process))
+		return false;
+	if (prefix.len == 0)
+		return true;
+	return b->key && private_names_shown(s->process, b->key, shown) >= prefix.len &&
+	       memcmp(shown, prefix.data, prefix.len) == 0;
+}
+
+int request_list(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		 struct fault *f)
+{
+	const Gpushm__Proto__List *asked = q->list;
+	Gpushm__Proto__ListReply *m = reply_begin(reply, list, LIST, list_reply);
+	struct list *end = &s->service->catalog.buffers, *at;
+	struct buffer *b = catalog_next(&s->service->catalog, asked->after);
+	size_t bytes = 0;
+
+	reply_reset_arena(s->service);
+	m->buffers = reply_alloc(s->service, LIST_MAX * sizeof(*m->buffers));
+	for (at = b ? &b->all_link : end; m->buffers && at != end; at = at->next) {
+		Gpushm__Proto__Buffer *item;
+
+		b = container_of(at, struct buffer, all_link);
+		if (!is_listed(b, s, asked->prefix))
+			continue;
+		item = reply_alloc(s->service, sizeof(*item));
+		if (!item || fill_buffer(item, s, b, asked->has_holders && asked->holders) < 0)
+			break;
+		bytes += gpushm__proto__buffer__get_packed_size(item) + 8;
+		if (m->n_buffers == LIST_MAX || bytes > LIST_BYTES)
+			break;
+		m->buffers[m->n_buffers++] = item;
+	}
+	SET(m, more, at != end);
+	return m->more && m->n_buffers == 0 ? reply_no_memory(f) : 0;
+}
+
+/* ---- POOLS ---- */
+
+/* For all pools in one pass, by pool::index: after a restart all holders are suspects, and all of
+ * them send HELLO. */
+static void sum_suspects(const struct service *s, uint64_t ret_bytes[POOLS_MAX])
+{
+	const struct buffer *b;
+
+	memset(ret_bytes, 0, POOLS_MAX * sizeof(*ret_bytes));
+	if (list_empty(&s->reaper.suspects))
+		return;
+	list_foreach (b, &s->catalog.buffers, all_link)
+		if (buffer_suspect(b))
+			ret_bytes[b->pool->index] += b->block.bytes;
+}
+
+static void fill_device(Gpushm__Proto__Pool *m, const struct pool *pool)
+{
+	const struct device *d = pool->device;
+
+	m->device_name = reply_text(d->name);
+	m->pci_id = reply_text(d->pci_id);
+	m->device_uuid = reply_bytes(d->uuid, sizeof(d->uuid));
+	m->has_device_name = m->has_pci_id = m->has_device_uuid = 1;
+}
+
+static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
+		      const struct pool *standard, uint64_t suspect_bytes)
+{
+	const char *trouble = pool->state == POOL_INHERITED ? pool->why : stuck_trouble(pool);
+
+	gpushm__proto__pool__init(m);
+	m->has_name = 1;
+	m->name = reply_text(pool->config.name);
+	SET(m, id, pool->id);
+	SET(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
+	SET(m, size_bytes, pool->size);
+	SET(m, used_bytes, pool->used);
+	SET(m, pending_bytes, pool->pending_bytes);
+	SET(m, pending, pool->pending_count);
+	SET(m, suspect_bytes, suspect_bytes);
+	SET(m, buffers, pool->blocks);
+	SET(m, max_buffer_bytes, pool->max_block);
+	SET(m, granularity, pool->granularity);
+	SET(m, failed, trouble != NULL);
+	m->has_why = m->failed;
+	m->why = reply_bytes(trouble, trouble ? strlen(trouble) : 0);
+	SET(m, is_default, pool == standard);
+	SET(m, allowed, catalog_pool_is_open_to(pool, s->process));
+	m->has_numa_node = pool->config.kind == POOL_PINNED;
+	m->numa_node = pool->numa_node;
+	if (pool->device)
+		fill_device(m, pool);
+}
+
+int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, struct fault *f)
+{
+	Gpushm__Proto__Pool **list;
+	struct pool *pool, *standard = NULL;
+	uint64_t suspect_bytes[POOLS_MAX];
+	struct fault ignored;
+	size_t n = 0;
+
+	sum_suspects(s->service, suspect_bytes);
+	list = reply_alloc(s->service, POOLS_MAX * sizeof(*list));
+	if (!list)
+		return reply_no_memory(f);
+	catalog_pool(&s->service->catalog, "", &standard, &ignored);
+	list_foreach (pool, s->service->catalog.pools, link) {
+		list[n] = reply_alloc(s->service, sizeof(**list));
+		if (!list[n])
+			return reply_no_memory(f);
+		fill_pool(list[n++], s, pool, standard, suspect_bytes[pool->index]);
+	}
+	*ret_n = n;
+	*ret = list;
+	return 0;
+}
+
+int request_pools(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		  struct fault *f)
+{
+	Gpushm__Proto__PoolsReply *m = reply_begin(reply, pools, POOLS, pools_reply);
+
+	reply_reset_arena(s->service);
+	return query_pools(s, &m->n_pools, &m->pools, f);
+}
+
+/* ---- STATUS ---- */
+
+static uint64_t limit_shown(const struct accounts *accounts, uid_t uid, enum account_item item)
+{
+	uint64_t limit = account_limit(accounts, uid, item);
+
+	return item == ACCOUNT_BYTES || limit < UINT32_MAX ? limit : UINT32_MAX;
+}
+
+static void fill_usage(Gpushm__Proto__Usage *m, const struct account *account)
+{
+	const struct accounts *all = account->accounts;
+
+	gpushm__proto__usage__init(m);
+	SET(m, uid, account->uid);
+	SET(m, bytes, account->used[ACCOUNT_BYTES]);
+	SET(m, buffers, (uint32_t)account->used[ACCOUNT_BUFFERS]);
+	SET(m, leases, (uint32_t)account->used[ACCOUNT_LEASES]);
+	SET(m, peers, (uint32_t)account->used[ACCOUNT_PEERS]);
+	SET(m, bytes_max, limit_shown(all, account->uid, ACCOUNT_BYTES));
+	SET(m, buffers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_BUFFERS));
+	SET(m, leases_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_LEASES));
+	SET(m, peers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_PEERS));
+}
+
+static int fill_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)
+{
+	const struct account *account;
+
+	m->usage = reply_alloc(s->service, USAGE_MAX * sizeof(*m->usage));
+	list_foreach (account, &s->service->catalog.accounts.all, all_link) {
+		if (!s->process->admin && account->uid != s->process->uid)
+			continue;
+		if (m->n_usage == USAGE_MAX)
+			break;
+		m->usage[m->n_usage] = reply_alloc(s->service, sizeof(**m->usage));
+		if (!m->usage[m->n_usage])
+			return reply_no_memory(f);
+		fill_usage(m->usage[m->n_usage++], account);
+	}
+	return 0;
+}
+
+static void fill_fds(Gpushm__Proto__StatusReply *m)
+{
+	struct rlimit limit = { 0 };
+	struct stat st = { 0 };
+
+	/* Since Linux 6.2 the size of this folder is the number of open fds; before it is 0. */
+	if (stat("/proc/self/fd", &st) == 0)
+		SET(m, fds, (uint32_t)st.st_size);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		SET(m, fds_max,
+		    limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur);
+}
+
+static uint32_t count_failed(const struct catalog *c)
+{
+	const struct pool *pool;
+	uint32_t n = 0;
+
+	list_foreach (pool, c->pools, link)
+		n += stuck_trouble(pool) != NULL;
+	return n;
+}
+
+int request_status(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		   struct fault *f)
+{
+	Gpushm__Proto__StatusReply *m = reply_begin(reply, status, STATUS, status_reply);
+	const struct service *service = s->service;
+
+	reply_reset_arena(s->service);
+	m->has_software = m->has_daemon = 1;
+	m->software = reply_text(QUERY_SOFTWARE);
+	m->daemon = reply_bytes(service->id, sizeof(service->id));
+	SET(m, pid, getpid());
+	SET(m, uptime_ms, (clock_monotonic_ns() - service->started_ns) / 1000000u);
+	SET(m, peers, service->peers);
+	SET(m, buffers, service->catalog.n_buffers);
+	SET(m, leases, service->catalog.n_leases);
+	SET(m, suspects, service->reaper.n);
+	SET(m, waiting, service->waiters.n);
+	SET(m, requests, service->requests);
+	SET(m, refused, service->refused);
+	SET(m, violations, service->violations);
+	SET(m, pools_failed, count_failed(&service->catalog));
+	fill_fds(m);
+	return fill_usages(m, s, f);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The service: what requests work on. There is one, a member of the server; each session points to
+ * it. It holds the daemon's objects together and decides nothing.
+ */
+#ifndef GPUSHM_DAEMON_IPC_SERVICE_H
+#define GPUSHM_DAEMON_IPC_SERVICE_H
+
+#include "daemon/catalog/catalog.h"
+#include "daemon/catalog/reaper.h"
+#include "daemon/ipc/waiter.h"
+#include "daemon/state/reexec.h"
+#include "daemon/util/busy_poll.h"
+#include "daemon/util/ratelimit.h"
+#include "proto/base/arena.h"
+
+struct service {
+	struct catalog catalog;
+	struct reaper reaper;
+	struct waiters waiters;
+	struct reexec reexec;
+	struct busy_poll busy_poll;
+	const struct config *config; /* borrowed */
+	unsigned char id[DAEMON_ID_BYTES];
+	uint64_t started_ns; /* CLOCK_MONOTONIC */
+	bool kept;	     /* published buffers outlive this daemon */
+	uint32_t peers;
+	uint64_t requests, refused, violations;
+	struct ratelimit violation_lines; /* limits the log's lines about violations */
+	struct arena unpack;		  /* memory of the request that is being handled */
+	struct arena build;		  /* memory of the reply that is being built */
+};
+
+#endif
