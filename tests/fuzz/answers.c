@@ -7,6 +7,9 @@
  */
 #include "tests/fuzz/answers.h"
 
+#include "daemon/catalog/lease.h"
+#include "proto/base/arena.h"
+
 #include "proto/base/own.h"
 #include "proto/table.h"
 
@@ -65,12 +68,12 @@ static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m)
 void answers_check(const struct reply *a, int verb)
 {
 	static uint8_t frame[FRAME_MAX];
-	size_t size = gpushm__proto__reply__get_packed_size(&a->reply);
+	size_t size = gpushm__proto__reply__get_packed_size(&a->message);
 	Gpushm__Proto__Reply *reply;
 	int code = CODE_OK;
 
 	require(size <= sizeof(frame));
-	gpushm__proto__reply__pack(&a->reply, frame);
+	gpushm__proto__reply__pack(&a->message, frame);
 	arena_reset(&arena);
 	reply = gpushm__proto__reply__unpack(&arena.allocator, size, frame);
 	require(reply && reply->result_case);

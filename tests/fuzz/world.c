@@ -11,6 +11,7 @@
 #include "tests/fuzz/world.h"
 
 #include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
 #include "daemon/pool/pool.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
@@ -283,7 +284,7 @@ static void on_published(const struct buffer *b, void *arg)
 
 static void on_changed(const struct buffer *b, const char *key, void *arg)
 {
-	waiters_stir(&world.service.waiters, key, b->id);
+	waiters_notice_change(&world.service.waiters, key, b->id);
 }
 
 void world_make(void)
