@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmd's command line. What can fail for want of a good argument or a good file fails here, on
- * stderr, before anything is touched.
+ * gpushmd's command line. Bad arguments and a bad configuration end the program here, with a
+ * message on stderr, before anything has changed.
  */
 #include "daemon/server.h"
 #include "daemon/state/journal.h"
@@ -125,7 +125,7 @@ static void raise_fd_limit(void)
 		log_warning("RLIMIT_NOFILE can't be raised: %s", strerror(errno));
 }
 
-/* The other side of restart.c. */
+/* Called by the daemon that is about to exec this program (state/reexec.c). */
 static int check_journal(unsigned long version)
 {
 	if (version == 0 || (version >= JOURNAL_VERSION_OLDEST && version <= JOURNAL_VERSION))

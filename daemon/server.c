@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The broker puts the rooms together, in this order: the socket, so that clients can queue; the
- * pools, which may take the driver a while; then the listener, and READY=1. It takes them apart in
- * reverse when a signal says so, and leaves them as they are for a program that takes over. It owns
- * the loop, the configuration and the signals, and decides nothing about buffers.
+ * The server starts the daemon's parts in this order: the socket, so that clients can queue; the
+ * state of an earlier daemon; the pools, for which the driver may need a while; then the listener,
+ * and READY=1. On a signal it ends them in reverse order, or leaves all as it is for a program that
+ * takes over. It owns the loop, the configuration and the signals, and decides nothing about
+ * buffers.
  */
 #include "daemon/server.h"
 
@@ -11,12 +12,13 @@
 #include "daemon/ipc/listener.h"
 #include "daemon/ipc/service.h"
 #include "daemon/pool/pools.h"
-#include "daemon/sd_notify.h"
+#include "daemon/pool/stuck.h"
 #include "daemon/state/handover.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
@@ -26,12 +28,12 @@ static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
 #define HOUSEKEEPING_MS 1000u
 
-struct broker {
+struct server {
 	uv_loop_t loop;
-	const char *config_path, *socket_path; /* of the command line */
+	const char *config_path, *socket_path; /* from the command line; or NULL */
 	char *const *argv;
 	struct config *config; /* owned */
-	struct handover estate;
+	struct handover handover;
 	struct endpoint endpoint;
 	struct service service;
 	struct pools pools;
@@ -39,8 +41,46 @@ struct broker {
 	bool listening, ready, stopping, failed;
 	uv_signal_t signals[array_size(signals)];
 	uv_timer_t watchdog, housekeeping;
-	uv_timer_t patience; /* with a driver, at the end */
+	uv_timer_t end_timeout; /* for a driver call that is under way when the daemon stops */
 };
+
+/* ---- what systemd is told ---- */
+
+/* Sends `before`, and the line that systemctl status shows. */
+static void notify_pools(const struct server *s, const char *before)
+{
+	const struct pool *pool, *failed = NULL;
+	unsigned n = 0;
+
+	list_foreach (pool, &s->pools.all, link) {
+		if (!stuck_trouble(pool))
+			continue;
+		n++;
+		if (!failed)
+			failed = pool;
+	}
+	if (failed)
+		sd_notifyf(0, "%sSTATUS=%u pools, %u of them failed: %s: %s", before, s->pools.open,
+			   n, failed->config.name, stuck_trouble(failed));
+	else
+		sd_notifyf(0, "%sSTATUS=%u pools", before, s->pools.open);
+}
+
+/* Also after a restart that failed. */
+static void notify_ready(const struct server *s)
+{
+	notify_pools(s, "READY=1\n");
+}
+
+/* For systemd a restart is a reload: the process stays, and says when it is ready again. By the
+ * time systemd 253 and later tell an earlier reload's READY=1 from this one's. */
+static void notify_restarting(void)
+{
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
+		   clock_monotonic_ns() / 1000);
+}
+
+/* ---- the configuration ---- */
 
 int server_load_config(const char *config_path, const char *socket_path, FILE *errors,
 		       struct config **ret)
@@ -64,63 +104,6 @@ int server_load_config(const char *config_path, const char *socket_path, FILE *e
 	return 0;
 }
 
-/* ---- the end ---- */
-
-/* What is left to do needs the driver, which has it all back with the process. */
-static void on_impatient(uv_timer_t *timer)
-{
-	struct broker *b = timer->data;
-
-	log_warning("a driver call has not returned for %u s: gpushmd ends without it",
-		    b->config->driver_timeout);
-	endpoint_close(&b->endpoint);
-	_exit(b->failed);
-}
-
-static void on_pools_closed(void *arg)
-{
-	struct broker *b = arg;
-
-	/* Its thread can't be waited for. */
-	if (!b->pools.probed)
-		on_impatient(&b->patience);
-	for (size_t i = 0; i < array_size(signals); i++)
-		uv_close((uv_handle_t *)&b->signals[i], NULL);
-	uv_close((uv_handle_t *)&b->watchdog, NULL);
-	uv_close((uv_handle_t *)&b->patience, NULL);
-	uv_close((uv_handle_t *)&b->housekeeping, NULL);
-	uv_close((uv_handle_t *)&b->service.busy_poll.idle, NULL);
-	waiters_done(&b->service.waiters);
-	pools_done(&b->pools);
-}
-
-static void stop(struct broker *b)
-{
-	if (b->stopping)
-		return;
-	b->stopping = true;
-	notify_stopping();
-	log_notice("stopping");
-	uv_timer_start(&b->patience, on_impatient, b->config->driver_timeout * 1000ull, 0);
-	if (b->listening)
-		listener_drain(&b->listener);
-	b->service.reaper.ending = true;
-	/* What is kept stays as it is: for the next daemon this end is like any other. */
-	b->service.catalog.archive = NULL;
-	if (b->estate.store.systemd) {
-		b->service.catalog.board = NULL;
-		catalog_let_go(&b->service.catalog);
-	}
-	reexec_done(&b->service.reexec);
-	if (b->listening)
-		listener_done(&b->listener);
-	reaper_done(&b->service.reaper);
-	catalog_clear(&b->service.catalog);
-	pools_close(&b->pools, on_pools_closed);
-}
-
-/* ---- the configuration again ---- */
-
 static void log_lines(char *text)
 {
 	for (char *at = text, *line; (line = strsep(&at, "\n"));)
@@ -129,23 +112,23 @@ static void log_lines(char *text)
 				  line);
 }
 
-static void take_config(struct broker *b, struct config *fresh)
+static void take_config(struct server *s, struct config *fresh)
 {
 	char names[256];
-	size_t n = config_needs_restart(b->config, fresh, names, sizeof(names));
+	size_t n = config_needs_restart(s->config, fresh, names, sizeof(names));
 
 	if (n)
 		log_warning("reloaded, but these need a restart: %s", names);
-	b->service.config = fresh;
-	b->service.catalog.accounts.config = fresh;
-	b->service.catalog.default_pool = fresh->default_pool;
-	pools_reload(&b->pools, fresh);
-	config_free(b->config);
-	b->config = fresh;
+	s->service.config = fresh;
+	s->service.catalog.accounts.config = fresh;
+	s->service.catalog.default_pool = fresh->default_pool;
+	pools_reload(&s->pools, fresh);
+	config_free(s->config);
+	s->config = fresh;
 }
 
-/* The old configuration stays in force where the new one has a fault. */
-static void reload(struct broker *b)
+/* If the new configuration has an error, the old one stays in force. */
+static void reload(struct server *s)
 {
 	struct config *fresh = NULL;
 	char *text = NULL;
@@ -153,13 +136,13 @@ static void reload(struct broker *b)
 	FILE *errors;
 	int r;
 
-	/* Pools are still being made from the old one. */
-	if (!b->ready)
+	/* The pools are still being made from the old configuration. */
+	if (!s->ready)
 		return;
 	errors = open_memstream(&text, &len);
 	if (!errors)
 		return;
-	r = server_load_config(b->config_path, b->socket_path, errors, &fresh);
+	r = server_load_config(s->config_path, s->socket_path, errors, &fresh);
 	fclose(errors);
 	log_lines(text);
 	free(text);
@@ -167,55 +150,113 @@ static void reload(struct broker *b)
 		log_error("not reloaded: %s; the old configuration stays in force", strerror(-r));
 		return;
 	}
-	take_config(b, fresh);
+	take_config(s, fresh);
 	log_notice("configuration reloaded");
 }
 
-/* ---- another program ---- */
+/* ---- the end ---- */
 
-static int list_all(struct broker *b, struct fd_list *m)
+/* The driver takes all memory back with the process, so nothing is lost without the last calls. */
+static void on_end_timeout(uv_timer_t *timer)
 {
-	int r = endpoint_list(&b->endpoint, b->listening ? b->listener.socket : b->endpoint.socket,
-			      m);
+	struct server *s = timer->data;
 
-	return r < 0 ? r : handover_list(&b->estate, m);
+	log_warning("a driver call has not returned for %u s: gpushmd ends without it",
+		    s->config->driver_timeout);
+	endpoint_close(&s->endpoint);
+	_exit(s->failed);
 }
 
-/* Nothing is taken apart: to who comes next this is a death, but that it has the fds. */
-static int go(struct fault *f, void *arg)
+static void on_pools_closed(void *arg)
 {
-	_cleanup_(fd_list_done) struct fd_list m = { 0 };
-	struct broker *b = arg;
-	const char *program = b->service.reexec.program;
+	struct server *s = arg;
+
+	/* The thread that looks for GPUs can't be waited for. */
+	if (!s->pools.probed)
+		on_end_timeout(&s->end_timeout);
+	for (size_t i = 0; i < array_size(signals); i++)
+		uv_close((uv_handle_t *)&s->signals[i], NULL);
+	uv_close((uv_handle_t *)&s->watchdog, NULL);
+	uv_close((uv_handle_t *)&s->end_timeout, NULL);
+	uv_close((uv_handle_t *)&s->housekeeping, NULL);
+	uv_close((uv_handle_t *)&s->service.busy_poll.idle, NULL);
+	waiters_done(&s->service.waiters);
+	pools_done(&s->pools);
+}
+
+static void stop(struct server *s)
+{
+	if (s->stopping)
+		return;
+	s->stopping = true;
+	sd_notify(0, "STOPPING=1");
+	log_notice("stopping");
+	uv_timer_start(&s->end_timeout, on_end_timeout, s->config->driver_timeout * 1000ull, 0);
+	if (s->listening)
+		listener_drain(&s->listener);
+	s->service.reaper.ending = true;
+	/* The journal and the kept fds stay as they are: for the next daemon this end is like any
+	 * other. */
+	s->service.catalog.archive = NULL;
+	if (s->handover.store.systemd) {
+		s->service.catalog.board = NULL;
+		catalog_let_go(&s->service.catalog);
+	}
+	reexec_done(&s->service.reexec);
+	if (s->listening)
+		listener_done(&s->listener);
+	reaper_done(&s->service.reaper);
+	catalog_clear(&s->service.catalog);
+	pools_close(&s->pools, on_pools_closed);
+}
+
+/* ---- the planned restart ---- */
+
+static int collect_fds(struct server *s, struct fd_list *fds)
+{
+	int r = endpoint_list(&s->endpoint, s->listening ? s->listener.socket : s->endpoint.socket,
+			      fds);
+
+	return r < 0 ? r : handover_list(&s->handover, fds);
+}
+
+/* Execs the program without ending anything: for the new program it is as if this one had died, but
+ * it gets the fds. Returns only if that fails. */
+static int exec_program(struct fault *f, void *arg)
+{
+	_cleanup_(fd_list_done) struct fd_list fds = { 0 };
+	struct server *s = arg;
+	const char *program = s->service.reexec.program;
 	int r;
 
-	/* Linux ends the other threads first, and waits for those that are in the kernel. */
-	if (pools_stuck(&b->pools, b->config->driver_timeout))
+	/* Before an exec Linux ends the other threads, and waits for those that are in the kernel.
+	 */
+	if (pools_stuck(&s->pools, s->config->driver_timeout))
 		return fault(
 			f, CODE_RESTART,
 			"a driver call has not returned for %u s, and a restart would wait for "
 			"it; gpushmd goes on as it is",
-			b->config->driver_timeout);
-	if (b->listening)
-		listener_drain(&b->listener);
-	r = list_all(b, &m);
+			s->config->driver_timeout);
+	if (s->listening)
+		listener_drain(&s->listener);
+	r = collect_fds(s, &fds);
 	if (r == 0) {
-		log_notice("restarting as %s, with %zu file descriptors", program, m.n);
+		log_notice("restarting as %s, with %zu file descriptors", program, fds.n);
 		notify_restarting();
-		r = fd_list_exec(&m, program, b->argv);
+		r = fd_list_exec(&fds, program, s->argv);
 	}
-	handover_go_on(&b->estate);
-	notify_ready(&b->pools);
+	handover_go_on(&s->handover);
+	notify_ready(s);
 	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on, and is connected anew",
 		     program, strerror(-r));
 }
 
-static void restart(struct broker *b)
+static void restart(struct server *s)
 {
 	struct fault f;
 
 	log_notice("a signal asks for a restart");
-	if (!b->stopping && reexec_ask(&b->service.reexec, NULL, &f) != -EINPROGRESS)
+	if (!s->stopping && reexec_ask(&s->service.reexec, NULL, &f) != -EINPROGRESS)
 		log_error("no restart: %s", f.text);
 }
 
@@ -233,170 +274,170 @@ static void on_signal(uv_signal_t *handle, int number)
 
 static void on_watchdog(uv_timer_t *timer)
 {
-	notify_alive();
+	sd_notify(0, "WATCHDOG=1");
 }
 
 static void on_published(const struct buffer *buffer, void *arg)
 {
-	struct broker *b = arg;
+	struct server *s = arg;
 
 	if (buffer->key)
-		waiters_wake(&b->service.waiters, buffer->key);
+		waiters_wake(&s->service.waiters, buffer->key);
 }
 
 static void on_changed(const struct buffer *buffer, const char *key, void *arg)
 {
-	struct broker *b = arg;
+	struct server *s = arg;
 
-	waiters_notice_change(&b->service.waiters, key, buffer->id);
+	waiters_notice_change(&s->service.waiters, key, buffer->id);
 }
 
 static void on_pools_failed(void *arg)
 {
-	struct broker *b = arg;
+	struct server *s = arg;
 
-	if (b->listening)
-		notify_pools(&b->pools);
+	if (s->listening)
+		notify_pools(s, "");
 }
 
-static int listen_now(struct broker *b)
+static int listen_now(struct server *s)
 {
-	int r = b->listening
+	int r = s->listening
 			? 0
-			: listener_init(&b->listener, &b->service, take_fd(&b->endpoint.socket));
+			: listener_init(&s->listener, &s->service, take_fd(&s->endpoint.socket));
 
 	if (r < 0)
 		log_error("the socket can't be served: %s", strerror(-r));
 	else
-		b->listening = true;
+		s->listening = true;
 	return r;
 }
 
 static void on_housekeeping(uv_timer_t *timer)
 {
-	struct broker *b = timer->data;
+	struct server *s = timer->data;
 
-	handover_tidy(&b->estate);
-	pools_look(&b->pools, b->config->driver_timeout);
-	ratelimit_settle(&b->service.violation_lines, clock_monotonic_ns());
+	handover_tidy(&s->handover);
+	pools_look(&s->pools, s->config->driver_timeout);
+	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
 }
 
 static void on_pools_ready(void *arg)
 {
-	struct broker *b = arg;
+	struct server *s = arg;
 	struct pool *pool;
 
-	b->ready = true;
-	list_foreach (pool, &b->pools.all, link)
-		handover_add_pool(&b->estate, pool);
-	if (listen_now(b) < 0) {
-		b->failed = true;
-		stop(b);
+	s->ready = true;
+	list_foreach (pool, &s->pools.all, link)
+		handover_add_pool(&s->handover, pool);
+	if (listen_now(s) < 0) {
+		s->failed = true;
+		stop(s);
 		return;
 	}
 	log_write(LOG_NOTICE, &(struct log_about){ .message_id = LOG_ID_STARTED },
-		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", b->pools.open,
-		  b->endpoint.path ? b->endpoint.path : "systemd's socket");
-	notify_ready(&b->pools);
-	handover_audit(&b->estate);
+		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", s->pools.open,
+		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
+	notify_ready(s);
+	handover_audit(&s->handover);
 }
 
-static int service_init(struct broker *b)
+static int service_init(struct server *s)
 {
-	struct service *s = &b->service;
-	int r = catalog_init(&s->catalog, b->config, &b->pools.all);
+	struct service *service = &s->service;
+	int r = catalog_init(&service->catalog, s->config, &s->pools.all);
 
 	if (r == 0)
-		r = arena_init(&s->unpack, UNPACK_MAX);
+		r = arena_init(&service->unpack, UNPACK_MAX);
 	if (r == 0)
-		r = arena_init(&s->build, 2 * UNPACK_MAX);
-	if (r == 0 && getrandom(s->id, sizeof(s->id), 0) != sizeof(s->id))
+		r = arena_init(&service->build, 2 * UNPACK_MAX);
+	if (r == 0 && getrandom(service->id, sizeof(service->id), 0) != sizeof(service->id))
 		r = -EIO;
-	s->config = b->config;
-	s->started_ns = clock_monotonic_ns();
-	s->kept = b->estate.store.systemd;
-	s->catalog.on_published = on_published;
-	s->catalog.on_changed = on_changed;
-	s->catalog.arg = b;
+	service->config = s->config;
+	service->started_ns = clock_monotonic_ns();
+	service->kept = s->handover.store.systemd;
+	service->catalog.on_published = on_published;
+	service->catalog.on_changed = on_changed;
+	service->catalog.arg = s;
 	return r;
 }
 
-static void start_signals(struct broker *b)
+static void start_signals(struct server *s)
 {
 	uint64_t usec = 0;
 
 	for (size_t i = 0; i < array_size(signals); i++) {
-		uv_signal_init(&b->loop, &b->signals[i]);
-		b->signals[i].data = b;
-		uv_signal_start(&b->signals[i], on_signal, signals[i]);
+		uv_signal_init(&s->loop, &s->signals[i]);
+		s->signals[i].data = s;
+		uv_signal_start(&s->signals[i], on_signal, signals[i]);
 	}
 	reexec_hold_signals(false);
-	uv_timer_init(&b->loop, &b->housekeeping);
-	b->housekeeping.data = b;
-	uv_timer_start(&b->housekeeping, on_housekeeping, HOUSEKEEPING_MS, HOUSEKEEPING_MS);
-	uv_timer_init(&b->loop, &b->watchdog);
-	uv_timer_init(&b->loop, &b->patience);
-	b->patience.data = b;
+	uv_timer_init(&s->loop, &s->housekeeping);
+	s->housekeeping.data = s;
+	uv_timer_start(&s->housekeeping, on_housekeeping, HOUSEKEEPING_MS, HOUSEKEEPING_MS);
+	uv_timer_init(&s->loop, &s->watchdog);
+	uv_timer_init(&s->loop, &s->end_timeout);
+	s->end_timeout.data = s;
 	if (sd_watchdog_enabled(0, &usec) > 0)
-		uv_timer_start(&b->watchdog, on_watchdog, usec / 2000, usec / 2000);
+		uv_timer_start(&s->watchdog, on_watchdog, usec / 2000, usec / 2000);
 }
 
-static int start(struct broker *b)
+static int start(struct server *s)
 {
-	int r = handover_open(&b->estate, &b->service.catalog, &b->service.reaper, &b->pools,
-			      b->service.id);
+	int r = handover_open(&s->handover, &s->service.catalog, &s->service.reaper, &s->pools,
+			      s->service.id);
 
 	if (r == 0)
-		r = endpoint_open(b->config, &b->estate.store, &b->endpoint);
+		r = endpoint_open(s->config, &s->handover.store, &s->endpoint);
 	if (r == 0)
-		r = uv_loop_init(&b->loop);
+		r = uv_loop_init(&s->loop);
 	if (r == 0)
-		r = service_init(b);
+		r = service_init(s);
 	if (r == 0)
-		r = waiters_init(&b->service.waiters, &b->loop);
+		r = waiters_init(&s->service.waiters, &s->loop);
 	if (r < 0)
 		return r;
-	busy_poll_init(&b->service.busy_poll, &b->loop);
-	reexec_init(&b->service.reexec, &b->loop, b->argv, go, b);
-	reaper_init(&b->service.reaper, &b->loop, &b->service.catalog);
-	start_signals(b);
-	r = pools_init(&b->pools, &b->loop, b->config, on_pools_ready, b);
-	b->pools.on_failed = on_pools_failed;
+	busy_poll_init(&s->service.busy_poll, &s->loop);
+	reexec_init(&s->service.reexec, &s->loop, s->argv, exec_program, s);
+	reaper_init(&s->service.reaper, &s->loop, &s->service.catalog);
+	start_signals(s);
+	r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);
+	s->pools.on_failed = on_pools_failed;
 	if (r == 0)
-		r = handover_inherit(&b->estate);
-	/* What was kept can be handed on at once; the driver takes its time. */
-	if (r == 0 && b->service.catalog.n_buffers > 0)
-		r = listen_now(b);
+		r = handover_inherit(&s->handover);
+	/* Buffers of an earlier daemon can be opened at once, before the driver has started. */
+	if (r == 0 && s->service.catalog.n_buffers > 0)
+		r = listen_now(s);
 	if (r == 0)
-		pools_open(&b->pools);
+		pools_open(&s->pools);
 	return r;
 }
 
 int server_run(const char *config_path, const char *socket_path, char *const *argv,
 	       struct config *config)
 {
-	static struct broker broker;
-	struct broker *b = &broker;
+	static struct server server;
+	struct server *s = &server;
 	int r;
 
-	b->config_path = config_path;
-	b->socket_path = socket_path;
-	b->argv = argv;
-	b->config = config;
-	r = start(b);
+	s->config_path = config_path;
+	s->socket_path = socket_path;
+	s->argv = argv;
+	s->config = config;
+	r = start(s);
 	if (r < 0) {
 		log_error("gpushmd can't start: %s", strerror(-r));
-		endpoint_close(&b->endpoint);
-		config_free(b->config);
+		endpoint_close(&s->endpoint);
+		config_free(s->config);
 		return 1;
 	}
-	uv_run(&b->loop, UV_RUN_DEFAULT);
-	uv_loop_close(&b->loop);
-	catalog_done(&b->service.catalog);
-	handover_close(&b->estate);
-	arena_done(&b->service.unpack);
-	arena_done(&b->service.build);
-	endpoint_close(&b->endpoint);
-	config_free(b->config);
-	return b->failed;
+	uv_run(&s->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&s->loop);
+	catalog_done(&s->service.catalog);
+	handover_close(&s->handover);
+	arena_done(&s->service.unpack);
+	arena_done(&s->service.build);
+	endpoint_close(&s->endpoint);
+	config_free(s->config);
+	return s->failed;
 }
