@@ -7,6 +7,8 @@
 
 #include "daemon/config/config.h"
 
+#include <stdio.h>
+
 /* Serves until SIGTERM or SIGINT, or until another program takes over. config_path and socket_path
  * come from the command line and may be NULL; argv is main()'s. Takes the configuration over. The
  * caller has blocked the signals (reexec.h). Returns the exit status of the process: 0, or 1 after

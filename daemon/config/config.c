@@ -1,185 +1,127 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmd.conf and its drop-ins: finds the files, reads each, and gives out one struct config that
- * is whole, or none. What is in a file is config_reader.c's.
+ * The defaults of gpushmd.conf, and the reason for each. gpushmd.conf(5) repeats the values.
  *
- * All files are read even when the first is wrong, so that one run tells every fault. Nothing is
- * kept open, nothing is locked: an editor that replaces a file while it is read gives either the
- * old or the new one.
+ * The limits of each uid protect all users from one user's bug. They do not share memory out
+ * fairly; that is the administrator's decision:
+ *  - bytes: no limit. A GPU's memory often belongs to one user; the pool's size limits all users.
+ *  - tables: 256 MiB. Tables take the daemon's own memory, not a pool's. The names, shapes and
+ *    dtypes of 5,000 arrays take 0.7 MB; the largest possible table takes 32 MiB. Only users who
+ *    describe hundreds of thousands of arrays need more.
+ *  - buffers: 16,384. Each buffer holds one to three fds of the daemon; gpushmd.service allows
+ *    524,288 fds, enough for ten such users. A model in pieces has some hundreds of buffers.
+ *  - leases: 65,536, four times the buffers, for several workers that attach to all of them. A
+ *    lease costs the daemon about 100 bytes and no fd. A process that closes its connection but
+ *    keeps leases costs one fd, its pidfd; this limit bounds those fds, too.
+ *  - connections: 1,024. Each holds two fds (socket and pidfd). A process needs one connection, and
+ *    one more for each thread that waits for a name.
+ *
+ * A driver call takes microseconds, or a quarter of a second at the start; a call that clears or
+ * pins memory takes a second for some GiB. 30 s are longer than nearly all calls, and shorter than
+ * a supervisor's patience.
+ *
+ * Pools of GPU memory may take all of it: they allocate as buffers are created and reserve nothing,
+ * and an allocation fails cleanly if other programs hold the memory. Host pools take half of the
+ * memory, because the kernel kills processes when it runs out.
  */
 #include "daemon/config/config.h"
 
-#include "daemon/config/config_reader.h"
-#include "proto/base/own.h"
-
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <unistd.h>
 
-#define FILE_MAX (1u << 20) /* bytes; every value of 64 pools and 4,096 users takes half of it */
+#define SERVICE_USER "gpushm"
+#define SERVICE_SOCKET "/run/gpushm/gpushmd.sock"
 
-#define DEFAULT_PATH GPUSHM_SYSCONFDIR "/gpushm/gpushmd.conf"
-
-/* Opens a file that can be read to its end: a FIFO or a terminal would hang the daemon at SIGHUP.
- * /dev/null (mem(4): device 1, 3) stands for an empty file. */
-static int open_file(const char *path, int *ret)
+void config_default_daemon(struct config *ret)
 {
-	_cleanup_(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	struct stat st;
-
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return -EISDIR;
-	if (!S_ISREG(st.st_mode) && !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
-		return -EINVAL;
-	*ret = take_fd(&fd);
-	return 0;
+	/* Everybody may connect: the daemon checks the uid of each request. */
+	*ret = (struct config){ .socket_mode = 0666,
+				.socket_gid = (gid_t)-1,
+				.admin_gid = (gid_t)-1,
+				.driver_timeout = 30,
+				.busy_poll = 50 };
 }
 
-/* All of a file, with room for a NUL behind it. 0, -EFBIG, -ENOMEM, -errno. */
-static int read_file(const char *path, char **ret, size_t *ret_len)
+void config_default_limits(struct limits_config *ret)
 {
-	_cleanup_(close_fd) int fd = -1;
-	_cleanup_(free_ptr) char *text = malloc(FILE_MAX + 1);
-	size_t len = 0;
-	int e = text ? open_file(path, &fd) : -ENOMEM;
-
-	if (e < 0)
-		return e;
-	for (;;) {
-		ssize_t n = read(fd, text + len, FILE_MAX + 1 - len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			break;
-		if (n > 0)
-			len += (size_t)n;
-		if (len > FILE_MAX)
-			return -EFBIG;
-	}
-	*ret = take_ptr(text);
-	*ret_len = len;
-	return 0;
+	*ret = (struct limits_config){
+		.bytes = UINT64_MAX,
+		.tables = 256u << 20,
+		.buffers = 16384,
+		.leases = 65536,
+		.peers = 1024,
+	};
 }
 
-/* Reads one file. Complains of one that can't be read, and returns why: the others are read all the
- * same. */
-static int load_file(struct config_reader *r, const char *path)
+void pool_config_default(enum pool_kind kind, struct pool_config *ret)
 {
-	_cleanup_(free_ptr) char *text = NULL;
-	size_t len = 0;
-	int e = read_file(path, &text, &len);
+	/* 10 and 0.2 are Numba's NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT and _RATIO. A site whose
+	 * GPU is shared with other programs sets 0 to give all memory back at once. */
+	*ret = (struct pool_config){
+		.kind = kind,
+		.numa_node = -1,
+		.size.percent = kind == POOL_VMM || kind == POOL_MEMPOOL ? 100 : 50,
+		.pending_max_count = 10,
+		.pending_max_ratio = 0.2,
+	};
+}
 
-	if (e == 0)
-		return config_reader_text(r, path, text, len);
-	if (e == -ENOMEM)
-		return e;
-	r->complaints.file = path;
-	if (e == -EFBIG)
-		diagnostics_add(&r->complaints, 0, "the file is too large; allowed: %u bytes",
-				FILE_MAX);
-	else if (e == -EINVAL)
-		diagnostics_add(&r->complaints, 0, "this is no file; allowed: a regular file");
+static bool runs_as_service(void)
+{
+	char buf[4096];
+	struct passwd user, *found = NULL;
+
+	if (geteuid() == 0)
+		return true;
+	return getpwnam_r(SERVICE_USER, &user, buf, sizeof(buf), &found) == 0 && found &&
+	       found->pw_uid == geteuid();
+}
+
+char *config_default_socket(void)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char *path = NULL;
+	int r;
+
+	if (runs_as_service())
+		return strdup(SERVICE_SOCKET);
+	/* The XDG Base Directory Specification says to ignore a relative path. Without one, this is
+	 * the folder that pam_systemd(8) makes; listening fails if it does not exist. */
+	if (runtime && runtime[0] == '/')
+		r = asprintf(&path, "%s/gpushm/gpushmd.sock", runtime);
 	else
-		diagnostics_add(&r->complaints, 0,
-				"can't be read: %s; allowed: a file that uid %u "
-				"may read",
-				strerror(-e), (unsigned)geteuid());
-	return e;
+		r = asprintf(&path, "/run/user/%u/gpushm/gpushmd.sock", (unsigned)geteuid());
+	return r < 0 ? NULL : path;
 }
 
-static int is_dropin(const struct dirent *entry)
+const struct pool_config *config_pool(const struct config *c, const char *name)
 {
-	size_t len = strlen(entry->d_name);
-
-	return entry->d_name[0] != '.' && len > strlen(".conf") &&
-	       strcmp(entry->d_name + len - strlen(".conf"), ".conf") == 0;
+	for (size_t i = 0; i < c->n_pools; i++)
+		if (strcmp(c->pools[i].name, name) == 0)
+			return &c->pools[i];
+	return NULL;
 }
 
-static int compare_names(const struct dirent **a, const struct dirent **b)
+void config_default_pool(const struct config *c, char ret[POOL_NAME_MAX + 1])
 {
-	return strcmp((*a)->d_name, (*b)->d_name);
+	const struct pool_config *pool = config_pool(c, "gpu0");
+
+	if (!pool)
+		pool = config_pool(c, "host");
+	if (!pool && c->n_pools > 0)
+		pool = &c->pools[0];
+	strcpy(ret, pool ? pool->name : "");
 }
 
-/* Reads each drop-in; *result keeps the first error. -ENOMEM alone ends it. */
-static int load_names(struct config_reader *r, const char *folder, struct dirent **names, int n,
-		      int *result)
+const struct limits_config *config_limits(const struct config *c, uid_t uid)
 {
-	for (int i = 0; i < n; i++) {
-		_cleanup_(free_ptr) char *path = NULL;
-		int e = asprintf(&path, "%s/%s", folder, names[i]->d_name);
-
-		if (e < 0)
-			return -ENOMEM;
-		e = load_file(r, path);
-		if (e == -ENOMEM)
-			return e;
-		if (*result == 0)
-			*result = e;
-	}
-	return 0;
-}
-
-/* PATH.d/ *.conf, in the order of their names; there may be none. */
-static int load_dropins(struct config_reader *r, const char *path, int *result)
-{
-	_cleanup_(free_ptr) char *folder = NULL;
-	struct dirent **names = NULL;
-	int n, e;
-
-	if (asprintf(&folder, "%s.d", path) < 0)
-		return -ENOMEM;
-	n = scandir(folder, &names, is_dropin, compare_names);
-	if (n < 0 && (errno == ENOENT || errno == ENOTDIR))
-		return 0;
-	if (n < 0) {
-		e = -errno;
-		r->complaints.file = folder;
-		diagnostics_add(&r->complaints, 0, "can't be read: %s; allowed: a folder of files",
-				strerror(-e));
-		return e;
-	}
-	e = load_names(r, folder, names, n, result);
-	for (int i = 0; i < n; i++)
-		free(names[i]);
-	free(names);
-	return e;
-}
-
-static int load_all(struct config_reader *r, const char *path)
-{
-	int result = 0, e = 0;
-
-	if (path || access(DEFAULT_PATH, F_OK) == 0 || errno != ENOENT)
-		result = load_file(r, path ? path : DEFAULT_PATH);
-	if (result != -ENOMEM)
-		e = load_dropins(r, path ? path : DEFAULT_PATH, &result);
-	return result < 0 ? result : e;
-}
-
-int config_load(const char *path, FILE *errors, struct config **ret)
-{
-	_cleanup_(config_reader_done) struct config_reader r = { 0 };
-	struct config *c;
-	int e = config_reader_init(&r, errors), checked;
-
-	if (e < 0)
-		return e;
-	e = load_all(&r, path);
-	if (e == -ENOMEM)
-		return e;
-	checked = config_reader_finish(&r, &c);
-	if (checked < 0)
-		return e < 0 ? e : checked;
-	*ret = c;
-	return 0;
+	for (size_t i = 0; i < c->n_user_limits; i++)
+		if (c->user_limits[i].uid == uid)
+			return &c->user_limits[i].limits;
+	return &c->limits;
 }
 
 struct config *config_free(struct config *c)
@@ -199,12 +141,4 @@ struct config *config_free(struct config *c)
 	free(c->socket_path);
 	free(c);
 	return NULL;
-}
-
-const struct limits_config *config_limits(const struct config *c, uid_t uid)
-{
-	for (size_t i = 0; i < c->n_user_limits; i++)
-		if (c->user_limits[i].uid == uid)
-			return &c->user_limits[i].limits;
-	return &c->limits;
 }

@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a file's sections and assignments to the values of a struct config. Each assignment is
- * checked, even one that a later file overrides: a mistake that sleeps there would wake up when the
- * other file goes. Each leaves its origin.
+ * From the sections and assignments of files to the values of a struct config. Each assignment is
+ * checked, even one that a later file overrides: such a mistake would show up when the other file
+ * is removed. Each leaves its origin. Keys come from the table of config_table.c.
  *
- * It goes by the table of config_key.c and knows no key by itself; what needs more than one value
- * to be seen as wrong is config_check.c's.
+ * Defaults and the checks that need more than one value come last, because drop-ins may come in any
+ * order: a pool's kind decides the default of its size, and [limits] that of every [limits USER].
  */
 #include "daemon/config/config_reader.h"
 
-#include "daemon/config/config_id.h"
-#include "daemon/config/config_origin.h"
-#include "daemon/config/ini.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
+#include "proto/words.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define USERS_MAX 4096u /* [limits USER] sections; they are searched one by one */
+#define USERS_MAX 4096u /* [limits USER] sections; a search looks at each */
 
 int config_reader_init(struct config_reader *r, FILE *errors)
 {
-	*r = (struct config_reader){ .complaints.out = errors };
+	*r = (struct config_reader){ .diagnostics.out = errors };
 	r->config = calloc(1, sizeof(*r->config));
 	return r->config ? 0 : -ENOMEM;
 }
@@ -48,7 +46,7 @@ static int add_file(struct config *c, const char *file, char **ret)
 	return 0;
 }
 
-/* Where this or a later assignment goes to. */
+/* Remembers where a value, or a section's header, was found. */
 static int add_origin(struct config_reader *r, const struct config_key *key, unsigned line,
 		      size_t first, size_t count, bool reset)
 {
@@ -58,23 +56,23 @@ static int add_origin(struct config_reader *r, const struct config_key *key, uns
 					.first = first,
 					.count = count,
 					.reset = reset,
-					.file = r->complaints.file,
+					.file = r->diagnostics.file,
 					.line = line };
 
 	return config_origin_add(r->config, &origin);
 }
 
-/* Makes [limits USER] the section, for a user who may have been named before. */
+/* Enters [limits USER]; an earlier section may have named the same user. */
 static int enter_user(struct config_reader *r, const struct ini_item *item)
 {
 	struct config *c = r->config;
 	char wrong[WRONG_MAX] = "";
 	struct user_limits *users;
 	uid_t uid;
-	int e = config_id_user(item->argument, &uid, wrong);
+	int e = config_parse_user(item->argument, &uid, wrong);
 
 	if (e == -EINVAL)
-		diagnostics_add(&r->complaints, item->line, "%s; allowed: a user's name or number",
+		diagnostics_add(&r->diagnostics, item->line, "%s; allowed: a user's name or number",
 				wrong);
 	if (e < 0)
 		return e == -EINVAL ? 0 : e;
@@ -82,7 +80,7 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 		if (c->user_limits[r->subject].uid == uid)
 			break;
 	if (r->subject == USERS_MAX) {
-		diagnostics_add(&r->complaints, item->line,
+		diagnostics_add(&r->diagnostics, item->line,
 				"one [limits USER] too many; allowed: %u of them", USERS_MAX);
 		return 0;
 	}
@@ -97,7 +95,7 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	return 0;
 }
 
-/* Likewise for [pool NAME]. */
+/* Enters [pool NAME]. */
 static int enter_pool(struct config_reader *r, const struct ini_item *item)
 {
 	struct config *c = r->config;
@@ -105,7 +103,7 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 	struct pool_config *pools;
 
 	if (wrong) {
-		diagnostics_add(&r->complaints, item->line, "[pool %.80s]: %s; allowed: %s",
+		diagnostics_add(&r->diagnostics, item->line, "[pool %.80s]: %s; allowed: %s",
 				item->argument, wrong, value_pool.allowed);
 		return 0;
 	}
@@ -113,7 +111,7 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 		if (strcmp(c->pools[r->subject].name, item->argument) == 0)
 			break;
 	if (r->subject == POOLS_MAX) {
-		diagnostics_add(&r->complaints, item->line,
+		diagnostics_add(&r->diagnostics, item->line,
 				"one pool too many; allowed: %u of them", POOLS_MAX);
 		return 0;
 	}
@@ -132,7 +130,7 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 static int enter_daemon(struct config_reader *r, const struct ini_item *item)
 {
 	if (item->argument[0] != '\0')
-		diagnostics_add(&r->complaints, item->line,
+		diagnostics_add(&r->diagnostics, item->line,
 				"[daemon %.64s]: this section takes no name; allowed: [daemon]",
 				item->argument);
 	else
@@ -164,7 +162,7 @@ static int on_section(struct config_reader *r, const struct ini_item *item)
 
 	r->section = SECTION_NONE;
 	r->subject = 0;
-	r->complained = true;
+	r->warned = true;
 	if (item->section[0] == '\0')
 		return 0;
 	for (size_t i = 0; i < array_size(sections); i++) {
@@ -176,13 +174,13 @@ static int on_section(struct config_reader *r, const struct ini_item *item)
 			       : add_origin(r, NULL, item->line, 0, 0, false);
 	}
 	config_section_suggest(item->section, suggestion, sizeof(suggestion));
-	diagnostics_add(&r->complaints, item->line, "unknown section [%.64s]; %s", item->section,
+	diagnostics_add(&r->diagnostics, item->line, "unknown section [%.64s]; %s", item->section,
 			suggestion);
 	return 0;
 }
 
-/* Reads a value into its member; an empty one takes back what was set before. A wrong one leaves
- * its origin, too, so that it is not complained of again as missing. */
+/* Reads a value into its member; an empty one restores the default. A wrong one leaves its origin,
+ * too, so that it is not reported again as missing. */
 static int assign(struct config_reader *r, const struct config_key *key,
 		  const struct ini_item *item)
 {
@@ -194,11 +192,11 @@ static int assign(struct config_reader *r, const struct config_key *key,
 	int e = 0;
 
 	if (!reset)
-		e = key->type->parse(item->value, member, wrong);
+		e = key->type->parse(key->type, item->value, member, wrong);
 	else if (key->type->clear)
 		key->type->clear(member);
 	if (e == -EINVAL)
-		diagnostics_add(&r->complaints, item->line, "%s=%.80s: %s; allowed: %s", key->name,
+		diagnostics_add(&r->diagnostics, item->line, "%s=%.80s: %s; allowed: %s", key->name,
 				item->value, wrong[0] != '\0' ? wrong : "this can't be used",
 				key->type->allowed);
 	if (e < 0 && e != -EINVAL)
@@ -212,17 +210,17 @@ static int on_assignment(struct config_reader *r, const struct ini_item *item)
 	char suggestion[256];
 
 	if (r->section == SECTION_NONE) {
-		if (!r->complained)
-			diagnostics_add(&r->complaints, item->line,
+		if (!r->warned)
+			diagnostics_add(&r->diagnostics, item->line,
 					"an assignment before any section; allowed: [daemon], "
 					"[limits] or [pool NAME] first");
-		r->complained = true;
+		r->warned = true;
 		return 0;
 	}
 	if (key)
 		return assign(r, key, item);
 	config_key_suggest(r->section, item->key, suggestion, sizeof(suggestion));
-	diagnostics_add(&r->complaints, item->line, "unknown key \"%.64s\"; %s", item->key,
+	diagnostics_add(&r->diagnostics, item->line, "unknown key \"%.64s\"; %s", item->key,
 			suggestion);
 	return 0;
 }
@@ -237,14 +235,140 @@ int config_reader_text(struct config_reader *r, const char *file, char *text, si
 
 	if (e < 0)
 		return e;
-	r->complaints.file = kept;
+	r->diagnostics.file = kept;
 	r->section = SECTION_NONE;
-	r->complained = false;
-	ini_init(&ini, text, len, &r->complaints);
+	r->warned = false;
+	ini_init(&ini, text, len, &r->diagnostics);
 	while ((what = ini_next(&ini, &item)) != INI_END) {
 		e = what == INI_SECTION ? on_section(r, &item) : on_assignment(r, &item);
 		if (e < 0)
 			return e;
 	}
+	return 0;
+}
+
+/* Where a value was set; NULL: it is the default. */
+static const struct config_origin *origin_of(const struct config *c, enum section section,
+					     size_t subject, const char *key)
+{
+	return config_origin_find(c, section, subject, config_key_find(section, key), NULL);
+}
+
+/* Copies the defaults of a section's values that nothing set. */
+static void fill(struct config *c, enum section section, size_t subject, const void *defaults)
+{
+	char *members = config_subject(c, section, subject);
+	size_t n;
+	const struct config_key *keys = config_keys(section, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (!config_origin_find(c, section, subject, &keys[i], NULL))
+			memcpy(members + keys[i].offset, (const char *)defaults + keys[i].offset,
+			       keys[i].type->size);
+}
+
+static void fill_pool(struct config *c, size_t pool)
+{
+	struct pool_config *p = &c->pools[pool];
+	struct pool_config defaults;
+
+	pool_config_default(p->kind, &defaults);
+	fill(c, SECTION_POOL, pool, &defaults);
+	p->restricted = p->allow_users.n > 0 || p->allow_groups.n > 0;
+}
+
+static int fill_all(struct config *c)
+{
+	struct config daemon;
+	struct limits_config limits;
+
+	config_default_daemon(&daemon);
+	config_default_limits(&limits);
+	config_default_pool(c, daemon.default_pool);
+	fill(c, SECTION_DAEMON, 0, &daemon);
+	fill(c, SECTION_LIMITS, 0, &limits);
+	for (size_t i = 0; i < c->n_user_limits; i++)
+		fill(c, SECTION_USER, i, &c->limits);
+	for (size_t i = 0; i < c->n_pools; i++)
+		fill_pool(c, i);
+	c->auto_pools = c->n_pools == 0;
+	if (!c->socket_path)
+		c->socket_path = config_default_socket();
+	return c->socket_path ? 0 : -ENOMEM;
+}
+
+/* Reports a value that means nothing for the pool's kind: its author expects an effect. */
+static void check_useless(struct config_reader *r, size_t pool, const char *key,
+			  const char *allowed)
+{
+	const struct pool_config *p = &r->config->pools[pool];
+	const struct config_origin *origin = origin_of(r->config, SECTION_POOL, pool, key);
+
+	if (!origin)
+		return;
+	r->diagnostics.file = origin->file;
+	diagnostics_add(&r->diagnostics, origin->line,
+			"[pool %s]: %s has no meaning with kind=%s; allowed: with kind=%s", p->name,
+			key, kind_word(p->kind), allowed);
+}
+
+static void check_pool(struct config_reader *r, size_t pool)
+{
+	const struct pool_config *p = &r->config->pools[pool];
+	const struct config_origin *header;
+
+	if (!origin_of(r->config, SECTION_POOL, pool, "kind")) {
+		header = config_origin_find(r->config, SECTION_POOL, pool, NULL, NULL);
+		r->diagnostics.file = header->file;
+		diagnostics_add(&r->diagnostics, header->line,
+				"[pool %s] has no kind; allowed: kind= with %s", p->name,
+				value_kind.allowed);
+		return;
+	}
+	if (p->kind == 0)
+		return;
+	if (p->kind == POOL_HOST)
+		check_useless(r, pool, "device", "vmm, mempool or pinned");
+	if (p->kind != POOL_PINNED)
+		check_useless(r, pool, "numa-node", "pinned");
+}
+
+static void check_default_pool(struct config_reader *r)
+{
+	const struct config *c = r->config;
+	const struct config_origin *origin = origin_of(c, SECTION_DAEMON, 0, "default-pool");
+	char names[512] = "";
+	size_t used = 0;
+
+	/* Without [pool] sections the names of the pools depend on the machine. */
+	if (!origin || c->n_pools == 0 || c->default_pool[0] == '\0')
+		return;
+	for (size_t i = 0; i < c->n_pools; i++) {
+		if (strcmp(c->pools[i].name, c->default_pool) == 0)
+			return;
+		if (used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 i > 0 ? ", " : "", c->pools[i].name);
+	}
+	r->diagnostics.file = origin->file;
+	diagnostics_add(&r->diagnostics, origin->line,
+			"default-pool=%s: there is no such pool; allowed: %s", c->default_pool,
+			names);
+}
+
+int config_reader_finish(struct config_reader *r, struct config **ret)
+{
+	int e;
+
+	config_origin_settle(r->config);
+	for (size_t i = 0; i < r->config->n_pools; i++)
+		check_pool(r, i);
+	check_default_pool(r);
+	if (r->diagnostics.n > 0)
+		return -EINVAL;
+	e = fill_all(r->config);
+	if (e < 0)
+		return e;
+	*ret = take_ptr(r->config);
 	return 0;
 }

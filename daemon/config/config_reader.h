@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads texts in the form of gpushmd.conf into a struct config, one after the other, and then makes
- * it whole.
+ * Reads texts in the form of gpushmd.conf into a struct config, one after the other, and then
+ * completes it.
  */
 #ifndef GPUSHM_DAEMON_CONFIG_CONFIG_READER_H
 #define GPUSHM_DAEMON_CONFIG_CONFIG_READER_H
 
-#include "daemon/config/config_key.h"
-#include "daemon/config/diagnostics.h"
+#include "daemon/config/config_table.h"
+#include "daemon/config/ini.h"
 
 struct config_reader {
-	struct config *config;	       /* owned, until config_reader_finish() hands it on */
-	struct diagnostics complaints; /* n: how many so far */
-	enum section section;	       /* where assignments go now */
-	size_t subject;		       /* its user or pool */
-	bool complained;	       /* of an assignment before any section */
+	struct config *config; /* owned, until config_reader_finish() gives it away */
+	struct diagnostics diagnostics;
+	enum section section; /* of the next assignment */
+	size_t subject;	      /* its user or pool */
+	bool warned;	      /* an assignment before any section is reported once */
 };
 
 /* errors is borrowed. 0 or -ENOMEM. */
 int config_reader_init(struct config_reader *r, FILE *errors);
 void config_reader_done(struct config_reader *r);
 
-/* Reads len bytes that came from `file`; text is written to, has room for a NUL behind it, and may
- * be freed afterwards. What is wrong is complained of and left out. 0 or -ENOMEM. */
+/* Reads len bytes of `file`. The reader writes to text, which has space for a NUL after it; the
+ * caller may free text afterwards. Faults are reported and left out. 0 or -ENOMEM. */
 int config_reader_text(struct config_reader *r, const char *file, char *text, size_t len);
 
-/* Gives each value that no file set its default, and checks what belongs together. 0 with *ret the
- * caller's; -EINVAL where anything has been complained of; -ENOMEM. */
+/* Sets the defaults of values that no file set, and makes the checks that need several values. 0,
+ * and the caller owns *ret; -EINVAL if there was any diagnostic; -ENOMEM. */
 int config_reader_finish(struct config_reader *r, struct config **ret);
 
 #endif

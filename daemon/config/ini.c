@@ -2,22 +2,43 @@
  *
  * Takes a text apart into sections and assignments, in place. The form is that of systemd's unit
  * files (systemd.syntax(7)): "[section]", "key=value", a backslash at the end joins the next line,
- * '#' and ';' open a comment, and a comment inside a continued line is left out. Unlike there, a
- * comment may also stand behind a value, after a blank: so --dump-config can say where each value
- * came from and still write a file that can be read again.
+ * '#' and ';' start a comment, and a comment inside a continued line is left out. Unlike there, a
+ * comment may also follow a value, after a blank: --dump-config says so where each value was set,
+ * and still writes a file that can be read again.
  *
- * It owns nothing, allocates nothing and never stops early, but at a NUL: that is no text file.
+ * It owns and allocates nothing. It stops early only at a NUL, which no text file has.
  */
 #include "daemon/config/ini.h"
 
+#include "daemon/util/escape.h"
+
+#include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 
 static const char blanks[] = " \t";
 
-void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *complaints)
+/* The text quotes the file, and --check-config writes to a terminal, so everything is escaped. */
+void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, ...)
 {
-	*ini = (struct ini){ .complaints = complaints, .at = text, .end = text + len };
+	char text[1024], safe[4 * sizeof(text)], file[PATH_MAX + 16], where[16] = "";
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	escape(text, strlen(text), safe, sizeof(safe));
+	escape(d->file, strlen(d->file), file, sizeof(file));
+	if (line > 0)
+		snprintf(where, sizeof(where), ":%u", line);
+	fprintf(d->out, "%s%s: %s\n", file, where, safe);
+	d->n++;
+}
+
+void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *diagnostics)
+{
+	*ini = (struct ini){ .diagnostics = diagnostics, .at = text, .end = text + len };
 	text[len] = '\0';
 }
 
@@ -42,7 +63,7 @@ static size_t cut_comment(const char *line, size_t len)
 	return len;
 }
 
-/* Whether a line has only bytes that a text has. Complains where it has not. */
+/* Whether a line has only bytes of a text file; if not, a diagnostic says so. */
 static bool check_bytes(struct ini *ini, const char *line, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -52,7 +73,7 @@ static bool check_bytes(struct ini *ini, const char *line, size_t len)
 			continue;
 		if (c == '\0')
 			ini->at = ini->end;
-		diagnostics_add(ini->complaints, ini->line, "control character 0x%02x%s", c,
+		diagnostics_add(ini->diagnostics, ini->line, "control character 0x%02x%s", c,
 				c == '\r'   ? "; the file needs Unix line ends (LF alone)"
 				: c == '\0' ? "; this is no text file, the rest is not read"
 					    : "; allowed: text and tabs");
@@ -61,8 +82,8 @@ static bool check_bytes(struct ini *ini, const char *line, size_t len)
 	return true;
 }
 
-/* Joins the line at ini->at with those that continue it, drops comments and the blanks around, and
- * ends it with a NUL. What is dropped makes room, so the result lies where it was read from. */
+/* Joins the line at ini->at with the lines that continue it, drops comments and outer blanks, and
+ * adds a NUL. The result is never longer than the text was, so it stays in its place. */
 static char *take_line(struct ini *ini)
 {
 	char *line = ini->at, *tail = line;
@@ -104,7 +125,7 @@ static void parse_header(struct ini *ini, char *line, struct ini_item *ret)
 
 	ret->section = ret->argument = line + strlen(line);
 	if (!close || close[1] != '\0') {
-		diagnostics_add(ini->complaints, ret->line,
+		diagnostics_add(ini->diagnostics, ret->line,
 				"a section's name ends with ], and nothing follows it; allowed: "
 				"[section] or [section NAME]");
 		return;
@@ -118,7 +139,7 @@ static void parse_header(struct ini *ini, char *line, struct ini_item *ret)
 		argument += strspn(argument, blanks);
 	}
 	if (*section == '\0')
-		diagnostics_add(ini->complaints, ret->line,
+		diagnostics_add(ini->diagnostics, ret->line,
 				"a section without a name; allowed: [section] or [section NAME]");
 	ret->section = section;
 	ret->argument = argument;
@@ -129,7 +150,7 @@ static bool parse_assignment(struct ini *ini, char *line, struct ini_item *ret)
 	char *equals = strchr(line, '='), *end = equals;
 
 	if (!equals || equals == line) {
-		diagnostics_add(ini->complaints, ret->line,
+		diagnostics_add(ini->diagnostics, ret->line,
 				"\"%.64s\" is neither; allowed: [section], key=value or # comment",
 				line);
 		return false;

@@ -1,36 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * The form of a configuration file: sections, assignments, comments and continued lines. It knows
- * no section and no key.
+ * The form of a configuration file: sections, assignments, comments and continued lines; and the
+ * messages about what is wrong. It knows no section and no key.
  */
 #ifndef GPUSHM_DAEMON_CONFIG_INI_H
 #define GPUSHM_DAEMON_CONFIG_INI_H
 
-#include "daemon/config/diagnostics.h"
-
 #include <stddef.h>
+#include <stdio.h>
+
+/* Writes faults as they are found, and counts them, so that one run shows every fault. */
+struct diagnostics {
+	FILE *out;	  /* borrowed */
+	const char *file; /* borrowed: the file that is being read */
+	size_t n;	  /* so far, over all files */
+};
+
+/* Writes "FILE:LINE: text", or "FILE: text" if line is 0, with control characters escaped. */
+void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 enum ini_what { INI_END, INI_SECTION, INI_ASSIGNMENT };
 
-/* One section's header or one assignment. Strings lie in the text that was given to ini_init(). */
+/* One section's header or one assignment. Strings lie in the text that ini_init() got. */
 struct ini_item {
 	unsigned line;	/* its first; from 1 */
-	char *section;	/* "" where the header was wrong, which was complained of */
-	char *argument; /* [section argument]; "" where there is none */
+	char *section;	/* "": the header is wrong, and a diagnostic says so */
+	char *argument; /* [section argument]; "" without one */
 	char *key, *value;
 };
 
 struct ini {
-	struct diagnostics *complaints; /* borrowed */
-	char *at, *end;			/* what is left of the text */
-	unsigned line;			/* lines that were read */
+	struct diagnostics *diagnostics; /* borrowed */
+	char *at, *end;			 /* the rest of the text */
+	unsigned line;			 /* number of lines read */
 };
 
-/* text is len bytes with room for one more behind them; it is written to, and must outlive what
- * ini_next() gives. */
-void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *complaints);
+/* text has len bytes and space for one more. The reader writes to it, and it must outlive the items
+ * of ini_next(). */
+void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *diagnostics);
 
-/* The next item. Lines that have no form are complained of and skipped. */
+/* Reads the next item. A line of no known form is reported and skipped. */
 enum ini_what ini_next(struct ini *ini, struct ini_item *ret);
 
 #endif

@@ -12,6 +12,7 @@
 #include "proto/base/own.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>

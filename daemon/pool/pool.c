@@ -14,6 +14,7 @@
 #include "daemon/pool/failure.h"
 #include "daemon/pool/space.h"
 #include "daemon/util/log.h"
+#include "proto/words.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void on_opened(struct job *job)
 
 static void find_fault(struct pool *pool, const char *why)
 {
-	const char *kind = pool_kind_name(pool->config.kind);
+	const char *kind = kind_word(pool->config.kind);
 
 	if (!pool->ops)
 		snprintf(pool->why, sizeof(pool->why),

@@ -7,7 +7,7 @@
 #ifndef GPUSHM_DAEMON_POOL_POOL_H
 #define GPUSHM_DAEMON_POOL_POOL_H
 
-#include "daemon/config/config.h"
+#include "daemon/config/pool_config.h"
 #include "daemon/pool/device.h"
 #include "proto/base/list.h"
 #include "proto/fault.h"

@@ -5,6 +5,7 @@
 #ifndef GPUSHM_DAEMON_POOL_POOLS_H
 #define GPUSHM_DAEMON_POOL_POOLS_H
 
+#include "daemon/config/config.h"
 #include "daemon/pool/pool.h"
 
 struct pools {

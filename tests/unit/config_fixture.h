@@ -5,7 +5,8 @@
 #ifndef GPUSHM_TESTS_CONFIG_FIXTURE_H
 #define GPUSHM_TESTS_CONFIG_FIXTURE_H
 
-#include "daemon/config/config.h"
+#include "daemon/config/config_load.h"
+#include "daemon/config/config_report.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 

@@ -62,6 +62,8 @@ static const struct {
 	{ "[daemon]", "busy-poll=0", "busy-poll=0" },
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
+	{ "[limits]", "max-bytes=1.5G", "max-bytes=1536M" },
+	{ "[limits]", "max-bytes=64.0 MiB", "max-bytes=64M" },
 	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },
 	{ "[limits]", "max-bytes=2048T", "max-bytes=2048T" },
 	{ "[limits]", "max-bytes=18446744073709551614", "max-bytes=18446744073709551614" },

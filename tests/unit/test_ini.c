@@ -12,12 +12,12 @@
 
 /* Every item of a text as "line[section|argument]" or "line:key=value", one behind the other. The
  * text lies at the end of its memory, so that a read past it is seen by a sanitizer. */
-static void parse(const char *text, size_t len, char *items, size_t size, char *complaints,
-		  size_t complaints_size)
+static void parse(const char *text, size_t len, char *items, size_t size, char *diagnostics,
+		  size_t diagnostics_size)
 {
 	_cleanup_(free_ptr) char *copy = malloc(len + 1);
 	FILE *out = fmemopen(items, size, "w");
-	FILE *errors = fmemopen(complaints, complaints_size, "w");
+	FILE *errors = fmemopen(diagnostics, diagnostics_size, "w");
 	struct diagnostics c = { .out = errors, .file = "f" };
 	struct ini ini;
 	struct ini_item item;
@@ -26,7 +26,7 @@ static void parse(const char *text, size_t len, char *items, size_t size, char *
 	ck_assert(copy && out && errors);
 	memcpy(copy, text, len);
 	memset(items, 0, size);
-	memset(complaints, 0, complaints_size);
+	memset(diagnostics, 0, diagnostics_size);
 	ini_init(&ini, copy, len, &c);
 	while ((what = ini_next(&ini, &item)) != INI_END) {
 		if (what == INI_SECTION)
@@ -69,12 +69,12 @@ static const struct {
 
 START_TEST(a_text_gives_exactly_these_items)
 {
-	char items[256], complaints[256];
+	char items[256], diagnostics[256];
 
-	parse(good[_i].text, strlen(good[_i].text), items, sizeof(items), complaints,
-	      sizeof(complaints));
+	parse(good[_i].text, strlen(good[_i].text), items, sizeof(items), diagnostics,
+	      sizeof(diagnostics));
 	ck_assert_str_eq(items, good[_i].items);
-	ck_assert_str_eq(complaints, "");
+	ck_assert_str_eq(diagnostics, "");
 }
 END_TEST
 
@@ -96,13 +96,13 @@ static const struct {
 
 START_TEST(a_line_without_form_is_told_with_its_number_and_skipped)
 {
-	char items[256], complaints[256];
+	char items[256], diagnostics[256];
 
-	parse(bad[_i].text, bad[_i].len, items, sizeof(items), complaints, sizeof(complaints));
+	parse(bad[_i].text, bad[_i].len, items, sizeof(items), diagnostics, sizeof(diagnostics));
 	ck_assert_str_eq(items, bad[_i].items);
-	ck_assert_msg(strncmp(complaints, bad[_i].complaint, strlen(bad[_i].complaint)) == 0, "%s",
-		      complaints);
-	ck_assert_ptr_eq(strchr(complaints, '\n'), complaints + strlen(complaints) - 1);
+	ck_assert_msg(strncmp(diagnostics, bad[_i].complaint, strlen(bad[_i].complaint)) == 0, "%s",
+		      diagnostics);
+	ck_assert_ptr_eq(strchr(diagnostics, '\n'), diagnostics + strlen(diagnostics) - 1);
 }
 END_TEST
 

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes a configuration in the form of its file, with the origin of each value (--dump-config),
+ * and compares two of them at a reload.
+ *
+ * A dump is a valid file that means the same: a default that has no written form (no group, no NUMA
+ * node) becomes an empty assignment, which means the default.
+ *
+ * A reload can't change a pool, which is memory that clients have mapped, nor the socket, to which
+ * they are connected. Two values are compared as they would be written, so that "40G" and "40960M"
+ * are the same.
+ */
+#include "daemon/config/config_report.h"
+
+#include "daemon/config/config_table.h"
+#include "daemon/util/escape.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define TEXT_MAX 256u /* the longest value of a key that needs a restart is a socket's path */
+
+/* ---- --dump-config ---- */
+
+static void dump_origin(const struct config_origin *origin, FILE *out)
+{
+	char file[PATH_MAX];
+
+	if (!origin) {
+		fputs("  # default\n", out);
+		return;
+	}
+	escape(origin->file, strlen(origin->file), file, sizeof(file));
+	fprintf(out, "  # %s:%u\n", file, origin->line);
+}
+
+/* Writes one line for each assignment that added to the list. */
+static void dump_list(const struct config_key *key, const struct id_list *list,
+		      const struct config_origin *origins, size_t n, FILE *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct id_list part = { list->ids + origins[i].first, origins[i].count };
+
+		fprintf(out, "%s=", key->name);
+		key->type->format(key->type, &part, out);
+		dump_origin(&origins[i], out);
+	}
+}
+
+static void dump_keys(const struct config *c, enum section section, size_t subject, FILE *out)
+{
+	const char *members = config_subject(c, section, subject);
+	size_t n, n_origins;
+	const struct config_key *keys = config_keys(section, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *member = members + keys[i].offset;
+		const struct config_origin *origins =
+			config_origin_find(c, section, subject, &keys[i], &n_origins);
+
+		/* [limits] gives the values that [limits USER] does not set; they share the keys.
+		 */
+		if (!origins && section == SECTION_USER)
+			origins = config_origin_find(c, SECTION_LIMITS, 0, &keys[i], &n_origins);
+		if (keys[i].type->list && origins) {
+			dump_list(&keys[i], (const struct id_list *)member, origins, n_origins,
+				  out);
+			continue;
+		}
+		fprintf(out, "%s=", keys[i].name);
+		keys[i].type->format(keys[i].type, member, out);
+		dump_origin(origins, out);
+	}
+}
+
+static void dump_header(const struct config *c, enum section section, size_t subject, FILE *out)
+{
+	const struct config_origin *origin = config_origin_find(c, section, subject, NULL, NULL);
+
+	if (section == SECTION_USER) {
+		fputs("\n[limits ", out);
+		config_format_user(c->user_limits[subject].uid, out);
+	} else {
+		fprintf(out, "\n[pool %s", c->pools[subject].name);
+	}
+	putc(']', out);
+	dump_origin(origin, out);
+}
+
+void config_dump(const struct config *c, FILE *out)
+{
+	fputs("[daemon]\n", out);
+	dump_keys(c, SECTION_DAEMON, 0, out);
+	fputs("\n[limits]\n", out);
+	dump_keys(c, SECTION_LIMITS, 0, out);
+	for (size_t i = 0; i < c->n_user_limits; i++) {
+		dump_header(c, SECTION_USER, i, out);
+		dump_keys(c, SECTION_USER, i, out);
+	}
+	for (size_t i = 0; i < c->n_pools; i++) {
+		dump_header(c, SECTION_POOL, i, out);
+		dump_keys(c, SECTION_POOL, i, out);
+	}
+	if (c->auto_pools)
+		fputs("\n# No pool is configured: each GPU gets gpuN, gpuN-mempool and a pinned "
+		      "pool, and\n# there is always host.\n",
+		      out);
+}
+
+/* ---- a reload ---- */
+
+struct names {
+	char *text;
+	size_t size, used, n;
+};
+
+/* Adds ", " and a name; a name that does not fit is counted only. */
+__attribute__((format(printf, 2, 3))) static void names_add(struct names *names, const char *format,
+							    ...)
+{
+	char name[POOL_NAME_MAX + 64];
+	const char *comma = names->used > 0 ? ", " : "";
+	va_list args;
+	size_t len;
+
+	va_start(args, format);
+	vsnprintf(name, sizeof(name), format, args);
+	va_end(args);
+	names->n++;
+	len = strlen(comma) + strlen(name);
+	if (names->used + len >= names->size)
+		return;
+	sprintf(names->text + names->used, "%s%s", comma, name);
+	names->used += len;
+}
+
+/* Whether both have the same value. Without memory it says no, so that at worst a restart too many
+ * is asked for. */
+static bool is_same(const struct config_key *key, const void *old, const void *fresh)
+{
+	const void *members[2] = { old, fresh };
+	char text[2][TEXT_MAX] = { "", "" };
+
+	for (int i = 0; i < 2; i++) {
+		FILE *out = fmemopen(text[i], TEXT_MAX, "w");
+
+		if (!out)
+			return false;
+		key->type->format(key->type, (const char *)members[i] + key->offset, out);
+		fclose(out);
+	}
+	return strcmp(text[0], text[1]) == 0;
+}
+
+static void compare_section(enum section section, const char *label, const void *old,
+			    const void *fresh, struct names *names)
+{
+	size_t n;
+	const struct config_key *keys = config_keys(section, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		if (keys[i].restart && !is_same(&keys[i], old, fresh))
+			names_add(names, "%s %s", label, keys[i].name);
+	}
+}
+
+size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,
+			    size_t size)
+{
+	struct names all = { .text = names, .size = size };
+	char label[POOL_NAME_MAX + 16];
+
+	names[0] = '\0';
+	compare_section(SECTION_DAEMON, "[daemon]", old, fresh, &all);
+	for (size_t i = 0; i < old->n_pools; i++) {
+		const struct pool_config *pool = config_pool(fresh, old->pools[i].name);
+
+		snprintf(label, sizeof(label), "[pool %s]", old->pools[i].name);
+		if (pool)
+			compare_section(SECTION_POOL, label, &old->pools[i], pool, &all);
+		else
+			names_add(&all, "%s", label);
+	}
+	for (size_t i = 0; i < fresh->n_pools; i++)
+		if (!config_pool(old, fresh->pools[i].name))
+			names_add(&all, "[pool %s]", fresh->pools[i].name);
+	return all.n;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of gpushmd.conf's keys: the section of each, the place of its value, its type, and
+ * whether a change needs a restart. A new key needs a line here, a member in config.h or
+ * pool_config.h, a default in config.c and a paragraph in gpushmd.conf(5); reading, --dump-config
+ * and the messages follow from the table.
+ *
+ * While files are read every assignment leaves an origin. Settling sorts them by what they set. It
+ * keeps the last one of a single value, those since the last reset of a list, and the first one of
+ * a section's header, where a reader looks for it. A file of 1 MiB may hold 100,000 assignments, so
+ * finding one is a binary search.
+ */
+#include "daemon/config/config_table.h"
+
+#include "proto/base/grow.h"
+#include "proto/base/own.h"
+#include "proto/base/suggest.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define DAEMON(name, member, type, restart)                          \
+	{                                                            \
+		name, offsetof(struct config, member), type, restart \
+	}
+#define LIMIT(name, member, type)                                         \
+	{                                                                 \
+		name, offsetof(struct limits_config, member), type, false \
+	}
+#define POOL(name, member, type, restart)                                 \
+	{                                                                 \
+		name, offsetof(struct pool_config, member), type, restart \
+	}
+
+/* The socket gets its mode and group when it is made, by the daemon or by systemd. */
+static const struct config_key daemon_keys[] = {
+	DAEMON("socket", socket_path, &value_path, true),
+	DAEMON("mode", socket_mode, &value_mode, true),
+	DAEMON("group", socket_gid, &value_group, true),
+	DAEMON("admin-group", admin_gid, &value_group, false),
+	DAEMON("default-pool", default_pool, &value_pool, false),
+	DAEMON("unwatched-clients", trust_unwatched, &value_trust, false),
+	DAEMON("driver-timeout", driver_timeout, &value_seconds, false),
+	DAEMON("busy-poll", busy_poll, &value_microseconds, false),
+};
+
+static const struct config_key limits_keys[] = {
+	LIMIT("max-bytes", bytes, &value_bytes),
+	LIMIT("max-table-bytes", tables, &value_bytes),
+	LIMIT("max-buffers", buffers, &value_count),
+	LIMIT("max-leases", leases, &value_count),
+	LIMIT("max-connections", peers, &value_count),
+};
+
+static const struct config_key pool_keys[] = {
+	POOL("kind", kind, &value_kind, true),
+	POOL("device", device, &value_device, true),
+	POOL("numa-node", numa_node, &value_node, true),
+	POOL("size", size, &value_size, true),
+	POOL("allow-users", allow_users, &value_users, false),
+	POOL("allow-groups", allow_groups, &value_groups, false),
+	POOL("pending-max-count", pending_max_count, &value_pending, false),
+	POOL("pending-max-ratio", pending_max_ratio, &value_ratio, false),
+};
+
+static const struct {
+	const struct config_key *keys;
+	size_t n;
+} sections[] = {
+	[SECTION_NONE] = { NULL, 0 },
+	[SECTION_DAEMON] = { daemon_keys, array_size(daemon_keys) },
+	[SECTION_LIMITS] = { limits_keys, array_size(limits_keys) },
+	[SECTION_USER] = { limits_keys, array_size(limits_keys) },
+	[SECTION_POOL] = { pool_keys, array_size(pool_keys) },
+};
+
+const struct config_key *config_keys(enum section section, size_t *ret_n)
+{
+	*ret_n = sections[section].n;
+	return sections[section].keys;
+}
+
+const struct config_key *config_key_find(enum section section, const char *name)
+{
+	size_t n;
+	const struct config_key *keys = config_keys(section, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(keys[i].name, name) == 0)
+			return &keys[i];
+	return NULL;
+}
+
+void config_key_suggest(enum section section, const char *name, char *buf, size_t size)
+{
+	const char *names[array_size(pool_keys)];
+	size_t n;
+	const struct config_key *keys = config_keys(section, &n);
+
+	for (size_t i = 0; i < n; i++)
+		names[i] = keys[i].name;
+	suggest(name, names, n, buf, size);
+}
+_Static_assert(array_size(daemon_keys) <= array_size(pool_keys) &&
+		       array_size(limits_keys) <= array_size(pool_keys),
+	       "config_key_suggest() has room for every section's names");
+
+void config_section_suggest(const char *name, char *buf, size_t size)
+{
+	static const char *const names[] = { "daemon", "limits", "pool" };
+
+	suggest(name, names, array_size(names), buf, size);
+}
+
+void *config_subject(const struct config *c, enum section section, size_t subject)
+{
+	switch (section) {
+	case SECTION_DAEMON:
+		return (void *)c;
+	case SECTION_LIMITS:
+		return (void *)&c->limits;
+	case SECTION_USER:
+		return &c->user_limits[subject].limits;
+	case SECTION_POOL:
+		return &c->pools[subject];
+	default:
+		return NULL;
+	}
+}
+
+int config_origin_add(struct config *c, const struct config_origin *origin)
+{
+	struct config_origin *origins = grow(c->origins, c->n_origins, sizeof(*origins));
+
+	if (!origins)
+		return -ENOMEM;
+	c->origins = origins;
+	origins[c->n_origins] = *origin;
+	origins[c->n_origins].sequence = c->n_origins;
+	c->n_origins++;
+	return 0;
+}
+
+/* Compares what they set. The keys of a section are members of one array, so that their addresses
+ * compare. */
+static int compare_target(const struct config_origin *a, const struct config_origin *b)
+{
+	if (a->section != b->section)
+		return a->section < b->section ? -1 : 1;
+	if (a->subject != b->subject)
+		return a->subject < b->subject ? -1 : 1;
+	if (a->key != b->key)
+		return !a->key || (b->key && a->key < b->key) ? -1 : 1;
+	return 0;
+}
+
+static int compare(const void *x, const void *y)
+{
+	const struct config_origin *a = x, *b = y;
+	int r = compare_target(a, b);
+
+	return r != 0 ? r : a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+}
+
+/* Copies those of one target's origins that count to `to`. Returns their number. */
+static size_t keep(const struct config_origin *from, size_t n, struct config_origin *to)
+{
+	size_t first = 0, kept = 0;
+
+	if (!from->key) {
+		*to = *from;
+		return 1;
+	}
+	if (!from->key->type->list)
+		first = n - 1;
+	for (size_t i = first; i < n; i++)
+		if (from[i].reset)
+			first = i + 1;
+	for (size_t i = first; i < n; i++)
+		to[kept++] = from[i];
+	return kept;
+}
+
+void config_origin_settle(struct config *c)
+{
+	size_t kept = 0;
+
+	if (c->n_origins == 0)
+		return;
+	qsort(c->origins, c->n_origins, sizeof(*c->origins), compare);
+	for (size_t i = 0, n; i < c->n_origins; i += n) {
+		for (n = 1; i + n < c->n_origins; n++)
+			if (compare_target(&c->origins[i], &c->origins[i + n]) != 0)
+				break;
+		kept += keep(&c->origins[i], n, &c->origins[kept]);
+	}
+	c->n_origins = kept;
+}
+
+const struct config_origin *config_origin_find(const struct config *c, enum section section,
+					       size_t subject, const struct config_key *key,
+					       size_t *ret_n)
+{
+	struct config_origin wanted = { .section = section, .subject = subject, .key = key };
+	size_t low = 0, high = c->n_origins, n = 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_target(&c->origins[middle], &wanted) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	while (low + n < c->n_origins && compare_target(&c->origins[low + n], &wanted) == 0)
+		n++;
+	if (ret_n)
+		*ret_n = n;
+	return n > 0 ? &c->origins[low] : NULL;
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads and writes each type of value of gpushmd.conf. What is written (--dump-config) reads back
+ * as the same value.
+ *
+ * Numbers are read digit by digit, because strtoull() and strtod() also take signs, blanks,
+ * hexadecimal, "inf" and "nan", which a typing error may produce.
+ *
+ * Of a pool or a GPU only the form is checked here. Whether the GPU exists is found out when the
+ * pools are made: a file can be checked on a machine without a GPU.
+ *
+ * Users and groups are looked up once, when the file is read; later decisions compare numbers. A
+ * word of digits is always a number, as useradd(8) takes no such name.
+ */
+#include "daemon/config/config_types.h"
+
+#include "proto/base/grow.h"
+#include "proto/base/own.h"
+#include "proto/base/size.h"
+#include "proto/name.h"
+#include "proto/words.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#define NODE_MAX 1023u	   /* the kernel's MAX_NUMNODES is at most 1 << 10 (CONFIG_NODES_SHIFT) */
+#define PENDING_MAX 65536u /* a pending vmm, pinned or host buffer holds an fd of the daemon */
+#define FRACTION_DIGITS 6  /* of a decimal number: as many as are written */
+#define PATH_BYTES_MAX 107 /* of a socket's path, without its NUL (unix(7)) */
+#define ENTRY_BYTES_MAX (1u << 20) /* of a group(5) entry: some 50,000 members */
+#define WORD_MAX 255u		   /* LOGIN_NAME_MAX is 256 with its NUL */
+
+_Static_assert(PATH_BYTES_MAX + 1 == sizeof((struct sockaddr_un){ 0 }.sun_path),
+	       "value_path's text names the number");
+
+static const char digits[] = "0123456789";
+static const char unlimited[] = "unlimited";
+
+/* ---- numbers ---- */
+
+/* Reads a decimal number of at most max that fills the text. */
+static int parse_whole(const char *text, uint64_t max, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	if (*text == '\0')
+		return -EINVAL;
+	for (; *text != '\0'; text++) {
+		if (!isdigit((unsigned char)*text))
+			return -EINVAL;
+		value = value * 10 + (uint64_t)(*text - '0');
+		if (value > max)
+			return -EINVAL;
+	}
+	*ret = value;
+	return 0;
+}
+
+static int parse_number(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	uint64_t value = UINT32_MAX;
+	bool none = type->none && strcmp(text, type->none) == 0;
+
+	if (!none && (parse_whole(text, type->max, &value) < 0 || value < type->min))
+		return -EINVAL;
+	*(uint32_t *)member = (uint32_t)value;
+	return 0;
+}
+
+static void format_number(const struct value_type *type, const void *member, FILE *out)
+{
+	uint32_t value = *(const uint32_t *)member;
+
+	if (type->none && value == UINT32_MAX)
+		fputs(type->none, out);
+	else
+		fprintf(out, "%" PRIu32, value);
+}
+
+/* Reads "12", "12.5" or ".5", at most max, and then `suffix`. */
+static int parse_decimal(const char *text, double max, const char *suffix, double *ret)
+{
+	size_t whole = strspn(text, digits);
+	size_t fraction = text[whole] == '.' ? strspn(text + whole + 1, digits) : 0;
+	size_t len = whole + (text[whole] == '.') + fraction;
+	double value;
+
+	if (whole + fraction == 0 || whole > 3 || fraction > FRACTION_DIGITS ||
+	    strcmp(text + len, suffix) != 0)
+		return -EINVAL;
+	value = strtod(text, NULL);
+	if (value > max)
+		return -EINVAL;
+	*ret = value;
+	return 0;
+}
+
+static void write_decimal(double value, FILE *out)
+{
+	char text[32];
+	size_t len = (size_t)snprintf(text, sizeof(text), "%.*f", FRACTION_DIGITS, value);
+
+	while (len > 0 && text[len - 1] == '0')
+		len--;
+	if (len > 0 && text[len - 1] == '.')
+		len--;
+	fprintf(out, "%.*s", (int)len, text);
+}
+
+static int parse_ratio(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	return parse_decimal(text, 1, "", member);
+}
+
+static void format_ratio(const struct value_type *type, const void *member, FILE *out)
+{
+	write_decimal(*(const double *)member, out);
+}
+
+static int parse_mode(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	size_t n = strspn(text, "01234567");
+
+	if (n == 0 || n > 4 || text[n] != '\0' || strtoul(text, NULL, 8) > 0777)
+		return -EINVAL;
+	*(mode_t *)member = (mode_t)strtoul(text, NULL, 8);
+	return 0;
+}
+
+static void format_mode(const struct value_type *type, const void *member, FILE *out)
+{
+	fprintf(out, "%04o", (unsigned)*(const mode_t *)member);
+}
+
+/* ---- sizes ---- */
+
+/* UINT64_MAX stands for "unlimited". */
+static int read_size(const char *text, uint64_t *ret, char *wrong)
+{
+	const char *fault = size_parse(text, ret);
+
+	if (!fault && *ret == UINT64_MAX)
+		fault = "it is too large";
+	if (fault)
+		snprintf(wrong, WRONG_MAX, "%s", fault);
+	return fault ? -EINVAL : 0;
+}
+
+/* Writes all of its digits, unlike size_format(): the text must mean the same number. */
+static void write_size(uint64_t bytes, FILE *out)
+{
+	static const char *const units[] = { "", "K", "M", "G", "T" };
+	size_t unit = 0;
+
+	while (bytes > 0 && bytes % 1024 == 0 && unit + 1 < array_size(units)) {
+		bytes /= 1024;
+		unit++;
+	}
+	fprintf(out, "%" PRIu64 "%s", bytes, units[unit]);
+}
+
+static int parse_size(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	struct config_size size = { 0 };
+	int r = strchr(text, '%') ? parse_decimal(text, 100, "%", &size.percent)
+				  : read_size(text, &size.bytes, wrong);
+
+	if (r < 0)
+		return r;
+	if (size.bytes == 0 && size.percent == 0) {
+		strcpy(wrong, "a pool of no size");
+		return -EINVAL;
+	}
+	*(struct config_size *)member = size;
+	return 0;
+}
+
+static void format_size(const struct value_type *type, const void *member, FILE *out)
+{
+	const struct config_size *size = member;
+
+	if (size->percent > 0) {
+		write_decimal(size->percent, out);
+		putc('%', out);
+	} else {
+		write_size(size->bytes, out);
+	}
+}
+
+static int parse_bytes(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	uint64_t bytes = UINT64_MAX;
+
+	if (strcmp(text, unlimited) != 0 && read_size(text, &bytes, wrong) < 0)
+		return -EINVAL;
+	*(uint64_t *)member = bytes;
+	return 0;
+}
+
+static void format_bytes(const struct value_type *type, const void *member, FILE *out)
+{
+	if (*(const uint64_t *)member == UINT64_MAX)
+		fputs(unlimited, out);
+	else
+		write_size(*(const uint64_t *)member, out);
+}
+
+/* ---- names ---- */
+
+static int parse_path(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	size_t len = strlen(text);
+	char *copy;
+
+	/* A backslash at a line's end joins the next line: such a path can be read at the end of a
+	 * file only, and cannot be written. */
+	if (text[0] != '/' || text[len - 1] == '/' || text[len - 1] == '\\')
+		return -EINVAL;
+	if (len > PATH_BYTES_MAX) {
+		snprintf(wrong, WRONG_MAX, "the path has %zu bytes", len);
+		return -EINVAL;
+	}
+	copy = strdup(text);
+	if (!copy)
+		return -ENOMEM;
+	free_ptr(member);
+	*(char **)member = copy;
+	return 0;
+}
+
+static void format_path(const struct value_type *type, const void *member, FILE *out)
+{
+	fputs(*(char *const *)member, out);
+}
+
+static int parse_pool(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	const char *fault = name_check_pool(text, strlen(text));
+
+	if (fault) {
+		snprintf(wrong, WRONG_MAX, "%s", fault);
+		return -EINVAL;
+	}
+	strcpy(member, text);
+	return 0;
+}
+
+static void format_text(const struct value_type *type, const void *member, FILE *out)
+{
+	fputs(member, out);
+}
+
+static int parse_kind(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	for (unsigned kind = 1; kind < KINDS; kind++) {
+		if (strcmp(kind_word(kind), text) != 0)
+			continue;
+		*(enum pool_kind *)member = (enum pool_kind)kind;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static void format_kind(const struct value_type *type, const void *member, FILE *out)
+{
+	fputs(kind_word(*(const enum pool_kind *)member), out);
+}
+
+/* Compares with a form like "0000:00:00.0", in which '0' means any hexadecimal digit. */
+static bool has_form(const char *text, const char *form)
+{
+	for (; *text != '\0' && *form != '\0'; text++, form++)
+		if (*form == '0' ? !isxdigit((unsigned char)*text) : *form != *text)
+			return false;
+	return *text == *form;
+}
+
+static bool is_uuid_prefix(const char *text)
+{
+	size_t n = strspn(text, "0123456789abcdefABCDEF-");
+
+	return n > 0 && n <= strlen("00000000-0000-0000-0000-000000000000") && text[n] == '\0';
+}
+
+/* nvidia-smi writes a PCI domain with eight digits, the driver's API with four. The short form is
+ * kept. */
+static int parse_device(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	size_t n = strspn(text, digits);
+	char *device = member;
+
+	if (has_form(text, "00000000:00:00.0") && strncmp(text, "0000", 4) == 0)
+		text += 4;
+	if (has_form(text, "0000:00:00.0")) {
+		for (; *text != '\0'; text++)
+			*device++ = (char)tolower((unsigned char)*text);
+		*device = '\0';
+		return 0;
+	}
+	if (!(strncmp(text, "GPU-", 4) == 0 && is_uuid_prefix(text + 4)) &&
+	    !(n > 0 && n <= 4 && text[n] == '\0'))
+		return -EINVAL;
+	strcpy(device, text);
+	return 0;
+}
+
+static int parse_trust(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	bool trust = strcmp(text, "trust") == 0;
+
+	if (!trust && strcmp(text, "refuse") != 0)
+		return -EINVAL;
+	*(bool *)member = trust;
+	return 0;
+}
+
+static void format_trust(const struct value_type *type, const void *member, FILE *out)
+{
+	fputs(*(const bool *)member ? "trust" : "refuse", out);
+}
+
+/* ---- users and groups ---- */
+
+static const char separators[] = " \t,";
+static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+static const char *const id_words[] = { [ID_USER] = "user", [ID_GROUP] = "group" };
+
+struct entry {
+	uint32_t id;
+	const char *name; /* in the caller's buffer */
+};
+
+/* Looks up by name, or by id if name is NULL. 0, -ESRCH, -ERANGE (buf is too small), -errno. */
+static int query(enum id_kind kind, const char *name, uint32_t id, char *buf, size_t size,
+		 struct entry *ret)
+{
+	struct passwd user, *found_user = NULL;
+	struct group group, *found_group = NULL;
+	int r;
+
+	if (kind == ID_USER)
+		r = name ? getpwnam_r(name, &user, buf, size, &found_user)
+			 : getpwuid_r(id, &user, buf, size, &found_user);
+	else
+		r = name ? getgrnam_r(name, &group, buf, size, &found_group)
+			 : getgrgid_r(id, &group, buf, size, &found_group);
+	if (found_user)
+		*ret = (struct entry){ user.pw_uid, user.pw_name };
+	else if (found_group)
+		*ret = (struct entry){ group.gr_gid, group.gr_name };
+	else
+		return r == 0 ? -ESRCH : -r;
+	return 0;
+}
+
+/* The same with a buffer that is large enough; the caller frees *buf. */
+static int look_up(enum id_kind kind, const char *name, uint32_t id, char **buf, struct entry *ret)
+{
+	int r = -ERANGE;
+
+	for (size_t size = 1024; r == -ERANGE && size <= ENTRY_BYTES_MAX; size *= 4) {
+		free(*buf);
+		*buf = malloc(size);
+		if (!*buf)
+			return -ENOMEM;
+		r = query(kind, name, id, *buf, size, ret);
+	}
+	return r;
+}
+
+static int parse_id(enum id_kind kind, const char *word, uint32_t *ret, char *wrong)
+{
+	_cleanup_(free_ptr) char *buf = NULL;
+	struct entry entry;
+	uint64_t number;
+	int r;
+
+	if (word[strspn(word, digits)] == '\0') {
+		/* The kernel takes (uid_t)-1 for "no change". */
+		r = parse_whole(word, UINT32_MAX - 1, &number);
+		if (r == 0)
+			*ret = (uint32_t)number;
+		else
+			snprintf(wrong, WRONG_MAX, "%.64s is no number of a %s", word,
+				 id_words[kind]);
+		return r;
+	}
+	r = look_up(kind, word, 0, &buf, &entry);
+	if (r == -ENOMEM)
+		return r;
+	if (r == -EIO || r == -EMFILE || r == -ENFILE) {
+		snprintf(wrong, WRONG_MAX, "%s \"%.64s\" can't be looked up: %s", id_words[kind],
+			 word, strerror(-r));
+		return -EINVAL;
+	}
+	/* getpwnam(3): "not found" is 0 or any of ENOENT, ESRCH, EBADF, EPERM, ... */
+	if (r < 0) {
+		snprintf(wrong, WRONG_MAX, "there is no %s \"%.64s\"", id_words[kind], word);
+		return -EINVAL;
+	}
+	*ret = entry.id;
+	return 0;
+}
+
+/* Writes the name if it still means that number and can be read in a list, else the number. */
+static void write_id(enum id_kind kind, uint32_t id, FILE *out)
+{
+	_cleanup_(free_ptr) char *buf = NULL, *again = NULL;
+	struct entry entry, back;
+
+	if (look_up(kind, NULL, id, &buf, &entry) == 0 && entry.name[0] != '\0' &&
+	    entry.name[strspn(entry.name, plain)] == '\0' &&
+	    entry.name[strspn(entry.name, digits)] != '\0' &&
+	    look_up(kind, entry.name, 0, &again, &back) == 0 && back.id == id)
+		fputs(entry.name, out);
+	else
+		fprintf(out, "%" PRIu32, id);
+}
+
+int config_parse_user(const char *text, uid_t *ret, char wrong[WRONG_MAX])
+{
+	return parse_id(ID_USER, text, ret, wrong);
+}
+
+void config_format_user(uid_t uid, FILE *out)
+{
+	write_id(ID_USER, uid, out);
+}
+
+static int parse_group(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	return parse_id(ID_GROUP, text, member, wrong);
+}
+
+static void format_group(const struct value_type *type, const void *member, FILE *out)
+{
+	if (*(const gid_t *)member != (gid_t)-1)
+		write_id(ID_GROUP, *(const gid_t *)member, out);
+}
+
+static int parse_ids(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	struct id_list *list = member;
+
+	while (text += strspn(text, separators), *text != '\0') {
+		size_t len = strcspn(text, separators);
+		char word[WORD_MAX + 1];
+		uint32_t *ids;
+		int r;
+
+		if (len > WORD_MAX)
+			return -EINVAL;
+		memcpy(word, text, len);
+		word[len] = '\0';
+		ids = grow(list->ids, list->n, sizeof(*ids));
+		if (!ids)
+			return -ENOMEM;
+		list->ids = ids;
+		r = parse_id(type->ids, word, &ids[list->n], wrong);
+		if (r < 0)
+			return r;
+		list->n++;
+		text += len;
+	}
+	return 0;
+}
+
+static void format_ids(const struct value_type *type, const void *member, FILE *out)
+{
+	const struct id_list *list = member;
+
+	for (size_t i = 0; i < list->n; i++) {
+		if (i > 0)
+			putc(' ', out);
+		write_id(type->ids, list->ids[i], out);
+	}
+}
+
+static void clear_ids(void *member)
+{
+	struct id_list *list = member;
+
+	free(list->ids);
+	*list = (struct id_list){ 0 };
+}
+
+/* ---- the types ---- */
+
+#define VALUE(ctype, how, text)                                               \
+	{                                                                     \
+		.allowed = text, .size = sizeof(ctype), .parse = parse_##how, \
+		.format = format_##how                                        \
+	}
+#define NUMBER(low, high, word, text)                                             \
+	{                                                                         \
+		.allowed = text, .size = sizeof(uint32_t), .parse = parse_number, \
+		.format = format_number, .min = low, .max = high, .none = word    \
+	}
+#define IDS(kind, text)                                                                        \
+	{                                                                                      \
+		.allowed = text, .parse = parse_ids, .format = format_ids, .clear = clear_ids, \
+		.list = true, .ids = kind                                                      \
+	}
+
+/* An int's -1, "the device's own", has UINT32_MAX's bits and an empty text. */
+const struct value_type value_node = NUMBER(0, NODE_MAX, "", "a NUMA node's number, 0 to 1023");
+const struct value_type value_count =
+	NUMBER(0, UINT32_MAX - 1, unlimited, "a whole number, or \"unlimited\"");
+const struct value_type value_pending = NUMBER(0, PENDING_MAX, NULL, "a whole number, 0 to 65536");
+const struct value_type value_seconds =
+	NUMBER(1, 86400, NULL, "a whole number of seconds, 1 to 86400");
+const struct value_type value_microseconds =
+	NUMBER(0, 1000, NULL, "a whole number of microseconds, 0 to 1000");
+const struct value_type value_ratio =
+	VALUE(double, ratio, "a number from 0 to 1 with at most six decimals (\"0.2\")");
+const struct value_type value_mode = VALUE(mode_t, mode, "an octal mode from 0 to 0777");
+const struct value_type value_size =
+	VALUE(struct config_size, size,
+	      "bytes, with K, M, G or T for powers of 1024 (\"40G\"), or a part of the "
+	      "device's or the host's memory up to 100% (\"80%\")");
+const struct value_type value_bytes =
+	VALUE(uint64_t, bytes,
+	      "bytes, with K, M, G or T for powers of 1024 (\"40G\"), or \"unlimited\"");
+const struct value_type value_path = {
+	.allowed = "an absolute path of at most 107 bytes that does not end with / or \\",
+	.parse = parse_path,
+	.format = format_path,
+	.clear = free_ptr
+};
+const struct value_type value_pool = { .allowed = "1 to 63 of the characters A-Z a-z 0-9 . _ -",
+				       .size = POOL_NAME_MAX + 1,
+				       .parse = parse_pool,
+				       .format = format_text };
+const struct value_type value_kind = VALUE(enum pool_kind, kind, "host, pinned, vmm or mempool");
+const struct value_type value_device = {
+	.allowed = "a UUID or its start (\"GPU-8c3b...\"), a PCI id (\"0000:3b:00.0\") or an "
+		   "ordinal (\"0\")",
+	.size = sizeof(((struct pool_config *)0)->device),
+	.parse = parse_device,
+	.format = format_text
+};
+const struct value_type value_trust = VALUE(bool, trust, "refuse or trust");
+const struct value_type value_group = VALUE(gid_t, group, "a group's name or number");
+const struct value_type value_users =
+	IDS(ID_USER, "names or numbers of users, with blanks between");
+const struct value_type value_groups =
+	IDS(ID_GROUP, "names or numbers of groups, with blanks between");

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What gpushmd.conf says of one pool. It is all of the configuration that a pool knows.
+ */
+#ifndef GPUSHM_DAEMON_CONFIG_POOL_CONFIG_H
+#define GPUSHM_DAEMON_CONFIG_POOL_CONFIG_H
+
+#include "proto/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pool_kind { POOL_HOST = 1, POOL_PINNED, POOL_VMM, POOL_MEMPOOL }; /* enum Kind on the wire */
+
+/* "40G", or "80%" of the device's or the host's memory. */
+struct config_size {
+	uint64_t bytes;
+	double percent; /* if > 0, bytes is not used */
+};
+
+struct id_list {
+	uint32_t *ids; /* owned */
+	size_t n;
+};
+
+struct pool_config {
+	char name[POOL_NAME_MAX + 1];
+	enum pool_kind kind;
+	char device[64]; /* "GPU-<uuid>", "0000:3b:00.0" or an ordinal; empty: the first GPU */
+	int numa_node;	 /* pinned; -1: the device's own */
+	struct config_size size;
+	bool restricted; /* allow-users or allow-groups is set: only those and admins create */
+	struct id_list allow_users, allow_groups;
+	/* Freed blocks are given back when more of them wait, by number or as a part of the pool's
+	 * size. */
+	uint32_t pending_max_count;
+	double pending_max_ratio;
+	bool builtin; /* made without a [pool] section */
+};
+
+/* Sets the default of each [pool] key for a kind. The name stays empty. Defined in config.c. */
+void pool_config_default(enum pool_kind kind, struct pool_config *ret);
+
+#endif

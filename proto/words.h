@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The words for the kinds of pools and the states of buffers: one table for the daemon, the
+ * library, gpushmctl and the Python package. Everything is inline, because the Python package links
+ * with the library only, which exports none of this.
+ */
+#ifndef GPUSHM_PROTO_WORDS_H
+#define GPUSHM_PROTO_WORDS_H
+
+#define KINDS 5u /* the number of words, "unknown" included */
+
+/* enum Kind: "host", "pinned", "vmm" or "mempool"; "unknown" for any other number. */
+static inline const char *kind_word(unsigned int kind)
+{
+	static const char *const words[KINDS] = { "unknown", "host", "pinned", "vmm", "mempool" };
+
+	return words[kind < KINDS ? kind : 0];
+}
+
+/* enum State: "filling", "sealed" or "shared"; "unknown" for any other number. */
+static inline const char *state_word(unsigned int state)
+{
+	static const char *const words[] = { "unknown", "filling", "sealed", "shared" };
+
+	return words[state < 4 ? state : 0];
+}
+
+#endif
