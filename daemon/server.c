@@ -201,14 +201,14 @@ static void stop(struct server *s)
 	 * other. */
 	s->service.catalog.archive = NULL;
 	if (s->handover.store.systemd) {
-		s->service.catalog.board = NULL;
-		catalog_let_go(&s->service.catalog);
+		s->service.catalog.page = NULL;
+		catalog_keep_memory(&s->service.catalog);
 	}
 	reexec_done(&s->service.reexec);
 	if (s->listening)
 		listener_done(&s->listener);
 	reaper_done(&s->service.reaper);
-	catalog_clear(&s->service.catalog);
+	catalog_unlink_all(&s->service.catalog);
 	pools_close(&s->pools, on_pools_closed);
 }
 
@@ -247,7 +247,7 @@ static int exec_program(struct fault *f, void *arg)
 		notify_restarting();
 		r = fd_list_exec(&fds, program, s->argv);
 	}
-	handover_go_on(&s->handover);
+	handover_cancel(&s->handover);
 	notify_ready(s);
 	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on, and is connected anew",
 		     program, strerror(-r));
@@ -341,7 +341,7 @@ static void on_pools_ready(void *arg)
 		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", s->pools.open,
 		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
 	notify_ready(s);
-	handover_audit(&s->handover);
+	handover_verify(&s->handover);
 }
 
 static int service_init(struct server *s)
@@ -406,7 +406,7 @@ static int start(struct server *s)
 	r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);
 	s->pools.on_failed = on_pools_failed;
 	if (r == 0)
-		r = handover_inherit(&s->handover);
+		r = handover_adopt(&s->handover);
 	/* Buffers of an earlier daemon can be opened at once, before the driver has started. */
 	if (r == 0 && s->service.catalog.n_buffers > 0)
 		r = listen_now(s);

@@ -58,9 +58,10 @@ struct table_builder *table_builder_free(struct table_builder *b)
 	return NULL;
 }
 
-#define SLOT_NONE UINT32_MAX
+#define FD_INDEX_NONE UINT32_MAX
 
-/* The slot of that name, or the empty one where it would go; SLOT_NONE: that is too far away. */
+/* The slot of that name, or the empty one where it would go; FD_INDEX_NONE: that is too far away.
+ */
 static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char *name, size_t len)
 {
 	for (uint32_t i = 0; i < TABLE_PROBES_MAX; i++) {
@@ -74,7 +75,7 @@ static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char
 		    memcmp(p->text + e->name_at, name, len) == 0)
 			return slot;
 	}
-	return SLOT_NONE;
+	return FD_INDEX_NONE;
 }
 
 /* Keeps n_slots >= 2 * arrays with one array more. Nothing moves farther from where its hash wants
@@ -210,7 +211,7 @@ static int array_admit(const struct table_parts *p, const struct table_array *a,
 	struct table_subject subject = { "array", a->name, a->name_len };
 	uint32_t slot = slot_find(p, hash, a->name, a->name_len);
 
-	if (slot == SLOT_NONE)
+	if (slot == FD_INDEX_NONE)
 		return table_refuse(err, TABLE_LIMIT, subject,
 				    "its name's hash collides with %u others; choose another name",
 				    TABLE_PROBES_MAX);

@@ -81,8 +81,8 @@ struct buffer *buffer_alloc(const char *key, size_t len)
 	list_init(&b->leases);
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
-	b->slot = SLOT_NONE;
-	b->notice = STATUS_PAGE_NONE;
+	b->fd_index = FD_INDEX_NONE;
+	b->cell = STATUS_PAGE_NONE;
 	return b;
 }
 
@@ -129,7 +129,7 @@ struct buffer *buffer_free(struct buffer *b)
 	assert(list_empty(&b->leases));
 	if (b->block.bytes)
 		b->bytes_charge.account->blocks[b->pool->index] -= b->block.bytes;
-	if (b->block.bytes && b->let_go)
+	if (b->block.bytes && b->keep_memory)
 		pool_let_go(b->pool, &b->block);
 	else if (b->block.bytes)
 		pool_free(b->pool, &b->block, b->uid, b->foreign);

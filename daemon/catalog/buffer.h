@@ -40,9 +40,10 @@ struct buffer {
 	mode_t mode;
 	bool transient, dirty;
 	bool foreign; /* another uid than the owner's has had it mapped: its memory is not reused */
-	bool let_go;  /* the daemon ends while processes have it: its memory is not freed under them
-		       */
-	uint32_t slot; /* in the names of its kept fds; SLOT_NONE: they are not kept */
+	bool keep_memory;  /* the daemon ends while processes have it: its memory is not freed under
+			    * them
+			    */
+	uint32_t fd_index; /* in the names of its kept fds; FD_INDEX_NONE: they are not kept */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME */
 	struct death death;		   /* where dirty: the first since it was clean */
 
@@ -60,8 +61,8 @@ struct buffer {
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
 
-	uint32_t notice; /* its slot on the board; STATUS_PAGE_NONE: it has none */
-	char name[];	 /* its memory goes with the buffer's, also once unlinked */
+	uint32_t cell; /* its index on the status page; STATUS_PAGE_NONE: it has none */
+	char name[];   /* its memory goes with the buffer's, also once unlinked */
 };
 
 /* What a buffer has while its memory is being allocated, and not for the rest of its life. */

@@ -61,8 +61,8 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 	hashtable_drop(&c->by_id, &b->by_id);
 	list_drop(&b->all_link);
 	c->n_buffers--;
-	if (c->board)
-		status_page_give(c->board, b->notice);
+	if (c->page)
+		status_page_give(c->page, b->cell);
 	c->on_changed(b, NULL, c->arg);
 	buffer_free(b);
 }
@@ -103,7 +103,7 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 		archive_change(c->archive, b);
 	r = is_archived(c, b) ? archive_lease(c->archive, l) : 0;
 	if (r < 0) {
-		catalog_close(c, l);
+		catalog_end_lease(c, l);
 		return archive_fault(r, f);
 	}
 	*ret = l;
@@ -149,7 +149,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 {
 	struct pool *pool = NULL;
 	struct buffer *b = NULL;
-	int r = catalog_pool(c, spec->pool, &pool, f);
+	int r = catalog_lookup_pool(c, spec->pool, &pool, f);
 
 	if (r < 0)
 		return r;
@@ -165,8 +165,8 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return r;
 	b->id = c->next_buffer++;
 	insert(c, b);
-	if (c->board)
-		b->notice = status_page_take(c->board, b->id);
+	if (c->page)
+		b->cell = status_page_take(c->page, b->id);
 	b->making->buffer = b;
 	b->making->catalog = c;
 	b->making->request.on_done = on_allocated;
@@ -190,7 +190,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	return r;
 }
 
-void catalog_abandon(struct catalog *c, struct buffer *b)
+void catalog_cancel_create(struct catalog *c, struct buffer *b)
 {
 	b->making->on_made = NULL;
 	drop_name(c, b);
@@ -234,7 +234,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (r < 0)
 		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
 			  strerror(-r));
-	else if (c->archive && b->slot >= FD_INDEX_KEPT)
+	else if (c->archive && b->fd_index >= FD_INDEX_KEPT)
 		log_warning("buffer %" PRIu64 " would survive a planned restart and no other end: "
 			    "%u buffers are kept already",
 			    b->id, FD_INDEX_KEPT);
@@ -244,7 +244,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	return 0;
 }
 
-void catalog_close(struct catalog *c, struct lease *l)
+void catalog_end_lease(struct catalog *c, struct lease *l)
 {
 	struct buffer *b = l->buffer;
 
@@ -262,7 +262,7 @@ void catalog_close(struct catalog *c, struct lease *l)
 	maybe_free(c, b);
 }
 
-void catalog_disconnect(struct catalog *c, struct process *p)
+void catalog_unlink_unpublished(struct catalog *c, struct process *p)
 {
 	struct lease *l;
 
@@ -316,7 +316,7 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 	return r;
 }
 
-int catalog_move(struct catalog *c, struct lease *l, struct process *p)
+int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
 {
 	struct process *former = l->process;
 	int r;
@@ -332,13 +332,13 @@ int catalog_move(struct catalog *c, struct lease *l, struct process *p)
 	return 0;
 }
 
-void catalog_forget(struct catalog *c, struct process *p)
+void catalog_forget_process(struct catalog *c, struct process *p)
 {
 	if (c->archive)
 		archive_forget_process(c->archive, p);
 }
 
-void catalog_sweep(struct catalog *c)
+void catalog_free_unused(struct catalog *c)
 {
 	struct buffer *b;
 
@@ -350,14 +350,14 @@ void catalog_sweep(struct catalog *c)
 }
 
 /* Its last lease may take a nameless or transient one along. */
-void catalog_drop(struct catalog *c, struct buffer *b, const char *why)
+void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
 {
 	uint64_t id = b->id;
 
 	if (b->key)
 		catalog_remember_lost(c, b->key, why);
 	for (uint32_t n = b->readers + b->writers; n > 0; n--)
-		catalog_close(c, list_first(&b->leases, struct lease, buffer_link));
+		catalog_end_lease(c, list_first(&b->leases, struct lease, buffer_link));
 	b = catalog_by_id(c, id);
 	if (!b)
 		return;
@@ -365,7 +365,7 @@ void catalog_drop(struct catalog *c, struct buffer *b, const char *why)
 	maybe_free(c, b);
 }
 
-void catalog_clear(struct catalog *c)
+void catalog_unlink_all(struct catalog *c)
 {
 	struct buffer *b;
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p)
+void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct process *p)
 {
 	if (b->dirty || b->state != BUFFER_SHARED)
 		return;
@@ -33,11 +33,11 @@ void catalog_soil(struct catalog *c, struct buffer *b, const struct process *p)
 	c->on_changed(b, b->key, c->arg);
 }
 
-void catalog_lose(struct catalog *c, struct lease *l)
+void catalog_holder_died(struct catalog *c, struct lease *l)
 {
 	if (l->access == ACCESS_WRITE)
-		catalog_soil(c, l->buffer, l->process);
-	catalog_close(c, l);
+		catalog_mark_dirty(c, l->buffer, l->process);
+	catalog_end_lease(c, l);
 }
 
 int catalog_refuse_dirty(const struct buffer *b, struct fault *f)
@@ -61,7 +61,7 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 		  struct fault *f)
 {
 	struct buffer *b = NULL;
-	int r = catalog_look(c, p, key, &b, f);
+	int r = catalog_lookup_visible(c, p, key, &b, f);
 
 	if (r < 0)
 		return r;

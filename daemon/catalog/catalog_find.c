@@ -27,8 +27,8 @@ bool catalog_visible(const struct buffer *b, const struct process *p)
 		buffer_allows(b, p, ACCESS_READ));
 }
 
-int catalog_find(struct catalog *c, const struct process *p, const char *key, enum access access,
-		 struct buffer **ret, struct fault *f)
+int catalog_lookup_for_open(struct catalog *c, const struct process *p, const char *key,
+			    enum access access, struct buffer **ret, struct fault *f)
 {
 	struct buffer *b = catalog_by_key(c, key);
 
@@ -55,8 +55,8 @@ int catalog_find(struct catalog *c, const struct process *p, const char *key, en
 	return 0;
 }
 
-int catalog_look(struct catalog *c, const struct process *p, const char *key, struct buffer **ret,
-		 struct fault *f)
+int catalog_lookup_visible(struct catalog *c, const struct process *p, const char *key,
+			   struct buffer **ret, struct fault *f)
 {
 	struct buffer *b = catalog_by_key(c, key);
 
@@ -101,8 +101,8 @@ struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id)
 	return link ? container_of(link, struct lease, link) : NULL;
 }
 
-int catalog_lease(struct catalog *c, const struct process *p, uint64_t id, struct lease **ret,
-		  struct fault *f)
+int catalog_lookup_lease(struct catalog *c, const struct process *p, uint64_t id,
+			 struct lease **ret, struct fault *f)
 {
 	struct lease *l = catalog_lease_by_id(c, id);
 

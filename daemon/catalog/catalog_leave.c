@@ -10,7 +10,7 @@ void catalog_take_slots(const struct catalog *c, struct fd_index *slots)
 	const struct buffer *b;
 
 	list_foreach (b, &c->buffers, all_link)
-		fd_index_mark(slots, b->slot);
+		fd_index_mark(slots, b->fd_index);
 	fd_index_settle(slots);
 }
 
@@ -70,10 +70,10 @@ int catalog_list(const struct catalog *c, struct fd_list *m)
 	return r < 0 ? r : list_processes(c, m);
 }
 
-void catalog_let_go(struct catalog *c)
+void catalog_keep_memory(struct catalog *c)
 {
 	struct buffer *b;
 
 	list_foreach (b, &c->buffers, all_link)
-		b->let_go = b->state != BUFFER_FILLING;
+		b->keep_memory = b->state != BUFFER_FILLING;
 }

@@ -15,35 +15,35 @@ static uint32_t flags_of(const struct buffer *b)
 
 void catalog_notice(struct catalog *c, const struct buffer *b)
 {
-	if (c->board)
-		status_page_write(c->board, b->notice, flags_of(b));
+	if (c->page)
+		status_page_write(c->page, b->cell, flags_of(b));
 }
 
-uint32_t catalog_word(const struct catalog *c, const struct buffer *b)
+uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b)
 {
-	return c->board && b->notice != STATUS_PAGE_NONE
-		       ? status_page_read(&c->board->map->cells[b->notice], b->id)
+	return c->page && b->cell != STATUS_PAGE_NONE
+		       ? status_page_read(&c->page->map->cells[b->cell], b->id)
 		       : flags_of(b);
 }
 
 /* A slot whose buffer did not come back was of one that was being filled, or that is lost: whoever
  * still looks there is told. */
-void catalog_take_board(struct catalog *c)
+void catalog_adopt_page(struct catalog *c)
 {
 	struct buffer *b;
-	uint32_t used = status_page_used(c->board);
+	uint32_t used = status_page_used(c->page);
 
 	for (uint32_t slot = 0; slot < used; slot++) {
-		b = catalog_by_id(c, status_page_id(c->board, slot));
-		if (b && b->notice == STATUS_PAGE_NONE)
-			b->notice = slot;
+		b = catalog_by_id(c, status_page_id(c->page, slot));
+		if (b && b->cell == STATUS_PAGE_NONE)
+			b->cell = slot;
 		else
-			status_page_give(c->board, slot);
+			status_page_give(c->page, slot);
 	}
 	list_foreach (b, &c->buffers, all_link) {
-		if (b->notice == STATUS_PAGE_NONE)
-			b->notice = status_page_take(c->board, b->id);
+		if (b->cell == STATUS_PAGE_NONE)
+			b->cell = status_page_take(c->page, b->id);
 		catalog_notice(c, b);
 	}
-	status_page_begin(c->board);
+	status_page_begin(c->page);
 }

@@ -30,7 +30,8 @@ static struct pool *default_pool(const struct catalog *c)
 	return gpu ? gpu : host;
 }
 
-int catalog_pool(const struct catalog *c, const char *name, struct pool **ret, struct fault *f)
+int catalog_lookup_pool(const struct catalog *c, const char *name, struct pool **ret,
+			struct fault *f)
 {
 	struct pool *it, *found = *name ? NULL : default_pool(c);
 	char names[160] = "";

@@ -29,10 +29,10 @@ static void end(struct process *p)
 	struct lease *l;
 
 	list_foreach (l, &p->leases, process_link)
-		catalog_lose(r->catalog, l);
+		catalog_holder_died(r->catalog, l);
 	list_drop(&p->link);
 	r->n--;
-	catalog_forget(r->catalog, p);
+	catalog_forget_process(r->catalog, p);
 	if (p->watched)
 		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
 	else
@@ -83,7 +83,7 @@ void reaper_take(struct reaper *r, struct process *p)
 	/* The connection's share goes with the connection, the process's other charges stay. */
 	discharge(&p->charge);
 	if (list_empty(&p->leases)) {
-		catalog_forget(r->catalog, p);
+		catalog_forget_process(r->catalog, p);
 		process_free(p);
 		return;
 	}
@@ -110,7 +110,7 @@ void reaper_release(struct reaper *r, struct process *p)
 
 	/* Granted, and never heard of: its client lives, and has not written to it. */
 	list_foreach (l, &p->leases, process_link)
-		catalog_close(r->catalog, l);
+		catalog_end_lease(r->catalog, l);
 	end(p);
 }
 
@@ -122,8 +122,8 @@ void reaper_done(struct reaper *r)
 	list_foreach (p, &r->suspects, link) {
 		/* Nobody has died: nothing is dirty. */
 		list_foreach (l, &p->leases, process_link) {
-			l->buffer->let_go = true;
-			catalog_close(r->catalog, l);
+			l->buffer->keep_memory = true;
+			catalog_end_lease(r->catalog, l);
 		}
 		end(p);
 	}

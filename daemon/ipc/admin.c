@@ -113,7 +113,7 @@ static void on_flushed(struct flush *flush)
 static int flush_one(struct session *s, const char *name, struct fault *f)
 {
 	struct pool *pool = NULL;
-	int r = catalog_pool(&s->service->catalog, name, &pool, f);
+	int r = catalog_lookup_pool(&s->service->catalog, name, &pool, f);
 
 	if (r < 0)
 		return r;

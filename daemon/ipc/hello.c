@@ -41,9 +41,9 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	SET(m, kept, service->kept);
 	SET(m, quiet_close, true);
 	SET(m, session, s->process->session);
-	if (status_page && service->catalog.board) {
+	if (status_page && service->catalog.page) {
 		SET(m, board_fd, true);
-		reply->fds[reply->n_fds++] = service->catalog.board->fd_read_only;
+		reply->fds[reply->n_fds++] = service->catalog.page->fd_read_only;
 	}
 	reply_reset_arena(s->service);
 	return query_pools(s, &m->n_pools, &m->pools, f);
@@ -88,7 +88,7 @@ static bool move(struct session *s, uint64_t id)
 	struct lease *l = catalog_lease_by_id(c, id);
 
 	return l && l->process->suspect_ns && process_is_same(l->process, s->process) &&
-	       catalog_move(c, l, s->process) == 0;
+	       catalog_move_lease(c, l, s->process) == 0;
 }
 
 /* Ends what the former session still has, and each session of the process that has no lease left.

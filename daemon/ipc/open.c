@@ -12,7 +12,7 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 	enum access access = s->pending.u.open.access;
 	struct buffer *b = NULL;
 	struct lease *l = NULL;
-	int r = catalog_find(c, s->process, key, access, &b, f);
+	int r = catalog_lookup_for_open(c, s->process, key, access, &b, f);
 
 	if (r == 0 && s->pending.u.open.refuse_dirty)
 		r = catalog_refuse_dirty(b, f);
@@ -49,7 +49,7 @@ int request_close(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	reply->silent = q->close->has_quiet && q->close->quiet;
 	if (r < 0)
 		return r;
-	catalog_close(&s->service->catalog, l);
+	catalog_end_lease(&s->service->catalog, l);
 	reply_done(reply);
 	return 0;
 }

@@ -80,7 +80,7 @@ static void deliver(struct peer *p, struct reply *reply)
 	int r = reply_send(reply, p->socket);
 
 	if (r < 0 && reply->lease)
-		catalog_close(&service->catalog, reply->lease);
+		catalog_end_lease(&service->catalog, reply->lease);
 	if (r == -ETOOMANYREFS || r == -EMSGSIZE) {
 		struct fault f;
 

@@ -179,7 +179,7 @@ static int fill_stat(struct reply *reply, struct session *s, const struct buffer
 static int try_stat(struct session *s, const char *key, struct reply *reply, struct fault *f)
 {
 	struct buffer *b = NULL;
-	int r = catalog_look(&s->service->catalog, s->process, key, &b, f);
+	int r = catalog_lookup_visible(&s->service->catalog, s->process, key, &b, f);
 
 	return r < 0 ? r : fill_stat(reply, s, b, f);
 }
@@ -190,7 +190,7 @@ static int try_stat_published(struct session *s, const char *key, struct reply *
 			      struct fault *f)
 {
 	struct buffer *b = NULL;
-	int r = catalog_find(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
+	int r = catalog_lookup_for_open(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
 
 	return r < 0 ? r : fill_stat(reply, s, b, f);
 }
@@ -319,7 +319,7 @@ int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, st
 	list = reply_alloc(s->service, POOLS_MAX * sizeof(*list));
 	if (!list)
 		return reply_no_memory(f);
-	catalog_pool(&s->service->catalog, "", &standard, &ignored);
+	catalog_lookup_pool(&s->service->catalog, "", &standard, &ignored);
 	list_foreach (pool, s->service->catalog.pools, link) {
 		list[n] = reply_alloc(s->service, sizeof(**list));
 		if (!list[n])

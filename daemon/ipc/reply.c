@@ -105,8 +105,8 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l)
 	SET(m, uid, b->uid);
 	SET(m, digest, b->digest);
 	SET(m, dirty, b->dirty);
-	m->has_slot = b->notice != STATUS_PAGE_NONE;
-	m->slot = b->notice;
+	m->has_slot = b->cell != STATUS_PAGE_NONE;
+	m->slot = b->cell;
 	if (b->block.pointer) {
 		m->has_record = 1;
 		m->record = reply_bytes(b->block.pointer->record, RECORD_BYTES);

@@ -52,7 +52,7 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
 {
 	if (!has)
 		return request_bad(f, request, "a lease is missing");
-	return catalog_lease(&s->service->catalog, s->process, id, ret, f);
+	return catalog_lookup_lease(&s->service->catalog, s->process, id, ret, f);
 }
 
 /* ---- waiting for a name ---- */

@@ -38,7 +38,7 @@ static void cancel(struct session *s)
 	list_drop(&s->pending.flush.link);
 	list_drop(&s->pending.restarter.link);
 	if (s->pending.creating)
-		catalog_abandon(&s->service->catalog, take_ptr(s->pending.creating));
+		catalog_cancel_create(&s->service->catalog, take_ptr(s->pending.creating));
 }
 
 void session_done(struct session *s)
@@ -48,6 +48,6 @@ void session_done(struct session *s)
 	cancel(s);
 	if (!s->process)
 		return;
-	catalog_disconnect(&s->service->catalog, s->process);
+	catalog_unlink_unpublished(&s->service->catalog, s->process);
 	reaper_take(&s->service->reaper, take_ptr(s->process));
 }

@@ -105,7 +105,7 @@ static struct sight look(const struct session *s, const struct watched *w)
 		return (struct sight){ 0 };
 	if (!b || !may_see(s, b))
 		return (struct sight){ w->id, STATUS_PAGE_GONE };
-	return (struct sight){ b->id, catalog_word(c, b) };
+	return (struct sight){ b->id, catalog_status_word(c, b) };
 }
 
 /* Looks at each buffer id once, however often the client names it, because a look may walk all of

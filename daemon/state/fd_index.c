@@ -40,7 +40,7 @@ void fd_index_mark(struct fd_index *s, uint32_t slot)
 
 	if (slot >= r->end)
 		return;
-	r->free[slot - r->first] = SLOT_NONE;
+	r->free[slot - r->first] = FD_INDEX_NONE;
 	if (slot >= r->next)
 		r->next = slot + 1;
 }
@@ -50,7 +50,7 @@ static void settle(struct slot_range *r)
 {
 	r->n_free = 0;
 	for (uint32_t slot = r->first; slot < r->next; slot++)
-		if (r->free[slot - r->first] != SLOT_NONE)
+		if (r->free[slot - r->first] != FD_INDEX_NONE)
 			r->free[r->n_free++] = slot;
 }
 
@@ -64,20 +64,20 @@ static uint32_t take(struct slot_range *r)
 {
 	if (r->n_free)
 		return r->free[--r->n_free];
-	return r->next < r->end ? r->next++ : SLOT_NONE;
+	return r->next < r->end ? r->next++ : FD_INDEX_NONE;
 }
 
 uint32_t fd_index_take(struct fd_index *s)
 {
 	uint32_t slot = take(&s->kept);
 
-	return slot == SLOT_NONE ? take(&s->rest) : slot;
+	return slot == FD_INDEX_NONE ? take(&s->rest) : slot;
 }
 
 void fd_index_give(struct fd_index *s, uint32_t slot)
 {
 	struct slot_range *r = range_of(s, slot);
 
-	if (slot != SLOT_NONE)
+	if (slot != FD_INDEX_NONE)
 		r->free[r->n_free++] = slot;
 }

@@ -13,7 +13,7 @@
 
 #define FD_INDEX_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
 #define FD_INDEX_MAX (1u << 20)
-#define SLOT_NONE UINT32_MAX
+#define FD_INDEX_NONE UINT32_MAX
 
 struct slot_range {
 	uint32_t *free; /* borrowed; a stack of those given back */
@@ -35,8 +35,9 @@ void fd_index_done(struct fd_index *s);
 void fd_index_mark(struct fd_index *s, uint32_t slot);
 void fd_index_settle(struct fd_index *s);
 
-/* One that a keeper may keep, while there is one; else any other; SLOT_NONE when all are taken. */
+/* One that a keeper may keep, while there is one; else any other; FD_INDEX_NONE when all are taken.
+ */
 uint32_t fd_index_take(struct fd_index *s);
-void fd_index_give(struct fd_index *s, uint32_t slot); /* SLOT_NONE is allowed */
+void fd_index_give(struct fd_index *s, uint32_t slot); /* FD_INDEX_NONE is allowed */
 
 #endif

@@ -23,7 +23,7 @@ int handover_open(struct handover *e, struct catalog *catalog, struct reaper *re
 
 	*e = (struct handover){ .catalog = catalog, .reaper = reaper, .pools = pools, .id = id };
 	e->archive.journal = JOURNAL_NONE;
-	e->board = STATUS_PAGE_CLOSED;
+	e->page = STATUS_PAGE_CLOSED;
 	r = fdstore_open(&e->store);
 	return r < 0 ? r : fd_index_init(&e->slots);
 }
@@ -31,7 +31,7 @@ int handover_open(struct handover *e, struct catalog *catalog, struct reaper *re
 void handover_close(struct handover *e)
 {
 	archive_done(&e->archive);
-	status_page_done(&e->board);
+	status_page_done(&e->page);
 	fd_index_done(&e->slots);
 	fdstore_close(&e->store);
 }
@@ -89,7 +89,7 @@ static void go_on_from(struct handover *e, const struct archive_head *head)
 static int take_board(struct handover *e)
 {
 	_cleanup_(close_fd) int fd = fdstore_take(&e->store, BOARD_NAME);
-	int r = fd < 0 ? -ENOENT : status_page_adopt(&fd, &e->board);
+	int r = fd < 0 ? -ENOENT : status_page_adopt(&fd, &e->page);
 
 	if (r == 0)
 		return 0;
@@ -99,8 +99,8 @@ static int take_board(struct handover *e)
 			  strerror(-r));
 		fdstore_forget(&e->store, BOARD_NAME);
 	}
-	r = status_page_new(&e->board);
-	return r < 0 ? r : fdstore_keep(&e->store, BOARD_NAME, e->board.fd);
+	r = status_page_new(&e->page);
+	return r < 0 ? r : fdstore_keep(&e->store, BOARD_NAME, e->page.fd);
 }
 
 /* A mempool's memory is the driver's again when the last copy of its fd is closed: its keeper's,
@@ -121,7 +121,7 @@ static void tell_dropped(size_t n)
 			   n);
 }
 
-int handover_inherit(struct handover *e)
+int handover_adopt(struct handover *e)
 {
 	struct restored was = { 0 };
 	int r = take_board(e);
@@ -130,8 +130,8 @@ int handover_inherit(struct handover *e)
 		r = restore(&e->store, e->catalog, e->reaper, e->pools, &was);
 	if (r < 0)
 		return r;
-	e->catalog->board = &e->board;
-	catalog_take_board(e->catalog);
+	e->catalog->page = &e->page;
+	catalog_adopt_page(e->catalog);
 	if (was.any)
 		go_on_from(e, &was.head);
 	catalog_take_slots(e->catalog, &e->slots);
@@ -140,13 +140,13 @@ int handover_inherit(struct handover *e)
 	r = e->store.systemd ? renew(e, was.any ? was.generation + 1 : 1) : 0;
 	/* Not before: what goes now is to be forgotten by who keeps its fds. */
 	if (r == 0)
-		catalog_sweep(e->catalog);
+		catalog_free_unused(e->catalog);
 	return r;
 }
 
 void handover_add_pool(struct handover *e, const struct pool *pool)
 {
-	/* It stands in the journal since handover_inherit(), and its keeper has its fd. */
+	/* It stands in the journal since handover_adopt(), and its keeper has its fd. */
 	if (pool->state == POOL_INHERITED)
 		return;
 	if (e->catalog->archive && archive_pool(&e->archive, pool) < 0)
@@ -171,13 +171,13 @@ int handover_list(struct handover *e, struct fd_list *m)
 	int r = e->catalog->archive ? 0 : begin_late(e);
 
 	if (r == 0)
-		r = fd_list_add(m, BOARD_NAME, e->board.fd);
+		r = fd_list_add(m, BOARD_NAME, e->page.fd);
 	if (r == 0)
 		r = archive_list(&e->archive, m);
 	return r < 0 ? r : catalog_list(e->catalog, m);
 }
 
-void handover_go_on(struct handover *e)
+void handover_cancel(struct handover *e)
 {
 	if (e->store.systemd)
 		return;
@@ -185,7 +185,7 @@ void handover_go_on(struct handover *e)
 	archive_done(&e->archive);
 }
 
-void handover_audit(struct handover *e)
+void handover_verify(struct handover *e)
 {
 	verify_start(e->pools, e->catalog);
 }

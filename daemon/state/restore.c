@@ -142,7 +142,7 @@ static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 	b->arrays = m->arrays;
 	b->created_ns = m->created_ns;
 	b->published_ns = m->published_ns;
-	b->slot = m->slot;
+	b->fd_index = m->slot;
 	b->dirty = m->dirty;
 	b->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
 	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
@@ -304,7 +304,7 @@ static int restore_lease(const struct target *t, const struct holders *h, struct
 	if (r == -ESRCH && m->access == ACCESS_WRITE) {
 		const struct process gone = holder_of(m);
 
-		catalog_soil(t->catalog, b, &gone);
+		catalog_mark_dirty(t->catalog, b, &gone);
 	}
 	if (r < 0)
 		return r;

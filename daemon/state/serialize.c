@@ -133,12 +133,12 @@ static int keep_buffer(struct archive *a, struct buffer *b)
 {
 	int r;
 
-	if (b->slot == SLOT_NONE)
-		b->slot = fd_index_take(a->slots);
-	if (b->slot >= FD_INDEX_KEPT)
+	if (b->fd_index == FD_INDEX_NONE)
+		b->fd_index = fd_index_take(a->slots);
+	if (b->fd_index >= FD_INDEX_KEPT)
 		return 0;
-	r = b->block.fd >= 0 ? keep(a, 'm', b->slot, b->block.fd) : 0;
-	return r < 0 || b->table_fd < 0 ? r : keep(a, 't', b->slot, b->table_fd);
+	r = b->block.fd >= 0 ? keep(a, 'm', b->fd_index, b->block.fd) : 0;
+	return r < 0 || b->table_fd < 0 ? r : keep(a, 't', b->fd_index, b->table_fd);
 }
 
 static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
@@ -179,7 +179,7 @@ static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 	m->created_ns = b->created_ns;
 	m->published_ns = b->published_ns;
 	m->has_slot = 1;
-	m->slot = b->slot;
+	m->slot = b->fd_index;
 	m->has_dirty = m->dirty = b->dirty;
 	if (b->dirty)
 		fill_death(m, &b->death);
@@ -208,7 +208,7 @@ int archive_buffer(struct archive *a, struct buffer *b)
 {
 	int r = keep_buffer(a, b);
 
-	if (r == 0 && b->slot == SLOT_NONE)
+	if (r == 0 && b->fd_index == FD_INDEX_NONE)
 		r = -ENOSPC;
 	if (r < 0)
 		return r;
@@ -295,12 +295,12 @@ void archive_unlink(struct archive *a, const struct buffer *b)
 void archive_gone(struct archive *a, struct buffer *b)
 {
 	end(a, GPUSHM__JOURNAL__TYPE__TYPE_GONE, b->id, 1);
-	if (b->block.fd >= 0 && b->slot < FD_INDEX_KEPT)
-		forget(a->store, 'm', b->slot);
-	if (b->table_fd >= 0 && b->slot < FD_INDEX_KEPT)
-		forget(a->store, 't', b->slot);
-	fd_index_give(a->slots, b->slot);
-	b->slot = SLOT_NONE;
+	if (b->block.fd >= 0 && b->fd_index < FD_INDEX_KEPT)
+		forget(a->store, 'm', b->fd_index);
+	if (b->table_fd >= 0 && b->fd_index < FD_INDEX_KEPT)
+		forget(a->store, 't', b->fd_index);
+	fd_index_give(a->slots, b->fd_index);
+	b->fd_index = FD_INDEX_NONE;
 }
 
 void archive_close(struct archive *a, const struct lease *l)
@@ -339,9 +339,9 @@ int archive_list_pool(const struct pool *p, struct fd_list *m)
 
 int archive_list_buffer(const struct buffer *b, struct fd_list *m)
 {
-	int r = list_fd(m, 'm', b->slot, b->block.fd);
+	int r = list_fd(m, 'm', b->fd_index, b->block.fd);
 
-	return r < 0 ? r : list_fd(m, 't', b->slot, b->table_fd);
+	return r < 0 ? r : list_fd(m, 't', b->fd_index, b->table_fd);
 }
 
 int archive_list_process(const struct process *p, struct fd_list *m)

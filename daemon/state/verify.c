@@ -107,7 +107,7 @@ static void drop(struct audit *a, struct buffer *b, const struct fault *why)
 		  "reset, or nobody had it open while gpushmd was down (nvidia-persistenced "
 		  "prevents that); who made it creates it again",
 		  b->key ? b->key : "", b->pool->config.name, why->text);
-	catalog_drop(a->catalog, b, why->text);
+	catalog_memory_lost(a->catalog, b, why->text);
 	a->dropped++;
 }
 

@@ -159,7 +159,7 @@ static void deliver(struct client *c, const struct reply *a)
 	if (!c->deaf)
 		return;
 	if (a->lease)
-		catalog_close(&world.service.catalog, a->lease);
+		catalog_end_lease(&world.service.catalog, a->lease);
 	disconnect(c);
 }
 
@@ -301,7 +301,7 @@ void world_make(void)
 	s->catalog.on_published = on_published;
 	s->catalog.on_changed = on_changed;
 	require(status_page_new(&world.board) == 0);
-	s->catalog.board = &world.board;
+	s->catalog.page = &world.board;
 	s->config = &config;
 	s->unpack = base.unpack;
 	s->build = base.build;
@@ -340,7 +340,7 @@ void world_end(void)
 		if (world.clients[i].connected)
 			disconnect(&world.clients[i]);
 	reaper_done(&s->reaper);
-	catalog_clear(&s->catalog);
+	catalog_unlink_all(&s->catalog);
 	list_foreach (pool, &world.pools, link)
 		pool_close(pool, NULL, NULL);
 	waiters_done(&s->waiters);

@@ -186,7 +186,7 @@ static inline void publish(struct ledger *l, struct buffer *b)
 			      .bytes = 1 + choose(l, 1000),
 			      .block = { .bytes = 4096, .fd = 0, .fd_read_only = -1 },
 			      .table_fd = -1,
-			      .slot = SLOT_NONE };
+			      .fd_index = FD_INDEX_NONE };
 	ck_assert_int_gt(asprintf(&b->key, "%0*u", (int)(1 + choose(l, 200)), choose(l, 1000)), 0);
 	made = (struct lease){ .id = l->next_id++,
 			       .buffer = b,

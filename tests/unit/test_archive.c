@@ -240,7 +240,7 @@ START_TEST(a_journal_whose_fds_are_not_kept_is_never_written_anew)
 	l->store.systemd = true;
 	while (l->archive.dead < 10000) {
 		b.id = l->next_id++;
-		b.slot = SLOT_NONE;
+		b.fd_index = FD_INDEX_NONE;
 		ck_assert_int_lt(archive_buffer(&l->archive, &b), 0);
 		archive_gone(&l->archive, &b);
 	}

@@ -46,14 +46,14 @@ START_TEST(a_number_is_given_twice)
 {
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
-	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
-	fd_index_give(&s, SLOT_NONE);
-	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
+	fd_index_give(&s, FD_INDEX_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		give(i);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		take();
-	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
 }
 END_TEST
 
@@ -79,11 +79,11 @@ START_TEST(a_marked_number_is_given_again)
 		taken[marked[i]] = 1;
 	}
 	fd_index_mark(&s, FD_INDEX_MAX); /* of a journal that makes no sense */
-	fd_index_mark(&s, SLOT_NONE);
+	fd_index_mark(&s, FD_INDEX_NONE);
 	fd_index_settle(&s);
 	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();
-	ck_assert_uint_eq(fd_index_take(&s), SLOT_NONE);
+	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
 }
 END_TEST
 
