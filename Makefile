@@ -463,13 +463,15 @@ unitdir    = $(PREFIX)/lib/systemd/system
 SUBST = sed -e 's|@bindir@|$(bindir)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
 	-e 's|@prefix@|$(PREFIX)|g' -e 's|@version@|$(VERSION)|g'
 MANUALS := $(notdir $(wildcard man/*.[1-8]))
+# "man gpushm_open" shows gpushm(3): a page for each public function, which has only a link in it.
+FUNCTIONS := $(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm.h))
 COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 # Where a file of that name goes: a manual's section is its suffix; zsh wants _name, bash the bare name.
 man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
 completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
 INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
 	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(libdir)/pkgconfig/gpushm.pc \
-	$(foreach m,$(MANUALS),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
+	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
 	$(unitdir)/gpushmd.service $(unitdir)/gpushmd.socket $(PREFIX)/lib/sysusers.d/gpushm.conf \
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
 	$(datadir)/doc/gpushm/gpushmd.conf
@@ -488,6 +490,8 @@ install: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libg
 	mkdir -p $(DESTDIR)$(libdir)/pkgconfig
 	$(SUBST) client/gpushm.pc.in >$(DESTDIR)$(libdir)/pkgconfig/gpushm.pc
 	$(foreach m,$(MANUALS),install -D -m 644 man/$(m) $(DESTDIR)$(call man_path,$(m)) &&) true
+	echo '.so man3/gpushm.3' >$(BUILD)/link.3
+	for f in $(FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
 	$(foreach c,$(COMPLETIONS),install -D -m 644 client/ctl/completion/$(c) $(DESTDIR)$(call completion_path,$(c)) &&) true
 	mkdir -p $(DESTDIR)$(unitdir)
 	$(SUBST) systemd/gpushmd.service.in >$(DESTDIR)$(unitdir)/gpushmd.service

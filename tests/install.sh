@@ -50,7 +50,11 @@ check "a C program builds with pkg-config and runs" stranger "${CC:-cc}"
 if command -v c++ >/dev/null; then
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
 fi
-check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f | wc -l)" -eq "$(find man -type f | wc -l)"
+check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f -size +1 | wc -l)" -eq "$(find man -type f | wc -l)"
+check "a function's name leads to gpushm(3)" grep -qx '.so man3/gpushm.3' "$stage/tree/usr/share/man/man3/gpushm_open.3"
+if command -v man >/dev/null; then
+	check "man finds a function" man -M "$stage/tree/usr/share/man" -w gpushm_open
+fi
 make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib uninstall >"$stage/.log" 2>&1 || cat "$stage/.log"
 check "uninstall leaves no file" no_files_left
 if [ $checks -gt 0 ]; then percent=$((100 * (checks - failures) / checks)); fi

@@ -56,8 +56,16 @@ sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config/config
 grep -o '^\.It Ic [a-z-]*' man/gpushmd.conf.5 | sed 's/.* //' >"$folder/told"
 same "key" man/gpushmd.conf.5
 
-grep -o '\<gpushm_[a-z_]*(' client/gpushm.h | tr -d '(' >"$folder/there"
-grep -o 'Fn gpushm_[a-z_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
+# gpushm(3) has the prototype of each function as the header declares it, and describes it.
+${CC:-cc} -E -P -I. -x c client/gpushm.h | tr -s ' \t\n' ' ' | sed 's/( /(/g; s/;/;\n/g' |
+	grep -oE '(const )?((struct|enum) )?[a-z0-9_]+ \**gpushm_[a-z0-9_]+\([^()]*\);$' >"$folder/there"
+awk '$1 == ".Ft" { $1 = ""; gsub(/^ "?|"$/, ""); result = $0 (/\*$/ ? "" : " ") }
+	$1 == ".Fo" { call = $2 "("; n = 0 }
+	$1 == ".Fa" && call { $1 = ""; gsub(/^ "?|"$/, ""); call = call (n++ ? ", " : "") $0 }
+	$1 == ".Fc" { print result call ");"; call = "" }' man/gpushm.3 >"$folder/told"
+same "prototype" man/gpushm.3
+grep -o '\<gpushm_[a-z0-9_]*(' client/gpushm.h | tr -d '(' >"$folder/there"
+grep -o 'Fn gpushm_[a-z0-9_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
 same "function" man/gpushm.3
 
 # Where a program or the library looks; TERM and TMPDIR are everybody's.
