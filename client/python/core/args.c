@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names looked up among those of a signature; the messages are Python's own.
+ * Reading arguments. Where Python has a message for a wrong argument, this file uses its words.
+ * Whether a shape or a size makes sense is checked by libgpushm, and not here.
  */
 #include "client/python/core/args.h"
+
+#include "proto/base/clock.h"
+
+/* ---- METH_FASTCALL | METH_KEYWORDS ---- */
 
 static Py_ssize_t position_of(const struct args_signature *s, PyObject *name)
 {
@@ -41,7 +46,7 @@ int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t
 	}
 	for (Py_ssize_t i = 0; i < n; i++)
 		ret[i] = given[i];
-	/* Their values stand behind those by position. */
+	/* The values of keywords follow the positional ones. */
 	for (Py_ssize_t i = 0; i < n_keywords; i++)
 		if (take_keyword(s, n, PyTuple_GetItem(keywords, i), given[n + i], ret) < 0)
 			return -1;
@@ -54,6 +59,8 @@ int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t
 	}
 	return 0;
 }
+
+/* ---- text and numbers ---- */
 
 int args_text(PyObject *o, const char *what, const char **ret)
 {
@@ -76,7 +83,7 @@ int args_text(PyObject *o, const char *what, const char **ret)
 	return 0;
 }
 
-int args_u64(PyObject *o, void *ret)
+int u64_arg(PyObject *o, void *ret)
 {
 	_cleanup_(drop_object) PyObject *number = PyNumber_Index(o);
 	unsigned long long n = number ? PyLong_AsUnsignedLongLong(number) : 0;
@@ -87,11 +94,11 @@ int args_u64(PyObject *o, void *ret)
 	return 1;
 }
 
-int args_u32(PyObject *o, void *ret)
+int u32_arg(PyObject *o, void *ret)
 {
 	uint64_t n;
 
-	if (!args_u64(o, &n))
+	if (!u64_arg(o, &n))
 		return 0;
 	if (n > UINT32_MAX) {
 		PyErr_Format(PyExc_OverflowError, "%R has more than 32 bits", o);
@@ -99,4 +106,300 @@ int args_u32(PyObject *o, void *ret)
 	}
 	*(uint32_t *)ret = (uint32_t)n;
 	return 1;
+}
+
+/* ---- deadlines ---- */
+
+#define TURN_MS 100u
+#define SECONDS_MAX 1e9 /* some 30 years count as for ever */
+
+int deadline_arg(PyObject *seconds, void *ret)
+{
+	struct deadline *d = ret;
+	double s;
+
+	if (seconds == Py_None) {
+		*d = (struct deadline){ .forever = true };
+		return 1;
+	}
+	s = PyFloat_AsDouble(seconds);
+	if (s == -1.0 && PyErr_Occurred())
+		return 0;
+	if (!(s >= 0)) {
+		PyErr_SetString(
+			PyExc_ValueError,
+			"a timeout is a number of seconds from 0, or None to wait for ever");
+		return 0;
+	}
+	*d = (struct deadline){ .forever = s > SECONDS_MAX };
+	if (!d->forever && s > 0)
+		d->at = clock_monotonic_ns() + (uint64_t)(s * 1e9);
+	return 1;
+}
+
+uint64_t deadline_turn(const struct deadline *d)
+{
+	uint64_t now, left;
+
+	if (d->forever)
+		return TURN_MS;
+	if (d->at == 0)
+		return 0;
+	now = clock_monotonic_ns();
+	left = d->at > now ? (d->at - now + 999999u) / 1000000u : 0;
+	return left < TURN_MS ? left : TURN_MS;
+}
+
+/* ---- shapes, types of elements, layouts ---- */
+
+static int dim_from(PyObject *o, int64_t *ret)
+{
+	long long n = PyLong_AsLongLong(o);
+
+	if (n == -1 && PyErr_Occurred())
+		return -1;
+	*ret = n;
+	return 0;
+}
+
+int shape_from(PyObject *o, const char *what, struct shape *ret)
+{
+	_cleanup_(drop_object) PyObject *row = NULL;
+	struct shape s = { 0 };
+	Py_ssize_t n;
+
+	row = PyIndex_Check(o) ? PyTuple_Pack(1, o) : PySequence_Tuple(o);
+	if (!row)
+		return -1;
+	n = PyTuple_Size(row);
+	if (n > GPUSHM_MAX_NDIM) {
+		PyErr_Format(PyExc_ValueError, "%s: %zd dimensions; at most %d are possible", what,
+			     n, GPUSHM_MAX_NDIM);
+		return -1;
+	}
+	for (; s.ndim < (int)n; s.ndim++)
+		if (dim_from(PyTuple_GetItem(row, s.ndim), &s.dims[s.ndim]) < 0)
+			return -1;
+	*ret = s;
+	return 0;
+}
+
+PyObject *shape_tuple(const int64_t *dims, int n)
+{
+	PyObject *row = PyTuple_New(n);
+
+	for (int i = 0; row && i < n; i++) {
+		PyObject *number = PyLong_FromLongLong(dims[i]);
+
+		/* PyTuple_SetItem() takes the number over, even where it fails. */
+		if (!number || PyTuple_SetItem(row, i, number) < 0)
+			Py_CLEAR(row);
+	}
+	return row;
+}
+
+char order_from(const char *word)
+{
+	if (strcmp(word, "C") == 0 || strcmp(word, "F") == 0)
+		return word[0];
+	PyErr_Format(PyExc_ValueError, "order is \"C\" or \"F\", not \"%s\"", word);
+	return 0;
+}
+
+int dtype_from(PyObject *o, struct dtype *ret)
+{
+	_cleanup_(drop_object) PyObject *pair = NULL;
+	PyObject *name, *descr;
+	const char *text;
+	int r;
+
+	*ret = (struct dtype){ 0 };
+	if (PyUnicode_Check(o)) {
+		if (args_text(o, "dtype", &text) < 0)
+			return -1;
+		/* This path does not import NumPy. */
+		if (gpushm_dtype_parse(text, &ret->type) == 0)
+			return 0;
+	}
+	pair = object_call(types.dtype_module, "encode", "(O)", o);
+	if (!pair || !PyArg_ParseTuple(pair, "OO;encode() returns (name, descr)", &name, &descr) ||
+	    args_text(name, "dtype", &text) < 0)
+		return -1;
+	r = gpushm_dtype_parse(text, &ret->type);
+	if (r < 0) {
+		error_raise(r);
+		return -1;
+	}
+	if (descr == Py_None)
+		return 0;
+	if (args_text(descr, "descr", &text) < 0)
+		return -1;
+	ret->descr = Py_NewRef(descr);
+	return 0;
+}
+
+void dtype_done(struct dtype *d)
+{
+	Py_CLEAR(d->descr);
+}
+
+PyObject *dtype_name(struct gpushm_dtype t)
+{
+	char name[32];
+	int r = gpushm_dtype_format(t, name, sizeof(name));
+
+	return r < 0 ? error_raise(r) : PyUnicode_FromString(name);
+}
+
+/* Strides of elements without gaps in Fortran order. A product that overflows wraps around:
+ * libgpushm refuses the layout. */
+static void fortran_strides(const struct shape *shape, uint64_t itemsize, struct shape *ret)
+{
+	ret->ndim = shape->ndim;
+	for (int i = 0; i < shape->ndim; i++) {
+		ret->dims[i] = (int64_t)itemsize;
+		itemsize *= (uint64_t)(shape->dims[i] > 0 ? shape->dims[i] : 1);
+	}
+}
+
+static int strides_from(PyObject *strides, char order, struct layout *l)
+{
+	if (strides == Py_None && order == 'C')
+		return 0;
+	l->spec.strides = l->strides.dims;
+	if (strides == Py_None) {
+		fortran_strides(&l->shape, gpushm_dtype_bits(l->dtype.type) / 8, &l->strides);
+		return 0;
+	}
+	if (shape_from(strides, "strides", &l->strides) < 0)
+		return -1;
+	if (l->strides.ndim == l->shape.ndim)
+		return 0;
+	PyErr_Format(PyExc_ValueError, "%d strides were given for %d dimensions", l->strides.ndim,
+		     l->shape.ndim);
+	return -1;
+}
+
+int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order, struct layout *ret)
+{
+	*ret = (struct layout){ 0 };
+	if (shape_from(shape, "shape", &ret->shape) < 0 || dtype_from(dtype, &ret->dtype) < 0)
+		return -1;
+	ret->spec = (struct gpushm_array_spec){ .dtype = ret->dtype.type,
+						.ndim = ret->shape.ndim,
+						.shape = ret->shape.dims };
+	if (ret->dtype.descr)
+		ret->spec.descr = PyUnicode_AsUTF8AndSize(ret->dtype.descr, NULL);
+	return strides_from(strides, order, ret);
+}
+
+void layout_done(struct layout *l)
+{
+	dtype_done(&l->dtype);
+}
+
+/* ---- options ---- */
+
+void options_done(struct options *o)
+{
+	Py_CLEAR(o->keep);
+	PyMem_Free(o->attrs);
+	o->attrs = NULL;
+}
+
+/* The bytes of a str or of anything that bytes() takes. */
+static int value_from(PyObject *value, struct options *o, struct gpushm_attr *ret)
+{
+	_cleanup_(drop_object) PyObject *bytes = NULL;
+	char *data;
+	Py_ssize_t n;
+
+	bytes = PyUnicode_Check(value) ? PyUnicode_AsUTF8String(value) : PyBytes_FromObject(value);
+	if (!bytes || PyBytes_AsStringAndSize(bytes, &data, &n) < 0 ||
+	    PyList_Append(o->keep, bytes) < 0)
+		return -1;
+	ret->value = data;
+	ret->size = (size_t)n;
+	return 0;
+}
+
+static int attrs_from(PyObject *attrs, struct options *o)
+{
+	_cleanup_(drop_object) PyObject *items = PyMapping_Items(attrs);
+	Py_ssize_t n = items ? PyList_Size(items) : -1;
+
+	o->keep = PyList_New(0);
+	if (n < 0 || !o->keep || PyList_Append(o->keep, items) < 0)
+		return -1;
+	if (n > OPTIONS_ATTRS_MAX) {
+		PyErr_Format(PyExc_ValueError, "a buffer has at most %d attributes",
+			     OPTIONS_ATTRS_MAX);
+		return -1;
+	}
+	o->attrs = PyMem_Calloc((size_t)n + 1, sizeof(*o->attrs));
+	if (!o->attrs) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *item = PyList_GetItem(items, i), *value;
+
+		if (!PyArg_ParseTuple(item, "sO;attrs are a dict of str to bytes or str",
+				      &o->attrs[i].key, &value) ||
+		    value_from(value, o, &o->attrs[i]) < 0)
+			return -1;
+	}
+	o->o.attrs = o->attrs;
+	o->o.n_attrs = (size_t)n;
+	return 0;
+}
+
+/* 1, or 0 where it was not given. */
+static int number_from(PyObject *number, long long max, const char *what, long long *ret)
+{
+	if (!number || number == Py_None)
+		return 0;
+	*ret = PyLong_AsLongLong(number);
+	if (*ret == -1 && PyErr_Occurred())
+		return -1;
+	if (*ret >= 0 && *ret <= max)
+		return 1;
+	PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %lld, or None, not %lld", what,
+		     max, *ret);
+	return -1;
+}
+
+int mode_arg(PyObject *o, void *ret)
+{
+	uint32_t mode;
+
+	if (!u32_arg(o, &mode))
+		return 0;
+	if (mode == 0) {
+		PyErr_SetString(PyExc_ValueError, "mode 0 lets nobody open it: 0o600 lets its "
+						  "owner, 0o400 to read only");
+		return 0;
+	}
+	*(uint32_t *)ret = mode;
+	return 1;
+}
+
+int options_from(const struct options_args *args, struct options *ret)
+{
+	struct gpushm_options *o = &ret->o;
+	long long gid = 0, device = 0;
+	int has_gid = number_from(args->gid, UINT32_MAX, "gid", &gid);
+	int has_device = has_gid < 0 ? -1 : number_from(args->device, INT_MAX, "device", &device);
+
+	if (has_device < 0)
+		return -1;
+	*o = (struct gpushm_options){ .struct_size = sizeof(*o),
+				      .pool = args->pool,
+				      .mode = (mode_t)args->mode,
+				      .gid = (gid_t)gid,
+				      .device = (int)device };
+	o->flags = (args->transient ? GPUSHM_TRANSIENT : 0) |
+		   (args->refuse_dirty ? GPUSHM_REFUSE_DIRTY : 0) | (has_gid ? GPUSHM_SET_GID : 0) |
+		   (has_device ? GPUSHM_SET_DEVICE : 0);
+	return args->attrs && args->attrs != Py_None ? attrs_from(args->attrs, ret) : 0;
 }

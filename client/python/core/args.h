@@ -1,32 +1,123 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arguments as METH_FASTCALL | METH_KEYWORDS brings them: no tuple and no dict is made for a call,
- * which PyArg_ParseTupleAndKeywords() would want. For calls whose time is measured.
+ * Arguments: what people write in Python, read into the structs that libgpushm takes. Functions
+ * that end in _arg are converters for "O&" of PyArg_Parse...: they return 1, or 0 after raising.
  */
 #ifndef GPUSHM_PYTHON_ARGS_H
 #define GPUSHM_PYTHON_ARGS_H
 
 #include "client/python/core/object.h"
 
+/* ---- METH_FASTCALL | METH_KEYWORDS ----
+ *
+ * For the calls whose time people measure: PyArg_ParseTupleAndKeywords() would need a tuple and a
+ * dict for each call.
+ */
+
 /* A function's arguments, in the order of its signature. */
 struct args_signature {
 	const char *function;
 	const char *const *names; /* NULL behind the last */
-	Py_ssize_t positional;	  /* so many of the first may be given by position */
-	Py_ssize_t required;	  /* so many of the first must be given */
+	Py_ssize_t positional;	  /* how many may be given by position */
+	Py_ssize_t required;	  /* how many must be given */
 };
 
-/* Writes a borrowed object for each name to ret, and leaves what was not given as it is. 0; -1:
- * TypeError was raised. */
+/* Writes a borrowed object for each name to ret; entries of arguments that are not given keep their
+ * value. */
 int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t n,
 	      PyObject *keywords, PyObject **ret);
 
-/* A str without a NUL inside, borrowed from o. 0; -1: raised. */
+/* ---- text and numbers ---- */
+
+/* A str without a NUL inside; *ret is borrowed from o. */
 int args_text(PyObject *o, const char *what, const char **ret);
 
-/* For PyArg_Parse...'s O&: a number from 0, of 64 bits or of 32, from whatever has an __index__, as
- * NumPy's integers have. 1, or 0: raised. */
-int args_u64(PyObject *o, void *ret);
-int args_u32(PyObject *o, void *ret);
+/* Numbers from 0 up, from any object that has __index__, as NumPy's integers have. */
+int u64_arg(PyObject *o, void *ret);
+int u32_arg(PyObject *o, void *ret);
+
+/* ---- deadlines ----
+ *
+ * Waiting is done in turns of some 100 ms, so that Python handles Ctrl-C in between.
+ */
+
+struct deadline {
+	bool forever;
+	uint64_t at; /* ns, CLOCK_MONOTONIC; 0: do not wait */
+};
+
+/* Seconds as a number from 0, or None for ever. */
+int deadline_arg(PyObject *seconds, void *ret);
+
+/* The next turn in ms; 0: the time is over. */
+uint64_t deadline_turn(const struct deadline *d);
+
+/* ---- shapes, types of elements, layouts ---- */
+
+struct shape {
+	int ndim;
+	int64_t dims[GPUSHM_MAX_NDIM];
+};
+
+/* A sequence of integers, or one integer; `what` is its name in messages. */
+int shape_from(PyObject *o, const char *what, struct shape *ret);
+
+/* A tuple of n integers. */
+PyObject *shape_tuple(const int64_t *dims, int n);
+
+/* 'C' or 'F' from "C" or "F"; 0: raised. */
+char order_from(const char *word);
+
+struct dtype {
+	struct gpushm_dtype type;
+	PyObject *descr; /* a record's fields as a str; owned; NULL: no record */
+};
+
+/* libgpushm's and NumPy's names are read here; gpushm._dtype translates everything else: NumPy's
+ * own objects, Python's types, torch's. The caller ends it with dtype_done(). */
+int dtype_from(PyObject *o, struct dtype *ret);
+void dtype_done(struct dtype *d);
+
+/* "float32". */
+PyObject *dtype_name(struct gpushm_dtype t);
+
+/* An array's layout; the spec points into the struct, which therefore must stay where it is. */
+struct layout {
+	struct dtype dtype;
+	struct shape shape, strides;
+	struct gpushm_array_spec spec;
+};
+
+/* strides None: those of the order, 'C' or 'F'. libgpushm checks the sizes. The caller ends it with
+ * layout_done(), also after a failure. */
+int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order,
+		struct layout *ret);
+void layout_done(struct layout *l);
+
+/* ---- options of create() and open() ---- */
+
+#define OPTIONS_ATTRS_MAX 64
+
+struct options {
+	struct gpushm_options o;
+	struct deadline wait;
+	PyObject *keep;		   /* a list of the objects that attrs point into; owned; NULL */
+	struct gpushm_attr *attrs; /* owned; NULL */
+};
+
+/* The arguments as they were parsed; objects are borrowed. */
+struct options_args {
+	const char *pool;
+	uint32_t mode;
+	int transient, refuse_dirty;
+	PyObject *attrs, *gid, *device; /* None or NULL: not given */
+};
+
+/* A mode as a uint32_t. Refuses 0, which libgpushm reads as "the default". */
+int mode_arg(PyObject *o, void *ret);
+
+/* Leaves ret->wait as it is. The caller ends it with options_done(), also after a failure. */
+int options_from(const struct options_args *args, struct options *ret);
+void options_done(struct options *o);
 
 #endif

@@ -1,57 +1,58 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.Array: an array of a buffer, or a view of one. What open() and create() return is a
- * buffer's owner: to close it is to close the buffer.
+ * The methods of gpushm.Array that have a file of their own: view.c, memory.c and exchange.c.
+ * array_type.c makes the type of them. Their arguments can run Python code that closes the array or
+ * lets other threads run. So each method reads its arguments first, and then checks the array.
  */
 #ifndef GPUSHM_PYTHON_ARRAY_H
 #define GPUSHM_PYTHON_ARRAY_H
 
 #include "client/python/core/buffer.h"
 
-struct array {
-	PyObject_HEAD
-	PyObject *weakrefs;
-	struct gpushm_array *array;    /* owned; NULL: closed */
-	struct buffer *buffer;	       /* a reference */
-	struct array *next, **place;   /* buffer::arrays */
-	unsigned memoryviews;	       /* of it that are alive */
-	unsigned writable_memoryviews; /* of them */
-	unsigned calls;		       /* that run without the GIL and use it */
-	bool span;		       /* it stands for memory that NumPy has */
-	bool span_writable;
-};
+/* ---- view.c: new Arrays that share the memory ---- */
 
-/* Takes *a over, an array of b's, freeing it where this fails. NULL: raised. */
-struct array *array_new(struct buffer *b, struct gpushm_array *a);
+/* mp_subscript: integers, slices, Ellipsis and None, alone or in a tuple; always a view. */
+PyObject *view_subscript(PyObject *o, PyObject *key);
+PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *view_transpose(PyObject *o, PyObject *args);
+PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *view_transposed(PyObject *o, void *unused); /* the getter of T */
 
-/* Makes it the one that people hold: see buffer::owner. */
-void array_own_buffer(struct array *self);
+/* An array over the bytes of an open buffer; its layout need not be described there. strides None:
+ * C order. */
+PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject *strides,
+		    uint64_t offset);
 
-/* Whether it is open; else raises. */
-bool array_is_open(const struct array *self);
+/* ---- memory.c: the array and memory of the host ---- */
 
-/* Between the two it can't be closed, by any thread: around calls without the GIL. */
-void array_hold(struct array *self);
-void array_release(struct array *self);
+/* bf_getbuffer, bf_releasebuffer: Python's buffer protocol, where the CPU reaches the array. */
+int memory_get(PyObject *o, Py_buffer *view, int flags);
+void memory_release(PyObject *o, Py_buffer *view);
 
-/* Frees what it has of the library; the buffer's list forgets it. No memoryview or call may use
- * it. */
-void array_drop(struct array *self);
+/* _span(): (an Array of uint8 over all bytes from the lowest element to the highest, where element
+ * [0, 0, ...] begins in them). It stands for memory that NumPy uses: see array::span. */
+PyObject *memory_span(PyObject *o, PyObject *unused);
 
-/* close() and the end of a with block. 0; -1: raised. */
-int array_close(struct array *self);
+/* _read_into(out, stream), _write_from(data, stream). */
+PyObject *memory_read_into(PyObject *o, PyObject *args);
+PyObject *memory_write_from(PyObject *o, PyObject *args);
 
-/* Bytes of an element; 0 for types narrower than a byte. */
-Py_ssize_t array_itemsize(const struct array *self);
+/* ---- exchange.c: DLPack and the CUDA Array Interface ---- */
 
-/* Bytes from element [0, 0, ...] down to the lowest byte and up past the highest one that belong to
- * elements; both 0 where there are none. */
-void array_span(const struct array *self, uint64_t *ret_below, uint64_t *ret_above);
+PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
+PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused);
 
-/* Of an open one. */
-bool array_is_writable(const struct array *self);
+/* _read_dlpack(capsule), for the package: (dtype's name, shape, strides in bytes or None, address,
+ * (type, id) of the device) of another library's capsule, which stays that library's. */
+PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule);
 
-/* tp_dealloc. */
-void array_dealloc(PyObject *o);
+/* The getter of __cuda_array_interface__. Raises AttributeError where there is none, so that
+ * hasattr() is False. */
+PyObject *exchange_cai(PyObject *o, void *unused);
+
+/* "<f4", or None. */
+PyObject *exchange_typestr(PyObject *o, void *unused);
 
 #endif

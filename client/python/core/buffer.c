@@ -1,48 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * Buffers: opened, published, closed. One owns a buffer of libgpushm's and a reference on its
- * connection. It knows the arrays, tensors and calls that use it, because the library would only
- * count them, and a person wants to know which.
+ * The life of buffers and arrays. A buffer owns a buffer of libgpushm's and a reference to its
+ * connection. It knows the arrays, tensors and calls that use it: the library only counts its
+ * users, and an error message should name them. An array owns an array of libgpushm's and a
+ * reference to its buffer; it never changes, except that it can be closed.
  *
- * It is closed by close(), or when its last user has gone. The latter happens in a destructor, with
- * nobody to tell of a failure, and perhaps in any thread: the library closes what can be closed.
+ * A buffer is closed by close(), or when its last user ends. The latter happens in a destructor, in
+ * any thread, and cannot report an error: the library closes as much as possible.
  */
 #include "client/python/core/buffer.h"
 
-#include "client/python/core/array.h"
-#include "client/python/core/error.h"
+#include "client/python/core/args.h"
+#include "client/python/core/record.h"
 
-#define NAMED_MAX 3 /* arrays that a message lists */
+#define NAMED_MAX 3 /* views that a message lists */
 
-static struct buffer *all; /* buffer::next; those that are open; borrowed */
-
-static void enlist(struct buffer *self)
-{
-	self->next = all;
-	self->place = &all;
-	if (all)
-		all->place = &self->next;
-	all = self;
-}
-
-static void delist(struct buffer *self)
-{
-	*self->place = self->next;
-	if (self->next)
-		self->next->place = self->place;
-	self->place = NULL;
-}
+static struct list all = { &all, &all }; /* buffer::link: all open buffers, the newest first */
 
 PyObject *buffer_list(void)
 {
-	_cleanup_(drop_object) PyObject *list = PyList_New(0);
+	PyObject *list = PyList_New(0);
+	struct buffer *b;
 
-	for (struct buffer *b = all; list && b; b = b->next) {
-		/* One that is being destroyed, in a call without the GIL, is no more to be had. */
-		if (Py_REFCNT((PyObject *)b) > 0 && PyList_Append(list, (PyObject *)b) < 0)
-			return NULL;
+	list_foreach (b, &all, link) {
+		/* A buffer without references is being destroyed, in a call without the GIL. */
+		if (list && Py_REFCNT((PyObject *)b) > 0)
+			object_append(&list, Py_NewRef((PyObject *)b));
 	}
-	return take_ptr(list);
+	return list;
 }
 
 struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name)
@@ -54,7 +39,8 @@ struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObjec
 		return NULL;
 	}
 	self->buffer = b;
-	enlist(self);
+	list_init(&self->arrays);
+	list_insert(all.next, &self->link);
 	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
 	self->name = Py_NewRef(name);
 	return self;
@@ -68,20 +54,6 @@ bool buffer_is_open(const struct buffer *self)
 	return false;
 }
 
-const char *state_word(enum gpushm_state state)
-{
-	static const char *const words[] = { "unknown", "filling", "sealed", "shared" };
-
-	return words[(unsigned)state < array_size(words) ? (unsigned)state : 0];
-}
-
-const char *kind_word(enum gpushm_kind kind)
-{
-	static const char *const words[] = { "unknown", "host", "pinned", "vmm", "mempool" };
-
-	return words[(unsigned)kind < array_size(words) ? (unsigned)kind : 0];
-}
-
 int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm_array **ret)
 {
 	int r;
@@ -89,7 +61,7 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
 	if (self->calls == 0)
 		return name ? gpushm_array_get(self->buffer, name, ret)
 			    : gpushm_array_at(self->buffer, at, ret);
-	/* A publish that is under way has the buffer's lock, and may wait for a GPU. */
+	/* A publish that runs now has the buffer's lock, and may wait for a GPU. */
 	self->calls++;
 	Py_BEGIN_ALLOW_THREADS
 	r = name ? gpushm_array_get(self->buffer, name, ret)
@@ -99,69 +71,7 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
 	return r;
 }
 
-/* ---- who uses it ---- */
-
-/* `2 views` and the like, behind what is in *text already. false: raised. */
-static bool count(PyObject **text, unsigned n, const char *what)
-{
-	PyObject *longer;
-
-	if (n == 0)
-		return true;
-	longer = PyUnicode_FromFormat("%U%s%u %s%s", *text,
-				      PyUnicode_GetLength(*text) > 0 ? ", " : "", n, what,
-				      n == 1 ? "" : "s");
-	replace_object(text, longer);
-	return longer != NULL;
-}
-
-/* What a view looks like, for a message: `"w" (3, 4) float32`. */
-static PyObject *describe(const struct gpushm_array *a)
-{
-	_cleanup_(drop_object) PyObject *shape = NULL;
-	char dtype[32] = "?";
-	int ndim = gpushm_array_ndim(a);
-
-	shape = PyTuple_New(ndim);
-	for (int i = 0; shape && i < ndim; i++) {
-		PyObject *n = PyLong_FromLongLong(gpushm_array_dim(a, i));
-
-		if (!n || PyTuple_SetItem(shape, i, n) < 0)
-			return NULL;
-	}
-	gpushm_dtype_format(gpushm_array_dtype(a), dtype, sizeof(dtype));
-	if (!shape)
-		return NULL;
-	return *gpushm_array_name(a)
-		       ? PyUnicode_FromFormat("\"%s\" %S %s", gpushm_array_name(a), shape, dtype)
-		       : PyUnicode_FromFormat("%S %s", shape, dtype);
-}
-
-static bool list_views(const struct buffer *self, PyObject **text)
-{
-	unsigned n = 0;
-
-	for (const struct array *a = self->arrays; a; a = a->next) {
-		_cleanup_(drop_object) PyObject *one = NULL;
-		PyObject *longer;
-
-		if (a == self->owner || a->span)
-			continue;
-		if (n++ == NAMED_MAX)
-			break;
-		one = describe(a->array);
-		if (!one)
-			return false;
-		longer = PyUnicode_FromFormat("%U%s%U", *text, n == 1 ? " (" : "; ", one);
-		replace_object(text, longer);
-		if (!longer)
-			return false;
-	}
-	if (n > 0)
-		replace_object(text,
-			       PyUnicode_FromFormat(n > NAMED_MAX ? "%U; ...)" : "%U)", *text));
-	return *text != NULL;
-}
+/* ---- the users of a buffer ---- */
 
 struct users {
 	unsigned views, spans, memoryviews;
@@ -171,29 +81,15 @@ struct users {
 static struct users users_of(const struct buffer *self)
 {
 	struct users u = { 0 };
+	struct array *a;
 
-	for (const struct array *a = self->arrays; a; a = a->next) {
+	list_foreach (a, &self->arrays, link) {
 		u.memoryviews += a->span ? 0 : a->memoryviews;
 		u.writable += a->span ? a->span_writable : a->writable_memoryviews;
 		u.spans += a->span;
 		u.views += !a->span && a != self->owner;
 	}
 	return u;
-}
-
-/* "2 views ("w" (3, 4) float32; ...), 1 DLPack tensor"; "" where there are none. NULL: raised. */
-static PyObject *users_text(const struct buffer *self)
-{
-	struct users u = users_of(self);
-	PyObject *text = PyUnicode_FromString("");
-
-	if (text && count(&text, u.views, "view") && list_views(self, &text) &&
-	    count(&text, u.spans, "NumPy array") && count(&text, u.memoryviews, "memoryview") &&
-	    count(&text, self->tensors, "DLPack tensor") &&
-	    count(&text, self->calls, "call of another thread"))
-		return text;
-	Py_XDECREF(text);
-	return NULL;
 }
 
 static bool in_use(const struct buffer *self)
@@ -203,15 +99,92 @@ static bool in_use(const struct buffer *self)
 	return u.views || u.spans || u.memoryviews || self->tensors || self->calls;
 }
 
-/* ---- the end ---- */
+/* Takes the list of strings over; NULL is allowed. */
+static PyObject *join(const char *between, PyObject *list)
+{
+	_cleanup_(drop_object) PyObject *strings = list, *separator = NULL;
 
-/* Nothing uses it but, perhaps, its owner. */
+	separator = list ? PyUnicode_FromString(between) : NULL;
+	return separator ? PyUnicode_Join(separator, strings) : NULL;
+}
+
+/* An array in a message: `"w" (3, 4) float32`. */
+static PyObject *describe(const struct gpushm_array *a)
+{
+	_cleanup_(drop_object) PyObject *shape =
+		shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a));
+	char dtype[32] = "?";
+
+	if (!shape)
+		return NULL;
+	gpushm_dtype_format(gpushm_array_dtype(a), dtype, sizeof(dtype));
+	return *gpushm_array_name(a)
+		       ? PyUnicode_FromFormat("\"%s\" %S %s", gpushm_array_name(a), shape, dtype)
+		       : PyUnicode_FromFormat("%S %s", shape, dtype);
+}
+
+static void append_views(const struct buffer *self, PyObject **list, unsigned n)
+{
+	_cleanup_(drop_object) PyObject *text = NULL;
+	PyObject *views = PyList_New(0);
+	struct array *a;
+	unsigned named = 0;
+
+	list_foreach (a, &self->arrays, link)
+		if (a != self->owner && !a->span && named <= NAMED_MAX)
+			object_append(&views, named++ < NAMED_MAX ? describe(a->array)
+								  : PyUnicode_FromString("..."));
+	text = join("; ", views);
+	object_append(list,
+		      text ? PyUnicode_FromFormat("%u view%s (%U)", n, n == 1 ? "" : "s", text)
+			   : NULL);
+}
+
+/* Appends `2 memoryviews` and the like. */
+static void append_count(PyObject **list, unsigned n, const char *what, const char *whose)
+{
+	if (n > 0)
+		object_append(list,
+			      PyUnicode_FromFormat("%u %s%s%s", n, what, n == 1 ? "" : "s", whose));
+}
+
+/* "2 views ("w" (3, 4) float32; ...), 1 DLPack tensor". */
+static PyObject *users_text(const struct buffer *self)
+{
+	struct users u = users_of(self);
+	PyObject *list = PyList_New(0);
+
+	if (u.views)
+		append_views(self, &list, u.views);
+	append_count(&list, u.spans, "NumPy array", "");
+	append_count(&list, u.memoryviews, "memoryview", "");
+	append_count(&list, self->tensors, "DLPack tensor", "");
+	append_count(&list, self->calls, "call", " of another thread");
+	return join(", ", list);
+}
+
+/* ---- the end of arrays and buffers ---- */
+
+/* Frees the library's array and removes it from its buffer's list. No memoryview and no call may
+ * use it any more. */
+static void array_drop(struct array *self)
+{
+	if (!self->array)
+		return;
+	if (self->buffer->owner == self)
+		self->buffer->owner = NULL;
+	list_drop(&self->link);
+	self->array = gpushm_array_free(self->array);
+	buffer_settle(self->buffer);
+}
+
+/* Closes a buffer that has no users except, perhaps, its owner. */
 static int end(struct buffer *self)
 {
 	struct gpushm_buffer *b = take_ptr(self->buffer);
 	int r;
 
-	delist(self);
+	list_drop(&self->link);
 	if (self->owner)
 		array_drop(self->owner);
 	Py_BEGIN_ALLOW_THREADS
@@ -242,7 +215,7 @@ int buffer_close(struct buffer *self)
 	return r < 0 ? -1 : 0;
 }
 
-/* For destructors: nobody is there to be told. */
+/* For destructors, which cannot raise. */
 static void end_quietly(struct buffer *self)
 {
 	PyObject *type, *value, *traceback;
@@ -258,13 +231,12 @@ void buffer_settle(struct buffer *self)
 		end_quietly(self);
 }
 
-/* Views are ours: one that is closed says so to whoever goes on with it. */
+/* A view that is dropped here raises "closed" where it is used later. */
 static void drop_views(struct buffer *self)
 {
-	struct array *next;
+	struct array *a;
 
-	for (struct array *a = self->arrays; a; a = next) {
-		next = a->next;
+	list_foreach (a, &self->arrays, link) {
 		if (a != self->owner && !a->span && a->memoryviews == 0 && a->calls == 0)
 			array_drop(a);
 	}
@@ -304,8 +276,7 @@ void buffer_dealloc(PyObject *o)
 
 /* ---- publishing ---- */
 
-/* A sealed buffer's memory is read-only: who still has a pointer that he may write through would
- * crash by it. */
+/* The memory of a sealed buffer is read-only: a write through a pointer from before would crash. */
 static bool may_be_sealed(const struct buffer *self)
 {
 	struct users u = users_of(self);
@@ -323,24 +294,23 @@ static bool may_be_sealed(const struct buffer *self)
 	return false;
 }
 
-int buffer_publish(struct buffer *self, const char *word)
+PyObject *buffer_publish(struct buffer *self, PyObject *args)
 {
+	const char *word = "sealed";
 	enum gpushm_state state;
 	int r;
 
-	if (!buffer_is_open(self))
-		return -1;
-	if (strcmp(word, "sealed") == 0) {
+	if (!PyArg_ParseTuple(args, "|s:publish", &word) || !buffer_is_open(self))
+		return NULL;
+	if (strcmp(word, "sealed") == 0)
 		state = GPUSHM_SEALED;
-	} else if (strcmp(word, "shared") == 0) {
+	else if (strcmp(word, "shared") == 0)
 		state = GPUSHM_SHARED;
-	} else {
-		PyErr_Format(PyExc_ValueError, "publish \"sealed\" or \"shared\", not \"%s\"",
-			     word);
-		return -1;
-	}
+	else
+		return PyErr_Format(PyExc_ValueError,
+				    "publish \"sealed\" or \"shared\", not \"%s\"", word);
 	if (state == GPUSHM_SEALED && !may_be_sealed(self))
-		return -1;
+		return NULL;
 	self->calls++;
 	self->sealing += state == GPUSHM_SEALED;
 	Py_BEGIN_ALLOW_THREADS
@@ -351,14 +321,101 @@ int buffer_publish(struct buffer *self, const char *word)
 	if (r < 0)
 		error_raise(r);
 	buffer_settle(self);
-	return r < 0 ? -1 : 0;
+	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 int buffer_queued(struct buffer *self, const struct stream *stream)
 {
-	/* What the CPU copies is done. And a stream that may be destroyed meanwhile must not be
-	 * asked for: a driver crashes. */
+	/* Copies by the CPU are done already. And a stream that may be destroyed must not be waited
+	 * for later: a driver crashes then. */
 	if (!stream->given || !stream->lasts || gpushm_buffer_kind(self->buffer) == GPUSHM_HOST)
 		return 0;
 	return order_add(&self->order, stream);
+}
+
+/* ---- arrays ---- */
+
+PyObject *array_new(struct buffer *b, int r, struct gpushm_array **a)
+{
+	struct array *self;
+
+	if (r < 0)
+		return error_raise(r);
+	self = object_new(types.array_made);
+	if (!self) {
+		*a = gpushm_array_free(*a);
+		return NULL;
+	}
+	self->array = take_ptr(*a);
+	self->buffer = (struct buffer *)Py_NewRef((PyObject *)b);
+	list_insert(b->arrays.next, &self->link);
+	return (PyObject *)self;
+}
+
+bool array_is_open(const struct array *self)
+{
+	if (self->array && !(self->buffer->left && self->buffer->owner == self))
+		return true;
+	PyErr_SetString(PyExc_ValueError, "the array is closed");
+	return false;
+}
+
+void array_hold(struct array *self)
+{
+	self->calls++;
+	self->buffer->calls++;
+}
+
+void array_release(struct array *self)
+{
+	self->calls--;
+	self->buffer->calls--;
+	buffer_settle(self->buffer);
+}
+
+int array_close(struct array *self)
+{
+	if (!self->array)
+		return 0;
+	if (self->buffer->owner == self)
+		return buffer_close(self->buffer);
+	if (self->span) {
+		error_format(ERROR_IN_USE, EBUSY, "it stands for the memory of a NumPy array");
+		return -1;
+	}
+	if (self->memoryviews > 0 || self->calls > 0) {
+		error_format(
+			ERROR_IN_USE, EBUSY,
+			"the view can't be closed: alive are %u memoryviews and %u calls of other "
+			"threads; delete them first",
+			self->memoryviews, self->calls);
+		return -1;
+	}
+	array_drop(self);
+	return 0;
+}
+
+Py_ssize_t array_itemsize(const struct array *self)
+{
+	uint64_t bits = gpushm_dtype_bits(gpushm_array_dtype(self->array));
+
+	return bits % 8 ? 0 : (Py_ssize_t)(bits / 8);
+}
+
+bool array_is_writable(const struct array *self)
+{
+	return !self->buffer->sealing && !gpushm_array_read_only(self->array);
+}
+
+void array_dealloc(PyObject *o)
+{
+	struct array *self = (struct array *)o;
+
+	if (self->weakrefs)
+		PyObject_ClearWeakRefs(o);
+	if (self->buffer)
+		array_drop(self);
+	/* The array may hold the last reference: then this closes the buffer. */
+	Py_XDECREF((PyObject *)self->buffer);
+	object_free(self);
 }

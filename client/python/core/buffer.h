@@ -1,74 +1,109 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.Buffer: a buffer as this process has it open, and a mapping of names to its arrays. It is
- * closed when nothing uses it: arrays keep it by a reference, and so do tensors; how many there
- * are, and which, is counted here, so that a close() can name them.
+ * Buffers and their arrays as objects of Python: made, listed, published, closed. A buffer is
+ * closed when nothing uses it. Arrays and tensors keep it alive by a reference; they are also
+ * counted here, so that a close() that must fail can name them.
  */
 #ifndef GPUSHM_PYTHON_BUFFER_H
 #define GPUSHM_PYTHON_BUFFER_H
 
 #include "client/python/core/connection.h"
 #include "client/python/core/object.h"
-#include "client/python/core/order.h"
+#include "client/python/core/stream.h"
+#include "proto/base/list.h"
 
-struct array;
-
+/* gpushm.Buffer. */
 struct buffer {
 	PyObject_HEAD
 	PyObject *weakrefs;
 	struct gpushm_buffer *buffer;  /* owned; NULL: closed */
 	struct connection *connection; /* a reference */
-	PyObject *name; /* a str; it stays when the buffer is closed, to be unlinked */
-	struct buffer *next, **place; /* of all that are open; place NULL: it is not among them */
-	struct array *arrays;	      /* array::next; those that are not closed; borrowed */
-	struct array *owner;	      /* of them: its close() is the buffer's; NULL */
-	unsigned tensors;	      /* DLPack's that are alive */
-	unsigned writable_tensors;    /* of them */
-	unsigned calls;		      /* that run without the GIL and use the buffer */
-	unsigned writing;	      /* of them: copies into it */
-	unsigned sealing;	      /* of them: while there are, nobody gets it to write to */
-	bool left;		      /* nobody but those holds it any more: buffer_leave() */
-	struct order order;	      /* copies that nobody has waited for */
+	PyObject *name;	     /* a str; a closed buffer still has it, so that it can be unlinked */
+	struct list link;    /* all open buffers */
+	struct list arrays;  /* array::link: those that are not closed; borrowed */
+	struct array *owner; /* the one whose close() closes the buffer; NULL */
+	unsigned tensors;    /* DLPack tensors that are alive */
+	unsigned writable_tensors; /* of them */
+	unsigned calls;		   /* that use the buffer and run without the GIL */
+	unsigned writing;	   /* of them: copies into the buffer */
+	unsigned sealing;	   /* of them: while one seals the buffer, it is lent read-only */
+	bool left;	    /* its with block is over, and only its users keep it: buffer_leave() */
+	struct order order; /* copies that nobody has waited for */
 };
 
-/* Takes *b over, closing it where this fails. name: the str that it was asked for by. NULL:
- * raised. */
+/* gpushm.Array: an array of a buffer, or a view of one. */
+struct array {
+	PyObject_HEAD
+	PyObject *weakrefs;
+	struct gpushm_array *array;    /* owned; NULL: closed */
+	struct buffer *buffer;	       /* a reference */
+	struct list link;	       /* buffer::arrays */
+	unsigned memoryviews;	       /* of it that are alive */
+	unsigned writable_memoryviews; /* of them */
+	unsigned calls;		       /* that use it and run without the GIL */
+	bool span;		       /* it stands for memory that NumPy uses */
+	bool span_writable;
+};
+
+/* ---- buffers ---- */
+
+/* Takes *b over, and closes it where this fails. name: the str that the caller opened it by. */
 struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name);
 
-/* Whether it is open for whoever has it, and not only for its arrays; else raises. */
+/* Whether its user may still use it, and not only its arrays; raises where not. */
 bool buffer_is_open(const struct buffer *self);
 
-/* The array of that name, or, for NULL, at that position: as gpushm_array_get(), of an open one. */
+/* The array of that name or, where name is NULL, at that position. Returns as gpushm_array_get(),
+ * and raises nothing. */
 int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm_array **ret);
 
-/* Closes it. With arrays other than the owner, tensors, memoryviews or calls: raises InUse, which
- * names them, and nothing has happened. 0 or -1. */
+/* Closes it. Where arrays other than the owner, tensors, memoryviews or calls use it: raises InUse,
+ * which names them, and changes nothing. */
 int buffer_close(struct buffer *self);
 
-/* The end of a with block: closes the views and the buffer. Tensors and memory that others have
- * keep it, and the last of them closes it; then there is a ResourceWarning that names them. 0 or
- * -1. */
+/* The end of a with block: closes the views and the buffer. Where tensors or memoryviews still use
+ * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. */
 int buffer_leave(struct buffer *self);
 
-/* Whoever has stopped using the buffer says so; the last one after buffer_leave() closes it. Raises
- * nothing. */
+/* Called by everything that stops using the buffer; closes it if it was the last user after
+ * buffer_leave(). Raises nothing. */
 void buffer_settle(struct buffer *self);
 
 /* tp_dealloc. */
 void buffer_dealloc(PyObject *o);
 
-/* Publishes it; `state` as Python names it. Raises where a writable view would outlive the sealing.
- * 0 or -1. */
-int buffer_publish(struct buffer *self, const char *state);
+/* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
+PyObject *buffer_publish(struct buffer *self, PyObject *args);
 
-/* A copy was queued on that stream, or done. 0; -1: raised. */
+/* Notes that a copy was queued on that stream, or done. */
 int buffer_queued(struct buffer *self, const struct stream *stream);
 
-/* A list of all that this process has open; NULL: raised. */
+/* A list of all buffers that this process has open. */
 PyObject *buffer_list(void);
 
-/* "filling", "sealed", "shared"; "host", "pinned", "vmm", "mempool", "unknown". */
-const char *state_word(enum gpushm_state state);
-const char *kind_word(enum gpushm_kind kind);
+/* ---- arrays ---- */
+
+/* Takes *a over, an array of b's, and frees it where this fails. Where r is negative, raises it
+ * instead: a call of libgpushm that writes *a can be an argument. */
+PyObject *array_new(struct buffer *b, int r, struct gpushm_array **a);
+
+/* Whether it is open; raises where not. */
+bool array_is_open(const struct array *self);
+
+/* Between the two no thread can close it: around calls without the GIL. */
+void array_hold(struct array *self);
+void array_release(struct array *self);
+
+/* The method close(). */
+int array_close(struct array *self);
+
+/* Bytes of an element; 0 for types narrower than a byte. */
+Py_ssize_t array_itemsize(const struct array *self);
+
+/* Whether an open array may be written to. */
+bool array_is_writable(const struct array *self);
+
+/* tp_dealloc. */
+void array_dealloc(PyObject *o);
 
 #endif

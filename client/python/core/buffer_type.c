@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Buffer's getters, methods and the mapping of names to arrays. Getters ask nobody; of a closed
- * buffer name, closed and connection are left, and the others raise ValueError.
+ * The type gpushm.Buffer: its getters and methods, and the mapping of names to arrays. No getter
+ * asks the daemon. A closed buffer still has name, closed and connection; its other attributes
+ * raise ValueError.
  */
-#include "client/python/core/buffer_type.h"
-
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/dtype.h"
-#include "client/python/core/error.h"
-#include "client/python/core/view.h"
+#include "client/python/core/module.h"
+#include "client/python/core/record.h"
 
-/* The buffer, while it is open for whoever has it. NULL: raised. */
+/* The buffer, while its user may use it. */
 static struct gpushm_buffer *opened(PyObject *o)
 {
 	struct buffer *self = (struct buffer *)o;
@@ -19,7 +17,7 @@ static struct gpushm_buffer *opened(PyObject *o)
 	return buffer_is_open(self) ? self->buffer : NULL;
 }
 
-/* The buffer, while anybody has it: views that were left behind ask it, too. NULL: raised. */
+/* The buffer, while anything keeps it: a view that outlives its with block asks it, too. */
 static struct gpushm_buffer *alive(PyObject *o)
 {
 	struct buffer *self = (struct buffer *)o;
@@ -31,91 +29,41 @@ static struct gpushm_buffer *alive(PyObject *o)
 
 /* ---- getters ---- */
 
-static PyObject *get_name(PyObject *o, void *unused)
+/* A getter of a buffer `b` that is alive. */
+#define GETTER(name, value)                                    \
+	static PyObject *get_##name(PyObject *o, void *unused) \
+	{                                                      \
+		struct gpushm_buffer *b = alive(o);            \
+                                                               \
+		return b ? (value) : NULL;                     \
+	}
+
+static PyObject *ordinal_or_none(int n)
 {
-	return Py_NewRef(((struct buffer *)o)->name);
+	return n < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(n);
 }
 
-static PyObject *get_pool(PyObject *o, void *unused)
-{
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? PyUnicode_FromString(gpushm_buffer_pool(b)) : NULL;
-}
-
-static PyObject *get_kind(PyObject *o, void *unused)
-{
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))) : NULL;
-}
-
-static PyObject *get_state(PyObject *o, void *unused)
-{
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? PyUnicode_FromString(state_word(gpushm_buffer_state(b))) : NULL;
-}
-
-/* Numbers: which one is in the closure. */
-static PyObject *get_number(PyObject *o, void *closure)
-{
-	uint64_t (*number)(const struct gpushm_buffer *b) =
-		*(uint64_t(**)(const struct gpushm_buffer *))closure;
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? PyLong_FromUnsignedLongLong(number(b)) : NULL;
-}
-
-static PyObject *get_truth(PyObject *o, void *closure)
-{
-	int (*truth)(const struct gpushm_buffer *b) =
-		*(int (**)(const struct gpushm_buffer *))closure;
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? PyBool_FromLong(truth(b)) : NULL;
-}
-
-static int is_readonly(const struct gpushm_buffer *b)
-{
-	return gpushm_buffer_access(b) != GPUSHM_WRITE;
-}
-
-/* A function is no void *: its address is kept in one. */
-static uint64_t (*number_id)(const struct gpushm_buffer *) = gpushm_buffer_id;
-static uint64_t (*number_bytes)(const struct gpushm_buffer *) = gpushm_buffer_bytes;
-static uint64_t (*number_digest)(const struct gpushm_buffer *) = gpushm_buffer_digest;
-static int (*truth_readonly)(const struct gpushm_buffer *) = is_readonly;
-static int (*truth_dirty)(const struct gpushm_buffer *) = gpushm_buffer_dirty;
-static int (*truth_lost)(const struct gpushm_buffer *) = gpushm_buffer_lost;
-
-static PyObject *get_device(PyObject *o, void *unused)
-{
-	struct gpushm_buffer *b = alive(o);
-	int device = b ? gpushm_buffer_device(b) : -1;
-
-	if (!b)
-		return NULL;
-	return device < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(device);
-}
-
-static PyObject *address(void *p)
+static PyObject *address_or_none(void *p)
 {
 	return p ? PyLong_FromVoidPtr(p) : Py_NewRef(Py_None);
 }
 
-static PyObject *get_device_ptr(PyObject *o, void *unused)
+GETTER(pool, PyUnicode_FromString(gpushm_buffer_pool(b)))
+GETTER(kind, PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))))
+GETTER(state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))
+GETTER(id, PyLong_FromUnsignedLongLong(gpushm_buffer_id(b)))
+GETTER(nbytes, PyLong_FromUnsignedLongLong(gpushm_buffer_bytes(b)))
+GETTER(digest, PyLong_FromUnsignedLongLong(gpushm_buffer_digest(b)))
+GETTER(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE))
+GETTER(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))
+GETTER(lost, PyBool_FromLong(gpushm_buffer_lost(b)))
+GETTER(device, ordinal_or_none(gpushm_buffer_device(b)))
+GETTER(device_ptr, address_or_none(gpushm_buffer_device_ptr(b)))
+GETTER(host_ptr, address_or_none(gpushm_buffer_host_ptr(b)))
+
+static PyObject *get_name(PyObject *o, void *unused)
 {
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? address(gpushm_buffer_device_ptr(b)) : NULL;
-}
-
-static PyObject *get_host_ptr(PyObject *o, void *unused)
-{
-	struct gpushm_buffer *b = alive(o);
-
-	return b ? address(gpushm_buffer_host_ptr(b)) : NULL;
+	return Py_NewRef(((struct buffer *)o)->name);
 }
 
 static PyObject *get_closed(PyObject *o, void *unused)
@@ -129,26 +77,26 @@ static PyObject *get_connection(PyObject *o, void *unused)
 }
 
 static PyGetSetDef getters[] = {
-	{ "name", get_name, NULL, "The name, as it was asked for; of a closed one, too.", NULL },
-	{ "pool", get_pool, NULL, "The name of the pool that its memory is from.", NULL },
-	{ "kind", get_kind, NULL, "Of the pool: 'host', 'pinned', 'vmm' or 'mempool'.", NULL },
+	{ "name", get_name, NULL, "The name that it was opened by; a closed buffer has it, too.",
+	  NULL },
+	{ "pool", get_pool, NULL, "The name of the pool of its memory.", NULL },
+	{ "kind", get_kind, NULL, "The pool's kind: 'host', 'pinned', 'vmm' or 'mempool'.", NULL },
 	{ "state", get_state, NULL, "'filling', 'sealed' or 'shared'.", NULL },
-	{ "id", get_number, NULL, "A number that no other buffer ever has.", &number_id },
-	{ "nbytes", get_number, NULL, "The buffer's size in bytes.", &number_bytes },
-	{ "digest", get_number, NULL, "Of the layout: equal layouts, equal digests.",
-	  &number_digest },
-	{ "readonly", get_truth, NULL, "Whether this process may not write to it.",
-	  &truth_readonly },
-	{ "dirty", get_truth, NULL, "Whether a writer had died when it was opened.", &truth_dirty },
-	{ "lost", get_truth, NULL,
-	  "Whether a new daemon does not know it any more: what is mapped stays usable, but\n"
-	  "nobody keeps it for this process.",
-	  &truth_lost },
+	{ "id", get_id, NULL, "A number that no other buffer ever has.", NULL },
+	{ "nbytes", get_nbytes, NULL, "The buffer's size in bytes.", NULL },
+	{ "digest", get_digest, NULL, "Of the layout: equal layouts have equal digests.", NULL },
+	{ "readonly", get_readonly, NULL, "Whether this process may not write to it.", NULL },
+	{ "dirty", get_dirty, NULL, "Whether a writer had died when it was opened.", NULL },
+	{ "lost", get_lost, NULL,
+	  "Whether a restarted daemon no longer knows it: its memory stays usable here, but\n"
+	  "no daemon keeps it for this process.",
+	  NULL },
 	{ "device", get_device, NULL,
 	  "This process's ordinal of the GPU; None: host or pinned memory.", NULL },
 	{ "device_ptr", get_device_ptr, NULL,
-	  "Where it starts for a GPU, as an int; None: nowhere.", NULL },
-	{ "host_ptr", get_host_ptr, NULL, "Where it starts for the CPU, as an int; None: nowhere.",
+	  "The address of its start for a GPU, as an int; None: no GPU reaches it.", NULL },
+	{ "host_ptr", get_host_ptr, NULL,
+	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
 	  NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ "connection", get_connection, NULL, "The Connection that it was opened through.", NULL },
@@ -164,7 +112,7 @@ static Py_ssize_t length(PyObject *o)
 	return b ? (Py_ssize_t)gpushm_buffer_arrays(b) : -1;
 }
 
-/* -ENOENT is the caller's to tell. */
+/* Returns 0 or -errno. Raises nothing for -ENOENT, which each caller handles in its own way. */
 static int find(PyObject *o, PyObject *key, struct gpushm_array **ret)
 {
 	struct gpushm_buffer *b = opened(o);
@@ -178,7 +126,7 @@ static int find(PyObject *o, PyObject *key, struct gpushm_array **ret)
 	name = PyUnicode_AsUTF8AndSize(key, &n);
 	if (!name)
 		return -EINVAL;
-	/* No array's name has a NUL, and in C this one would end there. */
+	/* No array's name has a NUL, at which this name would end in C. */
 	return strlen(name) == (size_t)n ? buffer_array((struct buffer *)o, name, 0, ret) : -ENOENT;
 }
 
@@ -189,9 +137,7 @@ static PyObject *subscript(PyObject *o, PyObject *key)
 
 	if (r == -ENOENT)
 		PyErr_SetObject(PyExc_KeyError, key);
-	if (r < 0)
-		return error_raise(r);
-	return (PyObject *)array_new((struct buffer *)o, a);
+	return array_new((struct buffer *)o, r, &a);
 }
 
 static int contains(PyObject *o, PyObject *key)
@@ -215,10 +161,8 @@ static PyObject *item_at(struct buffer *self, size_t i, enum item what)
 	struct gpushm_array *a;
 	int r = buffer_array(self, NULL, i, &a);
 
-	if (r < 0)
-		return error_raise(r);
-	name = PyUnicode_FromString(gpushm_array_name(a));
-	array = (PyObject *)array_new(self, a);
+	name = r < 0 ? NULL : PyUnicode_FromString(gpushm_array_name(a));
+	array = array_new(self, r, &a);
 	if (!name || !array)
 		return NULL;
 	return what == ITEM_PAIR ? PyTuple_Pack(2, name, array)
@@ -227,18 +171,13 @@ static PyObject *item_at(struct buffer *self, size_t i, enum item what)
 
 static PyObject *items(PyObject *o, enum item what)
 {
-	_cleanup_(drop_object) PyObject *list = NULL;
 	struct gpushm_buffer *b = opened(o);
 	size_t n = b ? gpushm_buffer_arrays(b) : 0;
+	PyObject *list = b ? PyList_New(0) : NULL;
 
-	list = b ? PyList_New(0) : NULL;
-	for (size_t i = 0; list && i < n; i++) {
-		_cleanup_(drop_object) PyObject *one = item_at((struct buffer *)o, i, what);
-
-		if (!one || PyList_Append(list, one) < 0)
-			return NULL;
-	}
-	return take_ptr(list);
+	for (size_t i = 0; list && i < n; i++)
+		object_append(&list, item_at((struct buffer *)o, i, what));
+	return list;
 }
 
 static PyObject *keys(PyObject *o, PyObject *unused)
@@ -274,14 +213,14 @@ static PyObject *get(PyObject *o, PyObject *args)
 	r = find(o, key, &a);
 	if (r == -ENOENT)
 		return Py_NewRef(otherwise);
-	return r < 0 ? error_raise(r) : (PyObject *)array_new((struct buffer *)o, a);
+	return array_new((struct buffer *)o, r, &a);
 }
 
 /* ---- methods ---- */
 
 static PyObject *close_buffer(PyObject *o, PyObject *unused)
 {
-	return buffer_close((struct buffer *)o) < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(buffer_close((struct buffer *)o));
 }
 
 static PyObject *enter(PyObject *o, PyObject *unused)
@@ -291,17 +230,12 @@ static PyObject *enter(PyObject *o, PyObject *unused)
 
 static PyObject *leave(PyObject *o, PyObject *args)
 {
-	return buffer_leave((struct buffer *)o) < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(buffer_leave((struct buffer *)o));
 }
 
 static PyObject *publish(PyObject *o, PyObject *args)
 {
-	const char *state = "sealed";
-
-	if (!PyArg_ParseTuple(args, "|s:publish", &state) ||
-	    buffer_publish((struct buffer *)o, state) < 0)
-		return NULL;
-	Py_RETURN_NONE;
+	return buffer_publish((struct buffer *)o, args);
 }
 
 static PyObject *attr(PyObject *o, PyObject *args)
@@ -326,7 +260,7 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 	uint64_t offset = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$OO&:array", (char **)names, &shape,
-					 &dtype, &strides, args_u64, &offset) ||
+					 &dtype, &strides, u64_arg, &offset) ||
 	    !alive(o))
 		return NULL;
 	return view_over((struct buffer *)o, dtype, shape, strides, offset);
@@ -334,7 +268,7 @@ static PyObject *array_over(PyObject *o, PyObject *args, PyObject *kwargs)
 
 static PyMethodDef methods[] = {
 	{ "keys", keys, METH_NOARGS,
-	  "keys($self, /)\n--\n\nThe arrays' names, in the order of their making." },
+	  "keys($self, /)\n--\n\nThe arrays' names, in the order of create_many()." },
 	{ "values", values, METH_NOARGS, "values($self, /)\n--\n\nThe arrays." },
 	{ "items", pairs, METH_NOARGS, "items($self, /)\n--\n\nThe names with their arrays." },
 	{ "get", get, METH_VARARGS,
@@ -342,22 +276,23 @@ static PyMethodDef methods[] = {
 	  "The array of that name, or the default." },
 	{ "close", close_buffer, METH_NOARGS,
 	  "close($self, /)\n--\n\n"
-	  "Waits for this process's work on the GPU, unmaps the buffer and gives it back.\n"
-	  "InUse, a BufferError, where arrays, tensors or memoryviews are alive: it names\n"
-	  "them, and nothing happened. A second close does nothing. Asks the daemon, without\n"
-	  "the GIL." },
+	  "Waits for this process's work on the GPU, unmaps the buffer and tells the daemon,\n"
+	  "without the GIL. Raises InUse, a BufferError, and changes nothing while arrays,\n"
+	  "tensors or memoryviews are alive; the message names them. A second close does\n"
+	  "nothing." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
-	  "Lets others open it: 'sealed', never written again, by this process neither; or\n"
-	  "'shared'. Waits for the GPU work of the current context. Errors: StateError\n"
+	  "Lets others open it: 'sealed' means that nobody writes to it any more, this process\n"
+	  "included; 'shared' allows writing. Waits for the GPU work of the current context. "
+	  "Errors: StateError\n"
 	  "(published before), InUse (writable views would outlive the sealing), DaemonGone." },
 	{ "attr", attr, METH_VARARGS,
 	  "attr($self, key, default=None, /)\n--\n\n"
 	  "The creator's attribute of that key, as bytes." },
-	{ "array", (PyCFunction)(void (*)(void))array_over, METH_VARARGS | METH_KEYWORDS,
+	{ "array", KEYWORDS(array_over), METH_VARARGS | METH_KEYWORDS,
 	  "array($self, shape, dtype, *, strides=None, offset=0)\n--\n\n"
-	  "An array over the bytes that nobody described, checked against the buffer's size;\n"
-	  "strides and offset in bytes. Errors: LayoutError, BadArgument." },
+	  "An array over the buffer's bytes, with a layout of the caller's that must fit into\n"
+	  "the buffer; strides and offset are in bytes. Errors: LayoutError, BadArgument." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
 	{ "__exit__", leave, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }

@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Links to the daemon and who may use which. A link does one request at a time, so a thread that
- * waits for a name does it on one of its own; what is opened lives on the common link, and a link
- * that was waited on is kept for the next who waits.
+ * Links to the daemon. A link does one request at a time, so a thread that waits for a name uses a
+ * link of its own, which is kept for the next wait. Buffers are opened on the connection's link.
  *
- * A link that a thread uses without the GIL may be given up by another one meanwhile: it is
- * counted, and ends with its last user. A link whose daemon has gone is given up by whoever finds
- * out, and the next request makes a new one; the buffers of the old one stay as they are.
+ * While a thread uses a link without the GIL, another thread may give the link up: links are
+ * counted, and the last user disconnects. A thread that finds a link's daemon gone gives it up, and
+ * the next request makes a new one; buffers of the old link stay open.
  */
 #include "client/python/core/connection.h"
-
-#include "client/python/core/error.h"
 
 /* The process's common connection; owned. */
 static struct connection *common;
 
 /* ---- links ---- */
 
-/* Lets other threads run: what it was taken from may have another one when this returns. */
+/* Lets other threads run: the connection may have a new link when this returns. */
 static void link_unref(struct link *l)
 {
 	struct gpushm *c;
@@ -26,7 +23,7 @@ static void link_unref(struct link *l)
 		return;
 	c = l->c;
 	PyMem_Free(l);
-	/* It may wait for a GPU: closes that were put off are done with their connection. */
+	/* This may wait for a GPU: it does the connection's deferred closes. */
 	Py_BEGIN_ALLOW_THREADS
 	gpushm_disconnect(c);
 	Py_END_ALLOW_THREADS
@@ -38,7 +35,6 @@ static struct link *link_ref(struct link *l)
 	return l;
 }
 
-/* NULL: raised. */
 static struct link *link_new(const char *path)
 {
 	struct link *l = PyMem_Calloc(1, sizeof(*l));
@@ -52,7 +48,7 @@ static struct link *link_new(const char *path)
 	Py_END_ALLOW_THREADS
 	if (r == 0)
 		return l;
-	/* Here ENOENT means that there is no socket. */
+	/* From gpushm_connect() ENOENT means that there is no socket. */
 	if (r == -ENOENT)
 		error_raise_as(ERROR_DAEMON, r);
 	else
@@ -61,19 +57,20 @@ static struct link *link_new(const char *path)
 	return NULL;
 }
 
+/* Whether this is a forked child, and its parent made the link. */
 static bool is_the_parents(const struct link *l)
 {
 	return gpushm_fd(l->c) == -ECHILD;
 }
 
-/* Gives up *l, if it is still that one. */
+/* Gives up *l if it is still the link that has gone. */
 static void give_up(struct link **l, const struct link *gone)
 {
 	if (*l == gone)
 		link_unref(take_ptr(*l));
 }
 
-/* The link for requests that are answered at once; a new reference. NULL: raised. */
+/* The link for requests that do not wait; a new reference. */
 static struct link *connected(struct connection *self)
 {
 	struct link *fresh;
@@ -87,13 +84,14 @@ static struct link *connected(struct connection *self)
 	if (self->link)
 		return link_ref(self->link);
 	fresh = link_new(self->path);
-	/* Another thread may have been faster, or have closed it; this request has its own then. */
+	/* If another thread was faster, or closed the connection, only this request uses the link.
+	 */
 	if (fresh && !self->link && !self->closed)
 		self->link = link_ref(fresh);
 	return fresh;
 }
 
-/* A link to wait on; the caller's. NULL: raised. */
+/* A link to wait on; the caller owns it. */
 static struct link *take_idle(struct connection *self)
 {
 	struct link *l = take_ptr(self->idle);
@@ -112,7 +110,7 @@ static void put_idle(struct connection *self, struct link *l, int r)
 		self->idle = l;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static int run(struct link *l, struct ask *a)
 {
@@ -160,17 +158,17 @@ int connection_ask(struct connection *self, struct ask *a)
 	return r < 0 ? -1 : 0;
 }
 
-/* In turns until it is answered otherwise than by the end of a turn. */
+/* Repeats the request in turns until a turn ends with another reply than its timeout. */
 static int run_in_turns(struct link *l, struct ask *a, const struct deadline *d)
 {
 	int r = -ETIMEDOUT;
 
 	for (;;) {
 		a->timeout_ms = deadline_turn(d);
-		/* The time may have run out since it was looked at; 0 would be another question. */
+		/* The time may be over by now, but a timeout of 0 is another request. */
 		a->timeout_ms += a->timeout_ms == 0;
 		r = run(l, a);
-		/* A create that waited for room says that there is none. */
+		/* A create() that waits ends its turn with ENOSPC. */
 		if ((r != -ETIMEDOUT && r != -ENOSPC) || deadline_turn(d) == 0)
 			return r;
 		if (PyErr_CheckSignals() < 0)
@@ -239,13 +237,13 @@ static struct connection *connection_new(PyTypeObject *type, const char *path)
 struct connection *connection_of(PyObject *self)
 {
 	if (PyObject_TypeCheck(self, types.connection))
-		return (struct connection *)Py_NewRef(self);
+		return (struct connection *)self;
 	if (!common) {
 		common = connection_new(types.connection, NULL);
 		if (common)
 			common->common = true;
 	}
-	return (struct connection *)Py_XNewRef((PyObject *)common);
+	return common;
 }
 
 static PyObject *type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -263,7 +261,7 @@ static PyObject *type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self = connection_new(type, path ? PyBytes_AsString(path) : NULL);
 	if (!self)
 		return NULL;
-	/* Connects now, so that a wrong path is told here. */
+	/* Connects now, so that a wrong path raises here. */
 	l = connected(self);
 	if (!l) {
 		Py_DECREF(self);
@@ -288,16 +286,6 @@ PyObject *connection_end_common(PyObject *module, PyObject *unused)
 	if (!common)
 		Py_RETURN_NONE;
 	return connection_close((PyObject *)common, NULL);
-}
-
-static PyObject *connection_enter(PyObject *o, PyObject *unused)
-{
-	return Py_NewRef(o);
-}
-
-static PyObject *connection_exit(PyObject *o, PyObject *args)
-{
-	return connection_close(o, NULL);
 }
 
 static PyObject *connection_fileno(PyObject *o, PyObject *unused)
@@ -333,14 +321,12 @@ static void dealloc(PyObject *o)
 static PyMethodDef methods[] = {
 	{ "close", connection_close, METH_NOARGS,
 	  "close($self, /)\n--\n\n"
-	  "Ends the connection. Buffers that were opened through it stay open, and keep it\n"
-	  "alive." },
+	  "Ends the connection. Buffers that were opened through it stay open." },
 	{ "fileno", connection_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\n"
-	  "The socket, for poll(): readable while no call is under way means that the daemon\n"
-	  "has gone." },
-	{ "__enter__", connection_enter, METH_NOARGS, NULL },
-	{ "__exit__", connection_exit, METH_VARARGS, NULL },
+	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended." },
+	{ "__enter__", object_itself, METH_NOARGS, NULL },
+	{ "__exit__", connection_close, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }
 };
 
@@ -356,15 +342,12 @@ static PyMemberDef members[] = {
 static PyType_Slot slots[] = {
 	{ Py_tp_doc,
 	  (void *)"Connection(socket=None)\n--\n\n"
-		  "A connection to the daemon that listens at that path; None: at $GPUSHM_SOCKET,\n"
-		  "/run/gpushm/gpushmd.sock or $XDG_RUNTIME_DIR/gpushm/gpushmd.sock, the first "
-		  "that\n"
-		  "is there.\n\n"
-		  "It has what the module has as functions: create(), open(), ls() and the "
-		  "others,\n"
-		  "which use a connection of the process's own. Any thread may use it; one that "
-		  "waits\n"
-		  "keeps no other waiting. When the daemon has gone the next call connects anew.\n"
+		  "A connection to the daemon that listens at that path; None: the first that\n"
+		  "exists of $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock and\n"
+		  "$XDG_RUNTIME_DIR/gpushm/gpushmd.sock.\n\n"
+		  "Its methods are the module's functions create(), open(), ls() and the others;\n"
+		  "those use the process's common connection. Any thread may use it, also while\n"
+		  "another thread waits. When the daemon has ended, the next call connects again.\n"
 		  "Errors: DaemonGone, AccessDenied." },
 	{ Py_tp_new, type_new },
 	{ Py_tp_dealloc, dealloc },
@@ -378,18 +361,18 @@ static PyType_Spec spec = { .name = "gpushm.Connection",
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 			    .slots = slots };
 
-int connection_init(PyObject *module, PyMethodDef *const *verbs)
+int connection_init(PyObject *module, PyMethodDef *const *tables)
 {
 	types.connection = types_add(module, &spec);
 	if (!types.connection)
 		return -1;
-	for (; *verbs; verbs++) {
-		for (PyMethodDef *verb = *verbs; verb->ml_name; verb++) {
+	for (; *tables; tables++) {
+		for (PyMethodDef *f = *tables; f->ml_name; f++) {
 			_cleanup_(drop_object) PyObject *method =
-				PyDescr_NewMethod(types.connection, verb);
+				PyDescr_NewMethod(types.connection, f);
 
 			if (!method || PyObject_SetAttrString((PyObject *)types.connection,
-							      verb->ml_name, method) < 0)
+							      f->ml_name, method) < 0)
 				return -1;
 		}
 	}

@@ -1,80 +1,109 @@
 /* SPDX-License-Identifier: MIT
  *
- * create() and create_many(). The arrays' specs are gathered first, so that what is wrong with them
- * is told before the daemon is asked; then one call makes the buffer with all of them in it.
+ * create() and create_many(). They read all layouts first, so that an error in one of them is
+ * raised before the daemon is asked. Then one request makes the buffer with all its arrays.
  */
-#include "client/python/core/create.h"
-
 #include "client/python/core/args.h"
-#include "client/python/core/array.h"
-#include "client/python/core/dtype.h"
-#include "client/python/core/error.h"
-#include "client/python/core/options.h"
-#include "client/python/core/shape.h"
+#include "client/python/core/buffer.h"
+#include "client/python/core/module.h"
 
-/* An array to be, and what its spec points to. */
-struct part {
-	struct dtype dtype;
-	struct shape shape, strides;
-};
+/* ---- the request ---- */
 
-struct parts {
+struct create_ask {
+	struct ask ask;
+	const char *name;
+	struct gpushm_array_spec *specs;
 	size_t n;
-	struct part *parts;		 /* owned */
-	struct gpushm_array_spec *specs; /* owned; as many */
+	struct options *options;
+	struct gpushm_buffer *ret;
 };
 
-static void parts_done(struct parts *p)
+static int run_create(struct gpushm *c, struct ask *ask)
 {
-	for (size_t i = 0; i < p->n; i++)
-		dtype_done(&p->parts[i].dtype);
-	PyMem_Free(p->parts);
-	PyMem_Free(p->specs);
-	*p = (struct parts){ 0 };
+	struct create_ask *a = container_of(ask, struct create_ask, ask);
+
+	a->options->o.wait_ms = ask->timeout_ms;
+	return gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
 }
 
-static int parts_alloc(struct parts *p, Py_ssize_t n)
+static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_spec *specs,
+			   size_t n, struct options *options)
 {
-	p->parts = PyMem_Calloc((size_t)n + 1, sizeof(*p->parts));
-	p->specs = PyMem_Calloc((size_t)n + 1, sizeof(*p->specs));
-	if (p->parts && p->specs)
-		return 0;
-	PyErr_NoMemory();
-	return -1;
+	struct create_ask a = { .ask.run = run_create, .specs = specs, .n = n, .options = options };
+	struct connection *c;
+	int r;
+
+	if (args_text(name, "name", &a.name) < 0)
+		return NULL;
+	c = connection_of(self);
+	if (!c)
+		return NULL;
+	r = connection_try(c, &a.ask);
+	if (r == -ENOSPC && deadline_turn(&options->wait) > 0)
+		r = connection_try_apart(c, &a.ask, &options->wait);
+	return r < 0 ? error_raise(r) : buffer_new(c, a.ret, name);
 }
 
-/* strides: None for those of the order. */
-static int parts_add(struct parts *p, const char *name, PyObject *shape, PyObject *dtype,
-		     PyObject *strides, char order)
-{
-	struct part *part = &p->parts[p->n];
-	bool given = strides != Py_None;
+/* ---- one array ---- */
 
-	if (shape_from(shape, "shape", &part->shape) < 0 || dtype_from(dtype, &part->dtype) < 0)
-		return -1;
-	/* From now on there is a dtype to be dropped. */
-	p->specs[p->n++] = (struct gpushm_array_spec){ .name = name,
-						       .dtype = part->dtype.type,
-						       .descr = part->dtype.words,
-						       .ndim = part->shape.ndim,
-						       .shape = part->shape.dims };
-	if (given && shape_from(strides, "strides", &part->strides) < 0)
-		return -1;
-	if (given && part->strides.ndim != part->shape.ndim) {
-		PyErr_Format(PyExc_ValueError, "%d strides were given for %d dimensions",
-			     part->strides.ndim, part->shape.ndim);
-		return -1;
-	}
-	if (!given && order == 'F')
-		shape_strides(&part->shape, (int64_t)(gpushm_dtype_bits(part->dtype.type) / 8),
-			      order, &part->strides);
-	if (given || order == 'F')
-		p->specs[p->n - 1].strides = part->strides.dims;
-	return 0;
+/* The only array of a new buffer, which owns the buffer. Takes b over. */
+static PyObject *owner_of(struct buffer *b)
+{
+	struct gpushm_array *a = NULL;
+	PyObject *array = array_new(b, gpushm_array_at(b->buffer, 0, &a), &a);
+
+	b->owner = (struct array *)array;
+	Py_DECREF((PyObject *)b);
+	return array;
 }
 
-/* (shape, dtype), or anything that has both. */
-static int parts_add_object(struct parts *p, const char *name, PyObject *o)
+static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name",  "shape",	 "dtype",     "pool",  "mode",
+					     "order", "strides", "transient", "attrs", "wait",
+					     "gid",   "device",	 NULL };
+	_cleanup_(options_done) struct options options = { 0 };
+	_cleanup_(layout_done) struct layout layout = { 0 };
+	_cleanup_(drop_object) PyObject *bytes = PyUnicode_FromString("uint8");
+	struct options_args given = { .mode = 0600 };
+	PyObject *name, *shape, *dtype = bytes, *strides = Py_None;
+	const char *order_word = "C";
+	struct buffer *b;
+	char order;
+
+	if (!bytes ||
+	    !PyArg_ParseTupleAndKeywords(args, kwargs, "UO|O$zO&sOpOO&OO:create", (char **)names,
+					 &name, &shape, &dtype, &given.pool, mode_arg, &given.mode,
+					 &order_word, &strides, &given.transient, &given.attrs,
+					 deadline_arg, &options.wait, &given.gid, &given.device))
+		return NULL;
+	order = order_from(order_word);
+	if (!order || options_from(&given, &options) < 0 ||
+	    layout_from(dtype, shape, strides, order, &layout) < 0)
+		return NULL;
+	layout.spec.name = "";
+	b = make(self, name, &layout.spec, 1, &options);
+	return b ? owner_of(b) : NULL;
+}
+
+/* ---- many arrays ---- */
+
+struct layouts {
+	size_t n;
+	struct layout *layouts;		 /* owned */
+	struct gpushm_array_spec *specs; /* theirs, in a row; owned */
+};
+
+static void layouts_done(struct layouts *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		layout_done(&l->layouts[i]);
+	PyMem_Free(l->layouts);
+	PyMem_Free(l->specs);
+}
+
+/* o is (shape, dtype), or an object that has both. */
+static int layout_from_object(const char *name, PyObject *o, struct layout *ret)
 {
 	_cleanup_(drop_object) PyObject *shape = NULL, *dtype = NULL;
 
@@ -88,120 +117,37 @@ static int parts_add_object(struct parts *p, const char *name, PyObject *o)
 		PyErr_Format(PyExc_TypeError, "array \"%s\": (shape, dtype) is wanted, not %R",
 			     name, o);
 	}
-	return shape && dtype ? parts_add(p, name, shape, dtype, Py_None, 'C') : -1;
-}
-
-/* The names are borrowed from `items`, a list of (name, (shape, dtype)). */
-static int parts_from(PyObject *items, struct parts *p)
-{
-	Py_ssize_t n = PyList_Size(items);
-
-	if (parts_alloc(p, n) < 0)
+	if (!shape || !dtype || layout_from(dtype, shape, Py_None, 'C', ret) < 0)
 		return -1;
-	for (Py_ssize_t i = 0; i < n; i++) {
-		PyObject *value;
-		const char *name;
-
-		if (!PyArg_ParseTuple(PyList_GetItem(items, i),
-				      "sO;arrays are a dict of str to (shape, dtype)", &name,
-				      &value) ||
-		    parts_add_object(p, name, value) < 0)
-			return -1;
-	}
+	ret->spec.name = name;
 	return 0;
 }
 
-/* ---- asking ---- */
-
-struct create_ask {
-	struct ask ask;
-	const char *name;
-	struct parts *parts;
-	struct options *options;
-	struct gpushm_buffer *ret;
-};
-
-static int run_create(struct gpushm *c, struct ask *ask)
+/* `items` is a list of (name, (shape, dtype)), and keeps the names. The caller ends *ret with
+ * layouts_done(), also after a failure. */
+static int layouts_from(PyObject *items, struct layouts *ret)
 {
-	struct create_ask *a = container_of(ask, struct create_ask, ask);
+	size_t n = (size_t)PyList_Size(items);
 
-	a->options->o.wait_ms = ask->timeout_ms;
-	return gpushm_create_arrays(c, a->name, a->parts->specs, a->parts->n, &a->options->o,
-				    &a->ret);
-}
+	ret->layouts = PyMem_Calloc(n + 1, sizeof(*ret->layouts));
+	ret->specs = PyMem_Calloc(n + 1, sizeof(*ret->specs));
+	if (!ret->layouts || !ret->specs) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++) {
+		PyObject *value;
+		const char *name;
 
-static struct buffer *make(PyObject *self, PyObject *name, struct parts *parts,
-			   struct options *options)
-{
-	struct create_ask a = { .ask.run = run_create, .parts = parts, .options = options };
-	struct connection *c;
-	struct buffer *b = NULL;
-	int r;
-
-	if (args_text(name, "name", &a.name) < 0)
-		return NULL;
-	c = connection_of(self);
-	if (!c)
-		return NULL;
-	r = connection_try(c, &a.ask);
-	if (r == -ENOSPC && deadline_turn(&options->wait) > 0)
-		r = connection_try_apart(c, &a.ask, &options->wait);
-	if (r < 0)
-		error_raise(r);
-	else
-		b = buffer_new(c, a.ret, name);
-	Py_DECREF((PyObject *)c);
-	return b;
-}
-
-/* ---- the verbs ---- */
-
-/* The buffer's own array, which owns it. Takes b over. */
-static PyObject *owner_of(struct buffer *b)
-{
-	struct gpushm_array *a = NULL;
-	struct array *self = NULL;
-	int r = gpushm_array_at(b->buffer, 0, &a);
-
-	if (r < 0)
-		error_raise(r);
-	else
-		self = array_new(b, a);
-	if (self)
-		array_own_buffer(self);
-	Py_DECREF((PyObject *)b);
-	return (PyObject *)self;
-}
-
-static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-	static const char *const names[] = { "name",  "shape",	 "dtype",     "pool",  "mode",
-					     "order", "strides", "transient", "attrs", "wait",
-					     "gid",   "device",	 NULL };
-	_cleanup_(options_done) struct options options = { 0 };
-	_cleanup_(parts_done) struct parts parts = { 0 };
-	struct options_words w = { .mode = 0600 };
-	PyObject *name, *shape, *dtype = NULL, *strides = Py_None;
-	const char *order_word = "C";
-	struct buffer *b;
-	char order;
-
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|O$zO&sOpOO&OO:create", (char **)names,
-					 &name, &shape, &dtype, &w.pool, options_mode, &w.mode,
-					 &order_word, &strides, &w.transient, &w.attrs,
-					 deadline_from, &options.wait, &w.gid, &w.device))
-		return NULL;
-	order = shape_order(order_word);
-	if (!order || options_from(&w, &options) < 0 || parts_alloc(&parts, 1) < 0)
-		return NULL;
-	dtype = dtype ? Py_NewRef(dtype) : PyUnicode_FromString("uint8");
-	if (!dtype)
-		return NULL;
-	b = parts_add(&parts, "", shape, dtype, strides, order) < 0
-		    ? NULL
-		    : make(self, name, &parts, &options);
-	Py_DECREF(dtype);
-	return b ? owner_of(b) : NULL;
+		ret->n = i + 1;
+		if (!PyArg_ParseTuple(PyList_GetItem(items, (Py_ssize_t)i),
+				      "sO;arrays are a dict of str to (shape, dtype)", &name,
+				      &value) ||
+		    layout_from_object(name, value, &ret->layouts[i]) < 0)
+			return -1;
+		ret->specs[i] = ret->layouts[i].spec;
+	}
+	return 0;
 }
 
 static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -209,46 +155,47 @@ static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 	static const char *const names[] = { "name",  "arrays", "pool", "mode",	  "transient",
 					     "attrs", "wait",	"gid",	"device", NULL };
 	_cleanup_(options_done) struct options options = { 0 };
-	_cleanup_(parts_done) struct parts parts = { 0 };
+	_cleanup_(layouts_done) struct layouts layouts = { 0 };
 	_cleanup_(drop_object) PyObject *items = NULL;
-	struct options_words w = { .mode = 0600 };
+	struct options_args given = { .mode = 0600 };
 	PyObject *name, *arrays;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|$zO&pOO&OO:create_many", (char **)names,
-					 &name, &arrays, &w.pool, options_mode, &w.mode,
-					 &w.transient, &w.attrs, deadline_from, &options.wait,
-					 &w.gid, &w.device) ||
-	    options_from(&w, &options) < 0)
+					 &name, &arrays, &given.pool, mode_arg, &given.mode,
+					 &given.transient, &given.attrs, deadline_arg,
+					 &options.wait, &given.gid, &given.device) ||
+	    options_from(&given, &options) < 0)
 		return NULL;
 	items = PyMapping_Items(arrays);
-	if (!items || parts_from(items, &parts) < 0)
+	if (!items || layouts_from(items, &layouts) < 0)
 		return NULL;
-	return (PyObject *)make(self, name, &parts, &options);
+	return (PyObject *)make(self, name, layouts.specs, layouts.n, &options);
 }
 
-PyMethodDef create_verbs[] = {
-	{ "create", (PyCFunction)(void (*)(void))create, METH_VARARGS | METH_KEYWORDS,
+PyMethodDef create_functions[] = {
+	{ "create", KEYWORDS(create), METH_VARARGS | METH_KEYWORDS,
 	  "create($self, name, shape, dtype='uint8', *, pool=None, mode=0o600, order='C',\n"
 	  "       strides=None, transient=False, attrs=None, wait=0, gid=None,\n"
 	  "       device=None)\n--\n\n"
 	  "Makes a buffer of one array, mapped for writing. Others can open it once it is\n"
 	  "published.\n\n"
 	  "shape: an int or a tuple of at most 32; dtype: a name, or whatever numpy.dtype()\n"
-	  "takes; strides: in bytes, instead of order ('C' or 'F'). pool: None is the\n"
-	  "daemon's default, a GPU's if there is one. mode: who may open it, as for a file.\n"
-	  "transient: unlinked when nobody has it open. attrs: a dict of str to bytes or str,\n"
-	  "4,096 bytes in all. wait: seconds to wait for room where the pool is full, None\n"
-	  "for ever. device: map it for that GPU, which has peer access.\n\n"
-	  "The contents are zero, or what this user had in an earlier buffer. If this process\n"
-	  "ends before it is published, it vanishes. Asks the daemon, some 10 us, without the\n"
-	  "GIL. Errors: Exists, NotFound (pool), AccessDenied, LimitReached, PoolFull,\n"
+	  "accepts; strides: in bytes, instead of order ('C' or 'F'). pool: None is the\n"
+	  "daemon's default, a GPU's pool if there is one. mode: who may open it, as of a\n"
+	  "file. transient: the daemon unlinks it when no process has it open. attrs: a dict\n"
+	  "of str to bytes or str, 4,096 bytes in all. wait: seconds to wait for memory while\n"
+	  "the pool is full, None for ever. device: map it for that GPU, by peer access.\n\n"
+	  "The contents are zero, or those of an earlier buffer of this user. If this process\n"
+	  "ends before publish(), the buffer is freed. Asks the daemon, which takes some\n"
+	  "10 us, without the GIL. Errors: Exists, NotFound (pool), AccessDenied, LimitReached, "
+	  "PoolFull,\n"
 	  "TooLarge, DeviceFailed, DriverError, BadArgument, LayoutError, DaemonGone." },
-	{ "create_many", (PyCFunction)(void (*)(void))create_many, METH_VARARGS | METH_KEYWORDS,
+	{ "create_many", KEYWORDS(create_many), METH_VARARGS | METH_KEYWORDS,
 	  "create_many($self, name, arrays, *, pool=None, mode=0o600, transient=False,\n"
 	  "            attrs=None, wait=0, gid=None, device=None)\n--\n\n"
-	  "Makes a buffer of many arrays, mapped for writing: a dict of names to (shape,\n"
-	  "dtype), or to anything that has both. Each array starts on a multiple of 256\n"
-	  "bytes. The Buffer is a mapping of the names to Arrays, for whoever opens it too.\n"
+	  "Makes a buffer of many arrays, mapped for writing. arrays: a dict of names to\n"
+	  "(shape, dtype), or to objects that have both. Each array starts at a multiple of\n"
+	  "256 bytes. The Buffer maps the names to Arrays, also in processes that open it.\n"
 	  "Otherwise as create()." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -1,39 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm._core: libgpushm for Python. Here it is put together; what each part does stands in the
- * file of its name. The types and the common connection are the process's: a second interpreter in
- * it gets an ImportError.
+ * gpushm._core: libgpushm for Python. This file puts the module together, and has its functions
+ * that need no connection. The types and the common connection belong to the process: a second
+ * interpreter in it gets an ImportError.
  */
-#include "client/python/core/array_type.h"
-#include "client/python/core/buffer.h"
-#include "client/python/core/buffer_type.h"
-#include "client/python/core/connection.h"
-#include "client/python/core/create.h"
-#include "client/python/core/defer.h"
-#include "client/python/core/error.h"
-#include "client/python/core/look.h"
-#include "client/python/core/names.h"
-#include "client/python/core/object.h"
-#include "client/python/core/open.h"
-#include "client/python/core/stream.h"
-#include "client/python/core/watch.h"
+#include "client/python/core/module.h"
 
-/* The package's own classes are what the core makes from now on. */
-static PyObject *register_classes(PyObject *module, PyObject *args)
+#include "client/python/core/args.h"
+#include "client/python/core/array.h"
+#include "client/python/core/record.h"
+
+/* ---- functions for the package ---- */
+
+/* From now on the core makes objects of the package's classes, and calls its modules. */
+static PyObject *register_package(PyObject *module, PyObject *args)
 {
-	PyObject *array, *buffer;
+	PyObject *array, *buffer, *dtype, *driver, *asyncio;
 
-	if (!PyArg_ParseTuple(args, "O!O!:_register", &PyType_Type, &array, &PyType_Type, &buffer))
+	if (!PyArg_ParseTuple(args, "O!O!OOO:_register", &PyType_Type, &array, &PyType_Type,
+			      &buffer, &dtype, &driver, &asyncio))
 		return NULL;
 	if (!PyType_IsSubtype((PyTypeObject *)array, types.array) ||
 	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer)) {
 		PyErr_SetString(PyExc_TypeError, "subclasses of Array and of Buffer");
 		return NULL;
 	}
-	Py_XDECREF((PyObject *)types.array_made);
-	Py_XDECREF((PyObject *)types.buffer_made);
 	types.array_made = (PyTypeObject *)Py_NewRef(array);
 	types.buffer_made = (PyTypeObject *)Py_NewRef(buffer);
+	types.dtype_module = Py_NewRef(dtype);
+	types.driver_module = Py_NewRef(driver);
+	types.asyncio_module = Py_NewRef(asyncio);
 	Py_RETURN_NONE;
 }
 
@@ -42,31 +38,105 @@ static PyObject *opened(PyObject *module, PyObject *unused)
 	return buffer_list();
 }
 
+static PyObject *dtype_bits(PyObject *module, PyObject *name)
+{
+	struct gpushm_dtype type;
+	const char *text;
+
+	if (args_text(name, "name", &text) < 0)
+		return NULL;
+	return PyLong_FromUnsignedLongLong(
+		gpushm_dtype_parse(text, &type) < 0 ? 0 : gpushm_dtype_bits(type));
+}
+
+/* ---- closes that do not wait for a GPU ---- */
+
+static PyObject *defer_cleanup(PyObject *module, PyObject *unused)
+{
+	return object_none(gpushm_defer_cleanup());
+}
+
+static PyObject *resume_cleanup(PyObject *module, PyObject *unused)
+{
+	return object_none(gpushm_resume_cleanup());
+}
+
+static PyObject *flush_cleanup(PyObject *module, PyObject *unused)
+{
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_flush_cleanup();
+	Py_END_ALLOW_THREADS
+	return object_none(r);
+}
+
+static PyObject *set_cleanup_limits(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "max_count", "max_ratio", NULL };
+	uint32_t count;
+	double ratio;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&d:set_cleanup_limits", (char **)names,
+					 u32_arg, &count, &ratio))
+		return NULL;
+	return object_none(gpushm_set_cleanup_limits(count, ratio));
+}
+
+static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
+{
+	uint64_t bytes;
+	size_t n = gpushm_pending_cleanup(&bytes);
+
+	return Py_BuildValue("nK", (Py_ssize_t)n, (unsigned long long)bytes);
+}
+
+/* ---- the module ---- */
+
 static PyMethodDef own_functions[] = {
+	{ "_register", register_package, METH_VARARGS,
+	  "_register($module, array, buffer, dtype, driver, asyncio, /)\n--\n\n"
+	  "Sets the classes that open() and create() return, and the modules that the core "
+	  "calls." },
 	{ "_opened", opened, METH_NOARGS,
-	  "_opened($module, /)\n--\n\n"
-	  "A list of the buffers that this process has open." },
-	{ "_register", register_classes, METH_VARARGS,
-	  "_register($module, array, buffer, /)\n--\n\n"
-	  "Subclasses that open() and create() return from now on." },
+	  "_opened($module, /)\n--\n\nA list of the buffers that this process has open." },
 	{ "_disconnect", connection_end_common, METH_NOARGS,
 	  "_disconnect($module, /)\n--\n\n"
-	  "Ends the process's own connection; the next call makes a new one." },
+	  "Ends the process's common connection; the next call makes a new one." },
+	{ "_stream", stream_handle, METH_O,
+	  "_stream($module, stream, /)\n--\n\n"
+	  "A stream argument as an int; None: the legacy default stream." },
+	{ "_dtype_bits", dtype_bits, METH_O,
+	  "_dtype_bits($module, name, /)\n--\n\n"
+	  "Bits of an element of the dtype; 0: gpushm has no dtype of that name." },
+	{ "_read_dlpack", exchange_read_dlpack, METH_O,
+	  "_read_dlpack($module, capsule, /)\n--\n\n"
+	  "(dtype, shape, strides, address, device) of another library's DLPack capsule." },
+	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
+	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
+	{ "flush_cleanup", flush_cleanup, METH_NOARGS,
+	  "flush_cleanup($module, /)\n--\n\n"
+	  "Does all deferred closes. StateError: inside of defer_cleanup(). Waits for the GPU." },
+	{ "set_cleanup_limits", KEYWORDS(set_cleanup_limits), METH_VARARGS | METH_KEYWORDS,
+	  "set_cleanup_limits($module, /, max_count, max_ratio)\n--\n\n"
+	  "Limits the deferred closes outside of defer_cleanup(): their number, on all GPUs\n"
+	  "together, and their part of a GPU's memory, 0 to 1. The defaults are\n"
+	  "$GPUSHM_MAX_PENDING_UNMAPS_COUNT, else 0, and $GPUSHM_MAX_PENDING_UNMAPS_RATIO,\n"
+	  "else 0.2." },
+	{ "pending_cleanup", pending_cleanup, METH_NOARGS,
+	  "pending_cleanup($module, /)\n--\n\n(buffers, bytes) of the deferred closes." },
 	{ NULL, NULL, 0, NULL }
 };
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const verbs[] = { create_verbs, open_verbs,  names_verbs,
-				       look_verbs,   watch_verbs, NULL };
+	PyMethodDef *const tables[] = { create_functions, open_functions, query_functions,
+					watch_functions, NULL };
 
-	if (connection_init(module, verbs) < 0 ||
-	    PyModule_AddFunctions(module, own_functions) < 0 ||
-	    PyModule_AddFunctions(module, defer_functions) < 0 ||
-	    PyModule_AddFunctions(module, stream_functions) < 0)
+	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;
-	for (PyMethodDef *const *v = verbs; *v; v++)
-		if (PyModule_AddFunctions(module, *v) < 0)
+	for (PyMethodDef *const *t = tables; *t; t++)
+		if (PyModule_AddFunctions(module, *t) < 0)
 			return -1;
 	return 0;
 }
@@ -78,12 +148,12 @@ static int module_exec(PyObject *module)
 				"gpushm is in use by another interpreter of this process");
 		return -1;
 	}
-	if (error_init(module) < 0 || look_init(module) < 0 || watch_init(module) < 0 ||
+	if (error_init(module) < 0 || record_init(module) < 0 || watch_init(module) < 0 ||
 	    buffer_type_init(module) < 0 || array_type_init(module) < 0 ||
 	    add_functions(module) < 0)
 		return -1;
-	types.array_made = (PyTypeObject *)Py_NewRef((PyObject *)types.array);
-	types.buffer_made = (PyTypeObject *)Py_NewRef((PyObject *)types.buffer);
+	types.array_made = types.array;
+	types.buffer_made = types.buffer;
 	return PyModule_AddStringConstant(module, "library_version", gpushm_version());
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every object of the package needs to be made and freed. It keeps the types, which live as
- * long as the process does.
+ * Objects and exceptions. The types, the exceptions and the package's modules are kept here for as
+ * long as the process lives. An exception has errno and strerror as every OSError has, and `code`:
+ * the daemon's name of the error, "" where the library or this package found it.
  */
 #include "client/python/core/object.h"
 
@@ -29,23 +30,179 @@ void object_free(void *self)
 	freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
 	free_object(self);
-	/* An object of a heap type has a reference on it. */
+	/* An object of a heap type holds a reference to its type. */
 	Py_DECREF(type);
 }
 
-PyObject *object_call_python(const char *module, const char *name, const char *format, ...)
+PyObject *object_itself(PyObject *o, PyObject *unused)
 {
-	_cleanup_(drop_object) PyObject *m = NULL, *function = NULL, *args = NULL;
+	return Py_NewRef(o);
+}
+
+PyObject *object_none(int r)
+{
+	return r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+}
+
+void object_append(PyObject **list, PyObject *item)
+{
+	if (!item || !*list || PyList_Append(*list, item) < 0)
+		Py_CLEAR(*list);
+	Py_XDECREF(item);
+}
+
+PyObject *object_call(PyObject *module, const char *function, const char *format, ...)
+{
+	_cleanup_(drop_object) PyObject *callable = NULL, *args = NULL;
 	va_list list;
 
-	m = PyImport_ImportModule(module);
-	if (!m)
+	if (!module) {
+		PyErr_SetString(PyExc_ImportError, "import gpushm, not gpushm._core alone");
 		return NULL;
-	function = PyObject_GetAttrString(m, name);
+	}
+	callable = PyObject_GetAttrString(module, function);
 	va_start(list, format);
 	args = Py_VaBuildValue(format, list);
 	va_end(list);
-	if (!function || !args)
+	return callable && args ? PyObject_Call(callable, args, NULL) : NULL;
+}
+
+/* ---- exceptions ---- */
+
+#define NUMBERS_MAX 4
+#define KIND(name_, builtin_, doc_, ...)                                                \
+	{                                                                               \
+		.name = "gpushm." name_, .builtin = builtin_, .doc = doc_, .numbers = { \
+			__VA_ARGS__                                                     \
+		}                                                                       \
+	}
+
+static const struct {
+	const char *name, *doc;
+	PyObject **builtin;	  /* its second base; NULL: none */
+	int numbers[NUMBERS_MAX]; /* the errno that it stands for; 0: no more */
+} kinds[] = {
+	[ERROR_BASE] = KIND("Error", NULL, "Every error of gpushm's.", 0),
+	[ERROR_NOT_FOUND] = KIND("NotFound", &PyExc_FileNotFoundError,
+				 "No buffer, array or pool of that name.", ENOENT),
+	[ERROR_EXISTS] = KIND("Exists", &PyExc_FileExistsError, "The name is taken.", EEXIST),
+	[ERROR_ACCESS] = KIND("AccessDenied", &PyExc_PermissionError,
+			      "This user has no permission.", EACCES, EPERM),
+	[ERROR_TIMEOUT] = KIND("Timeout", &PyExc_TimeoutError,
+			       "The time ended before the name was published.", ETIMEDOUT),
+	[ERROR_NOT_PUBLISHED] = KIND("NotPublished", &PyExc_BlockingIOError,
+				     "The buffer is still being filled.", EAGAIN),
+	[ERROR_READ_ONLY] =
+		KIND("ReadOnly", &PyExc_ValueError,
+		     "A write to a buffer that is sealed or open for reading only.", EROFS),
+	[ERROR_DIRTY] = KIND("Dirty", NULL, "A writer died while it held the buffer.", EUCLEAN),
+	[ERROR_POOL_FULL] = KIND("PoolFull", &PyExc_MemoryError,
+				 "The pool, or its device, has too little free memory.", ENOSPC),
+	[ERROR_TOO_LARGE] = KIND("TooLarge", &PyExc_MemoryError,
+				 "The pool can never have a buffer of that size.", EFBIG),
+	[ERROR_LIMIT] = KIND("LimitReached", NULL,
+			     "A limit of this user, or of the daemon, is reached.", EDQUOT),
+	[ERROR_DEVICE] =
+		KIND("DeviceFailed", NULL,
+		     "No driver, no such GPU in this process, or a pool that has failed.", ENODEV),
+	[ERROR_DRIVER] = KIND("DriverError", NULL, "A driver call failed.", EIO),
+	[ERROR_DAEMON] = KIND("DaemonGone", &PyExc_ConnectionError,
+			      "No daemon runs, or the one that this process used has ended.",
+			      ECONNRESET, ECONNREFUSED, EPROTO, EPROTONOSUPPORT),
+	[ERROR_FORK] = KIND("ForkError", &PyExc_RuntimeError,
+			    "An object of the parent process, used after fork().", ECHILD),
+	[ERROR_IN_USE] =
+		KIND("InUse", &PyExc_BufferError, "Views, tensors or memoryviews are alive.", 0),
+	[ERROR_STATE] = KIND("StateError", NULL, "The buffer's state forbids it.", EBUSY),
+	[ERROR_ARGUMENT] =
+		KIND("BadArgument", &PyExc_ValueError, "An argument is not valid.", EINVAL),
+	[ERROR_LAYOUT] = KIND("LayoutError", &PyExc_ValueError, "An array does not fit its buffer.",
+			      ERANGE, EOVERFLOW),
+	[ERROR_UNSUPPORTED] = KIND("NotSupported", &PyExc_NotImplementedError,
+				   "It would need a copy, or the type does not allow it.", ENOTSUP),
+	[ERROR_NO_MEMORY] = KIND("OutOfMemory", &PyExc_MemoryError,
+				 "No memory, in this process or in the daemon.", ENOMEM),
+};
+_Static_assert(array_size(kinds) == ERROR_KINDS, "one entry for each kind");
+
+static PyObject *exceptions[ERROR_KINDS]; /* owned, for as long as the process lives */
+
+static PyObject *make_exception(enum error_kind kind)
+{
+	_cleanup_(drop_object) PyObject *bases = NULL, *dict = NULL;
+
+	if (kind == ERROR_BASE) {
+		bases = Py_NewRef(PyExc_OSError);
+		dict = Py_BuildValue("{s:s}", "code", "");
+	} else if (kinds[kind].builtin) {
+		bases = PyTuple_Pack(2, exceptions[ERROR_BASE], *kinds[kind].builtin);
+	} else {
+		bases = Py_NewRef(exceptions[ERROR_BASE]);
+	}
+	if (!bases || (kind == ERROR_BASE && !dict))
 		return NULL;
-	return PyObject_Call(function, args, NULL);
+	return PyErr_NewExceptionWithDoc(kinds[kind].name, kinds[kind].doc, bases, dict);
+}
+
+int error_init(PyObject *module)
+{
+	for (int i = 0; i < ERROR_KINDS; i++) {
+		exceptions[i] = make_exception((enum error_kind)i);
+		if (!exceptions[i] || PyModule_AddObjectRef(module, strchr(kinds[i].name, '.') + 1,
+							    exceptions[i]) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static enum error_kind kind_of(int number)
+{
+	for (int i = 0; i < ERROR_KINDS; i++)
+		for (int n = 0; n < NUMBERS_MAX; n++)
+			if (kinds[i].numbers[n] == number && number != 0)
+				return (enum error_kind)i;
+	return ERROR_BASE;
+}
+
+/* Takes text and code over; NULL means that making them has raised. */
+static void *raise(enum error_kind kind, int number, PyObject *text, PyObject *code)
+{
+	PyObject *e = NULL;
+
+	if (text && code)
+		e = PyObject_CallFunction(exceptions[kind], "iO", number, text);
+	if (e && PyObject_SetAttrString(e, "code", code) == 0)
+		PyErr_SetObject(exceptions[kind], e);
+	Py_XDECREF(e);
+	Py_XDECREF(text);
+	Py_XDECREF(code);
+	return NULL;
+}
+
+void *error_raise_as(enum error_kind kind, int r)
+{
+	/* Read first: a destructor that runs while objects are made may close a buffer, and that
+	 * call of libgpushm replaces both texts. */
+	const char *text = gpushm_error(), *code = gpushm_error_code();
+
+	if (PyErr_Occurred())
+		return NULL;
+	return raise(kind, -r, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"),
+		     PyUnicode_FromString(code));
+}
+
+void *error_raise(int r)
+{
+	return error_raise_as(kind_of(-r), r);
+}
+
+void *error_format(enum error_kind kind, int number, const char *format, ...)
+{
+	PyObject *text;
+	va_list args;
+
+	va_start(args, format);
+	text = PyUnicode_FromFormatV(format, args);
+	va_end(args);
+	return raise(kind, number, text, PyUnicode_FromString(""));
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ownership words for Python's objects, and the types of this package. Every file of the core
- * includes this one first: Python.h wants to be the first header.
+ * What every file of the core needs of Python: ownership of objects, the package's types, calls
+ * into its Python modules, and its exceptions. Every file of the core includes this header first,
+ * because Python.h must be the first header.
+ *
+ * Functions that return a pointer return NULL after they have raised an exception; functions that
+ * return an int return -1 then, and 0 otherwise. Comments name the exceptions to this rule only.
  */
 #ifndef GPUSHM_PYTHON_OBJECT_H
 #define GPUSHM_PYTHON_OBJECT_H
 
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000 /* one build for Python 3.11 and all that follow */
+#define Py_LIMITED_API 0x030B0000 /* one build for Python 3.11 and all later versions */
 #endif
 #include <Python.h>
 #include <structmember.h>
@@ -25,34 +29,85 @@ static inline void drop_object(PyObject **o)
 	Py_CLEAR(*o);
 }
 
-/* Drops what *o is and takes `with` over; NULL is allowed for both. */
-static inline void replace_object(PyObject **o, PyObject *with)
-{
-	PyObject *old = *o;
+/* A function that takes keywords, as PyMethodDef wants it. */
+#define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f))
 
-	*o = with;
-	Py_XDECREF(old);
-}
-
-/* The core's types, made once by module.c. What open() and create() make are the *_made: the
- * package's subclasses, which add what is written in Python. */
+/* The core's types and what the package registers once. open() and create() return objects of the
+ * *_made types: the package's subclasses, which add methods written in Python. */
 struct types {
 	PyTypeObject *connection, *buffer, *array;
 	PyTypeObject *buffer_made, *array_made;
+	PyObject *dtype_module, *driver_module, *asyncio_module;
 };
 extern struct types types;
 
-/* A heap type from its spec, added to the module under the spec's last word. NULL: raised. The
- * module keeps it alive. */
+/* Makes a heap type from its spec and adds it to the module under the last word of the spec's name.
+ * The module keeps it alive. */
 PyTypeObject *types_add(PyObject *module, PyType_Spec *spec);
 
-/* An object of that type, zeroed. NULL: raised. */
+/* A zeroed object of that type. */
 void *object_new(PyTypeObject *type);
-/* The end of a tp_dealloc. */
+/* The end of every tp_dealloc. */
 void object_free(void *self);
 
-/* Calls module.name(args...), format as for PyObject_CallFunction() and always a tuple. A module of
- * the package that the core needs is imported when it is needed: "gpushm._dtype". NULL: raised. */
-PyObject *object_call_python(const char *module, const char *name, const char *format, ...);
+/* Returns o itself: __enter__ of a type that checks nothing, and __iter__ of an iterator. */
+PyObject *object_itself(PyObject *o, PyObject *unused);
+
+/* None where r is 0. Where r is negative: NULL, as error_raise(). */
+PyObject *object_none(int r);
+
+/* Appends to *list and takes the item over. Where the item is NULL or this fails, *list becomes
+ * NULL, and an exception is set. */
+void object_append(PyObject **list, PyObject *item);
+
+/* Calls a function of one of the modules above. The format makes a tuple, as for
+ * PyObject_CallFunction(). */
+PyObject *object_call(PyObject *module, const char *function, const char *format, ...);
+
+/* ---- exceptions ----
+ *
+ * What libgpushm returned becomes one of the package's exceptions, with gpushm_error() as its text.
+ * All of them are OSErrors; most are also the exception that Python itself raises in such a case.
+ */
+
+/* In the order of the table in object.c. */
+enum error_kind {
+	ERROR_BASE,
+	ERROR_NOT_FOUND,
+	ERROR_EXISTS,
+	ERROR_ACCESS,
+	ERROR_TIMEOUT,
+	ERROR_NOT_PUBLISHED,
+	ERROR_READ_ONLY,
+	ERROR_DIRTY,
+	ERROR_POOL_FULL,
+	ERROR_TOO_LARGE,
+	ERROR_LIMIT,
+	ERROR_DEVICE,
+	ERROR_DRIVER,
+	ERROR_DAEMON,
+	ERROR_FORK,
+	ERROR_IN_USE,
+	ERROR_STATE,
+	ERROR_ARGUMENT,
+	ERROR_LAYOUT,
+	ERROR_UNSUPPORTED,
+	ERROR_NO_MEMORY,
+	ERROR_KINDS
+};
+
+/* Makes the exceptions and adds them to the module. */
+int error_init(PyObject *module);
+
+/* Raises what this thread's last call of libgpushm returned, unless an exception is already set. No
+ * other function of libgpushm may be called in between. Returns NULL, so that a check is one line.
+ */
+void *error_raise(int r);
+
+/* Does the same with that exception, whatever errno it usually stands for. */
+void *error_raise_as(enum error_kind kind, int r);
+
+/* Raises an error that the package found itself. Returns NULL. */
+void *error_format(enum error_kind kind, int number, const char *format, ...);
 
 #endif

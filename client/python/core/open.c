@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * open() and open_many(). The road of a plain open() is the one that people measure: it parses its
- * arguments, makes the request and two objects, and runs no line of Python.
+ * open() and open_many(). People measure the time of a plain open(): it parses its arguments, sends
+ * one request and makes two objects, and runs no line of Python.
  */
-#include "client/python/core/open.h"
-
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
-#include "client/python/core/error.h"
-#include "client/python/core/options.h"
-#include "client/python/core/view.h"
+#include "client/python/core/module.h"
 
 struct open_ask {
 	struct ask ask;
@@ -27,20 +23,20 @@ static int run_open(struct gpushm *c, struct ask *ask)
 	return gpushm_open(c, a->name, a->access, ask->timeout_ms, a->options, &a->ret);
 }
 
-static bool time_may_heal(int r)
+/* Whether another process may still make the open succeed. */
+static bool is_worth_waiting(int r)
 {
 	return r == -ENOENT || r == -EAGAIN || r == -EUCLEAN;
 }
 
-/* The connection's link is not made to wait: another one waits for the name, and then the first is
- * asked again. A name may be gone by then, and come again. */
+/* Waits for the name on another link, so that the connection's own link stays free, and then opens
+ * it there. The name may be unlinked in between, and published again. */
 static int open_in_time(struct connection *c, struct open_ask *a, const struct deadline *d)
 {
 	int r = connection_try(c, &a->ask);
 
-	while (time_may_heal(r) && deadline_turn(d) > 0) {
-		/* Who waits for a buffer to be clean has to open it: that it is published is known.
-		 */
+	while (is_worth_waiting(r) && deadline_turn(d) > 0) {
+		/* Waiting until a buffer is clean means opening it: it is published already. */
 		if (a->options->flags & GPUSHM_REFUSE_DIRTY)
 			return connection_try_apart(c, &a->ask, d);
 		r = connection_try_wait(c, a->name, d);
@@ -53,18 +49,9 @@ static int open_in_time(struct connection *c, struct open_ask *a, const struct d
 static struct buffer *attach(PyObject *self, struct open_ask *a, const struct deadline *d)
 {
 	struct connection *c = connection_of(self);
-	struct buffer *b = NULL;
-	int r;
+	int r = c ? open_in_time(c, a, d) : -ECONNRESET;
 
-	if (!c)
-		return NULL;
-	r = open_in_time(c, a, d);
-	if (r < 0)
-		error_raise(r);
-	else
-		b = buffer_new(c, a->ret, a->name_object);
-	Py_DECREF((PyObject *)c);
-	return b;
+	return r < 0 ? error_raise(r) : buffer_new(c, a->ret, a->name_object);
 }
 
 static int access_from(const char *word, enum gpushm_access *ret)
@@ -82,14 +69,8 @@ static int access_from(const char *word, enum gpushm_access *ret)
 
 /* ---- which array ---- */
 
-/* *a is there if r is 0, and is taken over. */
-static struct array *found(struct buffer *b, int r, struct gpushm_array **a)
-{
-	return r < 0 ? error_raise(r) : array_new(b, *a);
-}
-
-/* The buffer's own array, or the only one; bytes, where there is none. */
-static struct array *only_array(struct buffer *b)
+/* The array without a name, or the only one; all bytes where there is no array. */
+static PyObject *only_array(struct buffer *b)
 {
 	size_t n = gpushm_buffer_arrays(b->buffer);
 	int64_t bytes = (int64_t)gpushm_buffer_bytes(b->buffer);
@@ -98,10 +79,10 @@ static struct array *only_array(struct buffer *b)
 	int r;
 
 	if (n == 1)
-		return found(b, gpushm_array_at(b->buffer, 0, &a), &a);
+		return array_new(b, gpushm_array_at(b->buffer, 0, &a), &a);
 	if (n == 0) {
 		gpushm_dtype_parse("uint8", &spec.dtype);
-		return found(b, gpushm_array_over(b->buffer, &spec, &a), &a);
+		return array_new(b, gpushm_array_over(b->buffer, &spec, &a), &a);
 	}
 	r = gpushm_array_get(b->buffer, "", &a);
 	if (r == -ENOENT)
@@ -110,17 +91,17 @@ static struct array *only_array(struct buffer *b)
 			"buffer \"%s\" has %zu arrays: say which one with array=, or have all "
 			"with open_many()",
 			gpushm_buffer_name(b->buffer), n);
-	return found(b, r, &a);
+	return array_new(b, r, &a);
 }
 
-static struct array *pick_array(struct buffer *b, const char *name)
+static PyObject *pick_array(struct buffer *b, const char *name)
 {
 	struct gpushm_array *a = NULL;
 
-	return name ? found(b, gpushm_array_get(b->buffer, name, &a), &a) : only_array(b);
+	return name ? array_new(b, gpushm_array_get(b->buffer, name, &a), &a) : only_array(b);
 }
 
-/* What was given in open() instead of what is described; None: as described. */
+/* Arguments of open() that replace parts of the buffer's own layout; None: not replaced. */
 struct overrides {
 	PyObject *dtype, *shape, *strides, *offset;
 };
@@ -131,21 +112,20 @@ static bool overridden(const struct overrides *o)
 	       o->offset != Py_None;
 }
 
-/* Nothing of what is described is needed: a buffer of many arrays has none that is meant. */
+/* Nothing of the buffer's own layout is needed, so it does not matter how many arrays it has. */
 static bool all_given(const struct overrides *o)
 {
 	return o->dtype != Py_None && o->shape != Py_None && o->offset != Py_None;
 }
 
-/* What was given, or the described array's attribute; a new reference. */
+/* The argument, or the described array's attribute; a new reference. */
 static PyObject *given_or(PyObject *given, const struct array *described, const char *attribute)
 {
 	return given != Py_None ? Py_NewRef(given)
 				: PyObject_GetAttrString((PyObject *)described, attribute);
 }
 
-/* dtype, shape and offset are the described array's where they are not given; described is NULL
- * where all are. With a dtype of another size, the described shape would mean something else. */
+/* `described` has dtype, shape and offset where they are not given, and is NULL where all are. */
 static PyObject *laid_over(struct buffer *b, const struct array *described,
 			   const struct overrides *o)
 {
@@ -155,7 +135,7 @@ static PyObject *laid_over(struct buffer *b, const struct array *described,
 			 *at = shape ? given_or(o->offset, described, "offset") : NULL;
 	uint64_t offset;
 
-	if (!at || !args_u64(at, &offset))
+	if (!at || !u64_arg(at, &offset))
 		return NULL;
 	return view_over(b, dtype, shape, o->strides, offset);
 }
@@ -164,44 +144,44 @@ static PyObject *laid_over(struct buffer *b, const struct array *described,
 static PyObject *choose(struct buffer *b, const char *name, const struct overrides *o)
 {
 	bool alone = all_given(o) && !name;
-	_cleanup_(drop_object) PyObject *described = alone ? NULL : (PyObject *)pick_array(b, name);
+	_cleanup_(drop_object) PyObject *described = alone ? NULL : pick_array(b, name);
 	PyObject *result;
 
 	if (!described && !alone)
 		return NULL;
 	result = overridden(o) ? laid_over(b, (struct array *)described, o) : Py_NewRef(described);
-	if (result)
-		array_own_buffer((struct array *)result);
+	b->owner = (struct array *)result;
 	return result;
 }
 
-/* ---- the verbs ---- */
+/* ---- the functions ---- */
 
-/* A question as the arguments of both verbs make it; NULL: not given. */
-struct wish {
+/* The arguments that both functions have. */
+struct open_args {
 	struct open_ask ask;
 	struct options options;
 	struct deadline timeout;
 };
 
-static int wish_from(PyObject *const *name_access_timeout, PyObject *device, PyObject *refuse_dirty,
-		     struct wish *ret)
+/* given: name, access, timeout; NULL: not given. */
+static int open_args_from(PyObject *const *given, PyObject *device, PyObject *refuse_dirty,
+			  struct open_args *ret)
 {
-	PyObject *access = name_access_timeout[1], *timeout = name_access_timeout[2];
-	struct options_words w = { .device = device };
+	PyObject *name = given[0], *access = given[1], *timeout = given[2];
+	struct options_args options = { .device = device };
 	const char *word = "r";
 
 	ret->ask = (struct open_ask){ .ask.run = run_open,
-				      .name_object = name_access_timeout[0],
+				      .name_object = name,
 				      .options = &ret->options.o };
 	ret->timeout = (struct deadline){ 0 };
-	if (args_text(name_access_timeout[0], "name", &ret->ask.name) < 0 ||
+	if (args_text(name, "name", &ret->ask.name) < 0 ||
 	    (access && args_text(access, "access", &word) < 0) ||
 	    access_from(word, &ret->ask.access) < 0 ||
-	    (timeout && !deadline_from(timeout, &ret->timeout)))
+	    (timeout && !deadline_arg(timeout, &ret->timeout)))
 		return -1;
-	w.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
-	return w.refuse_dirty < 0 ? -1 : options_from(&w, &ret->options);
+	options.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
+	return options.refuse_dirty < 0 ? -1 : options_from(&options, &ret->options);
 }
 
 enum {
@@ -226,21 +206,21 @@ static PyObject *open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObj
 	static const struct args_signature signature = { "open", names, 3, 1 };
 	PyObject *given[OPEN_ARGS] = { 0 }, *result;
 	const char *array = NULL;
-	struct wish wish;
+	struct open_args arguments;
 	struct buffer *b;
 
 	given[ARRAY] = given[DTYPE] = given[SHAPE] = given[STRIDES] = given[OFFSET] = Py_None;
 	if (args_take(&signature, args, n, keywords, given) < 0 ||
 	    (given[ARRAY] != Py_None && args_text(given[ARRAY], "array", &array) < 0) ||
-	    wish_from(given, given[DEVICE], given[REFUSE_DIRTY], &wish) < 0)
+	    open_args_from(given, given[DEVICE], given[REFUSE_DIRTY], &arguments) < 0)
 		return NULL;
-	b = attach(self, &wish.ask, &wish.timeout);
+	b = attach(self, &arguments.ask, &arguments.timeout);
 	if (!b)
 		return NULL;
 	result = choose(b, array,
 			&(struct overrides){ given[DTYPE], given[SHAPE], given[STRIDES],
 					     given[OFFSET] });
-	/* The array has it from now on. */
+	/* The array has a reference of its own. */
 	Py_DECREF((PyObject *)b);
 	return result;
 }
@@ -251,35 +231,35 @@ static PyObject *open_many(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 					     "device", "refuse_dirty", NULL };
 	static const struct args_signature signature = { "open_many", names, 3, 1 };
 	PyObject *given[5] = { 0 };
-	struct wish wish;
+	struct open_args arguments;
 
 	if (args_take(&signature, args, n, keywords, given) < 0 ||
-	    wish_from(given, given[3], given[4], &wish) < 0)
+	    open_args_from(given, given[3], given[4], &arguments) < 0)
 		return NULL;
-	return (PyObject *)attach(self, &wish.ask, &wish.timeout);
+	return (PyObject *)attach(self, &arguments.ask, &arguments.timeout);
 }
 
-PyMethodDef open_verbs[] = {
-	{ "open", (PyCFunction)(void (*)(void))open, METH_FASTCALL | METH_KEYWORDS,
+PyMethodDef open_functions[] = {
+	{ "open", KEYWORDS(open), METH_FASTCALL | METH_KEYWORDS,
 	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
 	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
 	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
-	  "access: 'r', or 'r+' to write to a shared buffer. timeout: seconds to wait for the\n"
-	  "name to be published, None for ever; other threads are not kept waiting, and\n"
-	  "Ctrl-C is heard. array: which one, where there are many. dtype, shape, strides and\n"
-	  "offset (both in bytes, the offset from the buffer's start) lay another array over\n"
-	  "the buffer than the described one, checked against it. device: map it for that\n"
-	  "GPU, which has peer access. refuse_dirty: do not take a buffer whose writer died,\n"
-	  "or wait for it to be clean.\n\n"
-	  "close(), the end of its with block, or the end of the last reference gives it\n"
-	  "back; see close() for views and tensors that are alive by then. Asks the daemon: one "
-	  "round trip of some 10 us, without the GIL. Errors:\n"
-	  "NotFound, NotPublished, Timeout, AccessDenied, ReadOnly (to write to a sealed\n"
-	  "one), Dirty, LimitReached, DeviceFailed, LayoutError, DaemonGone." },
-	{ "open_many", (PyCFunction)(void (*)(void))open_many, METH_FASTCALL | METH_KEYWORDS,
+	  "access: 'r', or 'r+' to write to a shared buffer. timeout: seconds to wait until\n"
+	  "the name is published, None for ever; other threads run meanwhile, and Ctrl-C\n"
+	  "works. array: the name of the array, where the buffer has many. dtype, shape,\n"
+	  "strides and offset (both in bytes, the offset from the buffer's start) replace\n"
+	  "parts of the array's layout; the result must fit into the buffer. device: map it\n"
+	  "for that GPU, by peer access. refuse_dirty: raise Dirty for a buffer whose writer\n"
+	  "died, or wait until it is clean.\n\n"
+	  "close(), the end of its with block, or the end of the last reference gives the\n"
+	  "buffer back; close() describes what happens to views and tensors. Asks the daemon:\n"
+	  "one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished,\n"
+	  "Timeout, AccessDenied, ReadOnly (to write to a sealed buffer), Dirty, LimitReached,\n"
+	  "DeviceFailed, LayoutError, DaemonGone." },
+	{ "open_many", KEYWORDS(open_many), METH_FASTCALL | METH_KEYWORDS,
 	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
 	  "          refuse_dirty=False)\n--\n\n"
-	  "Attaches to a published buffer of many arrays: one round trip, however many there\n"
-	  "are. The Buffer is a mapping of their names to Arrays. Otherwise as open()." },
+	  "Attaches to a published buffer of many arrays, in one round trip. The Buffer maps\n"
+	  "their names to Arrays. Otherwise as open()." },
 	{ NULL, NULL, 0, NULL }
 };

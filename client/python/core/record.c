@@ -1,217 +1,199 @@
 /* SPDX-License-Identifier: MIT
  *
- * Named tuples: a struct's members in the order of its fields below. Times are seconds since the
- * epoch as floats, as os.stat() has them; what is not there is None.
+ * Named tuples: one table for each struct of libgpushm says which member becomes which field, and
+ * how. Times are seconds since the epoch as floats, as in os.stat(); a value that is missing is
+ * None.
  */
 #include "client/python/core/record.h"
 
-#include "client/python/core/buffer.h"
+#define FIELDS_MAX 32
 
-static PyTypeObject *holder_type, *stat_type, *pool_type, *usage_type, *status_type; /* owned */
-
-static PyStructSequence_Field holder_fields[] = {
-	{ "pid", "of the process" },
-	{ "uid", "of its user" },
-	{ "command", "its name, at most 15 bytes, for people" },
-	{ "access", "'r' or 'r+'" },
-	{ "since", "when it opened the buffer, in seconds since the epoch" },
-	{ "suspect", "whether its connection has closed and it lives on" },
-	{ "lease", "the daemon's number for it" },
-	{ NULL, NULL }
-};
-static PyStructSequence_Desc holder_desc = { "gpushm.Holder", "Who has a buffer open.",
-					     holder_fields, array_size(holder_fields) - 1 };
-
-static PyStructSequence_Field stat_fields[] = {
-	{ "name", "'' for an unlinked one" },
-	{ "pool", "where its memory is from" },
-	{ "kind", "'host', 'pinned', 'vmm' or 'mempool'" },
-	{ "state", "'filling', 'sealed' or 'shared'" },
-	{ "nbytes", "as asked for" },
-	{ "allocated", "bytes, as the pool rounded them up" },
-	{ "arrays", "how many" },
-	{ "mode", "as a file has it" },
-	{ "uid", "its owner" },
-	{ "gid", "its group" },
-	{ "transient", "whether it unlinks itself when nobody has it open" },
-	{ "dirty", "whether a writer died while it held it" },
-	{ "dirty_pid", "that process; None" },
-	{ "dirty_uid", "its user; None" },
-	{ "dirty_command", "its name; None" },
-	{ "dirty_since", "when it died, in seconds since the epoch; None" },
-	{ "created", "in seconds since the epoch" },
-	{ "published", "in seconds since the epoch; None: it is being filled" },
-	{ "readers", "that have it open" },
-	{ "writers", "that have it open" },
-	{ "suspects", "of them" },
-	{ "id", "never used again" },
-	{ "digest", "of its layout" },
-	{ "attrs", "a dict of bytes; of stat() only, else empty" },
-	{ "holders", "a list of Holder, where asked for and allowed" },
-	{ NULL, NULL }
-};
-static PyStructSequence_Desc stat_desc = { "gpushm.BufferInfo", "A buffer, as the daemon tells it.",
-					   stat_fields, array_size(stat_fields) - 1 };
-
-static PyStructSequence_Field pool_fields[] = {
-	{ "name", NULL },
-	{ "kind", "'host', 'pinned', 'vmm' or 'mempool'" },
-	{ "device", "this process's ordinal of its GPU; None" },
-	{ "device_name", "None: no GPU" },
-	{ "device_uuid", "'GPU-...'; None: no GPU" },
-	{ "pci_id", "None: no GPU" },
-	{ "numa_node", "None: none" },
-	{ "nbytes", "its size" },
-	{ "used", "bytes of buffers that live" },
-	{ "pending", "bytes that were freed and wait for reuse" },
-	{ "suspect", "bytes that only processes hold whose connection has closed" },
-	{ "max_buffer", "bytes of the largest buffer that is possible" },
-	{ "granularity", "bytes that sizes are rounded up to" },
-	{ "buffers", "how many" },
-	{ "failed", "whether it has" },
-	{ "why", "of a failed one; None" },
-	{ "is_default", "whether buffers that name no pool come from it" },
-	{ "allowed", "whether this user may create in it" },
-	{ NULL, NULL }
-};
-static PyStructSequence_Desc pool_desc = { "gpushm.PoolInfo", "A pool, as the daemon tells it.",
-					   pool_fields, array_size(pool_fields) - 1 };
-
-static PyStructSequence_Field usage_fields[] = { { "uid", NULL },	  { "nbytes", NULL },
-						 { "nbytes_max", NULL },  { "buffers", NULL },
-						 { "buffers_max", NULL }, { "leases", NULL },
-						 { "leases_max", NULL },  { "peers", NULL },
-						 { "peers_max", NULL },	  { NULL, NULL } };
-static PyStructSequence_Desc usage_desc = { "gpushm.Usage", "What a user holds, and may hold.",
-					    usage_fields, array_size(usage_fields) - 1 };
-
-static PyStructSequence_Field status_fields[] = {
-	{ "software", "the daemon's name and version" },
-	{ "pid", "the daemon's" },
-	{ "uptime", "in seconds" },
-	{ "peers", "connections" },
-	{ "buffers", NULL },
-	{ "leases", "attaches that have not ended" },
-	{ "suspects", "processes that are waited for" },
-	{ "waiting", "requests that wait for a name" },
-	{ "requests", "that were answered" },
-	{ "refused", "of them" },
-	{ "violations", "connections closed for breaking the protocol" },
-	{ "fds", "that the daemon has open" },
-	{ "fds_max", NULL },
-	{ "pools_failed", "how many: pools() tells which and why" },
-	{ "usage", "a list of Usage: this user's; everybody's for an admin" },
-	{ NULL, NULL }
-};
-static PyStructSequence_Desc status_desc = { "gpushm.Status", "The daemon, as it tells of itself.",
-					     status_fields, array_size(status_fields) - 1 };
-
-static PyTypeObject *add(PyObject *module, PyStructSequence_Desc *desc)
-{
-	PyTypeObject *type = PyStructSequence_NewType(desc);
-
-	if (type &&
-	    PyModule_AddObjectRef(module, strchr(desc->name, '.') + 1, (PyObject *)type) < 0)
-		Py_CLEAR(type);
-	return type;
-}
-
-int record_init(PyObject *module)
-{
-	holder_type = add(module, &holder_desc);
-	stat_type = add(module, &stat_desc);
-	pool_type = add(module, &pool_desc);
-	usage_type = add(module, &usage_desc);
-	status_type = add(module, &status_desc);
-	return holder_type && stat_type && pool_type && usage_type && status_type ? 0 : -1;
-}
-
-/* ---- filling them ---- */
-
-/* A tuple that is filled from the left; NULL once something was raised. */
-struct filling {
-	PyObject *tuple;
-	Py_ssize_t next;
+struct field {
+	const char *name, *doc;
+	PyObject *(*read)(const void *member);
+	size_t at;   /* where the member is in the struct */
+	size_t when; /* where an int is; while it is 0 the field is None; 0: there is no such int */
 };
 
-static struct filling begin(PyTypeObject *type)
+/* `name_` is one member of the struct; WHOLE() reads several. */
+#define FIELD(struct_, name_, read_, member_, doc_)              \
+	{                                                        \
+		.name = name_, .doc = doc_, .read = read_,       \
+		.at = offsetof(struct gpushm_##struct_, member_) \
+	}
+#define FIELD_IF(struct_, name_, read_, member_, when_, doc_)     \
+	{                                                         \
+		.name = name_, .doc = doc_, .read = read_,        \
+		.at = offsetof(struct gpushm_##struct_, member_), \
+		.when = offsetof(struct gpushm_##struct_, when_)  \
+	}
+#define WHOLE(name_, read_, doc_)                         \
+	{                                                 \
+		.name = name_, .doc = doc_, .read = read_ \
+	}
+
+struct record {
+	const char *name, *doc;
+	const struct field *fields;
+	int n;
+	PyTypeObject *type; /* owned, for as long as the process lives */
+};
+
+#define RECORD(name_, doc_, fields_)                                                    \
+	{                                                                               \
+		.name = name_, .doc = doc_, .fields = fields_, .n = array_size(fields_) \
+	}
+
+static PyObject *fill(const struct record *r, const void *from)
 {
-	return (struct filling){ .tuple = PyStructSequence_New(type) };
+	PyObject *tuple = PyStructSequence_New(r->type);
+
+	for (int i = 0; tuple && i < r->n; i++) {
+		const struct field *f = &r->fields[i];
+		bool missing = f->when && !*(const int *)((const char *)from + f->when);
+		PyObject *value =
+			missing ? Py_NewRef(Py_None) : f->read((const char *)from + f->at);
+
+		if (value)
+			PyStructSequence_SetItem(tuple, i, value);
+		else
+			Py_CLEAR(tuple);
+	}
+	return tuple;
 }
 
-/* Takes value over; NULL: raised. */
-static void put(struct filling *f, PyObject *value)
+/* ---- how members are read ---- */
+
+static PyObject *read_u32(const void *p)
 {
-	if (!value)
-		Py_CLEAR(f->tuple);
-	if (f->tuple)
-		PyStructSequence_SetItem(f->tuple, f->next++, value);
-	else
-		Py_XDECREF(value);
+	return PyLong_FromUnsignedLong(*(const uint32_t *)p);
 }
 
-static void put_none(struct filling *f)
+static PyObject *read_u64(const void *p)
 {
-	put(f, Py_NewRef(Py_None));
+	return PyLong_FromUnsignedLongLong(*(const uint64_t *)p);
 }
 
-static void put_number(struct filling *f, uint64_t n)
+static PyObject *read_int(const void *p)
 {
-	put(f, PyLong_FromUnsignedLongLong(n));
+	return PyLong_FromLong(*(const int *)p);
 }
 
 /* A number that is negative where there is none. */
-static void put_ordinal(struct filling *f, int n)
+static PyObject *read_ordinal(const void *p)
 {
-	if (n < 0)
-		put_none(f);
-	else
-		put(f, PyLong_FromLong(n));
+	return *(const int *)p < 0 ? Py_NewRef(Py_None) : read_int(p);
 }
 
-static void put_truth(struct filling *f, int truth)
+static PyObject *read_truth(const void *p)
 {
-	put(f, PyBool_FromLong(truth));
+	return PyBool_FromLong(*(const int *)p);
 }
 
-/* What the daemon tells was made by people, and need not be UTF-8 where it names a process. */
-static void put_text(struct filling *f, const char *text)
+/* Names of processes need not be UTF-8. */
+static PyObject *read_text(const void *p)
 {
-	put(f, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
+	return PyUnicode_DecodeUTF8(p, (Py_ssize_t)strlen(p), "replace");
 }
 
-static void put_text_if(struct filling *f, int there, const char *text)
+static PyObject *read_text_or_none(const void *p)
 {
-	if (there)
-		put_text(f, text);
-	else
-		put_none(f);
+	return *(const char *)p ? read_text(p) : Py_NewRef(Py_None);
 }
 
-static void put_time(struct filling *f, uint64_t ns)
+static PyObject *read_ns(const void *p)
 {
-	if (ns)
-		put(f, PyFloat_FromDouble((double)ns / 1e9));
-	else
-		put_none(f);
+	uint64_t ns = *(const uint64_t *)p;
+
+	return ns ? PyFloat_FromDouble((double)ns / 1e9) : Py_NewRef(Py_None);
 }
 
-static PyObject *record_holder(const struct gpushm_holder *h)
+static PyObject *read_ms(const void *p)
 {
-	struct filling f = begin(holder_type);
-
-	put(&f, PyLong_FromLong(h->pid));
-	put_number(&f, h->uid);
-	put_text(&f, h->command);
-	put_text(&f, h->access == GPUSHM_WRITE ? "r+" : "r");
-	put_time(&f, h->since_ns);
-	put_truth(&f, h->suspect);
-	put_number(&f, h->lease);
-	return f.tuple;
+	return PyFloat_FromDouble((double)*(const uint64_t *)p / 1e3);
 }
 
-static PyObject *attrs_of(const struct gpushm_stat *s)
+static PyObject *read_access(const void *p)
 {
+	return PyUnicode_FromString(*(const enum gpushm_access *)p == GPUSHM_WRITE ? "r+" : "r");
+}
+
+/* The word at that index; the first word stands for every unknown index. */
+static const char *word_of(const char *const *words, size_t n, unsigned index)
+{
+	return words[index < n ? index : 0];
+}
+
+const char *state_word(enum gpushm_state state)
+{
+	static const char *const words[] = { "unknown", "filling", "sealed", "shared" };
+
+	return word_of(words, array_size(words), state);
+}
+
+const char *kind_word(enum gpushm_kind kind)
+{
+	static const char *const words[] = { "unknown", "host", "pinned", "vmm", "mempool" };
+
+	return word_of(words, array_size(words), kind);
+}
+
+static PyObject *read_state(const void *p)
+{
+	return PyUnicode_FromString(state_word(*(const enum gpushm_state *)p));
+}
+
+static PyObject *read_kind(const void *p)
+{
+	return PyUnicode_FromString(kind_word(*(const enum gpushm_kind *)p));
+}
+
+static PyObject *read_event(const void *p)
+{
+	static const char *const words[] = { "unknown",	 "published", "dirty",	  "clean",
+					     "unlinked", "gone",      "restarted" };
+
+	return PyUnicode_FromString(
+		word_of(words, array_size(words), *(const enum gpushm_event_kind *)p));
+}
+
+/* "GPU-00112233-4455-6677-8899-aabbccddeeff", as nvidia-smi prints it; None: zeros. */
+static PyObject *read_uuid(const void *p)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *uuid = p;
+	char text[48] = "GPU-", *at = text + 4;
+	bool any = false;
+
+	for (size_t i = 0; i < 16; i++) {
+		any = any || uuid[i];
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*at++ = '-';
+		*at++ = digits[uuid[i] >> 4];
+		*at++ = digits[uuid[i] & 15];
+	}
+	*at = '\0';
+	return any ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
+}
+
+/* ---- the tables ---- */
+
+static const struct field holder_fields[] = {
+	FIELD(holder, "pid", read_int, pid, "of the process"),
+	FIELD(holder, "uid", read_u32, uid, "of its user"),
+	FIELD(holder, "command", read_text, command, "the process's name, at most 15 bytes"),
+	FIELD(holder, "access", read_access, access, "'r' or 'r+'"),
+	FIELD(holder, "since", read_ns, since_ns, "when it opened the buffer"),
+	FIELD(holder, "suspect", read_truth, suspect,
+	      "whether its connection is closed while the process still lives"),
+	FIELD(holder, "lease", read_u64, lease, "the daemon's number for it"),
+};
+static struct record holder =
+	RECORD("gpushm.Holder", "A process that has a buffer open.", holder_fields);
+
+static PyObject *read_attrs(const void *p)
+{
+	const struct gpushm_stat *s = p;
 	_cleanup_(drop_object) PyObject *dict = PyDict_New();
 
 	for (size_t i = 0; dict && i < s->n_attrs; i++) {
@@ -225,150 +207,170 @@ static PyObject *attrs_of(const struct gpushm_stat *s)
 	return take_ptr(dict);
 }
 
-static PyObject *holders_of(const struct gpushm_stat *s)
+static PyObject *read_holders(const void *p)
 {
-	_cleanup_(drop_object) PyObject *list = PyList_New(0);
+	const struct gpushm_stat *s = p;
+	PyObject *list = PyList_New(0);
 
-	for (size_t i = 0; list && i < s->n_holders; i++) {
-		_cleanup_(drop_object) PyObject *one = record_holder(&s->holders[i]);
-
-		if (!one || PyList_Append(list, one) < 0)
-			return NULL;
-	}
-	return take_ptr(list);
+	for (size_t i = 0; list && i < s->n_holders; i++)
+		object_append(&list, fill(&holder, &s->holders[i]));
+	return list;
 }
 
-static void put_death(struct filling *f, const struct gpushm_stat *s)
+static const struct field stat_fields[] = {
+	FIELD(stat, "name", read_text, name, "'' for an unlinked buffer"),
+	FIELD(stat, "pool", read_text, pool, "the pool of its memory"),
+	FIELD(stat, "kind", read_kind, kind, "'host', 'pinned', 'vmm' or 'mempool'"),
+	FIELD(stat, "state", read_state, state, "'filling', 'sealed' or 'shared'"),
+	FIELD(stat, "nbytes", read_u64, bytes, "the size that was asked for"),
+	FIELD(stat, "allocated", read_u64, allocated_bytes, "bytes, rounded up by the pool"),
+	FIELD(stat, "arrays", read_u32, arrays, "the number of arrays"),
+	FIELD(stat, "mode", read_u32, mode, "permissions, as of a file"),
+	FIELD(stat, "uid", read_u32, uid, "its owner"),
+	FIELD(stat, "gid", read_u32, gid, "its group"),
+	FIELD(stat, "transient", read_truth, transient,
+	      "whether the daemon unlinks it when no process has it open"),
+	FIELD(stat, "dirty", read_truth, dirty, "whether a writer died while it held the buffer"),
+	FIELD_IF(stat, "dirty_pid", read_int, dirty_pid, dirty, "that process; None"),
+	FIELD_IF(stat, "dirty_uid", read_u32, dirty_uid, dirty, "its user; None"),
+	FIELD_IF(stat, "dirty_command", read_text, dirty_command, dirty, "its name; None"),
+	FIELD_IF(stat, "dirty_since", read_ns, dirty_ns, dirty, "when it died; None"),
+	FIELD(stat, "created", read_ns, created_ns, "when, in seconds since the epoch"),
+	FIELD(stat, "published", read_ns, published_ns, "when; None: it is being filled"),
+	FIELD(stat, "readers", read_u32, readers, "leases for reading"),
+	FIELD(stat, "writers", read_u32, writers, "leases for writing"),
+	FIELD(stat, "suspects", read_u32, suspects, "leases whose holder's connection is closed"),
+	FIELD(stat, "id", read_u64, id, "a number that no other buffer ever has"),
+	FIELD(stat, "digest", read_u64, digest, "of its layout"),
+	WHOLE("attrs", read_attrs, "a dict of bytes; filled by stat() only"),
+	WHOLE("holders", read_holders, "a list of Holder, where asked for and allowed"),
+};
+_Static_assert(array_size(stat_fields) < FIELDS_MAX, "the longest table, and a NULL");
+static struct record stat_record =
+	RECORD("gpushm.BufferInfo", "A buffer, as the daemon describes it.", stat_fields);
+
+static const struct field pool_fields[] = {
+	FIELD(pool, "name", read_text, name, NULL),
+	FIELD(pool, "kind", read_kind, kind, "'host', 'pinned', 'vmm' or 'mempool'"),
+	FIELD(pool, "device", read_ordinal, device, "this process's ordinal of its GPU; None"),
+	FIELD(pool, "device_name", read_text_or_none, device_name, "None: no GPU"),
+	FIELD(pool, "device_uuid", read_uuid, device_uuid, "'GPU-...'; None: no GPU"),
+	FIELD(pool, "pci_id", read_text_or_none, pci_id, "None: no GPU"),
+	FIELD(pool, "numa_node", read_ordinal, numa_node, "None: not bound to a node"),
+	FIELD(pool, "nbytes", read_u64, bytes, "its size"),
+	FIELD(pool, "used", read_u64, used_bytes, "bytes of buffers"),
+	FIELD(pool, "pending", read_u64, pending_bytes, "bytes that are freed and wait for reuse"),
+	FIELD(pool, "suspect", read_u64, suspect_bytes,
+	      "bytes held only by processes whose connection is closed"),
+	FIELD(pool, "max_buffer", read_u64, max_buffer_bytes,
+	      "bytes of the largest possible buffer"),
+	FIELD(pool, "granularity", read_u64, granularity, "sizes are rounded up to this"),
+	FIELD(pool, "buffers", read_u32, buffers, "the number of buffers"),
+	FIELD(pool, "failed", read_truth, failed, "whether the pool has failed"),
+	FIELD_IF(pool, "why", read_text, why, failed, "the reason of the failure; None"),
+	FIELD(pool, "is_default", read_truth, is_default,
+	      "whether create() without a pool uses this one"),
+	FIELD(pool, "allowed", read_truth, allowed, "whether this user may create in it"),
+};
+static struct record pool_record =
+	RECORD("gpushm.PoolInfo", "A pool, as the daemon describes it.", pool_fields);
+
+static const struct field usage_fields[] = {
+	FIELD(usage, "uid", read_u32, uid, NULL),
+	FIELD(usage, "nbytes", read_u64, bytes, NULL),
+	FIELD(usage, "nbytes_max", read_u64, bytes_max, NULL),
+	FIELD(usage, "buffers", read_u32, buffers, NULL),
+	FIELD(usage, "buffers_max", read_u32, buffers_max, NULL),
+	FIELD(usage, "leases", read_u32, leases, NULL),
+	FIELD(usage, "leases_max", read_u32, leases_max, NULL),
+	FIELD(usage, "peers", read_u32, peers, NULL),
+	FIELD(usage, "peers_max", read_u32, peers_max, NULL),
+};
+static struct record usage =
+	RECORD("gpushm.Usage", "What a user has, and the limits of that user.", usage_fields);
+
+static PyObject *read_usage(const void *p)
 {
-	put_truth(f, s->dirty);
-	put_ordinal(f, s->dirty ? s->dirty_pid : -1);
-	if (s->dirty)
-		put_number(f, s->dirty_uid);
-	else
-		put_none(f);
-	put_text_if(f, s->dirty, s->dirty_command);
-	put_time(f, s->dirty ? s->dirty_ns : 0);
+	const struct gpushm_status *s = p;
+	PyObject *list = PyList_New(0);
+
+	for (size_t i = 0; list && i < s->n_usage; i++)
+		object_append(&list, fill(&usage, &s->usage[i]));
+	return list;
+}
+
+static const struct field status_fields[] = {
+	FIELD(status, "software", read_text, software, "the daemon's name and version"),
+	FIELD(status, "pid", read_int, pid, "the daemon's process"),
+	FIELD(status, "uptime", read_ms, uptime_ms, "in seconds"),
+	FIELD(status, "peers", read_u32, peers, "connections"),
+	FIELD(status, "buffers", read_u32, buffers, NULL),
+	FIELD(status, "leases", read_u32, leases, "buffers that processes have open"),
+	FIELD(status, "suspects", read_u32, suspects,
+	      "leases of living processes whose connection is closed"),
+	FIELD(status, "waiting", read_u32, waiting, "requests that wait for a name"),
+	FIELD(status, "requests", read_u64, requests, "requests that got a reply"),
+	FIELD(status, "refused", read_u64, refused, "requests that were refused"),
+	FIELD(status, "violations", read_u64, violations,
+	      "connections closed for breaking the protocol"),
+	FIELD(status, "fds", read_u32, fds, "file descriptors that the daemon has open"),
+	FIELD(status, "fds_max", read_u32, fds_max, NULL),
+	FIELD(status, "pools_failed", read_u32, pools_failed,
+	      "how many; pools() says which and why"),
+	WHOLE("usage", read_usage, "a list of Usage: this user's; for an admin, every user's"),
+};
+static struct record status_record =
+	RECORD("gpushm.Status", "The daemon, as it describes itself.", status_fields);
+
+static const struct field event_fields[] = {
+	FIELD(event, "what", read_event, what,
+	      "'published', 'dirty', 'clean', 'unlinked', 'gone' or 'restarted'"),
+	FIELD(event, "name", read_text, name, "as watch() got it; '' for 'restarted'"),
+	FIELD(event, "buffer", read_u64, buffer, "the buffer's id; 0 for 'restarted'"),
+};
+static struct record event_record =
+	RECORD("gpushm.Event", "A change of a buffer or of its name.", event_fields);
+
+static int add(PyObject *module, struct record *r)
+{
+	PyStructSequence_Field fields[FIELDS_MAX] = { 0 };
+	PyStructSequence_Desc desc = { r->name, r->doc, fields, r->n };
+
+	for (int i = 0; i < r->n; i++)
+		fields[i] = (PyStructSequence_Field){ r->fields[i].name, r->fields[i].doc };
+	r->type = PyStructSequence_NewType(&desc);
+	if (!r->type)
+		return -1;
+	return PyModule_AddObjectRef(module, strchr(r->name, '.') + 1, (PyObject *)r->type);
+}
+
+int record_init(PyObject *module)
+{
+	struct record *const all[] = { &holder, &stat_record,	&pool_record,
+				       &usage,	&status_record, &event_record };
+
+	for (size_t i = 0; i < array_size(all); i++)
+		if (add(module, all[i]) < 0)
+			return -1;
+	return 0;
 }
 
 PyObject *record_stat(const struct gpushm_stat *s)
 {
-	struct filling f = begin(stat_type);
-
-	put_text(&f, s->name);
-	put_text(&f, s->pool);
-	put_text(&f, kind_word(s->kind));
-	put_text(&f, state_word(s->state));
-	put_number(&f, s->bytes);
-	put_number(&f, s->allocated_bytes);
-	put_number(&f, s->arrays);
-	put_number(&f, s->mode);
-	put_number(&f, s->uid);
-	put_number(&f, s->gid);
-	put_truth(&f, s->transient);
-	put_death(&f, s);
-	put_time(&f, s->created_ns);
-	put_time(&f, s->published_ns);
-	put_number(&f, s->readers);
-	put_number(&f, s->writers);
-	put_number(&f, s->suspects);
-	put_number(&f, s->id);
-	put_number(&f, s->digest);
-	put(&f, attrs_of(s));
-	put(&f, holders_of(s));
-	return f.tuple;
-}
-
-/* "GPU-00112233-4455-6677-8899-aabbccddeeff", as nvidia-smi has it. */
-static void put_uuid(struct filling *f, const struct gpushm_pool *p)
-{
-	static const char digits[] = "0123456789abcdef";
-	char text[48] = "GPU-";
-	bool any = false;
-	char *at = text + 4;
-
-	for (size_t i = 0; i < sizeof(p->device_uuid); i++) {
-		any = any || p->device_uuid[i];
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*at++ = '-';
-		*at++ = digits[p->device_uuid[i] >> 4];
-		*at++ = digits[p->device_uuid[i] & 15];
-	}
-	*at = '\0';
-	put_text_if(f, any, text);
+	return fill(&stat_record, s);
 }
 
 PyObject *record_pool(const struct gpushm_pool *p)
 {
-	struct filling f = begin(pool_type);
-
-	put_text(&f, p->name);
-	put_text(&f, kind_word(p->kind));
-	put_ordinal(&f, p->device);
-	put_text_if(&f, *p->device_name, p->device_name);
-	put_uuid(&f, p);
-	put_text_if(&f, *p->pci_id, p->pci_id);
-	put_ordinal(&f, p->numa_node);
-	put_number(&f, p->bytes);
-	put_number(&f, p->used_bytes);
-	put_number(&f, p->pending_bytes);
-	put_number(&f, p->suspect_bytes);
-	put_number(&f, p->max_buffer_bytes);
-	put_number(&f, p->granularity);
-	put_number(&f, p->buffers);
-	put_truth(&f, p->failed);
-	put_text_if(&f, p->failed, p->why);
-	put_truth(&f, p->is_default);
-	put_truth(&f, p->allowed);
-	return f.tuple;
-}
-
-static PyObject *record_usage(const struct gpushm_usage *u)
-{
-	struct filling f = begin(usage_type);
-
-	put_number(&f, u->uid);
-	put_number(&f, u->bytes);
-	put_number(&f, u->bytes_max);
-	put_number(&f, u->buffers);
-	put_number(&f, u->buffers_max);
-	put_number(&f, u->leases);
-	put_number(&f, u->leases_max);
-	put_number(&f, u->peers);
-	put_number(&f, u->peers_max);
-	return f.tuple;
-}
-
-static PyObject *usage_of(const struct gpushm_status *s)
-{
-	_cleanup_(drop_object) PyObject *list = PyList_New(0);
-
-	for (size_t i = 0; list && i < s->n_usage; i++) {
-		_cleanup_(drop_object) PyObject *one = record_usage(&s->usage[i]);
-
-		if (!one || PyList_Append(list, one) < 0)
-			return NULL;
-	}
-	return take_ptr(list);
+	return fill(&pool_record, p);
 }
 
 PyObject *record_status(const struct gpushm_status *s)
 {
-	struct filling f = begin(status_type);
+	return fill(&status_record, s);
+}
 
-	put_text(&f, s->software);
-	put(&f, PyLong_FromLong(s->pid));
-	put(&f, PyFloat_FromDouble((double)s->uptime_ms / 1e3));
-	put_number(&f, s->peers);
-	put_number(&f, s->buffers);
-	put_number(&f, s->leases);
-	put_number(&f, s->suspects);
-	put_number(&f, s->waiting);
-	put_number(&f, s->requests);
-	put_number(&f, s->refused);
-	put_number(&f, s->violations);
-	put_number(&f, s->fds);
-	put_number(&f, s->fds_max);
-	put_number(&f, s->pools_failed);
-	put(&f, usage_of(s));
-	return f.tuple;
+PyObject *record_event(const struct gpushm_event *e)
+{
+	return fill(&event_record, e);
 }

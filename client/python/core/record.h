@@ -7,12 +7,17 @@
 
 #include "client/python/core/object.h"
 
-/* Adds the types to the module. 0; -1: raised. */
+/* Adds the types to the module. */
 int record_init(PyObject *module);
 
-/* Each a new object. NULL: raised. */
+/* A new object each. */
 PyObject *record_stat(const struct gpushm_stat *s);
 PyObject *record_pool(const struct gpushm_pool *p);
 PyObject *record_status(const struct gpushm_status *s);
+PyObject *record_event(const struct gpushm_event *e);
+
+/* "filling", "sealed", "shared"; "host", "pinned", "vmm", "mempool"; else "unknown". */
+const char *state_word(enum gpushm_state state);
+const char *kind_word(enum gpushm_kind kind);
 
 #endif

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a stream argument means. The protocol's word is asked for first; the others are where
- * libraries keep the pointer that have not heard of it.
+ * Reading a stream argument: the protocol's attribute first, then the attributes of libraries that
+ * do not have the protocol. And waiting for streams: other threads queue copies and wait meanwhile,
+ * so an entry is removed only if it is still the one that this thread waited for.
  */
 #include "client/python/core/stream.h"
+
+#define STREAMS_MAX 8 /* that a buffer keeps alive for a consumer that may never come */
+
+/* CU_STREAM_PER_THREAD, which is a different stream in each thread. */
+#define PER_THREAD ((void *)2)
 
 static int from_number(PyObject *o, struct stream *ret)
 {
@@ -15,16 +21,17 @@ static int from_number(PyObject *o, struct stream *ret)
 	p = PyLong_AsVoidPtr(number);
 	if (PyErr_Occurred())
 		return -1;
-	/* 1 and 2 are names of default streams; another number may be of any stream's, or was. */
+	/* 1 and 2 name default streams. Any other number may belong to a stream that is gone. */
 	*ret = (struct stream){ .given = p != NULL, .handle = p, .lasts = (uintptr_t)p <= 2 };
 	return 0;
 }
 
-/* (0, pointer), as an attribute or as what a method returns: both have been specified. */
-static int from_protocol(PyObject *told, struct stream *ret)
+/* (0, pointer): the attribute itself, or what it returns if it is a method. The protocol has
+ * specified both. */
+static int from_protocol(PyObject *value, struct stream *ret)
 {
 	_cleanup_(drop_object) PyObject *pair =
-		PyCallable_Check(told) ? PyObject_CallNoArgs(told) : Py_NewRef(told);
+		PyCallable_Check(value) ? PyObject_CallNoArgs(value) : Py_NewRef(value);
 	_cleanup_(drop_object) PyObject *row = pair ? PySequence_Tuple(pair) : NULL;
 
 	if (!row)
@@ -35,12 +42,12 @@ static int from_protocol(PyObject *told, struct stream *ret)
 	}
 	if (from_number(PyTuple_GetItem(row, 1), ret) < 0)
 		return -1;
-	/* A stream that was named is meant, the default one too. */
+	/* The caller named a stream, even if it is the default one. */
 	ret->given = true;
 	return 0;
 }
 
-/* *ret_has: whether o has that attribute. */
+/* *ret_has becomes whether o has that attribute. */
 static int from_attribute(PyObject *o, const char *name, struct stream *ret, bool *ret_has)
 {
 	_cleanup_(drop_object) PyObject *value = NULL, *inner = NULL;
@@ -54,7 +61,7 @@ static int from_attribute(PyObject *o, const char *name, struct stream *ret, boo
 		return -1;
 	if (strcmp(name, "__cuda_stream__") == 0)
 		return from_protocol(value, ret);
-	/* Numba's is a ctypes.c_void_p, whose value is None for the default stream. */
+	/* Numba has a ctypes.c_void_p here; its value is None for the default stream. */
 	if (PyObject_HasAttrString(value, "value")) {
 		inner = PyObject_GetAttrString(value, "value");
 		if (!inner)
@@ -96,7 +103,7 @@ int stream_from(PyObject *o, struct stream *ret)
 	return -1;
 }
 
-static PyObject *handle_of(PyObject *module, PyObject *o)
+PyObject *stream_handle(PyObject *module, PyObject *o)
 {
 	struct stream s;
 
@@ -105,9 +112,102 @@ static PyObject *handle_of(PyObject *module, PyObject *o)
 	return s.given && s.handle ? PyLong_FromVoidPtr(s.handle) : Py_NewRef(Py_None);
 }
 
-PyMethodDef stream_functions[] = {
-	{ "_stream", handle_of, METH_O,
-	  "_stream($module, stream, /)\n--\n\n"
-	  "A stream argument as an int; None: the legacy default stream." },
-	{ NULL, NULL, 0, NULL }
-};
+/* ---- order ---- */
+
+void order_done(struct order *o)
+{
+	Py_CLEAR(o->streams);
+}
+
+/* (CUstream, the thread that it belongs to; 0: any). */
+static PyObject *key_of(void *handle)
+{
+	unsigned long thread = handle == PER_THREAD ? PyThread_get_thread_ident() : 0;
+
+	return Py_BuildValue("(Nk)", PyLong_FromVoidPtr(handle), thread);
+}
+
+static void *handle_of(PyObject *key)
+{
+	return PyLong_AsVoidPtr(PyTuple_GetItem(key, 0));
+}
+
+/* Whether the CUstream is the same stream in this thread. */
+static bool is_known_here(PyObject *key)
+{
+	unsigned long thread = PyLong_AsUnsignedLong(PyTuple_GetItem(key, 1));
+
+	return thread == 0 || thread == PyThread_get_thread_ident();
+}
+
+int order_add(struct order *o, const struct stream *s)
+{
+	void *handle = s->handle ? s->handle : (void *)1;
+	_cleanup_(drop_object) PyObject *key = key_of(handle), *entry = NULL;
+
+	if (!o->streams)
+		o->streams = PyDict_New();
+	if (!o->streams || !key)
+		return -1;
+	entry = PyTuple_Pack(1, s->object ? s->object : Py_None);
+	if (!entry)
+		return -1;
+	/* Removed and added again, so that it is the last entry. */
+	if (PyDict_Contains(o->streams, key) == 1 && PyDict_DelItem(o->streams, key) < 0)
+		return -1;
+	if (PyDict_SetItem(o->streams, key, entry) < 0)
+		return -1;
+	return PyDict_Size(o->streams) > STREAMS_MAX ? order_wait(o, handle) : 0;
+}
+
+/* `pair` is (key, entry) from a snapshot of the dict. For another thread's per-thread stream this
+ * thread can only wait for everything on the GPU. */
+static int wait_for(struct order *o, PyObject *pair)
+{
+	PyObject *key = PyTuple_GetItem(pair, 0), *entry = PyTuple_GetItem(pair, 1);
+	_cleanup_(drop_object) PyObject *done = NULL;
+
+	done = is_known_here(key) ? object_call(types.driver_module, "synchronize", "(O)",
+						PyTuple_GetItem(key, 0))
+				  : object_call(types.driver_module, "synchronize_all", "()");
+	if (!done)
+		return -1;
+	if (PyDict_GetItemWithError(o->streams, key) == entry)
+		return PyDict_DelItem(o->streams, key);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *snapshot(const struct order *o)
+{
+	return o->streams ? PyDict_Items(o->streams) : PyList_New(0);
+}
+
+int order_wait(struct order *o, const void *but)
+{
+	_cleanup_(drop_object) PyObject *pairs = snapshot(o);
+
+	if (!pairs)
+		return -1;
+	for (Py_ssize_t i = 0; i < PyList_Size(pairs); i++) {
+		PyObject *pair = PyList_GetItem(pairs, i), *key = PyTuple_GetItem(pair, 0);
+
+		if (handle_of(key) == but && is_known_here(key))
+			continue;
+		if (wait_for(o, pair) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int order_last(struct order *o, void **ret)
+{
+	_cleanup_(drop_object) PyObject *pairs = snapshot(o);
+	Py_ssize_t n = pairs ? PyList_Size(pairs) : 0;
+	PyObject *key = n ? PyTuple_GetItem(PyList_GetItem(pairs, n - 1), 0) : NULL;
+	void *last = key && is_known_here(key) ? handle_of(key) : NULL;
+
+	if (!pairs || order_wait(o, last) < 0)
+		return -1;
+	*ret = last;
+	return 0;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA streams, from whatever library they come.
+ * CUDA streams, of any library, and the order of copies on them: a buffer remembers the streams on
+ * which copies were queued, so that a consumer that gets the memory is ordered behind them.
  */
 #ifndef GPUSHM_PYTHON_STREAM_H
 #define GPUSHM_PYTHON_STREAM_H
@@ -8,18 +9,37 @@
 #include "client/python/core/object.h"
 
 struct stream {
-	bool given;	  /* else: whoever asked wants it done on return */
-	void *handle;	  /* a CUstream; NULL and 1: the legacy default one */
-	bool lasts;	  /* a default one, or its object's */
+	bool given;	  /* false: the caller wants the work done on return */
+	void *handle;	  /* a CUstream; NULL and 1: the legacy default stream */
+	bool lasts;	  /* a default stream, or one that `object` keeps alive */
 	PyObject *object; /* borrowed; NULL: a number was given */
 };
 
-/* None and 0: not given. An int: a CUstream; 1 and 2 are the driver's names for the legacy default
- * stream and the per-thread one. Else an object with __cuda_stream__ (cuda.core's protocol), or
- * CuPy's .ptr, torch's .cuda_stream, Numba's .handle. 0; -1: raised. */
+/* None and 0: no stream is given. An int is a CUstream; 1 and 2 are the driver's names for the
+ * legacy default stream and the per-thread one. Otherwise an object that has __cuda_stream__ (the
+ * protocol of cuda.core), or CuPy's .ptr, torch's .cuda_stream, Numba's .handle. */
 int stream_from(PyObject *o, struct stream *ret);
 
-/* For the package's modules. */
-extern PyMethodDef stream_functions[];
+/* A stream argument as an int; None: the legacy default stream. For the package's modules. */
+PyObject *stream_handle(PyObject *module, PyObject *o);
+
+struct order {
+	/* A dict from (CUstream as an int, thread) to (the stream's object or None,); the stream of
+	 * the last copy is its last entry. Owned; NULL: empty. */
+	PyObject *streams;
+};
+
+void order_done(struct order *o);
+
+/* Remembers a copy that was queued on a stream that lasts. */
+int order_add(struct order *o, const struct stream *s);
+
+/* Waits for all streams except that CUstream, on which the consumer works. Other threads run
+ * meanwhile. */
+int order_wait(struct order *o, const void *but);
+
+/* Waits for all streams except the last one, and returns that one: 1, not NULL, is the legacy
+ * default stream; NULL: there is none. */
+int order_last(struct order *o, void **ret);
 
 #endif

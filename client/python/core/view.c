@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Views: Python's arguments turned into calls of libgpushm, which knows the rules. A chain of them
- * (a subscript with several axes) makes an array for each step and keeps the last.
+ * Views: Python's arguments become calls of libgpushm, which checks them. A subscript with several
+ * axes makes a chain of arrays and keeps the last one.
  */
-#include "client/python/core/view.h"
-
 #include "client/python/core/args.h"
-#include "client/python/core/dtype.h"
-#include "client/python/core/error.h"
-#include "client/python/core/shape.h"
-
-/* Takes the library's result over, which it wrote to *a if r is 0. */
-static PyObject *made(struct array *self, int r, struct gpushm_array **a)
-{
-	return r < 0 ? error_raise(r) : (PyObject *)array_new(self->buffer, *a);
-}
+#include "client/python/core/array.h"
 
 /* ---- subscripts ---- */
 
-/* A chain of views; `array` is the one so far, owned. */
+/* A chain of views. */
 struct chain {
-	struct gpushm_array *array;
-	int axis; /* the next of it that a key speaks of */
+	struct gpushm_array *array; /* the last one so far; owned */
+	int axis;		    /* of it, to which the next key applies */
 };
 
 static void chain_done(struct chain *c)
@@ -42,7 +32,8 @@ static int chain_step(struct chain *c, int r, struct gpushm_array **next)
 	return 0;
 }
 
-/* None as a bound: to the end. Others are cut to 64 bits, as slices are. */
+/* Leaves *ret as it is where the bound is None. Cuts large numbers to 64 bits, as Python's slices
+ * do. */
 static int bound_from(PyObject *slice, const char *name, int64_t *ret)
 {
 	_cleanup_(drop_object) PyObject *value = PyObject_GetAttrString(slice, name);
@@ -86,7 +77,7 @@ static int chain_index(struct chain *c, PyObject *index)
 	return chain_step(c, gpushm_array_index(c->array, c->axis, i, &next), &next);
 }
 
-/* An axis of length 1 between the others. */
+/* Inserts an axis of length 1. */
 static int chain_new_axis(struct chain *c)
 {
 	const int64_t *shape = gpushm_array_shape(c->array);
@@ -113,7 +104,7 @@ static int chain_key(struct chain *c, PyObject *key)
 	return -1;
 }
 
-/* Axes that the keys speak of; -1: raised. */
+/* The number of axes that the keys use. */
 static Py_ssize_t count_axes(PyObject *keys)
 {
 	Py_ssize_t n = 0, ellipses = 0;
@@ -164,7 +155,7 @@ static PyObject *subscript(struct array *self, PyObject *keys)
 		return error_raise(r);
 	if (chain_keys(&c, keys) < 0)
 		return NULL;
-	return (PyObject *)array_new(self->buffer, take_ptr(c.array));
+	return array_new(self->buffer, 0, &c.array);
 }
 
 PyObject *view_subscript(PyObject *o, PyObject *key)
@@ -178,20 +169,16 @@ PyObject *view_subscript(PyObject *o, PyObject *key)
 	keys = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
 	if (!keys)
 		return NULL;
-	/* A key's __index__() may be Python's, and close it. */
+	/* A key's __index__() may be written in Python, and try to close the array. */
 	array_hold(self);
 	result = subscript(self, keys);
 	array_release(self);
 	return result;
 }
 
-/* ---- other shapes ----
- *
- * What is given is read first, and then the array is looked at: what reads it may be Python's, let
- * other threads run, and close it.
- */
+/* ---- other shapes ---- */
 
-/* a.reshape(2, 3), a.reshape((2, 3)): the numbers, from a tuple of arguments. */
+/* The numbers of a.reshape(2, 3) or a.reshape((2, 3)). */
 static int row_from(PyObject *args, const char *what, struct shape *ret)
 {
 	bool one = PyTuple_Size(args) == 1;
@@ -199,8 +186,8 @@ static int row_from(PyObject *args, const char *what, struct shape *ret)
 	return shape_from(one ? PyTuple_GetItem(args, 0) : args, what, ret);
 }
 
-/* The keyword order, which alone is allowed. 0: raised. */
-static char order_from(PyObject *kwargs)
+/* The keyword `order`, the only one that is allowed. 0: raised. */
+static char order_keyword(PyObject *kwargs)
 {
 	PyObject *word = kwargs ? PyDict_GetItemString(kwargs, "order") : NULL;
 	const char *text = "C";
@@ -211,7 +198,7 @@ static char order_from(PyObject *kwargs)
 	}
 	if (word && args_text(word, "order", &text) < 0)
 		return 0;
-	return shape_order(text);
+	return order_from(text);
 }
 
 PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -223,10 +210,11 @@ PyObject *view_reshape(PyObject *o, PyObject *args, PyObject *kwargs)
 
 	if (row_from(args, "reshape", &s) < 0)
 		return NULL;
-	order = order_from(kwargs);
+	order = order_keyword(kwargs);
 	if (!order || !array_is_open(self))
 		return NULL;
-	return made(self, gpushm_array_reshape(self->array, order, s.ndim, s.dims, &a), &a);
+	return array_new(self->buffer, gpushm_array_reshape(self->array, order, s.ndim, s.dims, &a),
+			 &a);
 }
 
 PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -240,8 +228,9 @@ PyObject *view_ravel(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|s:ravel", (char **)words, &word) ||
 	    !array_is_open(self))
 		return NULL;
-	order = shape_order(word);
-	return order ? made(self, gpushm_array_ravel(self->array, order, &a), &a) : NULL;
+	order = order_from(word);
+	return order ? array_new(self->buffer, gpushm_array_ravel(self->array, order, &a), &a)
+		     : NULL;
 }
 
 /* Negative axes count from the end, as in NumPy. */
@@ -265,34 +254,35 @@ static int axes_from(struct array *self, PyObject *args, int *ret)
 	return 0;
 }
 
+static PyObject *transpose(struct array *self, const int *axes)
+{
+	struct gpushm_array *a = NULL;
+
+	return array_new(self->buffer, gpushm_array_transpose(self->array, axes, &a), &a);
+}
+
 PyObject *view_transpose(PyObject *o, PyObject *args)
 {
 	struct array *self = (struct array *)o;
 	bool reversed = PyTuple_Size(args) == 0 ||
 			(PyTuple_Size(args) == 1 && PyTuple_GetItem(args, 0) == Py_None);
-	struct gpushm_array *a = NULL;
 	int axes[GPUSHM_MAX_NDIM];
 
 	if (reversed ? !array_is_open(self) : axes_from(self, args, axes) < 0)
 		return NULL;
-	return made(self, gpushm_array_transpose(self->array, reversed ? NULL : axes, &a), &a);
+	return transpose(self, reversed ? NULL : axes);
 }
 
 PyObject *view_transposed(PyObject *o, void *unused)
 {
-	struct array *self = (struct array *)o;
-	struct gpushm_array *a = NULL;
-
-	if (!array_is_open(self))
-		return NULL;
-	return made(self, gpushm_array_transpose(self->array, NULL, &a), &a);
+	return array_is_open((struct array *)o) ? transpose((struct array *)o, NULL) : NULL;
 }
 
 PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "section", NULL };
 	struct array *self = (struct array *)o;
-	_cleanup_(drop_object) PyObject *list = NULL;
+	PyObject *list;
 	long long section;
 	int64_t n;
 
@@ -304,28 +294,26 @@ PyObject *view_split(PyObject *o, PyObject *args, PyObject *kwargs)
 		return error_raise((int)n);
 	list = PyList_New(0);
 	for (int64_t i = 0; list && i < n; i++) {
-		_cleanup_(drop_object) PyObject *part = NULL;
 		struct gpushm_array *a = NULL;
+		int r = gpushm_array_split(self->array, section, i, &a);
 
-		part = made(self, gpushm_array_split(self->array, section, i, &a), &a);
-		if (!part || PyList_Append(list, part) < 0)
-			return NULL;
+		object_append(&list, array_new(self->buffer, r, &a));
 	}
-	return take_ptr(list);
+	return list;
 }
 
-/* The same layout once more, with a descr: gpushm_array_view() has no word for one. Takes a over.
- */
-static PyObject *with_descr(struct array *self, struct gpushm_array *a, const char *descr)
+/* Makes the same view with a descr, which gpushm_array_view() cannot set. Takes a over. */
+static PyObject *with_descr(struct array *self, struct gpushm_array *a, PyObject *descr)
 {
 	struct gpushm_array_spec spec = { .dtype = gpushm_array_dtype(a),
-					  .descr = descr,
+					  .descr = PyUnicode_AsUTF8AndSize(descr, NULL),
 					  .ndim = gpushm_array_ndim(a),
 					  .shape = gpushm_array_shape(a),
 					  .strides = gpushm_array_strides(a),
 					  .offset = gpushm_array_offset(a) };
-	struct gpushm_array *told = NULL;
-	PyObject *result = made(self, gpushm_array_over(self->buffer->buffer, &spec, &told), &told);
+	struct gpushm_array *with = NULL;
+	int r = gpushm_array_over(self->buffer->buffer, &spec, &with);
+	PyObject *result = array_new(self->buffer, r, &with);
 
 	gpushm_array_free(a);
 	return result;
@@ -344,37 +332,21 @@ PyObject *view_as(PyObject *o, PyObject *args, PyObject *kwargs)
 	    dtype_from(dtype, &d) < 0 || !array_is_open(self))
 		return NULL;
 	r = gpushm_array_view(self->array, d.type, &a);
-	return r == 0 && d.words ? with_descr(self, a, d.words) : made(self, r, &a);
+	return r == 0 && d.descr ? with_descr(self, a, d.descr) : array_new(self->buffer, r, &a);
 }
 
 PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject *strides,
 		    uint64_t offset)
 {
-	_cleanup_(dtype_done) struct dtype d = { 0 };
-	struct shape dims, steps;
+	_cleanup_(layout_done) struct layout l = { 0 };
 	struct gpushm_array *a = NULL;
-	struct gpushm_array_spec spec;
-	int r;
 
-	if (dtype_from(dtype, &d) < 0 || shape_from(shape, "shape", &dims) < 0)
+	if (layout_from(dtype, shape, strides, 'C', &l) < 0)
 		return NULL;
-	if (strides != Py_None && shape_from(strides, "strides", &steps) < 0)
-		return NULL;
-	if (strides != Py_None && steps.ndim != dims.ndim) {
-		PyErr_Format(PyExc_ValueError, "%d strides were given for %d dimensions",
-			     steps.ndim, dims.ndim);
-		return NULL;
-	}
 	if (!b->buffer) {
 		buffer_is_open(b);
 		return NULL;
 	}
-	spec = (struct gpushm_array_spec){ .dtype = d.type,
-					   .descr = d.words,
-					   .ndim = dims.ndim,
-					   .shape = dims.dims,
-					   .strides = strides != Py_None ? steps.dims : NULL,
-					   .offset = offset };
-	r = gpushm_array_over(b->buffer, &spec, &a);
-	return r < 0 ? error_raise(r) : (PyObject *)array_new(b, a);
+	l.spec.offset = offset;
+	return array_new(b, gpushm_array_over(b->buffer, &l.spec, &a), &a);
 }

@@ -1,54 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watches. One owns a watch of libgpushm's, which has a connection of its own, so waiting is in
- * nobody's way. Several threads may wait on one; each event goes to one of them. What it watches
+ * gpushm.Watch: changes of names and buffers as events, for threads, poll() and asyncio. A watch
+ * owns a watch of libgpushm's, which has a connection of its own, so that waiting blocks no other
+ * request. Several threads may wait on one watch; each event goes to one of them. A watched buffer
  * may be closed meanwhile.
  */
-#include "client/python/core/watch.h"
-
 #include "client/python/core/args.h"
-#include "client/python/core/array.h"
-#include "client/python/core/connection.h"
-#include "client/python/core/error.h"
+#include "client/python/core/buffer.h"
+#include "client/python/core/module.h"
+#include "client/python/core/record.h"
 
 struct watch {
 	PyObject_HEAD
 	PyObject *weakrefs;
 	struct gpushm_watch *watch; /* owned; NULL: closed */
-	unsigned calls; /* that run without the GIL, and tasks between _hold, _release */
+	unsigned calls; /* that run without the GIL, and tasks between _hold() and _release() */
 };
 
-static PyTypeObject *watch_type, *event_type; /* owned */
-
-static PyStructSequence_Field event_fields[] = {
-	{ "what", "'published', 'dirty', 'clean', 'unlinked', 'gone' or 'restarted'" },
-	{ "name", "as it was given; '' for 'restarted'" },
-	{ "buffer", "its id; 0 for 'restarted'" },
-	{ NULL, NULL }
-};
-static PyStructSequence_Desc event_desc = { "gpushm.Event", "What has happened to a buffer.",
-					    event_fields, array_size(event_fields) - 1 };
-
-static PyObject *event_new(const struct gpushm_event *e)
-{
-	static const char *const words[] = { "unknown",	 "published", "dirty",	  "clean",
-					     "unlinked", "gone",      "restarted" };
-	PyObject *values[] = {
-		PyUnicode_FromString(words[(unsigned)e->what < array_size(words) ? e->what : 0]),
-		PyUnicode_FromString(e->name), PyLong_FromUnsignedLongLong(e->buffer)
-	};
-	PyObject *tuple = PyStructSequence_New(event_type);
-
-	for (size_t i = 0; i < array_size(values); i++) {
-		if (!values[i])
-			Py_CLEAR(tuple);
-		if (tuple)
-			PyStructSequence_SetItem(tuple, (Py_ssize_t)i, values[i]);
-		else
-			Py_XDECREF(values[i]);
-	}
-	return tuple;
-}
+static PyTypeObject *watch_type; /* owned */
 
 static bool is_open(const struct watch *self)
 {
@@ -58,7 +27,7 @@ static bool is_open(const struct watch *self)
 	return false;
 }
 
-/* ---- what is watched ---- */
+/* ---- names and buffers ---- */
 
 static struct buffer *buffer_of(PyObject *o)
 {
@@ -69,7 +38,7 @@ static struct buffer *buffer_of(PyObject *o)
 	return NULL;
 }
 
-/* A name, or an Array or Buffer. 0; -1: raised. */
+/* o: a name, or an Array or Buffer. */
 static int add(struct watch *self, PyObject *o)
 {
 	struct buffer *b = buffer_of(o);
@@ -93,7 +62,7 @@ static int add(struct watch *self, PyObject *o)
 
 static PyObject *watch_add(PyObject *o, PyObject *what)
 {
-	return add((struct watch *)o, what) < 0 ? NULL : Py_NewRef(Py_None);
+	return object_none(add((struct watch *)o, what));
 }
 
 struct watch_ask {
@@ -111,13 +80,10 @@ static PyObject *watch_new(PyObject *module, PyObject *args)
 	struct watch_ask a = { .ask.run = run_new };
 	struct connection *c = connection_of(module);
 	struct watch *self;
-	int r;
 
 	if (!c)
 		return NULL;
-	r = connection_ask(c, &a.ask);
-	Py_DECREF((PyObject *)c);
-	if (r < 0)
+	if (connection_ask(c, &a.ask) < 0)
 		return NULL;
 	self = object_new(watch_type);
 	if (!self) {
@@ -150,7 +116,7 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 		self->calls--;
 		if (r != -ETIMEDOUT || turn == 0)
 			return r;
-		/* A handler may raise, or close it. */
+		/* A signal handler may raise, or close the watch. */
 		if (PyErr_CheckSignals() < 0 || !is_open(self))
 			return -EINTR;
 	}
@@ -164,8 +130,8 @@ static PyObject *take(struct watch *self, const struct deadline *d)
 	if (!is_open(self))
 		return NULL;
 	r = wait_in_turns(self, d, &e);
-	/* It raises nothing where a signal's handler has. */
-	return r < 0 ? error_raise(r) : event_new(&e);
+	/* error_raise() keeps what a signal handler has raised. */
+	return r < 0 ? error_raise(r) : record_event(&e);
 }
 
 static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -173,7 +139,7 @@ static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
 	static const char *const names[] = { "timeout", NULL };
 	struct deadline d = { .forever = true };
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:next", (char **)names, deadline_from,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:next", (char **)names, deadline_arg,
 					 &d))
 		return NULL;
 	return take((struct watch *)o, &d);
@@ -186,12 +152,12 @@ static PyObject *iternext(PyObject *o)
 
 static PyObject *anext(PyObject *o)
 {
-	return object_call_python("gpushm._asyncio", "next_event", "(O)", o);
+	return object_call(types.asyncio_module, "next_event", "(O)", o);
 }
 
-static PyObject *itself(PyObject *o)
+static PyObject *iter(PyObject *o)
 {
-	return Py_NewRef(o);
+	return object_itself(o, NULL);
 }
 
 /* ---- the rest ---- */
@@ -241,11 +207,6 @@ static PyObject *enter(PyObject *o, PyObject *unused)
 	return is_open((struct watch *)o) ? Py_NewRef(o) : NULL;
 }
 
-static PyObject *leave(PyObject *o, PyObject *args)
-{
-	return watch_close(o, NULL);
-}
-
 static PyObject *get_closed(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(!((struct watch *)o)->watch);
@@ -263,24 +224,24 @@ static void dealloc(PyObject *o)
 static PyMethodDef methods[] = {
 	{ "add", watch_add, METH_O,
 	  "add($self, what, /)\n--\n\n"
-	  "Watches one more: a name, which need not be there yet, or an Array's or Buffer's\n"
-	  "buffer. LimitReached: beyond 256." },
-	{ "next", (PyCFunction)(void (*)(void))watch_next, METH_VARARGS | METH_KEYWORDS,
+	  "Also watches this: a name, which need not exist yet, or the buffer of an Array or\n"
+	  "Buffer. LimitReached: more than 256." },
+	{ "next", KEYWORDS(watch_next), METH_VARARGS | METH_KEYWORDS,
 	  "next($self, timeout=None)\n--\n\n"
-	  "The next Event; waits so many seconds for it, None for ever. Other threads run\n"
-	  "meanwhile, and Ctrl-C is heard. Errors: Timeout; DaemonGone, after which a later\n"
-	  "call goes on trying." },
+	  "The next Event; waits that many seconds for it, None for ever. Other threads run\n"
+	  "meanwhile, and Ctrl-C works. Errors: Timeout; DaemonGone, after which a later call\n"
+	  "tries again." },
 	{ "fileno", watch_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\n"
-	  "For poll() and event loops: readable when next(0) has something to do, which may\n"
-	  "not be an event yet." },
+	  "For poll() and event loops: readable when next(0) has something to do, which need\n"
+	  "not be an event." },
 	{ "close", watch_close, METH_NOARGS,
-	  "close($self, /)\n--\n\nEnds it. InUse: while a thread or a task waits on it." },
+	  "close($self, /)\n--\n\nEnds the watch. InUse: a thread or a task waits on it." },
 	{ "_hold", watch_hold, METH_NOARGS,
-	  "_hold($self, /)\n--\n\nIt can't be closed before as many _release()." },
+	  "_hold($self, /)\n--\n\nPrevents close() until _release()." },
 	{ "_release", watch_release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
 	{ "__enter__", enter, METH_NOARGS, NULL },
-	{ "__exit__", leave, METH_VARARGS, NULL },
+	{ "__exit__", watch_close, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL }
 };
 static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },
@@ -290,15 +251,15 @@ static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET,
 				 { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = {
 	{ Py_tp_doc,
-	  (void *)"Names and buffers whose changes are told as Events: watch() makes one. Iterate\n"
-		  "over it with for or async for, or call next()." },
+	  (void *)"Watches names and buffers: watch() makes one. Iterate over its Events with for\n"
+		  "or async for, or call next()." },
 	{ Py_tp_dealloc, dealloc },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
 	{ Py_tp_members, members },
-	{ Py_tp_iter, itself },
+	{ Py_tp_iter, iter },
 	{ Py_tp_iternext, iternext },
-	{ Py_am_aiter, itself },
+	{ Py_am_aiter, iter },
 	{ Py_am_anext, anext },
 	{ 0, NULL }
 };
@@ -307,21 +268,18 @@ static PyType_Spec spec = { .name = "gpushm.Watch",
 			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 			    .slots = slots };
 
-PyMethodDef watch_verbs[] = {
+PyMethodDef watch_functions[] = {
 	{ "watch", watch_new, METH_VARARGS,
 	  "watch($self, /, *what)\n--\n\n"
-	  "A Watch of names, and of the buffers of Arrays and Buffers: it tells as Events\n"
-	  "when one is published, dirty, clean, unlinked or gone, and when the daemon was\n"
-	  "started anew. Where a name is published already, that is the first event. Errors:\n"
-	  "DaemonGone, LimitReached (256)." },
+	  "A Watch of names, and of the buffers of Arrays and Buffers. Its Events say when one\n"
+	  "is published, dirty, clean, unlinked or gone, and when the daemon was restarted. If\n"
+	  "a name is published already, that is the first event. Errors: DaemonGone,\n"
+	  "LimitReached (256)." },
 	{ NULL, NULL, 0, NULL }
 };
 
 int watch_init(PyObject *module)
 {
-	event_type = PyStructSequence_NewType(&event_desc);
-	if (!event_type || PyModule_AddObjectRef(module, "Event", (PyObject *)event_type) < 0)
-		return -1;
 	watch_type = types_add(module, &spec);
 	return watch_type ? 0 : -1;
 }

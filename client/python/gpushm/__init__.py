@@ -19,7 +19,7 @@ import atexit
 from collections.abc import Mapping
 from typing import Any
 
-from . import _core
+from . import _asyncio, _core, _driver, _dtype
 from ._array import Array
 from ._asyncio import open_async, wait_async
 from ._buffer import Buffer
@@ -78,7 +78,7 @@ from ._records import Record
 from ._show import ls, pools
 from ._streams import auto_synchronize
 
-_core._register(Array, Buffer)
+_core._register(Array, Buffer, _dtype, _driver, _asyncio)
 Mapping.register(Buffer)
 # Before the driver's own end: nothing of CUDA may be called after it.
 atexit.register(_core._disconnect)

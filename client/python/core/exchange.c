@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays as DLPack capsules. libgpushm makes the tensor; here it is wrapped, so that it counts by
- * name in its Buffer and keeps it, and that the last tensor of a buffer whose with block is over
- * closes it. A tensor that had to be copied to the host owns its memory and counts nowhere.
+ * Arrays that other libraries use without a copy: DLPack's Python side (data-apis.org/array-api,
+ * dlpack's python_spec), and the CUDA Array Interface, version 3.
  *
- * A consumer may call the deleter from any thread and with or without the GIL.
+ * libgpushm makes a DLPack tensor, and this file wraps it: the wrapper is counted in its Buffer and
+ * keeps the Buffer alive. A tensor that was copied to the host owns its memory and is not counted.
+ * A consumer may call the deleter from any thread, with or without the GIL.
+ *
+ * The CUDA Array Interface has no field for an owner: a library that wraps the pointer must keep
+ * the Array alive; Numba and CuPy do.
  */
-#include "client/python/core/dlpack.h"
-
 #include "client/array/dlpack_abi.h"
-#include "client/python/core/error.h"
-#include "client/python/core/stream.h"
+#include "client/python/core/args.h"
+#include "client/python/core/array.h"
 
 #define VERSIONED "dltensor_versioned"
 #define LEGACY "dltensor"
@@ -19,7 +21,7 @@
 struct request {
 	bool legacy;
 	bool copy;    /* to the host */
-	bool as_host; /* pinned memory shall be told as the CPU's */
+	bool as_host; /* pinned memory, as memory of the CPU */
 };
 
 struct tensor {
@@ -27,11 +29,10 @@ struct tensor {
 		struct dlpack_versioned versioned;
 		struct dlpack_legacy legacy;
 	};
-	struct dlpack_versioned
-		*inner;	       /* libgpushm's, which counts in its buffer; owned; NULL: a copy */
-	struct buffer *buffer; /* a reference, and counted there; NULL: a copy */
-	bool writable;	       /* counted as that */
-	void *copy;	       /* the host's memory that it shows; owned; NULL */
+	struct dlpack_versioned *inner;	   /* libgpushm's tensor; owned; NULL: a copy */
+	struct buffer *buffer;		   /* a reference; it counts the tensor; NULL: a copy */
+	bool writable;			   /* counted as writable */
+	void *copy;			   /* memory of the host; owned; NULL: no copy */
 	int64_t dims[2 * GPUSHM_MAX_NDIM]; /* shape, strides */
 };
 
@@ -50,7 +51,7 @@ static void tensor_drop(struct tensor *t)
 	struct buffer *b = take_ptr(t->buffer);
 	bool writable = t->writable;
 
-	/* Its array no longer counts in libgpushm when the buffer is closed. */
+	/* First of all: libgpushm closes no buffer with tensors. */
 	tensor_free(t);
 	if (!b)
 		return;
@@ -60,8 +61,8 @@ static void tensor_drop(struct tensor *t)
 	Py_DECREF((PyObject *)b);
 }
 
-/* A consumer's call, from any thread. While Python ends, no other thread gets the GIL any more, and
- * this one may be another: what is left then goes with the process. */
+/* A consumer calls this, from any thread. While Python shuts down, only its main thread gets the
+ * GIL: then the buffer is left to the end of the process. */
 static void on_delete(struct tensor *t)
 {
 	PyGILState_STATE gil;
@@ -87,7 +88,7 @@ static void on_delete_legacy(struct dlpack_legacy *l)
 		on_delete(container_of(l, struct tensor, legacy));
 }
 
-/* A capsule that nobody took. A consumer renames it. */
+/* The destructor of a capsule. A consumer that took the tensor has renamed the capsule. */
 static void on_capsule_gone(PyObject *capsule)
 {
 	void *p;
@@ -101,9 +102,9 @@ static void on_capsule_gone(PyObject *capsule)
 	}
 }
 
-/* ---- making one ---- */
+/* ---- making a tensor ---- */
 
-/* libgpushm's tensor, with shape and strides of our own. */
+/* Takes libgpushm's tensor, with a copy of shape and strides. */
 static int take_inner(struct tensor *t, const struct array *self, struct dlpack_tensor *ret)
 {
 	void *inner;
@@ -124,7 +125,7 @@ static int take_inner(struct tensor *t, const struct array *self, struct dlpack_
 	return 0;
 }
 
-/* Replaces what the tensor shows by a copy in the host's memory, in C order. */
+/* Replaces the tensor's memory by a copy on the host, in C order. */
 static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor *d)
 {
 	uint64_t bytes = gpushm_array_nbytes(self->array);
@@ -153,7 +154,7 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 	return r < 0 ? -1 : 0;
 }
 
-/* From here on the buffer knows the tensor. */
+/* From here on the buffer counts the tensor. */
 static void enter_buffer(struct tensor *t, struct array *self)
 {
 	t->buffer = (struct buffer *)Py_NewRef((PyObject *)self->buffer);
@@ -162,8 +163,8 @@ static void enter_buffer(struct tensor *t, struct array *self)
 	t->buffer->writable_tensors += t->writable;
 }
 
-/* PyTorch ends the process over a negative stride (std::terminate), and others overlook it; who
- * asks can't be known. */
+/* PyTorch ends the process over a negative stride (std::terminate), and other consumers overlook
+ * it. The consumer is not known here. */
 static int check_strides(const struct array *self)
 {
 	const int64_t *shape = gpushm_array_shape(self->array);
@@ -231,7 +232,7 @@ static PyObject *make_capsule(struct array *self, const struct request *q)
 	return capsule;
 }
 
-/* ---- what was asked for ---- */
+/* ---- DLPack's arguments ---- */
 
 /* max_version: None, or (major, minor). */
 static int legacy_from(PyObject *max_version, bool *ret)
@@ -252,9 +253,9 @@ static int legacy_from(PyObject *max_version, bool *ret)
 	return 0;
 }
 
-/* A consumer's stream, and what the array has to do for it: copies that were queued here come first
- * on it. The host has no stream, and waits, for pinned memory too, which a consumer may well name a
- * stream for; -1 says that the consumer sees to it. */
+/* Orders copies that were queued by this process before the consumer's stream. A consumer without a
+ * stream, on the host, waits for them. For pinned memory a consumer may name a stream, but this
+ * waits, too. -1 says that the consumer cares for the order itself. */
 static int order(struct array *self, PyObject *stream, int device)
 {
 	_cleanup_(drop_object) PyObject *number = NULL;
@@ -279,11 +280,11 @@ static int order(struct array *self, PyObject *stream, int device)
 	}
 	if (n == -1)
 		return 0;
-	/* No CUstream is -1: the host waits for any. */
+	/* No CUstream is -1: the host waits for all of them. */
 	return order_wait(&self->buffer->order, (void *)(intptr_t)(device == DLPACK_CUDA ? n : -1));
 }
 
-/* dl_device and copy, against where the array is. */
+/* Compares dl_device and copy with the place of the array. */
 static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, struct request *ret)
 {
 	int wanted_type = type, wanted_id = id;
@@ -300,14 +301,13 @@ static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, st
 	if (wanted_type == type && wanted_id == id) {
 		ret->copy = must == 1;
 	} else if (wanted_type == DLPACK_CPU) {
-		/* The CPU reaches pinned memory as it is. */
+		/* The CPU can use pinned memory without a copy. */
 		ret->as_host = type == DLPACK_CUDA_HOST && must != 1;
 		ret->copy = !ret->as_host;
 	} else {
 		PyErr_Format(PyExc_BufferError,
 			     "the array is on DLPack's device (%d, %d) and can be given there or "
-			     "copied to "
-			     "the host, (1, 0), not on (%d, %d)",
+			     "copied to the host, (1, 0), not on (%d, %d)",
 			     type, id, wanted_type, wanted_id);
 		return -1;
 	}
@@ -324,7 +324,7 @@ static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, st
 	return 0;
 }
 
-PyObject *dlpack_export(PyObject *o, PyObject *args, PyObject *kwargs)
+PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "stream", "max_version", "dl_device", "copy", NULL };
 	PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
@@ -340,11 +340,11 @@ PyObject *dlpack_export(PyObject *o, PyObject *args, PyObject *kwargs)
 	if (legacy_from(max_version, &q.legacy) < 0 || order(self, stream, type) < 0 ||
 	    device_from(dl_device, copy, type, id, &q) < 0)
 		return NULL;
-	/* Once more: order() has let other threads run. */
+	/* Checked again, because order() lets other threads run. */
 	return array_is_open(self) ? make_capsule(self, &q) : NULL;
 }
 
-PyObject *dlpack_device(PyObject *o, PyObject *unused)
+PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused)
 {
 	struct array *self = (struct array *)o;
 	int type, id;
@@ -353,4 +353,142 @@ PyObject *dlpack_device(PyObject *o, PyObject *unused)
 		return NULL;
 	gpushm_array_dlpack_device(self->array, &type, &id);
 	return Py_BuildValue("ii", type, id);
+}
+
+/* ---- another library's tensor ---- */
+
+static const struct dlpack_tensor *tensor_in(PyObject *capsule)
+{
+	const struct dlpack_versioned *v;
+	const struct dlpack_legacy *l;
+
+	if (!PyCapsule_IsValid(capsule, VERSIONED)) {
+		l = PyCapsule_GetPointer(capsule, LEGACY);
+		return l ? &l->tensor : NULL;
+	}
+	v = PyCapsule_GetPointer(capsule, VERSIONED);
+	if (v->major == DLPACK_MAJOR)
+		return &v->tensor;
+	return (void *)PyErr_Format(PyExc_TypeError, "DLPack %u.%u: version %d is known here",
+				    v->major, v->minor, DLPACK_MAJOR);
+}
+
+static PyObject *strides_in(const struct dlpack_tensor *t)
+{
+	int64_t strides[GPUSHM_MAX_NDIM];
+
+	if (!t->strides)
+		return Py_NewRef(Py_None);
+	for (int i = 0; i < t->ndim; i++)
+		strides[i] = t->strides[i] * (t->bits / 8);
+	return shape_tuple(strides, t->ndim);
+}
+
+PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule)
+{
+	const struct dlpack_tensor *t = tensor_in(capsule);
+	struct gpushm_dtype type;
+	char name[32];
+
+	if (!t)
+		return NULL;
+	type = (struct gpushm_dtype){ .code = t->code, .bits = t->bits, .lanes = t->lanes };
+	/* A library packs types narrower than a byte as it likes. */
+	if (t->bits < 8 || t->lanes != 1 || gpushm_dtype_format(type, name, sizeof(name)) < 0)
+		return PyErr_Format(PyExc_TypeError, "a DLPack type of code %u, %u bits, %u lanes",
+				    t->code, t->bits, t->lanes);
+	if (t->ndim > GPUSHM_MAX_NDIM)
+		return PyErr_Format(PyExc_TypeError, "a DLPack tensor of %d dimensions", t->ndim);
+	return Py_BuildValue("sNNK(ii)", name, shape_tuple(t->shape, t->ndim), strides_in(t),
+			     (unsigned long long)((uintptr_t)t->data + t->byte_offset),
+			     t->device_type, t->device_id);
+}
+
+/* ---- the CUDA Array Interface ---- */
+
+PyObject *exchange_typestr(PyObject *o, void *unused)
+{
+	struct array *self = (struct array *)o;
+	char text[32];
+
+	if (!array_is_open(self))
+		return NULL;
+	if (gpushm_dtype_typestr(gpushm_array_dtype(self->array), text, sizeof(text)) < 0)
+		Py_RETURN_NONE;
+	return PyUnicode_FromString(text);
+}
+
+/* None stands for C order. */
+static PyObject *strides_of(const struct array *self)
+{
+	if (gpushm_array_is_c_contiguous(self->array))
+		return Py_NewRef(Py_None);
+	return shape_tuple(gpushm_array_strides(self->array), gpushm_array_ndim(self->array));
+}
+
+/* The stream that the consumer must wait for; None: there is none. The interface can name one only,
+ * so this waits for copies on all other streams. */
+static PyObject *stream_of(const struct array *self)
+{
+	void *last;
+
+	if (order_last(&self->buffer->order, &last) < 0)
+		return NULL;
+	return last ? PyLong_FromVoidPtr(last) : Py_NewRef(Py_None);
+}
+
+/* A record's fields, as NumPy lists them; None: no record. */
+static PyObject *descr_of(const struct array *self)
+{
+	const char *descr = gpushm_array_descr(self->array);
+
+	if (!descr)
+		return Py_NewRef(Py_None);
+	return object_call(types.dtype_module, "fields", "(s)", descr);
+}
+
+static PyObject *build(struct array *self, PyObject *typestr)
+{
+	_cleanup_(drop_object) PyObject *shape = NULL, *strides = NULL, *stream = NULL,
+					*descr = NULL, *dict = NULL;
+	void *p;
+
+	/* First, because both let other threads run, which may close the array. */
+	descr = descr_of(self);
+	stream = descr ? stream_of(self) : NULL;
+	if (!stream || !array_is_open(self))
+		return NULL;
+	p = gpushm_array_size(self->array) ? gpushm_array_device_ptr(self->array) : NULL;
+	shape = shape_tuple(gpushm_array_shape(self->array), gpushm_array_ndim(self->array));
+	strides = strides_of(self);
+	if (!shape || !strides)
+		return NULL;
+	dict = Py_BuildValue("{s:O,s:O,s:(KO),s:O,s:O,s:i}", "shape", shape, "typestr", typestr,
+			     "data", (unsigned long long)(uintptr_t)p,
+			     array_is_writable(self) ? Py_False : Py_True, "strides", strides,
+			     "stream", stream, "version", 3);
+	if (dict && descr != Py_None && PyDict_SetItemString(dict, "descr", descr) < 0)
+		return NULL;
+	return take_ptr(dict);
+}
+
+PyObject *exchange_cai(PyObject *o, void *unused)
+{
+	struct array *self = (struct array *)o;
+	_cleanup_(drop_object) PyObject *typestr = NULL;
+
+	if (!array_is_open(self))
+		return NULL;
+	if (!gpushm_array_device_ptr(self->array)) {
+		PyErr_SetString(PyExc_AttributeError, "the array is in the host's memory, which "
+						      "the CUDA Array Interface can't tell");
+		return NULL;
+	}
+	typestr = exchange_typestr(o, NULL);
+	if (typestr == Py_None) {
+		PyErr_SetString(PyExc_AttributeError, "the CUDA Array Interface has no name for "
+						      "that dtype: __dlpack__() knows it");
+		return NULL;
+	}
+	return typestr ? build(self, typestr) : NULL;
 }

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests that open nothing: about a name (wait, unlink, clean), about the daemon's pools (flush),
+ * and for information (ls, stat, pools, status), which becomes named tuples.
+ */
+#include "client/python/core/args.h"
+#include "client/python/core/connection.h"
+#include "client/python/core/module.h"
+#include "client/python/core/record.h"
+
+/* One request of any kind; fields of other kinds stay zero. */
+struct query {
+	struct ask ask;
+	int (*call)(struct gpushm *c, const char *name); /* of run_call() */
+	const char *name; /* of a buffer or a pool, or a prefix; NULL */
+	uint32_t flags;
+	struct gpushm_stat *stats;
+	struct gpushm_pool *pools;
+	struct gpushm_status *status;
+	size_t n;
+};
+
+static void query_done(struct query *q)
+{
+	gpushm_stat_free(q->stats, q->n);
+	gpushm_status_free(q->status);
+	free(q->pools);
+}
+
+static int send_query(PyObject *self, struct query *q)
+{
+	struct connection *c = connection_of(self);
+
+	return c ? connection_ask(c, &q->ask) : -1;
+}
+
+/* ---- names and pools ---- */
+
+static int run_call(struct gpushm *c, struct ask *ask)
+{
+	struct query *q = container_of(ask, struct query, ask);
+
+	return q->call(c, q->name);
+}
+
+/* `format` is that of the only argument, a str. */
+static PyObject *call_with(PyObject *self, PyObject *args, const char *format,
+			   int (*call)(struct gpushm *c, const char *name))
+{
+	struct query q = { .ask.run = run_call, .call = call };
+
+	return PyArg_ParseTuple(args, format, &q.name) ? object_none(send_query(self, &q)) : NULL;
+}
+
+static PyObject *unlink_name(PyObject *self, PyObject *args)
+{
+	return call_with(self, args, "s:unlink", gpushm_unlink);
+}
+
+static PyObject *clean_name(PyObject *self, PyObject *args)
+{
+	return call_with(self, args, "s:clean", gpushm_clean);
+}
+
+static PyObject *flush(PyObject *self, PyObject *args)
+{
+	return call_with(self, args, "|z:flush", gpushm_flush);
+}
+
+static int wait_once(struct gpushm *c, const char *name)
+{
+	return gpushm_wait(c, name, 0);
+}
+
+static PyObject *wait_name(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name", "timeout", NULL };
+	struct query q = { .ask.run = run_call, .call = wait_once };
+	struct deadline d = { .forever = true };
+	struct connection *c;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|O&:wait", (char **)names, &q.name,
+					 deadline_arg, &d))
+		return NULL;
+	c = connection_of(self);
+	if (!c)
+		return NULL;
+	r = connection_try(c, &q.ask);
+	if ((r == -ENOENT || r == -EAGAIN) && deadline_turn(&d) > 0)
+		r = connection_try_wait(c, q.name, &d);
+	return object_none(r);
+}
+
+/* ---- information ---- */
+
+static int run_list(struct gpushm *c, struct ask *ask)
+{
+	struct query *q = container_of(ask, struct query, ask);
+
+	return gpushm_list(c, q->name, q->flags, &q->stats, &q->n);
+}
+
+static int run_stat(struct gpushm *c, struct ask *ask)
+{
+	struct query *q = container_of(ask, struct query, ask);
+	int r = gpushm_stat(c, q->name, 0, q->flags, &q->stats);
+
+	q->n = r == 0;
+	return r;
+}
+
+static int run_pools(struct gpushm *c, struct ask *ask)
+{
+	struct query *q = container_of(ask, struct query, ask);
+
+	return gpushm_pools(c, &q->pools, &q->n);
+}
+
+static int run_status(struct gpushm *c, struct ask *ask)
+{
+	return gpushm_status(c, &container_of(ask, struct query, ask)->status);
+}
+
+static PyObject *ls(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "prefix", "holders", NULL };
+	_cleanup_(query_done) struct query q = { .ask.run = run_list };
+	PyObject *list;
+	int holders = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|z$p:ls", (char **)names, &q.name,
+					 &holders))
+		return NULL;
+	q.flags = holders ? GPUSHM_HOLDERS : 0;
+	if (send_query(self, &q) < 0)
+		return NULL;
+	list = PyList_New(0);
+	for (size_t i = 0; list && i < q.n; i++)
+		object_append(&list, record_stat(&q.stats[i]));
+	return list;
+}
+
+static PyObject *stat_name(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name", "holders", NULL };
+	_cleanup_(query_done) struct query q = { .ask.run = run_stat };
+	int holders = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$p:stat", (char **)names, &q.name,
+					 &holders))
+		return NULL;
+	q.flags = holders ? GPUSHM_HOLDERS : 0;
+	return send_query(self, &q) < 0 ? NULL : record_stat(q.stats);
+}
+
+static PyObject *pools(PyObject *self, PyObject *unused)
+{
+	_cleanup_(query_done) struct query q = { .ask.run = run_pools };
+	PyObject *list;
+
+	if (send_query(self, &q) < 0)
+		return NULL;
+	list = PyList_New(0);
+	for (size_t i = 0; list && i < q.n; i++)
+		object_append(&list, record_pool(&q.pools[i]));
+	return list;
+}
+
+static PyObject *status(PyObject *self, PyObject *unused)
+{
+	_cleanup_(query_done) struct query q = { .ask.run = run_status };
+
+	return send_query(self, &q) < 0 ? NULL : record_status(q.status);
+}
+
+PyMethodDef query_functions[] = {
+	{ "unlink", unlink_name, METH_VARARGS,
+	  "unlink($self, name, /)\n--\n\n"
+	  "Frees the name at once, and the memory when no process has it open any more. For\n"
+	  "the owner and admins. Asks the daemon. Errors: NotFound, AccessDenied, DaemonGone." },
+	{ "clean", clean_name, METH_VARARGS,
+	  "clean($self, name, /)\n--\n\n"
+	  "Declares a dirty buffer's contents good again, and wakes processes that wait for\n"
+	  "it. For the owner and admins. Asks the daemon. Errors: NotFound, AccessDenied,\n"
+	  "DaemonGone." },
+	{ "flush", flush, METH_VARARGS,
+	  "flush($self, pool=None, /)\n--\n\n"
+	  "Returns a pool's freed memory, which waits for reuse, to the driver; None: that of\n"
+	  "every pool in which this user may create. Waits for the driver. Errors:\n"
+	  "NotFound, AccessDenied." },
+	{ "wait", KEYWORDS(wait_name), METH_VARARGS | METH_KEYWORDS,
+	  "wait($self, name, timeout=None)\n--\n\n"
+	  "Waits until the name is published, without attaching: at most that many seconds,\n"
+	  "None for ever. Other threads run meanwhile, and Ctrl-C works. Errors:\n"
+	  "Timeout, NotFound or NotPublished (timeout 0), DaemonGone." },
+	{ "ls", KEYWORDS(ls), METH_VARARGS | METH_KEYWORDS,
+	  "ls($self, prefix=None, *, holders=False)\n--\n\n"
+	  "A list of BufferInfo: the buffers that this user may see and whose names start\n"
+	  "with the prefix. holders: also the processes that have each open, for its owner\n"
+	  "and admins. Asks the daemon." },
+	{ "stat", KEYWORDS(stat_name), METH_VARARGS | METH_KEYWORDS,
+	  "stat($self, name, *, holders=False)\n--\n\n"
+	  "The BufferInfo of one buffer, with its attributes. Asks the daemon. Errors:\n"
+	  "NotFound, NotPublished, AccessDenied." },
+	{ "pools", pools, METH_NOARGS,
+	  "pools($self, /)\n--\n\n"
+	  "A list of PoolInfo: the pools of memory. Asks the daemon." },
+	{ "status", status, METH_NOARGS,
+	  "status($self, /)\n--\n\n"
+	  "The daemon's Status, with this user's Usage. Asks the daemon." },
+	{ NULL, NULL, 0, NULL }
+};
