@@ -10,8 +10,7 @@
  */
 #include "client/python/core/buffer.h"
 
-#include "client/python/core/args.h"
-#include "client/python/core/record.h"
+#include <stdio.h>
 
 #define NAMED_MAX 3 /* views that a message lists */
 
@@ -108,19 +107,20 @@ static PyObject *join(const char *between, PyObject *list)
 	return separator ? PyUnicode_Join(separator, strings) : NULL;
 }
 
-/* An array in a message: `"w" (3, 4) float32`. */
+/* An array in a message: `"w" (3, 4) float32`. Makes no tuple of the shape: a new tuple may start
+ * Python's garbage collector, which may free arrays of the list that the caller walks. */
 static PyObject *describe(const struct gpushm_array *a)
 {
-	_cleanup_(drop_object) PyObject *shape =
-		shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a));
-	char dtype[32] = "?";
+	char shape[GPUSHM_MAX_NDIM * 22 + 4], dtype[32] = "?", *at = shape;
+	const char *name = gpushm_array_name(a);
+	int ndim = gpushm_array_ndim(a);
 
-	if (!shape)
-		return NULL;
+	for (int i = 0; i < ndim; i++)
+		at += sprintf(at, "%s%lld", i > 0 ? ", " : "", (long long)gpushm_array_dim(a, i));
+	strcpy(at, ndim == 1 ? "," : "");
 	gpushm_dtype_format(gpushm_array_dtype(a), dtype, sizeof(dtype));
-	return *gpushm_array_name(a)
-		       ? PyUnicode_FromFormat("\"%s\" %S %s", gpushm_array_name(a), shape, dtype)
-		       : PyUnicode_FromFormat("%S %s", shape, dtype);
+	return *name ? PyUnicode_FromFormat("\"%s\" (%s) %s", name, shape, dtype)
+		     : PyUnicode_FromFormat("(%s) %s", shape, dtype);
 }
 
 static void append_views(const struct buffer *self, PyObject **list, unsigned n)
