@@ -11,13 +11,30 @@ CFLAGS  ?= -O2 -g
 VERSION := 0.1.0
 SOVERSION := 0
 
+# What "deps" installs is looked for when make starts. So another make makes the goals beside it.
+AFTER_DEPS := $(if $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS)))
+ifneq ($(AFTER_DEPS),)
+.PHONY: deps $(AFTER_DEPS)
+deps:
+	@$(MAKE) deps
+$(firstword $(AFTER_DEPS)): deps
+	@$(MAKE) $(AFTER_DEPS)
+$(wordlist 2,$(words $(AFTER_DEPS)),$(AFTER_DEPS)): $(firstword $(AFTER_DEPS)) ;
+else
+
 # ---- what this machine has ----
 
-# The CUDA Toolkit's headers; without them host pools are built alone.
+# The CUDA Toolkit's headers, or those that "make deps" has fetched; without them only host pools are built.
 CUDA_HOME ?= /usr/local/cuda
-CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/include/cuda.h /usr/include/cuda.h)))
+CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/include/cuda.h /usr/include/cuda.h \
+	$(abspath $(BUILD))/cuda/nvidia/cu*/include/cuda.h)))
+export CUDA_INCLUDE
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 PKG_CONFIG ?= pkg-config
+MAKEFLAGS += --no-print-directory
+PROCESSORS := $(shell nproc)
+# Large builds use all processors, unless make was told a number.
+MAKE_ALL = $(MAKE) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCESSORS))
 
 # ---- flags ----
 
@@ -231,59 +248,73 @@ $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 
 # ---- check ----
 
-# Every kind of check is a target of its own; each adds its counts to $(RESULTS).
+# "check" is for everybody, "check-deep" for what takes longer. The programs of all parts are one queue of tests/run.sh,
+# which runs JOBS of them at a time: most of them wait for timers and other processes. Counts and seconds of each
+# program are lines of $(RESULTS): sort -k5 -nr $(RESULTS) | head.
 RESULTS := $(abspath $(BUILD))/results
 RUN := tests/run.sh --results $(RESULTS)
+JOBS ?= $(shell expr 2 \* $(PROCESSORS))
+QUEUE = $(RUN) -j $(JOBS)
 FAKE_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/fakecuda
 FAKE_ENV = $(FAKE_PATH) FAKECUDA_STRICT=1
-FUZZ_SECONDS ?= 10
+# pick NAMES,PROGRAMS: those of the programs; a name that none of them has is an error.
+pick = $(foreach n,$(1),$(or $(filter %/test_$(n),$(2)),$(error there is no test_$(n))))
+# The programs, with those that take longest first.
+longest_first = $(foreach n,$(LONG),$(filter %/test_$(n),$(1))) $(filter-out $(addprefix %/test_,$(LONG)),$(1))
+LONG = crash model archive ctl_ways watches flood
 
-.PHONY: check check-programs check-unit check-host check-fake check-sanitize check-threads check-valgrind check-fuzz
+# Storms and long runs of the model are for check-deep.
+STORMS      = $(call pick,storm reexec_storm,$(SYSTEM_TESTS))
+QUICK_TESTS = $(call longest_first,$(filter-out $(STORMS),$(SYSTEM_TESTS)))
+QUICK_ENV   = MODEL_SEQUENCES=200
+
+# A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
+UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
+HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) $(QUICK_TESTS) tests/system/protocol_client.py
+FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_DEATHS))
+PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST))
+DEMO_PART   = demo "tests/demo.sh $(BUILD)"
+# Parts as the arguments of tests/run.sh.
+parts = $(foreach p,$(1),$(if $($(p)),-- $($(p))))
+
+.PHONY: check check-here check-programs
 check:
 	@mkdir -p $(BUILD); rm -f $(RESULTS)
-	$(MAKE) all check-programs
-	$(MAKE) check-unit check-host $(if $(FAKECUDA),check-fake)
-	$(MAKE) check-bench
-	$(MAKE) check-python
-	$(MAKE) check-sanitize check-threads check-valgrind
-	$(MAKE) check-fuzz
-	$(MAKE) check-demo check-install lint
-	@tests/run.sh --sum $(RESULTS)
+	@$(PYTHON_VENV)
+	@$(MAKE) check-here
+check-here:
+	@$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python)
+	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
+	@bad=0; $(QUEUE) $(call parts,PYTHON_PART FAKE_PART HOST_PART UNIT_PART DEMO_PART) || bad=1; \
+		tests/run.sh --sum $(RESULTS) && exit $$bad
 
 check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
 
-# A program without a driver, then the same one over our own libcuda.so.1.
+# One part alone.
+.PHONY: check-unit check-host check-fake check-python check-python-here check-demo
 check-unit: $(UNIT_TESTS) $(FAKECUDA)
-	$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)unit $(UNIT_TESTS)
+	@$(QUEUE) $(UNIT_PART)
 check-host: check-programs
-	$(RUN) $(CHECK_LABEL)host $(SYSTEM_TESTS)
-	BUILD=$(BUILD) $(RUN) $(CHECK_LABEL)host tests/system/protocol_client.py
-	$(RUN) $(CHECK_LABEL)systemd "tests/system/systemd.sh $(BUILD)"
+	@$(QUEUE) $(HOST_PART)
 check-fake: check-programs
-	$(FAKE_ENV) $(RUN) $(CHECK_LABEL)fake $(SYSTEM_TESTS) $(GPU_DEATHS)
-
-# The wheel, installed, with NumPy: without a driver, over ours, and once more with the extension under AddressSanitizer.
-# Where Python is too old, has no headers, or pip reaches no index, there is no package to test.
-PYTHON_FITS = $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)
-PYTEST = BUILD=$(BUILD) $(BUILD)/venv/bin/python -B -m pytest tests/python
-PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))
-PYTHON_ASAN = PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
-	LD_PRELOAD=$(subst $(space),:,$(PYTHON_PRELOAD))
-SANITIZERS := address,undefined
-empty :=
-space := $(empty) $(empty)
-.PHONY: check-python check-python-here
+	@$(QUEUE) $(FAKE_PART)
+check-demo: all
+	@$(RUN) $(DEMO_PART)
 check-python:
-	@if [ "$(PYTHON_FITS)" != 1 ] || [ -z "$(wildcard $(PYTHON_INCLUDE)/Python.h)" ]; then \
-		echo "skipped: the Python package needs Python 3.11 and its headers"; echo "python 0 0 1" >>$(RESULTS); \
-	elif ! $(MAKE) venv; then echo "skipped: the Python package"; echo "python 0 0 1" >>$(RESULTS); \
-	else $(MAKE) check-python-here; fi
-check-python-here: python $(BUILD)/gpushmd $(FAKECUDA)
-	$(BUILD)/venv/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(BUILD)/wheel/*.whl
-	$(RUN) $(CHECK_LABEL)python-host "env PYTHONPATH= $(PYTEST)"
-	$(if $(FAKECUDA),$(FAKE_ENV) $(RUN) $(CHECK_LABEL)python-fake "env PYTHONPATH= $(PYTEST)")
-	$(if $(PYTHON_PRELOAD),$(MAKE) BUILD=$(BUILD)/asan SANITIZE=$(SANITIZERS) CFLAGS='-O1 -g' python-core)
-	$(if $(PYTHON_PRELOAD),$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)python-asan "env $(PYTHON_ASAN) $(PYTEST)")
+	@$(PYTHON_VENV)
+	@$(MAKE) check-python-here
+check-python-here: $(if $(PYTHON_READY),python) $(BUILD)/gpushmd $(FAKECUDA)
+	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(PYTHON_PART))
+
+# The wheel, installed, with NumPy. Where Python is too old, has no headers, or pip reaches no index, there is no package
+# to test.
+PYTHON_FITS  = $(and $(filter 1,$(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)), \
+	$(wildcard $(PYTHON_INCLUDE)/Python.h))
+PYTHON_READY = $(and $(PYTHON_FITS),$(wildcard $(BUILD)/venv/ready))
+PYTHON_VENV  = $(if $(PYTHON_FITS),$(MAKE) venv,echo "the Python package needs Python 3.11 and its headers"; false) || \
+	{ echo "skipped: the Python package"; echo "python 0 0 1 0 s" >>$(RESULTS); }
+PYTHON_INSTALL = $(BUILD)/venv/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(BUILD)/wheel/*.whl
+PYTEST = BUILD=$(BUILD) "$(BUILD)/venv/bin/python -B -m pytest tests/python"
 
 # What an attach costs in Python above C. Measures; asserts nothing.
 .PHONY: bench-python
@@ -293,58 +324,100 @@ $(BUILD)/tests/python/attach: $(BUILD)/obj/tests/python/attach.o $(BUILD)/libgpu
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm
 
-# What runs by the clock or by the thousand has run at length without them.
-SAN_ENV = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	TSAN_OPTIONS=halt_on_error=1 STORM_SECONDS=10 MODEL_SEQUENCES=100
-check-sanitize:
-	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
-		CHECK_LABEL=asan- check-programs check-unit $(if $(FAKECUDA),check-fake,check-host)
+# ---- check-deep ----
+
+# The same programs, built with sanitizers. What runs by the clock or by the thousand runs at length without them.
+ASAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g'
+TSAN_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g'
+asan = $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(1))
+tsan = $(patsubst $(BUILD)/%,$(BUILD)/tsan/%,$(1))
+SHORT_ENV = STORM_SECONDS=10 MODEL_SEQUENCES=100
+ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $(SHORT_ENV) \
+	$(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)
+TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/tsan/fakecuda)
+ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_TESTS)))
+ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_DEATHS))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
-THREAD_TESTS = $(filter %/test_worker %/test_pool %/test_pending %/test_pool_request %/test_map %/test_connection %/test_buffer %/test_defer,$(UNIT_TESTS)) \
-	$(filter %/test_threads %/test_notice %/test_watch %/test_restart %/test_reset,$(SYSTEM_TESTS))
+THREAD_TESTS = $(call pick,worker pool pending pool_request map connection buffer defer,$(UNIT_TESTS)) \
+	$(call pick,threads notice watch restart reset,$(SYSTEM_TESTS))
+TSAN_PART    = tsan $(TSAN_ENV) $(call tsan,$(THREAD_TESTS))
+
+empty :=
+space := $(empty) $(empty)
+PYTHON_PRELOAD = $(wildcard $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so))
+PYTHON_ASAN_PART = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),python-asan $(if $(FAKECUDA),$(FAKE_PATH)) \
+	PYTHONPATH=$(BUILD)/asan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+	LD_PRELOAD=$(subst $(space),:,$(PYTHON_PRELOAD)) $(PYTEST))
+PYTHON_HOST_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-host $(PYTEST))
+
+VALGRIND = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no'
+VALGRIND_PART = valgrind $(VALGRIND) $(call pick,table table_view wire config ini view array board npy pending pool dlpack,$(UNIT_TESTS))
+STORM_HOST_PART = storm-host $(STORMS)
+STORM_FAKE_PART = $(if $(FAKECUDA),storm-fake $(FAKE_ENV) $(STORMS))
+MODEL_PART   = model $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))
+FUZZ_PART    = fuzz $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
+BENCH_PART   = bench "tests/bench/smoke.sh $(BUILD)"
+INSTALL_PART = install "tests/install.sh $(BUILD)"
+SYSTEMD_PART = systemd "tests/system/systemd.sh $(BUILD)"
+LINT_PART    = lint "$(MAKE) -s lint"
+BARE_PART    = bare tests/bare_root.sh
+DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART
+
+.PHONY: check-deep check-deep-here
+check-deep: | $(filter check,$(MAKECMDGOALS))
+	@mkdir -p $(BUILD); $(if $(filter check,$(MAKECMDGOALS)),,rm -f $(RESULTS); $(PYTHON_VENV))
+	@$(MAKE) check-deep-here
+check-deep-here:
+	@$(MAKE_ALL) all check-programs $(BENCH_BIN) $(if $(PYTHON_READY),python)
+	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
+	@$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core)
+	@$(TSAN_MAKE) $(TSAN_BUILT)
+	@$(FUZZ_MAKE)
+	@bad=0; $(QUEUE) $(call parts,$(DEEP_PARTS)) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
+TSAN_BUILT = $(call tsan,$(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA))
+
+# One part alone.
+.PHONY: check-sanitize check-threads check-valgrind check-storms check-model check-fuzz check-bench check-install check-systemd check-bare
+check-sanitize:
+	@$(ASAN_MAKE) check-programs
+	@$(QUEUE) $(call parts,ASAN_FAKE_PART ASAN_UNIT_PART)
 check-threads:
-	$(SAN_ENV) $(MAKE) BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' RESULTS=$(RESULTS) \
-		CHECK_LABEL=tsan- check-threads-here
-.PHONY: check-threads-here
-check-threads-here: $(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA)
-	$(if $(FAKECUDA),$(FAKE_PATH)) $(RUN) $(CHECK_LABEL)threads $(THREAD_TESTS)
-
-VALGRIND = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no
+	@$(TSAN_MAKE) $(TSAN_BUILT)
+	@$(QUEUE) $(TSAN_PART)
 check-valgrind: $(UNIT_TESTS)
-	ulimit -n 1024; $(RUN) --under '$(VALGRIND)' valgrind $(VALGRIND_TESTS)
-VALGRIND_TESTS = $(filter %/test_table %/test_table_view %/test_wire %/test_config %/test_ini %/test_view %/test_array \
-	%/test_board %/test_npy %/test_pending %/test_pool %/test_dlpack,$(UNIT_TESTS))
-
-.PHONY: check-demo check-install
-check-demo: all
-	$(RUN) demo "tests/demo.sh $(BUILD)"
+	@$(QUEUE) $(VALGRIND_PART)
+check-storms: check-programs
+	@$(QUEUE) $(call parts,STORM_FAKE_PART STORM_HOST_PART)
+check-model: check-programs
+	@$(QUEUE) $(MODEL_PART)
+check-fuzz:
+	@$(FUZZ_MAKE)
+	@$(QUEUE) $(FUZZ_PART)
+check-bench: $(BUILD)/gpushmd $(BENCH_BIN) $(FAKECUDA)
+	@$(RUN) $(BENCH_PART)
 check-install: all
-	$(RUN) install "tests/install.sh $(BUILD)"
+	@$(RUN) $(INSTALL_PART)
+check-systemd: all
+	@$(RUN) $(SYSTEMD_PART)
+check-bare:
+	@$(RUN) $(BARE_PART)
 
 # ---- fuzz ----
 
-FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+# A parser each, for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.
+FUZZ_SECONDS ?= 10
 FUZZ_CC ?= clang
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/bin/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_LIB := $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
 FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
-.PHONY: fuzz-targets ask
-fuzz-targets: $(FUZZ_TARGETS)
-# What they are made of, and whether it has changed, is known to the make that is called.
-$(FUZZ_TARGETS): $(BUILD)/fuzz/%: ask
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' \
-		$(BUILD)/fuzz/bin/$*
-	ln -sf bin/$* $@
+FUZZ_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' $(FUZZ_TARGETS)
+.PHONY: fuzz-targets
+fuzz-targets:
+	@$(FUZZ_MAKE)
 $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_LIB) $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
-
-# Each parser for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.
-check-fuzz: $(FUZZ_TARGETS)
-	@for t in $(FUZZ_TARGETS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; \
-		echo "== $$n for $(FUZZ_SECONDS) s"; \
-		if $$t -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -verbosity=0 \
-			-artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n tests/fuzz/corpus/$${n#fuzz_}; \
-		then echo "$$n 1 0 0" >>$(RESULTS); else echo "$$n 0 1 0" >>$(RESULTS); exit 1; fi; done
+	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
 
 # ---- bench ----
 
@@ -362,7 +435,7 @@ $(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
 
 BENCH_OUT = $(or $(OUT),$(BUILD))
 
-.PHONY: bench bench-gpu check-bench
+.PHONY: bench bench-gpu
 bench: $(BUILD)/gpushmd $(BENCH_BIN)
 	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json --plot $(BENCH_OUT) $(BENCH)
 # On a machine with a GPU, from a gpu-bundle (below): all of it, and beside what people use today. Writes to $OUT, if it
@@ -371,10 +444,6 @@ bench-gpu:
 	@bad=0; export $(GPU_PATH); \
 	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json --plot $(BENCH_OUT) $(BENCH) || bad=1; \
 	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; exit $$bad
-# Only that it runs, and that its table is whole.
-check-bench: $(BUILD)/gpushmd $(BENCH_BIN) $(FAKECUDA)
-	$(RUN) $(CHECK_LABEL)bench "tests/bench/smoke.sh $(BUILD)"
-
 # ---- a real GPU ----
 
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.
@@ -397,12 +466,11 @@ gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/d
 		$(BUILD)/gpushmctl $(BUILD)/gpushm-bench $(BUILD)/python/gpushm/*.so*
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
-GPU_SYSTEM_TESTS = $(filter $(addprefix %/test_,share restart reset names deaths copies dirty defer flush threads ctl_ways layout), \
-	$(SYSTEM_TESTS))
+GPU_SYSTEM_TESTS = $(call pick,share restart reset names deaths copies dirty defer flush threads ctl_ways layout,$(SYSTEM_TESTS))
 GPU_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH
 check-gpu:
 	@rm -f $(RESULTS)
-	$(GPU_PATH) $(RUN) --under 'timeout 200' gpu $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) || true
+	V=1 $(GPU_PATH) $(RUN) gpu --under 'timeout 200' $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) || true
 	$(GPU_PATH) python3 tests/gpu/consumers.py $(BUILD) && \
 		echo "gpu:consumers 1 0 0" >>$(RESULTS) || echo "gpu:consumers 0 1 0" >>$(RESULTS)
 	@$(CHECK_GPU_PYTHON)
@@ -412,7 +480,7 @@ check-gpu:
 # The Python package with the libraries that are there, or with PARTS of them; LIMIT is the seconds for each.
 PARTS ?= torch numba numba-kernels cupy-cai cuda-core-resource core jax cupy cuda-core handles numpy
 CHECK_GPU_PYTHON = for p in $(PARTS); do \
-	$(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
+	V=1 $(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
 check-gpu-python:
 	@rm -f $(RESULTS)
 	@$(CHECK_GPU_PYTHON)
@@ -420,14 +488,16 @@ check-gpu-python:
 # Clients and daemons that die while a kernel writes. Their figures are lines of tests/gpu/RESULTS.md.
 check-gpu-deaths:
 	@rm -f $(RESULTS)
-	$(GPU_PATH) $(RUN) --under 'timeout 500' gpu $(GPU_DEATHS) || true
+	V=1 $(GPU_PATH) $(RUN) gpu --under 'timeout 500' $(GPU_DEATHS) || true
 	@tests/run.sh --sum $(RESULTS)
 
 # ---- deps ----
 
-# Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip.
-DEPS = gcc libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev check \
-	clang libclang-rt-dev clang-format cppcheck shellcheck mandoc valgrind python3 python3-dev python3-venv ca-certificates
+# Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
+# procps has pgrep.
+DEPS = gcc g++ libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev check \
+	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
+	python3 python3-dev python3-venv ca-certificates
 .PHONY: deps
 deps:
 	@missing=; for p in $(DEPS); do \
@@ -440,17 +510,28 @@ deps:
 	echo "deps: installing$$missing"; \
 	$$as env DEBIAN_FRONTEND=noninteractive apt-get update -q && \
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
+	@$(MAKE) venv || echo "deps: pip has no packages here: the tests in Python are left out"
+	@$(if $(CUDA_INCLUDE),echo "deps: cuda.h is in $(CUDA_INCLUDE)",$(MAKE) $(BUILD)/cuda/ready || \
+		echo "deps: no cuda.h here, and pip has none: host pools alone are built and tested")
 
-# Python packages for tests, in the build folder. A machine from which pip reaches no index goes without them.
+# Python packages for tests, in the build folder.
 .PHONY: venv
 venv: $(BUILD)/venv/ready
 $(BUILD)/venv/ready: tests/requirements.txt
 	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv
 	@python3 -m venv $(BUILD)/venv || { echo "venv: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
-	@$(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $< || { \
+	$(call SAY,PIP)$(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $< || { \
 		echo "venv: pip could not install $<: is there a network, or a PIP_INDEX_URL? Tests in Python need it." >&2; \
 		exit 1; }
 	@touch $@
+
+# The CUDA Toolkit's headers for a machine without the Toolkit. Nothing is linked with it: the driver is loaded at run time.
+CUDA_PACKAGE = nvidia-cuda-runtime==13.0.96
+$(BUILD)/cuda/ready:
+	@rm -rf $(@D) $(BUILD)/pip; mkdir -p $(@D); python3 -m venv $(BUILD)/pip
+	$(call SAY,PIP)$(BUILD)/pip/bin/pip install -q --disable-pip-version-check --no-deps --no-compile --only-binary :all: \
+		--target $(@D) $(CUDA_PACKAGE)
+	@rm -rf $(BUILD)/pip; touch $@
 
 # ---- install ----
 
@@ -541,3 +622,5 @@ print-left-out:
 	$(info $(LEFT_OUT) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+
+endif # AFTER_DEPS
