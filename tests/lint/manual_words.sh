@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What can be said to the programs and is not in their manual, and what the manuals tell that is not
-# there: options and commands, configuration keys, functions, environment variables, the protocol's
-# verbs, fields and codes. Needs the build folder.
+# The manual pages and the programs have the same words: options and commands, configuration keys,
+# functions, environment variables, and the protocol's requests, fields and codes. This script prints
+# each word that only one of the two has. Needs the build folder.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -16,9 +16,9 @@ bad=0
 same() {
 	sort -u "$folder/there" >"$folder/a"
 	sort -u "$folder/told" >"$folder/b"
-	[ -s "$folder/a" ] || echo "$1: none found" >>"$folder/bad"
-	comm -23 "$folder/a" "$folder/b" | sed "s|^|$2: does not tell $1 |" >>"$folder/bad"
-	comm -13 "$folder/a" "$folder/b" | sed "s|^|$2: tells $1 that is not there: |" >>"$folder/bad"
+	[ -s "$folder/a" ] || echo "$1: the program has none" >>"$folder/bad"
+	comm -23 "$folder/a" "$folder/b" | sed "s|^|$2: does not describe $1 |" >>"$folder/bad"
+	comm -13 "$folder/a" "$folder/b" | sed "s|^|$2: describes $1 that the program does not have: |" >>"$folder/bad"
 }
 : >"$folder/bad"
 
@@ -31,7 +31,7 @@ options_there "$build/gpushmd" >"$folder/there"
 options_told <man/gpushmd.8 >"$folder/told"
 same "gpushmd's option" man/gpushmd.8
 
-# Each command's own options stand in its lines of the synopsis; "buffer options" are told below it.
+# The synopsis has the options of each command; "buffer options" are described in a list below.
 page=man/gpushmctl.1
 "$build/gpushmctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$folder/there"
 cp "$folder/there" "$folder/commands"
@@ -52,7 +52,7 @@ cp "$folder/common" "$folder/there"
 sed -n '/^\.Sh DESCRIPTION/,/^\.Ss Looking around/p' $page | grep '^\.It' | options_told >"$folder/told"
 same "gpushmctl's option" $page
 
-sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config/config_key.c >"$folder/there"
+sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config/config_table.c >"$folder/there"
 grep -o '^\.It Ic [a-z-]*' man/gpushmd.conf.5 | sed 's/.* //' >"$folder/told"
 same "key" man/gpushmd.conf.5
 
@@ -68,24 +68,24 @@ grep -o '\<gpushm_[a-z0-9_]*(' client/gpushm.h | tr -d '(' >"$folder/there"
 grep -o 'Fn gpushm_[a-z0-9_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
 same "function" man/gpushm.3
 
-# Where a program or the library looks; TERM and TMPDIR are everybody's.
+# Environment variables that a program or the library reads; TERM and TMPDIR are not gpushm's own.
 grep -rhoE 'getenv\("[A-Z_]+"\)' client daemon proto --include='*.c' |
 	sed 's/.*"\(.*\)".*/\1/' | grep -vx 'TERM\|TMPDIR\|CUDA_MPS_PIPE_DIRECTORY' | sort -u |
 	while read -r name; do
 		grep -qwF "$name" man/gpushm.3 man/gpushm.7 man/gpushmd.8 man/gpushmctl.1 ||
-			echo "man: no page tells of \$$name" >>"$folder/bad"
+			echo "man: no page describes \$$name" >>"$folder/bad"
 	done
 
-# The protocol's page names every verb, code and field: a client is written from it.
+# The protocol's page names every request, code and field, because a client is written from it.
 page=man/gpushm-protocol.7
 sed -n 's/.*\<CODE_\([A-Z_]*\) = [1-9].*/\1/p' proto/gpushm.proto |
 	while read -r code; do
-		grep -qw "$code" $page || echo "$page: does not tell code $code" >>"$folder/bad"
+		grep -qw "$code" $page || echo "$page: does not describe code $code" >>"$folder/bad"
 	done
 sed -n 's/^	*\(optional\|repeated\|oneof\)  *[A-Za-z0-9]* *\([a-z_0-9]*\) = .*/\2/p
 	/oneof verb/,/}/s/^	*[A-Z][a-z]* \([a-z]*\) = .*/\1/p' proto/gpushm.proto | sort -u |
 	while read -r field; do
-		grep -qiw -- "$field" $page || echo "$page: does not tell $field" >>"$folder/bad"
+		grep -qiw -- "$field" $page || echo "$page: does not describe $field" >>"$folder/bad"
 	done
 
 if [ -s "$folder/bad" ]; then

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# systemd-analyze verify on the units as they are installed, with /bin/true in the daemon's place;
-# whatever it says is a fault, since it warns of unknown keys and succeeds. And: each message id of
-# daemon/util/log.h is explained in the journal's catalogue.
+# Runs systemd-analyze verify on the units as they are installed, with /bin/true as the daemon. Any
+# output is an error, because systemd-analyze warns of unknown keys and still succeeds. Then checks
+# that the catalogue of the journal explains each message id of daemon/util/log.h.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 

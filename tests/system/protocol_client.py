@@ -90,7 +90,7 @@ def first(message, field, default=None):
 # ---- requests ----
 
 HELLO, CREATE, DESCRIBE, PUBLISH, OPEN, CLOSE, UNLINK, STAT, LIST, POOLS, STATUS = range(1, 12)
-WATCH = 14
+WATCH, RECLAIM = 14, 16
 
 
 class Refused(Exception):
@@ -187,7 +187,7 @@ class Buffer:
         self.connection.ask(CLOSE, number(1, self.lease), 6)
 
 
-# ---- BOARD ----
+# ---- STATUS PAGE ----
 
 
 class Board:
@@ -580,6 +580,55 @@ def test_closed_connection(path):
     c.close()
 
 
+def test_own_seals(path):
+    """A client's own F_SEAL_SEAL makes PUBLISH fail; the daemon does not notice its other seals."""
+    c = Connection(path)
+    for seal, state in ((SEAL, None), (FUTURE_WRITE, SHARED)):
+        c.send(CREATE, data(1, b"~/seals") + number(3, 1))
+        m, (fd,) = c.receive(3)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seal)
+        body = number(1, first(m, 2)) + number(2, SHARED)
+        if state is None:
+            check_refused(STATE, "a PUBLISH of memory that its creator sealed", c.ask, PUBLISH, body, 5)
+        else:
+            c.ask(PUBLISH, body, 5)
+        check(first(c.ask(STAT, data(1, b"~/seals"), 7), 6) == (state or FILLING), "the state after PUBLISH")
+        c.ask(UNLINK, data(1, b"~/seals"), 6)
+        c.ask(CLOSE, number(1, first(m, 2)), 6)
+        os.close(fd)
+    c.close()
+
+
+def test_reclaim(path):
+    """What a client keeps when the daemon closes its connection, and what RECLAIM returns."""
+    c = Connection(path)
+    session = first(c.hello, 8)
+    kept, unnamed, draft = (create(c, b"~/" + name, 1) for name in (b"kept", b"unnamed", b"draft"))
+    publish(kept, SHARED)
+    publish(unnamed, SHARED)
+    c.socket.send(b"\xff")
+    check(is_hung_up(c), "a datagram that is no request")
+    c.close()
+    c = Connection(path)
+    named = b"".join(varint(lease) for lease in (kept.lease, draft.lease, 1))
+    lost = c.ask(RECLAIM, number(1, session) + data(2, named) + number(3, 1), 16)
+    check(lost.get(1) == [b"\1"], f"RECLAIM lost {lost}, expected only a lease that never was")
+    m = c.ask(STAT, data(1, b"~/kept"), 7)
+    check((first(m, 17, 0), first(m, 18, 0)) == (1, 0), "a lease that was reclaimed")
+    m = c.ask(STAT, data(1, b"~/unnamed"), 7)
+    check((first(m, 17, 0), first(m, 11, 0)) == (0, 0), "a lease that was not named ends, and nothing is dirty")
+    c.ask(PUBLISH, number(1, draft.lease) + number(2, SHARED), 5)
+    check_refused(NOT_FOUND, "the name of a draft whose creator was hung up on", c.ask,
+                  STAT, data(1, b"~/draft"), 7)
+    for b in (kept, unnamed, draft):
+        b.memory.close()
+    for lease in (kept.lease, draft.lease):
+        c.ask(CLOSE, number(1, lease), 6)
+    for name in (b"~/kept", b"~/unnamed"):
+        c.ask(UNLINK, data(1, name), 6)
+    c.close()
+
+
 def run_tests(path):
     before = open_fds()
     test_hello(path)
@@ -597,6 +646,8 @@ def run_tests(path):
     c.close()
     test_violations(path)
     test_closed_connection(path)
+    test_own_seals(path)
+    test_reclaim(path)
     check(open_fds() == before, "this client leaks fds")
 
 
