@@ -14,7 +14,7 @@
 #include "client/base/defer.h"
 
 #include "client/base/error.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "client/gpushm.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #include "client/base/decode.h"
 #include "client/base/error.h"
-#include "client/link/connect.h"
+#include "client/link/hello.h"
 #include "proto/base/own.h"
 
 static int decode_pools(const Gpushm__Proto__PoolsReply *from, struct gpushm_pool *pools,

@@ -7,7 +7,7 @@
 #include "client/base/endpoint.h"
 #include "client/base/error.h"
 #include "client/buffer/watch.h"
-#include "client/link/connect.h"
+#include "client/link/hello.h"
 #include "client/link/reconnect.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"

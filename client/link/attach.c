@@ -11,7 +11,7 @@
 #include "client/base/decode.h"
 #include "client/base/defer.h"
 #include "client/base/error.h"
-#include "client/link/connect.h"
+#include "client/link/hello.h"
 #include "client/link/reconnect.h"
 #include "proto/base/own.h"
 

@@ -13,7 +13,7 @@
 #include "client/link/connection.h"
 
 #include "client/base/error.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "client/link/reconnect.h"
 #include "proto/base/own.h"
 

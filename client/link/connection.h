@@ -8,7 +8,7 @@
 #define GPUSHM_CLIENT_LINK_CONNECTION_H
 
 #include "client/gpushm.h"
-#include "client/link/notice.h"
+#include "client/link/status_map.h"
 #include "client/map/map.h"
 #include "gpushm.pb-c.h"
 #include "proto/base/arena.h"

@@ -14,7 +14,7 @@
 
 #include "client/base/endpoint.h"
 #include "client/base/error.h"
-#include "client/link/connect.h"
+#include "client/link/hello.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 

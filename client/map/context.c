@@ -13,7 +13,7 @@
 #include "client/map/context.h"
 
 #include "client/base/error.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "proto/base/own.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "client/map/cuda.h"
 
 #include "client/base/error.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 

@@ -11,7 +11,7 @@
 #include "client/map/map.h"
 
 #include "client/base/error.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "client/map/kind.h"
 #include "proto/base/own.h"
 

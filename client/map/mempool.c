@@ -11,7 +11,7 @@
  * under one lock: drivers were seen to crash when a pool ended beside another one's export.
  */
 #include "client/base/error.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "client/map/context.h"
 #include "client/map/kind.h"
 #include "proto/base/own.h"

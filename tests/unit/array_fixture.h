@@ -9,7 +9,7 @@
 
 #include "client/array/array.h"
 #include "client/base/dtype.h"
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "client/buffer/buffer.h"
 #include "client/map/kind.h"
 #include "proto/base/own.h"

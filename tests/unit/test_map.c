@@ -5,7 +5,7 @@
  */
 #include "client/map/map.h"
 
-#include "client/base/state.h"
+#include "client/base/process.h"
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"

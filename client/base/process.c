@@ -9,7 +9,7 @@
  *
  * What the parent's pages pointed to stays allocated in the child, and is never used there.
  */
-#include "client/base/state.h"
+#include "client/base/process.h"
 
 #include <stddef.h>
 #include <string.h>

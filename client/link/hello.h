@@ -2,8 +2,8 @@
  *
  * HELLO, for a first connection and for one that comes back.
  */
-#ifndef GPUSHM_CLIENT_LINK_CONNECT_H
-#define GPUSHM_CLIENT_LINK_CONNECT_H
+#ifndef GPUSHM_CLIENT_LINK_HELLO_H
+#define GPUSHM_CLIENT_LINK_HELLO_H
 
 #include "client/link/connection.h"
 

@@ -5,7 +5,7 @@
  * library does not know is left out, so that a later daemon can have others: only a buffer in such
  * a pool is out of reach.
  */
-#include "client/link/connect.h"
+#include "client/link/hello.h"
 #include "client/base/decode.h"
 #include "client/base/defer.h"
 #include "client/base/endpoint.h"

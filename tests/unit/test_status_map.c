@@ -3,7 +3,7 @@
  * The board as it comes from a daemon, lawful or not: what is mapped, and what is read of it.
  */
 #include "client/gpushm.h"
-#include "client/link/notice.h"
+#include "client/link/status_map.h"
 #include "daemon/catalog/status_page.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
@@ -91,11 +91,11 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("notice map");
+	TCase *t = tcase_create("status map");
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, something_else_is_mapped_as_a_board);
 	tcase_add_test(t, a_board_is_mapped_with_each_reconnection);
 	tcase_add_test(t, a_slot_beyond_the_board_is_read);
-	return suite_run("notice map", t, NULL);
+	return suite_run("status map", t, NULL);
 }

@@ -334,7 +334,7 @@ END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("connect");
+	TCase *tc = tcase_create("hello");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_missing_daemon_is_connected_to);
@@ -351,5 +351,5 @@ int main(void)
 	tcase_add_test(tc, a_daemon_of_another_version_is_spoken_to);
 	tcase_add_loop_test(tc, a_hello_that_makes_no_sense_is_believed, 0,
 			    (int)array_size(spoil_hello));
-	return suite_run("connect", tc, NULL);
+	return suite_run("hello", tc, NULL);
 }

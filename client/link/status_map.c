@@ -4,7 +4,7 @@
  * looking at it. It is held against what gpushm-protocol(7) promises before: its owner, its size,
  * and that nobody can cut it short, which would be a SIGBUS for who looks.
  */
-#include "client/link/notice.h"
+#include "client/link/status_map.h"
 
 #include "client/base/endpoint.h"
 #include "client/base/error.h"

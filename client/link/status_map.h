@@ -2,8 +2,8 @@
  *
  * The daemon's board in this process: where it is mapped, and how a change on it is waited for.
  */
-#ifndef GPUSHM_CLIENT_LINK_NOTICE_H
-#define GPUSHM_CLIENT_LINK_NOTICE_H
+#ifndef GPUSHM_CLIENT_LINK_STATUS_MAP_H
+#define GPUSHM_CLIENT_LINK_STATUS_MAP_H
 
 #include "proto/status_page.h"
 

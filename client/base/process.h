@@ -2,8 +2,8 @@
  *
  * What the library has once a process and must not carry over a fork().
  */
-#ifndef GPUSHM_CLIENT_BASE_STATE_H
-#define GPUSHM_CLIENT_BASE_STATE_H
+#ifndef GPUSHM_CLIENT_BASE_PROCESS_H
+#define GPUSHM_CLIENT_BASE_PROCESS_H
 
 #include "client/base/defer.h"
 
