@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays: made, asked, freed. An array owns its name, its descr and one count on its buffer, and
- * nothing else: the memory is the map's. It never changes, so that any thread may use it without a
- * lock; what does change, whether it may be written to, is asked of the buffer each time.
+ * Arrays: found in a buffer's table by name or by position, or laid over its bytes by a caller's
+ * spec; then asked, and freed. An array owns its name, its descr and one count on its buffer; the
+ * memory is the map's. It never changes, so that any thread may use it without a lock. Whether it
+ * may be written to can change, and is asked of the buffer each time.
  *
- * A layout that comes from outside (the daemon's table, a caller's spec) has been judged by
- * proto/table.c before it gets here. Arrays are looked up in find.c; views are made of them in
- * view.c and reshape.c.
+ * proto/table.h decides what an array of this buffer may be: it checks each entry that it returns,
+ * and a spec is checked by adding it to a table that is then thrown away. During a lookup the
+ * buffer's lock is held, because the table of a buffer that is being filled may grow.
  */
 #include "client/array/array.h"
 
-#include "client/base/dtype.h"
 #include "client/base/error.h"
+#include "client/base/spec.h"
 #include "client/buffer/buffer.h"
 #include "proto/base/own.h"
 
+#include <errno.h>
 #include <string.h>
 
 int64_t array_elements(int ndim, const int64_t *shape)
@@ -30,7 +32,7 @@ int64_t array_elements(int ndim, const int64_t *shape)
 	return n;
 }
 
-/* How many axes are longer than 1: a packed array of one such axis is in both orders. */
+/* Axes longer than 1: a packed array with at most one of them is in both orders. */
 static int long_axes(const struct array_layout *l)
 {
 	int n = 0;
@@ -46,7 +48,7 @@ static bool in_order(const struct array_layout *l, bool fortran)
 
 	if (array_elements(l->ndim, l->shape) == 0)
 		return true;
-	/* They have no strides to compare: where two axes are long, C order is not Fortran's. */
+	/* Packed types have no strides to compare: they are in C order. */
 	if (dtype_packed(l->dtype))
 		return !fortran || long_axes(l) <= 1;
 	for (int i = 0; i < l->ndim; i++) {
@@ -76,17 +78,18 @@ int array_check(const struct gpushm_array *a)
 	return buffer_check(a->buffer);
 }
 
-int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_words *w,
+int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_text *w,
 	       struct gpushm_array **ret)
 {
 	int64_t size = array_elements(l->ndim, l->shape), bytes;
 	struct gpushm_array *a;
 
-	/* The table bounds what an array spans; strides of 0 let its elements be more than that. */
+	/* The table bounds the bytes that an array spans; with strides of 0 it may have more
+	 * elements. */
 	if (size < 0 || __builtin_mul_overflow(size, (int64_t)dtype_bits(l->dtype), &bytes))
 		return error_set(ERANGE, "array \"%.*s\": its elements have more than 2^63-1 bits",
 				 (int)w->name_len, w->name_len ? w->name : "");
-	/* One allocation: the words are the caller's or the table's, and must outlive both. */
+	/* One allocation, with copies of the caller's or the table's texts. */
 	a = calloc(1, sizeof(*a) + w->name_len + 1 + w->descr_len + 1);
 	if (!a)
 		return error_set(ENOMEM, "no memory for an array");
@@ -112,7 +115,7 @@ static bool same_dtype(struct dtype a, struct dtype b)
 int array_derive(const struct gpushm_array *a, const struct array_layout *l,
 		 struct gpushm_array **ret)
 {
-	struct array_words w = { .name = a->text, .name_len = strlen(a->text) };
+	struct array_text w = { .name = a->text, .name_len = strlen(a->text) };
 
 	if (a->descr && same_dtype(a->layout.dtype, l->dtype)) {
 		w.descr = a->descr;
@@ -130,7 +133,113 @@ struct gpushm_array *gpushm_array_free(struct gpushm_array *a)
 	return NULL;
 }
 
-/* ---- asking ---- */
+/* ---- lookup ---- */
+
+static int array_from_table(struct gpushm_buffer *b, const struct table_array *t,
+			    struct gpushm_array **ret)
+{
+	struct array_layout l = { .dtype = t->dtype, .ndim = (int)t->ndim, .offset = t->offset };
+	struct array_text w = { t->name, t->descr, t->name_len, t->descr_len };
+
+	for (uint32_t i = 0; i < t->ndim; i++) {
+		l.shape[i] = (int64_t)t->shape[i];
+		l.strides[i] = t->strides[i];
+	}
+	return array_make(b, &l, &w, ret);
+}
+
+static int malformed(const struct gpushm_buffer *b)
+{
+	return error_set(EPROTO,
+			 "buffer \"%s\": what the daemon's table says of an array is malformed",
+			 b->name);
+}
+
+static int get(struct gpushm_buffer *b, bool whole, const char *name, struct gpushm_array **ret)
+{
+	const struct table_view *v;
+	struct table_array t;
+	int r = buffer_table(b, whole, &v);
+
+	if (r < 0)
+		return r;
+	r = table_view_find(v, name, strlen(name), &t);
+	if (r == -ENOENT)
+		error_set(ENOENT, "buffer \"%s\" has no array called \"%s\"", b->name, name);
+	else if (r != -EAGAIN)
+		r = r < 0 ? malformed(b) : array_from_table(b, &t, ret);
+	buffer_table_done(b);
+	return r;
+}
+
+int gpushm_array_get(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
+{
+	int r = buffer_check(b);
+
+	if (r == 0)
+		r = get(b, false, name, ret);
+	/* The fields of a record are read from a table in memory only. */
+	return r == -EAGAIN ? get(b, true, name, ret) : r;
+}
+
+int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array **ret)
+{
+	const struct table_view *v;
+	struct table_array t;
+	int r = buffer_check(b);
+
+	if (r == 0)
+		r = buffer_table(b, true, &v);
+	if (r < 0)
+		return r;
+
+	if (index >= table_view_arrays(v))
+		r = error_set(ENOENT, "buffer \"%s\" has %u arrays, and none at %zu", b->name,
+			      table_view_arrays(v), index);
+	else if (table_view_at(v, (uint32_t)index, &t) < 0)
+		r = malformed(b);
+	else
+		r = array_from_table(b, &t, ret);
+	buffer_table_done(b);
+	return r;
+}
+
+/* Checks a spec as DESCRIBE does, and fills in missing strides. */
+static int check_spec(const struct gpushm_buffer *b, struct table_array *t)
+{
+	struct table_builder *checker;
+	struct table_error err;
+	int r = table_builder_new(b->bytes, &checker);
+
+	if (r < 0)
+		return error_set(-r, "no memory for an array");
+	r = table_builder_add(checker, t, &err);
+	table_builder_free(checker);
+	if (r < 0)
+		return spec_error(&err, 0);
+	if (!t->has_strides)
+		r = table_c_strides(t->dtype, t->ndim, t->shape, t->strides);
+	return r < 0 ? error_set(ERANGE, "the array's strides overflow") : 0;
+}
+
+int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec,
+		      struct gpushm_array **ret)
+{
+	struct gpushm_array_spec nameless = *spec;
+	struct table_array t;
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	nameless.name = NULL;
+	r = spec_to_table(&nameless, &t);
+	if (r < 0)
+		return r;
+	r = check_spec(b, &t);
+	return r < 0 ? r : array_from_table(b, &t, ret);
+}
+
+/* ---- getters ---- */
 
 struct gpushm_buffer *gpushm_array_buffer(const struct gpushm_array *a)
 {

@@ -11,8 +11,8 @@
 
 #include <stdbool.h>
 
-/* Where the elements are. A stride of an axis of length 1, or of an array without elements, means
- * nothing and may be any number: no arithmetic on it. */
+/* Where the elements are. The stride of an axis of length 1, and all strides of an array without
+ * elements, may be any number: do no arithmetic on them. */
 struct array_layout {
 	struct dtype dtype;
 	int ndim;
@@ -35,26 +35,26 @@ static inline int64_t array_itemsize(const struct array_layout *l)
 	return dtype_packed(l->dtype) ? 0 : (int64_t)(dtype_bits(l->dtype) / 8);
 }
 
-/* Elements, -1 where they are more than int64_t holds. A length of 0 anywhere: 0. */
+/* The number of elements; -1 where int64_t overflows. 0 where any length is 0. */
 int64_t array_elements(int ndim, const int64_t *shape);
 
-/* NumPy's rule: axes of length 1 do not count, and no elements are in either order. */
+/* NumPy's rule: axes of length 1 do not count; an array without elements is in both orders. */
 bool array_c_order(const struct array_layout *l);
 bool array_f_order(const struct array_layout *l);
 
-/* What an array is called; not terminated. */
-struct array_words {
+/* An array's texts; not terminated. */
+struct array_text {
 	const char *name, *descr;
 	size_t name_len, descr_len;
 };
 
-/* An array over b's memory, where the layout has been checked against it. Copies the words and
- * counts itself on b. 0, -ENOMEM; -ERANGE where its bits can't be counted. */
-int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_words *w,
+/* An array over b's memory, with a layout that has been checked against b. Copies the texts and
+ * counts itself on b. 0, -ENOMEM; -ERANGE where its number of bits overflows. */
+int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_text *w,
 	       struct gpushm_array **ret);
 
-/* A view of a's memory with a layout of its own, which lies within a's. Keeps the name, and the
- * descr where the dtype is the same. 0 or -ENOMEM. */
+/* A view of a's memory with another layout, which lies within a's. Keeps the name, and the descr
+ * where the dtype is the same. 0 or -ENOMEM. */
 int array_derive(const struct gpushm_array *a, const struct array_layout *l,
 		 struct gpushm_array **ret);
 

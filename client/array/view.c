@@ -9,8 +9,8 @@
  */
 #include "client/array/array.h"
 
-#include "client/base/dtype.h"
 #include "client/base/error.h"
+#include "client/base/spec.h"
 
 #include <errno.h>
 #include <inttypes.h>

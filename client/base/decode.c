@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Field by field from a reply into what the library gives out. Protobuf checks the shape of a
- * message and nothing more: an absent field, an enum outside its range, bytes of any length and
- * with NULs in them all pass its decoder. Here each is looked at before it is believed, so that a
- * broken daemon is an error, and not a name that is cut or a pool that does not exist.
+ * From the fields of a reply to the structs of gpushm.h. Protobuf checks the shape of a message
+ * only: its decoder accepts an absent field, an enum out of range, and bytes of any length with
+ * NULs in them. Here each field is checked before it is used, so that a broken daemon is an error
+ * and not a truncated name or a pool that does not exist.
  *
  * Nothing here owns memory or keeps a pointer into the reply.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks of what a reply carries. A daemon that says what makes no sense has broken the protocol:
- * each returns 0, or -EPROTO with gpushm_error() set; results are written on success only.
+ * Checks of the fields of a reply. Each returns 0, or -EPROTO with gpushm_error() set where the
+ * field makes no sense; results are written on success only.
  */
 #ifndef GPUSHM_CLIENT_BASE_DECODE_H
 #define GPUSHM_CLIENT_BASE_DECODE_H
@@ -25,7 +25,7 @@ int decode_access(protobuf_c_boolean has, int from, enum gpushm_access *ret);
 /* Whether this library knows the kind of pool; a later daemon may have others. */
 bool decode_kind_known(const Gpushm__Proto__Pool *from);
 
-/* Of a pool whose kind is known; ret->device is not looked up, but -1. */
+/* For a pool of a known kind. ret->device is -1: the caller looks it up. */
 int decode_pool(const Gpushm__Proto__Pool *from, struct gpushm_pool *ret);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * One list a process, oldest first, by Numba's rule (numba-cuda, cudadrv/driver.py,
- * _PendingDeallocs): what is added is compared with the limits after it has been added, and
- * strictly, so that with a limit of 10 the eleventh runs all eleven; while a section is open
- * nothing runs; its end runs nothing by itself.
+ * _PendingDeallocs): the limits are checked after an object has been added, and strictly, so that
+ * with a limit of 10 the eleventh runs all eleven. While a section is open nothing runs; its end
+ * runs nothing by itself.
  *
- * It differs from Numba where that loses something: one that fails does not cancel those behind it;
- * a thread never runs what another one has taken; and memory that has run out overrides a section,
- * for there the choice is between a wait and a failure.
+ * It differs from Numba where Numba loses something: a failure does not cancel the rest of the
+ * list; a thread never runs what another one has taken; and exhausted memory overrides a section,
+ * because the alternative is a failure.
  *
- * It knows nothing of buffers. In a forked child the list is empty: what was on it is the parent's.
+ * Nothing here knows buffers. In a forked child the list is empty: its objects are the parent's.
  */
 #include "client/base/defer.h"
 
@@ -39,7 +39,7 @@ static bool read_count(const char *text, unsigned *ret)
 	return true;
 }
 
-/* Not strtod(), which reads "0.2" as 0 where the locale's point is a comma. */
+/* Not strtod(): it reads "0.2" as 0 where the locale's decimal point is a comma. */
 static bool read_ratio(const char *text, double *ret)
 {
 	double value = 0, place = 1;
@@ -62,7 +62,7 @@ static bool read_ratio(const char *text, double *ret)
 	return true;
 }
 
-static void know_limits(struct defer_queue *q)
+static void read_limits(struct defer_queue *q)
 {
 	if (q->limits_known)
 		return;
@@ -72,23 +72,7 @@ static void know_limits(struct defer_queue *q)
 	read_ratio(getenv("GPUSHM_MAX_PENDING_UNMAPS_RATIO"), &q->max_ratio);
 }
 
-int gpushm_set_cleanup_limits(unsigned max_count, double max_ratio)
-{
-	struct state *s = state();
-
-	if (!(max_ratio >= 0 && max_ratio <= 1))
-		return error_set(EINVAL, "the ratio of pending unmaps is a number from 0 to 1");
-	if (!s)
-		return error_set(ENOMEM, "out of memory for the library's state");
-	pthread_mutex_lock(&s->defer_lock);
-	s->deferred.limits_known = true;
-	s->deferred.max_count = max_count;
-	s->deferred.max_ratio = max_ratio;
-	pthread_mutex_unlock(&s->defer_lock);
-	return 0;
-}
-
-/* Whether what was added last is one too many. The ratio is of its own device's memory. */
+/* Whether a limit is exceeded since the last one was added. The ratio is of that one's device. */
 static bool exceeds(const struct defer_queue *q)
 {
 	const struct deferred *d, *last = q->last;
@@ -115,7 +99,7 @@ static void append(struct defer_queue *q, struct deferred *d)
 	q->bytes += d->bytes;
 }
 
-/* Takes those of an owner off the list, NULL: all; in their order. */
+/* Takes the owner's objects (NULL: all) off the list; keeps their order. */
 static struct deferred *take(struct defer_queue *q, const void *owner)
 {
 	struct defer_queue taken = { 0 }, rest = { 0 };
@@ -151,101 +135,126 @@ static int run(struct deferred *d)
 	return first;
 }
 
+/* The list, locked; NULL with gpushm_error() set where the process has none. */
+static struct defer_queue *lock(void)
+{
+	struct process *p = process();
+
+	if (p)
+		pthread_mutex_lock(&p->defer_lock);
+	else
+		error_set(ENOMEM, "out of memory for the library's state");
+	return p ? &p->deferred : NULL;
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&process()->defer_lock);
+}
+
 int defer_add(struct deferred *d)
 {
-	struct state *s = state();
-	struct defer_queue *q = &s->deferred;
+	struct defer_queue *q = lock();
 	struct deferred *due = NULL;
 
-	pthread_mutex_lock(&s->defer_lock);
-	know_limits(q);
+	read_limits(q);
 	append(q, d);
-	if (q->held == 0 && exceeds(q))
+	if (q->sections == 0 && exceeds(q))
 		due = take(q, NULL);
-	pthread_mutex_unlock(&s->defer_lock);
+	unlock();
 	return run(due);
 }
 
-static struct deferred *take_locked(struct state *s, const void *owner)
+static struct deferred *take_locked(const void *owner)
 {
-	struct deferred *due;
+	struct deferred *due = take(lock(), owner);
 
-	pthread_mutex_lock(&s->defer_lock);
-	due = take(&s->deferred, owner);
-	pthread_mutex_unlock(&s->defer_lock);
+	unlock();
 	return due;
 }
 
 void defer_flush_owner(const void *owner)
 {
-	run(take_locked(state(), owner));
+	run(take_locked(owner));
 }
 
-bool defer_flush_for_room(void)
+bool defer_flush_for_space(void)
 {
-	struct deferred *due = take_locked(state(), NULL);
+	struct deferred *due = take_locked(NULL);
 	bool any = due != NULL;
 
 	run(due);
 	return any;
 }
 
-/* ---- sections ---- */
+/* ---- for the application ---- */
+
+int gpushm_set_cleanup_limits(unsigned max_count, double max_ratio)
+{
+	struct defer_queue *q;
+
+	if (!(max_ratio >= 0 && max_ratio <= 1))
+		return error_set(EINVAL, "the ratio of pending unmaps is a number from 0 to 1");
+	q = lock();
+	if (!q)
+		return -ENOMEM;
+	q->limits_known = true;
+	q->max_count = max_count;
+	q->max_ratio = max_ratio;
+	unlock();
+	return 0;
+}
 
 int gpushm_defer_cleanup(void)
 {
-	struct state *s = state();
+	struct defer_queue *q = lock();
 
-	if (!s)
-		return error_set(ENOMEM, "out of memory for the library's state");
-	pthread_mutex_lock(&s->defer_lock);
-	s->deferred.held++;
-	pthread_mutex_unlock(&s->defer_lock);
+	if (!q)
+		return -ENOMEM;
+	q->sections++;
+	unlock();
 	return 0;
 }
 
 int gpushm_resume_cleanup(void)
 {
-	struct state *s = state();
-	bool was_held;
+	struct defer_queue *q = lock();
+	bool was_open;
 
-	if (!s)
-		return error_set(ENOMEM, "out of memory for the library's state");
-	pthread_mutex_lock(&s->defer_lock);
-	was_held = s->deferred.held > 0;
-	s->deferred.held -= was_held;
-	pthread_mutex_unlock(&s->defer_lock);
-	return was_held ? 0
+	if (!q)
+		return -ENOMEM;
+	was_open = q->sections > 0;
+	q->sections -= was_open;
+	unlock();
+	return was_open ? 0
 			: error_set(EINVAL, "gpushm_resume_cleanup() without a "
 					    "gpushm_defer_cleanup() before it");
 }
 
 int gpushm_flush_cleanup(void)
 {
-	struct state *s = state();
+	struct defer_queue *q = lock();
 	struct deferred *due = NULL;
-	bool held;
+	bool open;
 
-	if (!s)
-		return error_set(ENOMEM, "out of memory for the library's state");
-	pthread_mutex_lock(&s->defer_lock);
-	held = s->deferred.held > 0;
-	if (!held)
-		due = take(&s->deferred, NULL);
-	pthread_mutex_unlock(&s->defer_lock);
-	return held ? error_set(EBUSY, "cleanup is deferred: call gpushm_resume_cleanup() first")
+	if (!q)
+		return -ENOMEM;
+	open = q->sections > 0;
+	if (!open)
+		due = take(q, NULL);
+	unlock();
+	return open ? error_set(EBUSY, "cleanup is deferred: call gpushm_resume_cleanup() first")
 		    : run(due);
 }
 
 size_t gpushm_pending_cleanup(uint64_t *ret_bytes)
 {
-	struct state *s = state();
+	struct process *p = process();
 	struct defer_queue now = { 0 };
 
-	if (s) {
-		pthread_mutex_lock(&s->defer_lock);
-		now = s->deferred;
-		pthread_mutex_unlock(&s->defer_lock);
+	if (p) {
+		now = *lock();
+		unlock();
 	}
 	if (ret_bytes)
 		*ret_bytes = now.bytes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding the daemon's socket and connecting to it. Any process may listen on a path that it can
- * write to, so the server's uid, as the kernel tells it (SO_PEERCRED), must be root's, our own or
- * that of the user "gpushm": whoever maps what another sends, trusts him. SO_PEERCRED gives who
- * called listen(): with socket activation that is systemd, root, while the daemon behind it and
- * its memfds are user "gpushm".
+ * Finds the daemon's socket, connects to it, and checks the files that come from there. Any process
+ * may listen on a path that it can write to, and mapping a file means trusting its sender: so the
+ * server's uid must be root's, our own or that of the user "gpushm". The kernel's SO_PEERCRED names
+ * the process that called listen(). With socket activation that is systemd, as root, while the
+ * daemon and its memfds belong to user "gpushm".
  *
- * This room holds nothing; the socket is its caller's.
+ * The caller owns the socket.
  */
 #include "client/base/endpoint.h"
 
@@ -14,17 +14,19 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #define SYSTEM_SOCKET "/run/gpushm/gpushmd.sock"
 #define DAEMON_USER "gpushm"
 
-/* Once found it is not looked for again: each attach asks, and has no time to read /etc/passwd or
- * to ask a server. */
+/* The uid is looked up once: each attach asks, and has no time to read /etc/passwd or to ask a
+ * server. */
 static bool is_daemon_user(uid_t uid)
 {
 	static _Atomic int64_t known = -1;
@@ -36,9 +38,25 @@ static bool is_daemon_user(uid_t uid)
 	return known == uid;
 }
 
-bool endpoint_owns(uid_t server, uid_t owner)
+static bool is_owner(uid_t server, uid_t owner)
 {
 	return owner == server || (server == 0 && is_daemon_user(owner));
+}
+
+int endpoint_check_file(const char *what, int fd, uid_t server, uint64_t bytes, int seals,
+			struct stat *ret)
+{
+	int found = fcntl(fd, F_GET_SEALS);
+
+	if (fstat(fd, ret) < 0)
+		return error_set(EPROTO, "%s can't be examined: %m", what);
+	if (!S_ISREG(ret->st_mode) || ret->st_size < 0 || (uint64_t)ret->st_size != bytes)
+		return error_set(EPROTO, "%s has not the size of %" PRIu64 " bytes", what, bytes);
+	if (!is_owner(server, ret->st_uid))
+		return error_set(EPROTO, "%s belongs to uid %u", what, ret->st_uid);
+	if (found < 0 || (found & seals) != seals)
+		return error_set(EPROTO, "%s is not sealed", what);
+	return 0;
 }
 
 static int choose_path(const char *path, struct sockaddr_un *ret)
@@ -98,8 +116,8 @@ static int check_server(int fd, const char *path, uid_t *ret)
 	return 0;
 }
 
-/* How long connect() waits for a place in the queue (and sendmsg() for room: socket(7),
- * SO_SNDTIMEO). 0: without a limit. */
+/* How long connect() waits while the listener's queue is full, and sendmsg() while the socket's
+ * buffer is (socket(7), SO_SNDTIMEO). 0: without a limit. */
 static void limit_wait(int fd, uint64_t ms)
 {
 	struct timeval t = { .tv_sec = (time_t)(ms / 1000u),

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread's last error: a text for people and the daemon's code for it, if it was the daemon's.
- * Each thread has its own, so that a text is never another thread's. The library keeps words here
- * and nowhere else: it never logs. A text that came over the wire is made printable first: a
- * terminal must not be at the mercy of who named a buffer.
+ * The thread's last error: a text for people, and the daemon's code for it if the daemon sent it.
+ * Each thread has its own. The library never logs: this is the only place for its words. A text
+ * from the wire is made printable first, so that a buffer's name can't control a terminal.
  */
 #include "client/base/error.h"
 
@@ -60,7 +59,7 @@ int error_set_remote(int code, const void *text, unsigned long len)
 	last.code = code_name(code);
 	if (n == 0)
 		snprintf(last.text, sizeof(last.text), "the daemon refused: %s", last.code);
-	/* An error without a code is one all the same. */
+	/* A reply with an error but no code is still an error. */
 	return code_to_errno(code) ? -code_to_errno(code) : -EIO;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * struct gpushm_options grows at its end from version to version, and struct_size tells which one a
- * caller was compiled with: what an older caller lacks is its default, and what a newer caller sets
- * and this library does not know is refused, not ignored. What it leaves zero it does not set.
+ * struct gpushm_options grows at its end from version to version, and struct_size says with which
+ * version a caller was compiled. A field that an older caller lacks has its default. A field that
+ * this library does not know is refused, unless it is zero.
  */
 #include "client/base/options.h"
 
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define STRUCT_SIZE_MAX 4096u /* above that it is no size */
+#define STRUCT_SIZE_MAX 4096u /* a larger one is a mistake */
 
 #define FLAGS_KNOWN (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY)
 
@@ -31,7 +31,7 @@ static int check(const struct gpushm_options *o)
 	return 0;
 }
 
-/* Whether a newer caller's options have nothing in them that this library does not know. */
+/* Whether all fields that this library does not know are zero. */
 static bool is_known(const struct gpushm_options *from)
 {
 	const char *bytes = (const char *)from;

@@ -7,8 +7,8 @@
 
 #include "client/gpushm.h"
 
-/* Copies what the caller gave (NULL: the defaults), whichever version of the header he was compiled
- * with. 0, or -EINVAL with gpushm_error() set. */
+/* Copies the caller's options (NULL: the defaults), of any version of the header. 0, or -EINVAL
+ * with gpushm_error() set. */
 int options_read(const struct gpushm_options *from, struct gpushm_options *ret);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * One page of state that a forked child finds wiped. The child's copy of a locked mutex would stay
- * locked for ever, its copy of the list of maps would speak of memory that only the parent has
- * mapped on its GPU, and its copy of a connection would talk into the parent's requests. The kernel
- * wipes the page itself (MADV_WIPEONFORK, Linux 4.14), so that a fork by any road, a raw clone()
- * included, is noticed without a system call. Where a sandbox's kernel lacks it, an atfork handler
- * does the same for fork() alone.
+ * One page of state that a forked child finds wiped. In the child a locked mutex would stay locked
+ * for ever, the list of maps would name memory that only the parent has mapped on its GPU, and a
+ * connection would write into the parent's requests. The kernel wipes the page itself
+ * (MADV_WIPEONFORK, Linux 4.14), so that any fork, a raw clone() included, is noticed without a
+ * system call. Where a sandbox's kernel lacks it, an atfork handler wipes the page after fork()
+ * alone.
  *
- * What the parent's pages pointed to stays allocated in the child, and is never used there.
+ * What the parent's page pointed to stays allocated in the child and is never used there.
  */
 #include "client/base/process.h"
 
@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct state *page;
-static _Atomic uint64_t last_generation; /* not wiped: a child counts on from its parent's */
+static struct process *page;
+static _Atomic uint64_t last_generation; /* not wiped: a child continues its parent's count */
 
 static void wipe(void)
 {
@@ -39,15 +39,15 @@ static void map_page(void)
 	}
 }
 
-struct state *state(void)
+struct process *process(void)
 {
 	pthread_once(&once, map_page);
 	return page;
 }
 
-uint64_t state_generation(void)
+uint64_t process_generation(void)
 {
-	struct state *p = state();
+	struct process *p = process();
 	uint64_t seen = 0, fresh;
 
 	if (!p)
@@ -55,7 +55,7 @@ uint64_t state_generation(void)
 	seen = atomic_load(&p->generation);
 	if (seen)
 		return seen;
-	/* Two threads may get here at once: the first one's number counts. */
+	/* Two threads may get here at once: the first one's number is taken. */
 	fresh = atomic_fetch_add(&last_generation, 1) + 1;
 	return atomic_compare_exchange_strong(&p->generation, &seen, fresh) ? fresh : seen;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a caller says an array is, turned into what the table's checks understand.
+ * The public dtype and array spec, and the structs of proto/ that hold the same.
  */
 #ifndef GPUSHM_CLIENT_BASE_SPEC_H
 #define GPUSHM_CLIENT_BASE_SPEC_H
@@ -8,16 +8,25 @@
 #include "client/gpushm.h"
 #include "proto/table.h"
 
+static inline struct dtype dtype_from_public(struct gpushm_dtype t)
+{
+	return (struct dtype){ t.code, t.bits, t.lanes, t.itemsize };
+}
+
+static inline struct gpushm_dtype dtype_to_public(struct dtype t)
+{
+	return (struct gpushm_dtype){ t.code, t.bits, t.lanes, t.itemsize };
+}
+
 /* Copies the numbers and borrows the texts. 0, or -EINVAL with gpushm_error() set: ndim, a negative
- * length, a text that is too long. All else is the table's to check. */
+ * length, a text that is too long. The table checks the rest. */
 int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret);
 
-/* The errno, negative, of what a check of the table said, with gpushm_error() set: `index` is the
- * array's place among those that the caller gave. */
+/* Sets gpushm_error() for what the table's check found wrong with specs[index]. Returns -errno. */
 int spec_error(const struct table_error *err, size_t index);
 
-/* Bytes that the array touches, and how far the lowest lies before its element [0, 0, ...]. 0, or
- * -EINVAL, -EOVERFLOW with gpushm_error() set. */
+/* The bytes that the array touches, and how far the lowest lies before its element [0, 0, ...]. 0,
+ * or -EINVAL, -EOVERFLOW with gpushm_error() set. */
 int spec_span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes);
 
 #endif

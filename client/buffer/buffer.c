@@ -1,26 +1,41 @@
 /* SPDX-License-Identifier: MIT
  *
- * A buffer of this process, from the attach to the close. It owns the lease, a reference on the map
- * and one on the connection, and counts the arrays that are alive in it; it is freed when it is
- * closed, and not before the last of them has gone.
+ * What a buffer is and what it can be asked: the numbers that it was opened with, its table and
+ * attributes, and its status word, which gpushm_buffer_wait() sleeps on. None of this makes a
+ * request.
  *
- * The order at the end is the protocol's: first the GPU's work is waited for and the memory
- * unmapped, then the daemon is told. A lease is never ended while the memory may still be mapped
- * here: what can't be unmapped stays leased until this process ends. All of that may have to wait
- * (defer.h); until it is done a closed buffer is the list's.
+ * The table of an opened buffer is the daemon's and never changes. While a buffer is being filled,
+ * its creator's table grows: a lookup makes the image anew if arrays were added since. Attributes
+ * are set at create and must not move with the table, so they have an image of their own.
+ *
+ * In a forked child the getters still return the numbers, but no address: the GPU's mapping did not
+ * survive the fork, and the lease that keeps the host's memory is the parent's.
  */
 #include "client/buffer/buffer.h"
 
 #include "client/base/error.h"
-#include "client/link/attach.h"
+#include "client/link/hello.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-static struct gpushm_buffer *buffer_free(struct gpushm_buffer *b)
+#include <poll.h>
+#include <sys/socket.h>
+
+#define NAP_MS 1000u
+
+_Static_assert(GPUSHM_NOTICE_SEALED == STATUS_PAGE_SEALED &&
+		       GPUSHM_NOTICE_SHARED == STATUS_PAGE_SHARED &&
+		       GPUSHM_NOTICE_DIRTY == STATUS_PAGE_DIRTY &&
+		       GPUSHM_NOTICE_UNLINKED == STATUS_PAGE_UNLINKED &&
+		       GPUSHM_NOTICE_GONE == STATUS_PAGE_GONE,
+	       "the word's flags are the public ones");
+
+void buffer_free(struct gpushm_buffer *b)
 {
 	if (!b)
-		return NULL;
+		return;
 	pthread_mutex_lock(&b->connection->lock);
-	list_drop(&b->held.link);
+	list_drop(&b->lease.link);
 	pthread_mutex_unlock(&b->connection->lock);
 	table_builder_free(b->builder);
 	image_done(&b->table);
@@ -28,10 +43,9 @@ static struct gpushm_buffer *buffer_free(struct gpushm_buffer *b)
 	pthread_mutex_destroy(&b->lock);
 	connection_unref(b->connection);
 	free(b);
-	return NULL;
 }
 
-static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name, struct attach *a)
+struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name, struct attach *a)
 {
 	struct gpushm_buffer *b = calloc(1, sizeof(*b));
 
@@ -41,7 +55,6 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name, st
 	b->table = b->attrs = IMAGE_NONE;
 	pthread_mutex_init(&b->lock, NULL);
 	b->id = a->buffer;
-	b->lease = a->lease;
 	b->bytes = a->bytes;
 	b->digest = a->digest;
 	b->state = a->state;
@@ -49,74 +62,8 @@ static struct gpushm_buffer *buffer_alloc(struct gpushm *c, const char *name, st
 	b->dirty = a->dirty;
 	b->pool = a->pool;
 	strncpy(b->name, name, sizeof(b->name) - 1);
-	attach_hand_over(a, &b->held);
+	attach_move_lease(a, &b->lease);
 	return b;
-}
-
-static int buffer_map(struct gpushm_buffer *b, const struct attach *a, int device)
-{
-	struct map_request r = { .pool = &a->pool->map,
-				 .buffer = a->buffer,
-				 .bytes = a->bytes,
-				 .allocated_bytes = a->allocated_bytes,
-				 .write = a->access == GPUSHM_WRITE,
-				 .device = device,
-				 .fd = a->fd,
-				 .server_uid = b->connection->server_uid };
-	int result;
-
-	memcpy(r.record, a->record, sizeof(r.record));
-	if (r.pool->kind == GPUSHM_MEMPOOL) {
-		pthread_mutex_lock(&b->connection->lock);
-		r.fd = a->pool->pool_fd;
-		pthread_mutex_unlock(&b->connection->lock);
-	}
-	result = map_acquire(&r, &b->map, &b->device);
-	if (result == -ENOMEM && defer_flush_for_room())
-		result = map_acquire(&r, &b->map, &b->device);
-	return result;
-}
-
-static int buffer_attach(struct gpushm_buffer *b, struct attach *a, int device)
-{
-	int r = 0;
-
-	if (a->table_fd >= 0)
-		r = image_open(&a->table_fd, a->table_bytes, a->bytes, b->connection->server_uid,
-			       &b->table);
-	/* The map comes last: nothing that may fail stands behind it. */
-	return r < 0 ? r : buffer_map(b, a, device);
-}
-
-int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int device,
-		 struct gpushm_buffer **ret)
-{
-	struct gpushm_buffer *b = buffer_alloc(c, name, a);
-	struct error why;
-	int r;
-
-	r = b ? buffer_attach(b, a, device) : error_set(ENOMEM, "out of memory for a buffer");
-	if (r == 0) {
-		*ret = b;
-		return 0;
-	}
-	error_keep(&why);
-	attach_close_lease(c, b ? &b->held : &a->held);
-	error_put_back(&why);
-	error_set_about(-r, "buffer", name);
-	buffer_free(b);
-	return r;
-}
-
-uint32_t buffer_word(const struct gpushm_buffer *b)
-{
-	const struct status_page_cell *slot = b->held.slot;
-
-	if (slot)
-		return status_page_read(slot, b->id);
-	return (b->state == GPUSHM_SEALED ? STATUS_PAGE_SEALED : 0) |
-	       (b->state == GPUSHM_SHARED ? STATUS_PAGE_SHARED : 0) |
-	       (b->dirty ? STATUS_PAGE_DIRTY : 0);
 }
 
 void buffer_get(struct gpushm_buffer *b)
@@ -129,60 +76,261 @@ void buffer_put(struct gpushm_buffer *b)
 	b->arrays--;
 }
 
-/* Unmapped first, then told; see above. */
-static int end(struct gpushm_buffer *b)
-{
-	int r = map_release(b->map);
+/* ---- status ---- */
 
-	if (r < 0) {
-		error_set_about(-r, "buffer", b->name);
-		attach_strand(b->connection, &b->held);
-	} else if (!b->held.lost)
-		r = attach_close_lease(b->connection, &b->held);
-	buffer_free(b);
-	/* The lease went with the daemon, or the daemon ended it since the memory was lost: there
-	 * is nobody left to tell. */
-	return r == -ECONNRESET || r == -EBADF ? 0 : r;
+uint32_t buffer_word(const struct gpushm_buffer *b)
+{
+	const struct status_page_cell *cell = b->lease.cell;
+
+	if (cell)
+		return status_page_read(cell, b->id);
+	return (b->state == GPUSHM_SEALED ? STATUS_PAGE_SEALED : 0) |
+	       (b->state == GPUSHM_SHARED ? STATUS_PAGE_SHARED : 0) |
+	       (b->dirty ? STATUS_PAGE_DIRTY : 0);
 }
 
-static int run_end(struct deferred *d)
+uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
 {
-	return end(container_of(d, struct gpushm_buffer, deferred));
+	return buffer_word(b);
 }
 
-static int check_closable(const struct gpushm_buffer *b)
+static bool hung_up(const struct gpushm *c)
 {
-	unsigned arrays = b->arrays;
+	struct pollfd p = { .fd = c->socket, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* A thread that has the lock is in a request, and finds a hang-up itself. */
+static int check_connection(struct gpushm *c)
+{
+	int r = 0;
+
+	if (!hung_up(c) || pthread_mutex_trylock(&c->lock) != 0)
+		return 0;
+	if (hung_up(c))
+		r = hello_reconnect(c);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* The living daemon wakes the sleeper, and so does its successor. A daemon that has gone is noticed
+ * on the socket: this looks there between naps, and reconnects as a request would. */
+static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline)
+{
+	const struct status_page_cell *cell = b->lease.cell;
+	uint64_t now = clock_monotonic_ms(), left = now < deadline ? deadline - now : 0;
+
+	if (!cell)
+		return error_set(ENOTSUP, "buffer \"%s\": the daemon tells no changes of it",
+				 b->name);
+	if (left == 0)
+		return error_set(ETIMEDOUT, "nothing has happened to buffer \"%s\"", b->name);
+	status_map_sleep(cell, seen, left < NAP_MS ? left : NAP_MS);
+	return buffer_word(b) == seen ? check_connection(b->connection) : 0;
+}
+
+int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,
+		       uint32_t *ret_notice)
+{
+	uint64_t deadline;
+	uint32_t word;
 	int r = buffer_check(b);
 
-	if (r < 0 || arrays == 0)
+	if (r < 0)
 		return r;
-	return error_set(EBUSY,
-			 "buffer \"%s\": %u arrays, views or DLPack tensors are alive: free them "
-			 "first",
-			 b->name, arrays);
+	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &deadline))
+		deadline = UINT64_MAX;
+	while ((word = buffer_word(b)) == seen) {
+		if (seen & GPUSHM_NOTICE_GONE)
+			return error_set(EIDRM, "buffer \"%s\" has gone", b->name);
+		r = sleep_until(b, seen, deadline);
+		if (r < 0)
+			return r;
+	}
+	*ret_notice = word;
+	return 0;
 }
 
-int buffer_close(struct gpushm_buffer *b)
-{
-	int r = check_closable(b);
+/* ---- numbers and addresses ---- */
 
-	return r < 0 ? r : end(b);
+uint64_t gpushm_buffer_id(const struct gpushm_buffer *b)
+{
+	return b->id;
 }
 
-/* Without a GPU there is nothing to wait for, and nothing to gain. */
-int gpushm_close(struct gpushm_buffer *b)
+uint64_t gpushm_buffer_bytes(const struct gpushm_buffer *b)
 {
-	int r = b ? check_closable(b) : 0;
+	return b->bytes;
+}
 
-	if (!b || r < 0)
+uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b)
+{
+	return b->digest;
+}
+
+enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
+{
+	uint32_t word = buffer_word(b);
+
+	/* The word of a buffer that has gone has no state. */
+	return word & STATUS_PAGE_SEALED   ? GPUSHM_SEALED
+	       : word & STATUS_PAGE_SHARED ? GPUSHM_SHARED
+					   : b->state;
+}
+
+enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
+{
+	return b->access;
+}
+
+enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
+{
+	return b->pool->map.kind;
+}
+
+const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
+{
+	return b->pool->name;
+}
+
+int gpushm_buffer_lost(const struct gpushm_buffer *b)
+{
+	return b->lease.lost || (buffer_word(b) & STATUS_PAGE_GONE);
+}
+
+int gpushm_buffer_dirty(const struct gpushm_buffer *b)
+{
+	uint32_t word = buffer_word(b);
+
+	return word & STATUS_PAGE_GONE ? b->dirty : !!(word & STATUS_PAGE_DIRTY);
+}
+
+const char *gpushm_buffer_name(const struct gpushm_buffer *b)
+{
+	return b->name;
+}
+
+int gpushm_buffer_device(const struct gpushm_buffer *b)
+{
+	return b->map->device;
+}
+
+void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)
+{
+	return buffer_check(b) < 0 ? NULL : b->map->device_ptr;
+}
+
+void *gpushm_buffer_host_ptr(const struct gpushm_buffer *b)
+{
+	return buffer_check(b) < 0 ? NULL : b->map->host_ptr;
+}
+
+/* ---- table and attributes ---- */
+
+/* A getter of a const buffer may need the lock; the buffer itself was never const. */
+static struct gpushm_buffer *unconst(const struct gpushm_buffer *b)
+{
+	return (struct gpushm_buffer *)b;
+}
+
+static int refresh(struct gpushm_buffer *b)
+{
+	_cleanup_(image_done) struct image fresh = IMAGE_NONE;
+	struct image old = b->table;
+	uint64_t digest;
+	int r;
+
+	if (b->table.memory &&
+	    table_view_arrays(&b->table.view) == table_builder_arrays(b->builder))
+		return 0;
+	r = image_finish(b->builder, b->bytes, &fresh, &digest);
+	if (r < 0)
 		return r;
-	if (b->device < 0)
-		return end(b);
-	b->deferred = (struct deferred){ .owner = b->connection,
-					 .device = b->device,
-					 .bytes = map_bytes(b->map),
-					 .capacity = map_device_bytes,
-					 .run = run_end };
-	return defer_add(&b->deferred);
+	b->digest = digest;
+	b->table = fresh;
+	fresh = old;
+	return 0;
+}
+
+int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret)
+{
+	int r;
+
+	pthread_mutex_lock(&b->lock);
+	if (b->builder)
+		r = refresh(b);
+	else if (!image_is(&b->table))
+		r = error_set(ENOENT, "buffer \"%s\" has no arrays", b->name);
+	else
+		r = whole ? image_load(&b->table) : image_lookup(&b->table);
+	if (r < 0) {
+		pthread_mutex_unlock(&b->lock);
+		return r;
+	}
+	*ret = &b->table.view;
+	return 0;
+}
+
+void buffer_table_done(struct gpushm_buffer *b)
+{
+	pthread_mutex_unlock(&b->lock);
+}
+
+size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
+{
+	size_t n = 0;
+
+	if (buffer_check(b) < 0)
+		return 0;
+	pthread_mutex_lock(&unconst(b)->lock);
+	if (b->builder)
+		n = table_builder_arrays(b->builder);
+	else if (image_is(&b->table))
+		n = table_view_arrays(&b->table.view);
+	pthread_mutex_unlock(&unconst(b)->lock);
+	return n;
+}
+
+static int find_attr(const struct table_view *v, const char *key, struct table_attr *ret)
+{
+	size_t len = strlen(key);
+
+	for (uint32_t i = 0; i < table_view_attrs(v); i++) {
+		int r = table_view_attr_at(v, i, ret);
+
+		if (r < 0)
+			return r;
+		if (ret->key_len == len && memcmp(ret->key, key, len) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const void **ret_value,
+		       size_t *ret_size)
+{
+	struct image *i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
+	struct table_attr attr = { 0 };
+	int r = buffer_check(b), found = -ENOENT;
+
+	if (r < 0)
+		return r;
+	/* While the buffer is being filled, its attributes are in b->attrs. */
+	pthread_mutex_lock(&unconst(b)->lock);
+	/* The value points into memory that stays until the buffer is closed. */
+	r = image_load(i);
+	if (r == 0 && image_is(i))
+		found = find_attr(&i->view, key, &attr);
+	pthread_mutex_unlock(&unconst(b)->lock);
+	if (r < 0)
+		return r;
+	if (found == -EBADMSG)
+		return error_set(EPROTO, "buffer \"%s\": the daemon's table makes no sense",
+				 b->name);
+	if (found < 0)
+		return error_set(-found, "buffer \"%s\" has no attribute \"%s\"", b->name, key);
+	*ret_value = attr.value;
+	*ret_size = attr.value_len;
+	return 0;
 }

@@ -8,55 +8,60 @@
 #include "client/base/defer.h"
 #include "client/buffer/image.h"
 #include "client/gpushm.h"
+#include "client/link/attach.h"
 #include "client/link/connection.h"
 #include "client/map/map.h"
 #include "proto/table.h"
 
 struct gpushm_buffer {
-	struct held held;	   /* the lease, as the connection reclaims it */
+	struct lease lease;	   /* in the connection's list, for a RECLAIM */
 	struct gpushm *connection; /* a reference */
 	pthread_mutex_t lock;	   /* builder, table, and what publish changes */
-	uint64_t id, lease, bytes;
+	uint64_t id, bytes;
 	_Atomic uint64_t digest; /* written under the lock, as the two below; read without it */
 	_Atomic enum gpushm_state state;
 	_Atomic enum gpushm_access access;
-	bool dirty; /* when it was attached; for who has no board */
+	bool dirty; /* at the attach; used where the buffer has no cell on the status page */
 	char name[BUFFER_NAME_MAX + 1];
-	const struct pool_info *pool; /* the connection's */
-	struct map *map; /* a reference; shared with other opens of this buffer in this process */
-	int device;	 /* the GPU that it is used from: an ordinal, -1 for none */
-	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that are alive */
-	struct table_builder *builder; /* while filling: the same table that the daemon builds */
+	const struct pool_info *pool;  /* the connection's */
+	struct map *map;	       /* a reference; other opens of this buffer share it */
+	int device;		       /* ordinal of the GPU that uses it; -1: none */
+	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */
+	struct table_builder *builder; /* while filling: builds the same table as the daemon */
 	struct image table;	       /* the arrays, as of the last use while filling */
-	struct image attrs;	       /* the creator's attributes: they must not move, as the
-						 table does while it fills */
+	struct image attrs;	       /* the creator's attributes; must not move, as the table does
+					  while the buffer is being filled */
 	struct deferred deferred;      /* once closed */
 };
 
-struct attach;
+/* A buffer without a map, which has a's lease. NULL where memory is exhausted: then the lease is
+ * a's. */
+struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name, struct attach *a);
+/* Frees what the buffer has but the lease and the map. NULL is allowed. */
+void buffer_free(struct gpushm_buffer *b);
 
-/* Maps what was attached. The lease becomes the buffer's, or is ended where this fails; a's fds
+/* Maps what was attached. The lease becomes the buffer's, or is closed where this fails; a's fds
  * stay the caller's. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or -errno with gpushm_error() set.
  */
-int buffer_adopt(struct gpushm *c, const char *name, struct attach *a, int device,
-		 struct gpushm_buffer **ret);
+int buffer_open(struct gpushm *c, const char *name, struct attach *a, int device,
+		struct gpushm_buffer **ret);
 
-/* gpushm_close() that never waits for later. */
+/* gpushm_close() that is never deferred. */
 int buffer_close(struct gpushm_buffer *b);
 
-/* What the board says of the buffer now, or where it has no place there, what was known of it last,
- * without a count. */
+/* The buffer's word on the status page now; where it has no cell there, the flags as this process
+ * knows them, without a count of changes. */
 uint32_t buffer_word(const struct gpushm_buffer *b);
 
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);
 void buffer_put(struct gpushm_buffer *b);
 
-/* The table as it is now, those arrays included that were described a moment ago. Holds b->lock
- * from success until buffer_table_done(), and what is looked up in *ret is valid no longer: copy
- * the name and the descr. whole: it is in memory, and has all that there is to tell; else it may be
- * one that names are found in alone. 0; -ENOENT where nothing was described; -ENOMEM; -EPROTO where
- * the daemon's table does not hold together; with gpushm_error() set. Does not check for a fork. */
+/* The table as it is now, with all arrays that have been described. Holds b->lock from success
+ * until buffer_table_done(); what is looked up in *ret is valid as long: copy the name and the
+ * descr. whole: the table is in memory and complete; else it may serve to find names only. 0;
+ * -ENOENT where nothing was described; -ENOMEM; -EPROTO where the daemon's table is inconsistent;
+ * with gpushm_error() set. Does not check for a fork. */
 int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret);
 void buffer_table_done(struct gpushm_buffer *b);
 

@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_create and gpushm_create_arrays. The creator keeps the same table that the daemon builds:
- * its attributes are checked by it before anything is asked, and its arrays as they are described.
- * Where a step fails after the daemon has made the buffer, ending the one lease on it makes it
- * vanish.
+ * CREATE, DESCRIBE and PUBLISH: a buffer from its creation until others can open it.
+ *
+ * The creator builds the same table as the daemon, with the same checks: wrong attributes and
+ * arrays are found before anything is sent. Arrays go to the daemon in batches that fit a frame,
+ * each of which it takes as a whole or not at all. Where it refuses one, the local table drops that
+ * batch and the following ones, and so stays equal to the daemon's.
+ *
+ * Where a step fails after the daemon has made the buffer, closing its only lease removes it.
  */
 #include "client/base/error.h"
 #include "client/base/options.h"
+#include "client/base/spec.h"
 #include "client/buffer/buffer.h"
-#include "client/link/attach.h"
+#include "client/link/request.h"
 #include "proto/base/own.h"
+
+/* A request's own fields, and one array's tag and length (a varint of a number below 2^21). */
+#define REQUEST_BYTES 64u
+#define ARRAY_BYTES 4u
+
+/* Bounds what a batch unpacks to as well: an array costs the daemon at least some 300 bytes. */
+#define BATCH_MAX 1024u
+_Static_assert(BATCH_MAX * 400u < UNPACK_MAX, "a batch of small arrays unpacks");
+
+/* ---- CREATE ---- */
 
 static void free_builder(struct table_builder **b)
 {
@@ -39,7 +54,7 @@ static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct t
 {
 	_cleanup_(free_builder) struct table_builder *b = NULL;
 
-	/* As the daemon counts them: a key that is given twice is two, and the last one's value. */
+	/* The daemon counts a key that is given twice as two attributes; the last value is kept. */
 	if (o->n_attrs > ATTRS_MAX)
 		return error_set(EDQUOT, "%zu attributes; a buffer has at most %u", o->n_attrs,
 				 ATTRS_MAX);
@@ -60,7 +75,7 @@ struct attr_list {
 	Gpushm__Proto__Attr *pointers[ATTRS_MAX];
 };
 
-/* They are no more than ATTRS_MAX: make_builder() has seen to it. */
+/* make_builder() has checked that they are at most ATTRS_MAX. */
 static size_t fill_attrs(const struct gpushm_options *o, struct attr_list *list)
 {
 	for (size_t i = 0; i < o->n_attrs; i++) {
@@ -75,54 +90,33 @@ static size_t fill_attrs(const struct gpushm_options *o, struct attr_list *list)
 	return o->n_attrs;
 }
 
-static int call_create(struct gpushm *c, const char *name, uint64_t bytes,
+static int call_create(struct gpushm *c, Gpushm__Proto__Create *create, uint64_t bytes,
 		       const struct gpushm_options *o, struct attach *ret)
 {
-	Gpushm__Proto__Create create = GPUSHM__PROTO__CREATE__INIT;
-	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
 	struct attr_list list;
 
-	create.has_name = create.has_size_bytes = true;
-	create.name = connection_bytes(name);
-	create.size_bytes = bytes;
-	create.has_pool = o->pool != NULL;
-	create.pool = connection_bytes(o->pool ? o->pool : "");
-	create.has_mode = o->mode != 0;
-	create.mode = o->mode;
-	create.has_gid = !!(o->flags & GPUSHM_SET_GID);
-	create.gid = o->gid;
-	create.has_transient = !!(o->flags & GPUSHM_TRANSIENT);
-	create.transient = create.has_transient;
-	create.n_attrs = fill_attrs(o, &list);
-	create.attrs = list.pointers;
-	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CREATE;
-	request.create = &create;
-	/* Who waits for room does not wait for what this process itself could give back. */
+	create->has_size_bytes = true;
+	create->size_bytes = bytes;
+	create->has_pool = o->pool != NULL;
+	create->pool = connection_bytes(o->pool ? o->pool : "");
+	create->has_mode = o->mode != 0;
+	create->mode = o->mode;
+	create->has_gid = !!(o->flags & GPUSHM_SET_GID);
+	create->gid = o->gid;
+	create->has_transient = !!(o->flags & GPUSHM_TRANSIENT);
+	create->transient = create->has_transient;
+	create->n_attrs = fill_attrs(o, &list);
+	create->attrs = list.pointers;
+	/* Try without waiting first: this process may have closed buffers to free. */
 	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
-		int r = attach_call(c, &request, ret);
+		int r = attach_call(c, request_with(CREATE, create, create), ret);
 
 		if (r != -ENOSPC)
 			return r;
 	}
-	create.has_wait_ms = o->wait_ms > 0;
-	create.wait_ms = o->wait_ms;
-	return attach_call(c, &request, ret);
-}
-
-static int create_buffer(struct gpushm *c, const char *name, uint64_t bytes,
-			 const struct gpushm_options *o, struct image *attrs,
-			 struct gpushm_buffer **ret)
-{
-	_cleanup_(attach_done) struct attach a = ATTACH_NONE;
-	int r = call_create(c, name, bytes, o, &a);
-
-	if (r == 0)
-		r = buffer_adopt(c, name, &a, o->device, ret);
-	if (r < 0)
-		return r;
-	(*ret)->attrs = *attrs;
-	*attrs = IMAGE_NONE;
-	return 0;
+	create->has_wait_ms = o->wait_ms > 0;
+	create->wait_ms = o->wait_ms;
+	return attach_call(c, request_with(CREATE, create, create), ret);
 }
 
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
@@ -130,10 +124,11 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 {
 	_cleanup_(free_builder) struct table_builder *builder = NULL;
 	_cleanup_(image_done) struct image attrs = IMAGE_NONE;
-	struct gpushm_buffer *b = NULL;
+	_cleanup_(attach_done) struct attach a = ATTACH_NONE;
+	Gpushm__Proto__Create create = GPUSHM__PROTO__CREATE__INIT;
 	struct gpushm_options o;
 	uint64_t digest;
-	int r = connection_check_name(name);
+	int r = request_set_name(name, &create.has_name, &create.name);
 
 	if (r == 0)
 		r = options_read(options, &o);
@@ -142,14 +137,161 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 	if (r == 0 && o.n_attrs > 0)
 		r = image_finish(builder, bytes, &attrs, &digest);
 	if (r == 0)
-		r = create_buffer(c, name, bytes, &o, &attrs, &b);
+		r = call_create(c, &create, bytes, &o, &a);
+	if (r == 0)
+		r = buffer_open(c, name, &a, o.device, ret);
 	if (r < 0)
 		return r;
-	b->builder = take_ptr(builder);
-	*ret = b;
+	(*ret)->attrs = attrs;
+	attrs = IMAGE_NONE;
+	(*ret)->builder = take_ptr(builder);
 	return 0;
 }
 
+/* ---- DESCRIBE ---- */
+
+struct batch {
+	size_t n, bytes;
+	Gpushm__Proto__Array *pointers[BATCH_MAX];
+	Gpushm__Proto__Array arrays[BATCH_MAX];
+	Gpushm__Proto__Dtype dtypes[BATCH_MAX];
+};
+
+static void encode(const struct gpushm_array_spec *spec, Gpushm__Proto__Dtype *dtype,
+		   Gpushm__Proto__Array *array)
+{
+	gpushm__proto__dtype__init(dtype);
+	dtype->has_code = dtype->has_bits = true;
+	dtype->code = spec->dtype.code;
+	dtype->bits = spec->dtype.bits;
+	dtype->has_lanes = spec->dtype.lanes != 1;
+	dtype->lanes = spec->dtype.lanes;
+	dtype->has_itemsize = spec->dtype.itemsize != 0;
+	dtype->itemsize = spec->dtype.itemsize;
+	dtype->has_descr = spec->descr && *spec->descr;
+	dtype->descr = connection_bytes(spec->descr ? spec->descr : "");
+
+	gpushm__proto__array__init(array);
+	array->has_name = array->has_offset = true;
+	array->name = connection_bytes(spec->name ? spec->name : "");
+	array->dtype = dtype;
+	/* spec_to_table() has checked that no length is negative. */
+	array->n_shape = (size_t)spec->ndim;
+	array->shape = (uint64_t *)spec->shape;
+	array->n_strides = spec->strides ? (size_t)spec->ndim : 0;
+	array->strides = (int64_t *)spec->strides;
+	array->offset = spec->offset;
+}
+
+/* False: the batch is full. */
+static bool batch_add(struct batch *batch, const struct gpushm_array_spec *spec)
+{
+	Gpushm__Proto__Array *array = &batch->arrays[batch->n];
+	size_t bytes;
+
+	if (batch->n == BATCH_MAX)
+		return false;
+	encode(spec, &batch->dtypes[batch->n], array);
+	bytes = gpushm__proto__array__get_packed_size(array) + ARRAY_BYTES;
+	if (batch->bytes + bytes > FRAME_MAX)
+		return false;
+	batch->bytes += bytes;
+	batch->pointers[batch->n++] = array;
+	return true;
+}
+
+/* *known: arrays that the daemon has. */
+static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *known)
+{
+	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
+	Gpushm__Proto__Reply *reply;
+	int r;
+
+	describe.has_lease = true;
+	describe.lease = b->lease.id;
+	describe.n_arrays = batch->n;
+	describe.arrays = batch->pointers;
+	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply, NULL);
+	if (r < 0)
+		return r;
+	if (reply->described->arrays != *known + batch->n) {
+		error_set(EPROTO, "buffer \"%s\": the daemon counts %u arrays instead of %zu",
+			  b->name, reply->described->arrays, *known + batch->n);
+		return request_violated(b->connection);
+	}
+	*known += (uint32_t)batch->n;
+	request_done(b->connection);
+	return 0;
+}
+
+static int check_all(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct table_error err;
+		struct table_array a;
+		int r = spec_to_table(&specs[i], &a);
+
+		if (r < 0)
+			return r;
+		if (table_builder_add(b->builder, &a, &err) < 0)
+			return spec_error(&err, i);
+	}
+	return 0;
+}
+
+static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n,
+		    uint32_t *known)
+{
+	_cleanup_(free_ptr) struct batch *batch = malloc(sizeof(*batch));
+	size_t next = 0;
+
+	if (!batch)
+		return error_set(ENOMEM, "out of memory for a request");
+	while (next < n) {
+		int r;
+
+		batch->n = 0;
+		batch->bytes = REQUEST_BYTES;
+		while (next + batch->n < n && batch_add(batch, &specs[next + batch->n]))
+			;
+		r = batch_send(b, batch, known);
+		if (r < 0)
+			return r;
+		next += batch->n;
+	}
+	return 0;
+}
+
+static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+{
+	uint32_t known;
+	int r;
+
+	if (!b->builder)
+		return error_set(EBUSY, "buffer \"%s\" is published: its arrays are fixed",
+				 b->name);
+	known = table_builder_arrays(b->builder);
+	r = check_all(b, specs, n);
+	if (r == 0)
+		r = send_all(b, specs, n, &known);
+	if (r < 0)
+		table_builder_truncate(b->builder, known);
+	return r;
+}
+
+int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
+{
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&b->lock);
+	r = describe(b, specs, n);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
+/* Layout, CREATE and DESCRIBE in one. */
 int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
 			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
@@ -171,4 +313,95 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 	}
 	*ret = b;
 	return 0;
+}
+
+/* ---- PUBLISH ---- */
+
+static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64_t digest)
+{
+	Gpushm__Proto__Publish publish = GPUSHM__PROTO__PUBLISH__INIT;
+	Gpushm__Proto__Reply *reply;
+	bool repeated;
+	int r;
+
+	publish.has_lease = publish.has_state = true;
+	publish.lease = b->lease.id;
+	publish.state = (Gpushm__Proto__State)state;
+	r = request_call(b->connection, request_with(PUBLISH, publish, &publish), &reply,
+			 &repeated);
+	/* The daemon died after it had published the buffer and before it replied. */
+	if (repeated && r == -EBUSY)
+		return 0;
+	if (r == -EBADF && (repeated || b->lease.lost))
+		return error_set(ECONNRESET,
+				 "buffer \"%s\": the daemon died while it was being filled: "
+				 "create it again",
+				 b->name);
+	if (r < 0)
+		return r;
+	if (reply->published->digest != digest) {
+		error_set(EPROTO, "buffer \"%s\": the daemon has another layout than this process",
+			  b->name);
+		return request_violated(b->connection);
+	}
+	request_done(b->connection);
+	return 0;
+}
+
+/* All that can fail on this side is done before the daemon is asked: waiting for the GPU's work and
+ * finishing the table. */
+static int publish_with(struct gpushm_buffer *b, enum gpushm_state state, struct image *table)
+{
+	uint64_t digest;
+	int r = map_synchronize(b->map);
+
+	if (r < 0)
+		return error_set_about(-r, "buffer", b->name);
+	r = image_finish(b->builder, b->bytes, table, &digest);
+	if (r == 0)
+		r = call_publish(b, state, digest);
+	if (r < 0)
+		return r;
+	b->digest = digest;
+	b->state = state;
+	return 0;
+}
+
+static int publish(struct gpushm_buffer *b, enum gpushm_state state)
+{
+	_cleanup_(image_done) struct image table = IMAGE_NONE;
+	struct image old = b->table;
+	int r;
+
+	if (!b->builder)
+		return error_set(EBUSY, "buffer \"%s\" is published already", b->name);
+	r = publish_with(b, state, &table);
+	if (r < 0)
+		return r;
+	b->table = table;
+	table = old;
+	b->builder = table_builder_free(b->builder);
+	if (state == GPUSHM_SHARED)
+		return 0;
+	/* The buffer is sealed by now, whether or not the driver makes our map read-only. */
+	b->access = GPUSHM_READ;
+	r = map_protect(b->map);
+	return r < 0 ? error_set_about(-r, "buffer", b->name) : 0;
+}
+
+int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state)
+{
+	int r = buffer_check(b);
+
+	if (r < 0)
+		return r;
+	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
+		return error_set(EINVAL,
+				 "buffer \"%s\": a buffer is published GPUSHM_SEALED or "
+				 "GPUSHM_SHARED",
+				 b->name);
+	pthread_mutex_lock(&b->lock);
+	r = publish(b, state);
+	pthread_mutex_unlock(&b->lock);
+	return r;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables: the daemon's, that came as an fd, and our own while a buffer is being filled.
+ * Tables: the daemon's, which came as an fd, and the creator's own while a buffer is being filled.
  *
- * To map and unmap a table costs more than the rest of an attach: the more where other threads of
- * the process run, as a GPU's driver has them, whose processors must all forget the mapping. So a
- * small table is copied, and a large one is read where it is, for as long as few names are looked
- * up in it. What is read may be anything at any time, for all that we know, and is checked as it is
- * read; what is mapped must be a memfd that nobody can write to, shrink or grow any more
- * (F_SEAL_*), so that no reader takes a SIGBUS from a file cut short under it.
+ * Mapping and unmapping a table costs more than the rest of an attach, and even more where other
+ * threads of the process run (a GPU's driver has some), because all their CPUs must drop the
+ * mapping from their TLBs. So a small table is copied, and a large one is read from its file as
+ * long as few names are looked up in it. The contents of the file are not trusted, and are checked
+ * as they are read. A file is mapped only if nobody can write to it, shrink it or grow it any more
+ * (F_SEAL_*): truncating it would raise SIGBUS in a reader.
  *
- * A kept fd is one of few, so that a process may have many buffers open.
+ * The number of fds that are kept is limited, so that a process may have many buffers open.
  */
 #include "client/buffer/image.h"
 
@@ -25,18 +25,20 @@
 #include <unistd.h>
 
 #define IMAGE_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
-#define COPY_MAX 32768u /* bytes: 3 us, where to map and unmap is 8 to 40 (tests/bench) */
-#define LOOKS_MAX 8u	/* that cost less than a mapping */
-#define KEPT_MAX 64u
+#define COPY_MAX                                                                                 \
+	32768u	       /* bytes: copying takes 3 us, mapping and unmapping 8 to 40 (tests/bench) \
+			*/
+#define LOOKUPS_MAX 8u /* cost less than a mapping */
+#define KEPT_FDS_MAX 64u
 
-static atomic_uint kept; /* fds of this process's images */
+static atomic_uint kept_fds; /* of this process's images */
 
 void image_done(struct image *i)
 {
 	int saved = errno;
 
 	if (i->fd >= 0)
-		kept--;
+		kept_fds--;
 	close_fd(&i->fd);
 	if (i->mapped)
 		munmap(i->memory, i->view.bytes);
@@ -68,23 +70,6 @@ static int map(int fd, uint64_t bytes, uint64_t buffer_bytes, struct image *ret)
 	return 0;
 }
 
-static int check(int fd, uint64_t bytes, uid_t server)
-{
-	struct stat st;
-	int seals;
-
-	if (fstat(fd, &st) < 0)
-		return error_set(errno, "can't look at the buffer's table: %m");
-	seals = fcntl(fd, F_GET_SEALS);
-	if (!S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size != bytes)
-		return error_set(EPROTO, "the daemon's table has not the size that it told");
-	if (!endpoint_owns(server, st.st_uid))
-		return error_set(EPROTO, "the daemon's table belongs to uid %u", st.st_uid);
-	if (seals < 0 || (seals & IMAGE_SEALS) != IMAGE_SEALS)
-		return error_set(EPROTO, "the daemon's table is not sealed");
-	return 0;
-}
-
 static int copy(int fd, uint64_t bytes, uint64_t buffer_bytes, struct image *ret)
 {
 	_cleanup_(image_done) struct image i = IMAGE_NONE;
@@ -103,7 +88,8 @@ static int copy(int fd, uint64_t bytes, uint64_t buffer_bytes, struct image *ret
 static int check_and_map(int fd, uint64_t bytes, uint64_t buffer_bytes, uid_t server,
 			 struct image *ret)
 {
-	int r = check(fd, bytes, server);
+	struct stat st;
+	int r = endpoint_check_file("the daemon's table", fd, server, bytes, IMAGE_SEALS, &st);
 
 	return r < 0 ? r : map(fd, bytes, buffer_bytes, ret);
 }
@@ -114,12 +100,12 @@ int image_open(int *fd, uint64_t bytes, uint64_t buffer_bytes, uid_t server, str
 
 	if (bytes <= COPY_MAX)
 		return copy(*fd, bytes, buffer_bytes, ret);
-	if (kept++ >= KEPT_MAX) {
-		kept--;
+	if (kept_fds++ >= KEPT_FDS_MAX) {
+		kept_fds--;
 		return check_and_map(*fd, bytes, buffer_bytes, server, ret);
 	}
 	if (table_view_init_fd(&i.view, *fd, bytes, buffer_bytes) < 0) {
-		kept--;
+		kept_fds--;
 		return nonsense();
 	}
 	i.fd = i.view.fd = take_fd(fd);
@@ -142,9 +128,9 @@ int image_load(struct image *i)
 	return 0;
 }
 
-int image_look(struct image *i)
+int image_lookup(struct image *i)
 {
-	return ++i->looks > LOOKS_MAX ? image_load(i) : 0;
+	return ++i->lookups > LOOKUPS_MAX ? image_load(i) : 0;
 }
 
 int image_finish(struct table_builder *b, uint64_t buffer_bytes, struct image *ret,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The reply to CREATE and OPEN, checked before anything is mapped by it: sizes that fit each other,
- * a state and an access that were asked for, and with each kind of pool what that kind needs. The
- * fds are taken out of the frame in the order that the protocol fixes: memory or pool, then table.
+ * The reply to CREATE and OPEN is checked before anything is mapped: sizes that fit each other, the
+ * state and the access that were asked for, and what each kind of pool must send. The fds are taken
+ * out of the frame in the order that the protocol fixes: memory or pool, then table.
  *
- * A mempool's own fd comes once a connection; it is handed to the connection, which keeps it.
+ * A mempool's own fd comes once a connection; the connection keeps it.
  */
 #include "client/link/attach.h"
 
@@ -12,28 +12,27 @@
 #include "client/base/defer.h"
 #include "client/base/error.h"
 #include "client/link/hello.h"
-#include "client/link/reconnect.h"
+#include "client/link/request.h"
 #include "proto/base/own.h"
 
-/* Under the connection's lock, under which the reply was read. */
-static void hold(struct gpushm *c, struct attach *a)
+/* Under c->lock, since the reply was read. */
+static void list_lease(struct gpushm *c, struct attach *a)
 {
-	a->held.lease = a->lease;
-	a->held.slot = notice_slot(c->boards, a->slot);
+	a->lease.cell = status_map_cell(c->pages, a->cell);
 	a->holder = c;
-	list_insert(&c->held, &a->held.link);
+	list_insert(&c->leases, &a->lease.link);
 }
 
-void attach_hand_over(struct attach *a, struct held *to)
+void attach_move_lease(struct attach *a, struct lease *to)
 {
 	struct gpushm *c = a->holder;
 
 	pthread_mutex_lock(&c->lock);
-	to->lease = a->lease;
-	to->lost = a->held.lost;
-	to->slot = a->held.slot;
-	list_drop(&a->held.link);
-	list_insert(&c->held, &to->link);
+	to->id = a->lease.id;
+	to->lost = a->lease.lost;
+	to->cell = a->lease.cell;
+	list_drop(&a->lease.link);
+	list_insert(&c->leases, &to->link);
 	pthread_mutex_unlock(&c->lock);
 	a->holder = NULL;
 }
@@ -42,7 +41,7 @@ void attach_done(struct attach *a)
 {
 	if (a->holder) {
 		pthread_mutex_lock(&a->holder->lock);
-		list_drop(&a->held.link);
+		list_drop(&a->lease.link);
 		pthread_mutex_unlock(&a->holder->lock);
 		a->holder = NULL;
 	}
@@ -59,7 +58,7 @@ static int check_sizes(const Gpushm__Proto__Attach *from)
 {
 	if (!from->has_buffer || !from->has_lease)
 		return nonsense("no buffer or no lease");
-	/* What is mapped is a size_t and indexed with signed 64-bit strides. */
+	/* The mapping's size is a size_t, and signed 64-bit strides index it. */
 	if (from->size_bytes == 0 || from->allocated_bytes < from->size_bytes ||
 	    from->allocated_bytes > INT64_MAX)
 		return nonsense("sizes");
@@ -109,21 +108,21 @@ static int decode_attach(struct gpushm *c, const Gpushm__Proto__Request *request
 	if (r < 0)
 		return r;
 	a->buffer = from->buffer;
-	a->lease = from->lease;
+	a->lease.id = from->lease;
 	a->bytes = from->size_bytes;
 	a->allocated_bytes = from->allocated_bytes;
 	a->digest = from->digest;
 	a->table_bytes = from->table_bytes;
 	a->dirty = from->dirty;
-	a->slot = from->has_slot ? from->slot : STATUS_PAGE_NONE;
+	a->cell = from->has_slot ? from->slot : STATUS_PAGE_NONE;
 	a->pool_id = from->pool;
 	r = check_access(from, request, a);
 	return r < 0 ? r : take_fds(c, from, a);
 }
 
-/* What the kind of the pool must have come with. A mempool's fd goes to the connection, unless it
- * has it already. */
-static int settle(struct attach *a)
+/* Checks what the pool's kind must send. A mempool's fd goes to the connection, unless that has it
+ * already. */
+static int take_memory(struct attach *a)
 {
 	bool mempool = a->pool->map.kind == GPUSHM_MEMPOOL;
 
@@ -136,15 +135,6 @@ static int settle(struct attach *a)
 	return 0;
 }
 
-/* A pool may have come since HELLO: a mempool does, when the daemon was started again. Whoever
- * comes back is told the pools, too. */
-static int ask_for_pools(struct gpushm *c)
-{
-	int r = connect_refresh_pools(c);
-
-	return r == -ECONNRESET && c->broken && !c->over ? reconnect(c) : r;
-}
-
 static int find_pool(struct gpushm *c, struct attach *a)
 {
 	int r;
@@ -152,7 +142,11 @@ static int find_pool(struct gpushm *c, struct attach *a)
 	a->pool = connection_pool(c, a->pool_id);
 	if (a->pool)
 		return 0;
-	r = ask_for_pools(c);
+	/* There may be new pools since HELLO: a restarted daemon makes a new mempool. HELLO tells
+	 * the pools, too. */
+	r = hello_refresh_pools(c);
+	if (r == -ECONNRESET && c->broken && !c->ended)
+		r = hello_reconnect(c);
 	a->pool = r == 0 ? connection_pool(c, a->pool_id) : NULL;
 	if (r < 0 || a->pool)
 		return r;
@@ -165,90 +159,88 @@ static int give_back(struct gpushm *c, struct attach *a, int r)
 	struct error why;
 
 	error_keep(&why);
-	attach_close_lease(c, &a->held);
+	attach_close_lease(c, &a->lease);
 	error_put_back(&why);
 	return r;
 }
 
-/* From the reply to the end the lock is kept: a mempool's fd comes with one reply only, and who
- * has the next one must find it with the connection. */
+/* Keeps the lock until the end: a mempool's fd comes with one reply only, and the next reply's
+ * reader must find it with the connection. */
 static int call_once(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
 {
 	Gpushm__Proto__Reply *reply;
 	int r;
 
-	r = connection_call(c, request, GPUSHM__PROTO__REPLY__RESULT_ATTACH, &reply);
+	r = request_call(c, request, &reply, NULL);
 	if (r < 0)
 		return r;
 	r = decode_attach(c, request, reply->attach, ret);
 	if (r < 0)
-		return connection_violated(c);
-	hold(c, ret);
+		return request_violated(c);
+	list_lease(c, ret);
 	r = find_pool(c, ret);
-	if (r == 0 && settle(ret) < 0)
-		return connection_violated(c);
-	connection_done(c);
+	if (r == 0 && take_memory(ret) < 0)
+		return request_violated(c);
+	request_done(c);
 	return r < 0 ? give_back(c, ret, r) : 0;
 }
 
-/* A full pool or a limit may be full of what this process has closed and not yet given back. */
+/* A full pool, or a limit, may be full of buffers that this process has closed and whose cleanup is
+ * deferred. */
 int attach_call(struct gpushm *c, const Gpushm__Proto__Request *request, struct attach *ret)
 {
 	int r = call_once(c, request, ret);
 
-	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_room())
+	if ((r == -ENOSPC || r == -EDQUOT) && defer_flush_for_space())
 		r = call_once(c, request, ret);
 	return r;
 }
 
-/* Nothing that it could be told would be of use, so no reply is waited for. A RECLAIM that comes
- * between this and the daemon's reading it must not name the lease: it ends by that. *ret_alone: so
- * it does if the daemon is told nothing, which has been waited for in vain. */
-static int close_quietly(struct gpushm *c, struct held *held, const Gpushm__Proto__Request *request,
-			 bool *ret_alone)
+/* No reply is waited for: none would be of use. From now on a RECLAIM must not name the lease,
+ * which ends the lease if this CLOSE is lost. *ret_no_daemon: a reconnection has failed lately, so
+ * that nothing needs to be said. */
+static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Request *request,
+		      bool *ret_no_daemon)
 {
 	int r = connection_check_fork(c->generation);
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	list_drop(&held->link);
+	list_drop(&l->link);
 	r = c->quiet_close ? connection_post(c, request) : -ECONNRESET;
-	*ret_alone = r == -ECONNRESET && c->broken && reconnect_was_in_vain(c);
+	*ret_no_daemon = r == -ECONNRESET && c->broken && hello_gave_up_lately(c);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
 
-void attach_strand(struct gpushm *c, struct held *held)
-{
-	struct held *stays = calloc(1, sizeof(*stays));
-
-	pthread_mutex_lock(&c->lock);
-	list_drop(&held->link);
-	if (stays) {
-		stays->stranded = true;
-		stays->lease = held->lease;
-		stays->lost = held->lost;
-		list_insert(&c->held, &stays->link);
-	}
-	pthread_mutex_unlock(&c->lock);
-}
-
-int attach_close_lease(struct gpushm *c, struct held *held)
+int attach_close_lease(struct gpushm *c, struct lease *l)
 {
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
-	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
-	bool alone = false;
+	bool no_daemon = false;
 	int r;
 
 	close.has_lease = close.has_quiet = close.quiet = true;
-	close.lease = held->lease;
-	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_CLOSE;
-	request.close = &close;
-	r = close_quietly(c, held, &request, &alone);
-	if (r != -ECONNRESET || alone)
+	close.lease = l->id;
+	r = post_close(c, l, request_with(CLOSE, close, &close), &no_daemon);
+	if (r != -ECONNRESET || no_daemon)
 		return r;
-	/* The daemon has gone, or is one that answers each request. */
+	/* The daemon has gone, or is one that replies to every request. */
 	close.has_quiet = close.quiet = false;
-	return connection_tell(c, &request);
+	return request_ack(c, request_with(CLOSE, close, &close));
+}
+
+void attach_keep_lease(struct gpushm *c, struct lease *l)
+{
+	struct lease *kept = calloc(1, sizeof(*kept));
+
+	pthread_mutex_lock(&c->lock);
+	list_drop(&l->link);
+	if (kept) {
+		kept->owned = true;
+		kept->id = l->id;
+		kept->lost = l->lost;
+		list_insert(&c->leases, &kept->link);
+	}
+	pthread_mutex_unlock(&c->lock);
 }

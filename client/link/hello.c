@@ -1,21 +1,61 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_connect and gpushm_disconnect: find the daemon, say HELLO, and believe of its answer what
- * makes sense. The pools that it tells are kept with the connection; one of a kind that this
- * library does not know is left out, so that a later daemon can have others: only a buffer in such
- * a pool is out of reach.
+ * gpushm_connect and gpushm_disconnect: find the daemon, say HELLO, and keep of its reply what
+ * makes sense. Pools of a kind that this library does not know are left out, so that a later daemon
+ * can have them: only their buffers can't be opened.
+ *
+ * A daemon that died, or was replaced by a new program, is connected to again. If its HELLO said
+ * that its buffers survive it, the library waits for the successor. If not, it tries once, because
+ * the socket stays open across a planned restart and is closed otherwise. The successor must be the
+ * same daemon (its id outlives its process and its program). Then the leases of this process are
+ * reclaimed. The socket keeps its fd number, because the application may poll it.
+ *
+ * Where the daemon does not know a lease any more, the buffer stays mapped and usable; its close
+ * makes no request.
  */
 #include "client/link/hello.h"
+
 #include "client/base/decode.h"
 #include "client/base/defer.h"
 #include "client/base/endpoint.h"
 #include "client/base/error.h"
-#include "client/link/reconnect.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
+#include <sys/socket.h>
+
+#define WAIT_MS_DEFAULT 10000u
+#define REPLY_MS_MIN 1000u
+#define PAUSE_MS_MAX 250u
+#define HELLOS_MAX 16 /* daemons in a row that may hang up before they reply to HELLO */
+#define BATCH 4096u   /* leases in one RECLAIM: 10 bytes each at most */
+_Static_assert(BATCH * 10 + 64 < FRAME_MAX, "a batch fits a frame");
+
+uint64_t hello_reconnect_ms(void)
+{
+	const char *text = getenv("GPUSHM_RECONNECT_MS");
+	unsigned long long ms = text ? strtoull(text, NULL, 10) : WAIT_MS_DEFAULT;
+
+	return ms > INT_MAX ? INT_MAX : ms;
+}
+
+uint64_t hello_reply_ms(void)
+{
+	uint64_t ms = hello_reconnect_ms();
+
+	return ms > REPLY_MS_MIN ? ms : REPLY_MS_MIN;
+}
+
+bool hello_may_pass(int error)
+{
+	return error == -ENOENT || error == -ECONNREFUSED;
+}
+
+/* ---- HELLO ---- */
 
 static int keep_pool(struct gpushm *c, const Gpushm__Proto__Pool *from)
 {
@@ -61,17 +101,17 @@ static int keep_pools(struct gpushm *c, Gpushm__Proto__Pool *const *pools, size_
 	return 0;
 }
 
-/* Another board than before says nothing of the buffers that had a place on that one. */
-static int keep_board(struct gpushm *c, bool told)
+/* A page of another daemon says nothing about buffers with a cell of an earlier page. */
+static int keep_status_page(struct gpushm *c, bool sent)
 {
-	struct notice_board *before = c->boards;
-	struct held *it;
-	int r = told ? notice_map(c->frame.fds[0], c->server_uid, &c->boards) : 0;
+	struct status_map *before = c->pages;
+	struct lease *it;
+	int r = sent ? status_map_add(c->frame.fds[0], c->server_uid, &c->pages) : 0;
 
-	if (r < 0 || (told && c->boards == before))
+	if (r < 0 || (sent && c->pages == before))
 		return r;
-	list_foreach (it, &c->held, link)
-		it->slot = NULL;
+	list_foreach (it, &c->leases, link)
+		it->cell = NULL;
 	return 0;
 }
 
@@ -90,33 +130,28 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 		return r;
 	c->uid = hello->uid;
 	c->admin = hello->admin;
-	c->kept = hello->kept;
+	c->wait_for_successor = hello->kept;
 	c->quiet_close = hello->quiet_close;
 	c->session = hello->session;
-	r = keep_board(c, hello->board_fd);
-	if (r < 0)
-		return r;
-	return keep_pools(c, hello->pools, hello->n_pools);
+	r = keep_status_page(c, hello->board_fd);
+	return r < 0 ? r : keep_pools(c, hello->pools, hello->n_pools);
 }
 
-int connect_send_hello(struct gpushm *c)
+int hello_send(struct gpushm *c)
 {
 	Gpushm__Proto__Hello hello = GPUSHM__PROTO__HELLO__INIT;
-	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
 
 	hello.has_version_min = hello.has_version_max = hello.has_software = true;
 	hello.has_board = hello.board = true;
 	hello.version_min = hello.version_max = PROTOCOL_VERSION;
 	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
-	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_HELLO;
-	request.hello = &hello;
-	return connection_send(c, &request);
+	return connection_send(c, request_with(HELLO, hello, &hello));
 }
 
-int connect_receive_hello(struct gpushm *c, int flags)
+int hello_receive(struct gpushm *c, int flags)
 {
 	Gpushm__Proto__Reply *reply;
-	int r = connection_receive(c, GPUSHM__PROTO__REPLY__RESULT_HELLO, flags, &reply);
+	int r = connection_receive(c, flags, &reply);
 
 	if (r == 0)
 		r = keep_hello(c, reply->hello);
@@ -124,9 +159,9 @@ int connect_receive_hello(struct gpushm *c, int flags)
 	return r;
 }
 
-/* systemd holds the socket of a daemon that is not there, and a stopped one has its own: both can
- * be connected to. */
-int connect_no_answer(const struct gpushm *c, int number, uint64_t ms)
+/* A connection succeeds without a daemon: systemd holds the socket of one that is not running, and
+ * a stopped one has its own. */
+int hello_no_reply(const struct gpushm *c, int number, uint64_t ms)
 {
 	return error_set(number,
 			 "no daemon has answered within %" PRIu64
@@ -135,9 +170,9 @@ int connect_no_answer(const struct gpushm *c, int number, uint64_t ms)
 			 ms, c->path ? c->path : "its socket");
 }
 
-static int await_answer(struct gpushm *c)
+static int await_reply(struct gpushm *c)
 {
-	uint64_t ms = reconnect_answer_ms(), now = clock_monotonic_ms(), deadline = now + ms;
+	uint64_t ms = hello_reply_ms(), now = clock_monotonic_ms(), deadline = now + ms;
 	struct pollfd p = { .fd = c->socket, .events = POLLIN };
 	int r;
 
@@ -148,59 +183,35 @@ static int await_answer(struct gpushm *c)
 	if (r != 0)
 		return 0;
 	c->broken = true;
-	return connect_no_answer(c, ECONNREFUSED, ms);
-}
-
-int connect_hello(struct gpushm *c)
-{
-	int r = connect_send_hello(c);
-
-	if (r == 0)
-		r = await_answer(c);
-	return r < 0 ? r : connect_receive_hello(c, 0);
-}
-
-/* call: connection_call(), or connection_exchange() for who has the lock. */
-static int ask_pools(struct gpushm *c, __typeof__(connection_call) *call,
-		     Gpushm__Proto__Reply **ret)
-{
-	Gpushm__Proto__Pools pools = GPUSHM__PROTO__POOLS__INIT;
-	Gpushm__Proto__Request request = GPUSHM__PROTO__REQUEST__INIT;
-
-	request.verb_case = GPUSHM__PROTO__REQUEST__VERB_POOLS;
-	request.pools = &pools;
-	return call(c, &request, GPUSHM__PROTO__REPLY__RESULT_POOLS, ret);
-}
-
-int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret)
-{
-	return ask_pools(c, connection_call, ret);
-}
-
-int connect_refresh_pools(struct gpushm *c)
-{
-	Gpushm__Proto__Reply *reply;
-	int r = ask_pools(c, connection_exchange, &reply);
-
-	return r < 0 ? r : keep_pools(c, reply->pools->pools, reply->pools->n_pools);
+	return hello_no_reply(c, ECONNREFUSED, ms);
 }
 
 static int say_hello(struct gpushm *c)
 {
-	int r;
+	int r = hello_send(c);
 
-	pthread_mutex_lock(&c->lock);
-	r = connect_hello(c);
-	connection_done(c);
-	return r;
+	if (r == 0)
+		r = await_reply(c);
+	return r < 0 ? r : hello_receive(c, 0);
 }
+
+int hello_refresh_pools(struct gpushm *c)
+{
+	Gpushm__Proto__Pools pools = GPUSHM__PROTO__POOLS__INIT;
+	Gpushm__Proto__Reply *reply;
+	int r = connection_exchange(c, request_with(POOLS, pools, &pools), &reply);
+
+	return r < 0 ? r : keep_pools(c, reply->pools->pools, reply->pools->n_pools);
+}
+
+/* ---- connecting ---- */
 
 static int connect_once(const char *socket_path, struct gpushm **ret)
 {
 	_cleanup_(close_fd) int fd = -1;
 	struct gpushm *c = NULL;
 	uid_t server;
-	int r = endpoint_connect(socket_path, reconnect_answer_ms(), &fd, &server);
+	int r = endpoint_connect(socket_path, hello_reply_ms(), &fd, &server);
 
 	if (r == 0)
 		r = connection_new(&fd, server, socket_path, &c);
@@ -214,22 +225,166 @@ static int connect_once(const char *socket_path, struct gpushm **ret)
 	return 0;
 }
 
-/* A daemon that dies or restarts at this moment hangs up on who greets it; whether there is another
- * one the next try shows. */
+/* A daemon that dies or restarts before it replies to HELLO hangs up: the next try finds its
+ * successor, if there is one. */
 int gpushm_connect(const char *socket_path, struct gpushm **ret)
 {
 	int r = connect_once(socket_path, ret);
 
-	for (int tries = 1; r == -ECONNRESET && tries < GREETED_MAX; tries++)
+	for (int tries = 1; r == -ECONNRESET && tries < HELLOS_MAX; tries++)
 		r = connect_once(socket_path, ret);
 	return r;
 }
 
 struct gpushm *gpushm_disconnect(struct gpushm *c)
 {
-	/* In a forked child the socket is the parent's, and stays as it is. */
+	/* In a forked child the socket is the parent's, and is left alone. */
 	if (!c || connection_check_fork(c->generation) < 0)
 		return NULL;
 	defer_flush_owner(c);
 	return connection_unref(c);
+}
+
+/* ---- coming back ---- */
+
+/* Pauses 1, 2, 4, ... 250 ms between the tries. */
+static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
+{
+	unsigned pause = 1;
+	uid_t server;
+	int r;
+
+	while (hello_may_pass(r = endpoint_connect(c->path, hello_reply_ms(), ret_fd, &server)) &&
+	       clock_monotonic_ms() < deadline) {
+		poll(NULL, 0, (int)pause);
+		pause = pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : pause * 2;
+	}
+	return r;
+}
+
+static struct lease *find_lease(const struct gpushm *c, uint64_t lease)
+{
+	struct lease *it;
+
+	list_foreach (it, &c->leases, link)
+		if (it->id == lease)
+			return it;
+	return NULL;
+}
+
+static int reclaim_batch(struct gpushm *c, uint64_t session, uint64_t *leases, size_t n, bool last)
+{
+	Gpushm__Proto__Reclaim reclaim = GPUSHM__PROTO__RECLAIM__INIT;
+	Gpushm__Proto__Reply *reply;
+	int r;
+
+	reclaim.has_session = reclaim.has_last = true;
+	reclaim.session = session;
+	reclaim.last = last;
+	reclaim.leases = leases;
+	reclaim.n_leases = n;
+	r = connection_exchange(c, request_with(RECLAIM, reclaim, &reclaim), &reply);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < reply->reclaimed->n_lost; i++) {
+		struct lease *it = find_lease(c, reply->reclaimed->lost[i]);
+
+		if (it)
+			it->lost = true;
+	}
+	return 0;
+}
+
+static int reclaim(struct gpushm *c, uint64_t session)
+{
+	uint64_t leases[BATCH];
+	struct lease *it;
+	size_t n = 0;
+
+	list_foreach (it, &c->leases, link) {
+		if (it->lost)
+			continue;
+		leases[n++] = it->id;
+		if (n == BATCH) {
+			int r = reclaim_batch(c, session, leases, n, false);
+
+			if (r < 0)
+				return r;
+			n = 0;
+		}
+	}
+	return reclaim_batch(c, session, leases, n, true);
+}
+
+/* The connection keeps its old session until all leases are reclaimed: if the daemon dies in
+ * between, its successor is asked with the same one again. */
+static int hello_again(struct gpushm *c)
+{
+	unsigned char before[DAEMON_ID_BYTES];
+	uint64_t session = c->session, fresh;
+	int r;
+
+	memcpy(before, c->daemon, sizeof(before));
+	r = say_hello(c);
+	if (r < 0)
+		return r;
+	fresh = c->session;
+	c->session = session;
+	if (memcmp(before, c->daemon, sizeof(before)) != 0) {
+		c->ended = c->broken = true;
+		return error_set(ECONNRESET,
+				 "another daemon serves %s now, and it knows nothing of what this "
+				 "process has open: connect again",
+				 c->path ? c->path : "the socket");
+	}
+	r = reclaim(c, session);
+	if (r == 0)
+		c->session = fresh;
+	return r;
+}
+
+static int try_once(struct gpushm *c, uint64_t deadline)
+{
+	_cleanup_(close_fd) int fd = -1;
+	int r = connect_again(c, deadline, &fd);
+
+	if (r < 0) {
+		c->broken = true;
+		c->ended = !c->wait_for_successor;
+		return error_set(ECONNREFUSED,
+				 c->wait_for_successor
+					 ? "the daemon has gone and does not come back: %s"
+					 : "the daemon has gone (%s): connect again",
+				 strerror(-r));
+	}
+	c->broken = false;
+	/* The application may poll the fd: it keeps its number. */
+	if (dup3(fd, c->socket, O_CLOEXEC) < 0)
+		r = error_set(errno, "the new socket can't take the old one's place: %m");
+	if (r == 0)
+		r = hello_again(c);
+	if (r < 0)
+		c->broken = true;
+	return r;
+}
+
+bool hello_gave_up_lately(const struct gpushm *c)
+{
+	return c->gave_up_at && clock_monotonic_ms() - c->gave_up_at < hello_reconnect_ms();
+}
+
+/* Where a daemon dies or restarts before it replies to HELLO, HELLO is said again. */
+int hello_reconnect(struct gpushm *c)
+{
+	uint64_t deadline =
+		clock_monotonic_ms() + (c->wait_for_successor ? hello_reconnect_ms() : 0);
+	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
+
+	for (int hellos = 0; r == -ECONNRESET && !c->ended; hellos++) {
+		if (hellos >= HELLOS_MAX && clock_monotonic_ms() >= deadline)
+			break;
+		r = try_once(c, deadline);
+	}
+	c->gave_up_at = r < 0 ? clock_monotonic_ms() : 0;
+	return r == -ECONNREFUSED ? -ECONNRESET : r;
 }

@@ -1,31 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
- * HELLO, for a first connection and for one that comes back.
+ * HELLO and RECLAIM: the start of a connection, and its return to a daemon that was restarted. The
+ * daemon's side is daemon/ipc/hello.c.
  */
 #ifndef GPUSHM_CLIENT_LINK_HELLO_H
 #define GPUSHM_CLIENT_LINK_HELLO_H
 
 #include "client/link/connection.h"
 
-#define GREETED_MAX 16 /* daemons in a row that may hang up on who says HELLO */
+/* The two halves of HELLO, for a caller that does not block; flags as for connection_receive(). The
+ * caller has c->lock. 0 or -errno with gpushm_error() set. */
+int hello_send(struct gpushm *c);
+int hello_receive(struct gpushm *c, int flags);
 
-/* Says HELLO and keeps what it told; pools that are known already stay as they are. The caller has
- * c->lock. 0 or -errno with gpushm_error() set: -ECONNREFUSED where nobody answers in time
- * (reconnect_answer_ms()). */
-int connect_hello(struct gpushm *c);
+/* Sets gpushm_error(): no reply to HELLO within that time. Returns -number. */
+int hello_no_reply(const struct gpushm *c, int number, uint64_t ms);
 
-/* The two halves of it; flags as for connection_receive(). */
-int connect_send_hello(struct gpushm *c);
-int connect_receive_hello(struct gpushm *c, int flags);
+/* Asks for the pools again: there may be new ones since HELLO. The caller has c->lock. 0 or -errno
+ * with gpushm_error() set. */
+int hello_refresh_pools(struct gpushm *c);
 
-/* Sets gpushm_error() to: nobody has answered HELLO in that time. Returns -number. */
-int connect_no_answer(const struct gpushm *c, int number, uint64_t ms);
+/* Connects again, says HELLO and reclaims the connection's leases. The caller has c->lock and keeps
+ * it throughout. Waits for the daemon hello_reconnect_ms() at most. 0, or -ECONNRESET and others
+ * with gpushm_error() set: then the connection is broken. */
+int hello_reconnect(struct gpushm *c);
 
-/* Asks for the pools, as connection_call() does. */
-int connect_ask_pools(struct gpushm *c, Gpushm__Proto__Reply **ret);
+/* Whether a reconnection has failed so short a time ago that a caller which does not need the
+ * daemon should not wait again. Under c->lock. */
+bool hello_gave_up_lately(const struct gpushm *c);
 
-/* Asks for them again: there may be new ones since HELLO. The caller has c->lock. 0 or
- * -errno with gpushm_error() set. */
-int connect_refresh_pools(struct gpushm *c);
+/* How long to wait for a daemon that has gone: $GPUSHM_RECONNECT_MS; at most INT_MAX. */
+uint64_t hello_reconnect_ms(void);
+/* How long to wait for the reply to HELLO: as long, but at least a second. */
+uint64_t hello_reply_ms(void);
+
+/* Whether this error of endpoint_connect() may pass when the daemon is back. */
+bool hello_may_pass(int error);
 
 #endif

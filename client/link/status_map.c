@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A board is mapped once a connection and stays mapped as long as that lives, for any thread may be
- * looking at it. It is held against what gpushm-protocol(7) promises before: its owner, its size,
- * and that nobody can cut it short, which would be a SIGBUS for who looks.
+ * A status page is mapped once a connection and stays mapped until the connection ends, because any
+ * thread may be reading it. Before it is mapped it is checked against gpushm-protocol(7): its
+ * owner, its size, and that nobody can truncate it, which would raise SIGBUS in its readers.
  */
 #include "client/link/status_map.h"
 
@@ -20,78 +20,64 @@
 
 #define SLEEP_MS_MAX 1000000000u
 
-static int check_file(int fd, uid_t server, struct stat *ret)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	if (fstat(fd, ret) < 0)
-		return error_set(errno, "can't look at the daemon's board: %m");
-	if (!S_ISREG(ret->st_mode) || ret->st_size != STATUS_PAGE_BYTES)
-		return error_set(EPROTO, "the daemon's board has not the size that it must have");
-	if (!endpoint_owns(server, ret->st_uid))
-		return error_set(EPROTO, "the daemon's board belongs to uid %u", ret->st_uid);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return error_set(EPROTO, "the daemon's board is not sealed");
-	return 0;
-}
-
-static int map(int fd, const struct stat *st, struct notice_board *b)
+static int map(int fd, const struct stat *st, struct status_map *m)
 {
 	void *memory = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 
 	if (memory == MAP_FAILED)
-		return error_set(errno, "can't map the daemon's board: %m");
-	b->map = memory;
-	b->dev = st->st_dev;
-	b->ino = st->st_ino;
-	if (b->map->magic == STATUS_PAGE_MAGIC && b->map->version == STATUS_PAGE_VERSION)
+		return error_set(errno, "can't map the daemon's status page: %m");
+	m->page = memory;
+	m->dev = st->st_dev;
+	m->ino = st->st_ino;
+	if (m->page->magic == STATUS_PAGE_MAGIC && m->page->version == STATUS_PAGE_VERSION)
 		return 0;
 	munmap(memory, STATUS_PAGE_BYTES);
-	return error_set(EPROTO, "the daemon's board is none");
+	return error_set(EPROTO, "the daemon's status page has another magic number or version");
 }
 
-int notice_map(int fd, uid_t server, struct notice_board **boards)
+int status_map_add(int fd, uid_t server, struct status_map **pages)
 {
-	_cleanup_(free_ptr) struct notice_board *b = NULL;
+	_cleanup_(free_ptr) struct status_map *m = NULL;
 	struct stat st;
-	int r = check_file(fd, server, &st);
+	int r = endpoint_check_file("the daemon's status page", fd, server, STATUS_PAGE_BYTES,
+				    F_SEAL_SHRINK, &st);
 
 	if (r < 0)
 		return r;
-	if (*boards && (*boards)->dev == st.st_dev && (*boards)->ino == st.st_ino)
+	if (*pages && (*pages)->dev == st.st_dev && (*pages)->ino == st.st_ino)
 		return 0;
-	b = calloc(1, sizeof(*b));
-	if (!b)
+	m = calloc(1, sizeof(*m));
+	if (!m)
 		return error_set(ENOMEM, "out of memory for a connection");
-	r = map(fd, &st, b);
+	r = map(fd, &st, m);
 	if (r < 0)
 		return r;
-	b->next = *boards;
-	*boards = take_ptr(b);
+	m->next = *pages;
+	*pages = take_ptr(m);
 	return 0;
 }
 
-void notice_unmap(struct notice_board *boards)
+void status_map_free(struct status_map *pages)
 {
-	struct notice_board *next;
+	struct status_map *next;
 
-	for (; boards; boards = next) {
-		next = boards->next;
-		munmap((void *)boards->map, STATUS_PAGE_BYTES);
-		free(boards);
+	for (; pages; pages = next) {
+		next = pages->next;
+		munmap((void *)pages->page, STATUS_PAGE_BYTES);
+		free(pages);
 	}
 }
 
-const struct status_page_cell *notice_slot(const struct notice_board *boards, uint32_t slot)
+const struct status_page_cell *status_map_cell(const struct status_map *pages, uint32_t index)
 {
-	return boards && slot < STATUS_PAGE_CELLS ? &boards->map->cells[slot] : NULL;
+	return pages && index < STATUS_PAGE_CELLS ? &pages->page->cells[index] : NULL;
 }
 
-void notice_sleep(const struct status_page_cell *slot, uint32_t seen, uint64_t ms)
+void status_map_sleep(const struct status_page_cell *cell, uint32_t seen, uint64_t ms)
 {
 	uint64_t most = ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX;
 	struct timespec t = { .tv_sec = (time_t)(most / 1000u),
 			      .tv_nsec = (long)(most % 1000u) * 1000000 };
 
-	syscall(SYS_futex, &slot->word, FUTEX_WAIT, seen, &t, NULL, 0);
+	syscall(SYS_futex, &cell->word, FUTEX_WAIT, seen, &t, NULL, 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon's board in this process: where it is mapped, and how a change on it is waited for.
+ * The daemon's status page, mapped into this process, and waiting for a change on it.
  */
 #ifndef GPUSHM_CLIENT_LINK_STATUS_MAP_H
 #define GPUSHM_CLIENT_LINK_STATUS_MAP_H
@@ -10,24 +10,23 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct notice_board {
-	struct notice_board
-		*next; /* one that the daemon had before; buffers may still look there */
-	const struct status_page_layout *map;
+struct status_map {
+	struct status_map *next; /* an earlier daemon's page: buffers may still read it */
+	const struct status_page_layout *page;
 	dev_t dev;
 	ino_t ino;
 };
 
-/* Maps the board that the fd stands for, and puts it before the others in *boards; unless it is the
- * first one there already. The fd stays the caller's. 0, -EPROTO for what is no board of that
- * server, -errno; with gpushm_error() set. */
-int notice_map(int fd, uid_t server, struct notice_board **boards);
-void notice_unmap(struct notice_board *boards);
+/* Maps the page behind the fd and puts it first in *pages, unless it is there already. The fd stays
+ * the caller's. 0; -EPROTO where it is not a status page of that server; -errno; with
+ * gpushm_error() set. */
+int status_map_add(int fd, uid_t server, struct status_map **pages);
+void status_map_free(struct status_map *pages);
 
-/* NULL where there is no board, or no such slot on it. */
-const struct status_page_cell *notice_slot(const struct notice_board *boards, uint32_t slot);
+/* NULL where there is no page, or no such cell on it. */
+const struct status_page_cell *status_map_cell(const struct status_map *pages, uint32_t index);
 
-/* Sleeps until the word is changed, or for so long; may return early. */
-void notice_sleep(const struct status_page_cell *slot, uint32_t seen, uint64_t ms);
+/* Sleeps until the cell's word is not `seen`, at most so long; may return early. */
+void status_map_sleep(const struct status_page_cell *cell, uint32_t seen, uint64_t ms);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which GPU, and in which context. A device is known by its UUID, as the daemon tells it; the
- * ordinal is this process's own affair (CUDA_VISIBLE_DEVICES renumbers and hides). Mapping vmm
- * memory needs no context; importing mempool pointers, copying and waiting do. Then the thread's
- * current context serves if it is of the device, else the device's primary one, which is the one
- * that the CUDA runtime, and with it every framework, works in.
+ * Which GPU, and in which context. The daemon names a device by its UUID; the ordinal is valid in
+ * this process only (CUDA_VISIBLE_DEVICES renumbers and hides GPUs). Mapping vmm memory needs no
+ * context. Importing mempool pointers, copying and waiting do: they use the thread's current
+ * context if it is of the device, else the device's primary one, which the CUDA runtime, and with
+ * it every framework, uses.
  *
- * A primary context that we have retained is kept until the process's last connection ends, not
- * until the next release: if nobody else has it, the last release destroys it, and another one
- * costs 0.3 s.
+ * A primary context that is retained here is kept until the process's last connection ends. If
+ * nobody else has retained it, the last release destroys it, and a new one costs 0.3 s.
  */
 #include "client/map/context.h"
 
@@ -23,30 +22,25 @@
 static struct {
 	CUcontext ctx;
 	unsigned retains; /* to be released, one by one */
-} primaries[DEVICES_MAX]; /* under state::context_lock */
+} primaries[DEVICES_MAX]; /* under process::context_lock */
 
-static int find_ordinal(const struct cuda *cu, const unsigned char *uuid, int *ret)
+static int find_ordinal(const unsigned char *uuid, int *ret)
 {
-	CUresult result;
 	CUdevice dev;
 	CUuuid it;
-	int n = 0;
+	int n = 0, r = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
 
-	result = cu->device_get_count(&n);
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuDeviceGetCount", result);
-	for (int i = 0; i < n && i < DEVICES_MAX; i++) {
-		result = cu->device_get(&dev, i);
-		if (result != CUDA_SUCCESS)
-			return cuda_failed("cuDeviceGet", result);
-		result = cu->device_get_uuid(&it, dev);
-		if (result != CUDA_SUCCESS)
-			return cuda_failed("cuDeviceGetUuid", result);
-		if (memcmp(it.bytes, uuid, sizeof(it.bytes)) == 0) {
+	for (int i = 0; r == 0 && i < n && i < DEVICES_MAX; i++) {
+		r = cuda_check("cuDeviceGet", cuda.device_get(&dev, i));
+		if (r == 0)
+			r = cuda_check("cuDeviceGetUuid", cuda.device_get_uuid(&it, dev));
+		if (r == 0 && memcmp(it.bytes, uuid, sizeof(it.bytes)) == 0) {
 			*ret = i;
 			return 0;
 		}
 	}
+	if (r < 0)
+		return r;
 	return error_set(ENODEV,
 			 "this process can't see the buffer's GPU among its %d: is it left "
 			 "out of CUDA_VISIBLE_DEVICES?",
@@ -56,55 +50,48 @@ _Static_assert(sizeof(((CUuuid *)0)->bytes) == UUID_BYTES, "a UUID is a UUID");
 
 int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
 {
-	const struct cuda *cu;
 	int ordinal;
 
-	return cuda_start(&cu) < 0 || find_ordinal(cu, uuid, &ordinal) < 0 ? -1 : ordinal;
+	return cuda_start() < 0 || find_ordinal(uuid, &ordinal) < 0 ? -1 : ordinal;
 }
 
 uint64_t map_device_bytes(int device)
 {
-	const struct cuda *cu;
 	size_t bytes = 0;
 	CUdevice dev;
 
-	if (cuda_start(&cu) < 0 || cu->device_get(&dev, device) != CUDA_SUCCESS ||
-	    cu->device_total_mem(&bytes, dev) != CUDA_SUCCESS)
+	if (cuda_start() < 0 || cuda.device_get(&dev, device) != CUDA_SUCCESS ||
+	    cuda.device_total_mem(&bytes, dev) != CUDA_SUCCESS)
 		return 0;
 	return bytes;
 }
 
-static int check_peer(const struct cuda *cu, int owner, int device)
+static int check_peer(int owner, int device)
 {
 	CUdevice from, to;
-	CUresult result;
-	int can = 0;
+	int can = 0, r;
 
-	result = cu->device_get(&from, device);
-	if (result != CUDA_SUCCESS || device >= DEVICES_MAX)
+	if (cuda.device_get(&from, device) != CUDA_SUCCESS || device >= DEVICES_MAX)
 		return error_set(ENODEV, "this process has no GPU %d", device);
-	result = cu->device_get(&to, owner);
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuDeviceGet", result);
-	result = cu->device_can_access_peer(&can, from, to);
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuDeviceCanAccessPeer", result);
-	if (!can)
+	r = cuda_check("cuDeviceGet", cuda.device_get(&to, owner));
+	if (r == 0)
+		r = cuda_check("cuDeviceCanAccessPeer",
+			       cuda.device_can_access_peer(&can, from, to));
+	if (r == 0 && !can)
 		return error_set(ENODEV, "GPU %d has no peer access to the buffer's GPU %d", device,
 				 owner);
-	return 0;
+	return r;
 }
 
-int context_find_devices(const struct cuda *cu, const struct map_request *r, int *ret_owner,
-			 int *ret_device)
+int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_device)
 {
 	int owner, result;
 
 	if (!r->pool->has_device)
 		return error_set(EPROTO, "the daemon told no device of the buffer's pool");
-	result = find_ordinal(cu, r->pool->device_uuid, &owner);
+	result = find_ordinal(r->pool->device_uuid, &owner);
 	if (result == 0 && r->device != GPUSHM_OWN_DEVICE && r->device != owner)
-		result = check_peer(cu, owner, r->device);
+		result = check_peer(owner, r->device);
 	if (result < 0)
 		return result;
 	*ret_owner = owner;
@@ -115,152 +102,141 @@ int context_find_devices(const struct cuda *cu, const struct map_request *r, int
 /* ---- contexts ---- */
 
 /* The current context's ordinal, or -1. */
-static int current_device(const struct cuda *cu)
+static int current_device(void)
 {
 	CUcontext ctx = NULL;
 	CUdevice dev;
 
-	if (cu->ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
-	    cu->ctx_get_device(&dev) != CUDA_SUCCESS)
+	if (cuda.ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
+	    cuda.ctx_get_device(&dev) != CUDA_SUCCESS)
 		return -1;
 	/* In every driver so far a CUdevice is the ordinal that cuDeviceGet() was given. */
 	return dev;
 }
 
-int context_current_device(const struct cuda *cu)
+int context_current_device(void)
 {
-	int device = current_device(cu);
+	int device = current_device();
 
 	return device < 0 ? 0 : device;
 }
 
-/* again: what was retained before is not good any more. */
-static int primary(const struct cuda *cu, int device, bool again, CUcontext *ret)
+/* again: retain anew, the context that was retained before is destroyed. */
+static int primary(int device, bool again, CUcontext *ret)
 {
-	pthread_mutex_t *lock = &state()->context_lock;
+	pthread_mutex_t *lock = &process()->context_lock;
 	CUresult result = CUDA_SUCCESS;
 
 	pthread_mutex_lock(lock);
 	if (again || !primaries[device].ctx) {
-		result = cu->primary_ctx_retain(&primaries[device].ctx, device);
+		result = cuda.primary_ctx_retain(&primaries[device].ctx, device);
 		primaries[device].retains += result == CUDA_SUCCESS;
 	}
 	*ret = primaries[device].ctx;
 	pthread_mutex_unlock(lock);
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuDevicePrimaryCtxRetain", result);
+	return cuda_check("cuDevicePrimaryCtxRetain", result);
 }
 
 static void release_primaries(void)
 {
-	const struct cuda *cu;
-
+	/* A forked child has its parent's numbers here, and no driver: cuda_start() refuses. */
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		for (; primaries[i].retains > 0; primaries[i].retains--)
-			if (cuda_start(&cu) == 0)
-				cu->primary_ctx_release(i);
+			if (cuda_start() == 0)
+				cuda.primary_ctx_release(i);
 		primaries[i].ctx = NULL;
 	}
 }
 
 void map_begin(void)
 {
-	struct state *s = state();
+	struct process *p = process();
 
-	pthread_mutex_lock(&s->context_lock);
-	s->connections++;
-	pthread_mutex_unlock(&s->context_lock);
+	pthread_mutex_lock(&p->context_lock);
+	p->connections++;
+	pthread_mutex_unlock(&p->context_lock);
 }
 
-/* Every use of a context is a buffer's, and every buffer holds its connection. */
+/* Every user of a context has a buffer, and every buffer holds its connection. */
 void map_end(void)
 {
-	struct state *s = state();
+	struct process *p = process();
 
-	pthread_mutex_lock(&s->context_lock);
-	if (--s->connections == 0)
+	pthread_mutex_lock(&p->context_lock);
+	if (--p->connections == 0)
 		release_primaries();
-	pthread_mutex_unlock(&s->context_lock);
+	pthread_mutex_unlock(&p->context_lock);
 }
 
-static int push_primary(const struct cuda *cu, int device)
+static int push_primary(int device)
 {
 	CUcontext ctx;
-	CUresult result;
-	int r = primary(cu, device, false, &ctx);
+	int r = primary(device, false, &ctx);
 
-	if (r < 0)
+	if (r < 0 || cuda.ctx_push_current(ctx) == CUDA_SUCCESS)
 		return r;
-	if (cu->ctx_push_current(ctx) == CUDA_SUCCESS)
-		return 0;
 	/* An application that resets the device (cuDevicePrimaryCtxReset, Numba's close()) destroys
-	 * the context under us; retaining it makes another. */
-	r = primary(cu, device, true, &ctx);
-	if (r < 0)
-		return r;
-	result = cu->ctx_push_current(ctx);
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuCtxPushCurrent", result);
+	 * the context while we use it; retaining it makes another. */
+	r = primary(device, true, &ctx);
+	return r < 0 ? r : cuda_check("cuCtxPushCurrent", cuda.ctx_push_current(ctx));
 }
 
-int context_enter(const struct cuda *cu, int device, struct map_entered *ret)
+int context_enter(int device, struct map_entered *ret)
 {
-	bool push = current_device(cu) != device;
-	int r = push ? push_primary(cu, device) : 0;
+	bool push = current_device() != device;
+	int r = push ? push_primary(device) : 0;
 
 	if (r == 0)
 		ret->pushed = push;
 	return r;
 }
 
-void context_leave(const struct cuda *cu, const struct map_entered *e)
+void context_leave(const struct map_entered *e)
 {
 	CUcontext ctx;
 
 	if (e->pushed)
-		cu->ctx_pop_current(&ctx);
+		cuda.ctx_pop_current(&ctx);
 }
 
-static int synchronize_primary(const struct cuda *cu, int device)
+static int synchronize_primary(int device)
 {
 	const struct map_entered entered = { .pushed = true };
 	unsigned int flags;
-	CUresult result;
-	int active = 0, r;
+	int active = 0;
+	int r = cuda_check("cuDevicePrimaryCtxGetState",
+			   cuda.primary_ctx_get_state(device, &flags, &active));
 
-	/* What nobody has made has no work to wait for. */
-	result = cu->primary_ctx_get_state(device, &flags, &active);
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuDevicePrimaryCtxGetState", result);
-	if (!active)
-		return 0;
-	r = push_primary(cu, device);
+	/* A context that does not exist has no work to wait for. */
+	if (r < 0 || !active)
+		return r;
+	r = push_primary(device);
 	if (r < 0)
 		return r;
-	result = cu->ctx_synchronize();
-	context_leave(cu, &entered);
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuCtxSynchronize", result);
+	r = cuda_check("cuCtxSynchronize", cuda.ctx_synchronize());
+	context_leave(&entered);
+	return r;
 }
 
-/* Known once we have retained it: a program that works in the primary context, as most do, waits
- * once and not twice. */
-static bool is_primary_current(const struct cuda *cu, int device)
+/* Known once it is retained here. A program that works in the primary context, as most do, then
+ * waits once and not twice. */
+static bool is_primary_current(int device)
 {
-	pthread_mutex_t *lock = &state()->context_lock;
+	pthread_mutex_t *lock = &process()->context_lock;
 	CUcontext ctx = NULL, primary_ctx;
 
 	pthread_mutex_lock(lock);
 	primary_ctx = primaries[device].ctx;
 	pthread_mutex_unlock(lock);
-	return primary_ctx && cu->ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
+	return primary_ctx && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
 }
 
-int context_synchronize(const struct cuda *cu, int device)
+int context_synchronize(int device)
 {
-	bool current = current_device(cu) == device;
-	CUresult result = current ? cu->ctx_synchronize() : CUDA_SUCCESS;
+	bool current = current_device() == device;
+	int r = current ? cuda_check("cuCtxSynchronize", cuda.ctx_synchronize()) : 0;
 
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuCtxSynchronize", result);
-	if (current && is_primary_current(cu, device))
-		return 0;
-	return synchronize_primary(cu, device);
+	if (r < 0 || (current && is_primary_current(device)))
+		return r;
+	return synchronize_primary(device);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies between a device's memory and the host's, for the arrays: rows of bytes, queued on a
- * stream. What order the rows of a strided array come in is the caller's business. This room makes
- * the driver calls and holds nothing.
+ * Copies between a device's memory and the host's: rows of bytes, queued on a stream. The caller
+ * decides the order of the rows of a strided array (client/array/transfer.c).
  */
 #include "client/map/context.h"
-#include "client/map/kind.h"
+#include "client/map/map.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -15,54 +14,41 @@
 
 int map_enter(int device, struct map_entered *ret)
 {
-	const struct cuda *cu;
-	int r;
+	int r = device < 0 ? 0 : cuda_start();
 
-	if (device < 0) {
-		*ret = (struct map_entered){ 0 };
-		return 0;
-	}
-	r = cuda_start(&cu);
-	return r < 0 ? r : context_enter(cu, device, ret);
+	*ret = (struct map_entered){ 0 };
+	return device < 0 || r < 0 ? r : context_enter(device, ret);
 }
 
 void map_leave(struct map_entered *e)
 {
-	const struct cuda *cu;
-
-	if (e->pushed && cuda_start(&cu) == 0)
-		context_leave(cu, e);
+	context_leave(e);
 	e->pushed = false;
 }
 
-static int copy_row(const struct cuda *cu, const struct map_copy *c, size_t row, size_t bytes,
-		    CUstream stream)
+static int copy_row(const struct map_copy *c, size_t row, size_t bytes, CUstream stream)
 {
 	CUdeviceptr device = (uintptr_t)c->device + row * c->device_pitch;
 	char *host = (char *)c->host + row * c->host_pitch;
-	CUresult result = c->to_host ? cu->memcpy_dtoh_async(host, device, bytes, stream)
-				     : cu->memcpy_htod_async(device, host, bytes, stream);
 
-	if (result == CUDA_SUCCESS)
-		return 0;
-	return cuda_failed(c->to_host ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync", result);
+	return c->to_host ? cuda_check("cuMemcpyDtoHAsync",
+				       cuda.memcpy_dtoh_async(host, device, bytes, stream))
+			  : cuda_check("cuMemcpyHtoDAsync",
+				       cuda.memcpy_htod_async(device, host, bytes, stream));
 }
 
-static int copy_each(const struct cuda *cu, const struct map_copy *c, CUstream stream)
+static int copy_each(const struct map_copy *c, CUstream stream)
 {
-	for (size_t row = 0; row < c->height; row++) {
-		int r = copy_row(cu, c, row, c->width, stream);
+	int r = 0;
 
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	for (size_t row = 0; r == 0 && row < c->height; row++)
+		r = copy_row(c, row, c->width, stream);
+	return r;
 }
 
-static int copy_rows(const struct cuda *cu, const struct map_copy *c, CUstream stream)
+static int copy_rows(const struct map_copy *c, CUstream stream)
 {
 	CUDA_MEMCPY2D copy = { .WidthInBytes = c->width, .Height = c->height };
-	CUresult result;
 
 	if (c->to_host) {
 		copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -79,34 +65,24 @@ static int copy_rows(const struct cuda *cu, const struct map_copy *c, CUstream s
 		copy.dstDevice = (uintptr_t)c->device;
 		copy.dstPitch = c->device_pitch;
 	}
-	result = cu->memcpy_2d_async(&copy, stream);
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuMemcpy2DAsync", result);
+	return cuda_check("cuMemcpy2DAsync", cuda.memcpy_2d_async(&copy, stream));
 }
 
 int map_copy(const struct map_copy *copy, void *stream)
 {
 	bool whole = copy->height == 1 ||
 		     (copy->device_pitch == copy->width && copy->host_pitch == copy->width);
-	const struct cuda *cu;
-	int r = cuda_start(&cu);
 
-	if (r < 0 || copy->width == 0 || copy->height == 0)
-		return r;
+	if (copy->width == 0 || copy->height == 0)
+		return 0;
 	if (whole)
-		return copy_row(cu, copy, 0, copy->width * copy->height, stream);
+		return copy_row(copy, 0, copy->width * copy->height, stream);
 	if (copy->device_pitch > PITCH_MAX || copy->host_pitch > PITCH_MAX)
-		return copy_each(cu, copy, stream);
-	return copy_rows(cu, copy, stream);
+		return copy_each(copy, stream);
+	return copy_rows(copy, stream);
 }
 
 int map_wait(void *stream)
 {
-	const struct cuda *cu;
-	CUresult result;
-	int r = cuda_start(&cu);
-
-	if (r < 0)
-		return r;
-	result = cu->stream_synchronize(stream);
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuStreamSynchronize", result);
+	return cuda_check("cuStreamSynchronize", cuda.stream_synchronize(stream));
 }

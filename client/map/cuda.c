@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client's driver table. The library is opened when the first GPU buffer is, so that a process
- * which uses host pools alone never pays for it, and is never closed.
+ * The client's table of driver calls. The library is loaded when the first GPU buffer is opened, so
+ * that a process with host pools only never pays for it, and is never unloaded.
  *
  * CUDA does not survive a fork (CUDA C Programming Guide, "Multi-process": a child must not use
- * what its parent initialised): in the child of a process that had started it here, every need for
- * it is refused with that reason.
+ * what its parent initialised): where the parent had started CUDA here, the child gets this error
+ * instead.
  */
 #include "client/map/cuda.h"
 
@@ -52,62 +52,58 @@ static const struct libcuda_symbol symbols[] = {
 };
 _Static_assert(array_size(symbols) * sizeof(void *) == sizeof(struct cuda), "a symbol is missing");
 
-static struct cuda table;	    /* under state::cuda_lock until it is loaded */
+struct cuda cuda;		    /* under process::cuda_lock until it is loaded */
 static bool loaded;		    /* likewise */
-static _Atomic uint64_t started_in; /* state_generation() of the process that called cuInit; 0 */
+static _Atomic uint64_t started_in; /* process_generation() where cuInit was called; 0 */
 
 static int load(void)
 {
 	char why[256];
 
-	loaded = libcuda_load(symbols, array_size(symbols), &table, why, sizeof(why));
+	loaded = libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why));
 	return loaded ? 0 : error_set(ENODEV, "%s", why);
 }
 
 static int start(uint64_t generation)
 {
-	CUresult result;
 	int r = loaded ? 0 : load();
 
 	if (r < 0)
 		return r;
-	result = table.init(0);
-	if (result != CUDA_SUCCESS) {
-		cuda_failed("cuInit", result);
+	if (cuda_check("cuInit", cuda.init(0)) < 0)
 		return -ENODEV;
-	}
 	started_in = generation;
 	return 0;
 }
 
-int cuda_start(const struct cuda **ret)
+int cuda_start(void)
 {
-	struct state *s = state();
-	uint64_t generation = state_generation();
-	int r = 0;
+	struct process *p = process();
+	uint64_t generation = process_generation();
+	int r;
 
 	if (generation == 0)
 		return error_set(ENOMEM, "out of memory for the driver");
-	if (started_in != generation) {
-		if (started_in != 0)
-			return error_set(ENODEV, "CUDA was started before fork() and can't be used "
-						 "in the child: fork first, or exec");
-		pthread_mutex_lock(&s->cuda_lock);
-		r = started_in == generation ? 0 : start(generation);
-		pthread_mutex_unlock(&s->cuda_lock);
-	}
-	if (r == 0)
-		*ret = &table;
+	if (started_in == generation)
+		return 0;
+	if (started_in != 0)
+		return error_set(ENODEV, "CUDA was started before fork() and can't be used "
+					 "in the child: fork first, or exec");
+	pthread_mutex_lock(&p->cuda_lock);
+	r = started_in == generation ? 0 : start(generation);
+	pthread_mutex_unlock(&p->cuda_lock);
 	return r;
 }
 
-int cuda_failed(const char *call, CUresult result)
+int cuda_check(const char *call, CUresult result)
 {
 	const char *name = NULL;
 	int number = EIO;
 
-	/* The driver leaves name alone for a number that it does not know. */
-	table.get_error_name(result, &name);
+	if (result == CUDA_SUCCESS)
+		return 0;
+	/* The driver leaves name as it is for an error that it does not know. */
+	cuda.get_error_name(result, &name);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		number = ENOMEM;
 	if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_INVALID_DEVICE ||

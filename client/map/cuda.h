@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver calls that a client may make, found at run time in libcuda.so.1. One table; nothing
- * else in the library names a symbol.
+ * The driver calls that a client makes, found at run time in libcuda.so.1. Nothing else in the
+ * library names a symbol of the driver.
  */
 #ifndef GPUSHM_CLIENT_MAP_CUDA_H
 #define GPUSHM_CLIENT_MAP_CUDA_H
@@ -49,13 +49,15 @@ struct cuda {
 	CUresult (*memcpy_2d_async)(const CUDA_MEMCPY2D *copy, CUstream stream);
 };
 
-/* The table, with the driver loaded and started (cuInit: 0.2 s) on the first call. 0, or -ENODEV
- * with gpushm_error() set: no driver, too old a one, no GPU, or one that was started before
- * fork(). */
-int cuda_start(const struct cuda **ret);
+/* The table; of use once cuda_start() has succeeded in this process. */
+extern struct cuda cuda;
 
-/* Sets gpushm_error() to "cuMemMap: CUDA_ERROR_..." and returns the -errno: -ENOMEM, -ENODEV or
- * -EIO. */
-int cuda_failed(const char *call, CUresult result);
+/* Loads and starts the driver (cuInit: 0.2 s) on the first call. 0, or -ENODEV with gpushm_error()
+ * set: no driver, too old a one, no GPU, or one that was started before fork(). */
+int cuda_start(void);
+
+/* 0 for CUDA_SUCCESS. Else sets gpushm_error() to "cuMemMap: CUDA_ERROR_..." and returns -ENOMEM,
+ * -ENODEV or -EIO. */
+int cuda_check(const char *call, CUresult result);
 
 #endif

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Host memory: a memfd of the daemon's, mapped. Before it is, it must be what was promised: a memfd
- * of the right size and owner that nobody can shrink under us (a shrunk one is a SIGBUS for who
- * reads it) or grow. What was asked for reading is mapped for reading; the fd itself is open for
- * reading only then, so that no later mprotect() can widen it.
+ * Host memory: the daemon's memfd, mapped. Before that it is checked: its size and its owner, and
+ * seals against shrinking (which would raise SIGBUS in a reader) and growing. For a reader the
+ * mapping is read-only, and so is the fd that the daemon sends, so that no later mprotect() can
+ * make it writable.
  *
  * The mapping keeps the memory; no fd is kept.
  */
 #include "client/base/endpoint.h"
 #include "client/base/error.h"
-#include "client/map/kind.h"
+#include "client/map/map.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 static int host_prepare(const struct map_request *r, int *ret_device)
 {
@@ -26,33 +25,13 @@ static int host_prepare(const struct map_request *r, int *ret_device)
 	return 0;
 }
 
-static int check(const struct map_request *r)
-{
-	struct stat st;
-	int seals;
-
-	if (fstat(r->fd, &st) < 0)
-		return error_set(EPROTO, "can't look at the memory that the daemon sent: %m");
-	if (!S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size != r->allocated_bytes)
-		return error_set(EPROTO,
-				 "the memory that the daemon sent has not the size of %llu "
-				 "bytes that it told",
-				 (unsigned long long)r->allocated_bytes);
-	if (!endpoint_owns(r->server_uid, st.st_uid))
-		return error_set(EPROTO, "the memory that the daemon sent belongs to uid %u",
-				 st.st_uid);
-	seals = fcntl(r->fd, F_GET_SEALS);
-	if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW))
-		return error_set(EPROTO,
-				 "the memory that the daemon sent is not sealed against shrinking");
-	return 0;
-}
-
 static int host_map(const struct map_request *r, struct map_private *p)
 {
 	int prot = PROT_READ | (r->write ? PROT_WRITE : 0);
+	struct stat st;
 	void *memory;
-	int result = check(r);
+	int result = endpoint_check_file("the memory that the daemon sent", r->fd, r->server_uid,
+					 r->allocated_bytes, F_SEAL_SHRINK | F_SEAL_GROW, &st);
 
 	if (result < 0)
 		return result;

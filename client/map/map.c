@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * The register of what this process has mapped: one entry for each buffer, and for each access and
- * device where the kind tells them apart, counted however often the buffer is opened and through
- * whichever connection. The driver forces that for mempools (a second import is the same address,
- * and not counted), and an address space is spared a second window of the same memory.
+ * device where the kind of pool distinguishes them. An entry is counted, however often and through
+ * whichever connection the buffer is opened. For mempools the driver requires that (a second import
+ * has the same address and is not counted); for the others it saves address space.
  *
- * Mapping and unmapping run without the register's lock; an entry under way is busy, and who wants
- * the same one waits for it. A wait can't end in a circle: nobody waits who has made one busy.
+ * Mapping and unmapping run without the register's lock. An entry is busy meanwhile, and a thread
+ * that wants the same entry waits. Such waits can't deadlock: a thread that has made an entry busy
+ * waits for no other.
  */
 #include "client/map/map.h"
 
 #include "client/base/error.h"
 #include "client/base/process.h"
-#include "client/map/kind.h"
 #include "proto/base/own.h"
 
 #include <string.h>
@@ -57,8 +57,8 @@ static bool same(const struct map_private *a, const struct map_private *b)
 	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
 }
 
-/* Waits until no entry of that key is busy. NULL: there is none. Under the lock. */
-static struct map_private *find(struct state *s, const struct map_private *key)
+/* Finds the entry of that key and waits while it is busy. NULL: there is none. Under the lock. */
+static struct map_private *find(struct process *s, const struct map_private *key)
 {
 	struct map_private *p = s->maps;
 
@@ -70,12 +70,12 @@ static struct map_private *find(struct state *s, const struct map_private *key)
 		if (!p->busy)
 			return p;
 		pthread_cond_wait(&s->map_changed, &s->map_lock);
-		p = s->maps; /* what was seen may be gone */
+		p = s->maps; /* p may have been freed */
 	}
 	return NULL;
 }
 
-static void remove_entry(struct state *s, struct map_private *p)
+static void remove_entry(struct process *s, struct map_private *p)
 {
 	struct map_private **at = &s->maps;
 
@@ -85,27 +85,27 @@ static void remove_entry(struct state *s, struct map_private *p)
 	free(p);
 }
 
-/* Takes a reference on the entry that is there, or makes `fresh` the entry. True: it was there. */
-static bool join(struct state *s, struct map_private *fresh, struct map_private **ret)
+/* Takes a reference on an existing entry, or inserts `fresh`. True: there was one. */
+static bool find_or_insert(struct process *s, struct map_private *fresh, struct map_private **ret)
 {
-	struct map_private *there;
+	struct map_private *found;
 
 	pthread_mutex_lock(&s->map_lock);
-	there = find(s, fresh);
-	if (there) {
-		there->refs++;
-		there->used_from |= fresh->used_from;
+	found = find(s, fresh);
+	if (found) {
+		found->refs++;
+		found->used_from |= fresh->used_from;
 	} else {
 		fresh->next = s->maps;
 		s->maps = fresh;
 	}
 	pthread_mutex_unlock(&s->map_lock);
-	*ret = there ? there : fresh;
-	return there != NULL;
+	*ret = found ? found : fresh;
+	return found != NULL;
 }
 
-/* The entry is mapped, or else it goes. */
-static void settle(struct state *s, struct map_private *p, bool mapped)
+/* Ends an entry's busy time: it is mapped, or it is removed. */
+static void settle(struct process *s, struct map_private *p, bool mapped)
 {
 	pthread_mutex_lock(&s->map_lock);
 	if (mapped)
@@ -116,13 +116,13 @@ static void settle(struct state *s, struct map_private *p, bool mapped)
 	pthread_mutex_unlock(&s->map_lock);
 }
 
-static int join_or_map(struct state *s, const struct map_request *r, struct map_private *fresh,
+static int find_or_map(struct process *s, const struct map_request *r, struct map_private *fresh,
 		       struct map **ret)
 {
 	struct map_private *p = NULL;
 	int result;
 
-	if (join(s, fresh, &p)) {
+	if (find_or_insert(s, fresh, &p)) {
 		free(fresh);
 		*ret = &p->map;
 		return 0;
@@ -137,11 +137,11 @@ static int join_or_map(struct state *s, const struct map_request *r, struct map_
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 {
 	const struct map_kind *kind = kind_of(r->pool->kind);
-	struct state *all = state();
+	struct process *s = process();
 	struct map_private *fresh;
 	int device, result;
 
-	if (!all)
+	if (!s)
 		return error_set(ENOMEM, "out of memory for a map");
 	result = kind->prepare(r, &device);
 	if (result < 0)
@@ -149,7 +149,7 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	fresh = entry_new(kind, r, device);
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
-	result = join_or_map(all, r, fresh, ret);
+	result = find_or_map(s, r, fresh, ret);
 	if (result == 0)
 		*ret_device = device;
 	return result;
@@ -157,7 +157,7 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 
 int map_release(struct map *m)
 {
-	struct state *all = state();
+	struct process *s = process();
 	struct map_private *p;
 	bool last;
 	int r;
@@ -165,17 +165,17 @@ int map_release(struct map *m)
 	if (!m)
 		return 0;
 	p = m->priv;
-	/* A context that a fault has spoiled can't be waited for, and runs nothing any more: what
-	 * counts is whether the memory can be unmapped. */
+	/* After a fault the context runs nothing any more and can't be waited for: the result of
+	 * unmapping counts. */
 	p->kind->synchronize(p);
-	pthread_mutex_lock(&all->map_lock);
+	pthread_mutex_lock(&s->map_lock);
 	last = --p->refs == 0;
 	p->busy = last;
-	pthread_mutex_unlock(&all->map_lock);
+	pthread_mutex_unlock(&s->map_lock);
 	if (!last)
 		return 0;
 	r = p->kind->unmap(p);
-	settle(all, p, false);
+	settle(s, p, false);
 	return r;
 }
 
@@ -191,7 +191,7 @@ int map_synchronize(struct map *m)
 
 int map_protect(struct map *m)
 {
-	struct state *all = state();
+	struct process *s = process();
 	struct map_private *p = m->priv;
 	int r;
 
@@ -201,9 +201,9 @@ int map_protect(struct map *m)
 	if (r < 0)
 		return r;
 	m->writable = false;
-	/* From now on who opens the buffer to read shares this map. */
-	pthread_mutex_lock(&all->map_lock);
+	/* From now on this map serves opens for reading. */
+	pthread_mutex_lock(&s->map_lock);
 	p->write = false;
-	pthread_mutex_unlock(&all->map_lock);
+	pthread_mutex_unlock(&s->map_lock);
 	return 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * In place of the rooms that need cuda.h, where the library is built without the CUDA Toolkit: the
- * kinds of memory that a GPU is needed for exist, and each attach to one says why it can't be had.
- * No device has an ordinal, and nothing is ever copied to one.
+ * Stands in for the files that need cuda.h, where the library is built without the CUDA Toolkit: an
+ * attach to a kind of pool that needs a GPU fails and says why. No device has an ordinal, and
+ * nothing is ever copied to one.
  */
 #include "client/base/error.h"
-#include "client/map/kind.h"
+#include "client/map/map.h"
 
 #include <errno.h>
 
@@ -19,7 +19,7 @@ static int refuse_prepare(const struct map_request *r, int *ret_device)
 	return refuse();
 }
 
-/* prepare comes first and fails: nothing else of these kinds is ever called. */
+/* prepare() comes first and fails: no other function of these kinds is ever called. */
 const struct map_kind map_pinned = { .prepare = refuse_prepare };
 const struct map_kind map_vmm = { .prepare = refuse_prepare };
 const struct map_kind map_mempool = { .prepare = refuse_prepare };

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pinned memory: an allocation of the driver's on a NUMA node of the host, that the CPU and a GPU
- * map at one address. The GPU is the one asked for, else that of the calling thread's context, else
- * GPU 0. Read-only holds for both: a CPU that writes there takes a SIGSEGV.
+ * Pinned memory: an allocation of the driver's on a NUMA node of the host, which the CPU and a GPU
+ * map at one address. The GPU is the one that the caller names, else that of the thread's current
+ * context, else GPU 0. Read-only access holds for both: a CPU that writes there gets a SIGSEGV.
  */
 #include "client/base/error.h"
 #include "client/map/context.h"
-#include "client/map/kind.h"
 #include "client/map/window.h"
 
 #include <errno.h>
@@ -31,18 +30,16 @@ static void fill_access(const struct map_private *p, bool write, CUmemAccessDesc
 
 static int pinned_prepare(const struct map_request *r, int *ret_device)
 {
-	const struct cuda *cu;
-	int n = 0, device, result = cuda_start(&cu);
-	CUresult status;
+	int n = 0, device, result = cuda_start();
 
 	if (result < 0)
 		return result;
 	if (r->pool->numa_node < 0)
 		return error_set(EPROTO, "the daemon told no NUMA node of the buffer's pool");
-	status = cu->device_get_count(&n);
-	if (status != CUDA_SUCCESS)
-		return cuda_failed("cuDeviceGetCount", status);
-	device = r->device == GPUSHM_OWN_DEVICE ? context_current_device(cu) : r->device;
+	result = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
+	if (result < 0)
+		return result;
+	device = r->device == GPUSHM_OWN_DEVICE ? context_current_device() : r->device;
 	if (device >= n)
 		return error_set(ENODEV, "this process has no GPU %d", device);
 	*ret_device = device;
@@ -52,52 +49,29 @@ static int pinned_prepare(const struct map_request *r, int *ret_device)
 static int pinned_map(const struct map_request *r, struct map_private *p)
 {
 	CUmemAccessDesc access[FOR_BOTH];
-	const struct cuda *cu;
 	CUdeviceptr ptr;
-	int result = cuda_start(&cu);
+	int result;
 
-	if (result < 0)
-		return result;
 	fill_access(p, p->write, access);
-	result = window_open(cu, r->fd, p->bytes, access, FOR_BOTH, &ptr);
+	result = window_open(r->fd, p->bytes, access, FOR_BOTH, &ptr);
 	if (result < 0)
 		return result;
 	p->map.device_ptr = p->map.host_ptr = (void *)(uintptr_t)ptr;
 	return 0;
 }
 
-static int pinned_unmap(struct map_private *p)
-{
-	const struct cuda *cu;
-	int r = cuda_start(&cu);
-
-	return r < 0 ? r : window_close(cu, (uintptr_t)p->map.host_ptr, p->bytes);
-}
-
 static int pinned_protect(struct map_private *p)
 {
 	CUmemAccessDesc access[FOR_BOTH];
-	const struct cuda *cu;
-	int r = cuda_start(&cu);
 
-	if (r < 0)
-		return r;
 	fill_access(p, false, access);
-	return window_set_access(cu, (uintptr_t)p->map.host_ptr, p->bytes, access, FOR_BOTH);
-}
-
-static int pinned_synchronize(const struct map_private *p)
-{
-	const struct cuda *cu;
-	int r = cuda_start(&cu);
-
-	return r < 0 ? r : context_synchronize(cu, p->device);
+	return window_set_access((uintptr_t)p->map.host_ptr, p->bytes, access, FOR_BOTH);
 }
 
 const struct map_kind map_pinned = { .knows_access = true,
 				     .knows_device = true,
 				     .prepare = pinned_prepare,
 				     .map = pinned_map,
-				     .unmap = pinned_unmap,
+				     .unmap = window_unmap,
 				     .protect = pinned_protect,
-				     .synchronize = pinned_synchronize };
+				     .synchronize = window_synchronize };

@@ -1,84 +1,78 @@
 /* SPDX-License-Identifier: MIT
  *
  * Import, reserve, map, set access, and the way back. The window has exactly the allocation's size:
- * a handle must be mapped whole (CUDA Driver API, cuMemMap), and what is reserved beyond it is
- * address space that others will miss. The handle is released as soon as the window holds the
- * memory: the mapping keeps it.
- *
- * A window is an address and a size; whose it is, is written in the register of maps.
+ * a handle must be mapped whole (CUDA Driver API, cuMemMap), and reserving more would waste address
+ * space. The handle is released as soon as the window maps the memory, because the mapping keeps
+ * it.
  */
 #include "client/map/window.h"
 
-#include "client/base/error.h"
+#include "client/map/context.h"
 
-#include <errno.h>
 #include <stdint.h>
 
-int window_set_access(const struct cuda *cu, CUdeviceptr ptr, size_t bytes,
-		      const CUmemAccessDesc *access, size_t n_access)
+int window_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n_access)
 {
-	CUresult result = cu->mem_set_access(ptr, bytes, access, n_access);
-
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuMemSetAccess", result);
+	return cuda_check("cuMemSetAccess", cuda.mem_set_access(ptr, bytes, access, n_access));
 }
 
-static int map_at(const struct cuda *cu, CUdeviceptr ptr, size_t bytes,
-		  CUmemGenericAllocationHandle handle, const CUmemAccessDesc *access,
-		  size_t n_access)
+static int map_at(CUdeviceptr ptr, size_t bytes, CUmemGenericAllocationHandle handle,
+		  const CUmemAccessDesc *access, size_t n_access)
 {
-	CUresult result = cu->mem_map(ptr, bytes, 0, handle, 0);
-	int r;
+	int r = cuda_check("cuMemMap", cuda.mem_map(ptr, bytes, 0, handle, 0));
 
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuMemMap", result);
-	r = window_set_access(cu, ptr, bytes, access, n_access);
 	if (r < 0)
-		cu->mem_unmap(ptr, bytes);
+		return r;
+	r = window_set_access(ptr, bytes, access, n_access);
+	if (r < 0)
+		cuda.mem_unmap(ptr, bytes);
 	return r;
 }
 
-static int open_at(const struct cuda *cu, size_t bytes, CUmemGenericAllocationHandle handle,
-		   const CUmemAccessDesc *access, size_t n_access, CUdeviceptr *ret)
+static int map_handle(size_t bytes, CUmemGenericAllocationHandle handle,
+		      const CUmemAccessDesc *access, size_t n_access, CUdeviceptr *ret)
 {
 	CUdeviceptr ptr;
-	CUresult result;
-	int r;
+	int r = cuda_check("cuMemAddressReserve", cuda.mem_address_reserve(&ptr, bytes, 0, 0, 0));
 
-	result = cu->mem_address_reserve(&ptr, bytes, 0, 0, 0);
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuMemAddressReserve", result);
-	r = map_at(cu, ptr, bytes, handle, access, n_access);
-	if (r < 0) {
-		cu->mem_address_free(ptr, bytes);
+	if (r < 0)
 		return r;
-	}
-	*ret = ptr;
-	return 0;
-}
-
-int window_open(const struct cuda *cu, int fd, size_t bytes, const CUmemAccessDesc *access,
-		size_t n_access, CUdeviceptr *ret)
-{
-	CUmemGenericAllocationHandle handle;
-	CUresult result;
-	int r;
-
-	result = cu->mem_import(&handle, (void *)(uintptr_t)fd,
-				CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	if (result != CUDA_SUCCESS)
-		return cuda_failed("cuMemImportFromShareableHandle", result);
-	r = open_at(cu, bytes, handle, access, n_access, ret);
-	/* It can't be given back twice: a failure leaves a handle that nobody can name any more. */
-	cu->mem_release(handle);
+	r = map_at(ptr, bytes, handle, access, n_access);
+	if (r < 0)
+		cuda.mem_address_free(ptr, bytes);
+	else
+		*ret = ptr;
 	return r;
 }
 
-int window_close(const struct cuda *cu, CUdeviceptr ptr, size_t bytes)
+int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_access,
+		CUdeviceptr *ret)
 {
-	CUresult result = cu->mem_unmap(ptr, bytes);
+	CUmemGenericAllocationHandle handle;
+	int r = cuda_check("cuMemImportFromShareableHandle",
+			   cuda.mem_import(&handle, (void *)(uintptr_t)fd,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
-	/* Once unmapped, the memory is out of reach: if the driver keeps the addresses, only they
-	 * are lost. It refuses to free what is still mapped, so this may be tried in any case. */
-	cu->mem_address_free(ptr, bytes);
-	return result == CUDA_SUCCESS ? 0 : cuda_failed("cuMemUnmap", result);
+	if (r < 0)
+		return r;
+	r = map_handle(bytes, handle, access, n_access, ret);
+	/* An error here would leave a handle that can't be released twice: it is ignored. */
+	cuda.mem_release(handle);
+	return r;
+}
+
+int window_unmap(struct map_private *p)
+{
+	CUdeviceptr ptr = (uintptr_t)p->map.device_ptr;
+	CUresult result = cuda.mem_unmap(ptr, p->bytes);
+
+	/* Once unmapped, the memory can't be reached: if the driver keeps the addresses, only they
+	 * are lost. It refuses to free addresses that are still mapped, so this is always safe. */
+	cuda.mem_address_free(ptr, p->bytes);
+	return cuda_check("cuMemUnmap", result);
+}
+
+int window_synchronize(const struct map_private *p)
+{
+	return context_synchronize(p->device);
 }

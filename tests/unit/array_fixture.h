@@ -8,10 +8,10 @@
 #define GPUSHM_TESTS_ARRAY_FIXTURE_H
 
 #include "client/array/array.h"
-#include "client/base/dtype.h"
 #include "client/base/process.h"
+#include "client/base/spec.h"
 #include "client/buffer/buffer.h"
-#include "client/map/kind.h"
+#include "client/map/map.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 
@@ -35,7 +35,7 @@ static inline void scene_open(struct scene *s, enum gpushm_kind kind, size_t byt
 	s->connection = calloc(1, sizeof(*s->connection));
 	s->memory = calloc(1, bytes);
 	ck_assert(s->connection && s->memory);
-	s->connection->generation = state_generation();
+	s->connection->generation = process_generation();
 	s->pool.map.kind = kind;
 	s->map.map.priv = &s->map;
 	s->map.map.device = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL ? 3 : -1;

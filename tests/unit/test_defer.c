@@ -204,13 +204,13 @@ END_TEST
 
 START_TEST(memory_that_has_run_out_waits_for_the_end_of_a_section)
 {
-	ck_assert(!defer_flush_for_room());
+	ck_assert(!defer_flush_for_space());
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
-	ck_assert(!defer_flush_for_room());
+	ck_assert(!defer_flush_for_space());
 	add_some(0, 3);
-	ck_assert(defer_flush_for_room());
+	ck_assert(defer_flush_for_space());
 	ran_in_order(3);
-	ck_assert(!defer_flush_for_room());
+	ck_assert(!defer_flush_for_space());
 }
 END_TEST
 
@@ -248,7 +248,7 @@ END_TEST
 static int use_parents(void *arg)
 {
 	if (gpushm_pending_cleanup(NULL) != 0 || gpushm_flush_cleanup() != 0 ||
-	    gpushm_resume_cleanup() != -EINVAL || defer_flush_for_room())
+	    gpushm_resume_cleanup() != -EINVAL || defer_flush_for_space())
 		return 1;
 	add(ITEMS - 1, 1, 0);
 	return n_run == 1 ? 2 : 3;
@@ -270,7 +270,7 @@ static void *add_and_flush(void *arg)
 		add(i, 1, 0);
 		gpushm_resume_cleanup();
 		gpushm_flush_cleanup();
-		defer_flush_for_room();
+		defer_flush_for_space();
 	}
 	return NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose files the library maps, where root's systemd listens for a daemon of user "gpushm". The
- * room is built into this file with a user database of its own, which counts how often it is read.
+ * Whose files the library maps, where root's systemd listens for a daemon of user "gpushm". This
+ * file includes endpoint.c with a user database of its own, which counts how often it is read.
  */
 #include <pwd.h>
 #define getpwnam_r(name, entry, text, size, found) fake_getpwnam_r(name, entry, text, found)
@@ -30,14 +30,14 @@ static int fake_getpwnam_r(const char *name, struct passwd *entry, char *text,
 
 START_TEST(each_attach_reads_the_user_database)
 {
-	ck_assert(!endpoint_owns(0, GPUSHM));
+	ck_assert(!is_owner(0, GPUSHM));
 	there = true; /* a package made it meanwhile */
-	ck_assert(endpoint_owns(0, GPUSHM));
+	ck_assert(is_owner(0, GPUSHM));
 	reads = 0;
 	for (int i = 0; i < 100; i++) {
-		ck_assert(endpoint_owns(0, GPUSHM));
-		ck_assert(!endpoint_owns(0, GPUSHM + 1));
-		ck_assert(!endpoint_owns(GPUSHM + 1, GPUSHM));
+		ck_assert(is_owner(0, GPUSHM));
+		ck_assert(!is_owner(0, GPUSHM + 1));
+		ck_assert(!is_owner(GPUSHM + 1, GPUSHM));
 	}
 	ck_assert_uint_eq(reads, 0);
 }
@@ -45,11 +45,11 @@ END_TEST
 
 START_TEST(a_strangers_file_is_taken_for_the_daemons)
 {
-	ck_assert(endpoint_owns(1000, 1000));
-	ck_assert(!endpoint_owns(1000, 0));
-	ck_assert(!endpoint_owns(0, 1000));
-	ck_assert(!endpoint_owns(0, (uid_t)-1));
-	ck_assert(!endpoint_owns(GPUSHM, 0));
+	ck_assert(is_owner(1000, 1000));
+	ck_assert(!is_owner(1000, 0));
+	ck_assert(!is_owner(0, 1000));
+	ck_assert(!is_owner(0, (uid_t)-1));
+	ck_assert(!is_owner(GPUSHM, 0));
 }
 END_TEST
 

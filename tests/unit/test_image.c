@@ -125,7 +125,7 @@ START_TEST(a_large_table_is_mapped_for_one_name_or_never)
 	ck_assert_int_eq(table_view_at(&image.view, 1, &a), -EAGAIN);
 	ck_assert_int_eq(table_view_find(&image.view, "record", 6, &a), -EAGAIN);
 	while (!image.memory) {
-		ck_assert_int_eq(image_look(&image), 0);
+		ck_assert_int_eq(image_lookup(&image), 0);
 		ck_assert_int_eq(find(looks), 0);
 		ck_assert_uint_lt(looks++, LARGE);
 	}

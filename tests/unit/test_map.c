@@ -35,7 +35,7 @@ static void setup(void)
 static void teardown(void)
 {
 	close_fd(&fd);
-	ck_assert_ptr_null(state()->maps);
+	ck_assert_ptr_null(process()->maps);
 	fds_check();
 }
 
@@ -123,7 +123,7 @@ START_TEST(a_map_that_failed_stays_in_the_register)
 	r.allocated_bytes = 2 * BYTES;
 	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -EPROTO);
 	ck_assert_ptr_null(m);
-	ck_assert_ptr_null(state()->maps);
+	ck_assert_ptr_null(process()->maps);
 	ck_assert_int_eq(map_release(acquire(1, true)), 0);
 }
 END_TEST
@@ -211,7 +211,7 @@ static int in_the_child(void *arg)
 	struct map_request r = request_of(1, true);
 	struct map *m = NULL;
 
-	if (state()->maps)
+	if (process()->maps)
 		return 1;
 	if (map_acquire(&r, &m, &(int){ 0 }) < 0 || m->host_ptr == parents->host_ptr)
 		return 2;
@@ -223,27 +223,27 @@ START_TEST(a_forked_child_inherits_maps_or_a_locked_register)
 	struct map *m = acquire(1, true);
 
 	/* A child that finds it locked waits, until it is ended. */
-	pthread_mutex_lock(&state()->map_lock);
+	pthread_mutex_lock(&process()->map_lock);
 	ck_assert_int_eq(forked(in_the_child, m), 0);
-	pthread_mutex_unlock(&state()->map_lock);
+	pthread_mutex_unlock(&process()->map_lock);
 	ck_assert_int_eq(map_release(m), 0);
 }
 END_TEST
 
 static int another_generation(void *arg)
 {
-	uint64_t generation = *(uint64_t *)arg, mine = state_generation();
+	uint64_t generation = *(uint64_t *)arg, mine = process_generation();
 
-	return mine == 0 || mine == generation || mine != state_generation();
+	return mine == 0 || mine == generation || mine != process_generation();
 }
 
 START_TEST(a_forked_child_is_taken_for_its_parent)
 {
-	uint64_t generation = state_generation();
+	uint64_t generation = process_generation();
 
 	ck_assert_uint_ne(generation, 0);
 	ck_assert_int_eq(forked(another_generation, &generation), 0);
-	ck_assert_uint_eq(state_generation(), generation);
+	ck_assert_uint_eq(process_generation(), generation);
 }
 END_TEST
 

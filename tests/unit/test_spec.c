@@ -3,7 +3,6 @@
  * What a caller hands in without a daemon being asked: array specs and layouts, options of another
  * version of the header, dtypes, and the error that each thread keeps for itself.
  */
-#include "client/base/dtype.h"
 #include "client/base/error.h"
 #include "client/base/options.h"
 #include "client/base/spec.h"

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a daemon dies or restarts before it has replied, the connection comes back to its successor
+ * (hello.h) and the request is sent again. A request that removes something may then have been
+ * carried out by the first daemon: the second one's "not found" is a success.
+ */
+#include "client/link/request.h"
+
+#include "client/base/error.h"
+#include "client/link/hello.h"
+#include "proto/base/own.h"
+
+#define TRIES_MAX 16 /* daemons that may die of one request */
+
+static int call(struct gpushm *c, const Gpushm__Proto__Request *request, Gpushm__Proto__Reply **ret,
+		bool *repeated)
+{
+	int r = c->broken ? error_set(ECONNRESET,
+				      "the connection to the daemon has ended: connect again")
+			  : connection_exchange(c, request, ret);
+
+	for (int tries = 0; r == -ECONNRESET && c->broken && !c->ended && tries < TRIES_MAX;
+	     tries++) {
+		r = hello_reconnect(c);
+		if (r < 0)
+			return r;
+		*repeated = true;
+		r = connection_exchange(c, request, ret);
+	}
+	return r;
+}
+
+int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
+		 Gpushm__Proto__Reply **ret, bool *ret_repeated)
+{
+	bool repeated = false;
+	int r = connection_check_fork(c->generation);
+
+	if (r == 0) {
+		pthread_mutex_lock(&c->lock);
+		r = call(c, request, ret, &repeated);
+		if (r < 0)
+			request_done(c);
+	}
+	if (ret_repeated)
+		*ret_repeated = repeated;
+	return r;
+}
+
+void request_done(struct gpushm *c)
+{
+	frame_close_fds(&c->frame);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int request_violated(struct gpushm *c)
+{
+	c->ended = c->broken = true;
+	request_done(c);
+	return -EPROTO;
+}
+
+int request_read(struct gpushm *c, const Gpushm__Proto__Request *request,
+		 int (*read)(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to),
+		 void *to)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = request_call(c, request, &reply, NULL);
+
+	if (r < 0)
+		return r;
+	r = read(c, reply, to);
+	if (r == -EPROTO)
+		return request_violated(c);
+	request_done(c);
+	return r;
+}
+
+int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	Gpushm__Proto__Reply *reply;
+	bool repeated;
+	int r = request_call(c, request, &reply, &repeated);
+
+	if (r == 0)
+		request_done(c);
+	return repeated && (r == -ENOENT || r == -EBADF) ? 0 : r;
+}
+
+int request_restart(struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	Gpushm__Proto__Reply *reply;
+	int r = connection_check_fork(c->generation);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	r = c->broken ? hello_reconnect(c) : 0;
+	if (r == 0)
+		r = connection_exchange(c, request, &reply);
+	if (r == -ECONNRESET && c->broken && !c->ended)
+		r = hello_reconnect(c);
+	request_done(c);
+	return r;
+}
+
+int request_set_name(const char *name, protobuf_c_boolean *has, ProtobufCBinaryData *ret)
+{
+	if (!name)
+		return error_set(EINVAL, "a buffer needs a name");
+	if (strnlen(name, BUFFER_NAME_MAX + 1) > BUFFER_NAME_MAX)
+		return error_set(EINVAL, "a buffer's name has at most %u bytes", BUFFER_NAME_MAX);
+	*has = true;
+	*ret = connection_bytes(name);
+	return 0;
+}
