@@ -51,6 +51,7 @@ SYSCONFDIR ?= /etc
 PROTOBUF_LIBS = -lprotobuf-c
 DAEMON_LIBS = -luv -lsystemd $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
+CTL_LIBS = -lsmartcols
 
 # ---- sources ----
 
@@ -124,7 +125,7 @@ $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
 # It finds its library beside itself here, and in ../lib where it is installed, with no need of ldconfig.
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
-		$(CLIENT_LIBS)
+		$(CLIENT_LIBS) $(CTL_LIBS)
 
 .PHONY: examples
 EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,\
@@ -149,8 +150,7 @@ $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits
 	$(call SAY,NVCC)$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
 
 # The demo reads .npy files with gpushmctl's parser.
-$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/ctl/npy.c client/ctl/descr.c \
-	client/ctl/output.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/ctl/npy.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm -ldl -lm
 
@@ -202,7 +202,7 @@ CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS)
 # Calls from our archives go through tests/unit/memory_fixture.h.
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
 $(MEMORY_TESTS): ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
@@ -417,7 +417,7 @@ fuzz-targets:
 	@$(FUZZ_MAKE)
 $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_LIB) $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS)
+	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(CTL_LIBS)
 
 # ---- bench ----
 
@@ -459,7 +459,7 @@ $(BUILD)/deps/python/ready:
 	@rm -rf $(BUILD)/pip; touch $@
 gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/deps/python/ready
 	@mkdir -p $(BUILD)/deps
-	ldd $(BUILD)/gpushmd $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit)\.so/ { print $$3 }' | sort -u | \
+	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|smartcols|check|subunit)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
 	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/tests/bench/* $(BUILD)/gpushmd \
@@ -495,7 +495,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev check \
+DEPS = gcc g++ libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev libsmartcols-dev check \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates
 .PHONY: deps

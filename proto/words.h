@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The words for the kinds of pools and the states of buffers: one table for the daemon, the
- * library, gpushmctl and the Python package. Everything is inline, because the Python package links
- * with the library only, which exports none of this.
+ * The words for the kinds of pools, the states of buffers and ways of access: one table for the
+ * daemon, the library, gpushmctl and the Python package. Everything is inline, because the Python
+ * package links with the library only, which exports none of this.
  */
 #ifndef GPUSHM_PROTO_WORDS_H
 #define GPUSHM_PROTO_WORDS_H
@@ -23,6 +23,14 @@ static inline const char *state_word(unsigned int state)
 	static const char *const words[] = { "unknown", "filling", "sealed", "shared" };
 
 	return words[state < 4 ? state : 0];
+}
+
+/* enum Access: "read" or "write"; "unknown" for any other number. */
+static inline const char *access_word(unsigned int access)
+{
+	static const char *const words[] = { "unknown", "read", "write" };
+
+	return words[access < 3 ? access : 0];
 }
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The command line's parser. It is not getopt_long: the options that every command has and the
- * command's own come from two tables, each value lands checked in a struct, --help is made from
- * the same tables, and a mistyped option is answered with the one that was probably meant.
- * It owns nothing: values are pointers into argv. It never prints but for args_help().
+ * The command line's parser. It is not getopt_long: the options of all commands and a command's own
+ * come from several tables, each value is checked and stored in a struct, --help prints the same
+ * tables, and an error for a mistyped option names the one that was probably meant.
+ * It owns nothing: values are pointers into argv.
  */
 #include "client/ctl/args.h"
 
 #include "proto/base/size.h"
+#include "proto/base/suggest.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -18,24 +19,12 @@
 struct parser {
 	const struct arg_target *targets;
 	size_t n_targets;
-	char **next; /* what has not been looked at */
+	char **next; /* the rest of argv */
 	char *err;
 	size_t err_size;
 };
 
 #define refuse(p, ...) (snprintf((p)->err, (p)->err_size, __VA_ARGS__), -EINVAL)
-
-static int parse_number(const char *text, double *ret, const char **ret_rest)
-{
-	char *end;
-
-	/* strtod() also takes "inf", "nan", hexadecimal and a sign. */
-	if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
-		return -EINVAL;
-	*ret = strtod(text, &end);
-	*ret_rest = end;
-	return isfinite(*ret) ? 0 : -EINVAL;
-}
 
 int args_parse_time(const char *text, uint64_t *ret)
 {
@@ -44,23 +33,24 @@ int args_parse_time(const char *text, uint64_t *ret)
 		double ms;
 	} units[] = { { "", 1e3 },  { "s", 1e3 },   { "ms", 1 },
 		      { "m", 6e4 }, { "min", 6e4 }, { "h", 36e5 } };
-	const char *rest;
+	char *rest;
 	double v;
 
 	if (!strcmp(text, "inf")) {
 		*ret = UINT64_MAX;
 		return 0;
 	}
-	if (parse_number(text, &v, &rest) < 0)
+	/* strtod() also takes "inf", "nan", hexadecimal and a sign. */
+	if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
 		return -EINVAL;
+	v = strtod(text, &rest);
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(rest, units[i].name))
 			continue;
-		v *= units[i].ms;
-		if (v >= 0x1p63)
+		v = ceil(v * units[i].ms);
+		if (!(v < 0x1p63))
 			return -EINVAL;
 		*ret = (uint64_t)v;
-		*ret += (double)*ret < v;
 		return 0;
 	}
 	return -EINVAL;
@@ -90,6 +80,16 @@ static int parse_mode(const char *text, unsigned *ret)
 	return 0;
 }
 
+static int store_size(struct parser *p, const struct arg *a, uint64_t *target, const char *value)
+{
+	const char *wrong = size_parse(value, target);
+
+	if (wrong)
+		return refuse(p, "--%s: \"%s\" is not a size: %s; write 4096, 64K or 1.5G", a->name,
+			      value, wrong);
+	return 0;
+}
+
 static int store_list(struct parser *p, const struct arg *a, struct arg_list *list,
 		      const char *value)
 {
@@ -99,17 +99,9 @@ static int store_list(struct parser *p, const struct arg *a, struct arg_list *li
 	return 0;
 }
 
-static int store_json(struct parser *p, const char **target, const char *value)
-{
-	if (strcmp(value, "short") && strcmp(value, "pretty"))
-		return refuse(p, "--json=%s: allowed are --json=short and --json=pretty", value);
-	*target = value;
-	return 0;
-}
-
 static int store(struct parser *p, const struct arg *a, void *target, const char *value)
 {
-	const char *wrong;
+	const char *wrong = NULL;
 
 	switch (a->type) {
 	case ARG_FLAG:
@@ -120,40 +112,37 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 		return 0;
 	case ARG_LIST:
 		return store_list(p, a, target, value);
-	case ARG_JSON:
-		return store_json(p, target, value);
 	case ARG_SIZE:
-		wrong = size_parse(value, target);
-		return !wrong ? 0
-			      : refuse(p, "--%s: \"%s\" is no size: %s; write 4096, 64K or 1.5G",
-				       a->name, value, wrong);
-	case ARG_TIME:
-		return args_parse_time(value, target) == 0
-			       ? 0
-			       : refuse(p, "--%s: \"%s\" is no time; write 5, 2.5s, 300ms or inf",
-					a->name, value);
-	case ARG_COUNT:
-		return parse_count(value, target) == 0
-			       ? 0
-			       : refuse(p, "--%s: \"%s\" is no number from 1 on", a->name, value);
-	case ARG_MODE:
-		return parse_mode(value, target) == 0
-			       ? 0
-			       : refuse(p,
-					"--%s: \"%s\" is no mode; write it in octal, 0600 to 0666 "
-					"without x",
-					a->name, value);
+		return store_size(p, a, target, value);
 	case ARG_HELP:
 		return -ECANCELED;
+	case ARG_JSON:
+		if (!strcmp(value, "short") || !strcmp(value, "pretty"))
+			*(const char **)target = value;
+		else
+			wrong = "a form of JSON; write --json=short or --json=pretty";
+		break;
+	case ARG_TIME:
+		if (args_parse_time(value, target) < 0)
+			wrong = "a time; write 5, 2.5s, 300ms or inf";
+		break;
+	case ARG_COUNT:
+		if (parse_count(value, target) < 0)
+			wrong = "a whole number of at least 1";
+		break;
+	case ARG_MODE:
+		if (parse_mode(value, target) < 0)
+			wrong = "a mode; write it in octal, 0600 to 0666 without x";
+		break;
 	}
-	return -EINVAL;
+	return wrong ? refuse(p, "--%s: \"%s\" is not %s", a->name, value, wrong) : 0;
 }
 
 static const struct arg *find(struct parser *p, const char *name, size_t len, char letter,
 			      void **ret_target)
 {
 	for (size_t t = 0; t < p->n_targets; t++)
-		for (const struct arg *a = p->targets[t].args; a->name; a++) {
+		for (const struct arg *a = p->targets[t].args; a && a->name; a++) {
 			if (letter ? a->letter != letter
 				   : strlen(a->name) != len || memcmp(a->name, name, len))
 				continue;
@@ -165,18 +154,14 @@ static const struct arg *find(struct parser *p, const char *name, size_t len, ch
 
 static int unknown(struct parser *p, const char *typed)
 {
-	const char *best = NULL;
-	unsigned best_distance = 3;
+	const char *names[ARG_SUGGEST_MAX], *best;
+	size_t n = 0;
 
-	for (size_t t = 0; t < p->n_targets && typed[1] == '-'; t++)
-		for (const struct arg *a = p->targets[t].args; a->name; a++) {
-			unsigned d = args_distance(typed + 2, a->name);
-
-			if (!a->help || d >= best_distance)
-				continue;
-			best_distance = d;
-			best = a->name;
-		}
+	for (size_t t = 0; t < p->n_targets; t++)
+		for (const struct arg *a = p->targets[t].args; a && a->name; a++)
+			if (a->help && n < ARG_SUGGEST_MAX)
+				names[n++] = a->name;
+	best = suggest_name(typed + 2, names, n);
 	if (best)
 		return refuse(p, "%s: no such option; did you mean --%s?", typed, best);
 	return refuse(p, "%s: no such option", typed);
@@ -264,7 +249,7 @@ int args_parse(char **argv, const struct arg_target *targets, size_t n_targets,
 
 void args_help(const struct arg *args, FILE *out)
 {
-	for (const struct arg *a = args; a->name; a++) {
+	for (const struct arg *a = args; a && a->name; a++) {
 		char left[64];
 
 		if (!a->help)
@@ -274,30 +259,4 @@ void args_help(const struct arg *args, FILE *out)
 			 a->meta ? "=" : "", a->meta ? a->meta : "");
 		fprintf(out, "%-26s %s\n", left, a->help);
 	}
-}
-
-static unsigned smaller(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-unsigned args_distance(const char *a, const char *b)
-{
-	unsigned d[32][32];
-	size_t m = strlen(a), n = strlen(b);
-
-	if (m > 31 || n > 31)
-		return 32;
-	for (size_t i = 0; i <= m; i++)
-		for (size_t j = 0; j <= n; j++) {
-			if (!i || !j) {
-				d[i][j] = (unsigned)(i + j);
-				continue;
-			}
-			d[i][j] = smaller(smaller(d[i - 1][j], d[i][j - 1]) + 1,
-					  d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
-		}
-	return d[m][n];
 }

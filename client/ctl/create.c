@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl create`: a buffer of zeros, or of a file's plain bytes, as one array. It is published
- * before the command ends (an unpublished buffer goes with its creator), shared unless --sealed
- * is given: zeros that nobody may write would be of little use.
+ * `gpushmctl create`: makes a buffer with one array, of zeros or of a file's plain bytes. It
+ * publishes the buffer before it ends, because an unpublished buffer ends with its creator; shared
+ * by default, because zeros that no process may write are of little use.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/draft.h"
-#include "client/ctl/interrupt.h"
+#include "client/ctl/new_buffer.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
@@ -16,16 +15,16 @@
 #include <string.h>
 
 struct options {
-	struct draft draft;
+	struct new_buffer new_buffer; /* first: more_args */
 	uint64_t size;
 	const char *shape, *dtype, *from;
 };
 
-/* The array that is made. */
+/* The array to make. */
 struct plan {
 	int64_t shape[DIMENSIONS_MAX];
-	struct gpushm_array_spec spec;
-	uint64_t bytes; /* of the buffer, and of what fills it */
+	struct gpushm_array_spec spec; /* borrows shape */
+	uint64_t bytes;		       /* of the buffer */
 };
 
 /* "8,1080", "8x1080"; "" is a single element. */
@@ -40,7 +39,7 @@ static int parse_shape(const char *text, struct plan *p)
 		errno = 0;
 		v = strtoll(c, &end, 10);
 		if (*c < '0' || *c > '9' || errno || (*end && *end != ',' && *end != 'x'))
-			return ctl_error(CTL_USAGE, "--shape: \"%s\" is no shape; write 8,1080",
+			return ctl_error(CTL_USAGE, "--shape: \"%s\" is not a shape; write 8,1080",
 					 text);
 		if (p->spec.ndim == DIMENSIONS_MAX)
 			return ctl_error(CTL_USAGE, "--shape: more than %u dimensions",
@@ -51,15 +50,16 @@ static int parse_shape(const char *text, struct plan *p)
 	return CTL_OK;
 }
 
-static int plan_size(const struct options *o, struct plan *p)
+static int parse_size(const struct options *o, struct plan *p)
 {
 	uint64_t bits = gpushm_dtype_bits(p->spec.dtype);
 
 	if (!o->size)
 		return ctl_error(CTL_USAGE, "create: give --size or --shape");
 	if (o->size > INT64_MAX / 8 || o->size * 8 % bits)
-		return ctl_error(CTL_USAGE, "--size: %" PRIu64 " bytes are no whole number of %s",
-				 o->size, o->dtype);
+		return ctl_error(CTL_USAGE,
+				 "--size: %" PRIu64 " bytes are not a whole number of %s", o->size,
+				 o->dtype);
 	p->spec.ndim = 1;
 	p->shape[0] = (int64_t)(o->size * 8 / bits);
 	return CTL_OK;
@@ -75,14 +75,14 @@ static int make_plan(const struct options *o, struct plan *p)
 		return ctl_error(CTL_USAGE, "--size and --shape: choose one");
 	if (gpushm_dtype_parse(o->dtype, &p->spec.dtype) < 0)
 		return ctl_error(CTL_USAGE, "--dtype: %s", gpushm_error());
-	r = o->shape ? parse_shape(o->shape, p) : plan_size(o, p);
+	r = o->shape ? parse_shape(o->shape, p) : parse_size(o, p);
 	if (r)
 		return r;
 	r = gpushm_layout(&p->spec, 1, &p->bytes);
 	return r < 0 ? ctl_error(CTL_USAGE, "%s", gpushm_error()) : CTL_OK;
 }
 
-/* Bytes that the array takes: layout's size may be larger. */
+/* The array's bytes; the layout's size may be larger. */
 static uint64_t array_bytes(const struct plan *p)
 {
 	uint64_t bits = gpushm_dtype_bits(p->spec.dtype);
@@ -99,20 +99,18 @@ static int open_from(const char *file, int *ret)
 	return *ret < 0 ? ctl_error(CTL_FAILED, "%s: %s", file, strerror(errno)) : CTL_OK;
 }
 
+/* fd -1: zeros, over the whole buffer. */
 static int fill(const struct ctl *ctl, const struct options *o, const struct plan *p, int fd,
 		struct gpushm_buffer *b)
 {
 	uint64_t bytes = fd >= 0 ? array_bytes(p) : gpushm_buffer_bytes(b);
-	struct progress progress;
+	struct transfer t;
 	int r;
 
-	progress_start(&progress, gpushm_buffer_name(b), bytes, ctl->quiet);
-	interrupt_catch();
-	r = fd >= 0 ? transfer_fill(fd, o->from, b, 0, bytes, &progress)
-		    : transfer_zero(b, 0, bytes, &progress);
-	interrupt_release();
-	progress_end(&progress);
-	return r == CTL_OK && interrupt_pending() ? ctl_error(CTL_FAILED, "interrupted") : r;
+	transfer_begin(&t, gpushm_buffer_name(b), bytes, ctl->quiet);
+	r = transfer_fill(&t, fd, fd >= 0 ? o->from : "zeros", b, 0, bytes);
+	transfer_end(&t);
+	return r;
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
@@ -126,13 +124,11 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	if (r == CTL_OK && o->from)
 		r = open_from(o->from, &fd);
 	if (r == CTL_OK)
-		r = ctl_connect(ctl);
-	if (r == CTL_OK)
-		r = draft_create(ctl, &o->draft, words[0], &p.spec, 1, p.bytes, &b);
+		r = new_buffer_create(ctl, &o->new_buffer, words[0], &p.spec, 1, p.bytes, &b);
 	if (r == CTL_OK)
 		r = fill(ctl, o, &p, fd, b);
 	if (r == CTL_OK)
-		r = draft_finish(ctl, &o->draft, b, GPUSHM_SHARED);
+		r = new_buffer_finish(ctl, &o->new_buffer, b, GPUSHM_SHARED);
 	gpushm_close(b);
 	return r;
 }
@@ -142,24 +138,25 @@ const struct command command_create = {
 	.synopsis = "--size=SIZE [OPTIONS] NAME\n--shape=N,... [OPTIONS] NAME",
 	.about = "make a buffer of zeros, or of a file's bytes",
 	.more = "The buffer is one array, shared unless --sealed is given. With --hold it is\n"
-		"published when `gpushmctl publish NAME` says so.",
+		"filled, and `gpushmctl publish NAME` publishes it later.",
 	.args =
 		(const struct arg[]){
-			{ "size", ARG_SIZE, 'S', "SIZE", "so many bytes: 4096, 64K, 1.5G",
+			{ "size", ARG_SIZE, 'S', "SIZE", "its size in bytes: 4096, 64K, 1.5G",
 			  offsetof(struct options, size) },
-			{ "shape", ARG_TEXT, 'n', "N,...", "so many elements: 8,1080",
+			{ "shape", ARG_TEXT, 'n', "N,...", "its shape: 8,1080",
 			  offsetof(struct options, shape) },
-			{ "dtype", ARG_TEXT, 'd', "DTYPE", "of the elements (uint8)",
+			{ "dtype", ARG_TEXT, 'd', "DTYPE", "the type of its elements (uint8)",
 			  offsetof(struct options, dtype) },
 			{ "from", ARG_TEXT, 'f', "FILE",
-			  "fill with a file's bytes; \"-\": standard input",
+			  "fill it with this file's bytes; \"-\": standard input",
 			  offsetof(struct options, from) },
-			DRAFT_ARGS(struct options, draft),
 			{ .name = NULL },
 		},
+	.more_args = new_buffer_args,
 	.options_size = sizeof(struct options),
 	.defaults = &(const struct options){ .dtype = "uint8" },
 	.min_words = 1,
 	.max_words = 1,
+	.connects_itself = true,
 	.run = run,
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ground under the subcommands: the table of them, the options that all take, the connection,
- * and the one place where an error of the library becomes a line on stderr and an exit code.
- * It owns the connection until the process ends. It knows no subcommand's options.
+ * The list of commands, the options that all of them take, the connection, and the one place where
+ * an error of the library becomes a line on stderr and an exit code. The process keeps the
+ * connection until it ends. Nothing here knows a command's own options.
  */
 #include "client/ctl/ctl.h"
 
-#include "client/ctl/output.h"
 #include "proto/base/own.h"
+#include "proto/base/suggest.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -20,14 +20,14 @@ const struct command *const commands[] = {
 };
 
 const struct arg ctl_args[] = {
-	{ "socket", ARG_TEXT, 's', "PATH", "the daemon's socket ($GPUSHM_SOCKET)",
+	{ "socket", ARG_TEXT, 's', "PATH", "connect to this socket ($GPUSHM_SOCKET)",
 	  offsetof(struct ctl, socket) },
-	{ "json", ARG_JSON, 0, "short|pretty", "one JSON document instead of text",
+	{ "json", ARG_JSON, 0, "short|pretty", "print one JSON document instead of text",
 	  offsetof(struct ctl, json) },
-	{ "bytes", ARG_FLAG, 'b', NULL, "sizes as exact numbers of bytes",
+	{ "bytes", ARG_FLAG, 'b', NULL, "print sizes as exact numbers of bytes",
 	  offsetof(struct ctl, bytes) },
-	{ "quiet", ARG_FLAG, 'q', NULL, "say nothing but errors", offsetof(struct ctl, quiet) },
-	{ "help", ARG_HELP, 'h', NULL, "this text", 0 },
+	{ "quiet", ARG_FLAG, 'q', NULL, "print errors only", offsetof(struct ctl, quiet) },
+	{ "help", ARG_HELP, 'h', NULL, "print this text", 0 },
 	{ .name = NULL },
 };
 
@@ -41,29 +41,19 @@ const struct command *command_find(const char *name)
 
 const char *command_suggest(const char *typed)
 {
-	unsigned best_distance = 3;
-	const char *best = NULL;
+	const char *names[array_size(commands)];
+	size_t n = 0;
 
-	for (const struct command *const *c = commands; *c; c++) {
-		unsigned d = args_distance(typed, (*c)->name);
-
-		/* Two letters wrong in a word of two is no likeness. */
-		if (d >= best_distance || d >= strlen((*c)->name))
-			continue;
-		best_distance = d;
-		best = (*c)->name;
-	}
-	return best;
+	for (; commands[n]; n++)
+		names[n] = commands[n]->name;
+	return suggest_name(typed, names, n);
 }
 
 int ctl_connect(struct ctl *ctl)
 {
-	int r;
-
-	if (ctl->connection)
+	if (ctl->connection || gpushm_connect(ctl->socket, &ctl->connection) == 0)
 		return CTL_OK;
-	r = gpushm_connect(ctl->socket, &ctl->connection);
-	return r < 0 ? ctl_error(CTL_NO_DAEMON, "%s", gpushm_error()) : CTL_OK;
+	return ctl_error(CTL_NO_DAEMON, "%s", gpushm_error());
 }
 
 int ctl_error(enum exit_code code, const char *format, ...)
@@ -107,6 +97,11 @@ int ctl_refused(int error)
 	return ctl_error(ctl_exit_code(error), "%s", *text ? text : strerror(-error));
 }
 
+int ctl_result(int r)
+{
+	return r < 0 ? ctl_refused(r) : CTL_OK;
+}
+
 bool ctl_json(const struct ctl *ctl, struct json *ret)
 {
 	if (!ctl->json)
@@ -115,11 +110,8 @@ bool ctl_json(const struct ctl *ctl, struct json *ret)
 	return true;
 }
 
-const char *ctl_size(const struct ctl *ctl, uint64_t bytes)
+int ctl_print(const struct ctl *ctl, struct table *t)
 {
-	static char buffers[4][24];
-	static unsigned next;
-
-	next = (next + 1) % 4;
-	return output_size(bytes, ctl->bytes, buffers[next], sizeof(buffers[next]));
+	return table_print(t, ctl->colour, stdout) < 0 ? ctl_error(CTL_FAILED, "out of memory")
+						       : CTL_OK;
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every subcommand of gpushmctl shares: the options that all of them take, the connection,
- * the exit codes that gpushmctl(1) promises, and how an error is said.
+ * What all commands of gpushmctl share: the options that each of them takes, the connection, the
+ * exit codes of gpushmctl(1), and how an error is printed.
  *
- * Functions that return an exit code have told the user on stderr what went wrong.
+ * Functions that return an exit code have printed the error on stderr.
  */
 #ifndef GPUSHM_CLIENT_CTL_CTL_H
 #define GPUSHM_CLIENT_CTL_CTL_H
 
 #include "client/ctl/args.h"
 #include "client/ctl/json.h"
+#include "client/ctl/output.h"
+#include "client/ctl/table.h"
 #include "client/gpushm.h"
 
 #include <stdbool.h>
@@ -34,16 +36,17 @@ struct ctl {
 	struct gpushm *connection;
 };
 
-/* A subcommand: its words and options, checked before run() is called. */
 struct command {
 	const char *name;
-	const char *synopsis;	/* what follows the name; one line for each form */
-	const char *about;	/* one line */
-	const char *more;	/* paragraphs for --help; NULL */
-	const struct arg *args; /* ends with a NULL name */
-	size_t options_size;	/* of the struct that args' offsets point into */
-	const void *defaults;	/* of that struct; NULL: zeros */
+	const char *synopsis; /* what follows the name; one line for each form */
+	const char *about;    /* one line */
+	const char *more;     /* paragraphs for --help; NULL */
+	/* Option tables, NULL or ended by a NULL name. Both store into one struct. */
+	const struct arg *args, *more_args;
+	size_t options_size;  /* of that struct */
+	const void *defaults; /* of that struct; NULL: zeros */
 	size_t min_words, max_words;
+	bool connects_itself; /* else the connection stands when run() is called */
 	int (*run)(struct ctl *ctl, const void *options, size_t n, char **words);
 };
 
@@ -51,32 +54,41 @@ extern const struct command command_status, command_pools, command_ls, command_s
 	command_put, command_get, command_publish, command_wait, command_watch, command_hold,
 	command_rm, command_clean, command_flush, command_restart, command_doctor;
 
-/* All of them; ends with NULL. */
+/* All commands; ends with NULL. */
 extern const struct command *const commands[];
 extern const struct arg ctl_args[];
 
 /* The command of that name, or NULL. */
 const struct command *command_find(const char *name);
 
-/* The listed name that is closest to what was typed, if it is close at all; else NULL. */
+/* The name of the command that was probably meant, or NULL. */
 const char *command_suggest(const char *typed);
 
 /* Connects, once. An exit code. */
 int ctl_connect(struct ctl *ctl);
 
-/* "gpushmctl: ..." on stderr, control characters escaped. Returns code. */
+/* Prints "gpushmctl: ..." on stderr, control characters escaped. Returns code. */
 int ctl_error(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says gpushm_error(), and returns the exit code for the library's -errno. */
+/* Prints gpushm_error(), and returns the exit code for the library's -errno. */
 int ctl_refused(int error);
+
+/* CTL_OK for 0 or more, else as ctl_refused(). */
+int ctl_result(int r);
 
 /* The exit code for a -errno of the library, after the connection stands. */
 enum exit_code ctl_exit_code(int error);
 
-/* --json was given; then *ret is a writer for stdout. */
+/* Whether --json was given; then *ret is a writer for stdout. */
 bool ctl_json(const struct ctl *ctl, struct json *ret);
 
-/* A size as the user wants it; valid until the fourth call from here. */
-const char *ctl_size(const struct ctl *ctl, uint64_t bytes);
+/* A size as --bytes asks for it: ctl_size(ctl, n).text. */
+static inline struct output_text ctl_size(const struct ctl *ctl, uint64_t bytes)
+{
+	return output_size(bytes, ctl->bytes);
+}
+
+/* Prints the table on stdout and frees it. An exit code. */
+int ctl_print(const struct ctl *ctl, struct table *t);
 
 #endif

@@ -1,19 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl doctor`: what this machine can do, and why not. Nothing is concluded from a version
- * where it can be tried instead. The report is written line by line as it comes, because starting
- * a driver can take a second, or hang, and then the last line tells where.
+ * `gpushmctl doctor`: tests what this machine can do, and says why not. It concludes nothing from a
+ * version number if it can test the feature itself. It writes the report line by line, because
+ * starting a driver can take a second, or hang: then the last line shows where.
+ *
+ * The tests of the system are in doctor_system.c, those of the driver in doctor_cuda.c; this file
+ * has the report, the daemon and the pools. In each pool it makes a buffer of 4 KiB, fills and
+ * publishes it, and lets another process read it: `gpushmctl get`, because sharing with another
+ * process is what pools are for. The buffer is transient: it ends with this process's lease.
  */
 #include "client/ctl/doctor.h"
 
-#include "client/ctl/grid.h"
-#include "client/ctl/output.h"
+#include "client/ctl/transfer.h"
 #include "proto/base/own.h"
+#include "proto/words.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define TRIAL_BYTES 4096
+
+extern char **environ;
+
+/* ---- the report ---- */
 
 static const char *const words[] = { "ok", "warn", "fail" };
-static const enum grid_style styles[] = { GRID_GOOD, GRID_WARN, GRID_BAD };
+static const enum table_style styles[] = { TABLE_GOOD, TABLE_WARN, TABLE_BAD };
 
 static void say_json(struct doctor *d, enum finding finding, const char *check, const char *todo,
 		     const char *text)
@@ -33,8 +51,8 @@ static void say_text(struct doctor *d, enum finding finding, const char *check, 
 
 	if (d->ctl->quiet && finding == FINDING_OK)
 		return;
-	printf("%s%-4s%s  %-14s %s\n", colour ? grid_styles[styles[finding]] : "", words[finding],
-	       colour ? grid_style_end : "", check, text);
+	printf("%s%-4s%s  %-14s %s\n", colour ? table_styles[styles[finding]] : "", words[finding],
+	       colour ? table_style_end : "", check, text);
 	if (todo)
 		printf("%22s-> %s\n", "", todo);
 	fflush(stdout);
@@ -56,6 +74,259 @@ void doctor_say(struct doctor *d, enum finding finding, const char *check, const
 	escaped = output_escape(text, n < 0 ? 0 : (size_t)n);
 	(d->as_json ? say_json : say_text)(d, finding, check, todo, escaped ? escaped : "");
 }
+
+/* ---- the daemon ---- */
+
+/* The socket that gpushm_connect() chooses, by the same rules. */
+static const char *which_socket(const struct doctor *d, char *buf, size_t size)
+{
+	const char *named = d->ctl->socket ? d->ctl->socket : getenv("GPUSHM_SOCKET");
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+	if (named && *named)
+		return named;
+	snprintf(buf, size, "/run/gpushm/gpushmd.sock");
+	if (access(buf, F_OK) < 0 && errno == ENOENT && runtime) {
+		snprintf(buf, size, "%s/gpushm/gpushmd.sock", runtime);
+		if (access(buf, F_OK) < 0)
+			snprintf(buf, size, "/run/gpushm/gpushmd.sock");
+	}
+	return buf;
+}
+
+/* connect(2) needs write permission on the socket, and search permission on its folders. */
+static bool test_socket(struct doctor *d, const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0) {
+		doctor_say(d, FINDING_FAIL, "socket",
+			   errno == ENOENT
+				   ? "start the daemon: systemctl start gpushmd.socket, or "
+				     "gpushmd --socket PATH; or name its socket: GPUSHM_SOCKET"
+				   : NULL,
+			   "%s: %s", path, strerror(errno));
+		return false;
+	}
+	if (!S_ISSOCK(st.st_mode)) {
+		doctor_say(d, FINDING_FAIL, "socket", NULL, "%s: not a socket", path);
+		return false;
+	}
+	if (access(path, W_OK) < 0) {
+		doctor_say(d, FINDING_FAIL, "socket",
+			   "join its group, or change mode and group in [daemon] of gpushmd.conf",
+			   "%s: %s (%s:%s, mode %04o)", path, strerror(errno),
+			   output_user(st.st_uid), output_group(st.st_gid), st.st_mode & 07777);
+		return false;
+	}
+	doctor_say(d, FINDING_OK, "socket", NULL, "%s (%s:%s, mode %04o)", path,
+		   output_user(st.st_uid), output_group(st.st_gid), st.st_mode & 07777);
+	return true;
+}
+
+static void check_status(struct doctor *d, const struct gpushm_status *s)
+{
+	bool same = strstr(s->software, GPUSHM_VERSION) != NULL;
+
+	doctor_say(d, same ? FINDING_OK : FINDING_WARN, "daemon",
+		   same ? NULL : "restart the daemon after an update, or update this side",
+		   "%s, pid %d, up %s; this is gpushmctl %s", s->software, s->pid,
+		   output_age(s->uptime_ms * 1000000).text, GPUSHM_VERSION);
+	if (s->fds_max && s->fds > s->fds_max - s->fds_max / 10)
+		doctor_say(d, FINDING_WARN, "daemon", "raise LimitNOFILE= of gpushmd.service",
+			   "%u of its %u file descriptors are open", s->fds, s->fds_max);
+	if (s->suspects)
+		doctor_say(d, FINDING_WARN, "daemon", "gpushmctl ls --holders shows them",
+			   "%u processes are ending: they have closed their socket but still run",
+			   s->suspects);
+}
+
+static void check_usage(struct doctor *d, const struct gpushm_usage *u)
+{
+	const struct {
+		const char *name;
+		uint64_t used, max;
+	} rows[] = {
+		{ "bytes", u->bytes, u->bytes_max },
+		{ "buffers", u->buffers, u->buffers_max },
+		{ "leases", u->leases, u->leases_max },
+		{ "connections", u->peers, u->peers_max },
+	};
+
+	if (u->uid != geteuid())
+		return;
+	for (size_t i = 0; i < array_size(rows); i++)
+		if (rows[i].used > rows[i].max - rows[i].max / 10)
+			doctor_say(d, FINDING_WARN, "limits",
+				   "free some, or raise [limits] in gpushmd.conf",
+				   "you hold %" PRIu64 " of %" PRIu64 " %s", rows[i].used,
+				   rows[i].max, rows[i].name);
+}
+
+static bool test_daemon(struct doctor *d)
+{
+	struct gpushm_status *s = NULL;
+	char buf[300];
+	int r;
+
+	if (!test_socket(d, which_socket(d, buf, sizeof(buf))))
+		return false;
+	r = gpushm_connect(d->ctl->socket, &d->ctl->connection);
+	if (r == 0)
+		r = gpushm_status(d->ctl->connection, &s);
+	if (r < 0) {
+		doctor_say(d, FINDING_FAIL, "daemon", NULL, "%s", gpushm_error());
+		return false;
+	}
+	check_status(d, s);
+	for (size_t i = 0; i < s->n_usage; i++)
+		check_usage(d, &s->usage[i]);
+	gpushm_status_free(s);
+	return true;
+}
+
+/* ---- the pools ---- */
+
+/* Two trials have different bytes, so that the bytes of an earlier one do not pass for ours. */
+static void make_pattern(unsigned char *buf, uint64_t id)
+{
+	uint64_t x = id * 0x9e3779b97f4a7c15u + 1;
+
+	for (size_t i = 0; i < TRIAL_BYTES; i++) {
+		x = x * 6364136223846793005u + 1442695040888963407u;
+		buf[i] = (unsigned char)(x >> 56);
+	}
+}
+
+/* Starts `gpushmctl get --raw NAME -` with its output in a pipe. 0 or -errno. */
+static int spawn_reader(const struct doctor *d, char *name, int *ret_fd, pid_t *ret_pid)
+{
+	char get[] = "get", raw[] = "--raw", output[] = "-", self[] = "gpushmctl";
+	char socket[] = "--socket", *at = d->ctl->socket ? strdup(d->ctl->socket) : NULL;
+	char *argv[] = { self, get, raw, name, output, at ? socket : NULL, at, NULL };
+	posix_spawn_file_actions_t actions;
+	_cleanup_(close_fd) int in = -1, out = -1;
+	int fds[2], r;
+
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		r = -errno;
+		free(at);
+		return r;
+	}
+	in = fds[0];
+	out = fds[1];
+	posix_spawn_file_actions_init(&actions);
+	r = -posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	if (r == 0)
+		r = -posix_spawn(ret_pid, "/proc/self/exe", &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	free(at);
+	if (r == 0)
+		*ret_fd = take_fd(&in);
+	return r;
+}
+
+static void judge(struct doctor *d, const char *pool, const char *kind, const unsigned char *wrote,
+		  const unsigned char *got, ssize_t n, int status)
+{
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		doctor_say(d, FINDING_FAIL, pool, "its message is above, on standard error",
+			   "%s: another process could not read a buffer (%s %d)", kind,
+			   WIFSIGNALED(status) ? "signal" : "exit code",
+			   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	else if (n != TRIAL_BYTES || memcmp(wrote, got, TRIAL_BYTES))
+		doctor_say(d, FINDING_FAIL, pool, "do not trust this pool; please report it",
+			   "%s: another process read other bytes than were written", kind);
+	else
+		doctor_say(d, FINDING_OK, pool, NULL,
+			   "%s: written here, read by another process, the same", kind);
+}
+
+/* Another process reads the published buffer. */
+static void read_back(struct doctor *d, const char *pool, const char *kind, char *name,
+		      const unsigned char *wrote)
+{
+	unsigned char got[TRIAL_BYTES];
+	_cleanup_(close_fd) int fd = -1;
+	int status = 0, r;
+	ssize_t n;
+	pid_t pid;
+
+	fflush(stdout);
+	r = spawn_reader(d, name, &fd, &pid);
+	if (r < 0) {
+		doctor_say(d, FINDING_FAIL, pool, NULL, "can't start a second process: %s",
+			   strerror(-r));
+		return;
+	}
+	n = transfer_read(fd, got, sizeof(got));
+	close_fd(&fd);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	judge(d, pool, kind, wrote, got, n, status);
+}
+
+static int create_trial(struct doctor *d, const char *pool, const char *name,
+			unsigned char *pattern, struct gpushm_buffer **ret)
+{
+	struct gpushm_options o = {
+		.struct_size = sizeof(o), .pool = pool, .mode = 0600, .flags = GPUSHM_TRANSIENT
+	};
+	int64_t shape[] = { TRIAL_BYTES };
+	struct gpushm_array_spec spec = { .name = "", .ndim = 1, .shape = shape };
+	int r = gpushm_dtype_parse("uint8", &spec.dtype);
+
+	if (r == 0)
+		r = gpushm_create_arrays(d->ctl->connection, name, &spec, 1, &o, ret);
+	if (r < 0)
+		return r;
+	make_pattern(pattern, gpushm_buffer_id(*ret));
+	r = gpushm_write(*ret, 0, pattern, TRIAL_BYTES);
+	return r < 0 ? r : gpushm_publish(*ret, GPUSHM_SEALED);
+}
+
+static void test_pool(struct doctor *d, const struct gpushm_pool *p)
+{
+	unsigned char pattern[TRIAL_BYTES];
+	struct gpushm_buffer *b = NULL;
+	char name[64];
+	int r;
+
+	snprintf(name, sizeof(name), "~/gpushmctl-doctor-%d", getpid());
+	r = create_trial(d, p->name, name, pattern, &b);
+	if (r < 0)
+		doctor_say(d, r == -ENOSPC || r == -EDQUOT ? FINDING_WARN : FINDING_FAIL, p->name,
+			   NULL, "%s: %s", kind_word(p->kind), gpushm_error());
+	else
+		read_back(d, p->name, kind_word(p->kind), name, pattern);
+	r = gpushm_close(b);
+	if (r < 0)
+		doctor_say(d, FINDING_FAIL, p->name, NULL, "close: %s", gpushm_error());
+}
+
+static void test_pools(struct doctor *d)
+{
+	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	size_t n = 0;
+	int r = gpushm_pools(d->ctl->connection, &pools, &n);
+
+	if (r < 0)
+		doctor_say(d, FINDING_FAIL, "pools", NULL, "%s", gpushm_error());
+	for (size_t i = 0; i < n; i++) {
+		if (pools[i].failed)
+			doctor_say(d, FINDING_FAIL, pools[i].name, NULL, "%s: %s",
+				   kind_word(pools[i].kind), pools[i].why);
+		else if (!pools[i].allowed)
+			doctor_say(
+				d, FINDING_WARN, pools[i].name,
+				"ask for allow-users or allow-groups of the pool in gpushmd.conf",
+				"%s: you may not create buffers in it", kind_word(pools[i].kind));
+		else
+			test_pool(d, &pools[i]);
+	}
+}
+
+/* ---- the command ---- */
 
 static void finish(struct doctor *d)
 {
@@ -81,10 +352,9 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **argv)
 		json_open(&d.json, "checks", '[');
 	}
 	doctor_system(&d);
-	doctor_nodes(&d);
 	doctor_cuda(&d);
-	if (doctor_daemon(&d))
-		doctor_pools(&d);
+	if (test_daemon(&d))
+		test_pools(&d);
 	finish(&d);
 	return d.counts[FINDING_FAIL] ? CTL_FAILED : CTL_OK;
 }
@@ -92,10 +362,11 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **argv)
 const struct command command_doctor = {
 	.name = "doctor",
 	.synopsis = "",
-	.about = "find out what this machine can do, and why not",
-	.more = "Tries the kernel's features, the driver's device nodes, the driver itself, the\n"
-		"daemon, and a small buffer in each pool, read by a second process. The exit code\n"
-		"is 1 if something failed; warnings do not count.",
-	.args = (const struct arg[]){ { .name = NULL } },
+	.about = "test what this machine can do",
+	.more = "Tests the kernel's features, the driver's device nodes, the driver, the daemon, "
+		"and\n"
+		"in each pool a small buffer that a second process reads. The exit code is 1 if a\n"
+		"test fails; warnings do not count.",
+	.connects_itself = true,
 	.run = run,
 };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The doctor's look at the CUDA driver: loaded at run time, asked for what our pools need of each
- * device, and tried: one allocation of each kind is made, exported as a file descriptor and let go
- * again. None of this makes a context, so it costs a GPU nothing.
+ * The doctor's tests of the CUDA driver: it loads the driver, asks for each device's attributes
+ * that our pools need, and makes one allocation of each kind, exports it as a file descriptor and
+ * frees it. None of this makes a context, so it takes no memory of a GPU.
  */
 #include "client/ctl/doctor.h"
-#include "client/ctl/output.h"
+#include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 #include <string.h>
 
 struct driver {
@@ -27,10 +26,7 @@ struct driver {
 	__typeof__(cuMemRelease) *release;
 };
 
-static const struct {
-	const char *name;
-	size_t offset;
-} symbols[] = {
+static const struct libcuda_symbol symbols[] = {
 	{ "cuInit", offsetof(struct driver, init) },
 	{ "cuGetErrorName", offsetof(struct driver, get_error_name) },
 	{ "cuDriverGetVersion", offsetof(struct driver, get_version) },
@@ -52,32 +48,20 @@ static const char *error_name(const struct driver *v, CUresult result)
 	return v->get_error_name(result, &name) == CUDA_SUCCESS ? name : "an unknown error";
 }
 
-/* The library stays loaded: the driver does not unload cleanly, and this process needs it again
- * for the pools. */
 static bool load(struct doctor *d, struct driver *v)
 {
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	char why[256];
+	bool found = libcuda_load(NULL, 0, NULL, why, sizeof(why));
 
-	if (!lib) {
-		doctor_say(
-			d, FINDING_WARN, "driver",
-			"install the NVIDIA driver's libcuda, or start the container with --gpus "
+	if (found && libcuda_load(symbols, array_size(symbols), v, why, sizeof(why)))
+		return true;
+	doctor_say(
+		d, found ? FINDING_FAIL : FINDING_WARN, "driver",
+		found ? "install a driver of CUDA 12.2 or newer"
+		      : "install the NVIDIA driver's libcuda, or start the container with --gpus "
 			"all; host pools work without it",
-			"%s", dlerror());
-		return false;
-	}
-	for (size_t i = 0; i < array_size(symbols); i++) {
-		void *s = dlsym(lib, symbols[i].name);
-
-		if (!s) {
-			doctor_say(d, FINDING_FAIL, "driver",
-				   "install a driver of CUDA 12.2 or newer",
-				   "libcuda.so.1 has no %s", symbols[i].name);
-			return false;
-		}
-		memcpy((char *)v + symbols[i].offset, &s, sizeof(s));
-	}
-	return true;
+		"%s", why);
+	return false;
 }
 
 static bool start(struct doctor *d, const struct driver *v, int *ret_count)
@@ -89,7 +73,7 @@ static bool start(struct doctor *d, const struct driver *v, int *ret_count)
 		r = v->get_count(ret_count);
 	if (r != CUDA_SUCCESS) {
 		doctor_say(d, r == CUDA_ERROR_NO_DEVICE ? FINDING_WARN : FINDING_FAIL, "driver",
-			   "nvidia-smi tells more; after an update of the driver, reboot",
+			   "run nvidia-smi for details; reboot after an update of the driver",
 			   "cuInit: %s", error_name(v, r));
 		return false;
 	}
@@ -106,8 +90,9 @@ static int attribute(const struct driver *v, CUdevice device, CUdevice_attribute
 	return v->get_attribute(&value, a, device) == CUDA_SUCCESS ? value : 0;
 }
 
-/* Makes the smallest allocation at a place and exports it. NULL, or the call that failed. */
-static const char *try_export(const struct driver *v, CUmemLocation place, CUresult *ret)
+/* Makes the smallest allocation at a place and exports it. NULL, or the name of the call that
+ * failed. */
+static const char *test_export(const struct driver *v, CUmemLocation place, CUresult *ret)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .requestedHandleTypes =
@@ -128,8 +113,8 @@ static const char *try_export(const struct driver *v, CUmemLocation place, CUres
 	return *ret == CUDA_SUCCESS ? NULL : "cuMemExportToShareableHandle";
 }
 
-static void try_kind(struct doctor *d, const struct driver *v, const char *check, const char *kind,
-		     bool promised, CUmemLocation place)
+static void test_kind(struct doctor *d, const struct driver *v, const char *check, const char *kind,
+		      bool promised, CUmemLocation place)
 {
 	const char *call;
 	CUresult r;
@@ -139,21 +124,21 @@ static void try_kind(struct doctor *d, const struct driver *v, const char *check
 			   "no %s pool here: the device lacks the attribute", kind);
 		return;
 	}
-	call = try_export(v, place, &r);
+	call = test_export(v, place, &r);
 	if (call)
-		doctor_say(d, FINDING_FAIL, check,
-			   r == CUDA_ERROR_OUT_OF_MEMORY
-				   ? "its memory is full: nvidia-smi tells who "
-				     "has it"
-				   : NULL,
-			   "%s: %s: %s", kind, call, error_name(v, r));
+		doctor_say(
+			d, FINDING_FAIL, check,
+			r == CUDA_ERROR_OUT_OF_MEMORY
+				? "its memory is full: nvidia-smi shows the processes that use it"
+				: NULL,
+			"%s: %s: %s", kind, call, error_name(v, r));
 	else
 		doctor_say(d, FINDING_OK, check, NULL,
 			   "%s: memory can be made and exported as a file descriptor", kind);
 }
 
-static void try_mempool(struct doctor *d, const struct driver *v, const char *check,
-			CUdevice device)
+static void test_mempool(struct doctor *d, const struct driver *v, const char *check,
+			 CUdevice device)
 {
 	int pools = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
 	int handles = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
@@ -168,23 +153,23 @@ static void try_mempool(struct doctor *d, const struct driver *v, const char *ch
 			   (unsigned)handles);
 }
 
-static void look_at_sharing(struct doctor *d, const struct driver *v, const char *check,
-			    const char *name, CUdevice device)
+static void check_sharing(struct doctor *d, const struct driver *v, const char *check,
+			  const char *name, CUdevice device)
 {
 	int mode = attribute(v, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 
 	if (strstr(name, "MIG"))
 		doctor_say(d, FINDING_WARN, check, NULL,
-			   "a MIG instance: memory is shared within it, not with other instances");
+			   "a MIG instance: only processes of this instance can share its memory");
 	if (mode == CU_COMPUTEMODE_PROHIBITED)
 		doctor_say(d, FINDING_FAIL, check, "nvidia-smi -c DEFAULT",
-			   "its compute mode forbids every process");
+			   "its compute mode allows no process to use it");
 	if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
 		doctor_say(d, FINDING_WARN, check, "nvidia-smi -c DEFAULT, or run MPS",
-			   "its compute mode lets one process use it at a time");
+			   "its compute mode allows only one process at a time to use it");
 }
 
-static void look_at_device(struct doctor *d, const struct driver *v, int ordinal)
+static void test_device(struct doctor *d, const struct driver *v, int ordinal)
 {
 	char name[96] = "?", check[24];
 	size_t total = 0;
@@ -199,21 +184,22 @@ static void look_at_device(struct doctor *d, const struct driver *v, int ordinal
 	}
 	v->get_name(name, sizeof(name), device);
 	v->total_mem(&total, device);
-	doctor_say(d, FINDING_OK, check, NULL, "%s, %s", name, ctl_size(d->ctl, total));
-	look_at_sharing(d, v, check, name, device);
-	try_kind(d, v, check, "vmm",
-		 attribute(v, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-			 attribute(v, device,
-				   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
-		 (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal });
-	try_mempool(d, v, check, device);
-	/* -1: the machine does not know NUMA; its memory is node 0. */
+	doctor_say(d, FINDING_OK, check, NULL, "%s, %s", name, ctl_size(d->ctl, total).text);
+	check_sharing(d, v, check, name, device);
+	test_kind(
+		d, v, check, "vmm",
+		attribute(v, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+			attribute(v, device,
+				  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+		(CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal });
+	test_mempool(d, v, check, device);
+	/* -1: the machine has no NUMA; its memory is node 0. */
 	node = attribute(v, device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
-	try_kind(d, v, check, "pinned",
-		 attribute(v, device,
-			   CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
-		 (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
-				  .id = node < 0 ? 0 : node });
+	test_kind(d, v, check, "pinned",
+		  attribute(v, device,
+			    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+		  (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
+				   .id = node < 0 ? 0 : node });
 }
 
 void doctor_cuda(struct doctor *d)
@@ -224,10 +210,10 @@ void doctor_cuda(struct doctor *d)
 	if (!load(d, &v) || !start(d, &v, &count))
 		return;
 	for (int i = 0; i < count; i++)
-		look_at_device(d, &v, i);
+		test_device(d, &v, i);
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY"))
-		doctor_say(
-			d, FINDING_WARN, "MPS", NULL,
-			"under MPS a process may be gone while its GPU work still runs: the daemon "
-			"can't see that");
+		doctor_say(d, FINDING_WARN, "MPS", NULL,
+			   "under MPS the GPU work of a process can run on after it has exited, "
+			   "and the "
+			   "daemon cannot see that");
 }

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The doctor in a build without the CUDA Toolkit's headers: it can say whether a driver is there,
- * and that this build could not use it.
+ * The doctor in a build without the CUDA Toolkit's headers: it reports whether a driver is
+ * installed, and that this build cannot use it.
  */
 #include "client/ctl/doctor.h"
-
-#include <dlfcn.h>
+#include "proto/base/libcuda.h"
 
 void doctor_cuda(struct doctor *d)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	char why[256];
+	bool found = libcuda_load(NULL, 0, NULL, why, sizeof(why));
 
 	doctor_say(d, FINDING_WARN, "driver",
-		   driver ? "install the CUDA Toolkit (cuda.h) and build again" : NULL,
-		   "this build has host pools only; libcuda.so.1 is %s",
-		   driver ? "there" : "not there either");
-	if (driver)
-		dlclose(driver);
+		   found ? "install the CUDA Toolkit (cuda.h) and build again" : NULL,
+		   "this build has host pools only; %s", found ? "a driver is installed" : why);
 }

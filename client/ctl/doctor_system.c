@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The doctor's look at the kernel and at what surrounds this process: sealed memfds and pidfds (the
- * host pools and the daemon's judgement of who has gone rest on them), limits, and the two places
- * where things are different, containers and WSL2. It opens nothing that it does not close.
+ * The doctor's tests of the kernel (host pools need sealed memfds, and the daemon needs pidfds to
+ * know which processes have exited), of limits, of containers and WSL2, and of the NVIDIA driver's
+ * device nodes. These are opened as CUDA opens them, for reading and writing, and closed at once;
+ * opening does nothing to a device. A machine without a GPU gets one warning, not five failures,
+ * because host pools need no driver.
  */
 #include "client/ctl/doctor.h"
-#include "client/ctl/output.h"
 #include "proto/base/own.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -25,7 +27,7 @@
 /* The inode of the first PID namespace: PROC_PID_INIT_INO of linux/proc_ns.h. */
 #define FIRST_PID_NAMESPACE 0xeffffffcu
 
-/* The first line of a file in /proc; "" if it can't be read. */
+/* The first line of a file in /proc; "" if it cannot be read. */
 static void read_line(const char *path, char *buf, size_t size)
 {
 	_cleanup_(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -35,7 +37,7 @@ static void read_line(const char *path, char *buf, size_t size)
 	buf[strcspn(buf, "\n")] = '\0';
 }
 
-static void try_memfd(struct doctor *d)
+static void test_memfd(struct doctor *d)
 {
 	_cleanup_(close_fd) int fd = memfd_create("gpushmctl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -52,7 +54,7 @@ static void try_memfd(struct doctor *d)
 		doctor_say(d, FINDING_OK, "memfd", NULL, "sealed anonymous files work");
 }
 
-static void try_pidfd(struct doctor *d)
+static void test_pidfd(struct doctor *d)
 {
 	_cleanup_(close_fd) int a = -1, b = -1, peer = -1;
 	_cleanup_(close_fd) int own = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -78,7 +80,7 @@ static void try_pidfd(struct doctor *d)
 			   "dies while it connects may be taken for another");
 }
 
-static void look_at_kernel(struct doctor *d)
+static void check_kernel(struct doctor *d)
 {
 	struct utsname u;
 
@@ -92,8 +94,8 @@ static void look_at_kernel(struct doctor *d)
 		doctor_say(d, FINDING_OK, "kernel", NULL, "%s %s", u.sysname, u.release);
 }
 
-/* A buffer that is open takes up to two of them, a GPU pool's import none that stays. */
-static void look_at_files(struct doctor *d)
+/* An open buffer takes up to two fds; a GPU buffer's fd is closed after the import. */
+static void check_files(struct doctor *d)
 {
 	struct rlimit l;
 	char all[64];
@@ -101,7 +103,7 @@ static void look_at_files(struct doctor *d)
 	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
 		return;
 	read_line("/proc/sys/fs/file-max", all, sizeof(all));
-	/* What systemd sets for "no limit" (LONG_MAX). */
+	/* systemd sets LONG_MAX for "no limit". */
 	if (!strcmp(all, "9223372036854775807"))
 		strcpy(all, "unlimited");
 	if (l.rlim_cur < 1024)
@@ -115,26 +117,27 @@ static void look_at_files(struct doctor *d)
 			   (uint64_t)l.rlim_max, all);
 }
 
-static void look_at_memory(struct doctor *d)
+static void check_memory(struct doctor *d)
 {
-	char limit[64], locked[32] = "unlimited";
+	struct output_text locked = { "unlimited" };
+	char limit[64];
 	struct rlimit l;
 
 	read_line("/sys/fs/cgroup/memory.max", limit, sizeof(limit));
 	if (getrlimit(RLIMIT_MEMLOCK, &l) == 0 && l.rlim_cur != RLIM_INFINITY)
-		output_size(l.rlim_cur, d->ctl->bytes, locked, sizeof(locked));
+		locked = ctl_size(d->ctl, l.rlim_cur);
 	if (limit[0] && strcmp(limit, "max"))
 		doctor_say(d, FINDING_WARN, "memory",
-			   "host and pinned buffers count against it in the group of who touches "
-			   "them first",
+			   "host and pinned buffers count against the limit of the process that "
+			   "touches them first",
 			   "this control group may use %s; locked memory: %s",
-			   ctl_size(d->ctl, strtoull(limit, NULL, 10)), locked);
+			   ctl_size(d->ctl, strtoull(limit, NULL, 10)).text, locked.text);
 	else
 		doctor_say(d, FINDING_OK, "memory", NULL,
-			   "no limit of this control group; locked memory: %s", locked);
+			   "no limit of this control group; locked memory: %s", locked.text);
 }
 
-static void look_at_container(struct doctor *d)
+static void check_container(struct doctor *d)
 {
 	struct stat st;
 	bool inside = access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
@@ -153,12 +156,87 @@ static void look_at_container(struct doctor *d)
 		own_pids ? "; its processes are in a PID namespace of their own" : "");
 }
 
+/* /dev/nvidia0 and so on: "nvidia" and digits only. */
+static bool is_gpu(const char *name)
+{
+	return !strncmp(name, "nvidia", 6) && name[6] &&
+	       strspn(name + 6, "0123456789") == strlen(name + 6);
+}
+
+static bool test_node(struct doctor *d, const char *name)
+{
+	char path[300];
+	_cleanup_(close_fd) int fd = -1;
+
+	snprintf(path, sizeof(path), "/dev/%s", name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0)
+		return true;
+	if (errno == ENOENT)
+		doctor_say(d, FINDING_FAIL, "device nodes",
+			   "create it: nvidia-modprobe -u -c 0 (or start nvidia-persistenced)",
+			   "%s is missing", path);
+	else if (errno == EPERM)
+		doctor_say(d, FINDING_FAIL, "device nodes",
+			   "the device control group forbids it: DeviceAllow= of the unit, or "
+			   "--gpus of the container",
+			   "%s: %s", path, strerror(errno));
+	else
+		doctor_say(d, FINDING_FAIL, "device nodes",
+			   "look at its owner and mode, and at NVreg_DeviceFileMode", "%s: %s",
+			   path, strerror(errno));
+	return false;
+}
+
+/* Counts the GPUs that have a node, and the nodes that can be opened. */
+static void test_gpus(struct doctor *d, unsigned *ret_found, unsigned *ret_open)
+{
+	DIR *dev = opendir("/dev");
+
+	*ret_found = *ret_open = 0;
+	if (!dev)
+		return;
+	for (struct dirent *e = readdir(dev); e; e = readdir(dev)) {
+		if (!is_gpu(e->d_name))
+			continue;
+		++*ret_found;
+		*ret_open += test_node(d, e->d_name);
+	}
+	closedir(dev);
+}
+
+static void test_nodes(struct doctor *d)
+{
+	unsigned found, open;
+	bool loaded = access("/proc/driver/nvidia/version", F_OK) == 0;
+
+	if (access("/dev/dxg", F_OK) == 0) {
+		doctor_say(d, FINDING_OK, "device nodes", NULL, "/dev/dxg: the GPU of WSL2");
+		return;
+	}
+	test_gpus(d, &found, &open);
+	if (!found) {
+		doctor_say(
+			d, FINDING_WARN, "device nodes",
+			loaded ? "the driver is loaded: run nvidia-smi once as root, or start the "
+				 "container with --gpus all"
+			       : "if there is a GPU, install its driver and load it: modprobe "
+				 "nvidia",
+			"no /dev/nvidia0: host pools only");
+		return;
+	}
+	if (test_node(d, "nvidiactl") && test_node(d, "nvidia-uvm") && open == found)
+		doctor_say(d, FINDING_OK, "device nodes", NULL,
+			   "%u GPUs, nvidiactl and nvidia-uvm can be opened", open);
+}
+
 void doctor_system(struct doctor *d)
 {
-	look_at_kernel(d);
-	look_at_container(d);
-	try_memfd(d);
-	try_pidfd(d);
-	look_at_files(d);
-	look_at_memory(d);
+	check_kernel(d);
+	check_container(d);
+	test_memfd(d);
+	test_pidfd(d);
+	check_files(d);
+	check_memory(d);
+	test_nodes(d);
 }

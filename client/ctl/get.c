@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl get`: an array into a .npy file, or as plain bytes. The buffer is open for reading
- * while it is copied, so its memory stays even if it is unlinked meanwhile; a shared buffer may be
- * written by others at the same time, and then the file has what was there when each chunk was
- * read.
+ * `gpushmctl get`: writes an array to a .npy file, or as plain bytes. The buffer is open for
+ * reading during the copy, so its memory stays even if its name is unlinked. Other processes may
+ * write to a shared buffer at the same time; the file then has the bytes of the moment each chunk
+ * was read.
+ *
+ * The bytes go to a temporary file in the same folder, which gets the name and the mode of the old
+ * file when it is complete: readers of the old file are not disturbed, and an interrupted get
+ * leaves the old file as it was. Only SIGKILL leaves the temporary file behind.
  */
+#include "client/base/spec.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/entry.h"
-#include "client/ctl/interrupt.h"
 #include "client/ctl/npy.h"
-#include "client/ctl/sink.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct options {
 	const char *array;
@@ -21,8 +25,92 @@ struct options {
 	uint64_t timeout;
 };
 
-/* The buffer's arrays, as a hint: the first few. */
-static int explain(struct gpushm_buffer *b, const char *array)
+struct output_file {
+	const char *file; /* borrowed; for messages */
+	char *target;	  /* owned; the file's name, links followed; NULL: written in place */
+	char *temporary;  /* owned; until it is renamed to target */
+	int fd;		  /* owned */
+};
+
+static int file_failed(const struct output_file *f)
+{
+	return ctl_error(CTL_FAILED, "%s: %s", f->file, strerror(errno));
+}
+
+static int open_temporary(struct output_file *f, mode_t mode)
+{
+	if (asprintf(&f->temporary, "%s.XXXXXX", f->target) < 0) {
+		f->temporary = NULL;
+		return ctl_error(CTL_FAILED, "out of memory");
+	}
+	f->fd = mkostemp(f->temporary, O_CLOEXEC);
+	if (f->fd < 0) {
+		int r = file_failed(f);
+
+		free_ptr(&f->temporary);
+		return r;
+	}
+	/* mkostemp() makes it 0600 whatever the umask is. */
+	return fchmod(f->fd, mode) < 0 ? file_failed(f) : CTL_OK;
+}
+
+static mode_t default_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return 0666 & ~mask;
+}
+
+/* "-" is standard output. A file that is not regular (a pipe, /dev/null) is written in place. */
+static int open_file(struct output_file *f, const char *file)
+{
+	struct stat st;
+	bool exists;
+
+	if (!strcmp(file, "-")) {
+		f->file = "standard output";
+		f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		return f->fd < 0 ? file_failed(f) : CTL_OK;
+	}
+	f->file = file;
+	exists = stat(file, &st) == 0;
+	if (exists && !S_ISREG(st.st_mode)) {
+		f->fd = open(file, O_WRONLY | O_CLOEXEC);
+		return f->fd < 0 ? file_failed(f) : CTL_OK;
+	}
+	/* A link stays a link: /dev/stdout is one, and its folder is /dev. */
+	f->target = exists ? realpath(file, NULL) : strdup(file);
+	if (!f->target)
+		return file_failed(f);
+	return open_temporary(f, exists ? st.st_mode & 0777 : default_mode());
+}
+
+/* Gives the file its name. */
+static int commit_file(struct output_file *f)
+{
+	/* NFS and quotas may report a lost write only now. */
+	if (close(take_fd(&f->fd)) < 0)
+		return file_failed(f);
+	if (!f->temporary)
+		return CTL_OK;
+	if (rename(f->temporary, f->target) < 0)
+		return file_failed(f);
+	free_ptr(&f->temporary);
+	return CTL_OK;
+}
+
+/* Removes the file unless it was committed. */
+static void close_file(struct output_file *f)
+{
+	close_fd(&f->fd);
+	if (f->temporary)
+		unlink(f->temporary);
+	free_ptr(&f->temporary);
+	free_ptr(&f->target);
+}
+
+static int no_array(struct gpushm_buffer *b, const char *array)
 {
 	size_t n = gpushm_buffer_arrays(b), used = 0;
 	char names[200] = "";
@@ -40,25 +128,22 @@ static int explain(struct gpushm_buffer *b, const char *array)
 			 gpushm_buffer_name(b), array, n, names, n > 4 ? ", ..." : "");
 }
 
-/* The named array; with no name given the buffer's own, or the only one that there is. */
+/* The named array; without a name the buffer's own, or the only one. */
 static int find_array(struct gpushm_buffer *b, const char *name, struct gpushm_array **ret)
 {
 	int r = gpushm_array_get(b, name ? name : "", ret);
 
 	if (r == -ENOENT && !name && gpushm_buffer_arrays(b) == 1)
 		r = gpushm_array_at(b, 0, ret);
-	if (r == -ENOENT)
-		return explain(b, name ? name : "");
-	return r < 0 ? ctl_refused(r) : CTL_OK;
+	return r == -ENOENT ? no_array(b, name ? name : "") : ctl_result(r);
 }
 
-static int write_header(const struct gpushm_array *a, struct sink *s)
+static int write_header(const struct gpushm_array *a, const struct output_file *f)
 {
-	struct npy npy = { .dtype = entry_dtype(gpushm_array_dtype(a)),
+	struct npy npy = { .dtype = dtype_from_public(gpushm_array_dtype(a)),
 			   .ndim = (uint32_t)gpushm_array_ndim(a) };
 	const char *descr = gpushm_array_descr(a);
 	_cleanup_(free_ptr) char *header = NULL;
-	char type[64];
 	size_t len;
 	int r;
 
@@ -67,113 +152,102 @@ static int write_header(const struct gpushm_array *a, struct sink *s)
 	for (uint32_t i = 0; i < npy.ndim; i++)
 		npy.shape[i] = gpushm_array_shape(a)[i];
 	r = npy_format(&npy, &header, &len);
-	if (r == -ENOTSUP) {
-		gpushm_dtype_format(gpushm_array_dtype(a), type, sizeof(type));
+	if (r == -ENOTSUP)
 		return ctl_error(CTL_FAILED,
-				 "NumPy has no type for %s: --raw writes the bytes alone", type);
-	}
+				 "NumPy has no type for %s; --raw writes the elements without a "
+				 "header",
+				 output_dtype(gpushm_array_dtype(a)).text);
 	if (r == 0)
-		r = transfer_write(s->fd, header, len);
+		r = transfer_write(f->fd, header, len);
 	if (r == -EPIPE)
 		return CTL_FAILED;
-	return r < 0 ? ctl_error(CTL_FAILED, "%s: %s", s->file, strerror(-r)) : CTL_OK;
+	return r < 0 ? ctl_error(CTL_FAILED, "%s: %s", f->file, strerror(-r)) : CTL_OK;
 }
 
 static int write_file(const struct ctl *ctl, const struct options *o, const struct gpushm_array *a,
 		      const char *file)
 {
-	struct sink s;
-	struct progress p;
+	struct output_file f = { .fd = -1 };
+	struct transfer t;
 	int r;
 
-	interrupt_catch();
-	r = sink_open(&s, file);
-	progress_start(&p, file, gpushm_array_nbytes(a), ctl->quiet);
+	transfer_begin(&t, file, gpushm_array_nbytes(a), ctl->quiet);
+	r = open_file(&f, file);
 	if (r == CTL_OK && !o->raw)
-		r = write_header(a, &s);
+		r = write_header(a, &f);
 	if (r == CTL_OK)
-		r = transfer_dump(a, s.fd, s.file, &p);
+		r = transfer_dump(&t, a, f.fd, f.file);
 	if (r == CTL_OK)
-		r = sink_commit(&s);
-	sink_close(&s);
-	interrupt_release();
-	progress_end(&p);
+		r = commit_file(&f);
+	close_file(&f);
+	transfer_end(&t);
 	return r;
 }
 
 static void report(const struct ctl *ctl, const struct gpushm_array *a, const char *file)
 {
-	char type[64] = "?", shape[512];
+	struct output_text type = output_dtype(gpushm_array_dtype(a));
 	struct json j;
 
 	if (!strcmp(file, "-") || ctl->quiet)
 		return;
-	gpushm_dtype_format(gpushm_array_dtype(a), type, sizeof(type));
-	if (ctl_json(ctl, &j)) {
-		json_open(&j, NULL, '{');
-		json_string(&j, "file", file);
-		json_string(&j, "array", gpushm_array_name(a));
-		json_string(&j, "dtype", type);
-		json_open(&j, "shape", '[');
-		for (int i = 0; i < gpushm_array_ndim(a); i++)
-			json_int(&j, NULL, gpushm_array_shape(a)[i]);
-		json_close(&j, ']');
-		json_uint(&j, "bytes", gpushm_array_nbytes(a));
-		json_close(&j, '}');
+	if (!ctl_json(ctl, &j)) {
+		printf("%s: %s %s, %s\n", file, type.text, output_shape(a).text,
+		       ctl_size(ctl, gpushm_array_nbytes(a)).text);
 		return;
 	}
-	printf("%s: %s %s, %s\n", file, type, entry_shape(a, shape, sizeof(shape)),
-	       ctl_size(ctl, gpushm_array_nbytes(a)));
-}
-
-static int get(struct ctl *ctl, const struct options *o, const char *name, const char *array,
-	       const char *file)
-{
-	struct gpushm_buffer *b = NULL;
-	struct gpushm_array *a = NULL;
-	int r = gpushm_open(ctl->connection, name, GPUSHM_READ, o->timeout, NULL, &b);
-
-	if (r < 0)
-		return ctl_refused(r);
-	if (gpushm_buffer_dirty(b))
-		ctl_error(CTL_OK, "%s: it is dirty: a writer died while it held it", name);
-	r = find_array(b, array, &a);
-	if (r == CTL_OK)
-		r = write_file(ctl, o, a, file);
-	if (r == CTL_OK)
-		report(ctl, a, file);
-	gpushm_array_free(a);
-	gpushm_close(b);
-	return r;
+	json_open(&j, NULL, '{');
+	json_string(&j, "file", file);
+	json_string(&j, "array", gpushm_array_name(a));
+	json_string(&j, "dtype", type.text);
+	json_ints(&j, "shape", gpushm_array_shape(a), gpushm_array_ndim(a));
+	json_uint(&j, "bytes", gpushm_array_nbytes(a));
+	json_close(&j, '}');
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
 	char *colon = o->array ? NULL : strchr(words[0], ':');
-	int r = ctl_connect(ctl);
+	struct gpushm_buffer *b = NULL;
+	struct gpushm_array *a = NULL;
+	int r;
 
-	if (r)
-		return r;
 	if (colon)
 		*colon = '\0';
-	return get(ctl, o, words[0], colon ? colon + 1 : o->array, words[1]);
+	r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, o->timeout, NULL, &b);
+	if (r < 0)
+		return ctl_refused(r);
+	if (gpushm_buffer_dirty(b))
+		ctl_error(CTL_OK,
+			  "%s: the buffer is dirty: a process died that held it for writing",
+			  words[0]);
+	r = find_array(b, colon ? colon + 1 : o->array, &a);
+	if (r == CTL_OK)
+		r = write_file(ctl, o, a, words[1]);
+	if (r == CTL_OK)
+		report(ctl, a, words[1]);
+	gpushm_array_free(a);
+	gpushm_close(b);
+	return r;
 }
 
 const struct command command_get = {
 	.name = "get",
 	.synopsis = "[OPTIONS] NAME[:ARRAY] FILE",
 	.about = "write an array to a NumPy file",
-	.more = "Without ARRAY it is the buffer's own array, or its only one. \"-\" is standard "
+	.more = "Without ARRAY it writes the buffer's own array, or its only one. \"-\" is "
+		"standard\n"
 		"output.",
 	.args =
 		(const struct arg[]){
 			{ "array", ARG_TEXT, 'A', "ARRAY",
-			  "the array; NAME may then have a colon in it",
+			  "the array; a colon in NAME is then part of NAME",
 			  offsetof(struct options, array) },
-			{ "raw", ARG_FLAG, 'r', NULL, "the elements alone, without NumPy's header",
+			{ "raw", ARG_FLAG, 'r', NULL, "write the elements without a NumPy header",
 			  offsetof(struct options, raw) },
-			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+			{ "timeout", ARG_TIME, 't', "TIME",
+			  "wait up to this time until NAME is published",
 			  offsetof(struct options, timeout) },
 			{ .name = NULL },
 		},

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl hold NAME`: opens a buffer, says so in one line, and keeps the lease until its input
- * ends, so that a script can keep memory alive: `coproc gpushmctl hold NAME`. Any signal that
- * kills it ends the lease as well.
+ * `gpushmctl hold NAME`: opens a buffer, prints one line, and keeps the lease until its input ends,
+ * so that a script can keep memory alive: `coproc gpushmctl hold NAME`. Its lease also ends if a
+ * signal kills it.
  */
 #include "client/ctl/hold.h"
 
-#include "client/ctl/entry.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -19,7 +18,7 @@ struct options {
 	uint64_t timeout;
 };
 
-/* A question makes the library come back to a daemon that was started again, its leases with it. */
+/* A request makes the library reconnect to a restarted daemon, and take its leases along. */
 static bool is_back(struct ctl *ctl)
 {
 	struct gpushm_status *status = NULL;
@@ -42,8 +41,8 @@ int hold_until_eof(struct ctl *ctl)
 			return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
 		if (fds[1].revents && !is_back(ctl))
 			return ctl_error(CTL_NO_DAEMON,
-					 "the daemon has gone: the memory stays while this process "
-					 "has it mapped, the name does not");
+					 "the daemon has gone: the memory stays until this process "
+					 "ends, its name does not");
 		if (!fds[0].revents)
 			continue;
 		n = read(STDIN_FILENO, scrap, sizeof(scrap));
@@ -54,8 +53,8 @@ int hold_until_eof(struct ctl *ctl)
 	}
 }
 
-/* The lease's number, for people: the daemon tells it with the holders, and those only to a
- * buffer's owner and to admins. 0: it did not. */
+/* The lease's number, for people. The daemon sends it with the holders, and these only to the
+ * buffer's owner and to admins; else 0. */
 static uint64_t find_lease(struct ctl *ctl, const char *name, enum gpushm_access access)
 {
 	struct gpushm_stat *s = NULL;
@@ -96,30 +95,29 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	const struct options *o = options;
 	enum gpushm_access access = o->write ? GPUSHM_WRITE : GPUSHM_READ;
 	struct gpushm_buffer *b = NULL;
-	int r = ctl_connect(ctl), closed;
+	int r = gpushm_open(ctl->connection, words[0], access, o->timeout, NULL, &b), closed;
 
-	if (r)
-		return r;
-	r = gpushm_open(ctl->connection, words[0], access, o->timeout, NULL, &b);
 	if (r < 0)
 		return ctl_refused(r);
 	report(ctl, words[0], find_lease(ctl, words[0], access));
 	r = hold_until_eof(ctl);
 	closed = gpushm_close(b);
-	return r == CTL_OK && closed < 0 ? ctl_refused(closed) : r;
+	return r == CTL_OK ? ctl_result(closed) : r;
 }
 
 const struct command command_hold = {
 	.name = "hold",
 	.synopsis = "[--write] [--timeout=TIME] NAME",
 	.about = "keep a buffer open until the end of input",
-	.more = "Prints \"held NAME PID LEASE\" once it has the buffer, then waits for the end of "
-		"its input.",
+	.more = "Prints \"held NAME PID LEASE\" when it has the buffer, then waits for the end of "
+		"its\ninput.",
 	.args =
 		(const struct arg[]){
-			{ "write", ARG_FLAG, 'w', NULL, "open it for writing (a shared one)",
+			{ "write", ARG_FLAG, 'w', NULL,
+			  "open it for writing; only a shared buffer allows this",
 			  offsetof(struct options, write) },
-			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+			{ "timeout", ARG_TIME, 't', "TIME",
+			  "wait up to this time until NAME is published",
 			  offsetof(struct options, timeout) },
 			{ .name = NULL },
 		},

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keeping a lease for a script: until its input ends.
+ * Waiting for the end of standard input, for a script that keeps a buffer open so.
  */
 #ifndef GPUSHM_CLIENT_CTL_HOLD_H
 #define GPUSHM_CLIENT_CTL_HOLD_H
 
 #include "client/ctl/ctl.h"
 
-/* Reads standard input and throws it away until it ends, or the daemon goes. An exit code. */
+/* Reads and drops standard input until it ends, or until the daemon is gone. An exit code. */
 int hold_until_eof(struct ctl *ctl);
 
 #endif

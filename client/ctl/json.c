@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The writer. It streams: nothing is kept but the depth, so a list of any length costs no memory.
- * Write errors are the stream's; main looks at them once, when all has been written.
+ * The writer streams: it keeps only the depth, so a list of any length costs no memory.
+ * It checks no write: main() checks the stream once, at the end.
  */
 #include "client/ctl/json.h"
 
@@ -27,21 +27,11 @@ static void new_line(struct json *j)
 
 static void write_char(struct json *j, const char *s, size_t n, uint32_t cp)
 {
-	switch (cp) {
-	case '"':
-		fputs("\\\"", j->out);
-		return;
-	case '\\':
-		fputs("\\\\", j->out);
-		return;
-	case '\n':
-		fputs("\\n", j->out);
-		return;
-	case '\t':
-		fputs("\\t", j->out);
-		return;
-	}
-	if (utf8_is_control(cp))
+	if (cp == '"' || cp == '\\')
+		fprintf(j->out, "\\%c", (char)cp);
+	else if (cp == '\n' || cp == '\t')
+		fputs(cp == '\n' ? "\\n" : "\\t", j->out);
+	else if (utf8_is_control(cp))
 		fprintf(j->out, "\\u%04x", (unsigned)cp);
 	else
 		fwrite(s, 1, n, j->out);
@@ -130,48 +120,56 @@ void json_base64(struct json *j, const char *key, const void *value, size_t len)
 	fputc('"', j->out);
 }
 
+/* A value that needs no escapes. */
+#define write_value(j, key, ...) (begin(j, key), (void)fprintf((j)->out, __VA_ARGS__))
+
 void json_uint(struct json *j, const char *key, uint64_t value)
 {
-	begin(j, key);
-	fprintf(j->out, "%" PRIu64, value);
+	write_value(j, key, "%" PRIu64, value);
 }
 
 void json_id(struct json *j, const char *key, uint64_t value)
 {
-	begin(j, key);
-	fprintf(j->out, "\"%" PRIu64 "\"", value);
+	write_value(j, key, "\"%" PRIu64 "\"", value);
 }
 
 void json_int(struct json *j, const char *key, int64_t value)
 {
-	begin(j, key);
-	fprintf(j->out, "%" PRId64, value);
+	write_value(j, key, "%" PRId64, value);
+}
+
+void json_index(struct json *j, const char *key, int value)
+{
+	if (value < 0)
+		json_null(j, key);
+	else
+		json_int(j, key, value);
 }
 
 void json_hex(struct json *j, const char *key, uint64_t value)
 {
-	begin(j, key);
-	fprintf(j->out, "\"%016" PRIx64 "\"", value);
+	write_value(j, key, "\"%016" PRIx64 "\"", value);
+}
+
+void json_ints(struct json *j, const char *key, const int64_t *values, int n)
+{
+	json_open(j, key, '[');
+	for (int i = 0; i < n; i++)
+		json_int(j, NULL, values[i]);
+	json_close(j, ']');
 }
 
 void json_bool(struct json *j, const char *key, bool value)
 {
-	begin(j, key);
-	fputs(value ? "true" : "false", j->out);
+	write_value(j, key, "%s", value ? "true" : "false");
 }
 
 void json_null(struct json *j, const char *key)
 {
-	begin(j, key);
-	fputs("null", j->out);
+	write_value(j, key, "null");
 }
 
 void json_time(struct json *j, const char *key, uint64_t ns)
 {
-	char buf[40];
-
-	if (ns)
-		json_string(j, key, output_time(ns, buf, sizeof(buf)));
-	else
-		json_null(j, key);
+	json_string(j, key, ns ? output_time(ns).text : NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A writer of one JSON document (RFC 8259). The caller keeps objects and arrays balanced; the
- * writer puts the commas, the escapes and, if it is pretty, the lines.
+ * writer adds the commas, the escapes and, if it is pretty, the lines.
  */
 #ifndef GPUSHM_CLIENT_CTL_JSON_H
 #define GPUSHM_CLIENT_CTL_JSON_H
@@ -15,7 +15,7 @@ struct json {
 	FILE *out; /* borrowed */
 	bool pretty;
 	unsigned depth;
-	bool inside; /* something stands in the innermost object or array */
+	bool inside; /* the innermost object or array has a member */
 };
 
 void json_init(struct json *j, FILE *out, bool pretty);
@@ -25,16 +25,18 @@ void json_open(struct json *j, const char *key, char bracket);
 /* bracket: '}' or ']'. The last one ends the document and its line. */
 void json_close(struct json *j, char bracket);
 
-/* Bytes that are no valid UTF-8 become U+FFFD, one for each byte. NULL is null. */
+/* Each byte that is not valid UTF-8 becomes U+FFFD. NULL is null. */
 void json_string(struct json *j, const char *key, const char *value);
 void json_bytes(struct json *j, const char *key, const void *value, size_t len);
 /* RFC 4648 with padding. */
 void json_base64(struct json *j, const char *key, const void *value, size_t len);
 void json_uint(struct json *j, const char *key, uint64_t value);
-/* A string of digits: readers that make doubles of all numbers lose those above 2^53 (RFC 7493). */
+/* A string of digits, because many readers lose precision above 2^53 (RFC 7493). */
 void json_id(struct json *j, const char *key, uint64_t value);
 void json_int(struct json *j, const char *key, int64_t value);
+void json_index(struct json *j, const char *key, int value);	/* null if it is negative */
 void json_hex(struct json *j, const char *key, uint64_t value); /* a string of 16 digits */
+void json_ints(struct json *j, const char *key, const int64_t *values, int n); /* an array */
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
 /* A time in ns since 1970 as an ISO 8601 string; null for 0. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl ls`: the buffers that this user may see, sorted by name. With --holders, who has each:
- * the daemon tells that to a buffer's owner and to admins only.
+ * `gpushmctl ls`: lists the buffers that this user may see, sorted by name. With --holders it lists
+ * their holders, which the daemon shows to a buffer's owner and to admins only.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/entry.h"
-#include "client/ctl/grid.h"
-#include "client/ctl/output.h"
+#include "client/ctl/stat.h"
 #include "proto/base/own.h"
+#include "proto/words.h"
 
 #include <string.h>
 
@@ -23,72 +22,60 @@ static int by_name(const void *a, const void *b)
 	return d ? d : ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
 }
 
-static void add_buffer(struct grid *g, const struct ctl *ctl, const struct gpushm_stat *s)
+static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s)
 {
-	char age[24], note[64] = "";
+	char note[96] = "";
 
 	if (s->dirty)
-		snprintf(note, sizeof(note), ", dirty %s (%d %s)",
-			 output_age(entry_age(s->dirty_ns), age, sizeof(age)), s->dirty_pid,
-			 s->dirty_command);
+		snprintf(note, sizeof(note), ", dirty %s (%d %s)", output_since(s->dirty_ns).text,
+			 s->dirty_pid, s->dirty_command);
 	if (s->name[0])
-		grid_cell(g, GRID_PLAIN, "%s", s->name);
+		table_cell(t, TABLE_PLAIN, "%s", s->name);
 	else
-		grid_cell(g, GRID_DIM, "(unlinked %lu)", (unsigned long)s->id);
-	grid_cell(g, GRID_PLAIN, "%s", s->pool);
-	grid_cell(g, entry_state_style(s), "%s%s", entry_state(s->state), note);
-	grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, s->bytes));
-	grid_cell(g, GRID_PLAIN, "%u", s->arrays);
-	grid_cell(g, GRID_PLAIN, "%04o", s->mode);
-	grid_cell(g, GRID_PLAIN, "%s:%s", entry_user(s->uid), entry_group(s->gid));
-	grid_cell(g, GRID_PLAIN, "%u", s->readers);
-	grid_cell(g, GRID_PLAIN, "%u", s->writers);
-	grid_cell(g, GRID_PLAIN, "%s", output_age(entry_age(s->created_ns), age, sizeof(age)));
+		table_cell(t, TABLE_DIM, "(unlinked %lu)", (unsigned long)s->id);
+	table_cell(t, TABLE_PLAIN, "%s", s->pool);
+	table_cell(t, stat_style(s), "%s%s", state_word(s->state), note);
+	table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, s->bytes).text);
+	table_cell(t, TABLE_PLAIN, "%u", s->arrays);
+	table_cell(t, TABLE_PLAIN, "%04o", s->mode);
+	table_cell(t, TABLE_PLAIN, "%s:%s", output_user(s->uid), output_group(s->gid));
+	table_cell(t, TABLE_PLAIN, "%u", s->readers);
+	table_cell(t, TABLE_PLAIN, "%u", s->writers);
+	table_cell(t, TABLE_PLAIN, "%s", output_since(s->created_ns).text);
 }
 
 static int print_buffers(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)
 {
-	struct grid *g =
-		grid_new("NAME POOL STATE >SIZE >ARRAYS >MODE OWNER >READERS >WRITERS >AGE");
-	int r;
+	struct table *t =
+		table_new("~NAME POOL STATE >SIZE >ARRAYS >MODE OWNER >READERS >WRITERS >AGE");
 
-	if (!g)
-		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		add_buffer(g, ctl, list[i]);
-	r = grid_print(g, ctl->colour, stdout);
-	grid_free(g);
-	return r;
+		add_buffer(t, ctl, list[i]);
+	return ctl_print(ctl, t);
+}
+
+static void add_holder(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s,
+		       const struct gpushm_holder *h)
+{
+	table_cell(t, TABLE_PLAIN, "%s", s->name[0] ? s->name : "(unlinked)");
+	table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, s->bytes).text);
+	table_cell(t, TABLE_PLAIN, "%d", h->pid);
+	table_cell(t, TABLE_PLAIN, "%s", h->command);
+	table_cell(t, TABLE_PLAIN, "%s", output_user(h->uid));
+	table_cell(t, TABLE_PLAIN, "%s", access_word(h->access));
+	table_cell(t, TABLE_PLAIN, "%lu", (unsigned long)h->lease);
+	table_cell(t, TABLE_PLAIN, "%s", output_since(h->since_ns).text);
+	table_cell(t, TABLE_WARN, "%s", h->suspect ? "ending" : "");
 }
 
 static int print_holders(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)
 {
-	struct grid *g = grid_new("NAME >SIZE >PID COMMAND USER ACCESS >LEASE >SINCE NOTE");
-	char age[24];
-	int r;
+	struct table *t = table_new("~NAME >SIZE >PID COMMAND USER ACCESS >LEASE >SINCE NOTE");
 
-	if (!g)
-		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < list[i]->n_holders; k++) {
-			const struct gpushm_holder *h = &list[i]->holders[k];
-
-			grid_cell(g, GRID_PLAIN, "%s",
-				  list[i]->name[0] ? list[i]->name : "(unlinked)");
-			grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, list[i]->bytes));
-			grid_cell(g, GRID_PLAIN, "%d", h->pid);
-			grid_cell(g, GRID_PLAIN, "%s", h->command);
-			grid_cell(g, GRID_PLAIN, "%s", entry_user(h->uid));
-			grid_cell(g, GRID_PLAIN, "%s", entry_access(h->access));
-			grid_cell(g, GRID_PLAIN, "%lu", (unsigned long)h->lease);
-			grid_cell(g, GRID_PLAIN, "%s",
-				  output_age(entry_age(h->since_ns), age, sizeof(age)));
-			grid_cell(g, GRID_WARN, "%s",
-				  h->suspect ? "its socket has closed, its process lives" : "");
-		}
-	r = grid_print(g, ctl->colour, stdout);
-	grid_free(g);
-	return r;
+		for (size_t k = 0; k < list[i]->n_holders; k++)
+			add_holder(t, ctl, list[i], &list[i]->holders[k]);
+	return ctl_print(ctl, t);
 }
 
 static int print_names(struct gpushm_stat *const *list, size_t n)
@@ -96,15 +83,16 @@ static int print_names(struct gpushm_stat *const *list, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (list[i]->name[0])
 			puts(list[i]->name);
-	return 0;
+	return CTL_OK;
 }
 
-static void print_json(struct json *j, struct gpushm_stat *const *list, size_t n, bool holders)
+static int print_json(struct json *j, struct gpushm_stat *const *list, size_t n, bool holders)
 {
 	json_open(j, NULL, '[');
 	for (size_t i = 0; i < n; i++)
-		entry_json(j, NULL, list[i], holders);
+		stat_json(j, NULL, list[i], holders);
 	json_close(j, ']');
+	return CTL_OK;
 }
 
 static int show(const struct ctl *ctl, const struct options *o, struct gpushm_stat *stats, size_t n)
@@ -113,16 +101,14 @@ static int show(const struct ctl *ctl, const struct options *o, struct gpushm_st
 	struct json j;
 
 	if (!list)
-		return -ENOMEM;
+		return ctl_error(CTL_FAILED, "out of memory");
 	for (size_t i = 0; i < n; i++)
 		list[i] = &stats[i];
 	qsort(list, n, sizeof(struct gpushm_stat *), by_name);
 	if (o->names)
 		return print_names(list, n);
-	if (ctl_json(ctl, &j)) {
-		print_json(&j, list, n, o->holders);
-		return 0;
-	}
+	if (ctl_json(ctl, &j))
+		return print_json(&j, list, n, o->holders);
 	return (o->holders ? print_holders : print_buffers)(ctl, list, n);
 }
 
@@ -131,17 +117,14 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	const struct options *o = options;
 	struct gpushm_stat *stats = NULL;
 	size_t n;
-	int r = ctl_connect(ctl);
+	int r = gpushm_list(ctl->connection, n_words ? words[0] : NULL,
+			    o->holders ? GPUSHM_HOLDERS : 0, &stats, &n);
 
-	if (r)
-		return r;
-	r = gpushm_list(ctl->connection, n_words ? words[0] : NULL, o->holders ? GPUSHM_HOLDERS : 0,
-			&stats, &n);
 	if (r < 0)
 		return ctl_refused(r);
 	r = show(ctl, o, stats, n);
 	gpushm_stat_free(stats, n);
-	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : CTL_OK;
+	return r;
 }
 
 const struct command command_ls = {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmctl: finds the subcommand, reads its command line into its options, and runs it.
- * It holds no resource but the connection, which ends with the process: what a subcommand created
- * and did not publish vanishes with it, however it ends.
+ * gpushmctl: finds the command, reads its command line into its options, and runs it.
+ * It holds no resource but the connection, which ends with the process: a buffer that a command
+ * created and did not publish is freed then, however the process ends.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/interrupt.h"
-#include "client/ctl/output.h"
+#include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
@@ -20,10 +19,10 @@ static void print_usage(FILE *out)
 		     "Commands:\n");
 	for (const struct command *const *c = commands; *c; c++)
 		fprintf(out, "  %-10s %s\n", (*c)->name, (*c)->about);
-	fprintf(out, "\nOptions, here or after the command:\n");
+	fprintf(out, "\nOptions, before or after the command:\n");
 	args_help(ctl_args, out);
-	fprintf(out, "      --version            the version of this program and its library\n\n"
-		     "gpushmctl COMMAND --help tells more; gpushmctl(1) is the manual.\n");
+	fprintf(out, "      --version            print the versions of program and library\n\n"
+		     "gpushmctl COMMAND --help explains a command; gpushmctl(1) is the manual.\n");
 }
 
 static void print_command_usage(const struct command *c, FILE *out)
@@ -42,6 +41,7 @@ static void print_command_usage(const struct command *c, FILE *out)
 		fprintf(out, "\n%s\n", c->more);
 	fprintf(out, "\nOptions:\n");
 	args_help(c->args, out);
+	args_help(c->more_args, out);
 	args_help(ctl_args, out);
 }
 
@@ -49,7 +49,7 @@ static int usage_error(const struct command *c, const char *text)
 {
 	ctl_error(CTL_USAGE, "%s%s%s", c ? c->name : "", c ? ": " : "", text);
 	if (c)
-		fprintf(stderr, "gpushmctl %s --help tells what is allowed.\n", c->name);
+		fprintf(stderr, "gpushmctl %s --help lists what is allowed.\n", c->name);
 	else
 		fprintf(stderr, "gpushmctl --help lists the commands and options.\n");
 	return CTL_USAGE;
@@ -59,21 +59,20 @@ static int check_words(const struct command *c, size_t n)
 {
 	char text[160];
 
-	if (n < c->min_words)
-		snprintf(text, sizeof(text), "something is missing: gpushmctl %s %.*s", c->name,
-			 (int)strcspn(c->synopsis, "\n"), c->synopsis);
-	else if (n > c->max_words)
-		snprintf(text, sizeof(text), "too many words: gpushmctl %s %.*s", c->name,
-			 (int)strcspn(c->synopsis, "\n"), c->synopsis);
-	else
+	if (n >= c->min_words && n <= c->max_words)
 		return CTL_OK;
+	snprintf(text, sizeof(text), "%s: gpushmctl %s %.*s",
+		 n < c->min_words ? "something is missing" : "too many words", c->name,
+		 (int)strcspn(c->synopsis, "\n"), c->synopsis);
 	return usage_error(c, text);
 }
 
 /* options: the command's own, with its defaults. */
 static int run_with(struct ctl *ctl, const struct command *c, void *options, char **argv)
 {
-	const struct arg_target targets[] = { { c->args, options }, { ctl_args, ctl } };
+	const struct arg_target targets[] = { { c->args, options },
+					      { c->more_args, options },
+					      { ctl_args, ctl } };
 	char err[256];
 	size_t n;
 	int r = args_parse(argv, targets, array_size(targets), false, &n, err, sizeof(err));
@@ -85,6 +84,8 @@ static int run_with(struct ctl *ctl, const struct command *c, void *options, cha
 	if (r < 0)
 		return usage_error(c, err);
 	r = check_words(c, n);
+	if (r == CTL_OK && !c->connects_itself)
+		r = ctl_connect(ctl);
 	return r ? r : c->run(ctl, options, n, argv);
 }
 
@@ -99,13 +100,22 @@ static int run_command(struct ctl *ctl, const struct command *c, char **argv)
 	return run_with(ctl, c, options, argv);
 }
 
+static int unknown_command(const char *typed)
+{
+	const char *best = command_suggest(typed);
+	char text[256];
+
+	snprintf(text, sizeof(text), "there is no command \"%.100s\"%s%s%s", typed,
+		 best ? "; did you mean \"" : "", best ? best : "", best ? "\"?" : "");
+	return usage_error(NULL, text);
+}
+
 static int run(struct ctl *ctl, char **argv)
 {
 	bool version = false;
 	const struct arg own[] = { { "version", ARG_FLAG, 'V', NULL, "", 0 }, { .name = NULL } };
 	const struct arg_target targets[] = { { ctl_args, ctl }, { own, &version } };
 	const struct command *c;
-	const char *suggestion;
 	char text[256];
 	size_t n;
 	int r = args_parse(argv, targets, array_size(targets), true, &n, text, sizeof(text));
@@ -123,16 +133,10 @@ static int run(struct ctl *ctl, char **argv)
 	if (!n)
 		return usage_error(NULL, "a command is missing");
 	c = command_find(argv[0]);
-	if (c)
-		return run_command(ctl, c, argv + 1);
-	suggestion = command_suggest(argv[0]);
-	snprintf(text, sizeof(text), "\"%.100s\" is no command%s%s%s", argv[0],
-		 suggestion ? "; did you mean \"" : "", suggestion ? suggestion : "",
-		 suggestion ? "\"?" : "");
-	return usage_error(NULL, text);
+	return c ? run_command(ctl, c, argv + 1) : unknown_command(argv[0]);
 }
 
-/* Output that could not be written is a failure; but who closed a pipe has seen enough. */
+/* Output that could not be written is a failure; but a closed pipe needs no message. */
 static int finish_output(int code)
 {
 	errno = 0;
@@ -143,7 +147,7 @@ static int finish_output(int code)
 	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno ? errno : EIO));
 }
 
-/* A caller may have closed one of them, and the daemon's socket must not end up as stdout. */
+/* A caller may have closed one of them, and the daemon's socket must not become stdout. */
 static void open_standard_fds(void)
 {
 	int fd;
@@ -161,13 +165,14 @@ int main(int argc, char **argv)
 	int code;
 
 	open_standard_fds();
-	/* For wcwidth() alone; a machine without the user's locale still knows the C library's. */
+	/* For the width of characters in tables; C.UTF-8 is part of the C library, so it is there
+	 * on a machine that lacks the user's locale. */
 	if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1)
 		setlocale(LC_CTYPE, "C.UTF-8");
 	ctl.colour = output_colour(STDOUT_FILENO);
 	code = argc > 0 ? run(&ctl, argv + 1) : CTL_USAGE;
 	code = finish_output(code);
 	gpushm_disconnect(ctl.connection);
-	interrupt_obey();
+	transfer_obey_signal();
 	return code;
 }

@@ -2,7 +2,7 @@
  *
  * NumPy's file format .npy, versions 1.0, 2.0 and 3.0 (numpy/lib/format.py, "NEP 1"): a magic
  * string, a version, a length, and the text of a Python dict with descr, fortran_order and shape.
- * The data follow it, and are not looked at here.
+ * The data follow the header.
  */
 #ifndef GPUSHM_CLIENT_CTL_NPY_H
 #define GPUSHM_CLIENT_CTL_NPY_H
@@ -30,16 +30,16 @@ struct npy_error {
 	char text[192];
 };
 
-/* How long the header is, from the file's first NPY_PRELUDE bytes: all that lies before the data.
- * 0; -EINVAL (no .npy file), -ENOTSUP (its version), -EFBIG (above NPY_HEADER_MAX). */
+/* The length of the header (all bytes before the data), from the file's first NPY_PRELUDE bytes.
+ * 0; -EINVAL (not a .npy file), -ENOTSUP (its version), -EFBIG (above NPY_HEADER_MAX). */
 int npy_header_size(const void *prelude, size_t *ret, struct npy_error *err);
 
 /* Reads a header of exactly len bytes. 0; -EINVAL (malformed), -ENOTSUP (Python objects, big-endian
  * data, more than 32 dimensions), -EOVERFLOW (the size of the data does not fit). */
 int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error *err);
 
-/* The header for an array, malloc'd: dtype, descr, fortran, ndim and shape are read. 0; -ENOTSUP
- * where NumPy has no such dtype (float6, float4, vectors); -EOVERFLOW; -ENOMEM. A float8 is
+/* The header for an array, malloc'd, from dtype, descr, fortran, ndim and shape. 0; -ENOTSUP if
+ * NumPy has no such dtype (float6, float4, vectors); -EOVERFLOW; -ENOMEM. A float8 is
  * written as "|V1", a bfloat16 as "<V2", as ml_dtypes does. */
 int npy_format(const struct npy *npy, char **ret, size_t *ret_len);
 

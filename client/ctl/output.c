@@ -1,56 +1,127 @@
 /* SPDX-License-Identifier: MIT
  *
- * How text is made fit for a person's eyes. Names and attributes come from other users, so they
- * are decoded here rather than by the C library: mbrtowc() depends on a locale that a cron job
- * does not have, and passes the C1 control characters that some terminals obey.
- * This room prints nothing and owns nothing that it returns.
+ * Names and attributes come from other users, so this file decodes them itself: mbrtowc() depends
+ * on a locale that a cron job does not have, and accepts the C1 control characters that some
+ * terminals obey. User and group names are kept from call to call: a list of thousands of buffers
+ * mostly has one owner, and each look-up may read /etc/passwd or ask a server.
+ * Nothing here prints.
  */
 #include "client/ctl/output.h"
 
+#include "proto/base/clock.h"
 #include "proto/base/size.h"
 #include "proto/base/utf8.h"
 
+#include <grp.h>
 #include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-#include <wchar.h>
 
-char *output_size(uint64_t bytes, bool exact, char *buf, size_t size)
+#define SECOND 1000000000u
+
+static struct output_text number(uint64_t n, const char *unit)
 {
+	struct output_text t;
+
+	snprintf(t.text, sizeof(t.text), "%" PRIu64 "%s", n, unit);
+	return t;
+}
+
+struct output_text output_size(uint64_t bytes, bool exact)
+{
+	struct output_text t;
+
 	if (exact)
-		snprintf(buf, size, "%" PRIu64, bytes);
-	else
-		snprintf(buf, size, "%s", size_format(bytes).text);
-	return buf;
+		return number(bytes, "");
+	snprintf(t.text, sizeof(t.text), "%s", size_format(bytes).text);
+	return t;
 }
 
-char *output_age(uint64_t ns, char *buf, size_t size)
+struct output_text output_age(uint64_t ns)
 {
-	uint64_t s = ns / 1000000000u;
+	uint64_t s = ns / SECOND;
 
-	if (s < 120)
-		snprintf(buf, size, "%" PRIu64 "s", s);
-	else if (s < 120 * 60)
-		snprintf(buf, size, "%" PRIu64 "m", s / 60);
-	else if (s < 48 * 3600)
-		snprintf(buf, size, "%" PRIu64 "h", s / 3600);
-	else
-		snprintf(buf, size, "%" PRIu64 "d", s / 86400);
-	return buf;
+	return s < 120	       ? number(s, "s")
+	       : s < 120 * 60  ? number(s / 60, "m")
+	       : s < 48 * 3600 ? number(s / 3600, "h")
+			       : number(s / 86400, "d");
 }
 
-char *output_time(uint64_t ns, char *buf, size_t size)
+struct output_text output_since(uint64_t stamp_ns)
 {
-	time_t s = (time_t)(ns / 1000000000u);
+	uint64_t now = clock_realtime_ns();
+
+	return output_age(now > stamp_ns ? now - stamp_ns : 0);
+}
+
+struct output_text output_time(uint64_t ns)
+{
+	time_t s = (time_t)(ns / SECOND);
+	struct output_text t;
 	struct tm tm = { 0 };
 	char date[24];
 
 	gmtime_r(&s, &tm);
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(buf, size, "%s.%09uZ", date, (unsigned)(ns % 1000000000u));
-	return buf;
+	snprintf(t.text, sizeof(t.text), "%s.%09uZ", date, (unsigned)(ns % SECOND));
+	return t;
+}
+
+struct output_text output_dtype(struct gpushm_dtype t)
+{
+	struct output_text ret = { "?" };
+
+	gpushm_dtype_format(t, ret.text, sizeof(ret.text));
+	return ret;
+}
+
+struct output_shape output_shape(const struct gpushm_array *a)
+{
+	int ndim = gpushm_array_ndim(a);
+	struct output_shape ret;
+	size_t n = 0, size = sizeof(ret.text);
+
+	for (int i = 0; i < ndim && n < size; i++)
+		n += (size_t)snprintf(ret.text + n, size - n, "%s%" PRId64, i ? ", " : "(",
+				      gpushm_array_dim(a, i));
+	if (n < size)
+		snprintf(ret.text + n, size - n, "%s", !ndim ? "()" : ndim == 1 ? ",)" : ")");
+	return ret;
+}
+
+const char *output_user(uid_t uid)
+{
+	static struct output_text name;
+	static uid_t known = (uid_t)-1;
+	const struct passwd *p;
+
+	if (uid == known)
+		return name.text;
+	known = uid;
+	name = number(uid, "");
+	p = getpwuid(uid);
+	if (p)
+		snprintf(name.text, sizeof(name.text), "%s", p->pw_name);
+	return name.text;
+}
+
+const char *output_group(gid_t gid)
+{
+	static struct output_text name;
+	static gid_t known = (gid_t)-1;
+	const struct group *g;
+
+	if (gid == known)
+		return name.text;
+	known = gid;
+	name = number(gid, "");
+	g = getgrgid(gid);
+	if (g)
+		snprintf(name.text, sizeof(name.text), "%s", g->gr_name);
+	return name.text;
 }
 
 /* Control characters, and the marks that change the direction of the text after them. */
@@ -63,13 +134,13 @@ static bool is_unsafe(uint32_t point)
 char *output_escape(const char *s, size_t len)
 {
 	char *out = malloc(4 * len + 1), *o = out;
-	uint32_t cp = 0;
+	uint32_t point = 0;
 
 	if (!out)
 		return NULL;
 	for (size_t i = 0; i < len;) {
-		size_t n = utf8_next(s + i, len - i, &cp);
-		bool raw = n && !is_unsafe(cp);
+		size_t n = utf8_next(s + i, len - i, &point);
+		bool raw = n && !is_unsafe(point);
 
 		for (size_t end = i + (n ? n : 1); i < end; i++)
 			if (raw)
@@ -79,27 +150,6 @@ char *output_escape(const char *s, size_t len)
 	}
 	*o = '\0';
 	return out;
-}
-
-size_t output_width(const char *s)
-{
-	size_t len = strlen(s), width = 0, n;
-	uint32_t cp;
-
-	for (size_t i = 0; i < len; i += n) {
-		int w;
-
-		n = utf8_next(s + i, len - i, &cp);
-		if (!n) {
-			n = 1;
-			width++;
-			continue;
-		}
-		/* -1: a locale without this character, where one column is the best guess. */
-		w = wcwidth((wchar_t)cp);
-		width += w < 0 ? 1 : (size_t)w;
-	}
-	return width;
 }
 
 bool output_terminal(int fd)

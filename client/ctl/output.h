@@ -1,35 +1,55 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text for people: sizes, ages and times, UTF-8, colours. Nothing that comes from outside reaches
- * a terminal with its control characters in force.
+ * Values as text for people: sizes, ages, times, users, shapes. Text from outside reaches a
+ * terminal only after its control characters are escaped.
  */
 #ifndef GPUSHM_CLIENT_CTL_OUTPUT_H
 #define GPUSHM_CLIENT_CTL_OUTPUT_H
 
+#include "client/gpushm.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <sys/types.h>
 
-/* "512 B", "4.0 GiB"; exact: "4294967296". buf has at least 24 bytes. Returns buf. */
-char *output_size(uint64_t bytes, bool exact, char *buf, size_t size);
+/* Texts by value, so that they stand in a printf's arguments: output_age(ns).text. */
+struct output_text {
+	char text[40];
+};
+struct output_shape {
+	char text[512];
+};
 
-/* "3s", "12m", "5h", "8d". Returns buf. */
-char *output_age(uint64_t ns, char *buf, size_t size);
+/* "512 B", "4.0 GiB"; exact: "4294967296". */
+struct output_text output_size(uint64_t bytes, bool exact);
 
-/* CLOCK_REALTIME in ns as "2026-01-31T12:00:00.123456789Z". buf has at least 32 bytes. */
-char *output_time(uint64_t ns, char *buf, size_t size);
+/* "3s", "12m", "5h", "8d". */
+struct output_text output_age(uint64_t ns);
+
+/* The age of a CLOCK_REALTIME stamp; "0s" for one in the future. */
+struct output_text output_since(uint64_t stamp_ns);
+
+/* CLOCK_REALTIME in ns as "2026-01-31T12:00:00.123456789Z". */
+struct output_text output_time(uint64_t ns);
+
+/* The name of a dtype, as gpushm_dtype_format() writes it. */
+struct output_text output_dtype(struct gpushm_dtype t);
+
+/* "(8, 1080)"; "()" for no dimension. A longer text is cut. */
+struct output_shape output_shape(const struct gpushm_array *a);
+
+/* The user's or group's name, or its number if it has none. Valid until the next call. */
+const char *output_user(uid_t uid);
+const char *output_group(gid_t gid);
 
 /* The text with control characters and invalid bytes as \xNN, malloc'd; NULL without memory. */
 char *output_escape(const char *s, size_t len);
 
-/* Columns that an escaped text takes on a terminal. */
-size_t output_width(const char *s);
-
 /* Whether this fd is a terminal that can move its cursor. */
 bool output_terminal(int fd);
 
-/* Whether to colour what goes to this fd: a terminal, TERM is not "dumb", NO_COLOR is not set. */
+/* Whether output to this fd is coloured: it is a terminal, and NO_COLOR is not set. */
 bool output_colour(int fd);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl pools`: where memory comes from, how much of it is used, and which pools this user may
- * create in. A failed pool is listed with the reason that the daemon gives.
+ * `gpushmctl pools`: lists the pools, how much of each is used, and whether this user may create
+ * buffers in it. A failed pool is listed with the daemon's reason.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/entry.h"
-#include "client/ctl/grid.h"
 #include "proto/base/own.h"
+#include "proto/words.h"
 
 static void format_uuid(const unsigned char *u, char *buf, size_t size)
 {
@@ -16,34 +15,25 @@ static void format_uuid(const unsigned char *u, char *buf, size_t size)
 		 u[14], u[15]);
 }
 
-static bool on_gpu(const struct gpushm_pool *p)
-{
-	return p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL;
-}
-
 static void pool_json(struct json *j, const struct gpushm_pool *p)
 {
+	bool on_gpu = p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL;
 	char uuid[48];
 
 	format_uuid(p->device_uuid, uuid, sizeof(uuid));
 	json_open(j, NULL, '{');
 	json_string(j, "name", p->name);
-	json_string(j, "kind", entry_kind(p->kind));
-	json_string(j, "device_uuid", on_gpu(p) ? uuid : NULL);
+	json_string(j, "kind", kind_word(p->kind));
+	json_string(j, "device_uuid", on_gpu ? uuid : NULL);
 	json_string(j, "device_name", p->device_name[0] ? p->device_name : NULL);
 	json_string(j, "pci_id", p->pci_id[0] ? p->pci_id : NULL);
-	if (p->device >= 0)
-		json_int(j, "device", p->device);
-	else
-		json_null(j, "device");
-	if (p->numa_node >= 0)
-		json_int(j, "numa_node", p->numa_node);
-	else
-		json_null(j, "numa_node");
+	json_index(j, "device", p->device);
+	json_index(j, "numa_node", p->numa_node);
 	json_uint(j, "bytes", p->bytes);
 	json_uint(j, "used_bytes", p->used_bytes);
 	json_uint(j, "pending_bytes", p->pending_bytes);
 	json_uint(j, "suspect_bytes", p->suspect_bytes);
+	json_uint(j, "ending_bytes", p->suspect_bytes);
 	json_uint(j, "max_buffer_bytes", p->max_buffer_bytes);
 	json_uint(j, "granularity", p->granularity);
 	json_uint(j, "buffers", p->buffers);
@@ -55,54 +45,49 @@ static void pool_json(struct json *j, const struct gpushm_pool *p)
 	json_close(j, '}');
 }
 
-static void place_cell(struct grid *g, const struct gpushm_pool *p)
+static void place_cell(struct table *t, const struct gpushm_pool *p)
 {
 	if (p->device_name[0] && p->device >= 0)
-		grid_cell(g, GRID_PLAIN, "%s (cuda:%d)", p->device_name, p->device);
+		table_cell(t, TABLE_PLAIN, "%s (cuda:%d)", p->device_name, p->device);
 	else if (p->device_name[0])
-		grid_cell(g, GRID_PLAIN, "%s (%s)", p->device_name, p->pci_id);
+		table_cell(t, TABLE_PLAIN, "%s (%s)", p->device_name, p->pci_id);
 	else if (p->kind == GPUSHM_PINNED && p->numa_node >= 0)
-		grid_cell(g, GRID_PLAIN, "host, NUMA node %d", p->numa_node);
+		table_cell(t, TABLE_PLAIN, "host, NUMA node %d", p->numa_node);
 	else
-		grid_cell(g, GRID_PLAIN, "host");
+		table_cell(t, TABLE_PLAIN, "host");
 }
 
-static void note_cell(struct grid *g, const struct ctl *ctl, const struct gpushm_pool *p)
+static void note_cell(struct table *t, const struct ctl *ctl, const struct gpushm_pool *p)
 {
 	if (p->failed)
-		grid_cell(g, GRID_BAD, "failed: %s", p->why);
+		table_cell(t, TABLE_BAD, "failed: %s", p->why);
 	else if (!p->allowed)
-		grid_cell(g, GRID_WARN, "not for you");
+		table_cell(t, TABLE_WARN, "you may not create buffers in it");
 	else if (p->suspect_bytes)
-		grid_cell(g, GRID_WARN, "%s%s held by processes that are ending",
-			  p->is_default ? "default; " : "", ctl_size(ctl, p->suspect_bytes));
+		table_cell(t, TABLE_WARN, "%s%s held by processes that are ending",
+			   p->is_default ? "default; " : "", ctl_size(ctl, p->suspect_bytes).text);
 	else
-		grid_cell(g, GRID_PLAIN, "%s", p->is_default ? "default" : "");
+		table_cell(t, TABLE_PLAIN, "%s", p->is_default ? "default" : "");
 }
 
 static int print_pools(const struct ctl *ctl, const struct gpushm_pool *pools, size_t n)
 {
-	struct grid *g = grid_new("POOL KIND PLACE >BUFFERS >USED >PENDING >SIZE >LARGEST NOTE");
-	int r;
+	struct table *t = table_new("POOL KIND PLACE >BUFFERS >USED >PENDING >SIZE >LARGEST ~NOTE");
 
-	if (!g)
-		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		const struct gpushm_pool *p = &pools[i];
 
-		grid_cell(g, GRID_PLAIN, "%s", p->name);
-		grid_cell(g, GRID_PLAIN, "%s", entry_kind(p->kind));
-		place_cell(g, p);
-		grid_cell(g, GRID_PLAIN, "%u", p->buffers);
-		grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, p->used_bytes));
-		grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, p->pending_bytes));
-		grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, p->bytes));
-		grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, p->max_buffer_bytes));
-		note_cell(g, ctl, p);
+		table_cell(t, TABLE_PLAIN, "%s", p->name);
+		table_cell(t, TABLE_PLAIN, "%s", kind_word(p->kind));
+		place_cell(t, p);
+		table_cell(t, TABLE_PLAIN, "%u", p->buffers);
+		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->used_bytes).text);
+		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->pending_bytes).text);
+		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->bytes).text);
+		table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, p->max_buffer_bytes).text);
+		note_cell(t, ctl, p);
 	}
-	r = grid_print(g, ctl->colour, stdout);
-	grid_free(g);
-	return r;
+	return ctl_print(ctl, t);
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
@@ -110,16 +95,12 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	struct json j;
 	size_t n;
-	int r = ctl_connect(ctl);
+	int r = gpushm_pools(ctl->connection, &pools, &n);
 
-	if (r)
-		return r;
-	r = gpushm_pools(ctl->connection, &pools, &n);
 	if (r < 0)
 		return ctl_refused(r);
 	if (!ctl_json(ctl, &j))
-		return print_pools(ctl, pools, n) < 0 ? ctl_error(CTL_FAILED, "out of memory")
-						      : CTL_OK;
+		return print_pools(ctl, pools, n);
 	json_open(&j, NULL, '[');
 	for (size_t i = 0; i < n; i++)
 		pool_json(&j, &pools[i]);
@@ -131,6 +112,5 @@ const struct command command_pools = {
 	.name = "pools",
 	.synopsis = "",
 	.about = "list the pools that memory comes from",
-	.args = (const struct arg[]){ { .name = NULL } },
 	.run = run,
 };

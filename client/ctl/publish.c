@@ -1,20 +1,204 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl publish NAME`: lets others open a buffer that `put --hold` or `create --hold` filled.
- * Several buffers are published one after the other: a new version of a model in many buffers
- * takes minutes to load and is switched to in a moment.
+ * `gpushmctl publish NAME`: publishes a buffer that `put --hold` or `create --hold` filled. Only
+ * the process that created a buffer can publish it, so this command asks that process. Several
+ * buffers are published one after the other: a new version of a model in many buffers takes minutes
+ * to load and is published in a moment.
+ *
+ * The holder listens at hold's socket: a SOCK_SEQPACKET socket in Linux's abstract namespace
+ * (unix(7)), named after the daemon, the user and the buffer. An abstract socket leaves no file
+ * behind, however its process ends, and no other process can take the name while it lives. It has
+ * no permissions, so each side asks the kernel for the other's user: the same one, or root. A
+ * request is one datagram, the state as a byte (0: the holder's own choice); so is the reply, an
+ * exit code plus one and a text.
  */
-#include "client/ctl/ctl.h"
-#include "client/ctl/entry.h"
-#include "client/ctl/gate.h"
+#include "client/ctl/publish.h"
 
-#include <errno.h>
+#include "proto/base/own.h"
+#include "proto/words.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define REPLY_MAX 1024
 
 struct options {
 	bool shared, sealed;
 };
 
-/* Nobody listens at the gate: say which of the reasons it is. */
+/* FNV-1a (Fowler, Noll, Vo), 64 bits: makes a short name of a long one. */
+static uint64_t hash(uint64_t h, const void *bytes, size_t n)
+{
+	const unsigned char *p = bytes;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ p[i]) * 0x100000001b3u;
+	return h;
+}
+
+static int hold_address(struct ctl *ctl, const char *name, struct sockaddr_un *ret,
+			socklen_t *ret_len)
+{
+	struct gpushm_status *s = NULL;
+	uint64_t h = 0xcbf29ce484222325u;
+	char owner[16];
+	int r = gpushm_status(ctl->connection, &s), n;
+
+	if (r < 0)
+		return ctl_refused(r);
+	h = hash(h, s->daemon, sizeof(s->daemon));
+	gpushm_status_free(s);
+	/* "~/x" and "~1001/x" are one name. */
+	snprintf(owner, sizeof(owner), "~%u", geteuid());
+	if (!strncmp(name, "~/", 2)) {
+		h = hash(h, owner, strlen(owner));
+		name++;
+	}
+	h = hash(h, name, strlen(name));
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "gpushmctl/%u/%016lx", geteuid(),
+		     (unsigned long)h);
+	*ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	return CTL_OK;
+}
+
+static bool is_same_user(int socket)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+	       (cred.uid == geteuid() || cred.uid == 0);
+}
+
+static void send_reply(int client, int code, const char *text)
+{
+	char buf[REPLY_MAX];
+	int n = snprintf(buf, sizeof(buf), "%c%s", (char)(code + 1), text);
+
+	/* The client may be gone; that changes nothing here. */
+	send(client, buf, n < REPLY_MAX ? (size_t)n : REPLY_MAX - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Serves one client. True: the buffer is published. */
+static bool serve(int listener, struct gpushm_buffer *b, enum gpushm_state state)
+{
+	_cleanup_(close_fd) int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct timeval timeout = { .tv_sec = 5 };
+	unsigned char asked;
+	int r;
+
+	if (client < 0 || !is_same_user(client))
+		return false;
+	setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	if (recv(client, &asked, 1, 0) != 1 || asked > GPUSHM_SHARED)
+		return false;
+	r = gpushm_publish(b, asked ? asked : state);
+	send_reply(client, ctl_exit_code(r),
+		   r < 0 ? gpushm_error() : state_word(asked ? asked : state));
+	return r == 0;
+}
+
+static int listen_for(struct ctl *ctl, const char *name, int *ret)
+{
+	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un a;
+	socklen_t len;
+	int r = hold_address(ctl, name, &a, &len);
+
+	if (r)
+		return r;
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 8) < 0)
+		return ctl_error(CTL_FAILED, "%s: can't listen for `gpushmctl publish`: %s", name,
+				 strerror(errno));
+	*ret = take_fd(&fd);
+	return CTL_OK;
+}
+
+static void say_holding(const struct ctl *ctl, const char *name)
+{
+	if (ctl->quiet || ctl->json)
+		return;
+	printf("holding %s %d\n", name, getpid());
+	fflush(stdout);
+}
+
+int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state)
+{
+	_cleanup_(close_fd) int listener = -1;
+	int r = listen_for(ctl, gpushm_buffer_name(b), &listener);
+	struct pollfd fds[] = { { .fd = listener, .events = POLLIN },
+				{ .fd = gpushm_fd(ctl->connection), .events = POLLIN } };
+
+	if (r)
+		return r;
+	say_holding(ctl, gpushm_buffer_name(b));
+	for (;;) {
+		if (poll(fds, array_size(fds), -1) < 0 && errno != EINTR)
+			return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
+		if (fds[1].revents)
+			return ctl_error(CTL_NO_DAEMON,
+					 "the daemon has gone; buffers that were not "
+					 "published yet are freed");
+		if (fds[0].revents && serve(listener, b, state))
+			return CTL_OK;
+	}
+}
+
+static int take_reply(int fd, const struct ctl *ctl, const char *name)
+{
+	char buf[REPLY_MAX];
+	ssize_t n = recv(fd, buf, sizeof(buf) - 1, 0);
+	struct json j;
+	int code;
+
+	if (n < 1)
+		return ctl_error(CTL_FAILED, "%s: the process that holds it ended without a reply",
+				 name);
+	buf[n] = '\0';
+	code = buf[0] - 1;
+	if (code)
+		return ctl_error(CTL_FAILED, "%s", buf + 1);
+	if (ctl_json(ctl, &j)) {
+		json_open(&j, NULL, '{');
+		json_string(&j, "name", name);
+		json_string(&j, "state", buf + 1);
+		json_close(&j, '}');
+	} else if (!ctl->quiet) {
+		printf("%s: %s\n", name, buf + 1);
+	}
+	return CTL_OK;
+}
+
+/* Asks the process that holds the buffer. An exit code; CTL_NOT_FOUND without a message if no
+ * process listens. */
+static int ask(struct ctl *ctl, const char *name, unsigned state)
+{
+	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	unsigned char asked = (unsigned char)state;
+	struct sockaddr_un a;
+	socklen_t len;
+	int r = hold_address(ctl, name, &a, &len);
+
+	if (r)
+		return r;
+	if (fd < 0)
+		return ctl_error(CTL_FAILED, "socket: %s", strerror(errno));
+	if (connect(fd, (struct sockaddr *)&a, len) < 0)
+		return errno == ECONNREFUSED
+			       ? CTL_NOT_FOUND
+			       : ctl_error(CTL_FAILED, "%s: %s", name, strerror(errno));
+	if (!is_same_user(fd))
+		return ctl_error(CTL_FAILED, "%s: its socket belongs to another user", name);
+	if (send(fd, &asked, 1, MSG_NOSIGNAL) != 1)
+		return ctl_error(CTL_FAILED, "%s: the process that holds it does not listen: %s",
+				 name, strerror(errno));
+	return take_reply(fd, ctl, name);
+}
+
+/* No process listens for this buffer: prints why. */
 static int explain(struct ctl *ctl, const char *name)
 {
 	struct gpushm_stat *s = NULL;
@@ -26,8 +210,8 @@ static int explain(struct ctl *ctl, const char *name)
 	state = s ? s->state : GPUSHM_FILLING;
 	gpushm_stat_free(s, 1);
 	if (state != GPUSHM_FILLING)
-		return ctl_error(CTL_FAILED, "%s: it is published already (%s)", name,
-				 entry_state(state));
+		return ctl_error(CTL_FAILED, "%s: it is already published (%s)", name,
+				 state_word(state));
 	return ctl_error(CTL_FAILED,
 			 "%s: it is being filled by another program, and only that program can "
 			 "publish it (gpushm_publish); for the shell, make it with gpushmctl put "
@@ -37,7 +221,7 @@ static int explain(struct ctl *ctl, const char *name)
 
 static int publish(struct ctl *ctl, const char *name, unsigned state)
 {
-	int r = gate_ask(ctl, name, state);
+	int r = ask(ctl, name, state);
 
 	return r == CTL_NOT_FOUND ? explain(ctl, name) : r;
 }
@@ -67,14 +251,13 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 const struct command command_publish = {
 	.name = "publish",
 	.synopsis = "[--sealed | --shared] NAME...",
-	.about = "let others open what put --hold or create --hold has filled",
-	.more = "Only the process that created a buffer can publish it, so this asks the one that\n"
-		"`gpushmctl put --hold` or `gpushmctl create --hold` left waiting; it publishes "
-		"the\n"
-		"buffer and ends.",
+	.about = "publish buffers that put --hold or create --hold filled",
+	.more = "Only the process that created a buffer can publish it. This command asks the\n"
+		"`gpushmctl put --hold` or `gpushmctl create --hold` that is waiting; that one\n"
+		"publishes the buffer and ends.",
 	.args =
 		(const struct arg[]){
-			{ "sealed", ARG_FLAG, 0, NULL, "for reading only, whatever --hold was told",
+			{ "sealed", ARG_FLAG, 0, NULL, "for reading only",
 			  offsetof(struct options, sealed) },
 			{ "shared", ARG_FLAG, 0, NULL, "for reading and writing",
 			  offsetof(struct options, shared) },
@@ -83,5 +266,6 @@ const struct command command_publish = {
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,
+	.connects_itself = true,
 	.run = run,
 };

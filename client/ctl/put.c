@@ -1,84 +1,198 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl put`: .npy files into a new buffer. All headers are read first, then the buffer is
- * created with room for all of them, filled file by file, and published last: others see it whole
- * or not at all, and a put that fails or is interrupted leaves nothing.
+ * `gpushmctl put`: makes a buffer from .npy files. It first reads all headers, and checks that
+ * regular files are long enough; then it creates the buffer, fills it file by file, and publishes
+ * it last. So other processes see all of it or nothing, and a put that fails or is interrupted
+ * leaves nothing behind.
  */
+#include "client/base/spec.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/draft.h"
-#include "client/ctl/interrupt.h"
-#include "client/ctl/source.h"
+#include "client/ctl/new_buffer.h"
+#include "client/ctl/npy.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct options {
-	struct draft draft;
+	struct new_buffer new_buffer; /* first: more_args */
 	const char *dtype;
 };
 
-/* What a put works on; freed as a whole. */
-struct load {
-	const char *name;
-	struct source *sources;		 /* owned */
-	struct gpushm_array_spec *specs; /* owned */
-	char **arrays;			 /* owned: names that were split from files */
+/* A .npy file, or standard input, that becomes an array. */
+struct npy_input {
+	const char *file; /* borrowed; for messages */
+	char *array;	  /* owned: the array's name */
+	int fd;		  /* owned; at the data */
+	struct npy npy;
+	int64_t strides[DIMENSIONS_MAX]; /* bytes; of Fortran order */
+};
+
+/* All inputs of a put, and the arrays that they become; freed as a whole. */
+struct inputs {
+	struct npy_input *v;		 /* owned */
+	struct gpushm_array_spec *specs; /* owned; they borrow from v */
 	size_t n;
 };
 
-static void load_free(struct load *l)
+static void inputs_free(struct inputs *in)
 {
-	for (size_t i = 0; i < l->n; i++) {
-		source_close(&l->sources[i]);
-		free(l->arrays[i]);
+	for (size_t i = 0; i < in->n; i++) {
+		close_fd(&in->v[i].fd);
+		free(in->v[i].array);
 	}
-	free(l->sources);
-	free(l->specs);
-	free(l->arrays);
+	free(in->v);
+	free(in->specs);
 }
 
-static int load_new(struct load *l, size_t n)
+static int inputs_new(struct inputs *in, size_t n)
 {
-	l->sources = calloc(n, sizeof(*l->sources));
-	l->specs = calloc(n, sizeof(*l->specs));
-	l->arrays = calloc(n, sizeof(*l->arrays));
-	if (!l->sources || !l->specs || !l->arrays)
+	in->v = calloc(n, sizeof(*in->v));
+	in->specs = calloc(n, sizeof(*in->specs));
+	if (!in->v || !in->specs)
 		return ctl_error(CTL_FAILED, "out of memory");
-	l->n = n;
+	in->n = n;
 	for (size_t i = 0; i < n; i++)
-		l->sources[i].fd = -1;
+		in->v[i].fd = -1;
 	return CTL_OK;
 }
 
-static int add(struct load *l, size_t i, const char *file, const char *array, size_t array_len,
+static int read_exactly(const struct npy_input *in, void *buf, size_t n)
+{
+	ssize_t got = transfer_read(in->fd, buf, n);
+
+	if (got < 0)
+		return ctl_error(CTL_FAILED, "%s: %s", in->file, strerror((int)-got));
+	if ((size_t)got < n)
+		return ctl_error(CTL_FAILED, "%s: not a .npy file: it is too short", in->file);
+	return CTL_OK;
+}
+
+static int read_header(struct npy_input *in)
+{
+	_cleanup_(free_ptr) char *header = malloc(NPY_HEADER_MAX);
+	struct npy_error err;
+	size_t len;
+	int r;
+
+	if (!header)
+		return ctl_error(CTL_FAILED, "out of memory");
+	r = read_exactly(in, header, NPY_PRELUDE);
+	if (r)
+		return r;
+	if (npy_header_size(header, &len, &err) < 0)
+		return ctl_error(CTL_FAILED, "%s: %s", in->file, err.text);
+	r = read_exactly(in, header + NPY_PRELUDE, len - NPY_PRELUDE);
+	if (r == CTL_OK && npy_parse(header, len, &in->npy, &err) < 0)
+		return ctl_error(CTL_FAILED, "%s: %s", in->file, err.text);
+	return r;
+}
+
+static int check_length(const struct npy_input *in)
+{
+	off_t here = lseek(in->fd, 0, SEEK_CUR);
+	struct stat st;
+
+	if (here < 0 || fstat(in->fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    (uint64_t)(st.st_size - here) >= in->npy.bytes)
+		return CTL_OK;
+	return ctl_error(CTL_FAILED,
+			 "%s: it has %" PRId64 " bytes of data, its header promises %" PRIu64,
+			 in->file, (int64_t)(st.st_size - here), in->npy.bytes);
+}
+
+static int open_input(struct npy_input *in, const char *file)
+{
+	bool standard = !strcmp(file, "-");
+	int r;
+
+	in->file = standard ? "standard input" : file;
+	in->fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+			  : open(file, O_RDONLY | O_CLOEXEC);
+	if (in->fd < 0)
+		return ctl_error(CTL_FAILED, "%s: %s", in->file, strerror(errno));
+	/* A hint: files of gigabytes are read once, from start to end. */
+	posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	r = read_header(in);
+	return r ? r : check_length(in);
+}
+
+/* Gives the elements another type of the same size: float8 in a file of bytes. */
+static int change_dtype(struct npy_input *in, const char *dtype)
+{
+	struct gpushm_dtype t;
+
+	if (gpushm_dtype_parse(dtype, &t) < 0)
+		return ctl_error(CTL_USAGE, "--dtype: %s", gpushm_error());
+	if (gpushm_dtype_bits(t) != dtype_bits(in->npy.dtype))
+		return ctl_error(CTL_USAGE,
+				 "--dtype: an element of %s has %" PRIu64
+				 " bits, one of %s %" PRIu64,
+				 dtype, gpushm_dtype_bits(t), in->file, dtype_bits(in->npy.dtype));
+	in->npy.dtype = dtype_from_public(t);
+	in->npy.descr[0] = '\0';
+	return CTL_OK;
+}
+
+/* npy_parse() has checked the product of the whole shape. In an array with a dimension of 0 no
+ * stride is ever used; the dimension counts as 1. */
+static void set_fortran_strides(struct npy_input *in)
+{
+	int64_t stride = (int64_t)(dtype_bits(in->npy.dtype) / 8);
+
+	for (uint32_t i = 0; i < in->npy.ndim; i++) {
+		in->strides[i] = stride;
+		stride *= in->npy.shape[i] ? in->npy.shape[i] : 1;
+	}
+}
+
+static void make_spec(struct npy_input *in, struct gpushm_array_spec *ret)
+{
+	*ret = (struct gpushm_array_spec){
+		.name = in->array,
+		.dtype = dtype_to_public(in->npy.dtype),
+		.descr = in->npy.descr[0] ? in->npy.descr : NULL,
+		.ndim = (int)in->npy.ndim,
+		.shape = in->npy.shape,
+	};
+	if (!in->npy.fortran || in->npy.ndim < 2)
+		return;
+	set_fortran_strides(in);
+	ret->strides = in->strides;
+}
+
+static int add(struct inputs *in, size_t i, const char *file, const char *array, size_t array_len,
 	       const char *dtype)
 {
 	int r;
 
-	l->arrays[i] = strndup(array, array_len);
-	if (!l->arrays[i])
+	in->v[i].array = strndup(array, array_len);
+	if (!in->v[i].array)
 		return ctl_error(CTL_FAILED, "out of memory");
-	r = source_open(&l->sources[i], file, l->arrays[i]);
+	r = open_input(&in->v[i], file);
 	if (r == CTL_OK && dtype)
-		r = source_retype(&l->sources[i], dtype);
+		r = change_dtype(&in->v[i], dtype);
 	if (r == CTL_OK)
-		source_spec(&l->sources[i], &l->specs[i]);
+		make_spec(&in->v[i], &in->specs[i]);
 	return r;
 }
 
 /* "FILE NAME", or "NAME ARRAY=FILE...". */
-static int open_all(struct load *l, const struct options *o, size_t n, char **words)
+static int open_all(struct inputs *in, const struct options *o, size_t n, char **words,
+		    const char **ret_name)
 {
 	bool single = n == 2 && !strchr(words[1], '=');
-	int r = load_new(l, n - 1);
+	int r = inputs_new(in, n - 1);
 
 	if (r)
 		return r;
-	l->name = words[single ? 1 : 0];
+	*ret_name = words[single ? 1 : 0];
 	if (single)
-		return add(l, 0, words[0], "", 0, o->dtype);
-	for (size_t i = 1; i < n; i++) {
+		return add(in, 0, words[0], "", 0, o->dtype);
+	for (size_t i = 1; i < n && r == CTL_OK; i++) {
 		const char *equals = strchr(words[i], '=');
 
 		if (!equals)
@@ -86,75 +200,64 @@ static int open_all(struct load *l, const struct options *o, size_t n, char **wo
 					 "put: \"%s\" is not ARRAY=FILE; write gpushmctl put "
 					 "FILE.npy NAME, or gpushmctl put NAME ARRAY=FILE.npy...",
 					 words[i]);
-		r = add(l, i - 1, equals + 1, words[i], (size_t)(equals - words[i]), o->dtype);
-		if (r)
-			return r;
+		r = add(in, i - 1, equals + 1, words[i], (size_t)(equals - words[i]), o->dtype);
 	}
-	return CTL_OK;
+	return r;
 }
 
-static int fill(const struct ctl *ctl, struct load *l, struct gpushm_buffer *b)
+static int fill(const struct ctl *ctl, const struct inputs *in, struct gpushm_buffer *b)
 {
-	struct progress p;
+	struct transfer t;
 	uint64_t total = 0;
 	int r = CTL_OK;
 
-	for (size_t i = 0; i < l->n; i++)
-		total += l->sources[i].npy.bytes;
-	progress_start(&p, l->name, total, ctl->quiet);
-	interrupt_catch();
-	for (size_t i = 0; i < l->n && r == CTL_OK; i++)
-		r = transfer_fill(l->sources[i].fd, l->sources[i].file, b, l->specs[i].offset,
-				  l->sources[i].npy.bytes, &p);
-	interrupt_release();
-	progress_end(&p);
-	return r == CTL_OK && interrupt_pending() ? ctl_error(CTL_FAILED, "interrupted") : r;
-}
-
-static int put(struct ctl *ctl, const struct options *o, struct load *l, size_t n, char **words)
-{
-	struct gpushm_buffer *b = NULL;
-	int r = open_all(l, o, n, words);
-
-	if (r == CTL_OK)
-		r = ctl_connect(ctl);
-	if (r == CTL_OK)
-		r = draft_create(ctl, &o->draft, l->name, l->specs, l->n, 0, &b);
-	if (r == CTL_OK)
-		r = fill(ctl, l, b);
-	if (r == CTL_OK)
-		r = draft_finish(ctl, &o->draft, b, GPUSHM_SEALED);
-	gpushm_close(b);
+	for (size_t i = 0; i < in->n; i++)
+		total += in->v[i].npy.bytes;
+	transfer_begin(&t, gpushm_buffer_name(b), total, ctl->quiet);
+	for (size_t i = 0; i < in->n && r == CTL_OK; i++)
+		r = transfer_fill(&t, in->v[i].fd, in->v[i].file, b, in->specs[i].offset,
+				  in->v[i].npy.bytes);
+	transfer_end(&t);
 	return r;
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	struct load l = { 0 };
-	int r = put(ctl, options, &l, n, words);
+	const struct options *o = options;
+	struct gpushm_buffer *b = NULL;
+	struct inputs in = { 0 };
+	const char *name;
+	int r = open_all(&in, o, n, words, &name);
 
-	load_free(&l);
+	if (r == CTL_OK)
+		r = new_buffer_create(ctl, &o->new_buffer, name, in.specs, in.n, 0, &b);
+	if (r == CTL_OK)
+		r = fill(ctl, &in, b);
+	if (r == CTL_OK)
+		r = new_buffer_finish(ctl, &o->new_buffer, b, GPUSHM_SEALED);
+	gpushm_close(b);
+	inputs_free(&in);
 	return r;
 }
 
 const struct command command_put = {
 	.name = "put",
 	.synopsis = "[OPTIONS] FILE.npy NAME\n[OPTIONS] NAME ARRAY=FILE.npy...",
-	.about = "make a buffer of NumPy files",
-	.more = "The first form makes a buffer of one array, which has no name of its own. \"-\" "
-		"is\n"
+	.about = "make a buffer from NumPy files",
+	.more = "The first form makes a buffer with one array, whose name is empty. \"-\" is\n"
 		"standard input. The buffer is sealed unless --shared is given. With --hold it is\n"
-		"filled, and published when `gpushmctl publish NAME` says so.",
+		"filled, and `gpushmctl publish NAME` publishes it later.",
 	.args =
 		(const struct arg[]){
-			DRAFT_ARGS(struct options, draft),
 			{ "dtype", ARG_TEXT, 'd', "DTYPE",
-			  "call the elements so: bfloat16, float8_e4m3fn",
+			  "give the elements this type of the same size",
 			  offsetof(struct options, dtype) },
 			{ .name = NULL },
 		},
+	.more_args = new_buffer_args,
 	.options_size = sizeof(struct options),
 	.min_words = 2,
 	.max_words = SIZE_MAX,
+	.connects_itself = true,
 	.run = run,
 };

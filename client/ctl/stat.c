@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl stat`: all that the daemon tells of one buffer. Its arrays are in a table that only
- * who opens the buffer is given, so --arrays attaches to it for a moment, as a reader.
+ * `gpushmctl stat`: shows everything about one buffer. The daemon gives the table of arrays only to
+ * a process that opens the buffer, so --arrays opens it for reading for a moment.
  */
-#include "client/ctl/ctl.h"
-#include "client/ctl/entry.h"
-#include "client/ctl/grid.h"
-#include "client/ctl/output.h"
+#include "client/ctl/stat.h"
+
 #include "proto/base/own.h"
+#include "proto/base/utf8.h"
+#include "proto/words.h"
 
 #include <string.h>
 
@@ -16,147 +16,185 @@ struct options {
 	uint64_t timeout;
 };
 
-static void add(struct grid *g, const char *key, const char *value)
+enum table_style stat_style(const struct gpushm_stat *s)
 {
-	grid_cell(g, GRID_BOLD, "%s", key);
-	grid_cell(g, GRID_PLAIN, "%s", value);
+	return s->dirty ? TABLE_BAD : s->state == GPUSHM_FILLING ? TABLE_WARN : TABLE_GOOD;
 }
 
-static void add_time(struct grid *g, const char *key, uint64_t ns)
+/* ---- JSON ---- */
+
+static void holders_json(struct json *j, const struct gpushm_stat *s)
 {
-	char stamp[40], age[24];
-
-	if (!ns)
-		return;
-	grid_cell(g, GRID_BOLD, "%s", key);
-	grid_cell(g, GRID_PLAIN, "%s (%s ago)", output_time(ns, stamp, sizeof(stamp)),
-		  output_age(entry_age(ns), age, sizeof(age)));
-}
-
-static void add_death(struct grid *g, const struct gpushm_stat *s)
-{
-	char stamp[40], age[24];
-
-	grid_cell(g, GRID_BOLD, "dirty");
-	grid_cell(g, GRID_BAD, "%d %s (%s) died while it held it for writing: %s (%s ago)",
-		  s->dirty_pid, s->dirty_command, entry_user(s->dirty_uid),
-		  output_time(s->dirty_ns, stamp, sizeof(stamp)),
-		  output_age(entry_age(s->dirty_ns), age, sizeof(age)));
-}
-
-static void add_facts(struct grid *g, const struct ctl *ctl, const struct gpushm_stat *s)
-{
-	add(g, "name", s->name);
-	grid_cell(g, GRID_BOLD, "id");
-	grid_cell(g, GRID_PLAIN, "%lu", (unsigned long)s->id);
-	grid_cell(g, GRID_BOLD, "pool");
-	grid_cell(g, GRID_PLAIN, "%s (%s)", s->pool, entry_kind(s->kind));
-	grid_cell(g, GRID_BOLD, "state");
-	grid_cell(g, entry_state_style(s), "%s%s%s", entry_state(s->state),
-		  s->transient ? ", transient" : "", s->dirty ? ", dirty" : "");
-	if (s->dirty)
-		add_death(g, s);
-	grid_cell(g, GRID_BOLD, "size");
-	grid_cell(g, GRID_PLAIN, "%s (%s allocated)", ctl_size(ctl, s->bytes),
-		  ctl_size(ctl, s->allocated_bytes));
-	grid_cell(g, GRID_BOLD, "owner");
-	grid_cell(g, GRID_PLAIN, "%s:%s, mode %04o", entry_user(s->uid), entry_group(s->gid),
-		  s->mode);
-	add_time(g, "created", s->created_ns);
-	add_time(g, "published", s->published_ns);
-	grid_cell(g, GRID_BOLD, "arrays");
-	grid_cell(g, GRID_PLAIN, "%u, layout %016lx", s->arrays, (unsigned long)s->digest);
-	grid_cell(g, GRID_BOLD, "held by");
-	grid_cell(g, GRID_PLAIN, "%u readers, %u writers, %u of them ending", s->readers,
-		  s->writers, s->suspects);
-}
-
-static void add_holders(struct grid *g, const struct gpushm_stat *s)
-{
-	char age[24];
-
+	json_open(j, "holders", '[');
 	for (size_t i = 0; i < s->n_holders; i++) {
 		const struct gpushm_holder *h = &s->holders[i];
 
-		grid_cell(g, GRID_BOLD, "%s", i ? "" : "holders");
-		grid_cell(g, h->suspect ? GRID_WARN : GRID_PLAIN,
-			  "%d %s (%s): lease %lu, %s, for %s%s", h->pid, h->command,
-			  entry_user(h->uid), (unsigned long)h->lease, entry_access(h->access),
-			  output_age(entry_age(h->since_ns), age, sizeof(age)),
-			  h->suspect ? "; its socket has closed" : "");
+		json_open(j, NULL, '{');
+		json_id(j, "lease", h->lease);
+		json_int(j, "pid", h->pid);
+		json_uint(j, "uid", h->uid);
+		json_string(j, "command", h->command);
+		json_string(j, "access", access_word(h->access));
+		json_bool(j, "suspect", h->suspect);
+		json_bool(j, "ending", h->suspect);
+		json_time(j, "since", h->since_ns);
+		json_close(j, '}');
 	}
+	json_close(j, ']');
 }
 
-static void add_attrs(struct grid *g, const struct gpushm_stat *s)
+static void attrs_json(struct json *j, const struct gpushm_stat *s)
 {
+	json_open(j, "attrs", '{');
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = &s->attrs[i];
 
-		grid_cell(g, GRID_BOLD, "%s", i ? "" : "attributes");
-		if (memchr(a->value, '\0', a->size))
-			grid_cell(g, GRID_PLAIN, "%s: %zu bytes", a->key, a->size);
-		else
-			grid_cell(g, GRID_PLAIN, "%s = %.*s", a->key, (int)a->size,
-				  (const char *)a->value);
+		if (utf8_valid(a->value, a->size)) {
+			json_bytes(j, a->key, a->value, a->size);
+			continue;
+		}
+		json_open(j, a->key, '{');
+		json_base64(j, "base64", a->value, a->size);
+		json_close(j, '}');
 	}
+	json_close(j, '}');
 }
 
-static int print_facts(const struct ctl *ctl, const struct gpushm_stat *s)
+static void death_json(struct json *j, const struct gpushm_stat *s)
 {
-	struct grid *g = grid_new("");
-	int r;
-
-	if (!g)
-		return -ENOMEM;
-	add_facts(g, ctl, s);
-	add_holders(g, s);
-	add_attrs(g, s);
-	r = grid_print(g, ctl->colour, stdout);
-	grid_free(g);
-	return r;
+	json_open(j, "dirty_by", '{');
+	json_int(j, "pid", s->dirty_pid);
+	json_uint(j, "uid", s->dirty_uid);
+	json_string(j, "command", s->dirty_command);
+	json_time(j, "since", s->dirty_ns);
+	json_close(j, '}');
 }
 
-static void array_cells(struct grid *g, const struct ctl *ctl, const struct gpushm_array *a)
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders)
 {
-	char type[64] = "?", shape[512];
+	char mode[16];
 
-	gpushm_dtype_format(gpushm_array_dtype(a), type, sizeof(type));
-	grid_cell(g, GRID_PLAIN, "%s", gpushm_array_name(a)[0] ? gpushm_array_name(a) : "\"\"");
-	grid_cell(g, GRID_PLAIN, "%s", type);
-	grid_cell(g, GRID_PLAIN, "%s", entry_shape(a, shape, sizeof(shape)));
-	grid_cell(g, GRID_PLAIN, "%s",
-		  gpushm_array_is_c_contiguous(a)   ? "C"
-		  : gpushm_array_is_f_contiguous(a) ? "F"
-						    : "strided");
-	grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, gpushm_array_nbytes(a)));
-	grid_cell(g, GRID_PLAIN, "%lu", (unsigned long)gpushm_array_offset(a));
+	snprintf(mode, sizeof(mode), "%04o", s->mode);
+	json_open(j, key, '{');
+	json_id(j, "id", s->id);
+	json_string(j, "name", s->name[0] ? s->name : NULL);
+	json_string(j, "pool", s->pool);
+	json_string(j, "kind", kind_word(s->kind));
+	json_string(j, "state", state_word(s->state));
+	json_uint(j, "bytes", s->bytes);
+	json_uint(j, "allocated_bytes", s->allocated_bytes);
+	json_uint(j, "uid", s->uid);
+	json_uint(j, "gid", s->gid);
+	json_string(j, "mode", mode);
+	json_bool(j, "transient", s->transient);
+	json_bool(j, "dirty", s->dirty);
+	if (s->dirty)
+		death_json(j, s);
+	json_time(j, "created", s->created_ns);
+	json_time(j, "published", s->published_ns);
+	json_uint(j, "arrays", s->arrays);
+	json_hex(j, "digest", s->digest);
+	json_uint(j, "readers", s->readers);
+	json_uint(j, "writers", s->writers);
+	json_uint(j, "suspects", s->suspects);
+	json_uint(j, "ending", s->suspects);
+	if (s->n_attrs)
+		attrs_json(j, s);
+	if (with_holders)
+		holders_json(j, s);
+	json_close(j, '}');
 }
 
 static void array_json(struct json *j, const struct gpushm_array *a)
 {
-	char type[64] = "?";
 	int ndim = gpushm_array_ndim(a);
 
-	gpushm_dtype_format(gpushm_array_dtype(a), type, sizeof(type));
 	json_open(j, NULL, '{');
 	json_string(j, "name", gpushm_array_name(a));
-	json_string(j, "dtype", type);
+	json_string(j, "dtype", output_dtype(gpushm_array_dtype(a)).text);
 	json_string(j, "descr", gpushm_array_descr(a));
-	json_open(j, "shape", '[');
-	for (int i = 0; i < ndim; i++)
-		json_int(j, NULL, gpushm_array_shape(a)[i]);
-	json_close(j, ']');
-	json_open(j, "strides", '[');
-	for (int i = 0; i < ndim; i++)
-		json_int(j, NULL, gpushm_array_strides(a)[i]);
-	json_close(j, ']');
+	json_ints(j, "shape", gpushm_array_shape(a), ndim);
+	json_ints(j, "strides", gpushm_array_strides(a), ndim);
 	json_uint(j, "offset", gpushm_array_offset(a));
 	json_uint(j, "bytes", gpushm_array_nbytes(a));
 	json_close(j, '}');
 }
 
-/* Each array into the grid or the JSON, whichever is given. 0 or -errno of the library. */
-static int each_array(struct gpushm_buffer *b, const struct ctl *ctl, struct grid *g,
+/* ---- text ---- */
+
+static void add_time(struct table *t, const char *key, uint64_t ns)
+{
+	if (ns)
+		table_fact(t, key, TABLE_PLAIN, "%s (%s ago)", output_time(ns).text,
+			   output_since(ns).text);
+}
+
+static void add_facts(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s)
+{
+	table_fact(t, "name", TABLE_PLAIN, "%s", s->name);
+	table_fact(t, "id", TABLE_PLAIN, "%lu", (unsigned long)s->id);
+	table_fact(t, "pool", TABLE_PLAIN, "%s (%s)", s->pool, kind_word(s->kind));
+	table_fact(t, "state", stat_style(s), "%s%s%s", state_word(s->state),
+		   s->transient ? ", transient" : "", s->dirty ? ", dirty" : "");
+	if (s->dirty)
+		table_fact(t, "dirty", TABLE_BAD,
+			   "%d %s (%s) died while it held it for writing: %s (%s ago)",
+			   s->dirty_pid, s->dirty_command, output_user(s->dirty_uid),
+			   output_time(s->dirty_ns).text, output_since(s->dirty_ns).text);
+	table_fact(t, "size", TABLE_PLAIN, "%s (%s allocated)", ctl_size(ctl, s->bytes).text,
+		   ctl_size(ctl, s->allocated_bytes).text);
+	table_fact(t, "owner", TABLE_PLAIN, "%s:%s, mode %04o", output_user(s->uid),
+		   output_group(s->gid), s->mode);
+	add_time(t, "created", s->created_ns);
+	add_time(t, "published", s->published_ns);
+	table_fact(t, "arrays", TABLE_PLAIN, "%u, layout %016lx", s->arrays,
+		   (unsigned long)s->digest);
+	table_fact(t, "held by", TABLE_PLAIN, "%u readers, %u writers, %u of them ending",
+		   s->readers, s->writers, s->suspects);
+}
+
+static void add_holders(struct table *t, const struct gpushm_stat *s)
+{
+	for (size_t i = 0; i < s->n_holders; i++) {
+		const struct gpushm_holder *h = &s->holders[i];
+
+		table_fact(t, i ? "" : "holders", h->suspect ? TABLE_WARN : TABLE_PLAIN,
+			   "%d %s (%s): lease %lu, %s, for %s%s", h->pid, h->command,
+			   output_user(h->uid), (unsigned long)h->lease, access_word(h->access),
+			   output_since(h->since_ns).text,
+			   h->suspect ? "; ending: its socket is closed, its process lives" : "");
+	}
+}
+
+static void add_attrs(struct table *t, const struct gpushm_stat *s)
+{
+	for (size_t i = 0; i < s->n_attrs; i++) {
+		const struct gpushm_attr *a = &s->attrs[i];
+		const char *key = i ? "" : "attributes";
+
+		if (memchr(a->value, '\0', a->size))
+			table_fact(t, key, TABLE_PLAIN, "%s: %zu bytes", a->key, a->size);
+		else
+			table_fact(t, key, TABLE_PLAIN, "%s = %.*s", a->key, (int)a->size,
+				   (const char *)a->value);
+	}
+}
+
+static void add_array(struct table *t, const struct ctl *ctl, const struct gpushm_array *a)
+{
+	table_cell(t, TABLE_PLAIN, "%s", gpushm_array_name(a)[0] ? gpushm_array_name(a) : "\"\"");
+	table_cell(t, TABLE_PLAIN, "%s", output_dtype(gpushm_array_dtype(a)).text);
+	table_cell(t, TABLE_PLAIN, "%s", output_shape(a).text);
+	table_cell(t, TABLE_PLAIN, "%s",
+		   gpushm_array_is_c_contiguous(a)   ? "C"
+		   : gpushm_array_is_f_contiguous(a) ? "F"
+						     : "strided");
+	table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, gpushm_array_nbytes(a)).text);
+	table_cell(t, TABLE_PLAIN, "%lu", (unsigned long)gpushm_array_offset(a));
+}
+
+/* Adds each array to the table or the JSON, whichever is given. An exit code. */
+static int each_array(struct gpushm_buffer *b, const struct ctl *ctl, struct table *t,
 		      struct json *j)
 {
 	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
@@ -164,46 +202,47 @@ static int each_array(struct gpushm_buffer *b, const struct ctl *ctl, struct gri
 		int r = gpushm_array_at(b, i, &a);
 
 		if (r < 0)
-			return r;
-		if (g)
-			array_cells(g, ctl, a);
-		else
+			return ctl_refused(r);
+		if (j)
 			array_json(j, a);
+		else
+			add_array(t, ctl, a);
 		gpushm_array_free(a);
 	}
-	return 0;
+	return CTL_OK;
 }
 
-static int print_arrays(const struct ctl *ctl, struct gpushm_buffer *b)
+static int show_text(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
 {
-	struct grid *g = grid_new("ARRAY DTYPE SHAPE ORDER >SIZE >OFFSET");
+	struct table *t = table_new("");
 	int r;
 
-	if (!g)
-		return -ENOMEM;
-	r = each_array(b, ctl, g, NULL);
+	add_facts(t, ctl, s);
+	add_holders(t, s);
+	add_attrs(t, s);
+	r = ctl_print(ctl, t);
+	if (r || !b)
+		return r;
 	putchar('\n');
-	if (r == 0)
-		r = grid_print(g, ctl->colour, stdout);
-	grid_free(g);
-	return r;
+	t = table_new("~ARRAY DTYPE SHAPE ORDER >SIZE >OFFSET");
+	r = each_array(b, ctl, t, NULL);
+	return r ? (table_free(t), r) : ctl_print(ctl, t);
 }
 
+/* b: with its arrays; NULL: without. */
 static int show(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
 {
 	struct json j;
 	int r;
 
-	if (!ctl_json(ctl, &j)) {
-		r = print_facts(ctl, s);
-		return r == 0 && b ? print_arrays(ctl, b) : r;
-	}
+	if (!ctl_json(ctl, &j))
+		return show_text(ctl, s, b);
 	if (!b) {
-		entry_json(&j, NULL, s, true);
-		return 0;
+		stat_json(&j, NULL, s, true);
+		return CTL_OK;
 	}
 	json_open(&j, NULL, '{');
-	entry_json(&j, "buffer", s, true);
+	stat_json(&j, "buffer", s, true);
 	json_open(&j, "arrays", '[');
 	r = each_array(b, ctl, NULL, &j);
 	json_close(&j, ']');
@@ -216,19 +255,14 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	const struct options *o = options;
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_stat *s = NULL;
-	int r = ctl_connect(ctl);
+	/* Another user's buffer has no holders in the reply, unless the caller is an admin. */
+	int r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
 
-	if (r)
-		return r;
-	/* Holders are told to the owner and admins; a stranger is refused only their list. */
-	r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
 	if (r < 0)
 		return ctl_refused(r);
 	if (o->arrays)
 		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &b);
-	if (r == 0)
-		r = show(ctl, s, b);
-	r = r < 0 ? ctl_refused(r) : CTL_OK;
+	r = r < 0 ? ctl_refused(r) : show(ctl, s, b);
 	gpushm_close(b);
 	gpushm_stat_free(s, 1);
 	return r;
@@ -241,9 +275,10 @@ const struct command command_stat = {
 	.args =
 		(const struct arg[]){
 			{ "arrays", ARG_FLAG, 'a', NULL,
-			  "also list its arrays (opens it for reading)",
+			  "also list its arrays; opens it for reading for a moment",
 			  offsetof(struct options, arrays) },
-			{ "timeout", ARG_TIME, 't', "TIME", "wait so long for it to be published",
+			{ "timeout", ARG_TIME, 't', "TIME",
+			  "wait up to this time until NAME is published",
 			  offsetof(struct options, timeout) },
 			{ .name = NULL },
 		},

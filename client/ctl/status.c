@@ -1,33 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl status`: how the daemon is, and what this user holds of what it may hold. An admin
- * sees every user.
+ * `gpushmctl status`: shows the daemon's state, and how much of each limit this user has used. An
+ * admin sees all users.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/entry.h"
-#include "client/ctl/grid.h"
-#include "client/ctl/output.h"
 #include "proto/base/own.h"
 
 static void usage_json(struct json *j, const struct gpushm_usage *u)
 {
 	const struct {
 		const char *name;
-		uint64_t used, max, none;
+		uint64_t used, max, unlimited;
 	} rows[] = {
 		{ "bytes", u->bytes, u->bytes_max, UINT64_MAX },
 		{ "buffers", u->buffers, u->buffers_max, UINT32_MAX },
 		{ "leases", u->leases, u->leases_max, UINT32_MAX },
 		{ "peers", u->peers, u->peers_max, UINT32_MAX },
+		{ "connections", u->peers, u->peers_max, UINT32_MAX },
 	};
 
 	json_open(j, NULL, '{');
 	json_uint(j, "uid", u->uid);
-	json_string(j, "user", entry_user(u->uid));
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	json_string(j, "user", output_user(u->uid));
+	for (size_t i = 0; i < array_size(rows); i++) {
 		json_open(j, rows[i].name, '{');
 		json_uint(j, "used", rows[i].used);
-		if (rows[i].max == rows[i].none)
+		if (rows[i].max == rows[i].unlimited)
 			json_null(j, "max");
 		else
 			json_uint(j, "max", rows[i].max);
@@ -53,9 +51,11 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_int(j, "pid", s->pid);
 	json_uint(j, "uptime_ms", s->uptime_ms);
 	json_uint(j, "peers", s->peers);
+	json_uint(j, "connections", s->peers);
 	json_uint(j, "buffers", s->buffers);
 	json_uint(j, "leases", s->leases);
 	json_uint(j, "suspects", s->suspects);
+	json_uint(j, "ending", s->suspects);
 	json_uint(j, "waiting", s->waiting);
 	json_uint(j, "requests", s->requests);
 	json_uint(j, "refused", s->refused);
@@ -72,17 +72,17 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 
 static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 {
-	char id[2 * sizeof(s->daemon) + 1], age[24];
-	const char *style = ctl->colour ? grid_styles[GRID_BOLD] : "";
-	const char *end = ctl->colour ? grid_style_end : "";
+	char id[2 * sizeof(s->daemon) + 1];
+	const char *style = ctl->colour ? table_styles[TABLE_BOLD] : "";
+	const char *end = ctl->colour ? table_style_end : "";
 
 	hex(s->daemon, sizeof(s->daemon), id);
-	output_age(s->uptime_ms * 1000000, age, sizeof(age));
-	printf("%s%s%s, pid %d, up %s, id %s\n", style, s->software, end, s->pid, age, id);
+	printf("%s%s%s, pid %d, up %s, id %s\n", style, s->software, end, s->pid,
+	       output_age(s->uptime_ms * 1000000).text, id);
 	printf("%u buffers, %u leases, %u connections, %u waiting for a name\n", s->buffers,
 	       s->leases, s->peers, s->waiting);
 	if (s->suspects)
-		printf("%u processes whose socket has closed are not gone yet "
+		printf("%u processes are ending: they have closed their socket but still run "
 		       "(gpushmctl ls --holders)\n",
 		       s->suspects);
 	if (s->pools_failed)
@@ -92,48 +92,41 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 	       s->fds, s->fds_max);
 }
 
-static void count_cell(struct grid *g, uint32_t used, uint32_t max)
+static void count_cell(struct table *t, uint32_t used, uint32_t max)
 {
 	if (max == UINT32_MAX)
-		grid_cell(g, GRID_PLAIN, "%u", used);
+		table_cell(t, TABLE_PLAIN, "%u", used);
 	else
-		grid_cell(g, used >= max ? GRID_BAD : GRID_PLAIN, "%u of %u", used, max);
+		table_cell(t, used >= max ? TABLE_BAD : TABLE_PLAIN, "%u of %u", used, max);
 }
 
 static int print_usages(const struct ctl *ctl, const struct gpushm_status *s)
 {
-	struct grid *g = grid_new("USER >BYTES >BUFFERS >LEASES >CONNECTIONS");
-	int r;
+	struct table *t = table_new("USER >BYTES >BUFFERS >LEASES >CONNECTIONS");
 
-	if (!g)
-		return -ENOMEM;
 	for (size_t i = 0; i < s->n_usage; i++) {
 		const struct gpushm_usage *u = &s->usage[i];
 
-		grid_cell(g, GRID_PLAIN, "%s", entry_user(u->uid));
+		table_cell(t, TABLE_PLAIN, "%s", output_user(u->uid));
 		if (u->bytes_max == UINT64_MAX)
-			grid_cell(g, GRID_PLAIN, "%s", ctl_size(ctl, u->bytes));
+			table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, u->bytes).text);
 		else
-			grid_cell(g, u->bytes >= u->bytes_max ? GRID_BAD : GRID_PLAIN, "%s of %s",
-				  ctl_size(ctl, u->bytes), ctl_size(ctl, u->bytes_max));
-		count_cell(g, u->buffers, u->buffers_max);
-		count_cell(g, u->leases, u->leases_max);
-		count_cell(g, u->peers, u->peers_max);
+			table_cell(t, u->bytes >= u->bytes_max ? TABLE_BAD : TABLE_PLAIN,
+				   "%s of %s", ctl_size(ctl, u->bytes).text,
+				   ctl_size(ctl, u->bytes_max).text);
+		count_cell(t, u->buffers, u->buffers_max);
+		count_cell(t, u->leases, u->leases_max);
+		count_cell(t, u->peers, u->peers_max);
 	}
-	r = grid_print(g, ctl->colour, stdout);
-	grid_free(g);
-	return r;
+	return ctl_print(ctl, t);
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	struct gpushm_status *s = NULL;
 	struct json j;
-	int r = ctl_connect(ctl);
+	int r = gpushm_status(ctl->connection, &s);
 
-	if (r)
-		return r;
-	r = gpushm_status(ctl->connection, &s);
 	if (r < 0)
 		return ctl_refused(r);
 	if (ctl_json(ctl, &j)) {
@@ -143,13 +136,12 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 		r = print_usages(ctl, s);
 	}
 	gpushm_status_free(s);
-	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : CTL_OK;
+	return r;
 }
 
 const struct command command_status = {
 	.name = "status",
 	.synopsis = "",
 	.about = "show the daemon's state and this user's limits",
-	.args = (const struct arg[]){ { .name = NULL } },
 	.run = run,
 };

@@ -1,29 +1,139 @@
 /* SPDX-License-Identifier: MIT
  *
  * The chunked copies of put, create and get. A chunk goes through one block of memory, 8 MiB, so
- * that a file of any size needs no more; where the CPU has the buffer mapped, there is no block at
- * all and the kernel reads into and writes from the shared memory itself.
- * It owns the block alone; files, buffers and arrays are the caller's.
+ * that a file of any size needs no more; if the CPU has the buffer mapped, there is no block, and
+ * the kernel reads into and writes from the shared memory itself.
+ *
+ * The signal handler only notes the number; the loops look at it between chunks. Outside of
+ * transfers the signals keep their default action, so that a request which waits for a name can be
+ * ended.
  */
 #include "client/ctl/transfer.h"
 
 #include "client/ctl/ctl.h"
-#include "client/ctl/interrupt.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/size.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #define CHUNK (8u << 20)
+#define SECOND 1000000000u
+#define REDRAW (SECOND / 10)
+#define COLUMNS_MAX 160
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+	caught = number;
+}
+
+static void set_signals(void (*handler)(int))
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+	for (size_t i = 0; i < array_size(signals); i++) {
+		/* Without SA_RESTART, so that a read from a silent pipe ends. */
+		struct sigaction a = { .sa_handler = handler, .sa_flags = (int)SA_RESETHAND };
+		struct sigaction old;
+
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &a, NULL);
+	}
+}
+
+bool transfer_interrupted(void)
+{
+	return caught != 0;
+}
+
+void transfer_obey_signal(void)
+{
+	if (!caught)
+		return;
+	set_signals(SIG_DFL);
+	raise(caught);
+}
+
+void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet)
+{
+	*t = (struct transfer){ .label = label,
+				.total = total,
+				.started = clock_monotonic_ns(),
+				.bar = !quiet && total && output_terminal(STDERR_FILENO) };
+	t->drawn = t->started + SECOND - REDRAW;
+	set_signals(on_signal);
+}
+
+void transfer_end(struct transfer *t)
+{
+	set_signals(SIG_DFL);
+	if (t->shown)
+		fputs("\r\033[K", stderr);
+	t->shown = t->bar = false;
+}
+
+void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns, char *buf,
+			 size_t size)
+{
+	double elapsed = (double)(now - t->started) / SECOND;
+	double part = (double)t->done / (double)t->total;
+	double rate = elapsed > 0 ? (double)t->done / elapsed : 0;
+	uint64_t left = rate > 0 ? (uint64_t)((double)(t->total - t->done) / rate) : 0;
+	int label = (int)(columns / 4), width;
+	char tail[112];
+
+	snprintf(tail, sizeof(tail), "] %3d%% %s of %s, %s/s, %" PRIu64 ":%02" PRIu64,
+		 (int)(100 * part), size_format(t->done).text, size_format(t->total).text,
+		 size_format((uint64_t)rate).text, left / 60, left % 60);
+	width = (int)columns - label - (int)strlen(tail) - 3;
+	if (width < 5) {
+		snprintf(buf, size, "%.*s", (int)columns - 1, tail + 2);
+		return;
+	}
+	snprintf(buf, size, "%-*.*s [%-*.*s%s", label, label, t->label, width, (int)(width * part),
+		 "################################################"
+		 "################################################",
+		 tail);
+}
+
+/* The terminal's width is asked for each time, because it may change. */
+static void draw(struct transfer *t, uint64_t now)
+{
+	struct winsize w;
+	char line[COLUMNS_MAX + 96];
+	size_t columns = 80;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col)
+		columns = w.ws_col < COLUMNS_MAX ? w.ws_col : COLUMNS_MAX;
+	transfer_format_bar(t, now, columns, line, sizeof(line));
+	fprintf(stderr, "\r%s\033[K", line);
+	fflush(stderr);
+	t->drawn = now;
+	t->shown = true;
+}
+
+static void advance(struct transfer *t, uint64_t bytes)
+{
+	uint64_t now = t->bar ? clock_monotonic_ns() : 0;
+
+	t->done += bytes;
+	if (t->bar && now - t->started >= SECOND && now - t->drawn >= REDRAW)
+		draw(t, now);
+}
 
 ssize_t transfer_read(int fd, void *buf, size_t size)
 {
 	size_t done = 0;
 
 	while (done < size) {
-		ssize_t n = interrupt_pending() ? -1 : read(fd, (char *)buf + done, size - done);
+		ssize_t n = caught ? -1 : read(fd, (char *)buf + done, size - done);
 
-		if (interrupt_pending())
+		if (caught)
 			return -EINTR;
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -39,10 +149,9 @@ ssize_t transfer_read(int fd, void *buf, size_t size)
 int transfer_write(int fd, const void *buf, size_t size)
 {
 	for (size_t done = 0; done < size;) {
-		ssize_t n =
-			interrupt_pending() ? -1 : write(fd, (const char *)buf + done, size - done);
+		ssize_t n = caught ? -1 : write(fd, (const char *)buf + done, size - done);
 
-		if (interrupt_pending())
+		if (caught)
 			return -EINTR;
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -57,7 +166,7 @@ static int failed(const char *file, int error)
 {
 	if (error == -EINTR)
 		return ctl_error(CTL_FAILED, "interrupted");
-	/* Who closed our output has seen enough. */
+	/* The reader closed our output because it has seen enough. */
 	if (error == -EPIPE)
 		return CTL_FAILED;
 	return ctl_error(CTL_FAILED, "%s: %s", file, strerror(-error));
@@ -68,63 +177,45 @@ static size_t chunk_of(uint64_t left)
 	return left < CHUNK ? (size_t)left : CHUNK;
 }
 
-int transfer_fill(int fd, const char *file, struct gpushm_buffer *b, uint64_t offset,
-		  uint64_t bytes, struct progress *p)
+static ssize_t read_chunk(int fd, void *to, size_t size)
+{
+	if (fd >= 0)
+		return transfer_read(fd, to, size);
+	memset(to, 0, size);
+	return caught ? -EINTR : (ssize_t)size;
+}
+
+int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_buffer *b,
+		  uint64_t offset, uint64_t bytes)
 {
 	char *mapped = gpushm_buffer_host_ptr(b);
 	_cleanup_(free_ptr) void *block = mapped ? NULL : malloc(chunk_of(bytes) + 1);
 
 	if (!mapped && !block)
-		return failed(file, -ENOMEM);
+		return ctl_error(CTL_FAILED, "out of memory");
 	for (uint64_t done = 0; done < bytes;) {
 		size_t want = chunk_of(bytes - done);
-		void *to = mapped ? mapped + offset + done : block;
-		ssize_t n = transfer_read(fd, to, want);
+		ssize_t n = read_chunk(fd, mapped ? mapped + offset + done : block, want);
 		int r;
 
 		if (n < 0)
 			return failed(file, (int)n);
 		if ((size_t)n < want)
 			return ctl_error(CTL_FAILED,
-					 "%s: it ends %" PRIu64 " bytes early: its header promises "
-					 "%" PRIu64 " bytes of data",
+					 "%s: it ends %" PRIu64 " bytes early: %" PRIu64
+					 " bytes of data are needed",
 					 file, bytes - done - (uint64_t)n, bytes);
 		r = mapped ? 0 : gpushm_write(b, offset + done, block, want);
 		if (r < 0)
 			return ctl_refused(r);
 		done += want;
-		progress_add(p, want);
+		advance(t, want);
 	}
 	return CTL_OK;
 }
 
-int transfer_zero(struct gpushm_buffer *b, uint64_t offset, uint64_t bytes, struct progress *p)
-{
-	char *mapped = gpushm_buffer_host_ptr(b);
-	_cleanup_(free_ptr) void *block = mapped ? NULL : calloc(1, chunk_of(bytes) + 1);
-
-	if (!mapped && !block)
-		return failed("zeros", -ENOMEM);
-	for (uint64_t done = 0; done < bytes;) {
-		size_t n = chunk_of(bytes - done);
-		int r = 0;
-
-		if (interrupt_pending())
-			return failed("zeros", -EINTR);
-		if (mapped)
-			memset(mapped + offset + done, 0, n);
-		else
-			r = gpushm_write(b, offset + done, block, n);
-		if (r < 0)
-			return ctl_refused(r);
-		done += n;
-		progress_add(p, n);
-	}
-	return CTL_OK;
-}
-
-static int dump_contiguous(const struct gpushm_array *a, int fd, const char *file,
-			   struct progress *p)
+static int dump_contiguous(struct transfer *t, const struct gpushm_array *a, int fd,
+			   const char *file)
 {
 	struct gpushm_buffer *b = gpushm_array_buffer(a);
 	const char *mapped = gpushm_array_host_ptr(a);
@@ -133,7 +224,7 @@ static int dump_contiguous(const struct gpushm_array *a, int fd, const char *fil
 	int r;
 
 	if (!mapped && !block)
-		return failed(file, -ENOMEM);
+		return ctl_error(CTL_FAILED, "out of memory");
 	for (uint64_t done = 0; done < bytes;) {
 		size_t n = chunk_of(bytes - done);
 
@@ -144,34 +235,34 @@ static int dump_contiguous(const struct gpushm_array *a, int fd, const char *fil
 		if (r < 0)
 			return failed(file, r);
 		done += n;
-		progress_add(p, n);
+		advance(t, n);
 	}
 	return CTL_OK;
 }
 
-/* An array that fits one block. */
-static int dump_small(const struct gpushm_array *a, int fd, const char *file, struct progress *p)
+/* Writes an array that fits one block. */
+static int dump_small(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
 {
 	uint64_t bytes = gpushm_array_nbytes(a);
 	_cleanup_(free_ptr) void *block = malloc(bytes + 1);
 	int r;
 
 	if (!block)
-		return failed(file, -ENOMEM);
+		return ctl_error(CTL_FAILED, "out of memory");
 	r = gpushm_copy_to_host(a, block, NULL);
 	if (r < 0)
 		return ctl_refused(r);
 	r = transfer_write(fd, block, bytes);
 	if (r < 0)
 		return failed(file, r);
-	progress_add(p, bytes);
+	advance(t, bytes);
 	return CTL_OK;
 }
 
-static int dump_c_order(const struct gpushm_array *a, int fd, const char *file, struct progress *p);
+static int dump_c_order(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);
 
-/* Along the first axis, in parts that fit a block; a row that does not is taken apart itself. */
-static int dump_rows(const struct gpushm_array *a, int fd, const char *file, struct progress *p)
+/* Writes the parts along the first axis that fit a block; a row that is larger is split itself. */
+static int dump_rows(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
 {
 	int64_t rows = gpushm_array_dim(a, 0);
 	uint64_t row = gpushm_array_nbytes(a) / (uint64_t)rows;
@@ -184,7 +275,7 @@ static int dump_rows(const struct gpushm_array *a, int fd, const char *file, str
 
 		if (r < 0)
 			return ctl_refused(r);
-		r = dump_c_order(part, fd, file, p);
+		r = dump_c_order(t, part, fd, file);
 		gpushm_array_free(part);
 		if (r)
 			return r;
@@ -192,22 +283,22 @@ static int dump_rows(const struct gpushm_array *a, int fd, const char *file, str
 	return CTL_OK;
 }
 
-/* Only the whole array may be written as it lies where that is Fortran's order: the header says
- * so for all of it. */
-static int dump_c_order(const struct gpushm_array *a, int fd, const char *file, struct progress *p)
+/* Parts are in C order even if they lie in Fortran order: the header says it for the whole array.
+ */
+static int dump_c_order(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
 {
 	if (gpushm_array_is_c_contiguous(a))
-		return dump_contiguous(a, fd, file, p);
+		return dump_contiguous(t, a, fd, file);
 	if (gpushm_array_nbytes(a) <= CHUNK)
-		return dump_small(a, fd, file, p);
-	return dump_rows(a, fd, file, p);
+		return dump_small(t, a, fd, file);
+	return dump_rows(t, a, fd, file);
 }
 
-int transfer_dump(const struct gpushm_array *a, int fd, const char *file, struct progress *p)
+int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
 {
 	if (!gpushm_array_nbytes(a))
 		return CTL_OK;
 	if (gpushm_array_is_f_contiguous(a))
-		return dump_contiguous(a, fd, file, p);
-	return dump_c_order(a, fd, file, p);
+		return dump_contiguous(t, a, fd, file);
+	return dump_c_order(t, a, fd, file);
 }

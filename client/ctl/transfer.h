@@ -1,33 +1,56 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bytes between files and buffers, a chunk at a time. All functions return an exit code.
+ * A transfer of bytes between files and buffers, a chunk at a time. While it runs, SIGINT, SIGTERM
+ * and SIGHUP stop it, so that the command can clean up, and after one second a progress bar shows
+ * on stderr if that is a terminal.
  */
 #ifndef GPUSHM_CLIENT_CTL_TRANSFER_H
 #define GPUSHM_CLIENT_CTL_TRANSFER_H
 
-#include "client/ctl/progress.h"
 #include "client/gpushm.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+struct transfer {
+	const char *label; /* borrowed */
+	uint64_t total, done;
+	uint64_t started, drawn; /* ns, CLOCK_MONOTONIC */
+	bool bar, shown;
+};
+
+/* From now on a signal makes blocking calls return EINTR; the second one kills. An ignored signal
+ * stays ignored. quiet: no bar. */
+void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet);
+
+/* Removes the bar. From now on signals kill again. */
+void transfer_end(struct transfer *t);
+
+/* Whether a signal came during a transfer. */
+bool transfer_interrupted(void);
+
+/* Dies of the signal that came during a transfer, as the shell expects; returns if none came. */
+void transfer_obey_signal(void);
+
 /* Reads until size bytes are there or the file ends. The number, or -errno (-EINTR: a signal). */
 ssize_t transfer_read(int fd, void *buf, size_t size);
 
-/* Writes all of it. 0 or -errno. */
+/* Writes all bytes. 0 or -errno. */
 int transfer_write(int fd, const void *buf, size_t size);
 
-/* Fills the buffer's bytes from offset from a file that must have so many; `file` names it in
- * errors. */
-int transfer_fill(int fd, const char *file, struct gpushm_buffer *b, uint64_t offset,
-		  uint64_t bytes, struct progress *p);
+/* Fills the buffer's bytes from offset on from a file, which must have so many; fd -1: with zeros.
+ * `file` is the file's name for errors. An exit code. */
+int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_buffer *b,
+		  uint64_t offset, uint64_t bytes);
 
-/* Fills them with zeros. */
-int transfer_zero(struct gpushm_buffer *b, uint64_t offset, uint64_t bytes, struct progress *p);
+/* Writes an array's elements to a file: as they lie if the array is contiguous in C or Fortran
+ * order, else in C order. An exit code. */
+int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);
 
-/* Writes an array's elements to a file: as they lie where it is contiguous (either way), else in
- * C order. */
-int transfer_dump(const struct gpushm_array *a, int fd, const char *file, struct progress *p);
+/* The bar for a terminal of that many columns; buf has at least 24 bytes more than columns. */
+void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns, char *buf,
+			 size_t size);
 
 #endif

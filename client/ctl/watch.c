@@ -1,22 +1,67 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl watch NAME...`: a line for each thing that happens to these names, as it happens,
- * until it is interrupted. Scripts read the lines; the daemon may be restarted meanwhile.
+ * `gpushmctl wait NAME...` returns when all buffers are published. `gpushmctl watch NAME...` prints
+ * a line for each event of these names, as soon as it happens, for scripts to read; the daemon may
+ * restart meanwhile.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/output.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-struct options {
-	uint64_t count; /* 0: without an end */
+struct wait_options {
+	uint64_t timeout; /* ms, for all names together */
+};
+
+static int run_wait(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct wait_options *o = options;
+	uint64_t deadline;
+
+	if (__builtin_add_overflow(clock_monotonic_ms(), o->timeout, &deadline))
+		deadline = UINT64_MAX;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t now = clock_monotonic_ms();
+		uint64_t left = deadline == UINT64_MAX ? UINT64_MAX
+				: now < deadline       ? deadline - now
+						       : 0;
+		int r = gpushm_wait(ctl->connection, words[i], left);
+
+		/* At the end of the time the owner gets -EAGAIN: the buffer is being filled. */
+		if (r == -EAGAIN || (!left && r == -ENOENT))
+			return ctl_error(CTL_TIMED_OUT, "%s", gpushm_error());
+		if (r < 0)
+			return ctl_refused(r);
+	}
+	return CTL_OK;
+}
+
+const struct command command_wait = {
+	.name = "wait",
+	.synopsis = "[--timeout=TIME] NAME...",
+	.about = "wait until buffers are published",
+	.args =
+		(const struct arg[]){
+			{ "timeout", ARG_TIME, 't', "TIME",
+			  "give up after this time, with exit code 5",
+			  offsetof(struct wait_options, timeout) },
+			{ .name = NULL },
+		},
+	.options_size = sizeof(struct wait_options),
+	.defaults = &(const struct wait_options){ .timeout = GPUSHM_WAIT_FOREVER },
+	.min_words = 1,
+	.max_words = SIZE_MAX,
+	.run = run_wait,
+};
+
+struct watch_options {
+	uint64_t count; /* 0: no limit */
 	uint64_t timeout;
 };
 
-static const char *word_of(enum gpushm_event_kind what)
+static const char *event_word(enum gpushm_event_kind what)
 {
 	static const char *const words[] = {
 		[GPUSHM_EVENT_PUBLISHED] = "published", [GPUSHM_EVENT_DIRTY] = "dirty",
@@ -30,7 +75,7 @@ static const char *word_of(enum gpushm_event_kind what)
 static void print_json(struct json *j, const struct gpushm_event *e)
 {
 	json_open(j, NULL, '{');
-	json_string(j, "event", word_of(e->what));
+	json_string(j, "event", event_word(e->what));
 	if (e->buffer) {
 		json_string(j, "name", e->name);
 		json_id(j, "id", e->buffer);
@@ -48,17 +93,17 @@ static int print(const struct ctl *ctl, const struct gpushm_event *e)
 	if (ctl_json(ctl, &j))
 		print_json(&j, e);
 	else if (e->buffer)
-		printf("%s %s %" PRIu64 "\n", word_of(e->what), name ? name : "?", e->buffer);
+		printf("%s %s %" PRIu64 "\n", event_word(e->what), name ? name : "?", e->buffer);
 	else
-		printf("%s\n", word_of(e->what));
-	/* Whoever reads the lines is waiting for them. */
+		printf("%s\n", event_word(e->what));
+	/* The reader waits for this line. */
 	if (fflush(stdout) == 0)
 		return CTL_OK;
 	clearerr(stdout);
 	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
 }
 
-static int follow(const struct ctl *ctl, const struct options *o, struct gpushm_watch *w)
+static int follow(const struct ctl *ctl, const struct watch_options *o, struct gpushm_watch *w)
 {
 	struct gpushm_event e;
 	int r;
@@ -74,14 +119,11 @@ static int follow(const struct ctl *ctl, const struct options *o, struct gpushm_
 	return CTL_OK;
 }
 
-static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+static int run_watch(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	struct gpushm_watch *w = NULL;
-	int r = ctl_connect(ctl);
+	int r = gpushm_watch_new(ctl->connection, &w);
 
-	if (r)
-		return r;
-	r = gpushm_watch_new(ctl->connection, &w);
 	for (size_t i = 0; i < n && r == 0; i++)
 		r = gpushm_watch_name(w, words[i]);
 	r = r < 0 ? ctl_refused(r) : follow(ctl, options, w);
@@ -92,22 +134,23 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 const struct command command_watch = {
 	.name = "watch",
 	.synopsis = "[--count=N] [--timeout=TIME] NAME...",
-	.about = "tell what happens to names, as it happens",
-	.more = "A line for each event: published, dirty, clean or unlinked, the name, and the "
-		"buffer's id;\nor \"restarted\", when the daemon was. Names that are published "
-		"already are told first.",
+	.about = "print the events of buffers as they happen",
+	.more = "Prints a line for each event: published, dirty, clean or unlinked, the name and "
+		"the\n"
+		"buffer's id; or \"restarted\" after a restart of the daemon. It starts with the\n"
+		"buffers that are already published.",
 	.args =
 		(const struct arg[]){
-			{ "count", ARG_COUNT, 'c', "N", "end after so many events",
-			  offsetof(struct options, count) },
+			{ "count", ARG_COUNT, 'c', "N", "end after this number of events",
+			  offsetof(struct watch_options, count) },
 			{ "timeout", ARG_TIME, 't', "TIME",
-			  "give up after so long without one, with exit code 5",
-			  offsetof(struct options, timeout) },
+			  "give up after this time without an event, with exit code 5",
+			  offsetof(struct watch_options, timeout) },
 			{ .name = NULL },
 		},
-	.options_size = sizeof(struct options),
-	.defaults = &(const struct options){ .timeout = GPUSHM_WAIT_FOREVER },
+	.options_size = sizeof(struct watch_options),
+	.defaults = &(const struct watch_options){ .timeout = GPUSHM_WAIT_FOREVER },
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run,
+	.run = run_watch,
 };

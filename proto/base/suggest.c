@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds the name that somebody meant who mistyped it: the one with the least edits (insert, drop,
- * replace, swap two neighbours), if these are at most a third of its letters. Case and the
- * difference between '_' and '-' cost nothing, as people carry them over from other programs'
- * files.
+ * Finds the name that a mistyped word stands for: the one with the fewest edits (insert, drop,
+ * replace, swap two neighbours), if these are at most a third of its letters. Upper case and '_'
+ * for '-' cost nothing: people copy them from other programs' files.
  */
 #include "proto/base/suggest.h"
 
@@ -11,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WORD_MAX 32u /* longer words are like none of ours */
+#define WORD_MAX 32u /* no name of ours is longer */
 
 static int fold(char c)
 {
@@ -23,7 +22,7 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Optimal string alignment: Levenshtein's distance with swaps of neighbours. */
+/* Optimal string alignment: Levenshtein's distance that also counts a swap as one edit. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned d[WORD_MAX + 1][WORD_MAX + 1];
@@ -49,11 +48,10 @@ static unsigned distance(const char *a, const char *b)
 	return d[n][m];
 }
 
-void suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size)
+const char *suggest_name(const char *word, const char *const *names, size_t n)
 {
 	const char *best = NULL;
 	unsigned best_distance = WORD_MAX + 1;
-	size_t used;
 
 	for (size_t i = 0; i < n; i++) {
 		unsigned d = distance(word, names[i]);
@@ -63,6 +61,14 @@ void suggest(const char *word, const char *const *names, size_t n, char *buf, si
 			best_distance = d;
 		}
 	}
+	return best;
+}
+
+void suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size)
+{
+	const char *best = suggest_name(word, names, n);
+	size_t used;
+
 	if (best) {
 		snprintf(buf, size, "did you mean \"%s\"?", best);
 		return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmctl in scripts and at a terminal, against a real daemon: drafts that wait for publish,
+ * gpushmctl in scripts and at a terminal, against a real daemon: new buffers that wait for publish,
  * holds, JSON that others can read, completion with live names, colours, progress, the doctor.
  */
 #include "proto/base/own.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-START_TEST(a_held_draft_is_seen_or_never_published)
+START_TEST(a_held_buffer_is_seen_or_never_published)
 {
 	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(
@@ -189,6 +189,22 @@ START_TEST(colours_are_written_where_they_are_not_wanted)
 }
 END_TEST
 
+START_TEST(a_table_is_wider_than_the_terminal_or_cut_in_a_pipe)
+{
+	static const char name[] = "a/name/that/is/much/longer/than/a/narrow/terminal/can/show";
+
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=1 %s\n"
+		     "t() { script -qec \"stty cols $1; $ctl ls\" /dev/null | tr -d '\\r'; }\n"
+		     "export NO_COLOR=1 TERM=xterm; unset COLUMNS\n"
+		     "for w in 110 95; do t $w > out; [[ $(wc -L < out) -le $w ]] || exit; done\n"
+		     "[[ $(sed 1d out | awk '{ printf \"%%s\", $1 }') == %s ]] || exit 8\n"
+		     /* Too narrow for any column to wrap: the terminal itself breaks the lines. */
+		     "t 40 | grep -q %s && COLUMNS=40 $ctl ls | grep -q %s",
+		     name, name, name, name);
+}
+END_TEST
+
 START_TEST(a_slow_put_shows_no_progress)
 {
 	ctl_write_npy("slow.npy", "'|u1'", "False", "(9000000,)", 9000000);
@@ -247,7 +263,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
-	tcase_add_test(tc, a_held_draft_is_seen_or_never_published);
+	tcase_add_test(tc, a_held_buffer_is_seen_or_never_published);
 	tcase_add_test(tc, a_script_misses_what_happens);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
@@ -255,6 +271,7 @@ int main(void)
 	tcase_add_test(tc, a_name_is_not_completed);
 	tcase_add_test(tc, a_name_is_run_by_a_completion);
 	tcase_add_test(tc, colours_are_written_where_they_are_not_wanted);
+	tcase_add_test(tc, a_table_is_wider_than_the_terminal_or_cut_in_a_pipe);
 	tcase_add_test(tc, a_slow_put_shows_no_progress);
 	tcase_add_test(tc, the_doctor_sees_no_fault_or_one_that_is_none);
 	tcase_add_test(tc, a_closed_pipe_makes_noise);

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From options to a published buffer. A buffer that is being filled belongs to this process alone
+ * and ends with it, so a failure between new_buffer_create() and new_buffer_finish() needs no
+ * clean-up. Only the process that created a buffer can publish it: so a command with --hold stays,
+ * and publishes the buffer when `gpushmctl publish` asks for it.
+ */
+#include "client/ctl/new_buffer.h"
+
+#include "client/ctl/hold.h"
+#include "client/ctl/publish.h"
+#include "client/ctl/transfer.h"
+#include "proto/base/own.h"
+#include "proto/words.h"
+
+#include <grp.h>
+#include <string.h>
+
+const struct arg new_buffer_args[] = {
+	{ "pool", ARG_TEXT, 'p', "POOL", "take memory from this pool (gpushmctl pools)",
+	  offsetof(struct new_buffer, pool) },
+	{ "mode", ARG_MODE, 'm', "OCTAL", "who may open it, as for a file (0600)",
+	  offsetof(struct new_buffer, mode) },
+	{ "group", ARG_TEXT, 'g', "GROUP", "its group", offsetof(struct new_buffer, group) },
+	{ "attr", ARG_LIST, 'a', "KEY=VALUE", "add a user attribute; may be given several times",
+	  offsetof(struct new_buffer, attrs) },
+	{ "wait", ARG_TIME, 'w', "TIME", "if the pool is full, wait up to this time for space",
+	  offsetof(struct new_buffer, wait) },
+	{ "shared", ARG_FLAG, 0, NULL, "publish it for reading and writing",
+	  offsetof(struct new_buffer, shared) },
+	{ "sealed", ARG_FLAG, 0, NULL, "publish it for reading only, for ever",
+	  offsetof(struct new_buffer, sealed) },
+	{ "transient", ARG_FLAG, 0, NULL,
+	  "unlink it with its last lease; this command keeps one until its input ends",
+	  offsetof(struct new_buffer, transient) },
+	{ "hold", ARG_FLAG, 0, NULL, "fill it, and let `gpushmctl publish NAME` publish it later",
+	  offsetof(struct new_buffer, hold) },
+	{ .name = NULL },
+};
+
+/* Copies the keys, because they end at the "="; values are borrowed from argv. */
+static int split_attrs(const struct arg_list *list, struct gpushm_attr *attrs)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const char *equals = strchr(list->v[i], '=');
+
+		if (!equals || equals == list->v[i])
+			return ctl_error(CTL_USAGE, "--attr: \"%s\" is not KEY=VALUE", list->v[i]);
+		attrs[i].key = strndup(list->v[i], (size_t)(equals - list->v[i]));
+		if (!attrs[i].key)
+			return ctl_error(CTL_FAILED, "out of memory");
+		attrs[i].value = equals + 1;
+		attrs[i].size = strlen(equals + 1);
+	}
+	return CTL_OK;
+}
+
+static int find_group(const char *text, gid_t *ret)
+{
+	const struct group *g = getgrnam(text);
+	char *end;
+	unsigned long gid;
+
+	if (g) {
+		*ret = g->gr_gid;
+		return CTL_OK;
+	}
+	gid = strtoul(text, &end, 10);
+	if (!*text || *end || gid >= (gid_t)-1)
+		return ctl_error(CTL_USAGE, "--group: there is no group \"%s\"", text);
+	*ret = (gid_t)gid;
+	return CTL_OK;
+}
+
+static int create(struct ctl *ctl, const struct gpushm_options *o, const char *name,
+		  const struct gpushm_array_spec *specs, size_t n, uint64_t bytes,
+		  struct gpushm_buffer **ret)
+{
+	struct gpushm_buffer *b = NULL;
+	int r = gpushm_create(ctl->connection, name, bytes, o, &b);
+
+	if (r < 0)
+		return ctl_refused(r);
+	r = gpushm_describe(b, specs, n);
+	if (r < 0) {
+		r = ctl_refused(r);
+		gpushm_close(b);
+		return r;
+	}
+	*ret = b;
+	return CTL_OK;
+}
+
+int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *name,
+		      struct gpushm_array_spec *specs, size_t n, uint64_t bytes,
+		      struct gpushm_buffer **ret)
+{
+	struct gpushm_attr attrs[ARG_LIST_MAX] = { 0 };
+	struct gpushm_options o = { .struct_size = sizeof(o),
+				    .pool = nb->pool,
+				    .mode = nb->mode,
+				    .wait_ms = nb->wait,
+				    .attrs = attrs,
+				    .n_attrs = nb->attrs.n,
+				    .flags = (nb->transient ? GPUSHM_TRANSIENT : 0) |
+					     (nb->group ? GPUSHM_SET_GID : 0) };
+	uint64_t needed = 0;
+	int r = ctl_connect(ctl);
+
+	if (r)
+		return r;
+	if (nb->shared && nb->sealed)
+		return ctl_error(CTL_USAGE, "--shared and --sealed: choose one");
+	r = gpushm_layout(specs, n, &needed);
+	if (r < 0)
+		return ctl_refused(r);
+	if (needed > bytes)
+		bytes = needed;
+	/* Arrays without elements take no bytes, but a buffer has at least one. */
+	if (!bytes)
+		bytes = 1;
+	r = nb->group ? find_group(nb->group, &o.gid) : CTL_OK;
+	if (r == CTL_OK)
+		r = split_attrs(&nb->attrs, attrs);
+	if (r == CTL_OK)
+		r = create(ctl, &o, name, specs, n, bytes, ret);
+	for (size_t i = 0; i < nb->attrs.n; i++)
+		free((char *)attrs[i].key);
+	return r;
+}
+
+static void report(const struct ctl *ctl, struct gpushm_buffer *b)
+{
+	const char *kind = kind_word(gpushm_buffer_kind(b));
+	const char *state = state_word(gpushm_buffer_state(b));
+	size_t n = gpushm_buffer_arrays(b);
+	struct json j;
+
+	if (ctl_json(ctl, &j)) {
+		json_open(&j, NULL, '{');
+		json_string(&j, "name", gpushm_buffer_name(b));
+		json_id(&j, "id", gpushm_buffer_id(b));
+		json_string(&j, "kind", kind);
+		json_string(&j, "state", state);
+		json_uint(&j, "bytes", gpushm_buffer_bytes(b));
+		json_uint(&j, "arrays", n);
+		json_hex(&j, "digest", gpushm_buffer_digest(b));
+		json_close(&j, '}');
+	} else if (!ctl->quiet) {
+		printf("%s: %s, %zu array%s, %s, %s memory\n", gpushm_buffer_name(b), state, n,
+		       n == 1 ? "" : "s", ctl_size(ctl, gpushm_buffer_bytes(b)).text, kind);
+	}
+	/* A script may wait for this line while --transient keeps the command. */
+	fflush(stdout);
+}
+
+int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b,
+		      enum gpushm_state state)
+{
+	int r;
+
+	if (transfer_interrupted())
+		return ctl_error(CTL_FAILED, "interrupted");
+	if (nb->shared || nb->sealed)
+		state = nb->shared ? GPUSHM_SHARED : GPUSHM_SEALED;
+	r = nb->hold ? publish_when_asked(ctl, b, state) : ctl_result(gpushm_publish(b, state));
+	if (r)
+		return r;
+	report(ctl, b);
+	return nb->transient ? hold_until_eof(ctl) : CTL_OK;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A table for people: cells are added row by row, then printed in aligned columns. On a terminal
+ * a text that is too long for its width continues on the next lines of its column.
+ */
+#ifndef GPUSHM_CLIENT_CTL_TABLE_H
+#define GPUSHM_CLIENT_CTL_TABLE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum table_style {
+	TABLE_PLAIN,
+	TABLE_BOLD,
+	TABLE_GOOD,
+	TABLE_WARN,
+	TABLE_BAD,
+	TABLE_DIM,
+};
+
+struct table;
+
+/* columns: titles separated by spaces; '>' before a title aligns the column to the right, '~' lets
+ * its text wrap (in one column: libsmartcols shrinks several unevenly). "": two columns without
+ * titles, of which the second wraps. Without memory it returns NULL, which the other functions
+ * accept. */
+struct table *table_new(const char *columns);
+struct table *table_free(struct table *t);
+
+/* The next cell, left to right, then the next row. The text is escaped. */
+void table_cell(struct table *t, enum table_style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* A row of a table of two columns: a bold key, and its value. */
+#define table_fact(t, key, ...) (table_cell(t, TABLE_BOLD, "%s", key), table_cell(t, __VA_ARGS__))
+
+/* Prints and frees the table. 0, or -ENOMEM: memory ran out here or before. */
+int table_print(struct table *t, bool colour, FILE *out);
+
+/* The escape sequence that begins a style; table_style_end ends it. */
+extern const char *const table_styles[];
+extern const char table_style_end[];
+
+#endif
