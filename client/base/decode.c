@@ -10,6 +10,7 @@
 #include "client/base/decode.h"
 
 #include "client/base/error.h"
+#include "proto/words.h"
 
 #include <errno.h>
 #include <string.h>
@@ -59,8 +60,7 @@ int decode_access(protobuf_c_boolean has, int from, enum gpushm_access *ret)
 
 bool decode_kind_known(const Gpushm__Proto__Pool *from)
 {
-	return from->has_kind && (int)from->kind >= GPUSHM_HOST &&
-	       (int)from->kind <= GPUSHM_MEMPOOL;
+	return from->has_kind && from->kind > 0 && from->kind < KINDS;
 }
 
 static int decode_pool_names(const Gpushm__Proto__Pool *from, struct gpushm_pool *p)

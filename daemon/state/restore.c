@@ -12,6 +12,7 @@
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ static int restore_pool(struct pools *pools, struct fdstore *store, const Gpushm
 	struct pool *pool = NULL;
 	int r;
 
-	if (m->kind < POOL_HOST || m->kind > POOL_MEMPOOL || m->granularity == 0)
+	if (m->kind == 0 || m->kind >= KINDS || m->granularity == 0)
 		return 0;
 	pool_config_default((enum pool_kind)m->kind, &config);
 	copy_text(config.name, sizeof(config.name), m->name);
