@@ -55,10 +55,9 @@ CTL_LIBS = -lsmartcols
 
 # ---- sources ----
 
-CUDA_SRC = daemon/pool/cuda.c daemon/pool/backend_vmem.c daemon/pool/backend_vmm.c daemon/pool/backend_mempool.c daemon/pool/backend_pinned.c daemon/pool/backends.c \
-	daemon/pool/device.c client/map/cuda.c client/map/context.c client/map/window.c client/map/vmm.c \
-	client/map/mempool.c client/map/pinned.c client/map/copy.c client/ctl/doctor_cuda.c
-NOCUDA_SRC = daemon/pool/backend_nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
+CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_pinned.c backend_mempool.c) \
+	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/ctl/doctor_cuda.c
+NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC))
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))

@@ -14,7 +14,6 @@
 #include "daemon/ipc/listener.h"
 #include "daemon/ipc/service.h"
 #include "daemon/pool/pools.h"
-#include "daemon/pool/stuck.h"
 #include "daemon/state/handover.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
@@ -55,7 +54,7 @@ static void notify_pools(const struct server *s, const char *before)
 	unsigned n = 0;
 
 	list_foreach (pool, &s->pools.all, link) {
-		if (!stuck_trouble(pool))
+		if (!pool_trouble(pool))
 			continue;
 		n++;
 		if (!failed)
@@ -63,7 +62,7 @@ static void notify_pools(const struct server *s, const char *before)
 	}
 	if (failed)
 		sd_notifyf(0, "%sSTATUS=%u pools, %u of them failed: %s: %s", before, s->pools.open,
-			   n, failed->config.name, stuck_trouble(failed));
+			   n, failed->config.name, pool_trouble(failed));
 	else
 		sd_notifyf(0, "%sSTATUS=%u pools", before, s->pools.open);
 }

@@ -5,7 +5,6 @@
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
-#include "daemon/pool/stuck.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
 
@@ -75,7 +74,7 @@ static const char *name_late(const struct session *s, char *names, size_t size)
 			continue;
 		n += (size_t)snprintf(names + n, size - n, "%s\"%s\"", n ? ", " : "",
 				      pool->config.name);
-		why = stuck_why(pool) ? stuck_why(pool) : why;
+		why = pool_stuck(pool) ? pool_stuck(pool) : why;
 	}
 	return why;
 }

@@ -9,7 +9,6 @@
 
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
-#include "daemon/pool/stuck.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -281,7 +280,7 @@ static void fill_device(Gpushm__Proto__Pool *m, const struct pool *pool)
 static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
 		      const struct pool *standard, uint64_t suspect_bytes)
 {
-	const char *trouble = pool->state == POOL_INHERITED ? pool->why : stuck_trouble(pool);
+	const char *trouble = pool->state == POOL_INHERITED ? pool->why : pool_trouble(pool);
 
 	gpushm__proto__pool__init(m);
 	m->has_name = 1;
@@ -402,7 +401,7 @@ static uint32_t count_failed(const struct catalog *c)
 	uint32_t n = 0;
 
 	list_foreach (pool, c->pools, link)
-		n += stuck_trouble(pool) != NULL;
+		n += pool_trouble(pool) != NULL;
 	return n;
 }
 

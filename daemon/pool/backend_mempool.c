@@ -3,12 +3,12 @@
  * A driver's own memory pool: many small blocks cheaply, one fd for all of them.
  *
  * The pool is made and its fd exported without a context. Allocating needs one: the device's
- * primary context, retained on first use, shared with the other mempools of the device and given
- * back by device.c. A block is told to a client as a record of 64 bytes beside the pool's fd, which
- * is a capability for the whole pool: gpushm(7) says who must trust whom. Every call that changes
- * the pool is followed by a synchronize, so that what a client hears has happened. Blocks are freed
- * here only after every importer's lease has really ended: the driver hands a freed block on while
- * an importer still writes to it (seen on driver 580).
+ * primary context, retained on first use, shared with the other mempools of the device and released
+ * by devices_done(). A block is told to a client as a record of 64 bytes beside the pool's fd,
+ * which is a capability for the whole pool: gpushm(7) says who must trust whom. Every call that
+ * changes the pool is followed by a synchronize, so that what a client hears has happened. Blocks
+ * are freed here only after every importer's lease has really ended: the driver hands a freed block
+ * on while an importer still writes to it (seen on driver 580).
  */
 #include "daemon/pool/backends.h"
 #include "daemon/pool/cuda.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Host memory that the driver has pinned, so that GPUs and CPUs map the same pages.
+ * Host memory that the driver has pinned, so that GPUs and CPUs map the same pages. All driver
+ * calls are in backend_vmm.c.
  *
  * It is made on a NUMA node, never "on the host": memory of a HOST location can't be shared with
- * another process, that of HOST_NUMA can (driver 580). Pinning takes its time, 16 to 19 ms for
- * 64 MiB, which is why freed blocks are kept for reuse as a vmm pool's are. All driver calls are in
- * vmem.c.
+ * another process, that of HOST_NUMA can (driver 580). Pinning takes 16 to 19 ms for 64 MiB, so
+ * freed blocks are kept for reuse, as in a vmm pool.
  */
-#include "daemon/pool/backend_vmem.h"
+#include "daemon/pool/backend_vmm.h"
 #include "daemon/pool/backends.h"
 
 /* A machine without NUMA has one node, 0. */
@@ -24,7 +24,7 @@ static int pinned_open(struct pool *pool, struct pool_opened *ret, struct fault 
 
 	ret->numa_node = choose_node(pool);
 	location.id = ret->numa_node;
-	return vmem_open(pool, location, ret, f);
+	return vmm_open_at(pool, location, ret, f);
 }
 
 const struct pool_ops pinned_ops = {
@@ -32,8 +32,8 @@ const struct pool_ops pinned_ops = {
 	.needs_device = true,
 	.reuses_pending = true,
 	.open = pinned_open,
-	.alloc = vmem_alloc,
-	.free = vmem_free,
-	.close = vmem_close,
-	.verify = vmem_verify,
+	.alloc = vmm_alloc,
+	.free = vmm_free,
+	.close = vmm_close,
+	.verify = vmm_verify,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kinds of pools, for the table that names them all. Everyone else sees struct pool.
+ * The kinds of pools, for the table pool_kinds in cuda.c and nocuda.c. Other files see struct pool.
  */
 #ifndef GPUSHM_DAEMON_POOL_BACKENDS_H
 #define GPUSHM_DAEMON_POOL_BACKENDS_H

@@ -1,123 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * The GPUs of this machine: found once, at the start, and known by UUID from then on.
+ * The GPUs of this machine: found once, at the start, and known by UUID from then on. cuda.c asks
+ * the driver for them; nothing here needs it, so that a build without CUDA does the same.
  *
- * Nothing here makes a context: the questions asked need none, and one costs 523 MiB of the GPU
- * (measured on an H200, driver 580). A mempool retains it later; it is given back here, when the
- * worker that used it has ended. A GPU that can't be asked is left out and logged: the others work
- * on. An ordinal is this process's own (CUDA_VISIBLE_DEVICES may renumber) and never leaves it.
+ * An ordinal belongs to this process (CUDA_VISIBLE_DEVICES may renumber) and is never sent to
+ * another one.
+ *
+ * A configuration names a device in one of three ways, and a word can be only one of them: digits
+ * alone are an ordinal, a PCI id has colons and a dot, everything else is a UUID or its start. A
+ * word that fits two devices means neither: memory must not land on a GPU that nobody chose.
  */
 #include "daemon/pool/device.h"
 
-#include "daemon/pool/cuda.h"
-#include "daemon/util/log.h"
 #include "proto/base/own.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-
-_Static_assert(UUID_BYTES == sizeof(CUuuid), "a UUID on the wire is CUDA's");
-
-/* The node is not worth failing for: a driver before CUDA 12.2 has no such attribute. */
-static int probe_numa_node(const struct cuda *cuda, CUdevice handle)
-{
-	int node = -1;
-
-	if (cuda->device_get_attribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, handle))
-		return -1;
-	return node;
-}
-
-static int probe_one(const struct cuda *cuda, int ordinal, struct device *ret, struct fault *f)
-{
-	struct device d = { .ordinal = ordinal };
-	CUdevice handle;
-	CUuuid uuid;
-	size_t bytes;
-	CUresult result;
-
-	result = cuda->device_get(&handle, ordinal);
-	if (result)
-		return cuda_fault(f, "cuDeviceGet", result);
-
-	result = cuda->device_get_uuid(&uuid, handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceGetUuid", result);
-
-	result = cuda->device_get_name(d.name, sizeof(d.name), handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceGetName", result);
-
-	result = cuda->device_get_pci_bus_id(d.pci_id, sizeof(d.pci_id), handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceGetPCIBusId", result);
-
-	result = cuda->device_total_mem(&bytes, handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceTotalMem", result);
-
-	memcpy(d.uuid, uuid.bytes, sizeof(d.uuid));
-	for (char *c = d.pci_id; *c; c++)
-		*c = tolower((unsigned char)*c); /* as lspci and sysfs write it */
-	d.bytes = bytes;
-	d.numa_node = probe_numa_node(cuda, handle);
-	*ret = d;
-	return 0;
-}
-
-static void probe_all(struct devices *d, const struct cuda *cuda, int count)
-{
-	struct fault f;
-
-	d->items = calloc(count, sizeof(*d->items));
-	if (!d->items) {
-		snprintf(d->why_none, sizeof(d->why_none), "out of memory");
-		return;
-	}
-
-	for (int i = 0; i < count; i++) {
-		if (probe_one(cuda, i, &d->items[d->n], &f) == 0) {
-			list_init(&d->items[d->n].pools);
-			d->n++;
-			continue;
-		}
-		log_error("GPU %d is left out: %s", i, f.text);
-		snprintf(d->why_none, sizeof(d->why_none), "GPU %d: %.200s", i, f.text);
-	}
-}
-
-void devices_probe(struct devices *d)
-{
-	const struct cuda *cuda;
-	struct fault f;
-	CUresult result;
-	int count;
-
-	*d = (struct devices){ 0 };
-	cuda = cuda_load(d->why_none, sizeof(d->why_none));
-	if (!cuda)
-		return;
-
-	result = cuda->init(0);
-	if (result) {
-		cuda_fault(&f, "cuInit", result);
-		snprintf(d->why_none, sizeof(d->why_none), "%.200s", f.text);
-		return;
-	}
-
-	result = cuda->device_get_count(&count);
-	if (result) {
-		cuda_fault(&f, "cuDeviceGetCount", result);
-		snprintf(d->why_none, sizeof(d->why_none), "%.200s", f.text);
-		return;
-	}
-
-	if (count > 0)
-		probe_all(d, cuda, count);
-	else
-		snprintf(d->why_none, sizeof(d->why_none), "the driver shows no GPU");
-}
+#include <strings.h>
 
 int devices_start(struct devices *d, uv_loop_t *loop)
 {
@@ -133,27 +32,84 @@ int devices_start(struct devices *d, uv_loop_t *loop)
 	return 0;
 }
 
-static void release_context(struct device *d)
-{
-	const struct cuda *cuda = cuda_load(NULL, 0);
-	CUdevice handle;
-	CUresult result;
-
-	if (!take_ptr(d->context))
-		return;
-
-	result = cuda->device_get(&handle, d->ordinal);
-	cuda_undone("cuDeviceGet", result);
-	if (result == CUDA_SUCCESS)
-		cuda_undone("cuDevicePrimaryCtxRelease", cuda->primary_ctx_release(handle));
-}
-
 void devices_done(struct devices *d)
 {
 	for (size_t i = 0; i < d->n; i++) {
 		d->items[i].worker = worker_free(d->items[i].worker);
-		release_context(&d->items[i]);
+		device_release_context(&d->items[i]);
 	}
 	free_ptr(&d->items);
 	d->n = 0;
+}
+
+/* Writes "8f2ab913-...": nvidia-smi's form without "GPU-". */
+static void format_uuid(const struct device *d, char ret[2 * UUID_BYTES + 5])
+{
+	for (size_t i = 0; i < UUID_BYTES; i++) {
+		bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+
+		ret += sprintf(ret, "%s%02x", dash ? "-" : "", d->uuid[i]);
+	}
+}
+
+static bool uuid_fits(const struct device *d, const char *spec)
+{
+	char uuid[2 * UUID_BYTES + 5];
+
+	if (strncasecmp(spec, "GPU-", 4) == 0)
+		spec += 4;
+	format_uuid(d, uuid);
+	return strncasecmp(uuid, spec, strlen(spec)) == 0;
+}
+
+/* nvidia-smi writes the domain with eight digits, the driver with four, lspci often omits it. */
+static bool parse_pci(const char *text, unsigned int ret[4])
+{
+	int end = -1;
+
+	sscanf(text, "%8x:%2x:%2x.%1x%n", &ret[0], &ret[1], &ret[2], &ret[3], &end);
+	if (end >= 0 && !text[end])
+		return true;
+
+	end = -1;
+	ret[0] = 0;
+	sscanf(text, "%2x:%2x.%1x%n", &ret[1], &ret[2], &ret[3], &end);
+	return end >= 0 && !text[end];
+}
+
+static bool pci_fits(const struct device *d, const char *spec)
+{
+	unsigned int asked[4], has[4];
+
+	return parse_pci(spec, asked) && parse_pci(d->pci_id, has) &&
+	       memcmp(asked, has, sizeof(has)) == 0;
+}
+
+/* Digits alone are always an ordinal: "0" must not mean whichever GPU's UUID starts with a 0. */
+static bool ordinal_fits(const struct device *d, const char *spec)
+{
+	char ordinal[16];
+
+	snprintf(ordinal, sizeof(ordinal), "%d", d->ordinal);
+	return strcmp(ordinal, spec) == 0;
+}
+
+struct device *devices_find(struct devices *d, const char *spec)
+{
+	bool digits = spec[strspn(spec, "0123456789")] == '\0';
+	struct device *found = NULL;
+
+	if (!*spec)
+		return d->n ? &d->items[0] : NULL;
+
+	for (size_t i = 0; i < d->n; i++) {
+		struct device *it = &d->items[i];
+
+		if (digits ? !ordinal_fits(it, spec) : !pci_fits(it, spec) && !uuid_fits(it, spec))
+			continue;
+		if (found)
+			return NULL;
+		found = it;
+	}
+	return found;
 }

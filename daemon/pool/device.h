@@ -21,30 +21,34 @@ struct device {
 	struct worker *worker; /* owned */
 	void *context;	       /* CUcontext, worker thread only; made on first use */
 	struct list pools;     /* pool::device_link */
-	char why[256];	       /* it is lost: what happened; loop's thread only */
-	char stuck[192];       /* a call of its driver does not return; likewise */
+	char why[256];	       /* what happened, if it is lost; loop's thread only */
+	char stuck[192];       /* text, if a driver call does not return; loop's thread only */
 };
 
 struct devices {
 	struct device *items; /* owned */
 	size_t n;
-	char why_none[256]; /* no driver, no GPU, built without CUDA: what to tell people */
+	char why_none[256]; /* for people: no driver, no GPU, built without CUDA */
 };
 
-/* cuInit and a look at every GPU: 0.2 s, so it is run on a worker. Never fails: without a driver
- * there are no devices and a reason. Starts no workers. */
+/* Calls cuInit and asks for every GPU: 0.2 s, so run it on a worker. Never fails: without a driver
+ * there are no devices, and why_none is set. Starts no workers. In cuda.c or nocuda.c. */
 void devices_probe(struct devices *d);
 
 /* Starts each device's worker, on the loop's thread. 0 or -errno. */
 int devices_start(struct devices *d, uv_loop_t *loop);
 
-/* Ends the workers (worker_free(), so it blocks), gives the contexts back, forgets the devices. May
- * be called on a zeroed struct, a half-started one, and twice. */
+/* Ends the workers (worker_free(), so it blocks), releases the contexts, frees the devices. May be
+ * called on a zeroed struct, a half-started one, and twice. */
 void devices_done(struct devices *d);
 
-/* The device that a configuration means: "GPU-<uuid>" (a prefix of it is enough, if only one fits;
+/* Releases the primary context, if there is one. Its worker must have ended. In cuda.c or nocuda.c.
+ */
+void device_release_context(struct device *d);
+
+/* The device that a configuration names: "GPU-<uuid>" (a prefix is enough if only one device fits;
  * "GPU-" may be left out), a PCI id (with or without its domain) or an ordinal; empty: the first.
- * Case does not matter. NULL if there is none. */
+ * Case does not matter. NULL if no device fits, or more than one. */
 struct device *devices_find(struct devices *d, const char *spec);
 
 #endif

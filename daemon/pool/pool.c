@@ -2,21 +2,17 @@
  *
  * A pool's life: made, opened on its worker, ready or failed, closed on its worker, freed.
  *
- * It owns its copy of the configuration and what its kind keeps; device and worker are lent to it.
- * What opening finds is written on the worker into a struct of its own, and taken over by the loop
- * after on_done; impl is the worker's alone; nothing else is shared. A failed pool stays, because
- * people must be able to ask what is wrong with it. Allocations are pool_request.c's, deferred
- * frees pending.c's.
+ * It owns its copy of the configuration and what its kind keeps; device and worker are borrowed.
+ * The worker writes what it finds at opening into a struct of its own, and the loop copies that
+ * after on_done; only the worker uses impl. A failed pool stays, so that people can ask what is
+ * wrong with it.
  */
-#include "daemon/pool/pool.h"
-
-#include "daemon/pool/deferred_free.h"
-#include "daemon/pool/failure.h"
-#include "daemon/pool/space.h"
+#include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/words.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,8 +36,8 @@ static uint64_t find_physical(const struct pool *pool)
 	return pool->device ? pool->device->bytes : 0;
 }
 
-/* A pool can't be larger than its GPU, since a larger one would promise what no allocation gets.
- * The host may swap and overcommit: what an administrator writes there is taken as it is. */
+/* A pool can't be larger than its GPU, because the rest could never be allocated. The host may swap
+ * and overcommit, so an administrator's number is taken as it is. */
 static uint64_t find_size(const struct pool *pool)
 {
 	const struct config_size *asked = &pool->config.size;
@@ -86,8 +82,14 @@ static int copy_config(const struct pool_config *from, struct pool_config *ret)
 	return 0;
 }
 
-/* A pool that can't be opened takes the same way through the worker, so that on_ready never comes
- * before pool_new() has returned. */
+static void free_ids(struct pool_config *config)
+{
+	free(config->allow_users.ids);
+	free(config->allow_groups.ids);
+}
+
+/* A pool that can't be opened goes through the worker, too, so that on_ready never comes before
+ * pool_new() has returned. */
 static void run_open(struct job *job)
 {
 	struct pool *pool = container_of(job, struct pool, job);
@@ -122,7 +124,7 @@ static void set_ready(struct pool *pool)
 		pool->max_block = found->max_block;
 	pool->state = POOL_READY;
 	pool->opened = true;
-	failure_inherit(pool);
+	gpu_group_join(pool);
 }
 
 static void on_opened(struct job *job)
@@ -131,7 +133,7 @@ static void on_opened(struct job *job)
 
 	if (pool->open_result < 0) {
 		set_failed(pool);
-		failure_note(pool, &pool->open_fault);
+		pool_call_failed(pool, &pool->open_fault);
 	} else {
 		set_ready(pool);
 	}
@@ -154,7 +156,7 @@ static void find_fault(struct pool *pool, const char *why)
 		snprintf(pool->why, sizeof(pool->why), "%s", why && *why ? why : "no GPU");
 }
 
-/* A pool that nobody has opened yet. */
+/* Makes a pool that is not opened yet. */
 static int make(const struct pool_config *config, struct worker *worker, struct pool **ret)
 {
 	_cleanup_(free_ptr) struct pool *pool = calloc(1, sizeof(*pool));
@@ -173,10 +175,9 @@ static int make(const struct pool_config *config, struct worker *worker, struct 
 	pool->pool_fd = -1;
 	list_init(&pool->link);
 	list_init(&pool->pending);
-	list_init(&pool->requests);
 	list_init(&pool->flushes);
-	space_init(pool);
 	list_init(&pool->device_link);
+	pool_requests_init(pool);
 
 	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
 	uv_unref((uv_handle_t *)&pool->idle);
@@ -217,17 +218,17 @@ int pool_new(const struct pool_config *config, struct device *device, struct wor
 }
 
 int pool_adopt(const struct pool_config *config, uint32_t id, uint64_t size, uint64_t granularity,
-	       const struct device *told, struct worker *worker, struct pool **ret)
+	       const struct device *known, struct worker *worker, struct pool **ret)
 {
 	_cleanup_(free_ptr) struct device *device = NULL;
 	struct pool *pool;
 	int err;
 
-	if (told) {
+	if (known) {
 		device = malloc(sizeof(*device));
 		if (!device)
 			return -ENOMEM;
-		*device = *told;
+		*device = *known;
 		list_init(&device->pools);
 	}
 	err = make(config, worker, &pool);
@@ -273,8 +274,7 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh)
 	if (err < 0)
 		return err;
 
-	free(pool->config.allow_users.ids);
-	free(pool->config.allow_groups.ids);
+	free_ids(&pool->config);
 	pool->config.allow_users = copy.allow_users;
 	pool->config.allow_groups = copy.allow_groups;
 	pool->config.restricted = copy.restricted;
@@ -289,8 +289,7 @@ static void on_timers_closed(uv_handle_t *handle)
 
 	if (pool->on_closed)
 		pool->on_closed(pool->closed_arg);
-	free(pool->config.allow_users.ids);
-	free(pool->config.allow_groups.ids);
+	free_ids(&pool->config);
 	free(pool->adopted);
 	free(pool);
 }
@@ -299,7 +298,7 @@ static void on_idle_closed(uv_handle_t *handle)
 {
 	struct pool *pool = handle->data;
 
-	uv_close((uv_handle_t *)&pool->room, on_timers_closed);
+	uv_close((uv_handle_t *)&pool->retry, on_timers_closed);
 }
 
 static void run_close(struct job *job)
@@ -326,7 +325,7 @@ void pool_close_if_done(struct pool *pool)
 
 	assert(pool->blocks == 0 && pool->used == 0 && list_empty(&pool->waiting));
 
-	/* Behind the frees: the worker runs them first. */
+	/* The worker runs the frees first. */
 	pool_flush(pool);
 	pool->job.run = run_close;
 	pool->job.on_done = on_close_done;
@@ -377,4 +376,51 @@ int pool_lend_fd(const struct pool *pool, const struct block *block, bool write)
 	if (block->fd < 0)
 		return pool->pool_fd;
 	return !write && block->fd_read_only >= 0 ? block->fd_read_only : block->fd;
+}
+
+/* Opens a read-only twin of a block's fd. A read-only fd needs none, but nobody can write to that
+ * block any more. The first daemons also kept a writable fd of a sealed block; readers must not get
+ * that one. */
+static int open_twin(int fd, bool sealed, int *ret)
+{
+	int flags = fcntl(fd, F_GETFL);
+	char path[32];
+
+	if (flags < 0)
+		return -errno;
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return sealed ? 0 : -EBADF;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	*ret = open(path, O_RDONLY | O_CLOEXEC);
+	return *ret < 0 ? -errno : 0;
+}
+
+int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
+		     const unsigned char *record, struct block *ret)
+{
+	struct block block = BLOCK_NONE;
+	int r = pool->config.kind == POOL_HOST ? open_twin(fd, sealed, &block.fd_read_only) : 0;
+
+	if (r < 0)
+		return r;
+	block.pending = calloc(1, sizeof(*block.pending));
+	block.pointer = record ? calloc(1, sizeof(*block.pointer)) : NULL;
+	if (!block.pending || (record && !block.pointer)) {
+		close_fd(&block.fd_read_only);
+		free(block.pending);
+		free(block.pointer);
+		return -ENOMEM;
+	}
+	block.pending->pool = pool;
+	block.bytes = bytes;
+	block.inherited = pool->ops && pool->ops->verify;
+	block.fd = fd;
+	if (record)
+		memcpy(block.pointer->record, record, RECORD_BYTES);
+	if (sealed)
+		pool_seal_block(&block);
+	pool->used += bytes;
+	pool->blocks++;
+	*ret = block;
+	return 0;
 }

@@ -3,28 +3,36 @@
  * An allocation on its way through a pool: checked and counted on the loop's thread, made on the
  * worker's, handed over on the loop's.
  *
- * What a request asks for counts as used from the moment it is submitted, so that two at once can't
- * both get the last room. A free that was submitted earlier counts no more: the worker runs it
- * first. A request that the driver has no memory for is tried once more after everything pending
- * on its GPU, whichever pool had it, was given back. The request's memory is its owner's; the block
- * is, too, once on_done was called with 0, and before that nobody's but ours.
+ * A request's bytes count as used from the moment it is submitted, so that two requests can't both
+ * get the last space. Freed bytes stop counting when their free is submitted: the worker runs it
+ * before any later allocation. If the driver has no memory for a request, everything pending on its
+ * GPU is given back, and the request is tried once more. The owner owns the request's memory; it
+ * owns the block after on_done was called with 0.
+ *
+ * A request may wait for space. Requests wait in order, and each time that something is freed in
+ * the pool all of them are tried in that order; a request that does not wait takes what it finds.
+ * Memory of other programs or other pools comes back without notice: for requests that need it the
+ * driver is asked again every half second. One timer for each pool does all of it, so that on_done
+ * is never called from inside a call that frees.
  */
-#include "daemon/pool/deferred_free.h"
-#include "daemon/pool/failure.h"
-#include "daemon/pool/gpu_group.h"
-#include "daemon/pool/space.h"
-#include "daemon/pool/stuck.h"
+#include "daemon/pool/pool_internal.h"
 #include "proto/base/size.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-static bool fits(const struct pool *pool, uint64_t bytes)
+#define RETRY_MS 500u
+
+static int try(struct pool_request *r, struct fault *f);
+
+/* ---- refusals ---- */
+
+static uint64_t space_in(const struct pool *pool)
 {
 	uint64_t taken = pool->used + pool->lost + pool->pending_bytes;
 
-	return taken <= pool->size && bytes <= pool->size - taken;
+	return taken < pool->size ? pool->size - taken : 0;
 }
 
 /* An adopted pool takes requests before it has been started. */
@@ -56,15 +64,145 @@ static int refuse_large(const struct pool *pool, uint64_t bytes, struct fault *f
 static int refuse_full(const struct pool_request *r, struct fault *f)
 {
 	const struct pool *pool = r->pool;
-	uint64_t taken = pool->used + pool->lost + pool->pending_bytes;
-	uint64_t room = taken < pool->size ? pool->size - taken : 0;
 
 	return fault(f, CODE_POOL_FULL,
 		     "pool \"%s\": %s asked, %s of %s free; gpushmctl ls --holders shows who has "
 		     "the rest",
-		     pool->config.name, size_format(r->asked).text, size_format(room).text,
-		     size_format(pool->size).text);
+		     pool->config.name, size_format(r->asked).text,
+		     size_format(space_in(pool)).text, size_format(pool->size).text);
 }
+
+/* Says for whom the driver had no memory. */
+static void prefix_fault(const struct pool_request *r, struct fault *f)
+{
+	struct fault driver = *f;
+	char others[96];
+
+	if (driver.code != CODE_POOL_FULL) {
+		fault(f, driver.code, "pool \"%s\": %s asked: %.160s", r->pool->config.name,
+		      size_format(r->asked).text, driver.text);
+		return;
+	}
+	gpu_group_describe(r->pool, others, sizeof(others));
+	fault(f, driver.code,
+	      "pool \"%s\": %s asked: %.100s; the pool has room, but other pools or programs hold "
+	      "the memory (%snvidia-smi shows programs)",
+	      r->pool->config.name, size_format(r->asked).text, driver.text, others);
+}
+
+static int check_open(const struct pool_request *r, struct fault *f)
+{
+	if (!is_open(r->pool))
+		return refuse_state(r->pool, f);
+	/* While the pool is starting max_block is unknown. */
+	if (r->pool->state == POOL_READY && r->asked > r->pool->max_block)
+		return refuse_large(r->pool, r->asked, f);
+	return 0;
+}
+
+/* ---- requests that wait for space ---- */
+
+static void on_timer(uv_timer_t *timer);
+
+void pool_requests_init(struct pool *pool)
+{
+	list_init(&pool->requests);
+	list_init(&pool->waiting);
+	uv_timer_init(worker_loop(pool->worker), &pool->retry); /* never fails in libuv 1.x */
+	uv_unref((uv_handle_t *)&pool->retry);			/* a deadline keeps no loop alive */
+	pool->retry.data = pool;
+}
+
+static void set_deadline(struct pool_request *r)
+{
+	uv_loop_t *loop = worker_loop(r->pool->worker);
+	uint64_t now;
+
+	uv_update_time(loop);
+	now = uv_now(loop);
+	r->deadline_ms = r->wait_ms > UINT64_MAX - now ? UINT64_MAX : now + r->wait_ms;
+}
+
+static bool may_wait(const struct pool_request *r, const struct fault *f)
+{
+	return f->code == CODE_POOL_FULL && !r->cancelled && r->wait_ms > 0 &&
+	       uv_now(worker_loop(r->pool->worker)) < r->deadline_ms;
+}
+
+static void arm(struct pool *pool)
+{
+	uint64_t now = uv_now(pool->retry.loop), at = UINT64_MAX;
+	struct pool_request *r;
+
+	list_foreach (r, &pool->waiting, link) {
+		if (r->deadline_ms < at)
+			at = r->deadline_ms;
+		if (r->foreign && now + RETRY_MS < at)
+			at = now + RETRY_MS;
+	}
+	if (at == UINT64_MAX && !pool->retry_now)
+		uv_timer_stop(&pool->retry);
+	else
+		uv_timer_start(&pool->retry, on_timer, at > now && !pool->retry_now ? at - now : 0,
+			       0);
+}
+
+/* The request waits; r->fault is its reply if it gets nothing. foreign: the pool has space but the
+ * device has none, and no event tells when that changes. */
+static void wait_for_space(struct pool_request *r, bool foreign)
+{
+	r->waiting = true;
+	r->foreign = foreign;
+	list_insert(&r->pool->waiting, &r->link);
+	arm(r->pool);
+}
+
+static void stop_waiting(struct pool_request *r, int result)
+{
+	list_drop(&r->link);
+	r->waiting = false;
+	r->result = result;
+	r->on_done(r);
+}
+
+void pool_requests_retry(struct pool *pool)
+{
+	if (list_empty(&pool->waiting))
+		return;
+	pool->retry_now = true;
+	uv_timer_start(&pool->retry, on_timer, 0, 0);
+}
+
+/* r is in no list. A request whose time is over is tried once more, too. */
+static void retry(struct pool_request *r)
+{
+	int result;
+
+	r->waiting = false;
+	result = try(r, &r->fault);
+	if (result == -EINPROGRESS)
+		return;
+	if (result < 0 && may_wait(r, &r->fault))
+		wait_for_space(r, false);
+	else
+		stop_waiting(r, result);
+}
+
+/* An on_done may free a block, make a request, or cancel another request that waits. */
+static void on_timer(uv_timer_t *timer)
+{
+	struct pool *pool = timer->data;
+	struct list turn;
+	struct pool_request *r;
+
+	pool->retry_now = false;
+	list_init(&turn);
+	list_move(&pool->waiting, &turn);
+	list_drain(r, &turn, link) retry(r);
+	arm(pool);
+}
+
+/* ---- on the worker and back ---- */
 
 static void run_alloc(struct job *job)
 {
@@ -79,24 +217,12 @@ static void run_alloc(struct job *job)
 	r->block = block;
 }
 
-static void prefix_fault(const struct pool_request *r, struct fault *f)
+static void count(struct pool *pool, uint64_t bytes)
 {
-	struct fault driver = *f;
-	char others[96];
-
-	if (driver.code != CODE_POOL_FULL) {
-		fault(f, driver.code, "pool \"%s\": %s asked: %.160s", r->pool->config.name,
-		      size_format(r->asked).text, driver.text);
-		return;
-	}
-	gpu_group_tell(r->pool, others, sizeof(others));
-	fault(f, driver.code,
-	      "pool \"%s\": %s asked: %.100s; the pool has room, but other pools or programs hold "
-	      "the memory (%snvidia-smi shows programs)",
-	      r->pool->config.name, size_format(r->asked).text, driver.text, others);
+	pool->used += bytes;
+	pool->blocks++;
 }
 
-/* Counted when it was submitted. */
 static void discount(struct pool_request *r)
 {
 	r->pool->used -= r->bytes;
@@ -104,23 +230,12 @@ static void discount(struct pool_request *r)
 	free(take_ptr(r->block.pending));
 }
 
-static void drop_failed(struct pool_request *r)
-{
-	discount(r);
-	prefix_fault(r, &r->fault);
-}
-
-/* A block that came for nobody was never shown to anyone, but its user is no longer known here. */
+/* Nobody has seen the block, but its uid is no longer known here: it must not be reused. */
 static void drop_cancelled(struct pool_request *r)
 {
 	if (r->result == 0)
 		pool_free(r->pool, &r->block, (uid_t)-1, true);
 	r->result = -ECANCELED;
-}
-
-static bool may_wait(const struct pool_request *r)
-{
-	return r->fault.code == CODE_POOL_FULL && !r->cancelled && space_has_time(r);
 }
 
 static void on_alloc_done(struct job *job)
@@ -137,16 +252,16 @@ static void on_alloc_done(struct job *job)
 	}
 
 	list_drop(&r->link);
-	if (r->result < 0)
-		failure_note(pool, &r->fault);
-	if (r->result < 0)
-		drop_failed(r);
-	if (r->result < 0 && may_wait(r)) {
-		space_wait(r, true);
-		return;
+	if (r->result < 0) {
+		pool_call_failed(pool, &r->fault);
+		discount(r);
+		prefix_fault(r, &r->fault);
+		if (may_wait(r, &r->fault)) {
+			wait_for_space(r, true);
+			return;
+		}
+		pool_requests_retry(pool);
 	}
-	if (r->result < 0)
-		space_poke(pool);
 	if (r->cancelled)
 		drop_cancelled(r);
 
@@ -155,18 +270,18 @@ static void on_alloc_done(struct job *job)
 		pool_close_if_done(pool);
 }
 
-static void go(struct pool_request *r)
+static void submit(struct pool_request *r)
 {
 	r->job.run = run_alloc;
 	r->job.on_done = on_alloc_done;
 	worker_submit(r->pool->worker, &r->job);
 }
 
-static int submit(struct pool *pool, struct pool_request *r, struct fault *f)
+static int start(struct pool *pool, struct pool_request *r, struct fault *f)
 {
-	if (stuck_trouble(pool))
+	if (pool_trouble(pool))
 		return fault(f, CODE_POOL_FAILED, "pool \"%s\": %s", pool->config.name,
-			     stuck_trouble(pool));
+			     pool_trouble(pool));
 	r->block.pending = calloc(1, sizeof(*r->block.pending));
 	if (!r->block.pending)
 		return fault(f, CODE_NO_MEMORY, "pool \"%s\": the daemon is out of memory",
@@ -176,63 +291,13 @@ static int submit(struct pool *pool, struct pool_request *r, struct fault *f)
 	list_insert(&pool->requests, &r->link);
 	r->parked = pool->state == POOL_STARTING;
 	if (!r->parked)
-		go(r);
+		submit(r);
 	return -EINPROGRESS;
 }
 
-/* It never came to the driver: what it is refused for says nothing of that. */
-static void end_parked(struct pool_request *r, int result)
-{
-	struct pool *pool = r->pool;
-	bool closing = pool->closing;
-
-	r->parked = false;
-	list_drop(&r->link);
-	discount(r);
-	r->result = result;
-	space_poke(pool);
-	r->on_done(r);
-	if (closing)
-		pool_close_if_done(pool);
-}
-
-static int check_open(const struct pool_request *r, struct fault *f)
-{
-	if (!is_open(r->pool))
-		return refuse_state(r->pool, f);
-	/* Of one that is still starting nobody knows yet. */
-	if (r->pool->state == POOL_READY && r->asked > r->pool->max_block)
-		return refuse_large(r->pool, r->asked, f);
-	return 0;
-}
-
-/* The pool's state has changed: what waited for that is tried or refused. */
-void pool_requests_resume(struct pool *pool)
-{
-	struct pool_request *r;
-
-	if (pool->state == POOL_STARTING)
-		return;
-	list_foreach (r, &pool->requests, link) {
-		int result = r->parked ? check_open(r, &r->fault) : 0;
-
-		if (result < 0) {
-			end_parked(r, result);
-		} else if (r->parked) {
-			r->parked = false;
-			go(r);
-		}
-	}
-	space_poke(pool);
-}
-
-static void count(struct pool *pool, uint64_t bytes)
-{
-	pool->used += bytes;
-	pool->blocks++;
-}
-
-int pool_request_try(struct pool_request *r, struct fault *f)
+/* Tries a request that is in no list. 0: r->block is there. -EINPROGRESS: it is on its way to the
+ * driver. Else *f says why; CODE_POOL_FULL: the pool has no space. */
+static int try(struct pool_request *r, struct fault *f)
 {
 	struct pool *pool = r->pool;
 	int ret = check_open(r, f);
@@ -248,17 +313,56 @@ int pool_request_try(struct pool_request *r, struct fault *f)
 		return 0;
 	}
 
-	if (!fits(pool, r->bytes))
+	if (r->bytes > space_in(pool))
 		pool_flush(pool);
-	if (!fits(pool, r->bytes))
+	if (r->bytes > space_in(pool))
 		return refuse_full(r, f);
 
-	ret = submit(pool, r, f);
+	ret = start(pool, r, f);
 	if (ret == -EINPROGRESS)
 		count(pool, r->bytes);
 	pending_touch(pool);
 	return ret;
 }
+
+/* ---- requests that wait for an adopted pool to start ---- */
+
+/* The driver was not asked, so that the result says nothing about the device. */
+static void end_parked(struct pool_request *r, int result)
+{
+	struct pool *pool = r->pool;
+	bool closing = pool->closing;
+
+	r->parked = false;
+	list_drop(&r->link);
+	discount(r);
+	r->result = result;
+	pool_requests_retry(pool);
+	r->on_done(r);
+	if (closing)
+		pool_close_if_done(pool);
+}
+
+void pool_requests_resume(struct pool *pool)
+{
+	struct pool_request *r;
+
+	if (pool->state == POOL_STARTING)
+		return;
+	list_foreach (r, &pool->requests, link) {
+		int result = r->parked ? check_open(r, &r->fault) : 0;
+
+		if (result < 0) {
+			end_parked(r, result);
+		} else if (r->parked) {
+			r->parked = false;
+			submit(r);
+		}
+	}
+	pool_requests_retry(pool);
+}
+
+/* ---- for the pool's users ---- */
 
 int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t uid,
 	       struct fault *f)
@@ -279,14 +383,14 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 	r->result = 0;
 	list_init(&r->link);
 	if (r->wait_ms)
-		space_set_deadline(r);
+		set_deadline(r);
 
-	ret = pool_request_try(r, f);
-	if (ret == 0 || ret == -EINPROGRESS || f->code != CODE_POOL_FULL || !space_has_time(r))
+	ret = try(r, f);
+	if (ret == 0 || ret == -EINPROGRESS || !may_wait(r, f))
 		return ret;
 
 	r->fault = *f;
-	space_wait(r, false);
+	wait_for_space(r, false);
 	return -EINPROGRESS;
 }
 
@@ -296,7 +400,7 @@ void pool_request_cancel(struct pool_request *r)
 
 	r->cancelled = true;
 	if (r->waiting)
-		space_leave(r, -ECANCELED);
+		stop_waiting(r, -ECANCELED);
 	else if (r->parked)
 		end_parked(r, -ECANCELED);
 }

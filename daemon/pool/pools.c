@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * From the configuration to pools. Without a [pool] section there are gpuN and gpuN-mempool for
- * each GPU, pinned beside the first one, and host always. A pool whose device is not there is kept,
- * failed, with the reason: who asks for it is told why, and the others work.
+ * each GPU, pinned beside the first one, and always host. A pool whose device is missing stays,
+ * failed, with the reason for clients that ask; the others work.
  */
 #include "daemon/pool/pools.h"
 
-#include "daemon/pool/stuck.h"
+#include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 
@@ -31,18 +31,18 @@ static void on_pool_failed(void *arg)
 
 static void on_pool_closed(void *arg);
 
-/* In the order of their ids, which a FLUSH goes on by from one to the next: a journal tells of them
- * in the order in which it was written. */
-static void place(struct pools *p, struct pool *pool)
+/* Keeps the order of ids, in which a FLUSH visits the pools; a journal lists pools in the order in
+ * which it was written. */
+static void insert_ordered(struct pools *p, struct pool *pool)
 {
-	struct list *behind = p->all.prev;
+	struct list *before = p->all.prev;
 
-	while (behind != &p->all && container_of(behind, struct pool, link)->id > pool->id)
-		behind = behind->prev;
-	list_insert(behind->next, &pool->link);
+	while (before != &p->all && container_of(before, struct pool, link)->id > pool->id)
+		before = before->prev;
+	list_insert(before->next, &pool->link);
 }
 
-/* A slot of its own as long as it lives; the id is never given again. */
+/* The pool has its index until it is closed; an id is never used again. */
 static int insert(struct pools *p, struct pool *pool)
 {
 	uint64_t taken = 0;
@@ -56,7 +56,7 @@ static int insert(struct pools *p, struct pool *pool)
 		return -E2BIG;
 	}
 	pool->index = (uint32_t)__builtin_ctzll(~taken);
-	place(p, pool);
+	insert_ordered(p, pool);
 	return 0;
 }
 
@@ -71,7 +71,7 @@ static struct pool *find_adopted(const struct pools *p, const struct pool_config
 	return NULL;
 }
 
-/* The same name must mean the same GPU: what its buffers' clients were told. */
+/* A pool's name must keep meaning the same GPU, as its clients know it. */
 static bool is_same_device(const struct pool *pool, const struct device *device)
 {
 	return pool->device ? device && memcmp(pool->device->uuid, device->uuid,
@@ -153,8 +153,8 @@ static void make_defaults(struct pools *p)
 	make_default(p, POOL_HOST, "host", NULL);
 }
 
-/* Where all memory is the host's, the driver is left alone: loading and asking it costs 9 MiB and
- * 0.2 s (cuInit of driver 580), and it may hang. */
+/* If all memory is the host's, the driver is not loaded: that costs 9 MiB and 0.2 s (cuInit of
+ * driver 580), and it may hang. */
 static bool need_devices(const struct pools *p)
 {
 	bool needed = p->config->auto_pools;
@@ -175,7 +175,7 @@ static void run_probe(struct job *job)
 		devices_probe(&p->found);
 }
 
-/* Adopted, and not in the configuration any more. */
+/* Retires adopted pools that are no longer in the configuration. */
 static void retire_rest(struct pools *p)
 {
 	struct pool *it;
@@ -187,11 +187,11 @@ static void retire_rest(struct pools *p)
 }
 
 int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, uint64_t size,
-		uint64_t granularity, const struct device *told, int pool_fd, struct pool **ret)
+		uint64_t granularity, const struct device *known, int pool_fd, struct pool **ret)
 {
 	_cleanup_(close_fd) int fd = pool_fd;
 	struct pool *pool = NULL;
-	int r = pool_adopt(config, id, size, granularity, told, p->worker, &pool);
+	int r = pool_adopt(config, id, size, granularity, known, p->worker, &pool);
 
 	if (r < 0)
 		return r;
@@ -241,7 +241,7 @@ static void make_all(struct pools *p)
 			 "the GPUs' threads can't be started: %s", strerror(-r));
 		log_error("gpushmd goes on without a GPU: %s", p->devices.why_none);
 	}
-	p->opening = 1; /* so that on_ready can't come before the last one is made */
+	p->opening = 1; /* so that on_ready can't come before the last pool is made */
 	if (p->config->auto_pools)
 		make_defaults(p);
 	for (size_t i = 0; i < p->config->n_pools; i++)
@@ -289,9 +289,9 @@ void pools_look(struct pools *p, uint32_t seconds)
 	struct pool *pool;
 
 	for (size_t i = 0; i < p->devices.n; i++)
-		changed = stuck_look(&p->devices.items[i], seconds) || changed;
+		changed = gpu_group_check_stuck(&p->devices.items[i], seconds) || changed;
 	list_foreach (pool, &p->all, link)
-		if (stuck_why(pool))
+		if (pool_stuck(pool))
 			pool_flush_give_up(pool);
 	if (changed && !p->closing)
 		p->on_failed(p->arg);
@@ -362,7 +362,7 @@ void pools_close(struct pools *p, void (*on_closed)(void *arg))
 	p->open++;
 	list_foreach (pool, &p->all, link)
 		pool_close(pool, on_pool_closed, p);
-	/* While the driver is being probed there is no pool, and on_probed() goes on from here. */
+	/* While the driver is being probed there is no pool; on_probed() goes on from here. */
 	if (p->made)
 		on_pool_closed(p);
 }

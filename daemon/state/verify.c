@@ -10,7 +10,6 @@
  */
 #include "daemon/state/verify.h"
 
-#include "daemon/pool/failure.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 
@@ -147,7 +146,7 @@ static void judge(struct audit *a, struct item *it)
 			log_warning("pool \"%s\": whether its buffers of an earlier gpushmd are "
 				    "still there can't be told: %s; they are kept",
 				    pool->config.name, it->fault.text);
-		failure_note(a->sponsor, &it->fault);
+		pool_call_failed(a->sponsor, &it->fault);
 	}
 	if (pool && it->buffer)
 		judge_buffer(a, it);

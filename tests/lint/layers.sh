@@ -3,7 +3,7 @@
 #
 # Which folder may include which: each line of the table names a folder and all folders below it that
 # it may include; every folder may include itself. Inside a folder, and between folders, there are no
-# cycles: a file and its header count as one. A folder without a line is an error.
+# cycles: a file, its header and its _internal header count as one. A folder without a line is an error.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -35,7 +35,7 @@ git ls-files --cached --others --exclude-standard -- 'proto/*.[ch]' 'daemon/*.[c
 		echo "$file:0:"
 	done | awk -F: -v table="$table" '
 function folder_of(path) { sub(/\/[^\/]*$/, "", path); return path }
-function noun_of(path) { sub(/\.[ch]$/, "", path); return path }
+function noun_of(path) { sub(/(_internal)?\.[ch]$/, "", path); return path }
 function complain(text) { print $1 ":" $2 ": " text; bad = 1 }
 # Depth first: a noun that is met again while it is still open closes a cycle.
 function visit(noun, path,    words, n, i) {

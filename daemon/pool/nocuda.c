@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a build without the CUDA Toolkit's headers has instead of cuda.c and the GPU backends: no
+ * GPU is ever found, and the only kind of pool is host. The Makefile chooses the files.
+ *
+ * The daemon still reads a configuration with GPU pools; such a pool is failed and says why.
+ */
+#include "daemon/pool/backends.h"
+
+#include <stdio.h>
+
+const struct pool_ops *const pool_kinds[] = { &host_ops, NULL };
+
+void devices_probe(struct devices *d)
+{
+	*d = (struct devices){ 0 };
+	snprintf(d->why_none, sizeof(d->why_none),
+		 "built without the CUDA Toolkit: host pools only");
+}
+
+void device_release_context(struct device *d)
+{
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of a pool share: pool.c is its life, pool_request.c allocates, deferred_free.c
+ * gives back, and gpu_group.c knows the other pools of the GPU. Others include pool.h.
+ */
+#ifndef GPUSHM_DAEMON_POOL_POOL_INTERNAL_H
+#define GPUSHM_DAEMON_POOL_POOL_INTERNAL_H
+
+#include "daemon/pool/pool.h"
+
+/* A freed block and the job that gives it back. It is made together with the block, so that freeing
+ * needs no memory. */
+struct pending {
+	struct job job; /* its link is in pool::pending until the worker gets it */
+	struct pool *pool;
+	struct block block;
+	uid_t uid; /* the block's last owner */
+	bool foreign;
+	int result;	     /* of ops->free */
+	struct fault *fault; /* owned; why it failed. NULL: no failure, or no memory for the text */
+};
+
+/* ---- pool.c ---- */
+
+/* Goes on with pool_close() when nothing is under way any more. */
+void pool_close_if_done(struct pool *pool);
+
+/* ---- pool_request.c ---- */
+
+/* Initialises the lists and the timer of requests. */
+void pool_requests_init(struct pool *pool);
+
+/* The pool's state has changed: requests that waited for that are tried or refused. */
+void pool_requests_resume(struct pool *pool);
+
+/* Memory was freed, or the pool has failed: soon all requests that wait for space are tried again.
+ */
+void pool_requests_retry(struct pool *pool);
+
+/* ---- deferred_free.c ---- */
+
+/* Takes a block of exactly that size and uid off the pending list. Returns whether there was one.
+ */
+bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret);
+
+/* Restarts the idle timer if something is pending, else stops it. */
+void pending_touch(struct pool *pool);
+
+/* ---- gpu_group.c ---- */
+
+/* Gives back what is pending in the pool and in all others of its GPU, before any job that is
+ * submitted to the pool's worker from now on. */
+void gpu_group_flush(struct pool *pool);
+
+/* Writes how much other pools of the GPU hold, "gpu0-mempool: 1.0 GiB, ", to text; "" for none. */
+void gpu_group_describe(const struct pool *pool, char *text, size_t size);
+
+/* Fails a ready pool if its device is lost. */
+void gpu_group_join(struct pool *pool);
+
+/* Looks at the device's worker; logs when a call has taken longer than that, and when it has
+ * returned. Returns whether that has changed. */
+bool gpu_group_check_stuck(struct device *d, uint32_t seconds);
+
+#endif
