@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The Python package and its tests pass ruff; the package passes mypy --strict, and its stubs say what
-# the extension has. All three come from "make venv", and the package from "make python-core".
+# The package's modules import each other without a cycle, in functions too. The package and its tests
+# pass ruff; the package passes mypy --strict, and its stubs say what the extension has. These tools
+# come from "make venv", and the package from "make python-core".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
@@ -10,11 +11,20 @@ tools=$PWD/$build/venv/bin
 folder=$build/python
 allowed=$PWD/tests/lint/stubtest.txt
 
+bad=0
+# A name in an import statement is a module of the package if it has a file. tsort(1) fails on a cycle.
+modules=client/python/gpushm
+for file in "$modules"/*.py; do
+	sed -n 's/^ *from \.\(_[a-z_]*\) import.*/\1/p; s/^ *from \. import //p' "$file" | tr -s ', ' '\n' |
+		while read -r name; do
+			[ ! -f "$modules/$name.py" ] || echo "$(basename "$file" .py) $name"
+		done
+done | tsort >/dev/null || bad=1
+
 if [ ! -x "$tools/ruff" ] || [ ! -f "$folder/gpushm/_core.abi3.so" ]; then
 	echo "python: skipped (make venv python-core has not been run)"
-	exit 0
+	exit "$bad"
 fi
-bad=0
 "$tools/ruff" check -q --no-cache --config client/python/pyproject.toml client/python tests/python || bad=1
 cd "$folder" || exit 1
 config=$OLDPWD/client/python/pyproject.toml

@@ -10,9 +10,9 @@
     with gpushm.open("frames/0", timeout=5) as f:                       # any other
         t = torch.from_dlpack(f)                                        # no copy
 
-The functions here use one connection of this process to the daemon gpushmd, made when it is first needed;
-connect() makes others. Every call that waits, for the daemon or a GPU, lets other threads run. NumPy is needed
-only by what returns its arrays.
+The module's functions share one connection to the daemon gpushmd, which the first of them makes; connect() makes
+others. Every call that waits, for the daemon or a GPU, lets other threads run. Only functions that return NumPy's
+arrays need NumPy.
 """
 
 import atexit
@@ -20,9 +20,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _asyncio, _core, _driver, _dtype
-from ._array import Array
+from ._array import Array, Buffer, Record
 from ._asyncio import open_async, wait_async
-from ._buffer import Buffer
 from ._core import (
     AccessDenied,
     BadArgument,
@@ -69,18 +68,25 @@ from ._core import (
     wait,
     watch,
 )
-from ._create import create_like, to_device
-from ._defer import defer_cleanup
+from ._create import (
+    Mapped,
+    create_like,
+    mapped,
+    mapped_array,
+    mapped_array_like,
+    pinned,
+    pinned_array,
+    pinned_array_like,
+    to_device,
+)
+from ._driver import auto_synchronize, defer_cleanup
 from ._foreign import as_array, is_cuda_array
 from ._handle import Handle
-from ._pinned import Mapped, mapped, mapped_array, mapped_array_like, pinned, pinned_array, pinned_array_like
-from ._records import Record
 from ._show import ls, pools
-from ._streams import auto_synchronize
 
 _core._register(Array, Buffer, _dtype, _driver, _asyncio)
 Mapping.register(Buffer)
-# Before the driver's own end: nothing of CUDA may be called after it.
+# Before the driver's own atexit handler: no CUDA call is allowed after it.
 atexit.register(_core._disconnect)
 
 connect = Connection
@@ -158,7 +164,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """MemoryResource, which imports cuda.core."""
+    """Imports cuda.core only for MemoryResource."""
     if name == "MemoryResource":
         from ._cuda_core import MemoryResource
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""gpushm.Array: the core's array, and what NumPy makes comfortable."""
+"""gpushm.Array, Buffer and Record: the core's objects with what NumPy adds to them: copies, elements, fields.
+
+The copies are made of the core's _read_into() and _write_from(), which take memory of the host with the array's own
+shape and item size.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import _core, _handle, _host, _show
+from . import _core, _driver, _dtype, _foreign, _handle, _show
 
 
 class Array(_core.Array):
@@ -14,8 +18,8 @@ class Array(_core.Array):
     create() and open() return one that owns its buffer: close(), or the end of a with block, gives the buffer
     back. Views share the memory and keep the buffer open.
 
-    NumPy, CuPy, PyTorch, Numba and JAX take it as it is, without a copy: through DLPack, the CUDA Array
-    Interface, or, in host and pinned memory, the buffer protocol.
+    NumPy, CuPy, PyTorch, Numba and JAX use it without a copy: through DLPack, the CUDA Array Interface, or, in host
+    and pinned memory, the buffer protocol.
     """
 
     __slots__ = ()
@@ -27,42 +31,108 @@ class Array(_core.Array):
 
         TypeError for memory on a GPU: copy_to_host() copies it.
         """
-        return _host.as_numpy(self)
+        if not on_host(self):
+            raise TypeError(f"buffer {self.name!r} is on a GPU, and NumPy is not: copy_to_host() makes a copy")
+        numpy, dtype = _numpy(), _numpy_dtype(self)
+        span, at = self._span()
+        return numpy.ndarray(self.shape, dtype, buffer=span, offset=at, strides=self.strides)
 
     def copy_to_host(self, out: Any = None, stream: Any = None) -> Any:
         """Copies the array to the host and returns the copy.
 
         out: an object with the buffer protocol, or a numpy.ndarray, of this shape and dtype and any strides;
-        None: a new numpy.ndarray in C order. stream: a CUDA stream to queue the copy on, and then `out` must
-        stay until the stream has passed it; None or 0: done on return. Other threads run meanwhile.
+        None: a new numpy.ndarray in C order. stream: a CUDA stream to queue the copy on; `out` must live until
+        the stream has done the copy. None or 0: done on return. Other threads run meanwhile.
         """
-        return _host.copy_to_host(self, out, stream)
+        if out is None:
+            out = _numpy().empty(self.shape, _numpy_dtype(self))
+        elif hasattr(out, "dtype") and hasattr(out, "shape") and not isinstance(self.dtype, str):
+            _same_shape(self, out, "out")
+            if _dtype.encode(out.dtype) != (self.dtype_name, self.descr):
+                raise TypeError(f"out has dtype {out.dtype}, the array {self.dtype}")
+        self._read_into(out, stream)
+        return out
 
     def copy_from_host(self, source: Any, stream: Any = None) -> None:
         """Fills the array from the host: from anything that numpy.asarray() takes, broadcast to this shape.
 
-        stream: a CUDA stream to queue the copy on, and then `source` must stay until the stream has passed it (a
-        source that has to be converted first is waited for); None or 0: done on return. Errors: ReadOnly, ValueError
+        stream: a CUDA stream to queue the copy on; `source` must live until the stream has done the copy (but a
+        source that is converted first is waited for). None or 0: done on return. Errors: ReadOnly, ValueError
         (shapes), TypeError (a dtype that does not fit).
         """
-        _host.copy_from_host(self, source, stream)
+        raw = isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == self.nbytes
+        matched = source if raw else _matched(self, source, "same_kind")
+        self._write_from(matched, stream)
+        if not raw and stream is not None and not _is_the_callers(matched, source):
+            _wait(self, stream)
 
     def copy_to_device(self, source: Any, stream: Any = None) -> None:
         """Fills the array from another one, on a GPU or the host: Numba's DeviceNDArray.copy_to_device()."""
-        _host.copy_to_device(self, source, stream)
+        temporary = False
+        if isinstance(source, Array) and on_host(source):
+            _same_shape(self, source, "the source")
+            found = source.numpy()
+            # A copy inside of the same memory needs an order that only NumPy knows: it copies the source first.
+            temporary = on_host(self) and bool(_numpy().may_share_memory(found, self._span()[0]))
+            source = found.copy() if temporary else found
+        elif isinstance(source, _foreign.Memory) or _foreign.is_cuda_array(source):
+            memory = _foreign.memory_of(source)
+            _same_shape(self, memory, "the source")
+            if (self.dtype_name, self.descr) == memory.encoded() and _foreign.copy_into(self, memory, stream):
+                return
+            source, temporary = _foreign.to_host(memory), True
+        self.copy_from_host(source, stream)
+        if temporary and stream is not None:
+            _wait(self, stream)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return _host.to_array(self, dtype, copy)
+        shared = on_host(self)
+        if copy is False and not shared:
+            raise ValueError(f"buffer {self.name!r} is on a GPU: NumPy can have a copy only")
+        found = self.numpy() if shared else self.copy_to_host()
+        if dtype is not None and found.dtype != _numpy().dtype(dtype):
+            if copy is False:
+                raise ValueError("another dtype needs a copy")
+            return found.astype(dtype)
+        return found.copy() if copy and shared else found
 
     # ---- elements ----
 
     def __getitem__(self, key: Any) -> Any:
-        """A view; an element, where integers name one; a field's view, where a str does."""
-        return _host.get(self, key)
+        """A view; an element, where integers select one; a field's view, where the key is a str."""
+        if isinstance(key, str):
+            return self._field(key)
+        view = super().__getitem__(key)
+        if view.ndim > 0 or any(k is Ellipsis for k in (key if isinstance(key, tuple) else (key,))):
+            return view
+        # One element: a Record shares the memory, anything else is copied to the host.
+        return Record(view) if getattr(view.dtype, "names", None) else view.copy_to_host()[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Copies what NumPy can broadcast, or another array, into the view."""
-        _host.put(self, key, value)
+        """Copies a value that NumPy can broadcast, or another array, into the view."""
+        view = self._field(key) if isinstance(key, str) else super().__getitem__(key)
+        if on_host(view) and not isinstance(view.dtype, str) and not view.readonly:
+            # NumPy broadcasts, converts, and handles memory that overlaps.
+            view.numpy()[...] = value.__array__() if isinstance(value, Array) else value
+        elif isinstance(value, Array) or hasattr(value, "__cuda_array_interface__"):
+            view.copy_to_device(value)
+        else:
+            view._write_from(_matched(view, value, "unsafe"))
+
+    def _field(self, name: str) -> Any:
+        """A record's field, over the same memory."""
+        fields = getattr(self.dtype, "fields", None) or {}
+        if name not in fields:
+            raise KeyError(f"the array has no field {name!r}; it has {', '.join(map(repr, fields)) or 'none'}")
+        dtype, at = fields[name][:2]
+        base, inner = dtype.subdtype or (dtype, ())
+        strides = self.strides + _foreign.c_strides(inner, base.itemsize)
+        try:
+            return self.buffer.array(self.shape + inner, base, strides=strides, offset=self.offset + at)
+        except _core.LayoutError as e:
+            # NumPy reads such fields on the CPU; a CUDA kernel would fault, and its context would be lost.
+            e.strerror = f"field {name!r} is not aligned: make the record with align=True, or copy_to_host() first"
+            raise
 
     @property
     def flags(self) -> dict[str, bool]:
@@ -74,17 +144,15 @@ class Array(_core.Array):
             "OWNDATA": self.owns_buffer,
         }
 
-    # ---- the name ----
+    # ---- the name, and other processes ----
 
     def unlink(self) -> None:
-        """Frees the buffer's name at once; the memory goes when nobody has it open any more."""
-        self.buffer.connection.unlink(self.name)
-
-    # ---- for other processes ----
+        """Frees the buffer's name at once, and the memory when no process has it open any more."""
+        self.buffer.unlink()
 
     def handle(self) -> _handle.Handle:
-        """What another process opens this array, or view, by; it can be pickled. The array itself pickles as its
-        handle, once it is published, and is open where it arrives.
+        """A Handle by which another process opens this array, or view; it can be pickled. The array itself pickles
+        as its handle, once it is published, and is open where it is unpickled.
         """
         return _handle.handle_of(self)
 
@@ -111,3 +179,173 @@ class Array(_core.Array):
             f"<gpushm.Array {name!r} {self.shape} {self.dtype_name}, {self.state} in pool {self.pool!r}"
             f"{', read-only' if self.readonly else ''}{dirty}>"
         )
+
+
+class Buffer(_core.Buffer):
+    """A buffer as this process has it open: a mapping of names to Arrays.
+
+    close(), the end of a with block, or the end of the last reference to it and its arrays gives it back.
+    """
+
+    __slots__ = ()
+
+    def unlink(self) -> None:
+        """Frees the name at once, and the memory when no process has it open any more."""
+        self.connection.unlink(self.name)
+
+    def handle(self) -> _handle.Handle:
+        """A Handle by which another process opens this buffer; it can be pickled. The Buffer itself pickles as its
+        handle, once it is published, and is open where it is unpickled.
+        """
+        return _handle.handle_of(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _handle.reduce(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("a deep copy of a gpushm.Buffer wants a name: create_many(name, buffer) and copies")
+
+    def _repr_html_(self) -> str:
+        return _show.buffer_html(self)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<gpushm.Buffer, closed>"
+        arrays = len(self)
+        return (
+            f"<gpushm.Buffer {self.name!r}: {arrays} {'array' if arrays == 1 else 'arrays'}, {self.nbytes} bytes, "
+            f"{self.state} in pool {self.pool!r}>"
+        )
+
+
+class Record:
+    """A record in its array's memory: the element that an integer selects in an Array of records. Numba's DeviceRecord.
+
+    record["x"] and record.x read a field, record["x"] = 1 writes it to the array; a field that is an array is an Array
+    that shares memory. numpy.asarray(record), or copy_to_host(), copies all of it. It pickles as its array does.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        """`array` has no axes."""
+        object.__setattr__(self, "_array", array)
+
+    @property
+    def array(self) -> Any:
+        """The record as an Array without axes."""
+        return self._array
+
+    @property
+    def dtype(self) -> Any:
+        """The numpy.dtype, with its fields."""
+        return self._array.dtype
+
+    def copy_to_host(self, out: Any = None, stream: Any = None) -> Any:
+        """The record as a numpy.void; otherwise as Array.copy_to_host()."""
+        return self._array.copy_to_host(out, stream)[()]
+
+    def copy_to_device(self, source: Any, stream: Any = None) -> None:
+        """Fills the record from a numpy.void, a tuple of its fields, or another record."""
+        source = source.copy_to_host() if isinstance(source, Record) else source
+        self._array.copy_to_device(_numpy().array(source, self.dtype)[()], stream)
+
+    def item(self) -> Any:
+        """A tuple of the fields."""
+        return self.copy_to_host().item()
+
+    def close(self) -> None:
+        """Ends its use of the buffer, as Array.close() of a view does."""
+        self._array.close()
+
+    def __getitem__(self, name: str) -> Any:
+        field = self._array[name]
+        return field if field.ndim else field[()]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._array[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in (self.dtype.fields or {}):
+            raise AttributeError(f"the record has no field {name!r}")
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in (self.dtype.fields or {}):
+            raise AttributeError(f"the record has no field {name!r}")
+        self[name] = value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self._array.__array__(dtype, copy)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dict(self._array.__cuda_array_interface__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Record, (self._array,)
+
+    def __eq__(self, other: object) -> Any:
+        return self.copy_to_host() == (other.copy_to_host() if isinstance(other, Record) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<gpushm.Record {self.item()} of {self._array.name!r}>"
+
+
+# ---- helpers ----
+
+
+def on_host(array: _core.Array) -> bool:
+    """Whether the CPU reaches the array's memory."""
+    return array.kind in ("host", "pinned")
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        raise ImportError("this needs NumPy: install numpy") from None
+    return numpy
+
+
+def _numpy_dtype(array: _core.Array) -> Any:
+    """The numpy.dtype of its elements; TypeError where NumPy has none."""
+    dtype = array.dtype
+    if isinstance(dtype, str):
+        raise TypeError(
+            f"NumPy has no {dtype}: install ml_dtypes for bfloat16 and float8, or take the bytes with view('uint8'), "
+            "or hand the array to a library that knows the type (__dlpack__)"
+        )
+    return dtype
+
+
+def _same_shape(array: _core.Array, other: Any, what: str) -> None:
+    if tuple(other.shape) != array.shape:
+        raise ValueError(f"{what} has shape {tuple(other.shape)}, the array {array.shape}")
+
+
+def _matched(array: _core.Array, source: Any, casting: str) -> Any:
+    """The source as an ndarray of the array's dtype and shape; `casting` does not apply to Python's numbers."""
+    numpy, dtype = _numpy(), _numpy_dtype(array)
+    found = numpy.asarray(source) if hasattr(source, "dtype") else numpy.asarray(source, dtype)
+    if found.dtype != dtype:
+        found = found.astype(dtype, casting=casting)
+    return numpy.broadcast_to(found, array.shape)
+
+
+def _is_the_callers(matched: Any, source: Any) -> bool:
+    """Whether _matched() returned the source's own memory, which the caller keeps."""
+    numpy = _numpy()
+    if isinstance(source, numpy.ndarray):
+        return bool(numpy.may_share_memory(matched, source))
+    while isinstance(matched.base, numpy.ndarray):
+        matched = matched.base
+    return not matched.flags.owndata
+
+
+def _wait(array: _core.Array, stream: Any) -> None:
+    """Waits for a queued copy from memory that is freed now. Copies to host pools are never queued."""
+    if array.device_ptr is not None:
+        _driver.synchronize(_core._stream(stream), array.device)

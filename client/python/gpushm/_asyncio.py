@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Waiting in an event loop: no thread, no polling, a descriptor of a Watch in the loop's own poll()."""
+"""Waiting in an event loop, without a thread and without polling: the loop's own poll() has a Watch's descriptor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 async def next_event(watch: Any) -> Any:
-    """A Watch's next Event: what `async for` over it waits for. Of several tasks that wait on it, one gets it."""
-    # Half of what importing gpushm would cost, and whoever gets here has it.
+    """A Watch's next Event, for `async for`. If several tasks wait, one of them gets it."""
+    # At the top it would double the time of `import gpushm`; a caller of this has imported it.
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -26,7 +26,7 @@ async def next_event(watch: Any) -> Any:
         except _core.Timeout:
             pass
         readable = loop.create_future()
-        # A loop knows one reader of a descriptor, and each task is one.
+        # A loop allows one reader for each descriptor, so each task uses a copy.
         fd = os.dup(watch.fileno())
         watch._hold()
         try:
@@ -44,21 +44,21 @@ def _wake(readable: asyncio.Future[None]) -> None:
 
 
 async def wait_async(name: str, timeout: float | None = None, *, connection: Any = None) -> None:
-    """wait() for asyncio: returns when the name is published, after at most so many seconds, None for ever.
+    """wait() for asyncio: returns when the name is published. timeout: in seconds, None for ever.
 
-    Other tasks run meanwhile, and it can be cancelled. connection: a Connection to another daemon than the process's
-    common one. Errors: Timeout, DaemonGone.
+    Other tasks run meanwhile, and it can be cancelled. connection: a Connection, to use another daemon. Errors:
+    Timeout, DaemonGone.
     """
     import asyncio
 
-    asked = connection or _core
+    connection = connection or _core
     try:
-        asked.wait(name, 0)
+        connection.wait(name, 0)
     except (_core.NotFound, _core.NotPublished, _core.Timeout):
         pass
     else:
         return
-    with asked.watch(name) as watch:
+    with connection.watch(name) as watch:
         try:
             async with asyncio.timeout(timeout):
                 while (await next_event(watch)).what != "published":
@@ -72,10 +72,7 @@ async def wait_async(name: str, timeout: float | None = None, *, connection: Any
 async def open_async(
     name: str, access: str = "r", timeout: float | None = None, *, connection: Any = None, **options: Any
 ) -> Any:
-    """open() for asyncio: waits for the name as wait_async() does, and attaches, which takes some 10 us.
-
-    Otherwise as open().
-    """
+    """open() for asyncio: waits as wait_async() does, and attaches, which takes some 10 us. Otherwise as open()."""
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         left = None if end is None else max(0.0, end - time.monotonic())
@@ -83,6 +80,6 @@ async def open_async(
         try:
             return (connection or _core).open(name, access, **options)
         except (_core.NotFound, _core.NotPublished):
-            # Unlinked in between; it may come again.
+            # Another process unlinked it in between; it may be published again.
             if end is not None and time.monotonic() >= end:
                 raise

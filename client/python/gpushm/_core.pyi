@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-# What the extension has; its docstrings say the rest. Streams and dtypes are Any: those of NumPy, CuPy, PyTorch, Numba
-# and cuda.core have no type in common.
+# The types of the extension; its docstrings describe it. Streams and dtypes are Any, because those of NumPy, CuPy,
+# PyTorch, Numba and cuda.core have no common type.
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import ModuleType, TracebackType
-from typing import Any, Self, SupportsIndex, TypeAlias, final
+from typing import Any, Final, Self, SupportsIndex, TypeAlias, final
 
 from _typeshed import ReadableBuffer, WriteableBuffer, structseq
 from typing_extensions import Buffer as SupportsBuffer
 from typing_extensions import disjoint_base
 
 from ._array import Array as _Array
-from ._buffer import Buffer as _Buffer
+from ._array import Buffer as _Buffer
 
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Attrs: TypeAlias = Mapping[str, bytes | str]
@@ -46,175 +46,98 @@ class OutOfMemory(Error, MemoryError): ...
 
 @final
 class Holder(structseq[Any], tuple[Any, ...]):
-    @property
-    def pid(self) -> int: ...
-    @property
-    def uid(self) -> int: ...
-    @property
-    def command(self) -> str: ...
-    @property
-    def access(self) -> str: ...
-    @property
-    def since(self) -> float: ...
-    @property
-    def suspect(self) -> bool: ...
-    @property
-    def lease(self) -> int: ...
+    pid: Final[int]
+    uid: Final[int]
+    command: Final[str]
+    access: Final[str]
+    since: Final[float]
+    suspect: Final[bool]
+    lease: Final[int]
 
 @final
 class BufferInfo(structseq[Any], tuple[Any, ...]):
-    @property
-    def name(self) -> str: ...
-    @property
-    def pool(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def allocated(self) -> int: ...
-    @property
-    def arrays(self) -> int: ...
-    @property
-    def mode(self) -> int: ...
-    @property
-    def uid(self) -> int: ...
-    @property
-    def gid(self) -> int: ...
-    @property
-    def transient(self) -> bool: ...
-    @property
-    def dirty(self) -> bool: ...
-    @property
-    def dirty_pid(self) -> int | None: ...
-    @property
-    def dirty_uid(self) -> int | None: ...
-    @property
-    def dirty_command(self) -> str | None: ...
-    @property
-    def dirty_since(self) -> float | None: ...
-    @property
-    def created(self) -> float: ...
-    @property
-    def published(self) -> float | None: ...
-    @property
-    def readers(self) -> int: ...
-    @property
-    def writers(self) -> int: ...
-    @property
-    def suspects(self) -> int: ...
-    @property
-    def id(self) -> int: ...
-    @property
-    def digest(self) -> int: ...
-    @property
-    def attrs(self) -> dict[str, bytes]: ...
-    @property
-    def holders(self) -> list[Holder]: ...
+    name: Final[str]
+    pool: Final[str]
+    kind: Final[str]
+    state: Final[str]
+    nbytes: Final[int]
+    allocated: Final[int]
+    arrays: Final[int]
+    mode: Final[int]
+    uid: Final[int]
+    gid: Final[int]
+    transient: Final[bool]
+    dirty: Final[bool]
+    dirty_pid: Final[int | None]
+    dirty_uid: Final[int | None]
+    dirty_command: Final[str | None]
+    dirty_since: Final[float | None]
+    created: Final[float]
+    published: Final[float | None]
+    readers: Final[int]
+    writers: Final[int]
+    suspects: Final[int]
+    id: Final[int]
+    digest: Final[int]
+    attrs: Final[dict[str, bytes]]
+    holders: Final[list[Holder]]
 
 @final
 class PoolInfo(structseq[Any], tuple[Any, ...]):
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def device(self) -> int | None: ...
-    @property
-    def device_name(self) -> str | None: ...
-    @property
-    def device_uuid(self) -> str | None: ...
-    @property
-    def pci_id(self) -> str | None: ...
-    @property
-    def numa_node(self) -> int | None: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def used(self) -> int: ...
-    @property
-    def pending(self) -> int: ...
-    @property
-    def suspect(self) -> int: ...
-    @property
-    def max_buffer(self) -> int: ...
-    @property
-    def granularity(self) -> int: ...
-    @property
-    def buffers(self) -> int: ...
-    @property
-    def failed(self) -> bool: ...
-    @property
-    def why(self) -> str | None: ...
-    @property
-    def is_default(self) -> bool: ...
-    @property
-    def allowed(self) -> bool: ...
+    name: Final[str]
+    kind: Final[str]
+    device: Final[int | None]
+    device_name: Final[str | None]
+    device_uuid: Final[str | None]
+    pci_id: Final[str | None]
+    numa_node: Final[int | None]
+    nbytes: Final[int]
+    used: Final[int]
+    pending: Final[int]
+    suspect: Final[int]
+    max_buffer: Final[int]
+    granularity: Final[int]
+    buffers: Final[int]
+    failed: Final[bool]
+    why: Final[str | None]
+    is_default: Final[bool]
+    allowed: Final[bool]
 
 @final
 class Usage(structseq[int], tuple[int, ...]):
-    @property
-    def uid(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def nbytes_max(self) -> int: ...
-    @property
-    def buffers(self) -> int: ...
-    @property
-    def buffers_max(self) -> int: ...
-    @property
-    def leases(self) -> int: ...
-    @property
-    def leases_max(self) -> int: ...
-    @property
-    def peers(self) -> int: ...
-    @property
-    def peers_max(self) -> int: ...
+    uid: Final[int]
+    nbytes: Final[int]
+    nbytes_max: Final[int]
+    buffers: Final[int]
+    buffers_max: Final[int]
+    leases: Final[int]
+    leases_max: Final[int]
+    peers: Final[int]
+    peers_max: Final[int]
 
 @final
 class Status(structseq[Any], tuple[Any, ...]):
-    @property
-    def software(self) -> str: ...
-    @property
-    def pid(self) -> int: ...
-    @property
-    def uptime(self) -> float: ...
-    @property
-    def peers(self) -> int: ...
-    @property
-    def buffers(self) -> int: ...
-    @property
-    def leases(self) -> int: ...
-    @property
-    def suspects(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def requests(self) -> int: ...
-    @property
-    def refused(self) -> int: ...
-    @property
-    def violations(self) -> int: ...
-    @property
-    def fds(self) -> int: ...
-    @property
-    def fds_max(self) -> int: ...
-    @property
-    def pools_failed(self) -> int: ...
-    @property
-    def usage(self) -> list[Usage]: ...
+    software: Final[str]
+    pid: Final[int]
+    uptime: Final[float]
+    peers: Final[int]
+    buffers: Final[int]
+    leases: Final[int]
+    suspects: Final[int]
+    waiting: Final[int]
+    requests: Final[int]
+    refused: Final[int]
+    violations: Final[int]
+    fds: Final[int]
+    fds_max: Final[int]
+    pools_failed: Final[int]
+    usage: Final[list[Usage]]
 
 @final
 class Event(structseq[Any], tuple[Any, ...]):
-    @property
-    def what(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def buffer(self) -> int: ...
+    what: Final[str]
+    name: Final[str]
+    buffer: Final[int]
 
 @disjoint_base
 class Array(SupportsBuffer):

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Buffers made after the model of something else."""
+"""Buffers made like another array, from data, or in pinned memory; and sections that pin memory of the caller's."""
 
 from __future__ import annotations
 
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from . import _core, _foreign
+from . import _core, _driver, _foreign
+from ._array import on_host
 
 
 def create_like(name: str, like: Any, **options: Any) -> Any:
@@ -15,12 +21,12 @@ def create_like(name: str, like: Any, **options: Any) -> Any:
     """
     options.setdefault("dtype", like.dtype)
     if "strides" not in options:
-        options.setdefault("order", order_of(like))
+        options.setdefault("order", _order_of(like))
     return _core.create(name, like.shape, **options)
 
 
-def order_of(like: Any) -> str:
-    """'F' for an array in Fortran order alone, of any library; else 'C'."""
+def _order_of(like: Any) -> str:
+    """'F' for an array that is in Fortran order and not in C order, of any library; else 'C'."""
     flags = getattr(like, "flags", None)
     try:
         return "F" if flags and flags["F_CONTIGUOUS"] and not flags["C_CONTIGUOUS"] else "C"
@@ -31,9 +37,9 @@ def order_of(like: Any) -> str:
 def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any = None, **options: Any) -> Any:
     """Copies an array, a scalar or a record into a new buffer of that name, or into the Array `to`.
 
-    Numba's cuda.to_device() with a name. obj: what numpy.asarray() takes, or memory on a GPU of any library that tells
-    it by the CUDA Array Interface or DLPack. stream: a CUDA stream to queue the copy on; `obj` must stay until the
-    stream has passed it. options as for create(). Returns the Array, which is still to be published.
+    Numba's cuda.to_device() with a name. obj: what numpy.asarray() takes, or GPU memory of any library that has the
+    CUDA Array Interface or DLPack. stream: a CUDA stream to queue the copy on; `obj` must live until the stream has
+    done the copy. options as for create(). Returns the Array, which is not published yet.
     """
     if to is not None:
         to.copy_to_device(obj, stream)
@@ -48,3 +54,152 @@ def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any 
         made.close()
         raise
     return made
+
+
+# ---- pinned memory ----
+
+
+def pinned_array(shape: Any, dtype: Any = "uint8", *, name: str | None = None, **options: Any) -> Any:
+    """An Array in pinned host memory, which CPU and GPU use at the same time: Numba's pinned_array(), mapped_array().
+
+    Its numpy() is the ndarray; __cuda_array_interface__ and DLPack are the GPU's view of the same bytes. pool: None is
+    the first pinned pool. name None: a name of this process's own, which is unlinked with the array; with a name others
+    can open it once it is published. Otherwise as create(). NotFound: the daemon has no pinned pool, because it has no
+    GPU.
+    """
+    if options.get("pool") is None:
+        options["pool"] = _pinned_pool()
+    if name is None:
+        name = f"~/pinned-{os.getpid()}-{secrets.token_hex(6)}"
+        options.setdefault("transient", True)
+    return _core.create(name, shape, dtype, **options)
+
+
+def pinned_array_like(like: Any, *, name: str | None = None, **options: Any) -> Any:
+    """pinned_array() with the shape, dtype and order of another array."""
+    options.setdefault("order", _order_of(like))
+    return pinned_array(like.shape, like.dtype, name=name, **options)
+
+
+mapped_array = pinned_array
+mapped_array_like = pinned_array_like
+
+
+def _pinned_pool() -> str:
+    for pool in _core.pools():
+        if pool.kind == "pinned" and pool.allowed and not pool.failed:
+            return str(pool.name)
+    raise _core.NotFound(errno.ENOENT, 'the daemon has no pinned pool: it has no GPU; pool="host" is without one')
+
+
+# ---- sections that pin the caller's memory ----
+
+
+def _memory(array: Any) -> Any:
+    """A contiguous array on the host as a numpy.ndarray, which keeps the memory."""
+    import numpy
+
+    found = numpy.asarray(array)
+    if not found.flags.forc:
+        raise ValueError("only contiguous arrays can be pinned: pages are, not elements")
+    if found is not array and not isinstance(array, _core.Array) and not numpy.shares_memory(found, array):
+        raise TypeError(f"{type(array).__name__} has no memory that could be pinned: numpy.ndarray has")
+    return found
+
+
+@contextmanager
+def _registered(array: Any, mapped: bool) -> Iterator[int | None]:
+    """Yields the GPU's address, where mapped."""
+    ours = isinstance(array, _core.Array)
+    if ours and not on_host(array):
+        raise TypeError(f"buffer {array.name!r} is on a GPU: there is nothing to pin")
+    memory = _memory(array)
+    address = memory.ctypes.data
+    if (ours and array.kind == "pinned") or memory.nbytes == 0:
+        yield address
+        return
+    device = _driver.register(address, memory.nbytes, mapped=mapped)
+    try:
+        yield device
+    finally:
+        _driver.unregister(address)
+
+
+@contextmanager
+def pinned(*arrays: Any) -> Iterator[None]:
+    """Pins host arrays in this section, so that copies to and from a GPU are fast and asynchronous: Numba's
+    cuda.pinned().
+
+    arrays: contiguous, writable numpy.ndarrays, and Arrays of host pools; those of pinned pools are always pinned. The
+    caller must wait for queued copies before the section ends. DeviceFailed: no driver.
+    """
+    with ExitStack() as stack:
+        for array in arrays:
+            stack.enter_context(_registered(array, mapped=False))
+        yield
+
+
+class Mapped:
+    """A host array as a GPU sees it, as long as its section lasts: Numba's MappedNDArray."""
+
+    __slots__ = ("_address", "host")
+
+    def __init__(self, host: Any, address: int) -> None:
+        """host: the numpy.ndarray; address: of its first byte, for a GPU."""
+        self.host = host
+        self._address: int | None = address
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._address is None:
+            raise AttributeError("the section of mapped() has ended, and the GPU can't reach the array any more")
+        data = (self._address if self.host.size else 0, not self.host.flags.writeable)
+        return dict(self.host.__array_interface__, data=data, version=3, stream=None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return tuple(self.host.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The numpy.dtype."""
+        return self.host.dtype
+
+    def numpy(self) -> Any:
+        """The host array itself."""
+        return self.host
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy
+
+        return numpy.array(self.host, dtype, copy=copy)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.host[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.host[key] = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a gpushm.Mapped is an address of this process: send its numpy(), or a gpushm.Array")
+
+    def __repr__(self) -> str:
+        return f"<gpushm.Mapped {self.shape} {self.dtype}{'' if self._address is not None else ', ended'}>"
+
+
+@contextmanager
+def mapped(*arrays: Any) -> Iterator[Any]:
+    """Lets kernels use host arrays in this section, without a copy: Numba's cuda.mapped().
+
+    Yields a Mapped for each: one alone, more as a list. Otherwise as pinned().
+    """
+    import numpy
+
+    with ExitStack() as stack:
+        made = []
+        for array in arrays:
+            address = stack.enter_context(_registered(array, mapped=True))
+            made.append(Mapped(numpy.asarray(array), address or 0))
+            stack.callback(setattr, made[-1], "_address", None)
+        yield made[0] if len(made) == 1 else made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A memory resource for cuda.core whose Buffers live in gpushm, and Buffers of what is there."""
+"""A memory resource for cuda.core: cuda.core's Buffers in pools of gpushm, and over Arrays that exist."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from . import _core
 
 
 class MemoryResource(_MemoryResource):  # type: ignore[misc]
-    """What cuda.core takes as a memory resource: allocate() gives its Buffers, in a pool of gpushm's.
+    """A memory resource of cuda.core: allocate() makes cuda.core's Buffers, in a pool of gpushm.
 
-    A Buffer's memory has a name and is shared from the start: array() is the gpushm.Array of it, which other processes
-    open by its name or by its handle(), however it was sent; `buffer(array)` makes a Buffer there. The end of a Buffer
-    unlinks it; who has it open keeps it.
+    A Buffer's memory has a name and is shared from the start. array() returns its gpushm.Array; another process opens
+    that by its name or its handle(), and makes a Buffer of it by buffer(array). The end of a Buffer unlinks the name;
+    processes that have it open keep the memory.
 
     pool: a name; None is the daemon's default. prefix: of the names. mode, wait: as for gpushm.create().
     """
@@ -39,7 +39,7 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
         self._pool = _pool(pool)
 
     def allocate(self, size: int, stream: Any = None, **unused: Any) -> Any:
-        """A cuda.core Buffer of that many bytes; it can be used on any stream at once. Errors: as gpushm.create()."""
+        """A cuda.core Buffer of that many bytes, ready for every stream. Errors: as gpushm.create()."""
         name = f"{self._prefix}/{os.getpid()}-{secrets.token_hex(6)}"
         array = _core.create(name, (size,), "uint8", **self._options)
         address = array.device_ptr or array.host_ptr or 0
@@ -55,15 +55,14 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
     def deallocate(self, ptr: Any, size: int, stream: Any = None, **unused: Any) -> None:
         """Called by a Buffer's close(). Waits for what this process has queued on the GPU, on any stream."""
         array = self._arrays.pop(int(ptr))
-        # Whoever knows the name may have unlinked it.
+        # Another process may have unlinked it.
         with suppress(_core.NotFound):
             array.unlink()
         array.close()
 
     def array(self, buffer: Any) -> Any:
-        """The Array, of bytes, that a Buffer of this resource lies in. Close it before the Buffer, or let it go."""
-        found = self._arrays[int(buffer.handle)]
-        return found[:]
+        """An Array of the bytes of a Buffer of this resource. Close or delete it before the Buffer is closed."""
+        return self._arrays[int(buffer.handle)][:]
 
     @staticmethod
     def buffer(array: Any) -> Any:
@@ -72,17 +71,17 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
 
     @property
     def is_device_accessible(self) -> bool:
-        """Whether a GPU reaches it: all but host pools."""
+        """Whether a GPU reaches the memory: in all pools except host pools."""
         return bool(self._pool.kind != "host")
 
     @property
     def is_host_accessible(self) -> bool:
-        """Whether the CPU reaches it: host and pinned pools."""
+        """Whether the CPU reaches the memory: in host and pinned pools."""
         return self._pool.kind in ("host", "pinned")
 
     @property
     def is_managed(self) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
     @property
@@ -105,7 +104,7 @@ def _pool(name: str | None) -> Any:
 
 
 def _owned(address: int, size: int, resource: Any, stream: Any) -> Any:
-    """A Buffer that calls deallocate() at its end, on that stream, where this cuda.core remembers one."""
+    """A Buffer that calls deallocate() at its end, with that stream, where this version of cuda.core supports one."""
     if stream is not None:
         try:
             return _Buffer.from_handle(address, size, mr=resource, stream=stream)

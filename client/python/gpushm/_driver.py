@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The few driver calls that Python makes by itself: registering host memory, copies from another library's memory.
+"""The GPU: driver calls that Python makes itself (pinning, copies of other libraries' memory), sections that wait.
 
-They use the calling thread's current context, else a device's primary one, and leave the thread's as it was. libcuda
-is looked for at the first call. libgpushm has a table of its own, and shares none of this.
+The calls use the calling thread's current context, or a device's primary context where it has none, and leave the
+thread's context as it was. libcuda is loaded by the first call; libgpushm's own driver table is not used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from . import _core
 
@@ -20,7 +21,7 @@ _u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
 _PORTABLE, _DEVICEMAP = 1, 2  # CU_MEMHOSTREGISTER_*
 _OUT_OF_MEMORY = 2  # CUresult
 
-# The arguments as the driver takes them; a c_void_p, so that None is NULL.
+# The types of the arguments. Pointers are c_void_p, so that None is NULL.
 _CALLS = {
     "cuInit": (ctypes.c_uint,),
     "cuCtxGetCurrent": (ctypes.c_void_p,),
@@ -52,7 +53,7 @@ def _library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: object) -> None:
-    """A driver call; DriverError, or OutOfMemory, with the driver's name of what went wrong."""
+    """Calls the driver. Raises DriverError or OutOfMemory, with the driver's name of the error."""
     _start()
     _check(name, getattr(_library(), name)(*arguments))
 
@@ -84,7 +85,7 @@ def _check(name: str, result: int) -> None:
 
 @contextmanager
 def context(device: int | None) -> Iterator[None]:
-    """The thread has a context in this section: the one that is current, else the primary one of that device."""
+    """A section in which the thread has a context: its current one, else the primary one of that device."""
     current = ctypes.c_void_p()
     call("cuCtxGetCurrent", ctypes.byref(current))
     if current.value:
@@ -103,7 +104,7 @@ def context(device: int | None) -> Iterator[None]:
 
 
 def copy(to: int, source: int, nbytes: int, stream: int | None, device: int | None) -> None:
-    """Bytes from any address that the GPU knows to another; stream None: done on return."""
+    """Copies bytes between addresses that the GPU knows; stream None: done on return."""
     with context(device):
         call("cuMemcpyAsync", to, source, nbytes, stream)
         if stream is None:
@@ -111,7 +112,7 @@ def copy(to: int, source: int, nbytes: int, stream: int | None, device: int | No
 
 
 def read(to: int, source: int, nbytes: int, device: int | None) -> None:
-    """Bytes from a GPU to host memory; done on return."""
+    """Copies bytes from a GPU to host memory; done on return."""
     with context(device):
         call("cuMemcpyDtoH_v2", to, source, nbytes)
 
@@ -129,30 +130,64 @@ def synchronize_all(device: int | None = None) -> None:
 
 
 def register(address: int, nbytes: int, *, mapped: bool, device: int = 0) -> int | None:
-    """Pins host memory for every GPU; returns the GPU's address of it, where that was asked for. The device's primary
-    context is kept until unregister().
+    """Pins host memory for every GPU; returns its address for the GPU, where mapped. Keeps the device's primary context
+    until unregister().
     """
-    made, told = ctypes.c_void_p(), _u64()
+    made, found = ctypes.c_void_p(), _u64()
     call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device)
     try:
         with context(device):
             call("cuMemHostRegister_v2", address, nbytes, _PORTABLE | (_DEVICEMAP if mapped else 0))
             try:
                 if mapped:
-                    call("cuMemHostGetDevicePointer_v2", ctypes.byref(told), address, 0)
+                    call("cuMemHostGetDevicePointer_v2", ctypes.byref(found), address, 0)
             except BaseException:
                 call("cuMemHostUnregister", address)
                 raise
     except BaseException:
         call("cuDevicePrimaryCtxRelease_v2", device)
         raise
-    return told.value if mapped else None
+    return found.value if mapped else None
 
 
 def unregister(address: int, device: int = 0) -> None:
-    """Unpins it. The caller has waited for what the GPU does with it."""
+    """Unpins the memory. The caller has waited for the GPU's use of it."""
     try:
         with context(device):
             call("cuMemHostUnregister", address)
     finally:
         call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+# ---- sections ----
+
+
+@contextmanager
+def auto_synchronize(stream: Any = None) -> Iterator[Any]:
+    """A section whose end waits for all work that was queued on the stream: Numba's stream.auto_synchronize(), for a
+    stream of any library.
+
+    Yields the stream. Also waits when the section ends with an exception, because the GPU may still use memory.
+    stream: an int, an object with __cuda_stream__, or a stream of CuPy, PyTorch or Numba; None is the legacy default
+    stream.
+    """
+    handle = _core._stream(stream)
+    try:
+        yield stream
+    finally:
+        synchronize(handle)
+
+
+@contextmanager
+def defer_cleanup() -> Iterator[None]:
+    """A section in which closing a buffer on a GPU neither waits for the GPU nor asks the daemon: Numba's
+    defer_cleanup().
+
+    Sections nest, and hold for the whole process. The deferred closes are done, oldest first, by flush_cleanup(), by
+    the next close outside of sections, or when memory is short. Buffers of host pools are always closed at once.
+    """
+    _core._defer_cleanup()
+    try:
+        yield
+    finally:
+        _core._resume_cleanup()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Types of elements: from whatever people write to gpushm's names, and back to NumPy's objects.
+"""Types of elements: from all the ways to write them in Python to gpushm's names, and back to NumPy's objects.
 
-The core knows gpushm's names by itself and asks here for the rest. A record's descr is the text of NumPy's
-own list of fields.
+The core knows gpushm's names, and calls this module for everything else. A record's descr is the text of NumPy's list
+of its fields.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import ast
 from functools import lru_cache
 from typing import Any
 
-from . import _dlpack
+from . import _core
 
-# NumPy's kinds that gpushm has no type for, and keeps as bytes with NumPy's typestr as their descr: text,
-# bytes, dates and time spans.
+# NumPy's kinds without a type of gpushm's: text, bytes, dates, time spans. gpushm keeps them as records whose descr is
+# NumPy's typestr.
 _OPAQUE = "SUMm"
 
 
 def encode(dtype: object) -> tuple[str, str | None]:
     """(name, descr or None) of a dtype: a name, a numpy.dtype, a Python, NumPy, ml_dtypes or torch type.
 
-    TypeError where it is none; NotSupported (from the core) where gpushm has no such type.
+    TypeError: it is no dtype. The core raises NotSupported for a name that gpushm does not know.
     """
     numpy = _numpy()
     if numpy is None:
@@ -30,9 +30,9 @@ def encode(dtype: object) -> tuple[str, str | None]:
     try:
         found = numpy.dtype(dtype)
     except TypeError:
-        if dtype in _dlpack.ITEMSIZES:
-            # NumPy knows bfloat16 and float8 with ml_dtypes only; gpushm knows them by itself.
-            return str(dtype), None
+        # NumPy has bfloat16 and float8 only with ml_dtypes; gpushm always has them.
+        if isinstance(dtype, str) and _core._dtype_bits(dtype):
+            return dtype, None
         found = _ml_dtype(numpy, dtype)
         if found is None:
             raise TypeError(f"{dtype!r} is no dtype") from None
@@ -40,11 +40,8 @@ def encode(dtype: object) -> tuple[str, str | None]:
 
 
 def _foreign(dtype: object) -> object:
-    """torch.float32 and the like say their name; what is an array's .dtype of gpushm is one already."""
-    text = str(dtype)
-    if type(dtype).__module__ == "torch" and text.startswith("torch."):
-        return text.removeprefix("torch.")
-    return dtype
+    """The name of torch.float32 and the like; any other object itself."""
+    return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
 
 
 def _encode_numpy(dtype: Any) -> tuple[str, str | None]:
@@ -63,15 +60,17 @@ def _encode_numpy(dtype: Any) -> tuple[str, str | None]:
 
 @lru_cache(maxsize=256)
 def decode(name: str, descr: str | None) -> Any:
-    """The numpy.dtype; where NumPy, or ml_dtypes, has none, or is not here: the name."""
+    """The numpy.dtype; the name where NumPy and ml_dtypes have none, or are not installed."""
     numpy = _numpy()
     if numpy is None:
         return name
     if descr is not None:
-        return _decode_descr(numpy, descr)
+        from numpy.lib.format import descr_to_dtype
+
+        return descr_to_dtype(ast.literal_eval(descr))
     if name.startswith("record"):
         return numpy.dtype(f"V{name.removeprefix('record')}")
-    # ml_dtypes keeps a float4 in a byte of its own; gpushm packs two.
+    # ml_dtypes uses a whole byte for a float4; gpushm packs two into a byte.
     if name.startswith(("float4_", "float6_")):
         return name
     try:
@@ -85,12 +84,6 @@ def fields(descr: str) -> Any:
     """A descr's text as NumPy's list of fields."""
     found = ast.literal_eval(descr)
     return found if isinstance(found, list) else [("", found)]
-
-
-def _decode_descr(numpy: Any, descr: str) -> Any:
-    from numpy.lib.format import descr_to_dtype
-
-    return descr_to_dtype(ast.literal_eval(descr))
 
 
 def _ml_dtype(numpy: Any, name: object) -> Any:

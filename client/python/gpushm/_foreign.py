@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Arrays of other libraries: what they tell of their memory, and whose memory it is.
+"""Arrays of other libraries: where their memory is, copies of it, and which buffer it belongs to.
 
-Only memory that came from a pool can be shared with another process. as_array() finds the buffer that a tensor or an
-array of another library lies in, and gives it back as an Array; to_device() copies what lies elsewhere.
+Only memory of a pool can be shared with another process. as_array() finds the buffer whose memory a tensor or an array
+of another library uses, and returns an Array of it; to_device() copies other memory.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import ctypes
 import errno
 from typing import Any
 
-from . import _core, _dlpack, _driver, _dtype
+from . import _core, _driver, _dtype
+
+_CUDA, _CUDA_HOST, _CUDA_MANAGED = 2, 3, 13  # DLDeviceType
+_LEGACY_STREAM = 1  # the legacy default stream, for DLPack and for the driver
 
 
 def is_cuda_array(obj: Any) -> bool:
-    """Whether it tells memory that a GPU reaches: by the CUDA Array Interface, or by DLPack. Numba's
-    cuda.is_cuda_array(), for both.
+    """Whether it has memory that a GPU reaches, by the CUDA Array Interface or by DLPack: Numba's cuda.is_cuda_array(),
+    for both.
     """
     if _interface(obj) is not None:
         return True
     device = getattr(obj, "__dlpack_device__", None)
-    return callable(device) and device()[0] in (_dlpack.CUDA, _dlpack.CUDA_HOST, _dlpack.CUDA_MANAGED)
+    return callable(device) and device()[0] in (_CUDA, _CUDA_HOST, _CUDA_MANAGED)
 
 
 def _interface(obj: Any) -> dict[str, Any] | None:
-    """The CUDA Array Interface; None: there is none. PyTorch raises whatever for types that it has no word for."""
+    """The CUDA Array Interface; None: there is none. PyTorch raises other errors for types that it cannot name."""
     try:
         found: dict[str, Any] | None = obj.__cuda_array_interface__
     except Exception:
@@ -34,7 +37,7 @@ def _interface(obj: Any) -> dict[str, Any] | None:
 
 
 class Memory:
-    """Where an array's elements are, whoever owns them; `owner` keeps them there."""
+    """Where an array's elements are; `owner` keeps the memory."""
 
     __slots__ = ("address", "device", "dtype", "on_gpu", "owner", "shape", "stream", "strides")
 
@@ -50,7 +53,7 @@ class Memory:
         device: int | None = None,
         stream: int | None = None,
     ) -> None:
-        """strides in bytes, None: C order; dtype: a numpy.dtype, or gpushm's name of one that NumPy has not."""
+        """strides in bytes, None: C order; dtype: a numpy.dtype, or gpushm's name where NumPy has none."""
         self.owner = owner
         self.address = address
         self.shape = shape
@@ -63,16 +66,20 @@ class Memory:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return _itemsize(self.dtype)
+        return _core._dtype_bits(self.dtype) // 8 if isinstance(self.dtype, str) else int(self.dtype.itemsize)
+
+    def encoded(self) -> tuple[str, str | None]:
+        """Its dtype as gpushm has it: (name, descr or None)."""
+        return (self.dtype, None) if isinstance(self.dtype, str) else _dtype.encode(self.dtype)
 
     @property
     def flags(self) -> dict[str, bool]:
-        """As far as create_like() asks."""
+        """Those that create_like() uses."""
         c, f = c_strides(self.shape, self.itemsize), f_strides(self.shape, self.itemsize)
         return {"C_CONTIGUOUS": self.strides in (None, c), "F_CONTIGUOUS": (self.strides or c) == f}
 
     def span(self) -> tuple[int, int]:
-        """(bytes below the first element, all bytes) from the lowest element to the highest."""
+        """(bytes below the first element, all bytes from the lowest element to the highest)."""
         below = above = 0
         if 0 in self.shape:
             return 0, 0
@@ -80,11 +87,6 @@ class Memory:
             below -= min(0, (n - 1) * stride)
             above += max(0, (n - 1) * stride)
         return below, below + above + self.itemsize
-
-
-def told(memory: Memory) -> tuple[str, str | None]:
-    """Its dtype in gpushm's words, (name, descr or None)."""
-    return (memory.dtype, None) if isinstance(memory.dtype, str) else _dtype.encode(memory.dtype)
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -101,74 +103,60 @@ def f_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(c_strides(tuple(reversed(shape)), itemsize)))
 
 
-def _itemsize(dtype: Any) -> int:
-    if not isinstance(dtype, str):
-        return int(dtype.itemsize)
-    return _dlpack.ITEMSIZES[dtype]
-
-
 def memory_of(obj: Any) -> Memory:
-    """What an object tells of its memory: CUDA Array Interface, DLPack, or what numpy.asarray() takes.
-
-    TypeError: it tells nothing.
-    """
+    """Where an object's memory is, by the CUDA Array Interface, DLPack, or numpy.asarray(). TypeError: by none."""
     if isinstance(obj, Memory):
         return obj
     interface = _interface(obj)
-    # bfloat16 and float8 have no typestr of their own; DLPack has words for them.
+    # bfloat16 and float8 have no typestr of their own, but DLPack has codes for them.
     nameless = interface is not None and interface["typestr"][1] == "V" and not interface.get("descr")
     if interface is not None and not (nameless and hasattr(obj, "__dlpack__")):
         return _from_interface(obj, interface)
     if hasattr(obj, "__dlpack__"):
-        found = _dlpack.describe(obj)
-        return Memory(
-            found,
-            found.address,
-            found.shape,
-            found.strides,
-            found.dtype,
-            on_gpu=found.device[0] == _dlpack.CUDA,
-            device=found.device[1],
-            stream=_dlpack.LEGACY_STREAM if found.device[0] == _dlpack.CUDA else None,
-        )
-    return _from_numpy(obj)
-
-
-def _from_interface(obj: Any, told: dict[str, Any]) -> Memory:
-    import numpy
-
-    if told.get("mask") is not None:
-        raise TypeError("a masked array of the CUDA Array Interface can't be taken")
-    descr = told.get("descr")
-    plain = descr is None or told["typestr"][1] != "V" or [tuple(d) for d in descr] == [("", told["typestr"])]
-    address = told["data"][0]
-    return Memory(
-        obj,
-        address or 0,
-        tuple(told["shape"]),
-        tuple(told["strides"]) if told.get("strides") is not None else None,
-        numpy.dtype(told["typestr"] if plain else descr),
-        on_gpu=True,
-        stream=told.get("stream"),
-    )
-
-
-def _from_numpy(obj: Any) -> Memory:
+        return _from_dlpack(obj)
     import numpy
 
     found = numpy.asarray(obj)
+    return Memory(found, found.ctypes.data, found.shape, found.strides, found.dtype, on_gpu=False)
+
+
+def _from_dlpack(obj: Any) -> Memory:
+    """Asks an exporter for a capsule, and reads it without taking the tensor: the capsule's end gives it back.
+
+    DLPack orders the exporter's work on a GPU before the stream that is named here.
+    """
+    # Without a stream some exporters order nothing.
+    stream = {"stream": _LEGACY_STREAM} if obj.__dlpack_device__()[0] == _CUDA else {}
+    try:
+        capsule = obj.__dlpack__(max_version=(1, 1), **stream)
+    except TypeError:  # An exporter of before DLPack 1.0.
+        capsule = obj.__dlpack__(**stream)
+    name, shape, strides, address, (kind, device) = _core._read_dlpack(capsule)
+    on_gpu = kind == _CUDA
+    dtype, ordered_on = _dtype.decode(name, None), _LEGACY_STREAM if on_gpu else None
+    return Memory(capsule, address, shape, strides, dtype, on_gpu=on_gpu, device=device, stream=ordered_on)
+
+
+def _from_interface(obj: Any, interface: dict[str, Any]) -> Memory:
+    import numpy
+
+    if interface.get("mask") is not None:
+        raise TypeError("a masked array of the CUDA Array Interface can't be taken")
+    descr = interface.get("descr")
+    plain = descr is None or interface["typestr"][1] != "V" or [tuple(d) for d in descr] == [("", interface["typestr"])]
     return Memory(
-        found,
-        found.ctypes.data,
-        found.shape,
-        found.strides,
-        found.dtype,
-        on_gpu=False,
+        obj,
+        interface["data"][0] or 0,
+        tuple(interface["shape"]),
+        tuple(interface["strides"]) if interface.get("strides") is not None else None,
+        numpy.dtype(interface["typestr"] if plain else descr),
+        on_gpu=True,
+        stream=interface.get("stream"),
     )
 
 
 def described(obj: Any) -> Any:
-    """Something with shape and dtype, that copy_to_device() takes: of what has none by itself."""
+    """An object with shape and dtype that copy_to_device() takes, of one that has neither."""
     if is_cuda_array(obj):
         return memory_of(obj)
     import numpy
@@ -180,7 +168,7 @@ def described(obj: Any) -> Any:
 
 
 def to_host(memory: Memory) -> Any:
-    """A numpy.ndarray of the elements; what is on a GPU is copied, done on return."""
+    """A numpy.ndarray of the elements, copied; done on return."""
     import numpy
 
     below, nbytes = memory.span()
@@ -195,8 +183,8 @@ def to_host(memory: Memory) -> Any:
 
 
 def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
-    """GPU memory into an Array whose elements lie in the same order, without a way over the host. False: they do
-    not, or are in part the same, which a driver's copy does not stand; and nothing was copied.
+    """Copies GPU memory into an Array whose elements are in the same order, without the host. False: nothing was
+    copied, because the order differs, or because both overlap, which a driver's copy does not allow.
     """
     strides = memory.strides or c_strides(memory.shape, memory.itemsize)
     ordered = (array.is_c_contiguous() and strides == c_strides(memory.shape, memory.itemsize)) or (
@@ -207,32 +195,32 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
     if array.readonly:
         raise _core.ReadOnly(errno.EROFS, f'buffer "{array.name}" is open for reading only')
     handle = _core._stream(stream)
-    if memory.stream is not None and memory.stream != (handle or _dlpack.LEGACY_STREAM):
+    if memory.stream is not None and memory.stream != (handle or _LEGACY_STREAM):
         _driver.synchronize(memory.stream, memory.device)
     if array.nbytes:
         device = array.device if array.device is not None else memory.device
         _driver.copy(array.device_ptr, memory.address, array.nbytes, handle, device)
-        # A copy of nothing: whoever is given the array is told by it which stream to wait for.
+        # An empty copy notes the stream in the buffer: the array's next consumer waits for it.
         array.buffer.array((0,), "uint8")._write_from(b"", stream)
     return True
 
 
 def _overlap(array: Any, memory: Memory) -> bool:
-    """Of an Array whose elements are contiguous."""
+    """Whether the memory overlaps an Array whose elements are contiguous."""
     below, nbytes = memory.span()
     start = memory.address - below
     return bool(start < array.device_ptr + array.nbytes and array.device_ptr < start + nbytes)
 
 
-# ---- whose memory it is ----
+# ---- the buffer of some memory ----
 
 
 def as_array(obj: Any) -> Any:
-    """The Array whose memory another library's array or tensor lies in: no copy, and it can be sent to others.
+    """An Array over the memory of another library's array or tensor: no copy, and other processes can open it.
 
-    Takes what a library made of an Array of this process by DLPack, the CUDA Array Interface or the buffer protocol,
-    or sliced or reshaped since. It is read-only where the buffer is. TypeError: the memory is from no buffer that is
-    open here, so no other process can have it; to_device() makes a copy that others can.
+    obj: what a library made of an Array of this process by DLPack, the CUDA Array Interface or the buffer protocol,
+    also sliced or reshaped. The Array is read-only where its buffer is. TypeError: the memory belongs to no buffer that
+    is open here, so no other process can use it; to_device() makes a copy that others can use.
     """
     if isinstance(obj, _core.Array):
         return obj

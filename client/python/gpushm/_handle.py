@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Handles: what another process needs to open the same array, as an object that can be pickled.
+"""Handles: objects that can be pickled, by which another process opens the same array.
 
-A handle is a name and the number of the buffer that it meant, with the layout of an array or of a view; it holds
-nothing, and costs nothing to keep or to send. The memory stays for as long as the buffer has its name or somebody
-has it open.
+A handle has a buffer's name and number, and the layout of an array or of a view. It keeps no memory: that lives as long
+as the buffer has its name or a process has it open.
 
-Arrays and Buffers are pickled as their handles, so they pass through multiprocessing's queues, pipes and pools as
-they are, and are open when they arrive.
+Arrays and Buffers are pickled as their handles. So they can be sent through multiprocessing's queues, pipes and pools,
+and are open when they arrive.
 """
 
 from __future__ import annotations
@@ -14,21 +13,17 @@ from __future__ import annotations
 import errno
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from . import _core
-
-if TYPE_CHECKING:
-    from ._array import Array
-    from ._buffer import Buffer
+from . import _core, _dtype
 
 
 class Handle:
-    """An array, or all arrays, of a buffer that is not open by it: Numba's IpcArrayHandle, of any view.
+    """Names an array or a view, or all arrays, of a buffer, without opening it: Numba's IpcArrayHandle, for any view.
 
-    handle() of an Array or a Buffer makes one. `with handle as a:` opens it and closes it again; open() may be
-    called any number of times, in any process that may open the buffer, the one that made it too.
+    handle() of an Array or a Buffer makes one. `with handle as a:` opens it and closes it again; open() may be called
+    any number of times, in every process that may open the buffer, also in the one that made the handle.
     """
 
     __slots__ = ("_entered", "_layout", "_opened", "access", "id", "name", "socket")
@@ -36,33 +31,31 @@ class Handle:
     def __init__(
         self, name: str, id: int, access: str = "r", layout: dict[str, Any] | None = None, socket: str | None = None
     ) -> None:
-        """The parts of a handle; layout None is a whole buffer. People call handle()."""
+        """layout None: the whole buffer. Use handle() of an Array or a Buffer to make one."""
         self.name = name
         self.id = id
         self.access = access
         self.socket = socket
         self._layout = layout
-        self._opened: WeakSet[Array | Buffer] = WeakSet()
-        self._entered: list[Array | Buffer] = []
+        self._opened: WeakSet[_core.Array | _core.Buffer] = WeakSet()
+        self._entered: list[_core.Array | _core.Buffer] = []
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Of the array; None: the handle means a whole buffer."""
+        """The array's shape; None: the handle names a whole buffer."""
         return self._layout["shape"] if self._layout else None
 
     @property
     def dtype(self) -> Any:
-        """Of the array; None: the handle means a whole buffer."""
-        from . import _dtype
-
+        """The array's dtype; None: the handle names a whole buffer."""
         return _dtype.decode(self._layout["dtype"], self._layout["descr"]) if self._layout else None
 
     def open(self, access: str | None = None, timeout: float | None = 0, *, device: int | None = None) -> Any:
         """Attaches: an Array with the handle's layout, or a Buffer. Copies nothing.
 
-        access: 'r' or 'r+'; None: as the one had it that the handle was made of. timeout: seconds to wait for
-        the buffer to be published, None for ever. device: map it for that GPU. Errors: as gpushm.open(); NotFound
-        also where the name means another buffer by now.
+        access: 'r' or 'r+'; None: that of the array or buffer whose handle this is. timeout: seconds to wait until the
+        buffer is published, None for ever. device: map it for that GPU. Errors: as gpushm.open(); NotFound also where
+        the name now belongs to another buffer.
         """
         connection = _connection_to(self.socket) if self.socket else _core
         access = access or self.access
@@ -81,7 +74,7 @@ class Handle:
         return opened
 
     def close(self) -> None:
-        """Closes what this handle has opened here and somebody still has. Errors: as Array.close()."""
+        """Closes all that this handle has opened in this process. Errors: as Array.close()."""
         for opened in list(self._opened):
             opened.close()
             self._opened.discard(opened)
@@ -109,7 +102,7 @@ class Handle:
         return f"<gpushm.Handle {self.name!r} {what}, {self.access!r}>"
 
 
-# A process's connections to daemons that are not its common one, while anything that was opened by them is.
+# A process's connections to other daemons than its common one, as long as anything that they opened is alive.
 _connections: WeakValueDictionary[tuple[int, str], _core.Connection] = WeakValueDictionary()
 
 
@@ -123,12 +116,9 @@ def _connection_to(socket: str) -> Any:
 
 def _overrides(layout: dict[str, Any]) -> dict[str, Any]:
     """The layout as open() takes it."""
-    from . import _dtype
-
-    told = dict(layout)
-    if (descr := told.pop("descr")) is not None:
-        told["dtype"] = _dtype.decode(layout["dtype"], descr)
-    return told
+    descr = layout["descr"]
+    dtype = layout["dtype"] if descr is None else _dtype.decode(layout["dtype"], descr)
+    return {"shape": layout["shape"], "dtype": dtype, "strides": layout["strides"], "offset": layout["offset"]}
 
 
 def _layout_of(array: Any) -> dict[str, Any]:
@@ -145,14 +135,14 @@ def handle_of(thing: Any) -> Handle:
     """The Handle of an Array or a Buffer."""
     buffer = thing if isinstance(thing, _core.Buffer) else thing.buffer
     layout = None if buffer is thing else _layout_of(thing)
-    # What is being filled will be sealed, as far as anybody knows.
+    # A buffer that is being filled will probably be sealed.
     access = "r+" if buffer.state == "shared" and not buffer.readonly else "r"
     socket = buffer.connection.socket
     return Handle(buffer.name, buffer.id, access, layout, os.path.abspath(socket) if socket else None)
 
 
 def reduce(thing: Any) -> tuple[Any, ...]:
-    """__reduce__() of both: the handle, opened where it arrives."""
+    """__reduce__() of both: the handle, opened where it is unpickled."""
     if thing.state == "filling":
         raise _core.StateError(
             errno.EBUSY, f'buffer "{thing.name}" can\'t be sent before it is published: nobody else could open it'

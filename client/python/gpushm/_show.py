@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How things look in a notebook, and the lists that ls() and pools() return."""
+"""Tables: how objects look in a notebook, and the lists that ls() and pools() return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _core
 
 
 def size(nbytes: int | None) -> str:
-    """'1.5 GiB', as gpushmctl writes it."""
+    """'1.5 GiB', as gpushmctl prints it."""
     if nbytes is None:
         return ""
     if nbytes < 1024:
@@ -25,7 +25,7 @@ def size(nbytes: int | None) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """HTML."""
+    """A table in HTML."""
     head = "".join(f"<th>{escape(h)}</th>" for h in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
@@ -52,15 +52,15 @@ _POOLS: dict[str, Callable[[Any], object]] = {
     "device": lambda p: p.device_name or "",
     "state": lambda p: f"failed: {p.why}" if p.failed else "ready",
 }
-# A head, and what a row has below it.
+# Each column's head, and its cell of a row.
 _COLUMNS = {"buffers": _BUFFERS, "pools": _POOLS}
 
 
 class Table(list[Any]):
-    """A list, and a table where it is shown: as text by str(), as HTML in a notebook."""
+    """A list that is shown as a table: as text by str(), as HTML in a notebook."""
 
     def __init__(self, rows: Iterable[Any] = (), what: str = "buffers") -> None:
-        """what: "buffers" or "pools"; a name, so that it pickles."""
+        """what: "buffers" or "pools"; a str, because the functions of its columns cannot be pickled."""
         super().__init__(rows)
         self._what = what
 
@@ -77,15 +77,16 @@ class Table(list[Any]):
 
 
 def ls(prefix: str | None = None, *, holders: bool = False) -> Table:
-    """The buffers that this user may see whose names start so, as a list of BufferInfo that prints as a table.
+    """The buffers that this user may see and whose names start with the prefix: a list of BufferInfo that prints as a
+    table.
 
-    holders: who has each open, for its owner and admins. Asks the daemon.
+    holders: also the processes that have each open, for its owner and admins. Asks the daemon.
     """
     return Table(_core.ls(prefix, holders=holders), "buffers")
 
 
 def pools() -> Table:
-    """Where memory can come from, as a list of PoolInfo that prints as a table. Asks the daemon."""
+    """The pools of memory: a list of PoolInfo that prints as a table. Asks the daemon."""
     return Table(_core.pools(), "pools")
 
 
