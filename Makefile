@@ -11,6 +11,8 @@ CFLAGS  ?= -O2 -g
 VERSION := 0.1.0
 SOVERSION := 0
 
+MAKEFLAGS += --no-print-directory
+
 # What "deps" installs is looked for when make starts. So another make makes the goals beside it.
 AFTER_DEPS := $(if $(filter deps,$(MAKECMDGOALS)),$(filter-out deps,$(MAKECMDGOALS)))
 ifneq ($(AFTER_DEPS),)
@@ -31,7 +33,6 @@ CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/includ
 export CUDA_INCLUDE
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 PKG_CONFIG ?= pkg-config
-MAKEFLAGS += --no-print-directory
 PROCESSORS := $(shell nproc)
 # Large builds use all processors, unless make was told a number.
 MAKE_ALL = $(MAKE) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCESSORS))
@@ -245,6 +246,53 @@ $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libcuda.so.1 -o $@ $^ -lpthread
 
+# ---- fuzz ----
+
+# A parser each, for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.
+FUZZ_SECONDS ?= 10
+FUZZ_CC ?= clang
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/bin/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_LIB := $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
+FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
+FUZZ_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' $(FUZZ_TARGETS)
+.PHONY: fuzz-targets
+fuzz-targets:
+	@$(FUZZ_MAKE)
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_LIB) $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(CTL_LIBS)
+
+# ---- bench ----
+
+# What gpushm costs over the calls that must be made anyway: tests/bench/RESULTS.md. BENCH= are its options.
+BENCH ?=
+BENCH_SRC := $(filter-out tests/bench/bare_start.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
+	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c))
+BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start
+$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
+		$(CLIENT_LIBS) -lm
+$(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl
+
+BENCH_OUT = $(or $(OUT),$(BUILD))
+
+PLOT = $(or $(wildcard $(BUILD)/venv/bin/python),python3) -B tests/bench/plot.py $(BENCH_OUT)
+
+.PHONY: bench bench-plots bench-gpu
+bench: $(BUILD)/gpushmd $(BENCH_BIN)
+	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json $(BENCH)
+	@$(PLOT)
+# Draws the plots again from the .json files of a run: make bench-plots OUT=FOLDER.
+bench-plots: $(BUILD)/venv/ready
+	@$(PLOT)
+# On a machine with a GPU, from a gpu-bundle (below): all of it, and beside what people use today. Writes to $OUT, if it
+# is set, and has no prerequisites.
+bench-gpu:
+	@bad=0; export $(GPU_PATH); \
+	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json $(BENCH) || bad=1; \
+	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; $(PLOT) || bad=1; exit $$bad
 # ---- check ----
 
 # "check" is for everybody, "check-deep" for what takes longer. The programs of all parts are one queue of tests/run.sh,
@@ -402,47 +450,6 @@ check-systemd: all
 check-bare:
 	@$(RUN) $(BARE_PART)
 
-# ---- fuzz ----
-
-# A parser each, for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.
-FUZZ_SECONDS ?= 10
-FUZZ_CC ?= clang
-FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/bin/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_LIB := $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
-FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
-FUZZ_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' $(FUZZ_TARGETS)
-.PHONY: fuzz-targets
-fuzz-targets:
-	@$(FUZZ_MAKE)
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_LIB) $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
-	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(CTL_LIBS)
-
-# ---- bench ----
-
-# What gpushm costs over the calls that must be made anyway: tests/bench/RESULTS.md. BENCH= are its options.
-BENCH ?=
-BENCH_SRC := $(filter-out tests/bench/bare_start.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
-	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c))
-BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start
-$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
-		$(CLIENT_LIBS) -lm
-$(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
-	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl
-
-BENCH_OUT = $(or $(OUT),$(BUILD))
-
-.PHONY: bench bench-gpu
-bench: $(BUILD)/gpushmd $(BENCH_BIN)
-	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json --plot $(BENCH_OUT) $(BENCH)
-# On a machine with a GPU, from a gpu-bundle (below): all of it, and beside what people use today. Writes to $OUT, if it
-# is set, and has no prerequisites.
-bench-gpu:
-	@bad=0; export $(GPU_PATH); \
-	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json --plot $(BENCH_OUT) $(BENCH) || bad=1; \
-	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; exit $$bad
 # ---- a real GPU ----
 
 # Built where there are packages, run where there is a GPU: the few libraries that a GPU machine may lack go along.

@@ -43,7 +43,7 @@ inside() {
 		if ! env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 bash -c \
 			'set -a; . /etc/environment; exec "$@"' bash "${words[@]}" >/tmp/out 2>&1 </dev/null; then
 			failures=$((failures + 1))
-			cat /tmp/out
+			grep -vE '^  (CC|LD|GEN|PIP) ' /tmp/out
 			echo "failed: $command"
 		fi
 		echo "$command: $((SECONDS - started)) s; $(tail -n 1 /tmp/out)"
@@ -108,7 +108,7 @@ commands=("make deps demo")
 if [ "${BARE-}" = full ]; then
 	commands+=("make deps check")
 else
-	commands+=("make all check-unit lint")
+	commands+=("make -k all check-unit lint")
 fi
 unshare "${namespaces[@]}" --propagation private "$folder/root/bare_root.sh" --inside "$folder/root" "${commands[@]}" &
 wait $!

@@ -60,6 +60,5 @@ extern const struct role holder_role;
 /* How the result is told. */
 void text_write(const struct bench *b, FILE *f);
 void json_write(const struct bench *b, FILE *f);
-void plot_write(const struct bench *b, const char *folder);
 
 #endif

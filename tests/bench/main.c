@@ -12,7 +12,6 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static struct bench bench;
 
@@ -33,10 +32,6 @@ static void write_all(const struct bench *b)
 		text_write(b, stdout);
 	if (b->o.json)
 		write_json(b);
-	if (b->o.plots) {
-		mkdir(b->o.plots, 0777);
-		plot_write(b, b->o.plots);
-	}
 }
 
 START_TEST(everything_runs)

@@ -21,8 +21,8 @@ static const char usage[] =
 	"  --only TEXT     rows alone whose id has this in it; several, with commas between them\n"
 	"  --busy-poll US  of the daemon's configuration; 0 is none (50)\n"
 	"  --quick         shows that everything runs; the figures mean nothing\n"
-	"  --json FILE     writes the rows there, too; - is standard output, instead of the table\n"
-	"  --plot FOLDER   writes latency.svg and scaling.svg there\n";
+	"  --json FILE     writes the rows there, too; - is standard output, instead of the "
+	"table\n";
 
 static const struct options defaults = {
 	.sizes = { 2ull << 20, 16ull << 30 },
@@ -107,9 +107,6 @@ static void take(struct options *o, int option, const char *name, const char *va
 	case 'j':
 		o->json = value;
 		break;
-	case 'P':
-		o->plots = value;
-		break;
 	case 'q':
 		become_quick(o);
 		break;
@@ -133,7 +130,6 @@ void options_parse(int argc, char **argv, struct options *ret)
 		{ "pool", required_argument, NULL, 'p' },
 		{ "only", required_argument, NULL, 'o' },
 		{ "json", required_argument, NULL, 'j' },
-		{ "plot", required_argument, NULL, 'P' },
 		{ "quick", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },

@@ -23,7 +23,6 @@ struct options {
 	unsigned busy_poll; /* us, of the daemon that most rows ask */
 	const char *pool;   /* "host", "vmm", "mempool", "pinned"; NULL: all that there are */
 	const char *only;   /* a part of the ids of the rows that are wanted; NULL: all */
-	const char *plots;  /* a folder for pictures; NULL: none */
 	const char *json;   /* a file; "-" is standard output; NULL: none */
 	bool quick;	    /* so few rounds that it shows only that everything runs */
 };

@@ -4,7 +4,7 @@
     python3 tests/bench/peers.py BUILD [--out FOLDER] [--pool POOL] [--quick]
 
 Each way runs in processes of its own (peer.py) and has a minute and a half; one that fails is told with its error, and
-the others go on. Prints a table; writes peers.json and peers.svg to FOLDER.
+the others go on. Prints a table; writes peers.json to FOLDER, and plot.py draws it.
 """
 import argparse
 import json
@@ -14,7 +14,6 @@ import sys
 import tempfile
 
 import library
-import peers_plot
 
 MIB, GIB = 1 << 20, 1 << 30
 TIMEOUT = 90  # seconds for a way
@@ -117,8 +116,6 @@ def main():
         os.makedirs(options.out, exist_ok=True)
         with open(os.path.join(options.out, "peers.json"), "w") as f:
             json.dump(results, f, indent=1)
-        peers_plot.write(os.path.join(options.out, "peers.svg"), results, cases,
-                         {way: WAYS[way][0] for way in ways}, case_text, time_text)
     return 1 if any("error" in r for r in results if r["way"].startswith("gpushm")) else 0
 
 

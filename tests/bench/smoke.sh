@@ -21,7 +21,7 @@ failures=0
 
 # check ROWS...: each is in the result, and complete.
 check() {
-	python3 - "$folder/rows.json" "$@" <<'EOP'
+	python3 - "$folder/bench.json" "$@" <<'EOP'
 import json, math, sys
 rows = {row["id"]: row for row in json.load(open(sys.argv[1]))["rows"]}
 bad = 0
@@ -46,11 +46,7 @@ run() {
 	name=$1
 	shift
 	checks=$((checks + 1))
-	if "$build/gpushm-bench" --quick --json "$folder/rows.json" --plot "$folder" >"$folder/said" 2>&1 &&
-		check "$@" && [ -s "$folder/latency.svg" ] && [ -s "$folder/scaling.svg" ]; then
-		rm -f "$folder"/*.svg "$folder/rows.json"
-		return
-	fi
+	"$build/gpushm-bench" --quick --json "$folder/bench.json" >"$folder/said" 2>&1 && check "$@" && return
 	failures=$((failures + 1))
 	echo "$name: the benchmark does not run, or leaves something out:"
 	cat "$folder/said"
@@ -66,10 +62,21 @@ if ! "$build/gpushm-bench" --quick --only start >"$folder/said" 2>&1; then
 fi
 checks=$((checks + 1))
 if ! python3 tests/bench/peers.py "$build" --pool host --quick --only gpushm,gpushm-arrays --out "$folder" \
-	>"$folder/said" 2>&1 || [ ! -s "$folder/peers.svg" ]; then
+	>"$folder/said" 2>&1; then
 	failures=$((failures + 1))
 	echo "the comparison does not run:"
 	cat "$folder/said"
+fi
+if "$build/venv/bin/python" -c 'import matplotlib' 2>/dev/null; then
+	checks=$((checks + 1))
+	if ! "$build/venv/bin/python" -B tests/bench/plot.py "$folder" >"$folder/said" 2>&1 ||
+		! [ -s "$folder/latency.svg" ] || ! [ -s "$folder/scaling.svg" ] || ! [ -s "$folder/peers.svg" ]; then
+		failures=$((failures + 1))
+		echo "a plot is not drawn:"
+		cat "$folder/said"
+	fi
+else
+	echo "skipped: the plots: there is no matplotlib in $build/venv"
 fi
 if [ -e "$build/fakecuda/libcuda.so.1" ]; then
 	export LD_LIBRARY_PATH=$build/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

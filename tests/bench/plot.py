@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Draws what the benchmarks measured, by matplotlib.
+
+    python3 tests/bench/plot.py FOLDER
+
+From bench.json in FOLDER: latency.svg, each operation beside its floor, and scaling.svg, an attach with ever more
+buffers and clients. From peers.json: peers.svg, gpushm beside what people use today. A file that is missing is left out.
+"""
+import json
+import os
+import sys
+
+import peers
+
+OURS, OTHERS = "#1f5fa8", "#b9c4d0"
+# Where each curve of scaling.svg starts: at this number, with the floor of its rows.
+SERIES = {"buffers": 10, "clients": 2, "mempool buffers": 10}
+
+
+def bars(axes, rows):
+    """Each row is a label, a value in us or None, a text behind it, and a colour; a logarithmic axis."""
+    axes.set_xscale("log")
+    for y, (_, value, text, colour) in enumerate(rows):
+        if value is None:
+            axes.text(0.01, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+        else:
+            axes.barh(y, value, color=colour)
+            axes.annotate(text, (value, y), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(range(len(rows)), [label for label, _, _, _ in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.25)
+    axes.xaxis.set_major_formatter(lambda us, _: peers.time_text(us).replace(".00", "").replace(".0", ""))
+    axes.xaxis.set_minor_formatter(lambda us, _: "")
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def draw_latency(plt, run):
+    rows = []
+    for row in run["rows"]:
+        if row["unit"] == "us" and row["floor"] and "series" not in row and row["id"] != "rate_cpu":
+            ours = row["gpushm"]["median"]
+            rows.append(("", row["floor"]["median"], "", OTHERS))
+            rows.append((row["what"], ours, f"{ours:.3g} us, {row['judged']:.2f} x", OURS))
+    if not rows:
+        return None
+    figure, axes = plt.subplots(figsize=(9, 1 + 0.17 * len(rows)))
+    bars(axes, rows)
+    axes.set_title(f"gpushm (dark), and the calls alone. {'NO REAL GPU' if run['fake'] else run['gpu']}", fontsize=9)
+    return figure
+
+
+def draw_scaling(plt, run):
+    curves = {name: [row for row in run["rows"] if row.get("series") == name] for name in SERIES}
+    curves = {name: rows for name, rows in curves.items() if rows}
+    if not curves:
+        return None
+    figure, panels = plt.subplots(1, len(curves), figsize=(4.5 * len(curves), 3), squeeze=False)
+    for axes, (name, rows) in zip(panels[0], curves.items()):
+        axes.plot([SERIES[name]] + [row["x"] for row in rows],
+                  [rows[0]["floor"]["median"]] + [row["gpushm"]["median"] for row in rows], "o-", color=OURS)
+        axes.set_xscale("log")
+        axes.set_ylim(bottom=0)
+        axes.margins(y=0.5)
+        axes.set_title(f"attach + close, us, by {name}", fontsize=9)
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def draw_peers(plt, results):
+    cases = list(dict.fromkeys((r["count"], r["bytes"]) for r in results))
+    if not any("attach" in r for r in results):
+        return None
+    groups = [[r for r in results if (r["count"], r["bytes"]) == case] for case in cases]
+    height = 0.5 + sum(0.5 + 0.19 * len(group) for group in groups)
+    figure, panels = plt.subplots(len(cases), figsize=(9, height), squeeze=False, sharex=True,
+                                  height_ratios=[len(group) for group in groups])
+    for axes, case, group in zip(panels[:, 0], cases, groups):
+        rows = []
+        for r in group:
+            us = r["attach"]["median"] if "attach" in r else None
+            rows.append((peers.WAYS[r["way"]][0], us, peers.time_text(us) if us else "failed",
+                         OURS if r["way"].startswith("gpushm") else OTHERS))
+        bars(axes, rows)
+        axes.set_title(f"attach: {peers.case_text(*case)}", fontsize=9, loc="left")
+    return figure
+
+
+def save(plt, figure, path):
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    with open(path) as f:
+        declaration, rest = f.read().split("\n", 1)
+    with open(path, "w") as f:
+        f.write(f"{declaration}\n<!-- SPDX-License-Identifier: MIT -->\n{rest}")
+    print(path)
+
+
+def main():
+    try:
+        import matplotlib
+    except ImportError:
+        print("plots: there is no matplotlib here; make bench-plots draws them where there is one")
+        return
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "gpushm", "svg.fonttype": "none"})
+    import matplotlib.pyplot as plt
+
+    plots = {"bench": {"latency": draw_latency, "scaling": draw_scaling}, "peers": {"peers": draw_peers}}
+    for name, draws in plots.items():
+        data = os.path.join(sys.argv[1], f"{name}.json")
+        if not os.path.exists(data):
+            continue
+        with open(data) as f:
+            measured = json.load(f)
+        for picture, draw in draws.items():
+            figure = draw(plt, measured)
+            if figure:
+                save(plt, figure, os.path.join(sys.argv[1], f"{picture}.svg"))
+
+
+if __name__ == "__main__":
+    main()
