@@ -41,12 +41,8 @@ const struct command command_rm = {
 	.name = "rm",
 	.synopsis = "[--force] NAME...",
 	.about = "unlink buffers; their memory is freed with the last lease",
-	.args =
-		(const struct arg[]){
-			{ "force", ARG_FLAG, 'f', NULL, "a missing name is no error",
-			  offsetof(struct rm_options, force) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "force", ARG_FLAG, 'f', NULL, "a missing name is no error",
+		       offsetof(struct rm_options, force) }),
 	.options_size = sizeof(struct rm_options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,

@@ -35,6 +35,9 @@ struct arg {
 	size_t offset;
 };
 
+/* A table of struct arg for a struct command. */
+#define ARGS(...) ((const struct arg[]){ __VA_ARGS__, { .name = NULL } })
+
 struct arg_list {
 	const char *v[ARG_LIST_MAX];
 	size_t n;

@@ -239,18 +239,14 @@ const struct command command_get = {
 	.more = "Without ARRAY it writes the buffer's own array, or its only one. \"-\" is "
 		"standard\n"
 		"output.",
-	.args =
-		(const struct arg[]){
-			{ "array", ARG_TEXT, 'A', "ARRAY",
-			  "the array; a colon in NAME is then part of NAME",
-			  offsetof(struct options, array) },
-			{ "raw", ARG_FLAG, 'r', NULL, "write the elements without a NumPy header",
-			  offsetof(struct options, raw) },
-			{ "timeout", ARG_TIME, 't', "TIME",
-			  "wait up to this time until NAME is published",
-			  offsetof(struct options, timeout) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "array", ARG_TEXT, 'A', "ARRAY",
+		       "the array; a colon in NAME is then part of NAME",
+		       offsetof(struct options, array) },
+		     { "raw", ARG_FLAG, 'r', NULL, "write the elements without a NumPy header",
+		       offsetof(struct options, raw) },
+		     { "timeout", ARG_TIME, 't', "TIME",
+		       "wait up to this time until NAME is published",
+		       offsetof(struct options, timeout) }),
 	.options_size = sizeof(struct options),
 	.min_words = 2,
 	.max_words = 2,

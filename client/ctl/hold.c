@@ -111,16 +111,12 @@ const struct command command_hold = {
 	.about = "keep a buffer open until the end of input",
 	.more = "Prints \"held NAME PID LEASE\" when it has the buffer, then waits for the end of "
 		"its\ninput.",
-	.args =
-		(const struct arg[]){
-			{ "write", ARG_FLAG, 'w', NULL,
-			  "open it for writing; only a shared buffer allows this",
-			  offsetof(struct options, write) },
-			{ "timeout", ARG_TIME, 't', "TIME",
-			  "wait up to this time until NAME is published",
-			  offsetof(struct options, timeout) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "write", ARG_FLAG, 'w', NULL,
+		       "open it for writing; only a shared buffer allows this",
+		       offsetof(struct options, write) },
+		     { "timeout", ARG_TIME, 't', "TIME",
+		       "wait up to this time until NAME is published",
+		       offsetof(struct options, timeout) }),
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

@@ -131,14 +131,10 @@ const struct command command_ls = {
 	.name = "ls",
 	.synopsis = "[--holders] [PREFIX]",
 	.about = "list the buffers whose names start with PREFIX",
-	.args =
-		(const struct arg[]){
-			{ "holders", ARG_FLAG, 'H', NULL,
-			  "list the processes that hold them, a line each",
-			  offsetof(struct options, holders) },
-			{ "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "holders", ARG_FLAG, 'H', NULL,
+		       "list the processes that hold them, a line each",
+		       offsetof(struct options, holders) },
+		     { "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) }),
 	.options_size = sizeof(struct options),
 	.max_words = 1,
 	.run = run,

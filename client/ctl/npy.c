@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Headers of .npy files, from bytes to a struct npy and back. All functions are pure functions of
- * buffers, so that a fuzzer can drive them; get.c and put.c read and write the files.
+ * Headers of .npy files, from bytes to a struct npy and back. All functions but npy_read() are pure
+ * functions of buffers, so that a fuzzer can drive them.
  *
  * A header is the text of a Python dict. Input is hostile: nothing is read past the end, a record
  * nests at most eight deep, and every sum and product is checked.
@@ -485,6 +485,36 @@ int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error 
 		return r;
 	r = measure(ret);
 	return r < 0 ? refuse(err, -r, "its shape times its item size is above 2^63 - 1") : 0;
+}
+
+static int read_exactly(int fd, char *buf, size_t size, struct npy_error *err)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t n = read(fd, buf + done, size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return refuse(err, errno, "%s", strerror(errno));
+		if (n == 0)
+			return refuse(err, EINVAL, "not a .npy file: it is too short");
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int npy_read(int fd, struct npy *ret, struct npy_error *err)
+{
+	_cleanup_(free_ptr) char *header = malloc(NPY_HEADER_MAX);
+	size_t len;
+	int r = header ? read_exactly(fd, header, NPY_PRELUDE, err)
+		       : refuse(err, ENOMEM, "out of memory");
+
+	if (r == 0)
+		r = npy_header_size(header, &len, err);
+	if (r == 0)
+		r = read_exactly(fd, header + NPY_PRELUDE, len - NPY_PRELUDE, err);
+	return r < 0 ? r : npy_parse(header, len, ret, err);
 }
 
 /* The literal for a dtype, malloc'd. The buffer's creator chose the descr: if it is no literal of

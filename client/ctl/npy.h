@@ -38,6 +38,9 @@ int npy_header_size(const void *prelude, size_t *ret, struct npy_error *err);
  * data, more than 32 dimensions), -EOVERFLOW (the size of the data does not fit). */
 int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error *err);
 
+/* Reads the header from a file, which is then at its data. 0 or -errno, with the reason in err. */
+int npy_read(int fd, struct npy *ret, struct npy_error *err);
+
 /* The header for an array, malloc'd, from dtype, descr, fortran, ndim and shape. 0; -ENOTSUP if
  * NumPy has no such dtype (float6, float4, vectors); -EOVERFLOW; -ENOMEM. A float8 is
  * written as "|V1", a bfloat16 as "<V2", as ml_dtypes does. */

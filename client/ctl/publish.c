@@ -255,14 +255,10 @@ const struct command command_publish = {
 	.more = "Only the process that created a buffer can publish it. This command asks the\n"
 		"`gpushmctl put --hold` or `gpushmctl create --hold` that is waiting; that one\n"
 		"publishes the buffer and ends.",
-	.args =
-		(const struct arg[]){
-			{ "sealed", ARG_FLAG, 0, NULL, "for reading only",
-			  offsetof(struct options, sealed) },
-			{ "shared", ARG_FLAG, 0, NULL, "for reading and writing",
-			  offsetof(struct options, shared) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "sealed", ARG_FLAG, 0, NULL, "for reading only",
+		       offsetof(struct options, sealed) },
+		     { "shared", ARG_FLAG, 0, NULL, "for reading and writing",
+		       offsetof(struct options, shared) }),
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = SIZE_MAX,

@@ -60,37 +60,6 @@ static int inputs_new(struct inputs *in, size_t n)
 	return CTL_OK;
 }
 
-static int read_exactly(const struct npy_input *in, void *buf, size_t n)
-{
-	ssize_t got = transfer_read(in->fd, buf, n);
-
-	if (got < 0)
-		return ctl_error(CTL_FAILED, "%s: %s", in->file, strerror((int)-got));
-	if ((size_t)got < n)
-		return ctl_error(CTL_FAILED, "%s: not a .npy file: it is too short", in->file);
-	return CTL_OK;
-}
-
-static int read_header(struct npy_input *in)
-{
-	_cleanup_(free_ptr) char *header = malloc(NPY_HEADER_MAX);
-	struct npy_error err;
-	size_t len;
-	int r;
-
-	if (!header)
-		return ctl_error(CTL_FAILED, "out of memory");
-	r = read_exactly(in, header, NPY_PRELUDE);
-	if (r)
-		return r;
-	if (npy_header_size(header, &len, &err) < 0)
-		return ctl_error(CTL_FAILED, "%s: %s", in->file, err.text);
-	r = read_exactly(in, header + NPY_PRELUDE, len - NPY_PRELUDE);
-	if (r == CTL_OK && npy_parse(header, len, &in->npy, &err) < 0)
-		return ctl_error(CTL_FAILED, "%s: %s", in->file, err.text);
-	return r;
-}
-
 static int check_length(const struct npy_input *in)
 {
 	off_t here = lseek(in->fd, 0, SEEK_CUR);
@@ -107,7 +76,7 @@ static int check_length(const struct npy_input *in)
 static int open_input(struct npy_input *in, const char *file)
 {
 	bool standard = !strcmp(file, "-");
-	int r;
+	struct npy_error err;
 
 	in->file = standard ? "standard input" : file;
 	in->fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
@@ -116,8 +85,9 @@ static int open_input(struct npy_input *in, const char *file)
 		return ctl_error(CTL_FAILED, "%s: %s", in->file, strerror(errno));
 	/* A hint: files of gigabytes are read once, from start to end. */
 	posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	r = read_header(in);
-	return r ? r : check_length(in);
+	if (npy_read(in->fd, &in->npy, &err) < 0)
+		return ctl_error(CTL_FAILED, "%s: %s", in->file, err.text);
+	return check_length(in);
 }
 
 /* Gives the elements another type of the same size: float8 in a file of bytes. */
@@ -247,13 +217,9 @@ const struct command command_put = {
 	.more = "The first form makes a buffer with one array, whose name is empty. \"-\" is\n"
 		"standard input. The buffer is sealed unless --shared is given. With --hold it is\n"
 		"filled, and `gpushmctl publish NAME` publishes it later.",
-	.args =
-		(const struct arg[]){
-			{ "dtype", ARG_TEXT, 'd', "DTYPE",
-			  "give the elements this type of the same size",
-			  offsetof(struct options, dtype) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "dtype", ARG_TEXT, 'd', "DTYPE",
+		       "give the elements this type of the same size",
+		       offsetof(struct options, dtype) }),
 	.more_args = new_buffer_args,
 	.options_size = sizeof(struct options),
 	.min_words = 2,

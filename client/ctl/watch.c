@@ -42,13 +42,9 @@ const struct command command_wait = {
 	.name = "wait",
 	.synopsis = "[--timeout=TIME] NAME...",
 	.about = "wait until buffers are published",
-	.args =
-		(const struct arg[]){
-			{ "timeout", ARG_TIME, 't', "TIME",
-			  "give up after this time, with exit code 5",
-			  offsetof(struct wait_options, timeout) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "timeout", ARG_TIME, 't', "TIME",
+		       "give up after this time, with exit code 5",
+		       offsetof(struct wait_options, timeout) }),
 	.options_size = sizeof(struct wait_options),
 	.defaults = &(const struct wait_options){ .timeout = GPUSHM_WAIT_FOREVER },
 	.min_words = 1,
@@ -139,15 +135,11 @@ const struct command command_watch = {
 		"the\n"
 		"buffer's id; or \"restarted\" after a restart of the daemon. It starts with the\n"
 		"buffers that are already published.",
-	.args =
-		(const struct arg[]){
-			{ "count", ARG_COUNT, 'c', "N", "end after this number of events",
-			  offsetof(struct watch_options, count) },
-			{ "timeout", ARG_TIME, 't', "TIME",
-			  "give up after this time without an event, with exit code 5",
-			  offsetof(struct watch_options, timeout) },
-			{ .name = NULL },
-		},
+	.args = ARGS({ "count", ARG_COUNT, 'c', "N", "end after this number of events",
+		       offsetof(struct watch_options, count) },
+		     { "timeout", ARG_TIME, 't', "TIME",
+		       "give up after this time without an event, with exit code 5",
+		       offsetof(struct watch_options, timeout) }),
 	.options_size = sizeof(struct watch_options),
 	.defaults = &(const struct watch_options){ .timeout = GPUSHM_WAIT_FOREVER },
 	.min_words = 1,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker to start from: classify FIRST COUNT. It attaches to a model and to samples that another
- * process has put into shared memory, on a GPU or on the host, classifies COUNT samples from FIRST
- * on, and writes the answers into a buffer that all workers share. Before the attach that is timed,
- * and before it computes, it says so and waits for the end of a line.
+ * A worker as a starting point for your own: classify FIRST COUNT. It attaches to a model and to
+ * samples that another process has put into shared memory, on a GPU or on the host, classifies
+ * COUNT samples from FIRST on, and writes the answers into a buffer that all workers share. Before
+ * the timed attach, and before it computes, it prints a line and waits for one.
  */
 #include "client/examples/digits.h"
 
@@ -16,7 +16,7 @@
 
 #define COUNT_MAX 4096
 
-static double open_us; /* what the last attach() took */
+static double open_us; /* duration of the last attach() */
 
 static struct gpushm_buffer *attach(struct gpushm *c, const char *name, enum gpushm_access access)
 {
@@ -46,7 +46,7 @@ static struct gpushm_array *rows(struct gpushm_buffer *b, const char *name, long
 static void wait_for_go(void)
 {
 	if (fflush(stdout) != 0 || getchar() != '\n')
-		errx(1, "nobody said go");
+		errx(1, "no line on standard input");
 }
 
 static long count_right(struct gpushm_array *answers, struct gpushm_array *labels, long count)
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 	struct gpushm_array *labels = rows(samples, "labels", first, first + count);
 	struct gpushm_array *answers = rows(shared, "", first, first + count);
 	if (gpushm_array_dim(images, 0) < count || digits_classify(&net, images, answers, &where))
-		errx(1, "samples %ld to %ld: can't classify them", first, first + count - 1);
+		errx(1, "samples %ld to %ld: cannot classify them", first, first + count - 1);
 	printf("done %ld %s\n", count_right(answers, labels, count), where);
 
 	struct gpushm_array *all[] = { net.w1, net.b1, net.w2, net.b2, images, labels, answers };

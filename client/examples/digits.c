@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The digits network on the CPU, and the choice of where to compute. Host memory is used where it
- * is mapped. GPU memory is left to digits_gpu(); where that can't run, its arrays are copied to
- * the host, computed there, and the answers are copied back.
+ * The digits network on the CPU, and the choice where to compute: host memory in place, GPU memory
+ * by digits_gpu(). If that cannot run, the arrays are copied to the host, computed there, and the
+ * answers are copied back.
  */
 #include "client/examples/digits.h"
 
@@ -47,7 +47,7 @@ void digits_forward(const float *w1, const float *b1, const float *w2, const flo
 		ret_answers[i] = classify_one(w1, b1, w2, b2, images + i * DIGITS_PIXELS);
 }
 
-/* What the functions above take for granted. */
+/* Whether the array is as the functions above expect it. */
 static int fits(const struct gpushm_array *a, uint8_t code, uint8_t bits, int64_t rows,
 		int64_t columns)
 {
@@ -89,18 +89,18 @@ static int on_copies(const struct digits_net *net, const struct gpushm_array *im
 	float *b2 = w2 + DIGITS_HIDDEN * DIGITS_CLASSES;
 	uint8_t *pixels = malloc((size_t)n * (DIGITS_PIXELS + 1));
 	uint8_t *digits = pixels + n * DIGITS_PIXELS;
+	const struct {
+		const struct gpushm_array *array;
+		void *copy;
+	} copies[] = { { net->w1, w1 },
+		       { net->b1, b1 },
+		       { net->w2, w2 },
+		       { net->b2, b2 },
+		       { images, pixels } };
 	int r = w1 && pixels ? 0 : -ENOMEM;
 
-	if (r == 0)
-		r = gpushm_copy_to_host(net->w1, w1, NULL);
-	if (r == 0)
-		r = gpushm_copy_to_host(net->b1, b1, NULL);
-	if (r == 0)
-		r = gpushm_copy_to_host(net->w2, w2, NULL);
-	if (r == 0)
-		r = gpushm_copy_to_host(net->b2, b2, NULL);
-	if (r == 0)
-		r = gpushm_copy_to_host(images, pixels, NULL);
+	for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]) && r == 0; i++)
+		r = gpushm_copy_to_host(copies[i].array, copies[i].copy, NULL);
 	if (r == 0) {
 		digits_forward(w1, b1, w2, b2, pixels, n, digits);
 		r = gpushm_copy_from_host(answers, digits, NULL);

@@ -18,10 +18,10 @@ struct digits_net {
 	struct gpushm_array *w1, *b1, *w2, *b2;
 };
 
-/* Writes to answers[i] which digit images[i] is; images is [n, 64] and answers [n], both uint8 and
- * in C order. Where memory is on a GPU and no kernel can run on it (built without nvcc), it works
- * on copies, and says so: *ret_where is "CPU", "GPU" or "CPU, on copies". 0; -EINVAL (shapes or
- * types); else what the library or the driver failed with. */
+/* Writes the digit of images[i] to answers[i]; images is [n, 64] and answers [n], both uint8 and in
+ * C order. If the memory is on a GPU and no kernel can run (a build without nvcc), it works on
+ * copies. *ret_where is "CPU", "GPU" or "CPU, on copies". 0; -EINVAL (shapes or types); else the
+ * library's or the driver's error. */
 int digits_classify(const struct digits_net *net, const struct gpushm_array *images,
 		    struct gpushm_array *answers, const char **ret_where);
 
@@ -30,7 +30,7 @@ void digits_forward(const float *w1, const float *b1, const float *w2, const flo
 		    const uint8_t *images, int64_t n, uint8_t *ret_answers);
 
 /* The same by a kernel on device memory; returns when it is done. 0; -ENOTSUP (this build, or this
- * process, can't run kernels: nothing was done); -EIO (the kernel failed). */
+ * process, cannot run kernels: nothing was done); -EIO (the kernel failed). */
 int digits_gpu(const struct digits_net *net, const struct gpushm_array *images,
 	       struct gpushm_array *answers);
 

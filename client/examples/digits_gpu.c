@@ -2,7 +2,7 @@
  *
  * Runs the kernel of digits.cu on arrays in GPU memory, through the driver's interface. libcuda is
  * opened at run time, so that the program also starts on a machine without a driver. The kernel is
- * read from a file that lies beside the program and is called like it, with ".ptx" behind.
+ * read from a file beside the program, with the program's name and ".ptx".
  *
  * The device's primary context is used: the one that libgpushm has mapped the arrays for, and that
  * the CUDA runtime, PyTorch and CuPy use as well.

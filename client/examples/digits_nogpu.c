@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stands in for digits_gpu.c where nvcc was not found at build time: no kernel was compiled, so
- * none can run.
+ * Replaces digits_gpu.c in a build without nvcc: without a compiled kernel nothing can run.
  */
 #include "client/examples/digits.h"
 

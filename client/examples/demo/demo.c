@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * make demo: a daemon of our own, a model and samples in it, and eight classify processes that
- * attach to them, all at once, and read the held-out digits of tests/data, a part each. It checks
- * what it shows: that the eight hold one allocation, that their answers are those of one process
- * that computes alone, that the memory is given back. The last line is "demo: ok" only then. What
- * was started is stopped and what was made is removed, also after a failure and after Ctrl-C.
+ * make demo: starts a daemon, puts a model and samples into it, and starts eight classify processes
+ * that attach to them at the same time and read a part of the held-out digits of tests/data each.
+ * It checks what it shows: the eight processes hold one allocation, their answers are those of one
+ * process that computes alone, and the memory is given back. Only then the last line is "demo: ok".
+ * It stops and removes all that it started and made, also after a failure and after Ctrl-C.
  *
  *	demo DAEMON WORKER DATA-FOLDER
  */
-#include "client/examples/demo/crew.h"
+#include "client/examples/demo/data.h"
 #include "client/examples/demo/server.h"
-#include "client/examples/demo/store.h"
 #include "client/examples/demo/wait.h"
+#include "client/examples/demo/workers.h"
+#include "proto/words.h"
 
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +29,10 @@ struct demo {
 	struct server *server;
 	struct gpushm *c;
 	struct gpushm_pool pool;
-	struct fdstore store;
-	struct crew crew;
+	struct data data;
+	struct worker workers[WORKERS];
+	bool started;
 };
-
-static const char *const kind_names[] = { "", "host", "pinned", "vmm", "mempool" };
 
 static int complain(int r, const char *what)
 {
@@ -40,8 +41,8 @@ static int complain(int r, const char *what)
 	return r;
 }
 
-/* A GPU's memory rather than the host's, and read-only mappings rather than a mempool, which has
- * none. 0: not for this. */
+/* Prefers a GPU's memory to the host's, and vmm, which has read-only mappings, to mempool. 0: the
+ * pool cannot be used. */
 static int rank(const struct gpushm_pool *p)
 {
 	static const int ranks[] = {
@@ -80,7 +81,7 @@ static int choose_pool(struct demo *d)
 		warnx("no pool can be used");
 		return -ENODEV;
 	}
-	printf("pool %s: kind %s, on %s\n", d->pool.name, kind_names[d->pool.kind],
+	printf("pool %s: kind %s, on %s\n", d->pool.name, kind_word(d->pool.kind),
 	       d->pool.device_name[0] ? d->pool.device_name : "the host");
 	if (d->pool.kind == GPUSHM_HOST)
 		printf("(no GPU is used; gpushmctl doctor says why)\n");
@@ -102,7 +103,7 @@ static int used_bytes(struct demo *d, uint64_t *ret)
 	return 0;
 }
 
-/* One line about a buffer, which all workers must hold at this moment. */
+/* Prints a line about a buffer; all workers must hold it at this moment. */
 static int check_buffer(struct demo *d, const char *name, uint64_t *bytes, uint64_t *allocated)
 {
 	struct gpushm_stat *stat = NULL;
@@ -117,27 +118,27 @@ static int check_buffer(struct demo *d, const char *name, uint64_t *bytes, uint6
 	*bytes += stat->bytes;
 	*allocated += stat->allocated_bytes;
 	holders = stat->readers + stat->writers;
-	for (int i = 0; i < CREW_SIZE; i++)
-		if (name == store_names[0] && d->crew.workers[i]->buffer != stat->id)
+	for (int i = 0; i < WORKERS; i++)
+		if (name == data_names[0] && d->workers[i].buffer != stat->id)
 			holders = 0;
 	gpushm_stat_free(stat, 1);
 
-	if (holders != CREW_SIZE) {
-		warnx("%s: the %d workers don't hold it together", name, CREW_SIZE);
+	if (holders != WORKERS) {
+		warnx("%s: not all of the %d workers hold it", name, WORKERS);
 		return -EILSEQ;
 	}
 	return 0;
 }
 
-/* Between attach and go: one allocation a buffer, eight holders each, and in all no more of the
- * pool in use than the buffers have. */
+/* While all are attached: each buffer is one allocation with eight holders, and the pool has no
+ * more bytes in use than the buffers have. */
 static int check_sharing(struct demo *d)
 {
-	uint64_t bytes[STORE_BUFFERS] = { 0 }, allocated = 0, used = 0, read = 0;
+	uint64_t bytes[DATA_BUFFERS] = { 0 }, allocated = 0, used = 0, read = 0;
 	int r = 0;
 
-	for (int i = 0; i < STORE_BUFFERS; i++) {
-		r = check_buffer(d, store_names[i], &bytes[i], &allocated);
+	for (int i = 0; i < DATA_BUFFERS; i++) {
+		r = check_buffer(d, data_names[i], &bytes[i], &allocated);
 		if (r < 0)
 			return r;
 	}
@@ -153,7 +154,7 @@ static int check_sharing(struct demo *d)
 	read = bytes[0] + bytes[1];
 	printf("model and samples: %" PRIu64 " bytes shared, against %" PRIu64
 	       " that %d copies would have taken\n",
-	       read, CREW_SIZE * read, CREW_SIZE);
+	       read, WORKERS * read, WORKERS);
 	printf("the pool has %" PRIu64 " bytes in use for all three, in steps of %" PRIu64 "\n\n",
 	       used, d->pool.granularity);
 	return 0;
@@ -161,8 +162,8 @@ static int check_sharing(struct demo *d)
 
 static int check_answers(struct demo *d, long right)
 {
-	long alone = store_count_right(&d->store, HELD_OUT);
-	int r = store_check_answers(&d->store, d->c, HELD_OUT);
+	long alone;
+	int r = data_check_answers(&d->data, d->c, HELD_OUT, &alone);
 
 	if (r < 0)
 		return r;
@@ -171,16 +172,16 @@ static int check_answers(struct demo *d, long right)
 		return -EILSEQ;
 	}
 	printf("all %ld answers are those of one process that computes alone\n",
-	       (long)d->store.samples - HELD_OUT);
+	       (long)d->data.samples - HELD_OUT);
 	return 0;
 }
 
-/* The daemon frees on a thread of its own, so the figure may lag behind the reply. */
+/* The daemon frees memory on a thread of its own, so the number may come down after the reply. */
 static int give_back(struct demo *d)
 {
 	int64_t deadline = wait_deadline(FREE_MS);
 	uint64_t used = UINT64_MAX;
-	int r = store_unlink(d->c);
+	int r = data_unlink(d->c);
 
 	while (r == 0) {
 		r = used_bytes(d, &used);
@@ -198,53 +199,47 @@ static int give_back(struct demo *d)
 
 static int run(struct demo *d, char **argv)
 {
-	int r = store_load(&d->store, argv[3]);
+	int r = data_load(&d->data, argv[3]);
 
-	if (r < 0)
-		return r;
-	r = server_start(argv[1], &d->server);
+	if (r == 0)
+		r = server_start(argv[1], &d->server);
 	if (r < 0)
 		return r;
 	r = gpushm_connect(d->server->socket, &d->c);
 	if (r < 0)
 		return complain(r, d->server->socket);
 	r = choose_pool(d);
-	if (r < 0)
-		return r;
-	r = store_put(&d->store, d->c, d->pool.name);
+	if (r == 0)
+		r = data_put(&d->data, d->c, d->pool.name);
 	if (r < 0)
 		return r;
 
-	r = crew_start(&d->crew, argv[2], d->server->socket, HELD_OUT,
-		       (long)d->store.samples - HELD_OUT);
-	if (r < 0)
-		return r;
-	r = crew_attach(&d->crew);
-	if (r < 0)
-		return r;
-	r = check_sharing(d);
-	if (r < 0)
-		return r;
-	r = crew_work(&d->crew);
-	if (r < 0)
-		return r;
-	r = check_answers(d, crew_print(&d->crew));
-	if (r < 0)
-		return r;
-	return give_back(d);
+	d->started = true;
+	r = workers_start(d->workers, argv[2], d->server->socket, HELD_OUT,
+			  (long)d->data.samples - HELD_OUT);
+	if (r == 0)
+		r = workers_attach(d->workers);
+	if (r == 0)
+		r = check_sharing(d);
+	if (r == 0)
+		r = workers_compute(d->workers);
+	if (r == 0)
+		r = check_answers(d, workers_print(d->workers));
+	return r < 0 ? r : give_back(d);
 }
 
-/* In the order in which one depends on the other. r is how it went so far. */
+/* Stops the parts in the order of their dependencies. r is the result so far. */
 static int clean_up(struct demo *d, int r)
 {
-	crew_clear(&d->crew);
+	if (d->started)
+		workers_clear(d->workers);
 	d->c = gpushm_disconnect(d->c);
 	if (d->server && server_stop(d->server) < 0)
 		r = -EIO;
 	if (d->server && r < 0 && r != -EINTR)
 		server_show_log(d->server);
 	d->server = server_free(d->server);
-	store_clear(&d->store);
+	data_clear(&d->data);
 	return r;
 }
 
@@ -256,13 +251,13 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		errx(2, "usage: demo DAEMON WORKER DATA-FOLDER");
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	/* Else the driver keeps what it makes of the kernel in ~/.nv. */
+	/* Without this the driver keeps the compiled kernel in ~/.nv. */
 	setenv("CUDA_CACHE_DISABLE", "1", 1);
 	wait_for_signals();
 
 	r = clean_up(&d, run(&d, argv));
 	if (r == -EINTR)
-		warnx("interrupted; what was started is stopped");
+		warnx("interrupted; everything is stopped");
 	if (r < 0)
 		return 1;
 	printf("demo: ok\n");

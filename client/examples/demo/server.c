@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the daemon's process, its folder in $TMPDIR (or /tmp), and the socket through which it says
- * that it is ready, which is sd_notify(3)'s protocol: so nothing here guesses when the daemon can
- * be asked. The folder holds configuration, log and sockets.
+ * Owns the daemon's process, its folder in $TMPDIR (or /tmp), and the socket on which the daemon
+ * reports that it is ready, by sd_notify(3)'s protocol: so nothing here guesses when it is. The
+ * folder holds configuration, log and sockets.
  */
 #include "client/examples/demo/server.h"
 
@@ -43,7 +43,7 @@ static int make_dir(struct server *s)
 	return 0;
 }
 
-/* A file with nothing set: the pools are then those that gpushmd.conf(5) calls the defaults. */
+/* Writes an empty configuration: the pools are then the defaults of gpushmd.conf(5). */
 static int write_config(const struct server *s, char *path, size_t size)
 {
 	_cleanup_(close_fd) int fd = -1;
@@ -68,7 +68,8 @@ static int open_notify(struct server *s, char *path, size_t size)
 	return 0;
 }
 
-/* In the child. Its own process group: a Ctrl-C is for the demo, which then stops the daemon. */
+/* Runs in the child. The daemon gets a process group of its own, because a Ctrl-C is for the demo,
+ * which then stops the daemon. */
 static void become_daemon(const struct server *s, const char *program, const char *config,
 			  const char *notify)
 {
@@ -124,12 +125,10 @@ static int start(struct server *s, const char *program)
 	char config[96], notify[96];
 	int r = make_dir(s);
 
-	if (r < 0)
-		return r;
-	r = write_config(s, config, sizeof(config));
-	if (r < 0)
-		return r;
-	r = open_notify(s, notify, sizeof(notify));
+	if (r == 0)
+		r = write_config(s, config, sizeof(config));
+	if (r == 0)
+		r = open_notify(s, notify, sizeof(notify));
 	if (r < 0)
 		return r;
 
@@ -156,7 +155,7 @@ int server_start(const char *program, struct server **ret)
 	r = start(s, program);
 	if (r < 0) {
 		if (r != -EINTR)
-			warnx("%s doesn't get ready: %s", program,
+			warnx("%s does not get ready: %s", program,
 			      r == -ECHILD ? "it ended" : strerror(-r));
 		server_show_log(s);
 		server_free(s);
@@ -171,10 +170,11 @@ int server_stop(struct server *s)
 	struct pollfd gone = { .fd = s->pidfd, .events = POLLIN };
 	int status = 0;
 
-	/* Not wait_readable(): a second Ctrl-C doesn't cut short what cleans up after the first. */
+	/* Not wait_readable(), so that a second Ctrl-C does not end the clean-up after the first.
+	 */
 	kill(s->pid, SIGTERM);
 	if (poll(&gone, 1, STOP_MS) != 1) {
-		warnx("gpushmd doesn't stop");
+		warnx("gpushmd does not stop");
 		return -ETIMEDOUT;
 	}
 	waitpid(s->pid, &status, 0);

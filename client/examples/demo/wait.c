@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signals are blocked but while ppoll() waits. So none is lost between a look at the flag and the
- * wait, and no other call is ever interrupted: what the demo started can be stopped in good order.
+ * Signals are blocked except while ppoll() waits. So no signal is lost between the check of the
+ * flag and the wait, and no other call is ever interrupted: the demo can stop its processes in
+ * order.
  */
 #include "client/examples/demo/wait.h"
 
@@ -14,7 +15,7 @@ static const int stop_signals[] = { SIGINT, SIGTERM, SIGHUP };
 #define N_STOP_SIGNALS (sizeof(stop_signals) / sizeof(stop_signals[0]))
 
 static volatile sig_atomic_t stopped;
-static sigset_t outside; /* the mask as it was, in force during ppoll() */
+static sigset_t outside; /* the original mask; ppoll() uses it */
 
 static void on_signal(int signal)
 {
@@ -33,7 +34,7 @@ void wait_for_signals(void)
 		sigaction(stop_signals[i], &action, NULL);
 	}
 	sigprocmask(SIG_BLOCK, &mask, &outside);
-	/* A worker that died is found by its pipe's end; a write to it shall fail, not kill. */
+	/* A write to a dead worker must fail, not kill the demo. */
 	signal(SIGPIPE, SIG_IGN);
 }
 
