@@ -2,14 +2,14 @@
  *
  * A worker: one thread and two queues, todo and done, under one lock.
  *
- * A job belongs to whoever submitted it. It is in `todo` until the thread takes it, in no list
- * while it runs, in `done` until the loop's thread takes it, and is not touched by the worker once
- * on_done has been called. uv_async_send() may merge wake-ups, so that one callback empties all of
- * `done`. Signals are the loop's: the thread blocks them all, else the kernel might pick it to run
- * a handler of libuv's in the middle of a driver call.
+ * A job belongs to its submitter. It is in `todo` until the thread takes it, in no list while it
+ * runs, in `done` until the loop's thread takes it, and the worker does not touch it after on_done.
+ * uv_async_send() may merge wake-ups, so that one callback empties all of `done`. Signals are the
+ * loop's: the thread blocks them all, else the kernel might run a handler of libuv on it in the
+ * middle of a driver call.
  *
- * Most jobs take little longer than to wake the thread for them and the loop when they are done.
- * So each looks for that a moment longer before it sleeps; the loop serves its other events
+ * Most jobs take little longer than waking the thread for them and the loop at their end. So thread
+ * and loop busy-poll for that a moment before they sleep; the loop serves its other events
  * meanwhile.
  */
 #include "daemon/pool/worker.h"
@@ -24,24 +24,23 @@
 #include <stdio.h>
 
 #define JOB_NS 100000u	 /* a small allocation of the slowest kind, and its export */
-#define PAUSE_NS 200000u /* from one to the next, of who makes many; as KVM's halt_poll_ns */
+#define PAUSE_NS 200000u /* between two jobs in a row; as KVM's halt_poll_ns */
 
 struct worker {
-	uv_async_t async;	/* ref'd while jobs are under way */
-	struct busy_poll awake; /* the loop, for a job's end */
-	unsigned handles;	/* of libuv's, that are not closed yet */
-	size_t under_way;	/* submitted, on_done not called yet; the loop's thread alone */
+	uv_async_t async;	  /* ref'd while jobs are under way */
+	struct busy_poll polling; /* the loop's, for a job's end */
+	unsigned handles;	  /* of libuv's, that are not closed yet */
+	size_t under_way;	  /* submitted, on_done not called yet; the loop's thread alone */
 	pthread_t thread;
-	char name[16];	  /* a thread's name has 15 bytes: pthread_setname_np(3) */
-	struct spin spin; /* the thread's, for a job */
-	atomic_bool
-		any_todo; /* as `todo` was when it was last changed; looked at without the lock */
+	char name[16];	      /* a thread's name has 15 bytes: pthread_setname_np(3) */
+	struct spin spin;     /* the thread's, for a job */
+	atomic_bool any_todo; /* whether `todo` has a job; read without the lock */
 
 	pthread_mutex_t lock;	  /* of all below */
 	pthread_cond_t submitted; /* todo or stop has changed */
 	pthread_cond_t finished;  /* done has changed */
 	struct list todo, done;	  /* struct job::link, oldest first */
-	uint64_t since_ns; /* of uv_hrtime(): when the job was taken that runs; 0: none does */
+	uint64_t since_ns;	  /* of uv_hrtime(): when the running job started; 0: none runs */
 	bool stop;
 };
 
@@ -60,7 +59,7 @@ static void spin_for_todo(struct worker *w)
 {
 	uint64_t until = uv_hrtime() + PAUSE_NS;
 
-	if (!w->awake.allowed || !spin_may(&w->spin))
+	if (!w->polling.allowed || !spin_may(&w->spin))
 		return;
 	while (!w->any_todo && uv_hrtime() < until)
 		;
@@ -123,7 +122,7 @@ static void deliver(struct worker *w)
 	while ((job = next_done(w))) {
 		if (--w->under_way == 0) {
 			uv_unref((uv_handle_t *)&w->async);
-			busy_poll_end(&w->awake);
+			busy_poll_end(&w->polling);
 		}
 		job->on_done(job);
 	}
@@ -157,11 +156,10 @@ static void on_closed(uv_handle_t *handle)
 static void close_handles(struct worker *w)
 {
 	uv_close((uv_handle_t *)&w->async, on_closed);
-	uv_close((uv_handle_t *)&w->awake.idle, on_closed);
+	uv_close((uv_handle_t *)&w->polling.idle, on_closed);
 }
 
-/* A thread inherits the mask of the one that makes it; there is no moment at which it could take a
- * signal. */
+/* A thread inherits its creator's mask, so that at no moment it can take a signal. */
 static int start_thread(struct worker *w)
 {
 	sigset_t all, before;
@@ -186,8 +184,8 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret)
 	if (err < 0)
 		return err;
 
-	busy_poll_init(&w->awake, loop);
-	w->async.data = w->awake.idle.data = w;
+	busy_poll_init(&w->polling, loop);
+	w->async.data = w->polling.idle.data = w;
 	w->handles = 2;
 	uv_unref((uv_handle_t *)&w->async);
 	snprintf(w->name, sizeof(w->name), "%s", thread_name);
@@ -220,7 +218,7 @@ struct worker *worker_free(struct worker *w)
 
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
-	w->any_todo = true; /* for who spins */
+	w->any_todo = true; /* ends spin_for_todo() */
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
 	pthread_join(w->thread, NULL);
@@ -241,7 +239,7 @@ void worker_submit(struct worker *w, struct job *job)
 	w->any_todo = true;
 	pthread_cond_signal(&w->submitted);
 	pthread_mutex_unlock(&w->lock);
-	busy_poll_for(&w->awake, JOB_NS);
+	busy_poll_for(&w->polling, JOB_NS);
 }
 
 uint64_t worker_busy_ns(struct worker *w)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A thread that makes the driver calls of one device, one after the other, so that the loop never
- * waits for one. First in, first out: an allocation that was asked after a free runs after it.
+ * waits for one. First in, first out: an allocation that is submitted after a free runs after it.
  */
 #ifndef GPUSHM_DAEMON_POOL_WORKER_H
 #define GPUSHM_DAEMON_POOL_WORKER_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-/* One piece of work; a member of whatever it works on, which must live until on_done is called. */
+/* One piece of work; a member of a struct that must live until on_done is called. */
 struct job {
 	struct list link;		  /* worker::todo or worker::done */
 	void (*run)(struct job *job);	  /* on the worker's thread */
@@ -28,10 +28,10 @@ int worker_new(uv_loop_t *loop, const char *thread_name, struct worker **ret);
  * NULL. The loop must run once more afterwards to close the handles. */
 struct worker *worker_free(struct worker *w);
 
-/* From the loop's thread alone. */
+/* From the loop's thread only. */
 void worker_submit(struct worker *w, struct job *job);
 
-/* For how long the job that runs has been running; 0 where none runs. Any thread. */
+/* How long the current job has been running; 0 if none runs. Any thread. */
 uint64_t worker_busy_ns(struct worker *w);
 
 /* The loop that on_done is called from; borrowed. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * An idle handle of libuv's: while one is active, the loop polls with a timeout of 0. It stops
- * itself when its time is over.
+ * An idle handle of libuv: while it is active, the loop polls with a timeout of 0. It stops itself
+ * when its time is over.
  *
- * Polling is no use where it keeps whoever is to make the event from running: on a single
- * processor, and where all are busy, for the kernel puts a process that a socket wakes beside its
- * waker, who it believes is about to sleep (wake_up_interruptible_sync_poll() in net/unix). Then
- * nothing comes while we poll, which spin.h finds out.
+ * Polling does harm on a single processor. It also does when all processors are busy: the kernel
+ * puts a process that a socket wakes on its waker's processor, because it expects the waker to
+ * sleep soon (wake_up_interruptible_sync_poll() in net/unix). Then no event comes while the loop
+ * polls, and struct spin counts a miss.
  */
 #include "daemon/util/busy_poll.h"
 
@@ -22,54 +22,49 @@ static bool has_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) > 1;
 }
 
-void busy_poll_init(struct busy_poll *a, uv_loop_t *loop)
+void busy_poll_init(struct busy_poll *b, uv_loop_t *loop)
 {
-	*a = (struct busy_poll){ .allowed = has_processors() };
-	uv_idle_init(loop, &a->idle); /* never fails */
-}
-
-static bool is_active(const struct busy_poll *a)
-{
-	return uv_is_active((const uv_handle_t *)&a->idle);
+	*b = (struct busy_poll){ .allowed = has_processors() };
+	uv_idle_init(loop, &b->idle); /* never fails */
 }
 
 static void on_idle(uv_idle_t *idle)
 {
-	struct busy_poll *a = container_of(idle, struct busy_poll, idle);
+	struct busy_poll *b = container_of(idle, struct busy_poll, idle);
 
-	if (uv_hrtime() < a->until)
+	if (uv_hrtime() < b->until)
 		return;
 	uv_idle_stop(idle);
-	spin_miss(&a->spin);
+	spin_miss(&b->spin);
 }
 
-static void stay(struct busy_poll *a, uint64_t now, uint64_t ns)
+static void start(struct busy_poll *b, uint64_t now, uint64_t ns)
 {
-	if (!a->allowed || ns == 0 || !spin_may(&a->spin))
+	if (!b->allowed || ns == 0 || !spin_may(&b->spin))
 		return;
-	a->until = now + ns;
-	uv_idle_start(&a->idle, on_idle);
+	b->until = now + ns;
+	uv_idle_start(&b->idle, on_idle);
 }
 
-void busy_poll_for(struct busy_poll *a, uint64_t ns)
+void busy_poll_for(struct busy_poll *b, uint64_t ns)
 {
-	stay(a, uv_hrtime(), ns);
+	start(b, uv_hrtime(), ns);
 }
 
-void busy_poll_end(struct busy_poll *a)
+void busy_poll_end(struct busy_poll *b)
 {
-	if (!is_active(a))
+	if (!uv_is_active((const uv_handle_t *)&b->idle))
 		return;
-	spin_hit(&a->spin);
-	uv_idle_stop(&a->idle);
+	spin_hit(&b->spin);
+	uv_idle_stop(&b->idle);
 }
 
-void busy_poll_in_burst(struct busy_poll *a, uint64_t ns)
+void busy_poll_in_burst(struct busy_poll *b, uint64_t ns)
 {
 	uint64_t now = uv_hrtime();
 
-	busy_poll_end(a);
-	if (now - a->last < BUSY_POLL_BURST_NS)
-		stay(a, now, ns);
-	a->last = now;
+	busy_poll_end(b);
+	if (now - b->last < BUSY_POLL_BURST_NS)
+		start(b, now, ns);
+	b->last = now;
 }

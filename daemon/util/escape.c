@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes text from outside harmless for who reads it: a name or a path may hold a newline that
- * forges a line of the log, or an escape sequence that drives a terminal. What can be read stays
- * as it is, UTF-8 included; the rest becomes \xNN.
- *
- * It owns nothing and allocates nothing, so that it can run when memory is short.
+ * Makes text from outside harmless: a name or a path may have a newline that forges a line of the
+ * log, or an escape sequence that controls a terminal. Readable text stays as it is, UTF-8
+ * included; other bytes become \xNN. It allocates nothing, so that it works when memory is short.
  */
 #include "daemon/util/escape.h"
 

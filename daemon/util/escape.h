@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-/* Copies len bytes to ret, with control characters (C0, DEL, and C1 as UTF-8 has them), backslashes
- * and what is no UTF-8 as \xNN. Ends with a NUL; what does not fit is cut between characters. size
- * is at least 1. Returns the length of ret. */
+/* Copies len bytes to ret. Control characters (C0, DEL, and C1 in UTF-8), backslashes and invalid
+ * UTF-8 become \xNN. Adds a NUL; cuts between characters if size is too small. size is at least 1.
+ * Returns the length of ret. */
 size_t escape(const char *text, size_t len, char *ret, size_t size);
 
 #endif

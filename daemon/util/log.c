@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon's log. Each line goes out at once, in one system call, so that lines of two threads
+ * The daemon's log. Each line is written at once, by one system call, so that lines of two threads
  * never mix and a crash loses none: one datagram to the journal, or one write(2) to stderr.
  *
- * The journal is used where systemd says that stderr leads there anyway: JOURNAL_STREAM is the
- * device and inode of the stream that it made (systemd.exec(5)); they differ once stderr has been
- * redirected. Text is escaped: names come from clients, and a newline in one must not forge a line.
+ * The journal is used if systemd says that stderr goes there anyway: JOURNAL_STREAM has the device
+ * and inode of that stream (systemd.exec(5)); they differ after stderr was redirected. Text is
+ * escaped: names come from clients, and a newline in one must not forge a line.
  *
- * It owns no memory, and no fd but the one that libsystemd opens for good with its first line. A
+ * It owns no memory, and only the fd that libsystemd opens with its first line and never closes. A
  * line that can't be written is lost; the log never stops the daemon.
  */
 #define SD_JOURNAL_SUPPRESS_LOCATION /* CODE_FILE= would always say log.c */
@@ -28,13 +28,13 @@
 #include <sys/uio.h>
 #include <systemd/sd-journal.h>
 
-#define LINE_MAX_BYTES 4096u /* PIPE_BUF: so much goes to a pipe in one piece (pipe(7)) */
+#define LINE_MAX_BYTES 4096u /* PIPE_BUF: a pipe takes that much in one piece (pipe(7)) */
 #define TEXT_MAX 1024u
 #define SAFE_MAX 2048u
 #define VALUE_MAX (4u * BUFFER_NAME_MAX + 64u)
 #define PARTS_MAX 5u
 
-/* One thing that a line is about. */
+/* One subject of a line. */
 struct part {
 	const char *field, *label; /* in the journal, and on stderr */
 	char value[VALUE_MAX];
@@ -94,7 +94,7 @@ static size_t list_parts(const struct log_about *about, struct part parts[PARTS_
 	return (size_t)(p - parts);
 }
 
-/* Writes "FIELD=value" to buf and has iov point to it. */
+/* Writes "FIELD=value" to buf and points iov to it. */
 static void set_field(struct iovec *iov, char *buf, size_t size, const char *field,
 		      const char *value)
 {
@@ -123,7 +123,7 @@ static int write_journal(int priority, const char *message_id, const char *text,
 	return sd_journal_sendv(iov, (int)used);
 }
 
-/* Adds to a line of LINE_MAX_BYTES, and keeps room for its end. */
+/* Adds to a line of LINE_MAX_BYTES, and keeps space for its end. */
 __attribute__((format(printf, 3, 4))) static void append(char *line, size_t *used,
 							 const char *format, ...)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon's log: to the journal with fields where stderr is connected to it (JOURNAL_STREAM),
+ * The daemon's log: to the journal, with fields, if stderr is connected to it (JOURNAL_STREAM),
  * else a line to stderr. Thread-safe. Nothing is buffered.
  */
 #ifndef GPUSHM_DAEMON_UTIL_LOG_H
@@ -11,10 +11,10 @@
 #include <sys/types.h>
 #include <syslog.h>
 
-/* What a line is about; each non-zero member becomes a field of the journal (GPUSHM_UID=...) and
- * stands at the end of a line on stderr. Strings are borrowed. */
+/* The subjects of a line; each non-zero member becomes a field of the journal (GPUSHM_UID=...), or
+ * a part of the end of a line on stderr. Strings are borrowed. */
 struct log_about {
-	const char *message_id; /* one of LOG_ID_*, for the catalogue */
+	const char *message_id; /* one of LOG_ID_*, for journalctl -x */
 	const char *pool, *name;
 	pid_t pid;
 	uid_t uid;
@@ -35,7 +35,7 @@ struct log_about {
  * = 7) are dropped. */
 void log_open(int max_priority);
 
-/* Whether a line of that priority is written: for what would cost something to put together. */
+/* Whether a line of that priority is written. Saves the work of composing a line that is not. */
 bool log_wants(int priority);
 
 void log_write(int priority, const struct log_about *about, const char *format, ...)

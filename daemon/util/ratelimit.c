@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A user who is above the limit has one more line when its time is over, with the number of those
- * that were left out. Users are few, and those who do anything wrong are fewer: a short array does.
+ * A user above the limit gets one more line when its time is over, with the number of lines that
+ * were left out. Few users do anything wrong, so a short array is enough.
  */
 #include "daemon/util/ratelimit.h"
 
@@ -9,7 +9,7 @@
 
 static void drop(struct ratelimit *t, size_t i)
 {
-	const struct throttled *u = &t->users[i];
+	const struct ratelimit_user *u = &t->users[i];
 
 	if (u->left_out)
 		log_write(LOG_WARNING, &(struct log_about){ LOG_ID_VIOLATION, .uid = u->uid },
@@ -18,7 +18,7 @@ static void drop(struct ratelimit *t, size_t i)
 	t->users[i] = t->users[--t->n];
 }
 
-static bool is_over(const struct throttled *u, uint64_t now_ns)
+static bool is_over(const struct ratelimit_user *u, uint64_t now_ns)
 {
 	return now_ns - u->since_ns >= RATELIMIT_SECONDS * 1000000000ull;
 }
@@ -40,20 +40,20 @@ static size_t oldest(const struct ratelimit *t)
 	return found;
 }
 
-static struct throttled *find(struct ratelimit *t, uid_t uid, uint64_t now_ns)
+static struct ratelimit_user *find(struct ratelimit *t, uid_t uid, uint64_t now_ns)
 {
 	for (size_t i = 0; i < t->n; i++)
 		if (t->users[i].uid == uid)
 			return &t->users[i];
 	if (t->n == RATELIMIT_USERS)
 		drop(t, oldest(t));
-	t->users[t->n] = (struct throttled){ .uid = uid, .since_ns = now_ns };
+	t->users[t->n] = (struct ratelimit_user){ .uid = uid, .since_ns = now_ns };
 	return &t->users[t->n++];
 }
 
 bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns)
 {
-	struct throttled *u;
+	struct ratelimit_user *u;
 
 	ratelimit_settle(t, now_ns);
 	u = find(t, uid, now_ns);

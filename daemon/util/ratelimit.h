@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How many lines of the log a user may cause: what a client does wrong is its own doing, and must
- * not fill a disk or hide what others say.
+ * Limits the lines of the log that each user may cause: one client's violations must not fill a
+ * disk or hide other lines.
  */
 #ifndef GPUSHM_DAEMON_UTIL_RATELIMIT_H
 #define GPUSHM_DAEMON_UTIL_RATELIMIT_H
@@ -11,26 +11,26 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RATELIMIT_LINES 5u    /* of a user ... */
-#define RATELIMIT_SECONDS 60u /* ... in so long, from the first of them */
-#define RATELIMIT_USERS 64u   /* that are remembered at once */
+#define RATELIMIT_LINES 5u    /* for each user ... */
+#define RATELIMIT_SECONDS 60u /* ... in this time, from the first of them */
+#define RATELIMIT_USERS 64u   /* that are remembered at the same time */
 
-struct throttled {
+struct ratelimit_user {
 	uid_t uid;
 	uint64_t since_ns;
 	uint32_t written, left_out;
 };
 
 struct ratelimit {
-	struct throttled users[RATELIMIT_USERS];
+	struct ratelimit_user users[RATELIMIT_USERS];
 	size_t n;
 };
 
-/* Whether a line of that user may be written now; it is counted, written or not. now_ns:
- * CLOCK_MONOTONIC. A zeroed throttle has seen nobody. */
+/* Counts a line of that user and says whether it may be written. now_ns: CLOCK_MONOTONIC. A zeroed
+ * struct has seen no user. */
 bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns);
 
-/* Now and then: logs how many lines of whom were left out, once their time is over. */
+/* Call it now and then: when a user's time is over, logs how many of its lines were left out. */
 void ratelimit_settle(struct ratelimit *t, uint64_t now_ns);
 
 #endif

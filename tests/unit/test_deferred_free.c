@@ -230,5 +230,5 @@ static TCase *reusing_tests(void)
 
 int main(void)
 {
-	return suite_run("pending", flushing_tests(), reusing_tests(), NULL);
+	return suite_run("deferred_free", flushing_tests(), reusing_tests(), NULL);
 }

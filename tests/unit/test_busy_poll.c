@@ -12,31 +12,31 @@
 #define LONG_NS 3600000000000u
 
 static uv_loop_t loop;
-static struct busy_poll awake;
+static struct busy_poll polling;
 
 static void setup(void)
 {
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	busy_poll_init(&awake, &loop);
-	awake.allowed = true;
+	busy_poll_init(&polling, &loop);
+	polling.allowed = true;
 }
 
 static void teardown(void)
 {
-	uv_close((uv_handle_t *)&awake.idle, NULL);
+	uv_close((uv_handle_t *)&polling.idle, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 
 static bool polls(void)
 {
-	return uv_is_active((uv_handle_t *)&awake.idle) && uv_backend_timeout(&loop) == 0;
+	return uv_is_active((uv_handle_t *)&polling.idle) && uv_backend_timeout(&loop) == 0;
 }
 
 START_TEST(a_loop_that_is_to_stay_awake_sleeps)
 {
 	ck_assert(!polls());
-	busy_poll_for(&awake, LONG_NS);
+	busy_poll_for(&polling, LONG_NS);
 	uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert(polls());
 }
@@ -44,7 +44,7 @@ END_TEST
 
 START_TEST(a_loop_never_sleeps_again)
 {
-	busy_poll_for(&awake, 1);
+	busy_poll_for(&polling, 1);
 	/* Returns when nothing is active any more. */
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert(!polls());
@@ -53,7 +53,7 @@ END_TEST
 
 static void miss(void)
 {
-	busy_poll_for(&awake, 1);
+	busy_poll_for(&polling, 1);
 	ck_assert(polls());
 	uv_run(&loop, UV_RUN_DEFAULT);
 }
@@ -63,10 +63,10 @@ START_TEST(a_loop_polls_on_for_what_never_comes)
 	for (unsigned i = 0; i < SPIN_MISSES; i++)
 		miss();
 	for (unsigned i = 0; i < SPIN_REST; i++) {
-		busy_poll_for(&awake, LONG_NS);
+		busy_poll_for(&polling, LONG_NS);
 		ck_assert(!polls());
 	}
-	busy_poll_for(&awake, LONG_NS);
+	busy_poll_for(&polling, LONG_NS);
 	ck_assert(polls());
 }
 END_TEST
@@ -76,9 +76,9 @@ START_TEST(a_loop_gives_up_though_something_came)
 	for (unsigned i = 0; i < 10 * SPIN_MISSES; i++) {
 		for (unsigned j = 0; j < SPIN_MISSES - 1; j++)
 			miss();
-		busy_poll_for(&awake, LONG_NS);
+		busy_poll_for(&polling, LONG_NS);
 		ck_assert(polls());
-		busy_poll_end(&awake);
+		busy_poll_end(&polling);
 		ck_assert(!polls());
 	}
 }
@@ -86,22 +86,22 @@ END_TEST
 
 START_TEST(a_time_of_zero_keeps_a_loop_awake)
 {
-	busy_poll_for(&awake, 0);
-	awake.last = uv_hrtime();
-	busy_poll_in_burst(&awake, 0);
+	busy_poll_for(&polling, 0);
+	polling.last = uv_hrtime();
+	busy_poll_in_burst(&polling, 0);
 	ck_assert(!polls());
 }
 END_TEST
 
 START_TEST(what_comes_alone_is_waited_for)
 {
-	awake.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
-	busy_poll_in_burst(&awake, LONG_NS);
+	polling.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
+	busy_poll_in_burst(&polling, LONG_NS);
 	ck_assert(!polls());
-	/* And if the loop was awake for the one before. */
-	busy_poll_for(&awake, LONG_NS);
-	awake.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
-	busy_poll_in_burst(&awake, LONG_NS);
+	/* And if the loop was polling for the one before. */
+	busy_poll_for(&polling, LONG_NS);
+	polling.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
+	busy_poll_in_burst(&polling, LONG_NS);
 	ck_assert(!polls());
 }
 END_TEST
@@ -109,25 +109,25 @@ END_TEST
 START_TEST(what_comes_in_a_burst_is_not_waited_for)
 {
 	/* The two calls may lie far apart, on a busy machine. */
-	awake.last = uv_hrtime();
+	polling.last = uv_hrtime();
 	while (!polls())
-		busy_poll_in_burst(&awake, LONG_NS);
+		busy_poll_in_burst(&polling, LONG_NS);
 }
 END_TEST
 
 START_TEST(a_single_processor_is_kept_from_whoever_makes_the_event)
 {
-	awake.allowed = false;
-	busy_poll_for(&awake, LONG_NS);
-	awake.last = uv_hrtime();
-	busy_poll_in_burst(&awake, LONG_NS);
+	polling.allowed = false;
+	busy_poll_for(&polling, LONG_NS);
+	polling.last = uv_hrtime();
+	busy_poll_in_burst(&polling, LONG_NS);
 	ck_assert(!polls());
 }
 END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("awake");
+	TCase *tc = tcase_create("busy_poll");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_loop_that_is_to_stay_awake_sleeps);
@@ -138,5 +138,5 @@ int main(void)
 	tcase_add_test(tc, what_comes_alone_is_waited_for);
 	tcase_add_test(tc, what_comes_in_a_burst_is_not_waited_for);
 	tcase_add_test(tc, a_single_processor_is_kept_from_whoever_makes_the_event);
-	return suite_run("awake", tc, NULL);
+	return suite_run("busy_poll", tc, NULL);
 }

@@ -98,5 +98,5 @@ int main(void)
 	tcase_add_test(tc, a_user_is_held_back_for_what_another_one_does);
 	tcase_add_test(tc, what_was_left_out_is_never_told);
 	tcase_add_test(tc, many_users_are_too_many);
-	return suite_run("throttle", tc, NULL);
+	return suite_run("ratelimit", tc, NULL);
 }
