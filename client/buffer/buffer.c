@@ -45,7 +45,7 @@ void buffer_free(struct gpushm_buffer *b)
 	free(b);
 }
 
-struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name, struct attach *a)
+struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name)
 {
 	struct gpushm_buffer *b = calloc(1, sizeof(*b));
 
@@ -54,15 +54,8 @@ struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name, struct atta
 	b->connection = connection_ref(c);
 	b->table = b->attrs = IMAGE_NONE;
 	pthread_mutex_init(&b->lock, NULL);
-	b->id = a->buffer;
-	b->bytes = a->bytes;
-	b->digest = a->digest;
-	b->state = a->state;
-	b->access = a->access;
-	b->dirty = a->dirty;
-	b->pool = a->pool;
+	list_init(&b->lease.link);
 	strncpy(b->name, name, sizeof(b->name) - 1);
-	attach_move_lease(a, &b->lease);
 	return b;
 }
 

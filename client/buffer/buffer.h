@@ -8,7 +8,6 @@
 #include "client/base/defer.h"
 #include "client/buffer/image.h"
 #include "client/gpushm.h"
-#include "client/link/attach.h"
 #include "client/link/connection.h"
 #include "client/map/map.h"
 #include "proto/table.h"
@@ -34,17 +33,16 @@ struct gpushm_buffer {
 	struct deferred deferred;      /* once closed */
 };
 
-/* A buffer without a map, which has a's lease. NULL where memory is exhausted: then the lease is
- * a's. */
-struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name, struct attach *a);
+/* A buffer with a name and nothing else. NULL where memory is exhausted. */
+struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name);
 /* Frees what the buffer has but the lease and the map. NULL is allowed. */
 void buffer_free(struct gpushm_buffer *b);
 
-/* Maps what was attached. The lease becomes the buffer's, or is closed where this fails; a's fds
- * stay the caller's. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or -errno with gpushm_error() set.
- */
-int buffer_open(struct gpushm *c, const char *name, struct attach *a, int device,
-		struct gpushm_buffer **ret);
+/* Makes the request, a CREATE or an OPEN, and maps what its reply brings. Where there is no space,
+ * runs the deferred cleanup and tries once more. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or
+ * -errno with gpushm_error() set. */
+int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
+		int device, struct gpushm_buffer **ret);
 
 /* gpushm_close() that is never deferred. */
 int buffer_close(struct gpushm_buffer *b);

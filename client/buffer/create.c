@@ -90,9 +90,10 @@ static size_t fill_attrs(const struct gpushm_options *o, struct attr_list *list)
 	return o->n_attrs;
 }
 
-static int call_create(struct gpushm *c, Gpushm__Proto__Create *create, uint64_t bytes,
-		       const struct gpushm_options *o, struct attach *ret)
+static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create *create,
+		       uint64_t bytes, const struct gpushm_options *o, struct gpushm_buffer **ret)
 {
+	const Gpushm__Proto__Request *request = request_with(CREATE, create, create);
 	struct attr_list list;
 
 	create->has_size_bytes = true;
@@ -109,14 +110,14 @@ static int call_create(struct gpushm *c, Gpushm__Proto__Create *create, uint64_t
 	create->attrs = list.pointers;
 	/* Try without waiting first: this process may have closed buffers to free. */
 	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
-		int r = attach_call(c, request_with(CREATE, create, create), ret);
+		int r = buffer_open(c, name, request, o->device, ret);
 
 		if (r != -ENOSPC)
 			return r;
 	}
 	create->has_wait_ms = o->wait_ms > 0;
 	create->wait_ms = o->wait_ms;
-	return attach_call(c, request_with(CREATE, create, create), ret);
+	return buffer_open(c, name, request, o->device, ret);
 }
 
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
@@ -124,7 +125,6 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 {
 	_cleanup_(free_builder) struct table_builder *builder = NULL;
 	_cleanup_(image_done) struct image attrs = IMAGE_NONE;
-	_cleanup_(attach_done) struct attach a = ATTACH_NONE;
 	Gpushm__Proto__Create create = GPUSHM__PROTO__CREATE__INIT;
 	struct gpushm_options o;
 	uint64_t digest;
@@ -137,9 +137,7 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 	if (r == 0 && o.n_attrs > 0)
 		r = image_finish(builder, bytes, &attrs, &digest);
 	if (r == 0)
-		r = call_create(c, &create, bytes, &o, &a);
-	if (r == 0)
-		r = buffer_open(c, name, &a, o.device, ret);
+		r = call_create(c, name, &create, bytes, &o, ret);
 	if (r < 0)
 		return r;
 	(*ret)->attrs = attrs;
