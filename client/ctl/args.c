@@ -56,38 +56,13 @@ int args_parse_time(const char *text, uint64_t *ret)
 	return -EINVAL;
 }
 
-static int parse_count(const char *text, uint64_t *ret)
+static int parse_whole(const char *text, int base, uint64_t *ret)
 {
 	char *end;
-	unsigned long long v;
 
 	errno = 0;
-	v = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end || errno || v == 0)
-		return -EINVAL;
-	*ret = v;
-	return 0;
-}
-
-static int parse_mode(const char *text, unsigned *ret)
-{
-	char *end;
-	unsigned long v = strtoul(text, &end, 8);
-
-	if (!isdigit((unsigned char)text[0]) || *end || v > 0666 || v & 0111)
-		return -EINVAL;
-	*ret = (unsigned)v;
-	return 0;
-}
-
-static int store_size(struct parser *p, const struct arg *a, uint64_t *target, const char *value)
-{
-	const char *wrong = size_parse(value, target);
-
-	if (wrong)
-		return refuse(p, "--%s: \"%s\" is not a size: %s; write 4096, 64K or 1.5G", a->name,
-			      value, wrong);
-	return 0;
+	*ret = strtoull(text, &end, base);
+	return !isdigit((unsigned char)text[0]) || *end || errno ? -EINVAL : 0;
 }
 
 static int store_list(struct parser *p, const struct arg *a, struct arg_list *list,
@@ -102,6 +77,7 @@ static int store_list(struct parser *p, const struct arg *a, struct arg_list *li
 static int store(struct parser *p, const struct arg *a, void *target, const char *value)
 {
 	const char *wrong = NULL;
+	uint64_t mode = 0;
 
 	switch (a->type) {
 	case ARG_FLAG:
@@ -113,7 +89,10 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 	case ARG_LIST:
 		return store_list(p, a, target, value);
 	case ARG_SIZE:
-		return store_size(p, a, target, value);
+		wrong = size_parse(value, target);
+		return wrong ? refuse(p, "--%s: \"%s\" is not a size: %s; write 4096, 64K or 1.5G",
+				      a->name, value, wrong)
+			     : 0;
 	case ARG_HELP:
 		return -ECANCELED;
 	case ARG_JSON:
@@ -127,12 +106,13 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 			wrong = "a time; write 5, 2.5s, 300ms or inf";
 		break;
 	case ARG_COUNT:
-		if (parse_count(value, target) < 0)
+		if (parse_whole(value, 10, target) < 0 || !*(uint64_t *)target)
 			wrong = "a whole number of at least 1";
 		break;
 	case ARG_MODE:
-		if (parse_mode(value, target) < 0)
+		if (parse_whole(value, 8, &mode) < 0 || mode > 0666 || mode & 0111)
 			wrong = "a mode; write it in octal, 0600 to 0666 without x";
+		*(unsigned *)target = (unsigned)mode;
 		break;
 	}
 	return wrong ? refuse(p, "--%s: \"%s\" is not %s", a->name, value, wrong) : 0;

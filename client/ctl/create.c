@@ -10,7 +10,6 @@
 #include "proto/base/own.h"
 #include "proto/limits.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -92,15 +91,8 @@ static uint64_t array_bytes(const struct plan *p)
 	return (bits + 7) / 8;
 }
 
-static int open_from(const char *file, int *ret)
-{
-	*ret = !strcmp(file, "-") ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-				  : open(file, O_RDONLY | O_CLOEXEC);
-	return *ret < 0 ? ctl_error(CTL_FAILED, "%s: %s", file, strerror(errno)) : CTL_OK;
-}
-
 /* fd -1: zeros, over the whole buffer. */
-static int fill(const struct ctl *ctl, const struct options *o, const struct plan *p, int fd,
+static int fill(const struct ctl *ctl, const struct plan *p, int fd, const char *file,
 		struct gpushm_buffer *b)
 {
 	uint64_t bytes = fd >= 0 ? array_bytes(p) : gpushm_buffer_bytes(b);
@@ -108,7 +100,7 @@ static int fill(const struct ctl *ctl, const struct options *o, const struct pla
 	int r;
 
 	transfer_begin(&t, gpushm_buffer_name(b), bytes, ctl->quiet);
-	r = transfer_fill(&t, fd, fd >= 0 ? o->from : "zeros", b, 0, bytes);
+	r = transfer_fill(&t, fd, file, b, 0, bytes);
 	transfer_end(&t);
 	return r;
 }
@@ -117,16 +109,17 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
 	_cleanup_(close_fd) int fd = -1;
+	const char *file = o->from ? o->from : "zeros";
 	struct gpushm_buffer *b = NULL;
 	struct plan p = { 0 };
 	int r = make_plan(o, &p);
 
 	if (r == CTL_OK && o->from)
-		r = open_from(o->from, &fd);
+		r = transfer_open(&file, &fd);
 	if (r == CTL_OK)
 		r = new_buffer_create(ctl, &o->new_buffer, words[0], &p.spec, 1, p.bytes, &b);
 	if (r == CTL_OK)
-		r = fill(ctl, o, &p, fd, b);
+		r = fill(ctl, &p, fd, file, b);
 	if (r == CTL_OK)
 		r = new_buffer_finish(ctl, &o->new_buffer, b, GPUSHM_SHARED);
 	gpushm_close(b);

@@ -81,46 +81,44 @@ void doctor_say(struct doctor *d, enum finding finding, const char *check, const
 static const char *which_socket(const struct doctor *d, char *buf, size_t size)
 {
 	const char *named = d->ctl->socket ? d->ctl->socket : getenv("GPUSHM_SOCKET");
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *runtime = getenv("XDG_RUNTIME_DIR"), *system = "/run/gpushm/gpushmd.sock";
 
 	if (named && *named)
 		return named;
-	snprintf(buf, size, "/run/gpushm/gpushmd.sock");
-	if (access(buf, F_OK) < 0 && errno == ENOENT && runtime) {
-		snprintf(buf, size, "%s/gpushm/gpushmd.sock", runtime);
-		if (access(buf, F_OK) < 0)
-			snprintf(buf, size, "/run/gpushm/gpushmd.sock");
-	}
-	return buf;
+	snprintf(buf, size, "%s/gpushm/gpushmd.sock", runtime ? runtime : "");
+	return access(system, F_OK) < 0 && errno == ENOENT && runtime && access(buf, F_OK) == 0
+		       ? buf
+		       : system;
 }
 
 /* connect(2) needs write permission on the socket, and search permission on its folders. */
 static bool test_socket(struct doctor *d, const char *path)
 {
+	char owner[160];
 	struct stat st;
 
 	if (stat(path, &st) < 0) {
-		doctor_say(d, FINDING_FAIL, "socket",
-			   errno == ENOENT
-				   ? "start the daemon: systemctl start gpushmd.socket, or "
-				     "gpushmd --socket PATH; or name its socket: GPUSHM_SOCKET"
-				   : NULL,
-			   "%s: %s", path, strerror(errno));
+		doctor_fail(d, "socket",
+			    errno == ENOENT
+				    ? "start the daemon: systemctl start gpushmd.socket, or "
+				      "gpushmd --socket PATH; or name its socket: GPUSHM_SOCKET"
+				    : NULL,
+			    "%s: %s", path, strerror(errno));
 		return false;
 	}
 	if (!S_ISSOCK(st.st_mode)) {
-		doctor_say(d, FINDING_FAIL, "socket", NULL, "%s: not a socket", path);
+		doctor_fail(d, "socket", NULL, "%s: not a socket", path);
 		return false;
 	}
+	snprintf(owner, sizeof(owner), "%s:%s, mode %04o", output_user(st.st_uid),
+		 output_group(st.st_gid), st.st_mode & 07777);
 	if (access(path, W_OK) < 0) {
-		doctor_say(d, FINDING_FAIL, "socket",
-			   "join its group, or change mode and group in [daemon] of gpushmd.conf",
-			   "%s: %s (%s:%s, mode %04o)", path, strerror(errno),
-			   output_user(st.st_uid), output_group(st.st_gid), st.st_mode & 07777);
+		doctor_fail(d, "socket",
+			    "join its group, or change mode and group in [daemon] of gpushmd.conf",
+			    "%s: %s (%s)", path, strerror(errno), owner);
 		return false;
 	}
-	doctor_say(d, FINDING_OK, "socket", NULL, "%s (%s:%s, mode %04o)", path,
-		   output_user(st.st_uid), output_group(st.st_gid), st.st_mode & 07777);
+	doctor_ok(d, "socket", "%s (%s)", path, owner);
 	return true;
 }
 
@@ -133,12 +131,12 @@ static void check_status(struct doctor *d, const struct gpushm_status *s)
 		   "%s, pid %d, up %s; this is gpushmctl %s", s->software, s->pid,
 		   output_age(s->uptime_ms * 1000000).text, GPUSHM_VERSION);
 	if (s->fds_max && s->fds > s->fds_max - s->fds_max / 10)
-		doctor_say(d, FINDING_WARN, "daemon", "raise LimitNOFILE= of gpushmd.service",
-			   "%u of its %u file descriptors are open", s->fds, s->fds_max);
+		doctor_warn(d, "daemon", "raise LimitNOFILE= of gpushmd.service",
+			    "%u of its %u file descriptors are open", s->fds, s->fds_max);
 	if (s->suspects)
-		doctor_say(d, FINDING_WARN, "daemon", "gpushmctl ls --holders shows them",
-			   "%u processes are ending: they have closed their socket but still run",
-			   s->suspects);
+		doctor_warn(d, "daemon", "gpushmctl ls --holders shows them",
+			    "%u processes are ending: they have closed their socket but still run",
+			    s->suspects);
 }
 
 static void check_usage(struct doctor *d, const struct gpushm_usage *u)
@@ -157,10 +155,9 @@ static void check_usage(struct doctor *d, const struct gpushm_usage *u)
 		return;
 	for (size_t i = 0; i < array_size(rows); i++)
 		if (rows[i].used > rows[i].max - rows[i].max / 10)
-			doctor_say(d, FINDING_WARN, "limits",
-				   "free some, or raise [limits] in gpushmd.conf",
-				   "you hold %" PRIu64 " of %" PRIu64 " %s", rows[i].used,
-				   rows[i].max, rows[i].name);
+			doctor_warn(d, "limits", "free some, or raise [limits] in gpushmd.conf",
+				    "you hold %" PRIu64 " of %" PRIu64 " %s", rows[i].used,
+				    rows[i].max, rows[i].name);
 }
 
 static bool test_daemon(struct doctor *d)
@@ -175,7 +172,7 @@ static bool test_daemon(struct doctor *d)
 	if (r == 0)
 		r = gpushm_status(d->ctl->connection, &s);
 	if (r < 0) {
-		doctor_say(d, FINDING_FAIL, "daemon", NULL, "%s", gpushm_error());
+		doctor_fail(d, "daemon", NULL, "%s", gpushm_error());
 		return false;
 	}
 	check_status(d, s);
@@ -199,28 +196,26 @@ static void make_pattern(unsigned char *buf, uint64_t id)
 }
 
 /* Starts `gpushmctl get --raw NAME -` with its output in a pipe. 0 or -errno. */
-static int spawn_reader(const struct doctor *d, char *name, int *ret_fd, pid_t *ret_pid)
+static int spawn_reader(const struct doctor *d, const char *name, int *ret_fd, pid_t *ret_pid)
 {
-	char get[] = "get", raw[] = "--raw", output[] = "-", self[] = "gpushmctl";
-	char socket[] = "--socket", *at = d->ctl->socket ? strdup(d->ctl->socket) : NULL;
-	char *argv[] = { self, get, raw, name, output, at ? socket : NULL, at, NULL };
+	const char *argv[] = { "gpushmctl", "get", "--raw", name, "-", NULL, NULL, NULL };
 	posix_spawn_file_actions_t actions;
 	_cleanup_(close_fd) int in = -1, out = -1;
 	int fds[2], r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		r = -errno;
-		free(at);
-		return r;
+	if (d->ctl->socket) {
+		argv[5] = "--socket";
+		argv[6] = d->ctl->socket;
 	}
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
 	in = fds[0];
 	out = fds[1];
 	posix_spawn_file_actions_init(&actions);
 	r = -posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	if (r == 0)
-		r = -posix_spawn(ret_pid, "/proc/self/exe", &actions, NULL, argv, environ);
+		r = -posix_spawn(ret_pid, "/proc/self/exe", &actions, NULL, (char **)argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
-	free(at);
 	if (r == 0)
 		*ret_fd = take_fd(&in);
 	return r;
@@ -230,20 +225,19 @@ static void judge(struct doctor *d, const char *pool, const char *kind, const un
 		  const unsigned char *got, ssize_t n, int status)
 {
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		doctor_say(d, FINDING_FAIL, pool, "its message is above, on standard error",
-			   "%s: another process could not read a buffer (%s %d)", kind,
-			   WIFSIGNALED(status) ? "signal" : "exit code",
-			   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		doctor_fail(d, pool, "its message is above, on standard error",
+			    "%s: another process could not read a buffer (%s %d)", kind,
+			    WIFSIGNALED(status) ? "signal" : "exit code",
+			    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	else if (n != TRIAL_BYTES || memcmp(wrote, got, TRIAL_BYTES))
-		doctor_say(d, FINDING_FAIL, pool, "do not trust this pool; please report it",
-			   "%s: another process read other bytes than were written", kind);
+		doctor_fail(d, pool, "do not trust this pool; please report it",
+			    "%s: another process read other bytes than were written", kind);
 	else
-		doctor_say(d, FINDING_OK, pool, NULL,
-			   "%s: written here, read by another process, the same", kind);
+		doctor_ok(d, pool, "%s: written here, read by another process, the same", kind);
 }
 
 /* Another process reads the published buffer. */
-static void read_back(struct doctor *d, const char *pool, const char *kind, char *name,
+static void read_back(struct doctor *d, const char *pool, const char *kind, const char *name,
 		      const unsigned char *wrote)
 {
 	unsigned char got[TRIAL_BYTES];
@@ -255,8 +249,7 @@ static void read_back(struct doctor *d, const char *pool, const char *kind, char
 	fflush(stdout);
 	r = spawn_reader(d, name, &fd, &pid);
 	if (r < 0) {
-		doctor_say(d, FINDING_FAIL, pool, NULL, "can't start a second process: %s",
-			   strerror(-r));
+		doctor_fail(d, pool, NULL, "can't start a second process: %s", strerror(-r));
 		return;
 	}
 	n = transfer_read(fd, got, sizeof(got));
@@ -301,7 +294,7 @@ static void test_pool(struct doctor *d, const struct gpushm_pool *p)
 		read_back(d, p->name, kind_word(p->kind), name, pattern);
 	r = gpushm_close(b);
 	if (r < 0)
-		doctor_say(d, FINDING_FAIL, p->name, NULL, "close: %s", gpushm_error());
+		doctor_fail(d, p->name, NULL, "close: %s", gpushm_error());
 }
 
 static void test_pools(struct doctor *d)
@@ -311,14 +304,14 @@ static void test_pools(struct doctor *d)
 	int r = gpushm_pools(d->ctl->connection, &pools, &n);
 
 	if (r < 0)
-		doctor_say(d, FINDING_FAIL, "pools", NULL, "%s", gpushm_error());
+		doctor_fail(d, "pools", NULL, "%s", gpushm_error());
 	for (size_t i = 0; i < n; i++) {
 		if (pools[i].failed)
-			doctor_say(d, FINDING_FAIL, pools[i].name, NULL, "%s: %s",
-				   kind_word(pools[i].kind), pools[i].why);
+			doctor_fail(d, pools[i].name, NULL, "%s: %s", kind_word(pools[i].kind),
+				    pools[i].why);
 		else if (!pools[i].allowed)
-			doctor_say(
-				d, FINDING_WARN, pools[i].name,
+			doctor_warn(
+				d, pools[i].name,
 				"ask for allow-users or allow-groups of the pool in gpushmd.conf",
 				"%s: you may not create buffers in it", kind_word(pools[i].kind));
 		else

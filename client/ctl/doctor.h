@@ -21,6 +21,10 @@ struct doctor {
 void doctor_say(struct doctor *d, enum finding finding, const char *check, const char *todo,
 		const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+#define doctor_ok(d, check, ...) doctor_say(d, FINDING_OK, check, NULL, __VA_ARGS__)
+#define doctor_warn(d, check, ...) doctor_say(d, FINDING_WARN, check, __VA_ARGS__)
+#define doctor_fail(d, check, ...) doctor_say(d, FINDING_FAIL, check, __VA_ARGS__)
+
 /* Tests the kernel, containers, limits, and the driver's device nodes. */
 void doctor_system(struct doctor *d);
 

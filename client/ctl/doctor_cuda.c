@@ -78,8 +78,8 @@ static bool start(struct doctor *d, const struct driver *v, int *ret_count)
 		return false;
 	}
 	v->get_version(&version);
-	doctor_say(d, FINDING_OK, "driver", NULL, "CUDA %d.%d, %d devices", version / 1000,
-		   version % 1000 / 10, *ret_count);
+	doctor_ok(d, "driver", "CUDA %d.%d, %d devices", version / 1000, version % 1000 / 10,
+		  *ret_count);
 	return true;
 }
 
@@ -120,21 +120,21 @@ static void test_kind(struct doctor *d, const struct driver *v, const char *chec
 	CUresult r;
 
 	if (!promised) {
-		doctor_say(d, FINDING_WARN, check, NULL,
-			   "no %s pool here: the device lacks the attribute", kind);
+		doctor_warn(d, check, NULL, "no %s pool here: the device lacks the attribute",
+			    kind);
 		return;
 	}
 	call = test_export(v, place, &r);
 	if (call)
-		doctor_say(
-			d, FINDING_FAIL, check,
+		doctor_fail(
+			d, check,
 			r == CUDA_ERROR_OUT_OF_MEMORY
 				? "its memory is full: nvidia-smi shows the processes that use it"
 				: NULL,
 			"%s: %s: %s", kind, call, error_name(v, r));
 	else
-		doctor_say(d, FINDING_OK, check, NULL,
-			   "%s: memory can be made and exported as a file descriptor", kind);
+		doctor_ok(d, check, "%s: memory can be made and exported as a file descriptor",
+			  kind);
 }
 
 static void test_mempool(struct doctor *d, const struct driver *v, const char *check,
@@ -144,13 +144,12 @@ static void test_mempool(struct doctor *d, const struct driver *v, const char *c
 	int handles = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
 
 	if (pools && (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
-		doctor_say(d, FINDING_OK, check, NULL,
-			   "mempool: the device exports pools as file descriptors");
+		doctor_ok(d, check, "mempool: the device exports pools as file descriptors");
 	else
-		doctor_say(d, FINDING_WARN, check, "use a vmm pool",
-			   "no mempool pool here: %s (handle types 0x%x)",
-			   pools ? "the device's pools can't be exported" : "no memory pools",
-			   (unsigned)handles);
+		doctor_warn(d, check, "use a vmm pool",
+			    "no mempool pool here: %s (handle types 0x%x)",
+			    pools ? "the device's pools can't be exported" : "no memory pools",
+			    (unsigned)handles);
 }
 
 static void check_sharing(struct doctor *d, const struct driver *v, const char *check,
@@ -159,14 +158,14 @@ static void check_sharing(struct doctor *d, const struct driver *v, const char *
 	int mode = attribute(v, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 
 	if (strstr(name, "MIG"))
-		doctor_say(d, FINDING_WARN, check, NULL,
-			   "a MIG instance: only processes of this instance can share its memory");
+		doctor_warn(d, check, NULL,
+			    "a MIG instance: only processes of this instance can share its memory");
 	if (mode == CU_COMPUTEMODE_PROHIBITED)
-		doctor_say(d, FINDING_FAIL, check, "nvidia-smi -c DEFAULT",
-			   "its compute mode allows no process to use it");
+		doctor_fail(d, check, "nvidia-smi -c DEFAULT",
+			    "its compute mode allows no process to use it");
 	if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-		doctor_say(d, FINDING_WARN, check, "nvidia-smi -c DEFAULT, or run MPS",
-			   "its compute mode allows only one process at a time to use it");
+		doctor_warn(d, check, "nvidia-smi -c DEFAULT, or run MPS",
+			    "its compute mode allows only one process at a time to use it");
 }
 
 static void test_device(struct doctor *d, const struct driver *v, int ordinal)
@@ -179,12 +178,12 @@ static void test_device(struct doctor *d, const struct driver *v, int ordinal)
 
 	snprintf(check, sizeof(check), "cuda:%d", ordinal);
 	if (r != CUDA_SUCCESS) {
-		doctor_say(d, FINDING_FAIL, check, NULL, "cuDeviceGet: %s", error_name(v, r));
+		doctor_fail(d, check, NULL, "cuDeviceGet: %s", error_name(v, r));
 		return;
 	}
 	v->get_name(name, sizeof(name), device);
 	v->total_mem(&total, device);
-	doctor_say(d, FINDING_OK, check, NULL, "%s, %s", name, ctl_size(d->ctl, total).text);
+	doctor_ok(d, check, "%s, %s", name, ctl_size(d->ctl, total).text);
 	check_sharing(d, v, check, name, device);
 	test_kind(
 		d, v, check, "vmm",
@@ -212,8 +211,8 @@ void doctor_cuda(struct doctor *d)
 	for (int i = 0; i < count; i++)
 		test_device(d, &v, i);
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY"))
-		doctor_say(d, FINDING_WARN, "MPS", NULL,
-			   "under MPS the GPU work of a process can run on after it has exited, "
-			   "and the "
-			   "daemon cannot see that");
+		doctor_warn(d, "MPS", NULL,
+			    "under MPS the GPU work of a process can run on after it has exited, "
+			    "and the "
+			    "daemon cannot see that");
 }

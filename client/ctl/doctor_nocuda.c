@@ -11,7 +11,6 @@ void doctor_cuda(struct doctor *d)
 	char why[256];
 	bool found = libcuda_load(NULL, 0, NULL, why, sizeof(why));
 
-	doctor_say(d, FINDING_WARN, "driver",
-		   found ? "install the CUDA Toolkit (cuda.h) and build again" : NULL,
-		   "this build has host pools only; %s", found ? "a driver is installed" : why);
+	doctor_warn(d, "driver", found ? "install the CUDA Toolkit (cuda.h) and build again" : NULL,
+		    "this build has host pools only; %s", found ? "a driver is installed" : why);
 }

@@ -42,16 +42,16 @@ static void test_memfd(struct doctor *d)
 	_cleanup_(close_fd) int fd = memfd_create("gpushmctl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
-		doctor_say(d, FINDING_FAIL, "memfd",
-			   "host pools need memfd_create(2): allow it in the container's seccomp "
-			   "profile, or look at vm.memfd_noexec",
-			   "memfd_create: %s", strerror(errno));
+		doctor_fail(d, "memfd",
+			    "host pools need memfd_create(2): allow it in the container's seccomp "
+			    "profile, or look at vm.memfd_noexec",
+			    "memfd_create: %s", strerror(errno));
 	else if (ftruncate(fd, 4096) < 0 ||
 		 fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) < 0)
-		doctor_say(d, FINDING_FAIL, "memfd", "host pools need sealed memfds (Linux 3.17)",
-			   "F_ADD_SEALS: %s", strerror(errno));
+		doctor_fail(d, "memfd", "host pools need sealed memfds (Linux 3.17)",
+			    "F_ADD_SEALS: %s", strerror(errno));
 	else
-		doctor_say(d, FINDING_OK, "memfd", NULL, "sealed anonymous files work");
+		doctor_ok(d, "memfd", "sealed anonymous files work");
 }
 
 static void test_pidfd(struct doctor *d)
@@ -62,10 +62,10 @@ static void test_pidfd(struct doctor *d)
 	int pair[2];
 
 	if (own < 0) {
-		doctor_say(d, FINDING_FAIL, "pidfd",
-			   "the daemon needs pidfd_open(2) (Linux 5.3) to know when a process has "
-			   "gone",
-			   "pidfd_open: %s", strerror(errno));
+		doctor_fail(d, "pidfd",
+			    "the daemon needs pidfd_open(2) (Linux 5.3) to know when a process has "
+			    "gone",
+			    "pidfd_open: %s", strerror(errno));
 		return;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
@@ -73,11 +73,11 @@ static void test_pidfd(struct doctor *d)
 		b = pair[1];
 	}
 	if (getsockopt(a, SOL_SOCKET, SO_PEERPIDFD, &peer, &len) == 0)
-		doctor_say(d, FINDING_OK, "pidfd", NULL, "the kernel names a socket's process");
+		doctor_ok(d, "pidfd", "the kernel names a socket's process");
 	else
-		doctor_say(d, FINDING_OK, "pidfd", NULL,
-			   "pidfd_open works; SO_PEERPIDFD (Linux 6.5) does not, so a process that "
-			   "dies while it connects may be taken for another");
+		doctor_ok(d, "pidfd",
+			  "pidfd_open works; SO_PEERPIDFD (Linux 6.5) does not, so a process that "
+			  "dies while it connects may be taken for another");
 }
 
 static void check_kernel(struct doctor *d)
@@ -87,11 +87,11 @@ static void check_kernel(struct doctor *d)
 	if (uname(&u) < 0)
 		return;
 	if (strcasestr(u.release, "microsoft"))
-		doctor_say(d, FINDING_WARN, "kernel",
-			   "use vmm, pinned or host pools; mempool needs a native Linux driver",
-			   "%s: WSL2 can't export memory pools as file descriptors", u.release);
+		doctor_warn(d, "kernel",
+			    "use vmm, pinned or host pools; mempool needs a native Linux driver",
+			    "%s: WSL2 can't export memory pools as file descriptors", u.release);
 	else
-		doctor_say(d, FINDING_OK, "kernel", NULL, "%s %s", u.sysname, u.release);
+		doctor_ok(d, "kernel", "%s %s", u.sysname, u.release);
 }
 
 /* An open buffer takes up to two fds; a GPU buffer's fd is closed after the import. */
@@ -107,14 +107,13 @@ static void check_files(struct doctor *d)
 	if (!strcmp(all, "9223372036854775807"))
 		strcpy(all, "unlimited");
 	if (l.rlim_cur < 1024)
-		doctor_say(d, FINDING_WARN, "open files", "raise it: ulimit -n 4096",
-			   "this shell's limit is %" PRIu64 " (hard %" PRIu64
-			   "); each open buffer may take two",
-			   (uint64_t)l.rlim_cur, (uint64_t)l.rlim_max);
+		doctor_warn(d, "open files", "raise it: ulimit -n 4096",
+			    "this shell's limit is %" PRIu64 " (hard %" PRIu64
+			    "); each open buffer may take two",
+			    (uint64_t)l.rlim_cur, (uint64_t)l.rlim_max);
 	else
-		doctor_say(d, FINDING_OK, "open files", NULL,
-			   "limit %" PRIu64 " (hard %" PRIu64 "), system %s", (uint64_t)l.rlim_cur,
-			   (uint64_t)l.rlim_max, all);
+		doctor_ok(d, "open files", "limit %" PRIu64 " (hard %" PRIu64 "), system %s",
+			  (uint64_t)l.rlim_cur, (uint64_t)l.rlim_max, all);
 }
 
 static void check_memory(struct doctor *d)
@@ -127,14 +126,14 @@ static void check_memory(struct doctor *d)
 	if (getrlimit(RLIMIT_MEMLOCK, &l) == 0 && l.rlim_cur != RLIM_INFINITY)
 		locked = ctl_size(d->ctl, l.rlim_cur);
 	if (limit[0] && strcmp(limit, "max"))
-		doctor_say(d, FINDING_WARN, "memory",
-			   "host and pinned buffers count against the limit of the process that "
-			   "touches them first",
-			   "this control group may use %s; locked memory: %s",
-			   ctl_size(d->ctl, strtoull(limit, NULL, 10)).text, locked.text);
+		doctor_warn(d, "memory",
+			    "host and pinned buffers count against the limit of the process that "
+			    "touches them first",
+			    "this control group may use %s; locked memory: %s",
+			    ctl_size(d->ctl, strtoull(limit, NULL, 10)).text, locked.text);
 	else
-		doctor_say(d, FINDING_OK, "memory", NULL,
-			   "no limit of this control group; locked memory: %s", locked.text);
+		doctor_ok(d, "memory", "no limit of this control group; locked memory: %s",
+			  locked.text);
 }
 
 static void check_container(struct doctor *d)
@@ -145,11 +144,11 @@ static void check_container(struct doctor *d)
 	bool own_pids = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NAMESPACE;
 
 	if (!inside && !own_pids) {
-		doctor_say(d, FINDING_OK, "container", NULL, "none");
+		doctor_ok(d, "container", "none");
 		return;
 	}
-	doctor_say(
-		d, FINDING_WARN, "container",
+	doctor_warn(
+		d, "container",
 		"to use a daemon outside: mount /run/gpushm into the container, share the host's "
 		"PIDs (--pid=host), and give it the GPUs (--gpus all)",
 		"%s%s", inside ? "this is a container" : "this is no container",
@@ -173,18 +172,18 @@ static bool test_node(struct doctor *d, const char *name)
 	if (fd >= 0)
 		return true;
 	if (errno == ENOENT)
-		doctor_say(d, FINDING_FAIL, "device nodes",
-			   "create it: nvidia-modprobe -u -c 0 (or start nvidia-persistenced)",
-			   "%s is missing", path);
+		doctor_fail(d, "device nodes",
+			    "create it: nvidia-modprobe -u -c 0 (or start nvidia-persistenced)",
+			    "%s is missing", path);
 	else if (errno == EPERM)
-		doctor_say(d, FINDING_FAIL, "device nodes",
-			   "the device control group forbids it: DeviceAllow= of the unit, or "
-			   "--gpus of the container",
-			   "%s: %s", path, strerror(errno));
+		doctor_fail(d, "device nodes",
+			    "the device control group forbids it: DeviceAllow= of the unit, or "
+			    "--gpus of the container",
+			    "%s: %s", path, strerror(errno));
 	else
-		doctor_say(d, FINDING_FAIL, "device nodes",
-			   "look at its owner and mode, and at NVreg_DeviceFileMode", "%s: %s",
-			   path, strerror(errno));
+		doctor_fail(d, "device nodes",
+			    "look at its owner and mode, and at NVreg_DeviceFileMode", "%s: %s",
+			    path, strerror(errno));
 	return false;
 }
 
@@ -211,13 +210,13 @@ static void test_nodes(struct doctor *d)
 	bool loaded = access("/proc/driver/nvidia/version", F_OK) == 0;
 
 	if (access("/dev/dxg", F_OK) == 0) {
-		doctor_say(d, FINDING_OK, "device nodes", NULL, "/dev/dxg: the GPU of WSL2");
+		doctor_ok(d, "device nodes", "/dev/dxg: the GPU of WSL2");
 		return;
 	}
 	test_gpus(d, &found, &open);
 	if (!found) {
-		doctor_say(
-			d, FINDING_WARN, "device nodes",
+		doctor_warn(
+			d, "device nodes",
 			loaded ? "the driver is loaded: run nvidia-smi once as root, or start the "
 				 "container with --gpus all"
 			       : "if there is a GPU, install its driver and load it: modprobe "
@@ -226,8 +225,8 @@ static void test_nodes(struct doctor *d)
 		return;
 	}
 	if (test_node(d, "nvidiactl") && test_node(d, "nvidia-uvm") && open == found)
-		doctor_say(d, FINDING_OK, "device nodes", NULL,
-			   "%u GPUs, nvidiactl and nvidia-uvm can be opened", open);
+		doctor_ok(d, "device nodes", "%u GPUs, nvidiactl and nvidia-uvm can be opened",
+			  open);
 }
 
 void doctor_system(struct doctor *d)

@@ -15,6 +15,7 @@
 #include "client/ctl/publish.h"
 
 #include "proto/base/own.h"
+#include "proto/table_image.h"
 #include "proto/words.h"
 
 #include <poll.h>
@@ -28,35 +29,25 @@ struct options {
 	bool shared, sealed;
 };
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits: makes a short name of a long one. */
-static uint64_t hash(uint64_t h, const void *bytes, size_t n)
-{
-	const unsigned char *p = bytes;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * 0x100000001b3u;
-	return h;
-}
-
 static int hold_address(struct ctl *ctl, const char *name, struct sockaddr_un *ret,
 			socklen_t *ret_len)
 {
 	struct gpushm_status *s = NULL;
-	uint64_t h = 0xcbf29ce484222325u;
+	uint64_t h = TABLE_HASH_BASIS;
 	char owner[16];
 	int r = gpushm_status(ctl->connection, &s), n;
 
 	if (r < 0)
 		return ctl_refused(r);
-	h = hash(h, s->daemon, sizeof(s->daemon));
+	h = table_hash(h, s->daemon, sizeof(s->daemon));
 	gpushm_status_free(s);
 	/* "~/x" and "~1001/x" are one name. */
 	snprintf(owner, sizeof(owner), "~%u", geteuid());
 	if (!strncmp(name, "~/", 2)) {
-		h = hash(h, owner, strlen(owner));
+		h = table_hash(h, owner, strlen(owner));
 		name++;
 	}
-	h = hash(h, name, strlen(name));
+	h = table_hash(h, name, strlen(name));
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "gpushmctl/%u/%016lx", geteuid(),
 		     (unsigned long)h);

@@ -75,14 +75,13 @@ static int check_length(const struct npy_input *in)
 
 static int open_input(struct npy_input *in, const char *file)
 {
-	bool standard = !strcmp(file, "-");
 	struct npy_error err;
+	int r;
 
-	in->file = standard ? "standard input" : file;
-	in->fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-			  : open(file, O_RDONLY | O_CLOEXEC);
-	if (in->fd < 0)
-		return ctl_error(CTL_FAILED, "%s: %s", in->file, strerror(errno));
+	in->file = file;
+	r = transfer_open(&in->file, &in->fd);
+	if (r)
+		return r;
 	/* A hint: files of gigabytes are read once, from start to end. */
 	posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	if (npy_read(in->fd, &in->npy, &err) < 0)

@@ -15,6 +15,7 @@
 #include "proto/base/own.h"
 #include "proto/base/size.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
@@ -124,6 +125,16 @@ static void advance(struct transfer *t, uint64_t bytes)
 	t->done += bytes;
 	if (t->bar && now - t->started >= SECOND && now - t->drawn >= REDRAW)
 		draw(t, now);
+}
+
+int transfer_open(const char **file, int *ret)
+{
+	bool standard = !strcmp(*file, "-");
+
+	*ret = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+			: open(*file, O_RDONLY | O_CLOEXEC);
+	*file = standard ? "standard input" : *file;
+	return *ret < 0 ? ctl_error(CTL_FAILED, "%s: %s", *file, strerror(errno)) : CTL_OK;
 }
 
 ssize_t transfer_read(int fd, void *buf, size_t size)

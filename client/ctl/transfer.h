@@ -34,6 +34,10 @@ bool transfer_interrupted(void);
 /* Dies of the signal that came during a transfer, as the shell expects; returns if none came. */
 void transfer_obey_signal(void);
 
+/* Opens a file for reading; "-" is standard input, and *file then becomes its name for messages.
+ * *ret is -1 after an error. An exit code. */
+int transfer_open(const char **file, int *ret);
+
 /* Reads until size bytes are there or the file ends. The number, or -errno (-EINTR: a signal). */
 ssize_t transfer_read(int fd, void *buf, size_t size);
 
