@@ -196,13 +196,7 @@ static void stop(struct server *s)
 	if (s->listening)
 		listener_drain(&s->listener);
 	s->service.reaper.ending = true;
-	/* The journal and the kept fds stay as they are: for the next daemon this end is like any
-	 * other. */
-	s->service.catalog.archive = NULL;
-	if (s->handover.store.systemd) {
-		s->service.catalog.page = NULL;
-		catalog_keep_memory(&s->service.catalog);
-	}
+	handover_stop(&s->handover);
 	reexec_done(&s->service.reexec);
 	if (s->listening)
 		listener_done(&s->listener);
@@ -278,21 +272,6 @@ static void on_watchdog(uv_timer_t *timer)
 	sd_notify(0, "WATCHDOG=1");
 }
 
-static void on_published(const struct buffer *buffer, void *arg)
-{
-	struct server *s = arg;
-
-	if (buffer->key)
-		waiters_wake(&s->service.waiters, buffer->key);
-}
-
-static void on_changed(const struct buffer *buffer, const char *key, void *arg)
-{
-	struct server *s = arg;
-
-	waiters_notice_change(&s->service.waiters, key, buffer->id);
-}
-
 static void on_pools_failed(void *arg)
 {
 	struct server *s = arg;
@@ -357,9 +336,6 @@ static int service_init(struct server *s)
 	service->config = s->config;
 	service->started_ns = clock_monotonic_ns();
 	service->kept = s->handover.store.systemd;
-	service->catalog.on_published = on_published;
-	service->catalog.on_changed = on_changed;
-	service->catalog.arg = s;
 	return r;
 }
 
@@ -395,7 +371,7 @@ static int start(struct server *s)
 	if (r == 0)
 		r = service_init(s);
 	if (r == 0)
-		r = waiters_init(&s->service.waiters, &s->loop);
+		r = waiters_init(&s->service.waiters, &s->loop, &s->service.catalog);
 	if (r < 0)
 		return r;
 	busy_poll_init(&s->service.busy_poll, &s->loop);

@@ -7,9 +7,13 @@
  */
 #include "daemon/catalog/account.h"
 
+#include "proto/base/size.h"
+
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
 	const char *noun, *key, *remedy;
@@ -136,4 +140,33 @@ void discharge(struct charge *c)
 	c->account->used[c->item] -= c->amount;
 	free_if_empty(c->account);
 	*c = (struct charge){ 0 };
+}
+
+/* ---- who fills a pool ---- */
+
+#define LARGEST_MAX 3
+
+static struct account *largest(struct accounts *a)
+{
+	struct account *it, *found = NULL;
+
+	list_foreach (it, &a->all, all_link)
+		if (it->unnamed > (found ? found->unnamed : 0))
+			found = it;
+	return found;
+}
+
+void accounts_name_largest(struct accounts *a, uint32_t pool, struct fault *f)
+{
+	struct account *it;
+
+	list_foreach (it, &a->all, all_link)
+		it->unnamed = it->blocks[pool];
+	for (int i = 0; i < LARGEST_MAX && (it = largest(a)); i++) {
+		size_t len = strlen(f->text);
+
+		snprintf(f->text + len, sizeof(f->text) - len, "%suid %u: %s",
+			 i ? ", " : "; held in it by ", it->uid, size_format(it->unnamed).text);
+		it->unnamed = 0;
+	}
 }

@@ -33,7 +33,7 @@ struct account {
 	uid_t uid;
 	uint64_t used[ACCOUNT_ITEMS];
 	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
-	uint64_t untold;	    /* of one pool: while it is told who has it */
+	uint64_t unnamed;	    /* used by accounts_name_largest() */
 	bool unwatched;		    /* the log has said that a process of it can't be watched */
 };
 
@@ -63,5 +63,8 @@ void discharge(struct charge *c);
 
 /* The limit of an item for a uid; UINT64_MAX: none. */
 uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item);
+
+/* Adds to the text of *f the users whose buffers take most of the pool with that index. */
+void accounts_name_largest(struct accounts *a, uint32_t pool, struct fault *f);
 
 #endif

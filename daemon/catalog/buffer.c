@@ -81,7 +81,7 @@ struct buffer *buffer_alloc(const char *key, size_t len)
 	list_init(&b->leases);
 	b->block = BLOCK_NONE;
 	b->table_fd = -1;
-	b->fd_index = FD_INDEX_NONE;
+	b->fd_index = BUFFER_NOT_KEPT;
 	b->cell = STATUS_PAGE_NONE;
 	return b;
 }

@@ -12,11 +12,12 @@
 
 #include "daemon/catalog/lease.h"
 #include "daemon/pool/pool.h"
-#include "daemon/state/fd_index.h"
 #include "proto/status_page.h"
 #include "proto/table.h"
 
 enum buffer_state { BUFFER_FILLING = 1, BUFFER_SEALED = 2, BUFFER_SHARED = 3 }; /* enum State */
+
+#define BUFFER_NOT_KEPT UINT32_MAX
 
 /* Who was gone while it held a buffer for writing, and when that was noticed. */
 struct death {
@@ -43,7 +44,7 @@ struct buffer {
 	bool keep_memory;  /* the daemon ends while processes have it: its memory is not freed under
 			    * them
 			    */
-	uint32_t fd_index; /* in the names of its kept fds; FD_INDEX_NONE: they are not kept */
+	uint32_t fd_index; /* in the names of its kept fds; BUFFER_NOT_KEPT: they have none */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME */
 	struct death death;		   /* where dirty: the first since it was clean */
 

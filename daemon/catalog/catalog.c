@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names, ids and the lives of buffers. A buffer is in the catalog from the moment its name is taken
- * until it has neither name nor lease nor an allocation under way; then maybe_free() is the one
- * place where it goes. Names are taken before memory is asked for, so that two creators can't both
- * succeed; ids and lease ids only grow, and start at the clock, so that a client that kept one from
- * an earlier daemon means nothing by it.
+ * Names, ids, and the lives of buffers and leases. A buffer is in the catalog from the moment when
+ * its name is taken; end_if_unused() is the only place where it leaves. A name is taken before
+ * memory is asked for, so that two creators can't both succeed. Ids of buffers and leases only
+ * grow, and start at the clock, so that an id from an earlier daemon never means a new buffer.
+ *
+ * A process that is gone without a CLOSE may have been in the middle of writing: a shared buffer
+ * that it held for writing is dirty from then on, and OPEN and STAT say who died and when. The
+ * first death counts until the owner or an admin cleans the buffer. Nothing else is ever dirty:
+ * nobody can write to a sealed buffer, a reader writes nothing, and a buffer that is being filled
+ * goes with its creator.
  */
 #include "daemon/catalog/catalog.h"
 
+#include "daemon/catalog/private_names.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 int catalog_init(struct catalog *c, const struct config *config, struct list *pools)
@@ -23,39 +30,288 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 	*c = (struct catalog){ .next_buffer = start, .next_lease = start, .pools = pools };
 	c->default_pool = config->default_pool;
 	list_init(&c->buffers);
-	list_init(&c->lost);
+	list_init(&c->observers);
 	if (accounts_init(&c->accounts, config) < 0 || hashtable_init(&c->by_name) < 0 ||
 	    hashtable_init(&c->by_id) < 0 || hashtable_init(&c->leases) < 0 ||
-	    hashtable_init(&c->lost_by_name) < 0)
+	    lost_init(&c->lost) < 0)
 		return -ENOMEM;
 	return 0;
 }
 
-static bool is_archived(const struct catalog *c, const struct buffer *b)
+void catalog_done(struct catalog *c)
 {
-	return c->archive && b->state != BUFFER_FILLING;
+	assert(c->n_buffers == 0 && c->n_leases == 0);
+	hashtable_done(&c->by_name);
+	hashtable_done(&c->by_id);
+	hashtable_done(&c->leases);
+	lost_done(&c->lost);
+	accounts_done(&c->accounts);
 }
 
-static void drop_name(struct catalog *c, struct buffer *b)
+static const char *name_of(const struct buffer *b)
 {
-	const char *key;
+	return b->key ? b->key : "";
+}
 
+/* ---- pools ---- */
+
+/* An adopted pool will be ready in a moment; a CREATE in it waits for that. */
+static bool is_usable(const struct pool *pool)
+{
+	return pool->opened || (pool->state == POOL_STARTING && pool->is_adopted);
+}
+
+static struct pool *default_pool(const struct catalog *c)
+{
+	struct pool *it, *host = NULL, *gpu = NULL;
+
+	list_foreach (it, c->pools, link) {
+		if (strcmp(it->config.name, c->default_pool) == 0)
+			return it;
+		if (!host && it->config.kind == POOL_HOST)
+			host = it;
+		/* A pool whose GPU was lost stays the default: a CREATE is refused rather than
+		 * given another kind of memory. */
+		if (!gpu && it->config.kind == POOL_VMM && is_usable(it))
+			gpu = it;
+	}
+	return gpu ? gpu : host;
+}
+
+int catalog_lookup_pool(const struct catalog *c, const char *name, struct pool **ret,
+			struct fault *f)
+{
+	struct pool *it, *found = *name ? NULL : default_pool(c);
+	char names[160] = "";
+	size_t len = 0;
+
+	list_foreach (it, c->pools, link) {
+		if (strcmp(it->config.name, name) == 0)
+			found = it;
+		if (len < sizeof(names))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s",
+						len ? ", " : "", it->config.name);
+	}
+	if (!found)
+		return fault(f, CODE_NOT_FOUND, "no pool \"%s\"; there are: %s", name, names);
+	*ret = found;
+	return 0;
+}
+
+bool catalog_pool_is_open_to(const struct pool *pool, const struct process *p)
+{
+	return p->admin || pool_allows(pool, p->uid, p->gids, p->n_gids);
+}
+
+int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct fault *f)
+{
+	return fault(f, CODE_ACCESS,
+		     "pool \"%s\" is not open to uid %u (allow-users and allow-groups in "
+		     "gpushmd.conf)",
+		     pool->config.name, p->uid);
+}
+
+/* ---- looking up ---- */
+
+struct buffer *catalog_by_key(const struct catalog *c, const char *key)
+{
+	struct hashtable_link *link =
+		hashtable_first(&c->by_name, hashtable_hash(key, strlen(key)));
+
+	while (link && strcmp(container_of(link, struct buffer, by_name)->key, key) != 0)
+		link = hashtable_next(link);
+	return link ? container_of(link, struct buffer, by_name) : NULL;
+}
+
+struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
+{
+	struct hashtable_link *link = hashtable_first(&c->by_id, hashtable_hash_u64(id));
+
+	while (link && container_of(link, struct buffer, by_id)->id != id)
+		link = hashtable_next(link);
+	return link ? container_of(link, struct buffer, by_id) : NULL;
+}
+
+struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id)
+{
+	struct hashtable_link *link = hashtable_first(&c->leases, hashtable_hash_u64(id));
+
+	while (link && container_of(link, struct lease, link)->id != id)
+		link = hashtable_next(link);
+	return link ? container_of(link, struct lease, link) : NULL;
+}
+
+struct buffer *catalog_next(const struct catalog *c, uint64_t after)
+{
+	const struct buffer *last = catalog_by_id(c, after);
+	const struct list *at = last ? &last->all_link : &c->buffers;
+
+	/* If the caller's last buffer is gone by now, the search begins at the start. */
+	for (at = at->next; at != &c->buffers; at = at->next)
+		if (container_of(at, struct buffer, all_link)->id > after)
+			return container_of(at, struct buffer, all_link);
+	return NULL;
+}
+
+static int refuse_missing(const struct catalog *c, const char *key, struct fault *f)
+{
+	int r = lost_refuse(&c->lost, key, f);
+
+	return r < 0 ? r
+		     : fault(f, CODE_NOT_FOUND,
+			     "no buffer \"%s\" (gpushmctl ls shows what there is; open can wait "
+			     "for it)",
+			     key);
+}
+
+int catalog_lookup_for_open(struct catalog *c, const struct process *p, const char *key,
+			    enum access access, struct buffer **ret, struct fault *f)
+{
+	struct buffer *b = catalog_by_key(c, key);
+
+	if (!b)
+		return refuse_missing(c, key, f);
+	if (!buffer_allows(b, p, access))
+		return fault(f, CODE_ACCESS,
+			     "buffer \"%s\" belongs to uid %u with mode %04o: not open to uid %u "
+			     "for %s",
+			     key, b->uid, b->mode, p->uid,
+			     access == ACCESS_WRITE ? "writing" : "reading");
+	/* A mempool's fd opens all of the pool: only the pool's users may have it. */
+	if (b->pool->config.kind == POOL_MEMPOOL && !catalog_pool_is_open_to(b->pool, p))
+		return catalog_refuse_pool(b->pool, p, f);
+	if (b->state == BUFFER_FILLING)
+		return fault(f, CODE_NOT_PUBLISHED,
+			     "buffer \"%s\" is still being filled: wait for it with a timeout",
+			     key);
+	if (b->state == BUFFER_SEALED && access == ACCESS_WRITE)
+		return fault(f, CODE_READ_ONLY,
+			     "buffer \"%s\" is sealed and never written again: open it for "
+			     "reading, or publish it shared",
+			     key);
+	*ret = b;
+	return 0;
+}
+
+bool catalog_visible(const struct buffer *b, const struct process *p)
+{
+	return buffer_owned_by(b, p) ||
+	       (b->state != BUFFER_FILLING && b->key && private_names_may_say(p, b->key) &&
+		buffer_allows(b, p, ACCESS_READ));
+}
+
+int catalog_lookup_visible(struct catalog *c, const struct process *p, const char *key,
+			   struct buffer **ret, struct fault *f)
+{
+	struct buffer *b = catalog_by_key(c, key);
+
+	if (!b || (b->state == BUFFER_FILLING && !buffer_owned_by(b, p)))
+		return refuse_missing(c, key, f);
+	if (!catalog_visible(b, p))
+		return fault(
+			f, CODE_ACCESS,
+			"buffer \"%s\" belongs to uid %u with mode %04o: not for uid %u to see",
+			key, b->uid, b->mode, p->uid);
+	*ret = b;
+	return 0;
+}
+
+int catalog_lookup_lease(struct catalog *c, const struct process *p, uint64_t id,
+			 struct lease **ret, struct fault *f)
+{
+	struct lease *l = catalog_lease_by_id(c, id);
+
+	if (!l || l->process != p)
+		return fault(f, CODE_NO_LEASE, "no lease %" PRIu64 " on this connection", id);
+	*ret = l;
+	return 0;
+}
+
+/* ---- who learns of it: the journal, the status page, and those who wait, in this order ---- */
+
+static void record(struct catalog *c, struct buffer *b, enum buffer_event event)
+{
+	struct catalog_observer *o;
+
+	list_foreach (o, &c->observers, link)
+		if (o->record_buffer)
+			o->record_buffer(o, b, event);
+}
+
+static int record_lease(struct catalog *c, const struct lease *l, enum lease_event event)
+{
+	struct catalog_observer *o;
+	int r = 0;
+
+	list_foreach (o, &c->observers, link)
+		if (r == 0 && o->record_lease)
+			r = o->record_lease(o, l, event);
+	return r;
+}
+
+void catalog_forget_process(struct catalog *c, struct process *p)
+{
+	struct catalog_observer *o;
+
+	list_foreach (o, &c->observers, link)
+		if (o->record_process_end)
+			o->record_process_end(o, p);
+}
+
+static uint32_t flags_of(const struct buffer *b)
+{
+	return (b->state == BUFFER_SEALED ? STATUS_PAGE_SEALED : 0) |
+	       (b->state == BUFFER_SHARED ? STATUS_PAGE_SHARED : 0) |
+	       (b->dirty ? STATUS_PAGE_DIRTY : 0) | (b->key ? 0 : STATUS_PAGE_UNLINKED);
+}
+
+uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b)
+{
+	return c->page && b->cell != STATUS_PAGE_NONE
+		       ? status_page_read(&c->page->map->cells[b->cell], b->id)
+		       : flags_of(b);
+}
+
+static void notify(struct catalog *c, const struct buffer *b, const char *key,
+		   enum buffer_event event)
+{
+	struct catalog_observer *o;
+
+	list_foreach (o, &c->observers, link)
+		if (o->on_buffer)
+			o->on_buffer(o, b, key, event);
+}
+
+static void report(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
+{
+	record(c, b, event);
+	if (c->page)
+		status_page_write(c->page, b->cell, flags_of(b));
+	notify(c, b, key, event);
+}
+
+/* ---- a buffer's end ---- */
+
+static void unlink_name(struct catalog *c, struct buffer *b)
+{
 	if (!b->key)
 		return;
-	if (is_archived(c, b))
-		archive_unlink(c->archive, b);
 	hashtable_drop(&c->by_name, &b->by_name);
-	key = take_ptr(b->key);
-	catalog_notice(c, b);
-	c->on_changed(b, key, c->arg);
+	report(c, b, take_ptr(b->key), BUFFER_UNLINKED);
 }
 
-static void maybe_free(struct catalog *c, struct buffer *b)
+/* A buffer stays while it is being allocated and while a lease is left. After that nobody can
+ * publish it if it was being filled, and nobody wants it if it is transient: it loses its name. A
+ * buffer without a name is freed. */
+static void end_if_unused(struct catalog *c, struct buffer *b)
 {
-	if (b->key || b->making || !list_empty(&b->leases))
+	if (b->making || !list_empty(&b->leases))
 		return;
-	if (is_archived(c, b))
-		archive_gone(c->archive, b);
+	if (b->state == BUFFER_FILLING || b->transient)
+		unlink_name(c, b);
+	if (b->key)
+		return;
+	record(c, b, BUFFER_FREED);
 	log_write(LOG_DEBUG, &(struct log_about){ .pool = b->pool->config.name, .buffer = b->id },
 		  "buffer freed");
 	hashtable_drop(&c->by_id, &b->by_id);
@@ -63,9 +319,83 @@ static void maybe_free(struct catalog *c, struct buffer *b)
 	c->n_buffers--;
 	if (c->page)
 		status_page_give(c->page, b->cell);
-	c->on_changed(b, NULL, c->arg);
+	notify(c, b, NULL, BUFFER_FREED);
 	buffer_free(b);
 }
+
+static void unlink_buffer(struct catalog *c, struct buffer *b)
+{
+	unlink_name(c, b);
+	end_if_unused(c, b);
+}
+
+int catalog_unlink(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		   struct fault *f)
+{
+	struct buffer *b = catalog_by_key(c, key);
+
+	if (!b || (id && b->id != id))
+		return refuse_missing(c, key, f);
+	if (!buffer_owned_by(b, p))
+		return fault(
+			f, CODE_ACCESS,
+			"buffer \"%s\" belongs to uid %u: only its owner and admins may unlink it",
+			key, b->uid);
+	/* The creator still gets the memory if it is being allocated, and keeps it until CLOSE. */
+	unlink_buffer(c, b);
+	return 0;
+}
+
+void catalog_unlink_unpublished(struct catalog *c, struct process *p)
+{
+	struct lease *l;
+
+	list_foreach (l, &p->leases, process_link)
+		if (l->buffer->state == BUFFER_FILLING)
+			unlink_name(c, l->buffer);
+}
+
+void catalog_unlink_all(struct catalog *c)
+{
+	struct buffer *b;
+
+	list_foreach (b, &c->buffers, all_link) {
+		assert(list_empty(&b->leases));
+		unlink_buffer(c, b);
+	}
+}
+
+void catalog_free_unused(struct catalog *c)
+{
+	struct buffer *b;
+
+	list_foreach (b, &c->buffers, all_link)
+		end_if_unused(c, b);
+}
+
+void catalog_keep_memory(struct catalog *c)
+{
+	struct buffer *b;
+
+	list_foreach (b, &c->buffers, all_link)
+		b->keep_memory = b->state != BUFFER_FILLING;
+}
+
+void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
+{
+	uint32_t n = b->readers + b->writers;
+
+	if (b->key)
+		lost_add(&c->lost, b->key, why);
+	unlink_name(c, b);
+	if (n == 0)
+		end_if_unused(c, b);
+	/* The end of the last lease frees the buffer. */
+	for (; n > 0; n--)
+		catalog_end_lease(c, list_first(&b->leases, struct lease, buffer_link));
+}
+
+/* ---- a lease ---- */
 
 static int grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		 uint64_t id, uint64_t slack, struct lease **ret, struct fault *f)
@@ -82,11 +412,6 @@ static int grant(struct catalog *c, struct process *p, struct buffer *b, enum ac
 	return 0;
 }
 
-static int archive_fault(int r, struct fault *f)
-{
-	return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s", strerror(-r));
-}
-
 int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		  struct lease **ret, struct fault *f)
 {
@@ -97,17 +422,117 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 	if (r < 0)
 		return r;
 	c->next_lease++;
-	/* From now on its memory is not the owner's alone, also after this lease and this daemon.
-	 */
-	if (is_archived(c, b) && b->foreign != foreign)
-		archive_change(c->archive, b);
-	r = is_archived(c, b) ? archive_lease(c->archive, l) : 0;
+	if (b->foreign != foreign)
+		record(c, b, BUFFER_MAPPED);
+	r = record_lease(c, l, LEASE_GRANTED);
 	if (r < 0) {
 		catalog_end_lease(c, l);
-		return archive_fault(r, f);
+		return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
+			     strerror(-r));
 	}
 	*ret = l;
 	return 0;
+}
+
+int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
+{
+	struct process *former = l->process;
+	int r;
+
+	l->process = p;
+	r = record_lease(c, l, LEASE_MOVED);
+	if (r < 0) {
+		l->process = former;
+		return r;
+	}
+	list_drop(&l->process_link);
+	list_insert(&p->leases, &l->process_link);
+	return 0;
+}
+
+void catalog_end_lease(struct catalog *c, struct lease *l)
+{
+	struct buffer *b = l->buffer;
+
+	record_lease(c, l, LEASE_ENDED);
+	hashtable_drop(&c->leases, &l->link);
+	c->n_leases--;
+	buffer_unlease(b, l);
+	lease_free(l);
+	if (!b->key)
+		notify(c, b, NULL, BUFFER_LEASE_OVER);
+	end_if_unused(c, b);
+}
+
+void catalog_holder_died(struct catalog *c, struct lease *l)
+{
+	if (l->access == ACCESS_WRITE)
+		catalog_mark_dirty(c, l->buffer, l->process);
+	catalog_end_lease(c, l);
+}
+
+/* ---- dirty buffers ---- */
+
+void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct process *p)
+{
+	if (b->dirty || b->state != BUFFER_SHARED)
+		return;
+	b->dirty = true;
+	b->death = (struct death){ .ns = clock_realtime_ns(), .pid = p->pid, .uid = p->uid };
+	memcpy(b->death.command, p->command, sizeof(b->death.command));
+	log_write(LOG_WARNING,
+		  &(struct log_about){ LOG_ID_DIRTY, .name = b->key, .pid = p->pid, .uid = p->uid,
+				       .buffer = b->id },
+		  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for writing",
+		  name_of(b), p->pid, p->command);
+	report(c, b, b->key, BUFFER_DIRTIED);
+}
+
+int catalog_refuse_dirty(const struct buffer *b, struct fault *f)
+{
+	if (!b->dirty)
+		return 0;
+	return fault(f, CODE_DIRTY,
+		     "buffer \"%s\" is dirty: process %d (%s) of uid %u died at %s while it held "
+		     "it for writing; its owner looks at it and says gpushmctl clean",
+		     name_of(b), b->death.pid, b->death.command, b->death.uid,
+		     clock_format(b->death.ns).text);
+}
+
+int catalog_clean(struct catalog *c, const struct process *p, const char *key, uint64_t id,
+		  struct fault *f)
+{
+	struct buffer *b = NULL;
+	int r = catalog_lookup_visible(c, p, key, &b, f);
+
+	if (r < 0)
+		return r;
+	if (id && b->id != id)
+		return fault(f, CODE_NOT_FOUND, "buffer \"%s\" is another one by now", key);
+	if (!buffer_owned_by(b, p))
+		return fault(f, CODE_ACCESS,
+			     "buffer \"%s\" belongs to uid %u: only its owner and admins may say "
+			     "that it is clean",
+			     key, b->uid);
+	if (!b->dirty)
+		return 0;
+	b->dirty = false;
+	b->death = (struct death){ 0 };
+	report(c, b, b->key, BUFFER_CLEANED);
+	return 0;
+}
+
+/* ---- creating and publishing ---- */
+
+static void insert(struct catalog *c, struct buffer *b)
+{
+	if (b->key) {
+		hashtable_insert(&c->by_name, &b->by_name, hashtable_hash(b->key, strlen(b->key)));
+		lost_forget(&c->lost, b->key);
+	}
+	hashtable_insert(&c->by_id, &b->by_id, hashtable_hash_u64(b->id));
+	list_insert(&c->buffers, &b->all_link);
+	c->n_buffers++;
 }
 
 static void on_allocated(struct pool_request *r)
@@ -121,27 +546,13 @@ static void on_allocated(struct pool_request *r)
 		r->block = BLOCK_NONE;
 	}
 	if (r->result < 0 && r->fault.code == CODE_POOL_FULL)
-		catalog_tell_full(c, b->pool, &r->fault);
-	/* An answer that can't be told ends the lease that it carries: the buffer must outlive
-	 * that. */
+		accounts_name_largest(&c->accounts, b->pool->index, &r->fault);
+	/* If the reply can't be sent the callback ends the lease again. `making` keeps the buffer
+	 * until then. */
 	if (m->on_made)
 		m->on_made(b, r->result, &r->fault, m->arg);
 	free(take_ptr(b->making));
-	/* Nobody took a lease: it failed, or its creator has gone. */
-	if (list_empty(&b->leases))
-		drop_name(c, b);
-	maybe_free(c, b);
-}
-
-static void insert(struct catalog *c, struct buffer *b)
-{
-	if (b->key) {
-		hashtable_insert(&c->by_name, &b->by_name, hashtable_hash(b->key, strlen(b->key)));
-		catalog_forget_lost(c, b->key);
-	}
-	hashtable_insert(&c->by_id, &b->by_id, hashtable_hash_u64(b->id));
-	list_insert(&c->buffers, &b->all_link);
-	c->n_buffers++;
+	end_if_unused(c, b);
 }
 
 int catalog_create(struct catalog *c, struct process *p, const struct buffer_spec *spec,
@@ -157,9 +568,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 		return catalog_refuse_pool(pool, p, f);
 	if (catalog_by_key(c, spec->key))
 		return fault(f, CODE_EXISTS,
-			     "name \"%s\" is taken: unlink it first, or choose "
-			     "another",
-			     spec->key);
+			     "name \"%s\" is taken: unlink it first, or choose another", spec->key);
 	r = buffer_new(&c->accounts, p, pool, spec, &b, f);
 	if (r < 0)
 		return r;
@@ -182,36 +591,16 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	if (r == 0)
 		r = catalog_grant(c, p, b, ACCESS_WRITE, ret_lease, f);
 	if (r < 0 && f->code == CODE_POOL_FULL)
-		catalog_tell_full(c, pool, f);
-	if (r < 0) {
-		drop_name(c, b);
-		maybe_free(c, b);
-	}
+		accounts_name_largest(&c->accounts, pool->index, f);
+	end_if_unused(c, b);
 	return r;
 }
 
 void catalog_cancel_create(struct catalog *c, struct buffer *b)
 {
 	b->making->on_made = NULL;
-	drop_name(c, b);
+	unlink_name(c, b);
 	pool_request_cancel(&b->making->request);
-}
-
-/* ---- ending ---- */
-
-/* The leases first: the buffer's own record makes them count, all at once. A death before it leaves
- * a buffer that was never published; one behind it, one that its creator still holds. */
-static int archive_published(struct catalog *c, struct buffer *b)
-{
-	const struct lease *l;
-	int r = 0;
-
-	if (!c->archive)
-		return 0;
-	list_foreach (l, &b->leases, buffer_link)
-		if (r == 0)
-			r = archive_lease(c->archive, l);
-	return r < 0 ? r : archive_buffer(c->archive, b);
 }
 
 int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f)
@@ -220,8 +609,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	int r;
 
 	if (b->state != BUFFER_FILLING)
-		return fault(f, CODE_STATE, "buffer \"%s\" is published already",
-			     b->key ? b->key : "");
+		return fault(f, CODE_STATE, "buffer \"%s\" is published already", name_of(b));
 	r = buffer_publish(b, state, f);
 	if (r < 0)
 		return r;
@@ -230,69 +618,15 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 		b->writers--;
 		b->readers++;
 	}
-	r = archive_published(c, b);
-	if (r < 0)
-		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
-			  strerror(-r));
-	else if (c->archive && b->fd_index >= FD_INDEX_KEPT)
-		log_warning("buffer %" PRIu64 " would survive a planned restart and no other end: "
-			    "%u buffers are kept already",
-			    b->id, FD_INDEX_KEPT);
-	catalog_notice(c, b);
-	c->on_changed(b, b->key, c->arg);
-	c->on_published(b, c->arg);
+	report(c, b, b->key, BUFFER_PUBLISHED);
 	return 0;
 }
 
-void catalog_end_lease(struct catalog *c, struct lease *l)
-{
-	struct buffer *b = l->buffer;
+/* ---- from one daemon to the next ---- */
 
-	if (is_archived(c, b))
-		archive_close(c->archive, l);
-	hashtable_drop(&c->leases, &l->link);
-	c->n_leases--;
-	buffer_unlease(b, l);
-	lease_free(l);
-	/* Without a name it is for its holders alone to see. */
-	if (!b->key)
-		c->on_changed(b, NULL, c->arg);
-	if (b->state == BUFFER_FILLING || (b->transient && list_empty(&b->leases)))
-		drop_name(c, b);
-	maybe_free(c, b);
-}
-
-void catalog_unlink_unpublished(struct catalog *c, struct process *p)
-{
-	struct lease *l;
-
-	list_foreach (l, &p->leases, process_link)
-		if (l->buffer->state == BUFFER_FILLING)
-			drop_name(c, l->buffer);
-}
-
-int catalog_unlink(struct catalog *c, const struct process *p, const char *key, uint64_t id,
-		   struct fault *f)
-{
-	struct buffer *b = catalog_by_key(c, key);
-
-	if (!b || (id && b->id != id))
-		return catalog_missing(c, key, f);
-	if (!buffer_owned_by(b, p))
-		return fault(
-			f, CODE_ACCESS,
-			"buffer \"%s\" belongs to uid %u: only its owner and admins may unlink it",
-			key, b->uid);
-	/* Its creator keeps the memory until it closes, and gets it if it is being allocated. */
-	drop_name(c, b);
-	maybe_free(c, b);
-	return 0;
-}
-
-/* ---- across a restart ---- */
-
-/* They come in the order of their publication; the list is in the order of their ids, in which LIST
- * goes on from page to page. The two are nearly the same, so the place is near the end. */
+/* Buffers come in the order of their publication, and the list is in the order of their ids, which
+ * LIST needs to continue from page to page. The two orders are nearly the same, so the search
+ * begins at the end. */
 void catalog_adopt_buffer(struct catalog *c, struct buffer *b)
 {
 	struct list *behind = c->buffers.prev;
@@ -308,7 +642,7 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 			uint64_t id, uint64_t since_ns, struct fault *f)
 {
 	struct lease *l = NULL;
-	/* A limit that is lower by now takes nothing from who has it. */
+	/* A limit that has become lower ends no lease: any slack is allowed. */
 	int r = grant(c, p, b, access, id, UINT64_MAX, &l, f);
 
 	if (r == 0)
@@ -316,73 +650,25 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 	return r;
 }
 
-int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
-{
-	struct process *former = l->process;
-	int r;
-
-	l->process = p;
-	r = is_archived(c, l->buffer) ? archive_move(c->archive, l) : 0;
-	if (r < 0) {
-		l->process = former;
-		return r;
-	}
-	list_drop(&l->process_link);
-	list_insert(&p->leases, &l->process_link);
-	return 0;
-}
-
-void catalog_forget_process(struct catalog *c, struct process *p)
-{
-	if (c->archive)
-		archive_forget_process(c->archive, p);
-}
-
-void catalog_free_unused(struct catalog *c)
+/* The buffer of a cell may not have come back: it was being filled, or it is lost. Then the cell
+ * says so. */
+void catalog_adopt_page(struct catalog *c, struct status_page *page)
 {
 	struct buffer *b;
+	uint32_t used = status_page_used(page);
 
-	list_foreach (b, &c->buffers, all_link) {
-		if (b->transient && list_empty(&b->leases))
-			drop_name(c, b);
-		maybe_free(c, b);
+	c->page = page;
+	for (uint32_t cell = 0; cell < used; cell++) {
+		b = catalog_by_id(c, status_page_id(page, cell));
+		if (b && b->cell == STATUS_PAGE_NONE)
+			b->cell = cell;
+		else
+			status_page_give(page, cell);
 	}
-}
-
-/* Its last lease may take a nameless or transient one along. */
-void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
-{
-	uint64_t id = b->id;
-
-	if (b->key)
-		catalog_remember_lost(c, b->key, why);
-	for (uint32_t n = b->readers + b->writers; n > 0; n--)
-		catalog_end_lease(c, list_first(&b->leases, struct lease, buffer_link));
-	b = catalog_by_id(c, id);
-	if (!b)
-		return;
-	drop_name(c, b);
-	maybe_free(c, b);
-}
-
-void catalog_unlink_all(struct catalog *c)
-{
-	struct buffer *b;
-
 	list_foreach (b, &c->buffers, all_link) {
-		assert(list_empty(&b->leases));
-		drop_name(c, b);
-		maybe_free(c, b);
+		if (b->cell == STATUS_PAGE_NONE)
+			b->cell = status_page_take(page, b->id);
+		status_page_write(page, b->cell, flags_of(b));
 	}
-}
-
-void catalog_done(struct catalog *c)
-{
-	assert(c->n_buffers == 0 && c->n_leases == 0);
-	hashtable_done(&c->by_name);
-	hashtable_done(&c->by_id);
-	hashtable_done(&c->leases);
-	catalog_forget_all_lost(c);
-	hashtable_done(&c->lost_by_name);
-	accounts_done(&c->accounts);
+	status_page_begin(page);
 }

@@ -135,7 +135,7 @@ static int watch_again(struct process *p, int *pidfd)
 	return pidfd_start_time(p->pid) == p->start_time ? 0 : -ESRCH;
 }
 
-int process_restore(const struct process *told, int pidfd, struct process **ret)
+int process_adopt(const struct process *told, int pidfd, struct process **ret)
 {
 	_cleanup_(close_fd) int fd = pidfd;
 	struct process *p = calloc(1, sizeof(*p));

@@ -42,7 +42,7 @@ int process_identify(int socket, gid_t admin_gid, bool trust, struct process **r
 /* The process of a connection to an earlier daemon, as its journal tells. pidfd: what was kept of
  * it, taken over in any case; -1: nothing. 0; -ESRCH where it has gone, or its pid is another
  * process's by now; -errno. */
-int process_restore(const struct process *told, int pidfd, struct process **ret);
+int process_adopt(const struct process *told, int pidfd, struct process **ret);
 
 /* A pid in a namespace that we don't see can't be opened again: its pidfd has to be handed on. */
 bool process_needs_pidfd(const struct process *p);

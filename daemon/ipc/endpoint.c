@@ -34,12 +34,12 @@ static int take_activated(struct fdstore *store, int *ret)
 {
 	_cleanup_(close_fd) int fd = fdstore_take(store, FD_NAME);
 
-	if (fd < 0 && store->n_inherited == 0)
+	if (fd < 0 && store->received.n == 0)
 		return 0;
 	if (fd < 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
 		log_error("%zu fds were handed over, and none is a listening sequential-packet "
 			  "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
-			  store->n_inherited);
+			  store->received.n);
 		return -EINVAL;
 	}
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

@@ -6,7 +6,7 @@
 #define GPUSHM_DAEMON_IPC_ENDPOINT_H
 
 #include "daemon/config/config.h"
-#include "daemon/state/fd_list.h"
+#include "daemon/state/fdstore.h"
 
 struct endpoint {
 	int socket; /* listening; owned until the listener takes it */

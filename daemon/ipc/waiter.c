@@ -9,22 +9,6 @@
 
 #include <string.h>
 
-int waiters_init(struct waiters *ws, uv_loop_t *loop)
-{
-	*ws = (struct waiters){ 0 };
-	list_init(&ws->all);
-	uv_timer_init(loop, &ws->timer);
-	ws->timer.data = ws;
-	return hashtable_init(&ws->watched);
-}
-
-void waiters_done(struct waiters *ws)
-{
-	hashtable_done(&ws->watched);
-	ws->changed = false;
-	uv_close((uv_handle_t *)&ws->timer, NULL);
-}
-
 void waiter_init(struct waiter *w)
 {
 	list_init(&w->link);
@@ -98,11 +82,6 @@ static bool wants_key(const struct waiter *w, const void *key)
 	return strcmp(w->key, key) == 0;
 }
 
-void waiters_wake(struct waiters *ws, const char *key)
-{
-	wake(ws, wants_key, key, false);
-}
-
 /* ---- watching ---- */
 
 static uint64_t hash_of(const char *key, uint64_t id)
@@ -123,7 +102,7 @@ static void mark_changed(struct waiters *ws, const char *key, uint64_t id)
 	}
 }
 
-void waiters_notice_change(struct waiters *ws, const char *key, uint64_t id)
+static void notice_change(struct waiters *ws, const char *key, uint64_t id)
 {
 	if (ws->watched.n == 0)
 		return;
@@ -132,6 +111,16 @@ void waiters_notice_change(struct waiters *ws, const char *key, uint64_t id)
 		mark_changed(ws, key, id);
 	if (ws->changed)
 		uv_timer_start(&ws->timer, on_deadline, 0, 0);
+}
+
+static void on_buffer(struct catalog_observer *o, const struct buffer *b, const char *key,
+		      enum buffer_event event)
+{
+	struct waiters *ws = container_of(o, struct waiters, observer);
+
+	notice_change(ws, key, b->id);
+	if (key && (event == BUFFER_PUBLISHED || event == BUFFER_CLEANED))
+		wake(ws, wants_key, key, false);
 }
 
 static void insert(struct waiters *ws, struct waiter *w)
@@ -172,4 +161,24 @@ void waiters_drop(struct waiters *ws, struct waiter *w)
 	ws->n--;
 	for (size_t i = 0; i < w->n_watched; i++)
 		hashtable_drop(&ws->watched, &w->watched[i].link);
+}
+
+/* ---- the beginning and the end ---- */
+
+int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog)
+{
+	*ws = (struct waiters){ .observer.on_buffer = on_buffer };
+	list_insert(&catalog->observers, &ws->observer.link);
+	list_init(&ws->all);
+	uv_timer_init(loop, &ws->timer);
+	ws->timer.data = ws;
+	return hashtable_init(&ws->watched);
+}
+
+void waiters_done(struct waiters *ws)
+{
+	list_drop(&ws->observer.link);
+	hashtable_done(&ws->watched);
+	ws->changed = false;
+	uv_close((uv_handle_t *)&ws->timer, NULL);
 }

@@ -7,6 +7,7 @@
 #ifndef GPUSHM_DAEMON_IPC_WAITER_H
 #define GPUSHM_DAEMON_IPC_WAITER_H
 
+#include "daemon/catalog/catalog.h"
 #include "daemon/catalog/private_names.h"
 #include "proto/base/hashtable.h"
 #include "proto/base/list.h"
@@ -36,6 +37,7 @@ struct waiter {
 };
 
 struct waiters {
+	struct catalog_observer observer; /* in the catalog until waiters_done() */
 	struct list all;
 	uint32_t n;
 	struct hashtable watched; /* by key, and by id */
@@ -43,8 +45,10 @@ struct waiters {
 	uv_timer_t timer;	  /* fires at the earliest deadline, or at once */
 };
 
-/* 0 or -ENOMEM. */
-int waiters_init(struct waiters *ws, uv_loop_t *loop);
+/* Observes the catalog: a publication and a clean wake all that wait for that name. Those that
+ * watch a name or a buffer wake in the loop's next turn after any change of it, once for all
+ * changes until then. 0 or -ENOMEM. */
+int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog);
 void waiters_done(struct waiters *ws); /* the loop must run once more to close the timer */
 
 void waiter_init(struct waiter *w);
@@ -54,12 +58,5 @@ void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms);
 /* Only from on_wake(): waits on, with the same deadline. */
 void waiters_resume(struct waiters *ws, struct waiter *w);
 void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list is allowed */
-
-/* Wakes all that wait for that key. */
-void waiters_wake(struct waiters *ws, const char *key);
-
-/* The buffer of that id has changed; key is the name that it has or had, or NULL. Those that watch
- * one of the two wake in the loop's next turn, once for all changes until then. */
-void waiters_notice_change(struct waiters *ws, const char *key, uint64_t id);
 
 #endif

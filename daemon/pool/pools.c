@@ -220,6 +220,16 @@ static void succeed(struct pools *p, const struct pool *former)
 			  strerror(-r));
 }
 
+struct pool *pools_by_id(const struct pools *p, uint32_t id)
+{
+	struct pool *it;
+
+	list_foreach (it, &p->all, link)
+		if (it->id == id)
+			return it;
+	return NULL;
+}
+
 void pools_succeed(struct pools *p)
 {
 	struct pool *it;

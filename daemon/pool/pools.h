@@ -42,6 +42,9 @@ void pools_open(struct pools *p);
 int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, uint64_t size,
 		uint64_t granularity, const struct device *known, int pool_fd, struct pool **ret);
 
+/* NULL if there is none. */
+struct pool *pools_by_id(const struct pools *p, uint32_t id);
+
 /* Call it after the last pools_adopt(). Makes a successor for each inherited mempool, so that a
  * CREATE in it waits for the driver, as in pools of other kinds. */
 void pools_succeed(struct pools *p);

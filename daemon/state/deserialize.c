@@ -1,255 +1,364 @@
 /* SPDX-License-Identifier: MIT
  *
- * Replaying: each record adds a thing, changes it or ends it. What is left is what the daemon had
- * when it died, or had a moment before, if the journal's end is damaged; that is said in the log. A
- * record of a type that we do not know was written by a later gpushmd and is passed over.
+ * No driver is asked, because an attach needs nothing but a kept fd. A lease returns to its
+ * process, if that still lives (pidfd, and the same start time), as a suspect's: until the client
+ * reconnects and says that it holds the lease, or the process goes.
  */
 #include "daemon/state/deserialize.h"
 
-#include "daemon/state/journal.h"
+#include "daemon/catalog/private_names.h"
+#include "daemon/state/replay.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
-#include "proto/limits.h"
+#include "proto/words.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t hash_of(uint16_t type, uint64_t id)
+static void copy_text(char *to, size_t size, ProtobufCBinaryData from)
 {
-	return hashtable_hash_u64(id * 16 + type);
+	snprintf(to, size, "%.*s", (int)from.len, (const char *)from.data);
 }
 
-static struct item *find(struct replay *r, uint16_t type, uint64_t id)
+static int take(struct fdstore *store, char kind, uint64_t number)
 {
-	struct hashtable_link *link = hashtable_first(&r->index, hash_of(type, id));
+	return fdstore_take(store, fdstore_name(kind, number).text);
+}
 
-	for (; link; link = hashtable_next(link)) {
-		struct item *it = container_of(link, struct item, by_id);
+/* For an fd that was taken and is of no use: another buffer will have its name. */
+static void forget(struct fdstore *store, char kind, uint64_t number)
+{
+	fdstore_forget(store, fdstore_name(kind, number).text);
+}
 
-		if (it->type == type && it->id == id)
-			return it;
+/* We are short of something; what was left to us is whole, and the next daemon may restore it. */
+static bool is_shortage(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+/* What the functions below work on. */
+struct target {
+	struct fdstore *store;
+	struct catalog *catalog;
+	struct reaper *reaper;
+	struct pools *pools;
+	struct hashtable sessions; /* session::link */
+	struct session *memory;	   /* owned; of all sessions, one for each lease at most */
+	struct session *next;	   /* the first unused one */
+};
+
+/* ---- pools ---- */
+
+/* The configuration says now who may use the pool. If the pool is not in it any more, its buffers
+ * are for their holders and for admins. */
+static void find_rules(const struct config *c, struct pool_config *ret)
+{
+	ret->restricted = !c->auto_pools;
+	for (size_t i = 0; i < c->n_pools; i++) {
+		const struct pool_config *it = &c->pools[i];
+
+		if (strcmp(it->name, ret->name) != 0)
+			continue;
+		ret->restricted = it->restricted;
+		ret->allow_users = it->allow_users;
+		ret->allow_groups = it->allow_groups;
+		ret->pending_max_count = it->pending_max_count;
+		ret->pending_max_ratio = it->pending_max_ratio;
 	}
-	return NULL;
 }
 
-static void drop(struct replay *r, struct item *it)
+static int adopt_pool(struct pools *pools, struct fdstore *store, const Gpushm__Journal__Pool *m)
 {
-	if (!it)
-		return;
-	hashtable_drop(&r->index, &it->by_id);
-	list_drop(&it->link);
-	protobuf_c_message_free_unpacked(it->message, NULL);
-	free(it);
-}
+	struct pool_config config;
+	struct device told = { .numa_node = -1 };
+	struct pool *pool = NULL;
+	int r;
 
-static int add(struct replay *r, struct list *list, uint16_t type, uint64_t id,
-	       ProtobufCMessage *message)
-{
-	struct item *it = calloc(1, sizeof(*it));
-
-	if (!it) {
-		protobuf_c_message_free_unpacked(message, NULL);
-		return -ENOMEM;
-	}
-	drop(r, find(r, type, id)); /* said again: the later one counts */
-	it->type = type;
-	it->id = id;
-	it->message = message;
-	list_insert(list, &it->link);
-	hashtable_insert(&r->index, &it->by_id, hash_of(type, id));
-	return 0;
-}
-
-static void rise(uint64_t *next, uint64_t id)
-{
-	if (*next <= id)
-		*next = id + 1;
-}
-
-static int on_daemon(struct replay *r, const void *body, size_t len)
-{
-	Gpushm__Journal__Daemon *m = gpushm__journal__daemon__unpack(NULL, len, body);
-
-	if (!m || r->daemon || m->id.len != DAEMON_ID_BYTES) {
-		if (m)
-			gpushm__journal__daemon__free_unpacked(m, NULL);
-		return -EBADMSG;
-	}
-	r->daemon = m;
-	r->next_buffer = m->next_buffer;
-	r->next_lease = m->next_lease;
-	return 0;
-}
-
-static int on_thing(struct replay *r, uint16_t type, const void *body, size_t len)
-{
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_POOL) {
-		Gpushm__Journal__Pool *m = gpushm__journal__pool__unpack(NULL, len, body);
-
-		return m ? add(r, &r->pools, type, m->id, &m->base) : -EBADMSG;
-	}
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_BUFFER) {
-		Gpushm__Journal__Buffer *m = gpushm__journal__buffer__unpack(NULL, len, body);
-
-		if (m)
-			rise(&r->next_buffer, m->id);
-		return m ? add(r, &r->buffers, type, m->id, &m->base) : -EBADMSG;
-	}
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_LEASE) {
-		Gpushm__Journal__Lease *m = gpushm__journal__lease__unpack(NULL, len, body);
-
-		if (m)
-			rise(&r->next_lease, m->id);
-		return m ? add(r, &r->leases, type, m->id, &m->base) : -EBADMSG;
-	}
-	return 0;
-}
-
-static int on_end(struct replay *r, uint16_t type, const void *body, size_t len)
-{
-	Gpushm__Journal__Id *m = gpushm__journal__id__unpack(NULL, len, body);
-	uint16_t of = type == GPUSHM__JOURNAL__TYPE__TYPE_CLOSE
-			      ? GPUSHM__JOURNAL__TYPE__TYPE_LEASE
-			      : GPUSHM__JOURNAL__TYPE__TYPE_BUFFER;
-	struct item *it = m ? find(r, of, m->id) : NULL;
-
-	if (!m)
-		return -EBADMSG;
-	gpushm__journal__id__free_unpacked(m, NULL);
-	if (type != GPUSHM__JOURNAL__TYPE__TYPE_UNLINK)
-		drop(r, it);
-	else if (it)
-		((Gpushm__Journal__Buffer *)it->message)->has_key = 0;
-	return 0;
-}
-
-static int on_record(uint16_t type, const void *body, size_t len, void *arg)
-{
-	struct replay *r = arg;
-
-	switch (type) {
-	case GPUSHM__JOURNAL__TYPE__TYPE_DAEMON:
-		return on_daemon(r, body, len);
-	case GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE:
-		r->complete = true;
+	if (m->kind == 0 || m->kind >= KINDS || m->granularity == 0)
 		return 0;
-	case GPUSHM__JOURNAL__TYPE__TYPE_UNLINK:
-	case GPUSHM__JOURNAL__TYPE__TYPE_GONE:
-	case GPUSHM__JOURNAL__TYPE__TYPE_CLOSE:
-		return on_end(r, type, body, len);
-	default:
-		return on_thing(r, type, body, len);
-	}
+	pool_config_default((enum pool_kind)m->kind, &config);
+	copy_text(config.name, sizeof(config.name), m->name);
+	find_rules(pools->config, &config);
+	config.numa_node = m->numa_node;
+	copy_text(told.name, sizeof(told.name), m->device_name);
+	copy_text(told.pci_id, sizeof(told.pci_id), m->pci_id);
+	if (m->device_uuid.len == sizeof(told.uuid))
+		memcpy(told.uuid, m->device_uuid.data, sizeof(told.uuid));
+	r = pools_adopt(pools, &config, m->id, m->size_bytes, m->granularity,
+			m->has_device_uuid ? &told : NULL, take(store, 'p', m->id), &pool);
+	if (r < 0)
+		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
+	return is_shortage(r) ? r : 0;
 }
 
-static void drop_all(struct replay *r, struct list *list)
+/* ---- buffers ---- */
+
+static int charge_again(struct accounts *accounts, struct buffer *b)
+{
+	struct fault ignored;
+	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, UINT64_MAX, &b->buffer_charge,
+		       &ignored);
+
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_BYTES, b->bytes, UINT64_MAX, &b->bytes_charge,
+			   &ignored);
+	if (r == 0)
+		r = charge(accounts, b->uid, ACCOUNT_TABLES, b->table_bytes, UINT64_MAX,
+			   &b->table_charge, &ignored);
+	return r;
+}
+
+static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	b->id = m->id;
+	if (!m->has_key)
+		b->key = NULL;
+	b->state = (enum buffer_state)m->state;
+	b->uid = m->uid;
+	b->gid = m->gid;
+	b->mode = m->mode;
+	b->transient = m->transient;
+	b->foreign = m->foreign;
+	b->bytes = m->bytes;
+	b->table_bytes = m->table_bytes;
+	b->digest = m->digest;
+	b->arrays = m->arrays;
+	b->created_ns = m->created_ns;
+	b->published_ns = m->published_ns;
+	b->fd_index = m->slot;
+	b->dirty = m->dirty;
+	b->death = (struct death){ .ns = m->dirty_ns, .pid = m->dirty_pid, .uid = m->dirty_uid };
+	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
+}
+
+static int adopt_block(struct fdstore *store, struct buffer *b, const Gpushm__Journal__Buffer *m)
+{
+	_cleanup_(close_fd) int memory = take(store, 'm', m->slot);
+	_cleanup_(close_fd) int table = take(store, 't', m->slot);
+	bool mempool = b->pool->config.kind == POOL_MEMPOOL;
+	struct block block;
+	int r;
+
+	if ((!mempool && memory < 0) || (mempool && b->pool->pool_fd < 0) ||
+	    (m->table && table < 0) || (mempool && m->record.len != RECORD_BYTES))
+		return -EBADF;
+	r = pool_adopt_block(b->pool, m->allocated_bytes, memory, b->state == BUFFER_SEALED,
+			     mempool ? m->record.data : NULL, &block);
+	if (r < 0)
+		return r;
+	buffer_take_block(b, &block);
+	take_fd(&memory);
+	b->table_fd = take_fd(&table);
+	return 0;
+}
+
+static int make_buffer(const struct target *t, const Gpushm__Journal__Buffer *m)
+{
+	struct buffer *b;
+	int r;
+
+	if ((m->state != BUFFER_SEALED && m->state != BUFFER_SHARED) || m->bytes == 0 ||
+	    m->allocated_bytes < m->bytes || m->key.len > KEY_MAX)
+		return -EBADMSG;
+	b = buffer_alloc((const char *)m->key.data, m->key.len);
+	if (!b)
+		return -ENOMEM;
+	fill(b, m);
+	b->pool = pools_by_id(t->pools, m->pool);
+	r = b->pool ? charge_again(&t->catalog->accounts, b) : -ENODEV;
+	if (r == 0)
+		r = adopt_block(t->store, b, m);
+	if (r < 0)
+		buffer_free(b);
+	else
+		catalog_adopt_buffer(t->catalog, b);
+	return r;
+}
+
+static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const char *why)
+{
+	char key[KEY_MAX + 1];
+
+	copy_text(key, sizeof(key), m->key);
+	log_write(LOG_ERR, &(struct log_about){ LOG_ID_LOST, .name = key, .buffer = m->id },
+		  "buffer \"%s\" is lost: %s", key, why);
+	if (m->has_key)
+		lost_add(&c->lost, key, why);
+}
+
+static int adopt_buffer(const struct target *t, const Gpushm__Journal__Buffer *m,
+			struct adopted *ret)
+{
+	int r = make_buffer(t, m);
+
+	if (r == 0)
+		ret->buffers++;
+	if (r == 0 || is_shortage(r))
+		return r;
+	ret->dropped++;
+	forget(t->store, 'm', m->slot);
+	forget(t->store, 't', m->slot);
+	tell_lost(t->catalog, m, r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
+	return 0;
+}
+
+/* ---- leases ---- */
+
+static struct process holder_of(const Gpushm__Journal__Lease *m)
+{
+	struct process told = { .pid = m->pid,
+				.uid = m->uid,
+				.gid = m->gid,
+				.session = m->session,
+				.start_time = m->start_time };
+
+	copy_text(told.command, sizeof(told.command), m->command);
+	return told;
+}
+
+/* A connection of the earlier daemon that holds leases. */
+struct session {
+	struct hashtable_link link; /* target::sessions */
+	struct process *process;
+};
+
+static struct process *find_process(const struct target *t, uint64_t session)
+{
+	struct hashtable_link *link = hashtable_first(&t->sessions, hashtable_hash_u64(session));
+
+	while (link && container_of(link, struct session, link)->process->session != session)
+		link = hashtable_next(link);
+	return link ? container_of(link, struct session, link)->process : NULL;
+}
+
+/* The first lease of a session adopts its process, the others find it. */
+static int find_holder(struct target *t, const Gpushm__Journal__Lease *m, struct process **ret)
+{
+	const struct process told = holder_of(m);
+	int pidfd, r;
+	bool kept;
+
+	*ret = find_process(t, m->session);
+	if (*ret)
+		return 0;
+	pidfd = take(t->store, 'k', m->session);
+	kept = pidfd >= 0;
+	r = process_adopt(&told, pidfd, ret);
+	if (r == 0)
+		t->store->pidfds += kept;
+	else if (kept && !is_shortage(r))
+		forget(t->store, 'k', m->session);
+	if (r < 0)
+		return r;
+	t->next->process = *ret;
+	hashtable_insert(&t->sessions, &t->next->link, hashtable_hash_u64(m->session));
+	t->next++;
+	reaper_adopt(t->reaper, *ret);
+	return 0;
+}
+
+static int adopt_lease(struct target *t, const Gpushm__Journal__Lease *m)
+{
+	struct buffer *b = catalog_by_id(t->catalog, m->buffer);
+	struct process *p = NULL;
+	struct fault f;
+	int r;
+
+	if (!b)
+		return -ENOENT;
+	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
+		return -EBADMSG;
+	r = find_holder(t, m, &p);
+	if (r == -ESRCH && m->access == ACCESS_WRITE) {
+		const struct process gone = holder_of(m);
+
+		catalog_mark_dirty(t->catalog, b, &gone);
+	}
+	if (r < 0)
+		return r;
+	return catalog_adopt_lease(t->catalog, p, b, (enum access)m->access, m->id, m->since_ns,
+				   &f);
+}
+
+static int sessions_init(struct target *t, const struct list *leases)
+{
+	size_t n = 1;
+
+	for (const struct list *at = leases->next; at != leases; at = at->next)
+		n++;
+	t->next = t->memory = calloc(n, sizeof(*t->memory));
+	return t->memory ? hashtable_init(&t->sessions) : -ENOMEM;
+}
+
+static int adopt_leases(struct replay *r, struct target *t, struct adopted *ret)
 {
 	struct item *it;
-
-	list_foreach (it, list, link)
-		drop(r, it);
-}
-
-void replay_done(struct replay *r)
-{
-	drop_all(r, &r->pools);
-	drop_all(r, &r->buffers);
-	drop_all(r, &r->leases);
-	hashtable_done(&r->index);
-	if (r->daemon)
-		gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
-	r->daemon = NULL;
-}
-
-static int replay_init(struct replay *r)
-{
-	*r = (struct replay){ 0 };
-	list_init(&r->pools);
-	list_init(&r->buffers);
-	list_init(&r->leases);
-	return hashtable_init(&r->index);
-}
-
-static int read_journal(int *fd, struct replay *r)
-{
-	struct journal j = JOURNAL_NONE;
-	size_t dropped = 0;
-	int err = journal_adopt(fd, &j);
+	int err = sessions_init(t, &r->leases);
 
 	if (err < 0)
 		return err;
-	err = journal_replay(&j, on_record, r, &dropped);
-	journal_done(&j);
-	if (dropped)
-		log_warning("the journal is damaged: its last %zu bytes are dropped; leases and "
-			    "buffers that they told of may be missing",
-			    dropped);
-	if (err < 0)
-		return err;
-	return r->complete && r->daemon ? 0 : -EBADMSG;
-}
-
-static void tell_useless(const struct fdstore_fd *it, int error)
-{
-	if (error == -EPROTONOSUPPORT)
-		log_error("what an earlier gpushmd left is dropped: its journal (%s) has version "
-			  "%u, and gpushmd " GPUSHM_VERSION " reads versions %u to %u; what "
-			  "processes have mapped stays theirs, but has no name any more; gpushmctl "
-			  "restart refuses such a program beforehand",
-			  it->name, journal_version(it->fd), JOURNAL_VERSION_OLDEST,
-			  JOURNAL_VERSION);
-	else
-		log_error("%s can't be used: %s", it->name, strerror(-error));
-}
-
-/* The one that its keeper knows it by: no bit that flips in the file changes that. */
-static uint64_t generation_of(const struct fdstore_fd *it)
-{
-	return strtoull(it->name + 1, NULL, 36);
-}
-
-/* Two there are only if the daemon died while it wrote a new one: the newer one first. */
-static struct fdstore_fd *newest(struct fdstore *store)
-{
-	struct fdstore_fd *found = NULL;
-	uint64_t best = 0;
-
-	for (size_t i = 0; i < store->n_inherited; i++) {
-		struct fdstore_fd *it = &store->inherited[i];
-		uint64_t n;
-
-		if (it->fd < 0 || it->name[0] != 'j')
-			continue;
-		n = generation_of(it);
-		if (!found || n > best) {
-			found = it;
-			best = n;
-		}
+	list_foreach (it, &r->leases, link) {
+		err = adopt_lease(t, (Gpushm__Journal__Lease *)it->message);
+		if (is_shortage(err))
+			return err;
+		if (err == 0)
+			ret->leases++;
+		else
+			ret->ended++;
 	}
-	return found;
+	return 0;
 }
 
-int replay(struct fdstore *store, struct replay *r, uint64_t *ret_generation)
+static void tell(const struct adopted *r)
 {
-	struct fdstore_fd *it = newest(store);
-	int err;
+	log_notice("restored %u buffers and %u leases; %u buffers were lost, %u leases ended with "
+		   "their processes",
+		   r->buffers, r->leases, r->dropped, r->ended);
+}
 
-	if (!it)
-		return -ENOENT;
-	err = replay_init(r);
+static int adopt_all(struct replay *r, struct target *t, struct adopted *ret)
+{
+	struct item *it;
+	int err = 0;
+
+	list_foreach (it, &r->pools, link)
+		if (err == 0)
+			err = adopt_pool(t->pools, t->store, (Gpushm__Journal__Pool *)it->message);
+	pools_succeed(t->pools);
+	list_foreach (it, &r->buffers, link)
+		if (err == 0)
+			err = adopt_buffer(t, (Gpushm__Journal__Buffer *)it->message, ret);
+	return err < 0 ? err : adopt_leases(r, t, ret);
+}
+
+int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
+		struct pools *pools, struct adopted *ret)
+{
+	struct target t = { .store = store, .catalog = catalog, .reaper = reaper, .pools = pools };
+	struct replay r;
+	int err = replay(store, &r, &ret->generation);
+
 	if (err < 0)
-		return err;
-	err = read_journal(&it->fd, r);
+		return err == -ENOENT ? 0 : err;
+	ret->any = true;
+	memcpy(ret->head.daemon, r.daemon->id.data, DAEMON_ID_BYTES);
+	ret->head.next_buffer = r.next_buffer;
+	ret->head.next_lease = r.next_lease;
+	ret->head.next_pool = r.daemon->next_pool;
+	if (ret->head.next_pool > pools->last_id)
+		pools->last_id = ret->head.next_pool - 1;
+	err = adopt_all(&r, &t, ret);
+	hashtable_done(&t.sessions);
+	free(t.memory);
+	replay_done(&r);
 	if (err < 0)
-		tell_useless(it, err);
-	close_fd(&it->fd);
-	*ret_generation = generation_of(it);
-	if (err == 0)
-		return 0;
-	replay_done(r);
-	/* The next daemon may have the memory. */
-	if (err == -ENOMEM)
-		return err;
-	fdstore_forget(store, it->name);
-	return replay(store, r, ret_generation);
+		log_error("what an earlier gpushmd left can't be restored: %s; it is kept for the "
+			  "next start (LimitNOFILE)",
+			  strerror(-err));
+	else
+		tell(ret);
+	return err;
 }

@@ -1,38 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was alive at the end of a journal: its records, replayed.
+ * Adopting what an earlier daemon left: everything that was alive at the end of its journal is made
+ * again from its record and its kept fds, pools before buffers before leases.
  */
 #ifndef GPUSHM_DAEMON_STATE_DESERIALIZE_H
 #define GPUSHM_DAEMON_STATE_DESERIALIZE_H
 
-#include "daemon/state/fdstore.h"
-#include "journal.pb-c.h"
-#include "proto/base/hashtable.h"
-#include "proto/base/list.h"
+#include "daemon/catalog/reaper.h"
+#include "daemon/pool/pools.h"
+#include "daemon/state/serialize.h"
 
-#include <stdbool.h>
-
-/* What the journal says of one id. */
-struct item {
-	struct list link; /* replay::pools, buffers or leases, in the order of the records */
-	struct hashtable_link by_id; /* replay::index */
-	uint16_t type;
-	uint64_t id;
-	ProtobufCMessage *message; /* owned */
+struct adopted {
+	bool any;		    /* there was a journal that could be read */
+	struct serialize_head head; /* to continue from */
+	uint64_t generation;	    /* of that journal */
+	uint32_t buffers, leases;
+	uint32_t dropped; /* buffers whose fd is missing, or whose record makes no sense */
+	uint32_t ended;	  /* leases whose process is gone */
 };
 
-struct replay {
-	struct list pools, buffers, leases;
-	struct hashtable index;
-	Gpushm__Journal__Daemon *daemon;  /* owned */
-	uint64_t next_buffer, next_lease; /* above all ids that it names */
-	bool complete;
-};
-
-/* Replays the newest journal that the store inherited and that is complete; the others are
- * forgotten. 0 and *ret_generation; -ENOENT where there is none; -ENOMEM. Unless it fails,
- * replay_done() frees it. */
-int replay(struct fdstore *store, struct replay *r, uint64_t *ret_generation);
-void replay_done(struct replay *r);
+/* Fills the catalog, the pools and the reaper. What can't be adopted is left out, with a line in
+ * the log. 0; or -ENOMEM, -EMFILE, -ENFILE: then systemd still has everything. */
+int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
+		struct pools *pools, struct adopted *ret);
 
 #endif

@@ -1,28 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program hands to the one that takes its place by execve(): open fds, each with a name, and
- * a list of them that the other one reads. The process stays the same.
+ * Open fds with names, and how a program hands them to the one that replaces it by execve(), in the
+ * same process.
  */
 #ifndef GPUSHM_DAEMON_STATE_FD_LIST_H
 #define GPUSHM_DAEMON_STATE_FD_LIST_H
 
-#include "daemon/state/fdstore.h"
+#include <stddef.h>
 
-struct fd_list {
-	struct fdstore_fd *items; /* owned; the fds in it are borrowed */
-	size_t n, room;
+#define FD_NAME_MAX 31u
+
+struct named_fd {
+	char name[FD_NAME_MAX + 1];
+	int fd;
 };
 
-/* 0 or -ENOMEM. A zeroed manifest is an empty one. */
-int fd_list_add(struct fd_list *m, const char *name, int fd);
-void fd_list_done(struct fd_list *m);
+/* Zeroed: an empty list. */
+struct fd_list {
+	struct named_fd *items; /* owned; the fds in it belong to the list's user */
+	size_t n;
+};
 
-/* Becomes that program; beside 0 to 2 it has the fds of the manifest and no others. Returns only
- * where that fails, with -errno and all as it was before. */
-int fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
+/* 0 or -ENOMEM. */
+int fd_list_add(struct fd_list *l, const char *name, int fd);
+void fd_list_done(struct fd_list *l);
 
-/* In the program that was started so: 1 and the fds, the caller's now, in any order; 0 where there
- * is no manifest; -EBADMSG where it makes no sense; -errno. The environment forgets it. */
-int fd_list_receive(struct fdstore_fd **ret, size_t *ret_n);
+/* Replaces this program. The new one gets the fds of the list and 0 to 2, and no others. Returns
+ * only on an error, with -errno and nothing changed. */
+int fd_list_exec(const struct fd_list *l, const char *program, char *const *argv);
+
+/* In the program that was started so: adds the fds to an empty list, and the caller owns them.
+ * Returns 1; 0 if nothing was handed over; -EBADMSG if the list makes no sense; -errno. Removes the
+ * variable from the environment. */
+int fd_list_receive(struct fd_list *l);
 
 #endif

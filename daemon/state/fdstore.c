@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fd store. systemd holds a duplicate of every fd that it is sent with FDSTORE=1, across the
- * death of the process, and hands all of them over at the next start, with their names, as it does
- * the listening socket. FDPOLL=0 matters: an exported GPU fd answers poll() in its own way, and
- * systemd closes what seems to have hung up. A notification is a datagram: it is on its way when
- * the call returns, and systemd reads what a process has sent before it looks after the process's
- * death (manager.c gives the notify socket the higher priority).
+ * systemd holds a duplicate of every fd that it is sent with FDSTORE=1, across the death of the
+ * process, and hands all of them over at the next start, as it does the listening socket. FDPOLL=0
+ * matters: an exported GPU fd answers poll() in its own way, and systemd closes what seems to have
+ * hung up. A notification is a datagram: it is on its way when the call returns, and systemd reads
+ * what a process has sent before it handles the process's death (manager.c gives the notify socket
+ * the higher priority).
  */
 #include "daemon/state/fdstore.h"
 
-#include "daemon/state/fd_list.h"
-#include "daemon/util/log.h"
 #include "proto/base/own.h"
 
 #include <stdio.h>
@@ -19,119 +17,108 @@
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct fdstore_fd *)a)->name, ((const struct fdstore_fd *)b)->name);
+	return strcmp(((const struct named_fd *)a)->name, ((const struct named_fd *)b)->name);
 }
 
-static void take_over(struct fdstore *s, char **names, int n)
-{
-	for (int i = 0; i < n; i++) {
-		struct fdstore_fd *to = &s->inherited[s->n_inherited++];
-
-		to->fd = SD_LISTEN_FDS_START + i; /* close-on-exec: sd_listen_fds(3) */
-		snprintf(to->name, sizeof(to->name), "%s", names[i]);
-		free(names[i]);
-	}
-}
-
-/* systemd sets FDSTORE from version 254 on; the unit says GPUSHM_FDSTORE=1 for older ones. A
- * supervisor that only knows READY=1 would not read what we send, and in the end we would wait for
- * it. */
-static bool has_keeper(void)
+/* systemd sets FDSTORE from version 254 on; for older ones the unit sets GPUSHM_FDSTORE=1. Another
+ * supervisor that only knows READY=1 would not read what we send, and we would block in the end. */
+static bool has_systemd(void)
 {
 	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));
 }
 
-static int receive_from_keeper(struct fdstore *s)
+static int receive_from_systemd(struct fd_list *l)
 {
 	char **names = NULL;
-	int n = sd_listen_fds_with_names(1, &names);
+	int n = sd_listen_fds_with_names(1, &names), r = n < 0 ? n : 0;
 
-	if (n < 0)
-		return n;
-	s->inherited = calloc((size_t)n + 1, sizeof(*s->inherited));
-	if (!s->inherited)
-		return -ENOMEM;
-	take_over(s, names, n);
+	for (int i = 0; i < n; i++) {
+		if (r == 0) /* the fds are close-on-exec: sd_listen_fds(3) */
+			r = fd_list_add(l, names[i], SD_LISTEN_FDS_START + i);
+		free(names[i]);
+	}
 	free(names);
-	return 0;
+	return r;
 }
 
-/* Who was handed everything by its predecessor is handed nothing by a keeper, which sees no start.
- */
+/* After an exec systemd hands over nothing: it has seen no start. */
 int fdstore_open(struct fdstore *s)
 {
 	int r;
 
-	*s = (struct fdstore){ .systemd = has_keeper() };
-	r = fd_list_receive(&s->inherited, &s->n_inherited);
+	*s = (struct fdstore){ .systemd = has_systemd() };
+	r = fd_list_receive(&s->received);
 	if (r == 0)
-		r = receive_from_keeper(s);
+		r = receive_from_systemd(&s->received);
 	if (r < 0)
 		return r;
-	qsort(s->inherited, s->n_inherited, sizeof(*s->inherited), by_name);
-	return 0;
-}
-
-void fdstore_name(char name[FDSTORE_NAME_MAX + 1], char kind, uint64_t number)
-{
-	char digits[16], *at = digits + sizeof(digits);
-
-	do
-		*--at = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
-	while ((number /= 36) != 0);
-	*name++ = kind;
-	memcpy(name, at, (size_t)(digits + sizeof(digits) - at));
-	name[digits + sizeof(digits) - at] = '\0';
-}
-
-int fdstore_take(struct fdstore *s, const char *name)
-{
-	struct fdstore_fd key = { .fd = -1 }, *found;
-
-	snprintf(key.name, sizeof(key.name), "%s", name);
-	found = bsearch(&key, s->inherited, s->n_inherited, sizeof(key), by_name);
-	if (!found)
-		return -1;
-	/* A name that was sent twice has two fds; any one of them will do, if it is still there. */
-	while (found > s->inherited && by_name(found - 1, &key) == 0)
-		found--;
-	while (found->fd < 0 && found + 1 < s->inherited + s->n_inherited &&
-	       by_name(found + 1, &key) == 0)
-		found++;
-	return take_fd(&found->fd);
-}
-
-/* One of several fds of a name was taken. They stand side by side, and the first is taken first. */
-static bool is_taken(const struct fdstore *s, size_t i)
-{
-	while (i > 0 && by_name(&s->inherited[i - 1], &s->inherited[i]) == 0)
-		i--;
-	return s->inherited[i].fd < 0;
-}
-
-size_t fdstore_drop_rest(struct fdstore *s)
-{
-	size_t n = 0;
-
-	/* A keeper forgets by name, and would forget what is in use with what is not. */
-	for (size_t i = 0; i < s->n_inherited; i++)
-		if (s->inherited[i].fd >= 0 && !is_taken(s, i))
-			fdstore_forget(s, s->inherited[i].name);
-	for (size_t i = 0; i < s->n_inherited; i++) {
-		if (s->inherited[i].fd < 0)
-			continue;
-		close_fd(&s->inherited[i].fd);
-		n++;
-	}
-	return n;
+	if (s->received.n)
+		qsort(s->received.items, s->received.n, sizeof(*s->received.items), by_name);
+	return fdstore_reset_indices(s);
 }
 
 void fdstore_close(struct fdstore *s)
 {
-	for (size_t i = 0; i < s->n_inherited; i++)
-		close_fd(&s->inherited[i].fd);
-	free(s->inherited);
+	for (size_t i = 0; i < s->received.n; i++)
+		close_fd(&s->received.items[i].fd);
+	fd_list_done(&s->received);
+	free(s->free_indices);
 	*s = (struct fdstore){ 0 };
+}
+
+/* ---- by name ---- */
+
+struct fd_name fdstore_name(char kind, uint64_t number)
+{
+	char digits[16], *at = digits + sizeof(digits);
+	struct fd_name ret = { { kind } };
+
+	do
+		*--at = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
+	while ((number /= 36) != 0);
+	memcpy(ret.text + 1, at, (size_t)(digits + sizeof(digits) - at));
+	return ret;
+}
+
+int fdstore_take(struct fdstore *s, const char *name)
+{
+	struct named_fd key = { .fd = -1 }, *all = s->received.items, *found;
+
+	snprintf(key.name, sizeof(key.name), "%s", name);
+	found = all ? bsearch(&key, all, s->received.n, sizeof(key), by_name) : NULL;
+	if (!found)
+		return -1;
+	/* A name that was sent twice has two fds; any one of them that is still there will do. */
+	while (found > all && by_name(found - 1, &key) == 0)
+		found--;
+	while (found->fd < 0 && found + 1 < all + s->received.n && by_name(found + 1, &key) == 0)
+		found++;
+	return take_fd(&found->fd);
+}
+
+/* Whether one of the fds of this name was taken. They stand side by side, and the first is taken
+ * first. */
+static bool is_taken(const struct fd_list *l, size_t i)
+{
+	while (i > 0 && by_name(&l->items[i - 1], &l->items[i]) == 0)
+		i--;
+	return l->items[i].fd < 0;
+}
+
+size_t fdstore_drop_rest(struct fdstore *s)
+{
+	struct fd_list *l = &s->received;
+	size_t n = 0;
+
+	/* systemd forgets by name: with a copy it would forget the fd that is in use. */
+	for (size_t i = 0; i < l->n; i++)
+		if (l->items[i].fd >= 0 && !is_taken(l, i))
+			fdstore_forget(s, l->items[i].name);
+	for (size_t i = 0; i < l->n; i++) {
+		n += l->items[i].fd >= 0;
+		close_fd(&l->items[i].fd);
+	}
+	return n;
 }
 
 int fdstore_keep(struct fdstore *s, const char *name, int fd)
@@ -150,4 +137,77 @@ void fdstore_forget(struct fdstore *s, const char *name)
 {
 	if (s->systemd)
 		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+}
+
+/* ---- fd indices: two stacks of free numbers ---- */
+
+/* The stacks have space for all indices from the start, so that giving one back never fails; the
+ * kernel gives memory only for the part that was ever used. */
+int fdstore_reset_indices(struct fdstore *s)
+{
+	uint32_t *memory = calloc(FD_INDEX_MAX, sizeof(*memory));
+
+	if (!memory)
+		return -ENOMEM;
+	free(s->free_indices);
+	s->free_indices = memory;
+	s->kept = (struct fd_index_range){ .free = memory, .end = FD_INDEX_KEPT };
+	s->rest = (struct fd_index_range){ .free = memory + FD_INDEX_KEPT,
+					   .first = FD_INDEX_KEPT,
+					   .next = FD_INDEX_KEPT,
+					   .end = FD_INDEX_MAX };
+	return 0;
+}
+
+static struct fd_index_range *range_of(struct fdstore *s, uint32_t index)
+{
+	return index < FD_INDEX_KEPT ? &s->kept : &s->rest;
+}
+
+/* While indices are marked the stack is a map: an index below `next` that is not marked is free. */
+void fdstore_mark_index(struct fdstore *s, uint32_t index)
+{
+	struct fd_index_range *r = range_of(s, index);
+
+	if (index >= r->end)
+		return;
+	r->free[index - r->first] = FD_INDEX_NONE;
+	if (index >= r->next)
+		r->next = index + 1;
+}
+
+static void settle(struct fd_index_range *r)
+{
+	r->n_free = 0;
+	for (uint32_t index = r->first; index < r->next; index++)
+		if (r->free[index - r->first] != FD_INDEX_NONE)
+			r->free[r->n_free++] = index;
+}
+
+void fdstore_settle_indices(struct fdstore *s)
+{
+	settle(&s->kept);
+	settle(&s->rest);
+}
+
+static uint32_t take(struct fd_index_range *r)
+{
+	if (r->n_free)
+		return r->free[--r->n_free];
+	return r->next < r->end ? r->next++ : FD_INDEX_NONE;
+}
+
+uint32_t fdstore_take_index(struct fdstore *s)
+{
+	uint32_t index = take(&s->kept);
+
+	return index == FD_INDEX_NONE ? take(&s->rest) : index;
+}
+
+void fdstore_give_index(struct fdstore *s, uint32_t index)
+{
+	struct fd_index_range *r = range_of(s, index);
+
+	if (index != FD_INDEX_NONE)
+		r->free[r->n_free++] = index;
 }

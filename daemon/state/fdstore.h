@@ -1,48 +1,78 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where fds are when the daemon is not: with systemd, in the service's fd store (sd_notify(3),
- * FDSTORE=1), or, across a planned restart by hand, in the next program itself. Each has a name;
- * what was inherited is taken out by name, once.
+ * The fds that outlive this program: in the service's fd store at systemd (sd_notify(3),
+ * FDSTORE=1), or, across a planned restart, in the program that replaces it. Each has a name. At
+ * its start a daemon receives all of them and takes each one out by its name, once.
+ *
+ * The names of buffers' fds have a small number in them, the fd index. systemd hands over all names
+ * in one environment variable, and the kernel takes no string above 128 KiB (MAX_ARG_STRLEN): so
+ * only the indices below FD_INDEX_KEPT are kept by systemd. Across an exec there may be more.
  */
 #ifndef GPUSHM_DAEMON_STATE_FDSTORE_H
 #define GPUSHM_DAEMON_STATE_FDSTORE_H
 
+#include "daemon/state/fd_list.h"
+
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#define FDSTORE_NAME_MAX 31u
+#define FD_INDEX_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
+#define FD_INDEX_MAX (1u << 20)
+#define FD_INDEX_NONE UINT32_MAX
 
-struct fdstore_fd {
-	char name[FDSTORE_NAME_MAX + 1];
-	int fd; /* owned until it is taken; -1 then */
+struct fd_index_range {
+	uint32_t *free; /* borrowed; a stack of the indices that were given back */
+	size_t n_free;
+	uint32_t first, next, end; /* next: the lowest one that was never taken */
 };
 
 struct fdstore {
-	struct fdstore_fd *inherited; /* owned; sorted by name */
-	size_t n_inherited;
-	bool systemd;	 /* there is somebody to keep fds for us */
-	uint32_t pidfds; /* of those that are kept */
+	struct fd_list
+		received; /* sorted by name; the fds are owned until they are taken, then -1 */
+	bool systemd;	  /* systemd keeps fds for us */
+	uint32_t pidfds;  /* number of kept pidfds */
+	uint32_t *free_indices;		  /* owned; the stacks of both ranges */
+	struct fd_index_range kept, rest; /* below FD_INDEX_KEPT, and above */
 };
 
-/* Takes what was handed over at the start, by the program before us (manifest.h) or by a keeper
- * (sd_listen_fds(3)); the environment forgets it. 0 or -errno. */
+/* Receives what the program before us or systemd (sd_listen_fds(3)) handed over; removes it from
+ * the environment. No index is taken. 0 or -errno. */
 int fdstore_open(struct fdstore *s);
-
-/* Closes what nobody took, and has its keeper forget it, unless it is a copy of what was taken;
- * returns how many there were. */
-size_t fdstore_drop_rest(struct fdstore *s);
 void fdstore_close(struct fdstore *s);
 
-/* "m2s": a letter and a number, in base 36. */
-void fdstore_name(char name[FDSTORE_NAME_MAX + 1], char kind, uint64_t number);
+/* Closes the fds that nobody took. systemd forgets them, too, except copies of an fd that was
+ * taken. Returns how many there were. */
+size_t fdstore_drop_rest(struct fdstore *s);
 
-/* The fd of that name, now the caller's, or -1. */
+/* ---- by name ---- */
+
+/* The received fd of that name, now the caller's, or -1. */
 int fdstore_take(struct fdstore *s, const char *name);
 
-/* Has a copy of the fd kept under that name, and not closed when it hangs up. 0, also where nobody
- * keeps fds; -errno where the keeper can't be told. */
+/* Makes systemd keep a copy of the fd under that name, and not close it when it hangs up. 0, also
+ * without systemd; -errno if systemd can't be told. */
 int fdstore_keep(struct fdstore *s, const char *name, int fd);
 void fdstore_forget(struct fdstore *s, const char *name);
+
+struct fd_name {
+	char text[FD_NAME_MAX + 1];
+};
+
+/* "m2s": a letter and a number in base 36; by value, so that it stands in a call's arguments. */
+struct fd_name fdstore_name(char kind, uint64_t number);
+
+/* ---- fd indices ---- */
+
+/* Makes all indices free again. 0 or -ENOMEM. */
+int fdstore_reset_indices(struct fdstore *s);
+
+/* Takes given indices after a reset: mark each, in any order, then settle once, before any other
+ * index is taken. Indices that are too high are ignored. */
+void fdstore_mark_index(struct fdstore *s, uint32_t index);
+void fdstore_settle_indices(struct fdstore *s);
+
+/* An index that systemd may keep if one is free, else any other; FD_INDEX_NONE if all are taken. */
+uint32_t fdstore_take_index(struct fdstore *s);
+void fdstore_give_index(struct fdstore *s, uint32_t index); /* FD_INDEX_NONE is allowed */
 
 #endif

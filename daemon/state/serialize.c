@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing. An fd goes to its keeper before the record that speaks of it, so that a record never
- * names an fd that nobody has; an fd without a record is dropped by the next daemon. A name is a
- * letter and a number: j and a journal's generation, p and a pool's id, m and t and a buffer's
- * slot, for its memory and its table, k and a session, for the pidfd of a process in a namespace
- * that we don't see. Of a host buffer's two fds the one for writing is
- * kept: the next daemon makes the other from it.
+ * An fd goes to systemd before the record that names it, so that a record never names an fd that
+ * nobody has; the next daemon drops an fd without a record. The name of an fd is a letter and a
+ * number: j and the journal's generation, p and the pool's id, m and t (memory, table) and the
+ * buffer's fd index, k and the session for the pidfd of a process in a PID namespace that we don't
+ * see. Of a host buffer's two fds systemd keeps the writable one; the next daemon makes the other
+ * one from it.
  */
 #include "daemon/state/serialize.h"
 
@@ -17,24 +17,38 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PIDFDS_MAX 1024u /* names of 15 bytes, in the variable that slots.h tells of */
-#define DEAD_MIN 4096u	 /* below that a new journal is not worth its fds */
+#define PIDFDS_MAX 1024u /* names of 15 bytes in the variable that fdstore.h tells of */
+#define DEAD_MIN 4096u	 /* with fewer dead records a new journal is not worth its fds */
+_Static_assert(BUFFER_NOT_KEPT == FD_INDEX_NONE, "buffer::fd_index");
 
 static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 {
 	return (ProtobufCBinaryData){ len, (uint8_t *)data };
 }
 
-static int append(struct archive *a, uint16_t type, const ProtobufCMessage *m)
+static int append(struct serializer *s, uint16_t type, const ProtobufCMessage *m)
 {
 	unsigned char body[JOURNAL_BODY_MAX];
 
 	if (protobuf_c_message_get_packed_size(m) > sizeof(body))
 		return -EMSGSIZE;
-	return journal_append(&a->journal, type, body, protobuf_c_message_pack(m, body));
+	return journal_append(&s->journal, type, body, protobuf_c_message_pack(m, body));
 }
 
-static int write_head(struct archive *a, const struct archive_head *head)
+static int keep(struct serializer *s, char kind, uint64_t number, int fd)
+{
+	return s->keeps && fd >= 0 ? fdstore_keep(s->store, fdstore_name(kind, number).text, fd)
+				   : 0;
+}
+
+static void forget(struct fdstore *store, char kind, uint64_t number)
+{
+	fdstore_forget(store, fdstore_name(kind, number).text);
+}
+
+/* ---- the journal's ends ---- */
+
+static int write_head(struct serializer *s, const struct serialize_head *head)
 {
 	Gpushm__Journal__Daemon m = GPUSHM__JOURNAL__DAEMON__INIT;
 
@@ -44,62 +58,36 @@ static int write_head(struct archive *a, const struct archive_head *head)
 	m.next_buffer = head->next_buffer;
 	m.next_lease = head->next_lease;
 	m.next_pool = head->next_pool;
-	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_DAEMON, &m.base);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_DAEMON, &m.base);
 }
 
-int archive_init(struct archive *a, struct fdstore *store, struct fd_index *slots,
-		 uint64_t generation, const struct archive_head *head)
-{
-	int r;
-
-	*a = (struct archive){ .store = store, .slots = slots, .journal = JOURNAL_NONE };
-	r = journal_new(generation, &a->journal);
-	if (r == 0)
-		r = write_head(a, head);
-	return r;
-}
-
-void archive_done(struct archive *a)
-{
-	journal_done(&a->journal);
-}
-
-static int keep(struct archive *a, char kind, uint64_t id, int fd)
-{
-	char name[FDSTORE_NAME_MAX + 1];
-
-	fdstore_name(name, kind, id);
-	return a->keeps ? fdstore_keep(a->store, name, fd) : 0;
-}
-
-static void forget(struct fdstore *s, char kind, uint64_t id)
-{
-	char name[FDSTORE_NAME_MAX + 1];
-
-	fdstore_name(name, kind, id);
-	fdstore_forget(s, name);
-}
-
-int archive_complete(struct archive *a)
+int serialize_complete(struct serializer *s)
 {
 	Gpushm__Journal__Complete m = GPUSHM__JOURNAL__COMPLETE__INIT;
 	int r;
 
 	m.has_records = 1;
-	m.records = (uint32_t)a->journal.sequence;
-	r = append(a, GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE, &m.base);
-	a->keeps = true;
+	m.records = (uint32_t)s->journal.sequence;
+	r = append(s, GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE, &m.base);
+	s->keeps = true;
 	if (r == 0)
-		r = keep(a, 'j', a->journal.generation, a->journal.fd);
-	if (r == 0 && a->journal.generation > 0)
-		forget(a->store, 'j', a->journal.generation - 1);
+		r = keep(s, 'j', s->journal.generation, s->journal.fd);
+	if (r == 0 && s->journal.generation > 0)
+		forget(s->store, 'j', s->journal.generation - 1);
 	return r;
 }
 
-int archive_pool(struct archive *a, const struct pool *p)
+bool serialize_is_stale(const struct serializer *s)
+{
+	return s->dead > DEAD_MIN && s->dead > s->live;
+}
+
+/* ---- objects ---- */
+
+int serialize_pool(struct serializer *s, const struct pool *p)
 {
 	Gpushm__Journal__Pool m = GPUSHM__JOURNAL__POOL__INIT;
-	int r = p->pool_fd >= 0 ? keep(a, 'p', p->id, p->pool_fd) : 0;
+	int r = keep(s, 'p', p->id, p->pool_fd);
 
 	if (r < 0)
 		return r;
@@ -117,28 +105,28 @@ int archive_pool(struct archive *a, const struct pool *p)
 		m.device_name = bytes_of(p->device->name, strlen(p->device->name));
 		m.pci_id = bytes_of(p->device->pci_id, strlen(p->device->pci_id));
 	}
-	a->live++;
-	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
+	s->live++;
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
 }
 
-void archive_forget_pool(struct fdstore *s, const struct pool *p)
+void serialize_forget_pool(struct fdstore *store, const struct pool *p)
 {
 	if (p->config.kind == POOL_MEMPOOL)
-		forget(s, 'p', p->id);
+		forget(store, 'p', p->id);
 }
 
-/* A buffer above what the keeper takes is in the journal without it: for an exec that is enough.
- */
-static int keep_buffer(struct archive *a, struct buffer *b)
+/* The record of a buffer that systemd has no space for is written all the same: for an exec that is
+ * enough. */
+static int keep_buffer(struct serializer *s, struct buffer *b)
 {
 	int r;
 
-	if (b->fd_index == FD_INDEX_NONE)
-		b->fd_index = fd_index_take(a->slots);
+	if (b->fd_index == BUFFER_NOT_KEPT)
+		b->fd_index = fdstore_take_index(s->store);
 	if (b->fd_index >= FD_INDEX_KEPT)
-		return 0;
-	r = b->block.fd >= 0 ? keep(a, 'm', b->fd_index, b->block.fd) : 0;
-	return r < 0 || b->table_fd < 0 ? r : keep(a, 't', b->fd_index, b->table_fd);
+		return b->fd_index == FD_INDEX_NONE ? -ENOSPC : 0;
+	r = keep(s, 'm', b->fd_index, b->block.fd);
+	return r < 0 ? r : keep(s, 't', b->fd_index, b->table_fd);
 }
 
 static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
@@ -185,42 +173,45 @@ static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 		fill_death(m, &b->death);
 }
 
-static int write_buffer(struct archive *a, const struct buffer *b)
+static int write_buffer(struct serializer *s, const struct buffer *b)
 {
 	Gpushm__Journal__Buffer m = GPUSHM__JOURNAL__BUFFER__INIT;
 
 	fill_buffer(&m, b);
-	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
 }
 
-void archive_change(struct archive *a, const struct buffer *b)
+int serialize_buffer(struct serializer *s, struct buffer *b)
 {
-	int r = write_buffer(a, b);
+	int r = keep_buffer(s, b);
 
-	a->dead++;
-	if (r < 0)
-		log_error("the journal can't be written: %s; a restart would not know what "
-			  "happened to buffer %" PRIu64,
-			  strerror(-r), b->id);
-}
-
-int archive_buffer(struct archive *a, struct buffer *b)
-{
-	int r = keep_buffer(a, b);
-
-	if (r == 0 && b->fd_index == FD_INDEX_NONE)
-		r = -ENOSPC;
 	if (r < 0)
 		return r;
-	a->live++;
-	return write_buffer(a, b);
+	s->live++;
+	return write_buffer(s, b);
 }
 
-static int write_lease(struct archive *a, const struct lease *l)
+/* Pidfds above the limit are not kept: the daemon watches those processes as long as it lives. */
+static int keep_process(struct serializer *s, struct process *p)
+{
+	int r;
+
+	if (p->kept || !s->keeps || !process_needs_pidfd(p) || s->store->pidfds >= PIDFDS_MAX)
+		return 0;
+	r = keep(s, 'k', p->session, p->pidfd);
+	p->kept = r == 0;
+	s->store->pidfds += p->kept;
+	return r;
+}
+
+static int write_lease(struct serializer *s, const struct lease *l)
 {
 	Gpushm__Journal__Lease m = GPUSHM__JOURNAL__LEASE__INIT;
 	const struct process *p = l->process;
+	int r = keep_process(s, l->process);
 
+	if (r < 0)
+		return r;
 	m.has_id = m.has_buffer = m.has_access = m.has_since_ns = m.has_session = 1;
 	m.id = l->id;
 	m.buffer = l->buffer->id;
@@ -233,123 +224,209 @@ static int write_lease(struct archive *a, const struct lease *l)
 	m.uid = p->uid;
 	m.gid = p->gid;
 	m.command = bytes_of(p->command, strlen(p->command));
-	return append(a, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, &m.base);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, &m.base);
 }
 
-/* Beyond those they are watched as long as this daemon lives. */
-static int keep_process(struct archive *a, struct process *p)
+int serialize_lease(struct serializer *s, const struct lease *l)
 {
-	int r;
+	s->live++;
+	return write_lease(s, l);
+}
 
-	if (p->kept || !a->keeps || !process_needs_pidfd(p) || a->store->pidfds >= PIDFDS_MAX)
-		return 0;
-	r = keep(a, 'k', p->session, p->pidfd);
-	p->kept = r == 0;
-	a->store->pidfds += p->kept;
+int serialize_catalog(struct serializer *s, const struct catalog *c)
+{
+	struct buffer *b;
+	const struct pool *pool;
+	const struct lease *l;
+	int r = 0;
+
+	list_foreach (pool, c->pools, link)
+		if (r == 0)
+			r = serialize_pool(s, pool);
+	list_foreach (b, &c->buffers, all_link) {
+		if (r < 0 || b->state == BUFFER_FILLING)
+			continue;
+		r = serialize_buffer(s, b);
+		list_foreach (l, &b->leases, buffer_link)
+			if (r == 0)
+				r = serialize_lease(s, l);
+	}
 	return r;
 }
 
-int archive_lease(struct archive *a, const struct lease *l)
+/* ---- what happens in the catalog ---- */
+
+/* Its leases go first: the buffer's own record makes all of them count at once. A daemon that dies
+ * before it leaves a buffer that was never published; one that dies after it, a buffer that its
+ * creator still holds. */
+static void on_published(struct serializer *s, struct buffer *b)
 {
-	int r = keep_process(a, l->process);
+	const struct lease *l;
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	a->live++;
-	return write_lease(a, l);
-}
-
-/* What it said before is dead. */
-int archive_move(struct archive *a, const struct lease *l)
-{
-	int r = keep_process(a, l->process);
-
+	list_foreach (l, &b->leases, buffer_link)
+		if (r == 0)
+			r = serialize_lease(s, l);
 	if (r == 0)
-		r = write_lease(a, l);
-	a->dead += r == 0;
-	return r;
+		r = serialize_buffer(s, b);
+	if (r < 0)
+		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
+			  strerror(-r));
+	else if (b->fd_index >= FD_INDEX_KEPT)
+		log_warning("buffer %" PRIu64 " would survive a planned restart and no other end: "
+			    "%u buffers are kept already",
+			    b->id, FD_INDEX_KEPT);
 }
 
-/* The record that this one ends is dead from now on, and so is this one. Where it could not be
- * written there is none that was counted. */
-static void end(struct archive *a, Gpushm__Journal__Type type, uint64_t id, unsigned ended)
+/* The new record replaces the one before, which is dead. */
+static void on_changed(struct serializer *s, const struct buffer *b)
+{
+	int r = write_buffer(s, b);
+
+	s->dead++;
+	if (r < 0)
+		log_error("the journal can't be written: %s; a restart would not know what "
+			  "happened to buffer %" PRIu64,
+			  strerror(-r), b->id);
+}
+
+/* Both this record and the one that it ends are dead; a record that could not be written was never
+ * counted as live. These records may be late without harm: at worst a restart brings back a lease
+ * that has ended, until its process is gone. */
+static void end(struct serializer *s, Gpushm__Journal__Type type, uint64_t id, unsigned ended)
 {
 	Gpushm__Journal__Id m = GPUSHM__JOURNAL__ID__INIT;
 	int r;
 
 	m.has_id = 1;
 	m.id = id;
-	a->dead += ended + 1;
-	a->live -= ended < a->live ? ended : a->live;
-	r = append(a, (uint16_t)type, &m.base);
+	s->dead += ended + 1;
+	s->live -= ended < s->live ? ended : s->live;
+	r = append(s, (uint16_t)type, &m.base);
 	if (r < 0)
 		log_error("the journal can't be written: %s; a restart would find what has ended",
 			  strerror(-r));
 }
 
-void archive_unlink(struct archive *a, const struct buffer *b)
+static void on_freed(struct serializer *s, struct buffer *b)
 {
-	end(a, GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, b->id, 0);
-}
-
-void archive_gone(struct archive *a, struct buffer *b)
-{
-	end(a, GPUSHM__JOURNAL__TYPE__TYPE_GONE, b->id, 1);
+	end(s, GPUSHM__JOURNAL__TYPE__TYPE_GONE, b->id, 1);
 	if (b->block.fd >= 0 && b->fd_index < FD_INDEX_KEPT)
-		forget(a->store, 'm', b->fd_index);
+		forget(s->store, 'm', b->fd_index);
 	if (b->table_fd >= 0 && b->fd_index < FD_INDEX_KEPT)
-		forget(a->store, 't', b->fd_index);
-	fd_index_give(a->slots, b->fd_index);
-	b->fd_index = FD_INDEX_NONE;
+		forget(s->store, 't', b->fd_index);
+	fdstore_give_index(s->store, b->fd_index);
+	b->fd_index = BUFFER_NOT_KEPT;
 }
 
-void archive_close(struct archive *a, const struct lease *l)
+/* The journal knows nothing of a buffer that is being filled: a successor can't publish it. */
+static void record_buffer(struct catalog_observer *o, struct buffer *b, enum buffer_event event)
 {
-	end(a, GPUSHM__JOURNAL__TYPE__TYPE_CLOSE, l->id, 1);
+	struct serializer *s = container_of(o, struct serializer, observer);
+
+	if (b->state == BUFFER_FILLING)
+		return;
+	if (event == BUFFER_PUBLISHED)
+		on_published(s, b);
+	else if (event == BUFFER_UNLINKED)
+		end(s, GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, b->id, 0);
+	else if (event == BUFFER_FREED)
+		on_freed(s, b);
+	else
+		on_changed(s, b);
 }
 
-void archive_forget_process(struct archive *a, struct process *p)
+static int record_lease(struct catalog_observer *o, const struct lease *l, enum lease_event event)
 {
+	struct serializer *s = container_of(o, struct serializer, observer);
+	int r = 0;
+
+	if (l->buffer->state == BUFFER_FILLING)
+		return 0;
+	if (event == LEASE_GRANTED)
+		return serialize_lease(s, l);
+	if (event == LEASE_MOVED)
+		r = write_lease(s, l);
+	else
+		end(s, GPUSHM__JOURNAL__TYPE__TYPE_CLOSE, l->id, 1);
+	s->dead += event == LEASE_MOVED && r == 0;
+	return r;
+}
+
+static void record_process_end(struct catalog_observer *o, struct process *p)
+{
+	struct serializer *s = container_of(o, struct serializer, observer);
+
 	if (!p->kept)
 		return;
-	forget(a->store, 'k', p->session);
+	forget(s->store, 'k', p->session);
 	p->kept = false;
-	a->store->pidfds--;
+	s->store->pidfds--;
+}
+
+int serializer_init(struct serializer *s, struct fdstore *store, uint64_t generation,
+		    const struct serialize_head *head)
+{
+	int r;
+
+	*s = (struct serializer){ .store = store, .journal = JOURNAL_NONE };
+	s->observer = (struct catalog_observer){ .record_buffer = record_buffer,
+						 .record_lease = record_lease,
+						 .record_process_end = record_process_end };
+	list_init(&s->observer.link);
+	r = journal_new(generation, &s->journal);
+	return r < 0 ? r : write_head(s, head);
+}
+
+void serializer_done(struct serializer *s)
+{
+	list_drop(&s->observer.link);
+	journal_done(&s->journal);
 }
 
 /* ---- for an exec ---- */
 
-static int list_fd(struct fd_list *m, char kind, uint64_t number, int fd)
+static int list_fd(struct fd_list *l, char kind, uint64_t number, int fd)
 {
-	char name[FDSTORE_NAME_MAX + 1];
-
-	fdstore_name(name, kind, number);
-	return fd < 0 ? 0 : fd_list_add(m, name, fd);
+	return fd < 0 ? 0 : fd_list_add(l, fdstore_name(kind, number).text, fd);
 }
 
-int archive_list(const struct archive *a, struct fd_list *m)
+/* Each process once, whatever number of leases it holds. */
+static int list_processes(const struct catalog *c, struct fd_list *l)
 {
-	return list_fd(m, 'j', a->journal.generation, a->journal.fd);
+	const struct buffer *b;
+	const struct lease *it;
+	int r = 0;
+
+	list_foreach (b, &c->buffers, all_link)
+		list_foreach (it, &b->leases, buffer_link)
+			it->process->listed = !process_needs_pidfd(it->process);
+	list_foreach (b, &c->buffers, all_link) {
+		list_foreach (it, &b->leases, buffer_link) {
+			if (r == 0 && !it->process->listed)
+				r = list_fd(l, 'k', it->process->session, it->process->pidfd);
+			it->process->listed = true;
+		}
+	}
+	return r;
 }
 
-int archive_list_pool(const struct pool *p, struct fd_list *m)
+int serialize_list_fds(const struct serializer *s, const struct catalog *c, struct fd_list *l)
 {
-	return list_fd(m, 'p', p->id, p->pool_fd);
-}
+	const struct buffer *b;
+	const struct pool *pool;
+	int r = list_fd(l, 'j', s->journal.generation, s->journal.fd);
 
-int archive_list_buffer(const struct buffer *b, struct fd_list *m)
-{
-	int r = list_fd(m, 'm', b->fd_index, b->block.fd);
-
-	return r < 0 ? r : list_fd(m, 't', b->fd_index, b->table_fd);
-}
-
-int archive_list_process(const struct process *p, struct fd_list *m)
-{
-	return list_fd(m, 'k', p->session, p->pidfd);
-}
-
-bool archive_is_stale(const struct archive *a)
-{
-	return a->dead > DEAD_MIN && a->dead > a->live;
+	list_foreach (pool, c->pools, link)
+		if (r == 0)
+			r = list_fd(l, 'p', pool->id, pool->pool_fd);
+	list_foreach (b, &c->buffers, all_link) {
+		if (b->state == BUFFER_FILLING)
+			continue;
+		if (r == 0)
+			r = list_fd(l, 'm', b->fd_index, b->block.fd);
+		if (r == 0)
+			r = list_fd(l, 't', b->fd_index, b->table_fd);
+	}
+	return r < 0 ? r : list_processes(c, l);
 }

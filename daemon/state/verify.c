@@ -38,16 +38,6 @@ struct audit {
 	uint32_t dropped, unknown;
 };
 
-static struct pool *find_pool(const struct pools *pools, uint32_t id)
-{
-	struct pool *it;
-
-	list_foreach (it, &pools->all, link)
-		if (it->id == id)
-			return it;
-	return NULL;
-}
-
 /* ---- asking ---- */
 
 static void run(struct job *job)
@@ -138,7 +128,7 @@ static void judge_pool(struct audit *a, const struct item *it, const struct pool
 
 static void judge(struct audit *a, struct item *it)
 {
-	struct pool *pool = find_pool(a->pools, a->pool);
+	struct pool *pool = pools_by_id(a->pools, a->pool);
 
 	close_fd(&it->fd);
 	if (pool && it->result < 0 && it->result != -ESTALE) {
@@ -159,7 +149,7 @@ static void on_done(struct job *job);
 /* False: there is nothing left to ask. */
 static bool go_on(struct audit *a)
 {
-	const struct pool *pool = find_pool(a->pools, a->pool);
+	const struct pool *pool = pools_by_id(a->pools, a->pool);
 
 	if (!pool || pool->closing || a->sponsor->state != POOL_READY)
 		return false;

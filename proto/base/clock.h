@@ -31,4 +31,20 @@ static inline uint64_t clock_monotonic_ms(void)
 	return clock_monotonic_ns() / 1000000u;
 }
 
+struct clock_text {
+	char text[32];
+};
+
+/* A CLOCK_REALTIME time for people, "2026-01-31 23:59:59 UTC"; by value, as size_format(). */
+static inline struct clock_text clock_format(uint64_t ns)
+{
+	const time_t seconds = (time_t)(ns / 1000000000u);
+	struct clock_text ret = { "" };
+	struct tm tm;
+
+	if (gmtime_r(&seconds, &tm))
+		strftime(ret.text, sizeof(ret.text), "%Y-%m-%d %H:%M:%S UTC", &tm);
+	return ret;
+}
+
 #endif

@@ -20,9 +20,9 @@ void __real_fdstore_forget(struct fdstore *s, const char *name);
 void __wrap_fdstore_forget(struct fdstore *s, const char *name);
 int __real_reply_send(struct reply *a, int socket);
 int __real_fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
-int __real_fd_list_receive(struct fdstore_fd **ret, size_t *ret_n);
+int __real_fd_list_receive(struct fd_list *l);
 int __wrap_fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
-int __wrap_fd_list_receive(struct fdstore_fd **ret, size_t *ret_n);
+int __wrap_fd_list_receive(struct fd_list *l);
 int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
 int __wrap_fdstore_keep(struct fdstore *s, const char *name, int fd);
 int __wrap_reply_send(struct reply *a, int socket);
@@ -86,12 +86,12 @@ int __wrap_fd_list_exec(const struct fd_list *m, const char *program, char *cons
 	return __real_fd_list_exec(m, program, argv);
 }
 
-int __wrap_fd_list_receive(struct fdstore_fd **ret, size_t *ret_n)
+int __wrap_fd_list_receive(struct fd_list *l)
 {
 	int r;
 
 	place();
-	r = __real_fd_list_receive(ret, ret_n);
+	r = __real_fd_list_receive(l);
 	place();
 	return r;
 }

@@ -276,17 +276,6 @@ static void on_pool_ready(struct pool *pool, void *arg)
 {
 }
 
-static void on_published(const struct buffer *b, void *arg)
-{
-	if (b->key)
-		waiters_wake(&world.service.waiters, b->key);
-}
-
-static void on_changed(const struct buffer *b, const char *key, void *arg)
-{
-	waiters_notice_change(&world.service.waiters, key, b->id);
-}
-
 void world_make(void)
 {
 	struct service *s = &world.service;
@@ -298,8 +287,6 @@ void world_make(void)
 	require(catalog_init(&s->catalog, &config, &world.pools) == 0);
 	/* In life they start at the clock; an input must be able to name them. */
 	s->catalog.next_buffer = s->catalog.next_lease = 1;
-	s->catalog.on_published = on_published;
-	s->catalog.on_changed = on_changed;
 	require(status_page_new(&world.board) == 0);
 	s->catalog.page = &world.board;
 	s->config = &config;
@@ -307,7 +294,7 @@ void world_make(void)
 	s->build = base.build;
 	s->unpack.allocator.allocator_data = &s->unpack;
 	s->build.allocator.allocator_data = &s->build;
-	require(waiters_init(&s->waiters, &base.loop) == 0);
+	require(waiters_init(&s->waiters, &base.loop, &s->catalog) == 0);
 	uv_unref((uv_handle_t *)&s->waiters.timer);
 	reaper_init(&s->reaper, &base.loop, &s->catalog);
 	for (size_t i = 0; i < array_size(pool_configs); i++) {

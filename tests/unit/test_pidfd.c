@@ -62,7 +62,7 @@ static int restore(pid_t pid, uint64_t start_time, int pidfd)
 {
 	const struct process told = { .pid = pid, .start_time = start_time };
 	struct process *p = NULL;
-	int r = process_restore(&told, pidfd, &p);
+	int r = process_adopt(&told, pidfd, &p);
 
 	process_free(p);
 	return r;

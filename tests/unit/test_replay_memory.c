@@ -2,12 +2,12 @@
  *
  * A journal is replayed, and each of our allocations fails in turn.
  */
-#include "daemon/state/deserialize.h"
+#include "daemon/state/replay.h"
 #include "daemon/util/log.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
-#include "tests/unit/archive_fixture.h"
 #include "tests/unit/memory_fixture.h"
+#include "tests/unit/serialize_fixture.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -31,13 +31,13 @@ static int listen_for_notifications(void)
 
 static int replay_once(const struct ledger *l, unsigned long n)
 {
-	struct fdstore_fd one = { .fd = fcntl(l->archive.journal.fd, F_DUPFD_CLOEXEC, 3) };
-	struct fdstore store = { .inherited = &one, .n_inherited = 1, .systemd = true };
+	struct named_fd one = { .fd = fcntl(l->serializer.journal.fd, F_DUPFD_CLOEXEC, 3) };
+	struct fdstore store = { .received = { .items = &one, .n = 1 }, .systemd = true };
 	struct replay r;
 	uint64_t generation;
 	int err;
 
-	fdstore_name(one.name, 'j', l->archive.journal.generation);
+	strcpy(one.name, fdstore_name('j', l->serializer.journal.generation).text);
 	memory_left = n;
 	err = WITHOUT_MEMORY(replay(&store, &r, &generation));
 	close_fd(&one.fd);
@@ -54,7 +54,7 @@ START_TEST(a_journal_is_forgotten_for_want_of_memory)
 	char text[64];
 
 	log_open(-1);
-	while (l->archive.journal.used < 4096)
+	while (l->serializer.journal.used < 4096)
 		step(l);
 	for (n = 1; err < 0; n++) {
 		err = replay_once(l, n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The numbers of kept fds: none is given twice, and those that a keeper may keep come first.
+ * Fd indices: none is given twice, and those that systemd may keep come first.
  */
-#include "daemon/state/fd_index.h"
+#include "daemon/state/fdstore.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -10,50 +10,50 @@
 
 #define MORE 3000u
 
-static struct fd_index s;
+static struct fdstore s;
 static unsigned char *taken;
 
 static void setup(void)
 {
-	ck_assert_int_eq(fd_index_init(&s), 0);
+	ck_assert_int_eq(fdstore_reset_indices(&s), 0);
 	taken = calloc(FD_INDEX_MAX, 1);
 }
 
 static void teardown(void)
 {
-	fd_index_done(&s);
+	fdstore_close(&s);
 	free(taken);
 }
 
 static uint32_t take(void)
 {
-	uint32_t slot = fd_index_take(&s);
+	uint32_t index = fdstore_take_index(&s);
 
 	/* A million times: each of Check's own asserts writes to its parent. */
-	if (slot >= FD_INDEX_MAX || taken[slot])
-		ck_abort_msg("%u is no number, or was given", slot);
-	taken[slot] = 1;
-	return slot;
+	if (index >= FD_INDEX_MAX || taken[index])
+		ck_abort_msg("%u is no number, or was given", index);
+	taken[index] = 1;
+	return index;
 }
 
-static void give(uint32_t slot)
+static void give(uint32_t index)
 {
-	taken[slot] = 0;
-	fd_index_give(&s, slot);
+	taken[index] = 0;
+	fdstore_give_index(&s, index);
 }
 
 START_TEST(a_number_is_given_twice)
 {
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
-	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
-	fd_index_give(&s, FD_INDEX_NONE);
-	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
+	fdstore_give_index(&s, FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		give(i);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		take();
-	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
 }
 END_TEST
 
@@ -75,25 +75,25 @@ START_TEST(a_marked_number_is_given_again)
 	static const uint32_t marked[] = { 3, FD_INDEX_KEPT - 1, FD_INDEX_KEPT + 4, 0 };
 
 	for (unsigned i = 0; i < sizeof(marked) / sizeof(*marked); i++) {
-		fd_index_mark(&s, marked[i]);
+		fdstore_mark_index(&s, marked[i]);
 		taken[marked[i]] = 1;
 	}
-	fd_index_mark(&s, FD_INDEX_MAX); /* of a journal that makes no sense */
-	fd_index_mark(&s, FD_INDEX_NONE);
-	fd_index_settle(&s);
+	fdstore_mark_index(&s, FD_INDEX_MAX); /* of a journal that makes no sense */
+	fdstore_mark_index(&s, FD_INDEX_NONE);
+	fdstore_settle_indices(&s);
 	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();
-	ck_assert_uint_eq(fd_index_take(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
 }
 END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("slots");
+	TCase *t = tcase_create("fd_index");
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_number_is_given_twice);
 	tcase_add_test(t, a_number_that_no_keeper_takes_comes_before_one_that_it_does);
 	tcase_add_test(t, a_marked_number_is_given_again);
-	return suite_run("slots", t, NULL);
+	return suite_run("fd_index", t, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The board, as its writer and as a reader with nothing but the read-only fd see it.
+ * The status page, as its writer and as a reader with nothing but the read-only fd see it.
  */
 #include "daemon/catalog/status_page.h"
 #include "proto/base/own.h"
@@ -35,9 +35,9 @@ static void teardown(void)
 	fds_check();
 }
 
-static uint32_t word_of(uint32_t slot, uint64_t id)
+static uint32_t word_of(uint32_t cell, uint64_t id)
 {
-	return status_page_read(&seen->cells[slot], id);
+	return status_page_read(&seen->cells[cell], id);
 }
 
 START_TEST(a_reader_can_write_to_the_board)
@@ -55,83 +55,83 @@ END_TEST
 
 START_TEST(a_word_is_not_what_was_written)
 {
-	uint32_t slot = status_page_take(&b, 7), before = word_of(slot, 7), after;
+	uint32_t cell = status_page_take(&b, 7), before = word_of(cell, 7), after;
 
 	ck_assert_uint_eq(before & STATUS_PAGE_FLAGS, 0);
-	status_page_write(&b, slot, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
-	after = word_of(slot, 7);
+	status_page_write(&b, cell, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
+	after = word_of(cell, 7);
 	ck_assert_uint_eq(after & STATUS_PAGE_FLAGS, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
 	ck_assert_uint_eq(after - STATUS_PAGE_CHANGE,
 			  before | STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
-	status_page_write(&b, slot, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
-	ck_assert_uint_ne(word_of(slot, 7), after);
+	status_page_write(&b, cell, STATUS_PAGE_SHARED | STATUS_PAGE_DIRTY);
+	ck_assert_uint_ne(word_of(cell, 7), after);
 	status_page_write(&b, STATUS_PAGE_NONE, STATUS_PAGE_DIRTY);
-	status_page_give(&b, slot);
-	ck_assert_uint_eq(word_of(slot, 7) & STATUS_PAGE_FLAGS, STATUS_PAGE_GONE);
+	status_page_give(&b, cell);
+	ck_assert_uint_eq(word_of(cell, 7) & STATUS_PAGE_FLAGS, STATUS_PAGE_GONE);
 }
 END_TEST
 
 START_TEST(another_buffers_word_is_taken_for_ours)
 {
-	uint32_t slot = status_page_take(&b, 7), ours = word_of(slot, 7), again;
+	uint32_t cell = status_page_take(&b, 7), ours = word_of(cell, 7), again;
 
-	status_page_give(&b, slot);
+	status_page_give(&b, cell);
 	again = status_page_take(&b, 8);
-	ck_assert_uint_eq(again, slot);
-	ck_assert_uint_eq(word_of(slot, 7), STATUS_PAGE_GONE);
-	ck_assert_uint_eq(word_of(slot, 8) & STATUS_PAGE_FLAGS, 0);
-	ck_assert_uint_ne(word_of(slot, 8), ours);
+	ck_assert_uint_eq(again, cell);
+	ck_assert_uint_eq(word_of(cell, 7), STATUS_PAGE_GONE);
+	ck_assert_uint_eq(word_of(cell, 8) & STATUS_PAGE_FLAGS, 0);
+	ck_assert_uint_ne(word_of(cell, 8), ours);
 	status_page_give(&b, again);
 }
 END_TEST
 
 START_TEST(a_count_that_overflows_spills_into_the_flags)
 {
-	uint32_t slot = status_page_take(&b, 7);
+	uint32_t cell = status_page_take(&b, 7);
 
-	atomic_store(&b.map->cells[slot].word, ~0u);
-	status_page_write(&b, slot, STATUS_PAGE_SEALED);
-	ck_assert_uint_eq(word_of(slot, 7), STATUS_PAGE_SEALED);
-	status_page_give(&b, slot);
+	atomic_store(&b.map->cells[cell].word, ~0u);
+	status_page_write(&b, cell, STATUS_PAGE_SEALED);
+	ck_assert_uint_eq(word_of(cell, 7), STATUS_PAGE_SEALED);
+	status_page_give(&b, cell);
 }
 END_TEST
 
 START_TEST(many_buffers_share_slots_or_leave_the_board)
 {
 	enum { N = 20000 };
-	static uint32_t slots[N];
+	static uint32_t cells[N];
 
 	for (uint32_t i = 0; i < N; i++) {
-		slots[i] = status_page_take(&b, 1000 + i);
-		ck_assert_uint_lt(slots[i], STATUS_PAGE_CELLS);
-		status_page_write(&b, slots[i], i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
+		cells[i] = status_page_take(&b, 1000 + i);
+		ck_assert_uint_lt(cells[i], STATUS_PAGE_CELLS);
+		status_page_write(&b, cells[i], i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
 	}
 	ck_assert_uint_eq(status_page_used(&b), N);
 	for (uint32_t i = 0; i < N; i++) {
-		ck_assert_uint_eq(word_of(slots[i], 1000 + i) & STATUS_PAGE_FLAGS,
+		ck_assert_uint_eq(word_of(cells[i], 1000 + i) & STATUS_PAGE_FLAGS,
 				  i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
-		status_page_give(&b, slots[i]);
+		status_page_give(&b, cells[i]);
 	}
 	/* None is lost: as many again find room in them. */
 	for (uint32_t i = 0; i < N; i++)
-		slots[i] = status_page_take(&b, 1000 + N + i);
+		cells[i] = status_page_take(&b, 1000 + N + i);
 	ck_assert_uint_eq(status_page_used(&b), N);
 	for (uint32_t i = 0; i < N; i++)
-		status_page_give(&b, slots[i]);
+		status_page_give(&b, cells[i]);
 }
 END_TEST
 
 START_TEST(a_full_board_gives_a_slot_twice)
 {
-	uint32_t slot;
+	uint32_t cell;
 
 	atomic_store(&b.map->used, STATUS_PAGE_CELLS - 1);
-	slot = status_page_take(&b, 7);
-	ck_assert_uint_eq(slot, STATUS_PAGE_CELLS - 1);
+	cell = status_page_take(&b, 7);
+	ck_assert_uint_eq(cell, STATUS_PAGE_CELLS - 1);
 	ck_assert_uint_eq(status_page_take(&b, 8), STATUS_PAGE_NONE);
-	status_page_give(&b, slot);
-	ck_assert_uint_eq(status_page_take(&b, 8), slot);
-	status_page_give(&b, slot);
+	status_page_give(&b, cell);
+	ck_assert_uint_eq(status_page_take(&b, 8), cell);
+	status_page_give(&b, cell);
 	status_page_give(&b, STATUS_PAGE_NONE);
 }
 END_TEST
@@ -175,9 +175,9 @@ static void await_sleep(struct sleeper *s)
 
 START_TEST(a_reader_sleeps_through_a_change)
 {
-	uint32_t slot = status_page_take(&b, 7);
-	struct sleeper all[3] = { { &seen->cells[slot].word, word_of(slot, 7), 0 },
-				  { &seen->cells[slot].word, word_of(slot, 7), 0 },
+	uint32_t cell = status_page_take(&b, 7);
+	struct sleeper all[3] = { { &seen->cells[cell].word, word_of(cell, 7), 0 },
+				  { &seen->cells[cell].word, word_of(cell, 7), 0 },
 				  { &seen->generation, seen->generation, 0 } };
 	pthread_t threads[3];
 
@@ -185,12 +185,12 @@ START_TEST(a_reader_sleeps_through_a_change)
 		pthread_create(&threads[i], NULL, sleep_on, &all[i]);
 	for (size_t i = 0; i < array_size(all); i++)
 		await_sleep(&all[i]);
-	status_page_write(&b, slot, STATUS_PAGE_SEALED);
+	status_page_write(&b, cell, STATUS_PAGE_SEALED);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
 	status_page_begin(&b);
 	pthread_join(threads[2], NULL);
-	status_page_give(&b, slot);
+	status_page_give(&b, cell);
 }
 END_TEST
 
@@ -247,7 +247,7 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("board");
+	TCase *t = tcase_create("status_page");
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
@@ -260,5 +260,5 @@ int main(void)
 	tcase_add_test(t, a_reader_sleeps_through_a_change);
 	tcase_add_test(t, the_next_daemon_has_another_board);
 	tcase_add_test(t, something_else_is_taken_for_a_board);
-	return suite_run("board", t, NULL);
+	return suite_run("status_page", t, NULL);
 }

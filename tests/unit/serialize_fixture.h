@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ledger: the archive, and what stands in it as far as a model knows. Each step does something to
- * both, by chance, and notes what there is then, as a number, and how long the journal was.
+ * A ledger: a serializer, and a model of what its journal says. Each step does something random to
+ * both, and notes what there is then, as a number, and how long the journal was.
  */
-#ifndef GPUSHM_TESTS_UNIT_ARCHIVE_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_ARCHIVE_FIXTURE_H
+#ifndef GPUSHM_TESTS_UNIT_SERIALIZE_FIXTURE_H
+#define GPUSHM_TESTS_UNIT_SERIALIZE_FIXTURE_H
 
 #include "daemon/state/serialize.h"
 #include "proto/base/own.h"
@@ -25,9 +25,8 @@ struct state {
 };
 
 struct ledger {
-	struct archive archive;
+	struct serializer serializer;
 	struct fdstore store;
-	struct fd_index slots;
 	struct pool pool;
 	struct process processes[3];
 	struct buffer buffers[BUFFERS]; /* id 0: there is none */
@@ -95,7 +94,7 @@ static inline uint64_t hash_ledger(const struct ledger *l)
 static inline void note(struct ledger *l)
 {
 	ck_assert_uint_lt(l->n, STATES_MAX);
-	l->states[l->n++] = (struct state){ l->archive.journal.used, hash_ledger(l) };
+	l->states[l->n++] = (struct state){ l->serializer.journal.used, hash_ledger(l) };
 }
 
 static inline uint32_t count_live(const struct ledger *l)
@@ -109,28 +108,28 @@ static inline uint32_t count_live(const struct ledger *l)
 	return n;
 }
 
-static inline int write_all(struct ledger *l, struct archive *a)
+static inline int write_all(struct ledger *l, struct serializer *s)
 {
-	int r = archive_pool(a, &l->pool);
+	int r = serialize_pool(s, &l->pool);
 
 	for (unsigned i = 0; i < BUFFERS && r == 0; i++)
 		if (l->buffers[i].id)
-			r = archive_buffer(a, &l->buffers[i]);
+			r = serialize_buffer(s, &l->buffers[i]);
 	for (unsigned i = 0; i < LEASES && r == 0; i++)
 		if (l->leases[i].id)
-			r = archive_lease(a, &l->leases[i]);
+			r = serialize_lease(s, &l->leases[i]);
 	return r;
 }
 
 static inline void renew(struct ledger *l)
 {
-	struct archive_head head = { "0123456789abcde", l->next_id, l->next_id, 2 };
-	uint64_t generation = l->archive.journal.generation + 1;
+	struct serialize_head head = { "0123456789abcde", l->next_id, l->next_id, 2 };
+	uint64_t generation = l->serializer.journal.generation + 1;
 
-	archive_done(&l->archive);
-	ck_assert_int_eq(archive_init(&l->archive, &l->store, &l->slots, generation, &head), 0);
-	ck_assert_int_eq(write_all(l, &l->archive), 0);
-	ck_assert_int_eq(archive_complete(&l->archive), 0);
+	serializer_done(&l->serializer);
+	ck_assert_int_eq(serializer_init(&l->serializer, &l->store, generation, &head), 0);
+	ck_assert_int_eq(write_all(l, &l->serializer), 0);
+	ck_assert_int_eq(serialize_complete(&l->serializer), 0);
 	l->n = 0;
 	note(l);
 }
@@ -141,8 +140,9 @@ static inline struct ledger *ledger_new(uint64_t seed)
 
 	l->random = seed;
 	l->next_id = 1000;
-	l->archive.journal = JOURNAL_NONE;
-	ck_assert_int_eq(fd_index_init(&l->slots), 0);
+	l->serializer.journal = JOURNAL_NONE;
+	list_init(&l->serializer.observer.link);
+	ck_assert_int_eq(fdstore_reset_indices(&l->store), 0);
 	l->pool.id = 1;
 	l->pool.pool_fd = -1;
 	l->pool.granularity = 4096;
@@ -158,12 +158,26 @@ static inline void ledger_free(struct ledger *l)
 {
 	for (unsigned i = 0; i < BUFFERS; i++)
 		free(l->buffers[i].key);
-	archive_done(&l->archive);
-	fd_index_done(&l->slots);
+	serializer_done(&l->serializer);
+	fdstore_close(&l->store);
 	free(l);
 }
 
 /* ---- what happens ---- */
+
+static inline void record_buffer(struct ledger *l, struct buffer *b, enum buffer_event event)
+{
+	struct catalog_observer *o = &l->serializer.observer;
+
+	o->record_buffer(o, b, event);
+}
+
+static inline int record_lease(struct ledger *l, const struct lease *lease, enum lease_event event)
+{
+	struct catalog_observer *o = &l->serializer.observer;
+
+	return o->record_lease(o, lease, event);
+}
 
 static inline struct lease *free_lease(struct ledger *l)
 {
@@ -186,17 +200,17 @@ static inline void publish(struct ledger *l, struct buffer *b)
 			      .bytes = 1 + choose(l, 1000),
 			      .block = { .bytes = 4096, .fd = 0, .fd_read_only = -1 },
 			      .table_fd = -1,
-			      .fd_index = FD_INDEX_NONE };
+			      .fd_index = BUFFER_NOT_KEPT };
 	ck_assert_int_gt(asprintf(&b->key, "%0*u", (int)(1 + choose(l, 200)), choose(l, 1000)), 0);
 	made = (struct lease){ .id = l->next_id++,
 			       .buffer = b,
 			       .process = &l->processes[choose(l, 3)],
 			       .access = b->state == BUFFER_SEALED ? ACCESS_READ : ACCESS_WRITE };
 	/* The lease first; the buffer's record makes both count. */
-	ck_assert_int_eq(archive_lease(&l->archive, &made), 0);
-	l->states[l->n] = (struct state){ l->archive.journal.used, l->states[l->n - 1].hash };
+	ck_assert_int_eq(serialize_lease(&l->serializer, &made), 0);
+	l->states[l->n] = (struct state){ l->serializer.journal.used, l->states[l->n - 1].hash };
 	l->n++;
-	ck_assert_int_eq(archive_buffer(&l->archive, b), 0);
+	ck_assert_int_eq(serialize_buffer(&l->serializer, b), 0);
 	*lease = made;
 }
 
@@ -210,7 +224,7 @@ static inline void lease(struct ledger *l, struct buffer *b)
 				 .buffer = b,
 				 .process = &l->processes[choose(l, 3)],
 				 .access = choose(l, 2) ? ACCESS_READ : ACCESS_WRITE };
-	ck_assert_int_eq(archive_lease(&l->archive, lease), 0);
+	ck_assert_int_eq(serialize_lease(&l->serializer, lease), 0);
 }
 
 static inline unsigned count_leases(const struct ledger *l, const struct buffer *b)
@@ -225,10 +239,10 @@ static inline unsigned count_leases(const struct ledger *l, const struct buffer 
 static inline void unlink_or_free(struct ledger *l, struct buffer *b)
 {
 	if (b->key) {
-		archive_unlink(&l->archive, b);
+		record_buffer(l, b, BUFFER_UNLINKED);
 		free(take_ptr(b->key));
 	} else if (count_leases(l, b) == 0) {
-		archive_gone(&l->archive, b);
+		record_buffer(l, b, BUFFER_FREED);
 		b->id = 0;
 	}
 }
@@ -237,7 +251,7 @@ static inline void change(struct ledger *l, struct buffer *b)
 {
 	b->foreign = b->foreign || choose(l, 2);
 	b->dirty = !b->dirty;
-	archive_change(&l->archive, b);
+	record_buffer(l, b, BUFFER_DIRTIED);
 }
 
 static inline void close_or_move(struct ledger *l, struct lease *lease)
@@ -245,11 +259,11 @@ static inline void close_or_move(struct ledger *l, struct lease *lease)
 	if (lease->id == 0)
 		return;
 	if (choose(l, 4)) {
-		archive_close(&l->archive, lease);
+		record_lease(l, lease, LEASE_ENDED);
 		lease->id = 0;
 	} else {
 		lease->process = &l->processes[choose(l, 3)];
-		ck_assert_int_eq(archive_move(&l->archive, lease), 0);
+		ck_assert_int_eq(record_lease(l, lease, LEASE_MOVED), 0);
 	}
 }
 
@@ -268,7 +282,7 @@ static inline void step(struct ledger *l)
 	else
 		lease(l, b);
 	note(l);
-	ck_assert_uint_eq(l->archive.live, count_live(l));
+	ck_assert_uint_eq(l->serializer.live, count_live(l));
 }
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The archive against a model of it: random sequences of what is published, leased, changed, moved,
- * unlinked, closed and freed, with new journals in between. Then the journal is cut, or a bit of it
- * is flipped, and what is replayed must be what there was after some record: for a cut the last
- * whole one, for a bit the one before it, unless the bit says nothing. ARCHIVE_SEED makes the same
- * choices again.
+ * The serializer against a model of it: random sequences of buffers and leases that are published,
+ * granted, changed, moved, unlinked, ended and freed, with new journals in between. Then the test
+ * cuts the journal or flips a bit of it, and replaying must give the state after some record: for a
+ * cut, the last whole one; for a bit, the one before it, unless the bit says nothing.
+ * SERIALIZE_SEED repeats the choices.
  */
-#include "daemon/state/deserialize.h"
+#include "daemon/state/replay.h"
 #include "daemon/util/log.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
-#include "tests/unit/archive_fixture.h"
+#include "tests/unit/serialize_fixture.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -72,13 +72,13 @@ struct reading {
 };
 
 /* What a successor finds that inherits these journals, which are closed. */
-static int read_again(const struct fdstore_fd *journals, size_t n, struct reading *ret)
+static int read_again(const struct named_fd *journals, size_t n, struct reading *ret)
 {
-	struct fdstore store = { .inherited = calloc(n, sizeof(*journals)), .n_inherited = n };
+	struct fdstore store = { .received = { .items = calloc(n, sizeof(*journals)), .n = n } };
 	struct replay r;
 	int err;
 
-	memcpy(store.inherited, journals, n * sizeof(*journals));
+	memcpy(store.received.items, journals, n * sizeof(*journals));
 	err = replay(&store, &r, &ret->generation);
 	if (err == 0) {
 		ret->hash = hash_replay(&r);
@@ -91,9 +91,9 @@ static int read_again(const struct fdstore_fd *journals, size_t n, struct readin
 
 static int read_one(const struct ledger *l, size_t bytes, uint64_t bit, struct reading *ret)
 {
-	struct fdstore_fd one = { .fd = copy_of(&l->archive.journal, bytes, bit) };
+	struct named_fd one = { .fd = copy_of(&l->serializer.journal, bytes, bit) };
 
-	fdstore_name(one.name, 'j', l->archive.journal.generation);
+	strcpy(one.name, fdstore_name('j', l->serializer.journal.generation).text);
 	return read_again(&one, 1, ret);
 }
 
@@ -111,16 +111,16 @@ static void check_whole(const struct ledger *l)
 {
 	struct reading got;
 
-	ck_assert_int_eq(read_one(l, l->archive.journal.bytes, UINT64_MAX, &got), 0);
+	ck_assert_int_eq(read_one(l, l->serializer.journal.bytes, UINT64_MAX, &got), 0);
 	ck_assert_uint_eq(got.hash, hash_ledger(l));
-	ck_assert_uint_eq(got.generation, l->archive.journal.generation);
+	ck_assert_uint_eq(got.generation, l->serializer.journal.generation);
 	/* No id is given again. */
 	ck_assert_uint_ge(got.next, l->next_id);
 }
 
 static void check_cut(struct ledger *l)
 {
-	size_t bytes = stormer_random(&l->random) % (l->archive.journal.used + 1);
+	size_t bytes = stormer_random(&l->random) % (l->serializer.journal.used + 1);
 	int at = state_at(l, bytes), err;
 	struct reading got;
 
@@ -128,7 +128,7 @@ static void check_cut(struct ledger *l)
 	ck_assert_int_eq(err, at < 0 ? -ENOENT : 0);
 	if (at >= 0)
 		ck_assert_msg(got.hash == l->states[at].hash, "cut at %zu of %zu", bytes,
-			      l->archive.journal.used);
+			      l->serializer.journal.used);
 }
 
 static void check_flip(struct ledger *l, uint64_t bit)
@@ -136,9 +136,9 @@ static void check_flip(struct ledger *l, uint64_t bit)
 	int at = state_at(l, bit / 8), err;
 	struct reading got;
 
-	err = read_one(l, l->archive.journal.bytes, bit, &got);
+	err = read_one(l, l->serializer.journal.bytes, bit, &got);
 	if (err == 0)
-		ck_assert_uint_eq(got.generation, l->archive.journal.generation);
+		ck_assert_uint_eq(got.generation, l->serializer.journal.generation);
 	if (err == 0 && got.hash == hash_ledger(l))
 		return;
 	ck_assert_int_eq(err, at < 0 ? -ENOENT : 0);
@@ -149,15 +149,15 @@ static void check_flip(struct ledger *l, uint64_t bit)
 
 static void check_any_flip(struct ledger *l)
 {
-	check_flip(l, stormer_random(&l->random) % (l->archive.journal.used * 8));
+	check_flip(l, stormer_random(&l->random) % (l->serializer.journal.used * 8));
 }
 
 static uint64_t seed(void)
 {
-	const char *text = getenv("ARCHIVE_SEED");
+	const char *text = getenv("SERIALIZE_SEED");
 	uint64_t n = text ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
 
-	printf("archive: ARCHIVE_SEED=%lu\n", (unsigned long)n);
+	printf("serialize: SERIALIZE_SEED=%lu\n", (unsigned long)n);
 	fflush(stdout);
 	log_open(-1);
 	return n;
@@ -192,7 +192,7 @@ START_TEST(a_journal_that_has_grown_gives_what_never_was)
 {
 	struct ledger *l = ledger_new(seed());
 
-	while (l->archive.journal.used < 1 << 20)
+	while (l->serializer.journal.used < 1 << 20)
 		step(l);
 	check_whole(l);
 	for (unsigned n = 0; n < 300; n++) {
@@ -207,18 +207,18 @@ END_TEST
 START_TEST(a_journal_that_is_half_written_counts)
 {
 	struct ledger *l = ledger_new(seed());
-	struct fdstore_fd both[2];
+	struct named_fd both[2];
 	struct reading got;
 
 	for (unsigned n = 0; n < 60; n++)
 		step(l);
 	for (size_t bytes = 0; bytes < 6000; bytes += 1 + choose(l, 40)) {
-		struct journal *j = &l->archive.journal;
+		struct journal *j = &l->serializer.journal;
 		int old = copy_of(j, j->used, UINT64_MAX);
 
-		fdstore_name(both[0].name, 'j', j->generation);
+		strcpy(both[0].name, fdstore_name('j', j->generation).text);
 		renew(l);
-		fdstore_name(both[1].name, 'j', j->generation);
+		strcpy(both[1].name, fdstore_name('j', j->generation).text);
 		both[0].fd = old;
 		both[1].fd = copy_of(j, bytes < j->used ? bytes : j->used, UINT64_MAX);
 		ck_assert_int_eq(read_again(both, 2, &got), 0);
@@ -234,24 +234,26 @@ END_TEST
 START_TEST(a_journal_whose_fds_are_not_kept_is_never_written_anew)
 {
 	struct ledger *l = ledger_new(seed());
-	struct buffer b = { .pool = &l->pool, .block = { .fd = 0 }, .table_fd = -1 };
+	struct buffer b = {
+		.pool = &l->pool, .state = BUFFER_SHARED, .block = { .fd = 0 }, .table_fd = -1
+	};
 
 	setenv("NOTIFY_SOCKET", "@nobody is there", 1);
 	l->store.systemd = true;
-	while (l->archive.dead < 10000) {
+	while (l->serializer.dead < 10000) {
 		b.id = l->next_id++;
-		b.fd_index = FD_INDEX_NONE;
-		ck_assert_int_lt(archive_buffer(&l->archive, &b), 0);
-		archive_gone(&l->archive, &b);
+		b.fd_index = BUFFER_NOT_KEPT;
+		ck_assert_int_lt(serialize_buffer(&l->serializer, &b), 0);
+		record_buffer(l, &b, BUFFER_FREED);
 	}
-	ck_assert(archive_is_stale(&l->archive));
+	ck_assert(serialize_is_stale(&l->serializer));
 	ledger_free(l);
 }
 END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("archive");
+	TCase *t = tcase_create("serialize");
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, 300);
@@ -259,5 +261,5 @@ int main(void)
 	tcase_add_test(t, a_journal_that_has_grown_gives_what_never_was);
 	tcase_add_test(t, a_journal_that_is_half_written_counts);
 	tcase_add_test(t, a_journal_whose_fds_are_not_kept_is_never_written_anew);
-	return suite_run("archive", t, NULL);
+	return suite_run("serialize", t, NULL);
 }

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each record adds a thing, changes it or ends it. The result is what the daemon had when it died,
+ * or a moment before if the journal's end is damaged; the log says so. A record of a type that we
+ * do not know comes from a later gpushmd and is skipped.
+ */
+#include "daemon/state/replay.h"
+
+#include "daemon/state/journal.h"
+#include "daemon/util/log.h"
+#include "proto/base/own.h"
+#include "proto/limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t hash_of(uint16_t type, uint64_t id)
+{
+	return hashtable_hash_u64(id * 16 + type);
+}
+
+static struct item *find(struct replay *r, uint16_t type, uint64_t id)
+{
+	struct hashtable_link *link = hashtable_first(&r->by_id, hash_of(type, id));
+
+	for (; link; link = hashtable_next(link)) {
+		struct item *it = container_of(link, struct item, by_id);
+
+		if (it->type == type && it->id == id)
+			return it;
+	}
+	return NULL;
+}
+
+static void drop(struct replay *r, struct item *it)
+{
+	if (!it)
+		return;
+	hashtable_drop(&r->by_id, &it->by_id);
+	list_drop(&it->link);
+	protobuf_c_message_free_unpacked(it->message, NULL);
+	free(it);
+}
+
+static int add(struct replay *r, struct list *list, uint16_t type, uint64_t id,
+	       ProtobufCMessage *message)
+{
+	struct item *it = calloc(1, sizeof(*it));
+
+	if (!it) {
+		protobuf_c_message_free_unpacked(message, NULL);
+		return -ENOMEM;
+	}
+	drop(r, find(r, type, id)); /* a later record replaces it */
+	it->type = type;
+	it->id = id;
+	it->message = message;
+	list_insert(list, &it->link);
+	hashtable_insert(&r->by_id, &it->by_id, hash_of(type, id));
+	return 0;
+}
+
+static void rise(uint64_t *next, uint64_t id)
+{
+	if (*next <= id)
+		*next = id + 1;
+}
+
+static int on_daemon(struct replay *r, const void *body, size_t len)
+{
+	Gpushm__Journal__Daemon *m = gpushm__journal__daemon__unpack(NULL, len, body);
+
+	if (!m || r->daemon || m->id.len != DAEMON_ID_BYTES) {
+		if (m)
+			gpushm__journal__daemon__free_unpacked(m, NULL);
+		return -EBADMSG;
+	}
+	r->daemon = m;
+	r->next_buffer = m->next_buffer;
+	r->next_lease = m->next_lease;
+	return 0;
+}
+
+static int on_thing(struct replay *r, uint16_t type, const void *body, size_t len)
+{
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_POOL) {
+		Gpushm__Journal__Pool *m = gpushm__journal__pool__unpack(NULL, len, body);
+
+		return m ? add(r, &r->pools, type, m->id, &m->base) : -EBADMSG;
+	}
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_BUFFER) {
+		Gpushm__Journal__Buffer *m = gpushm__journal__buffer__unpack(NULL, len, body);
+
+		if (m)
+			rise(&r->next_buffer, m->id);
+		return m ? add(r, &r->buffers, type, m->id, &m->base) : -EBADMSG;
+	}
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_LEASE) {
+		Gpushm__Journal__Lease *m = gpushm__journal__lease__unpack(NULL, len, body);
+
+		if (m)
+			rise(&r->next_lease, m->id);
+		return m ? add(r, &r->leases, type, m->id, &m->base) : -EBADMSG;
+	}
+	return 0;
+}
+
+static int on_end(struct replay *r, uint16_t type, const void *body, size_t len)
+{
+	Gpushm__Journal__Id *m = gpushm__journal__id__unpack(NULL, len, body);
+	uint16_t of = type == GPUSHM__JOURNAL__TYPE__TYPE_CLOSE
+			      ? GPUSHM__JOURNAL__TYPE__TYPE_LEASE
+			      : GPUSHM__JOURNAL__TYPE__TYPE_BUFFER;
+	struct item *it = m ? find(r, of, m->id) : NULL;
+
+	if (!m)
+		return -EBADMSG;
+	gpushm__journal__id__free_unpacked(m, NULL);
+	if (type != GPUSHM__JOURNAL__TYPE__TYPE_UNLINK)
+		drop(r, it);
+	else if (it)
+		((Gpushm__Journal__Buffer *)it->message)->has_key = 0;
+	return 0;
+}
+
+static int on_record(uint16_t type, const void *body, size_t len, void *arg)
+{
+	struct replay *r = arg;
+
+	switch (type) {
+	case GPUSHM__JOURNAL__TYPE__TYPE_DAEMON:
+		return on_daemon(r, body, len);
+	case GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE:
+		r->complete = true;
+		return 0;
+	case GPUSHM__JOURNAL__TYPE__TYPE_UNLINK:
+	case GPUSHM__JOURNAL__TYPE__TYPE_GONE:
+	case GPUSHM__JOURNAL__TYPE__TYPE_CLOSE:
+		return on_end(r, type, body, len);
+	default:
+		return on_thing(r, type, body, len);
+	}
+}
+
+static void drop_all(struct replay *r, struct list *list)
+{
+	struct item *it;
+
+	list_foreach (it, list, link)
+		drop(r, it);
+}
+
+void replay_done(struct replay *r)
+{
+	drop_all(r, &r->pools);
+	drop_all(r, &r->buffers);
+	drop_all(r, &r->leases);
+	hashtable_done(&r->by_id);
+	if (r->daemon)
+		gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
+	r->daemon = NULL;
+}
+
+static int replay_init(struct replay *r)
+{
+	*r = (struct replay){ 0 };
+	list_init(&r->pools);
+	list_init(&r->buffers);
+	list_init(&r->leases);
+	return hashtable_init(&r->by_id);
+}
+
+static int read_journal(int *fd, struct replay *r)
+{
+	struct journal j = JOURNAL_NONE;
+	size_t dropped = 0;
+	int err = journal_adopt(fd, &j);
+
+	if (err < 0)
+		return err;
+	err = journal_replay(&j, on_record, r, &dropped);
+	journal_done(&j);
+	if (dropped)
+		log_warning("the journal is damaged: its last %zu bytes are dropped; leases and "
+			    "buffers that they told of may be missing",
+			    dropped);
+	if (err < 0)
+		return err;
+	return r->complete && r->daemon ? 0 : -EBADMSG;
+}
+
+static void tell_useless(const struct named_fd *it, int error)
+{
+	if (error == -EPROTONOSUPPORT)
+		log_error("what an earlier gpushmd left is dropped: its journal (%s) has version "
+			  "%u, and gpushmd " GPUSHM_VERSION " reads versions %u to %u; what "
+			  "processes have mapped stays theirs, but has no name any more; gpushmctl "
+			  "restart refuses such a program beforehand",
+			  it->name, journal_version(it->fd), JOURNAL_VERSION_OLDEST,
+			  JOURNAL_VERSION);
+	else
+		log_error("%s can't be used: %s", it->name, strerror(-error));
+}
+
+/* From its name at systemd, which a flipped bit in the file does not change. */
+static uint64_t generation_of(const struct named_fd *it)
+{
+	return strtoull(it->name + 1, NULL, 36);
+}
+
+/* There are two only if the daemon died while it wrote a new one. */
+static struct named_fd *newest(struct fdstore *store)
+{
+	struct named_fd *found = NULL;
+	uint64_t best = 0;
+
+	for (size_t i = 0; i < store->received.n; i++) {
+		struct named_fd *it = &store->received.items[i];
+		uint64_t n;
+
+		if (it->fd < 0 || it->name[0] != 'j')
+			continue;
+		n = generation_of(it);
+		if (!found || n > best) {
+			found = it;
+			best = n;
+		}
+	}
+	return found;
+}
+
+int replay(struct fdstore *store, struct replay *r, uint64_t *ret_generation)
+{
+	struct named_fd *it = newest(store);
+	int err;
+
+	if (!it)
+		return -ENOENT;
+	err = replay_init(r);
+	if (err < 0)
+		return err;
+	err = read_journal(&it->fd, r);
+	if (err < 0)
+		tell_useless(it, err);
+	close_fd(&it->fd);
+	*ret_generation = generation_of(it);
+	if (err == 0)
+		return 0;
+	replay_done(r);
+	/* The next daemon may have enough memory. */
+	if (err == -ENOMEM)
+		return err;
+	fdstore_forget(store, it->name);
+	return replay(store, r, ret_generation);
+}
