@@ -10,32 +10,38 @@
 
 #include <stdio.h>
 
+/* UNLINK and CLEAN differ only in what the catalog does. */
+static int change_buffer(struct session *s, const char *request, bool has_name,
+			 ProtobufCBinaryData name, uint64_t id,
+			 int (*change)(struct catalog *, const struct process *, const char *key,
+				       uint64_t id, struct fault *),
+			 struct reply *reply, struct fault *f)
+{
+	char key[KEY_MAX + 1];
+	int r = request_key(s, request, has_name, name, key, f);
+
+	if (r == 0)
+		r = change(&s->service->catalog, s->process, key, id, f);
+	if (r == 0)
+		reply_done(reply);
+	return r;
+}
+
 int request_unlink(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		   struct fault *f)
 {
 	const Gpushm__Proto__Unlink *m = q->unlink;
-	char key[KEY_MAX + 1];
-	int r = request_key(s, "UNLINK", m->has_name, m->name, key, f);
 
-	if (r == 0)
-		r = catalog_unlink(&s->service->catalog, s->process, key, m->buffer, f);
-	if (r == 0)
-		reply_done(reply);
-	return r;
+	return change_buffer(s, "UNLINK", m->has_name, m->name, m->buffer, catalog_unlink, reply,
+			     f);
 }
 
 int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		  struct fault *f)
 {
 	const Gpushm__Proto__Clean *m = q->clean;
-	char key[KEY_MAX + 1];
-	int r = request_key(s, "CLEAN", m->has_name, m->name, key, f);
 
-	if (r == 0)
-		r = catalog_clean(&s->service->catalog, s->process, key, m->buffer, f);
-	if (r == 0)
-		reply_done(reply);
-	return r;
+	return change_buffer(s, "CLEAN", m->has_name, m->name, m->buffer, catalog_clean, reply, f);
 }
 
 /* ---- FLUSH ---- */

@@ -23,14 +23,6 @@ void session_free_watched(struct session *s)
 	s->pending.waiter.n_watched = 0;
 }
 
-bool session_busy(const struct session *s)
-{
-	const struct pending_request *p = &s->pending;
-
-	return p->creating || !list_empty(&p->waiter.link) || !list_empty(&p->flush.link) ||
-	       !list_empty(&p->restarter.link);
-}
-
 static void cancel(struct session *s)
 {
 	waiters_drop(&s->service->waiters, &s->pending.waiter);

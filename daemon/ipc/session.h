@@ -65,6 +65,12 @@ void session_done(struct session *s);
 void session_free_watched(struct session *s);
 
 /* Whether a request is in flight. */
-bool session_busy(const struct session *s);
+static inline bool session_busy(const struct session *s)
+{
+	const struct pending_request *p = &s->pending;
+
+	return p->creating || !list_empty(&p->waiter.link) || !list_empty(&p->flush.link) ||
+	       !list_empty(&p->restarter.link);
+}
 
 #endif
