@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the start of a .npy file. What the parser accepts holds together, and written
- * by us and read again it is the same array. The corpus is tests/fuzz/corpus/npy.
+ * Any bytes as the start of a .npy file. A header that the parser accepts is consistent, and after
+ * writing and reading it is the same array. The corpus is tests/fuzz/corpus/npy.
  */
 #include "client/ctl/npy.h"
 #include "proto/base/own.h"
@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 
 	if (size < NPY_PRELUDE || npy_header_size(data, &len, &err) < 0 || size < len)
 		return 0;
-	/* In memory of its exact size, so that a read past its end is seen. */
+	/* A copy of its exact size, so that ASan finds a read past its end. */
 	header = malloc(len);
 	assert(header);
 	memcpy(header, data, len);

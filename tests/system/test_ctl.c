@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmctl against a real daemon: what goes in comes out, byte for byte, from every pool; each
- * exit code and its words; nothing is left behind by a command that failed or was interrupted.
+ * gpushmctl with a real daemon: data come back byte for byte from every pool; each exit code has
+ * its message; a command that fails or is interrupted leaves nothing behind.
  */
 #include "proto/base/own.h"
 #include "tests/lib/ctl.h"
@@ -48,7 +48,7 @@ START_TEST(an_array_comes_back_changed)
 			      files[i].bytes);
 		snprintf(put + strlen(put), sizeof(put) - strlen(put), " a%zu=%s", i, name);
 	}
-	/* Each alone in a buffer, and all of them in one, in every pool. */
+	/* In every pool: each array in a buffer of its own, and all arrays in one buffer. */
 	shell_expect(&sh, 0,
 		     "pools=$($ctl pools | awk 'NR > 1 { print $1 }')\n"
 		     "[[ $pools ]] || exit 9\n"
@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(a_chunk_is_lost_on_the_way_through_a_pipe)
 {
-	/* More than two chunks, and no multiple of one. */
+	/* More than two chunks, and not a multiple of one. */
 	ctl_write_npy("big.npy", "'|u1'", "False", "(20971521,)", 20971521);
 	shell_expect(&sh, 0,
 		     "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
@@ -168,7 +168,7 @@ START_TEST(a_failure_has_the_wrong_exit_code_or_no_words)
 		complains(failures[i].says);
 		ck_assert_str_eq(sh.out, "");
 	}
-	/* None of them has made anything. */
+	/* The failures have created nothing. */
 	shell_expect(&sh, 0, "[[ $($ctl ls --names-only) == two ]]");
 }
 END_TEST
@@ -205,7 +205,7 @@ START_TEST(a_link_or_a_mode_is_lost_with_the_old_file)
 		"$ctl get -q x link && [[ -L link && $(stat -c %%a real) == 640 ]] || exit 1\n"
 		"$ctl get x - | cmp - real || exit 1\n"
 		"umask 0027; $ctl get -q x new && [[ $(stat -c %%a new) == 640 ]] || exit 1\n"
-		/* /dev/stdout is such a link, and a root's get would replace it. */
+		/* /dev/stdout is such a link; get as root could replace it. */
 		"mkdir d; ln -s /proc/self/fd/1 d/stdout\n"
 		"$ctl get -q x d/stdout > out && [[ -L d/stdout ]] && cmp real out || exit 1\n"
 		"$ctl get -q x d/stdout | cmp - real && [[ $(echo * d/*) == 'd link new out "

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Headers of .npy files: those that NumPy writes, those that nobody should, and the way back. The
- * headers are written out here as numpy.save() writes them (numpy/lib/format.py), but for the
- * padding, which the parser must not care about.
+ * Headers of .npy files: valid ones, malformed ones, and writing. The headers here are as
+ * numpy.save() writes them (numpy/lib/format.py), except for the padding, which the parser ignores.
  */
 #include "client/ctl/npy.h"
 #include "proto/base/own.h"
@@ -15,7 +14,7 @@
 
 static char file[NPY_HEADER_MAX + 64];
 
-/* A header of that version around the dict. Returns its length. */
+/* Makes a header of that version from the dict. Returns its length. */
 static size_t wrap(int major, const char *dict, size_t dict_len)
 {
 	size_t prelude = major == 1 ? 10 : 12, len = dict_len + 1;
@@ -30,7 +29,8 @@ static size_t wrap(int major, const char *dict, size_t dict_len)
 	return prelude + len;
 }
 
-/* Parses from memory of exactly the header's size, so that valgrind and ASan see each byte. */
+/* Parses a copy of exactly the header's size, so that valgrind and ASan find a read past its end.
+ */
 static int parse(int major, const char *dict, struct npy *ret)
 {
 	size_t len = wrap(major, dict, strlen(dict));
@@ -248,7 +248,7 @@ START_TEST(a_latin_1_name_comes_out_as_broken_utf_8)
 }
 END_TEST
 
-/* Written and read again, the array is the same. */
+/* An array must be the same after writing and reading. */
 static void round_trip(const struct npy *in, const char *expected)
 {
 	_cleanup_(free_ptr) char *header = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gpushmctl prints: escapes, widths, tables, JSON, progress; and what it reads: times
- * and command lines.
+ * What gpushmctl prints: escapes, tables, JSON, progress; and what it reads: times and command
+ * lines.
  */
 #include "client/ctl/args.h"
 #include "client/ctl/ctl.h"
@@ -179,7 +179,7 @@ START_TEST(a_mistyped_command_gets_a_foreign_suggestion)
 }
 END_TEST
 
-/* What a function writes to a stream; the caller frees it. */
+/* Returns what a function writes to a stream; the caller frees it. */
 static char *written(void (*write)(FILE *))
 {
 	char *text = NULL;

@@ -2,7 +2,7 @@
 # bash completion for gpushmctl(1): commands, options, and the names that the daemon knows now.
 # Installed as share/bash-completion/completions/gpushmctl.
 
-# The socket that the command line names so far, so that names come from the same daemon.
+# Asks the daemon that the command line names so far.
 _gpushmctl_ask() {
 	local i socket=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -16,14 +16,14 @@ _gpushmctl_ask() {
 	"${COMP_WORDS[0]}" "${socket[@]}" "$@" 2>/dev/null
 }
 
-# The lines of $1 that begin as $2, quoted. Not compgen -W: it expands its words, and a name, which
-# is any user's to choose, may be $(...).
+# The lines of $1 that start with $2, quoted. Not compgen -W: it expands its words, and any user can
+# choose a name like $(...).
 _gpushmctl_lines() {
 	local line quoted
 	COMPREPLY=()
 	while IFS= read -r line; do
 		printf -v quoted '%q' "$line"
-		# $2 is as it was typed: with quotes, if the name wants them.
+		# $2 is as the user typed it: with quotes, if the name needs them.
 		[[ -n $line && ($line == "$2"* || $quoted == "$2"*) ]] && COMPREPLY+=("$quoted")
 	done <<<"$1"
 	return 0
@@ -44,7 +44,7 @@ _gpushmctl() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i
 	local options
 
-	# bash takes "--socket=PATH" for three words.
+	# bash splits "--socket=PATH" into three words.
 	[[ $cur == "=" ]] && cur=""
 	[[ $prev == "=" ]] && prev=${COMP_WORDS[COMP_CWORD - 2]}
 	for ((i = 1; i < COMP_CWORD; i++)); do
