@@ -385,7 +385,7 @@ TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRAR
 ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_TESTS)))
 ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_DEATHS))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
-THREAD_TESTS = $(call pick,worker pool pending pool_request map connection buffer defer,$(UNIT_TESTS)) \
+THREAD_TESTS = $(call pick,worker pool deferred_free pool_request map connection buffer defer,$(UNIT_TESTS)) \
 	$(call pick,threads notice watch restart reset,$(SYSTEM_TESTS))
 TSAN_PART    = tsan $(TSAN_ENV) $(call tsan,$(THREAD_TESTS))
 
@@ -398,7 +398,7 @@ PYTHON_ASAN_PART = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),python-asan $(i
 PYTHON_HOST_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-host $(PYTEST))
 
 VALGRIND = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no'
-VALGRIND_PART = valgrind $(VALGRIND) $(call pick,table table_view wire config ini view array board npy pending pool dlpack,$(UNIT_TESTS))
+VALGRIND_PART = valgrind $(VALGRIND) $(call pick,table table_view wire config ini view array board npy deferred_free pool dlpack,$(UNIT_TESTS))
 STORM_HOST_PART = storm-host $(STORMS)
 STORM_FAKE_PART = $(if $(FAKECUDA),storm-fake $(FAKE_ENV) $(STORMS))
 MODEL_PART   = model $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))

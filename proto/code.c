@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What each error code of the protocol is called and which errno it is to a caller of the library.
+ * The name of each error code of the protocol, and the errno that callers of the library get.
  *
- * This file alone sees both our enum code and the generated one, and refuses to compile where they
- * differ: everyone else may then pass one for the other.
+ * Only this file sees both our enum code and the generated one. It does not compile if they differ,
+ * so that other files may use one for the other.
  */
 #include "proto/code.h"
 

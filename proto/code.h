@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The protocol's error codes and the errno that a caller of the library sees for each.
+ * The protocol's error codes, and the errno of each for callers of the library.
  */
 #ifndef GPUSHM_PROTO_CODE_H
 #define GPUSHM_PROTO_CODE_H
@@ -35,10 +35,10 @@ enum code {
 	CODE_COUNT,
 };
 
-/* The errno, positive; EIO for a code that this version does not know. 0 for CODE_OK. */
+/* The errno, positive; EIO for an unknown code; 0 for CODE_OK. */
 int code_to_errno(int code);
 
-/* "NOT_FOUND"; "UNKNOWN" for a code that this version does not know. */
+/* "NOT_FOUND"; "UNKNOWN" for an unknown code. */
 const char *code_name(int code);
 
 #endif

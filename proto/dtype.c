@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the types of elements are called and how large they are. One table holds every scalar type;
- * vectors add lanes to one of them, and a record is told by its size alone. Nothing here looks at
- * an element: a type is a label and a size to gpushm.
+ * The names and sizes of the types of elements. One table has every scalar type; vectors add lanes
+ * to one of them, and a record has only a size. Nothing here reads an element: for gpushm a type is
+ * a label and a size.
  *
  * Names are those of NumPy and ml_dtypes. Typestrs are NumPy's array interface, version 3.
  */
@@ -35,7 +35,7 @@ static const struct scalar {
 	{ "float64", "<f8", DTYPE_FLOAT, 64 },
 	{ "complex64", "<c8", DTYPE_COMPLEX, 64 },
 	{ "complex128", "<c16", DTYPE_COMPLEX, 128 },
-	/* PyTorch and ml_dtypes export bfloat16 so (torch/_tensor.py, _dtype_to_typestr). */
+	/* As PyTorch and ml_dtypes export it (torch/_tensor.py, _dtype_to_typestr). */
 	{ "bfloat16", "<V2", DTYPE_BFLOAT, 16 },
 	{ "float8_e3m4", NULL, DTYPE_FLOAT8_E3M4, 8 },
 	{ "float8_e4m3", NULL, DTYPE_FLOAT8_E4M3, 8 },
@@ -50,7 +50,7 @@ static const struct scalar {
 	{ "float4_e2m1fn", NULL, DTYPE_FLOAT4_E2M1FN, 4 },
 };
 
-/* NULL for a record and for what is no type. */
+/* NULL for a record and for an unknown type. */
 static const struct scalar *scalar_find(struct dtype t)
 {
 	for (size_t i = 0; i < array_size(scalars); i++)
@@ -97,7 +97,7 @@ void dtype_format(struct dtype t, char *buf, size_t size)
 		snprintf(buf, size, "%sx%u", s->name, t.lanes);
 }
 
-/* All of text is one decimal number from 1 to max, written as printf does. */
+/* Reads a decimal number from 1 to max that fills the text, without leading zeros. */
 static int number_parse(const char *text, uint32_t max, uint32_t *ret)
 {
 	uint64_t n = 0;
@@ -163,7 +163,7 @@ int dtype_from_typestr(const char *typestr, struct dtype *ret)
 	if (!strchr("biufcV", typestr[1]) || number_parse(typestr + 2, UINT32_MAX, &n) < 0)
 		return -EINVAL;
 
-	/* The order mark says something for bfloat16 only, whose "|V2" is a record of two bytes. */
+	/* The byte order matters only for bfloat16: "|V2" is a record of two bytes. */
 	for (size_t i = 0; i < array_size(scalars); i++) {
 		const struct scalar *s = &scalars[i];
 

@@ -42,7 +42,7 @@ struct dtype {
 	uint32_t itemsize; /* bytes of a record; 0 for all else */
 };
 
-/* Whether code, bits, lanes and itemsize make a type that we know. lanes: 1 to 16. */
+/* Whether code, bits, lanes and itemsize make a known type. lanes: 1 to 16. */
 bool dtype_valid(struct dtype t);
 
 /* Bits of one element, lanes included; for a record 8 * itemsize. Never 0 for a valid type. */
@@ -51,22 +51,22 @@ uint64_t dtype_bits(struct dtype t);
 /* Whether elements do not start on byte boundaries; such arrays are always C-contiguous. */
 bool dtype_packed(struct dtype t);
 
-/* Bytes that an element's address must be a multiple of: the lane's size, of a complex type that of
- * one component, as NumPy has it; at most 8, and 1 for records and lanes narrower than a byte. A
- * kernel that loads a complex number in one piece (double2, float2) must ask for more itself. */
+/* The alignment of an element in bytes, as in NumPy: the lane's size, for a complex type the size
+ * of one component; at most 8, and 1 for records and lanes narrower than a byte. A kernel that
+ * loads a complex number at once (double2, float2) needs more and must see to it. */
 uint32_t dtype_align(struct dtype t);
 
 /* "float32", "bfloat16", "float8_e4m3fn", "float32x4", "record40". Writes a NUL; cuts at size. */
 void dtype_format(struct dtype t, char *buf, size_t size);
 
-/* The inverse of dtype_format(). 0, or -EINVAL for a name that is not known. */
+/* The inverse of dtype_format(). 0, or -EINVAL for an unknown name. */
 int dtype_parse(const char *name, struct dtype *ret);
 
 /* NumPy's array-interface typestr ("<f4", "|b1", "|V40"; bfloat16 as "<V2", as PyTorch does). 0, or
- * -ENOTSUP where NumPy has no such type. buf has at least 16 bytes. */
+ * -ENOTSUP: NumPy has no such type. buf has at least 16 bytes. */
 int dtype_to_typestr(struct dtype t, char *buf, size_t size);
 
-/* The inverse, for little-endian and byte-sized types. 0, -EINVAL (no typestr), -ENOTSUP (big
+/* The inverse, for little-endian and byte-sized types. 0, -EINVAL (not a typestr), -ENOTSUP (big
  * endian, strings, objects, dates). "|V8" gives a record of 8 bytes. */
 int dtype_from_typestr(const char *typestr, struct dtype *ret);
 

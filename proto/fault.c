@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a fault is filled in. The text is cut where it does not fit, but never inside a UTF-8
- * sequence, because it goes to terminals and into JSON. Nothing is owned, nothing is logged.
+ * Fills in a fault. A text that does not fit is cut, but never inside a UTF-8 sequence, because it
+ * goes to terminals and into JSON.
  */
 #include "proto/fault.h"
 

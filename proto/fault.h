@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One error as daemon rooms hand it up: a code for programs and a text for people.
+ * One error of the daemon: a code for programs and a text for people.
  */
 #ifndef GPUSHM_PROTO_FAULT_H
 #define GPUSHM_PROTO_FAULT_H

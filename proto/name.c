@@ -40,7 +40,7 @@ size_t name_cut(const char *text, size_t len)
 	size_t start = len;
 	uint32_t point;
 
-	/* Back to the last byte that starts a sequence, three bytes away at most. */
+	/* Goes back to the last byte that starts a sequence, at most three bytes. */
 	while (start > 0 && len - start < 4 && p[start - 1] >> 6 == 2)
 		start--;
 	if (start == 0 || p[start - 1] < 0x80)
@@ -57,7 +57,7 @@ static const char *component_check(const char *c, size_t len)
 	return NULL;
 }
 
-/* What names of buffers, arrays and attributes have in common. */
+/* The rule that names of buffers, arrays and attributes share. */
 static const char *name_check(const char *name, size_t len)
 {
 	const char *wrong = name_check_text(name, len);
@@ -72,7 +72,7 @@ static const char *name_check(const char *name, size_t len)
 	return wrong;
 }
 
-/* "~/..." or "~UID/...", UID in decimal as it is printed; (uid_t)-1 is no user. */
+/* Checks "~/..." or "~UID/..."; UID is decimal, and (uid_t)-1 is no user. */
 static const char *private_check(const char *name, size_t len)
 {
 	const char *slash = memchr(name, '/', len);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * The table of a buffer: its arrays and its attributes, as one image that is written once and read
- * by many. The daemon builds it from DESCRIBE requests, checks each array against the allocation,
- * and keeps the image in a sealed memfd; a reader maps that memfd and looks names up in O(1),
- * so that an attach costs the same for one array and for five thousand.
+ * by many processes. The daemon builds it from DESCRIBE requests, checks each array against the
+ * allocation, and keeps the image in a sealed memfd. A reader maps that memfd and finds a name in
+ * O(1), so that an attach costs the same for one array and for five thousand.
  *
  * Image (little endian, every part aligned to 8 bytes, offsets from the image's start):
  *   struct table_header, entries[arrays], u32 slots[slots] (open-addressed hash of names, linear
  *   probing, index + 1, 0 = empty; slots is a power of two >= 2 * arrays), attributes, text.
- * The hash of a name, and the digest of a layout, are 64-bit FNV-1a (Fowler, Noll, Vo): they find
- * and compare, they protect nothing.
+ * The hash of a name and the digest of a layout are 64-bit FNV-1a.
  *
  * A reader trusts no offset in an image: table_view_init() checks the header, and each lookup
  * checks what it touches.
@@ -17,6 +16,7 @@
 #ifndef GPUSHM_PROTO_TABLE_H
 #define GPUSHM_PROTO_TABLE_H
 
+#include "proto/base/fnv.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 
@@ -24,8 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An array as it is asked for and as it is told. Pointers are borrowed: from the caller when it is
- * added, from the image when it is looked up. */
+/* An array as a client describes it, and as a reader gets it. Pointers are borrowed: from the
+ * caller when it is added, from the image when it is looked up. */
 struct table_array {
 	const char *name; /* not terminated */
 	size_t name_len;
@@ -46,7 +46,7 @@ struct table_attr {
 	size_t value_len;
 };
 
-/* The result of a check: what is wrong, for an error message, and which code it is. */
+/* The result of a check: what is wrong, as a code and as a text for an error message. */
 struct table_error {
 	enum {
 		TABLE_OK,
@@ -60,13 +60,12 @@ struct table_error {
 	char text[192];
 };
 
-/* The digest of no array at all: FNV-1a's offset basis. */
-#define TABLE_DIGEST_EMPTY 0xcbf29ce484222325u
+#define TABLE_DIGEST_EMPTY FNV1A_BASIS /* the digest of a buffer without arrays */
 
-/* ---- building: owns all that it was given, copied ---- */
+/* ---- building: a builder owns copies of all it gets ---- */
 struct table_builder;
 
-/* buffer_bytes: the size that every array must lie within. 0 or -ENOMEM. */
+/* buffer_bytes: every array must lie within that size. 0 or -ENOMEM. */
 int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret);
 struct table_builder *table_builder_free(struct table_builder *b);
 
@@ -76,13 +75,13 @@ struct table_builder *table_builder_free(struct table_builder *b);
 int table_builder_add(struct table_builder *b, const struct table_array *a,
 		      struct table_error *err);
 
-/* Forgets the arrays after the first n: undoes a batch of which one member was wrong. */
+/* Removes the arrays after the first n: undoes a batch with a wrong array. */
 void table_builder_truncate(struct table_builder *b, uint32_t n);
 uint32_t table_builder_arrays(const struct table_builder *b);
 uint32_t table_builder_attrs(const struct table_builder *b);
 
-/* Bytes that the table takes while it is built, and its image after that, to within the growth of
- * its parts. */
+/* Bytes of the table while it is built, and of its image later, without the reserve of growing
+ * parts. */
 uint64_t table_builder_bytes(const struct table_builder *b);
 
 /* Sets an attribute; an empty value is a value. Replaces one of the same key. Errors as above. */
@@ -96,27 +95,27 @@ int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_byt
 
 /* ---- reading ---- */
 struct table_view {
-	const unsigned char *image; /* borrowed: memory that its owner keeps; NULL: it is read */
-	int fd;			    /* borrowed: what it is read from, where image is NULL */
+	const unsigned char *image; /* borrowed; NULL: the image is read from fd */
+	int fd;			    /* borrowed */
 	size_t bytes;
 	uint64_t buffer_bytes;
-	uint64_t entries_at, slots_at, attrs_at, digest; /* as the header had them */
+	uint64_t entries_at, slots_at, attrs_at, digest; /* as in the header */
 	uint32_t arrays, slots, attrs;
 };
 
-/* Checks the header in O(1). 0, or -EBADMSG for what is no table of a buffer of that size. */
+/* Checks the header in O(1). 0; -EBADMSG: not the table of a buffer of that size. */
 int table_view_init(struct table_view *v, const void *image, size_t bytes, uint64_t buffer_bytes);
 
-/* The same of an image that is not in memory: each look reads what it needs, some 200 bytes. Names
- * are found in it; whatever else there is to tell would point into memory, and is -EAGAIN. */
+/* The same for an image that is not in memory: each lookup reads what it needs, some 200 bytes.
+ * Only names can be looked up; other results would point into memory, and are -EAGAIN. */
 int table_view_init_fd(struct table_view *v, int fd, size_t bytes, uint64_t buffer_bytes);
 uint32_t table_view_arrays(const struct table_view *v);
 uint32_t table_view_attrs(const struct table_view *v);
 uint64_t table_view_digest(const struct table_view *v);
 
-/* 0; -ENOENT; -EBADMSG where the entry does not hold together (the daemon is broken or hostile);
- * -EAGAIN, see above: at any index, and of an array that has a descr. ret->name is the caller's
- * after a find. */
+/* 0; -ENOENT; -EBADMSG: the entry is wrong (the daemon is broken or hostile); -EAGAIN, see above:
+ * for any index, and for an array with a descr. After table_view_find() ret->name is the caller's
+ * name. */
 int table_view_find(const struct table_view *v, const char *name, size_t len,
 		    struct table_array *ret);
 int table_view_at(const struct table_view *v, uint32_t index, struct table_array *ret);

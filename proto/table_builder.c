@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table while it is being described. The builder owns copies of everything that it was given, in
- * the form in which the image wants it: entries, hash slots and text only need to be put one behind
- * the other, with the offsets moved.
+ * A table while it is described. The builder owns copies of everything it gets, in the form of the
+ * image: the image is its entries, hash slots and text, one after the other, with adjusted offsets.
  *
- * Adding costs O(1), the hash and both vectors grow by doubling. An array leaves only from the end
- * (truncate), and that keeps linear probing simple: the last one that came took a slot that was
- * empty before, so emptying it again restores what was.
+ * Adding costs O(1): the hash and both arrays grow by doubling. Arrays are removed only from the
+ * end (truncate), which keeps linear probing simple: the last array took a slot that was empty
+ * before, so that emptying it restores the table.
  */
 #include "proto/table_image.h"
 
+#include "proto/base/grow.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
 
@@ -17,12 +17,11 @@
 #include <string.h>
 
 #define SLOTS_MIN 16u
-#define ENTRIES_MIN 8u
 #define TEXT_MIN 512u
 
-#define FD_INDEX_MAX (2 * ARRAYS_MAX)
+#define SLOTS_MAX (2 * ARRAYS_MAX)
 
-_Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at FD_INDEX_MAX");
+_Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at SLOTS_MAX");
 
 struct table_builder {
 	struct table_parts parts;
@@ -58,10 +57,9 @@ struct table_builder *table_builder_free(struct table_builder *b)
 	return NULL;
 }
 
-#define FD_INDEX_NONE UINT32_MAX
+#define SLOT_NONE UINT32_MAX
 
-/* The slot of that name, or the empty one where it would go; FD_INDEX_NONE: that is too far away.
- */
+/* The slot of that name, or the empty one for it; SLOT_NONE: that is too far away. */
 static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char *name, size_t len)
 {
 	for (uint32_t i = 0; i < TABLE_PROBES_MAX; i++) {
@@ -75,11 +73,11 @@ static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char
 		    memcmp(p->text + e->name_at, name, len) == 0)
 			return slot;
 	}
-	return FD_INDEX_NONE;
+	return SLOT_NONE;
 }
 
-/* Keeps n_slots >= 2 * arrays with one array more. Nothing moves farther from where its hash wants
- * it: what collides in the larger table has collided in the smaller one, in the same order. */
+/* Keeps n_slots >= 2 * arrays with one more array. No array moves farther away from its hash's
+ * slot: arrays that collide in the larger table collided in the smaller one, in the same order. */
 static int slots_grow(struct table_parts *p)
 {
 	uint32_t n = p->n_slots * 2;
@@ -106,20 +104,15 @@ static int slots_grow(struct table_parts *p)
 
 static int entries_grow(struct table_parts *p)
 {
-	uint32_t room = p->entries_room > 0 ? p->entries_room * 2 : ENTRIES_MIN;
-	struct table_entry *entries;
+	struct table_entry *entries = grow(p->entries, p->arrays, sizeof(*entries));
 
-	if (p->arrays < p->entries_room)
-		return 0;
-	entries = reallocarray(p->entries, room, sizeof(*entries));
 	if (!entries)
 		return -ENOMEM;
 	p->entries = entries;
-	p->entries_room = room;
 	return 0;
 }
 
-/* Room for `more` bytes of text, which are within TABLE_BYTES_MAX. */
+/* Makes space for `more` bytes of text; the caller has checked TABLE_BYTES_MAX. */
 static int text_grow(struct table_parts *p, uint64_t more)
 {
 	uint64_t room = p->text_room > 0 ? p->text_room : TEXT_MIN;
@@ -147,8 +140,8 @@ static uint64_t text_put(struct table_parts *p, const void *data, size_t len)
 	return at;
 }
 
-/* Bytes of text that an array takes, a multiple of the alignment so that the next one's dims are
- * aligned. */
+/* Bytes of an array's text: a multiple of the alignment, so that the next array's dims are aligned.
+ */
 static uint64_t text_bytes(const struct table_array *a)
 {
 	uint64_t n = (uint64_t)a->ndim * 2 * sizeof(uint64_t) + a->name_len + a->descr_len;
@@ -156,7 +149,7 @@ static uint64_t text_bytes(const struct table_array *a)
 	return (n + TABLE_PART_ALIGN - 1) / TABLE_PART_ALIGN * TABLE_PART_ALIGN;
 }
 
-/* Puts an array that was checked, for which there is room everywhere. */
+/* Adds an array that was checked and for which all parts have space. */
 static void array_put(struct table_parts *p, const struct table_array *a, uint64_t hash)
 {
 	uint64_t end = p->text_len + text_bytes(a);
@@ -182,11 +175,11 @@ static void array_put(struct table_parts *p, const struct table_array *a, uint64
 	p->entries[p->arrays++] = e;
 }
 
-/* What the image takes at most with so many arrays and so much text, in bytes. */
+/* The largest image with that many arrays and that much text, in bytes. */
 static uint64_t image_bound(uint64_t arrays, uint64_t text_len)
 {
 	return sizeof(struct table_header) + arrays * sizeof(struct table_entry) +
-	       FD_INDEX_MAX * sizeof(uint32_t) + ATTRS_MAX * sizeof(struct table_attr_entry) +
+	       SLOTS_MAX * sizeof(uint32_t) + ATTRS_MAX * sizeof(struct table_attr_entry) +
 	       ATTR_BYTES_MAX + text_len;
 }
 
@@ -204,14 +197,14 @@ uint64_t table_builder_bytes(const struct table_builder *b)
 	       ATTRS_MAX * sizeof(struct table_attr_entry) + p->attr_bytes;
 }
 
-/* Limits, and a name that is taken. */
+/* Checks the limits, and that the name is free. */
 static int array_admit(const struct table_parts *p, const struct table_array *a, uint64_t hash,
 		       struct table_error *err)
 {
 	struct table_subject subject = { "array", a->name, a->name_len };
 	uint32_t slot = slot_find(p, hash, a->name, a->name_len);
 
-	if (slot == FD_INDEX_NONE)
+	if (slot == SLOT_NONE)
 		return table_refuse(err, TABLE_LIMIT, subject,
 				    "its name's hash collides with %u others; choose another name",
 				    TABLE_PROBES_MAX);
@@ -241,7 +234,7 @@ int table_builder_add(struct table_builder *b, const struct table_array *a, stru
 	r = table_check(a, p->buffer_bytes, &filled, err);
 	if (r < 0)
 		return r;
-	hash = table_hash(TABLE_HASH_BASIS, a->name, a->name_len);
+	hash = fnv1a(FNV1A_BASIS, a->name, a->name_len);
 	r = array_admit(p, &filled, hash, err);
 	if (r < 0)
 		return r;
@@ -271,7 +264,7 @@ uint32_t table_builder_arrays(const struct table_builder *b)
 	return b->parts.arrays;
 }
 
-/* The attribute of that key, or the end. */
+/* The attribute of that key, or the end of the array. */
 static struct table_owned_attr *attr_find(struct table_parts *p, const struct table_attr *attr)
 {
 	uint32_t i = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether an array is one that a buffer can hold. The daemon asks before it adds an array, and a
- * reader asks again for each array that it looks up, so that a broken daemon can't lead a client
- * outside of its mapping. There is this one check for both.
+ * Whether a buffer can hold an array. The daemon checks each array before it adds it, and a reader
+ * checks each array that it looks up again, so that a broken daemon can't lead a client outside of
+ * its mapping.
  *
- * An array may overlap others, and may overlap itself (strides of 0 are how NumPy broadcasts); it
- * may not leave the buffer, start an element where its type can't start, or have a product that
- * overflows. Every refusal names the array and what would be allowed.
+ * An array may overlap others, and may overlap itself (strides of 0 are how NumPy broadcasts). It
+ * must stay within the buffer, its elements must be aligned, and no product may overflow. Every
+ * refusal names the array and what is allowed.
  */
 #include "proto/table_image.h"
 
@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of a name that a text shows, so that what follows it fits, too. */
+/* Bytes of a name in a text; the rest of the text must fit, too. */
 #define SHOWN_MAX 48u
 
 int table_refuse(struct table_error *err, int what, struct table_subject subject,
@@ -45,7 +45,7 @@ int table_refuse(struct table_error *err, int what, struct table_subject subject
 	return -errors[what];
 }
 
-/* All other refusals of this room are about an array, too. */
+/* All other refusals in this file are about an array, too. */
 #define refuse(what, ...)                                                                \
 	table_refuse(err, what, (struct table_subject){ "array", a->name, a->name_len }, \
 		     __VA_ARGS__)
@@ -54,7 +54,7 @@ static int check_name(const struct table_array *a, struct table_error *err)
 {
 	const char *wrong = name_check_array(a->name, a->name_len);
 
-	/* A name that is wrong is not repeated: it may hold what no terminal should be sent. */
+	/* A wrong name is not repeated: it may have control characters for a terminal. */
 	if (wrong)
 		return table_refuse(err, TABLE_NAME, (struct table_subject){ "array", "?", 1 },
 				    "its name: %s", wrong);
@@ -87,7 +87,7 @@ static int check_dtype(const struct table_array *a, struct table_error *err)
 	return refuse(TABLE_DTYPE, "there is no such dtype: %s", type);
 }
 
-/* Fills in strides that were left out. */
+/* Fills in missing strides. */
 static int check_shape(struct table_array *a, struct table_error *err)
 {
 	uint64_t n;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the parts of a table become an image, and the image a memfd that nobody can change.
+ * How the parts of a table become an image, and the image a memfd that no process can change.
  *
- * The fd is the daemon's, and is lent to every reader with the attach. A memfd is born with mode
- * 0777, so that whoever holds it read-only could open it again for writing through /proc: it gets
- * mode 0400. The seals hold for every fd of it, the daemon's own included; F_SEAL_SHRINK is what
- * keeps a reader from SIGBUS (memfd_create(2), fcntl(2)).
+ * The daemon owns the fd and sends it to every reader with the attach. A new memfd has mode 0777: a
+ * process with a read-only fd could open it again for writing through /proc, so it gets mode 0400.
+ * The seals hold for every fd of it, the daemon's own included; F_SEAL_SHRINK protects a reader
+ * from SIGBUS (memfd_create(2), fcntl(2)).
  */
 #include "proto/table_image.h"
 
@@ -23,24 +23,24 @@ static uint64_t part_pad(uint64_t n)
 
 static uint64_t digest_of(const struct table_parts *p)
 {
-	uint64_t hash = TABLE_HASH_BASIS;
+	uint64_t hash = FNV1A_BASIS;
 
 	for (uint32_t i = 0; i < p->arrays; i++) {
 		const struct table_entry *e = &p->entries[i];
 		const unsigned char *text = p->text;
 		uint64_t name_len = e->name_len, descr_len = e->descr_len, ndim = e->ndim;
 
-		hash = table_hash(hash, &name_len, sizeof(name_len));
-		hash = table_hash(hash, text + e->name_at, name_len);
-		hash = table_hash(hash, &e->code, sizeof(e->code));
-		hash = table_hash(hash, &e->bits, sizeof(e->bits));
-		hash = table_hash(hash, &e->lanes, sizeof(e->lanes));
-		hash = table_hash(hash, &e->itemsize, sizeof(e->itemsize));
-		hash = table_hash(hash, &descr_len, sizeof(descr_len));
-		hash = table_hash(hash, text + e->descr_at, descr_len);
-		hash = table_hash(hash, &ndim, sizeof(ndim));
-		hash = table_hash(hash, text + e->dims_at, ndim * 2 * sizeof(uint64_t));
-		hash = table_hash(hash, &e->offset, sizeof(e->offset));
+		hash = fnv1a(hash, &name_len, sizeof(name_len));
+		hash = fnv1a(hash, text + e->name_at, name_len);
+		hash = fnv1a(hash, &e->code, sizeof(e->code));
+		hash = fnv1a(hash, &e->bits, sizeof(e->bits));
+		hash = fnv1a(hash, &e->lanes, sizeof(e->lanes));
+		hash = fnv1a(hash, &e->itemsize, sizeof(e->itemsize));
+		hash = fnv1a(hash, &descr_len, sizeof(descr_len));
+		hash = fnv1a(hash, text + e->descr_at, descr_len);
+		hash = fnv1a(hash, &ndim, sizeof(ndim));
+		hash = fnv1a(hash, text + e->dims_at, ndim * 2 * sizeof(uint64_t));
+		hash = fnv1a(hash, &e->offset, sizeof(e->offset));
 	}
 	return hash;
 }
@@ -78,7 +78,7 @@ static void entries_put(const struct table_parts *p, const struct table_header *
 	}
 }
 
-/* Their text goes behind that of the arrays. */
+/* Puts their text after that of the arrays. */
 static void attrs_put(const struct table_parts *p, const struct table_header *h,
 		      unsigned char *image)
 {

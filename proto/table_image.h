@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The image of a table, byte by byte, and what the rooms that write it and read it share. Private
- * to proto/table_*.c; everyone else sees table.h.
+ * The image of a table, byte by byte, and what the files that write it and read it share. Private
+ * to proto/table_*.c; other files include table.h.
  *
  * All numbers are little endian. Parts follow each other in this order, each padded to 8 bytes:
  *
@@ -11,18 +11,18 @@
  *   struct table_attr_entry header.attrs of them
  *   text                    names, shapes and strides, descrs, keys and values, up to image_bytes
  *
- * An entry's dims_at leads to u64 shape[ndim] and then i64 strides[ndim] (in bytes, always told;
+ * An entry's dims_at leads to u64 shape[ndim] and then i64 strides[ndim] (in bytes, always present;
  * all 0 for packed types), on a multiple of 8. Every *_at is an offset from the image's start, and
- * what it leads to lies within the image, even where it has no bytes.
+ * what it leads to lies within the image, even if it has no bytes.
  *
  * To find a name: h = FNV-1a 64 of its bytes, i = h mod slots (a power of two, at least 2 and at
- * least twice the arrays, so that a search ends). slots[i] is 0: there is no such name. Else it is
- * an index into the entries plus 1: if that entry's hash is h and its name is equal, it is found,
- * else i = (i + 1) mod slots, TABLE_PROBES_MAX times at most.
+ * least twice the arrays, so that a search ends). If slots[i] is 0, there is no such name. Else it
+ * is an index into the entries plus 1: if that entry's hash is h and its name is equal, it is
+ * found, else i = (i + 1) mod slots, at most TABLE_PROBES_MAX times.
  *
  * The digest of a layout is the FNV-1a 64 of this, for each array in the order added: u64 name_len,
  * name, u8 code, u8 bits, u16 lanes, u32 itemsize, u64 descr_len, descr, u64 ndim, u64 shape[ndim],
- * i64 strides[ndim], u64 offset. Attributes have no part in it. Of no array: FNV's offset basis.
+ * i64 strides[ndim], u64 offset. Attributes are not part of it. Without arrays: FNV's offset basis.
  */
 #ifndef GPUSHM_PROTO_TABLE_IMAGE_H
 #define GPUSHM_PROTO_TABLE_IMAGE_H
@@ -33,9 +33,9 @@
 #define TABLE_VERSION 1u
 #define TABLE_PART_ALIGN 8u
 
-/* Slots that a search looks at. The hash is no secret, so that names can be made to collide: one
- * that would lie farther away is not added. Of names that nobody made for it, none of 65,536 is
- * expected to lie farther than about 80. */
+/* The longest search, in slots. The hash is no secret, so a client can choose names that collide; a
+ * name that would lie farther away is refused. Of 65,536 ordinary names none is expected to lie
+ * farther away than about 80. */
 #define TABLE_PROBES_MAX 256u
 
 struct table_header {
@@ -89,12 +89,11 @@ struct table_owned_attr {
 	uint32_t value_len;
 };
 
-/* What a builder has so far. In its entries *_at is an offset from the text's start. */
+/* What a builder has so far. In its entries *_at is an offset from the start of the text. */
 struct table_parts {
 	uint64_t buffer_bytes;
 	struct table_entry *entries; /* owned */
 	uint32_t arrays;
-	uint32_t entries_room;
 	uint32_t *slots; /* owned */
 	uint32_t n_slots;
 	unsigned char *text; /* owned; without the attributes' */
@@ -108,17 +107,12 @@ struct table_parts {
 int table_image_write(const struct table_parts *p, int *ret_fd, uint64_t *ret_bytes,
 		      uint64_t *ret_digest);
 
-#define TABLE_HASH_BASIS TABLE_DIGEST_EMPTY
-
-/* FNV-1a 64 over more bytes; starts from TABLE_HASH_BASIS. */
-uint64_t table_hash(uint64_t hash, const void *data, size_t len);
-
-/* The one check of an array against its buffer, the builder's and the reader's. 0, or a negative
- * errno with *err filled in. On success *ret is *a with its strides filled in. */
+/* Checks an array against its buffer, for the builder and the reader. 0, or a negative errno with
+ * *err filled in. On success *ret is *a with its strides filled in. */
 int table_check(const struct table_array *a, uint64_t buffer_bytes, struct table_array *ret,
 		struct table_error *err);
 
-/* What an error text is about: `array "w1": `, `attribute "source": `, with a long name cut. */
+/* The start of an error text: `array "w1": `, `attribute "source": `; a long name is cut. */
 struct table_subject {
 	const char *kind;
 	const char *name; /* not terminated */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Arithmetic on shapes and strides. Every product and every sum is checked: shapes come from
- * strangers, and 2^32 times 2^32 elements must not become an array of none.
+ * untrusted clients, and 2^32 times 2^32 elements must not become an array of 0 elements.
  *
- * Sizes are uint64_t, and what DLPack and NumPy keep as int64_t (a dimension, a stride, the number
- * of elements) must fit one. Nothing is owned here and nothing is known of buffers.
+ * Sizes are uint64_t. Numbers that DLPack and NumPy keep as int64_t (a dimension, a stride, the
+ * number of elements) must fit one.
  */
 #include "proto/table_image.h"
 
@@ -33,8 +33,7 @@ int table_elements(uint32_t ndim, const uint64_t *shape, uint64_t *ret)
 	return 0;
 }
 
-/* A dimension of 0 counts as 1, as in NumPy: the strides before it say what they would be with one
- * element. */
+/* A dimension of 0 counts as 1, as in NumPy: the strides before it are those of one element. */
 int table_c_strides(struct dtype t, uint32_t ndim, const uint64_t *shape, int64_t *strides)
 {
 	bool packed = dtype_packed(t);
@@ -51,7 +50,7 @@ int table_c_strides(struct dtype t, uint32_t ndim, const uint64_t *shape, int64_
 	return 0;
 }
 
-/* Bytes of elements that lie one behind the other, the last byte filled up. */
+/* Bytes of elements without gaps between them; a last partial byte counts as one. */
 static int span_dense(const struct table_array *a, uint64_t *ret_bytes)
 {
 	uint64_t n, bits;
@@ -101,14 +100,4 @@ int table_span(const struct table_array *a, uint64_t *ret_before, uint64_t *ret_
 	*ret_before = 0;
 	*ret_bytes = bytes;
 	return 0;
-}
-
-uint64_t table_hash(uint64_t hash, const void *data, size_t len)
-{
-	const unsigned char *p = data;
-
-	/* FNV-1a, 64 bits: Fowler, Noll, Vo; the prime is 2^40 + 0x1b3. */
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ p[i]) * 0x100000001b3u;
-	return hash;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a reader looks into an image that it did not write, in memory or in a file. It owns nothing:
- * both are its caller's, and what it hands out points into the memory.
+ * How a reader looks into an image that it did not write, in memory or in a file. The caller owns
+ * both, and results point into the memory.
  *
- * Nothing in the image is believed. Every offset and length is compared with the size of the
- * image before it is followed, without arithmetic that could wrap; a search ends after as many
- * probes as there are slots; and an array is handed out only after the same check against the
- * buffer that the daemon made. Everything is copied out of the image before it is looked at, so no
- * alignment is needed, and a hostile image gets a wrong answer or -EBADMSG at most.
+ * A reader trusts nothing in the image. Every offset and length is compared with the size of the
+ * image before it is used, without arithmetic that could wrap; a search makes at most as many
+ * probes as there are slots; and an array passes the same check against the buffer as in the
+ * daemon. Every part is copied out of the image before it is read, so that no alignment is needed.
+ * A hostile image causes a wrong result or -EBADMSG, nothing worse.
  */
 #include "proto/table_image.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether n things of that size lie within the image. */
+/* Whether n elements of that size lie within the image. */
 static bool view_has(const struct table_view *v, uint64_t at, uint64_t n, uint64_t size)
 {
 	uint64_t bytes;
@@ -45,7 +45,7 @@ static int view_init(struct table_view view, struct table_view *ret)
 		return -EBADMSG;
 	if (h.arrays > ARRAYS_MAX || h.attrs > ATTRS_MAX)
 		return -EBADMSG;
-	/* A power of two with room for an empty slot. */
+	/* A power of two that leaves an empty slot. */
 	if (h.slots < 2 || (h.slots & (h.slots - 1)) != 0 || h.slots / 2 < h.arrays)
 		return -EBADMSG;
 	if (!view_has(&view, h.entries_at, h.arrays, sizeof(struct table_entry)) ||
@@ -99,7 +99,7 @@ static int view_entry(const struct table_view *v, uint32_t index, struct table_e
 	return view_copy(v, v->entries_at + index * sizeof(*ret), sizeof(*ret), ret);
 }
 
-/* What an entry points to lies within the image. */
+/* Whether the parts of an entry lie within the image. */
 static bool entry_holds(const struct table_view *v, const struct table_entry *e)
 {
 	return e->ndim <= DIMENSIONS_MAX && view_has(v, e->name_at, e->name_len, 1) &&
@@ -127,8 +127,8 @@ static int entry_read(const struct table_view *v, const struct table_entry *e, c
 	return view_copy(v, e->dims_at + dims_bytes, dims_bytes, ret->strides);
 }
 
-static int entry_tell(const struct table_view *v, const struct table_entry *e, const char *name,
-		      struct table_array *ret)
+static int entry_check(const struct table_view *v, const struct table_entry *e, const char *name,
+		       struct table_array *ret)
 {
 	struct table_array a;
 	struct table_error err;
@@ -137,8 +137,8 @@ static int entry_tell(const struct table_view *v, const struct table_entry *e, c
 		return -EAGAIN;
 	if (entry_read(v, e, name, &a) < 0)
 		return -EBADMSG;
-	/* A packed array's strides are told as 0, and none may be given for it: check it as it was
-	 * added. */
+	/* A packed array is added without strides, and has 0 for each in the image: check it as it
+	 * was added. */
 	a.has_strides = !dtype_packed(a.dtype);
 	if (table_check(&a, v->buffer_bytes, ret, &err) < 0)
 		return -EBADMSG;
@@ -155,10 +155,10 @@ int table_view_at(const struct table_view *v, uint32_t index, struct table_array
 		return -EAGAIN;
 	if (view_entry(v, index, &e) < 0 || !entry_holds(v, &e))
 		return -EBADMSG;
-	return entry_tell(v, &e, (const char *)v->image + e.name_at, ret);
+	return entry_check(v, &e, (const char *)v->image + e.name_at, ret);
 }
 
-/* Whether entry `index` has that name. -EBADMSG for what is no entry. */
+/* Whether entry `index` has that name. -EBADMSG: it is not an entry. */
 static int entry_match(const struct table_view *v, uint32_t index, uint64_t hash, const char *name,
 		       size_t len, struct table_entry *ret)
 {
@@ -176,7 +176,7 @@ static int entry_match(const struct table_view *v, uint32_t index, uint64_t hash
 int table_view_find(const struct table_view *v, const char *name, size_t len,
 		    struct table_array *ret)
 {
-	uint64_t hash = table_hash(TABLE_HASH_BASIS, name, len);
+	uint64_t hash = fnv1a(FNV1A_BASIS, name, len);
 	struct table_entry e;
 	uint32_t slot;
 
@@ -192,7 +192,7 @@ int table_view_find(const struct table_view *v, const char *name, size_t len,
 		if (r < 0)
 			return r;
 		if (r > 0)
-			return entry_tell(v, &e, name, ret);
+			return entry_check(v, &e, name, ret);
 	}
 	return -EBADMSG;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The only room that sends or receives on the protocol's socket.
+ * The only file that sends or receives on the protocol's socket.
  *
- * It owns the fds of a datagram from the moment the kernel has installed them until the frame that
- * it fills has them; on every error it closes them first. It knows nothing of what is inside a
- * datagram, never keeps a queue, never duplicates an fd that it sends, and never waits unless the
- * socket itself blocks.
+ * It owns the fds of a datagram from the moment the kernel has installed them until the frame has
+ * them; on every error it closes them. It does not look inside a datagram, keeps no queue, never
+ * duplicates an fd that it sends, and waits only if the socket itself blocks.
  *
  * Linux facts: a SOCK_SEQPACKET datagram is sent whole or not at all; the kernel gives all fds of a
- * datagram in one SCM_RIGHTS message; CMSG_SPACE(sizeof(int)) is padded to hold two fds; and where
- * the control buffer was too small (MSG_CTRUNC), the fds that did fit have been installed.
+ * datagram in one SCM_RIGHTS message; CMSG_SPACE(sizeof(int)) is padded to hold two fds; and if the
+ * control buffer is too small (MSG_CTRUNC), the fds that fit are installed.
  */
 #include "proto/wire.h"
 
@@ -20,13 +19,13 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* Room for FRAME_FDS_MAX fds, aligned as the kernel wants it. */
+/* Space for FRAME_FDS_MAX fds, aligned as the kernel needs it. */
 union control {
 	struct cmsghdr header;
 	char bytes[CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))];
 };
 
-/* More fds than the frame holds can then not be installed: they come as MSG_CTRUNC. */
+/* So the kernel can't install more fds than the frame holds: it sets MSG_CTRUNC instead. */
 _Static_assert(sizeof(union control) < CMSG_LEN((FRAME_FDS_MAX + 1) * sizeof(int)),
 	       "the control buffer has room for the frame's fds and not one more");
 
@@ -59,7 +58,7 @@ int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n
 	if (n_fds > 0)
 		control_put(&control, &msg, fds, n_fds);
 
-	/* The kernel has less to copy in for send(). */
+	/* The kernel copies less for send(). */
 	do
 		n = n_fds > 0 ? sendmsg(socket, &msg, flags | MSG_NOSIGNAL)
 			      : send(socket, data, len, flags | MSG_NOSIGNAL);
@@ -68,7 +67,7 @@ int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n
 	return n < 0 ? -errno : 0;
 }
 
-/* Moves the fds of one control message into the frame. False: it is none that we know. */
+/* Moves the fds of one control message into the frame. False: the message is of an unknown kind. */
 static bool frame_adopt(struct frame *f, struct cmsghdr *c)
 {
 	const unsigned char *at = CMSG_DATA(c);
@@ -97,15 +96,15 @@ static int frame_adopt_all(struct frame *f, struct msghdr *msg)
 
 	if (!known || (msg->msg_flags & MSG_TRUNC))
 		return -EPROTO;
-	/* Where there was room to tell of one more it could not be installed (net/core/scm.c,
+	/* If the control buffer had space, the fd could not be installed (net/core/scm.c,
 	 * scm_detach_fds()). */
 	if (msg->msg_flags & MSG_CTRUNC)
 		return f->n_fds < FRAME_FDS_MAX ? -EMFILE : -EPROTO;
 	return 0;
 }
 
-/* The kernel has less to copy in and out for recv(), and closes what fds there are. MSG_TRUNC: the
- * datagram's length is told, not what fitted. */
+/* recv() has less to copy than recvmsg(), and the kernel closes the fds. MSG_TRUNC: it returns the
+ * datagram's whole length. */
 int wire_recv_bytes(int socket, struct frame *f, int flags)
 {
 	ssize_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One datagram on a SOCK_SEQPACKET Unix socket, with its fds. Both sides send and receive through
- * these two functions and no others.
+ * One datagram on a SOCK_SEQPACKET Unix socket, with its fds. Both sides send and receive with
+ * these functions only.
  */
 #ifndef GPUSHM_PROTO_WIRE_H
 #define GPUSHM_PROTO_WIRE_H
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A received datagram. The fds belong to the frame until somebody take_fd()s them. */
+/* A received datagram. The frame owns the fds until take_fd(). */
 struct frame {
 	size_t len;
 	size_t n_fds;
@@ -25,16 +25,15 @@ struct frame {
 int wire_send(int socket, const void *data, size_t len, const int *fds, size_t n_fds, int flags);
 
 /* Receives one datagram with its fds. 0 with f->len >= 1; -EAGAIN; -ECONNRESET at the end of the
- * stream or for an empty datagram; -EPROTO where the datagram was cut, or came with more fds than a
- * frame has; -EMFILE where this process had no room for them, and the data are there all the same.
- * Then the fds are closed. f->n_fds is valid after success only. */
+ * stream or for an empty datagram; -EPROTO: the datagram was cut, or had more fds than a frame;
+ * -EMFILE: this process can't open so many fds, but the data are valid. On an error the fds are
+ * closed. f->n_fds is valid only after success. */
 int wire_recv(int socket, struct frame *f, int flags);
 
-/* The same with no room for fds: the kernel closes those that were sent, and nothing else comes of
- * them. */
+/* The same without fds: the kernel closes those that were sent. */
 int wire_recv_bytes(int socket, struct frame *f, int flags);
 
-/* Closes what nobody took. For _cleanup_() too. */
+/* Closes the remaining fds. For _cleanup_() too. */
 void frame_close_fds(struct frame *f);
 
 #endif

@@ -14,8 +14,8 @@
  */
 #include "client/ctl/publish.h"
 
+#include "proto/base/fnv.h"
 #include "proto/base/own.h"
-#include "proto/table_image.h"
 #include "proto/words.h"
 
 #include <poll.h>
@@ -33,21 +33,21 @@ static int hold_address(struct ctl *ctl, const char *name, struct sockaddr_un *r
 			socklen_t *ret_len)
 {
 	struct gpushm_status *s = NULL;
-	uint64_t h = TABLE_HASH_BASIS;
+	uint64_t h = FNV1A_BASIS;
 	char owner[16];
 	int r = gpushm_status(ctl->connection, &s), n;
 
 	if (r < 0)
 		return ctl_refused(r);
-	h = table_hash(h, s->daemon, sizeof(s->daemon));
+	h = fnv1a(h, s->daemon, sizeof(s->daemon));
 	gpushm_status_free(s);
 	/* "~/x" and "~1001/x" are one name. */
 	snprintf(owner, sizeof(owner), "~%u", geteuid());
 	if (!strncmp(name, "~/", 2)) {
-		h = table_hash(h, owner, strlen(owner));
+		h = fnv1a(h, owner, strlen(owner));
 		name++;
 	}
-	h = table_hash(h, name, strlen(name));
+	h = fnv1a(h, name, strlen(name));
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "gpushmctl/%u/%016lx", geteuid(),
 		     (unsigned long)h);

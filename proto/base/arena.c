@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The memory that one message unpacks into. It owns one block, hands out pieces of it from front
- * to back, and forgets them all at once. It never grows: a message that needs more than the block
- * fails to unpack, and that is how a hostile frame is bounded.
+ * The memory of one unpacked message. An arena owns one block, gives out pieces of it from front to
+ * back, and takes them back all at once. It never grows: a message that needs more fails to unpack,
+ * which limits the memory of a hostile frame.
  *
- * protobuf-c (1.4.1, protobuf-c.c: protobuf_c_message_unpack) takes the lists of fields that it
- * scans from the same allocator, so those are inside the budget too.
+ * protobuf-c (1.4.1, protobuf-c.c: protobuf_c_message_unpack) allocates its lists of scanned fields
+ * here, too, so that they are inside the budget.
  */
 #include "proto/base/arena.h"
 
@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-/* Of everything in a protobuf-c message: pointers, size_t, uint64_t and double. */
+/* The largest alignment in a protobuf-c message: pointers, size_t, uint64_t and double. */
 #define ARENA_ALIGN 8u
 
 static void *arena_alloc(void *data, size_t size)

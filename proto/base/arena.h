@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A budgeted allocator for unpacking one protobuf message. A hostile frame of 64 KiB can unpack
- * to 2.9 MB in 33,000 allocations (protobuf-c 1.4.1, measured); from an arena it gets UNPACK_MAX
- * bytes and not one more, and all of it goes at once.
+ * An allocator with a budget for one protobuf message. A hostile frame of 64 KiB can unpack to 2.9
+ * MB in 33,000 allocations (protobuf-c 1.4.1, measured); an arena allows UNPACK_MAX bytes and frees
+ * all of them at once.
  */
 #ifndef GPUSHM_PROTO_BASE_ARENA_H
 #define GPUSHM_PROTO_BASE_ARENA_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 struct arena {
-	ProtobufCAllocator allocator; /* hand &arena->allocator to *_unpack(); free is a no-op */
+	ProtobufCAllocator allocator; /* for *_unpack(); its free does nothing */
 	size_t used, size;	      /* bytes */
 	unsigned char *memory;	      /* owned */
 };
@@ -20,7 +20,7 @@ struct arena {
 int arena_init(struct arena *a, size_t bytes);
 void arena_done(struct arena *a);
 
-/* Forgets every message that was unpacked into it. O(1). */
+/* Frees every message that was unpacked into it. O(1). */
 void arena_reset(struct arena *a);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The clocks: CLOCK_REALTIME for times that people read, CLOCK_MONOTONIC for deadlines.
  */
-#ifndef GPUSHM_DAEMON_CLOCK_H
-#define GPUSHM_DAEMON_CLOCK_H
+#ifndef GPUSHM_PROTO_BASE_CLOCK_H
+#define GPUSHM_PROTO_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hash index: chains in a table that doubles when it holds more links than slots. It never
- * shrinks: a daemon that once held 100,000 buffers is likely to again, and the slots are 8 bytes
- * each. It knows nothing of what it indexes.
+ * A hash table with chains, which doubles when it has more links than buckets. It never shrinks: a
+ * daemon that once had 100,000 buffers is likely to have them again, and a bucket takes 8 bytes.
  */
 #include "proto/base/hashtable.h"
 
@@ -11,61 +10,61 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define HASHTABLE_SLOTS_MIN 64u
+#define BUCKETS_MIN 64u
 
 int hashtable_init(struct hashtable *x)
 {
-	struct hashtable_link **slots = calloc(HASHTABLE_SLOTS_MIN, sizeof(*slots));
+	struct hashtable_link **buckets = calloc(BUCKETS_MIN, sizeof(*buckets));
 
-	if (!slots)
+	if (!buckets)
 		return -ENOMEM;
-	*x = (struct hashtable){ .slots = slots, .n_slots = HASHTABLE_SLOTS_MIN };
+	*x = (struct hashtable){ .buckets = buckets, .n_buckets = BUCKETS_MIN };
 	return 0;
 }
 
 void hashtable_done(struct hashtable *x)
 {
-	free(x->slots);
+	free(x->buckets);
 	*x = (struct hashtable){ 0 };
 }
 
-static struct hashtable_link **slot_of(const struct hashtable *x, uint64_t hash)
+static struct hashtable_link **bucket_of(const struct hashtable *x, uint64_t hash)
 {
-	return &x->slots[hash & (x->n_slots - 1)];
+	return &x->buckets[hash & (x->n_buckets - 1)];
 }
 
-static void link_in(struct hashtable_link **slot, struct hashtable_link *link)
+static void link_in(struct hashtable_link **bucket, struct hashtable_link *link)
 {
-	link->next = *slot;
-	link->at = slot;
+	link->next = *bucket;
+	link->at = bucket;
 	if (link->next)
 		link->next->at = &link->next;
-	*slot = link;
+	*bucket = link;
 }
 
 static void grow(struct hashtable *x)
 {
-	struct hashtable wide = { .n_slots = x->n_slots * 2, .n = x->n };
+	struct hashtable wide = { .n_buckets = x->n_buckets * 2, .n = x->n };
 
-	wide.slots = calloc(wide.n_slots, sizeof(*wide.slots));
-	if (!wide.slots)
+	wide.buckets = calloc(wide.n_buckets, sizeof(*wide.buckets));
+	if (!wide.buckets)
 		return;
-	for (size_t i = 0; i < x->n_slots; i++) {
-		for (struct hashtable_link *link = x->slots[i], *next; link; link = next) {
+	for (size_t i = 0; i < x->n_buckets; i++) {
+		for (struct hashtable_link *link = x->buckets[i], *next; link; link = next) {
 			next = link->next;
-			link_in(slot_of(&wide, link->hash), link);
+			link_in(bucket_of(&wide, link->hash), link);
 		}
 	}
-	free(x->slots);
+	free(x->buckets);
 	*x = wide;
 }
 
 void hashtable_insert(struct hashtable *x, struct hashtable_link *link, uint64_t hash)
 {
-	if (x->n >= x->n_slots)
+	if (x->n >= x->n_buckets)
 		grow(x);
 	link->hash = hash;
-	link_in(slot_of(x, hash), link);
+	link_in(bucket_of(x, hash), link);
 	x->n++;
 }
 
@@ -89,7 +88,7 @@ static struct hashtable_link *with_hash(struct hashtable_link *link, uint64_t ha
 
 struct hashtable_link *hashtable_first(const struct hashtable *x, uint64_t hash)
 {
-	return with_hash(*slot_of(x, hash), hash);
+	return with_hash(*bucket_of(x, hash), hash);
 }
 
 struct hashtable_link *hashtable_next(const struct hashtable_link *link)

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * A hash index of things that carry their own link: a name, an id or a uid finds its object. The
- * index owns its slots and nothing else.
+ * A hash table of structs that contain their link. It finds a struct by a name, an id or a uid, and
+ * owns only its buckets.
  */
 #ifndef GPUSHM_PROTO_BASE_HASHTABLE_H
 #define GPUSHM_PROTO_BASE_HASHTABLE_H
+
+#include "proto/base/own.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct hashtable_link {
-	struct hashtable_link *next, **at; /* at: what points to this one */
+	struct hashtable_link *next, **at; /* at: the pointer to this link */
 	uint64_t hash;
 };
 
 struct hashtable {
-	struct hashtable_link **slots; /* owned; n_slots is a power of two */
-	size_t n_slots, n;
+	struct hashtable_link **buckets; /* owned; n_buckets is a power of two */
+	size_t n_buckets, n;
 };
 
-/* 0 or -ENOMEM. hashtable_done() may be called on a zeroed index and twice. */
+/* 0 or -ENOMEM. hashtable_done() may be called on a zeroed table and twice. */
 int hashtable_init(struct hashtable *x);
 void hashtable_done(struct hashtable *x);
 
-/* Never fails: where there is no memory to grow, chains get longer. */
+/* Never fails: without memory to grow, chains get longer. */
 void hashtable_insert(struct hashtable *x, struct hashtable_link *link, uint64_t hash);
 void hashtable_drop(struct hashtable *x, struct hashtable_link *link);
 
@@ -32,7 +34,14 @@ void hashtable_drop(struct hashtable *x, struct hashtable_link *link);
 struct hashtable_link *hashtable_first(const struct hashtable *x, uint64_t hash);
 struct hashtable_link *hashtable_next(const struct hashtable_link *link);
 
-/* Seeded once a process from getrandom(), so that names can't be chosen to collide. */
+/* Visits every struct with that hash; member is its link. The body may drop it, but not go on then.
+ */
+#define hashtable_foreach(it, table, hash, member)                                    \
+	for (struct hashtable_link *it##_at = hashtable_first(table, hash);           \
+	     it##_at && ((it) = container_of(it##_at, __typeof__(*(it)), member), 1); \
+	     it##_at = hashtable_next(it##_at))
+
+/* Seeded once for each process by getrandom(), so that names can't be chosen to collide. */
 uint64_t hashtable_hash(const void *key, size_t len);
 uint64_t hashtable_hash_u64(uint64_t key);
 

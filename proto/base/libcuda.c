@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * It is never closed again where it is of use: libcuda.so.1 starts threads of its own, and can't be
- * unloaded safely.
+ * A usable library is never closed: libcuda.so.1 starts threads of its own and can't be unloaded
+ * safely.
  */
 #include "proto/base/libcuda.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver's library, found at run time: daemon and library each have a table of the calls that
- * they may make, and neither is linked with it.
+ * Loads the driver's library at run time. The daemon and libgpushm each have a table of the calls
+ * that they make; neither is linked with the driver.
  */
 #ifndef GPUSHM_PROTO_BASE_LIBCUDA_H
 #define GPUSHM_PROTO_BASE_LIBCUDA_H
@@ -9,13 +9,14 @@
 #include <stddef.h>
 
 struct libcuda_symbol {
-	const char *name; /* with the version that cuda.h maps the plain name to: dlsym() sees no
-			     macros */
-	size_t offset;	  /* of its pointer in the table */
+	const char
+		*name; /* with the version that cuda.h's macros add, which dlsym() does not see */
+	size_t offset; /* of its pointer in the table */
 };
 
-/* Opens it for good and fills the table in. Returns its handle; NULL with `why` filled in: there is
- * no driver, or one that lacks a symbol, and then the table is of no use. */
+/* Opens the library and fills in the table. Returns its handle, which is never closed; or NULL, and
+ * `why` says that there is no driver, or that it lacks a symbol. Then the table must not be used.
+ */
 void *libcuda_load(const struct libcuda_symbol *symbols, size_t n, void *table, char *why,
 		   size_t size);
 

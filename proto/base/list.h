@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An intrusive, circular, doubly linked list. A head and a link are the same struct; a link that
- * is in no list points to itself, so that list_drop() may be called twice.
+ * An intrusive, circular, doubly linked list. A head and a link are the same struct. A link in no
+ * list points to itself, so that list_drop() may be called twice.
  */
 #ifndef GPUSHM_PROTO_BASE_LIST_H
 #define GPUSHM_PROTO_BASE_LIST_H

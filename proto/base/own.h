@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ownership words. Every fd and every heap pointer has one owner at a time: it is born under
- * _cleanup_ and changes hands in one visible word, take_fd() or take_ptr(). Cleanup functions
- * keep errno, so that they may run between a failed call and the line that reports it.
+ * Ownership. Every fd and every heap pointer has one owner at a time: it starts under _cleanup_,
+ * and take_fd() or take_ptr() show where it gets another owner. Cleanup functions keep errno, so
+ * that they may run between a failed call and the line that reports it.
  */
 #ifndef GPUSHM_PROTO_BASE_OWN_H
 #define GPUSHM_PROTO_BASE_OWN_H
@@ -24,7 +24,7 @@ static inline void close_fd(int *fd)
 	errno = saved;
 }
 
-/* The fd's new owner is who calls this; *fd is -1 from now on. */
+/* Makes the caller the owner of the fd and sets *fd to -1. */
 static inline int take_fd(int *fd)
 {
 	int taken = *fd;
@@ -43,7 +43,7 @@ static inline void free_ptr(void *p)
 	errno = saved;
 }
 
-/* The pointer's new owner is who calls this; the variable is NULL from now on. */
+/* Makes the caller the owner of the pointer and sets the variable to NULL. */
 #define take_ptr(p)                         \
 	({                                  \
 		__typeof__(p) taken_ = (p); \
