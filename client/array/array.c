@@ -42,8 +42,9 @@ static int long_axes(const struct array_layout *l)
 	return n;
 }
 
-static bool in_order(const struct array_layout *l, bool fortran)
+bool array_in_order(const struct array_layout *l, char order)
 {
+	bool fortran = order == 'F';
 	int64_t expected = array_itemsize(l);
 
 	if (array_elements(l->ndim, l->shape) == 0)
@@ -63,14 +64,15 @@ static bool in_order(const struct array_layout *l, bool fortran)
 	return true;
 }
 
-bool array_c_order(const struct array_layout *l)
+int array_c_strides(const struct array_layout *l, int64_t itemsize, int64_t *ret)
 {
-	return in_order(l, false);
-}
-
-bool array_f_order(const struct array_layout *l)
-{
-	return in_order(l, true);
+	for (int i = l->ndim - 1; i >= 0; i--) {
+		ret[i] = itemsize;
+		if (l->shape[i] > 0 && __builtin_mul_overflow(itemsize, l->shape[i], &itemsize) &&
+		    i > 0)
+			return -EOVERFLOW;
+	}
+	return 0;
 }
 
 int array_check(const struct gpushm_array *a)
@@ -319,10 +321,10 @@ void *gpushm_array_host_ptr(const struct gpushm_array *a)
 
 int gpushm_array_is_c_contiguous(const struct gpushm_array *a)
 {
-	return array_c_order(&a->layout);
+	return array_in_order(&a->layout, 'C');
 }
 
 int gpushm_array_is_f_contiguous(const struct gpushm_array *a)
 {
-	return array_f_order(&a->layout);
+	return array_in_order(&a->layout, 'F');
 }

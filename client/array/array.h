@@ -5,6 +5,7 @@
 #ifndef GPUSHM_CLIENT_ARRAY_ARRAY_H
 #define GPUSHM_CLIENT_ARRAY_ARRAY_H
 
+#include "client/base/error.h"
 #include "client/gpushm.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
@@ -39,8 +40,10 @@ static inline int64_t array_itemsize(const struct array_layout *l)
 int64_t array_elements(int ndim, const int64_t *shape);
 
 /* NumPy's rule: axes of length 1 do not count; an array without elements is in both orders. */
-bool array_c_order(const struct array_layout *l);
-bool array_f_order(const struct array_layout *l);
+bool array_in_order(const struct array_layout *l, char order); /* 'C' or 'F' */
+
+/* Strides of C order as if an element had itemsize bytes. 0, or -EOVERFLOW. */
+int array_c_strides(const struct array_layout *l, int64_t itemsize, int64_t *ret);
 
 /* An array's texts; not terminated. */
 struct array_text {
@@ -57,6 +60,8 @@ int array_make(struct gpushm_buffer *b, const struct array_layout *l, const stru
  * where the dtype is the same. 0 or -ENOMEM. */
 int array_derive(const struct gpushm_array *a, const struct array_layout *l,
 		 struct gpushm_array **ret);
+
+#define array_error(a, number, ...) error_of("array", (a)->text, number, __VA_ARGS__)
 
 /* 0, or -ECHILD with gpushm_error() set. */
 int array_check(const struct gpushm_array *a);

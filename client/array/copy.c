@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies between arrays, or bytes of a buffer, and the host's memory. This room decides who copies:
- * the CPU, for memory that it has mapped, or the driver, on a stream. How a strided copy goes is
- * walk.c's, and how the driver is made to do one, transfer.c's. It owns nothing.
+ * Copies between arrays, or bytes of a buffer, and the host's memory. This file decides who copies:
+ * the CPU, for memory that it has mapped (copy_plan.c), or the driver, on a stream (transfer.c).
  *
  * Pinned memory has both. A copy that is done on return waits for the default stream, as the driver
- * would, and is the CPU's; one that is queued has to keep its place on the stream, and is the
- * driver's.
+ * would, and is done by the CPU. A queued copy must keep its place on the stream, so the driver
+ * does it.
  */
 #include "client/array/array.h"
 
@@ -21,7 +20,7 @@
 /* Where a copy goes. */
 struct copy {
 	const struct gpushm_buffer *buffer;
-	uint64_t offset; /* bytes, of what the walk calls the start of the buffer's side */
+	uint64_t offset; /* bytes: the plan's start on the buffer's side */
 	void *host;
 	bool to_host;
 	bool async;
@@ -46,20 +45,20 @@ static int by_cpu(const struct copy *c, const struct copy_plan *w)
 	return 0;
 }
 
-/* In the map's context. */
+/* After map_enter(). */
 static int by_stream(const struct copy *c, const struct copy_plan *w)
 {
 	struct map *m = c->buffer->map;
 	int r;
 
-	/* The legacy default stream waits for the work of all blocking streams before it (CUDA
-	 * driver API, "Stream synchronization behavior"); so does whoever waits for it. */
+	/* Waiting for the legacy default stream waits for all blocking streams too (CUDA driver
+	 * API, "Stream synchronization behavior"). */
 	if (m->host_ptr && !c->async) {
 		r = map_wait(NULL);
 		return r < 0 ? r : by_cpu(c, w);
 	}
 	r = transfer(w, (char *)m->device_ptr + c->offset, c->host, c->to_host, c->stream);
-	/* Who is told of an error may free what was being copied. */
+	/* After an error the caller may free the memory: no queued copy may use it then. */
 	return c->async ? r : transfer_settle(c->stream, r);
 }
 
@@ -80,30 +79,18 @@ static int carry_out(const struct copy *c, const struct copy_plan *w)
 
 /* ---- arrays ---- */
 
-static void c_strides(const struct array_layout *l, int64_t *strides)
-{
-	int64_t stride = array_itemsize(l);
-
-	for (int i = l->ndim - 1; i >= 0; i--) {
-		strides[i] = stride;
-		stride *= l->shape[i];
-	}
-}
-
-/* A packed array has elements, but no addresses of elements: it is copied as its bytes. */
-static int walk_bytes_of(const struct gpushm_array *a, const int64_t *host_strides,
-			 struct copy_plan *ret)
+/* The elements of a packed array have no addresses: it is copied as bytes. */
+static int plan_packed(const struct gpushm_array *a, const int64_t *host_strides,
+		       struct copy_plan *ret)
 {
 	if (host_strides)
-		return error_set(ENOTSUP,
-				 "array \"%s\": elements narrower than a byte have no strides; "
-				 "give NULL",
-				 a->text);
+		return array_error(a, ENOTSUP,
+				   "elements narrower than a byte have no strides; give NULL");
 	*ret = (struct copy_plan){ .run = gpushm_array_nbytes(a) };
 	return 0;
 }
 
-static int walk_array(const struct gpushm_array *a, const int64_t *host_strides, bool to_host,
+static int plan_array(const struct gpushm_array *a, const int64_t *host_strides, bool to_host,
 		      struct copy_plan *ret)
 {
 	const struct array_layout *l = &a->layout;
@@ -111,19 +98,19 @@ static int walk_array(const struct gpushm_array *a, const int64_t *host_strides,
 	int64_t strides[DIMENSIONS_MAX];
 
 	if (dtype_packed(l->dtype))
-		return walk_bytes_of(a, host_strides, ret);
+		return plan_packed(a, host_strides, ret);
 	if (!host_strides) {
-		c_strides(l, strides);
+		array_c_strides(l, array_itemsize(l), strides);
 		host_strides = strides;
 	}
 	src = to_host ? l->strides : host_strides;
 	dst = to_host ? host_strides : l->strides;
 	if (copy_plan_init(ret, l->ndim, l->shape, dst, src, (size_t)array_itemsize(l)) < 0)
-		return error_set(EINVAL, "array \"%s\": the host's strides reach too far", a->text);
+		return array_error(a, EINVAL, "the host's strides reach too far");
 	return 0;
 }
 
-/* An empty array asks for no more than the permission: its host pointer may be NULL. */
+/* For an empty array only the permission is checked: its host pointer may be NULL. */
 static int copy_array(const struct gpushm_array *a, const int64_t *host_strides, struct copy *c)
 {
 	struct copy_plan w;
@@ -135,7 +122,7 @@ static int copy_array(const struct gpushm_array *a, const int64_t *host_strides,
 		return r;
 	c->buffer = a->buffer;
 	c->offset = a->layout.offset;
-	r = walk_array(a, host_strides, c->to_host, &w);
+	r = plan_array(a, host_strides, c->to_host, &w);
 	return r < 0 ? r : carry_out(c, &w);
 }
 

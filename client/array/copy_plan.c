@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Walks: the arithmetic of strided copies, and the copy where the CPU does it.
+ * The arithmetic of strided copies, and the copy where the CPU does it.
  *
  * Where no two elements of the destination share memory, the order of the elements is free: axes
- * are sorted by the destination's strides and turned so that these are positive. Then axes that
- * both sides step over alike become one, and the innermost one becomes a run of bytes. Where
- * elements may share memory, they are copied in C order, so that the last one wins; what is decided
- * by comparing strides errs on that side.
+ * are sorted by the destination's strides and reversed so that these are positive. Then axes that
+ * both sides step over alike are merged, and the innermost one becomes a run of bytes. Where
+ * elements may share memory, they are copied in C order, so that the last one wins. A comparison of
+ * strides decides that; in doubt it assumes that they share memory.
  */
 #include "client/array/copy_plan.h"
 
@@ -18,7 +18,7 @@ static uint64_t distance(int64_t stride)
 	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
 
-/* Whether all that strides add up to, from one end to the other, is a distance in memory. */
+/* Whether the distance from the lowest to the highest byte fits the address space. */
 static bool reach_fits(int ndim, const int64_t *shape, const int64_t *strides, size_t itemsize)
 {
 	uint64_t total = itemsize, reach;
@@ -31,7 +31,7 @@ static bool reach_fits(int ndim, const int64_t *shape, const int64_t *strides, s
 	return true;
 }
 
-/* The largest destination stride first; equal ones stay in order. */
+/* The largest destination stride first; equal ones keep their order. */
 static void sort_axes(struct copy_plan *w)
 {
 	for (int i = 1; i < w->n_axes; i++) {
@@ -44,7 +44,7 @@ static void sort_axes(struct copy_plan *w)
 	}
 }
 
-/* Each stride of sorted axes steps over all that the axes within it cover. */
+/* Whether each stride of the sorted axes steps over all bytes of the axes inside. */
 static bool is_nested(const struct copy_plan *w)
 {
 	uint64_t covered = w->run;
@@ -57,8 +57,8 @@ static bool is_nested(const struct copy_plan *w)
 	return true;
 }
 
-/* Goes through an axis from its other end: the same pairs of elements, in another order. */
-static void turn(struct copy_plan *w, struct copy_plan_axis *axis)
+/* Reverses an axis: the same pairs of elements, in another order. */
+static void reverse(struct copy_plan *w, struct copy_plan_axis *axis)
 {
 	w->dst_at += (axis->n - 1) * axis->dst;
 	w->src_at += (axis->n - 1) * axis->src;
@@ -77,7 +77,7 @@ static void put_in_order(struct copy_plan *w)
 	*w = sorted;
 	for (int i = 0; i < w->n_axes; i++)
 		if (w->axes[i].dst < 0)
-			turn(w, &w->axes[i]);
+			reverse(w, &w->axes[i]);
 }
 
 void copy_plan_merge(struct copy_plan *w)
@@ -113,7 +113,7 @@ int copy_plan_init(struct copy_plan *w, int ndim, const int64_t *shape, const in
 	for (int i = 0; i < ndim; i++) {
 		if (shape[i] == 1)
 			continue;
-		/* All of the axis is written to one place, and its last step stays there. */
+		/* The whole axis is written to one place: its last step remains. */
 		if (dst_strides[i] == 0)
 			w->src_at += (shape[i] - 1) * src_strides[i];
 		else
@@ -143,7 +143,7 @@ uint64_t copy_plan_bytes(const struct copy_plan *w)
 
 /* ---- by the CPU ---- */
 
-/* A constant size lets the compiler make a load and a store of each memcpy. */
+/* With a constant size the compiler makes each memcpy a load and a store. */
 #define STEPS(size)                                             \
 	case size:                                              \
 		for (int64_t i = 0; i < n; i++)                 \

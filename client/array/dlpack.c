@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays as DLPack tensors. A tensor is one allocation: the struct that the consumer holds, its
- * shape and its strides, and one count on the buffer, which the deleter gives back. A consumer may
- * call the deleter from any thread, at a time when CUDA is being torn down, even in a forked child:
- * so it frees and counts down, and does nothing else.
+ * Arrays as DLPack tensors. A tensor is one allocation: the struct that the consumer has, its shape
+ * and its strides. It has one count on the buffer, which the deleter releases. A consumer may call
+ * the deleter from any thread, while CUDA is shutting down, and in a forked child: so the deleter
+ * frees and counts, and does nothing else.
  *
- * byte_offset is always 0: consumers that ignore it are many, and data need not be aligned to 256
- * bytes, whatever the header says, since producers that give views never kept to that.
+ * byte_offset is always 0, because many consumers ignore it. data need not be aligned to 256 bytes,
+ * in spite of the header: producers of views never did that.
  */
 #include "client/array/dlpack_abi.h"
 
@@ -49,15 +49,15 @@ void gpushm_array_dlpack_device(const struct gpushm_array *a, int *ret_type, int
 	enum gpushm_kind kind = gpushm_buffer_kind(a->buffer);
 	bool on_gpu = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL;
 
-	/* A consumer launches its kernels on the device that it is told: the one that has access,
-	 * which is not the memory's own where the buffer was mapped for a peer. Pinned memory has
-	 * id 0, says the specification. */
+	/* A consumer launches its kernels on this device: the one that has access, which is another
+	 * one than the memory's where the buffer is mapped for a peer. The specification wants id 0
+	 * for pinned memory. */
 	*ret_id = on_gpu ? a->buffer->device : 0;
 	*ret_type = on_gpu ? DLPACK_CUDA : kind == GPUSHM_PINNED ? DLPACK_CUDA_HOST : DLPACK_CPU;
 }
 
-/* Whether its strides are C order's, whatever the layout says: those of no elements mean nothing,
- * and a packed type's are not in bytes. */
+/* Whether the tensor gets strides of C order: those of an array without elements mean nothing, and
+ * those of a packed type are 0. */
 static bool is_dense(const struct gpushm_array *a)
 {
 	return a->size == 0 || dtype_packed(a->layout.dtype);
@@ -71,17 +71,17 @@ static int check_exportable(const struct gpushm_array *a)
 	if (r < 0)
 		return r;
 	if (l->dtype.code == DTYPE_RECORD)
-		return error_set(ENOTSUP, "array \"%s\": DLPack has no records", a->text);
+		return array_error(a, ENOTSUP, "DLPack has no records");
 	for (int i = 0; i < l->ndim && !is_dense(a); i++)
 		if (l->shape[i] != 1 && l->strides[i] % array_itemsize(l) != 0)
-			return error_set(ENOTSUP,
-					 "array \"%s\": DLPack counts strides in elements, and "
-					 "axis %d has one that is no multiple of the item size",
-					 a->text, i);
+			return array_error(a, ENOTSUP,
+					   "DLPack counts strides in elements, and axis %d has one "
+					   "that is no multiple of the item size",
+					   i);
 	return 0;
 }
 
-/* Strides in elements. Always told: NULL for C order was allowed until version 1.2. */
+/* In elements. Always filled in: version 1.2 forbids NULL for C order. */
 static void fill_strides(const struct gpushm_array *a, int64_t *strides)
 {
 	const struct array_layout *l = &a->layout;
@@ -90,7 +90,7 @@ static void fill_strides(const struct gpushm_array *a, int64_t *strides)
 
 	for (int i = l->ndim - 1; i >= 0; i--) {
 		strides[i] = stride;
-		/* Without elements the product may overflow, and nobody will step by it. */
+		/* Without elements the product may overflow, and nothing uses it. */
 		if (dense && __builtin_mul_overflow(stride, l->shape[i], &stride))
 			stride = 0;
 		if (!dense && l->shape[i] != 1)
@@ -113,14 +113,13 @@ static void fill_tensor(const struct gpushm_array *a, int64_t *dims, struct dlpa
 	t->code = l->dtype.code;
 	t->bits = l->dtype.bits;
 	t->lanes = l->dtype.lanes;
-	/* A scalar's point past the end of the allocation: not NULL, and nothing is there to read.
-	 */
+	/* A scalar's pointers are not NULL: they point past the end of the allocation. */
 	t->shape = memcpy(dims, l->shape, (size_t)l->ndim * sizeof(dims[0]));
 	t->strides = dims + l->ndim;
 	fill_strides(a, t->strides);
 }
 
-/* The allocation, counted; the consumer's struct is still to be filled in. */
+/* The allocation, with its count on the buffer; the consumer's struct is empty. */
 static int managed_new(const struct gpushm_array *a, struct managed **ret)
 {
 	struct managed *m;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The structs that DLPack passes between libraries, as v1.1 lays them out: dmlc/dlpack at tag v1.1,
- * include/dlpack/dlpack.h. Written here again so that nobody needs that header to build; what must
- * agree is the layout, and it is asserted below.
+ * The structs that DLPack passes between libraries, as in v1.1: dmlc/dlpack at tag v1.1,
+ * include/dlpack/dlpack.h. They are written here again so that building does not need that header.
+ * Their layout must agree, and is asserted below.
  */
 #ifndef GPUSHM_CLIENT_ARRAY_DLPACK_ABI_H
 #define GPUSHM_CLIENT_ARRAY_DLPACK_ABI_H
@@ -42,8 +42,8 @@ struct dlpack_legacy {
 	void (*deleter)(struct dlpack_legacy *self);
 };
 
-/* DLManagedTensorVersioned. A consumer that does not know the major version may read no further
- * than the deleter, and calls it. */
+/* DLManagedTensorVersioned. A consumer that does not know the major version may only read and call
+ * the deleter. */
 struct dlpack_versioned {
 	uint32_t major;
 	uint32_t minor;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Views that regroup axes: reshape and ravel, wherever no copy is needed.
+ * Views that regroup axes: reshape and ravel, where they need no copy.
  *
- * Axes that lie one behind the other in memory as one longer axis would are a run. Whatever the new
- * shape is, a new axis can only have one stride, so it must lie within a run; and where all do, the
- * reshape is possible. So the old runs are taken from the innermost outwards, and the new axes are
- * cut from them. Fortran order is the same with the axes of both sides reversed.
+ * A run is a sequence of axes that lie in memory as one longer axis would. A new axis has one
+ * stride, so it must lie within a run; if all do, the reshape is possible. So this takes the old
+ * runs from the innermost outwards, and cuts the new axes from them. Fortran order is the same with
+ * the axes of both sides reversed.
  *
- * Packed types have strides of 0: they are in C order, and are reshaped as if an element were a
- * byte, as long as C order is what comes out.
+ * Packed types have strides of 0 and are in C order. They are reshaped as if an element were a
+ * byte, as long as the result is in C order.
  */
 #include "client/array/array.h"
 
@@ -19,12 +19,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What is not yet cut from a run: elements, and bytes from one to the next. */
+/* The rest of a run: elements, and bytes from one to the next. */
 struct run {
 	int64_t left, stride;
 };
 
-/* Takes the next run of `from`, whose axes before *axis are not taken. */
+/* Takes the next run of `from`, from *axis outwards. */
 static void take_run(const struct array_layout *from, int *axis, struct run *run)
 {
 	run->left = 1;
@@ -41,8 +41,8 @@ static void take_run(const struct array_layout *from, int *axis, struct run *run
 	}
 }
 
-/* Finds to's strides, in C order. false: it would need a copy. Both have the same elements, and not
- * none. An axis of length 1 gets the stride that it would have in C order. */
+/* Finds to's strides, in C order. False: it would need a copy. Both have equally many elements, at
+ * least one. An axis of length 1 gets the stride that it would have in C order. */
 static bool cut_runs(const struct array_layout *from, struct array_layout *to, int64_t itemsize)
 {
 	struct run run = { .left = 1, .stride = itemsize };
@@ -74,18 +74,6 @@ static void reverse(struct array_layout *l)
 	}
 }
 
-/* Strides as if an element had itemsize bytes, in C order. */
-static int dense(struct array_layout *l, int64_t itemsize)
-{
-	for (int i = l->ndim - 1; i >= 0; i--) {
-		l->strides[i] = itemsize;
-		if (l->shape[i] > 0 && __builtin_mul_overflow(itemsize, l->shape[i], &itemsize) &&
-		    i > 0)
-			return -EOVERFLOW;
-	}
-	return 0;
-}
-
 static bool restride(struct array_layout *from, struct array_layout *to, char order)
 {
 	int64_t itemsize = array_itemsize(from);
@@ -109,13 +97,14 @@ static bool restride_packed(struct array_layout *from, struct array_layout *to, 
 	bool possible;
 
 	from->dtype = to->dtype = (struct dtype){ .code = DTYPE_UINT, .bits = 8, .lanes = 1 };
-	possible = dense(from, 1) == 0 && restride(from, to, order) && array_c_order(to);
+	possible = array_c_strides(from, 1, from->strides) == 0 && restride(from, to, order) &&
+		   array_in_order(to, 'C');
 	to->dtype = packed;
 	memset(to->strides, 0, sizeof(to->strides));
 	return possible;
 }
 
-/* Puts in what -1 stands for, and checks that the elements are as many. */
+/* Replaces -1 by the missing length, and checks the number of elements. */
 static int complete_shape(const struct gpushm_array *a, struct array_layout *l)
 {
 	int unknown = -1;
@@ -123,9 +112,8 @@ static int complete_shape(const struct gpushm_array *a, struct array_layout *l)
 
 	for (int i = 0; i < l->ndim; i++) {
 		if (l->shape[i] < -1 || (l->shape[i] == -1 && unknown >= 0))
-			return error_set(EINVAL,
-					 "array \"%s\": axis %d of the new shape is %" PRId64,
-					 a->text, i, l->shape[i]);
+			return array_error(a, EINVAL, "axis %d of the new shape is %" PRId64, i,
+					   l->shape[i]);
 		if (l->shape[i] == -1) {
 			unknown = i;
 			l->shape[i] = 1;
@@ -137,9 +125,8 @@ static int complete_shape(const struct gpushm_array *a, struct array_layout *l)
 		return 0;
 	}
 	if (unknown >= 0 || n != a->size)
-		return error_set(EINVAL,
-				 "array \"%s\": its %" PRId64 " elements do not fill the new shape",
-				 a->text, a->size);
+		return array_error(a, EINVAL, "its %" PRId64 " elements do not fill the new shape",
+				   a->size);
 	return 0;
 }
 
@@ -151,17 +138,14 @@ static int new_strides(const struct gpushm_array *a, struct array_layout *l, cha
 	if (a->size == 0) {
 		if (order == 'F')
 			reverse(l);
-		possible = dense(l, array_itemsize(l)) == 0;
+		possible = array_c_strides(l, array_itemsize(l), l->strides) == 0;
 		if (order == 'F')
 			reverse(l);
-		return possible ? 0
-				: error_set(EINVAL, "array \"%s\": the new shape is too large",
-					    a->text);
+		return possible ? 0 : array_error(a, EINVAL, "the new shape is too large");
 	}
 	possible = dtype_packed(l->dtype) ? restride_packed(&from, l, order)
 					  : restride(&from, l, order);
-	return possible ? 0
-			: error_set(ENOTSUP, "array \"%s\": reshape would require a copy", a->text);
+	return possible ? 0 : array_error(a, ENOTSUP, "reshape would require a copy");
 }
 
 int gpushm_array_reshape(const struct gpushm_array *a, char order, int ndim, const int64_t *shape,
@@ -175,10 +159,10 @@ int gpushm_array_reshape(const struct gpushm_array *a, char order, int ndim, con
 	if (r < 0)
 		return r;
 	if (order != 'C' && order != 'F')
-		return error_set(EINVAL, "array \"%s\": an order is 'C' or 'F'", a->text);
+		return array_error(a, EINVAL, "an order is 'C' or 'F'");
 	if (ndim < 0 || ndim > GPUSHM_MAX_NDIM)
-		return error_set(EINVAL, "array \"%s\": %d dimensions; 0 to %d are possible",
-				 a->text, ndim, GPUSHM_MAX_NDIM);
+		return array_error(a, EINVAL, "%d dimensions; 0 to %d are possible", ndim,
+				   GPUSHM_MAX_NDIM);
 	if (ndim > 0)
 		memcpy(l.shape, shape, (size_t)ndim * sizeof(*shape));
 
@@ -194,9 +178,8 @@ int gpushm_array_ravel(const struct gpushm_array *a, char order, struct gpushm_a
 
 	if (r < 0)
 		return r;
-	/* Numba's rule: a[::2] could be had as one axis, but a ravelled array is always dense. */
-	if ((order == 'C' && !array_c_order(&a->layout)) ||
-	    (order == 'F' && !array_f_order(&a->layout)))
+	/* Numba's rule: a ravelled array is dense, although a[::2] could become one axis. */
+	if ((order == 'C' || order == 'F') && !array_in_order(&a->layout, order))
 		return error_set(
 			ENOTSUP,
 			"array \"%s\" is not contiguous in %c order: ravel would require a copy",

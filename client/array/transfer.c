@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strided copies between the host and a GPU. The driver copies rows of bytes, one call for as many
- * as have the same positive pitch; a call costs some microseconds, as much as copying CALL_COST
- * bytes does. So where a walk is many short rows, its parts go through a buffer on the host:
+ * Strided copies between the host and a GPU. The driver copies rows of bytes, in one call as many
+ * as have the same positive pitch. A call costs some microseconds, as much as copying CALL_COST
+ * bytes. So where a plan has many short rows, its parts go through a buffer on the host:
  *
- *  - to the host, all that the part spans is copied as it lies, gaps too, and the CPU picks the
- *    elements out of it;
+ *  - to the host, the driver copies all bytes that a part spans, with the gaps, and the CPU picks
+ * the elements out of them;
  *  - to the device, the CPU packs the elements in the order in which they lie on the device, and
- *    they are copied from there: in one call, where they leave no gaps. Gaps are never filled by
- *    reading what is in them and writing it back: that would undo what another process writes there
+ * the driver copies them from there: in one call, where they leave no gaps. Gaps are never filled
+ * by reading their bytes and writing them back: that would undo what another process writes there
  *    meanwhile.
  *
- * It chooses the cheaper road for each part. The buffer is freed when the copy is done, so that
- * such copies block, on the stream, until the stream has passed them.
+ * It chooses the cheaper way for each part. The buffer is freed when the copy is done, so such a
+ * copy blocks until the stream has passed it.
  */
 #include "client/array/transfer.h"
 
@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define CALL_COST (64u << 10)	 /* bytes: 2 us at 30 GB/s */
-#define BUFFER_BYTES (16u << 20) /* 64 MiB are no faster, and cost their page faults */
+#define BUFFER_BYTES (16u << 20) /* 64 MiB are no faster and cost page faults */
 
 struct transfer {
 	char *device, *host;
@@ -32,8 +32,8 @@ struct transfer {
 	char *buffer; /* owned; NULL until it is needed */
 };
 
-/* The axis whose steps one call can do as rows: the longest of those with a fit pitch on both
- * sides. -1: none. Where the order counts, rows may only be the innermost axis. */
+/* The axis that one call can copy as rows: the longest one whose pitch on both sides is at least a
+ * row. -1: none. Where the order of steps counts, it is the innermost axis or none. */
 static int rows_axis(const struct copy_plan *w)
 {
 	int best = -1;
@@ -48,7 +48,7 @@ static int rows_axis(const struct copy_plan *w)
 	return best;
 }
 
-/* Driver calls that copying rows takes. */
+/* Driver calls that the plan needs. */
 static uint64_t count_calls(const struct copy_plan *w)
 {
 	int rows = rows_axis(w);
@@ -60,8 +60,7 @@ static uint64_t count_calls(const struct copy_plan *w)
 	return calls;
 }
 
-/* Bytes of copying that the calls are worth. Calls are no more than elements, but their product
- * with the cost may not fit. */
+/* The cost of the calls, as bytes of copying. The product may overflow. */
 static uint64_t count_cost(const struct copy_plan *w)
 {
 	uint64_t cost;
@@ -71,8 +70,7 @@ static uint64_t count_cost(const struct copy_plan *w)
 	return cost;
 }
 
-/* Bytes from the lowest to past the highest that are read, and how far the lowest lies before the
- * walk's start. */
+/* The span of the bytes that are read, and how far the lowest lies before the plan's start. */
 static uint64_t source_span(const struct copy_plan *w, int64_t *ret_before)
 {
 	uint64_t bytes = w->run;
@@ -172,8 +170,8 @@ static int gather(struct transfer *t, const struct copy_plan *w, uint64_t span, 
 	return 0;
 }
 
-/* The walk in two: `pack` from the host to the buffer, `place` from there to the device. */
-static void split_walk(const struct copy_plan *w, struct copy_plan *pack, struct copy_plan *place)
+/* The plan in two: `pack` from the host to the buffer, `place` from there to the device. */
+static void split_plan(const struct copy_plan *w, struct copy_plan *pack, struct copy_plan *place)
 {
 	int64_t stride = (int64_t)w->run;
 
@@ -209,7 +207,7 @@ static int scatter(struct transfer *t, const struct copy_plan *pack, const struc
 	copy_plan_copy(pack, t->buffer, t->host);
 	from_buffer = *t;
 	from_buffer.host = t->buffer;
-	/* The buffer is freed: what was queued before a call that failed reads it, too. */
+	/* The buffer is freed later: also after a failed call, queued copies may read it. */
 	return transfer_settle(t->stream, direct(&from_buffer, place));
 }
 
@@ -253,7 +251,7 @@ static int move_to_host(struct transfer *t, const struct copy_plan *w)
 
 	copy_plan_inner(w, &inner);
 	step = source_span(&inner, &before);
-	/* n steps span (n - 1) strides and one step; a stride of 0 spans no more than one does. */
+	/* n steps span (n - 1) strides and one step. */
 	if ((uint64_t)llabs(w->axes[0].src) > step)
 		step = (uint64_t)llabs(w->axes[0].src);
 	return by_parts(t, w, step);
@@ -264,7 +262,7 @@ static int move_to_device(struct transfer *t, const struct copy_plan *w)
 	struct copy_plan pack, place, inner;
 	uint64_t bytes = copy_plan_bytes(w), cost;
 
-	split_walk(w, &pack, &place);
+	split_plan(w, &pack, &place);
 	if (w->n_axes == 0 || count_calls(w) == 1 ||
 	    __builtin_add_overflow(count_cost(&place), bytes, &cost) || count_cost(w) <= cost)
 		return direct(t, w);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Views that a start, a length and a stride for each axis can say: slice, index, transpose, split,
- * another dtype, another reference. A view shares the memory and the buffer's life and knows
- * nothing of the array that it was made of. reshape.c makes those that regroup axes.
+ * Views that change the start, the length and the stride of axes: slice, index, transpose, split,
+ * another dtype, another reference. A view shares the memory and keeps the buffer; it does not need
+ * the array that it was made of. reshape.c makes the views that regroup axes.
  *
- * Nothing here touches an element. Arithmetic stays within the span that the table's check allowed:
- * offsets and strides of arrays without elements are left as they are, since they may be anything.
+ * Nothing here reads an element. Arithmetic stays within the span that the table's check allowed.
+ * Offsets and strides of arrays without elements may be anything and are left as they are.
  */
 #include "client/array/array.h"
 
@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* What every view along an axis asks first. */
+/* The checks of every view along an axis. */
 static int check_axis(const struct gpushm_array *a, int axis)
 {
 	int r = array_check(a);
@@ -23,17 +23,16 @@ static int check_axis(const struct gpushm_array *a, int axis)
 	if (r < 0)
 		return r;
 	if (dtype_packed(a->layout.dtype))
-		return error_set(ENOTSUP,
-				 "array \"%s\": elements narrower than a byte can be reshaped and "
-				 "ravelled only",
-				 a->text);
+		return array_error(
+			a, ENOTSUP,
+			"elements narrower than a byte can be reshaped and ravelled only");
 	if (axis < 0 || axis >= a->layout.ndim)
 		return error_set(EINVAL, "array \"%s\" has %d dimensions, and no axis %d", a->text,
 				 a->layout.ndim, axis);
 	return 0;
 }
 
-/* A position as Python's slices understand it, in -1 ... n backwards, 0 ... n forwards. */
+/* A position by the rules of Python's slices: -1 ... n - 1 backwards, 0 ... n forwards. */
 static int64_t clip(int64_t at, int64_t n, bool backwards)
 {
 	if (at < 0)
@@ -45,11 +44,11 @@ static int64_t clip(int64_t at, int64_t n, bool backwards)
 	return at;
 }
 
-/* How many positions start, start + step, ... lie before stop; *start is counted from 0 then. */
+/* The number of positions start, start + step, ... before stop. Makes *start count from 0. */
 static int64_t slice_length(int64_t n, int64_t *start, int64_t stop, int64_t step)
 {
 	bool back = step < 0;
-	/* Unsigned, because -INT64_MIN is no int64_t; Python would cut the step to INT64_MAX. */
+	/* Unsigned, because -INT64_MIN overflows int64_t. */
 	uint64_t stride = back ? -(uint64_t)step : (uint64_t)step;
 	int64_t from = back ? n - 1 : 0, to = back ? -1 : n, distance;
 
@@ -71,12 +70,12 @@ int gpushm_array_slice(const struct gpushm_array *a, int axis, int64_t start, in
 	if (r < 0)
 		return r;
 	if (step == 0)
-		return error_set(EINVAL, "array \"%s\": a slice's step can't be 0", a->text);
+		return array_error(a, EINVAL, "a slice's step can't be 0");
 
 	l.shape[axis] = slice_length(l.shape[axis], &start, stop, step);
 	if (array_elements(l.ndim, l.shape) > 0 && a->layout.shape[axis] > 1) {
 		l.offset += (uint64_t)start * (uint64_t)l.strides[axis];
-		/* One element has no next one: its stride stays, and a huge step can't overflow. */
+		/* With one element the stride stays, so that a huge step can't overflow. */
 		if (l.shape[axis] > 1)
 			l.strides[axis] *= step;
 	}
@@ -92,13 +91,12 @@ int gpushm_array_index(const struct gpushm_array *a, int axis, int64_t index,
 	if (r < 0)
 		return r;
 	if (index < -l.shape[axis] || index >= l.shape[axis])
-		return error_set(ERANGE,
-				 "array \"%s\": index %" PRId64
-				 " is outside of axis %d, which has %" PRId64 " elements",
-				 a->text, index, axis, l.shape[axis]);
+		return array_error(a, ERANGE,
+				   "index %" PRId64 " is outside of axis %d, which has %" PRId64
+				   " elements",
+				   index, axis, l.shape[axis]);
 
-	/* The only position of an axis of length 1 is 0: its stride, which may be anything, is not
-	 * used. */
+	/* The stride of an axis of length 1 may be anything: it is not used. */
 	index += index < 0 ? l.shape[axis] : 0;
 	if (index > 0 && a->size > 0)
 		l.offset += (uint64_t)index * (uint64_t)l.strides[axis];
@@ -127,14 +125,13 @@ int gpushm_array_transpose(const struct gpushm_array *a, const int *axes, struct
 	struct array_layout l = a->layout;
 	int r = array_check(a);
 
-	/* A scalar has no axis to name, and may be transposed all the same. */
+	/* A scalar has no axes, and can be transposed too. */
 	if (r == 0 && (l.ndim > 0 || dtype_packed(l.dtype)))
 		r = check_axis(a, 0);
 	if (r < 0)
 		return r;
 	if (axes && !is_permutation(axes, l.ndim))
-		return error_set(EINVAL, "array \"%s\": axes must be a permutation of 0 to %d",
-				 a->text, l.ndim - 1);
+		return array_error(a, EINVAL, "axes must be a permutation of 0 to %d", l.ndim - 1);
 
 	for (int i = 0; i < l.ndim; i++) {
 		int from = axes ? axes[i] : l.ndim - 1 - i;
@@ -155,8 +152,7 @@ int64_t gpushm_array_split_count(const struct gpushm_array *a, int64_t section)
 		return error_set(EINVAL, "array \"%s\" has %d dimensions; only one can be split",
 				 a->text, a->layout.ndim);
 	if (section <= 0)
-		return error_set(EINVAL, "array \"%s\": parts of %" PRId64 " elements", a->text,
-				 section);
+		return array_error(a, EINVAL, "parts of %" PRId64 " elements", section);
 	return a->size / section + (a->size % section != 0);
 }
 
@@ -198,23 +194,24 @@ static int rescale(const struct gpushm_array *a, struct array_layout *l, int64_t
 				 " bytes: it can't be viewed as %" PRId64,
 				 a->text, from, to);
 	if (a->size > 0 && l->shape[last] != 1 && l->strides[last] != from)
-		return error_set(EINVAL,
-				 "array \"%s\": its last axis is not contiguous, and the item "
-				 "sizes differ (%" PRId64 " and %" PRId64 " bytes)",
-				 a->text, from, to);
+		return array_error(
+			a, EINVAL,
+			"its last axis is not contiguous, and the item sizes differ (%" PRId64
+			" and %" PRId64 " bytes)",
+			from, to);
 	if (__builtin_mul_overflow(l->shape[last], from, &bytes) || bytes % to != 0 ||
 	    (from > to && from % to != 0))
-		return error_set(EINVAL,
-				 "array \"%s\": its last axis has %" PRId64 " items of %" PRId64
-				 " bytes, which %" PRId64 " does not divide",
-				 a->text, l->shape[last], from, to);
+		return array_error(a, EINVAL,
+				   "its last axis has %" PRId64 " items of %" PRId64
+				   " bytes, which %" PRId64 " does not divide",
+				   l->shape[last], from, to);
 	l->shape[last] = bytes / to;
 	l->strides[last] = to;
 	return 0;
 }
 
-/* NumPy allows such views on the CPU; a GPU answers a misaligned load with the loss of the context,
- * so they are refused as the table's check refuses them. */
+/* NumPy allows misaligned views. On a GPU a misaligned load destroys the context, so they are
+ * refused, as the table's check does. */
 static int check_alignment(const struct gpushm_array *a, const struct array_layout *l)
 {
 	uint32_t align = dtype_align(l->dtype);
@@ -223,11 +220,10 @@ static int check_alignment(const struct gpushm_array *a, const struct array_layo
 	for (int i = 0; i < l->ndim; i++)
 		aligned = aligned && (l->shape[i] <= 1 || l->strides[i] % (int64_t)align == 0);
 	if (!aligned && a->size > 0)
-		return error_set(
-			EINVAL,
-			"array \"%s\": its offset and strides must be multiples of %" PRIu32
-			" bytes for that dtype",
-			a->text, align);
+		return array_error(a, EINVAL,
+				   "its offset and strides must be multiples of %" PRIu32
+				   " bytes for that dtype",
+				   align);
 	return 0;
 }
 
@@ -241,11 +237,9 @@ int gpushm_array_view(const struct gpushm_array *a, struct gpushm_dtype dtype,
 	if (r < 0)
 		return r;
 	if (!dtype_valid(l.dtype))
-		return error_set(EINVAL, "array \"%s\": no such dtype to view it as", a->text);
+		return array_error(a, EINVAL, "no such dtype to view it as");
 	if (dtype_packed(a->layout.dtype) || dtype_packed(l.dtype))
-		return error_set(ENOTSUP,
-				 "array \"%s\": elements narrower than a byte have no other view",
-				 a->text);
+		return array_error(a, ENOTSUP, "elements narrower than a byte have no other view");
 
 	if (array_itemsize(&a->layout) != array_itemsize(&l))
 		r = rescale(a, &l, array_itemsize(&a->layout), array_itemsize(&l));

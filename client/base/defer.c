@@ -18,7 +18,9 @@
 #include "client/gpushm.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define RATIO_DEFAULT 0.2 /* Numba's */
 
@@ -39,24 +41,18 @@ static bool read_count(const char *text, unsigned *ret)
 	return true;
 }
 
-/* Not strtod(): it reads "0.2" as 0 where the locale's decimal point is a comma. */
+/* Digits and a point, from 0 to 1. strtod() alone reads a decimal comma in some locales. */
 static bool read_ratio(const char *text, double *ret)
 {
-	double value = 0, place = 1;
-	bool point = false, digit = false;
+	locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+	char *end = NULL;
+	double value;
 
-	for (; text && *text; text++) {
-		if (*text == '.' && !point) {
-			point = true;
-			continue;
-		}
-		if (*text < '0' || *text > '9')
-			return false;
-		digit = true;
-		place = point ? place / 10 : place;
-		value = point ? value + (*text - '0') * place : value * 10 + (*text - '0');
-	}
-	if (!digit || value > 1)
+	if (!plain)
+		return false;
+	value = text ? strtod_l(text, &end, plain) : 0;
+	freelocale(plain);
+	if (!end || end == text || *end || text[strspn(text, "0123456789.")] || value > 1)
 		return false;
 	*ret = value;
 	return true;

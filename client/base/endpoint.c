@@ -108,10 +108,11 @@ static int check_server(int fd, const char *path, uid_t *ret)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) < 0)
 		return error_set(errno, "can't tell who listens on %s: %m", path);
 	if (server.uid != 0 && server.uid != geteuid() && !is_daemon_user(server.uid))
-		return error_set(EPERM,
-				 "%s is served by uid %u, who is not trusted: root, user "
-				 "\"" DAEMON_USER "\" or the caller himself would be",
-				 path, server.uid);
+		return error_set(
+			EPERM,
+			"%s is served by uid %u, who is not trusted: root, user \"" DAEMON_USER
+			"\" or the caller himself would be",
+			path, server.uid);
 	*ret = server.uid;
 	return 0;
 }

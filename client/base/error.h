@@ -8,6 +8,10 @@
 /* Stores the text for this thread. Returns -number, so that a check is one line. */
 int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same with `about "name": ` before the text. */
+#define error_of(about, name, number, format, ...) \
+	error_set(number, about " \"%s\": " format, name, ##__VA_ARGS__)
+
 /* Puts `about "name": ` before the stored text; keeps its code. Returns -number. */
 int error_set_about(int number, const char *about, const char *name);
 

@@ -115,8 +115,7 @@ static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline
 	uint64_t now = clock_monotonic_ms(), left = now < deadline ? deadline - now : 0;
 
 	if (!cell)
-		return error_set(ENOTSUP, "buffer \"%s\": the daemon tells no changes of it",
-				 b->name);
+		return buffer_error(b, ENOTSUP, "the daemon tells no changes of it");
 	if (left == 0)
 		return error_set(ETIMEDOUT, "nothing has happened to buffer \"%s\"", b->name);
 	status_map_sleep(cell, seen, left < NAP_MS ? left : NAP_MS);
@@ -319,8 +318,7 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 	if (r < 0)
 		return r;
 	if (found == -EBADMSG)
-		return error_set(EPROTO, "buffer \"%s\": the daemon's table makes no sense",
-				 b->name);
+		return buffer_error(b, EPROTO, "the daemon's table makes no sense");
 	if (found < 0)
 		return error_set(-found, "buffer \"%s\" has no attribute \"%s\"", b->name, key);
 	*ret_value = attr.value;

@@ -6,6 +6,7 @@
 #define GPUSHM_CLIENT_BUFFER_BUFFER_H
 
 #include "client/base/defer.h"
+#include "client/base/error.h"
 #include "client/buffer/image.h"
 #include "client/gpushm.h"
 #include "client/link/connection.h"
@@ -62,6 +63,8 @@ void buffer_put(struct gpushm_buffer *b);
  * with gpushm_error() set. Does not check for a fork. */
 int buffer_table(struct gpushm_buffer *b, bool whole, const struct table_view **ret);
 void buffer_table_done(struct gpushm_buffer *b);
+
+#define buffer_error(b, number, ...) error_of("buffer", (b)->name, number, __VA_ARGS__)
 
 /* -ECHILD, with gpushm_error() set, where the buffer was made before fork(). No system call. */
 static inline int buffer_check(const struct gpushm_buffer *b)

@@ -213,8 +213,8 @@ static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *kn
 	if (r < 0)
 		return r;
 	if (reply->described->arrays != *known + batch->n) {
-		error_set(EPROTO, "buffer \"%s\": the daemon counts %u arrays instead of %zu",
-			  b->name, reply->described->arrays, *known + batch->n);
+		buffer_error(b, EPROTO, "the daemon counts %u arrays instead of %zu",
+			     reply->described->arrays, *known + batch->n);
 		return request_violated(b->connection);
 	}
 	*known += (uint32_t)batch->n;
@@ -331,15 +331,12 @@ static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64
 	if (repeated && r == -EBUSY)
 		return 0;
 	if (r == -EBADF && (repeated || b->lease.lost))
-		return error_set(ECONNRESET,
-				 "buffer \"%s\": the daemon died while it was being filled: "
-				 "create it again",
-				 b->name);
+		return buffer_error(b, ECONNRESET,
+				    "the daemon died while it was being filled: create it again");
 	if (r < 0)
 		return r;
 	if (reply->published->digest != digest) {
-		error_set(EPROTO, "buffer \"%s\": the daemon has another layout than this process",
-			  b->name);
+		buffer_error(b, EPROTO, "the daemon has another layout than this process");
 		return request_violated(b->connection);
 	}
 	request_done(b->connection);
@@ -394,10 +391,8 @@ int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state)
 	if (r < 0)
 		return r;
 	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
-		return error_set(EINVAL,
-				 "buffer \"%s\": a buffer is published GPUSHM_SEALED or "
-				 "GPUSHM_SHARED",
-				 b->name);
+		return buffer_error(b, EINVAL,
+				    "a buffer is published GPUSHM_SEALED or GPUSHM_SHARED");
 	pthread_mutex_lock(&b->lock);
 	r = publish(b, state);
 	pthread_mutex_unlock(&b->lock);

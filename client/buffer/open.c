@@ -344,10 +344,9 @@ static int check_closable(const struct gpushm_buffer *b)
 
 	if (r < 0 || arrays == 0)
 		return r;
-	return error_set(EBUSY,
-			 "buffer \"%s\": %u arrays, views or DLPack tensors are alive: free them "
-			 "first",
-			 b->name, arrays);
+	return buffer_error(b, EBUSY,
+			    "%u arrays, views or DLPack tensors are alive: free them first",
+			    arrays);
 }
 
 int buffer_close(struct gpushm_buffer *b)

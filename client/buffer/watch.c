@@ -98,10 +98,10 @@ static int add_item(struct gpushm_watch *w, const struct watch_item *item)
 	struct watch_item *at = w->items, *end = w->items + w->n_items;
 
 	if (!fits(w, item))
-		return error_set(ENOSPC,
-				 "the names of a watch fit one request, of %u bytes: make "
-				 "another watch",
-				 FRAME_MAX);
+		return error_set(
+			ENOSPC,
+			"the names of a watch fit one request, of %u bytes: make another watch",
+			FRAME_MAX);
 	/* An item that has gone is replaced: no request in flight has it. */
 	while (at < end && !at->gone)
 		at++;

@@ -42,8 +42,8 @@ static int find_ordinal(const unsigned char *uuid, int *ret)
 	if (r < 0)
 		return r;
 	return error_set(ENODEV,
-			 "this process can't see the buffer's GPU among its %d: is it left "
-			 "out of CUDA_VISIBLE_DEVICES?",
+			 "this process can't see the buffer's GPU among its %d: is it left out of "
+			 "CUDA_VISIBLE_DEVICES?",
 			 n);
 }
 _Static_assert(sizeof(((CUuuid *)0)->bytes) == UUID_BYTES, "a UUID is a UUID");

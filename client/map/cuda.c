@@ -87,8 +87,8 @@ int cuda_start(void)
 	if (started_in == generation)
 		return 0;
 	if (started_in != 0)
-		return error_set(ENODEV, "CUDA was started before fork() and can't be used "
-					 "in the child: fork first, or exec");
+		return error_set(ENODEV, "CUDA was started before fork() and can't be used in the "
+					 "child: fork first, or exec");
 	pthread_mutex_lock(&p->cuda_lock);
 	r = started_in == generation ? 0 : start(generation);
 	pthread_mutex_unlock(&p->cuda_lock);

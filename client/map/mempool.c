@@ -135,8 +135,8 @@ static int mempool_prepare(const struct map_request *r, int *ret_device)
 
 	if (r->allocated_bytes > POINTER_BYTES_MAX)
 		return error_set(EPROTO,
-				 "the daemon made a mempool buffer of %llu bytes; above 4 "
-				 "GiB importing it would end this process",
+				 "the daemon made a mempool buffer of %llu bytes; above 4 GiB "
+				 "importing it would end this process",
 				 (unsigned long long)r->allocated_bytes);
 	result = cuda_start();
 	if (result == 0)
