@@ -11,35 +11,29 @@
 #include <cuda.h>
 #include <string.h>
 
+/* cuda.h maps some calls to a later version: that of the pointer's type is the symbol's, too. */
+#define CALLS(CALL)                                      \
+	CALL(init, cuInit)                               \
+	CALL(get_error_name, cuGetErrorName)             \
+	CALL(get_version, cuDriverGetVersion)            \
+	CALL(get_count, cuDeviceGetCount)                \
+	CALL(get, cuDeviceGet)                           \
+	CALL(get_name, cuDeviceGetName)                  \
+	CALL(total_mem, cuDeviceTotalMem)                \
+	CALL(get_attribute, cuDeviceGetAttribute)        \
+	CALL(granularity, cuMemGetAllocationGranularity) \
+	CALL(create, cuMemCreate)                        \
+	CALL(export, cuMemExportToShareableHandle)       \
+	CALL(release, cuMemRelease)
+#define STRING(text) #text
+#define POINTER(member, call) __typeof__(call) *member;
+#define SYMBOL(member, call) { STRING(call), offsetof(struct driver, member) },
+
 struct driver {
-	__typeof__(cuInit) *init;
-	__typeof__(cuGetErrorName) *get_error_name;
-	__typeof__(cuDriverGetVersion) *get_version;
-	__typeof__(cuDeviceGetCount) *get_count;
-	__typeof__(cuDeviceGet) *get;
-	__typeof__(cuDeviceGetName) *get_name;
-	__typeof__(cuDeviceTotalMem) *total_mem;
-	__typeof__(cuDeviceGetAttribute) *get_attribute;
-	__typeof__(cuMemGetAllocationGranularity) *granularity;
-	__typeof__(cuMemCreate) *create;
-	__typeof__(cuMemExportToShareableHandle) *export;
-	__typeof__(cuMemRelease) *release;
+	CALLS(POINTER)
 };
 
-static const struct libcuda_symbol symbols[] = {
-	{ "cuInit", offsetof(struct driver, init) },
-	{ "cuGetErrorName", offsetof(struct driver, get_error_name) },
-	{ "cuDriverGetVersion", offsetof(struct driver, get_version) },
-	{ "cuDeviceGetCount", offsetof(struct driver, get_count) },
-	{ "cuDeviceGet", offsetof(struct driver, get) },
-	{ "cuDeviceGetName", offsetof(struct driver, get_name) },
-	{ "cuDeviceTotalMem_v2", offsetof(struct driver, total_mem) },
-	{ "cuDeviceGetAttribute", offsetof(struct driver, get_attribute) },
-	{ "cuMemGetAllocationGranularity", offsetof(struct driver, granularity) },
-	{ "cuMemCreate", offsetof(struct driver, create) },
-	{ "cuMemExportToShareableHandle", offsetof(struct driver, export) },
-	{ "cuMemRelease", offsetof(struct driver, release) },
-};
+static const struct libcuda_symbol symbols[] = { CALLS(SYMBOL) };
 
 static const char *error_name(const struct driver *v, CUresult result)
 {
