@@ -89,7 +89,8 @@ def filled(name: str, want: Any, pool: str, state: str = "sealed") -> gpushm.Arr
 
 @pytest.fixture(scope="module", autouse=True)
 def workers() -> Any:
-    """Two processes that were spawned, and the helpers of multiprocessing's own, whose descriptors stay."""
+    """Two processes that were spawned, and multiprocessing's own helpers, whose descriptors stay open."""
+    mp.set_forkserver_preload(["gpushm", "numpy"])
     forkserver.ensure_running()
     resource_tracker.ensure_running()
     with ProcessPoolExecutor(2, mp.get_context("spawn")) as executor:

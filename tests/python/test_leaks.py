@@ -14,7 +14,7 @@ import gpushm
 import numpy as np
 import pytest
 
-TIMES = 200
+TIMES = 100
 
 
 class Mallinfo(ctypes.Structure):
