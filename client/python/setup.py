@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Packs what the project's Makefile builds: gpushm._core and the libgpushm that it is linked with.
+"""Packs what the project's Makefile builds: the extension gpushm._core, and the libgpushm that it is linked with.
 
-`pip install ./client/python`, from a checkout; it runs make there, in the folder that $BUILD names, "build" unless
-told. One wheel serves Python 3.11 and all that follow.
+Use `pip install ./client/python` in a checkout. It runs make there; $BUILD names the build folder, "build" by default.
+One wheel is for Python 3.11 and all later versions.
 """
 
 import os
@@ -24,15 +24,15 @@ WORK = (ROOT / BUILD / "python").resolve()
 def version() -> str:
     found = re.search(r"^VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     if not found:
-        sys.exit("setup.py: the Makefile tells no VERSION; is this a checkout of gpushm?")
+        sys.exit("setup.py: the Makefile has no VERSION; is this a checkout of gpushm?")
     return found[1]
 
 
 class BuildCore(build_py):
-    """build_py, and the two libraries beside the modules."""
+    """build_py, which also packs the libraries beside the modules."""
 
     def run(self) -> None:
-        # Modules that there are no more.
+        # Remove modules of an earlier build.
         shutil.rmtree(Path(self.build_lib) / "gpushm", ignore_errors=True)
         super().run()
         command = ["make", "-C", str(ROOT), f"BUILD={BUILD}", f"PYTHON={sys.executable}", "python-core"]
@@ -42,7 +42,7 @@ class BuildCore(build_py):
 
 
 class WithLibraries(Distribution):
-    """Not the same on every machine, although setuptools compiles nothing."""
+    """Makes the wheel depend on the platform, although setuptools compiles nothing."""
 
     def has_ext_modules(self) -> bool:
         return True
@@ -56,7 +56,7 @@ setup(
     distclass=WithLibraries,
     cmdclass={"build_py": BuildCore},
     options={
-        # Nothing is written into the source tree.
+        # Write nothing into the source tree.
         "build": {"build_base": str(WORK / "setuptools")},
         "egg_info": {"egg_base": str(WORK)},
         "bdist_wheel": {"py_limited_api": "cp311"},

@@ -4,10 +4,10 @@
     python pipeline.py                                # all three, 8 frames
     python pipeline.py decode 100 & python pipeline.py infer 100 & python pipeline.py draw 100
 
-decode makes pictures of a square that moves, infer finds the square in each, draw puts a frame around it and shows a
-few of them as text. No frame is copied on its way: each stage maps the one memory, wherever it is. On a machine with a
-GPU that is the GPU's, and infer works there, with CuPy or PyTorch; else it is the host's, and NumPy does. Any stage may
-be started first, and a stage that is killed leaves no memory behind but what it had published.
+decode makes pictures of a moving square, infer finds the square in each, and draw puts a box around it and prints the
+first and the last picture as text. No frame is copied on its way: all stages map the same memory. On a machine with a
+GPU it is the GPU's memory, and infer works there with CuPy; otherwise it is the host's, and infer uses NumPy. The
+stages can be started in any order. If a stage is killed, only the buffers that it has published stay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOX = np.dtype([("top", "i4"), ("left", "i4"), ("bottom", "i4"), ("right", "i4")
 
 
 def picture(i: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """Frame i, and where its square is: what a decoder would get from a file."""
+    """Frame i and the place of its square, instead of a frame from a file."""
     top, left = (7 * i) % (HEIGHT - SQUARE), (5 * i) % (WIDTH - SQUARE)
     frame = np.random.default_rng(i).integers(0, 40, (HEIGHT, WIDTH, 3), np.uint8)
     frame[top : top + SQUARE, left : left + SQUARE] = (250, 200, 60)
@@ -36,13 +36,13 @@ def picture(i: int) -> tuple[np.ndarray, tuple[int, int]]:
 
 
 def decode(count: int) -> None:
-    """Fills frames and publishes them, sealed; not more than AT_ONCE ahead of draw."""
+    """Fills frames and publishes them, sealed; at most AT_ONCE frames ahead of draw."""
     with gpushm.watch() as watch:
         for i in range(count):
             frame, _ = picture(i)
             with gpushm.create(f"{PREFIX}/frame/{i}", frame.shape, frame.dtype) as out:
                 out.copy_from_host(frame)
-                # A buffer is gone when draw has unlinked it and nobody has it open any more.
+                # The event "gone" comes when draw has unlinked the buffer and no process has it open.
                 watch.add(out)
                 out.publish()
             if i >= AT_ONCE:
@@ -50,13 +50,13 @@ def decode(count: int) -> None:
 
 
 def wait_for_one_to_go(watch: gpushm.Watch) -> None:
-    """Until draw is done with any frame."""
+    """Waits until draw has finished a frame."""
     while watch.next(PATIENCE).what != "gone":
         pass
 
 
 def infer(count: int) -> None:
-    """Finds the brightest part of each frame, and publishes where it is, as a record."""
+    """Finds the bright square in each frame, and publishes its place as a record."""
     for i in range(count):
         with (
             gpushm.open(f"{PREFIX}/frame/{i}", timeout=PATIENCE) as frame,
@@ -67,7 +67,7 @@ def infer(count: int) -> None:
 
 
 def find(frame: gpushm.Array) -> tuple[int, int, int, int, float]:
-    """The rows and columns that are bright, where the frame is."""
+    """The bright rows and columns, found on the device of the frame."""
     xp, pixels = on_its_device(frame)
     bright = pixels[:, :, 0] > 128
     rows, columns = xp.nonzero(bright.any(1))[0], xp.nonzero(bright.any(0))[0]
@@ -76,7 +76,7 @@ def find(frame: gpushm.Array) -> tuple[int, int, int, int, float]:
 
 
 def on_its_device(frame: gpushm.Array) -> tuple[Any, Any]:
-    """(a library with NumPy's functions, the frame as its array): no copy, but on a GPU without CuPy."""
+    """(a library with NumPy's functions, the frame as its array); copies only on a GPU without CuPy."""
     if frame.kind in ("host", "pinned"):
         return np, frame.numpy()
     try:
@@ -87,10 +87,10 @@ def on_its_device(frame: gpushm.Array) -> tuple[Any, Any]:
 
 
 def draw(count: int) -> list[tuple[int, int]]:
-    """Draws each box around its square; shows the first and the last frame, and tells where the squares were."""
+    """Puts each box around its square, prints the first and the last frame, and returns the places of the squares."""
     found = []
     for i in range(count):
-        # The box tells that infer is done with the frame.
+        # When the box is published, infer has finished the frame.
         with gpushm.open(f"{PREFIX}/box/{i}", timeout=PATIENCE) as box, gpushm.open(f"{PREFIX}/frame/{i}") as frame:
             there = box[()]
             image = frame.copy_to_host()
@@ -104,7 +104,7 @@ def draw(count: int) -> list[tuple[int, int]]:
 
 
 def show(i: int, image: np.ndarray, box: Any) -> None:
-    """The frame as text, each letter for 4 x 2 pixels, with the box around what was found."""
+    """Prints the frame as text, one letter for 4 x 2 pixels, with the box."""
     text = np.where(image[::4, ::2, 0] > 128, "#", ".")
     top, left, bottom, right = box["top"] // 4, box["left"] // 2, (box["bottom"] + 3) // 4, (box["right"] + 1) // 2
     text[top:bottom, [left, right - 1]] = "|"
@@ -113,19 +113,19 @@ def show(i: int, image: np.ndarray, box: Any) -> None:
 
 
 def check(count: int) -> None:
-    """draw, and a look at whether each square was found where decode had put it."""
+    """Draws, and checks that each square was found where decode had put it."""
     assert draw(count) == [picture(i)[1] for i in range(count)]
 
 
 def main() -> None:
-    """One stage, or all of them."""
+    """Runs one stage, or all of them."""
     stages = {"decode": decode, "infer": infer, "draw": check}
     words = [w for w in sys.argv[1:] if w in stages]
     count = next((int(w) for w in sys.argv[1:] if w.isdigit()), 8)
     if words:
         stages[words[0]](count)
         return
-    # Processes that share nothing but names: spawn, since CUDA does not survive a fork.
+    # The processes share only names. They are spawned, because CUDA does not work after fork().
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=stage, args=(count,)) for stage in stages.values()]
     for process in processes:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A parent makes a buffer, a child verifies it and writes into it, the parent verifies that.
+"""A parent fills a buffer, a child checks it and writes into it, and the parent checks that.
 
     python roundtrip.py [POOL]
 
-The round trip of cuda.core's sample for IPC, with a name in place of a queue and of a handle. It ends cleanly, and
-says why, where there is no daemon or no such pool.
+This is the round trip of cuda.core's sample for IPC, with a name instead of a queue and a handle. Without a daemon, or
+without such a pool, it prints the reason and ends.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COUNT = 1 << 20
 
 
 def pattern(seed: int) -> np.ndarray:
-    """Something that an empty buffer, or another one, is not."""
+    """Numbers that no empty or other buffer has."""
     return (np.arange(COUNT, dtype=np.uint32) * 2654435761 + seed).astype(np.uint32)
 
 
 def child(name: str) -> None:
-    """In a process of its own, which knows the name and nothing else."""
+    """Runs in a process of its own, which knows only the name."""
     with gpushm.open(name, "r+", timeout=10) as a:
         assert np.array_equal(a.copy_to_host(), pattern(1)), "the parent's pattern did not arrive"
         a.copy_from_host(pattern(2))
@@ -33,7 +33,7 @@ def child(name: str) -> None:
 
 
 def parent(pool: str | None) -> None:
-    """Makes it, and starts the child."""
+    """Makes the buffer, and starts the child."""
     name = f"~/roundtrip-{os.getpid()}"
     with gpushm.create(name, COUNT, "uint32", pool=pool, transient=True) as a:
         a.copy_from_host(pattern(1))
@@ -46,7 +46,7 @@ def parent(pool: str | None) -> None:
 
 
 def main() -> None:
-    """Both; the child is started by the parent."""
+    """Runs the parent, which starts the child."""
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2])
         return
