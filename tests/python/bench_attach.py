@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an attach costs in Python above what it costs in C: `make bench-python`, or, on its own daemon,
+"""How much slower an attach is in Python than in C: `make bench-python`, or, on its own daemon,
 
     BUILD=build PYTHONPATH=build/python python3 tests/python/bench_attach.py [POOL] [ROUNDS]
 
@@ -24,7 +24,7 @@ N = 2000
 
 
 def python_round() -> None:
-    """The attaches of one process, as attach.c does them."""
+    """Attaches in one process, as attach.c does."""
     import gpushm
 
     clock, attaches, blocks = time.perf_counter_ns, [0] * N, [0] * N
@@ -42,18 +42,18 @@ def python_round() -> None:
     for i in range(N):
         began = clock()
         nothing[i] = clock() - began
-    # Less what looking at the clock takes; C's is a vDSO call, some 25 ns. Printing in between would take the caches.
+    # Subtracts the time of reading the clock (in C a vDSO call, some 25 ns). Prints later, to leave the caches alone.
     look = median(nothing) - 25
     print(*(t - look for t in attaches + blocks), sep="\n")
 
 
 def run(*command: str | Path) -> list[str]:
-    """A round's lines."""
+    """The lines that one round prints."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
 
 
 def main() -> None:
-    """Takes turns, and tells."""
+    """Runs both in turns, and prints the results."""
     pool = sys.argv[1] if len(sys.argv) > 1 else "host"
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 10
     daemon = Daemon()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every test of the package has: a daemon, its pools, and two counts of what must not grow.
+"""For every test of the package: a daemon, its pools, and counts of resources before and after.
 
 Run without a driver for host pools alone, or with LD_LIBRARY_PATH on build/fakecuda for all kinds.
 """
@@ -30,12 +30,12 @@ POOLS = [p.name for p in gpushm.pools() if not p.failed]
 
 
 def pytest_sessionfinish() -> None:
-    """The daemon goes with the tests."""
+    """Stops the daemon."""
     DAEMON.remove()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Counts as tests/run.sh reads them: in Check's words."""
+    """Prints counts as Check does, for tests/run.sh."""
     found = {kind: len(terminalreporter.getreports(kind)) for kind in ("passed", "failed", "error", "skipped")}
     for report in terminalreporter.getreports("skipped"):
         terminalreporter.line(f"skipped: {report.nodeid}: {report.longrepr[2]}")
@@ -45,32 +45,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_report_header() -> str:
-    """What is tested, and over which pools."""
+    """Prints which package is tested, and over which pools."""
     return f"gpushm from {Path(gpushm.__file__).parent}, pools: {', '.join(POOLS)}"
 
 
 @pytest.fixture(params=POOLS)
 def pool(request: pytest.FixtureRequest) -> str:
-    """Each pool that the daemon has."""
+    """Each pool of the daemon."""
     return str(request.param)
 
 
 @pytest.fixture
 def host_pool() -> str:
-    """The pool that is always there."""
+    """The pool that every daemon has."""
     return "host"
 
 
 @pytest.fixture
 def other_daemon() -> Iterator[Daemon]:
-    """One that the test may end."""
+    """A daemon that the test may end."""
     daemon = Daemon()
     yield daemon
     daemon.remove()
 
 
 def handed_out() -> int:
-    """What the fake driver has given this process and not had back."""
+    """The number of the fake driver's objects that this process has not given back."""
     try:
         return int(ctypes.CDLL("libcuda.so.1").fakecuda_handed_out())
     except (OSError, AttributeError):
@@ -78,7 +78,7 @@ def handed_out() -> int:
 
 
 def open_fds() -> list[str]:
-    """Descriptors of this process, told by what they are."""
+    """The targets of this process's descriptors."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -90,7 +90,7 @@ def open_fds() -> list[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def warmed_up() -> None:
-    """What a process has once: the connection, one to wait on, a driver, a pool's descriptor."""
+    """Makes what a process makes once: the connection, a link to wait on, the driver's state, a pool's descriptor."""
     for name in POOLS:
         with gpushm.create("warm", 1, pool=name) as a:
             a.publish()
@@ -103,13 +103,13 @@ def warmed_up() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen(warmed_up: None) -> None:
-    """Objects that stay (modules, pytest's reports) are taken out of each test's gc.collect(): half the suite's time."""
+    """Takes objects that stay (modules, reports) out of each test's gc.collect(), which is half of the suite's time."""
     gc.collect()
     gc.freeze()
 
 
 def leases_left() -> int:
-    """How many there are, when those that children have given up are gone: no close is answered."""
+    """The number of leases; waits for those of children, because the daemon sends no reply to a close."""
     end = time.monotonic() + 60
     while (left := gpushm.status().leases) and time.monotonic() < end:
         pass
@@ -118,7 +118,7 @@ def leases_left() -> int:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(frozen: None) -> Iterator[None]:
-    """Each test runs between two counts: descriptors, driver objects, buffers, leases."""
+    """Counts descriptors, driver objects, buffers and leases before and after each test."""
     gc.collect()
     fds, objects = open_fds(), handed_out()
     yield
@@ -130,7 +130,7 @@ def nothing_is_left(frozen: None) -> Iterator[None]:
     assert left == []
     assert leases_left() == 0
     assert handed_out() == objects
-    # Sockets have numbers that change when a daemon was left and found again.
+    # Only their number: a socket that was closed and opened again has another target.
     assert len(open_fds()) == len(fds), (fds, open_fds())
 
 

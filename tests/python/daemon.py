@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A real gpushmd for tests: started, stopped, killed. Nothing here sleeps: readiness is a message of the daemon's."""
+"""A real gpushmd for tests: started, stopped, killed. Nothing sleeps: the daemon sends a message when it is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _prctl = ctypes.CDLL(None).prctl
 
 
 def _die_with_parent() -> None:
-    """Tests that are killed leave no daemon behind."""
+    """Ends the daemon when the tests are killed."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -49,11 +49,11 @@ class Daemon:
                 pass
 
     def kill(self) -> None:
-        """As a crash ends it."""
+        """Ends it as a crash does."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """As an administrator ends it."""
+        """Ends it as an administrator does."""
         assert self._end(signal.SIGTERM) == 0, (self.folder / "log").read_text()
 
     def _end(self, how: signal.Signals) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arrays and views, each against what NumPy does."""
+"""Arrays and views, each compared with NumPy's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DTYPES += [np.dtype(n) for n in OPAQUE]
 
 
 def content(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Something else in each element, the same each time."""
+    """Elements that differ, the same in each run."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = ((np.arange(size, dtype=np.int64) * 37 + 11) % 120).astype(np.uint8)
     if dtype.kind == "b":
@@ -37,7 +37,7 @@ def content(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal shapes, dtypes and bytes; of records the fields, since NumPy copies no padding."""
+    """Equal shapes, dtypes and bytes; of records only the fields, because NumPy copies no padding."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
@@ -75,7 +75,7 @@ def test_a_view_has_other_elements_than_numpys(pool: str, dtype: np.dtype) -> No
 
 
 def check_view(v: gpushm.Array, w: np.ndarray, dtype: np.dtype) -> None:
-    """Whether a view is NumPy's, in every way that it tells."""
+    """Checks that a view equals NumPy's in all its attributes."""
     assert (v.shape, v.size, v.ndim, v.itemsize) == (w.shape, w.size, w.ndim, w.itemsize)
     assert (v.is_c_contiguous(), v.is_f_contiguous()) == (w.flags.c_contiguous, w.flags.f_contiguous)
     assert same(v.copy_to_host(), w)

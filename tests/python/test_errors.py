@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each thing that goes wrong is its exception, with a text for people, and nothing is left behind."""
+"""Each error raises its own exception with a clear text, and leaves nothing behind."""
 
 from __future__ import annotations
 

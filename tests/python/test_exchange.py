@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What other libraries are given: DLPack, the CUDA Array Interface, the buffer protocol; read-only stays so."""
+"""What other libraries get: DLPack, the CUDA Array Interface, the buffer protocol; read-only stays read-only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def a(pool: str) -> Iterator[gpushm.Array]:
 
 
 class DLTensor(ctypes.Structure):
-    """As dlpack.h has it."""
+    """DLTensor, as in dlpack.h."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
                 ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
@@ -48,7 +48,7 @@ READ_ONLY, IS_COPIED = 1, 2
 
 
 def inside(capsule: object) -> Versioned | Legacy:
-    """What a capsule points to."""
+    """The tensor of a capsule."""
     get_name, get = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -74,7 +74,7 @@ def test_a_tensor_is_elsewhere_or_of_another_shape(a: gpushm.Array) -> None:
 
 
 def test_a_negative_stride_ends_the_consumers_process(a: gpushm.Array) -> None:
-    """PyTorch's from_dlpack() does so."""
+    """As PyTorch's from_dlpack() does."""
     for view in (a[::-1], a[1::2, ::-1]):
         for words in ({}, {"max_version": (1, 0)}):
             with pytest.raises(BufferError, match="negative stride"):
@@ -153,7 +153,7 @@ def test_a_request_that_makes_no_sense_is_answered(a: gpushm.Array) -> None:
         with pytest.raises(ValueError, match="stream"):
             a.__dlpack__(stream=1)
     if own[0] == 3:
-        # What a GPU may use as well is asked for with a stream, by Numba for one.
+        # For memory that a GPU reaches, too, a consumer such as Numba passes a stream.
         assert a.__dlpack__(stream=1)
         assert inside(a.__dlpack__(dl_device=(1, 0), copy=False)).tensor.data == a.host_ptr
 
@@ -212,7 +212,7 @@ class PyBuffer(ctypes.Structure):
 
 
 def test_a_request_for_a_buffer_gets_another_one(pool: str) -> None:
-    """What memoryview gives for the same request is what consumers know."""
+    """Compares with memoryview's answer to the same request, which consumers know."""
     with gpushm.create_many("m", {"x": ((2, 3), "int16"), "s": ((), "i8"), "n": ((0, 3), "f4")}, pool=pool) as b:
         if b.host_ptr is None:
             return
@@ -290,7 +290,7 @@ def test_a_consumer_is_not_told_of_a_copy_under_way(a: gpushm.Array, monkeypatch
     on_gpu, none = a.__dlpack_device__()[0] == 2, [] if a.kind == "host" else [1]
     a.copy_to_host(out, stream)
     del stream
-    # It lasts as long as somebody may have to wait for it.
+    # The stream stays alive as long as a consumer may have to wait for it.
     assert (gone() is None) == (a.kind == "host")
     a.__dlpack__(stream=-1)
     if on_gpu:
@@ -309,7 +309,7 @@ def test_a_consumer_is_not_told_of_a_copy_under_way(a: gpushm.Array, monkeypatch
 
 
 class Stream:
-    """One of cuda.core's; what is no stream of the driver's can't be waited for."""
+    """A stream of cuda.core's; the driver cannot wait for a handle that is no stream."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -336,7 +336,7 @@ def test_a_consumer_comes_behind_the_last_copy_alone(a: gpushm.Array, monkeypatc
     queue(1, 2, 1)
     assert a.__cuda_array_interface__["stream"] == 1 and waited == [2]
     assert a.__cuda_array_interface__["stream"] == 1 and waited == [2]
-    # Another thread queues one more while this one waits.
+    # Another thread queues another copy while this one waits.
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: queue(stream))
     a.__dlpack__(stream=2 if on_gpu else None)
     assert a.__cuda_array_interface__["stream"] == 1
@@ -345,7 +345,7 @@ def test_a_consumer_comes_behind_the_last_copy_alone(a: gpushm.Array, monkeypatc
 def test_another_threads_default_stream_is_taken_for_ones_own(
     a: gpushm.Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each thread's is its own, by one name."""
+    """The same handle is another stream in each thread."""
     waited: list[int | str] = []
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
     real = gpushm._driver.synchronize_all
@@ -369,7 +369,7 @@ def test_streams_without_a_consumer_live_for_ever(a: gpushm.Array, monkeypatch: 
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
     streams = []
     for number in range(3, 30):
-        # The driver knows none of them, and is not asked for nothing.
+        # The driver does not know these streams, but it is not called for a copy of no bytes.
         streams.append(weakref.ref(stream := Stream(number)))
         a[0:0].copy_to_host(np.empty((0, 6), "f4"), stream)
     del stream

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arrays of other libraries, by stand-ins that have one protocol each: found in their buffer, or copied."""
+"""Arrays of other libraries, as stand-ins with one protocol each: found in their buffer, or copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 
 class Interface:
-    """Nothing but the CUDA Array Interface."""
+    """Has only the CUDA Array Interface."""
 
     def __init__(self, array: Any, **changes: Any) -> None:
         self.array, self.changes = array, changes
@@ -26,7 +26,7 @@ class Interface:
 
 
 class Dlpack:
-    """Nothing but DLPack; `legacy`: as before its version 1."""
+    """Has only DLPack; `legacy`: DLPack before 1.0."""
 
     def __init__(self, array: Any, legacy: bool = False) -> None:
         self.array, self.legacy = array, legacy
@@ -85,7 +85,7 @@ def test_what_another_library_has_is_copied_wrongly(gpu_pool: str, protocol: Any
             a.copy_from_host(np.zeros(a.shape, a.dtype))
             assert gpushm.to_device(protocol(source), to=a) is a
             assert np.array_equal(a.copy_to_host(), view(want))
-        # Over the host where the layouts differ, and converted where the types do.
+        # By way of the host where the layouts differ, and converted where the types differ.
         with gpushm.create("b", view(want).shape, "float64", order="F", pool="host") as b:
             b.copy_to_device(protocol(source))
             assert np.array_equal(b.copy_to_host(), view(want))
@@ -181,13 +181,13 @@ def test_another_librarys_stream_is_not_waited_for(gpu_pool: str) -> None:
         with gpushm.auto_synchronize(2):
             before = calls(b"cuStreamSynchronize")
         assert calls(b"cuStreamSynchronize") == before + 1
-        # From device to device, and over the host.
+        # From device to device, and by way of the host.
         assert waits(Interface(a, stream=2)) == waits(Interface(a)) + 1
         assert waits(Interface(a[::-1], stream=2)) == waits(Interface(a[::-1])) + 1
 
 
 class Viewed:
-    """An array of a library that NumPy has a view of."""
+    """An array of a library, with a NumPy view of its memory."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.__array_interface__, self.array = array.__array_interface__, array
@@ -210,7 +210,7 @@ class Viewed:
 def test_memory_goes_before_a_queued_copy_has_read_it(
     pool: str, source: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver may read pageable memory when it gets there, if it reaches it by the host's page tables."""
+    """A driver that uses the host's page tables may read pageable memory after the call has returned."""
     waited: list[int | None] = []
     monkeypatch.setattr("gpushm._driver.synchronize", lambda stream, device=None: waited.append(stream))
     with gpushm.create("a", (7, 6), "float32", pool=pool) as a:
@@ -233,7 +233,7 @@ def test_memory_goes_before_a_queued_copy_has_read_it(
 @on_a_gpu
 @pytest.mark.parametrize("protocol", [lambda a: a, *PROTOCOLS])
 def test_a_driver_copies_what_overlaps(gpu_pool: str, protocol: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA leaves open what such a copy does."""
+    """CUDA does not define such a copy."""
     copied: list[tuple[int, int, int]] = []
     real = gpushm._driver.copy
 
@@ -336,7 +336,7 @@ def test_a_cuda_array_is_not_known(pool: str) -> None:
 
 def test_torchs_types_want_ml_dtypes(host_pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class TorchType:
-        """Says its name as torch.dtype does."""
+        """Has a str() like torch.dtype's."""
 
         def __init__(self, name: str) -> None:
             self.name = name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Handles and pickles: the scenarios that numba-cuda and cuda.core have for theirs, with names."""
+"""Handles and pickles: the scenarios that numba-cuda and cuda.core have for theirs, with names instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLICES = [None, slice(3, None), slice(3, 8), slice(None, 8), slice(None, None, -
 METHODS = ["spawn", "forkserver"]
 
 
-# ---- what runs in other processes ----
+# ---- functions that run in other processes ----
 
 
 def fetch(handle: gpushm.Handle) -> Any:
@@ -100,7 +100,7 @@ def workers() -> Any:
 
 @pytest.fixture
 def named() -> Any:
-    """Names that are free again when the test is over."""
+    """Names that are unlinked at the end of the test."""
     names: list[str] = []
 
     def take(name: str = "a") -> str:
@@ -360,7 +360,7 @@ def test_a_copy_is_another_memory_without_a_word(host_pool: str) -> None:
 
 
 def test_a_forked_child_uses_its_parents_array(pool: str, named: Any) -> None:
-    """fork() shares no GPU memory: the array says so, and where no CUDA is at work a new open does what is wanted."""
+    """A forked child cannot use its parent's array; where the parent has not started CUDA, it can open it again."""
     with filled(named(), np.arange(4), pool) as a:
         pid = os.fork()
         if pid == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Host memory that a GPU reaches: arrays of pinned pools, and sections that pin what is there."""
+"""Host memory that a GPU reaches: arrays of pinned pools, and sections that pin other memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_without_a_gpu_nobody_is_told_why() -> None:
 
 
 def contexts_held() -> int:
-    """Primary contexts that were retained and not released, as our own libcuda counts calls; a driver does not tell."""
+    """Primary contexts that are retained and not released. Only the fake driver counts them."""
     try:
         calls = ctypes.CDLL("libcuda.so.1").fakecuda_calls
     except AttributeError:
@@ -129,6 +129,6 @@ def test_what_cant_be_pinned_is(host_pool: str) -> None:
     with gpushm.create("a", 4, pool=gpu) as a, pytest.raises(TypeError, match="on a GPU"), gpushm.mapped(a):
         pass
     with gpushm.pinned_array(4) as a, gpushm.pinned(a), gpushm.mapped(a) as there:
-        # It is pinned already, and stays so.
+        # Its memory is always pinned.
         assert there.__cuda_array_interface__["data"][0] == a.device_ptr
         del there

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is done over and over takes no more memory each time: Python's blocks are counted, and malloc's bytes."""
+"""Repeated work must not use more memory each time: counts Python's blocks, and malloc's bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = 100
 
 
 class Mallinfo(ctypes.Structure):
-    """struct mallinfo2 of malloc.h; uordblks is what is in use."""
+    """struct mallinfo2 of malloc.h; uordblks: bytes in use."""
 
     _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
@@ -124,7 +124,7 @@ def test_memory_grows(pool: str, work: Callable[[], None]) -> None:
             for _ in range(TIMES):
                 work()
             counts.append(in_use())
-        # Free lists and caches grow once or twice; what leaks grows each time.
+        # Free lists and caches grow once or twice; a leak grows each time.
         blocks, malloced = (min(b - a for a, b in pairwise(column)) for column in zip(*counts, strict=True))
         assert blocks < TIMES // 2 and malloced < TIMES * 16
     gpushm.unlink("a")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When a buffer is closed, and by whom; what refuses to be closed or sealed."""
+"""What closes a buffer, and when; what prevents closing or sealing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def a(pool: str):  # noqa: ANN201
 
 
 def leases() -> int:
-    """Of this process, as the daemon counts them."""
+    """This process's leases, as the daemon counts them."""
     return gpushm.status().leases
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What Python runs in the midst of a call: an argument's own methods, a signal's handler. They may close anything."""
+"""Python code that runs during a call: an argument's own methods, a signal handler. It may close anything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def a(pool: str) -> Iterator[gpushm.Array]:
 
 
 class Closes:
-    """An index, a stream, a dtype, that closes something when it is looked at."""
+    """An index, a stream or a dtype that closes something when it is read."""
 
     def __init__(self, close: Callable[[], None]) -> None:
         self.close = close

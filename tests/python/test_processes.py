@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other processes: what they see, what their death does, a fork, a daemon that is gone, Python without NumPy."""
+"""Other processes: what they see and what their death does; fork(), a daemon that has ended, Python without NumPy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_dead_writers_buffer_looks_clean(pool: str) -> None:
         code = "import gpushm, os, signal\na = gpushm.open('a', 'r+')\nos.kill(os.getpid(), signal.SIGKILL)"
         done = subprocess.run([sys.executable, "-c", code])
         assert done.returncode == -signal.SIGKILL
-        # The daemon hears of it a little later.
+        # The daemon notices it a little later.
         while not gpushm.stat("a").dirty:
             pass
         with gpushm.open("a") as b:
@@ -74,7 +74,7 @@ def test_a_dead_writers_buffer_looks_clean(pool: str) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
 def test_a_dead_writer_with_a_large_uid_was_nobody(host_pool: str) -> None:
-    """As those of user namespaces are."""
+    """User namespaces have such uids."""
     uid, folder = 3_000_000_000, os.path.dirname(os.environ["GPUSHM_SOCKET"])
     os.chmod(folder, 0o711)
     with gpushm.create("a", 4, pool=host_pool, mode=0o666) as a:
@@ -112,7 +112,7 @@ if pid == 0:
             failures.append(use)
         except (gpushm.ForkError, ValueError):
             pass
-    # The module has a connection of the child's own.
+    # The module's connection is the child's own.
     with gpushm.create("b", 4, pool="host") as b:
         b.publish()
     gpushm.wait("b", 60)
@@ -144,12 +144,12 @@ def test_a_dead_daemon_crashes_or_hangs_its_clients(other_daemon: Daemon) -> Non
     assert a.copy_to_host().tolist() == [[1, 2, 3], [4, 5, 6]]
     a.close()
     other_daemon.start()
-    # The connection is as good as new.
+    # The connection works again.
     with c.create("a", 4, pool="host") as a:
         a.publish()
     assert [b.name for b in c.ls()] == ["a"]
     c.wait("a", 60)
-    # Who did not ask meanwhile does not notice.
+    # Without a request in between, the restart is not noticed.
     other_daemon.kill()
     other_daemon.start()
     assert c.ls() == []
@@ -169,7 +169,7 @@ except gpushm.DeviceFailed as e:
     print(e)
 """
         assert "CUDA_ERROR_NO_DEVICE" in in_child(code, CUDA_VISIBLE_DEVICES="")
-        # A real driver is in a folder that is searched anyway.
+        # A real driver is found without LD_LIBRARY_PATH.
         if "fakecuda" in os.environ.get("LD_LIBRARY_PATH", ""):
             assert "libcuda" in in_child(code, LD_LIBRARY_PATH="")
     gpushm.unlink("a")

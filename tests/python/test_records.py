@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Records: what an integer picks from an array of them."""
+"""Records: single elements of an array of records."""
 
 from __future__ import annotations
 

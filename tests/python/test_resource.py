@@ -15,7 +15,7 @@ import pytest
 
 
 class Buffer:
-    """What cuda.core's does with a resource."""
+    """Calls a resource as cuda.core's Buffer does."""
 
     def __init__(self, handle: int, size: int, mr: Any, owner: Any) -> None:
         self.handle, self.size, self.mr, self.owner = handle, size, mr, owner
@@ -30,7 +30,7 @@ class Buffer:
 
 @pytest.fixture
 def resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """gpushm.MemoryResource's module."""
+    """The module of gpushm.MemoryResource."""
     stand_in = ModuleType("cuda.core")
     stand_in.__dict__.update(Buffer=Buffer, MemoryResource=type("MemoryResource", (), {}))
     monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))

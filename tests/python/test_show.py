@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How things look: as text, in a notebook."""
+"""How objects look as text and in a notebook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 class Parser(html.parser.HTMLParser):
-    """Its tags open and close in order, and its cells are taken."""
+    """Checks that tags open and close in order, and collects the cells."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

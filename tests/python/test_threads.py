@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Threads: who waits keeps nobody waiting, a close does not pull the memory from under a copy, Ctrl-C is heard."""
+"""Threads: a wait blocks no other thread, a close does not unmap the memory of a running copy, Ctrl-C works."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_thread_that_waits_keeps_others_waiting(pool: str) -> None:
                 array.close()
         del array, got, waiting
     gpushm.unlink("later")
-    # Of the links that were waited on one is kept.
+    # One link for waiting is kept.
     while gpushm.status().peers > 2:
         pass
 
@@ -43,7 +43,7 @@ def test_a_create_that_waits_for_room_misses_it(host_pool: str) -> None:
     peers = gpushm.status().peers
     with ThreadPoolExecutor(1) as threads:
         second = threads.submit(gpushm.create, "second", 2**20, pool=host_pool, wait=None)
-        # It waits on a connection of its own.
+        # The watch has a connection of its own.
         while gpushm.status().peers == peers:
             pass
         big.close()
@@ -111,7 +111,7 @@ def test_a_buffer_is_sealed_under_a_copy(pool: str) -> None:
                 copying.result(60)
                 a.publish()
             else:
-                # Done by then, or come too late.
+                # The copy was done before, or came too late.
                 assert copying.exception(60) is None or isinstance(copying.exception(), gpushm.ReadOnly)
             del copying
         gpushm.unlink("a")
@@ -163,7 +163,7 @@ print(n > 1000)
 
 
 def test_ctrl_c_is_not_heard_in_a_wait() -> None:
-    # Who was started in the background by a shell without job control ignores SIGINT, as its children do.
+    # A process that a shell without job control starts in the background ignores SIGINT, and so do its children.
     code = """
 import gpushm, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -195,7 +195,7 @@ def test_a_tensor_that_another_thread_drops_is_lost(pool: str) -> None:
 
 
 def test_a_link_that_is_made_meanwhile_is_lost(tmp_path: Path, in_child: Callable[..., str]) -> None:
-    """A connection ends slowly where it has closes to do that were put off; others connect anew by then."""
+    """A connection with deferred closes takes long to end; meanwhile another thread connects again."""
     if "gpu0" not in {p.name for p in gpushm.pools()} or "fakecuda" not in os.environ.get("LD_LIBRARY_PATH", ""):
         pytest.skip("no fake driver")
     code = """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Events: taken by a thread, by poll(), by a loop of asyncio's."""
+"""Events, in a thread, with poll(), and in asyncio's loop."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_poll_does_not_wake() -> None:
 
 def test_a_close_crashes_a_thread_that_waits() -> None:
     interval = sys.getswitchinterval()
-    # No thread is interrupted: the other one runs when this one waits.
+    # The other thread runs only when this one waits.
     sys.setswitchinterval(100)
     try:
         with gpushm.watch("a") as w:
@@ -212,7 +212,7 @@ def test_a_task_takes_another_ones_place_at_a_watch() -> None:
     async def main() -> None:
         with gpushm.watch("a", "b") as w:
             one, two = (asyncio.create_task(anext(w)) for _ in range(2))
-            # Both wait by now.
+            # Now both tasks wait.
             await asyncio.sleep(0)
             for name in ("a", "b"):
                 made(name).close()
