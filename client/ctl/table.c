@@ -125,15 +125,17 @@ static bool fits(struct libscols_table *s)
 
 int table_print(struct table *t, bool colour, FILE *out)
 {
-	_cleanup_(free_table) struct table *owned = t;
+	int r = -ENOMEM;
 
-	if (!t || t->failed)
-		return -ENOMEM;
-	scols_table_set_stream(t->scols, out);
-	scols_table_enable_colors(t->scols, colour);
-	if (isatty(fileno(out)) && fits(t->scols))
-		scols_table_set_termforce(t->scols, SCOLS_TERMFORCE_ALWAYS);
-	else
-		scols_table_set_termforce(t->scols, SCOLS_TERMFORCE_NEVER);
-	return scols_print_table(t->scols);
+	if (t && !t->failed) {
+		bool wrap = isatty(fileno(out)) && fits(t->scols);
+
+		scols_table_set_stream(t->scols, out);
+		scols_table_enable_colors(t->scols, colour);
+		scols_table_set_termforce(t->scols,
+					  wrap ? SCOLS_TERMFORCE_ALWAYS : SCOLS_TERMFORCE_NEVER);
+		r = scols_print_table(t->scols);
+	}
+	table_free(t);
+	return r;
 }
