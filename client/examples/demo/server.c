@@ -2,7 +2,7 @@
  *
  * Owns the daemon's process, its folder in $TMPDIR (or /tmp), and the socket on which the daemon
  * reports that it is ready, by sd_notify(3)'s protocol: so nothing here guesses when it is. The
- * folder holds configuration, log and sockets.
+ * folder holds the log and the sockets.
  */
 #include "client/examples/demo/server.h"
 
@@ -43,19 +43,6 @@ static int make_dir(struct server *s)
 	return 0;
 }
 
-/* Writes an empty configuration: the pools are then the defaults of gpushmd.conf(5). */
-static int write_config(const struct server *s, char *path, size_t size)
-{
-	_cleanup_(close_fd) int fd = -1;
-	static const char text[] = "# the defaults\n";
-
-	snprintf(path, size, "%s/gpushmd.conf", s->dir);
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, text, sizeof(text) - 1) < 0)
-		return -errno;
-	return 0;
-}
-
 static int open_notify(struct server *s, char *path, size_t size)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -69,9 +56,8 @@ static int open_notify(struct server *s, char *path, size_t size)
 }
 
 /* Runs in the child. The daemon gets a process group of its own, because a Ctrl-C is for the demo,
- * which then stops the daemon. */
-static void become_daemon(const struct server *s, const char *program, const char *config,
-			  const char *notify)
+ * which then stops the daemon. An empty configuration has the default pools of gpushmd.conf(5). */
+static void become_daemon(const struct server *s, const char *program, const char *notify)
 {
 	char log[96];
 	int null = open("/dev/null", O_RDONLY), out = -1;
@@ -86,7 +72,7 @@ static void become_daemon(const struct server *s, const char *program, const cha
 	unsetenv("WATCHDOG_USEC");
 	unsetenv("LISTEN_FDS");
 	wait_undo_in_child();
-	execl(program, program, "--config", config, "--socket", s->socket, (char *)NULL);
+	execl(program, program, "--config", "/dev/null", "--socket", s->socket, (char *)NULL);
 	dprintf(2, "%s: %s\n", program, strerror(errno));
 	_exit(127);
 }
@@ -122,11 +108,9 @@ static int wait_until_ready(const struct server *s)
 
 static int start(struct server *s, const char *program)
 {
-	char config[96], notify[96];
+	char notify[96];
 	int r = make_dir(s);
 
-	if (r == 0)
-		r = write_config(s, config, sizeof(config));
 	if (r == 0)
 		r = open_notify(s, notify, sizeof(notify));
 	if (r < 0)
@@ -134,7 +118,7 @@ static int start(struct server *s, const char *program)
 
 	s->pid = fork();
 	if (s->pid == 0)
-		become_daemon(s, program, config, notify);
+		become_daemon(s, program, notify);
 	if (s->pid < 0) {
 		s->pid = 0;
 		return -errno;
