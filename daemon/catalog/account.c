@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accounts. The account of a uid comes into being with its first charge and goes with its last, so
- * that the daemon remembers nobody who holds nothing. Limits are read from the configuration at
- * each charge: a reload is in force at once, and takes nothing from who is above the new limit
- * already.
+ * A uid gets an account with its first charge and loses it with its last. Limits are read from the
+ * configuration at each charge: a reload is in force at once, and ends nothing of a user who is
+ * above the new limit already.
  */
 #include "daemon/catalog/account.h"
 
@@ -42,11 +41,12 @@ void accounts_done(struct accounts *a)
 
 static struct account *find(const struct accounts *a, uid_t uid)
 {
-	struct hashtable_link *link = hashtable_first(&a->by_uid, hashtable_hash_u64(uid));
+	struct account *it;
 
-	while (link && container_of(link, struct account, link)->uid != uid)
-		link = hashtable_next(link);
-	return link ? container_of(link, struct account, link) : NULL;
+	hashtable_foreach (it, &a->by_uid, hashtable_hash_u64(uid), link)
+		if (it->uid == uid)
+			return it;
+	return NULL;
 }
 
 static struct account *find_or_new(struct accounts *a, uid_t uid)
@@ -93,7 +93,7 @@ static int check_room(const struct account *account, enum account_item item, uin
 	uint64_t limit = account_limit(account->accounts, account->uid, item);
 	uint64_t used = account->used[item], sum;
 
-	/* Also without a limit: what is held is counted. */
+	/* The sum is also checked without a limit, because it is counted. */
 	if (!__builtin_add_overflow(used, amount, &sum) && (sum <= limit || sum - limit <= slack))
 		return 0;
 	return fault(f, CODE_LIMIT,

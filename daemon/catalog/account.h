@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What one uid holds: bytes, tables, buffers, leases and connections. Every object carries the
- * charge that it discharges; an account lives while anything is charged to it.
+ * An account: what one uid holds, in bytes, tables, buffers, leases and connections. Every object
+ * has its charge as a member and discharges it; an account lives while anything is charged to it.
  */
 #ifndef GPUSHM_DAEMON_CATALOG_ACCOUNT_H
 #define GPUSHM_DAEMON_CATALOG_ACCOUNT_H
@@ -34,10 +34,10 @@ struct account {
 	uint64_t used[ACCOUNT_ITEMS];
 	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
 	uint64_t unnamed;	    /* used by accounts_name_largest() */
-	bool unwatched;		    /* the log has said that a process of it can't be watched */
+	bool unwatched;		    /* the log has reported that a process of it can't be watched */
 };
 
-/* A share of an account. Zeroed: nothing is charged. */
+/* A part of an account. Zeroed: nothing is charged. */
 struct charge {
 	struct account *account;
 	enum account_item item;
@@ -49,16 +49,16 @@ int accounts_init(struct accounts *a, const struct config *config);
 /* Everything must have been discharged. */
 void accounts_done(struct accounts *a);
 
-/* Charges a uid. slack: how far above its limit it may go. 0; -EDQUOT or -ENOMEM with *f filled in.
- * Discharge it with discharge(). */
+/* Charges a uid, which may exceed its limit by `slack`. 0; -EDQUOT or -ENOMEM with *f filled in.
+ * The caller calls discharge() later. */
 int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amount, uint64_t slack,
 	   struct charge *ret, struct fault *f);
 
-/* Makes the share `amount` from now on: a smaller one always, a larger one within the limit. 0 or
- * -EDQUOT with *f filled in and nothing changed. c must be charged. */
+/* Changes the charge to `amount`; a larger amount must be within the limit. 0, or -EDQUOT with *f
+ * filled in and nothing changed. c must be charged. */
 int recharge(struct charge *c, uint64_t amount, struct fault *f);
 
-/* Gives the share back; frees the account when that was its last one. Twice is once. */
+/* Ends the charge; frees the account with its last one. A second call does nothing. */
 void discharge(struct charge *c);
 
 /* The limit of an item for a uid; UINT64_MAX: none. */

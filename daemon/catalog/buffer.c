@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a buffer owns and what its states allow. Its memory goes to the pool's pending list when it
- * is freed, which is after its last lease; for a mempool that order is a must: an exporter that
- * frees before an importer gets its block handed to the next tenant while the importer still
- * writes. Names, ids and who waits for them are the catalog's.
+ * What a buffer owns and what its states allow. It is freed after its last lease. A mempool needs
+ * that order: if the exporter frees before the importer, the driver gives the block to the next
+ * tenant while the importer still writes. The catalog has the names and ids.
  */
 #include "daemon/catalog/buffer.h"
 
@@ -89,7 +88,8 @@ struct buffer *buffer_alloc(const char *key, size_t len)
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
 	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f)
 {
-	/* Before what lasts: then it lies where the last one lay, and leaves no hole of its own. */
+	/* Allocated before the buffer, which lives longer: so `making` always gets the same memory
+	 * again and leaves no hole between buffers. */
 	_cleanup_(free_ptr) struct making *making = calloc(1, sizeof(*making));
 	struct buffer *b = making ? buffer_alloc(spec->key, strlen(spec->key)) : NULL;
 	int r;
@@ -150,8 +150,7 @@ bool buffer_owned_by(const struct buffer *b, const struct process *p)
 
 bool buffer_allows(const struct buffer *b, const struct process *p, enum access access)
 {
-	/* As for a file: the first class that fits decides, even where a later one would allow
-	 * more. */
+	/* As for a file: the first class that fits decides, even if a later one allows more. */
 	mode_t bits = p->uid == b->uid		    ? b->mode >> 6
 		      : process_in_group(p, b->gid) ? b->mode >> 3
 						    : b->mode;
@@ -180,16 +179,15 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n)
 
 	if (b->table)
 		table_builder_truncate(b->table, n);
-	/* Where nothing is left the buffer is as it was before: its readers get no table. */
+	/* Without arrays and attributes the buffer has no table, as at the beginning. */
 	if (b->table && n == 0 && table_builder_attrs(b->table) == 0)
 		b->table = table_builder_free(b->table);
 	b->arrays = n;
 	recharge(&b->table_charge, b->table ? table_builder_bytes(b->table) : 0, &ignored);
 }
 
-/* From here on nobody can map a sealed host buffer for writing: not even its creator, who keeps an
- * fd that was opened so. What the creator has mapped already, it can still write: the manual says
- * so. */
+/* From here on nobody can map a sealed host buffer for writing, not even its creator with its
+ * writable fd. The creator can still write to a mapping that it has already: the manual says so. */
 static int seal_host(const struct buffer *b, enum buffer_state state, struct fault *f)
 {
 	int seals = F_SEAL_SEAL | (state == BUFFER_SEALED ? F_SEAL_FUTURE_WRITE : 0);

@@ -4,8 +4,8 @@
  *
  *	filling -> sealed | shared -> unlinked -> freed
  *
- * It owns its block, its table and its charges, and frees them when it has neither a name nor a
- *lease.
+ * It owns its block, its table and its charges. The catalog frees it when it has neither a name nor
+ * a lease.
  */
 #ifndef GPUSHM_DAEMON_CATALOG_BUFFER_H
 #define GPUSHM_DAEMON_CATALOG_BUFFER_H
@@ -19,7 +19,7 @@ enum buffer_state { BUFFER_FILLING = 1, BUFFER_SEALED = 2, BUFFER_SHARED = 3 }; 
 
 #define BUFFER_NOT_KEPT UINT32_MAX
 
-/* Who was gone while it held a buffer for writing, and when that was noticed. */
+/* The process that died while it held a buffer for writing, and when the daemon noticed. */
 struct death {
 	uint64_t ns; /* CLOCK_REALTIME */
 	pid_t pid;
@@ -27,8 +27,8 @@ struct death {
 	char command[16];
 };
 
-/* There may be 100,000 of them: what one has for a while is elsewhere, and no room is lost between
- * members. */
+/* There may be 100,000 buffers, so this struct is small: what a buffer has only for a while is in
+ * struct making, and the order of the members leaves no holes. */
 struct buffer {
 	struct hashtable_link by_name; /* catalog::by_name, while it has a name */
 	struct hashtable_link by_id;   /* catalog::by_id */
@@ -40,10 +40,10 @@ struct buffer {
 	gid_t gid;
 	mode_t mode;
 	bool transient, dirty;
-	bool foreign; /* another uid than the owner's has had it mapped: its memory is not reused */
-	bool keep_memory;  /* the daemon ends while processes have it: its memory is not freed under
-			    * them
-			    */
+	bool foreign;	  /* another uid than the owner's has mapped it: its memory is not reused */
+	bool keep_memory; /* the daemon ends while processes have it: its memory is not freed under
+			   * them
+			   */
 	uint32_t fd_index; /* in the names of its kept fds; BUFFER_NOT_KEPT: they have none */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME */
 	struct death death;		   /* where dirty: the first since it was clean */
@@ -66,17 +66,17 @@ struct buffer {
 	char name[];   /* its memory goes with the buffer's, also once unlinked */
 };
 
-/* What a buffer has while its memory is being allocated, and not for the rest of its life. */
+/* What a buffer needs only while its memory is being allocated. */
 struct making {
 	struct pool_request request;
 	struct buffer *buffer;
 	struct catalog *catalog;
-	/* Who is told; NULL: it was abandoned. */
+	/* Called when the memory is there, or can't be had; NULL: nobody waits for it any more. */
 	void (*on_made)(struct buffer *b, int result, const struct fault *f, void *arg);
 	void *arg;
 };
 
-/* What CREATE asks for; strings are borrowed. */
+/* The parameters of a CREATE; strings are borrowed. */
 struct buffer_spec {
 	const char *key;
 	const char *pool; /* empty: the default */
@@ -86,29 +86,29 @@ struct buffer_spec {
 	bool transient;
 	const struct table_attr *attrs;
 	size_t n_attrs;
-	uint64_t wait_ms; /* for room in the pool; UINT64_MAX: for ever */
+	uint64_t wait_ms; /* for space in the pool; UINT64_MAX: for ever */
 };
 
-/* One that has its key, of len bytes, and nothing else. NULL where there is no memory. */
+/* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
 
 /* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
 	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f);
 
-/* The block is the buffer's from now on, and its user's. */
+/* The buffer owns the block from now on; it counts for its user. */
 void buffer_take_block(struct buffer *b, const struct block *block);
 
-/* Frees what it has; a block goes onto its pool's pending list. It is in no index, has no lease,
- * and its memory is not being allocated. NULL is allowed. Returns NULL. */
+/* Frees it and what it owns; the block goes to the pool's deferred frees. The buffer must be in no
+ * index, have no lease, and not be in allocation. NULL is allowed. Returns NULL. */
 struct buffer *buffer_free(struct buffer *b);
 
-/* Whether the mode lets the process do that. Admins may all. */
+/* Whether the mode allows the process that access. Admins may do everything. */
 bool buffer_allows(const struct buffer *b, const struct process *p, enum access access);
-bool buffer_owned_by(const struct buffer *b, const struct process *p); /* or it is an admin */
+bool buffer_owned_by(const struct buffer *b, const struct process *p); /* also true for admins */
 
-/* Adds an array to a buffer that is being filled; and forgets those after the first n, where a
- * batch failed. */
+/* Adds an array to a buffer that is being filled. When a batch fails, buffer_forget_arrays()
+ * removes all but the first n. */
 int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f);
 void buffer_forget_arrays(struct buffer *b, uint32_t n);
 
@@ -116,14 +116,14 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n);
  * only. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 
-/* Ties a lease to the buffer; lease_free() unties it, after buffer_unlease(). */
+/* Links a lease to the buffer, and unlinks it before lease_free(). */
 void buffer_lease(struct buffer *b, struct lease *l);
 void buffer_unlease(struct buffer *b, struct lease *l);
 
-/* All its leases are of processes whose connection has closed, and there is one. */
+/* Whether it has leases, all of them of processes whose connection has closed. */
 bool buffer_suspect(const struct buffer *b);
 
-/* What a table error is on the wire. */
+/* The code on the wire for a table error. */
 enum code buffer_table_code(const struct table_error *e);
 
 #endif

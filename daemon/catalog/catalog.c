@@ -115,30 +115,32 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 
 struct buffer *catalog_by_key(const struct catalog *c, const char *key)
 {
-	struct hashtable_link *link =
-		hashtable_first(&c->by_name, hashtable_hash(key, strlen(key)));
+	struct buffer *b;
 
-	while (link && strcmp(container_of(link, struct buffer, by_name)->key, key) != 0)
-		link = hashtable_next(link);
-	return link ? container_of(link, struct buffer, by_name) : NULL;
+	hashtable_foreach (b, &c->by_name, hashtable_hash(key, strlen(key)), by_name)
+		if (strcmp(b->key, key) == 0)
+			return b;
+	return NULL;
 }
 
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
 {
-	struct hashtable_link *link = hashtable_first(&c->by_id, hashtable_hash_u64(id));
+	struct buffer *b;
 
-	while (link && container_of(link, struct buffer, by_id)->id != id)
-		link = hashtable_next(link);
-	return link ? container_of(link, struct buffer, by_id) : NULL;
+	hashtable_foreach (b, &c->by_id, hashtable_hash_u64(id), by_id)
+		if (b->id == id)
+			return b;
+	return NULL;
 }
 
 struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id)
 {
-	struct hashtable_link *link = hashtable_first(&c->leases, hashtable_hash_u64(id));
+	struct lease *l;
 
-	while (link && container_of(link, struct lease, link)->id != id)
-		link = hashtable_next(link);
-	return link ? container_of(link, struct lease, link) : NULL;
+	hashtable_foreach (l, &c->leases, hashtable_hash_u64(id), link)
+		if (l->id == id)
+			return l;
+	return NULL;
 }
 
 struct buffer *catalog_next(const struct catalog *c, uint64_t after)

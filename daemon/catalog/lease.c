@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Leases are made and ended here and counted by who has them: the process, the buffer and the
- * account each see the same one. What the end of a lease means for its buffer is the catalog's
- * affair.
+ * A lease is a member of its process's list and of its buffer's, and is charged to the process's
+ * user. The catalog decides what the end of a lease means for the buffer.
  */
 #include "daemon/catalog/lease.h"
 

@@ -25,12 +25,12 @@ struct lease {
 	uint64_t since_ns; /* CLOCK_REALTIME */
 };
 
-/* Charges the process's user, who may go so far above the limit, and ties the lease to the process;
- * the buffer's side is buffer_lease()'s. 0, or -errno with *f filled in. */
+/* Charges the process's user, who may exceed the limit by `slack`, and links the lease to the
+ * process; buffer_lease() links it to the buffer. 0, or -errno with *f filled in. */
 int lease_new(struct accounts *accounts, struct process *process, enum access access, uint64_t id,
 	      uint64_t slack, struct lease **ret, struct fault *f);
 
-/* Unties both sides and discharges. Returns NULL. */
+/* Unlinks both sides and discharges. Returns NULL. */
 struct lease *lease_free(struct lease *l);
 
 #endif

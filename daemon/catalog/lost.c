@@ -42,11 +42,12 @@ void lost_done(struct lost_names *l)
 
 static struct lost *find(const struct lost_names *l, const char *key)
 {
-	struct hashtable_link *link = hashtable_first(&l->by_key, hashtable_hash(key, strlen(key)));
+	struct lost *it;
 
-	while (link && strcmp(container_of(link, struct lost, by_key)->key, key) != 0)
-		link = hashtable_next(link);
-	return link ? container_of(link, struct lost, by_key) : NULL;
+	hashtable_foreach (it, &l->by_key, hashtable_hash(key, strlen(key)), by_key)
+		if (strcmp(it->key, key) == 0)
+			return it;
+	return NULL;
 }
 
 void lost_add(struct lost_names *l, const char *key, const char *why)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which process is it? From Linux 6.5 on the kernel says so: SO_PEERPIDFD is a pidfd of exactly the
- * process that connected, in whatever PID namespace it is. Before, there is its pid alone, and
- * between connect() and pidfd_open() that pid may have gone to another process. Two things are
- * looked at against that: the socket has not hung up afterwards, so that somebody still has its
- * other end, and the process has the same start time before and after. What remains is a process
- * that connected, handed the socket to another one (a child, say) and died, and whose pid was used
- * again, all before its connection was accepted: then the new process is the one that is watched.
- * It must have come round to the same pid in that moment; nothing that such a kernel tells can show
- * it.
+ * From Linux 6.5 on the kernel identifies the peer: SO_PEERPIDFD is a pidfd of exactly the process
+ * that connected, in any PID namespace. Older kernels give only its pid, and between connect() and
+ * pidfd_open() another process may have got that pid. Two checks help against that: the socket has
+ * not hung up afterwards, so that some process still has its other end, and the process has the
+ * same start time before and after. One case remains: a process connects, passes the socket to
+ * another one (a child, for example) and dies, and its pid is used again, all before the daemon
+ * accepts the connection. Then the daemon watches the new process. Nothing that such a kernel
+ * reports can show it.
  */
 #include "daemon/catalog/pidfd.h"
 
@@ -48,7 +47,7 @@ uint64_t pidfd_start_time(pid_t pid)
 	if (n < 0)
 		return 0;
 	text[n] = '\0';
-	/* The command may have blanks and brackets in it: its end is the last one. */
+	/* The command may contain blanks and brackets: the last bracket ends it. */
 	at = strrchr(text, ')');
 	for (int field = 0; at && field < STAT_START_TIME; field++)
 		at = strchr(at + 1, ' ');
@@ -62,16 +61,24 @@ static bool has_hung_up(int socket)
 	return poll(&p, 1, 0) < 0 || (p.revents & (POLLHUP | POLLERR));
 }
 
-static int open_pidfd(int socket, pid_t pid)
+int pidfd_open_started(pid_t pid, uint64_t start_time)
 {
-	uint64_t before = pidfd_start_time(pid);
 	_cleanup_(close_fd) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 
+	/* The pid may be a thread's by now: EINVAL, and ENOENT since Linux 6.9. */
 	if (fd < 0)
-		return -errno;
-	if (before == 0 || has_hung_up(socket) || pidfd_start_time(pid) != before)
-		return -ESRCH;
-	return take_fd(&fd);
+		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
+	return pidfd_start_time(pid) == start_time ? take_fd(&fd) : -ESRCH;
+}
+
+static int open_by_pid(int socket, pid_t pid)
+{
+	uint64_t start_time = pidfd_start_time(pid);
+	_cleanup_(close_fd) int fd = pidfd_open_started(pid, start_time);
+
+	if (fd < 0)
+		return fd;
+	return start_time == 0 || has_hung_up(socket) ? -ESRCH : take_fd(&fd);
 }
 
 int pidfd_of_peer(int socket, pid_t pid)
@@ -83,7 +90,7 @@ int pidfd_of_peer(int socket, pid_t pid)
 		return fd;
 	if (errno != ENOPROTOOPT)
 		return -errno;
-	return pid > 0 ? open_pidfd(socket, pid) : -ESRCH;
+	return pid > 0 ? open_by_pid(socket, pid) : -ESRCH;
 }
 
 bool pidfd_has_gone(int pidfd)
@@ -93,8 +100,8 @@ bool pidfd_has_gone(int pidfd)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Since Linux 6.9 each process has an inode of its own there, whose number is never used again;
- * before, all pidfds shared one. */
+/* Since Linux 6.9 the inode of a pidfd belongs to its process alone, and its number is never used
+ * again; before, all pidfds shared one inode. */
 uint64_t pidfd_number(int pidfd)
 {
 	struct statfs fs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pidfd: what tells when the process at the other end of a socket has gone.
+ * A pidfd shows when the process at the other end of a socket is gone.
  */
 #ifndef GPUSHM_DAEMON_CATALOG_PIDFD_H
 #define GPUSHM_DAEMON_CATALOG_PIDFD_H
@@ -9,19 +9,22 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The pidfd of the process that connected the socket, for the caller to close. pid is
- * SO_PEERCRED's: 0 for a process in a PID namespace that is not ours. -ESRCH where nothing tells
- * which process it is; -EMFILE, -ENFILE; another -errno of the kernel. */
+/* Opens a pidfd of the process that connected the socket; the caller owns it. pid comes from
+ * SO_PEERCRED and is 0 for a process in a PID namespace that we don't see. -ESRCH if the process is
+ * gone, or can't be identified; -EMFILE, -ENFILE; another -errno of the kernel. */
 int pidfd_of_peer(int socket, pid_t pid);
 
-/* When the process started, in ticks since the boot, as in /proc/PID/stat; 0 where it can't be
- * read. A pid and its start time together are never used again. */
+/* When the process started, in ticks since the boot, as in /proc/PID/stat; 0 if it can't be read. A
+ * pid and its start time together are never used again. */
 uint64_t pidfd_start_time(pid_t pid);
+
+/* Opens a pidfd of the process with that pid and that start time. -ESRCH if it is gone; -errno. */
+int pidfd_open_started(pid_t pid, uint64_t start_time);
 
 bool pidfd_has_gone(int pidfd);
 
-/* A number that is this process's alone, also after it and for every pidfd of it; 0 before Linux
- * 6.9, which can't tell. */
+/* A number that no other process ever gets, the same for every pidfd of one process. 0 before Linux
+ * 6.9, which has no such number. */
 uint64_t pidfd_number(int pidfd);
 
 #endif

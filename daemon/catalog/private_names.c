@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Private names. The catalog has one flat space of keys; whoever says "~/x" means "~UID/x", and
- * "~UID/x" is allowed to that user and to admins. Nobody else can reach, take or even ask about
- * such a key.
+ * The catalog has one flat space of keys. A client's "~/x" means "~UID/x", which only that user and
+ * admins may name: nobody else can open, create or ask about such a key.
  */
 #include "daemon/catalog/private_names.h"
 
@@ -10,8 +9,8 @@
 
 #include <string.h>
 
-/* "~1001/": what stands before the user's own names in the catalog. Every request that names a
- * buffer comes through here: no printf(). */
+/* "~1001/", the prefix of the user's private names. Every request that names a buffer needs it:
+ * printf() would be too slow. */
 static size_t own_prefix(const struct process *p, char ret[16])
 {
 	char digits[10], *at = digits + sizeof(digits);
@@ -40,7 +39,6 @@ bool private_names_may_say(const struct process *p, const char *key)
 	return key[0] != '~' || p->admin || is_own(p, key);
 }
 
-/* The prefix, if there is one, and the name behind it. */
 static size_t join(const char *prefix, size_t prefix_len, const char *name, size_t len,
 		   char ret[KEY_MAX + 1])
 {
@@ -62,7 +60,7 @@ int private_names_key(const struct process *p, const void *name, size_t len, cha
 			     len ? text : "", wrong);
 	if (len >= 2 && text[0] == '~' && text[1] == '/') {
 		own_len = own_prefix(p, own);
-		/* Administrators have to be able to say it, too. */
+		/* Admins must be able to name it, too. */
 		if (own_len + len - 2 > BUFFER_NAME_MAX)
 			return fault(
 				f, CODE_NAME,

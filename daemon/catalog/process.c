@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Credentials are taken once, at accept, from the kernel: SO_PEERCRED and SO_PEERGROUPS are fixed
- * at connect() (a child that inherited the socket shows its parent), and so is whom the pidfd
- * stands for. Who is allowed what is never decided from /proc: the command's name read there is for
- * people. A process without a pidfd can't be watched; it is refused, or trusted, as the
- * configuration says.
+ * The daemon asks the kernel for credentials once, at accept. SO_PEERCRED, SO_PEERGROUPS and the
+ * pidfd's process are fixed at connect(); a child that inherited the socket shows its parent. No
+ * right depends on /proc: the command's name that is read there is for people. A process without a
+ * pidfd can't be watched; the daemon refuses or trusts it, as the configuration says.
  */
 #include "daemon/catalog/process.h"
 
@@ -17,16 +16,15 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
-/* The first one is the primary group: SO_PEERGROUPS tells the supplementary ones alone, and
- * setgid() does not put it among them (credentials(7)). */
+/* The first one is the primary group: SO_PEERGROUPS has only the supplementary ones, and setgid()
+ * does not add it to them (credentials(7)). */
 static int get_groups(int socket, struct process *p)
 {
 	socklen_t len = 0;
 
-	/* An empty buffer is answered with ERANGE and the length that is needed (net/core/sock.c).
-	 */
+	/* With an empty buffer the kernel returns ERANGE and the length that is needed
+	 * (net/core/sock.c). */
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno != ERANGE)
 		return -errno;
 	p->gids = malloc(sizeof(gid_t) + len);
@@ -56,7 +54,7 @@ static uint64_t new_session(void)
 {
 	uint64_t id = 0;
 
-	/* Not a secret: who comes back must be the same process as well. */
+	/* It is no secret: a client that reconnects must also be the same process. */
 	return getrandom(&id, sizeof(id), 0) == sizeof(id) && id ? id : clock_monotonic_ns();
 }
 
@@ -121,18 +119,14 @@ int process_identify(int socket, gid_t admin_gid, bool trust, struct process **r
 	return 0;
 }
 
-/* The pidfd that was kept, or a new one: if the start time is right after that, it is that
- * process's. */
+/* Uses the kept pidfd, or opens a new one. */
 static int watch_again(struct process *p, int *pidfd)
 {
 	p->kept = *pidfd >= 0;
-	p->pidfd = p->kept ? take_fd(pidfd) : (int)syscall(SYS_pidfd_open, p->pid, 0);
-	/* Its number may be a thread's by now: EINVAL, and ENOENT since Linux 6.9. */
+	p->pidfd = p->kept ? take_fd(pidfd) : pidfd_open_started(p->pid, p->start_time);
 	if (p->pidfd < 0)
-		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
-	if (p->kept)
-		return pidfd_has_gone(p->pidfd) ? -ESRCH : 0;
-	return pidfd_start_time(p->pid) == p->start_time ? 0 : -ESRCH;
+		return p->pidfd;
+	return p->kept && pidfd_has_gone(p->pidfd) ? -ESRCH : 0;
 }
 
 int process_adopt(const struct process *told, int pidfd, struct process **ret)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The one place where a lease ends without a CLOSE. A pidfd becomes readable when its process has
- * exited and the kernel has torn down what it had, its GPU context included (measured: 52 to 57 ms
+ * exited and the kernel has freed what it had, its GPU context included (measured: 52 to 57 ms
  * after a SIGKILL, against 0.3 ms for the socket). Until then its buffers count, and nobody gets
- * their memory. Of a process that has none (unwatched-clients=trust) the socket's end must do.
+ * their memory. For a process without a pidfd (unwatched-clients=trust) the socket's end must do.
  */
 #include "daemon/catalog/reaper.h"
 
@@ -23,20 +23,25 @@ static void on_poll_closed(uv_handle_t *handle)
 	process_free(handle->data);
 }
 
-static void end(struct process *p)
+/* The leases have ended. */
+static void drop(struct process *p)
 {
-	struct reaper *r = p->reaper;
-	struct lease *l;
-
-	list_foreach (l, &p->leases, process_link)
-		catalog_holder_died(r->catalog, l);
 	list_drop(&p->link);
-	r->n--;
-	catalog_forget_process(r->catalog, p);
+	p->reaper->n--;
+	catalog_forget_process(p->reaper->catalog, p);
 	if (p->watched)
 		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
 	else
 		process_free(p);
+}
+
+static void holder_died(struct process *p)
+{
+	struct lease *l;
+
+	list_foreach (l, &p->leases, process_link)
+		catalog_holder_died(p->reaper->catalog, l);
+	drop(p);
 }
 
 static void on_gone(uv_poll_t *handle, int status, int events)
@@ -45,11 +50,10 @@ static void on_gone(uv_poll_t *handle, int status, int events)
 
 	log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
 		  "process %d (%s) has gone: its leases end", p->pid, p->command);
-	end(p);
+	holder_died(p);
 }
 
-/* Without a watch on the pidfd the leases can't end; the memory stays safe and lost until a
- * restart. */
+/* If the pidfd can't be watched, the leases can't end: until a restart nobody gets the memory. */
 static void watch(struct reaper *r, struct process *p)
 {
 	int e;
@@ -75,12 +79,12 @@ void reaper_adopt(struct reaper *r, struct process *p)
 	if (p->pidfd >= 0)
 		watch(r, p);
 	else if (!r->ending)
-		end(p);
+		holder_died(p);
 }
 
 void reaper_take(struct reaper *r, struct process *p)
 {
-	/* The connection's share goes with the connection, the process's other charges stay. */
+	/* Only the charge for the connection ends with it. */
 	discharge(&p->charge);
 	if (list_empty(&p->leases)) {
 		catalog_forget_process(r->catalog, p);
@@ -108,10 +112,10 @@ void reaper_release(struct reaper *r, struct process *p)
 {
 	struct lease *l;
 
-	/* Granted, and never heard of: its client lives, and has not written to it. */
+	/* The client lives and never learned of these leases, so it has written to nothing. */
 	list_foreach (l, &p->leases, process_link)
 		catalog_end_lease(r->catalog, l);
-	end(p);
+	drop(p);
 }
 
 void reaper_done(struct reaper *r)
@@ -120,11 +124,11 @@ void reaper_done(struct reaper *r)
 	struct lease *l;
 
 	list_foreach (p, &r->suspects, link) {
-		/* Nobody has died: nothing is dirty. */
+		/* No holder has died: nothing is dirty. */
 		list_foreach (l, &p->leases, process_link) {
 			l->buffer->keep_memory = true;
 			catalog_end_lease(r->catalog, l);
 		}
-		end(p);
+		drop(p);
 	}
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A memfd as pool/host.c makes them: its size is sealed, its mode keeps everybody else from opening
- * it for writing, and what is lent is an fd that was opened read-only. It is STATUS_PAGE_BYTES long
- * from the start and gets memory as it is used, with fallocate(), so that writing to it never ends
- * in a SIGBUS.
+ * A memfd like those of the host pools: its size is sealed, its mode keeps everybody else from
+ * opening it for writing, and clients get an fd that was opened read-only. It is STATUS_PAGE_BYTES
+ * long from the start and gets memory by fallocate() as it is used, so that writing to it never
+ * ends in a SIGBUS.
  *
- * A slot is one buffer's until that has gone, which is after its last lease; so who has a lease
- * never finds another buffer there, unless the lease was lost with the daemon. Then the id tells.
+ * A cell belongs to one buffer until the buffer is freed, which is after its last lease. So a
+ * client with a lease never finds another buffer there, unless the lease was lost with the daemon;
+ * then the id in the cell shows it.
  */
 #include "daemon/catalog/status_page.h"
 
@@ -25,88 +26,88 @@
 
 /* ---- the file ---- */
 
-static size_t end_of(uint32_t slots)
+static size_t end_of(uint32_t cells)
 {
-	return sizeof(struct status_page_layout) + (size_t)slots * sizeof(struct status_page_cell);
+	return sizeof(struct status_page_layout) + (size_t)cells * sizeof(struct status_page_cell);
 }
 
-static int back(struct status_page *b, uint32_t slots)
+static int back(struct status_page *p, uint32_t cells)
 {
-	size_t bytes = (end_of(slots) + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+	size_t bytes = (end_of(cells) + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
 
-	if (slots <= b->backed)
+	if (cells <= p->backed)
 		return 0;
-	if (fallocate(b->fd, 0, 0, (off_t)bytes) < 0)
+	if (fallocate(p->fd, 0, 0, (off_t)bytes) < 0)
 		return -errno;
-	b->backed = (uint32_t)((bytes - sizeof(struct status_page_layout)) /
+	p->backed = (uint32_t)((bytes - sizeof(struct status_page_layout)) /
 			       sizeof(struct status_page_cell));
 	return 0;
 }
 
-static int open_both(struct status_page *b)
+static int open_both(struct status_page *p)
 {
 	char path[32];
 	void *map;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", b->fd);
-	b->fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
-	if (b->fd_read_only < 0)
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", p->fd);
+	p->fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
+	if (p->fd_read_only < 0)
 		return -errno;
-	map = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	map = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
-	b->map = map;
+	p->map = map;
 	return 0;
 }
 
-static int make_room(struct status_page *b, uint32_t slots)
+static int reserve_free(struct status_page *p, uint32_t cells)
 {
-	size_t room = b->room ? b->room : 64;
+	size_t space = p->space ? p->space : 64;
 	uint32_t *wider;
 
-	if (slots <= b->room)
+	if (cells <= p->space)
 		return 0;
-	while (room < slots)
-		room *= 2;
-	wider = reallocarray(b->free, room, sizeof(*wider));
+	while (space < cells)
+		space *= 2;
+	wider = reallocarray(p->free, space, sizeof(*wider));
 	if (!wider)
 		return -ENOMEM;
-	b->free = wider;
-	b->room = room;
+	p->free = wider;
+	p->space = space;
 	return 0;
 }
 
 int status_page_new(struct status_page *ret)
 {
-	_cleanup_(status_page_done) struct status_page b = STATUS_PAGE_CLOSED;
+	_cleanup_(status_page_done) struct status_page p = STATUS_PAGE_CLOSED;
 	int r;
 
-	b.fd = memfd_create("gpushm-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (b.fd < 0 || ftruncate(b.fd, STATUS_PAGE_BYTES) < 0 || fchmod(b.fd, 0400) < 0 ||
-	    fcntl(b.fd, F_ADD_SEALS, SEALS) < 0)
+	p.fd = memfd_create("gpushm-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (p.fd < 0 || ftruncate(p.fd, STATUS_PAGE_BYTES) < 0 || fchmod(p.fd, 0400) < 0 ||
+	    fcntl(p.fd, F_ADD_SEALS, SEALS) < 0)
 		return -errno;
-	r = back(&b, 1);
+	r = back(&p, 1);
 	if (r == 0)
-		r = open_both(&b);
+		r = open_both(&p);
 	if (r < 0)
 		return r;
-	b.map->magic = STATUS_PAGE_MAGIC;
-	b.map->version = STATUS_PAGE_VERSION;
-	*ret = b;
-	b = STATUS_PAGE_CLOSED;
+	p.map->magic = STATUS_PAGE_MAGIC;
+	p.map->version = STATUS_PAGE_VERSION;
+	*ret = p;
+	p = STATUS_PAGE_CLOSED;
 	return 0;
 }
 
-static int check(struct status_page *b)
+static int check(struct status_page *p)
 {
-	if (b->map->magic != STATUS_PAGE_MAGIC || status_page_used(b) > STATUS_PAGE_CELLS)
+	if (p->map->magic != STATUS_PAGE_MAGIC || status_page_used(p) > STATUS_PAGE_CELLS)
 		return -EBADMSG;
-	return b->map->version == STATUS_PAGE_VERSION ? 0 : -EPROTONOSUPPORT;
+	return p->map->version == STATUS_PAGE_VERSION ? 0 : -EPROTONOSUPPORT;
 }
 
 int status_page_adopt(int *fd, struct status_page *ret)
 {
-	_cleanup_(status_page_done) struct status_page b = STATUS_PAGE_CLOSED;
+	_cleanup_(status_page_done) struct status_page p = STATUS_PAGE_CLOSED;
 	struct stat st;
 	int seals = fcntl(*fd, F_GET_SEALS), r;
 
@@ -114,34 +115,34 @@ int status_page_adopt(int *fd, struct status_page *ret)
 		return -errno;
 	if (seals < 0 || (seals & SEALS) != SEALS || st.st_size != STATUS_PAGE_BYTES)
 		return -EBADMSG;
-	b.fd = *fd;
-	r = back(&b, 1);
+	p.fd = *fd;
+	r = back(&p, 1);
 	if (r == 0)
-		r = open_both(&b);
+		r = open_both(&p);
 	if (r == 0)
-		r = check(&b);
+		r = check(&p);
 	if (r == 0)
-		r = back(&b, status_page_used(&b));
+		r = back(&p, status_page_used(&p));
 	if (r == 0)
-		r = make_room(&b, status_page_used(&b));
+		r = reserve_free(&p, status_page_used(&p));
 	if (r < 0) {
-		b.fd = -1; /* the caller's still */
+		p.fd = -1; /* it stays the caller's */
 		return r;
 	}
 	*fd = -1;
-	*ret = b;
-	b = STATUS_PAGE_CLOSED;
+	*ret = p;
+	p = STATUS_PAGE_CLOSED;
 	return 0;
 }
 
-void status_page_done(struct status_page *b)
+void status_page_done(struct status_page *p)
 {
-	if (b->map)
-		munmap(b->map, STATUS_PAGE_BYTES);
-	close_fd(&b->fd_read_only);
-	close_fd(&b->fd);
-	free(b->free);
-	*b = STATUS_PAGE_CLOSED;
+	if (p->map)
+		munmap(p->map, STATUS_PAGE_BYTES);
+	close_fd(&p->fd_read_only);
+	close_fd(&p->fd);
+	free(p->free);
+	*p = STATUS_PAGE_CLOSED;
 }
 
 /* ---- words ---- */
@@ -151,71 +152,71 @@ static void wake(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The count goes on through all buffers that a slot is ever given to, so that no two of its words
+/* The count continues through all buffers that a cell is ever given to, so that no two of its words
  * are the same for a long time. */
 static uint32_t changed(uint32_t word, uint32_t flags)
 {
 	return ((word & ~STATUS_PAGE_FLAGS) + STATUS_PAGE_CHANGE) | flags;
 }
 
-static void change(struct status_page_cell *slot, uint32_t flags)
+static void change(struct status_page_cell *cell, uint32_t flags)
 {
-	uint32_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+	uint32_t word = atomic_load_explicit(&cell->word, memory_order_relaxed);
 
-	atomic_store_explicit(&slot->word, changed(word, flags), memory_order_release);
+	atomic_store_explicit(&cell->word, changed(word, flags), memory_order_release);
 }
 
-/* One that was never given, with memory behind it and room to take it back. */
-static uint32_t take_fresh(struct status_page *b)
+/* A cell that was never given, with memory behind it and space to take it back. */
+static uint32_t take_new(struct status_page *p)
 {
-	uint32_t slot = status_page_used(b);
+	uint32_t cell = status_page_used(p);
 
-	if (slot == STATUS_PAGE_CELLS || back(b, slot + 1) < 0 || make_room(b, slot + 1) < 0)
+	if (cell == STATUS_PAGE_CELLS || back(p, cell + 1) < 0 || reserve_free(p, cell + 1) < 0)
 		return STATUS_PAGE_NONE;
-	atomic_store(&b->map->used, slot + 1);
-	return slot;
+	atomic_store(&p->map->used, cell + 1);
+	return cell;
 }
 
-uint32_t status_page_take(struct status_page *b, uint64_t id)
+uint32_t status_page_take(struct status_page *p, uint64_t id)
 {
-	uint32_t slot = b->n_free ? b->free[--b->n_free] : take_fresh(b);
+	uint32_t cell = p->n_free ? p->free[--p->n_free] : take_new(p);
 
-	if (slot == STATUS_PAGE_NONE)
-		return slot;
+	if (cell == STATUS_PAGE_NONE)
+		return cell;
 	/* In this order: see status_page_read(). */
-	atomic_store_explicit(&b->map->cells[slot].id, id, memory_order_relaxed);
-	change(&b->map->cells[slot], 0);
-	return slot;
+	atomic_store_explicit(&p->map->cells[cell].id, id, memory_order_relaxed);
+	change(&p->map->cells[cell], 0);
+	return cell;
 }
 
-void status_page_write(struct status_page *b, uint32_t slot, uint32_t flags)
+void status_page_write(struct status_page *p, uint32_t cell, uint32_t flags)
 {
-	if (slot == STATUS_PAGE_NONE)
+	if (cell == STATUS_PAGE_NONE)
 		return;
-	change(&b->map->cells[slot], flags);
-	wake(&b->map->cells[slot].word);
+	change(&p->map->cells[cell], flags);
+	wake(&p->map->cells[cell].word);
 }
 
-void status_page_give(struct status_page *b, uint32_t slot)
+void status_page_give(struct status_page *p, uint32_t cell)
 {
-	if (slot == STATUS_PAGE_NONE)
+	if (cell == STATUS_PAGE_NONE)
 		return;
-	status_page_write(b, slot, STATUS_PAGE_GONE);
-	b->free[b->n_free++] = slot;
+	status_page_write(p, cell, STATUS_PAGE_GONE);
+	p->free[p->n_free++] = cell;
 }
 
-void status_page_begin(struct status_page *b)
+void status_page_begin(struct status_page *p)
 {
-	atomic_fetch_add(&b->map->generation, 1);
-	wake(&b->map->generation);
+	atomic_fetch_add(&p->map->generation, 1);
+	wake(&p->map->generation);
 }
 
-uint32_t status_page_used(const struct status_page *b)
+uint32_t status_page_used(const struct status_page *p)
 {
-	return atomic_load(&b->map->used);
+	return atomic_load(&p->map->used);
 }
 
-uint64_t status_page_id(const struct status_page *b, uint32_t slot)
+uint64_t status_page_id(const struct status_page *p, uint32_t cell)
 {
-	return atomic_load(&b->map->cells[slot].id);
+	return atomic_load(&p->map->cells[cell].id);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The board: where clients read, without a call, what has happened to their buffers. Its layout is
- * proto/status_page.h's. It knows ids and flags, not buffers.
+ * The status page: shared memory in which clients read, without a call, what has happened to their
+ * buffers. Its layout is in proto/status_page.h. It knows ids and flags, not buffers.
  */
 #ifndef GPUSHM_DAEMON_CATALOG_STATUS_PAGE_H
 #define GPUSHM_DAEMON_CATALOG_STATUS_PAGE_H
@@ -13,38 +13,39 @@
 
 struct status_page {
 	int fd;		  /* owned; writable, and never lent */
-	int fd_read_only; /* owned; what clients are lent */
+	int fd_read_only; /* owned; lent to clients */
 	struct status_page_layout *map;
-	uint32_t *free; /* owned; a stack of those given back; room for all that were ever given */
-	size_t n_free, room;
-	uint32_t backed; /* slots that have memory behind them */
+	uint32_t *free; /* owned; a stack of free cells, with space for all that were ever given */
+	size_t n_free, space;
+	uint32_t backed; /* number of cells that have memory behind them */
 };
 #define STATUS_PAGE_CLOSED ((struct status_page){ .fd = -1, .fd_read_only = -1 })
 
-/* An empty one. 0 or -errno. */
+/* An empty page. 0 or -errno. */
 int status_page_new(struct status_page *ret);
 
-/* One that an earlier daemon wrote; the fd is taken over on success, and *ret has no free slot yet:
- * whoever knows which ids are alive gives back the others. 0; -EBADMSG for what is no board;
- * -EPROTONOSUPPORT for one of another version; -errno. */
+/* A page that an earlier daemon wrote. On success it owns the fd, and no cell is free: the caller
+ * gives back the cells of buffers that are gone. 0; -EBADMSG if it is no status page;
+ * -EPROTONOSUPPORT if it has another version; -errno. */
 int status_page_adopt(int *fd, struct status_page *ret);
-void status_page_done(struct status_page *b);
+void status_page_done(struct status_page *p);
 
-/* A slot for that buffer, without any flag, or STATUS_PAGE_NONE where there is none left. */
-uint32_t status_page_take(struct status_page *b, uint64_t id);
+/* A cell for that buffer, without flags, or STATUS_PAGE_NONE if none is left. */
+uint32_t status_page_take(struct status_page *p, uint64_t id);
 
-/* The flags of a slot from now on; who waits for a change is woken, also where they are what they
- * were. STATUS_PAGE_NONE is allowed. */
-void status_page_write(struct status_page *b, uint32_t slot, uint32_t flags);
+/* Sets the flags of a cell and wakes all that wait for a change of it, also if the flags were the
+ * same before. STATUS_PAGE_NONE is allowed. */
+void status_page_write(struct status_page *p, uint32_t cell, uint32_t flags);
 
-/* The buffer has gone: its slot says so, until it is another one's. STATUS_PAGE_NONE is allowed. */
-void status_page_give(struct status_page *b, uint32_t slot);
+/* The buffer is gone: the cell says so until it belongs to another buffer. STATUS_PAGE_NONE is
+ * allowed. */
+void status_page_give(struct status_page *p, uint32_t cell);
 
-/* Tells whoever watches the whole board that a daemon has begun. */
-void status_page_begin(struct status_page *b);
+/* Wakes all that watch the whole page: a daemon has begun. */
+void status_page_begin(struct status_page *p);
 
-/* The slots that were ever given, and whose each was last. */
-uint32_t status_page_used(const struct status_page *b);
-uint64_t status_page_id(const struct status_page *b, uint32_t slot);
+/* The number of cells that were ever given, and the id of a cell's last buffer. */
+uint32_t status_page_used(const struct status_page *p);
+uint64_t status_page_id(const struct status_page *p, uint32_t cell);
 
 #endif

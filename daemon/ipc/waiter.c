@@ -91,11 +91,9 @@ static uint64_t hash_of(const char *key, uint64_t id)
 
 static void mark_changed(struct waiters *ws, const char *key, uint64_t id)
 {
-	struct hashtable_link *link = hashtable_first(&ws->watched, hash_of(key, id));
+	struct watched *it;
 
-	for (; link; link = hashtable_next(link)) {
-		struct watched *it = container_of(link, struct watched, link);
-
+	hashtable_foreach (it, &ws->watched, hash_of(key, id), link) {
 		if (key ? !it->key || strcmp(it->key, key) != 0 : it->key || it->id != id)
 			continue;
 		it->waiter->changed = ws->changed = true;

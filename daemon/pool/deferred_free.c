@@ -108,8 +108,7 @@ void pool_flush_give_up(struct pool *pool)
 {
 	struct flush *f;
 
-	list_drain(f, &pool->flushes, link)
-	{
+	list_drain (f, &pool->flushes, link) {
 		f->late |= index_bit(pool);
 		f->on_done(f);
 	}

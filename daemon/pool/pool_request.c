@@ -198,7 +198,8 @@ static void on_timer(uv_timer_t *timer)
 	pool->retry_now = false;
 	list_init(&turn);
 	list_move(&pool->waiting, &turn);
-	list_drain(r, &turn, link) retry(r);
+	list_drain (r, &turn, link)
+		retry(r);
 	arm(pool);
 }
 

@@ -227,11 +227,12 @@ struct session {
 
 static struct process *find_process(const struct target *t, uint64_t session)
 {
-	struct hashtable_link *link = hashtable_first(&t->sessions, hashtable_hash_u64(session));
+	struct session *it;
 
-	while (link && container_of(link, struct session, link)->process->session != session)
-		link = hashtable_next(link);
-	return link ? container_of(link, struct session, link)->process : NULL;
+	hashtable_foreach (it, &t->sessions, hashtable_hash_u64(session), link)
+		if (it->process->session == session)
+			return it->process;
+	return NULL;
 }
 
 /* The first lease of a session adopts its process, the others find it. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The new program is run once with --check-restart: it reads the configuration and says by its exit
- * status whether it would start with it, and whether it understands the journal that it would get.
- * A file that is missing, can't be executed or lacks a library fails there, too. The daemon serves
- * all the while, and goes on serving where the answer is no.
+ * First the daemon runs the new program once with --check-restart. It reads the configuration, and
+ * its exit status says whether it would start with it and understands the journal that it would
+ * get. A file that is missing, can't be executed or lacks a library fails there, too. The daemon
+ * serves all the while, and continues if the answer is no.
  *
- * The program is looked for where the kernel was told to find it (AT_EXECFN), not at
- * /proc/self/exe: that is the old file, also when an update has put another one in its place.
+ * The program's path is the one that the kernel was given (AT_EXECFN), not /proc/self/exe: that is
+ * the old file, also after an update has put another one in its place.
  *
- * From the question on signals are held: those that had come before are in the loop by the time
- * that the child's end is, those that come later reach the next program.
+ * Signals are held from the check on: a signal that came before is handled by the loop before the
+ * child's end is, and one that comes later reaches the next program.
  */
 #include "daemon/state/reexec.h"
 
@@ -69,27 +69,19 @@ void reexec_done(struct reexec *r)
 	free(take_ptr(r->program));
 }
 
-/* Who is told may ask again. */
+/* on_refused() may ask again: the next refusal is for that one. */
 static void refuse(struct reexec *r)
 {
 	const struct fault f = r->fault;
-	struct list told;
+	struct restarter *it;
+	struct list refused;
 
 	reexec_hold_signals(false);
 	log_error("no restart: %s", f.text);
-	list_init(&told);
-	while (!list_empty(&r->asked)) {
-		struct restarter *who = list_first(&r->asked, struct restarter, link);
-
-		list_drop(&who->link);
-		list_insert(&told, &who->link);
-	}
-	while (!list_empty(&told)) {
-		struct restarter *who = list_first(&told, struct restarter, link);
-
-		list_drop(&who->link);
-		who->on_refused(who, &f);
-	}
+	list_init(&refused);
+	list_move(&r->asked, &refused);
+	list_drain (it, &refused, link)
+		it->on_refused(it, &f);
 }
 
 static void on_check_closed(uv_handle_t *handle)
@@ -99,8 +91,8 @@ static void on_check_closed(uv_handle_t *handle)
 	r->checking = false;
 	if (r->ended)
 		return;
-	/* It may have gone since it was asked; later is too late to find out, for go() ends every
-	 * connection. */
+	/* The file may be gone since the check. After go() it is too late to find out: go() ends
+	 * every connection. */
 	if (r->fault.code == CODE_OK && access(r->program, X_OK) < 0)
 		fault(&r->fault, CODE_RESTART, "%s can't be run: %s; gpushmd goes on as it is",
 		      r->program, strerror(errno));
@@ -135,7 +127,7 @@ static void on_limit(uv_timer_t *timer)
 	uv_process_kill(&r->check, SIGKILL);
 }
 
-/* Its words go where ours go. */
+/* Its messages go where ours go. */
 static int spawn(struct reexec *r, char **args)
 {
 	uv_stdio_container_t stdio[] = {

@@ -21,14 +21,11 @@ static uint64_t hash_of(uint16_t type, uint64_t id)
 
 static struct item *find(struct replay *r, uint16_t type, uint64_t id)
 {
-	struct hashtable_link *link = hashtable_first(&r->by_id, hash_of(type, id));
+	struct item *it;
 
-	for (; link; link = hashtable_next(link)) {
-		struct item *it = container_of(link, struct item, by_id);
-
+	hashtable_foreach (it, &r->by_id, hash_of(type, id), by_id)
 		if (it->type == type && it->id == id)
 			return it;
-	}
 	return NULL;
 }
 
