@@ -11,46 +11,12 @@
 
 #include "client/base/error.h"
 #include "client/base/process.h"
-#include "proto/base/libcuda.h"
 #include "proto/base/own.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-static const struct libcuda_symbol symbols[] = {
-	{ "cuInit", offsetof(struct cuda, init) },
-	{ "cuGetErrorName", offsetof(struct cuda, get_error_name) },
-	{ "cuDeviceGetCount", offsetof(struct cuda, device_get_count) },
-	{ "cuDeviceGet", offsetof(struct cuda, device_get) },
-	{ "cuDeviceGetUuid_v2", offsetof(struct cuda, device_get_uuid) },
-	{ "cuDeviceTotalMem_v2", offsetof(struct cuda, device_total_mem) },
-	{ "cuDeviceCanAccessPeer", offsetof(struct cuda, device_can_access_peer) },
-	{ "cuDevicePrimaryCtxRetain", offsetof(struct cuda, primary_ctx_retain) },
-	{ "cuDevicePrimaryCtxRelease_v2", offsetof(struct cuda, primary_ctx_release) },
-	{ "cuDevicePrimaryCtxGetState", offsetof(struct cuda, primary_ctx_get_state) },
-	{ "cuCtxGetCurrent", offsetof(struct cuda, ctx_get_current) },
-	{ "cuCtxGetDevice", offsetof(struct cuda, ctx_get_device) },
-	{ "cuCtxPushCurrent_v2", offsetof(struct cuda, ctx_push_current) },
-	{ "cuCtxPopCurrent_v2", offsetof(struct cuda, ctx_pop_current) },
-	{ "cuCtxSynchronize", offsetof(struct cuda, ctx_synchronize) },
-	{ "cuMemAddressReserve", offsetof(struct cuda, mem_address_reserve) },
-	{ "cuMemAddressFree", offsetof(struct cuda, mem_address_free) },
-	{ "cuMemImportFromShareableHandle", offsetof(struct cuda, mem_import) },
-	{ "cuMemRelease", offsetof(struct cuda, mem_release) },
-	{ "cuMemMap", offsetof(struct cuda, mem_map) },
-	{ "cuMemUnmap", offsetof(struct cuda, mem_unmap) },
-	{ "cuMemSetAccess", offsetof(struct cuda, mem_set_access) },
-	{ "cuMemPoolImportFromShareableHandle", offsetof(struct cuda, mempool_import) },
-	{ "cuMemPoolSetAccess", offsetof(struct cuda, mempool_set_access) },
-	{ "cuMemPoolDestroy", offsetof(struct cuda, mempool_destroy) },
-	{ "cuMemPoolImportPointer", offsetof(struct cuda, mempool_import_pointer) },
-	{ "cuMemFreeAsync", offsetof(struct cuda, mem_free_async) },
-	{ "cuStreamSynchronize", offsetof(struct cuda, stream_synchronize) },
-	{ "cuMemcpyHtoDAsync_v2", offsetof(struct cuda, memcpy_htod_async) },
-	{ "cuMemcpyDtoHAsync_v2", offsetof(struct cuda, memcpy_dtoh_async) },
-	{ "cuMemcpy2DAsync_v2", offsetof(struct cuda, memcpy_2d_async) },
-};
-_Static_assert(array_size(symbols) * sizeof(void *) == sizeof(struct cuda), "a symbol is missing");
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
 
 struct cuda cuda;		    /* under process::cuda_lock until it is loaded */
 static bool loaded;		    /* likewise */

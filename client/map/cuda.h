@@ -6,47 +6,46 @@
 #ifndef GPUSHM_CLIENT_MAP_CUDA_H
 #define GPUSHM_CLIENT_MAP_CUDA_H
 
+#include "proto/base/libcuda.h"
+
 #include <cuda.h>
 
+/* member, symbol. A symbol has the version that cuda.h's macros add to the plain name. */
+#define CUDA_CALLS(X)                                         \
+	X(init, cuInit)                                       \
+	X(get_error_name, cuGetErrorName)                     \
+	X(device_get_count, cuDeviceGetCount)                 \
+	X(device_get, cuDeviceGet)                            \
+	X(device_get_uuid, cuDeviceGetUuid_v2)                \
+	X(device_total_mem, cuDeviceTotalMem_v2)              \
+	X(device_can_access_peer, cuDeviceCanAccessPeer)      \
+	X(primary_ctx_retain, cuDevicePrimaryCtxRetain)       \
+	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2)  \
+	X(primary_ctx_get_state, cuDevicePrimaryCtxGetState)  \
+	X(ctx_get_current, cuCtxGetCurrent)                   \
+	X(ctx_get_device, cuCtxGetDevice)                     \
+	X(ctx_push_current, cuCtxPushCurrent_v2)              \
+	X(ctx_pop_current, cuCtxPopCurrent_v2)                \
+	X(ctx_synchronize, cuCtxSynchronize)                  \
+	X(mem_address_reserve, cuMemAddressReserve)           \
+	X(mem_address_free, cuMemAddressFree)                 \
+	X(mem_import, cuMemImportFromShareableHandle)         \
+	X(mem_release, cuMemRelease)                          \
+	X(mem_map, cuMemMap)                                  \
+	X(mem_unmap, cuMemUnmap)                              \
+	X(mem_set_access, cuMemSetAccess)                     \
+	X(mempool_import, cuMemPoolImportFromShareableHandle) \
+	X(mempool_set_access, cuMemPoolSetAccess)             \
+	X(mempool_destroy, cuMemPoolDestroy)                  \
+	X(mempool_import_pointer, cuMemPoolImportPointer)     \
+	X(mem_free_async, cuMemFreeAsync)                     \
+	X(stream_synchronize, cuStreamSynchronize)            \
+	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2)            \
+	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)            \
+	X(memcpy_2d_async, cuMemcpy2DAsync_v2)
+
 struct cuda {
-	CUresult (*init)(unsigned int flags);
-	CUresult (*get_error_name)(CUresult error, const char **str);
-	CUresult (*device_get_count)(int *count);
-	CUresult (*device_get)(CUdevice *device, int ordinal);
-	CUresult (*device_get_uuid)(CUuuid *uuid, CUdevice dev);
-	CUresult (*device_total_mem)(size_t *bytes, CUdevice dev);
-	CUresult (*device_can_access_peer)(int *can, CUdevice dev, CUdevice peer);
-	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
-	CUresult (*primary_ctx_release)(CUdevice dev);
-	CUresult (*primary_ctx_get_state)(CUdevice dev, unsigned int *flags, int *active);
-	CUresult (*ctx_get_current)(CUcontext *ctx);
-	CUresult (*ctx_get_device)(CUdevice *dev);
-	CUresult (*ctx_push_current)(CUcontext ctx);
-	CUresult (*ctx_pop_current)(CUcontext *ctx);
-	CUresult (*ctx_synchronize)(void);
-	CUresult (*mem_address_reserve)(CUdeviceptr *ptr, size_t size, size_t alignment,
-					CUdeviceptr addr, unsigned long long flags);
-	CUresult (*mem_address_free)(CUdeviceptr ptr, size_t size);
-	CUresult (*mem_import)(CUmemGenericAllocationHandle *handle, void *fd,
-			       CUmemAllocationHandleType type);
-	CUresult (*mem_release)(CUmemGenericAllocationHandle handle);
-	CUresult (*mem_map)(CUdeviceptr ptr, size_t size, size_t offset,
-			    CUmemGenericAllocationHandle handle, unsigned long long flags);
-	CUresult (*mem_unmap)(CUdeviceptr ptr, size_t size);
-	CUresult (*mem_set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-				   size_t count);
-	CUresult (*mempool_import)(CUmemoryPool *pool, void *fd, CUmemAllocationHandleType type,
-				   unsigned long long flags);
-	CUresult (*mempool_set_access)(CUmemoryPool pool, const CUmemAccessDesc *desc,
-				       size_t count);
-	CUresult (*mempool_destroy)(CUmemoryPool pool);
-	CUresult (*mempool_import_pointer)(CUdeviceptr *ptr, CUmemoryPool pool,
-					   CUmemPoolPtrExportData *data);
-	CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
-	CUresult (*stream_synchronize)(CUstream stream);
-	CUresult (*memcpy_htod_async)(CUdeviceptr to, const void *from, size_t n, CUstream stream);
-	CUresult (*memcpy_dtoh_async)(void *to, CUdeviceptr from, size_t n, CUstream stream);
-	CUresult (*memcpy_2d_async)(const CUDA_MEMCPY2D *copy, CUstream stream);
+	CUDA_CALLS(LIBCUDA_MEMBER)
 };
 
 /* The table; of use once cuda_start() has succeeded in this process. */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Host memory without a driver: each block is a memfd that can't change its size.
+ * Host memory without a driver: each block is a memfd of fixed size.
  *
- * A memfd could be shrunk under a reader, whose next access is then SIGBUS; SHRINK and GROW rule
- * that out. F_SEAL_SEAL comes when the buffer is published (daemon/catalog/buffer.c), together with
- * FUTURE_WRITE for a sealed one; until then only its creator has it, and could seal it against
- * nobody but itself. It is born with mode 0777, so that a reader could open it again through /proc
- * for writing; 0400 and the daemon's own uid close that door. A reader is lent a second fd, opened
- * read-only: no mapping of it can ever be made writable (mmap(2), mprotect(2): EACCES). Once
- * sealed, the block has that one alone. The kernel hands out zeroed pages, when they are first
- * touched; nothing is scrubbed or reused here.
+ * If a memfd were shrunk, its readers would get SIGBUS; the seals SHRINK and GROW prevent that.
+ * F_SEAL_SEAL comes when the buffer is published (daemon/catalog/buffer.c), together with
+ * FUTURE_WRITE for a sealed one; until then only its creator has it. A new memfd has mode 0777, so
+ * that a reader could open it again through /proc for writing; mode 0400 and the daemon's own uid
+ * prevent that. A reader gets a second fd, opened read-only: no mapping of it can ever become
+ * writable (mmap(2), mprotect(2): EACCES). A sealed block has only that one. The kernel zeroes
+ * pages at their first use, so nothing is scrubbed here, and nothing is reused.
  */
 #include "daemon/pool/backends.h"
 #include "proto/base/own.h"
@@ -81,7 +80,7 @@ static int host_alloc(struct pool *pool, uint64_t bytes, struct block *ret, stru
 	return 0;
 }
 
-/* The last close frees the pages, which takes a while for many: hence on the worker. */
+/* The last close frees the pages, which takes time if there are many: so the worker does it. */
 static int host_free(struct pool *pool, struct block *block, struct fault *f)
 {
 	close_fd(&block->fd_read_only);

@@ -4,11 +4,11 @@
  *
  * The pool is made and its fd exported without a context. Allocating needs one: the device's
  * primary context, retained on first use, shared with the other mempools of the device and released
- * by devices_done(). A block is told to a client as a record of 64 bytes beside the pool's fd,
- * which is a capability for the whole pool: gpushm(7) says who must trust whom. Every call that
- * changes the pool is followed by a synchronize, so that what a client hears has happened. Blocks
- * are freed here only after every importer's lease has really ended: the driver hands a freed block
- * on while an importer still writes to it (seen on driver 580).
+ * by devices_done(). A client gets a block as a record of 64 bytes and the pool's fd, which is a
+ * capability for the whole pool: gpushm(7) says who must trust whom. Every call that changes the
+ * pool is followed by a synchronize, so that a reply is true when a client reads it. Blocks are
+ * freed only after every importer's lease has really ended: the driver reuses a freed block while
+ * an importer still writes to it (seen on driver 580).
  */
 #include "daemon/pool/backends.h"
 #include "daemon/pool/cuda.h"
@@ -21,7 +21,7 @@
 #define GRANULARITY 512u /* what cuMemAllocFromPoolAsync rounds to (driver 580) */
 
 /* Importing a single pointer of more than 5248 MiB ends the importer with SIGSEGV inside the driver
- * (5248 worked, 5249 did not; driver 580), so that none above 4 GiB is made. */
+ * (5248 worked, 5249 did not; driver 580), so no block is larger than 4 GiB. */
 #define BLOCK_MAX (4ull << 30)
 
 _Static_assert(RECORD_BYTES == sizeof(CUmemPoolPtrExportData), "a record on the wire is CUDA's");
@@ -31,8 +31,8 @@ struct mempool {
 	CUstream stream; /* made on first use; non-blocking, so that no other stream delays it */
 };
 
-/* Exports and destroys of different pools crashed the driver when they ran at once, as others have
- * reported; each device has a thread of its own, hence one lock for all. */
+/* Exports and destroys of different pools crashed the driver when they ran at the same time, as
+ * others have reported. Each device has its own thread, so one lock is for all. */
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The driver makes a vmm allocation's fd close-on-exec, but not a pool's (driver 580). */
@@ -70,22 +70,16 @@ static void destroy_pool(const struct cuda *cuda, CUmemoryPool pool)
 	pthread_mutex_unlock(&driver_lock);
 }
 
-/* Keeps what was freed for the next allocation, instead of giving it back to the system at each
- * synchronize, and makes the fd. */
+/* Makes the pool keep freed memory for the next allocation, instead of giving it back to the system
+ * at each synchronize; and exports the fd. */
 static int set_up(const struct cuda *cuda, CUmemoryPool pool, int *ret, struct fault *f)
 {
 	cuuint64_t threshold = UINT64_MAX;
-	CUresult result;
+	int err = cuda_try(f, "cuMemPoolSetAttribute",
+			   cuda->mempool_set_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+						       &threshold));
 
-	result = cuda->mempool_set_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
-	if (result)
-		return cuda_fault(f, "cuMemPoolSetAttribute", result);
-
-	result = export_pool(cuda, pool, ret);
-	if (result)
-		return cuda_fault(f, "cuMemPoolExportToShareableHandle", result);
-
-	return 0;
+	return err ?: cuda_try(f, "cuMemPoolExportToShareableHandle", export_pool(cuda, pool, ret));
 }
 
 static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CUmemoryPool *ret)
@@ -103,15 +97,14 @@ static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct mempool *m = calloc(1, sizeof(*m));
-	CUresult result;
 	int err;
 
 	if (!m)
 		return fault(f, CODE_NO_MEMORY, "out of memory");
 
-	result = create_pool(cuda, pool, &m->pool);
-	if (result)
-		return cuda_fault(f, "cuMemPoolCreate", result);
+	err = cuda_try(f, "cuMemPoolCreate", create_pool(cuda, pool, &m->pool));
+	if (err < 0)
+		return err;
 
 	err = set_up(cuda, m->pool, &ret->fd, f);
 	if (err < 0) {
@@ -127,87 +120,63 @@ static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault
 
 static int retain_context(const struct cuda *cuda, struct device *device, struct fault *f)
 {
-	CUcontext context;
-	CUdevice handle;
-	CUresult result;
+	CUcontext context = NULL;
+	CUdevice handle = 0;
+	int err = cuda_try(f, "cuDeviceGet", cuda->device_get(&handle, device->ordinal));
 
-	result = cuda->device_get(&handle, device->ordinal);
-	if (result)
-		return cuda_fault(f, "cuDeviceGet", result);
-
-	result = cuda->primary_ctx_retain(&context, handle);
-	if (result)
-		return cuda_fault(f, "cuDevicePrimaryCtxRetain", result);
-
-	device->context = context;
-	return 0;
+	err = err
+		      ?: cuda_try(f, "cuDevicePrimaryCtxRetain",
+				  cuda->primary_ctx_retain(&context, handle));
+	if (err == 0)
+		device->context = context;
+	return err;
 }
 
-/* What the first allocation makes: none of it is there in a daemon whose mempools are never used.
+/* Makes what the first allocation needs; a daemon whose mempools are never used does not need it.
  */
 static int enter_context(const struct cuda *cuda, struct pool *pool, struct fault *f)
 {
 	struct mempool *m = pool->impl;
-	CUresult result;
-	int err;
+	CUstream stream;
+	int err = pool->device->context ? 0 : retain_context(cuda, pool->device, f);
 
-	if (!pool->device->context) {
-		err = retain_context(cuda, pool->device, f);
-		if (err < 0)
-			return err;
-	}
+	err = err ?: cuda_try(f, "cuCtxSetCurrent", cuda->ctx_set_current(pool->device->context));
+	if (err < 0 || m->stream)
+		return err;
 
-	result = cuda->ctx_set_current(pool->device->context);
-	if (result)
-		return cuda_fault(f, "cuCtxSetCurrent", result);
-
-	if (m->stream)
-		return 0;
-
-	result = cuda->stream_create(&m->stream, CU_STREAM_NON_BLOCKING);
-	if (result) {
-		m->stream = NULL;
-		return cuda_fault(f, "cuStreamCreate", result);
-	}
-	return 0;
+	err = cuda_try(f, "cuStreamCreate", cuda->stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	if (err == 0)
+		m->stream = stream;
+	return err;
 }
 
-/* Whose bytes could a new block show? Those of this pool's last tenant were cleared by free; those
- * of a block whose free failed are never handed on. Memory that the pool has just got from the
- * system is not promised to be zero by anyone, and which of the two a block is made of the driver
- * does not tell. So both ends clear: 1 GiB takes 0.25 ms (4.3 TB/s measured on an H200). */
+/* Whose bytes could a new block show? mempool_free() has cleared those of the block's last owner,
+ * and a block whose free failed is never reused. But no documentation promises that memory which
+ * the pool has just got from the system is zero, and the driver does not say where a block comes
+ * from. So both allocation and free clear it: 1 GiB takes 0.25 ms (4.3 TB/s measured on an H200).
+ */
 static int scrub(const struct cuda *cuda, CUdeviceptr address, uint64_t bytes, CUstream stream,
 		 struct fault *f)
 {
-	CUresult result = cuda->memset_d8_async(address, 0, bytes, stream);
-
-	return result ? cuda_fault(f, "cuMemsetD8Async", result) : 0;
+	return cuda_try(f, "cuMemsetD8Async", cuda->memset_d8_async(address, 0, bytes, stream));
 }
 
 static int synchronize(const struct cuda *cuda, CUstream stream, struct fault *f)
 {
-	CUresult result = cuda->stream_synchronize(stream);
-
-	return result ? cuda_fault(f, "cuStreamSynchronize", result) : 0;
+	return cuda_try(f, "cuStreamSynchronize", cuda->stream_synchronize(stream));
 }
 
-/* The export takes the CPU some 15 us, in which the GPU clears: nobody may use the pointer before
- * the stream has been waited for, but it may be told (CUDA Driver API, cuMemPoolImportPointer). */
+/* The export takes the CPU about 15 us, while the GPU clears: a pointer may be exported before the
+ * stream is done, only not used (CUDA Driver API, cuMemPoolImportPointer). */
 static int fill_in(const struct cuda *cuda, CUstream stream, uint64_t bytes, struct pointer *p,
 		   struct fault *f)
 {
-	CUresult result;
-	int err;
+	int err = scrub(cuda, p->address, bytes, stream, f);
 
-	err = scrub(cuda, p->address, bytes, stream, f);
-	if (err < 0)
-		return err;
-
-	result = export_pointer(cuda, p->address, p->record);
-	if (result)
-		return cuda_fault(f, "cuMemPoolExportPointer", result);
-
-	return synchronize(cuda, stream, f);
+	err = err
+		      ?: cuda_try(f, "cuMemPoolExportPointer",
+				  export_pointer(cuda, p->address, p->record));
+	return err ?: synchronize(cuda, stream, f);
 }
 
 static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f)
@@ -215,20 +184,18 @@ static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, s
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct pointer *p = calloc(1, sizeof(*p));
 	struct mempool *m = pool->impl;
-	CUdeviceptr address;
-	CUresult result;
+	CUdeviceptr address = 0;
 	int err;
 
 	if (!p)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
 
 	err = enter_context(cuda, pool, f);
+	err = err
+		      ?: cuda_try(f, "cuMemAllocFromPoolAsync",
+				  cuda->mempool_alloc_async(&address, bytes, m->pool, m->stream));
 	if (err < 0)
 		return err;
-
-	result = cuda->mempool_alloc_async(&address, bytes, m->pool, m->stream);
-	if (result)
-		return cuda_fault(f, "cuMemAllocFromPoolAsync", result);
 
 	p->address = address;
 	err = fill_in(cuda, m->stream, bytes, p, f);
@@ -247,29 +214,15 @@ static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, s
 static int mempool_free(struct pool *pool, struct block *block, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
-	struct mempool *m = pool->impl;
-	CUresult result;
-	int err;
+	const struct mempool *m = pool->impl;
+	CUdeviceptr address = block->pointer->address;
+	int err = enter_context(cuda, pool, f);
 
-	err = enter_context(cuda, pool, f);
-	if (err < 0)
-		return err;
-
-	err = scrub(cuda, block->pointer->address, block->bytes, m->stream, f);
-	if (err < 0)
-		return err;
-
-	/* A memset fails when it runs, not when it is asked for: only a clean block is given back.
-	 */
-	err = synchronize(cuda, m->stream, f);
-	if (err < 0)
-		return err;
-
-	result = cuda->mem_free_async(block->pointer->address, m->stream);
-	if (result)
-		return cuda_fault(f, "cuMemFreeAsync", result);
-
-	return synchronize(cuda, m->stream, f);
+	err = err ?: scrub(cuda, address, block->bytes, m->stream, f);
+	/* A memset reports a failure when it runs: only a clean block is given back. */
+	err = err ?: synchronize(cuda, m->stream, f);
+	err = err ?: cuda_try(f, "cuMemFreeAsync", cuda->mem_free_async(address, m->stream));
+	return err ?: synchronize(cuda, m->stream, f);
 }
 
 /* The exported fd keeps the pool's physical memory even after the pool is destroyed, until it is
@@ -279,8 +232,8 @@ static void mempool_close(struct pool *pool)
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	struct mempool *m = take_ptr(pool->impl);
 
-	/* Blocks that were let go are still allocated: the driver keeps them until the process
-	 * ends, and their importers beyond that. */
+	/* Blocks that stay in use are still allocated: the driver keeps them until the process
+	 * ends, and their importers keep them after that. */
 	if (!pool->let_go) {
 		if (m->stream)
 			cuda_undone("cuStreamDestroy", cuda->stream_destroy(m->stream));
@@ -304,7 +257,7 @@ static CUresult import_once(const struct cuda *cuda, int fd, CUmemoryPool own)
 	return result;
 }
 
-/* Whether the driver takes a pool's fd in this process at all: one that was made for that. */
+/* Whether the driver takes any pool's fd in this process; makes one to find out. */
 static bool takes_a_fresh_one(const struct cuda *cuda, const struct pool *pool)
 {
 	_cleanup_(close_fd) int fd = -1;
@@ -322,14 +275,9 @@ static bool takes_a_fresh_one(const struct cuda *cuda, const struct pool *pool)
 static int mempool_verify(struct pool *pool, int fd, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
-	CUresult result;
-	int err;
+	CUresult result = import_once(cuda, fd, NULL);
+	int err = cuda_try(f, "cuMemPoolImportFromShareableHandle", result);
 
-	result = import_once(cuda, fd, NULL);
-	if (result == CUDA_SUCCESS)
-		return 0;
-
-	err = cuda_fault(f, "cuMemPoolImportFromShareableHandle", result);
 	if (!cuda_refuses_handle(result))
 		return err;
 	return takes_a_fresh_one(cuda, pool) ? -ESTALE : err;

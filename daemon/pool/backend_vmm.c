@@ -29,27 +29,25 @@ static int export_new(const struct vmm *v, uint64_t bytes, int *ret, struct faul
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	CUmemGenericAllocationHandle handle;
 	_cleanup_(close_fd) int fd = -1;
-	CUresult result;
+	int err = cuda_try(f, "cuMemCreate", cuda->mem_create(&handle, bytes, &v->prop, 0));
 
-	result = cuda->mem_create(&handle, bytes, &v->prop, 0);
-	if (result)
-		return cuda_fault(f, "cuMemCreate", result);
+	if (err < 0)
+		return err;
 
-	result = cuda->mem_export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (result) {
+	err = cuda_try(f, "cuMemExportToShareableHandle",
+		       cuda->mem_export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	if (err < 0) {
 		fd = -1;
 		cuda_undone("cuMemRelease", cuda->mem_release(handle));
-		return cuda_fault(f, "cuMemExportToShareableHandle", result);
+		return err;
 	}
 
 	/* A held handle would keep the memory after the fd is closed: the block could never be
 	 * freed. */
-	result = cuda->mem_release(handle);
-	if (result)
-		return cuda_fault(f, "cuMemRelease", result);
-
-	*ret = take_fd(&fd);
-	return 0;
+	err = cuda_try(f, "cuMemRelease", cuda->mem_release(handle));
+	if (err == 0)
+		*ret = take_fd(&fd);
+	return err;
 }
 
 int vmm_open_at(struct pool *pool, CUmemLocation location, struct pool_opened *ret, struct fault *f)
@@ -57,7 +55,6 @@ int vmm_open_at(struct pool *pool, CUmemLocation location, struct pool_opened *r
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	_cleanup_(free_ptr) struct vmm *v = calloc(1, sizeof(*v));
 	size_t granularity;
-	CUresult result;
 	int err;
 
 	if (!v)
@@ -67,10 +64,11 @@ int vmm_open_at(struct pool *pool, CUmemLocation location, struct pool_opened *r
 	v->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	v->prop.location = location;
 
-	result = cuda->mem_get_allocation_granularity(&granularity, &v->prop,
-						      CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-	if (result)
-		return cuda_fault(f, "cuMemGetAllocationGranularity", result);
+	err = cuda_try(f, "cuMemGetAllocationGranularity",
+		       cuda->mem_get_allocation_granularity(&granularity, &v->prop,
+							    CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	if (err < 0)
+		return err;
 
 	/* An export takes 535 to 1120 us while no other one is alive, and 25 us while one is; its
 	 * fd is enough (measured on driver 580). It belongs to the daemon and does not count in the
@@ -87,15 +85,12 @@ int vmm_open_at(struct pool *pool, CUmemLocation location, struct pool_opened *r
 int vmm_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f)
 {
 	struct block block = BLOCK_NONE;
-	int err;
-
-	err = export_new(pool->impl, bytes, &block.fd, f);
-	if (err < 0)
-		return err;
+	int err = export_new(pool->impl, bytes, &block.fd, f);
 
 	block.bytes = bytes;
-	*ret = block;
-	return 0;
+	if (err == 0)
+		*ret = block;
+	return err;
 }
 
 /* close() is where the driver gives the memory back: 30 to 190 us, hence on the worker. */
@@ -122,14 +117,9 @@ int vmm_verify(struct pool *pool, int fd, struct fault *f)
 {
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	const struct vmm *v = pool->impl;
-	CUresult result;
-	int err;
+	CUresult result = import_once(cuda, fd);
+	int err = cuda_try(f, "cuMemImportFromShareableHandle", result);
 
-	result = import_once(cuda, fd);
-	if (result == CUDA_SUCCESS)
-		return 0;
-
-	err = cuda_fault(f, "cuMemImportFromShareableHandle", result);
 	if (!cuda_refuses_handle(result))
 		return err;
 	return import_once(cuda, v->keep_fd) == CUDA_SUCCESS ? -ESTALE : err;

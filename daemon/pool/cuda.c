@@ -4,8 +4,7 @@
  * the driver's, the search for GPUs, and the kinds of pools. nocuda.c replaces this file in other
  * builds.
  *
- * The library is opened once and stays open until the process ends. The types of struct cuda are
- * those of the versions in the symbols' names.
+ * The library is opened once and stays open until the process ends.
  *
  * The search makes no context: its questions need none, and one takes 523 MiB of the GPU (measured
  * on an H200, driver 580). A mempool retains the primary context later. A GPU that can't be asked
@@ -33,41 +32,7 @@ const struct pool_ops *const pool_kinds[] = { &host_ops, &vmm_ops, &pinned_ops, 
 
 /* ---- the driver table ---- */
 
-static const struct libcuda_symbol symbols[] = {
-	{ "cuInit", offsetof(struct cuda, init) },
-	{ "cuGetErrorName", offsetof(struct cuda, get_error_name) },
-	{ "cuDriverGetVersion", offsetof(struct cuda, driver_get_version) },
-	{ "cuDeviceGetCount", offsetof(struct cuda, device_get_count) },
-	{ "cuDeviceGet", offsetof(struct cuda, device_get) },
-	{ "cuDeviceGetName", offsetof(struct cuda, device_get_name) },
-	{ "cuDeviceGetUuid_v2", offsetof(struct cuda, device_get_uuid) },
-	{ "cuDeviceGetPCIBusId", offsetof(struct cuda, device_get_pci_bus_id) },
-	{ "cuDeviceTotalMem_v2", offsetof(struct cuda, device_total_mem) },
-	{ "cuDeviceGetAttribute", offsetof(struct cuda, device_get_attribute) },
-	{ "cuDevicePrimaryCtxRetain", offsetof(struct cuda, primary_ctx_retain) },
-	{ "cuDevicePrimaryCtxRelease_v2", offsetof(struct cuda, primary_ctx_release) },
-	{ "cuCtxSetCurrent", offsetof(struct cuda, ctx_set_current) },
-	{ "cuMemGetInfo_v2", offsetof(struct cuda, mem_get_info) },
-	{ "cuMemGetAllocationGranularity", offsetof(struct cuda, mem_get_allocation_granularity) },
-	{ "cuMemCreate", offsetof(struct cuda, mem_create) },
-	{ "cuMemRelease", offsetof(struct cuda, mem_release) },
-	{ "cuMemImportFromShareableHandle", offsetof(struct cuda, mem_import) },
-	{ "cuMemExportToShareableHandle", offsetof(struct cuda, mem_export) },
-	{ "cuMemPoolCreate", offsetof(struct cuda, mempool_create) },
-	{ "cuMemPoolDestroy", offsetof(struct cuda, mempool_destroy) },
-	{ "cuMemPoolTrimTo", offsetof(struct cuda, mempool_trim) },
-	{ "cuMemPoolSetAttribute", offsetof(struct cuda, mempool_set_attribute) },
-	{ "cuMemPoolExportToShareableHandle", offsetof(struct cuda, mempool_export) },
-	{ "cuMemPoolImportFromShareableHandle", offsetof(struct cuda, mempool_import) },
-	{ "cuMemPoolExportPointer", offsetof(struct cuda, mempool_export_pointer) },
-	{ "cuMemAllocFromPoolAsync", offsetof(struct cuda, mempool_alloc_async) },
-	{ "cuMemFreeAsync", offsetof(struct cuda, mem_free_async) },
-	{ "cuMemsetD8Async", offsetof(struct cuda, memset_d8_async) },
-	{ "cuStreamCreate", offsetof(struct cuda, stream_create) },
-	{ "cuStreamDestroy_v2", offsetof(struct cuda, stream_destroy) },
-	{ "cuStreamSynchronize", offsetof(struct cuda, stream_synchronize) },
-};
-_Static_assert(array_size(symbols) * sizeof(void *) == sizeof(struct cuda), "a symbol is missing");
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cuda table;
@@ -125,10 +90,12 @@ static bool is_lost(CUresult result)
 	}
 }
 
-int cuda_fault(struct fault *f, const char *call, CUresult result)
+int cuda_try(struct fault *f, const char *call, CUresult result)
 {
 	enum code code = is_lost(result) ? CODE_POOL_FAILED : CODE_DRIVER;
 
+	if (result == CUDA_SUCCESS)
+		return 0;
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		code = CODE_POOL_FULL;
 	return fault(f, code, "%s: %s", call, error_name(result));
@@ -166,30 +133,21 @@ static int probe_numa_node(const struct cuda *cuda, CUdevice handle)
 static int probe_one(const struct cuda *cuda, int ordinal, struct device *ret, struct fault *f)
 {
 	struct device d = { .ordinal = ordinal };
-	CUdevice handle;
+	CUdevice handle = 0;
 	CUuuid uuid;
 	size_t bytes;
-	CUresult result;
+	int err = cuda_try(f, "cuDeviceGet", cuda->device_get(&handle, ordinal));
 
-	result = cuda->device_get(&handle, ordinal);
-	if (result)
-		return cuda_fault(f, "cuDeviceGet", result);
-
-	result = cuda->device_get_uuid(&uuid, handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceGetUuid", result);
-
-	result = cuda->device_get_name(d.name, sizeof(d.name), handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceGetName", result);
-
-	result = cuda->device_get_pci_bus_id(d.pci_id, sizeof(d.pci_id), handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceGetPCIBusId", result);
-
-	result = cuda->device_total_mem(&bytes, handle);
-	if (result)
-		return cuda_fault(f, "cuDeviceTotalMem", result);
+	err = err ?: cuda_try(f, "cuDeviceGetUuid", cuda->device_get_uuid(&uuid, handle));
+	err = err
+		      ?: cuda_try(f, "cuDeviceGetName",
+				  cuda->device_get_name(d.name, sizeof(d.name), handle));
+	err = err
+		      ?: cuda_try(f, "cuDeviceGetPCIBusId",
+				  cuda->device_get_pci_bus_id(d.pci_id, sizeof(d.pci_id), handle));
+	err = err ?: cuda_try(f, "cuDeviceTotalMem", cuda->device_total_mem(&bytes, handle));
+	if (err < 0)
+		return err;
 
 	memcpy(d.uuid, uuid.bytes, sizeof(d.uuid));
 	for (char *c = d.pci_id; *c; c++)
@@ -225,29 +183,18 @@ void devices_probe(struct devices *d)
 {
 	const struct cuda *cuda;
 	struct fault f;
-	CUresult result;
-	int count;
+	int count = 0, err;
 
 	*d = (struct devices){ 0 };
 	cuda = cuda_load(d->why_none, sizeof(d->why_none));
 	if (!cuda)
 		return;
 
-	result = cuda->init(0);
-	if (result) {
-		cuda_fault(&f, "cuInit", result);
+	err = cuda_try(&f, "cuInit", cuda->init(0));
+	err = err ?: cuda_try(&f, "cuDeviceGetCount", cuda->device_get_count(&count));
+	if (err < 0)
 		snprintf(d->why_none, sizeof(d->why_none), "%.200s", f.text);
-		return;
-	}
-
-	result = cuda->device_get_count(&count);
-	if (result) {
-		cuda_fault(&f, "cuDeviceGetCount", result);
-		snprintf(d->why_none, sizeof(d->why_none), "%.200s", f.text);
-		return;
-	}
-
-	if (count > 0)
+	else if (count > 0)
 		probe_all(d, cuda, count);
 	else
 		snprintf(d->why_none, sizeof(d->why_none), "the driver shows no GPU");

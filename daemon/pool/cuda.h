@@ -1,74 +1,67 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver calls that the daemon may make, found at run time in libcuda.so.1: a machine without
- * a driver runs all the same. One table, loaded once; nothing else in the daemon names a symbol.
+ * The driver calls of the daemon, found at run time in libcuda.so.1, so that the daemon also runs
+ * without a driver. One table, loaded once; no other file of the daemon names a symbol.
  */
 #ifndef GPUSHM_DAEMON_POOL_CUDA_H
 #define GPUSHM_DAEMON_POOL_CUDA_H
 
+#include "proto/base/libcuda.h"
 #include "proto/fault.h"
 
 #include <cuda.h>
 #include <stdbool.h>
 
+/* member, symbol. A symbol has the version that cuda.h's macros add to the plain name. */
+#define CUDA_CALLS(X)                                                    \
+	X(init, cuInit)                                                  \
+	X(get_error_name, cuGetErrorName)                                \
+	X(device_get_count, cuDeviceGetCount)                            \
+	X(device_get, cuDeviceGet)                                       \
+	X(device_get_name, cuDeviceGetName)                              \
+	X(device_get_uuid, cuDeviceGetUuid_v2)                           \
+	X(device_get_pci_bus_id, cuDeviceGetPCIBusId)                    \
+	X(device_total_mem, cuDeviceTotalMem_v2)                         \
+	X(device_get_attribute, cuDeviceGetAttribute)                    \
+	X(primary_ctx_retain, cuDevicePrimaryCtxRetain)                  \
+	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2)             \
+	X(ctx_set_current, cuCtxSetCurrent)                              \
+	X(mem_get_allocation_granularity, cuMemGetAllocationGranularity) \
+	X(mem_create, cuMemCreate)                                       \
+	X(mem_release, cuMemRelease)                                     \
+	X(mem_import, cuMemImportFromShareableHandle)                    \
+	X(mem_export, cuMemExportToShareableHandle)                      \
+	X(mempool_create, cuMemPoolCreate)                               \
+	X(mempool_destroy, cuMemPoolDestroy)                             \
+	X(mempool_set_attribute, cuMemPoolSetAttribute)                  \
+	X(mempool_export, cuMemPoolExportToShareableHandle)              \
+	X(mempool_import, cuMemPoolImportFromShareableHandle)            \
+	X(mempool_export_pointer, cuMemPoolExportPointer)                \
+	X(mempool_alloc_async, cuMemAllocFromPoolAsync)                  \
+	X(mem_free_async, cuMemFreeAsync)                                \
+	X(memset_d8_async, cuMemsetD8Async)                              \
+	X(stream_create, cuStreamCreate)                                 \
+	X(stream_destroy, cuStreamDestroy_v2)                            \
+	X(stream_synchronize, cuStreamSynchronize)
+
 struct cuda {
-	CUresult (*init)(unsigned int flags);
-	CUresult (*get_error_name)(CUresult error, const char **str);
-	CUresult (*driver_get_version)(int *version);
-	CUresult (*device_get_count)(int *count);
-	CUresult (*device_get)(CUdevice *device, int ordinal);
-	CUresult (*device_get_name)(char *name, int len, CUdevice dev);
-	CUresult (*device_get_uuid)(CUuuid *uuid, CUdevice dev);
-	CUresult (*device_get_pci_bus_id)(char *id, int len, CUdevice dev);
-	CUresult (*device_total_mem)(size_t *bytes, CUdevice dev);
-	CUresult (*device_get_attribute)(int *value, CUdevice_attribute attribute, CUdevice dev);
-	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
-	CUresult (*primary_ctx_release)(CUdevice dev);
-	CUresult (*ctx_set_current)(CUcontext ctx);
-	CUresult (*mem_get_info)(size_t *free, size_t *total);
-	CUresult (*mem_get_allocation_granularity)(size_t *granularity,
-						   const CUmemAllocationProp *prop,
-						   CUmemAllocationGranularity_flags option);
-	CUresult (*mem_create)(CUmemGenericAllocationHandle *handle, size_t size,
-			       const CUmemAllocationProp *prop, unsigned long long flags);
-	CUresult (*mem_release)(CUmemGenericAllocationHandle handle);
-	CUresult (*mem_import)(CUmemGenericAllocationHandle *handle, void *shareable,
-			       CUmemAllocationHandleType type);
-	CUresult (*mem_export)(void *shareable, CUmemGenericAllocationHandle handle,
-			       CUmemAllocationHandleType type, unsigned long long flags);
-	CUresult (*mempool_create)(CUmemoryPool *pool, const CUmemPoolProps *props);
-	CUresult (*mempool_destroy)(CUmemoryPool pool);
-	CUresult (*mempool_trim)(CUmemoryPool pool, size_t min_bytes);
-	CUresult (*mempool_set_attribute)(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
-	CUresult (*mempool_export)(void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
-				   unsigned long long flags);
-	CUresult (*mempool_import)(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
-				   unsigned long long flags);
-	CUresult (*mempool_export_pointer)(CUmemPoolPtrExportData *data, CUdeviceptr ptr);
-	CUresult (*mempool_alloc_async)(CUdeviceptr *ptr, size_t size, CUmemoryPool pool,
-					CUstream stream);
-	CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
-	CUresult (*memset_d8_async)(CUdeviceptr ptr, unsigned char value, size_t n,
-				    CUstream stream);
-	CUresult (*stream_create)(CUstream *stream, unsigned int flags);
-	CUresult (*stream_destroy)(CUstream stream);
-	CUresult (*stream_synchronize)(CUstream stream);
+	CUDA_CALLS(LIBCUDA_MEMBER)
 };
 
-/* The table, loaded on the first call (thread-safe), or NULL with `why` filled in: no libcuda.so.1,
- * or a symbol that an old driver lacks. */
+/* The table, loaded on the first call (thread-safe). NULL, and `why` says so: there is no
+ * libcuda.so.1, or the driver is too old and lacks a symbol. */
 const struct cuda *cuda_load(char *why, size_t size);
 
-/* "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" into *f, with CODE_POOL_FULL for out of memory,
- * CODE_POOL_FAILED where the device is lost, and CODE_DRIVER for all else. Returns -errno. */
-int cuda_fault(struct fault *f, const char *call, CUresult result);
+/* 0 for CUDA_SUCCESS. Else writes "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" to *f, with
+ * CODE_POOL_FULL for out of memory, CODE_POOL_FAILED if the device is lost, or CODE_DRIVER; and
+ * returns -errno. */
+int cuda_try(struct fault *f, const char *call, CUresult result);
 
-/* Whether an import that ended so may have met a handle whose memory is gone; other results say
- * nothing of the handle. */
+/* Whether the result of an import may mean that the handle's memory is gone; other results say
+ * nothing about the handle. */
 bool cuda_refuses_handle(CUresult result);
 
-/* For a call that cleans up, after a failed one or at the end: its own failure is logged, and
- * nothing is decided from it. */
+/* For a call that cleans up, after a failed one or at the end: logs its failure. */
 void cuda_undone(const char *call, CUresult result);
 
 #endif

@@ -14,6 +14,11 @@ struct libcuda_symbol {
 	size_t offset; /* of its pointer in the table */
 };
 
+/* For a list CALLS(X) of X(member, symbol): the members of a struct cuda, with the types in cuda.h,
+ * and their symbols. */
+#define LIBCUDA_MEMBER(member, symbol) __typeof__(symbol) *member;
+#define LIBCUDA_SYMBOL(member, symbol) { #symbol, offsetof(struct cuda, member) },
+
 /* Opens the library and fills in the table. Returns its handle, which is never closed; or NULL, and
  * `why` says that there is no driver, or that it lacks a symbol. Then the table must not be used.
  */
