@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What bench_attach.py compares itself with: `attach NAME N` opens the buffer's array and closes
- * the buffer N times on one connection, and prints the nanoseconds of each.
+ * The C side of bench_attach.py: `attach NAME N` opens the buffer's array and closes the buffer, N
+ * times on one connection, and prints the nanoseconds of each.
  */
 #include "client/gpushm.h"
 

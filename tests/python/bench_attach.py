@@ -3,8 +3,8 @@
 
     BUILD=build PYTHONPATH=build/python python3 tests/python/bench_attach.py [POOL] [ROUNDS]
 
-Rounds of the one and of the other take turns, each in a process of its own, so that what else the machine does hits
-both; told are medians over all attaches, and of Python's parts.
+Rounds in C and in Python take turns, each in a process of its own, so that other load of the machine slows
+both. Prints medians over all attaches, and of the parts of the Python path.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/module.h"
-#include "client/python/core/record.h"
+#include "proto/words.h"
 
 /* The buffer, while its user may use it. */
 static struct gpushm_buffer *opened(PyObject *o)

@@ -6,6 +6,8 @@
  */
 #include "client/python/core/record.h"
 
+#include "proto/words.h"
+
 #define FIELDS_MAX 32
 
 struct field {
@@ -118,26 +120,6 @@ static PyObject *read_access(const void *p)
 	return PyUnicode_FromString(*(const enum gpushm_access *)p == GPUSHM_WRITE ? "r+" : "r");
 }
 
-/* The word at that index; the first word stands for every unknown index. */
-static const char *word_of(const char *const *words, size_t n, unsigned index)
-{
-	return words[index < n ? index : 0];
-}
-
-const char *state_word(enum gpushm_state state)
-{
-	static const char *const words[] = { "unknown", "filling", "sealed", "shared" };
-
-	return word_of(words, array_size(words), state);
-}
-
-const char *kind_word(enum gpushm_kind kind)
-{
-	static const char *const words[] = { "unknown", "host", "pinned", "vmm", "mempool" };
-
-	return word_of(words, array_size(words), kind);
-}
-
 static PyObject *read_state(const void *p)
 {
 	return PyUnicode_FromString(state_word(*(const enum gpushm_state *)p));
@@ -152,9 +134,9 @@ static PyObject *read_event(const void *p)
 {
 	static const char *const words[] = { "unknown",	 "published", "dirty",	  "clean",
 					     "unlinked", "gone",      "restarted" };
+	unsigned what = *(const enum gpushm_event_kind *)p;
 
-	return PyUnicode_FromString(
-		word_of(words, array_size(words), *(const enum gpushm_event_kind *)p));
+	return PyUnicode_FromString(words[what < array_size(words) ? what : 0]);
 }
 
 /* "GPU-00112233-4455-6677-8899-aabbccddeeff", as nvidia-smi prints it; None: zeros. */

@@ -16,8 +16,4 @@ PyObject *record_pool(const struct gpushm_pool *p);
 PyObject *record_status(const struct gpushm_status *s);
 PyObject *record_event(const struct gpushm_event *e);
 
-/* "filling", "sealed", "shared"; "host", "pinned", "vmm", "mempool"; else "unknown". */
-const char *state_word(enum gpushm_state state);
-const char *kind_word(enum gpushm_kind kind);
-
 #endif

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The same as for every test of the package, on a real GPU, with what other libraries leave in a process.
+"""For tests on a real GPU, with other libraries in the process.
 
-They open files when they are first used, so descriptors are not counted around each test here, but by the tests
-that repeat something. Buffers and leases are.
+Libraries open files when they are first used. So buffers and leases are counted around each test, but descriptors only
+in tests that repeat something.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ MAPPED_POOLS = [p.name for p in gpushm.pools() if p.kind != "host" and not p.fai
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a GPU these tests say so, and pass."""
+    """Skips these tests without a GPU."""
     if not GPU_POOLS:
-        # Of all that were collected, those of other folders too.
+        # `items` also has the tests of other folders.
         for item in (i for i in items if Path(__file__).parent in i.path.parents):
             item.add_marker(pytest.mark.skip(reason="no GPU"))
 
 
 @pytest.fixture(scope="session")
 def workers() -> Iterator[ProcessPoolExecutor]:
-    """Two processes that were spawned; they know only what they are sent."""
+    """Two processes that were spawned, and share nothing with this one."""
     with ProcessPoolExecutor(2, mp.get_context("spawn")) as executor:
         yield executor
 
 
 @pytest.fixture
 def kernels() -> None:
-    """A driver that runs them; the fake one does not."""
+    """For tests that run kernels, which the fake driver cannot."""
     if hasattr(ctypes.CDLL("libcuda.so.1"), "fakecuda_handed_out"):
         pytest.skip("the fake driver runs no kernels")
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(warmed_up: None) -> Iterator[None]:
-    """Each test leaves no buffer and no lease, whatever a library thinks of its arrays' end."""
+    """Checks that each test leaves no buffer and no lease, however a library ends its arrays."""
     yield
-    # A failed test's frames, which its traceback keeps, hold what it had open.
+    # The traceback of a failed test keeps its frames, and they keep arrays open.
     sys.last_value = sys.last_traceback = sys.last_exc = None
     gc.collect()
     left = gpushm.ls()
@@ -69,7 +69,7 @@ def nothing_is_left(warmed_up: None) -> Iterator[None]:
 
 @pytest.fixture
 def named() -> Iterator[Callable[..., str]]:
-    """Names that are free again when the test is over."""
+    """Names that are unlinked at the end of the test."""
     names: list[str] = []
 
     def take(name: str = "a") -> str:
@@ -82,7 +82,7 @@ def named() -> Iterator[Callable[..., str]]:
 
 
 def gpu_bytes() -> int:
-    """In use on GPU 0, by whoever; a context is current, or it is asked for nothing."""
+    """Bytes in use on GPU 0, by all processes. The driver answers only with a current context."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     cuda = ctypes.CDLL("libcuda.so.1")
     context = ctypes.c_void_p()
@@ -97,7 +97,7 @@ def gpu_bytes() -> int:
 
 @pytest.fixture
 def grows() -> Callable[[Callable[[], Any]], list[str]]:
-    """Does something 10 times to warm it up, then 40 times, and tells what it left: descriptors, GPU memory."""
+    """Repeats something 10 times to warm up and then 40 times; returns what that has left: descriptors, GPU memory."""
 
     def fds() -> int:
         return len(os.listdir("/proc/self/fd"))

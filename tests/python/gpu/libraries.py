@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Each library as the tests use it: take() an Array without a copy, tell its bytes, write into it, make one of its own.
+"""Each library as the tests use it: take() an Array without a copy, get its bytes, write into it, make() an array.
 
-REFUSES says what a library can't take, by its own rules: then it has to raise, and the test asks for that.
+REFUSES lists what a library cannot take by its own rules: tests expect an exception for these.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# Numba's typing asks NumPy for aliases that it has dropped: NumPy 2.5 has none of these.
+# Numba's typing uses aliases that NumPy 2.5 has removed.
 for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
     if not hasattr(np, _old) and hasattr(np, _new):
         setattr(np, _old, getattr(np, _new))
@@ -21,7 +21,7 @@ MACHINE = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"]
 
 
 class Numpy:
-    """Over DLPack; what that can't say, over the buffer protocol. Host and pinned pools."""
+    """By DLPack, or the buffer protocol where DLPack cannot describe the array. Host and pinned pools."""
 
     kinds = ("host", "pinned")
     dtypes = NUMBERS
@@ -45,7 +45,7 @@ class Numpy:
 
 
 class OnTheHost:
-    """A pinned array, for who does not know of such a device."""
+    """A pinned array, for libraries that do not know this device."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -58,7 +58,7 @@ class OnTheHost:
 
 
 class Torch:
-    """Over DLPack; pinned memory, a device that it does not know, as the CPU's. A tensor has no negative strides."""
+    """By DLPack; pinned memory, a device that torch does not know, as memory of the CPU. Has no negative strides."""
 
     kinds = ("host", "pinned", "vmm", "mempool")
     REFUSES = ("reversed",)
@@ -70,7 +70,7 @@ class Torch:
         self.dtypes = [d for d in [*NUMBERS, "bfloat16", "float8_e4m3fn", "float8_e5m2"] if self._knows(d)]
 
     def _knows(self, dtype: str) -> bool:
-        """float8 passes over DLPack in some versions, the larger unsigned integers are not in all."""
+        """Some versions have no float8 over DLPack, and some no larger unsigned integers."""
         try:
             self.torch.from_dlpack(self.torch.zeros(2, dtype=getattr(self.torch, dtype)))
         except (AttributeError, RuntimeError, BufferError, NotImplementedError):
@@ -103,7 +103,7 @@ class Torch:
 
 
 class Cupy:
-    """Over DLPack; pinned memory and negative strides, of which that knows nothing, over the CUDA Array Interface."""
+    """By DLPack; pinned memory and negative strides, which CuPy cannot take by DLPack, by the CUDA Array Interface."""
 
     kinds = ("pinned", "vmm", "mempool")
     dtypes = NUMBERS
@@ -133,14 +133,14 @@ class Cupy:
 
 
 class CupyInterface(Cupy):
-    """CuPy over the CUDA Array Interface, in all kinds."""
+    """CuPy by the CUDA Array Interface, in all kinds."""
 
     def take(self, array: Any) -> Any:
         return self.cupy.asarray(array)
 
 
 class Numba:
-    """Over the CUDA Array Interface; read and written by kernels, since its copies know no negative strides."""
+    """By the CUDA Array Interface. Kernels read and write, because Numba's copies do not allow negative strides."""
 
     kinds = ("pinned", "vmm", "mempool")
     dtypes = [d for d in NUMBERS if d != "float16"]
@@ -190,7 +190,7 @@ class Numba:
 
 
 class Jax:
-    """Over DLPack; whole arrays and their transposed ones, of a GPU where JAX has one. A jax.Array is never written."""
+    """By DLPack, on a GPU; whole arrays, also transposed. A jax.Array is never written."""
 
     kinds = ("vmm", "mempool")
     dtypes = ["int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64", "bfloat16"]
@@ -219,7 +219,7 @@ class Jax:
 
 
 class CudaCore:
-    """cuda.core's StridedMemoryView, over either protocol: an address and a layout, that its kernels are given."""
+    """cuda.core's StridedMemoryView, by either protocol: an address and a layout, for its kernels."""
 
     kinds = ("pinned", "vmm", "mempool")
     dtypes = NUMBERS

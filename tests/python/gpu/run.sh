@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../../.."
 build=$(realpath "$1")
 part=$2
-# What was carried here; the machine's own libraries come behind it.
+# The package and its libraries from BUILD come before the machine's own libraries.
 export BUILD=$build PYTHONPATH=$build/python:$build/deps/python PYTHONDONTWRITEBYTECODE=1
 case $part in
 numba-kernels) tests=(tests/python/gpu/test_numba.py) ;;

@@ -105,7 +105,7 @@ def test_opening_a_buffer_leaks(resource: Any, device: Any, grows: Any) -> None:
 
 
 def flip(handle: gpushm.Handle) -> None:
-    """In a worker: verify, and write the other pattern, by cuda.core's own copies."""
+    """Runs in a worker: checks one pattern and writes the other, by cuda.core's own copies."""
     device = Device()
     device.set_current()
     with handle as a:

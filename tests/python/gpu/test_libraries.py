@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One library, $GPUSHM_LIBRARY, as a consumer and as a producer, over all kinds of pool.
 
-Without it: NumPy, which every machine has.
+The default is NumPy, which every machine has.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_a_shape_at_the_edge_is_wrong(pool: str, shape: tuple[int, ...], named: 
         try:
             t = library.take(a)
         except (ValueError, RuntimeError, TypeError, BufferError) as e:
-            # Some have fewer dimensions; they have to say so.
+            # Some libraries have a smaller limit of dimensions, and must raise.
             assert len(shape) > 8, e
             return
         assert tuple(t.shape) == shape and library.bytes_of(t) == want.tobytes()
@@ -143,8 +143,8 @@ os._exit(0)
 @pytest.mark.skipif(library.write is None, reason="it writes nothing")
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_read_only_array_is_written(pool: str, named: Any) -> None:
-    """Or the consumer refuses it, or its write fails, or ends it. A mempool's memory is no wall, and is told as
-    read-only all the same; so is pinned memory to a consumer that overlooks the word, as far as its GPU goes.
+    """The consumer refuses the array, or its write fails, or the write ends the process. Memory of a mempool is marked
+    read-only but not protected; nor is pinned memory, for the GPU of a consumer that ignores the mark.
     """
     want = content("float32")
     with filled(named(), want, pool, "sealed") as a:
@@ -188,7 +188,7 @@ def test_what_a_library_made_does_not_arrive(pool: str, dtype: str, named: Any, 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_librarys_view_of_an_array_is_not_found_again(pool: str, named: Any, workers: Any) -> None:
-    """The foreign arrays of numba-cuda's own tests: what came back from a library can be sent on, with no copy."""
+    """As the foreign arrays of numba-cuda's tests: an array that a library made can be sent on without a copy."""
     if NAME == "cuda-core":
         pytest.skip("its view is no exporter")
     want = np.arange(10, dtype="int32" if NAME == "jax" else "int64")  # JAX makes 32 bits of 64, by a copy.
@@ -240,7 +240,7 @@ def test_a_buffer_is_closed_below_a_tensor(pool: str, named: Any) -> None:
         a = gpushm.open("a", "r+")
         t = library.take(a)
         if NAME in ("numba", "cupy-cai") or (NAME == "cupy" and POOLS[pool] == "pinned"):
-            # The CUDA Array Interface tells nobody when it is done with: the Array is the caller's to keep.
+            # The CUDA Array Interface does not report the end of a use: the caller must keep the Array.
             assert library.bytes_of(t) == content("float32").tobytes()
         else:
             with pytest.raises(gpushm.InUse, match=r"tensor|NumPy array|memoryview"):

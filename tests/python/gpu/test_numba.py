@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Numba's kernels on gpushm's arrays, and what Numba users had before, each with its new call."""
+"""Numba's kernels on gpushm's arrays, and calls of Numba's with gpushm's call for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINT = np.dtype([("x", "f4"), ("y", "f4"), ("tag", "i4", (2,))], align=True)
 
 @functools.cache
 def no_kernels() -> str:
-    """Why this Numba makes none here; "": it does."""
+    """The reason why Numba can make no kernels here; "": it can."""
     try:
         libraries.Numba()
     except ImportError as e:
@@ -110,7 +110,7 @@ def test_a_kernel_on_a_view_hits_other_elements(pool: str, named: Any, kernels: 
         for view in (lambda x: x, lambda x: x[2:6, ::2], lambda x: x.T):
             add[(1, 1), (8, 8)](view(a), 3)
             view(want)[...] += 3
-        # What is reversed goes by the CUDA Array Interface; Numba asks for DLPack first.
+        # Numba tries DLPack first; a reversed array must be passed by the CUDA Array Interface.
         with pytest.raises(BufferError, match="negative stride"):
             add[(1, 1), (8, 8)](a[::-1, ::-1], 3)
         add[(1, 1), (8, 8)](cuda.as_cuda_array(a[::-1, ::-1][1:]), 3)
@@ -130,7 +130,7 @@ def test_a_kernel_on_records_hits_other_fields(pool: str, named: Any, kernels: N
     want = np.zeros(5, POINT)
     want["x"], want["y"] = np.arange(5), 10
     with filled(named(), want, pool) as a:
-        # Numba reads only the typestr of the interface, so the record type is told once more.
+        # Numba reads only the typestr of the interface, so the record type is given again.
         move[1, 32](cuda.as_cuda_array(a).view(POINT))
         cuda.synchronize()
         want["x"] += 10
@@ -250,7 +250,7 @@ def test_an_array_of_numbas_does_not_come_in(pool: str, named: Any) -> None:
 
 
 class Foreign:
-    """Nothing but the interface, as numba-cuda's own tests have it."""
+    """Has only the interface, as in numba-cuda's own tests."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -272,7 +272,7 @@ def child(handle: gpushm.Handle, results: Any) -> None:
 @pytest.mark.parametrize("foreign", [False, True], ids=["array", "foreign"])
 @pytest.mark.parametrize("part", [None, slice(3, None), slice(3, 8), slice(None, 8)], ids=str)
 def test_numbas_own_ipc_scenarios_fail(part: Any, foreign: bool, named: Any) -> None:
-    """One child for each, as there: the handle of a slice, of an array of ours or of one that Numba made of it."""
+    """One child for each, as in its tests: a handle of a slice, of our array or of an array that Numba made of it."""
     want = np.arange(10, dtype=np.intp)
     with filled(named(), want, POOLS[0]) as a:
         view = a if part is None else a[part]
