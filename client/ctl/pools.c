@@ -5,22 +5,15 @@
  */
 #include "client/ctl/ctl.h"
 #include "proto/base/own.h"
+#include "proto/base/uuid.h"
 #include "proto/words.h"
-
-static void format_uuid(const unsigned char *u, char *buf, size_t size)
-{
-	snprintf(buf, size,
-		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
-		 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
-		 u[14], u[15]);
-}
 
 static void pool_json(struct json *j, const struct gpushm_pool *p)
 {
 	bool on_gpu = p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL;
-	char uuid[48];
+	char uuid[UUID_TEXT + 4] = "GPU-";
 
-	format_uuid(p->device_uuid, uuid, sizeof(uuid));
+	uuid_format(p->device_uuid, uuid + 4);
 	json_open(j, NULL, '{');
 	json_string(j, "name", p->name);
 	json_string(j, "kind", kind_word(p->kind));

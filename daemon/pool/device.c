@@ -13,6 +13,7 @@
 #include "daemon/pool/device.h"
 
 #include "proto/base/own.h"
+#include "proto/base/uuid.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,23 +43,13 @@ void devices_done(struct devices *d)
 	d->n = 0;
 }
 
-/* Writes "8f2ab913-...": nvidia-smi's form without "GPU-". */
-static void format_uuid(const struct device *d, char ret[2 * UUID_BYTES + 5])
-{
-	for (size_t i = 0; i < UUID_BYTES; i++) {
-		bool dash = i == 4 || i == 6 || i == 8 || i == 10;
-
-		ret += sprintf(ret, "%s%02x", dash ? "-" : "", d->uuid[i]);
-	}
-}
-
 static bool uuid_fits(const struct device *d, const char *spec)
 {
-	char uuid[2 * UUID_BYTES + 5];
+	char uuid[UUID_TEXT];
 
 	if (strncasecmp(spec, "GPU-", 4) == 0)
 		spec += 4;
-	format_uuid(d, uuid);
+	uuid_format(d->uuid, uuid);
 	return strncasecmp(uuid, spec, strlen(spec)) == 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "client/python/core/record.h"
 
+#include "proto/base/uuid.h"
 #include "proto/words.h"
 
 #define FIELDS_MAX 32
@@ -142,19 +143,13 @@ static PyObject *read_event(const void *p)
 /* "GPU-00112233-4455-6677-8899-aabbccddeeff", as nvidia-smi prints it; None: zeros. */
 static PyObject *read_uuid(const void *p)
 {
-	static const char digits[] = "0123456789abcdef";
+	char text[UUID_TEXT + 4] = "GPU-";
 	const unsigned char *uuid = p;
-	char text[48] = "GPU-", *at = text + 4;
 	bool any = false;
 
-	for (size_t i = 0; i < 16; i++) {
+	for (int i = 0; i < 16; i++)
 		any = any || uuid[i];
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*at++ = '-';
-		*at++ = digits[uuid[i] >> 4];
-		*at++ = digits[uuid[i] & 15];
-	}
-	*at = '\0';
+	uuid_format(uuid, text + 4);
 	return any ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
 }
 
