@@ -35,7 +35,7 @@ NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>
 PKG_CONFIG ?= pkg-config
 PROCESSORS := $(shell nproc)
 # Large builds use all processors, unless make was told a number.
-MAKE_ALL = $(MAKE) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCESSORS))
+MAKE_ALL = $(MAKE) $(if $(V),,-s) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCESSORS))
 
 # ---- flags ----
 
@@ -253,12 +253,14 @@ FUZZ_SECONDS ?= 10
 FUZZ_CC ?= clang
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/bin/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_LIB := $(call objects,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
-FUZZ_SRC = $(PROTO_SRC) $(DAEMON_SRC) $(filter-out client/ctl/main.c,$(CTL_SRC))
 FUZZ_MAKE = $(MAKE_ALL) BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' $(FUZZ_TARGETS)
 .PHONY: fuzz-targets
 fuzz-targets:
 	@$(FUZZ_MAKE)
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_LIB) $(call objects,$(FUZZ_SRC)) $(GEN_OBJ) $(JOURNAL_OBJ) $(BUILD)/libgpushm.a
+# Archives: each fuzzer has what it calls, since the daemon and the library have functions of the same name.
+$(BUILD)/fuzz.a: $(FUZZ_LIB)
+	@rm -f $@; ar rcs $@ $^
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(CTL_LIBS)
 
@@ -324,18 +326,23 @@ DEMO_PART   = demo "tests/demo.sh $(BUILD)"
 # Parts as the arguments of tests/run.sh.
 parts = $(foreach p,$(1),$(if $($(p)),-- $($(p))))
 
+# A build, and how long it took: $(call built,NAME,COMMAND).
+built = start=$$(date +%s); $(2) && echo "== built $(1): $$(($$(date +%s) - start)) s"
+
 .PHONY: check check-here check-programs
 check:
 	@mkdir -p $(BUILD); rm -f $(RESULTS)
 	@$(PYTHON_VENV)
 	@$(MAKE) check-here
 check-here:
-	@$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python)
+	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
 	@bad=0; $(QUEUE) $(call parts,PYTHON_PART FAKE_PART HOST_PART UNIT_PART DEMO_PART) || bad=1; \
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
+# A test that was renamed and is chosen by its old name stops this build.
 check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
+	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
 .PHONY: check-unit check-host check-fake check-python check-python-here check-demo
@@ -398,7 +405,8 @@ PYTHON_ASAN_PART = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),python-asan $(i
 PYTHON_HOST_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-host $(PYTEST))
 
 VALGRIND = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no'
-VALGRIND_PART = valgrind $(VALGRIND) $(call pick,table table_view wire config ini view array board npy deferred_free pool dlpack,$(UNIT_TESTS))
+VALGRIND_TESTS = $(call pick,table table_view wire config ini view array board npy deferred_free pool dlpack,$(UNIT_TESTS))
+VALGRIND_PART = valgrind $(VALGRIND) $(VALGRIND_TESTS)
 STORM_HOST_PART = storm-host $(STORMS)
 STORM_FAKE_PART = $(if $(FAKECUDA),storm-fake $(FAKE_ENV) $(STORMS))
 MODEL_PART   = model $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))
@@ -416,11 +424,11 @@ check-deep: | $(filter check,$(MAKECMDGOALS))
 	@mkdir -p $(BUILD); $(if $(filter check,$(MAKECMDGOALS)),,rm -f $(RESULTS); $(PYTHON_VENV))
 	@$(MAKE) check-deep-here
 check-deep-here:
-	@$(MAKE_ALL) all check-programs $(BENCH_BIN) $(if $(PYTHON_READY),python)
+	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(BENCH_BIN) $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
-	@$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core)
-	@$(TSAN_MAKE) $(TSAN_BUILT)
-	@$(FUZZ_MAKE)
+	@$(call built,with AddressSanitizer,$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core))
+	@$(call built,with ThreadSanitizer,$(TSAN_MAKE) $(TSAN_BUILT))
+	@$(call built,fuzzers,$(FUZZ_MAKE))
 	@bad=0; $(QUEUE) $(call parts,$(DEEP_PARTS)) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 TSAN_BUILT = $(call tsan,$(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA))
 
