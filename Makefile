@@ -310,7 +310,7 @@ FAKE_ENV = $(FAKE_PATH) FAKECUDA_STRICT=1
 pick = $(foreach n,$(1),$(or $(filter %/test_$(n),$(2)),$(error there is no test_$(n))))
 # The programs, with those that take longest first.
 longest_first = $(foreach n,$(LONG),$(filter %/test_$(n),$(1))) $(filter-out $(addprefix %/test_,$(LONG)),$(1))
-LONG = crash model archive ctl_ways watches flood
+LONG = crash model serialize ctl_ways watches flood
 
 # Storms and long runs of the model are for check-deep.
 STORMS      = $(call pick,storm reexec_storm,$(SYSTEM_TESTS))
@@ -405,7 +405,7 @@ PYTHON_ASAN_PART = $(if $(and $(PYTHON_READY),$(PYTHON_PRELOAD)),python-asan $(i
 PYTHON_HOST_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-host $(PYTEST))
 
 VALGRIND = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --trace-children=no'
-VALGRIND_TESTS = $(call pick,table table_view wire config ini view array board npy deferred_free pool dlpack,$(UNIT_TESTS))
+VALGRIND_TESTS = $(call pick,table table_view wire config ini view array status_page npy deferred_free pool dlpack,$(UNIT_TESTS))
 VALGRIND_PART = valgrind $(VALGRIND) $(VALGRIND_TESTS)
 STORM_HOST_PART = storm-host $(STORMS)
 STORM_FAKE_PART = $(if $(FAKECUDA),storm-fake $(FAKE_ENV) $(STORMS))
