@@ -52,7 +52,7 @@ SYSCONFDIR ?= /etc
 PROTOBUF_LIBS = -lprotobuf-c
 DAEMON_LIBS = -luv -lsystemd $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
-CTL_LIBS = -lsmartcols
+CTL_LIBS = -lsmartcols -lm
 
 # ---- sources ----
 
