@@ -218,7 +218,7 @@ static int check_spec(const struct gpushm_buffer *b, struct table_array *t)
 	r = table_builder_add(checker, t, &err);
 	table_builder_free(checker);
 	if (r < 0)
-		return spec_error(&err, 0);
+		return error_set(spec_errno(&err), "spec 0: %s", err.text);
 	if (!t->has_strides)
 		r = table_c_strides(t->dtype, t->ndim, t->shape, t->strides);
 	return r < 0 ? error_set(ERANGE, "the array's strides overflow") : 0;

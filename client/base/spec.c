@@ -114,7 +114,7 @@ int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret)
 	return 0;
 }
 
-int spec_error(const struct table_error *err, size_t index)
+int spec_errno(const struct table_error *err)
 {
 	static const int numbers[] = {
 		[TABLE_LAYOUT] = ERANGE, [TABLE_DTYPE] = EINVAL, [TABLE_NAME] = EINVAL,
@@ -122,11 +122,11 @@ int spec_error(const struct table_error *err, size_t index)
 		[TABLE_OK] = EINVAL
 	};
 
-	/* The text has the array's name, if it has one. */
-	return error_set(numbers[err->what], "spec %zu: %s", index, err->text);
+	return numbers[err->what];
 }
 
-int spec_span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes)
+/* Bytes that the array touches, and how far the lowest lies before its element [0, 0, ...]. */
+static int span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes)
 {
 	struct table_array a;
 	int r = spec_to_table(spec, &a);
@@ -152,7 +152,7 @@ static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_off
 {
 	uint64_t before, bytes, start;
 	bool overflow;
-	int r = spec_span(spec, &before, &bytes);
+	int r = span(spec, &before, &bytes);
 
 	if (r < 0)
 		return r;

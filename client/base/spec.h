@@ -22,11 +22,7 @@ static inline struct gpushm_dtype dtype_to_public(struct dtype t)
  * length, a text that is too long. The table checks the rest. */
 int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret);
 
-/* Sets gpushm_error() for what the table's check found wrong with specs[index]. Returns -errno. */
-int spec_error(const struct table_error *err, size_t index);
-
-/* The bytes that the array touches, and how far the lowest lies before its element [0, 0, ...]. 0,
- * or -EINVAL, -EOVERFLOW with gpushm_error() set. */
-int spec_span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes);
+/* The errno, positive, for what the table's check found wrong. */
+int spec_errno(const struct table_error *err);
 
 #endif

@@ -44,10 +44,7 @@ static int set_attr(struct table_builder *b, const struct gpushm_attr *from)
 				 from->size);
 	if (table_builder_set_attr(b, &attr, &err) == 0)
 		return 0;
-	return error_set(err.what == TABLE_LIMIT       ? EDQUOT
-			 : err.what == TABLE_NO_MEMORY ? ENOMEM
-						       : EINVAL,
-			 "attribute \"%s\": %s", attr.key, err.text);
+	return error_set(spec_errno(&err), "attribute \"%s\": %s", attr.key, err.text);
 }
 
 static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct table_builder **ret)
@@ -232,7 +229,7 @@ static int check_all(struct gpushm_buffer *b, const struct gpushm_array_spec *sp
 		if (r < 0)
 			return r;
 		if (table_builder_add(b->builder, &a, &err) < 0)
-			return spec_error(&err, i);
+			return error_set(spec_errno(&err), "spec %zu: %s", i, err.text);
 	}
 	return 0;
 }

@@ -25,10 +25,9 @@
 
 /* What the reply brings beside what the buffer keeps. */
 struct attach {
-	uint64_t allocated_bytes, table_bytes;
-	struct pool_info *pool; /* the connection's */
+	struct map_request map;
 	bool has_record, is_pool_fd;
-	unsigned char record[RECORD_BYTES];
+	uint64_t table_bytes;
 	int fd;	      /* the memory's; owned; -1 for a mempool */
 	int table_fd; /* owned; -1: the buffer has no table */
 };
@@ -84,8 +83,8 @@ static int take_fds(struct frame *frame, const Gpushm__Proto__Attach *from, stru
 {
 	size_t next = 0;
 
-	if (from->has_record && decode_bytes("record", from->has_record, from->record, a->record,
-					     sizeof(a->record)) < 0)
+	if (from->has_record && decode_bytes("record", from->has_record, from->record,
+					     a->map.record, sizeof(a->map.record)) < 0)
 		return -EPROTO;
 	a->has_record = from->has_record;
 	a->is_pool_fd = from->pool_fd;
@@ -115,7 +114,11 @@ static int decode_attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *
 	b->dirty = from->dirty;
 	b->lease.id = from->lease;
 	b->lease.cell = status_map_cell(c->pages, from->has_slot ? from->slot : STATUS_PAGE_NONE);
-	a->allocated_bytes = from->allocated_bytes;
+	a->map.buffer = b->id;
+	a->map.bytes = b->bytes;
+	a->map.allocated_bytes = from->allocated_bytes;
+	a->map.write = b->access == GPUSHM_WRITE;
+	a->map.server_uid = c->server_uid;
 	a->table_bytes = from->table_bytes;
 	list_insert(&c->leases, &b->lease.link);
 	return 0;
@@ -142,16 +145,16 @@ static int find_pool(struct gpushm *c, uint32_t id, struct pool_info **ret)
 
 /* Checks what the pool's kind must send. A mempool's fd goes to the connection, unless that has it
  * already. */
-static int take_memory(struct attach *a)
+static int take_memory(struct attach *a, struct pool_info *pool)
 {
-	bool mempool = a->pool->map.kind == GPUSHM_MEMPOOL;
+	bool mempool = pool->map.kind == GPUSHM_MEMPOOL;
 
 	if (mempool ? !a->has_record || (a->fd >= 0 && !a->is_pool_fd) : a->fd < 0 || a->is_pool_fd)
 		return nonsense("it lacks the memory's handle, or has a wrong one");
-	if (mempool && a->pool->pool_fd < 0)
-		a->pool->pool_fd = take_fd(&a->fd);
-	else if (mempool)
-		close_fd(&a->fd);
+	if (mempool && pool->pool_fd < 0)
+		pool->pool_fd = take_fd(&a->fd);
+	a->map.pool = &pool->map;
+	a->map.fd = mempool ? pool->pool_fd : a->fd;
 	return 0;
 }
 
@@ -162,6 +165,7 @@ static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request
 {
 	struct gpushm *c = b->connection;
 	Gpushm__Proto__Reply *reply;
+	struct pool_info *pool;
 	int r = request_call(c, request, &reply, NULL);
 
 	if (r < 0)
@@ -169,40 +173,16 @@ static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request
 	r = decode_attach(b, request, reply->attach, ret);
 	if (r < 0)
 		return request_violated(c);
-	r = find_pool(c, reply->attach->pool, &ret->pool);
-	if (r == 0 && take_memory(ret) < 0)
+	r = find_pool(c, reply->attach->pool, &pool);
+	if (r == 0 && take_memory(ret, pool) < 0)
 		return request_violated(c);
 	request_done(c);
-	b->pool = ret->pool;
+	b->pool = pool;
 	*ret_leased = true;
 	return r;
 }
 
-/* ---- mapping ---- */
-
-static int map(struct gpushm_buffer *b, const struct attach *a, int device)
-{
-	struct map_request r = { .pool = &a->pool->map,
-				 .buffer = b->id,
-				 .bytes = b->bytes,
-				 .allocated_bytes = a->allocated_bytes,
-				 .write = b->access == GPUSHM_WRITE,
-				 .device = device,
-				 .fd = a->fd,
-				 .server_uid = b->connection->server_uid };
-	int result;
-
-	memcpy(r.record, a->record, sizeof(r.record));
-	if (r.pool->kind == GPUSHM_MEMPOOL) {
-		pthread_mutex_lock(&b->connection->lock);
-		r.fd = a->pool->pool_fd;
-		pthread_mutex_unlock(&b->connection->lock);
-	}
-	result = map_acquire(&r, &b->map, &b->device);
-	if (result == -ENOMEM && defer_flush_for_space())
-		result = map_acquire(&r, &b->map, &b->device);
-	return result;
-}
+/* ---- the lease and the map ---- */
 
 /* No reply is waited for: none would be of use. From now on a RECLAIM must not name the lease,
  * which ends the lease if this CLOSE is lost. *ret_no_daemon: a reconnection has failed lately, so
@@ -254,10 +234,17 @@ static void keep_lease(struct gpushm *c, struct lease *l)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static int map(struct gpushm_buffer *b, const struct map_request *m)
+{
+	int r = map_acquire(m, &b->map, &b->device);
+
+	return r == -ENOMEM && defer_flush_for_space() ? map_acquire(m, &b->map, &b->device) : r;
+}
+
 static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
 			  int device)
 {
-	_cleanup_(attach_done) struct attach a = { .fd = -1, .table_fd = -1 };
+	_cleanup_(attach_done) struct attach a = { .map.device = device, .fd = -1, .table_fd = -1 };
 	bool leased = false;
 	struct error why;
 	int r = attach(b, request, &a, &leased);
@@ -271,7 +258,7 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 			       &b->table);
 	/* The map comes last: after it nothing can fail. */
 	if (r == 0)
-		r = map(b, &a, device);
+		r = map(b, &a.map);
 	if (r == 0 || !leased)
 		return r;
 	error_keep(&why);

@@ -85,8 +85,8 @@ static void remove_entry(struct process *s, struct map_private *p)
 	free(p);
 }
 
-/* Takes a reference on an existing entry, or inserts `fresh`. True: there was one. */
-static bool find_or_insert(struct process *s, struct map_private *fresh, struct map_private **ret)
+/* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry. */
+static struct map_private *find_or_insert(struct process *s, struct map_private *fresh)
 {
 	struct map_private *found;
 
@@ -97,11 +97,10 @@ static bool find_or_insert(struct process *s, struct map_private *fresh, struct 
 		found->used_from |= fresh->used_from;
 	} else {
 		fresh->next = s->maps;
-		s->maps = fresh;
+		s->maps = found = fresh;
 	}
 	pthread_mutex_unlock(&s->map_lock);
-	*ret = found ? found : fresh;
-	return found != NULL;
+	return found;
 }
 
 /* Ends an entry's busy time: it is mapped, or it is removed. */
@@ -116,29 +115,11 @@ static void settle(struct process *s, struct map_private *p, bool mapped)
 	pthread_mutex_unlock(&s->map_lock);
 }
 
-static int find_or_map(struct process *s, const struct map_request *r, struct map_private *fresh,
-		       struct map **ret)
-{
-	struct map_private *p = NULL;
-	int result;
-
-	if (find_or_insert(s, fresh, &p)) {
-		free(fresh);
-		*ret = &p->map;
-		return 0;
-	}
-	result = p->kind->map(r, p);
-	settle(s, p, result == 0);
-	if (result == 0)
-		*ret = &p->map;
-	return result;
-}
-
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 {
 	const struct map_kind *kind = kind_of(r->pool->kind);
+	struct map_private *fresh, *p;
 	struct process *s = process();
-	struct map_private *fresh;
 	int device, result;
 
 	if (!s)
@@ -149,10 +130,18 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	fresh = entry_new(kind, r, device);
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
-	result = find_or_map(s, r, fresh, ret);
-	if (result == 0)
-		*ret_device = device;
-	return result;
+	p = find_or_insert(s, fresh);
+	if (p != fresh) {
+		free(fresh);
+	} else {
+		result = kind->map(r, p);
+		settle(s, p, result == 0);
+	}
+	if (result < 0)
+		return result;
+	*ret = &p->map;
+	*ret_device = device;
+	return 0;
 }
 
 int map_release(struct map *m)
