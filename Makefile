@@ -173,6 +173,7 @@ $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
 .PHONY: python python-core
 python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_TEXT)
+	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py)) # modules that were removed
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 	@mkdir -p $(@D); cp $< $@
 # Its own copy of the library, which looks for protobuf-c beside itself first: that goes into a wheel.

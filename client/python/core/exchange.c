@@ -51,7 +51,7 @@ static void tensor_drop(struct tensor *t)
 	struct buffer *b = take_ptr(t->buffer);
 	bool writable = t->writable;
 
-	/* First of all: libgpushm closes no buffer with tensors. */
+	/* Before buffer_settle(): libgpushm does not close a buffer that has tensors. */
 	tensor_free(t);
 	if (!b)
 		return;
@@ -255,7 +255,7 @@ static int legacy_from(PyObject *max_version, bool *ret)
 
 /* Orders copies that were queued by this process before the consumer's stream. A consumer without a
  * stream, on the host, waits for them. For pinned memory a consumer may name a stream, but this
- * waits, too. -1 says that the consumer cares for the order itself. */
+ * waits, too. -1 means that the consumer orders the work itself. */
 static int order(struct array *self, PyObject *stream, int device)
 {
 	_cleanup_(drop_object) PyObject *number = NULL;

@@ -162,7 +162,7 @@ PyObject *memory_span(PyObject *o, PyObject *unused)
 	span_of(self, &below, &above);
 	bytes = (int64_t)(below + above);
 	spec.shape = &bytes;
-	/* An array without elements may begin behind the buffer's end. */
+	/* An array without elements may begin anywhere. */
 	spec.offset = bytes ? gpushm_array_offset(self->array) - below : 0;
 	gpushm_dtype_parse("uint8", &spec.dtype);
 	span = (struct array *)array_new(self->buffer,

@@ -29,8 +29,9 @@ static bool is_worth_waiting(int r)
 	return r == -ENOENT || r == -EAGAIN || r == -EUCLEAN;
 }
 
-/* Waits for the name on another link, so that the connection's own link stays free, and then opens
- * it there. The name may be unlinked in between, and published again. */
+/* Waits for the name on another link, so that the connection's own link stays free for other
+ * threads, and then opens it on the own link. The name may be unlinked in between, and published
+ * again. */
 static int open_in_time(struct connection *c, struct open_ask *a, const struct deadline *d)
 {
 	int r = connection_try(c, &a->ask);
