@@ -220,7 +220,7 @@ $(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
 $(BUILD)/tests/gpushmd-failmalloc: $(call objects,daemon/main.c tests/adversary/failmalloc.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray,--wrap=strdup -o $@ $^ $(DAEMON_LIBS)
-$(BUILD)/tests/adversary/test_memory $(BUILD)/tests/adversary/test_heirs_memory: | $(BUILD)/tests/gpushmd-failmalloc
+$(BUILD)/tests/adversary/test_memory $(BUILD)/tests/adversary/test_successors_memory: | $(BUILD)/tests/gpushmd-failmalloc
 # One that kills itself at the n-th place; tests/adversary/test_crash starts it.
 $(BUILD)/tests/gpushmd-crashat: $(call objects,daemon/main.c tests/adversary/crashat.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)
@@ -311,7 +311,7 @@ FAKE_ENV = $(FAKE_PATH) FAKECUDA_STRICT=1
 pick = $(foreach n,$(1),$(or $(filter %/test_$(n),$(2)),$(error there is no test_$(n))))
 # The programs, with those that take longest first.
 longest_first = $(foreach n,$(LONG),$(filter %/test_$(n),$(1))) $(filter-out $(addprefix %/test_,$(LONG)),$(1))
-LONG = crash model serialize ctl_ways watches flood
+LONG = crash model serialize ctl_scripts watches flood
 
 # Storms and long runs of the model are for check-deep.
 STORMS      = $(call pick,storm reexec_storm,$(SYSTEM_TESTS))
@@ -394,7 +394,7 @@ ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_T
 ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_DEATHS))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
 THREAD_TESTS = $(call pick,worker pool deferred_free pool_request map connection buffer defer,$(UNIT_TESTS)) \
-	$(call pick,threads notice watch restart reset,$(SYSTEM_TESTS))
+	$(call pick,threads buffer_state watch restart reset,$(SYSTEM_TESTS))
 TSAN_PART    = tsan $(TSAN_ENV) $(call tsan,$(THREAD_TESTS))
 
 empty :=
@@ -481,7 +481,7 @@ gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/d
 		$(BUILD)/gpushmctl $(BUILD)/gpushm-bench $(BUILD)/python/gpushm/*.so*
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
-GPU_SYSTEM_TESTS = $(call pick,share restart reset names deaths copies dirty defer flush threads ctl_ways layout,$(SYSTEM_TESTS))
+GPU_SYSTEM_TESTS = $(call pick,share restart reset names deaths copies dirty defer flush threads ctl_scripts layout,$(SYSTEM_TESTS))
 GPU_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH
 check-gpu:
 	@rm -f $(RESULTS)

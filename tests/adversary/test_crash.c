@@ -284,13 +284,13 @@ START_TEST(a_death_at_some_place_loses_doubles_or_leaks)
 }
 END_TEST
 
-START_TEST(a_second_death_while_it_comes_back_does)
+START_TEST(a_second_death_during_recovery_loses_doubles_or_leaks)
 {
 	each_pool(die_twice);
 }
 END_TEST
 
-START_TEST(a_death_after_a_planned_restart_does)
+START_TEST(a_death_after_a_planned_restart_loses_doubles_or_leaks)
 {
 	each_pool(die_after_exec);
 }
@@ -305,7 +305,7 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, a_death_at_some_place_loses_doubles_or_leaks);
-	tcase_add_test(t, a_second_death_while_it_comes_back_does);
-	tcase_add_test(t, a_death_after_a_planned_restart_does);
+	tcase_add_test(t, a_second_death_during_recovery_loses_doubles_or_leaks);
+	tcase_add_test(t, a_death_after_a_planned_restart_loses_doubles_or_leaks);
 	return suite_run("crash", t, NULL);
 }

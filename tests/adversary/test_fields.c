@@ -146,7 +146,7 @@ START_TEST(wrong_leases_states_and_accesses_pass)
 END_TEST
 
 /* Two verbs in one request: the last one counts (protobuf's rule for oneof). */
-START_TEST(two_verbs_in_one_request_confuse)
+START_TEST(two_requests_in_one_message_confuse)
 {
 	unsigned char frame[2 * FRAME_MAX];
 	size_t n = raw_pack(CREATE_WITH(), frame);
@@ -170,7 +170,7 @@ START_TEST(a_buffer_without_a_name_is_still_found)
 }
 END_TEST
 
-START_TEST(a_list_from_anywhere_goes_astray)
+START_TEST(a_list_after_any_id_or_prefix_is_wrong)
 {
 	uint64_t lease = raw_create(&r, "x", 100), id = r.reply->attach->buffer;
 	static char prefix[60000];
@@ -198,8 +198,8 @@ int main(void)
 	tcase_add_test(t, wrong_attributes_are_kept);
 	tcase_add_test(t, a_lease_of_another_is_used);
 	tcase_add_test(t, wrong_leases_states_and_accesses_pass);
-	tcase_add_test(t, two_verbs_in_one_request_confuse);
+	tcase_add_test(t, two_requests_in_one_message_confuse);
 	tcase_add_test(t, a_buffer_without_a_name_is_still_found);
-	tcase_add_test(t, a_list_from_anywhere_goes_astray);
+	tcase_add_test(t, a_list_after_any_id_or_prefix_is_wrong);
 	return suite_run("fields", t, NULL);
 }

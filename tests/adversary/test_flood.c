@@ -30,7 +30,7 @@ static void setup(void)
 }
 
 /* c is the honest client. */
-static void honest_client_is_answered(void)
+static void honest_client_is_served(void)
 {
 	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
 }
@@ -47,10 +47,10 @@ START_TEST(requests_pile_up_in_the_daemon)
 	raw_greet(&r, d.socket);
 	while (sent < 200 && raw_send(&r, frame, len) == 0)
 		sent++;
-	honest_client_is_answered();
+	honest_client_is_served();
 	/* Nobody reads until it has seen that. */
 	while (daemon_log_count(&d, "before it had read the last answer") == 0)
-		honest_client_is_answered();
+		honest_client_is_served();
 	answers = raw_await_end(&r);
 	ck_assert_int_lt(answers, sent);
 	ck_assert_uint_eq(census_violations(&d, c), 1);
@@ -59,7 +59,7 @@ START_TEST(requests_pile_up_in_the_daemon)
 }
 END_TEST
 
-START_TEST(answers_that_nobody_reads_block_others)
+START_TEST(unread_replies_block_others)
 {
 	enum { N = 50 };
 	struct raw all[N];
@@ -69,13 +69,13 @@ START_TEST(answers_that_nobody_reads_block_others)
 		ck_assert_int_eq(raw_request(&all[i], REQUEST(POOLS, Pools, pools)), 0);
 	}
 	for (int i = 0; i < N; i++)
-		honest_client_is_answered();
+		honest_client_is_served();
 	for (int i = 0; i < N; i++)
 		raw_close(&all[i]);
 }
 END_TEST
 
-START_TEST(attaches_that_nobody_reads_leak_fds)
+START_TEST(unread_attaches_leak_fds)
 {
 	struct gpushm_buffer *b = NULL;
 	struct raw r;
@@ -90,7 +90,7 @@ START_TEST(attaches_that_nobody_reads_leak_fds)
 				 0);
 		raw_close(&r);
 	}
-	honest_client_is_answered();
+	honest_client_is_served();
 	ck_assert_int_eq(gpushm_close(b), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 }
@@ -104,7 +104,7 @@ START_TEST(silent_connections_stop_others)
 
 	for (int i = 0; i < N; i++)
 		raw_connect(&all[i], d.socket);
-	honest_client_is_answered();
+	honest_client_is_served();
 	ck_assert_int_eq(gpushm_connect(d.socket, &other), 0);
 	gpushm_disconnect(other);
 	for (int i = 0; i < N; i++)
@@ -122,7 +122,7 @@ static void repeat(struct raw *r, const Gpushm__Proto__Request *q, int code)
 		if (i == MANY / 2)
 			rss = census_rss(&d);
 		if (i % 1000 == 0)
-			honest_client_is_answered();
+			honest_client_is_served();
 	}
 	ck_assert_int_lt(census_rss(&d) - rss, GROWTH_MAX);
 }
@@ -171,7 +171,7 @@ START_TEST(ten_thousand_lives_leave_something)
 		if (i == MANY / 2)
 			rss = census_rss(&d);
 		if (i % 1000 == 0)
-			honest_client_is_answered();
+			honest_client_is_served();
 	}
 	ck_assert_int_lt(census_rss(&d) - rss, GROWTH_MAX);
 	census_await(&d, c, &with_us);
@@ -274,7 +274,7 @@ START_TEST(a_death_leaves_something)
 			if (step == STEPS - 1)
 				gpushm_unlink(c, "dying");
 			census_await(&d, c, &ours);
-			honest_client_is_answered();
+			honest_client_is_served();
 		}
 	}
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -294,7 +294,7 @@ static uint64_t used_bytes(void)
 	return sum;
 }
 
-START_TEST(an_answer_to_nobody_is_used_after_it_was_freed)
+START_TEST(a_reply_to_a_closed_connection_is_used_after_free)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
 	struct role_process p;
@@ -307,10 +307,10 @@ START_TEST(an_answer_to_nobody_is_used_after_it_was_freed)
 			continue;
 		role_start(&p, "late", (const char *[]){ d.socket, pools[i].name, NULL });
 		role_read_line(&p, line, sizeof(line));
-		honest_client_is_answered();
+		honest_client_is_served();
 		role_finish(&p);
 		while (used_bytes() != 0)
-			honest_client_is_answered();
+			honest_client_is_served();
 	}
 	/* What a pool keeps of its own from its first use on is not lost. */
 	if (n > 1 && !pools[1].failed)
@@ -318,7 +318,7 @@ START_TEST(an_answer_to_nobody_is_used_after_it_was_freed)
 }
 END_TEST
 
-START_TEST(who_waits_is_forgotten_or_kept_for_ever)
+START_TEST(a_waiting_client_is_forgotten_or_kept_forever)
 {
 	enum { N = 100 };
 	static struct raw all[N];
@@ -361,13 +361,13 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 300);
 	tcase_set_timeout(u, 300);
 	tcase_add_test(t, requests_pile_up_in_the_daemon);
-	tcase_add_test(t, answers_that_nobody_reads_block_others);
-	tcase_add_test(t, attaches_that_nobody_reads_leak_fds);
+	tcase_add_test(t, unread_replies_block_others);
+	tcase_add_test(t, unread_attaches_leak_fds);
 	tcase_add_test(t, silent_connections_stop_others);
 	tcase_add_test(t, ten_thousand_requests_cost_memory);
 	tcase_add_test(t, ten_thousand_lives_leave_something);
 	tcase_add_test(u, a_death_leaves_something);
-	tcase_add_test(u, an_answer_to_nobody_is_used_after_it_was_freed);
-	tcase_add_test(u, who_waits_is_forgotten_or_kept_for_ever);
+	tcase_add_test(u, a_reply_to_a_closed_connection_is_used_after_free);
+	tcase_add_test(u, a_waiting_client_is_forgotten_or_kept_forever);
 	return suite_run("flood", t, u, NULL);
 }

@@ -244,7 +244,7 @@ static void attach(void)
 	look(); /* the close has no answer */
 }
 
-START_TEST(a_look_allocates_or_an_attach_more_than_its_lease)
+START_TEST(a_stat_allocates_or_an_open_allocates_more_than_its_lease)
 {
 	struct gpushm_buffer *b = NULL;
 
@@ -299,7 +299,7 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, an_allocation_that_fails_breaks_the_daemon);
-	tcase_add_test(t, a_look_allocates_or_an_attach_more_than_its_lease);
+	tcase_add_test(t, a_stat_allocates_or_an_open_allocates_more_than_its_lease);
 	tcase_add_test(t, a_reload_without_memory_loses_the_configuration);
 	return suite_run("memory", t, NULL);
 }

@@ -21,7 +21,7 @@ static void setup(void)
 }
 
 /* c is the honest client. */
-static void honest_client_is_answered(void)
+static void honest_client_is_served(void)
 {
 	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
 }
@@ -35,7 +35,7 @@ static void expect_end(const void *data, size_t len, unsigned violations)
 	raw_greet(&r, d.socket);
 	ck_assert_int_eq(raw_send(&r, data, len), 0);
 	ck_assert_int_eq(raw_await_end(&r), 0);
-	honest_client_is_answered();
+	honest_client_is_served();
 	ck_assert_uint_eq(census_violations(&d, c), had + violations);
 	raw_close(&r);
 }
@@ -58,7 +58,7 @@ START_TEST(an_empty_datagram_is_waited_on)
 }
 END_TEST
 
-START_TEST(garbage_is_answered)
+START_TEST(garbage_gets_a_reply)
 {
 	static const size_t sizes[] = { 1, 2, 3, 7, 8, 64, 1000, 4096, 65535, 65536 };
 	static unsigned char data[FRAME_MAX];
@@ -99,7 +99,7 @@ START_TEST(random_bytes_break_the_daemon)
 		raw_await_end(&r);
 		raw_close(&r);
 	}
-	honest_client_is_answered();
+	honest_client_is_served();
 }
 END_TEST
 
@@ -149,7 +149,7 @@ START_TEST(a_request_before_hello_is_served)
 }
 END_TEST
 
-START_TEST(a_version_that_nobody_speaks_is_spoken)
+START_TEST(an_unknown_protocol_version_is_accepted)
 {
 	static const uint32_t versions[][2] = { { 0, 0 }, { 2, 2 }, { 2, UINT32_MAX }, { 2, 1 } };
 	struct raw r;
@@ -168,7 +168,7 @@ START_TEST(a_version_that_nobody_speaks_is_spoken)
 }
 END_TEST
 
-START_TEST(an_unknown_verb_ends_the_connection)
+START_TEST(an_unknown_request_ends_the_connection)
 {
 	struct raw r;
 
@@ -231,7 +231,7 @@ static size_t pack_bomb(unsigned char *frame)
 	return n;
 }
 
-START_TEST(a_message_that_unpacks_to_megabytes_gets_them)
+START_TEST(a_message_that_unpacks_to_megabytes_is_unpacked)
 {
 	static unsigned char frame[FRAME_MAX];
 	size_t len = pack_bomb(frame);
@@ -270,7 +270,7 @@ END_TEST
 
 /* A CLOSE that wants no answer gets none, not even for a lease that is none; what follows on the
  * connection is answered as ever. */
-START_TEST(a_quiet_close_is_answered)
+START_TEST(a_close_that_wants_no_reply_gets_one)
 {
 	struct raw r;
 	uint64_t lease;
@@ -300,17 +300,17 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, counted_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, an_empty_datagram_is_waited_on);
-	tcase_add_test(t, garbage_is_answered);
+	tcase_add_test(t, garbage_gets_a_reply);
 	tcase_add_test(t, random_bytes_break_the_daemon);
 	tcase_add_test(t, the_largest_frame_is_refused);
 	tcase_add_test(t, a_frame_that_is_too_large_is_cut_and_served);
 	tcase_add_test(t, a_request_before_hello_is_served);
-	tcase_add_test(t, a_version_that_nobody_speaks_is_spoken);
-	tcase_add_test(t, an_unknown_verb_ends_the_connection);
+	tcase_add_test(t, an_unknown_protocol_version_is_accepted);
+	tcase_add_test(t, an_unknown_request_ends_the_connection);
 	tcase_add_test(t, fds_that_are_sent_stay_in_the_daemon);
 	tcase_add_test(t, a_client_that_breaks_the_protocol_fills_the_log);
-	tcase_add_test(t, a_message_that_unpacks_to_megabytes_gets_them);
+	tcase_add_test(t, a_message_that_unpacks_to_megabytes_is_unpacked);
 	tcase_add_test(t, a_deep_message_overflows_the_stack);
-	tcase_add_test(t, a_quiet_close_is_answered);
+	tcase_add_test(t, a_close_that_wants_no_reply_gets_one);
 	return suite_run("protocol", t, NULL);
 }

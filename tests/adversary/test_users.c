@@ -79,7 +79,7 @@ START_TEST(a_mode_lets_the_wrong_user_in)
 END_TEST
 
 /* As for a file: the owner's bits are the owner's, even where others have more. */
-START_TEST(an_owner_is_let_in_as_another)
+START_TEST(an_owner_gets_the_rights_of_other_users)
 {
 	make("0066");
 	user_does(&owner, "open x read", "ACCESS");
@@ -100,7 +100,7 @@ START_TEST(a_stranger_unlinks)
 }
 END_TEST
 
-START_TEST(a_private_name_is_reached_by_another)
+START_TEST(a_private_name_is_reached_by_another_user)
 {
 	char name[64], command[80];
 
@@ -150,7 +150,7 @@ START_TEST(a_private_name_is_too_long_for_administrators)
 }
 END_TEST
 
-START_TEST(holders_are_told_to_strangers)
+START_TEST(strangers_see_the_holders)
 {
 	make("0666");
 	user_does(&member, "open x read", "OK");
@@ -162,7 +162,7 @@ START_TEST(holders_are_told_to_strangers)
 }
 END_TEST
 
-START_TEST(a_buffer_that_is_being_filled_is_seen)
+START_TEST(an_unpublished_buffer_is_visible_to_others)
 {
 	user_does(&owner, "create x 0666", "OK");
 	user_does(&stranger, "stat x", "NOT_FOUND");
@@ -174,7 +174,7 @@ START_TEST(a_buffer_that_is_being_filled_is_seen)
 }
 END_TEST
 
-START_TEST(a_group_that_is_not_mine_is_taken)
+START_TEST(a_group_that_the_user_is_not_in_is_accepted)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0660 };
 	struct gpushm_buffer *b = NULL;
@@ -204,12 +204,12 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_mode_lets_the_wrong_user_in);
-	tcase_add_test(t, an_owner_is_let_in_as_another);
+	tcase_add_test(t, an_owner_gets_the_rights_of_other_users);
 	tcase_add_test(t, a_stranger_unlinks);
-	tcase_add_test(t, a_private_name_is_reached_by_another);
+	tcase_add_test(t, a_private_name_is_reached_by_another_user);
 	tcase_add_test(t, a_private_name_is_too_long_for_administrators);
-	tcase_add_test(t, holders_are_told_to_strangers);
-	tcase_add_test(t, a_buffer_that_is_being_filled_is_seen);
-	tcase_add_test(t, a_group_that_is_not_mine_is_taken);
+	tcase_add_test(t, strangers_see_the_holders);
+	tcase_add_test(t, an_unpublished_buffer_is_visible_to_others);
+	tcase_add_test(t, a_group_that_the_user_is_not_in_is_accepted);
 	return suite_run("users", t, NULL);
 }

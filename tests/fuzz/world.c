@@ -15,7 +15,7 @@
 #include "daemon/pool/pool.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
-#include "tests/fuzz/answers.h"
+#include "tests/fuzz/replies.h"
 
 #include <dirent.h>
 #include <string.h>
@@ -32,7 +32,7 @@ struct life {
 struct client {
 	struct session session;
 	bool connected, deaf;
-	int verb; /* of the request under way */
+	int request; /* of the request under way */
 	struct life *life;
 };
 
@@ -154,7 +154,7 @@ void world_die(unsigned who)
 
 static void deliver(struct client *c, const struct reply *a)
 {
-	answers_check(a, c->verb);
+	replies_check(a, c->request);
 	c->session.pools_lent |= a->pool_bit;
 	if (!c->deaf)
 		return;
@@ -221,7 +221,7 @@ void world_request(unsigned who, const uint8_t *frame, size_t len)
 	/* It may be closed now, by an answer that could not be told. */
 	if (!c->connected || session_busy(&c->session))
 		return;
-	c->verb = answers_verb(frame, len);
+	c->request = replies_request_of(frame, len);
 	r = request_handle(&c->session, frame, len, &a, &f);
 	if (r == 0 && !a.silent)
 		deliver(c, &a);
@@ -350,7 +350,7 @@ void world_init(void)
 	require(worker_new(&base.loop, "fuzz", &base.worker) == 0);
 	require(arena_init(&base.unpack, UNPACK_MAX) == 0);
 	require(arena_init(&base.build, 2 * UNPACK_MAX) == 0);
-	answers_init();
+	replies_init();
 	if (getenv("FUZZ_REQUEST_COUNTS"))
-		atexit(answers_print);
+		atexit(replies_print);
 }

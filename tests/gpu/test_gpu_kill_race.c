@@ -359,7 +359,7 @@ END_TEST
 
 /* The fake driver would abort the daemon at a mempool's block that is freed under an importer: so
  * strict is only that one. */
-START_TEST(a_race_that_nobody_can_lose_proves_nothing)
+START_TEST(the_race_cannot_fail_without_the_rule)
 {
 	static const char *const pools[] = { "vmm", "pinned", "mempool" };
 	const struct daemon_options o = { .program = "tests/gpushmd-nopidfd" };
@@ -381,7 +381,7 @@ static const struct role roles[] = { { "scribbler", scribbler_role } };
 int main(int argc, char **argv)
 {
 	const TTest *const tests[] = { a_dead_process_writes_to_the_next_owners_memory,
-				       a_race_that_nobody_can_lose_proves_nothing };
+				       the_race_cannot_fail_without_the_rule };
 
 	return gpu_main_bare(argc, argv, "gpu_kill_race", roles, array_size(roles), tests,
 			     array_size(tests));

@@ -256,7 +256,7 @@ START_TEST(contents_or_memory_are_lost_under_eight_clients)
 }
 END_TEST
 
-START_TEST(four_thousand_buffers_hold_up_the_first_answer)
+START_TEST(four_thousand_buffers_delay_the_first_reply)
 {
 	const unsigned n = gpu_is_fake() ? BUFFERS_FAKE : BUFFERS;
 	struct gpushm_buffer **all = calloc(n, sizeof(struct gpushm_buffer *)), *b = NULL;
@@ -300,7 +300,7 @@ static const struct role roles[] = { { "reader", reader_role } };
 int main(int argc, char **argv)
 {
 	const TTest *const tests[] = { contents_or_memory_are_lost_under_eight_clients,
-				       four_thousand_buffers_hold_up_the_first_answer };
+				       four_thousand_buffers_delay_the_first_reply };
 	struct rlimit files;
 
 	/* The keeper holds every fd that is kept, and one more of each while it starts the daemon.

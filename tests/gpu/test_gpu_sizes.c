@@ -176,7 +176,7 @@ START_TEST(attach_of_5000_arrays_takes_as_long_as_many_attaches)
 END_TEST
 
 /* One process on each of two GPUs; the memory is on the first. */
-START_TEST(another_gpu_can_not_read_a_buffer)
+START_TEST(another_gpu_cannot_read_a_buffer)
 {
 	static const enum gpushm_kind kinds[] = { GPUSHM_VMM, GPUSHM_MEMPOOL, GPUSHM_PINNED };
 	const unsigned word = 0x2b00b1e5;
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
 				       a_16_gib_buffer_differs_at_its_ends,
 				       the_4096th_buffer_is_refused_or_mixed_up,
 				       attach_of_5000_arrays_takes_as_long_as_many_attaches,
-				       another_gpu_can_not_read_a_buffer };
+				       another_gpu_cannot_read_a_buffer };
 
 	return gpu_main(argc, argv, "gpu_sizes", roles, array_size(roles), tests,
 			array_size(tests));

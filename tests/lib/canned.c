@@ -33,7 +33,7 @@ struct canned {
 	int listener;
 	pthread_t thread;
 	bool serving;
-	struct reply answers[CANNED_MAX];
+	struct reply replies[CANNED_MAX];
 	size_t n;
 	Gpushm__Proto__Request *requests[CANNED_MAX]; /* owned */
 	size_t bytes[CANNED_MAX];
@@ -61,16 +61,16 @@ const char *canned_path(const struct canned *s)
 	return s->address.sun_path;
 }
 
-static struct reply *next_answer(struct canned *s)
+static struct reply *next_reply(struct canned *s)
 {
 	ck_assert(!s->serving);
 	ck_assert_uint_lt(s->n, CANNED_MAX);
-	return &s->answers[s->n++];
+	return &s->replies[s->n++];
 }
 
 void canned_raw(struct canned *s, const void *data, size_t len, const int *fds, size_t n)
 {
-	struct reply *a = next_answer(s);
+	struct reply *a = next_reply(s);
 
 	ck_assert_uint_le(n, CANNED_FDS_MAX);
 	a->data = malloc(len + 1);
@@ -94,7 +94,7 @@ void canned_reply(struct canned *s, const Gpushm__Proto__Reply *reply, const int
 void canned_respond(struct canned *s, canned_fn *respond, size_t times)
 {
 	while (times-- > 0)
-		next_answer(s)->respond = respond;
+		next_reply(s)->respond = respond;
 }
 
 static ProtobufCBinaryData text(const char *t)
@@ -148,7 +148,7 @@ void canned_error(struct canned *s, int code, const char *why)
 
 /* ---- the server's thread ---- */
 
-static bool send_answer(int peer, const struct reply *a)
+static bool send_reply(int peer, const struct reply *a)
 {
 	union {
 		struct cmsghdr header;
@@ -177,7 +177,7 @@ static bool send_response(int peer, const struct reply *a, const Gpushm__Proto__
 	if (!data || gpushm__proto__reply__get_packed_size(&reply) > FRAME_MAX)
 		return false;
 	made.len = gpushm__proto__reply__pack(&reply, data);
-	return send_answer(peer, &made);
+	return send_reply(peer, &made);
 }
 
 static bool keep_request(struct canned *s, const struct frame *f)
@@ -201,11 +201,11 @@ static void *serve(void *arg)
 	/* Who comes back finds nobody, as where a daemon has died. */
 	shutdown(s->listener, SHUT_RDWR);
 	for (size_t i = 0; f && peer >= 0; i++) {
-		const struct reply *a = &s->answers[i];
+		const struct reply *a = &s->replies[i];
 
 		if (wire_recv_bytes(peer, f, 0) < 0 || !keep_request(s, f) || i >= s->n)
 			break;
-		if (!(a->respond ? send_response(peer, a, s->requests[i]) : send_answer(peer, a)))
+		if (!(a->respond ? send_response(peer, a, s->requests[i]) : send_reply(peer, a)))
 			break;
 	}
 	return NULL;
@@ -258,7 +258,7 @@ struct canned *canned_free(struct canned *s)
 {
 	canned_join(s);
 	for (size_t i = 0; i < s->n; i++)
-		reply_done(&s->answers[i]);
+		reply_done(&s->replies[i]);
 	for (size_t i = 0; i < s->n_requests; i++)
 		gpushm__proto__request__free_unpacked(s->requests[i], NULL);
 	close(s->listener);

@@ -37,14 +37,14 @@ unsigned storm_choose(struct storm *s, unsigned n)
 /* The one in place i comes after the one that was there, if there was one. */
 static void start_client(struct storm *s, unsigned i)
 {
-	char id[16], heir[16], seed[32];
+	char id[16], former[16], seed[32];
 
-	snprintf(heir, sizeof(heir), "%u", s->ids[i]);
+	snprintf(former, sizeof(former), "%u", s->ids[i]);
 	s->ids[i] = ++s->next_id;
 	snprintf(id, sizeof(id), "%u", s->ids[i]);
 	snprintf(seed, sizeof(seed), "%lu", (unsigned long)stormer_random(&s->state));
 	role_start(&s->clients[i], "stormer",
-		   (const char *[]){ s->socket, id, heir, seed, s->pools, NULL });
+		   (const char *[]){ s->socket, id, former, seed, s->pools, NULL });
 }
 
 static void name_pools(struct storm *s, struct gpushm *conn)

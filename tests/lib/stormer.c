@@ -18,11 +18,11 @@
 
 #define DEADLINE_S 60
 #define BYTES_MAX 100000u
-#define SLOTS 6
+#define OWN_MAX 6
 #define POOLS 16
 #define REST_MS 30
 
-struct slot {
+struct own_buffer {
 	char name[64];
 	struct gpushm_buffer *b; /* NULL: closed */
 	bool used, published, transient;
@@ -34,7 +34,7 @@ struct stormer {
 	uint64_t state;
 	char *pools[POOLS];
 	unsigned n_pools;
-	struct slot slots[SLOTS];
+	struct own_buffer own[OWN_MAX];
 };
 
 /* splitmix64 */
@@ -143,13 +143,13 @@ static void must(const struct stormer *s, const char *what, const char *name, in
 		fail(s, what, name, r, gpushm_error());
 }
 
-static void forget(struct stormer *s, struct slot *x)
+static void forget(struct stormer *s, struct own_buffer *x)
 {
 	must(s, "close", x->name, gpushm_close(x->b), 0);
-	*x = (struct slot){ 0 };
+	*x = (struct own_buffer){ 0 };
 }
 
-static void create(struct stormer *s, struct slot *x)
+static void create(struct stormer *s, struct own_buffer *x)
 {
 	uint64_t n = bytes_of(x->name), sum;
 	_cleanup_(free_ptr) unsigned char *data = malloc(n);
@@ -167,7 +167,7 @@ static void create(struct stormer *s, struct slot *x)
 	must(s, "write", x->name, gpushm_write(x->b, 0, data, n), 0);
 }
 
-static void make(struct stormer *s, struct slot *x)
+static void make(struct stormer *s, struct own_buffer *x)
 {
 	x->used = true;
 	x->transient = choose(s, 4) == 0;
@@ -176,7 +176,7 @@ static void make(struct stormer *s, struct slot *x)
 }
 
 /* A buffer that was half made is lost with the daemon; then it is made again, and may be. */
-static void publish(struct stormer *s, struct slot *x)
+static void publish(struct stormer *s, struct own_buffer *x)
 {
 	enum gpushm_state how = choose(s, 2) ? GPUSHM_SEALED : GPUSHM_SHARED;
 	int r;
@@ -190,7 +190,7 @@ static void publish(struct stormer *s, struct slot *x)
 }
 
 /* It is there, and nobody says that we, who live, died while we wrote it. */
-static void inspect(struct stormer *s, struct slot *x)
+static void inspect(struct stormer *s, struct own_buffer *x)
 {
 	struct gpushm_stat *st = NULL;
 	char why[256];
@@ -207,7 +207,7 @@ static void inspect(struct stormer *s, struct slot *x)
 	gpushm_stat_free(st, 1);
 }
 
-static void use_own(struct stormer *s, struct slot *x)
+static void use_own(struct stormer *s, struct own_buffer *x)
 {
 	char why[256];
 
@@ -291,7 +291,7 @@ static void inherit(struct stormer *s, const char *former)
 
 static void step(struct stormer *s)
 {
-	struct slot *x = &s->slots[choose(s, SLOTS)];
+	struct own_buffer *x = &s->own[choose(s, OWN_MAX)];
 
 	if (choose(s, 4) == 0)
 		visit(s);
@@ -307,10 +307,10 @@ static void step(struct stormer *s)
 
 static void finish(struct stormer *s)
 {
-	for (unsigned i = 0; i < SLOTS; i++) {
-		if (s->slots[i].published)
-			inspect(s, &s->slots[i]);
-		must(s, "close", s->slots[i].name, gpushm_close(s->slots[i].b), 0);
+	for (unsigned i = 0; i < OWN_MAX; i++) {
+		if (s->own[i].published)
+			inspect(s, &s->own[i]);
+		must(s, "close", s->own[i].name, gpushm_close(s->own[i].b), 0);
 	}
 	gpushm_disconnect(s->c);
 }

@@ -73,38 +73,38 @@ static int count(struct user *u, const char *what, const char *name)
 	return 1;
 }
 
-static int obey(struct user *u, const char *verb, const char *a, const char *b)
+static int obey(struct user *u, const char *request, const char *a, const char *b)
 {
 	struct gpushm *conn = u->n_conns ? u->conns[u->n_conns - 1] : NULL;
 
-	if (strcmp(verb, "create") == 0)
+	if (strcmp(request, "create") == 0)
 		return create(u, a, b, NULL);
-	if (strcmp(verb, "create-in") == 0)
+	if (strcmp(request, "create-in") == 0)
 		return create(u, a, NULL, b);
-	if (strcmp(verb, "publish") == 0)
+	if (strcmp(request, "publish") == 0)
 		return gpushm_publish(u->held[u->n_held - 1],
 				      strcmp(a, "sealed") == 0 ? GPUSHM_SEALED : GPUSHM_SHARED);
-	if (strcmp(verb, "open") == 0)
+	if (strcmp(request, "open") == 0)
 		return open_named(u, a, b);
-	if (strcmp(verb, "close") == 0)
+	if (strcmp(request, "close") == 0)
 		return gpushm_close(u->held[--u->n_held]);
-	if (strcmp(verb, "unlink") == 0)
+	if (strcmp(request, "unlink") == 0)
 		return gpushm_unlink(conn, a);
-	if (strcmp(verb, "flush") == 0)
+	if (strcmp(request, "flush") == 0)
 		return gpushm_flush(conn, a);
-	if (strcmp(verb, "restart") == 0)
+	if (strcmp(request, "restart") == 0)
 		return gpushm_restart(conn);
-	if (strcmp(verb, "clean") == 0)
+	if (strcmp(request, "clean") == 0)
 		return gpushm_clean(conn, a);
-	if (strcmp(verb, "stat") == 0)
+	if (strcmp(request, "stat") == 0)
 		return gpushm_wait(conn, a, 0);
-	if (strcmp(verb, "connect") == 0)
+	if (strcmp(request, "connect") == 0)
 		return connect_again(u);
-	if (strcmp(verb, "disconnect") == 0) {
+	if (strcmp(request, "disconnect") == 0) {
 		gpushm_disconnect(u->conns[--u->n_conns]);
 		return 0;
 	}
-	return count(u, verb, a ? a : "");
+	return count(u, request, a ? a : "");
 }
 
 /* socket uid gid */
@@ -119,18 +119,18 @@ int user_role(char **args)
 				setresuid(uid, uid, uid) < 0))
 		return 1;
 	while (fgets(line, sizeof(line), stdin)) {
-		char *rest = line, *verb, *a, *b;
+		char *rest = line, *request, *a, *b;
 		int r;
 
 		line[strcspn(line, "\n")] = '\0';
-		verb = strsep(&rest, " ");
+		request = strsep(&rest, " ");
 		a = strsep(&rest, " ");
 		b = strsep(&rest, " ");
-		if (strcmp(verb, "error") == 0) {
+		if (strcmp(request, "error") == 0) {
 			puts(gpushm_error());
 			continue;
 		}
-		r = obey(&u, verb, a, b);
+		r = obey(&u, request, a, b);
 		if (r <= 0)
 			puts(r == 0 ? "OK" : gpushm_error_code());
 	}

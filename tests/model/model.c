@@ -72,8 +72,8 @@ void model_forget_dead(struct model *m)
 
 void model_refuse(struct model_session *s, int code)
 {
-	s->answer.what = MODEL_ERROR;
-	s->answer.code = code;
+	s->reply.what = MODEL_ERROR;
+	s->reply.code = code;
 }
 
 /* ---- names and rights ---- */
@@ -164,9 +164,9 @@ int model_grant(struct model *m, struct model_session *s, struct model_buffer *b
 	list_insert(&b->leases, &l->buffer_link);
 	list_insert(&s->leases, &l->session_link);
 	b->foreign = b->foreign || s->process->uid != b->uid;
-	s->answer.what = MODEL_ATTACH;
-	s->answer.lease = l;
-	s->answer.buffer = b;
+	s->reply.what = MODEL_ATTACH;
+	s->reply.lease = l;
+	s->reply.buffer = b;
 	return CODE_OK;
 }
 
@@ -211,7 +211,7 @@ int model_connect(struct model *m, struct model_process *p, struct model_session
 	s = calloc(1, sizeof(*s));
 	s->process = p;
 	s->connected = true;
-	s->slot = -1;
+	s->connection = -1;
 	list_init(&s->leases);
 	list_init(&s->wait_link);
 	list_insert(&m->sessions, &s->link);

@@ -110,7 +110,7 @@ enum model_what {
 };
 
 /* What a session is to be told. */
-struct model_answer {
+struct model_reply {
 	enum model_what what;
 	int code; /* of an error */
 	struct model_lease *lease;
@@ -130,14 +130,14 @@ struct model_session {
 	struct list leases; /* model_lease::session_link */
 	uint32_t lent[8];   /* ids of pools whose fd it was given */
 	unsigned n_lent;
-	struct model_answer answer;
+	struct model_reply reply;
 	enum model_waits waits;
 	struct list wait_link;
 	char name[MODEL_NAME_MAX];
 	enum model_access access;
 	bool refuses_dirty;
 	struct model_buffer *creating;
-	int slot; /* whose it is to who plays; -1: nobody's */
+	int connection; /* whose it is to who plays; -1: nobody's */
 };
 
 struct model {

@@ -52,14 +52,14 @@ static int look_at(struct model *m, struct model_session *s)
 	struct model_buffer *b = NULL;
 	int code = find(m, s, MODEL_READ, &b);
 
-	s->answer.what = MODEL_STAT;
-	s->answer.buffer = b;
+	s->reply.what = MODEL_STAT;
+	s->reply.buffer = b;
 	return code;
 }
 
 /* Waits for what time may heal. */
-static void answer_or_wait(struct model *m, struct model_session *s, enum model_waits waits,
-			   enum model_patience patience)
+static void reply_or_wait(struct model *m, struct model_session *s, enum model_waits waits,
+			  enum model_patience patience)
 {
 	int code = waits == MODEL_OPENS ? attach(m, s) : look_at(m, s);
 	bool heals = code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
@@ -71,7 +71,7 @@ static void answer_or_wait(struct model *m, struct model_session *s, enum model_
 	model_refuse(s, code);
 	if (!heals || patience != MODEL_FOR_EVER)
 		return;
-	s->answer = (struct model_answer){ 0 };
+	s->reply = (struct model_reply){ 0 };
 	s->waits = waits;
 	list_insert(&m->waiters, &s->wait_link);
 }
@@ -93,8 +93,8 @@ static void wake(struct model *m, const char *key)
 
 		list_drop(&s->wait_link);
 		s->waits = MODEL_IDLE;
-		answer_or_wait(m, s, waits, MODEL_FOR_EVER);
-		s->answer.later = true;
+		reply_or_wait(m, s, waits, MODEL_FOR_EVER);
+		s->reply.later = true;
 	}
 }
 
@@ -108,7 +108,7 @@ void model_open(struct model *m, struct model_session *s, const char *name,
 	if (code != CODE_OK)
 		model_refuse(s, code);
 	else
-		answer_or_wait(m, s, MODEL_OPENS, patience);
+		reply_or_wait(m, s, MODEL_OPENS, patience);
 }
 
 void model_stat(struct model *m, struct model_session *s, const char *name,
@@ -118,13 +118,13 @@ void model_stat(struct model *m, struct model_session *s, const char *name,
 	int code = model_key(s->process, name, s->name);
 
 	if (code == CODE_OK && patience != MODEL_AT_ONCE) {
-		answer_or_wait(m, s, MODEL_STATS, patience);
+		reply_or_wait(m, s, MODEL_STATS, patience);
 		return;
 	}
 	if (code == CODE_OK)
 		code = look(m, s->process, s->name, &b);
-	s->answer.what = MODEL_STAT;
-	s->answer.buffer = b;
+	s->reply.what = MODEL_STAT;
+	s->reply.buffer = b;
 	if (code != CODE_OK)
 		model_refuse(s, code);
 }
@@ -141,7 +141,7 @@ void model_clean(struct model *m, struct model_session *s, const char *name, boo
 		code = CODE_NOT_FOUND;
 	if (code == CODE_OK && !model_owns(s->process, b))
 		code = CODE_ACCESS;
-	s->answer.what = MODEL_DONE;
+	s->reply.what = MODEL_DONE;
 	if (code != CODE_OK) {
 		model_refuse(s, code);
 	} else if (b->dirty) {
@@ -164,8 +164,8 @@ void model_publish(struct model *m, struct model_session *s, struct model_lease 
 	l->buffer->state = state;
 	if (state == MODEL_SEALED)
 		l->access = MODEL_READ;
-	s->answer.what = MODEL_PUBLISHED;
-	s->answer.buffer = l->buffer;
+	s->reply.what = MODEL_PUBLISHED;
+	s->reply.buffer = l->buffer;
 	if (l->buffer->name[0])
 		wake(m, l->buffer->name);
 }

@@ -228,8 +228,8 @@ void model_flush(struct model *m, struct model_session *s, const char *name)
 	else if (pool && !model_may_use(s->process, pool))
 		model_refuse(s, CODE_ACCESS);
 	else
-		s->answer.what = MODEL_DONE;
-	if (s->answer.what == MODEL_ERROR)
+		s->reply.what = MODEL_DONE;
+	if (s->reply.what == MODEL_ERROR)
 		return;
 	list_foreach (pool, &m->pools, link) {
 		if ((*name && strcmp(pool->name, name) != 0) || !model_may_use(s->process, pool))

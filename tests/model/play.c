@@ -135,8 +135,8 @@ void play_greet(struct play *p)
 void play_begin(struct play *p)
 {
 	p->alone = geteuid() != 0;
-	for (unsigned i = 0; i < SLOTS; i++)
-		p->slots[i].raw.socket = -1;
+	for (unsigned i = 0; i < CONNECTIONS; i++)
+		p->connections[i].raw.socket = -1;
 	model_init(&p->model);
 	keeper_init(&p->keeper, config);
 	snprintf(outcome->folder, sizeof(outcome->folder), "%s", p->keeper.folder);
@@ -207,13 +207,13 @@ static void bring_in(struct play *p, unsigned i)
 
 /* ---- what is due ---- */
 
-static void check_reclaimed(const Gpushm__Proto__ReclaimReply *r, const struct model_answer *a)
+static void check_reclaimed(const Gpushm__Proto__ReclaimReply *r, const struct model_reply *a)
 {
 	if (r->n_lost != a->lost)
 		play_fail("RECLAIM: %zu leases are lost, not %u", r->n_lost, a->lost);
 }
 
-static void check_answer(struct play *p, struct raw *raw, struct model_session *s)
+static void check_reply(struct play *p, struct raw *raw, struct model_session *s)
 {
 	static const int cases[] = {
 		[MODEL_ERROR] = GPUSHM__PROTO__REPLY__RESULT_ERROR,
@@ -224,11 +224,11 @@ static void check_answer(struct play *p, struct raw *raw, struct model_session *
 		[MODEL_STAT] = GPUSHM__PROTO__REPLY__RESULT_STAT,
 		[MODEL_RECLAIMED] = GPUSHM__PROTO__REPLY__RESULT_RECLAIMED,
 	};
-	const struct model_answer *a = &s->answer;
+	const struct model_reply *a = &s->reply;
 
 	outcome->counts.codes[raw->code]++;
 	if (raw->code != a->code || (int)raw->reply->result_case != cases[a->what])
-		play_fail("uid %u is answered %s (%s), the model says %s", s->process->uid,
+		play_fail("uid %u got %s (%s), the model says %s", s->process->uid,
 			  raw->code ? code_name(raw->code) : "yes", raw->text,
 			  a->code ? code_name(a->code) : "yes");
 	if (a->what == MODEL_ATTACH)
@@ -251,12 +251,12 @@ void play_collect(struct play *p)
 	list_foreach (s, &p->model.sessions, link) {
 		struct raw *raw;
 
-		if (s->answer.what == MODEL_NOTHING || s->slot < 0)
+		if (s->reply.what == MODEL_NOTHING || s->connection < 0)
 			continue;
-		raw = &p->slots[s->slot].raw;
+		raw = &p->connections[s->connection].raw;
 		raw_receive(raw);
-		check_answer(p, raw, s);
-		s->answer = (struct model_answer){ 0 };
+		check_reply(p, raw, s);
+		s->reply = (struct model_reply){ 0 };
 	}
 	p->last_buffer = p->max_buffer;
 	p->last_lease = p->max_lease;
@@ -279,10 +279,10 @@ void play_flush_vague(struct play *p)
 
 /* ---- the end ---- */
 
-void play_release(struct slot *slot)
+void play_release(struct connection *conn)
 {
-	raw_close(&slot->raw);
-	slot->session = NULL;
+	raw_close(&conn->raw);
+	conn->session = NULL;
 }
 
 static void clean_names(struct play *p)
@@ -295,7 +295,7 @@ static void clean_names(struct play *p)
 			continue;
 		snprintf(name, sizeof(name), "%s", b->name);
 		model_unlink(&p->model, p->eye_session, name, false);
-		p->eye_session->answer = (struct model_answer){ 0 };
+		p->eye_session->reply = (struct model_reply){ 0 };
 		play_look(p, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name)));
 		play_collect(p);
 		play_flush_vague(p);
@@ -318,11 +318,11 @@ void play_tidy(struct play *p)
 {
 	struct model_pool *pool;
 
-	for (unsigned i = 0; i < SLOTS; i++) {
-		if (!p->slots[i].session)
+	for (unsigned i = 0; i < CONNECTIONS; i++) {
+		if (!p->connections[i].session)
 			continue;
-		model_disconnect(&p->model, p->slots[i].session);
-		play_release(&p->slots[i]);
+		model_disconnect(&p->model, p->connections[i].session);
+		play_release(&p->connections[i]);
 		play_collect(p);
 		play_await(p);
 		play_flush_vague(p);

@@ -16,13 +16,13 @@
 #include "tests/model/model.h"
 
 #define ACTORS 5
-#define SLOTS (2 * ACTORS) /* two connections for each actor */
+#define CONNECTIONS (2 * ACTORS) /* two connections for each actor */
 
 struct op {
 	uint32_t what, who, which, how;
 };
 
-struct slot {
+struct connection {
 	struct raw raw;
 	struct model_session *session; /* NULL: not connected */
 };
@@ -35,7 +35,7 @@ struct play {
 	struct model_session *eye_session;
 	struct actor actors[ACTORS];
 	struct model_process *processes[ACTORS]; /* NULL: there is none yet */
-	struct slot slots[SLOTS];
+	struct connection connections[CONNECTIONS];
 	uint64_t last_buffer, last_lease; /* ids that were told before this step */
 	uint64_t max_buffer, max_lease;
 	uint32_t fds;	 /* enough for a daemon that has nothing */
@@ -94,14 +94,14 @@ void play_greet(struct play *p);
 /* What it is called in a complaint. */
 const char *play_name_of(const struct model_buffer *b);
 void play_same(uint64_t told, uint64_t expected, const char *what, const char *whose);
-void play_release(struct slot *slot);
+void play_release(struct connection *conn);
 void play_flush_vague(struct play *p);
 void play_tell(const struct play *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* One that is connected and waits for nothing, or NULL. */
-struct slot *play_pick_slot(struct play *p, uint32_t who);
-unsigned play_slot_number(const struct play *p, const struct slot *slot);
-void play_send(struct slot *slot, const Gpushm__Proto__Request *q);
+struct connection *play_pick_connection(struct play *p, uint32_t who);
+unsigned play_number(const struct play *p, const struct connection *conn);
+void play_send(struct connection *conn, const Gpushm__Proto__Request *q);
 
 /* The daemon ends by that signal and comes again; dies: an actor that dies in between. */
 void play_crash(struct play *p, int signal, unsigned *dies);

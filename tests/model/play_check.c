@@ -203,13 +203,13 @@ static void tag_memory(struct play *p, struct model_buffer *b, int fd, bool reus
 }
 
 static void check_memory(struct play *p, struct raw *raw, struct model_buffer *b,
-			 const struct model_answer *answer)
+			 const struct model_reply *reply)
 {
 	struct stat st;
 
 	if (fstat(raw->frame.fds[0], &st) < 0)
 		play_fail("fstat: %s", strerror(errno));
-	if (answer->lease->access == MODEL_WRITE && b->state == MODEL_FILLING) {
+	if (reply->lease->access == MODEL_WRITE && b->state == MODEL_FILLING) {
 		check_which_memory(p, b, st.st_ino);
 		tag_memory(p, b, raw->frame.fds[0], b->reused || b->pool->vague);
 	} else {
@@ -233,7 +233,7 @@ static bool was_lent(struct model_session *s, uint32_t id)
 void play_check_attach(struct play *p, struct raw *raw, struct model_session *s)
 {
 	const Gpushm__Proto__Attach *a = raw->reply->attach;
-	struct model_lease *l = s->answer.lease;
+	struct model_lease *l = s->reply.lease;
 	struct model_buffer *b = l->buffer;
 	bool mempool = b->pool->kind == MODEL_MEMPOOL;
 	bool pool_fd = mempool && !was_lent(s, b->pool->id);
@@ -257,6 +257,6 @@ void play_check_attach(struct play *p, struct raw *raw, struct model_session *s)
 	if (b->state != MODEL_FILLING)
 		stays(a->digest, &b->digest, "the digest", play_name_of(b));
 	if (!mempool)
-		check_memory(p, raw, b, &s->answer);
+		check_memory(p, raw, b, &s->reply);
 	frame_close_fds(&raw->frame);
 }

@@ -21,45 +21,44 @@ static void check_hello(const struct raw *raw, const struct model_process *p)
 
 void play_connect(struct play *p, const struct op *op)
 {
-	struct slot *slot = &p->slots[op->who % SLOTS];
-	struct model_process *process = p->processes[op->who % SLOTS / 2];
+	struct connection *conn = &p->connections[op->who % CONNECTIONS];
+	struct model_process *process = p->processes[op->who % CONNECTIONS / 2];
 	int code;
 
-	if (slot->session)
+	if (conn->session)
 		return;
-	play_tell(p, "%u connects", op->who % SLOTS);
-	slot->raw = (struct raw){ .socket = actor_connect(&p->actors[op->who % SLOTS / 2]) };
-	code = model_connect(&p->model, process, &slot->session);
-	raw_call(&slot->raw,
+	play_tell(p, "%u connects", op->who % CONNECTIONS);
+	conn->raw = (struct raw){ .socket = actor_connect(&p->actors[op->who % CONNECTIONS / 2]) };
+	code = model_connect(&p->model, process, &conn->session);
+	raw_call(&conn->raw,
 		 REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)));
-	if (slot->raw.code != code)
-		play_fail("HELLO is answered %s, not %s", code_name(slot->raw.code),
-			  code_name(code));
+	if (conn->raw.code != code)
+		play_fail("HELLO got %s, not %s", code_name(conn->raw.code), code_name(code));
 	outcome->counts.codes[code]++;
 	if (code != CODE_OK) {
-		raw_await_end(&slot->raw);
-		play_release(slot);
+		raw_await_end(&conn->raw);
+		play_release(conn);
 		return;
 	}
-	check_hello(&slot->raw, process);
-	slot->session->number = slot->raw.reply->hello->session;
-	slot->session->slot = (int)(op->who % SLOTS);
+	check_hello(&conn->raw, process);
+	conn->session->number = conn->raw.reply->hello->session;
+	conn->session->connection = (int)(op->who % CONNECTIONS);
 }
 
-static void close_slot(struct play *p, struct slot *slot)
+static void close_connection(struct play *p, struct connection *conn)
 {
-	play_tell(p, "the socket of %u closes", play_slot_number(p, slot));
-	slot->session->slot = -1;
-	model_disconnect(&p->model, slot->session);
-	play_release(slot);
+	play_tell(p, "the socket of %u closes", play_number(p, conn));
+	conn->session->connection = -1;
+	model_disconnect(&p->model, conn->session);
+	play_release(conn);
 }
 
 void play_disconnect(struct play *p, const struct op *op)
 {
-	struct slot *slot = &p->slots[op->who % SLOTS];
+	struct connection *conn = &p->connections[op->who % CONNECTIONS];
 
-	if (slot->session)
-		close_slot(p, slot);
+	if (conn->session)
+		close_connection(p, conn);
 }
 
 static unsigned count_sessions(struct play *p, const struct model_process *process, bool connected)
@@ -72,7 +71,7 @@ static unsigned count_sessions(struct play *p, const struct model_process *proce
 	return n;
 }
 
-static bool somebody_waits_for_room(struct play *p)
+static bool somebody_waits_for_space(struct play *p)
 {
 	struct model_pool *pool;
 
@@ -113,24 +112,24 @@ void play_die(struct play *p, const struct op *op)
 	struct model_process *process = p->processes[i];
 
 	/* Two of its connections end in an order that nobody knows; who waits could tell. */
-	if (count_sessions(p, process, false) > 1 && somebody_waits_for_room(p))
+	if (count_sessions(p, process, false) > 1 && somebody_waits_for_space(p))
 		return;
 	kill_actor(p, i);
 	model_die(&p->model, process);
 	p->processes[i] = NULL;
-	for (unsigned n = 0; n < SLOTS && op->how % 4; n++) {
-		if (!p->slots[n].session || p->slots[n].session->process != process)
+	for (unsigned n = 0; n < CONNECTIONS && op->how % 4; n++) {
+		if (!p->connections[n].session || p->connections[n].session->process != process)
 			continue;
 		play_collect(p);
 		play_await(p);
 		play_flush_vague(p);
-		close_slot(p, &p->slots[n]);
+		close_connection(p, &p->connections[n]);
 	}
 }
 
 /* What it has inherited the daemon asks its driver about, before it allocates for anybody: once
  * something was allocated, that is done. Our user's limits may forbid it; then nobody knows. */
-static void await_audit(struct play *p)
+static void await_verification(struct play *p)
 {
 	struct model_pool *pool = model_pool_by_name(&p->model, "gpu0");
 	struct model_buffer *b;
@@ -157,17 +156,17 @@ void play_crash(struct play *p, int signal, unsigned *dies)
 		p->processes[*dies]->alive = false;
 		p->processes[*dies] = NULL;
 	}
-	for (unsigned i = 0; i < SLOTS; i++)
-		if (p->slots[i].session) {
-			p->slots[i].session->slot = -1;
-			play_release(&p->slots[i]);
+	for (unsigned i = 0; i < CONNECTIONS; i++)
+		if (p->connections[i].session) {
+			p->connections[i].session->connection = -1;
+			play_release(&p->connections[i]);
 		}
 	raw_close(&p->eye);
 	model_restart(&p->model);
 	keeper_start(&p->keeper);
 	play_greet(p);
 	play_learn_pools(p);
-	await_audit(p);
+	await_verification(p);
 }
 
 /* Sometimes a process dies while there is no daemon. */
@@ -185,26 +184,26 @@ void play_restart(struct play *p, const struct op *op)
 /* What it may see of it all, by its prefix. */
 void play_list(struct play *p, const struct op *op)
 {
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	struct model_buffer *b;
 	size_t i = 0;
 
-	if (!slot)
+	if (!conn)
 		return;
-	play_tell(p, "%u lists", play_slot_number(p, slot));
-	raw_call(&slot->raw, REQUEST(LIST, List, list, SET(holders, op->how & 1)));
+	play_tell(p, "%u lists", play_number(p, conn));
+	raw_call(&conn->raw, REQUEST(LIST, List, list, SET(holders, op->how & 1)));
 	list_foreach (b, &p->model.buffers, link) {
-		const Gpushm__Proto__ListReply *list = slot->raw.reply->list;
+		const Gpushm__Proto__ListReply *list = conn->raw.reply->list;
 
-		if (!model_visible(slot->session->process, b))
+		if (!model_visible(conn->session->process, b))
 			continue;
 		if (i == list->n_buffers)
-			play_fail("uid %u does not see \"%s\"", slot->session->process->uid,
+			play_fail("uid %u does not see \"%s\"", conn->session->process->uid,
 				  b->name);
-		play_check_buffer(p, list->buffers[i++], b, slot->session->process, false);
+		play_check_buffer(p, list->buffers[i++], b, conn->session->process, false);
 	}
-	if (i < slot->raw.reply->list->n_buffers)
-		play_fail("uid %u sees what it may not", slot->session->process->uid);
+	if (i < conn->raw.reply->list->n_buffers)
+		play_fail("uid %u sees what it may not", conn->session->process->uid);
 }
 
 void play_compare(struct play *p, const struct op *op)
@@ -226,17 +225,17 @@ static struct model_session *pick_suspect(struct play *p, uint32_t n)
 }
 
 /* A connection of that process: one that it has, or a new one. */
-static struct slot *connection_of(struct play *p, const struct model_process *process)
+static struct connection *connection_of(struct play *p, const struct model_process *process)
 {
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		struct slot *slot = &p->slots[i];
+	for (uint32_t i = 0; i < CONNECTIONS; i++) {
+		struct connection *conn = &p->connections[i];
 
 		if (p->processes[i / 2] != process)
 			continue;
-		if (!slot->session)
+		if (!conn->session)
 			play_connect(p, &(struct op){ .who = i });
-		if (slot->session && slot->session->waits == MODEL_IDLE)
-			return slot;
+		if (conn->session && conn->session->waits == MODEL_IDLE)
+			return conn;
 	}
 	return NULL;
 }
@@ -245,15 +244,15 @@ static struct slot *connection_of(struct play *p, const struct model_process *pr
 void play_reclaim(struct play *p, const struct op *op)
 {
 	struct model_session *former = pick_suspect(p, op->which);
-	struct slot *slot = !former	  ? NULL
-			    : op->how % 8 ? connection_of(p, former->process)
-					  : play_pick_slot(p, op->who);
+	struct connection *conn = !former	? NULL
+				  : op->how % 8 ? connection_of(p, former->process)
+						: play_pick_connection(p, op->who);
 	struct model_lease *leases[64], *l;
 	uint64_t ids[64], number;
 	unsigned n = 0;
 	bool last = (op->how >> 3) % 4 != 0;
 
-	if (!slot)
+	if (!conn)
 		return;
 	list_foreach (l, &former->leases, session_link)
 		if (n < array_size(leases) - 1 && op->which >> (8 + n) & 1)
@@ -264,10 +263,10 @@ void play_reclaim(struct play *p, const struct op *op)
 	}
 	for (unsigned i = 0; i < n; i++)
 		ids[i] = leases[i]->id;
-	play_tell(p, "%u comes back for %u leases%s", play_slot_number(p, slot), n,
+	play_tell(p, "%u comes back for %u leases%s", play_number(p, conn), n,
 		  last ? ", and that is all" : "");
 	number = former->number;
-	model_reclaim(&p->model, slot->session, number, leases, n, last);
-	play_send(slot, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, number), .n_leases = n,
+	model_reclaim(&p->model, conn->session, number, leases, n, last);
+	play_send(conn, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, number), .n_leases = n,
 				.leases = ids, SET(last, last)));
 }

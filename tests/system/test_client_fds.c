@@ -87,7 +87,7 @@ START_TEST(a_client_without_fds_loses_its_connection)
 END_TEST
 
 /* It comes with one reply only. */
-START_TEST(a_pools_fd_that_had_no_room_is_never_sent_again)
+START_TEST(a_pool_fd_that_could_not_be_received_is_never_sent_again)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm *own = NULL;
@@ -124,6 +124,6 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_add_test(t, a_client_without_fds_loses_its_connection);
 	tcase_add_checked_fixture(pools, client_setup, client_teardown);
-	tcase_add_test(pools, a_pools_fd_that_had_no_room_is_never_sent_again);
+	tcase_add_test(pools, a_pool_fd_that_could_not_be_received_is_never_sent_again);
 	return suite_run("client fds", t, pools, NULL);
 }

@@ -159,7 +159,7 @@ static const struct {
 	{ 1, "$ctl ls > /dev/full", "No space left" },
 };
 
-START_TEST(a_failure_has_the_wrong_exit_code_or_no_words)
+START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
 {
 	ctl_write_npy("two.npy", "'<f4'", "False", "(2,)", 8);
 	shell_expect(&sh, 0, "$ctl put -q two x=two.npy y=two.npy");
@@ -223,7 +223,7 @@ int main(void)
 	tcase_add_test(tc, a_chunk_is_lost_on_the_way_through_a_pipe);
 	tcase_add_test(tc, a_new_buffer_is_not_zero);
 	tcase_add_test(tc, float8_or_float4_comes_back_changed);
-	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_words);
+	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
 	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
 	tcase_add_test(tc, a_link_or_a_mode_is_lost_with_the_old_file);

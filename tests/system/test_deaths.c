@@ -82,7 +82,7 @@ START_TEST(a_dead_creators_buffer_stays)
 }
 END_TEST
 
-START_TEST(a_published_buffer_dies_with_its_maker)
+START_TEST(a_published_buffer_dies_with_its_creator)
 {
 	struct role_process maker;
 	struct gpushm_buffer *b = NULL;
@@ -210,7 +210,7 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_dead_creators_buffer_stays);
-	tcase_add_test(t, a_published_buffer_dies_with_its_maker);
+	tcase_add_test(t, a_published_buffer_dies_with_its_creator);
 	tcase_add_test(t, a_killed_readers_lease_never_ends);
 	tcase_add_test(t, a_closed_socket_ends_a_lease);
 	tcase_add_test(t, a_waiting_open_misses_the_publication);

@@ -145,7 +145,7 @@ START_TEST(a_close_in_a_section_waits_for_the_gpu_or_unmaps)
 }
 END_TEST
 
-START_TEST(a_close_after_a_section_leaves_what_the_section_left)
+START_TEST(a_close_after_a_section_leaves_deferred_closes_behind)
 {
 	struct gpushm_buffer *one, *two;
 
@@ -181,7 +181,7 @@ START_TEST(the_ratio_is_of_another_memory_than_the_gpu_s)
 }
 END_TEST
 
-START_TEST(a_host_buffer_waits_for_a_gpu_that_it_has_nothing_to_do_with)
+START_TEST(a_host_buffer_waits_for_an_unrelated_gpu)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *b = client_create("host", BYTES, &o);
@@ -195,7 +195,7 @@ START_TEST(a_host_buffer_waits_for_a_gpu_that_it_has_nothing_to_do_with)
 END_TEST
 
 /* Its mapping is still there: the one that waits and the one that is opened share it. */
-START_TEST(a_buffer_that_waits_can_t_be_opened_again)
+START_TEST(a_buffer_with_a_deferred_close_cannot_be_opened_again)
 {
 	struct gpushm_buffer *b, *again = NULL;
 	char words[10];
@@ -220,7 +220,7 @@ END_TEST
 
 /* ---- no room ---- */
 
-START_TEST(a_mapping_fails_for_want_of_what_waits)
+START_TEST(a_mapping_fails_for_memory_of_deferred_closes)
 {
 	struct gpushm_buffer *one, *two;
 
@@ -240,7 +240,7 @@ START_TEST(a_mapping_fails_for_want_of_what_waits)
 }
 END_TEST
 
-START_TEST(a_mapping_is_tried_again_where_nothing_waits)
+START_TEST(a_mapping_is_retried_without_deferred_closes)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
 	struct gpushm_buffer *b = NULL;
@@ -260,7 +260,7 @@ static void setup_small(void)
 	      (const char *const[]){ "small", NULL });
 }
 
-START_TEST(a_pool_is_full_of_what_waits)
+START_TEST(a_pool_is_full_of_deferred_closes)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "small" };
 	struct gpushm_buffer *one, *two, *three = NULL;
@@ -283,7 +283,7 @@ START_TEST(a_pool_is_full_of_what_waits)
 }
 END_TEST
 
-START_TEST(a_create_waits_for_what_its_process_could_give_back)
+START_TEST(a_create_waits_for_deferred_closes_of_its_own_process)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o),
 				    .pool = "small",
@@ -302,7 +302,7 @@ START_TEST(a_create_waits_for_what_its_process_could_give_back)
 }
 END_TEST
 
-START_TEST(a_limit_is_reached_by_what_waits)
+START_TEST(a_limit_is_reached_by_deferred_closes)
 {
 	struct gpushm_buffer *b, *again = NULL;
 
@@ -323,7 +323,7 @@ END_TEST
 
 /* ---- the end of a connection ---- */
 
-START_TEST(what_waits_outlives_its_connection)
+START_TEST(a_deferred_close_outlives_its_connection)
 {
 	struct gpushm *other = NULL;
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0" };
@@ -352,17 +352,17 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, a_close_in_a_section_waits_for_the_gpu_or_unmaps, 0,
 			    (int)array_size(kinds));
-	tcase_add_test(t, a_close_after_a_section_leaves_what_the_section_left);
+	tcase_add_test(t, a_close_after_a_section_leaves_deferred_closes_behind);
 	tcase_add_test(t, the_ratio_is_of_another_memory_than_the_gpu_s);
-	tcase_add_test(t, a_host_buffer_waits_for_a_gpu_that_it_has_nothing_to_do_with);
-	tcase_add_test(t, a_buffer_that_waits_can_t_be_opened_again);
-	tcase_add_test(t, a_mapping_fails_for_want_of_what_waits);
-	tcase_add_test(t, a_mapping_is_tried_again_where_nothing_waits);
-	tcase_add_test(t, what_waits_outlives_its_connection);
+	tcase_add_test(t, a_host_buffer_waits_for_an_unrelated_gpu);
+	tcase_add_test(t, a_buffer_with_a_deferred_close_cannot_be_opened_again);
+	tcase_add_test(t, a_mapping_fails_for_memory_of_deferred_closes);
+	tcase_add_test(t, a_mapping_is_retried_without_deferred_closes);
+	tcase_add_test(t, a_deferred_close_outlives_its_connection);
 	tcase_add_checked_fixture(small, setup_small, teardown);
-	tcase_add_test(small, a_pool_is_full_of_what_waits);
-	tcase_add_test(small, a_create_waits_for_what_its_process_could_give_back);
-	tcase_add_test(small, a_limit_is_reached_by_what_waits);
+	tcase_add_test(small, a_pool_is_full_of_deferred_closes);
+	tcase_add_test(small, a_create_waits_for_deferred_closes_of_its_own_process);
+	tcase_add_test(small, a_limit_is_reached_by_deferred_closes);
 	tcase_set_timeout(t, 60);
 	tcase_set_timeout(small, 60);
 	return suite_run("defer", t, small, NULL);

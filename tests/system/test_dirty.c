@@ -216,7 +216,7 @@ START_TEST(a_writer_that_closed_makes_dirty_when_it_dies)
 }
 END_TEST
 
-START_TEST(a_sealed_buffer_is_dirty_when_its_maker_dies)
+START_TEST(a_sealed_buffer_is_dirty_when_its_creator_dies)
 {
 	struct role_process sealer;
 
@@ -295,7 +295,7 @@ START_TEST(anybody_may_clean)
 }
 END_TEST
 
-START_TEST(a_daemon_that_ends_takes_the_living_for_dead)
+START_TEST(an_orderly_end_makes_buffers_of_living_writers_dirty)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
 	struct role_process writer;
@@ -342,11 +342,11 @@ int main(int argc, char **argv)
 	tcase_add_test(t, the_first_death_is_forgotten_at_the_second);
 	tcase_add_test(t, a_reader_that_dies_makes_dirty);
 	tcase_add_test(t, a_writer_that_closed_makes_dirty_when_it_dies);
-	tcase_add_test(t, a_sealed_buffer_is_dirty_when_its_maker_dies);
+	tcase_add_test(t, a_sealed_buffer_is_dirty_when_its_creator_dies);
 	tcase_add_test(t, an_open_that_refuses_gets_a_dirty_buffer);
 	tcase_add_test(t, a_waiting_open_misses_the_cleaning);
 	tcase_add_test(t, anybody_may_clean);
-	tcase_add_test(t, a_daemon_that_ends_takes_the_living_for_dead);
+	tcase_add_test(t, an_orderly_end_makes_buffers_of_living_writers_dirty);
 	tcase_add_test(t, gpushmctl_hides_a_death);
 	return suite_run("dirty", t, NULL);
 }

@@ -51,7 +51,7 @@ static void expect_words(const char *text, const char *word)
 	ck_assert_msg(strstr(text, word), "\"%s\" is not in: %s", word, text);
 }
 
-START_TEST(a_closed_standard_stream_is_something_elses)
+START_TEST(a_closed_standard_stream_is_taken_by_another_file)
 {
 	char path[32], target[32] = "";
 	struct daemon other;
@@ -88,7 +88,7 @@ START_TEST(a_stale_socket_is_in_the_way)
 }
 END_TEST
 
-START_TEST(what_is_no_socket_is_removed)
+START_TEST(a_file_that_is_not_a_socket_is_removed)
 {
 	char path[128], target[160], text[2048];
 	struct stat st;
@@ -283,7 +283,7 @@ static void start_activated(struct role_process *p, const char *socket, const ch
 	ck_assert_str_eq(line, "ok");
 }
 
-START_TEST(a_socket_that_was_handed_over_is_not_served)
+START_TEST(a_socket_from_systemd_is_not_served)
 {
 	struct role_process p;
 	struct gpushm *other = NULL;
@@ -302,7 +302,7 @@ START_TEST(a_socket_that_was_handed_over_is_not_served)
 }
 END_TEST
 
-START_TEST(any_fd_that_was_handed_over_is_served)
+START_TEST(any_fd_from_systemd_is_served)
 {
 	static const char *const wrong[][2] = { { "another", "seqpacket" },
 						{ "gpushmd", "stream" } };
@@ -321,7 +321,7 @@ START_TEST(any_fd_that_was_handed_over_is_served)
 END_TEST
 
 /* With --debug the log tells each request and what became of it; without, none of them. */
-START_TEST(debug_tells_no_more)
+START_TEST(the_debug_log_has_no_requests)
 {
 	static const char *const lines[] = { "connection of ", "hello: done", "open: waits",
 					     "stat: no buffer \"nope\"", "buffer freed" };
@@ -352,17 +352,17 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_closed_standard_stream_is_something_elses);
+	tcase_add_test(t, a_closed_standard_stream_is_taken_by_another_file);
 	tcase_add_test(t, a_second_daemon_takes_the_socket);
 	tcase_add_test(t, a_stale_socket_is_in_the_way);
-	tcase_add_test(t, what_is_no_socket_is_removed);
+	tcase_add_test(t, a_file_that_is_not_a_socket_is_removed);
 	tcase_add_test(t, a_path_is_cut_or_leaves_its_lock);
 	tcase_add_test(t, the_socket_lets_nobody_in);
 	tcase_add_test(t, mappings_end_with_the_daemon);
 	tcase_add_test(t, a_waiting_open_hangs_when_the_daemon_ends);
 	tcase_add_test(t, exit_codes_say_nothing);
-	tcase_add_test(t, debug_tells_no_more);
-	tcase_add_test(t, a_socket_that_was_handed_over_is_not_served);
-	tcase_add_test(t, any_fd_that_was_handed_over_is_served);
+	tcase_add_test(t, the_debug_log_has_no_requests);
+	tcase_add_test(t, a_socket_from_systemd_is_not_served);
+	tcase_add_test(t, any_fd_from_systemd_is_served);
 	return suite_run("endpoint", t, NULL);
 }

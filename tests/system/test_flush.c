@@ -49,7 +49,7 @@ static uint32_t memory_fds(void)
 	return census_files(d.pid, "/memfd:gpushm:b");
 }
 
-START_TEST(flushed_memory_is_still_there_when_the_answer_comes)
+START_TEST(flushed_memory_is_still_there_when_the_reply_comes)
 {
 	for (int round = 0; round < 20; round++) {
 		make_pending(c, "b");
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, client_teardown);
-	tcase_add_test(t, flushed_memory_is_still_there_when_the_answer_comes);
+	tcase_add_test(t, flushed_memory_is_still_there_when_the_reply_comes);
 	tcase_add_test(t, a_flush_of_one_pool_flushes_another);
 	tcase_add_test(t, a_stranger_flushes_a_pool);
 	tcase_add_test(t, gpushmctl_flushes_nothing);

@@ -52,7 +52,7 @@ static void expect_error(const char *code, const char *const *words)
 
 #define HOST "[pool host]\nkind=host\nsize=64M\npending-max-count=0\n"
 
-START_TEST(a_limit_of_buffers_is_passed)
+START_TEST(a_limit_of_buffers_is_exceeded)
 {
 	struct gpushm_buffer *a, *b, *more = NULL;
 
@@ -68,7 +68,7 @@ START_TEST(a_limit_of_buffers_is_passed)
 }
 END_TEST
 
-START_TEST(a_limit_of_bytes_is_passed)
+START_TEST(a_limit_of_bytes_is_exceeded)
 {
 	struct gpushm_buffer *a, *more = NULL;
 
@@ -83,7 +83,7 @@ START_TEST(a_limit_of_bytes_is_passed)
 }
 END_TEST
 
-START_TEST(a_limit_of_leases_is_passed)
+START_TEST(a_limit_of_leases_is_exceeded)
 {
 	struct gpushm_buffer *a, *b = NULL, *more = NULL;
 
@@ -104,7 +104,7 @@ START_TEST(a_limit_of_leases_is_passed)
 }
 END_TEST
 
-START_TEST(a_limit_of_connections_is_passed)
+START_TEST(a_limit_of_connections_is_exceeded)
 {
 	struct gpushm *second = NULL, *third = NULL;
 
@@ -167,7 +167,7 @@ START_TEST(a_size_that_no_memory_has_ends_the_daemon)
 }
 END_TEST
 
-START_TEST(a_reload_is_not_in_force)
+START_TEST(a_reload_has_no_effect)
 {
 	struct gpushm_buffer *a, *more = NULL;
 	char where[128];
@@ -202,7 +202,7 @@ END_TEST
 
 enum { THEIRS = 65533, STRANGER = 65534 };
 
-START_TEST(a_users_own_limits_are_anothers)
+START_TEST(the_limits_of_one_user_apply_to_another)
 {
 	struct role_process p, q;
 	char text[512];
@@ -224,7 +224,7 @@ START_TEST(a_users_own_limits_are_anothers)
 }
 END_TEST
 
-START_TEST(a_pool_serves_who_may_not_use_it)
+START_TEST(a_pool_serves_a_user_without_the_right)
 {
 	static const char config[] = "[pool host]\nkind=host\nsize=64M\n"
 				     "[pool theirs]\nkind=host\nsize=64M\nallow-users=65533\n"
@@ -324,7 +324,7 @@ END_TEST
 
 /* The one that it keeps to tell who connects is lost when not even that is allowed any more. A
  * connection takes two, a sealed buffer one: the last one is missed by its socket, or its pidfd. */
-START_TEST(a_daemon_that_was_without_any_fd_tells_nobody_for_ever)
+START_TEST(a_daemon_without_a_spare_fd_never_sends_reasons_again)
 {
 	enum { N = 100 };
 	static struct gpushm *all[N];
@@ -363,18 +363,18 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 120);
 	tcase_set_timeout(u, 120);
 	tcase_set_timeout(f, 120);
-	tcase_add_test(t, a_limit_of_buffers_is_passed);
-	tcase_add_test(t, a_limit_of_bytes_is_passed);
-	tcase_add_test(t, a_limit_of_leases_is_passed);
-	tcase_add_test(t, a_limit_of_connections_is_passed);
+	tcase_add_test(t, a_limit_of_buffers_is_exceeded);
+	tcase_add_test(t, a_limit_of_bytes_is_exceeded);
+	tcase_add_test(t, a_limit_of_leases_is_exceeded);
+	tcase_add_test(t, a_limit_of_connections_is_exceeded);
 	tcase_add_test(t, a_pool_gives_more_than_it_has);
 	tcase_add_test(t, a_size_that_no_memory_has_ends_the_daemon);
-	tcase_add_test(t, a_reload_is_not_in_force);
-	tcase_add_test(u, a_users_own_limits_are_anothers);
-	tcase_add_test(u, a_pool_serves_who_may_not_use_it);
+	tcase_add_test(t, a_reload_has_no_effect);
+	tcase_add_test(u, the_limits_of_one_user_apply_to_another);
+	tcase_add_test(u, a_pool_serves_a_user_without_the_right);
 	tcase_add_test(f, a_daemon_without_fds_stops_serving);
 	tcase_add_test(f, connections_without_fds_stop_the_daemon);
-	tcase_add_loop_test(f, a_daemon_that_was_without_any_fd_tells_nobody_for_ever, 0, 2);
+	tcase_add_loop_test(f, a_daemon_without_a_spare_fd_never_sends_reasons_again, 0, 2);
 	if (user_may_change())
 		return suite_run("limits", t, u, f, NULL);
 }

@@ -28,7 +28,7 @@ START_TEST(a_taken_name_is_given_again)
 }
 END_TEST
 
-START_TEST(a_bad_name_is_taken)
+START_TEST(a_bad_name_is_accepted)
 {
 	static const char *const bad[] = {
 		"", "/", "a//b", "../x", "a/.", "~bob/x", "a\nb", "\xff"
@@ -102,7 +102,7 @@ START_TEST(a_transient_buffer_outlives_its_last_lease)
 }
 END_TEST
 
-START_TEST(a_private_name_is_everybodys)
+START_TEST(a_private_name_is_shared_by_all_users)
 {
 	struct gpushm_buffer *a = client_create("~/x", 100, NULL), *b = NULL;
 	struct gpushm_stat *st = NULL;
@@ -211,12 +211,12 @@ int main(void)
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_taken_name_is_given_again);
-	tcase_add_test(t, a_bad_name_is_taken);
+	tcase_add_test(t, a_bad_name_is_accepted);
 	tcase_add_test(t, an_unpublished_buffer_is_opened);
 	tcase_add_test(t, a_sealed_buffer_is_opened_for_writing);
 	tcase_add_test(t, memory_goes_before_the_last_lease);
 	tcase_add_test(t, a_transient_buffer_outlives_its_last_lease);
-	tcase_add_test(t, a_private_name_is_everybodys);
+	tcase_add_test(t, a_private_name_is_shared_by_all_users);
 	tcase_add_test(t, attributes_or_the_digest_are_lost);
 	tcase_add_test(t, a_key_that_is_given_twice_has_two_values);
 	tcase_add_test(t, a_list_loses_or_repeats_a_name);

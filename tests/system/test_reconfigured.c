@@ -67,7 +67,7 @@ static uint32_t memory_fds(void)
 }
 
 /* Pool b is inherited for as long as it has x, by one daemon and then by another. */
-START_TEST(a_flush_leaves_a_pool_out_when_another_was_inherited)
+START_TEST(a_flush_skips_a_pool_when_another_was_inherited)
 {
 	struct gpushm_buffer *x, *freed[4];
 	char name[16];
@@ -101,6 +101,6 @@ int main(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_lower_limit_ends_leases_that_are_held);
-	tcase_add_test(t, a_flush_leaves_a_pool_out_when_another_was_inherited);
+	tcase_add_test(t, a_flush_skips_a_pool_when_another_was_inherited);
 	return suite_run("reconfigured", t, NULL);
 }

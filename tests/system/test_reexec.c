@@ -128,7 +128,7 @@ START_TEST(file_descriptors_pile_up_from_restart_to_restart)
 }
 END_TEST
 
-START_TEST(what_was_being_filled_is_published_by_the_successor)
+START_TEST(a_buffer_that_was_being_filled_is_published_by_the_successor)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
 
@@ -169,7 +169,7 @@ static uint32_t waiting(void)
 	return n;
 }
 
-START_TEST(an_open_that_waits_misses_what_the_successor_publishes)
+START_TEST(a_waiting_open_misses_a_publication_at_the_successor)
 {
 	struct role_process waiter;
 	struct gpushm_buffer *b;
@@ -189,7 +189,7 @@ START_TEST(an_open_that_waits_misses_what_the_successor_publishes)
 }
 END_TEST
 
-START_TEST(a_holder_that_never_asks_loses_its_lease)
+START_TEST(a_holder_that_sends_no_request_loses_its_lease)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED);
 	struct gpushm *other = NULL;
@@ -209,7 +209,7 @@ START_TEST(a_holder_that_never_asks_loses_its_lease)
 END_TEST
 
 /* As some of a driver's: open, of nobody's manifest, and without FD_CLOEXEC. */
-START_TEST(an_fd_that_was_not_handed_on_gets_through)
+START_TEST(an_fd_outside_the_fd_set_survives_the_exec)
 {
 	struct pollfd p = { .events = POLLIN };
 	int pipe_fds[2], inherited;
@@ -230,7 +230,7 @@ START_TEST(an_fd_that_was_not_handed_on_gets_through)
 }
 END_TEST
 
-START_TEST(a_successor_gives_the_socket_up)
+START_TEST(a_successor_gives_up_the_socket)
 {
 	char text[1024];
 	struct stat before, after;
@@ -285,12 +285,12 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_restart_loses_contents_leases_or_charges);
 	tcase_add_test(t, a_restart_is_another_process_or_another_daemon);
 	tcase_add_test(t, file_descriptors_pile_up_from_restart_to_restart);
-	tcase_add_test(t, what_was_being_filled_is_published_by_the_successor);
-	tcase_add_test(t, an_open_that_waits_misses_what_the_successor_publishes);
-	tcase_add_test(t, a_holder_that_never_asks_loses_its_lease);
-	tcase_add_test(t, a_successor_gives_the_socket_up);
+	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_successor);
+	tcase_add_test(t, a_waiting_open_misses_a_publication_at_the_successor);
+	tcase_add_test(t, a_holder_that_sends_no_request_loses_its_lease);
+	tcase_add_test(t, a_successor_gives_up_the_socket);
 	tcase_add_test(t, a_signal_in_the_midst_of_a_restart_kills_or_is_lost);
 	tcase_set_timeout(alone, 120);
-	tcase_add_test(alone, an_fd_that_was_not_handed_on_gets_through);
+	tcase_add_test(alone, an_fd_outside_the_fd_set_survives_the_exec);
 	return suite_run("reexec", t, alone, NULL);
 }

@@ -109,7 +109,7 @@ START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
 END_TEST
 
 /* As systemd wants it told: reloading is what it does, and then it is ready. */
-START_TEST(a_supervisor_is_not_told_of_a_planned_restart)
+START_TEST(a_planned_restart_does_not_notify_the_supervisor)
 {
 	unsigned ready = k.ready;
 
@@ -127,6 +127,6 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, a_death_before_or_after_a_planned_restart_loses_something, 0,
 			    (int)(sizeof(ways) / sizeof(ways[0])));
-	tcase_add_test(t, a_supervisor_is_not_told_of_a_planned_restart);
+	tcase_add_test(t, a_planned_restart_does_not_notify_the_supervisor);
 	return suite_run("reexec kept", t, NULL);
 }

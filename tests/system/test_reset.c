@@ -154,7 +154,7 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 END_TEST
 
 /* What goes to the pending list before the driver is up must not serve anybody. */
-START_TEST(memory_that_is_gone_is_given_to_the_next_who_creates)
+START_TEST(lost_memory_is_given_to_the_next_buffer)
 {
 	const char word[] = "fresh";
 	char got[sizeof(word)];
@@ -181,7 +181,7 @@ END_TEST
 
 /* ---- what was done in the meantime ---- */
 
-START_TEST(a_reset_is_told_twice_or_takes_what_is_new)
+START_TEST(a_reset_is_reported_twice_or_drops_new_buffers)
 {
 	struct gpushm_buffer *old, *fresh;
 
@@ -382,8 +382,8 @@ int main(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name);
-	tcase_add_test(t, memory_that_is_gone_is_given_to_the_next_who_creates);
-	tcase_add_test(t, a_reset_is_told_twice_or_takes_what_is_new);
+	tcase_add_test(t, lost_memory_is_given_to_the_next_buffer);
+	tcase_add_test(t, a_reset_is_reported_twice_or_drops_new_buffers);
 	tcase_add_loop_test(t, an_error_that_may_pass_drops_a_buffer, 0, (int)array_size(passing));
 	tcase_add_test(t, a_gpu_that_is_not_there_loses_its_buffers);
 	tcase_add_test(t, another_gpu_takes_a_buffers_place_or_loses_it);

@@ -171,7 +171,7 @@ START_TEST(a_published_buffer_dies_with_the_daemon)
 }
 END_TEST
 
-START_TEST(a_holder_that_died_meanwhile_holds_for_ever)
+START_TEST(a_holder_that_died_without_a_daemon_holds_forever)
 {
 	struct gpushm_stat *st = NULL;
 	struct role_process maker;
@@ -235,7 +235,7 @@ END_TEST
 
 /* A close is told without an answer, so a daemon can die with it unread: the next request comes to
  * the successor, and what is not reclaimed there has ended. */
-START_TEST(a_close_that_died_with_the_daemon_holds_for_ever)
+START_TEST(a_close_that_died_with_the_daemon_holds_forever)
 {
 	struct gpushm_buffer *b = make("host", "a", 4096), *kept = make("host", "b", 4096);
 	struct gpushm_stat *st = NULL;
@@ -261,7 +261,7 @@ END_TEST
 
 /* One that ends in order hears what was said before: three closes, of which one turn of its loop
  * reads one. Their process asks for nothing more. */
-START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_for_ever)
+START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_forever)
 {
 	static const char *const names[] = { "a", "b", "c" };
 	struct gpushm_buffer *all[array_size(names)];
@@ -298,11 +298,11 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_published_buffer_dies_with_the_daemon);
-	tcase_add_test(t, a_holder_that_died_meanwhile_holds_for_ever);
+	tcase_add_test(t, a_holder_that_died_without_a_daemon_holds_forever);
 	tcase_add_test(t, a_half_made_buffer_comes_back);
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
-	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_for_ever);
-	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_for_ever);
+	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
+	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
 	return suite_run("restart", t, NULL);
 }

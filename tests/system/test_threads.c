@@ -170,7 +170,7 @@ START_TEST(threads_on_one_connection_mix_their_replies)
 }
 END_TEST
 
-START_TEST(threads_on_their_own_connections_meet)
+START_TEST(threads_on_their_own_connections_disturb_each_other)
 {
 	run(false);
 }
@@ -305,7 +305,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, threads_on_one_connection_mix_their_replies);
-	tcase_add_test(t, threads_on_their_own_connections_meet);
+	tcase_add_test(t, threads_on_their_own_connections_disturb_each_other);
 	tcase_add_test(t, two_threads_win_a_name);
 
 	tcase_add_checked_fixture(pools, setup_pools, teardown_pools);

@@ -161,7 +161,7 @@ START_TEST(a_process_that_cant_be_watched_is_served)
 }
 END_TEST
 
-START_TEST(a_trusted_process_keeps_its_leases_when_its_socket_has_closed)
+START_TEST(a_trusted_process_keeps_its_leases_after_its_socket_closes)
 {
 	struct role_process reader, writer;
 
@@ -214,7 +214,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_old_kernels_processes_are_not_watched);
 	tcase_add_test(t, a_process_of_another_namespace_is_not_watched);
 	tcase_add_test(t, a_process_that_cant_be_watched_is_served);
-	tcase_add_test(t, a_trusted_process_keeps_its_leases_when_its_socket_has_closed);
+	tcase_add_test(t, a_trusted_process_keeps_its_leases_after_its_socket_closes);
 	tcase_add_test(t, a_reload_leaves_the_policy_as_it_was);
 	return suite_run("unwatched", t, NULL);
 }

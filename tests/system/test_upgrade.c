@@ -66,7 +66,7 @@ static const struct {
 	{ "cp gpushmd old && echo rubbish >>gpushmd.conf", "status 2" },
 };
 
-START_TEST(a_program_that_can_not_take_over_is_taken)
+START_TEST(a_program_that_cannot_take_over_is_started)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED), *w = NULL;
 	struct gpushm_status *before = reexec_status(), *after;
@@ -96,7 +96,7 @@ START_TEST(a_program_that_can_not_take_over_is_taken)
 }
 END_TEST
 
-START_TEST(a_program_follows_that_can_not_read_the_journal)
+START_TEST(a_program_that_cannot_read_the_journal_takes_over)
 {
 	char text[512];
 
@@ -157,9 +157,9 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, reexec_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, the_old_program_goes_on_after_an_update);
-	tcase_add_loop_test(t, a_program_that_can_not_take_over_is_taken, 0,
+	tcase_add_loop_test(t, a_program_that_cannot_take_over_is_started, 0,
 			    (int)array_size(useless));
-	tcase_add_test(t, a_program_follows_that_can_not_read_the_journal);
+	tcase_add_test(t, a_program_that_cannot_read_the_journal_takes_over);
 	tcase_add_test(t, anybody_may_restart_the_daemon);
 	tcase_add_test(t, gpushmctl_restart_returns_before_the_successor_serves);
 	return suite_run("upgrade", t, NULL);

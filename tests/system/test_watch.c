@@ -71,7 +71,7 @@ static const struct role roles[] = { { "reader", reader_role },
 
 /* ---- names and buffers ---- */
 
-START_TEST(an_event_of_a_name_is_missed_or_told_twice)
+START_TEST(an_event_of_a_name_is_missed_or_reported_twice)
 {
 	struct role_process writer;
 	struct gpushm_buffer *b, *b2;
@@ -101,7 +101,7 @@ START_TEST(an_event_of_a_name_is_missed_or_told_twice)
 }
 END_TEST
 
-START_TEST(what_is_there_already_is_not_told)
+START_TEST(an_existing_buffer_is_not_reported)
 {
 	struct gpushm_buffer *b = watcher_shared("x"), *filling = client_create("y", 1, NULL);
 
@@ -117,7 +117,7 @@ START_TEST(what_is_there_already_is_not_told)
 }
 END_TEST
 
-START_TEST(the_end_of_a_buffer_is_not_told)
+START_TEST(the_end_of_a_buffer_is_not_reported)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
 	uint64_t id = gpushm_buffer_id(b);
@@ -140,7 +140,7 @@ START_TEST(the_end_of_a_buffer_is_not_told)
 }
 END_TEST
 
-START_TEST(a_buffer_that_went_before_it_was_watched_is_waited_for)
+START_TEST(a_watch_of_a_freed_buffer_waits_forever)
 {
 	struct gpushm_buffer *b = watcher_shared("x");
 	uint64_t id = gpushm_buffer_id(b);
@@ -153,7 +153,7 @@ START_TEST(a_buffer_that_went_before_it_was_watched_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_stranger_is_told_of_what_it_may_not_see)
+START_TEST(a_stranger_gets_events_of_names_it_may_not_see)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b, *last;
@@ -174,7 +174,7 @@ START_TEST(a_stranger_is_told_of_what_it_may_not_see)
 }
 END_TEST
 
-START_TEST(who_holds_a_nameless_buffer_is_a_stranger_to_it)
+START_TEST(a_holder_gets_no_events_of_a_buffer_without_a_name)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	struct gpushm_buffer *b;
@@ -246,7 +246,7 @@ static void *take_one(void *arg)
 	return NULL;
 }
 
-START_TEST(a_name_that_is_added_does_not_reach_who_waits)
+START_TEST(a_name_that_is_added_does_not_reach_the_waiting_thread)
 {
 	struct gpushm_buffer *b = watcher_shared("y");
 	struct gpushm_event e = { 0 };
@@ -301,14 +301,14 @@ int main(int argc, char **argv)
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, an_event_of_a_name_is_missed_or_told_twice);
-	tcase_add_test(t, what_is_there_already_is_not_told);
-	tcase_add_test(t, the_end_of_a_buffer_is_not_told);
-	tcase_add_test(t, a_buffer_that_went_before_it_was_watched_is_waited_for);
-	tcase_add_test(t, a_stranger_is_told_of_what_it_may_not_see);
-	tcase_add_test(t, who_holds_a_nameless_buffer_is_a_stranger_to_it);
+	tcase_add_test(t, an_event_of_a_name_is_missed_or_reported_twice);
+	tcase_add_test(t, an_existing_buffer_is_not_reported);
+	tcase_add_test(t, the_end_of_a_buffer_is_not_reported);
+	tcase_add_test(t, a_watch_of_a_freed_buffer_waits_forever);
+	tcase_add_test(t, a_stranger_gets_events_of_names_it_may_not_see);
+	tcase_add_test(t, a_holder_gets_no_events_of_a_buffer_without_a_name);
 	tcase_add_test(t, an_event_loop_misses_an_event);
-	tcase_add_test(t, a_name_that_is_added_does_not_reach_who_waits);
+	tcase_add_test(t, a_name_that_is_added_does_not_reach_the_waiting_thread);
 	tcase_add_test(t, a_forked_child_takes_its_parents_events);
 	return suite_run("watch", t, NULL);
 }

@@ -51,7 +51,7 @@ START_TEST(three_hundred_watches_lose_an_event_or_leave_something)
 }
 END_TEST
 
-START_TEST(a_dead_clients_watch_waits_for_ever)
+START_TEST(a_dead_clients_watch_waits_forever)
 {
 	struct role_process p;
 	struct census before;
@@ -64,7 +64,7 @@ START_TEST(a_dead_clients_watch_waits_for_ever)
 }
 END_TEST
 
-START_TEST(more_is_watched_than_fits)
+START_TEST(more_names_are_watched_than_a_frame_holds)
 {
 	struct gpushm_buffer *b = watcher_shared("x");
 	uint64_t id = gpushm_buffer_id(b);
@@ -89,7 +89,7 @@ START_TEST(more_is_watched_than_fits)
 }
 END_TEST
 
-START_TEST(long_names_make_a_watch_that_asks_nothing)
+START_TEST(a_watch_of_many_long_names_reports_nothing)
 {
 	struct gpushm_buffer *b;
 	char name[256];
@@ -126,7 +126,7 @@ static int watch_raw(struct raw *r, Gpushm__Proto__Watched *m, size_t n, uint64_
 				   SET(wait_ms, wait_ms)));
 }
 
-START_TEST(a_watch_that_makes_no_sense_is_waited_for)
+START_TEST(an_invalid_watch_waits)
 {
 	struct raw r;
 	Gpushm__Proto__Watched none = MESSAGE(Watched, watched),
@@ -190,7 +190,7 @@ START_TEST(another_daemon_is_not_noticed)
 }
 END_TEST
 
-START_TEST(a_daemon_that_stays_away_is_waited_for_without_a_word)
+START_TEST(a_watch_does_not_report_that_the_daemon_stays_away)
 {
 	struct gpushm_event e;
 
@@ -260,12 +260,12 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, client_setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, three_hundred_watches_lose_an_event_or_leave_something);
-	tcase_add_test(t, a_dead_clients_watch_waits_for_ever);
-	tcase_add_test(t, more_is_watched_than_fits);
-	tcase_add_test(t, long_names_make_a_watch_that_asks_nothing);
-	tcase_add_test(t, a_watch_that_makes_no_sense_is_waited_for);
+	tcase_add_test(t, a_dead_clients_watch_waits_forever);
+	tcase_add_test(t, more_names_are_watched_than_a_frame_holds);
+	tcase_add_test(t, a_watch_of_many_long_names_reports_nothing);
+	tcase_add_test(t, an_invalid_watch_waits);
 	tcase_add_test(t, another_daemon_is_not_noticed);
-	tcase_add_test(t, a_daemon_that_stays_away_is_waited_for_without_a_word);
+	tcase_add_test(t, a_watch_does_not_report_that_the_daemon_stays_away);
 	tcase_add_checked_fixture(kept, kept_setup, keep_teardown);
 	tcase_set_timeout(kept, 120);
 	tcase_add_test(kept, the_next_daemons_events_are_missed);

@@ -51,7 +51,7 @@ static void check_and_close(struct gpushm_buffer **all, size_t n)
 }
 
 /* A mempool that is inherited again and again is the same fd. */
-START_TEST(what_is_kept_is_kept_once_more_by_each_daemon)
+START_TEST(each_daemon_stores_the_same_fds_again)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
 	size_t n = make_on_each(all);
@@ -67,7 +67,7 @@ START_TEST(what_is_kept_is_kept_once_more_by_each_daemon)
 END_TEST
 
 /* A keeper forgets by name: here it has two of each pool's, memory's and table's. */
-START_TEST(a_copy_that_is_dropped_takes_along_what_is_used)
+START_TEST(dropping_a_duplicate_fd_drops_one_that_is_used)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
 	size_t n = make_on_each(all), kept;
@@ -164,7 +164,7 @@ static void expect_told(uint64_t bytes, const char *held)
 	ck_assert_msg(strstr(gpushm_error(), text), "%s", gpushm_error());
 }
 
-START_TEST(another_sum_is_told_than_a_user_holds_of_a_pool)
+START_TEST(the_sum_that_a_user_holds_of_a_pool_is_wrong)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
 	struct gpushm_buffer *first, *second;
@@ -187,7 +187,7 @@ START_TEST(another_sum_is_told_than_a_user_holds_of_a_pool)
 }
 END_TEST
 
-START_TEST(a_journal_grows_with_what_has_gone)
+START_TEST(a_journal_grows_with_freed_buffers)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *r = NULL;
 
@@ -265,16 +265,16 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("kept");
+	TCase *t = tcase_create("fdstore");
 
 	tcase_add_checked_fixture(t, kept_setup, kept_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, what_is_kept_is_kept_once_more_by_each_daemon);
-	tcase_add_test(t, a_copy_that_is_dropped_takes_along_what_is_used);
+	tcase_add_test(t, each_daemon_stores_the_same_fds_again);
+	tcase_add_test(t, dropping_a_duplicate_fd_drops_one_that_is_used);
 	tcase_add_test(t, a_sealed_buffer_keeps_a_descriptor_for_writing);
-	tcase_add_test(t, another_sum_is_told_than_a_user_holds_of_a_pool);
-	tcase_add_test(t, a_journal_grows_with_what_has_gone);
+	tcase_add_test(t, the_sum_that_a_user_holds_of_a_pool_is_wrong);
+	tcase_add_test(t, a_journal_grows_with_freed_buffers);
 	tcase_add_test(t, many_buffers_are_too_many_to_keep);
 	tcase_add_test(t, each_close_waits_for_a_daemon_that_has_gone);
-	return suite_run("kept", t, NULL);
+	return suite_run("fdstore", t, NULL);
 }

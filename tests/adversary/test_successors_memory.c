@@ -95,7 +95,7 @@ static struct gpushm_buffer *make(const char *name, enum gpushm_state state)
 	return b;
 }
 
-START_TEST(a_daemon_that_is_short_of_memory_drops_what_it_was_left)
+START_TEST(a_successor_without_memory_drops_what_it_inherits)
 {
 	struct gpushm_buffer *x = make("x", GPUSHM_SHARED), *y = make("y", GPUSHM_SEALED);
 	long n = 1;
@@ -114,10 +114,10 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("heirs_memory");
+	TCase *t = tcase_create("successors_memory");
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_daemon_that_is_short_of_memory_drops_what_it_was_left);
-	return suite_run("heirs_memory", t, NULL);
+	tcase_add_test(t, a_successor_without_memory_drops_what_it_inherits);
+	return suite_run("successors_memory", t, NULL);
 }

@@ -149,7 +149,7 @@ START_TEST(a_create_that_waits_gets_memory_that_is_still_held)
 }
 END_TEST
 
-START_TEST(a_create_ends_its_wait_early_or_without_a_word_of_who)
+START_TEST(a_create_stops_waiting_early_or_does_not_name_the_holders)
 {
 	struct gpushm_buffer *b = client_create("first", 12 * MIB, NULL), *late = NULL;
 	struct timespec before, after;
@@ -282,7 +282,7 @@ static struct gpushm_buffer *create_in(const char *pool, uint64_t bytes)
 	return b;
 }
 
-START_TEST(what_waits_for_reuse_in_one_pool_is_kept_from_another)
+START_TEST(freed_memory_of_one_pool_is_kept_from_another)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "b" };
 	struct gpushm_buffer *first, *b = NULL;
@@ -323,12 +323,12 @@ int main(int argc, char **argv)
 	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_add_test(t, a_create_that_waits_misses_what_is_freed);
 	tcase_add_test(t, a_create_that_waits_gets_memory_that_is_still_held);
-	tcase_add_test(t, a_create_ends_its_wait_early_or_without_a_word_of_who);
+	tcase_add_test(t, a_create_stops_waiting_early_or_does_not_name_the_holders);
 	tcase_add_test(t, a_create_whose_client_dies_goes_on_waiting);
 	tcase_add_test(t, a_full_pool_names_one_user_alone);
 	tcase_add_test(t, a_request_that_may_never_fit_waits);
 	tcase_add_test(t, gpushmctl_does_not_wait);
 	tcase_add_test(gpu, a_create_that_waits_never_asks_the_driver_again);
-	tcase_add_test(gpu, what_waits_for_reuse_in_one_pool_is_kept_from_another);
-	return suite_run("room", t, gpu, NULL);
+	tcase_add_test(gpu, freed_memory_of_one_pool_is_kept_from_another);
+	return suite_run("space", t, gpu, NULL);
 }

@@ -90,8 +90,8 @@ void model_describe(struct model *m, struct model_session *s, struct model_lease
 	} else {
 		l->buffer->arrays++;
 		l->buffer->has_table = true;
-		s->answer.what = MODEL_DESCRIBED;
-		s->answer.buffer = l->buffer;
+		s->reply.what = MODEL_DESCRIBED;
+		s->reply.buffer = l->buffer;
 	}
 }
 
@@ -101,7 +101,7 @@ void model_close(struct model *m, struct model_session *s, struct model_lease *l
 		model_refuse(s, CODE_NO_LEASE);
 		return;
 	}
-	s->answer.what = MODEL_DONE;
+	s->reply.what = MODEL_DONE;
 	model_end(m, l);
 	model_settle(m);
 }
@@ -116,7 +116,7 @@ void model_unlink(struct model *m, struct model_session *s, const char *name, bo
 		code = CODE_NOT_FOUND;
 	if (code == CODE_OK && !model_owns(s->process, b))
 		code = CODE_ACCESS;
-	s->answer.what = MODEL_DONE;
+	s->reply.what = MODEL_DONE;
 	if (code != CODE_OK) {
 		model_refuse(s, code);
 		return;
@@ -134,11 +134,11 @@ void model_reclaim(struct model *m, struct model_session *s, uint64_t former,
 	struct model_session *old;
 	struct model_lease *l;
 
-	s->answer.what = MODEL_RECLAIMED;
+	s->reply.what = MODEL_RECLAIMED;
 	for (size_t i = 0; i < n; i++) {
 		l = leases[i];
 		if (!l || l->session->connected || l->session->process != s->process) {
-			s->answer.lost++;
+			s->reply.lost++;
 			continue;
 		}
 		list_drop(&l->session_link);

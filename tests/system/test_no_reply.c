@@ -28,19 +28,19 @@ static void be_patient(void)
 	setenv("GPUSHM_RECONNECT_MS", "60000", 1);
 }
 
-static void expect_no_answer(int result, int number)
+static void expect_no_reply(int result, int number)
 {
 	ck_assert_int_eq(result, -number);
 	ck_assert_msg(strstr(gpushm_error(), "no daemon has answered"), "%s", gpushm_error());
 	ck_assert_msg(strstr(gpushm_error(), "systemctl status gpushmd"), "%s", gpushm_error());
 }
 
-START_TEST(a_stopped_daemon_is_waited_for_for_ever)
+START_TEST(a_request_to_a_stopped_daemon_waits_forever)
 {
 	struct gpushm *other = NULL;
 
 	ck_assert_int_eq(kill(k.pid, SIGSTOP), 0);
-	expect_no_answer(gpushm_connect(k.socket, &other), ECONNREFUSED);
+	expect_no_reply(gpushm_connect(k.socket, &other), ECONNREFUSED);
 	ck_assert_ptr_null(other);
 	ck_assert_int_eq(kill(k.pid, SIGCONT), 0);
 	be_patient();
@@ -49,13 +49,13 @@ START_TEST(a_stopped_daemon_is_waited_for_for_ever)
 }
 END_TEST
 
-START_TEST(a_request_waits_for_ever_where_there_is_only_a_socket)
+START_TEST(a_request_waits_forever_where_only_the_socket_exists)
 {
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *again = NULL;
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	keeper_end(&k, SIGKILL);
-	expect_no_answer(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &again), ECONNRESET);
+	expect_no_reply(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &again), ECONNRESET);
 	keeper_start(&k);
 	be_patient();
 	ck_assert_msg(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &again) == 0, "%s", gpushm_error());
@@ -65,7 +65,7 @@ START_TEST(a_request_waits_for_ever_where_there_is_only_a_socket)
 }
 END_TEST
 
-START_TEST(a_watch_says_nothing_where_there_is_only_a_socket)
+START_TEST(a_watch_reports_nothing_where_only_the_socket_exists)
 {
 	struct gpushm_buffer *b;
 	struct gpushm_event e;
@@ -89,12 +89,12 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("silent");
+	TCase *t = tcase_create("no_reply");
 
 	tcase_add_checked_fixture(t, setup, kept_teardown);
 	tcase_set_timeout(t, 60);
-	tcase_add_test(t, a_stopped_daemon_is_waited_for_for_ever);
-	tcase_add_test(t, a_request_waits_for_ever_where_there_is_only_a_socket);
-	tcase_add_test(t, a_watch_says_nothing_where_there_is_only_a_socket);
-	return suite_run("silent", t, NULL);
+	tcase_add_test(t, a_request_to_a_stopped_daemon_waits_forever);
+	tcase_add_test(t, a_request_waits_forever_where_only_the_socket_exists);
+	tcase_add_test(t, a_watch_reports_nothing_where_only_the_socket_exists);
+	return suite_run("no_reply", t, NULL);
 }

@@ -38,7 +38,7 @@ START_TEST(a_held_buffer_is_seen_or_never_published)
 }
 END_TEST
 
-START_TEST(a_script_misses_what_happens)
+START_TEST(a_script_misses_events_of_a_watch)
 {
 	shell_expect(
 		&sh, 0,
@@ -228,7 +228,7 @@ START_TEST(a_slow_put_shows_no_progress)
 }
 END_TEST
 
-START_TEST(the_doctor_sees_no_fault_or_one_that_is_none)
+START_TEST(the_doctor_misses_a_fault_or_invents_one)
 {
 	shell_expect(&sh, 0, "$ctl doctor");
 	says("ok    daemon ");
@@ -267,12 +267,12 @@ END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("ctl ways");
+	TCase *tc = tcase_create("ctl_scripts");
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, a_held_buffer_is_seen_or_never_published);
-	tcase_add_test(tc, a_script_misses_what_happens);
+	tcase_add_test(tc, a_script_misses_events_of_a_watch);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);
@@ -281,8 +281,8 @@ int main(void)
 	tcase_add_test(tc, colours_are_written_where_they_are_not_wanted);
 	tcase_add_test(tc, a_table_is_wider_than_the_terminal_or_cut_in_a_pipe);
 	tcase_add_test(tc, a_slow_put_shows_no_progress);
-	tcase_add_test(tc, the_doctor_sees_no_fault_or_one_that_is_none);
+	tcase_add_test(tc, the_doctor_misses_a_fault_or_invents_one);
 	tcase_add_test(tc, a_closed_pipe_makes_noise);
 	tcase_add_test(tc, help_is_missing_or_names_no_option);
-	return suite_run("ctl ways", tc, NULL);
+	return suite_run("ctl_scripts", tc, NULL);
 }

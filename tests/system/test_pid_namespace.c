@@ -135,7 +135,7 @@ static bool is_dirty(void)
 	return dirty;
 }
 
-START_TEST(a_process_elsewhere_loses_its_lease_while_it_lives)
+START_TEST(a_process_in_another_namespace_loses_its_lease_while_it_lives)
 {
 	struct role_process holder;
 	struct gpushm_buffer *b;
@@ -164,7 +164,7 @@ START_TEST(a_process_elsewhere_loses_its_lease_while_it_lives)
 END_TEST
 
 /* It ends while there is no daemon. */
-START_TEST(a_process_elsewhere_holds_beyond_its_end)
+START_TEST(a_process_in_another_namespace_keeps_its_lease_after_its_end)
 {
 	struct role_process holder;
 	struct gpushm_buffer *b;
@@ -195,7 +195,7 @@ static void greet(struct raw *r, struct actor *a)
 }
 
 /* It opens on one connection, and watches on another. */
-START_TEST(a_holder_elsewhere_is_a_stranger_on_its_other_connection)
+START_TEST(a_holder_in_another_namespace_is_a_stranger_on_its_second_connection)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
 	Gpushm__Proto__Watched what = MESSAGE(Watched, watched), *all[] = { &what };
@@ -233,13 +233,13 @@ static const struct role roles[] = { { "holder", holder_role } };
 
 int main(int argc, char **argv)
 {
-	TCase *t = tcase_create("elsewhere");
+	TCase *t = tcase_create("pid_namespace");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, a_process_elsewhere_loses_its_lease_while_it_lives, 0,
+	tcase_add_loop_test(t, a_process_in_another_namespace_loses_its_lease_while_it_lives, 0,
 			    (int)array_size(ways));
-	tcase_add_test(t, a_process_elsewhere_holds_beyond_its_end);
-	tcase_add_test(t, a_holder_elsewhere_is_a_stranger_on_its_other_connection);
-	return suite_run("elsewhere", t, NULL);
+	tcase_add_test(t, a_process_in_another_namespace_keeps_its_lease_after_its_end);
+	tcase_add_test(t, a_holder_in_another_namespace_is_a_stranger_on_its_second_connection);
+	return suite_run("pid_namespace", t, NULL);
 }

@@ -48,38 +48,38 @@ static const char *new_name(uint32_t n)
 }
 
 /* One that is connected and waits for nothing, or NULL. */
-struct slot *play_pick_slot(struct play *p, uint32_t who)
+struct connection *play_pick_connection(struct play *p, uint32_t who)
 {
-	struct slot *ready[SLOTS];
+	struct connection *ready[CONNECTIONS];
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < SLOTS; i++)
-		if (p->slots[i].session && p->slots[i].session->waits == MODEL_IDLE)
-			ready[n++] = &p->slots[i];
+	for (unsigned i = 0; i < CONNECTIONS; i++)
+		if (p->connections[i].session && p->connections[i].session->waits == MODEL_IDLE)
+			ready[n++] = &p->connections[i];
 	return n ? ready[who % n] : NULL;
 }
 
 /* One that somebody can name just now, mostly of a buffer that is being filled if that is wanted,
  * and whose it is: *ret. Sometimes it is given to another, who has no business with it. */
 static struct model_lease *pick_lease(struct play *p, const struct op *op, bool filling,
-				      struct slot **ret)
+				      struct connection **ret)
 {
 	struct model_lease *all[256], *l;
 	struct model_session *s;
 	unsigned n = 0;
 
-	*ret = play_pick_slot(p, op->who);
+	*ret = play_pick_connection(p, op->who);
 	filling = filling && op->which % 4;
 	list_foreach (s, &p->model.sessions, link)
 		list_foreach (l, &s->leases, session_link)
-			if (s->slot >= 0 && s->waits == MODEL_IDLE && n < array_size(all) &&
+			if (s->connection >= 0 && s->waits == MODEL_IDLE && n < array_size(all) &&
 			    (!filling || l->buffer->state == MODEL_FILLING))
 				all[n++] = l;
 	if (n == 0)
 		return NULL;
 	l = all[op->which / 4 % n];
 	if (op->who % 16)
-		*ret = &p->slots[l->session->slot];
+		*ret = &p->connections[l->session->connection];
 	return l;
 }
 
@@ -88,9 +88,9 @@ static uint64_t lease_id(const struct model_lease *l)
 	return l ? l->id : 12345;
 }
 
-void play_send(struct slot *slot, const Gpushm__Proto__Request *q)
+void play_send(struct connection *conn, const Gpushm__Proto__Request *q)
 {
-	int e = raw_request(&slot->raw, q);
+	int e = raw_request(&conn->raw, q);
 
 	if (e < 0)
 		play_fail("a request can't be sent: %s", strerror(-e));
@@ -106,9 +106,9 @@ static uint64_t wait_ms(enum model_patience patience)
 	return patience == MODEL_FOR_EVER ? UINT64_MAX : patience == MODEL_BRIEFLY;
 }
 
-unsigned play_slot_number(const struct play *p, const struct slot *slot)
+unsigned play_number(const struct play *p, const struct connection *conn)
 {
-	return (unsigned)(slot - p->slots);
+	return (unsigned)(conn - p->connections);
 }
 
 /* ---- buffers ---- */
@@ -148,7 +148,7 @@ static bool waits_already(struct play *p, uid_t uid)
 void play_create(struct play *p, const struct op *op)
 {
 	static const unsigned modes[] = { 0600, 0666, 0660, 0644, 0606, 0066, 0666, 01666 };
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	struct model_spec spec = { .name = new_name(op->which),
 				   .pool = pool_name(p, op->which >> 8),
 				   .mode = modes[op->how >> 4 & 7],
@@ -161,21 +161,21 @@ void play_create(struct play *p, const struct op *op)
 	Gpushm__Proto__Attr attr = MESSAGE(Attr, attr, BYTES(key, "k"), BYTES(value, "v")),
 			    *attrs[] = { &attr };
 
-	if (!slot ||
-	    (spec.patience == MODEL_FOR_EVER && waits_already(p, slot->session->process->uid)))
+	if (!conn ||
+	    (spec.patience == MODEL_FOR_EVER && waits_already(p, conn->session->process->uid)))
 		return;
 	if (spec.mode & ~0666u && op->how >> 20 & 3)
 		spec.mode = 0666;
 	spec.bytes = pool ? size_of(pool, op->how >> 14) : 1;
 	play_tell(p, "%u creates \"%s\" in %s: %" PRIu64 " bytes, mode %04o%s%s%s%s",
-		  play_slot_number(p, slot), spec.name, spec.pool, spec.bytes, spec.mode,
+		  play_number(p, conn), spec.name, spec.pool, spec.bytes, spec.mode,
 		  spec.transient ? ", transient" : "", spec.attr ? ", with an attribute" : "",
 		  spec.has_gid ? ", with a group" : "",
 		  spec.patience == MODEL_FOR_EVER ? ", and waits" : "");
-	model_create(&p->model, slot->session, &spec);
-	if (slot->session->creating)
-		slot->session->creating->above = p->last_buffer;
-	play_send(slot, REQUEST(CREATE, Create, create, BYTES(name, spec.name),
+	model_create(&p->model, conn->session, &spec);
+	if (conn->session->creating)
+		conn->session->creating->above = p->last_buffer;
+	play_send(conn, REQUEST(CREATE, Create, create, BYTES(name, spec.name),
 				BYTES(pool, spec.pool), SET(size_bytes, spec.bytes),
 				SET(mode, spec.mode), .has_gid = spec.has_gid, .gid = spec.gid,
 				SET(transient, spec.transient), .n_attrs = spec.attr,
@@ -184,8 +184,8 @@ void play_create(struct play *p, const struct op *op)
 
 void play_describe(struct play *p, const struct op *op)
 {
-	struct slot *slot;
-	struct model_lease *l = pick_lease(p, op, true, &slot);
+	struct connection *conn;
+	struct model_lease *l = pick_lease(p, op, true, &conn);
 	bool fits = op->how % 4 != 0;
 	uint64_t shape[] = { 1 };
 	Gpushm__Proto__Dtype dtype =
@@ -195,43 +195,43 @@ void play_describe(struct play *p, const struct op *op)
 					     .shape = shape, SET(offset, fits ? 0 : 1u << 30));
 	Gpushm__Proto__Array *arrays[] = { &array };
 
-	if (!slot || (!l && op->how % 16))
+	if (!conn || (!l && op->how % 16))
 		return;
 	snprintf(name, sizeof(name), "x%u", l ? l->buffer->arrays : 0);
 	array.has_name = 1;
 	array.name = (ProtobufCBinaryData){ strlen(name), (uint8_t *)name };
-	play_tell(p, "%u describes an array%s, by lease %" PRIu64, play_slot_number(p, slot),
+	play_tell(p, "%u describes an array%s, by lease %" PRIu64, play_number(p, conn),
 		  fits ? "" : " that does not fit", lease_id(l));
-	model_describe(&p->model, slot->session, l, fits);
-	play_send(slot, REQUEST(DESCRIBE, Describe, describe, SET(lease, lease_id(l)),
+	model_describe(&p->model, conn->session, l, fits);
+	play_send(conn, REQUEST(DESCRIBE, Describe, describe, SET(lease, lease_id(l)),
 				.n_arrays = 1, .arrays = arrays));
 }
 
 void play_publish(struct play *p, const struct op *op)
 {
-	struct slot *slot;
-	struct model_lease *l = pick_lease(p, op, true, &slot);
+	struct connection *conn;
+	struct model_lease *l = pick_lease(p, op, true, &conn);
 	enum model_state state = op->how % 4 == 0 ? MODEL_SEALED : MODEL_SHARED;
 
-	if (!slot || (!l && op->how % 16))
+	if (!conn || (!l && op->how % 16))
 		return;
-	play_tell(p, "%u publishes \"%s\" %s", play_slot_number(p, slot), l ? l->buffer->name : "?",
+	play_tell(p, "%u publishes \"%s\" %s", play_number(p, conn), l ? l->buffer->name : "?",
 		  state == MODEL_SEALED ? "sealed" : "shared");
-	model_publish(&p->model, slot->session, l, state);
-	play_send(slot, REQUEST(PUBLISH, Publish, publish, SET(lease, lease_id(l)),
+	model_publish(&p->model, conn->session, l, state);
+	play_send(conn, REQUEST(PUBLISH, Publish, publish, SET(lease, lease_id(l)),
 				SET(state, (Gpushm__Proto__State)state)));
 }
 
 void play_open(struct play *p, const struct op *op)
 {
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	char name[MODEL_NAME_MAX];
 	enum model_access access = op->how >> 4 & 1 ? MODEL_WRITE : MODEL_READ;
 	bool refuses = (op->how >> 5) % 2;
 	enum model_patience patience = patience_of(op->how);
 	struct model_buffer *dirty = find_dirty(p);
 
-	if (!slot)
+	if (!conn)
 		return;
 	pick_name(p, op->which, name);
 	/* Dirt is rare: where there is some, half of them meet it, and half of those wait. */
@@ -239,43 +239,43 @@ void play_open(struct play *p, const struct op *op)
 		snprintf(name, sizeof(name), "%s", dirty->name);
 		patience = refuses ? MODEL_FOR_EVER : patience;
 	}
-	play_tell(p, "%u opens \"%s\" to %s%s%s", play_slot_number(p, slot), name,
+	play_tell(p, "%u opens \"%s\" to %s%s%s", play_number(p, conn), name,
 		  access == MODEL_WRITE ? "write" : "read", refuses ? ", if it is clean" : "",
 		  patience == MODEL_FOR_EVER ? ", and waits" : "");
-	model_open(&p->model, slot->session, name, access, refuses, patience);
-	play_send(slot, REQUEST(OPEN, Open, open, BYTES(name, name),
+	model_open(&p->model, conn->session, name, access, refuses, patience);
+	play_send(conn, REQUEST(OPEN, Open, open, BYTES(name, name),
 				SET(access, (Gpushm__Proto__Access)access),
 				SET(refuse_dirty, refuses), SET(wait_ms, wait_ms(patience))));
 }
 
 void play_stat(struct play *p, const struct op *op)
 {
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	char name[MODEL_NAME_MAX];
 	enum model_patience patience = patience_of(op->how);
 
-	if (!slot)
+	if (!conn)
 		return;
 	pick_name(p, op->which, name);
-	play_tell(p, "%u looks at \"%s\"%s", play_slot_number(p, slot), name,
+	play_tell(p, "%u looks at \"%s\"%s", play_number(p, conn), name,
 		  patience == MODEL_FOR_EVER ? ", and waits" : "");
-	model_stat(&p->model, slot->session, name, patience);
-	play_send(slot, REQUEST(STAT, Stat, stat, BYTES(name, name), SET(holders, op->how >> 8 & 1),
+	model_stat(&p->model, conn->session, name, patience);
+	play_send(conn, REQUEST(STAT, Stat, stat, BYTES(name, name), SET(holders, op->how >> 8 & 1),
 				SET(wait_ms, wait_ms(patience))));
 }
 
 void play_close(struct play *p, const struct op *op)
 {
-	struct slot *slot;
-	struct model_lease *l = pick_lease(p, op, false, &slot);
+	struct connection *conn;
+	struct model_lease *l = pick_lease(p, op, false, &conn);
 	uint64_t id = lease_id(l);
 
-	if (!slot || (!l && op->how % 16))
+	if (!conn || (!l && op->how % 16))
 		return;
-	play_tell(p, "%u closes \"%s\", lease %" PRIu64, play_slot_number(p, slot),
+	play_tell(p, "%u closes \"%s\", lease %" PRIu64, play_number(p, conn),
 		  l ? l->buffer->name : "?", id);
-	model_close(&p->model, slot->session, l);
-	play_send(slot, REQUEST(CLOSE, Close, close, SET(lease, id)));
+	model_close(&p->model, conn->session, l);
+	play_send(conn, REQUEST(CLOSE, Close, close, SET(lease, id)));
 }
 
 /* With an id, sometimes: the right one, or another. */
@@ -293,48 +293,48 @@ static uint64_t id_for(struct play *p, const struct model_session *s, const char
 
 void play_unlink(struct play *p, const struct op *op)
 {
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	char name[MODEL_NAME_MAX];
 	bool other;
 	uint64_t id;
 
-	if (!slot)
+	if (!conn)
 		return;
 	pick_name(p, op->which, name);
-	id = id_for(p, slot->session, name, op->how, &other);
-	play_tell(p, "%u unlinks \"%s\"%s", play_slot_number(p, slot), name,
+	id = id_for(p, conn->session, name, op->how, &other);
+	play_tell(p, "%u unlinks \"%s\"%s", play_number(p, conn), name,
 		  other ? " if it is another one" : "");
-	model_unlink(&p->model, slot->session, name, other);
-	play_send(slot, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name), SET(buffer, id)));
+	model_unlink(&p->model, conn->session, name, other);
+	play_send(conn, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name), SET(buffer, id)));
 }
 
 void play_clean(struct play *p, const struct op *op)
 {
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	struct model_buffer *dirty = find_dirty(p);
 	char name[MODEL_NAME_MAX];
 	bool other;
 	uint64_t id;
 
-	if (!slot)
+	if (!conn)
 		return;
 	pick_name(p, op->which, name);
 	if (dirty && op->who >> 8 & 3)
 		snprintf(name, sizeof(name), "%s", dirty->name);
-	id = id_for(p, slot->session, name, op->how, &other);
-	play_tell(p, "%u says that \"%s\" is clean", play_slot_number(p, slot), name);
-	model_clean(&p->model, slot->session, name, other);
-	play_send(slot, REQUEST(CLEAN, Clean, clean, BYTES(name, name), SET(buffer, id)));
+	id = id_for(p, conn->session, name, op->how, &other);
+	play_tell(p, "%u says that \"%s\" is clean", play_number(p, conn), name);
+	model_clean(&p->model, conn->session, name, other);
+	play_send(conn, REQUEST(CLEAN, Clean, clean, BYTES(name, name), SET(buffer, id)));
 }
 
 void play_flush(struct play *p, const struct op *op)
 {
-	struct slot *slot = play_pick_slot(p, op->who);
+	struct connection *conn = play_pick_connection(p, op->who);
 	const char *pool = op->how % 2 ? pool_name(p, op->which) : "";
 
-	if (!slot)
+	if (!conn)
 		return;
-	play_tell(p, "%u flushes \"%s\"", play_slot_number(p, slot), pool);
-	model_flush(&p->model, slot->session, pool);
-	play_send(slot, REQUEST(FLUSH, Flush, flush, BYTES(pool, pool)));
+	play_tell(p, "%u flushes \"%s\"", play_number(p, conn), pool);
+	model_flush(&p->model, conn->session, pool);
+	play_send(conn, REQUEST(FLUSH, Flush, flush, BYTES(pool, pool)));
 }

@@ -107,10 +107,10 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("peers");
+	TCase *t = tcase_create("peer_gpus");
 
 	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_second_gpu_is_taken_for_the_first_or_not_waited_for);
-	return suite_run("peers", t, NULL);
+	return suite_run("peer_gpus", t, NULL);
 }

@@ -255,7 +255,7 @@ static const struct role roles[] = { { "creator", creator_role } };
 
 int main(int argc, char **argv)
 {
-	TCase *t = tcase_create("stuck");
+	TCase *t = tcase_create("driver_hangs");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_set_timeout(t, 120);
@@ -265,5 +265,5 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, host_memory_has_the_driver_loaded, 0, array_size(pools));
 	tcase_add_loop_test(t, a_daemon_does_not_end_because_a_driver_call_hangs, 0,
 			    (int)array_size(calls));
-	return suite_run("stuck", t, NULL);
+	return suite_run("driver_hangs", t, NULL);
 }

@@ -61,7 +61,7 @@ static unsigned holders(void)
 	return n;
 }
 
-START_TEST(memory_that_may_be_mapped_is_handed_on)
+START_TEST(memory_that_may_still_be_mapped_is_reused)
 {
 	unsigned n = 1;
 
@@ -93,9 +93,10 @@ END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("stranded");
+	TCase *tc = tcase_create("unmap_fails");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, memory_that_may_be_mapped_is_handed_on, 0, (int)array_size(pools));
-	return suite_run("stranded", tc, NULL);
+	tcase_add_loop_test(tc, memory_that_may_still_be_mapped_is_reused, 0,
+			    (int)array_size(pools));
+	return suite_run("unmap_fails", tc, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The board as a client has it: what it may do there, and whose slot is whose.
+ * The board as a client has it: what it may do there, and whose cell is whose.
  */
 #include "proto/base/own.h"
 #include "proto/status_page.h"
@@ -29,7 +29,7 @@ static struct gpushm_buffer *shared(const char *name)
 	return b;
 }
 
-START_TEST(a_buffer_beyond_the_first_page_has_no_word)
+START_TEST(a_buffer_beyond_the_first_page_has_no_status)
 {
 	enum { N = 1000 };
 	static struct gpushm_buffer *all[N];
@@ -80,7 +80,7 @@ static int reopen_as_a_stranger(void *arg)
 	return open(path, O_RDWR) < 0 && errno == EACCES ? 0 : 2;
 }
 
-START_TEST(a_client_writes_to_the_board)
+START_TEST(a_client_writes_to_the_status_page)
 {
 	struct raw r;
 	struct status_page_layout *map = (struct status_page_layout *)greet(&r);
@@ -96,30 +96,30 @@ START_TEST(a_client_writes_to_the_board)
 }
 END_TEST
 
-START_TEST(a_slot_is_anothers_while_the_buffer_is_held)
+START_TEST(a_cell_is_reused_while_its_buffer_is_held)
 {
 	struct raw r;
 	const struct status_page_layout *map = greet(&r);
 	struct gpushm_buffer *b = shared("x"), *others[20];
-	const struct status_page_cell *slot;
+	const struct status_page_cell *cell;
 	char name[16];
 
 	raw_open(&r, "x");
-	slot = &map->cells[r.reply->attach->slot];
-	ck_assert_uint_eq(slot->id, gpushm_buffer_id(b));
+	cell = &map->cells[r.reply->attach->slot];
+	ck_assert_uint_eq(cell->id, gpushm_buffer_id(b));
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	for (size_t i = 0; i < array_size(others); i++) {
 		snprintf(name, sizeof(name), "y%zu", i);
 		others[i] = shared(name);
-		ck_assert_uint_eq(slot->word & STATUS_PAGE_FLAGS,
+		ck_assert_uint_eq(cell->word & STATUS_PAGE_FLAGS,
 				  STATUS_PAGE_SHARED | STATUS_PAGE_UNLINKED);
 	}
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, 1))), /* nobody's */
 			 CODE_NO_LEASE);
 	raw_close(&r);
 	/* Its process lives, so its lease does: it is this one. */
-	ck_assert_uint_eq(slot->word & STATUS_PAGE_FLAGS,
+	ck_assert_uint_eq(cell->word & STATUS_PAGE_FLAGS,
 			  STATUS_PAGE_SHARED | STATUS_PAGE_UNLINKED);
 	for (size_t i = 0; i < array_size(others); i++) {
 		snprintf(name, sizeof(name), "y%zu", i);
@@ -133,27 +133,27 @@ START_TEST(a_slot_is_anothers_while_the_buffer_is_held)
 }
 END_TEST
 
-START_TEST(a_slot_is_lost_with_its_buffer)
+START_TEST(a_cell_is_lost_with_its_buffer)
 {
 	struct raw r;
 	const struct status_page_layout *map = greet(&r);
 	uint64_t id;
-	uint32_t slot;
+	uint32_t cell;
 	uint64_t lease = raw_create(&r, "x", 10);
 
 	id = r.reply->attach->buffer;
-	slot = r.reply->attach->slot;
+	cell = r.reply->attach->slot;
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
-	ck_assert_uint_eq(status_page_read(&map->cells[slot], id) & STATUS_PAGE_FLAGS,
+	ck_assert_uint_eq(status_page_read(&map->cells[cell], id) & STATUS_PAGE_FLAGS,
 			  STATUS_PAGE_GONE);
 	lease = raw_create(&r, "x", 10);
-	ck_assert_uint_eq(r.reply->attach->slot, slot);
-	ck_assert_uint_eq(status_page_read(&map->cells[slot], id), STATUS_PAGE_GONE);
-	ck_assert_uint_eq(status_page_read(&map->cells[slot], r.reply->attach->buffer) &
+	ck_assert_uint_eq(r.reply->attach->slot, cell);
+	ck_assert_uint_eq(status_page_read(&map->cells[cell], id), STATUS_PAGE_GONE);
+	ck_assert_uint_eq(status_page_read(&map->cells[cell], r.reply->attach->buffer) &
 				  STATUS_PAGE_FLAGS,
 			  0);
 	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
-	ck_assert_uint_eq(map->used, slot + 1);
+	ck_assert_uint_eq(map->used, cell + 1);
 	munmap((void *)map, STATUS_PAGE_BYTES);
 	raw_close(&r);
 }
@@ -161,13 +161,13 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("slots");
+	TCase *t = tcase_create("status_cells");
 
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_buffer_beyond_the_first_page_has_no_word);
-	tcase_add_test(t, a_client_writes_to_the_board);
-	tcase_add_test(t, a_slot_is_anothers_while_the_buffer_is_held);
-	tcase_add_test(t, a_slot_is_lost_with_its_buffer);
-	return suite_run("slots", t, NULL);
+	tcase_add_test(t, a_buffer_beyond_the_first_page_has_no_status);
+	tcase_add_test(t, a_client_writes_to_the_status_page);
+	tcase_add_test(t, a_cell_is_reused_while_its_buffer_is_held);
+	tcase_add_test(t, a_cell_is_lost_with_its_buffer);
+	return suite_run("status_cells", t, NULL);
 }

@@ -5,7 +5,7 @@
  * holds together. A refusal has a code and a text. How often each code was seen is counted, so that
  * a run can show what it has reached.
  */
-#include "tests/fuzz/answers.h"
+#include "tests/fuzz/replies.h"
 
 #include "daemon/catalog/lease.h"
 #include "proto/base/arena.h"
@@ -19,15 +19,15 @@
 
 static struct arena arena;
 /* A later protocol may have more verbs. */
-#define VERBS_MAX 64
-static unsigned long counts[VERBS_MAX][CODE_COUNT];
+#define REQUESTS_MAX 64
+static unsigned long counts[REQUESTS_MAX][CODE_COUNT];
 
-void answers_init(void)
+void replies_init(void)
 {
 	require(arena_init(&arena, UNPACK_MAX) == 0);
 }
 
-int answers_verb(const uint8_t *frame, size_t len)
+int replies_request_of(const uint8_t *frame, size_t len)
 {
 	Gpushm__Proto__Request *q;
 
@@ -65,7 +65,7 @@ static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m)
 }
 
 /* Packed as it would be sent, and read as a client would. */
-void answers_check(const struct reply *a, int verb)
+void replies_check(const struct reply *a, int request)
 {
 	static uint8_t frame[FRAME_MAX];
 	size_t size = gpushm__proto__reply__get_packed_size(&a->message);
@@ -87,15 +87,15 @@ void answers_check(const struct reply *a, int verb)
 		code = (int)reply->error->code;
 		require(code > CODE_OK && code < CODE_COUNT && reply->error->message.len > 0);
 	}
-	require(verb < VERBS_MAX);
-	counts[verb][code]++;
+	require(request < REQUESTS_MAX);
+	counts[request][code]++;
 }
 
-void answers_print(void)
+void replies_print(void)
 {
-	for (size_t verb = 0; verb < array_size(counts); verb++)
+	for (size_t request = 0; request < array_size(counts); request++)
 		for (int code = 0; code < CODE_COUNT; code++)
-			if (counts[verb][code])
-				printf("verb %2zu  %-14s %lu\n", verb,
-				       code ? code_name(code) : "OK", counts[verb][code]);
+			if (counts[request][code])
+				printf("request %2zu  %-14s %lu\n", request,
+				       code ? code_name(code) : "OK", counts[request][code]);
 }

@@ -115,7 +115,7 @@ START_TEST(a_publication_or_an_unlink_is_not_seen)
 }
 END_TEST
 
-START_TEST(a_wait_for_nothing_never_ends)
+START_TEST(a_wait_without_a_change_never_ends)
 {
 	struct gpushm_buffer *b = shared("x");
 	uint32_t word = 7;
@@ -214,7 +214,7 @@ static void restart_under(struct sleeper *all, size_t n, int signal)
 	}
 }
 
-START_TEST(the_next_daemon_lets_sleepers_lie)
+START_TEST(the_next_daemon_does_not_wake_sleepers)
 {
 	static const int signals[] = { SIGKILL, SIGTERM, SIGKILL };
 	struct gpushm_buffer *b = shared("x"), *r = NULL;
@@ -262,7 +262,7 @@ static void have_forgotten(const char *name)
 	ck_assert_int_gt(sendto(fd, text, strlen(text), 0, (struct sockaddr *)&a, sizeof(a)), 0);
 }
 
-START_TEST(a_lost_board_is_waited_on_for_ever)
+START_TEST(a_lost_status_page_is_waited_on_forever)
 {
 	struct gpushm_buffer *b = shared("x"), *r = NULL;
 	struct sleeper s = { .b = b };
@@ -283,21 +283,21 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	TCase *t = tcase_create("notice"), *kept = tcase_create("kept");
+	TCase *t = tcase_create("buffer_state"), *kept = tcase_create("kept");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, client_setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_death_is_not_seen_without_a_call);
 	tcase_add_test(t, a_publication_or_an_unlink_is_not_seen);
-	tcase_add_test(t, a_wait_for_nothing_never_ends);
+	tcase_add_test(t, a_wait_without_a_change_never_ends);
 	tcase_add_test(t, a_forked_child_waits_on_its_parents_buffer);
 	tcase_add_test(t, a_daemon_that_ends_leaves_its_readers_waiting);
 	tcase_add_test(t, a_daemon_that_is_killed_leaves_its_readers_waiting);
 	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
 	tcase_set_timeout(kept, 120);
-	tcase_add_test(kept, the_next_daemon_lets_sleepers_lie);
+	tcase_add_test(kept, the_next_daemon_does_not_wake_sleepers);
 	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);
-	tcase_add_test(kept, a_lost_board_is_waited_on_for_ever);
-	return suite_run("notice", t, kept, NULL);
+	tcase_add_test(kept, a_lost_status_page_is_waited_on_forever);
+	return suite_run("buffer_state", t, kept, NULL);
 }

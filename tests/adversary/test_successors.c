@@ -123,7 +123,7 @@ static int open_by(struct raw *r, const char *name)
 }
 
 /* A mempool's fd is all of the pool. */
-START_TEST(an_heir_opens_a_mempool_to_strangers)
+START_TEST(a_successor_opens_a_mempool_to_strangers)
 {
 	if (!works("mem"))
 		return;
@@ -137,7 +137,7 @@ START_TEST(an_heir_opens_a_mempool_to_strangers)
 }
 END_TEST
 
-START_TEST(an_heir_reuses_a_block_that_another_user_has_had)
+START_TEST(a_successor_reuses_a_block_that_another_user_has_had)
 {
 	if (!works("gpu0"))
 		return;
@@ -171,7 +171,7 @@ static uint64_t since(const char *name)
 	return eye.reply->stat->holders[0]->since_ns;
 }
 
-START_TEST(an_heir_forgets_since_when_a_lease_is_held)
+START_TEST(a_successor_forgets_the_age_of_a_lease)
 {
 	uint64_t before;
 
@@ -184,14 +184,14 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("heirs");
+	TCase *t = tcase_create("successors");
 
 	if (!user_may_change())
 		return 0;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, an_heir_opens_a_mempool_to_strangers);
-	tcase_add_test(t, an_heir_reuses_a_block_that_another_user_has_had);
-	tcase_add_test(t, an_heir_forgets_since_when_a_lease_is_held);
-	return suite_run("heirs", t, NULL);
+	tcase_add_test(t, a_successor_opens_a_mempool_to_strangers);
+	tcase_add_test(t, a_successor_reuses_a_block_that_another_user_has_had);
+	tcase_add_test(t, a_successor_forgets_the_age_of_a_lease);
+	return suite_run("successors", t, NULL);
 }

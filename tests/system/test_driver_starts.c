@@ -83,7 +83,7 @@ END_TEST
  * as a mempool's successor, closed at once. */
 static const char *const pools[] = { "gpu0", "gpu0-mempool" };
 
-START_TEST(a_create_that_waits_for_room_meanwhile_waits_for_ever)
+START_TEST(a_create_that_waits_for_space_waits_forever_for_the_driver)
 {
 	if (!fake_is_here())
 		return;
@@ -95,7 +95,7 @@ START_TEST(a_create_that_waits_for_room_meanwhile_waits_for_ever)
 }
 END_TEST
 
-START_TEST(a_create_meanwhile_is_larger_than_an_importer_survives)
+START_TEST(a_create_before_the_driver_starts_is_larger_than_an_importer_survives)
 {
 	if (!fake_is_here())
 		return;
@@ -123,7 +123,7 @@ START_TEST(a_create_that_waits_for_the_driver_is_not_made)
 END_TEST
 
 /* Its client goes, or the daemon ends. */
-START_TEST(a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays)
+START_TEST(a_cancelled_create_ends_the_daemon_or_stays)
 {
 	if (!fake_is_here())
 		return;
@@ -150,15 +150,16 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("starting");
+	TCase *t = tcase_create("driver_starts");
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_create_whose_gpu_does_not_come_back_ends_the_daemon);
-	tcase_add_loop_test(t, a_create_that_waits_for_room_meanwhile_waits_for_ever, 0,
+	tcase_add_loop_test(t, a_create_that_waits_for_space_waits_forever_for_the_driver, 0,
 			    (int)array_size(pools));
-	tcase_add_loop_test(t, a_create_meanwhile_is_larger_than_an_importer_survives, 0, 2);
+	tcase_add_loop_test(t,
+			    a_create_before_the_driver_starts_is_larger_than_an_importer_survives,
+			    0, 2);
 	tcase_add_test(t, a_create_that_waits_for_the_driver_is_not_made);
-	tcase_add_loop_test(t, a_create_that_is_called_off_meanwhile_ends_the_daemon_or_stays, 0,
-			    2);
-	return suite_run("starting", t, NULL);
+	tcase_add_loop_test(t, a_cancelled_create_ends_the_daemon_or_stays, 0, 2);
+	return suite_run("driver_starts", t, NULL);
 }
