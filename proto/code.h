@@ -5,35 +5,36 @@
 #ifndef GPUSHM_PROTO_CODE_H
 #define GPUSHM_PROTO_CODE_H
 
-/* Values are enum Code of gpushm.proto; code.c asserts that they are the same. */
-enum code {
-	CODE_OK = 0,
-	CODE_BAD_REQUEST,
-	CODE_UNKNOWN_VERB,
-	CODE_VERSION,
-	CODE_NAME,
-	CODE_NOT_FOUND,
-	CODE_EXISTS,
-	CODE_ACCESS,
-	CODE_NOT_PUBLISHED,
-	CODE_TIMED_OUT,
-	CODE_LIMIT,
-	CODE_POOL_FULL,
-	CODE_TOO_LARGE,
-	CODE_POOL_FAILED,
-	CODE_DRIVER,
-	CODE_LAYOUT,
-	CODE_DTYPE,
-	CODE_STATE,
-	CODE_READ_ONLY,
-	CODE_NO_LEASE,
-	CODE_NO_MEMORY,
-	CODE_NO_FDS,
-	CODE_UNIDENTIFIED,
-	CODE_DIRTY,
-	CODE_RESTART,
-	CODE_COUNT,
-};
+/* The members of enum Code of gpushm.proto in their order, without OK, and the errno of each. */
+#define CODES(X)                    \
+	X(BAD_REQUEST, EINVAL)      \
+	X(UNKNOWN_VERB, ENOSYS)     \
+	X(VERSION, EPROTONOSUPPORT) \
+	X(NAME, EINVAL)             \
+	X(NOT_FOUND, ENOENT)        \
+	X(EXISTS, EEXIST)           \
+	X(ACCESS, EACCES)           \
+	X(NOT_PUBLISHED, EAGAIN)    \
+	X(TIMED_OUT, ETIMEDOUT)     \
+	X(LIMIT, EDQUOT)            \
+	X(POOL_FULL, ENOSPC)        \
+	X(TOO_LARGE, EFBIG)         \
+	X(POOL_FAILED, ENODEV)      \
+	X(DRIVER, EIO)              \
+	X(LAYOUT, ERANGE)           \
+	X(DTYPE, EINVAL)            \
+	X(STATE, EBUSY)             \
+	X(READ_ONLY, EROFS)         \
+	X(NO_LEASE, EBADF)          \
+	X(NO_MEMORY, ENOMEM)        \
+	X(NO_FDS, ENFILE)           \
+	X(UNIDENTIFIED, EPERM)      \
+	X(DIRTY, EUCLEAN)           \
+	X(RESTART, ENOEXEC)
+
+#define CODE_MEMBER(name, error) CODE_##name,
+
+enum code { CODE_OK, CODES(CODE_MEMBER) CODE_COUNT };
 
 /* The errno, positive; EIO for an unknown code; 0 for CODE_OK. */
 int code_to_errno(int code);

@@ -109,9 +109,6 @@ int table_view_init(struct table_view *v, const void *image, size_t bytes, uint6
 /* The same for an image that is not in memory: each lookup reads what it needs, some 200 bytes.
  * Only names can be looked up; other results would point into memory, and are -EAGAIN. */
 int table_view_init_fd(struct table_view *v, int fd, size_t bytes, uint64_t buffer_bytes);
-uint32_t table_view_arrays(const struct table_view *v);
-uint32_t table_view_attrs(const struct table_view *v);
-uint64_t table_view_digest(const struct table_view *v);
 
 /* 0; -ENOENT; -EBADMSG: the entry is wrong (the daemon is broken or hostile); -EAGAIN, see above:
  * for any index, and for an array with a descr. After table_view_find() ret->name is the caller's

@@ -79,21 +79,6 @@ int table_view_init_fd(struct table_view *v, int fd, size_t bytes, uint64_t buff
 		(struct table_view){ .fd = fd, .bytes = bytes, .buffer_bytes = buffer_bytes }, v);
 }
 
-uint32_t table_view_arrays(const struct table_view *v)
-{
-	return v->arrays;
-}
-
-uint32_t table_view_attrs(const struct table_view *v)
-{
-	return v->attrs;
-}
-
-uint64_t table_view_digest(const struct table_view *v)
-{
-	return v->digest;
-}
-
 static int view_entry(const struct table_view *v, uint32_t index, struct table_entry *ret)
 {
 	return view_copy(v, v->entries_at + index * sizeof(*ret), sizeof(*ret), ret);

@@ -195,9 +195,9 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 	if (r < 0)
 		return r;
 
-	if (index >= table_view_arrays(v))
+	if (index >= v->arrays)
 		r = error_set(ENOENT, "buffer \"%s\" has %u arrays, and none at %zu", b->name,
-			      table_view_arrays(v), index);
+			      v->arrays, index);
 	else if (table_view_at(v, (uint32_t)index, &t) < 0)
 		r = malformed(b);
 	else

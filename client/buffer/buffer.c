@@ -233,8 +233,7 @@ static int refresh(struct gpushm_buffer *b)
 	uint64_t digest;
 	int r;
 
-	if (b->table.memory &&
-	    table_view_arrays(&b->table.view) == table_builder_arrays(b->builder))
+	if (b->table.memory && b->table.view.arrays == table_builder_arrays(b->builder))
 		return 0;
 	r = image_finish(b->builder, b->bytes, &fresh, &digest);
 	if (r < 0)
@@ -279,7 +278,7 @@ size_t gpushm_buffer_arrays(const struct gpushm_buffer *b)
 	if (b->builder)
 		n = table_builder_arrays(b->builder);
 	else if (image_is(&b->table))
-		n = table_view_arrays(&b->table.view);
+		n = b->table.view.arrays;
 	pthread_mutex_unlock(&unconst(b)->lock);
 	return n;
 }
@@ -288,7 +287,7 @@ static int find_attr(const struct table_view *v, const char *key, struct table_a
 {
 	size_t len = strlen(key);
 
-	for (uint32_t i = 0; i < table_view_attrs(v); i++) {
+	for (uint32_t i = 0; i < v->attrs; i++) {
 		int r = table_view_attr_at(v, i, ret);
 
 		if (r < 0)

@@ -116,7 +116,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 
 static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct table_view *v)
 {
-	uint32_t n = table_view_attrs(v);
+	uint32_t n = v->attrs;
 	Gpushm__Proto__Attr **list = reply_alloc(s, n * sizeof(*list));
 
 	for (uint32_t i = 0; list && i < n; i++) {

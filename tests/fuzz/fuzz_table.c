@@ -40,7 +40,7 @@ static void look(const struct table_view *v)
 {
 	struct table_array a, found;
 	struct table_attr attr;
-	uint32_t n = table_view_arrays(v);
+	uint32_t n = v->arrays;
 	const char *name = "w";
 
 	for (uint32_t i = 0; i < n && i < 4096; i++) {
@@ -51,7 +51,7 @@ static void look(const struct table_view *v)
 			array_holds(v, &found, a.name);
 	}
 	require(table_view_at(v, n, &a) == -ENOENT);
-	for (uint32_t i = 0; i < table_view_attrs(v); i++)
+	for (uint32_t i = 0; i < v->attrs; i++)
 		if (table_view_attr_at(v, i, &attr) == 0)
 			require((const unsigned char *)attr.value + attr.value_len <=
 				v->image + v->bytes);
@@ -210,7 +210,7 @@ static void read_back(const struct script *s, struct table_builder *b)
 	image = malloc(bytes);
 	require(pread(fd, image, bytes, 0) == (ssize_t)bytes);
 	require(table_view_init(&v, image, bytes, BUFFER_BYTES) == 0);
-	require(table_view_arrays(&v) == s->n && table_view_digest(&v) == digest);
+	require(v.arrays == s->n && v.digest == digest);
 	for (uint32_t i = 0; i < s->n; i++) {
 		require(table_view_at(&v, i, &a) == 0);
 		same_array(&a, &s->added[i]);

@@ -44,7 +44,7 @@ static void check_table(int fd, const Gpushm__Proto__Attach *m)
 
 	require(image != MAP_FAILED);
 	require(table_view_init(&v, image, m->table_bytes, m->size_bytes) == 0);
-	for (uint32_t i = 0; i < table_view_arrays(&v); i++)
+	for (uint32_t i = 0; i < v.arrays; i++)
 		require(table_view_at(&v, i, &array) == 0);
 	munmap(image, m->table_bytes);
 }

@@ -218,7 +218,7 @@ static int read_back(const char *key, char *value)
 	image = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(image, MAP_FAILED);
 	ck_assert_int_eq(table_view_init(&v, image, bytes, 6000), 0);
-	for (uint32_t i = 0; i < table_view_attrs(&v); i++) {
+	for (uint32_t i = 0; i < v.attrs; i++) {
 		ck_assert_int_eq(table_view_attr_at(&v, i, &attr), 0);
 		if (attr.key_len != strlen(key) || memcmp(attr.key, key, attr.key_len) != 0)
 			continue;
@@ -226,7 +226,7 @@ static int read_back(const char *key, char *value)
 		n = attr.value_len;
 		memcpy(value, attr.value, n);
 	}
-	ck_assert_int_eq(table_view_attr_at(&v, table_view_attrs(&v), &attr), -ENOENT);
+	ck_assert_int_eq(table_view_attr_at(&v, v.attrs, &attr), -ENOENT);
 	munmap(image, bytes);
 	return n;
 }
