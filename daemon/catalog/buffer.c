@@ -55,16 +55,15 @@ static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n,
 	return r;
 }
 
-static int charge_owner(struct accounts *accounts, struct buffer *b, uint64_t bytes,
-			struct fault *f)
+int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f)
 {
-	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, 0, &b->buffer_charge, f);
+	int r = charge(a, b->uid, ACCOUNT_BUFFERS, 1, slack, &b->buffer_charge, f);
 
 	if (r == 0)
-		r = charge(accounts, b->uid, ACCOUNT_TABLES, 0, 0, &b->table_charge, f);
-	if (r < 0)
-		return r;
-	return charge(accounts, b->uid, ACCOUNT_BYTES, bytes, 0, &b->bytes_charge, f);
+		r = charge(a, b->uid, ACCOUNT_TABLES, b->table_bytes, slack, &b->table_charge, f);
+	if (r == 0)
+		r = charge(a, b->uid, ACCOUNT_BYTES, b->bytes, slack, &b->bytes_charge, f);
+	return r;
 }
 
 struct buffer *buffer_alloc(const char *key, size_t len)
@@ -105,7 +104,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	b->bytes = spec->bytes;
 	b->transient = spec->transient;
 	b->created_ns = clock_realtime_ns();
-	r = charge_owner(accounts, b, spec->bytes, f);
+	r = buffer_charge(accounts, b, 0, f);
 	if (r == 0)
 		r = set_attrs(b, spec->attrs, spec->n_attrs, f);
 	if (r < 0) {

@@ -92,6 +92,10 @@ struct buffer_spec {
 /* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
 
+/* Charges the owner for the buffer, its bytes and its table; the owner may exceed its limits by
+ * `slack`. 0, or -errno with *f filled in. */
+int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f);
+
 /* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
 	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f);

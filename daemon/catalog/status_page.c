@@ -53,27 +53,13 @@ static int open_both(struct status_page *p)
 	p->fd_read_only = open(path, O_RDONLY | O_CLOEXEC);
 	if (p->fd_read_only < 0)
 		return -errno;
+	p->free = malloc(STATUS_PAGE_CELLS * sizeof(*p->free));
+	if (!p->free)
+		return -ENOMEM;
 	map = mmap(NULL, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	p->map = map;
-	return 0;
-}
-
-static int reserve_free(struct status_page *p, uint32_t cells)
-{
-	size_t space = p->space ? p->space : 64;
-	uint32_t *wider;
-
-	if (cells <= p->space)
-		return 0;
-	while (space < cells)
-		space *= 2;
-	wider = reallocarray(p->free, space, sizeof(*wider));
-	if (!wider)
-		return -ENOMEM;
-	p->free = wider;
-	p->space = space;
 	return 0;
 }
 
@@ -123,8 +109,6 @@ int status_page_adopt(int *fd, struct status_page *ret)
 		r = check(&p);
 	if (r == 0)
 		r = back(&p, status_page_used(&p));
-	if (r == 0)
-		r = reserve_free(&p, status_page_used(&p));
 	if (r < 0) {
 		p.fd = -1; /* it stays the caller's */
 		return r;
@@ -166,12 +150,12 @@ static void change(struct status_page_cell *cell, uint32_t flags)
 	atomic_store_explicit(&cell->word, changed(word, flags), memory_order_release);
 }
 
-/* A cell that was never given, with memory behind it and space to take it back. */
+/* A cell that was never given, with memory behind it. */
 static uint32_t take_new(struct status_page *p)
 {
 	uint32_t cell = status_page_used(p);
 
-	if (cell == STATUS_PAGE_CELLS || back(p, cell + 1) < 0 || reserve_free(p, cell + 1) < 0)
+	if (cell == STATUS_PAGE_CELLS || back(p, cell + 1) < 0)
 		return STATUS_PAGE_NONE;
 	atomic_store(&p->map->used, cell + 1);
 	return cell;

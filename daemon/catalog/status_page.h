@@ -15,8 +15,10 @@ struct status_page {
 	int fd;		  /* owned; writable, and never lent */
 	int fd_read_only; /* owned; lent to clients */
 	struct status_page_layout *map;
-	uint32_t *free; /* owned; a stack of free cells, with space for all that were ever given */
-	size_t n_free, space;
+	/* Owned; a stack of free cells with space for all cells, so that giving one back never
+	 * fails. The kernel gives memory only for the part that was ever used. */
+	uint32_t *free;
+	size_t n_free;
 	uint32_t backed; /* number of cells that have memory behind them */
 };
 #define STATUS_PAGE_CLOSED ((struct status_page){ .fd = -1, .fd_read_only = -1 })

@@ -17,28 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void copy_text(char *to, size_t size, ProtobufCBinaryData from)
-{
-	snprintf(to, size, "%.*s", (int)from.len, (const char *)from.data);
-}
-
-static int take(struct fdstore *store, char kind, uint64_t number)
-{
-	return fdstore_take(store, fdstore_name(kind, number).text);
-}
-
-/* For an fd that was taken and is of no use: another buffer will have its name. */
-static void forget(struct fdstore *store, char kind, uint64_t number)
-{
-	fdstore_forget(store, fdstore_name(kind, number).text);
-}
-
-/* We are short of something; what was left to us is whole, and the next daemon may restore it. */
-static bool is_shortage(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
-}
-
 /* What the functions below work on. */
 struct target {
 	struct fdstore *store;
@@ -48,7 +26,32 @@ struct target {
 	struct hashtable sessions; /* session::link */
 	struct session *memory;	   /* owned; of all sessions, one for each lease at most */
 	struct session *next;	   /* the first unused one */
+	uint32_t buffers, leases;  /* that were adopted */
+	uint32_t dropped;	   /* buffers whose fd is missing, or whose record makes no sense */
+	uint32_t ended;		   /* leases whose process is gone */
 };
+
+static void copy_text(char *to, size_t size, ProtobufCBinaryData from)
+{
+	snprintf(to, size, "%.*s", (int)from.len, (const char *)from.data);
+}
+
+static int take(const struct target *t, char kind, uint64_t number)
+{
+	return fdstore_take(t->store, fdstore_name(kind, number).text);
+}
+
+/* For an fd that was taken and is of no use: another buffer will have its name. */
+static void forget(const struct target *t, char kind, uint64_t number)
+{
+	fdstore_forget(t->store, fdstore_name(kind, number).text);
+}
+
+/* We are short of something; what was left to us is whole, and the next daemon may restore it. */
+static bool is_shortage(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
 
 /* ---- pools ---- */
 
@@ -70,7 +73,7 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 	}
 }
 
-static int adopt_pool(struct pools *pools, struct fdstore *store, const Gpushm__Journal__Pool *m)
+static int adopt_pool(const struct target *t, const Gpushm__Journal__Pool *m)
 {
 	struct pool_config config;
 	struct device told = { .numa_node = -1 };
@@ -81,35 +84,20 @@ static int adopt_pool(struct pools *pools, struct fdstore *store, const Gpushm__
 		return 0;
 	pool_config_default((enum pool_kind)m->kind, &config);
 	copy_text(config.name, sizeof(config.name), m->name);
-	find_rules(pools->config, &config);
+	find_rules(t->pools->config, &config);
 	config.numa_node = m->numa_node;
 	copy_text(told.name, sizeof(told.name), m->device_name);
 	copy_text(told.pci_id, sizeof(told.pci_id), m->pci_id);
 	if (m->device_uuid.len == sizeof(told.uuid))
 		memcpy(told.uuid, m->device_uuid.data, sizeof(told.uuid));
-	r = pools_adopt(pools, &config, m->id, m->size_bytes, m->granularity,
-			m->has_device_uuid ? &told : NULL, take(store, 'p', m->id), &pool);
+	r = pools_adopt(t->pools, &config, m->id, m->size_bytes, m->granularity,
+			m->has_device_uuid ? &told : NULL, take(t, 'p', m->id), &pool);
 	if (r < 0)
 		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
 	return is_shortage(r) ? r : 0;
 }
 
 /* ---- buffers ---- */
-
-static int charge_again(struct accounts *accounts, struct buffer *b)
-{
-	struct fault ignored;
-	int r = charge(accounts, b->uid, ACCOUNT_BUFFERS, 1, UINT64_MAX, &b->buffer_charge,
-		       &ignored);
-
-	if (r == 0)
-		r = charge(accounts, b->uid, ACCOUNT_BYTES, b->bytes, UINT64_MAX, &b->bytes_charge,
-			   &ignored);
-	if (r == 0)
-		r = charge(accounts, b->uid, ACCOUNT_TABLES, b->table_bytes, UINT64_MAX,
-			   &b->table_charge, &ignored);
-	return r;
-}
 
 static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 {
@@ -134,10 +122,10 @@ static void fill(struct buffer *b, const Gpushm__Journal__Buffer *m)
 	copy_text(b->death.command, sizeof(b->death.command), m->dirty_command);
 }
 
-static int adopt_block(struct fdstore *store, struct buffer *b, const Gpushm__Journal__Buffer *m)
+static int adopt_block(const struct target *t, struct buffer *b, const Gpushm__Journal__Buffer *m)
 {
-	_cleanup_(close_fd) int memory = take(store, 'm', m->slot);
-	_cleanup_(close_fd) int table = take(store, 't', m->slot);
+	_cleanup_(close_fd) int memory = take(t, 'm', m->slot);
+	_cleanup_(close_fd) int table = take(t, 't', m->slot);
 	bool mempool = b->pool->config.kind == POOL_MEMPOOL;
 	struct block block;
 	int r;
@@ -157,6 +145,7 @@ static int adopt_block(struct fdstore *store, struct buffer *b, const Gpushm__Jo
 
 static int make_buffer(const struct target *t, const Gpushm__Journal__Buffer *m)
 {
+	struct fault ignored;
 	struct buffer *b;
 	int r;
 
@@ -168,9 +157,9 @@ static int make_buffer(const struct target *t, const Gpushm__Journal__Buffer *m)
 		return -ENOMEM;
 	fill(b, m);
 	b->pool = pools_by_id(t->pools, m->pool);
-	r = b->pool ? charge_again(&t->catalog->accounts, b) : -ENODEV;
+	r = b->pool ? buffer_charge(&t->catalog->accounts, b, UINT64_MAX, &ignored) : -ENODEV;
 	if (r == 0)
-		r = adopt_block(t->store, b, m);
+		r = adopt_block(t, b, m);
 	if (r < 0)
 		buffer_free(b);
 	else
@@ -189,18 +178,17 @@ static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const
 		lost_add(&c->lost, key, why);
 }
 
-static int adopt_buffer(const struct target *t, const Gpushm__Journal__Buffer *m,
-			struct adopted *ret)
+static int adopt_buffer(struct target *t, const Gpushm__Journal__Buffer *m)
 {
 	int r = make_buffer(t, m);
 
 	if (r == 0)
-		ret->buffers++;
+		t->buffers++;
 	if (r == 0 || is_shortage(r))
 		return r;
-	ret->dropped++;
-	forget(t->store, 'm', m->slot);
-	forget(t->store, 't', m->slot);
+	t->dropped++;
+	forget(t, 'm', m->slot);
+	forget(t, 't', m->slot);
 	tell_lost(t->catalog, m, r == -EBADF ? "its memory's fd was not kept" : strerror(-r));
 	return 0;
 }
@@ -245,13 +233,13 @@ static int find_holder(struct target *t, const Gpushm__Journal__Lease *m, struct
 	*ret = find_process(t, m->session);
 	if (*ret)
 		return 0;
-	pidfd = take(t->store, 'k', m->session);
+	pidfd = take(t, 'k', m->session);
 	kept = pidfd >= 0;
 	r = process_adopt(&told, pidfd, ret);
 	if (r == 0)
 		t->store->pidfds += kept;
 	else if (kept && !is_shortage(r))
-		forget(t->store, 'k', m->session);
+		forget(t, 'k', m->session);
 	if (r < 0)
 		return r;
 	t->next->process = *ret;
@@ -294,7 +282,7 @@ static int sessions_init(struct target *t, const struct list *leases)
 	return t->memory ? hashtable_init(&t->sessions) : -ENOMEM;
 }
 
-static int adopt_leases(struct replay *r, struct target *t, struct adopted *ret)
+static int adopt_leases(struct replay *r, struct target *t)
 {
 	struct item *it;
 	int err = sessions_init(t, &r->leases);
@@ -306,52 +294,53 @@ static int adopt_leases(struct replay *r, struct target *t, struct adopted *ret)
 		if (is_shortage(err))
 			return err;
 		if (err == 0)
-			ret->leases++;
+			t->leases++;
 		else
-			ret->ended++;
+			t->ended++;
 	}
 	return 0;
 }
 
-static void tell(const struct adopted *r)
-{
-	log_notice("restored %u buffers and %u leases; %u buffers were lost, %u leases ended with "
-		   "their processes",
-		   r->buffers, r->leases, r->dropped, r->ended);
-}
-
-static int adopt_all(struct replay *r, struct target *t, struct adopted *ret)
+static int adopt_all(struct replay *r, struct target *t)
 {
 	struct item *it;
 	int err = 0;
 
 	list_foreach (it, &r->pools, link)
 		if (err == 0)
-			err = adopt_pool(t->pools, t->store, (Gpushm__Journal__Pool *)it->message);
+			err = adopt_pool(t, (Gpushm__Journal__Pool *)it->message);
 	pools_succeed(t->pools);
 	list_foreach (it, &r->buffers, link)
 		if (err == 0)
-			err = adopt_buffer(t, (Gpushm__Journal__Buffer *)it->message, ret);
-	return err < 0 ? err : adopt_leases(r, t, ret);
+			err = adopt_buffer(t, (Gpushm__Journal__Buffer *)it->message);
+	return err < 0 ? err : adopt_leases(r, t);
+}
+
+/* Our ids start at the clock, so they are higher unless the clock was set back. */
+static void continue_ids(const struct replay *r, struct target *t)
+{
+	struct catalog *c = t->catalog;
+
+	if (c->next_buffer < r->next_buffer)
+		c->next_buffer = r->next_buffer;
+	if (c->next_lease < r->next_lease)
+		c->next_lease = r->next_lease;
+	if (t->pools->last_id + 1 < r->daemon->next_pool)
+		t->pools->last_id = r->daemon->next_pool - 1;
 }
 
 int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
-		struct pools *pools, struct adopted *ret)
+		struct pools *pools, unsigned char id[DAEMON_ID_BYTES], uint64_t *ret_generation)
 {
 	struct target t = { .store = store, .catalog = catalog, .reaper = reaper, .pools = pools };
 	struct replay r;
-	int err = replay(store, &r, &ret->generation);
+	int err = replay(store, &r, ret_generation);
 
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
-	ret->any = true;
-	memcpy(ret->head.daemon, r.daemon->id.data, DAEMON_ID_BYTES);
-	ret->head.next_buffer = r.next_buffer;
-	ret->head.next_lease = r.next_lease;
-	ret->head.next_pool = r.daemon->next_pool;
-	if (ret->head.next_pool > pools->last_id)
-		pools->last_id = ret->head.next_pool - 1;
-	err = adopt_all(&r, &t, ret);
+	memcpy(id, r.daemon->id.data, DAEMON_ID_BYTES);
+	continue_ids(&r, &t);
+	err = adopt_all(&r, &t);
 	hashtable_done(&t.sessions);
 	free(t.memory);
 	replay_done(&r);
@@ -360,6 +349,8 @@ int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *r
 			  "next start (LimitNOFILE)",
 			  strerror(-err));
 	else
-		tell(ret);
+		log_notice("restored %u buffers and %u leases; %u buffers were lost, %u leases "
+			   "ended with their processes",
+			   t.buffers, t.leases, t.dropped, t.ended);
 	return err;
 }

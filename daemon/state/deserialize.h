@@ -8,20 +8,13 @@
 
 #include "daemon/catalog/reaper.h"
 #include "daemon/pool/pools.h"
-#include "daemon/state/serialize.h"
+#include "daemon/state/fdstore.h"
 
-struct adopted {
-	bool any;		    /* there was a journal that could be read */
-	struct serialize_head head; /* to continue from */
-	uint64_t generation;	    /* of that journal */
-	uint32_t buffers, leases;
-	uint32_t dropped; /* buffers whose fd is missing, or whose record makes no sense */
-	uint32_t ended;	  /* leases whose process is gone */
-};
-
-/* Fills the catalog, the pools and the reaper. What can't be adopted is left out, with a line in
- * the log. 0; or -ENOMEM, -EMFILE, -ENFILE: then systemd still has everything. */
+/* Fills the catalog, the pools and the reaper, and continues with the earlier daemon's id and above
+ * its other ids. What can't be adopted is left out, with a line in the log. 0 and the generation of
+ * its journal, which stays unchanged if there is none; or -ENOMEM, -EMFILE, -ENFILE: then systemd
+ * still has everything. */
 int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
-		struct pools *pools, struct adopted *ret);
+		struct pools *pools, unsigned char id[DAEMON_ID_BYTES], uint64_t *ret_generation);
 
 #endif

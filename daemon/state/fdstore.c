@@ -62,7 +62,7 @@ void fdstore_close(struct fdstore *s)
 	for (size_t i = 0; i < s->received.n; i++)
 		close_fd(&s->received.items[i].fd);
 	fd_list_done(&s->received);
-	free(s->free_indices);
+	free(s->indices);
 	*s = (struct fdstore){ 0 };
 }
 
@@ -139,75 +139,43 @@ void fdstore_forget(struct fdstore *s, const char *name)
 		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
-/* ---- fd indices: two stacks of free numbers ---- */
+/* ---- fd indices ---- */
 
-/* The stacks have space for all indices from the start, so that giving one back never fails; the
- * kernel gives memory only for the part that was ever used. */
+#define WORD_BITS 64u
+
 int fdstore_reset_indices(struct fdstore *s)
 {
-	uint32_t *memory = calloc(FD_INDEX_MAX, sizeof(*memory));
-
-	if (!memory)
-		return -ENOMEM;
-	free(s->free_indices);
-	s->free_indices = memory;
-	s->kept = (struct fd_index_range){ .free = memory, .end = FD_INDEX_KEPT };
-	s->rest = (struct fd_index_range){ .free = memory + FD_INDEX_KEPT,
-					   .first = FD_INDEX_KEPT,
-					   .next = FD_INDEX_KEPT,
-					   .end = FD_INDEX_MAX };
-	return 0;
+	free(s->indices);
+	s->first_free = 0;
+	s->indices = calloc(FD_INDEX_MAX / WORD_BITS, sizeof(*s->indices));
+	return s->indices ? 0 : -ENOMEM;
 }
 
-static struct fd_index_range *range_of(struct fdstore *s, uint32_t index)
-{
-	return index < FD_INDEX_KEPT ? &s->kept : &s->rest;
-}
-
-/* While indices are marked the stack is a map: an index below `next` that is not marked is free. */
 void fdstore_mark_index(struct fdstore *s, uint32_t index)
 {
-	struct fd_index_range *r = range_of(s, index);
-
-	if (index >= r->end)
-		return;
-	r->free[index - r->first] = FD_INDEX_NONE;
-	if (index >= r->next)
-		r->next = index + 1;
-}
-
-static void settle(struct fd_index_range *r)
-{
-	r->n_free = 0;
-	for (uint32_t index = r->first; index < r->next; index++)
-		if (r->free[index - r->first] != FD_INDEX_NONE)
-			r->free[r->n_free++] = index;
-}
-
-void fdstore_settle_indices(struct fdstore *s)
-{
-	settle(&s->kept);
-	settle(&s->rest);
-}
-
-static uint32_t take(struct fd_index_range *r)
-{
-	if (r->n_free)
-		return r->free[--r->n_free];
-	return r->next < r->end ? r->next++ : FD_INDEX_NONE;
+	if (index < FD_INDEX_MAX)
+		s->indices[index / WORD_BITS] |= (uint64_t)1 << index % WORD_BITS;
 }
 
 uint32_t fdstore_take_index(struct fdstore *s)
 {
-	uint32_t index = take(&s->kept);
+	uint32_t word = s->first_free / WORD_BITS, index;
 
-	return index == FD_INDEX_NONE ? take(&s->rest) : index;
+	while (word < FD_INDEX_MAX / WORD_BITS && s->indices[word] == UINT64_MAX)
+		word++;
+	s->first_free = word * WORD_BITS;
+	if (s->first_free == FD_INDEX_MAX)
+		return FD_INDEX_NONE;
+	index = s->first_free + (uint32_t)__builtin_ctzll(~s->indices[word]);
+	fdstore_mark_index(s, index);
+	return index;
 }
 
 void fdstore_give_index(struct fdstore *s, uint32_t index)
 {
-	struct fd_index_range *r = range_of(s, index);
-
-	if (index != FD_INDEX_NONE)
-		r->free[r->n_free++] = index;
+	if (index >= FD_INDEX_MAX)
+		return;
+	s->indices[index / WORD_BITS] &= ~((uint64_t)1 << index % WORD_BITS);
+	if (index < s->first_free)
+		s->first_free = index;
 }

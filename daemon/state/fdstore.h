@@ -20,19 +20,12 @@
 #define FD_INDEX_MAX (1u << 20)
 #define FD_INDEX_NONE UINT32_MAX
 
-struct fd_index_range {
-	uint32_t *free; /* borrowed; a stack of the indices that were given back */
-	size_t n_free;
-	uint32_t first, next, end; /* next: the lowest one that was never taken */
-};
-
 struct fdstore {
-	struct fd_list
-		received; /* sorted by name; the fds are owned until they are taken, then -1 */
-	bool systemd;	  /* systemd keeps fds for us */
-	uint32_t pidfds;  /* number of kept pidfds */
-	uint32_t *free_indices;		  /* owned; the stacks of both ranges */
-	struct fd_index_range kept, rest; /* below FD_INDEX_KEPT, and above */
+	struct fd_list received; /* sorted by name; each fd is owned until it is taken, then -1 */
+	bool systemd;		 /* systemd keeps fds for us */
+	uint32_t pidfds;	 /* number of kept pidfds */
+	uint64_t *indices;	 /* owned; a bit for each fd index: it is taken */
+	uint32_t first_free;	 /* there is no free index below */
 };
 
 /* Receives what the program before us or systemd (sd_listen_fds(3)) handed over; removes it from
@@ -66,13 +59,12 @@ struct fd_name fdstore_name(char kind, uint64_t number);
 /* Makes all indices free again. 0 or -ENOMEM. */
 int fdstore_reset_indices(struct fdstore *s);
 
-/* Takes given indices after a reset: mark each, in any order, then settle once, before any other
- * index is taken. Indices that are too high are ignored. */
+/* Takes that index; one that is too high is ignored. */
 void fdstore_mark_index(struct fdstore *s, uint32_t index);
-void fdstore_settle_indices(struct fdstore *s);
 
-/* An index that systemd may keep if one is free, else any other; FD_INDEX_NONE if all are taken. */
+/* Takes the lowest free index, because systemd keeps the low ones; FD_INDEX_NONE if all are taken.
+ */
 uint32_t fdstore_take_index(struct fdstore *s);
-void fdstore_give_index(struct fdstore *s, uint32_t index); /* FD_INDEX_NONE is allowed */
+void fdstore_give_index(struct fdstore *s, uint32_t index); /* likewise */
 
 #endif

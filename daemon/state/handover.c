@@ -85,29 +85,12 @@ static int adopt_page(struct handover *h)
 	return r < 0 ? r : fdstore_keep(&h->store, PAGE_NAME, h->page.fd);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static void continue_from(struct handover *h, const struct serialize_head *head)
-{
-	struct catalog *c = h->catalog;
-
-	memcpy(h->id, head->daemon, DAEMON_ID_BYTES);
-	/* Ours start at the clock, so they are later unless the clock was set back. */
-	c->next_buffer = later(c->next_buffer, head->next_buffer);
-	c->next_lease = later(c->next_lease, head->next_lease);
-	h->pools->last_id = (uint32_t)later(h->pools->last_id + 1, head->next_pool) - 1;
-}
-
 static void mark_indices(struct handover *h)
 {
 	const struct buffer *b;
 
 	list_foreach (b, &h->catalog->buffers, all_link)
 		fdstore_mark_index(&h->store, b->fd_index);
-	fdstore_settle_indices(&h->store);
 }
 
 /* systemd's copy of a mempool's fd would keep the memory from the driver. */
@@ -120,17 +103,15 @@ static void on_swept(const struct pool *pool, void *arg)
 
 int handover_adopt(struct handover *h)
 {
-	struct adopted was = { 0 };
+	uint64_t generation = 0;
 	size_t dropped;
 	int r = adopt_page(h);
 
 	if (r == 0)
-		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, &was);
+		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, h->id, &generation);
 	if (r < 0)
 		return r;
 	catalog_adopt_page(h->catalog, &h->page);
-	if (was.any)
-		continue_from(h, &was.head);
 	mark_indices(h);
 	/* They belong to a buffer that was not in the journal yet, or the journal is of no use. */
 	dropped = fdstore_drop_rest(&h->store);
@@ -139,7 +120,7 @@ int handover_adopt(struct handover *h)
 			   "them",
 			   dropped);
 	pools_sweep(h->pools, on_swept, h);
-	r = h->store.systemd ? renew(h, was.any ? was.generation + 1 : 1) : 0;
+	r = h->store.systemd ? renew(h, generation + 1) : 0;
 	/* Only now, so that systemd forgets the fds of what is freed. */
 	if (r == 0)
 		catalog_free_unused(h->catalog);

@@ -80,7 +80,6 @@ START_TEST(a_marked_number_is_given_again)
 	}
 	fdstore_mark_index(&s, FD_INDEX_MAX); /* of a journal that makes no sense */
 	fdstore_mark_index(&s, FD_INDEX_NONE);
-	fdstore_settle_indices(&s);
 	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();
 	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
