@@ -62,6 +62,9 @@ static int add_origin(struct config_reader *r, const struct config_key *key, uns
 	return config_origin_add(r->config, &origin);
 }
 
+/* Reports a fault in the item that is being read. */
+#define report(...) diagnostics_add(&r->diagnostics, item->line, __VA_ARGS__)
+
 /* Enters [limits USER]; an earlier section may have named the same user. */
 static int enter_user(struct config_reader *r, const struct ini_item *item)
 {
@@ -72,16 +75,14 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	int e = config_parse_user(item->argument, &uid, wrong);
 
 	if (e == -EINVAL)
-		diagnostics_add(&r->diagnostics, item->line, "%s; allowed: a user's name or number",
-				wrong);
+		report("%s; allowed: a user's name or number", wrong);
 	if (e < 0)
 		return e == -EINVAL ? 0 : e;
 	for (r->subject = 0; r->subject < c->n_user_limits; r->subject++)
 		if (c->user_limits[r->subject].uid == uid)
 			break;
 	if (r->subject == USERS_MAX) {
-		diagnostics_add(&r->diagnostics, item->line,
-				"one [limits USER] too many; allowed: %u of them", USERS_MAX);
+		report("one [limits USER] too many; allowed: %u of them", USERS_MAX);
 		return 0;
 	}
 	r->section = SECTION_USER;
@@ -103,16 +104,14 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 	struct pool_config *pools;
 
 	if (wrong) {
-		diagnostics_add(&r->diagnostics, item->line, "[pool %.80s]: %s; allowed: %s",
-				item->argument, wrong, value_pool.allowed);
+		report("[pool %.80s]: %s; allowed: %s", item->argument, wrong, value_pool.allowed);
 		return 0;
 	}
 	for (r->subject = 0; r->subject < c->n_pools; r->subject++)
 		if (strcmp(c->pools[r->subject].name, item->argument) == 0)
 			break;
 	if (r->subject == POOLS_MAX) {
-		diagnostics_add(&r->diagnostics, item->line,
-				"one pool too many; allowed: %u of them", POOLS_MAX);
+		report("one pool too many; allowed: %u of them", POOLS_MAX);
 		return 0;
 	}
 	r->section = SECTION_POOL;
@@ -127,37 +126,31 @@ static int enter_pool(struct config_reader *r, const struct ini_item *item)
 	return 0;
 }
 
-static int enter_daemon(struct config_reader *r, const struct ini_item *item)
+static int enter(struct config_reader *r, const struct ini_item *item)
 {
-	if (item->argument[0] != '\0')
-		diagnostics_add(&r->diagnostics, item->line,
-				"[daemon %.64s]: this section takes no name; allowed: [daemon]",
-				item->argument);
-	else
-		r->section = SECTION_DAEMON;
-	return 0;
-}
+	char suggestion[128];
 
-static int enter_limits(struct config_reader *r, const struct ini_item *item)
-{
-	if (item->argument[0] != '\0')
+	if (strcmp(item->section, "pool") == 0)
+		return enter_pool(r, item);
+	if (strcmp(item->section, "limits") == 0 && item->argument[0] != '\0')
 		return enter_user(r, item);
-	r->section = SECTION_LIMITS;
+
+	if (strcmp(item->section, "limits") == 0) {
+		r->section = SECTION_LIMITS;
+	} else if (strcmp(item->section, "daemon") != 0) {
+		config_section_suggest(item->section, suggestion, sizeof(suggestion));
+		report("unknown section [%.64s]; %s", item->section, suggestion);
+	} else if (item->argument[0] != '\0') {
+		report("[daemon %.64s]: this section takes no name; allowed: [daemon]",
+		       item->argument);
+	} else {
+		r->section = SECTION_DAEMON;
+	}
 	return 0;
 }
-
-static const struct {
-	const char *name;
-	int (*enter)(struct config_reader *r, const struct ini_item *item);
-} sections[] = {
-	{ "daemon", enter_daemon },
-	{ "limits", enter_limits },
-	{ "pool", enter_pool },
-};
 
 static int on_section(struct config_reader *r, const struct ini_item *item)
 {
-	char suggestion[128];
 	int e;
 
 	r->section = SECTION_NONE;
@@ -165,18 +158,9 @@ static int on_section(struct config_reader *r, const struct ini_item *item)
 	r->warned = true;
 	if (item->section[0] == '\0')
 		return 0;
-	for (size_t i = 0; i < array_size(sections); i++) {
-		if (strcmp(item->section, sections[i].name) != 0)
-			continue;
-		e = sections[i].enter(r, item);
-		return e < 0 || r->section == SECTION_NONE
-			       ? e
-			       : add_origin(r, NULL, item->line, 0, 0, false);
-	}
-	config_section_suggest(item->section, suggestion, sizeof(suggestion));
-	diagnostics_add(&r->diagnostics, item->line, "unknown section [%.64s]; %s", item->section,
-			suggestion);
-	return 0;
+	e = enter(r, item);
+	return e < 0 || r->section == SECTION_NONE ? e
+						   : add_origin(r, NULL, item->line, 0, 0, false);
 }
 
 /* Reads a value into its member; an empty one restores the default. A wrong one leaves its origin,
@@ -196,9 +180,8 @@ static int assign(struct config_reader *r, const struct config_key *key,
 	else if (key->type->clear)
 		key->type->clear(member);
 	if (e == -EINVAL)
-		diagnostics_add(&r->diagnostics, item->line, "%s=%.80s: %s; allowed: %s", key->name,
-				item->value, wrong[0] != '\0' ? wrong : "this can't be used",
-				key->type->allowed);
+		report("%s=%.80s: %s; allowed: %s", key->name, item->value,
+		       wrong[0] != '\0' ? wrong : "this can't be used", key->type->allowed);
 	if (e < 0 && e != -EINVAL)
 		return e;
 	return add_origin(r, key, item->line, before, list && !reset ? list->n - before : 0, reset);
@@ -211,17 +194,15 @@ static int on_assignment(struct config_reader *r, const struct ini_item *item)
 
 	if (r->section == SECTION_NONE) {
 		if (!r->warned)
-			diagnostics_add(&r->diagnostics, item->line,
-					"an assignment before any section; allowed: [daemon], "
-					"[limits] or [pool NAME] first");
+			report("an assignment before any section; allowed: [daemon], "
+			       "[limits] or [pool NAME] first");
 		r->warned = true;
 		return 0;
 	}
 	if (key)
 		return assign(r, key, item);
 	config_key_suggest(r->section, item->key, suggestion, sizeof(suggestion));
-	diagnostics_add(&r->diagnostics, item->line, "unknown key \"%.64s\"; %s", item->key,
-			suggestion);
+	report("unknown key \"%.64s\"; %s", item->key, suggestion);
 	return 0;
 }
 

@@ -212,23 +212,15 @@ int listener_init(struct listener *l, struct service *service, int socket)
 void listener_drain(struct listener *l)
 {
 	struct list drained;
+	struct peer *p;
 
-	/* Draining a peer may close any other peer of the list, so the loop takes the first each
-	 * time. */
+	/* Draining a peer may close any other peer of the list. */
 	list_init(&drained);
-	while (!list_empty(&l->peers)) {
-		struct peer *p = list_first(&l->peers, struct peer, link);
-
-		list_drop(&p->link);
+	list_drain (p, &l->peers, link) {
 		list_insert(&drained, &p->link);
 		peer_drain(p);
 	}
-	while (!list_empty(&drained)) {
-		struct list *link = drained.next;
-
-		list_drop(link);
-		list_insert(&l->peers, link);
-	}
+	list_move(&drained, &l->peers);
 }
 
 static void on_closed(uv_handle_t *handle)
