@@ -3,7 +3,8 @@
 #
 # The manual pages are good mdoc: mandoc and groff have no warning about them, both render them for
 # a terminal of 80 columns without a wider line, and a page of ours that another one names exists.
-# Pages of other projects need not be installed here.
+# Pages of other projects need not be installed here. The files of the source that the pages name
+# exist, too; test_X.c stands for any.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C.UTF-8
@@ -38,6 +39,14 @@ for page in man/*.[1-8]; do
 	sed -n 's/^\.Xr \(gpushm[^ ]*\) \([1-8]\).*/man\/\1.\2/p' "$page" | sort -u |
 		while read -r ours; do
 			[ -f "$ours" ] || echo "$page: refers to $ours, which does not exist" >>"$found"
+		done
+done
+
+for page in man/*.[1-8]; do
+	grep -oE '\b(proto|daemon|client|tests|systemd|man)/[a-zA-Z0-9_/.-]*\.(c|h|py|sh|proto|md|sym|pyi|conf|[1-8])\b' "$page" |
+		grep -v '/test_X\.c$' | sort -u |
+		while read -r file; do
+			[ -e "$file" ] || echo "$page: names $file, which does not exist" >>"$found"
 		done
 done
 
