@@ -26,7 +26,8 @@ def test_cpu_and_gpu_have_two_memories(make: Any) -> None:
         assert (there.copy_to_host() == 5).all() and there.device_ptr == a.host_ptr
         assert memoryview(a)[1, 2] == 5
         del there
-    with make(4) as a:
+    with make(4, pool=None) as a:
+        assert a.kind == "pinned"
         a.publish()
     assert gpushm.ls() == []
     with make((3, 4), "int8", name="a", order="F") as a:
