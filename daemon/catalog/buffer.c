@@ -222,35 +222,3 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 	b->published_ns = clock_realtime_ns();
 	return 0;
 }
-
-void buffer_lease(struct buffer *b, struct lease *l)
-{
-	l->buffer = b;
-	list_insert(&b->leases, &l->buffer_link);
-	if (l->access == ACCESS_WRITE)
-		b->writers++;
-	else
-		b->readers++;
-	if (l->process->uid != b->uid)
-		b->foreign = true;
-}
-
-void buffer_unlease(struct buffer *b, struct lease *l)
-{
-	if (l->access == ACCESS_WRITE)
-		b->writers--;
-	else
-		b->readers--;
-	list_drop(&l->buffer_link);
-	l->buffer = NULL;
-}
-
-bool buffer_suspect(const struct buffer *b)
-{
-	struct lease *l;
-
-	list_foreach (l, &b->leases, buffer_link)
-		if (!l->process->suspect_ns)
-			return false;
-	return !list_empty(&b->leases);
-}

@@ -10,11 +10,12 @@
 #ifndef GPUSHM_DAEMON_CATALOG_BUFFER_H
 #define GPUSHM_DAEMON_CATALOG_BUFFER_H
 
-#include "daemon/catalog/lease.h"
+#include "daemon/catalog/process.h"
 #include "daemon/pool/pool.h"
 #include "proto/status_page.h"
 #include "proto/table.h"
 
+enum access { ACCESS_READ = 1, ACCESS_WRITE = 2 };				/* enum Access */
 enum buffer_state { BUFFER_FILLING = 1, BUFFER_SEALED = 2, BUFFER_SHARED = 3 }; /* enum State */
 
 #define BUFFER_NOT_KEPT UINT32_MAX
@@ -119,13 +120,6 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n);
 /* Writes the table's memfd and seals the memory where the kind can. The state changes on success
  * only. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
-
-/* Links a lease to the buffer, and unlinks it before lease_free(). */
-void buffer_lease(struct buffer *b, struct lease *l);
-void buffer_unlease(struct buffer *b, struct lease *l);
-
-/* Whether it has leases, all of them of processes whose connection has closed. */
-bool buffer_suspect(const struct buffer *b);
 
 /* The code on the wire for a table error. */
 enum code buffer_table_code(const struct table_error *e);

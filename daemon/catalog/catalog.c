@@ -403,13 +403,12 @@ static int grant(struct catalog *c, struct process *p, struct buffer *b, enum ac
 		 uint64_t id, uint64_t slack, struct lease **ret, struct fault *f)
 {
 	struct lease *l = NULL;
-	int r = lease_new(&c->accounts, p, access, id, slack, &l, f);
+	int r = lease_new(&c->accounts, p, b, access, id, slack, &l, f);
 
 	if (r < 0)
 		return r;
 	c->n_leases++;
 	hashtable_insert(&c->leases, &l->link, hashtable_hash_u64(l->id));
-	buffer_lease(b, l);
 	*ret = l;
 	return 0;
 }
@@ -459,7 +458,6 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 	record_lease(c, l, LEASE_ENDED);
 	hashtable_drop(&c->leases, &l->link);
 	c->n_leases--;
-	buffer_unlease(b, l);
 	lease_free(l);
 	if (!b->key)
 		notify(c, b, NULL, BUFFER_LEASE_OVER);
@@ -615,11 +613,8 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	r = buffer_publish(b, state, f);
 	if (r < 0)
 		return r;
-	if (state == BUFFER_SEALED) {
-		l->access = ACCESS_READ;
-		b->writers--;
-		b->readers++;
-	}
+	if (state == BUFFER_SEALED)
+		lease_make_read_only(l);
 	report(c, b, b->key, BUFFER_PUBLISHED);
 	return 0;
 }

@@ -263,7 +263,7 @@ static void sum_suspects(const struct service *s, uint64_t ret_bytes[POOLS_MAX])
 	if (list_empty(&s->reaper.suspects))
 		return;
 	list_foreach (b, &s->catalog.buffers, all_link)
-		if (buffer_suspect(b))
+		if (lease_all_suspect(b))
 			ret_bytes[b->pool->index] += b->block.bytes;
 }
 

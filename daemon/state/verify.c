@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * One audit for each pool with inherited buffers, on the worker of its device, a batch at a time,
- * so that an allocation never stands behind more than some milliseconds of it. The fds that are
- * looked at are duplicates: meanwhile the buffers, and even the pool, may go.
+ * Each pool with adopted buffers is verified on the worker of its device, a batch at a time, so
+ * that an allocation waits some milliseconds at most. The worker gets duplicates of the fds,
+ * because the buffers, and even the pool, may go meanwhile.
  *
- * The driver is asked for a verdict, not for a reason: memory is gone where it refuses a handle and
- * at once takes one that is fresh. Whatever else it answers may pass, and nothing is dropped for
- * it. Where the device is not there at all nobody can be asked: its buffers stay.
+ * A buffer is lost if the driver refuses its handle and accepts a fresh one at once. Any other
+ * answer may be temporary, and no buffer is dropped for it. If the device is missing, no driver can
+ * answer: the buffers stay.
  */
 #include "daemon/state/verify.h"
 
@@ -26,64 +26,64 @@ struct item {
 	struct fault fault;
 };
 
-struct audit {
+struct verification {
 	struct job job;
 	struct pools *pools;
 	struct catalog *catalog;
-	uint32_t pool;	      /* its id; it may go before we do */
-	struct pool *sponsor; /* of the same kind and device, and open; goes with its worker */
-	uint64_t after;	      /* id of the last buffer that was looked at */
+	uint32_t pool;	      /* its id: the pool may go first */
+	struct pool *sponsor; /* an open pool of the same kind and device, whose worker it uses */
+	uint64_t after;	      /* id of the last buffer that was collected */
 	struct item items[BATCH];
 	size_t n;
 	uint32_t dropped, unknown;
 };
 
-/* ---- asking ---- */
+/* ---- the question ---- */
 
 static void run(struct job *job)
 {
-	struct audit *a = container_of(job, struct audit, job);
+	struct verification *v = container_of(job, struct verification, job);
 
-	for (size_t i = 0; i < a->n; i++) {
-		struct item *it = &a->items[i];
+	for (size_t i = 0; i < v->n; i++) {
+		struct item *it = &v->items[i];
 
-		it->result = a->sponsor->ops->verify(a->sponsor, it->fd, &it->fault);
+		it->result = v->sponsor->ops->verify(v->sponsor, it->fd, &it->fault);
 	}
 }
 
-/* Without an fd to spare it is left as it is. */
-static bool add(struct audit *a, uint64_t buffer, int fd)
+/* Without a free fd the buffer stays unverified. */
+static bool add(struct verification *v, uint64_t buffer, int fd)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
 	if (copy < 0)
 		return false;
-	a->items[a->n++] = (struct item){ .buffer = buffer, .fd = copy };
+	v->items[v->n++] = (struct item){ .buffer = buffer, .fd = copy };
 	return true;
 }
 
-/* A mempool's blocks have one fd. */
-static void collect(struct audit *a, const struct pool *pool)
+/* All blocks of a mempool share one fd. */
+static void collect(struct verification *v, const struct pool *pool)
 {
 	struct buffer *b;
 
-	a->n = 0;
+	v->n = 0;
 	if (pool->pool_fd >= 0) {
-		if (a->after == 0)
-			add(a, 0, pool->pool_fd);
-		a->after = UINT64_MAX;
+		if (v->after == 0)
+			add(v, 0, pool->pool_fd);
+		v->after = UINT64_MAX;
 		return;
 	}
-	while (a->n < BATCH && (b = catalog_next(a->catalog, a->after))) {
-		a->after = b->id;
-		if (b->pool == pool && b->block.inherited && !add(a, b->id, b->block.fd))
-			a->unknown++;
+	while (v->n < BATCH && (b = catalog_next(v->catalog, v->after))) {
+		v->after = b->id;
+		if (b->pool == pool && b->block.inherited && !add(v, b->id, b->block.fd))
+			v->unknown++;
 	}
 }
 
-/* ---- the answers ---- */
+/* ---- the answer ---- */
 
-static void drop(struct audit *a, struct buffer *b, const struct fault *why)
+static void drop(struct verification *v, struct buffer *b, const struct fault *why)
 {
 	struct log_about about = { .message_id = LOG_ID_LOST,
 				   .pool = b->pool->config.name,
@@ -96,100 +96,95 @@ static void drop(struct audit *a, struct buffer *b, const struct fault *why)
 		  "reset, or nobody had it open while gpushmd was down (nvidia-persistenced "
 		  "prevents that); who made it creates it again",
 		  b->key ? b->key : "", b->pool->config.name, why->text);
-	catalog_memory_lost(a->catalog, b, why->text);
-	a->dropped++;
+	catalog_memory_lost(v->catalog, b, why->text);
+	v->dropped++;
 }
 
-static void judge_buffer(struct audit *a, const struct item *it)
+static void take_answer_buffer(struct verification *v, const struct item *it)
 {
-	struct buffer *b = catalog_by_id(a->catalog, it->buffer);
+	struct buffer *b = catalog_by_id(v->catalog, it->buffer);
 
 	if (!b)
 		return;
 	if (it->result == -ESTALE)
-		drop(a, b, &it->fault);
+		drop(v, b, &it->fault);
 	else if (it->result == 0)
 		b->block.inherited = false;
 	else
-		a->unknown++;
+		v->unknown++;
 }
 
-static void judge_pool(struct audit *a, const struct item *it, const struct pool *pool)
+static void take_answer_pool(struct verification *v, const struct item *it, const struct pool *pool)
 {
 	struct buffer *b;
 	uint64_t after = 0;
 
-	while ((b = catalog_next(a->catalog, after))) {
+	while ((b = catalog_next(v->catalog, after))) {
 		after = b->id;
 		if (b->pool == pool && b->block.inherited)
-			judge_buffer(a, &(struct item){ b->id, -1, it->result, it->fault });
+			take_answer_buffer(v, &(struct item){ b->id, -1, it->result, it->fault });
 	}
 }
 
-static void judge(struct audit *a, struct item *it)
+static void take_answer(struct verification *v, struct item *it)
 {
-	struct pool *pool = pools_by_id(a->pools, a->pool);
+	struct pool *pool = pools_by_id(v->pools, v->pool);
 
 	close_fd(&it->fd);
 	if (pool && it->result < 0 && it->result != -ESTALE) {
-		if (a->unknown == 0)
+		if (v->unknown == 0)
 			log_warning("pool \"%s\": whether its buffers of an earlier gpushmd are "
 				    "still there can't be told: %s; they are kept",
 				    pool->config.name, it->fault.text);
-		pool_call_failed(a->sponsor, &it->fault);
+		pool_call_failed(v->sponsor, &it->fault);
 	}
 	if (pool && it->buffer)
-		judge_buffer(a, it);
+		take_answer_buffer(v, it);
 	else if (pool)
-		judge_pool(a, it, pool);
+		take_answer_pool(v, it, pool);
 }
 
 static void on_done(struct job *job);
 
-/* False: there is nothing left to ask. */
-static bool go_on(struct audit *a)
+/* Verifies the next batch; false if nothing is left. */
+static bool verify_next(struct verification *v)
 {
-	const struct pool *pool = pools_by_id(a->pools, a->pool);
+	const struct pool *pool = pools_by_id(v->pools, v->pool);
 
-	if (!pool || pool->closing || a->sponsor->state != POOL_READY)
+	if (!pool || pool->closing || v->sponsor->state != POOL_READY)
 		return false;
-	collect(a, pool);
-	if (a->n == 0)
+	collect(v, pool);
+	if (v->n == 0)
 		return false;
-	a->job.run = run;
-	a->job.on_done = on_done;
-	worker_submit(a->sponsor->worker, &a->job);
+	v->job.run = run;
+	v->job.on_done = on_done;
+	worker_submit(v->sponsor->worker, &v->job);
 	return true;
 }
 
 static void on_done(struct job *job)
 {
-	struct audit *a = container_of(job, struct audit, job);
+	struct verification *v = container_of(job, struct verification, job);
 
-	for (size_t i = 0; i < a->n; i++)
-		judge(a, &a->items[i]);
-	if (go_on(a))
+	for (size_t i = 0; i < v->n; i++)
+		take_answer(v, &v->items[i]);
+	if (verify_next(v))
 		return;
-	if (a->dropped)
+	if (v->dropped)
 		log_notice("%" PRIu32 " buffers of an earlier gpushmd were lost with their memory",
-			   a->dropped);
-	free(a);
+			   v->dropped);
+	free(v);
 }
 
-/* ---- the beginning ---- */
-
-static bool is_sponsor(const struct pool *it, const struct pool *pool)
-{
-	return it->state == POOL_READY && it->ops == pool->ops && it->device && pool->device &&
-	       memcmp(it->device->uuid, pool->device->uuid, sizeof(it->device->uuid)) == 0;
-}
+/* ---- the start ---- */
 
 static struct pool *find_sponsor(const struct pools *pools, const struct pool *pool)
 {
 	struct pool *it;
 
 	list_foreach (it, &pools->all, link)
-		if (is_sponsor(it, pool))
+		if (it->state == POOL_READY && it->ops == pool->ops && it->device && pool->device &&
+		    memcmp(it->device->uuid, pool->device->uuid, sizeof(it->device->uuid)) == 0)
 			return it;
 	return NULL;
 }
@@ -197,7 +192,7 @@ static struct pool *find_sponsor(const struct pools *pools, const struct pool *p
 void verify_start(struct pools *pools, struct catalog *catalog)
 {
 	struct pool *pool, *sponsor;
-	struct audit *a;
+	struct verification *v;
 
 	list_foreach (pool, &pools->all, link) {
 		if (!pool->is_adopted || !pool->ops || !pool->ops->verify || pool->blocks == 0)
@@ -209,13 +204,13 @@ void verify_start(struct pools *pools, struct catalog *catalog)
 				    pool->config.name, pool->blocks);
 			continue;
 		}
-		a = calloc(1, sizeof(*a));
-		if (!a)
+		v = calloc(1, sizeof(*v));
+		if (!v)
 			return;
-		*a = (struct audit){
+		*v = (struct verification){
 			.pools = pools, .catalog = catalog, .pool = pool->id, .sponsor = sponsor
 		};
-		if (!go_on(a))
-			free(a);
+		if (!verify_next(v))
+			free(v);
 	}
 }

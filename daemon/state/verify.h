@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The audit: after a restart, whether the memory that was inherited is still there. A GPU that was
- * reset, or that nobody had open meanwhile, took it along, and the kept fds do not tell. The driver
- * does, once it is up; until then, and while it is asked, everything is served as it is.
+ * After a restart: is the memory of adopted buffers still there? A GPU that was reset, or that
+ * nobody had open meanwhile, has lost it, and the kept fds do not show that. The driver knows, once
+ * it has started; until it has answered, the daemon serves everything as it is.
  */
 #ifndef GPUSHM_DAEMON_STATE_VERIFY_H
 #define GPUSHM_DAEMON_STATE_VERIFY_H
@@ -10,8 +10,8 @@
 #include "daemon/catalog/catalog.h"
 #include "daemon/pool/pools.h"
 
-/* To be called once, when every pool is ready or has failed. Buffers whose memory is gone are
- * dropped from the catalog, later. Both outlive the pools' workers. */
+/* To be called once, when every pool is ready or has failed. Later calls catalog_memory_lost() for
+ * buffers whose memory is gone. Both must outlive the pools' workers. */
 void verify_start(struct pools *pools, struct catalog *catalog);
 
 #endif
