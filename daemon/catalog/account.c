@@ -87,8 +87,8 @@ uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item it
 	return count == UINT32_MAX ? UINT64_MAX : count;
 }
 
-static int check_room(const struct account *account, enum account_item item, uint64_t amount,
-		      uint64_t slack, struct fault *f)
+static int check_limit(const struct account *account, enum account_item item, uint64_t amount,
+		       uint64_t slack, struct fault *f)
 {
 	uint64_t limit = account_limit(account->accounts, account->uid, item);
 	uint64_t used = account->used[item], sum;
@@ -111,7 +111,7 @@ int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amoun
 
 	if (!account)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
-	r = check_room(account, item, amount, slack, f);
+	r = check_limit(account, item, amount, slack, f);
 	if (r < 0) {
 		free_if_empty(account);
 		return r;
@@ -123,7 +123,7 @@ int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amoun
 
 int recharge(struct charge *c, uint64_t amount, struct fault *f)
 {
-	int r = amount > c->amount ? check_room(c->account, c->item, amount - c->amount, 0, f) : 0;
+	int r = amount > c->amount ? check_limit(c->account, c->item, amount - c->amount, 0, f) : 0;
 
 	if (r < 0)
 		return r;

@@ -229,7 +229,7 @@ int catalog_lookup_lease(struct catalog *c, const struct process *p, uint64_t id
 	return 0;
 }
 
-/* ---- who learns of it: the journal, the status page, and those who wait, in this order ---- */
+/* ---- reporting: first the journal, then the status page, then requests that wait ---- */
 
 static void record(struct catalog *c, struct buffer *b, enum buffer_event event)
 {

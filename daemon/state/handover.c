@@ -76,7 +76,7 @@ static int adopt_page(struct handover *h)
 	if (r == 0)
 		return 0;
 	if (r != -ENOENT) {
-		log_error("the board that was kept can't be used: %s; clients see what happens to "
+		log_error("the kept status page can't be used: %s; clients see what happens to "
 			  "their buffers when they connect again",
 			  strerror(-r));
 		fdstore_forget(&h->store, PAGE_NAME);

@@ -268,7 +268,7 @@ int journal_replay(struct journal *j,
 		j->used += sizeof(head) + padded(head.len);
 		j->sequence = head.sequence;
 	}
-	/* Who gave up may come back to what it has not read. */
+	/* After an error the caller may read the rest later. */
 	*ret_dropped = r == 0 ? wipe_rest(j) : 0;
 	return r;
 }

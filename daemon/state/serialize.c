@@ -21,6 +21,8 @@
 #define DEAD_MIN 4096u	 /* with fewer dead records a new journal is not worth its fds */
 _Static_assert(BUFFER_NOT_KEPT == FD_INDEX_NONE, "buffer::fd_index");
 
+#define SET(m, field, value) ((m)->has_##field = 1, (m)->field = (value))
+
 static ProtobufCBinaryData bytes_of(const void *data, size_t len)
 {
 	return (ProtobufCBinaryData){ len, (uint8_t *)data };
@@ -52,12 +54,11 @@ static int write_head(struct serializer *s, const struct serialize_head *head)
 {
 	Gpushm__Journal__Daemon m = GPUSHM__JOURNAL__DAEMON__INIT;
 
-	m.has_id = m.has_software = m.has_next_buffer = m.has_next_lease = m.has_next_pool = 1;
-	m.id = bytes_of(head->daemon, sizeof(head->daemon));
-	m.software = bytes_of(GPUSHM_VERSION, strlen(GPUSHM_VERSION));
-	m.next_buffer = head->next_buffer;
-	m.next_lease = head->next_lease;
-	m.next_pool = head->next_pool;
+	SET(&m, id, bytes_of(head->daemon, sizeof(head->daemon)));
+	SET(&m, software, bytes_of(GPUSHM_VERSION, strlen(GPUSHM_VERSION)));
+	SET(&m, next_buffer, head->next_buffer);
+	SET(&m, next_lease, head->next_lease);
+	SET(&m, next_pool, head->next_pool);
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_DAEMON, &m.base);
 }
 
@@ -66,8 +67,7 @@ int serialize_complete(struct serializer *s)
 	Gpushm__Journal__Complete m = GPUSHM__JOURNAL__COMPLETE__INIT;
 	int r;
 
-	m.has_records = 1;
-	m.records = (uint32_t)s->journal.sequence;
+	SET(&m, records, (uint32_t)s->journal.sequence);
 	r = append(s, GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE, &m.base);
 	s->keeps = true;
 	if (r == 0)
@@ -91,19 +91,16 @@ int serialize_pool(struct serializer *s, const struct pool *p)
 
 	if (r < 0)
 		return r;
-	m.has_id = m.has_name = m.has_kind = m.has_size_bytes = m.has_granularity = 1;
-	m.id = p->id;
-	m.name = bytes_of(p->config.name, strlen(p->config.name));
-	m.kind = p->config.kind;
-	m.size_bytes = p->size;
-	m.granularity = p->granularity;
-	m.has_numa_node = 1;
-	m.numa_node = p->numa_node;
+	SET(&m, id, p->id);
+	SET(&m, name, bytes_of(p->config.name, strlen(p->config.name)));
+	SET(&m, kind, p->config.kind);
+	SET(&m, size_bytes, p->size);
+	SET(&m, granularity, p->granularity);
+	SET(&m, numa_node, p->numa_node);
 	if (p->device) {
-		m.has_device_uuid = m.has_device_name = m.has_pci_id = 1;
-		m.device_uuid = bytes_of(p->device->uuid, sizeof(p->device->uuid));
-		m.device_name = bytes_of(p->device->name, strlen(p->device->name));
-		m.pci_id = bytes_of(p->device->pci_id, strlen(p->device->pci_id));
+		SET(&m, device_uuid, bytes_of(p->device->uuid, sizeof(p->device->uuid)));
+		SET(&m, device_name, bytes_of(p->device->name, strlen(p->device->name)));
+		SET(&m, pci_id, bytes_of(p->device->pci_id, strlen(p->device->pci_id)));
 	}
 	s->live++;
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
@@ -131,43 +128,36 @@ static int keep_buffer(struct serializer *s, struct buffer *b)
 
 static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
 {
-	m->has_dirty_pid = m->has_dirty_uid = m->has_dirty_command = m->has_dirty_ns = 1;
-	m->dirty_pid = d->pid;
-	m->dirty_uid = d->uid;
-	m->dirty_command = bytes_of(d->command, strlen(d->command));
-	m->dirty_ns = d->ns;
+	SET(m, dirty_pid, d->pid);
+	SET(m, dirty_uid, d->uid);
+	SET(m, dirty_command, bytes_of(d->command, strlen(d->command)));
+	SET(m, dirty_ns, d->ns);
 }
 
 static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 {
-	m->has_id = m->has_pool = m->has_state = m->has_uid = m->has_gid = m->has_mode = 1;
-	m->id = b->id;
-	m->has_key = b->key != NULL;
-	m->key = bytes_of(b->key, b->key ? strlen(b->key) : 0);
-	m->pool = b->pool->id;
-	m->state = b->state;
-	m->uid = b->uid;
-	m->gid = b->gid;
-	m->mode = b->mode;
-	m->has_transient = m->has_foreign = m->has_bytes = m->has_allocated_bytes = 1;
-	m->transient = b->transient;
-	m->foreign = b->foreign;
-	m->bytes = b->bytes;
-	m->allocated_bytes = b->block.bytes;
+	SET(m, id, b->id);
+	if (b->key)
+		SET(m, key, bytes_of(b->key, strlen(b->key)));
+	SET(m, pool, b->pool->id);
+	SET(m, state, b->state);
+	SET(m, uid, b->uid);
+	SET(m, gid, b->gid);
+	SET(m, mode, b->mode);
+	SET(m, transient, b->transient);
+	SET(m, foreign, b->foreign);
+	SET(m, bytes, b->bytes);
+	SET(m, allocated_bytes, b->block.bytes);
 	if (b->block.pointer) {
-		m->has_record = 1;
-		m->record = bytes_of(b->block.pointer->record, RECORD_BYTES);
+		SET(m, record, bytes_of(b->block.pointer->record, RECORD_BYTES));
 	}
-	m->has_table = m->has_table_bytes = m->has_digest = m->has_arrays = 1;
-	m->table = b->table_fd >= 0;
-	m->table_bytes = b->table_bytes;
-	m->digest = b->digest;
-	m->arrays = b->arrays;
-	m->has_created_ns = m->has_published_ns = 1;
-	m->created_ns = b->created_ns;
-	m->published_ns = b->published_ns;
-	m->has_slot = 1;
-	m->slot = b->fd_index;
+	SET(m, table, b->table_fd >= 0);
+	SET(m, table_bytes, b->table_bytes);
+	SET(m, digest, b->digest);
+	SET(m, arrays, b->arrays);
+	SET(m, created_ns, b->created_ns);
+	SET(m, published_ns, b->published_ns);
+	SET(m, slot, b->fd_index);
 	m->has_dirty = m->dirty = b->dirty;
 	if (b->dirty)
 		fill_death(m, &b->death);
@@ -212,18 +202,16 @@ static int write_lease(struct serializer *s, const struct lease *l)
 
 	if (r < 0)
 		return r;
-	m.has_id = m.has_buffer = m.has_access = m.has_since_ns = m.has_session = 1;
-	m.id = l->id;
-	m.buffer = l->buffer->id;
-	m.access = l->access;
-	m.since_ns = l->since_ns;
-	m.session = p->session;
-	m.has_pid = m.has_start_time = m.has_uid = m.has_gid = m.has_command = 1;
-	m.pid = p->pid;
-	m.start_time = p->start_time;
-	m.uid = p->uid;
-	m.gid = p->gid;
-	m.command = bytes_of(p->command, strlen(p->command));
+	SET(&m, id, l->id);
+	SET(&m, buffer, l->buffer->id);
+	SET(&m, access, l->access);
+	SET(&m, since_ns, l->since_ns);
+	SET(&m, session, p->session);
+	SET(&m, pid, p->pid);
+	SET(&m, start_time, p->start_time);
+	SET(&m, uid, p->uid);
+	SET(&m, gid, p->gid);
+	SET(&m, command, bytes_of(p->command, strlen(p->command)));
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, &m.base);
 }
 
@@ -298,8 +286,7 @@ static void end(struct serializer *s, Gpushm__Journal__Type type, uint64_t id, u
 	Gpushm__Journal__Id m = GPUSHM__JOURNAL__ID__INIT;
 	int r;
 
-	m.has_id = 1;
-	m.id = id;
+	SET(&m, id, id);
 	s->dead += ended + 1;
 	s->live -= ended < s->live ? ended : s->live;
 	r = append(s, (uint16_t)type, &m.base);
