@@ -366,7 +366,7 @@ check-python-here: $(if $(PYTHON_READY),python) $(BUILD)/gpushmd $(FAKECUDA)
 PYTHON_FITS  = $(and $(filter 1,$(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)), \
 	$(wildcard $(PYTHON_INCLUDE)/Python.h))
 PYTHON_READY = $(and $(PYTHON_FITS),$(wildcard $(BUILD)/venv/ready))
-PYTHON_VENV  = $(if $(PYTHON_FITS),$(MAKE) venv,echo "the Python package needs Python 3.11 and its headers"; false) || \
+PYTHON_VENV  = $(if $(PYTHON_FITS),$(MAKE) -s venv,echo "the Python package needs Python 3.11 and its headers"; false) || \
 	{ echo "skipped: the Python package"; echo "python 0 0 1 0 s" >>$(RESULTS); }
 PYTHON_INSTALL = $(BUILD)/venv/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(BUILD)/wheel/*.whl
 PYTEST = BUILD=$(BUILD) "$(BUILD)/venv/bin/python -B -m pytest tests/python"
@@ -525,7 +525,7 @@ deps:
 	echo "deps: installing$$missing"; \
 	$$as env DEBIAN_FRONTEND=noninteractive apt-get update -q && \
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
-	@$(MAKE) venv || echo "deps: pip has no packages here: the tests in Python are left out"
+	@$(MAKE) -s venv || echo "deps: pip has no packages here: the tests in Python are left out"
 	@$(if $(CUDA_INCLUDE),echo "deps: cuda.h is in $(CUDA_INCLUDE)",$(MAKE) $(BUILD)/cuda/ready || \
 		echo "deps: no cuda.h here, and pip has none: host pools alone are built and tested")
 
