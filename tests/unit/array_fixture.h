@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A buffer made by hand over this process's own memory, for tests of arrays: no daemon, no lease,
- * no map of a kind. And random numbers that can be had again: the seed is printed, and is taken
- * from GPUSHM_TEST_SEED where that is set.
+ * A buffer made by hand over this process's own memory, for tests of arrays: without daemon, lease
+ * or map. And random numbers that can be repeated: the seed is printed, and read from
+ * GPUSHM_TEST_SEED if that is set.
  */
 #ifndef GPUSHM_TESTS_ARRAY_FIXTURE_H
 #define GPUSHM_TESTS_ARRAY_FIXTURE_H
@@ -129,7 +129,7 @@ static inline void random_fill(void *memory, size_t bytes)
 		((unsigned char *)memory)[i] = (unsigned char)random_u64();
 }
 
-/* ---- the slow road: one element after the other ---- */
+/* ---- the slow reference: one element after the other ---- */
 
 /* The next position in C order; false after the last. Starts from all 0. */
 static inline bool next_index(int ndim, const int64_t *shape, int64_t *index)

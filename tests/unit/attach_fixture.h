@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lawful answers to CREATE and OPEN of a host buffer, for a test to put up or to spoil.
+ * Correct replies to CREATE and OPEN of a host buffer, which a test may change.
  */
 #ifndef GPUSHM_TESTS_UNIT_ATTACH_FIXTURE_H
 #define GPUSHM_TESTS_UNIT_ATTACH_FIXTURE_H
@@ -77,7 +77,7 @@ static inline void an_attach(enum gpushm_state state, enum gpushm_access access)
 	attach.fds = 1;
 }
 
-/* Puts up the attach with these fds, and forgets them. */
+/* Queues the attach with these fds and closes them. */
 static inline void reply_attach(int memory, int table)
 {
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
@@ -97,7 +97,7 @@ static inline void announce_table(uint64_t table_bytes)
 	attach.fds = 2;
 }
 
-/* A whole lawful open of a sealed buffer, with its table. */
+/* A correct reply to OPEN of a sealed buffer, with its table. */
 static inline void answer_open(enum gpushm_state state, enum gpushm_access access, int memory)
 {
 	uint64_t n, digest;
@@ -116,7 +116,7 @@ static inline void answer_create(void)
 	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 }
 
-/* Whether the last request was to end the lease. */
+/* Checks that the last request was to end the lease. */
 static inline void lease_was_ended(void)
 {
 	const Gpushm__Proto__Request *r;

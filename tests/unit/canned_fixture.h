@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A canned server and a connection to it around each test, and what tests of the library say of an
- * error.
+ * A canned server and a connection to it around each test, and checks of an error's text.
  */
 #ifndef GPUSHM_TESTS_UNIT_CANNED_FIXTURE_H
 #define GPUSHM_TESTS_UNIT_CANNED_FIXTURE_H
@@ -51,7 +50,8 @@ static inline void says(const char *words)
 		      gpushm_error());
 }
 
-/* Broken for good: what was wrong is told once, and every later call says to connect again. */
+/* The connection has ended: the first error says why, and every later call says to connect again.
+ */
 static inline void refuses_for_good(int result, int number, const char *words)
 {
 	ck_assert_int_eq(result, -number);

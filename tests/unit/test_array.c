@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays by name, by position and over bytes; what they say of themselves; how they count on their
- * buffer.
+ * Arrays by name, by position and over bytes; their getters; their counts on the buffer.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
@@ -205,7 +204,7 @@ START_TEST(a_record_laid_over_bytes_keeps_its_descr_and_no_name)
 }
 END_TEST
 
-/* ---- what they say ---- */
+/* ---- getters ---- */
 
 START_TEST(pointers_are_the_maps_plus_the_offset_and_null_where_it_has_none)
 {
@@ -307,7 +306,7 @@ START_TEST(arrays_are_counted_when_four_threads_get_and_free_them)
 }
 END_TEST
 
-/* Where each function that can tell says -ECHILD; the number of the first that does not. */
+/* Returns the number of the first function that does not return -ECHILD; 0: all do. */
 static int refusals_after_fork(struct gpushm_array *a)
 {
 	struct gpushm_array_spec spec = { .dtype = dtype_of("int8") };

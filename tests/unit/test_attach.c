@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attaches that are not what they say: numbers that do not fit each other, memory of another size,
- * without seals or that can't be written to, tables that are none. The lease of a buffer that could
- * not be mapped must be ended, and nothing stay open or mapped.
+ * Replies to CREATE and OPEN that are wrong: numbers that do not fit each other, memory of another
+ * size, without seals or read-only, tables that are not tables. The lease of a buffer that could
+ * not be mapped must be closed, and nothing may stay open or mapped.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/attach_fixture.h"
@@ -236,7 +236,7 @@ START_TEST(a_reader_s_memory_can_be_written)
 	ck_assert_int_eq(pwrite(memory, "hello", 5, 0), 5);
 	ck_assert_msg(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b) == 0, "%s", gpushm_error());
 	ck_assert_mem_eq(gpushm_buffer_host_ptr(b), "hello", 5);
-	/* The fd was open for reading alone: what is mapped can't be made writable. */
+	/* The fd was read-only: the mapping can't be made writable. */
 	ck_assert_int_eq(mprotect(gpushm_buffer_host_ptr(b), ALLOCATED, PROT_READ | PROT_WRITE),
 			 -1);
 	ck_assert_int_eq(gpushm_close(b), 0);

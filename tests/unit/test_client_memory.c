@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The n-th allocation of the library fails, for n = 1, 2, ... until none is left, in each of what a
- * client does. Each time the answer is -ENOMEM with a text, and nothing stays open.
+ * The n-th allocation of the library fails, for n = 1, 2, ... until none is left, in each thing
+ * that a client does. Each time the result is -ENOMEM with a text, and nothing stays open.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
@@ -42,7 +42,7 @@ static int do_open(void)
 
 static uint64_t digest;
 
-/* DESCRIBE and PUBLISH as they should be, and Done for all else. */
+/* Correct replies to DESCRIBE and PUBLISH, and Done for all other requests. */
 static void fill_along(const Gpushm__Proto__Request *request, Gpushm__Proto__Reply *reply)
 {
 	static Gpushm__Proto__PublishReply published;
@@ -89,7 +89,7 @@ static int do_create(void)
 	return close_all(r);
 }
 
-/* ---- looking around ---- */
+/* ---- queries ---- */
 
 static void look_around(const Gpushm__Proto__Request *request, Gpushm__Proto__Reply *reply)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The library against servers that are not gpushmd: what they answer is cut, garbage, of another
- * request, with fds that nobody announced or without those that were, or nothing at all. Each must
- * end in an error with a text, and with every fd closed.
+ * The library against servers that are not gpushmd: their replies are cut, garbage, of another
+ * request, with unannounced fds, without announced ones, or missing. Each must end in an error with
+ * a text, and with every fd closed.
  */
 #include "proto/code.h"
 #include "tests/lib/forked.h"
@@ -103,7 +103,7 @@ START_TEST(fds_that_nobody_announced_stay_open)
 }
 END_TEST
 
-/* Counts that do not fit the fds that come: claimed, brought, and which flags say so. */
+/* Wrong counts: the number in the reply, the flags, and the fds that really come. */
 static const struct {
 	uint32_t fds;
 	bool memory, pool, table;
@@ -220,7 +220,7 @@ static int in_the_child(void *arg)
 	if (!strstr(gpushm_error(), "connect again in the child"))
 		return 2;
 	gpushm_disconnect(c);
-	/* The socket is the parent's still. */
+	/* The socket is still the parent's. */
 	return fcntl(c->socket, F_GETFD) < 0 ? 3 : 0;
 }
 

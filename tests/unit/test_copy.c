@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strided copies where the CPU does them: random arrays to and from random host layouts, against a
- * copy element by element. All of both memories is compared, so that a byte that is written beside
- * an element shows. How the driver is made to do them is test_transfer.c's.
+ * Strided copies by the CPU: random arrays to and from random host layouts, compared with a copy
+ * element by element. All of both memories is compared, which finds bytes that are written beside
+ * an element. test_transfer.c tests the copies by the driver.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"
@@ -123,7 +123,7 @@ static void check_to_host(const struct layouts *l)
 	if (gpushm_copy_to_host(a, host + l->before, l->strides) != 0)
 		ck_abort_msg("copy_to_host: %s", gpushm_error());
 	if (memcmp(host, expected, BYTES) != 0)
-		ck_abort_msg("the host has something else than the slow road");
+		ck_abort_msg("the host has something else than the slow reference");
 }
 
 static void check_from_host(const struct layouts *l)
@@ -136,7 +136,7 @@ static void check_from_host(const struct layouts *l)
 	if (gpushm_copy_from_host_async(a, host + l->before, l->strides, NULL) != 0)
 		ck_abort_msg("copy_from_host_async: %s", gpushm_error());
 	if (memcmp(s.memory, expected, BYTES) != 0)
-		ck_abort_msg("the buffer has something else than the slow road");
+		ck_abort_msg("the buffer has something else than the slow reference");
 }
 
 START_TEST(a_strided_copy_moves_other_bytes_than_the_slow_road)
@@ -175,7 +175,7 @@ START_TEST(no_strides_mean_another_order_than_c)
 }
 END_TEST
 
-/* 2^40 rows, all of them the same one: must not be walked. */
+/* 2^40 rows, all of them the same one: the copy must not loop over them. */
 START_TEST(a_broadcast_array_is_written_a_trillion_times)
 {
 	struct gpushm_array *a =
@@ -284,9 +284,9 @@ START_TEST(bytes_outside_of_the_buffer_are_touched)
 }
 END_TEST
 
-/* ---- how a walk goes: what costs calls on a GPU ---- */
+/* ---- the plan: its axes cost calls on a GPU ---- */
 
-static void check_walk(int ndim, const int64_t *shape, const int64_t *dst, const int64_t *src,
+static void check_plan(int ndim, const int64_t *shape, const int64_t *dst, const int64_t *src,
 		       int n_axes, size_t run)
 {
 	struct copy_plan w;
@@ -296,18 +296,18 @@ static void check_walk(int ndim, const int64_t *shape, const int64_t *dst, const
 	ck_assert_uint_eq(w.run, run);
 }
 
-START_TEST(axes_that_are_one_in_memory_are_walked_as_many)
+START_TEST(axes_that_are_one_in_memory_are_copied_as_many)
 {
-	check_walk(0, NULL, NULL, NULL, 0, 4);
-	check_walk(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(48, 16, 4), 0, 96);
-	check_walk(3, SHAPE(2, 3, 4), SHAPE(4, 8, 24), SHAPE(4, 8, 24), 0, 96);
-	check_walk(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(480, 160, 4), 1, 16);
-	check_walk(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(4, 8, 24), 3, 4);
-	check_walk(2, SHAPE(3, 4), SHAPE(-16, -4), SHAPE(-16, -4), 0, 48);
-	check_walk(2, SHAPE(3, 4), SHAPE(-16, 4), SHAPE(-16, 4), 0, 48);
-	check_walk(2, SHAPE(3, 4), SHAPE(16, 4), SHAPE(-16, 4), 1, 16);
-	check_walk(4, SHAPE(1, 3, 1, 4), SHAPE(1, 16, 1, 4), SHAPE(9, 16, 9, 4), 0, 48);
-	check_walk(2, SHAPE(3, 4), SHAPE(0, 4), SHAPE(16, 4), 0, 16);
+	check_plan(0, NULL, NULL, NULL, 0, 4);
+	check_plan(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(48, 16, 4), 0, 96);
+	check_plan(3, SHAPE(2, 3, 4), SHAPE(4, 8, 24), SHAPE(4, 8, 24), 0, 96);
+	check_plan(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(480, 160, 4), 1, 16);
+	check_plan(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(4, 8, 24), 3, 4);
+	check_plan(2, SHAPE(3, 4), SHAPE(-16, -4), SHAPE(-16, -4), 0, 48);
+	check_plan(2, SHAPE(3, 4), SHAPE(-16, 4), SHAPE(-16, 4), 0, 48);
+	check_plan(2, SHAPE(3, 4), SHAPE(16, 4), SHAPE(-16, 4), 1, 16);
+	check_plan(4, SHAPE(1, 3, 1, 4), SHAPE(1, 16, 1, 4), SHAPE(9, 16, 9, 4), 0, 48);
+	check_plan(2, SHAPE(3, 4), SHAPE(0, 4), SHAPE(16, 4), 0, 16);
 }
 END_TEST
 
@@ -326,6 +326,6 @@ int main(void)
 	tcase_add_test(tc, host_strides_without_sense_are_followed);
 	tcase_add_test(tc, nothing_is_copied_through_a_null_pointer);
 	tcase_add_test(tc, bytes_outside_of_the_buffer_are_touched);
-	tcase_add_test(tc, axes_that_are_one_in_memory_are_walked_as_many);
+	tcase_add_test(tc, axes_that_are_one_in_memory_are_copied_as_many);
 	return suite_run("copy", tc, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cleanup that waits, without buffers: when it runs, in which order, and what happens to it when a
- * section is open, something fails, memory has run out, or the process has forked.
+ * Deferred cleanup, without buffers: when it runs, in which order, and what happens while a section
+ * is open, after a failure, without memory, and in a forked child.
  */
 #include "client/base/defer.h"
 #include "client/gpushm.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Describing against a canned server: batches that fit a frame, the undoing of a refused one, and
- * what of a buffer must not move while its table grows.
+ * DESCRIBE against a canned server: batches that fit a frame, a refused batch that is undone, and
+ * what must not move while a buffer's table grows.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"

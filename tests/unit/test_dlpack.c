@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * DLPack tensors as a consumer reads them: through structs written down here once more from
- * dlpack.h v1.1, so that a field that moved would show.
+ * DLPack tensors as a consumer reads them: through structs that are written here once more from
+ * dlpack.h v1.1, so that a field at another offset fails the test.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/array_fixture.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_connect: where it looks for the daemon, whom it trusts, and what it believes of HELLO's
- * reply.
+ * gpushm_connect: where it looks for the daemon, which servers it trusts, and how it checks the
+ * reply to HELLO.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/canned_fixture.h"
@@ -139,7 +139,7 @@ START_TEST(a_server_of_another_user_is_trusted)
 }
 END_TEST
 
-/* ---- a socket that somebody holds for a daemon that is not there ---- */
+/* ---- a socket without a daemon ---- */
 
 START_TEST(a_daemon_that_never_answers_is_waited_for_for_ever)
 {
@@ -153,7 +153,7 @@ START_TEST(a_daemon_that_never_answers_is_waited_for_for_ever)
 }
 END_TEST
 
-/* As many connections as it takes until the next one would wait. */
+/* Connects until the next connection would wait. */
 static size_t fill_queue(int *fds, size_t size)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -189,7 +189,7 @@ END_TEST
 static Gpushm__Proto__Pool pool, *pools[POOLS_MAX + 1];
 static Gpushm__Proto__HelloReply hello;
 
-/* A lawful answer, for a test to spoil. */
+/* A correct reply, which a test changes. */
 static void a_hello(void)
 {
 	gpushm__proto__pool__init(&pool);

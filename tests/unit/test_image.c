@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table that came as an fd: copied, read where it is, or mapped. Whatever is done with the file
- * meanwhile, nobody crashes over it.
+ * A table that came as an fd: copied, read from its file, or mapped. Whatever happens to the file
+ * meanwhile, no reader crashes.
  */
 #include "client/buffer/image.h"
 
@@ -207,7 +207,7 @@ START_TEST(a_table_that_is_none_is_taken)
 		ck_assert_int_eq(ftruncate(fd, (off_t)sizes[i]), 0);
 		ck_assert_int_eq(image_open(&fd, sizes[i], BYTES, geteuid(), &image), -EPROTO);
 		ck_assert_int_ge(fd, 0);
-		/* Nor one that is shorter than was told. */
+		/* A file that is shorter than announced is not mapped either. */
 		ck_assert_int_eq(image_open(&fd, 2 * sizes[i], BYTES, geteuid(), &image), -EPROTO);
 		ck_assert(!image_is(&image));
 	}

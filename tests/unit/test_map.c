@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The register of maps, over host memory: one mapping for each buffer and access, however often and
- * from however many threads it is asked for, and none of the parent's in a forked child.
+ * from however many threads it is acquired; a forked child has none of its parent's.
  */
 #include "client/map/map.h"
 
@@ -222,7 +222,7 @@ START_TEST(a_forked_child_inherits_maps_or_a_locked_register)
 {
 	struct map *m = acquire(1, true);
 
-	/* A child that finds it locked waits, until it is ended. */
+	/* A child that finds the lock taken waits until it is killed. */
 	pthread_mutex_lock(&process()->map_lock);
 	ck_assert_int_eq(forked(in_the_child, m), 0);
 	pthread_mutex_unlock(&process()->map_lock);

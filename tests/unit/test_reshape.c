@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reshapes: every way to regroup a block that is stepped through in every way, against whether a
- * brute search finds strides for it; and shapes without sense.
+ * Reshapes: every way to regroup a block with every order of strides, compared with a brute-force
+ * search for strides; and invalid shapes.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/view_fixture.h"
 
-/* Every shape of 24 elements over every way to step through a 2x3x4 block. */
+/* Every shape of 24 elements over every order of strides of a 2x3x4 block. */
 START_TEST(a_reshape_is_refused_that_needs_no_copy_or_done_that_needs_one)
 {
 	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },

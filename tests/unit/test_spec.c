@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a caller hands in without a daemon being asked: array specs and layouts, options of another
- * version of the header, dtypes, and the error that each thread keeps for itself.
+ * What the library checks without the daemon: array specs and layouts, options of another version
+ * of the header, dtypes, and the error that each thread keeps.
  */
 #include "client/base/error.h"
 #include "client/base/options.h"
@@ -82,7 +82,7 @@ START_TEST(a_layout_overflows_unseen)
 	specs[0] = spec_of(2, huge);
 	ck_assert_int_eq(gpushm_layout(specs, 1, &n), -EOVERFLOW);
 	ck_assert_uint_eq(n, 7);
-	/* Behind two of 2^63 - 4 bytes there are 4 left, which are on no multiple of 256. */
+	/* After two of 2^63 - 4 bytes, 4 bytes are left, which are not on a multiple of 256. */
 	specs[0] = specs[1] = spec_of(1, half);
 	specs[2] = spec_of(1, one);
 	ck_assert_int_eq(gpushm_layout(specs, 3, &n), -EOVERFLOW);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strided copies as the driver is made to do them. The room is built into this file with calls of
- * its own in place of map_copy() and map_wait(): a device that is a block of memory, that refuses
- * what cuMemcpy2D refuses, does nothing before it is waited for, as a stream may, and can be made
- * to fail at the n-th call.
+ * Strided copies by the driver. This file includes transfer.c, with its own map_copy() and
+ * map_wait(): a device that is a block of memory, refuses what cuMemcpy2D refuses, does nothing
+ * before it is waited for, as a stream may, and can fail at the n-th call.
  */
 #define map_copy(copy, on) fake_copy(copy, on)
 #define map_wait(on) fake_wait(on)
@@ -114,7 +113,7 @@ static void copy_slowly(int ndim, const int64_t *shape, const struct side *dst,
 	while (next_index(ndim, shape, index));
 }
 
-/* Copies, waits as a caller would, and compares all of both memories with the slow road. */
+/* Copies, waits as a caller would, and compares all of both memories with the slow reference. */
 static void check_copy(int ndim, const int64_t *shape, size_t itemsize, const struct side *d,
 		       const struct side *h, bool to_host)
 {
@@ -133,9 +132,9 @@ static void check_copy(int ndim, const int64_t *shape, size_t itemsize, const st
 		ck_abort_msg("transfer: %s", gpushm_error());
 	run_queue();
 	if (memcmp(device, device_before, compared) != 0)
-		ck_abort_msg("the device has something else than the slow road");
+		ck_abort_msg("the device has something else than the slow reference");
 	if (memcmp(host, host_before, compared) != 0)
-		ck_abort_msg("the host has something else than the slow road");
+		ck_abort_msg("the host has something else than the slow reference");
 }
 
 /* The side's memory, dense in a random order of the axes, with gaps, partly backwards; or any. */
@@ -283,7 +282,7 @@ START_TEST(few_elements_far_apart_drag_all_that_lies_between_them_along)
 }
 END_TEST
 
-/* What is still queued when a transfer ends reads or writes the caller's memory alone. */
+/* Copies that are still queued when a transfer ends use the caller's memory only. */
 static void queue_is_the_callers(void)
 {
 	for (size_t i = 0; i < queued; i++) {

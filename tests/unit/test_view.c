@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Views: slices by Python's rules, axes and parts that are not there, other dtypes by NumPy's rule,
- * and strides that mean nothing. test_view_chain.c holds random views against the slow road.
+ * Views: slices by Python's rules, axes and parts that do not exist, other dtypes by NumPy's rule,
+ * and strides without a meaning. test_view_chain.c compares random views with a slow reference.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/view_fixture.h"
@@ -208,7 +208,7 @@ START_TEST(a_complex_view_of_a_records_field_is_refused)
 }
 END_TEST
 
-/* A stride that nobody steps by may be anything: the table's check lets it through. */
+/* A stride that no step uses may be anything: the table's check accepts it. */
 START_TEST(a_stride_that_means_nothing_is_multiplied)
 {
 	struct gpushm_array *a = array_of(&s, "int8", 2, SHAPE(1, 4), SHAPE(INT64_MIN, 1), 8);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random chains of views, each held against the slow road. test_view.c has what random numbers
- * miss.
+ * Random chains of views, each compared with a slow reference. test_view.c has the cases that
+ * random numbers miss.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/view_fixture.h"

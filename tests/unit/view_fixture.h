@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The slow road for views. A reference keeps the address of every element of an array, in C order;
- * what an operation does to it is found by looking every element up. A view is right if it has the
- * same shape and the same addresses. And random reshapes, which two tests make.
+ * The slow reference for views. It keeps the address of every element of an array, in C order, and
+ * applies an operation by looking up every element. A view is right if it has the same shape and
+ * the same addresses. And random reshapes, for two tests.
  */
 #ifndef GPUSHM_TESTS_VIEW_FIXTURE_H
 #define GPUSHM_TESTS_VIEW_FIXTURE_H
@@ -134,7 +134,7 @@ static inline void regroup(struct reference *r, char order, int ndim, const int6
 	}
 }
 
-/* Whether one stride for each axis reaches all elements: what a view can do, and a copy need not.
+/* Whether one stride for each axis reaches all elements: a view needs that, a copy does not.
  * An axis's stride can only be the distance of its first two elements. */
 static inline bool is_strided(const struct reference *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking around against a canned server: lists in pages, stats with all their parts, pools and
- * status, and what of them makes no sense. Whatever fails must have freed what it had.
+ * STAT, LIST, POOLS and STATUS against a canned server: lists in pages, stats with all their parts,
+ * and replies that make no sense. Every failure must free what it had allocated.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/canned_fixture.h"
@@ -12,7 +12,7 @@ static Gpushm__Proto__Buffer buffers[3], *pointers[3];
 static Gpushm__Proto__Holder holder, *holders[1] = { &holder };
 static Gpushm__Proto__Attr attrs[2], *attr_pointers[2] = { &attrs[0], &attrs[1] };
 
-/* Lawful buffers of ids 1, 2, 3, with a holder each. */
+/* Correct buffers of ids 1, 2, 3, with a holder each. */
 static void some_buffers(void)
 {
 	gpushm__proto__holder__init(&holder);
@@ -318,7 +318,7 @@ END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("look");
+	TCase *tc = tcase_create("query");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_list_of_pages_is_cut_or_asked_for_twice);
@@ -332,5 +332,5 @@ int main(void)
 	tcase_add_test(tc, a_wait_ends_while_the_buffer_is_being_filled);
 	tcase_add_test(tc, a_pool_of_a_later_kind_is_told_as_another);
 	tcase_add_test(tc, a_status_loses_its_users_or_leaks_them);
-	return suite_run("look", tc, NULL);
+	return suite_run("query", tc, NULL);
 }
