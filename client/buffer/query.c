@@ -29,18 +29,15 @@ struct gpushm_stat *gpushm_stat_free(struct gpushm_stat *stats, size_t n)
 
 static int decode_holder(const Gpushm__Proto__Holder *from, struct gpushm_holder *ret)
 {
-	struct gpushm_holder h = { .lease = from->lease,
-				   .pid = from->pid,
-				   .uid = from->uid,
-				   .suspect = from->suspect,
-				   .since_ns = from->since_ns };
-
-	if (decode_access(from->has_access, (int)from->access, &h.access) < 0 ||
-	    decode_text("a holder's command", from->has_command, from->command, h.command,
-			sizeof(h.command)) < 0)
+	*ret = (struct gpushm_holder){ .lease = from->lease,
+				       .pid = from->pid,
+				       .uid = from->uid,
+				       .suspect = from->suspect,
+				       .since_ns = from->since_ns };
+	if (decode_access(from->has_access, (int)from->access, &ret->access) < 0)
 		return -EPROTO;
-	*ret = h;
-	return 0;
+	return decode_text("a holder's command", from->has_command, from->command, ret->command,
+			   sizeof(ret->command));
 }
 
 static int decode_holders(const Gpushm__Proto__Buffer *from, struct gpushm_stat *s)
@@ -115,39 +112,34 @@ static int decode_names(const struct gpushm *c, const Gpushm__Proto__Buffer *fro
 	return 0;
 }
 
-/* ret->holders and ret->attrs are then stat_done()'s to free. */
+/* Whatever this returns, *ret is to be freed by stat_done(). */
 static int decode_stat(const struct gpushm *c, const Gpushm__Proto__Buffer *from,
 		       struct gpushm_stat *ret)
 {
-	struct gpushm_stat s = { .id = from->id,
-				 .bytes = from->size_bytes,
-				 .allocated_bytes = from->allocated_bytes,
-				 .uid = from->uid,
-				 .gid = from->gid,
-				 .mode = from->mode,
-				 .transient = from->transient,
-				 .dirty = from->dirty,
-				 .created_ns = from->created_ns,
-				 .published_ns = from->published_ns,
-				 .arrays = from->arrays,
-				 .digest = from->digest,
-				 .readers = from->readers,
-				 .writers = from->writers,
-				 .suspects = from->suspects,
-				 .dirty_pid = from->dirty_pid,
-				 .dirty_uid = from->dirty_uid,
-				 .dirty_ns = from->dirty_ns };
-	int r = decode_names(c, from, &s);
+	int r;
 
+	*ret = (struct gpushm_stat){ .id = from->id,
+				     .bytes = from->size_bytes,
+				     .allocated_bytes = from->allocated_bytes,
+				     .uid = from->uid,
+				     .gid = from->gid,
+				     .mode = from->mode,
+				     .transient = from->transient,
+				     .dirty = from->dirty,
+				     .created_ns = from->created_ns,
+				     .published_ns = from->published_ns,
+				     .arrays = from->arrays,
+				     .digest = from->digest,
+				     .readers = from->readers,
+				     .writers = from->writers,
+				     .suspects = from->suspects,
+				     .dirty_pid = from->dirty_pid,
+				     .dirty_uid = from->dirty_uid,
+				     .dirty_ns = from->dirty_ns };
+	r = decode_names(c, from, ret);
 	if (r == 0)
-		r = decode_holders(from, &s);
-	if (r == 0)
-		r = decode_attrs(from, &s);
-	if (r < 0)
-		stat_done(&s);
-	else
-		*ret = s;
-	return r;
+		r = decode_holders(from, ret);
+	return r < 0 ? r : decode_attrs(from, ret);
 }
 
 static int read_stat(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
@@ -170,23 +162,25 @@ static int call_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, ui
 int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_t flags,
 		struct gpushm_stat **ret)
 {
-	_cleanup_(free_ptr) struct gpushm_stat *s = calloc(1, sizeof(*s));
+	struct gpushm_stat *s = calloc(1, sizeof(*s));
 	int r = s ? call_stat(c, name, timeout_ms, flags, s)
 		  : error_set(ENOMEM, "out of memory for a stat");
 
-	if (r == 0)
-		*ret = take_ptr(s);
+	if (r < 0)
+		gpushm_stat_free(s, 1);
+	else
+		*ret = s;
 	return r;
 }
 
 int gpushm_wait(struct gpushm *c, const char *name, uint64_t timeout_ms)
 {
-	struct gpushm_stat s;
+	struct gpushm_stat s = { 0 };
 	int r = call_stat(c, name, timeout_ms, 0, &s);
 
+	stat_done(&s);
 	if (r < 0)
 		return r;
-	stat_done(&s);
 	/* The daemon does not let the creator wait for a buffer that it is still filling. */
 	return s.state == GPUSHM_FILLING
 		       ? error_set(EAGAIN, "buffer \"%s\" is still being filled", name)
@@ -223,11 +217,10 @@ static int read_page(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *
 		return error_set(ENOMEM, "out of memory for a list of buffers");
 	l->stats = grown;
 	for (size_t i = 0; i < page->n_buffers; i++) {
-		int r = decode_stat(c, page->buffers[i], &l->stats[l->n]);
+		int r = decode_stat(c, page->buffers[i], &l->stats[l->n++]);
 
 		if (r < 0)
 			return r;
-		l->n++;
 		if (page->buffers[i]->id <= l->after)
 			return error_set(EPROTO, "the daemon's list is not in order");
 		l->after = page->buffers[i]->id;
