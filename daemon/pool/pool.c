@@ -371,13 +371,6 @@ void pool_seal_block(struct block *block)
 	block->fd = take_fd(&block->fd_read_only);
 }
 
-int pool_lend_fd(const struct pool *pool, const struct block *block, bool write)
-{
-	if (block->fd < 0)
-		return pool->pool_fd;
-	return !write && block->fd_read_only >= 0 ? block->fd_read_only : block->fd;
-}
-
 /* Opens a read-only twin of a block's fd. A read-only fd needs none, but nobody can write to that
  * block any more. The first daemons also kept a writable fd of a sealed block; readers must not get
  * that one. */

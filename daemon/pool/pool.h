@@ -193,7 +193,12 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh);
 
 /* The fd to send for an attach: the block's own, its read-only twin while a host block may be
  * written to, or the pool's. */
-int pool_lend_fd(const struct pool *pool, const struct block *block, bool write);
+static inline int pool_lend_fd(const struct pool *pool, const struct block *block, bool write)
+{
+	if (block->fd < 0)
+		return pool->pool_fd;
+	return !write && block->fd_read_only >= 0 ? block->fd_read_only : block->fd;
+}
 
 /* ---- allocations: pool_request.c ---- */
 

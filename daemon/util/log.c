@@ -40,7 +40,7 @@ struct part {
 	char value[VALUE_MAX];
 };
 
-static _Atomic int max_level = LOG_INFO;
+_Atomic int log_max_priority = LOG_INFO;
 static _Atomic bool to_journal;
 
 static bool stderr_is_journal(void)
@@ -57,7 +57,7 @@ static bool stderr_is_journal(void)
 
 void log_open(int max_priority)
 {
-	max_level = max_priority;
+	log_max_priority = max_priority;
 	to_journal = stderr_is_journal();
 }
 
@@ -152,11 +152,6 @@ static void write_stderr(int priority, const char *text, const struct part *part
 	used += (size_t)sprintf(line + used, "%s\n", n > 0 ? "]" : "");
 	written = write(STDERR_FILENO, line, used);
 	(void)written;
-}
-
-bool log_wants(int priority)
-{
-	return priority <= max_level;
 }
 
 void log_write(int priority, const struct log_about *about, const char *format, ...)

@@ -36,7 +36,11 @@ struct log_about {
 void log_open(int max_priority);
 
 /* Whether a line of that priority is written. Saves the work of composing a line that is not. */
-bool log_wants(int priority);
+extern _Atomic int log_max_priority;
+static inline bool log_wants(int priority)
+{
+	return priority <= log_max_priority;
+}
 
 void log_write(int priority, const struct log_about *about, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
