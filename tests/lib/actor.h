@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client process that does two things: it connects, and it dies. What it connects it hands to its
- * maker, who speaks on it; to the daemon it is the process's all the same, for the kernel tells who
- * connected (SO_PEERCRED). So a test that is one program can have many processes and users, each
- * lives, closes sockets and is killed on its own, and no command goes through a pipe. Failures end
- * the Check test.
+ * A client process that only connects and dies. It passes each socket that it connects to the test,
+ * and the test uses the socket. For the daemon the connection still belongs to the process, because
+ * the kernel reports who connected (SO_PEERCRED). So one test program can have many processes and
+ * users; each lives, closes its sockets and is killed on its own, and no command goes through a
+ * pipe. Failures end the Check test.
  */
 #ifndef GPUSHM_TESTS_LIB_ACTOR_H
 #define GPUSHM_TESTS_LIB_ACTOR_H
@@ -12,17 +12,17 @@
 #include <sys/types.h>
 
 struct actor {
-	pid_t pid; /* 0: there is none */
+	pid_t pid; /* 0: no process */
 	int control;
 };
 
-/* Forks it; it gives up root for that user, who is in that group alone. */
+/* Forks the process, which gives up root for this user; the user is in this group alone. */
 void actor_start(struct actor *a, const char *path, uid_t uid, gid_t gid);
 
-/* A connected socket, with nothing said on it. */
+/* Returns a connected socket on which nothing was sent yet. */
 int actor_connect(struct actor *a);
 
-/* SIGKILL; when this returns, the process has gone. */
+/* SIGKILL; the process is gone when this returns. */
 void actor_kill(struct actor *a);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The canned server. The test's thread owns the list of answers until canned_serve(), the server's
- * thread then, and the test's again after canned_join(). Its thread makes no Check assertion: it
- * stops, and the test sees a closed connection.
+ * The server with prepared replies. The test's thread owns the list of replies until
+ * canned_serve(), then the server's thread owns it, and the test's thread again after
+ * canned_join(). The server's thread makes no Check assertion: it stops, and the test sees a closed
+ * connection.
  *
- * It sends by itself, not through proto/wire.c, which would not send what a broken daemon does.
+ * It writes to the socket itself, because proto/wire.c refuses to send what a broken daemon would.
  */
 #include "tests/lib/canned.h"
 
@@ -198,7 +199,7 @@ static void *serve(void *arg)
 	struct canned *s = arg;
 
 	peer = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
-	/* Who comes back finds nobody, as where a daemon has died. */
+	/* A client that reconnects finds no server, as after the death of a daemon. */
 	shutdown(s->listener, SHUT_RDWR);
 	for (size_t i = 0; f && peer >= 0; i++) {
 		const struct reply *a = &s->replies[i];
@@ -220,7 +221,7 @@ void canned_serve(struct canned *s)
 
 void canned_join(struct canned *s)
 {
-	/* A server that nobody connected to stands in accept(). */
+	/* A server without a client is still blocked in accept(). */
 	if (s->serving) {
 		shutdown(s->listener, SHUT_RDWR);
 		pthread_join(s->thread, NULL);

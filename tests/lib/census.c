@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting what a daemon holds. Things that end by themselves (a process that has gone, memory that
- * a worker gives back) are waited for: a count is asked for again until it is right, and a minute
- * of being wrong is a failure.
+ * Counts what a daemon holds. Some things end by themselves (a process has died, a worker gives
+ * back memory): the count is then repeated until it is right. After a minute of wrong counts the
+ * test fails.
  */
 #include "tests/lib/census.h"
 

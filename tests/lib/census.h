@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a daemon holds, counted before and after a test: by its own words (STATUS) and by what the
- * kernel says of it (/proc). Failures end the Check test.
+ * Counts what a daemon holds before and after a test: from its STATUS reply, and from what the
+ * kernel shows in /proc. Failures end the Check test.
  */
 #ifndef GPUSHM_TESTS_LIB_CENSUS_H
 #define GPUSHM_TESTS_LIB_CENSUS_H
@@ -19,13 +19,15 @@ struct census {
 
 void census_take(const struct daemon *d, struct gpushm *c, struct census *ret);
 
-/* How many files the process has open whose names in /proc/PID/fd start so. */
+/* The number of the process's open files whose names in /proc/PID/fd start with prefix. */
 uint32_t census_files(pid_t pid, const char *prefix);
 
-/* Waits until the daemon holds exactly that again; expected fds 0: any number of them. */
+/* Waits until the daemon holds exactly this again; if expected->fds is 0, any number of fds is
+ * right. */
 void census_await(const struct daemon *d, struct gpushm *c, const struct census *expected);
 
-/* Peers that the daemon has closed for breaking the protocol; each has one line in its log. */
+/* The number of connections that the daemon has closed for breaking the protocol; each has one line
+ * in its log. */
 unsigned census_violations(const struct daemon *d, struct gpushm *c);
 
 /* Resident memory, in KiB. */

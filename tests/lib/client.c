@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One daemon with the default configuration and one connection, per test. What a test leaves behind
- * in the daemon fails it at its end.
+ * One daemon with the default configuration and one connection for each test. If a test leaves
+ * anything behind in the daemon, the teardown fails it.
  */
 #include "tests/lib/client.h"
 
@@ -10,7 +10,7 @@
 
 struct daemon d;
 struct gpushm *c;
-static bool counts_fds; /* client_setup_with() has: a test may start d in a way of its own */
+static bool counts_fds; /* set by client_setup_with(); other tests start d themselves */
 
 void client_setup_with(const char *config)
 {

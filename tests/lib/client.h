@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon and a connection to it, for a whole test: most system tests begin and end so.
+ * A daemon and a connection to it for a whole test. Most system tests begin and end with these.
  */
 #ifndef GPUSHM_TESTS_LIB_CLIENT_H
 #define GPUSHM_TESTS_LIB_CLIENT_H
@@ -14,26 +14,26 @@
 extern struct daemon d;
 extern struct gpushm *c;
 
-/* For tcase_add_checked_fixture(). The end expects that every pool is empty again, and, where one
- * of these was the beginning, that the test has as many fds as then. */
+/* For tcase_add_checked_fixture(). The teardown expects that every pool is empty again and, if one
+ * of these setups was used, that the test has as many fds as before. */
 void client_setup(void);
 void client_setup_with(const char *config); /* the text of gpushmd.conf */
 void client_teardown(void);
 
-/* Of all pools together. */
+/* The sum over all pools. */
 uint64_t client_used_bytes(void);
 
-/* What the daemon says of itself; of no user. */
+/* The daemon's STATUS reply, without users. */
 struct gpushm_status client_status(void);
 
-/* How many wait for a name. */
+/* The number of clients that wait for a name. */
 uint32_t client_waiting(void);
 
 struct gpushm_buffer *client_create(const char *name, uint64_t bytes,
 				    const struct gpushm_options *o);
 void client_close_and_unlink(struct gpushm_buffer *b, const char *name);
 
-/* Until the daemon has noticed what it can only notice by itself: a process that is gone, say. */
+/* Waits for what the daemon can only find out by itself, for example that a process is gone. */
 #define client_await(condition)                        \
 	for (int tries_ = 0; !(condition); tries_++) { \
 		ck_assert_int_lt(tries_, 6000);        \

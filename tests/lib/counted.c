@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The census at both ends of a test.
+ * Counts before and after a test.
  */
 #include "tests/lib/counted.h"
 

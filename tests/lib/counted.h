@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * As client.h's daemon and connection for a test, which must hold at its end exactly what they held
- * at its beginning: what a hostile client was about comes to nothing.
+ * The daemon and the connection of client.h, for a test after which they must hold exactly what
+ * they held before: whatever a hostile client does has no lasting effect.
  */
 #ifndef GPUSHM_TESTS_LIB_COUNTED_H
 #define GPUSHM_TESTS_LIB_COUNTED_H
@@ -11,7 +11,7 @@
 
 extern struct census before;
 
-/* For fixtures. What else a test connects it closes before the end. */
+/* For fixtures. A test closes its other connections before its end. */
 void counted_setup(const char *config);
 void counted_teardown(void);
 

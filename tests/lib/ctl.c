@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fixture of gpushmctl's tests. Files are written here byte by byte, not by the code that is
- * tested, so that a header which both sides get wrong in the same way is seen.
+ * The fixture of gpushmctl's tests. It writes files byte by byte, not by the code under test: a
+ * header that reader and writer get wrong in the same way is found, too.
  */
 #include "tests/lib/ctl.h"
 
@@ -25,7 +25,7 @@ void ctl_setup(void)
 	shell_open(&sh);
 }
 
-/* Nothing is used once the names are gone: no command has left a lease or a buffer behind. */
+/* After the names are removed no memory is used: no command has left a lease or a buffer behind. */
 void ctl_teardown(void)
 {
 	shell_expect(&sh, 0,

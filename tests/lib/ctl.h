@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of gpushmctl share: a daemon, a shell that finds it, and files to put.
+ * The fixture that tests of gpushmctl share: a daemon, a shell that finds it, and files to put.
  */
 #ifndef GPUSHM_TESTS_LIB_CTL_H
 #define GPUSHM_TESTS_LIB_CTL_H
@@ -11,17 +11,16 @@
 
 extern struct shell sh;
 
-/* A checked fixture: a daemon with the default pools, $GPUSHM_SOCKET, a shell. At the end all
- * names are removed, and then nothing must be left. */
+/* A checked fixture: a daemon with the default pools, $GPUSHM_SOCKET, a shell. The teardown removes
+ * all names and expects that nothing is left. */
 void ctl_setup(void);
 void ctl_teardown(void);
 
-/* A file in the shell's folder as numpy.save() writes it, with data that differ from file to
- * file. */
+/* Writes a file into the shell's folder, as numpy.save() does; each file has other data. */
 void ctl_write_npy(const char *name, const char *descr, const char *fortran, const char *shape,
 		   size_t bytes);
 
-/* What the last script must have printed. */
+/* Fails if the last script did not print this text. */
 #define says(text) ck_assert_msg(strstr(sh.out, text), "no \"%s\" in: %s%s", text, sh.out, sh.err)
 #define complains(text) ck_assert_msg(strstr(sh.err, text), "no \"%s\" in: %s", text, sh.err)
 

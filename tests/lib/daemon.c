@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Starting and ending a real gpushmd. Nothing here sleeps to be right: readiness is a message of
- * the daemon's, the end is waitpid(). A deadline of a minute stands behind each wait, to fail
- * rather than to hang.
+ * Starts and ends a real gpushmd. Nothing here sleeps to be right: the daemon sends a message when
+ * it is ready, and waitpid() reports its end. Each wait has a deadline of one minute, so that a
+ * test fails instead of hanging.
  */
 #include "tests/lib/daemon.h"
 
@@ -48,7 +48,7 @@ const char *build_path(const char *name)
 
 	ck_assert(n > 0);
 	self[n] = '\0';
-	/* BUILD/tests/ROOM/test_X, or BUILD/X */
+	/* BUILD/tests/FOLDER/test_X, or BUILD/X */
 	*strrchr(self, '/') = '\0';
 	if (in_tests(self))
 		for (int up = 0; up < 2; up++)
@@ -77,7 +77,7 @@ static int bind_notify(const char *path)
 	return fd;
 }
 
-/* A PID namespace wants a /proc of its own. */
+/* A PID namespace needs its own /proc. */
 void daemon_enter_namespace(void)
 {
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
@@ -85,7 +85,7 @@ void daemon_enter_namespace(void)
 		_exit(126);
 }
 
-/* From now on getsockopt(SO_PEERPIDFD) says what a kernel before 6.5 says, that knows none. */
+/* From now on getsockopt(SO_PEERPIDFD) fails as on a kernel before 6.5, which does not have it. */
 static void hide_peer_pidfd(void)
 {
 	struct sock_filter code[] = {
@@ -122,7 +122,7 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	char notify[96];
 	int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
-	/* A test that dies leaves no daemon behind. */
+	/* The daemon dies with its test. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(log, STDERR_FILENO);
 	close(log);
@@ -144,7 +144,7 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 
 static void spawn(struct daemon *d, const struct daemon_options *o)
 {
-	/* fork(), with a namespace for the child. */
+	/* fork() with a new PID namespace for the child */
 	d->pid = (pid_t)syscall(SYS_clone, SIGCHLD | (o->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
 	ck_assert_int_ge(d->pid, 0);
 	if (d->pid == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A private daemon for a test: its own folder, socket and configuration; started until it says
- * READY=1 on a notify socket of ours, stopped until it has exited. Failures end the Check test.
+ * A private daemon for a test, with its own folder, socket and configuration. Starting waits until
+ * it sends READY=1 to a notify socket of ours, stopping waits until it has exited. Failures end the
+ * Check test.
  */
 #ifndef GPUSHM_TESTS_LIB_DAEMON_H
 #define GPUSHM_TESTS_LIB_DAEMON_H
@@ -13,7 +14,7 @@
 
 struct daemon {
 	pid_t pid;
-	char folder[64]; /* made by us, removed at the end */
+	char folder[64]; /* created and removed by daemon.c */
 	char socket[96]; /* in it */
 	char config[96]; /* in it */
 	char log[96];	 /* in it: what the daemon wrote to stderr */
@@ -24,57 +25,57 @@ struct daemon {
 /* config: the text of gpushmd.conf; "" for the defaults. extra: one more argument, or NULL. */
 void daemon_start(struct daemon *d, const char *config, const char *extra);
 
-/* The same with what few tests want. */
+/* The same, with options that few tests need. */
 struct daemon_options {
 	const char *program; /* in the build folder; NULL: "gpushmd" */
 	const char *extra;   /* one more argument, or NULL */
-	bool copied;	     /* it runs from a copy in its folder, that the test may change */
-	unsigned max_fds;    /* RLIMIT_NOFILE, soft and hard; 0: as it is */
-	bool isolated;	     /* in a PID namespace of its own: it does not see our pids */
-	bool no_peer_pidfd;  /* as on a kernel before 6.5 */
-	bool no_stdin;	     /* that is closed */
+	bool copied;	    /* run a copy of the program in its folder, which the test may change */
+	unsigned max_fds;   /* RLIMIT_NOFILE, soft and hard; 0: unchanged */
+	bool isolated;	    /* in a PID namespace of its own: it can't see our pids */
+	bool no_peer_pidfd; /* as on a kernel before 6.5 */
+	bool no_stdin;	    /* standard input is closed */
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
 
-/* In a child with a PID namespace of its own: has it see no process but its own. */
+/* In a child with a PID namespace of its own: mounts a /proc that shows only this namespace. */
 void daemon_enter_namespace(void);
 
-/* Whether a daemon can be isolated here; else prints "skipped: why". */
+/* Returns whether a daemon can be isolated here; if not, prints "skipped: why". */
 bool daemon_may_be_isolated(void);
 
-/* Writes another text to its gpushmd.conf. */
+/* Replaces the text of its gpushmd.conf. */
 void daemon_write_config(const struct daemon *d, const char *config);
 
-/* SIGHUP, and waits until the log has `text` in it once more than before. */
+/* Sends SIGHUP and waits until `text` occurs once more in the log. */
 void daemon_reload(const struct daemon *d, const char *text);
 
-/* The notifications so far are thrown away: daemon_await() is for what comes from now on. */
+/* Drops all notifications so far: daemon_await() then waits for a new one. */
 void daemon_forget_notifications(struct daemon *d);
 
-/* How often the log has `text` in it. */
+/* Counts how often `text` occurs in the log. */
 unsigned daemon_log_count(const struct daemon *d, const char *text);
 
-/* SIGTERM, and it must exit with 0. Prints its log where it does not. */
+/* Sends SIGTERM; the daemon must exit with 0. Otherwise prints its log. */
 void daemon_stop(struct daemon *d);
 
-/* SIGKILL; it must have been alive. */
+/* Sends SIGKILL; the daemon must still be alive. */
 void daemon_kill(struct daemon *d);
 
-/* The same, but its folder stays, socket and all, for daemon_restart(). */
+/* The same, but keeps its folder with the socket for daemon_restart(). */
 void daemon_crash(struct daemon *d);
 void daemon_restart(struct daemon *d);
 
-/* Waits for it to exit by itself; returns the status of waitpid(). */
+/* Waits until the daemon exits by itself; returns the status of waitpid(). */
 int daemon_wait(struct daemon *d);
 
-/* Waits for a datagram on the notify socket that has `text` in it. */
+/* Waits for a datagram with `text` in it on the notify socket. */
 void daemon_await(struct daemon *d, const char *text);
 
 /* The log so far; free() it. */
 char *daemon_log(const struct daemon *d);
 
-/* The path of something in the build folder, from this program's own; a static buffer for each
- * call. */
+/* The path of a file in the build folder, derived from this program's own path; each call uses its
+ * own static buffer. */
 const char *build_path(const char *name);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call that hangs looks for a file, whose name it has from the environment.
+ * The fake driver lets a call hang as long as a file exists; an environment variable names the
+ * file.
  */
 #include "tests/lib/fake.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this process has open, read from /proc/self/fd before and after a test. An fd is its number
- * and what readlink() says of it ("socket:[4711]"), so that a number that was closed and taken
- * again by something else is seen, too: that is how a double close shows.
+ * Compares what this process has open before and after a test, as /proc/self/fd shows it. An fd is
+ * compared by its number and by what readlink() returns ("socket:[4711]"). So a number that was
+ * closed and opened again as another file is found, too: this is how a double close shows.
  *
  * It owns two lists of text and never an fd.
  */
@@ -34,7 +34,7 @@ static void fds_forget(struct fds *fds)
 	}
 }
 
-/* Without fork, Check opens its unlinked message file anew between a test and its teardown. */
+/* Without CK_FORK, Check reopens its unlinked message file between a test and its teardown. */
 static bool is_checks_own(const char *what)
 {
 	const char *name = strstr(what, "/check_");
@@ -52,7 +52,7 @@ static void fds_read(struct fds *ret)
 		char what[PATH_MAX] = "";
 		int fd = atoi(entry->d_name);
 
-		/* valgrind keeps its own fds above all that the program may have. */
+		/* valgrind's own fds are above all fds of the program. */
 		if (entry->d_name[0] == '.' || fd == dirfd(dir) || fd >= FDS_MAX)
 			continue;
 		if (readlinkat(dirfd(dir), entry->d_name, what, sizeof(what) - 1) > 0 &&
@@ -87,9 +87,9 @@ int fds_leaked(void)
 	return n;
 }
 
-/* A real driver opens some thirty fds when it is first used and keeps them: pipes and sockets among
- * them, which nobody can tell from ours. The same tests count over the fake driver, which opens
- * none. */
+/* A real driver opens some thirty fds when it is first used and keeps them; some are pipes and
+ * sockets, which can't be told from ours. The same tests count their fds over the fake driver,
+ * which opens none. */
 static int has_real_driver(void)
 {
 	return access("/dev/nvidiactl", F_OK) == 0;

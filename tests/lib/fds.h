@@ -7,11 +7,10 @@
 #ifndef GPUSHM_TESTS_FDS_H
 #define GPUSHM_TESTS_FDS_H
 
-/* Remembers which fds this process has open now, and what each of them is. */
+/* Remembers the fds that this process has open now, and the file of each. */
 void fds_mark(void);
 
-/* Says on stderr which fds are new, gone, or something else than at fds_mark(), and returns how
- * many. */
+/* Prints which fds are new, gone, or another file than at fds_mark(), and returns how many. */
 int fds_leaked(void);
 
 /* Fails the test if fds_leaked(). */

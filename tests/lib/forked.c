@@ -24,7 +24,7 @@ int forked(int (*fn)(void *arg), void *arg)
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (child == 0) {
-		signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would say more than that */
+		signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would print a report */
 		alarm(10);
 		*shared = fn(arg);
 		_exit(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stand-in for systemd: socket activation, READY=1, FDSTORE=1 and FDSTOREREMOVE=1 as sd_notify(3)
- * and sd_listen_fds(3) tell them. It knows nothing of what it keeps.
+ * Stands in for systemd: socket activation, READY=1, FDSTORE=1 and FDSTOREREMOVE=1 as in
+ * sd_notify(3) and sd_listen_fds(3). It does not know what the stored fds are.
  */
 #include "tests/lib/keeper.h"
 
@@ -129,7 +129,7 @@ void keeper_init(struct keeper *k, const char *config)
 	pthread_create(&k->thread, NULL, read_notifications, k);
 }
 
-/* The fds that are handed over go to 3, 4, ...: from where they are, all above that. */
+/* The daemon gets its fds as 3, 4, ...; they are moved there from above that range. */
 static void place_fds(struct keeper *k, char *names, size_t size)
 {
 	int base = 3 + (int)k->n_kept + 64;
@@ -163,7 +163,8 @@ static void become_daemon(struct keeper *k)
 	snprintf(text, sizeof(text), "%s/notify", k->folder);
 	setenv("NOTIFY_SOCKET", text, 1);
 	setenv("GPUSHM_FDSTORE", "1", 1);
-	/* It ends with what it leaves to the next one, a mempool among it: no leak. */
+	/* The daemon ends with memory that the next one takes over, a mempool for example: that is
+	 * not a leak. */
 	unsetenv("FAKECUDA_STRICT");
 	place_fds(k, names, sizeof(names));
 	snprintf(text, sizeof(text), "%d", getpid());
@@ -185,7 +186,7 @@ static void notify_ourselves(struct keeper *k, const char *text)
 	close(fd);
 }
 
-/* A message of our own behind the daemon's: when it has been read, so have they. */
+/* Sends an own message after the daemon's: when it is read, all before it are read, too. */
 static void drain(struct keeper *k)
 {
 	struct timespec deadline;
@@ -203,13 +204,13 @@ static void drain(struct keeper *k)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* As systemd, it reads what the last one sent before it starts the next. */
+/* Like systemd, reads all messages of the last daemon before it starts the next one. */
 void keeper_spawn(struct keeper *k)
 {
 	drain(k);
 	pthread_mutex_lock(&k->lock);
 	k->ready = 0;
-	/* fork(), with a namespace for the child. */
+	/* fork() with a new PID namespace for the child */
 	k->pid = (pid_t)syscall(SYS_clone, SIGCHLD | (k->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
 	if (k->pid == 0)
 		become_daemon(k);

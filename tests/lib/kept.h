@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * As client.h's daemon and connection, c, for a test: but the daemon has a keeper, and may die.
+ * The daemon and the connection c of client.h, but the daemon has a keeper and may die.
  */
 #ifndef GPUSHM_TESTS_LIB_KEPT_H
 #define GPUSHM_TESTS_LIB_KEPT_H
@@ -10,12 +10,12 @@
 
 extern struct keeper k;
 
-/* For tcase_add_checked_fixture(). The end expects that every pool is empty again, that nothing of
- * a buffer is kept, and as many fds as at the beginning. */
+/* For tcase_add_checked_fixture(). The teardown expects that every pool is empty again, that no fd
+ * of a buffer is stored, and that the daemon has as many fds as at the beginning. */
 void kept_setup(void);
 void kept_teardown(void);
 
-/* SIGKILL, and the next one is ready. */
+/* Sends SIGKILL, starts the next daemon and waits until it is ready. */
 void kept_crash(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client without manners. It speaks by the generated code and the sockets themselves, not by
- * the library under test; of the daemon's rooms it borrows wire_recv() alone, to receive fds. A
- * deadline of a minute stands behind each wait, to fail rather than to hang.
+ * A client that speaks by the generated code and plain sockets, not by the library under test. From
+ * the product it uses only wire_recv(), to receive fds. Each wait has a deadline of one minute, so
+ * that a test fails instead of hanging.
  */
 #include "tests/lib/raw.h"
 
@@ -17,8 +17,8 @@
 
 int raw_deadline_ms = 60000;
 
-/* Check's own asserts report when they hold, too, and that works in the test's process alone: these
- * functions are called in roles as well, where nobody but stderr hears of a failure. */
+/* Check's asserts also report success, which works only in the process of the test. These functions
+ * are called in roles, too, where a failure can only be printed to stderr. */
 #define must(condition, ...)                          \
 	do {                                          \
 		if (!(condition)) {                   \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of planned restarts share.
+ * The fixture that tests of planned restarts share.
  */
 #include "tests/lib/reexec.h"
 
@@ -29,7 +29,6 @@ void reexec_restart(void)
 	daemon_await(&d, "READY=1");
 }
 
-/* SIGTERM, and another daemon in its place. */
 void reexec_replace(void)
 {
 	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);

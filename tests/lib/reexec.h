@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon that restarts by exec, of a copy of the program that a test may change, and a connection
- * to it.
+ * A daemon that restarts by exec, from a copy of the program that a test may change, and a
+ * connection to the daemon.
  */
 #ifndef GPUSHM_TESTS_LIB_REEXEC_H
 #define GPUSHM_TESTS_LIB_REEXEC_H
@@ -11,17 +11,17 @@
 /* For tcase_add_checked_fixture(), with client_teardown(). */
 void reexec_setup(void);
 
-/* Has it restart, and waits until it is ready. */
+/* Restarts the daemon and waits until it is ready. */
 void reexec_restart(void);
 
-/* Stops it by SIGTERM, starts another one, and connects to that. */
+/* Stops the daemon by SIGTERM, starts another one, and connects to that one. */
 void reexec_replace(void);
 
-/* Owned by the caller. */
+/* The caller owns the result. */
 struct gpushm_status *reexec_status(void);
 
-/* A published buffer, with contents that follow from its name and one attribute. pool: NULL for the
- * default one. */
+/* Makes a published buffer with contents that follow from its name, and one attribute. pool NULL is
+ * the default pool. */
 struct gpushm_buffer *reexec_make(const char *pool, const char *name, enum gpushm_state state);
 void reexec_check(struct gpushm_buffer *b, const char *name);
 

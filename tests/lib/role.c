@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Roles. A role talks over its standard input and output in lines, so that a test and its
- * helpers meet where they must without anybody sleeping.
+ * Starts roles. A role reads and writes lines on its standard input and output, so that a test and
+ * its helper processes wait for each other without sleeping.
  */
 #include "tests/lib/role.h"
 

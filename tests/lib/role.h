@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * More client processes for a test: the test's own program once more, in another role. A fresh
- * program, not a bare fork(): CUDA does not survive a fork, and neither do our connections.
+ * More client processes for a test: each runs the test's own program again, in another role. It is
+ * a new program, not only a fork(): CUDA does not survive a fork, and neither do our connections.
  */
 #ifndef GPUSHM_TESTS_LIB_ROLE_H
 #define GPUSHM_TESTS_LIB_ROLE_H
@@ -14,10 +14,10 @@ struct role {
 	int (*run)(char **args); /* returns the exit status; args ends with NULL */
 };
 
-/* For main(): where the program was started as a role, runs it and exits. */
+/* For main(): if the program was started as a role, runs the role and exits. */
 void role_dispatch(int argc, char **argv, const struct role *roles, size_t n);
 
-/* A process in a role, its standard input and output at the other end of *to and *from. args ends
+/* A process in a role. *to and *from are the other ends of its standard input and output. args ends
  * with NULL. */
 struct role_process {
 	pid_t pid;
@@ -25,14 +25,14 @@ struct role_process {
 };
 void role_start(struct role_process *p, const char *name, const char *const *args);
 
-/* Reads one line that the role printed; fails the test if it has ended without one. */
+/* Reads one line that the role printed; fails the test if the role ended without one. */
 void role_read_line(struct role_process *p, char *line, size_t size);
 void role_write_line(struct role_process *p, const char *line);
 
-/* Closes its input and waits for its end; returns waitpid()'s status. */
+/* Closes the role's input and waits for its end; returns the status of waitpid(). */
 int role_wait(struct role_process *p);
 
-/* As role_wait(), and it must have exited with 0. */
+/* As role_wait(); the role must exit with 0. */
 void role_finish(struct role_process *p);
 
 #endif

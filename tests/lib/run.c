@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Running a program to its end, with its output in memory. It gets no input, and it is killed with
- * the test.
+ * Runs a program to its end and keeps its output in memory. The program gets no input, and it is
+ * killed with the test.
  */
 #include "tests/lib/run.h"
 

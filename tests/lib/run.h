@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Running a program to its end. Failures to run it end the Check test.
+ * Runs a program to its end. If that fails, the Check test ends.
  */
 #ifndef GPUSHM_TESTS_LIB_RUN_H
 #define GPUSHM_TESTS_LIB_RUN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Running scripts. Output goes through files, not pipes: a script that leaves a process behind
- * can't make the test wait for it, and any amount fits.
+ * Runs scripts. The output goes to files, not to pipes: so the test never waits for a process that
+ * a script leaves behind, and any amount fits.
  */
 #include "tests/lib/shell.h"
 
@@ -73,7 +73,7 @@ static char *take_file(const struct shell *s, const char *suffix)
 	return text;
 }
 
-/* bash -c exits with the status of the command before a syntax error: that may be 0. */
+/* bash -c exits with the status of the last command before a syntax error, which may be 0. */
 static void check_script(const struct shell *s, const char *script)
 {
 	static const char *const complaints[] = { "syntax error", "operator expected",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What storms have in common. What only the daemon can notice, a death or a socket that closed, is
- * waited for; everything else must be so at once.
+ * The common part of the storms. What the daemon can only find out by itself, a death or a closed
+ * socket, is waited for; everything else must be right at once.
  */
 #include "tests/lib/storm.h"
 
@@ -34,7 +34,7 @@ unsigned storm_choose(struct storm *s, unsigned n)
 
 /* ---- clients ---- */
 
-/* The one in place i comes after the one that was there, if there was one. */
+/* Replaces client i, and tells the new client the number of the old one. */
 static void start_client(struct storm *s, unsigned i)
 {
 	char id[16], former[16], seed[32];
@@ -154,7 +154,7 @@ static void check_contents(const struct storm *s, struct gpushm *conn,
 	}
 }
 
-/* Nobody does anything just now, and all are one user. */
+/* No client is active now, and all are one user. */
 static void check_sums(struct gpushm *conn, const struct gpushm_stat *all, size_t n)
 {
 	struct gpushm_status *st = NULL;
@@ -211,6 +211,6 @@ void storm_end(struct storm *s, struct gpushm *conn)
 	client_await(stormer_suspects(conn) == 0);
 	check_all(s, conn);
 	client_await(client_used_bytes() == 0 && only_we_are_left(conn));
-	/* A mempool of an earlier daemon goes when it is next looked for. */
+	/* A mempool of an earlier daemon is closed when it is looked up the next time. */
 	client_await(!s->fds || count_fds(conn) <= s->fds);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A storm: dozens of clients, each a process that creates, publishes, opens, checks, closes and
- * unlinks by chance, and is killed now and then; what comes after it sees to what it left. What
- * happens to the daemon meanwhile is the test's affair. Failures end the Check test.
+ * A storm: dozens of client processes create, publish, open, check, close and unlink buffers at
+ * random, and are killed now and then. The client that replaces a killed one takes care of its
+ * buffers. The test decides what happens to the daemon meanwhile. Failures end the Check test.
  *
- * STORM_SEED, printed by each run, makes the same choices again; STORM_SECONDS says how long.
+ * STORM_SEED, which each run prints, repeats the same choices; STORM_SECONDS sets the duration.
  */
 #ifndef GPUSHM_TESTS_LIB_STORM_H
 #define GPUSHM_TESTS_LIB_STORM_H
@@ -24,28 +24,29 @@ struct storm {
 	struct role_process clients[STORM_CLIENTS];
 	unsigned ids[STORM_CLIENTS], next_id, n_killed;
 	pid_t killed[STORM_KILLED_MAX];
-	uint32_t fds; /* enough for a daemon that has nothing; 0: not known */
+	uint32_t fds; /* what an empty daemon needs at most; 0: unknown */
 };
 
 unsigned storm_seconds(unsigned otherwise);
 
-/* Starts the clients, in the role "stormer" of the test's program; conn is only borrowed. */
+/* Starts the clients in the role "stormer" of the test's program; conn is borrowed. */
 void storm_begin(struct storm *s, const char *socket, struct gpushm *conn);
 
-/* Counts the fds of a daemon that has nothing and has used each pool once. */
+/* Counts the fds of an empty daemon that has used each pool once. */
 void storm_measure(struct storm *s, struct gpushm *conn);
 
 unsigned storm_choose(struct storm *s, unsigned n);
 
-/* SIGKILL, for one that is chosen, and another in its place. */
+/* Kills a random client by SIGKILL and starts another in its place. */
 void storm_kill_client(struct storm *s);
 
-/* A client that finds something wrong ends. */
+/* Fails if a client has ended: it does so when it finds something wrong. */
 void storm_expect_all_alive(struct storm *s);
 
-/* Ends the clients, each having checked what it has; then checks and unlinks all that is there: the
- * contents by their checksums, that charges, leases and used memory are the sums of what is listed,
- * and that in the end nothing is left: no buffer, byte, lease, connection, process or fd. */
+/* Ends the clients; each first checks the buffers that it has. Then checks and unlinks all other
+ * buffers: their contents by their checksums; that charges, leases and used memory are the sums of
+ * what is listed; and that in the end nothing is left: no buffer, byte, lease, connection, process
+ * or fd. */
 void storm_end(struct storm *s, struct gpushm *conn);
 
 #endif

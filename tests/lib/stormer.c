@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client in a storm ends with a word on stderr as soon as a call returns what it may not return,
- * or a byte is wrong. Only it unlinks its names, and after its death the one that comes after it:
- * so what it published and did not unlink must be there, whatever the daemon has gone through.
- * A call that takes a minute is a hang: SIGALRM ends the process. Between two steps it rests for
- * some milliseconds, so that dozens of them are a storm and not a test of the processor.
+ * A client in a storm ends with a message on stderr as soon as a call returns a wrong result or a
+ * byte is wrong. Only this client unlinks its names, and after its death its replacement does: so a
+ * buffer that it published and did not unlink must exist, whatever happened to the daemon. A call
+ * that takes a minute hangs, and SIGALRM ends the process. Between two steps the client rests for
+ * some milliseconds, so that dozens of clients do not only test the processor.
  */
 #include "tests/lib/stormer.h"
 
@@ -128,7 +128,7 @@ unsigned stormer_suspects(struct gpushm *c)
 	return n;
 }
 
-/* ---- what it does with its own ---- */
+/* ---- its own buffers ---- */
 
 static void fail(const struct stormer *s, const char *what, const char *name, int r,
 		 const char *why)
@@ -162,7 +162,8 @@ static void create(struct stormer *s, struct own_buffer *x)
 
 	fill(x->name, data, n);
 	sum = hash_of(data, n);
-	/* Also right behind the daemon's death, before its successor has its driver. */
+	/* This must work even right after the daemon's death, before its successor has its driver.
+	 */
 	must(s, "create", x->name, gpushm_create(s->c, x->name, n, &o, &x->b), 0);
 	must(s, "write", x->name, gpushm_write(x->b, 0, data, n), 0);
 }
@@ -175,7 +176,7 @@ static void make(struct stormer *s, struct own_buffer *x)
 	create(s, x);
 }
 
-/* A buffer that was half made is lost with the daemon; then it is made again, and may be. */
+/* An unpublished buffer is lost with the daemon; its name is then free for another one. */
 static void publish(struct stormer *s, struct own_buffer *x)
 {
 	enum gpushm_state how = choose(s, 2) ? GPUSHM_SEALED : GPUSHM_SHARED;
@@ -189,7 +190,7 @@ static void publish(struct stormer *s, struct own_buffer *x)
 	x->published = true;
 }
 
-/* It is there, and nobody says that we, who live, died while we wrote it. */
+/* The buffer exists, and it is not dirty: its writer is alive. */
 static void inspect(struct stormer *s, struct own_buffer *x)
 {
 	struct gpushm_stat *st = NULL;
@@ -232,7 +233,7 @@ static void use_own(struct stormer *s, struct own_buffer *x)
 	}
 }
 
-/* ---- what it does with others' ---- */
+/* ---- buffers of other clients ---- */
 
 static void write_again(struct stormer *s, const char *name)
 {
@@ -266,7 +267,7 @@ static void visit(struct stormer *s)
 	gpushm_stat_free(all, n);
 }
 
-/* Of the one before us, that was killed: all that it had published is there. */
+/* Checks the buffers of the client that was killed: all that it had published exist. */
 static void inherit(struct stormer *s, const char *former)
 {
 	struct gpushm_stat *all = NULL;
@@ -330,7 +331,7 @@ int stormer_run(char **args)
 	for (char *at = args[4], *pool; s.n_pools < POOLS && (pool = strsep(&at, ","));)
 		s.pools[s.n_pools++] = pool;
 	alarm(DEADLINE_S);
-	/* Before the first HELLO there is nothing to come back to: it tries until it is there. */
+	/* Reconnecting works only after the first HELLO: until then it tries to connect. */
 	while (gpushm_connect(args[0], &s.c) < 0)
 		poll(NULL, 0, 10);
 	if (strcmp(args[2], "0") != 0)

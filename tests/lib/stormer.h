@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * One client in a storm: a role that creates, publishes, opens, checks and unlinks by chance until
- * its input is closed. What a buffer holds follows from its name, so that anybody can check it.
+ * One client in a storm: a role that creates, publishes, opens, checks and unlinks buffers at
+ * random until its input is closed. The contents of a buffer follow from its name, so that every
+ * client can check them.
  */
 #ifndef GPUSHM_TESTS_LIB_STORMER_H
 #define GPUSHM_TESTS_LIB_STORMER_H
 
 #include "client/gpushm.h"
 
-/* args: socket, id, id of the one it comes after or 0, seed, pools with commas between. */
+/* args: socket, id, id of the client that it replaces or 0, seed, pools separated by commas. */
 int stormer_run(char **args);
 
 uint64_t stormer_random(uint64_t *state);
 
-/* Opens it and checks it. 0; -errno of the open; -EBADMSG for wrong contents; why says it. */
+/* Opens a buffer and checks it. Returns 0, -errno of the open, or -EBADMSG for wrong contents; why
+ * gets the reason. */
 int stormer_verify_name(struct gpushm *c, const char *name, char *why, size_t size);
 
-/* Processes that the daemon waits for. */
+/* The number of processes whose end the daemon waits for. */
 unsigned stormer_suspects(struct gpushm *c);
 
 #endif

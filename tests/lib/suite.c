@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One suite and one runner. What is printed, and whether each test is a process of its own, say
- * CK_VERBOSITY and CK_FORK.
+ * One suite and one runner. CK_VERBOSITY decides what is printed, CK_FORK whether each test is a
+ * process of its own.
  */
 #include "tests/lib/suite.h"
 

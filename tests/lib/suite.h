@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The end of each test program's main().
+ * The last line of each test program's main().
  */
 #ifndef GPUSHM_TESTS_LIB_SUITE_H
 #define GPUSHM_TESTS_LIB_SUITE_H
 
 #include <check.h>
 
-/* Runs the cases, TCase * each, NULL at the end. Returns the exit status: 0 if none has failed. */
+/* Runs the cases (TCase *, NULL at the end). Returns the exit status: 0 if none has failed. */
 int suite_run(const char *name, ...) __attribute__((sentinel));
 
 #endif

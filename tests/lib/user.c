@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The other user. It speaks through the library, as a stranger's program would; what it holds it
- * keeps until it is told to let go, or ends.
+ * The other user. It uses the library, as a stranger's program would. It keeps its buffers until a
+ * command closes them, or until it ends.
  */
 #include "tests/lib/user.h"
 
@@ -17,7 +17,7 @@
 
 struct user {
 	const char *socket;
-	struct gpushm *conns[HELD_MAX]; /* owned; the last one is used */
+	struct gpushm *conns[HELD_MAX]; /* owned; the last one is in use */
 	size_t n_conns;
 	struct gpushm_buffer *held[HELD_MAX]; /* owned */
 	size_t n_held;
@@ -56,7 +56,7 @@ static int open_named(struct user *u, const char *name, const char *access)
 	return r;
 }
 
-/* 1 where the answer has been told. */
+/* Returns 1: the reply is printed already. */
 static int count(struct user *u, const char *what, const char *name)
 {
 	struct gpushm *conn = u->conns[u->n_conns - 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Another user of the daemon: a process in a role that gives up root before it connects, and then
- * does what it is told in lines. It has the library's answers told back by their code's name.
+ * runs commands, one a line. It replies with the name of the library's error code.
  */
 #ifndef GPUSHM_TESTS_LIB_USER_H
 #define GPUSHM_TESTS_LIB_USER_H
@@ -14,20 +14,21 @@
 /* For the program's table of roles: { "user", user_role }. */
 int user_role(char **args);
 
-/* Whether we are root, and may become others; else prints "skipped: why", once. */
+/* Returns whether this process is root and may become other users; if not, prints "skipped: why"
+ * once. */
 bool user_may_change(void);
 
-/* Starts it with that uid and gid as its only ones, connected. */
+/* Starts the process with this uid and this gid alone, and connects it. */
 void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid);
 
-/* "create NAME MODE", "create-in NAME POOL", "publish sealed" or "publish shared" (what it created
- * last), "open NAME read", "open NAME write", "close" (what it has last), "unlink NAME",
- * "clean NAME", "flush" or "flush POOL", "restart", "stat NAME", "holders NAME" and "list PREFIX"
- * (answered by a number), "connect" (one connection more), "disconnect" (the last one). Answered by
- * "OK" or the name of the error's code. */
+/* Commands: "create NAME MODE", "create-in NAME POOL", "publish sealed" or "publish shared" (the
+ * last created buffer), "open NAME read", "open NAME write", "close" (the buffer it got last),
+ * "unlink NAME", "clean NAME", "flush" or "flush POOL", "restart", "stat NAME", "holders NAME" and
+ * "list PREFIX" (both return a number), "connect" (one more connection), "disconnect" (the last
+ * one). expected is "OK" or the name of the error's code. */
 void user_does(struct role_process *p, const char *command, const char *expected);
 
-/* The text of the error that user_does() had last. */
+/* The text of the last error that user_does() received. */
 void user_error(struct role_process *p, char *text, size_t size);
 
 void user_end(struct role_process *p);

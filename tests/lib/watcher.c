@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One watch for a test, and a process that is killed.
+ * One watch for a test, and a process to be killed.
  */
 #include "tests/lib/watcher.h"
 
@@ -14,7 +14,7 @@
 
 struct gpushm_watch *w;
 
-/* socket name how: opens for writing, or watches, says ok, waits for its death. */
+/* socket name how: opens for writing, or watches, prints ok, and waits to be killed. */
 int watcher_holder_role(char **args)
 {
 	struct gpushm *conn = NULL;

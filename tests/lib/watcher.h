@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of watches share: one watch, and what it is expected to tell. Failures end the Check
- * test.
+ * The fixture that tests of watches share: one watch, and the events that it must deliver. Failures
+ * end the Check test.
  */
 #ifndef GPUSHM_TESTS_LIB_WATCHER_H
 #define GPUSHM_TESTS_LIB_WATCHER_H
@@ -11,31 +11,33 @@
 
 #include <stdint.h>
 
-#define WATCHER_LONG_MS 60000u /* so long that only a hang takes it */
+#define WATCHER_LONG_MS 60000u /* only a hang takes so long */
 
 extern struct gpushm_watch *w;
 
-/* Makes it, on the connection of tests/lib/client.h. Whoever does frees it. */
+/* Makes the watch on the connection of tests/lib/client.h. The caller frees it. */
 void watcher_begin(void);
 
-/* The next event of any watch; and the one that w must have. */
+/* The next event of a watch; and the event that w must deliver next. */
 struct gpushm_event watcher_next(struct gpushm_watch *watch);
 void watcher_expect(enum gpushm_event_kind what, const char *name, uint64_t id);
 void watcher_expect_nothing(void);
 
-/* Returns when the daemon has the question, so that what happens next is told as its answer. */
+/* Returns when the daemon has the WATCH request, so that the next change is reported in its reply.
+ */
 void watcher_settle(void);
 
 /* A shared buffer. */
 struct gpushm_buffer *watcher_shared(const char *name);
 
 /* For a program's table of roles: { "holder", watcher_holder_role }. how: "write" opens the name
- * for writing, "watch" watches it; it has done so when watcher_start() returns, and is killed. */
+ * for writing, "watch" watches it. This is done when watcher_start() returns; the process then
+ * waits until it is killed. */
 int watcher_holder_role(char **args);
 void watcher_start(struct role_process *p, const char *socket, const char *name, const char *how);
 void watcher_kill(struct role_process *p);
 
-/* The next line that a role prints must be that. */
+/* Fails if the next line that the role prints is another one. */
 void watcher_hear(struct role_process *p, const char *expected);
 
 #endif
