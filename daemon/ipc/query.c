@@ -280,7 +280,7 @@ static void fill_device(Gpushm__Proto__Pool *m, const struct pool *pool)
 static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
 		      const struct pool *standard, uint64_t suspect_bytes)
 {
-	const char *trouble = pool->state == POOL_INHERITED ? pool->why : pool_trouble(pool);
+	const char *trouble = pool->state == POOL_RETIRED ? pool->why : pool_trouble(pool);
 
 	gpushm__proto__pool__init(m);
 	m->has_name = 1;

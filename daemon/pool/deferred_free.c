@@ -149,10 +149,10 @@ static void drop(struct pool *pool, struct block *block)
 	*block = BLOCK_NONE;
 }
 
-/* No process can allocate from an inherited pool or scrub it. The memory of an inherited mempool is
+/* No process can allocate from a retired pool or scrub it. The memory of a retired mempool is
  * given back as a whole, with the pool's fd, after its last block; a block with an fd of its own is
  * given back with that. */
-static void free_inherited(struct pool *pool, struct block *block)
+static void free_retired(struct pool *pool, struct block *block)
 {
 	drop(pool, block);
 	if (pool->blocks == 0)
@@ -165,9 +165,9 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 
 	assert(p && p->pool == pool);
 
-	if (pool->state == POOL_INHERITED) {
+	if (pool->state == POOL_RETIRED) {
 		block->pending = p;
-		free_inherited(pool, block);
+		free_retired(pool, block);
 		return;
 	}
 	p->block = *block;
@@ -201,7 +201,7 @@ bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *r
 		return false;
 
 	list_foreach (p, &pool->pending, job.link) {
-		if (p->block.bytes != bytes || p->uid != uid || p->foreign || p->block.inherited)
+		if (p->block.bytes != bytes || p->uid != uid || p->foreign || p->block.unverified)
 			continue;
 
 		take(p);

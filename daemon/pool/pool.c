@@ -261,7 +261,7 @@ int pool_start(struct pool *pool, const struct pool_config *config, struct devic
 
 void pool_retire(struct pool *pool, const char *why)
 {
-	pool->state = POOL_INHERITED;
+	pool->state = POOL_RETIRED;
 	snprintf(pool->why, sizeof(pool->why), "%s", why);
 	pool_requests_resume(pool);
 }
@@ -406,7 +406,7 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
 	}
 	block.pending->pool = pool;
 	block.bytes = bytes;
-	block.inherited = pool->ops && pool->ops->verify;
+	block.unverified = pool->ops && pool->ops->verify;
 	block.fd = fd;
 	if (record)
 		memcpy(block.pointer->record, record, RECORD_BYTES);

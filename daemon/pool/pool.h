@@ -26,7 +26,7 @@ struct block {
 	int fd_read_only; /* host, until it is sealed: the same memory, for readers; else -1 */
 	struct pointer *pointer; /* owned; only for a mempool's block, else NULL */
 	struct pending *pending; /* made with the block, so that freeing it needs no memory */
-	bool inherited; /* an earlier daemon's; the driver was not asked whether it still exists */
+	bool unverified; /* an earlier daemon's; the driver was not asked whether it still exists */
 };
 #define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1 })
 
@@ -69,10 +69,10 @@ struct pool_ops {
 
 extern const struct pool_ops *const pool_kinds[]; /* NULL at the end; without CUDA: host only */
 
-/* inherited: an earlier daemon's pool which this one's configuration or driver does not have (a
+/* retired: an earlier daemon's pool which this one's configuration or driver does not have (a
  * mempool's allocator dies with its process): its buffers can be opened and freed, and new ones
  * come from another pool. */
-enum pool_state { POOL_STARTING, POOL_READY, POOL_FAILED, POOL_INHERITED };
+enum pool_state { POOL_STARTING, POOL_READY, POOL_FAILED, POOL_RETIRED };
 
 struct pool {
 	struct list link;	   /* pools::all */
@@ -175,7 +175,7 @@ int pool_start(struct pool *pool, const struct pool_config *config, struct devic
 	       struct worker *worker, const char *why,
 	       void (*on_ready)(struct pool *pool, void *arg), void *arg);
 
-/* Makes an adopted pool an inherited one: it allocates nothing any more, and requests that wait for
+/* Retires an adopted pool: it allocates nothing any more, and requests that wait for
  * its start fail. */
 void pool_retire(struct pool *pool, const char *why);
 

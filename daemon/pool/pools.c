@@ -207,7 +207,7 @@ int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, 
 	return 0;
 }
 
-static void succeed(struct pools *p, const struct pool *former)
+static void replace(struct pools *p, const struct pool *former)
 {
 	struct pool *pool = NULL;
 	int r = pool_adopt(&former->config, ++p->last_id, former->size, former->granularity,
@@ -230,13 +230,13 @@ struct pool *pools_by_id(const struct pools *p, uint32_t id)
 	return NULL;
 }
 
-void pools_succeed(struct pools *p)
+void pools_replace_retired(struct pools *p)
 {
 	struct pool *it;
 
 	list_foreach (it, &p->all, link)
-		if (it->state == POOL_INHERITED && it->ops && !find_adopted(p, &it->config))
-			succeed(p, it);
+		if (it->state == POOL_RETIRED && it->ops && !find_adopted(p, &it->config))
+			replace(p, it);
 }
 
 static void make_all(struct pools *p)
@@ -326,7 +326,7 @@ void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void
 	struct pool *it;
 
 	list_foreach (it, &p->all, link) {
-		if (it->state != POOL_INHERITED || it->blocks > 0 || !list_empty(&it->waiting))
+		if (it->state != POOL_RETIRED || it->blocks > 0 || !list_empty(&it->waiting))
 			continue;
 		on_swept(it, arg);
 		pool_close(it, on_pool_closed, p);

@@ -45,11 +45,11 @@ int pools_adopt(struct pools *p, const struct pool_config *config, uint32_t id, 
 /* NULL if there is none. */
 struct pool *pools_by_id(const struct pools *p, uint32_t id);
 
-/* Call it after the last pools_adopt(). Makes a successor for each inherited mempool, so that a
+/* Call it after the last pools_adopt(). Makes a successor for each retired mempool, so that a
  * CREATE in it waits for the driver, as in pools of other kinds. */
-void pools_succeed(struct pools *p);
+void pools_replace_retired(struct pools *p);
 
-/* Closes inherited pools that have no block left; calls on_swept for each one before. */
+/* Closes retired pools that have no block left; calls on_swept for each one before. */
 void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg);
 
 /* Call it now and then: looks for driver calls that take too long, and calls on_failed after a

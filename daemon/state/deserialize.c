@@ -309,7 +309,7 @@ static int adopt_all(struct replay *r, struct target *t)
 	list_foreach (it, &r->pools, link)
 		if (err == 0)
 			err = adopt_pool(t, (Gpushm__Journal__Pool *)it->message);
-	pools_succeed(t->pools);
+	pools_replace_retired(t->pools);
 	list_foreach (it, &r->buffers, link)
 		if (err == 0)
 			err = adopt_buffer(t, (Gpushm__Journal__Buffer *)it->message);

@@ -132,7 +132,7 @@ int handover_adopt(struct handover *h)
 void handover_add_pool(struct handover *h, const struct pool *pool)
 {
 	/* An adopted one has been in the journal since handover_adopt(), and systemd has its fd. */
-	if (pool->state == POOL_INHERITED)
+	if (pool->state == POOL_RETIRED)
 		return;
 	if (is_writing(h) && serialize_pool(&h->serializer, pool) < 0)
 		log_error("pool \"%s\" would not survive a restart", pool->config.name);

@@ -76,7 +76,7 @@ static void collect(struct verification *v, const struct pool *pool)
 	}
 	while (v->n < BATCH && (b = catalog_next(v->catalog, v->after))) {
 		v->after = b->id;
-		if (b->pool == pool && b->block.inherited && !add(v, b->id, b->block.fd))
+		if (b->pool == pool && b->block.unverified && !add(v, b->id, b->block.fd))
 			v->unknown++;
 	}
 }
@@ -109,7 +109,7 @@ static void take_answer_buffer(struct verification *v, const struct item *it)
 	if (it->result == -ESTALE)
 		drop(v, b, &it->fault);
 	else if (it->result == 0)
-		b->block.inherited = false;
+		b->block.unverified = false;
 	else
 		v->unknown++;
 }
@@ -121,7 +121,7 @@ static void take_answer_pool(struct verification *v, const struct item *it, cons
 
 	while ((b = catalog_next(v->catalog, after))) {
 		after = b->id;
-		if (b->pool == pool && b->block.inherited)
+		if (b->pool == pool && b->block.unverified)
 			take_answer_buffer(v, &(struct item){ b->id, -1, it->result, it->fault });
 	}
 }
