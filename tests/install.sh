@@ -38,7 +38,7 @@ int main(void)
 C
 	export PKG_CONFIG_PATH=$stage/tree/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage/tree
 	# shellcheck disable=SC2046 # flags are words
-	"$1" -Wall -Werror -o "$stage/stranger" "$stage/stranger.c" $(pkg-config --cflags --libs gpushm) &&
+	"$@" -Wall -Werror -o "$stage/stranger" "$stage/stranger.c" $(pkg-config --cflags --libs gpushm) &&
 		LD_LIBRARY_PATH=$stage/tree/usr/lib "$stage/stranger"
 }
 
@@ -46,7 +46,8 @@ make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib install
 check "gpushmd runs from where it is installed" "$stage/tree/usr/bin/gpushmd" --version
 check "the installed configuration is good" "$stage/tree/usr/bin/gpushmd" --check-config --config "$stage/tree/etc/gpushm/gpushmd.conf"
 check "gpushmctl finds its library" "$stage/tree/usr/bin/gpushmctl" --version
-check "a C program builds with pkg-config and runs" stranger "${CC:-cc}"
+read -ra compiler <<<"${CC:-cc}"
+check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
 if command -v c++ >/dev/null; then
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
 fi
