@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kills a gpushmd that the Makefile links with --wrap at the n-th place of GPUSHM_CRASH_AT: each
- * call that writes the journal, hands an fd to its keeper, has it forgotten or answers a client has
- * two such places, one before it has done its work and one behind it; so has the exec of a planned
- * restart, and the second one is in the successor, whose places GPUSHM_CRASH_SUCCESSOR_AT counts.
- * No handler runs, nothing is flushed: it is the death that a crash or a SIGKILL is.
+ * The Makefile links a gpushmd with --wrap, and this file kills it at the n-th place, n being
+ * GPUSHM_CRASH_AT. Each call that writes the journal, sends an fd to the fd store, makes the store
+ * forget one, or sends a reply has two places, one before its work and one after it. So has the
+ * exec of a planned restart: its second place is in the successor, whose places
+ * GPUSHM_CRASH_SUCCESSOR_AT counts. No handler runs and nothing is flushed, as in a crash or after
+ * a SIGKILL.
  */
 #include "daemon/ipc/reply.h"
 #include "daemon/state/fd_list.h"

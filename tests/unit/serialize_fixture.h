@@ -18,7 +18,7 @@
 #define LEASES 24
 #define STATES_MAX 40000
 
-/* What a journal said after a record. */
+/* What the journal says after a record. */
 struct state {
 	size_t used; /* of the journal */
 	uint64_t hash;
@@ -32,7 +32,7 @@ struct ledger {
 	struct buffer buffers[BUFFERS]; /* id 0: there is none */
 	struct lease leases[LEASES];	/* likewise */
 	uint64_t next_id, random;
-	struct state states[STATES_MAX]; /* of this journal, from the one that completes it */
+	struct state states[STATES_MAX]; /* of this journal, since it was complete */
 	unsigned n;
 };
 
@@ -68,7 +68,7 @@ static inline uint64_t hash_lease(uint64_t id, uint64_t buffer, uint64_t access,
 	return mix(mix(mix(mix(2, id), buffer), access), session);
 }
 
-/* Sums, for the order says nothing. */
+/* A sum, because the order does not matter. */
 static inline uint64_t hash_ledger(const struct ledger *l)
 {
 	uint64_t sum = 0;
@@ -206,7 +206,7 @@ static inline void publish(struct ledger *l, struct buffer *b)
 			       .buffer = b,
 			       .process = &l->processes[choose(l, 3)],
 			       .access = b->state == BUFFER_SEALED ? ACCESS_READ : ACCESS_WRITE };
-	/* The lease first; the buffer's record makes both count. */
+	/* The lease first: the buffer's record makes both count. */
 	ck_assert_int_eq(serialize_lease(&l->serializer, &made), 0);
 	l->states[l->n] = (struct state){ l->serializer.journal.used, l->states[l->n - 1].hash };
 	l->n++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a user holds, in sums that have an end.
+ * The sums of an account do not overflow.
  */
 #include "daemon/catalog/account.h"
 #include "tests/lib/suite.h"

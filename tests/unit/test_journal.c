@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The journal: whatever is cut off it or flipped in it, what is read back is a beginning of what
- * was written, and what was dropped is told.
+ * The test cuts a journal or flips bits in it. Reading must always give the first records that were
+ * written, and report how many bytes were dropped.
  */
 #include "daemon/state/journal.h"
 #include "proto/base/own.h"
@@ -74,7 +74,7 @@ START_TEST(a_record_is_lost_or_changed)
 	ck_assert_uint_eq(again.generation, 7);
 	ck_assert_uint_eq(count(&again, &dropped), RECORDS);
 	ck_assert_uint_eq(dropped, 0);
-	/* And on it goes. */
+	/* Appending continues. */
 	fill(&again, RECORDS, RECORDS + 3);
 	ck_assert_uint_eq(again.sequence, RECORDS + 3);
 	journal_done(&again);
@@ -93,7 +93,7 @@ START_TEST(a_large_journal_loses_its_beginning_when_it_grows)
 	again = copy_of(&j, j.bytes);
 	ck_assert_uint_eq(again.generation, 1);
 	journal_done(&again);
-	/* Types are 16 bits wide and so are these. */
+	/* A type has 16 bits. */
 	again = copy_of(&j, j.bytes);
 	ck_assert_uint_eq(count(&again, &dropped), 20000);
 	ck_assert_uint_eq(dropped, 0);
@@ -137,9 +137,9 @@ START_TEST(a_flipped_bit_gives_what_was_never_written)
 		j.map[bit / 8] ^= 1 << bit % 8;
 		again = copy_of(&j, j.used + 64);
 		n = count(&again, &dropped);
-		/* A bit of padding or of a reserved field belongs to no record. */
+		/* A bit of the padding or of a reserved field changes no record. */
 		ck_assert(n == RECORDS ? dropped == 0 : dropped > 0);
-		/* Nothing of what was dropped comes back behind a new record. */
+		/* No dropped record comes back behind a new one. */
 		fill(&again, n, n + 1);
 		journal_done(&again);
 		j.map[bit / 8] ^= 1 << bit % 8;
@@ -170,7 +170,7 @@ START_TEST(something_else_is_taken_for_a_journal)
 }
 END_TEST
 
-/* CRC-32C a bit at a time, as RFC 3720 defines it. */
+/* CRC-32C, one bit at a time, as RFC 3720 defines it. */
 static uint32_t crc_of(uint32_t crc, const void *data, size_t len)
 {
 	const unsigned char *p = data;
@@ -180,7 +180,7 @@ static uint32_t crc_of(uint32_t crc, const void *data, size_t len)
 	return crc;
 }
 
-/* Of every length, and so of every rest that is left behind whole words. */
+/* All lengths, and so every number of bytes behind the last whole word. */
 START_TEST(another_version_finds_another_checksum)
 {
 	unsigned char body[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Start times out of /proc/PID/stat, whatever a process calls itself, the pidfd of a peer, and who
- * comes back of those that a journal tells of.
+ * Start times from /proc/PID/stat, for any name of a process; the pidfd of a peer; and which of the
+ * processes in a journal a new daemon adopts.
  */
 #include "daemon/catalog/pidfd.h"
 #include "daemon/catalog/process.h"
@@ -87,7 +87,7 @@ START_TEST(something_else_is_taken_for_a_process_that_was)
 	ck_assert_int_eq(pthread_create(&thread, NULL, look_for_thread, &r), 0);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(r, -ESRCH);
-	/* In another namespace, and nothing kept of it. */
+	/* In another PID namespace, without a kept pidfd. */
 	ck_assert_int_eq(restore(0, 0, -1), -ESRCH);
 	ck_assert_int_eq(restore(0, 0, (int)syscall(SYS_pidfd_open, getpid(), 0)), 0);
 }

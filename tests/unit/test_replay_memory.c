@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A journal is replayed, and each of our allocations fails in turn.
+ * Replays a journal while each of our allocations fails in turn.
  */
 #include "daemon/state/replay.h"
 #include "daemon/util/log.h"
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* What its keeper would hear. */
+/* Receives what systemd would. */
 static int listen_for_notifications(void)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };

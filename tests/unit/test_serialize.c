@@ -29,7 +29,7 @@ static bool is_there(struct replay *r, uint64_t buffer)
 	return false;
 }
 
-/* A lease on what is not there is one of a buffer that was about to be published. */
+/* A lease whose buffer is missing belongs to a buffer that was not published yet. */
 static uint64_t hash_replay(struct replay *r)
 {
 	struct item *it;
@@ -52,7 +52,7 @@ static uint64_t hash_replay(struct replay *r)
 	return sum;
 }
 
-/* A copy of what the memfd holds, cut there, the bit flipped (none: UINT64_MAX). */
+/* A copy of the memfd's first `bytes`, with one bit flipped (UINT64_MAX: none). */
 static int copy_of(const struct journal *j, size_t bytes, uint64_t bit)
 {
 	int fd = memfd_create("copy", MFD_CLOEXEC);
@@ -71,7 +71,7 @@ struct reading {
 	uint64_t next, generation;
 };
 
-/* What a successor finds that inherits these journals, which are closed. */
+/* What a successor finds in these journals; closes them. */
 static int read_again(const struct named_fd *journals, size_t n, struct reading *ret)
 {
 	struct fdstore store = { .received = { .items = calloc(n, sizeof(*journals)), .n = n } };
@@ -97,7 +97,7 @@ static int read_one(const struct ledger *l, size_t bytes, uint64_t bit, struct r
 	return read_again(&one, 1, ret);
 }
 
-/* The last state whose record ends there or before; -1: the journal was not complete. */
+/* The last state whose record ends there or before; -1: the journal is not complete. */
 static int state_at(const struct ledger *l, size_t bytes)
 {
 	int i = (int)l->n - 1;
@@ -187,7 +187,7 @@ START_TEST(a_damaged_journal_gives_what_never_was)
 }
 END_TEST
 
-/* Some 1 MiB, so that it has grown several times. */
+/* 1 MiB: it has grown several times. */
 START_TEST(a_journal_that_has_grown_gives_what_never_was)
 {
 	struct ledger *l = ledger_new(seed());
@@ -203,7 +203,7 @@ START_TEST(a_journal_that_has_grown_gives_what_never_was)
 }
 END_TEST
 
-/* Wherever the writing of a new journal ends, the old one or the new one says the same. */
+/* The writing of a new journal may end anywhere: the old or the new one has the same state. */
 START_TEST(a_journal_that_is_half_written_counts)
 {
 	struct ledger *l = ledger_new(seed());
@@ -230,7 +230,7 @@ START_TEST(a_journal_that_is_half_written_counts)
 }
 END_TEST
 
-/* Its keeper is not there: then nothing that is published is in it, and it fills up with ends. */
+/* Without its keeper no published buffer is in the journal, and only records of ends fill it. */
 START_TEST(a_journal_whose_fds_are_not_kept_is_never_written_anew)
 {
 	struct ledger *l = ledger_new(seed());

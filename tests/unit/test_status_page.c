@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The status page, as its writer and as a reader with nothing but the read-only fd see it.
+ * The status page, as seen by its writer and by a reader that has only the read-only fd.
  */
 #include "daemon/catalog/status_page.h"
 #include "proto/base/own.h"
@@ -48,7 +48,7 @@ START_TEST(a_reader_can_write_to_the_board)
 	ck_assert_int_eq(mprotect(seen, STATUS_PAGE_BYTES, PROT_READ | PROT_WRITE), -1);
 	ck_assert_int_eq(ftruncate(fd, 4096), -1);
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-	/* Nor can the writer make it so small that a reader takes a SIGBUS. */
+	/* The writer can't shrink it either: no reader gets a SIGBUS. */
 	ck_assert_int_eq(ftruncate(b.fd, 4096), -1);
 }
 END_TEST
@@ -112,7 +112,7 @@ START_TEST(many_buffers_share_slots_or_leave_the_board)
 				  i % 2 ? STATUS_PAGE_SEALED : STATUS_PAGE_SHARED);
 		status_page_give(&b, cells[i]);
 	}
-	/* None is lost: as many again find room in them. */
+	/* No cell is lost: as many buffers again get them. */
 	for (uint32_t i = 0; i < N; i++)
 		cells[i] = status_page_take(&b, 1000 + N + i);
 	ck_assert_uint_eq(status_page_used(&b), N);
@@ -212,10 +212,10 @@ START_TEST(the_next_daemon_has_another_board)
 	ck_assert_uint_eq(word_of(second, 8), word);
 	status_page_begin(&next);
 	ck_assert_uint_eq(seen->generation, 1);
-	/* Who reads the old one's mapping sees what the new one writes. */
+	/* A reader of the old mapping sees what the new daemon writes. */
 	status_page_write(&next, second, STATUS_PAGE_DIRTY);
 	ck_assert_uint_eq(word_of(second, 8) & STATUS_PAGE_FLAGS, STATUS_PAGE_DIRTY);
-	/* What nobody claims goes, and is given again. */
+	/* A cell without a buffer is given again. */
 	status_page_give(&next, first);
 	ck_assert_uint_eq(status_page_take(&next, 9), first);
 	status_page_done(&next);
