@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The child is a bare fork: it runs no library, and has no fd but its end of the control socket, so
- * that no other connection lives on in it.
+ * The child is only forked: it runs no library code, and its only fd is its end of the control
+ * socket, so that no connection of the test lives on in it.
  */
 #include "tests/lib/actor.h"
 
@@ -19,7 +19,7 @@
 
 #define CONTROL 3
 
-/* One byte and perhaps an fd. */
+/* Sends one byte and perhaps an fd. */
 static void hand_over(int fd)
 {
 	char byte = '.', control[CMSG_SPACE(sizeof(int))] = { 0 };
@@ -56,7 +56,7 @@ static void live(const char *path, uid_t uid, gid_t gid)
 	if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
 			       setresuid(uid, uid, uid) < 0))
 		_exit(1);
-	/* A change of user takes this back (prctl(2)). */
+	/* A change of the user clears this (prctl(2)). */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	hand_over(-1);
 	while (read(CONTROL, &byte, 1) == 1)
@@ -94,7 +94,7 @@ void actor_start(struct actor *a, const char *path, uid_t uid, gid_t gid)
 	}
 	close(pair[1]);
 	a->control = pair[0];
-	/* From now on it has nothing of ours. */
+	/* From now on the child has no fd of ours. */
 	take_over(a);
 }
 

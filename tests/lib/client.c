@@ -39,14 +39,14 @@ uint64_t client_used_bytes(void)
 
 struct gpushm_status client_status(void)
 {
-	struct gpushm_status *st = NULL, told;
+	struct gpushm_status *st = NULL, status;
 
 	ck_assert_msg(gpushm_status(c, &st) == 0, "%s", gpushm_error());
-	told = *st;
-	told.usage = NULL;
-	told.n_usage = 0;
+	status = *st;
+	status.usage = NULL;
+	status.n_usage = 0;
 	gpushm_status_free(st);
-	return told;
+	return status;
 }
 
 uint32_t client_waiting(void)

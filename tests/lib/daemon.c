@@ -30,7 +30,7 @@
 
 #define DEADLINE_MS 60000
 
-/* BUILD/tests/ROOM */
+/* BUILD/tests/FOLDER */
 static bool in_tests(const char *folder)
 {
 	static const char tests[] = "/tests";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The library over the fake driver, with a real daemon: the n-th driver call of this process fails,
- * for n = 1, 2, ... until none is left, while a buffer of each kind is made, written, published,
- * opened and closed. Each time there must be an error with the driver's own word in it, and nothing
- * of the driver's may be left.
+ * for n = 1, 2, ... until no call is left. Meanwhile a buffer of each kind is made, written,
+ * published, opened and closed. Each failure must give an error with the driver's name for it, and
+ * leave nothing of the driver's behind.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -22,7 +22,7 @@
 static const char *const kinds[] = { "gpu0", "gpu0-mempool", "pinned" };
 
 static struct daemon d;
-static void *driver; /* NULL: no fake one */
+static void *driver; /* NULL: no fake driver */
 static fakecuda_calls_fn *calls;
 static fakecuda_handed_out_fn *handed_out;
 static fakecuda_reset_fail_fn *reset_fail;
@@ -41,7 +41,7 @@ static void load_fake(void)
 	}
 }
 
-/* Does the driver's start, which keeps what it has opened. */
+/* Starts the driver, which keeps the fds that it opens then. */
 static void warm_up(void)
 {
 	struct gpushm *c = NULL;
@@ -59,8 +59,8 @@ static void setup(void)
 	const char *strict = getenv("FAKECUDA_STRICT");
 
 	load_fake();
-	/* What this process could not unmap stays leased until it ends, after the daemon: which
-	 * then ends with memory that is not freed. This process itself is held to it. */
+	/* What this process could not unmap stays leased until it ends, which is after the daemon:
+	 * so the daemon ends with memory that is not freed. This process itself must free all. */
 	unsetenv("FAKECUDA_STRICT");
 	daemon_start(&d, "", NULL);
 	if (strict)
@@ -115,7 +115,7 @@ static int look(struct run *r, const char *name)
 	return result;
 }
 
-/* Everything once; the first error, with its words. Whatever happens, all is closed. */
+/* Makes each call once and returns the first error with its text. Closes everything in any case. */
 static int run_through(const char *pool, const char *name, char *words, size_t size)
 {
 	struct run r = { 0 };
@@ -136,7 +136,7 @@ static int run_through(const char *pool, const char *name, char *words, size_t s
 		snprintf(words, size, "%s", gpushm_error());
 		result = closing;
 	}
-	gpushm_unlink(r.c, name); /* of what failed early there is nothing to unlink */
+	gpushm_unlink(r.c, name); /* nothing to unlink if an early call failed */
 	gpushm_disconnect(r.c);
 	return result;
 }
@@ -176,7 +176,7 @@ START_TEST(a_driver_call_that_fails_leaks_or_is_not_named)
 			break;
 	}
 	ck_assert_uint_lt(n, CALLS_MAX);
-	/* Fewer would mean that failures were swallowed: mapping alone makes that many calls. */
+	/* Mapping alone makes five driver calls: with fewer failures some were ignored. */
 	ck_assert_uint_ge(failures, 5);
 	ck_assert_int_eq(run_through(pool, "fault/none", words, sizeof(words)), 0);
 }

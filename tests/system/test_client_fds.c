@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A process that may open no more files: what it is refused, and that it keeps what it has.
+ * A process that may open no more files: what is refused, and that it keeps what it has.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -16,7 +16,7 @@
 static int fds[128];
 static size_t n_fds;
 
-/* Opens files until there is room for `left` more. */
+/* Opens files until only `left` more can be opened. */
 static void fill(size_t left)
 {
 	const struct rlimit small = { array_size(fds), array_size(fds) };
@@ -67,7 +67,7 @@ START_TEST(a_client_without_fds_loses_its_connection)
 	gpushm_dtype_parse("int8", &spec.dtype);
 	ck_assert_int_eq(gpushm_create_arrays(c, "a", &spec, 1, NULL, &a), 0);
 	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
-	/* An attach has two: the memory's, and the table's. */
+	/* An attach brings two fds: the memory's and the table's. */
 	for (size_t left = 0; left < 2; left++) {
 		fill(left);
 		ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), -EMFILE);
@@ -86,7 +86,7 @@ START_TEST(a_client_without_fds_loses_its_connection)
 }
 END_TEST
 
-/* It comes with one reply only. */
+/* The pool's fd comes only with one reply. */
 START_TEST(a_pool_fd_that_could_not_be_received_is_never_sent_again)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strided copies on every pool that the machine has, by the CPU or by the driver: arrays that are
- * sliced and turned, to and from host memory that is as well, against a copy element by element.
- * What must not be written is looked at, too: all other bytes of the buffer.
+ * Strided copies on every pool of the machine, by the CPU or by the driver: sliced and transposed
+ * arrays, to and from host memory with gaps and another order, compared with a copy element by
+ * element. The other bytes of the buffer must not change.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -51,7 +51,7 @@ static void setup(void)
 	daemon_start(&d, "", NULL);
 	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
-	/* A driver opens fds of its own when it is first used, and keeps them. */
+	/* A driver opens fds when it is first used, and keeps them. */
 	for (size_t i = 0; i < n_pools; i++) {
 		if (pools[i].failed)
 			continue;
@@ -82,7 +82,7 @@ static void on_every_pool(void (*test)(void))
 
 /* ---- views and what is in them ---- */
 
-/* whole[rows][columns], each a slice, and turned or not. */
+/* whole[rows][columns], each a slice, transposed or not. */
 struct cut {
 	int64_t from[2], to[2], step[2];
 	int turned;
@@ -116,7 +116,7 @@ static struct gpushm_array *cut_out(const struct cut *cut)
 	return turned;
 }
 
-/* Host memory of the array's shape, with the rows or the columns together, and gaps or not. */
+/* Host memory of the array's shape, in row or column order, with gaps or without. */
 static void host_strides(const struct gpushm_array *a, int way, int64_t *ret)
 {
 	int64_t rows = gpushm_array_dim(a, 0), columns = gpushm_array_dim(a, 1);
@@ -159,7 +159,7 @@ static void check_to_host(const struct gpushm_array *a, const int64_t *strides, 
 			      gpushm_error());
 	else
 		ck_assert_msg(gpushm_copy_to_host(a, host, strides) == 0, "%s", gpushm_error());
-	/* What follows on the default stream, and waits, has that behind it. */
+	/* A copy on the default stream comes after all earlier work, and this one waits. */
 	ck_assert_int_eq(gpushm_read(b, 0, &(char){ 0 }, 1), 0);
 	ck_assert(memcmp(host, expected, sizeof(expected)) == 0);
 }

@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(a_chunk_is_lost_on_the_way_through_a_pipe)
 {
-	/* More than two chunks, and not a multiple of one. */
+	/* More than two chunks, and not a multiple of a chunk. */
 	ctl_write_npy("big.npy", "'|u1'", "False", "(20971521,)", 20971521);
 	shell_expect(&sh, 0,
 		     "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
@@ -175,7 +175,7 @@ END_TEST
 
 START_TEST(an_interrupted_put_leaves_a_buffer)
 {
-	/* Far more than a pipe holds: when all of it is written, the transfer has begun. */
+	/* Far more than a pipe holds: once all of it is written, the transfer has begun. */
 	ctl_write_npy("some.npy", "'|u1'", "False", "(1000000,)", 900000);
 	shell_expect(&sh, 143,
 		     "mkfifo pipe; $ctl put pipe half & put=$!\n"

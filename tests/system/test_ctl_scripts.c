@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushmctl in scripts and at a terminal, with a real daemon: buffers that wait for publish, holds,
- * JSON that other programs can read, completion with live names, tables, colours, progress, the
- * doctor.
+ * gpushmctl in scripts and at a terminal, with a real daemon: new buffers that are published later,
+ * holds, valid JSON, completion with live names, colours, progress, the doctor.
  */
 #include "proto/base/own.h"
 #include "tests/lib/ctl.h"

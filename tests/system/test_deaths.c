@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is left of a buffer, and for whom, when its creator, its reader or a connection dies.
+ * What is left of a buffer, and for which processes, when its creator, its reader or a connection
+ * dies.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -16,7 +17,7 @@
 
 /* ---- roles ---- */
 
-/* socket name state: creates, publishes unless state is "filling", says ok, waits. */
+/* socket name state: creates, publishes unless state is "filling", prints ok, waits. */
 static int maker_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -32,7 +33,8 @@ static int maker_role(char **args)
 	return fgets(word, sizeof(word), stdin) == NULL ? 0 : 3;
 }
 
-/* socket name how: opens, says ok, waits; "hang-up" closes the socket under the library first. */
+/* socket name how: opens, prints ok, waits; "hang-up" closes the socket without the library first.
+ */
 static int holder_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -45,7 +47,7 @@ static int holder_role(char **args)
 	if (strcmp(args[2], "hang-up") == 0)
 		shutdown(gpushm_fd(conn), SHUT_RDWR);
 	puts("ok");
-	/* It goes as a crash would: nothing is closed, and no exit handler is run. */
+	/* The process ends as by a crash: nothing is closed, and no exit handler runs. */
 	_exit(fgets(word, sizeof(word), stdin) == NULL ? 0 : 3);
 }
 
@@ -166,7 +168,7 @@ START_TEST(a_waiting_open_misses_the_publication)
 	ck_assert_int_eq(gpushm_connect(d.socket, &w.conn), 0);
 	pthread_create(&thread, NULL, open_when_published, &w);
 	client_await(client_waiting() == 1);
-	/* Somebody starts to make it, and dies: the waiting one waits on. */
+	/* Another process starts to make the buffer and dies: the open continues to wait. */
 	start(&maker, "maker", "late", "filling");
 	kill_role(&maker);
 	client_await(client_used_bytes() == 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Closes that wait, over the fake driver: its log proves that nothing is synchronised or unmapped
- * within a section, and that it is at the flush. Then what ends a wait early: a pool that is full,
- * a limit, a mapping for which there is no memory, the end of the connection.
+ * Deferred closes, over the fake driver. Its log proves that nothing is synchronised or unmapped
+ * within a section, and that the flush does it. Then the cases that end the deferral early: a full
+ * pool, a limit, a mapping without memory, the end of the connection.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -19,9 +19,9 @@
 
 #define BYTES (2u << 20)
 
-static char calls_path[128]; /* what the driver was asked, in the daemon's folder */
+static char calls_path[128]; /* the log of the driver's calls, in the daemon's folder */
 
-static void *driver; /* NULL: no fake one */
+static void *driver; /* NULL: no fake driver */
 static fakecuda_reset_fail_fn *reset_fail;
 
 static void load_fake(void)
@@ -43,7 +43,7 @@ static bool fake_is_there(void)
 	return driver != NULL;
 }
 
-/* How often the log has that call, "" for any; all since the last forget_calls(). */
+/* Counts a call in the log, "" for any call, since the last forget_calls(). */
 static unsigned count_calls(const char *call)
 {
 	FILE *f = fopen(calls_path, "re");
@@ -67,7 +67,7 @@ static struct gpushm_buffer *create_in(const char *pool, const char *name)
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
 	struct gpushm_buffer *b = client_create(name, BYTES, &o);
 
-	/* So that there is a context, with work in it, to wait for. */
+	/* This makes a context and work in it, for which a close waits. */
 	ck_assert_msg(gpushm_write(b, 0, "some words", 10) == 0, "%s", gpushm_error());
 	return b;
 }
@@ -77,7 +77,7 @@ static void close_one(struct gpushm_buffer *b)
 	ck_assert_msg(gpushm_close(b) == 0, "%s", gpushm_error());
 }
 
-/* The daemon runs already, and keeps out of what this process's driver is told. */
+/* The daemon runs already: these settings change only the driver of this process. */
 static void start(const char *config, const char *const *pools)
 {
 	daemon_start(&d, config, NULL);
@@ -85,10 +85,11 @@ static void start(const char *config, const char *const *pools)
 	load_fake();
 	snprintf(calls_path, sizeof(calls_path), "%s/calls", d.folder);
 	setenv("FAKECUDA_LOG", calls_path, 1);
-	setenv("FAKECUDA_FAIL", "0:cuMemMap", 1); /* for reset_fail(): which call, and with what */
-	setenv("FAKECUDA_FAIL_WITH", "2", 1);	  /* CUDA_ERROR_OUT_OF_MEMORY */
-	/* A driver opens fds of its own when it is first used, and keeps them; so does a connection
-	 * with a mempool. */
+	setenv("FAKECUDA_FAIL", "0:cuMemMap",
+	       1); /* reset_fail() reads both: the call, and its result */
+	setenv("FAKECUDA_FAIL_WITH", "2", 1); /* CUDA_ERROR_OUT_OF_MEMORY */
+	/* A driver opens fds when it is first used, and keeps them; so does a connection with a
+	 * mempool. */
 	for (; driver && *pools; pools++)
 		close_one(create_in(*pools, "first"));
 	fds_mark();
@@ -169,7 +170,8 @@ START_TEST(the_ratio_is_of_another_memory_than_the_gpu_s)
 
 	if (!fake_is_there())
 		return;
-	/* 2 MiB of the 8 GiB that the driver says: not exceeded, and then it is. */
+	/* 2 MiB of the fake driver's 8 GiB: the limit is reached but not exceeded, then exceeded.
+	 */
 	ck_assert_int_eq(gpushm_set_cleanup_limits(10, 1.0 / 4096), 0);
 	one = create_in("gpu0", "one");
 	two = create_in("gpu0", "two");
@@ -194,7 +196,7 @@ START_TEST(a_host_buffer_waits_for_an_unrelated_gpu)
 }
 END_TEST
 
-/* Its mapping is still there: the one that waits and the one that is opened share it. */
+/* Its mapping still exists: the new open and the deferred close share it. */
 START_TEST(a_buffer_with_a_deferred_close_cannot_be_opened_again)
 {
 	struct gpushm_buffer *b, *again = NULL;
@@ -218,7 +220,7 @@ START_TEST(a_buffer_with_a_deferred_close_cannot_be_opened_again)
 }
 END_TEST
 
-/* ---- no room ---- */
+/* ---- no space ---- */
 
 START_TEST(a_mapping_fails_for_memory_of_deferred_closes)
 {

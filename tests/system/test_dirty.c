@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writers that die: who is told, who is not, and how a buffer becomes clean again.
+ * Writers that die: which processes get an error, which do not, and how a buffer becomes clean
+ * again.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -19,8 +20,8 @@
 
 /* ---- roles ---- */
 
-/* socket name access end: opens, says ok, waits for a line or its death; "closed" closes first,
- * "left" just exits. */
+/* socket name access end: opens, prints ok, waits for a line or to be killed; "closed" closes
+ * first, "left" only exits. */
 static int holder_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -37,11 +38,11 @@ static int holder_role(char **args)
 	if (strcmp(args[3], "closed") == 0 && gpushm_close(b) < 0)
 		return 3;
 	puts("ok");
-	/* No exit handler is run: what is left behind is left on purpose. */
+	/* No exit handler runs: the process leaves its buffer open on purpose. */
 	_exit(fgets(line, sizeof(line), stdin) ? 4 : 0);
 }
 
-/* socket name: creates it sealed, says ok, waits for its death. */
+/* socket name: creates it sealed, prints ok, waits to be killed. */
 static int sealer_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -79,7 +80,7 @@ static void kill_role(struct role_process *p)
 	ck_assert(WIFSIGNALED(role_wait(p)));
 }
 
-/* ---- what the daemon says ---- */
+/* ---- helpers ---- */
 
 static struct gpushm_stat stat_of(const char *name)
 {
@@ -98,7 +99,7 @@ static uint32_t holders_of(const char *name)
 	return st.readers + st.writers;
 }
 
-/* For everybody; nobody holds it. */
+/* A shared buffer that everybody may open and nobody holds. */
 static void make_shared(const char *name)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0666 };
@@ -108,7 +109,7 @@ static void make_shared(const char *name)
 	ck_assert_int_eq(gpushm_close(b), 0);
 }
 
-/* A shared buffer that a process held for writing until it was killed. Nobody holds it now. */
+/* A shared buffer that a process had open for writing until it was killed. Nobody holds it now. */
 static pid_t make_dirty(const char *name)
 {
 	struct role_process writer;

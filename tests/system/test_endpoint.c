@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon as a program: its socket and what may already be in its place, socket activation, its
- * end with clients attached, and its exit codes.
+ * The daemon as a program: its socket and files that are already in the socket's place, socket
+ * activation, its end with clients attached, and its exit codes.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -38,7 +38,8 @@ static void teardown(void)
 	daemon_stop(&d);
 }
 
-/* A second gpushmd with that socket, which must end by itself: its status and its words. */
+/* Starts a second gpushmd with this socket, which must end by itself; returns its status and its
+ * output. */
 static int start_another(const char *socket, char *text, size_t size)
 {
 	return run_program(build_path("gpushmd"),
@@ -103,7 +104,7 @@ START_TEST(a_file_that_is_not_a_socket_is_removed)
 	expect_words(text, "something else than a socket");
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_int_eq(st.st_size, 8);
-	/* A symbolic link, to that file and then to nothing. */
+	/* A symbolic link, first to this file and then to no file. */
 	ck_assert_int_eq(rename(path, target), 0);
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(symlink(target, path), 0);
@@ -115,7 +116,7 @@ START_TEST(a_file_that_is_not_a_socket_is_removed)
 		unlink(path);
 		unlink(target);
 	}
-	/* The lock's own name. */
+	/* The name of the lock file. */
 	snprintf(path, sizeof(path), "%s/other.lock", d.folder);
 	unlink(path);
 	ck_assert_int_eq(symlink("/dev/null", path), 0);
@@ -247,8 +248,7 @@ END_TEST
 
 /* ---- socket activation ---- */
 
-/* gpushmd config socket name type: becomes a daemon that was handed a socket, as systemd does it.
- */
+/* gpushmd config socket name type: becomes a daemon that gets a socket, as from systemd. */
 static int activated_role(char **args)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -259,7 +259,7 @@ static int activated_role(char **args)
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", args[2]);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 10) < 0)
 		return 1;
-	/* Standard output goes with it: the test sees its end. */
+	/* Standard output passes to the daemon: the test sees when it ends. */
 	if (fd != 3 && (dup2(fd, 3) < 0 || close(fd) < 0))
 		return 1;
 	snprintf(pid, sizeof(pid), "%d", getpid());
@@ -291,13 +291,13 @@ START_TEST(a_socket_from_systemd_is_not_served)
 
 	snprintf(path, sizeof(path), "%s/activated", d.folder);
 	start_activated(&p, path, "gpushmd", "seqpacket");
-	/* It listens already: who connects before the daemon is ready, waits. */
+	/* The socket listens already: a client that connects before the daemon is ready waits. */
 	ck_assert_msg(gpushm_connect(path, &other) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_wait(other, "x", 0), -ENOENT);
 	gpushm_disconnect(other);
 	ck_assert_int_eq(kill(p.pid, SIGTERM), 0);
 	role_finish(&p);
-	/* The socket is systemd's: it stays. */
+	/* The socket belongs to systemd: the daemon does not remove it. */
 	ck_assert_int_eq(unlink(path), 0);
 }
 END_TEST
@@ -320,7 +320,7 @@ START_TEST(any_fd_from_systemd_is_served)
 }
 END_TEST
 
-/* With --debug the log tells each request and what became of it; without, none of them. */
+/* With --debug the log has each request and its result; otherwise it has none. */
 START_TEST(the_debug_log_has_no_requests)
 {
 	static const char *const lines[] = { "connection of ", "hello: done", "open: waits",

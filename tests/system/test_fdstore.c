@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a daemon's keeper has, in numbers and names: each fd once, for as long as something needs
- * it, however many daemons come and go; and a journal that does not grow with what is over.
+ * The number and the names of the fds that a daemon's keeper has: each fd once, as long as it is
+ * needed, over any number of daemons; and a journal that does not grow with what is freed.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -17,7 +17,7 @@
 
 #define POOLS_MAX 64
 
-/* One on each pool, of its name, with its name in it. */
+/* Makes one buffer on each pool, with the pool's name as its name and contents. */
 static size_t make_on_each(struct gpushm_buffer **all)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
@@ -50,7 +50,7 @@ static void check_and_close(struct gpushm_buffer **all, size_t n)
 	}
 }
 
-/* A mempool that is inherited again and again is the same fd. */
+/* A mempool that several daemons inherit remains one fd. */
 START_TEST(each_daemon_stores_the_same_fds_again)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
@@ -66,7 +66,7 @@ START_TEST(each_daemon_stores_the_same_fds_again)
 }
 END_TEST
 
-/* A keeper forgets by name: here it has two of each pool's, memory's and table's. */
+/* A keeper drops all fds of a name: here it has two of each pool, memory and table. */
 START_TEST(dropping_a_duplicate_fd_drops_one_that_is_used)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
@@ -76,7 +76,7 @@ START_TEST(dropping_a_duplicate_fd_drops_one_that_is_used)
 	keeper_count(&k, 'm');
 	kept = k.n_kept;
 	for (size_t i = 0; i < kept; i++) {
-		/* What is kept moves when it grows. */
+		/* The list may move when it grows. */
 		struct kept one = k.kept[i];
 
 		if (strchr("pmt", one.name[0]))
@@ -103,7 +103,7 @@ static bool is_writable(const char *fd)
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* The daemon's fds of host buffers, and those of them that are open for writing. */
+/* Counts the daemon's fds of host buffers, and those that are open for writing. */
 static void count_memory(unsigned *ret_fds, unsigned *ret_writable)
 {
 	char path[64], target[64];
@@ -126,7 +126,7 @@ static void count_memory(unsigned *ret_fds, unsigned *ret_writable)
 	closedir(dir);
 }
 
-/* Across the daemon's death, too. */
+/* Also across the daemon's death. */
 START_TEST(a_sealed_buffer_keeps_a_descriptor_for_writing)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
@@ -151,7 +151,7 @@ START_TEST(a_sealed_buffer_keeps_a_descriptor_for_writing)
 }
 END_TEST
 
-/* What is said of who has the pool, where there is no room in it. */
+/* The error of a full pool must name its holders like this. */
 static void expect_told(uint64_t bytes, const char *held)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
@@ -196,9 +196,9 @@ START_TEST(a_journal_grows_with_freed_buffers)
 		ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
 		ck_assert_int_eq(gpushm_close(r), 0);
 	}
-	/* Once a second the daemon looks whether most of its journal is dead. */
+	/* Once a second the daemon checks whether most of its journal is obsolete. */
 	client_await(keeper_generation(&k) > 1);
-	/* The new one is handed over before the old one is taken back. */
+	/* The new journal is stored before the old one is dropped. */
 	client_await(keeper_count(&k, 'j') == 1);
 	keeper_end(&k, SIGKILL);
 	keeper_start(&k);
@@ -237,7 +237,7 @@ START_TEST(many_buffers_are_too_many_to_keep)
 }
 END_TEST
 
-/* A close that waits takes an hour. */
+/* A close that waited for the daemon would take an hour. */
 START_TEST(each_close_waits_for_a_daemon_that_has_gone)
 {
 	struct gpushm_buffer *first = client_create("first", 10, NULL);
@@ -253,7 +253,7 @@ START_TEST(each_close_waits_for_a_daemon_that_has_gone)
 	setenv("GPUSHM_RECONNECT_MS", "3600000", 1);
 	ck_assert_int_eq(gpushm_close(second), 0);
 	keeper_start(&k);
-	/* The daemon learns of both by what comes next. */
+	/* The daemon learns of both closes with the next request. */
 	ck_assert_int_eq(gpushm_unlink(c, "first"), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "second"), 0);
 	if (before)

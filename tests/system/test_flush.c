@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Freed memory that waits to be used again, and FLUSH, which gives it back before it answers.
+ * Freed memory that waits to be used again, and FLUSH, which gives it back before it replies.
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
@@ -43,7 +43,7 @@ static uint64_t pending_in(const char *pool)
 	ck_abort_msg("no pool %s", pool);
 }
 
-/* Host memory that the daemon has open. */
+/* The number of fds of host memory that the daemon has open. */
 static uint32_t memory_fds(void)
 {
 	return census_files(d.pid, "/memfd:gpushm:b");
@@ -111,7 +111,7 @@ START_TEST(gpushmctl_flushes_nothing)
 }
 END_TEST
 
-/* Over a driver: each pool that there is by default. */
+/* Over a driver: each default pool. */
 START_TEST(a_flush_leaves_something_on_a_gpu)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;

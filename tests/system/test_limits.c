@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Limits: of a user, of a pool, of the daemon's fds. Each that is reached gets an error that names
- * it, says how much is used, and what to do; and what is freed can be had again.
+ * Limits of a user, of a pool, and of the daemon's fds. Each limit that is reached gives an error
+ * that names it, says how much is used, and what to do; and what is freed can be allocated again.
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
@@ -40,7 +40,7 @@ static struct gpushm_buffer *create(const char *name, uint64_t bytes)
 	return b;
 }
 
-/* The last error is of that code, and has each of the words in its text. */
+/* The last error has this code, and each of the words in its text. */
 static void expect_error(const char *code, const char *const *words)
 {
 	ck_assert_str_eq(gpushm_error_code(), code);
@@ -93,7 +93,7 @@ START_TEST(a_limit_of_leases_is_exceeded)
 	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), 0);
 	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &more), -EDQUOT);
 	expect_error("LIMIT", WORDS("limit 2", "max-leases", "close"));
-	/* A buffer that could not be leased is not kept either. */
+	/* A buffer that could not be leased does not stay. */
 	ck_assert_int_eq(gpushm_create(c, "b", 1, NULL, &more), -EDQUOT);
 	ck_assert_int_eq(gpushm_wait(c, "b", 0), -ENOENT);
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -115,7 +115,7 @@ START_TEST(a_limit_of_connections_is_exceeded)
 		expect_error("LIMIT", WORDS("limit 2", "max-connections"));
 	}
 	gpushm_disconnect(second);
-	/* The daemon sees that it has gone when it next looks. */
+	/* The daemon sees the end of the connection in its next turn. */
 	for (int tries = 0; gpushm_connect(d.socket, &third) < 0; tries++)
 		ck_assert_int_lt(tries, 1000);
 	gpushm_disconnect(third);
@@ -142,8 +142,7 @@ START_TEST(a_pool_gives_more_than_it_has)
 }
 END_TEST
 
-/* Sizes whose sums with what is held, or with what they are rounded up to, have no room in 64 bits.
- */
+/* Sizes whose sums, with what is held or after rounding up, overflow 64 bits. */
 START_TEST(a_size_that_no_memory_has_ends_the_daemon)
 {
 	static const uint64_t sizes[] = { UINT64_MAX, UINT64_MAX - 4095, UINT64_MAX / 2 + 2,
@@ -178,17 +177,17 @@ START_TEST(a_reload_has_no_effect)
 	daemon_write_config(&d, HOST "[limits]\nmax-buffers=2\n");
 	daemon_reload(&d, "configuration reloaded");
 	ck_assert_int_eq(gpushm_close(create("b", 1)), 0);
-	/* A fault leaves what is in force, and is told with its place. */
+	/* After a fault the old configuration stays in force, and the log names the line. */
 	daemon_write_config(&d, HOST "[limits]\nmax-buffers=none\n");
 	daemon_reload(&d, "not reloaded");
 	snprintf(where, sizeof(where), "%s:6: ", d.config);
 	ck_assert_uint_eq(daemon_log_count(&d, where), 1);
 	ck_assert_int_eq(gpushm_close(create("b", 1)), 0);
-	/* What can't be reloaded is named. */
+	/* The log names what can't be reloaded. */
 	daemon_write_config(&d, "[pool host]\nkind=host\nsize=128M\n");
 	daemon_reload(&d, "need a restart: ");
 	ck_assert_int_eq(gpushm_create(c, "b", 65 * MIB, NULL, &more), -EFBIG);
-	/* A limit that is lowered takes nothing away. */
+	/* Lowering a limit takes nothing away. */
 	daemon_write_config(&d, HOST "[limits]\nmax-buffers=0\n");
 	daemon_reload(&d, "configuration reloaded");
 	ck_assert_int_eq(gpushm_create(c, "b", 1, NULL, &more), -EDQUOT);
@@ -273,7 +272,7 @@ START_TEST(a_daemon_without_fds_stops_serving)
 	ck_assert_int_eq(r, -ENFILE);
 	ck_assert_str_eq(gpushm_error_code(), "NO_FDS");
 	ck_assert_int_gt(n, 5);
-	/* Who is connected is served on; nothing is left of what failed. */
+	/* Connected clients are still served, and failed requests leave nothing behind. */
 	for (int i = 0; i < 100; i++) {
 		ck_assert_int_eq(gpushm_create(c, "more", 100, NULL, &all[n]), -ENFILE);
 		ck_assert_int_eq(gpushm_wait(c, "more", 0), -ENOENT);
@@ -282,7 +281,7 @@ START_TEST(a_daemon_without_fds_stops_serving)
 	ck_assert_int_eq(gpushm_wait(c, "b0", 0), 0);
 	while (n)
 		ck_assert_int_eq(gpushm_close(all[--n]), 0);
-	/* Their fds are closed by the pool's worker, which this waits for. */
+	/* The pool's worker closes their fds; the flush waits for it. */
 	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
 	ck_assert_int_eq(gpushm_connect(d.socket, &late), 0);
 	gpushm_disconnect(late);
@@ -303,8 +302,8 @@ START_TEST(connections_without_fds_stop_the_daemon)
 	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
 	b = create("b", 100);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
-	/* Each takes two fds of the daemon; where there is one left, an error says what is wrong.
-	 */
+	/* Each connection takes two fds of the daemon; if only one is left, the client gets an
+	 * error with the reason. */
 	while (n < N && gpushm_connect(d.socket, &all[n]) == 0)
 		n++;
 	ck_assert_int_lt(n, N);
@@ -322,8 +321,9 @@ START_TEST(connections_without_fds_stop_the_daemon)
 }
 END_TEST
 
-/* The one that it keeps to tell who connects is lost when not even that is allowed any more. A
- * connection takes two, a sealed buffer one: the last one is missed by its socket, or its pidfd. */
+/* The spare fd, with which the daemon sends reasons, is lost when it may not even open that one
+ * again. A connection takes two fds, a sealed buffer one: the last connection lacks one for its
+ * socket or its pidfd. */
 START_TEST(a_daemon_without_a_spare_fd_never_sends_reasons_again)
 {
 	enum { N = 100 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A driver call of the daemon's fails for good: who is refused, who is served as before, and who
- * is told. Over the fake driver alone.
+ * A driver call of the daemon fails for good: which requests are refused, which are served as
+ * before, and which errors clients get. Only over the fake driver.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* CUresult, as FAKECUDA_FAIL_WITH takes it. */
+/* CUresult values for FAKECUDA_FAIL_WITH. */
 #define ECC_UNCORRECTABLE "214"
 #define ILLEGAL_ADDRESS "700"
 #define DEVICE_UNAVAILABLE "46"
@@ -21,7 +21,7 @@
 /* Each of the pools gpu0, gpu1 and pinned makes one allocation when it is opened. */
 #define AT_START 3
 
-/* The n-th of those calls fails so in the daemon. */
+/* In the daemon the n-th such call fails with this result. */
 static void start(const char *gpus, unsigned n, const char *call, const char *with)
 {
 	char text[64];
@@ -68,7 +68,7 @@ static void expect_refused(const char *pool, const char *why)
 	ck_assert_msg(strstr(gpushm_error(), why), "%s", gpushm_error());
 }
 
-/* What POOLS says must be the same. */
+/* The POOLS reply must say the same. */
 static void expect_failed(uint32_t expected, const char *why)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
@@ -96,7 +96,7 @@ START_TEST(a_lost_gpu_takes_others_with_it_or_is_tried_again)
 	expect_failed(0, "");
 	expect_refused("gpu0", "cuMemCreate: CUDA_ERROR_ECC_UNCORRECTABLE");
 	daemon_await(&d, "3 of them failed: gpu0: cuMemCreate: CUDA_ERROR_ECC_UNCORRECTABLE");
-	/* The call would succeed by now. */
+	/* The call would succeed now. */
 	expect_refused("gpu0", "restart");
 	expect_refused(NULL, "gpu0");
 	expect_refused("gpu0-mempool", "ECC_UNCORRECTABLE");
@@ -106,7 +106,7 @@ START_TEST(a_lost_gpu_takes_others_with_it_or_is_tried_again)
 	expect_served("gpu1");
 	expect_served("gpu1-mempool");
 	expect_served("host");
-	/* What is there stays, and goes. */
+	/* Existing buffers remain usable and can be freed. */
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again) == 0, "%s",
 		      gpushm_error());
 	ck_assert_int_eq(gpushm_close(again), 0);
@@ -121,7 +121,7 @@ START_TEST(a_gpu_that_is_lost_while_memory_is_given_back_goes_on)
 
 	if (!fake_is_here())
 		return;
-	/* The block stays the driver's: the daemon can't give it back. */
+	/* The driver keeps the block: the daemon can't give it back. */
 	setenv("FAKECUDA_STRICT", "0", 1);
 	start("2", 2, "cuMemsetD8Async", ILLEGAL_ADDRESS);
 	setenv("FAKECUDA_STRICT", "1", 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names, states and what a buffer is described with, on the default pool: host, or a GPU's where
- * there is one.
+ * Names, states and descriptions of buffers, on the default pool: host, or a GPU's if there is one.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -147,7 +146,7 @@ START_TEST(attributes_or_the_digest_are_lost)
 }
 END_TEST
 
-/* The creator had the last one's value, and everybody else the first one's. */
+/* The creator read the last value, and all others the first one. */
 START_TEST(a_key_that_is_given_twice_has_two_values)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients in a PID namespace that the daemon does not see, as in a container, and its next program:
- * a pid would not lead to them again, so their pidfds are handed on.
+ * Clients in a PID namespace that the daemon does not see, as in a container, and the daemon's
+ * successor: a pid would not identify these clients again, so the daemon passes their pidfds on.
  */
 #include "proto/base/own.h"
 #include "proto/status_page.h"
@@ -24,7 +24,7 @@
 static struct keeper k;
 static bool kept;
 
-/* socket name: opens to write, says ok, and lives until its input ends. */
+/* socket name: opens for writing, prints ok, and lives until its input ends. */
 static int holder_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -90,8 +90,8 @@ static const struct {
 	     { true, die },
 	     { true, restart_and_die } };
 
-/* From Linux 6.9 on; before, who comes back from elsewhere is not known again, and its lease lasts
- * as long as it does. */
+/* Since Linux 6.9. Before, a process of another namespace that reconnects is not recognised, and
+ * its lease lasts until the process ends. */
 static bool pidfds_are_told_apart(void)
 {
 	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -148,7 +148,7 @@ START_TEST(a_process_in_another_namespace_loses_its_lease_while_it_lives)
 	role_start(&holder, "holder", (const char *[]){ kept ? k.socket : d.socket, "x", NULL });
 	role_read_line(&holder, line, sizeof(line));
 	ways[_i].next();
-	/* We have come back; of the other one nothing was heard. */
+	/* We have reconnected; the other process has sent nothing. */
 	expect(2, 1);
 	ck_assert_int_eq(gpushm_buffer_lost(b), 0);
 	ways[_i].next();
@@ -163,7 +163,7 @@ START_TEST(a_process_in_another_namespace_loses_its_lease_while_it_lives)
 }
 END_TEST
 
-/* It ends while there is no daemon. */
+/* The process ends while there is no daemon. */
 START_TEST(a_process_in_another_namespace_keeps_its_lease_after_its_end)
 {
 	struct role_process holder;
@@ -194,7 +194,7 @@ static void greet(struct raw *r, struct actor *a)
 			 0);
 }
 
-/* It opens on one connection, and watches on another. */
+/* The process opens on one connection and watches on another. */
 START_TEST(a_holder_in_another_namespace_is_a_stranger_on_its_second_connection)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0644 };
