@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fails the n-th allocation of a gpushmd that the Makefile links with --wrap: what the daemon's own
- * rooms allocate comes here first, what libuv and libsystemd allocate for themselves does not
- * (libuv ends the process when it has no memory, and that is a broken daemon's fate). Which one is
- * to fail a test says through a file that both map: tests/adversary/failmalloc.h.
+ * Fails the n-th allocation of a gpushmd that the Makefile links with --wrap. It sees what the
+ * daemon's own code allocates, but not what libuv and libsystemd allocate for themselves (without
+ * memory libuv ends the process, which is right for a broken daemon). The test chooses the
+ * allocation through a file that both map: tests/adversary/failmalloc.h.
  */
 #include "tests/adversary/failmalloc.h"
 
@@ -39,7 +39,7 @@ __attribute__((constructor)) static void map_shared(void)
 
 static bool fails(void)
 {
-	/* Counts down through 0 to what never fails. */
+	/* The counter goes down to 0, and then no allocation fails. */
 	if (atomic_load(&shared->left) <= 0 || atomic_fetch_sub(&shared->left, 1) != 1)
 		return false;
 	errno = ENOMEM;

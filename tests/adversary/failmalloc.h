@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a test and a daemon whose allocations fail have in common: a file that both map.
+ * What a test shares with a daemon whose allocations fail: a file that both map.
  */
 #ifndef GPUSHM_TESTS_FAILMALLOC_H
 #define GPUSHM_TESTS_FAILMALLOC_H
@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define FAILMALLOC_ENV "GPUSHM_TEST_FAILMALLOC" /* names the file */
+#define FAILMALLOC_ENV "GPUSHM_TEST_FAILMALLOC" /* the path of the file */
 
 struct failmalloc {
 	_Atomic long left; /* the left-th allocation from now fails; 0: none */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon dies at every place where it matters, one after the other: before and behind each
- * record of the journal, each fd that is kept, each answer, and the exec of a planned restart. The
- * same session runs each time, and must come through: nothing is lost, doubled or left behind. Then
- * once more, with the daemon that comes after a crash, or after that exec, dying at each of its
- * places.
+ * The daemon dies at every critical place, one after the other: before and after each record of the
+ * journal, each fd that it stores, each reply, and the exec of a planned restart. The same client
+ * session runs each time and must succeed: nothing is lost, doubled or left behind. Then all of
+ * this again with the next daemon, which starts after a crash or after the exec, dying at each of
+ * its places.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -56,7 +56,7 @@ static struct gpushm_buffer *create(struct gpushm *conn, const char *pool, const
 	return b;
 }
 
-/* A half-made buffer may be lost with the daemon; the name is then free again. */
+/* An unpublished buffer may be lost with the daemon; its name is then free again. */
 static struct gpushm_buffer *make(struct gpushm *conn, const char *pool, const char *name,
 				  enum gpushm_state state, uint32_t flags)
 {
@@ -144,7 +144,7 @@ static void set(const char *name, unsigned place)
 	setenv(name, text, 1);
 }
 
-/* successor: where the program that it execs dies; 0: nowhere. */
+/* successor: the place where the program after the exec dies; 0: nowhere. */
 static void spawn(unsigned crash_at, unsigned successor)
 {
 	set("GPUSHM_CRASH_AT", crash_at);
@@ -154,7 +154,7 @@ static void spawn(unsigned crash_at, unsigned successor)
 	unsetenv("GPUSHM_CRASH_SUCCESSOR_AT");
 }
 
-/* True: the daemon has died at its place, and has been collected. */
+/* Returns true if the daemon has died at its place; collects its status. */
 static bool has_died(void)
 {
 	int status = 0;
@@ -183,8 +183,8 @@ static void expect_nothing_left(const char *when)
 	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
 }
 
-/* The first daemon dies at its n-th place, the one that it execs at its s-th, the next one after a
- * death at its m-th (0: nowhere). Whether all did that were to. */
+/* The first daemon dies at its n-th place, its program after the exec at the s-th, the next daemon
+ * after a death at the m-th (0: nowhere). Returns whether all that were to die did. */
 static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 {
 	struct role_process client;
@@ -206,7 +206,7 @@ static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 				 0);
 	}
 	ck_assert_msg(role_wait(&client) == 0, "%s: the session failed", when);
-	/* Those who look afterwards are no part of it. */
+	/* The daemon that checks the result must not die at a place. */
 	keeper_end(&k, SIGKILL);
 	keeper_spawn(&k);
 	expect_nothing_left(when);
@@ -226,7 +226,7 @@ static void name_pools(struct gpushm_pool **ret, size_t *ret_n)
 	keeper_done(&k);
 }
 
-/* Kinds, not pools: each once. */
+/* Each kind is tested once, not each pool. */
 static bool is_first_of_kind(const struct gpushm_pool *pools, size_t i)
 {
 	for (size_t j = 0; j < i; j++)
@@ -256,7 +256,8 @@ static void die_everywhere(const char *pool)
 	ck_assert_uint_gt(n, 40);
 }
 
-/* The first dies in the midst of the session, with buffers and leases to come back to. */
+/* The first daemon dies in the middle of the session, so that the next one has buffers and leases
+ * to restore. */
 static void die_twice(const char *pool)
 {
 	enum { AMID = 55 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Well-formed requests whose fields are missing, out of range or somebody else's. Each is refused
- * with its own error, the connection lives on, and nothing has changed.
+ * Well-formed requests with fields that are missing, out of range, or of another client. Each is
+ * refused with its own error, the connection stays open, and nothing has changed.
  */
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
@@ -145,7 +145,7 @@ START_TEST(wrong_leases_states_and_accesses_pass)
 }
 END_TEST
 
-/* Two verbs in one request: the last one counts (protobuf's rule for oneof). */
+/* Two requests in one message: the last one counts (protobuf's rule for oneof). */
 START_TEST(two_requests_in_one_message_confuse)
 {
 	unsigned char frame[2 * FRAME_MAX];

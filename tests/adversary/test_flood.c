@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients that ask too much, read too little, or die in the middle. The daemon's memory and fds are
- * bounded, another client is answered meanwhile, and in the end nothing is left.
+ * Clients that send too much, read too little, or die in the middle. The daemon's memory and fds
+ * stay bounded, another client is served meanwhile, and at the end nothing is left.
  */
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 
 #define MANY 10000
-#define GROWTH_MAX 32768 /* KiB; what a sanitizer keeps of freed memory is part of it */
+#define GROWTH_MAX 32768 /* KiB; includes freed memory that a sanitizer keeps */
 
 #define GPU(kind) "[pool " kind "]\nkind=" kind "\npending-max-count=0\n"
-/* Without a driver the last three have failed. */
+/* Without a driver the last three pools have failed. */
 #define CONFIG "[daemon]\ndefault-pool=host\n" CENSUS_CONFIG GPU("vmm") GPU("mempool") GPU("pinned")
 
 static void setup(void)
@@ -35,7 +35,7 @@ static void honest_client_is_served(void)
 	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
 }
 
-/* ---- too much, too little ---- */
+/* ---- floods ---- */
 
 START_TEST(requests_pile_up_in_the_daemon)
 {
@@ -48,7 +48,7 @@ START_TEST(requests_pile_up_in_the_daemon)
 	while (sent < 200 && raw_send(&r, frame, len) == 0)
 		sent++;
 	honest_client_is_served();
-	/* Nobody reads until it has seen that. */
+	/* The client does not read before the daemon has logged that. */
 	while (daemon_log_count(&d, "before it had read the last answer") == 0)
 		honest_client_is_served();
 	answers = raw_await_end(&r);
@@ -112,7 +112,8 @@ START_TEST(silent_connections_stop_others)
 }
 END_TEST
 
-/* Each verb that changes nothing, or that is refused, MANY times; RSS stays where it was. */
+/* Sends each request that changes nothing or is refused MANY times; the daemon's RSS must not grow.
+ */
 static void repeat(struct raw *r, const Gpushm__Proto__Request *q, int code)
 {
 	long rss = 0;
@@ -181,7 +182,7 @@ END_TEST
 
 /* ---- deaths ---- */
 
-/* socket step: goes that far, says ok, and waits to be killed. */
+/* socket step: plays the session up to this step, prints ok, waits to be killed. */
 static int dying_role(char **args)
 {
 	int step = atoi(args[1]);
@@ -220,8 +221,9 @@ static int dying_role(char **args)
 
 enum { STEPS = 10 };
 
-/* socket pool: lets itself be told nothing while its memory is being allocated, and waits until the
- * daemon has found out; or hangs up, and whether the answer comes before that is a race. */
+/* socket pool: closes its receiving side while its memory is being allocated, and waits until the
+ * daemon has noticed; or closes the connection, where it is a race whether the reply comes first.
+ */
 static int late_role(char **args)
 {
 	struct pollfd p = { 0 };
@@ -269,8 +271,7 @@ START_TEST(a_death_leaves_something)
 	for (int round = 0; round < 5; round++) {
 		for (int step = 0; step < STEPS; step++) {
 			die_at(step);
-			/* Publishing is what a death at the last step may have been too late for.
-			 */
+			/* At the last step the buffer may be published already. */
 			if (step == STEPS - 1)
 				gpushm_unlink(c, "dying");
 			census_await(&d, c, &ours);
@@ -312,7 +313,7 @@ START_TEST(a_reply_to_a_closed_connection_is_used_after_free)
 		while (used_bytes() != 0)
 			honest_client_is_served();
 	}
-	/* What a pool keeps of its own from its first use on is not lost. */
+	/* What a pool allocates at its first use and keeps is not lost. */
 	if (n > 1 && !pools[1].failed)
 		before.fds = 0;
 }
@@ -333,7 +334,7 @@ START_TEST(a_waiting_client_is_forgotten_or_kept_forever)
 	do
 		census_take(&d, c, &now);
 	while (now.waiting < N);
-	/* Every other one hangs up, and the rest are answered. */
+	/* Every other client disconnects, and the rest are served. */
 	for (int i = 0; i < N; i += 2)
 		raw_close(&all[i]);
 	ck_assert_int_eq(gpushm_create(c, "late", 100, NULL, &b), 0);

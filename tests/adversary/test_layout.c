@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * DESCRIBE with arrays that are wrong, alone and in a batch of good ones; and what a reader could
- * do with the fds that it is given.
+ * DESCRIBE with wrong arrays, alone and in a batch of good ones; and what a reader could do with
+ * the fds that it gets.
  */
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
@@ -66,7 +66,7 @@ struct wrong {
 	enum code code;
 };
 
-/* Good ones with a wrong one among them: none is added. */
+/* Good arrays and a wrong one in one batch: none is added. */
 static void expect_none(uint64_t lease, const struct wrong *w, size_t number)
 {
 	Gpushm__Proto__Array good[4], *batch[5];
@@ -128,11 +128,11 @@ START_TEST(a_wrong_array_is_added_or_leaves_its_batch)
 	memset(long_name, 'n', 256);
 	for (size_t i = 0; i < array_size(many); i++)
 		many[i] = 1;
-	/* The initialiser had only the name's first byte. */
+	/* The initialiser has only the name's first byte. */
 	all[array_size(all) - 1].array->name.len = 256;
 	for (size_t i = 0; i < array_size(all); i++)
 		expect_none(lease, &all[i], i);
-	/* The names of what was taken back are free again. */
+	/* The names of refused arrays are free again. */
 	ck_assert_int_eq(describe(lease,
 				  (Gpushm__Proto__Array *[]){
 					  ARRAY(BYTES(name, "good0"), .dtype = &f32, DIMS(1024)) },
@@ -158,7 +158,7 @@ START_TEST(a_buffer_whose_arrays_were_all_refused_has_a_table)
 }
 END_TEST
 
-/* Arrays number first to first + n, named by it. */
+/* Describes the arrays first to first + n, named by their number. */
 static int describe_numbered(uint64_t lease, unsigned first, unsigned n)
 {
 	static Gpushm__Proto__Array arrays[BATCH], *list[BATCH];
@@ -239,7 +239,7 @@ START_TEST(a_creator_writes_a_sealed_buffer_through_an_old_fd)
 }
 END_TEST
 
-/* On every pool that there is; raw_receive() checks the law itself. */
+/* On every pool of the machine; raw_receive() itself compares the count with the fds. */
 START_TEST(an_attach_brings_other_fds_than_it_counts)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
@@ -264,7 +264,7 @@ START_TEST(an_attach_brings_other_fds_than_it_counts)
 		ck_assert_int_eq(describe(made, &array, 1), 0);
 		raw_publish(&r, made, GPUSHM__PROTO__STATE__STATE_SHARED);
 		opened = raw_open(&r, "x");
-		/* The pool's fd comes once a connection. */
+		/* The pool's fd comes only once a connection. */
 		ck_assert_uint_eq(r.frame.n_fds, whole ? 1 : 2);
 		ck_assert(r.reply->attach->table_fd);
 		close_lease(opened);

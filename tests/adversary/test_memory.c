@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon that runs out of memory, at each of its allocations in turn: a client's whole session is
- * played again and again, and each time another allocation fails, until none is left to fail. The
- * daemon answers with an error or hangs up, serves others on, and keeps nothing.
+ * A daemon that runs out of memory, at each of its allocations in turn: a client's whole session
+ * runs again and again, and each time another allocation fails, until all have failed once. The
+ * daemon replies with an error or closes the connection, continues to serve other clients, and
+ * keeps nothing.
  */
 #include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
@@ -20,13 +21,13 @@
 
 #define USERS "allow-users=0 65534\nallow-groups=0 65534\n"
 #define GPU(kind) "[pool " kind "]\nkind=" kind "\npending-max-count=0\n" USERS
-/* Without a driver the last three have failed, and are left out. */
+/* Without a driver the last three pools have failed, and are left out. */
 #define CONFIG                                           \
 	CENSUS_CONFIG USERS GPU("vmm") GPU("mempool")    \
 		GPU("pinned") "[limits]\nmax-bytes=1G\n" \
 			      "[limits 65534]\nmax-bytes=1G\n"
-#define PLAYS_MAX 1000 /* a session allocates less often */
-#define ASKED 200      /* times the same */
+#define PLAYS_MAX 1000 /* a session has fewer allocations */
+#define ASKED 200      /* how often a request is repeated */
 
 static struct daemon d;
 static struct gpushm *c; /* connected before anything fails */
@@ -59,7 +60,7 @@ static void teardown(void)
 
 /* ---- a session ---- */
 
-/* What went wrong first, for the test to judge; "OK" if nothing did. */
+/* The first failure, for the test to judge; "OK" if there was none. */
 static char trouble[32] = "OK";
 
 static bool good(int r)
@@ -125,7 +126,7 @@ static void watch(struct gpushm *conn, const struct gpushm_buffer *b)
 	gpushm_watch_free(w);
 }
 
-/* socket pool: plays all of it, whatever fails, and tells the first trouble. */
+/* socket pool: plays the whole session, whatever fails, and prints the first failure. */
 static int player_role(char **args)
 {
 	struct gpushm *conn = NULL, *second = NULL;
@@ -159,7 +160,8 @@ static bool is_honest(const char *said)
 	return strcmp(said, "NO_MEMORY") == 0 || strcmp(said, "RESET") == 0;
 }
 
-/* With the n-th allocation failing; whether there was none so late. n 0: none fails. */
+/* Plays with the n-th allocation failing; n 0: none fails. Returns whether there were fewer than n.
+ */
 static bool play(const char *pool, long n)
 {
 	struct role_process p;
@@ -174,7 +176,7 @@ static bool play(const char *pool, long n)
 	atomic_store(&shared->left, 0);
 	ck_assert_msg(strcmp(said, "OK") == 0 || (!untouched && is_honest(said)),
 		      "pool %s, allocation %ld: %s", pool, n, said);
-	/* Where CLOSE or UNLINK could not be said, the name is still there. */
+	/* If CLOSE or UNLINK could not be sent, the name still exists. */
 	gpushm_unlink(c, "played");
 	return untouched;
 }
@@ -186,13 +188,13 @@ static void play_on(const char *pool)
 	struct census now;
 	long n = 1;
 
-	/* What a pool makes on its first use stays. */
+	/* A pool keeps what it allocates at its first use. */
 	play(pool, 0);
 	do
 		census_take(&d, c, &now);
 	while (now.peers != before.peers);
-	/* The pool's worker does one thing after the other: once this is there, what was freed
-	 * before has gone. */
+	/* The pool's worker does one thing after the other: once this buffer exists, all that was
+	 * freed before is gone. */
 	ck_assert_int_eq(gpushm_create(c, "held", 100, &o, &held), 0);
 	census_take(&d, c, &now);
 	for (; !play(pool, n); n++) {
@@ -216,7 +218,7 @@ START_TEST(an_allocation_that_fails_breaks_the_daemon)
 }
 END_TEST
 
-/* What the daemon allocates while f runs. */
+/* Counts the daemon's allocations while f runs. */
 static long count_allocations(void (*f)(void))
 {
 	const long plenty = 1l << 40;
@@ -241,7 +243,7 @@ static void attach(void)
 
 	ck_assert_int_eq(gpushm_open(c, "hot", GPUSHM_READ, 0, NULL, &b), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
-	look(); /* the close has no answer */
+	look(); /* CLOSE has no reply */
 }
 
 START_TEST(a_stat_allocates_or_an_open_allocates_more_than_its_lease)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a daemon knows of its users, its successor must know as well: whose pool it is, who has had
- * a buffer's memory, since when somebody holds it. Needs root, to become other users; what it asks
- * about pools on a GPU needs one.
+ * What a daemon knows about its users its successor must know as well: who owns a pool, which users
+ * have had a buffer's memory, since when a lease is held. Needs root, to become other users; the
+ * tests of pools on a GPU need a GPU.
  */
 #include "proto/base/own.h"
 #include "tests/lib/actor.h"
@@ -103,7 +103,7 @@ static bool works(const char *pool)
 	return false;
 }
 
-/* By the owner, for everybody. */
+/* Published by the owner, open to everybody. */
 static uint64_t publish(const char *pool, const char *name)
 {
 	uint64_t lease;
@@ -122,7 +122,7 @@ static int open_by(struct raw *r, const char *name)
 	return raw_call(r, REQUEST(OPEN, Open, open, BYTES(name, name)));
 }
 
-/* A mempool's fd is all of the pool. */
+/* The fd of a mempool gives access to the whole pool. */
 START_TEST(a_successor_opens_a_mempool_to_strangers)
 {
 	if (!works("mem"))
@@ -146,7 +146,7 @@ START_TEST(a_successor_reuses_a_block_that_another_user_has_had)
 							SET(lease, raw_open(&by_stranger, "x")))),
 			 0);
 	crash();
-	/* Of what it inherits the daemon asks its driver first. */
+	/* The daemon first checks inherited memory with its driver. */
 	ck_assert_int_eq(raw_call(&eye, REQUEST(CREATE, Create, create, BYTES(name, "audit"),
 						BYTES(pool, "gpu0"), SET(size_bytes, 1))),
 			 0);

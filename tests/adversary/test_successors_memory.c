@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon that starts on what another one left, and each of its allocations fails in turn: either
- * it does without, or it ends and leaves all of it to the next one.
+ * A daemon starts with what another one left, and each of its allocations fails in turn: either it
+ * manages without, or it ends and leaves everything to the next daemon.
  */
 #include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
@@ -28,7 +28,7 @@ static void setup(void)
 	close(fd);
 	setenv(FAILMALLOC_ENV, path, 1);
 	setenv("FAKECUDA_DEVICES", "0", 1);
-	/* A daemon that can't start leaves it to the kernel to free what it has. */
+	/* A daemon that can't start lets the kernel free what it has. */
 	setenv("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1", 1);
 	fds_mark();
 	keeper_init(&k, "[pool host]\nkind=host\nsize=64M\n");
@@ -54,8 +54,8 @@ static bool is_ready(void)
 	return ready;
 }
 
-/* Starts one whose n-th allocation fails, and then, if that one has ended, one that has memory.
- * False: it has not come to the n-th. */
+/* Starts a daemon whose n-th allocation fails, and if that one has ended, another with enough
+ * memory. Returns false if the n-th allocation did not happen. */
 static bool start_without(long n)
 {
 	int status = 0;

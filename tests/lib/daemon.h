@@ -18,7 +18,7 @@ struct daemon {
 	char socket[96]; /* in it */
 	char config[96]; /* in it */
 	char log[96];	 /* in it: what the daemon wrote to stderr */
-	char copy[96];	 /* in it: its program, if that was copied */
+	char copy[96];	 /* in it: its program, if it was copied */
 	int notify;	 /* our end of NOTIFY_SOCKET */
 };
 

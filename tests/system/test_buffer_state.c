@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a process learns of its buffers without a call: from the word that it shares with the
- * daemon.
+ * What a process learns about its buffers without a request: from the status page that it shares
+ * with the daemon.
  */
 #include "proto/base/own.h"
 #include "proto/status_page.h"
@@ -18,9 +18,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#define LONG_MS 60000u /* so long that only a hang takes it */
+#define LONG_MS 60000u /* only a hang takes so long */
 
-/* socket name: opens for writing, says ok, waits for its death. */
+/* socket name: opens for writing, prints ok, waits to be killed. */
 static int writer_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -85,7 +85,7 @@ START_TEST(a_death_is_not_seen_without_a_call)
 	seen = changed_from(b, seen);
 	ck_assert_uint_eq(seen & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_DIRTY);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 1);
-	ck_assert_uint_eq(client_status().requests, before + 1); /* this question itself */
+	ck_assert_uint_eq(client_status().requests, before + 1); /* this STATUS request itself */
 	ck_assert_int_eq(gpushm_clean(c, "x"), 0);
 	ck_assert_uint_eq(changed_from(b, seen) & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED);
 	ck_assert_int_eq(gpushm_buffer_dirty(b), 0);
@@ -123,7 +123,7 @@ START_TEST(a_wait_without_a_change_never_ends)
 	ck_assert_int_eq(gpushm_buffer_wait(b, gpushm_buffer_notice(b), 5, &word), -ETIMEDOUT);
 	ck_assert_int_eq(gpushm_buffer_wait(b, gpushm_buffer_notice(b), 0, &word), -ETIMEDOUT);
 	ck_assert_uint_eq(word, 7);
-	/* What has changed before is told at once. */
+	/* A change from before the wait ends the wait at once. */
 	ck_assert_int_eq(gpushm_buffer_wait(b, 0, 0, &word), 0);
 	ck_assert_uint_eq(word, gpushm_buffer_notice(b));
 	client_close_and_unlink(b, "x");
@@ -156,7 +156,7 @@ START_TEST(a_daemon_that_ends_leaves_its_readers_waiting)
 	word = changed_from(b, seen);
 	ck_assert_uint_eq(word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_GONE);
 	ck_assert_int_eq(gpushm_buffer_wait(b, word, LONG_MS, &word), -EIDRM);
-	/* It is what it was last. */
+	/* The state is the last known one. */
 	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_SHARED);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	gpushm_disconnect(c);
@@ -180,7 +180,7 @@ START_TEST(a_daemon_that_is_killed_leaves_its_readers_waiting)
 }
 END_TEST
 
-/* ---- with somebody who keeps the board ---- */
+/* ---- with a keeper of the status page ---- */
 
 struct sleeper {
 	struct gpushm_buffer *b;
@@ -196,7 +196,7 @@ static void *sleep_on(void *arg)
 	return NULL;
 }
 
-/* Several threads wait while the daemon dies and comes back. */
+/* Several threads wait while the daemon dies and its successor starts. */
 static void restart_under(struct sleeper *all, size_t n, int signal)
 {
 	pthread_t threads[4];
@@ -227,7 +227,7 @@ START_TEST(the_next_daemon_does_not_wake_sleepers)
 		ck_assert_uint_eq(all[0].word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED);
 		ck_assert_uint_eq(keeper_count(&k, 'b'), 1);
 	}
-	/* The same word, by the same daemon's successor, for the same buffer. */
+	/* The successor writes the same cell for the same buffer. */
 	ck_assert_int_eq(gpushm_close(r), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_UNLINKED);
@@ -242,7 +242,7 @@ START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
 
 	restart_under(&s, 1, SIGKILL);
 	ck_assert_uint_eq(s.word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_GONE);
-	/* Whoever has its slot next is not taken for it. */
+	/* The next buffer that gets its cell is not mistaken for it. */
 	again = client_create("half", 100, NULL);
 	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_GONE);
 	ck_assert_uint_eq(flags(again), 0);
@@ -272,7 +272,7 @@ START_TEST(a_lost_status_page_is_waited_on_forever)
 	restart_under(&s, 1, SIGKILL);
 	ck_assert_uint_eq(s.word, GPUSHM_NOTICE_SHARED);
 	ck_assert_int_eq(gpushm_buffer_wait(b, s.word, LONG_MS, &word), -ENOTSUP);
-	/* Who opens it now has a place on the new one. */
+	/* A process that opens it now has a cell on the new page. */
 	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &r), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	ck_assert_uint_eq(flags(r), GPUSHM_NOTICE_SHARED | GPUSHM_NOTICE_UNLINKED);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A driver call of the daemon's does not return: who waits, who is refused, who is served as
- * before, who is told, and what happens when it does return. Over the fake driver alone.
+ * A driver call of the daemon does not return: which requests wait, which are refused, which are
+ * served as before, what clients are told, and what happens when the call returns. Only over the
+ * fake driver.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -19,7 +20,7 @@
 /* Each of the pools gpu0, gpu1 and pinned makes one allocation when it is opened. */
 #define AT_START 3
 
-/* The n-th of those calls hangs so in the daemon. */
+/* In the daemon the n-th such call hangs. */
 static void start(unsigned n, const char *call)
 {
 	setenv("FAKECUDA_DEVICES", "2", 1);
@@ -54,7 +55,7 @@ static void expect_refused(const char *pool)
 	ck_assert_msg(strstr(gpushm_error(), "has not returned"), "%s", gpushm_error());
 }
 
-/* socket pool: creates there, and says how it went. */
+/* socket pool: creates a buffer there, and prints the result. */
 static int creator_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -98,7 +99,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	expect_served("gpu1");
 	expect_served("gpu1-mempool");
 	expect_served("host");
-	/* What is there is opened and closed without the driver. */
+	/* Existing buffers are opened and closed without the driver. */
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_WRITE, 0, NULL, &again) == 0, "%s",
 		      gpushm_error());
 	ck_assert_int_eq(gpushm_close(again), 0);
@@ -107,7 +108,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 				     sizeof(text)),
 			 0);
 	ck_assert_msg(strstr(text, "has not returned"), "%s", text);
-	/* An exec would wait for the thread. */
+	/* An exec would wait for the thread that hangs. */
 	ck_assert_int_eq(gpushm_restart(c), -ENOEXEC);
 	ck_assert_msg(strstr(gpushm_error(), "would wait for it"), "%s", gpushm_error());
 	fake_let_go();
@@ -160,7 +161,8 @@ START_TEST(a_flush_waits_for_a_driver_that_hangs)
 		return;
 	start(1, "cuMemFreeAsync");
 	make_pending("gpu0-mempool");
-	/* Before it is known that it hangs, and after; of all, of one that hangs and others. */
+	/* Before the daemon knows that it hangs, and after; for all pools, for the one that hangs,
+	 * and for others. */
 	expect_late(NULL);
 	expect_late("gpu0-mempool");
 	ck_assert_int_eq(gpushm_flush(c, "gpu0"), 0);
@@ -222,7 +224,7 @@ START_TEST(host_memory_has_the_driver_loaded)
 }
 END_TEST
 
-/* Where it hangs: at the start, or in a create. */
+/* The call that hangs: at the start, or in a create. */
 static const char *const calls[] = { "cuInit", "cuMemCreate" };
 
 START_TEST(a_daemon_does_not_end_because_a_driver_call_hangs)
@@ -245,7 +247,7 @@ START_TEST(a_daemon_does_not_end_because_a_driver_call_hangs)
 	ck_assert_uint_eq(daemon_log_count(&d, "ends without it"), 1);
 	if (_i)
 		ck_assert_int_eq(role_wait(&creator), 0);
-	/* The next one has nothing of it. */
+	/* The next daemon has inherited nothing of it. */
 	daemon_restart(&d);
 	daemon_kill(&d);
 }

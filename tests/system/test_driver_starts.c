@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon that has been restarted serves before its driver has answered. What is asked of a pool
- * meanwhile: who gets it, who is refused, and when. Over the fake driver alone.
+ * A daemon that has restarted serves before its driver has started. Requests to a pool meanwhile:
+ * which succeed, which are refused, and when. Only over the fake driver.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -20,7 +20,7 @@ static char state[64];
 static struct gpushm_buffer *kept;
 static struct raw r;
 
-/* The next daemon has a buffer in that pool, and its driver has not answered. */
+/* Starts a daemon that has a buffer in this pool and whose driver has not started. */
 static void start(const char *config, const char *pool)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
@@ -72,15 +72,15 @@ START_TEST(a_create_whose_gpu_does_not_come_back_ends_the_daemon)
 	ask("gpu0", 4096, 0);
 	ck_assert_int_eq(raw_receive(&r), CODE_POOL_FAILED);
 	ck_assert_msg(strstr(r.text, "has not answered"), "%s", r.text);
-	/* The GPU is not there; no call of its driver has failed. */
+	/* The GPU is missing; no call of its driver has failed. */
 	ck_assert_uint_eq(daemon_log_count(&d, "the GPU is lost"), 0);
 	fake_let_go();
 	stop();
 }
 END_TEST
 
-/* It asks for more than the pool has: of an earlier daemon's, which will not be opened again, and,
- * as a mempool's successor, closed at once. */
+/* The create needs more than the pool has. These pools belong to an earlier daemon: one is not
+ * opened again, the other has a mempool successor and is closed at once. */
 static const char *const pools[] = { "gpu0", "gpu0-mempool" };
 
 START_TEST(a_create_that_waits_for_space_waits_forever_for_the_driver)
@@ -122,7 +122,7 @@ START_TEST(a_create_that_waits_for_the_driver_is_not_made)
 }
 END_TEST
 
-/* Its client goes, or the daemon ends. */
+/* Its client disconnects, or the daemon ends. */
 START_TEST(a_cancelled_create_ends_the_daemon_or_stays)
 {
 	if (!fake_is_here())

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A socket that can be connected to and a daemon that does not answer: systemd holds the socket of
- * one that is not there, or it is stopped. Who asks is told so in time, and comes back to it when
- * it does answer.
+ * A socket that accepts connections, and a daemon that does not reply: systemd holds the socket but
+ * no daemon runs, or the daemon is stopped. A client gets an error in time, and works again when
+ * the daemon replies again.
  */
 #include "client/gpushm.h"
 #include "tests/lib/kept.h"
@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For the calls that are to give up. */
+/* For the calls that must time out. */
 static void setup(void)
 {
 	kept_setup();
 	setenv("GPUSHM_RECONNECT_MS", "0", 1);
 }
 
-/* Those that are not to have all the time they need. */
+/* From now on calls may take as long as they need. */
 static void be_patient(void)
 {
 	setenv("GPUSHM_RECONNECT_MS", "60000", 1);
@@ -74,7 +74,7 @@ START_TEST(a_watch_reports_nothing_where_only_the_socket_exists)
 	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
 	watcher_settle();
 	keeper_end(&k, SIGKILL);
-	/* First that the daemon has gone, then that it stays away. */
+	/* First the watch reports that the daemon has gone, then that none comes back. */
 	ck_assert_int_eq(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e), -ECONNRESET);
 	ck_assert_int_eq(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e), -ECONNRESET);
 	keeper_start(&k);

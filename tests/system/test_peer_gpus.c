@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Buffers that a process uses from two GPUs, over the fake driver: the memory's own, and one that
- * has access to it as a peer. vmm and pinned memory is mapped for each; of a mempool's there is one
- * map for both.
+ * Buffers that one process uses from two GPUs, over the fake driver: from the memory's own GPU, and
+ * from a peer GPU that has access to it. vmm and pinned memory is mapped once for each GPU, mempool
+ * memory once for both.
  */
 #include "client/gpushm.h"
 #include "tests/fakecuda/fakecuda.h"
@@ -40,7 +40,7 @@ static void make(const char *pool)
 	ck_assert_int_eq(gpushm_close(b), 0);
 }
 
-/* Opens it for that GPU, or for the memory's own, and queues work there. */
+/* Opens the buffer for this GPU, or for the memory's own, and queues work there. */
 static struct gpushm_buffer *open_for(int device)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .device = device };
@@ -82,7 +82,8 @@ static void use_from_both(const char *pool, int first, int second, bool one_map)
 	ck_assert_int_eq(told_to_consumers(a), first == 1);
 	ck_assert_int_eq(told_to_consumers(b), second == 1);
 	ck_assert_int_eq(gpushm_buffer_device(b), 0);
-	/* What a GPU that shares the map still does with it would go on in another's memory. */
+	/* A GPU that shares the map could go on writing to memory that belongs to another buffer by
+	 * then. */
 	ck_assert_uint_eq(close_and_count(a), one_map ? 2 : 1);
 	ck_assert_uint_eq(close_and_count(b), one_map ? 2 : 1);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);

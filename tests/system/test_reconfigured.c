@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon that starts again, after a crash, with another configuration than the one before: what
- * stays, and what the new one is in force for. On host memory.
+ * A daemon that starts after a crash with another configuration than before: what stays as it was,
+ * and what the new configuration changes. On host memory.
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
@@ -60,13 +60,13 @@ START_TEST(a_lower_limit_ends_leases_that_are_held)
 }
 END_TEST
 
-/* Host memory of pool a that the daemon has open. */
+/* The number of fds of pool a's memory that the daemon has open. */
 static uint32_t memory_fds(void)
 {
 	return census_files(k.pid, "/memfd:gpushm:a");
 }
 
-/* Pool b is inherited for as long as it has x, by one daemon and then by another. */
+/* Pool b is inherited by one daemon after the other, as long as it holds x. */
 START_TEST(a_flush_skips_a_pool_when_another_was_inherited)
 {
 	struct gpushm_buffer *x, *freed[4];
@@ -78,7 +78,7 @@ START_TEST(a_flush_skips_a_pool_when_another_was_inherited)
 	crash_into(A);
 	kept_crash();
 	for (int round = 0; round < 10; round++) {
-		/* Enough that it takes the kernel a while to have it back. */
+		/* So much memory that the kernel needs a while to free it. */
 		for (size_t i = 0; i < array_size(freed); i++) {
 			snprintf(name, sizeof(name), "y%zu", i);
 			freed[i] = create_in("a", name, 16 * MIB);

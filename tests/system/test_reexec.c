@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A planned restart of a daemon that nobody keeps anything for: its program takes over in the same
- * process. What was published is there as before, on every kind of pool, and clients come back by
+ * A planned restart of a daemon without a keeper: its program takes over in the same process.
+ * Published buffers are there as before, on every kind of pool, and clients reconnect by
  * themselves.
  */
 #include "client/gpushm.h"
@@ -32,7 +32,7 @@ static void check_stat(const char *name, uint64_t id, uint32_t readers, uint32_t
 	gpushm_stat_free(st, 1);
 }
 
-/* Whatever restarts, this user's account says the same. */
+/* A restart does not change this user's account. */
 static struct gpushm_usage usage(void)
 {
 	struct gpushm_status *st = reexec_status();
@@ -97,7 +97,7 @@ START_TEST(a_restart_is_another_process_or_another_daemon)
 	after = reexec_status();
 	ck_assert_int_eq(after->pid, d.pid);
 	ck_assert_mem_eq(after->daemon, before->daemon, sizeof(after->daemon));
-	/* It is another program, all the same: it counts anew. */
+	/* Still it is a new program: its counters start again. */
 	ck_assert_uint_lt(after->requests, 4);
 	gpushm_status_free(before);
 	gpushm_status_free(after);
@@ -113,7 +113,8 @@ static uint32_t open_fds(void)
 	return n;
 }
 
-/* For a moment a successor has some of them twice: it looks whether their memory is still there. */
+/* A successor has some fds twice for a moment, while it checks whether their memory still exists.
+ */
 START_TEST(file_descriptors_pile_up_from_restart_to_restart)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SEALED);
@@ -141,9 +142,9 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_successor)
 }
 END_TEST
 
-/* ---- what comes in between ---- */
+/* ---- events during a restart ---- */
 
-/* socket name: opens it, waiting for as long as it takes, and says what it found. */
+/* socket name: opens it with an unlimited wait, and prints what it found. */
 static int waiter_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -195,7 +196,7 @@ START_TEST(a_holder_that_sends_no_request_loses_its_lease)
 	struct gpushm *other = NULL;
 	struct gpushm_stat *st = NULL;
 
-	/* Of the connection that holds it nothing is heard. */
+	/* The connection that holds the buffer sends nothing. */
 	ck_assert_int_eq(gpushm_connect(d.socket, &other), 0);
 	ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
 	daemon_await(&d, "READY=1");
@@ -208,7 +209,7 @@ START_TEST(a_holder_that_sends_no_request_loses_its_lease)
 }
 END_TEST
 
-/* As some of a driver's: open, of nobody's manifest, and without FD_CLOEXEC. */
+/* Like some fds of a driver: open, in nobody's fd set, and without FD_CLOEXEC. */
 START_TEST(an_fd_outside_the_fd_set_survives_the_exec)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -245,18 +246,18 @@ START_TEST(a_successor_gives_up_the_socket)
 				     text, sizeof(text)),
 			 1);
 	ck_assert_msg(strstr(text, "another gpushmd serves it"), "%s", text);
-	/* And it goes with it. */
+	/* The next restart closes the fd. */
 	reexec_replace();
 }
 END_TEST
 
-/* At whatever moment they come: a signal that finds no handler is the end. */
+/* The signals may come at any moment: a signal without a handler would end the daemon. */
 START_TEST(a_signal_in_the_midst_of_a_restart_kills_or_is_lost)
 {
 	static const int signals[] = { SIGHUP, SIGUSR2, SIGHUP };
 
 	for (int i = 0; i < 40; i++) {
-		/* It waits for a supervisor that does not read. */
+		/* The daemon waits for a supervisor that does not read. */
 		daemon_forget_notifications(&d);
 		ck_assert_int_eq(kill(d.pid, SIGUSR2), 0);
 		for (int k = 0; k < 3; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Planned restarts of a daemon whose descriptors are kept, and deaths before and after them: the
- * two ways into the next daemon do not get into each other's way. The test's keeper stands for any
- * supervisor that speaks the same protocol.
+ * Planned restarts of a daemon with an fd store, and deaths before and after them: the two ways to
+ * a successor do not disturb each other. The test's keeper stands for any supervisor with the same
+ * protocol.
  */
 #include "client/gpushm.h"
 #include "tests/lib/kept.h"
@@ -69,7 +69,7 @@ static void die_and_restart(void)
 	restart();
 }
 
-/* At once: before the successor has its driver. */
+/* At once, before the successor has its driver. */
 static void restart_and_die_twice(void)
 {
 	restart();
@@ -97,7 +97,7 @@ START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
 	check(b, "b");
 	check(e, "e");
 	ck_assert_int_eq(gpushm_wait(c, "closed", 0), 0);
-	/* One journal is kept, and what it speaks of, once. */
+	/* One journal is stored, and each fd that it names, once. */
 	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
 	ck_assert_uint_eq(keeper_count(&k, 'm'), 4);
 	ck_assert_uint_eq(keeper_count(&k, 't'), 4);
@@ -108,7 +108,7 @@ START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
 }
 END_TEST
 
-/* As systemd wants it told: reloading is what it does, and then it is ready. */
+/* What systemd expects: RELOADING=1, then READY=1. */
 START_TEST(a_planned_restart_does_not_notify_the_supervisor)
 {
 	unsigned ready = k.ready;

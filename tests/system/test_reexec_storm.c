@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A storm over a daemon that nobody keeps anything for: it restarts at random moments, asked by
- * SIGUSR2 or by a client, while processes create, publish, open, check, close and unlink, and are
- * killed. Nothing that was published may be lost, changed, doubled or left behind.
+ * A storm over a daemon without a keeper: it restarts at random moments, by SIGUSR2 or by a
+ * client's request, while processes create, publish, open, check, close and unlink buffers, and are
+ * killed. Nothing published may be lost, changed, doubled or left behind.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -21,7 +21,7 @@ static unsigned n_restarts;
 
 static void restart(void)
 {
-	/* It would wait for a supervisor that does not read. */
+	/* The daemon would wait for a supervisor that does not read. */
 	daemon_forget_notifications(&d);
 	if (storm_choose(&storm, 2))
 		ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());

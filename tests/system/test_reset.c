@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A GPU is reset, or loses its memory, while there is no daemon: the next one finds out, drops what
- * is gone and nothing else, and says so. A stand-in for systemd keeps the fds. Over the fake
- * driver, which can be told of a reset; on a real one too, where it takes another fd for a dead
- * handle.
+ * A GPU is reset, or loses its memory, while there is no daemon: the next one finds out, drops the
+ * lost buffers and nothing else, and reports them. A stand-in for systemd keeps the fds. Over the
+ * fake driver, which can play a reset; also on a real one, where another kind of fd stands for a
+ * dead handle.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -21,7 +21,7 @@
 
 #define BYTES_EACH ((uint64_t)1 << 20)
 
-/* CUresult, as FAKECUDA_FAIL_WITH takes it. */
+/* CUresult values for FAKECUDA_FAIL_WITH. */
 #define OUT_OF_MEMORY "2"
 #define NOT_INITIALIZED "3"
 #define INVALID_HANDLE "400"
@@ -31,7 +31,7 @@ static const char *const on_gpu[] = { "gpu0", "gpu0-mempool", "pinned" };
 static struct keeper k;
 #define log_count(text) keeper_log_count(&k, text)
 
-/* Any. */
+/* Any driver. */
 static bool has_driver(void)
 {
 	if (dlopen("libcuda.so.1", RTLD_NOW))
@@ -83,7 +83,7 @@ static void reset_gpus(void)
 
 /* ---- all is lost ---- */
 
-/* Who has it mapped is told without a call. */
+/* A process that has it mapped sees this without a request. */
 static void await_gone(struct gpushm_buffer *b)
 {
 	uint32_t seen = gpushm_buffer_notice(b);
@@ -102,7 +102,7 @@ static void expect_lost(const char *name, struct gpushm_buffer *held)
 	ck_assert_msg(strstr(gpushm_error(), "its memory was lost") &&
 			      strstr(gpushm_error(), "CUDA_ERROR_INVALID_HANDLE"),
 		      "%s", gpushm_error());
-	/* Its holder has nothing to give back any more. */
+	/* Its holder has nothing left to give back. */
 	ck_assert_msg(gpushm_close(held) == 0, "%s", gpushm_error());
 }
 
@@ -141,7 +141,7 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 	client_close_and_unlink(host, "stays");
 	ck_assert_uint_eq(charged(), 0);
 	ck_assert_uint_eq(client_used_bytes(), 0);
-	/* The names are free, and mean something else from now on. */
+	/* The names are free, and new buffers can have them. */
 	for (size_t i = 0; i < array_size(on_gpu); i++) {
 		again = publish(on_gpu[i], on_gpu[i]);
 		ck_assert(is_there(on_gpu[i]));
@@ -153,7 +153,7 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 }
 END_TEST
 
-/* What goes to the pending list before the driver is up must not serve anybody. */
+/* Memory that is freed before the driver is up must not serve a new buffer. */
 START_TEST(lost_memory_is_given_to_the_next_buffer)
 {
 	const char word[] = "fresh";
@@ -179,7 +179,7 @@ START_TEST(lost_memory_is_given_to_the_next_buffer)
 }
 END_TEST
 
-/* ---- what was done in the meantime ---- */
+/* ---- changes before the reset is found ---- */
 
 START_TEST(a_reset_is_reported_twice_or_drops_new_buffers)
 {
@@ -194,7 +194,7 @@ START_TEST(a_reset_is_reported_twice_or_drops_new_buffers)
 	keeper_start(&k);
 	client_await(!is_there("x"));
 	fresh = publish("gpu0", "x");
-	/* The journal knows the one as gone and the other as there. */
+	/* The journal has one buffer as gone and the other as existing. */
 	keeper_end(&k, SIGKILL);
 	keeper_start(&k);
 	ck_assert_uint_eq(log_count("is lost"), 1);
@@ -206,11 +206,11 @@ START_TEST(a_reset_is_reported_twice_or_drops_new_buffers)
 }
 END_TEST
 
-/* ---- nothing may be dropped ---- */
+/* ---- no buffer may be dropped ---- */
 
 static const char *const passing[] = { OUT_OF_MEMORY, NOT_INITIALIZED };
 
-/* The driver's first import in the new daemon fails so. */
+/* In the new daemon the driver's first import fails with this result. */
 static void fail_import(const char *call, const char *with)
 {
 	char text[64];
@@ -251,7 +251,7 @@ START_TEST(an_error_that_may_pass_drops_a_buffer)
 }
 END_TEST
 
-/* The GPU is not there: its buffers wait for it. */
+/* The GPU is missing: its buffers wait for it. */
 START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
 {
 	struct gpushm_buffer *b, *again = NULL;
@@ -278,7 +278,7 @@ START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
 }
 END_TEST
 
-/* Another GPU has its ordinal, and its pool's name. */
+/* Another GPU has its ordinal and its pool's name. */
 START_TEST(another_gpu_takes_a_buffers_place_or_loses_it)
 {
 	struct gpushm_buffer *b, *fresh, *again = NULL;
@@ -310,7 +310,7 @@ END_TEST
 
 /* ---- one among many ---- */
 
-/* Somebody else's fd stands where that kept one was, of those whose name begins so. */
+/* Replaces one of the stored fds whose names begin with this letter by an unrelated fd. */
 static void swap_kept(char letter, size_t which)
 {
 	int other = memfd_create("other", MFD_CLOEXEC);

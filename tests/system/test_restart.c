@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon dies and comes back: what was published is there again, on every kind of pool, with
- * its leases and its charges; what was half made is gone. A stand-in for systemd keeps the fds.
+ * The daemon dies and another one starts: published buffers exist again, on every kind of pool,
+ * with their leases and charges; unpublished ones are gone. A stand-in for systemd keeps the fds.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -37,7 +37,7 @@ static void teardown(void)
 	kept_teardown();
 }
 
-/* Kills the daemon, starts it again, and connects anew. */
+/* Ends the daemon by a signal, starts the next one, and connects again. */
 static void crash(int signal)
 {
 	keeper_end(&k, signal);
@@ -86,7 +86,7 @@ static void check_contents(struct gpushm_buffer *b, uint64_t n)
 	ck_assert_mem_eq(bytes, want, n);
 }
 
-/* The library comes back by itself: the same connection, the same buffer, the same lease. */
+/* The library reconnects by itself: the same connection, the same buffer, the same lease. */
 static void survive(const char *pool, int signal)
 {
 	const uint64_t n = MIB + 5;
@@ -115,7 +115,7 @@ static void survive(const char *pool, int signal)
 	ck_assert_uint_eq(gpushm_buffer_id(b), id);
 	ck_assert_int_eq(gpushm_buffer_attr(b, "epoch", &value, &size), 0);
 	check_contents(b, n);
-	/* The driver may not have answered yet: a create waits for it. */
+	/* The driver may not have started yet: a create waits for it. */
 	ck_assert_msg(gpushm_create(c, "~/new", 100, &o, &fresh) == 0, "%s: %s", pool,
 		      gpushm_error());
 	ck_assert_int_eq(gpushm_close(fresh), 0);
@@ -125,7 +125,7 @@ static void survive(const char *pool, int signal)
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
 }
 
-/* socket name state: creates and publishes, says ok, and waits for its end. */
+/* socket name state: creates and publishes, prints ok, waits for the end of its input. */
 static int maker_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -164,7 +164,7 @@ START_TEST(a_published_buffer_dies_with_the_daemon)
 	ck_assert_int_eq(st->holders[0].pid, maker.pid);
 	gpushm_stat_free(st, 1);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
-	/* Its memory is there until its last holder has gone. */
+	/* Its memory exists until its last holder has gone. */
 	ck_assert_uint_ne(client_used_bytes(), 0);
 	role_finish(&maker);
 	client_await(client_used_bytes() == 0);
@@ -182,7 +182,7 @@ START_TEST(a_holder_that_died_without_a_daemon_holds_forever)
 	keeper_start(&k);
 	gpushm_disconnect(c);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
-	/* It held it for writing, and nobody saw it die. */
+	/* The process had it open for writing, and no daemon saw it die. */
 	ck_assert_int_eq(gpushm_stat(c, "kept", 0, 0, &st), 0);
 	ck_assert_int_eq(st->dirty, 1);
 	ck_assert_int_eq(st->dirty_pid, maker.pid);
@@ -233,8 +233,8 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
 }
 END_TEST
 
-/* A close is told without an answer, so a daemon can die with it unread: the next request comes to
- * the successor, and what is not reclaimed there has ended. */
+/* A close has no reply, so a daemon can die before it reads one. The next request then reaches the
+ * successor, and leases that are not reclaimed there have ended. */
 START_TEST(a_close_that_died_with_the_daemon_holds_forever)
 {
 	struct gpushm_buffer *b = make("host", "a", 4096), *kept = make("host", "b", 4096);
@@ -259,8 +259,8 @@ START_TEST(a_close_that_died_with_the_daemon_holds_forever)
 }
 END_TEST
 
-/* One that ends in order hears what was said before: three closes, of which one turn of its loop
- * reads one. Their process asks for nothing more. */
+/* A daemon that ends in order reads what was sent before: here three closes, of which one turn of
+ * its loop reads one. Their process sends nothing more. */
 START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_forever)
 {
 	static const char *const names[] = { "a", "b", "c" };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gpushm is for, on every pool that the machine has: one process fills a buffer, others attach
- * to the same memory, and each sees what the other wrote. The same program runs over host pools,
+ * The main use of gpushm, on every pool of the machine: one process fills a buffer, others attach
+ * to the same memory, and each sees what the others wrote. The same program runs over host pools,
  * over the fake driver, and on a real GPU.
  */
 #include "client/gpushm.h"
@@ -23,7 +23,7 @@ static struct gpushm *c;
 static struct gpushm_pool *pools;
 static size_t n_pools;
 
-/* A driver opens fds of its own when it is first used, and keeps them: they are there before any is
+/* A driver opens fds when it is first used, and keeps them: this must happen before fds are
  * counted. */
 static void warm_up(const char *pool)
 {
@@ -77,7 +77,7 @@ static int complain(const char *what)
 	return 1;
 }
 
-/* socket name: opens, compares every byte, says ok, and holds on until its input ends. */
+/* socket name: opens, compares every byte, prints ok, and keeps it open until its input ends. */
 static int read_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -108,7 +108,7 @@ static int read_role(char **args)
 	return 0;
 }
 
-/* socket name: opens for writing and turns every byte round. */
+/* socket name: opens for writing and inverts every byte. */
 static int write_role(char **args)
 {
 	struct gpushm *conn = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Creates that wait for room: in a pool that is full, and on a GPU that another program fills.
+ * Creates that wait for space: in a full pool, and on a GPU that another program fills.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -23,7 +23,7 @@
 
 /* ---- roles ---- */
 
-/* socket name: opens it, says ok, waits for its death. */
+/* socket name: opens it, prints ok, waits to be killed. */
 static int holder_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -37,7 +37,7 @@ static int holder_role(char **args)
 	return fgets(line, sizeof(line), stdin) ? 2 : 0;
 }
 
-/* socket name: says ok, then asks for 8 MiB and waits for ever. */
+/* socket name: prints ok, then creates 8 MiB with an unlimited wait. */
 static int waiter_role(char **args)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = GPUSHM_WAIT_FOREVER };
@@ -89,7 +89,7 @@ static void *create_waiting(void *arg)
 	return NULL;
 }
 
-/* Until the daemon has its request. */
+/* Returns when the daemon has the request. */
 static void start_waiting(struct waiting *w, const char *name, const char *pool, uint64_t bytes)
 {
 	uint32_t before = client_status().buffers;
@@ -167,7 +167,7 @@ START_TEST(a_create_stops_waiting_early_or_does_not_name_the_holders)
 	ck_assert_str_eq(gpushm_error_code(), "POOL_FULL");
 	ck_assert_msg(strstr(gpushm_error(), who), "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_close(b), 0);
-	/* Its name was given back. */
+	/* Its name is free again. */
 	ck_assert_int_eq(create_for(0, &late), 0);
 	ck_assert_int_eq(gpushm_close(late), 0);
 }
@@ -234,7 +234,7 @@ START_TEST(gpushmctl_does_not_wait)
 }
 END_TEST
 
-/* ---- a GPU that somebody else fills ---- */
+/* ---- a GPU that another program fills ---- */
 
 START_TEST(a_create_that_waits_never_asks_the_driver_again)
 {
@@ -268,7 +268,7 @@ START_TEST(a_create_that_waits_never_asks_the_driver_again)
 }
 END_TEST
 
-/* Two pools that may each have all of a GPU, as the default ones nearly may. */
+/* Two pools on one GPU, each of which may use all of it, as the default ones nearly may. */
 #define TWO                                                                                 \
 	"[pool a]\nkind=vmm\nsize=64M\npending-max-ratio=1\n[pool b]\nkind=vmm\nsize=64M\n" \
 	"[pool m]\nkind=mempool\nsize=64M\n"
@@ -295,11 +295,11 @@ START_TEST(freed_memory_of_one_pool_is_kept_from_another)
 	ck_assert_int_eq(gpushm_create(c, "x", 40 * MIB, &o, &b), -ENOSPC);
 	ck_assert_msg(strstr(gpushm_error(), "(a: 40.0 MiB, nvidia-smi shows programs)"), "%s",
 		      gpushm_error());
-	/* It goes to the list of pool a, which is not too long. */
+	/* Its memory goes to the list of pool a, which stays within its limits. */
 	ck_assert_int_eq(gpushm_close(first), 0);
 	b = create_in("b", 40 * MIB);
 	ck_assert_int_eq(gpushm_close(b), 0);
-	/* To a mempool, too. */
+	/* The same from pool a to a mempool. */
 	b = create_in("a", 60 * MIB);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	b = create_in("m", 20 * MIB);

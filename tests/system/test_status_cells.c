@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The board as a client has it: what it may do there, and whose cell is whose.
+ * The status page as a client has it: what a client may do there, and which cell belongs to which
+ * buffer.
  */
 #include "proto/base/own.h"
 #include "proto/status_page.h"
@@ -54,7 +55,7 @@ START_TEST(a_buffer_beyond_the_first_page_has_no_status)
 }
 END_TEST
 
-/* Says HELLO and asks for the board; its fd stays in the frame. */
+/* Sends HELLO with a request for the status page; its fd stays in the frame. */
 static const struct status_page_layout *greet(struct raw *r)
 {
 	const struct status_page_layout *map;
@@ -115,10 +116,10 @@ START_TEST(a_cell_is_reused_while_its_buffer_is_held)
 		ck_assert_uint_eq(cell->word & STATUS_PAGE_FLAGS,
 				  STATUS_PAGE_SHARED | STATUS_PAGE_UNLINKED);
 	}
-	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, 1))), /* nobody's */
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, 1))), /* no lease */
 			 CODE_NO_LEASE);
 	raw_close(&r);
-	/* Its process lives, so its lease does: it is this one. */
+	/* Its process lives, so its lease does: the lease above. */
 	ck_assert_uint_eq(cell->word & STATUS_PAGE_FLAGS,
 			  STATUS_PAGE_SHARED | STATUS_PAGE_UNLINKED);
 	for (size_t i = 0; i < array_size(others); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A storm: the daemon is killed at random moments, or told to end, and comes again with what a
- * stand-in for systemd has kept, while processes use it and are killed themselves. Nothing that was
+ * A storm: the daemon is killed or told to end at random moments and starts again with the fds that
+ * a stand-in for systemd keeps, while client processes use it and are killed, too. Nothing
  * published may be lost, changed, doubled or left behind. tests/system/RESULTS.md has long runs.
  */
 #include "proto/base/own.h"
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* With and without a driver in CI: two minutes together. */
+/* Two minutes in CI: one with a driver, one without. */
 #define SECONDS 60u
 
 static struct keeper k;
@@ -33,7 +33,7 @@ static void replace_daemon(void)
 {
 	int signal = storm_choose(&storm, 5) == 0 ? SIGTERM : SIGKILL;
 
-	/* Before that it may not yet have its handler. */
+	/* Before this message it may not have its signal handler. */
 	if (signal == SIGTERM)
 		keeper_await(&k);
 	n_crashes += signal == SIGKILL;
@@ -56,7 +56,7 @@ static void rage(unsigned seconds)
 	}
 }
 
-/* A successor, as all that come later. */
+/* The daemon is a successor here, like all that come later. */
 static void begin(void)
 {
 	keeper_init(&k, "");
@@ -86,7 +86,7 @@ START_TEST(a_storm_loses_or_leaks_something)
 	c = gpushm_disconnect(c);
 	keeper_end(&k, SIGTERM);
 	keeper_done(&k);
-	/* No process is left of all that were started. */
+	/* No process is left. */
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 	ck_assert_int_eq(errno, ECHILD);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads of one process: eight that share a connection, and eight with one each, make, fill, look
- * at, open and drop buffers, some of the same names. Made to be run under a thread sanitizer, the
- * daemon too; without one it still shows replies that reach the wrong thread.
+ * Threads of one process: eight that share a connection, and eight with one each. They make, fill,
+ * look up, open and drop buffers, some of the same names. The test is made for a thread sanitizer,
+ * also in the daemon; without one it still finds replies that reach the wrong thread.
  */
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
@@ -32,8 +32,8 @@ static void teardown(void)
 	counted_teardown();
 }
 
-/* A thread tells what went wrong by an index of its steps and an errno; Check is for the main one.
- */
+/* A thread reports a failure as the number of its step and an errno; only the main thread may use
+ * Check. */
 struct worker {
 	struct gpushm *conn; /* shared, or its own */
 	int number, step, result;
@@ -85,7 +85,7 @@ static struct gpushm_buffer *make(struct worker *w, const char *name, int round)
 	return b;
 }
 
-/* Another thread's buffer, as it was in that round; it may be there or not. */
+/* Looks at another thread's buffer of that round, which may exist or not. */
 static void look_at(struct worker *w, int number, int round)
 {
 	struct gpushm_buffer *b = NULL;
@@ -176,7 +176,7 @@ START_TEST(threads_on_their_own_connections_disturb_each_other)
 }
 END_TEST
 
-/* All race for one name, and one has it; the others learn that it is taken. */
+/* All threads create one name: one succeeds, the others get EEXIST. */
 static atomic_int winners;
 
 static void *race(void *arg)
@@ -220,7 +220,7 @@ START_TEST(two_threads_win_a_name)
 }
 END_TEST
 
-/* ---- a mempool, whose descriptor comes once a connection ---- */
+/* ---- a mempool, whose fd comes once a connection ---- */
 
 static void *open_first(void *arg)
 {
@@ -241,7 +241,7 @@ static void make_in_a_mempool(void)
 	struct gpushm *own = NULL;
 	char name[32];
 
-	/* A connection of its own: with it the process gives up the pool. */
+	/* A connection of its own: when it ends, the process closes the pool. */
 	ck_assert_int_eq(gpushm_connect(d.socket, &own), 0);
 	for (int i = 0; i < THREADS; i++) {
 		struct gpushm_buffer *b = NULL;

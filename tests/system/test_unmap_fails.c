@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this process could not unmap it may still reach: the daemon must not hand that memory on
- * before the process has ended, whatever becomes of the daemon and the connection meanwhile. Over
- * the fake driver, whose n-th call fails.
+ * Memory that this process could not unmap, and so may still use: the daemon must not reuse it
+ * before the process has ended, whatever happens to the daemon and the connection. Over the fake
+ * driver, whose n-th call fails.
  */
 #include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
@@ -32,7 +32,7 @@ static bool has_fake(void)
 	return reset_fail != NULL;
 }
 
-/* True: it could not be unmapped. */
+/* Returns true if the buffer could not be unmapped. */
 static bool strand(const char *pool, unsigned n)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
@@ -67,7 +67,7 @@ START_TEST(memory_that_may_still_be_mapped_is_reused)
 
 	if (!has_fake())
 		return;
-	/* The daemon ends with memory that is not freed, and that is right here. */
+	/* Here it is right that the daemon ends with memory that is not freed. */
 	unsetenv("FAKECUDA_STRICT");
 	keeper_init(&k, "");
 	keeper_start(&k);
@@ -75,13 +75,13 @@ START_TEST(memory_that_may_still_be_mapped_is_reused)
 	while (!strand(pools[_i], n))
 		ck_assert_uint_lt(n++, CALLS_MAX);
 	ck_assert_uint_eq(holders(), 1);
-	/* The next daemon is told what this process still has. */
+	/* The client tells the next daemon what this process still has. */
 	for (int i = 0; i < 2; i++) {
 		keeper_end(&k, SIGKILL);
 		keeper_start(&k);
 		ck_assert_uint_eq(holders(), 1);
 	}
-	/* And the end of the connection is none of the process. */
+	/* The connection ends, the process does not. */
 	c = gpushm_disconnect(c);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(holders(), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Clients whose end is hard to see: in a PID namespace that is not the daemon's, and on a kernel
- * that has no SO_PEERPIDFD. Such a kernel is played by a filter of system calls.
+ * without SO_PEERPIDFD. A filter of system calls plays such a kernel.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -20,8 +20,8 @@
 
 /* ---- roles ---- */
 
-/* socket name access: opens, says ok, at a line hangs up under the library and says so, and lives
- * until its input ends. */
+/* socket name access: opens, prints ok, after a line closes the socket without the library and
+ * prints so, and lives until its input ends. */
 static int holder_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -114,7 +114,7 @@ static bool kernel_tells_peer_pidfds(void)
 
 /* ---- tests ---- */
 
-/* A closed socket is no end: that of the process is. */
+/* A closed socket does not end the lease; the end of the process does. */
 static void expect_watched(void)
 {
 	struct role_process holder;
@@ -180,7 +180,7 @@ START_TEST(a_trusted_process_keeps_its_leases_after_its_socket_closes)
 	client_await(look().writers == 0);
 	ck_assert_int_eq(look().dirty, 1);
 	role_finish(&reader);
-	/* One line for all of a user's connections. */
+	/* One log line for all connections of a user. */
 	ck_assert_uint_eq(daemon_log_count(&d, "can't be watched and is trusted"), 1);
 	leave();
 }

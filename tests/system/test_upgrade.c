@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A planned restart runs the program that lies where the daemon was started from: an update takes
- * over, and what can't is refused before anything has happened.
+ * A planned restart runs the program file from which the daemon was started: an updated program
+ * takes over, and one that can't is refused before anything changes.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -27,7 +27,7 @@ static void edit_program(const char *script)
 		      "%s: %s", script, text);
 }
 
-/* Another program: of another version with as many letters. */
+/* Makes another program: its version has as many letters. */
 #define OTHER_VERSION "LC_ALL=C sed 's/" GPUSHM_VERSION "/9.9.9/g' old >new && chmod 755 new"
 
 START_TEST(the_old_program_goes_on_after_an_update)
@@ -47,7 +47,7 @@ START_TEST(the_old_program_goes_on_after_an_update)
 }
 END_TEST
 
-/* Each puts something else in the program's place; the words are in what the client is told. */
+/* Each puts another file in the program's place; the client's error must contain the words. */
 static const struct {
 	const char *script, *words;
 } useless[] = {
@@ -59,7 +59,7 @@ static const struct {
 	  "status 3" },
 	{ "mv gpushmd old && printf '#!/bin/sh\\nkill -ABRT $$\\n' >gpushmd && chmod 755 gpushmd",
 	  "signal 6" },
-	/* It says yes, and then it is no program. */
+	/* The program passes the check, and is no program any more at the exec. */
 	{ "mv gpushmd old && printf '#!/bin/sh\\nrm %s\\n' $PWD/gpushmd >gpushmd && "
 	  "chmod 755 gpushmd",
 	  "can't be run: No such file" },
@@ -78,7 +78,7 @@ START_TEST(a_program_that_cannot_take_over_is_started)
 			      strstr(gpushm_error(), "goes on as it is"),
 		      "%s", gpushm_error());
 	ck_assert_uint_eq(daemon_log_count(&d, "no restart: "), 1);
-	/* The same one serves on, and has lost no connection and nothing else. */
+	/* The same daemon continues to serve, and has lost no connection and nothing else. */
 	after = reexec_status();
 	ck_assert_uint_eq(after->requests, before->requests + 2);
 	ck_assert_uint_eq(after->peers, 1);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Journals of other versions. tests/data/journal/N has what a daemon that wrote version N left with
- * its keeper when it was killed: each file is one fd, by its name. They were written by
- *
- *	build/tests/system/test_versions record tests/data/journal/N
- *
- * and are kept: whoever makes version N + 1 records that as well, and this program goes on to
- * restore both. A journal of a later version is not guessed at.
+ * Journals of other versions. tests/data/journal/N has what a daemon of journal version N left with
+ * its keeper when it was killed: each file is one fd, under its name. They were written by
+ * "build/tests/system/test_versions record tests/data/journal/N" and are kept: a change that makes
+ * version N + 1 records that one as well, and this program continues to restore both. A journal of
+ * a later version is not guessed at.
  */
 #include "client/gpushm.h"
 #include "daemon/state/journal.h"
@@ -35,8 +33,8 @@ static struct keeper k;
 
 /* ---- recording ---- */
 
-/* A sealed buffer with an array and an attribute; a shared one that somebody has for writing; one
- * without a name, that somebody reads. */
+/* A sealed buffer with an array and an attribute; a shared one that a process has open for writing;
+ * one without a name, which a process has open for reading. */
 static void make_all(void)
 {
 	const int64_t shape[] = { 2, 3 };
@@ -60,7 +58,7 @@ static void make_all(void)
 	ck_assert_int_eq(gpushm_unlink(c, "unlinked"), 0);
 }
 
-/* Without the zeros at its end, which are the larger part of it. */
+/* Leaves out the zeros at the end, which are the larger part. */
 static void write_out(const char *folder, const struct kept *kept)
 {
 	char path[PATH_MAX];
@@ -118,7 +116,7 @@ static int fd_with(const char *name, const unsigned char *bytes, size_t n)
 	return fd;
 }
 
-/* version: what the journal is to say of itself; 0: what it says. */
+/* version: the version to write into the journal; 0: unchanged. */
 static void keep_file(const char *folder, const char *name, uint32_t version)
 {
 	static unsigned char bytes[1 << 20];
@@ -194,7 +192,7 @@ static void check_sealed(void)
 	ck_assert_int_eq(gpushm_unlink(c, "m/sealed"), 0);
 }
 
-/* Its writer is long gone. */
+/* Its writer has long ended. */
 static void check_shared(void)
 {
 	struct gpushm_buffer *b = NULL;
@@ -253,7 +251,7 @@ START_TEST(a_journal_of_a_later_version_is_guessed_at)
 	ck_assert_int_eq(gpushm_list(c, NULL, 0, &all, &n), 0);
 	ck_assert_uint_eq(n, 0);
 	gpushm_stat_free(all, n);
-	/* And it goes on as a first one. */
+	/* From here on it works like a first daemon. */
 	b = client_create("shared", 10, NULL);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
 	client_close_and_unlink(b, "shared");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watches: names and buffers whose changes come as events.
+ * Watches: changes of names and buffers that arrive as events.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
@@ -17,7 +17,7 @@
 
 #define STRANGER 65534
 
-/* socket name: as another user, says of each event what it is, until "end" is published. */
+/* socket name: as another user, prints the kind of each event until "end" is published. */
 static int stranger_role(char **args)
 {
 	struct gpushm *conn = NULL;
@@ -39,7 +39,7 @@ static int stranger_role(char **args)
 	return 0;
 }
 
-/* socket name: as another user, holds the buffer and watches it; closes it after the first event.
+/* socket name: as another user, opens and watches the buffer, and closes it after the first event.
  */
 static int reader_role(char **args)
 {
@@ -92,7 +92,7 @@ START_TEST(an_event_of_a_name_is_missed_or_reported_twice)
 	b2 = watcher_shared("x");
 	watcher_expect(GPUSHM_EVENT_PUBLISHED, "x", gpushm_buffer_id(b2));
 	watcher_expect_nothing();
-	/* What comes and goes while nobody asks is one event less, and none that is wrong. */
+	/* A buffer that comes and goes between two calls gives one event less, and no wrong one. */
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	watcher_expect(GPUSHM_EVENT_UNLINKED, "x", gpushm_buffer_id(b2));
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -131,7 +131,7 @@ START_TEST(the_end_of_a_buffer_is_not_reported)
 	ck_assert_int_eq(gpushm_close(b), 0);
 	watcher_settle();
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
-	/* Who holds it still sees it. */
+	/* A holder still gets this event. */
 	watcher_expect(GPUSHM_EVENT_UNLINKED, "x", id);
 	watcher_settle();
 	ck_assert_int_eq(gpushm_close(r), 0);
@@ -189,7 +189,7 @@ START_TEST(a_holder_gets_no_events_of_a_buffer_without_a_name)
 	client_await(client_waiting() == 1);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 	watcher_hear(&p, "4 x");
-	/* It has given up its own lease, and we have ours: for it, the buffer has gone. */
+	/* The reader has closed its lease, and we have ours: for the reader, the buffer is gone. */
 	watcher_hear(&p, "5 x");
 	role_finish(&p);
 	ck_assert_int_eq(gpushm_close(b), 0);
@@ -215,7 +215,7 @@ START_TEST(an_event_loop_misses_an_event)
 	fd = gpushm_watch_fd(w);
 	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
 	ck_assert_int_eq(gpushm_watch_name(w, "y"), 0);
-	/* As a loop does it: one call each time that the fd is readable. */
+	/* As an event loop does it: one call each time that the fd is readable. */
 	while (client_waiting() == 0)
 		if (readable(1) == 1)
 			ck_assert_int_eq(gpushm_watch_next(w, 0, &e), -ETIMEDOUT);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watches: many of them, hostile ones, and across the daemon's deaths.
+ * Watches: many of them, hostile ones, and watches across the daemon's deaths.
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
@@ -79,7 +79,7 @@ START_TEST(more_names_are_watched_than_a_frame_holds)
 	ck_assert_int_eq(gpushm_watch_name(w, "y"), -ENOSPC);
 	client_close_and_unlink(b, "x");
 	watcher_expect(GPUSHM_EVENT_GONE, "x", id);
-	/* What has gone leaves its place. */
+	/* A buffer that is gone no longer takes up space in the watch. */
 	ck_assert_int_eq(gpushm_watch_name(w, "y"), 0);
 	ck_assert_int_eq(gpushm_watch_name(w, "z"), -ENOSPC);
 	ck_assert_int_eq(gpushm_watch_name(w, "a//b"), -EINVAL);
@@ -143,12 +143,12 @@ START_TEST(an_invalid_watch_waits)
 	ck_assert_int_eq(watch_raw(&r, &zero, 1, UINT64_MAX), CODE_BAD_REQUEST);
 	ck_assert_int_eq(watch_raw(&r, &bad, 1, UINT64_MAX), CODE_NAME);
 	ck_assert_int_eq(watch_raw(&r, &good, 257, UINT64_MAX), CODE_LIMIT);
-	/* Nothing is there, as the client thought: at the end of the time it is told so. */
+	/* Nothing has changed: the reply comes when the time is over. */
 	ck_assert_int_eq(watch_raw(&r, &good, 256, 1), CODE_OK);
 	ck_assert_uint_eq(r.reply->watched->n_changed, 0);
 	ck_assert_int_eq(watch_raw(&r, &good, 1, 0), CODE_OK);
 	ck_assert_uint_eq(r.reply->watched->n_changed, 0);
-	/* A buffer that never was, or is another's, has gone; and that is told once. */
+	/* A buffer that never existed, or that may not be seen, is reported as gone, once. */
 	ck_assert_int_eq(watch_raw(&r, &stale, 2, UINT64_MAX), CODE_OK);
 	ck_assert_uint_eq(r.reply->watched->n_changed, 2);
 	ck_assert_uint_eq(r.reply->watched->changed[1]->index, 1);
@@ -174,7 +174,7 @@ START_TEST(another_daemon_is_not_noticed)
 	watcher_expect(GPUSHM_EVENT_PUBLISHED, "x", id);
 	watcher_settle();
 	daemon_crash(&d);
-	/* Nobody is kept waiting by a daemon that is not there. */
+	/* A call does not wait for a daemon that is not there. */
 	watcher_expect_nothing();
 	daemon_restart(&d);
 	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
@@ -224,8 +224,8 @@ START_TEST(the_next_daemons_events_are_missed)
 	watcher_kill(&writer);
 	keeper_start(&k);
 	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
-	/* In the order in which they were named: what the death of the daemon hid, and what it
-	 * cost. */
+	/* In the order of the watched names: changes that the daemon's death hid, and changes that
+	 * it caused. */
 	watcher_expect(GPUSHM_EVENT_DIRTY, "x", gpushm_buffer_id(b));
 	watcher_expect(GPUSHM_EVENT_GONE, "half", gpushm_buffer_id(half));
 	watcher_settle();
