@@ -39,7 +39,7 @@
 
 #define LENGTH_MAX 1000u
 #define DEADLINE_MS 60000
-/* A sequence is known to fail by now. */
+/* The sequence is known to fail here. */
 #define SHORTENING_MS 500
 #define SHORTENING_S 300
 
@@ -59,7 +59,7 @@ static struct op make_op(uint64_t *state)
 	return (struct op){ (uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32) };
 }
 
-/* The operations of a sequence, but for those that are left out. */
+/* Plays the operations of a sequence without those in left_out. */
 static void play_sequence(struct play *p, uint64_t seed, const bool *left_out)
 {
 	uint64_t state = seed;
@@ -74,7 +74,7 @@ static void play_sequence(struct play *p, uint64_t seed, const bool *left_out)
 	play_tidy(p);
 }
 
-/* A process that fails says why in *outcome, and leaves its daemon's folder. */
+/* A process that fails writes the reason to *outcome, and leaves its daemon's folder. */
 static pid_t fork_player(void)
 {
 	pid_t pid;
@@ -151,7 +151,7 @@ static bool fails(uint64_t seed, const bool *left_out, bool tells)
 	return true;
 }
 
-/* Leaves out as many as it can at a time, half of them at first, for some minutes at most. */
+/* Leaves out as many operations as possible, at first half of them, for some minutes at most. */
 static void shorten(uint64_t seed, bool *left_out)
 {
 	time_t end = time(NULL) + SHORTENING_S;
@@ -215,7 +215,7 @@ START_TEST(a_rule_of_the_model_is_broken)
 		remove_folder();
 		if (!outcome->disturbed)
 			explain(seed + outcome->sequence);
-		/* The daemon has a clock, too: nobody can tell any more. */
+		/* The daemon's timers have run, too: the result is undefined. */
 		printf("model: sequence %u took too long, and does not count\n", outcome->sequence);
 		done = outcome->sequence + 1;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frames that no honest client sends. Each costs its sender the connection and the log one line,
- * or is answered with an error; another client is answered all the while, and the daemon holds
- * afterwards what it held before.
+ * Frames that no honest client sends. Each costs its sender the connection and the log one line, or
+ * gets an error; another client is served all the while, and at the end the daemon holds what it
+ * held before.
  */
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
@@ -26,7 +26,7 @@ static void honest_client_is_served(void)
 	ck_assert_int_eq(gpushm_wait(c, "nobody's", 0), -ENOENT);
 }
 
-/* Sends one datagram after HELLO: the connection ends without an answer. */
+/* Sends one datagram after HELLO: the connection ends without a reply. */
 static void expect_end(const void *data, size_t len, unsigned violations)
 {
 	unsigned had = census_violations(&d, c);
@@ -66,7 +66,7 @@ START_TEST(garbage_gets_a_reply)
 	memset(data, 0xff, sizeof(data));
 	for (size_t i = 0; i < array_size(sizes); i++)
 		expect_end(data, sizes[i], 1);
-	/* A field that says that it is longer than the frame. */
+	/* A field with a length beyond the end of the frame. */
 	expect_end("\x12\x7f\x0a", 3, 1);
 	/* CREATE with a name of wire type 5. */
 	expect_end("\x12\x05\x0d"
@@ -90,7 +90,7 @@ START_TEST(random_bytes_break_the_daemon)
 			x ^= x << 17;
 			data[i] = (unsigned char)x;
 		}
-		/* Half of them start as some verb does. */
+		/* Half of them start like a request. */
 		if (round % 2)
 			data[0] = (unsigned char)(((1 + round % 11) << 3) | 2);
 		raw_greet(&r, d.socket);
@@ -122,7 +122,7 @@ START_TEST(a_frame_that_is_too_large_is_cut_and_served)
 	static unsigned char data[150000];
 
 	for (size_t i = 0; i < array_size(sizes); i++) {
-		/* What fits a frame of it would be a request. */
+		/* The part that fits a frame would be a valid request. */
 		pad_status(data, FRAME_MAX);
 		expect_end(data, sizes[i], 1);
 	}
@@ -203,7 +203,7 @@ START_TEST(fds_that_are_sent_stay_in_the_daemon)
 }
 END_TEST
 
-/* All of them are counted, but not told. */
+/* All of them are counted, but not all are logged. */
 START_TEST(a_client_that_breaks_the_protocol_fills_the_log)
 {
 	enum { TIMES = 200 };
@@ -255,7 +255,7 @@ START_TEST(a_deep_message_overflows_the_stack)
 	for (size_t i = 1; i < sizeof(frame); i += 2)
 		frame[i] = 0x06;
 	expect_end(frame, sizeof(frame), 1);
-	/* Messages in messages in a field that nobody looks into. */
+	/* Nested messages in a field that the daemon does not read. */
 	raw_greet(&r, d.socket);
 	pad_status(frame, sizeof(frame));
 	for (size_t i = 64; i + 1 < sizeof(frame); i += 2) {
@@ -268,8 +268,8 @@ START_TEST(a_deep_message_overflows_the_stack)
 }
 END_TEST
 
-/* A CLOSE that wants no answer gets none, not even for a lease that is none; what follows on the
- * connection is answered as ever. */
+/* A CLOSE without a reply gets none, not even for an invalid lease; the next request is served as
+ * usual. */
 START_TEST(a_close_that_wants_no_reply_gets_one)
 {
 	struct raw r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose is a name? Modes, private names, lists and holders, as other users meet them. Needs root,
- * to become them.
+ * Owners of names: modes, private names, lists and holders, as other users see them. Needs root, to
+ * become other users.
  */
 #include "proto/base/own.h"
 #include "tests/lib/counted.h"
@@ -14,7 +14,7 @@
 
 enum { OWNER = 65531, STRANGER = 65534, FAMILY = 65530 };
 
-/* c is root's. */
+/* c is root's connection. */
 static struct role_process owner, member, stranger;
 
 static void setup(void)
@@ -33,7 +33,7 @@ static void teardown(void)
 	counted_teardown();
 }
 
-/* The owner makes "x" and publishes it shared; it keeps no lease. */
+/* The owner creates "x" and publishes it as shared; it keeps no lease. */
 static void make(const char *mode)
 {
 	char command[64];
@@ -78,7 +78,7 @@ START_TEST(a_mode_lets_the_wrong_user_in)
 }
 END_TEST
 
-/* As for a file: the owner's bits are the owner's, even where others have more. */
+/* As for a file: the owner gets the owner's bits, even if others have more. */
 START_TEST(an_owner_gets_the_rights_of_other_users)
 {
 	make("0066");
@@ -121,7 +121,7 @@ START_TEST(a_private_name_is_reached_by_another_user)
 	user_does(&stranger, command, "ACCESS");
 	snprintf(command, sizeof(command), "create ~%d/y 0600", OWNER);
 	user_does(&stranger, command, "ACCESS");
-	/* No other spelling of it is another name. */
+	/* Another spelling of the uid is not another name. */
 	snprintf(command, sizeof(command), "create ~0%d/y 0600", STRANGER);
 	user_does(&stranger, command, "NAME");
 	user_does(&stranger, "create ~/x 0600", "OK");
@@ -179,7 +179,7 @@ START_TEST(a_group_that_the_user_is_not_in_is_accepted)
 	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0660 };
 	struct gpushm_buffer *b = NULL;
 
-	/* Root gives it to a group; root is not in it. */
+	/* Root gives it to a group of which root is no member. */
 	o.gid = FAMILY;
 	o.flags = GPUSHM_SET_GID;
 	ck_assert_int_eq(gpushm_create(c, "x", 100, &o, &b), 0);

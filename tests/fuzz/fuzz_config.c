@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as gpushmd.conf: the parser survives them, and what it accepts it can write and read
+ * Any bytes as gpushmd.conf: the parser survives them, and can write what it accepts and read it
  * back as the same configuration. The corpus is tests/fuzz/corpus/config.
  */
 #include "daemon/config/config_reader.h"
@@ -10,8 +10,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* 0 with *ret the caller's, or the error of the reader. The text lies in memory of its exact size.
- */
+/* Returns 0 and *ret, which the caller frees, or the reader's error. The text lies in memory of its
+ * exact size. */
 static int parse(const void *data, size_t size, struct config **ret)
 {
 	_cleanup_(config_reader_done) struct config_reader r = { 0 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a request and as a reply: unpacked within the budget that a frame has, then every
- * field of every message is read, as the rooms that decode would. What unpacked must pack into
+ * Any bytes as a request and as a reply: unpacked within the budget of a frame; then every field of
+ * every message is read, as the code that decodes it would. An unpacked message must pack into
  * bytes that unpack again.
  *
- * Fields are found through protobuf-c's descriptors, so that a new message is covered as it comes.
+ * Fields are found through protobuf-c's descriptors, so a new message is covered at once.
  */
 #include "proto/base/arena.h"
 #include "proto/limits.h"
@@ -74,7 +74,8 @@ static void walk_field(const struct arena *a, const ProtobufCFieldDescriptor *f,
 		read_element(a, f, elements + i * element_size(f));
 }
 
-/* A member of a oneof is there only if the case, which is what its quantifier holds, says so. */
+/* A member of a oneof is present only if the oneof's case says so; its quantifier holds the case.
+ */
 static bool is_there(const ProtobufCFieldDescriptor *f, const char *m)
 {
 	return !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) ||

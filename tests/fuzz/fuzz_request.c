@@ -8,7 +8,7 @@
  *	...	REQUEST, HASTY: two bytes of length (little endian) and a frame; CONNECT: who it is
  *
  * Half of all mutations change a field of a frame's message, a third the order of records, so that
- * what is tried is deep in the verbs more often than in the decoder, which fuzz_frame.c is for. The
+ * most inputs test the requests and few the decoder, which fuzz_frame.c is for. The
  * corpus is tests/fuzz/corpus/request; request_seeds.py wrote its first files.
  */
 #include "proto/base/own.h"
@@ -25,13 +25,13 @@
 #define FRAME_LEN_BYTES 2u
 
 enum op {
-	REQUEST,    /* a frame; then all that it set off is done */
+	REQUEST,    /* a frame; then all work that it causes is done */
 	HASTY,	    /* a frame, and the next record comes before the worker has done anything */
-	DISCONNECT, /* the connection closes, the process lives on */
-	DIE,	    /* the connection closes and the process goes */
+	DISCONNECT, /* the connection closes, the process continues */
+	DIE,	    /* the connection closes and the process ends */
 	CONNECT,    /* a new process and connection in place of one that has closed */
-	LATE,	    /* every deadline comes */
-	DEAF,	    /* the next answer can't be told */
+	LATE,	    /* all deadlines expire */
+	DEAF,	    /* the next reply can't be sent */
 	FLUSH,	    /* pools give back what is pending */
 	OPS
 };
@@ -51,7 +51,7 @@ static enum op op_of(const struct record *r)
 	return (enum op)((r->op >> 1) % OPS);
 }
 
-/* The next record; false at the end. A frame that is cut short is what is there. */
+/* Reads the next record; false at the end. A frame that is cut short is used as it is. */
 static bool next_record(const uint8_t **at, const uint8_t *end, struct record *ret)
 {
 	size_t left;
@@ -137,7 +137,7 @@ static void parse(const uint8_t *data, size_t size, struct script *ret)
 		ret->n++;
 }
 
-/* What does not fit any more is left out. */
+/* Leaves out what no longer fits. */
 static size_t write_script(const struct script *s, uint8_t *out, size_t max)
 {
 	size_t at = 0;
@@ -160,7 +160,7 @@ static size_t write_script(const struct script *s, uint8_t *out, size_t max)
 	return at;
 }
 
-/* A new frame, made of nothing or of the one that is there. */
+/* A new frame, made from nothing or from the present one. */
 static void change_frame(struct dice *d, struct record *r)
 {
 	static uint8_t frame[FRAME_MAX - 1];

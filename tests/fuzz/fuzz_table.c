@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables from both ends. An input whose first byte is even is an image, of which everything is
- * looked up; one whose first byte is odd is a script of what a creator describes, and the arrays
- * that a reader then finds must be those that the builder took, and lie within the buffer.
+ * Tables from both sides. An input whose first byte is even is an image, in which everything is
+ * looked up; one whose first byte is odd is a script of a creator's descriptions. The arrays that a
+ * reader then finds must be those that the builder accepted, and lie within the buffer.
  */
 #include "proto/base/own.h"
 #include "proto/table_image.h"
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- an image ---- */
 
-/* name: where it must be; NULL: somewhere in the image. */
+/* name: the address where it must be; NULL: anywhere in the image. */
 static void array_holds(const struct table_view *v, const struct table_array *a, const char *name)
 {
 	const unsigned char *told = (const unsigned char *)a->name;
@@ -68,7 +68,7 @@ static void try_image(const uint8_t *data, size_t size)
 
 	memcpy(image, data, size);
 	if (size >= sizeof(h)) {
-		/* Sizes that disagree are refused at once: let few inputs be about them alone. */
+		/* Images with wrong sizes are refused at once: few inputs should test only that. */
 		memcpy(&h, image, sizeof(h));
 		h.image_bytes = size;
 		memcpy(image, &h, sizeof(h));
@@ -81,7 +81,7 @@ static void try_image(const uint8_t *data, size_t size)
 
 struct script {
 	const uint8_t *at, *end;
-	struct table_array added[ARRAYS]; /* what the builder should have */
+	struct table_array added[ARRAYS]; /* what the builder must have */
 	uint32_t n;
 };
 

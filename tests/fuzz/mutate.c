@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A message is unpacked into an arena, one field in it is changed, and it is packed again. Values
- * come from small tables: names that the target's pools and buffers have, numbers at which rules
- * change. An arena that is used up ends a mutation early, and what is there is packed.
+ * come from small tables: names of the target's pools and buffers, numbers at which rules change.
+ * If the arena is used up, the mutation ends early and the message is packed as it is.
  */
 #include "tests/fuzz/mutate.h"
 
@@ -105,7 +105,7 @@ static size_t value_size(const ProtobufCFieldDescriptor *f)
 	}
 }
 
-/* A message that can't be had for want of memory stays NULL, which packs as absent. */
+/* Without memory for a message the field stays NULL, which packs as absent. */
 static void set_value(struct dice *d, const ProtobufCFieldDescriptor *f, char *p)
 {
 	uint64_t n = random_number(d);
@@ -122,7 +122,7 @@ static void set_value(struct dice *d, const ProtobufCFieldDescriptor *f, char *p
 
 /* ---- fields ---- */
 
-/* Adds an element, drops the last one, or sets one anew. */
+/* Adds an element, drops the last one, or changes one. */
 static void change_repeated(struct dice *d, const ProtobufCFieldDescriptor *f, char *m)
 {
 	size_t *n = (size_t *)(m + f->quantifier_offset), size = value_size(f);
@@ -202,7 +202,7 @@ static void gather(struct tree *t, ProtobufCMessage *m)
 		gather_field(t, &m->descriptor->fields[i], (char *)m);
 }
 
-/* Fields within are changed more often than the outermost one, which throws away all the rest. */
+/* Inner fields are changed more often than the outermost one, whose change drops all the rest. */
 static void change(struct dice *d, ProtobufCMessage *whole)
 {
 	struct tree t = { .n = 0 };

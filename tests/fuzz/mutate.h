@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mutations of protobuf messages that keep them messages: what a fuzzer does to bytes rarely
- * unpacks. Fields are found through protobuf-c's descriptors, so that a new one is covered as it
- * comes.
+ * Mutations of protobuf messages that remain messages: most byte mutations of a fuzzer do not
+ * unpack. Fields are found through protobuf-c's descriptors, so a new field is covered at once.
  */
 #ifndef GPUSHM_TESTS_FUZZ_MUTATE_H
 #define GPUSHM_TESTS_FUZZ_MUTATE_H
@@ -14,7 +13,7 @@
 /* libFuzzer's own mutation of bytes (FuzzerInterface.h). */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 
-/* Where all choices come from: the same seed, the same mutations. */
+/* The source of all choices: the same seed gives the same mutations. */
 struct dice {
 	uint64_t state;
 };
@@ -22,8 +21,8 @@ struct dice {
 /* 0 to n - 1; n is not 0. */
 uint32_t dice_roll(struct dice *d, uint32_t n);
 
-/* Sets, changes or drops one field of the message that the bytes hold, or of one within it; no
- * bytes are a message without fields. Returns the new size; 0 where they are no such message, or
+/* Sets, changes or drops one field of the message in `data`, or of a message within it; without
+ * bytes it is a message without fields. Returns the new size; 0 if the bytes are no such message or
  * the result is larger than max. */
 size_t mutate_message(struct dice *d, const ProtobufCMessageDescriptor *type, uint8_t *data,
 		      size_t size, size_t max);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each answer is packed as it would be sent and read as a client would: it must fit a frame, carry
- * exactly the fds that it counts, and those must be what it says: memory of that size, a table that
- * holds together. A refusal has a code and a text. How often each code was seen is counted, so that
- * a run can show what it has reached.
+ * Each reply is packed as it would be sent and read as a client would: it must fit a frame and
+ * carry exactly the fds that it counts, and these must be what the reply says: memory of that size,
+ * a consistent table. An error has a code and a text. The codes are counted, so that a run shows
+ * what it has reached.
  */
 #include "tests/fuzz/replies.h"
 
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 static struct arena arena;
-/* A later protocol may have more verbs. */
+/* A later protocol may have more requests. */
 #define REQUESTS_MAX 64
 static unsigned long counts[REQUESTS_MAX][CODE_COUNT];
 
@@ -64,7 +64,6 @@ static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m)
 		check_table(a->fds[1], m);
 }
 
-/* Packed as it would be sent, and read as a client would. */
 void replies_check(const struct reply *a, int request)
 {
 	static uint8_t frame[FRAME_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every answer of the daemon must be; one that is not aborts.
+ * What every reply of the daemon must be; a wrong one aborts.
  */
 #ifndef GPUSHM_TESTS_FUZZ_REPLIES_H
 #define GPUSHM_TESTS_FUZZ_REPLIES_H
@@ -11,13 +11,13 @@
 
 void replies_init(void);
 
-/* verb: the case of Request that it answers; 0 for none. Counts it. */
+/* request: the case of Request that it replies to; 0 for none. Counts the reply. */
 void replies_check(const struct reply *a, int request);
 
-/* The verb of a frame; 0 for none. */
+/* The case of Request in a frame; 0 for none. */
 int replies_request_of(const uint8_t *frame, size_t len);
 
-/* A line for each verb and code that were counted, to stdout. */
+/* Prints a line for each request and code that were counted. */
 void replies_print(void);
 
 #endif

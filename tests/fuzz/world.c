@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything of a daemon but its sockets: catalog, accounts, reaper, waiters, pools and their
- * worker are the real ones. A session is fed by hand, and a pidfd is an eventfd, which becomes
- * readable when the process is said to have gone.
+ * All of a daemon but its sockets: catalog, accounts, reaper, waiters, pools and their worker are
+ * the real ones. Sessions get their frames from here, and a pidfd is an eventfd that becomes
+ * readable when the process "ends".
  *
- * What peer.c promises to the rooms below it is kept: no request while one is under way, a peer
- * that breaks the protocol is closed, the lease of an answer that can't be told ends. Whatever is
- * not as it must be aborts.
+ * The world keeps what peer.c guarantees to the code below it: no request while another is under
+ * way; a peer that breaks the protocol is closed; the lease of a reply that can't be sent ends.
+ * Anything wrong aborts.
  */
 #include "tests/fuzz/world.h"
 
@@ -23,10 +23,11 @@
 
 #define PROCESSES_MAX 32 /* in one input */
 
-/* A process of a client. Its pidfd is an eventfd, which becomes readable when we say so. */
+/* A process of a client. Its pidfd is an eventfd, which becomes readable when the process "ends".
+ */
 struct life {
 	int fd;
-	struct process *suspect; /* the reaper's, while it waits for the end */
+	struct process *suspect; /* the reaper's, while it waits for the process */
 };
 
 struct client {
@@ -78,7 +79,7 @@ static const struct pool_config pool_configs[] = {
 	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .size.percent = 100 },
 };
 
-/* A second look: whoever watches has been told, or there is nothing to tell. */
+/* Checks again: each watch has had its reply, or has nothing to report. */
 static void check_watches(struct waiters *ws)
 {
 	for (uint32_t n = ws->n; n > 0; n--) {
@@ -93,13 +94,13 @@ static void check_watches(struct waiters *ws)
 	}
 }
 
-/* Runs the loop until the worker has nothing to do; nothing else keeps the loop alive. */
+/* Runs the loop until the worker has nothing to do; nothing else keeps the loop running. */
 void world_settle(void)
 {
 	struct waiters *ws = &world.service.waiters;
 
 	uv_run(&base.loop, UV_RUN_DEFAULT);
-	/* Who watches is told in the next turn. */
+	/* Watches get their replies in the next turn. */
 	while (ws->changed) {
 		uv_ref((uv_handle_t *)&ws->timer);
 		uv_run(&base.loop, UV_RUN_NOWAIT);
@@ -131,7 +132,7 @@ static void disconnect(struct client *c)
 	session_done(&c->session);
 	if (!suspect)
 		return;
-	/* A process that lives on keeps no loop alive. */
+	/* A process that still lives does not keep the loop running. */
 	require(p->watched);
 	uv_unref((uv_handle_t *)&p->poll);
 	c->life->suspect = p;
@@ -218,7 +219,7 @@ void world_request(unsigned who, const uint8_t *frame, size_t len)
 
 	if (c->connected && session_busy(&c->session))
 		world_settle();
-	/* It may be closed now, by an answer that could not be told. */
+	/* A reply that could not be sent may have closed the connection. */
 	if (!c->connected || session_busy(&c->session))
 		return;
 	c->request = replies_request_of(frame, len);
@@ -252,7 +253,7 @@ static void on_tick(struct waiter *w, bool timed_out)
 {
 }
 
-/* Deadlines are set to now, and one that is due wakes them all. */
+/* Sets all deadlines to now; one that is due wakes them all. */
 void world_be_late(void)
 {
 	struct waiters *ws = &world.service.waiters;
@@ -285,7 +286,7 @@ void world_make(void)
 	world.fds = count_fds();
 	list_init(&world.pools);
 	require(catalog_init(&s->catalog, &config, &world.pools) == 0);
-	/* In life they start at the clock; an input must be able to name them. */
+	/* In a real daemon they start at the clock; here an input must be able to name them. */
 	s->catalog.next_buffer = s->catalog.next_lease = 1;
 	require(status_page_new(&world.board) == 0);
 	s->catalog.page = &world.board;
@@ -317,7 +318,7 @@ void world_flush(void)
 	world_settle();
 }
 
-/* The way that the broker takes at the daemon's end, in its order. */
+/* Ends the daemon in the order in which the server does it. */
 void world_end(void)
 {
 	struct service *s = &world.service;

@@ -61,15 +61,15 @@ static int count(struct user *u, const char *what, const char *name)
 {
 	struct gpushm *conn = u->conns[u->n_conns - 1];
 	struct gpushm_stat *st = NULL;
-	size_t n = 1, told;
+	size_t n = 1, shown;
 	int r = what[0] == 'l' ? gpushm_list(conn, name, 0, &st, &n)
 			       : gpushm_stat(conn, name, 0, GPUSHM_HOLDERS, &st);
 
 	if (r < 0)
 		return r;
-	told = what[0] == 'l' ? n : st->n_holders;
+	shown = what[0] == 'l' ? n : st->n_holders;
 	gpushm_stat_free(st, n);
-	printf("%zu\n", told);
+	printf("%zu\n", shown);
 	return 1;
 }
 
@@ -143,13 +143,13 @@ int user_role(char **args)
 
 bool user_may_change(void)
 {
-	static bool told;
+	static bool printed;
 
 	if (getuid() == 0)
 		return true;
-	if (!told)
+	if (!printed)
 		puts("skipped: only root can become other users");
-	told = true;
+	printed = true;
 	return false;
 }
 
@@ -165,14 +165,14 @@ void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid
 
 void user_does(struct role_process *p, const char *command, const char *expected)
 {
-	char answer[64], text[512];
+	char reply[64], text[512];
 
 	role_write_line(p, command);
-	role_read_line(p, answer, sizeof(answer));
-	if (strcmp(answer, expected) == 0)
+	role_read_line(p, reply, sizeof(reply));
+	if (strcmp(reply, expected) == 0)
 		return;
 	user_error(p, text, sizeof(text));
-	ck_abort_msg("%s: %s, expected %s (%s)", command, answer, expected, text);
+	ck_abort_msg("%s: %s, expected %s (%s)", command, reply, expected, text);
 }
 
 void user_error(struct role_process *p, char *text, size_t size)

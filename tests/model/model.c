@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is who, and the lives of buffers and leases: when a name is taken and when it is free, when a
- * lease ends, and what goes with it.
+ * Users and rights, and the lives of buffers and leases: when a name is taken and free, when a
+ * lease ends, and what ends with it.
  */
 #include "tests/model/model.h"
 
@@ -78,7 +78,7 @@ void model_refuse(struct model_session *s, int code)
 
 /* ---- names and rights ---- */
 
-/* A private name is its user's. */
+/* A private name belongs to its user. */
 static bool may_say(const struct model_process *p, const char *key)
 {
 	char own[24];
@@ -113,7 +113,7 @@ bool model_owns(const struct model_process *p, const struct model_buffer *b)
 	return p->admin || p->uid == b->uid;
 }
 
-/* As for a file: the first class that fits decides. */
+/* As for a file: the first class that matches decides. */
 bool model_allows(const struct model_process *p, const struct model_buffer *b,
 		  enum model_access access)
 {
@@ -182,7 +182,7 @@ void model_end(struct model *m, struct model_lease *l)
 	model_maybe_free(m, b);
 }
 
-/* Nobody but a writer of a shared buffer can have left it half written; the first death counts. */
+/* Only a writer of a shared buffer can have left it half written; the first death counts. */
 void model_lose(struct model *m, struct model_lease *l)
 {
 	struct model_buffer *b = l->buffer;
@@ -219,7 +219,7 @@ int model_connect(struct model *m, struct model_process *p, struct model_session
 	return CODE_OK;
 }
 
-/* All that this session had is over: its process has gone. */
+/* Ends everything of this session: its process has ended. */
 static void lose_all(struct model *m, struct model_session *s)
 {
 	struct model_lease *l;
@@ -229,7 +229,7 @@ static void lose_all(struct model *m, struct model_session *s)
 	model_forget(s);
 }
 
-/* A closed socket ends nothing but what was being made; leases go with the process. */
+/* A closed socket ends only an unfinished create; leases end with the process. */
 void model_disconnect(struct model *m, struct model_session *s)
 {
 	struct model_buffer *b = s->creating;
@@ -253,7 +253,7 @@ void model_disconnect(struct model *m, struct model_session *s)
 	model_settle(m);
 }
 
-/* Who has inherited its sockets speaks on; only a session without one ends. */
+/* A process that inherited its sockets may go on using them; only sessions without a socket end. */
 void model_die(struct model *m, struct model_process *p)
 {
 	struct model_session *s;

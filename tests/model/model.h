@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small model of the daemon: what gpushm(7) says of names, buffers, leases, accounts and pools,
- * in as few words as it takes and with none of the daemon's code. It knows no sockets, no worker
- * and no journal: an operation changes the model at once, and says which answers are due from then
- * on. Sums (charges, holders, used memory) are never kept, but counted anew, so that they can't be
- * forgotten.
+ * A small model of the daemon: what gpushm(7) says about names, buffers, leases, accounts and
+ * pools, in as little code as possible and without any of the daemon's code. It has no sockets, no
+ * worker and no journal: an operation changes the model at once, and gives the replies that are due
+ * from then on. Sums (charges, holders, used memory) are never stored but computed each time, so
+ * that none can be missed.
  *
- * What it does not foretell are ids, times and which memory: those it is told by who compares.
+ * The model can't predict ids, times and which memory is used: the comparing code tells it these
+ * values. Comments call such fields "from the daemon".
  */
 #ifndef GPUSHM_TESTS_MODEL_MODEL_H
 #define GPUSHM_TESTS_MODEL_MODEL_H
@@ -29,7 +30,7 @@ enum model_patience { MODEL_AT_ONCE, MODEL_BRIEFLY, MODEL_FOR_EVER };
 #define MODEL_PEERS_MAX 3u
 #define MODEL_BYTES_MAX (14ull << 20)
 #define MODEL_PENDING_COUNT 2u
-#define MODEL_PENDING_SHARE 2u /* of the pool: a half */
+#define MODEL_PENDING_SHARE 2u /* of the pool: one half */
 #define MODEL_NAME_MAX 64
 
 struct model_process {
@@ -37,11 +38,11 @@ struct model_process {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	bool admin, trusted; /* trusted: may use the pool that is not for everybody */
+	bool admin, trusted; /* trusted: may use the pool with restricted access */
 	bool alive;
 };
 
-/* Memory that was freed and waits. */
+/* Memory that was freed and waits to be used again. */
 struct model_block {
 	struct list link; /* model_pool::pending */
 	uint64_t bytes, memory;
@@ -55,20 +56,20 @@ struct model_pool {
 	enum model_kind kind;
 	char name[MODEL_NAME_MAX];
 	uint64_t size, granularity;
-	bool fails;	  /* there is no driver for it */
-	bool inherited;	  /* of an earlier daemon: nothing is created in it any more */
-	bool closed_shop; /* for trusted processes and admins */
+	bool fails;	  /* it has no driver */
+	bool inherited;	  /* of an earlier daemon: no new buffers in it */
+	bool closed_shop; /* only for trusted processes and admins */
 	struct list pending;
-	struct list waiting; /* model_session::wait_link: for room, oldest first */
-	bool poked;	     /* something was freed: who waits is tried */
+	struct list waiting; /* model_session::wait_link: for space, oldest first */
+	bool poked;	     /* memory was freed: try the waiting sessions */
 	unsigned frees;	     /* in this step */
-	bool vague; /* several were freed in an order that nobody promised: until it is flushed */
+	bool vague; /* several were freed in an undefined order; until the pool is flushed */
 };
 
 struct model_buffer {
 	struct list link;	   /* model::buffers, in the order of creation */
-	uint64_t id;		   /* 0 until it was told */
-	uint64_t above;		   /* told: an id that is below its own */
+	uint64_t id;		   /* from the daemon; 0 before */
+	uint64_t above;		   /* from the daemon: its own id is above this one */
 	char name[MODEL_NAME_MAX]; /* its key, "~UID/x" for a private one; "": it has none */
 	struct model_pool *pool;
 	enum model_state state;
@@ -76,14 +77,15 @@ struct model_buffer {
 	gid_t gid;
 	mode_t mode;
 	bool transient, dirty, foreign;
-	bool two_died; /* both while they wrote, and nobody has promised who is told: told */
+	bool two_died; /* two writers died; it is undefined which one is reported: from the daemon
+			*/
 	pid_t dirty_pid;
 	uid_t dirty_uid;
-	uint64_t bytes, allocated; /* allocated 0: it waits for room */
-	bool reused;		   /* it was waiting in the pool; else it must be fresh */
-	bool inherited;		   /* its memory is of an earlier daemon */
-	uint64_t memory;	   /* which: told; 0 where nobody can tell */
-	uint64_t tag;		   /* what was written to it; 0: nothing */
+	uint64_t bytes, allocated; /* allocated 0: waits for space */
+	bool reused;	 /* pending memory is used again; otherwise the memory must be new */
+	bool inherited;	 /* its memory is from an earlier daemon */
+	uint64_t memory; /* which memory: from the daemon; 0: unknown */
+	uint64_t tag;	 /* the number written to it; 0: none */
 	uint32_t arrays;
 	bool has_table;
 	uint64_t digest, created_ns, published_ns; /* told */
@@ -109,26 +111,26 @@ enum model_what {
 	MODEL_RECLAIMED
 };
 
-/* What a session is to be told. */
+/* The reply that is due to a session. */
 struct model_reply {
 	enum model_what what;
 	int code; /* of an error */
 	struct model_lease *lease;
 	struct model_buffer *buffer;
 	unsigned lost; /* RECLAIM */
-	bool later;    /* it waited: others may have been told since */
+	bool later;    /* it waited: other replies may have come since */
 };
 
 enum model_waits { MODEL_IDLE, MODEL_OPENS, MODEL_STATS, MODEL_CREATES };
 
-/* A connection, and what is left of it while its process may still use what it had. */
+/* A connection; after its end, the leases that its process may still use. */
 struct model_session {
 	struct list link; /* model::sessions */
 	struct model_process *process;
 	uint64_t number; /* told */
 	bool connected;
 	struct list leases; /* model_lease::session_link */
-	uint32_t lent[8];   /* ids of pools whose fd it was given */
+	uint32_t lent[8];   /* ids of the pools whose fds it has got */
 	unsigned n_lent;
 	struct model_reply reply;
 	enum model_waits waits;
@@ -137,7 +139,7 @@ struct model_session {
 	enum model_access access;
 	bool refuses_dirty;
 	struct model_buffer *creating;
-	int connection; /* whose it is to who plays; -1: nobody's */
+	int connection; /* its index in struct play; -1: none */
 };
 
 struct model {
@@ -153,11 +155,11 @@ struct model_pool *model_add_pool(struct model *m, enum model_kind kind, const c
 struct model_pool *model_pool_by_id(struct model *m, uint32_t id);
 struct model_pool *model_pool_by_name(struct model *m, const char *name);
 struct model_process *model_add_process(struct model *m, pid_t pid, uid_t uid, gid_t gid);
-void model_forget_dead(struct model *m); /* those of whom nothing is left */
+void model_forget_dead(struct model *m); /* processes that have nothing left */
 
-/* ---- what clients do; the answer is in the session, or comes later ---- */
+/* ---- requests; the reply is in the session, or comes later ---- */
 
-/* CODE_OK, or the code with which HELLO is refused: then there is no session. */
+/* Returns CODE_OK, or the code with which HELLO is refused: then there is no session. */
 int model_connect(struct model *m, struct model_process *p, struct model_session **ret);
 
 struct model_spec {
@@ -178,22 +180,22 @@ void model_describe(struct model *m, struct model_session *s, struct model_lease
 void model_publish(struct model *m, struct model_session *s, struct model_lease *l,
 		   enum model_state state);
 void model_close(struct model *m, struct model_session *s, struct model_lease *l);
-/* other: an id is given, and it is another buffer's. */
+/* other: the request has an id, of another buffer. */
 void model_unlink(struct model *m, struct model_session *s, const char *name, bool other);
 void model_clean(struct model *m, struct model_session *s, const char *name, bool other);
 void model_flush(struct model *m, struct model_session *s, const char *pool);
-/* leases may name any, twice too; NULL: one that never was. */
+/* leases may name any lease, also twice; NULL: one that never existed. */
 void model_reclaim(struct model *m, struct model_session *s, uint64_t former,
 		   struct model_lease *const *leases, size_t n, bool last);
 
-/* ---- what happens to them ---- */
+/* ---- ends of connections, processes and daemons ---- */
 
 void model_disconnect(struct model *m, struct model_session *s);
 void model_die(struct model *m, struct model_process *p);
-/* The daemon dies and the next one takes over. Pools that it makes itself are to be added. */
+/* The daemon dies and the next one takes over. The caller adds the new daemon's own pools. */
 void model_restart(struct model *m);
 
-/* ---- what there is ---- */
+/* ---- lookups ---- */
 
 bool model_visible(const struct model_process *p, const struct model_buffer *b);
 bool model_allows(const struct model_process *p, const struct model_buffer *b,
@@ -201,7 +203,7 @@ bool model_allows(const struct model_process *p, const struct model_buffer *b,
 bool model_owns(const struct model_process *p, const struct model_buffer *b);
 bool model_may_use(const struct model_process *p, const struct model_pool *pool);
 struct model_buffer *model_buffer_by_key(struct model *m, const char *key);
-/* From a name as a process says it to its key. CODE_OK, CODE_NAME or CODE_ACCESS. */
+/* Turns the name that a process uses into its key. CODE_OK, CODE_NAME or CODE_ACCESS. */
 int model_key(const struct model_process *p, const char *name, char key[MODEL_NAME_MAX]);
 
 uint64_t model_bytes(const struct model *m, uid_t uid);
@@ -217,23 +219,23 @@ unsigned model_blocks(const struct model *m, const struct model_pool *pool);
 uint64_t model_suspect_bytes(const struct model *m, const struct model_pool *pool);
 uint64_t model_pending_bytes(const struct model_pool *pool);
 unsigned model_pending(const struct model_pool *pool);
-/* Whom the block of that memory waits for, or who has it: a living buffer. */
+/* The living buffer that has the block of this memory, or for which the block waits. */
 struct model_buffer *model_buffer_of_memory(struct model *m, uint64_t memory);
 
 /* ---- between the model's own files ---- */
 
-/* CODE_OK: the buffer has its memory. CODE_POOL_FULL ... */
+/* Returns CODE_OK if the buffer has its memory, otherwise CODE_POOL_FULL ... */
 int model_allocate(struct model *m, struct model_buffer *b);
 void model_release(struct model *m, struct model_buffer *b);
-/* Who waits for room is tried where something was freed, until nothing changes any more. */
+/* Tries the waiting sessions of pools in which memory was freed, until nothing changes. */
 void model_settle(struct model *m);
-void model_empty(struct model_pool *pool); /* nothing is pending */
+void model_empty(struct model_pool *pool); /* drops all pending memory */
 int model_grant(struct model *m, struct model_session *s, struct model_buffer *b,
 		enum model_access access);
 void model_drop_name(struct model_buffer *b);
 void model_maybe_free(struct model *m, struct model_buffer *b);
-void model_end(struct model *m, struct model_lease *l);	 /* as by CLOSE */
-void model_lose(struct model *m, struct model_lease *l); /* its process has gone */
+void model_end(struct model *m, struct model_lease *l);	 /* as CLOSE does */
+void model_lose(struct model *m, struct model_lease *l); /* its process has ended */
 void model_forget(struct model_session *s);
 void model_refuse(struct model_session *s, int code);
 

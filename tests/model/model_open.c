@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening and looking, at once or later; and what wakes who waits for a name.
+ * OPEN and STAT, at once or after a wait; and what wakes the sessions that wait for a name.
  */
 #include "tests/model/model.h"
 
@@ -57,7 +57,7 @@ static int look_at(struct model *m, struct model_session *s)
 	return code;
 }
 
-/* Waits for what time may heal. */
+/* Waits if the reason may pass with time. */
 static void reply_or_wait(struct model *m, struct model_session *s, enum model_waits waits,
 			  enum model_patience patience)
 {

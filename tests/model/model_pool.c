@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory: what is used, what waits after it was freed, and who waits for room. A pool is full when
- * what is used and what waits fill it; what waits is given back before anybody is told so.
+ * Memory: used memory, pending memory, and sessions that wait for space. A pool is full when used
+ * and pending memory fill it; pending memory is given back before a request is refused.
  */
 #include "tests/model/model.h"
 
@@ -105,9 +105,9 @@ static struct model_block *find_match(const struct model_buffer *b, uint64_t byt
 	return NULL;
 }
 
-/* Pending memory serves the same user and size again, where nobody else has ever had it mapped.
- * Which of several equal ones, nobody has promised. What an earlier daemon made serves again once
- * the driver was asked whether it is still there: some time after the beginning. */
+/* Pending memory serves the same user and size again, if no other user ever had it mapped. Which
+ * one of several equal blocks is undefined. Memory of an earlier daemon is used again once the
+ * driver has confirmed that it exists, some time after the start. */
 static bool reuse(struct model_buffer *b, uint64_t bytes)
 {
 	struct model_block *block = find_match(b, bytes);
@@ -150,7 +150,8 @@ int model_allocate(struct model *m, struct model_buffer *b)
 	return CODE_OK;
 }
 
-/* Numba's rule: more than so many, or more than that share, compared after one was added. */
+/* Numba's rule: more blocks than the limit, or more bytes than the share, compared after one was
+ * added. */
 static bool overflows(const struct model_pool *pool)
 {
 	return model_pending(pool) > MODEL_PENDING_COUNT ||
@@ -180,7 +181,7 @@ void model_release(struct model *m, struct model_buffer *b)
 	b->allocated = 0;
 }
 
-/* Its turn: it is told that it has its buffer, or goes on waiting. */
+/* Tries a waiting session: it gets its buffer or goes on waiting. */
 static void try_again(struct model *m, struct model_session *s)
 {
 	struct model_buffer *b = s->creating;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The other verbs: making, closing, unlinking, coming back; and what a daemon's death leaves.
+ * The other requests: create, close, unlink, reclaim; and what a daemon's death leaves.
  */
 #include "tests/model/model.h"
 
@@ -126,8 +126,8 @@ void model_unlink(struct model *m, struct model_session *s, const char *name, bo
 	model_settle(m);
 }
 
-/* Nothing is believed but that it is the same process; what it does not name is over with `last`,
- * and was not written to. */
+/* The daemon trusts only that it is the same process. Leases that are not named end with `last`,
+ * and were not written to. */
 void model_reclaim(struct model *m, struct model_session *s, uint64_t former,
 		   struct model_lease *const *leases, size_t n, bool last)
 {
@@ -158,7 +158,7 @@ void model_reclaim(struct model *m, struct model_session *s, uint64_t former,
 
 /* ---- the daemon's death ---- */
 
-/* What is being filled is gone, and what was taken for it. */
+/* Drops an unpublished buffer and its charge. */
 static void drop_filling(struct model *m, struct model_buffer *b)
 {
 	struct model_lease *l;
@@ -172,7 +172,7 @@ static void drop_filling(struct model *m, struct model_buffer *b)
 	free(b);
 }
 
-/* Two dead writers of a clean buffer: of whom the successor hears first is its own affair. */
+/* Two dead writers of a clean buffer: it is undefined which one the successor finds first. */
 static void note_dead_writers(struct model_buffer *b)
 {
 	const struct model_lease *l;
@@ -230,7 +230,7 @@ void model_restart(struct model *m)
 	}
 	list_foreach (s, &m->sessions, link)
 		restart_session(m, s);
-	/* In which order the successor frees what nobody has any more is its own affair. */
+	/* It is undefined in which order the successor frees buffers without holders. */
 	list_foreach (pool, &m->pools, link) {
 		pool->vague = pool->vague || pool->frees > 0;
 		pool->poked = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a daemon counts as it goes along is counted anew here, each time that it is asked for.
+ * Computes anew, at each call, what a daemon counts as it goes along.
  */
 #include "tests/model/model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The world around the operations: the daemon and its keeper, the processes, the connections, the
- * beginning and the end of a sequence, and receiving what is due.
+ * The frame of the operations: the daemon and its keeper, the processes, the connections, the start
+ * and the end of a sequence, and receiving the replies that are due.
  */
 #include "tests/model/play.h"
 
@@ -18,7 +18,7 @@
 
 enum { ALICE = 65531, BOB = 65532, MALLORY = 65534, FAMILY = 65530, STRANGERS = 65533 };
 
-/* Who the actors are: root, two processes of one user, another of her group, a stranger. */
+/* The actors: root, two processes of one user, another user of her group, a stranger. */
 static const struct {
 	uid_t uid;
 	gid_t gid;
@@ -26,7 +26,7 @@ static const struct {
 	{ 0, 0 }, { ALICE, FAMILY }, { ALICE, FAMILY }, { BOB, FAMILY }, { MALLORY, STRANGERS }
 };
 
-/* The limits are the model's; each pool has room for eight of its smallest buffers. */
+/* The limits are the model's; each pool has space for eight of its smallest buffers. */
 static const char config[] =
 	"[daemon]\ndefault-pool=host\n"
 	"[limits]\nmax-buffers=7\nmax-leases=9\nmax-connections=3\nmax-bytes=14M\n"
@@ -56,8 +56,8 @@ uint64_t play_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The daemon frees what waits when nobody has asked for ten seconds: where a sequence takes so long
- * nobody can tell any more. */
+/* The daemon frees pending memory after ten seconds without a request: the result of a sequence
+ * that takes so long is undefined. */
 void play_fail(const char *format, ...)
 {
 	va_list args;
@@ -92,7 +92,7 @@ int play_look(struct play *p, const Gpushm__Proto__Request *q)
 
 /* ---- the beginning ---- */
 
-/* Of several of that name the last one is in use; the others are of earlier daemons. */
+/* Of several pools with this name the last one is in use; the others are from earlier daemons. */
 static void learn_pool(struct model_pool *pool, const Gpushm__Proto__PoolsReply *told)
 {
 	for (size_t i = 0; i < told->n_pools; i++) {
@@ -140,7 +140,7 @@ void play_begin(struct play *p)
 	model_init(&p->model);
 	keeper_init(&p->keeper, config);
 	snprintf(outcome->folder, sizeof(outcome->folder), "%s", p->keeper.folder);
-	/* For other users. */
+	/* Other users must reach the socket. */
 	ck_assert_int_eq(chmod(p->keeper.folder, 0755), 0);
 	ck_assert_int_eq(chmod(p->keeper.socket, 0666), 0);
 	keeper_start(&p->keeper);
@@ -262,7 +262,7 @@ void play_collect(struct play *p)
 	p->last_lease = p->max_lease;
 }
 
-/* Where the order of frees was nobody's to know, what waits is given back, in both. */
+/* After frees in an undefined order both give pending memory back. */
 void play_flush_vague(struct play *p)
 {
 	struct model_pool *pool;
@@ -340,7 +340,7 @@ void play_tidy(struct play *p)
 	if (!list_empty(&p->model.buffers) || model_suspects(&p->model))
 		play_fail("the model itself has something left");
 	play_compare_all(p);
-	/* The next sequence begins with nothing that waits. */
+	/* The next sequence begins without pending memory. */
 	play_look(p, REQUEST(FLUSH, Flush, flush));
 	list_foreach (pool, &p->model.pools, link)
 		model_empty(pool);
@@ -361,7 +361,7 @@ void play_end(struct play *p)
 
 /* ---- a step ---- */
 
-/* How often, in hundredths and some. */
+/* How often, roughly in percent. */
 static const struct {
 	void (*play)(struct play *p, const struct op *op);
 	unsigned weight;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Comparing: what the daemon says, word for word, with what the model counts.
+ * Compares the daemon's replies, field by field, with the model.
  */
 #include "tests/model/play.h"
 
@@ -24,7 +24,7 @@ void play_same(uint64_t told, uint64_t expected, const char *what, const char *w
 			  told, expected);
 }
 
-/* What nobody can foretell: the first time it is taken, from then on it must stay. */
+/* A value that can't be predicted: the first one is taken, and must stay from then on. */
 static void stays(uint64_t told, uint64_t *known, const char *what, const char *whose)
 {
 	if (*known == 0)
@@ -77,7 +77,7 @@ static void check_holder(const Gpushm__Proto__Buffer *told, struct model_lease *
 	stays(h->since_ns, &l->since_ns, "the time of a lease", whose);
 }
 
-/* Who has it. */
+/* Compares the holders. */
 static void check_holders(const Gpushm__Proto__Buffer *told, struct model_buffer *b)
 {
 	unsigned readers = model_holders(b, MODEL_READ), writers = model_holders(b, MODEL_WRITE);
@@ -150,7 +150,7 @@ static struct model_block *find_block(struct model_pool *pool, uint64_t memory)
 	return NULL;
 }
 
-/* Equal blocks that wait are equally good: the model takes the first one. */
+/* Equal pending blocks are interchangeable: the model takes the first one. */
 static bool swap_with_equal(struct model_buffer *b, uint64_t memory)
 {
 	struct model_block *block = find_block(b->pool, memory);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything at once: all that can be listed, all that is counted, and all that is kept.
+ * Compares everything at once: all lists, all counts, and all stored fds.
  */
 #include "tests/model/play.h"
 
@@ -78,7 +78,8 @@ static void check_pools(struct play *p)
 
 		for (size_t i = 0; i < pools->n_pools; i++)
 			told = told || pools->pools[i]->id == pool->id;
-		/* An inherited one that has nothing goes when it is next looked for. */
+		/* An inherited pool without buffers is closed when it is looked up the next time.
+		 */
 		if (!told && !(pool->inherited && model_blocks(&p->model, pool) == 0))
 			play_fail("pool %u, \"%s\", is not told", pool->id, pool->name);
 	}
@@ -121,7 +122,7 @@ static void check_usage(struct play *p, const Gpushm__Proto__Usage *u)
 	play_same(u->bytes_max, MODEL_BYTES_MAX, "most bytes", whose);
 }
 
-/* Who has nothing has no account; who has something has one. */
+/* A user without anything has no account; any other user has one. */
 static void check_accounts(struct play *p, const Gpushm__Proto__StatusReply *st)
 {
 	struct model_process *process;
@@ -180,14 +181,14 @@ void play_await(struct play *p)
 	for (int waited = 0;; waited++) {
 		play_look(p, REQUEST(STATUS, Status, status));
 		st = p->eye.reply->status;
-		/* A request that is not answered, a socket that closed, a death. */
+		/* These have no reply: a CLOSE, a closed socket, a death. */
 		if ((st->peers == all_peers(m) && st->suspects == model_suspects(m) &&
 		     st->waiting == model_waiting(m) && st->buffers == all_buffers(m)) ||
 		    waited > p->deadline_ms)
 			break;
 		poll(NULL, 0, waited > 20);
 	}
-	/* Who waits in vain has not been slow. */
+	/* A wait that fails does not make the sequence slow. */
 	outcome->began_ns += play_now_ns() - from;
 	play_same(st->peers, all_peers(m), "connections", "all");
 	play_same(st->suspects, model_suspects(m), "suspects", "all");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What happens to connections, processes and the daemon, and coming back after it; and looking
- * around, for it needs no buffer either.
+ * Events of connections, processes and the daemon, and reconnecting after them; and LIST, which
+ * needs no buffer either.
  */
 #include "tests/model/play.h"
 
@@ -88,7 +88,7 @@ static void kill_actor(struct play *p, unsigned i)
 	outcome->counts.deaths++;
 }
 
-/* One who may be in the midst of writing, if there is one. */
+/* An actor that may be writing, if there is one. */
 static unsigned pick_writer(const struct play *p, unsigned otherwise)
 {
 	struct model_buffer *b;
@@ -104,14 +104,14 @@ static unsigned pick_writer(const struct play *p, unsigned otherwise)
 	return otherwise;
 }
 
-/* Its sockets stay open, as with a forked child that has them; mostly they close then, one after
+/* Its sockets stay open, as when a forked child has them; mostly they close afterwards, one after
  * the other. */
 void play_die(struct play *p, const struct op *op)
 {
 	unsigned i = op->which % 2 ? pick_writer(p, op->who % ACTORS) : op->who % ACTORS;
 	struct model_process *process = p->processes[i];
 
-	/* Two of its connections end in an order that nobody knows; who waits could tell. */
+	/* Two of its connections end in an unknown order, which a waiting client could notice. */
 	if (count_sessions(p, process, false) > 1 && somebody_waits_for_space(p))
 		return;
 	kill_actor(p, i);
@@ -127,8 +127,8 @@ void play_die(struct play *p, const struct op *op)
 	}
 }
 
-/* What it has inherited the daemon asks its driver about, before it allocates for anybody: once
- * something was allocated, that is done. Our user's limits may forbid it; then nobody knows. */
+/* The daemon checks inherited memory with its driver before it allocates: once an allocation has
+ * succeeded, this is done. Our user's limits may forbid the allocation; then it is unknown. */
 static void await_verification(struct play *p)
 {
 	struct model_pool *pool = model_pool_by_name(&p->model, "gpu0");
@@ -169,7 +169,7 @@ void play_crash(struct play *p, int signal, unsigned *dies)
 	await_verification(p);
 }
 
-/* Sometimes a process dies while there is no daemon. */
+/* Sometimes a process dies while no daemon runs. */
 void play_restart(struct play *p, const struct op *op)
 {
 	int signal = op->how % 4 == 0 ? SIGTERM : SIGKILL;
@@ -181,7 +181,7 @@ void play_restart(struct play *p, const struct op *op)
 
 /* ---- looking and coming back ---- */
 
-/* What it may see of it all, by its prefix. */
+/* Lists by a prefix what the client may see. */
 void play_list(struct play *p, const struct op *op)
 {
 	struct connection *conn = play_pick_connection(p, op->who);
@@ -212,7 +212,7 @@ void play_compare(struct play *p, const struct op *op)
 	play_compare_all(p);
 }
 
-/* One that has lost its connection. */
+/* A session that has lost its connection. */
 static struct model_session *pick_suspect(struct play *p, uint32_t n)
 {
 	struct model_session *all[64], *s;
@@ -224,7 +224,7 @@ static struct model_session *pick_suspect(struct play *p, uint32_t n)
 	return found ? all[n % found] : NULL;
 }
 
-/* A connection of that process: one that it has, or a new one. */
+/* A connection of this process: an existing or a new one. */
 static struct connection *connection_of(struct play *p, const struct model_process *process)
 {
 	for (uint32_t i = 0; i < CONNECTIONS; i++) {
@@ -240,7 +240,8 @@ static struct connection *connection_of(struct play *p, const struct model_proce
 	return NULL;
 }
 
-/* By the same process, or, to no avail, by another; for some of its leases, and some twice. */
+/* Reclaims by the same process or, without effect, by another; some of its leases, and some twice.
+ */
 void play_reclaim(struct play *p, const struct op *op)
 {
 	struct model_session *former = pick_suspect(p, op->which);

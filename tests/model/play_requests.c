@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The operations: each picks what it is about by its numbers, tells the model, and asks the daemon.
+ * The operations: each chooses its objects by its numbers, tells the model, and sends the request
+ * to the daemon.
  */
 #include "tests/model/play.h"
 
@@ -21,8 +22,8 @@ static struct model_buffer *find_dirty(struct play *p)
 	return NULL;
 }
 
-/* Mostly one that there is, by its key; else one of a few, so that they meet. "~65531/p" is the
- * first user's own, said by whomever. */
+/* Mostly the key of an existing buffer; otherwise one of a few names, so that they collide.
+ * "~65531/p" is the private name of the first user, whoever uses it. */
 static void pick_name(struct play *p, uint32_t n, char ret[MODEL_NAME_MAX])
 {
 	static const char *const names[] = { "a", "b", "c", "d/e", "~/p", "~65531/p", "a//b" };
@@ -39,7 +40,7 @@ static void pick_name(struct play *p, uint32_t n, char ret[MODEL_NAME_MAX])
 			snprintf(ret, MODEL_NAME_MAX, "%s", b->name);
 }
 
-/* Of names that are to be made, more are free. */
+/* For new buffers, more of the names are free. */
 static const char *new_name(uint32_t n)
 {
 	static const char *const names[] = { "a", "b", "c", "d/e", "~/p", "e", "~65531/p", "f" };
@@ -59,8 +60,8 @@ struct connection *play_pick_connection(struct play *p, uint32_t who)
 	return n ? ready[who % n] : NULL;
 }
 
-/* One that somebody can name just now, mostly of a buffer that is being filled if that is wanted,
- * and whose it is: *ret. Sometimes it is given to another, who has no business with it. */
+/* A lease that a client can name now, mostly of an unpublished buffer if `filling`, and its client:
+ * *ret. Sometimes another client, which has no right to it. */
 static struct model_lease *pick_lease(struct play *p, const struct op *op, bool filling,
 				      struct connection **ret)
 {
@@ -126,7 +127,7 @@ static uint64_t size_of(const struct model_pool *pool, uint32_t n)
 static const char *pool_name(struct play *p, uint32_t n)
 {
 	static const char *const names[] = { "host", "gpu0", "gpu0", "pinned", "mem" };
-	/* Three of four in the same pool, so that something happens there. */
+	/* Three of four in the same pool, so that it gets full. */
 	const char *name = names[(n % 4 ? p->theme : n / 4) % array_size(names)];
 
 	if (n % 41 == 40)
@@ -134,7 +135,8 @@ static const char *pool_name(struct play *p, uint32_t n)
 	return model_pool_by_name(&p->model, name)->fails && n % 16 ? "host" : name;
 }
 
-/* Two who wait in two pools may be told in any order, and may both want the last lease. */
+/* Two creates that wait in two pools may be served in any order, and may both need the last lease.
+ */
 static bool waits_already(struct play *p, uid_t uid)
 {
 	struct model_session *s;
@@ -234,7 +236,8 @@ void play_open(struct play *p, const struct op *op)
 	if (!conn)
 		return;
 	pick_name(p, op->which, name);
-	/* Dirt is rare: where there is some, half of them meet it, and half of those wait. */
+	/* Dirty buffers are rare: if one exists, half of the opens use it, and half of those wait.
+	 */
 	if (dirty && op->who >> 8 & 1) {
 		snprintf(name, sizeof(name), "%s", dirty->name);
 		patience = refuses ? MODEL_FOR_EVER : patience;
@@ -278,7 +281,7 @@ void play_close(struct play *p, const struct op *op)
 	play_send(conn, REQUEST(CLOSE, Close, close, SET(lease, id)));
 }
 
-/* With an id, sometimes: the right one, or another. */
+/* Sometimes with an id: the right one, or another. */
 static uint64_t id_for(struct play *p, const struct model_session *s, const char *name,
 		       uint32_t how, bool *ret_other)
 {
