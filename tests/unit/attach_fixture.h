@@ -98,7 +98,7 @@ static inline void announce_table(uint64_t table_bytes)
 }
 
 /* A correct reply to OPEN of a sealed buffer, with its table. */
-static inline void answer_open(enum gpushm_state state, enum gpushm_access access, int memory)
+static inline void reply_to_open(enum gpushm_state state, enum gpushm_access access, int memory)
 {
 	uint64_t n, digest;
 	int table = table_fd(&n, &digest);
@@ -110,7 +110,7 @@ static inline void answer_open(enum gpushm_state state, enum gpushm_access acces
 	reply_attach(memory, table);
 }
 
-static inline void answer_create(void)
+static inline void reply_to_create(void)
 {
 	an_attach(GPUSHM_FILLING, GPUSHM_WRITE);
 	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);

@@ -55,7 +55,7 @@ static inline void count_arrays(const Gpushm__Proto__Request *request, Gpushm__P
 	reply->described = &answer;
 }
 
-static inline void answer_published(uint64_t digest)
+static inline void reply_published(uint64_t digest)
 {
 	Gpushm__Proto__PublishReply published = GPUSHM__PROTO__PUBLISH_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;

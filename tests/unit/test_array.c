@@ -69,7 +69,7 @@ START_TEST(an_array_is_found_by_name_with_all_that_was_described)
 }
 END_TEST
 
-START_TEST(an_array_that_was_described_after_a_look_is_found)
+START_TEST(an_array_described_after_a_lookup_is_found)
 {
 	struct gpushm_array *a = NULL;
 
@@ -117,7 +117,7 @@ START_TEST(a_buffer_without_arrays_says_so_and_counts_nothing)
 }
 END_TEST
 
-START_TEST(a_lookup_that_failed_lets_the_buffers_lock_go)
+START_TEST(a_failed_lookup_releases_the_buffers_lock)
 {
 	struct gpushm_array *a = NULL;
 
@@ -163,7 +163,7 @@ START_TEST(an_array_outside_of_the_buffer_is_refused)
 }
 END_TEST
 
-START_TEST(a_spec_without_sense_is_refused)
+START_TEST(an_invalid_spec_is_refused)
 {
 	int64_t ones[33];
 
@@ -206,7 +206,7 @@ END_TEST
 
 /* ---- getters ---- */
 
-START_TEST(pointers_are_the_maps_plus_the_offset_and_null_where_it_has_none)
+START_TEST(a_pointer_is_the_maps_plus_the_offset_or_null_if_the_map_has_none)
 {
 	struct gpushm_array *a = array_of(&s, "int16", 1, SHAPE(4), NULL, 256);
 
@@ -370,15 +370,15 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, an_array_is_found_by_name_with_all_that_was_described);
-	tcase_add_test(tc, an_array_that_was_described_after_a_look_is_found);
+	tcase_add_test(tc, an_array_described_after_a_lookup_is_found);
 	tcase_add_test(tc, arrays_keep_the_order_of_their_description);
 	tcase_add_test(tc, a_buffer_without_arrays_says_so_and_counts_nothing);
-	tcase_add_test(tc, a_lookup_that_failed_lets_the_buffers_lock_go);
+	tcase_add_test(tc, a_failed_lookup_releases_the_buffers_lock);
 	tcase_add_test(tc, an_array_outside_of_the_buffer_is_refused);
-	tcase_add_test(tc, a_spec_without_sense_is_refused);
+	tcase_add_test(tc, an_invalid_spec_is_refused);
 	tcase_add_test(tc, more_elements_than_can_be_counted_are_refused_although_they_span_one);
 	tcase_add_test(tc, a_record_laid_over_bytes_keeps_its_descr_and_no_name);
-	tcase_add_test(tc, pointers_are_the_maps_plus_the_offset_and_null_where_it_has_none);
+	tcase_add_test(tc, a_pointer_is_the_maps_plus_the_offset_or_null_if_the_map_has_none);
 	tcase_add_test(tc, publishing_sealed_makes_arrays_that_exist_read_only);
 	tcase_add_test(tc, packed_bytes_are_rounded_up);
 	tcase_add_test(tc, contiguity_follows_numpys_rule);

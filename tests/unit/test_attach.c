@@ -75,7 +75,7 @@ static void (*const spoil[])(void) = {
 	table_of_no_bytes, pool_fd_of_a_host_pool,
 };
 
-START_TEST(an_attach_that_makes_no_sense_is_mapped)
+START_TEST(an_inconsistent_attach_is_mapped)
 {
 	an_attach(GPUSHM_SHARED, GPUSHM_READ);
 	spoil[_i]();
@@ -100,13 +100,13 @@ END_TEST
 START_TEST(a_created_buffer_of_another_size_is_mapped)
 {
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	connected();
 	refuses_for_good(gpushm_create(c, "a", SIZE + 1, NULL, &b), EPROTO, "makes no sense");
 }
 END_TEST
 
-static void answer_no_pools(void)
+static void reply_without_pools(void)
 {
 	Gpushm__Proto__PoolsReply none = GPUSHM__PROTO__POOLS_REPLY__INIT;
 	Gpushm__Proto__Reply reply = GPUSHM__PROTO__REPLY__INIT;
@@ -116,13 +116,13 @@ static void answer_no_pools(void)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-START_TEST(a_pool_that_was_never_told_is_used)
+START_TEST(a_pool_that_the_daemon_does_not_list_is_used)
 {
 	an_attach(GPUSHM_SEALED, GPUSHM_READ);
 	attach.pool = 9;
 	canned_hello(server);
 	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
-	answer_no_pools();
+	reply_without_pools();
 	canned_done(server);
 	connected();
 	ck_assert_int_eq(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b), -ENODEV);
@@ -194,7 +194,7 @@ static const struct {
 	{ a_pipe, "size" },
 };
 
-START_TEST(memory_that_was_not_promised_is_mapped_or_stays_leased)
+START_TEST(memory_of_a_wrong_size_or_without_seals_is_mapped_or_stays_leased)
 {
 	an_attach(GPUSHM_SHARED, GPUSHM_WRITE);
 	canned_hello(server);
@@ -210,7 +210,7 @@ START_TEST(memory_that_was_not_promised_is_mapped_or_stays_leased)
 }
 END_TEST
 
-START_TEST(a_created_buffer_that_can_t_be_mapped_stays)
+START_TEST(a_created_buffer_that_can_t_be_mapped_stays_leased)
 {
 	an_attach(GPUSHM_FILLING, GPUSHM_WRITE);
 	canned_hello(server);
@@ -230,7 +230,7 @@ START_TEST(a_reader_s_memory_can_be_written)
 	_cleanup_(close_fd) int memory = memory_fd(ALLOCATED, MEMORY_SEALS);
 
 	canned_hello(server);
-	answer_open(GPUSHM_SHARED, GPUSHM_READ, read_only(memory));
+	reply_to_open(GPUSHM_SHARED, GPUSHM_READ, read_only(memory));
 	canned_done(server);
 	connected();
 	ck_assert_int_eq(pwrite(memory, "hello", 5, 0), 5);
@@ -279,7 +279,7 @@ static const struct {
 	{ no_table, "makes no sense" },
 };
 
-START_TEST(a_table_that_is_none_is_read_or_stays_leased)
+START_TEST(an_invalid_table_is_read_or_stays_leased)
 {
 	uint64_t n;
 	int table = tables[_i].make(&n);
@@ -321,15 +321,15 @@ int main(void)
 	TCase *tc = tcase_create("attach");
 
 	tcase_add_checked_fixture(tc, setup_attach, teardown);
-	tcase_add_loop_test(tc, an_attach_that_makes_no_sense_is_mapped, 0, (int)array_size(spoil));
+	tcase_add_loop_test(tc, an_inconsistent_attach_is_mapped, 0, (int)array_size(spoil));
 	tcase_add_test(tc, a_sealed_buffer_is_opened_for_writing);
 	tcase_add_test(tc, a_created_buffer_of_another_size_is_mapped);
-	tcase_add_test(tc, a_pool_that_was_never_told_is_used);
-	tcase_add_loop_test(tc, memory_that_was_not_promised_is_mapped_or_stays_leased, 0,
-			    (int)array_size(memories));
-	tcase_add_test(tc, a_created_buffer_that_can_t_be_mapped_stays);
+	tcase_add_test(tc, a_pool_that_the_daemon_does_not_list_is_used);
+	tcase_add_loop_test(tc, memory_of_a_wrong_size_or_without_seals_is_mapped_or_stays_leased,
+			    0, (int)array_size(memories));
+	tcase_add_test(tc, a_created_buffer_that_can_t_be_mapped_stays_leased);
 	tcase_add_test(tc, a_reader_s_memory_can_be_written);
-	tcase_add_loop_test(tc, a_table_that_is_none_is_read_or_stays_leased, 0,
+	tcase_add_loop_test(tc, an_invalid_table_is_read_or_stays_leased, 0,
 			    (int)array_size(tables));
 	tcase_add_test(tc, a_buffer_without_a_table_crashes_its_readers);
 	return suite_run("attach", tc, NULL);

@@ -35,14 +35,14 @@ static void created_and_described(void)
 	ck_assert_int_eq(gpushm_describe(b, &spec, 1), 0);
 }
 
-START_TEST(a_sealed_buffer_can_be_written_by_its_maker)
+START_TEST(a_sealed_buffer_can_be_written_by_its_creator)
 {
 	struct gpushm_array *a = NULL;
 
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 1);
-	answer_published(digest_of_x());
+	reply_published(digest_of_x());
 	canned_done(server);
 	created_and_described();
 	ck_assert_int_eq(forked(write_there, gpushm_buffer_host_ptr(b)), 1);
@@ -59,12 +59,12 @@ START_TEST(a_sealed_buffer_can_be_written_by_its_maker)
 }
 END_TEST
 
-START_TEST(a_shared_buffer_can_t_be_written_by_its_maker)
+START_TEST(a_shared_buffer_can_t_be_written_by_its_creator)
 {
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 1);
-	answer_published(digest_of_x());
+	reply_published(digest_of_x());
 	canned_done(server);
 	created_and_described();
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_FILLING), -EINVAL);
@@ -75,12 +75,12 @@ START_TEST(a_shared_buffer_can_t_be_written_by_its_maker)
 }
 END_TEST
 
-START_TEST(a_daemon_with_another_layout_is_believed)
+START_TEST(a_published_digest_of_another_layout_is_accepted)
 {
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 1);
-	answer_published(digest_of_x() + 1);
+	reply_published(digest_of_x() + 1);
 	created_and_described();
 	refuses_for_good(gpushm_publish(b, GPUSHM_SEALED), EPROTO, "another layout");
 	closed();
@@ -90,10 +90,10 @@ END_TEST
 START_TEST(a_refused_publish_changes_the_buffer)
 {
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 1);
 	canned_error(server, CODE_STATE, "no");
-	answer_published(digest_of_x());
+	reply_published(digest_of_x());
 	canned_done(server);
 	created_and_described();
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -EBUSY);
@@ -111,7 +111,7 @@ START_TEST(a_buffer_with_arrays_is_unmapped_under_them)
 	struct gpushm_array *a = NULL, *again = NULL;
 
 	canned_hello(server);
-	answer_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
+	reply_to_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
 	canned_done(server);
 	connected();
 	ck_assert_msg(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b) == 0, "%s", gpushm_error());
@@ -131,7 +131,7 @@ END_TEST
 START_TEST(a_disconnect_closes_the_socket_under_a_buffer)
 {
 	canned_hello(server);
-	answer_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
+	reply_to_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
 	canned_done(server);
 	connected();
 	ck_assert_msg(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b) == 0, "%s", gpushm_error());
@@ -144,7 +144,7 @@ END_TEST
 START_TEST(a_buffer_can_t_be_closed_without_its_daemon)
 {
 	canned_hello(server);
-	answer_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
+	reply_to_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
 	connected();
 	ck_assert_msg(gpushm_open(c, "a", GPUSHM_READ, 0, NULL, &b) == 0, "%s", gpushm_error());
 	closed();
@@ -158,9 +158,9 @@ START_TEST(a_buffer_is_mapped_once_for_each_open)
 	struct gpushm_buffer *reader = NULL, *writer = NULL;
 
 	canned_hello(server);
-	answer_open(GPUSHM_SHARED, GPUSHM_READ, dup(memory));
-	answer_open(GPUSHM_SHARED, GPUSHM_READ, dup(memory));
-	answer_open(GPUSHM_SHARED, GPUSHM_WRITE, dup(memory));
+	reply_to_open(GPUSHM_SHARED, GPUSHM_READ, dup(memory));
+	reply_to_open(GPUSHM_SHARED, GPUSHM_READ, dup(memory));
+	reply_to_open(GPUSHM_SHARED, GPUSHM_WRITE, dup(memory));
 	for (int i = 0; i < 3; i++)
 		canned_done(server);
 	connected();
@@ -182,9 +182,9 @@ int main(void)
 	TCase *tc = tcase_create("buffer");
 
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
-	tcase_add_test(tc, a_sealed_buffer_can_be_written_by_its_maker);
-	tcase_add_test(tc, a_shared_buffer_can_t_be_written_by_its_maker);
-	tcase_add_test(tc, a_daemon_with_another_layout_is_believed);
+	tcase_add_test(tc, a_sealed_buffer_can_be_written_by_its_creator);
+	tcase_add_test(tc, a_shared_buffer_can_t_be_written_by_its_creator);
+	tcase_add_test(tc, a_published_digest_of_another_layout_is_accepted);
 	tcase_add_test(tc, a_refused_publish_changes_the_buffer);
 	tcase_add_test(tc, a_buffer_with_arrays_is_unmapped_under_them);
 	tcase_add_test(tc, a_disconnect_closes_the_socket_under_a_buffer);

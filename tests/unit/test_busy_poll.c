@@ -33,7 +33,7 @@ static bool polls(void)
 	return uv_is_active((uv_handle_t *)&polling.idle) && uv_backend_timeout(&loop) == 0;
 }
 
-START_TEST(a_loop_that_is_to_stay_awake_sleeps)
+START_TEST(a_loop_that_should_poll_sleeps)
 {
 	ck_assert(!polls());
 	busy_poll_for(&polling, LONG_NS);
@@ -42,7 +42,7 @@ START_TEST(a_loop_that_is_to_stay_awake_sleeps)
 }
 END_TEST
 
-START_TEST(a_loop_never_sleeps_again)
+START_TEST(a_loop_polls_for_ever)
 {
 	busy_poll_for(&polling, 1);
 	/* Returns when nothing is active any more. */
@@ -58,7 +58,7 @@ static void miss(void)
 	uv_run(&loop, UV_RUN_DEFAULT);
 }
 
-START_TEST(a_loop_polls_on_for_what_never_comes)
+START_TEST(a_loop_keeps_polling_although_no_event_comes)
 {
 	for (unsigned i = 0; i < SPIN_MISSES; i++)
 		miss();
@@ -71,7 +71,7 @@ START_TEST(a_loop_polls_on_for_what_never_comes)
 }
 END_TEST
 
-START_TEST(a_loop_gives_up_though_something_came)
+START_TEST(a_loop_stops_polling_although_events_come)
 {
 	for (unsigned i = 0; i < 10 * SPIN_MISSES; i++) {
 		for (unsigned j = 0; j < SPIN_MISSES - 1; j++)
@@ -84,7 +84,7 @@ START_TEST(a_loop_gives_up_though_something_came)
 }
 END_TEST
 
-START_TEST(a_time_of_zero_keeps_a_loop_awake)
+START_TEST(a_time_of_zero_makes_a_loop_poll)
 {
 	busy_poll_for(&polling, 0);
 	polling.last = uv_hrtime();
@@ -93,7 +93,7 @@ START_TEST(a_time_of_zero_keeps_a_loop_awake)
 }
 END_TEST
 
-START_TEST(what_comes_alone_is_waited_for)
+START_TEST(a_single_event_makes_a_loop_poll)
 {
 	polling.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
 	busy_poll_in_burst(&polling, LONG_NS);
@@ -106,7 +106,7 @@ START_TEST(what_comes_alone_is_waited_for)
 }
 END_TEST
 
-START_TEST(what_comes_in_a_burst_is_not_waited_for)
+START_TEST(a_burst_of_events_does_not_make_a_loop_poll)
 {
 	/* The two calls may lie far apart, on a busy machine. */
 	polling.last = uv_hrtime();
@@ -115,7 +115,7 @@ START_TEST(what_comes_in_a_burst_is_not_waited_for)
 }
 END_TEST
 
-START_TEST(a_single_processor_is_kept_from_whoever_makes_the_event)
+START_TEST(polling_keeps_a_single_processor_from_the_clients)
 {
 	polling.allowed = false;
 	busy_poll_for(&polling, LONG_NS);
@@ -130,13 +130,13 @@ int main(void)
 	TCase *tc = tcase_create("busy_poll");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_loop_that_is_to_stay_awake_sleeps);
-	tcase_add_test(tc, a_loop_never_sleeps_again);
-	tcase_add_test(tc, a_loop_polls_on_for_what_never_comes);
-	tcase_add_test(tc, a_loop_gives_up_though_something_came);
-	tcase_add_test(tc, a_time_of_zero_keeps_a_loop_awake);
-	tcase_add_test(tc, what_comes_alone_is_waited_for);
-	tcase_add_test(tc, what_comes_in_a_burst_is_not_waited_for);
-	tcase_add_test(tc, a_single_processor_is_kept_from_whoever_makes_the_event);
+	tcase_add_test(tc, a_loop_that_should_poll_sleeps);
+	tcase_add_test(tc, a_loop_polls_for_ever);
+	tcase_add_test(tc, a_loop_keeps_polling_although_no_event_comes);
+	tcase_add_test(tc, a_loop_stops_polling_although_events_come);
+	tcase_add_test(tc, a_time_of_zero_makes_a_loop_poll);
+	tcase_add_test(tc, a_single_event_makes_a_loop_poll);
+	tcase_add_test(tc, a_burst_of_events_does_not_make_a_loop_poll);
+	tcase_add_test(tc, polling_keeps_a_single_processor_from_the_clients);
 	return suite_run("busy_poll", tc, NULL);
 }

@@ -23,7 +23,7 @@ static int close_all(int result)
 static void put_up_open(void)
 {
 	canned_hello(server);
-	answer_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
+	reply_to_open(GPUSHM_SEALED, GPUSHM_READ, memory_fd(ALLOCATED, MEMORY_SEALS));
 	canned_done(server);
 }
 
@@ -65,7 +65,7 @@ static void put_up_create(void)
 	close(table_fd(&n, &digest));
 	described = 0;
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, fill_along, 8);
 }
 

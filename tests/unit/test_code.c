@@ -14,7 +14,7 @@
 #include <check.h>
 #include <string.h>
 
-START_TEST(a_code_of_the_protocol_has_no_name_or_errno_here)
+START_TEST(a_code_of_the_protocol_has_no_name_or_errno)
 {
 	const ProtobufCEnumDescriptor *d = &gpushm__proto__code__descriptor;
 
@@ -82,7 +82,7 @@ int main(void)
 	TCase *tc = tcase_create("code");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_code_of_the_protocol_has_no_name_or_errno_here);
+	tcase_add_test(tc, a_code_of_the_protocol_has_no_name_or_errno);
 	tcase_add_test(tc, the_errno_differs_from_what_the_protocol_says);
 	tcase_add_test(tc, a_code_of_a_later_version_is_read_out_of_bounds);
 	tcase_add_test(tc, a_fault_loses_its_code_or_its_text);

@@ -38,7 +38,7 @@ char *strdup(const char *text)
 /* ---- faults ---- */
 
 static const struct {
-	const char *text, *complaint; /* after "FILE:" */
+	const char *text, *diagnostic; /* after "FILE:" */
 } bad[] = {
 	{ "a=b\nc=d\n", "1: an assignment before any section; allowed: [daemon], [limits]" },
 	{ "[demon]\n", "1: unknown section [demon]; did you mean \"daemon\"?" },
@@ -114,7 +114,7 @@ START_TEST(a_fault_is_told_once_with_its_line_and_what_is_allowed)
 	struct loaded l = load_text(bad[_i].text);
 	char wanted[512];
 
-	snprintf(wanted, sizeof(wanted), "%s:%s", main_file, bad[_i].complaint);
+	snprintf(wanted, sizeof(wanted), "%s:%s", main_file, bad[_i].diagnostic);
 	ck_assert_int_eq(l.result, -EINVAL);
 	ck_assert_msg(strncmp(l.errors, wanted, strlen(wanted)) == 0, "wanted %s\ngot %s", wanted,
 		      l.errors);

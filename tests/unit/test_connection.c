@@ -67,7 +67,7 @@ START_TEST(a_reply_cut_short_leaks_its_fds)
 }
 END_TEST
 
-START_TEST(a_reply_of_another_request_is_believed)
+START_TEST(a_reply_to_another_request_is_accepted)
 {
 	canned_hello(server);
 	canned_hello(server);
@@ -76,7 +76,7 @@ START_TEST(a_reply_of_another_request_is_believed)
 }
 END_TEST
 
-START_TEST(a_reply_that_says_nothing_is_believed)
+START_TEST(a_reply_without_a_known_result_is_accepted)
 {
 	/* Field 200, a varint: a result that only a later daemon has. */
 	canned_hello(server);
@@ -86,7 +86,7 @@ START_TEST(a_reply_that_says_nothing_is_believed)
 }
 END_TEST
 
-START_TEST(fds_that_nobody_announced_stay_open)
+START_TEST(fds_that_the_reply_does_not_announce_stay_open)
 {
 	int fds[3] = { null_fd(), null_fd(), null_fd() };
 	Gpushm__Proto__Done done = GPUSHM__PROTO__DONE__INIT;
@@ -115,7 +115,7 @@ static const struct {
 	{ 100, true, false, false, 1 },
 };
 
-START_TEST(an_attach_that_miscounts_its_fds_is_believed)
+START_TEST(an_attach_that_miscounts_its_fds_is_accepted)
 {
 	int fds[3] = { null_fd(), null_fd(), null_fd() };
 	Gpushm__Proto__Attach attach = GPUSHM__PROTO__ATTACH__INIT;
@@ -139,7 +139,7 @@ START_TEST(an_attach_that_miscounts_its_fds_is_believed)
 }
 END_TEST
 
-START_TEST(a_daemon_that_dies_is_waited_for)
+START_TEST(a_call_waits_for_a_daemon_that_has_died)
 {
 	canned_hello(server);
 	connected();
@@ -147,7 +147,7 @@ START_TEST(a_daemon_that_dies_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_name_that_no_message_holds_is_sent)
+START_TEST(a_name_too_long_for_a_frame_is_sent)
 {
 	static char name[2 * FRAME_MAX];
 
@@ -166,7 +166,7 @@ END_TEST
 #define CALLS 100
 _Static_assert(THREADS *CALLS < CANNED_MAX, "there are answers for all");
 
-static void answer_by_name(const Gpushm__Proto__Request *request, Gpushm__Proto__Reply *reply)
+static void reply_by_name(const Gpushm__Proto__Request *request, Gpushm__Proto__Reply *reply)
 {
 	static Gpushm__Proto__Error error;
 
@@ -189,13 +189,13 @@ static void *ask_often(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_get_each_others_answers)
+START_TEST(threads_get_each_others_replies)
 {
 	pthread_t threads[THREADS];
 	void *wrong;
 
 	canned_hello(server);
-	canned_respond(server, answer_by_name, THREADS * CALLS);
+	canned_respond(server, reply_by_name, THREADS * CALLS);
 	connected();
 	for (long i = 0; i < THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_often, (void *)(intptr_t)i),
@@ -243,14 +243,14 @@ int main(void)
 	tcase_add_test(tc, a_refusal_with_an_fd_leaks_it);
 	tcase_add_test(tc, garbage_is_decoded_or_leaks_its_fds);
 	tcase_add_test(tc, a_reply_cut_short_leaks_its_fds);
-	tcase_add_test(tc, a_reply_of_another_request_is_believed);
-	tcase_add_test(tc, a_reply_that_says_nothing_is_believed);
-	tcase_add_loop_test(tc, fds_that_nobody_announced_stay_open, 1, 4);
-	tcase_add_loop_test(tc, an_attach_that_miscounts_its_fds_is_believed, 0,
+	tcase_add_test(tc, a_reply_to_another_request_is_accepted);
+	tcase_add_test(tc, a_reply_without_a_known_result_is_accepted);
+	tcase_add_loop_test(tc, fds_that_the_reply_does_not_announce_stay_open, 1, 4);
+	tcase_add_loop_test(tc, an_attach_that_miscounts_its_fds_is_accepted, 0,
 			    (int)array_size(counts));
-	tcase_add_test(tc, a_daemon_that_dies_is_waited_for);
-	tcase_add_test(tc, a_name_that_no_message_holds_is_sent);
-	tcase_add_test(tc, threads_get_each_others_answers);
+	tcase_add_test(tc, a_call_waits_for_a_daemon_that_has_died);
+	tcase_add_test(tc, a_name_too_long_for_a_frame_is_sent);
+	tcase_add_test(tc, threads_get_each_others_replies);
 	tcase_add_test(tc, a_forked_child_talks_on_its_parents_socket);
 	return suite_run("connection", tc, NULL);
 }

@@ -139,7 +139,7 @@ static void check_from_host(const struct layouts *l)
 		ck_abort_msg("the buffer has something else than the slow reference");
 }
 
-START_TEST(a_strided_copy_moves_other_bytes_than_the_slow_road)
+START_TEST(a_strided_copy_moves_other_bytes_than_the_slow_reference)
 {
 	random_start();
 	random_fill(s.memory, BYTES);
@@ -241,7 +241,7 @@ START_TEST(a_packed_array_is_copied_as_more_or_less_than_its_bytes)
 }
 END_TEST
 
-START_TEST(host_strides_without_sense_are_followed)
+START_TEST(invalid_host_strides_are_followed)
 {
 	struct gpushm_array *a = array_of(&s, "uint8", 2, SHAPE(2, 2), NULL, 0);
 	struct gpushm_array *one = array_of(&s, "uint8", 2, SHAPE(1, 2), NULL, 0);
@@ -296,7 +296,7 @@ static void check_plan(int ndim, const int64_t *shape, const int64_t *dst, const
 	ck_assert_uint_eq(w.run, run);
 }
 
-START_TEST(axes_that_are_one_in_memory_are_copied_as_many)
+START_TEST(axes_that_are_contiguous_in_memory_are_copied_separately)
 {
 	check_plan(0, NULL, NULL, NULL, 0, 4);
 	check_plan(3, SHAPE(2, 3, 4), SHAPE(48, 16, 4), SHAPE(48, 16, 4), 0, 96);
@@ -317,15 +317,15 @@ int main(void)
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_strided_copy_moves_other_bytes_than_the_slow_road);
+	tcase_add_test(tc, a_strided_copy_moves_other_bytes_than_the_slow_reference);
 	tcase_add_test(tc, no_strides_mean_another_order_than_c);
 	tcase_add_test(tc, a_broadcast_array_is_written_a_trillion_times);
 	tcase_add_test(tc, the_first_of_overlapping_elements_wins);
 	tcase_add_test(tc, an_array_that_is_read_only_is_written);
 	tcase_add_test(tc, a_packed_array_is_copied_as_more_or_less_than_its_bytes);
-	tcase_add_test(tc, host_strides_without_sense_are_followed);
+	tcase_add_test(tc, invalid_host_strides_are_followed);
 	tcase_add_test(tc, nothing_is_copied_through_a_null_pointer);
 	tcase_add_test(tc, bytes_outside_of_the_buffer_are_touched);
-	tcase_add_test(tc, axes_that_are_one_in_memory_are_copied_as_many);
+	tcase_add_test(tc, axes_that_are_contiguous_in_memory_are_copied_separately);
 	return suite_run("copy", tc, NULL);
 }

@@ -146,13 +146,13 @@ static void fail_each_call(int i, const char *with, bool retried)
 		      "%s failed, and this was told: \"%s\"", failed, told);
 }
 
-START_TEST(any_call_that_fails_is_told_by_name_and_leaks_nothing)
+START_TEST(any_call_that_fails_is_named_in_the_error_and_leaks_nothing)
 {
 	fail_each_call(_i, UNKNOWN, false);
 }
 END_TEST
 
-START_TEST(any_call_that_is_out_of_memory_is_retried_or_told_and_leaks_nothing)
+START_TEST(any_call_that_runs_out_of_memory_is_retried_or_reported_and_leaks_nothing)
 {
 	fail_each_call(_i, OUT_OF_MEMORY, true);
 }
@@ -163,10 +163,11 @@ static TCase *failures_tests(void)
 	TCase *tc = tcase_create("failures");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, any_call_that_fails_is_told_by_name_and_leaks_nothing, 0,
+	tcase_add_loop_test(tc, any_call_that_fails_is_named_in_the_error_and_leaks_nothing, 0,
 			    CALLS_MAX * KINDS);
-	tcase_add_loop_test(tc, any_call_that_is_out_of_memory_is_retried_or_told_and_leaks_nothing,
-			    0, CALLS_MAX * KINDS);
+	tcase_add_loop_test(
+		tc, any_call_that_runs_out_of_memory_is_retried_or_reported_and_leaks_nothing, 0,
+		CALLS_MAX * KINDS);
 	return tc;
 }
 

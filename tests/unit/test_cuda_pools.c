@@ -67,7 +67,7 @@ START_TEST(each_device_gets_a_worker_of_its_own)
 }
 END_TEST
 
-START_TEST(a_block_has_what_its_clients_will_need)
+START_TEST(a_block_has_the_fds_and_records_that_its_clients_need)
 {
 	struct pool *pool = open_kind(kinds[_i], 64 * MIB);
 	struct block b = get(pool, 3 * MIB + 1, UID);
@@ -135,7 +135,7 @@ START_TEST(a_pool_is_filled_and_emptied_again_and_again)
 }
 END_TEST
 
-START_TEST(a_mempool_refuses_above_4_gib_and_says_what_to_use)
+START_TEST(a_mempool_refuses_above_4_gib_and_names_an_alternative)
 {
 	struct pool *pool = open_kind(POOL_MEMPOOL, 5 * GIB);
 	struct block none;
@@ -150,7 +150,7 @@ START_TEST(a_mempool_refuses_above_4_gib_and_says_what_to_use)
 }
 END_TEST
 
-START_TEST(a_pinned_pool_is_on_the_node_that_was_asked_for_else_the_devices)
+START_TEST(a_pinned_pool_is_on_the_configured_node_or_else_on_the_devices)
 {
 	struct pool *pool = open_kind(POOL_PINNED, 64 * MIB);
 	int node = devices.items[0].numa_node;
@@ -160,7 +160,7 @@ START_TEST(a_pinned_pool_is_on_the_node_that_was_asked_for_else_the_devices)
 }
 END_TEST
 
-START_TEST(the_daemon_holds_nothing_of_a_block_but_its_fd)
+START_TEST(the_daemon_holds_only_the_fd_of_a_block)
 {
 	struct pool *pool;
 	struct block b;
@@ -177,7 +177,7 @@ START_TEST(the_daemon_holds_nothing_of_a_block_but_its_fd)
 }
 END_TEST
 
-START_TEST(the_next_tenant_of_a_mempool_reads_zero)
+START_TEST(the_next_user_of_mempool_memory_reads_zero)
 {
 	struct pool *pool;
 	struct block b;
@@ -216,7 +216,7 @@ START_TEST(no_fd_survives_an_exec)
 }
 END_TEST
 
-START_TEST(a_full_device_is_told_in_the_drivers_words)
+START_TEST(a_full_device_is_reported_in_the_drivers_words)
 {
 	struct pool *pool = open_kind(kinds[_i], 6 * GIB), *other;
 	struct block b = get(pool, 3 * GIB, UID), none;
@@ -244,17 +244,17 @@ static TCase *kinds_tests(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, probing_tells_every_device_apart);
 	tcase_add_test(tc, each_device_gets_a_worker_of_its_own);
-	tcase_add_loop_test(tc, a_block_has_what_its_clients_will_need, 0, KINDS);
+	tcase_add_loop_test(tc, a_block_has_the_fds_and_records_that_its_clients_need, 0, KINDS);
 	tcase_add_loop_test(tc, a_context_is_made_for_more_than_a_mempools_first_block, 0, KINDS);
 	tcase_add_loop_test(tc, a_freed_block_of_the_same_user_is_reused_where_the_kind_may, 0,
 			    KINDS);
 	tcase_add_loop_test(tc, a_pool_is_filled_and_emptied_again_and_again, 0, KINDS);
-	tcase_add_loop_test(tc, the_daemon_holds_nothing_of_a_block_but_its_fd, 0, KINDS);
+	tcase_add_loop_test(tc, the_daemon_holds_only_the_fd_of_a_block, 0, KINDS);
 	tcase_add_loop_test(tc, no_fd_survives_an_exec, 0, KINDS);
-	tcase_add_loop_test(tc, a_full_device_is_told_in_the_drivers_words, 0, KINDS);
-	tcase_add_test(tc, the_next_tenant_of_a_mempool_reads_zero);
-	tcase_add_test(tc, a_mempool_refuses_above_4_gib_and_says_what_to_use);
-	tcase_add_test(tc, a_pinned_pool_is_on_the_node_that_was_asked_for_else_the_devices);
+	tcase_add_loop_test(tc, a_full_device_is_reported_in_the_drivers_words, 0, KINDS);
+	tcase_add_test(tc, the_next_user_of_mempool_memory_reads_zero);
+	tcase_add_test(tc, a_mempool_refuses_above_4_gib_and_names_an_alternative);
+	tcase_add_test(tc, a_pinned_pool_is_on_the_configured_node_or_else_on_the_devices);
 	return tc;
 }
 

@@ -88,7 +88,7 @@ static void teardown(void)
 
 /* ---- limits ---- */
 
-START_TEST(a_close_lingers_that_nobody_asked_to_wait)
+START_TEST(a_close_is_deferred_although_deferring_is_off)
 {
 	add_some(0, 1);
 	ran_in_order(1);
@@ -97,7 +97,7 @@ START_TEST(a_close_lingers_that_nobody_asked_to_wait)
 }
 END_TEST
 
-START_TEST(the_tenth_runs_them_or_the_eleventh_not_all_eleven)
+START_TEST(the_tenth_runs_them_or_the_eleventh_does_not_run_all_eleven)
 {
 	uint64_t bytes;
 
@@ -113,7 +113,7 @@ START_TEST(the_tenth_runs_them_or_the_eleventh_not_all_eleven)
 }
 END_TEST
 
-START_TEST(a_ratio_is_exceeded_by_what_is_just_as_much_or_by_another_gpu)
+START_TEST(a_ratio_is_exceeded_by_an_equal_amount_or_by_another_gpu)
 {
 	ck_assert_int_eq(gpushm_set_cleanup_limits(100, 0.25), 0);
 	ck_assert_int_eq(add(0, CAPACITY / 4, 0), 0);
@@ -124,7 +124,7 @@ START_TEST(a_ratio_is_exceeded_by_what_is_just_as_much_or_by_another_gpu)
 }
 END_TEST
 
-START_TEST(a_ratio_is_taken_that_is_none)
+START_TEST(an_invalid_ratio_is_accepted)
 {
 	ck_assert_int_eq(gpushm_set_cleanup_limits(1, -0.1), -EINVAL);
 	ck_assert_int_eq(gpushm_set_cleanup_limits(1, 1.1), -EINVAL);
@@ -162,7 +162,7 @@ static int count_waiting(void *arg)
 	return ITEMS;
 }
 
-START_TEST(the_environment_sets_other_limits_than_it_says)
+START_TEST(the_environment_variables_set_wrong_limits)
 {
 	for (size_t i = 0; i < array_size(environments); i++)
 		ck_assert_msg(forked(count_waiting, (void *)&environments[i]) ==
@@ -173,7 +173,7 @@ END_TEST
 
 /* ---- sections ---- */
 
-START_TEST(something_runs_within_a_section_or_at_its_end)
+START_TEST(a_cleanup_runs_within_a_section_or_at_its_end)
 {
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
 	add_some(0, 20);
@@ -189,7 +189,7 @@ START_TEST(something_runs_within_a_section_or_at_its_end)
 }
 END_TEST
 
-START_TEST(a_flush_leaves_something_or_a_section_ends_twice)
+START_TEST(a_flush_leaves_a_cleanup_or_a_section_ends_twice)
 {
 	ck_assert_int_eq(gpushm_flush_cleanup(), 0);
 	ck_assert_int_eq(gpushm_resume_cleanup(), -EINVAL);
@@ -202,7 +202,7 @@ START_TEST(a_flush_leaves_something_or_a_section_ends_twice)
 }
 END_TEST
 
-START_TEST(memory_that_has_run_out_waits_for_the_end_of_a_section)
+START_TEST(an_allocation_out_of_memory_waits_for_the_end_of_a_section)
 {
 	ck_assert(!defer_flush_for_space());
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
@@ -214,7 +214,7 @@ START_TEST(memory_that_has_run_out_waits_for_the_end_of_a_section)
 }
 END_TEST
 
-START_TEST(the_end_of_a_connection_runs_what_is_another_s)
+START_TEST(the_end_of_a_connection_runs_the_cleanups_of_another)
 {
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
 	add_some(0, 6);
@@ -232,7 +232,7 @@ END_TEST
 
 /* ---- what goes wrong ---- */
 
-START_TEST(one_that_fails_stops_the_others_or_is_not_told)
+START_TEST(a_cleanup_that_fails_stops_the_others_or_is_not_reported)
 {
 	items[1].result = -EIO;
 	items[3].result = -ENOMEM;
@@ -254,7 +254,7 @@ static int use_parents(void *arg)
 	return n_run == 1 ? 2 : 3;
 }
 
-START_TEST(a_forked_child_runs_what_is_its_parent_s)
+START_TEST(a_forked_child_runs_the_cleanups_of_its_parent)
 {
 	ck_assert_int_eq(gpushm_defer_cleanup(), 0);
 	add_some(0, 3);
@@ -275,7 +275,7 @@ static void *add_and_flush(void *arg)
 	return NULL;
 }
 
-START_TEST(two_threads_run_the_same_one_or_none_does)
+START_TEST(two_threads_run_the_same_cleanup_or_neither_runs_it)
 {
 	pthread_t threads[4];
 	size_t first[4] = { 0, 1, 2, 3 };
@@ -295,17 +295,17 @@ int main(void)
 	TCase *t = tcase_create("defer");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_close_lingers_that_nobody_asked_to_wait);
-	tcase_add_test(t, the_tenth_runs_them_or_the_eleventh_not_all_eleven);
-	tcase_add_test(t, a_ratio_is_exceeded_by_what_is_just_as_much_or_by_another_gpu);
-	tcase_add_test(t, a_ratio_is_taken_that_is_none);
-	tcase_add_test(t, the_environment_sets_other_limits_than_it_says);
-	tcase_add_test(t, something_runs_within_a_section_or_at_its_end);
-	tcase_add_test(t, a_flush_leaves_something_or_a_section_ends_twice);
-	tcase_add_test(t, memory_that_has_run_out_waits_for_the_end_of_a_section);
-	tcase_add_test(t, the_end_of_a_connection_runs_what_is_another_s);
-	tcase_add_test(t, one_that_fails_stops_the_others_or_is_not_told);
-	tcase_add_test(t, a_forked_child_runs_what_is_its_parent_s);
-	tcase_add_test(t, two_threads_run_the_same_one_or_none_does);
+	tcase_add_test(t, a_close_is_deferred_although_deferring_is_off);
+	tcase_add_test(t, the_tenth_runs_them_or_the_eleventh_does_not_run_all_eleven);
+	tcase_add_test(t, a_ratio_is_exceeded_by_an_equal_amount_or_by_another_gpu);
+	tcase_add_test(t, an_invalid_ratio_is_accepted);
+	tcase_add_test(t, the_environment_variables_set_wrong_limits);
+	tcase_add_test(t, a_cleanup_runs_within_a_section_or_at_its_end);
+	tcase_add_test(t, a_flush_leaves_a_cleanup_or_a_section_ends_twice);
+	tcase_add_test(t, an_allocation_out_of_memory_waits_for_the_end_of_a_section);
+	tcase_add_test(t, the_end_of_a_connection_runs_the_cleanups_of_another);
+	tcase_add_test(t, a_cleanup_that_fails_stops_the_others_or_is_not_reported);
+	tcase_add_test(t, a_forked_child_runs_the_cleanups_of_its_parent);
+	tcase_add_test(t, two_threads_run_the_same_cleanup_or_neither_runs_it);
 	return suite_run("defer", t, NULL);
 }

@@ -44,7 +44,7 @@ START_TEST(bytes_at_the_ratio_stay_and_one_block_more_gives_all_back)
 }
 END_TEST
 
-START_TEST(a_full_pool_gives_back_what_is_pending_and_serves)
+START_TEST(a_full_pool_frees_pending_blocks_and_serves_the_request)
 {
 	struct block b, c;
 
@@ -59,7 +59,7 @@ START_TEST(a_full_pool_gives_back_what_is_pending_and_serves)
 }
 END_TEST
 
-START_TEST(one_free_that_fails_is_lost_and_the_others_go_on)
+START_TEST(one_free_that_fails_is_lost_and_the_others_continue)
 {
 	struct block b[3];
 	struct fault f;
@@ -81,7 +81,7 @@ START_TEST(one_free_that_fails_is_lost_and_the_others_go_on)
 }
 END_TEST
 
-START_TEST(what_is_pending_goes_back_when_nobody_asks_for_a_while)
+START_TEST(pending_blocks_are_freed_when_no_request_comes_for_a_while)
 {
 	struct block b;
 
@@ -208,9 +208,9 @@ static TCase *flushing_tests(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, ten_freed_blocks_stay_and_the_eleventh_gives_all_eleven_back);
 	tcase_add_test(tc, bytes_at_the_ratio_stay_and_one_block_more_gives_all_back);
-	tcase_add_test(tc, a_full_pool_gives_back_what_is_pending_and_serves);
-	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_go_on);
-	tcase_add_test(tc, what_is_pending_goes_back_when_nobody_asks_for_a_while);
+	tcase_add_test(tc, a_full_pool_frees_pending_blocks_and_serves_the_request);
+	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_continue);
+	tcase_add_test(tc, pending_blocks_are_freed_when_no_request_comes_for_a_while);
 	return tc;
 }
 

@@ -38,7 +38,7 @@ START_TEST(a_batch_exceeds_a_frame_or_loses_arrays)
 		specs[i].descr = descr;
 	}
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 40);
 	created(NULL);
 	ck_assert_msg(gpushm_describe(b, specs, MANY) == 0, "%s", gpushm_error());
@@ -58,7 +58,7 @@ START_TEST(a_batch_exceeds_a_frame_or_loses_arrays)
 }
 END_TEST
 
-START_TEST(a_refused_batch_stays_in_the_own_table)
+START_TEST(a_refused_batch_stays_in_the_clients_table)
 {
 	_cleanup_(free_ptr) struct gpushm_array_spec *specs = NULL;
 	_cleanup_(free_ptr) char *names = NULL;
@@ -66,7 +66,7 @@ START_TEST(a_refused_batch_stays_in_the_own_table)
 
 	specs = many_specs(MANY, &names);
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 1);
 	canned_error(server, CODE_LIMIT, "too many");
 	canned_done(server);
@@ -82,13 +82,13 @@ START_TEST(a_refused_batch_stays_in_the_own_table)
 }
 END_TEST
 
-START_TEST(a_wrong_array_costs_a_round_trip_or_takes_others_along)
+START_TEST(an_invalid_array_is_sent_or_undoes_others)
 {
 	struct gpushm_array_spec specs[] = { float_spec("good"), float_spec("far") };
 
 	specs[1].offset = SIZE;
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_done(server);
 	created(NULL);
 	ck_assert_int_eq(gpushm_describe(b, specs, 2), -ERANGE);
@@ -104,13 +104,13 @@ START_TEST(a_wrong_array_costs_a_round_trip_or_takes_others_along)
 }
 END_TEST
 
-START_TEST(a_daemon_that_counts_other_arrays_is_believed)
+START_TEST(a_wrong_count_of_arrays_in_a_reply_is_accepted)
 {
 	struct gpushm_array_spec spec = float_spec("x");
 
 	described = 5;
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 1);
 	created(NULL);
 	refuses_for_good(gpushm_describe(b, &spec, 1), EPROTO, "counts");
@@ -129,7 +129,7 @@ START_TEST(an_attribute_moves_when_the_table_grows)
 	size_t size;
 
 	canned_hello(server);
-	answer_create();
+	reply_to_create();
 	canned_respond(server, count_arrays, 2);
 	canned_done(server);
 	created(&o);
@@ -153,9 +153,9 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup_buffer, teardown_buffer);
 	tcase_add_test(tc, a_batch_exceeds_a_frame_or_loses_arrays);
-	tcase_add_test(tc, a_refused_batch_stays_in_the_own_table);
-	tcase_add_test(tc, a_wrong_array_costs_a_round_trip_or_takes_others_along);
-	tcase_add_test(tc, a_daemon_that_counts_other_arrays_is_believed);
+	tcase_add_test(tc, a_refused_batch_stays_in_the_clients_table);
+	tcase_add_test(tc, an_invalid_array_is_sent_or_undoes_others);
+	tcase_add_test(tc, a_wrong_count_of_arrays_in_a_reply_is_accepted);
 	tcase_add_test(tc, an_attribute_moves_when_the_table_grows);
 	return suite_run("describe", tc, NULL);
 }

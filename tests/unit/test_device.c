@@ -44,7 +44,7 @@ static int find(const char *spec)
 	return d ? d->ordinal : -1;
 }
 
-START_TEST(nothing_means_the_first)
+START_TEST(no_device_means_the_first)
 {
 	ck_assert_int_eq(find(""), 0);
 }
@@ -61,7 +61,7 @@ START_TEST(an_ordinal_is_the_whole_word)
 }
 END_TEST
 
-START_TEST(a_uuid_may_be_cut_short_where_one_fits)
+START_TEST(a_uuid_may_be_abbreviated_if_it_matches_one_device)
 {
 	ck_assert_int_eq(find("GPU-8f2a0000-0000-0000-0000-0000000000ef"), 0);
 	ck_assert_int_eq(find("8f2a0000-0000-0000-0000-0000000000ef"), 0);
@@ -72,7 +72,7 @@ START_TEST(a_uuid_may_be_cut_short_where_one_fits)
 }
 END_TEST
 
-START_TEST(a_uuid_that_fits_two_or_none_finds_nothing)
+START_TEST(a_uuid_that_matches_two_devices_or_none_finds_none)
 {
 	ck_assert_int_eq(find("GPU-8f"), -1);
 	ck_assert_int_eq(find("GPU-8"), -1);
@@ -105,7 +105,7 @@ START_TEST(without_devices_nothing_is_found)
 }
 END_TEST
 
-START_TEST(done_takes_what_was_never_probed_and_may_come_twice)
+START_TEST(done_accepts_devices_never_probed_and_may_be_called_twice)
 {
 	struct devices none = { 0 };
 
@@ -120,12 +120,12 @@ int main(void)
 	TCase *tc = tcase_create("device");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, nothing_means_the_first);
+	tcase_add_test(tc, no_device_means_the_first);
 	tcase_add_test(tc, an_ordinal_is_the_whole_word);
-	tcase_add_test(tc, a_uuid_may_be_cut_short_where_one_fits);
-	tcase_add_test(tc, a_uuid_that_fits_two_or_none_finds_nothing);
+	tcase_add_test(tc, a_uuid_may_be_abbreviated_if_it_matches_one_device);
+	tcase_add_test(tc, a_uuid_that_matches_two_devices_or_none_finds_none);
 	tcase_add_test(tc, a_pci_id_may_lack_its_domain_and_be_of_any_case);
 	tcase_add_test(tc, without_devices_nothing_is_found);
-	tcase_add_test(tc, done_takes_what_was_never_probed_and_may_come_twice);
+	tcase_add_test(tc, done_accepts_devices_never_probed_and_may_be_called_twice);
 	return suite_run("device", tc, NULL);
 }

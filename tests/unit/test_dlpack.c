@@ -186,7 +186,7 @@ START_TEST(a_read_only_array_is_written_by_a_consumer)
 }
 END_TEST
 
-START_TEST(an_array_that_dlpack_can_not_say_is_exported)
+START_TEST(an_array_that_dlpack_can_not_describe_is_exported)
 {
 	struct gpushm_array *record = array_of(&s, "record8", 1, SHAPE(4), NULL, 0);
 	struct gpushm_array *apart = array_of(&s, "float32x3", 2, SHAPE(2, 1), SHAPE(16, 4), 0),
@@ -307,7 +307,7 @@ int main(void)
 	tcase_add_test(tc, deleters_on_other_threads_lose_count);
 	tcase_add_test(tc, a_deleter_in_a_forked_child_hangs);
 	tcase_add_test(tc, a_read_only_array_is_written_by_a_consumer);
-	tcase_add_test(tc, an_array_that_dlpack_can_not_say_is_exported);
+	tcase_add_test(tc, an_array_that_dlpack_can_not_describe_is_exported);
 	tcase_add_test(tc, a_scalar_or_an_empty_array_has_no_strides_or_an_address);
 	tcase_add_test(tc, a_packed_array_has_strides_in_bytes);
 	tcase_add_test(tc, lanes_are_counted_as_elements);

@@ -113,7 +113,7 @@ START_TEST(a_typestr_does_not_come_back_as_its_type)
 }
 END_TEST
 
-START_TEST(a_type_that_is_none_is_valid)
+START_TEST(an_invalid_type_passes)
 {
 	static const struct dtype types[] = {
 		{ 3, 64, 1, 0 },
@@ -166,7 +166,7 @@ START_TEST(a_valid_type_has_no_bits_or_no_name)
 }
 END_TEST
 
-START_TEST(a_name_of_no_type_is_parsed)
+START_TEST(an_invalid_name_of_a_type_is_parsed)
 {
 	static const char *const names[] = {
 		"",
@@ -201,7 +201,7 @@ START_TEST(a_name_of_no_type_is_parsed)
 }
 END_TEST
 
-START_TEST(a_typestr_of_no_type_of_ours_is_parsed)
+START_TEST(an_invalid_or_unsupported_typestr_is_parsed)
 {
 	static const char *const none[] = { "",	    "<",       "f4",  "<f",	     "<f04",
 					    "<f-4", "<f4 ",    "<x4", "?f4",	     "<V",
@@ -218,7 +218,7 @@ START_TEST(a_typestr_of_no_type_of_ours_is_parsed)
 }
 END_TEST
 
-START_TEST(another_order_mark_changes_the_type)
+START_TEST(another_byte_order_mark_changes_the_type)
 {
 	static const struct {
 		const char *typestr;
@@ -237,7 +237,7 @@ START_TEST(another_order_mark_changes_the_type)
 }
 END_TEST
 
-START_TEST(a_name_is_written_past_its_room)
+START_TEST(a_name_is_written_past_its_buffer)
 {
 	char buf[8];
 
@@ -262,11 +262,11 @@ int main(void)
 	tcase_add_test(tc, a_type_has_the_wrong_size_or_alignment);
 	tcase_add_test(tc, a_name_does_not_come_back_as_its_type);
 	tcase_add_test(tc, a_typestr_does_not_come_back_as_its_type);
-	tcase_add_test(tc, a_type_that_is_none_is_valid);
+	tcase_add_test(tc, an_invalid_type_passes);
 	tcase_add_test(tc, a_valid_type_has_no_bits_or_no_name);
-	tcase_add_test(tc, a_name_of_no_type_is_parsed);
-	tcase_add_test(tc, a_typestr_of_no_type_of_ours_is_parsed);
-	tcase_add_test(tc, another_order_mark_changes_the_type);
-	tcase_add_test(tc, a_name_is_written_past_its_room);
+	tcase_add_test(tc, an_invalid_name_of_a_type_is_parsed);
+	tcase_add_test(tc, an_invalid_or_unsupported_typestr_is_parsed);
+	tcase_add_test(tc, another_byte_order_mark_changes_the_type);
+	tcase_add_test(tc, a_name_is_written_past_its_buffer);
 	return suite_run("dtype", tc, NULL);
 }

@@ -43,7 +43,7 @@ START_TEST(each_attach_reads_the_user_database)
 }
 END_TEST
 
-START_TEST(a_strangers_file_is_taken_for_the_daemons)
+START_TEST(a_file_of_another_user_is_taken_for_the_daemons)
 {
 	ck_assert(is_owner(1000, 1000));
 	ck_assert(!is_owner(1000, 0));
@@ -58,6 +58,6 @@ int main(void)
 	TCase *tc = tcase_create("endpoint user");
 
 	tcase_add_test(tc, each_attach_reads_the_user_database);
-	tcase_add_test(tc, a_strangers_file_is_taken_for_the_daemons);
+	tcase_add_test(tc, a_file_of_another_user_is_taken_for_the_daemons);
 	return suite_run("endpoint user", tc, NULL);
 }

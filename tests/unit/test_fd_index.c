@@ -42,7 +42,7 @@ static void give(uint32_t index)
 	fdstore_give_index(&s, index);
 }
 
-START_TEST(a_number_is_given_twice)
+START_TEST(an_index_is_given_twice)
 {
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
@@ -57,7 +57,7 @@ START_TEST(a_number_is_given_twice)
 }
 END_TEST
 
-START_TEST(a_number_that_no_keeper_takes_comes_before_one_that_it_does)
+START_TEST(an_index_that_systemd_can_not_keep_comes_before_one_that_it_can)
 {
 	for (uint32_t i = 0; i < FD_INDEX_KEPT; i++)
 		ck_assert_uint_lt(take(), FD_INDEX_KEPT);
@@ -70,7 +70,7 @@ START_TEST(a_number_that_no_keeper_takes_comes_before_one_that_it_does)
 }
 END_TEST
 
-START_TEST(a_marked_number_is_given_again)
+START_TEST(an_index_in_use_is_given_again)
 {
 	static const uint32_t marked[] = { 3, FD_INDEX_KEPT - 1, FD_INDEX_KEPT + 4, 0 };
 
@@ -91,8 +91,8 @@ int main(void)
 	TCase *t = tcase_create("fd_index");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, a_number_is_given_twice);
-	tcase_add_test(t, a_number_that_no_keeper_takes_comes_before_one_that_it_does);
-	tcase_add_test(t, a_marked_number_is_given_again);
+	tcase_add_test(t, an_index_is_given_twice);
+	tcase_add_test(t, an_index_that_systemd_can_not_keep_comes_before_one_that_it_can);
+	tcase_add_test(t, an_index_in_use_is_given_again);
 	return suite_run("fd_index", t, NULL);
 }

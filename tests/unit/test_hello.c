@@ -22,7 +22,7 @@ START_TEST(a_missing_daemon_is_connected_to)
 }
 END_TEST
 
-START_TEST(a_socket_that_nobody_listens_on_reads_as_a_missing_one)
+START_TEST(a_socket_without_a_listener_reads_as_a_missing_one)
 {
 	char path[128];
 
@@ -44,7 +44,7 @@ START_TEST(a_socket_that_nobody_listens_on_reads_as_a_missing_one)
 }
 END_TEST
 
-START_TEST(a_socket_of_another_type_is_talked_to)
+START_TEST(a_socket_of_another_type_is_accepted)
 {
 	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -69,7 +69,7 @@ START_TEST(a_path_that_is_too_long_is_cut_to_another_socket)
 }
 END_TEST
 
-START_TEST(the_environment_is_not_looked_at)
+START_TEST(the_environment_is_ignored)
 {
 	setenv("GPUSHM_SOCKET", canned_path(server), 1);
 	canned_hello(server);
@@ -78,7 +78,7 @@ START_TEST(the_environment_is_not_looked_at)
 }
 END_TEST
 
-START_TEST(the_runtime_folder_is_not_looked_at)
+START_TEST(the_runtime_folder_is_ignored)
 {
 	char folder[128], path[160], *slash;
 
@@ -141,7 +141,7 @@ END_TEST
 
 /* ---- a socket without a daemon ---- */
 
-START_TEST(a_daemon_that_never_answers_is_waited_for_for_ever)
+START_TEST(connect_waits_for_ever_for_a_daemon_that_never_replies)
 {
 	setenv("GPUSHM_RECONNECT_MS", "0", 1);
 	ck_assert_int_eq(gpushm_connect(canned_path(server), &c), -ECONNREFUSED);
@@ -169,7 +169,7 @@ static size_t fill_queue(int *fds, size_t size)
 	return n;
 }
 
-START_TEST(a_daemon_that_accepts_nobody_is_waited_for_for_ever)
+START_TEST(connect_waits_for_ever_for_a_daemon_that_accepts_no_connection)
 {
 	int fds[16];
 	size_t n = fill_queue(fds, array_size(fds));
@@ -217,7 +217,7 @@ static int say_hello(void)
 	return connect_to_it();
 }
 
-START_TEST(hello_is_not_said_or_not_kept)
+START_TEST(hello_is_not_sent_or_its_reply_not_kept)
 {
 	const Gpushm__Proto__Request *r;
 
@@ -261,7 +261,7 @@ START_TEST(a_pool_of_a_later_kind_breaks_hello)
 }
 END_TEST
 
-START_TEST(a_daemon_of_another_version_is_spoken_to)
+START_TEST(a_daemon_of_another_version_is_accepted)
 {
 	a_hello();
 	hello.version = 2;
@@ -322,7 +322,7 @@ static void (*const spoil_hello[])(void) = {
 	no_pool_name, empty_pool_name, pool_name_with_a_nul, pool_name_of_64, too_many_pools,
 };
 
-START_TEST(a_hello_that_makes_no_sense_is_believed)
+START_TEST(an_inconsistent_hello_is_accepted)
 {
 	a_hello();
 	spoil_hello[_i]();
@@ -338,18 +338,17 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_missing_daemon_is_connected_to);
-	tcase_add_test(tc, a_socket_that_nobody_listens_on_reads_as_a_missing_one);
-	tcase_add_test(tc, a_socket_of_another_type_is_talked_to);
+	tcase_add_test(tc, a_socket_without_a_listener_reads_as_a_missing_one);
+	tcase_add_test(tc, a_socket_of_another_type_is_accepted);
 	tcase_add_test(tc, a_path_that_is_too_long_is_cut_to_another_socket);
-	tcase_add_test(tc, the_environment_is_not_looked_at);
-	tcase_add_test(tc, the_runtime_folder_is_not_looked_at);
+	tcase_add_test(tc, the_environment_is_ignored);
+	tcase_add_test(tc, the_runtime_folder_is_ignored);
 	tcase_add_test(tc, a_server_of_another_user_is_trusted);
-	tcase_add_test(tc, a_daemon_that_never_answers_is_waited_for_for_ever);
-	tcase_add_test(tc, a_daemon_that_accepts_nobody_is_waited_for_for_ever);
-	tcase_add_test(tc, hello_is_not_said_or_not_kept);
+	tcase_add_test(tc, connect_waits_for_ever_for_a_daemon_that_never_replies);
+	tcase_add_test(tc, connect_waits_for_ever_for_a_daemon_that_accepts_no_connection);
+	tcase_add_test(tc, hello_is_not_sent_or_its_reply_not_kept);
 	tcase_add_test(tc, a_pool_of_a_later_kind_breaks_hello);
-	tcase_add_test(tc, a_daemon_of_another_version_is_spoken_to);
-	tcase_add_loop_test(tc, a_hello_that_makes_no_sense_is_believed, 0,
-			    (int)array_size(spoil_hello));
+	tcase_add_test(tc, a_daemon_of_another_version_is_accepted);
+	tcase_add_loop_test(tc, an_inconsistent_hello_is_accepted, 0, (int)array_size(spoil_hello));
 	return suite_run("hello", tc, NULL);
 }

@@ -59,7 +59,7 @@ START_TEST(the_size_is_whole_pages_and_the_memory_all_zero)
 }
 END_TEST
 
-START_TEST(nobody_can_resize_it_and_no_reader_can_seal_it)
+START_TEST(no_client_can_resize_memory_and_no_reader_can_seal_it)
 {
 	const int fds[] = { block.fd, block.fd_read_only };
 
@@ -91,7 +91,7 @@ START_TEST(a_reader_can_neither_write_nor_map_writable)
 }
 END_TEST
 
-START_TEST(what_a_writer_writes_a_reader_sees)
+START_TEST(a_reader_sees_the_writes_of_a_writer)
 {
 	unsigned char *out = map(block.fd, PROT_READ | PROT_WRITE);
 	unsigned char *in = map(block.fd_read_only, PROT_READ);
@@ -165,7 +165,7 @@ END_TEST
 
 /* What a daemon may find: of a block that is, or is not, sealed, an fd for writing or for reading.
  */
-START_TEST(a_block_that_was_kept_is_lent_with_other_rights)
+START_TEST(a_restored_block_is_lent_with_other_rights)
 {
 	bool sealed = _i & 1, writable = _i & 2;
 	int fd = fcntl(writable ? block.fd : block.fd_read_only, F_DUPFD_CLOEXEC, 0), r;
@@ -187,7 +187,7 @@ START_TEST(a_block_that_was_kept_is_lent_with_other_rights)
 END_TEST
 
 /* Each limit lets one more of an allocation's two fds through; the last lets both. */
-START_TEST(running_out_of_fds_says_so_and_leaks_none)
+START_TEST(running_out_of_fds_is_reported_and_leaks_none)
 {
 	struct rlimit old, low;
 	struct block none;
@@ -212,7 +212,7 @@ START_TEST(running_out_of_fds_says_so_and_leaks_none)
 }
 END_TEST
 
-START_TEST(a_freed_block_is_not_handed_on_with_its_contents)
+START_TEST(a_freed_block_is_not_reused_with_its_contents)
 {
 	unsigned char *at = map(block.fd, PROT_READ | PROT_WRITE);
 
@@ -248,15 +248,15 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, the_size_is_whole_pages_and_the_memory_all_zero);
-	tcase_add_test(tc, nobody_can_resize_it_and_no_reader_can_seal_it);
+	tcase_add_test(tc, no_client_can_resize_memory_and_no_reader_can_seal_it);
 	tcase_add_test(tc, a_reader_can_neither_write_nor_map_writable);
-	tcase_add_test(tc, what_a_writer_writes_a_reader_sees);
+	tcase_add_test(tc, a_reader_sees_the_writes_of_a_writer);
 	tcase_add_test(tc, a_reader_of_another_uid_can_not_reopen_it_for_writing);
 	tcase_add_test(tc, both_fds_close_on_exec);
 	tcase_add_test(tc, a_sealed_block_keeps_an_fd_for_writing);
-	tcase_add_loop_test(tc, a_block_that_was_kept_is_lent_with_other_rights, 0, 4);
-	tcase_add_test(tc, running_out_of_fds_says_so_and_leaks_none);
-	tcase_add_test(tc, a_freed_block_is_not_handed_on_with_its_contents);
+	tcase_add_loop_test(tc, a_restored_block_is_lent_with_other_rights, 0, 4);
+	tcase_add_test(tc, running_out_of_fds_is_reported_and_leaks_none);
+	tcase_add_test(tc, a_freed_block_is_not_reused_with_its_contents);
 	tcase_add_test(tc, a_percentage_is_of_the_hosts_memory);
 	return suite_run("host_pool", tc, NULL);
 }

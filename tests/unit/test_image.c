@@ -112,7 +112,7 @@ START_TEST(a_small_table_keeps_an_fd_or_follows_its_file)
 }
 END_TEST
 
-START_TEST(a_large_table_is_mapped_for_one_name_or_never)
+START_TEST(a_large_table_is_mapped_for_one_lookup_or_never)
 {
 	struct table_array a;
 	unsigned looks = 0;
@@ -156,7 +156,7 @@ START_TEST(a_table_that_can_change_is_mapped)
 }
 END_TEST
 
-START_TEST(a_table_of_somebody_else_s_is_mapped)
+START_TEST(a_table_of_another_user_is_mapped)
 {
 	uint64_t bytes;
 	int fd = sealed_table(LARGE, &bytes);
@@ -197,7 +197,7 @@ START_TEST(many_tables_take_all_fds)
 }
 END_TEST
 
-START_TEST(a_table_that_is_none_is_taken)
+START_TEST(an_invalid_table_is_accepted)
 {
 	static const uint64_t sizes[] = { 1, 4096, 1u << 20 };
 
@@ -220,10 +220,10 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_small_table_keeps_an_fd_or_follows_its_file);
-	tcase_add_test(tc, a_large_table_is_mapped_for_one_name_or_never);
+	tcase_add_test(tc, a_large_table_is_mapped_for_one_lookup_or_never);
 	tcase_add_test(tc, a_table_that_can_change_is_mapped);
-	tcase_add_test(tc, a_table_of_somebody_else_s_is_mapped);
+	tcase_add_test(tc, a_table_of_another_user_is_mapped);
 	tcase_add_test(tc, many_tables_take_all_fds);
-	tcase_add_test(tc, a_table_that_is_none_is_taken);
+	tcase_add_test(tc, an_invalid_table_is_accepted);
 	return suite_run("image", tc, NULL);
 }

@@ -67,7 +67,7 @@ static const struct {
 	{ "a=\xc3\xa9\n", "1:a=\xc3\xa9;" },
 };
 
-START_TEST(a_text_gives_exactly_these_items)
+START_TEST(a_text_is_read_as_exactly_these_items)
 {
 	char items[256], diagnostics[256];
 
@@ -81,7 +81,7 @@ END_TEST
 static const struct {
 	const char *text;
 	size_t len;
-	const char *items, *complaint;
+	const char *items, *diagnostic;
 } bad[] = {
 	{ "x\na=b", 5, "2:a=b;", "f:1: \"x\" is neither" },
 	{ "=b\n", 3, "", "f:1: \"=b\" is neither" },
@@ -94,14 +94,14 @@ static const struct {
 	{ "a=b\nc\0d=e\nf=g\n", 15, "1:a=b;", "f:2: control character 0x00; this is no text" },
 };
 
-START_TEST(a_line_without_form_is_told_with_its_number_and_skipped)
+START_TEST(a_malformed_line_is_reported_with_its_number_and_skipped)
 {
 	char items[256], diagnostics[256];
 
 	parse(bad[_i].text, bad[_i].len, items, sizeof(items), diagnostics, sizeof(diagnostics));
 	ck_assert_str_eq(items, bad[_i].items);
-	ck_assert_msg(strncmp(diagnostics, bad[_i].complaint, strlen(bad[_i].complaint)) == 0, "%s",
-		      diagnostics);
+	ck_assert_msg(strncmp(diagnostics, bad[_i].diagnostic, strlen(bad[_i].diagnostic)) == 0,
+		      "%s", diagnostics);
 	ck_assert_ptr_eq(strchr(diagnostics, '\n'), diagnostics + strlen(diagnostics) - 1);
 }
 END_TEST
@@ -111,8 +111,8 @@ int main(void)
 	TCase *tc = tcase_create("ini");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_loop_test(tc, a_text_gives_exactly_these_items, 0, array_size(good));
-	tcase_add_loop_test(tc, a_line_without_form_is_told_with_its_number_and_skipped, 0,
+	tcase_add_loop_test(tc, a_text_is_read_as_exactly_these_items, 0, array_size(good));
+	tcase_add_loop_test(tc, a_malformed_line_is_reported_with_its_number_and_skipped, 0,
 			    array_size(bad));
 	return suite_run("ini", tc, NULL);
 }

@@ -102,7 +102,7 @@ START_TEST(a_large_journal_loses_its_beginning_when_it_grows)
 }
 END_TEST
 
-START_TEST(a_cut_journal_gives_what_was_never_written)
+START_TEST(a_cut_journal_gives_records_that_were_never_written)
 {
 	struct journal j = JOURNAL_NONE;
 	unsigned last = 0;
@@ -123,7 +123,7 @@ START_TEST(a_cut_journal_gives_what_was_never_written)
 }
 END_TEST
 
-START_TEST(a_flipped_bit_gives_what_was_never_written)
+START_TEST(a_flipped_bit_gives_records_that_were_never_written)
 {
 	struct journal j = JOURNAL_NONE;
 
@@ -148,7 +148,7 @@ START_TEST(a_flipped_bit_gives_what_was_never_written)
 }
 END_TEST
 
-START_TEST(something_else_is_taken_for_a_journal)
+START_TEST(another_file_is_taken_for_a_journal)
 {
 	struct journal j = JOURNAL_NONE, other = JOURNAL_NONE;
 	static const unsigned char garbage[200] = "not a journal at all";
@@ -181,7 +181,7 @@ static uint32_t crc_of(uint32_t crc, const void *data, size_t len)
 }
 
 /* All lengths, and so every number of bytes behind the last whole word. */
-START_TEST(another_version_finds_another_checksum)
+START_TEST(the_checksum_is_not_crc32c)
 {
 	unsigned char body[128];
 	struct journal j;
@@ -214,9 +214,9 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_record_is_lost_or_changed);
 	tcase_add_test(t, a_large_journal_loses_its_beginning_when_it_grows);
-	tcase_add_test(t, a_cut_journal_gives_what_was_never_written);
-	tcase_add_test(t, a_flipped_bit_gives_what_was_never_written);
-	tcase_add_test(t, something_else_is_taken_for_a_journal);
-	tcase_add_test(t, another_version_finds_another_checksum);
+	tcase_add_test(t, a_cut_journal_gives_records_that_were_never_written);
+	tcase_add_test(t, a_flipped_bit_gives_records_that_were_never_written);
+	tcase_add_test(t, another_file_is_taken_for_a_journal);
+	tcase_add_test(t, the_checksum_is_not_crc32c);
 	return suite_run("journal", t, NULL);
 }

@@ -52,7 +52,7 @@ static void write_about(void)
 	log_write(LOG_WARNING, &about, "lease %d is suspect", 3);
 }
 
-START_TEST(a_line_on_stderr_names_level_and_what_it_is_about)
+START_TEST(a_line_on_stderr_names_its_level_and_its_subject)
 {
 	char line[512];
 
@@ -235,7 +235,7 @@ static const struct {
 	{ "\x01\x7f", "\\x01\\x7f" },
 };
 
-START_TEST(what_can_not_be_printed_is_escaped_byte_by_byte)
+START_TEST(bytes_that_can_not_be_printed_are_escaped_one_by_one)
 {
 	char safe[64];
 
@@ -261,14 +261,14 @@ int main(void)
 	TCase *tc = tcase_create("log");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_line_on_stderr_names_level_and_what_it_is_about);
+	tcase_add_test(tc, a_line_on_stderr_names_its_level_and_its_subject);
 	tcase_add_test(tc, lines_below_the_level_are_dropped);
 	tcase_add_test(tc, a_newline_or_an_escape_sequence_can_not_forge_a_line);
 	tcase_add_test(tc, a_line_longer_than_a_pipe_takes_in_one_piece_is_cut);
 	tcase_add_test(tc, a_line_between_a_failed_call_and_its_report_keeps_errno);
 	tcase_add_test(tc, a_journal_stream_that_stderr_has_left_is_not_used);
 	tcase_add_test(tc, a_line_reaches_the_journal_with_all_its_fields);
-	tcase_add_loop_test(tc, what_can_not_be_printed_is_escaped_byte_by_byte, 0,
+	tcase_add_loop_test(tc, bytes_that_can_not_be_printed_are_escaped_one_by_one, 0,
 			    array_size(escapes));
 	tcase_add_test(tc, a_cut_never_splits_a_character);
 	return suite_run("log", tc, NULL);

@@ -81,7 +81,7 @@ START_TEST(a_buffer_is_mapped_twice_or_unmapped_too_soon)
 }
 END_TEST
 
-START_TEST(maps_that_differ_are_taken_for_one)
+START_TEST(different_maps_are_taken_for_one)
 {
 	struct map *maps[4];
 
@@ -128,7 +128,7 @@ START_TEST(a_map_that_failed_stays_in_the_register)
 }
 END_TEST
 
-START_TEST(a_gpu_maps_what_it_can_t)
+START_TEST(a_pool_without_its_gpu_is_mapped)
 {
 	struct map_request r = request_of(1, true);
 	struct map *m = NULL;
@@ -254,10 +254,10 @@ int main(void)
 	tcase_set_timeout(tc, 30);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_buffer_is_mapped_twice_or_unmapped_too_soon);
-	tcase_add_test(tc, maps_that_differ_are_taken_for_one);
+	tcase_add_test(tc, different_maps_are_taken_for_one);
 	tcase_add_test(tc, a_map_that_became_read_only_is_not_shared_with_readers);
 	tcase_add_test(tc, a_map_that_failed_stays_in_the_register);
-	tcase_add_test(tc, a_gpu_maps_what_it_can_t);
+	tcase_add_test(tc, a_pool_without_its_gpu_is_mapped);
 	tcase_add_test(tc, a_pointer_that_would_kill_its_importer_is_imported);
 	tcase_add_test(tc, threads_unmap_each_others_memory);
 	tcase_add_test(tc, a_forked_child_inherits_maps_or_a_locked_register);

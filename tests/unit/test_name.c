@@ -97,7 +97,7 @@ static const struct text wrong_components[] = {
 	T("./a"), T("../a"), T("a/."), T("a/.."), T("a/./b"), T("a/../b"),
 };
 
-START_TEST(a_right_name_is_refused)
+START_TEST(a_valid_name_is_refused)
 {
 	all_pass(name_check_buffer, right, array_size(right));
 	all_pass(name_check_array, right, array_size(right));
@@ -133,7 +133,7 @@ START_TEST(a_private_name_is_refused)
 }
 END_TEST
 
-START_TEST(a_false_private_name_passes)
+START_TEST(an_invalid_private_name_passes)
 {
 	static const struct text names[] = {
 		T("~"),	     T("~/"),	  T("~1001"),	      T("~foo"),
@@ -203,11 +203,11 @@ int main(void)
 	TCase *tc = tcase_create("name");
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
-	tcase_add_test(tc, a_right_name_is_refused);
+	tcase_add_test(tc, a_valid_name_is_refused);
 	tcase_add_test(tc, controls_or_malformed_utf8_pass);
 	tcase_add_test(tc, empty_or_dotted_components_pass);
 	tcase_add_test(tc, a_private_name_is_refused);
-	tcase_add_test(tc, a_false_private_name_passes);
+	tcase_add_test(tc, an_invalid_private_name_passes);
 	tcase_add_test(tc, lengths_are_off_by_one);
 	tcase_add_test(tc, a_pool_name_with_other_characters_passes);
 	tcase_add_test(tc, a_cut_splits_a_character_or_takes_a_whole_one);

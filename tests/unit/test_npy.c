@@ -105,7 +105,7 @@ START_TEST(a_record_loses_its_size_or_its_descr)
 }
 END_TEST
 
-START_TEST(void_elements_become_a_record_with_a_descr_of_no_use)
+START_TEST(void_elements_become_a_record_with_a_useless_descr)
 {
 	struct npy npy;
 
@@ -168,7 +168,7 @@ static const struct {
 	  -EOVERFLOW },
 };
 
-START_TEST(a_header_that_says_nonsense_is_read)
+START_TEST(an_invalid_header_is_read)
 {
 	struct npy npy;
 
@@ -177,7 +177,7 @@ START_TEST(a_header_that_says_nonsense_is_read)
 }
 END_TEST
 
-START_TEST(a_header_cut_anywhere_is_read)
+START_TEST(a_header_that_is_cut_is_read)
 {
 	static const char dict[] = "{'descr': [('x', '<f4', (2,)), (('t', 'y'), '|S3')], "
 				   "'fortran_order': True, 'shape': (3, 4), }";
@@ -296,7 +296,7 @@ START_TEST(a_header_that_we_write_reads_differently)
 }
 END_TEST
 
-START_TEST(a_descr_that_fits_not_the_size_is_repeated)
+START_TEST(a_descr_of_another_size_is_written)
 {
 	static const char *const lies[] = { "[('x', '<f4')]", "__import__('os')",
 					    "'|V8', 'more': 1", "[('x', '<f8')] ", "'<f8'\n" };
@@ -352,14 +352,14 @@ int main(void)
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_loop_test(tc, a_dtype_of_numpy_is_taken_for_another, 0, array_size(plain));
 	tcase_add_loop_test(tc, a_record_loses_its_size_or_its_descr, 0, array_size(records));
-	tcase_add_test(tc, void_elements_become_a_record_with_a_descr_of_no_use);
-	tcase_add_loop_test(tc, a_header_that_says_nonsense_is_read, 0, array_size(bad));
-	tcase_add_test(tc, a_header_cut_anywhere_is_read);
+	tcase_add_test(tc, void_elements_become_a_record_with_a_useless_descr);
+	tcase_add_loop_test(tc, an_invalid_header_is_read, 0, array_size(bad));
+	tcase_add_test(tc, a_header_that_is_cut_is_read);
 	tcase_add_test(tc, a_prelude_of_another_format_or_version_passes);
 	tcase_add_test(tc, a_descr_above_what_a_buffer_holds_overflows_the_struct);
 	tcase_add_test(tc, a_latin_1_name_comes_out_as_broken_utf_8);
 	tcase_add_test(tc, a_header_that_we_write_reads_differently);
-	tcase_add_test(tc, a_descr_that_fits_not_the_size_is_repeated);
+	tcase_add_test(tc, a_descr_of_another_size_is_written);
 	tcase_add_test(tc, a_type_that_numpy_lacks_is_written_as_another);
 	tcase_add_test(tc, a_field_name_above_ascii_is_written_as_latin_1);
 	return suite_run("npy", tc, NULL);

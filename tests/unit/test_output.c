@@ -93,7 +93,7 @@ static int parse(struct values *v, bool first_word_ends, size_t *ret_words, char
 
 #define ARGV(...) ((char **)(const char *[]){ __VA_ARGS__, NULL })
 
-START_TEST(an_option_lands_in_the_wrong_place)
+START_TEST(an_option_is_stored_in_the_wrong_variable)
 {
 	struct values v = { 0 };
 	size_t n;
@@ -131,7 +131,7 @@ START_TEST(options_of_a_subcommand_are_taken_before_it_is_known)
 }
 END_TEST
 
-START_TEST(a_wrong_option_is_refused_without_a_word)
+START_TEST(a_wrong_option_is_refused_without_an_explanation)
 {
 	static const struct {
 		const char *word, *says;
@@ -155,7 +155,7 @@ START_TEST(a_wrong_option_is_refused_without_a_word)
 }
 END_TEST
 
-START_TEST(a_list_grows_past_its_room)
+START_TEST(a_list_grows_past_its_end)
 {
 	const char *argv[ARG_LIST_MAX + 2] = { NULL };
 	struct values v = { 0 };
@@ -168,7 +168,7 @@ START_TEST(a_list_grows_past_its_room)
 }
 END_TEST
 
-START_TEST(a_mistyped_command_gets_a_foreign_suggestion)
+START_TEST(a_mistyped_command_gets_a_wrong_suggestion)
 {
 	ck_assert_str_eq(command_suggest("stats"), "status");
 	ck_assert_str_eq(command_suggest("pubilsh"), "publish");
@@ -270,7 +270,7 @@ static void write_empty(FILE *out)
 	ck_assert_int_eq(table_print(table_new("NAME >SIZE"), false, out), 0);
 }
 
-START_TEST(columns_of_a_table_do_not_stand_below_each_other)
+START_TEST(columns_of_a_table_are_not_aligned)
 {
 	_cleanup_(free_ptr) char *text = NULL, *empty = NULL, *coloured = NULL;
 
@@ -314,14 +314,14 @@ int main(void)
 	tcase_add_test(tc, a_control_character_reaches_the_terminal);
 	tcase_add_test(tc, a_size_or_an_age_is_rounded_into_nonsense);
 	tcase_add_test(tc, a_time_is_read_in_another_unit);
-	tcase_add_test(tc, an_option_lands_in_the_wrong_place);
+	tcase_add_test(tc, an_option_is_stored_in_the_wrong_variable);
 	tcase_add_test(tc, options_of_a_subcommand_are_taken_before_it_is_known);
-	tcase_add_test(tc, a_wrong_option_is_refused_without_a_word);
-	tcase_add_test(tc, a_list_grows_past_its_room);
-	tcase_add_test(tc, a_mistyped_command_gets_a_foreign_suggestion);
+	tcase_add_test(tc, a_wrong_option_is_refused_without_an_explanation);
+	tcase_add_test(tc, a_list_grows_past_its_end);
+	tcase_add_test(tc, a_mistyped_command_gets_a_wrong_suggestion);
 	tcase_add_test(tc, json_is_escaped_or_divided_wrongly);
 	tcase_add_test(tc, pretty_json_is_indented_wrongly);
-	tcase_add_test(tc, columns_of_a_table_do_not_stand_below_each_other);
+	tcase_add_test(tc, columns_of_a_table_are_not_aligned);
 	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
 	return suite_run("output", tc, NULL);
 }

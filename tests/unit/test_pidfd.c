@@ -76,7 +76,7 @@ static void *look_for_thread(void *arg)
 	return NULL;
 }
 
-START_TEST(something_else_is_taken_for_a_process_that_was)
+START_TEST(another_process_is_taken_for_one_in_the_journal)
 {
 	uint64_t start = pidfd_start_time(getpid());
 	pthread_t thread;
@@ -115,7 +115,7 @@ int main(void)
 	tcase_add_test(t, a_name_with_brackets_moves_the_start_time);
 	tcase_add_test(t, a_process_that_is_gone_has_a_start_time);
 	tcase_add_test(t, a_pidfd_of_a_living_peer_is_readable);
-	tcase_add_test(t, something_else_is_taken_for_a_process_that_was);
+	tcase_add_test(t, another_process_is_taken_for_one_in_the_journal);
 	tcase_add_test(t, a_kept_pidfd_of_a_dead_process_is_alive);
 	return suite_run("pidfd", t, NULL);
 }

@@ -21,7 +21,7 @@ START_TEST(a_pool_that_is_still_starting_refuses)
 }
 END_TEST
 
-START_TEST(a_pool_that_could_not_be_opened_refuses_and_says_why)
+START_TEST(a_pool_that_could_not_be_opened_refuses_with_the_reason)
 {
 	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
 	struct block none;
@@ -52,7 +52,7 @@ START_TEST(a_pool_without_its_gpu_fails_later_and_makes_no_driver_call)
 }
 END_TEST
 
-START_TEST(a_kind_that_this_build_lacks_fails_and_says_so)
+START_TEST(a_kind_that_this_build_lacks_fails_with_that_reason)
 {
 	struct pool_config c = a_config(POOL_VMM, 10 * MIB);
 
@@ -62,7 +62,7 @@ START_TEST(a_kind_that_this_build_lacks_fails_and_says_so)
 }
 END_TEST
 
-START_TEST(close_gives_back_what_is_pending_before_the_kind_ends)
+START_TEST(close_frees_pending_blocks_before_the_kind_ends)
 {
 	struct block b[3];
 
@@ -76,7 +76,7 @@ START_TEST(close_gives_back_what_is_pending_before_the_kind_ends)
 }
 END_TEST
 
-START_TEST(close_of_a_pool_that_is_still_starting_waits_and_says_nothing_of_ready)
+START_TEST(close_of_a_pool_that_is_still_starting_waits_and_never_calls_on_ready)
 {
 	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
 
@@ -124,7 +124,7 @@ START_TEST(close_from_the_last_on_done_closes_once)
 }
 END_TEST
 
-START_TEST(a_restricted_pool_lets_in_whom_it_names_and_nobody_else)
+START_TEST(a_restricted_pool_admits_only_the_users_and_groups_that_it_names)
 {
 	uint32_t users[] = { ALICE }, groups[] = { 50 };
 	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
@@ -144,7 +144,7 @@ START_TEST(a_restricted_pool_lets_in_whom_it_names_and_nobody_else)
 }
 END_TEST
 
-START_TEST(a_reload_changes_who_may_and_how_much_is_kept)
+START_TEST(a_reload_changes_the_allowed_users_and_the_pending_limits)
 {
 	uint32_t users[] = { ALICE };
 	struct pool_config c = a_config(POOL_HOST, 10 * MIB);
@@ -164,7 +164,7 @@ START_TEST(a_reload_changes_who_may_and_how_much_is_kept)
 }
 END_TEST
 
-START_TEST(an_unrestricted_pool_lets_everyone_in)
+START_TEST(an_unrestricted_pool_admits_all_users)
 {
 	open_of(10 * MIB);
 	ck_assert(pool_allows(pool, BOB, NULL, 0));
@@ -195,11 +195,11 @@ static TCase *life_tests(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_pool_that_is_still_starting_refuses);
-	tcase_add_test(tc, a_pool_that_could_not_be_opened_refuses_and_says_why);
+	tcase_add_test(tc, a_pool_that_could_not_be_opened_refuses_with_the_reason);
 	tcase_add_test(tc, a_pool_without_its_gpu_fails_later_and_makes_no_driver_call);
-	tcase_add_test(tc, a_kind_that_this_build_lacks_fails_and_says_so);
-	tcase_add_test(tc, close_gives_back_what_is_pending_before_the_kind_ends);
-	tcase_add_test(tc, close_of_a_pool_that_is_still_starting_waits_and_says_nothing_of_ready);
+	tcase_add_test(tc, a_kind_that_this_build_lacks_fails_with_that_reason);
+	tcase_add_test(tc, close_frees_pending_blocks_before_the_kind_ends);
+	tcase_add_test(tc, close_of_a_pool_that_is_still_starting_waits_and_never_calls_on_ready);
 	tcase_add_test(tc, close_waits_for_a_cancelled_request_and_frees_its_block);
 	tcase_add_test(tc, close_from_the_last_on_done_closes_once);
 	return tc;
@@ -210,9 +210,9 @@ static TCase *lending_tests(void)
 	TCase *tc = tcase_create("lending");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_restricted_pool_lets_in_whom_it_names_and_nobody_else);
-	tcase_add_test(tc, a_reload_changes_who_may_and_how_much_is_kept);
-	tcase_add_test(tc, an_unrestricted_pool_lets_everyone_in);
+	tcase_add_test(tc, a_restricted_pool_admits_only_the_users_and_groups_that_it_names);
+	tcase_add_test(tc, a_reload_changes_the_allowed_users_and_the_pending_limits);
+	tcase_add_test(tc, an_unrestricted_pool_admits_all_users);
 	tcase_add_test(tc, a_reader_is_lent_the_read_only_fd_and_a_mempools_block_the_pools);
 	return tc;
 }

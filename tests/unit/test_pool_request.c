@@ -27,7 +27,7 @@ START_TEST(a_block_is_rounded_up_and_counted_until_it_is_free)
 }
 END_TEST
 
-START_TEST(a_full_pool_says_what_was_asked_and_what_is_free)
+START_TEST(a_full_pool_reports_the_requested_and_the_free_bytes)
 {
 	struct block b, none;
 	struct fault f;
@@ -43,7 +43,7 @@ START_TEST(a_full_pool_says_what_was_asked_and_what_is_free)
 }
 END_TEST
 
-START_TEST(the_last_room_is_not_given_to_two_requests_at_once)
+START_TEST(the_last_space_is_not_given_to_two_requests_at_once)
 {
 	struct pool_request one = { .on_done = on_request_done },
 			    two = { .on_done = on_request_done };
@@ -69,7 +69,7 @@ START_TEST(a_pool_can_be_filled_to_the_last_byte)
 }
 END_TEST
 
-START_TEST(more_than_the_pool_is_too_large_whatever_is_free)
+START_TEST(more_than_the_pool_is_too_large_even_if_all_is_free)
 {
 	struct block none;
 	struct fault f;
@@ -83,7 +83,7 @@ START_TEST(more_than_the_pool_is_too_large_whatever_is_free)
 }
 END_TEST
 
-START_TEST(more_than_the_kind_can_do_says_why_and_what_to_use)
+START_TEST(more_than_the_kind_allows_is_refused_with_an_alternative)
 {
 	struct block none;
 	struct fault f;
@@ -109,7 +109,7 @@ START_TEST(a_percentage_is_of_the_device_and_no_pool_is_larger_than_it)
 }
 END_TEST
 
-START_TEST(out_of_memory_flushes_and_is_tried_once_more)
+START_TEST(out_of_memory_flushes_and_the_request_is_tried_once_more)
 {
 	struct block b;
 
@@ -125,7 +125,7 @@ START_TEST(out_of_memory_flushes_and_is_tried_once_more)
 }
 END_TEST
 
-START_TEST(out_of_memory_twice_is_told_in_the_drivers_words_and_counts_nothing)
+START_TEST(out_of_memory_twice_is_reported_in_the_drivers_words_and_counts_nothing)
 {
 	struct block none;
 	struct fault f;
@@ -158,7 +158,7 @@ START_TEST(another_error_is_not_tried_again)
 }
 END_TEST
 
-START_TEST(a_block_that_comes_for_nobody_is_freed_and_never_reused)
+START_TEST(a_block_of_a_cancelled_request_is_freed_and_never_reused)
 {
 	struct pool_request r = { .on_done = on_request_done };
 	struct block b;
@@ -203,11 +203,11 @@ static TCase *counting_tests(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_block_is_rounded_up_and_counted_until_it_is_free);
-	tcase_add_test(tc, a_full_pool_says_what_was_asked_and_what_is_free);
-	tcase_add_test(tc, the_last_room_is_not_given_to_two_requests_at_once);
+	tcase_add_test(tc, a_full_pool_reports_the_requested_and_the_free_bytes);
+	tcase_add_test(tc, the_last_space_is_not_given_to_two_requests_at_once);
 	tcase_add_test(tc, a_pool_can_be_filled_to_the_last_byte);
-	tcase_add_test(tc, more_than_the_pool_is_too_large_whatever_is_free);
-	tcase_add_test(tc, more_than_the_kind_can_do_says_why_and_what_to_use);
+	tcase_add_test(tc, more_than_the_pool_is_too_large_even_if_all_is_free);
+	tcase_add_test(tc, more_than_the_kind_allows_is_refused_with_an_alternative);
 	tcase_add_test(tc, a_percentage_is_of_the_device_and_no_pool_is_larger_than_it);
 	return tc;
 }
@@ -217,8 +217,8 @@ static TCase *errors_tests(void)
 	TCase *tc = tcase_create("errors");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, out_of_memory_flushes_and_is_tried_once_more);
-	tcase_add_test(tc, out_of_memory_twice_is_told_in_the_drivers_words_and_counts_nothing);
+	tcase_add_test(tc, out_of_memory_flushes_and_the_request_is_tried_once_more);
+	tcase_add_test(tc, out_of_memory_twice_is_reported_in_the_drivers_words_and_counts_nothing);
 	tcase_add_test(tc, another_error_is_not_tried_again);
 	return tc;
 }
@@ -228,7 +228,7 @@ static TCase *cancelling_tests(void)
 	TCase *tc = tcase_create("cancelling");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_block_that_comes_for_nobody_is_freed_and_never_reused);
+	tcase_add_test(tc, a_block_of_a_cancelled_request_is_freed_and_never_reused);
 	tcase_add_test(tc, a_cancelled_request_that_fails_is_not_tried_again);
 	return tc;
 }

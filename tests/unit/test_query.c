@@ -56,7 +56,7 @@ static void reply_stat(void)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-START_TEST(a_list_of_pages_is_cut_or_asked_for_twice)
+START_TEST(a_list_of_pages_is_cut_or_requested_twice)
 {
 	struct gpushm_stat *stats = NULL;
 	size_t n = 0;
@@ -108,7 +108,7 @@ static void list_is_refused(const char *why)
 	ck_assert_ptr_null(stats);
 }
 
-START_TEST(a_list_that_stands_still_is_asked_for_without_end)
+START_TEST(a_list_without_progress_is_requested_for_ever)
 {
 	some_buffers();
 	canned_hello(server);
@@ -118,7 +118,7 @@ START_TEST(a_list_that_stands_still_is_asked_for_without_end)
 }
 END_TEST
 
-START_TEST(a_page_without_buffers_is_asked_for_without_end)
+START_TEST(a_page_without_buffers_is_requested_for_ever)
 {
 	some_buffers();
 	canned_hello(server);
@@ -128,7 +128,7 @@ START_TEST(a_page_without_buffers_is_asked_for_without_end)
 }
 END_TEST
 
-START_TEST(a_list_that_breaks_off_leaks_its_first_page)
+START_TEST(a_list_that_fails_leaks_its_first_page)
 {
 	struct gpushm_stat *stats = NULL;
 	size_t n = 0;
@@ -211,7 +211,7 @@ static void (*const spoil[])(void) = {
 	long_command, unknown_access, unknown_state, name_with_a_nul, long_name, key_with_a_nul,
 };
 
-START_TEST(a_stat_that_makes_no_sense_is_believed_or_leaks)
+START_TEST(an_inconsistent_stat_is_accepted_or_leaks)
 {
 	struct gpushm_stat *s = NULL;
 
@@ -256,7 +256,7 @@ static void reply_pools(Gpushm__Proto__Pool **pools, size_t n)
 	canned_reply(server, &reply, NULL, 0);
 }
 
-START_TEST(a_pool_of_a_later_kind_is_told_as_another)
+START_TEST(a_pool_of_a_later_kind_is_reported_as_another)
 {
 	Gpushm__Proto__Pool known = GPUSHM__PROTO__POOL__INIT, later = GPUSHM__PROTO__POOL__INIT;
 	Gpushm__Proto__Pool *both[] = { &later, &known };
@@ -321,16 +321,16 @@ int main(void)
 	TCase *tc = tcase_create("query");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_list_of_pages_is_cut_or_asked_for_twice);
+	tcase_add_test(tc, a_list_of_pages_is_cut_or_requested_twice);
 	tcase_add_test(tc, an_empty_list_reads_as_an_error);
-	tcase_add_test(tc, a_list_that_stands_still_is_asked_for_without_end);
-	tcase_add_test(tc, a_page_without_buffers_is_asked_for_without_end);
-	tcase_add_test(tc, a_list_that_breaks_off_leaks_its_first_page);
+	tcase_add_test(tc, a_list_without_progress_is_requested_for_ever);
+	tcase_add_test(tc, a_page_without_buffers_is_requested_for_ever);
+	tcase_add_test(tc, a_list_that_fails_leaks_its_first_page);
 	tcase_add_test(tc, a_stat_loses_an_attribute_or_its_bytes);
-	tcase_add_loop_test(tc, a_stat_that_makes_no_sense_is_believed_or_leaks, 0,
+	tcase_add_loop_test(tc, an_inconsistent_stat_is_accepted_or_leaks, 0,
 			    (int)array_size(spoil));
 	tcase_add_test(tc, a_wait_ends_while_the_buffer_is_being_filled);
-	tcase_add_test(tc, a_pool_of_a_later_kind_is_told_as_another);
+	tcase_add_test(tc, a_pool_of_a_later_kind_is_reported_as_another);
 	tcase_add_test(tc, a_status_loses_its_users_or_leaks_them);
 	return suite_run("query", tc, NULL);
 }

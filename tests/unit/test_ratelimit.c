@@ -58,7 +58,7 @@ START_TEST(a_user_fills_the_log)
 }
 END_TEST
 
-START_TEST(a_user_is_held_back_for_what_another_one_does)
+START_TEST(a_user_is_limited_for_the_lines_of_another)
 {
 	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
 	ck_assert_uint_eq(passed(8, 2, SECOND), 2);
@@ -66,7 +66,7 @@ START_TEST(a_user_is_held_back_for_what_another_one_does)
 }
 END_TEST
 
-START_TEST(what_was_left_out_is_never_told)
+START_TEST(the_number_of_dropped_lines_is_never_logged)
 {
 	passed(7, RATELIMIT_LINES, SECOND);
 	passed(8, RATELIMIT_LINES + 4, SECOND);
@@ -79,7 +79,7 @@ START_TEST(what_was_left_out_is_never_told)
 }
 END_TEST
 
-START_TEST(many_users_are_too_many)
+START_TEST(many_users_overflow_the_table)
 {
 	passed(1, RATELIMIT_LINES + 1, SECOND);
 	for (uid_t uid = 2; uid < 2 + 2 * RATELIMIT_USERS; uid++)
@@ -91,12 +91,12 @@ END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("throttle");
+	TCase *tc = tcase_create("ratelimit");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, a_user_fills_the_log);
-	tcase_add_test(tc, a_user_is_held_back_for_what_another_one_does);
-	tcase_add_test(tc, what_was_left_out_is_never_told);
-	tcase_add_test(tc, many_users_are_too_many);
+	tcase_add_test(tc, a_user_is_limited_for_the_lines_of_another);
+	tcase_add_test(tc, the_number_of_dropped_lines_is_never_logged);
+	tcase_add_test(tc, many_users_overflow_the_table);
 	return suite_run("ratelimit", tc, NULL);
 }

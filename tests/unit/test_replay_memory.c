@@ -46,7 +46,7 @@ static int replay_once(const struct ledger *l, unsigned long n)
 	return err;
 }
 
-START_TEST(a_journal_is_forgotten_for_want_of_memory)
+START_TEST(a_journal_is_lost_when_memory_runs_out)
 {
 	struct ledger *l = ledger_new(1);
 	int keeper = listen_for_notifications(), err = -ENOMEM;
@@ -73,6 +73,6 @@ int main(void)
 	TCase *t = tcase_create("replay_memory");
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
-	tcase_add_test(t, a_journal_is_forgotten_for_want_of_memory);
+	tcase_add_test(t, a_journal_is_lost_when_memory_runs_out);
 	return suite_run("replay_memory", t, NULL);
 }

@@ -163,7 +163,7 @@ static uint64_t seed(void)
 	return n;
 }
 
-START_TEST(a_damaged_journal_gives_what_never_was)
+START_TEST(a_damaged_journal_gives_a_state_that_never_was)
 {
 	uint64_t first = seed();
 
@@ -188,7 +188,7 @@ START_TEST(a_damaged_journal_gives_what_never_was)
 END_TEST
 
 /* 1 MiB: it has grown several times. */
-START_TEST(a_journal_that_has_grown_gives_what_never_was)
+START_TEST(a_journal_that_has_grown_gives_a_state_that_never_was)
 {
 	struct ledger *l = ledger_new(seed());
 
@@ -204,7 +204,7 @@ START_TEST(a_journal_that_has_grown_gives_what_never_was)
 END_TEST
 
 /* The writing of a new journal may end anywhere: the old or the new one has the same state. */
-START_TEST(a_journal_that_is_half_written_counts)
+START_TEST(a_half_written_journal_is_replayed)
 {
 	struct ledger *l = ledger_new(seed());
 	struct named_fd both[2];
@@ -231,7 +231,7 @@ START_TEST(a_journal_that_is_half_written_counts)
 END_TEST
 
 /* Without its keeper no published buffer is in the journal, and only records of ends fill it. */
-START_TEST(a_journal_whose_fds_are_not_kept_is_never_written_anew)
+START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 {
 	struct ledger *l = ledger_new(seed());
 	struct buffer b = {
@@ -257,9 +257,9 @@ int main(void)
 
 	tcase_add_checked_fixture(t, fds_mark, fds_check);
 	tcase_set_timeout(t, 300);
-	tcase_add_test(t, a_damaged_journal_gives_what_never_was);
-	tcase_add_test(t, a_journal_that_has_grown_gives_what_never_was);
-	tcase_add_test(t, a_journal_that_is_half_written_counts);
-	tcase_add_test(t, a_journal_whose_fds_are_not_kept_is_never_written_anew);
+	tcase_add_test(t, a_damaged_journal_gives_a_state_that_never_was);
+	tcase_add_test(t, a_journal_that_has_grown_gives_a_state_that_never_was);
+	tcase_add_test(t, a_half_written_journal_is_replayed);
+	tcase_add_test(t, a_journal_without_an_fd_store_is_never_renewed);
 	return suite_run("serialize", t, NULL);
 }

@@ -27,7 +27,7 @@ START_TEST(units_are_binary)
 }
 END_TEST
 
-START_TEST(what_would_round_to_1024_is_one_of_the_next_unit)
+START_TEST(a_size_that_would_round_to_1024_is_one_of_the_next_unit)
 {
 	ck_assert_str_eq(size_format((1ull << 20) - 1).text, "1.0 MiB");
 	ck_assert_str_eq(size_format((1ull << 30) - 1).text, "1.0 GiB");
@@ -35,7 +35,7 @@ START_TEST(what_would_round_to_1024_is_one_of_the_next_unit)
 }
 END_TEST
 
-START_TEST(the_largest_number_is_cut_nowhere)
+START_TEST(the_largest_number_is_printed_whole)
 {
 	ck_assert_str_eq(size_format(UINT64_MAX).text, "16.0 EiB");
 }
@@ -63,7 +63,7 @@ static const struct {
 	{ "1.1M", 1153433 },
 };
 
-START_TEST(a_size_is_read_as_another)
+START_TEST(a_size_is_read_as_another_size)
 {
 	uint64_t v = 7;
 
@@ -104,7 +104,7 @@ static const struct {
 	{ "16.0 EiB", "too large" },
 };
 
-START_TEST(text_that_is_no_size_is_read)
+START_TEST(an_invalid_size_is_read)
 {
 	uint64_t v = 7;
 	const char *wrong = size_parse(bad[_i].text, &v);
@@ -134,10 +134,10 @@ int main(void)
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, bytes_are_whole_and_have_no_decimal);
 	tcase_add_test(tc, units_are_binary);
-	tcase_add_test(tc, what_would_round_to_1024_is_one_of_the_next_unit);
-	tcase_add_test(tc, the_largest_number_is_cut_nowhere);
-	tcase_add_loop_test(tc, a_size_is_read_as_another, 0, array_size(sizes));
-	tcase_add_loop_test(tc, text_that_is_no_size_is_read, 0, array_size(bad));
+	tcase_add_test(tc, a_size_that_would_round_to_1024_is_one_of_the_next_unit);
+	tcase_add_test(tc, the_largest_number_is_printed_whole);
+	tcase_add_loop_test(tc, a_size_is_read_as_another_size, 0, array_size(sizes));
+	tcase_add_loop_test(tc, an_invalid_size_is_read, 0, array_size(bad));
 	tcase_add_test(tc, a_size_that_was_printed_can_not_be_read);
 	return suite_run("size", tc, NULL);
 }

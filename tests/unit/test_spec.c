@@ -62,7 +62,7 @@ START_TEST(an_array_with_negative_strides_starts_before_its_buffer)
 }
 END_TEST
 
-START_TEST(a_layout_of_nothing_makes_a_buffer_of_no_bytes)
+START_TEST(a_layout_without_arrays_makes_a_buffer_of_no_bytes)
 {
 	uint64_t n = 0;
 
@@ -71,7 +71,7 @@ START_TEST(a_layout_of_nothing_makes_a_buffer_of_no_bytes)
 }
 END_TEST
 
-START_TEST(a_layout_overflows_unseen)
+START_TEST(a_layout_overflows_without_an_error)
 {
 	const int64_t huge[] = { INT64_MAX / 4, 3 }, most[] = { INT64_MAX / 4 - 100 };
 	const int64_t half[] = { INT64_MAX / 4 }, one[] = { 1 };
@@ -90,7 +90,7 @@ START_TEST(a_layout_overflows_unseen)
 }
 END_TEST
 
-START_TEST(a_wrong_spec_is_laid_out)
+START_TEST(an_invalid_spec_is_laid_out)
 {
 	const int64_t negative[] = { 2, -1 }, two[] = { 2 };
 	struct gpushm_array_spec s = spec_of(2, negative);
@@ -118,7 +118,7 @@ START_TEST(a_wrong_spec_is_laid_out)
 }
 END_TEST
 
-START_TEST(a_name_of_a_dtype_is_not_known)
+START_TEST(the_name_of_a_dtype_is_unknown)
 {
 	struct gpushm_dtype t;
 	char name[32];
@@ -176,7 +176,7 @@ START_TEST(options_of_a_newer_header_are_refused_or_ignored)
 }
 END_TEST
 
-START_TEST(options_that_are_not_understood_are_ignored)
+START_TEST(unknown_options_are_ignored)
 {
 	struct gpushm_options from = { .struct_size = sizeof(from) }, o;
 
@@ -216,7 +216,7 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
-START_TEST(an_error_is_another_thread_s)
+START_TEST(an_error_of_another_thread_is_returned)
 {
 	pthread_t thread;
 	void *wrong;
@@ -231,7 +231,7 @@ START_TEST(an_error_is_another_thread_s)
 }
 END_TEST
 
-START_TEST(a_long_error_runs_over)
+START_TEST(a_long_error_overflows_its_buffer)
 {
 	static char text[4096];
 
@@ -252,14 +252,14 @@ int main(void)
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, arrays_overlap_or_are_not_aligned);
 	tcase_add_test(tc, an_array_with_negative_strides_starts_before_its_buffer);
-	tcase_add_test(tc, a_layout_of_nothing_makes_a_buffer_of_no_bytes);
-	tcase_add_test(tc, a_layout_overflows_unseen);
-	tcase_add_test(tc, a_wrong_spec_is_laid_out);
-	tcase_add_test(tc, a_name_of_a_dtype_is_not_known);
+	tcase_add_test(tc, a_layout_without_arrays_makes_a_buffer_of_no_bytes);
+	tcase_add_test(tc, a_layout_overflows_without_an_error);
+	tcase_add_test(tc, an_invalid_spec_is_laid_out);
+	tcase_add_test(tc, the_name_of_a_dtype_is_unknown);
 	tcase_add_test(tc, options_of_an_older_header_are_read_beyond_their_end);
-	tcase_add_test(tc, options_that_are_not_understood_are_ignored);
+	tcase_add_test(tc, unknown_options_are_ignored);
 	tcase_add_test(tc, options_of_a_newer_header_are_refused_or_ignored);
-	tcase_add_test(tc, an_error_is_another_thread_s);
-	tcase_add_test(tc, a_long_error_runs_over);
+	tcase_add_test(tc, an_error_of_another_thread_is_returned);
+	tcase_add_test(tc, a_long_error_overflows_its_buffer);
 	return suite_run("spec", tc, NULL);
 }

@@ -58,7 +58,7 @@ START_TEST(another_file_is_mapped_as_a_status_page)
 }
 END_TEST
 
-START_TEST(a_status_page_is_mapped_with_each_reconnection)
+START_TEST(a_status_page_is_mapped_again_with_each_reconnection)
 {
 	struct status_page next = STATUS_PAGE_CLOSED;
 	struct status_map *first;
@@ -95,7 +95,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, another_file_is_mapped_as_a_status_page);
-	tcase_add_test(t, a_status_page_is_mapped_with_each_reconnection);
+	tcase_add_test(t, a_status_page_is_mapped_again_with_each_reconnection);
 	tcase_add_test(t, a_cell_beyond_the_page_is_read);
 	return suite_run("status map", t, NULL);
 }

@@ -40,7 +40,7 @@ static uint32_t word_of(uint32_t cell, uint64_t id)
 	return status_page_read(&seen->cells[cell], id);
 }
 
-START_TEST(a_reader_can_write_to_the_board)
+START_TEST(a_reader_can_write_to_the_status_page)
 {
 	int fd = b.fd_read_only;
 
@@ -96,7 +96,7 @@ START_TEST(a_count_that_overflows_spills_into_the_flags)
 }
 END_TEST
 
-START_TEST(many_buffers_share_slots_or_leave_the_board)
+START_TEST(many_buffers_share_cells_or_have_none)
 {
 	enum { N = 20000 };
 	static uint32_t cells[N];
@@ -121,7 +121,7 @@ START_TEST(many_buffers_share_slots_or_leave_the_board)
 }
 END_TEST
 
-START_TEST(a_full_board_gives_a_slot_twice)
+START_TEST(a_full_page_gives_a_cell_twice)
 {
 	uint32_t cell;
 
@@ -196,7 +196,7 @@ END_TEST
 
 /* ---- the next daemon ---- */
 
-START_TEST(the_next_daemon_has_another_board)
+START_TEST(the_next_daemon_has_another_status_page)
 {
 	struct status_page next = STATUS_PAGE_CLOSED;
 	uint32_t first = status_page_take(&b, 7), second = status_page_take(&b, 8), word;
@@ -222,7 +222,7 @@ START_TEST(the_next_daemon_has_another_board)
 }
 END_TEST
 
-START_TEST(something_else_is_taken_for_a_board)
+START_TEST(another_file_is_taken_for_a_status_page)
 {
 	struct status_page other = STATUS_PAGE_CLOSED;
 	int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -251,14 +251,14 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, a_reader_can_write_to_the_board);
+	tcase_add_test(t, a_reader_can_write_to_the_status_page);
 	tcase_add_test(t, a_word_is_not_what_was_written);
 	tcase_add_test(t, another_buffers_word_is_taken_for_ours);
 	tcase_add_test(t, a_count_that_overflows_spills_into_the_flags);
-	tcase_add_test(t, many_buffers_share_slots_or_leave_the_board);
-	tcase_add_test(t, a_full_board_gives_a_slot_twice);
+	tcase_add_test(t, many_buffers_share_cells_or_have_none);
+	tcase_add_test(t, a_full_page_gives_a_cell_twice);
 	tcase_add_test(t, a_reader_sleeps_through_a_change);
-	tcase_add_test(t, the_next_daemon_has_another_board);
-	tcase_add_test(t, something_else_is_taken_for_a_board);
+	tcase_add_test(t, the_next_daemon_has_another_status_page);
+	tcase_add_test(t, another_file_is_taken_for_a_status_page);
 	return suite_run("status_page", t, NULL);
 }

@@ -174,7 +174,7 @@ static const struct offer offers[] = {
 	{ .array = A(.dtype = REC) },
 };
 
-START_TEST(an_array_is_judged_wrongly)
+START_TEST(an_array_is_wrongly_accepted_or_refused)
 {
 	const struct offer *o = &offers[_i];
 	int r = table_builder_add(builder, &o->array, &err);
@@ -192,7 +192,7 @@ START_TEST(an_array_is_judged_wrongly)
 }
 END_TEST
 
-START_TEST(a_long_name_pushes_the_fix_out_of_the_text)
+START_TEST(a_long_name_pushes_the_advice_out_of_the_text)
 {
 	char name[ARRAY_NAME_MAX];
 	struct table_array a = { .name = name, .name_len = sizeof(name), .dtype = F32 };
@@ -259,7 +259,7 @@ START_TEST(one_name_is_given_twice)
 }
 END_TEST
 
-START_TEST(truncating_leaves_something_behind)
+START_TEST(truncating_leaves_arrays_behind)
 {
 	uint64_t three, after;
 	char name[16];
@@ -329,7 +329,7 @@ START_TEST(descrs_fill_the_memory)
 END_TEST
 
 /* All want one slot, in a table of up to 1,024 of them. */
-START_TEST(names_made_to_collide_are_added_for_ever)
+START_TEST(colliding_names_are_added_for_ever)
 {
 	struct table_array a;
 	char name[16];
@@ -352,7 +352,7 @@ START_TEST(names_made_to_collide_are_added_for_ever)
 }
 END_TEST
 
-START_TEST(what_was_added_changes_with_the_callers_memory)
+START_TEST(an_added_array_changes_with_the_callers_memory)
 {
 	char name[] = "w1", descr[] = "abc", value[] = "v";
 	struct table_array a = named(name);
@@ -378,15 +378,15 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, an_array_is_judged_wrongly, 0, array_size(offers));
-	tcase_add_test(tc, a_long_name_pushes_the_fix_out_of_the_text);
+	tcase_add_loop_test(tc, an_array_is_wrongly_accepted_or_refused, 0, array_size(offers));
+	tcase_add_test(tc, a_long_name_pushes_the_advice_out_of_the_text);
 	tcase_add_test(tc, a_bad_name_is_added_or_repeated_in_the_text);
 	tcase_add_test(tc, a_descr_is_longer_than_allowed);
 	tcase_add_test(tc, one_name_is_given_twice);
-	tcase_add_test(tc, truncating_leaves_something_behind);
+	tcase_add_test(tc, truncating_leaves_arrays_behind);
 	tcase_add_test(tc, more_arrays_than_the_limit_are_added);
 	tcase_add_test(tc, descrs_fill_the_memory);
-	tcase_add_test(tc, names_made_to_collide_are_added_for_ever);
-	tcase_add_test(tc, what_was_added_changes_with_the_callers_memory);
+	tcase_add_test(tc, colliding_names_are_added_for_ever);
+	tcase_add_test(tc, an_added_array_changes_with_the_callers_memory);
 	return suite_run("table", tc, NULL);
 }

@@ -116,7 +116,7 @@ static void same_array(const struct table_array *told, const struct table_array 
 	ck_assert_uint_eq(told->offset, added->offset);
 }
 
-START_TEST(an_array_is_told_differently_than_it_was_added)
+START_TEST(an_array_is_read_differently_than_it_was_added)
 {
 	struct table_array a;
 
@@ -297,7 +297,7 @@ static struct table_header header(void)
 	return h;
 }
 
-START_TEST(a_search_without_an_empty_slot_does_not_end)
+START_TEST(a_search_without_an_empty_bucket_does_not_end)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -309,7 +309,7 @@ START_TEST(a_search_without_an_empty_slot_does_not_end)
 }
 END_TEST
 
-START_TEST(a_slot_leads_past_the_entries)
+START_TEST(a_bucket_leads_past_the_entries)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -324,7 +324,7 @@ START_TEST(a_slot_leads_past_the_entries)
 }
 END_TEST
 
-START_TEST(an_array_outside_the_buffer_is_told)
+START_TEST(an_array_outside_the_buffer_is_returned)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -341,7 +341,7 @@ START_TEST(an_array_outside_the_buffer_is_told)
 }
 END_TEST
 
-START_TEST(more_dimensions_than_an_array_has_room_for_are_read)
+START_TEST(more_dimensions_than_an_array_can_have_are_read)
 {
 	struct table_header h = header();
 	struct table_array a;
@@ -363,14 +363,14 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, an_array_is_told_differently_than_it_was_added);
+	tcase_add_test(tc, an_array_is_read_differently_than_it_was_added);
 	tcase_add_test(tc, one_of_many_arrays_is_not_found);
 	tcase_add_test(tc, an_image_that_was_cut_or_grew_is_read);
 	tcase_add_test(tc, a_changed_byte_leads_outside);
 	tcase_add_test(tc, a_changed_number_leads_outside);
-	tcase_add_test(tc, a_search_without_an_empty_slot_does_not_end);
-	tcase_add_test(tc, a_slot_leads_past_the_entries);
-	tcase_add_test(tc, an_array_outside_the_buffer_is_told);
-	tcase_add_test(tc, more_dimensions_than_an_array_has_room_for_are_read);
+	tcase_add_test(tc, a_search_without_an_empty_bucket_does_not_end);
+	tcase_add_test(tc, a_bucket_leads_past_the_entries);
+	tcase_add_test(tc, an_array_outside_the_buffer_is_returned);
+	tcase_add_test(tc, more_dimensions_than_an_array_can_have_are_read);
 	return suite_run("table_view", tc, NULL);
 }

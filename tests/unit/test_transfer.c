@@ -162,7 +162,7 @@ static void random_side(unsigned char *memory, int ndim, const int64_t *shape, i
 	}
 }
 
-START_TEST(a_strided_transfer_moves_other_bytes_than_the_slow_road)
+START_TEST(a_strided_transfer_moves_other_bytes_than_the_slow_reference)
 {
 	static const int64_t itemsizes[] = { 1, 2, 3, 4, 8, 16, 37 };
 
@@ -209,7 +209,7 @@ static struct cost cost_of(int ndim, const int64_t *shape, const struct side *d,
 	return cost;
 }
 
-START_TEST(what_is_dense_on_the_device_costs_a_call_for_each_row)
+START_TEST(rows_that_are_dense_on_the_device_cost_a_call_each)
 {
 	struct side d = { device, { 4096, 4 } }, h = { host, { 4, 4000 } };
 	struct cost c = cost_of(2, SHAPE(1000, 1024), &d, &h);
@@ -272,7 +272,7 @@ START_TEST(a_transfer_larger_than_the_buffer_overwrites_its_own_parts)
 }
 END_TEST
 
-START_TEST(few_elements_far_apart_drag_all_that_lies_between_them_along)
+START_TEST(elements_far_apart_are_copied_with_all_bytes_between_them)
 {
 	struct side d = { device + 3 * (5 << 20), { -(5 << 20), 4 } }, h = { host, { 8, 4 } };
 	struct cost c = cost_of(2, SHAPE(4, 2), &d, &h);
@@ -316,7 +316,7 @@ static uint64_t fail_each_call(const struct side *d, const struct side *h, int64
 	}
 }
 
-START_TEST(a_driver_call_that_fails_is_passed_over_or_leaks_the_buffer)
+START_TEST(a_failed_driver_call_is_ignored_or_leaks_the_buffer)
 {
 	const int64_t n = DEVICE_BYTES / 4;
 	struct side d = { device, { 4 } }, h = { host + DEVICE_BYTES - 4, { -4 } };
@@ -328,7 +328,7 @@ START_TEST(a_driver_call_that_fails_is_passed_over_or_leaks_the_buffer)
 }
 END_TEST
 
-START_TEST(a_call_that_fails_leaves_others_that_read_freed_memory)
+START_TEST(a_failed_call_leaves_others_that_read_freed_memory)
 {
 	const int64_t shape[] = { 3, 100000 };
 	const int64_t to[] = { 1 << 20, 8 }, from[] = { 400000, -4 };
@@ -354,14 +354,14 @@ int main(void)
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_strided_transfer_moves_other_bytes_than_the_slow_road);
-	tcase_add_test(tc, what_is_dense_on_the_device_costs_a_call_for_each_row);
+	tcase_add_test(tc, a_strided_transfer_moves_other_bytes_than_the_slow_reference);
+	tcase_add_test(tc, rows_that_are_dense_on_the_device_cost_a_call_each);
 	tcase_add_test(tc, rows_with_a_pitch_cost_more_than_one_call);
 	tcase_add_test(tc, large_rows_that_are_backwards_go_through_the_buffer);
 	tcase_add_test(tc, elements_that_are_backwards_cost_a_call_each);
 	tcase_add_test(tc, a_transfer_larger_than_the_buffer_overwrites_its_own_parts);
-	tcase_add_test(tc, few_elements_far_apart_drag_all_that_lies_between_them_along);
-	tcase_add_test(tc, a_driver_call_that_fails_is_passed_over_or_leaks_the_buffer);
-	tcase_add_test(tc, a_call_that_fails_leaves_others_that_read_freed_memory);
+	tcase_add_test(tc, elements_far_apart_are_copied_with_all_bytes_between_them);
+	tcase_add_test(tc, a_failed_driver_call_is_ignored_or_leaks_the_buffer);
+	tcase_add_test(tc, a_failed_call_leaves_others_that_read_freed_memory);
 	return suite_run("transfer", tc, NULL);
 }

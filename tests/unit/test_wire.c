@@ -146,7 +146,7 @@ START_TEST(more_fds_than_a_frame_holds_leak_those_that_fit)
 }
 END_TEST
 
-START_TEST(fds_that_nobody_wants_get_in)
+START_TEST(fds_are_accepted_where_none_are_allowed)
 {
 	send_raw(1, 1);
 	ck_assert_int_eq(wire_recv_bytes(ends[1], &frame, 0), 0);
@@ -172,7 +172,7 @@ START_TEST(the_end_of_the_stream_reads_as_a_frame)
 }
 END_TEST
 
-START_TEST(other_control_messages_get_in)
+START_TEST(other_control_messages_are_accepted)
 {
 	const int on = 1;
 
@@ -184,7 +184,7 @@ START_TEST(other_control_messages_get_in)
 }
 END_TEST
 
-START_TEST(a_frame_that_failed_keeps_what_the_last_one_had)
+START_TEST(a_failed_frame_keeps_the_bytes_or_fds_of_the_last_one)
 {
 	int fd = open_null();
 
@@ -198,7 +198,7 @@ START_TEST(a_frame_that_failed_keeps_what_the_last_one_had)
 }
 END_TEST
 
-START_TEST(a_full_socket_blocks_or_cuts)
+START_TEST(a_full_socket_blocks_or_truncates)
 {
 	static unsigned char data[FRAME_MAX];
 	size_t n = 0;
@@ -215,7 +215,7 @@ START_TEST(a_full_socket_blocks_or_cuts)
 }
 END_TEST
 
-START_TEST(a_frame_that_no_receiver_takes_is_sent)
+START_TEST(a_frame_too_large_for_a_receiver_is_sent)
 {
 	static unsigned char data[FRAME_MAX + 1];
 
@@ -225,7 +225,7 @@ START_TEST(a_frame_that_no_receiver_takes_is_sent)
 }
 END_TEST
 
-START_TEST(a_peer_that_has_gone_raises_sigpipe)
+START_TEST(a_peer_that_is_gone_raises_sigpipe)
 {
 	close_fd(&ends[1]);
 	ck_assert_int_eq(wire_send(ends[0], "x", 1, NULL, 0, 0), -EPIPE);
@@ -265,14 +265,14 @@ int main(void)
 	tcase_add_test(tc, an_fd_that_was_taken_is_closed_with_the_frame);
 	tcase_add_test(tc, a_truncated_datagram_leaks_its_fds);
 	tcase_add_test(tc, more_fds_than_a_frame_holds_leak_those_that_fit);
-	tcase_add_test(tc, fds_that_nobody_wants_get_in);
+	tcase_add_test(tc, fds_are_accepted_where_none_are_allowed);
 	tcase_add_test(tc, an_empty_datagram_leaks_its_fds_or_reads_as_a_frame);
 	tcase_add_test(tc, the_end_of_the_stream_reads_as_a_frame);
-	tcase_add_test(tc, other_control_messages_get_in);
-	tcase_add_test(tc, a_frame_that_failed_keeps_what_the_last_one_had);
-	tcase_add_test(tc, a_full_socket_blocks_or_cuts);
-	tcase_add_test(tc, a_frame_that_no_receiver_takes_is_sent);
-	tcase_add_test(tc, a_peer_that_has_gone_raises_sigpipe);
+	tcase_add_test(tc, other_control_messages_are_accepted);
+	tcase_add_test(tc, a_failed_frame_keeps_the_bytes_or_fds_of_the_last_one);
+	tcase_add_test(tc, a_full_socket_blocks_or_truncates);
+	tcase_add_test(tc, a_frame_too_large_for_a_receiver_is_sent);
+	tcase_add_test(tc, a_peer_that_is_gone_raises_sigpipe);
 	tcase_add_test(tc, a_signal_ends_a_receive);
 	return suite_run("wire", tc, NULL);
 }
