@@ -67,7 +67,7 @@ static void floor_mempool(void *arg)
 static const struct way {
 	enum gpushm_kind kind;
 	void (*floor)(void *arg);
-	enum floor_verb hold;
+	enum floor_op hold;
 	double at_most;
 	const char *is;
 } ways[] = {
@@ -85,7 +85,7 @@ static bool fits(const struct bench *b, enum gpushm_kind kind, uint64_t bytes)
 
 	bench_ok(gpushm_pools(b->c, &pools, &n), "POOLS");
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(pools[i].name, kind_name(kind)) == 0)
+		if (strcmp(pools[i].name, kind_word(kind)) == 0)
 			return bytes <= pools[i].max_buffer_bytes && bytes <= pools[i].bytes / 3;
 	return false;
 }
@@ -109,8 +109,8 @@ static void race_one(struct bench *b, const struct way *w, uint64_t bytes)
 	const struct race race = { &a, ours, w->floor, NULL, NULL };
 	struct row row = { .reach = REACH_RATIO, .at_most = w->at_most };
 
-	snprintf(row.id, sizeof(row.id), "attach_%s_%s", kind_name(w->kind), size_id(bytes));
-	snprintf(row.what, sizeof(row.what), "attach + close, %s, %s", kind_name(w->kind),
+	snprintf(row.id, sizeof(row.id), "attach_%s_%s", kind_word(w->kind), size_id(bytes));
+	snprintf(row.what, sizeof(row.what), "attach + close, %s, %s", kind_word(w->kind),
 		 size_text(bytes));
 	snprintf(row.floor_is, sizeof(row.floor_is), "%s", w->is);
 	if (!options_want(&b->o, row.id) || !fits(b, w->kind, bytes))
@@ -156,9 +156,9 @@ static void race_arrays(struct bench *b, enum gpushm_kind kind, uint64_t bytes)
 	struct row row = { .reach = REACH_RATIO, .at_most = 1.2 };
 
 	snprintf(a.last, sizeof(a.last), "layers.%u.weight", b->o.arrays - 1);
-	snprintf(row.id, sizeof(row.id), "arrays_%s_%s", kind_name(kind), size_id(bytes));
+	snprintf(row.id, sizeof(row.id), "arrays_%s_%s", kind_word(kind), size_id(bytes));
 	snprintf(row.what, sizeof(row.what), "attach + close of %u arrays, %s, %s", b->o.arrays,
-		 kind_name(kind), size_text(bytes));
+		 kind_word(kind), size_text(bytes));
 	snprintf(row.floor_is, sizeof(row.floor_is), "gpushm's own, of one array");
 	if (!options_want(&b->o, row.id) || !fits(b, kind, bytes))
 		return;

@@ -29,19 +29,9 @@ void bench_ok(int r, const char *what)
 		ck_abort_msg("%s: %s", what, gpushm_error());
 }
 
-const char *kind_name(enum gpushm_kind kind)
-{
-	static const char *const names[] = { [GPUSHM_HOST] = "host",
-					     [GPUSHM_PINNED] = "pinned",
-					     [GPUSHM_VMM] = "vmm",
-					     [GPUSHM_MEMPOOL] = "mempool" };
-
-	return names[kind];
-}
-
 bool bench_has(const struct bench *b, enum gpushm_kind kind)
 {
-	if (b->o.pool && strcmp(b->o.pool, kind_name(kind)) != 0)
+	if (b->o.pool && strcmp(b->o.pool, kind_word(kind)) != 0)
 		return false;
 	return kind == GPUSHM_HOST || b->gpu;
 }
@@ -73,7 +63,7 @@ static int create(struct gpushm *c, const char *name, const struct gpushm_option
 void bench_publish(struct gpushm *c, const char *name, enum gpushm_kind kind, uint64_t bytes,
 		   unsigned arrays)
 {
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = kind_name(kind) };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = kind_word(kind) };
 	struct gpushm_buffer *buffer = NULL;
 
 	bench_ok(create(c, name, &o, bytes, arrays, &buffer), name);
@@ -88,7 +78,7 @@ static size_t weigh(struct raw *r, const Gpushm__Proto__Request *q, struct trip 
 	bench_call(r, q);
 	ret->request = raw_pack(q, frame);
 	ret->reply = r->frame.len;
-	ret->request = ret->request < FLOOR_ASK_BYTES ? FLOOR_ASK_BYTES : ret->request;
+	ret->request = ret->request < FLOOR_REQUEST_BYTES ? FLOOR_REQUEST_BYTES : ret->request;
 	return ret->reply;
 }
 
@@ -113,7 +103,7 @@ static void weigh_all(struct bench *b)
 	      &b->create);
 	lease = r->reply->attach->lease;
 	bench_call(r, REQUEST(CLOSE, Close, close, SET(lease, lease)));
-	b->open.verb = FLOOR_LEND;
+	b->open.op = FLOOR_LEND;
 }
 
 void bench_begin(struct bench *b)

@@ -7,6 +7,7 @@
 #define GPUSHM_TESTS_BENCH_BENCH_H
 
 #include "client/gpushm.h"
+#include "proto/words.h"
 #include "tests/bench/floor.h"
 #include "tests/bench/options.h"
 #include "tests/bench/race.h"
@@ -35,7 +36,6 @@ void bench_ok(int r, const char *what);
 
 /* Whether rows of this kind of pool are wanted, and it is there. */
 bool bench_has(const struct bench *b, enum gpushm_kind kind);
-const char *kind_name(enum gpushm_kind kind);
 
 /* A published buffer that nobody has open, of n arrays. */
 void bench_publish(struct gpushm *c, const char *name, enum gpushm_kind kind, uint64_t bytes,

@@ -18,7 +18,7 @@ struct create {
 	struct bench *b;
 	const char *pool;
 	uint64_t bytes;
-	enum floor_verb verb;
+	enum floor_op op;
 	bool flush; /* before the next round */
 	unsigned char frame[FRAME_MAX];
 	size_t frame_len;
@@ -71,9 +71,9 @@ static void after_ours(void *arg)
 static void floor_make(void *arg)
 {
 	struct create *c = arg;
-	struct trip t = { c->b->create.request, c->b->create.reply, c->verb };
+	struct trip t = { c->b->create.request, c->b->create.reply, c->op };
 
-	if (c->verb == FLOOR_MAKE_MEMPOOL)
+	if (c->op == FLOOR_MAKE_MEMPOOL)
 		t.reply += RECORD_BYTES;
 	c->fd = floor_trip(c->b->floor.socket, &t, c->bytes, NULL);
 }
@@ -83,7 +83,7 @@ static void after_floor(void *arg)
 	struct create *c = arg;
 
 	close_fd(&c->fd);
-	floor_call(&c->b->floor, c->verb == FLOOR_MAKE_MEMPOOL ? FLOOR_FREE : FLOOR_ECHO, 0, NULL);
+	floor_call(&c->b->floor, c->op == FLOOR_MAKE_MEMPOOL ? FLOOR_FREE : FLOOR_ECHO, 0, NULL);
 }
 
 /* ---- with the memory mapped ---- */
@@ -141,7 +141,7 @@ static const struct what {
 	const char *id, *what, *floor_is;
 	enum gpushm_kind kind;
 	uint64_t bytes;
-	enum floor_verb verb;
+	enum floor_op op;
 	double at_most; /* 0: told, and no more */
 	bool pending;
 } whats[] = {
@@ -163,9 +163,9 @@ static void race_one(struct bench *b, const struct what *w, const struct race *r
 			   .at_most = w->at_most };
 
 	*c = (struct create){ .b = b,
-			      .pool = kind_name(w->kind),
+			      .pool = kind_word(w->kind),
 			      .bytes = w->bytes,
-			      .verb = w->verb,
+			      .op = w->op,
 			      .flush = !w->pending,
 			      .fd = -1 };
 	snprintf(row.id, sizeof(row.id), "%s%s", w->id, suffix);

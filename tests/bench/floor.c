@@ -66,7 +66,7 @@ int floor_trip(int socket, const struct trip *t, uint64_t bytes, unsigned char r
 			    .msg_iovlen = 1,
 			    .msg_control = control,
 			    .msg_controllen = sizeof(control) };
-	struct floor_ask ask = { t->verb, 0, (uint16_t)t->reply, (uint32_t)(bytes >> 20) };
+	struct floor_request ask = { t->op, 0, (uint16_t)t->reply, (uint32_t)(bytes >> 20) };
 
 	memcpy(out, &ask, sizeof(ask));
 	if (send(socket, out, t->request, MSG_NOSIGNAL) != (ssize_t)t->request ||
@@ -77,9 +77,9 @@ int floor_trip(int socket, const struct trip *t, uint64_t bytes, unsigned char r
 	return fd_of(&m);
 }
 
-int floor_call(const struct floor *f, enum floor_verb verb, uint64_t bytes,
+int floor_call(const struct floor *f, enum floor_op op, uint64_t bytes,
 	       unsigned char record[RECORD_BYTES])
 {
-	return floor_trip(f->socket, &(struct trip){ FLOOR_ASK_BYTES, RECORD_BYTES, verb }, bytes,
+	return floor_trip(f->socket, &(struct trip){ FLOOR_REQUEST_BYTES, RECORD_BYTES, op }, bytes,
 			  record);
 }

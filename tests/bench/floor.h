@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum floor_verb {
+enum floor_op {
 	FLOOR_ECHO,	 /* nothing */
 	FLOOR_LEND,	 /* the fd that is held */
 	FLOOR_RECORD,	 /* the record of the mempool's pointer that is held */
@@ -24,7 +24,7 @@ enum floor_verb {
 	FLOOR_MAKE_VMM,
 	FLOOR_MAKE_MEMPOOL, /* let go of with FLOOR_FREE */
 	FLOOR_FREE,
-	FLOOR_VERBS,
+	FLOOR_OPS,
 };
 
 struct floor {
@@ -35,16 +35,16 @@ struct floor {
 
 /* How large the two datagrams are, and what is done between them. */
 struct trip {
-	size_t request, reply; /* bytes; at least FLOOR_ASK_BYTES */
-	enum floor_verb verb;
+	size_t request, reply; /* bytes; at least FLOOR_REQUEST_BYTES */
+	enum floor_op op;
 };
 
-struct floor_ask {
-	uint8_t verb, unused;
+struct floor_request {
+	uint8_t op, unused;
 	uint16_t reply; /* bytes */
 	uint32_t mib;	/* of what is to be held or made; or, where it is 0, 4 KiB */
 };
-#define FLOOR_ASK_BYTES sizeof(struct floor_ask)
+#define FLOOR_REQUEST_BYTES sizeof(struct floor_request)
 
 extern const struct role floor_role;
 
@@ -60,7 +60,7 @@ int floor_trip(int socket, const struct trip *t, uint64_t bytes,
 	       unsigned char record[RECORD_BYTES]);
 
 /* The trip of the smallest datagrams, for what is not measured. */
-int floor_call(const struct floor *f, enum floor_verb verb, uint64_t bytes,
+int floor_call(const struct floor *f, enum floor_op op, uint64_t bytes,
 	       unsigned char record[RECORD_BYTES]);
 
 #endif

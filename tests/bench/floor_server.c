@@ -45,9 +45,9 @@ static int hold_host(uint64_t bytes)
 }
 
 /* The fd that goes with the answer, or -1. */
-static int act(enum floor_verb verb, uint64_t bytes)
+static int act(enum floor_op op, uint64_t bytes)
 {
-	switch (verb) {
+	switch (op) {
 	case FLOOR_LEND:
 		return server.held;
 	case FLOOR_HOLD_HOST:
@@ -94,7 +94,7 @@ static void serve(int socket)
 {
 	static unsigned char in[FRAME_MAX], out[FRAME_MAX];
 	ssize_t n = recv(socket, in, sizeof(in), MSG_DONTWAIT);
-	struct floor_ask ask;
+	struct floor_request ask;
 	int fd;
 
 	if (n < (ssize_t)sizeof(ask)) {
@@ -102,9 +102,8 @@ static void serve(int socket)
 		return;
 	}
 	memcpy(&ask, in, sizeof(ask));
-	fd = act(ask.verb, ask.mib ? (uint64_t)ask.mib << 20 : 4096);
-	if (ask.verb == FLOOR_RECORD || ask.verb == FLOOR_HOLD_MEMPOOL ||
-	    ask.verb == FLOOR_MAKE_MEMPOOL)
+	fd = act(ask.op, ask.mib ? (uint64_t)ask.mib << 20 : 4096);
+	if (ask.op == FLOOR_RECORD || ask.op == FLOOR_HOLD_MEMPOOL || ask.op == FLOOR_MAKE_MEMPOOL)
 		memcpy(out, server.record, sizeof(server.record));
 	send_reply(socket, out, ask.reply, fd);
 	close_fd(&server.made);

@@ -28,13 +28,13 @@ static void floor_plain(void *arg)
 static void race_one(struct bench *b, enum gpushm_kind kind)
 {
 	const struct race race = { b, ours, floor_plain, NULL, NULL };
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = kind_name(kind) };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = kind_word(kind) };
 	struct row row = { .reach = REACH_RATIO, .at_most = 1.005 };
 	struct gpushm_buffer *made = NULL, *buffer = NULL;
 
-	snprintf(row.id, sizeof(row.id), "kernel_%s", kind_name(kind));
+	snprintf(row.id, sizeof(row.id), "kernel_%s", kind_word(kind));
 	snprintf(row.what, sizeof(row.what), "a kernel that reads and writes 1 GiB, %s",
-		 kind_name(kind));
+		 kind_word(kind));
 	snprintf(row.floor_is, sizeof(row.floor_is), "the same on memory of cuMemAlloc");
 	if (!bench_has(b, kind) || !options_want(&b->o, row.id))
 		return;

@@ -130,7 +130,7 @@ static void prepare_ours(struct side *s, const struct bench *b)
 
 static void prepare_floor(struct side *s, const struct bench *b)
 {
-	const struct floor_ask ask = { FLOOR_ECHO, 0, (uint16_t)b->stat.reply, 0 };
+	const struct floor_request ask = { FLOOR_ECHO, 0, (uint16_t)b->stat.reply, 0 };
 
 	s->pid = b->floor.process.pid;
 	s->sockets = calloc(b->o.clients, sizeof(*s->sockets));

@@ -99,7 +99,7 @@ static void point_start(struct point *p, enum gpushm_kind kind, unsigned buffers
 	snprintf(config, sizeof(config),
 		 "[pool %s]\nkind=%s\n"
 		 "[limits]\nmax-buffers=unlimited\nmax-connections=unlimited\n",
-		 kind_name(kind), kind_name(kind));
+		 kind_word(kind), kind_word(kind));
 	daemon_start(&p->d, config, NULL);
 	bench_ok(gpushm_connect(p->d.socket, &p->c), "connect");
 	connect_clients(p);

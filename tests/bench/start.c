@@ -153,13 +153,13 @@ static void restart_run(struct bench *b, enum gpushm_kind kind)
 	struct keeper k;
 	char config[128];
 
-	snprintf(row.id, sizeof(row.id), "restart_%s", kind_name(kind));
+	snprintf(row.id, sizeof(row.id), "restart_%s", kind_word(kind));
 	snprintf(row.what, sizeof(row.what), "restart with %u buffers: first OPEN answered, %s",
-		 b->o.buffers, kind_name(kind));
+		 b->o.buffers, kind_word(kind));
 	if (!bench_has(b, kind) || !options_want(&b->o, row.id))
 		return;
 	snprintf(config, sizeof(config), "[pool %s]\nkind=%s\n[limits]\nmax-buffers=unlimited\n",
-		 kind_name(kind), kind_name(kind));
+		 kind_word(kind), kind_word(kind));
 	keeper_init(&k, config);
 	keeper_start(&k);
 	fill(&k, kind, b->o.buffers);
