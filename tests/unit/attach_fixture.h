@@ -116,7 +116,7 @@ static inline void reply_to_create(void)
 	reply_attach(memory_fd(ALLOCATED, MEMORY_SEALS), -1);
 }
 
-/* Checks that the last request was to end the lease. */
+/* Checks that the last request was a CLOSE, which ends the lease. */
 static inline void lease_was_ended(void)
 {
 	const Gpushm__Proto__Request *r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A buffer of a canned server, which counts the arrays that are described to it.
+ * A buffer of a canned server, which counts the arrays that the library describes.
  */
 #ifndef GPUSHM_TESTS_UNIT_BUFFER_FIXTURE_H
 #define GPUSHM_TESTS_UNIT_BUFFER_FIXTURE_H
@@ -10,7 +10,7 @@
 #include "proto/code.h"
 
 static struct gpushm_buffer *b;
-static uint32_t described; /* as the canned daemon counts; the server's thread writes it */
+static uint32_t described; /* the canned server's count; its thread writes it */
 
 static inline void setup_buffer(void)
 {

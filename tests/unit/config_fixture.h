@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A folder of configuration files for one test, and what loading them gave.
+ * A folder of configuration files for one test, and the result of loading them.
  */
 #ifndef GPUSHM_TESTS_CONFIG_FIXTURE_H
 #define GPUSHM_TESTS_CONFIG_FIXTURE_H
@@ -19,7 +19,7 @@
 struct loaded {
 	struct config *config;
 	int result;
-	char *errors; /* what was complained of */
+	char *errors; /* the diagnostics */
 };
 
 static char folder[64];
@@ -84,7 +84,7 @@ static inline struct loaded load_text(const char *text)
 	return load_path(main_file);
 }
 
-/* What must be right. */
+/* Loads the files, which must be valid. */
 static inline struct config *load_good(const char *text)
 {
 	struct loaded l = load_text(text);

@@ -21,7 +21,7 @@ static const enum pool_kind kinds[] = { POOL_VMM, POOL_PINNED, POOL_MEMPOOL };
 
 static struct devices devices;
 
-/* What the fake driver tells of itself; all NULL with a real one. */
+/* Counters of the fake driver; all NULL with a real one. */
 static fakecuda_calls_fn *calls;
 static fakecuda_handed_out_fn *handed_out;
 static fakecuda_reset_fail_fn *reset_fail;
@@ -78,8 +78,8 @@ static inline bool find_driver(void)
 	return library != NULL;
 }
 
-/* Starts the program anew where that is what it takes to see the fake driver. Returns whether there
- * is any driver to test with. */
+/* Starts the program again if it needs another LD_LIBRARY_PATH to load the fake driver. Returns
+ * whether there is any driver to test with. */
 static inline bool driver_is_there(char **argv)
 {
 	char folder[PATH_MAX];

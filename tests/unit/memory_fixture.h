@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Fails the n-th allocation. For tests that the Makefile links with --wrap for malloc, calloc,
- * realloc and reallocarray (its MEMORY_TESTS, *_memory.c): calls from our archives come here first.
+ * realloc and reallocarray (its MEMORY_TESTS, *_memory.c): the linker sends calls from our archives
+ * here first.
  */
 #ifndef GPUSHM_TESTS_MEMORY_FIXTURE_H
 #define GPUSHM_TESTS_MEMORY_FIXTURE_H
@@ -23,7 +24,7 @@ void *__wrap_reallocarray(void *p, size_t n, size_t size);
 static __thread unsigned long memory_left;
 static __thread bool memory_armed;
 
-/* Only what happens inside of this can fail: Check allocates, too, and from the same program. */
+/* Only allocations of the expression in here can fail: Check itself allocates, too. */
 #define WITHOUT_MEMORY(call)                  \
 	({                                    \
 		memory_armed = true;          \

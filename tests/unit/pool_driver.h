@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two kinds of pool with a made-up driver that counts, and fails when it is told to. Whoever
- * includes this defines pool_kinds[], so that the archive's table is not linked in.
+ * Two kinds of pool with a made-up driver that counts its calls, and fails those that a test
+ * chooses. A test that includes this file defines pool_kinds[], so that the linker leaves out the
+ * archive's table.
  *
- * The test writes `driver` while nothing is under way, and the worker while something is.
+ * The test writes `driver` while no request is in progress; the worker writes it while one is.
  */
 #ifndef GPUSHM_TESTS_UNIT_POOL_DRIVER_H
 #define GPUSHM_TESTS_UNIT_POOL_DRIVER_H
@@ -19,7 +20,7 @@
 
 static struct {
 	int opens, allocs, frees, closes;
-	int fail_alloc, n_fail_alloc; /* the number of the first call that fails; how many do */
+	int fail_alloc, n_fail_alloc; /* the number of the first call that fails; how many fail */
 	enum code fail_code;
 	int fail_free;	   /* the number of the call that fails */
 	uint64_t capacity; /* of the device */
@@ -107,7 +108,7 @@ static inline void setup(void)
 	list_init(&gpu.pools);
 }
 
-/* Every test ends with its pool closed and nothing left in the driver. */
+/* Every test ends with its pool closed and no memory left in the driver. */
 static inline void teardown(void)
 {
 	if (pool)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A loop, a worker, and the steps that every test of pools takes: make one, ask, wait, close. What
- * is under way is waited for by running the loop until nothing keeps it alive.
+ * A loop, a worker, and the steps that every test of pools takes: make a pool, request a block,
+ * wait, close. Waiting is running the loop until nothing keeps it alive.
  */
 #ifndef GPUSHM_TESTS_UNIT_POOL_FIXTURE_H
 #define GPUSHM_TESTS_UNIT_POOL_FIXTURE_H
@@ -90,7 +90,7 @@ static inline struct pool_config a_config(enum pool_kind kind, uint64_t bytes)
 	return c;
 }
 
-/* A pool that has been opened, be it ready or failed. */
+/* Opens a pool and waits until it is ready or has failed. */
 static inline struct pool *open_pool(const struct pool_config *c, struct device *device)
 {
 	struct pool *pool = NULL;
@@ -110,7 +110,7 @@ static inline void close_pool(struct pool *pool)
 	ck_assert_int_eq(fixture.closed, 1);
 }
 
-/* The outcome of a request, waited for; *f is filled in where it is negative. */
+/* Requests a block and waits for the result; fills in *f if the result is negative. */
 static inline int ask(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret,
 		      struct fault *f)
 {

@@ -29,7 +29,7 @@ struct ledger {
 	struct fdstore store;
 	struct pool pool;
 	struct process processes[3];
-	struct buffer buffers[BUFFERS]; /* id 0: there is none */
+	struct buffer buffers[BUFFERS]; /* id 0: this entry is unused */
 	struct lease leases[LEASES];	/* likewise */
 	uint64_t next_id, random;
 	struct state states[STATES_MAX]; /* of this journal, since it was complete */

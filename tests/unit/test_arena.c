@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The arena that frames unpack into: its budget holds against hostile frames, and is enough for
- * every honest one.
+ * every valid one.
  */
 #include "proto/base/arena.h"
 #include "proto/base/own.h"

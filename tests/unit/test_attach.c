@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Replies to CREATE and OPEN that are wrong: numbers that do not fit each other, memory of another
- * size, without seals or read-only, tables that are not tables. The lease of a buffer that could
- * not be mapped must be closed, and nothing may stay open or mapped.
+ * Wrong replies to CREATE and OPEN: numbers that contradict each other, memory of another size,
+ * without seals or read-only, and invalid tables. The library must close the lease of a buffer that
+ * it can not map, and leave nothing open or mapped.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/attach_fixture.h"
@@ -155,7 +155,7 @@ static int memory_of_another_user(void)
 	int fd = memory_fd(ALLOCATED, MEMORY_SEALS);
 
 	if (fchown(fd, 65533, 65533) < 0) {
-		/* Not root: a file that can't be sealed stands in for it. */
+		/* Not root: a file that can't be sealed takes its place. */
 		close(fd);
 		return null_fd();
 	}

@@ -11,7 +11,7 @@
 
 /* ---- publish ---- */
 
-/* 1: the write went through; else what ended the child. */
+/* 1: the write succeeded; otherwise the signal that ended the child */
 static int write_there(void *at)
 {
 	*(volatile char *)at = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A loop that polls before it sleeps. What it would do next is asked of libuv itself: a timeout of
- * 0 is a poll, one of -1 a sleep until something happens.
+ * A loop that polls before it sleeps. The tests ask libuv for the loop's next timeout: 0 is a poll,
+ * -1 a sleep until something happens.
  */
 #include "daemon/util/busy_poll.h"
 
@@ -45,7 +45,7 @@ END_TEST
 START_TEST(a_loop_polls_for_ever)
 {
 	busy_poll_for(&polling, 1);
-	/* Returns when nothing is active any more. */
+	/* uv_run() returns when no handle is active any more. */
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert(!polls());
 }
@@ -98,7 +98,7 @@ START_TEST(a_single_event_makes_a_loop_poll)
 	polling.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
 	busy_poll_in_burst(&polling, LONG_NS);
 	ck_assert(!polls());
-	/* And if the loop was polling for the one before. */
+	/* Also if the loop was polling for the event before. */
 	busy_poll_for(&polling, LONG_NS);
 	polling.last = uv_hrtime() - BUSY_POLL_BURST_NS - 1;
 	busy_poll_in_burst(&polling, LONG_NS);
@@ -108,7 +108,7 @@ END_TEST
 
 START_TEST(a_burst_of_events_does_not_make_a_loop_poll)
 {
-	/* The two calls may lie far apart, on a busy machine. */
+	/* On a busy machine the two calls may be far apart. */
 	polling.last = uv_hrtime();
 	while (!polls())
 		busy_poll_in_burst(&polling, LONG_NS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The n-th allocation of the library fails, for n = 1, 2, ... until none is left, in each thing
- * that a client does. Each time the result is -ENOMEM with a text, and nothing stays open.
+ * The n-th allocation of the library fails, for n = 1, 2, ... until none is left, in each operation
+ * of a client. Each time the result is -ENOMEM with a text, and nothing stays open.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
@@ -9,7 +9,7 @@
 
 #define ALLOCATIONS_MAX 200
 
-/* ---- what a client does: 0, or the first error ---- */
+/* ---- a client's operations: 0, or the first error ---- */
 
 static int close_all(int result)
 {

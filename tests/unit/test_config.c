@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gpushmd.conf's values mean, where each came from, and what no reload changes. Faults of a
- * file are test_config_bad.c's.
+ * The meaning of gpushmd.conf's values, where each came from, and which keys a reload does not
+ * change. test_config_bad.c has files with errors.
  */
 #include "tests/unit/config_fixture.h"
 
@@ -46,7 +46,7 @@ START_TEST(a_pools_defaults_depend_on_its_kind)
 }
 END_TEST
 
-/* key=value as it is given, and as it must be understood and written. */
+/* key=value as the file has it, and as gpushmd must understand and print it. */
 static const struct {
 	const char *section, *given, *written;
 } values[] = {
@@ -235,7 +235,7 @@ START_TEST(a_users_limits_are_the_general_ones_where_it_has_none)
 	struct config *c;
 	const struct limits_config *l;
 
-	/* [limits] comes later, and the same user under a second name. */
+	/* [limits] comes later, and a second section names the same user by name. */
 	c = load_good("[limits root]\nmax-leases=5\n[limits 0]\nmax-buffers=6\n"
 		      "[limits]\nmax-connections=7\nmax-leases=8\n");
 	ck_assert_uint_eq(c->n_user_limits, 1);
@@ -284,7 +284,7 @@ static const struct {
 	{ "[pool c]\nkind=host\n", "[pool c]" },
 };
 
-/* How many names a list has that is separated by ", ". */
+/* The number of names in a list that is separated by ", ". */
 static size_t count_names(const char *names)
 {
 	size_t n = names[0] != '\0';

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is wrong with configuration files: each fault is told with its file and line, all of them in
- * one run, and none of it leaves half a configuration or anything else behind.
+ * Errors in configuration files: gpushmd reports each one with its file and line, all of them in
+ * one run, and keeps neither half a configuration nor anything else.
  */
 #include "tests/unit/config_fixture.h"
 
 #include <sys/types.h>
 
-/* ---- allocations that fail: these stand before libc's for the code under test ---- */
+/* ---- allocations that fail: these come before libc's for the code under test ---- */
 
-static int allocations_left = -1; /* -1: no end */
+static int allocations_left = -1; /* -1: unlimited */
 
 static int allocation_fails(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The library against servers that are not gpushmd: their replies are cut, garbage, of another
- * request, with unannounced fds, without announced ones, or missing. Each must end in an error with
- * a text, and with every fd closed.
+ * The library against servers that are not gpushmd: replies that are cut, garbage, for another
+ * request, with fds that they do not announce, without fds that they announce, or missing. Each
+ * must end in an error with a text, and with every fd closed.
  */
 #include "proto/code.h"
 #include "tests/lib/forked.h"
@@ -103,7 +103,7 @@ START_TEST(fds_that_the_reply_does_not_announce_stay_open)
 }
 END_TEST
 
-/* Wrong counts: the number in the reply, the flags, and the fds that really come. */
+/* Wrong counts: the number in the reply, the flags, and the fds that really arrive. */
 static const struct {
 	uint32_t fds;
 	bool memory, pool, table;

@@ -175,7 +175,7 @@ START_TEST(no_strides_mean_another_order_than_c)
 }
 END_TEST
 
-/* 2^40 rows, all of them the same one: the copy must not loop over them. */
+/* 2^40 rows, all at the same address: the copy must not loop over them. */
 START_TEST(a_broadcast_array_is_written_a_trillion_times)
 {
 	struct gpushm_array *a =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The n-th driver call fails, for every n of a pool's whole life and every kind: a person is told
- * which call it was, and nothing is left behind. Each n is a process of its own.
+ * The n-th driver call fails, for every n of a pool's whole life and every kind: the error names
+ * the call, and nothing leaks. Each n runs in a process of its own.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/cuda_fixture.h"
@@ -15,8 +15,8 @@
 /* More driver calls than any kind makes from its first to its last. */
 #define CALLS_MAX 40
 
-static char told[512]; /* the first thing that a person was told */
-static bool served;    /* a block was had and freed */
+static char told[512]; /* the first error text */
+static bool served;    /* a block was allocated and freed */
 static char log_path[] = "/tmp/gpushm-test-XXXXXX";
 
 static void tell(const char *text)
@@ -43,8 +43,8 @@ static void try_block(struct pool *pool)
 	served = pool->lost == 0;
 }
 
-/* Everything that a daemon does with one pool of that kind, from cuInit on. Returns how many bytes
- * were lost. */
+/* Everything that a daemon does with one pool of that kind, from cuInit on. Returns how many
+ * bytes leaked. */
 static uint64_t try_life(enum pool_kind kind)
 {
 	struct pool_config c = a_config(kind, 64 * MIB);
@@ -69,7 +69,8 @@ static uint64_t try_life(enum pool_kind kind)
 	return lost;
 }
 
-/* The name of the call that was made to fail, without its version; empty if none was. */
+/* The name of the call that the fake driver failed, without its version; empty if there was
+ * none. */
 static void find_failed(char name[64])
 {
 	FILE *log = fopen(log_path, "r");
@@ -85,7 +86,7 @@ static void find_failed(char name[64])
 	name[strcspn(name, "_")] = '\0';
 }
 
-/* Calls whose failure may leave the block served: they clean up, or ask for a preference. */
+/* Calls that may fail although the client gets its block: they clean up, or set a preference. */
 static bool is_harmless(const char *call)
 {
 	static const char *const names[] = { "cuDeviceGetAttribute", "cuStreamDestroy",
@@ -135,10 +136,10 @@ static void fail_each_call(int i, const char *with, bool retried)
 	if (n == 1)
 		ck_assert_str_eq(failed, "cuInit");
 	if (n == CALLS_MAX)
-		ck_assert_str_eq(failed, ""); /* or it must be raised */
+		ck_assert_str_eq(failed, ""); /* otherwise raise the limit */
 	if (!failed[0] || (served && (retried || is_harmless(failed))))
 		return;
-	if (lost) { /* a free failed: the log has the name */
+	if (lost) { /* the call failed in a free: the log has its name */
 		ck_assert_uint_eq(lost, MIB);
 		return;
 	}

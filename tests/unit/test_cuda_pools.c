@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The three kinds of pool that need a driver: what a block has, what the daemon keeps, what is
- * scrubbed, refused and told.
+ * The three kinds of pool that need a driver: the parts of a block, what the daemon keeps,
+ * scrubbing, refusals and error texts.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/cuda_fixture.h"
 
 #include <fcntl.h>
 
-/* cuInit keeps fds of its own: they are counted as there before. */
+/* cuInit opens fds that stay open: the count starts after it. */
 static void setup(void)
 {
 	devices_probe(&devices);
@@ -20,7 +20,7 @@ static void setup(void)
 static void teardown(void)
 {
 	devices_done(&devices);
-	if (!handed_out) { /* a real driver keeps fds of its own as it likes */
+	if (!handed_out) { /* a real driver may open fds at any time */
 		fixture_end();
 		return;
 	}

@@ -23,7 +23,7 @@
 
 static struct item {
 	struct deferred d;
-	int result; /* what its end returns */
+	int result; /* the result of its cleanup */
 	_Atomic int runs;
 } items[ITEMS];
 static size_t order[ITEMS]; /* in which they ran */
@@ -139,7 +139,7 @@ END_TEST
 
 static const struct environment {
 	const char *count, *ratio;
-	size_t n; /* how many of one byte may wait, of at most ITEMS - 1 */
+	size_t n; /* how many items of one byte may wait, of at most ITEMS - 1 */
 } environments[] = {
 	{ "10", "1", 10 },	{ "0", "1", 0 },     { "", "1", 0 },	       { "-1", "1", 0 },
 	{ "3x", "1", 0 },	{ "1.5", "1", 0 },   { "4294967296", "1", 0 }, { "50", "0.01", 10 },
@@ -230,7 +230,7 @@ START_TEST(the_end_of_a_connection_runs_the_cleanups_of_another)
 }
 END_TEST
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 START_TEST(a_cleanup_that_fails_stops_the_others_or_is_not_reported)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deferred frees: when the list is given back, and who may be served from it.
+ * Deferred frees: when the pool frees its pending blocks, and which users may get one of them.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/pool_driver.h"
@@ -92,7 +92,7 @@ START_TEST(pending_blocks_are_freed_when_no_request_comes_for_a_while)
 	ck_assert(uv_is_active((uv_handle_t *)&pool->idle));
 	ck_assert_uint_gt(uv_timer_get_due_in(&pool->idle), 1000);
 
-	/* The same timer, due at once, and for once what the loop waits for. */
+	/* The same timer, due at once, and here it keeps the loop alive. */
 	uv_timer_start(&pool->idle, pool->idle.timer_cb, 0, 0);
 	uv_ref((uv_handle_t *)&pool->idle);
 	settle();
@@ -116,7 +116,7 @@ START_TEST(a_block_that_is_let_go_is_closed_and_never_freed)
 	close_pool(take_ptr(pool));
 	ck_assert_int_eq(driver.frees, 0);
 	ck_assert_uint_eq(driver.live, MIB);
-	driver.live = 0; /* its holders' */
+	driver.live = 0; /* its holders still have it */
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * DESCRIBE against a canned server: batches that fit a frame, a refused batch that is undone, and
- * what must not move while a buffer's table grows.
+ * DESCRIBE against a canned server: batches that fit a frame, undoing a refused batch, and pointers
+ * that must stay valid while a buffer's table grows.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"

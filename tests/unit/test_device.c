@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a configuration's word finds a device, and that an ambiguous one finds none. The devices are
- * made up here; probing real ones is test_cuda_pools.c's.
+ * How a word of the configuration finds a device, and that an ambiguous word finds none. The
+ * devices are made up here; test_cuda_pools.c probes real ones.
  */
 #include "daemon/pool/device.h"
 #include "tests/lib/fds.h"
@@ -55,7 +55,7 @@ START_TEST(an_ordinal_is_the_whole_word)
 	ck_assert_int_eq(find("0"), 0);
 	ck_assert_int_eq(find("2"), 2);
 	ck_assert_int_eq(find("3"), -1);
-	ck_assert_int_eq(find("00"), -1); /* nor a UUID that starts with 0 */
+	ck_assert_int_eq(find("00"), -1); /* nor is it the start of a UUID */
 	ck_assert_int_eq(find("1x"), -1);
 	ck_assert_int_eq(find("-1"), -1);
 }

@@ -199,7 +199,7 @@ START_TEST(an_array_that_dlpack_can_not_describe_is_exported)
 	ck_assert_ptr_null(managed);
 	ck_assert_uint_eq(s.buffer.arrays, 2);
 
-	/* The axis of length 1 has no stride to be told, whatever it is. */
+	/* The axis of length 1 has no stride that matters. */
 	ck_assert_int_eq(gpushm_array_slice(apart, 0, 0, 1, 1, &odd), 0);
 	ck_assert_int_eq(gpushm_array_to_dlpack(odd, &managed), 0);
 	((struct DLManagedTensorVersioned *)managed)->deleter(managed);
@@ -246,7 +246,7 @@ START_TEST(a_packed_array_has_strides_in_bytes)
 	ck_assert_mem_eq(m->dl_tensor.strides, SHAPE(12, 4, 1), 3 * sizeof(int64_t));
 	ck_assert_int_eq(m->dl_tensor.dtype.code, 17);
 	ck_assert_int_eq(m->dl_tensor.dtype.bits, 4);
-	/* Not DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED. */
+	/* Without DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED. */
 	ck_assert_uint_eq(m->flags, 0);
 	m->deleter(m);
 	gpushm_array_free(a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types of elements: names and typestrs there and back, sizes, and what is no type.
+ * Types of elements: names and typestrs there and back, sizes, and invalid types.
  */
 #include "proto/base/own.h"
 #include "proto/dtype.h"
@@ -16,7 +16,7 @@ static const struct known {
 	uint32_t align;
 	bool packed;
 	const char *name;
-	const char *typestr; /* NULL: NumPy has none */
+	const char *typestr; /* NULL: NumPy has no such type */
 } known[] = {
 	{ { DTYPE_BOOL, 8, 1, 0 }, 8, 1, false, "bool", "|b1" },
 	{ { DTYPE_INT, 8, 1, 0 }, 8, 1, false, "int8", "|i1" },
@@ -145,7 +145,8 @@ START_TEST(an_invalid_type_passes)
 }
 END_TEST
 
-/* Every one of the 2^24 codes, bits and lanes below 256: what is valid has a size and a name. */
+/* Every one of the 2^24 combinations of code, bits and lanes below 256: a valid one has a size
+ * and a name. */
 START_TEST(a_valid_type_has_no_bits_or_no_name)
 {
 	struct dtype back;

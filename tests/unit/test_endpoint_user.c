@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose files the library maps, where root's systemd listens for a daemon of user "gpushm". This
- * file includes endpoint.c with a user database of its own, which counts how often it is read.
+ * The user whose files the library maps if root's systemd listens for a daemon of user "gpushm".
+ * This file includes endpoint.c with a made-up user database, which counts how often endpoint.c
+ * reads it.
  */
 #include <pwd.h>
 #define getpwnam_r(name, entry, text, size, found) fake_getpwnam_r(name, entry, text, found)
@@ -31,7 +32,7 @@ static int fake_getpwnam_r(const char *name, struct passwd *entry, char *text,
 START_TEST(each_attach_reads_the_user_database)
 {
 	ck_assert(!is_owner(0, GPUSHM));
-	there = true; /* a package made it meanwhile */
+	there = true; /* a package has created the user meanwhile */
 	ck_assert(is_owner(0, GPUSHM));
 	reads = 0;
 	for (int i = 0; i < 100; i++) {
