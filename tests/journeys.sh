@@ -8,7 +8,7 @@
 #      handover_adopt() to its end, and the client's reconnection.
 # gpushm-internals(7) has a table of the results. Needs valgrind, and a build with -g.
 #   tests/journeys.sh BUILD
-# ADOPT names the function of the third journey in another version of the daemon.
+# ADOPT and RECONNECT name the two functions of the third journey in another version.
 set -eu
 build=$(realpath "$1")
 work=$(mktemp -d)
@@ -118,7 +118,7 @@ report "killed client" "$work"/daemon.*
 end_daemon
 
 start_daemon --toggle-collect="${ADOPT:-handover_adopt}"
-start_client valgrind -q --tool=callgrind --toggle-collect=reconnect --callgrind-out-file="$work/client.profile" "$work/client"
+start_client valgrind -q --tool=callgrind --toggle-collect="${RECONNECT:-hello_reconnect}" --callgrind-out-file="$work/client.profile" "$work/client"
 open_once
 kill -USR2 "$daemon"
 wait_for grep -q 'gpushmd: notice: restarting as' "$work/log"

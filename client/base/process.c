@@ -16,45 +16,41 @@
 #include <sys/mman.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct process *page;
+struct process *_Atomic process_page;
 static _Atomic uint64_t last_generation; /* not wiped: a child continues its parent's count */
 
 static void wipe(void)
 {
-	memset(page, 0, sizeof(*page));
+	memset(process_page, 0, sizeof(*process_page));
 }
 
 static void map_page(void)
 {
-	void *memory = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct process *memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		return;
-	page = memory;
-	if (madvise(memory, sizeof(*page), MADV_WIPEONFORK) < 0 &&
-	    pthread_atfork(NULL, NULL, wipe) != 0) {
-		munmap(memory, sizeof(*page));
-		page = NULL;
-	}
+	if (madvise(memory, sizeof(*memory), MADV_WIPEONFORK) < 0 &&
+	    pthread_atfork(NULL, NULL, wipe) != 0)
+		munmap(memory, sizeof(*memory));
+	else
+		process_page = memory;
 }
 
-struct process *process(void)
+struct process *process_make(void)
 {
 	pthread_once(&once, map_page);
-	return page;
+	return process_page;
 }
 
-uint64_t process_generation(void)
+uint64_t process_number(void)
 {
 	struct process *p = process();
 	uint64_t seen = 0, fresh;
 
 	if (!p)
 		return 0;
-	seen = atomic_load(&p->generation);
-	if (seen)
-		return seen;
 	/* Two threads may get here at once: the first one's number is taken. */
 	fresh = atomic_fetch_add(&last_generation, 1) + 1;
 	return atomic_compare_exchange_strong(&p->generation, &seen, fresh) ? fresh : seen;

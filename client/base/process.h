@@ -42,11 +42,27 @@ struct process {
 	struct defer_queue deferred; /* under defer_lock */
 };
 
+extern struct process *_Atomic process_page; /* NULL until process_make() */
+struct process *process_make(void);
+
 /* This process's one; NULL where there is no memory for it. A system call the first time only. */
-struct process *process(void);
+static inline struct process *process(void)
+{
+	struct process *p = process_page;
+
+	return p ? p : process_make();
+}
+
+uint64_t process_number(void); /* for process_generation() */
 
 /* A number that differs between a process and its forked children; never 0, but 0 where process()
  * is NULL. */
-uint64_t process_generation(void);
+static inline uint64_t process_generation(void)
+{
+	struct process *p = process();
+	uint64_t seen = p ? atomic_load(&p->generation) : 0;
+
+	return seen ? seen : process_number();
+}
 
 #endif

@@ -72,4 +72,8 @@ static inline int buffer_check(const struct gpushm_buffer *b)
 	return connection_check_fork(b->connection->generation);
 }
 
+/* Copies what the caller gave (NULL: the defaults), with whichever version of the header the caller
+ * was compiled. 0, or -EINVAL with gpushm_error() set. */
+int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret);
+
 #endif

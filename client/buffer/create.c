@@ -10,7 +10,6 @@
  * Where a step fails after the daemon has made the buffer, closing its only lease removes it.
  */
 #include "client/base/error.h"
-#include "client/base/options.h"
 #include "client/base/spec.h"
 #include "client/buffer/buffer.h"
 #include "client/link/request.h"
@@ -128,7 +127,7 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 	int r = request_set_name(name, &create.has_name, &create.name);
 
 	if (r == 0)
-		r = options_read(options, &o);
+		r = buffer_options(options, &o);
 	if (r == 0)
 		r = make_builder(bytes, &o, &builder);
 	if (r == 0 && o.n_attrs > 0)

@@ -15,9 +15,7 @@
  * unmapping fails, the lease stays until this process ends. All of that may be deferred (defer.h);
  * until then the closed buffer is on the list.
  */
-#include "client/base/decode.h"
 #include "client/base/error.h"
-#include "client/base/options.h"
 #include "client/buffer/buffer.h"
 #include "client/link/hello.h"
 #include "client/link/request.h"
@@ -291,7 +289,7 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 	if (r == 0 && access != GPUSHM_READ && access != GPUSHM_WRITE)
 		r = error_set(EINVAL, "buffer \"%s\": access is GPUSHM_READ or GPUSHM_WRITE", name);
 	if (r == 0)
-		r = options_read(options, &o);
+		r = buffer_options(options, &o);
 	if (r < 0)
 		return r;
 	open.has_access = true;

@@ -5,7 +5,6 @@
  *
  * A stat owns two blocks: its holders, and its attributes with their keys and values after them.
  */
-#include "client/base/decode.h"
 #include "client/base/error.h"
 #include "client/link/request.h"
 #include "proto/base/own.h"

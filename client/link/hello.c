@@ -15,7 +15,6 @@
  */
 #include "client/link/hello.h"
 
-#include "client/base/decode.h"
 #include "client/base/defer.h"
 #include "client/base/endpoint.h"
 #include "client/base/error.h"

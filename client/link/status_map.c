@@ -68,11 +68,6 @@ void status_map_free(struct status_map *pages)
 	}
 }
 
-const struct status_page_cell *status_map_cell(const struct status_map *pages, uint32_t index)
-{
-	return pages && index < STATUS_PAGE_CELLS ? &pages->page->cells[index] : NULL;
-}
-
 void status_map_sleep(const struct status_page_cell *cell, uint32_t seen, uint64_t ms)
 {
 	uint64_t most = ms < SLEEP_MS_MAX ? ms : SLEEP_MS_MAX;

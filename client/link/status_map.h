@@ -8,6 +8,7 @@
 #include "proto/status_page.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct status_map {
@@ -24,7 +25,11 @@ int status_map_add(int fd, uid_t server, struct status_map **pages);
 void status_map_free(struct status_map *pages);
 
 /* NULL where there is no page, or no such cell on it. */
-const struct status_page_cell *status_map_cell(const struct status_map *pages, uint32_t index);
+static inline const struct status_page_cell *status_map_cell(const struct status_map *pages,
+							     uint32_t index)
+{
+	return pages && index < STATUS_PAGE_CELLS ? &pages->page->cells[index] : NULL;
+}
 
 /* Sleeps until the cell's word is not `seen`, at most so long; may return early. */
 void status_map_sleep(const struct status_page_cell *cell, uint32_t seen, uint64_t ms);

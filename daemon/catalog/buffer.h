@@ -5,7 +5,7 @@
  *	filling -> sealed | shared -> unlinked -> freed
  *
  * It owns its block, its table and its charges. The catalog frees it when it has neither a name nor
- * a lease.
+ * a lease: a lease is one process's hold on it.
  */
 #ifndef GPUSHM_DAEMON_CATALOG_BUFFER_H
 #define GPUSHM_DAEMON_CATALOG_BUFFER_H
@@ -123,5 +123,35 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 
 /* The code on the wire for a table error. */
 enum code buffer_table_code(const struct table_error *e);
+
+/* ---- leases ---- */
+
+/* One process's hold on one buffer, to read or to write. It ends with CLOSE, or when its process is
+ * gone; never only because a socket closed. */
+struct lease {
+	struct hashtable_link link; /* catalog::leases, by id */
+	struct list process_link;   /* process::leases */
+	struct list buffer_link;    /* buffer::leases */
+	struct charge charge;	    /* against the holder's account */
+	struct process *process;
+	struct buffer *buffer;
+	uint64_t id;
+	enum access access;
+	uint64_t since_ns; /* CLOCK_REALTIME */
+};
+
+/* A lease of the process on the buffer, charged to the process's user, who may exceed the limit by
+ * `slack`. 0, or -errno with *f filled in. */
+int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, enum access access,
+	      uint64_t id, uint64_t slack, struct lease **ret, struct fault *f);
+
+/* Unlinks it from both and discharges. Returns NULL. */
+struct lease *lease_free(struct lease *l);
+
+/* The holder of a write lease has published the buffer sealed: it may only read from now on. */
+void lease_make_read_only(struct lease *l);
+
+/* Whether the buffer has leases, all of them of processes whose connection has closed. */
+bool lease_all_suspect(const struct buffer *b);
 
 #endif

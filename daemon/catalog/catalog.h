@@ -7,7 +7,7 @@
 #ifndef GPUSHM_DAEMON_CATALOG_CATALOG_H
 #define GPUSHM_DAEMON_CATALOG_CATALOG_H
 
-#include "daemon/catalog/lease.h"
+#include "daemon/catalog/buffer.h"
 #include "daemon/catalog/lost.h"
 #include "daemon/catalog/observer.h"
 #include "daemon/catalog/status_page.h"

@@ -116,14 +116,6 @@ void config_default_pool(const struct config *c, char ret[POOL_NAME_MAX + 1])
 	strcpy(ret, pool ? pool->name : "");
 }
 
-const struct limits_config *config_limits(const struct config *c, uid_t uid)
-{
-	for (size_t i = 0; i < c->n_user_limits; i++)
-		if (c->user_limits[i].uid == uid)
-			return &c->user_limits[i].limits;
-	return &c->limits;
-}
-
 struct config *config_free(struct config *c)
 {
 	if (!c)

@@ -49,7 +49,13 @@ struct config *config_free(struct config *c);
 const struct pool_config *config_pool(const struct config *c, const char *name);
 
 /* The limits of one uid: its [limits USER] section, else [limits]. */
-const struct limits_config *config_limits(const struct config *c, uid_t uid);
+static inline const struct limits_config *config_limits(const struct config *c, uid_t uid)
+{
+	for (size_t i = 0; i < c->n_user_limits; i++)
+		if (c->user_limits[i].uid == uid)
+			return &c->user_limits[i].limits;
+	return &c->limits;
+}
 
 /* The defaults of [daemon], except the socket and the default pool; and those of [limits]. */
 void config_default_daemon(struct config *ret);

@@ -6,7 +6,7 @@
 #ifndef GPUSHM_DAEMON_IPC_SESSION_H
 #define GPUSHM_DAEMON_IPC_SESSION_H
 
-#include "daemon/catalog/lease.h"
+#include "daemon/catalog/buffer.h"
 #include "daemon/ipc/waiter.h"
 #include "daemon/pool/pool.h"
 #include "daemon/state/reexec.h"

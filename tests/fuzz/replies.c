@@ -7,7 +7,7 @@
  */
 #include "tests/fuzz/replies.h"
 
-#include "daemon/catalog/lease.h"
+#include "daemon/catalog/buffer.h"
 #include "proto/base/arena.h"
 
 #include "proto/base/own.h"

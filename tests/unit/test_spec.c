@@ -4,8 +4,8 @@
  * of the header, dtypes, and the error that each thread keeps.
  */
 #include "client/base/error.h"
-#include "client/base/options.h"
 #include "client/base/spec.h"
+#include "client/buffer/buffer.h"
 
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
@@ -150,11 +150,11 @@ START_TEST(options_of_an_older_header_are_read_beyond_their_end)
 	memset(&from, 0xff, sizeof(from));
 	from.struct_size = offsetof(struct gpushm_options, mode);
 	from.pool = "p";
-	ck_assert_msg(options_read(&from, &o) == 0, "%s", gpushm_error());
+	ck_assert_msg(buffer_options(&from, &o) == 0, "%s", gpushm_error());
 	ck_assert_str_eq(o.pool, "p");
 	ck_assert_uint_eq(o.mode, 0);
 	ck_assert_int_eq(o.device, GPUSHM_OWN_DEVICE);
-	ck_assert_int_eq(options_read(NULL, &o), 0);
+	ck_assert_int_eq(buffer_options(NULL, &o), 0);
 	ck_assert_ptr_null(o.pool);
 	ck_assert_int_eq(o.device, GPUSHM_OWN_DEVICE);
 }
@@ -168,10 +168,10 @@ START_TEST(options_of_a_newer_header_are_refused_or_ignored)
 	} from = { .known = { .struct_size = sizeof(from), .pool = "p" } };
 	struct gpushm_options o;
 
-	ck_assert_msg(options_read(&from.known, &o) == 0, "%s", gpushm_error());
+	ck_assert_msg(buffer_options(&from.known, &o) == 0, "%s", gpushm_error());
 	ck_assert_str_eq(o.pool, "p");
 	from.later = 1ull << 63;
-	ck_assert_int_eq(options_read(&from.known, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from.known, &o), -EINVAL);
 	says("newer");
 }
 END_TEST
@@ -181,26 +181,26 @@ START_TEST(unknown_options_are_ignored)
 	struct gpushm_options from = { .struct_size = sizeof(from) }, o;
 
 	from.struct_size = 0;
-	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 	says("struct_size");
 	from.struct_size = SIZE_MAX;
-	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 	says("newer");
 	from.struct_size = sizeof(from);
 	from.flags = 1u << 20;
-	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 	says("0x100000");
 	from.flags = 0;
 	from.n_attrs = 1;
-	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 	from.n_attrs = 0;
 	from.device = 1;
-	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 	from.flags = GPUSHM_SET_DEVICE;
-	ck_assert_int_eq(options_read(&from, &o), 0);
+	ck_assert_int_eq(buffer_options(&from, &o), 0);
 	ck_assert_int_eq(o.device, 1);
 	from.device = -2;
-	ck_assert_int_eq(options_read(&from, &o), -EINVAL);
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 }
 END_TEST
 
