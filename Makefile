@@ -270,7 +270,8 @@ $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a $(BUILD)/d
 # What gpushm costs over the calls that must be made anyway: tests/bench/RESULTS.md. BENCH= are its options.
 BENCH ?=
 BENCH_SRC := $(filter-out tests/bench/bare_start.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
-	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c))
+	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c)) \
+	$(if $(CUDA_INCLUDE),tests/gpu/driver.c)
 BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start
 $(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \

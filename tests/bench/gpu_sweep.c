@@ -7,8 +7,6 @@
 #include "tests/bench/gpu.h"
 #include "tests/bench/gpu_driver.h"
 
-#include <dlfcn.h>
-
 #define BLOCKS 1024u
 #define THREADS 256u
 
@@ -47,22 +45,16 @@ static const char sweep_ptx[] = ".version 7.0\n"
 				"	ret;\n"
 				"}\n";
 
-static CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-			  unsigned, CUstream, void **, void **);
 static CUfunction sweep;
 
 static bool load(void)
 {
-	CUresult (*load_data)(CUmodule *, const void *) = dlsym(gpu_library, "cuModuleLoadData");
-	CUresult (*get)(CUfunction *, CUmodule, const char *) =
-		dlsym(gpu_library, "cuModuleGetFunction");
 	CUmodule module;
 
-	launch = dlsym(gpu_library, "cuLaunchKernel");
-	if (!load_data || !get || !launch)
+	if (!driver_has_kernels(&gpu))
 		return false;
-	GPU_MUST(load_data(&module, sweep_ptx));
-	GPU_MUST(get(&sweep, module, "sweep"));
+	GPU_MUST(gpu.module_load_data(&module, sweep_ptx));
+	GPU_MUST(gpu.module_get_function(&sweep, module, "sweep"));
 	return true;
 }
 
@@ -73,7 +65,7 @@ bool gpu_sweep(uint64_t ptr, uint64_t bytes)
 
 	if (!sweep && !load())
 		return false;
-	GPU_MUST(launch(sweep, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+	GPU_MUST(gpu.launch_kernel(sweep, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 	GPU_MUST(gpu.ctx_synchronize());
 	return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tests' own way to the GPU: a context, copies, imports, and two small kernels in PTX, which
- * the driver compiles when they are loaded, so that no compiler is needed to build the tests.
+ * The tests' own access to the GPU: a context, copies, imports, and two small kernels in PTX. The
+ * driver compiles them when they are loaded, so the tests are built without a CUDA compiler.
  */
 #include "tests/gpu/driver.h"
 
@@ -61,6 +61,7 @@ static const char kernels_ptx[] = ".version 7.0\n"
 static const struct libcuda_symbol symbols[] = {
 	{ "cuInit", offsetof(struct driver, init) },
 	{ "cuDeviceGetCount", offsetof(struct driver, device_get_count) },
+	{ "cuDeviceGetName", offsetof(struct driver, device_get_name) },
 	{ "cuDevicePrimaryCtxRetain", offsetof(struct driver, primary_ctx_retain) },
 	{ "cuDevicePrimaryCtxRelease_v2", offsetof(struct driver, primary_ctx_release) },
 	{ "cuCtxSetCurrent", offsetof(struct driver, ctx_set_current) },
@@ -72,6 +73,10 @@ static const struct libcuda_symbol symbols[] = {
 	{ "cuMemcpyHtoD_v2", offsetof(struct driver, memcpy_htod) },
 	{ "cuMemHostRegister_v2", offsetof(struct driver, mem_host_register) },
 	{ "cuMemHostUnregister", offsetof(struct driver, mem_host_unregister) },
+	{ "cuMemAlloc_v2", offsetof(struct driver, mem_alloc) },
+	{ "cuMemFree_v2", offsetof(struct driver, mem_free) },
+	{ "cuMemCreate", offsetof(struct driver, mem_create) },
+	{ "cuMemExportToShareableHandle", offsetof(struct driver, mem_export) },
 	{ "cuMemImportFromShareableHandle", offsetof(struct driver, mem_import) },
 	{ "cuMemRelease", offsetof(struct driver, mem_release) },
 	{ "cuMemAddressReserve", offsetof(struct driver, mem_address_reserve) },
@@ -79,10 +84,15 @@ static const struct libcuda_symbol symbols[] = {
 	{ "cuMemMap", offsetof(struct driver, mem_map) },
 	{ "cuMemUnmap", offsetof(struct driver, mem_unmap) },
 	{ "cuMemSetAccess", offsetof(struct driver, mem_set_access) },
+	{ "cuMemPoolCreate", offsetof(struct driver, mempool_create) },
+	{ "cuMemPoolSetAttribute", offsetof(struct driver, mempool_set_attribute) },
+	{ "cuMemPoolExportToShareableHandle", offsetof(struct driver, mempool_export) },
 	{ "cuMemPoolImportFromShareableHandle", offsetof(struct driver, mempool_import) },
 	{ "cuMemPoolSetAccess", offsetof(struct driver, mempool_set_access) },
+	{ "cuMemPoolExportPointer", offsetof(struct driver, mempool_export_pointer) },
 	{ "cuMemPoolImportPointer", offsetof(struct driver, mempool_import_pointer) },
 	{ "cuMemPoolDestroy", offsetof(struct driver, mempool_destroy) },
+	{ "cuMemAllocFromPoolAsync", offsetof(struct driver, mempool_alloc_async) },
 	{ "cuMemFreeAsync", offsetof(struct driver, mem_free_async) },
 	{ "cuStreamSynchronize", offsetof(struct driver, stream_synchronize) },
 };

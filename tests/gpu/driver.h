@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The few driver calls that GPU tests make for themselves, found at run time like the product's
- * own.
+ * The few driver calls that GPU tests and the bench make themselves, looked up at run time as the
+ * product does.
  */
 #ifndef GPUSHM_TESTS_GPU_DRIVER_H
 #define GPUSHM_TESTS_GPU_DRIVER_H
@@ -12,6 +12,7 @@
 struct driver {
 	CUresult (*init)(unsigned int flags);
 	CUresult (*device_get_count)(int *count);
+	CUresult (*device_get_name)(char *name, int len, CUdevice dev);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*primary_ctx_release)(CUdevice dev);
 	CUresult (*ctx_set_current)(CUcontext ctx);
@@ -23,6 +24,12 @@ struct driver {
 	CUresult (*memcpy_htod)(CUdeviceptr dst, const void *src, size_t n);
 	CUresult (*mem_host_register)(void *ptr, size_t n, unsigned int flags);
 	CUresult (*mem_host_unregister)(void *ptr);
+	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
+	CUresult (*mem_free)(CUdeviceptr ptr);
+	CUresult (*mem_create)(CUmemGenericAllocationHandle *handle, size_t size,
+			       const CUmemAllocationProp *prop, unsigned long long flags);
+	CUresult (*mem_export)(void *fd, CUmemGenericAllocationHandle handle,
+			       CUmemAllocationHandleType type, unsigned long long flags);
 	CUresult (*mem_import)(CUmemGenericAllocationHandle *handle, void *shareable,
 			       CUmemAllocationHandleType type);
 	CUresult (*mem_release)(CUmemGenericAllocationHandle handle);
@@ -34,13 +41,20 @@ struct driver {
 	CUresult (*mem_unmap)(CUdeviceptr ptr, size_t size);
 	CUresult (*mem_set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
 				   size_t count);
+	CUresult (*mempool_create)(CUmemoryPool *pool, const CUmemPoolProps *props);
+	CUresult (*mempool_set_attribute)(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
+	CUresult (*mempool_export)(void *fd, CUmemoryPool pool, CUmemAllocationHandleType type,
+				   unsigned long long flags);
 	CUresult (*mempool_import)(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
 				   unsigned long long flags);
 	CUresult (*mempool_set_access)(CUmemoryPool pool, const CUmemAccessDesc *desc,
 				       size_t count);
+	CUresult (*mempool_export_pointer)(CUmemPoolPtrExportData *data, CUdeviceptr ptr);
 	CUresult (*mempool_import_pointer)(CUdeviceptr *ptr, CUmemoryPool pool,
 					   CUmemPoolPtrExportData *data);
 	CUresult (*mempool_destroy)(CUmemoryPool pool);
+	CUresult (*mempool_alloc_async)(CUdeviceptr *ptr, size_t size, CUmemoryPool pool,
+					CUstream stream);
 	CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
 	CUresult (*stream_synchronize)(CUstream stream);
 
@@ -52,21 +66,21 @@ struct driver {
 				  void **params, void **extra);
 };
 
-/* Loads libcuda.so.1, initialises it and makes device `ordinal`'s primary context current. False
- * where there is none. */
+/* Loads libcuda.so.1, initialises it and makes the primary context of device `ordinal` current.
+ * Returns false if there is no driver or no such device. */
 bool driver_open(struct driver *d, int ordinal);
 
-/* Lets go of the context. */
+/* Releases the context. */
 void driver_close(const struct driver *d, int ordinal);
 
-/* False: it is the fake one. */
+/* Returns false for the fake driver. */
 bool driver_has_kernels(const struct driver *d);
 
 /* Launches a kernel of one thread that stores `value` at `address`. */
 CUresult driver_store(const struct driver *d, CUdeviceptr address, unsigned value);
 
-/* A kernel that never ends: it stores `value` in each of n words, over and over. Loaded once, it is
- * launched without a wait. */
+/* A kernel that never ends: it stores `value` in each of n words, over and over. It is loaded once;
+ * its launch returns at once. */
 CUresult driver_load_scribble(const struct driver *d, CUfunction *ret);
 CUresult driver_scribble(const struct driver *d, CUfunction scribble, CUdeviceptr words,
 			 unsigned long long n, unsigned value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What GPU tests share: a daemon with its default pools, and readings of the GPU's and the daemon's
- * memory, taken from outside.
+ * The fixture that GPU tests share: a daemon with its default pools, and measurements of the GPU's
+ * and the daemon's memory from outside.
  */
 #include "tests/gpu/fixture.h"
 
@@ -91,7 +91,7 @@ CUdeviceptr gpu_ptr(const struct gpushm_buffer *b)
 	return (CUdeviceptr)(uintptr_t)gpushm_buffer_device_ptr(b);
 }
 
-/* A driver can't be unloaded, and the fake one would look for leaks. */
+/* A driver can't be unloaded, and the fake one would check for leaks. */
 bool gpu_is_fake(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -99,7 +99,7 @@ bool gpu_is_fake(void)
 	return library && dlsym(library, "fakecuda_calls");
 }
 
-/* No CUDA before the tests fork: a context does not survive it. */
+/* No CUDA call before the tests fork: a context does not survive a fork. */
 static bool has_gpu(void)
 {
 	return system("nvidia-smi -L >/dev/null 2>&1") == 0;

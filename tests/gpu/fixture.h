@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon on a machine with a real GPU, and what its tests measure with.
+ * A daemon on a machine with a real GPU, and the measurements of its tests.
  */
 #ifndef GPUSHM_TESTS_GPU_FIXTURE_H
 #define GPUSHM_TESTS_GPU_FIXTURE_H
@@ -21,7 +21,7 @@ void gpu_setup(void);
 void gpu_teardown(void);
 
 double now_us(void);
-/* MiB of GPU 0 in use by anybody, as nvidia-smi says; -1 without it. */
+/* MiB of GPU 0 that all processes use, from nvidia-smi; -1 without it. */
 long gpu_used_mib(void);
 long rss_kib(pid_t pid);
 
@@ -30,14 +30,14 @@ const char *gpu_pool(enum gpushm_kind kind);
 struct gpushm_buffer *gpu_create(enum gpushm_kind kind, const char *name, uint64_t bytes);
 CUdeviceptr gpu_ptr(const struct gpushm_buffer *b);
 
-/* The driver is the one of tests/fakecuda. */
+/* Returns true if the driver is the one of tests/fakecuda. */
 bool gpu_is_fake(void);
 
-/* Runs a suite of one test case: dispatches roles, and says "skipped: no GPU" without one. For
- * main(). */
+/* For main(): dispatches roles and runs a suite of one test case. Without a GPU prints "skipped: no
+ * GPU". */
 int gpu_main(int argc, char **argv, const char *name, const struct role *roles, size_t n_roles,
 	     const TTest *const *tests, size_t n_tests);
-/* The same for tests that start their own daemon, and run over the fake driver as well. */
+/* The same for tests that start their own daemon, and also run over the fake driver. */
 int gpu_main_bare(int argc, char **argv, const char *name, const struct role *roles, size_t n_roles,
 		  const TTest *const *tests, size_t n_tests);
 

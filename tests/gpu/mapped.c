@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mappings without a library: import, reserve, map, set access; for a mempool a pointer's import.
+ * Mappings without the library: import, reserve, map, set access; for a mempool, import of a
+ * pointer.
  */
 #include "tests/gpu/mapped.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linked in place of daemon/catalog/pidfd.c's rule: this gpushmd can't watch any process. With
- * unwatched-clients=trust it takes a closed socket for a death, and gives memory on while a kernel
- * may still write to it: what the kill race must be able to see.
+ * Linked in place of the function in daemon/catalog/pidfd.c: this gpushmd can't watch any process.
+ * With unwatched-clients=trust it takes a closed socket for the end of the process, and reuses
+ * memory while a kernel may still write to it: the kill race must be able to detect that.
  */
 #include "daemon/catalog/pidfd.h"
 

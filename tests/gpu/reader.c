@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A reader's process. Whatever it sees that is not what was written is a line on stderr and the end
- * of it, which its test notices.
+ * A reader's process. If it reads anything but what was written, it prints a line to stderr and
+ * ends, and its test fails.
  */
 #include "tests/gpu/reader.h"
 
@@ -38,7 +38,7 @@ static void give_up(const char *what, unsigned number)
 	exit(1);
 }
 
-/* vmm, pinned, mempools: by their number. */
+/* Buffers are numbered: vmm, pinned, mempools. */
 static void name_of(unsigned id, unsigned number, char *name)
 {
 	if (number < 2)
@@ -125,7 +125,7 @@ static void drop(struct reader *r)
 	r->n = 0;
 }
 
-/* What a consumer does that needs no daemon. */
+/* Reads like a consumer, which needs no daemon for that. */
 static void read_on(struct reader *r, unsigned turn)
 {
 	unsigned number = r->n ? turn % r->n : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Both sides of a scribbler. It has its context and its kernel before it is told what to write, so
+ * Both sides of a scribbler. It makes its context and loads its kernel before it gets its order, so
  * that a test can have some ready while it kills another one.
  */
 #include "tests/gpu/scribbler.h"
@@ -27,7 +27,7 @@ static int complain(const char *what)
 	return 1;
 }
 
-/* What a kernel does, as far as it goes: writes, and looks only now and then whether it is over. */
+/* Writes as the kernel does, and checks only now and then whether it must stop. */
 static void scribble_by_hand(const struct driver *gpu, int socket, CUdeviceptr words, uint64_t n,
 			     unsigned value)
 {
@@ -78,7 +78,7 @@ int scribbler_role(char **args)
 		return complain("connect");
 	if (driver_has_kernels(&gpu) && driver_load_scribble(&gpu, &kernel) != CUDA_SUCCESS)
 		return complain("kernel");
-	/* One letter at a time: what comes behind the order is for poll(). */
+	/* One character at a time: poll() must see what comes after the order. */
 	setvbuf(stdin, NULL, _IONBF, 0);
 	if (!fgets(order, sizeof(order), stdin))
 		return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client that is made to be killed while it writes to a shared buffer: a process in a role.
+ * A client that is killed while it writes to a shared buffer: a process in a role.
  *
- * With a real driver a kernel writes, and SIGKILL does the rest: its socket closes, its kernel goes
- * on for a while, and its pidfd speaks when the driver has torn all of that down. The fake driver
- * has no kernels and tears nothing down. There the process does what happens to it: it shuts its
- * socket, goes on writing, and ends when it is told.
+ * With a real driver a kernel writes, and SIGKILL does the rest: the socket closes, the kernel runs
+ * on for a while, and the pidfd becomes readable when the driver has torn everything down. The fake
+ * driver has no kernels and tears nothing down. There the process plays this itself: it shuts its
+ * socket down, continues to write, and ends on request.
  */
 #ifndef GPUSHM_TESTS_GPU_SCRIBBLER_H
 #define GPUSHM_TESTS_GPU_SCRIBBLER_H
@@ -27,20 +27,21 @@ int scribbler_role(char **args);
 /* Starts one, without waiting until it is ready. */
 void scribbler_start(struct scribbler *s, const char *socket);
 
-/* Has it create, publish as shared and write `value` over and over; returns when it has begun. */
+/* Lets it create and publish a shared buffer and write `value` over and over; returns when it has
+ * begun. */
 void scribbler_write(struct scribbler *s, const char *name, const char *pool, uint64_t bytes,
 		     unsigned value);
 
-/* Kills it; over the fake driver, its socket alone. */
+/* Kills it; over the fake driver, shuts only its socket down. */
 void scribbler_kill(struct scribbler *s, bool fake);
 
-/* The kernel says that its process is gone. */
+/* Returns true when the kernel reports the end of the process. */
 bool scribbler_has_gone(const struct scribbler *s);
 
-/* Over the fake driver, ends what is left of it. */
+/* Over the fake driver, ends the rest of the process. */
 void scribbler_bury(struct scribbler *s);
 
-/* Waits until it is gone. */
+/* Waits for its end. */
 void scribbler_end(struct scribbler *s);
 
 #endif

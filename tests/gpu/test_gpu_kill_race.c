@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kill race. A client is killed while it writes without pause to a shared buffer; at once
- * another one asks for memory of that size, until the pool gives the same block, fills it and reads
- * it over and over: none of its bytes may ever be the dead one's. Then the same against a daemon
- * that takes a closed socket for a death: there the new owner must see the dead one write, or the
- * test could not have seen it at all, and proves nothing.
+ * The kill race. A client is killed while it writes without a pause to a shared buffer. At once
+ * another client creates buffers of that size until it gets the same block, fills it and reads it
+ * over and over: none of its bytes may be the dead client's. Then the same with a daemon that takes
+ * a closed socket for the end of the process: there the new owner must see the dead client's
+ * writes, otherwise the test could never fail.
  *
- * That the block is the same is known, not hoped for. vmm and pinned: the pool has room for one,
- * and the new owner looks at it through a mapping that it has from an earlier round, when the block
- * was its own. Through that it has seen the victim write, and in the end a fresh mapping of what it
- * got shows the bytes that it wrote through the old one. mempool: the pool's 32 MiB hold a small
- * buffer of the owner's and one of 20 MiB, so two of these in turn share 8 MiB at least. Host
- * memory needs no such race: the kernel gives no page on while a driver has it pinned.
+ * The test makes sure that the block is the same. vmm and pinned: the pool has space for one block,
+ * and the new owner looks at it through a mapping from an earlier round, when the block was its
+ * own. Through it the owner has seen the victim write, and at the end a fresh mapping shows the
+ * bytes that it wrote through the old one. mempool: the pool's 32 MiB hold a small buffer of the
+ * owner and one of 20 MiB, so two of these in turn share at least 8 MiB. Host memory needs no such
+ * race: the kernel reuses no page while a driver has it pinned.
  *
- * Kernels are needed for that; over the fake driver the victim plays the kernel (scribbler.h).
+ * This needs kernels; over the fake driver the victim plays the kernel (scribbler.h).
  */
 #include "proto/base/own.h"
 #include "tests/gpu/fixture.h"
@@ -24,9 +24,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define READY 6 /* victims that wait for their turn */
+#define READY 6 /* victims that are ready to be killed */
 #define ROUNDS_MAX 1000
-#define WATCH_US 100e3 /* after the kill, and as long again after the block was given */
+#define WATCH_US 100e3 /* after the kill, and as long again after the block was reused */
 #define SMALL 512
 
 #define POOLS                                                         \
@@ -68,14 +68,15 @@ struct race {
 	const char *pool;
 	struct raw owner, looker;
 	struct mapped map;
-	/* mempool: a buffer that stays, so that importing the next one costs the driver nothing. */
+	/* mempool: a small buffer that stays, so that importing the next one is cheap. */
 	struct mapped small;
 	uint64_t small_lease;
 	bool fake;
 	unsigned rounds;
-	unsigned lost;	/* rounds in which a foreign byte was seen */
-	unsigned early; /* rounds in which the block was given before the process was gone */
-	double given[ROUNDS_MAX], last; /* ms after the kill: the block; the last foreign byte */
+	unsigned lost;	/* rounds in which a byte of the dead client was seen */
+	unsigned early; /* rounds in which the block was reused before the process was gone */
+	double given[ROUNDS_MAX],
+		last; /* ms after the kill: reuse of the block; the last byte of the dead client */
 };
 
 static unsigned env_number(const char *name, unsigned otherwise)
@@ -136,7 +137,7 @@ static void race_begin(struct race *r, const struct driver *gpu)
 	raw_greet(&r->looker, d.socket);
 	mapped_init(&r->map, gpu, find_pool(&r->owner, r->pool), (mempool ? 20 : 32) * MIB);
 	r->fake = !driver_has_kernels(gpu);
-	/* The block that is the owner's first; of a mempool a small one, which stays. */
+	/* The owner's first block; for a mempool a small one, which stays. */
 	ask(r, "first", mempool ? SMALL : r->map.bytes);
 	a = receive(r);
 	if (mempool) {
@@ -161,7 +162,7 @@ static void race_end(struct race *r)
 	raw_close(&r->owner);
 }
 
-/* Until the victim has written all of it. */
+/* Waits until the victim has written all of it. */
 static void await_victim(struct race *r, unsigned value)
 {
 	size_t n = r->map.bytes / sizeof(value), i;
@@ -197,8 +198,8 @@ static bool has_suspect(struct race *r)
 	return r->looker.reply->status->suspects > 0;
 }
 
-/* Over the fake driver the victim's process ends when the daemon has made up its mind about its
- * socket's end: it waits for the process, or it has given the block away. */
+/* Over the fake driver the victim's process ends when the daemon has decided about the closed
+ * socket: it waits for the process, or it has reused the block. */
 static void end_teardown(struct race *r, struct scribbler *victim)
 {
 	while (!is_answered(r) && !has_suspect(r))
@@ -207,7 +208,7 @@ static void end_teardown(struct race *r, struct scribbler *victim)
 		scribbler_bury(victim);
 }
 
-/* A word may be seen half written; each of its bytes is somebody's. */
+/* A word may be half written: each of its bytes has one of the two values. */
 static bool is_mixed(unsigned word, unsigned own, unsigned dead)
 {
 	for (unsigned mask = 0xff; mask; mask <<= 8)
@@ -216,7 +217,7 @@ static bool is_mixed(unsigned word, unsigned own, unsigned dead)
 	return true;
 }
 
-/* How many words are not what their owner wrote. */
+/* The number of words that their owner did not write. */
 static size_t foreign_words(struct mapped *m, unsigned own, unsigned dead)
 {
 	size_t foreign = 0;
@@ -232,7 +233,7 @@ static size_t foreign_words(struct mapped *m, unsigned own, unsigned dead)
 	return foreign;
 }
 
-/* What the dead one writes stays there until it is seen, so nothing is missed between two looks. */
+/* The dead client's bytes stay until they are seen, so nothing is missed between two looks. */
 static bool watch(struct race *r, double killed, unsigned own, unsigned dead)
 {
 	double given = now_us(), end = killed + WATCH_US, now;
@@ -253,7 +254,7 @@ static bool watch(struct race *r, double killed, unsigned own, unsigned dead)
 	return lost;
 }
 
-/* Another mapping, of the fd that came with the answer, shows what the old one wrote. */
+/* Another mapping, of the fd in the reply, shows what was written through the old one. */
 static void expect_same_block(struct race *r, unsigned own)
 {
 	struct mapped fresh = r->map;

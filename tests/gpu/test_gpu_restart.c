@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon is killed and started again under eight clients that go on reading: 16 GiB of vmm, a
- * mempool and pinned memory. Contents are compared before and after, word by word; GPU memory is
- * back where it began when all has gone. Prints how long it takes from the kill to the first
- * answers, in parts: what a supervisor does (a stand-in for systemd here), and what the daemon
- * does. Over the fake driver the same, with less memory.
+ * The daemon is killed and started again while eight clients continue to read: 16 GiB of vmm, a
+ * mempool and pinned memory. Contents are compared before and after, word by word; at the end GPU
+ * memory is back where it began. Prints the time from the kill to the first replies, in parts: the
+ * supervisor's (a stand-in for systemd here) and the daemon's. Over the fake driver the same with
+ * less memory.
  */
 #include "proto/base/own.h"
 #include "tests/gpu/fixture.h"
@@ -21,9 +21,9 @@
 #define READERS 8
 #define BUFFERS 4096
 #define BUFFERS_FAKE 3000 /* 6 of its 8 GiB */
-/* What a reading of the whole GPU's memory may differ by while daemon and test are as before. */
+/* Two readings of the whole GPU's memory may differ by so much while daemon and test do nothing. */
 #define NOISE_MIB 8
-/* What a mempool takes from the GPU at a time. */
+/* The step in which a mempool takes memory from the GPU. */
 #define MEMPOOL_STEP_MIB 32
 
 static const char *const pools[] = { "gpu0", "pinned", "gpu0-mempool" };
@@ -77,7 +77,7 @@ static double create_and_close(struct raw *r, const char *pool)
 	return at;
 }
 
-/* Kills it and starts it again: from then on a new client knocks as any other. */
+/* Kills the daemon and starts the next one; a new client then tries to connect as any other. */
 static struct times crash(const char *name)
 {
 	uint64_t lease;
@@ -189,7 +189,7 @@ static void expect_gpu_memory(long at_most, const char *when)
 	ck_assert_int_le(now, at_most + NOISE_MIB);
 }
 
-/* What a daemon takes that has used its mempool once: its context among it. */
+/* The memory of a daemon that has used its mempool once, including its context. */
 static long used_by_a_daemon_alone(void)
 {
 	struct raw r;
@@ -205,7 +205,7 @@ static long used_by_a_daemon_alone(void)
 	return used;
 }
 
-/* The readers' buffers are in the old pool, and what is made from now on in another one. */
+/* The readers' buffers are in the old pool; new buffers go to another one. */
 static void expect_successor(void)
 {
 	uint32_t old, fresh;
@@ -248,7 +248,7 @@ START_TEST(contents_or_memory_are_lost_under_eight_clients)
 	client_await(used_bytes() == 0);
 	ck_assert_int_eq(gpushm_flush(conn, NULL), 0);
 	client_await(mempools() == 1);
-	/* An fd that is kept keeps the pool's memory: the last one's alone is. */
+	/* A stored fd keeps the pool's memory: only the fd of the last pool is stored. */
 	ck_assert_uint_eq(keeper_count(&k, 'p'), 1);
 	expect_gpu_memory(alone, "when all has been freed");
 	end_daemon();
@@ -303,8 +303,7 @@ int main(int argc, char **argv)
 				       four_thousand_buffers_delay_the_first_reply };
 	struct rlimit files;
 
-	/* The keeper holds every fd that is kept, and one more of each while it starts the daemon.
-	 */
+	/* The keeper holds every stored fd, and one more of each while it starts the daemon. */
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sizes and numbers on a real GPU: what the daemon takes for itself, 16 GiB in one buffer, 4,096
- * buffers, 5,000 arrays, two GPUs. Prints the figures that RESULTS.md keeps.
+ * Sizes and numbers on a real GPU: the daemon's own memory, 16 GiB in one buffer, 4,096 buffers,
+ * 5,000 arrays, two GPUs. Prints the figures for RESULTS.md.
  */
 #include "proto/base/own.h"
 #include "tests/gpu/driver.h"
@@ -19,8 +19,8 @@ static int complain(const char *what)
 	return 1;
 }
 
-/* socket name device: opens for the device, compares the two ends, says ok and how long the attach
- * took, and waits. */
+/* socket name device: opens for the device, compares both ends, prints ok and the duration of the
+ * attach, and waits. */
 static int ends_role(char **args)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .flags = GPUSHM_SET_DEVICE };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Walls on a real GPU: a read-only mapping whose violator alone fails, a size that an importer
- * would not survive, and what one tenant leaves to the next.
+ * Protection on a real GPU: a write through a read-only mapping harms only the writer; a size that
+ * an importer would not survive; and what one user's memory shows to the next.
  */
 #include "proto/base/own.h"
 #include "tests/gpu/driver.h"
@@ -18,8 +18,8 @@ static int complain(const char *what)
 	return 1;
 }
 
-/* socket name how: opens for reading and writes all the same, by the driver or by a kernel. 0: it
- * was refused; 1: it went through. */
+/* socket name how: opens for reading and still writes, by the driver or by a kernel. Exits with 0
+ * if the write was refused, 1 if it succeeded. */
 static int violate_role(char **args)
 {
 	struct driver gpu;
@@ -39,7 +39,8 @@ static int violate_role(char **args)
 
 static const struct role roles[] = { { "violate", violate_role } };
 
-/* A writer through a read-only mapping is refused, or lost; the data and everyone else are not. */
+/* A write through a read-only mapping is refused or kills its process; the data and all others are
+ * unharmed. */
 static void violate(enum gpushm_kind kind, const char *how)
 {
 	struct gpushm_buffer *b = gpu_create(kind, "sealed", 2 * MIB);
@@ -91,7 +92,7 @@ START_TEST(a_mempool_gives_more_than_an_importer_survives)
 }
 END_TEST
 
-/* What the last tenant of a mempool wrote must not be there for the next one. */
+/* The next user must not see what the last user of a mempool block wrote. */
 START_TEST(a_mempool_block_keeps_what_its_last_tenant_wrote)
 {
 	const size_t n = 64 * MIB;
