@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuMemAlloc: memory of the current context's GPU that nobody else can have. The pages live as long
- * as their mapping; no fd is kept.
+ * cuMemAlloc: memory of the current context's GPU that is never shared. The pages live as long as
+ * their mapping; no fd is kept.
  */
 #include "tests/fakecuda/fake_pointer.h"
 

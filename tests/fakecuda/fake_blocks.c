@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sub-allocator of a pool: a list of blocks, free or taken. Free neighbours become one block.
- * It deals in offsets and touches no memory.
+ * The sub-allocator of a pool: a list of blocks, free or in use. Free neighbours become one block.
+ * It knows only offsets and touches no memory.
  */
 #include "tests/fakecuda/fake_blocks.h"
 

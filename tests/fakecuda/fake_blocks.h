@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a pool divides its memory. The first free block that is large enough is taken: a freed one
- * is used again at once, as by the driver, and what it held is what the next tenant finds.
+ * Divides a pool's memory into blocks. The first free block that is large enough is taken, so a
+ * freed block is used again at once, as by the driver, with its old contents.
  */
 #ifndef GPUSHM_TESTS_FAKECUDA_BLOCKS_H
 #define GPUSHM_TESTS_FAKECUDA_BLOCKS_H
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define BLOCK_STEP 4096ull /* a page, so that what is free can be closed to the CPU */
+#define BLOCK_STEP 4096ull /* a page, so that free blocks can be closed to the CPU */
 
 struct blocks {
 	struct list all; /* struct block::link, by offset, without gaps; empty before the first */
@@ -20,10 +20,10 @@ struct blocks {
 
 void blocks_init(struct blocks *b, uint64_t size);
 void blocks_done(struct blocks *b);
-/* 0, -ENOMEM (no room, or none for the bookkeeping). */
+/* Returns 0, or -ENOMEM: no space, or no memory for the list. */
 int blocks_take(struct blocks *b, uint64_t size, uint64_t *ret_offset);
 void blocks_give(struct blocks *b, uint64_t offset);
-/* End of the last block that is taken. */
+/* The end of the last block in use. */
 uint64_t blocks_end(const struct blocks *b);
 
 #endif

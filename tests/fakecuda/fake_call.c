@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The door that every driver call goes through. One mutex makes the library thread-safe; nothing
- * inside calls an exported function, so it is never taken twice. Here are the counters, the failure
- * that FAKECUDA_FAIL asks for, and the log. It knows nothing of what the calls do.
+ * The entry of every driver call. One mutex makes the library thread-safe; no code inside calls an
+ * exported function, so the mutex is never taken twice. Here are the counters, the failure of
+ * FAKECUDA_FAIL, and the log. This file knows nothing about the calls themselves.
  *
- * The log is opened for each line: tests count this process's fds, and a library that kept one
- * would be in the count.
+ * The log is opened for each line: tests count the fds of this process, and an open log would be
+ * one of them.
  */
 #include "tests/fakecuda/fake_call.h"
 
@@ -35,7 +35,7 @@ static struct {
 	unsigned long seen;
 	char name[64]; /* "": any */
 	CUresult with;
-	bool lenient; /* a give-back has failed: its caller may not know what is still its own */
+	bool lenient; /* a give-back has failed: the caller can't know what it still owns */
 } failure;
 
 /* Length of a call's name without its version. */
@@ -105,7 +105,7 @@ static void log_line(const char *name, CUresult result)
 			error_name(result) ? error_name(result) : "?");
 }
 
-/* Outside of the lock: a driver call that hangs keeps no other GPU's from returning. */
+/* Outside the lock: a driver call that hangs must not block calls for other GPUs. */
 static void hang_if_due(const char *name)
 {
 	static _Atomic unsigned long seen;

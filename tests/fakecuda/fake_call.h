@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every driver call passes through: one lock, the checks for cuInit and fork, the counters,
- * the failure that a test asked for, the log. Files of this folder take <cuda.h> from here, so that
- * the driver's names are exported from a library whose own are hidden.
+ * The entry of every driver call: one lock, the checks for cuInit and fork, the counters, the
+ * failure that a test asked for, the log. Files of this folder include <cuda.h> from here, so that
+ * the driver's names are exported from a library whose own names are hidden.
  */
 #ifndef GPUSHM_TESTS_FAKECUDA_CALL_H
 #define GPUSHM_TESTS_FAKECUDA_CALL_H
@@ -17,7 +17,7 @@
 enum call_kind {
 	CALL_PLAIN,
 	CALL_EARLY,	 /* allowed before cuInit */
-	CALL_GIVES_BACK, /* done even where a test makes it fail: see fakecuda.h */
+	CALL_GIVES_BACK, /* done even if a test makes it fail: see fakecuda.h */
 };
 
 struct call {
@@ -32,7 +32,7 @@ CUresult call_enter(struct call *c, const char *name, enum call_kind kind);
 /* Writes the log, drops the lock, returns the call's result. */
 CUresult call_leave(struct call *c, CUresult result);
 
-/* The lock alone, for what is no driver call. */
+/* Takes the lock alone, for functions that are no driver calls. */
 void call_lock(void);
 void call_unlock(void);
 
@@ -49,10 +49,10 @@ void call_unlock(void);
 
 /* cuInit has worked in this process. */
 void call_set_initialised(void);
-/* False in a forked child, whose parent's objects are not its own. */
+/* Returns false in a forked child: its parent's objects are not its own. */
 bool call_in_own_process(void);
 
-/* The caller did what no correct program does: says so and aborts. Returns INVALID_VALUE where a
+/* Prints that the caller did what no correct program does, and aborts. Returns INVALID_VALUE if a
  * test has made a give-back fail before. */
 CUresult misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

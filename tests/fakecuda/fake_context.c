@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A context is no more than a device and a count here. A primary one is a static member of a table
- * and comes back at the same address when it is retained again, as with the driver; one that
- * cuCtxCreate made stays allocated after its end, so that a thread which still has it current is
- * told CONTEXT_IS_DESTROYED and reads no freed memory.
+ * A context is only a device and a count here. A primary one is a static member of a table and has
+ * the same address when it is retained again, as with the driver. One from cuCtxCreate stays
+ * allocated after its end, so that a thread which still has it current gets CONTEXT_IS_DESTROYED
+ * and reads no freed memory.
  */
 #include "tests/fakecuda/fake_context.h"
 
@@ -110,7 +110,7 @@ static CUresult context_set(CUcontext context)
 	return context ? context_push(context) : CUDA_SUCCESS;
 }
 
-/* A destroyed one is still told: the driver does so. */
+/* Returns a destroyed context, too, as the driver does. */
 static CUresult context_get(CUcontext *ret)
 {
 	if (!ret)

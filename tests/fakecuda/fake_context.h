@@ -9,7 +9,7 @@
 
 struct context {
 	int ordinal;
-	unsigned int retained; /* 0: it is destroyed */
+	unsigned int retained; /* 0: destroyed */
 };
 
 /* The thread's current context. INVALID_CONTEXT, or CONTEXT_IS_DESTROYED. */

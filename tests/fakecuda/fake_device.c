@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuInit, and what a GPU tells about itself. All GPUs are alike but for their UUID and PCI id; each
- * can reach every other's memory. Owns the table of visible devices, made by cuInit.
+ * cuInit, and the properties of a GPU. All GPUs are alike except for their UUID and PCI id; each
+ * can access the memory of every other. This file owns the table of visible devices, which cuInit
+ * makes.
  */
 #include "tests/fakecuda/fake_device.h"
 
@@ -50,7 +51,7 @@ static int find(const char *name, size_t length, int n)
 	return -1;
 }
 
-/* As the real one: the list ends at the first name that fits no GPU. */
+/* As with the driver, the list ends at the first name that matches no GPU. */
 static void find_visible(int n)
 {
 	const char *names = getenv("CUDA_VISIBLE_DEVICES");
@@ -164,7 +165,7 @@ static CUresult device_peer(int *can, CUdevice dev, CUdevice peer)
 	return CUDA_SUCCESS;
 }
 
-/* What the H200 said, and 0 for all that is not here. */
+/* The values of an H200, and 0 for everything that is not modelled. */
 static int attribute_of(CUdevice_attribute attribute, int physical)
 {
 	switch ((int)attribute) {

@@ -10,7 +10,7 @@
 
 /* The physical GPU behind an ordinal, or -1. */
 int device_physical(int ordinal);
-/* This process's ordinal of a physical GPU, or -1 where it can't see it. */
+/* This process's ordinal of a physical GPU, or -1 if it can't see that GPU. */
 int device_ordinal(int physical);
 /* Of one GPU. */
 uint64_t device_bytes(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this process has been handed and has not given back, and the check for it at exit. The check
- * runs in a destructor, after main() and atexit() handlers: nothing there may use the driver any
- * more, so whatever is left has leaked. A forked child is not judged: what it sees is its parent's.
+ * Counts what this process has got and not given back, and checks it at exit. The check runs in a
+ * destructor, after main() and atexit() handlers: nothing may use the driver after that, so what is
+ * left has leaked. A forked child is not checked: its objects are its parent's.
  */
 #include "tests/fakecuda/fakecuda.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuMemHostRegister: memory of the process that the driver pins and lets every GPU use, under the
- * same address. Pages that can't be written need READ_ONLY; whether they can is asked of
- * /proc/self/maps, as the driver asks the kernel for the pages.
+ * cuMemHostRegister: memory of the process that the driver pins and every GPU may use at the same
+ * address. Pages that can't be written need READ_ONLY. /proc/self/maps shows whether they can,
+ * where the driver asks the kernel.
  */
 #include "tests/fakecuda/fake_context.h"
 #include "tests/fakecuda/fake_range.h"

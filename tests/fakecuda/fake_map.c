@@ -221,7 +221,7 @@ static void protect(struct mapping *m)
 	mprotect((void *)m->range.start, m->range.size, prot);
 }
 
-/* All is checked before anything is set: an error changes nothing. */
+/* Checks everything before it sets anything: an error changes nothing. */
 static CUresult set_access(uintptr_t start, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	struct mapping *m;

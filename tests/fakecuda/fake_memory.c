@@ -58,8 +58,7 @@ static CUresult memory_map(int fd, const struct memory_tag *tag, struct memory *
 	return CUDA_SUCCESS;
 }
 
-/* The memfd is sealed, so that a test which truncates what it was lent gets EPERM, not us SIGBUS.
- */
+/* The memfd is sealed: a test that truncates it gets EPERM, and we get no SIGBUS. */
 static int memfd_new(const struct memory_tag *tag)
 {
 	_cleanup_(close_fd) int fd = -1;

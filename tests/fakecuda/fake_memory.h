@@ -40,7 +40,8 @@ struct memory {
 
 /* A new one of that kind, place and size, zero, with one reference; it claims nothing yet. */
 CUresult memory_new(struct memory_tag tag, struct memory **ret);
-/* The memory behind somebody else's fd, which stays the caller's. UNKNOWN: it is none of ours. */
+/* The memory behind another process's fd, which remains the caller's. UNKNOWN: the fd is not from a
+ * fake driver. */
 CUresult memory_import(int fd, enum memory_kind kind, struct memory **ret);
 
 struct memory *memory_ref(struct memory *m);
@@ -48,8 +49,8 @@ void memory_unref(struct memory *m);
 /* Keeps it from being exported and lets its fd go. */
 void memory_seclude(struct memory *m);
 
-/* Another mapping of all its data at `address`, PROT_NONE. NULL: wherever there is room. Returns
- * where, or NULL. */
+/* Another mapping of all its data at `address`, PROT_NONE. NULL: anywhere. Returns the address, or
+ * NULL. */
 unsigned char *memory_place(struct memory *m, void *address);
 /* Address space without anything behind it, aligned to MEMORY_STEP. NULL: none left. */
 unsigned char *memory_reserve(void *address, size_t bytes, size_t alignment);

@@ -15,7 +15,7 @@ struct mempool {
 	struct blocks blocks; /* our own */
 	uint64_t reserved_high, used_high, threshold;
 	int lock_fd; /* imported: an open file of its own, whose locks show what is in use here */
-	unsigned long pointers; /* alive */
+	unsigned long pointers; /* still alive */
 	bool exportable, exported, destroyed;
 	unsigned char access[GPUS_MAX];
 };
@@ -24,9 +24,9 @@ struct mempool {
 struct mempool *mempool_find(CUmemoryPool handle);
 unsigned long mempool_alive(void);
 
-/* Room for another block: claims more of the GPU if it must. OUT_OF_MEMORY. */
+/* Finds space for another block: claims more of the GPU if necessary. OUT_OF_MEMORY. */
 CUresult mempool_take(struct mempool *p, uint64_t bytes, uint64_t *ret_offset);
-/* A pointer has gone: a destroyed pool goes with its last. */
+/* Called when a pointer is freed: a destroyed pool ends with its last pointer. */
 void mempool_drop_pointer(struct mempool *p);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What cuMemFree takes: pointers of a pool, allocated here or imported, and cuMemAlloc's.
+ * The pointers that cuMemFree accepts: pointers of a pool, allocated here or imported, and
+ * cuMemAlloc's.
  */
 #ifndef GPUSHM_TESTS_FAKECUDA_POINTER_H
 #define GPUSHM_TESTS_FAKECUDA_POINTER_H
@@ -28,10 +29,10 @@ uint64_t pointer_round(uint64_t size);
 /* cuMemAlloc's memory. */
 void allocation_free(struct pointer *it);
 
-/* The exporter gives the pointer up: its record is stale from now on. Whether somebody still has it
- * imported. */
+/* The exporter frees the pointer: its record is stale from now on. Returns whether another process
+ * still has it imported. */
 bool record_drop(struct pointer *it);
-/* The importer gives it up. */
+/* The importer frees it. */
 void record_unlock(struct pointer *it);
 
 #endif

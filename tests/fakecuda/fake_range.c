@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One list of all address ranges of this process that the driver knows, whatever made them. It
- * answers each question "may this GPU touch these bytes?", and owns nothing: who makes a range
- * inserts and drops it.
+ * One list of all address ranges of this process that the driver knows. It decides whether a GPU
+ * may access given bytes, and owns nothing: the code that makes a range inserts and drops it.
  */
 #include "tests/fakecuda/fake_range.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much of each GPU is used is a fact that the kernel keeps, not a counter of ours: a SIGKILLed
- * process decrements nothing. Each memfd with device memory holds an open-file-description lock far
- * beyond its end; where the lock starts tells the state, a number and the GPU, its length how many
- * bytes. fcntl(2): such a lock belongs to the open file, so it lives while any fd, any datagram on
- * its way or any mapping (a vma holds its file) refers to that, and goes with the last.
- * /proc/locks shows the locks of all processes, with their ranges.
+ * The kernel keeps how much of each GPU is used; a counter of ours would be wrong after a SIGKILL.
+ * Each memfd with device memory holds an open-file-description lock far beyond its end. The lock's
+ * start encodes the state, a number and the GPU; its length is the number of bytes. fcntl(2): such
+ * a lock belongs to the open file, so it exists while any fd, any datagram in flight or any mapping
+ * (a vma holds its file) refers to the file, and ends with the last of them. /proc/locks shows the
+ * locks of all processes, with their ranges.
  *
- * Reading them all for each allocation would be slow, so the state file keeps an upper bound, which
- * is corrected when it would refuse an allocation. The file itself is opened and flock()ed for each
- * look: no fd stays open, and a killed process can't leave it locked.
+ * Reading all locks for each allocation would be slow, so the state file has an upper bound, which
+ * is corrected before it would refuse an allocation. The file is opened and flock()ed for each
+ * access: no fd stays open, and a killed process can't leave it locked.
  */
 #include "tests/fakecuda/fake_state.h"
 
@@ -36,7 +36,7 @@
 struct state {
 	uint32_t tag; /* random; 0: the file is new */
 	uint32_t next_number;
-	uint64_t used[GPUS_MAX]; /* at most so much is used */
+	uint64_t used[GPUS_MAX]; /* an upper bound of what is used */
 };
 
 static struct state private_state; /* without FAKECUDA_STATE */

@@ -102,7 +102,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop, struct memory_tag *r
 	return vmm_place(prop->location, shareable, ret);
 }
 
-/* What fits there at all: a GPU, or the machine's memory. */
+/* The total memory there: a GPU's, or the machine's. */
 static uint64_t place_bytes(const struct memory_tag *tag)
 {
 	if (tag->location == CU_MEM_LOCATION_TYPE_DEVICE)
