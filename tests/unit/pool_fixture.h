@@ -111,8 +111,8 @@ static inline void close_pool(struct pool *pool)
 }
 
 /* Requests a block and waits for the result; fills in *f if the result is negative. */
-static inline int ask(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret,
-		      struct fault *f)
+static inline int request_block(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret,
+				struct fault *f)
 {
 	struct pool_request r = { .on_done = on_request_done };
 	int result = pool_alloc(pool, &r, bytes, uid, f);
@@ -132,7 +132,7 @@ static inline struct block get(struct pool *pool, uint64_t bytes, uid_t uid)
 	struct block block = BLOCK_NONE;
 	struct fault f = { .code = CODE_OK };
 
-	ck_assert_msg(ask(pool, bytes, uid, &block, &f) == 0, "%s", f.text);
+	ck_assert_msg(request_block(pool, bytes, uid, &block, &f) == 0, "%s", f.text);
 	return block;
 }
 

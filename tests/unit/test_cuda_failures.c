@@ -31,7 +31,7 @@ static void try_block(struct pool *pool)
 	struct block b = BLOCK_NONE;
 	struct fault f;
 
-	if (ask(pool, MIB, UID, &b, &f) < 0) {
+	if (request_block(pool, MIB, UID, &b, &f) < 0) {
 		tell(f.text);
 		ck_assert_uint_eq(pool->used, 0);
 		ck_assert_uint_eq(pool->blocks, 0);

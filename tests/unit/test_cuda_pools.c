@@ -142,7 +142,7 @@ START_TEST(a_mempool_refuses_above_4_gib_and_names_an_alternative)
 	struct fault f;
 
 	ck_assert_uint_eq(pool->max_block, 4 * GIB);
-	ck_assert_int_eq(ask(pool, 4 * GIB + 1, UID, &none, &f), -EFBIG);
+	ck_assert_int_eq(request_block(pool, 4 * GIB + 1, UID, &none, &f), -EFBIG);
 	ck_assert_int_eq(f.code, CODE_TOO_LARGE);
 	ck_assert_ptr_nonnull(strstr(f.text, "4.0 GiB"));
 	ck_assert_ptr_nonnull(strstr(f.text, "use a vmm pool"));
@@ -224,7 +224,7 @@ START_TEST(a_full_device_is_reported_in_the_drivers_words)
 
 	if (kinds[_i] != POOL_PINNED && fake_is_there()) {
 		other = open_kind(POOL_VMM, 7 * GIB); /* of 8 GiB in all */
-		ck_assert_int_eq(ask(other, 6 * GIB, UID, &none, &f), -ENOSPC);
+		ck_assert_int_eq(request_block(other, 6 * GIB, UID, &none, &f), -ENOSPC);
 		ck_assert_int_eq(f.code, CODE_POOL_FULL);
 		ck_assert_ptr_nonnull(strstr(f.text, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"));
 		ck_assert_uint_eq(other->used, 0);

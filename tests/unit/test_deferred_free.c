@@ -74,7 +74,7 @@ START_TEST(one_free_that_fails_is_lost_and_the_others_continue)
 	ck_assert_int_eq(driver.frees, 3);
 	ck_assert_uint_eq(pool->lost, MIB);
 
-	ck_assert_int_eq(ask(pool, 10 * MIB, ALICE, &b[0], &f), -ENOSPC);
+	ck_assert_int_eq(request_block(pool, 10 * MIB, ALICE, &b[0], &f), -ENOSPC);
 	b[0] = get(pool, 9 * MIB, ALICE);
 	give(&b[0], ALICE);
 	driver.live -= MIB; /* the lost one */

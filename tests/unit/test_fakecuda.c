@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake driver: what every call passes through (cuInit, fork, made failures, counters, log), its
- * devices and contexts, and the check for leaks at exit. Its memory is in test_fakecuda_*.c.
+ * The fake driver: the parts that every call uses (cuInit, fork, made failures, counters, log), its
+ * devices and contexts, and the check for leaks at exit. test_fakecuda_*.c test its memory.
  */
 #include "tests/fakecuda/words.h"
 
@@ -75,8 +75,7 @@ SCENARIO(a_machine_without_devices_says_so, .env = "FAKECUDA_DEVICES=0")
 	GIVES(CUDA_ERROR_NO_DEVICE, cu(cuInit)(0));
 }
 
-/* Two of three GPUs, the last first: what they are called stays, what they are numbered does not.
- */
+/* Two of three GPUs, the last first: their names stay, their numbers change. */
 SCENARIO(
 	visible_devices_keep_their_names,
 	.env = "FAKECUDA_DEVICES=3 CUDA_VISIBLE_DEVICES=2,GPU-fa4ec0da-0000-4000-8000-000000000000,"
@@ -168,8 +167,8 @@ SCENARIO(a_named_call_fails_as_told, .env = "FAKECUDA_FAIL=2:cuMemCreate FAKECUD
 	OK(cu(cuMemRelease)(vmm_new(2 * MiB)));
 }
 
-/* A room that is told of a failed release must not be called leaky for it, nor killed for a retry.
- */
+/* A release that is made to fail frees the memory all the same: the program must neither be
+ * reported for a leak nor be killed for a second release. */
 SCENARIO(a_give_back_that_is_made_to_fail_gives_back,
 	 .env = "FAKECUDA_FAIL=1:cuMemRelease FAKECUDA_STRICT=1")
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake driver's work on memory: copies, streams, registered host memory, and what it tells of a
- * pointer.
+ * The fake driver's work on memory: copies, streams, registered host memory, and the attributes of
+ * a pointer.
  */
 #include "tests/fakecuda/words.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake driver's pools in two processes: an exporter, and a peer that imports. The peer is lent
- * the pool's fd with the records of three pointers.
+ * The fake driver's pools in two processes: an exporter, and a peer that imports. The exporter
+ * sends the peer the pool's fd and the records of three pointers.
  */
 #include "tests/fakecuda/words.h"
 
@@ -95,7 +95,7 @@ SCENARIO(what_an_importer_writes_its_exporter_reads, .env = "FAKECUDA_STRICT=1")
 	await(e.peer);
 	for (unsigned int i = 0; i < POINTERS; i++)
 		MUST(word_at(e.pointers[i] + 2 * MiB - 4) == 10 + i);
-	/* The importer lives, and has freed: the exporter may. */
+	/* The importer lives and has freed its pointers: now the exporter may free them. */
 	for (int i = 0; i < POINTERS; i++)
 		give(e.pointers[i]);
 	OK(cu(cuMemPoolDestroy)(e.pool));
@@ -251,7 +251,7 @@ static void lends_and_dies_run(void)
 {
 	struct exporter e;
 
-	/* The importer's socket goes to who started us, and so outlives us. */
+	/* Sends the importer's socket to our parent, so that it outlives us. */
 	e = lend_to("imports_when_told");
 	tell(PEER, "s", 1, e.peer);
 	await(PEER);
@@ -310,7 +310,7 @@ static void imports_a_giant_run(void)
 	OK(cu(cuMemPoolDestroy)(pool));
 }
 
-/* How the importer of one pointer of that size ends. */
+/* The wait status of a process that imports one pointer of that size. */
 static int giant_status(size_t bytes)
 {
 	CUmemPoolPtrExportData record;

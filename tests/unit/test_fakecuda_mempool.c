@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake driver's pools in the process that made them: what they give, refuse, keep and reuse.
- * What importers may do is in test_fakecuda_import.c.
+ * The fake driver's pools in the process that created them: what they allocate, refuse, keep and
+ * reuse. test_fakecuda_import.c tests importers.
  */
 #include "tests/fakecuda/words.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake driver's accounting: whose GPU memory is used, for how long, in one process and in
- * several that share a state.
+ * The fake driver's accounting: which process uses GPU memory and for how long, in one process and
+ * in several that share a state.
  */
 #include "tests/fakecuda/words.h"
 
@@ -83,7 +83,8 @@ static void lends_an_fd_run(void)
 	await(PEER);
 }
 
-/* In turn: only a datagram that nobody has read, only an fd, only a mapping, and then nothing. */
+/* In turn, only an unread datagram, only an fd, only a mapping, and at last nothing keeps the
+ * memory. */
 SCENARIO(memory_is_used_until_its_last_reference_goes, .env = "FAKECUDA_MEMORY=32M")
 {
 	CUmemGenericAllocationHandle handle, imported;

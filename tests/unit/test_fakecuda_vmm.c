@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake driver's vmm memory: handles, fds, mappings and access. How long it counts as used is in
- * test_fakecuda_state.c.
+ * The fake driver's vmm memory: handles, fds, mappings and access. test_fakecuda_state.c tests how
+ * long memory counts as used.
  */
 #include "tests/fakecuda/words.h"
 
@@ -230,7 +230,7 @@ SCENARIO(host_memory_is_shareable_on_a_node_only)
 	OK(cu(cuMemRelease)(imported));
 }
 
-/* Device access alone opens nothing to the CPU: the driver's own copies still work. */
+/* Access for the device gives the CPU none; the driver's own copies still work. */
 SCENARIO(the_cpu_needs_access_of_its_own_to_host_memory, .signal = SIGSEGV)
 {
 	CUmemAllocationProp node = vmm_prop(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);

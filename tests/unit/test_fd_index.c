@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fd indices: none is given twice, and those that systemd may keep come first.
+ * Fd indices: no index is given twice, and those that systemd can keep come first.
  */
 #include "daemon/state/fdstore.h"
 #include "tests/lib/suite.h"
@@ -29,7 +29,7 @@ static uint32_t take(void)
 {
 	uint32_t index = fdstore_take_index(&s);
 
-	/* A million times: each of Check's own asserts writes to its parent. */
+	/* This runs a million times, and each of Check's asserts would write to its parent. */
 	if (index >= FD_INDEX_MAX || taken[index])
 		ck_abort_msg("%u is no number, or was given", index);
 	taken[index] = 1;
@@ -78,7 +78,7 @@ START_TEST(an_index_in_use_is_given_again)
 		fdstore_mark_index(&s, marked[i]);
 		taken[marked[i]] = 1;
 	}
-	fdstore_mark_index(&s, FD_INDEX_MAX); /* of a journal that makes no sense */
+	fdstore_mark_index(&s, FD_INDEX_MAX); /* as an invalid journal may have it */
 	fdstore_mark_index(&s, FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The counter of fds itself: what would pass unseen if it were blind. One test leaks on purpose
- * inside a whole Check run of its own, and that run must report a failure.
+ * The counter of fds: the leaks that it must see. One test leaks on purpose inside a whole Check
+ * run of its own, and that run must report a failure.
  */
 #include "tests/lib/fds.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Host pools for real: what a client holds can't be shrunk, sealed, or, by a reader, written.
+ * Host pools with real memory: no client can shrink or seal its memory, and a reader can not write
+ * it.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/pool_fixture.h"
@@ -105,7 +106,7 @@ START_TEST(a_reader_sees_the_writes_of_a_writer)
 }
 END_TEST
 
-/* As another user, who was sent the read-only fd. Returns what open() for writing said. */
+/* Opens the read-only fd for writing as another user. Returns the result of open(). */
 static int reopen_as_nobody(void)
 {
 	char path[32];
@@ -163,8 +164,8 @@ START_TEST(a_sealed_block_keeps_an_fd_for_writing)
 }
 END_TEST
 
-/* What a daemon may find: of a block that is, or is not, sealed, an fd for writing or for reading.
- */
+/* The fd that a daemon restores: of a block that is, or is not, sealed, for writing or for
+ * reading. */
 START_TEST(a_restored_block_is_lent_with_other_rights)
 {
 	bool sealed = _i & 1, writable = _i & 2;
@@ -186,7 +187,7 @@ START_TEST(a_restored_block_is_lent_with_other_rights)
 }
 END_TEST
 
-/* Each limit lets one more of an allocation's two fds through; the last lets both. */
+/* Each limit allows one more of an allocation's two fds; the last limit allows both. */
 START_TEST(running_out_of_fds_is_reported_and_leaks_none)
 {
 	struct rlimit old, low;
@@ -202,7 +203,7 @@ START_TEST(running_out_of_fds_is_reported_and_leaks_none)
 		low = old;
 		low.rlim_cur = next + more;
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
-		result = ask(pool, MIB, UID, &none, &f);
+		result = request_block(pool, MIB, UID, &none, &f);
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 
 		ck_assert_int_eq(result, -ENFILE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table that came as an fd: copied, read from its file, or mapped. Whatever happens to the file
- * meanwhile, no reader crashes.
+ * A table that arrives as an fd: copied, read from its file, or mapped. No reader crashes, whatever
+ * happens to the file in the meantime.
  */
 #include "client/buffer/image.h"
 
@@ -70,7 +70,7 @@ static int sealed_table(unsigned arrays, uint64_t *ret_bytes)
 	return fd;
 }
 
-/* The same bytes in a file that can be written to, shrunk and grown. */
+/* The same bytes in a file that other processes can write, shrink and grow. */
 static int unsealed_table(unsigned arrays, uint64_t *ret_bytes)
 {
 	_cleanup_(close_fd) int sealed = sealed_table(arrays, ret_bytes);

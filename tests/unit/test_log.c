@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log: what stands in a line on stderr, what reaches the journal's socket, and that text from
- * a client can't forge a line.
+ * The log: the parts of a line on stderr, the fields that reach the journal's socket, and that text
+ * from a client can't forge a line.
  */
 #include "daemon/util/escape.h"
 #include "daemon/util/log.h"
@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-/* Runs fn with stderr going to a pipe, and gives what came out of it. */
+/* Runs fn with stderr going to a pipe, and returns its output. */
 static void with_stderr(void (*fn)(void), char *ret, size_t size)
 {
 	_cleanup_(close_fd) int saved = dup(STDERR_FILENO);
@@ -152,8 +152,8 @@ START_TEST(a_journal_stream_that_stderr_has_left_is_not_used)
 }
 END_TEST
 
-/* In a mount namespace of its own, with an empty /run: the socket that journald would listen on.
- * -1 where this process may not. */
+/* Listens where journald would, in a mount namespace of its own with an empty /run. Returns the
+ * socket, or -1 if this process has no right to do so. */
 static int listen_as_journald(void)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX,

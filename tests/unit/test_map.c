@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The register of maps, over host memory: one mapping for each buffer and access, however often and
- * from however many threads it is acquired; a forked child has none of its parent's.
+ * The register of maps, over host memory: one mapping for each buffer and access, whatever the
+ * number of acquisitions and threads; a forked child has none of its parent's maps.
  */
 #include "client/map/map.h"
 
@@ -136,7 +136,7 @@ START_TEST(a_pool_without_its_gpu_is_mapped)
 	r.device = 0;
 	ck_assert_int_eq(map_acquire(&r, &m, &(int){ 0 }), -ENODEV);
 	r.device = GPUSHM_OWN_DEVICE;
-	/* No driver, or no GPU of that UUID. */
+	/* There is no driver, or no GPU of that UUID. */
 	pool.kind = GPUSHM_VMM;
 	pool.has_device = true;
 	memset(pool.device_uuid, 0xee, sizeof(pool.device_uuid));
@@ -178,7 +178,8 @@ static void *come_and_go(void *arg)
 
 		if (map_acquire(&r, &m, &(int){ 0 }) < 0)
 			return (void *)"not mapped";
-		/* Each thread has a byte of its own; unmapped, it is a SIGSEGV. */
+		/* Each thread writes a byte of its own; if the memory is unmapped, it gets a
+		 * SIGSEGV. */
 		((volatile char *)m->host_ptr)[(intptr_t)arg]++;
 		if (map_release(m) < 0)
 			return (void *)"not released";
@@ -222,7 +223,7 @@ START_TEST(a_forked_child_inherits_maps_or_a_locked_register)
 {
 	struct map *m = acquire(1, true);
 
-	/* A child that finds the lock taken waits until it is killed. */
+	/* A child that inherited a locked lock would wait until it is killed. */
 	pthread_mutex_lock(&process()->map_lock);
 	ck_assert_int_eq(forked(in_the_child, m), 0);
 	pthread_mutex_unlock(&process()->map_lock);

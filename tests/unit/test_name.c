@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rule for names: one table of what is right and one of what is wrong, for each kind.
+ * The rule for names: one table of valid names and one of invalid names, for each kind.
  */
 #include "proto/base/own.h"
 #include "proto/limits.h"
@@ -144,7 +144,7 @@ START_TEST(an_invalid_private_name_passes)
 	static const struct text plain[] = { T("~"), T("~foo"), T("~1001"), T("~01/x") };
 
 	all_fail(name_check_buffer, names, array_size(names));
-	/* To an array it is a character as any other. */
+	/* In the name of an array it is an ordinary character. */
 	all_pass(name_check_array, plain, array_size(plain));
 	all_pass(name_check_attr, plain, array_size(plain));
 }

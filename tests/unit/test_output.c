@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gpushmctl prints: escapes, tables, JSON, progress; and what it reads: times and command
- * lines.
+ * The output of gpushmctl: escapes, tables, JSON, progress; and its input: times and command lines.
  */
 #include "client/ctl/args.h"
 #include "client/ctl/ctl.h"
@@ -51,7 +50,7 @@ START_TEST(a_time_is_read_in_another_unit)
 	ck_assert_int_eq(args_parse_time("300ms", &v), 0);
 	ck_assert_uint_eq(v, 300);
 	ck_assert_int_eq(args_parse_time("0.1ms", &v), 0);
-	ck_assert_uint_eq(v, 1); /* never shorter than was asked */
+	ck_assert_uint_eq(v, 1); /* rounded up */
 	ck_assert_int_eq(args_parse_time("2m", &v), 0);
 	ck_assert_uint_eq(v, 120000);
 	ck_assert_int_eq(args_parse_time("inf", &v), 0);
@@ -179,7 +178,7 @@ START_TEST(a_mistyped_command_gets_a_wrong_suggestion)
 }
 END_TEST
 
-/* Returns what a function writes to a stream; the caller frees it. */
+/* Returns the text that a function writes to a stream; the caller frees it. */
 static char *written(void (*write)(FILE *))
 {
 	char *text = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pools: the two ends of their life, who may use one, and what is lent of it.
+ * Pools: opening and closing, which users may use one, and the fds that it lends.
  */
 #include "tests/lib/suite.h"
 #include "tests/unit/pool_driver.h"
@@ -31,7 +31,7 @@ START_TEST(a_pool_that_could_not_be_opened_refuses_with_the_reason)
 	pool = open_pool(&c, NULL);
 	ck_assert_int_eq(pool->state, POOL_FAILED);
 	ck_assert_str_eq(pool->why, "cuOpen: CUDA_ERROR_UNKNOWN");
-	ck_assert_int_eq(ask(pool, MIB, ALICE, &none, &f), -ENODEV);
+	ck_assert_int_eq(request_block(pool, MIB, ALICE, &none, &f), -ENODEV);
 	ck_assert_str_eq(f.text, "pool \"p\": cuOpen: CUDA_ERROR_UNKNOWN");
 }
 END_TEST

@@ -34,7 +34,7 @@ START_TEST(a_full_pool_reports_the_requested_and_the_free_bytes)
 
 	open_of(10 * MIB);
 	b = get(pool, 8 * MIB, ALICE);
-	ck_assert_int_eq(ask(pool, 4 * MIB, ALICE, &none, &f), -ENOSPC);
+	ck_assert_int_eq(request_block(pool, 4 * MIB, ALICE, &none, &f), -ENOSPC);
 	ck_assert_int_eq(f.code, CODE_POOL_FULL);
 	ck_assert_ptr_nonnull(
 		strstr(f.text, "pool \"p\": 4.0 MiB asked, 2.0 MiB of 10.0 MiB free"));
@@ -76,9 +76,9 @@ START_TEST(more_than_the_pool_is_too_large_even_if_all_is_free)
 
 	open_of(10 * MIB + 5);
 	ck_assert_uint_eq(pool->max_block, 10 * MIB);
-	ck_assert_int_eq(ask(pool, 10 * MIB + 1, ALICE, &none, &f), -EFBIG);
+	ck_assert_int_eq(request_block(pool, 10 * MIB + 1, ALICE, &none, &f), -EFBIG);
 	ck_assert_int_eq(f.code, CODE_TOO_LARGE);
-	ck_assert_int_eq(ask(pool, UINT64_MAX, ALICE, &none, &f), -EFBIG);
+	ck_assert_int_eq(request_block(pool, UINT64_MAX, ALICE, &none, &f), -EFBIG);
 	ck_assert_int_eq(driver.allocs, 0);
 }
 END_TEST
@@ -89,7 +89,7 @@ START_TEST(more_than_the_kind_allows_is_refused_with_an_alternative)
 	struct fault f;
 
 	open_gpu(40 * MIB);
-	ck_assert_int_eq(ask(pool, 4 * MIB + 1, ALICE, &none, &f), -EFBIG);
+	ck_assert_int_eq(request_block(pool, 4 * MIB + 1, ALICE, &none, &f), -EFBIG);
 	ck_assert_ptr_nonnull(strstr(f.text, "use another pool"));
 }
 END_TEST
@@ -114,7 +114,7 @@ START_TEST(out_of_memory_flushes_and_the_request_is_tried_once_more)
 	struct block b;
 
 	open_of(100 * MIB);
-	driver.capacity = 3 * MIB; /* others use the GPU, too */
+	driver.capacity = 3 * MIB; /* other programs use the GPU, too */
 	b = get(pool, 2 * MIB, ALICE);
 	give(&b, ALICE);
 	b = get(pool, 3 * MIB, ALICE);
@@ -132,7 +132,7 @@ START_TEST(out_of_memory_twice_is_reported_in_the_drivers_words_and_counts_nothi
 
 	open_of(100 * MIB);
 	driver.capacity = 0;
-	ck_assert_int_eq(ask(pool, MIB, ALICE, &none, &f), -ENOSPC);
+	ck_assert_int_eq(request_block(pool, MIB, ALICE, &none, &f), -ENOSPC);
 	ck_assert_int_eq(f.code, CODE_POOL_FULL);
 	ck_assert_str_eq(f.text, "pool \"p\": 1.0 MiB asked: cuAlloc: CUDA_ERROR_OUT_OF_MEMORY; "
 				 "the pool has room, but other pools or programs hold the memory "
@@ -151,7 +151,7 @@ START_TEST(another_error_is_not_tried_again)
 	open_of(100 * MIB);
 	driver.fail_alloc = driver.n_fail_alloc = 1;
 	driver.fail_code = CODE_DRIVER;
-	ck_assert_int_eq(ask(pool, MIB, ALICE, &none, &f), -EIO);
+	ck_assert_int_eq(request_block(pool, MIB, ALICE, &none, &f), -EIO);
 	ck_assert_int_eq(f.code, CODE_DRIVER);
 	ck_assert_int_eq(driver.allocs, 1);
 	ck_assert_uint_eq(pool->used, 0);

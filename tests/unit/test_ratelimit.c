@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How many lines of the log a user may cause.
+ * The rate limit: how many lines of the log a user may cause.
  */
 #include "daemon/util/log.h"
 #include "daemon/util/ratelimit.h"
@@ -17,7 +17,7 @@
 static struct ratelimit t;
 static FILE *log_file;
 
-/* The log goes to stderr: to a file of ours. */
+/* The log goes to stderr, which is a file of this test. */
 static void setup(void)
 {
 	unsetenv("JOURNAL_STREAM");
@@ -51,7 +51,7 @@ START_TEST(a_user_fills_the_log)
 {
 	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
 	ck_assert_uint_eq(passed(7, 1000, RATELIMIT_SECONDS * SECOND), 0);
-	/* What was left out is told once, and then it begins anew. */
+	/* The next line reports how many were dropped, and the count starts again. */
 	ck_assert_uint_eq(passed(7, 3, (1 + RATELIMIT_SECONDS) * SECOND), 3);
 	ck_assert_uint_eq(log_count("1995 more connections of uid 7"), 1);
 	ck_assert_uint_eq(log_count("more connections"), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Building a table: which arrays are refused and with which words, limits, and undoing. The memfd
- * that comes out is in test_table_image.c, what a reader makes of it in test_table_view.c.
+ * Building a table: which arrays the builder refuses and with which words, limits, and undoing.
+ * test_table_image.c tests the finished memfd, test_table_view.c its readers.
  */
 #include "proto/base/own.h"
 #include "proto/name.h"
@@ -76,7 +76,7 @@ static uint64_t digest(void)
 }
 
 struct offer {
-	const char *text; /* the refusal's; NULL: it is accepted */
+	const char *text; /* of the refusal; NULL: the builder accepts the array */
 	struct table_array array;
 	int what;
 };
@@ -103,7 +103,7 @@ static const struct offer offers[] = {
 	{ "array \"w1\": bytes 18446744073709551612..18446744073709551615 lie outside the buffer "
 	  "of 6000 bytes",
 	  A(.dtype = F32, SHAPE(1, 2), .offset = MAX64 - 3), TABLE_LAYOUT },
-	/* arrays of no elements touch nothing, but lie somewhere */
+	/* arrays without elements touch no bytes, but have an offset */
 	{ .array = A(.dtype = F32, SHAPE(2, 0, 1000000), .offset = 6000) },
 	{ .array = A(.dtype = F32, SHAPE(2, 0, 5), STRIDES(-400000, 4), .offset = 0) },
 	{ "array \"w1\": bytes 6004..6004 lie outside the buffer of 6000 bytes",
@@ -132,7 +132,7 @@ static const struct offer offers[] = {
 	  "first",
 	  A(.dtype = F32, SHAPE(1, 2), STRIDES(-6), .offset = 8), TABLE_LAYOUT },
 	{ .array = A(.dtype = U8, SHAPE(1, 7), STRIDES(3), .offset = 13) },
-	/* a field of a NumPy record: one component is what aligns */
+	/* a field of a NumPy record: the size of one component is the alignment */
 	{ .array =
 		  A(.dtype = { DTYPE_COMPLEX, 128, 1, 0 }, SHAPE(1, 7), STRIDES(24), .offset = 8) },
 	{ "array \"w1\": offset 4 is no multiple of 8, as its dtype needs; 8 is",
@@ -328,7 +328,7 @@ START_TEST(descrs_fill_the_memory)
 }
 END_TEST
 
-/* All want one slot, in a table of up to 1,024 of them. */
+/* All names hash to one bucket, in a table of up to 1,024 of them. */
 START_TEST(colliding_names_are_added_for_ever)
 {
 	struct table_array a;
@@ -347,7 +347,7 @@ START_TEST(colliding_names_are_added_for_ever)
 	ck_assert_int_eq(r, -EDQUOT);
 	ck_assert_int_eq(err.what, TABLE_LIMIT);
 	ck_assert_uint_eq(added, TABLE_PROBES_MAX);
-	/* Every other name still has its place. */
+	/* The table still finds every other name. */
 	add("w1");
 }
 END_TEST

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What comes out of a builder: the memfd that nobody can change, the digest, and the attributes.
+ * The result of a builder: a memfd that no process can change, the digest, and the attributes.
  */
 #include "proto/base/own.h"
 #include "proto/table_image.h"
@@ -64,7 +64,7 @@ static int finish(uint64_t *ret_bytes, uint64_t *ret_digest)
 	return fd;
 }
 
-/* The digest of one array alone. */
+/* The digest of a table of one array. */
 static uint64_t digest_of(struct table_array a)
 {
 	_cleanup_(close_fd) int fd = -1;
@@ -121,7 +121,7 @@ START_TEST(a_failed_memfd_leaks)
 }
 END_TEST
 
-/* The serialisation that table_image.h promises, by hand. */
+/* The serialisation that table_image.h documents, by hand. */
 START_TEST(the_digest_is_not_what_is_documented)
 {
 	static const unsigned char layout[] = {
@@ -258,7 +258,7 @@ START_TEST(attributes_pass_their_limits)
 	ck_assert_int_eq(set("k", value, SIZE_MAX), -EDQUOT);
 	ck_assert_int_eq(set("k", value, ATTR_BYTES_MAX - 1), 0);
 	ck_assert_int_eq(set("l", value, 0), -EDQUOT);
-	/* What is replaced makes room. */
+	/* Replacing a value frees its space. */
 	ck_assert_int_eq(set("k", value, ATTR_BYTES_MAX - 1), 0);
 	ck_assert_int_eq(read_back("k", value), ATTR_BYTES_MAX - 1);
 	ck_assert_int_eq(set("k", value, 1), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shapes and strides: products that must not wrap, and what the results are where they do not.
+ * Shapes and strides: products that must not wrap, and their results if they do not.
  */
 #include "proto/base/own.h"
 #include "proto/table_image.h"
@@ -85,7 +85,7 @@ START_TEST(strides_wrap)
 	ck_assert_int_eq(table_c_strides(f32, 2, (uint64_t[]){ 1, TOP63 }, strides), -EOVERFLOW);
 	ck_assert_int_eq(table_c_strides(big, 3, (uint64_t[]){ 1, 65536, 65536 }, strides),
 			 -EOVERFLOW);
-	/* The first dimension is in no stride. */
+	/* No stride depends on the first dimension. */
 	ck_assert_int_eq(table_c_strides(f32, 1, (uint64_t[]){ TOP63 }, strides), 0);
 }
 END_TEST
@@ -121,7 +121,7 @@ START_TEST(a_span_misses_bytes)
 		0, 0);
 	span_is((struct table_array){ .dtype = u8, .ndim = 1, .shape = { 2 }, STRIDES(INT64_MIN) },
 		1ull << 63, (1ull << 63) + 1);
-	/* A stride that is never taken. */
+	/* A stride that no element uses. */
 	span_is((struct table_array){ .dtype = u8, .ndim = 1, .shape = { 1 }, STRIDES(INT64_MIN) },
 		0, 1);
 	span_is((struct table_array){ .dtype = f4, .ndim = 1, .shape = { 5 } }, 0, 3);

@@ -67,7 +67,7 @@ static uint64_t finish(struct table_builder *b)
 	return digest;
 }
 
-/* All that a builder does; its digest. */
+/* Uses every function of a builder. Returns the digest. */
 static uint64_t build(void)
 {
 	struct table_builder *b;

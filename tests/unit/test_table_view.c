@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading an image: an honest one gives back what was added, and a hostile one gives -EBADMSG and
- * no access outside of it. Each image lies in memory of exactly its size, so that the address
- * sanitizer and valgrind see the first byte too much.
+ * Reading an image: a valid one gives back the arrays that were added, and a hostile one gives
+ * -EBADMSG and no access outside of it. Each image lies in memory of exactly its size, so that the
+ * address sanitizer and valgrind see a read of one byte too many.
  */
 #include "proto/base/own.h"
 #include "proto/table_image.h"
@@ -20,7 +20,7 @@
 static unsigned char *image;
 static size_t image_bytes;
 static struct table_view view;
-static int file; /* as long as the image, to be written to */
+static int file; /* a file as long as the image, which tests write */
 
 static const struct table_array samples[] = {
 	{ .name = "", .dtype = { DTYPE_FLOAT, 32, 1, 0 } },
@@ -198,7 +198,7 @@ static void array_holds(const struct table_array *a)
 	ck_assert(a->offset - before <= BUFFER_BYTES - bytes);
 }
 
-/* In memory and in a file the same is found. 1: it was refused. */
+/* Memory and file must give the same result. Returns 1 if both refuse the image. */
 static int find(const struct table_view *v, const struct table_view *in_file,
 		const struct table_array *sample)
 {
@@ -217,7 +217,7 @@ static int find(const struct table_view *v, const struct table_view *in_file,
 	return 0;
 }
 
-/* Looks at everything in an image that may be hostile. How much of it was refused. */
+/* Reads everything in an image that may be hostile. Returns how many parts were refused. */
 static int look(void)
 {
 	struct table_array a;

@@ -14,7 +14,7 @@
 #include "tests/unit/array_fixture.h"
 
 #define DEVICE_BYTES (20 << 20)
-#define WINDOW_BYTES (4 << 20) /* what small arrays lie in: comparing less is faster */
+#define WINDOW_BYTES (4 << 20) /* the memory of small arrays: comparing less is faster */
 #define CALLS_MAX 65536
 
 static unsigned char *device, *host, *device_before, *host_before;
@@ -137,7 +137,8 @@ static void check_copy(int ndim, const int64_t *shape, size_t itemsize, const st
 		ck_abort_msg("the host has something else than the slow reference");
 }
 
-/* The side's memory, dense in a random order of the axes, with gaps, partly backwards; or any. */
+/* Memory of one side: dense in a random order of the axes, with gaps, partly backwards; or with
+ * any strides. */
 static void random_side(unsigned char *memory, int ndim, const int64_t *shape, int64_t itemsize,
 			struct side *ret)
 {
@@ -251,7 +252,8 @@ START_TEST(elements_that_are_backwards_cost_a_call_each)
 }
 END_TEST
 
-/* More than the buffer holds: in parts, each waited for before the buffer is used again. */
+/* More than the buffer holds: the transfer copies it in parts, and waits for each before it uses
+ * the buffer again. */
 START_TEST(a_transfer_larger_than_the_buffer_overwrites_its_own_parts)
 {
 	const int64_t n = DEVICE_BYTES / 4, half = n / 2;
@@ -341,7 +343,7 @@ START_TEST(a_failed_call_leaves_others_that_read_freed_memory)
 		r = transfer(&w, device, host + 400000, false, &stream);
 		ck_assert_int_eq(r, fail_at <= 4 ? -EIO : 0);
 		ck_assert(r == 0 || strstr(gpushm_error(), fail_at <= 3 ? "Memcpy" : "Stream"));
-		if (fail_at != 4) /* then nobody can tell */
+		if (fail_at != 4) /* a failed wait: copies may still be queued */
 			queue_is_the_callers();
 		queued = 0;
 	}

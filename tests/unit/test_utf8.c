@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The decoder of UTF-8: what RFC 3629 forbids, and the borders of what it allows.
+ * The decoder of UTF-8: the sequences that RFC 3629 forbids, and the limits of those that it
+ * allows.
  */
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"

@@ -147,7 +147,7 @@ START_TEST(a_view_of_another_dtype_breaks_numpys_rule)
 	ck_assert(last == 1 && stride == 16);
 	ck_assert_int_eq(view_last(a, "record3", &last, &stride), -EINVAL);
 	ck_assert_int_eq(view_last(a, "record5", &last, &stride), -EINVAL);
-	/* 12 bytes are four items of 3, but an item of 4 is not whole ones. */
+	/* 12 bytes are four items of 3 bytes, but not a whole number of items of 4 */
 	ck_assert_int_eq(view_last(wide, "record3", &last, &stride), -EINVAL);
 	ck_assert_int_eq(view_last(a, "record32", &last, &stride), -EINVAL);
 

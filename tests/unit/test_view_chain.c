@@ -24,7 +24,7 @@ static int64_t positions(int64_t n, int64_t start, int64_t stop, int64_t step, i
 	else if (stop < 0)
 		end = end + n < 0 ? -1 : end + n;
 
-	/* What lies outside is cut to the nearest position there is on the way. */
+	/* A bound outside of the array is moved to the nearest valid position. */
 	if (step > 0 && at < 0)
 		at = 0;
 	if (step < 0 && at > n - 1)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Datagrams and their fds over a real socket pair: what arrives, what is refused, and that nothing
- * stays open after a refusal. What honest code can't send is sent with sendmsg() here.
+ * Datagrams and their fds over a real socket pair: what arrives, what the receiver refuses, and
+ * that nothing stays open after a refusal. The tests use sendmsg() for datagrams that wire_send()
+ * can't send.
  */
 #include "proto/base/own.h"
 #include "proto/wire.h"
@@ -106,7 +107,7 @@ START_TEST(fds_arrive_in_another_order_or_stay_open_on_exec)
 		frame_close_fds(&frame);
 		frame_close_fds(&frame);
 	}
-	/* They were lent: the sender still has its own. */
+	/* wire_send() only borrows the fds: the sender still has them. */
 	close_fd(&sent[1]);
 }
 END_TEST

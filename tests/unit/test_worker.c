@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers: order, who runs what, what keeps the loop alive, and that an end loses no job.
+ * Workers: order, the threads on which functions run, what keeps the loop alive, and that freeing a
+ * worker loses no job.
  */
 #include "daemon/pool/worker.h"
 #include "tests/lib/fds.h"
@@ -21,7 +22,7 @@ struct probe {
 	bool ran, done;
 	char name[16];
 	sigset_t blocked;
-	struct probe *next; /* what on_done submits */
+	struct probe *next; /* the job that on_done submits */
 };
 
 static uv_loop_t loop;
