@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asking: one request and its answer, with no fd and no memory.
+ * Asking: one request and its reply, without fds or memory.
  */
 #include "tests/bench/bench.h"
 

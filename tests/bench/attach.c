@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attaching: gpushm_open() and gpushm_close() of a buffer that nobody else has, against the round
- * trips with the fd, and the calls that map and unmap it.
+ * Attaching: gpushm_open() and gpushm_close() of a buffer that no other process has open, against
+ * the round trips with the fd, and the calls that map and unmap the memory.
  */
 #include "tests/bench/bench.h"
 
@@ -52,7 +52,7 @@ static void floor_vmm(void *arg)
 	gpu_unmap(ptr, a->bytes);
 }
 
-/* Its record is in the answer; what was imported is let go of before the daemon is told. */
+/* The reply has the pointer's record; the client frees its import before the CLOSE. */
 static void floor_mempool(void *arg)
 {
 	struct attach *a = arg;

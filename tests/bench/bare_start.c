@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a daemon's start costs at least: a program that takes over the descriptors that it was
- * started with, so that no child gets them; starts the driver if it is told to; says that it is
- * ready; and answers whatever comes with a datagram.
+ * The least that a daemon's start costs: a program that takes over the fds that it is started with,
+ * so that no child gets them; starts the driver if its argument says so; reports that it is ready;
+ * and replies to each datagram with a datagram.
  */
 #include "proto/base/own.h"
 
@@ -22,7 +22,7 @@ static void take_over(void)
 
 	for (int i = 0; i < n; i++)
 		fcntl(FIRST + i, F_SETFD, FD_CLOEXEC);
-	/* The last one to listen here was a daemon that never blocks. */
+	/* The daemon that listened here before made the socket non-blocking. */
 	fcntl(FIRST, F_SETFL, 0);
 }
 

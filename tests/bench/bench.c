@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Setting up, and what the families share.
+ * Setting up, and functions that all families of rows use.
  */
 #include "tests/bench/bench.h"
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The tiny ones have room for one buffer: who waits for its memory waits for all of it. */
+/* A tiny pool has space for one buffer: a CREATE waits until all of its memory is free. */
 static const char host_pools[] = "[pool host]\nkind=host\n"
 				 "[pool tiny-host]\nkind=host\nsize=2M\n";
 static const char gpu_pools[] = "[pool vmm]\nkind=vmm\n"
@@ -82,7 +82,7 @@ static size_t weigh(struct raw *r, const Gpushm__Proto__Request *q, struct trip 
 	return ret->reply;
 }
 
-/* Each request is said once, with the fields that the library fills in. */
+/* Sends each request once, with the fields that the library fills in. */
 static void weigh_all(struct bench *b)
 {
 	const Gpushm__Proto__Access read = GPUSHM__PROTO__ACCESS__ACCESS_READ;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every family of operations is given: a daemon as systemd runs it, with its descriptors kept
- * and its journal written; a connection; the floor; and where its rows go.
+ * The environment of every family of operations: a daemon as systemd runs it, with an fd store and
+ * a journal; a connection; the floor; and the rows of the result.
  */
 #ifndef GPUSHM_TESTS_BENCH_BENCH_H
 #define GPUSHM_TESTS_BENCH_BENCH_H
@@ -25,7 +25,7 @@ struct bench {
 	struct raw raw;	  /* ... and its protocol alone */
 	struct floor floor;
 	bool gpu;			       /* vmm and mempool pools are there */
-	struct trip stat, open, close, create; /* how large their datagrams are */
+	struct trip stat, open, close, create; /* the sizes of their datagrams */
 };
 
 void bench_begin(struct bench *b);
@@ -34,10 +34,10 @@ void bench_end(struct bench *b);
 /* Fails with gpushm_error() unless r is 0. */
 void bench_ok(int r, const char *what);
 
-/* Whether rows of this kind of pool are wanted, and it is there. */
+/* Whether the options select this kind of pool, and the machine has it. */
 bool bench_has(const struct bench *b, enum gpushm_kind kind);
 
-/* A published buffer that nobody has open, of n arrays. */
+/* Publishes a buffer of n arrays and closes it. */
 void bench_publish(struct gpushm *c, const char *name, enum gpushm_kind kind, uint64_t bytes,
 		   unsigned arrays);
 
@@ -52,12 +52,12 @@ void rate_run(struct bench *b);	  /* many clients at the same time */
 void kernel_run(struct bench *b); /* work on shared memory */
 void death_run(struct bench *b);  /* a client is killed */
 void start_run(struct bench *b);  /* the daemon starts, and starts again */
-void scale_run(struct bench *b);  /* many buffers, many clients, and what they weigh */
+void scale_run(struct bench *b);  /* many buffers, many clients, and their memory */
 
 /* The process that death_run() kills. */
 extern const struct role holder_role;
 
-/* How the result is told. */
+/* The forms of the result. */
 void text_write(const struct bench *b, FILE *f);
 void json_write(const struct bench *b, FILE *f);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Creating: what the daemon needs from CREATE to its answer, by the protocol alone; and
- * gpushm_create(), which maps the memory, too. What was made is given back between the rounds, so
- * that each is made anew; or it is not, and is taken from the pending list.
+ * Creating: the daemon's time from a CREATE to its reply, by the protocol alone; and
+ * gpushm_create(), which also maps the memory. Buffers are freed between the rounds, so that the
+ * driver allocates each one anew; or they are not, and the daemon takes them from the pending list.
  */
 #include "tests/bench/bench.h"
 
@@ -52,7 +52,7 @@ static void flush(struct create *c)
 		bench_call(&c->b->raw, REQUEST(FLUSH, Flush, flush, BYTES(pool, c->pool)));
 }
 
-/* A buffer that was never published goes with its creator's lease. */
+/* A buffer that was never published ends with its creator's lease. */
 static void after_ours(void *arg)
 {
 	struct create *c = arg;
@@ -112,7 +112,7 @@ static void floor_host_mapped(void *arg)
 
 	floor_make(c);
 	memory = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
-	/* Undone here: it is small beside the rest. */
+	/* The unmapping is timed, too: it is small beside the rest. */
 	if (memory == MAP_FAILED || munmap(memory, c->bytes) < 0)
 		ck_abort_msg("mmap: %s", strerror(errno));
 }
@@ -142,7 +142,7 @@ static const struct what {
 	enum gpushm_kind kind;
 	uint64_t bytes;
 	enum floor_op op;
-	double at_most; /* 0: told, and no more */
+	double at_most; /* 0: only reported */
 	bool pending;
 } whats[] = {
 	{ "create_host", "create, host, 2 MiB", "round trip with fd + memfd, size, seals",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How long after a client's death its memory is somebody else's. The pool has room for one buffer:
- * a CREATE that waits is answered when the dead client's memory is free. Before its pidfd says that
- * the process is gone nobody may have it: that is the floor.
+ * How long after a client's death another client gets its memory. The pool has space for one
+ * buffer: the daemon replies to a waiting CREATE when the dead client's memory is free. It may not
+ * do so before the pidfd reports that the process is gone: that is the floor.
  */
 #include "tests/bench/bench.h"
 
@@ -20,7 +20,7 @@
 #define NAME "bench/victim"
 #define WAIT_MS 60000
 
-/* args: socket, kind. Has the buffer until it is killed. */
+/* args: socket, kind. Holds the buffer until it is killed. */
 static int hold(char **args)
 {
 	struct gpushm_buffer *buffer = NULL;
@@ -55,7 +55,7 @@ static void start_victim(struct bench *b, const char *kind, const char *pool,
 	bench_ok(gpushm_unlink(b->c, NAME), "UNLINK");
 }
 
-/* Kills it and writes down when each of the two was there, in ms from the kill. */
+/* Kills the holder and records when each of the two fds became readable, in ms from the kill. */
 static void kill_and_watch(int pidfd, int answer, pid_t pid, struct sample *gone,
 			   struct sample *reusable)
 {
@@ -89,7 +89,7 @@ static void round_of(struct bench *b, const char *kind, const char *pool, struct
 	raw_request(&b->raw,
 		    REQUEST(CREATE, Create, create, BYTES(name, "bench/heir"), BYTES(pool, pool),
 			    SET(size_bytes, SIZE), SET(wait_ms, WAIT_MS)));
-	/* Answered behind it: the CREATE waits now. */
+	/* The reply to STATUS shows that the CREATE has arrived: it waits now. */
 	bench_ok(gpushm_status(b->c, &st), "STATUS");
 	gpushm_status_free(st);
 	kill_and_watch(pidfd, b->raw.socket, victim.pid, gone, reusable);

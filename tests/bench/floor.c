@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The floor, from the side of who asks.
+ * The floor, from the client's side.
  */
 #include "tests/bench/floor.h"
 
@@ -71,7 +71,7 @@ int floor_trip(int socket, const struct trip *t, uint64_t bytes, unsigned char r
 	memcpy(out, &ask, sizeof(ask));
 	if (send(socket, out, t->request, MSG_NOSIGNAL) != (ssize_t)t->request ||
 	    recvmsg(socket, &m, MSG_CMSG_CLOEXEC) != (ssize_t)t->reply)
-		ck_abort_msg("the floor does not answer: %s", strerror(errno));
+		ck_abort_msg("the floor does not reply: %s", strerror(errno));
 	if (record)
 		memcpy(record, in, RECORD_BYTES);
 	return fd_of(&m);

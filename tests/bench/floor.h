@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The floor: a second process behind a socket that does what a broker can't leave out, and nothing
- * else. No names, no rights, no leases: an epoll, a datagram in, a datagram of the wanted size out,
- * and the driver's or the kernel's calls between them.
+ * The floor: a second process behind a socket that does only what a broker can't leave out. No
+ * names, no rights, no leases: an epoll, a datagram in, a datagram of the wanted size out, and the
+ * driver's or the kernel's calls between them.
  */
 #ifndef GPUSHM_TESTS_BENCH_FLOOR_H
 #define GPUSHM_TESTS_BENCH_FLOOR_H
@@ -19,10 +19,10 @@ enum floor_op {
 	FLOOR_RECORD,	 /* the record of the mempool's pointer that is held */
 	FLOOR_HOLD_HOST, /* from now on this is held, of so many bytes ... */
 	FLOOR_HOLD_VMM,
-	FLOOR_HOLD_MEMPOOL, /* answered with its record and the pool's fd */
-	FLOOR_MAKE_HOST,    /* made for this answer, and let go of behind it */
+	FLOOR_HOLD_MEMPOOL, /* the reply has its record and the pool's fd */
+	FLOOR_MAKE_HOST,    /* made for this reply, and freed after it */
 	FLOOR_MAKE_VMM,
-	FLOOR_MAKE_MEMPOOL, /* let go of with FLOOR_FREE */
+	FLOOR_MAKE_MEMPOOL, /* freed by FLOOR_FREE */
 	FLOOR_FREE,
 	FLOOR_OPS,
 };
@@ -33,7 +33,7 @@ struct floor {
 	int socket; /* the first connection */
 };
 
-/* How large the two datagrams are, and what is done between them. */
+/* The sizes of the two datagrams, and the operation between them. */
 struct trip {
 	size_t request, reply; /* bytes; at least FLOOR_REQUEST_BYTES */
 	enum floor_op op;
@@ -42,24 +42,24 @@ struct trip {
 struct floor_request {
 	uint8_t op, unused;
 	uint16_t reply; /* bytes */
-	uint32_t mib;	/* of what is to be held or made; or, where it is 0, 4 KiB */
+	uint32_t mib;	/* size of the memory to hold or make; 0: 4 KiB */
 };
 #define FLOOR_REQUEST_BYTES sizeof(struct floor_request)
 
 extern const struct role floor_role;
 
-/* with_gpu: it starts the driver, and makes a context. */
+/* with_gpu: the floor starts the driver, and makes a context. */
 void floor_start(struct floor *f, const char *folder, int with_gpu);
 void floor_stop(struct floor *f);
 
 /* Another connection. */
 int floor_connect(const struct floor *f);
 
-/* There and back. Returns the fd that came along, or -1. record may be NULL. */
+/* One round trip. Returns the fd of the reply, or -1. record may be NULL. */
 int floor_trip(int socket, const struct trip *t, uint64_t bytes,
 	       unsigned char record[RECORD_BYTES]);
 
-/* The trip of the smallest datagrams, for what is not measured. */
+/* The round trip of the smallest datagrams, for steps that are not measured. */
 int floor_call(const struct floor *f, enum floor_op op, uint64_t bytes,
 	       unsigned char record[RECORD_BYTES]);
 

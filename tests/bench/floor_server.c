@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The floor's own process. Its loop is what any server behind one epoll must do for a request, and
- * nothing else: wait, receive, act, send.
+ * The floor's own process. Its loop does only what any server behind one epoll must do for a
+ * request: wait, receive, act, send.
  */
 #include "proto/base/own.h"
 #include "tests/bench/floor.h"
@@ -19,11 +19,11 @@
 static struct {
 	int epoll, listening;
 	int held;			    /* the fd that is lent */
-	int made;			    /* the fd of this answer */
+	int made;			    /* the fd of this reply */
 	unsigned char record[RECORD_BYTES]; /* of the mempool's pointer that is held */
 } server = { -1, -1, -1, -1, { 0 } };
 
-/* As a host buffer is made: nobody else's, of a fixed size. */
+/* Memory as that of a host buffer: a new memfd of a fixed size. */
 static int make_host(uint64_t bytes)
 {
 	int fd = memfd_create("floor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -34,7 +34,7 @@ static int make_host(uint64_t bytes)
 	return fd;
 }
 
-/* A reader's fd is another one, open for reading. */
+/* A reader gets another fd, open for reading. */
 static int hold_host(uint64_t bytes)
 {
 	_cleanup_(close_fd) int fd = make_host(bytes);
@@ -44,7 +44,7 @@ static int hold_host(uint64_t bytes)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The fd that goes with the answer, or -1. */
+/* Returns the fd of the reply, or -1. */
 static int act(enum floor_op op, uint64_t bytes)
 {
 	switch (op) {
@@ -128,7 +128,7 @@ static int listen_at(const char *path)
 	return fd;
 }
 
-/* Until its standard input ends. */
+/* Runs until standard input ends. */
 static int floor_run(char **args)
 {
 	server.epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver's calls that the floor makes, by its own table: none of gpushm's code is in the way. A
- * call that fails ends the process with a word. Without the CUDA Toolkit's headers there is no GPU.
+ * The driver's calls that the floor makes, by a table of its own without any code of gpushm. A call
+ * that fails ends the process with a message. Without the CUDA Toolkit's headers there is no GPU.
  */
 #ifndef GPUSHM_TESTS_BENCH_GPU_H
 #define GPUSHM_TESTS_BENCH_GPU_H
@@ -19,9 +19,9 @@ void gpu_close(void);
 const char *gpu_name(void);
 bool gpu_is_fake(void);
 
-/* ---- who has the memory ---- */
+/* ---- the process that has the memory ---- */
 
-/* The fd of a new allocation; it alone keeps the memory. */
+/* Returns the fd of a new allocation; only the fd keeps the memory. */
 int gpu_make_vmm(uint64_t bytes);
 
 /* A pool, its fd, and the record of a pointer in it that stays. */
@@ -30,9 +30,9 @@ int gpu_hold_mempool(uint64_t bytes, unsigned char record[RECORD_BYTES]);
 void gpu_make_pointer(uint64_t bytes, unsigned char record[RECORD_BYTES]);
 void gpu_free_pointer(void);
 
-/* ---- who maps it ---- */
+/* ---- the process that maps it ---- */
 
-/* Import, reserve, map, set access; the handle goes. */
+/* Imports, reserves, maps, sets access, and releases the handle. */
 uint64_t gpu_map(int fd, uint64_t bytes, bool write);
 void gpu_unmap(uint64_t ptr, uint64_t bytes);
 
@@ -41,13 +41,14 @@ uint64_t gpu_import_pointer(const unsigned char record[RECORD_BYTES]);
 /* Free and wait. */
 void gpu_release_pointer(uint64_t ptr);
 
-/* ---- who works on it ---- */
+/* ---- work on it ---- */
 
 /* Plain memory, as cuMemAlloc gives it. */
 uint64_t gpu_alloc(uint64_t bytes);
 void gpu_free(uint64_t ptr);
 
-/* Reads and writes all of it once by a kernel, and waits. False: no kernels (the stand-in). */
+/* A kernel reads and writes all of the memory once; waits for it. False: the stand-in has no
+ * kernels. */
 bool gpu_sweep(uint64_t ptr, uint64_t bytes);
 
 #endif

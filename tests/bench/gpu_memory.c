@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The floor's memory: the calls in the order in which anybody must make them.
+ * The floor's memory: the driver's calls in the necessary order.
  */
 #include "proto/base/own.h"
 #include "tests/bench/gpu.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Built without the CUDA Toolkit's headers: there is no GPU, and nobody calls what would use one.
+ * Built without the CUDA Toolkit's headers: there is no GPU, and the functions that would use one
+ * are never called.
  */
 #include "tests/bench/gpu.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The result for programs. Nothing in it needs escaping but what a GPU is called, and that is a
- * name.
+ * The result for programs. Its only foreign text is the name of the GPU, which needs no escaping.
  */
 #include "tests/bench/bench.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Work on attached memory, against the same work on memory of the process's own: what sharing costs
- * once it is done. It takes a GPU that runs kernels.
+ * Work on attached memory, against the same work on memory of the process's own: the cost of shared
+ * memory while it is in use. It needs a GPU that runs kernels.
  */
 #include "tests/bench/bench.h"
 

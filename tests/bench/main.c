@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm-bench: what gpushm costs over the calls that must be made anyway. It stands on the tests'
- * helpers, and so runs inside of a Check test; it is one all the same only in that everything must
- * run: no bound on time decides.
+ * gpushm-bench: the cost of gpushm above the calls that any program must make. It uses the tests'
+ * helpers, and so runs inside of a Check test. Everything must run; no bound on time decides.
  */
 #include "tests/bench/bench.h"
 

@@ -16,12 +16,12 @@ static const char usage[] =
 	"  --size SIZE     of the buffers that are attached (2M, 16G); may be given again\n"
 	"  --count N       rounds of each comparison at most (5000)\n"
 	"  --seconds N     of each comparison at most (3)\n"
-	"  --clients N     that ask at the same time (64)\n"
-	"  --pool KIND     host, vmm, mempool or pinned alone; all that there are\n"
-	"  --only TEXT     rows alone whose id has this in it; several, with commas between them\n"
-	"  --busy-poll US  of the daemon's configuration; 0 is none (50)\n"
-	"  --quick         shows that everything runs; the figures mean nothing\n"
-	"  --json FILE     writes the rows there, too; - is standard output, instead of the "
+	"  --clients N     that send requests at the same time (64)\n"
+	"  --pool KIND     only host, vmm, mempool or pinned (all that the machine has)\n"
+	"  --only TEXT     only rows whose id contains TEXT; several, separated by commas\n"
+	"  --busy-poll US  of the daemon's configuration; 0: off (50)\n"
+	"  --quick         only shows that everything runs; the figures mean nothing\n"
+	"  --json FILE     also writes the rows there; - is standard output, instead of the "
 	"table\n";
 
 static const struct options defaults = {

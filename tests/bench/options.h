@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the benchmark is asked to measure, and how long.
+ * The options: what to measure, and for how long.
  */
 #ifndef GPUSHM_TESTS_BENCH_OPTIONS_H
 #define GPUSHM_TESTS_BENCH_OPTIONS_H
@@ -22,15 +22,15 @@ struct options {
 	unsigned many;	    /* buffers at the end of the scaling curve */
 	unsigned busy_poll; /* us, of the daemon that most rows ask */
 	const char *pool;   /* "host", "vmm", "mempool", "pinned"; NULL: all that there are */
-	const char *only;   /* a part of the ids of the rows that are wanted; NULL: all */
+	const char *only;   /* select rows whose id contains this text; NULL: all */
 	const char *json;   /* a file; "-" is standard output; NULL: none */
-	bool quick;	    /* so few rounds that it shows only that everything runs */
+	bool quick;	    /* few rounds, which only show that everything runs */
 };
 
-/* From the command line; explains itself and exits where that is wrong. */
+/* Reads the command line; if it is wrong, prints the usage and exits. */
 void options_parse(int argc, char **argv, struct options *ret);
 
-/* Whether a row with this id is wanted. */
+/* Whether the options select the row with this id. */
 bool options_want(const struct options *o, const char *id);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests a second: many connections that always have one under way, and a server on one core. The
- * same threads ask gpushmd and the floor, by turns. What a request costs the server is told by its
- * own clock, too: where the threads that ask have too few cores they, and not the server, are what
- * is measured.
+ * Requests a second: many connections that always have one request in progress, and a server on one
+ * core. The same threads send requests to gpushmd and to the floor, by turns. The server's CPU time
+ * for a request is a row of its own: if the clients have too few cores, the rate measures them and
+ * not the server.
  */
 #include "tests/bench/bench.h"
 
@@ -88,7 +88,7 @@ static void slice(struct side *s, unsigned clients, unsigned threads, double sec
 	sample_add(&s->cpu, (cpu_us(s->pid) - cpu) / n);
 }
 
-/* One core for the servers, the others for who asks. Returns how many threads may ask. */
+/* One core for the servers, the others for the clients. Returns the number of client threads. */
 static unsigned share_cores(const struct side *a, const struct side *b, cpu_set_t *all)
 {
 	cpu_set_t one, rest;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of the result: one operation, measured on gpushm's way and on the way that has only what
- * can't be left out.
+ * The rows of the result: one operation, measured with gpushm and with the steps alone that no
+ * broker can leave out.
  */
 #ifndef GPUSHM_TESTS_BENCH_ROW_H
 #define GPUSHM_TESTS_BENCH_ROW_H
@@ -10,9 +10,9 @@
 
 #define ROWS_MAX 96
 
-/* What is to be reached, of the medians. */
+/* The goal for the medians. */
 enum reach {
-	REACH_NOTHING,	  /* told, and no more */
+	REACH_NOTHING,	  /* only reported */
 	REACH_RATIO,	  /* ours / floor at most */
 	REACH_RATE,	  /* ours / floor at least: more is better */
 	REACH_DIFFERENCE, /* ours - floor at most, in the row's unit */
@@ -24,11 +24,11 @@ struct row {
 	char what[72];	   /* "attach + close, host, 2 MiB" */
 	char floor_is[72]; /* "round trip with fd + mmap; munmap" */
 	const char *unit;
-	struct figures ours, floor; /* floor.n is 0 where there is none */
+	struct figures ours, floor; /* floor.n is 0: no floor */
 	enum reach reach;
 	double at_most;	 /* or at least, for a rate */
-	char series[24]; /* of a curve; "" for a row that is on none */
-	double x;	 /* where on it */
+	char series[24]; /* the name of the curve; "": the row is not on a curve */
+	double x;	 /* position on the curve */
 };
 
 struct rows {
@@ -39,9 +39,9 @@ struct rows {
 /* Copies it; prints it as a line of the table at once, so that a long run can be watched. */
 void rows_add(struct rows *r, const struct row *row);
 
-/* What is held against at_most. */
+/* The value to compare with at_most. */
 double row_judged(const struct row *row);
-/* True also where nothing is to be reached. */
+/* Also true for REACH_NOTHING. */
 int row_reached(const struct row *row);
 
 /* "2 MiB", and "2M" for ids. A static buffer each, of the last four calls. */

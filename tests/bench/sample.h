@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A sample: what was measured, time after time, and the figures that stand for it.
+ * A sample: the values of one measurement, and the figures that describe them.
  */
 #ifndef GPUSHM_TESTS_BENCH_SAMPLE_H
 #define GPUSHM_TESTS_BENCH_SAMPLE_H
@@ -29,10 +29,10 @@ static inline double now_us(void)
 
 void sample_add(struct sample *s, double value);
 
-/* Of an empty sample all are NAN, and n is 0. Sorts it. */
+/* Sorts the sample. For an empty sample all figures are NAN, and n is 0. */
 struct figures sample_figures(struct sample *s);
 
-/* One figure that stands for itself. */
+/* The figures of a single value. */
 struct figures figures_of(double value);
 
 /* For _cleanup_(). */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attaching while the daemon has ever more buffers, or ever more clients; and what a buffer weighs
- * in it. Host buffers are as many as descriptors are allowed; a mempool's have none. For each point
- * of a curve a daemon of its own is there all the time, so that the largest and the smallest are
- * measured by turns. Buffers are opened at random, so that the processor's caches do not hold the
- * few that are asked for.
+ * Attaching while the daemon has more and more buffers, or clients; and the daemon's memory for a
+ * buffer. The limit of fds limits the number of host buffers; a mempool's buffers have no fds. Each
+ * point of a curve has a daemon of its own that runs all the time, so that the largest and the
+ * smallest are measured by turns. Buffers are opened at random, so that the processor's caches do
+ * not hold a few of them.
  */
 #include "tests/bench/bench.h"
 
@@ -28,7 +28,7 @@ struct point {
 	struct gpushm *c;
 	enum gpushm_kind kind;
 	unsigned buffers, clients;
-	int *sockets; /* of clients that say nothing */
+	int *sockets; /* of idle clients */
 	uint32_t random;
 };
 
@@ -116,9 +116,9 @@ static void point_stop(struct point *p)
 
 /* ---- curves ---- */
 
-/* Against the second one where there are two of the least: from the pools of two daemons, alike but
- * for the order in which this process met them, the driver imports in times that differ by up to a
- * third. */
+/* If two points have the least number, each is compared with the other daemon: the driver
+ * imports from the pools of two daemons, alike but for the order in which this process met them,
+ * in times that differ by up to a third. */
 static void race_point(struct bench *b, struct curve *c, size_t i)
 {
 	const struct race race = { c, attach_now, attach_least, NULL, NULL };
@@ -139,7 +139,7 @@ static void race_point(struct bench *b, struct curve *c, size_t i)
 	rows_add(&b->rows, &row);
 }
 
-/* Pages of files, such as libraries: other processes have them, too. In KiB. */
+/* Pages of files, such as libraries, which other processes share. In KiB. */
 static long rss_of_files(const struct daemon *d)
 {
 	char path[32], line[128];
@@ -178,7 +178,7 @@ static void weigh(struct bench *b, unsigned n, const struct daemon *d, long befo
 	rows_add(&b->rows, &each);
 }
 
-/* As many fds as the daemons will need; how many there may be. */
+/* Raises the limit of fds to the number that the daemons need. Returns the new limit. */
 static rlim_t raise_limit(rlim_t wanted)
 {
 	struct rlimit l;
@@ -206,7 +206,8 @@ static void add_point(struct bench *b, struct curve *c, unsigned n)
 	}
 }
 
-/* Only who has CAP_SYS_RESOURCE may raise the limit of fds. */
+/* Raising the hard limit of fds needs CAP_SYS_RESOURCE. Returns how many buffers, at most
+ * wanted, the limit allows. */
 static unsigned as_many_as_fds(unsigned wanted)
 {
 	rlim_t fds = raise_limit(wanted * FDS_EACH + FDS_ELSE);
@@ -223,7 +224,7 @@ static void buffers_run(struct bench *b, struct curve *c)
 {
 	unsigned most = c->kind == GPUSHM_HOST ? as_many_as_fds(b->o.many) : b->o.many;
 
-	/* Twice, to see what two daemons differ by. */
+	/* Twice, to see the difference between two equal daemons. */
 	add_point(b, c, LEAST);
 	for (unsigned n = LEAST; n < most && c->n < POINTS_MAX - 1; n *= 10)
 		add_point(b, c, n);

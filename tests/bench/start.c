@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Starts: until the daemon is ready, and, with many buffers to bring back, until the first OPEN is
- * answered. The floor is a program of a few lines in the daemon's place, started by the same keeper
- * with the same descriptors.
+ * Starts: the time until the daemon is ready, and, if it restores many buffers, until its first
+ * reply to an OPEN. The floor is a program of a few lines, which the same keeper starts with the
+ * same fds.
  */
 #include "tests/bench/bench.h"
 
@@ -78,7 +78,7 @@ static void ready_run(struct bench *b)
 	unsetenv("BARE_START_DRIVER");
 }
 
-/* ---- again, with what was there ---- */
+/* ---- restart with buffers ---- */
 
 static void fill(const struct keeper *k, enum gpushm_kind kind, unsigned n)
 {
@@ -111,7 +111,7 @@ static void say_two(const struct keeper *k, const struct trip *t)
 	for (int i = 0; i < 2; i++)
 		if (raw_send(&r, zeros, t->request) < 0 ||
 		    wire_recv_bytes(r.socket, &r.frame, 0) < 0)
-			ck_abort_msg("the bare program does not answer");
+			ck_abort_msg("the bare program does not reply");
 	raw_close(&r);
 }
 

@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Three digits, or the whole number. */
+/* Three significant digits, or the whole number if it has more. */
 static const char *figure(double v)
 {
 	static char texts[8][24];
