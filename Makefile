@@ -193,7 +193,7 @@ python: $(BUILD)/venv/ready python-core
 
 # ---- tests ----
 
-# tests/unit/test_X.c: a room, linked with the archives. tests/system/test_X.c: real daemons and clients.
+# tests/unit/test_X.c: tests a file or two, linked with the archives. tests/system/test_X.c: real daemons and clients.
 UNIT_TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out $(if $(CUDA_INCLUDE),,tests/unit/test_fakecuda%), \
 	$(wildcard tests/unit/test_*.c)))
 SYSTEM_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/system/test_*.c tests/adversary/test_*.c))

@@ -56,9 +56,9 @@ END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("endpoint user");
+	TCase *tc = tcase_create("endpoint");
 
 	tcase_add_test(tc, each_attach_reads_the_user_database);
 	tcase_add_test(tc, a_file_of_another_user_is_taken_for_the_daemons);
-	return suite_run("endpoint user", tc, NULL);
+	return suite_run("endpoint", tc, NULL);
 }

@@ -31,7 +31,7 @@ static uint32_t take(void)
 
 	/* This runs a million times, and each of Check's asserts would write to its parent. */
 	if (index >= FD_INDEX_MAX || taken[index])
-		ck_abort_msg("%u is no number, or was given", index);
+		ck_abort_msg("%u is no index, or is taken already", index);
 	taken[index] = 1;
 	return index;
 }
@@ -88,11 +88,11 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("fd_index");
+	TCase *t = tcase_create("fdstore");
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, an_index_is_given_twice);
 	tcase_add_test(t, an_index_that_systemd_can_not_keep_comes_before_one_that_it_can);
 	tcase_add_test(t, an_index_in_use_is_given_again);
-	return suite_run("fd_index", t, NULL);
+	return suite_run("fdstore", t, NULL);
 }
