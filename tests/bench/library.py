@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""libgpushm by plain ctypes, as far as the comparison needs it, and a daemon to talk to."""
+"""The functions of libgpushm that the comparison needs, by plain ctypes, and a daemon."""
 import ctypes
 import os
 import subprocess
@@ -44,7 +44,7 @@ class Library:
             raise OSError(-result, self.lib.gpushm_error().decode())
 
     def publish(self, name, pool, count, each):
-        """A sealed buffer of that many arrays of bytes, which nobody has open."""
+        """Publishes a sealed buffer of that many arrays of bytes and closes it."""
         specs = (Spec * count)()
         shape = (ctypes.c_int64 * 1)(each)
         for i, spec in enumerate(specs):
@@ -77,7 +77,7 @@ class Library:
 
 
 def start_context():
-    """A context on GPU 0, current in this thread, as any program that computes has one."""
+    """Makes a context on GPU 0 current in this thread, as any program that uses the GPU does."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context = VOID()
     for result in (cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
@@ -87,7 +87,7 @@ def start_context():
 
 
 def start_daemon(build, folder):
-    """A daemon with its default pools; the process and its socket."""
+    """Starts a daemon with its default pools; returns the process and its socket."""
     socket, conf = os.path.join(folder, "s"), os.path.join(folder, "conf")
     open(conf, "w").close()
     daemon = subprocess.Popen([os.path.join(build, "gpushmd"), "--config", conf, "--socket", socket],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a run wrote, as the tables of RESULTS.md.
+"""Prints the result of a run as the tables of RESULTS.md.
 
     python3 tests/bench/markdown.py FOLDER      # with bench.json and peers.json of make bench-gpu
 """

@@ -3,9 +3,9 @@
 
     python3 tests/bench/peer.py WAY BUILD SOCKET POOL COUNT:BYTES...
 
-This process has the memory; a second one, started with multiprocessing's "spawn", waits with a context for what comes
-through a pipe, and says how long it took from the bytes in the pipe to arrays that can be used. It lets go of them, and
-the next round begins. A line of JSON is printed for each case: "first" is its first round.
+This process has the memory; a second one, started with multiprocessing's "spawn", has a context and waits for bytes
+in a pipe. It reports the time from the bytes in the pipe to arrays that can be used, frees the arrays, and the next round
+begins. Each case prints a line of JSON: "first" is its first round.
 
 A way has make(count, each) and handles() in the process that has the memory; start(), open(handles) and close(opened)
 in the other one.
@@ -27,11 +27,11 @@ SECONDS = 3.0               # a case ends then at the latest, if it has three ro
 
 
 class Failed(Exception):
-    """What the second process died of."""
+    """The error that ended the second process."""
 
 
 class Gpushm:
-    """One buffer with all arrays; what is sent is its name. Opened by the C library, through ctypes."""
+    """One buffer with all arrays; the pipe carries its name. The C library opens it, through ctypes."""
 
     def __init__(self, build, socket, pool):
         self.args, self.pool, self.serial = (build, socket), pool, 0
@@ -89,8 +89,8 @@ class GpushmPython(Gpushm):
 
 
 class GpushmNeighbour(Gpushm):
-    """One that comes from a mempool, while another one of it is open all the time: the driver has mapped the block that
-    both lie in."""
+    """A buffer of a mempool, while another one of the same pool stays open: the driver has already mapped the block that
+    contains both."""
 
     def make(self, count, each):
         super().make(count, each)
@@ -113,7 +113,7 @@ class GpushmNeighbour(Gpushm):
 
 
 class Many:
-    """An allocation for each array, as all other ways have it."""
+    """An allocation for each array, as with all other ways."""
 
     def __init__(self, *args):
         self.arrays = []
@@ -258,7 +258,7 @@ WAYS = {"gpushm": Gpushm, "gpushm-again": Gpushm, "gpushm-mempool": Gpushm, "gpu
 
 
 def attach_for_ever(way, args, pipe):
-    """The second process."""
+    """The main function of the second process."""
     try:
         attach_each(WAYS[way](*args), pipe)
     except Exception as error:
@@ -282,10 +282,10 @@ def attach_each(peer, pipe):
 
 
 def hear(pipe):
-    word = pipe.recv()
-    if isinstance(word, Failed):
-        raise word
-    return word
+    reply = pipe.recv()
+    if isinstance(reply, Failed):
+        raise reply
+    return reply
 
 
 def one_round(peer, pipe):

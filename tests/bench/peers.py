@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""gpushm beside what people use today to hand GPU memory to another process: the same arrays, in one run.
+"""gpushm beside the ways in use today to hand GPU memory to another process: the same arrays, in one run.
 
     python3 tests/bench/peers.py BUILD [--out FOLDER] [--pool POOL] [--quick]
 
-Each way runs in processes of its own (peer.py) and has a minute and a half; one that fails is told with its error, and
+Each way runs in processes of its own (peer.py) and has a minute and a half. If one fails, the table has its error and
 the others go on. Prints a table; writes peers.json to FOLDER, and plot.py draws it.
 """
 import argparse
@@ -17,11 +17,11 @@ import library
 
 MIB, GIB = 1 << 20, 1 << 30
 TIMEOUT = 90  # seconds for a way
-MEMPOOL_MAX = 4 * GIB  # of one buffer: a larger one would kill who imports it
+MEMPOOL_MAX = 4 * GIB  # of one buffer: a larger one would kill its importer
 CASES = [(1, 2 * MIB), (1, 64 * MIB), (1, GIB), (300, 16 * GIB), (3435, 16 * GIB), (1, 16 * GIB)]
 QUICK = [(1, 2 * MIB), (300, 64 * MIB)]
 
-# What a way is called in the table, and what it needs in its environment.
+# The name of each way in the table, and its environment variables.
 WAYS = {
     "gpushm": ("gpushm", {}),
     "gpushm-again": ("gpushm, unmaps wait (10 at most)", {"GPUSHM_MAX_PENDING_UNMAPS_COUNT": "10"}),
@@ -51,7 +51,7 @@ def last_line(text):
 
 
 def run_way(way, args, cases):
-    """The results of a way, one a case; those that are missing carry the error."""
+    """Returns the results of a way, one for each case; a missing result has the error."""
     command = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), way, *args,
                *(f"{count}:{total}" for count, total in cases)]
     try:
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--pool", default="gpu0", help="of gpushm's buffers")
     parser.add_argument("--only", help="ways, with commas between them")
-    parser.add_argument("--quick", action="store_true", help="shows that it runs; the figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="only shows that it runs; the figures mean nothing")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     cases = QUICK if options.quick else CASES
@@ -108,8 +108,9 @@ def main():
         finally:
             daemon.terminate()
             daemon.wait()
-    print("To attach to what another process has made: from the bytes in the pipe to arrays that can be used.\n"
-          "Handed over: from the bytes' sending to the word that it was done. Medians; first is a case's first round.")
+    print("Attaching to the memory of another process: from the bytes in the pipe to arrays that can be used.\n"
+          "Handed over: from sending the bytes to the confirmation that the arrays can be used.\n"
+          "Medians; first is a case's first round.")
     for count, total in cases:
         print_case(results, count, total)
     if options.out:

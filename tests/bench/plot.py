@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Draws what the benchmarks measured, by matplotlib.
+"""Draws the results of the benchmarks with matplotlib.
 
     python3 tests/bench/plot.py FOLDER
 
 From bench.json in FOLDER: latency.svg, each operation beside its floor, and scaling.svg, an attach with ever more
-buffers and clients. From peers.json: peers.svg, gpushm beside what people use today. A file that is missing is left out.
+buffers and clients. From peers.json: peers.svg, gpushm beside the ways in use today. A missing file is left out.
 """
 import json
 import os

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The benchmark runs, on host pools and over our own driver, and its table is whole: every row is
-# there, with figures that are numbers above nothing. So does the comparison, as far as it is ours. No
-# bound on time decides.
+# The benchmark runs on host pools and over the fake driver, and its result has every row, with
+# figures above zero. The comparison with other ways runs, too, for the ways of gpushm. No bound on
+# time decides.
 #   tests/bench/smoke.sh BUILD
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 1
@@ -19,7 +19,7 @@ gpu=(attach_vmm_2M attach_vmm_64M arrays_vmm_2M attach_mempool_4K attach_mempool
 checks=0
 failures=0
 
-# check ROWS...: each is in the result, and complete.
+# check ROWS...: each row is in the result, and complete.
 check() {
 	python3 - "$folder/bench.json" "$@" <<'EOP'
 import json, math, sys
@@ -48,12 +48,12 @@ run() {
 	checks=$((checks + 1))
 	"$build/gpushm-bench" --quick --json "$folder/bench.json" >"$folder/said" 2>&1 && check "$@" && return
 	failures=$((failures + 1))
-	echo "$name: the benchmark does not run, or leaves something out:"
+	echo "$name: the benchmark does not run, or lacks a row:"
 	cat "$folder/said"
 }
 
 run host "${host[@]}"
-# A family alone: none of the others leaves something undone.
+# A family alone: it needs none of the others.
 checks=$((checks + 1))
 if ! "$build/gpushm-bench" --quick --only start >"$folder/said" 2>&1; then
 	failures=$((failures + 1))
@@ -76,7 +76,7 @@ if "$build/venv/bin/python" -c 'import matplotlib' 2>/dev/null; then
 		cat "$folder/said"
 	fi
 else
-	echo "skipped: the plots: there is no matplotlib in $build/venv"
+	echo "skipped: the plots: no matplotlib in $build/venv"
 fi
 if [ -e "$build/fakecuda/libcuda.so.1" ]; then
 	export LD_LIBRARY_PATH=$build/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
