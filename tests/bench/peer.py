@@ -4,8 +4,8 @@
     python3 tests/bench/peer.py WAY BUILD SOCKET POOL COUNT:BYTES...
 
 This process has the memory; a second one, started with multiprocessing's "spawn", has a context and waits for bytes
-in a pipe. It reports the time from the bytes in the pipe to arrays that can be used, frees the arrays, and the next round
-begins. Each case prints a line of JSON: "first" is its first round.
+in a pipe. It reports the time from the bytes in the pipe to arrays that can be used, frees the arrays, and the next
+round begins. Each case prints a line of JSON: "first" is its first round.
 
 A way has make(count, each) and handles() in the process that has the memory; start(), open(handles) and close(opened)
 in the other one.
@@ -89,8 +89,8 @@ class GpushmPython(Gpushm):
 
 
 class GpushmNeighbour(Gpushm):
-    """A buffer of a mempool, while another one of the same pool stays open: the driver has already mapped the block that
-    contains both."""
+    """A buffer of a mempool, while another one of the same pool stays open: the driver has already mapped the block
+    that contains both."""
 
     def make(self, count, each):
         super().make(count, each)

@@ -184,7 +184,7 @@ static void *ask_often(void *arg)
 	for (int i = 0; i < CALLS; i++) {
 		snprintf(name, sizeof(name), "t%ld/%d", (long)(intptr_t)arg, i);
 		if (gpushm_unlink(c, name) != -EIO || strcmp(gpushm_error(), name) != 0)
-			return (void *)"got another's answer";
+			return (void *)"got another's reply";
 	}
 	return NULL;
 }

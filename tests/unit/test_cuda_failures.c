@@ -15,14 +15,14 @@
 /* More driver calls than any kind makes from its first to its last. */
 #define CALLS_MAX 40
 
-static char told[512]; /* the first error text */
-static bool served;    /* a block was allocated and freed */
+static char text_seen[512]; /* the first error text */
+static bool served;	    /* a block was allocated and freed */
 static char log_path[] = "/tmp/gpushm-test-XXXXXX";
 
 static void tell(const char *text)
 {
-	if (!told[0])
-		snprintf(told, sizeof(told), "%s", text);
+	if (!text_seen[0])
+		snprintf(text_seen, sizeof(text_seen), "%s", text);
 }
 
 /* One block's life in an open pool. */
@@ -143,8 +143,8 @@ static void fail_each_call(int i, const char *with, bool retried)
 		ck_assert_uint_eq(lost, MIB);
 		return;
 	}
-	ck_assert_msg(strstr(told, failed) && strstr(told, "CUDA_ERROR_"),
-		      "%s failed, and this was told: \"%s\"", failed, told);
+	ck_assert_msg(strstr(text_seen, failed) && strstr(text_seen, "CUDA_ERROR_"),
+		      "%s failed, but the error is: \"%s\"", failed, text_seen);
 }
 
 START_TEST(any_call_that_fails_is_named_in_the_error_and_leaks_nothing)

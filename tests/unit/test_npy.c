@@ -254,13 +254,13 @@ static void round_trip(const struct npy *in, const char *expected)
 	_cleanup_(free_ptr) char *header = NULL;
 	struct npy_error err;
 	struct npy out;
-	size_t len, told;
+	size_t len, announced;
 
 	ck_assert_int_eq(npy_format(in, &header, &len), 0);
 	ck_assert_uint_eq(len % 64, 0);
 	ck_assert_int_eq(header[len - 1], '\n');
-	ck_assert_int_eq(npy_header_size(header, &told, &err), 0);
-	ck_assert_uint_eq(told, len);
+	ck_assert_int_eq(npy_header_size(header, &announced, &err), 0);
+	ck_assert_uint_eq(announced, len);
 	ck_assert_int_eq(npy_parse(header, len, &out, &err), 0);
 	if (expected)
 		ck_assert_ptr_nonnull(memmem(header, len, expected, strlen(expected)));

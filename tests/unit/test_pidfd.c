@@ -60,9 +60,9 @@ END_TEST
 
 static int restore(pid_t pid, uint64_t start_time, int pidfd)
 {
-	const struct process told = { .pid = pid, .start_time = start_time };
+	const struct process recorded = { .pid = pid, .start_time = start_time };
 	struct process *p = NULL;
-	int r = process_adopt(&told, pidfd, &p);
+	int r = process_adopt(&recorded, pidfd, &p);
 
 	process_free(p);
 	return r;

@@ -167,22 +167,22 @@ END_TEST
 
 START_TEST(equal_layouts_have_different_digests)
 {
-	struct table_array told = { .name = "a",
-				    .name_len = 1,
-				    .dtype = { DTYPE_INT, 16, 1, 0 },
-				    .ndim = 2,
-				    .shape = { 3, 5 },
-				    .has_strides = true,
-				    .strides = { 10, 2 } };
-	struct table_array left_out = told;
+	struct table_array with_strides = { .name = "a",
+					    .name_len = 1,
+					    .dtype = { DTYPE_INT, 16, 1, 0 },
+					    .ndim = 2,
+					    .shape = { 3, 5 },
+					    .has_strides = true,
+					    .strides = { 10, 2 } };
+	struct table_array left_out = with_strides;
 	uint64_t one;
 
 	left_out.has_strides = false;
 	left_out.strides[0] = 77;
-	one = digest_of(told);
+	one = digest_of(with_strides);
 	ck_assert_uint_eq(one, digest_of(left_out));
 	ck_assert_int_eq(set("key", "value", 5), 0);
-	ck_assert_uint_eq(one, digest_of(told));
+	ck_assert_uint_eq(one, digest_of(with_strides));
 }
 END_TEST
 

@@ -97,23 +97,23 @@ static void teardown(void)
 	fds_check();
 }
 
-static void same_array(const struct table_array *told, const struct table_array *added)
+static void same_array(const struct table_array *found, const struct table_array *added)
 {
 	int64_t strides[DIMENSIONS_MAX];
 
-	ck_assert_uint_eq(told->name_len, added->name_len);
-	ck_assert(memcmp(told->name, added->name, added->name_len) == 0);
-	ck_assert_mem_eq(&told->dtype, &added->dtype, sizeof(told->dtype));
-	ck_assert_uint_eq(told->descr_len, added->descr_len);
-	ck_assert(told->descr_len > 0 ? memcmp(told->descr, added->descr, told->descr_len) == 0
-				      : told->descr == NULL);
-	ck_assert_uint_eq(told->ndim, added->ndim);
-	ck_assert(memcmp(told->shape, added->shape, told->ndim * sizeof(uint64_t)) == 0);
-	ck_assert(told->has_strides);
+	ck_assert_uint_eq(found->name_len, added->name_len);
+	ck_assert(memcmp(found->name, added->name, added->name_len) == 0);
+	ck_assert_mem_eq(&found->dtype, &added->dtype, sizeof(found->dtype));
+	ck_assert_uint_eq(found->descr_len, added->descr_len);
+	ck_assert(found->descr_len > 0 ? memcmp(found->descr, added->descr, found->descr_len) == 0
+				       : found->descr == NULL);
+	ck_assert_uint_eq(found->ndim, added->ndim);
+	ck_assert(memcmp(found->shape, added->shape, found->ndim * sizeof(uint64_t)) == 0);
+	ck_assert(found->has_strides);
 	table_c_strides(added->dtype, added->ndim, added->shape, strides);
-	ck_assert(memcmp(told->strides, added->has_strides ? added->strides : strides,
-			 told->ndim * sizeof(int64_t)) == 0);
-	ck_assert_uint_eq(told->offset, added->offset);
+	ck_assert(memcmp(found->strides, added->has_strides ? added->strides : strides,
+			 found->ndim * sizeof(int64_t)) == 0);
+	ck_assert_uint_eq(found->offset, added->offset);
 }
 
 START_TEST(an_array_is_read_differently_than_it_was_added)
