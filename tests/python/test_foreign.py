@@ -147,6 +147,26 @@ def test_a_nameless_type_is_taken_for_another(gpu_pool: str) -> None:
 
 
 @on_a_gpu
+def test_queued_work_of_an_old_interface_is_not_waited_for(gpu_pool: str) -> None:
+    streams: list[Any] = []
+
+    class Both(Interface):
+        __dlpack_device__ = Dlpack.__dlpack_device__
+
+        def __dlpack__(self, **words: Any) -> Any:
+            streams.append(words.get("stream"))
+            return self.array.__dlpack__(**words)
+
+    with gpushm.to_device(content(), "a", pool=gpu_pool) as a:
+        # Version 2 has no stream, so that only DLPack orders the exporter's work before the copy.
+        with gpushm.to_device(Both(a, version=2), "b", pool=gpu_pool) as b:
+            assert np.array_equal(b.copy_to_host(), content())
+        assert streams == [1]
+        with gpushm.to_device(Both(a), "c", pool=gpu_pool):
+            assert streams == [1]
+
+
+@on_a_gpu
 def test_a_copy_on_a_stream_is_not_told(gpu_pool: str) -> None:
     want = content()
     with (

@@ -14,7 +14,7 @@ import gpushm
 import numpy as np
 import pytest
 
-TIMES = 100
+TIMES = 200
 
 
 class Mallinfo(ctypes.Structure):

@@ -36,6 +36,13 @@ def _interface(obj: Any) -> dict[str, Any] | None:
     return found
 
 
+def _says_too_little(interface: dict[str, Any]) -> bool:
+    """Whether DLPack says more. bfloat16 and float8 have no typestr of their own, but DLPack has codes for them. Before
+    version 3 the interface names no stream (JAX has version 2): only DLPack waits for work that is still queued.
+    """
+    return interface.get("version", 0) < 3 or (interface["typestr"][1] == "V" and not interface.get("descr"))
+
+
 class Memory:
     """Where an array's elements are; `owner` keeps the memory."""
 
@@ -108,9 +115,7 @@ def memory_of(obj: Any) -> Memory:
     if isinstance(obj, Memory):
         return obj
     interface = _interface(obj)
-    # bfloat16 and float8 have no typestr of their own, but DLPack has codes for them.
-    nameless = interface is not None and interface["typestr"][1] == "V" and not interface.get("descr")
-    if interface is not None and not (nameless and hasattr(obj, "__dlpack__")):
+    if interface is not None and not (hasattr(obj, "__dlpack__") and _says_too_little(interface)):
         return _from_interface(obj, interface)
     if hasattr(obj, "__dlpack__"):
         return _from_dlpack(obj)
