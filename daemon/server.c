@@ -73,8 +73,8 @@ static void notify_ready(const struct server *s)
 	notify_pools(s, "READY=1\n");
 }
 
-/* For systemd a restart is a reload: the process stays, and says when it is ready again. By the
- * time systemd 253 and later tell an earlier reload's READY=1 from this one's. */
+/* For systemd a restart is a reload: the process stays, and says when it is ready again. systemd
+ * 253 and later use the time to know which reload READY=1 belongs to. */
 static void notify_restarting(void)
 {
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
@@ -242,7 +242,7 @@ static int exec_program(struct fault *f, void *arg)
 	}
 	handover_cancel(&s->handover);
 	notify_ready(s);
-	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd goes on, and is connected anew",
+	return fault(f, CODE_RESTART, "%s can't be run: %s; gpushmd continues; clients reconnect",
 		     program, strerror(-r));
 }
 

@@ -80,8 +80,7 @@ void table_builder_truncate(struct table_builder *b, uint32_t n);
 uint32_t table_builder_arrays(const struct table_builder *b);
 uint32_t table_builder_attrs(const struct table_builder *b);
 
-/* Bytes of the table while it is built, and of its image later, without the reserve of growing
- * parts. */
+/* Bytes of the table while it is built, and of its image later, not counting spare capacity. */
 uint64_t table_builder_bytes(const struct table_builder *b);
 
 /* Sets an attribute; an empty value is a value. Replaces one of the same key. Errors as above. */
@@ -89,7 +88,7 @@ int table_builder_set_attr(struct table_builder *b, const struct table_attr *att
 			   struct table_error *err);
 
 /* The image as a memfd with F_SEAL_SEAL|SHRINK|GROW|WRITE and mode 0400. The caller owns the fd.
- * 0 or -errno. The builder may be used on. digest: of the arrays alone, in the order added. */
+ * 0 or -errno. The builder can still be used. digest: of the arrays alone, in the order added. */
 int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,
 			 uint64_t *ret_digest);
 

@@ -76,8 +76,8 @@ static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char
 	return SLOT_NONE;
 }
 
-/* Keeps n_slots >= 2 * arrays with one more array. No array moves farther away from its hash's
- * slot: arrays that collide in the larger table collided in the smaller one, in the same order. */
+/* Keeps n_slots >= 2 * arrays with one more array. Growing never makes a probe longer: arrays
+ * that collide in the larger table collided in the smaller one, in the same order. */
 static int slots_grow(struct table_parts *p)
 {
 	uint32_t n = p->n_slots * 2;

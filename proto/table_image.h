@@ -11,9 +11,9 @@
  *   struct table_attr_entry header.attrs of them
  *   text                    names, shapes and strides, descrs, keys and values, up to image_bytes
  *
- * An entry's dims_at leads to u64 shape[ndim] and then i64 strides[ndim] (in bytes, always present;
- * all 0 for packed types), on a multiple of 8. Every *_at is an offset from the image's start, and
- * what it leads to lies within the image, even if it has no bytes.
+ * An entry's dims_at is the offset of u64 shape[ndim] and then i64 strides[ndim] (in bytes, always
+ * present; all 0 for packed types), on a multiple of 8. Every *_at is an offset from the image's
+ * start, and what it leads to lies within the image, even if it has no bytes.
  *
  * To find a name: h = FNV-1a 64 of its bytes, i = h mod slots (a power of two, at least 2 and at
  * least twice the arrays, so that a search ends). If slots[i] is 0, there is no such name. Else it

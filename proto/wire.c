@@ -27,7 +27,7 @@ union control {
 
 /* So the kernel can't install more fds than the frame holds: it sets MSG_CTRUNC instead. */
 _Static_assert(sizeof(union control) < CMSG_LEN((FRAME_FDS_MAX + 1) * sizeof(int)),
-	       "the control buffer has room for the frame's fds and not one more");
+	       "the control buffer has space for the frame's fds and not one more");
 
 static void control_put(union control *control, struct msghdr *msg, const int *fds, size_t n_fds)
 {

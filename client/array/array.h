@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An array in a buffer, or a view of one: immutable once made, and a count on its buffer.
+ * An array in a buffer, or a view of one: immutable once made; it holds one reference to its
+ * buffer.
  */
 #ifndef GPUSHM_CLIENT_ARRAY_ARRAY_H
 #define GPUSHM_CLIENT_ARRAY_ARRAY_H

@@ -34,19 +34,19 @@ static int check_writable(const struct gpushm_buffer *b)
 	return error_set(EROFS, "buffer \"%s\" is open for reading only", b->name);
 }
 
-static int by_cpu(const struct copy *c, const struct copy_plan *w)
+static int by_cpu(const struct copy *c, const struct copy_plan *plan)
 {
 	char *mapped = (char *)c->buffer->map->host_ptr + c->offset;
 
 	if (c->to_host)
-		copy_plan_copy(w, c->host, mapped);
+		copy_plan_copy(plan, c->host, mapped);
 	else
-		copy_plan_copy(w, mapped, c->host);
+		copy_plan_copy(plan, mapped, c->host);
 	return 0;
 }
 
 /* After map_enter(). */
-static int by_stream(const struct copy *c, const struct copy_plan *w)
+static int by_stream(const struct copy *c, const struct copy_plan *plan)
 {
 	struct map *m = c->buffer->map;
 	int r;
@@ -55,24 +55,24 @@ static int by_stream(const struct copy *c, const struct copy_plan *w)
 	 * API, "Stream synchronization behavior"). */
 	if (m->host_ptr && !c->async) {
 		r = map_wait(NULL);
-		return r < 0 ? r : by_cpu(c, w);
+		return r < 0 ? r : by_cpu(c, plan);
 	}
-	r = transfer(w, (char *)m->device_ptr + c->offset, c->host, c->to_host, c->stream);
+	r = transfer(plan, (char *)m->device_ptr + c->offset, c->host, c->to_host, c->stream);
 	/* After an error the caller may free the memory: no queued copy may use it then. */
 	return c->async ? r : transfer_settle(c->stream, r);
 }
 
-static int carry_out(const struct copy *c, const struct copy_plan *w)
+static int carry_out(const struct copy *c, const struct copy_plan *plan)
 {
 	struct map_entered entered;
 	int r;
 
 	if (gpushm_buffer_kind(c->buffer) == GPUSHM_HOST)
-		return by_cpu(c, w);
+		return by_cpu(c, plan);
 	r = map_enter(c->buffer->device, &entered);
 	if (r < 0)
 		return r;
-	r = by_stream(c, w);
+	r = by_stream(c, plan);
 	map_leave(&entered);
 	return r;
 }
@@ -113,7 +113,7 @@ static int plan_array(const struct gpushm_array *a, const int64_t *host_strides,
 /* For an empty array only the permission is checked: its host pointer may be NULL. */
 static int copy_array(const struct gpushm_array *a, const int64_t *host_strides, struct copy *c)
 {
-	struct copy_plan w;
+	struct copy_plan plan;
 	int r = array_check(a);
 
 	if (r == 0 && !c->to_host)
@@ -122,8 +122,8 @@ static int copy_array(const struct gpushm_array *a, const int64_t *host_strides,
 		return r;
 	c->buffer = a->buffer;
 	c->offset = a->layout.offset;
-	r = plan_array(a, host_strides, c->to_host, &w);
-	return r < 0 ? r : carry_out(c, &w);
+	r = plan_array(a, host_strides, c->to_host, &plan);
+	return r < 0 ? r : carry_out(c, &plan);
 }
 
 int gpushm_copy_to_host(const struct gpushm_array *a, void *host, const int64_t *host_strides)
@@ -160,7 +160,7 @@ int gpushm_copy_from_host_async(struct gpushm_array *a, const void *host,
 
 static int copy_bytes(struct copy *c, uint64_t bytes)
 {
-	struct copy_plan w = { .run = bytes };
+	struct copy_plan plan = { .run = bytes };
 	const struct gpushm_buffer *b = c->buffer;
 	int r = buffer_check(b);
 
@@ -173,7 +173,7 @@ static int copy_bytes(struct copy *c, uint64_t bytes)
 				 "buffer \"%s\": %" PRIu64 " bytes at %" PRIu64
 				 " lie outside of its %" PRIu64 " bytes",
 				 b->name, bytes, c->offset, b->bytes);
-	return bytes == 0 ? 0 : carry_out(c, &w);
+	return bytes == 0 ? 0 : carry_out(c, &plan);
 }
 
 int gpushm_read(const struct gpushm_buffer *b, uint64_t offset, void *host, uint64_t bytes)

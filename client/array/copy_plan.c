@@ -6,7 +6,7 @@
  * are sorted by the destination's strides and reversed so that these are positive. Then axes that
  * both sides step over alike are merged, and the innermost one becomes a run of bytes. Where
  * elements may share memory, they are copied in C order, so that the last one wins. A comparison of
- * strides decides that; in doubt it assumes that they share memory.
+ * strides decides that; if this is not certain, it assumes that they share memory.
  */
 #include "client/array/copy_plan.h"
 
@@ -32,80 +32,80 @@ static bool reach_fits(int ndim, const int64_t *shape, const int64_t *strides, s
 }
 
 /* The largest destination stride first; equal ones keep their order. */
-static void sort_axes(struct copy_plan *w)
+static void sort_axes(struct copy_plan *plan)
 {
-	for (int i = 1; i < w->n_axes; i++) {
-		struct copy_plan_axis moved = w->axes[i];
+	for (int i = 1; i < plan->n_axes; i++) {
+		struct copy_plan_axis moved = plan->axes[i];
 		int j = i;
 
-		for (; j > 0 && distance(w->axes[j - 1].dst) < distance(moved.dst); j--)
-			w->axes[j] = w->axes[j - 1];
-		w->axes[j] = moved;
+		for (; j > 0 && distance(plan->axes[j - 1].dst) < distance(moved.dst); j--)
+			plan->axes[j] = plan->axes[j - 1];
+		plan->axes[j] = moved;
 	}
 }
 
 /* Whether each stride of the sorted axes steps over all bytes of the axes inside. */
-static bool is_nested(const struct copy_plan *w)
+static bool is_nested(const struct copy_plan *plan)
 {
-	uint64_t covered = w->run;
+	uint64_t covered = plan->run;
 
-	for (int i = w->n_axes - 1; i >= 0; i--) {
-		if (distance(w->axes[i].dst) < covered)
+	for (int i = plan->n_axes - 1; i >= 0; i--) {
+		if (distance(plan->axes[i].dst) < covered)
 			return false;
-		covered += (uint64_t)(w->axes[i].n - 1) * distance(w->axes[i].dst);
+		covered += (uint64_t)(plan->axes[i].n - 1) * distance(plan->axes[i].dst);
 	}
 	return true;
 }
 
 /* Reverses an axis: the same pairs of elements, in another order. */
-static void reverse(struct copy_plan *w, struct copy_plan_axis *axis)
+static void reverse(struct copy_plan *plan, struct copy_plan_axis *axis)
 {
-	w->dst_at += (axis->n - 1) * axis->dst;
-	w->src_at += (axis->n - 1) * axis->src;
+	plan->dst_at += (axis->n - 1) * axis->dst;
+	plan->src_at += (axis->n - 1) * axis->src;
 	axis->dst = -axis->dst;
 	axis->src = -axis->src;
 }
 
-static void put_in_order(struct copy_plan *w)
+static void put_in_order(struct copy_plan *plan)
 {
-	struct copy_plan sorted = *w;
+	struct copy_plan sorted = *plan;
 
 	sort_axes(&sorted);
-	w->ordered = !is_nested(&sorted);
-	if (w->ordered)
+	plan->ordered = !is_nested(&sorted);
+	if (plan->ordered)
 		return;
-	*w = sorted;
-	for (int i = 0; i < w->n_axes; i++)
-		if (w->axes[i].dst < 0)
-			reverse(w, &w->axes[i]);
+	*plan = sorted;
+	for (int i = 0; i < plan->n_axes; i++)
+		if (plan->axes[i].dst < 0)
+			reverse(plan, &plan->axes[i]);
 }
 
-void copy_plan_merge(struct copy_plan *w)
+void copy_plan_merge(struct copy_plan *plan)
 {
 	int n = 0;
 
-	for (int i = 0; i < w->n_axes; i++) {
-		const struct copy_plan_axis in = w->axes[i];
-		struct copy_plan_axis *out = n > 0 ? &w->axes[n - 1] : NULL;
+	for (int i = 0; i < plan->n_axes; i++) {
+		const struct copy_plan_axis in = plan->axes[i];
+		struct copy_plan_axis *out = n > 0 ? &plan->axes[n - 1] : NULL;
 
 		/* One step of the outer axis is all of the inner one, on both sides. */
 		if (out && out->dst == in.n * in.dst && out->src == in.n * in.src)
 			*out = (struct copy_plan_axis){ out->n * in.n, in.dst, in.src };
 		else
-			w->axes[n++] = in;
+			plan->axes[n++] = in;
 	}
-	w->n_axes = n;
-	if (n > 0 && w->axes[n - 1].dst == (int64_t)w->run &&
-	    w->axes[n - 1].src == (int64_t)w->run) {
-		w->run *= (size_t)w->axes[n - 1].n;
-		w->n_axes--;
+	plan->n_axes = n;
+	if (n > 0 && plan->axes[n - 1].dst == (int64_t)plan->run &&
+	    plan->axes[n - 1].src == (int64_t)plan->run) {
+		plan->run *= (size_t)plan->axes[n - 1].n;
+		plan->n_axes--;
 	}
 }
 
-int copy_plan_init(struct copy_plan *w, int ndim, const int64_t *shape, const int64_t *dst_strides,
-		   const int64_t *src_strides, size_t itemsize)
+int copy_plan_init(struct copy_plan *plan, int ndim, const int64_t *shape,
+		   const int64_t *dst_strides, const int64_t *src_strides, size_t itemsize)
 {
-	*w = (struct copy_plan){ .run = itemsize };
+	*plan = (struct copy_plan){ .run = itemsize };
 	if (!reach_fits(ndim, shape, dst_strides, itemsize) ||
 	    !reach_fits(ndim, shape, src_strides, itemsize))
 		return -EOVERFLOW;
@@ -115,29 +115,29 @@ int copy_plan_init(struct copy_plan *w, int ndim, const int64_t *shape, const in
 			continue;
 		/* The whole axis is written to one place: its last step remains. */
 		if (dst_strides[i] == 0)
-			w->src_at += (shape[i] - 1) * src_strides[i];
+			plan->src_at += (shape[i] - 1) * src_strides[i];
 		else
-			w->axes[w->n_axes++] =
+			plan->axes[plan->n_axes++] =
 				(struct copy_plan_axis){ shape[i], dst_strides[i], src_strides[i] };
 	}
-	put_in_order(w);
-	copy_plan_merge(w);
+	put_in_order(plan);
+	copy_plan_merge(plan);
 	return 0;
 }
 
-void copy_plan_inner(const struct copy_plan *w, struct copy_plan *ret)
+void copy_plan_inner(const struct copy_plan *plan, struct copy_plan *ret)
 {
-	*ret = *w;
+	*ret = *plan;
 	ret->n_axes--;
 	memmove(ret->axes, ret->axes + 1, (size_t)ret->n_axes * sizeof(ret->axes[0]));
 }
 
-uint64_t copy_plan_bytes(const struct copy_plan *w)
+uint64_t copy_plan_bytes(const struct copy_plan *plan)
 {
-	uint64_t bytes = w->run;
+	uint64_t bytes = plan->run;
 
-	for (int i = 0; i < w->n_axes; i++)
-		bytes *= (uint64_t)w->axes[i].n;
+	for (int i = 0; i < plan->n_axes; i++)
+		bytes *= (uint64_t)plan->axes[i].n;
 	return bytes;
 }
 
@@ -166,25 +166,25 @@ static void copy_axis(const struct copy_plan_axis *axis, size_t run, char *dst, 
 	}
 }
 
-static void copy_from_axis(const struct copy_plan *w, int axis, char *dst, const char *src)
+static void copy_from_axis(const struct copy_plan *plan, int axis, char *dst, const char *src)
 {
-	const struct copy_plan_axis *a = &w->axes[axis];
+	const struct copy_plan_axis *a = &plan->axes[axis];
 
-	if (axis == w->n_axes - 1) {
-		copy_axis(a, w->run, dst, src);
+	if (axis == plan->n_axes - 1) {
+		copy_axis(a, plan->run, dst, src);
 		return;
 	}
 	for (int64_t i = 0; i < a->n; i++)
-		copy_from_axis(w, axis + 1, dst + i * a->dst, src + i * a->src);
+		copy_from_axis(plan, axis + 1, dst + i * a->dst, src + i * a->src);
 }
 
-void copy_plan_copy(const struct copy_plan *w, void *dst, const void *src)
+void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src)
 {
-	char *to = (char *)dst + w->dst_at;
-	const char *from = (const char *)src + w->src_at;
+	char *to = (char *)dst + plan->dst_at;
+	const char *from = (const char *)src + plan->src_at;
 
-	if (w->n_axes == 0)
-		memcpy(to, from, w->run);
+	if (plan->n_axes == 0)
+		memcpy(to, from, plan->run);
 	else
-		copy_from_axis(w, 0, to, from);
+		copy_from_axis(plan, 0, to, from);
 }

@@ -30,19 +30,19 @@ struct copy_plan {
  * in bytes. Where elements share memory in dst, the last one in C order wins. Unless the plan is
  * ordered, its dst strides are positive. 0; -EOVERFLOW where strides reach further than the address
  * space. */
-int copy_plan_init(struct copy_plan *w, int ndim, const int64_t *shape, const int64_t *dst_strides,
-		   const int64_t *src_strides, size_t itemsize);
+int copy_plan_init(struct copy_plan *plan, int ndim, const int64_t *shape,
+		   const int64_t *dst_strides, const int64_t *src_strides, size_t itemsize);
 
 /* Merges axes again, after strides were changed. */
-void copy_plan_merge(struct copy_plan *w);
+void copy_plan_merge(struct copy_plan *plan);
 
 /* The plan of one step of the outermost axis, which must exist. */
-void copy_plan_inner(const struct copy_plan *w, struct copy_plan *ret);
+void copy_plan_inner(const struct copy_plan *plan, struct copy_plan *ret);
 
 /* All bytes that the copy moves. */
-uint64_t copy_plan_bytes(const struct copy_plan *w);
+uint64_t copy_plan_bytes(const struct copy_plan *plan);
 
 /* Copies from host memory to host memory. The sides do not overlap. */
-void copy_plan_copy(const struct copy_plan *w, void *dst, const void *src);
+void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src);
 
 #endif

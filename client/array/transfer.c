@@ -4,11 +4,11 @@
  * as have the same positive pitch. A call costs some microseconds, as much as copying CALL_COST
  * bytes. So where a plan has many short rows, its parts go through a buffer on the host:
  *
- *  - to the host, the driver copies all bytes that a part spans, with the gaps, and the CPU picks
- * the elements out of them;
- *  - to the device, the CPU packs the elements in the order in which they lie on the device, and
- * the driver copies them from there: in one call, where they leave no gaps. Gaps are never filled
- * by reading their bytes and writing them back: that would undo what another process writes there
+ *  - To the host, the driver copies all bytes that a part spans, with the gaps, and the CPU picks
+ *    the elements out of them.
+ *  - To the device, the CPU packs the elements in the order in which they lie on the device, and
+ *    the driver copies them from there: in one call, where they leave no gaps. It never reads the
+ *    bytes of gaps and writes them back: that would undo what another process writes there
  *    meanwhile.
  *
  * It chooses the cheaper way for each part. The buffer is freed when the copy is done, so such a
@@ -34,50 +34,51 @@ struct transfer {
 
 /* The axis that one call can copy as rows: the longest one whose pitch on both sides is at least a
  * row. -1: none. Where the order of steps counts, it is the innermost axis or none. */
-static int rows_axis(const struct copy_plan *w)
+static int rows_axis(const struct copy_plan *plan)
 {
 	int best = -1;
 
-	for (int i = w->ordered && w->n_axes > 0 ? w->n_axes - 1 : 0; i < w->n_axes; i++) {
-		const struct copy_plan_axis *a = &w->axes[i];
-		int64_t width = (int64_t)w->run;
+	for (int i = plan->ordered && plan->n_axes > 0 ? plan->n_axes - 1 : 0; i < plan->n_axes;
+	     i++) {
+		const struct copy_plan_axis *a = &plan->axes[i];
+		int64_t width = (int64_t)plan->run;
 
-		if (a->dst >= width && a->src >= width && (best < 0 || a->n > w->axes[best].n))
+		if (a->dst >= width && a->src >= width && (best < 0 || a->n > plan->axes[best].n))
 			best = i;
 	}
 	return best;
 }
 
 /* Driver calls that the plan needs. */
-static uint64_t count_calls(const struct copy_plan *w)
+static uint64_t count_calls(const struct copy_plan *plan)
 {
-	int rows = rows_axis(w);
+	int rows = rows_axis(plan);
 	uint64_t calls = 1;
 
-	for (int i = 0; i < w->n_axes; i++)
+	for (int i = 0; i < plan->n_axes; i++)
 		if (i != rows)
-			calls *= (uint64_t)w->axes[i].n;
+			calls *= (uint64_t)plan->axes[i].n;
 	return calls;
 }
 
 /* The cost of the calls, as bytes of copying. The product may overflow. */
-static uint64_t count_cost(const struct copy_plan *w)
+static uint64_t count_cost(const struct copy_plan *plan)
 {
 	uint64_t cost;
 
-	if (__builtin_mul_overflow(count_calls(w), (uint64_t)CALL_COST, &cost))
+	if (__builtin_mul_overflow(count_calls(plan), (uint64_t)CALL_COST, &cost))
 		return UINT64_MAX;
 	return cost;
 }
 
 /* The span of the bytes that are read, and how far the lowest lies before the plan's start. */
-static uint64_t source_span(const struct copy_plan *w, int64_t *ret_before)
+static uint64_t source_span(const struct copy_plan *plan, int64_t *ret_before)
 {
-	uint64_t bytes = w->run;
+	uint64_t bytes = plan->run;
 	int64_t before = 0;
 
-	for (int i = 0; i < w->n_axes; i++) {
-		int64_t reach = (w->axes[i].n - 1) * w->axes[i].src;
+	for (int i = 0; i < plan->n_axes; i++) {
+		int64_t reach = (plan->axes[i].n - 1) * plan->axes[i].src;
 
 		before += reach < 0 ? -reach : 0;
 		bytes += (uint64_t)(reach < 0 ? -reach : reach);
@@ -88,31 +89,31 @@ static uint64_t source_span(const struct copy_plan *w, int64_t *ret_before)
 
 /* ---- by the driver alone ---- */
 
-static int copy_rows(const struct transfer *t, const struct copy_plan *w,
+static int copy_rows(const struct transfer *t, const struct copy_plan *plan,
 		     const struct copy_plan_axis *rows)
 {
-	struct map_copy c = { .width = w->run, .height = 1, .to_host = t->to_host };
+	struct map_copy c = { .width = plan->run, .height = 1, .to_host = t->to_host };
 
 	if (rows) {
 		c.height = (size_t)rows->n;
 		c.device_pitch = (size_t)(t->to_host ? rows->src : rows->dst);
 		c.host_pitch = (size_t)(t->to_host ? rows->dst : rows->src);
 	}
-	c.device = t->device + (t->to_host ? w->src_at : w->dst_at);
-	c.host = t->host + (t->to_host ? w->dst_at : w->src_at);
+	c.device = t->device + (t->to_host ? plan->src_at : plan->dst_at);
+	c.host = t->host + (t->to_host ? plan->dst_at : plan->src_at);
 	return map_copy(&c, t->stream);
 }
 
 /* Loops over all axes but the one of the rows. */
-static int copy_direct(const struct transfer *t, const struct copy_plan *w,
+static int copy_direct(const struct transfer *t, const struct copy_plan *plan,
 		       const struct copy_plan_axis *rows)
 {
-	const struct copy_plan_axis *a = &w->axes[0];
+	const struct copy_plan_axis *a = &plan->axes[0];
 	struct copy_plan inner;
 
-	if (w->n_axes == 0)
-		return copy_rows(t, w, rows);
-	copy_plan_inner(w, &inner);
+	if (plan->n_axes == 0)
+		return copy_rows(t, plan, rows);
+	copy_plan_inner(plan, &inner);
 	for (int64_t i = 0; i < a->n; i++) {
 		int r = copy_direct(t, &inner, rows);
 
@@ -124,15 +125,15 @@ static int copy_direct(const struct transfer *t, const struct copy_plan *w,
 	return 0;
 }
 
-static int direct(const struct transfer *t, const struct copy_plan *w)
+static int direct(const struct transfer *t, const struct copy_plan *plan)
 {
-	struct copy_plan outer = *w;
+	struct copy_plan outer = *plan;
 	struct copy_plan_axis rows;
-	int axis = rows_axis(w);
+	int axis = rows_axis(plan);
 
 	if (axis < 0)
-		return copy_direct(t, w, NULL);
-	rows = w->axes[axis];
+		return copy_direct(t, plan, NULL);
+	rows = plan->axes[axis];
 	outer.n_axes--;
 	memmove(outer.axes + axis, outer.axes + axis + 1,
 		(size_t)(outer.n_axes - axis) * sizeof(rows));
@@ -148,13 +149,13 @@ static int need_buffer(struct transfer *t)
 	return t->buffer ? 0 : error_set(ENOMEM, "no memory for the buffer of a strided copy");
 }
 
-static int gather(struct transfer *t, const struct copy_plan *w, uint64_t span, int64_t before)
+static int gather(struct transfer *t, const struct copy_plan *plan, uint64_t span, int64_t before)
 {
-	struct map_copy c = { .device = t->device + w->src_at - before,
+	struct map_copy c = { .device = t->device + plan->src_at - before,
 			      .width = span,
 			      .height = 1,
 			      .to_host = true };
-	struct copy_plan pick = *w;
+	struct copy_plan pick = *plan;
 	int r = need_buffer(t);
 
 	if (r < 0)
@@ -171,15 +172,16 @@ static int gather(struct transfer *t, const struct copy_plan *w, uint64_t span, 
 }
 
 /* The plan in two: `pack` from the host to the buffer, `place` from there to the device. */
-static void split_plan(const struct copy_plan *w, struct copy_plan *pack, struct copy_plan *place)
+static void split_plan(const struct copy_plan *plan, struct copy_plan *pack,
+		       struct copy_plan *place)
 {
-	int64_t stride = (int64_t)w->run;
+	int64_t stride = (int64_t)plan->run;
 
-	*pack = *place = *w;
+	*pack = *place = *plan;
 	pack->dst_at = place->src_at = 0;
-	for (int i = w->n_axes - 1; i >= 0; i--) {
+	for (int i = plan->n_axes - 1; i >= 0; i--) {
 		pack->axes[i].dst = place->axes[i].src = stride;
-		stride *= w->axes[i].n;
+		stride *= plan->axes[i].n;
 	}
 	copy_plan_merge(pack);
 	copy_plan_merge(place);
@@ -213,22 +215,22 @@ static int scatter(struct transfer *t, const struct copy_plan *pack, const struc
 
 /* ---- the choice ---- */
 
-static int move(struct transfer *t, const struct copy_plan *w);
+static int move(struct transfer *t, const struct copy_plan *plan);
 
 /* Parts of the outermost axis, each of as many steps as fit the buffer, or of one. */
-static int by_parts(struct transfer *t, const struct copy_plan *w, uint64_t step_bytes)
+static int by_parts(struct transfer *t, const struct copy_plan *plan, uint64_t step_bytes)
 {
-	const struct copy_plan_axis *a = &w->axes[0];
+	const struct copy_plan_axis *a = &plan->axes[0];
 	int64_t steps = step_bytes < BUFFER_BYTES ? (int64_t)(BUFFER_BYTES / step_bytes) : 1;
 
 	for (int64_t at = 0; at < a->n; at += steps) {
 		int64_t n = steps < a->n - at ? steps : a->n - at;
-		struct copy_plan part = *w;
+		struct copy_plan part = *plan;
 		int r;
 
 		part.axes[0].n = n;
 		if (n == 1)
-			copy_plan_inner(w, &part);
+			copy_plan_inner(plan, &part);
 		part.dst_at += at * a->dst;
 		part.src_at += at * a->src;
 		r = move(t, &part);
@@ -238,49 +240,49 @@ static int by_parts(struct transfer *t, const struct copy_plan *w, uint64_t step
 	return 0;
 }
 
-static int move_to_host(struct transfer *t, const struct copy_plan *w)
+static int move_to_host(struct transfer *t, const struct copy_plan *plan)
 {
 	struct copy_plan inner;
 	int64_t before;
-	uint64_t span = source_span(w, &before), step;
+	uint64_t span = source_span(plan, &before), step;
 
-	if (w->n_axes == 0 || count_calls(w) == 1 || count_cost(w) <= span)
-		return direct(t, w);
+	if (plan->n_axes == 0 || count_calls(plan) == 1 || count_cost(plan) <= span)
+		return direct(t, plan);
 	if (span <= BUFFER_BYTES)
-		return gather(t, w, span, before);
+		return gather(t, plan, span, before);
 
-	copy_plan_inner(w, &inner);
+	copy_plan_inner(plan, &inner);
 	step = source_span(&inner, &before);
 	/* n steps span (n - 1) strides and one step. */
-	if ((uint64_t)llabs(w->axes[0].src) > step)
-		step = (uint64_t)llabs(w->axes[0].src);
-	return by_parts(t, w, step);
+	if ((uint64_t)llabs(plan->axes[0].src) > step)
+		step = (uint64_t)llabs(plan->axes[0].src);
+	return by_parts(t, plan, step);
 }
 
-static int move_to_device(struct transfer *t, const struct copy_plan *w)
+static int move_to_device(struct transfer *t, const struct copy_plan *plan)
 {
 	struct copy_plan pack, place, inner;
-	uint64_t bytes = copy_plan_bytes(w), cost;
+	uint64_t bytes = copy_plan_bytes(plan), cost;
 
-	split_plan(w, &pack, &place);
-	if (w->n_axes == 0 || count_calls(w) == 1 ||
-	    __builtin_add_overflow(count_cost(&place), bytes, &cost) || count_cost(w) <= cost)
-		return direct(t, w);
+	split_plan(plan, &pack, &place);
+	if (plan->n_axes == 0 || count_calls(plan) == 1 ||
+	    __builtin_add_overflow(count_cost(&place), bytes, &cost) || count_cost(plan) <= cost)
+		return direct(t, plan);
 	if (bytes <= BUFFER_BYTES)
 		return scatter(t, &pack, &place);
-	copy_plan_inner(w, &inner);
-	return by_parts(t, w, copy_plan_bytes(&inner));
+	copy_plan_inner(plan, &inner);
+	return by_parts(t, plan, copy_plan_bytes(&inner));
 }
 
-static int move(struct transfer *t, const struct copy_plan *w)
+static int move(struct transfer *t, const struct copy_plan *plan)
 {
-	return t->to_host ? move_to_host(t, w) : move_to_device(t, w);
+	return t->to_host ? move_to_host(t, plan) : move_to_device(t, plan);
 }
 
-int transfer(const struct copy_plan *w, void *device, void *host, bool to_host, void *stream)
+int transfer(const struct copy_plan *plan, void *device, void *host, bool to_host, void *stream)
 {
 	struct transfer t = { device, host, to_host, stream, NULL };
-	int r = move(&t, w);
+	int r = move(&t, plan);
 
 	free(t.buffer);
 	return r;

@@ -12,7 +12,7 @@
  * strides need a buffer of the library, blocks until the stream has done its part. Never writes to
  * a byte of device memory between the elements, because other processes may write there at the same
  * time. After map_enter(). 0, -ENOMEM or -EIO, with gpushm_error() set. */
-int transfer(const struct copy_plan *w, void *device, void *host, bool to_host, void *stream);
+int transfer(const struct copy_plan *plan, void *device, void *host, bool to_host, void *stream);
 
 /* Waits until the stream has done what was queued. r: 0, or the -errno of a call that failed after
  * others were queued; it is kept, with its gpushm_error(). After map_enter(). r, or -EIO. */

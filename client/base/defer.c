@@ -6,8 +6,8 @@
  * runs nothing by itself.
  *
  * It differs from Numba where Numba loses something: a failure does not cancel the rest of the
- * list; a thread never runs what another one has taken; and exhausted memory overrides a section,
- * because the alternative is a failure.
+ * list; a thread never runs what another one has taken; and when memory runs out, the list
+ * runs even inside a section, because the alternative is a failure.
  *
  * Nothing here knows buffers. In a forked child the list is empty: its objects are the parent's.
  */

@@ -55,8 +55,7 @@ static inline struct process *process(void)
 
 uint64_t process_number(void); /* for process_generation() */
 
-/* A number that differs between a process and its forked children; never 0, but 0 where process()
- * is NULL. */
+/* A number that differs between a process and its forked children; 0 only if process() fails. */
 static inline uint64_t process_generation(void)
 {
 	struct process *p = process();

@@ -11,7 +11,8 @@
 #include <cuda.h>
 #include <string.h>
 
-/* cuda.h maps some calls to a later version: that of the pointer's type is the symbol's, too. */
+/* cuda.h maps some calls to a later version: the pointer's type and the symbol are of the same
+ * version. */
 #define CALLS(CALL)                                      \
 	CALL(init, cuInit)                               \
 	CALL(get_error_name, cuGetErrorName)             \

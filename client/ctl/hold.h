@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Waiting for the end of standard input, for a script that keeps a buffer open so.
+ * Waiting for the end of standard input, so that a script can keep a buffer open.
  */
 #ifndef GPUSHM_CLIENT_CTL_HOLD_H
 #define GPUSHM_CLIENT_CTL_HOLD_H

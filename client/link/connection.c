@@ -4,9 +4,10 @@
  * socket, the frame of the reply and the arena that the reply is decoded into. The caller may use
  * both under the lock until the next request.
  *
- * A reply is checked before any caller sees it: it must answer the request, and must carry exactly
- * the fds that an attach counts, and no fds otherwise. A daemon that breaks this rule gets no
- * further request: its connection has ended. After a hang-up the next request reconnects (hello.h).
+ * A reply is checked before any caller sees it: it must be of the request's kind, and must carry
+ * exactly the fds that an attach counts, and no fds otherwise. A daemon that breaks this rule gets
+ * no further request: its connection has ended. After a hang-up the next request reconnects
+ * (hello.h).
  *
  * Nothing here connects or maps memory.
  */

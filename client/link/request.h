@@ -9,9 +9,10 @@
 #include "client/link/connection.h"
 
 /* Makes the request and waits for its reply. From success until request_done() it holds c->lock,
- * and *ret and the fds in c->frame are valid. On failure the lock is not held: the reply's error as
- * -errno, -ECHILD in a forked child, -ECONNRESET, -EPROTO; with gpushm_error() set. *ret_repeated
- * (may be NULL): the request was sent to two daemons, and the first may have carried it out. */
+ * and *ret and the fds in c->frame are valid. On failure the lock is not held and gpushm_error() is
+ * set. It returns the reply's error as -errno, -ECHILD in a forked child, -ECONNRESET if the
+ * connection has ended, or -EPROTO if the reply makes no sense. *ret_repeated (may be NULL): the
+ * request was sent to two daemons, and the first may have carried it out. */
 int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 		 Gpushm__Proto__Reply **ret, bool *ret_repeated);
 

@@ -88,7 +88,7 @@ int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_d
 	int owner, result;
 
 	if (!r->pool->has_device)
-		return error_set(EPROTO, "the daemon told no device of the buffer's pool");
+		return error_set(EPROTO, "the daemon sent no device of the buffer's pool");
 	result = find_ordinal(r->pool->device_uuid, &owner);
 	if (result == 0 && r->device != GPUSHM_OWN_DEVICE && r->device != owner)
 		result = check_peer(owner, r->device);

@@ -58,9 +58,9 @@ static bool same(const struct map_private *a, const struct map_private *b)
 }
 
 /* Finds the entry of that key and waits while it is busy. NULL: there is none. Under the lock. */
-static struct map_private *find(struct process *s, const struct map_private *key)
+static struct map_private *find(struct process *self, const struct map_private *key)
 {
-	struct map_private *p = s->maps;
+	struct map_private *p = self->maps;
 
 	while (p) {
 		if (!same(p, key)) {
@@ -69,15 +69,15 @@ static struct map_private *find(struct process *s, const struct map_private *key
 		}
 		if (!p->busy)
 			return p;
-		pthread_cond_wait(&s->map_changed, &s->map_lock);
-		p = s->maps; /* p may have been freed */
+		pthread_cond_wait(&self->map_changed, &self->map_lock);
+		p = self->maps; /* p may have been freed */
 	}
 	return NULL;
 }
 
-static void remove_entry(struct process *s, struct map_private *p)
+static void remove_entry(struct process *self, struct map_private *p)
 {
-	struct map_private **at = &s->maps;
+	struct map_private **at = &self->maps;
 
 	while (*at != p)
 		at = &(*at)->next;
@@ -86,43 +86,43 @@ static void remove_entry(struct process *s, struct map_private *p)
 }
 
 /* Takes a reference on an existing entry, else inserts `fresh`. Returns the entry. */
-static struct map_private *find_or_insert(struct process *s, struct map_private *fresh)
+static struct map_private *find_or_insert(struct process *self, struct map_private *fresh)
 {
 	struct map_private *found;
 
-	pthread_mutex_lock(&s->map_lock);
-	found = find(s, fresh);
+	pthread_mutex_lock(&self->map_lock);
+	found = find(self, fresh);
 	if (found) {
 		found->refs++;
 		found->used_from |= fresh->used_from;
 	} else {
-		fresh->next = s->maps;
-		s->maps = found = fresh;
+		fresh->next = self->maps;
+		self->maps = found = fresh;
 	}
-	pthread_mutex_unlock(&s->map_lock);
+	pthread_mutex_unlock(&self->map_lock);
 	return found;
 }
 
 /* Ends an entry's busy time: it is mapped, or it is removed. */
-static void settle(struct process *s, struct map_private *p, bool mapped)
+static void settle(struct process *self, struct map_private *p, bool mapped)
 {
-	pthread_mutex_lock(&s->map_lock);
+	pthread_mutex_lock(&self->map_lock);
 	if (mapped)
 		p->busy = false;
 	else
-		remove_entry(s, p);
-	pthread_cond_broadcast(&s->map_changed);
-	pthread_mutex_unlock(&s->map_lock);
+		remove_entry(self, p);
+	pthread_cond_broadcast(&self->map_changed);
+	pthread_mutex_unlock(&self->map_lock);
 }
 
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 {
 	const struct map_kind *kind = kind_of(r->pool->kind);
 	struct map_private *fresh, *p;
-	struct process *s = process();
+	struct process *self = process();
 	int device, result;
 
-	if (!s)
+	if (!self)
 		return error_set(ENOMEM, "out of memory for a map");
 	result = kind->prepare(r, &device);
 	if (result < 0)
@@ -130,12 +130,12 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	fresh = entry_new(kind, r, device);
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
-	p = find_or_insert(s, fresh);
+	p = find_or_insert(self, fresh);
 	if (p != fresh) {
 		free(fresh);
 	} else {
 		result = kind->map(r, p);
-		settle(s, p, result == 0);
+		settle(self, p, result == 0);
 	}
 	if (result < 0)
 		return result;
@@ -146,7 +146,7 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 
 int map_release(struct map *m)
 {
-	struct process *s = process();
+	struct process *self = process();
 	struct map_private *p;
 	bool last;
 	int r;
@@ -154,17 +154,16 @@ int map_release(struct map *m)
 	if (!m)
 		return 0;
 	p = m->priv;
-	/* After a fault the context runs nothing any more and can't be waited for: the result of
-	 * unmapping counts. */
+	/* After a GPU fault waiting fails; only the result of unmap is returned. */
 	p->kind->synchronize(p);
-	pthread_mutex_lock(&s->map_lock);
+	pthread_mutex_lock(&self->map_lock);
 	last = --p->refs == 0;
 	p->busy = last;
-	pthread_mutex_unlock(&s->map_lock);
+	pthread_mutex_unlock(&self->map_lock);
 	if (!last)
 		return 0;
 	r = p->kind->unmap(p);
-	settle(s, p, false);
+	settle(self, p, false);
 	return r;
 }
 
@@ -180,7 +179,7 @@ int map_synchronize(struct map *m)
 
 int map_protect(struct map *m)
 {
-	struct process *s = process();
+	struct process *self = process();
 	struct map_private *p = m->priv;
 	int r;
 
@@ -191,8 +190,8 @@ int map_protect(struct map *m)
 		return r;
 	m->writable = false;
 	/* From now on this map serves opens for reading. */
-	pthread_mutex_lock(&s->map_lock);
+	pthread_mutex_lock(&self->map_lock);
 	p->write = false;
-	pthread_mutex_unlock(&s->map_lock);
+	pthread_mutex_unlock(&self->map_lock);
 	return 0;
 }

@@ -34,16 +34,16 @@ struct map_import {
 };
 _Static_assert(sizeof(CUmemPoolPtrExportData) == RECORD_BYTES, "a record is the driver's");
 
-static struct map_import *find(struct process *s, const struct map_pool *pool)
+static struct map_import *find(struct process *self, const struct map_pool *pool)
 {
-	struct map_import *i = s->imports;
+	struct map_import *i = self->imports;
 
 	while (i && (i->id != pool->id || memcmp(i->daemon, pool->daemon, sizeof(i->daemon)) != 0))
 		i = i->next;
 	return i;
 }
 
-static int import_pool(struct process *s, const struct map_request *r, struct map_import **ret)
+static int import_pool(struct process *self, const struct map_request *r, struct map_import **ret)
 {
 	struct map_import *i = calloc(1, sizeof(*i));
 	int result;
@@ -59,8 +59,8 @@ static int import_pool(struct process *s, const struct map_request *r, struct ma
 	}
 	memcpy(i->daemon, r->pool->daemon, sizeof(i->daemon));
 	i->id = r->pool->id;
-	i->next = s->imports;
-	s->imports = i;
+	i->next = self->imports;
+	self->imports = i;
 	*ret = i;
 	return 0;
 }
@@ -79,9 +79,9 @@ static int give_access(struct map_import *i, int device)
 	return r;
 }
 
-static void destroy(struct process *s, struct map_import *i)
+static void destroy(struct process *self, struct map_import *i)
 {
-	struct map_import **at = &s->imports;
+	struct map_import **at = &self->imports;
 
 	while (*at != i)
 		at = &(*at)->next;
@@ -93,20 +93,20 @@ static void destroy(struct process *s, struct map_import *i)
 
 void map_pool_done(struct map_pool *pool)
 {
-	struct process *s = process();
+	struct process *self = process();
 	struct map_import *i;
 
-	pthread_mutex_lock(&s->import_lock);
-	i = pool->imported ? find(s, pool) : NULL;
+	pthread_mutex_lock(&self->import_lock);
+	i = pool->imported ? find(self, pool) : NULL;
 	pool->imported = false;
 	if (i && --i->users == 0)
-		destroy(s, i);
-	pthread_mutex_unlock(&s->import_lock);
+		destroy(self, i);
+	pthread_mutex_unlock(&self->import_lock);
 }
 
-static int prepare_pool(struct process *s, const struct map_request *r, int device)
+static int prepare_pool(struct process *self, const struct map_request *r, int device)
 {
-	struct map_import *i = find(s, r->pool);
+	struct map_import *i = find(self, r->pool);
 	struct map_entered entered;
 	int result;
 
@@ -118,7 +118,7 @@ static int prepare_pool(struct process *s, const struct map_request *r, int devi
 	if (result < 0)
 		return result;
 	if (!i)
-		result = import_pool(s, r, &i);
+		result = import_pool(self, r, &i);
 	if (result == 0) {
 		i->users += !r->pool->imported;
 		r->pool->imported = true;
@@ -130,7 +130,7 @@ static int prepare_pool(struct process *s, const struct map_request *r, int devi
 
 static int mempool_prepare(const struct map_request *r, int *ret_device)
 {
-	struct process *s = process();
+	struct process *self = process();
 	int owner, result;
 
 	if (r->allocated_bytes > POINTER_BYTES_MAX)
@@ -143,9 +143,9 @@ static int mempool_prepare(const struct map_request *r, int *ret_device)
 		result = context_find_devices(r, &owner, ret_device);
 	if (result < 0)
 		return result;
-	pthread_mutex_lock(&s->import_lock);
-	result = prepare_pool(s, r, *ret_device);
-	pthread_mutex_unlock(&s->import_lock);
+	pthread_mutex_lock(&self->import_lock);
+	result = prepare_pool(self, r, *ret_device);
+	pthread_mutex_unlock(&self->import_lock);
 	return result;
 }
 
@@ -168,15 +168,15 @@ static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct
 
 static int mempool_map(const struct map_request *r, struct map_private *p)
 {
-	struct process *s = process();
+	struct process *self = process();
 	const struct map_import *i;
 	int owner, device, result = context_find_devices(r, &owner, &device);
 
 	if (result < 0)
 		return result;
-	pthread_mutex_lock(&s->import_lock);
-	i = find(s, r->pool); /* not NULL: this connection uses it since prepare */
-	pthread_mutex_unlock(&s->import_lock);
+	pthread_mutex_lock(&self->import_lock);
+	i = find(self, r->pool); /* not NULL: this connection uses it since prepare */
+	pthread_mutex_unlock(&self->import_lock);
 	p->map.device = owner;
 	return import_pointer(r, i->pool, p);
 }

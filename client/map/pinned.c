@@ -35,7 +35,7 @@ static int pinned_prepare(const struct map_request *r, int *ret_device)
 	if (result < 0)
 		return result;
 	if (r->pool->numa_node < 0)
-		return error_set(EPROTO, "the daemon told no NUMA node of the buffer's pool");
+		return error_set(EPROTO, "the daemon sent no NUMA node of the buffer's pool");
 	result = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
 	if (result < 0)
 		return result;

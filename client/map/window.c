@@ -56,7 +56,7 @@ int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_ac
 	if (r < 0)
 		return r;
 	r = map_handle(bytes, handle, access, n_access, ret);
-	/* An error here would leave a handle that can't be released twice: it is ignored. */
+	/* The error is ignored: the release cannot be repeated. */
 	cuda.mem_release(handle);
 	return r;
 }

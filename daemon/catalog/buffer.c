@@ -2,7 +2,7 @@
  *
  * What a buffer owns and what its states allow. It is freed after its last lease. A mempool needs
  * that order: if the exporter frees before the importer, the driver gives the block to the next
- * tenant while the importer still writes. The catalog has the names and ids.
+ * buffer while the importer still writes. The catalog has the names and ids.
  */
 #include "daemon/catalog/buffer.h"
 

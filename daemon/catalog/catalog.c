@@ -9,7 +9,7 @@
  * that it held for writing is dirty from then on, and OPEN and STAT say who died and when. The
  * first death counts until the owner or an admin cleans the buffer. Nothing else is ever dirty:
  * nobody can write to a sealed buffer, a reader writes nothing, and a buffer that is being filled
- * goes with its creator.
+ * is removed when its creator ends.
  */
 #include "daemon/catalog/catalog.h"
 
@@ -494,7 +494,7 @@ int catalog_refuse_dirty(const struct buffer *b, struct fault *f)
 		return 0;
 	return fault(f, CODE_DIRTY,
 		     "buffer \"%s\" is dirty: process %d (%s) of uid %u died at %s while it held "
-		     "it for writing; its owner looks at it and says gpushmctl clean",
+		     "it for writing; its owner should check it and run gpushmctl clean",
 		     name_of(b), b->death.pid, b->death.command, b->death.uid,
 		     clock_format(b->death.ns).text);
 }

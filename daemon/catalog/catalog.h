@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The catalog: names, ids, buffers and leases, and every rule about their lives. Each thing that a
- * client can do to a buffer is one function here; it checks in the order shape, right, space, name,
- * and then acts. A function that returns int returns 0, or -errno with *f filled in.
+ * The catalog: names, ids, buffers and leases, and the rules for when they begin and end. Each
+ * thing that a client can do to a buffer is one function here. It checks before it acts:
+ * catalog_create() checks the right to the pool, then the name, then the limits, the attributes and
+ * the pool's space. A function that returns int returns 0, or -errno with *f filled in.
  */
 #ifndef GPUSHM_DAEMON_CATALOG_CATALOG_H
 #define GPUSHM_DAEMON_CATALOG_CATALOG_H

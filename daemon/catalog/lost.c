@@ -80,7 +80,7 @@ int lost_refuse(const struct lost_names *l, const char *key, struct fault *f)
 	if (!it)
 		return 0;
 	return fault(f, CODE_NOT_FOUND,
-		     "no buffer \"%s\": its memory was lost at %s (%s); who made it creates it "
-		     "again",
+		     "no buffer \"%s\": its memory was lost at %s (%s); its creator must create "
+		     "it again",
 		     key, clock_format(it->ns).text, it->why);
 }

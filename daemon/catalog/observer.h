@@ -29,9 +29,8 @@ struct catalog_observer {
 	struct list link; /* catalog::observers */
 
 	/* Called before the status page is written and before a client learns of the event, so that
-	 * a daemon that dies in between has told nobody of something that its successor does not
-	 * know. record_lease() returns 0 or -errno; an error refuses LEASE_GRANTED and LEASE_MOVED.
-	 */
+	 * no client knows something that the next daemon does not know if this one dies in between.
+	 * record_lease() returns 0 or -errno; an error refuses LEASE_GRANTED and LEASE_MOVED. */
 	void (*record_buffer)(struct catalog_observer *o, struct buffer *b,
 			      enum buffer_event event);
 	int (*record_lease)(struct catalog_observer *o, const struct lease *l,

@@ -49,7 +49,7 @@ int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct rep
 /* Freed memory that waits in pools goes back to the driver or the kernel, and the reply comes when
  * that is done: after it another program can allocate the memory. The workers flush all pools at
  * once; the session waits for one pool after the other. It does not wait for a pool whose GPU does
- * not answer: the error names that pool, and the memory of the others is back. */
+ * not respond: the error names that pool, and the memory of the others is back. */
 
 /* Pool ids only grow, so the id of the last pool is enough to know which pools are left; a pool
  * that comes or goes meanwhile does no harm. Returns whether a pool is waited for. */

@@ -10,7 +10,7 @@
  * whether the client has read only after some replies with fds, or some bytes of other replies:
  * asking each time would cost a tenth of a small request.
  *
- * Requests are read without room for fds, so the kernel closes any that a client sends.
+ * Requests are read without space for fds, so the kernel closes any that a client sends.
  */
 #include "daemon/ipc/peer.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One list and one timer: a publication or a deadline looks at each waiter once. A waiter leaves
- * the list before its on_wake() is called, so that it may wait again, close its peer or publish
- * something itself. A hash table finds the watchers of what has changed, so a change costs the
- * other watchers next to nothing.
+ * One list and one timer: each publication and each deadline checks every waiter once. A waiter
+ * leaves the list before its on_wake() is called, so that it may wait again, close its peer or
+ * publish something itself. A hash table finds the watchers of what has changed, so a change costs
+ * the other watchers next to nothing.
  */
 #include "daemon/ipc/waiter.h"
 

@@ -55,7 +55,7 @@ void waiter_init(struct waiter *w);
 
 /* wait_ms: UINT64_MAX waits for ever. */
 void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms);
-/* Only from on_wake(): waits on, with the same deadline. */
+/* Only from on_wake(): continues to wait, with the same deadline. */
 void waiters_resume(struct waiters *ws, struct waiter *w);
 void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list is allowed */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deferred frees, by Numba's rule: a freed block waits on its pool's list. The whole list is given
- * back when it has grown too long or too large, when an allocation would fail otherwise, after some
- * idle time, or on request.
+ * Deferred frees: a freed block waits on its pool's list. The whole list is given back when it has
+ * grown too long or too large, when an allocation would fail otherwise, after some idle time, or on
+ * request. The first two reasons are also Numba's (numba-cuda, _PendingDeallocs).
  *
  * Waiting makes a free cheap, and the next CREATE of the same user and size gets the block at once.
  * The list owns its blocks; a job owns a flushed one, until the worker has given it back. Numba

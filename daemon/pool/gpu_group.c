@@ -4,16 +4,17 @@
  * worker, so that what any of them flushes is freed before a later allocation runs; and its fate.
  * Pinned memory is the host's: a pinned pool shares the worker and the fate only.
  *
- * A GPU is lost when a driver call fails for good (cuda.c lists those results). Then every pool of
- * the device has failed: CREATE is refused with the reason and without another driver call, which
- * might hang. Buffers that exist stay: an exported fd is lent and closed without the driver. Only a
- * restart of the daemon tries the device again, since no result tells that it is back.
+ * A GPU is lost when a driver call fails with an error that does not go away (cuda.c lists those).
+ * Then every pool of the device has failed: CREATE is refused with the reason and without another
+ * driver call, which might hang. Buffers that exist stay: an exported fd is lent and closed without
+ * the driver. Only a restart of the daemon tries the device again, since no result tells that it is
+ * back.
  *
  * A GPU is stuck while a driver call does not return. The call can't be cancelled, and a hanging
- * call looks like a slow one: clearing hundreds of GiB takes minutes. So the daemon gives nothing
- * up. Requests that were already submitted wait, new ones are refused so that no more clients hang,
- * and status and log say why. Buffers are opened and closed without the driver, and other GPUs and
- * the host have their own threads.
+ * call looks like a slow one: clearing hundreds of GiB takes minutes. So the daemon cancels
+ * no request. Requests that were already submitted wait, new ones are refused so that no more
+ * clients hang, and status and log say why. Buffers are opened and closed without the driver, and
+ * other GPUs and the host have their own threads.
  */
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"

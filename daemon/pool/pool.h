@@ -105,7 +105,7 @@ struct pool {
 	struct list requests;	 /* struct pool_request::link: under way */
 	struct list waiting;	 /* struct pool_request::link: for space, oldest first */
 	uv_timer_t retry;	 /* tries them again */
-	bool retry_now;		 /* it is due at once */
+	bool retry_now;		 /* `retry` is due at once */
 	uv_timer_t idle;	 /* flushes what is pending after a while without requests */
 
 	struct job job; /* opens the pool, later closes it: never both at once */

@@ -109,7 +109,7 @@ void pool_requests_init(struct pool *pool)
 	list_init(&pool->requests);
 	list_init(&pool->waiting);
 	uv_timer_init(worker_loop(pool->worker), &pool->retry); /* never fails in libuv 1.x */
-	uv_unref((uv_handle_t *)&pool->retry);			/* a deadline keeps no loop alive */
+	uv_unref((uv_handle_t *)&pool->retry); /* this timer alone does not keep the loop running */
 	pool->retry.data = pool;
 }
 

@@ -21,7 +21,7 @@ struct pools {
 	struct job probe;
 	unsigned opening, open;
 	uint32_t last_id;
-	bool probed, made, closing;   /* the driver has answered; the pools have been made */
+	bool probed, made, closing;   /* the prober is done; the pools have been made */
 	void (*on_ready)(void *arg);  /* each pool is ready or has failed */
 	void (*on_failed)(void *arg); /* set after pools_open(): a device is lost */
 	void (*on_closed)(void *arg); /* each pool is gone */
@@ -34,7 +34,7 @@ int pools_init(struct pools *p, uv_loop_t *loop, const struct config *config,
 
 /* Looks for GPUs if a pool needs one, which takes the driver 0.2 s on a thread of its own. Then
  * makes the pools of the configuration, or the default ones, and starts adopted ones. If the driver
- * does not answer within driver-timeout, the daemon goes on without GPUs. */
+ * does not respond within driver-timeout, the daemon goes on without GPUs. */
 void pools_open(struct pools *p);
 
 /* Makes a pool of an earlier daemon, before pools_open() has found the GPUs. pool_fd: a mempool's
@@ -52,8 +52,8 @@ void pools_replace_retired(struct pools *p);
 /* Closes retired pools that have no block left; calls on_swept for each one before. */
 void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg);
 
-/* Call it now and then: looks for driver calls that take too long, and calls on_failed after a
- * change. */
+/* Call it periodically (each second): looks for driver calls that take too long, and calls
+ * on_failed after a change. */
 void pools_look(struct pools *p, uint32_t seconds);
 
 /* Whether a thread has been in the driver for longer than that. */

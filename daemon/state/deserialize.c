@@ -76,7 +76,7 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 static int adopt_pool(const struct target *t, const Gpushm__Journal__Pool *m)
 {
 	struct pool_config config;
-	struct device told = { .numa_node = -1 };
+	struct device device = { .numa_node = -1 };
 	struct pool *pool = NULL;
 	int r;
 
@@ -86,12 +86,12 @@ static int adopt_pool(const struct target *t, const Gpushm__Journal__Pool *m)
 	copy_text(config.name, sizeof(config.name), m->name);
 	find_rules(t->pools->config, &config);
 	config.numa_node = m->numa_node;
-	copy_text(told.name, sizeof(told.name), m->device_name);
-	copy_text(told.pci_id, sizeof(told.pci_id), m->pci_id);
-	if (m->device_uuid.len == sizeof(told.uuid))
-		memcpy(told.uuid, m->device_uuid.data, sizeof(told.uuid));
+	copy_text(device.name, sizeof(device.name), m->device_name);
+	copy_text(device.pci_id, sizeof(device.pci_id), m->pci_id);
+	if (m->device_uuid.len == sizeof(device.uuid))
+		memcpy(device.uuid, m->device_uuid.data, sizeof(device.uuid));
 	r = pools_adopt(t->pools, &config, m->id, m->size_bytes, m->granularity,
-			m->has_device_uuid ? &told : NULL, take(t, 'p', m->id), &pool);
+			m->has_device_uuid ? &device : NULL, take(t, 'p', m->id), &pool);
 	if (r < 0)
 		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
 	return is_shortage(r) ? r : 0;
@@ -197,14 +197,14 @@ static int adopt_buffer(struct target *t, const Gpushm__Journal__Buffer *m)
 
 static struct process holder_of(const Gpushm__Journal__Lease *m)
 {
-	struct process told = { .pid = m->pid,
-				.uid = m->uid,
-				.gid = m->gid,
-				.session = m->session,
-				.start_time = m->start_time };
+	struct process holder = { .pid = m->pid,
+				  .uid = m->uid,
+				  .gid = m->gid,
+				  .session = m->session,
+				  .start_time = m->start_time };
 
-	copy_text(told.command, sizeof(told.command), m->command);
-	return told;
+	copy_text(holder.command, sizeof(holder.command), m->command);
+	return holder;
 }
 
 /* A connection of the earlier daemon that holds leases. */
@@ -226,7 +226,7 @@ static struct process *find_process(const struct target *t, uint64_t session)
 /* The first lease of a session adopts its process, the others find it. */
 static int find_holder(struct target *t, const Gpushm__Journal__Lease *m, struct process **ret)
 {
-	const struct process told = holder_of(m);
+	const struct process holder = holder_of(m);
 	int pidfd, r;
 	bool kept;
 
@@ -235,7 +235,7 @@ static int find_holder(struct target *t, const Gpushm__Journal__Lease *m, struct
 		return 0;
 	pidfd = take(t, 'k', m->session);
 	kept = pidfd >= 0;
-	r = process_adopt(&told, pidfd, ret);
+	r = process_adopt(&holder, pidfd, ret);
 	if (r == 0)
 		t->store->pidfds += kept;
 	else if (kept && !is_shortage(r))

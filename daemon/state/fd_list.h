@@ -29,9 +29,9 @@ void fd_list_done(struct fd_list *l);
  * only on an error, with -errno and nothing changed. */
 int fd_list_exec(const struct fd_list *l, const char *program, char *const *argv);
 
-/* In the program that was started so: adds the fds to an empty list, and the caller owns them.
- * Returns 1; 0 if nothing was handed over; -EBADMSG if the list makes no sense; -errno. Removes the
- * variable from the environment. */
+/* In the program that fd_list_exec() started: adds the fds to an empty list, and the caller owns
+ * them. Returns 1; 0 if nothing was handed over; -EBADMSG if the list makes no sense; -errno.
+ * Removes the variable from the environment. */
 int fd_list_receive(struct fd_list *l);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * systemd holds a duplicate of every fd that it is sent with FDSTORE=1, across the death of the
  * process, and hands all of them over at the next start, as it does the listening socket. FDPOLL=0
- * matters: an exported GPU fd answers poll() in its own way, and systemd closes what seems to have
+ * matters: poll() has its own meaning for an exported GPU fd, and systemd closes what seems to have
  * hung up. A notification is a datagram: it is on its way when the call returns, and systemd reads
  * what a process has sent before it handles the process's death (manager.c gives the notify socket
  * the higher priority).
@@ -21,7 +21,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* systemd sets FDSTORE from version 254 on; for older ones the unit sets GPUSHM_FDSTORE=1. Another
- * supervisor that only knows READY=1 would not read what we send, and we would block in the end. */
+ * supervisor that only knows READY=1 would not read what we send, and our writes would block when
+ * its queue is full. */
 static bool has_systemd(void)
 {
 	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));

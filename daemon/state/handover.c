@@ -116,7 +116,7 @@ int handover_adopt(struct handover *h)
 	/* They belong to a buffer that was not in the journal yet, or the journal is of no use. */
 	dropped = fdstore_drop_rest(&h->store);
 	if (dropped)
-		log_notice("%zu file descriptors that were kept are dropped: no journal speaks of "
+		log_notice("%zu file descriptors that were kept are dropped: no journal names "
 			   "them",
 			   dropped);
 	pools_sweep(h->pools, on_swept, h);

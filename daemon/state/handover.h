@@ -37,7 +37,7 @@ void handover_add_pool(struct handover *h, const struct pool *pool);
 /* Every pool is ready or has failed: looks whether the memory of adopted buffers is still there. */
 void handover_verify(struct handover *h);
 
-/* To be called now and then: writes a new journal when most of the old one is dead. */
+/* Call it periodically (each second): writes a new journal when most of the old one is dead. */
 void handover_tidy(struct handover *h);
 
 /* Lists the fds that the program after us needs, a journal among them. 0 or -errno. If the exec

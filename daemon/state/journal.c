@@ -3,7 +3,7 @@
  * Appending to, and reading, a journal. The process may be killed between any two instructions;
  * memory that it wrote stays in the order in which it wrote it. So the body goes first, and the
  * record's head with its checksum last: until the head is there the log ends before it. There is no
- * count of records to be out of step with them. A reader trusts nothing: lengths are checked
+ * count of records that could be wrong. A reader trusts nothing: lengths are checked
  * against the file before anything is touched.
  */
 #include "daemon/state/journal.h"

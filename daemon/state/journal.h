@@ -5,7 +5,7 @@
  *
  * Image (little endian): struct journal_header, then records, each a struct journal_record and its
  * body, padded to 8 bytes; zeros after the last one. A record counts only if its CRC-32C
- * (Castagnoli, RFC 3720) over sequence, type, length and body is right and its sequence is one more
+ * (Castagnoli, RFC 3720) over type, length, sequence and body is right and its sequence is one more
  * than the last. A torn append, a cut or a flipped bit ends the log there; the records before it
  * describe a state that the daemon once had.
  */

@@ -3,7 +3,7 @@
  * First the daemon runs the new program once with --check-restart. It reads the configuration, and
  * its exit status says whether it would start with it and understands the journal that it would
  * get. A file that is missing, can't be executed or lacks a library fails there, too. The daemon
- * serves all the while, and continues if the answer is no.
+ * continues to serve during the check, and stays if the check fails.
  *
  * The program's path is the one that the kernel was given (AT_EXECFN), not /proc/self/exe: that is
  * the old file, also after an update has put another one in its place.
@@ -109,8 +109,8 @@ static void on_check_exit(uv_process_t *check, int64_t status, int signal)
 		uv_timer_stop(&r->limit);
 	if (r->fault.code == CODE_OK && (status != 0 || signal != 0))
 		fault(&r->fault, CODE_RESTART,
-		      "%s would not take over: asked, it ended with %s %d, and the log has its "
-		      "words; gpushmd goes on as it is",
+		      "%s would not take over: its check ended with %s %d; see the log; "
+		      "gpushmd goes on as it is",
 		      r->program ? r->program : "the program", signal ? "signal" : "status",
 		      signal ? signal : (int)status);
 	uv_close((uv_handle_t *)check, on_check_closed);
@@ -127,7 +127,7 @@ static void on_limit(uv_timer_t *timer)
 	uv_process_kill(&r->check, SIGKILL);
 }
 
-/* Its messages go where ours go. */
+/* Its stderr is our stderr. */
 static int spawn(struct reexec *r, char **args)
 {
 	uv_stdio_container_t stdio[] = {

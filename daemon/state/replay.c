@@ -179,7 +179,7 @@ static int read_journal(int *fd, struct replay *r)
 	journal_done(&j);
 	if (dropped)
 		log_warning("the journal is damaged: its last %zu bytes are dropped; leases and "
-			    "buffers that they told of may be missing",
+			    "buffers that they describe may be missing",
 			    dropped);
 	if (err < 0)
 		return err;

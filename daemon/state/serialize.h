@@ -29,7 +29,7 @@ struct serialize_head {
 /* Begins a journal, which systemd does not keep yet. 0 or -errno. */
 int serializer_init(struct serializer *s, struct fdstore *store, uint64_t generation,
 		    const struct serialize_head *head);
-void serializer_done(struct serializer *s); /* ends the observation; twice is once */
+void serializer_done(struct serializer *s); /* ends the observation; a second call does nothing */
 
 /* All pools, published buffers and their leases. 0 or -errno. */
 int serialize_catalog(struct serializer *s, const struct catalog *c);

@@ -5,8 +5,8 @@
  * because the buffers, and even the pool, may go meanwhile.
  *
  * A buffer is lost if the driver refuses its handle and accepts a fresh one at once. Any other
- * answer may be temporary, and no buffer is dropped for it. If the device is missing, no driver can
- * answer: the buffers stay.
+ * error may be temporary, and no buffer is dropped for it. If the device is missing, no driver can
+ * check: the buffers stay.
  */
 #include "daemon/state/verify.h"
 
@@ -38,7 +38,7 @@ struct verification {
 	uint32_t dropped, unknown;
 };
 
-/* ---- the question ---- */
+/* ---- the checks ---- */
 
 static void run(struct job *job)
 {
@@ -81,7 +81,7 @@ static void collect(struct verification *v, const struct pool *pool)
 	}
 }
 
-/* ---- the answer ---- */
+/* ---- the results ---- */
 
 static void drop(struct verification *v, struct buffer *b, const struct fault *why)
 {
@@ -92,15 +92,15 @@ static void drop(struct verification *v, struct buffer *b, const struct fault *w
 				   .buffer = b->id };
 
 	log_write(LOG_ERR, &about,
-		  "buffer \"%s\" is lost: pool \"%s\" has its memory no more (%s): the GPU was "
+		  "buffer \"%s\" is lost: pool \"%s\" no longer has its memory (%s): the GPU was "
 		  "reset, or nobody had it open while gpushmd was down (nvidia-persistenced "
-		  "prevents that); who made it creates it again",
+		  "prevents that); its creator must create it again",
 		  b->key ? b->key : "", b->pool->config.name, why->text);
 	catalog_memory_lost(v->catalog, b, why->text);
 	v->dropped++;
 }
 
-static void take_answer_buffer(struct verification *v, const struct item *it)
+static void take_result_buffer(struct verification *v, const struct item *it)
 {
 	struct buffer *b = catalog_by_id(v->catalog, it->buffer);
 
@@ -114,7 +114,7 @@ static void take_answer_buffer(struct verification *v, const struct item *it)
 		v->unknown++;
 }
 
-static void take_answer_pool(struct verification *v, const struct item *it, const struct pool *pool)
+static void take_result_pool(struct verification *v, const struct item *it, const struct pool *pool)
 {
 	struct buffer *b;
 	uint64_t after = 0;
@@ -122,11 +122,11 @@ static void take_answer_pool(struct verification *v, const struct item *it, cons
 	while ((b = catalog_next(v->catalog, after))) {
 		after = b->id;
 		if (b->pool == pool && b->block.unverified)
-			take_answer_buffer(v, &(struct item){ b->id, -1, it->result, it->fault });
+			take_result_buffer(v, &(struct item){ b->id, -1, it->result, it->fault });
 	}
 }
 
-static void take_answer(struct verification *v, struct item *it)
+static void take_result(struct verification *v, struct item *it)
 {
 	struct pool *pool = pools_by_id(v->pools, v->pool);
 
@@ -139,9 +139,9 @@ static void take_answer(struct verification *v, struct item *it)
 		pool_call_failed(v->sponsor, &it->fault);
 	}
 	if (pool && it->buffer)
-		take_answer_buffer(v, it);
+		take_result_buffer(v, it);
 	else if (pool)
-		take_answer_pool(v, it, pool);
+		take_result_pool(v, it, pool);
 }
 
 static void on_done(struct job *job);
@@ -167,7 +167,7 @@ static void on_done(struct job *job)
 	struct verification *v = container_of(job, struct verification, job);
 
 	for (size_t i = 0; i < v->n; i++)
-		take_answer(v, &v->items[i]);
+		take_result(v, &v->items[i]);
 	if (verify_next(v))
 		return;
 	if (v->dropped)

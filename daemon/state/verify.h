@@ -2,7 +2,7 @@
  *
  * After a restart: is the memory of adopted buffers still there? A GPU that was reset, or that
  * nobody had open meanwhile, has lost it, and the kept fds do not show that. The driver knows, once
- * it has started; until it has answered, the daemon serves everything as it is.
+ * it has started; until its result is there, the daemon serves everything as it is.
  */
 #ifndef GPUSHM_DAEMON_STATE_VERIFY_H
 #define GPUSHM_DAEMON_STATE_VERIFY_H

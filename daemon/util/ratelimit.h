@@ -30,7 +30,8 @@ struct ratelimit {
  * struct has seen no user. */
 bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns);
 
-/* Call it now and then: when a user's time is over, logs how many of its lines were left out. */
+/* Call it periodically (each second): when a user's time is over, logs how many of its lines were
+ * left out. */
 void ratelimit_settle(struct ratelimit *t, uint64_t now_ns);
 
 #endif

@@ -194,7 +194,7 @@ static const struct {
 	{ a_pipe, "size" },
 };
 
-START_TEST(memory_of_a_wrong_size_or_without_seals_is_mapped_or_stays_leased)
+START_TEST(wrong_or_unsealed_memory_is_mapped_or_stays_leased)
 {
 	an_attach(GPUSHM_SHARED, GPUSHM_WRITE);
 	canned_hello(server);
@@ -325,8 +325,8 @@ int main(void)
 	tcase_add_test(tc, a_sealed_buffer_is_opened_for_writing);
 	tcase_add_test(tc, a_created_buffer_of_another_size_is_mapped);
 	tcase_add_test(tc, a_pool_that_the_daemon_does_not_list_is_used);
-	tcase_add_loop_test(tc, memory_of_a_wrong_size_or_without_seals_is_mapped_or_stays_leased,
-			    0, (int)array_size(memories));
+	tcase_add_loop_test(tc, wrong_or_unsealed_memory_is_mapped_or_stays_leased, 0,
+			    (int)array_size(memories));
 	tcase_add_test(tc, a_created_buffer_that_can_t_be_mapped_stays_leased);
 	tcase_add_test(tc, a_reader_s_memory_can_be_written);
 	tcase_add_loop_test(tc, an_invalid_table_is_read_or_stays_leased, 0,
