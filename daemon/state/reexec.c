@@ -121,8 +121,7 @@ static void on_limit(uv_timer_t *timer)
 	struct reexec *r = timer->data;
 
 	fault(&r->fault, CODE_RESTART,
-	      "%s was asked whether it would take over and did not answer in %u s; gpushmd goes on "
-	      "as it is",
+	      "%s would not take over: its check did not end in %u s; gpushmd goes on as it is",
 	      r->program, LIMIT_MS / 1000);
 	uv_process_kill(&r->check, SIGKILL);
 }
