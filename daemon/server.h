@@ -2,8 +2,7 @@
  *
  * The server: the whole daemon, from its configuration to its end.
  */
-#ifndef GPUSHM_DAEMON_SERVER_H
-#define GPUSHM_DAEMON_SERVER_H
+#pragma once
 
 #include "daemon/config/config.h"
 
@@ -20,5 +19,3 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
  */
 int server_load_config(const char *config_path, const char *socket_path, FILE *errors,
 		       struct config **ret);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The protocol's error codes, and the errno of each for callers of the library.
  */
-#ifndef GPUSHM_PROTO_CODE_H
-#define GPUSHM_PROTO_CODE_H
+#pragma once
 
 /* The members of enum Code of gpushm.proto in their order, without OK, and the errno of each. */
 #define CODES(X)                    \
@@ -41,5 +40,3 @@ int code_to_errno(int code);
 
 /* "NOT_FOUND"; "UNKNOWN" for an unknown code. */
 const char *code_name(int code);
-
-#endif

@@ -7,8 +7,7 @@
  * v1.1); DTYPE_RECORD is ours. A type narrower than a byte is packed, little end first, as DLPack
  * says for arrays without kDLDataTypeSubbyteTypePadded.
  */
-#ifndef GPUSHM_PROTO_DTYPE_H
-#define GPUSHM_PROTO_DTYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ int dtype_to_typestr(struct dtype t, char *buf, size_t size);
 /* The inverse, for little-endian and byte-sized types. 0, -EINVAL (not a typestr), -ENOTSUP (big
  * endian, strings, objects, dates). "|V8" gives a record of 8 bytes. */
 int dtype_from_typestr(const char *typestr, struct dtype *ret);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * One error of the daemon: a code for programs and a text for people.
  */
-#ifndef GPUSHM_PROTO_FAULT_H
-#define GPUSHM_PROTO_FAULT_H
+#pragma once
 
 #include "proto/code.h"
 
@@ -15,5 +14,3 @@ struct fault {
 /* Fills *f and returns -code_to_errno(code), so that a check is one line: return fault(f, ...). */
 int fault(struct fault *f, enum code code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-#endif

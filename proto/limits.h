@@ -2,8 +2,7 @@
  *
  * The limits that both sides of the protocol share. gpushm-protocol(7) names them.
  */
-#ifndef GPUSHM_PROTO_LIMITS_H
-#define GPUSHM_PROTO_LIMITS_H
+#pragma once
 
 #define PROTOCOL_VERSION 1u
 
@@ -38,5 +37,3 @@
 _Static_assert(DESCR_MAX + 1024u < FRAME_MAX, "an array with the longest descr fits a frame");
 _Static_assert(BUFFER_NAME_MAX + 2u * ATTR_BYTES_MAX + 1024u < FRAME_MAX, "CREATE fits a frame");
 _Static_assert(POOLS_MAX * 896u < FRAME_MAX, "POOLS fits a frame: a pool has at most 896 bytes");
-
-#endif

@@ -8,8 +8,7 @@
  * "~1001/x" for it. An array's name and an attribute's key follow the same rule, except that '~'
  * has no meaning there and an array's name may be empty. A pool's name: 1 to 63 of [A-Za-z0-9._-].
  */
-#ifndef GPUSHM_PROTO_NAME_H
-#define GPUSHM_PROTO_NAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ const char *name_check_text(const void *text, size_t len);
 /* The length of a text that was cut at len bytes, without a UTF-8 sequence that the cut has split.
  */
 size_t name_cut(const char *text, size_t len);
-
-#endif

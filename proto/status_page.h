@@ -8,8 +8,7 @@
  * The size of the page never changes, so that a client maps it once; unused cells take no memory.
  * On the wire the index of a cell is called `slot`, and the page is called the board.
  */
-#ifndef GPUSHM_PROTO_STATUS_PAGE_H
-#define GPUSHM_PROTO_STATUS_PAGE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ static inline uint32_t status_page_read(const struct status_page_cell *cell, uin
 	return atomic_load_explicit(&cell->id, memory_order_relaxed) == id ? word
 									   : STATUS_PAGE_GONE;
 }
-
-#endif

@@ -13,8 +13,7 @@
  * A reader trusts no offset in an image: table_view_init() checks the header, and each lookup
  * checks what it touches.
  */
-#ifndef GPUSHM_PROTO_TABLE_H
-#define GPUSHM_PROTO_TABLE_H
+#pragma once
 
 #include "proto/base/fnv.h"
 #include "proto/dtype.h"
@@ -128,5 +127,3 @@ int table_c_strides(struct dtype t, uint32_t ndim, const uint64_t *shape, int64_
 /* Bytes from the lowest to past the highest byte that the array touches, and how far the lowest
  * lies before element [0, 0, ...]. A size-0 array touches nothing. 0 or -EOVERFLOW. */
 int table_span(const struct table_array *a, uint64_t *ret_before, uint64_t *ret_bytes);
-
-#endif

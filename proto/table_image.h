@@ -24,8 +24,7 @@
  * name, u8 code, u8 bits, u16 lanes, u32 itemsize, u64 descr_len, descr, u64 ndim, u64 shape[ndim],
  * i64 strides[ndim], u64 offset. Attributes are not part of it. Without arrays: FNV's offset basis.
  */
-#ifndef GPUSHM_PROTO_TABLE_IMAGE_H
-#define GPUSHM_PROTO_TABLE_IMAGE_H
+#pragma once
 
 #include "proto/table.h"
 
@@ -122,5 +121,3 @@ struct table_subject {
 /* Fills *err and returns the errno of `what`, negative. */
 int table_refuse(struct table_error *err, int what, struct table_subject subject,
 		 const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-#endif

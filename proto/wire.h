@@ -3,8 +3,7 @@
  * One datagram on a SOCK_SEQPACKET Unix socket, with its fds. Both sides send and receive with
  * these functions only.
  */
-#ifndef GPUSHM_PROTO_WIRE_H
-#define GPUSHM_PROTO_WIRE_H
+#pragma once
 
 #include "proto/limits.h"
 
@@ -35,5 +34,3 @@ int wire_recv_bytes(int socket, struct frame *f, int flags);
 
 /* Closes the remaining fds. For _cleanup_() too. */
 void frame_close_fds(struct frame *f);
-
-#endif

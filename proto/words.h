@@ -4,8 +4,7 @@
  * daemon, the library, gpushmctl and the Python package. Everything is inline, because the Python
  * package links with the library only, which exports none of this.
  */
-#ifndef GPUSHM_PROTO_WORDS_H
-#define GPUSHM_PROTO_WORDS_H
+#pragma once
 
 #define KINDS 5u /* the number of words, "unknown" included */
 
@@ -32,5 +31,3 @@ static inline const char *access_word(unsigned int access)
 
 	return words[access < 3 ? access : 0];
 }
-
-#endif

@@ -3,8 +3,7 @@
  * An array in a buffer, or a view of one: immutable once made; it holds one reference to its
  * buffer.
  */
-#ifndef GPUSHM_CLIENT_ARRAY_ARRAY_H
-#define GPUSHM_CLIENT_ARRAY_ARRAY_H
+#pragma once
 
 #include "client/base/error.h"
 #include "client/gpushm.h"
@@ -66,5 +65,3 @@ int array_derive(const struct gpushm_array *a, const struct array_layout *l,
 
 /* 0, or -ECHILD with gpushm_error() set. */
 int array_check(const struct gpushm_array *a);
-
-#endif

@@ -3,8 +3,7 @@
  * The plan of a strided copy: the axes that both sides have in common, with contiguous ones merged.
  * Numbers only; it knows neither arrays nor where memory is.
  */
-#ifndef GPUSHM_CLIENT_ARRAY_COPY_PLAN_H
-#define GPUSHM_CLIENT_ARRAY_COPY_PLAN_H
+#pragma once
 
 #include "proto/limits.h"
 
@@ -44,5 +43,3 @@ uint64_t copy_plan_bytes(const struct copy_plan *plan);
 
 /* Copies from host memory to host memory. The sides do not overlap. */
 void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src);
-
-#endif

@@ -4,8 +4,7 @@
  * include/dlpack/dlpack.h. They are written here again so that building does not need that header.
  * Their layout must agree, and is asserted below.
  */
-#ifndef GPUSHM_CLIENT_ARRAY_DLPACK_ABI_H
-#define GPUSHM_CLIENT_ARRAY_DLPACK_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +67,4 @@ _Static_assert(offsetof(struct dlpack_versioned, manager_ctx) == 8, "...Versione
 _Static_assert(offsetof(struct dlpack_versioned, deleter) == 16, "...Versioned.deleter");
 _Static_assert(offsetof(struct dlpack_versioned, flags) == 24, "...Versioned.flags");
 _Static_assert(offsetof(struct dlpack_versioned, tensor) == 32, "...Versioned.dl_tensor");
-#endif
-
 #endif

@@ -2,8 +2,7 @@
  *
  * Carries out a copy plan between the host and memory that the driver copies on a stream.
  */
-#ifndef GPUSHM_CLIENT_ARRAY_TRANSFER_H
-#define GPUSHM_CLIENT_ARRAY_TRANSFER_H
+#pragma once
 
 #include "client/array/copy_plan.h"
 #include "client/map/map.h"
@@ -17,5 +16,3 @@ int transfer(const struct copy_plan *plan, void *device, void *host, bool to_hos
 /* Waits until the stream has done what was queued. r: 0, or the -errno of a call that failed after
  * others were queued; it is kept, with its gpushm_error(). After map_enter(). r, or -EIO. */
 int transfer_settle(void *stream, int r);
-
-#endif

@@ -3,8 +3,7 @@
  * Deferred cleanup: what would synchronise a GPU in the middle of a hot section goes onto a list of
  * this process and is done later, by Numba's rule. gpushm.h says what users see of it.
  */
-#ifndef GPUSHM_CLIENT_BASE_DEFER_H
-#define GPUSHM_CLIENT_BASE_DEFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void defer_flush_owner(const void *owner);
 /* Memory, or a limit, is exhausted: runs the whole list, in open sections too. True: it was not
  * empty, so that another try is worthwhile. */
 bool defer_flush_for_space(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Where the daemon listens, and whether the process that listens there may be trusted.
  */
-#ifndef GPUSHM_CLIENT_BASE_ENDPOINT_H
-#define GPUSHM_CLIENT_BASE_ENDPOINT_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
@@ -19,5 +18,3 @@ int endpoint_connect(const char *path, uint64_t wait_ms, int *ret_fd, uid_t *ret
  * user "gpushm" too). `what` starts the error text. 0, or -EPROTO with gpushm_error() set. */
 int endpoint_check_file(const char *what, int fd, uid_t server, uint64_t bytes, int seals,
 			struct stat *ret);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The thread's last error, behind gpushm_error().
  */
-#ifndef GPUSHM_CLIENT_BASE_ERROR_H
-#define GPUSHM_CLIENT_BASE_ERROR_H
+#pragma once
 
 /* Stores the text for this thread. Returns -number, so that a check is one line. */
 int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -27,5 +26,3 @@ struct error {
 };
 void error_keep(struct error *ret);
 void error_put_back(const struct error *e);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * What the library has once a process, and what a forked child must not inherit.
  */
-#ifndef GPUSHM_CLIENT_BASE_PROCESS_H
-#define GPUSHM_CLIENT_BASE_PROCESS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -63,5 +62,3 @@ static inline uint64_t process_generation(void)
 
 	return seen ? seen : process_number();
 }
-
-#endif

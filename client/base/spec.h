@@ -2,8 +2,7 @@
  *
  * The public dtype and array spec, and the structs of proto/ that hold the same.
  */
-#ifndef GPUSHM_CLIENT_BASE_SPEC_H
-#define GPUSHM_CLIENT_BASE_SPEC_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "proto/table.h"
@@ -24,5 +23,3 @@ int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret)
 
 /* The errno, positive, for what the table's check found wrong. */
 int spec_errno(const struct table_error *err);
-
-#endif

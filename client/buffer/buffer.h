@@ -2,8 +2,7 @@
  *
  * A buffer as this process has it: the lease, the mapping, the table, and a count of its arrays.
  */
-#ifndef GPUSHM_CLIENT_BUFFER_BUFFER_H
-#define GPUSHM_CLIENT_BUFFER_BUFFER_H
+#pragma once
 
 #include "client/base/defer.h"
 #include "client/base/error.h"
@@ -75,5 +74,3 @@ static inline int buffer_check(const struct gpushm_buffer *b)
 /* Copies what the caller gave (NULL: the defaults), with whichever version of the header the caller
  * was compiled. 0, or -EINVAL with gpushm_error() set. */
 int buffer_options(const struct gpushm_options *from, struct gpushm_options *ret);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A finished table, read-only: in memory, or still in the memfd that it came in.
  */
-#ifndef GPUSHM_CLIENT_BUFFER_IMAGE_H
-#define GPUSHM_CLIENT_BUFFER_IMAGE_H
+#pragma once
 
 #include "proto/table.h"
 
@@ -43,5 +42,3 @@ int image_finish(struct table_builder *b, uint64_t buffer_bytes, struct image *r
 
 /* For _cleanup_(). */
 void image_done(struct image *i);
-
-#endif

@@ -3,8 +3,7 @@
  * Command lines: options are a table, and each value is stored in a struct at the entry's offset.
  * Options may stand before and after words; "--" ends them; "-" alone is a word.
  */
-#ifndef GPUSHM_CLIENT_CTL_ARGS_H
-#define GPUSHM_CLIENT_CTL_ARGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ void args_help(const struct arg *args, FILE *out);
 
 /* 0, or -EINVAL: no time, or a time that does not fit. */
 int args_parse_time(const char *text, uint64_t *ret);
-
-#endif

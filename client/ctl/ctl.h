@@ -5,8 +5,7 @@
  *
  * Functions that return an exit code have printed the error on stderr.
  */
-#ifndef GPUSHM_CLIENT_CTL_CTL_H
-#define GPUSHM_CLIENT_CTL_CTL_H
+#pragma once
 
 #include "client/ctl/args.h"
 #include "client/ctl/json.h"
@@ -90,5 +89,3 @@ static inline struct output_text ctl_size(const struct ctl *ctl, uint64_t bytes)
 
 /* Prints the table on stdout and frees it. An exit code. */
 int ctl_print(const struct ctl *ctl, struct table *t);
-
-#endif

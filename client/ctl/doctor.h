@@ -2,8 +2,7 @@
  *
  * `gpushmctl doctor`: the report, and the groups of tests that add to it.
  */
-#ifndef GPUSHM_CLIENT_CTL_DOCTOR_H
-#define GPUSHM_CLIENT_CTL_DOCTOR_H
+#pragma once
 
 #include "client/ctl/ctl.h"
 
@@ -31,5 +30,3 @@ void doctor_system(struct doctor *d);
 /* Tests libcuda.so.1 and what each of its devices can do. doctor_nocuda.c is for a build without
  * the CUDA Toolkit's headers. */
 void doctor_cuda(struct doctor *d);
-
-#endif

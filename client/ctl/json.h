@@ -3,8 +3,7 @@
  * A writer of one JSON document (RFC 8259). The caller keeps objects and arrays balanced; the
  * writer adds the commas, the escapes and, if it is pretty, the lines.
  */
-#ifndef GPUSHM_CLIENT_CTL_JSON_H
-#define GPUSHM_CLIENT_CTL_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
 /* A time in ns since 1970 as an ISO 8601 string; null for 0. */
 void json_time(struct json *j, const char *key, uint64_t ns);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A new buffer: the common part of put and create, from their options to the publication.
  */
-#ifndef GPUSHM_CLIENT_CTL_NEW_BUFFER_H
-#define GPUSHM_CLIENT_CTL_NEW_BUFFER_H
+#pragma once
 
 #include "client/ctl/ctl.h"
 
@@ -29,5 +28,3 @@ int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *
  * An exit code; CTL_FAILED if a signal interrupted the transfer. */
 int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b,
 		      enum gpushm_state state);
-
-#endif

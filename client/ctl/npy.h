@@ -4,8 +4,7 @@
  * string, a version, a length, and the text of a Python dict with descr, fortran_order and shape.
  * The data follow the header.
  */
-#ifndef GPUSHM_CLIENT_CTL_NPY_H
-#define GPUSHM_CLIENT_CTL_NPY_H
+#pragma once
 
 #include "proto/dtype.h"
 #include "proto/limits.h"
@@ -45,5 +44,3 @@ int npy_read(int fd, struct npy *ret, struct npy_error *err);
  * NumPy has no such dtype (float6, float4, vectors); -EOVERFLOW; -ENOMEM. A float8 is
  * written as "|V1", a bfloat16 as "<V2", as ml_dtypes does. */
 int npy_format(const struct npy *npy, char **ret, size_t *ret_len);
-
-#endif

@@ -3,8 +3,7 @@
  * Values as text for people: sizes, ages, times, users, shapes. Text from outside reaches a
  * terminal only after its control characters are escaped.
  */
-#ifndef GPUSHM_CLIENT_CTL_OUTPUT_H
-#define GPUSHM_CLIENT_CTL_OUTPUT_H
+#pragma once
 
 #include "client/gpushm.h"
 
@@ -51,5 +50,3 @@ bool output_terminal(int fd);
 
 /* Whether output to this fd is coloured: it is a terminal, and NO_COLOR is not set. */
 bool output_colour(int fd);
-
-#endif

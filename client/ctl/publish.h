@@ -3,8 +3,7 @@
  * How `gpushmctl publish NAME` reaches the `gpushmctl put --hold` or `create --hold` that holds the
  * buffer.
  */
-#ifndef GPUSHM_CLIENT_CTL_PUBLISH_H
-#define GPUSHM_CLIENT_CTL_PUBLISH_H
+#pragma once
 
 #include "client/ctl/ctl.h"
 
@@ -12,5 +11,3 @@
  * given state unless the request has another one. Returns when it is published, or when the daemon
  * is gone. An exit code. */
 int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A buffer as the daemon describes it, in the form that ls and stat share.
  */
-#ifndef GPUSHM_CLIENT_CTL_STAT_H
-#define GPUSHM_CLIENT_CTL_STAT_H
+#pragma once
 
 #include "client/ctl/ctl.h"
 
@@ -12,5 +11,3 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);
-
-#endif

@@ -3,8 +3,7 @@
  * A table for people: cells are added row by row, then printed in aligned columns. On a terminal
  * a text that is too long for its width continues on the next lines of its column.
  */
-#ifndef GPUSHM_CLIENT_CTL_TABLE_H
-#define GPUSHM_CLIENT_CTL_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,5 +39,3 @@ int table_print(struct table *t, bool colour, FILE *out);
 /* The escape sequence that begins a style; table_style_end ends it. */
 extern const char *const table_styles[];
 extern const char table_style_end[];
-
-#endif

@@ -4,8 +4,7 @@
  * and SIGHUP stop it, so that the command can clean up, and after one second a progress bar shows
  * on stderr if that is a terminal.
  */
-#ifndef GPUSHM_CLIENT_CTL_TRANSFER_H
-#define GPUSHM_CLIENT_CTL_TRANSFER_H
+#pragma once
 
 #include "client/gpushm.h"
 
@@ -56,5 +55,3 @@ int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, cons
 /* The bar for a terminal of that many columns; buf has at least 24 bytes more than columns. */
 void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns, char *buf,
 			 size_t size);
-
-#endif

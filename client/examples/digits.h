@@ -4,8 +4,7 @@
  * where its arrays lie: on the CPU from host memory, in a kernel from GPU memory. tests/data says
  * where weights and images come from.
  */
-#ifndef GPUSHM_EXAMPLES_DIGITS_H
-#define GPUSHM_EXAMPLES_DIGITS_H
+#pragma once
 
 #include <gpushm.h>
 
@@ -33,5 +32,3 @@ void digits_forward(const float *w1, const float *b1, const float *w2, const flo
  * process, cannot run kernels: nothing was done); -EIO (the kernel failed). */
 int digits_gpu(const struct digits_net *net, const struct gpushm_array *images,
 	       struct gpushm_array *answers);
-
-#endif

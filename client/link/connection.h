@@ -3,8 +3,7 @@
  * A connection: the socket, the one request that is in flight on it, and what HELLO said. Generated
  * protobuf names appear in client/link and in the files of the requests in client/buffer only.
  */
-#ifndef GPUSHM_CLIENT_LINK_CONNECTION_H
-#define GPUSHM_CLIENT_LINK_CONNECTION_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "client/link/status_map.h"
@@ -129,5 +128,3 @@ bool decode_kind_known(const Gpushm__Proto__Pool *from);
 
 /* For a pool of a known kind. ret->device is -1: the caller looks it up. */
 int decode_pool(const Gpushm__Proto__Pool *from, struct gpushm_pool *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * HELLO and RECLAIM: the start of a connection, and its return to a daemon that was restarted. The
  * daemon's side is daemon/ipc/hello.c.
  */
-#ifndef GPUSHM_CLIENT_LINK_HELLO_H
-#define GPUSHM_CLIENT_LINK_HELLO_H
+#pragma once
 
 #include "client/link/connection.h"
 
@@ -36,5 +35,3 @@ uint64_t hello_reply_ms(void);
 
 /* Whether this error of endpoint_connect() may pass when the daemon is back. */
 bool hello_may_pass(int error);
-
-#endif

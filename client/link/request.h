@@ -3,8 +3,7 @@
  * A request as the library's functions make it: with the lock, and repeated where the daemon was
  * restarted before it replied.
  */
-#ifndef GPUSHM_CLIENT_LINK_REQUEST_H
-#define GPUSHM_CLIENT_LINK_REQUEST_H
+#pragma once
 
 #include "client/link/connection.h"
 
@@ -38,5 +37,3 @@ int request_restart(struct gpushm *c, const Gpushm__Proto__Request *request);
 /* Puts a buffer's name into a message. Checks its length alone; the daemon checks the rule for
  * names. 0 or -EINVAL with gpushm_error() set. */
 int request_set_name(const char *name, protobuf_c_boolean *has, ProtobufCBinaryData *ret);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The daemon's status page, mapped into this process, and waiting for a change on it.
  */
-#ifndef GPUSHM_CLIENT_LINK_STATUS_MAP_H
-#define GPUSHM_CLIENT_LINK_STATUS_MAP_H
+#pragma once
 
 #include "proto/status_page.h"
 
@@ -33,5 +32,3 @@ static inline const struct status_page_cell *status_map_cell(const struct status
 
 /* Sleeps until the cell's word is not `seen`, at most so long; may return early. */
 void status_map_sleep(const struct status_page_cell *cell, uint32_t seen, uint64_t ms);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Devices by UUID and ordinal, and the CUDA context of a thread. After cuda_start().
  */
-#ifndef GPUSHM_CLIENT_MAP_CONTEXT_H
-#define GPUSHM_CLIENT_MAP_CONTEXT_H
+#pragma once
 
 #include "client/map/cuda.h"
 #include "client/map/map.h"
@@ -23,5 +22,3 @@ void context_leave(const struct map_entered *e);
 /* Waits for the work in the thread's context, if it is of the device, and in the device's primary
  * one, if it exists. 0 or -EIO. */
 int context_synchronize(int device);
-
-#endif

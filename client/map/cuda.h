@@ -3,8 +3,7 @@
  * The driver calls that a client makes, found at run time in libcuda.so.1. Nothing else in the
  * library names a symbol of the driver.
  */
-#ifndef GPUSHM_CLIENT_MAP_CUDA_H
-#define GPUSHM_CLIENT_MAP_CUDA_H
+#pragma once
 
 #include "proto/base/libcuda.h"
 
@@ -58,5 +57,3 @@ int cuda_start(void);
 /* 0 for CUDA_SUCCESS. Else sets gpushm_error() to "cuMemMap: CUDA_ERROR_..." and returns -ENOMEM,
  * -ENODEV or -EIO. */
 int cuda_check(const char *call, CUresult result);
-
-#endif

@@ -5,8 +5,7 @@
  * necessary: a second import of a mempool pointer has the same address and is not counted, so that
  * the first free would unmap both.
  */
-#ifndef GPUSHM_CLIENT_MAP_MAP_H
-#define GPUSHM_CLIENT_MAP_MAP_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "proto/limits.h"
@@ -144,5 +143,3 @@ struct map_kind {
 };
 
 extern const struct map_kind map_host, map_pinned, map_vmm, map_mempool;
-
-#endif

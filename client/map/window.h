@@ -3,8 +3,7 @@
  * A range of addresses that maps one allocation of the driver's, imported from its fd: what vmm and
  * pinned memory share. After cuda_start(). All return 0, or -errno with gpushm_error() set.
  */
-#ifndef GPUSHM_CLIENT_MAP_WINDOW_H
-#define GPUSHM_CLIENT_MAP_WINDOW_H
+#pragma once
 
 #include "client/map/cuda.h"
 #include "client/map/map.h"
@@ -21,5 +20,3 @@ int window_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *acce
 /* map_kind::unmap and synchronize for both kinds: for both map.device_ptr is the window. */
 int window_unmap(struct map_private *p);
 int window_synchronize(const struct map_private *p);
-
-#endif

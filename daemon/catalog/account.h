@@ -3,8 +3,7 @@
  * An account: what one uid holds, in bytes, tables, buffers, leases and connections. Every object
  * has its charge as a member and discharges it; an account lives while anything is charged to it.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_ACCOUNT_H
-#define GPUSHM_DAEMON_CATALOG_ACCOUNT_H
+#pragma once
 
 #include "daemon/config/config.h"
 #include "proto/base/hashtable.h"
@@ -66,5 +65,3 @@ uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item it
 
 /* Adds to the text of *f the users whose buffers take most of the pool with that index. */
 void accounts_name_largest(struct accounts *a, uint32_t pool, struct fault *f);
-
-#endif

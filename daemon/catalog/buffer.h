@@ -7,8 +7,7 @@
  * It owns its block, its table and its charges. The catalog frees it when it has neither a name nor
  * a lease: a lease is one process's hold on it.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_BUFFER_H
-#define GPUSHM_DAEMON_CATALOG_BUFFER_H
+#pragma once
 
 #include "daemon/catalog/process.h"
 #include "daemon/pool/pool.h"
@@ -153,5 +152,3 @@ void lease_make_read_only(struct lease *l);
 
 /* Whether the buffer has leases, all of them of processes whose connection has closed. */
 bool lease_all_suspect(const struct buffer *b);
-
-#endif

@@ -5,8 +5,7 @@
  * catalog_create() checks the right to the pool, then the name, then the limits, the attributes and
  * the pool's space. A function that returns int returns 0, or -errno with *f filled in.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_CATALOG_H
-#define GPUSHM_DAEMON_CATALOG_CATALOG_H
+#pragma once
 
 #include "daemon/catalog/buffer.h"
 #include "daemon/catalog/lost.h"
@@ -150,5 +149,3 @@ void catalog_unlink_all(struct catalog *c);
 
 /* After catalog_unlink_all(), when no allocation is under way any more. */
 void catalog_done(struct catalog *c);
-
-#endif

@@ -4,8 +4,7 @@
  * was not kept. A client that asks for such a name learns what happened, until somebody creates the
  * name again. There are at most as many lost names as buffers were restored.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_LOST_H
-#define GPUSHM_DAEMON_CATALOG_LOST_H
+#pragma once
 
 #include "proto/base/hashtable.h"
 #include "proto/base/list.h"
@@ -29,5 +28,3 @@ void lost_forget(struct lost_names *l, const char *key); /* a name that was not 
 
 /* Writes into *f when and why the buffer was lost, and returns -ENOENT; 0 if it was not lost. */
 int lost_refuse(const struct lost_names *l, const char *key, struct fault *f);
-
-#endif

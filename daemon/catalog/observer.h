@@ -4,8 +4,7 @@
  * requests that wait for a change are woken. It is a member of the object that observes, and stays
  * in the catalog's list until list_drop(). The catalog does not call functions that are NULL.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_OBSERVER_H
-#define GPUSHM_DAEMON_CATALOG_OBSERVER_H
+#pragma once
 
 #include "proto/base/list.h"
 
@@ -44,5 +43,3 @@ struct catalog_observer {
 	void (*on_buffer)(struct catalog_observer *o, const struct buffer *b, const char *key,
 			  enum buffer_event event);
 };
-
-#endif

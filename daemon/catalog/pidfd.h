@@ -2,8 +2,7 @@
  *
  * A pidfd shows when the process at the other end of a socket is gone.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_PIDFD_H
-#define GPUSHM_DAEMON_CATALOG_PIDFD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ bool pidfd_has_gone(int pidfd);
 /* A number that no other process ever gets, the same for every pidfd of one process. 0 before Linux
  * 6.9, which has no such number. */
 uint64_t pidfd_number(int pidfd);
-
-#endif

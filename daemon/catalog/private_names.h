@@ -3,8 +3,7 @@
  * Translates a client's name for a buffer to the catalog's key, and back: "~/x" is "~1001/x"
  * inside, so that each user has private names.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_PRIVATE_NAMES_H
-#define GPUSHM_DAEMON_CATALOG_PRIVATE_NAMES_H
+#pragma once
 
 #include "daemon/catalog/process.h"
 #include "proto/fault.h"
@@ -23,5 +22,3 @@ bool private_names_may_say(const struct process *p, const char *key);
 /* Writes the process's name for the key: its own private names start with "~/". Returns the length.
  */
 size_t private_names_shown(const struct process *p, const char *key, char ret[KEY_MAX + 1]);
-
-#endif

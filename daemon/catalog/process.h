@@ -4,8 +4,7 @@
  * that shows when it is gone, and its leases. While it holds a lease it outlives the connection:
  * see reaper.h.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_PROCESS_H
-#define GPUSHM_DAEMON_CATALOG_PROCESS_H
+#pragma once
 
 #include "daemon/catalog/account.h"
 #include "proto/base/list.h"
@@ -56,5 +55,3 @@ bool process_is_same(const struct process *a, const struct process *b);
 struct process *process_free(struct process *p);
 
 bool process_in_group(const struct process *p, gid_t gid);
-
-#endif

@@ -4,8 +4,7 @@
  * closed socket proves nothing: a killed process's kernel was seen writing 10 ms after it. The
  * leases end when the pidfd shows that the process is gone.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_REAPER_H
-#define GPUSHM_DAEMON_CATALOG_REAPER_H
+#pragma once
 
 #include "daemon/catalog/catalog.h"
 
@@ -37,5 +36,3 @@ void reaper_release(struct reaper *r, struct process *p);
 /* At the daemon's end: frees all suspects. A driver does not get back memory that one of them may
  * still use; it goes with the daemon's process. */
 void reaper_done(struct reaper *r);
-
-#endif

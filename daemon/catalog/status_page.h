@@ -3,8 +3,7 @@
  * The status page: shared memory in which clients read, without a call, what has happened to their
  * buffers. Its layout is in proto/status_page.h. It knows ids and flags, not buffers.
  */
-#ifndef GPUSHM_DAEMON_CATALOG_STATUS_PAGE_H
-#define GPUSHM_DAEMON_CATALOG_STATUS_PAGE_H
+#pragma once
 
 #include "proto/status_page.h"
 
@@ -49,5 +48,3 @@ void status_page_begin(struct status_page *p);
 /* The number of cells that were ever given, and the id of a cell's last buffer. */
 uint32_t status_page_used(const struct status_page *p);
 uint64_t status_page_id(const struct status_page *p, uint32_t cell);
-
-#endif

@@ -3,8 +3,7 @@
  * gpushmd.conf as the rest of the daemon sees it: checked values, with users and groups already
  * looked up. gpushmd.conf(5) is its manual; config_load.h reads it.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_CONFIG_H
-#define GPUSHM_DAEMON_CONFIG_CONFIG_H
+#pragma once
 
 #include "daemon/config/pool_config.h"
 
@@ -68,5 +67,3 @@ char *config_default_socket(void);
 /* The name of the pool that serves a CREATE which names none: the configured pool "gpu0", else
  * "host", else the first one; empty if no pool is configured. */
 void config_default_pool(const struct config *c, char ret[POOL_NAME_MAX + 1]);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * From the path of a configuration file to a struct config.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_CONFIG_LOAD_H
-#define GPUSHM_DAEMON_CONFIG_CONFIG_LOAD_H
+#pragma once
 
 #include "daemon/config/config.h"
 
@@ -14,5 +13,3 @@
  * caller frees *ret; else -errno (-EINVAL for a wrong file), with every fault written to `errors`
  * as "FILE:LINE: what is wrong; what is allowed". */
 int config_load(const char *path, FILE *errors, struct config **ret);
-
-#endif

@@ -3,8 +3,7 @@
  * Reads texts in the form of gpushmd.conf into a struct config, one after the other, and then
  * completes it.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_CONFIG_READER_H
-#define GPUSHM_DAEMON_CONFIG_CONFIG_READER_H
+#pragma once
 
 #include "daemon/config/config_table.h"
 #include "daemon/config/ini.h"
@@ -28,5 +27,3 @@ int config_reader_text(struct config_reader *r, const char *file, char *text, si
 /* Sets the defaults of values that no file set, and makes the checks that need several values. 0,
  * and the caller owns *ret; -EINVAL if there was any diagnostic; -ENOMEM. */
 int config_reader_finish(struct config_reader *r, struct config **ret);
-
-#endif

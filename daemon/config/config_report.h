@@ -2,8 +2,7 @@
  *
  * A configuration as text, and how two of them differ.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_CONFIG_REPORT_H
-#define GPUSHM_DAEMON_CONFIG_CONFIG_REPORT_H
+#pragma once
 
 #include "daemon/config/config.h"
 
@@ -17,5 +16,3 @@ void config_dump(const struct config *c, FILE *out);
  * node or size; the socket, its mode or its group. Returns their number. */
 size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,
 			    size_t size);
-
-#endif

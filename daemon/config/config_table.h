@@ -3,8 +3,7 @@
  * The sections and keys of gpushmd.conf: one table for reading, dumping, comparing and for error
  * messages. Also the origins: where each value of a configuration was set.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_CONFIG_TABLE_H
-#define GPUSHM_DAEMON_CONFIG_CONFIG_TABLE_H
+#pragma once
 
 #include "daemon/config/config_types.h"
 
@@ -61,5 +60,3 @@ void config_origin_settle(struct config *c);
 const struct config_origin *config_origin_find(const struct config *c, enum section section,
 					       size_t subject, const struct config_key *key,
 					       size_t *ret_n);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The types of values in gpushmd.conf: how each is read and written, and what is allowed.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_CONFIG_TYPES_H
-#define GPUSHM_DAEMON_CONFIG_CONFIG_TYPES_H
+#pragma once
 
 #include "daemon/config/config.h"
 
@@ -41,5 +40,3 @@ int config_parse_user(const char *text, uid_t *ret, char wrong[WRONG_MAX]);
 
 /* Writes the user's name if config_parse_user() reads it as the same user, else the number. */
 void config_format_user(uid_t uid, FILE *out);
-
-#endif

@@ -3,8 +3,7 @@
  * The form of a configuration file: sections, assignments, comments and continued lines; and the
  * messages about what is wrong. It knows no section and no key.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_INI_H
-#define GPUSHM_DAEMON_CONFIG_INI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -42,5 +41,3 @@ void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *diagn
 
 /* Reads the next item. A line of no known form is reported and skipped. */
 enum ini_what ini_next(struct ini *ini, struct ini_item *ret);
-
-#endif

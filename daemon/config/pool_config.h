@@ -2,8 +2,7 @@
  *
  * What gpushmd.conf says of one pool. It is all of the configuration that a pool knows.
  */
-#ifndef GPUSHM_DAEMON_CONFIG_POOL_CONFIG_H
-#define GPUSHM_DAEMON_CONFIG_POOL_CONFIG_H
+#pragma once
 
 #include "proto/limits.h"
 
@@ -41,5 +40,3 @@ struct pool_config {
 
 /* Sets the default of each [pool] key for a kind. The name stays empty. Defined in config.c. */
 void pool_config_default(enum pool_kind kind, struct pool_config *ret);
-
-#endif

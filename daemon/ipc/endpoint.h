@@ -2,8 +2,7 @@
  *
  * The endpoint: the socket that the daemon listens on, from systemd or made under a lock.
  */
-#ifndef GPUSHM_DAEMON_IPC_ENDPOINT_H
-#define GPUSHM_DAEMON_IPC_ENDPOINT_H
+#pragma once
 
 #include "daemon/config/config.h"
 #include "daemon/state/fdstore.h"
@@ -25,5 +24,3 @@ int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m);
 
 /* Removes the socket's file and releases the lock. A zeroed or half-open endpoint is allowed. */
 void endpoint_close(struct endpoint *e);
-
-#endif

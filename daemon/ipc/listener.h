@@ -2,8 +2,7 @@
  *
  * The listener: the socket that clients connect to, and the peers that came through it.
  */
-#ifndef GPUSHM_DAEMON_IPC_LISTENER_H
-#define GPUSHM_DAEMON_IPC_LISTENER_H
+#pragma once
 
 #include "proto/base/list.h"
 
@@ -34,5 +33,3 @@ void listener_drain(struct listener *l);
 
 /* Closes the socket and every peer; the loop must run once more. */
 void listener_done(struct listener *l);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A peer: one connection. It reads requests from its socket, one at a time, and sends the replies.
  */
-#ifndef GPUSHM_DAEMON_IPC_PEER_H
-#define GPUSHM_DAEMON_IPC_PEER_H
+#pragma once
 
 #include "daemon/ipc/session.h"
 
@@ -30,5 +29,3 @@ void peer_drain(struct peer *p);
 
 /* Ends the connection now; the memory goes in a callback of the loop. */
 void peer_close(struct peer *p);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The list of pools, which the replies to POOLS and HELLO share.
  */
-#ifndef GPUSHM_DAEMON_IPC_QUERY_H
-#define GPUSHM_DAEMON_IPC_QUERY_H
+#pragma once
 
 #include "daemon/ipc/reply.h"
 
@@ -12,5 +11,3 @@
 /* Every pool as the session's client sees it, in the build arena. 0, or -ENOMEM with *f filled in.
  */
 int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, struct fault *f);
-
-#endif

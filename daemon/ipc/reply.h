@@ -3,8 +3,7 @@
  * A reply: a message of the protocol and the fds that go with it. Only this folder knows the
  * generated names of messages.
  */
-#ifndef GPUSHM_DAEMON_IPC_REPLY_H
-#define GPUSHM_DAEMON_IPC_REPLY_H
+#pragma once
 
 #include "gpushm.pb-c.h"
 #include "proto/fault.h"
@@ -80,5 +79,3 @@ ProtobufCBinaryData reply_text(const char *text);
 void *reply_alloc(struct service *service, size_t bytes);
 void reply_reset_arena(struct service *service);
 int reply_no_memory(struct fault *f);
-
-#endif

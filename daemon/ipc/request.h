@@ -4,8 +4,7 @@
  * handler in the file that is named behind it; the client's half is in the file of the same name in
  * client/link or client/buffer.
  */
-#ifndef GPUSHM_DAEMON_IPC_REQUEST_H
-#define GPUSHM_DAEMON_IPC_REQUEST_H
+#pragma once
 
 #include "daemon/catalog/private_names.h"
 #include "daemon/ipc/reply.h"
@@ -49,5 +48,3 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
  * wait_ms is not 0, the request waits until that changes: -EINPROGRESS. */
 int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
 			    request_attempt *attempt, struct reply *reply, struct fault *f);
-
-#endif

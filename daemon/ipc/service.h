@@ -3,8 +3,7 @@
  * The service: what requests work on. There is one, a member of the server; each session points to
  * it. It holds the daemon's objects together and decides nothing.
  */
-#ifndef GPUSHM_DAEMON_IPC_SERVICE_H
-#define GPUSHM_DAEMON_IPC_SERVICE_H
+#pragma once
 
 #include "daemon/catalog/catalog.h"
 #include "daemon/catalog/reaper.h"
@@ -30,5 +29,3 @@ struct service {
 	struct arena unpack;		  /* memory of the request that is being handled */
 	struct arena build;		  /* memory of the reply that is being built */
 };
-
-#endif

@@ -3,8 +3,7 @@
  * A session: one connection as requests see it, without its socket. The peer passes frames in and
  * sends the replies; on_reply() passes on a reply that comes later.
  */
-#ifndef GPUSHM_DAEMON_IPC_SESSION_H
-#define GPUSHM_DAEMON_IPC_SESSION_H
+#pragma once
 
 #include "daemon/catalog/buffer.h"
 #include "daemon/ipc/waiter.h"
@@ -72,5 +71,3 @@ static inline bool session_busy(const struct session *s)
 	return p->creating || !list_empty(&p->waiter.link) || !list_empty(&p->flush.link) ||
 	       !list_empty(&p->restarter.link);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * they watch changes. A waiter is a member of its session, so waiting for a name allocates nothing;
  * the session owns the list of what is watched.
  */
-#ifndef GPUSHM_DAEMON_IPC_WAITER_H
-#define GPUSHM_DAEMON_IPC_WAITER_H
+#pragma once
 
 #include "daemon/catalog/catalog.h"
 #include "daemon/catalog/private_names.h"
@@ -58,5 +57,3 @@ void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms);
 /* Only from on_wake(): continues to wait, with the same deadline. */
 void waiters_resume(struct waiters *ws, struct waiter *w);
 void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list is allowed */
-
-#endif

@@ -3,8 +3,7 @@
  * What pinned pools share with vmm pools: only the place of the memory differs. The functions are
  * members of a struct pool_ops.
  */
-#ifndef GPUSHM_DAEMON_POOL_BACKEND_VMM_H
-#define GPUSHM_DAEMON_POOL_BACKEND_VMM_H
+#pragma once
 
 #include "daemon/pool/pool.h"
 
@@ -18,5 +17,3 @@ int vmm_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault
 int vmm_free(struct pool *pool, struct block *block, struct fault *f);
 void vmm_close(struct pool *pool);
 int vmm_verify(struct pool *pool, int fd, struct fault *f);
-
-#endif

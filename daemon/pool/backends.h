@@ -2,8 +2,7 @@
  *
  * The kinds of pools, for the table pool_kinds in cuda.c and nocuda.c. Other files see struct pool.
  */
-#ifndef GPUSHM_DAEMON_POOL_BACKENDS_H
-#define GPUSHM_DAEMON_POOL_BACKENDS_H
+#pragma once
 
 #include "daemon/pool/pool.h"
 
@@ -11,5 +10,3 @@ extern const struct pool_ops host_ops;	  /* sealed memfds */
 extern const struct pool_ops vmm_ops;	  /* memory of a GPU, one driver allocation a block */
 extern const struct pool_ops pinned_ops;  /* the same of a NUMA node of the host */
 extern const struct pool_ops mempool_ops; /* a driver's pool, which sub-allocates */
-
-#endif

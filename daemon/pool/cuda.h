@@ -3,8 +3,7 @@
  * The driver calls of the daemon, found at run time in libcuda.so.1, so that the daemon also runs
  * without a driver. One table, loaded once; no other file of the daemon names a symbol.
  */
-#ifndef GPUSHM_DAEMON_POOL_CUDA_H
-#define GPUSHM_DAEMON_POOL_CUDA_H
+#pragma once
 
 #include "proto/base/libcuda.h"
 #include "proto/fault.h"
@@ -63,5 +62,3 @@ bool cuda_refuses_handle(CUresult result);
 
 /* For a call that cleans up, after a failed one or at the end: logs its failure. */
 void cuda_undone(const char *call, CUresult result);
-
-#endif

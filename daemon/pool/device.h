@@ -2,8 +2,7 @@
  *
  * A GPU: its names, its size, its worker, and the primary context that only mempools need.
  */
-#ifndef GPUSHM_DAEMON_POOL_DEVICE_H
-#define GPUSHM_DAEMON_POOL_DEVICE_H
+#pragma once
 
 #include "daemon/pool/worker.h"
 #include "proto/limits.h"
@@ -50,5 +49,3 @@ void device_release_context(struct device *d);
  * "GPU-" may be left out), a PCI id (with or without its domain) or an ordinal; empty: the first.
  * Case does not matter. NULL if no device fits, or more than one. */
 struct device *devices_find(struct devices *d, const char *spec);
-
-#endif

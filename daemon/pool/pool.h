@@ -4,8 +4,7 @@
  * is used, pending and allowed, keeps the list of deferred frees, and runs the kind's calls on a
  * worker. All functions here are for the loop's thread; none blocks.
  */
-#ifndef GPUSHM_DAEMON_POOL_POOL_H
-#define GPUSHM_DAEMON_POOL_POOL_H
+#pragma once
 
 #include "daemon/config/pool_config.h"
 #include "daemon/pool/device.h"
@@ -245,5 +244,3 @@ const char *pool_stuck(const struct pool *pool);
 
 /* What is wrong with the pool, failed or stuck; NULL: nothing. */
 const char *pool_trouble(const struct pool *pool);
-
-#endif

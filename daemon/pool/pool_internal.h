@@ -3,8 +3,7 @@
  * What the files of a pool share: pool.c is its life, pool_request.c allocates, deferred_free.c
  * gives back, and gpu_group.c knows the other pools of the GPU. Others include pool.h.
  */
-#ifndef GPUSHM_DAEMON_POOL_POOL_INTERNAL_H
-#define GPUSHM_DAEMON_POOL_POOL_INTERNAL_H
+#pragma once
 
 #include "daemon/pool/pool.h"
 
@@ -61,5 +60,3 @@ void gpu_group_join(struct pool *pool);
 /* Looks at the device's worker; logs when a call has taken longer than that, and when it has
  * returned. Returns whether that has changed. */
 bool gpu_group_check_stuck(struct device *d, uint32_t seconds);
-
-#endif

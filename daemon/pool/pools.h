@@ -2,8 +2,7 @@
  *
  * All the pools of the daemon, the GPUs they are on and the threads that serve them.
  */
-#ifndef GPUSHM_DAEMON_POOL_POOLS_H
-#define GPUSHM_DAEMON_POOL_POOLS_H
+#pragma once
 
 #include "daemon/config/config.h"
 #include "daemon/pool/pool.h"
@@ -67,5 +66,3 @@ void pools_done(struct pools *p);
 
 /* Gives each pool what a reload may change. */
 void pools_reload(struct pools *p, const struct config *fresh);
-
-#endif

@@ -3,8 +3,7 @@
  * A thread that makes the driver calls of one device, one after the other, so that the loop never
  * waits for one. First in, first out: an allocation that is submitted after a free runs after it.
  */
-#ifndef GPUSHM_DAEMON_POOL_WORKER_H
-#define GPUSHM_DAEMON_POOL_WORKER_H
+#pragma once
 
 #include "proto/base/list.h"
 
@@ -36,5 +35,3 @@ uint64_t worker_busy_ns(struct worker *w);
 
 /* The loop that on_done is called from; borrowed. */
 uv_loop_t *worker_loop(const struct worker *w);
-
-#endif

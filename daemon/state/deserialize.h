@@ -3,8 +3,7 @@
  * Adopting what an earlier daemon left: everything that was alive at the end of its journal is made
  * again from its record and its kept fds, pools before buffers before leases.
  */
-#ifndef GPUSHM_DAEMON_STATE_DESERIALIZE_H
-#define GPUSHM_DAEMON_STATE_DESERIALIZE_H
+#pragma once
 
 #include "daemon/catalog/reaper.h"
 #include "daemon/pool/pools.h"
@@ -16,5 +15,3 @@
  * still has everything. */
 int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
 		struct pools *pools, unsigned char id[DAEMON_ID_BYTES], uint64_t *ret_generation);
-
-#endif

@@ -3,8 +3,7 @@
  * Open fds with names, and how a program hands them to the one that replaces it by execve(), in the
  * same process.
  */
-#ifndef GPUSHM_DAEMON_STATE_FD_LIST_H
-#define GPUSHM_DAEMON_STATE_FD_LIST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@ int fd_list_exec(const struct fd_list *l, const char *program, char *const *argv
  * them. Returns 1; 0 if nothing was handed over; -EBADMSG if the list makes no sense; -errno.
  * Removes the variable from the environment. */
 int fd_list_receive(struct fd_list *l);
-
-#endif

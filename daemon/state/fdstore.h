@@ -8,8 +8,7 @@
  * in one environment variable, and the kernel takes no string above 128 KiB (MAX_ARG_STRLEN): so
  * only the indices below FD_INDEX_KEPT are kept by systemd. Across an exec there may be more.
  */
-#ifndef GPUSHM_DAEMON_STATE_FDSTORE_H
-#define GPUSHM_DAEMON_STATE_FDSTORE_H
+#pragma once
 
 #include "daemon/state/fd_list.h"
 
@@ -66,5 +65,3 @@ void fdstore_mark_index(struct fdstore *s, uint32_t index);
  */
 uint32_t fdstore_take_index(struct fdstore *s);
 void fdstore_give_index(struct fdstore *s, uint32_t index); /* likewise */
-
-#endif

@@ -4,8 +4,7 @@
  * kept fds, the journal that says what they are, and the status page, which clients read in
  * between.
  */
-#ifndef GPUSHM_DAEMON_STATE_HANDOVER_H
-#define GPUSHM_DAEMON_STATE_HANDOVER_H
+#pragma once
 
 #include "daemon/catalog/reaper.h"
 #include "daemon/pool/pools.h"
@@ -48,5 +47,3 @@ void handover_cancel(struct handover *h);
 /* The daemon ends: the journal, the status page and the kept memory stay as they are. For the next
  * daemon this end is like any other death. */
 void handover_stop(struct handover *h);
-
-#endif

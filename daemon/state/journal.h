@@ -9,8 +9,7 @@
  * than the last. A torn append, a cut or a flipped bit ends the log there; the records before it
  * describe a state that the daemon once had.
  */
-#ifndef GPUSHM_DAEMON_STATE_JOURNAL_H
-#define GPUSHM_DAEMON_STATE_JOURNAL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ int journal_append(struct journal *j, uint16_t type, const void *body, size_t le
 int journal_replay(struct journal *j,
 		   int (*on_record)(uint16_t type, const void *body, size_t len, void *arg),
 		   void *arg, size_t *ret_dropped);
-
-#endif

@@ -3,8 +3,7 @@
  * A planned restart: the program that now lies where the daemon was started from replaces the
  * daemon in this process, after a check that it can.
  */
-#ifndef GPUSHM_DAEMON_STATE_REEXEC_H
-#define GPUSHM_DAEMON_STATE_REEXEC_H
+#pragma once
 
 #include "proto/base/list.h"
 #include "proto/fault.h"
@@ -43,5 +42,3 @@ int reexec_ask(struct reexec *r, struct restarter *who, struct fault *f);
 /* Blocks the signals that the daemon handles: they wait in the kernel, also across an exec. Each of
  * them would kill a program that has not installed its handlers yet. */
 void reexec_hold_signals(bool hold);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Replaying a journal: its records one after the other, and what is alive at its end.
  */
-#ifndef GPUSHM_DAEMON_STATE_REPLAY_H
-#define GPUSHM_DAEMON_STATE_REPLAY_H
+#pragma once
 
 #include "daemon/state/fdstore.h"
 #include "journal.pb-c.h"
@@ -31,5 +30,3 @@ struct replay {
  * -ENOENT if there is none; -ENOMEM. After 0 replay_done() frees it. */
 int replay(struct fdstore *store, struct replay *r, uint64_t *ret_generation);
 void replay_done(struct replay *r);
-
-#endif

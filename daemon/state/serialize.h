@@ -4,8 +4,7 @@
  * and their leases become records of the journal, and systemd keeps their fds. A serializer
  * observes the catalog; a new one begins with everything that the catalog has.
  */
-#ifndef GPUSHM_DAEMON_STATE_SERIALIZE_H
-#define GPUSHM_DAEMON_STATE_SERIALIZE_H
+#pragma once
 
 #include "daemon/catalog/catalog.h"
 #include "daemon/state/fdstore.h"
@@ -53,5 +52,3 @@ int serialize_list_fds(const struct serializer *s, const struct catalog *c, stru
 
 /* Whether most of the journal is dead, so that it is time for a new one. */
 bool serialize_is_stale(const struct serializer *s);
-
-#endif

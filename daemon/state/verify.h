@@ -4,8 +4,7 @@
  * nobody had open meanwhile, has lost it, and the kept fds do not show that. The driver knows, once
  * it has started; until its result is there, the daemon serves everything as it is.
  */
-#ifndef GPUSHM_DAEMON_STATE_VERIFY_H
-#define GPUSHM_DAEMON_STATE_VERIFY_H
+#pragma once
 
 #include "daemon/catalog/catalog.h"
 #include "daemon/pool/pools.h"
@@ -13,5 +12,3 @@
 /* To be called once, when every pool is ready or has failed. Later calls catalog_memory_lost() for
  * buffers whose memory is gone. Both must outlive the pools' workers. */
 void verify_start(struct pools *pools, struct catalog *catalog);
-
-#endif

@@ -7,8 +7,7 @@
  * from the process that makes the event. struct spin finds that out: after SPIN_MISSES misses in a
  * row, the next SPIN_REST times are skipped.
  */
-#ifndef GPUSHM_DAEMON_UTIL_BUSY_POLL_H
-#define GPUSHM_DAEMON_UTIL_BUSY_POLL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void busy_poll_end(struct busy_poll *b);
 /* An event has come. If the one before came less than BUSY_POLL_BURST_NS ago, polls for the next.
  */
 void busy_poll_in_burst(struct busy_poll *b, uint64_t ns);
-
-#endif

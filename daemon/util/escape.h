@@ -2,8 +2,7 @@
  *
  * Text from outside, made safe for a terminal and for one line of a log.
  */
-#ifndef GPUSHM_DAEMON_UTIL_ESCAPE_H
-#define GPUSHM_DAEMON_UTIL_ESCAPE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@
  * UTF-8 become \xNN. Adds a NUL; cuts between characters if size is too small. size is at least 1.
  * Returns the length of ret. */
 size_t escape(const char *text, size_t len, char *ret, size_t size);
-
-#endif

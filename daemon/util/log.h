@@ -3,8 +3,7 @@
  * The daemon's log: to the journal, with fields, if stderr is connected to it (JOURNAL_STREAM),
  * else a line to stderr. Thread-safe. Nothing is buffered.
  */
-#ifndef GPUSHM_DAEMON_UTIL_LOG_H
-#define GPUSHM_DAEMON_UTIL_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void log_write(int priority, const struct log_about *about, const char *format, 
 #define log_notice(...) log_write(LOG_NOTICE, NULL, __VA_ARGS__)
 #define log_info(...) log_write(LOG_INFO, NULL, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_DEBUG, NULL, __VA_ARGS__)
-
-#endif

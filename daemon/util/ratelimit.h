@@ -3,8 +3,7 @@
  * Limits the lines of the log that each user may cause: one client's violations must not fill a
  * disk or hide other lines.
  */
-#ifndef GPUSHM_DAEMON_UTIL_RATELIMIT_H
-#define GPUSHM_DAEMON_UTIL_RATELIMIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns);
 /* Call it periodically (each second): when a user's time is over, logs how many of its lines were
  * left out. */
 void ratelimit_settle(struct ratelimit *t, uint64_t now_ns);
-
-#endif

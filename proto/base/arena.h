@@ -4,8 +4,7 @@
  * MB in 33,000 allocations (protobuf-c 1.4.1, measured); an arena allows UNPACK_MAX bytes and frees
  * all of them at once.
  */
-#ifndef GPUSHM_PROTO_BASE_ARENA_H
-#define GPUSHM_PROTO_BASE_ARENA_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ void arena_done(struct arena *a);
 
 /* Frees every message that was unpacked into it. O(1). */
 void arena_reset(struct arena *a);
-
-#endif

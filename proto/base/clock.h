@@ -2,8 +2,7 @@
  *
  * The clocks: CLOCK_REALTIME for times that people read, CLOCK_MONOTONIC for deadlines.
  */
-#ifndef GPUSHM_PROTO_BASE_CLOCK_H
-#define GPUSHM_PROTO_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -46,5 +45,3 @@ static inline struct clock_text clock_format(uint64_t ns)
 		strftime(ret.text, sizeof(ret.text), "%Y-%m-%d %H:%M:%S UTC", &tm);
 	return ret;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * FNV-1a with 64 bits (Fowler, Noll, Vo). It finds and compares; it protects nothing.
  */
-#ifndef GPUSHM_PROTO_BASE_FNV_H
-#define GPUSHM_PROTO_BASE_FNV_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ static inline uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n)
 		hash = (hash ^ p[i]) * 0x100000001b3u; /* the prime 2^40 + 0x1b3 */
 	return hash;
 }
-
-#endif

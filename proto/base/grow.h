@@ -3,8 +3,7 @@
  * An array that grows by one member at a time. Its capacity is the next power of two, so that only
  * the count needs to be stored.
  */
-#ifndef GPUSHM_PROTO_BASE_GROW_H
-#define GPUSHM_PROTO_BASE_GROW_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -16,5 +15,3 @@ static inline void *grow(void *items, size_t n, size_t size)
 		return items;
 	return reallocarray(items, n == 0 ? 1 : 2 * n, size);
 }
-
-#endif

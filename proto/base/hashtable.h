@@ -3,8 +3,7 @@
  * A hash table of structs that contain their link. It finds a struct by a name, an id or a uid, and
  * owns only its buckets.
  */
-#ifndef GPUSHM_PROTO_BASE_HASHTABLE_H
-#define GPUSHM_PROTO_BASE_HASHTABLE_H
+#pragma once
 
 #include "proto/base/own.h"
 
@@ -44,5 +43,3 @@ struct hashtable_link *hashtable_next(const struct hashtable_link *link);
 /* Seeded once for each process by getrandom(), so that names can't be chosen to collide. */
 uint64_t hashtable_hash(const void *key, size_t len);
 uint64_t hashtable_hash_u64(uint64_t key);
-
-#endif

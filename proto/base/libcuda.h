@@ -3,8 +3,7 @@
  * Loads the driver's library at run time. The daemon and libgpushm each have a table of the calls
  * that they make; neither is linked with the driver.
  */
-#ifndef GPUSHM_PROTO_BASE_LIBCUDA_H
-#define GPUSHM_PROTO_BASE_LIBCUDA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ struct libcuda_symbol {
  */
 void *libcuda_load(const struct libcuda_symbol *symbols, size_t n, void *table, char *why,
 		   size_t size);
-
-#endif

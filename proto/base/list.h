@@ -3,8 +3,7 @@
  * An intrusive, circular, doubly linked list. A head and a link are the same struct. A link in no
  * list points to itself, so that list_drop() may be called twice.
  */
-#ifndef GPUSHM_PROTO_BASE_LIST_H
-#define GPUSHM_PROTO_BASE_LIST_H
+#pragma once
 
 #include "proto/base/own.h"
 
@@ -66,5 +65,3 @@ static inline void list_move(struct list *from, struct list *to)
 #define list_drain(it, head, member) \
 	while (!list_empty(head) &&  \
 	       ((it) = list_first(head, __typeof__(*(it)), member), list_drop(&(it)->member), 1))
-
-#endif

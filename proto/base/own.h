@@ -4,8 +4,7 @@
  * and take_fd() or take_ptr() show where it gets another owner. Cleanup functions keep errno, so
  * that they may run between a failed call and the line that reports it.
  */
-#ifndef GPUSHM_PROTO_BASE_OWN_H
-#define GPUSHM_PROTO_BASE_OWN_H
+#pragma once
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,5 +52,3 @@ static inline void free_ptr(void *p)
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define array_size(a) (sizeof(a) / sizeof((a)[0]))
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A number of bytes as people write and read it, in binary units.
  */
-#ifndef GPUSHM_PROTO_BASE_SIZE_H
-#define GPUSHM_PROTO_BASE_SIZE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct size_text size_format(uint64_t bytes);
  * "8GiB", "8gb"), and what size_format() writes ("64.0 MiB", "512 B"). Returns NULL, or what is
  * wrong as a static text for an error message; *ret is then unchanged. */
 const char *size_parse(const char *text, uint64_t *ret);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * "Did you mean ...?"
  */
-#ifndef GPUSHM_PROTO_BASE_SUGGEST_H
-#define GPUSHM_PROTO_BASE_SUGGEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ const char *suggest_name(const char *word, const char *const *names, size_t n);
 /* Writes "did you mean "x"?" if one of the names is close to the word, else "allowed: " and all of
  * them. Cuts at size. */
 void suggest(const char *word, const char *const *names, size_t n, char *buf, size_t size);
-
-#endif

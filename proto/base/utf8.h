@@ -4,8 +4,7 @@
  *
  * The C library's mbrtowc() depends on a locale that a service or a cron job may not have.
  */
-#ifndef GPUSHM_PROTO_BASE_UTF8_H
-#define GPUSHM_PROTO_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool utf8_valid(const char *text, size_t len);
 
 /* Whether it is a control character: C0, DEL or C1. Some terminals obey C1, too. */
 bool utf8_is_control(uint32_t point);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * UUIDs as text.
  */
-#ifndef GPUSHM_PROTO_BASE_UUID_H
-#define GPUSHM_PROTO_BASE_UUID_H
+#pragma once
 
 #include <stdio.h>
 
@@ -16,5 +15,3 @@ static inline void uuid_format(const unsigned char uuid[16], char ret[UUID_TEXT]
 		ret += sprintf(ret, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
 			       uuid[i]);
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * What a test shares with a daemon whose allocations fail: a file that both map.
  */
-#ifndef GPUSHM_TESTS_FAILMALLOC_H
-#define GPUSHM_TESTS_FAILMALLOC_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,5 +12,3 @@
 struct failmalloc {
 	_Atomic long left; /* the left-th allocation from now fails; 0: none */
 };
-
-#endif

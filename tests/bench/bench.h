@@ -3,8 +3,7 @@
  * The environment of every family of operations: a daemon as systemd runs it, with an fd store and
  * a journal; a connection; the floor; and the rows of the result.
  */
-#ifndef GPUSHM_TESTS_BENCH_BENCH_H
-#define GPUSHM_TESTS_BENCH_BENCH_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "proto/words.h"
@@ -60,5 +59,3 @@ extern const struct role holder_role;
 /* The forms of the result. */
 void text_write(const struct bench *b, FILE *f);
 void json_write(const struct bench *b, FILE *f);
-
-#endif

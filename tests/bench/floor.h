@@ -4,8 +4,7 @@
  * names, no rights, no leases: an epoll, a datagram in, a datagram of the wanted size out, and the
  * driver's or the kernel's calls between them.
  */
-#ifndef GPUSHM_TESTS_BENCH_FLOOR_H
-#define GPUSHM_TESTS_BENCH_FLOOR_H
+#pragma once
 
 #include "proto/limits.h"
 #include "tests/lib/role.h"
@@ -62,5 +61,3 @@ int floor_trip(int socket, const struct trip *t, uint64_t bytes,
 /* The round trip of the smallest datagrams, for steps that are not measured. */
 int floor_call(const struct floor *f, enum floor_op op, uint64_t bytes,
 	       unsigned char record[RECORD_BYTES]);
-
-#endif

@@ -3,8 +3,7 @@
  * The driver's calls that the floor makes, by a table of its own without any code of gpushm. A call
  * that fails ends the process with a message. Without the CUDA Toolkit's headers there is no GPU.
  */
-#ifndef GPUSHM_TESTS_BENCH_GPU_H
-#define GPUSHM_TESTS_BENCH_GPU_H
+#pragma once
 
 #include "proto/limits.h"
 
@@ -50,5 +49,3 @@ void gpu_free(uint64_t ptr);
 /* A kernel reads and writes all of the memory once; waits for it. False: the stand-in has no
  * kernels. */
 bool gpu_sweep(uint64_t ptr, uint64_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The driver as the bench calls it.
  */
-#ifndef GPUSHM_TESTS_BENCH_GPU_DRIVER_H
-#define GPUSHM_TESTS_BENCH_GPU_DRIVER_H
+#pragma once
 
 #include "tests/gpu/driver.h"
 
@@ -12,5 +11,3 @@ extern struct driver gpu;
 /* Ends the process if the call fails. */
 #define GPU_MUST(call) gpu_must(#call, call)
 void gpu_must(const char *call, CUresult result);
-
-#endif

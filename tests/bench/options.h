@@ -2,8 +2,7 @@
  *
  * The options: what to measure, and for how long.
  */
-#ifndef GPUSHM_TESTS_BENCH_OPTIONS_H
-#define GPUSHM_TESTS_BENCH_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void options_parse(int argc, char **argv, struct options *ret);
 
 /* Whether the options select the row with this id. */
 bool options_want(const struct options *o, const char *id);
-
-#endif

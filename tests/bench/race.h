@@ -2,8 +2,7 @@
  *
  * A race: two ways of doing the same, in turns, so that other load on the machine affects both.
  */
-#ifndef GPUSHM_TESTS_BENCH_RACE_H
-#define GPUSHM_TESTS_BENCH_RACE_H
+#pragma once
 
 #include "tests/bench/options.h"
 #include "tests/bench/row.h"
@@ -18,5 +17,3 @@ struct race {
 /* Runs o->count rounds, or rounds for o->seconds, after some that do not count, and fills in the
  * row's figures in microseconds. */
 void race_run(const struct race *r, const struct options *o, struct row *row);
-
-#endif

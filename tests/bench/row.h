@@ -3,8 +3,7 @@
  * The rows of the result: one operation, measured with gpushm and with the steps alone that no
  * broker can leave out.
  */
-#ifndef GPUSHM_TESTS_BENCH_ROW_H
-#define GPUSHM_TESTS_BENCH_ROW_H
+#pragma once
 
 #include "tests/bench/sample.h"
 
@@ -47,5 +46,3 @@ int row_reached(const struct row *row);
 /* "2 MiB", and "2M" for ids. A static buffer each, of the last four calls. */
 const char *size_text(unsigned long long bytes);
 const char *size_id(unsigned long long bytes);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A sample: the values of one measurement, and the figures that describe them.
  */
-#ifndef GPUSHM_TESTS_BENCH_SAMPLE_H
-#define GPUSHM_TESTS_BENCH_SAMPLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ struct figures figures_of(double value);
 
 /* For _cleanup_(). */
 void sample_done(struct sample *s);
-
-#endif

@@ -3,8 +3,7 @@
  * Divides a pool's memory into blocks. The first free block that is large enough is taken, so a
  * freed block is used again at once, as by the driver, with its old contents.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_BLOCKS_H
-#define GPUSHM_TESTS_FAKECUDA_BLOCKS_H
+#pragma once
 
 #include "proto/base/list.h"
 
@@ -25,5 +24,3 @@ int blocks_take(struct blocks *b, uint64_t size, uint64_t *ret_offset);
 void blocks_give(struct blocks *b, uint64_t offset);
 /* The end of the last block in use. */
 uint64_t blocks_end(const struct blocks *b);
-
-#endif

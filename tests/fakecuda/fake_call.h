@@ -4,8 +4,7 @@
  * failure that a test asked for, the log. Files of this folder include <cuda.h> from here, so that
  * the driver's names are exported from a library whose own names are hidden.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_CALL_H
-#define GPUSHM_TESTS_FAKECUDA_CALL_H
+#pragma once
 
 #pragma GCC visibility push(default)
 #include <cuda.h>
@@ -61,5 +60,3 @@ const char *error_name(CUresult result);
 
 /* The value of an environment variable in bytes, with K, M or G behind it. */
 unsigned long long env_bytes(const char *name, unsigned long long otherwise);
-
-#endif

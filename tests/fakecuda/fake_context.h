@@ -2,8 +2,7 @@
  *
  * Contexts, and each thread's stack of them.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_CONTEXT_H
-#define GPUSHM_TESTS_FAKECUDA_CONTEXT_H
+#pragma once
 
 #include "tests/fakecuda/fake_call.h"
 
@@ -19,5 +18,3 @@ CUresult context_gpu(unsigned int *ret);
 
 /* References on primary contexts, and contexts of cuCtxCreate, that have not been given back. */
 unsigned long context_alive(void);
-
-#endif

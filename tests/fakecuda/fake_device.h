@@ -3,8 +3,7 @@
  * The GPUs: physical ones, which all processes number alike, and the ordinals under which
  * CUDA_VISIBLE_DEVICES shows some of them to this process.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_DEVICE_H
-#define GPUSHM_TESTS_FAKECUDA_DEVICE_H
+#pragma once
 
 #include "tests/fakecuda/fake_state.h"
 
@@ -14,5 +13,3 @@ int device_physical(int ordinal);
 int device_ordinal(int physical);
 /* Of one GPU. */
 uint64_t device_bytes(void);
-
-#endif

@@ -2,9 +2,6 @@
  *
  * Reserved addresses, and what is mapped in them.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_MAP_H
-#define GPUSHM_TESTS_FAKECUDA_MAP_H
+#pragma once
 
 unsigned long map_reservations(void);
-
-#endif

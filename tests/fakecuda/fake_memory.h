@@ -4,8 +4,7 @@
  * one whole, writable mapping, the alias, through which the driver's own copies go; further
  * mappings of it are made where the caller wants them. An fd is kept only where it can be exported.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_MEMORY_H
-#define GPUSHM_TESTS_FAKECUDA_MEMORY_H
+#pragma once
 
 #include "tests/fakecuda/fake_state.h"
 
@@ -54,5 +53,3 @@ void memory_seclude(struct memory *m);
 unsigned char *memory_place(struct memory *m, void *address);
 /* Address space without anything behind it, aligned to MEMORY_STEP. NULL: none left. */
 unsigned char *memory_reserve(void *address, size_t bytes, size_t alignment);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Pools, our own and imported ones.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_MEMPOOL_H
-#define GPUSHM_TESTS_FAKECUDA_MEMPOOL_H
+#pragma once
 
 #include "tests/fakecuda/fake_blocks.h"
 #include "tests/fakecuda/fake_memory.h"
@@ -28,5 +27,3 @@ unsigned long mempool_alive(void);
 CUresult mempool_take(struct mempool *p, uint64_t bytes, uint64_t *ret_offset);
 /* Called when a pointer is freed: a destroyed pool ends with its last pointer. */
 void mempool_drop_pointer(struct mempool *p);
-
-#endif

@@ -3,8 +3,7 @@
  * The pointers that cuMemFree accepts: pointers of a pool, allocated here or imported, and
  * cuMemAlloc's.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_POINTER_H
-#define GPUSHM_TESTS_FAKECUDA_POINTER_H
+#pragma once
 
 #include "tests/fakecuda/fake_mempool.h"
 #include "tests/fakecuda/fake_range.h"
@@ -34,5 +33,3 @@ void allocation_free(struct pointer *it);
 bool record_drop(struct pointer *it);
 /* The importer frees it. */
 void record_unlock(struct pointer *it);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The addresses that the driver knows: what lies behind each, and which GPU may do what to it.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_RANGE_H
-#define GPUSHM_TESTS_FAKECUDA_RANGE_H
+#pragma once
 
 #include "proto/base/list.h"
 #include "tests/fakecuda/fake_state.h"
@@ -44,5 +43,3 @@ void range_set_access(const void *pool, const unsigned char access[GPUS_MAX]);
 bool range_allows(uintptr_t address, size_t size, unsigned int gpu, bool write);
 /* Where the driver finds the byte, and how many follow it there. Of allowed bytes only. */
 unsigned char *range_at(uintptr_t address, size_t *ret_run);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * What is used of each GPU, in all processes that share FAKECUDA_STATE.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_STATE_H
-#define GPUSHM_TESTS_FAKECUDA_STATE_H
+#pragma once
 
 #include "tests/fakecuda/fake_call.h"
 
@@ -23,5 +22,3 @@ CUresult state_claim(int fd, struct claim *claim, uint64_t bytes);
 
 /* Bytes used of that GPU now. Reads /proc/locks. */
 uint64_t state_used(unsigned int gpu);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Streams and events: a stream has done its work when the call that queued it returns.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_STREAM_H
-#define GPUSHM_TESTS_FAKECUDA_STREAM_H
+#pragma once
 
 #include "tests/fakecuda/fake_call.h"
 
@@ -11,5 +10,3 @@
  * default streams. Errors as context_current(). A destroyed stream is misuse: the driver crashes.
  */
 CUresult stream_gpu(CUstream stream, unsigned int *ret);
-
-#endif

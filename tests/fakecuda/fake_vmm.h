@@ -2,8 +2,7 @@
  *
  * Allocation handles of cuMemCreate and cuMemImportFromShareableHandle.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_VMM_H
-#define GPUSHM_TESTS_FAKECUDA_VMM_H
+#pragma once
 
 #include "tests/fakecuda/fake_memory.h"
 
@@ -13,5 +12,3 @@ unsigned long vmm_alive(void);
 
 /* Whether memory may be there, with its location made physical. INVALID_DEVICE, INVALID_VALUE. */
 CUresult vmm_place(CUmemLocation location, bool shareable, struct memory_tag *ret);
-
-#endif

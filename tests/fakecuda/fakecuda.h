@@ -58,8 +58,7 @@
  *   - cuMemHostRegister of read-only pages needs CU_MEMHOSTREGISTER_READ_ONLY.
  * Not modelled: kernels, time, work that is still running, the memory that a context costs.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_FAKECUDA_H
-#define GPUSHM_TESTS_FAKECUDA_FAKECUDA_H
+#pragma once
 
 #define FAKECUDA_LEAKED_STATUS 86
 
@@ -77,5 +76,3 @@ fakecuda_handed_out_fn fakecuda_handed_out;
  * the leniency towards misuse. */
 fakecuda_reset_fail_fn fakecuda_reset_fail;
 #pragma GCC visibility pop
-
-#endif

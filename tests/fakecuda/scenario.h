@@ -5,8 +5,7 @@
  * with its own environment and may end by abort(); the Check test of the same name looks at how it
  * ended. A scenario may start further processes, each another function of the program's table.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_SCENARIO_H
-#define GPUSHM_TESTS_FAKECUDA_SCENARIO_H
+#pragma once
 
 #include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
@@ -293,5 +292,3 @@ static inline int scenario_main(int argc, char **argv, const char *suite, void (
 	tcase_set_timeout(tests, 60);
 	return suite_run(suite, tests, NULL);
 }
-
-#endif

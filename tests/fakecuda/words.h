@@ -3,8 +3,7 @@
  * Words that the scenarios of the fake driver share: each is a driver call, or two, that must work
  * (or, where it is called try, may fail), with the arguments that they all want.
  */
-#ifndef GPUSHM_TESTS_FAKECUDA_WORDS_H
-#define GPUSHM_TESTS_FAKECUDA_WORDS_H
+#pragma once
 
 #include "tests/fakecuda/scenario.h"
 
@@ -160,5 +159,3 @@ static inline void give(CUdeviceptr p)
 {
 	OK(cu(cuMemFreeAsync)(p, NULL));
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Mutations of protobuf messages that remain messages: most byte mutations of a fuzzer do not
  * unpack. Fields are found through protobuf-c's descriptors, so a new field is covered at once.
  */
-#ifndef GPUSHM_TESTS_FUZZ_MUTATE_H
-#define GPUSHM_TESTS_FUZZ_MUTATE_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ uint32_t dice_roll(struct dice *d, uint32_t n);
  * the result is larger than max. */
 size_t mutate_message(struct dice *d, const ProtobufCMessageDescriptor *type, uint8_t *data,
 		      size_t size, size_t max);
-
-#endif

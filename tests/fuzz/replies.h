@@ -2,8 +2,7 @@
  *
  * What every reply of the daemon must be; a wrong one aborts.
  */
-#ifndef GPUSHM_TESTS_FUZZ_REPLIES_H
-#define GPUSHM_TESTS_FUZZ_REPLIES_H
+#pragma once
 
 #include "daemon/ipc/reply.h"
 
@@ -19,5 +18,3 @@ int replies_request_of(const uint8_t *frame, size_t len);
 
 /* Prints a line for each request and code that were counted. */
 void replies_print(void);
-
-#endif

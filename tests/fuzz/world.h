@@ -4,8 +4,7 @@
  * daemon is a function here, and nothing else is. A reply that breaks a rule aborts, and so does
  * anything that is left at the end.
  */
-#ifndef GPUSHM_TESTS_FUZZ_WORLD_H
-#define GPUSHM_TESTS_FUZZ_WORLD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void world_connect(unsigned who, unsigned as);
 void world_deafen(unsigned who); /* its next reply can't be sent */
 void world_be_late(void);	 /* all deadlines expire */
 void world_flush(void);		 /* the pools give back what is pending */
-
-#endif

@@ -3,8 +3,7 @@
  * The few driver calls that GPU tests and the bench make themselves, looked up at run time as the
  * product does.
  */
-#ifndef GPUSHM_TESTS_GPU_DRIVER_H
-#define GPUSHM_TESTS_GPU_DRIVER_H
+#pragma once
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -84,5 +83,3 @@ CUresult driver_store(const struct driver *d, CUdeviceptr address, unsigned valu
 CUresult driver_load_scribble(const struct driver *d, CUfunction *ret);
 CUresult driver_scribble(const struct driver *d, CUfunction scribble, CUdeviceptr words,
 			 unsigned long long n, unsigned value);
-
-#endif

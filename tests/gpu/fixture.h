@@ -2,8 +2,7 @@
  *
  * A daemon on a machine with a real GPU, and the measurements of its tests.
  */
-#ifndef GPUSHM_TESTS_GPU_FIXTURE_H
-#define GPUSHM_TESTS_GPU_FIXTURE_H
+#pragma once
 
 #include "tests/lib/client.h"
 #include "tests/lib/role.h"
@@ -40,5 +39,3 @@ int gpu_main(int argc, char **argv, const char *name, const struct role *roles, 
 /* The same for tests that start their own daemon, and also run over the fake driver. */
 int gpu_main_bare(int argc, char **argv, const char *name, const struct role *roles, size_t n_roles,
 		  const TTest *const *tests, size_t n_tests);
-
-#endif

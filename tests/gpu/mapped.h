@@ -5,8 +5,7 @@
  * that, but a test must, to see a block as its former and its next owner do. Failures end the Check
  * test.
  */
-#ifndef GPUSHM_TESTS_GPU_MAPPED_H
-#define GPUSHM_TESTS_GPU_MAPPED_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "tests/gpu/driver.h"
@@ -38,5 +37,3 @@ void mapped_close(struct mapped *m);
  * if it can: a kernel that occupies the GPU does not delay them. */
 void mapped_read(struct mapped *m);
 void mapped_fill(struct mapped *m, unsigned value);
-
-#endif

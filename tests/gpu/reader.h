@@ -3,8 +3,7 @@
  * A client that survives the daemon's death: a process in a role. It makes buffers of each kind,
  * reads them without a pause, and reports on request what it has seen.
  */
-#ifndef GPUSHM_TESTS_GPU_READER_H
-#define GPUSHM_TESTS_GPU_READER_H
+#pragma once
 
 #include "tests/lib/role.h"
 
@@ -29,5 +28,3 @@ unsigned reader_word(unsigned id, unsigned number);
  * checks that it has lost no lease; "neighbour N" opens N's buffers by name and compares them;
  * "drop" closes and unlinks all. Between the lines it reads. */
 void reader_ask(struct role_process *p, const char *line);
-
-#endif

@@ -7,8 +7,7 @@
  * driver has no kernels and tears nothing down. There the process plays this itself: it shuts its
  * socket down, continues to write, and ends on request.
  */
-#ifndef GPUSHM_TESTS_GPU_SCRIBBLER_H
-#define GPUSHM_TESTS_GPU_SCRIBBLER_H
+#pragma once
 
 #include "tests/lib/role.h"
 
@@ -43,5 +42,3 @@ void scribbler_bury(struct scribbler *s);
 
 /* Waits for its end. */
 void scribbler_end(struct scribbler *s);
-
-#endif

@@ -6,8 +6,7 @@
  * users; each lives, closes its sockets and is killed on its own, and no command goes through a
  * pipe. Failures end the Check test.
  */
-#ifndef GPUSHM_TESTS_LIB_ACTOR_H
-#define GPUSHM_TESTS_LIB_ACTOR_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -24,5 +23,3 @@ int actor_connect(struct actor *a);
 
 /* SIGKILL; the process is gone when this returns. */
 void actor_kill(struct actor *a);
-
-#endif

@@ -4,8 +4,7 @@
  * one reply for each request, whatever the request is. It keeps the requests so that the test can
  * check them. Failures end the Check test.
  */
-#ifndef GPUSHM_TESTS_LIB_CANNED_H
-#define GPUSHM_TESTS_LIB_CANNED_H
+#pragma once
 
 #include "gpushm.pb-c.h"
 
@@ -44,5 +43,3 @@ size_t canned_request_bytes(const struct canned *s, size_t i);
 
 /* Joins, and closes and removes all. Returns NULL. */
 struct canned *canned_free(struct canned *s);
-
-#endif

@@ -3,8 +3,7 @@
  * Counts what a daemon holds before and after a test: from its STATUS reply, and from what the
  * kernel shows in /proc. Failures end the Check test.
  */
-#ifndef GPUSHM_TESTS_LIB_CENSUS_H
-#define GPUSHM_TESTS_LIB_CENSUS_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "tests/lib/daemon.h"
@@ -32,5 +31,3 @@ unsigned census_violations(const struct daemon *d, struct gpushm *c);
 
 /* Resident memory, in KiB. */
 long census_rss(const struct daemon *d);
-
-#endif

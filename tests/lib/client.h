@@ -2,8 +2,7 @@
  *
  * A daemon and a connection to it for a whole test. Most system tests begin and end with these.
  */
-#ifndef GPUSHM_TESTS_LIB_CLIENT_H
-#define GPUSHM_TESTS_LIB_CLIENT_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "tests/lib/daemon.h"
@@ -39,5 +38,3 @@ void client_close_and_unlink(struct gpushm_buffer *b, const char *name);
 		ck_assert_int_lt(tries_, 6000);        \
 		poll(NULL, 0, 10);                     \
 	}
-
-#endif

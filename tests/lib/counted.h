@@ -3,8 +3,7 @@
  * The daemon and the connection of client.h, for a test after which they must hold exactly what
  * they held before: whatever a hostile client does has no lasting effect.
  */
-#ifndef GPUSHM_TESTS_LIB_COUNTED_H
-#define GPUSHM_TESTS_LIB_COUNTED_H
+#pragma once
 
 #include "tests/lib/census.h"
 #include "tests/lib/client.h"
@@ -14,5 +13,3 @@ extern struct census before;
 /* For fixtures. A test closes its other connections before its end. */
 void counted_setup(const char *config);
 void counted_teardown(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The fixture that tests of gpushmctl share: a daemon, a shell that finds it, and files to put.
  */
-#ifndef GPUSHM_TESTS_LIB_CTL_H
-#define GPUSHM_TESTS_LIB_CTL_H
+#pragma once
 
 #include "tests/lib/shell.h"
 
@@ -23,5 +22,3 @@ void ctl_write_npy(const char *name, const char *descr, const char *fortran, con
 /* Fails if the last script did not print this text. */
 #define says(text) ck_assert_msg(strstr(sh.out, text), "no \"%s\" in: %s%s", text, sh.out, sh.err)
 #define complains(text) ck_assert_msg(strstr(sh.err, text), "no \"%s\" in: %s", text, sh.err)
-
-#endif

@@ -4,8 +4,7 @@
  * it sends READY=1 to a notify socket of ours, stopping waits until it has exited. Failures end the
  * Check test.
  */
-#ifndef GPUSHM_TESTS_LIB_DAEMON_H
-#define GPUSHM_TESTS_LIB_DAEMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -77,5 +76,3 @@ char *daemon_log(const struct daemon *d);
 /* The path of a file in the build folder, derived from this program's own path; each call uses its
  * own static buffer. */
 const char *build_path(const char *name);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The fake driver of tests/fakecuda, for tests with real daemons.
  */
-#ifndef GPUSHM_TESTS_LIB_FAKE_H
-#define GPUSHM_TESTS_LIB_FAKE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@ void fake_let_go(void);
 /* Ends this for processes that start from now on, and removes the file; call it at the end of a
  * test, too. */
 void fake_forget(void);
-
-#endif

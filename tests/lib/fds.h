@@ -4,8 +4,7 @@
  *
  *	tcase_add_checked_fixture(tc, fds_mark, fds_check);
  */
-#ifndef GPUSHM_TESTS_FDS_H
-#define GPUSHM_TESTS_FDS_H
+#pragma once
 
 /* Remembers the fds that this process has open now, and the file of each. */
 void fds_mark(void);
@@ -15,5 +14,3 @@ int fds_leaked(void);
 
 /* Fails the test if fds_leaked(). */
 void fds_check(void);
-
-#endif

@@ -3,8 +3,7 @@
  * Stands in for systemd in a test: it holds the listening socket and the fd store, and starts each
  * next daemon with the stored fds. A thread reads the notify socket, as systemd does.
  */
-#ifndef GPUSHM_TESTS_LIB_KEEPER_H
-#define GPUSHM_TESTS_LIB_KEEPER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -53,5 +52,3 @@ unsigned keeper_log_count(const struct keeper *k, const char *text);
 
 /* The generation of the stored journal: the highest one. */
 unsigned long long keeper_generation(struct keeper *k);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The daemon and the connection c of client.h, but the daemon has a keeper and may die.
  */
-#ifndef GPUSHM_TESTS_LIB_KEPT_H
-#define GPUSHM_TESTS_LIB_KEPT_H
+#pragma once
 
 #include "tests/lib/client.h"
 #include "tests/lib/keeper.h"
@@ -17,5 +16,3 @@ void kept_teardown(void);
 
 /* Sends SIGKILL, starts the next daemon and waits until it is ready. */
 void kept_crash(void);
-
-#endif

@@ -3,8 +3,7 @@
  * A client that does not use the library: it sends any bytes and any fds, and reads replies. It
  * checks of each reply that it brings exactly the fds that it counts. Failures end the Check test.
  */
-#ifndef GPUSHM_TESTS_LIB_RAW_H
-#define GPUSHM_TESTS_LIB_RAW_H
+#pragma once
 
 #include "gpushm.pb-c.h"
 #include "proto/code.h"
@@ -58,5 +57,3 @@ int raw_await_end(struct raw *r);
 uint64_t raw_create(struct raw *r, const char *name, uint64_t bytes);
 void raw_publish(struct raw *r, uint64_t lease, Gpushm__Proto__State state);
 uint64_t raw_open(struct raw *r, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * A daemon that restarts by exec, from a copy of the program that a test may change, and a
  * connection to the daemon.
  */
-#ifndef GPUSHM_TESTS_LIB_REEXEC_H
-#define GPUSHM_TESTS_LIB_REEXEC_H
+#pragma once
 
 #include "tests/lib/client.h"
 
@@ -24,5 +23,3 @@ struct gpushm_status *reexec_status(void);
  * the default pool. */
 struct gpushm_buffer *reexec_make(const char *pool, const char *name, enum gpushm_state state);
 void reexec_check(struct gpushm_buffer *b, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * More client processes for a test: each runs the test's own program again, in another role. It is
  * a new program, not only a fork(): CUDA does not survive a fork, and neither do our connections.
  */
-#ifndef GPUSHM_TESTS_LIB_ROLE_H
-#define GPUSHM_TESTS_LIB_ROLE_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -34,5 +33,3 @@ int role_wait(struct role_process *p);
 
 /* As role_wait(); the role must exit with 0. */
 void role_finish(struct role_process *p);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Runs scripts for a test: bash in a folder of its own; keeps what it printed and how it ended.
  */
-#ifndef GPUSHM_TESTS_LIB_SHELL_H
-#define GPUSHM_TESTS_LIB_SHELL_H
+#pragma once
 
 struct shell {
 	char folder[64]; /* scripts run here; created and removed by shell.c */
@@ -20,5 +19,3 @@ int shell_run(struct shell *s, const char *format, ...) __attribute__((format(pr
 /* As shell_run(); the script must exit with this status. */
 void shell_expect(struct shell *s, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-#endif

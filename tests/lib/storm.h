@@ -6,8 +6,7 @@
  *
  * STORM_SEED, which each run prints, repeats the same choices; STORM_SECONDS sets the duration.
  */
-#ifndef GPUSHM_TESTS_LIB_STORM_H
-#define GPUSHM_TESTS_LIB_STORM_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "tests/lib/role.h"
@@ -48,5 +47,3 @@ void storm_expect_all_alive(struct storm *s);
  * what is listed; and that in the end nothing is left: no buffer, byte, lease, connection, process
  * or fd. */
 void storm_end(struct storm *s, struct gpushm *conn);
-
-#endif

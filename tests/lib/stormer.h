@@ -4,8 +4,7 @@
  * random until its input is closed. The contents of a buffer follow from its name, so that every
  * client can check them.
  */
-#ifndef GPUSHM_TESTS_LIB_STORMER_H
-#define GPUSHM_TESTS_LIB_STORMER_H
+#pragma once
 
 #include "client/gpushm.h"
 
@@ -20,5 +19,3 @@ int stormer_verify_name(struct gpushm *c, const char *name, char *why, size_t si
 
 /* The number of processes whose end the daemon waits for. */
 unsigned stormer_suspects(struct gpushm *c);
-
-#endif

@@ -2,12 +2,9 @@
  *
  * The last line of each test program's main().
  */
-#ifndef GPUSHM_TESTS_LIB_SUITE_H
-#define GPUSHM_TESTS_LIB_SUITE_H
+#pragma once
 
 #include <check.h>
 
 /* Runs the cases (TCase *, NULL at the end). Returns the exit status: 0 if none has failed. */
 int suite_run(const char *name, ...) __attribute__((sentinel));
-
-#endif

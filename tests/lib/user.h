@@ -3,8 +3,7 @@
  * Another user of the daemon: a process in a role that gives up root before it connects, and then
  * runs commands, one a line. It replies with the name of the library's error code.
  */
-#ifndef GPUSHM_TESTS_LIB_USER_H
-#define GPUSHM_TESTS_LIB_USER_H
+#pragma once
 
 #include "tests/lib/role.h"
 
@@ -32,5 +31,3 @@ void user_does(struct role_process *p, const char *command, const char *expected
 void user_error(struct role_process *p, char *text, size_t size);
 
 void user_end(struct role_process *p);
-
-#endif

@@ -3,8 +3,7 @@
  * The fixture that tests of watches share: one watch, and the events that it must deliver. Failures
  * end the Check test.
  */
-#ifndef GPUSHM_TESTS_LIB_WATCHER_H
-#define GPUSHM_TESTS_LIB_WATCHER_H
+#pragma once
 
 #include "client/gpushm.h"
 #include "tests/lib/role.h"
@@ -39,5 +38,3 @@ void watcher_kill(struct role_process *p);
 
 /* Fails if the next line that the role prints is another one. */
 void watcher_hear(struct role_process *p, const char *expected);
-
-#endif

@@ -9,8 +9,7 @@
  * The model can't predict ids, times and which memory is used: the comparing code tells it these
  * values. Comments call such fields "from the daemon".
  */
-#ifndef GPUSHM_TESTS_MODEL_MODEL_H
-#define GPUSHM_TESTS_MODEL_MODEL_H
+#pragma once
 
 #include "proto/base/list.h"
 #include "proto/code.h"
@@ -238,5 +237,3 @@ void model_end(struct model *m, struct model_lease *l);	 /* as CLOSE does */
 void model_lose(struct model *m, struct model_lease *l); /* its process has ended */
 void model_forget(struct model_session *s);
 void model_refuse(struct model_session *s, int code);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Failures end the process by play_fail().
  */
-#ifndef GPUSHM_TESTS_MODEL_PLAY_H
-#define GPUSHM_TESTS_MODEL_PLAY_H
+#pragma once
 
 #include "tests/lib/actor.h"
 #include "tests/lib/keeper.h"
@@ -129,5 +128,3 @@ uint64_t play_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* Sends a request on our own connection; returns the code of the reply. */
 int play_look(struct play *p, const Gpushm__Proto__Request *q);
-
-#endif

@@ -4,8 +4,7 @@
  * or map. And random numbers that can be repeated: the seed is printed, and read from
  * GPUSHM_TEST_SEED if that is set.
  */
-#ifndef GPUSHM_TESTS_ARRAY_FIXTURE_H
-#define GPUSHM_TESTS_ARRAY_FIXTURE_H
+#pragma once
 
 #include "client/array/array.h"
 #include "client/base/process.h"
@@ -150,5 +149,3 @@ static inline int64_t address_of(int ndim, const int64_t *strides, const int64_t
 		at += index[i] * strides[i];
 	return at;
 }
-
-#endif

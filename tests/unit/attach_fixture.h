@@ -2,8 +2,7 @@
  *
  * Correct replies to CREATE and OPEN of a host buffer, which a test may change.
  */
-#ifndef GPUSHM_TESTS_UNIT_ATTACH_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_ATTACH_FIXTURE_H
+#pragma once
 
 #include "tests/unit/canned_fixture.h"
 
@@ -126,5 +125,3 @@ static inline void lease_was_ended(void)
 	ck_assert_int_eq(r->verb_case, GPUSHM__PROTO__REQUEST__VERB_CLOSE);
 	ck_assert_uint_eq(r->close->lease, LEASE);
 }
-
-#endif

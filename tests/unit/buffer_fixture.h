@@ -2,8 +2,7 @@
  *
  * A buffer of a canned server, which counts the arrays that the library describes.
  */
-#ifndef GPUSHM_TESTS_UNIT_BUFFER_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_BUFFER_FIXTURE_H
+#pragma once
 
 #include "tests/unit/attach_fixture.h"
 
@@ -76,5 +75,3 @@ static inline struct gpushm_array_spec float_spec(const char *name)
 					   .ndim = 1,
 					   .shape = two };
 }
-
-#endif

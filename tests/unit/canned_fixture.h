@@ -2,8 +2,7 @@
  *
  * A canned server and a connection to it around each test, and checks of an error's text.
  */
-#ifndef GPUSHM_TESTS_UNIT_CANNED_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_CANNED_FIXTURE_H
+#pragma once
 
 #include "client/link/connection.h"
 
@@ -73,5 +72,3 @@ static inline int null_fd(void)
 	ck_assert_int_ge(fd, 0);
 	return fd;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A folder of configuration files for one test, and the result of loading them.
  */
-#ifndef GPUSHM_TESTS_CONFIG_FIXTURE_H
-#define GPUSHM_TESTS_CONFIG_FIXTURE_H
+#pragma once
 
 #include "daemon/config/config_load.h"
 #include "daemon/config/config_report.h"
@@ -123,5 +122,3 @@ static inline int run_suite(Suite *suite)
 	srunner_free(sr);
 	return failed != 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Pools over a driver: the fake libcuda.so.1 that lies beside the test in the build folder, or,
  * with GPUSHM_TEST_GPU set, the machine's own.
  */
-#ifndef GPUSHM_TESTS_UNIT_CUDA_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_CUDA_FIXTURE_H
+#pragma once
 
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/unit/pool_fixture.h"
@@ -95,5 +94,3 @@ static inline bool driver_is_there(char **argv)
 	printf("%s: skipped: no libcuda.so.1, neither the fake one nor a real one\n", argv[0]);
 	return false;
 }
-
-#endif

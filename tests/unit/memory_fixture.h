@@ -4,8 +4,7 @@
  * realloc and reallocarray (its MEMORY_TESTS, *_memory.c): the linker sends calls from our archives
  * here first.
  */
-#ifndef GPUSHM_TESTS_MEMORY_FIXTURE_H
-#define GPUSHM_TESTS_MEMORY_FIXTURE_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -60,5 +59,3 @@ void *__wrap_reallocarray(void *p, size_t n, size_t size)
 {
 	return memory_fails() ? NULL : __real_reallocarray(p, n, size);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *
  * The test writes `driver` while no request is in progress; the worker writes it while one is.
  */
-#ifndef GPUSHM_TESTS_UNIT_POOL_DRIVER_H
-#define GPUSHM_TESTS_UNIT_POOL_DRIVER_H
+#pragma once
 
 #include "tests/unit/pool_fixture.h"
 
@@ -147,5 +146,3 @@ static inline void fill(struct block *blocks, int n)
 	for (int i = 0; i < n; i++)
 		blocks[i] = get(pool, MIB, ALICE);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A loop, a worker, and the steps that every test of pools takes: make a pool, request a block,
  * wait, close. Waiting is running the loop until nothing keeps it alive.
  */
-#ifndef GPUSHM_TESTS_UNIT_POOL_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_POOL_FIXTURE_H
+#pragma once
 
 #include "daemon/pool/pool.h"
 #include "tests/lib/fds.h"
@@ -135,5 +134,3 @@ static inline struct block get(struct pool *pool, uint64_t bytes, uid_t uid)
 	ck_assert_msg(request_block(pool, bytes, uid, &block, &f) == 0, "%s", f.text);
 	return block;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A ledger: a serializer, and a model of what its journal says. Each step does something random to
  * both, and notes what there is then, as a number, and how long the journal was.
  */
-#ifndef GPUSHM_TESTS_UNIT_SERIALIZE_FIXTURE_H
-#define GPUSHM_TESTS_UNIT_SERIALIZE_FIXTURE_H
+#pragma once
 
 #include "daemon/state/serialize.h"
 #include "proto/base/own.h"
@@ -284,5 +283,3 @@ static inline void step(struct ledger *l)
 	note(l);
 	ck_assert_uint_eq(l->serializer.live, count_live(l));
 }
-
-#endif

@@ -4,8 +4,7 @@
  * applies an operation by looking up every element. A view is right if it has the same shape and
  * the same addresses. And random reshapes, for two tests.
  */
-#ifndef GPUSHM_TESTS_VIEW_FIXTURE_H
-#define GPUSHM_TESTS_VIEW_FIXTURE_H
+#pragma once
 
 #include "tests/unit/array_fixture.h"
 
@@ -208,5 +207,3 @@ static inline void random_reshape(struct gpushm_array **a, struct reference *r)
 	*r = wanted;
 	step_to(a, v);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The demo's data: the files of tests/data, and the three buffers that it fills from them.
  * Functions return 0, or -errno with the reason on stderr.
  */
-#ifndef GPUSHM_EXAMPLES_DEMO_DATA_H
-#define GPUSHM_EXAMPLES_DEMO_DATA_H
+#pragma once
 
 #include <gpushm.h>
 
@@ -44,5 +43,3 @@ int data_put(const struct data *d, struct gpushm *c, const char *pool);
 int data_check_answers(const struct data *d, struct gpushm *c, long first, long *ret_right);
 
 int data_unlink(struct gpushm *c);
-
-#endif

@@ -3,8 +3,7 @@
  * The demo's own gpushmd: in a new folder that no other user can enter, with the default pools of
  * this machine. It ends with the demo, however that ends.
  */
-#ifndef GPUSHM_EXAMPLES_DEMO_SERVER_H
-#define GPUSHM_EXAMPLES_DEMO_SERVER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -27,5 +26,3 @@ void server_show_log(const struct server *s);
 
 /* Kills the daemon if it still runs, and removes its folder. NULL is allowed. Returns NULL. */
 struct server *server_free(struct server *s);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Waits that end at a deadline, or when the user presses Ctrl-C.
  */
-#ifndef GPUSHM_EXAMPLES_DEMO_WAIT_H
-#define GPUSHM_EXAMPLES_DEMO_WAIT_H
+#pragma once
 
 #include <poll.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ int wait_readable(int fd, int64_t deadline);
 /* Waits for ms, for something that cannot be polled. 0, -ETIMEDOUT if the deadline has passed
  * already, -EINTR. */
 int wait_pause(int64_t ms, int64_t deadline);
-
-#endif

@@ -3,8 +3,7 @@
  * Eight classify processes that do a part each. Functions return 0, or -errno with the reason on
  * stderr.
  */
-#ifndef GPUSHM_EXAMPLES_DEMO_WORKERS_H
-#define GPUSHM_EXAMPLES_DEMO_WORKERS_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -38,5 +37,3 @@ long workers_print(const struct worker *w);
 
 /* Kills the workers that still run. */
 void workers_clear(struct worker *w);
-
-#endif

@@ -3,8 +3,7 @@
  * Arguments: what people write in Python, read into the structs that libgpushm takes. Functions
  * that end in _arg are converters for "O&" of PyArg_Parse...: they return 1, or 0 after raising.
  */
-#ifndef GPUSHM_PYTHON_ARGS_H
-#define GPUSHM_PYTHON_ARGS_H
+#pragma once
 
 #include "client/python/core/object.h"
 
@@ -119,5 +118,3 @@ int mode_arg(PyObject *o, void *ret);
 /* Leaves ret->wait as it is. The caller ends it with options_done(), also after a failure. */
 int options_from(const struct options_args *args, struct options *ret);
 void options_done(struct options *o);
-
-#endif

@@ -4,8 +4,7 @@
  * array_type.c makes the type of them. Their arguments can run Python code that closes the array or
  * lets other threads run. So each method reads its arguments first, and then checks the array.
  */
-#ifndef GPUSHM_PYTHON_ARRAY_H
-#define GPUSHM_PYTHON_ARRAY_H
+#pragma once
 
 #include "client/python/core/buffer.h"
 
@@ -54,5 +53,3 @@ PyObject *exchange_cai(PyObject *o, void *unused);
 
 /* "<f4", or None. */
 PyObject *exchange_typestr(PyObject *o, void *unused);
-
-#endif

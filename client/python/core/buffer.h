@@ -4,8 +4,7 @@
  * closed when nothing uses it. Arrays and tensors keep it alive by a reference; they are also
  * counted here, so that a close() that must fail can name them.
  */
-#ifndef GPUSHM_PYTHON_BUFFER_H
-#define GPUSHM_PYTHON_BUFFER_H
+#pragma once
 
 #include "client/python/core/connection.h"
 #include "client/python/core/object.h"
@@ -105,5 +104,3 @@ bool array_is_writable(const struct array *self);
 
 /* tp_dealloc. */
 void array_dealloc(PyObject *o);
-
-#endif

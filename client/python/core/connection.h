@@ -3,8 +3,7 @@
  * gpushm.Connection: this process's requests to a daemon, from any thread. It connects when it is
  * first used, and again when its daemon has ended.
  */
-#ifndef GPUSHM_PYTHON_CONNECTION_H
-#define GPUSHM_PYTHON_CONNECTION_H
+#pragma once
 
 #include "client/python/core/args.h"
 #include "client/python/core/object.h"
@@ -60,5 +59,3 @@ int connection_try_apart(struct connection *self, struct ask *a, const struct de
 
 /* Waits until a name is published. Returns as connection_try(). */
 int connection_try_wait(struct connection *self, const char *name, const struct deadline *d);
-
-#endif

@@ -4,8 +4,7 @@
  * tables is also a method of Connection; called as a function of the module, its self is the
  * module.
  */
-#ifndef GPUSHM_PYTHON_MODULE_H
-#define GPUSHM_PYTHON_MODULE_H
+#pragma once
 
 #include "client/python/core/object.h"
 
@@ -17,5 +16,3 @@ extern PyMethodDef watch_functions[];  /* watch */
 int buffer_type_init(PyObject *module);
 int array_type_init(PyObject *module);
 int watch_init(PyObject *module);
-
-#endif

@@ -7,8 +7,7 @@
  * Functions that return a pointer return NULL after they have raised an exception; functions that
  * return an int return -1 then, and 0 otherwise. Comments name the exceptions to this rule only.
  */
-#ifndef GPUSHM_PYTHON_OBJECT_H
-#define GPUSHM_PYTHON_OBJECT_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
@@ -109,5 +108,3 @@ void *error_raise_as(enum error_kind kind, int r);
 
 /* Raises an error that the package found itself. Returns NULL. */
 void *error_format(enum error_kind kind, int number, const char *format, ...);
-
-#endif

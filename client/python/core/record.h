@@ -2,8 +2,7 @@
  *
  * libgpushm's structs as named tuples of Python.
  */
-#ifndef GPUSHM_PYTHON_RECORD_H
-#define GPUSHM_PYTHON_RECORD_H
+#pragma once
 
 #include "client/python/core/object.h"
 
@@ -15,5 +14,3 @@ PyObject *record_stat(const struct gpushm_stat *s);
 PyObject *record_pool(const struct gpushm_pool *p);
 PyObject *record_status(const struct gpushm_status *s);
 PyObject *record_event(const struct gpushm_event *e);
-
-#endif

@@ -3,8 +3,7 @@
  * CUDA streams, of any library, and the order of copies on them: a buffer remembers the streams on
  * which copies were queued, so that a consumer that gets the memory is ordered behind them.
  */
-#ifndef GPUSHM_PYTHON_STREAM_H
-#define GPUSHM_PYTHON_STREAM_H
+#pragma once
 
 #include "client/python/core/object.h"
 
@@ -41,5 +40,3 @@ int order_wait(struct order *o, const void *but);
 /* Waits for all streams except the last one, and returns that one: 1, not NULL, is the legacy
  * default stream; NULL: there is none. */
 int order_last(struct order *o, void **ret);
-
-#endif
