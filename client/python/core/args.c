@@ -38,12 +38,10 @@ int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t
 {
 	Py_ssize_t n_keywords = keywords ? PyTuple_Size(keywords) : 0;
 
-	if (n > s->positional) {
-		PyErr_Format(PyExc_TypeError,
-			     "%s() takes at most %zd positional arguments (%zd given)", s->function,
-			     s->positional, n);
-		return -1;
-	}
+	if (n > s->positional)
+		return error_python(PyExc_TypeError,
+				    "%s() takes at most %zd positional arguments (%zd given)",
+				    s->function, s->positional, n);
 	for (Py_ssize_t i = 0; i < n; i++)
 		ret[i] = given[i];
 	/* The values of keywords follow the positional ones. */
@@ -53,9 +51,9 @@ int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t
 	for (Py_ssize_t i = 0; i < s->required; i++) {
 		if (ret[i])
 			continue;
-		PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (pos %zd)",
-			     s->function, s->names[i], i + 1);
-		return -1;
+		return error_python(PyExc_TypeError,
+				    "%s() missing required argument '%s' (pos %zd)", s->function,
+				    s->names[i], i + 1);
 	}
 	return 0;
 }
@@ -67,18 +65,14 @@ int args_text(PyObject *o, const char *what, const char **ret)
 	Py_ssize_t n;
 	const char *text;
 
-	if (!PyUnicode_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "%s must be a str, not %R", what,
-			     (PyObject *)Py_TYPE(o));
-		return -1;
-	}
+	if (!PyUnicode_Check(o))
+		return error_python(PyExc_TypeError, "%s must be a str, not %R", what,
+				    (PyObject *)Py_TYPE(o));
 	text = PyUnicode_AsUTF8AndSize(o, &n);
 	if (!text)
 		return -1;
-	if (strlen(text) != (size_t)n) {
-		PyErr_Format(PyExc_ValueError, "%s: embedded null character", what);
-		return -1;
-	}
+	if (strlen(text) != (size_t)n)
+		return error_python(PyExc_ValueError, "%s: embedded null character", what);
 	*ret = text;
 	return 0;
 }
@@ -152,16 +146,6 @@ uint64_t deadline_turn(const struct deadline *d)
 
 /* ---- shapes, types of elements, layouts ---- */
 
-static int dim_from(PyObject *o, int64_t *ret)
-{
-	long long n = PyLong_AsLongLong(o);
-
-	if (n == -1 && PyErr_Occurred())
-		return -1;
-	*ret = n;
-	return 0;
-}
-
 int shape_from(PyObject *o, const char *what, struct shape *ret)
 {
 	_cleanup_(drop_object) PyObject *row = NULL;
@@ -177,9 +161,11 @@ int shape_from(PyObject *o, const char *what, struct shape *ret)
 			     n, GPUSHM_MAX_NDIM);
 		return -1;
 	}
-	for (; s.ndim < (int)n; s.ndim++)
-		if (dim_from(PyTuple_GetItem(row, s.ndim), &s.dims[s.ndim]) < 0)
+	for (; s.ndim < (int)n; s.ndim++) {
+		s.dims[s.ndim] = PyLong_AsLongLong(PyTuple_GetItem(row, s.ndim));
+		if (s.dims[s.ndim] == -1 && PyErr_Occurred())
 			return -1;
+	}
 	*ret = s;
 	return 0;
 }
@@ -211,7 +197,6 @@ int dtype_from(PyObject *o, struct dtype *ret)
 	_cleanup_(drop_object) PyObject *pair = NULL;
 	PyObject *name, *descr;
 	const char *text;
-	int r;
 
 	*ret = (struct dtype){ 0 };
 	if (PyUnicode_Check(o)) {
@@ -225,11 +210,8 @@ int dtype_from(PyObject *o, struct dtype *ret)
 	if (!pair || !PyArg_ParseTuple(pair, "OO;encode() returns (name, descr)", &name, &descr) ||
 	    args_text(name, "dtype", &text) < 0)
 		return -1;
-	r = gpushm_dtype_parse(text, &ret->type);
-	if (r < 0) {
-		error_raise(r);
+	if (error_result(gpushm_dtype_parse(text, &ret->type)) < 0)
 		return -1;
-	}
 	if (descr == Py_None)
 		return 0;
 	if (args_text(descr, "descr", &text) < 0)
@@ -275,9 +257,8 @@ static int strides_from(PyObject *strides, char order, struct layout *l)
 		return -1;
 	if (l->strides.ndim == l->shape.ndim)
 		return 0;
-	PyErr_Format(PyExc_ValueError, "%d strides were given for %d dimensions", l->strides.ndim,
-		     l->shape.ndim);
-	return -1;
+	return error_python(PyExc_ValueError, "%d strides were given for %d dimensions",
+			    l->strides.ndim, l->shape.ndim);
 }
 
 int layout_from(PyObject *dtype, PyObject *shape, PyObject *strides, char order, struct layout *ret)
@@ -331,11 +312,9 @@ static int attrs_from(PyObject *attrs, struct options *o)
 	o->keep = PyList_New(0);
 	if (n < 0 || !o->keep || PyList_Append(o->keep, items) < 0)
 		return -1;
-	if (n > OPTIONS_ATTRS_MAX) {
-		PyErr_Format(PyExc_ValueError, "a buffer has at most %d attributes",
-			     OPTIONS_ATTRS_MAX);
-		return -1;
-	}
+	if (n > OPTIONS_ATTRS_MAX)
+		return error_python(PyExc_ValueError, "a buffer has at most %d attributes",
+				    OPTIONS_ATTRS_MAX);
 	o->attrs = PyMem_Calloc((size_t)n + 1, sizeof(*o->attrs));
 	if (!o->attrs) {
 		PyErr_NoMemory();
@@ -364,9 +343,8 @@ static int number_from(PyObject *number, long long max, const char *what, long l
 		return -1;
 	if (*ret >= 0 && *ret <= max)
 		return 1;
-	PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %lld, or None, not %lld", what,
-		     max, *ret);
-	return -1;
+	return error_python(PyExc_ValueError, "%s is a number from 0 to %lld, or None, not %lld",
+			    what, max, *ret);
 }
 
 int mode_arg(PyObject *o, void *ret)

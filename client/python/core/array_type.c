@@ -35,11 +35,6 @@ static PyObject *text_or_none(const char *text)
 	return text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
 }
 
-static PyObject *address_or_none(void *p)
-{
-	return p ? PyLong_FromVoidPtr(p) : Py_NewRef(Py_None);
-}
-
 GETTER(shape, shape_tuple(gpushm_array_shape(a), gpushm_array_ndim(a)))
 GETTER(strides, shape_tuple(gpushm_array_strides(a), gpushm_array_ndim(a)))
 GETTER(ndim, PyLong_FromLong(gpushm_array_ndim(a)))
@@ -50,8 +45,8 @@ GETTER(offset, PyLong_FromUnsignedLongLong(gpushm_array_offset(a)))
 GETTER(array_name, PyUnicode_FromString(gpushm_array_name(a)))
 GETTER(dtype_name, dtype_name(gpushm_array_dtype(a)))
 GETTER(descr, text_or_none(gpushm_array_descr(a)))
-GETTER(device_ptr, address_or_none(gpushm_array_device_ptr(a)))
-GETTER(host_ptr, address_or_none(gpushm_array_host_ptr(a)))
+GETTER(device_ptr, object_address(gpushm_array_device_ptr(a)))
+GETTER(host_ptr, object_address(gpushm_array_host_ptr(a)))
 GETTER(owns_buffer, PyBool_FromLong(buffer_of(o)->owner == (struct array *)o))
 OF_ARRAY(is_c_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_c_contiguous(a)))
 OF_ARRAY(is_f_contiguous, PyObject, PyBool_FromLong(gpushm_array_is_f_contiguous(a)))
@@ -174,8 +169,7 @@ static Py_ssize_t length(PyObject *o)
 		return -1;
 	if (gpushm_array_ndim(a) > 0)
 		return (Py_ssize_t)gpushm_array_dim(a, 0);
-	PyErr_SetString(PyExc_TypeError, "a scalar has no length");
-	return -1;
+	return error_python(PyExc_TypeError, "a scalar has no length");
 }
 
 static PyMethodDef methods[] = {
@@ -241,9 +235,7 @@ static PyMethodDef methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET,
-				   offsetof(struct array, weakrefs), READONLY, NULL },
-				 { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = { WEAKREFS(struct array), { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc,
 				 (void *)"A typed, strided array in a buffer, or a view of one." },
 			       { Py_tp_dealloc, array_dealloc },
@@ -263,6 +255,5 @@ static PyType_Spec spec = { .name = "gpushm._core.Array",
 
 int array_type_init(PyObject *module)
 {
-	types.array = types_add(module, &spec);
-	return types.array ? 0 : -1;
+	return types_add(module, &spec, &types.array);
 }

@@ -196,7 +196,6 @@ static int end(struct buffer *self)
 int buffer_close(struct buffer *self)
 {
 	_cleanup_(drop_object) PyObject *text = NULL;
-	int r;
 
 	if (!self->buffer || self->left)
 		return 0;
@@ -209,10 +208,7 @@ int buffer_close(struct buffer *self)
 				gpushm_buffer_name(self->buffer), text);
 		return -1;
 	}
-	r = end(self);
-	if (r < 0)
-		error_raise(r);
-	return r < 0 ? -1 : 0;
+	return error_result(end(self));
 }
 
 /* For destructors, which cannot raise. */

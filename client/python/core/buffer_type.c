@@ -43,11 +43,6 @@ static PyObject *ordinal_or_none(int n)
 	return n < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(n);
 }
 
-static PyObject *address_or_none(void *p)
-{
-	return p ? PyLong_FromVoidPtr(p) : Py_NewRef(Py_None);
-}
-
 GETTER(pool, PyUnicode_FromString(gpushm_buffer_pool(b)))
 GETTER(kind, PyUnicode_FromString(kind_word(gpushm_buffer_kind(b))))
 GETTER(state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))
@@ -58,8 +53,8 @@ GETTER(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE))
 GETTER(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))
 GETTER(lost, PyBool_FromLong(gpushm_buffer_lost(b)))
 GETTER(device, ordinal_or_none(gpushm_buffer_device(b)))
-GETTER(device_ptr, address_or_none(gpushm_buffer_device_ptr(b)))
-GETTER(host_ptr, address_or_none(gpushm_buffer_host_ptr(b)))
+GETTER(device_ptr, object_address(gpushm_buffer_device_ptr(b)))
+GETTER(host_ptr, object_address(gpushm_buffer_host_ptr(b)))
 
 static PyObject *get_name(PyObject *o, void *unused)
 {
@@ -147,10 +142,7 @@ static int contains(PyObject *o, PyObject *key)
 
 	if (r == 0)
 		gpushm_array_free(a);
-	if (r == 0 || r == -ENOENT)
-		return r == 0;
-	error_raise(r);
-	return -1;
+	return r == 0 || r == -ENOENT ? r == 0 : error_result(r);
 }
 
 enum item { ITEM_KEY, ITEM_VALUE, ITEM_PAIR };
@@ -298,9 +290,7 @@ static PyMethodDef methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET,
-				   offsetof(struct buffer, weakrefs), READONLY, NULL },
-				 { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = { WEAKREFS(struct buffer), { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"A buffer as this process has it open." },
 			       { Py_tp_dealloc, buffer_dealloc },
 			       { Py_tp_methods, methods },
@@ -319,6 +309,5 @@ static PyType_Spec spec = { .name = "gpushm._core.Buffer",
 
 int buffer_type_init(PyObject *module)
 {
-	types.buffer = types_add(module, &spec);
-	return types.buffer ? 0 : -1;
+	return types_add(module, &spec, &types.buffer);
 }

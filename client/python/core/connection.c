@@ -75,10 +75,8 @@ static struct link *connected(struct connection *self)
 {
 	struct link *fresh;
 
-	if (self->closed) {
-		PyErr_SetString(PyExc_ValueError, "the connection is closed");
-		return NULL;
-	}
+	if (self->closed)
+		return (void *)PyErr_Format(PyExc_ValueError, "the connection is closed");
 	if (self->link && self->common && is_the_parents(self->link))
 		give_up(&self->link, self->link);
 	if (self->link)
@@ -151,11 +149,7 @@ int connection_try(struct connection *self, struct ask *a)
 
 int connection_ask(struct connection *self, struct ask *a)
 {
-	int r = connection_try(self, a);
-
-	if (r < 0)
-		error_raise(r);
-	return r < 0 ? -1 : 0;
+	return error_result(connection_try(self, a));
 }
 
 /* Repeats the request in turns until a turn ends with another reply than its timeout. */
@@ -334,7 +328,7 @@ static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether close() 
 				   NULL },
 				 { NULL, NULL, NULL, NULL, NULL } };
 static PyMemberDef members[] = {
-	{ "__weaklistoffset__", T_PYSSIZET, offsetof(struct connection, weakrefs), READONLY, NULL },
+	WEAKREFS(struct connection),
 	{ "socket", T_STRING, offsetof(struct connection, path), READONLY,
 	  "The path that was given; None: found by the rule of gpushm_connect()." },
 	{ NULL, 0, 0, 0, NULL }
@@ -363,8 +357,7 @@ static PyType_Spec spec = { .name = "gpushm.Connection",
 
 int connection_init(PyObject *module, PyMethodDef *const *tables)
 {
-	types.connection = types_add(module, &spec);
-	if (!types.connection)
+	if (types_add(module, &spec, &types.connection) < 0)
 		return -1;
 	for (; *tables; tables++) {
 		for (PyMethodDef *f = *tables; f->ml_name; f++) {

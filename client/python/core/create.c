@@ -36,9 +36,7 @@ static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_s
 	if (args_text(name, "name", &a.name) < 0)
 		return NULL;
 	c = connection_of(self);
-	if (!c)
-		return NULL;
-	r = connection_try(c, &a.ask);
+	r = c ? connection_try(c, &a.ask) : -ECONNRESET;
 	if (r == -ENOSPC && deadline_turn(&options->wait) > 0)
 		r = connection_try_apart(c, &a.ask, &options->wait);
 	return r < 0 ? error_raise(r) : buffer_new(c, a.ret, name);

@@ -112,10 +112,8 @@ static int take_inner(struct tensor *t, const struct array *self, struct dlpack_
 
 	if (r == -ENOTSUP)
 		PyErr_SetString(PyExc_BufferError, gpushm_error());
-	if (r < 0) {
-		error_raise(r);
+	if (error_result(r) < 0)
 		return -1;
-	}
 	t->inner = inner;
 	*ret = t->inner->tensor;
 	memcpy(t->dims, ret->shape, (size_t)ret->ndim * sizeof(t->dims[0]));
@@ -173,10 +171,10 @@ static int check_strides(const struct array *self)
 	for (int i = 0; i < gpushm_array_ndim(self->array); i++) {
 		if (strides[i] >= 0 || shape[i] < 2)
 			continue;
-		PyErr_SetString(PyExc_BufferError,
-				"the array has a negative stride, which consumers of DLPack do not "
-				"know: numpy() or cupy.asarray() takes it, or copy it");
-		return -1;
+		return error_python(
+			PyExc_BufferError,
+			"the array has a negative stride, which consumers of DLPack do not "
+			"know: numpy() or cupy.asarray() takes it, or copy it");
 	}
 	return 0;
 }
@@ -186,13 +184,11 @@ static int make(struct tensor *t, struct array *self, const struct request *q)
 	uint64_t flags = q->copy ? IS_COPIED : array_is_writable(self) ? 0 : DLPACK_READ_ONLY;
 	struct dlpack_tensor d;
 
-	if (q->legacy && flags == DLPACK_READ_ONLY) {
-		PyErr_SetString(
+	if (q->legacy && flags == DLPACK_READ_ONLY)
+		return error_python(
 			PyExc_BufferError,
 			"the array is read-only, which only DLPack 1.0 and later can say: ask with "
 			"max_version=(1, 0), or copy it");
-		return -1;
-	}
 	if (!q->copy && check_strides(self) < 0)
 		return -1;
 	if (take_inner(t, self, &d) < 0 || (q->copy && make_copy(t, self, &d) < 0))
@@ -242,10 +238,8 @@ static int legacy_from(PyObject *max_version, bool *ret)
 	*ret = true;
 	if (max_version == Py_None)
 		return 0;
-	if (!PyTuple_Check(max_version) || PyTuple_Size(max_version) != 2) {
-		PyErr_SetString(PyExc_TypeError, "max_version is (major, minor) or None");
-		return -1;
-	}
+	if (!PyTuple_Check(max_version) || PyTuple_Size(max_version) != 2)
+		return error_python(PyExc_TypeError, "max_version is (major, minor) or None");
 	major = PyLong_AsLong(PyTuple_GetItem(max_version, 0));
 	if (major == -1 && PyErr_Occurred())
 		return -1;
@@ -267,10 +261,9 @@ static int order(struct array *self, PyObject *stream, int device)
 		if (PyErr_Occurred())
 			return -1;
 	}
-	if (stream != Py_None && device == DLPACK_CPU && n != -1) {
-		PyErr_SetString(PyExc_ValueError, "memory of the host has no stream: stream=None");
-		return -1;
-	}
+	if (stream != Py_None && device == DLPACK_CPU && n != -1)
+		return error_python(PyExc_ValueError,
+				    "memory of the host has no stream: stream=None");
 	if (stream != Py_None && (n == 0 || n < -1)) {
 		PyErr_SetString(
 			PyExc_ValueError,
@@ -292,12 +285,9 @@ static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, st
 
 	if (PyErr_Occurred())
 		return -1;
-	if (dl_device != Py_None &&
-	    (!PyTuple_Check(dl_device) ||
-	     !PyArg_ParseTuple(dl_device, "ii", &wanted_type, &wanted_id))) {
-		PyErr_SetString(PyExc_TypeError, "dl_device is (type, id) or None");
-		return -1;
-	}
+	if (dl_device != Py_None && (!PyTuple_Check(dl_device) ||
+				     !PyArg_ParseTuple(dl_device, "ii", &wanted_type, &wanted_id)))
+		return error_python(PyExc_TypeError, "dl_device is (type, id) or None");
 	if (wanted_type == type && wanted_id == id) {
 		ret->copy = must == 1;
 	} else if (wanted_type == DLPACK_CPU) {
@@ -305,22 +295,19 @@ static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, st
 		ret->as_host = type == DLPACK_CUDA_HOST && must != 1;
 		ret->copy = !ret->as_host;
 	} else {
-		PyErr_Format(PyExc_BufferError,
-			     "the array is on DLPack's device (%d, %d) and can be given there or "
-			     "copied to the host, (1, 0), not on (%d, %d)",
-			     type, id, wanted_type, wanted_id);
-		return -1;
+		return error_python(
+			PyExc_BufferError,
+			"the array is on DLPack's device (%d, %d) and can be given there or "
+			"copied to the host, (1, 0), not on (%d, %d)",
+			type, id, wanted_type, wanted_id);
 	}
-	if (ret->copy && must == 0) {
-		PyErr_SetString(PyExc_BufferError,
-				"the array is on a GPU: for the host it must be copied");
-		return -1;
-	}
-	if (ret->copy && wanted_type == DLPACK_CUDA) {
-		PyErr_SetString(PyExc_BufferError, "a copy on the GPU is the consumer's to make: "
-						   "take the array with copy=None");
-		return -1;
-	}
+	if (ret->copy && must == 0)
+		return error_python(PyExc_BufferError,
+				    "the array is on a GPU: for the host it must be copied");
+	if (ret->copy && wanted_type == DLPACK_CUDA)
+		return error_python(PyExc_BufferError,
+				    "a copy on the GPU is the consumer's to make: "
+				    "take the array with copy=None");
 	return 0;
 }
 
@@ -432,9 +419,7 @@ static PyObject *stream_of(const struct array *self)
 {
 	void *last;
 
-	if (order_last(&self->buffer->order, &last) < 0)
-		return NULL;
-	return last ? PyLong_FromVoidPtr(last) : Py_NewRef(Py_None);
+	return order_last(&self->buffer->order, &last) < 0 ? NULL : object_address(last);
 }
 
 /* A record's fields, as NumPy lists them; None: no record. */
@@ -479,16 +464,14 @@ PyObject *exchange_cai(PyObject *o, void *unused)
 
 	if (!array_is_open(self))
 		return NULL;
-	if (!gpushm_array_device_ptr(self->array)) {
-		PyErr_SetString(PyExc_AttributeError, "the array is in the host's memory, which "
-						      "the CUDA Array Interface can't tell");
-		return NULL;
-	}
+	if (!gpushm_array_device_ptr(self->array))
+		return PyErr_Format(PyExc_AttributeError,
+				    "the array is in the host's memory, which "
+				    "the CUDA Array Interface can't tell");
 	typestr = exchange_typestr(o, NULL);
-	if (typestr == Py_None) {
-		PyErr_SetString(PyExc_AttributeError, "the CUDA Array Interface has no name for "
-						      "that dtype: __dlpack__() knows it");
-		return NULL;
-	}
+	if (typestr == Py_None)
+		return PyErr_Format(PyExc_AttributeError,
+				    "the CUDA Array Interface has no name for "
+				    "that dtype: __dlpack__() knows it");
 	return typestr ? build(self, typestr) : NULL;
 }

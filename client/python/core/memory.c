@@ -32,8 +32,7 @@ static const char *format_of(const struct array *self)
 
 static int refuse(const char *why)
 {
-	PyErr_SetString(PyExc_BufferError, why);
-	return -1;
+	return error_python(PyExc_BufferError, "%s", why);
 }
 
 /* Whether the CPU reaches the memory, and may use it as asked. */
@@ -200,13 +199,13 @@ static int match(const struct array *self, const Py_buffer *view, const int64_t 
 	if ((uint64_t)view->len == gpushm_array_nbytes(self->array) &&
 	    PyBuffer_IsContiguous(view, 'C'))
 		return 0;
-	PyErr_Format(PyExc_ValueError,
-		     "the array has %lld elements of %zd bytes, the other side %zd bytes in %d "
-		     "dimensions: shape and item size must agree, or it must be as many bytes in "
-		     "C order",
-		     (long long)gpushm_array_size(self->array), array_itemsize(self), view->len,
-		     view->ndim);
-	return -1;
+	return error_python(
+		PyExc_ValueError,
+		"the array has %lld elements of %zd bytes, the other side %zd bytes in %d "
+		"dimensions: shape and item size must agree, or it must be as many bytes in "
+		"C order",
+		(long long)gpushm_array_size(self->array), array_itemsize(self), view->len,
+		view->ndim);
 }
 
 struct copy {

@@ -21,10 +21,8 @@ static PyObject *register_package(PyObject *module, PyObject *args)
 			      &buffer, &dtype, &driver, &asyncio))
 		return NULL;
 	if (!PyType_IsSubtype((PyTypeObject *)array, types.array) ||
-	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer)) {
-		PyErr_SetString(PyExc_TypeError, "subclasses of Array and of Buffer");
-		return NULL;
-	}
+	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer))
+		return PyErr_Format(PyExc_TypeError, "subclasses of Array and of Buffer");
 	types.array_made = (PyTypeObject *)Py_NewRef(array);
 	types.buffer_made = (PyTypeObject *)Py_NewRef(buffer);
 	types.dtype_module = Py_NewRef(dtype);
@@ -143,11 +141,9 @@ static int add_functions(PyObject *module)
 
 static int module_exec(PyObject *module)
 {
-	if (types.array) {
-		PyErr_SetString(PyExc_ImportError,
-				"gpushm is in use by another interpreter of this process");
-		return -1;
-	}
+	if (types.array)
+		return error_python(PyExc_ImportError,
+				    "gpushm is in use by another interpreter of this process");
 	if (error_init(module) < 0 || record_init(module) < 0 || watch_init(module) < 0 ||
 	    buffer_type_init(module) < 0 || array_type_init(module) < 0 ||
 	    add_functions(module) < 0)

@@ -8,15 +8,10 @@
 
 struct types types;
 
-PyTypeObject *types_add(PyObject *module, PyType_Spec *spec)
+int types_add(PyObject *module, PyType_Spec *spec, PyTypeObject **ret)
 {
-	PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-
-	if (!type || PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, type) < 0) {
-		Py_XDECREF(type);
-		return NULL;
-	}
-	return (PyTypeObject *)type;
+	*ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+	return *ret ? PyModule_AddType(module, *ret) : -1;
 }
 
 void *object_new(PyTypeObject *type)
@@ -44,6 +39,11 @@ PyObject *object_none(int r)
 	return r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 }
 
+PyObject *object_address(void *p)
+{
+	return p ? PyLong_FromVoidPtr(p) : Py_NewRef(Py_None);
+}
+
 void object_append(PyObject **list, PyObject *item)
 {
 	if (!item || !*list || PyList_Append(*list, item) < 0)
@@ -56,10 +56,8 @@ PyObject *object_call(PyObject *module, const char *function, const char *format
 	_cleanup_(drop_object) PyObject *callable = NULL, *args = NULL;
 	va_list list;
 
-	if (!module) {
-		PyErr_SetString(PyExc_ImportError, "import gpushm, not gpushm._core alone");
-		return NULL;
-	}
+	if (!module)
+		return PyErr_Format(PyExc_ImportError, "import gpushm, not gpushm._core alone");
 	callable = PyObject_GetAttrString(module, function);
 	va_start(list, format);
 	args = Py_VaBuildValue(format, list);
@@ -194,6 +192,23 @@ void *error_raise_as(enum error_kind kind, int r)
 void *error_raise(int r)
 {
 	return error_raise_as(kind_of(-r), r);
+}
+
+int error_result(int r)
+{
+	if (r < 0)
+		error_raise(r);
+	return r < 0 ? -1 : 0;
+}
+
+int error_python(PyObject *type, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	PyErr_FormatV(type, format, args);
+	va_end(args);
+	return -1;
 }
 
 void *error_format(enum error_kind kind, int number, const char *format, ...)

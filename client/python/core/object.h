@@ -42,18 +42,27 @@ extern struct types types;
 
 /* Makes a heap type from its spec and adds it to the module under the last word of the spec's name.
  * The module keeps it alive. */
-PyTypeObject *types_add(PyObject *module, PyType_Spec *spec);
+int types_add(PyObject *module, PyType_Spec *spec, PyTypeObject **ret);
+
+/* The entry of a type's PyMemberDefs for weak references. */
+#define WEAKREFS(struct_)                                                                     \
+	{                                                                                     \
+		"__weaklistoffset__", T_PYSSIZET, offsetof(struct_, weakrefs), READONLY, NULL \
+	}
 
 /* A zeroed object of that type. */
 void *object_new(PyTypeObject *type);
 /* The end of every tp_dealloc. */
 void object_free(void *self);
 
-/* Returns o itself: __enter__ of a type that checks nothing, and __iter__ of an iterator. */
+/* Returns o itself: __enter__ of a type that checks nothing. */
 PyObject *object_itself(PyObject *o, PyObject *unused);
 
 /* None where r is 0. Where r is negative: NULL, as error_raise(). */
 PyObject *object_none(int r);
+
+/* An address as an int; None where it is NULL. */
+PyObject *object_address(void *p);
 
 /* Appends to *list and takes the item over. Where the item is NULL or this fails, *list becomes
  * NULL, and an exception is set. */
@@ -105,6 +114,12 @@ void *error_raise(int r);
 
 /* Does the same with that exception, whatever errno it usually stands for. */
 void *error_raise_as(enum error_kind kind, int r);
+
+/* 0, or -1 after error_raise() where r is negative. */
+int error_result(int r);
+
+/* Raises one of Python's own exceptions; the format is that of PyErr_Format(). Returns -1. */
+int error_python(PyObject *type, const char *format, ...);
 
 /* Raises an error that the package found itself. Returns NULL. */
 void *error_format(enum error_kind kind, int number, const char *format, ...);

@@ -84,9 +84,7 @@ static PyObject *wait_name(PyObject *self, PyObject *args, PyObject *kwargs)
 					 deadline_arg, &d))
 		return NULL;
 	c = connection_of(self);
-	if (!c)
-		return NULL;
-	r = connection_try(c, &q.ask);
+	r = c ? connection_try(c, &q.ask) : -ECONNRESET;
 	if ((r == -ENOENT || r == -EAGAIN) && deadline_turn(&d) > 0)
 		r = connection_try_wait(c, q.name, &d);
 	return object_none(r);
@@ -126,19 +124,13 @@ static PyObject *ls(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "prefix", "holders", NULL };
 	_cleanup_(query_done) struct query q = { .ask.run = run_list };
-	PyObject *list;
 	int holders = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|z$p:ls", (char **)names, &q.name,
 					 &holders))
 		return NULL;
 	q.flags = holders ? GPUSHM_HOLDERS : 0;
-	if (send_query(self, &q) < 0)
-		return NULL;
-	list = PyList_New(0);
-	for (size_t i = 0; list && i < q.n; i++)
-		object_append(&list, record_stat(&q.stats[i]));
-	return list;
+	return send_query(self, &q) < 0 ? NULL : record_stats(q.stats, q.n);
 }
 
 static PyObject *stat_name(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -157,14 +149,8 @@ static PyObject *stat_name(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *pools(PyObject *self, PyObject *unused)
 {
 	_cleanup_(query_done) struct query q = { .ask.run = run_pools };
-	PyObject *list;
 
-	if (send_query(self, &q) < 0)
-		return NULL;
-	list = PyList_New(0);
-	for (size_t i = 0; list && i < q.n; i++)
-		object_append(&list, record_pool(&q.pools[i]));
-	return list;
+	return send_query(self, &q) < 0 ? NULL : record_pools(q.pools, q.n);
 }
 
 static PyObject *status(PyObject *self, PyObject *unused)

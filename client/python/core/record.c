@@ -65,6 +65,16 @@ static PyObject *fill(const struct record *r, const void *from)
 	return tuple;
 }
 
+/* A list of n structs of that size. */
+static PyObject *fill_list(const struct record *r, const void *from, size_t size, size_t n)
+{
+	PyObject *list = PyList_New(0);
+
+	for (size_t i = 0; list && i < n; i++)
+		object_append(&list, fill(r, (const char *)from + i * size));
+	return list;
+}
+
 /* ---- how members are read ---- */
 
 static PyObject *read_u32(const void *p)
@@ -187,11 +197,8 @@ static PyObject *read_attrs(const void *p)
 static PyObject *read_holders(const void *p)
 {
 	const struct gpushm_stat *s = p;
-	PyObject *list = PyList_New(0);
 
-	for (size_t i = 0; list && i < s->n_holders; i++)
-		object_append(&list, fill(&holder, &s->holders[i]));
-	return list;
+	return fill_list(&holder, s->holders, sizeof(*s->holders), s->n_holders);
 }
 
 static const struct field stat_fields[] = {
@@ -269,11 +276,8 @@ static struct record usage =
 static PyObject *read_usage(const void *p)
 {
 	const struct gpushm_status *s = p;
-	PyObject *list = PyList_New(0);
 
-	for (size_t i = 0; list && i < s->n_usage; i++)
-		object_append(&list, fill(&usage, &s->usage[i]));
-	return list;
+	return fill_list(&usage, s->usage, sizeof(*s->usage), s->n_usage);
 }
 
 static const struct field status_fields[] = {
@@ -316,9 +320,7 @@ static int add(PyObject *module, struct record *r)
 	for (int i = 0; i < r->n; i++)
 		fields[i] = (PyStructSequence_Field){ r->fields[i].name, r->fields[i].doc };
 	r->type = PyStructSequence_NewType(&desc);
-	if (!r->type)
-		return -1;
-	return PyModule_AddObjectRef(module, strchr(r->name, '.') + 1, (PyObject *)r->type);
+	return r->type ? PyModule_AddType(module, r->type) : -1;
 }
 
 int record_init(PyObject *module)
@@ -337,9 +339,14 @@ PyObject *record_stat(const struct gpushm_stat *s)
 	return fill(&stat_record, s);
 }
 
-PyObject *record_pool(const struct gpushm_pool *p)
+PyObject *record_stats(const struct gpushm_stat *stats, size_t n)
 {
-	return fill(&pool_record, p);
+	return fill_list(&stat_record, stats, sizeof(*stats), n);
+}
+
+PyObject *record_pools(const struct gpushm_pool *pools, size_t n)
+{
+	return fill_list(&pool_record, pools, sizeof(*pools), n);
 }
 
 PyObject *record_status(const struct gpushm_status *s)

@@ -11,6 +11,9 @@ int record_init(PyObject *module);
 
 /* A new object each. */
 PyObject *record_stat(const struct gpushm_stat *s);
-PyObject *record_pool(const struct gpushm_pool *p);
 PyObject *record_status(const struct gpushm_status *s);
 PyObject *record_event(const struct gpushm_event *e);
+
+/* Lists. */
+PyObject *record_stats(const struct gpushm_stat *stats, size_t n);
+PyObject *record_pools(const struct gpushm_pool *pools, size_t n);

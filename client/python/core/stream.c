@@ -36,10 +36,8 @@ static int from_protocol(PyObject *value, struct stream *ret)
 
 	if (!row)
 		return -1;
-	if (PyTuple_Size(row) < 2) {
-		PyErr_SetString(PyExc_TypeError, "__cuda_stream__ gives (version, pointer)");
-		return -1;
-	}
+	if (PyTuple_Size(row) < 2)
+		return error_python(PyExc_TypeError, "__cuda_stream__ gives (version, pointer)");
 	if (from_number(PyTuple_GetItem(row, 1), ret) < 0)
 		return -1;
 	/* The caller named a stream, even if it is the default one. */
@@ -95,12 +93,12 @@ int stream_from(PyObject *o, struct stream *ret)
 		ret->object = o;
 		return r;
 	}
-	PyErr_Format(PyExc_TypeError,
-		     "a stream is an int, an object with __cuda_stream__, or a stream of CuPy, "
-		     "PyTorch or "
-		     "Numba, not %R",
-		     (PyObject *)Py_TYPE(o));
-	return -1;
+	return error_python(
+		PyExc_TypeError,
+		"a stream is an int, an object with __cuda_stream__, or a stream of CuPy, "
+		"PyTorch or "
+		"Numba, not %R",
+		(PyObject *)Py_TYPE(o));
 }
 
 PyObject *stream_handle(PyObject *module, PyObject *o)
@@ -109,7 +107,7 @@ PyObject *stream_handle(PyObject *module, PyObject *o)
 
 	if (stream_from(o, &s) < 0)
 		return NULL;
-	return s.given && s.handle ? PyLong_FromVoidPtr(s.handle) : Py_NewRef(Py_None);
+	return object_address(s.given ? s.handle : NULL);
 }
 
 /* ---- order ---- */

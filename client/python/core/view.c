@@ -21,12 +21,10 @@ static void chain_done(struct chain *c)
 
 static int chain_step(struct chain *c, int r, struct gpushm_array **next)
 {
-	if (r < 0) {
-		if (r == -ERANGE)
-			PyErr_SetString(PyExc_IndexError, gpushm_error());
-		error_raise(r);
+	if (r == -ERANGE)
+		PyErr_SetString(PyExc_IndexError, gpushm_error());
+	if (error_result(r) < 0)
 		return -1;
-	}
 	gpushm_array_free(c->array);
 	c->array = *next;
 	return 0;
@@ -43,10 +41,8 @@ static int bound_from(PyObject *slice, const char *name, int64_t *ret)
 		return -1;
 	if (value == Py_None)
 		return 0;
-	if (!PyIndex_Check(value)) {
-		PyErr_SetString(PyExc_TypeError, "a slice's bounds are integers or None");
-		return -1;
-	}
+	if (!PyIndex_Check(value))
+		return error_python(PyExc_TypeError, "a slice's bounds are integers or None");
 	n = PyNumber_AsSsize_t(value, NULL);
 	if (n == -1 && PyErr_Occurred())
 		return -1;
@@ -117,8 +113,7 @@ static Py_ssize_t count_axes(PyObject *keys)
 	}
 	if (ellipses <= 1)
 		return n;
-	PyErr_SetString(PyExc_IndexError, "an index can have one ... only");
-	return -1;
+	return error_python(PyExc_IndexError, "an index can have one ... only");
 }
 
 static int chain_keys(struct chain *c, PyObject *keys)
@@ -128,13 +123,11 @@ static int chain_keys(struct chain *c, PyObject *keys)
 
 	if (axes < 0)
 		return -1;
-	if (axes > ndim) {
-		PyErr_Format(PyExc_IndexError,
-			     "too many indices: the array has %d dimensions, %zd were "
-			     "given",
-			     ndim, axes);
-		return -1;
-	}
+	if (axes > ndim)
+		return error_python(PyExc_IndexError,
+				    "too many indices: the array has %d dimensions, %zd were "
+				    "given",
+				    ndim, axes);
 	for (Py_ssize_t i = 0; i < PyTuple_Size(keys); i++) {
 		PyObject *key = PyTuple_GetItem(keys, i);
 
@@ -242,11 +235,10 @@ static int axes_from(struct array *self, PyObject *args, int *ret)
 	if (row_from(args, "axes", &s) < 0 || !array_is_open(self))
 		return -1;
 	ndim = gpushm_array_ndim(self->array);
-	if (s.ndim != ndim) {
-		PyErr_Format(PyExc_ValueError, "%d axes were given for an array of %d dimensions",
-			     s.ndim, ndim);
-		return -1;
-	}
+	if (s.ndim != ndim)
+		return error_python(PyExc_ValueError,
+				    "%d axes were given for an array of %d dimensions", s.ndim,
+				    ndim);
 	for (int i = 0; i < ndim; i++)
 		ret[i] = s.dims[i] < -ndim || s.dims[i] >= ndim
 				 ? -1

@@ -43,21 +43,17 @@ static int add(struct watch *self, PyObject *o)
 {
 	struct buffer *b = buffer_of(o);
 	const char *name = NULL;
-	int r;
 
 	if (!is_open(self) || (b && !buffer_is_open(b)))
 		return -1;
-	if (!b && !PyUnicode_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "a name, an Array or a Buffer can be watched, not %R",
-			     (PyObject *)Py_TYPE(o));
-		return -1;
-	}
+	if (!b && !PyUnicode_Check(o))
+		return error_python(PyExc_TypeError,
+				    "a name, an Array or a Buffer can be watched, not %R",
+				    (PyObject *)Py_TYPE(o));
 	if (!b && args_text(o, "name", &name) < 0)
 		return -1;
-	r = b ? gpushm_watch_buffer(self->watch, b->buffer) : gpushm_watch_name(self->watch, name);
-	if (r < 0)
-		error_raise(r);
-	return r < 0 ? -1 : 0;
+	return error_result(b ? gpushm_watch_buffer(self->watch, b->buffer)
+			      : gpushm_watch_name(self->watch, name));
 }
 
 static PyObject *watch_add(PyObject *o, PyObject *what)
@@ -81,9 +77,7 @@ static PyObject *watch_new(PyObject *module, PyObject *args)
 	struct connection *c = connection_of(module);
 	struct watch *self;
 
-	if (!c)
-		return NULL;
-	if (connection_ask(c, &a.ask) < 0)
+	if (!c || connection_ask(c, &a.ask) < 0)
 		return NULL;
 	self = object_new(watch_type);
 	if (!self) {
@@ -153,11 +147,6 @@ static PyObject *iternext(PyObject *o)
 static PyObject *anext(PyObject *o)
 {
 	return object_call(types.asyncio_module, "next_event", "(O)", o);
-}
-
-static PyObject *iter(PyObject *o)
-{
-	return object_itself(o, NULL);
 }
 
 /* ---- the rest ---- */
@@ -246,9 +235,7 @@ static PyMethodDef methods[] = {
 };
 static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },
 				 { NULL, NULL, NULL, NULL, NULL } };
-static PyMemberDef members[] = { { "__weaklistoffset__", T_PYSSIZET,
-				   offsetof(struct watch, weakrefs), READONLY, NULL },
-				 { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = { WEAKREFS(struct watch), { NULL, 0, 0, 0, NULL } };
 static PyType_Slot slots[] = {
 	{ Py_tp_doc,
 	  (void *)"Watches names and buffers: watch() makes one. Iterate over its Events with for\n"
@@ -257,9 +244,9 @@ static PyType_Slot slots[] = {
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getters },
 	{ Py_tp_members, members },
-	{ Py_tp_iter, iter },
+	{ Py_tp_iter, PyObject_SelfIter },
 	{ Py_tp_iternext, iternext },
-	{ Py_am_aiter, iter },
+	{ Py_am_aiter, PyObject_SelfIter },
 	{ Py_am_anext, anext },
 	{ 0, NULL }
 };
@@ -280,6 +267,5 @@ PyMethodDef watch_functions[] = {
 
 int watch_init(PyObject *module)
 {
-	watch_type = types_add(module, &spec);
-	return watch_type ? 0 : -1;
+	return types_add(module, &spec, &watch_type);
 }

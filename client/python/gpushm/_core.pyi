@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Final, Self, SupportsIndex, TypeAlias, final
 
 from _typeshed import ReadableBuffer, WriteableBuffer, structseq
@@ -192,9 +192,7 @@ class Array(SupportsBuffer):
     def __len__(self) -> int: ...
     def __getitem__(self, key: _Key, /) -> Any: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, *_raised: object) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @disjoint_base
@@ -227,9 +225,7 @@ class Buffer:
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, *_raised: object) -> None: ...
 
 @final
 class Watch:
@@ -243,9 +239,7 @@ class Watch:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Event: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, *_raised: object) -> None: ...
 
 @disjoint_base
 class Connection:
@@ -255,9 +249,7 @@ class Connection:
     def close(self) -> None: ...
     def fileno(self) -> int: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, *_raised: object) -> None: ...
     def create(
         self,
         name: str,
@@ -320,63 +312,22 @@ class Connection:
     def status(self) -> Status: ...
     def watch(self, /, *what: str | Array | Buffer) -> Watch: ...
 
-def create(
-    name: str,
-    shape: _Shape,
-    dtype: Any = "uint8",
-    *,
-    pool: str | None = None,
-    mode: int = 0o600,
-    order: str = "C",
-    strides: _Shape | None = None,
-    transient: bool = False,
-    attrs: _Attrs | None = None,
-    wait: float | None = 0,
-    gid: int | None = None,
-    device: int | None = None,
-) -> _Array: ...
-def create_many(
-    name: str,
-    arrays: Mapping[str, Any],
-    *,
-    pool: str | None = None,
-    mode: int = 0o600,
-    transient: bool = False,
-    attrs: _Attrs | None = None,
-    wait: float | None = 0,
-    gid: int | None = None,
-    device: int | None = None,
-) -> _Buffer: ...
-def open(
-    name: str,
-    access: str = "r",
-    timeout: float | None = 0,
-    *,
-    array: str | None = None,
-    dtype: Any = None,
-    shape: _Shape | None = None,
-    strides: _Shape | None = None,
-    offset: int | None = None,
-    device: int | None = None,
-    refuse_dirty: bool = False,
-) -> _Array: ...
-def open_many(
-    name: str,
-    access: str = "r",
-    timeout: float | None = 0,
-    *,
-    device: int | None = None,
-    refuse_dirty: bool = False,
-) -> _Buffer: ...
-def wait(name: str, timeout: float | None = None) -> None: ...
-def unlink(name: str, /) -> None: ...
-def clean(name: str, /) -> None: ...
-def flush(pool: str | None = None, /) -> None: ...
-def ls(prefix: str | None = None, *, holders: bool = False) -> list[BufferInfo]: ...
-def stat(name: str, *, holders: bool = False) -> BufferInfo: ...
-def pools() -> list[PoolInfo]: ...
-def status() -> Status: ...
-def watch(*what: str | Array | Buffer) -> Watch: ...
+# The functions of the module are the methods of the common connection of the process.
+_common: Connection
+create = _common.create
+create_many = _common.create_many
+open = _common.open
+open_many = _common.open_many
+wait = _common.wait
+unlink = _common.unlink
+clean = _common.clean
+flush = _common.flush
+ls = _common.ls
+stat = _common.stat
+pools = _common.pools
+status = _common.status
+watch = _common.watch
+
 def flush_cleanup() -> None: ...
 def set_cleanup_limits(max_count: int, max_ratio: float) -> None: ...
 def pending_cleanup() -> tuple[int, int]: ...
