@@ -56,7 +56,7 @@ CTL_LIBS = -lsmartcols -lm
 
 # ---- sources ----
 
-CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_pinned.c backend_mempool.c) \
+CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
 	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/ctl/doctor_cuda.c
 NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC))

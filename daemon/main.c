@@ -3,7 +3,6 @@
  * gpushmd's command line. Bad arguments and a bad configuration end the program here, with a
  * message on stderr, before anything has changed.
  */
-#include "daemon/config/config_report.h"
 #include "daemon/server.h"
 #include "daemon/state/journal.h"
 #include "daemon/state/reexec.h"

@@ -8,8 +8,6 @@
  */
 #include "daemon/server.h"
 
-#include "daemon/config/config_load.h"
-#include "daemon/config/config_report.h"
 #include "daemon/ipc/endpoint.h"
 #include "daemon/ipc/listener.h"
 #include "daemon/ipc/service.h"

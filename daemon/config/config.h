@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * gpushmd.conf as the rest of the daemon sees it: checked values, with users and groups already
- * looked up. gpushmd.conf(5) is its manual; config_load.h reads it.
+ * looked up. gpushmd.conf(5) is its manual; config_load.c reads it.
  */
 #pragma once
 
 #include "daemon/config/pool_config.h"
 
+#include <stdio.h>
 #include <sys/types.h>
 
 struct limits_config {
@@ -40,6 +41,27 @@ struct config {
 	char **files; /* owned; the names of all files that were read */
 	size_t n_files;
 };
+
+/* ---- config_load.c ---- */
+
+/* Reads path and its drop-ins PATH.d/ *.conf in the order of their names. path NULL means
+ * /etc/gpushm/gpushmd.conf, which may be missing; a named file must exist. Returns 0, and the
+ * caller frees *ret; else -errno (-EINVAL for a wrong file), with every fault written to `errors`
+ * as "FILE:LINE: what is wrong; what is allowed". */
+int config_load(const char *path, FILE *errors, struct config **ret);
+
+/* ---- config_report.c ---- */
+
+/* Writes every value as a line "key=value  # file:line" or "# default", in the form of the file. */
+void config_dump(const struct config *c, FILE *out);
+
+/* Compares a reloaded configuration with the one in force. Writes the names of the keys that differ
+ * and need a restart, separated by ", ", to names: pools that came or went; a pool's kind, device,
+ * node or size; the socket, its mode or its group. Returns their number. */
+size_t config_needs_restart(const struct config *old, const struct config *fresh, char *names,
+			    size_t size);
+
+/* ---- config.c ---- */
 
 /* Frees all of it. NULL is allowed. Returns NULL. */
 struct config *config_free(struct config *c);

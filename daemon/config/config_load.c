@@ -6,8 +6,6 @@
  * Nothing stays open and nothing is locked: if an editor replaces a file meanwhile, the daemon
  * reads either the old or the new one.
  */
-#include "daemon/config/config_load.h"
-
 #include "daemon/config/config_reader.h"
 #include "proto/base/own.h"
 

@@ -10,10 +10,8 @@
  * they are connected. Two values are compared as they would be written, so that "40G" and "40960M"
  * are the same.
  */
-#include "daemon/config/config_report.h"
-
 #include "daemon/config/config_table.h"
-#include "daemon/util/escape.h"
+#include "daemon/util/log.h"
 
 #include <limits.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
  */
 #include "daemon/config/ini.h"
 
-#include "daemon/util/escape.h"
+#include "daemon/util/log.h"
 
 #include <limits.h>
 #include <stdarg.h>

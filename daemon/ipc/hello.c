@@ -5,7 +5,6 @@
  * which leases it still holds. The daemon believes it only if the kernel shows the same process as
  * before: the same pid, start time and user. The client's half is client/link/hello.c.
  */
-#include "daemon/ipc/query.h"
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"

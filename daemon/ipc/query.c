@@ -5,8 +5,6 @@
  * not see is left out here: holders go to a buffer's owner and to administrators only, and other
  * users' accounts to administrators only. The client's half is client/buffer/query.c.
  */
-#include "daemon/ipc/query.h"
-
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
 #include "proto/base/clock.h"

@@ -48,3 +48,11 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
  * wait_ms is not 0, the request waits until that changes: -EINPROGRESS. */
 int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
 			    request_attempt *attempt, struct reply *reply, struct fault *f);
+
+/* What the replies to STATUS and POOLS share with that to HELLO. */
+
+#define QUERY_SOFTWARE "gpushmd " GPUSHM_VERSION
+
+/* Every pool as the session's client sees it, in the build arena. 0, or -ENOMEM with *f filled in.
+ */
+int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, struct fault *f);

@@ -10,7 +10,7 @@
  * writable (mmap(2), mprotect(2): EACCES). A sealed block has only that one. The kernel zeroes
  * pages at their first use, so nothing is scrubbed here, and nothing is reused.
  */
-#include "daemon/pool/backends.h"
+#include "daemon/pool/pool_internal.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>

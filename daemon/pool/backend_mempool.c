@@ -10,8 +10,8 @@
  * freed only after every importer's lease has really ended: the driver reuses a freed block while
  * an importer still writes to it (seen on driver 580).
  */
-#include "daemon/pool/backends.h"
 #include "daemon/pool/cuda.h"
+#include "daemon/pool/pool_internal.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>

@@ -12,7 +12,7 @@
  */
 #include "daemon/pool/cuda.h"
 
-#include "daemon/pool/backends.h"
+#include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/libcuda.h"
 #include "proto/base/own.h"
@@ -26,7 +26,7 @@
 
 _Static_assert(UUID_BYTES == sizeof(CUuuid), "a UUID on the wire is CUDA's");
 
-/* A new kind needs a line here, one in backends.h, and a file. */
+/* A new kind needs a line here, one in pool_internal.h, and a file. */
 const struct pool_ops *const pool_kinds[] = { &host_ops, &vmm_ops, &pinned_ops, &mempool_ops,
 					      NULL };
 

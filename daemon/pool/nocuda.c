@@ -5,7 +5,7 @@
  *
  * The daemon still reads a configuration with GPU pools; such a pool is failed and says why.
  */
-#include "daemon/pool/backends.h"
+#include "daemon/pool/pool_internal.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the files of a pool share: pool.c is its life, pool_request.c allocates, deferred_free.c
- * gives back, and gpu_group.c knows the other pools of the GPU. Others include pool.h.
+ * gives back, gpu_group.c knows the other pools of the GPU, and a backend_*.c has the calls of a
+ * kind. Others include pool.h.
  */
 #pragma once
 
@@ -18,6 +19,13 @@ struct pending {
 	int result;	     /* of ops->free */
 	struct fault *fault; /* owned; why it failed. NULL: no failure, or no memory for the text */
 };
+
+/* ---- backend_*.c: the kinds, for the table pool_kinds in cuda.c and nocuda.c ---- */
+
+extern const struct pool_ops host_ops;	  /* sealed memfds */
+extern const struct pool_ops vmm_ops;	  /* memory of a GPU, one driver allocation a block */
+extern const struct pool_ops pinned_ops;  /* the same of a NUMA node of the host */
+extern const struct pool_ops mempool_ops; /* a driver's pool, which sub-allocates */
 
 /* ---- pool.c ---- */
 

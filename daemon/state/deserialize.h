@@ -15,3 +15,10 @@
  * still has everything. */
 int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
 		struct pools *pools, unsigned char id[DAEMON_ID_BYTES], uint64_t *ret_generation);
+
+/* Is the memory of adopted buffers still there? A GPU that was reset, or that nobody had open
+ * meanwhile, has lost it, and the kept fds do not show that. The driver knows, once it has started;
+ * until its result is there, the daemon serves everything as it is. To be called once, when every
+ * pool is ready or has failed. Later calls catalog_memory_lost() for buffers whose memory is gone.
+ * Both must outlive the pools' workers. See verify.c. */
+void verify_start(struct pools *pools, struct catalog *catalog);

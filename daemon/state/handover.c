@@ -8,7 +8,6 @@
 #include "daemon/state/handover.h"
 
 #include "daemon/state/deserialize.h"
-#include "daemon/state/verify.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 

@@ -8,7 +8,7 @@
  * error may be temporary, and no buffer is dropped for it. If the device is missing, no driver can
  * check: the buffers stay.
  */
-#include "daemon/state/verify.h"
+#include "daemon/state/deserialize.h"
 
 #include "daemon/util/log.h"
 #include "proto/base/own.h"

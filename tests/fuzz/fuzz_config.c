@@ -4,7 +4,6 @@
  * back as the same configuration. The corpus is tests/fuzz/corpus/config.
  */
 #include "daemon/config/config_reader.h"
-#include "daemon/config/config_report.h"
 #include "proto/base/own.h"
 
 #include <assert.h>

@@ -4,8 +4,7 @@
  */
 #pragma once
 
-#include "daemon/config/config_load.h"
-#include "daemon/config/config_report.h"
+#include "daemon/config/config.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 

@@ -3,7 +3,6 @@
  * The log: the parts of a line on stderr, the fields that reach the journal's socket, and that text
  * from a client can't forge a line.
  */
-#include "daemon/util/escape.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
