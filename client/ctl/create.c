@@ -23,7 +23,6 @@ struct options {
 struct plan {
 	int64_t shape[DIMENSIONS_MAX];
 	struct gpushm_array_spec spec; /* borrows shape */
-	uint64_t bytes;		       /* of the buffer */
 };
 
 /* "8,1080", "8x1080"; "" is a single element. */
@@ -66,6 +65,7 @@ static int parse_size(const struct options *o, struct plan *p)
 
 static int make_plan(const struct options *o, struct plan *p)
 {
+	uint64_t bytes;
 	int r;
 
 	p->spec.name = "";
@@ -77,7 +77,7 @@ static int make_plan(const struct options *o, struct plan *p)
 	r = o->shape ? parse_shape(o->shape, p) : parse_size(o, p);
 	if (r)
 		return r;
-	r = gpushm_layout(&p->spec, 1, &p->bytes);
+	r = gpushm_layout(&p->spec, 1, &bytes);
 	return r < 0 ? ctl_error(CTL_USAGE, "%s", gpushm_error()) : CTL_OK;
 }
 
@@ -117,7 +117,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	if (r == CTL_OK && o->from)
 		r = transfer_open(&file, &fd);
 	if (r == CTL_OK)
-		r = new_buffer_create(ctl, &o->new_buffer, words[0], &p.spec, 1, p.bytes, &b);
+		r = new_buffer_create(ctl, &o->new_buffer, words[0], &p.spec, 1, &b);
 	if (r == CTL_OK)
 		r = fill(ctl, &p, fd, file, b);
 	if (r == CTL_OK)

@@ -63,6 +63,13 @@ const struct command *command_find(const char *name);
 /* The name of the command that was probably meant, or NULL. */
 const char *command_suggest(const char *typed);
 
+/* --timeout of the commands that open a buffer. */
+#define ARG_TIMEOUT(options)                                                                      \
+	{                                                                                         \
+		"timeout", ARG_TIME, 't', "TIME", "wait up to this time until NAME is published", \
+			offsetof(options, timeout)                                                \
+	}
+
 /* Connects, once. An exit code. */
 int ctl_connect(struct ctl *ctl);
 
@@ -89,3 +96,18 @@ static inline struct output_text ctl_size(const struct ctl *ctl, uint64_t bytes)
 
 /* Prints the table on stdout and frees it. An exit code. */
 int ctl_print(const struct ctl *ctl, struct table *t);
+
+/* hold.c: reads and drops standard input until it ends, or until the daemon is gone. An exit code.
+ */
+int hold_until_eof(struct ctl *ctl);
+
+/* publish.c: prints that the buffer is held, and publishes it when `gpushmctl publish` asks for it,
+ * in the given state unless the request has another one. Returns when it is published, or when the
+ * daemon is gone. An exit code. */
+int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state);
+
+/* stat.c: all facts about a buffer, as an object. key is as for json_open(). */
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders);
+
+/* The colour of a buffer's state. */
+enum table_style stat_style(const struct gpushm_stat *s);

@@ -11,44 +11,39 @@
 #include <cuda.h>
 #include <string.h>
 
-/* cuda.h maps some calls to a later version: the pointer's type and the symbol are of the same
- * version. */
-#define CALLS(CALL)                                      \
-	CALL(init, cuInit)                               \
-	CALL(get_error_name, cuGetErrorName)             \
-	CALL(get_version, cuDriverGetVersion)            \
-	CALL(get_count, cuDeviceGetCount)                \
-	CALL(get, cuDeviceGet)                           \
-	CALL(get_name, cuDeviceGetName)                  \
-	CALL(total_mem, cuDeviceTotalMem)                \
-	CALL(get_attribute, cuDeviceGetAttribute)        \
-	CALL(granularity, cuMemGetAllocationGranularity) \
-	CALL(create, cuMemCreate)                        \
-	CALL(export, cuMemExportToShareableHandle)       \
-	CALL(release, cuMemRelease)
-#define STRING(text) #text
-#define POINTER(member, call) __typeof__(call) *member;
-#define SYMBOL(member, call) { STRING(call), offsetof(struct driver, member) },
+#define CUDA_CALLS(X)                                 \
+	X(init, cuInit)                               \
+	X(get_error_name, cuGetErrorName)             \
+	X(get_version, cuDriverGetVersion)            \
+	X(get_count, cuDeviceGetCount)                \
+	X(get, cuDeviceGet)                           \
+	X(get_name, cuDeviceGetName)                  \
+	X(total_mem, cuDeviceTotalMem_v2)             \
+	X(get_attribute, cuDeviceGetAttribute)        \
+	X(granularity, cuMemGetAllocationGranularity) \
+	X(create, cuMemCreate)                        \
+	X(export, cuMemExportToShareableHandle)       \
+	X(release, cuMemRelease)
 
-struct driver {
-	CALLS(POINTER)
-};
+static struct cuda {
+	CUDA_CALLS(LIBCUDA_MEMBER)
+} cuda;
 
-static const struct libcuda_symbol symbols[] = { CALLS(SYMBOL) };
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
 
-static const char *error_name(const struct driver *v, CUresult result)
+static const char *error_name(CUresult result)
 {
 	const char *name;
 
-	return v->get_error_name(result, &name) == CUDA_SUCCESS ? name : "an unknown error";
+	return cuda.get_error_name(result, &name) == CUDA_SUCCESS ? name : "an unknown error";
 }
 
-static bool load(struct doctor *d, struct driver *v)
+static bool load(struct doctor *d)
 {
 	char why[256];
 	bool found = libcuda_load(NULL, 0, NULL, why, sizeof(why));
 
-	if (found && libcuda_load(symbols, array_size(symbols), v, why, sizeof(why)))
+	if (found && libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why)))
 		return true;
 	doctor_say(
 		d, found ? FINDING_FAIL : FINDING_WARN, "driver",
@@ -59,35 +54,35 @@ static bool load(struct doctor *d, struct driver *v)
 	return false;
 }
 
-static bool start(struct doctor *d, const struct driver *v, int *ret_count)
+static bool start(struct doctor *d, int *ret_count)
 {
 	int version = 0;
-	CUresult r = v->init(0);
+	CUresult r = cuda.init(0);
 
 	if (r == CUDA_SUCCESS)
-		r = v->get_count(ret_count);
+		r = cuda.get_count(ret_count);
 	if (r != CUDA_SUCCESS) {
 		doctor_say(d, r == CUDA_ERROR_NO_DEVICE ? FINDING_WARN : FINDING_FAIL, "driver",
 			   "run nvidia-smi for details; reboot after an update of the driver",
-			   "cuInit: %s", error_name(v, r));
+			   "cuInit: %s", error_name(r));
 		return false;
 	}
-	v->get_version(&version);
+	cuda.get_version(&version);
 	doctor_ok(d, "driver", "CUDA %d.%d, %d devices", version / 1000, version % 1000 / 10,
 		  *ret_count);
 	return true;
 }
 
-static int attribute(const struct driver *v, CUdevice device, CUdevice_attribute a)
+static int attribute(CUdevice device, CUdevice_attribute a)
 {
 	int value = 0;
 
-	return v->get_attribute(&value, a, device) == CUDA_SUCCESS ? value : 0;
+	return cuda.get_attribute(&value, a, device) == CUDA_SUCCESS ? value : 0;
 }
 
 /* Makes the smallest allocation at a place and exports it. NULL, or the name of the call that
  * failed. */
-static const char *test_export(const struct driver *v, CUmemLocation place, CUresult *ret)
+static const char *test_export(CUmemLocation place, CUresult *ret)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .requestedHandleTypes =
@@ -97,19 +92,19 @@ static const char *test_export(const struct driver *v, CUmemLocation place, CUre
 	_cleanup_(close_fd) int fd = -1;
 	size_t size = 0;
 
-	*ret = v->granularity(&size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	*ret = cuda.granularity(&size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	if (*ret != CUDA_SUCCESS)
 		return "cuMemGetAllocationGranularity";
-	*ret = v->create(&handle, size, &prop, 0);
+	*ret = cuda.create(&handle, size, &prop, 0);
 	if (*ret != CUDA_SUCCESS)
 		return "cuMemCreate";
-	*ret = v->export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	v->release(handle);
+	*ret = cuda.export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	cuda.release(handle);
 	return *ret == CUDA_SUCCESS ? NULL : "cuMemExportToShareableHandle";
 }
 
-static void test_kind(struct doctor *d, const struct driver *v, const char *check, const char *kind,
-		      bool promised, CUmemLocation place)
+static void test_kind(struct doctor *d, const char *check, const char *kind, bool promised,
+		      CUmemLocation place)
 {
 	const char *call;
 	CUresult r;
@@ -119,24 +114,23 @@ static void test_kind(struct doctor *d, const struct driver *v, const char *chec
 			    kind);
 		return;
 	}
-	call = test_export(v, place, &r);
+	call = test_export(place, &r);
 	if (call)
 		doctor_fail(
 			d, check,
 			r == CUDA_ERROR_OUT_OF_MEMORY
 				? "its memory is full: nvidia-smi shows the processes that use it"
 				: NULL,
-			"%s: %s: %s", kind, call, error_name(v, r));
+			"%s: %s: %s", kind, call, error_name(r));
 	else
 		doctor_ok(d, check, "%s: memory can be made and exported as a file descriptor",
 			  kind);
 }
 
-static void test_mempool(struct doctor *d, const struct driver *v, const char *check,
-			 CUdevice device)
+static void test_mempool(struct doctor *d, const char *check, CUdevice device)
 {
-	int pools = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
-	int handles = attribute(v, device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
+	int pools = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+	int handles = attribute(device, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
 
 	if (pools && (handles & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
 		doctor_ok(d, check, "mempool: the device exports pools as file descriptors");
@@ -147,10 +141,9 @@ static void test_mempool(struct doctor *d, const struct driver *v, const char *c
 			    (unsigned)handles);
 }
 
-static void check_sharing(struct doctor *d, const struct driver *v, const char *check,
-			  const char *name, CUdevice device)
+static void check_sharing(struct doctor *d, const char *check, const char *name, CUdevice device)
 {
-	int mode = attribute(v, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+	int mode = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 
 	if (strstr(name, "MIG"))
 		doctor_warn(d, check, NULL,
@@ -163,34 +156,34 @@ static void check_sharing(struct doctor *d, const struct driver *v, const char *
 			    "its compute mode allows only one process at a time to use it");
 }
 
-static void test_device(struct doctor *d, const struct driver *v, int ordinal)
+static void test_device(struct doctor *d, int ordinal)
 {
 	char name[96] = "?", check[24];
 	size_t total = 0;
 	CUdevice device;
-	CUresult r = v->get(&device, ordinal);
+	CUresult r = cuda.get(&device, ordinal);
 	int node;
 
 	snprintf(check, sizeof(check), "cuda:%d", ordinal);
 	if (r != CUDA_SUCCESS) {
-		doctor_fail(d, check, NULL, "cuDeviceGet: %s", error_name(v, r));
+		doctor_fail(d, check, NULL, "cuDeviceGet: %s", error_name(r));
 		return;
 	}
-	v->get_name(name, sizeof(name), device);
-	v->total_mem(&total, device);
+	cuda.get_name(name, sizeof(name), device);
+	cuda.total_mem(&total, device);
 	doctor_ok(d, check, "%s, %s", name, ctl_size(d->ctl, total).text);
-	check_sharing(d, v, check, name, device);
+	check_sharing(d, check, name, device);
 	test_kind(
-		d, v, check, "vmm",
-		attribute(v, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-			attribute(v, device,
+		d, check, "vmm",
+		attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+			attribute(device,
 				  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
 		(CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal });
-	test_mempool(d, v, check, device);
+	test_mempool(d, check, device);
 	/* -1: the machine has no NUMA; its memory is node 0. */
-	node = attribute(v, device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
-	test_kind(d, v, check, "pinned",
-		  attribute(v, device,
+	node = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+	test_kind(d, check, "pinned",
+		  attribute(device,
 			    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
 		  (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
 				   .id = node < 0 ? 0 : node });
@@ -198,13 +191,12 @@ static void test_device(struct doctor *d, const struct driver *v, int ordinal)
 
 void doctor_cuda(struct doctor *d)
 {
-	struct driver v;
 	int count = 0;
 
-	if (!load(d, &v) || !start(d, &v, &count))
+	if (!load(d) || !start(d, &count))
 		return;
 	for (int i = 0; i < count; i++)
-		test_device(d, &v, i);
+		test_device(d, i);
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY"))
 		doctor_warn(d, "MPS", NULL,
 			    "under MPS the GPU work of a process can run on after it has exited, "

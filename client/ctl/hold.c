@@ -4,7 +4,7 @@
  * so that a script can keep memory alive: `coproc gpushmctl hold NAME`. Its lease also ends if a
  * signal kills it.
  */
-#include "client/ctl/hold.h"
+#include "client/ctl/ctl.h"
 
 #include "proto/base/own.h"
 
@@ -114,9 +114,7 @@ const struct command command_hold = {
 	.args = ARGS({ "write", ARG_FLAG, 'w', NULL,
 		       "open it for writing; only a shared buffer allows this",
 		       offsetof(struct options, write) },
-		     { "timeout", ARG_TIME, 't', "TIME",
-		       "wait up to this time until NAME is published",
-		       offsetof(struct options, timeout) }),
+		     ARG_TIMEOUT(struct options)),
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

@@ -8,7 +8,7 @@
 #include "client/ctl/output.h"
 #include "proto/base/utf8.h"
 
-#include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 void json_init(struct json *j, FILE *out, bool pretty)
@@ -120,35 +120,14 @@ void json_base64(struct json *j, const char *key, const void *value, size_t len)
 	fputc('"', j->out);
 }
 
-/* A value that needs no escapes. */
-#define write_value(j, key, ...) (begin(j, key), (void)fprintf((j)->out, __VA_ARGS__))
-
-void json_uint(struct json *j, const char *key, uint64_t value)
+void json_value(struct json *j, const char *key, const char *format, ...)
 {
-	write_value(j, key, "%" PRIu64, value);
-}
+	va_list ap;
 
-void json_id(struct json *j, const char *key, uint64_t value)
-{
-	write_value(j, key, "\"%" PRIu64 "\"", value);
-}
-
-void json_int(struct json *j, const char *key, int64_t value)
-{
-	write_value(j, key, "%" PRId64, value);
-}
-
-void json_index(struct json *j, const char *key, int value)
-{
-	if (value < 0)
-		json_null(j, key);
-	else
-		json_int(j, key, value);
-}
-
-void json_hex(struct json *j, const char *key, uint64_t value)
-{
-	write_value(j, key, "\"%016" PRIx64 "\"", value);
+	begin(j, key);
+	va_start(ap, format);
+	vfprintf(j->out, format, ap);
+	va_end(ap);
 }
 
 void json_ints(struct json *j, const char *key, const int64_t *values, int n)
@@ -157,16 +136,6 @@ void json_ints(struct json *j, const char *key, const int64_t *values, int n)
 	for (int i = 0; i < n; i++)
 		json_int(j, NULL, values[i]);
 	json_close(j, ']');
-}
-
-void json_bool(struct json *j, const char *key, bool value)
-{
-	write_value(j, key, "%s", value ? "true" : "false");
-}
-
-void json_null(struct json *j, const char *key)
-{
-	write_value(j, key, "null");
 }
 
 void json_time(struct json *j, const char *key, uint64_t ns)

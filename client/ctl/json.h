@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,14 +30,18 @@ void json_string(struct json *j, const char *key, const char *value);
 void json_bytes(struct json *j, const char *key, const void *value, size_t len);
 /* RFC 4648 with padding. */
 void json_base64(struct json *j, const char *key, const void *value, size_t len);
-void json_uint(struct json *j, const char *key, uint64_t value);
-/* A string of digits, because many readers lose precision above 2^53 (RFC 7493). */
-void json_id(struct json *j, const char *key, uint64_t value);
-void json_int(struct json *j, const char *key, int64_t value);
-void json_index(struct json *j, const char *key, int value);	/* null if it is negative */
-void json_hex(struct json *j, const char *key, uint64_t value); /* a string of 16 digits */
 void json_ints(struct json *j, const char *key, const int64_t *values, int n); /* an array */
-void json_bool(struct json *j, const char *key, bool value);
-void json_null(struct json *j, const char *key);
 /* A time in ns since 1970 as an ISO 8601 string; null for 0. */
 void json_time(struct json *j, const char *key, uint64_t ns);
+
+/* A value that needs no escapes, as printf() writes it. */
+void json_value(struct json *j, const char *key, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define json_uint(j, key, value) json_value(j, key, "%" PRIu64, (uint64_t)(value))
+#define json_int(j, key, value) json_value(j, key, "%" PRId64, (int64_t)(value))
+/* A string of digits, because many readers lose precision above 2^53 (RFC 7493). */
+#define json_id(j, key, value) json_value(j, key, "\"%" PRIu64 "\"", (uint64_t)(value))
+#define json_hex(j, key, value) json_value(j, key, "\"%016" PRIx64 "\"", (uint64_t)(value))
+#define json_bool(j, key, value) json_value(j, key, (value) ? "true" : "false")
+#define json_null(j, key) json_value(j, key, "null")

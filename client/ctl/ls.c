@@ -4,7 +4,6 @@
  * their holders, which the daemon shows to a buffer's owner and to admins only.
  */
 #include "client/ctl/ctl.h"
-#include "client/ctl/stat.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
 

@@ -7,8 +7,6 @@
  */
 #include "client/ctl/new_buffer.h"
 
-#include "client/ctl/hold.h"
-#include "client/ctl/publish.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
@@ -72,28 +70,8 @@ static int find_group(const char *text, gid_t *ret)
 	return CTL_OK;
 }
 
-static int create(struct ctl *ctl, const struct gpushm_options *o, const char *name,
-		  const struct gpushm_array_spec *specs, size_t n, uint64_t bytes,
-		  struct gpushm_buffer **ret)
-{
-	struct gpushm_buffer *b = NULL;
-	int r = gpushm_create(ctl->connection, name, bytes, o, &b);
-
-	if (r < 0)
-		return ctl_refused(r);
-	r = gpushm_describe(b, specs, n);
-	if (r < 0) {
-		r = ctl_refused(r);
-		gpushm_close(b);
-		return r;
-	}
-	*ret = b;
-	return CTL_OK;
-}
-
 int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *name,
-		      struct gpushm_array_spec *specs, size_t n, uint64_t bytes,
-		      struct gpushm_buffer **ret)
+		      struct gpushm_array_spec *specs, size_t n, struct gpushm_buffer **ret)
 {
 	struct gpushm_attr attrs[ARG_LIST_MAX] = { 0 };
 	struct gpushm_options o = { .struct_size = sizeof(o),
@@ -104,26 +82,17 @@ int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *
 				    .n_attrs = nb->attrs.n,
 				    .flags = (nb->transient ? GPUSHM_TRANSIENT : 0) |
 					     (nb->group ? GPUSHM_SET_GID : 0) };
-	uint64_t needed = 0;
 	int r = ctl_connect(ctl);
 
 	if (r)
 		return r;
 	if (nb->shared && nb->sealed)
 		return ctl_error(CTL_USAGE, "--shared and --sealed: choose one");
-	r = gpushm_layout(specs, n, &needed);
-	if (r < 0)
-		return ctl_refused(r);
-	if (needed > bytes)
-		bytes = needed;
-	/* Arrays without elements take no bytes, but a buffer has at least one. */
-	if (!bytes)
-		bytes = 1;
 	r = nb->group ? find_group(nb->group, &o.gid) : CTL_OK;
 	if (r == CTL_OK)
 		r = split_attrs(&nb->attrs, attrs);
 	if (r == CTL_OK)
-		r = create(ctl, &o, name, specs, n, bytes, ret);
+		r = ctl_result(gpushm_create_arrays(ctl->connection, name, specs, n, &o, ret));
 	for (size_t i = 0; i < nb->attrs.n; i++)
 		free((char *)attrs[i].key);
 	return r;

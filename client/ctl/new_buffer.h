@@ -17,11 +17,9 @@ struct new_buffer {
 /* For an options struct that starts with a struct new_buffer. */
 extern const struct arg new_buffer_args[];
 
-/* Connects, lays out the arrays, creates the buffer and describes them. bytes: its size if the
- * arrays need less. An exit code. */
+/* Connects, and creates a buffer for these arrays. An exit code. */
 int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *name,
-		      struct gpushm_array_spec *specs, size_t n, uint64_t bytes,
-		      struct gpushm_buffer **ret);
+		      struct gpushm_array_spec *specs, size_t n, struct gpushm_buffer **ret);
 
 /* Publishes the buffer, with --hold after `gpushmctl publish`, and reports it; with --transient
  * waits for the end of standard input. state: the default for neither --shared nor --sealed.

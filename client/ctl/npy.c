@@ -211,14 +211,12 @@ static int format_size(struct scan *s, unsigned depth, uint64_t *ret)
 /* Skips "'name'" or "('title', 'name')". */
 static int skip_name(struct scan *s)
 {
+	bool titled = scan_char(s, '(');
 	const char *t;
 	size_t len;
-	int r;
+	int r = scan_string(s, &t, &len);
 
-	if (!scan_char(s, '('))
-		return scan_string(s, &t, &len);
-	r = scan_string(s, &t, &len);
-	if (r < 0)
+	if (r < 0 || !titled)
 		return r;
 	if (!scan_char(s, ','))
 		return wrong(s, EINVAL, "a title without a name");
@@ -541,15 +539,14 @@ static int format_descr(const struct npy *npy, char **ret)
 	return asprintf(ret, "'%s'", typestr) < 0 ? -ENOMEM : 0;
 }
 
-static size_t format_shape(const struct npy *npy, char *buf, size_t size)
+static void format_shape(const struct npy *npy, char *buf, size_t size)
 {
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < npy->ndim; i++)
 		n += (size_t)snprintf(buf + n, size - n, "%s%" PRId64, i ? ", " : "",
 				      npy->shape[i]);
-	n += (size_t)snprintf(buf + n, size - n, "%s", npy->ndim == 1 ? "," : "");
-	return n;
+	snprintf(buf + n, size - n, "%s", npy->ndim == 1 ? "," : "");
 }
 
 static bool is_ascii(const char *s)

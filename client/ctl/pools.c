@@ -8,6 +8,14 @@
 #include "proto/base/uuid.h"
 #include "proto/words.h"
 
+static void index_json(struct json *j, const char *key, int value)
+{
+	if (value < 0)
+		json_null(j, key);
+	else
+		json_int(j, key, value);
+}
+
 static void pool_json(struct json *j, const struct gpushm_pool *p)
 {
 	bool on_gpu = p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL;
@@ -20,8 +28,8 @@ static void pool_json(struct json *j, const struct gpushm_pool *p)
 	json_string(j, "device_uuid", on_gpu ? uuid : NULL);
 	json_string(j, "device_name", p->device_name[0] ? p->device_name : NULL);
 	json_string(j, "pci_id", p->pci_id[0] ? p->pci_id : NULL);
-	json_index(j, "device", p->device);
-	json_index(j, "numa_node", p->numa_node);
+	index_json(j, "device", p->device);
+	index_json(j, "numa_node", p->numa_node);
 	json_uint(j, "bytes", p->bytes);
 	json_uint(j, "used_bytes", p->used_bytes);
 	json_uint(j, "pending_bytes", p->pending_bytes);

@@ -12,7 +12,7 @@
  * request is one datagram, the state as a byte (0: the holder's own choice); so is the reply, an
  * exit code plus one and a text.
  */
-#include "client/ctl/publish.h"
+#include "client/ctl/ctl.h"
 
 #include "proto/base/fnv.h"
 #include "proto/base/own.h"

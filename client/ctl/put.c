@@ -199,7 +199,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	int r = open_all(&in, o, n, words, &name);
 
 	if (r == CTL_OK)
-		r = new_buffer_create(ctl, &o->new_buffer, name, in.specs, in.n, 0, &b);
+		r = new_buffer_create(ctl, &o->new_buffer, name, in.specs, in.n, &b);
 	if (r == CTL_OK)
 		r = fill(ctl, &in, b);
 	if (r == CTL_OK)

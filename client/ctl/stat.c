@@ -3,7 +3,7 @@
  * `gpushmctl stat`: shows everything about one buffer. The daemon gives the table of arrays only to
  * a process that opens the buffer, so --arrays opens it for reading for a moment.
  */
-#include "client/ctl/stat.h"
+#include "client/ctl/ctl.h"
 
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
@@ -275,9 +275,7 @@ const struct command command_stat = {
 	.args = ARGS({ "arrays", ARG_FLAG, 'a', NULL,
 		       "also list its arrays; opens it for reading for a moment",
 		       offsetof(struct options, arrays) },
-		     { "timeout", ARG_TIME, 't', "TIME",
-		       "wait up to this time until NAME is published",
-		       offsetof(struct options, timeout) }),
+		     ARG_TIMEOUT(struct options)),
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

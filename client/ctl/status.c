@@ -34,20 +34,20 @@ static void usage_json(struct json *j, const struct gpushm_usage *u)
 	json_close(j, '}');
 }
 
-static void hex(const unsigned char *bytes, size_t n, char *buf)
+static struct output_text daemon_id(const struct gpushm_status *s)
 {
-	for (size_t i = 0; i < n; i++)
-		sprintf(buf + 2 * i, "%02x", bytes[i]);
+	struct output_text id;
+
+	for (size_t i = 0; i < sizeof(s->daemon); i++)
+		sprintf(id.text + 2 * i, "%02x", s->daemon[i]);
+	return id;
 }
 
 static void status_json(struct json *j, const struct gpushm_status *s)
 {
-	char id[2 * sizeof(s->daemon) + 1];
-
-	hex(s->daemon, sizeof(s->daemon), id);
 	json_open(j, NULL, '{');
 	json_string(j, "software", s->software);
-	json_string(j, "daemon", id);
+	json_string(j, "daemon", daemon_id(s).text);
 	json_int(j, "pid", s->pid);
 	json_uint(j, "uptime_ms", s->uptime_ms);
 	json_uint(j, "peers", s->peers);
@@ -72,13 +72,11 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 
 static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 {
-	char id[2 * sizeof(s->daemon) + 1];
 	const char *style = ctl->colour ? table_styles[TABLE_BOLD] : "";
 	const char *end = ctl->colour ? table_style_end : "";
 
-	hex(s->daemon, sizeof(s->daemon), id);
 	printf("%s%s%s, pid %d, up %s, id %s\n", style, s->software, end, s->pid,
-	       output_age(s->uptime_ms * 1000000).text, id);
+	       output_age(s->uptime_ms * 1000000).text, daemon_id(s).text);
 	printf("%u buffers, %u leases, %u connections, %u waiting for a name\n", s->buffers,
 	       s->leases, s->peers, s->waiting);
 	if (s->suspects)

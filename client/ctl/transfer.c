@@ -137,40 +137,34 @@ int transfer_open(const char **file, int *ret)
 	return *ret < 0 ? ctl_error(CTL_FAILED, "%s: %s", *file, strerror(errno)) : CTL_OK;
 }
 
-ssize_t transfer_read(int fd, void *buf, size_t size)
+/* Reads or writes until all is done, the file ends or a signal came. */
+static ssize_t move(int fd, char *buf, size_t size, bool out)
 {
 	size_t done = 0;
 
-	while (done < size) {
-		ssize_t n = caught ? -1 : read(fd, (char *)buf + done, size - done);
+	while (done < size && !caught) {
+		ssize_t n = out ? write(fd, buf + done, size - done)
+				: read(fd, buf + done, size - done);
 
-		if (caught)
-			return -EINTR;
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
+		if (n < 0 && errno != EINTR && !caught)
 			return -errno;
-		if (n == 0)
+		if (n == 0 && !out)
 			break;
-		done += (size_t)n;
+		done += n > 0 ? (size_t)n : 0;
 	}
-	return (ssize_t)done;
+	return caught ? -EINTR : (ssize_t)done;
+}
+
+ssize_t transfer_read(int fd, void *buf, size_t size)
+{
+	return move(fd, buf, size, false);
 }
 
 int transfer_write(int fd, const void *buf, size_t size)
 {
-	for (size_t done = 0; done < size;) {
-		ssize_t n = caught ? -1 : write(fd, (const char *)buf + done, size - done);
+	ssize_t n = move(fd, (char *)buf, size, true);
 
-		if (caught)
-			return -EINTR;
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		done += (size_t)n;
-	}
-	return 0;
+	return n < 0 ? (int)n : 0;
 }
 
 static int failed(const char *file, int error)
