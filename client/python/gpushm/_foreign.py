@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _core, _driver, _dtype
 
@@ -43,32 +43,17 @@ def _says_too_little(interface: dict[str, Any]) -> bool:
     return interface.get("version", 0) < 3 or (interface["typestr"][1] == "V" and not interface.get("descr"))
 
 
-class Memory:
+class Memory(NamedTuple):
     """Where an array's elements are; `owner` keeps the memory."""
 
-    __slots__ = ("address", "device", "dtype", "on_gpu", "owner", "shape", "stream", "strides")
-
-    def __init__(
-        self,
-        owner: Any,
-        address: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...] | None,
-        dtype: Any,
-        *,
-        on_gpu: bool,
-        device: int | None = None,
-        stream: int | None = None,
-    ) -> None:
-        """strides in bytes, None: C order; dtype: a numpy.dtype, or gpushm's name where NumPy has none."""
-        self.owner = owner
-        self.address = address
-        self.shape = shape
-        self.strides = strides
-        self.dtype = dtype
-        self.on_gpu = on_gpu
-        self.device = device
-        self.stream = stream
+    owner: Any
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None  # in bytes; None: C order
+    dtype: Any  # a numpy.dtype, or gpushm's name where NumPy has none
+    on_gpu: bool
+    device: int | None = None
+    stream: int | None = None
 
     @property
     def itemsize(self) -> int:
