@@ -8,8 +8,13 @@
 #include "proto/code.h"
 
 #include "gpushm.pb-c.h"
+#include "proto/name.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
 #define ENTRY(name, error) [CODE_##name] = { #name, error },
 #define SAME(name, error)                                                         \
@@ -31,4 +36,19 @@ int code_to_errno(int code)
 const char *code_name(int code)
 {
 	return code >= 0 && code < CODE_COUNT ? codes[code].name : "UNKNOWN";
+}
+
+int fault(struct fault *f, enum code code, const char *format, ...)
+{
+	va_list args;
+
+	assert(code != CODE_OK);
+
+	f->code = code;
+	va_start(args, format);
+	vsnprintf(f->text, sizeof(f->text), format, args);
+	va_end(args);
+	f->text[name_cut(f->text, strlen(f->text))] = '\0';
+
+	return -code_to_errno(code);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The protocol's error codes, and the errno of each for callers of the library.
+ * The protocol's error codes, the errno of each for callers of the library, and a fault: a code for
+ * programs with a text for people.
  */
 #pragma once
 
@@ -40,3 +41,14 @@ int code_to_errno(int code);
 
 /* "NOT_FOUND"; "UNKNOWN" for an unknown code. */
 const char *code_name(int code);
+
+struct fault {
+	enum code code;
+	char text[384]; /* what happened, to which name, and what to do */
+};
+
+/* Fills *f and returns -code_to_errno(code), so that a check is one line: return fault(f, ...). A
+ * text that does not fit is cut, but never inside a UTF-8 sequence, because it goes to terminals
+ * and into JSON. */
+int fault(struct fault *f, enum code code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));

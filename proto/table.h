@@ -16,6 +16,7 @@
 #pragma once
 
 #include "proto/base/fnv.h"
+#include "proto/code.h"
 #include "proto/dtype.h"
 #include "proto/limits.h"
 
@@ -45,21 +46,13 @@ struct table_attr {
 	size_t value_len;
 };
 
-/* The result of a check: what is wrong, as a code and as a text for an error message. */
-struct table_error {
-	enum {
-		TABLE_OK,
-		TABLE_LAYOUT,
-		TABLE_DTYPE,
-		TABLE_NAME,
-		TABLE_EXISTS,
-		TABLE_LIMIT,
-		TABLE_NO_MEMORY
-	} what;
-	char text[192];
-};
-
 #define TABLE_DIGEST_EMPTY FNV1A_BASIS /* the digest of a buffer without arrays */
+
+/* Checks an array against its buffer, for the builder, the reader and an array without a table. 0,
+ * or a fault as of table_builder_add(). On success *ret, which may be *a, is *a with its strides
+ * filled in. */
+int table_check(const struct table_array *a, uint64_t buffer_bytes, struct table_array *ret,
+		struct fault *err);
 
 /* ---- building: a builder owns copies of all it gets ---- */
 struct table_builder;
@@ -69,10 +62,9 @@ int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret);
 struct table_builder *table_builder_free(struct table_builder *b);
 
 /* Checks dtype, shape, strides, bounds (negative strides included), alignment, name and every
- * product, and adds the array. 0, or -EINVAL, -EEXIST, -EDQUOT, -ENOMEM with *err filled in; then
- * nothing was added. */
-int table_builder_add(struct table_builder *b, const struct table_array *a,
-		      struct table_error *err);
+ * product, and adds the array. 0, or a fault with CODE_LAYOUT, _DTYPE, _NAME, _EXISTS, _LIMIT or
+ * _NO_MEMORY; then nothing was added. */
+int table_builder_add(struct table_builder *b, const struct table_array *a, struct fault *err);
 
 /* Removes the arrays after the first n: undoes a batch with a wrong array. */
 void table_builder_truncate(struct table_builder *b, uint32_t n);
@@ -84,7 +76,7 @@ uint64_t table_builder_bytes(const struct table_builder *b);
 
 /* Sets an attribute; an empty value is a value. Replaces one of the same key. Errors as above. */
 int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
-			   struct table_error *err);
+			   struct fault *err);
 
 /* The image as a memfd with F_SEAL_SEAL|SHRINK|GROW|WRITE and mode 0400. The caller owns the fd.
  * 0 or -errno. The builder can still be used. digest: of the arrays alone, in the order added. */

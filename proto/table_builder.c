@@ -199,31 +199,31 @@ uint64_t table_builder_bytes(const struct table_builder *b)
 
 /* Checks the limits, and that the name is free. */
 static int array_admit(const struct table_parts *p, const struct table_array *a, uint64_t hash,
-		       struct table_error *err)
+		       struct fault *err)
 {
 	struct table_subject subject = { "array", a->name, a->name_len };
 	uint32_t slot = slot_find(p, hash, a->name, a->name_len);
 
 	if (slot == SLOT_NONE)
-		return table_refuse(err, TABLE_LIMIT, subject,
+		return table_refuse(err, CODE_LIMIT, subject,
 				    "its name's hash collides with %u others; choose another name",
 				    TABLE_PROBES_MAX);
 	if (p->slots[slot] != 0)
-		return table_refuse(err, TABLE_EXISTS, subject,
+		return table_refuse(err, CODE_EXISTS, subject,
 				    "the buffer has one of that name already");
 	if (p->arrays >= ARRAYS_MAX)
-		return table_refuse(err, TABLE_LIMIT, subject,
+		return table_refuse(err, CODE_LIMIT, subject,
 				    "the buffer has %" PRIu32 " already; at most %u are allowed",
 				    p->arrays, ARRAYS_MAX);
 	if (image_bound(p->arrays + 1, p->text_len + text_bytes(a)) > TABLE_BYTES_MAX)
-		return table_refuse(err, TABLE_LIMIT, subject,
+		return table_refuse(err, CODE_LIMIT, subject,
 				    "names, shapes and descrs of a buffer's arrays may take %u "
 				    "MiB; shorten the descrs",
 				    TABLE_BYTES_MAX >> 20);
 	return 0;
 }
 
-int table_builder_add(struct table_builder *b, const struct table_array *a, struct table_error *err)
+int table_builder_add(struct table_builder *b, const struct table_array *a, struct fault *err)
 {
 	struct table_parts *p = &b->parts;
 	struct table_subject subject = { "array", a->name, a->name_len };
@@ -239,7 +239,7 @@ int table_builder_add(struct table_builder *b, const struct table_array *a, stru
 	if (r < 0)
 		return r;
 	if (slots_grow(p) < 0 || entries_grow(p) < 0 || text_grow(p, text_bytes(&filled)) < 0)
-		return table_refuse(err, TABLE_NO_MEMORY, subject, "no memory for one more");
+		return table_refuse(err, CODE_NO_MEMORY, subject, "no memory for one more");
 
 	array_put(p, &filled, hash);
 	return 0;
@@ -276,19 +276,19 @@ static struct table_owned_attr *attr_find(struct table_parts *p, const struct ta
 }
 
 static int attr_admit(const struct table_parts *p, const struct table_owned_attr *old,
-		      const struct table_attr *attr, struct table_error *err)
+		      const struct table_attr *attr, struct fault *err)
 {
 	bool is_new = old == &p->attrs[p->n_attrs];
 	uint64_t others = p->attr_bytes - (is_new ? 0 : old->key_len + old->value_len);
 	struct table_subject subject = { "attribute", attr->key, attr->key_len };
 
 	if (is_new && p->n_attrs >= ATTRS_MAX)
-		return table_refuse(err, TABLE_LIMIT, subject,
+		return table_refuse(err, CODE_LIMIT, subject,
 				    "the buffer has %" PRIu32 " already; at most %u are allowed",
 				    p->n_attrs, ATTRS_MAX);
 	if (attr->value_len > ATTR_BYTES_MAX ||
 	    others + attr->key_len + attr->value_len > ATTR_BYTES_MAX)
-		return table_refuse(err, TABLE_LIMIT, subject,
+		return table_refuse(err, CODE_LIMIT, subject,
 				    "keys and values of a buffer may have %u bytes in all; "
 				    "%" PRIu64 " are left for this one",
 				    ATTR_BYTES_MAX, ATTR_BYTES_MAX - others);
@@ -296,7 +296,7 @@ static int attr_admit(const struct table_parts *p, const struct table_owned_attr
 }
 
 int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
-			   struct table_error *err)
+			   struct fault *err)
 {
 	struct table_parts *p = &b->parts;
 	const char *wrong = name_check_attr(attr->key, attr->key_len);
@@ -305,7 +305,7 @@ int table_builder_set_attr(struct table_builder *b, const struct table_attr *att
 	int r;
 
 	if (wrong)
-		return table_refuse(err, TABLE_NAME, (struct table_subject){ "attribute", "?", 1 },
+		return table_refuse(err, CODE_NAME, (struct table_subject){ "attribute", "?", 1 },
 				    "its key: %s", wrong);
 	a = attr_find(p, attr);
 	r = attr_admit(p, a, attr, err);
@@ -313,7 +313,7 @@ int table_builder_set_attr(struct table_builder *b, const struct table_attr *att
 		return r;
 	copy = malloc(attr->key_len + attr->value_len);
 	if (!copy)
-		return table_refuse(err, TABLE_NO_MEMORY,
+		return table_refuse(err, CODE_NO_MEMORY,
 				    (struct table_subject){ "attribute", attr->key, attr->key_len },
 				    "no memory for one more");
 

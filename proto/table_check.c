@@ -13,7 +13,6 @@
 #include "proto/base/own.h"
 #include "proto/name.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,27 +21,19 @@
 /* Bytes of a name in a text; the rest of the text must fit, too. */
 #define SHOWN_MAX 48u
 
-int table_refuse(struct table_error *err, int what, struct table_subject subject,
+int table_refuse(struct fault *err, enum code code, struct table_subject subject,
 		 const char *format, ...)
 {
-	static const int errors[] = {
-		[TABLE_LAYOUT] = EINVAL, [TABLE_DTYPE] = EINVAL, [TABLE_NAME] = EINVAL,
-		[TABLE_EXISTS] = EEXIST, [TABLE_LIMIT] = EDQUOT, [TABLE_NO_MEMORY] = ENOMEM,
-	};
 	bool cut = subject.name_len > SHOWN_MAX;
 	size_t shown = cut ? name_cut(subject.name, SHOWN_MAX) : subject.name_len;
+	char text[sizeof(err->text)];
 	va_list args;
-	int n;
 
-	assert(what > TABLE_OK && what <= TABLE_NO_MEMORY);
-
-	err->what = what;
-	n = snprintf(err->text, sizeof(err->text), "%s \"%.*s%s\": ", subject.kind, (int)shown,
-		     shown > 0 ? subject.name : "", cut ? "..." : "");
 	va_start(args, format);
-	vsnprintf(err->text + n, sizeof(err->text) - n, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	return -errors[what];
+	return fault(err, code, "%s \"%.*s%s\": %s", subject.kind, (int)shown,
+		     shown > 0 ? subject.name : "", cut ? "..." : "", text);
 }
 
 /* All other refusals in this file are about an array, too. */
@@ -50,94 +41,94 @@ int table_refuse(struct table_error *err, int what, struct table_subject subject
 	table_refuse(err, what, (struct table_subject){ "array", a->name, a->name_len }, \
 		     __VA_ARGS__)
 
-static int check_name(const struct table_array *a, struct table_error *err)
+static int check_name(const struct table_array *a, struct fault *err)
 {
 	const char *wrong = name_check_array(a->name, a->name_len);
 
 	/* A wrong name is not repeated: it may have control characters for a terminal. */
 	if (wrong)
-		return table_refuse(err, TABLE_NAME, (struct table_subject){ "array", "?", 1 },
+		return table_refuse(err, CODE_NAME, (struct table_subject){ "array", "?", 1 },
 				    "its name: %s", wrong);
 	return 0;
 }
 
-static int check_descr(const struct table_array *a, struct table_error *err)
+static int check_descr(const struct table_array *a, struct fault *err)
 {
 	const char *wrong;
 
 	if (a->descr_len == 0)
 		return 0;
 	if (a->dtype.code != DTYPE_RECORD)
-		return refuse(TABLE_DTYPE, "it has a descr, which is for records only");
+		return refuse(CODE_DTYPE, "it has a descr, which is for records only");
 	if (a->descr_len > DESCR_MAX)
-		return refuse(TABLE_LIMIT, "its descr has %zu bytes; at most %u are allowed",
+		return refuse(CODE_LIMIT, "its descr has %zu bytes; at most %u are allowed",
 			      a->descr_len, DESCR_MAX);
 
 	wrong = name_check_text(a->descr, a->descr_len);
-	return wrong ? refuse(TABLE_DTYPE, "its descr: %s", wrong) : 0;
+	return wrong ? refuse(CODE_DTYPE, "its descr: %s", wrong) : 0;
 }
 
-static int check_dtype(const struct table_array *a, struct table_error *err)
+static int check_dtype(const struct table_array *a, struct fault *err)
 {
 	char type[64];
 
 	if (dtype_valid(a->dtype))
 		return check_descr(a, err);
 	dtype_format(a->dtype, type, sizeof(type));
-	return refuse(TABLE_DTYPE, "there is no such dtype: %s", type);
+	return refuse(CODE_DTYPE, "there is no such dtype: %s", type);
 }
 
 /* Fills in missing strides. */
-static int check_shape(struct table_array *a, struct table_error *err)
+static int check_shape(struct table_array *a, struct fault *err)
 {
 	uint64_t n;
 
 	if (a->ndim > DIMENSIONS_MAX)
-		return refuse(TABLE_LAYOUT, "%" PRIu32 " dimensions; at most %u are allowed",
+		return refuse(CODE_LAYOUT, "%" PRIu32 " dimensions; at most %u are allowed",
 			      a->ndim, DIMENSIONS_MAX);
 	if (table_elements(a->ndim, a->shape, &n) < 0)
-		return refuse(TABLE_LAYOUT, "its shape has more than 2^63-1 elements");
+		return refuse(CODE_LAYOUT, "its shape has more than 2^63-1 elements");
 	if (dtype_packed(a->dtype) && a->has_strides)
-		return refuse(TABLE_LAYOUT, "elements of less than a byte are packed in C order; "
-					    "leave the strides out");
+		return refuse(CODE_LAYOUT, "elements of less than a byte are packed in C order; "
+					   "leave the strides out");
 	if (!a->has_strides && table_c_strides(a->dtype, a->ndim, a->shape, a->strides) < 0)
-		return refuse(TABLE_LAYOUT, "its shape has more than 2^63-1 bytes");
+		return refuse(CODE_LAYOUT, "its shape has more than 2^63-1 bytes");
 	return 0;
 }
 
-static int check_align(const struct table_array *a, struct table_error *err)
+static int check_align(const struct table_array *a, struct fault *err)
 {
 	uint32_t align = dtype_align(a->dtype);
 
 	if (a->offset % align != 0)
-		return refuse(TABLE_LAYOUT,
+		return refuse(CODE_LAYOUT,
 			      "offset %" PRIu64 " is no multiple of %" PRIu32
 			      ", as its dtype needs; %" PRIu64 " is",
 			      a->offset, align, a->offset - a->offset % align + align);
 	for (uint32_t i = 0; i < a->ndim; i++)
 		if (a->strides[i] % (int64_t)align != 0)
-			return refuse(TABLE_LAYOUT,
+			return refuse(CODE_LAYOUT,
 				      "stride %" PRId64 " is no multiple of %" PRIu32
 				      ", as its dtype needs; copy it to C order first",
 				      a->strides[i], align);
 	return 0;
 }
 
-static int check_bounds(const struct table_array *a, uint64_t buffer_bytes, struct table_error *err)
+static int check_bounds(const struct table_array *a, uint64_t buffer_bytes, struct fault *err)
 {
 	uint64_t before, bytes, end;
 
 	if (table_span(a, &before, &bytes) < 0)
-		return refuse(TABLE_LAYOUT, "its shape and strides span more than 2^64-1 bytes");
+		return refuse(CODE_LAYOUT, "its shape and strides span more than 2^64-1 bytes");
 	if (before > a->offset)
-		return refuse(TABLE_LAYOUT,
+		return refuse(CODE_LAYOUT,
 			      "its strides reach %" PRIu64 " bytes before the buffer; "
 			      "give it an offset of at least %" PRIu64,
 			      before - a->offset, before);
 	if (__builtin_add_overflow(a->offset - before, bytes, &end))
 		end = UINT64_MAX;
 	if (end > buffer_bytes)
-		return refuse(TABLE_LAYOUT,
+		return refuse(CODE_LAYOUT,
 			      "bytes %" PRIu64 "..%" PRIu64 " lie outside the buffer of %" PRIu64
 			      " bytes",
 			      a->offset - before, end, buffer_bytes);
@@ -145,7 +136,7 @@ static int check_bounds(const struct table_array *a, uint64_t buffer_bytes, stru
 }
 
 int table_check(const struct table_array *a, uint64_t buffer_bytes, struct table_array *ret,
-		struct table_error *err)
+		struct fault *err)
 {
 	struct table_array filled;
 	int r;

@@ -106,11 +106,6 @@ struct table_parts {
 int table_image_write(const struct table_parts *p, int *ret_fd, uint64_t *ret_bytes,
 		      uint64_t *ret_digest);
 
-/* Checks an array against its buffer, for the builder and the reader. 0, or a negative errno with
- * *err filled in. On success *ret is *a with its strides filled in. */
-int table_check(const struct table_array *a, uint64_t buffer_bytes, struct table_array *ret,
-		struct table_error *err);
-
 /* The start of an error text: `array "w1": `, `attribute "source": `; a long name is cut. */
 struct table_subject {
 	const char *kind;
@@ -118,6 +113,6 @@ struct table_subject {
 	size_t name_len;
 };
 
-/* Fills *err and returns the errno of `what`, negative. */
-int table_refuse(struct table_error *err, int what, struct table_subject subject,
+/* fault() with the subject before the text. */
+int table_refuse(struct fault *err, enum code code, struct table_subject subject,
 		 const char *format, ...) __attribute__((format(printf, 4, 5)));

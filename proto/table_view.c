@@ -116,7 +116,7 @@ static int entry_check(const struct table_view *v, const struct table_entry *e, 
 		       struct table_array *ret)
 {
 	struct table_array a;
-	struct table_error err;
+	struct fault err;
 
 	if (!v->image && e->descr_len > 0)
 		return -EAGAIN;

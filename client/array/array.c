@@ -6,8 +6,8 @@
  * may be written to can change, and is asked of the buffer each time.
  *
  * proto/table.h decides what an array of this buffer may be: it checks each entry that it returns,
- * and a spec is checked by adding it to a table that is then thrown away. During a lookup the
- * buffer's lock is held, because the table of a buffer that is being filled may grow.
+ * and a caller's spec as DESCRIBE does. During a lookup the buffer's lock is held, because the
+ * table of a buffer that is being filled may grow.
  */
 #include "client/array/array.h"
 
@@ -206,29 +206,12 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 	return r;
 }
 
-/* Checks a spec as DESCRIBE does, and fills in missing strides. */
-static int check_spec(const struct gpushm_buffer *b, struct table_array *t)
-{
-	struct table_builder *checker;
-	struct table_error err;
-	int r = table_builder_new(b->bytes, &checker);
-
-	if (r < 0)
-		return error_set(-r, "no memory for an array");
-	r = table_builder_add(checker, t, &err);
-	table_builder_free(checker);
-	if (r < 0)
-		return error_set(spec_errno(&err), "spec 0: %s", err.text);
-	if (!t->has_strides)
-		r = table_c_strides(t->dtype, t->ndim, t->shape, t->strides);
-	return r < 0 ? error_set(ERANGE, "the array's strides overflow") : 0;
-}
-
 int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec,
 		      struct gpushm_array **ret)
 {
 	struct gpushm_array_spec nameless = *spec;
 	struct table_array t;
+	struct fault err;
 	int r = buffer_check(b);
 
 	if (r < 0)
@@ -237,8 +220,8 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 	r = spec_to_table(&nameless, &t);
 	if (r < 0)
 		return r;
-	r = check_spec(b, &t);
-	return r < 0 ? r : array_from_table(b, &t, ret);
+	r = table_check(&t, b->bytes, &t, &err);
+	return r < 0 ? error_set(-r, "spec 0: %s", err.text) : array_from_table(b, &t, ret);
 }
 
 /* ---- getters ---- */

@@ -114,17 +114,6 @@ int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret)
 	return 0;
 }
 
-int spec_errno(const struct table_error *err)
-{
-	static const int numbers[] = {
-		[TABLE_LAYOUT] = ERANGE, [TABLE_DTYPE] = EINVAL, [TABLE_NAME] = EINVAL,
-		[TABLE_EXISTS] = EEXIST, [TABLE_LIMIT] = EDQUOT, [TABLE_NO_MEMORY] = ENOMEM,
-		[TABLE_OK] = EINVAL
-	};
-
-	return numbers[err->what];
-}
-
 /* Bytes that the array touches, and how far the lowest lies before its element [0, 0, ...]. */
 static int span(const struct gpushm_array_spec *spec, uint64_t *ret_before, uint64_t *ret_bytes)
 {

@@ -20,6 +20,3 @@ static inline struct gpushm_dtype dtype_to_public(struct dtype t)
 /* Copies the numbers and borrows the texts. 0, or -EINVAL with gpushm_error() set: ndim, a negative
  * length, a text that is too long. The table checks the rest. */
 int spec_to_table(const struct gpushm_array_spec *spec, struct table_array *ret);
-
-/* The errno, positive, for what the table's check found wrong. */
-int spec_errno(const struct table_error *err);

@@ -35,15 +35,15 @@ static int set_attr(struct table_builder *b, const struct gpushm_attr *from)
 	struct table_attr attr = { .key = from->key ? from->key : "",
 				   .value = from->value,
 				   .value_len = from->size };
-	struct table_error err;
+	struct fault err;
+	int r;
 
 	attr.key_len = strlen(attr.key);
 	if (!from->value && from->size > 0)
 		return error_set(EINVAL, "attribute \"%s\": %zu bytes and no value", attr.key,
 				 from->size);
-	if (table_builder_set_attr(b, &attr, &err) == 0)
-		return 0;
-	return error_set(spec_errno(&err), "attribute \"%s\": %s", attr.key, err.text);
+	r = table_builder_set_attr(b, &attr, &err);
+	return r < 0 ? error_set(-r, "attribute \"%s\": %s", attr.key, err.text) : 0;
 }
 
 static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct table_builder **ret)
@@ -221,14 +221,15 @@ static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *kn
 static int check_all(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct table_error err;
+		struct fault err;
 		struct table_array a;
 		int r = spec_to_table(&specs[i], &a);
 
 		if (r < 0)
 			return r;
-		if (table_builder_add(b->builder, &a, &err) < 0)
-			return error_set(spec_errno(&err), "spec %zu: %s", i, err.text);
+		r = table_builder_add(b->builder, &a, &err);
+		if (r < 0)
+			return error_set(-r, "spec %zu: %s", i, err.text);
 	}
 	return 0;
 }

@@ -8,7 +8,7 @@
 #include "daemon/config/config.h"
 #include "proto/base/hashtable.h"
 #include "proto/base/list.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 
 enum account_item {
 	ACCOUNT_BYTES,

@@ -18,21 +18,6 @@
 #define F_SEAL_FUTURE_WRITE 0x0010 /* linux/fcntl.h, Linux 5.1 */
 #endif
 
-enum code buffer_table_code(const struct table_error *e)
-{
-	static const enum code codes[] = {
-		[TABLE_OK] = CODE_OK,
-		[TABLE_LAYOUT] = CODE_LAYOUT,
-		[TABLE_DTYPE] = CODE_DTYPE,
-		[TABLE_NAME] = CODE_NAME,
-		[TABLE_EXISTS] = CODE_EXISTS,
-		[TABLE_LIMIT] = CODE_LIMIT,
-		[TABLE_NO_MEMORY] = CODE_NO_MEMORY,
-	};
-
-	return codes[e->what];
-}
-
 static int need_table(struct buffer *b, struct fault *f)
 {
 	if (b->table || table_builder_new(b->bytes, &b->table) == 0)
@@ -42,14 +27,10 @@ static int need_table(struct buffer *b, struct fault *f)
 
 static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n, struct fault *f)
 {
-	struct table_error e = { 0 };
 	int r = n ? need_table(b, f) : 0;
 
-	for (size_t i = 0; i < n && r == 0; i++) {
-		r = table_builder_set_attr(b->table, &attrs[i], &e);
-		if (r < 0)
-			r = fault(f, buffer_table_code(&e), "%s", e.text);
-	}
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = table_builder_set_attr(b->table, &attrs[i], f);
 	if (r == 0 && b->table)
 		r = recharge(&b->table_charge, table_builder_bytes(b->table), f);
 	return r;
@@ -161,13 +142,12 @@ bool buffer_allows(const struct buffer *b, const struct process *p, enum access 
 
 int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f)
 {
-	struct table_error e = { 0 };
 	int r = need_table(b, f);
 
+	if (r == 0)
+		r = table_builder_add(b->table, array, f);
 	if (r < 0)
 		return r;
-	if (table_builder_add(b->table, array, &e) < 0)
-		return fault(f, buffer_table_code(&e), "%s", e.text);
 	b->arrays = table_builder_arrays(b->table);
 	return recharge(&b->table_charge, table_builder_bytes(b->table), f);
 }

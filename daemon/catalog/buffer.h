@@ -120,9 +120,6 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n);
  * only. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 
-/* The code on the wire for a table error. */
-enum code buffer_table_code(const struct table_error *e);
-
 /* ---- leases ---- */
 
 /* One process's hold on one buffer, to read or to write. It ends with CLOSE, or when its process is

@@ -8,7 +8,7 @@
 
 #include "proto/base/hashtable.h"
 #include "proto/base/list.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "daemon/catalog/process.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 #include "proto/limits.h"
 
 #define KEY_MAX (BUFFER_NAME_MAX + 11u) /* "~" becomes "~4294967294" */

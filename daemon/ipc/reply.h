@@ -6,7 +6,7 @@
 #pragma once
 
 #include "gpushm.pb-c.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 #include "proto/limits.h"
 
 #include <stdbool.h>

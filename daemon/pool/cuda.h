@@ -6,7 +6,7 @@
 #pragma once
 
 #include "proto/base/libcuda.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 
 #include <cuda.h>
 #include <stdbool.h>

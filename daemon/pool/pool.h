@@ -9,7 +9,7 @@
 #include "daemon/config/pool_config.h"
 #include "daemon/pool/device.h"
 #include "proto/base/list.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 
 /* A mempool's block has this instead of an fd. */
 struct pointer {

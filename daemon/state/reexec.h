@@ -6,7 +6,7 @@
 #pragma once
 
 #include "proto/base/list.h"
-#include "proto/fault.h"
+#include "proto/code.h"
 
 #include <stdbool.h>
 #include <uv.h>

@@ -172,7 +172,7 @@ static void same_array(const struct table_array *told, const struct table_array 
 
 static void play(struct script *s, struct table_builder *b)
 {
-	struct table_error err;
+	struct fault err;
 
 	while (s->at < s->end) {
 		uint8_t op = take_byte(s);

@@ -50,7 +50,7 @@ static inline int table_fd(uint64_t *ret_bytes, uint64_t *ret_digest)
 				 .ndim = 1,
 				 .shape = { 2 } };
 	struct table_builder *b = NULL;
-	struct table_error err;
+	struct fault err;
 	int fd;
 
 	ck_assert_int_eq(table_builder_new(SIZE, &b), 0);

@@ -33,7 +33,7 @@ static void describe(const char *name, const char *dtype, uint32_t ndim, uint64_
 				 .descr = descr,
 				 .descr_len = descr ? strlen(descr) : 0,
 				 .ndim = ndim };
-	struct table_error err;
+	struct fault err;
 
 	for (uint32_t i = 0; i < ndim; i++)
 		t.shape[i] = length;

@@ -4,7 +4,6 @@
  */
 #include "proto/base/own.h"
 #include "proto/code.h"
-#include "proto/fault.h"
 #include "proto/name.h"
 #include "tests/lib/fds.h"
 

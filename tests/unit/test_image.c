@@ -52,7 +52,7 @@ static int sealed_table(unsigned arrays, uint64_t *ret_bytes)
 				      .descr = "abc",
 				      .descr_len = 3 };
 	struct table_builder *b = NULL;
-	struct table_error err;
+	struct fault err;
 	uint64_t digest;
 	char name[32];
 	int fd;

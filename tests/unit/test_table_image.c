@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 static struct table_builder *builder;
-static struct table_error err;
+static struct fault err;
 
 static void setup(void)
 {
@@ -252,7 +252,7 @@ START_TEST(attributes_pass_their_limits)
 	static char value[ATTR_BYTES_MAX + 1];
 
 	ck_assert_int_eq(set("k", value, ATTR_BYTES_MAX), -EDQUOT);
-	ck_assert_int_eq(err.what, TABLE_LIMIT);
+	ck_assert_int_eq(err.code, CODE_LIMIT);
 	ck_assert_str_eq(err.text, "attribute \"k\": keys and values of a buffer may have 4096 "
 				   "bytes in all; 4096 are left for this one");
 	ck_assert_int_eq(set("k", value, SIZE_MAX), -EDQUOT);
@@ -276,10 +276,10 @@ START_TEST(too_many_attributes_or_bad_keys_are_set)
 		ck_assert_int_eq(set(key, "v", 1), 0);
 	}
 	ck_assert_int_eq(set("more", "v", 1), -EDQUOT);
-	ck_assert_int_eq(err.what, TABLE_LIMIT);
+	ck_assert_int_eq(err.code, CODE_LIMIT);
 	ck_assert_int_eq(set("63", "new", 3), 0);
 	ck_assert_int_eq(set("", "v", 1), -EINVAL);
-	ck_assert_int_eq(err.what, TABLE_NAME);
+	ck_assert_int_eq(err.code, CODE_NAME);
 	ck_assert_str_eq(err.text, "attribute \"?\": its key: it is empty");
 	ck_assert_int_eq(set("a\n", "v", 1), -EINVAL);
 }

@@ -17,17 +17,17 @@
 
 #define ARRAYS 100u
 
-static void refused(int r, const struct table_error *err)
+static void refused(int r, const struct fault *err)
 {
 	ck_assert_int_eq(r, -ENOMEM);
-	ck_assert_int_eq(err->what, TABLE_NO_MEMORY);
+	ck_assert_int_eq(err->code, CODE_NO_MEMORY);
 	ck_assert_ptr_nonnull(strstr(err->text, "no memory for one more"));
 }
 
 static void add(struct table_builder *b, unsigned number)
 {
 	struct table_array a = { .dtype = { DTYPE_UINT, 8, 1, 0 }, .offset = number };
-	struct table_error err;
+	struct fault err;
 	char name[16];
 	int r;
 
@@ -44,7 +44,7 @@ static void add(struct table_builder *b, unsigned number)
 static void set_attr(struct table_builder *b, const char *value)
 {
 	const struct table_attr attr = { "key", 3, value, strlen(value) };
-	struct table_error err;
+	struct fault err;
 	int r = WITHOUT_MEMORY(table_builder_set_attr(b, &attr, &err));
 
 	if (r == 0)

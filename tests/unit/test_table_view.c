@@ -77,7 +77,7 @@ static void setup(void)
 {
 	const struct table_attr attr = { "key", 3, "value", 5 };
 	struct table_builder *b;
-	struct table_error err;
+	struct fault err;
 
 	fds_mark();
 	ck_assert_int_eq(table_builder_new(BUFFER_BYTES, &b), 0);
@@ -139,7 +139,7 @@ START_TEST(one_of_many_arrays_is_not_found)
 {
 	struct table_array a = { .dtype = { DTYPE_UINT, 8, 1, 0 } };
 	struct table_builder *b;
-	struct table_error err;
+	struct fault err;
 	char name[32];
 
 	free_ptr(&image);
