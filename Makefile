@@ -142,7 +142,7 @@ $(BUILD)/obj/client/examples/%.o: ALL_CFLAGS += -Iclient
 
 # With headers and nvcc the worker has a kernel; the driver makes code of its PTX when it is loaded.
 KERNEL := $(and $(CUDA_INCLUDE),$(NVCC))
-DIGITS := $(call objects,client/examples/digits.c client/examples/$(if $(KERNEL),digits_gpu.c,digits_nogpu.c))
+DIGITS := $(call objects,client/examples/digits.c client/examples/$(if $(KERNEL),digits_gpu.c,digits_nogpu.c) proto/base/libcuda.c)
 
 $(BUILD)/examples/classify: $(DIGITS) $(if $(KERNEL),$(BUILD)/examples/classify.ptx)
 $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits.h client/gpushm.h

@@ -157,11 +157,8 @@ static int write_header(const struct gpushm_array *a, const struct output_file *
 				 "NumPy has no type for %s; --raw writes the elements without a "
 				 "header",
 				 output_dtype(gpushm_array_dtype(a)).text);
-	if (r == 0)
-		r = transfer_write(f->fd, header, len);
-	if (r == -EPIPE)
-		return CTL_FAILED;
-	return r < 0 ? ctl_error(CTL_FAILED, "%s: %s", f->file, strerror(-r)) : CTL_OK;
+	return r < 0 ? ctl_error(CTL_FAILED, "%s: %s", f->file, strerror(-r))
+		     : transfer_write(f->fd, f->file, header, len);
 }
 
 static int write_file(const struct ctl *ctl, const struct options *o, const struct gpushm_array *a,

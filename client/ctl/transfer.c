@@ -160,13 +160,6 @@ ssize_t transfer_read(int fd, void *buf, size_t size)
 	return move(fd, buf, size, false);
 }
 
-int transfer_write(int fd, const void *buf, size_t size)
-{
-	ssize_t n = move(fd, (char *)buf, size, true);
-
-	return n < 0 ? (int)n : 0;
-}
-
 static int failed(const char *file, int error)
 {
 	if (error == -EINTR)
@@ -175,6 +168,13 @@ static int failed(const char *file, int error)
 	if (error == -EPIPE)
 		return CTL_FAILED;
 	return ctl_error(CTL_FAILED, "%s: %s", file, strerror(-error));
+}
+
+int transfer_write(int fd, const char *file, const void *buf, size_t size)
+{
+	ssize_t n = move(fd, (char *)buf, size, true);
+
+	return n < 0 ? failed(file, (int)n) : CTL_OK;
 }
 
 static size_t chunk_of(uint64_t left)
@@ -236,9 +236,9 @@ static int dump_contiguous(struct transfer *t, const struct gpushm_array *a, int
 		r = mapped ? 0 : gpushm_read(b, offset + done, block, n);
 		if (r < 0)
 			return ctl_refused(r);
-		r = transfer_write(fd, mapped ? mapped + done : block, n);
-		if (r < 0)
-			return failed(file, r);
+		r = transfer_write(fd, file, mapped ? mapped + done : block, n);
+		if (r)
+			return r;
 		done += n;
 		advance(t, n);
 	}
@@ -257,11 +257,9 @@ static int dump_small(struct transfer *t, const struct gpushm_array *a, int fd, 
 	r = gpushm_copy_to_host(a, block, NULL);
 	if (r < 0)
 		return ctl_refused(r);
-	r = transfer_write(fd, block, bytes);
-	if (r < 0)
-		return failed(file, r);
+	r = transfer_write(fd, file, block, bytes);
 	advance(t, bytes);
-	return CTL_OK;
+	return r;
 }
 
 static int dump_c_order(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);

@@ -40,8 +40,8 @@ int transfer_open(const char **file, int *ret);
 /* Reads until size bytes are there or the file ends. The number, or -errno (-EINTR: a signal). */
 ssize_t transfer_read(int fd, void *buf, size_t size);
 
-/* Writes all bytes. 0 or -errno. */
-int transfer_write(int fd, const void *buf, size_t size);
+/* Writes all bytes. `file` is the file's name for errors. An exit code. */
+int transfer_write(int fd, const char *file, const void *buf, size_t size);
 
 /* Fills the buffer's bytes from offset on from a file, which must have so many; fd -1: with zeros.
  * `file` is the file's name for errors. An exit code. */

@@ -9,55 +9,31 @@
  */
 #include "client/examples/digits.h"
 
+#include "proto/base/libcuda.h"
+#include "proto/base/own.h"
+
 #include <cuda.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
-static struct {
-	CUresult (*init)(unsigned int);
-	CUresult (*device_get)(CUdevice *, int);
-	CUresult (*retain)(CUcontext *, CUdevice);
-	CUresult (*release)(CUdevice);
-	CUresult (*set_current)(CUcontext);
-	CUresult (*module_load)(CUmodule *, const char *);
-	CUresult (*module_unload)(CUmodule);
-	CUresult (*get_function)(CUfunction *, CUmodule, const char *);
-	CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
-			   unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
-	CUresult (*synchronize)(void);
+#define CUDA_CALLS(X)                            \
+	X(init, cuInit)                          \
+	X(device_get, cuDeviceGet)               \
+	X(retain, cuDevicePrimaryCtxRetain)      \
+	X(release, cuDevicePrimaryCtxRelease_v2) \
+	X(set_current, cuCtxSetCurrent)          \
+	X(module_load, cuModuleLoad)             \
+	X(module_unload, cuModuleUnload)         \
+	X(get_function, cuModuleGetFunction)     \
+	X(launch, cuLaunchKernel)                \
+	X(synchronize, cuCtxSynchronize)
+
+static struct cuda {
+	CUDA_CALLS(LIBCUDA_MEMBER)
 } cuda;
 
-/* The names are those of the binary interface: cuda.h maps cuDevicePrimaryCtxRelease to its _v2. */
-static int load_driver(void)
-{
-	const struct {
-		const char *name;
-		void *at;
-	} calls[] = {
-		{ "cuInit", &cuda.init },
-		{ "cuDeviceGet", &cuda.device_get },
-		{ "cuDevicePrimaryCtxRetain", &cuda.retain },
-		{ "cuDevicePrimaryCtxRelease_v2", &cuda.release },
-		{ "cuCtxSetCurrent", &cuda.set_current },
-		{ "cuModuleLoad", &cuda.module_load },
-		{ "cuModuleUnload", &cuda.module_unload },
-		{ "cuModuleGetFunction", &cuda.get_function },
-		{ "cuLaunchKernel", &cuda.launch },
-		{ "cuCtxSynchronize", &cuda.synchronize },
-	};
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
-	if (!library)
-		return -ENOTSUP;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		*(void **)calls[i].at = dlsym(library, calls[i].name);
-		if (!*(void **)calls[i].at)
-			return -ENOTSUP;
-	}
-	return 0;
-}
+static const struct libcuda_symbol symbols[] = { CUDA_CALLS(LIBCUDA_SYMBOL) };
 
 static int load_kernel(CUmodule *ret_module, CUfunction *ret_kernel)
 {
@@ -106,11 +82,11 @@ int digits_gpu(const struct digits_net *net, const struct gpushm_array *images,
 	int ordinal = gpushm_buffer_device(gpushm_array_buffer(images));
 	CUdevice device = 0;
 	CUcontext context = NULL;
-	int r = load_driver();
+	char why[256];
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	if (cuda.init(0) != CUDA_SUCCESS || cuda.device_get(&device, ordinal) != CUDA_SUCCESS ||
+	if (!libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why)) ||
+	    cuda.init(0) != CUDA_SUCCESS || cuda.device_get(&device, ordinal) != CUDA_SUCCESS ||
 	    cuda.retain(&context, device) != CUDA_SUCCESS)
 		return -ENOTSUP;
 
