@@ -30,9 +30,8 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	Gpushm__Proto__HelloReply *m = reply_begin(reply, hello, HELLO, hello_reply);
 	const struct service *service = s->service;
 
-	m->has_daemon = m->has_software = 1;
-	m->daemon = reply_bytes(service->id, sizeof(service->id));
-	m->software = reply_text(QUERY_SOFTWARE);
+	SET_BYTES(m, daemon, reply_bytes(service->id, sizeof(service->id)));
+	SET_BYTES(m, software, reply_text(QUERY_SOFTWARE));
 	m->limits = (Gpushm__Proto__Limits *)&limits;
 	SET(m, version, PROTOCOL_VERSION);
 	SET(m, uid, s->process->uid);

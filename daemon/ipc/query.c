@@ -40,8 +40,7 @@ static int fill_holders(Gpushm__Proto__Buffer *m, struct service *s, const struc
 		SET(h, lease, l->id);
 		SET(h, pid, l->process->pid);
 		SET(h, uid, l->process->uid);
-		h->has_command = 1;
-		h->command = reply_text(l->process->command);
+		SET_BYTES(h, command, reply_text(l->process->command));
 		SET(h, access, (Gpushm__Proto__Access)l->access);
 		SET(h, since_ns, l->since_ns);
 		SET(h, suspect, l->process->suspect_ns != 0);
@@ -66,8 +65,7 @@ static int fill_name(Gpushm__Proto__Buffer *m, struct session *s, const struct b
 
 	if (!name)
 		return -ENOMEM;
-	m->has_name = 1;
-	m->name = reply_bytes(name, private_names_shown(s->process, b->key, name));
+	SET_BYTES(m, name, reply_bytes(name, private_names_shown(s->process, b->key, name)));
 	return 0;
 }
 
@@ -75,8 +73,7 @@ static void fill_dirty(Gpushm__Proto__Buffer *m, const struct death *d)
 {
 	SET(m, dirty_pid, d->pid);
 	SET(m, dirty_uid, d->uid);
-	m->has_dirty_command = 1;
-	m->dirty_command = reply_text(d->command);
+	SET_BYTES(m, dirty_command, reply_text(d->command));
 	SET(m, dirty_ns, d->ns);
 }
 
@@ -101,8 +98,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, readers, b->readers);
 	SET(m, writers, b->writers);
 	SET(m, suspects, count_suspects(b));
-	m->has_pool_name = 1;
-	m->pool_name = reply_text(b->pool->config.name);
+	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
 	if (b->dirty)
 		fill_dirty(m, &b->death);
 	if (b->key && fill_name(m, s, b) < 0)
@@ -130,9 +126,8 @@ static int copy_attrs(Gpushm__Proto__Buffer *m, struct service *s, const struct 
 		gpushm__proto__attr__init(list[i]);
 		memcpy(copy, attr.key, attr.key_len);
 		memcpy(copy + attr.key_len, attr.value, attr.value_len);
-		list[i]->has_key = list[i]->has_value = 1;
-		list[i]->key = reply_bytes(copy, attr.key_len);
-		list[i]->value = reply_bytes(copy + attr.key_len, attr.value_len);
+		SET_BYTES(list[i], key, reply_bytes(copy, attr.key_len));
+		SET_BYTES(list[i], value, reply_bytes(copy + attr.key_len, attr.value_len));
 	}
 	m->attrs = list;
 	m->n_attrs = list ? n : 0;
@@ -173,21 +168,15 @@ static int fill_stat(struct reply *reply, struct session *s, const struct buffer
 	return 0;
 }
 
-static int try_stat(struct session *s, const char *key, struct reply *reply, struct fault *f)
-{
-	struct buffer *b = NULL;
-	int r = catalog_lookup_visible(&s->service->catalog, s->process, key, &b, f);
-
-	return r < 0 ? r : fill_stat(reply, s, b, f);
-}
-
 /* A STAT that waits, waits for the publication: a buffer that is still being filled does not count,
  * not even for its owner. */
-static int try_stat_published(struct session *s, const char *key, struct reply *reply,
-			      struct fault *f)
+static int try_stat(struct session *s, const char *key, struct reply *reply, struct fault *f)
 {
+	struct catalog *c = &s->service->catalog;
 	struct buffer *b = NULL;
-	int r = catalog_lookup_for_open(&s->service->catalog, s->process, key, ACCESS_READ, &b, f);
+	int r = s->pending.u.stat.waits
+			? catalog_lookup_for_open(c, s->process, key, ACCESS_READ, &b, f)
+			: catalog_lookup_visible(c, s->process, key, &b, f);
 
 	return r < 0 ? r : fill_stat(reply, s, b, f);
 }
@@ -202,8 +191,8 @@ int request_stat(struct session *s, const Gpushm__Proto__Request *q, struct repl
 	if (r < 0)
 		return r;
 	s->pending.u.stat.holders = m->has_holders && m->holders;
-	return request_attempt_or_wait(s, key, m->wait_ms,
-				       m->wait_ms ? try_stat_published : try_stat, reply, f);
+	s->pending.u.stat.waits = m->wait_ms != 0;
+	return request_attempt_or_wait(s, key, m->wait_ms, try_stat, reply, f);
 }
 
 /* ---- LIST ---- */
@@ -265,24 +254,14 @@ static void sum_suspects(const struct service *s, uint64_t ret_bytes[POOLS_MAX])
 			ret_bytes[b->pool->index] += b->block.bytes;
 }
 
-static void fill_device(Gpushm__Proto__Pool *m, const struct pool *pool)
-{
-	const struct device *d = pool->device;
-
-	m->device_name = reply_text(d->name);
-	m->pci_id = reply_text(d->pci_id);
-	m->device_uuid = reply_bytes(d->uuid, sizeof(d->uuid));
-	m->has_device_name = m->has_pci_id = m->has_device_uuid = 1;
-}
-
 static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct pool *pool,
 		      const struct pool *standard, uint64_t suspect_bytes)
 {
 	const char *trouble = pool->state == POOL_RETIRED ? pool->why : pool_trouble(pool);
+	const struct device *d = pool->device;
 
 	gpushm__proto__pool__init(m);
-	m->has_name = 1;
-	m->name = reply_text(pool->config.name);
+	SET_BYTES(m, name, reply_text(pool->config.name));
 	SET(m, id, pool->id);
 	SET(m, kind, (Gpushm__Proto__Kind)pool->config.kind);
 	SET(m, size_bytes, pool->size);
@@ -300,8 +279,11 @@ static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	SET(m, allowed, catalog_pool_is_open_to(pool, s->process));
 	m->has_numa_node = pool->config.kind == POOL_PINNED;
 	m->numa_node = pool->numa_node;
-	if (pool->device)
-		fill_device(m, pool);
+	if (d) {
+		SET_BYTES(m, device_name, reply_text(d->name));
+		SET_BYTES(m, pci_id, reply_text(d->pci_id));
+		SET_BYTES(m, device_uuid, reply_bytes(d->uuid, sizeof(d->uuid)));
+	}
 }
 
 int query_pools(struct session *s, size_t *ret_n, Gpushm__Proto__Pool ***ret, struct fault *f)
@@ -410,9 +392,8 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	const struct service *service = s->service;
 
 	reply_reset_arena(s->service);
-	m->has_software = m->has_daemon = 1;
-	m->software = reply_text(QUERY_SOFTWARE);
-	m->daemon = reply_bytes(service->id, sizeof(service->id));
+	SET_BYTES(m, software, reply_text(QUERY_SOFTWARE));
+	SET_BYTES(m, daemon, reply_bytes(service->id, sizeof(service->id)));
 	SET(m, pid, getpid());
 	SET(m, uptime_ms, (clock_monotonic_ns() - service->started_ns) / 1000000u);
 	SET(m, peers, service->peers);

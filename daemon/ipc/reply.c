@@ -107,10 +107,8 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l)
 	SET(m, dirty, b->dirty);
 	m->has_slot = b->cell != STATUS_PAGE_NONE;
 	m->slot = b->cell;
-	if (b->block.pointer) {
-		m->has_record = 1;
-		m->record = reply_bytes(b->block.pointer->record, RECORD_BYTES);
-	}
+	if (b->block.pointer)
+		SET_BYTES(m, record, reply_bytes(b->block.pointer->record, RECORD_BYTES));
 	lend_fds(reply, s, l);
 }
 

@@ -11,7 +11,7 @@ void session_init(struct session *s, struct service *service, struct process *pr
 {
 	s->service = service;
 	s->process = process;
-	waiter_init(&s->pending.waiter);
+	list_init(&s->pending.waiter.link);
 	list_init(&s->pending.flush.link);
 	list_init(&s->pending.restarter.link);
 	service->peers++;

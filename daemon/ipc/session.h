@@ -33,7 +33,7 @@ struct pending_request {
 			bool refuse_dirty;
 		} open;
 		struct {
-			bool holders;
+			bool holders, waits;
 		} stat;
 	} u;
 	struct flush flush;	    /* FLUSH: in a pool's list */

@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-void waiter_init(struct waiter *w)
-{
-	list_init(&w->link);
-}
-
 static void on_deadline(uv_timer_t *timer);
 
 static void arm(struct waiters *ws)
@@ -121,7 +116,8 @@ static void on_buffer(struct catalog_observer *o, const struct buffer *b, const 
 		wake(ws, wants_key, key, false);
 }
 
-static void insert(struct waiters *ws, struct waiter *w)
+/* wake() starts the timer after all callbacks. */
+void waiters_resume(struct waiters *ws, struct waiter *w)
 {
 	list_insert(&ws->all, &w->link);
 	ws->n++;
@@ -141,14 +137,8 @@ void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms)
 	uv_update_time(ws->timer.loop);
 	now = uv_now(ws->timer.loop);
 	w->deadline_ms = wait_ms > UINT64_MAX - now ? UINT64_MAX : now + wait_ms;
-	insert(ws, w);
+	waiters_resume(ws, w);
 	arm(ws);
-}
-
-/* wake() starts the timer after all callbacks. */
-void waiters_resume(struct waiters *ws, struct waiter *w)
-{
-	insert(ws, w);
 }
 
 void waiters_drop(struct waiters *ws, struct waiter *w)

@@ -26,7 +26,7 @@ struct watched {
 };
 
 struct waiter {
-	struct list link;	 /* waiters::all; initialised by waiter_init() */
+	struct list link;	 /* waiters::all; the session initialises it */
 	uint64_t deadline_ms;	 /* of the loop's clock; UINT64_MAX: none */
 	char key[KEY_MAX + 1];	 /* the name it waits for; "": it watches */
 	struct watched *watched; /* borrowed; as many as n_watched */
@@ -49,8 +49,6 @@ struct waiters {
  * changes until then. 0 or -ENOMEM. */
 int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog);
 void waiters_done(struct waiters *ws); /* the loop must run once more to close the timer */
-
-void waiter_init(struct waiter *w);
 
 /* wait_ms: UINT64_MAX waits for ever. */
 void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms);

@@ -263,7 +263,7 @@ void world_be_late(void)
 	list_foreach (w, &ws->all, link)
 		if (w->deadline_ms != UINT64_MAX)
 			w->deadline_ms = uv_now(&base.loop);
-	waiter_init(&tick);
+	list_init(&tick.link);
 	waiters_insert(ws, &tick, 0);
 	uv_ref((uv_handle_t *)&ws->timer);
 	world_settle();
