@@ -68,8 +68,7 @@ static int on_daemon(struct replay *r, const void *body, size_t len)
 	Gpushm__Journal__Daemon *m = gpushm__journal__daemon__unpack(NULL, len, body);
 
 	if (!m || r->daemon || m->id.len != DAEMON_ID_BYTES) {
-		if (m)
-			gpushm__journal__daemon__free_unpacked(m, NULL);
+		gpushm__journal__daemon__free_unpacked(m, NULL);
 		return -EBADMSG;
 	}
 	r->daemon = m;
@@ -153,8 +152,7 @@ void replay_done(struct replay *r)
 	drop_all(r, &r->buffers);
 	drop_all(r, &r->leases);
 	hashtable_done(&r->by_id);
-	if (r->daemon)
-		gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
+	gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
 	r->daemon = NULL;
 }
 

@@ -134,8 +134,10 @@ static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
 	SET(m, dirty_ns, d->ns);
 }
 
-static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
+static int write_buffer(struct serializer *s, const struct buffer *b)
 {
+	Gpushm__Journal__Buffer message = GPUSHM__JOURNAL__BUFFER__INIT, *m = &message;
+
 	SET(m, id, b->id);
 	if (b->key)
 		SET(m, key, bytes_of(b->key, strlen(b->key)));
@@ -148,9 +150,8 @@ static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 	SET(m, foreign, b->foreign);
 	SET(m, bytes, b->bytes);
 	SET(m, allocated_bytes, b->block.bytes);
-	if (b->block.pointer) {
+	if (b->block.pointer)
 		SET(m, record, bytes_of(b->block.pointer->record, RECORD_BYTES));
-	}
 	SET(m, table, b->table_fd >= 0);
 	SET(m, table_bytes, b->table_bytes);
 	SET(m, digest, b->digest);
@@ -161,14 +162,7 @@ static void fill_buffer(Gpushm__Journal__Buffer *m, const struct buffer *b)
 	m->has_dirty = m->dirty = b->dirty;
 	if (b->dirty)
 		fill_death(m, &b->death);
-}
-
-static int write_buffer(struct serializer *s, const struct buffer *b)
-{
-	Gpushm__Journal__Buffer m = GPUSHM__JOURNAL__BUFFER__INIT;
-
-	fill_buffer(&m, b);
-	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m.base);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m->base);
 }
 
 int serialize_buffer(struct serializer *s, struct buffer *b)

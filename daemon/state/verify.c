@@ -144,8 +144,6 @@ static void take_result(struct verification *v, struct item *it)
 		take_result_pool(v, it, pool);
 }
 
-static void on_done(struct job *job);
-
 /* Verifies the next batch; false if nothing is left. */
 static bool verify_next(struct verification *v)
 {
@@ -156,8 +154,6 @@ static bool verify_next(struct verification *v)
 	collect(v, pool);
 	if (v->n == 0)
 		return false;
-	v->job.run = run;
-	v->job.on_done = on_done;
 	worker_submit(v->sponsor->worker, &v->job);
 	return true;
 }
@@ -207,9 +203,11 @@ void verify_start(struct pools *pools, struct catalog *catalog)
 		v = calloc(1, sizeof(*v));
 		if (!v)
 			return;
-		*v = (struct verification){
-			.pools = pools, .catalog = catalog, .pool = pool->id, .sponsor = sponsor
-		};
+		*v = (struct verification){ .job = { .run = run, .on_done = on_done },
+					    .pools = pools,
+					    .catalog = catalog,
+					    .pool = pool->id,
+					    .sponsor = sponsor };
 		if (!verify_next(v))
 			free(v);
 	}
