@@ -23,20 +23,16 @@
 
 _Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at SLOTS_MAX");
 
-struct table_builder {
-	struct table_parts parts;
-};
-
 int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret)
 {
 	struct table_builder *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return -ENOMEM;
-	b->parts.buffer_bytes = buffer_bytes;
-	b->parts.n_slots = SLOTS_MIN;
-	b->parts.slots = calloc(SLOTS_MIN, sizeof(uint32_t));
-	if (!b->parts.slots) {
+	b->buffer_bytes = buffer_bytes;
+	b->n_slots = SLOTS_MIN;
+	b->slots = calloc(SLOTS_MIN, sizeof(uint32_t));
+	if (!b->slots) {
 		table_builder_free(b);
 		return -ENOMEM;
 	}
@@ -48,11 +44,11 @@ struct table_builder *table_builder_free(struct table_builder *b)
 {
 	if (!b)
 		return NULL;
-	for (uint32_t i = 0; i < b->parts.n_attrs; i++)
-		free(b->parts.attrs[i].key);
-	free(b->parts.text);
-	free(b->parts.slots);
-	free(b->parts.entries);
+	for (uint32_t i = 0; i < b->n_attrs; i++)
+		free(b->attrs[i].key);
+	free(b->text);
+	free(b->slots);
+	free(b->entries);
 	free(b);
 	return NULL;
 }
@@ -60,7 +56,8 @@ struct table_builder *table_builder_free(struct table_builder *b)
 #define SLOT_NONE UINT32_MAX
 
 /* The slot of that name, or the empty one for it; SLOT_NONE: that is too far away. */
-static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char *name, size_t len)
+static uint32_t slot_find(const struct table_builder *p, uint64_t hash, const char *name,
+			  size_t len)
 {
 	for (uint32_t i = 0; i < TABLE_PROBES_MAX; i++) {
 		uint32_t slot = (hash + i) & (p->n_slots - 1);
@@ -78,7 +75,7 @@ static uint32_t slot_find(const struct table_parts *p, uint64_t hash, const char
 
 /* Keeps n_slots >= 2 * arrays with one more array. Growing never makes a probe longer: arrays
  * that collide in the larger table collided in the smaller one, in the same order. */
-static int slots_grow(struct table_parts *p)
+static int slots_grow(struct table_builder *p)
 {
 	uint32_t n = p->n_slots * 2;
 	uint32_t *slots;
@@ -102,7 +99,7 @@ static int slots_grow(struct table_parts *p)
 	return 0;
 }
 
-static int entries_grow(struct table_parts *p)
+static int entries_grow(struct table_builder *p)
 {
 	struct table_entry *entries = grow(p->entries, p->arrays, sizeof(*entries));
 
@@ -113,7 +110,7 @@ static int entries_grow(struct table_parts *p)
 }
 
 /* Makes space for `more` bytes of text; the caller has checked TABLE_BYTES_MAX. */
-static int text_grow(struct table_parts *p, uint64_t more)
+static int text_grow(struct table_builder *p, uint64_t more)
 {
 	uint64_t room = p->text_room > 0 ? p->text_room : TEXT_MIN;
 	unsigned char *text;
@@ -130,7 +127,7 @@ static int text_grow(struct table_parts *p, uint64_t more)
 	return 0;
 }
 
-static uint64_t text_put(struct table_parts *p, const void *data, size_t len)
+static uint64_t text_put(struct table_builder *p, const void *data, size_t len)
 {
 	uint64_t at = p->text_len;
 
@@ -150,7 +147,7 @@ static uint64_t text_bytes(const struct table_array *a)
 }
 
 /* Adds an array that was checked and for which all parts have space. */
-static void array_put(struct table_parts *p, const struct table_array *a, uint64_t hash)
+static void array_put(struct table_builder *p, const struct table_array *a, uint64_t hash)
 {
 	uint64_t end = p->text_len + text_bytes(a);
 	struct table_entry e = {
@@ -185,20 +182,18 @@ static uint64_t image_bound(uint64_t arrays, uint64_t text_len)
 
 uint32_t table_builder_attrs(const struct table_builder *b)
 {
-	return b->parts.n_attrs;
+	return b->n_attrs;
 }
 
-uint64_t table_builder_bytes(const struct table_builder *b)
+uint64_t table_builder_bytes(const struct table_builder *p)
 {
-	const struct table_parts *p = &b->parts;
-
 	return sizeof(struct table_header) +
 	       p->arrays * (sizeof(struct table_entry) + 2 * sizeof(uint32_t)) + p->text_len +
 	       ATTRS_MAX * sizeof(struct table_attr_entry) + p->attr_bytes;
 }
 
 /* Checks the limits, and that the name is free. */
-static int array_admit(const struct table_parts *p, const struct table_array *a, uint64_t hash,
+static int array_admit(const struct table_builder *p, const struct table_array *a, uint64_t hash,
 		       struct fault *err)
 {
 	struct table_subject subject = { "array", a->name, a->name_len };
@@ -223,9 +218,8 @@ static int array_admit(const struct table_parts *p, const struct table_array *a,
 	return 0;
 }
 
-int table_builder_add(struct table_builder *b, const struct table_array *a, struct fault *err)
+int table_builder_add(struct table_builder *p, const struct table_array *a, struct fault *err)
 {
-	struct table_parts *p = &b->parts;
 	struct table_subject subject = { "array", a->name, a->name_len };
 	struct table_array filled;
 	uint64_t hash;
@@ -245,10 +239,8 @@ int table_builder_add(struct table_builder *b, const struct table_array *a, stru
 	return 0;
 }
 
-void table_builder_truncate(struct table_builder *b, uint32_t n)
+void table_builder_truncate(struct table_builder *p, uint32_t n)
 {
-	struct table_parts *p = &b->parts;
-
 	while (p->arrays > n) {
 		const struct table_entry *e = &p->entries[p->arrays - 1];
 		const char *name = (const char *)p->text + e->name_at;
@@ -261,11 +253,11 @@ void table_builder_truncate(struct table_builder *b, uint32_t n)
 
 uint32_t table_builder_arrays(const struct table_builder *b)
 {
-	return b->parts.arrays;
+	return b->arrays;
 }
 
 /* The attribute of that key, or the end of the array. */
-static struct table_owned_attr *attr_find(struct table_parts *p, const struct table_attr *attr)
+static struct table_owned_attr *attr_find(struct table_builder *p, const struct table_attr *attr)
 {
 	uint32_t i = 0;
 
@@ -275,7 +267,7 @@ static struct table_owned_attr *attr_find(struct table_parts *p, const struct ta
 	return &p->attrs[i];
 }
 
-static int attr_admit(const struct table_parts *p, const struct table_owned_attr *old,
+static int attr_admit(const struct table_builder *p, const struct table_owned_attr *old,
 		      const struct table_attr *attr, struct fault *err)
 {
 	bool is_new = old == &p->attrs[p->n_attrs];
@@ -295,10 +287,9 @@ static int attr_admit(const struct table_parts *p, const struct table_owned_attr
 	return 0;
 }
 
-int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
+int table_builder_set_attr(struct table_builder *p, const struct table_attr *attr,
 			   struct fault *err)
 {
-	struct table_parts *p = &b->parts;
 	const char *wrong = name_check_attr(attr->key, attr->key_len);
 	struct table_owned_attr *a;
 	char *copy;
@@ -328,10 +319,4 @@ int table_builder_set_attr(struct table_builder *b, const struct table_attr *att
 	a->key_len = attr->key_len;
 	a->value_len = attr->value_len;
 	return 0;
-}
-
-int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,
-			 uint64_t *ret_digest)
-{
-	return table_image_write(&b->parts, ret_fd, ret_bytes, ret_digest);
 }

@@ -21,7 +21,7 @@ static uint64_t part_pad(uint64_t n)
 	return (n + TABLE_PART_ALIGN - 1) / TABLE_PART_ALIGN * TABLE_PART_ALIGN;
 }
 
-static uint64_t digest_of(const struct table_parts *p)
+static uint64_t digest_of(const struct table_builder *p)
 {
 	uint64_t hash = FNV1A_BASIS;
 
@@ -45,7 +45,7 @@ static uint64_t digest_of(const struct table_parts *p)
 	return hash;
 }
 
-static struct table_header header_of(const struct table_parts *p)
+static struct table_header header_of(const struct table_builder *p)
 {
 	struct table_header h = {
 		.version = TABLE_VERSION,
@@ -65,7 +65,7 @@ static struct table_header header_of(const struct table_parts *p)
 	return h;
 }
 
-static void entries_put(const struct table_parts *p, const struct table_header *h,
+static void entries_put(const struct table_builder *p, const struct table_header *h,
 			unsigned char *image)
 {
 	for (uint32_t i = 0; i < p->arrays; i++) {
@@ -79,7 +79,7 @@ static void entries_put(const struct table_parts *p, const struct table_header *
 }
 
 /* Puts their text after that of the arrays. */
-static void attrs_put(const struct table_parts *p, const struct table_header *h,
+static void attrs_put(const struct table_builder *p, const struct table_header *h,
 		      unsigned char *image)
 {
 	uint64_t at = h->text_at + p->text_len;
@@ -99,7 +99,7 @@ static void attrs_put(const struct table_parts *p, const struct table_header *h,
 	}
 }
 
-static void image_put(const struct table_parts *p, const struct table_header *h,
+static void image_put(const struct table_builder *p, const struct table_header *h,
 		      unsigned char *image)
 {
 	memcpy(image, h, sizeof(*h));
@@ -145,8 +145,8 @@ static int memfd_sealed(const unsigned char *data, uint64_t len, int *ret_fd)
 	return 0;
 }
 
-int table_image_write(const struct table_parts *p, int *ret_fd, uint64_t *ret_bytes,
-		      uint64_t *ret_digest)
+int table_builder_finish(struct table_builder *p, int *ret_fd, uint64_t *ret_bytes,
+			 uint64_t *ret_digest)
 {
 	struct table_header h = header_of(p);
 	_cleanup_(free_ptr) unsigned char *image = calloc(1, h.image_bytes);

@@ -89,7 +89,7 @@ struct table_owned_attr {
 };
 
 /* What a builder has so far. In its entries *_at is an offset from the start of the text. */
-struct table_parts {
+struct table_builder {
 	uint64_t buffer_bytes;
 	struct table_entry *entries; /* owned */
 	uint32_t arrays;
@@ -101,10 +101,6 @@ struct table_parts {
 	uint32_t n_attrs;
 	uint32_t attr_bytes; /* of keys and values */
 };
-
-/* The image as a sealed memfd, as table_builder_finish() returns it. */
-int table_image_write(const struct table_parts *p, int *ret_fd, uint64_t *ret_bytes,
-		      uint64_t *ret_digest);
 
 /* The start of an error text: `array "w1": `, `attribute "source": `; a long name is cut. */
 struct table_subject {

@@ -190,17 +190,14 @@ static int report(struct gpushm_watch *w, struct watch_item *item, uint64_t buff
 
 	if (r < 0)
 		return r;
-	if (item->by_id) {
-		report_flags(w, item, before, word);
-		item->gone = word & STATUS_PAGE_GONE;
-	} else {
-		if (buffer != item->buffer && item->buffer)
+	if (!item->by_id && buffer != item->buffer) {
+		if (item->buffer)
 			push(w, GPUSHM_EVENT_UNLINKED, item->buffer, item->name);
-		if (buffer != item->buffer)
-			before = 0;
 		item->buffer = buffer;
-		report_flags(w, item, before, word);
+		before = 0;
 	}
+	report_flags(w, item, before, word);
+	item->gone = item->by_id && word & STATUS_PAGE_GONE;
 	item->word = word;
 	return 0;
 }

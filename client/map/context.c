@@ -85,8 +85,10 @@ static int check_peer(int owner, int device)
 
 int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_device)
 {
-	int owner, result;
+	int owner, result = cuda_start();
 
+	if (result < 0)
+		return result;
 	if (!r->pool->has_device)
 		return error_set(EPROTO, "the daemon sent no device of the buffer's pool");
 	result = find_ordinal(r->pool->device_uuid, &owner);
@@ -231,7 +233,9 @@ static bool is_primary_current(int device)
 	return primary_ctx && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS && ctx == primary_ctx;
 }
 
-int context_synchronize(int device)
+/* Waits for the work in the thread's context, if it is of the device, and in the device's primary
+ * one, if it exists. 0 or -EIO. */
+static int synchronize_device(int device)
 {
 	bool current = current_device() == device;
 	int r = current ? cuda_check("cuCtxSynchronize", cuda.ctx_synchronize()) : 0;
@@ -239,4 +243,16 @@ int context_synchronize(int device)
 	if (r < 0 || (current && is_primary_current(device)))
 		return r;
 	return synchronize_primary(device);
+}
+
+int map_synchronize(struct map *m)
+{
+	int result = 0;
+
+	for (uint64_t left = m->priv->used_from; left; left &= left - 1) {
+		int r = synchronize_device(__builtin_ctzll(left));
+
+		result = result < 0 ? result : r;
+	}
+	return result;
 }

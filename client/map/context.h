@@ -18,7 +18,3 @@ int context_current_device(void);
  * primary one, which is made (0.3 s) if it does not exist. 0, -ENODEV, -EIO. */
 int context_enter(int device, struct map_entered *ret);
 void context_leave(const struct map_entered *e);
-
-/* Waits for the work in the thread's context, if it is of the device, and in the device's primary
- * one, if it exists. 0 or -EIO. */
-int context_synchronize(int device);

@@ -15,7 +15,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-static int host_prepare(const struct map_request *r, int *ret_device)
+static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
 {
 	if (r->device != GPUSHM_OWN_DEVICE)
 		return error_set(ENODEV,
@@ -57,14 +57,8 @@ static int host_protect(struct map_private *p)
 	return 0;
 }
 
-static int host_synchronize(const struct map_private *p)
-{
-	return 0;
-}
-
 const struct map_kind map_host = { .knows_access = true,
 				   .prepare = host_prepare,
 				   .map = host_map,
 				   .unmap = host_unmap,
-				   .protect = host_protect,
-				   .synchronize = host_synchronize };
+				   .protect = host_protect };

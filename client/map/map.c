@@ -28,14 +28,14 @@ static const struct map_kind *kind_of(enum gpushm_kind kind)
 }
 
 static struct map_private *entry_new(const struct map_kind *kind, const struct map_request *r,
-				     int device)
+				     int owner, int device)
 {
 	struct map_private *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
 	p->map.priv = p;
-	p->map.device = -1;
+	p->map.device = owner;
 	p->kind = kind;
 	p->refs = 1;
 	p->busy = true;
@@ -120,14 +120,14 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 	const struct map_kind *kind = kind_of(r->pool->kind);
 	struct map_private *fresh, *p;
 	struct process *self = process();
-	int device, result;
+	int owner = -1, device, result;
 
 	if (!self)
 		return error_set(ENOMEM, "out of memory for a map");
-	result = kind->prepare(r, &device);
+	result = kind->prepare(r, &owner, &device);
 	if (result < 0)
 		return result;
-	fresh = entry_new(kind, r, device);
+	fresh = entry_new(kind, r, owner, device);
 	if (!fresh)
 		return error_set(ENOMEM, "out of memory for a map");
 	p = find_or_insert(self, fresh);
@@ -155,7 +155,7 @@ int map_release(struct map *m)
 		return 0;
 	p = m->priv;
 	/* After a GPU fault waiting fails; only the result of unmap is returned. */
-	p->kind->synchronize(p);
+	map_synchronize(m);
 	pthread_mutex_lock(&self->map_lock);
 	last = --p->refs == 0;
 	p->busy = last;
@@ -170,11 +170,6 @@ int map_release(struct map *m)
 uint64_t map_bytes(const struct map *m)
 {
 	return m->priv->bytes;
-}
-
-int map_synchronize(struct map *m)
-{
-	return m->priv->kind->synchronize(m->priv);
 }
 
 int map_protect(struct map *m)

@@ -129,17 +129,16 @@ struct map_kind {
 	bool knows_access; /* one map for each access; else one for all, and that writable */
 	bool knows_device; /* one map for each GPU that it is mapped for */
 
-	/* Finds the ordinal to map for, and prepares what all buffers of the pool need; a kind of
-	 * the driver's starts the driver. 0, or -errno with gpushm_error() set. */
-	int (*prepare)(const struct map_request *r, int *ret_device);
-	/* Maps the memory: sets the pointers and the memory's GPU in p->map. An error leaves
+	/* Finds the memory's GPU (else *ret_owner stays -1) and the one to map for, and prepares
+	 * what all buffers of the pool need; a kind of the driver's starts the driver. 0, or -errno
+	 * with gpushm_error() set. */
+	int (*prepare)(const struct map_request *r, int *ret_owner, int *ret_device);
+	/* Maps the memory: sets the pointers in p->map. An error leaves
 	 * nothing. */
 	int (*map)(const struct map_request *r, struct map_private *p);
 	/* 0, or -errno where the memory may still be mapped. */
 	int (*unmap)(struct map_private *p);
 	int (*protect)(struct map_private *p);
-	/* Waits for this process's work on the GPUs that use it. */
-	int (*synchronize)(const struct map_private *p);
 };
 
 extern const struct map_kind map_host, map_pinned, map_vmm, map_mempool;

@@ -128,19 +128,17 @@ static int prepare_pool(struct process *self, const struct map_request *r, int d
 	return result;
 }
 
-static int mempool_prepare(const struct map_request *r, int *ret_device)
+static int mempool_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
 {
 	struct process *self = process();
-	int owner, result;
+	int result;
 
 	if (r->allocated_bytes > POINTER_BYTES_MAX)
 		return error_set(EPROTO,
 				 "the daemon made a mempool buffer of %llu bytes; above 4 GiB "
 				 "importing it would end this process",
 				 (unsigned long long)r->allocated_bytes);
-	result = cuda_start();
-	if (result == 0)
-		result = context_find_devices(r, &owner, ret_device);
+	result = context_find_devices(r, ret_owner, ret_device);
 	if (result < 0)
 		return result;
 	pthread_mutex_lock(&self->import_lock);
@@ -170,14 +168,10 @@ static int mempool_map(const struct map_request *r, struct map_private *p)
 {
 	struct process *self = process();
 	const struct map_import *i;
-	int owner, device, result = context_find_devices(r, &owner, &device);
 
-	if (result < 0)
-		return result;
 	pthread_mutex_lock(&self->import_lock);
 	i = find(self, r->pool); /* not NULL: this connection uses it since prepare */
 	pthread_mutex_unlock(&self->import_lock);
-	p->map.device = owner;
 	return import_pointer(r, i->pool, p);
 }
 
@@ -198,20 +192,7 @@ static int mempool_unmap(struct map_private *p)
 	return r;
 }
 
-static int mempool_synchronize(const struct map_private *p)
-{
-	int result = 0;
-
-	for (uint64_t left = p->used_from; left; left &= left - 1) {
-		int r = context_synchronize(__builtin_ctzll(left));
-
-		result = result < 0 ? result : r;
-	}
-	return result;
-}
-
 /* protect is never called: the kind has no read-only maps. */
 const struct map_kind map_mempool = { .prepare = mempool_prepare,
 				      .map = mempool_map,
-				      .unmap = mempool_unmap,
-				      .synchronize = mempool_synchronize };
+				      .unmap = mempool_unmap };

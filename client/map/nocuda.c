@@ -14,7 +14,7 @@ static int refuse(void)
 	return error_set(ENODEV, "this libgpushm was built without CUDA: host pools only");
 }
 
-static int refuse_prepare(const struct map_request *r, int *ret_device)
+static int refuse_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
 {
 	return refuse();
 }
@@ -30,6 +30,11 @@ void map_begin(void)
 
 void map_end(void)
 {
+}
+
+int map_synchronize(struct map *m)
+{
+	return 0;
 }
 
 void map_pool_done(struct map_pool *pool)

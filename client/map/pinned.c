@@ -28,7 +28,7 @@ static void fill_access(const struct map_private *p, bool write, CUmemAccessDesc
 	};
 }
 
-static int pinned_prepare(const struct map_request *r, int *ret_device)
+static int pinned_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
 {
 	int n = 0, device, result = cuda_start();
 
@@ -73,5 +73,4 @@ const struct map_kind map_pinned = { .knows_access = true,
 				     .prepare = pinned_prepare,
 				     .map = pinned_map,
 				     .unmap = window_unmap,
-				     .protect = pinned_protect,
-				     .synchronize = window_synchronize };
+				     .protect = pinned_protect };

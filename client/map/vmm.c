@@ -16,25 +16,15 @@ static CUmemAccessDesc access_of(int device, bool write)
 						 : CU_MEM_ACCESS_FLAGS_PROT_READ };
 }
 
-static int vmm_prepare(const struct map_request *r, int *ret_device)
-{
-	int owner, result = cuda_start();
-
-	return result < 0 ? result : context_find_devices(r, &owner, ret_device);
-}
-
 static int vmm_map(const struct map_request *r, struct map_private *p)
 {
 	CUmemAccessDesc access = access_of(p->device, p->write);
 	CUdeviceptr ptr;
-	int owner, device, result = context_find_devices(r, &owner, &device);
+	int result = window_open(r->fd, p->bytes, &access, 1, &ptr);
 
-	if (result == 0)
-		result = window_open(r->fd, p->bytes, &access, 1, &ptr);
 	if (result < 0)
 		return result;
 	p->map.device_ptr = (void *)(uintptr_t)ptr;
-	p->map.device = owner;
 	return 0;
 }
 
@@ -47,8 +37,7 @@ static int vmm_protect(struct map_private *p)
 
 const struct map_kind map_vmm = { .knows_access = true,
 				  .knows_device = true,
-				  .prepare = vmm_prepare,
+				  .prepare = context_find_devices,
 				  .map = vmm_map,
 				  .unmap = window_unmap,
-				  .protect = vmm_protect,
-				  .synchronize = window_synchronize };
+				  .protect = vmm_protect };

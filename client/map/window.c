@@ -71,8 +71,3 @@ int window_unmap(struct map_private *p)
 	cuda.mem_address_free(ptr, p->bytes);
 	return cuda_check("cuMemUnmap", result);
 }
-
-int window_synchronize(const struct map_private *p)
-{
-	return context_synchronize(p->device);
-}

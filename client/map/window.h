@@ -17,6 +17,5 @@ int window_open(int fd, size_t bytes, const CUmemAccessDesc *access, size_t n_ac
 int window_set_access(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access,
 		      size_t n_access);
 
-/* map_kind::unmap and synchronize for both kinds: for both map.device_ptr is the window. */
+/* map_kind::unmap for both kinds: for both map.device_ptr is the window. */
 int window_unmap(struct map_private *p);
-int window_synchronize(const struct map_private *p);
