@@ -183,27 +183,32 @@ static int push_primary(int device)
 	return r < 0 ? r : cuda_check("cuCtxPushCurrent", cuda.ctx_push_current(ctx));
 }
 
-int context_enter(int device, struct map_entered *ret)
+int map_enter(int device, struct map_entered *ret)
 {
-	bool push = current_device() != device;
-	int r = push ? push_primary(device) : 0;
+	bool push;
+	int r = device < 0 ? 0 : cuda_start();
 
-	if (r == 0)
-		ret->pushed = push;
+	*ret = (struct map_entered){ 0 };
+	if (device < 0 || r < 0)
+		return r;
+	push = current_device() != device;
+	r = push ? push_primary(device) : 0;
+	ret->pushed = push && r == 0;
 	return r;
 }
 
-void context_leave(const struct map_entered *e)
+void map_leave(struct map_entered *e)
 {
 	CUcontext ctx;
 
 	if (e->pushed)
 		cuda.ctx_pop_current(&ctx);
+	e->pushed = false;
 }
 
 static int synchronize_primary(int device)
 {
-	const struct map_entered entered = { .pushed = true };
+	struct map_entered entered = { .pushed = true };
 	unsigned int flags;
 	int active = 0;
 	int r = cuda_check("cuDevicePrimaryCtxGetState",
@@ -216,7 +221,7 @@ static int synchronize_primary(int device)
 	if (r < 0)
 		return r;
 	r = cuda_check("cuCtxSynchronize", cuda.ctx_synchronize());
-	context_leave(&entered);
+	map_leave(&entered);
 	return r;
 }
 

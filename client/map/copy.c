@@ -3,7 +3,7 @@
  * Copies between a device's memory and the host's: rows of bytes, queued on a stream. The caller
  * decides the order of the rows of a strided array (client/array/transfer.c).
  */
-#include "client/map/context.h"
+#include "client/map/cuda.h"
 #include "client/map/map.h"
 
 #include <limits.h>
@@ -11,20 +11,6 @@
 
 /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: cuMemcpy2D refuses more. */
 #define PITCH_MAX ((size_t)INT_MAX)
-
-int map_enter(int device, struct map_entered *ret)
-{
-	int r = device < 0 ? 0 : cuda_start();
-
-	*ret = (struct map_entered){ 0 };
-	return device < 0 || r < 0 ? r : context_enter(device, ret);
-}
-
-void map_leave(struct map_entered *e)
-{
-	context_leave(e);
-	e->pushed = false;
-}
 
 static int copy_row(const struct map_copy *c, size_t row, size_t bytes, CUstream stream)
 {

@@ -85,7 +85,8 @@ uint64_t map_device_bytes(int device);
 /* ---- copies between a device's memory and the host's ---- */
 
 /* From map_enter() until map_leave() the thread is in a context of the GPU; -1: of none, for host
- * maps. 0, -ENODEV or -EIO. */
+ * maps. The context is the current one if it is of that GPU, else the GPU's primary one, which is
+ * made (0.3 s) if it does not exist. 0, -ENODEV or -EIO. */
 struct map_entered {
 	bool pushed; /* else the thread was in a context of the device already */
 };

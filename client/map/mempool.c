@@ -114,7 +114,7 @@ static int prepare_pool(struct process *self, const struct map_request *r, int d
 		return 0;
 	if (!i && r->fd < 0)
 		return error_set(EPROTO, "the daemon has not sent the pool's handle");
-	result = context_enter(device, &entered);
+	result = map_enter(device, &entered);
 	if (result < 0)
 		return result;
 	if (!i)
@@ -124,7 +124,7 @@ static int prepare_pool(struct process *self, const struct map_request *r, int d
 		r->pool->imported = true;
 		result = give_access(i, device);
 	}
-	context_leave(&entered);
+	map_leave(&entered);
 	return result;
 }
 
@@ -152,14 +152,14 @@ static int import_pointer(const struct map_request *r, CUmemoryPool pool, struct
 	CUmemPoolPtrExportData record;
 	struct map_entered entered;
 	CUdeviceptr ptr = 0;
-	int result = context_enter(p->device, &entered);
+	int result = map_enter(p->device, &entered);
 
 	if (result < 0)
 		return result;
 	memcpy(&record, r->record, sizeof(record));
 	result = cuda_check("cuMemPoolImportPointer",
 			    cuda.mempool_import_pointer(&ptr, pool, &record));
-	context_leave(&entered);
+	map_leave(&entered);
 	p->map.device_ptr = (void *)(uintptr_t)ptr;
 	return result;
 }
@@ -179,7 +179,7 @@ static int mempool_unmap(struct map_private *p)
 {
 	struct map_entered entered;
 	CUresult result;
-	int r = context_enter(p->device, &entered);
+	int r = map_enter(p->device, &entered);
 
 	if (r < 0)
 		return r;
@@ -188,7 +188,7 @@ static int mempool_unmap(struct map_private *p)
 	result = cuda.stream_synchronize(NULL);
 	if (r == 0)
 		r = cuda_check("cuStreamSynchronize", result);
-	context_leave(&entered);
+	map_leave(&entered);
 	return r;
 }
 
