@@ -133,8 +133,9 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 	keeper_spawn(&k);
 	for (size_t i = 0; i < array_size(on_gpu); i++) {
 		expect_lost(on_gpu[i], held[i]);
-		snprintf(text, sizeof(text), "buffer \"%s\" is lost: pool \"%s\" has its memory",
-			 on_gpu[i], on_gpu[i]);
+		snprintf(text, sizeof(text),
+			 "buffer \"%s\" is lost: pool \"%s\" no longer has its memory", on_gpu[i],
+			 on_gpu[i]);
 		ck_assert_uint_eq(log_count(text), 1);
 	}
 	ck_assert(is_there("stays"));
@@ -342,7 +343,7 @@ START_TEST(one_dead_handle_takes_others_with_it)
 	keeper_end(&k, SIGKILL);
 	swap_kept('m', 150);
 	keeper_start(&k);
-	client_await(log_count("is lost: pool \"gpu0\" has its memory") == 1);
+	client_await(log_count("is lost: pool \"gpu0\" no longer has its memory") == 1);
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "x/%d", i);
 		there += is_there(name);
@@ -367,7 +368,7 @@ START_TEST(a_dead_mempool_is_served_on)
 	swap_kept('p', 0);
 	keeper_start(&k);
 	client_await(!is_there("a") && !is_there("b"));
-	ck_assert_uint_eq(log_count("is lost: pool \"gpu0-mempool\" has its memory"), 2);
+	ck_assert_uint_eq(log_count("is lost: pool \"gpu0-mempool\" no longer has its memory"), 2);
 	ck_assert_int_eq(gpushm_close(a), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	fresh = publish("gpu0-mempool", "a");
