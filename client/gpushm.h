@@ -184,7 +184,7 @@ int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes
  *
  * Errors: -EEXIST (name taken), -EINVAL (name, size 0, mode), -ENOENT (no such pool), -EACCES (pool
  * not allowed, or not a group of the caller), -EDQUOT (a limit of this user), -ENOSPC (the pool is
- * full, also after options' wait_ms; gpushm_error() says who holds the most of it), -EFBIG (too
+ * full, also after options' wait_ms; gpushm_error() names the largest holders), -EFBIG (too
  * large for this pool; mempool: above 4 GiB), -ENODEV (the pool's device failed, or this process
  * can't use it), -EMFILE (this process may open no more files), -EIO (driver). */
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
@@ -572,7 +572,7 @@ struct gpushm_pool {
 	enum gpushm_kind kind;
 	unsigned char device_uuid[16];
 	char device_name[64], pci_id[16];
-	int device;    /* this process's CUDA ordinal; -1: it can't see the GPU, or there is none */
+	int device;    /* this process's CUDA ordinal; -1: no GPU, or one it can't see */
 	int numa_node; /* -1: none */
 	uint64_t bytes, used_bytes, pending_bytes, suspect_bytes, max_buffer_bytes, granularity;
 	uint32_t buffers, pending;

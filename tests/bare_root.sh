@@ -84,7 +84,7 @@ make_root() {
 	mirror >"$folder/mirror.sources"
 	[ ! -s "$folder/mirror.sources" ] || list=("$folder/mirror.sources")
 	mmdebstrap --quiet --variant=minbase --include=git,make --aptopt="$folder/apt.conf" \
-		$suite "$folder/root.tar" "${list[@]}" >"$folder/log" 2>&1
+		$suite "$folder/tree.tar" "${list[@]}" >"$folder/log" 2>&1
 }
 
 [ "${1-}" != --inside ] || inside "${@:2}"
@@ -95,22 +95,22 @@ if [ "$(id -u)" != 0 ]; then namespaces+=(--user --map-root-user --map-auto); fi
 unshare "${namespaces[@]}" true 2>/dev/null || skip "unshare may not make namespaces"
 folder=$(mktemp -d -p "${TMPDIR:-/var/tmp}" gpushm-bare-XXXXXX)
 # What was extracted belongs to the users of that namespace.
-trap 'unshare "${namespaces[@]}" rm -rf --one-file-system "$folder/root"; rm -rf "$folder"' EXIT
+trap 'unshare "${namespaces[@]}" rm -rf --one-file-system "$folder/tree"; rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM HUP
 make_root || skip "mmdebstrap: $(tail -n 1 "$folder/log")"
-mkdir "$folder/root"
-unshare "${namespaces[@]}" tar -xpf "$folder/root.tar" --numeric-owner -C "$folder/root" || exit 1
-rm "$folder/root.tar"
-settings "$folder/root"
-git clone -q --no-local . "$folder/root/gpushm" || exit 1
-cp "$0" "$folder/root/bare_root.sh"
+mkdir "$folder/tree"
+unshare "${namespaces[@]}" tar -xpf "$folder/tree.tar" --numeric-owner -C "$folder/tree" || exit 1
+rm "$folder/tree.tar"
+settings "$folder/tree"
+git clone -q --no-local . "$folder/tree/gpushm" || exit 1
+cp "$0" "$folder/tree/bare_root.sh"
 commands=("make deps demo")
 if [ "${BARE-}" = full ]; then
 	commands+=("make deps check")
 else
 	commands+=("make -k all check-unit lint")
 fi
-unshare "${namespaces[@]}" --propagation private "$folder/root/bare_root.sh" --inside "$folder/root" "${commands[@]}" &
+unshare "${namespaces[@]}" --propagation private "$folder/tree/bare_root.sh" --inside "$folder/tree" "${commands[@]}" &
 wait $!
 status=$?
 [ $status -ne 125 ] || skip "the root can't be entered"

@@ -182,9 +182,9 @@ static int attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *request
 
 /* ---- the lease and the map ---- */
 
-/* No reply is waited for: none would be of use. From now on a RECLAIM must not name the lease,
- * which ends the lease if this CLOSE is lost. *ret_no_daemon: a reconnection has failed lately, so
- * that nothing needs to be said. */
+/* Sends the CLOSE and does not wait for a reply, which would be of no use. A RECLAIM must not name
+ * the lease any more, so the lease ends even if this CLOSE is lost. *ret_no_daemon: a reconnection
+ * failed a short time ago, so the CLOSE was not sent. */
 static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Request *request,
 		      bool *ret_no_daemon)
 {

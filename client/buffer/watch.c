@@ -563,7 +563,7 @@ int gpushm_watch_fd(const struct gpushm_watch *w)
 	return r < 0 ? r : w->epoll;
 }
 
-/* 1: *ret is an event. 0: there is none now. */
+/* Returns 1 with an event in *ret, or 0 if no event is there now. */
 static int try_next(struct gpushm_watch *w, struct gpushm_event *ret)
 {
 	bool found;

@@ -57,7 +57,7 @@ static bool same(const struct map_private *a, const struct map_private *b)
 	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
 }
 
-/* Finds the entry of that key and waits while it is busy. NULL: there is none. Under the lock. */
+/* Returns the entry of that key, or NULL; waits while the entry is busy. Under the lock. */
 static struct map_private *find(struct process *self, const struct map_private *key)
 {
 	struct map_private *p = self->maps;
