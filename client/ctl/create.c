@@ -19,6 +19,14 @@ struct options {
 	const char *shape, *dtype, *from;
 };
 
+/* The input of --from; without it, zeros. */
+struct source {
+	const char *file; /* borrowed; for messages */
+	int fd;		  /* owned; -1: zeros */
+	bool sized;	  /* it is a regular file, of which so many bytes are left */
+	uint64_t bytes;
+};
+
 /* The array to make. */
 struct plan {
 	int64_t shape[DIMENSIONS_MAX];
@@ -48,37 +56,37 @@ static int parse_shape(const char *text, struct plan *p)
 	return CTL_OK;
 }
 
-static int parse_size(const struct options *o, struct plan *p)
+/* An array of one dimension. what: the option or file that has these bytes. */
+static int take_size(const struct options *o, const char *what, uint64_t bytes, struct plan *p)
 {
 	uint64_t bits = gpushm_dtype_bits(p->spec.dtype);
 
-	if (!o->size)
-		return ctl_error(CTL_USAGE, "create: give --size or --shape");
-	if (o->size > INT64_MAX / 8 || o->size * 8 % bits)
-		return ctl_error(CTL_USAGE,
-				 "--size: %" PRIu64 " bytes are not a whole number of %s", o->size,
-				 o->dtype);
+	if (bytes > INT64_MAX / 8 || bytes * 8 % bits)
+		return ctl_error(CTL_USAGE, "%s: %" PRIu64 " bytes are not a whole number of %s",
+				 what, bytes, o->dtype);
 	p->spec.ndim = 1;
-	p->shape[0] = (int64_t)(o->size * 8 / bits);
+	p->shape[0] = (int64_t)(bytes * 8 / bits);
 	return CTL_OK;
 }
 
-static int make_plan(const struct options *o, struct plan *p)
+/* From --shape, --size, or the size of the file. */
+static int choose_shape(const struct options *o, const struct source *from, struct plan *p)
 {
-	uint64_t bytes;
-	int r;
-
-	p->spec.name = "";
-	p->spec.shape = p->shape;
 	if (o->size && o->shape)
 		return ctl_error(CTL_USAGE, "--size and --shape: choose one");
-	if (gpushm_dtype_parse(o->dtype, &p->spec.dtype) < 0)
-		return ctl_error(CTL_USAGE, "--dtype: %s", gpushm_error());
-	r = o->shape ? parse_shape(o->shape, p) : parse_size(o, p);
-	if (r)
-		return r;
-	r = gpushm_layout(&p->spec, 1, &bytes);
-	return r < 0 ? ctl_error(CTL_USAGE, "%s", gpushm_error()) : CTL_OK;
+	if (o->shape)
+		return parse_shape(o->shape, p);
+	if (o->size)
+		return take_size(o, "--size", o->size, p);
+	if (from->sized)
+		return take_size(o, from->file, from->bytes, p);
+	if (!o->from)
+		return ctl_error(CTL_USAGE,
+				 "create: give --size or --shape, or a file with --from");
+	return ctl_error(CTL_USAGE,
+			 "create: give --size or --shape: %s is not a regular file, so its size is "
+			 "not known when the memory is allocated",
+			 from->file);
 }
 
 /* The array's bytes; the layout's size may be larger. */
@@ -91,16 +99,53 @@ static uint64_t array_bytes(const struct plan *p)
 	return (bits + 7) / 8;
 }
 
-/* fd -1: zeros, over the whole buffer. */
-static int fill(const struct ctl *ctl, const struct plan *p, int fd, const char *file,
+static int check_length(const struct source *from, const struct plan *p)
+{
+	uint64_t bytes = array_bytes(p);
+
+	if (!from->sized || from->bytes == bytes)
+		return CTL_OK;
+	return ctl_error(CTL_FAILED,
+			 "%s: it has %" PRIu64 " bytes, but the array needs %" PRIu64
+			 ": leave out --size and --shape to take the whole file",
+			 from->file, from->bytes, bytes);
+}
+
+static int make_plan(const struct options *o, const struct source *from, struct plan *p)
+{
+	uint64_t bytes;
+	int r;
+
+	p->spec.name = "";
+	p->spec.shape = p->shape;
+	if (gpushm_dtype_parse(o->dtype, &p->spec.dtype) < 0)
+		return ctl_error(CTL_USAGE, "--dtype: %s", gpushm_error());
+	r = choose_shape(o, from, p);
+	if (r)
+		return r;
+	r = gpushm_layout(&p->spec, 1, &bytes);
+	return r < 0 ? ctl_error(CTL_USAGE, "%s", gpushm_error()) : check_length(from, p);
+}
+
+static int open_source(struct source *from)
+{
+	int r = transfer_open(&from->file, &from->fd);
+
+	if (r == CTL_OK)
+		from->sized = transfer_rest(from->fd, &from->bytes);
+	return r;
+}
+
+/* Zeros go over the whole buffer. */
+static int fill(const struct ctl *ctl, const struct plan *p, const struct source *from,
 		struct gpushm_buffer *b)
 {
-	uint64_t bytes = fd >= 0 ? array_bytes(p) : gpushm_buffer_bytes(b);
+	uint64_t bytes = from->fd >= 0 ? array_bytes(p) : gpushm_buffer_bytes(b);
 	struct transfer t;
 	int r;
 
 	transfer_begin(&t, gpushm_buffer_name(b), bytes, ctl->quiet);
-	r = transfer_fill(&t, fd, file, b, 0, bytes);
+	r = transfer_fill(&t, from->fd, from->file, b, 0, bytes);
 	transfer_end(&t);
 	return r;
 }
@@ -108,30 +153,32 @@ static int fill(const struct ctl *ctl, const struct plan *p, int fd, const char 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	_cleanup_(close_fd) int fd = -1;
-	const char *file = o->from ? o->from : "zeros";
+	struct source from = { .file = o->from ? o->from : "zeros", .fd = -1 };
 	struct gpushm_buffer *b = NULL;
 	struct plan p = { 0 };
-	int r = make_plan(o, &p);
+	int r = o->from ? open_source(&from) : CTL_OK;
 
-	if (r == CTL_OK && o->from)
-		r = transfer_open(&file, &fd);
+	if (r == CTL_OK)
+		r = make_plan(o, &from, &p);
 	if (r == CTL_OK)
 		r = new_buffer_create(ctl, &o->new_buffer, words[0], &p.spec, 1, &b);
 	if (r == CTL_OK)
-		r = fill(ctl, &p, fd, file, b);
+		r = fill(ctl, &p, &from, b);
 	if (r == CTL_OK)
 		r = new_buffer_finish(ctl, &o->new_buffer, b, GPUSHM_SHARED);
 	gpushm_close(b);
+	close_fd(&from.fd);
 	return r;
 }
 
 const struct command command_create = {
 	.name = "create",
-	.synopsis = "--size=SIZE [OPTIONS] NAME\n--shape=N,... [OPTIONS] NAME",
+	.synopsis = "--size=SIZE [OPTIONS] NAME\n--shape=N,... [OPTIONS] NAME\n"
+		    "--from=FILE [OPTIONS] NAME",
 	.about = "make a buffer of zeros, or of a file's bytes",
 	.more = "The buffer is one array, shared unless --sealed is given. With --hold it is\n"
-		"filled, and `gpushmctl publish NAME` publishes it later.",
+		"filled, and `gpushmctl publish NAME` publishes it later. A file fills the whole\n"
+		"array; a regular file needs neither --size nor --shape.",
 	.args = ARGS({ "size", ARG_SIZE, 'S', "SIZE", "its size in bytes: 4096, 64K, 1.5G",
 		       offsetof(struct options, size) },
 		     { "shape", ARG_TEXT, 'n', "N,...", "its shape: 8,1080",

@@ -21,6 +21,8 @@
 #define DEPTH_MAX 8
 #define ITEMSIZE_MAX UINT32_MAX
 
+#define NOT_NPY "not a .npy file (gpushmctl create --from takes plain bytes): "
+
 static const char magic[6] = { '\x93', 'N', 'U', 'M', 'P', 'Y' };
 
 #define refuse(err, error, ...) (snprintf((err)->text, sizeof((err)->text), __VA_ARGS__), -(error))
@@ -36,7 +38,7 @@ int npy_header_size(const void *prelude, size_t *ret, struct npy_error *err)
 	size_t len;
 
 	if (memcmp(p, magic, sizeof(magic)))
-		return refuse(err, EINVAL, "not a .npy file: it does not begin with \\x93NUMPY");
+		return refuse(err, EINVAL, NOT_NPY "it does not begin with \\x93NUMPY");
 	if (p[6] < 1 || p[6] > 3 || p[7])
 		return refuse(err, ENOTSUP, ".npy version %d.%d; 1.0, 2.0 and 3.0 are supported",
 			      p[6], p[7]);
@@ -457,7 +459,7 @@ int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error 
 	int r;
 
 	if (len < NPY_PRELUDE)
-		return refuse(err, EINVAL, "not a .npy file: it is too short");
+		return refuse(err, EINVAL, NOT_NPY "it is too short");
 	r = npy_header_size(header, &expected, err);
 	if (r < 0)
 		return r;
@@ -495,7 +497,7 @@ static int read_exactly(int fd, char *buf, size_t size, struct npy_error *err)
 		if (n < 0)
 			return refuse(err, errno, "%s", strerror(errno));
 		if (n == 0)
-			return refuse(err, EINVAL, "not a .npy file: it is too short");
+			return refuse(err, EINVAL, NOT_NPY "it is too short");
 		done += (size_t)n;
 	}
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpushmctl put`: makes a buffer from .npy files. It first reads all headers, and checks that
- * regular files are long enough; then it creates the buffer, fills it file by file, and publishes
- * it last. So other processes see all of it or nothing, and a put that fails or is interrupted
- * leaves nothing behind.
+ * regular files have the size that they describe; then it creates the buffer, fills it file by
+ * file, and publishes it last. So other processes see all of it or nothing, and a put that fails or
+ * is interrupted leaves nothing behind.
  */
 #include "client/base/spec.h"
 #include "client/ctl/ctl.h"
@@ -60,17 +60,19 @@ static int inputs_new(struct inputs *in, size_t n)
 	return CTL_OK;
 }
 
+/* A shorter file was cut; a longer one may have several arrays, of which put would take one. */
 static int check_length(const struct npy_input *in)
 {
-	off_t here = lseek(in->fd, 0, SEEK_CUR);
-	struct stat st;
+	uint64_t rest;
 
-	if (here < 0 || fstat(in->fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-	    (uint64_t)(st.st_size - here) >= in->npy.bytes)
+	if (!transfer_rest(in->fd, &rest) || rest == in->npy.bytes)
 		return CTL_OK;
 	return ctl_error(CTL_FAILED,
-			 "%s: it has %" PRId64 " bytes of data, its header promises %" PRIu64,
-			 in->file, (int64_t)(st.st_size - here), in->npy.bytes);
+			 "%s: its header describes an array of %" PRIu64 " bytes, but %" PRIu64
+			 " bytes follow: %s",
+			 in->file, in->npy.bytes, rest,
+			 rest < in->npy.bytes ? "the file was cut"
+					      : "save each array in a file of its own");
 }
 
 static int open_input(struct npy_input *in, const char *file)

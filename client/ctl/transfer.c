@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 
 #define CHUNK (8u << 20)
 #define SECOND 1000000000u
@@ -137,6 +138,17 @@ int transfer_open(const char **file, int *ret)
 	return *ret < 0 ? ctl_error(CTL_FAILED, "%s: %s", *file, strerror(errno)) : CTL_OK;
 }
 
+bool transfer_rest(int fd, uint64_t *ret)
+{
+	off_t here = lseek(fd, 0, SEEK_CUR);
+	struct stat st;
+
+	if (here < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	*ret = st.st_size > here ? (uint64_t)(st.st_size - here) : 0;
+	return true;
+}
+
 /* Reads or writes until all is done, the file ends or a signal came. */
 static ssize_t move(int fd, char *buf, size_t size, bool out)
 {
@@ -190,6 +202,27 @@ static ssize_t read_chunk(int fd, void *to, size_t size)
 	return caught ? -EINTR : (ssize_t)size;
 }
 
+static bool is_device(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && !isatty(fd) && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode));
+}
+
+static int check_end(int fd, const char *file, uint64_t bytes)
+{
+	char next;
+	ssize_t n = fd < 0 || is_device(fd) ? 0 : transfer_read(fd, &next, 1);
+
+	if (n < 0)
+		return failed(file, (int)n);
+	return n == 0 ? CTL_OK
+		      : ctl_error(CTL_FAILED,
+				  "%s: it has more than the %" PRIu64
+				  " bytes that the array needs; nothing was published",
+				  file, bytes);
+}
+
 int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_buffer *b,
 		  uint64_t offset, uint64_t bytes)
 {
@@ -207,16 +240,16 @@ int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_bu
 			return failed(file, (int)n);
 		if ((size_t)n < want)
 			return ctl_error(CTL_FAILED,
-					 "%s: it ends %" PRIu64 " bytes early: %" PRIu64
-					 " bytes of data are needed",
-					 file, bytes - done - (uint64_t)n, bytes);
+					 "%s: it has %" PRIu64 " of the %" PRIu64
+					 " bytes that the array needs; nothing was published",
+					 file, done + (uint64_t)n, bytes);
 		r = mapped ? 0 : gpushm_write(b, offset + done, block, want);
 		if (r < 0)
 			return ctl_refused(r);
 		done += want;
 		advance(t, want);
 	}
-	return CTL_OK;
+	return check_end(fd, file, bytes);
 }
 
 static int dump_contiguous(struct transfer *t, const struct gpushm_array *a, int fd,

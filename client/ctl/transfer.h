@@ -37,14 +37,18 @@ void transfer_obey_signal(void);
  * *ret is -1 after an error. An exit code. */
 int transfer_open(const char **file, int *ret);
 
+/* Whether the input is a regular file; then *ret is the number of bytes from here to its end. */
+bool transfer_rest(int fd, uint64_t *ret);
+
 /* Reads until size bytes are there or the file ends. The number, or -errno (-EINTR: a signal). */
 ssize_t transfer_read(int fd, void *buf, size_t size);
 
 /* Writes all bytes. `file` is the file's name for errors. An exit code. */
 int transfer_write(int fd, const char *file, const void *buf, size_t size);
 
-/* Fills the buffer's bytes from offset on from a file, which must have so many; fd -1: with zeros.
- * `file` is the file's name for errors. An exit code. */
+/* Fills the buffer's bytes from offset on from a file; fd -1: with zeros. The file must end there,
+ * unless it is a device, which may have no end: so nothing is cut off in silence. `file` is the
+ * file's name for errors. An exit code. */
 int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_buffer *b,
 		  uint64_t offset, uint64_t bytes);
 

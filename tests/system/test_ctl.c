@@ -112,6 +112,27 @@ START_TEST(float8_or_float4_comes_back_changed)
 }
 END_TEST
 
+START_TEST(a_file_is_cut_or_its_size_must_be_typed)
+{
+	/* A regular file has a size, also from where a reader of it has stopped; a device has no
+	 * end. */
+	ctl_write_npy("two.npy", "'|u1'", "False", "(1500,)", 1500);
+	shell_expect(&sh, 0,
+		     "tail -c 1500 two.npy > raw; : > empty\n"
+		     "for pool in $($ctl pools | awk 'NR > 1 { print $1 }'); do\n"
+		     "	$ctl create -q --pool=$pool --from=raw a || exit\n"
+		     "	$ctl get --raw a - | cmp - raw && $ctl rm a || exit\n"
+		     "	$ctl create -q --pool=$pool --from=raw --dtype=float32 a || exit\n"
+		     "	$ctl stat --arrays a | grep -q '(375,)' && $ctl rm a || exit\n"
+		     "	{ read -r -N 1; $ctl create -q --pool=$pool --from=- a; } < raw || exit\n"
+		     "	$ctl get --raw a - | cmp - <(tail -c +2 raw) && $ctl rm a || exit\n"
+		     "	$ctl create -q --pool=$pool --from=/dev/zero --size=10 a && $ctl rm a "
+		     "|| exit\n"
+		     "done");
+	shell_expect(&sh, 0, "$ctl create -q --from=empty a && $ctl get --raw a - | cmp - empty");
+}
+END_TEST
+
 static const struct {
 	int status;
 	const char *command, *says;
@@ -149,8 +170,21 @@ static const struct {
 	{ 1, "$ctl put two.npy two", "two" },
 	{ 1, "$ctl put nothing.npy x", "No such file" },
 	{ 1, "$ctl put /dev/null x", "too short" },
-	{ 1, "head -c 130 two.npy > cut; $ctl put cut x", "its header promises 8" },
-	{ 1, "head -c 130 two.npy | $ctl put - x", "6 bytes early" },
+	{ 1, "head -c 130 two.npy > cut; $ctl put cut x", "of 8 bytes, but 2 bytes follow" },
+	{ 1, "head -c 130 two.npy | $ctl put - x", "it has 2 of the 8 bytes" },
+	{ 1, "cat two.npy two.npy > long; $ctl put long x", "of 8 bytes, but 144 bytes follow" },
+	{ 1, "cat two.npy two.npy | $ctl put - x", "more than the 8 bytes" },
+	{ 1, "$ctl put raw x", "gpushmctl create --from takes" },
+	{ 1, "$ctl create --from=raw -S 1000 x", "has 1500 bytes, but the array needs 1000" },
+	{ 1, "$ctl create --from=raw -S 2000 x", "has 1500 bytes, but the array needs 2000" },
+	{ 1, "$ctl create --from=raw -n 10,10 -d float32 x", "but the array needs 400: leave out" },
+	{ 1, "$ctl create --from=- -S 1000 x < raw", "has 1500 bytes, but" },
+	{ 1, "cat raw | $ctl create --from=- -S 1000 x", "more than the 1000 bytes" },
+	{ 1, "cat raw | $ctl create --from=- -S 2000 x", "it has 1500 of the 2000 bytes" },
+	{ 2, "cat raw | $ctl create --from=- x", "give --size or --shape" },
+	{ 2, "$ctl create --from=/dev/zero x", "give --size or --shape" },
+	{ 2, "$ctl create --from=raw -d float64 x",
+	  "1500 bytes are not a whole number of float64" },
 	{ 1, "$ctl get two:x /dev/full", "No space left" },
 	{ 1, "$ctl get two:x nothing/file", "No such file" },
 	{ 1, "$ctl publish two", "already published" },
@@ -162,7 +196,7 @@ static const struct {
 START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
 {
 	ctl_write_npy("two.npy", "'<f4'", "False", "(2,)", 8);
-	shell_expect(&sh, 0, "$ctl put -q two x=two.npy y=two.npy");
+	shell_expect(&sh, 0, "$ctl put -q two x=two.npy y=two.npy; head -c 1500 /dev/zero > raw");
 	for (size_t i = 0; i < array_size(failures); i++) {
 		shell_expect(&sh, failures[i].status, "%s", failures[i].command);
 		complains(failures[i].says);
@@ -223,6 +257,7 @@ int main(void)
 	tcase_add_test(tc, a_chunk_is_lost_on_the_way_through_a_pipe);
 	tcase_add_test(tc, a_new_buffer_is_not_zero);
 	tcase_add_test(tc, float8_or_float4_comes_back_changed);
+	tcase_add_test(tc, a_file_is_cut_or_its_size_must_be_typed);
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
 	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
