@@ -511,7 +511,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev libsmartcols-dev check \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev libsmartcols-dev check \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates
 .PHONY: deps
@@ -558,7 +558,8 @@ datadir    = $(PREFIX)/share
 # systemd reads these below /usr/local/lib as well as below /usr/lib.
 unitdir    = $(PREFIX)/lib/systemd/system
 SUBST = sed -e 's|@bindir@|$(bindir)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
-	-e 's|@prefix@|$(PREFIX)|g' -e 's|@version@|$(VERSION)|g'
+	-e 's|@prefix@|$(PREFIX)|g' -e 's|@version@|$(VERSION)|g' -e 's|@soversion@|$(SOVERSION)|g' \
+	-e 's|@include_from_lib@|$(shell realpath -ms --relative-to=$(libdir) $(includedir))|g'
 MANUALS := $(notdir $(wildcard man/*.[1-8]))
 # "man gpushm_open" shows gpushm(3): a page for each public function, which has only a link in it.
 FUNCTIONS := $(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm.h))
@@ -566,8 +567,9 @@ COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 # Where a file of that name goes: a manual's section is its suffix; zsh wants _name, bash the bare name.
 man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
 completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
+CMAKE_FILES = $(addprefix $(libdir)/cmake/gpushm/,gpushmConfig.cmake gpushmConfigVersion.cmake)
 INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
-	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(libdir)/pkgconfig/gpushm.pc \
+	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(includedir)/gpushm.hpp $(libdir)/pkgconfig/gpushm.pc $(CMAKE_FILES) \
 	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
 	$(unitdir)/gpushmd.service $(unitdir)/gpushmd.socket $(PREFIX)/lib/sysusers.d/gpushm.conf \
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
@@ -584,8 +586,10 @@ install: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libg
 	ln -sf libgpushm.so.$(SOVERSION) $(DESTDIR)$(libdir)/libgpushm.so
 	install -D -m 644 $(BUILD)/libgpushm.a $(DESTDIR)$(libdir)/libgpushm.a
 	install -D -m 644 client/gpushm.h $(DESTDIR)$(includedir)/gpushm.h
-	mkdir -p $(DESTDIR)$(libdir)/pkgconfig
+	install -D -m 644 client/gpushm.hpp $(DESTDIR)$(includedir)/gpushm.hpp
+	mkdir -p $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gpushm
 	$(SUBST) client/gpushm.pc.in >$(DESTDIR)$(libdir)/pkgconfig/gpushm.pc
+	for f in $(CMAKE_FILES); do $(SUBST) client/$${f##*/}.in >$(DESTDIR)$$f || exit 1; done
 	$(foreach m,$(MANUALS),install -D -m 644 man/$(m) $(DESTDIR)$(call man_path,$(m)) &&) true
 	echo '.so man3/gpushm.3' >$(BUILD)/link.3
 	for f in $(FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
@@ -604,7 +608,7 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
 		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf
-	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
+	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(libdir)/cmake/gpushm $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
 
 # What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.
 .PHONY: dist

@@ -22,8 +22,10 @@
  *
  * Errors. A function that returns int returns 0, or a negative errno. After an error,
  * gpushm_error() says in words what happened, to which name, and what to do. Results are the last
- * parameters and are written on success only. The library never logs, installs no signal handler
- * and never exits.
+ * parameters and are written on success only. NULL for a connection, buffer, array or watch is an
+ * error like others: -EINVAL where a function returns a signed number, else NULL or 0, with a text;
+ * the functions that release something accept it. The library never logs, installs no signal
+ * handler and never exits.
  *
  * Ownership. The caller frees what a function returns: a connection with gpushm_disconnect(), a
  * buffer with gpushm_close(), an array or view with gpushm_array_free(), and so on. Strings and

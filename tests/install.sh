@@ -42,6 +42,64 @@ C
 		LD_LIBRARY_PATH=$stage/tree/usr/lib "$stage/stranger"
 }
 
+# A program in C++ that owns what it opens, built by cmake. Without a daemon it catches the error.
+stranger_by_cmake() {
+	mkdir "$stage/cmake" && cat >"$stage/cmake/stranger.cc" <<'CC'
+#include <gpushm.hpp>
+#include <iostream>
+int main(int argc, char **argv)
+{
+	if (argc == 2) {
+		auto c = gpushmxx::connect(argv[1]);
+		auto w = gpushmxx::watch_new(c);
+		gpushm_array_spec spec = {};
+		spec.name = "a";
+		gpushmxx::check(gpushm_dtype_parse("float32", &spec.dtype));
+		auto b = gpushmxx::create(c, "x", &spec, 1);
+		auto a = gpushmxx::get(b, "a");
+		b.reset();
+		*static_cast<float *>(gpushm_array_host_ptr(a.get())) = 1;
+		gpushmxx::check(gpushm_publish(gpushm_array_buffer(a.get()), GPUSHM_SEALED));
+		a.reset();
+		return gpushm_buffer_state(gpushmxx::open(c, "x", GPUSHM_READ).get()) == GPUSHM_SEALED ? 0 : 1;
+	}
+	try {
+		auto c = gpushmxx::connect("/nonexistent/socket");
+	} catch (const gpushmxx::error &e) {
+		std::cout << e.code().value() << e.word() << e.what() << "\n";
+		return e.code() == std::errc::no_such_file_or_directory ? 0 : 1;
+	}
+	return 1;
+}
+CC
+	cat >"$stage/cmake/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.16)
+project(stranger CXX)
+set(CMAKE_CXX_STANDARD 17)
+find_package(gpushm 0.1 REQUIRED)
+add_executable(stranger stranger.cc)
+target_link_libraries(stranger gpushm::gpushm)
+target_compile_options(stranger PRIVATE -Wall -Wextra -Werror)
+CMAKE
+	cmake -S "$stage/cmake" -B "$stage/cmake/build" -DCMAKE_PREFIX_PATH="$stage/tree/usr" &&
+		cmake --build "$stage/cmake/build" && "$stage/cmake/build/stranger" || return 1
+	printf '[pool host]\nkind=host\nsize=1M\n' >"$stage/gpushmd.conf"
+	"$stage/tree/usr/bin/gpushmd" --config "$stage/gpushmd.conf" --socket "$stage/socket" &
+	for _ in {1..100}; do
+		if [ -S "$stage/socket" ]; then break; fi
+		sleep 0.05
+	done
+	"$stage/cmake/build/stranger" "$stage/socket"
+	status=$?
+	kill $! && wait $!
+	return $status
+}
+
+not_found_by_cmake() {
+	sed -i "s/gpushm 0.1/gpushm $1/" "$stage/cmake/CMakeLists.txt"
+	! cmake -S "$stage/cmake" -B "$stage/cmake/other" -DCMAKE_PREFIX_PATH="$stage/tree/usr"
+}
+
 make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib install >"$stage/.log" 2>&1 || cat "$stage/.log"
 check "gpushmd runs from where it is installed" "$stage/tree/usr/bin/gpushmd" --version
 check "the installed configuration is good" "$stage/tree/usr/bin/gpushmd" --check-config --config "$stage/tree/etc/gpushm/gpushmd.conf"
@@ -50,6 +108,10 @@ read -ra compiler <<<"${CC:-cc}"
 check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
 if command -v c++ >/dev/null; then
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
+fi
+if command -v cmake >/dev/null; then
+	check "a C++ program builds with cmake and runs" stranger_by_cmake
+	check "cmake refuses a newer minor version" not_found_by_cmake 0.99
 fi
 check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f -size +1 | wc -l)" -eq "$(find man -type f | wc -l)"
 check "a function's name leads to gpushm(3)" grep -qx '.so man3/gpushm.3' "$stage/tree/usr/share/man/man3/gpushm_open.3"

@@ -77,7 +77,9 @@ int array_c_strides(const struct array_layout *l, int64_t itemsize, int64_t *ret
 
 int array_check(const struct gpushm_array *a)
 {
-	return buffer_check(a->buffer);
+	int r = error_null(a, "array");
+
+	return r < 0 ? r : buffer_check(a->buffer);
 }
 
 int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_text *w,
@@ -178,6 +180,8 @@ int gpushm_array_get(struct gpushm_buffer *b, const char *name, struct gpushm_ar
 {
 	int r = buffer_check(b);
 
+	if (r == 0 && !name)
+		r = buffer_error(b, EINVAL, "an array needs a name");
 	if (r == 0)
 		r = get(b, false, name, ret);
 	/* The fields of a record are read from a table in memory only. */
@@ -209,13 +213,14 @@ int gpushm_array_at(struct gpushm_buffer *b, size_t index, struct gpushm_array *
 int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *spec,
 		      struct gpushm_array **ret)
 {
-	struct gpushm_array_spec nameless = *spec;
+	struct gpushm_array_spec nameless;
 	struct table_array t;
 	struct fault err;
 	int r = buffer_check(b);
 
 	if (r < 0)
 		return r;
+	nameless = *spec;
 	nameless.name = NULL;
 	r = spec_to_table(&nameless, &t);
 	if (r < 0)
@@ -228,61 +233,85 @@ int gpushm_array_over(struct gpushm_buffer *b, const struct gpushm_array_spec *s
 
 struct gpushm_buffer *gpushm_array_buffer(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return a->buffer;
 }
 
 const char *gpushm_array_name(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return a->text;
 }
 
 struct gpushm_dtype gpushm_array_dtype(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return (struct gpushm_dtype){ 0 };
 	return dtype_to_public(a->layout.dtype);
 }
 
 const char *gpushm_array_descr(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return a->descr;
 }
 
 int gpushm_array_ndim(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return -EINVAL;
 	return a->layout.ndim;
 }
 
 int64_t gpushm_array_dim(const struct gpushm_array *a, int axis)
 {
+	if (error_null(a, "array") < 0)
+		return -EINVAL;
 	return axis < 0 || axis >= a->layout.ndim ? -1 : a->layout.shape[axis];
 }
 
 const int64_t *gpushm_array_shape(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return a->layout.shape;
 }
 
 const int64_t *gpushm_array_strides(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return a->layout.strides;
 }
 
 int64_t gpushm_array_size(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return -EINVAL;
 	return a->size;
 }
 
 uint64_t gpushm_array_nbytes(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return 0;
 	return ((uint64_t)a->size * dtype_bits(a->layout.dtype) + 7) / 8;
 }
 
 uint64_t gpushm_array_offset(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return 0;
 	return a->layout.offset;
 }
 
 int gpushm_array_read_only(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return -EINVAL;
 	return gpushm_buffer_access(a->buffer) != GPUSHM_WRITE;
 }
 
@@ -294,20 +323,28 @@ static void *at_offset(const struct gpushm_array *a, void *start)
 
 void *gpushm_array_device_ptr(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return at_offset(a, gpushm_buffer_device_ptr(a->buffer));
 }
 
 void *gpushm_array_host_ptr(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return NULL;
 	return at_offset(a, gpushm_buffer_host_ptr(a->buffer));
 }
 
 int gpushm_array_is_c_contiguous(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return -EINVAL;
 	return array_in_order(&a->layout, 'C');
 }
 
 int gpushm_array_is_f_contiguous(const struct gpushm_array *a)
 {
+	if (error_null(a, "array") < 0)
+		return -EINVAL;
 	return array_in_order(&a->layout, 'F');
 }

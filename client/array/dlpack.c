@@ -46,9 +46,14 @@ static void on_delete_legacy(struct dlpack_legacy *self)
 
 void gpushm_array_dlpack_device(const struct gpushm_array *a, int *ret_type, int *ret_id)
 {
-	enum gpushm_kind kind = gpushm_buffer_kind(a->buffer);
-	bool on_gpu = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL;
+	enum gpushm_kind kind;
+	bool on_gpu;
 
+	*ret_type = *ret_id = 0;
+	if (error_null(a, "array") < 0)
+		return;
+	kind = gpushm_buffer_kind(a->buffer);
+	on_gpu = kind == GPUSHM_VMM || kind == GPUSHM_MEMPOOL;
 	/* A consumer launches its kernels on this device: the one that has access, which is another
 	 * one than the memory's where the buffer is mapped for a peer. The specification wants id 0
 	 * for pinned memory. */

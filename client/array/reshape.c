@@ -151,13 +151,13 @@ static int new_strides(const struct gpushm_array *a, struct array_layout *l, cha
 int gpushm_array_reshape(const struct gpushm_array *a, char order, int ndim, const int64_t *shape,
 			 struct gpushm_array **ret)
 {
-	struct array_layout l = { .dtype = a->layout.dtype,
-				  .ndim = ndim,
-				  .offset = a->layout.offset };
+	struct array_layout l = { .ndim = ndim };
 	int r = array_check(a);
 
 	if (r < 0)
 		return r;
+	l.dtype = a->layout.dtype;
+	l.offset = a->layout.offset;
 	if (order != 'C' && order != 'F')
 		return array_error(a, EINVAL, "an order is 'C' or 'F'");
 	if (ndim < 0 || ndim > GPUSHM_MAX_NDIM)

@@ -64,11 +64,12 @@ static int64_t slice_length(int64_t n, int64_t *start, int64_t stop, int64_t ste
 int gpushm_array_slice(const struct gpushm_array *a, int axis, int64_t start, int64_t stop,
 		       int64_t step, struct gpushm_array **ret)
 {
-	struct array_layout l = a->layout;
+	struct array_layout l;
 	int r = check_axis(a, axis);
 
 	if (r < 0)
 		return r;
+	l = a->layout;
 	if (step == 0)
 		return array_error(a, EINVAL, "a slice's step can't be 0");
 
@@ -85,11 +86,12 @@ int gpushm_array_slice(const struct gpushm_array *a, int axis, int64_t start, in
 int gpushm_array_index(const struct gpushm_array *a, int axis, int64_t index,
 		       struct gpushm_array **ret)
 {
-	struct array_layout l = a->layout;
+	struct array_layout l;
 	int r = check_axis(a, axis);
 
 	if (r < 0)
 		return r;
+	l = a->layout;
 	if (index < -l.shape[axis] || index >= l.shape[axis])
 		return array_error(a, ERANGE,
 				   "index %" PRId64 " is outside of axis %d, which has %" PRId64
@@ -122,14 +124,15 @@ static bool is_permutation(const int *axes, int n)
 
 int gpushm_array_transpose(const struct gpushm_array *a, const int *axes, struct gpushm_array **ret)
 {
-	struct array_layout l = a->layout;
+	struct array_layout l;
 	int r = array_check(a);
 
 	/* A scalar has no axes, and can be transposed too. */
-	if (r == 0 && (l.ndim > 0 || dtype_packed(l.dtype)))
+	if (r == 0 && (a->layout.ndim > 0 || dtype_packed(a->layout.dtype)))
 		r = check_axis(a, 0);
 	if (r < 0)
 		return r;
+	l = a->layout;
 	if (axes && !is_permutation(axes, l.ndim))
 		return array_error(a, EINVAL, "axes must be a permutation of 0 to %d", l.ndim - 1);
 
@@ -230,12 +233,13 @@ static int check_alignment(const struct gpushm_array *a, const struct array_layo
 int gpushm_array_view(const struct gpushm_array *a, struct gpushm_dtype dtype,
 		      struct gpushm_array **ret)
 {
-	struct array_layout l = a->layout;
+	struct array_layout l;
 	int r = array_check(a);
 
-	l.dtype = dtype_from_public(dtype);
 	if (r < 0)
 		return r;
+	l = a->layout;
+	l.dtype = dtype_from_public(dtype);
 	if (!dtype_valid(l.dtype))
 		return array_error(a, EINVAL, "no such dtype to view it as");
 	if (dtype_packed(a->layout.dtype) || dtype_packed(l.dtype))

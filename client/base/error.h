@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <errno.h>
+
 /* Stores the text for this thread. Returns -number, so that a check is one line. */
 int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -13,6 +15,13 @@ int error_set(int number, const char *format, ...) __attribute__((format(printf,
 
 /* Puts `about "name": ` before the stored text; keeps its code. Returns -number. */
 int error_set_about(int number, const char *about, const char *name);
+
+/* 0, or -EINVAL with the thread's error set where the caller passed NULL for a connection, buffer,
+ * array or watch: `noun` says which. */
+static inline int error_null(const void *handle, const char *noun)
+{
+	return handle ? 0 : error_set(EINVAL, "the %s is NULL", noun);
+}
 
 /* Stores an error that the daemon sent: code is enum code; the text is not terminated. Returns
  * -code_to_errno(code). */

@@ -84,6 +84,8 @@ uint32_t buffer_word(const struct gpushm_buffer *b)
 
 uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return 0;
 	return buffer_word(b);
 }
 
@@ -148,23 +150,32 @@ int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_
 
 uint64_t gpushm_buffer_id(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return 0;
 	return b->id;
 }
 
 uint64_t gpushm_buffer_bytes(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return 0;
 	return b->bytes;
 }
 
 uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return 0;
 	return b->digest;
 }
 
 enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
 {
-	uint32_t word = buffer_word(b);
+	uint32_t word;
 
+	if (error_null(b, "buffer") < 0)
+		return 0;
+	word = buffer_word(b);
 	/* The word of a buffer that has gone has no state. */
 	return word & STATUS_PAGE_SEALED   ? GPUSHM_SEALED
 	       : word & STATUS_PAGE_SHARED ? GPUSHM_SHARED
@@ -173,38 +184,53 @@ enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b)
 
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return 0;
 	return b->access;
 }
 
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return 0;
 	return b->pool->map.kind;
 }
 
 const char *gpushm_buffer_pool(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return NULL;
 	return b->pool->name;
 }
 
 int gpushm_buffer_lost(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
 	return b->lease.lost || (buffer_word(b) & STATUS_PAGE_GONE);
 }
 
 int gpushm_buffer_dirty(const struct gpushm_buffer *b)
 {
-	uint32_t word = buffer_word(b);
+	uint32_t word;
 
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
+	word = buffer_word(b);
 	return word & STATUS_PAGE_GONE ? b->dirty : !!(word & STATUS_PAGE_DIRTY);
 }
 
 const char *gpushm_buffer_name(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return NULL;
 	return b->name;
 }
 
 int gpushm_buffer_device(const struct gpushm_buffer *b)
 {
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
 	return b->map->device;
 }
 
@@ -301,13 +327,16 @@ static int find_attr(const struct table_view *v, const char *key, struct table_a
 int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const void **ret_value,
 		       size_t *ret_size)
 {
-	struct image *i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
+	struct image *i;
 	struct table_attr attr = { 0 };
 	int r = buffer_check(b), found = -ENOENT;
 
+	if (r == 0 && !key)
+		r = buffer_error(b, EINVAL, "an attribute needs a key");
 	if (r < 0)
 		return r;
 	/* While the buffer is being filled, its attributes are in b->attrs. */
+	i = image_is(&b->attrs) ? &unconst(b)->attrs : &unconst(b)->table;
 	pthread_mutex_lock(&unconst(b)->lock);
 	/* The value points into memory that stays until the buffer is closed. */
 	r = image_load(i);

@@ -65,10 +65,13 @@ void buffer_table_done(struct gpushm_buffer *b);
 
 #define buffer_error(b, number, ...) error_of("buffer", (b)->name, number, __VA_ARGS__)
 
-/* -ECHILD, with gpushm_error() set, where the buffer was made before fork(). No system call. */
+/* -EINVAL for NULL, -ECHILD where the buffer was made before fork(); with gpushm_error() set. No
+ * system call. */
 static inline int buffer_check(const struct gpushm_buffer *b)
 {
-	return connection_check_fork(b->connection->generation);
+	int r = error_null(b, "buffer");
+
+	return r < 0 ? r : connection_check_fork(b->connection->generation);
 }
 
 /* Copies what the caller gave (NULL: the defaults), with whichever version of the header the caller

@@ -268,10 +268,14 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
 		int device, struct gpushm_buffer **ret)
 {
-	struct gpushm_buffer *b = buffer_new(c, name);
-	int r = b ? attach_and_map(b, request, device)
-		  : error_set(ENOMEM, "out of memory for a buffer");
+	struct gpushm_buffer *b;
+	int r = connection_check(c);
 
+	if (r < 0)
+		return r;
+	b = buffer_new(c, name);
+	r = b ? attach_and_map(b, request, device)
+	      : error_set(ENOMEM, "out of memory for a buffer");
 	if (r < 0)
 		buffer_free(b);
 	else

@@ -457,7 +457,9 @@ static int step(struct gpushm_watch *w)
 
 static int check(const struct gpushm_watch *w)
 {
-	return connection_check_fork(w->c->generation);
+	int r = error_null(w, "watch");
+
+	return r < 0 ? r : connection_check_fork(w->c->generation);
 }
 
 struct gpushm_watch *gpushm_watch_free(struct gpushm_watch *w)
@@ -491,7 +493,7 @@ static int open_fds(struct gpushm_watch *w)
 int gpushm_watch_new(struct gpushm *c, struct gpushm_watch **ret)
 {
 	struct gpushm_watch *w;
-	int r = connection_check_fork(c->generation);
+	int r = connection_check(c);
 
 	if (r < 0)
 		return r;
@@ -545,11 +547,15 @@ int gpushm_watch_name(struct gpushm_watch *w, const char *name)
 
 int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b)
 {
-	struct watch_item item = { .by_id = true, .buffer = b->id, .word = buffer_word(b) };
+	struct watch_item item = { .by_id = true };
 	int r = check(w);
 
+	if (r == 0)
+		r = error_null(b, "buffer");
 	if (r < 0)
 		return r;
+	item.buffer = b->id;
+	item.word = buffer_word(b);
 	memcpy(item.name, b->name, sizeof(item.name));
 	/* A buffer that has gone is requested all the same, so that it is reported once. */
 	item.word &= ~STATUS_PAGE_GONE;

@@ -25,6 +25,13 @@ int connection_check_fork(uint64_t generation)
 	return error_set(ECHILD, "made before fork(): connect again in the child");
 }
 
+int connection_check(const struct gpushm *c)
+{
+	int r = error_null(c, "connection");
+
+	return r < 0 ? r : connection_check_fork(c->generation);
+}
+
 int connection_new(int *fd, uid_t server, const char *path, struct gpushm **ret)
 {
 	struct gpushm *c = calloc(1, sizeof(*c));
@@ -259,7 +266,7 @@ int connection_exchange(struct gpushm *c, const Gpushm__Proto__Request *request,
 
 int gpushm_fd(const struct gpushm *c)
 {
-	int r = connection_check_fork(c->generation);
+	int r = connection_check(c);
 
 	return r < 0 ? r : c->socket;
 }

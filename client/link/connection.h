@@ -71,6 +71,8 @@ struct gpushm *connection_unref(struct gpushm *c);
 
 /* 0, or -ECHILD with gpushm_error() set where the process forked after `generation` was taken. */
 int connection_check_fork(uint64_t generation);
+/* The same for a connection, and -EINVAL for NULL. */
+int connection_check(const struct gpushm *c);
 
 struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL: unknown */
 

@@ -34,7 +34,7 @@ int request_call(struct gpushm *c, const Gpushm__Proto__Request *request,
 		 Gpushm__Proto__Reply **ret, bool *ret_repeated)
 {
 	bool repeated = false;
-	int r = connection_check_fork(c->generation);
+	int r = connection_check(c);
 
 	if (r == 0) {
 		pthread_mutex_lock(&c->lock);
@@ -90,7 +90,7 @@ int request_ack(struct gpushm *c, const Gpushm__Proto__Request *request)
 int request_restart(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	Gpushm__Proto__Reply *reply;
-	int r = connection_check_fork(c->generation);
+	int r = connection_check(c);
 
 	if (r < 0)
 		return r;

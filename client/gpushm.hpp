@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm.h for C++17: objects that release what they own, and exceptions for errors. It has no code
+ * of its own in the library. Where it has no function, call gpushm.h with get():
+ *
+ *	auto c = gpushmxx::connect();
+ *	auto b = gpushmxx::open(c, "model/weights", GPUSHM_READ, 5000);
+ *	auto w = gpushmxx::get(b, "layer0");
+ *	launch(gpushm_array_device_ptr(w.get()), gpushm_array_dim(w.get(), 0));
+ *
+ * Objects may be destroyed in any order. To learn whether a close failed, call gpushm_close(). (The namespace can't be "gpushm": that is a struct.)
+ */
+#ifndef GPUSHM_HPP
+#define GPUSHM_HPP
+
+#include <gpushm.h>
+
+#include <memory>
+#include <string>
+#include <system_error>
+
+namespace gpushmxx
+{
+
+/* code() is the errno; word() the daemon's code ("NOT_FOUND"), or "" for the library's errors. */
+class error : public std::system_error
+{
+    public:
+	explicit error(int number)
+		: std::system_error(number, std::generic_category(), gpushm_error()),
+		  word_(gpushm_error_code())
+	{
+	}
+	const char *word() const noexcept { return word_; }
+
+    private:
+	const char *word_; /* static */
+};
+
+/* Throws the error of a function of gpushm.h that returned r, if r is one. Returns r. */
+template <typename T> T check(T r)
+{
+	if (r < 0)
+		throw error(static_cast<int>(-r));
+	return r;
+}
+
+/* A buffer is closed when its last array has been freed, whichever is destroyed first. */
+using connection = std::shared_ptr<struct ::gpushm>;
+using buffer = std::shared_ptr<gpushm_buffer>;
+using array = std::shared_ptr<gpushm_array>;
+using watch = std::shared_ptr<gpushm_watch>;
+
+inline buffer own(gpushm_buffer *b)
+{
+	return buffer(b, gpushm_close);
+}
+
+/* For an array or view that a function of gpushm.h has made in the buffer. */
+inline array own(const buffer &b, gpushm_array *a)
+{
+	return array(a, [b](gpushm_array *p) { gpushm_array_free(p); });
+}
+
+/* The functions of gpushm.h of the same names. They throw error. */
+
+inline connection connect(const char *socket_path = nullptr)
+{
+	struct ::gpushm *c = nullptr;
+
+	check(gpushm_connect(socket_path, &c));
+	return connection(c, gpushm_disconnect);
+}
+
+inline buffer create(const connection &c, const std::string &name, uint64_t bytes,
+		     const gpushm_options *options = nullptr)
+{
+	gpushm_buffer *b = nullptr;
+
+	check(gpushm_create(c.get(), name.c_str(), bytes, options, &b));
+	return own(b);
+}
+
+inline buffer create(const connection &c, const std::string &name, gpushm_array_spec *specs,
+		     size_t n, const gpushm_options *options = nullptr)
+{
+	gpushm_buffer *b = nullptr;
+
+	check(gpushm_create_arrays(c.get(), name.c_str(), specs, n, options, &b));
+	return own(b);
+}
+
+inline buffer open(const connection &c, const std::string &name, gpushm_access access,
+		   uint64_t timeout_ms = 0, const gpushm_options *options = nullptr)
+{
+	gpushm_buffer *b = nullptr;
+
+	check(gpushm_open(c.get(), name.c_str(), access, timeout_ms, options, &b));
+	return own(b);
+}
+
+inline array get(const buffer &b, const std::string &name)
+{
+	gpushm_array *a = nullptr;
+
+	check(gpushm_array_get(b.get(), name.c_str(), &a));
+	return own(b, a);
+}
+
+inline watch watch_new(const connection &c)
+{
+	gpushm_watch *w = nullptr;
+
+	check(gpushm_watch_new(c.get(), &w));
+	return watch(w, gpushm_watch_free);
+}
+
+} // namespace gpushmxx
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * NULL for a connection, buffer, array or watch: every public function returns an error with a text
+ * for it. The header's declarations are read, so that a new function can't be forgotten here.
+ */
+#include "client/gpushm.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a function returned, as a number: -EINVAL, or 0 where it returns a pointer or is unsigned.
+ */
+struct call {
+	const char *function;
+	intptr_t (*run)(void);
+	intptr_t wanted;
+};
+
+static const struct gpushm_array_spec spec = { .name = "a" };
+static const int64_t ints[1];
+static char bytes[8];
+static struct gpushm_stat *stats;
+static struct gpushm_status *status;
+static struct gpushm_pool *pools;
+static struct gpushm_buffer *buffer;
+static struct gpushm_array *array;
+static struct gpushm_watch *watch;
+static struct gpushm_event event;
+static const void *value;
+static void *tensor;
+static size_t n;
+static uint32_t notice;
+
+#define CALL(f, wanted, ...)                     \
+	static intptr_t run_##f(void)            \
+	{                                        \
+		return (intptr_t)f(__VA_ARGS__); \
+	}
+#define CALLS                                                                                     \
+	INT(gpushm_fd, NULL)                                                                      \
+	INT(gpushm_create, NULL, "x", 1, NULL, &buffer)                                           \
+	INT(gpushm_create_arrays, NULL, "x", (struct gpushm_array_spec *)&spec, 0, NULL, &buffer) \
+	INT(gpushm_describe, NULL, &spec, 1)                                                      \
+	INT(gpushm_publish, NULL, GPUSHM_SEALED)                                                  \
+	INT(gpushm_open, NULL, "x", GPUSHM_READ, 0, NULL, &buffer)                                \
+	INT(gpushm_unlink, NULL, "x")                                                             \
+	INT(gpushm_clean, NULL, "x")                                                              \
+	INT(gpushm_wait, NULL, "x", 0)                                                            \
+	ZERO(gpushm_buffer_id, NULL)                                                              \
+	ZERO(gpushm_buffer_bytes, NULL)                                                           \
+	ZERO(gpushm_buffer_digest, NULL)                                                          \
+	ZERO(gpushm_buffer_state, NULL)                                                           \
+	ZERO(gpushm_buffer_access, NULL)                                                          \
+	ZERO(gpushm_buffer_kind, NULL)                                                            \
+	ZERO(gpushm_buffer_pool, NULL)                                                            \
+	INT(gpushm_buffer_lost, NULL)                                                             \
+	INT(gpushm_buffer_dirty, NULL)                                                            \
+	ZERO(gpushm_buffer_name, NULL)                                                            \
+	INT(gpushm_buffer_device, NULL)                                                           \
+	ZERO(gpushm_buffer_device_ptr, NULL)                                                      \
+	ZERO(gpushm_buffer_host_ptr, NULL)                                                        \
+	INT(gpushm_buffer_attr, NULL, "k", &value, &n)                                            \
+	ZERO(gpushm_buffer_notice, NULL)                                                          \
+	INT(gpushm_buffer_wait, NULL, 0, 0, &notice)                                              \
+	INT(gpushm_watch_new, NULL, &watch)                                                       \
+	INT(gpushm_watch_name, NULL, "x")                                                         \
+	INT(gpushm_watch_buffer, NULL, NULL)                                                      \
+	INT(gpushm_watch_fd, NULL)                                                                \
+	INT(gpushm_watch_next, NULL, 0, &event)                                                   \
+	INT(gpushm_array_get, NULL, "a", &array)                                                  \
+	INT(gpushm_array_at, NULL, 0, &array)                                                     \
+	ZERO(gpushm_buffer_arrays, NULL)                                                          \
+	INT(gpushm_array_over, NULL, NULL, &array)                                                \
+	ZERO(gpushm_array_buffer, NULL)                                                           \
+	ZERO(gpushm_array_name, NULL)                                                             \
+	ZERO(gpushm_array_descr, NULL)                                                            \
+	INT(gpushm_array_ndim, NULL)                                                              \
+	INT(gpushm_array_dim, NULL, 0)                                                            \
+	ZERO(gpushm_array_shape, NULL)                                                            \
+	ZERO(gpushm_array_strides, NULL)                                                          \
+	INT(gpushm_array_size, NULL)                                                              \
+	ZERO(gpushm_array_nbytes, NULL)                                                           \
+	ZERO(gpushm_array_offset, NULL)                                                           \
+	INT(gpushm_array_read_only, NULL)                                                         \
+	ZERO(gpushm_array_device_ptr, NULL)                                                       \
+	ZERO(gpushm_array_host_ptr, NULL)                                                         \
+	INT(gpushm_array_is_c_contiguous, NULL)                                                   \
+	INT(gpushm_array_is_f_contiguous, NULL)                                                   \
+	INT(gpushm_array_slice, NULL, 0, 0, 1, 1, &array)                                         \
+	INT(gpushm_array_index, NULL, 0, 0, &array)                                               \
+	INT(gpushm_array_reshape, NULL, 'C', 1, ints, &array)                                     \
+	INT(gpushm_array_ravel, NULL, 'C', &array)                                                \
+	INT(gpushm_array_transpose, NULL, NULL, &array)                                           \
+	INT(gpushm_array_split_count, NULL, 1)                                                    \
+	INT(gpushm_array_split, NULL, 1, 0, &array)                                               \
+	INT(gpushm_array_view, NULL, (struct gpushm_dtype){ 0 }, &array)                          \
+	INT(gpushm_array_dup, NULL, &array)                                                       \
+	INT(gpushm_copy_to_host, NULL, bytes, NULL)                                               \
+	INT(gpushm_copy_from_host, NULL, bytes, NULL)                                             \
+	INT(gpushm_copy_to_host_async, NULL, bytes, NULL, NULL)                                   \
+	INT(gpushm_copy_from_host_async, NULL, bytes, NULL, NULL)                                 \
+	INT(gpushm_read, NULL, 0, bytes, 1)                                                       \
+	INT(gpushm_write, NULL, 0, bytes, 1)                                                      \
+	INT(gpushm_array_to_dlpack, NULL, &tensor)                                                \
+	INT(gpushm_array_to_dlpack_legacy, NULL, &tensor)                                         \
+	INT(gpushm_stat, NULL, "x", 0, 0, &stats)                                                 \
+	INT(gpushm_list, NULL, "", 0, &stats, &n)                                                 \
+	INT(gpushm_pools, NULL, &pools, &n)                                                       \
+	INT(gpushm_flush, NULL, NULL)                                                             \
+	INT(gpushm_restart, NULL)                                                                 \
+	INT(gpushm_status, NULL, &status)
+#define INT(f, ...) CALL(f, -EINVAL, __VA_ARGS__)
+#define ZERO(f, ...) CALL(f, 0, __VA_ARGS__)
+CALLS
+#undef INT
+#undef ZERO
+#define INT(f, ...) { #f, run_##f, -EINVAL },
+#define ZERO(f, ...) { #f, run_##f, 0 },
+static const struct call calls[] = { CALLS };
+#define N_CALLS (int)(sizeof(calls) / sizeof(calls[0]))
+
+START_TEST(null_is_an_error_with_a_text)
+{
+	const struct call *c = &calls[_i];
+
+	ck_assert_int_lt(gpushm_dtype_parse(NULL, NULL), 0); /* leaves another text */
+	ck_assert_msg(c->run() == c->wanted, "%s", c->function);
+	ck_assert_msg(strstr(gpushm_error(), " is NULL") != NULL, "%s: \"%s\"", c->function,
+		      gpushm_error());
+}
+END_TEST
+
+START_TEST(null_has_no_dtype_and_no_device)
+{
+	struct gpushm_dtype t = gpushm_array_dtype(NULL);
+	int type = 7, id = 7;
+
+	ck_assert_int_eq(t.bits, 0);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "the array is NULL"));
+	gpushm_array_dlpack_device(NULL, &type, &id);
+	ck_assert_int_eq(type, 0);
+	ck_assert_int_eq(id, 0);
+}
+END_TEST
+
+START_TEST(what_frees_accepts_null)
+{
+	ck_assert_int_eq(gpushm_close(NULL), 0);
+	ck_assert_ptr_null(gpushm_disconnect(NULL));
+	ck_assert_ptr_null(gpushm_array_free(NULL));
+	ck_assert_ptr_null(gpushm_watch_free(NULL));
+	ck_assert_ptr_null(gpushm_stat_free(NULL, 0));
+	ck_assert_ptr_null(gpushm_status_free(NULL));
+}
+END_TEST
+
+/* Whether the test above, or one of the two after it, calls the function. */
+static bool is_called(const char *function)
+{
+	static const char *const others[] = { "gpushm_array_dtype", "gpushm_array_dlpack_device",
+					      "gpushm_close",	    "gpushm_disconnect",
+					      "gpushm_array_free",  "gpushm_watch_free" };
+
+	for (int i = 0; i < N_CALLS; i++)
+		if (strcmp(calls[i].function, function) == 0)
+			return true;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(others[i], function) == 0)
+			return true;
+	return false;
+}
+
+/* The name of the function whose declaration this line begins, if its first parameter is one of the
+ * library's objects; else NULL. */
+static const char *takes_an_object(char *line)
+{
+	static const char *const objects[] = { "struct gpushm *", "struct gpushm_buffer *",
+					       "struct gpushm_array *", "struct gpushm_watch *" };
+	char *parameters = strchr(line, '('), *name = parameters;
+
+	if (!parameters || strchr(" \t/*#", line[0]))
+		return NULL;
+	*parameters++ = '\0';
+	while (name > line && !strchr(" *", name[-1]))
+		name--;
+	if (strncmp(parameters, "const ", 6) == 0)
+		parameters += 6;
+	for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++)
+		if (strncmp(parameters, objects[i], strlen(objects[i])) == 0)
+			return name;
+	return NULL;
+}
+
+START_TEST(every_function_of_the_header_is_tried)
+{
+	FILE *header = fopen("client/gpushm.h", "re");
+	char line[256];
+	int found = 0;
+
+	ck_assert_ptr_nonnull(header);
+	while (fgets(line, sizeof(line), header)) {
+		const char *function = takes_an_object(line);
+
+		found += function != NULL;
+		ck_assert_msg(!function || is_called(function), "no test calls %s(NULL)", function);
+	}
+	fclose(header);
+	ck_assert_int_ge(found, N_CALLS);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("null");
+
+	tcase_add_loop_test(tc, null_is_an_error_with_a_text, 0, N_CALLS);
+	tcase_add_test(tc, null_has_no_dtype_and_no_device);
+	tcase_add_test(tc, what_frees_accepts_null);
+	tcase_add_test(tc, every_function_of_the_header_is_tried);
+	return suite_run("null", tc, NULL);
+}
