@@ -58,17 +58,14 @@ int ctl_connect(struct ctl *ctl)
 
 int ctl_error(enum exit_code code, const char *format, ...)
 {
-	_cleanup_(free_ptr) char *text = NULL, *escaped = NULL;
+	_cleanup_(free_ptr) char *text = NULL;
 	va_list ap;
-	int n;
 
 	va_start(ap, format);
-	n = vasprintf(&text, format, ap);
-	va_end(ap);
-	if (n < 0)
+	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
-	escaped = text ? output_escape(text, (size_t)n) : NULL;
-	fprintf(stderr, "gpushmctl: %s\n", escaped ? escaped : "out of memory");
+	va_end(ap);
+	output_line(stderr, "gpushmctl: %s", text ? text : "out of memory");
 	return code;
 }
 

@@ -189,8 +189,8 @@ static void report(const struct ctl *ctl, const struct gpushm_array *a, const ch
 	if (!strcmp(file, "-") || ctl->quiet)
 		return;
 	if (!ctl_json(ctl, &j)) {
-		printf("%s: %s %s, %s\n", file, type.text, output_shape(a).text,
-		       ctl_size(ctl, gpushm_array_nbytes(a)).text);
+		output_line(stdout, "%s: %s %s, %s", file, type.text, output_shape(a).text,
+			    ctl_size(ctl, gpushm_array_nbytes(a)).text);
 		return;
 	}
 	json_open(&j, NULL, '{');

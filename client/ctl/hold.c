@@ -83,9 +83,9 @@ static void report(const struct ctl *ctl, const char *name, uint64_t lease)
 			json_null(&j, "lease");
 		json_close(&j, '}');
 	} else if (lease) {
-		printf("held %s %d %" PRIu64 "\n", name, getpid(), lease);
+		output_line(stdout, "held %s %d %" PRIu64, name, getpid(), lease);
 	} else {
-		printf("held %s %d -\n", name, getpid());
+		output_line(stdout, "held %s %d -", name, getpid());
 	}
 	fflush(stdout);
 }

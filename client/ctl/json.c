@@ -31,7 +31,10 @@ static void write_char(struct json *j, const char *s, size_t n, uint32_t cp)
 		fprintf(j->out, "\\%c", (char)cp);
 	else if (cp == '\n' || cp == '\t')
 		fputs(cp == '\n' ? "\\n" : "\\t", j->out);
-	else if (utf8_is_control(cp))
+	else if (utf8_is_unsafe(cp) && cp > 0xffff) /* a surrogate pair */
+		fprintf(j->out, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (cp >> 10)),
+			(unsigned)(0xdc00 + (cp & 0x3ff)));
+	else if (utf8_is_unsafe(cp))
 		fprintf(j->out, "\\u%04x", (unsigned)cp);
 	else
 		fwrite(s, 1, n, j->out);

@@ -77,10 +77,15 @@ static int print_holders(const struct ctl *ctl, struct gpushm_stat *const *list,
 	return ctl_print(ctl, t);
 }
 
+/* One name a line, for scripts; names have no newlines. On a terminal they are escaped. */
 static int print_names(struct gpushm_stat *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (list[i]->name[0])
+		if (!list[i]->name[0])
+			continue;
+		else if (isatty(STDOUT_FILENO))
+			output_line(stdout, "%s", list[i]->name);
+		else
 			puts(list[i]->name);
 	return CTL_OK;
 }

@@ -4,18 +4,18 @@
  * on a locale that a cron job does not have, and accepts the C1 control characters that some
  * terminals obey. User and group names are kept from call to call: a list of thousands of buffers
  * mostly has one owner, and each look-up may read /etc/passwd or ask a server.
- * Nothing here prints.
  */
 #include "client/ctl/output.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/own.h"
 #include "proto/base/size.h"
 #include "proto/base/utf8.h"
 
 #include <grp.h>
 #include <inttypes.h>
 #include <pwd.h>
-#include <stdio.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -124,13 +124,6 @@ const char *output_group(gid_t gid)
 	return name.text;
 }
 
-/* Control characters, and the marks that change the direction of the text after them. */
-static bool is_unsafe(uint32_t point)
-{
-	return utf8_is_control(point) || (point >= 0x202a && point <= 0x202e) ||
-	       (point >= 0x2066 && point <= 0x2069);
-}
-
 char *output_escape(const char *s, size_t len)
 {
 	char *out = malloc(4 * len + 1), *o = out;
@@ -140,7 +133,7 @@ char *output_escape(const char *s, size_t len)
 		return NULL;
 	for (size_t i = 0; i < len;) {
 		size_t n = utf8_next(s + i, len - i, &point);
-		bool raw = n && !is_unsafe(point);
+		bool raw = n && !utf8_is_unsafe(point);
 
 		for (size_t end = i + (n ? n : 1); i < end; i++)
 			if (raw)
@@ -150,6 +143,21 @@ char *output_escape(const char *s, size_t len)
 	}
 	*o = '\0';
 	return out;
+}
+
+void output_line(FILE *out, const char *format, ...)
+{
+	_cleanup_(free_ptr) char *text = NULL, *escaped = NULL;
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vasprintf(&text, format, ap);
+	va_end(ap);
+	if (n < 0)
+		text = NULL;
+	escaped = text ? output_escape(text, (size_t)n) : NULL;
+	fprintf(out, "%s\n", escaped ? escaped : "out of memory");
 }
 
 bool output_terminal(int fd)

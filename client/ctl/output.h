@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Values as text for people: sizes, ages, times, users, shapes. Text from outside reaches a
- * terminal only after its control characters are escaped.
+ * terminal only after its unsafe characters are escaped.
  */
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Texts by value, so that they stand in a printf's arguments: output_age(ns).text. */
@@ -42,8 +43,12 @@ struct output_shape output_shape(const struct gpushm_array *a);
 const char *output_user(uid_t uid);
 const char *output_group(gid_t gid);
 
-/* The text with control characters and invalid bytes as \xNN, malloc'd; NULL without memory. */
+/* The text with unsafe characters (utf8_is_unsafe()) and invalid bytes as \xNN, malloc'd; NULL
+ * without memory. */
 char *output_escape(const char *s, size_t len);
+
+/* Prints the text, escaped, and a newline. */
+void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether this fd is a terminal that can move its cursor. */
 bool output_terminal(int fd);

@@ -112,7 +112,7 @@ static void say_holding(const struct ctl *ctl, const char *name)
 {
 	if (ctl->quiet || ctl->json)
 		return;
-	printf("holding %s %d\n", name, getpid());
+	output_line(stdout, "holding %s %d", name, getpid());
 	fflush(stdout);
 }
 
@@ -158,7 +158,7 @@ static int take_reply(int fd, const struct ctl *ctl, const char *name)
 		json_string(&j, "state", buf + 1);
 		json_close(&j, '}');
 	} else if (!ctl->quiet) {
-		printf("%s: %s\n", name, buf + 1);
+		output_line(stdout, "%s: %s", name, buf + 1);
 	}
 	return CTL_OK;
 }

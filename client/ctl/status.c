@@ -6,6 +6,8 @@
 #include "client/ctl/ctl.h"
 #include "proto/base/own.h"
 
+#include <string.h>
+
 static void usage_json(struct json *j, const struct gpushm_usage *u)
 {
 	const struct {
@@ -74,8 +76,9 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 {
 	const char *style = ctl->colour ? table_styles[TABLE_BOLD] : "";
 	const char *end = ctl->colour ? table_style_end : "";
+	_cleanup_(free_ptr) char *software = output_escape(s->software, strlen(s->software));
 
-	printf("%s%s%s, pid %d, up %s, id %s\n", style, s->software, end, s->pid,
+	printf("%s%s%s, pid %d, up %s, id %s\n", style, software ? software : "?", end, s->pid,
 	       output_age(s->uptime_ms * 1000000).text, daemon_id(s).text);
 	printf("%u buffers, %u leases, %u connections, %u waiting for a name\n", s->buffers,
 	       s->leases, s->peers, s->waiting);

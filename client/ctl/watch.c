@@ -81,7 +81,6 @@ static void print_json(struct json *j, const struct gpushm_event *e)
 
 static int print(const struct ctl *ctl, const struct gpushm_event *e)
 {
-	_cleanup_(free_ptr) char *name = output_escape(e->name, strlen(e->name));
 	struct json j;
 
 	if (ctl->quiet)
@@ -89,9 +88,9 @@ static int print(const struct ctl *ctl, const struct gpushm_event *e)
 	if (ctl_json(ctl, &j))
 		print_json(&j, e);
 	else if (e->buffer)
-		printf("%s %s %" PRIu64 "\n", event_word(e->what), name ? name : "?", e->buffer);
+		output_line(stdout, "%s %s %" PRIu64, event_word(e->what), e->name, e->buffer);
 	else
-		printf("%s\n", event_word(e->what));
+		output_line(stdout, "%s", event_word(e->what));
 	/* The reader waits for this line. */
 	if (fflush(stdout) == 0)
 		return CTL_OK;

@@ -165,18 +165,38 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n)
 	recharge(&b->table_charge, b->table ? table_builder_bytes(b->table) : 0, &ignored);
 }
 
-/* From here on nobody can map a sealed host buffer for writing, not even its creator with its
- * writable fd. The creator can still write to a mapping that it has already: the manual says so. */
-static int seal_host(const struct buffer *b, enum buffer_state state, struct fault *f)
+/* Seals of its creator would stay, and no process could map the buffer for writing. */
+static int check_writable(const struct buffer *b, enum buffer_state state, struct fault *f)
 {
-	int seals = F_SEAL_SEAL | (state == BUFFER_SEALED ? F_SEAL_FUTURE_WRITE : 0);
+	int seals = fcntl(b->block.fd, F_GET_SEALS);
 
-	if (b->pool->config.kind != POOL_HOST || fcntl(b->block.fd, F_ADD_SEALS, seals) == 0)
+	if (state == BUFFER_SEALED ||
+	    (seals >= 0 && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))))
 		return 0;
 	return fault(f, CODE_STATE,
-		     "buffer \"%s\": its memory can't be sealed (%s): its creator added seals of "
-		     "its own",
-		     b->key ? b->key : "", strerror(errno));
+		     "buffer \"%s\" can't be shared: its creator sealed its memory against "
+		     "writing (F_ADD_SEALS); publish it sealed, or close it",
+		     b->key ? b->key : "");
+}
+
+/* From here on nobody can map a sealed host buffer for writing, not even its creator with its
+ * writable fd. The creator can still write to a mapping that it has already: the manual says so.
+ * It can add seals between the first check and F_SEAL_SEAL, so a second check comes after that. */
+static int seal_host(const struct buffer *b, enum buffer_state state, struct fault *f)
+{
+	int seals = F_SEAL_SEAL | (state == BUFFER_SEALED ? F_SEAL_FUTURE_WRITE : 0), r;
+
+	if (b->pool->config.kind != POOL_HOST)
+		return 0;
+	r = check_writable(b, state, f);
+	if (r < 0)
+		return r;
+	if (fcntl(b->block.fd, F_ADD_SEALS, seals) < 0)
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\": its memory can't be sealed (%s): its creator added "
+			     "F_SEAL_SEAL; close it",
+			     b->key ? b->key : "", strerror(errno));
+	return check_writable(b, state, f);
 }
 
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)

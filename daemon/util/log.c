@@ -72,7 +72,7 @@ size_t escape(const char *text, size_t len, char *ret, size_t size)
 	while (p < end) {
 		size_t n = utf8_next(p, (size_t)(end - p), &point);
 
-		if (n > 0 && !utf8_is_control(point) && point != '\\') {
+		if (n > 0 && !utf8_is_unsafe(point) && point != '\\') {
 			if (used + n >= size)
 				break;
 			memcpy(ret + used, p, n);

@@ -18,3 +18,9 @@ bool utf8_valid(const char *text, size_t len);
 
 /* Whether it is a control character: C0, DEL or C1. Some terminals obey C1, too. */
 bool utf8_is_control(uint32_t point);
+
+/* Whether a terminal or a log shows it as something else than it is, or not at all: a control
+ * character, a line or paragraph separator, a mark that changes the direction of text, a character
+ * of zero width, a tag. Names may have such characters (except control characters); who prints one
+ * writes its bytes as \xNN. */
+bool utf8_is_unsafe(uint32_t point);

@@ -239,6 +239,34 @@ START_TEST(a_creator_writes_a_sealed_buffer_through_an_old_fd)
 }
 END_TEST
 
+static int publish(uint64_t lease, Gpushm__Proto__State state)
+{
+	return raw_call(&r,
+			REQUEST(PUBLISH, Publish, publish, SET(lease, lease), SET(state, state)));
+}
+
+/* Later writers could not map it, and would not know why. */
+START_TEST(a_shared_buffer_is_published_that_nobody_can_write)
+{
+	static const int seals[] = { F_SEAL_WRITE, F_SEAL_FUTURE_WRITE };
+
+	for (size_t i = 0; i < array_size(seals); i++) {
+		_cleanup_(close_fd) int fd = -1;
+		uint64_t lease = raw_create(&r, "x", BYTES_OF_BUFFER);
+
+		fd = take_fd(&r.frame.fds[0]);
+		ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals[i]), 0);
+		ck_assert_int_eq(publish(lease, GPUSHM__PROTO__STATE__STATE_SHARED), CODE_STATE);
+		ck_assert_ptr_nonnull(strstr(r.text, "publish it sealed"));
+		/* It is still being filled, and can be published for reading. */
+		ck_assert_int_eq(publish(lease, GPUSHM__PROTO__STATE__STATE_SEALED), 0);
+		close_lease(lease);
+		ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))),
+				 0);
+	}
+}
+END_TEST
+
 /* On every pool of the machine; raw_receive() itself compares the count with the fds. */
 START_TEST(an_attach_brings_other_fds_than_it_counts)
 {
@@ -288,6 +316,7 @@ int main(void)
 	tcase_add_test(t, one_array_more_than_allowed_is_added);
 	tcase_add_test(t, a_reader_can_write_or_shrink_what_it_reads);
 	tcase_add_test(t, a_creator_writes_a_sealed_buffer_through_an_old_fd);
+	tcase_add_test(t, a_shared_buffer_is_published_that_nobody_can_write);
 	tcase_set_timeout(u, 120);
 	tcase_add_test(u, an_attach_brings_other_fds_than_it_counts);
 	return suite_run("layout", t, u, NULL);

@@ -581,18 +581,22 @@ def test_closed_connection(path):
 
 
 def test_own_seals(path):
-    """A client's own F_SEAL_SEAL makes PUBLISH fail; the daemon does not notice its other seals."""
+    """PUBLISH fails after a client's own F_SEAL_SEAL, and as shared after its seal against writing."""
     c = Connection(path)
-    for seal, state in ((SEAL, None), (FUTURE_WRITE, SHARED)):
+    for seal, refused, then in (
+        (SEAL, SHARED, FILLING),
+        (SEAL, SEALED, FILLING),
+        (FUTURE_WRITE, SHARED, SEALED),
+        (SEAL_WRITE, SHARED, SEALED),
+    ):
         c.send(CREATE, data(1, b"~/seals") + number(3, 1))
         m, (fd,) = c.receive(3)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seal)
-        body = number(1, first(m, 2)) + number(2, SHARED)
-        if state is None:
-            check_refused(STATE, "a PUBLISH of memory that its creator sealed", c.ask, PUBLISH, body, 5)
-        else:
-            c.ask(PUBLISH, body, 5)
-        check(first(c.ask(STAT, data(1, b"~/seals"), 7), 6) == (state or FILLING), "the state after PUBLISH")
+        body = number(1, first(m, 2)) + number(2, refused)
+        check_refused(STATE, "a PUBLISH of memory that its creator sealed", c.ask, PUBLISH, body, 5)
+        if then == SEALED:
+            c.ask(PUBLISH, number(1, first(m, 2)) + number(2, SEALED), 5)
+        check(first(c.ask(STAT, data(1, b"~/seals"), 7), 6) == then, "the state after PUBLISH")
         c.ask(UNLINK, data(1, b"~/seals"), 6)
         c.ask(CLOSE, number(1, first(m, 2)), 6)
         os.close(fd)

@@ -16,12 +16,47 @@
 #include <locale.h>
 #include <string.h>
 
+/* Returns the text that a function writes to a stream; the caller frees it. */
+static char *written(void (*write)(FILE *))
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	ck_assert_ptr_nonnull(out);
+	write(out);
+	fclose(out);
+	return text;
+}
+
 START_TEST(a_control_character_reaches_the_terminal)
 {
 	static const char in[] = "a\033[2J\x9b\xc2\x9b\x7f\n\xe2\x80\xae\xc3\xa9\0z";
 	_cleanup_(free_ptr) char *out = output_escape(in, sizeof(in) - 1);
 
 	ck_assert_str_eq(out, "a\\x1b[2J\\x9b\\xc2\\x9b\\x7f\\x0a\\xe2\\x80\\xae\xc3\xa9\\x00z");
+}
+END_TEST
+
+static void write_invisible(FILE *out)
+{
+	struct json j;
+
+	/* Zero width space, line separator, byte order mark, tag A. */
+	output_line(out, "%s", "a\xe2\x80\x8b\xe2\x80\xa8\xef\xbb\xbf\xf3\xa0\x81\x81");
+	json_init(&j, out, false);
+	json_open(&j, NULL, '[');
+	json_string(&j, NULL, "a\xe2\x80\x8b\xe2\x80\xa8\xef\xbb\xbf\xf3\xa0\x81\x81");
+	json_close(&j, ']');
+}
+
+START_TEST(an_invisible_character_reaches_the_terminal)
+{
+	_cleanup_(free_ptr) char *text = written(write_invisible);
+
+	ck_assert_str_eq(text,
+			 "a\\xe2\\x80\\x8b\\xe2\\x80\\xa8\\xef\\xbb\\xbf\\xf3\\xa0\\x81\\x81\n"
+			 "[\"a\\u200b\\u2028\\ufeff\\udb40\\udc41\"]\n");
 }
 END_TEST
 
@@ -178,19 +213,6 @@ START_TEST(a_mistyped_command_gets_a_wrong_suggestion)
 }
 END_TEST
 
-/* Returns the text that a function writes to a stream; the caller frees it. */
-static char *written(void (*write)(FILE *))
-{
-	char *text = NULL;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	ck_assert_ptr_nonnull(out);
-	write(out);
-	fclose(out);
-	return text;
-}
-
 static void write_document(FILE *out)
 {
 	struct json j;
@@ -311,6 +333,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_control_character_reaches_the_terminal);
+	tcase_add_test(tc, an_invisible_character_reaches_the_terminal);
 	tcase_add_test(tc, a_size_or_an_age_is_rounded_into_nonsense);
 	tcase_add_test(tc, a_time_is_read_in_another_unit);
 	tcase_add_test(tc, an_option_is_stored_in_the_wrong_variable);

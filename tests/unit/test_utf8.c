@@ -77,6 +77,26 @@ START_TEST(a_control_character_is_shown)
 }
 END_TEST
 
+/* One of each group: zero width, direction, separators, byte order mark, variation selectors, tags
+ * that spell text which nobody sees. */
+START_TEST(an_invisible_character_is_shown)
+{
+	static const uint32_t unsafe[] = { 0,	   0x1b,    0x9b,    0xad,    0x34f,   0x61c,
+					   0x115f, 0x180e,  0x200b,  0x200d,  0x200f,  0x2028,
+					   0x2029, 0x202a,  0x202e,  0x2060,  0x2066,  0x2069,
+					   0x206f, 0x3164,  0xfe0f,  0xfeff,  0xffa0,  0xfff9,
+					   0xfffb, 0x1bca0, 0x1d17a, 0xe0001, 0xe0041, 0xe01ef };
+	static const uint32_t safe[] = { ' ',	 '~',	  0xa0,	   0xe9,   0x301,  0x620,
+					 0x3bb,	 0x2010,  0x2027,  0x20ac, 0x3042, 0xfe10,
+					 0xfffd, 0x1f600, 0xdffff, 0xe1000 };
+
+	for (size_t i = 0; i < array_size(unsafe); i++)
+		ck_assert_msg(utf8_is_unsafe(unsafe[i]), "U+%04X", unsafe[i]);
+	for (size_t i = 0; i < array_size(safe); i++)
+		ck_assert_msg(!utf8_is_unsafe(safe[i]), "U+%04X", safe[i]);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("utf8");
@@ -85,5 +105,6 @@ int main(void)
 	tcase_add_test(tc, invalid_utf_8_passes_as_valid);
 	tcase_add_loop_test(tc, a_character_is_decoded_as_another, 0, array_size(points));
 	tcase_add_test(tc, a_control_character_is_shown);
+	tcase_add_test(tc, an_invisible_character_is_shown);
 	return suite_run("utf8", tc, NULL);
 }
