@@ -5,12 +5,12 @@
  * buffers are published one after the other: a new version of a model in many buffers takes minutes
  * to load and is published in a moment.
  *
- * The holder listens at hold's socket: a SOCK_SEQPACKET socket in Linux's abstract namespace
- * (unix(7)), named after the daemon, the user and the buffer. An abstract socket leaves no file
- * behind, however its process ends, and no other process can take the name while it lives. It has
- * no permissions, so each side asks the kernel for the other's user: the same one, or root. A
- * request is one datagram, the state as a byte (0: the holder's own choice); so is the reply, an
- * exit code plus one and a text.
+ * The holder listens at a SOCK_SEQPACKET socket in Linux's abstract namespace (unix(7)): it leaves
+ * no file behind, however its process ends. Its name is a prefix of daemon, user and buffer, by
+ * which it is found, and a random number, so that no other user can take the name first. It has no
+ * permissions, so each side asks the kernel for the other's user: the same one, or root. A request
+ * is one datagram, the state as a byte (0: the holder's own choice); so is the reply, an exit code
+ * plus one and a text.
  */
 #include "client/ctl/ctl.h"
 
@@ -18,24 +18,27 @@
 #include "proto/base/own.h"
 #include "proto/words.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #define REPLY_MAX 1024
+#define HOLD_NAME_MAX 96u /* of a struct sockaddr_un's 108 bytes */
 
 struct options {
 	bool shared, sealed;
 };
 
-static int hold_address(struct ctl *ctl, const char *name, struct sockaddr_un *ret,
-			socklen_t *ret_len)
+/* The part of a socket's name that a client can compute: "gpushmctl/UID/HASH/". */
+static int hold_prefix(struct ctl *ctl, const char *name, char *ret, size_t size)
 {
 	struct gpushm_status *s = NULL;
 	uint64_t h = FNV1A_BASIS;
 	char owner[16];
-	int r = gpushm_status(ctl->connection, &s), n;
+	int r = gpushm_status(ctl->connection, &s);
 
 	if (r < 0)
 		return ctl_refused(r);
@@ -48,11 +51,15 @@ static int hold_address(struct ctl *ctl, const char *name, struct sockaddr_un *r
 		name++;
 	}
 	h = fnv1a(h, name, strlen(name));
-	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "gpushmctl/%u/%016lx", geteuid(),
-		     (unsigned long)h);
-	*ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	snprintf(ret, size, "gpushmctl/%u/%016lx/", geteuid(), (unsigned long)h);
 	return CTL_OK;
+}
+
+static socklen_t set_address(struct sockaddr_un *a, const char *name, size_t len)
+{
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	memcpy(a->sun_path + 1, name, len);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
 static bool is_same_user(int socket)
@@ -86,21 +93,33 @@ static bool serve(int listener, struct gpushm_buffer *b, enum gpushm_state state
 	setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	if (recv(client, &asked, 1, 0) != 1 || asked > GPUSHM_SHARED)
 		return false;
+	if (gpushm_buffer_notice(b) & GPUSHM_NOTICE_UNLINKED) {
+		send_reply(client, CTL_NOT_FOUND, "its name was unlinked before it was published");
+		return false;
+	}
 	r = gpushm_publish(b, asked ? asked : state);
 	send_reply(client, ctl_exit_code(r),
 		   r < 0 ? gpushm_error() : state_word(asked ? asked : state));
 	return r == 0;
 }
 
+/* No other process can take a name of 128 random bits first. */
 static int listen_for(struct ctl *ctl, const char *name, int *ret)
 {
 	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char address[HOLD_NAME_MAX];
+	uint64_t random[2];
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = hold_address(ctl, name, &a, &len);
+	int r = hold_prefix(ctl, name, address, sizeof(address));
 
 	if (r)
 		return r;
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return ctl_error(CTL_FAILED, "getrandom: %s", strerror(errno));
+	snprintf(address + strlen(address), sizeof(address) - strlen(address), "%016lx%016lx",
+		 (unsigned long)random[0], (unsigned long)random[1]);
+	len = set_address(&a, address, strlen(address));
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 8) < 0)
 		return ctl_error(CTL_FAILED, "%s: can't listen for `gpushmctl publish`: %s", name,
 				 strerror(errno));
@@ -150,6 +169,8 @@ static int take_reply(int fd, const struct ctl *ctl, const char *name)
 				 name);
 	buf[n] = '\0';
 	code = buf[0] - 1;
+	if (code == CTL_NOT_FOUND)
+		return code;
 	if (code)
 		return ctl_error(CTL_FAILED, "%s", buf + 1);
 	if (ctl_json(ctl, &j)) {
@@ -163,30 +184,66 @@ static int take_reply(int fd, const struct ctl *ctl, const char *name)
 	return CTL_OK;
 }
 
-/* Asks the process that holds the buffer. An exit code; CTL_NOT_FOUND without a message if no
- * process listens. */
-static int ask(struct ctl *ctl, const char *name, unsigned state)
+/* Connects to a socket of that name. -1: it is another user's, or has gone. Without blocking, for a
+ * stranger may keep its backlog full. */
+static int connect_to(const char *name, size_t name_len)
 {
-	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	unsigned char asked = (unsigned char)state;
+	_cleanup_(close_fd) int fd =
+		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
 	socklen_t len;
-	int r = hold_address(ctl, name, &a, &len);
+
+	if (fd < 0 || name_len >= sizeof(a.sun_path))
+		return -1;
+	len = set_address(&a, name, name_len);
+	if (connect(fd, (struct sockaddr *)&a, len) < 0 || !is_same_user(fd) ||
+	    fcntl(fd, F_SETFL, 0) < 0)
+		return -1;
+	return take_fd(&fd);
+}
+
+/* Sends the request to one of the sockets of that prefix. An exit code; CTL_NOT_FOUND if none of
+ * them can publish the buffer. */
+static int ask_socket(struct ctl *ctl, const char *name, const char *address, size_t len,
+		      unsigned state)
+{
+	_cleanup_(close_fd) int fd = connect_to(address, len);
+	unsigned char asked = (unsigned char)state;
+
+	if (fd < 0 || send(fd, &asked, 1, MSG_NOSIGNAL) != 1)
+		return CTL_NOT_FOUND;
+	return take_reply(fd, ctl, name);
+}
+
+static void close_list(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+
+/* Asks the process that holds the buffer: the kernel lists the sockets of this network namespace,
+ * and an abstract one starts with '@'. A stranger's socket may have the same prefix, and a buffer
+ * of the same name may have been unlinked, so all of them are tried. An exit code; CTL_NOT_FOUND
+ * without a message if no process listens. */
+static int ask(struct ctl *ctl, const char *name, unsigned state)
+{
+	_cleanup_(close_list) FILE *list = fopen("/proc/net/unix", "re");
+	_cleanup_(free_ptr) char *line = NULL;
+	char prefix[HOLD_NAME_MAX];
+	int r = hold_prefix(ctl, name, prefix, sizeof(prefix)), found = CTL_NOT_FOUND;
+	size_t size = 0;
 
 	if (r)
 		return r;
-	if (fd < 0)
-		return ctl_error(CTL_FAILED, "socket: %s", strerror(errno));
-	if (connect(fd, (struct sockaddr *)&a, len) < 0)
-		return errno == ECONNREFUSED
-			       ? CTL_NOT_FOUND
-			       : ctl_error(CTL_FAILED, "%s: %s", name, strerror(errno));
-	if (!is_same_user(fd))
-		return ctl_error(CTL_FAILED, "%s: its socket belongs to another user", name);
-	if (send(fd, &asked, 1, MSG_NOSIGNAL) != 1)
-		return ctl_error(CTL_FAILED, "%s: the process that holds it does not listen: %s",
-				 name, strerror(errno));
-	return take_reply(fd, ctl, name);
+	if (!list)
+		return ctl_error(CTL_FAILED, "/proc/net/unix: %s", strerror(errno));
+	while (found == CTL_NOT_FOUND && getline(&line, &size, list) > 0) {
+		const char *at = strchr(line, '@');
+
+		if (at && !strncmp(at + 1, prefix, strlen(prefix)))
+			found = ask_socket(ctl, name, at + 1, strcspn(at + 1, "\n"), state);
+	}
+	return found;
 }
 
 /* No process listens for this buffer: prints why. */

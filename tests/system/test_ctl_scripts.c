@@ -37,6 +37,57 @@ START_TEST(a_held_buffer_is_seen_or_never_published)
 }
 END_TEST
 
+/* hold N: starts a holder of buffer N, waits for its line, and sets pid; names: its sockets. */
+static const char holders[] =
+	"hold() { coproc P { exec $ctl create --hold --size=8 $1; }; exec 3<&${P[0]}; pid=$P_PID\n"
+	"	read -r line <&3; }\n"
+	"names() { grep -o \"@gpushmctl/$(id -u)/.*\" /proc/net/unix; }\n";
+
+START_TEST(a_stranger_takes_the_socket_of_a_hold)
+{
+	shell_expect(&sh, 0,
+		     "%shold x 2> /dev/null; old=$(names); kill $pid; wait $pid\n"
+		     "hold x 2> /dev/null; new=$(names)\n"
+		     "[[ $old && $new && $old != $new ]] || exit 8\n"
+		     "$ctl publish -q x && wait $pid",
+		     holders);
+	if (shell_run(&sh, "[[ $(id -u) == 0 ]] && command -v python3") != 0) {
+		printf("skipped: needs root and python3\n");
+		return;
+	}
+	/* Of two strangers one accepts no connection, and the other one does not reply. */
+	shell_expect(&sh, 0,
+		     "%shold y; a=$(names); mkfifo in; impostors=\n"
+		     "for backlog in 0 9; do\n"
+		     "	python3 -c 'import os, socket, sys\n"
+		     "os.setuid(65534)\n"
+		     "a = \"\\0\" + sys.argv[1][1:-32] + sys.argv[2] * 32\n"
+		     "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+		     "s.bind(a)\n"
+		     "s.listen(int(sys.argv[2]))\n"
+		     "c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+		     "c.connect(a)\n"
+		     "sys.stdin.read()' $a $backlog < in & impostors+=\" $!\"\n"
+		     "done\n"
+		     "exec 4> in; until (($(names | sort -u | wc -l) == 3)); do :; done\n"
+		     "[[ $($ctl publish y) == 'y: shared' ]] && wait $pid; r=$?\n"
+		     "kill $impostors; wait; exit $r",
+		     holders);
+}
+END_TEST
+
+START_TEST(an_unlinked_buffer_is_published_in_place_of_its_successor)
+{
+	shell_expect(&sh, 0,
+		     "%shold x; first=$pid; $ctl rm x\n"
+		     "$ctl publish x; [[ $? == 3 ]] || exit 8\n"
+		     "hold x 2> /dev/null; [[ $($ctl publish x) == 'x: shared' ]] && wait $pid || "
+		     "exit 9\n"
+		     "$ctl stat x | grep -q shared && kill $first",
+		     holders);
+}
+END_TEST
+
 START_TEST(a_script_misses_events_of_a_watch)
 {
 	shell_expect(
@@ -271,6 +322,8 @@ int main(void)
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, a_held_buffer_is_seen_or_never_published);
+	tcase_add_test(tc, a_stranger_takes_the_socket_of_a_hold);
+	tcase_add_test(tc, an_unlinked_buffer_is_published_in_place_of_its_successor);
 	tcase_add_test(tc, a_script_misses_events_of_a_watch);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
