@@ -229,10 +229,21 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
  * request of this connection finds the lease ended. If the daemon has gone, the buffer is freed all
  * the same and 0 is returned. Within gpushm_defer_cleanup() all of that happens later; see below.
  *
+ * GPUSHM_UNPUBLISHED, which is not an error: the buffer is closed, but this process created it and
+ * did not publish it, so its contents are gone. gpushm_error() says so. Whoever asks for the name
+ * soon afterwards is told which process closed it. gpushm_discard() is for a program that means it;
+ * after gpushm_unlink() 0 is returned, too.
+ *
  * Errors: -EBUSY (arrays of the buffer exist: gpushm_error() says how many; free them first; the
  * buffer stays open), -EIO (the driver could not unmap it; the buffer is freed, and its lease lasts
  * until this process ends). */
 int gpushm_close(struct gpushm_buffer *b);
+#define GPUSHM_UNPUBLISHED 1
+
+/* Closes a buffer that is not published, on purpose: the contents are dropped and the name is free.
+ * Otherwise as gpushm_close(). NULL is allowed. Errors: -EBUSY also if it is published: then
+ * gpushm_unlink() frees its name, and gpushm_close() closes it. */
+int gpushm_discard(struct gpushm_buffer *b);
 
 /* Frees the name at once; the memory is freed when the last lease ends. For the owner and
  * administrators. Asks the daemon. Errors: -ENOENT, -EACCES. */

@@ -8,7 +8,8 @@
  *	auto w = gpushmxx::get(b, "layer0");
  *	launch(gpushm_array_device_ptr(w.get()), gpushm_array_dim(w.get(), 0));
  *
- * Objects may be destroyed in any order. To learn whether a close failed, call gpushm_close(). (The namespace can't be "gpushm": that is a struct.)
+ * Objects may be destroyed in any order. To learn whether a close failed, or has lost contents that
+ * were not published, call gpushm_close(). (The namespace can't be "gpushm": that is a struct.)
  */
 #ifndef GPUSHM_HPP
 #define GPUSHM_HPP

@@ -30,6 +30,7 @@ struct gpushm_buffer {
 	struct image table;	       /* the arrays, as of the last use while filling */
 	struct image attrs;	       /* the creator's attributes; must not move, as the table does
 					  while the buffer is being filled */
+	bool discard;		       /* it is closed unpublished on purpose */
 	struct deferred deferred;      /* once closed */
 };
 
@@ -44,8 +45,8 @@ void buffer_free(struct gpushm_buffer *b);
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
 		int device, struct gpushm_buffer **ret);
 
-/* gpushm_close() that is never deferred. */
-int buffer_close(struct gpushm_buffer *b);
+/* gpushm_discard() that is never deferred. */
+int buffer_discard(struct gpushm_buffer *b);
 
 /* The buffer's word on the status page now; where it has no cell there, the flags as this process
  * knows them, without a count of changes. */

@@ -302,7 +302,7 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 	r = gpushm_describe(b, specs, n);
 	if (r < 0) {
 		error_keep(&why);
-		buffer_close(b);
+		buffer_discard(b);
 		error_put_back(&why);
 		return r;
 	}

@@ -200,7 +200,7 @@ static int post_close(struct gpushm *c, struct lease *l, const Gpushm__Proto__Re
 	return r;
 }
 
-static int close_lease(struct gpushm *c, struct lease *l)
+static int close_lease(struct gpushm *c, struct lease *l, bool discard)
 {
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
 	bool no_daemon = false;
@@ -208,6 +208,7 @@ static int close_lease(struct gpushm *c, struct lease *l)
 
 	close.has_lease = close.has_quiet = close.quiet = true;
 	close.lease = l->id;
+	close.has_discard = close.discard = discard;
 	r = post_close(c, l, request_with(CLOSE, close, &close), &no_daemon);
 	if (r != -ECONNRESET || no_daemon)
 		return r;
@@ -260,7 +261,7 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	if (r == 0 || !leased)
 		return r;
 	error_keep(&why);
-	close_lease(b->connection, &b->lease);
+	close_lease(b->connection, &b->lease, true);
 	error_put_back(&why);
 	return error_set_about(-r, "buffer", b->name);
 }
@@ -314,7 +315,7 @@ static int end(struct gpushm_buffer *b)
 		error_set_about(-r, "buffer", b->name);
 		keep_lease(b->connection, &b->lease);
 	} else if (!b->lease.lost) {
-		r = close_lease(b->connection, &b->lease);
+		r = close_lease(b->connection, &b->lease, b->discard);
 	}
 	buffer_free(b);
 	/* The lease has ended with the daemon, or the daemon ended it because its GPU was lost. */
@@ -338,20 +339,17 @@ static int check_closable(const struct gpushm_buffer *b)
 			    arrays);
 }
 
-int buffer_close(struct gpushm_buffer *b)
+int buffer_discard(struct gpushm_buffer *b)
 {
 	int r = check_closable(b);
 
+	b->discard = true;
 	return r < 0 ? r : end(b);
 }
 
 /* Without a GPU there is nothing to wait for, so the close is not deferred. */
-int gpushm_close(struct gpushm_buffer *b)
+static int close_or_defer(struct gpushm_buffer *b)
 {
-	int r = b ? check_closable(b) : 0;
-
-	if (!b || r < 0)
-		return r;
 	if (b->device < 0)
 		return end(b);
 	b->deferred = (struct deferred){ .owner = b->connection,
@@ -360,4 +358,43 @@ int gpushm_close(struct gpushm_buffer *b)
 					 .capacity = map_device_bytes,
 					 .run = run_end };
 	return defer_add(&b->deferred);
+}
+
+/* A buffer without a name can't be opened by anybody, published or not. */
+static bool is_unpublished(const struct gpushm_buffer *b)
+{
+	return b->state == GPUSHM_FILLING && !(buffer_word(b) & STATUS_PAGE_UNLINKED);
+}
+
+int gpushm_close(struct gpushm_buffer *b)
+{
+	char name[sizeof(b->name)];
+	int r = b ? check_closable(b) : 0;
+	bool unpublished;
+
+	if (!b || r < 0)
+		return r;
+	unpublished = is_unpublished(b);
+	strcpy(name, b->name);
+	r = close_or_defer(b);
+	if (r < 0 || !unpublished)
+		return r;
+	error_of("buffer", name, 0,
+		 "it is closed and was not published, so its contents are gone: call "
+		 "gpushm_publish() first, or gpushm_discard() if that is meant");
+	return GPUSHM_UNPUBLISHED;
+}
+
+int gpushm_discard(struct gpushm_buffer *b)
+{
+	int r = b ? check_closable(b) : 0;
+
+	if (!b || r < 0)
+		return r;
+	if (b->state != GPUSHM_FILLING)
+		return buffer_error(b, EBUSY,
+				    "it is published: gpushm_unlink() frees its name, and "
+				    "gpushm_close() closes it");
+	b->discard = true;
+	return close_or_defer(b);
 }

@@ -128,16 +128,28 @@ bool buffer_owned_by(const struct buffer *b, const struct process *p)
 	return p->admin || p->uid == b->uid;
 }
 
-bool buffer_allows(const struct buffer *b, const struct process *p, enum access access)
+bool rights_allow(const struct rights *r, const struct process *p, enum access access)
 {
 	/* As for a file: the first class that fits decides, even if a later one allows more. */
-	mode_t bits = p->uid == b->uid		    ? b->mode >> 6
-		      : process_in_group(p, b->gid) ? b->mode >> 3
-						    : b->mode;
+	mode_t bits = p->uid == r->uid		    ? r->mode >> 6
+		      : process_in_group(p, r->gid) ? r->mode >> 3
+						    : r->mode;
 
 	if (p->admin)
 		return true;
 	return access == ACCESS_WRITE ? (bits & 06) == 06 : (bits & 04) == 04;
+}
+
+struct rights buffer_rights(const struct buffer *b)
+{
+	return (struct rights){ b->uid, b->gid, b->mode };
+}
+
+bool buffer_allows(const struct buffer *b, const struct process *p, enum access access)
+{
+	struct rights r = buffer_rights(b);
+
+	return rights_allow(&r, p, access);
 }
 
 int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f)

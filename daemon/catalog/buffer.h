@@ -107,7 +107,16 @@ void buffer_take_block(struct buffer *b, const struct block *block);
  * index, have no lease, and not be in allocation. NULL is allowed. Returns NULL. */
 struct buffer *buffer_free(struct buffer *b);
 
+/* Who may open a buffer, as for a file. */
+struct rights {
+	uid_t uid;
+	gid_t gid;
+	mode_t mode;
+};
+struct rights buffer_rights(const struct buffer *b);
+
 /* Whether the mode allows the process that access. Admins may do everything. */
+bool rights_allow(const struct rights *r, const struct process *p, enum access access);
 bool buffer_allows(const struct buffer *b, const struct process *p, enum access access);
 bool buffer_owned_by(const struct buffer *b, const struct process *p); /* also true for admins */
 

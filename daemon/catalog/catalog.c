@@ -155,15 +155,16 @@ struct buffer *catalog_next(const struct catalog *c, uint64_t after)
 	return NULL;
 }
 
-static int refuse_missing(const struct catalog *c, const char *key, struct fault *f)
+static int refuse_missing(const struct catalog *c, const struct process *p, const char *key,
+			  struct fault *f)
 {
-	int r = lost_refuse(&c->lost, key, f);
+	char why[256];
 
-	return r < 0 ? r
-		     : fault(f, CODE_NOT_FOUND,
-			     "no buffer \"%s\" (gpushmctl ls shows what there is; open can wait "
-			     "for it)",
-			     key);
+	if (lost_explain(&c->lost, p, key, why, sizeof(why)))
+		return fault(f, CODE_NOT_FOUND, "no buffer \"%s\": %s", key, why);
+	return fault(f, CODE_NOT_FOUND,
+		     "no buffer \"%s\" (gpushmctl ls shows what there is; open can wait for it)",
+		     key);
 }
 
 int catalog_lookup_for_open(struct catalog *c, const struct process *p, const char *key,
@@ -172,7 +173,7 @@ int catalog_lookup_for_open(struct catalog *c, const struct process *p, const ch
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b)
-		return refuse_missing(c, key, f);
+		return refuse_missing(c, p, key, f);
 	if (!buffer_allows(b, p, access))
 		return fault(f, CODE_ACCESS,
 			     "buffer \"%s\" belongs to uid %u with mode %04o: not open to uid %u "
@@ -208,7 +209,7 @@ int catalog_lookup_visible(struct catalog *c, const struct process *p, const cha
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b || (b->state == BUFFER_FILLING && !buffer_owned_by(b, p)))
-		return refuse_missing(c, key, f);
+		return refuse_missing(c, p, key, f);
 	if (!catalog_visible(b, p))
 		return fault(
 			f, CODE_ACCESS,
@@ -337,7 +338,7 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 	struct buffer *b = catalog_by_key(c, key);
 
 	if (!b || (id && b->id != id))
-		return refuse_missing(c, key, f);
+		return refuse_missing(c, p, key, f);
 	if (!buffer_owned_by(b, p))
 		return fault(
 			f, CODE_ACCESS,
@@ -352,9 +353,12 @@ void catalog_unlink_unpublished(struct catalog *c, struct process *p)
 {
 	struct lease *l;
 
-	list_foreach (l, &p->leases, process_link)
-		if (l->buffer->state == BUFFER_FILLING)
-			unlink_name(c, l->buffer);
+	list_foreach (l, &p->leases, process_link) {
+		if (l->buffer->state != BUFFER_FILLING || !l->buffer->key)
+			continue;
+		lost_add_dropped(&c->lost, l->buffer, p, true);
+		unlink_name(c, l->buffer);
+	}
 }
 
 void catalog_unlink_all(struct catalog *c)
@@ -462,6 +466,15 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 	if (!b->key)
 		notify(c, b, NULL, BUFFER_LEASE_OVER);
 	end_if_unused(c, b);
+}
+
+void catalog_close_lease(struct catalog *c, struct lease *l, bool discard)
+{
+	const struct buffer *b = l->buffer;
+
+	if (b->state == BUFFER_FILLING && b->key && !discard)
+		lost_add_dropped(&c->lost, b, l->process, false);
+	catalog_end_lease(c, l);
 }
 
 void catalog_holder_died(struct catalog *c, struct lease *l)

@@ -49,7 +49,7 @@ int request_close(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	reply->silent = q->close->has_quiet && q->close->quiet;
 	if (r < 0)
 		return r;
-	catalog_end_lease(&s->service->catalog, l);
+	catalog_close_lease(&s->service->catalog, l, q->close->has_discard && q->close->discard);
 	reply_done(reply);
 	return 0;
 }

@@ -62,6 +62,18 @@ static bool may_change(enum code code)
 	return code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
 }
 
+static void refuse_late(const struct session *s, const char *key, struct fault *f)
+{
+	const char *what = f->code == CODE_DIRTY ? "cleaned" : "published";
+	bool missing = f->code == CODE_NOT_FOUND;
+	char why[256];
+
+	if (missing && lost_explain(&s->service->catalog.lost, s->process, key, why, sizeof(why)))
+		fault(f, CODE_TIMED_OUT, "buffer \"%s\" was not %s in time: %s", key, what, why);
+	else
+		fault(f, CODE_TIMED_OUT, "buffer \"%s\" was not %s in time", key, what);
+}
+
 static void on_wake(struct waiter *w, bool timed_out)
 {
 	struct session *s = container_of(w, struct session, pending.waiter);
@@ -74,8 +86,7 @@ static void on_wake(struct waiter *w, bool timed_out)
 		return;
 	}
 	if (r < 0 && may_change(f.code))
-		fault(&f, CODE_TIMED_OUT, "buffer \"%s\" was not %s in time", w->key,
-		      f.code == CODE_DIRTY ? "cleaned" : "published");
+		refuse_late(s, w->key, &f);
 	if (r < 0)
 		reply_fault(&reply, &f);
 	s->on_reply(s, &reply);

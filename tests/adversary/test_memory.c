@@ -202,7 +202,7 @@ static void play_on(const char *pool)
 		census_await(&d, c, &now);
 	}
 	ck_assert_int_gt(n, 15);
-	ck_assert_int_eq(gpushm_close(held), 0);
+	ck_assert_int_eq(gpushm_discard(held), 0);
 }
 
 START_TEST(an_allocation_that_fails_breaks_the_daemon)
@@ -285,7 +285,7 @@ START_TEST(a_reload_without_memory_loses_the_configuration)
 		if (atomic_load(&shared->left) > 0)
 			break;
 		ck_assert_int_eq(gpushm_create(c, "x", 100, NULL, &b), 0);
-		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_eq(gpushm_discard(b), 0);
 	} while (true);
 	atomic_store(&shared->left, 0);
 	ck_assert_int_gt(n, 5);

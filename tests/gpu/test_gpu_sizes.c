@@ -69,7 +69,7 @@ START_TEST(the_daemon_takes_more_of_the_gpu_than_8_mib)
 	for (size_t i = 0; i < array_size(kinds); i++) {
 		struct gpushm_buffer *b = gpu_create(kinds[i], "~/small", MIB);
 
-		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_eq(gpushm_discard(b), 0);
 	}
 	used = gpu_used_mib();
 	rss = rss_kib(d.pid);

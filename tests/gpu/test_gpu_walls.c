@@ -88,7 +88,7 @@ START_TEST(a_mempool_gives_more_than_an_importer_survives)
 	printf("figure: %s\n", gpushm_error());
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "vmm"));
 	b = gpu_create(GPUSHM_MEMPOOL, "~/large", 4 * GIB);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 }
 END_TEST
 
@@ -105,7 +105,7 @@ START_TEST(a_mempool_block_keeps_what_its_last_tenant_wrote)
 		ck_assert_msg(memcmp(got, zero, n) == 0, "round %d", round);
 		memset(got, 0xee, n);
 		ck_assert_int_eq(gpushm_write(b, 0, got, n), 0);
-		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_eq(gpushm_discard(b), 0);
 	}
 }
 END_TEST

@@ -125,7 +125,7 @@ void storm_measure(struct storm *s, struct gpushm *conn)
 		struct gpushm_buffer *b = NULL;
 
 		if (!pools[i].failed && gpushm_create(conn, "measured", 1, &o, &b) == 0)
-			ck_assert_int_eq(gpushm_close(b), 0);
+			ck_assert_int_eq(gpushm_discard(b), 0);
 	}
 	s->fds = count_fds(conn);
 }

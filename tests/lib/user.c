@@ -87,7 +87,7 @@ static int obey(struct user *u, const char *request, const char *a, const char *
 	if (strcmp(request, "open") == 0)
 		return open_named(u, a, b);
 	if (strcmp(request, "close") == 0)
-		return gpushm_close(u->held[--u->n_held]);
+		return gpushm_close(u->held[--u->n_held]) < 0 ? -1 : 0;
 	if (strcmp(request, "unlink") == 0)
 		return gpushm_unlink(conn, a);
 	if (strcmp(request, "flush") == 0)

@@ -246,8 +246,8 @@ START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
 	again = client_create("half", 100, NULL);
 	ck_assert_uint_eq(flags(b), GPUSHM_NOTICE_GONE);
 	ck_assert_uint_eq(flags(again), 0);
-	ck_assert_int_eq(gpushm_close(again), 0);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(again), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 }
 END_TEST
 

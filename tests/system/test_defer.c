@@ -74,7 +74,7 @@ static struct gpushm_buffer *create_in(const char *pool, const char *name)
 
 static void close_one(struct gpushm_buffer *b)
 {
-	ck_assert_msg(gpushm_close(b) == 0, "%s", gpushm_error());
+	ck_assert_msg(gpushm_close(b) >= 0, "%s", gpushm_error());
 }
 
 /* The daemon runs already: these settings change only the driver of this process. */

@@ -43,7 +43,7 @@ static void expect_served(const char *pool)
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_msg(create(c, "served", pool, &b) == 0, "%s", gpushm_error());
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 }
 
 static void expect_refused(const char *pool)
@@ -129,7 +129,7 @@ static void make_pending(const char *pool)
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_msg(create(c, "pending", pool, &b) == 0, "%s", gpushm_error());
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 }
 
 /* pool NULL: all of them. */

@@ -183,7 +183,7 @@ START_TEST(the_sum_that_a_user_holds_of_a_pool_is_wrong)
 	expect_told(512 << 10, "768.0 KiB");
 	client_close_and_unlink(first, "first");
 	expect_told(800 << 10, "256.0 KiB");
-	ck_assert_int_eq(gpushm_close(second), 0);
+	ck_assert_int_eq(gpushm_discard(second), 0);
 }
 END_TEST
 

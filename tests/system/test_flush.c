@@ -27,7 +27,7 @@ static void make_pending(struct gpushm *conn, const char *pool)
 
 	for (int i = 0; i < 3; i++) {
 		ck_assert_msg(gpushm_create(conn, "x", 1 << 20, &o, &b) == 0, "%s", gpushm_error());
-		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_ge(gpushm_close(b), 0);
 	}
 }
 

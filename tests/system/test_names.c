@@ -22,7 +22,7 @@ START_TEST(a_taken_name_is_given_again)
 	b = client_create("x", 100, NULL);
 	ck_assert_uint_ne(gpushm_buffer_id(b), id);
 	ck_assert_int_eq(gpushm_close(a), 0);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), -ENOENT);
 }
 END_TEST
@@ -50,7 +50,7 @@ START_TEST(an_unpublished_buffer_is_opened)
 	ck_assert_int_eq(gpushm_wait(c, "x", 20), -ETIMEDOUT);
 	ck_assert_int_eq(gpushm_wait(c, "never", 20), -ETIMEDOUT);
 	ck_assert_int_eq(gpushm_open(c, "never", GPUSHM_READ, 0, NULL, &b), -ENOENT);
-	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_discard(a), 0);
 	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), -ENOENT);
 }
 END_TEST
@@ -112,7 +112,7 @@ START_TEST(a_private_name_is_shared_by_all_users)
 	ck_assert_int_eq(gpushm_stat(c, full, 0, 0, &st), 0);
 	ck_assert_str_eq(st->name, "~/x");
 	gpushm_stat_free(st, 1);
-	ck_assert_int_eq(gpushm_close(a), 0);
+	ck_assert_int_eq(gpushm_discard(a), 0);
 }
 END_TEST
 
@@ -199,7 +199,7 @@ START_TEST(a_list_loses_or_repeats_a_name)
 	ck_assert_uint_eq(n, 100);
 	stats = gpushm_stat_free(stats, n);
 	for (int i = 0; i < N; i++)
-		ck_assert_int_eq(gpushm_close(all[i]), 0);
+		ck_assert_int_eq(gpushm_discard(all[i]), 0);
 }
 END_TEST
 

@@ -85,7 +85,7 @@ START_TEST(a_flush_skips_a_pool_when_another_was_inherited)
 			memset(gpushm_buffer_host_ptr(freed[i]), 1, 16 * MIB);
 		}
 		for (size_t i = 0; i < array_size(freed); i++)
-			ck_assert_int_eq(gpushm_close(freed[i]), 0);
+			ck_assert_int_eq(gpushm_discard(freed[i]), 0);
 		ck_assert_uint_gt(memory_fds(), 0);
 		ck_assert_int_eq(gpushm_flush(c, NULL), 0);
 		ck_assert_uint_eq(memory_fds(), 0);

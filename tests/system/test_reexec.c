@@ -67,7 +67,7 @@ static void survive(const char *pool, unsigned times)
 	reexec_check(again, "a");
 	ck_assert_msg(gpushm_create(c, "~/new", 100, &o, &fresh) == 0, "%s: %s", pool,
 		      gpushm_error());
-	ck_assert_int_eq(gpushm_close(fresh), 0);
+	ck_assert_int_eq(gpushm_discard(fresh), 0);
 	ck_assert_int_eq(gpushm_close(again), 0);
 	client_close_and_unlink(sealed, "a");
 	client_close_and_unlink(shared, "b");
@@ -137,8 +137,8 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_successor)
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -ECONNRESET);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "create it again"));
 	again = client_create("half", 100, NULL);
-	ck_assert_int_eq(gpushm_close(b), 0);
-	ck_assert_int_eq(gpushm_close(again), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	ck_assert_int_eq(gpushm_discard(again), 0);
 }
 END_TEST
 

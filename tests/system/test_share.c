@@ -31,7 +31,7 @@ static void warm_up(const char *pool)
 	struct gpushm_buffer *b = NULL;
 
 	ck_assert_msg(gpushm_create(c, "~/warm", 1, &o, &b) == 0, "%s", gpushm_error());
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_ge(gpushm_close(b), 0);
 }
 
 static void setup(void)
@@ -236,7 +236,7 @@ START_TEST(a_fresh_buffer_is_not_zero)
 			ck_assert_int_eq(gpushm_read(b, at, got, sizeof(got)), 0);
 			ck_assert_mem_eq(got, zero, sizeof(zero));
 		}
-		ck_assert_int_eq(gpushm_close(b), 0);
+		ck_assert_int_eq(gpushm_discard(b), 0);
 	}
 }
 END_TEST

@@ -107,7 +107,7 @@ static void expect_created(struct waiting *w)
 {
 	pthread_join(w->thread, NULL);
 	ck_assert_int_eq(w->result, 0);
-	ck_assert_int_eq(gpushm_close(w->b), 0);
+	ck_assert_int_eq(gpushm_discard(w->b), 0);
 	gpushm_disconnect(w->conn);
 }
 
@@ -127,7 +127,7 @@ START_TEST(a_create_that_waits_misses_what_is_freed)
 
 	start_waiting(&w, "second", NULL, 8 * MIB);
 	start_waiting(&v, "third", NULL, 8 * MIB);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	expect_created(&w);
 	expect_created(&v);
 }
@@ -166,10 +166,10 @@ START_TEST(a_create_stops_waiting_early_or_does_not_name_the_holders)
 			 299);
 	ck_assert_str_eq(gpushm_error_code(), "POOL_FULL");
 	ck_assert_msg(strstr(gpushm_error(), who), "%s", gpushm_error());
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	/* Its name is free again. */
 	ck_assert_int_eq(create_for(0, &late), 0);
-	ck_assert_int_eq(gpushm_close(late), 0);
+	ck_assert_int_eq(gpushm_discard(late), 0);
 }
 END_TEST
 
@@ -182,9 +182,9 @@ START_TEST(a_create_whose_client_dies_goes_on_waiting)
 	client_await(client_status().buffers == 2);
 	kill_role(&waiter);
 	client_await(client_status().buffers == 1);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	ck_assert_int_eq(create_for(0, &b), 0);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 }
 END_TEST
 
@@ -205,7 +205,7 @@ START_TEST(a_full_pool_names_one_user_alone)
 	theirs = strstr(gpushm_error(), "uid 65534: ");
 	ck_assert_msg(mine && theirs && mine < theirs, "%s", gpushm_error());
 	user_end(&stranger);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	client_await(client_status().buffers == 0);
 }
 END_TEST
@@ -228,7 +228,7 @@ START_TEST(gpushmctl_does_not_wait)
 	shell_open(&sh);
 	shell_expect(&sh, 1, "$ctl create --wait=0.05 --size=8M y");
 	ck_assert_msg(strstr(sh.err, "held in it by uid"), "%s", sh.err);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	shell_expect(&sh, 0, "$ctl create --wait=60 --size=8M y && $ctl rm y");
 	shell_close(&sh);
 }
@@ -258,7 +258,7 @@ START_TEST(a_create_that_waits_never_asks_the_driver_again)
 	ck_assert_msg(strstr(gpushm_error(), "OUT_OF_MEMORY; the pool has room"), "%s",
 		      gpushm_error());
 	start_waiting(&w, "x", "gpu0", 40 * MIB);
-	ck_assert_int_eq(gpushm_close(theirs), 0);
+	ck_assert_int_eq(gpushm_discard(theirs), 0);
 	ck_assert_int_eq(gpushm_flush(other, NULL), 0);
 	expect_created(&w);
 	gpushm_disconnect(other);
@@ -296,14 +296,14 @@ START_TEST(freed_memory_of_one_pool_is_kept_from_another)
 	ck_assert_msg(strstr(gpushm_error(), "(a: 40.0 MiB, nvidia-smi shows programs)"), "%s",
 		      gpushm_error());
 	/* Its memory goes to the list of pool a, which stays within its limits. */
-	ck_assert_int_eq(gpushm_close(first), 0);
+	ck_assert_int_eq(gpushm_discard(first), 0);
 	b = create_in("b", 40 * MIB);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	/* The same from pool a to a mempool. */
 	b = create_in("a", 60 * MIB);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	b = create_in("m", 20 * MIB);
-	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
 	client_teardown();
 }
 END_TEST

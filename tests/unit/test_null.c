@@ -151,6 +151,7 @@ END_TEST
 START_TEST(what_frees_accepts_null)
 {
 	ck_assert_int_eq(gpushm_close(NULL), 0);
+	ck_assert_int_eq(gpushm_discard(NULL), 0);
 	ck_assert_ptr_null(gpushm_disconnect(NULL));
 	ck_assert_ptr_null(gpushm_array_free(NULL));
 	ck_assert_ptr_null(gpushm_watch_free(NULL));
@@ -163,8 +164,9 @@ END_TEST
 static bool is_called(const char *function)
 {
 	static const char *const others[] = { "gpushm_array_dtype", "gpushm_array_dlpack_device",
-					      "gpushm_close",	    "gpushm_disconnect",
-					      "gpushm_array_free",  "gpushm_watch_free" };
+					      "gpushm_close",	    "gpushm_discard",
+					      "gpushm_disconnect",  "gpushm_array_free",
+					      "gpushm_watch_free" };
 
 	for (int i = 0; i < N_CALLS; i++)
 		if (strcmp(calls[i].function, function) == 0)
