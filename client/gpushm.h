@@ -69,6 +69,7 @@ extern "C" {
 #define GPUSHM_MAX_NAME 255	       /* bytes of a buffer's, array's or attribute's name */
 #define GPUSHM_WAIT_FOREVER UINT64_MAX /* as a timeout, in ms */
 #define GPUSHM_OWN_DEVICE (-1)	       /* map for the GPU that has the memory */
+#define GPUSHM_CURRENT_DEVICE (-2)     /* map for the GPU of the thread's current context */
 
 struct gpushm;	      /* a connection to the daemon */
 struct gpushm_buffer; /* a buffer as this process has it: a lease and a mapping */
@@ -154,7 +155,8 @@ struct gpushm_options {
 	gid_t gid;	    /* create: with GPUSHM_SET_GID in flags */
 	uint32_t flags;	    /* GPUSHM_TRANSIENT, ... */
 	int device; /* with GPUSHM_SET_DEVICE: map for the GPU with this CUDA ordinal, which must
-		       have peer access to the memory */
+		       have peer access to the memory; GPUSHM_CURRENT_DEVICE: GPU 0 for a thread
+		       without a context, and no GPU for a host pool */
 	const struct gpushm_attr *attrs; /* create: attributes, 4,096 bytes in all */
 	size_t n_attrs;
 	uint64_t wait_ms; /* create: how long to wait for space in a full pool or device */
@@ -162,7 +164,8 @@ struct gpushm_options {
 #define GPUSHM_TRANSIENT (1u << 0) /* create: unlink it when its last lease ends */
 #define GPUSHM_SET_GID (1u << 1)
 #define GPUSHM_SET_DEVICE (1u << 2)
-#define GPUSHM_REFUSE_DIRTY (1u << 3) /* open: refuse a dirty buffer, or wait until it is clean */
+#define GPUSHM_REFUSE_DIRTY (1u << 3)  /* open: refuse a dirty buffer, or wait until it is clean */
+#define GPUSHM_COPY_ON_WRITE (1u << 4) /* open: map host memory privately; see gpushm_open() */
 
 /* The description of one array, for describe and layout. */
 struct gpushm_array_spec {
@@ -218,6 +221,11 @@ int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
  * too, see gpushm_buffer_dirty(), unless GPUSHM_REFUSE_DIRTY is set. Asks the daemon: one round
  * trip, whatever the number of arrays.
  *
+ * With GPUSHM_COPY_ON_WRITE and GPUSHM_READ this process may write to the memory, and nobody else
+ * ever sees that: the kernel copies each page at the first write to it, and charges the copy to
+ * this process. The other pages stay those of the buffer, and show what others write to it. Each
+ * such open has a mapping of its own. For buffers of host pools; -ENOTSUP for the others.
+ *
  * Errors: -ENOENT (no such name), -EAGAIN (not published, timeout 0), -ETIMEDOUT, -EACCES, -EROFS
  * (writing to a sealed buffer), -EUCLEAN (dirty, timeout 0), -EDQUOT (a limit of this user),
  * -ENODEV (this process can't use the GPU), -EMFILE (this process may open no more files). */
@@ -265,6 +273,9 @@ uint64_t gpushm_buffer_digest(const struct gpushm_buffer *b);
 /* As it is now. */
 enum gpushm_state gpushm_buffer_state(const struct gpushm_buffer *b);
 enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b);
+/* 1: it was opened with GPUSHM_COPY_ON_WRITE. Its access is GPUSHM_WRITE then, and its lease is one
+ * for reading. */
+int gpushm_buffer_copy_on_write(const struct gpushm_buffer *b);
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b);
 /* The name of its pool. */
 const char *gpushm_buffer_pool(const struct gpushm_buffer *b);
@@ -279,6 +290,9 @@ int gpushm_buffer_dirty(const struct gpushm_buffer *b);
 const char *gpushm_buffer_name(const struct gpushm_buffer *b);
 /* This process's CUDA ordinal of the memory's GPU; -1 for host and pinned memory. */
 int gpushm_buffer_device(const struct gpushm_buffer *b);
+/* The CUDA ordinal of the calling thread's current context; -1: it has none, or the library has not
+ * started the driver yet, which the first GPU or pinned buffer does. */
+int gpushm_current_device(void);
 
 /* The start of the memory. Device: a CUdeviceptr; NULL for host pools. Host: NULL for pools on a
  * GPU. A pinned buffer has both, with the same value. */

@@ -189,6 +189,11 @@ enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
 	return b->access;
 }
 
+int gpushm_buffer_copy_on_write(const struct gpushm_buffer *b)
+{
+	return b->copy_on_write;
+}
+
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
 {
 	if (error_null(b, "buffer") < 0)
@@ -232,6 +237,11 @@ int gpushm_buffer_device(const struct gpushm_buffer *b)
 	if (error_null(b, "buffer") < 0)
 		return -EINVAL;
 	return b->map->device;
+}
+
+int gpushm_current_device(void)
+{
+	return map_current_device();
 }
 
 void *gpushm_buffer_device_ptr(const struct gpushm_buffer *b)
@@ -362,7 +372,9 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 
 #define STRUCT_SIZE_MAX 4096u /* a larger one is a mistake */
 
-#define FLAGS_KNOWN (GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY)
+#define FLAGS_KNOWN                                                                    \
+	(GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | \
+	 GPUSHM_COPY_ON_WRITE)
 
 static int check_options(const struct gpushm_options *o)
 {
@@ -371,7 +383,7 @@ static int check_options(const struct gpushm_options *o)
 				 o->flags & ~FLAGS_KNOWN);
 	if (o->n_attrs > 0 && !o->attrs)
 		return error_set(EINVAL, "options: n_attrs is %zu, and attrs is NULL", o->n_attrs);
-	if (o->flags & GPUSHM_SET_DEVICE && o->device < GPUSHM_OWN_DEVICE)
+	if (o->flags & GPUSHM_SET_DEVICE && o->device < GPUSHM_CURRENT_DEVICE)
 		return error_set(EINVAL, "options: %d is no GPU", o->device);
 	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0 && o->device != GPUSHM_OWN_DEVICE)
 		return error_set(EINVAL,

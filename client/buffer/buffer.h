@@ -24,6 +24,7 @@ struct gpushm_buffer {
 	char name[BUFFER_NAME_MAX + 1];
 	const struct pool_info *pool;  /* the connection's */
 	struct map *map;	       /* a reference; other opens of this buffer share it */
+	bool copy_on_write;	       /* the map is this open's own; the lease is for reading */
 	int device;		       /* ordinal of the GPU that uses it; -1: none */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */
 	struct table_builder *builder; /* while filling: builds the same table as the daemon */
@@ -39,11 +40,11 @@ struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name);
 /* Frees what the buffer has but the lease and the map. NULL is allowed. */
 void buffer_free(struct gpushm_buffer *b);
 
-/* Makes the request, a CREATE or an OPEN, and maps what its reply brings. Where there is no space,
- * runs the deferred cleanup and tries once more. device: an ordinal or GPUSHM_OWN_DEVICE. 0 or
- * -errno with gpushm_error() set. */
+/* Makes the request, a CREATE or an OPEN, and maps what its reply brings as the options say. Where
+ * there is no space, runs the deferred cleanup and tries once more. 0 or -errno with gpushm_error()
+ * set. */
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
-		int device, struct gpushm_buffer **ret);
+		const struct gpushm_options *o, struct gpushm_buffer **ret);
 
 /* gpushm_discard() that is never deferred. */
 int buffer_discard(struct gpushm_buffer *b);

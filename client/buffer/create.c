@@ -106,14 +106,14 @@ static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create
 	create->attrs = list.pointers;
 	/* Try without waiting first: this process may have closed buffers to free. */
 	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
-		int r = buffer_open(c, name, request, o->device, ret);
+		int r = buffer_open(c, name, request, o, ret);
 
 		if (r != -ENOSPC)
 			return r;
 	}
 	create->has_wait_ms = o->wait_ms > 0;
 	create->wait_ms = o->wait_ms;
-	return buffer_open(c, name, request, o->device, ret);
+	return buffer_open(c, name, request, o, ret);
 }
 
 int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
@@ -128,6 +128,8 @@ int gpushm_create(struct gpushm *c, const char *name, uint64_t bytes,
 
 	if (r == 0)
 		r = buffer_options(options, &o);
+	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
+		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
 	if (r == 0)
 		r = make_builder(bytes, &o, &builder);
 	if (r == 0 && o.n_attrs > 0)

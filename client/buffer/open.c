@@ -241,9 +241,11 @@ static int map(struct gpushm_buffer *b, const struct map_request *m)
 }
 
 static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request *request,
-			  int device)
+			  const struct gpushm_options *o)
 {
-	_cleanup_(attach_done) struct attach a = { .map.device = device, .fd = -1, .table_fd = -1 };
+	_cleanup_(attach_done) struct attach a = { .map.device = o->device,
+						   .fd = -1,
+						   .table_fd = -1 };
 	bool leased = false;
 	struct error why;
 	int r = attach(b, request, &a, &leased);
@@ -256,8 +258,13 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 		r = image_open(&a.table_fd, a.table_bytes, b->bytes, b->connection->server_uid,
 			       &b->table);
 	/* The map comes last: after it nothing can fail. */
+	a.map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
 	if (r == 0)
 		r = map(b, &a.map);
+	if (r == 0 && a.map.copy_on_write) {
+		b->copy_on_write = true;
+		b->access = GPUSHM_WRITE;
+	}
 	if (r == 0 || !leased)
 		return r;
 	error_keep(&why);
@@ -267,7 +274,7 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 }
 
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
-		int device, struct gpushm_buffer **ret)
+		const struct gpushm_options *o, struct gpushm_buffer **ret)
 {
 	struct gpushm_buffer *b;
 	int r = connection_check(c);
@@ -275,8 +282,7 @@ int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request
 	if (r < 0)
 		return r;
 	b = buffer_new(c, name);
-	r = b ? attach_and_map(b, request, device)
-	      : error_set(ENOMEM, "out of memory for a buffer");
+	r = b ? attach_and_map(b, request, o) : error_set(ENOMEM, "out of memory for a buffer");
 	if (r < 0)
 		buffer_free(b);
 	else
@@ -295,6 +301,10 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 		r = error_set(EINVAL, "buffer \"%s\": access is GPUSHM_READ or GPUSHM_WRITE", name);
 	if (r == 0)
 		r = buffer_options(options, &o);
+	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE && access != GPUSHM_READ)
+		r = error_set(EINVAL,
+			      "buffer \"%s\": GPUSHM_COPY_ON_WRITE is opened with GPUSHM_READ",
+			      name);
 	if (r < 0)
 		return r;
 	open.has_access = true;
@@ -302,7 +312,7 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 	open.has_wait_ms = timeout_ms > 0;
 	open.wait_ms = timeout_ms;
 	open.has_refuse_dirty = open.refuse_dirty = !!(o.flags & GPUSHM_REFUSE_DIRTY);
-	return buffer_open(c, name, request_with(OPEN, open, &open), o.device, ret);
+	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
 }
 
 /* ---- closing ---- */

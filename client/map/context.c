@@ -85,19 +85,23 @@ static int check_peer(int owner, int device)
 
 int context_find_devices(const struct map_request *r, int *ret_owner, int *ret_device)
 {
-	int owner, result = cuda_start();
+	int owner, device = r->device, result = cuda_start();
 
 	if (result < 0)
 		return result;
 	if (!r->pool->has_device)
 		return error_set(EPROTO, "the daemon sent no device of the buffer's pool");
 	result = find_ordinal(r->pool->device_uuid, &owner);
-	if (result == 0 && r->device != GPUSHM_OWN_DEVICE && r->device != owner)
-		result = check_peer(owner, r->device);
+	if (device == GPUSHM_OWN_DEVICE)
+		device = owner;
+	else if (device == GPUSHM_CURRENT_DEVICE)
+		device = context_current_device();
+	if (result == 0 && device != owner)
+		result = check_peer(owner, device);
 	if (result < 0)
 		return result;
 	*ret_owner = owner;
-	*ret_device = r->device == GPUSHM_OWN_DEVICE ? owner : r->device;
+	*ret_device = device;
 	return 0;
 }
 
@@ -114,6 +118,11 @@ static int current_device(void)
 		return -1;
 	/* In every driver so far a CUdevice is the ordinal that cuDeviceGet() was given. */
 	return dev;
+}
+
+int map_current_device(void)
+{
+	return cuda_is_started() ? current_device() : -1;
 }
 
 int context_current_device(void)

@@ -61,6 +61,11 @@ int cuda_start(void)
 	return r;
 }
 
+bool cuda_is_started(void)
+{
+	return started_in != 0 && started_in == process_generation();
+}
+
 int cuda_check(const char *call, CUresult result)
 {
 	const char *name = NULL;

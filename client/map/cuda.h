@@ -8,6 +8,7 @@
 #include "proto/base/libcuda.h"
 
 #include <cuda.h>
+#include <stdbool.h>
 
 /* member, symbol. A symbol has the version that cuda.h's macros add to the plain name. */
 #define CUDA_CALLS(X)                                         \
@@ -53,6 +54,9 @@ extern struct cuda cuda;
 /* Loads and starts the driver (cuInit: 0.2 s) on the first call. 0, or -ENODEV with gpushm_error()
  * set: no driver, too old a one, no GPU, or one that was started before fork(). */
 int cuda_start(void);
+
+/* Whether cuda_start() has succeeded in this process. */
+bool cuda_is_started(void);
 
 /* 0 for CUDA_SUCCESS. Else sets gpushm_error() to "cuMemMap: CUDA_ERROR_..." and returns -ENOMEM,
  * -ENODEV or -EIO. */

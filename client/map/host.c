@@ -5,6 +5,9 @@
  * mapping is read-only, and so is the fd that the daemon sends, so that no later mprotect() can
  * make it writable.
  *
+ * A copy-on-write mapping is a private one (MAP_PRIVATE): it may be written to, although the fd is
+ * read-only and the memory may be sealed.
+ *
  * The mapping keeps the memory; no fd is kept.
  */
 #include "client/base/endpoint.h"
@@ -17,7 +20,7 @@
 
 static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_device)
 {
-	if (r->device != GPUSHM_OWN_DEVICE)
+	if (r->device >= 0)
 		return error_set(ENODEV,
 				 "a host buffer can't be mapped for GPU %d: use a pinned pool",
 				 r->device);
@@ -27,7 +30,8 @@ static int host_prepare(const struct map_request *r, int *ret_owner, int *ret_de
 
 static int host_map(const struct map_request *r, struct map_private *p)
 {
-	int prot = PROT_READ | (r->write ? PROT_WRITE : 0);
+	int prot = PROT_READ | (r->write || r->copy_on_write ? PROT_WRITE : 0);
+	int flags = r->copy_on_write ? MAP_PRIVATE : MAP_SHARED;
 	struct stat st;
 	void *memory;
 	int result = endpoint_check_file("the memory that the daemon sent", r->fd, r->server_uid,
@@ -35,7 +39,7 @@ static int host_map(const struct map_request *r, struct map_private *p)
 
 	if (result < 0)
 		return result;
-	memory = mmap(NULL, r->allocated_bytes, prot, MAP_SHARED, r->fd, 0);
+	memory = mmap(NULL, r->allocated_bytes, prot, flags, r->fd, 0);
 	if (memory == MAP_FAILED)
 		return error_set(errno == ENOMEM ? ENOMEM : EPROTO,
 				 "can't map the memory that the daemon sent: %m");
@@ -58,6 +62,7 @@ static int host_protect(struct map_private *p)
 }
 
 const struct map_kind map_host = { .knows_access = true,
+				   .knows_copy_on_write = true,
 				   .prepare = host_prepare,
 				   .map = host_map,
 				   .unmap = host_unmap,

@@ -41,7 +41,8 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 	p->busy = true;
 	memcpy(p->daemon, r->pool->daemon, sizeof(p->daemon));
 	p->buffer = r->buffer;
-	p->write = r->write || !kind->knows_access;
+	p->copy_on_write = r->copy_on_write;
+	p->write = r->write || r->copy_on_write || !kind->knows_access;
 	p->map.writable = p->write;
 	p->device = device;
 	p->used_from = device < 0 ? 0 : 1ull << device;
@@ -53,6 +54,7 @@ static struct map_private *entry_new(const struct map_kind *kind, const struct m
 static bool same(const struct map_private *a, const struct map_private *b)
 {
 	return a->buffer == b->buffer && a->kind == b->kind && a->write == b->write &&
+	       !a->copy_on_write && !b->copy_on_write &&
 	       (a->device == b->device || !a->kind->knows_device) &&
 	       memcmp(a->daemon, b->daemon, sizeof(a->daemon)) == 0;
 }
@@ -124,6 +126,10 @@ int map_acquire(const struct map_request *r, struct map **ret, int *ret_device)
 
 	if (!self)
 		return error_set(ENOMEM, "out of memory for a map");
+	if (r->copy_on_write && !kind->knows_copy_on_write)
+		return error_set(ENOTSUP, "only host memory can be opened copy-on-write, and its "
+					  "pool is of GPU or pinned memory: open it for reading, "
+					  "and copy what is to be changed");
 	result = kind->prepare(r, &owner, &device);
 	if (result < 0)
 		return result;

@@ -31,7 +31,8 @@ struct map_request {
 	uint64_t buffer;       /* id */
 	uint64_t bytes, allocated_bytes;
 	bool write;
-	int device; /* ordinal to map for, or GPUSHM_OWN_DEVICE */
+	bool copy_on_write; /* a mapping that nobody shares; host memory only */
+	int device;	    /* ordinal to map for, GPUSHM_OWN_DEVICE or GPUSHM_CURRENT_DEVICE */
 	unsigned char record[RECORD_BYTES];
 	int fd;		  /* lent: the map keeps no fd; the caller closes it */
 	uid_t server_uid; /* owner that a host memfd must have */
@@ -45,11 +46,13 @@ struct map {
 	struct map_private *priv; /* see below */
 };
 
-/* Maps the memory, or takes another reference on the map that this process has already.
+/* Maps the memory, or takes another reference on the map that this process has already, unless it
+ * is copy-on-write: each of those is separate.
  * *ret_device: the GPU that the caller uses it from, which may be another one than the memory's; -1
  * where none can. Checks fd: its kind, owner, size and seals. 0; -ENODEV (this process can't see
- * the device or has no driver), -EPROTO (the fd is not what the reply promised), -ENOMEM, -EIO with
- * gpushm_error() set. Never waits for the GPU. */
+ * the device or has no driver), -EPROTO (the fd is not what the reply promised), -ENOTSUP
+ * (copy-on-write of another kind than host), -ENOMEM, -EIO with gpushm_error() set. Never waits for
+ * the GPU. */
 int map_acquire(const struct map_request *r, struct map **ret, int *ret_device);
 
 /* Releases a reference. Waits for the work that this process has queued on the GPUs that use the
@@ -78,6 +81,9 @@ void map_pool_done(struct map_pool *pool);
 /* This process's CUDA ordinal of the device with that UUID; -1 where it can't see it, or has no
  * driver. Starts the driver (cuInit, 0.2 s) on its first call. */
 int map_device_ordinal(const unsigned char uuid[UUID_BYTES]);
+
+/* See gpushm_current_device(). */
+int map_current_device(void);
 
 /* The memory in bytes of this process's GPU of that ordinal; 0 where the driver fails. */
 uint64_t map_device_bytes(int device);
@@ -118,8 +124,9 @@ struct map_private {
 	bool busy; /* being mapped or unmapped, without the lock */
 	unsigned char daemon[DAEMON_ID_BYTES];
 	uint64_t buffer;
-	bool write; /* part of the key where the kind has read-only mappings */
-	int device; /* ordinal of the GPU that it is mapped for; -1: the CPU alone */
+	bool write;	    /* part of the key where the kind has read-only mappings */
+	bool copy_on_write; /* never found again */
+	int device;	    /* ordinal of the GPU that it is mapped for; -1: the CPU alone */
 	/* Bit n: GPU n uses it. More than `device` where one map serves all GPUs. */
 	_Atomic uint64_t used_from;
 	uint64_t bytes; /* mapped */
@@ -129,6 +136,7 @@ struct map_private {
 struct map_kind {
 	bool knows_access; /* one map for each access; else one for all, and that writable */
 	bool knows_device; /* one map for each GPU that it is mapped for */
+	bool knows_copy_on_write;
 
 	/* Finds the memory's GPU (else *ret_owner stays -1) and the one to map for, and prepares
 	 * what all buffers of the pool need; a kind of the driver's starts the driver. 0, or -errno

@@ -46,6 +46,11 @@ int map_device_ordinal(const unsigned char uuid[UUID_BYTES])
 	return -1;
 }
 
+int map_current_device(void)
+{
+	return -1;
+}
+
 uint64_t map_device_bytes(int device)
 {
 	return 0;

@@ -39,7 +39,7 @@ static int pinned_prepare(const struct map_request *r, int *ret_owner, int *ret_
 	result = cuda_check("cuDeviceGetCount", cuda.device_get_count(&n));
 	if (result < 0)
 		return result;
-	device = r->device == GPUSHM_OWN_DEVICE ? context_current_device() : r->device;
+	device = r->device < 0 ? context_current_device() : r->device;
 	if (device >= n)
 		return error_set(ENODEV, "this process has no GPU %d", device);
 	*ret_device = device;

@@ -5,6 +5,7 @@
  * memory once for both.
  */
 #include "client/gpushm.h"
+#include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
 #include "tests/lib/suite.h"
@@ -15,12 +16,12 @@
 
 #define FLOATS 100
 
+static void *driver;
 static fakecuda_calls_fn *calls; /* NULL: no fake driver */
 
 static void setup(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
+	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	calls = driver ? (fakecuda_calls_fn *)dlsym(driver, "fakecuda_calls") : NULL;
 	setenv("FAKECUDA_DEVICES", "2", 1);
 	daemon_start(&d, "", NULL);
@@ -106,6 +107,63 @@ START_TEST(a_second_gpu_is_taken_for_the_first_or_not_waited_for)
 }
 END_TEST
 
+/* The thread works on that GPU until leave(), as after torch.cuda.set_device(). */
+static void enter(int device)
+{
+	int (*retain)(void **, int) = dlsym(driver, "cuDevicePrimaryCtxRetain");
+	int (*push)(void *) = dlsym(driver, "cuCtxPushCurrent_v2");
+	void *ctx; /* a CUcontext */
+
+	ck_assert_int_eq(retain(&ctx, device), 0);
+	ck_assert_int_eq(push(ctx), 0);
+}
+
+static void leave(int device)
+{
+	int (*release)(int) = dlsym(driver, "cuDevicePrimaryCtxRelease_v2");
+	int (*pop)(void **) = dlsym(driver, "cuCtxPopCurrent_v2");
+	void *ctx; /* a CUcontext */
+
+	ck_assert_int_eq(pop(&ctx), 0);
+	ck_assert_int_eq(release(device), 0);
+}
+
+/* The GPU that DLPack tells. */
+static int opened_for_current(void)
+{
+	struct gpushm_buffer *b = open_for(GPUSHM_CURRENT_DEVICE);
+	int device = told_to_consumers(b);
+
+	ck_assert_int_eq(gpushm_close(b), 0);
+	return device;
+}
+
+START_TEST(the_current_gpu_is_another_one)
+{
+	static const char *const pools[] = { "gpu0", "gpu0-mempool", "gpu1" };
+
+	if (!calls) {
+		printf("skipped: needs the fake driver\n");
+		return;
+	}
+	for (size_t i = 0; i < array_size(pools); i++) {
+		make(pools[i]);
+		ck_assert_int_eq(gpushm_current_device(), -1);
+		ck_assert_int_eq(opened_for_current(), 0);
+		enter(1);
+		ck_assert_int_eq(gpushm_current_device(), 1);
+		ck_assert_int_eq(opened_for_current(), 1);
+		leave(1);
+		ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	}
+	make("host");
+	enter(1);
+	ck_assert_int_eq(opened_for_current(), 0); /* the id of every CPU */
+	leave(1);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("peer_gpus");
@@ -113,5 +171,6 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, client_teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_second_gpu_is_taken_for_the_first_or_not_waited_for);
+	tcase_add_test(t, the_current_gpu_is_another_one);
 	return suite_run("peer_gpus", t, NULL);
 }
