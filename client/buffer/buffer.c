@@ -191,7 +191,9 @@ enum gpushm_access gpushm_buffer_access(const struct gpushm_buffer *b)
 
 int gpushm_buffer_copy_on_write(const struct gpushm_buffer *b)
 {
-	return b->copy_on_write;
+	int r = error_null(b, "buffer");
+
+	return r < 0 ? r : b->copy_on_write;
 }
 
 enum gpushm_kind gpushm_buffer_kind(const struct gpushm_buffer *b)
