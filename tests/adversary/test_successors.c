@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { OWNER = 65531, STRANGER = 65534 };
+enum { OWNER = 65531, STRANGER = 65529 };
 
 #define MIB2 (2u << 20)
 

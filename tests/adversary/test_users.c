@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OWNER = 65531, STRANGER = 65534, FAMILY = 65530 };
+enum { OWNER = 65531, STRANGER = 65529, FAMILY = 65530 };
 
 /* c is root's connection. */
 static struct role_process owner, member, stranger;

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { ALICE = 65531, BOB = 65532, MALLORY = 65534, FAMILY = 65530, STRANGERS = 65533 };
+enum { ALICE = 65531, BOB = 65532, MALLORY = 65529, FAMILY = 65530, STRANGERS = 65533 };
 
 /* The actors: root, two processes of one user, another user of her group, a stranger. */
 static const struct {

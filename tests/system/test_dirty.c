@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#define STRANGER 65534
+#define STRANGER 65529
 
 /* ---- roles ---- */
 

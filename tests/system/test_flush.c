@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRANGER 65534
+#define STRANGER 65529
 
 #define CONFIG                                                                   \
 	"[pool a]\nkind=host\nsize=64M\nallow-users=root\npending-max-ratio=1\n" \

@@ -18,7 +18,7 @@
 #include <time.h>
 
 #define MIB (1ull << 20)
-#define STRANGER 65534
+#define STRANGER 65529
 #define CONFIG "[pool host]\nkind=host\nsize=16M\n"
 
 /* ---- roles ---- */
@@ -202,7 +202,7 @@ START_TEST(a_full_pool_names_one_user_alone)
 	user_does(&stranger, "create theirs 0600", "OK");
 	ck_assert_int_eq(create_for(1, &late), -ENOSPC);
 	mine = strstr(gpushm_error(), "uid 0: 12.0 MiB");
-	theirs = strstr(gpushm_error(), "uid 65534: ");
+	theirs = strstr(gpushm_error(), "uid 65529: ");
 	ck_assert_msg(mine && theirs && mine < theirs, "%s", gpushm_error());
 	user_end(&stranger);
 	ck_assert_int_eq(gpushm_discard(b), 0);

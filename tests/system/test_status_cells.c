@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#define STRANGER 65534
+#define STRANGER 65529
 
 static uint32_t flags(const struct gpushm_buffer *b)
 {

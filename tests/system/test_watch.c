@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRANGER 65534
+#define STRANGER 65529
 
 /* socket name: as another user, prints the kind of each event until "end" is published. */
 static int stranger_role(char **args)
