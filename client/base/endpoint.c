@@ -4,7 +4,9 @@
  * may listen on a path that it can write to, and mapping a file means trusting its sender: so the
  * server's uid must be root's, our own or that of the user "gpushm". The kernel's SO_PEERCRED names
  * the process that called listen(). With socket activation that is systemd, as root, while the
- * daemon and its memfds belong to user "gpushm".
+ * daemon and its memfds belong to user "gpushm". A uid that our user namespace does not map
+ * (proto/base/userns.h) may be anybody's, even if our own is shown by the same number: it is
+ * trusted only if GPUSHM_UNMAPPED_DAEMON says so.
  *
  * The caller owns the socket.
  */
@@ -13,12 +15,14 @@
 #include "client/base/error.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/userns.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -100,20 +104,49 @@ static const char *advice(int number)
 	}
 }
 
+/* 0, or -EINVAL for a word that means nothing. */
+static int read_unmapped(bool *ret_trust)
+{
+	const char *word = secure_getenv("GPUSHM_UNMAPPED_DAEMON");
+
+	*ret_trust = word && strcmp(word, "trust") == 0;
+	if (!word || !*word || *ret_trust || strcmp(word, "refuse") == 0)
+		return 0;
+	return error_set(EINVAL, "GPUSHM_UNMAPPED_DAEMON=%s: allowed: refuse or trust", word);
+}
+
+static int check_unmapped(const char *path, uid_t uid)
+{
+	bool trust;
+	int r = read_unmapped(&trust);
+
+	if (r < 0 || trust)
+		return r;
+	return error_set(
+		EPERM,
+		"%s is served by a user whom this user namespace does not map: shown as uid "
+		"%u, it may be anybody; map that user, or set GPUSHM_UNMAPPED_DAEMON=trust if "
+		"only the daemon can put a socket there (gpushm(7))",
+		path, uid);
+}
+
 static int check_server(int fd, const char *path, uid_t *ret)
 {
 	struct ucred server;
 	socklen_t size = sizeof(server);
+	uid_t unmapped = userns_unmapped_uid();
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) < 0)
 		return error_set(errno, "can't tell who listens on %s: %m", path);
+	*ret = server.uid;
+	if (server.uid == unmapped)
+		return check_unmapped(path, server.uid);
 	if (server.uid != 0 && server.uid != geteuid() && !is_daemon_user(server.uid))
 		return error_set(
 			EPERM,
 			"%s is served by uid %u, who is not trusted: root, user \"" DAEMON_USER
 			"\" or the caller himself would be",
 			path, server.uid);
-	*ret = server.uid;
 	return 0;
 }
 

@@ -8,6 +8,7 @@
  */
 #include "client/ctl/doctor.h"
 #include "proto/base/own.h"
+#include "proto/base/userns.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -155,6 +156,21 @@ static void check_container(struct doctor *d)
 		own_pids ? "; its processes are in a PID namespace of their own" : "");
 }
 
+static void check_users(struct doctor *d)
+{
+	uid_t unmapped = userns_unmapped_uid();
+
+	if (unmapped == (uid_t)-1)
+		doctor_ok(d, "users", "this user namespace has all users");
+	else
+		doctor_warn(
+			d, "users",
+			"to use a daemon outside, see GPUSHM_UNMAPPED_DAEMON in gpushm(3); for a "
+			"daemon in here see unmapped-users in gpushmd.conf(5)",
+			"this user namespace has some users only, and shows others as uid %u",
+			unmapped);
+}
+
 /* /dev/nvidia0 and so on: "nvidia" and digits only. */
 static bool is_gpu(const char *name)
 {
@@ -233,6 +249,7 @@ void doctor_system(struct doctor *d)
 {
 	check_kernel(d);
 	check_container(d);
+	check_users(d);
 	test_memfd(d);
 	test_pidfd(d);
 	check_files(d);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The catalog has one flat space of keys. A client's "~/x" means "~UID/x", which only that user and
- * admins may name: nobody else can open, create or ask about such a key.
+ * admins may name: nobody else can open, create or ask about such a key. A uid that may be any
+ * user's (process::unmapped) has no private names.
  */
 #include "daemon/catalog/private_names.h"
 
@@ -31,7 +32,7 @@ static bool is_own(const struct process *p, const char *key)
 {
 	char own[16];
 
-	return strncmp(key, own, own_prefix(p, own)) == 0;
+	return !p->unmapped && strncmp(key, own, own_prefix(p, own)) == 0;
 }
 
 bool private_names_may_say(const struct process *p, const char *key)
@@ -59,6 +60,12 @@ int private_names_key(const struct process *p, const void *name, size_t len, cha
 		return fault(f, CODE_NAME, "name \"%.*s\": %s", (int)(len < 64 ? len : 64),
 			     len ? text : "", wrong);
 	if (len >= 2 && text[0] == '~' && text[1] == '/') {
+		if (p->unmapped)
+			return fault(
+				f, CODE_ACCESS,
+				"name \"%.*s\": the daemon can't tell users apart whom its user "
+				"namespace does not map: they have no private names",
+				(int)len, text);
 		own_len = own_prefix(p, own);
 		/* Admins must be able to name it, too. */
 		if (own_len + len - 2 > BUFFER_NAME_MAX)
@@ -86,7 +93,7 @@ size_t private_names_shown(const struct process *p, const char *key, char ret[KE
 	if (key[0] != '~')
 		return join("", 0, key, len, ret);
 	own_len = own_prefix(p, own);
-	if (strncmp(key, own, own_len) == 0)
+	if (is_own(p, key))
 		return join("~/", 2, key + own_len, len - own_len, ret);
 	return join("", 0, key, len, ret);
 }

@@ -3,7 +3,9 @@
  * The daemon asks the kernel for credentials once, at accept. SO_PEERCRED, SO_PEERGROUPS and the
  * pidfd's process are fixed at connect(); a child that inherited the socket shows its parent. No
  * right depends on /proc: the command's name that is read there is for people. A process without a
- * pidfd can't be watched; the daemon refuses or trusts it, as the configuration says.
+ * pidfd can't be watched; the daemon refuses or trusts it, as the configuration says. A user whom
+ * our user namespace does not map (proto/base/userns.h) is nobody: refused, or, as the
+ * configuration says, served as one user together with all others of that kind.
  */
 #include "daemon/catalog/process.h"
 
@@ -19,7 +21,7 @@
 
 /* The first one is the primary group: SO_PEERGROUPS has only the supplementary ones, and setgid()
  * does not add it to them (credentials(7)). */
-static int get_groups(int socket, struct process *p)
+static int get_groups(int socket, gid_t unmapped, struct process *p)
 {
 	socklen_t len = 0;
 
@@ -33,7 +35,9 @@ static int get_groups(int socket, struct process *p)
 	if (len && getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, p->gids + 1, &len) < 0)
 		return -errno;
 	p->gids[0] = p->gid;
-	p->n_gids = 1 + len / sizeof(gid_t);
+	for (size_t i = 0; i < 1 + len / sizeof(gid_t); i++)
+		if (p->gids[i] != unmapped)
+			p->gids[p->n_gids++] = p->gids[i];
 	return 0;
 }
 
@@ -73,7 +77,14 @@ static int refuse_unwatched(const struct process *p, int error, struct fault *f)
 		     p->pid, strerror(-error));
 }
 
-static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, struct fault *f)
+static bool is_admin(const struct process *p, gid_t admin_gid)
+{
+	return !p->unmapped && (p->uid == 0 || p->uid == geteuid() ||
+				(admin_gid != (gid_t)-1 && process_in_group(p, admin_gid)));
+}
+
+static int identify(int socket, const struct process_rules *rules, struct process *p,
+		    struct fault *f)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -84,15 +95,22 @@ static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, 
 	p->pid = cred.pid;
 	p->uid = cred.uid;
 	p->gid = cred.gid;
-	r = get_groups(socket, p);
+	p->unmapped = cred.uid == rules->unmapped_uid;
+	if (p->unmapped && !rules->share_unmapped)
+		return fault(
+			f, CODE_UNIDENTIFIED,
+			"the daemon's user namespace does not map your user, and shows it as "
+			"%u like all others of that kind: map it there, run gpushmd outside of "
+			"that namespace, or see unmapped-users in gpushmd.conf(5)",
+			cred.uid);
+	r = get_groups(socket, rules->unmapped_gid, p);
 	if (r < 0)
 		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
 			     "SO_PEERGROUPS: %s", strerror(-r));
 	p->pidfd = pidfd_of_peer(socket, cred.pid);
-	if (p->pidfd < 0 && (!trust || p->pidfd == -EMFILE || p->pidfd == -ENFILE))
+	if (p->pidfd < 0 && (!rules->trust_unwatched || p->pidfd == -EMFILE || p->pidfd == -ENFILE))
 		return refuse_unwatched(p, p->pidfd, f);
-	p->admin = cred.uid == 0 || cred.uid == geteuid() ||
-		   (admin_gid != (gid_t)-1 && process_in_group(p, admin_gid));
+	p->admin = is_admin(p, rules->admin_gid);
 	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(p->pidfd);
 	if (p->pid > 0)
 		read_command(p);
@@ -100,7 +118,8 @@ static int identify(int socket, gid_t admin_gid, bool trust, struct process *p, 
 	return 0;
 }
 
-int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret, struct fault *f)
+int process_identify(int socket, const struct process_rules *rules, struct process **ret,
+		     struct fault *f)
 {
 	struct process *p = calloc(1, sizeof(*p));
 	int r;
@@ -110,7 +129,7 @@ int process_identify(int socket, gid_t admin_gid, bool trust, struct process **r
 	p->pidfd = -1;
 	list_init(&p->link);
 	list_init(&p->leases);
-	r = identify(socket, admin_gid, trust, p, f);
+	r = identify(socket, rules, p, f);
 	if (r < 0) {
 		process_free(p);
 		return r;

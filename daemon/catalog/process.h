@@ -21,6 +21,7 @@ struct process {
 	gid_t *gids; /* owned; the primary group and the supplementary ones */
 	size_t n_gids;
 	bool admin;	      /* root, the daemon's own user, or in the admin group */
+	bool unmapped;	      /* its uid may be any user's: process_rules::unmapped_uid */
 	char command[16];     /* for people; no decision depends on it */
 	uint64_t session;     /* of the connection; a client that reconnects names it */
 	int pidfd;	      /* owned; -1: it can't be watched (unwatched-clients=trust) */
@@ -33,10 +34,18 @@ struct process {
 	struct reaper *reaper;
 };
 
-/* Asks the kernel for the process at the other end of a connected socket. trust: accept a process
- * that can't be watched. 0; -EPERM (CODE_UNIDENTIFIED) if it can't be watched, because it is in a
- * PID namespace that we don't see, or gone already; -ENFILE; -ENOMEM. */
-int process_identify(int socket, gid_t admin_gid, bool trust, struct process **ret,
+struct process_rules {
+	gid_t admin_gid;      /* (gid_t)-1: none */
+	bool trust_unwatched; /* accept a process that can't be watched */
+	bool share_unmapped;  /* accept users whom our user namespace does not map, all as one */
+	uid_t unmapped_uid;   /* userns_unmapped_uid() */
+	gid_t unmapped_gid;   /* userns_unmapped_gid() */
+};
+
+/* Asks the kernel for the process at the other end of a connected socket. 0; -EPERM
+ * (CODE_UNIDENTIFIED) if its user is not mapped, or if it can't be watched, because it is in a PID
+ * namespace that we don't see, or gone already; -ENFILE; -ENOMEM. */
+int process_identify(int socket, const struct process_rules *rules, struct process **ret,
 		     struct fault *f);
 
 /* The process of a connection to an earlier daemon, as its journal describes it. pidfd: the kept

@@ -310,19 +310,19 @@ static int parse_device(const struct value_type *type, const char *text, void *m
 	return 0;
 }
 
-static int parse_trust(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_accept(const struct value_type *type, const char *text, void *member, char *wrong)
 {
-	bool trust = strcmp(text, "trust") == 0;
+	bool yes = strcmp(text, type->yes) == 0;
 
-	if (!trust && strcmp(text, "refuse") != 0)
+	if (!yes && strcmp(text, "refuse") != 0)
 		return -EINVAL;
-	*(bool *)member = trust;
+	*(bool *)member = yes;
 	return 0;
 }
 
-static void format_trust(const struct value_type *type, const void *member, FILE *out)
+static void format_accept(const struct value_type *type, const void *member, FILE *out)
 {
-	fputs(*(const bool *)member ? "trust" : "refuse", out);
+	fputs(*(const bool *)member ? type->yes : "refuse", out);
 }
 
 /* ---- users and groups ---- */
@@ -502,6 +502,11 @@ static void clear_ids(void *member)
 		.allowed = text, .size = sizeof(uint32_t), .parse = parse_number, \
 		.format = format_number, .min = low, .max = high, .none = word    \
 	}
+#define ACCEPT(word)                                                                       \
+	{                                                                                  \
+		.allowed = "refuse or " word, .size = sizeof(bool), .parse = parse_accept, \
+		.format = format_accept, .yes = word                                       \
+	}
 #define IDS(kind, text)                                                                        \
 	{                                                                                      \
 		.allowed = text, .parse = parse_ids, .format = format_ids, .clear = clear_ids, \
@@ -545,7 +550,8 @@ const struct value_type value_device = {
 	.parse = parse_device,
 	.format = format_text
 };
-const struct value_type value_trust = VALUE(bool, trust, "refuse or trust");
+const struct value_type value_trust = ACCEPT("trust");
+const struct value_type value_share = ACCEPT("share");
 const struct value_type value_group = VALUE(gid_t, group, "a group's name or number");
 const struct value_type value_users =
 	IDS(ID_USER, "names or numbers of users, with blanks between");

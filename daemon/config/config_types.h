@@ -27,11 +27,13 @@ struct value_type {
 	enum id_kind ids;	     /* of that list */
 	uint32_t min, max;	     /* of a whole number */
 	const char *none;	     /* the word for the number UINT32_MAX, or NULL */
+	const char *yes;	     /* the word for true; "refuse" is false */
 };
 
 extern const struct value_type value_mode, value_node, value_size, value_bytes, value_count,
 	value_pending, value_ratio, value_seconds, value_microseconds;
-extern const struct value_type value_path, value_pool, value_kind, value_device, value_trust;
+extern const struct value_type value_path, value_pool, value_kind, value_device, value_trust,
+	value_share;
 extern const struct value_type value_group, value_users, value_groups;
 
 /* Reads a user's name or number. 0; -EINVAL with the fault in *wrong; -ENOMEM. May ask the network,

@@ -14,6 +14,7 @@
 #include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
+#include "proto/base/userns.h"
 #include "proto/wire.h"
 
 #include <fcntl.h>
@@ -113,12 +114,16 @@ static void note_unwatched(const struct process *p)
 static void serve_client(struct listener *l, int *socket)
 {
 	const struct config *config = l->service->config;
+	struct process_rules rules = { .admin_gid = config->admin_gid,
+				       .trust_unwatched = config->trust_unwatched,
+				       .share_unmapped = config->share_unmapped,
+				       .unmapped_uid = l->unmapped_uid,
+				       .unmapped_gid = l->unmapped_gid };
 	struct process *p = NULL;
 	struct fault refusal;
 	bool refused = false;
 
-	if (process_identify(*socket, config->admin_gid, config->trust_unwatched, &p, &refusal) <
-	    0) {
+	if (process_identify(*socket, &rules, &p, &refusal) < 0) {
 		send_reason(*socket, &refusal);
 		return;
 	}
@@ -192,6 +197,19 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 	}
 }
 
+/* A map is written once, so that what it says now holds as long as the daemon runs. */
+static void find_unmapped(struct listener *l)
+{
+	l->unmapped_uid = userns_unmapped_uid();
+	l->unmapped_gid = userns_unmapped_gid();
+	if (geteuid() == l->unmapped_uid)
+		log_warning(
+			"gpushmd's user namespace does not map the user that runs it, and shows "
+			"it as %u: this user is refused like all others of that kind; map it "
+			"(unshare --map-root-user), or see unmapped-users in gpushmd.conf(5)",
+			geteuid());
+}
+
 int listener_init(struct listener *l, struct service *service, int socket)
 {
 	int r;
@@ -199,6 +217,7 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	*l = (struct listener){ .service = service, .socket = socket };
 	l->reserve = -1;
 	keep_reserve(l);
+	find_unmapped(l);
 	list_init(&l->peers);
 	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
 	if (r < 0)

@@ -21,6 +21,8 @@ struct listener {
 	bool paused;
 	uint64_t warned_ms; /* when the last warning was logged; the loop's clock */
 	struct list peers;  /* peer::link */
+	uid_t unmapped_uid; /* proto/base/userns.h */
+	gid_t unmapped_gid;
 };
 
 /* Serves a listening socket, which it takes over on success. 0 or -errno. */

@@ -8,6 +8,7 @@
 
 #include "proto/base/own.h"
 #include "tests/lib/run.h"
+#include "tests/lib/userns.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -128,6 +129,8 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	close(log);
 	if (o->isolated)
 		daemon_enter_namespace();
+	if (o->userns && !userns_enter(o->userns))
+		_exit(126);
 	if (o->no_peer_pidfd)
 		hide_peer_pidfd();
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);

@@ -32,6 +32,7 @@ struct daemon_options {
 	unsigned max_fds;   /* RLIMIT_NOFILE, soft and hard; 0: unchanged */
 	bool isolated;	    /* in a PID namespace of its own: it can't see our pids */
 	bool no_peer_pidfd; /* as on a kernel before 6.5 */
+	const char *userns; /* in a user namespace with this map (userns_enter()), or NULL */
 	bool no_stdin;	    /* standard input is closed */
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);

@@ -17,6 +17,7 @@ START_TEST(an_empty_file_gives_the_defaults_of_the_manual)
 	ck_assert_uint_eq(c->socket_gid, (gid_t)-1);
 	ck_assert_uint_eq(c->admin_gid, (gid_t)-1);
 	ck_assert_uint_eq(c->busy_poll, 50);
+	ck_assert(!c->trust_unwatched && !c->share_unmapped);
 	ck_assert(c->auto_pools && c->default_pool[0] == '\0');
 	ck_assert_uint_eq(c->n_pools, 0);
 	ck_assert(l->bytes == UINT64_MAX && l->buffers == 16384);
@@ -60,6 +61,8 @@ static const struct {
 	{ "[daemon]", "default-pool=gpu0", "default-pool=gpu0" },
 	{ "[daemon]", "driver-timeout=1", "driver-timeout=1" },
 	{ "[daemon]", "busy-poll=0", "busy-poll=0" },
+	{ "[daemon]", "unwatched-clients=trust", "unwatched-clients=trust" },
+	{ "[daemon]", "unmapped-users=share", "unmapped-users=share" },
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
 	{ "[limits]", "max-bytes=1.5G", "max-bytes=1536M" },

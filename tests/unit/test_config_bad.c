@@ -56,6 +56,8 @@ static const struct {
 	  "aaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
 	  "2: socket=/aaaaa" },
 	{ "[daemon]\nmode=888\n", "2: mode=888: " },
+	{ "[daemon]\nunmapped-users=trust\n",
+	  "2: unmapped-users=trust: this can't be used; allowed: refuse or share" },
 	{ "[daemon]\nunwatched-clients=yes\n",
 	  "2: unwatched-clients=yes: this can't be used; allowed: refuse or trust" },
 	{ "[daemon]\nmode=1777\n", "2: mode=1777: " },
