@@ -125,6 +125,8 @@ static PyGetSetDef getters[] = {
 	  (void *)"readonly" },
 	{ "device", get_of_buffer, NULL,
 	  "This process's ordinal of the GPU; None: host or pinned memory.", (void *)"device" },
+	{ "anonymous", get_of_buffer, NULL,
+	  "Whether this process created its buffer without a name.", (void *)"anonymous" },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ "owns_buffer", get_owns_buffer, NULL,
 	  "Whether close() of this array closes the buffer: that of open() or create().", NULL },

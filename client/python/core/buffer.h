@@ -26,6 +26,7 @@ struct buffer {
 	unsigned calls;		   /* that use the buffer and run without the GIL */
 	unsigned writing;	   /* of them: copies into the buffer */
 	unsigned sealing;	   /* of them: while one seals the buffer, it is lent read-only */
+	bool anonymous;		   /* this process created it, without a name */
 	bool left;	    /* its with block is over, and only its users keep it: buffer_leave() */
 	struct order order; /* copies that nobody has waited for */
 };

@@ -66,6 +66,11 @@ static PyObject *get_closed(PyObject *o, void *unused)
 	return PyBool_FromLong(!((struct buffer *)o)->buffer || ((struct buffer *)o)->left);
 }
 
+static PyObject *get_anonymous(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(((struct buffer *)o)->anonymous);
+}
+
 static PyObject *get_connection(PyObject *o, void *unused)
 {
 	return Py_NewRef((PyObject *)((struct buffer *)o)->connection);
@@ -94,6 +99,8 @@ static PyGetSetDef getters[] = {
 	  "The address of its start for the CPU, as an int; None: the CPU does not reach it.",
 	  NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
+	{ "anonymous", get_anonymous, NULL, "Whether this process created it without a name.",
+	  NULL },
 	{ "connection", get_connection, NULL, "The Connection that it was opened through.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
 };

@@ -2,10 +2,17 @@
  *
  * create() and create_many(). They read all layouts first, so that an error in one of them is
  * raised before the daemon is asked. Then one request makes the buffer with all its arrays.
+ *
+ * An anonymous buffer has a random name, which is private unless its mode lets others open it.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/buffer.h"
 #include "client/python/core/module.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- the request ---- */
 
@@ -26,20 +33,48 @@ static int run_create(struct gpushm *c, struct ask *ask)
 	return gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
 }
 
+static PyObject *anonymous_name(mode_t mode)
+{
+	const char *private = mode & (S_IRWXG | S_IRWXO) ? "" : "~/";
+	unsigned long long number;
+	char name[64];
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return PyErr_SetFromErrno(PyExc_OSError);
+	snprintf(name, sizeof(name), "%sanonymous-%d-%016llx", private, (int)getpid(), number);
+	return PyUnicode_FromString(name);
+}
+
+static struct buffer *make_named(PyObject *self, PyObject *name, struct create_ask *a)
+{
+	struct connection *c;
+	int r;
+
+	if (args_text(name, "name", &a->name) < 0)
+		return NULL;
+	c = connection_of(self);
+	r = c ? connection_try(c, &a->ask) : -ECONNRESET;
+	if (r == -ENOSPC && deadline_turn(&a->options->wait) > 0)
+		r = connection_try_apart(c, &a->ask, &a->options->wait);
+	return r < 0 ? error_raise(r) : buffer_new(c, a->ret, name);
+}
+
+/* name: a str, or None for an anonymous buffer. */
 static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_spec *specs,
 			   size_t n, struct options *options)
 {
 	struct create_ask a = { .ask.run = run_create, .specs = specs, .n = n, .options = options };
-	struct connection *c;
-	int r;
+	_cleanup_(drop_object) PyObject *made = NULL;
+	struct buffer *b;
 
-	if (args_text(name, "name", &a.name) < 0)
-		return NULL;
-	c = connection_of(self);
-	r = c ? connection_try(c, &a.ask) : -ECONNRESET;
-	if (r == -ENOSPC && deadline_turn(&options->wait) > 0)
-		r = connection_try_apart(c, &a.ask, &options->wait);
-	return r < 0 ? error_raise(r) : buffer_new(c, a.ret, name);
+	if (name != Py_None)
+		return make_named(self, name, &a);
+	made = anonymous_name(options->o.mode);
+	options->o.flags |= GPUSHM_TRANSIENT;
+	b = made ? make_named(self, made, &a) : NULL;
+	if (b)
+		b->anonymous = true;
+	return b;
 }
 
 /* ---- one array ---- */
@@ -70,7 +105,7 @@ static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
 	char order;
 
 	if (!bytes ||
-	    !PyArg_ParseTupleAndKeywords(args, kwargs, "UO|O$zO&sOpOO&OO:create", (char **)names,
+	    !PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O$zO&sOpOO&OO:create", (char **)names,
 					 &name, &shape, &dtype, &given.pool, mode_arg, &given.mode,
 					 &order_word, &strides, &given.transient, &given.attrs,
 					 deadline_arg, &options.wait, &given.gid, &given.device))
@@ -158,7 +193,7 @@ static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 	struct options_args given = { .mode = 0600 };
 	PyObject *name, *arrays;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|$zO&pOO&OO:create_many", (char **)names,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$zO&pOO&OO:create_many", (char **)names,
 					 &name, &arrays, &given.pool, mode_arg, &given.mode,
 					 &given.transient, &given.attrs, deadline_arg,
 					 &options.wait, &given.gid, &given.device) ||
@@ -177,6 +212,8 @@ PyMethodDef create_functions[] = {
 	  "       device=None)\n--\n\n"
 	  "Makes a buffer of one array, mapped for writing. Others can open it once it is\n"
 	  "published.\n\n"
+	  "name: None makes an anonymous buffer. It ends with its last user, and others open it\n"
+	  "by its handle(), which also publishes it as shared.\n\n"
 	  "shape: an int or a tuple of at most 32; dtype: a name, or whatever numpy.dtype()\n"
 	  "accepts; strides: in bytes, instead of order ('C' or 'F'). pool: None is the\n"
 	  "daemon's default, a GPU's pool if there is one. mode: who may open it, as of a\n"

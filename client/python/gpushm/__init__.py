@@ -82,6 +82,7 @@ from ._create import (
 from ._driver import auto_synchronize, defer_cleanup
 from ._foreign import as_array, is_cuda_array
 from ._handle import Handle
+from ._ipc import IpcArrayHandle, IpcHandle, MemoryPointer, get_ipc_handle, open_ipc_array
 from ._show import ls, pools
 
 _core._register(Array, Buffer, _dtype, _driver, _asyncio)
@@ -111,9 +112,12 @@ __all__ = [
     "Handle",
     "Holder",
     "InUse",
+    "IpcArrayHandle",
+    "IpcHandle",
     "LayoutError",
     "LimitReached",
     "Mapped",
+    "MemoryPointer",
     "MemoryResource",
     "NotFound",
     "NotPublished",
@@ -139,6 +143,7 @@ __all__ = [
     "defer_cleanup",
     "flush",
     "flush_cleanup",
+    "get_ipc_handle",
     "is_cuda_array",
     "ls",
     "mapped",
@@ -146,6 +151,7 @@ __all__ = [
     "mapped_array_like",
     "open",
     "open_async",
+    "open_ipc_array",
     "open_many",
     "pending_cleanup",
     "pinned",

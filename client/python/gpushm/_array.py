@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _core, _driver, _dtype, _foreign, _handle, _show
+from . import _core, _driver, _dtype, _foreign, _handle, _ipc, _show
 
 
 class Array(_core.Array):
@@ -156,6 +156,15 @@ class Array(_core.Array):
         """
         return _handle.handle_of(self)
 
+    def get_ipc_handle(self) -> _ipc.IpcArrayHandle:
+        """handle() with the rules of Numba's get_ipc_handle(): it keeps this array, and is opened once at a time."""
+        return _ipc.array_handle(self)
+
+    @property
+    def gpu_data(self) -> _ipc.MemoryPointer:
+        """The array's bytes, for gpushm.get_ipc_handle() and for Numba's driver functions."""
+        return _ipc.memory_of(self)
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _handle.reduce(self)
 
@@ -163,7 +172,7 @@ class Array(_core.Array):
         return self[...]
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError("a deep copy of a gpushm.Array wants a name: gpushm.to_device(array, name); or copy_to_host()")
+        raise TypeError("a gpushm.Array has no deep copy: gpushm.to_device(array) or copy_to_host() makes a copy")
 
     # ---- how it looks ----
 

@@ -163,6 +163,7 @@ class Array(SupportsBuffer):
     dirty: bool
     lost: bool
     readonly: bool
+    anonymous: bool
     closed: bool
     owns_buffer: bool
     buffer: _Buffer
@@ -210,6 +211,7 @@ class Buffer:
     device: int | None
     device_ptr: int | None
     host_ptr: int | None
+    anonymous: bool
     closed: bool
     connection: Connection
     def keys(self) -> list[str]: ...
@@ -252,7 +254,7 @@ class Connection:
     def __exit__(self, *_raised: object) -> None: ...
     def create(
         self,
-        name: str,
+        name: str | None,
         shape: _Shape,
         dtype: Any = "uint8",
         *,
@@ -268,7 +270,7 @@ class Connection:
     ) -> _Array: ...
     def create_many(
         self,
-        name: str,
+        name: str | None,
         arrays: Mapping[str, Any],
         *,
         pool: str | None = None,

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -14,7 +12,7 @@ from . import _core, _driver, _foreign
 from ._array import on_host
 
 
-def create_like(name: str, like: Any, **options: Any) -> Any:
+def create_like(name: str | None, like: Any, **options: Any) -> Any:
     """create() with the shape and dtype of another array, of any library; options as for create().
 
     An array in Fortran order gives one in Fortran order, unless order or strides are given.
@@ -35,17 +33,15 @@ def _order_of(like: Any) -> str:
 
 
 def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any = None, **options: Any) -> Any:
-    """Copies an array, a scalar or a record into a new buffer of that name, or into the Array `to`.
+    """Copies an array, a scalar or a record into a new buffer, or into the Array `to`: Numba's cuda.to_device().
 
-    Numba's cuda.to_device() with a name. obj: what numpy.asarray() takes, or GPU memory of any library that has the
-    CUDA Array Interface or DLPack. stream: a CUDA stream to queue the copy on; `obj` must live until the stream has
-    done the copy. options as for create(). Returns the Array, which is not published yet.
+    obj: what numpy.asarray() takes, or GPU memory of any library that has the CUDA Array Interface or DLPack. name:
+    None makes an anonymous buffer, see create(). stream: a CUDA stream to queue the copy on; `obj` must live until the
+    stream has done the copy. options as for create(). Returns the Array, which is not published yet.
     """
     if to is not None:
         to.copy_to_device(obj, stream)
         return to
-    if name is None:
-        raise TypeError("to_device() wants a name for a new buffer, or to=, an array that is there")
     like = obj if hasattr(obj, "dtype") and hasattr(obj, "shape") else _foreign.described(obj)
     made = create_like(name, like, **options)
     try:
@@ -63,15 +59,10 @@ def pinned_array(shape: Any, dtype: Any = "uint8", *, name: str | None = None, *
     """An Array in pinned host memory, which CPU and GPU use at the same time: Numba's pinned_array(), mapped_array().
 
     Its numpy() is the ndarray; __cuda_array_interface__ and DLPack are the GPU's view of the same bytes. pool: None is
-    the first pinned pool. name None: a name of this process's own, which is unlinked with the array; with a name others
-    can open it once it is published. Otherwise as create(). NotFound: the daemon has no pinned pool, because it has no
-    GPU.
+    the first pinned pool. Otherwise as create(). NotFound: the daemon has no pinned pool, because it has no GPU.
     """
     if options.get("pool") is None:
         options["pool"] = _pinned_pool()
-    if name is None:
-        name = f"~/pinned-{os.getpid()}-{secrets.token_hex(6)}"
-        options.setdefault("transient", True)
     return _core.create(name, shape, dtype, **options)
 
 

@@ -72,13 +72,7 @@ class Memory(NamedTuple):
 
     def span(self) -> tuple[int, int]:
         """(bytes below the first element, all bytes from the lowest element to the highest)."""
-        below = above = 0
-        if 0 in self.shape:
-            return 0, 0
-        for n, stride in zip(self.shape, self.strides or c_strides(self.shape, self.itemsize), strict=True):
-            below -= min(0, (n - 1) * stride)
-            above += max(0, (n - 1) * stride)
-        return below, below + above + self.itemsize
+        return span(self.shape, self.strides or c_strides(self.shape, self.itemsize), self.itemsize)
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -93,6 +87,17 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def f_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """In bytes."""
     return tuple(reversed(c_strides(tuple(reversed(shape)), itemsize)))
+
+
+def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """(bytes below the first element, all bytes from the lowest element to the highest)."""
+    below = above = 0
+    if 0 in shape:
+        return 0, 0
+    for n, stride in zip(shape, strides, strict=True):
+        below -= min(0, (n - 1) * stride)
+        above += max(0, (n - 1) * stride)
+    return below, below + above + itemsize
 
 
 def memory_of(obj: Any) -> Memory:
@@ -225,5 +230,5 @@ def as_array(obj: Any) -> Any:
                 return buffer.array(memory.shape, memory.dtype, strides=memory.strides, offset=at + below)
     raise TypeError(
         f"the memory of this {type(obj).__name__} is from no buffer that this process has open: only a pool's can be "
-        "shared; to_device(obj, name) makes a copy in one"
+        "shared; to_device(obj) makes a copy in one"
     )

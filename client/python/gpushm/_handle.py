@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
@@ -20,22 +20,36 @@ from . import _core, _dtype
 
 
 class Handle:
-    """Names an array or a view, or all arrays, of a buffer, without opening it: Numba's IpcArrayHandle, for any view.
+    """Names an array or a view, or all arrays, of a buffer, without opening it.
 
     handle() of an Array or a Buffer makes one. `with handle as a:` opens it and closes it again; open() may be called
     any number of times, in every process that may open the buffer, also in the one that made the handle.
     """
 
-    __slots__ = ("_entered", "_layout", "_opened", "access", "id", "name", "socket")
+    __slots__ = ("_entered", "_layout", "_opened", "access", "id", "maker", "name", "size", "socket")
+
+    base: _core.Array | None = None
+    """The Array that the handle keeps: None, for a Handle keeps no memory. An IpcArrayHandle has one."""
 
     def __init__(
-        self, name: str, id: int, access: str = "r", layout: dict[str, Any] | None = None, socket: str | None = None
+        self,
+        name: str,
+        id: int,
+        access: str = "r",
+        layout: dict[str, Any] | None = None,
+        socket: str | None = None,
+        size: int | None = None,
+        maker: Sequence[int] | None = None,
     ) -> None:
-        """layout None: the whole buffer. Use handle() of an Array or a Buffer to make one."""
+        """layout None: the whole buffer. size: in bytes. maker: the process and the user that made an anonymous buffer;
+        None: it has a name. Use handle() of an Array or a Buffer to make one.
+        """
         self.name = name
         self.id = id
         self.access = access
         self.socket = socket
+        self.size = size
+        self.maker = maker
         self._layout = layout
         self._opened: WeakSet[_core.Array | _core.Buffer] = WeakSet()
         self._entered: list[_core.Array | _core.Buffer] = []
@@ -55,23 +69,41 @@ class Handle:
 
         access: 'r' or 'r+'; None: that of the array or buffer whose handle this is. timeout: seconds to wait until the
         buffer is published, None for ever. device: map it for that GPU. Errors: as gpushm.open(); NotFound also where
-        the name now belongs to another buffer.
+        the name now belongs to another buffer, or the last process has closed an anonymous one.
         """
+        opened = self.attach(access, timeout, device, **(_overrides(self._layout) if self._layout else {}))
+        self._opened.add(opened)
+        return opened
+
+    def attach(
+        self, access: str | None = None, timeout: float | None = 0, device: int | None = None, **layout: Any
+    ) -> Any:
+        """open() with another layout; without one, a Buffer."""
         connection = _connection_to(self.socket) if self.socket else _core
-        access = access or self.access
-        if self._layout is None:
-            opened = connection.open_many(self.name, access, timeout, device=device)
-            found = opened.id
-        else:
-            opened = connection.open(self.name, access, timeout, device=device, **_overrides(self._layout))
-            found = opened.buffer.id
-        if found != self.id:
+        arguments = self.name, access or self.access, timeout
+        try:
+            if layout:
+                opened = connection.open(*arguments, device=device, **layout)
+            else:
+                opened = connection.open_many(*arguments, device=device)
+        except _core.NotFound:
+            if self.maker is None:
+                raise
+            raise _core.NotFound(errno.ENOENT, self._why_gone(*self.maker)) from None
+        if (opened.buffer if layout else opened).id != self.id:
             opened.close()
             raise _core.NotFound(
                 errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
             )
-        self._opened.add(opened)
         return opened
+
+    def _why_gone(self, pid: int, uid: int) -> str:
+        if self.name.startswith("~/") and uid != os.getuid():
+            return f"an anonymous buffer of user {uid} is private: create it with a mode that lets others open it"
+        return (
+            f"an anonymous buffer is gone: process {pid}, which made it, has closed it or has ended. Keep it open "
+            "there until other processes have opened its handle, or create it with a name"
+        )
 
     def close(self) -> None:
         """Closes all that this handle has opened in this process. Errors: as Array.close()."""
@@ -83,13 +115,15 @@ class Handle:
         self._entered.append(self.open())
         return self._entered[-1]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._entered.pop().__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._entered.pop().__exit__(*raised)
+
+    def state(self) -> tuple[Any, ...]:
+        """What __init__() takes."""
+        return self.name, self.id, self.access, self._layout, self.socket, self.size, self.maker
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Handle, (self.name, self.id, self.access, self._layout, self.socket)
+        return type(self), self.state()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and self.__reduce__() == other.__reduce__()
@@ -99,7 +133,7 @@ class Handle:
 
     def __repr__(self) -> str:
         what = f"{self.shape} {self._layout['dtype']}" if self._layout else "all arrays"
-        return f"<gpushm.Handle {self.name!r} {what}, {self.access!r}>"
+        return f"<gpushm.{type(self).__name__} {self.name!r} {what}, {self.access!r}>"
 
 
 # A process's connections to other daemons than its common one, as long as anything that they opened is alive.
@@ -132,18 +166,23 @@ def _layout_of(array: Any) -> dict[str, Any]:
 
 
 def handle_of(thing: Any) -> Handle:
-    """The Handle of an Array or a Buffer."""
+    """The Handle of an Array or a Buffer. Publishes an anonymous buffer, which can be opened in no other way."""
     buffer = thing if isinstance(thing, _core.Buffer) else thing.buffer
     layout = None if buffer is thing else _layout_of(thing)
+    if buffer.anonymous and buffer.state == "filling":
+        buffer.publish("shared")
     # A buffer that is being filled will probably be sealed.
     access = "r+" if buffer.state == "shared" and not buffer.readonly else "r"
     socket = buffer.connection.socket
-    return Handle(buffer.name, buffer.id, access, layout, os.path.abspath(socket) if socket else None)
+    maker = (os.getpid(), os.getuid()) if buffer.anonymous else None
+    return Handle(
+        buffer.name, buffer.id, access, layout, os.path.abspath(socket) if socket else None, thing.nbytes, maker
+    )
 
 
 def reduce(thing: Any) -> tuple[Any, ...]:
     """__reduce__() of both: the handle, opened where it is unpickled."""
-    if thing.state == "filling":
+    if thing.state == "filling" and not thing.anonymous:
         raise _core.StateError(
             errno.EBUSY, f'buffer "{thing.name}" can\'t be sent before it is published: nobody else could open it'
         )

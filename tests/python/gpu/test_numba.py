@@ -290,6 +290,50 @@ def test_numbas_own_ipc_scenarios_fail(part: Any, foreign: bool, named: Any) -> 
         del view
 
 
+def child_by_numba(handle: gpushm.IpcArrayHandle, raw: gpushm.IpcHandle, results: Any) -> None:
+    """Reads the memory by Numba's driver functions, on each GPU."""
+    try:
+        found = []
+        for device in range(len(cuda.gpus)):
+            with cuda.gpus[device]:
+                context = cuda.current_context()
+                with handle as a:
+                    found.append(a.copy_to_host())
+                for how in (raw.open, raw.open_staged):
+                    out = np.zeros(raw.size // 8, np.intp)
+                    cuda.driver.device_to_host(out, how(context), size=raw.size)
+                    raw.close()
+                    found.append(out)
+                a = raw.open_array(context, out.shape, out.dtype)
+                found.append(cuda.as_cuda_array(a).copy_to_host())
+                raw.close()
+        results.put(found)
+    except BaseException as e:
+        results.put(e)
+
+
+@pytest.mark.parametrize("part", [None, slice(3, 8)], ids=str)
+@pytest.mark.parametrize("pool", POOLS)
+def test_numbas_driver_does_not_take_our_pointers(pool: str, part: Any) -> None:
+    want = np.arange(10, dtype=np.intp)
+    a = gpushm.to_device(cuda.to_device(want), pool=pool)
+    view = a if part is None else a[part]
+    out = np.zeros(view.size, np.intp)
+    cuda.driver.device_to_host(out, view.gpu_data, size=view.nbytes)
+    expected = want if part is None else want[part]
+    assert np.array_equal(out, expected)
+    ctx = mp.get_context("spawn")
+    results = ctx.Queue()
+    process = ctx.Process(
+        target=child_by_numba, args=(view.get_ipc_handle(), gpushm.get_ipc_handle(view.gpu_data), results)
+    )
+    process.start()
+    found = results.get(timeout=120)
+    process.join(60)
+    assert isinstance(found, list), found
+    assert len(found) == 4 * len(cuda.gpus) and all(np.array_equal(f, expected) for f in found)
+
+
 def test_cleanup_is_not_deferred_or_for_ever(named: Any) -> None:
     with filled(named(), np.zeros(1 << 20, np.float32), POOLS[0]):
         with gpushm.defer_cleanup(), gpushm.defer_cleanup():

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""Handles with the names and rules of Numba's CUDA IPC, for code that was written for it.
+
+get_ipc_handle() of an Array makes an IpcArrayHandle, and gpushm.get_ipc_handle() an IpcHandle of raw memory. Both keep
+the memory as long as they live in the process that made them. They can be pickled; a copy keeps nothing. A handle is
+opened once at a time, and close() ends what it has opened. Array.handle() has none of these limits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from . import _core, _foreign, _handle
+
+
+class MemoryPointer:
+    """Bytes of a buffer: gpu_data of an Array. Numba's driver functions take it as one of their MemoryPointers.
+
+    It keeps its owner, an Array, and is valid while that is open.
+    """
+
+    __slots__ = ("offset", "owner", "size")
+
+    def __init__(self, owner: _core.Array, offset: int, size: int) -> None:
+        """offset: from the start of the owner's buffer; size: in bytes."""
+        self.owner = owner
+        self.offset = offset
+        self.size = size
+
+    @property
+    def device_pointer_value(self) -> int | None:
+        """The address for a GPU; None: no GPU reaches it."""
+        start = self.owner.buffer.device_ptr
+        return None if start is None else start + self.offset
+
+    @property
+    def device_pointer(self) -> int:
+        """The address for a GPU. TypeError: no GPU reaches it."""
+        found = self.device_pointer_value
+        if found is None:
+            raise TypeError(f"buffer {self.owner.name!r} is in host memory, which no GPU reaches")
+        return found
+
+    handle = device_pointer
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_size_t:
+        """device_pointer as Numba passes it to the driver."""
+        return ctypes.c_size_t(self.device_pointer)
+
+    @property
+    def __cuda_memory__(self) -> bool:
+        return self.owner.buffer.device_ptr is not None
+
+    @property
+    def _cuda_memsize_(self) -> int:
+        return self.size
+
+    def view(self, start: int, stop: int | None = None) -> MemoryPointer:
+        """The bytes from start to stop, or to the end."""
+        size = (self.size if stop is None else stop) - start
+        if start < 0 or size < 0 or start + size > self.size:
+            raise ValueError(f"bytes {start} to {stop} are not within {self.size} bytes")
+        return MemoryPointer(self.owner, self.offset + start, size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a gpushm.MemoryPointer is an address of this process: send gpushm.get_ipc_handle() of it")
+
+    def __repr__(self) -> str:
+        return f"<gpushm.MemoryPointer: {self.size} bytes of {self.owner.name!r} from {self.offset}>"
+
+
+def memory_of(array: _core.Array) -> MemoryPointer:
+    """All bytes from an Array's lowest element to its highest."""
+    if not array.itemsize:
+        return MemoryPointer(array, array.offset, array.nbytes)
+    below, size = _foreign.span(array.shape, array.strides, array.itemsize)
+    return MemoryPointer(array, array.offset - below, size)
+
+
+class IpcArrayHandle(_handle.Handle):
+    """A Handle of an Array with the rules of Numba's IpcArrayHandle: get_ipc_handle() of the Array makes it.
+
+    While one open() lasts, another raises ValueError. close() ends it, and the array's views with it.
+    """
+
+    __slots__ = ("_array", "base")
+
+    def __init__(self, *arguments: Any) -> None:
+        """As Handle."""
+        super().__init__(*arguments)
+        self.base: _core.Array | None = None
+        self._array: _core.Array | None = None
+
+    def open(self, access: str | None = None, timeout: float | None = 0, *, device: int | None = None) -> Any:
+        """As Handle.open(). ValueError: it is open already."""
+        if self._array is not None:
+            raise ValueError("IpcHandle is already opened")
+        self._array = super().open(access, timeout, device=device)
+        return self._array
+
+    def close(self) -> None:
+        """Closes the array and its views. DLPack tensors keep it open. ValueError: it is not open."""
+        if self._array is None:
+            raise ValueError("IpcHandle not opened")
+        array, self._array = self._array, None
+        array.__exit__(None, None, None)
+
+    def __enter__(self) -> Any:
+        return self.open()
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+
+def array_handle(array: _core.Array) -> IpcArrayHandle:
+    """The IpcArrayHandle of an Array."""
+    made = IpcArrayHandle(*_handle.handle_of(array).state())
+    made.base = array
+    return made
+
+
+class MemHandle(bytes):
+    """The bytes by which any process opens a buffer with open_ipc_array(): what Numba has in a CUipcMemHandle."""
+
+    __slots__ = ()
+
+    @property
+    def reserved(self) -> bytes:
+        """The bytes."""
+        return bytes(self)
+
+
+def _encode(handle: _handle.Handle) -> MemHandle:
+    return MemHandle(json.dumps(handle.state()).encode())
+
+
+def _decode(data: bytes | Sequence[int]) -> _handle.Handle:
+    """The Handle of the buffer. ValueError: these are no bytes of a MemHandle."""
+    try:
+        name, id, *rest = json.loads(bytes(data))
+        return _handle.Handle(str(name), int(id), *rest)
+    except (ValueError, TypeError):
+        raise ValueError(
+            "these bytes are no handle of gpushm: take get_ipc_handle(array).handle.reserved, and no handle of CUDA"
+        ) from None
+
+
+class IpcHandle:
+    """A part of a buffer's memory for another process, with the names and rules of Numba's IpcHandle.
+
+    get_ipc_handle() makes it. While one open lasts, another raises ValueError; close() ends it.
+    """
+
+    __slots__ = ("_array", "base", "handle", "offset", "size")
+
+    def __init__(self, base: MemoryPointer | None, handle: MemHandle, size: int, offset: int = 0) -> None:
+        """base: the memory, in the process that made it, which the handle keeps; None in others. handle: of the buffer.
+        size, offset: in bytes, the offset from the buffer's start.
+        """
+        self.base = base
+        self.handle = handle
+        self.size = size
+        self.offset = offset
+        self._array: _core.Array | None = None
+
+    def open(self, context: object = None) -> MemoryPointer:
+        """open_direct(), or open_staged() if the context's GPU has no peer access to the memory."""
+        try:
+            return self.open_direct(context)
+        except _core.DeviceFailed:
+            if _device_of(context) is None:
+                raise
+            return self.open_staged(context)
+
+    def open_direct(self, context: object = None) -> MemoryPointer:
+        """Attaches, and copies nothing. context: of the GPU that shall use the memory: Numba's, a Device of cuda.core,
+        or an ordinal; None: the memory's own GPU. Errors: as gpushm.open(); DeviceFailed: no peer access.
+        """
+        self._check_closed()
+        return self._keep(self._attach(_device_of(context)))
+
+    def open_staged(self, context: object = None) -> MemoryPointer:
+        """Copies the memory, by way of the host, into new memory of the context's GPU. Errors: as gpushm.open() and
+        gpushm.create(); NotFound: no pool is on that GPU.
+        """
+        self._check_closed()
+        device = _device_of(context)
+        with self._attach(None) as there:
+            pool = there.pool if device in (None, there.device) else _pool_on(device)
+            staged, copy = bytearray(self.size), _core.create(None, self.size, pool=pool)
+            there._read_into(staged)
+        copy._write_from(staged)
+        return self._keep(copy)
+
+    def open_array(self, context: object, shape: Any, dtype: Any, strides: Any = None) -> _core.Array:
+        """open() as an Array of that shape, dtype and strides (in bytes; None: C order)."""
+        owner = self.open(context).owner
+        try:
+            return owner.buffer.array(shape, dtype, strides=strides, offset=owner.offset)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes what open() has attached, and its views. DLPack tensors keep it open. ValueError: it is not open."""
+        if self._array is None:
+            raise ValueError("IpcHandle not opened")
+        array, self._array = self._array, None
+        array.__exit__(None, None, None)
+
+    def _check_closed(self) -> None:
+        if self._array is not None:
+            raise ValueError("IpcHandle is already opened")
+
+    def _attach(self, device: int | None) -> _core.Array:
+        found = _decode(self.handle).attach(device=device, shape=self.size, dtype="uint8", offset=self.offset)
+        assert isinstance(found, _core.Array)
+        return found
+
+    def _keep(self, array: _core.Array) -> MemoryPointer:
+        self._array = array
+        return MemoryPointer(array, array.offset, self.size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IpcHandle, (None, self.handle, self.size, self.offset)
+
+    def __repr__(self) -> str:
+        return f"<gpushm.IpcHandle: {self.size} bytes of {_decode(self.handle).name!r} from {self.offset}>"
+
+
+def get_ipc_handle(memory: Any) -> IpcHandle:
+    """An IpcHandle of gpu_data of an Array, or of the memory of an array of any library that as_array() finds: Numba's
+    Context.get_ipc_handle().
+    """
+    pointer = memory if isinstance(memory, MemoryPointer) else memory_of(_foreign.as_array(memory))
+    buffer = _handle.handle_of(pointer.owner.buffer)
+    return IpcHandle(pointer, _encode(buffer), pointer.size, pointer.offset)
+
+
+@contextmanager
+def open_ipc_array(
+    handle: bytes | Sequence[int], shape: Any, dtype: Any, strides: Any = None, offset: int = 0
+) -> Iterator[Any]:
+    """Yields an Array of that shape, dtype and strides over a buffer: Numba's cuda.open_ipc_array().
+
+    handle: get_ipc_handle(array).handle.reserved, as bytes or numbers. strides: None is C order. strides and offset are
+    in bytes, the offset from the buffer's start. The end of the section closes the array and its views. Errors: as
+    gpushm.open(); ValueError: these are other bytes.
+    """
+    with _decode(handle).attach(shape=shape, dtype=dtype, strides=strides, offset=offset) as array:
+        yield array
+
+
+def _device_of(context: Any) -> int | None:
+    """The ordinal of a context of Numba's, of a Device of cuda.core's, or itself."""
+    if context is None or isinstance(context, int):
+        return context
+    device = getattr(context, "device", context)
+    for name in ("device_id", "id"):
+        if hasattr(device, name):
+            return int(getattr(device, name))
+    raise TypeError(f"{type(context).__name__} is no context: Numba's, a Device of cuda.core's or an ordinal is wanted")
+
+
+def _pool_on(device: int | None) -> str:
+    for pool in _core.pools():
+        if pool.device == device and pool.kind in ("vmm", "mempool") and pool.allowed and not pool.failed:
+            return pool.name
+    raise _core.NotFound(errno.ENOENT, f"no pool on GPU {device} is open to this user: gpushm.pools() lists all pools")
