@@ -62,6 +62,9 @@ static const struct config_key pool_keys[] = {
 	POOL("allow-groups", allow_groups, &value_groups, false),
 	POOL("pending-max-count", pending_max_count, &value_pending, false),
 	POOL("pending-max-ratio", pending_max_ratio, &value_ratio, false),
+	POOL("pending-max-bytes", pending_max_bytes, &value_bytes, false),
+	POOL("pending-max-buffer", pending_max_buffer, &value_bytes, false),
+	POOL("pending-max-age", pending_max_age, &value_seconds, false),
 };
 
 static const struct {

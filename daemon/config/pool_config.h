@@ -31,11 +31,14 @@ struct pool_config {
 	struct config_size size;
 	bool restricted; /* allow-users or allow-groups is set: only those and admins create */
 	struct id_list allow_users, allow_groups;
-	/* Freed blocks are given back when more of them wait, by number or as a part of the pool's
-	 * size. */
+	/* All freed blocks are given back when more of them wait, by number, as a part of the
+	 * pool's size or in bytes. */
 	uint32_t pending_max_count;
 	double pending_max_ratio;
-	bool builtin; /* made without a [pool] section */
+	uint64_t pending_max_bytes;
+	uint64_t pending_max_buffer; /* bytes; a larger block is given back at once */
+	uint32_t pending_max_age;    /* seconds; then a block that waits is given back */
+	bool builtin;		     /* made without a [pool] section */
 };
 
 /* Sets the default of each [pool] key for a kind. The name stays empty. Defined in config.c. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deferred frees: a freed block waits on its pool's list. The whole list is given back when it has
- * grown too long or too large, when an allocation would fail otherwise, after some idle time, or on
- * request. The first two reasons are also Numba's (numba-cuda, _PendingDeallocs).
+ * Deferred frees: a freed block waits on its pool's list, for pending-max-age seconds of its own.
+ * The whole list is given back when it has grown too long or too large, when an allocation would
+ * fail otherwise, or on request. The first two reasons are also Numba's (numba-cuda,
+ * _PendingDeallocs). A large block never waits: other programs on the GPU can't get what waits
+ * here, and making it anew takes less time than filling it.
  *
  * Waiting makes a free cheap, and the next CREATE of the same user and size gets the block at once.
  * The list owns its blocks; a job owns a flushed one, until the worker has given it back. Numba
@@ -14,10 +16,6 @@
 #include "proto/base/size.h"
 
 #include <assert.h>
-
-/* A pipeline that frees and creates finds its blocks again within this time, and a person who waits
- * for another program to get the memory does not wait long. */
-#define IDLE_MS 10000u
 
 static void run_free(struct job *job)
 {
@@ -72,18 +70,22 @@ static void take(struct pending *p)
 	p->pool->pending_count--;
 }
 
+static void give_back(struct pending *p)
+{
+	take(p);
+	p->job.run = run_free;
+	p->job.on_done = on_freed;
+	worker_submit(p->pool->worker, &p->job);
+	p->pool->flushed++;
+}
+
 void pool_flush(struct pool *pool)
 {
 	struct pending *p;
 
-	list_foreach (p, &pool->pending, job.link) {
-		take(p);
-		p->job.run = run_free;
-		p->job.on_done = on_freed;
-		worker_submit(pool->worker, &p->job);
-		pool->flushed++;
-	}
-	uv_timer_stop(&pool->idle);
+	list_foreach (p, &pool->pending, job.link)
+		give_back(p);
+	uv_timer_stop(&pool->aging);
 }
 
 static uint64_t index_bit(const struct pool *pool)
@@ -114,17 +116,33 @@ void pool_flush_give_up(struct pool *pool)
 	}
 }
 
-static void on_idle(uv_timer_t *timer)
+/* The list is in the order of due_ms. If a reload has lowered pending-max-age, the blocks behind
+ * one from before the reload wait as long as that one. */
+static void on_aging(uv_timer_t *timer)
 {
-	pool_flush(timer->data);
+	struct pool *pool = timer->data;
+	uint64_t now = uv_now(timer->loop);
+	struct pending *p;
+
+	list_foreach (p, &pool->pending, job.link) {
+		if (p->due_ms > now) {
+			uv_timer_start(timer, on_aging, p->due_ms - now, 0);
+			return;
+		}
+		give_back(p);
+	}
 }
 
-void pending_touch(struct pool *pool)
+/* If the timer runs, it is due with the oldest block, or earlier: then that one was reused. */
+static void start_aging(struct pending *p)
 {
-	if (list_empty(&pool->pending))
-		uv_timer_stop(&pool->idle);
-	else
-		uv_timer_start(&pool->idle, on_idle, IDLE_MS, 0);
+	uv_timer_t *timer = &p->pool->aging;
+	uint64_t age_ms = p->pool->config.pending_max_age * (uint64_t)1000;
+
+	uv_update_time(timer->loop);
+	p->due_ms = uv_now(timer->loop) + age_ms;
+	if (!uv_is_active((uv_handle_t *)timer))
+		uv_timer_start(timer, on_aging, age_ms, 0);
 }
 
 /* Numba compares after adding, and strictly: with a limit of 10 the eleventh free gives all eleven
@@ -134,6 +152,7 @@ static bool overflows(const struct pool *pool)
 	const struct pool_config *c = &pool->config;
 
 	return pool->pending_count > c->pending_max_count ||
+	       pool->pending_bytes > c->pending_max_bytes ||
 	       (double)pool->pending_bytes > c->pending_max_ratio * (double)pool->size;
 }
 
@@ -181,9 +200,12 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign)
 	pool->used -= p->block.bytes;
 	pool->blocks--;
 
-	if (overflows(pool))
+	if (p->block.bytes > pool->config.pending_max_buffer)
+		give_back(p);
+	else if (overflows(pool))
 		pool_flush(pool);
-	pending_touch(pool);
+	else
+		start_aging(p);
 	pool_requests_retry(pool);
 }
 

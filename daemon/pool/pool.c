@@ -179,9 +179,9 @@ static int make(const struct pool_config *config, struct worker *worker, struct 
 	list_init(&pool->device_link);
 	pool_requests_init(pool);
 
-	uv_timer_init(worker_loop(worker), &pool->idle); /* never fails in libuv 1.x */
-	uv_unref((uv_handle_t *)&pool->idle);
-	pool->idle.data = pool;
+	uv_timer_init(worker_loop(worker), &pool->aging); /* never fails in libuv 1.x */
+	uv_unref((uv_handle_t *)&pool->aging);
+	pool->aging.data = pool;
 	*ret = take_ptr(pool);
 	return 0;
 }
@@ -280,6 +280,9 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh)
 	pool->config.restricted = copy.restricted;
 	pool->config.pending_max_count = copy.pending_max_count;
 	pool->config.pending_max_ratio = copy.pending_max_ratio;
+	pool->config.pending_max_bytes = copy.pending_max_bytes;
+	pool->config.pending_max_buffer = copy.pending_max_buffer;
+	pool->config.pending_max_age = copy.pending_max_age;
 	return 0;
 }
 
@@ -294,7 +297,7 @@ static void on_timers_closed(uv_handle_t *handle)
 	free(pool);
 }
 
-static void on_idle_closed(uv_handle_t *handle)
+static void on_aging_closed(uv_handle_t *handle)
 {
 	struct pool *pool = handle->data;
 
@@ -314,7 +317,7 @@ static void on_close_done(struct job *job)
 {
 	struct pool *pool = container_of(job, struct pool, job);
 
-	uv_close((uv_handle_t *)&pool->idle, on_idle_closed);
+	uv_close((uv_handle_t *)&pool->aging, on_aging_closed);
 }
 
 void pool_close_if_done(struct pool *pool)

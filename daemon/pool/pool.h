@@ -105,7 +105,7 @@ struct pool {
 	struct list waiting;	 /* struct pool_request::link: for space, oldest first */
 	uv_timer_t retry;	 /* tries them again */
 	bool retry_now;		 /* `retry` is due at once */
-	uv_timer_t idle;	 /* flushes what is pending after a while without requests */
+	uv_timer_t aging;	 /* gives back each block that has been pending too long */
 
 	struct job job; /* opens the pool, later closes it: never both at once */
 	int open_result;
@@ -215,8 +215,8 @@ void pool_request_cancel(struct pool_request *r);
 
 /* ---- deferred frees: deferred_free.c ---- */
 
-/* Puts the block on the pending list. foreign: another uid than `uid` has had it, so that it is not
- * reused. */
+/* Puts the block on the pending list, or gives a large one back at once. foreign: another uid than
+ * `uid` has had it, so that it is not reused. */
 void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
 
 /* The daemon ends while a client has the block mapped: closes the block's fds without a driver

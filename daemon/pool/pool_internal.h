@@ -14,7 +14,8 @@ struct pending {
 	struct job job; /* its link is in pool::pending until the worker gets it */
 	struct pool *pool;
 	struct block block;
-	uid_t uid; /* the block's last owner */
+	uint64_t due_ms; /* of the loop's clock: when it is given back */
+	uid_t uid;	 /* the block's last owner */
 	bool foreign;
 	int result;	     /* of ops->free */
 	struct fault *fault; /* owned; why it failed. NULL: no failure, or no memory for the text */
@@ -49,9 +50,6 @@ void pool_requests_retry(struct pool *pool);
 /* Takes a block of exactly that size and uid off the pending list. Returns whether there was one.
  */
 bool pending_reuse(struct pool *pool, uint64_t bytes, uid_t uid, struct block *ret);
-
-/* Restarts the idle timer if something is pending, else stops it. */
-void pending_touch(struct pool *pool);
 
 /* ---- gpu_group.c ---- */
 

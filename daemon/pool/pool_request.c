@@ -310,7 +310,6 @@ static int try(struct pool_request *r, struct fault *f)
 	r->block = BLOCK_NONE;
 	if (pending_reuse(pool, r->bytes, r->uid, &r->block)) {
 		count(pool, r->bytes);
-		pending_touch(pool);
 		return 0;
 	}
 
@@ -322,7 +321,6 @@ static int try(struct pool_request *r, struct fault *f)
 	ret = start(pool, r, f);
 	if (ret == -EINPROGRESS)
 		count(pool, r->bytes);
-	pending_touch(pool);
 	return ret;
 }
 

@@ -70,6 +70,9 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 		ret->allow_groups = it->allow_groups;
 		ret->pending_max_count = it->pending_max_count;
 		ret->pending_max_ratio = it->pending_max_ratio;
+		ret->pending_max_bytes = it->pending_max_bytes;
+		ret->pending_max_buffer = it->pending_max_buffer;
+		ret->pending_max_age = it->pending_max_age;
 	}
 }
 

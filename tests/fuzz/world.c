@@ -67,7 +67,10 @@ static const struct pool_config pool_configs[] = {
 	  .numa_node = -1,
 	  .size.bytes = 1 << 20,
 	  .pending_max_count = 2,
-	  .pending_max_ratio = 0.2 },
+	  .pending_max_ratio = 0.2,
+	  .pending_max_bytes = 1 << 17,
+	  .pending_max_buffer = 1 << 16,
+	  .pending_max_age = 1 },
 	{ .name = "small",
 	  .kind = POOL_HOST,
 	  .numa_node = -1,
@@ -75,7 +78,10 @@ static const struct pool_config pool_configs[] = {
 	  .restricted = true,
 	  .allow_users = { first_user, array_size(first_user) },
 	  .pending_max_count = 10,
-	  .pending_max_ratio = 1 },
+	  .pending_max_ratio = 1,
+	  .pending_max_bytes = UINT64_MAX,
+	  .pending_max_buffer = UINT64_MAX,
+	  .pending_max_age = 10 },
 	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .size.percent = 100 },
 };
 

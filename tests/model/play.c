@@ -27,14 +27,13 @@ static const struct {
 };
 
 /* The limits are the model's; each pool has space for eight of its smallest buffers. */
+#define PENDING "pending-max-count=2\npending-max-ratio=0.5\npending-max-age=3600\n"
 static const char config[] =
 	"[daemon]\ndefault-pool=host\n"
 	"[limits]\nmax-buffers=7\nmax-leases=9\nmax-connections=3\nmax-bytes=14M\n"
-	"[pool host]\nkind=host\nsize=32K\npending-max-count=2\npending-max-ratio=0.5\n"
-	"[pool gpu0]\nkind=vmm\nsize=16M\npending-max-count=2\npending-max-ratio=0.5\n"
-	"[pool pinned]\nkind=pinned\nsize=16M\npending-max-count=2\npending-max-ratio=0.5\n"
-	"[pool mem]\nkind=mempool\nsize=4K\npending-max-count=2\npending-max-ratio=0.5\n"
-	"allow-users=65531 65532\n";
+	"[pool host]\nkind=host\nsize=32K\n" PENDING "[pool gpu0]\nkind=vmm\nsize=16M\n" PENDING
+	"[pool pinned]\nkind=pinned\nsize=16M\n" PENDING
+	"[pool mem]\nkind=mempool\nsize=4K\n" PENDING "allow-users=65531 65532\n";
 
 static const struct {
 	enum model_kind kind;

@@ -41,6 +41,9 @@ START_TEST(a_pools_defaults_depend_on_its_kind)
 		ck_assert_str_eq(c->pools[i].device, "");
 		ck_assert_uint_eq(c->pools[i].pending_max_count, 10);
 		ck_assert_double_eq(c->pools[i].pending_max_ratio, 0.2);
+		ck_assert_uint_eq(c->pools[i].pending_max_bytes, (i == 3 ? 1024u : 256u) << 20);
+		ck_assert_uint_eq(c->pools[i].pending_max_buffer, (i == 3 ? 1024u : 64u) << 20);
+		ck_assert_uint_eq(c->pools[i].pending_max_age, 10);
 		ck_assert(!c->pools[i].restricted && !c->pools[i].builtin);
 	}
 	config_free(c);
@@ -89,6 +92,10 @@ static const struct {
 	{ "[pool p]\nkind=vmm", "pending-max-count=0", "pending-max-count=0" },
 	{ "[pool p]\nkind=vmm", "pending-max-ratio=.25", "pending-max-ratio=0.25" },
 	{ "[pool p]\nkind=vmm", "pending-max-ratio=1", "pending-max-ratio=1" },
+	{ "[pool p]\nkind=vmm", "pending-max-bytes=0", "pending-max-bytes=0" },
+	{ "[pool p]\nkind=vmm", "pending-max-bytes=2.5G", "pending-max-bytes=2560M" },
+	{ "[pool p]\nkind=vmm", "pending-max-buffer=unlimited", "pending-max-buffer=unlimited" },
+	{ "[pool p]\nkind=vmm", "pending-max-age=3600", "pending-max-age=3600" },
 };
 
 START_TEST(each_form_of_a_value_is_understood_and_written_with_its_line)

@@ -106,6 +106,8 @@ static const struct {
 	{ "[pool p]\nkind=vmm\nallow-users=root nosuchuser\n",
 	  "3: allow-users=root nosuchuser: there is no user \"nosuchuser\"" },
 	{ "[pool p]\nkind=vmm\npending-max-count=65537\n", "3: pending-max-count=65537: " },
+	{ "[pool p]\nkind=vmm\npending-max-bytes=20%\n", "3: pending-max-bytes=20%: " },
+	{ "[pool p]\nkind=vmm\npending-max-age=0\n", "3: pending-max-age=0: " },
 	{ "[pool p]\nkind=vmm\npending-max-ratio=1.1\n", "3: pending-max-ratio=1.1: " },
 	{ "[pool p]\nkind=vmm\npending-max-ratio=1e-3\n", "3: pending-max-ratio=1e-3: " },
 	{ "[limits]\nmax-bytes=\x1b[31m\n", "2: control character 0x1b" },

@@ -2,6 +2,7 @@
  *
  * Deferred frees: when the pool frees its pending blocks, and which users may get one of them.
  */
+#include "daemon/pool/pool_internal.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/pool_driver.h"
 
@@ -81,25 +82,129 @@ START_TEST(one_free_that_fails_is_lost_and_the_others_continue)
 }
 END_TEST
 
-START_TEST(pending_blocks_are_freed_when_no_request_comes_for_a_while)
+static bool is_aging(void)
+{
+	return uv_is_active((uv_handle_t *)&pool->aging);
+}
+
+/* When the pool's timer is due, in ms of the loop's clock. */
+static uint64_t due(void)
+{
+	return uv_now(&fixture.loop) + uv_timer_get_due_in(&pool->aging);
+}
+
+/* Lets the loop's clock go on. */
+static void pass_time(void)
+{
+	uint64_t now = uv_now(&fixture.loop);
+
+	while (uv_now(&fixture.loop) == now)
+		uv_update_time(&fixture.loop);
+}
+
+/* The pool's timer is due at once, and here it keeps the loop alive. */
+static void let_timer_run(void)
+{
+	uv_timer_start(&pool->aging, pool->aging.timer_cb, 0, 0);
+	uv_ref((uv_handle_t *)&pool->aging);
+	uv_run(&fixture.loop, UV_RUN_NOWAIT);
+	uv_unref((uv_handle_t *)&pool->aging);
+	settle();
+}
+
+START_TEST(a_pending_block_is_freed_when_its_time_is_over)
 {
 	struct block b;
 
 	open_of(10 * MIB);
-	ck_assert(!uv_is_active((uv_handle_t *)&pool->idle));
+	ck_assert(!is_aging());
 	b = get(pool, MIB, ALICE);
 	give(&b, ALICE);
-	ck_assert(uv_is_active((uv_handle_t *)&pool->idle));
-	ck_assert_uint_gt(uv_timer_get_due_in(&pool->idle), 1000);
+	ck_assert(is_aging());
+	ck_assert_uint_gt(uv_timer_get_due_in(&pool->aging), 1000);
 
-	/* The same timer, due at once, and here it keeps the loop alive. */
-	uv_timer_start(&pool->idle, pool->idle.timer_cb, 0, 0);
-	uv_ref((uv_handle_t *)&pool->idle);
-	settle();
-	uv_unref((uv_handle_t *)&pool->idle);
+	let_timer_run(); /* too early */
+	ck_assert_uint_eq(pool->pending_count, 1);
+	ck_assert(is_aging());
+
+	list_first(&pool->pending, struct pending, job.link)->due_ms = 0;
+	let_timer_run();
 	ck_assert_uint_eq(pool->pending_count, 0);
 	ck_assert_int_eq(driver.frees, 1);
-	ck_assert(!uv_is_active((uv_handle_t *)&pool->idle));
+	ck_assert(!is_aging());
+}
+END_TEST
+
+START_TEST(a_user_of_small_buffers_keeps_the_blocks_of_others_pending)
+{
+	struct block large, small;
+	uint64_t at;
+
+	open_of(10 * MIB);
+	large = get(pool, 4 * MIB, ALICE);
+	small = get(pool, MIB, BOB);
+	give(&large, ALICE);
+	at = due();
+	for (int i = 0; i < 3; i++) {
+		pass_time();
+		give(&small, BOB);
+		ck_assert_uint_eq(due(), at);
+		pass_time();
+		small = get(pool, MIB, BOB);
+		ck_assert_uint_eq(due(), at);
+	}
+	pass_time();
+	give(&small, BOB);
+
+	list_first(&pool->pending, struct pending, job.link)->due_ms = 0;
+	let_timer_run();
+	ck_assert_uint_eq(pool->pending_bytes, MIB);
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert(is_aging());
+	ck_assert_uint_gt(due(), at);
+}
+END_TEST
+
+START_TEST(a_large_block_is_kept_from_other_programs)
+{
+	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
+	struct block small, large, larger;
+
+	c.pending_max_ratio = 1;
+	c.pending_max_buffer = 4 * MIB;
+	pool = open_pool(&c, NULL);
+	small = get(pool, MIB, ALICE);
+	large = get(pool, 4 * MIB, ALICE);
+	larger = get(pool, 5 * MIB, ALICE);
+	give(&small, ALICE);
+	give(&larger, ALICE);
+	settle();
+	ck_assert_int_eq(driver.frees, 1);
+	ck_assert_uint_eq(driver.live, 5 * MIB);
+	give(&large, ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 5 * MIB);
+	ck_assert_int_eq(driver.frees, 1);
+}
+END_TEST
+
+START_TEST(more_bytes_are_pending_than_the_configuration_allows)
+{
+	struct pool_config c = a_config(POOL_HOST, 100 * MIB);
+	struct block b[3];
+
+	c.pending_max_ratio = 1;
+	c.pending_max_bytes = 2 * MIB;
+	pool = open_pool(&c, NULL);
+	fill(b, 3);
+	give(&b[0], ALICE);
+	give(&b[1], ALICE);
+	settle();
+	ck_assert_int_eq(driver.frees, 0);
+	give(&b[2], ALICE);
+	settle();
+	ck_assert_uint_eq(pool->pending_bytes, 0);
+	ck_assert_int_eq(driver.frees, 3);
 }
 END_TEST
 
@@ -210,7 +315,10 @@ static TCase *flushing_tests(void)
 	tcase_add_test(tc, bytes_at_the_ratio_stay_and_one_block_more_gives_all_back);
 	tcase_add_test(tc, a_full_pool_frees_pending_blocks_and_serves_the_request);
 	tcase_add_test(tc, one_free_that_fails_is_lost_and_the_others_continue);
-	tcase_add_test(tc, pending_blocks_are_freed_when_no_request_comes_for_a_while);
+	tcase_add_test(tc, a_pending_block_is_freed_when_its_time_is_over);
+	tcase_add_test(tc, a_user_of_small_buffers_keeps_the_blocks_of_others_pending);
+	tcase_add_test(tc, a_large_block_is_kept_from_other_programs);
+	tcase_add_test(tc, more_bytes_are_pending_than_the_configuration_allows);
 	return tc;
 }
 

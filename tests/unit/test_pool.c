@@ -153,6 +153,9 @@ START_TEST(a_reload_changes_the_allowed_users_and_the_pending_limits)
 	c.restricted = true;
 	c.allow_users = (struct id_list){ users, 1 };
 	c.pending_max_count = 3;
+	c.pending_max_bytes = 4;
+	c.pending_max_buffer = 5;
+	c.pending_max_age = 6;
 	c.size.bytes = MIB;
 	ck_assert_int_eq(pool_reload(pool, &c), 0);
 	users[0] = BOB;
@@ -160,6 +163,9 @@ START_TEST(a_reload_changes_the_allowed_users_and_the_pending_limits)
 	ck_assert(pool_allows(pool, ALICE, NULL, 0));
 	ck_assert(!pool_allows(pool, BOB, NULL, 0));
 	ck_assert_uint_eq(pool->config.pending_max_count, 3);
+	ck_assert_uint_eq(pool->config.pending_max_bytes, 4);
+	ck_assert_uint_eq(pool->config.pending_max_buffer, 5);
+	ck_assert_uint_eq(pool->config.pending_max_age, 6);
 	ck_assert_uint_eq(pool->size, 10 * MIB);
 }
 END_TEST
