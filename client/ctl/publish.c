@@ -13,6 +13,7 @@
  * plus one and a text.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/transfer.h"
 
 #include "proto/base/fnv.h"
 #include "proto/base/own.h"
@@ -20,6 +21,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -135,19 +137,24 @@ static void say_holding(const struct ctl *ctl, const char *name)
 	fflush(stdout);
 }
 
-int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state)
+/* mask: of signals, while this waits. */
+static int serve_all(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state,
+		     int listener, const sigset_t *mask)
 {
-	_cleanup_(close_fd) int listener = -1;
-	int r = listen_for(ctl, gpushm_buffer_name(b), &listener);
 	struct pollfd fds[] = { { .fd = listener, .events = POLLIN },
 				{ .fd = gpushm_fd(ctl->connection), .events = POLLIN } };
 
-	if (r)
-		return r;
-	say_holding(ctl, gpushm_buffer_name(b));
 	for (;;) {
-		if (poll(fds, array_size(fds), -1) < 0 && errno != EINTR)
-			return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
+		if (ppoll(fds, array_size(fds), NULL, mask) < 0) {
+			if (errno != EINTR)
+				return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
+			if (transfer_interrupted())
+				return ctl_error(CTL_FAILED,
+						 "%s: interrupted before it was published: its "
+						 "contents are gone",
+						 gpushm_buffer_name(b));
+			continue;
+		}
 		if (fds[1].revents)
 			return ctl_error(CTL_NO_DAEMON,
 					 "the daemon has gone; buffers that were not "
@@ -155,6 +162,26 @@ int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_sta
 		if (fds[0].revents && serve(listener, b, state))
 			return CTL_OK;
 	}
+}
+
+int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state)
+{
+	_cleanup_(close_fd) int listener = -1;
+	struct transfer signals;
+	sigset_t all, before;
+	int r = listen_for(ctl, gpushm_buffer_name(b), &listener);
+
+	if (r)
+		return r;
+	/* A signal is let in only while this waits, so that none is missed. */
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	transfer_begin(&signals, "", 0, true);
+	say_holding(ctl, gpushm_buffer_name(b));
+	r = serve_all(ctl, b, state, listener, &before);
+	transfer_end(&signals);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return r;
 }
 
 static int take_reply(int fd, const struct ctl *ctl, const char *name)

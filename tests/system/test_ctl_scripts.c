@@ -43,6 +43,22 @@ static const char holders[] =
 	"	read -r line <&3; }\n"
 	"names() { grep -o \"@gpushmctl/$(id -u)/.*\" /proc/net/unix; }\n";
 
+START_TEST(a_hold_that_is_interrupted_drops_the_contents_without_a_word)
+{
+	shell_expect(&sh, 0,
+		     "%sfor signal in TERM INT HUP; do\n"
+		     "	hold x 2> err; kill -$signal $pid; wait $pid; (($? > 128)) || exit 7\n"
+		     "	grep -q 'x: interrupted before it was published' err || exit 8\n"
+		     "	$ctl stat x 2>&1 | grep 'gpushmctl) of uid .* without publishing' || exit "
+		     "9\n"
+		     "	$ctl publish x 2>&1 | grep 'without publishing it' || exit 10\n"
+		     "done\n"
+		     "hold x; kill -KILL $pid; wait $pid\n"
+		     "$ctl wait --timeout=1ms x 2>&1 | grep 'before it published it'",
+		     holders);
+}
+END_TEST
+
 START_TEST(a_stranger_takes_the_socket_of_a_hold)
 {
 	shell_expect(&sh, 0,
@@ -322,6 +338,7 @@ int main(void)
 	tcase_set_timeout(tc, 180);
 	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
 	tcase_add_test(tc, a_held_buffer_is_seen_or_never_published);
+	tcase_add_test(tc, a_hold_that_is_interrupted_drops_the_contents_without_a_word);
 	tcase_add_test(tc, a_stranger_takes_the_socket_of_a_hold);
 	tcase_add_test(tc, an_unlinked_buffer_is_published_in_place_of_its_successor);
 	tcase_add_test(tc, a_script_misses_events_of_a_watch);

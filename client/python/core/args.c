@@ -58,6 +58,11 @@ int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t
 	return 0;
 }
 
+PyObject *args_first(PyObject *args)
+{
+	return PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
+}
+
 /* ---- text and numbers ---- */
 
 int args_text(PyObject *o, const char *what, const char **ret)

@@ -26,6 +26,9 @@ struct args_signature {
 int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t n,
 	      PyObject *keywords, PyObject **ret);
 
+/* The first of an __exit__'s arguments; None where there is none. Borrowed. */
+PyObject *args_first(PyObject *args);
+
 /* ---- text and numbers ---- */
 
 /* A str without a NUL inside; *ret is borrowed from o. */

@@ -145,6 +145,11 @@ static PyObject *close_array(PyObject *o, PyObject *unused)
 	return object_none(array_close((struct array *)o));
 }
 
+static PyObject *discard(PyObject *o, PyObject *unused)
+{
+	return object_none(buffer_discard(((struct array *)o)->buffer));
+}
+
 static PyObject *enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
@@ -155,7 +160,8 @@ static PyObject *leave(PyObject *o, PyObject *args)
 	struct array *self = (struct array *)o;
 	bool owner = self->array && self->buffer->owner == self;
 
-	return object_none(owner ? buffer_leave(self->buffer) : array_close(self));
+	return object_none(owner ? buffer_leave(self->buffer, args_first(args))
+				 : array_close(self));
 }
 
 static PyObject *publish(PyObject *o, PyObject *args)
@@ -185,6 +191,11 @@ static PyMethodDef methods[] = {
 	  "buffer open, with a ResourceWarning, and the last of them closes it.\n\n"
 	  "Users of the CUDA Array Interface are not counted, and their address is invalid\n"
 	  "after either: finish using it first, or use from_dlpack()." },
+	{ "discard", discard, METH_NOARGS,
+	  "discard($self, /)\n--\n\n"
+	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
+	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
+	  "(published), InUse." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open the buffer: 'sealed' means that nobody writes to it any more, this\n"

@@ -10,6 +10,8 @@
  */
 #include "client/python/core/buffer.h"
 
+#include "client/python/core/unpublished.h"
+
 #include <stdio.h>
 
 #define NAMED_MAX 3 /* views that a message lists */
@@ -178,17 +180,57 @@ static void array_drop(struct array *self)
 	buffer_settle(self->buffer);
 }
 
-/* Closes a buffer that has no users except, perhaps, its owner. */
+/* Whether the contents would be lost if the buffer ended now. In a forked child, where the buffer
+ * is the parent's, it has no address. */
+static bool is_unpublished(const struct buffer *self)
+{
+	const struct gpushm_buffer *b = self->buffer;
+
+	return b && !self->scratch && gpushm_buffer_state(b) == GPUSHM_FILLING &&
+	       !(gpushm_buffer_notice(b) & GPUSHM_NOTICE_UNLINKED) &&
+	       (gpushm_buffer_host_ptr(b) || gpushm_buffer_device_ptr(b));
+}
+
+static int warn_once(struct buffer *self)
+{
+	bool warned = self->warned;
+
+	self->warned = true;
+	return warned ? 0 : unpublished_warn(self->name, self->place);
+}
+
+static void warn_once_quietly(struct buffer *self)
+{
+	if (!self->warned)
+		unpublished_warn_quietly(self->name, self->place);
+	self->warned = true;
+}
+
+PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused)
+{
+	_cleanup_(drop_object) PyObject *list = buffer_list();
+
+	for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++) {
+		struct buffer *b = (struct buffer *)PyList_GetItem(list, i);
+
+		if (is_unpublished(b))
+			warn_once_quietly(b);
+	}
+	return list ? Py_NewRef(Py_None) : NULL;
+}
+
+/* Closes a buffer that has no users except, perhaps, its owner. Returns as gpushm_close(). */
 static int end(struct buffer *self)
 {
 	struct gpushm_buffer *b = take_ptr(self->buffer);
+	bool discard = self->scratch && gpushm_buffer_state(b) == GPUSHM_FILLING;
 	int r;
 
 	list_drop(&self->link);
 	if (self->owner)
 		array_drop(self->owner);
 	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_close(b);
+	r = discard ? gpushm_discard(b) : gpushm_close(b);
 	Py_END_ALLOW_THREADS
 	return r;
 }
@@ -196,6 +238,7 @@ static int end(struct buffer *self)
 int buffer_close(struct buffer *self)
 {
 	_cleanup_(drop_object) PyObject *text = NULL;
+	int r;
 
 	if (!self->buffer || self->left)
 		return 0;
@@ -208,17 +251,42 @@ int buffer_close(struct buffer *self)
 				gpushm_buffer_name(self->buffer), text);
 		return -1;
 	}
-	return error_result(end(self));
+	r = end(self);
+	return r == GPUSHM_UNPUBLISHED ? warn_once(self) : error_result(r);
+}
+
+int buffer_discard(struct buffer *self)
+{
+	bool was = self->scratch;
+	int r;
+
+	if (!self->buffer || self->left)
+		return 0;
+	if (gpushm_buffer_state(self->buffer) != GPUSHM_FILLING) {
+		error_format(ERROR_STATE, EBUSY,
+			     "buffer \"%s\" is published: unlink() frees its name, and close() "
+			     "closes it",
+			     gpushm_buffer_name(self->buffer));
+		return -1;
+	}
+	self->scratch = true;
+	r = buffer_close(self);
+	if (self->buffer)
+		self->scratch = was;
+	return r;
 }
 
 /* For destructors, which cannot raise. */
 static void end_quietly(struct buffer *self)
 {
 	PyObject *type, *value, *traceback;
+	int r;
 
 	PyErr_Fetch(&type, &value, &traceback);
-	end(self);
+	r = end(self);
 	PyErr_Restore(type, value, traceback);
+	if (r == GPUSHM_UNPUBLISHED)
+		warn_once_quietly(self);
 }
 
 void buffer_settle(struct buffer *self)
@@ -238,22 +306,37 @@ static void drop_views(struct buffer *self)
 	}
 }
 
-int buffer_leave(struct buffer *self)
+/* Whether an exception of that type tells a user that the block has failed. SystemExit does not:
+ * Python prints nothing for it. */
+static bool is_an_error(PyObject *raised)
 {
-	_cleanup_(drop_object) PyObject *text = NULL;
+	return PyErr_GivenExceptionMatches(raised, PyExc_Exception) ||
+	       PyErr_GivenExceptionMatches(raised, PyExc_KeyboardInterrupt);
+}
 
-	if (self->buffer && !self->left)
-		drop_views(self);
-	if (!self->buffer || self->left || !in_use(self))
-		return buffer_close(self);
-	text = users_text(self);
+/* Tensors and memoryviews still use the buffer. Nobody can publish it any more. */
+static int leave_to_users(struct buffer *self)
+{
+	_cleanup_(drop_object) PyObject *text = users_text(self);
+
 	if (!text)
 		return -1;
 	self->left = true;
+	if (is_unpublished(self) && warn_once(self) < 0)
+		return -1;
 	return PyErr_WarnFormat(
 		PyExc_ResourceWarning, 1,
 		"buffer \"%s\" stays open for %U, and is closed with the last of them",
 		gpushm_buffer_name(self->buffer), text);
+}
+
+int buffer_leave(struct buffer *self, PyObject *raised)
+{
+	if (!self->buffer || self->left)
+		return 0;
+	drop_views(self);
+	self->warned |= is_an_error(raised);
+	return in_use(self) ? leave_to_users(self) : buffer_close(self);
 }
 
 void buffer_dealloc(PyObject *o)
@@ -266,6 +349,7 @@ void buffer_dealloc(PyObject *o)
 		end_quietly(self);
 	Py_XDECREF((PyObject *)self->connection);
 	Py_XDECREF(self->name);
+	Py_XDECREF(self->place);
 	order_done(&self->order);
 	object_free(self);
 }

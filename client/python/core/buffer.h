@@ -27,7 +27,10 @@ struct buffer {
 	unsigned writing;	   /* of them: copies into the buffer */
 	unsigned sealing;	   /* of them: while one seals the buffer, it is lent read-only */
 	bool anonymous;		   /* this process created it, without a name */
-	bool left;	    /* its with block is over, and only its users keep it: buffer_leave() */
+	bool scratch;		   /* nobody will miss its contents: they end without a warning */
+	bool warned;		   /* that its contents are lost, or an exception said enough */
+	PyObject *place; /* where this process created it: unpublished_place(); NULL: it did not */
+	bool left;	 /* its with block is over, and only its users keep it: buffer_leave() */
 	struct order order; /* copies that nobody has waited for */
 };
 
@@ -61,9 +64,14 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
  * which names them, and changes nothing. */
 int buffer_close(struct buffer *self);
 
+/* close(), for contents that nobody needs. Raises StateError if it is published. */
+int buffer_discard(struct buffer *self);
+
 /* The end of a with block: closes the views and the buffer. Where tensors or memoryviews still use
- * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. */
-int buffer_leave(struct buffer *self);
+ * the buffer, it stays open until the last of them ends, and a ResourceWarning names them. raised:
+ * the type of the exception that ends the block, or None. An error says enough about contents that
+ * are not published. */
+int buffer_leave(struct buffer *self, PyObject *raised);
 
 /* Called by everything that stops using the buffer; closes it if it was the last user after
  * buffer_leave(). Raises nothing. */
@@ -77,6 +85,9 @@ PyObject *buffer_publish(struct buffer *self, PyObject *args);
 
 /* Notes that a copy was queued on that stream, or done. */
 int buffer_queued(struct buffer *self, const struct stream *stream);
+
+/* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */
+PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused);
 
 /* A list of all buffers that this process has open. */
 PyObject *buffer_list(void);

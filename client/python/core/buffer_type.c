@@ -222,6 +222,11 @@ static PyObject *close_buffer(PyObject *o, PyObject *unused)
 	return object_none(buffer_close((struct buffer *)o));
 }
 
+static PyObject *discard(PyObject *o, PyObject *unused)
+{
+	return object_none(buffer_discard((struct buffer *)o));
+}
+
 static PyObject *enter(PyObject *o, PyObject *unused)
 {
 	return opened(o) ? Py_NewRef(o) : NULL;
@@ -229,7 +234,7 @@ static PyObject *enter(PyObject *o, PyObject *unused)
 
 static PyObject *leave(PyObject *o, PyObject *args)
 {
-	return object_none(buffer_leave((struct buffer *)o));
+	return object_none(buffer_leave((struct buffer *)o, args_first(args)));
 }
 
 static PyObject *publish(PyObject *o, PyObject *args)
@@ -279,6 +284,11 @@ static PyMethodDef methods[] = {
 	  "without the GIL. Raises InUse, a BufferError, and changes nothing while arrays,\n"
 	  "tensors or memoryviews are alive; the message names them. A second close does\n"
 	  "nothing." },
+	{ "discard", discard, METH_NOARGS,
+	  "discard($self, /)\n--\n\n"
+	  "Closes a buffer that is not published, without UnpublishedWarning: its contents are\n"
+	  "dropped, and its name is free. A closed buffer stays as it is. Errors: StateError\n"
+	  "(published), InUse." },
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open it: 'sealed' means that nobody writes to it any more, this process\n"

@@ -8,6 +8,7 @@
 #include "client/python/core/args.h"
 #include "client/python/core/buffer.h"
 #include "client/python/core/module.h"
+#include "client/python/core/unpublished.h"
 
 #include <stdio.h>
 #include <sys/random.h>
@@ -33,6 +34,18 @@ static int run_create(struct gpushm *c, struct ask *ask)
 	return gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
 }
 
+/* Notes where the program created it. */
+static struct buffer *place(struct buffer *b)
+{
+	if (b)
+		b->place = unpublished_place();
+	if (!b || b->place)
+		return b;
+	b->scratch = true;
+	Py_DECREF((PyObject *)b);
+	return NULL;
+}
+
 static PyObject *anonymous_name(mode_t mode)
 {
 	const char *private = mode & (S_IRWXG | S_IRWXO) ? "" : "~/";
@@ -56,7 +69,7 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 	r = c ? connection_try(c, &a->ask) : -ECONNRESET;
 	if (r == -ENOSPC && deadline_turn(&a->options->wait) > 0)
 		r = connection_try_apart(c, &a->ask, &a->options->wait);
-	return r < 0 ? error_raise(r) : buffer_new(c, a->ret, name);
+	return r < 0 ? error_raise(r) : place(buffer_new(c, a->ret, name));
 }
 
 /* name: a str, or None for an anonymous buffer. */
@@ -73,7 +86,7 @@ static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_s
 	options->o.flags |= GPUSHM_TRANSIENT;
 	b = made ? make_named(self, made, &a) : NULL;
 	if (b)
-		b->anonymous = true;
+		b->anonymous = b->scratch = true;
 	return b;
 }
 

@@ -9,6 +9,7 @@
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/record.h"
+#include "client/python/core/unpublished.h"
 
 /* ---- functions for the package ---- */
 
@@ -101,6 +102,9 @@ static PyMethodDef own_functions[] = {
 	{ "_disconnect", connection_end_common, METH_NOARGS,
 	  "_disconnect($module, /)\n--\n\n"
 	  "Ends the process's common connection; the next call makes a new one." },
+	{ "_report_unpublished", buffer_report_unpublished, METH_NOARGS,
+	  "_report_unpublished($module, /)\n--\n\n"
+	  "Warns of all buffers that are not published, when the program ends." },
 	{ "_stream", stream_handle, METH_O,
 	  "_stream($module, stream, /)\n--\n\n"
 	  "A stream argument as an int; None: the legacy default stream." },
@@ -144,8 +148,8 @@ static int module_exec(PyObject *module)
 	if (types.array)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
-	if (error_init(module) < 0 || record_init(module) < 0 || watch_init(module) < 0 ||
-	    buffer_type_init(module) < 0 || array_type_init(module) < 0 ||
+	if (error_init(module) < 0 || unpublished_init(module) < 0 || record_init(module) < 0 ||
+	    watch_init(module) < 0 || buffer_type_init(module) < 0 || array_type_init(module) < 0 ||
 	    add_functions(module) < 0)
 		return -1;
 	types.array_made = types.array;

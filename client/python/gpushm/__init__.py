@@ -50,6 +50,7 @@ from ._core import (
     Status,
     Timeout,
     TooLarge,
+    UnpublishedWarning,
     Usage,
     Watch,
     clean,
@@ -89,6 +90,7 @@ _core._register(Array, Buffer, _dtype, _driver, _asyncio)
 Mapping.register(Buffer)
 # Before the driver's own atexit handler: no CUDA call is allowed after it.
 atexit.register(_core._disconnect)
+atexit.register(_core._report_unpublished)
 
 connect = Connection
 
@@ -131,6 +133,7 @@ __all__ = [
     "Status",
     "Timeout",
     "TooLarge",
+    "UnpublishedWarning",
     "Usage",
     "Watch",
     "as_array",

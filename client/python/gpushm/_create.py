@@ -47,7 +47,7 @@ def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any 
     try:
         made.copy_to_device(like if isinstance(like, _foreign.Memory) else obj, stream)
     except BaseException:
-        made.close()
+        made.discard()
         raise
     return made
 

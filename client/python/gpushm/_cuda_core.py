@@ -47,6 +47,7 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
             array.publish("shared")
             made = _owned(address, size, self, stream)
         except BaseException:
+            array.unlink()
             array.close()
             raise
         self._arrays[address] = array

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: MIT
+"""Buffers that end before they are published: each end is said, once, with the line that made the buffer."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+
+MADE: dict[str, Callable[..., Any]] = {
+    "create": lambda: gpushm.create("a", 4, pool="host"),
+    "create_many": lambda: gpushm.create_many("a", {"w": (4, "uint8")}, pool="host"),
+    "to_device": lambda: gpushm.to_device([1, 2], "a", pool="host"),
+    "create_like": lambda: gpushm.create_like("a", np.zeros(2, "uint8"), pool="host"),
+    "Connection": lambda: gpushm.Connection().create("a", 4, pool="host"),
+}
+ENDS: dict[str, Callable[[Any], Any]] = {
+    "with": lambda made: made.__exit__(None, None, None),
+    "close": lambda made: made.close(),
+}
+
+
+@pytest.fixture(params=MADE)
+def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return MADE[request.param]
+
+
+def line_of(function: Callable[..., Any]) -> int:
+    return function.__code__.co_firstlineno
+
+
+def test_the_error_is_not_python_s_own_family() -> None:
+    # A ResourceWarning is hidden by default, and a DeprecationWarning outside of __main__.
+    assert issubclass(gpushm.UnpublishedWarning, RuntimeWarning)
+    assert not issubclass(gpushm.UnpublishedWarning, ResourceWarning)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_contents_vanish_without_a_word(make: Callable[..., Any], end: str) -> None:
+    made = make()
+    with pytest.warns(gpushm.UnpublishedWarning, match=r'"a".*publish\(\).*discard\(\)') as found:
+        ENDS[end](made)
+    assert made.closed
+    assert [(w.filename, w.lineno) for w in found] == [(__file__, line_of(make))]
+
+
+def test_the_collector_drops_contents_without_a_word(make: Callable[..., Any]) -> None:
+    made = make()
+    with pytest.warns(gpushm.UnpublishedWarning, match='"a"') as found:
+        del made
+        gc.collect()
+    assert [(w.filename, w.lineno) for w in found] == [(__file__, line_of(make))]
+
+
+def test_a_view_that_outlives_its_with_block_hides_the_loss() -> None:
+    with pytest.warns() as found:
+        with gpushm.create("a", 4, pool="host") as a:
+            kept = memoryview(a)
+        kept.release()
+    kinds = [w.category for w in found]
+    assert kinds.count(gpushm.UnpublishedWarning) == 1 and kinds.count(ResourceWarning) == 1
+
+
+def published(made: Any) -> None:
+    made.publish()
+    made.unlink()
+    made.close()
+
+
+def raised(made: Any) -> None:
+    with pytest.raises(KeyError), made:
+        raise KeyError
+
+
+def discarded_within(made: Any) -> None:
+    with made:
+        made.discard()
+
+
+QUIET: dict[str, Callable[[Any], Any]] = {
+    "published": published,
+    "unlinked": lambda made: (made.unlink(), made.close()),
+    "discarded": lambda made: made.discard(),
+    "discarded twice": lambda made: (made.discard(), made.discard(), made.close()),
+    "discarded within": discarded_within,
+    "an exception says enough": raised,
+}
+
+
+@pytest.mark.parametrize("end", QUIET)
+def test_an_end_that_is_meant_warns(make: Callable[..., Any], end: str, recwarn: pytest.WarningsRecorder) -> None:
+    QUIET[end](make())
+    gc.collect()
+    assert not list(recwarn)
+    with pytest.raises(gpushm.NotFound):
+        gpushm.open("a")
+
+
+def test_an_anonymous_array_warns(pool: str, recwarn: pytest.WarningsRecorder) -> None:
+    if pool == "pinned":
+        gpushm.pinned_array(4).close()
+    with gpushm.create(None, 4, pool=pool) as a:
+        a[...] = 1
+    gpushm.to_device([1, 2], pool=pool).close()
+    assert not list(recwarn)
+
+
+def test_the_end_of_the_program_within_a_block_is_an_exception() -> None:
+    with pytest.warns(gpushm.UnpublishedWarning), pytest.raises(SystemExit), gpushm.create("a", 4, pool="host"):
+        sys.exit(0)
+
+
+def test_a_warning_that_is_an_error_leaves_the_buffer_open() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gpushm.create("a", 4, pool="host")
+        with pytest.raises(gpushm.UnpublishedWarning):
+            made.close()
+        assert made.closed
+        with pytest.raises(gpushm.UnpublishedWarning), gpushm.create("a", 4, pool="host"):
+            pass
+
+
+def test_a_published_buffer_is_discarded() -> None:
+    with gpushm.create("a", 4, pool="host") as a:
+        a.publish()
+        with pytest.raises(gpushm.StateError, match=r"unlink\(\)"):
+            a.discard()
+        a.unlink()
+
+
+def test_a_buffer_in_use_is_discarded() -> None:
+    a = gpushm.create("a", 4, pool="host")
+    kept = memoryview(a)
+    with pytest.raises(gpushm.InUse, match="memoryview"):
+        a.discard()
+    kept.release()
+    view = a[1:]
+    with pytest.raises(gpushm.InUse, match="view"):
+        view.discard()
+    del view
+    a.discard()
+
+
+def test_a_reader_is_not_told(host_pool: str) -> None:
+    with pytest.warns(gpushm.UnpublishedWarning):
+        gpushm.create("a", 4, pool=host_pool).close()
+    with pytest.raises(gpushm.NotFound, match=rf"process {os.getpid()} .*without publishing it"):
+        gpushm.open("a")
+    with pytest.raises(gpushm.Timeout, match="without publishing it"):
+        gpushm.open("a", timeout=0.05)
+    gpushm.create("a", 4, pool=host_pool).discard()
+    with pytest.raises(gpushm.NotFound) as raised:
+        gpushm.open("a")
+    assert "publish" not in str(raised.value)
+
+
+# ---- whole programs, with Python's own filters ----
+
+LOSES = "a = gpushm.create('a', 4, pool='host')"
+PROGRAMS = {
+    "with": ("with gpushm.create('a', 4, pool='host') as a: a[...] = 1", True),
+    "collector": (f"def f():\n    {LOSES}\nf()", True),
+    "cycle": (f"def f():\n    {LOSES}\n    b = [a]\n    b.append(b)\nf()", True),
+    "global at exit": (LOSES, True),
+    "module at exit": (f"import sys\nsys.kept = {LOSES.removeprefix('a = ')}", True),
+    "exit in the midst": (f"import sys\n{LOSES}\nsys.exit()", True),
+    "published": (f"{LOSES}\na.publish()\na.unlink()", False),
+    "discarded": (f"{LOSES}\na.discard()", False),
+    "forked": (f"import os\n{LOSES}\nif os.fork():\n    os.wait()\n    a.discard()", False),
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_program_loses_contents_without_a_word(what: str, tmp_path: Path) -> None:
+    code, warns = PROGRAMS[what]
+    program = tmp_path / "program.py"
+    program.write_text(f"import gpushm\n{code}\n")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    if warns:
+        line = next(n for n, text in enumerate(program.read_text().splitlines(), 1) if "create(" in text)
+        assert done.stderr.count("UnpublishedWarning") == 1, done.stderr
+        assert f"{program}:{line}: " in done.stderr
+        assert "gpushm.create(" in done.stderr  # Python shows the line itself.
+    else:
+        assert done.stderr == ""
