@@ -575,6 +575,9 @@ INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSI
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
 	$(datadir)/doc/gpushm/gpushmd.conf
 
+# A user who installs below a PREFIX of his own gets no file outside of it: SYSCONFDIR is written for the system's
+# prefixes, and where it was asked for.
+INSTALLS_CONFIG = $(or $(filter /usr /usr/local,$(PREFIX)),$(filter command environment,$(origin SYSCONFDIR)))
 # The configuration in $(SYSCONFDIR) is the administrator's: it is written where there is none, and never removed if
 # it was changed. ldconfig, systemd-sysusers and systemctl are the caller's to run; gpushmctl finds the library by itself.
 .PHONY: install uninstall
@@ -601,13 +604,13 @@ install: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libg
 	install -D -m 644 systemd/modules-load.conf $(DESTDIR)$(PREFIX)/lib/modules-load.d/gpushm.conf
 	install -D -m 644 systemd/gpushm.catalog $(DESTDIR)$(PREFIX)/lib/systemd/catalog/gpushm.catalog
 	install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(datadir)/doc/gpushm/gpushmd.conf
-	[ -e $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf ] || \
-		install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf
+	$(if $(INSTALLS_CONFIG),[ -e $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf ] || \
+		install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
-	! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
-		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf
+	$(if $(INSTALLS_CONFIG),! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
+		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
 	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(libdir)/cmake/gpushm $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
 
 # What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.

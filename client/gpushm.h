@@ -630,6 +630,12 @@ struct gpushm_usage {
 	uint32_t buffers, buffers_max, leases, leases_max, peers, peers_max;
 };
 
+/* How many requests were refused with a code, a word as gpushm_error_code() has it. */
+struct gpushm_refusal {
+	const char *code; /* static */
+	uint64_t count;
+};
+
 struct gpushm_status {
 	char software[64];
 	unsigned char daemon[16];
@@ -641,6 +647,9 @@ struct gpushm_status {
 	struct gpushm_usage *usage; /* this user's; every user's for an administrator */
 	size_t n_usage;
 	uint32_t pools_failed; /* gpushm_pools() says which and why */
+	/* By cause, over restarts of the daemon. */
+	struct gpushm_refusal *refusals;
+	size_t n_refusals;
 };
 /* What the daemon counts. Free *ret with gpushm_status_free(). Asks the daemon. */
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret);

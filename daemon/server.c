@@ -38,6 +38,7 @@ struct server {
 	struct pools pools;
 	struct listener listener;
 	bool listening, ready, stopping, failed;
+	bool reload_due; /* SIGHUP came while the pools were being made */
 	uv_signal_t signals[array_size(signals)];
 	uv_timer_t watchdog, housekeeping;
 	uv_timer_t end_timeout; /* for a driver call that is under way when the daemon stops */
@@ -136,6 +137,7 @@ static void reload(struct server *s)
 	int r;
 
 	/* The pools are still being made from the old configuration. */
+	s->reload_due = !s->ready;
 	if (!s->ready)
 		return;
 	errors = open_memstream(&text, &len);
@@ -318,6 +320,8 @@ static void on_pools_ready(void *arg)
 		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
 	notify_ready(s);
 	handover_verify(&s->handover);
+	if (s->reload_due)
+		reload(s);
 }
 
 static int service_init(struct server *s)
@@ -360,7 +364,7 @@ static void start_signals(struct server *s)
 static int start(struct server *s)
 {
 	int r = handover_open(&s->handover, &s->service.catalog, &s->service.reaper, &s->pools,
-			      s->service.id);
+			      &s->service.refusals, s->service.id);
 
 	if (r == 0)
 		r = endpoint_open(s->config, &s->handover.store, &s->endpoint);

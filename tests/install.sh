@@ -118,6 +118,15 @@ check "a function's name leads to gpushm(3)" grep -qx '.so man3/gpushm.3' "$stag
 if command -v man >/dev/null; then
 	check "man finds a function" man -M "$stage/tree/usr/share/man" -w gpushm_open
 fi
+# A user's own PREFIX: nothing may be written outside of it.
+installs_below_its_prefix() {
+	make -n BUILD="$build" PREFIX="$stage/own" install >"$stage/.commands" &&
+		! grep -E '(^|[ >"])/(etc|usr|lib|var)/' "$stage/.commands" &&
+		make -s BUILD="$build" PREFIX="$stage/own" install && test -x "$stage/own/bin/gpushmd" &&
+		make -s BUILD="$build" PREFIX="$stage/own" uninstall && [ -z "$(find "$stage/own" -type f)" ]
+}
+check "with a PREFIX of its own, nothing is written outside of it" installs_below_its_prefix
+
 make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib uninstall >"$stage/.log" 2>&1 || cat "$stage/.log"
 check "uninstall leaves no file" no_files_left
 if [ $checks -gt 0 ]; then percent=$((100 * (checks - failures) / checks)); fi

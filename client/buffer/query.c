@@ -8,6 +8,7 @@
 #include "client/base/error.h"
 #include "client/link/request.h"
 #include "proto/base/own.h"
+#include "proto/code.h"
 
 /* ---- STAT ---- */
 
@@ -301,8 +302,10 @@ int gpushm_pools(struct gpushm *c, struct gpushm_pool **ret, size_t *ret_n)
 
 struct gpushm_status *gpushm_status_free(struct gpushm_status *s)
 {
-	if (s)
+	if (s) {
 		free(s->usage);
+		free(s->refusals);
+	}
 	free(s);
 	return NULL;
 }
@@ -324,6 +327,20 @@ static int decode_usage(const Gpushm__Proto__StatusReply *from, struct gpushm_st
 							      .leases_max = u->leases_max,
 							      .peers = u->peers,
 							      .peers_max = u->peers_max };
+	}
+	return 0;
+}
+
+static int decode_refusals(const Gpushm__Proto__StatusReply *from, struct gpushm_status *s)
+{
+	s->refusals = calloc(from->n_refusals + 1, sizeof(*s->refusals));
+	if (!s->refusals)
+		return error_set(ENOMEM, "out of memory for the daemon's status");
+	for (; s->n_refusals < from->n_refusals; s->n_refusals++) {
+		const Gpushm__Proto__Refusal *r = from->refusals[s->n_refusals];
+
+		s->refusals[s->n_refusals] =
+			(struct gpushm_refusal){ code_name((int)r->code), r->count };
 	}
 	return 0;
 }
@@ -351,7 +368,7 @@ static int read_status(struct gpushm *c, const Gpushm__Proto__Reply *reply, void
 	    decode_bytes("daemon id", from->has_daemon, from->daemon, s->daemon,
 			 sizeof(s->daemon)) < 0)
 		return -EPROTO;
-	return decode_usage(from, s);
+	return decode_refusals(from, s) < 0 ? -ENOMEM : decode_usage(from, s);
 }
 
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret)

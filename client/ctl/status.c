@@ -6,6 +6,7 @@
 #include "client/ctl/ctl.h"
 #include "proto/base/own.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void usage_json(struct json *j, const struct gpushm_usage *u)
@@ -65,6 +66,10 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_uint(j, "fds", s->fds);
 	json_uint(j, "fds_max", s->fds_max);
 	json_uint(j, "pools_failed", s->pools_failed);
+	json_open(j, "refusals", '{');
+	for (size_t i = 0; i < s->n_refusals; i++)
+		json_uint(j, s->refusals[i].code, s->refusals[i].count);
+	json_close(j, '}');
 	json_open(j, "usage", '[');
 	for (size_t i = 0; i < s->n_usage; i++)
 		usage_json(j, &s->usage[i]);
@@ -88,9 +93,14 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 		       s->suspects);
 	if (s->pools_failed)
 		printf("%u pools have failed (gpushmctl pools)\n", s->pools_failed);
-	printf("%lu requests, %lu refused, %lu violations; %u of %u file descriptors\n\n",
+	printf("%lu requests, %lu refused, %lu violations; %u of %u file descriptors\n",
 	       (unsigned long)s->requests, (unsigned long)s->refused, (unsigned long)s->violations,
 	       s->fds, s->fds_max);
+	for (size_t i = 0; i < s->n_refusals; i++)
+		printf("%s%s %" PRIu64,
+		       i ? ", " : "refused over all restarts: ", s->refusals[i].code,
+		       s->refusals[i].count);
+	printf(s->n_refusals ? "\n\n" : "\n");
 }
 
 static void count_cell(struct table *t, uint32_t used, uint32_t max)

@@ -495,7 +495,7 @@ void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct proces
 	memcpy(b->death.command, p->command, sizeof(b->death.command));
 	log_write(LOG_WARNING,
 		  &(struct log_about){ LOG_ID_DIRTY, .name = b->key, .pid = p->pid, .uid = p->uid,
-				       .buffer = b->id },
+				       .of_user = true, .buffer = b->id },
 		  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for writing",
 		  name_of(b), p->pid, p->command);
 	report(c, b, b->key, BUFFER_DIRTIED);

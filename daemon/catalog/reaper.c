@@ -66,7 +66,8 @@ static void watch(struct reaper *r, struct process *p)
 		e = uv_poll_start(&p->poll, UV_READABLE, on_gone);
 	if (e < 0)
 		log_write(LOG_ERR,
-			  &(struct log_about){ LOG_ID_SUSPECT, .pid = p->pid, .uid = p->uid },
+			  &(struct log_about){ LOG_ID_SUSPECT, .pid = p->pid, .uid = p->uid,
+					       .of_user = true },
 			  "process %d (%s) can't be watched: %s; its memory is kept", p->pid,
 			  p->command, uv_strerror(e));
 }

@@ -28,6 +28,7 @@ struct config {
 	gid_t admin_gid;		      /* (gid_t)-1: none */
 	bool trust_unwatched;		      /* serve clients that have no pidfd */
 	bool share_unmapped;		      /* serve users whom the namespace does not map */
+	bool audit;			      /* log what each user did to which buffer */
 	uint32_t driver_timeout;	      /* s; a longer driver call means a stuck GPU */
 	uint32_t busy_poll;		      /* us that the loop polls before it sleeps */
 	char default_pool[POOL_NAME_MAX + 1]; /* empty: gpu0 if it exists, else host */

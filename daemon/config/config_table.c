@@ -41,6 +41,7 @@ static const struct config_key daemon_keys[] = {
 	DAEMON("default-pool", default_pool, &value_pool, false),
 	DAEMON("unwatched-clients", trust_unwatched, &value_trust, false),
 	DAEMON("unmapped-users", share_unmapped, &value_share, false),
+	DAEMON("audit", audit, &value_yes, false),
 	DAEMON("driver-timeout", driver_timeout, &value_seconds, false),
 	DAEMON("busy-poll", busy_poll, &value_microseconds, false),
 };

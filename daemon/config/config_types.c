@@ -310,19 +310,19 @@ static int parse_device(const struct value_type *type, const char *text, void *m
 	return 0;
 }
 
-static int parse_accept(const struct value_type *type, const char *text, void *member, char *wrong)
+static int parse_bool(const struct value_type *type, const char *text, void *member, char *wrong)
 {
-	bool yes = strcmp(text, type->yes) == 0;
+	bool second = strcmp(text, type->words[1]) == 0;
 
-	if (!yes && strcmp(text, "refuse") != 0)
+	if (!second && strcmp(text, type->words[0]) != 0)
 		return -EINVAL;
-	*(bool *)member = yes;
+	*(bool *)member = second;
 	return 0;
 }
 
-static void format_accept(const struct value_type *type, const void *member, FILE *out)
+static void format_bool(const struct value_type *type, const void *member, FILE *out)
 {
-	fputs(*(const bool *)member ? type->yes : "refuse", out);
+	fputs(type->words[*(const bool *)member], out);
 }
 
 /* ---- users and groups ---- */
@@ -502,10 +502,13 @@ static void clear_ids(void *member)
 		.allowed = text, .size = sizeof(uint32_t), .parse = parse_number, \
 		.format = format_number, .min = low, .max = high, .none = word    \
 	}
-#define ACCEPT(word)                                                                       \
-	{                                                                                  \
-		.allowed = "refuse or " word, .size = sizeof(bool), .parse = parse_accept, \
-		.format = format_accept, .yes = word                                       \
+#define WORDS(no, yes)                                                               \
+	{                                                                            \
+		.allowed = no " or " yes, .size = sizeof(bool), .parse = parse_bool, \
+		.format = format_bool, .words = {                                    \
+			no,                                                          \
+			yes                                                          \
+		}                                                                    \
 	}
 #define IDS(kind, text)                                                                        \
 	{                                                                                      \
@@ -550,8 +553,9 @@ const struct value_type value_device = {
 	.parse = parse_device,
 	.format = format_text
 };
-const struct value_type value_trust = ACCEPT("trust");
-const struct value_type value_share = ACCEPT("share");
+const struct value_type value_trust = WORDS("refuse", "trust");
+const struct value_type value_share = WORDS("refuse", "share");
+const struct value_type value_yes = WORDS("no", "yes");
 const struct value_type value_group = VALUE(gid_t, group, "a group's name or number");
 const struct value_type value_users =
 	IDS(ID_USER, "names or numbers of users, with blanks between");

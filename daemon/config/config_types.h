@@ -27,13 +27,13 @@ struct value_type {
 	enum id_kind ids;	     /* of that list */
 	uint32_t min, max;	     /* of a whole number */
 	const char *none;	     /* the word for the number UINT32_MAX, or NULL */
-	const char *yes;	     /* the word for true; "refuse" is false */
+	const char *words[2];	     /* of a bool: for false and true */
 };
 
 extern const struct value_type value_mode, value_node, value_size, value_bytes, value_count,
 	value_pending, value_ratio, value_seconds, value_microseconds;
 extern const struct value_type value_path, value_pool, value_kind, value_device, value_trust,
-	value_share;
+	value_share, value_yes;
 extern const struct value_type value_group, value_users, value_groups;
 
 /* Reads a user's name or number. 0; -EINVAL with the fault in *wrong; -ENOMEM. May ask the network,

@@ -4,14 +4,16 @@
  * client's half is client/buffer/admin.c.
  */
 #include "daemon/ipc/request.h"
+
+#include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
 
 #include <stdio.h>
 
-/* UNLINK and CLEAN differ only in what the catalog does. */
-static int change_buffer(struct session *s, const char *request, bool has_name,
+/* UNLINK and CLEAN differ only in what the catalog does. done: for the audit. */
+static int change_buffer(struct session *s, const char *request, const char *done, bool has_name,
 			 ProtobufCBinaryData name, uint64_t id,
 			 int (*change)(struct catalog *, const struct process *, const char *key,
 				       uint64_t id, struct fault *),
@@ -19,12 +21,16 @@ static int change_buffer(struct session *s, const char *request, bool has_name,
 {
 	char key[KEY_MAX + 1];
 	int r = request_key(s, request, has_name, name, key, f);
+	const struct buffer *b = r == 0 ? catalog_by_key(&s->service->catalog, key) : NULL;
+	uint64_t changed = b ? b->id : 0;
 
 	if (r == 0)
 		r = change(&s->service->catalog, s->process, key, id, f);
-	if (r == 0)
-		reply_done(reply);
-	return r;
+	if (r < 0)
+		return r;
+	audit(s, done, key, changed);
+	reply_done(reply);
+	return 0;
 }
 
 int request_unlink(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -32,8 +38,8 @@ int request_unlink(struct session *s, const Gpushm__Proto__Request *q, struct re
 {
 	const Gpushm__Proto__Unlink *m = q->unlink;
 
-	return change_buffer(s, "UNLINK", m->has_name, m->name, m->buffer, catalog_unlink, reply,
-			     f);
+	return change_buffer(s, "UNLINK", "unlinked", m->has_name, m->name, m->buffer,
+			     catalog_unlink, reply, f);
 }
 
 int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -41,7 +47,8 @@ int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct rep
 {
 	const Gpushm__Proto__Clean *m = q->clean;
 
-	return change_buffer(s, "CLEAN", m->has_name, m->name, m->buffer, catalog_clean, reply, f);
+	return change_buffer(s, "CLEAN", "cleaned", m->has_name, m->name, m->buffer, catalog_clean,
+			     reply, f);
 }
 
 /* ---- FLUSH ---- */
@@ -171,7 +178,6 @@ static void on_refused(struct restarter *r, const struct fault *f)
 	struct session *s = container_of(r, struct session, pending.restarter);
 	struct reply reply = { 0 };
 
-	s->service->refused++;
 	reply_fault(&reply, f);
 	s->on_reply(s, &reply);
 }

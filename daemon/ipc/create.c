@@ -5,13 +5,41 @@
  * client's half is client/buffer/create.c.
  */
 #include "daemon/ipc/request.h"
+
+#include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
+#include "daemon/util/log.h"
+#include "proto/base/clock.h"
 #include "proto/base/size.h"
 #include "proto/name.h"
 
 #include <stdio.h>
 
 #define SIZE_LIMIT ((uint64_t)INT64_MAX) /* of an off_t: the largest size of a file */
+
+/* Whether an administrator may want to know of it: the others are errors of the client. */
+static bool concerns_administrators(enum code code)
+{
+	return code == CODE_LIMIT || code == CODE_POOL_FULL || code == CODE_TOO_LARGE ||
+	       code == CODE_POOL_FAILED || code == CODE_DRIVER || code == CODE_NO_MEMORY ||
+	       code == CODE_NO_FDS || code == CODE_ACCESS;
+}
+
+static void log_refusal(const struct session *s, const struct fault *f)
+{
+	const struct process *p = s->process;
+	struct log_about about = {
+		.message_id = LOG_ID_REFUSED, .pid = p->pid, .uid = p->uid, .of_user = true
+	};
+
+	if (!concerns_administrators(f->code) ||
+	    !refusals_tell(&s->service->refusals, p->uid, f->code, clock_monotonic_ns()))
+		return;
+	log_write(LOG_NOTICE, &about,
+		  "a CREATE of uid %u (process %d, %s) is refused with %s: %s; \"gpushmctl "
+		  "status\" counts more of them, the log names the next one in an hour",
+		  p->uid, p->pid, p->command, code_name(f->code), f->text);
+}
 
 static void on_made(struct buffer *b, int result, const struct fault *f, void *arg)
 {
@@ -23,10 +51,13 @@ static void on_made(struct buffer *b, int result, const struct fault *f, void *a
 	s->pending.creating = NULL;
 	if (result == 0)
 		result = catalog_grant(&s->service->catalog, s->process, b, ACCESS_WRITE, &l, &own);
-	if (result == 0)
+	if (result == 0) {
+		audit(s, "created", b->key, b->id);
 		reply_attach(&reply, s, l);
-	else
+	} else {
+		log_refusal(s, &own);
 		reply_fault(&reply, &own);
+	}
 	s->on_reply(s, &reply);
 }
 
@@ -98,8 +129,12 @@ int request_create(struct session *s, const Gpushm__Proto__Request *q, struct re
 		b->making->arg = s;
 		s->pending.creating = b;
 	}
-	if (r == 0)
+	if (r == 0) {
+		audit(s, "created", b->key, b->id);
 		reply_attach(reply, s, l);
+	} else if (r != -EINPROGRESS) {
+		log_refusal(s, f);
+	}
 	return r;
 }
 
@@ -196,6 +231,7 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state, f);
 	if (r < 0)
 		return r;
+	audit(s, "published", l->buffer->key, l->buffer->id);
 	done = reply_begin(reply, published, PUBLISHED, publish_reply);
 	SET(done, digest, l->buffer->digest);
 	return 0;

@@ -4,6 +4,8 @@
  * exported when it was created. The client's half is client/buffer/open.c.
  */
 #include "daemon/ipc/request.h"
+
+#include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
 
 static int try_open(struct session *s, const char *key, struct reply *reply, struct fault *f)
@@ -18,9 +20,12 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		r = catalog_refuse_dirty(b, f);
 	if (r == 0)
 		r = catalog_grant(c, s->process, b, access, &l, f);
-	if (r == 0)
-		reply_attach(reply, s, l);
-	return r;
+	if (r < 0)
+		return r;
+	audit(s, access == ACCESS_WRITE ? "opened for writing" : "opened for reading", b->key,
+	      b->id);
+	reply_attach(reply, s, l);
+	return 0;
 }
 
 int request_open(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,

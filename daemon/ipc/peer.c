@@ -65,6 +65,7 @@ static void violation(struct peer *p, const char *what)
 	if (process) {
 		about.pid = process->pid;
 		about.uid = process->uid;
+		about.of_user = true;
 	}
 	p->session.service->violations++;
 	if (ratelimit_pass(&p->session.service->violation_lines, about.uid, clock_monotonic_ns()))
@@ -102,6 +103,8 @@ static void on_reply(struct session *s, struct reply *reply)
 {
 	struct peer *p = container_of(s, struct peer, session);
 
+	if (reply->message.result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR)
+		service_refused(s->service, reply->fault.code);
 	deliver(p, reply);
 }
 
@@ -110,6 +113,7 @@ static void refuse(struct peer *p)
 {
 	struct reply reply = { 0 };
 
+	service_refused(p->session.service, p->session.refusal->code);
 	reply_fault(&reply, p->session.refusal);
 	reply_send(&reply, p->socket);
 	peer_close(p);

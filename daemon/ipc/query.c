@@ -375,6 +375,27 @@ static void fill_fds(Gpushm__Proto__StatusReply *m)
 		    limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur);
 }
 
+static int fill_refusals(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)
+{
+	const uint64_t *counts = s->service->refusals.counts;
+
+	m->refusals = reply_alloc(s->service, CODE_COUNT * sizeof(*m->refusals));
+	for (int code = 0; code < CODE_COUNT; code++) {
+		Gpushm__Proto__Refusal *it;
+
+		if (counts[code] == 0)
+			continue;
+		it = m->refusals ? reply_alloc(s->service, sizeof(*it)) : NULL;
+		if (!it)
+			return reply_no_memory(f);
+		gpushm__proto__refusal__init(it);
+		SET(it, code, (uint32_t)code);
+		SET(it, count, counts[code]);
+		m->refusals[m->n_refusals++] = it;
+	}
+	return 0;
+}
+
 static uint32_t count_failed(const struct catalog *c)
 {
 	const struct pool *pool;
@@ -406,5 +427,5 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	SET(m, violations, service->violations);
 	SET(m, pools_failed, count_failed(&service->catalog));
 	fill_fds(m);
-	return fill_usages(m, s, f);
+	return fill_refusals(m, s, f) < 0 ? -ENOMEM : fill_usages(m, s, f);
 }

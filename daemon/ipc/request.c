@@ -7,6 +7,8 @@
  */
 #include "daemon/ipc/request.h"
 
+#include "daemon/ipc/audit.h"
+
 #include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
@@ -87,8 +89,10 @@ static void on_wake(struct waiter *w, bool timed_out)
 	}
 	if (r < 0 && may_change(f.code))
 		refuse_late(s, w->key, &f);
-	if (r < 0)
+	if (r < 0) {
+		audit_refusal(s, "open what it waited for", &f);
 		reply_fault(&reply, &f);
+	}
 	s->on_reply(s, &reply);
 }
 
@@ -120,16 +124,21 @@ static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct r
 	return handlers[q->verb_case](s, q, ret, f);
 }
 
-/* What --debug shows: each request and its result. */
-static void trace(const struct session *s, const Gpushm__Proto__Request *q, int r,
-		  const struct fault *f)
+static const char *request_verb(const Gpushm__Proto__Request *q)
 {
 	const ProtobufCFieldDescriptor *verb =
 		protobuf_c_message_descriptor_get_field(&gpushm__proto__request__descriptor,
 							q->verb_case);
 
+	return verb ? verb->name : "unknown verb";
+}
+
+/* What --debug shows: each request and its result. */
+static void trace(const struct session *s, const Gpushm__Proto__Request *q, int r,
+		  const struct fault *f)
+{
 	log_write(LOG_DEBUG, &(struct log_about){ .pid = s->process->pid, .uid = s->process->uid },
-		  "%s: %s", verb ? verb->name : "unknown verb",
+		  "%s: %s", request_verb(q),
 		  r == 0	      ? "done"
 		  : r == -EINPROGRESS ? "waits"
 				      : f->text);
@@ -157,7 +166,8 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
 	if (log_wants(LOG_DEBUG))
 		trace(s, q, r, f);
 	if (r < 0 && r != -EINPROGRESS) {
-		service->refused++;
+		service_refused(service, f->code);
+		audit_refusal(s, request_verb(q), f);
 		reply_fault(ret, f);
 		r = 0;
 	}

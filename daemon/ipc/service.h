@@ -11,6 +11,7 @@
 #include "daemon/state/reexec.h"
 #include "daemon/util/busy_poll.h"
 #include "daemon/util/ratelimit.h"
+#include "daemon/util/refusals.h"
 #include "proto/base/arena.h"
 
 struct service {
@@ -24,8 +25,16 @@ struct service {
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
 	bool kept;	     /* published buffers outlive this daemon */
 	uint32_t peers;
-	uint64_t requests, refused, violations;
-	struct ratelimit violation_lines; /* limits the log's lines about violations */
-	struct arena unpack;		  /* memory of the request that is being handled */
-	struct arena build;		  /* memory of the reply that is being built */
+	uint64_t requests, refused, violations; /* since the start */
+	struct refusals refusals;		/* by cause, over restarts */
+	struct ratelimit violation_lines;	/* limits the log's lines about violations */
+	struct arena unpack;			/* memory of the request that is being handled */
+	struct arena build;			/* memory of the reply that is being built */
 };
+
+/* Counts a request that is answered with an error. */
+static inline void service_refused(struct service *s, enum code code)
+{
+	s->refused++;
+	refusals_count(&s->refusals, code);
+}

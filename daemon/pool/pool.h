@@ -93,9 +93,10 @@ struct pool {
 		      */
 	uint64_t size, granularity, max_block; /* bytes */
 
-	bool let_go;   /* blocks of it stay in use after the daemon's end */
-	uint64_t used; /* bytes of blocks that buffers have, or that are being allocated */
-	uint64_t lost; /* bytes of blocks that could not be freed */
+	bool let_go;	  /* blocks of it stay in use after the daemon's end */
+	uint64_t used;	  /* bytes of blocks that buffers have, or that are being allocated */
+	uint64_t lost;	  /* bytes of blocks that could not be freed */
+	bool nearly_full; /* the log says so; until less is used again */
 	uint64_t pending_bytes;
 	uint32_t pending_count, blocks;
 	uint64_t flushed, freed; /* counts of blocks: given to the worker to free; freed since */

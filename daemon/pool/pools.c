@@ -9,6 +9,7 @@
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
+#include "proto/base/size.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -293,6 +294,25 @@ static void on_impatient(uv_timer_t *timer)
 		make_all(p);
 }
 
+#define NEARLY_FULL 90u /* percent of the pool that buffers have */
+#define NOT_FULL 80u	/* the log may say again that it is nearly full */
+
+static void look_at_space(struct pool *pool)
+{
+	uint64_t used = pool->used + pool->lost, percent = pool->size / 100;
+
+	if (pool->state != POOL_READY || used < NOT_FULL * percent)
+		pool->nearly_full = false;
+	else if (!pool->nearly_full && used >= NEARLY_FULL * percent && used > 0) {
+		pool->nearly_full = true;
+		log_write(LOG_NOTICE,
+			  &(struct log_about){ .message_id = LOG_ID_POOL_NEARLY_FULL,
+					       .pool = pool->config.name },
+			  "pool \"%s\" is nearly full: buffers have %s of %s", pool->config.name,
+			  size_format(used).text, size_format(pool->size).text);
+	}
+}
+
 void pools_look(struct pools *p, uint32_t seconds)
 {
 	bool changed = false;
@@ -300,9 +320,11 @@ void pools_look(struct pools *p, uint32_t seconds)
 
 	for (size_t i = 0; i < p->devices.n; i++)
 		changed = gpu_group_check_stuck(&p->devices.items[i], seconds) || changed;
-	list_foreach (pool, &p->all, link)
+	list_foreach (pool, &p->all, link) {
+		look_at_space(pool);
 		if (pool_stuck(pool))
 			pool_flush_give_up(pool);
+	}
 	if (changed && !p->closing)
 		p->on_failed(p->arg);
 }

@@ -332,8 +332,16 @@ static void continue_ids(const struct replay *r, struct target *t)
 		t->pools->last_id = r->daemon->next_pool - 1;
 }
 
+/* A later gpushmd may know more codes. */
+static void adopt_refusals(const Gpushm__Journal__Refusals *m, struct refusals *refusals)
+{
+	for (size_t i = 0; m && i < m->n_counts && i < CODE_COUNT; i++)
+		refusals->counts[i] = m->counts[i];
+}
+
 int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
-		struct pools *pools, unsigned char id[DAEMON_ID_BYTES], uint64_t *ret_generation)
+		struct pools *pools, struct refusals *refusals, unsigned char id[DAEMON_ID_BYTES],
+		uint64_t *ret_generation)
 {
 	struct target t = { .store = store, .catalog = catalog, .reaper = reaper, .pools = pools };
 	struct replay r;
@@ -343,6 +351,7 @@ int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *r
 		return err == -ENOENT ? 0 : err;
 	memcpy(id, r.daemon->id.data, DAEMON_ID_BYTES);
 	continue_ids(&r, &t);
+	adopt_refusals(r.refusals, refusals);
 	err = adopt_all(&r, &t);
 	hashtable_done(&t.sessions);
 	free(t.memory);

@@ -16,9 +16,11 @@
 #define PAGE_NAME "b0" /* of the status page's fd in the fd store */
 
 int handover_open(struct handover *h, struct catalog *catalog, struct reaper *reaper,
-		  struct pools *pools, unsigned char id[DAEMON_ID_BYTES])
+		  struct pools *pools, struct refusals *refusals, unsigned char id[DAEMON_ID_BYTES])
 {
-	*h = (struct handover){ .catalog = catalog, .reaper = reaper, .pools = pools, .id = id };
+	*h = (struct handover){
+		.catalog = catalog, .reaper = reaper, .pools = pools, .refusals = refusals, .id = id
+	};
 	h->serializer.journal = JOURNAL_NONE;
 	list_init(&h->serializer.observer.link);
 	h->page = STATUS_PAGE_CLOSED;
@@ -50,6 +52,8 @@ static int renew(struct handover *h, uint64_t generation)
 	r = serializer_init(&fresh, &h->store, generation, &head);
 	if (r == 0)
 		r = serialize_catalog(&fresh, h->catalog);
+	if (r == 0)
+		r = serialize_refusals(&fresh, h->refusals);
 	if (r == 0)
 		r = serialize_complete(&fresh);
 	if (r < 0) {
@@ -107,7 +111,8 @@ int handover_adopt(struct handover *h)
 	int r = adopt_page(h);
 
 	if (r == 0)
-		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, h->id, &generation);
+		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, h->refusals, h->id,
+				&generation);
 	if (r < 0)
 		return r;
 	catalog_adopt_page(h->catalog, &h->page);
@@ -142,8 +147,15 @@ void handover_verify(struct handover *h)
 	verify_start(h->pools, h->catalog);
 }
 
+static void write_refusals(struct handover *h)
+{
+	if (is_writing(h) && h->refusals->changed)
+		serialize_refusals(&h->serializer, h->refusals);
+}
+
 void handover_tidy(struct handover *h)
 {
+	write_refusals(h);
 	if (is_writing(h) && serialize_is_stale(&h->serializer))
 		renew(h, h->serializer.journal.generation + 1);
 	pools_sweep(h->pools, on_swept, h);
@@ -166,6 +178,7 @@ int handover_list(struct handover *h, struct fd_list *l)
 {
 	int r = is_writing(h) ? 0 : begin_late(h);
 
+	write_refusals(h);
 	if (r == 0)
 		r = fd_list_add(l, PAGE_NAME, h->page.fd);
 	return r < 0 ? r : serialize_list_fds(&h->serializer, h->catalog, l);

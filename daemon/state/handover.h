@@ -17,13 +17,15 @@ struct handover {
 	struct catalog *catalog;      /* borrowed, like those below */
 	struct reaper *reaper;
 	struct pools *pools;
+	struct refusals *refusals;
 	unsigned char *id; /* the daemon's, DAEMON_ID_BYTES long; a successor keeps it */
 };
 
 /* Receives the fds that systemd or the previous program hands over. The catalog, the reaper and the
  * pools are used from handover_adopt() on. 0 or -errno. */
 int handover_open(struct handover *h, struct catalog *catalog, struct reaper *reaper,
-		  struct pools *pools, unsigned char id[DAEMON_ID_BYTES]);
+		  struct pools *pools, struct refusals *refusals,
+		  unsigned char id[DAEMON_ID_BYTES]);
 void handover_close(struct handover *h);
 
 /* Fills the catalog, the pools and the reaper with what an earlier daemon left, and begins a
@@ -36,7 +38,8 @@ void handover_add_pool(struct handover *h, const struct pool *pool);
 /* Every pool is ready or has failed: looks whether the memory of adopted buffers is still there. */
 void handover_verify(struct handover *h);
 
-/* Call it periodically (each second): writes a new journal when most of the old one is dead. */
+/* Call it periodically (each second): writes the counts of refusals if they have changed, and a new
+ * journal when most of the old one is dead. */
 void handover_tidy(struct handover *h);
 
 /* Lists the fds that the program after us needs, a journal among them. 0 or -errno. If the exec

@@ -77,6 +77,17 @@ static int on_daemon(struct replay *r, const void *body, size_t len)
 	return 0;
 }
 
+static int on_refusals(struct replay *r, const void *body, size_t len)
+{
+	Gpushm__Journal__Refusals *m = gpushm__journal__refusals__unpack(NULL, len, body);
+
+	if (!m)
+		return -EBADMSG;
+	gpushm__journal__refusals__free_unpacked(r->refusals, NULL);
+	r->refusals = m;
+	return 0;
+}
+
 static int on_thing(struct replay *r, uint16_t type, const void *body, size_t len)
 {
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_POOL) {
@@ -126,6 +137,8 @@ static int on_record(uint16_t type, const void *body, size_t len, void *arg)
 	switch (type) {
 	case GPUSHM__JOURNAL__TYPE__TYPE_DAEMON:
 		return on_daemon(r, body, len);
+	case GPUSHM__JOURNAL__TYPE__TYPE_REFUSALS:
+		return on_refusals(r, body, len);
 	case GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE:
 		r->complete = true;
 		return 0;
@@ -153,7 +166,9 @@ void replay_done(struct replay *r)
 	drop_all(r, &r->leases);
 	hashtable_done(&r->by_id);
 	gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
+	gpushm__journal__refusals__free_unpacked(r->refusals, NULL);
 	r->daemon = NULL;
+	r->refusals = NULL;
 }
 
 static int replay_init(struct replay *r)

@@ -21,8 +21,9 @@ struct item {
 struct replay {
 	struct list pools, buffers, leases; /* item::link */
 	struct hashtable by_id;
-	Gpushm__Journal__Daemon *daemon;  /* owned */
-	uint64_t next_buffer, next_lease; /* above all ids that the records name */
+	Gpushm__Journal__Daemon *daemon;     /* owned */
+	Gpushm__Journal__Refusals *refusals; /* owned; NULL: the journal has none */
+	uint64_t next_buffer, next_lease;    /* above all ids that the records name */
 	bool complete;
 };
 

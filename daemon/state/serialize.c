@@ -106,6 +106,20 @@ int serialize_pool(struct serializer *s, const struct pool *p)
 	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_POOL, &m.base);
 }
 
+/* The record before it is dead. */
+int serialize_refusals(struct serializer *s, struct refusals *refusals)
+{
+	Gpushm__Journal__Refusals m = GPUSHM__JOURNAL__REFUSALS__INIT;
+	int r;
+
+	m.n_counts = CODE_COUNT;
+	m.counts = refusals->counts;
+	r = append(s, GPUSHM__JOURNAL__TYPE__TYPE_REFUSALS, &m.base);
+	s->dead++;
+	refusals->changed = r < 0;
+	return r;
+}
+
 void serialize_forget_pool(struct fdstore *store, const struct pool *p)
 {
 	if (p->config.kind == POOL_MEMPOOL)

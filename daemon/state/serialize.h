@@ -9,6 +9,7 @@
 #include "daemon/catalog/catalog.h"
 #include "daemon/state/fdstore.h"
 #include "daemon/state/journal.h"
+#include "daemon/util/refusals.h"
 
 struct serializer {
 	struct catalog_observer observer;
@@ -42,6 +43,9 @@ int serialize_complete(struct serializer *s);
 int serialize_pool(struct serializer *s, const struct pool *p);
 int serialize_buffer(struct serializer *s, struct buffer *b);
 int serialize_lease(struct serializer *s, const struct lease *l);
+
+/* 0 or -errno. */
+int serialize_refusals(struct serializer *s, struct refusals *r);
 
 /* systemd closes the pool's fd. */
 void serialize_forget_pool(struct fdstore *store, const struct pool *p);

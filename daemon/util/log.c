@@ -101,9 +101,9 @@ static struct part *add_text(struct part *p, const char *field, const char *labe
 }
 
 static struct part *add_number(struct part *p, const char *field, const char *label,
-			       uint64_t number)
+			       uint64_t number, bool is_known)
 {
-	if (number == 0)
+	if (!is_known)
 		return p;
 	p->field = field;
 	p->label = label;
@@ -117,9 +117,10 @@ static size_t list_parts(const struct log_about *about, struct part parts[PARTS_
 
 	p = add_text(p, "GPUSHM_POOL", "pool", about->pool);
 	p = add_text(p, "GPUSHM_NAME", "name", about->name);
-	p = add_number(p, "GPUSHM_PID", "pid", (uint64_t)about->pid);
-	p = add_number(p, "GPUSHM_UID", "uid", about->uid);
-	p = add_number(p, "GPUSHM_BUFFER", "buffer", about->buffer);
+	p = add_number(p, "GPUSHM_PID", "pid", (uint64_t)about->pid, about->pid != 0);
+	p = add_number(p, "GPUSHM_UID", "uid", about->uid,
+		       about->uid != 0 || about->pid != 0 || about->of_user);
+	p = add_number(p, "GPUSHM_BUFFER", "buffer", about->buffer, about->buffer != 0);
 	return (size_t)(p - parts);
 }
 

@@ -16,7 +16,8 @@ struct log_about {
 	const char *message_id; /* one of LOG_ID_*, for journalctl -x */
 	const char *pool, *name;
 	pid_t pid;
-	uid_t uid;
+	uid_t uid;    /* written also if it is 0 and `pid` or `of_user` is not */
+	bool of_user; /* root is the subject, whose pid is not known */
 	uint64_t buffer;
 };
 
@@ -28,6 +29,9 @@ struct log_about {
 #define LOG_ID_FDS "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a06"
 #define LOG_ID_UNWATCHED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0e"
 #define LOG_ID_LOST "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0f"
+#define LOG_ID_REFUSED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a07"
+#define LOG_ID_POOL_NEARLY_FULL "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a08"
+#define LOG_ID_AUDIT "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a09"
 #define LOG_ID_DIRTY "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0d"
 
 /* Chooses the journal or stderr. Lines of a priority number above max_priority (syslog's LOG_DEBUG

@@ -137,6 +137,19 @@ answers_as_other_build() {
 	gpushmctl status --json | grep -q "$1\""
 }
 
+refuses_a_wrong_configuration() {
+	cp /etc/gpushm/gpushmd.conf /test/good.conf
+	echo 'sise=1G' >>/etc/gpushm/gpushmd.conf
+	local failed=0
+	systemctl reload gpushmd || failed=1
+	cp /test/good.conf /etc/gpushm/gpushmd.conf
+	[ $failed = 1 ] && soon wrong_key_is_told && systemctl reload gpushmd
+}
+
+wrong_key_is_told() {
+	journalctl -q --no-pager -u gpushmd | grep 'gpushmd.conf:4: .*sise'
+}
+
 killed_daemon_returns() {
 	local pid
 	pid=$(main_pid)
@@ -260,6 +273,8 @@ inside() {
 
 	check "reload" systemctl reload gpushmd
 	check "after the reload, the service is active" shows ActiveState active
+	check "reload fails where the configuration is wrong" refuses_a_wrong_configuration
+	check "after that, the service is active" shows ActiveState active
 	check "stopped, the daemon is replaced by the watchdog" killed_daemon_returns STOP
 	check "after the watchdog, the buffer is the same" same_buffer
 	check "after the watchdog, the holder is listed" soon still_held

@@ -148,6 +148,22 @@ START_TEST(a_cancelled_create_ends_the_daemon_or_stays)
 }
 END_TEST
 
+START_TEST(a_reload_before_the_driver_starts_is_lost)
+{
+	if (!fake_is_here())
+		return;
+	start("", "gpu0");
+	daemon_write_config(&d, "[daemon]\naudit=yes\n");
+	ck_assert_int_eq(kill(d.pid, SIGHUP), 0);
+	raw_close(&r);
+	raw_greet(&r, d.socket);
+	ck_assert_uint_eq(daemon_log_count(&d, "configuration reloaded"), 0);
+	fake_let_go();
+	client_await(daemon_log_count(&d, "configuration reloaded") == 1);
+	stop();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("driver_starts");
@@ -161,5 +177,6 @@ int main(void)
 			    0, 2);
 	tcase_add_test(t, a_create_that_waits_for_the_driver_is_not_made);
 	tcase_add_loop_test(t, a_cancelled_create_ends_the_daemon_or_stays, 0, 2);
+	tcase_add_test(t, a_reload_before_the_driver_starts_is_lost);
 	return suite_run("driver_starts", t, NULL);
 }

@@ -66,6 +66,7 @@ static const struct {
 	{ "[daemon]", "busy-poll=0", "busy-poll=0" },
 	{ "[daemon]", "unwatched-clients=trust", "unwatched-clients=trust" },
 	{ "[daemon]", "unmapped-users=share", "unmapped-users=share" },
+	{ "[daemon]", "audit=yes", "audit=yes" },
 	{ "[limits]", "max-bytes=40G", "max-bytes=40G" },
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
 	{ "[limits]", "max-bytes=1.5G", "max-bytes=1536M" },

@@ -65,6 +65,7 @@ static const struct {
 	{ "[daemon]\ndriver-timeout=86401\n", "2: driver-timeout=86401: " },
 	{ "[daemon]\ndriver-timeout=5s\n", "2: driver-timeout=5s: " },
 	{ "[daemon]\nbusy-poll=1001\n", "2: busy-poll=1001: " },
+	{ "[daemon]\naudit=maybe\n", "2: audit=maybe: this can't be used; allowed: no or yes" },
 	{ "[daemon]\nbusy-poll=50us\n", "2: busy-poll=50us: " },
 	{ "[daemon]\nbusy-poll=-1\n", "2: busy-poll=-1: " },
 	{ "[daemon]\nmode=00777\n", "2: mode=00777: " },

@@ -62,6 +62,26 @@ START_TEST(a_line_on_stderr_names_its_level_and_its_subject)
 }
 END_TEST
 
+static void write_about_root(void)
+{
+	log_open(LOG_INFO);
+	log_write(LOG_INFO, &(struct log_about){ .pid = 12 }, "seen");
+	log_write(LOG_INFO, &(struct log_about){ .of_user = true }, "not seen");
+	log_write(LOG_INFO, &(struct log_about){ .pool = "p" }, "nobody");
+}
+
+START_TEST(a_line_about_root_has_no_uid)
+{
+	char line[512];
+
+	unsetenv("JOURNAL_STREAM");
+	with_stderr(write_about_root, line, sizeof(line));
+	ck_assert_str_eq(line, "gpushmd: info: seen [pid=12 uid=0]\n"
+			       "gpushmd: info: not seen [uid=0]\n"
+			       "gpushmd: info: nobody [pool=p]\n");
+}
+END_TEST
+
 static void write_levels(void)
 {
 	log_open(LOG_NOTICE);
@@ -263,6 +283,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, fds_mark, fds_check);
 	tcase_add_test(tc, a_line_on_stderr_names_its_level_and_its_subject);
+	tcase_add_test(tc, a_line_about_root_has_no_uid);
 	tcase_add_test(tc, lines_below_the_level_are_dropped);
 	tcase_add_test(tc, a_newline_or_an_escape_sequence_can_not_forge_a_line);
 	tcase_add_test(tc, a_line_longer_than_a_pipe_takes_in_one_piece_is_cut);

@@ -280,6 +280,21 @@ static PyObject *read_usage(const void *p)
 	return fill_list(&usage, s->usage, sizeof(*s->usage), s->n_usage);
 }
 
+static PyObject *read_refusals(const void *p)
+{
+	const struct gpushm_status *s = p;
+	PyObject *dict = PyDict_New();
+
+	for (size_t i = 0; dict && i < s->n_refusals; i++) {
+		PyObject *count = PyLong_FromUnsignedLongLong(s->refusals[i].count);
+
+		if (!count || PyDict_SetItemString(dict, s->refusals[i].code, count) < 0)
+			Py_CLEAR(dict);
+		Py_XDECREF(count);
+	}
+	return dict;
+}
+
 static const struct field status_fields[] = {
 	FIELD(status, "software", read_text, software, "the daemon's name and version"),
 	FIELD(status, "pid", read_int, pid, "the daemon's process"),
@@ -299,6 +314,7 @@ static const struct field status_fields[] = {
 	FIELD(status, "pools_failed", read_u32, pools_failed,
 	      "how many; pools() says which and why"),
 	WHOLE("usage", read_usage, "a list of Usage: this user's; for an admin, every user's"),
+	WHOLE("refusals", read_refusals, "a dict: refused requests by code, over restarts"),
 };
 static struct record status_record =
 	RECORD("gpushm.Status", "The daemon, as it describes itself.", status_fields);

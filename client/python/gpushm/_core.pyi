@@ -133,6 +133,7 @@ class Status(structseq[Any], tuple[Any, ...]):
     fds_max: Final[int]
     pools_failed: Final[int]
     usage: Final[list[Usage]]
+    refusals: Final[dict[str, int]]
 
 @final
 class Event(structseq[Any], tuple[Any, ...]):
