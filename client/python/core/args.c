@@ -352,6 +352,20 @@ static int number_from(PyObject *number, long long max, const char *what, long l
 			    what, max, *ret);
 }
 
+/* As number_from(). */
+static int device_from(PyObject *device, long long *ret)
+{
+	if (!device || !PyUnicode_Check(device))
+		return number_from(device, INT_MAX, "device", ret);
+	*ret = GPUSHM_CURRENT_DEVICE;
+	if (PyUnicode_CompareWithASCIIString(device, "current") == 0)
+		return 1;
+	return error_python(PyExc_ValueError,
+			    "device is a GPU's ordinal, \"current\" for the one that this thread "
+			    "works on, or None for the buffer's own, not %R",
+			    device);
+}
+
 int mode_arg(PyObject *o, void *ret)
 {
 	uint32_t mode;
@@ -372,7 +386,7 @@ int options_from(const struct options_args *args, struct options *ret)
 	struct gpushm_options *o = &ret->o;
 	long long gid = 0, device = 0;
 	int has_gid = number_from(args->gid, UINT32_MAX, "gid", &gid);
-	int has_device = has_gid < 0 ? -1 : number_from(args->device, INT_MAX, "device", &device);
+	int has_device = has_gid < 0 ? -1 : device_from(args->device, &device);
 
 	if (has_device < 0)
 		return -1;

@@ -47,6 +47,20 @@ struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObjec
 	return self;
 }
 
+struct buffer *buffer_hinted(struct buffer *b, const struct gpushm_options *o)
+{
+	int own = b ? gpushm_buffer_device(b->buffer) : -1;
+	int current = own < 0 || o->flags & GPUSHM_SET_DEVICE ? -1 : gpushm_current_device();
+	_cleanup_(drop_object) PyObject *done = NULL;
+
+	if (current < 0 || current == own)
+		return b;
+	done = object_call(types.libraries_module, "warn_device", "(Oii)", b->name, own, current);
+	if (!done)
+		Py_CLEAR(b);
+	return b;
+}
+
 bool buffer_is_open(const struct buffer *self)
 {
 	if (self->buffer && !self->left)

@@ -53,6 +53,10 @@ struct array {
 /* Takes *b over, and closes it where this fails. name: the str that the caller opened it by. */
 struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name);
 
+/* Warns if the thread works on another GPU than the one that has the memory, and the options choose
+ * no GPU. Takes b over where a filter makes the warning an error; NULL is allowed. */
+struct buffer *buffer_hinted(struct buffer *b, const struct gpushm_options *o);
+
 /* Whether its user may still use it, and not only its arrays; raises where not. */
 bool buffer_is_open(const struct buffer *self);
 

@@ -49,6 +49,14 @@ GETTER(state, PyUnicode_FromString(state_word(gpushm_buffer_state(b))))
 GETTER(id, PyLong_FromUnsignedLongLong(gpushm_buffer_id(b)))
 GETTER(nbytes, PyLong_FromUnsignedLongLong(gpushm_buffer_bytes(b)))
 GETTER(digest, PyLong_FromUnsignedLongLong(gpushm_buffer_digest(b)))
+static const char *access_of(const struct gpushm_buffer *b)
+{
+	if (gpushm_buffer_copy_on_write(b) == 1)
+		return "c";
+	return gpushm_buffer_access(b) == GPUSHM_WRITE ? "r+" : "r";
+}
+
+GETTER(access, PyUnicode_FromString(access_of(b)))
 GETTER(readonly, PyBool_FromLong(gpushm_buffer_access(b) != GPUSHM_WRITE))
 GETTER(dirty, PyBool_FromLong(gpushm_buffer_dirty(b)))
 GETTER(lost, PyBool_FromLong(gpushm_buffer_lost(b)))
@@ -85,6 +93,8 @@ static PyGetSetDef getters[] = {
 	{ "id", get_id, NULL, "A number that no other buffer ever has.", NULL },
 	{ "nbytes", get_nbytes, NULL, "The buffer's size in bytes.", NULL },
 	{ "digest", get_digest, NULL, "Of the layout: equal layouts have equal digests.", NULL },
+	{ "access", get_access, NULL,
+	  "How this process has it open: 'r', 'r+', or 'c' for copy-on-write.", NULL },
 	{ "readonly", get_readonly, NULL, "Whether this process may not write to it.", NULL },
 	{ "dirty", get_dirty, NULL, "Whether a writer had died when it was opened.", NULL },
 	{ "lost", get_lost, NULL,

@@ -61,6 +61,7 @@ static PyObject *anonymous_name(mode_t mode)
 static struct buffer *make_named(PyObject *self, PyObject *name, struct create_ask *a)
 {
 	struct connection *c;
+	struct buffer *b;
 	int r;
 
 	if (args_text(name, "name", &a->name) < 0)
@@ -69,7 +70,10 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 	r = c ? connection_try(c, &a->ask) : -ECONNRESET;
 	if (r == -ENOSPC && deadline_turn(&a->options->wait) > 0)
 		r = connection_try_apart(c, &a->ask, &a->options->wait);
-	return r < 0 ? error_raise(r) : place(buffer_new(c, a->ret, name));
+	if (r < 0)
+		return error_raise(r);
+	b = place(buffer_new(c, a->ret, name));
+	return a->options->o.pool ? b : buffer_hinted(b, &a->options->o);
 }
 
 /* name: a str, or None for an anonymous buffer. */
@@ -232,7 +236,8 @@ PyMethodDef create_functions[] = {
 	  "daemon's default, a GPU's pool if there is one. mode: who may open it, as of a\n"
 	  "file. transient: the daemon unlinks it when no process has it open. attrs: a dict\n"
 	  "of str to bytes or str, 4,096 bytes in all. wait: seconds to wait for memory while\n"
-	  "the pool is full, None for ever. device: map it for that GPU, by peer access.\n\n"
+	  "the pool is full, None for ever. device: map it for that GPU, or 'current' for this\n"
+	  "thread's, by peer access.\n\n"
 	  "The contents are zero, or those of an earlier buffer of this user. If this process\n"
 	  "ends before publish(), the buffer is freed. Asks the daemon, which takes some\n"
 	  "10 us, without the GIL. Errors: Exists, NotFound (pool), AccessDenied, LimitReached, "

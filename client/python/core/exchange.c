@@ -311,6 +311,16 @@ static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, st
 	return 0;
 }
 
+/* Some consumers ignore DLPack's flag. */
+static int warn_read_only(struct array *self, PyObject *kwargs)
+{
+	_cleanup_(drop_object) PyObject *done =
+		object_call(types.libraries_module, "warn_read_only", "(OO)", self,
+			    kwargs ? kwargs : Py_None);
+
+	return done ? 0 : -1;
+}
+
 PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 {
 	static const char *const words[] = { "stream", "max_version", "dl_device", "copy", NULL };
@@ -325,9 +335,10 @@ PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs)
 		return NULL;
 	gpushm_array_dlpack_device(self->array, &type, &id);
 	if (legacy_from(max_version, &q.legacy) < 0 || order(self, stream, type) < 0 ||
-	    device_from(dl_device, copy, type, id, &q) < 0)
+	    device_from(dl_device, copy, type, id, &q) < 0 || !array_is_open(self) ||
+	    (!q.copy && !array_is_writable(self) && warn_read_only(self, kwargs) < 0))
 		return NULL;
-	/* Checked again, because order() lets other threads run. */
+	/* Checked again, because order() and a warning let other threads run. */
 	return array_is_open(self) ? make_capsule(self, &q) : NULL;
 }
 

@@ -16,10 +16,10 @@
 /* From now on the core makes objects of the package's classes, and calls its modules. */
 static PyObject *register_package(PyObject *module, PyObject *args)
 {
-	PyObject *array, *buffer, *dtype, *driver, *asyncio;
+	PyObject *array, *buffer, *dtype, *driver, *asyncio, *libraries;
 
-	if (!PyArg_ParseTuple(args, "O!O!OOO:_register", &PyType_Type, &array, &PyType_Type,
-			      &buffer, &dtype, &driver, &asyncio))
+	if (!PyArg_ParseTuple(args, "O!O!OOOO:_register", &PyType_Type, &array, &PyType_Type,
+			      &buffer, &dtype, &driver, &asyncio, &libraries))
 		return NULL;
 	if (!PyType_IsSubtype((PyTypeObject *)array, types.array) ||
 	    !PyType_IsSubtype((PyTypeObject *)buffer, types.buffer))
@@ -29,6 +29,7 @@ static PyObject *register_package(PyObject *module, PyObject *args)
 	types.dtype_module = Py_NewRef(dtype);
 	types.driver_module = Py_NewRef(driver);
 	types.asyncio_module = Py_NewRef(asyncio);
+	types.libraries_module = Py_NewRef(libraries);
 	Py_RETURN_NONE;
 }
 
@@ -94,7 +95,7 @@ static PyObject *pending_cleanup(PyObject *module, PyObject *unused)
 
 static PyMethodDef own_functions[] = {
 	{ "_register", register_package, METH_VARARGS,
-	  "_register($module, array, buffer, dtype, driver, asyncio, /)\n--\n\n"
+	  "_register($module, array, buffer, dtype, driver, asyncio, libraries, /)\n--\n\n"
 	  "Sets the classes that open() and create() return, and the modules that the core "
 	  "calls." },
 	{ "_opened", opened, METH_NOARGS,

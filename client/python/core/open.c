@@ -52,20 +52,22 @@ static struct buffer *attach(PyObject *self, struct open_ask *a, const struct de
 	struct connection *c = connection_of(self);
 	int r = c ? open_in_time(c, a, d) : -ECONNRESET;
 
-	return r < 0 ? error_raise(r) : buffer_new(c, a->ret, a->name_object);
+	if (r < 0)
+		return error_raise(r);
+	return buffer_hinted(buffer_new(c, a->ret, a->name_object), a->options);
 }
 
-static int access_from(const char *word, enum gpushm_access *ret)
+/* *ret_flags: copy-on-write is an option of the open, which is one for reading. */
+static int access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags)
 {
-	if (strcmp(word, "r") == 0)
-		*ret = GPUSHM_READ;
-	else if (strcmp(word, "r+") == 0)
-		*ret = GPUSHM_WRITE;
-	else
-		PyErr_Format(PyExc_ValueError,
-			     "access is \"r\" to read or \"r+\" to read and write, not \"%s\"",
-			     word);
-	return PyErr_Occurred() ? -1 : 0;
+	*ret = strcmp(word, "r+") == 0 ? GPUSHM_WRITE : GPUSHM_READ;
+	*ret_flags = strcmp(word, "c") == 0 ? GPUSHM_COPY_ON_WRITE : 0;
+	if (strcmp(word, "r") == 0 || *ret == GPUSHM_WRITE || *ret_flags)
+		return 0;
+	return error_python(PyExc_ValueError,
+			    "access is \"r\" to read, \"r+\" to read and write, or \"c\" to read "
+			    "and to write to pages of one's own (copy-on-write), not \"%s\"",
+			    word);
 }
 
 /* ---- which array ---- */
@@ -171,6 +173,7 @@ static int open_args_from(PyObject *const *given, PyObject *device, PyObject *re
 	PyObject *name = given[0], *access = given[1], *timeout = given[2];
 	struct options_args options = { .device = device };
 	const char *word = "r";
+	uint32_t flags;
 
 	ret->ask = (struct open_ask){ .ask.run = run_open,
 				      .name_object = name,
@@ -178,11 +181,14 @@ static int open_args_from(PyObject *const *given, PyObject *device, PyObject *re
 	ret->timeout = (struct deadline){ 0 };
 	if (args_text(name, "name", &ret->ask.name) < 0 ||
 	    (access && args_text(access, "access", &word) < 0) ||
-	    access_from(word, &ret->ask.access) < 0 ||
+	    access_from(word, &ret->ask.access, &flags) < 0 ||
 	    (timeout && !deadline_arg(timeout, &ret->timeout)))
 		return -1;
 	options.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;
-	return options.refuse_dirty < 0 ? -1 : options_from(&options, &ret->options);
+	if (options.refuse_dirty < 0 || options_from(&options, &ret->options) < 0)
+		return -1;
+	ret->options.o.flags |= flags;
+	return 0;
 }
 
 enum {
@@ -245,18 +251,20 @@ PyMethodDef open_functions[] = {
 	  "open($self, name, access='r', timeout=0, *, array=None, dtype=None,\n"
 	  "     shape=None, strides=None, offset=None, device=None, refuse_dirty=False)\n--\n\n"
 	  "Attaches to a published buffer and returns its array; copies nothing.\n\n"
-	  "access: 'r', or 'r+' to write to a shared buffer. timeout: seconds to wait until\n"
+	  "access: 'r'; 'r+' to write to a shared buffer; 'c' for copy-on-write, in host pools:\n"
+	  "this process may write, and nobody else sees it. timeout: seconds to wait until\n"
 	  "the name is published, None for ever; other threads run meanwhile, and Ctrl-C\n"
 	  "works. array: the name of the array, where the buffer has many. dtype, shape,\n"
 	  "strides and offset (both in bytes, the offset from the buffer's start) replace\n"
 	  "parts of the array's layout; the result must fit into the buffer. device: map it\n"
-	  "for that GPU, by peer access. refuse_dirty: raise Dirty for a buffer whose writer\n"
-	  "died, or wait until it is clean.\n\n"
+	  "for that GPU, or 'current' for this thread's, by peer access; None is the GPU that\n"
+	  "has the memory, with a DeviceWarning where the thread works on another one.\n"
+	  "refuse_dirty: raise Dirty for a buffer whose writer died, or wait until it is clean.\n\n"
 	  "close(), the end of its with block, or the end of the last reference gives the\n"
 	  "buffer back; close() describes what happens to views and tensors. Asks the daemon:\n"
 	  "one round trip of some 10 us, without the GIL. Errors: NotFound, NotPublished,\n"
 	  "Timeout, AccessDenied, ReadOnly (to write to a sealed buffer), Dirty, LimitReached,\n"
-	  "DeviceFailed, LayoutError, DaemonGone." },
+	  "NotSupported ('c' of GPU or pinned memory), DeviceFailed, LayoutError, DaemonGone." },
 	{ "open_many", KEYWORDS(open_many), METH_FASTCALL | METH_KEYWORDS,
 	  "open_many($self, name, access='r', timeout=0, *, device=None,\n"
 	  "          refuse_dirty=False)\n--\n\n"

@@ -19,7 +19,7 @@ import atexit
 from collections.abc import Mapping
 from typing import Any
 
-from . import _asyncio, _core, _driver, _dtype
+from . import _asyncio, _core, _driver, _dtype, _libraries
 from ._array import Array, Buffer, Record
 from ._asyncio import open_async, wait_async
 from ._core import (
@@ -84,9 +84,10 @@ from ._driver import auto_synchronize, defer_cleanup
 from ._foreign import as_array, is_cuda_array
 from ._handle import Handle
 from ._ipc import IpcArrayHandle, IpcHandle, MemoryPointer, get_ipc_handle, open_ipc_array
+from ._libraries import DeviceWarning, ReadOnlyWarning
 from ._show import ls, pools
 
-_core._register(Array, Buffer, _dtype, _driver, _asyncio)
+_core._register(Array, Buffer, _dtype, _driver, _asyncio, _libraries)
 Mapping.register(Buffer)
 # Before the driver's own atexit handler: no CUDA call is allowed after it.
 atexit.register(_core._disconnect)
@@ -105,6 +106,7 @@ __all__ = [
     "Connection",
     "DaemonGone",
     "DeviceFailed",
+    "DeviceWarning",
     "Dirty",
     "DriverError",
     "Error",
@@ -128,6 +130,7 @@ __all__ = [
     "PoolFull",
     "PoolInfo",
     "ReadOnly",
+    "ReadOnlyWarning",
     "Record",
     "StateError",
     "Status",

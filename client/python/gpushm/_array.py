@@ -186,7 +186,7 @@ class Array(_core.Array):
         dirty = ", dirty" if self.dirty else ""
         return (
             f"<gpushm.Array {name!r} {self.shape} {self.dtype_name}, {self.state} in pool {self.pool!r}"
-            f"{', read-only' if self.readonly else ''}{dirty}>"
+            f"{', read-only' if self.readonly else ''}{', copy-on-write' if self.access == 'c' else ''}{dirty}>"
         )
 
 

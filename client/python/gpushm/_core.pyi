@@ -5,7 +5,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import ModuleType
-from typing import Any, Final, Self, SupportsIndex, TypeAlias, final
+from typing import Any, Final, Literal, Self, SupportsIndex, TypeAlias, final
 
 from _typeshed import ReadableBuffer, WriteableBuffer, structseq
 from typing_extensions import Buffer as SupportsBuffer
@@ -164,6 +164,7 @@ class Array(SupportsBuffer):
     host_ptr: int | None
     dirty: bool
     lost: bool
+    access: Literal["r", "r+", "c"]
     readonly: bool
     anonymous: bool
     closed: bool
@@ -208,6 +209,7 @@ class Buffer:
     id: int
     nbytes: int
     digest: int
+    access: Literal["r", "r+", "c"]
     readonly: bool
     dirty: bool
     lost: bool
@@ -270,7 +272,7 @@ class Connection:
         attrs: _Attrs | None = None,
         wait: float | None = 0,
         gid: int | None = None,
-        device: int | None = None,
+        device: int | Literal["current"] | None = None,
     ) -> _Array: ...
     def create_many(
         self,
@@ -283,12 +285,12 @@ class Connection:
         attrs: _Attrs | None = None,
         wait: float | None = 0,
         gid: int | None = None,
-        device: int | None = None,
+        device: int | Literal["current"] | None = None,
     ) -> _Buffer: ...
     def open(
         self,
         name: str,
-        access: str = "r",
+        access: Literal["r", "r+", "c"] = "r",
         timeout: float | None = 0,
         *,
         array: str | None = None,
@@ -296,16 +298,16 @@ class Connection:
         shape: _Shape | None = None,
         strides: _Shape | None = None,
         offset: int | None = None,
-        device: int | None = None,
+        device: int | Literal["current"] | None = None,
         refuse_dirty: bool = False,
     ) -> _Array: ...
     def open_many(
         self,
         name: str,
-        access: str = "r",
+        access: Literal["r", "r+", "c"] = "r",
         timeout: float | None = 0,
         *,
-        device: int | None = None,
+        device: int | Literal["current"] | None = None,
         refuse_dirty: bool = False,
     ) -> _Buffer: ...
     def wait(self, name: str, timeout: float | None = None) -> None: ...
@@ -344,7 +346,13 @@ def _report_unpublished() -> None: ...
 def _opened() -> list[_Buffer]: ...
 def _stream(stream: Any, /) -> int | None: ...
 def _register(
-    array: type[Array], buffer: type[Buffer], dtype: ModuleType, driver: ModuleType, asyncio: ModuleType, /
+    array: type[Array],
+    buffer: type[Buffer],
+    dtype: ModuleType,
+    driver: ModuleType,
+    asyncio: ModuleType,
+    libraries: ModuleType,
+    /,
 ) -> None: ...
 def _dtype_bits(name: str, /) -> int: ...
 def _read_dlpack(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakSet, WeakValueDictionary
 
 from . import _core, _dtype
@@ -64,19 +64,30 @@ class Handle:
         """The array's dtype; None: the handle names a whole buffer."""
         return _dtype.decode(self._layout["dtype"], self._layout["descr"]) if self._layout else None
 
-    def open(self, access: str | None = None, timeout: float | None = 0, *, device: int | None = None) -> Any:
+    def open(
+        self,
+        access: Literal["r", "r+", "c"] | None = None,
+        timeout: float | None = 0,
+        *,
+        device: int | Literal["current"] | None = None,
+    ) -> Any:
         """Attaches: an Array with the handle's layout, or a Buffer. Copies nothing.
 
-        access: 'r' or 'r+'; None: that of the array or buffer whose handle this is. timeout: seconds to wait until the
-        buffer is published, None for ever. device: map it for that GPU. Errors: as gpushm.open(); NotFound also where
-        the name now belongs to another buffer, or the last process has closed an anonymous one.
+        access: 'r', 'r+' or 'c'; None: that of the array or buffer whose handle this is. timeout: seconds to wait until
+        the buffer is published, None for ever. device: map it for that GPU, or for the "current" one. Errors: as
+        gpushm.open(); NotFound also where the name now belongs to another buffer, or the last process has closed an
+        anonymous one.
         """
         opened = self.attach(access, timeout, device, **(_overrides(self._layout) if self._layout else {}))
         self._opened.add(opened)
         return opened
 
     def attach(
-        self, access: str | None = None, timeout: float | None = 0, device: int | None = None, **layout: Any
+        self,
+        access: Literal["r", "r+", "c"] | None = None,
+        timeout: float | None = 0,
+        device: int | Literal["current"] | None = None,
+        **layout: Any,
     ) -> Any:
         """open() with another layout; without one, a Buffer."""
         connection = _connection_to(self.socket) if self.socket else _core
@@ -172,7 +183,9 @@ def handle_of(thing: Any) -> Handle:
     if buffer.anonymous and buffer.state == "filling":
         buffer.publish("shared")
     # A buffer that is being filled will probably be sealed.
-    access = "r+" if buffer.state == "shared" and not buffer.readonly else "r"
+    access = "r" if buffer.state != "shared" or buffer.readonly else "r+"
+    if buffer.access == "c":
+        access = "c"
     socket = buffer.connection.socket
     maker = (os.getpid(), os.getuid()) if buffer.anonymous else None
     return Handle(
@@ -185,6 +198,11 @@ def reduce(thing: Any) -> tuple[Any, ...]:
     if thing.state == "filling" and not thing.anonymous:
         raise _core.StateError(
             errno.EBUSY, f'buffer "{thing.name}" can\'t be sent before it is published: nobody else could open it'
+        )
+    if thing.access == "c":
+        raise TypeError(
+            f'buffer "{thing.name}" is open copy-on-write, and what was written to it is this process\'s alone: send a '
+            "copy (copy_to_host()), or the handle(), by which others get it as it was published"
         )
     return _arrived, (handle_of(thing),)
 

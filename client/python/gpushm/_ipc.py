@@ -13,7 +13,7 @@ import errno
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from . import _core, _foreign, _handle
 
@@ -97,7 +97,13 @@ class IpcArrayHandle(_handle.Handle):
         self.base: _core.Array | None = None
         self._array: _core.Array | None = None
 
-    def open(self, access: str | None = None, timeout: float | None = 0, *, device: int | None = None) -> Any:
+    def open(
+        self,
+        access: Literal["r", "r+", "c"] | None = None,
+        timeout: float | None = 0,
+        *,
+        device: int | Literal["current"] | None = None,
+    ) -> Any:
         """As Handle.open(). ValueError: it is open already."""
         if self._array is not None:
             raise ValueError("IpcHandle is already opened")

@@ -112,7 +112,7 @@ def _buffer_rows(buffer: Any) -> list[tuple[str, object]]:
     state = buffer.state + (", dirty" if buffer.dirty else "") + (", lost" if buffer.lost else "")
     return [
         ("state", state),
-        ("access", "read-only" if buffer.readonly else "read and write"),
+        ("access", {"r": "read-only", "r+": "read and write", "c": "copy-on-write"}[buffer.access]),
         ("pool", f"{buffer.pool} ({buffer.kind})"),
         ("device", "host" if buffer.device is None else buffer.device),
     ]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Other libraries of this process: which of them ignore that memory is read-only, and on which GPU a thread works.
+
+Nothing here imports a library: one that is not imported yet does nothing with an Array.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+from typing import Any
+
+
+class ReadOnlyWarning(UserWarning):
+    """A library has got read-only memory as memory that it may write to."""
+
+
+class DeviceWarning(UserWarning):
+    """A buffer is mapped for another GPU than the one that the thread works on."""
+
+
+# What a write does, and what to do instead, for each kind of pool.
+_FATES = {
+    "host": ("ends this process with SIGSEGV", 'write to a copy, or open the buffer with access "c" (copy-on-write)'),
+    "pinned": ("ends this process with SIGSEGV", "write to a copy"),
+    "vmm": ("is an illegal memory access, after which this process can't use the GPU any more", "write to a copy"),
+    "mempool": ("changes the buffer for all processes", "write to a copy"),
+}
+# What has been said: once in a process is enough.
+_said: set[tuple[object, ...]] = set()
+
+
+def _say(key: tuple[object, ...], text: str, category: type[Warning], level: int) -> None:
+    """Warns of the `level`-th frame above the caller of _say(). A filter may make the warning an error: that is raised
+    each time.
+    """
+    if key not in _said:
+        warnings.warn(f"{text} This is said once.", category, level + 2)
+        _said.add(key)
+
+
+def warn_read_only(array: Any, words: dict[str, Any] | None) -> None:
+    """Called where DLPack's flag says that an array is read-only; `words` are the keywords that __dlpack__() got."""
+    library, level = _ignorer(words or {})
+    if library is not None:
+        fate, instead = _FATES[array.kind]
+        text = f'{library} ignores that buffer "{array.name}" is read-only: a write to its tensor {fate}; {instead}.'
+        _say((library, array.kind), text, ReadOnlyWarning, level)
+
+
+def _ignorer(words: dict[str, Any]) -> tuple[str | None, int]:
+    """The library that asks for a tensor, if it ignores the flag, and how many frames the program is above
+    warn_read_only().
+    """
+    frame: FrameType | None = sys._getframe(2)
+    for level in range(1, 4):
+        if frame is None:
+            break
+        if frame.f_code.co_name == "from_dlpack" and _package_of(frame) == "torch":
+            ours = frame.f_back is not None and _package_of(frame.f_back) == "gpushm"
+            return (None, 0) if ours else ("PyTorch", level + 1)
+        frame = frame.f_back
+    # CuPy's from_dlpack() is compiled and has no frame. These are its keywords; PyTorch and cuda.core give fewer, and
+    # NumPy gives others.
+    if "cupy" in sys.modules and set(words) == {"stream", "max_version", "copy"}:
+        return "CuPy", 1
+    return None, 0
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def warn_device(name: str, own: int, current: int) -> None:
+    """Called where a buffer was opened or created without a choice of the GPU."""
+    text = (
+        f'buffer "{name}" is on GPU {own}, and this thread works on GPU {current}, whose kernels can\'t use it: '
+        f'device="current" maps it for GPU {current}, device={own} for GPU {own} without this warning, and pool= '
+        "chooses the GPU of a new buffer."
+    )
+    _say((own, current), text, DeviceWarning, 1)
