@@ -56,9 +56,11 @@ struct buffer *buffer_hinted(struct buffer *b, const struct gpushm_options *o)
 	if (current < 0 || current == own)
 		return b;
 	done = object_call(types.libraries_module, "warn_device", "(Oii)", b->name, own, current);
-	if (!done)
-		Py_CLEAR(b);
-	return b;
+	if (done)
+		return b;
+	b->scratch = true;
+	Py_DECREF((PyObject *)b);
+	return NULL;
 }
 
 bool buffer_is_open(const struct buffer *self)
