@@ -298,6 +298,7 @@ static void on_housekeeping(uv_timer_t *timer)
 	struct server *s = timer->data;
 
 	handover_tidy(&s->handover);
+	accounts_count_fds(&s->service.catalog.accounts);
 	pools_look(&s->pools, s->config->driver_timeout);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
 }
@@ -308,6 +309,7 @@ static void on_pools_ready(void *arg)
 	struct pool *pool;
 
 	s->ready = true;
+	accounts_count_fds(&s->service.catalog.accounts);
 	list_foreach (pool, &s->pools.all, link)
 		handover_add_pool(&s->handover, pool);
 	if (listen_now(s) < 0) {
@@ -378,12 +380,14 @@ static int start(struct server *s)
 		return r;
 	busy_poll_init(&s->service.busy_poll, &s->loop);
 	reexec_init(&s->service.reexec, &s->loop, s->argv, exec_program, s);
-	reaper_init(&s->service.reaper, &s->loop, &s->service.catalog);
+	r = reaper_init(&s->service.reaper, &s->loop, &s->service.catalog);
 	start_signals(s);
-	r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);
+	if (r == 0)
+		r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);
 	s->pools.on_failed = on_pools_failed;
 	if (r == 0)
 		r = handover_adopt(&s->handover);
+	accounts_count_fds(&s->service.catalog.accounts);
 	/* Buffers of an earlier daemon can be opened at once, before the driver has started. */
 	if (r == 0 && s->service.catalog.n_buffers > 0)
 		r = listen_now(s);

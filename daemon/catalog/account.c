@@ -6,6 +6,7 @@
  */
 #include "daemon/catalog/account.h"
 
+#include "daemon/util/fds.h"
 #include "proto/base/size.h"
 
 #include <assert.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	const char *noun, *key, *remedy;
@@ -24,12 +26,26 @@ static const struct {
 			      "unlink some, or put many arrays into one buffer" },
 	[ACCOUNT_LEASES] = { "leases", "max-leases", "close buffers that are not needed" },
 	[ACCOUNT_PEERS] = { "connections", "max-connections", "share one connection in a process" },
+	[ACCOUNT_FDS] = { "file descriptors of gpushmd", "max-share",
+			  "close connections and buffers, or raise LimitNOFILE" },
+	[ACCOUNT_IN_FLIGHT] = { "descriptors in replies that nobody has read", "max-share",
+				"read the replies, or close the connections" },
+	[ACCOUNT_KEPT] = { "buffers kept by systemd", "max-share",
+			   "put many arrays into one buffer" },
+	[ACCOUNT_WATCHED] = { "watched names", "max-share", "watch fewer names" },
 };
+
+#define RESERVE_PART 8u		   /* one in so many is for administrators alone */
+#define FDS_SPARE 16u		   /* for what is open for a moment only */
+#define WATCHED_TOTAL (256u << 10) /* with a name of 255 bytes each takes about 350 bytes */
 
 int accounts_init(struct accounts *a, const struct config *config)
 {
 	a->config = config;
 	list_init(&a->all);
+	for (int i = 0; i < ACCOUNT_ITEMS; i++)
+		a->budgets[i] = (struct budget){ .total = UINT64_MAX };
+	a->budgets[ACCOUNT_WATCHED].total = WATCHED_TOTAL;
 	return hashtable_init(&a->by_uid);
 }
 
@@ -39,7 +55,7 @@ void accounts_done(struct accounts *a)
 	hashtable_done(&a->by_uid);
 }
 
-static struct account *find(const struct accounts *a, uid_t uid)
+struct account *account_find(const struct accounts *a, uid_t uid)
 {
 	struct account *it;
 
@@ -51,7 +67,7 @@ static struct account *find(const struct accounts *a, uid_t uid)
 
 static struct account *find_or_new(struct accounts *a, uid_t uid)
 {
-	struct account *account = find(a, uid);
+	struct account *account = account_find(a, uid);
 
 	if (account)
 		return account;
@@ -60,6 +76,8 @@ static struct account *find_or_new(struct accounts *a, uid_t uid)
 		return NULL;
 	account->accounts = a;
 	account->uid = uid;
+	account->admin = uid == 0 || uid == geteuid();
+	list_init(&account->unread);
 	hashtable_insert(&a->by_uid, &account->link, hashtable_hash_u64(uid));
 	list_insert(&a->all, &account->all_link);
 	return account;
@@ -75,22 +93,63 @@ static void free_if_empty(struct account *account)
 	free(account);
 }
 
-uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item)
+/* What all users but administrators may still take. */
+static uint64_t left_to_users(const struct budget *b)
+{
+	uint64_t taken = b->total / RESERVE_PART + b->used;
+
+	return taken < b->total ? b->total - taken : 0;
+}
+
+/* The part that a user may hold of what it has and what is left: with half of it, two users who
+ * both take all they can get leave a quarter, and a third one is still served. */
+static uint64_t share_of(const struct accounts *a, const struct account *account, double percent,
+			 enum account_item item)
+{
+	const struct budget *b = &a->budgets[item];
+	uint64_t reach;
+
+	if (b->total == UINT64_MAX || (account && account->admin))
+		return UINT64_MAX;
+	reach = left_to_users(b) + (account ? account->used[item] : 0);
+	return (uint64_t)((double)reach * percent / 100);
+}
+
+static uint64_t count_limit(uint32_t count)
+{
+	return count == UINT32_MAX ? UINT64_MAX : count;
+}
+
+static uint64_t limit_of(const struct accounts *a, const struct account *account, uid_t uid,
+			 enum account_item item)
 {
 	const struct limits_config *limits = config_limits(a->config, uid);
-	uint32_t count = item == ACCOUNT_BUFFERS  ? limits->buffers
-			 : item == ACCOUNT_LEASES ? limits->leases
-						  : limits->peers;
 
-	if (item == ACCOUNT_BYTES || item == ACCOUNT_TABLES)
-		return item == ACCOUNT_BYTES ? limits->bytes : limits->tables;
-	return count == UINT32_MAX ? UINT64_MAX : count;
+	switch (item) {
+	case ACCOUNT_BYTES:
+		return limits->bytes;
+	case ACCOUNT_TABLES:
+		return limits->tables;
+	case ACCOUNT_BUFFERS:
+		return count_limit(limits->buffers);
+	case ACCOUNT_LEASES:
+		return count_limit(limits->leases);
+	case ACCOUNT_PEERS:
+		return count_limit(limits->peers);
+	default:
+		return share_of(a, account, limits->share, item);
+	}
+}
+
+uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item)
+{
+	return limit_of(a, account_find(a, uid), uid, item);
 }
 
 static int check_limit(const struct account *account, enum account_item item, uint64_t amount,
 		       uint64_t slack, struct fault *f)
 {
-	uint64_t limit = account_limit(account->accounts, account->uid, item);
+	uint64_t limit = limit_of(account->accounts, account, account->uid, item);
 	uint64_t used = account->used[item], sum;
 
 	/* The sum is also checked without a limit, because it is counted. */
@@ -117,6 +176,7 @@ int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amoun
 		return r;
 	}
 	account->used[item] += amount;
+	a->budgets[item].used += amount;
 	*ret = (struct charge){ account, item, amount };
 	return 0;
 }
@@ -128,6 +188,7 @@ int recharge(struct charge *c, uint64_t amount, struct fault *f)
 	if (r < 0)
 		return r;
 	c->account->used[c->item] += amount - c->amount;
+	c->account->accounts->budgets[c->item].used += amount - c->amount;
 	c->amount = amount;
 	return 0;
 }
@@ -138,8 +199,21 @@ void discharge(struct charge *c)
 		return;
 	assert(c->account->used[c->item] >= c->amount);
 	c->account->used[c->item] -= c->amount;
+	c->account->accounts->budgets[c->item].used -= c->amount;
 	free_if_empty(c->account);
 	*c = (struct charge){ 0 };
+}
+
+/* What is open and charged to nobody is the daemon's own: libraries and drivers open descriptors,
+ * and freed memory that waits has some, too. */
+void accounts_count_fds(struct accounts *a)
+{
+	struct budget *fds = &a->budgets[ACCOUNT_FDS];
+	uint64_t open = fds_open(), limit = fds_limit();
+	uint64_t own = (open > fds->used ? open - fds->used : 0) + FDS_SPARE;
+
+	fds->total = limit > own ? limit - own : 0;
+	a->budgets[ACCOUNT_IN_FLIGHT].total = limit;
 }
 
 /* ---- who fills a pool ---- */

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * An account: what one uid holds, in bytes, tables, buffers, leases and connections. Every object
- * has its charge as a member and discharges it; an account lives while anything is charged to it.
+ * An account: what one uid holds. Every object has its charge as a member and discharges it; an
+ * account lives while anything is charged to it.
+ *
+ * Bytes, tables, buffers, leases and connections have a limit for each user. What the daemon has a
+ * fixed number of, all users share: its descriptors, the descriptors that the kernel lets it have
+ * in flight, the places in the fd store, and watched names. A user may hold at most as much of such
+ * a thing as it leaves to others (max-share), and an eighth of it is for administrators alone.
  */
 #pragma once
 
@@ -16,10 +21,21 @@ enum account_item {
 	ACCOUNT_BUFFERS,
 	ACCOUNT_LEASES,
 	ACCOUNT_PEERS,
+	ACCOUNT_FDS,	   /* descriptors of the daemon: the first of those with a budget */
+	ACCOUNT_IN_FLIGHT, /* descriptors in replies that the client may not have read */
+	ACCOUNT_KEPT,	   /* buffers that systemd keeps over the daemon's death */
+	ACCOUNT_WATCHED,   /* names and buffers in WATCH requests that wait */
 	ACCOUNT_ITEMS
 };
 
+/* What all users share. */
+struct budget {
+	uint64_t total; /* UINT64_MAX: no bound */
+	uint64_t used;
+};
+
 struct accounts {
+	struct budget budgets[ACCOUNT_ITEMS];
 	struct hashtable by_uid;     /* account::link */
 	struct list all;	     /* account::all_link */
 	const struct config *config; /* borrowed: the limits in force */
@@ -33,7 +49,9 @@ struct account {
 	uint64_t used[ACCOUNT_ITEMS];
 	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
 	uint64_t unnamed;	    /* used by accounts_name_largest() */
+	struct list unread;	    /* unread::link: connections with descriptors in flight */
 	bool unwatched;		    /* the log has reported that a process of it can't be watched */
+	bool admin; /* an administrator has connected: no share or reserve bounds it */
 };
 
 /* A part of an account. Zeroed: nothing is charged. */
@@ -48,8 +66,8 @@ int accounts_init(struct accounts *a, const struct config *config);
 /* Everything must have been discharged. */
 void accounts_done(struct accounts *a);
 
-/* Charges a uid, which may exceed its limit by `slack`. 0; -EDQUOT or -ENOMEM with *f filled in.
- * The caller calls discharge() later. */
+/* Charges a uid, which may exceed its limit or its share by `slack`. 0; -EDQUOT or -ENOMEM with *f
+ * filled in. The caller calls discharge() later. */
 int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amount, uint64_t slack,
 	   struct charge *ret, struct fault *f);
 
@@ -60,7 +78,14 @@ int recharge(struct charge *c, uint64_t amount, struct fault *f);
 /* Ends the charge; frees the account with its last one. A second call does nothing. */
 void discharge(struct charge *c);
 
-/* The limit of an item for a uid; UINT64_MAX: none. */
+/* NULL: nothing is charged to it. */
+struct account *account_find(const struct accounts *a, uid_t uid);
+
+/* Counts the descriptors that the daemon has open and may have, so that users share the rest. Call
+ * it from time to time. */
+void accounts_count_fds(struct accounts *a);
+
+/* The limit of an item for a uid, or its present share; UINT64_MAX: none. */
 uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item);
 
 /* Adds to the text of *f the users whose buffers take most of the pool with that index. */

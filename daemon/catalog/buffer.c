@@ -36,12 +36,25 @@ static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n,
 	return r;
 }
 
+/* A buffer that is being filled gets all that it may need later, so that PUBLISH does not fail for
+ * want of fds. */
+static uint64_t fds_of(const struct buffer *b)
+{
+	enum pool_kind kind = b->pool->config.kind;
+	bool twins = kind == POOL_HOST && b->state != BUFFER_SEALED;
+	bool table = b->state == BUFFER_FILLING || b->table_bytes > 0;
+
+	return (kind != POOL_MEMPOOL) + twins + table;
+}
+
 int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f)
 {
 	int r = charge(a, b->uid, ACCOUNT_BUFFERS, 1, slack, &b->buffer_charge, f);
 
 	if (r == 0)
 		r = charge(a, b->uid, ACCOUNT_TABLES, b->table_bytes, slack, &b->table_charge, f);
+	if (r == 0)
+		r = charge(a, b->uid, ACCOUNT_FDS, fds_of(b), slack, &b->fds_charge, f);
 	if (r == 0)
 		r = charge(a, b->uid, ACCOUNT_BYTES, b->bytes, slack, &b->bytes_charge, f);
 	return r;
@@ -116,6 +129,7 @@ struct buffer *buffer_free(struct buffer *b)
 	table_builder_free(b->table);
 	close_fd(&b->table_fd);
 	discharge(&b->bytes_charge);
+	discharge(&b->fds_charge);
 	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);
 	free(b->making);
@@ -231,6 +245,7 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 	recharge(&b->table_charge, bytes, f);
 	b->table = table_builder_free(b->table);
 	b->state = state;
+	recharge(&b->fds_charge, fds_of(b), f);
 	b->published_ns = clock_realtime_ns();
 	return 0;
 }

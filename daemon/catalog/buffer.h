@@ -52,7 +52,7 @@ struct buffer {
 	struct making *making; /* owned; NULL once there is a block */
 	struct block block;
 	uint64_t bytes; /* as asked for; block.bytes is what it got */
-	struct charge bytes_charge, buffer_charge, table_charge;
+	struct charge bytes_charge, buffer_charge, table_charge, fds_charge;
 
 	struct table_builder *table; /* while filling; NULL: no array and no attribute so far */
 	uint64_t table_bytes, digest;
@@ -92,8 +92,8 @@ struct buffer_spec {
 /* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
 
-/* Charges the owner for the buffer, its bytes and its table; the owner may exceed its limits by
- * `slack`. 0, or -errno with *f filled in. */
+/* Charges the owner for the buffer, its bytes, its table and its fds; the owner may exceed its
+ * limits by `slack`. 0, or -errno with *f filled in. */
 int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f);
 
 /* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Processes and their pidfds.
+ *
  * From Linux 6.5 on the kernel identifies the peer: SO_PEERPIDFD is a pidfd of exactly the process
  * that connected, in any PID namespace. Older kernels give only its pid, and between connect() and
  * pidfd_open() another process may have got that pid. Two checks help against that: the socket has
@@ -110,4 +112,95 @@ uint64_t pidfd_number(int pidfd)
 	if (fstatfs(pidfd, &fs) < 0 || fs.f_type != PID_FS_MAGIC || fstat(pidfd, &st) < 0)
 		return 0;
 	return st.st_ino;
+}
+
+/* ---- shared by the connections of a process ---- */
+
+int pidfds_init(struct pidfds *all)
+{
+	return hashtable_init(&all->by_process);
+}
+
+void pidfds_done(struct pidfds *all)
+{
+	hashtable_done(&all->by_process);
+}
+
+static uint64_t hash_of(pid_t pid, uint64_t start_time)
+{
+	return hashtable_hash_u64(start_time ^ (uint64_t)pid << 40);
+}
+
+static bool is_linked(const struct pidfd *p)
+{
+	return p->start_time != 0;
+}
+
+struct pidfd *pidfd_find(const struct pidfds *all, uid_t uid, pid_t pid, uint64_t start_time)
+{
+	struct pidfd *it;
+
+	if (start_time == 0)
+		return NULL;
+	hashtable_foreach (it, &all->by_process, hash_of(pid, start_time), link)
+		if (it->uid == uid && it->pid == pid && it->start_time == start_time)
+			return it;
+	return NULL;
+}
+
+/* The pid of a process that has died since it connected may be another one's by now, and the start
+ * time is read after that. The number can't be mistaken. */
+static struct pidfd *find_same(const struct pidfds *all, int fd, uid_t uid, pid_t pid,
+			       uint64_t start_time)
+{
+	struct pidfd *found = pidfd_find(all, uid, pid, start_time);
+
+	return found && found->number == pidfd_number(fd) ? found : NULL;
+}
+
+struct pidfd *pidfd_share(struct pidfds *all, int *fd, uid_t uid, pid_t pid, uint64_t start_time)
+{
+	_cleanup_(close_fd) int own = take_fd(fd);
+	struct pidfd *p = find_same(all, own, uid, pid, start_time);
+
+	if (p) {
+		p->users++;
+		return p;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	*p = (struct pidfd){ .all = all, .pid = pid, .uid = uid, .start_time = start_time };
+	p->number = pidfd_number(own);
+	p->fd = take_fd(&own);
+	p->users = 1;
+	list_init(&p->suspects);
+	if (is_linked(p))
+		hashtable_insert(&all->by_process, &p->link, hash_of(pid, start_time));
+	return p;
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+	struct pidfd *p = handle->data;
+
+	close_fd(&p->fd);
+	free(p);
+}
+
+struct pidfd *pidfd_release(struct pidfd *p)
+{
+	if (!p || --p->users > 0)
+		return NULL;
+	if (is_linked(p))
+		hashtable_drop(&p->all->by_process, &p->link);
+	discharge(&p->charge);
+	discharge(&p->kept_charge);
+	if (p->watched) {
+		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
+		return NULL;
+	}
+	close_fd(&p->fd);
+	free(p);
+	return NULL;
 }

@@ -1,12 +1,52 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pidfd shows when the process at the other end of a socket is gone.
+ * A pidfd shows when the process at the other end of a socket is gone. All connections of one
+ * process share one, whether they are open or have closed and left leases.
  */
 #pragma once
+
+#include "daemon/catalog/account.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <uv.h>
+
+struct pidfds {
+	struct hashtable by_process; /* pidfd::link */
+};
+
+struct pidfd {
+	struct hashtable_link link; /* pidfds::by_process, where `start_time` is known */
+	struct pidfds *all;
+	int fd; /* owned */
+	pid_t pid;
+	uid_t uid;
+	uint64_t start_time; /* as process::start_time */
+	uint64_t number;     /* pidfd_number() */
+	unsigned users;	     /* processes that point to it */
+	struct charge charge;
+	uint64_t session;	   /* of its first connection: its name in the fd store */
+	bool kept, listed;	   /* systemd keeps it; it is listed for an exec */
+	struct charge kept_charge; /* while it is kept */
+	struct list suspects;	   /* process::pidfd_link; the reaper's, like those below */
+	bool watched;		   /* poll is initialised */
+	uv_poll_t poll;
+};
+
+/* 0 or -ENOMEM. */
+int pidfds_init(struct pidfds *all);
+void pidfds_done(struct pidfds *all);
+
+/* The pidfd of that process, if one of its connections is known; or NULL. */
+struct pidfd *pidfd_find(const struct pidfds *all, uid_t uid, pid_t pid, uint64_t start_time);
+
+/* Takes the fd over. Returns the process's pidfd: the one that its other connections have, or a new
+ * one. The caller calls pidfd_release() later. NULL without memory. */
+struct pidfd *pidfd_share(struct pidfds *all, int *fd, uid_t uid, pid_t pid, uint64_t start_time);
+
+/* The last user's call closes it. NULL is allowed. Returns NULL. */
+struct pidfd *pidfd_release(struct pidfd *p);
 
 /* Opens a pidfd of the process that connected the socket; the caller owns it. pid comes from
  * SO_PEERCRED and is 0 for a process in a PID namespace that we don't see. -ESRCH if the process is

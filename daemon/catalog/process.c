@@ -9,7 +9,6 @@
  */
 #include "daemon/catalog/process.h"
 
-#include "daemon/catalog/pidfd.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -83,9 +82,10 @@ static bool is_admin(const struct process *p, gid_t admin_gid)
 				(admin_gid != (gid_t)-1 && process_in_group(p, admin_gid)));
 }
 
-static int identify(int socket, const struct process_rules *rules, struct process *p,
-		    struct fault *f)
+static int identify(struct pidfds *pidfds, int socket, const struct process_rules *rules,
+		    struct process *p, struct fault *f)
 {
+	_cleanup_(close_fd) int pidfd = -1;
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 	int r;
@@ -107,29 +107,34 @@ static int identify(int socket, const struct process_rules *rules, struct proces
 	if (r < 0)
 		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
 			     "SO_PEERGROUPS: %s", strerror(-r));
-	p->pidfd = pidfd_of_peer(socket, cred.pid);
-	if (p->pidfd < 0 && (!rules->trust_unwatched || p->pidfd == -EMFILE || p->pidfd == -ENFILE))
-		return refuse_unwatched(p, p->pidfd, f);
+	pidfd = pidfd_of_peer(socket, cred.pid);
+	if (pidfd < 0 && (!rules->trust_unwatched || pidfd == -EMFILE || pidfd == -ENFILE))
+		return refuse_unwatched(p, pidfd, f);
 	p->admin = is_admin(p, rules->admin_gid);
-	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(p->pidfd);
+	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(pidfd);
+	p->pidfd = pidfd < 0 ? NULL : pidfd_share(pidfds, &pidfd, p->uid, p->pid, p->start_time);
+	if (!p->pidfd && !rules->trust_unwatched)
+		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
 	if (p->pid > 0)
 		read_command(p);
 	p->session = new_session();
+	if (p->pidfd && !p->pidfd->session)
+		p->pidfd->session = p->session;
 	return 0;
 }
 
-int process_identify(int socket, const struct process_rules *rules, struct process **ret,
-		     struct fault *f)
+int process_identify(struct pidfds *pidfds, int socket, const struct process_rules *rules,
+		     struct process **ret, struct fault *f)
 {
 	struct process *p = calloc(1, sizeof(*p));
 	int r;
 
 	if (!p)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
-	p->pidfd = -1;
 	list_init(&p->link);
+	list_init(&p->pidfd_link);
 	list_init(&p->leases);
-	r = identify(socket, rules, p, f);
+	r = identify(pidfds, socket, rules, p, f);
 	if (r < 0) {
 		process_free(p);
 		return r;
@@ -138,17 +143,31 @@ int process_identify(int socket, const struct process_rules *rules, struct proce
 	return 0;
 }
 
-/* Uses the kept pidfd, or opens a new one. */
-static int watch_again(struct process *p, int *pidfd)
+/* Uses the pidfd that another connection has, the kept one, or a new one. */
+static int watch_again(struct pidfds *pidfds, struct process *p, int *pidfd)
 {
-	p->kept = *pidfd >= 0;
-	p->pidfd = p->kept ? take_fd(pidfd) : pidfd_open_started(p->pid, p->start_time);
-	if (p->pidfd < 0)
-		return p->pidfd;
-	return p->kept && pidfd_has_gone(p->pidfd) ? -ESRCH : 0;
+	_cleanup_(close_fd) int fd = -1;
+	bool kept = *pidfd >= 0;
+
+	p->pidfd = pidfd_find(pidfds, p->uid, p->pid, p->start_time);
+	if (p->pidfd) {
+		p->pidfd->users++;
+		return 0;
+	}
+	fd = kept ? take_fd(pidfd) : pidfd_open_started(p->pid, p->start_time);
+	if (fd < 0)
+		return fd;
+	if (kept && pidfd_has_gone(fd))
+		return -ESRCH;
+	p->pidfd = pidfd_share(pidfds, &fd, p->uid, p->pid, p->start_time);
+	if (!p->pidfd)
+		return -ENOMEM;
+	p->pidfd->kept = kept;
+	return 0;
 }
 
-int process_adopt(const struct process *told, int pidfd, struct process **ret)
+int process_adopt(struct pidfds *pidfds, const struct process *told, int pidfd,
+		  struct process **ret)
 {
 	_cleanup_(close_fd) int fd = pidfd;
 	struct process *p = calloc(1, sizeof(*p));
@@ -160,8 +179,10 @@ int process_adopt(const struct process *told, int pidfd, struct process **ret)
 	p->gids = NULL;
 	p->n_gids = 0;
 	list_init(&p->link);
+	list_init(&p->pidfd_link);
 	list_init(&p->leases);
-	r = watch_again(p, &fd);
+	p->pidfd = NULL;
+	r = watch_again(pidfds, p, &fd);
 	if (r < 0)
 		process_free(p);
 	else
@@ -171,7 +192,7 @@ int process_adopt(const struct process *told, int pidfd, struct process **ret)
 
 bool process_needs_pidfd(const struct process *p)
 {
-	return p->pid == 0 && p->pidfd >= 0;
+	return p->pid == 0 && p->pidfd;
 }
 
 bool process_is_same(const struct process *a, const struct process *b)
@@ -185,8 +206,8 @@ struct process *process_free(struct process *p)
 	if (!p)
 		return NULL;
 	list_drop(&p->link);
-	discharge(&p->charge);
-	close_fd(&p->pidfd);
+	list_drop(&p->pidfd_link);
+	pidfd_release(p->pidfd);
 	free(p->gids);
 	free(p);
 	return NULL;

@@ -6,11 +6,10 @@
  */
 #pragma once
 
-#include "daemon/catalog/account.h"
+#include "daemon/catalog/pidfd.h"
 #include "proto/base/list.h"
 
 #include <stdbool.h>
-#include <uv.h>
 
 struct process {
 	struct list link;    /* reaper::suspects, once its connection has closed */
@@ -20,17 +19,14 @@ struct process {
 	gid_t gid;
 	gid_t *gids; /* owned; the primary group and the supplementary ones */
 	size_t n_gids;
-	bool admin;	      /* root, the daemon's own user, or in the admin group */
-	bool unmapped;	      /* its uid may be any user's: process_rules::unmapped_uid */
-	char command[16];     /* for people; no decision depends on it */
-	uint64_t session;     /* of the connection; a client that reconnects names it */
-	int pidfd;	      /* owned; -1: it can't be watched (unwatched-clients=trust) */
-	struct charge charge; /* of the connection */
-	struct list leases;   /* lease::process_link */
-	bool kept, listed;    /* its pidfd: systemd keeps it; it is listed for an exec */
-	uint64_t suspect_ns;  /* CLOCK_REALTIME: when its connection closed; 0: it is open */
-	bool watched;	      /* poll is initialised */
-	uv_poll_t poll;	      /* on pidfd; the reaper's */
+	bool admin;		/* root, the daemon's own user, or in the admin group */
+	bool unmapped;		/* its uid may be any user's: process_rules::unmapped_uid */
+	char command[16];	/* for people; no decision depends on it */
+	uint64_t session;	/* of the connection; a client that reconnects names it */
+	struct pidfd *pidfd;	/* shared; NULL: it can't be watched (unwatched-clients=trust) */
+	struct list leases;	/* lease::process_link */
+	uint64_t suspect_ns;	/* CLOCK_REALTIME: when its connection closed; 0: it is open */
+	struct list pidfd_link; /* pidfd::suspects */
 	struct reaper *reaper;
 };
 
@@ -45,13 +41,14 @@ struct process_rules {
 /* Asks the kernel for the process at the other end of a connected socket. 0; -EPERM
  * (CODE_UNIDENTIFIED) if its user is not mapped, or if it can't be watched, because it is in a PID
  * namespace that we don't see, or gone already; -ENFILE; -ENOMEM. */
-int process_identify(int socket, const struct process_rules *rules, struct process **ret,
-		     struct fault *f);
+int process_identify(struct pidfds *pidfds, int socket, const struct process_rules *rules,
+		     struct process **ret, struct fault *f);
 
 /* The process of a connection to an earlier daemon, as its journal describes it. pidfd: the kept
- * one, or -1; the function owns it. 0; -ESRCH if the process is gone, or its pid belongs to another
- * process by now; -errno. */
-int process_adopt(const struct process *told, int pidfd, struct process **ret);
+ * one, or -1; the function owns it, and does not need it if another connection of the process is
+ * known. 0; -ESRCH if the process is gone, or its pid belongs to another process by now; -errno. */
+int process_adopt(struct pidfds *pidfds, const struct process *told, int pidfd,
+		  struct process **ret);
 
 /* A process in a PID namespace that we don't see can't be opened again: the next daemon needs its
  * pidfd. */
@@ -60,7 +57,7 @@ bool process_needs_pidfd(const struct process *p);
 /* Whether both are connections of one process; false also if that is not known. */
 bool process_is_same(const struct process *a, const struct process *b);
 
-/* It must hold no lease, and its poll handle must be closed. NULL is allowed. Returns NULL. */
+/* It must hold no lease. NULL is allowed. Returns NULL. */
 struct process *process_free(struct process *p);
 
 bool process_in_group(const struct process *p, gid_t gid);

@@ -13,27 +13,25 @@
 
 #include <string.h>
 
-void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog)
+int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog)
 {
 	*r = (struct reaper){ .loop = loop, .catalog = catalog };
 	list_init(&r->suspects);
+	return pidfds_init(&r->pidfds);
 }
 
-static void on_poll_closed(uv_handle_t *handle)
-{
-	process_free(handle->data);
-}
-
-/* The leases have ended. */
+/* The leases have ended. A pidfd stays readable, so it is polled only while it has suspects. */
 static void drop(struct process *p)
 {
+	struct pidfd *pidfd = p->pidfd;
+
 	list_drop(&p->link);
+	list_drop(&p->pidfd_link);
 	p->reaper->n--;
+	if (pidfd && pidfd->watched && list_empty(&pidfd->suspects))
+		uv_poll_stop(&pidfd->poll);
 	catalog_forget_process(p->reaper->catalog, p);
-	if (p->watched)
-		uv_close((uv_handle_t *)&p->poll, on_poll_closed);
-	else
-		process_free(p);
+	process_free(p);
 }
 
 static void holder_died(struct process *p)
@@ -47,23 +45,29 @@ static void holder_died(struct process *p)
 
 static void on_gone(uv_poll_t *handle, int status, int events)
 {
-	struct process *p = handle->data;
+	struct pidfd *pidfd = handle->data;
+	struct process *p = list_first(&pidfd->suspects, struct process, pidfd_link);
 
 	log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
 		  "process %d (%s) has gone: its leases end", p->pid, p->command);
-	holder_died(p);
+	/* The last one releases the pidfd, whose memory stays until its poll handle is closed. */
+	list_foreach (p, &pidfd->suspects, pidfd_link)
+		holder_died(p);
 }
 
 /* If the pidfd can't be watched, the leases can't end: until a restart nobody gets the memory. */
 static void watch(struct reaper *r, struct process *p)
 {
-	int e;
+	struct pidfd *pidfd = p->pidfd;
+	int e = 0;
 
-	p->poll.data = p;
-	e = uv_poll_init(r->loop, &p->poll, p->pidfd);
-	p->watched = e == 0;
-	if (e == 0)
-		e = uv_poll_start(&p->poll, UV_READABLE, on_gone);
+	if (!pidfd->watched) {
+		pidfd->poll.data = pidfd;
+		e = uv_poll_init(r->loop, &pidfd->poll, pidfd->fd);
+		pidfd->watched = e == 0;
+	}
+	if (e == 0 && !uv_is_active((uv_handle_t *)&pidfd->poll))
+		e = uv_poll_start(&pidfd->poll, UV_READABLE, on_gone);
 	if (e < 0)
 		log_write(LOG_ERR,
 			  &(struct log_about){ LOG_ID_SUSPECT, .pid = p->pid, .uid = p->uid,
@@ -78,7 +82,9 @@ void reaper_adopt(struct reaper *r, struct process *p)
 	p->suspect_ns = clock_realtime_ns();
 	list_insert(&r->suspects, &p->link);
 	r->n++;
-	if (p->pidfd >= 0)
+	if (p->pidfd)
+		list_insert(&p->pidfd->suspects, &p->pidfd_link);
+	if (p->pidfd)
 		watch(r, p);
 	else if (!r->ending)
 		holder_died(p);
@@ -86,8 +92,6 @@ void reaper_adopt(struct reaper *r, struct process *p)
 
 void reaper_take(struct reaper *r, struct process *p)
 {
-	/* Only the charge for the connection ends with it. */
-	discharge(&p->charge);
 	if (list_empty(&p->leases)) {
 		catalog_forget_process(r->catalog, p);
 		process_free(p);
@@ -96,18 +100,12 @@ void reaper_take(struct reaper *r, struct process *p)
 	reaper_adopt(r, p);
 }
 
-struct process *reaper_find_same(const struct reaper *r, const struct process *like,
-				 const struct process *after)
+struct process *reaper_find_same(const struct process *like, const struct process *after)
 {
-	const struct list *at = after ? after->link.next : r->suspects.next;
+	const struct list *all = like->pidfd ? &like->pidfd->suspects : NULL;
+	const struct list *at = after ? &after->pidfd_link : all;
 
-	for (; at != &r->suspects; at = at->next) {
-		struct process *p = container_of(at, struct process, link);
-
-		if (process_is_same(p, like))
-			return p;
-	}
-	return NULL;
+	return !all || at->next == all ? NULL : container_of(at->next, struct process, pidfd_link);
 }
 
 void reaper_release(struct reaper *r, struct process *p)
@@ -133,4 +131,5 @@ void reaper_done(struct reaper *r)
 		}
 		drop(p);
 	}
+	pidfds_done(&r->pidfds);
 }

@@ -11,19 +11,20 @@
 struct reaper {
 	uv_loop_t *loop;	 /* borrowed */
 	struct catalog *catalog; /* borrowed */
+	struct pidfds pidfds;	 /* of the clients that are connected, and of the suspects */
 	struct list suspects;	 /* process::link */
 	uint32_t n;
 	bool ending; /* connections close because the daemon ends, not because clients do */
 };
 
-void reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);
+/* 0 or -ENOMEM. */
+int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);
 
 /* Owns a process whose connection has closed, from now on; frees it at once if it has no lease. */
 void reaper_take(struct reaper *r, struct process *p);
 
 /* The first suspect behind `after` (NULL: of all) that is the same process as `like`, or NULL. */
-struct process *reaper_find_same(const struct reaper *r, const struct process *like,
-				 const struct process *after);
+struct process *reaper_find_same(const struct process *like, const struct process *after);
 
 /* Owns the process of a connection to an earlier daemon; the caller adopts its leases next. */
 void reaper_adopt(struct reaper *r, struct process *p);
@@ -33,6 +34,6 @@ void reaper_adopt(struct reaper *r, struct process *p);
  */
 void reaper_release(struct reaper *r, struct process *p);
 
-/* At the daemon's end: frees all suspects. A driver does not get back memory that one of them may
- * still use; it goes with the daemon's process. */
+/* At the daemon's end, when no connection is left: frees all suspects. A driver does not get back
+ * memory that one of them may still use; it goes with the daemon's process. */
 void reaper_done(struct reaper *r);

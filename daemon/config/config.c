@@ -11,10 +11,13 @@
  *  - buffers: 16,384. Each buffer holds one to three fds of the daemon; gpushmd.service allows
  *    524,288 fds, enough for ten such users. A model in pieces has some hundreds of buffers.
  *  - leases: 65,536, four times the buffers, for several workers that attach to all of them. A
- *    lease costs the daemon about 100 bytes and no fd. A process that closes its connection but
- *    keeps leases costs one fd, its pidfd; this limit bounds those fds, too.
- *  - connections: 1,024. Each holds two fds (socket and pidfd). A process needs one connection, and
- *    one more for each thread that waits for a name.
+ *    lease costs the daemon about 100 bytes and no fd. A process that closes its connections but
+ *    keeps leases costs one fd, its pidfd.
+ *  - connections: 1,024. Each holds an fd, and all of one process a pidfd. A process needs one
+ *    connection, and one more for each thread that waits for a name.
+ *  - share: half. Of what the daemon has a fixed number of, a user leaves as much to others as it
+ *    holds. So no number of connections of one user stops another one, and a user who is alone has
+ *    more than 200,000 fds of the service's 524,288.
  *
  * A driver call takes microseconds, or a quarter of a second at the start; a call that clears or
  * pins memory takes a second for some GiB. 30 s are longer than nearly all calls, and shorter than
@@ -53,6 +56,7 @@ void config_default_limits(struct limits_config *ret)
 		.buffers = 16384,
 		.leases = 65536,
 		.peers = 1024,
+		.share = 50,
 	};
 }
 

@@ -14,6 +14,7 @@ struct limits_config {
 	uint64_t bytes;			 /* of buffers; UINT64_MAX: no limit */
 	uint64_t tables;		 /* bytes of the buffers' tables; UINT64_MAX: no limit */
 	uint32_t buffers, leases, peers; /* UINT32_MAX: no limit */
+	double share;			 /* percent of what all users share: catalog/account.h */
 };
 
 struct user_limits {

@@ -52,6 +52,7 @@ static const struct config_key limits_keys[] = {
 	LIMIT("max-buffers", buffers, &value_count),
 	LIMIT("max-leases", leases, &value_count),
 	LIMIT("max-connections", peers, &value_count),
+	LIMIT("max-share", share, &value_part),
 };
 
 static const struct config_key pool_keys[] = {

@@ -123,6 +123,22 @@ static void format_ratio(const struct value_type *type, const void *member, FILE
 	write_decimal(*(const double *)member, out);
 }
 
+static int parse_part(const struct value_type *type, const char *text, void *member, char *wrong)
+{
+	double percent;
+
+	if (parse_decimal(text, 100, "%", &percent) < 0 || percent < 1)
+		return -EINVAL;
+	*(double *)member = percent;
+	return 0;
+}
+
+static void format_part(const struct value_type *type, const void *member, FILE *out)
+{
+	write_decimal(*(const double *)member, out);
+	putc('%', out);
+}
+
 static int parse_mode(const struct value_type *type, const char *text, void *member, char *wrong)
 {
 	size_t n = strspn(text, "01234567");
@@ -527,6 +543,7 @@ const struct value_type value_microseconds =
 	NUMBER(0, 1000, NULL, "a whole number of microseconds, 0 to 1000");
 const struct value_type value_ratio =
 	VALUE(double, ratio, "a number from 0 to 1 with at most six decimals (\"0.2\")");
+const struct value_type value_part = VALUE(double, part, "a part from 1% to 100% (\"50%\")");
 const struct value_type value_mode = VALUE(mode_t, mode, "an octal mode from 0 to 0777");
 const struct value_type value_size =
 	VALUE(struct config_size, size,

@@ -71,7 +71,7 @@ static struct process *find_former(struct session *s, uint64_t session)
 {
 	struct process *p = NULL;
 
-	while ((p = reaper_find_same(&s->service->reaper, s->process, p)))
+	while ((p = reaper_find_same(s->process, p)))
 		if (p->session == session)
 			return p;
 	return NULL;
@@ -94,10 +94,10 @@ static bool move(struct session *s, uint64_t id)
 static void release(struct session *s, struct process *former)
 {
 	struct reaper *reaper = &s->service->reaper;
-	struct process *p = reaper_find_same(reaper, s->process, NULL), *next;
+	struct process *p = reaper_find_same(s->process, NULL), *next;
 
 	for (; p; p = next) {
-		next = reaper_find_same(reaper, s->process, p);
+		next = reaper_find_same(s->process, p);
 		if (p == former || list_empty(&p->leases))
 			reaper_release(reaper, p);
 	}

@@ -6,6 +6,10 @@
  * peers are served meanwhile. Here, and only here, the daemon asks the kernel which process is at
  * the other end. A user above the limit of connections gets the reason on a few more connections;
  * after those the daemon hangs up.
+ *
+ * A peer whose connection has ended lingers, charged as before, until its client has read its
+ * replies or has closed its end. No event of the socket tells that: after a shutdown() of both ends
+ * the socket is ready for ever. So lingering peers are looked at, a few at a time.
  */
 #include "daemon/ipc/listener.h"
 
@@ -21,10 +25,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define ACCEPT_MAX 16  /* in one turn of the loop */
-#define RETRY_MS 100u  /* after accept() failed */
-#define WARN_MS 60000u /* between two lines about it */
-#define REFUSED_MAX 8u /* connections above a user's limit that still get the reason */
+#define ACCEPT_MAX 16	/* in one turn of the loop */
+#define RETRY_MS 100u	/* after accept() failed */
+#define WARN_MS 60000u	/* between two lines about it */
+#define PEER_FDS_MAX 2u /* of a connection: its socket, and its process's pidfd */
+#define REFUSED_MAX 8u	/* connections above a user's limit that still get the reason */
+#define LOOK_MS 50u	/* between two looks at lingering peers */
+#define LOOKS_MAX 128u	/* in one turn of the loop; each takes 0.3 us */
 
 static void on_readable(uv_poll_t *handle, int status, int events);
 
@@ -42,10 +49,38 @@ static void on_retry(uv_timer_t *timer)
 	resume(timer->data);
 }
 
-static void on_peer_closed(void *arg)
+static void on_look(uv_timer_t *timer)
+{
+	struct listener *l = timer->data;
+	struct list seen;
+
+	list_init(&seen);
+	for (unsigned i = 0; i < LOOKS_MAX && !list_empty(&l->lingering); i++) {
+		struct peer *p = list_first(&l->lingering, struct peer, link);
+
+		list_drop(&p->link);
+		if (unread_settle(&p->unread)) {
+			peer_free(p);
+			resume(l);
+		} else {
+			list_insert(&seen, &p->link);
+		}
+	}
+	list_move(&seen, &l->lingering);
+	if (list_empty(&l->lingering))
+		uv_timer_stop(timer);
+}
+
+static void on_peer_closed(struct peer *p, void *arg)
 {
 	struct listener *l = arg;
 
+	if (uv_is_closing((uv_handle_t *)&l->poll) || unread_settle(&p->unread)) {
+		peer_free(p);
+	} else {
+		list_insert(&l->lingering, &p->link);
+		uv_timer_start(&l->look, on_look, LOOK_MS, LOOK_MS);
+	}
 	if (!uv_is_closing((uv_handle_t *)&l->poll))
 		resume(l);
 }
@@ -71,18 +106,44 @@ static void pause_accepting(struct listener *l, int error)
 	uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
 }
 
-/* Charges the connection to its user. Above the limit it sets *ret_refused and returns 0, as long
- * as there are at most REFUSED_MAX such connections. */
-static int charge_peer(struct listener *l, struct process *p, struct fault *refusal,
-		       bool *ret_refused)
+static void discharge_peer(struct charge charges[PEER_CHARGES])
+{
+	for (size_t i = 0; i < PEER_CHARGES; i++)
+		discharge(&charges[i]);
+}
+
+/* The connection, its socket, and the process's pidfd if this is its first connection. refused: how
+ * many connections may be above the user's limit; one may be above its share of fds. */
+static int charge_peer(struct accounts *a, const struct process *p, unsigned refused,
+		       struct charge charges[PEER_CHARGES], struct fault *f)
+{
+	unsigned fds = refused ? PEER_FDS_MAX : 0;
+	int r = charge(a, p->uid, ACCOUNT_PEERS, 1, refused, &charges[PEER_CONNECTION], f);
+
+	if (r < 0)
+		return r;
+	charges[PEER_CONNECTION].account->admin |= p->admin;
+	r = charge(a, p->uid, ACCOUNT_FDS, 1, fds, &charges[PEER_FD], f);
+	if (r == 0 && p->pidfd && !p->pidfd->charge.account)
+		r = charge(a, p->uid, ACCOUNT_FDS, 1, fds, &p->pidfd->charge, f);
+	if (r < 0)
+		discharge_peer(charges);
+	return r;
+}
+
+/* Charges the connection to its user. Above a limit it sets *ret_refused and returns 0, as long as
+ * there are at most REFUSED_MAX such connections. */
+static int charge_or_refuse(struct listener *l, const struct process *p,
+			    struct charge charges[PEER_CHARGES], struct fault *refusal,
+			    bool *ret_refused)
 {
 	struct accounts *accounts = &l->service->catalog.accounts;
 	struct fault again;
 
-	if (charge(accounts, p->uid, ACCOUNT_PEERS, 1, 0, &p->charge, refusal) == 0)
+	if (charge_peer(accounts, p, 0, charges, refusal) == 0)
 		return 0;
 	*ret_refused = true;
-	return charge(accounts, p->uid, ACCOUNT_PEERS, 1, REFUSED_MAX, &p->charge, &again);
+	return charge_peer(accounts, p, REFUSED_MAX, charges, &again);
 }
 
 /* Sends the reason on a connection that is charged to nobody and closed at once, so the client gets
@@ -99,11 +160,11 @@ static void send_reason(int socket, const struct fault *why)
 }
 
 /* Logs the price of unwatched-clients=trust, once for each user who is connected. */
-static void note_unwatched(const struct process *p)
+static void note_unwatched(const struct process *p, struct account *account)
 {
-	if (p->pidfd >= 0 || p->charge.account->unwatched)
+	if (p->pidfd || account->unwatched)
 		return;
-	p->charge.account->unwatched = true;
+	account->unwatched = true;
 	log_write(
 		LOG_WARNING,
 		&(struct log_about){ LOG_ID_UNWATCHED, .pid = p->pid, .uid = p->uid,
@@ -121,24 +182,27 @@ static void serve_client(struct listener *l, int *socket)
 				       .share_unmapped = config->share_unmapped,
 				       .unmapped_uid = l->unmapped_uid,
 				       .unmapped_gid = l->unmapped_gid };
+	struct charge charges[PEER_CHARGES] = { 0 };
 	struct process *p = NULL;
 	struct fault refusal;
 	bool refused = false;
 
-	if (process_identify(*socket, &rules, &p, &refusal) < 0) {
+	if (process_identify(&l->service->reaper.pidfds, *socket, &rules, &p, &refusal) < 0) {
 		send_reason(*socket, &refusal);
 		return;
 	}
-	if (charge_peer(l, p, &refusal, &refused) < 0) {
+	if (charge_or_refuse(l, p, charges, &refusal, &refused) < 0) {
 		process_free(p);
 		return;
 	}
-	note_unwatched(p);
-	if (peer_new(&l->peers, l->service, *socket, p, refused ? &refusal : NULL, on_peer_closed,
-		     l) < 0)
+	note_unwatched(p, charges[PEER_CONNECTION].account);
+	if (peer_new(&l->peers, l->service, *socket, p, charges, refused ? &refusal : NULL,
+		     on_peer_closed, l) < 0) {
+		discharge_peer(charges);
 		process_free(p);
-	else
+	} else {
 		take_fd(socket);
+	}
 }
 
 /* The reserve may be missing: a worker thread was quicker, or the limit was lowered. */
@@ -221,10 +285,13 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	keep_reserve(l);
 	find_unmapped(l);
 	list_init(&l->peers);
+	list_init(&l->lingering);
 	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
 	if (r < 0)
 		return r;
 	uv_timer_init(service->reaper.loop, &l->retry);
+	uv_timer_init(service->reaper.loop, &l->look);
+	l->look.data = l;
 	l->poll.data = l;
 	l->retry.data = l;
 	return uv_poll_start(&l->poll, UV_READABLE, on_readable);
@@ -258,6 +325,9 @@ void listener_done(struct listener *l)
 
 	list_foreach (p, &l->peers, link)
 		peer_close(p);
+	list_foreach (p, &l->lingering, link)
+		peer_free(p);
+	uv_close((uv_handle_t *)&l->look, NULL);
 	uv_close((uv_handle_t *)&l->retry, NULL);
 	uv_close((uv_handle_t *)&l->poll, on_closed);
 }

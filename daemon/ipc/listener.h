@@ -23,6 +23,9 @@ struct listener {
 	struct list peers;  /* peer::link */
 	uid_t unmapped_uid; /* proto/base/userns.h */
 	gid_t unmapped_gid;
+	/* peer::link: closed connections whose clients have not read all replies */
+	struct list lingering;
+	uv_timer_t look; /* runs while there are some */
 };
 
 /* Serves a listening socket, which it takes over on success. 0 or -errno. */

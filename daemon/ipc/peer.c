@@ -5,10 +5,8 @@
  *
  * A client must read a reply before it sends the next request. Then the socket's send buffer is
  * empty and larger than any reply, so a reply is either sent at once or the peer is gone: nothing
- * queues, and the number of unread fds is bounded. (Once RLIMIT_NOFILE fds are unread, the kernel
- * refuses to send with ETOOMANYREFS, whichever peer left them unread.) The peer asks the kernel
- * whether the client has read only after some replies with fds, or some bytes of other replies:
- * asking each time would cost a tenth of a small request.
+ * queues. A connection that has ended is charged to its user until its replies have been read or
+ * its other end is closed, for so long the kernel holds them for it: see unread.h.
  *
  * Requests are read without space for fds, so the kernel closes any that a client sends.
  */
@@ -22,23 +20,24 @@
 #include "proto/base/own.h"
 #include "proto/wire.h"
 
-#include <linux/sockios.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-
-#define UNREAD_MAX 4096u	     /* bytes of replies that the client may not have read yet */
-#define UNREAD_FDS (UNREAD_MAX / 4u) /* a reply with fds counts at least this much */
 
 static void on_poll_closed(uv_handle_t *handle)
 {
 	struct peer *p = handle->data;
-	void (*on_closed)(void *) = p->on_closed;
-	void *arg = p->arg;
 
+	p->on_closed(p, p->arg);
+}
+
+void peer_free(struct peer *p)
+{
+	list_drop(&p->link);
+	unread_done(&p->unread);
+	for (size_t i = 0; i < PEER_CHARGES; i++)
+		discharge(&p->charges[i]);
 	close_fd(&p->socket);
 	free(p);
-	on_closed(arg);
 }
 
 void peer_close(struct peer *p)
@@ -74,25 +73,39 @@ static void violation(struct peer *p, const char *what)
 	peer_close(p);
 }
 
+/* -EDQUOT, -ENOMEM, -ETOOMANYREFS and -EMSGSIZE, with *f filled in: the reply can't be sent, but an
+ * error can. */
+static int try_to_send(struct peer *p, struct reply *reply, struct fault *f)
+{
+	struct accounts *accounts = &p->session.service->catalog.accounts;
+	uid_t uid = p->session.process->uid;
+	int r = reply->n_fds ? unread_charge(&p->unread, accounts, uid, reply->n_fds, f) : 0;
+
+	if (r < 0)
+		return r;
+	r = reply_send(reply, p->socket);
+	if (r == -ETOOMANYREFS || r == -EMSGSIZE)
+		fault(f, r == -EMSGSIZE ? CODE_NO_MEMORY : CODE_NO_FDS,
+		      "the answer can't be sent: %s", strerror(-r));
+	return r;
+}
+
 /* If the reply can't be sent, the lease that was made for it ends: the client does not know it. */
 static void deliver(struct peer *p, struct reply *reply)
 {
 	struct service *service = p->session.service;
-	int r = reply_send(reply, p->socket);
+	struct fault f;
+	int r = try_to_send(p, reply, &f);
 
 	if (r < 0 && reply->lease)
 		catalog_end_lease(&service->catalog, reply->lease);
-	if (r == -ETOOMANYREFS || r == -EMSGSIZE) {
-		struct fault f;
-
-		fault(&f, r == -EMSGSIZE ? CODE_NO_MEMORY : CODE_NO_FDS,
-		      "the answer can't be sent: %s", strerror(-r));
+	if (r == -EDQUOT || r == -ENOMEM || r == -ETOOMANYREFS || r == -EMSGSIZE) {
 		reply_fault(reply, &f);
 		r = reply_send(reply, p->socket);
 	} else if (r == 0) {
 		p->session.pools_lent |= reply->pool_bit;
 	}
-	p->unread += reply->n_fds > 0 && reply->sent < UNREAD_FDS ? UNREAD_FDS : reply->sent;
+	unread_sent(&p->unread, reply->sent, reply->n_fds);
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		violation(p, strerror(-r));
 	else if (r < 0)
@@ -119,17 +132,6 @@ static void refuse(struct peer *p)
 	peer_close(p);
 }
 
-/* Whether the client has read all replies, or so few bytes are out that it does not matter. */
-static bool has_read(struct peer *p)
-{
-	int unread = 0;
-
-	if (p->unread < UNREAD_MAX)
-		return true;
-	p->unread = 0;
-	return ioctl(p->socket, SIOCOUTQ, &unread) == 0 && unread == 0;
-}
-
 /* Returns whether the request needed no reply. */
 static bool serve(struct peer *p, const struct frame *frame)
 {
@@ -141,7 +143,7 @@ static bool serve(struct peer *p, const struct frame *frame)
 		refuse(p);
 		return false;
 	}
-	if (session_busy(&p->session) || !has_read(p)) {
+	if (session_busy(&p->session) || !unread_is_little(&p->unread)) {
 		violation(p, "it sent a request before it had read the last answer");
 		return false;
 	}
@@ -207,7 +209,8 @@ static int keep_refusal(struct session *s, const struct fault *refusal)
 }
 
 int peer_new(struct list *peers, struct service *service, int socket, struct process *process,
-	     const struct fault *refusal, void (*on_closed)(void *arg), void *arg)
+	     const struct charge charges[PEER_CHARGES], const struct fault *refusal,
+	     void (*on_closed)(struct peer *p, void *arg), void *arg)
 {
 	struct peer *p = calloc(1, sizeof(*p));
 	int r;
@@ -223,6 +226,8 @@ int peer_new(struct list *peers, struct service *service, int socket, struct pro
 		return r;
 	}
 	p->socket = socket;
+	unread_init(&p->unread, socket);
+	memcpy(p->charges, charges, sizeof(p->charges));
 	p->on_closed = on_closed;
 	p->arg = arg;
 	p->poll.data = p;

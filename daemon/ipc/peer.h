@@ -5,27 +5,36 @@
 #pragma once
 
 #include "daemon/ipc/session.h"
+#include "daemon/ipc/unread.h"
+
+enum { PEER_CONNECTION, PEER_FD, PEER_CHARGES };
 
 struct peer {
-	struct list link; /* listener::peers */
+	struct list link; /* listener::peers; once closed, listener::lingering */
 	int socket;	  /* owned */
 	uv_poll_t poll;
 	bool closing;
-	size_t unread; /* bytes of replies since the kernel last said that all were read */
+	struct unread unread;
+	struct charge charges[PEER_CHARGES];
 	struct session session;
-	void (*on_closed)(void *arg); /* the peer has been freed */
+	void (*on_closed)(struct peer *p, void *arg); /* the loop has let go of the socket */
 	void *arg;
 };
 
 /* Serves a connected socket. refusal: if not NULL, the reply to the first request, after which the
- * connection is closed. 0, and the peer owns the socket and the process; or -errno, and the caller
- * still owns them. */
+ * connection is closed. 0, and the peer owns the socket, the charges and the process; or -errno,
+ * and the caller still owns them. */
 int peer_new(struct list *peers, struct service *service, int socket, struct process *process,
-	     const struct fault *refusal, void (*on_closed)(void *arg), void *arg);
+	     const struct charge charges[PEER_CHARGES], const struct fault *refusal,
+	     void (*on_closed)(struct peer *p, void *arg), void *arg);
 
 /* For a daemon that is about to end: receives nothing more from the client, and carries out the
  * closes that it sent without waiting for a reply. */
 void peer_drain(struct peer *p);
 
-/* Ends the connection now; the memory goes in a callback of the loop. */
+/* Ends the connection now. Later, from the loop, on_closed() is called: the peer's owner then
+ * frees the peer, or lets it linger while its client has unread replies. */
 void peer_close(struct peer *p);
+
+/* Closes the socket and discharges. */
+void peer_free(struct peer *p);

@@ -7,13 +7,12 @@
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
+#include "daemon/util/fds.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #define LIST_MAX 512u		      /* buffers in one reply */
 #define LIST_BYTES (FRAME_MAX - 256u) /* of buffers; the rest is for the reply around them */
@@ -364,15 +363,8 @@ static int fill_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct 
 
 static void fill_fds(Gpushm__Proto__StatusReply *m)
 {
-	struct rlimit limit = { 0 };
-	struct stat st = { 0 };
-
-	/* Since Linux 6.2 the size of this folder is the number of open fds; before it is 0. */
-	if (stat("/proc/self/fd", &st) == 0)
-		SET(m, fds, (uint32_t)st.st_size);
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-		SET(m, fds_max,
-		    limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur);
+	SET(m, fds, fds_open());
+	SET(m, fds_max, fds_limit());
 }
 
 static int fill_refusals(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)

@@ -21,6 +21,7 @@ void session_free_watched(struct session *s)
 {
 	free(take_ptr(s->pending.waiter.watched));
 	s->pending.waiter.n_watched = 0;
+	discharge(&s->pending.waiter.charge);
 }
 
 static void cancel(struct session *s)

@@ -31,7 +31,8 @@ struct waiter {
 	char key[KEY_MAX + 1];	 /* the name it waits for; "": it watches */
 	struct watched *watched; /* borrowed; as many as n_watched */
 	size_t n_watched;
-	bool changed; /* something that it watches has changed */
+	struct charge charge; /* for them */
+	bool changed;	      /* something that it watches has changed */
 	void (*on_wake)(struct waiter *w, bool timed_out); /* called when it is in no list */
 };
 

@@ -182,7 +182,10 @@ int request_watch(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	if (r < 0)
 		return r;
 	w->n_watched = m->n_watched;
-	r = report_changes(s, reply, f);
+	r = charge(&s->service->catalog.accounts, s->process->uid, ACCOUNT_WATCHED, w->n_watched, 0,
+		   &w->charge, f);
+	if (r == 0)
+		r = report_changes(s, reply, f);
 	if (r == 0 && reply->u.watched.n_changed == 0 && m->wait_ms > 0) {
 		w->key[0] = '\0';
 		w->on_wake = on_wake;

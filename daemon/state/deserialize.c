@@ -226,25 +226,41 @@ static struct process *find_process(const struct target *t, uint64_t session)
 	return NULL;
 }
 
+/* Earlier versions kept a pidfd for each connection of a process: one of them is enough. */
+static void take_over_pidfd(struct target *t, struct pidfd *pidfd, uint64_t name, bool kept)
+{
+	struct fault ignored;
+
+	if (!pidfd->charge.account)
+		charge(&t->catalog->accounts, pidfd->uid, ACCOUNT_FDS, 1, UINT64_MAX,
+		       &pidfd->charge, &ignored);
+	if (kept && pidfd->session)
+		forget(t, 'k', name);
+	else if (kept)
+		t->store->pidfds++;
+	if (!pidfd->session)
+		pidfd->session = name;
+}
+
 /* The first lease of a session adopts its process, the others find it. */
 static int find_holder(struct target *t, const Gpushm__Journal__Lease *m, struct process **ret)
 {
 	const struct process holder = holder_of(m);
+	uint64_t name = m->has_pidfd ? m->pidfd : m->session;
 	int pidfd, r;
 	bool kept;
 
 	*ret = find_process(t, m->session);
 	if (*ret)
 		return 0;
-	pidfd = take(t, 'k', m->session);
+	pidfd = take(t, 'k', name);
 	kept = pidfd >= 0;
-	r = process_adopt(&holder, pidfd, ret);
-	if (r == 0)
-		t->store->pidfds += kept;
-	else if (kept && !is_shortage(r))
-		forget(t, 'k', m->session);
+	r = process_adopt(&t->reaper->pidfds, &holder, pidfd, ret);
+	if (r < 0 && kept && !is_shortage(r))
+		forget(t, 'k', name);
 	if (r < 0)
 		return r;
+	take_over_pidfd(t, (*ret)->pidfd, name, kept);
 	t->next->process = *ret;
 	hashtable_insert(&t->sessions, &t->next->link, hashtable_hash_u64(m->session));
 	t->next++;

@@ -190,15 +190,16 @@ int serialize_buffer(struct serializer *s, struct buffer *b)
 }
 
 /* Pidfds above the limit are not kept: the daemon watches those processes as long as it lives. */
-static int keep_process(struct serializer *s, struct process *p)
+static int keep_process(struct serializer *s, const struct process *p)
 {
+	struct pidfd *pidfd = p->pidfd;
 	int r;
 
-	if (p->kept || !s->keeps || !process_needs_pidfd(p) || s->store->pidfds >= PIDFDS_MAX)
+	if (!s->keeps || !process_needs_pidfd(p) || pidfd->kept || s->store->pidfds >= PIDFDS_MAX)
 		return 0;
-	r = keep(s, 'k', p->session, p->pidfd);
-	p->kept = r == 0;
-	s->store->pidfds += p->kept;
+	r = keep(s, 'k', pidfd->session, pidfd->fd);
+	pidfd->kept = r == 0;
+	s->store->pidfds += pidfd->kept;
 	return r;
 }
 
@@ -217,6 +218,8 @@ static int write_lease(struct serializer *s, const struct lease *l)
 	SET(&m, session, p->session);
 	SET(&m, pid, p->pid);
 	SET(&m, start_time, p->start_time);
+	if (process_needs_pidfd(p))
+		SET(&m, pidfd, p->pidfd->session);
 	SET(&m, uid, p->uid);
 	SET(&m, gid, p->gid);
 	SET(&m, command, bytes_of(p->command, strlen(p->command)));
@@ -352,10 +355,11 @@ static void record_process_end(struct catalog_observer *o, struct process *p)
 {
 	struct serializer *s = container_of(o, struct serializer, observer);
 
-	if (!p->kept)
+	/* Another connection of the process may have a lease, or get one. */
+	if (!p->pidfd || !p->pidfd->kept || p->pidfd->users > 1)
 		return;
-	forget(s->store, 'k', p->session);
-	p->kept = false;
+	forget(s->store, 'k', p->pidfd->session);
+	p->pidfd->kept = false;
 	s->store->pidfds--;
 }
 
@@ -386,7 +390,7 @@ static int list_fd(struct fd_list *l, char kind, uint64_t number, int fd)
 	return fd < 0 ? 0 : fd_list_add(l, fdstore_name(kind, number).text, fd);
 }
 
-/* Each process once, whatever number of leases it holds. */
+/* Each process once, whatever number of leases and connections it has. */
 static int list_processes(const struct catalog *c, struct fd_list *l)
 {
 	const struct buffer *b;
@@ -395,12 +399,16 @@ static int list_processes(const struct catalog *c, struct fd_list *l)
 
 	list_foreach (b, &c->buffers, all_link)
 		list_foreach (it, &b->leases, buffer_link)
-			it->process->listed = !process_needs_pidfd(it->process);
+			if (it->process->pidfd)
+				it->process->pidfd->listed = !process_needs_pidfd(it->process);
 	list_foreach (b, &c->buffers, all_link) {
 		list_foreach (it, &b->leases, buffer_link) {
-			if (r == 0 && !it->process->listed)
-				r = list_fd(l, 'k', it->process->session, it->process->pidfd);
-			it->process->listed = true;
+			struct pidfd *p = it->process->pidfd;
+
+			if (r == 0 && p && !p->listed)
+				r = list_fd(l, 'k', p->session, p->fd);
+			if (p)
+				p->listed = true;
 		}
 	}
 	return r;

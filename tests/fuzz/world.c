@@ -35,6 +35,7 @@ struct client {
 	bool connected, deaf;
 	int request; /* of the request under way */
 	struct life *life;
+	struct charge charge; /* of the connection */
 };
 
 /* Made once. */
@@ -59,7 +60,12 @@ static uint32_t first_user[] = { 1000 };
 static const struct config config = {
 	.admin_gid = (gid_t)-1,
 	.default_pool = "host",
-	.limits = { .bytes = 3 << 18, .tables = 16384, .buffers = 6, .leases = 8, .peers = 4 },
+	.limits = { .bytes = 3 << 18,
+		    .tables = 16384,
+		    .buffers = 6,
+		    .leases = 8,
+		    .peers = 4,
+		    .share = 50 },
 };
 static const struct pool_config pool_configs[] = {
 	{ .name = "host",
@@ -136,11 +142,12 @@ static void disconnect(struct client *c)
 
 	c->connected = c->deaf = false;
 	session_done(&c->session);
+	discharge(&c->charge);
 	if (!suspect)
 		return;
 	/* A process that still lives does not keep the loop running. */
-	require(p->watched);
-	uv_unref((uv_handle_t *)&p->poll);
+	require(p->pidfd->watched);
+	uv_unref((uv_handle_t *)&p->pidfd->poll);
 	c->life->suspect = p;
 }
 
@@ -154,7 +161,7 @@ void world_die(unsigned who)
 	if (!c->life->suspect)
 		return;
 	require(write(c->life->fd, &one, sizeof(one)) == sizeof(one));
-	uv_ref((uv_handle_t *)&c->life->suspect->poll);
+	uv_ref((uv_handle_t *)&c->life->suspect->pidfd->poll);
 	c->life->suspect = NULL;
 	world_settle();
 }
@@ -179,16 +186,20 @@ static struct process *new_process(unsigned as, int pidfd)
 {
 	static const uid_t uids[] = { 1000, 2000, 3000, 0 };
 	struct process *p = calloc(1, sizeof(*p));
+	int fd;
 
 	require(p);
 	list_init(&p->link);
+	list_init(&p->pidfd_link);
 	list_init(&p->leases);
 	p->pid = 1 + (pid_t)world.n_lives;
 	p->uid = p->gid = uids[as % array_size(uids)];
 	p->admin = p->uid == 0;
 	strcpy(p->command, "fuzz");
-	p->pidfd = dup(pidfd);
-	require(p->pidfd >= 0);
+	fd = dup(pidfd);
+	require(fd >= 0);
+	p->pidfd = pidfd_share(&world.service.reaper.pidfds, &fd, p->uid, p->pid, 0);
+	require(p->pidfd);
 	return p;
 }
 
@@ -207,7 +218,7 @@ static void connect_client(struct client *c, unsigned as)
 	*c = (struct client){ .connected = true, .life = life };
 	c->session.on_reply = on_reply;
 	c->session.greeted = as & 4;
-	if (charge(&world.service.catalog.accounts, p->uid, ACCOUNT_PEERS, 1, 0, &p->charge, &f) <
+	if (charge(&world.service.catalog.accounts, p->uid, ACCOUNT_PEERS, 1, 0, &c->charge, &f) <
 	    0) {
 		process_free(p);
 		c->connected = false;
@@ -303,7 +314,7 @@ void world_make(void)
 	s->build.allocator.allocator_data = &s->build;
 	require(waiters_init(&s->waiters, &base.loop, &s->catalog) == 0);
 	uv_unref((uv_handle_t *)&s->waiters.timer);
-	reaper_init(&s->reaper, &base.loop, &s->catalog);
+	require(reaper_init(&s->reaper, &base.loop, &s->catalog) == 0);
 	for (size_t i = 0; i < array_size(pool_configs); i++) {
 		require(pool_new(&pool_configs[i], NULL, base.worker, "no GPU here", on_pool_ready,
 				 NULL, &pool) == 0);

@@ -13,6 +13,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -138,6 +139,9 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	unsetenv("LISTEN_FDS");
 	if (o->max_fds && setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		_exit(127);
+	if (o->ordinary_limits && (prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE) < 0 ||
+				   prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) < 0))
+		_exit(126);
 	if (o->no_stdin)
 		close(STDIN_FILENO);
 	execl(o->copied ? d->copy : build_path(o->program ? o->program : "gpushmd"), "gpushmd",

@@ -28,12 +28,13 @@ void daemon_start(struct daemon *d, const char *config, const char *extra);
 struct daemon_options {
 	const char *program; /* in the build folder; NULL: "gpushmd" */
 	const char *extra;   /* one more argument, or NULL */
-	bool copied;	    /* run a copy of the program in its folder, which the test may change */
-	unsigned max_fds;   /* RLIMIT_NOFILE, soft and hard; 0: unchanged */
-	bool isolated;	    /* in a PID namespace of its own: it can't see our pids */
-	bool no_peer_pidfd; /* as on a kernel before 6.5 */
-	const char *userns; /* in a user namespace with this map (userns_enter()), or NULL */
-	bool no_stdin;	    /* standard input is closed */
+	bool copied;	  /* run a copy of the program in its folder, which the test may change */
+	unsigned max_fds; /* RLIMIT_NOFILE, soft and hard; 0: unchanged */
+	bool ordinary_limits; /* without the capabilities that lift limits of resources */
+	bool isolated;	      /* in a PID namespace of its own: it can't see our pids */
+	bool no_peer_pidfd;   /* as on a kernel before 6.5 */
+	const char *userns;   /* in a user namespace with this map (userns_enter()), or NULL */
+	bool no_stdin;	      /* standard input is closed */
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
 

@@ -77,6 +77,8 @@ static const struct {
 	{ "[limits]", "max-buffers=unlimited", "max-buffers=unlimited" },
 	{ "[limits]", "max-leases=4294967294", "max-leases=4294967294" },
 	{ "[limits]", "max-connections=0", "max-connections=0" },
+	{ "[limits]", "max-share=1%", "max-share=1%" },
+	{ "[limits]", "max-share=100.0%", "max-share=100%" },
 	{ "[pool p]\nkind=vmm", "kind=mempool", "kind=mempool" },
 	{ "[pool p]\nkind=vmm", "device=3", "device=3" },
 	{ "[pool p]\nkind=vmm", "device=GPU-8c3b", "device=GPU-8c3b" },

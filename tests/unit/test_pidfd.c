@@ -62,9 +62,13 @@ static int restore(pid_t pid, uint64_t start_time, int pidfd)
 {
 	const struct process recorded = { .pid = pid, .start_time = start_time };
 	struct process *p = NULL;
-	int r = process_adopt(&recorded, pidfd, &p);
+	struct pidfds all;
+	int r;
 
+	ck_assert_int_eq(pidfds_init(&all), 0);
+	r = process_adopt(&all, &recorded, pidfd, &p);
 	process_free(p);
+	pidfds_done(&all);
 	return r;
 }
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Since Linux 6.2 the size of the folder /proc/self/fd is the number of open descriptors
+ * (proc_fd_getattr() of fs/proc/fd.c). Listing the folder would take milliseconds.
+ */
+#include "daemon/util/fds.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+uint32_t fds_open(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/fd", &st) < 0 ? 0 : (uint32_t)st.st_size;
+}
+
+uint32_t fds_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
+		return UINT32_MAX;
+	return (uint32_t)limit.rlim_cur;
+}
