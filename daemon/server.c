@@ -301,6 +301,7 @@ static void on_housekeeping(uv_timer_t *timer)
 	accounts_count_fds(&s->service.catalog.accounts);
 	pools_look(&s->pools, s->config->driver_timeout);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
+	ratelimit_settle(&s->service.catalog.death_lines, clock_monotonic_ns());
 }
 
 static void on_pools_ready(void *arg)
@@ -338,6 +339,8 @@ static int service_init(struct server *s)
 	if (r == 0 && getrandom(service->id, sizeof(service->id), 0) != sizeof(service->id))
 		r = -EIO;
 	service->config = s->config;
+	service->violation_lines.message_id = LOG_ID_VIOLATION;
+	service->violation_lines.what = "connections closed for breaking the protocol";
 	service->started_ns = clock_monotonic_ns();
 	service->kept = s->handover.store.systemd;
 	return r;

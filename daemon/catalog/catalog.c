@@ -29,6 +29,8 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 
 	*c = (struct catalog){ .next_buffer = start, .next_lease = start, .pools = pools };
 	c->default_pool = config->default_pool;
+	c->death_lines.message_id = LOG_ID_DIRTY;
+	c->death_lines.what = "lines about processes that ended with buffers open";
 	list_init(&c->buffers);
 	list_init(&c->observers);
 	if (accounts_init(&c->accounts, config) < 0 || hashtable_init(&c->by_name) < 0 ||
@@ -493,11 +495,13 @@ void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct proces
 	b->dirty = true;
 	b->death = (struct death){ .ns = clock_realtime_ns(), .pid = p->pid, .uid = p->uid };
 	memcpy(b->death.command, p->command, sizeof(b->death.command));
-	log_write(LOG_WARNING,
-		  &(struct log_about){ LOG_ID_DIRTY, .name = b->key, .pid = p->pid, .uid = p->uid,
-				       .of_user = true, .buffer = b->id },
-		  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for writing",
-		  name_of(b), p->pid, p->command);
+	if (ratelimit_pass(&c->death_lines, p->uid, clock_monotonic_ns()))
+		log_write(LOG_WARNING,
+			  &(struct log_about){ LOG_ID_DIRTY, .name = b->key, .pid = p->pid,
+					       .uid = p->uid, .of_user = true, .buffer = b->id },
+			  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for "
+			  "writing",
+			  name_of(b), p->pid, p->command);
 	report(c, b, b->key, BUFFER_DIRTIED);
 }
 

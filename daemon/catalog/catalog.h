@@ -10,6 +10,7 @@
 #include "daemon/catalog/buffer.h"
 #include "daemon/catalog/lost.h"
 #include "daemon/catalog/status_page.h"
+#include "daemon/util/ratelimit.h"
 
 enum buffer_event {
 	BUFFER_PUBLISHED,
@@ -53,10 +54,11 @@ struct catalog {
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
 	struct lost_names lost;
-	struct list observers;	  /* catalog_observer::link; borrowed */
-	struct status_page *page; /* borrowed; NULL: it is not written */
-	struct list *pools;	  /* pool::link; borrowed */
-	const char *default_pool; /* borrowed */
+	struct ratelimit death_lines; /* limits the log's lines about processes that end */
+	struct list observers;	      /* catalog_observer::link; borrowed */
+	struct status_page *page;     /* borrowed; NULL: it is not written */
+	struct list *pools;	      /* pool::link; borrowed */
+	const char *default_pool;     /* borrowed */
 };
 
 /* 0 or -ENOMEM. */

@@ -48,8 +48,9 @@ static void on_gone(uv_poll_t *handle, int status, int events)
 	struct pidfd *pidfd = handle->data;
 	struct process *p = list_first(&pidfd->suspects, struct process, pidfd_link);
 
-	log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
-		  "process %d (%s) has gone: its leases end", p->pid, p->command);
+	if (ratelimit_pass(&p->reaper->catalog->death_lines, p->uid, clock_monotonic_ns()))
+		log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
+			  "process %d (%s) has gone: its leases end", p->pid, p->command);
 	/* The last one releases the pidfd, whose memory stays until its poll handle is closed. */
 	list_foreach (p, &pidfd->suspects, pidfd_link)
 		holder_died(p);

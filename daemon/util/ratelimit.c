@@ -11,11 +11,11 @@ static void drop(struct ratelimit *t, size_t i)
 {
 	const struct ratelimit_user *u = &t->users[i];
 
+	struct log_about about = { .message_id = t->message_id, .uid = u->uid, .of_user = true };
+
 	if (u->left_out)
-		log_write(LOG_WARNING,
-			  &(struct log_about){ LOG_ID_VIOLATION, .uid = u->uid, .of_user = true },
-			  "%u more connections of uid %u were closed within %u s of the first one",
-			  u->left_out, u->uid, RATELIMIT_SECONDS);
+		log_write(LOG_WARNING, &about, "%u more %s of uid %u within %u s of the first one",
+			  u->left_out, t->what, u->uid, RATELIMIT_SECONDS);
 	t->users[i] = t->users[--t->n];
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Limits the lines of the log that each user may cause: one client's violations must not fill a
- * disk or hide other lines.
+ * Limits the lines of the log that each user may cause: one client's violations, or the deaths of
+ * its processes, must not fill a disk or hide other lines.
  */
 #pragma once
 
@@ -21,12 +21,13 @@ struct ratelimit_user {
 };
 
 struct ratelimit {
+	const char *message_id, *what; /* static; of the line that counts what was left out */
 	struct ratelimit_user users[RATELIMIT_USERS];
 	size_t n;
 };
 
-/* Counts a line of that user and says whether it may be written. now_ns: CLOCK_MONOTONIC. A zeroed
- * struct has seen no user. */
+/* Counts a line of that user and says whether it may be written. now_ns: CLOCK_MONOTONIC. A struct
+ * with no users is new. */
 bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns);
 
 /* Call it periodically (each second): when a user's time is over, logs how many of its lines were

@@ -296,6 +296,20 @@ START_TEST(anybody_may_clean)
 }
 END_TEST
 
+START_TEST(each_death_of_a_users_own_writers_is_a_line_of_the_log)
+{
+	char name[8];
+
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		make_dirty(name);
+		ck_assert_int_eq(gpushm_unlink(c, name), 0);
+	}
+	ck_assert_uint_ge(daemon_log_count(&d, "has gone"), 1);
+	ck_assert_uint_le(daemon_log_count(&d, "has gone"), 5);
+}
+END_TEST
+
 START_TEST(an_orderly_end_makes_buffers_of_living_writers_dirty)
 {
 	struct gpushm_buffer *b = client_create("x", 100, NULL);
@@ -347,6 +361,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_open_that_refuses_gets_a_dirty_buffer);
 	tcase_add_test(t, a_waiting_open_misses_the_cleaning);
 	tcase_add_test(t, anybody_may_clean);
+	tcase_add_test(t, each_death_of_a_users_own_writers_is_a_line_of_the_log);
 	tcase_add_test(t, an_orderly_end_makes_buffers_of_living_writers_dirty);
 	tcase_add_test(t, gpushmctl_hides_a_death);
 	return suite_run("dirty", t, NULL);

@@ -24,7 +24,7 @@ static void setup(void)
 	log_open(LOG_INFO);
 	log_file = tmpfile();
 	ck_assert_int_ge(dup2(fileno(log_file), STDERR_FILENO), 0);
-	memset(&t, 0, sizeof(t));
+	t = (struct ratelimit){ .message_id = LOG_ID_VIOLATION, .what = "connections" };
 }
 
 static unsigned log_count(const char *text)
