@@ -216,6 +216,13 @@ $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/p
 # A model of the daemon, and what plays both.
 $(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
 
+# What an honest user notices of a hostile one: a test, and the program that prints the table of tests/adversary/RESULTS.md.
+ATTACK_OBJ := $(call objects,tests/adversary/fairness.c tests/adversary/hostile.c)
+$(BUILD)/tests/adversary/test_fairness: $(ATTACK_OBJ)
+$(BUILD)/tests/adversary/attack: $(call objects,tests/adversary/attack.c) $(ATTACK_OBJ) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
+
 # A gpushmd whose own allocations can be made to fail; tests/adversary/test_*memory start it.
 $(BUILD)/tests/gpushmd-failmalloc: $(call objects,daemon/main.c tests/adversary/failmalloc.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)

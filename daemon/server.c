@@ -181,6 +181,7 @@ static void on_pools_closed(void *arg)
 	uv_close((uv_handle_t *)&s->end_timeout, NULL);
 	uv_close((uv_handle_t *)&s->housekeeping, NULL);
 	uv_close((uv_handle_t *)&s->service.busy_poll.idle, NULL);
+	turns_done(&s->service.turns);
 	waiters_done(&s->service.waiters);
 	pools_done(&s->pools);
 }
@@ -382,6 +383,7 @@ static int start(struct server *s)
 	if (r < 0)
 		return r;
 	busy_poll_init(&s->service.busy_poll, &s->loop);
+	turns_init(&s->service.turns, &s->loop);
 	reexec_init(&s->service.reexec, &s->loop, s->argv, exec_program, s);
 	r = reaper_init(&s->service.reaper, &s->loop, &s->service.catalog);
 	start_signals(s);

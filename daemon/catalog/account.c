@@ -78,13 +78,17 @@ static struct account *find_or_new(struct accounts *a, uid_t uid)
 	account->uid = uid;
 	account->admin = uid == 0 || uid == geteuid();
 	list_init(&account->unread);
+	list_init(&account->turn_link);
+	list_init(&account->work);
 	hashtable_insert(&a->by_uid, &account->link, hashtable_hash_u64(uid));
 	list_insert(&a->all, &account->all_link);
 	return account;
 }
 
-static void free_if_empty(struct account *account)
+void account_free_if_unused(struct account *account)
 {
+	if (!list_empty(&account->turn_link))
+		return;
 	for (int i = 0; i < ACCOUNT_ITEMS; i++)
 		if (account->used[i])
 			return;
@@ -172,7 +176,7 @@ int charge(struct accounts *a, uid_t uid, enum account_item item, uint64_t amoun
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
 	r = check_limit(account, item, amount, slack, f);
 	if (r < 0) {
-		free_if_empty(account);
+		account_free_if_unused(account);
 		return r;
 	}
 	account->used[item] += amount;
@@ -200,7 +204,7 @@ void discharge(struct charge *c)
 	assert(c->account->used[c->item] >= c->amount);
 	c->account->used[c->item] -= c->amount;
 	c->account->accounts->budgets[c->item].used -= c->amount;
-	free_if_empty(c->account);
+	account_free_if_unused(c->account);
 	*c = (struct charge){ 0 };
 }
 

@@ -50,6 +50,9 @@ struct account {
 	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
 	uint64_t unnamed;	    /* used by accounts_name_largest() */
 	struct list unread;	    /* unread::link: connections with descriptors in flight */
+	struct list turn_link;	    /* turns::users, while it has work */
+	struct list work;	    /* work::link */
+	uint64_t served_ns;	    /* the time that was spent for it: turns.h */
 	bool unwatched;		    /* the log has reported that a process of it can't be watched */
 	bool admin; /* an administrator has connected: no share or reserve bounds it */
 };
@@ -84,6 +87,9 @@ struct account *account_find(const struct accounts *a, uid_t uid);
 /* Counts the descriptors that the daemon has open and may have, so that users share the rest. Call
  * it from time to time. */
 void accounts_count_fds(struct accounts *a);
+
+/* Frees an account to which nothing is charged, and which has no turn. */
+void account_free_if_unused(struct account *account);
 
 /* The limit of an item for a uid, or its present share; UINT64_MAX: none. */
 uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item item);

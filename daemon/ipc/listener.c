@@ -17,6 +17,7 @@
 #include "daemon/ipc/reply.h"
 #include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
 #include "proto/wire.h"
@@ -25,13 +26,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define ACCEPT_MAX 16	/* in one turn of the loop */
-#define RETRY_MS 100u	/* after accept() failed */
-#define WARN_MS 60000u	/* between two lines about it */
-#define PEER_FDS_MAX 2u /* of a connection: its socket, and its process's pidfd */
-#define REFUSED_MAX 8u	/* connections above a user's limit that still get the reason */
-#define LOOK_MS 50u	/* between two looks at lingering peers */
-#define LOOKS_MAX 128u	/* in one turn of the loop; each takes 0.3 us */
+#define ACCEPT_NS 100000u /* between two looks for events; requests get as much */
+#define RETRY_MS 100u	  /* after accept() failed */
+#define WARN_MS 60000u	  /* between two lines about it */
+#define PEER_FDS_MAX 2u	  /* of a connection: its socket, and its process's pidfd */
+#define REFUSED_MAX 8u	  /* connections above a user's limit that still get the reason */
+#define LOOK_MS 50u	  /* between two looks at lingering peers */
+#define LOOKS_MAX 128u	  /* in one turn of the loop; each takes 0.3 us */
 
 static void on_readable(uv_poll_t *handle, int status, int events);
 
@@ -243,7 +244,9 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 {
 	struct listener *l = handle->data;
 
-	for (int i = 0; i < ACCEPT_MAX; i++) {
+	uint64_t start = clock_monotonic_ns(), now = start;
+
+	for (; now - start < ACCEPT_NS; now = clock_monotonic_ns()) {
 		_cleanup_(close_fd) int fd =
 			accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		int error = errno;

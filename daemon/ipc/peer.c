@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Peers. A peer reads one request in each turn of the loop, and one more after a request that needs
- * no reply, so a peer that floods delays others by two requests at most.
+ * Peers. An event only queues the peer among the work of its user (daemon/catalog/turns.h). When it
+ * is its turn, a peer reads one request, and one more after a request that needs no reply.
+ *
+ * A peer that is still queued when the loop reports it again is parked: its socket is not polled.
+ * When it has been served it goes to the end of the queue, until a turn finds nothing to read. So a
+ * look for events costs the same, however many requests wait. (libuv looks again at once, up to 48
+ * times, while there are at least 1,024 events: uv__io_poll() in linux-core.c.)
  *
  * A client must read a reply before it sends the next request. Then the socket's send buffer is
  * empty and larger than any reply, so a reply is either sent at once or the peer is gone: nothing
@@ -46,6 +51,7 @@ void peer_close(struct peer *p)
 		return;
 	p->closing = true;
 	list_drop(&p->link);
+	work_drop(&p->work);
 	log_write(LOG_DEBUG,
 		  &(struct log_about){ .pid = p->session.process->pid,
 				       .uid = p->session.process->uid },
@@ -132,8 +138,10 @@ static void refuse(struct peer *p)
 	peer_close(p);
 }
 
-/* Returns whether the request needed no reply. */
-static bool serve(struct peer *p, const struct frame *frame)
+/* What a turn found to read. Anything but a request ends the peer, or is nothing. */
+enum found { FOUND_NOTHING, FOUND_REQUEST, FOUND_SILENT_REQUEST };
+
+static enum found serve(struct peer *p, const struct frame *frame)
 {
 	struct reply reply;
 	struct fault f;
@@ -141,11 +149,11 @@ static bool serve(struct peer *p, const struct frame *frame)
 
 	if (p->session.refusal) {
 		refuse(p);
-		return false;
+		return FOUND_NOTHING;
 	}
 	if (session_busy(&p->session) || !unread_is_little(&p->unread)) {
 		violation(p, "it sent a request before it had read the last answer");
-		return false;
+		return FOUND_NOTHING;
 	}
 	reply_init(&reply);
 	r = request_handle(&p->session, frame->data, frame->len, &reply, &f);
@@ -153,36 +161,73 @@ static bool serve(struct peer *p, const struct frame *frame)
 		deliver(p, &reply);
 	else if (r < 0 && r != -EINPROGRESS)
 		violation(p, f.text);
-	return r == 0 && reply.silent;
+	return r == 0 && reply.silent ? FOUND_SILENT_REQUEST : FOUND_REQUEST;
 }
 
-static bool serve_next(struct peer *p, int status)
+static enum found serve_next(struct peer *p)
 {
 	static struct frame frame;
 	int r = wire_recv_bytes(p->socket, &frame, MSG_DONTWAIT);
 
-	if (r == -EAGAIN && status == 0)
-		return false;
+	if (r == -EAGAIN && !p->broken)
+		return FOUND_NOTHING;
 	if (r == 0)
 		return serve(p, &frame);
 	if (r == -EPROTO)
 		violation(p, "a datagram of more than 65536 bytes");
 	else
 		peer_close(p);
-	return false;
+	return FOUND_NOTHING;
+}
+
+/* ---- turns ---- */
+
+static void on_event(uv_poll_t *handle, int status, int events);
+
+static void start_polling(struct peer *p)
+{
+	p->parked = false;
+	if (uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_event) < 0)
+		peer_close(p);
+}
+
+static void park(struct peer *p)
+{
+	p->parked = true;
+	uv_poll_stop(&p->poll);
 }
 
 /* Also called while a request is in flight: a hang-up then cancels it. A client that closes a
  * buffer without waiting for a reply mostly sends its next request at once; reading that in the
  * same turn saves one turn of the loop. */
+static bool take_turn(struct work *w)
+{
+	struct peer *p = container_of(w, struct peer, work);
+	struct service *service = p->session.service;
+	enum found found = serve_next(p);
+
+	if (found == FOUND_SILENT_REQUEST)
+		found = serve_next(p);
+	busy_poll_in_burst(&service->busy_poll, service->config->busy_poll * 1000ull);
+	if (p->closing || !p->parked)
+		return false;
+	if (found == FOUND_NOTHING)
+		start_polling(p);
+	else
+		turns_add(&service->turns, p->account, &p->work);
+	return false;
+}
+
+/* After an error libuv does not poll the socket any more. */
 static void on_event(uv_poll_t *handle, int status, int events)
 {
 	struct peer *p = handle->data;
-	struct service *service = p->session.service;
 
-	if (serve_next(p, status))
-		serve_next(p, 0);
-	busy_poll_in_burst(&service->busy_poll, service->config->busy_poll * 1000ull);
+	if (status < 0)
+		p->broken = p->parked = true;
+	else if (work_is_queued(&p->work))
+		park(p);
+	turns_add(&p->session.service->turns, p->account, &p->work);
 }
 
 /* After the shutdown() the client's sends fail at once, and the queue keeps what it sent before
@@ -230,14 +275,14 @@ int peer_new(struct list *peers, struct service *service, int socket, struct pro
 	memcpy(p->charges, charges, sizeof(p->charges));
 	p->on_closed = on_closed;
 	p->arg = arg;
+	p->account = charges[PEER_CONNECTION].account;
+	work_init(&p->work, take_turn);
 	p->poll.data = p;
 	p->session.on_reply = on_reply;
 	session_init(&p->session, service, process);
 	list_insert(peers, &p->link);
 	log_write(LOG_DEBUG, &(struct log_about){ .pid = process->pid, .uid = process->uid },
 		  "connection of %s", process->command);
-	r = uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_event);
-	if (r < 0)
-		peer_close(p);
+	start_polling(p);
 	return 0;
 }

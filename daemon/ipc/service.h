@@ -7,6 +7,7 @@
 
 #include "daemon/catalog/catalog.h"
 #include "daemon/catalog/reaper.h"
+#include "daemon/catalog/turns.h"
 #include "daemon/ipc/waiter.h"
 #include "daemon/state/reexec.h"
 #include "daemon/util/busy_poll.h"
@@ -17,6 +18,7 @@
 struct service {
 	struct catalog catalog;
 	struct reaper reaper;
+	struct turns turns;
 	struct waiters waiters;
 	struct reexec reexec;
 	struct busy_poll busy_poll;

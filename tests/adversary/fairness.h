@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Measures what an honest user notices of a hostile one: how long its OPENs take on an idle daemon,
+ * and beside each attack of hostile.h; and how much memory, how many descriptors and how many lines
+ * of the log the hostile user gets out of the daemon.
+ *
+ * The daemon runs on one processor, all clients on another. The honest client has a real-time
+ * priority, and the daemon a higher one than normal processes: what is measured is the daemon, not
+ * the kernel's scheduler.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct latency {
+	unsigned n;
+	double p50, p90, p99, max; /* us, of an OPEN */
+	double connect_p99;	   /* us, of connect() and HELLO */
+};
+
+struct attacked {
+	struct latency idle, beside;
+	long rss_before, rss_max; /* KiB of anonymous memory */
+	unsigned fds_before, fds_max, lines;
+	unsigned long requests; /* a second */
+};
+
+struct fairness_options {
+	const char *program; /* of the daemon, in the build folder; NULL: "gpushmd" */
+	unsigned connections;
+	unsigned idle_ms, beside_ms;
+};
+
+/* Starts a daemon, measures, and ends it. Failures end the Check test. */
+void fairness_measure(const char *attack, const struct fairness_options *o, struct attacked *ret);
+
+/* The latency that is promised beside an attack: 3 ms, or 10 times the idle p99. */
+double fairness_limit(const struct attacked *a);
+
+/* For a program's table of roles: { "honest", fairness_honest_role }. */
+int fairness_honest_role(char **args);
