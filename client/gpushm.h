@@ -124,16 +124,16 @@ struct gpushm_dtype {
 	uint32_t itemsize; /* bytes of a record; else 0 */
 };
 
-/* Reads a name: bool, int8 to int64, uint8 to uint64, float16, float32, float64, bfloat16,
- * complex64, complex128, float8_e4m3fn and the other float8, float6 and float4 types of DLPack 1.1,
- * record40 (a record of 40 bytes); or a NumPy typestr ("<f4"). 0 or -EINVAL. */
+/* Reads a name: bool, int2 to int64, uint2 to uint64, float16, float32, float64, bfloat16,
+ * complex32, complex64, complex128, float8_e4m3fn and the other float8, float6 and float4 types of
+ * DLPack 1.1, record40 (a record of 40 bytes); or a NumPy typestr ("<f4"). 0 or -EINVAL. */
 int gpushm_dtype_parse(const char *name, struct gpushm_dtype *ret);
 
 /* Writes the name to buf, at most 32 bytes with the NUL. 0, or -EINVAL for an invalid type. */
 int gpushm_dtype_format(struct gpushm_dtype t, char *buf, size_t size);
 
 /* Writes NumPy's typestr to buf, which has at least 16 bytes; bfloat16 is "<V2". 0; -EINVAL;
- * -ENOTSUP for types that NumPy does not have (float8, float6, float4). */
+ * -ENOTSUP for types that NumPy does not have (float8, float6, float4, complex32, int4, ...). */
 int gpushm_dtype_typestr(struct gpushm_dtype t, char *buf, size_t size);
 
 /* Bits of one element; 0 for an invalid type. */
@@ -524,6 +524,28 @@ int gpushm_copy_to_host_async(const struct gpushm_array *a, void *host, const in
 			      void *stream);
 int gpushm_copy_from_host_async(struct gpushm_array *a, const void *host,
 				const int64_t *host_strides, void *stream);
+
+/* One of many copies. */
+struct gpushm_copy {
+	struct gpushm_array *array;
+	void *memory;		/* the other side: the address of element [0, 0, ...] */
+	const int64_t *strides; /* of the memory, in bytes; NULL is C order */
+	int device;	/* CUDA ordinal of the GPU that has the memory; GPUSHM_HOST_MEMORY */
+	uint32_t flags; /* GPUSHM_COPY_OUT: from the array; 0: into it */
+};
+#define GPUSHM_HOST_MEMORY (-1)
+#define GPUSHM_COPY_OUT (1u << 0)
+#define GPUSHM_COPY_ASYNC (1u << 0) /* of the call */
+
+/* Queues all copies, in their order, and waits once; so it is the fast way to fill a model's
+ * arrays. Each is a copy as above between an array and memory of the array's shape and dtype; but
+ * the memory may be a GPU's, also another GPU's than the array's, and may overlap the array, as if
+ * it was copied elsewhere first. flags: with GPUSHM_COPY_ASYNC the call does not wait, as the
+ * _async functions; a copy between a GPU and a host pool is done on return.
+ *
+ * Errors: as above. The copies before the one that failed are done; which one that is, only the
+ * text says. */
+int gpushm_copy_many(const struct gpushm_copy *copies, size_t n, uint32_t flags, void *stream);
 
 /* Copies bytes of a buffer, whatever arrays are in it; done on return. -ERANGE outside of it. */
 int gpushm_read(const struct gpushm_buffer *b, uint64_t offset, void *host, uint64_t bytes);

@@ -22,10 +22,14 @@ static const struct scalar {
 	uint8_t bits;
 } scalars[] = {
 	{ "bool", "|b1", DTYPE_BOOL, 8 },
+	{ "int2", NULL, DTYPE_INT, 2 },
+	{ "int4", NULL, DTYPE_INT, 4 },
 	{ "int8", "|i1", DTYPE_INT, 8 },
 	{ "int16", "<i2", DTYPE_INT, 16 },
 	{ "int32", "<i4", DTYPE_INT, 32 },
 	{ "int64", "<i8", DTYPE_INT, 64 },
+	{ "uint2", NULL, DTYPE_UINT, 2 },
+	{ "uint4", NULL, DTYPE_UINT, 4 },
 	{ "uint8", "|u1", DTYPE_UINT, 8 },
 	{ "uint16", "<u2", DTYPE_UINT, 16 },
 	{ "uint32", "<u4", DTYPE_UINT, 32 },
@@ -33,6 +37,7 @@ static const struct scalar {
 	{ "float16", "<f2", DTYPE_FLOAT, 16 },
 	{ "float32", "<f4", DTYPE_FLOAT, 32 },
 	{ "float64", "<f8", DTYPE_FLOAT, 64 },
+	{ "complex32", NULL, DTYPE_COMPLEX, 32 },
 	{ "complex64", "<c8", DTYPE_COMPLEX, 64 },
 	{ "complex128", "<c16", DTYPE_COMPLEX, 128 },
 	/* As PyTorch and ml_dtypes export it (torch/_tensor.py, _dtype_to_typestr). */

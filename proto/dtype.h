@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types of elements: NumPy's, bfloat16, the float8, float6 and float4 types of DLPack 1.1, and
- * records.
+ * Types of elements: NumPy's, bfloat16, complex32, integers of 2 and 4 bits, the float8, float6 and
+ * float4 types of DLPack 1.1, and records.
  *
  * The triple (code, bits, lanes) is DLPack's DLDataType (dmlc/dlpack, include/dlpack/dlpack.h at
  * v1.1); DTYPE_RECORD is ours. A type narrower than a byte is packed, little end first, as DLPack

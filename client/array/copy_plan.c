@@ -125,6 +125,20 @@ int copy_plan_init(struct copy_plan *plan, int ndim, const int64_t *shape,
 	return 0;
 }
 
+void copy_plan_split(const struct copy_plan *plan, struct copy_plan *pack, struct copy_plan *place)
+{
+	int64_t stride = (int64_t)plan->run;
+
+	*pack = *place = *plan;
+	pack->dst_at = place->src_at = 0;
+	for (int i = plan->n_axes - 1; i >= 0; i--) {
+		pack->axes[i].dst = place->axes[i].src = stride;
+		stride *= plan->axes[i].n;
+	}
+	copy_plan_merge(pack);
+	copy_plan_merge(place);
+}
+
 void copy_plan_inner(const struct copy_plan *plan, struct copy_plan *ret)
 {
 	*ret = *plan;
@@ -139,6 +153,29 @@ uint64_t copy_plan_bytes(const struct copy_plan *plan)
 	for (int i = 0; i < plan->n_axes; i++)
 		bytes *= (uint64_t)plan->axes[i].n;
 	return bytes;
+}
+
+/* The addresses of the lowest byte, and of the one behind the highest. */
+static void reach(const struct copy_plan *plan, uintptr_t start, bool dst, uintptr_t *ret_low,
+		  uintptr_t *ret_high)
+{
+	*ret_low = *ret_high = start + (uintptr_t)(dst ? plan->dst_at : plan->src_at);
+	*ret_high += plan->run;
+	for (int i = 0; i < plan->n_axes; i++) {
+		const struct copy_plan_axis *a = &plan->axes[i];
+		int64_t far = (a->n - 1) * (dst ? a->dst : a->src);
+
+		*(far < 0 ? ret_low : ret_high) += (uintptr_t)far;
+	}
+}
+
+bool copy_plan_overlaps(const struct copy_plan *plan, const void *dst, const void *src)
+{
+	uintptr_t dst_low, dst_high, src_low, src_high;
+
+	reach(plan, (uintptr_t)dst, true, &dst_low, &dst_high);
+	reach(plan, (uintptr_t)src, false, &src_low, &src_high);
+	return dst_low < src_high && src_low < dst_high;
 }
 
 /* ---- by the CPU ---- */

@@ -35,11 +35,18 @@ int copy_plan_init(struct copy_plan *plan, int ndim, const int64_t *shape,
 /* Merges axes again, after strides were changed. */
 void copy_plan_merge(struct copy_plan *plan);
 
+/* The plan in two: `pack` from the source to memory without gaps, `place` from there to the
+ * destination. */
+void copy_plan_split(const struct copy_plan *plan, struct copy_plan *pack, struct copy_plan *place);
+
 /* The plan of one step of the outermost axis, which must exist. */
 void copy_plan_inner(const struct copy_plan *plan, struct copy_plan *ret);
 
 /* All bytes that the copy moves. */
 uint64_t copy_plan_bytes(const struct copy_plan *plan);
+
+/* Whether the bytes from the lowest to the highest one of both sides overlap. */
+bool copy_plan_overlaps(const struct copy_plan *plan, const void *dst, const void *src);
 
 /* Copies from host memory to host memory. The sides do not overlap. */
 void copy_plan_copy(const struct copy_plan *plan, void *dst, const void *src);

@@ -11,6 +11,9 @@
  *    bytes of gaps and writes them back: that would undo what another process writes there
  *    meanwhile.
  *
+ * Between two places on GPUs, the driver copies rows, too. Many short ones go through the host in
+ * both of these ways, one after the other.
+ *
  * It chooses the cheaper way for each part. The buffer is freed when the copy is done, so such a
  * copy blocks until the stream has passed it.
  */
@@ -28,6 +31,7 @@
 struct transfer {
 	char *device, *host;
 	bool to_host;
+	bool on_device; /* `host` is memory of a GPU */
 	void *stream;
 	char *buffer; /* owned; NULL until it is needed */
 };
@@ -92,7 +96,9 @@ static uint64_t source_span(const struct copy_plan *plan, int64_t *ret_before)
 static int copy_rows(const struct transfer *t, const struct copy_plan *plan,
 		     const struct copy_plan_axis *rows)
 {
-	struct map_copy c = { .width = plan->run, .height = 1, .to_host = t->to_host };
+	struct map_copy c = {
+		.width = plan->run, .height = 1, .to_host = t->to_host, .on_device = t->on_device
+	};
 
 	if (rows) {
 		c.height = (size_t)rows->n;
@@ -169,22 +175,6 @@ static int gather(struct transfer *t, const struct copy_plan *plan, uint64_t spa
 	pick.src_at = before;
 	copy_plan_copy(&pick, t->host, t->buffer);
 	return 0;
-}
-
-/* The plan in two: `pack` from the host to the buffer, `place` from there to the device. */
-static void split_plan(const struct copy_plan *plan, struct copy_plan *pack,
-		       struct copy_plan *place)
-{
-	int64_t stride = (int64_t)plan->run;
-
-	*pack = *place = *plan;
-	pack->dst_at = place->src_at = 0;
-	for (int i = plan->n_axes - 1; i >= 0; i--) {
-		pack->axes[i].dst = place->axes[i].src = stride;
-		stride *= plan->axes[i].n;
-	}
-	copy_plan_merge(pack);
-	copy_plan_merge(place);
 }
 
 int transfer_settle(void *stream, int r)
@@ -264,7 +254,7 @@ static int move_to_device(struct transfer *t, const struct copy_plan *plan)
 	struct copy_plan pack, place, inner;
 	uint64_t bytes = copy_plan_bytes(plan), cost;
 
-	split_plan(plan, &pack, &place);
+	copy_plan_split(plan, &pack, &place);
 	if (plan->n_axes == 0 || count_calls(plan) == 1 ||
 	    __builtin_add_overflow(count_cost(&place), bytes, &cost) || count_cost(plan) <= cost)
 		return direct(t, plan);
@@ -274,16 +264,56 @@ static int move_to_device(struct transfer *t, const struct copy_plan *plan)
 	return by_parts(t, plan, copy_plan_bytes(&inner));
 }
 
+int transfer_staged(const struct copy_plan *plan, void *dst, void *src, void *stream)
+{
+	_cleanup_(free_ptr) char *staged = malloc(copy_plan_bytes(plan));
+	struct copy_plan pack, place;
+	int r;
+
+	if (!staged)
+		return error_set(ENOMEM, "no memory for the copy of an array on the host");
+	copy_plan_split(plan, &pack, &place);
+	r = transfer(&pack, src, staged, true, stream);
+	if (r == 0)
+		r = map_wait(stream);
+	if (r == 0)
+		r = transfer(&place, dst, staged, false, stream);
+	return transfer_settle(stream, r);
+}
+
+/* Through the host each byte is copied twice. */
+static int move_on_device(struct transfer *t, const struct copy_plan *plan)
+{
+	uint64_t bytes = copy_plan_bytes(plan);
+	struct copy_plan inner;
+
+	if (plan->n_axes == 0 || count_calls(plan) == 1 || count_cost(plan) / 2 <= bytes)
+		return direct(t, plan);
+	if (bytes <= BUFFER_BYTES)
+		return transfer_staged(plan, t->device, t->host, t->stream);
+	copy_plan_inner(plan, &inner);
+	return by_parts(t, plan, copy_plan_bytes(&inner));
+}
+
 static int move(struct transfer *t, const struct copy_plan *plan)
 {
+	if (t->on_device)
+		return move_on_device(t, plan);
 	return t->to_host ? move_to_host(t, plan) : move_to_device(t, plan);
 }
 
 int transfer(const struct copy_plan *plan, void *device, void *host, bool to_host, void *stream)
 {
-	struct transfer t = { device, host, to_host, stream, NULL };
+	struct transfer t = { device, host, to_host, false, stream, NULL };
 	int r = move(&t, plan);
 
 	free(t.buffer);
 	return r;
+}
+
+int transfer_on_device(const struct copy_plan *plan, void *dst, void *src, void *stream)
+{
+	struct transfer t = { .device = dst, .host = src, .on_device = true, .stream = stream };
+
+	return move(&t, plan);
 }

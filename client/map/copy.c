@@ -16,7 +16,13 @@ static int copy_row(const struct map_copy *c, size_t row, size_t bytes, CUstream
 {
 	CUdeviceptr device = (uintptr_t)c->device + row * c->device_pitch;
 	char *host = (char *)c->host + row * c->host_pitch;
+	CUdeviceptr other = (uintptr_t)host;
 
+	/* The driver finds the GPU of each address, which may be two. */
+	if (c->on_device)
+		return cuda_check("cuMemcpyAsync",
+				  c->to_host ? cuda.memcpy_async(other, device, bytes, stream)
+					     : cuda.memcpy_async(device, other, bytes, stream));
 	return c->to_host ? cuda_check("cuMemcpyDtoHAsync",
 				       cuda.memcpy_dtoh_async(host, device, bytes, stream))
 			  : cuda_check("cuMemcpyHtoDAsync",
@@ -34,20 +40,25 @@ static int copy_each(const struct map_copy *c, CUstream stream)
 
 static int copy_rows(const struct map_copy *c, CUstream stream)
 {
+	CUmemorytype other = c->on_device ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_HOST;
+	CUmemorytype own = c->on_device ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
 	CUDA_MEMCPY2D copy = { .WidthInBytes = c->width, .Height = c->height };
 
+	/* The driver reads the address that the memory's type says. */
 	if (c->to_host) {
-		copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+		copy.srcMemoryType = own;
 		copy.srcDevice = (uintptr_t)c->device;
 		copy.srcPitch = c->device_pitch;
-		copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+		copy.dstMemoryType = other;
 		copy.dstHost = c->host;
+		copy.dstDevice = (uintptr_t)c->host;
 		copy.dstPitch = c->host_pitch;
 	} else {
-		copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+		copy.srcMemoryType = other;
 		copy.srcHost = c->host;
+		copy.srcDevice = (uintptr_t)c->host;
 		copy.srcPitch = c->host_pitch;
-		copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+		copy.dstMemoryType = own;
 		copy.dstDevice = (uintptr_t)c->device;
 		copy.dstPitch = c->device_pitch;
 	}

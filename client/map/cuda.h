@@ -40,6 +40,7 @@
 	X(mempool_import_pointer, cuMemPoolImportPointer)     \
 	X(mem_free_async, cuMemFreeAsync)                     \
 	X(stream_synchronize, cuStreamSynchronize)            \
+	X(memcpy_async, cuMemcpyAsync)                        \
 	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2)            \
 	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)            \
 	X(memcpy_2d_async, cuMemcpy2DAsync_v2)

@@ -88,7 +88,7 @@ int map_current_device(void);
 /* The memory in bytes of this process's GPU of that ordinal; 0 where the driver fails. */
 uint64_t map_device_bytes(int device);
 
-/* ---- copies between a device's memory and the host's ---- */
+/* ---- copies between a device's memory and the host's, or another device's ---- */
 
 /* From map_enter() until map_leave() the thread is in a context of the GPU; -1: of none, for host
  * maps. The context is the current one if it is of that GPU, else the GPU's primary one, which is
@@ -105,6 +105,7 @@ struct map_copy {
 	void *device, *host;
 	size_t width, height, device_pitch, host_pitch;
 	bool to_host;
+	bool on_device; /* `host` is memory of a GPU, too */
 };
 
 /* Queues the copy on a CUstream (NULL: the legacy default stream), after map_enter(). Blocks only

@@ -241,14 +241,219 @@ START_TEST(a_tensor_is_on_another_device_than_its_pool)
 }
 END_TEST
 
+/* ---- many copies, between buffers ---- */
+
+static struct gpushm_buffer *other;
+static struct gpushm_array *others; /* as whole, in another buffer */
+
+static void *address(const struct gpushm_array *a)
+{
+	void *p = gpushm_array_device_ptr(a);
+
+	return p ? p : gpushm_array_host_ptr(a);
+}
+
+/* The cut of `whole` and that of `others`, which has other strides: one of them is transposed. */
+static void make_pair(const struct cut *cut, struct gpushm_array *of[2])
+{
+	struct cut turned = *cut;
+	struct gpushm_array *mine = whole, *back = NULL;
+
+	of[0] = cut_out(cut);
+	turned.turned = !cut->turned;
+	whole = others;
+	back = cut_out(&turned);
+	whole = mine;
+	ck_assert_int_eq(gpushm_array_transpose(back, NULL, &of[1]), 0);
+	gpushm_array_free(back);
+}
+
+static void copy_pair(int out, uint32_t flags)
+{
+	static uint32_t theirs[ELEMENTS];
+	struct gpushm_array *pairs[array_size(cuts)][2];
+	struct gpushm_copy copies[array_size(cuts)];
+
+	fill(memory, ELEMENTS, 5);
+	fill(theirs, ELEMENTS, 6);
+	ck_assert_int_eq(gpushm_write(b, 0, memory, BYTES), 0);
+	ck_assert_int_eq(gpushm_write(other, 0, theirs, BYTES), 0);
+	for (size_t i = 0; i < array_size(cuts); i++) {
+		struct gpushm_array **p = pairs[i];
+		uint32_t *at[2];
+
+		make_pair(&cuts[i], p);
+		at[0] = memory + gpushm_array_offset(p[0]) / 4;
+		at[1] = theirs + gpushm_array_offset(p[1]) / 4;
+		copy_slowly(p[0], at[out], gpushm_array_strides(p[out]), at[!out],
+			    gpushm_array_strides(p[!out]));
+		copies[i] = (struct gpushm_copy){ .array = p[0],
+						  .memory = address(p[1]),
+						  .strides = gpushm_array_strides(p[1]),
+						  .device = gpushm_buffer_device(other),
+						  .flags = out ? GPUSHM_COPY_OUT : 0 };
+	}
+	ck_assert_msg(gpushm_copy_many(copies, array_size(cuts), flags, NULL) == 0, "%s",
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_read(b, 0, expected, BYTES), 0);
+	ck_assert(memcmp(memory, expected, BYTES) == 0);
+	ck_assert_int_eq(gpushm_read(other, 0, expected, BYTES), 0);
+	ck_assert(memcmp(theirs, expected, BYTES) == 0);
+	for (size_t i = 0; i < array_size(cuts); i++) {
+		gpushm_array_free(pairs[i][0]);
+		gpushm_array_free(pairs[i][1]);
+	}
+}
+
+static void copy_from_every_pool(void)
+{
+	for (size_t i = 0; i < n_pools; i++) {
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = pools[i].name };
+
+		if (pools[i].failed)
+			continue;
+		ck_assert_int_eq(gpushm_create(c, "~/other", BYTES, &o, &other), 0);
+		ck_assert_int_eq(gpushm_array_over(other,
+						   &(struct gpushm_array_spec){
+							   .dtype = gpushm_array_dtype(whole),
+							   .ndim = 2,
+							   .shape = gpushm_array_shape(whole) },
+						   &others),
+				 0);
+		for (int way = 0; way < 4; way++)
+			copy_pair(way & 1, way & 2 ? GPUSHM_COPY_ASYNC : 0);
+		gpushm_array_free(others);
+		ck_assert_int_eq(gpushm_discard(other), 0);
+	}
+}
+
+START_TEST(a_copy_between_pools_moves_other_bytes)
+{
+	on_every_pool(copy_from_every_pool);
+}
+END_TEST
+
+/* Too large for the memory on the host through which a transposed array goes: in parts. */
+static void copy_large(void)
+{
+	enum { N = 5000, M = 4096 };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = gpushm_buffer_pool(b) };
+	const int64_t shape[] = { N, M }, turned[] = { 1, N };
+	struct gpushm_array_spec spec = { .name = "", .ndim = 2, .shape = shape };
+	unsigned char *bytes = malloc(N * M), *got = malloc(N * M);
+	struct gpushm_buffer *from = NULL, *to = NULL;
+	struct gpushm_array *a = NULL;
+	struct gpushm_copy one;
+
+	for (int i = 0; i < N * M; i++)
+		bytes[i] = (unsigned char)(i * 31 + i / 251);
+	ck_assert_int_eq(gpushm_dtype_parse("uint8", &spec.dtype), 0);
+	ck_assert_int_eq(gpushm_create(c, "~/from", N * M, &o, &from), 0);
+	ck_assert_int_eq(gpushm_write(from, 0, bytes, N * M), 0);
+	ck_assert_int_eq(gpushm_create_arrays(c, "~/to", &spec, 1, &o, &to), 0);
+	ck_assert_int_eq(gpushm_array_get(to, "", &a), 0);
+	one = (struct gpushm_copy){ .array = a,
+				    .memory = gpushm_buffer_device_ptr(from),
+				    .strides = turned,
+				    .device = gpushm_buffer_device(from) };
+	if (!one.memory)
+		one.memory = gpushm_buffer_host_ptr(from);
+	ck_assert_msg(gpushm_copy_many(&one, 1, 0, NULL) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_read(to, 0, got, N * M), 0);
+	for (int i = 0; i < N; i++)
+		for (int j = 0; j < M; j++)
+			if (got[i * M + j] != bytes[j * N + i])
+				ck_abort_msg("[%d, %d]", i, j);
+	gpushm_array_free(a);
+	ck_assert_int_eq(gpushm_discard(to), 0);
+	ck_assert_int_eq(gpushm_discard(from), 0);
+	free(bytes);
+	free(got);
+}
+
+START_TEST(a_large_transposed_copy_moves_other_bytes)
+{
+	on_every_pool(copy_large);
+}
+END_TEST
+
+/* whole[1:] = whole[:-1], the other way round, and whole[::-1] = whole. */
+static void copy_what_overlaps(void)
+{
+	static const struct cut to[] = { { { 1, ALL }, { ALL, ALL }, { 1, 1 }, 0 },
+					 { { ALL, ALL }, { -1, ALL }, { 1, 1 }, 0 },
+					 { { ALL, ALL }, { ALL, ALL }, { -1, -1 }, 0 } };
+	static const struct cut from[] = { { { ALL, ALL }, { -1, ALL }, { 1, 1 }, 0 },
+					   { { 1, ALL }, { ALL, ALL }, { 1, 1 }, 0 },
+					   { { ALL, ALL }, { ALL, ALL }, { 1, 1 }, 0 } };
+
+	for (size_t i = 0; i < array_size(to); i++) {
+		struct gpushm_array *dst = cut_out(&to[i]), *src = cut_out(&from[i]);
+		struct gpushm_copy one = { .array = dst,
+					   .memory = address(src),
+					   .strides = gpushm_array_strides(src),
+					   .device = gpushm_buffer_device(b) };
+
+		fill(memory, ELEMENTS, 5);
+		fill(host, ELEMENTS, 5);
+		ck_assert_int_eq(gpushm_write(b, 0, memory, BYTES), 0);
+		copy_slowly(dst, memory + gpushm_array_offset(dst) / 4, gpushm_array_strides(dst),
+			    host + gpushm_array_offset(src) / 4, gpushm_array_strides(src));
+		ck_assert_msg(gpushm_copy_many(&one, 1, 0, NULL) == 0, "%s", gpushm_error());
+		ck_assert_int_eq(gpushm_read(b, 0, expected, BYTES), 0);
+		ck_assert(memcmp(memory, expected, BYTES) == 0);
+		gpushm_array_free(dst);
+		gpushm_array_free(src);
+	}
+}
+
+START_TEST(a_copy_reads_what_it_has_written)
+{
+	on_every_pool(copy_what_overlaps);
+}
+END_TEST
+
+static void give_bad_copies(void)
+{
+	struct gpushm_copy bad[] = {
+		{ .array = whole, .memory = memory, .device = -1, .flags = 2 },
+		{ .array = whole, .memory = memory, .device = -2 },
+		{ .array = whole, .memory = memory, .device = 64 },
+		{ .memory = memory, .device = -1 },
+	};
+
+	for (size_t i = 0; i < array_size(bad); i++)
+		ck_assert_int_eq(gpushm_copy_many(&bad[i], 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_copy_many(bad, 0, 2, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_copy_many(NULL, 0, 0, NULL), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	bad[0].flags = 0;
+	ck_assert_int_eq(gpushm_copy_many(bad, 1, 0, NULL), -EROFS);
+	bad[0].flags = GPUSHM_COPY_OUT;
+	ck_assert_int_eq(gpushm_copy_many(bad, 1, 0, NULL), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "~/copies"), 0);
+}
+
+START_TEST(a_wrong_copy_is_carried_out)
+{
+	on_every_pool(give_bad_copies);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("every pool");
 
+	/* Of the fake driver: pools on two GPUs. */
+	setenv("FAKECUDA_DEVICES", "2", 1);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, a_strided_copy_moves_other_bytes_on_some_pool);
 	tcase_add_test(t, a_sealed_buffer_is_written_by_a_copy);
 	tcase_add_test(t, a_tensor_is_on_another_device_than_its_pool);
+	tcase_add_test(t, a_copy_between_pools_moves_other_bytes);
+	tcase_add_test(t, a_large_transposed_copy_moves_other_bytes);
+	tcase_add_test(t, a_copy_reads_what_it_has_written);
+	tcase_add_test(t, a_wrong_copy_is_carried_out);
 	return suite_run("copies", t, NULL);
 }

@@ -19,6 +19,11 @@ static const struct known {
 	const char *typestr; /* NULL: NumPy has no such type */
 } known[] = {
 	{ { DTYPE_BOOL, 8, 1, 0 }, 8, 1, false, "bool", "|b1" },
+	{ { DTYPE_INT, 2, 1, 0 }, 2, 1, true, "int2", NULL },
+	{ { DTYPE_INT, 4, 1, 0 }, 4, 1, true, "int4", NULL },
+	{ { DTYPE_UINT, 2, 1, 0 }, 2, 1, true, "uint2", NULL },
+	{ { DTYPE_UINT, 4, 1, 0 }, 4, 1, true, "uint4", NULL },
+	{ { DTYPE_COMPLEX, 32, 1, 0 }, 32, 2, false, "complex32", NULL },
 	{ { DTYPE_INT, 8, 1, 0 }, 8, 1, false, "int8", "|i1" },
 	{ { DTYPE_INT, 16, 1, 0 }, 16, 2, false, "int16", "<i2" },
 	{ { DTYPE_INT, 32, 1, 0 }, 32, 4, false, "int32", "<i4" },
