@@ -48,6 +48,7 @@ struct account {
 	uid_t uid;
 	uint64_t used[ACCOUNT_ITEMS];
 	uint64_t blocks[POOLS_MAX]; /* bytes of its buffers' blocks, by pool::index */
+	uint64_t making[POOLS_MAX]; /* the same of buffers that wait for their block */
 	uint64_t unnamed;	    /* used by accounts_name_largest() */
 	struct list unread;	    /* unread::link: connections with descriptors in flight */
 	struct list turn_link;	    /* turns::users, while it has work */

@@ -8,6 +8,7 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/size.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -60,6 +61,46 @@ int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct f
 	return r;
 }
 
+uint64_t buffer_share(const struct accounts *a, const struct process *p, const struct pool *pool)
+{
+	double percent = pool->config.share;
+
+	if (percent < 0)
+		percent = config_limits(a->config, p->uid)->pool_share;
+	return p->admin || percent >= 100 ? UINT64_MAX
+					  : (uint64_t)((double)pool->size * percent / 100);
+}
+
+/* Counts the block before it is there, so that requests under way can't exceed the share together.
+ * A pool that does not work has no size to compare with, and refuses the request later. */
+static int reserve(struct accounts *a, struct buffer *b, const struct process *owner,
+		   struct fault *f)
+{
+	const struct pool *pool = b->pool;
+	struct account *account = b->bytes_charge.account;
+	uint64_t held = account->blocks[pool->index] + account->making[pool->index];
+	uint64_t bytes = pool_round(pool, b->bytes), share = buffer_share(a, owner, pool);
+
+	if ((held > share || bytes > share - held) && !pool_trouble(pool))
+		return fault(
+			f, CODE_LIMIT,
+			"pool \"%s\": %s asked; uid %u holds %s of it and may hold %s of its "
+			"%s (max-pool-share in gpushmd.conf): unlink buffers that are not needed",
+			pool->config.name, size_format(bytes).text, owner->uid,
+			size_format(held).text, size_format(share).text,
+			size_format(pool->size).text);
+	b->reserved = bytes;
+	account->making[pool->index] += bytes;
+	return 0;
+}
+
+static void end_reservation(struct buffer *b)
+{
+	if (b->reserved)
+		b->bytes_charge.account->making[b->pool->index] -= b->reserved;
+	b->reserved = 0;
+}
+
 struct buffer *buffer_alloc(const char *key, size_t len)
 {
 	struct buffer *b = calloc(1, sizeof(*b) + len + 1);
@@ -100,6 +141,8 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 	b->created_ns = clock_realtime_ns();
 	r = buffer_charge(accounts, b, 0, f);
 	if (r == 0)
+		r = reserve(accounts, b, owner, f);
+	if (r == 0)
 		r = set_attrs(b, spec->attrs, spec->n_attrs, f);
 	if (r < 0) {
 		buffer_free(b);
@@ -111,6 +154,7 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 
 void buffer_take_block(struct buffer *b, const struct block *block)
 {
+	end_reservation(b);
 	b->block = *block;
 	b->bytes_charge.account->blocks[b->pool->index] += block->bytes;
 }
@@ -120,6 +164,7 @@ struct buffer *buffer_free(struct buffer *b)
 	if (!b)
 		return NULL;
 	assert(list_empty(&b->leases));
+	end_reservation(b);
 	if (b->block.bytes)
 		b->bytes_charge.account->blocks[b->pool->index] -= b->block.bytes;
 	if (b->block.bytes && b->keep_memory)

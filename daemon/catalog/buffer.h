@@ -51,7 +51,8 @@ struct buffer {
 	struct pool *pool;
 	struct making *making; /* owned; NULL once there is a block */
 	struct block block;
-	uint64_t bytes; /* as asked for; block.bytes is what it got */
+	uint64_t bytes;	   /* as asked for; block.bytes is what it got */
+	uint64_t reserved; /* counted in account::making; 0 once there is a block */
 	struct charge bytes_charge, buffer_charge, table_charge, fds_charge;
 
 	struct table_builder *table; /* while filling; NULL: no array and no attribute so far */
@@ -91,6 +92,9 @@ struct buffer_spec {
 
 /* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
+
+/* The bytes that a process's user may hold in a pool; UINT64_MAX: no limit but the pool's. */
+uint64_t buffer_share(const struct accounts *a, const struct process *p, const struct pool *pool);
 
 /* Charges the owner for the buffer, its bytes, its table and its fds; the owner may exceed its
  * limits by `slack`. 0, or -errno with *f filled in. */

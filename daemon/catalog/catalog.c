@@ -109,8 +109,11 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 {
 	return fault(f, CODE_ACCESS,
 		     "pool \"%s\" is not open to uid %u (allow-users and allow-groups in "
-		     "gpushmd.conf)",
-		     pool->config.name, p->uid);
+		     "gpushmd.conf%s)",
+		     pool->config.name, p->uid,
+		     pool->config.kind == POOL_MEMPOOL
+			     ? "; without them, a service's mempool is for its own group"
+			     : "");
 }
 
 /* ---- looking up ---- */

@@ -2,9 +2,14 @@
  *
  * The defaults of gpushmd.conf, and the reason for each. gpushmd.conf(5) repeats the values.
  *
+ * Some defaults depend on who runs the daemon. Root or the user gpushm runs it for all users of the
+ * machine, who do not know each other. Any other user runs it for himself.
+ *
  * The limits of each uid protect all users from one user's bug. They do not share memory out
  * fairly; that is the administrator's decision:
  *  - bytes: no limit. A GPU's memory often belongs to one user; the pool's size limits all users.
+ *  - pool share: half of each pool for a service, so that one CREATE of any user can't take all of
+ *    it; all of it for a daemon of one's own.
  *  - tables: 256 MiB. Tables take the daemon's own memory, not a pool's. The names, shapes and
  *    dtypes of 5,000 arrays take 0.7 MB; the largest possible table takes 32 MiB. Only users who
  *    describe hundreds of thousands of arrays need more.
@@ -23,12 +28,18 @@
  * pins memory takes a second for some GiB. 30 s are longer than nearly all calls, and shorter than
  * a supervisor's patience.
  *
+ * The socket of a service is open to all users, too: the device nodes of the driver are, by default
+ * (NVreg_DeviceFileMode=0666), and a user who can open them can allocate a GPU's memory without the
+ * daemon. But a mempool, whose users can read each other's memory, is open to the daemon's own
+ * group only.
+ *
  * Pools of GPU memory may take all of it: they allocate as buffers are created and reserve nothing,
  * and an allocation fails cleanly if other programs hold the memory. Host pools take half of the
  * memory, because the kernel kills processes when it runs out.
  */
 #include "daemon/config/config.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +48,17 @@
 
 #define SERVICE_USER "gpushm"
 #define SERVICE_SOCKET "/run/gpushm/gpushmd.sock"
+
+static bool runs_as_service(void)
+{
+	char buf[4096];
+	struct passwd user, *found = NULL;
+
+	if (geteuid() == 0)
+		return true;
+	return getpwnam_r(SERVICE_USER, &user, buf, sizeof(buf), &found) == 0 && found &&
+	       found->pw_uid == geteuid();
+}
 
 void config_default_daemon(struct config *ret)
 {
@@ -57,6 +79,7 @@ void config_default_limits(struct limits_config *ret)
 		.leases = 65536,
 		.peers = 1024,
 		.share = 50,
+		.pool_share = runs_as_service() ? 50 : 100,
 	};
 }
 
@@ -72,23 +95,13 @@ void pool_config_default(enum pool_kind kind, struct pool_config *ret)
 		.kind = kind,
 		.numa_node = -1,
 		.size.percent = kind == POOL_VMM || kind == POOL_MEMPOOL ? 100 : 50,
+		.share = -1,
 		.pending_max_count = 10,
 		.pending_max_ratio = 0.2,
 		.pending_max_bytes = pinned ? 1u << 30 : 256u << 20,
 		.pending_max_buffer = pinned ? 1u << 30 : 64u << 20,
 		.pending_max_age = 10,
 	};
-}
-
-static bool runs_as_service(void)
-{
-	char buf[4096];
-	struct passwd user, *found = NULL;
-
-	if (geteuid() == 0)
-		return true;
-	return getpwnam_r(SERVICE_USER, &user, buf, sizeof(buf), &found) == 0 && found &&
-	       found->pw_uid == geteuid();
 }
 
 char *config_default_socket(void)
@@ -106,6 +119,29 @@ char *config_default_socket(void)
 	else
 		r = asprintf(&path, "/run/user/%u/gpushm/gpushmd.sock", (unsigned)geteuid());
 	return r < 0 ? NULL : path;
+}
+
+int config_default_groups(struct config *c)
+{
+	uint32_t *ids;
+
+	if (!runs_as_service())
+		return 0;
+	ids = malloc(sizeof(*ids));
+	if (!ids)
+		return -ENOMEM;
+	ids[0] = getegid();
+	c->mempool_groups = (struct id_list){ ids, 1 };
+	return 0;
+}
+
+void config_restrict_mempool(const struct config *c, struct pool_config *pool)
+{
+	if (pool->kind != POOL_MEMPOOL || c->mempool_groups.n == 0 || pool->allow_users.n > 0 ||
+	    pool->allow_groups.n > 0)
+		return;
+	pool->allow_groups = c->mempool_groups;
+	pool->restricted = true;
 }
 
 const struct pool_config *config_pool(const struct config *c, const char *name)
@@ -133,11 +169,13 @@ struct config *config_free(struct config *c)
 		return NULL;
 	for (size_t i = 0; i < c->n_pools; i++) {
 		free(c->pools[i].allow_users.ids);
-		free(c->pools[i].allow_groups.ids);
+		if (c->pools[i].allow_groups.ids != c->mempool_groups.ids)
+			free(c->pools[i].allow_groups.ids);
 	}
 	for (size_t i = 0; i < c->n_files; i++)
 		free(c->files[i]);
 	free(c->files);
+	free(c->mempool_groups.ids);
 	free(c->origins);
 	free(c->user_limits);
 	free(c->pools);

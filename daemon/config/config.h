@@ -15,6 +15,7 @@ struct limits_config {
 	uint64_t tables;		 /* bytes of the buffers' tables; UINT64_MAX: no limit */
 	uint32_t buffers, leases, peers; /* UINT32_MAX: no limit */
 	double share;			 /* percent of what all users share: catalog/account.h */
+	double pool_share;		 /* percent of each pool; 100: no limit */
 };
 
 struct user_limits {
@@ -34,6 +35,7 @@ struct config {
 	uint32_t busy_poll;		      /* us that the loop polls before it sleeps */
 	char default_pool[POOL_NAME_MAX + 1]; /* empty: gpu0 if it exists, else host */
 	bool auto_pools;		      /* no [pool] section: make the default pools */
+	struct id_list mempool_groups;	      /* owned; of mempools that name no user or group */
 	struct pool_config *pools;	      /* owned */
 	size_t n_pools;
 	struct limits_config limits;
@@ -84,6 +86,14 @@ static inline const struct limits_config *config_limits(const struct config *c, 
 /* The defaults of [daemon], except the socket and the default pool; and those of [limits]. */
 void config_default_daemon(struct config *ret);
 void config_default_limits(struct limits_config *ret);
+
+/* Sets config::mempool_groups: the daemon's own group if it runs as a service, else none, so that
+ * all users may use mempools. 0 or -ENOMEM. */
+int config_default_groups(struct config *c);
+
+/* Restricts a mempool that names neither users nor groups to config::mempool_groups, which it
+ * borrows. */
+void config_restrict_mempool(const struct config *c, struct pool_config *pool);
 
 /* The default path of the socket, which depends on the user who runs the daemon. The caller frees
  * it. NULL: out of memory. */

@@ -256,6 +256,10 @@ static void fill_pool(struct config *c, size_t pool)
 	pool_config_default(p->kind, &defaults);
 	fill(c, SECTION_POOL, pool, &defaults);
 	p->restricted = p->allow_users.n > 0 || p->allow_groups.n > 0;
+	for (size_t i = 0; i < p->allow_users.n; i++)
+		if (p->allow_users.ids[i] == ID_EVERYBODY)
+			p->restricted = false;
+	config_restrict_mempool(c, p);
 }
 
 static int fill_all(struct config *c)
@@ -270,6 +274,8 @@ static int fill_all(struct config *c)
 	fill(c, SECTION_LIMITS, 0, &limits);
 	for (size_t i = 0; i < c->n_user_limits; i++)
 		fill(c, SECTION_USER, i, &c->limits);
+	if (config_default_groups(c) < 0)
+		return -ENOMEM;
 	for (size_t i = 0; i < c->n_pools; i++)
 		fill_pool(c, i);
 	c->auto_pools = c->n_pools == 0;

@@ -48,6 +48,7 @@ static const struct config_key daemon_keys[] = {
 
 static const struct config_key limits_keys[] = {
 	LIMIT("max-bytes", bytes, &value_bytes),
+	LIMIT("max-pool-share", pool_share, &value_part),
 	LIMIT("max-table-bytes", tables, &value_bytes),
 	LIMIT("max-buffers", buffers, &value_count),
 	LIMIT("max-leases", leases, &value_count),
@@ -62,6 +63,7 @@ static const struct config_key pool_keys[] = {
 	POOL("size", size, &value_size, true),
 	POOL("allow-users", allow_users, &value_users, false),
 	POOL("allow-groups", allow_groups, &value_groups, false),
+	POOL("max-pool-share", share, &value_part, false),
 	POOL("pending-max-count", pending_max_count, &value_pending, false),
 	POOL("pending-max-ratio", pending_max_ratio, &value_ratio, false),
 	POOL("pending-max-bytes", pending_max_bytes, &value_bytes, false),

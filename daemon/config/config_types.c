@@ -123,11 +123,13 @@ static void format_ratio(const struct value_type *type, const void *member, FILE
 	write_decimal(*(const double *)member, out);
 }
 
+/* A part of a whole, in percent; negative: not set. */
 static int parse_part(const struct value_type *type, const char *text, void *member, char *wrong)
 {
-	double percent;
+	double percent = 100;
 
-	if (parse_decimal(text, 100, "%", &percent) < 0 || percent < 1)
+	if (strcmp(text, unlimited) != 0 &&
+	    (parse_decimal(text, 100, "%", &percent) < 0 || percent < 1))
 		return -EINVAL;
 	*(double *)member = percent;
 	return 0;
@@ -135,7 +137,11 @@ static int parse_part(const struct value_type *type, const char *text, void *mem
 
 static void format_part(const struct value_type *type, const void *member, FILE *out)
 {
-	write_decimal(*(const double *)member, out);
+	double percent = *(const double *)member;
+
+	if (percent < 0)
+		return;
+	write_decimal(percent, out);
 	putc('%', out);
 }
 
@@ -344,6 +350,7 @@ static void format_bool(const struct value_type *type, const void *member, FILE 
 /* ---- users and groups ---- */
 
 static const char separators[] = " \t,";
+static const char everybody[] = "*"; /* in a list of users */
 static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 static const char *const id_words[] = { [ID_USER] = "user", [ID_GROUP] = "group" };
 
@@ -478,7 +485,10 @@ static int parse_ids(const struct value_type *type, const char *text, void *memb
 		if (!ids)
 			return -ENOMEM;
 		list->ids = ids;
-		r = parse_id(type->ids, word, &ids[list->n], wrong);
+		ids[list->n] = ID_EVERYBODY;
+		r = type->ids == ID_USER && strcmp(word, everybody) == 0
+			    ? 0
+			    : parse_id(type->ids, word, &ids[list->n], wrong);
 		if (r < 0)
 			return r;
 		list->n++;
@@ -494,7 +504,10 @@ static void format_ids(const struct value_type *type, const void *member, FILE *
 	for (size_t i = 0; i < list->n; i++) {
 		if (i > 0)
 			putc(' ', out);
-		write_id(type->ids, list->ids[i], out);
+		if (list->ids[i] == ID_EVERYBODY)
+			fputs(everybody, out);
+		else
+			write_id(type->ids, list->ids[i], out);
 	}
 }
 
@@ -543,7 +556,8 @@ const struct value_type value_microseconds =
 	NUMBER(0, 1000, NULL, "a whole number of microseconds, 0 to 1000");
 const struct value_type value_ratio =
 	VALUE(double, ratio, "a number from 0 to 1 with at most six decimals (\"0.2\")");
-const struct value_type value_part = VALUE(double, part, "a part from 1% to 100% (\"50%\")");
+const struct value_type value_part =
+	VALUE(double, part, "a part from 1% to 100% (\"50%\"), or \"unlimited\"");
 const struct value_type value_mode = VALUE(mode_t, mode, "an octal mode from 0 to 0777");
 const struct value_type value_size =
 	VALUE(struct config_size, size,
@@ -575,6 +589,6 @@ const struct value_type value_share = WORDS("refuse", "share");
 const struct value_type value_yes = WORDS("no", "yes");
 const struct value_type value_group = VALUE(gid_t, group, "a group's name or number");
 const struct value_type value_users =
-	IDS(ID_USER, "names or numbers of users, with blanks between");
+	IDS(ID_USER, "names or numbers of users, with blanks between, or \"*\" for all users");
 const struct value_type value_groups =
 	IDS(ID_GROUP, "names or numbers of groups, with blanks between");

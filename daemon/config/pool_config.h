@@ -18,6 +18,8 @@ struct config_size {
 	double percent; /* if > 0, bytes is not used */
 };
 
+#define ID_EVERYBODY UINT32_MAX /* "*" in allow-users */
+
 struct id_list {
 	uint32_t *ids; /* owned */
 	size_t n;
@@ -29,8 +31,9 @@ struct pool_config {
 	char device[64]; /* "GPU-<uuid>", "0000:3b:00.0" or an ordinal; empty: the first GPU */
 	int numa_node;	 /* pinned; -1: the device's own */
 	struct config_size size;
-	bool restricted; /* allow-users or allow-groups is set: only those and admins create */
+	bool restricted; /* only these and admins create in it */
 	struct id_list allow_users, allow_groups;
+	double share; /* percent that one user may hold; < 0: limits_config::pool_share */
 	/* All freed blocks are given back when more of them wait, by number, as a part of the
 	 * pool's size or in bytes. */
 	uint32_t pending_max_count;

@@ -258,6 +258,7 @@ static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 {
 	const char *trouble = pool->state == POOL_RETIRED ? pool->why : pool_trouble(pool);
 	const struct device *d = pool->device;
+	uint64_t share;
 
 	gpushm__proto__pool__init(m);
 	SET_BYTES(m, name, reply_text(pool->config.name));
@@ -269,7 +270,8 @@ static void fill_pool(Gpushm__Proto__Pool *m, struct session *s, const struct po
 	SET(m, pending, pool->pending_count);
 	SET(m, suspect_bytes, suspect_bytes);
 	SET(m, buffers, pool->blocks);
-	SET(m, max_buffer_bytes, pool->max_block);
+	share = buffer_share(&s->service->catalog.accounts, s->process, pool);
+	SET(m, max_buffer_bytes, share < pool->max_block ? share : pool->max_block);
 	SET(m, granularity, pool->granularity);
 	SET(m, failed, trouble != NULL);
 	m->has_why = m->failed;

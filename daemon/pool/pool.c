@@ -278,6 +278,7 @@ int pool_reload(struct pool *pool, const struct pool_config *fresh)
 	pool->config.allow_users = copy.allow_users;
 	pool->config.allow_groups = copy.allow_groups;
 	pool->config.restricted = copy.restricted;
+	pool->config.share = copy.share;
 	pool->config.pending_max_count = copy.pending_max_count;
 	pool->config.pending_max_ratio = copy.pending_max_ratio;
 	pool->config.pending_max_bytes = copy.pending_max_bytes;

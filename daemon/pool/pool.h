@@ -187,6 +187,14 @@ void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg);
 /* Whether a process of that user may create in the pool. */
 bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n_gids);
 
+/* What a buffer of that size takes of the pool. A pool that has failed may not know its step. */
+static inline uint64_t pool_round(const struct pool *pool, uint64_t bytes)
+{
+	uint64_t step = pool->granularity ? pool->granularity : 1;
+
+	return bytes + (step - bytes % step) % step;
+}
+
 /* Takes over what a reload may change: the users of the pool, and when pending memory is given
  * back. 0 or -ENOMEM. */
 int pool_reload(struct pool *pool, const struct pool_config *fresh);

@@ -377,7 +377,7 @@ int pool_alloc(struct pool *pool, struct pool_request *r, uint64_t bytes, uid_t 
 	if (ret < 0)
 		return ret;
 
-	r->bytes = bytes + (pool->granularity - bytes % pool->granularity) % pool->granularity;
+	r->bytes = pool_round(pool, bytes);
 	r->cancelled = r->waiting = r->foreign = false;
 	r->result = 0;
 	list_init(&r->link);

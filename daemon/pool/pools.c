@@ -128,6 +128,7 @@ static void make_default(struct pools *p, enum pool_kind kind, const char *name,
 	struct pool_config config;
 
 	pool_config_default(kind, &config);
+	config_restrict_mempool(p->config, &config);
 	config.builtin = true;
 	if (d)
 		snprintf(config.device, sizeof(config.device), "%d", d->ordinal);

@@ -60,6 +60,8 @@ static bool is_shortage(int error)
 static void find_rules(const struct config *c, struct pool_config *ret)
 {
 	ret->restricted = !c->auto_pools;
+	if (c->auto_pools)
+		config_restrict_mempool(c, ret);
 	for (size_t i = 0; i < c->n_pools; i++) {
 		const struct pool_config *it = &c->pools[i];
 
@@ -68,6 +70,7 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 		ret->restricted = it->restricted;
 		ret->allow_users = it->allow_users;
 		ret->allow_groups = it->allow_groups;
+		ret->share = it->share;
 		ret->pending_max_count = it->pending_max_count;
 		ret->pending_max_ratio = it->pending_max_ratio;
 		ret->pending_max_bytes = it->pending_max_bytes;

@@ -32,14 +32,15 @@ static int connect_again(struct user *u)
 	return r;
 }
 
-static int create(struct user *u, const char *name, const char *mode, const char *pool)
+static int create(struct user *u, const char *name, uint64_t bytes, const char *mode,
+		  const char *pool)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
 	int r;
 
 	if (mode)
 		o.mode = (unsigned)strtoul(mode, NULL, 8);
-	r = gpushm_create(u->conns[u->n_conns - 1], name, 100, &o, &u->held[u->n_held]);
+	r = gpushm_create(u->conns[u->n_conns - 1], name, bytes, &o, &u->held[u->n_held]);
 	if (r == 0)
 		u->n_held++;
 	return r;
@@ -78,9 +79,11 @@ static int obey(struct user *u, const char *request, const char *a, const char *
 	struct gpushm *conn = u->n_conns ? u->conns[u->n_conns - 1] : NULL;
 
 	if (strcmp(request, "create") == 0)
-		return create(u, a, b, NULL);
+		return create(u, a, 100, b, NULL);
 	if (strcmp(request, "create-in") == 0)
-		return create(u, a, NULL, b);
+		return create(u, a, 100, NULL, b);
+	if (strcmp(request, "create-of") == 0)
+		return create(u, a, strtoull(b, NULL, 10), NULL, NULL);
 	if (strcmp(request, "publish") == 0)
 		return gpushm_publish(u->held[u->n_held - 1],
 				      strcmp(a, "sealed") == 0 ? GPUSHM_SEALED : GPUSHM_SHARED);

@@ -28,6 +28,7 @@ enum model_patience { MODEL_AT_ONCE, MODEL_BRIEFLY, MODEL_FOR_EVER };
 #define MODEL_LEASES_MAX 9u
 #define MODEL_PEERS_MAX 3u
 #define MODEL_BYTES_MAX (14ull << 20)
+#define MODEL_POOL_SHARE 75u /* percent of each pool */
 #define MODEL_PENDING_COUNT 2u
 #define MODEL_PENDING_SHARE 2u /* of the pool: one half */
 #define MODEL_NAME_MAX 64
@@ -206,6 +207,9 @@ struct model_buffer *model_buffer_by_key(struct model *m, const char *key);
 int model_key(const struct model_process *p, const char *name, char key[MODEL_NAME_MAX]);
 
 uint64_t model_bytes(const struct model *m, uid_t uid);
+/* In a pool, with sizes rounded up; also of those that wait for space. */
+uint64_t model_bytes_in(const struct model *m, uid_t uid, const struct model_pool *pool);
+uint64_t model_round(const struct model_pool *pool, uint64_t bytes);
 unsigned model_buffers(const struct model *m, uid_t uid);
 unsigned model_leases(const struct model *m, uid_t uid);
 unsigned model_peers(const struct model *m, uid_t uid);

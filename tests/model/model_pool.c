@@ -133,7 +133,7 @@ int model_allocate(struct model *m, struct model_buffer *b)
 
 	if (pool->fails)
 		return CODE_POOL_FAILED;
-	bytes = (b->bytes + pool->granularity - 1) / pool->granularity * pool->granularity;
+	bytes = model_round(pool, b->bytes);
 	if (bytes > pool->size / pool->granularity * pool->granularity)
 		return CODE_TOO_LARGE;
 	b->memory = 0;

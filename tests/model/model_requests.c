@@ -29,6 +29,10 @@ static int check_create(struct model *m, const struct model_session *s,
 	if (model_buffers(m, p->uid) >= MODEL_BUFFERS_MAX ||
 	    model_bytes(m, p->uid) + spec->bytes > MODEL_BYTES_MAX)
 		return CODE_LIMIT;
+	if (!p->admin && !pool->fails &&
+	    model_bytes_in(m, p->uid, pool) + model_round(pool, spec->bytes) >
+		    pool->size * MODEL_POOL_SHARE / 100)
+		return CODE_LIMIT;
 	return CODE_OK;
 }
 

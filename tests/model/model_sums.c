@@ -14,6 +14,21 @@ uint64_t model_bytes(const struct model *m, uid_t uid)
 	return sum;
 }
 
+uint64_t model_round(const struct model_pool *pool, uint64_t bytes)
+{
+	return (bytes + pool->granularity - 1) / pool->granularity * pool->granularity;
+}
+
+uint64_t model_bytes_in(const struct model *m, uid_t uid, const struct model_pool *pool)
+{
+	const struct model_buffer *b;
+	uint64_t sum = 0;
+
+	list_foreach (b, &m->buffers, link)
+		sum += b->uid == uid && b->pool == pool ? model_round(pool, b->bytes) : 0;
+	return sum;
+}
+
 unsigned model_buffers(const struct model *m, uid_t uid)
 {
 	const struct model_buffer *b;

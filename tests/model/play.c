@@ -31,6 +31,7 @@ static const struct {
 static const char config[] =
 	"[daemon]\ndefault-pool=host\n"
 	"[limits]\nmax-buffers=7\nmax-leases=9\nmax-connections=3\nmax-bytes=14M\n"
+	"max-pool-share=75%\n"
 	"[pool host]\nkind=host\nsize=32K\n" PENDING "[pool gpu0]\nkind=vmm\nsize=16M\n" PENDING
 	"[pool pinned]\nkind=pinned\nsize=16M\n" PENDING
 	"[pool mem]\nkind=mempool\nsize=4K\n" PENDING "allow-users=65531 65532\n";

@@ -99,6 +99,18 @@ filters_calls() {
 	grep -q '^Seccomp:[[:space:]]*2$' "/proc/$(main_pid)/status"
 }
 
+# As a user of the machine who is in no group of the service.
+as_stranger() {
+	setpriv --reuid=65529 --regid=65529 --clear-groups "$@"
+}
+
+# The pool has 64 MiB.
+takes_its_share() {
+	as_stranger gpushmctl create --size=32M stranger && as_stranger gpushmctl rm stranger &&
+		! as_stranger gpushmctl create --size=33M stranger 2>/test/refused &&
+		grep -q max-pool-share /test/refused
+}
+
 id_of() {
 	gpushmctl stat --json "$1" | grep -o '"id": *"[0-9]*"' | head -n 1
 }
@@ -236,6 +248,7 @@ inside() {
 	check "it can't write to /etc" cannot_write /etc
 	check "its system calls are filtered" filters_calls
 
+	check "a user takes half of a pool, and not more" takes_its_share
 	check "put" gpushmctl put /test/w1.npy model
 	id=$(id_of model)
 	check "the buffer has an id" test -n "$id"

@@ -10,6 +10,7 @@
 #include "tests/lib/user.h"
 
 #include <check.h>
+#include <grp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -253,6 +254,159 @@ START_TEST(a_pool_serves_a_user_without_the_right)
 }
 END_TEST
 
+/* ---- a share of each pool ---- */
+
+static void create_of(struct role_process *p, const char *name, unsigned mib, const char *expected)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "create-of %s %u", name, mib * MIB);
+	user_does(p, command, expected);
+}
+
+START_TEST(one_user_takes_a_whole_pool)
+{
+	struct role_process p, q;
+	struct gpushm_pool *pools = NULL;
+	char text[512];
+	size_t n;
+
+	start(HOST);
+	user_start(&p, d.socket, STRANGER, STRANGER);
+	user_start(&q, d.socket, THEIRS, THEIRS);
+	create_of(&p, "a", 33, "LIMIT");
+	user_error(&p, text, sizeof(text));
+	ck_assert_msg(strstr(text, "32.0 MiB of its 64.0 MiB") && strstr(text, "max-pool-share"),
+		      "%s", text);
+	create_of(&p, "a", 20, "OK");
+	create_of(&p, "b", 13, "LIMIT");
+	create_of(&p, "b", 12, "OK");
+	/* Sizes are rounded up. */
+	create_of(&p, "c", 0, "BAD_REQUEST");
+	user_does(&p, "create c 0600", "LIMIT");
+	user_does(&p, "close", "OK");
+	create_of(&p, "c", 12, "OK");
+	create_of(&q, "d", 20, "OK");
+	/* Administrators have no share. */
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	ck_assert_uint_eq(pools[0].max_buffer_bytes, 64 * MIB);
+	free(pools);
+	gpushm_discard(create("e", 12 * MIB));
+	user_end(&q);
+	user_end(&p);
+	stop();
+}
+END_TEST
+
+static const struct {
+	const char *config, *expected;
+} shares[] = {
+	{ HOST "max-pool-share=100%\n", "OK" },
+	{ HOST "max-pool-share=99%\n", "LIMIT" },
+	{ HOST "max-pool-share=10%\n[limits]\nmax-pool-share=unlimited\n", "LIMIT" },
+	{ HOST "[limits]\nmax-pool-share=unlimited\n", "OK" },
+	{ HOST "[limits 65529]\nmax-pool-share=100%\n", "OK" },
+	{ HOST "[limits 65533]\nmax-pool-share=100%\n", "LIMIT" },
+};
+
+START_TEST(a_share_is_not_what_the_file_says)
+{
+	struct role_process p;
+
+	start(HOST);
+	daemon_write_config(&d, shares[_i].config);
+	daemon_reload(&d, "configuration reloaded");
+	user_start(&p, d.socket, STRANGER, STRANGER);
+	create_of(&p, "a", 64, shares[_i].expected);
+	user_end(&p);
+	stop();
+}
+END_TEST
+
+static const struct {
+	const char *config, *expected, *of_the_group;
+} mempools[] = {
+	{ "", "ACCESS", "OK" },
+	{ "[pool gpu0-mempool]\nkind=mempool\n", "ACCESS", "OK" },
+	{ "[pool gpu0-mempool]\nkind=mempool\nallow-users=65533\n", "ACCESS", "ACCESS" },
+	{ "[pool gpu0-mempool]\nkind=mempool\nallow-users=*\n", "OK", "OK" },
+};
+
+static bool has_mempool(void)
+{
+	struct gpushm_pool *pools = NULL;
+	bool found = false;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		found = found || (pools[i].kind == GPUSHM_MEMPOOL && !pools[i].failed);
+	free(pools);
+	return found;
+}
+
+START_TEST(a_mempool_of_a_service_is_open_to_strangers)
+{
+	struct role_process p, q;
+	char text[512];
+
+	start(mempools[_i].config);
+	if (!has_mempool()) {
+		printf("skipped: there is no GPU\n");
+		stop();
+		return;
+	}
+	user_start(&p, d.socket, STRANGER, STRANGER);
+	user_start(&q, d.socket, THEIRS + 1, getegid());
+	user_does(&p, "create-in a gpu0-mempool", mempools[_i].expected);
+	user_error(&p, text, sizeof(text));
+	if (strcmp(mempools[_i].expected, "OK") != 0)
+		ck_assert_msg(strstr(text, "its own group") != NULL, "%s", text);
+	user_does(&q, "create-in b gpu0-mempool", mempools[_i].of_the_group);
+	user_end(&q);
+	user_end(&p);
+	stop();
+}
+END_TEST
+
+static int waiters_role(char **args)
+{
+	Gpushm__Proto__Request *ask = REQUEST(CREATE, Create, create, BYTES(name, "a"),
+					      SET(size_bytes, 20 * MIB), SET(wait_ms, UINT64_MAX));
+	struct raw a, b;
+
+	if (setgroups(0, NULL) < 0 || setresuid(STRANGER, STRANGER, STRANGER) < 0)
+		return 1;
+	raw_greet(&a, args[0]);
+	raw_greet(&b, args[0]);
+	raw_request(&a, ask);
+	while (raw_call(&b, REQUEST(STAT, Stat, stat, BYTES(name, "a"))) == CODE_NOT_FOUND)
+		poll(NULL, 0, 10);
+	ask->create->name.data = (uint8_t *)"b";
+	puts(raw_call(&b, ask) == CODE_LIMIT ? "LIMIT" : b.text);
+	raw_close(&b);
+	raw_close(&a);
+	return 0;
+}
+
+/* A CREATE that waits has no memory yet, but it counts. */
+START_TEST(requests_that_wait_exceed_the_share_together)
+{
+	struct gpushm_buffer *b;
+	struct role_process p;
+	char line[512];
+
+	start(HOST);
+	b = create("all", 60 * MIB);
+	role_start(&p, "waiters", (const char *[]){ d.socket, NULL });
+	role_read_line(&p, line, sizeof(line));
+	ck_assert_str_eq(line, "LIMIT");
+	role_finish(&p);
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	stop();
+}
+END_TEST
+
 /* ---- the daemon's fds ---- */
 
 START_TEST(a_daemon_without_fds_stops_serving)
@@ -353,7 +507,7 @@ START_TEST(a_daemon_without_a_spare_fd_never_sends_reasons_again)
 }
 END_TEST
 
-static const struct role roles[] = { { "user", user_role } };
+static const struct role roles[] = { { "user", user_role }, { "waiters", waiters_role } };
 
 int main(int argc, char **argv)
 {
@@ -372,6 +526,11 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_reload_has_no_effect);
 	tcase_add_test(u, the_limits_of_one_user_apply_to_another);
 	tcase_add_test(u, a_pool_serves_a_user_without_the_right);
+	tcase_add_test(u, one_user_takes_a_whole_pool);
+	tcase_add_loop_test(u, a_share_is_not_what_the_file_says, 0, (int)array_size(shares));
+	tcase_add_loop_test(u, a_mempool_of_a_service_is_open_to_strangers, 0,
+			    (int)array_size(mempools));
+	tcase_add_test(u, requests_that_wait_exceed_the_share_together);
 	tcase_add_test(f, a_daemon_without_fds_stops_serving);
 	tcase_add_test(f, connections_without_fds_stop_the_daemon);
 	tcase_add_loop_test(f, a_daemon_without_a_spare_fd_never_sends_reasons_again, 0, 2);

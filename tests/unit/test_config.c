@@ -3,6 +3,7 @@
  * The meaning of gpushmd.conf's values, where each came from, and which keys a reload does not
  * change. test_config_bad.c has files with errors.
  */
+#include "tests/lib/forked.h"
 #include "tests/unit/config_fixture.h"
 
 #include <sys/wait.h>
@@ -27,6 +28,42 @@ START_TEST(an_empty_file_gives_the_defaults_of_the_manual)
 }
 END_TEST
 
+/* Returns 0 if the configuration in force is that of a daemon of one's own, 1 if of a service. */
+static int load_as_service(void *uid)
+{
+	struct config *c;
+	int n;
+
+	if (*(uid_t *)uid != geteuid() && (chown(folder, *(uid_t *)uid, (gid_t)-1) < 0 ||
+					   setresuid(*(uid_t *)uid, *(uid_t *)uid, 0) < 0))
+		return -1;
+	c = load_good("[pool p]\nkind=mempool\n[pool q]\nkind=mempool\nallow-users=0\n"
+		      "[pool r]\nkind=mempool\nallow-users=*\n[pool s]\nkind=vmm\n");
+	ck_assert(c->pools[0].restricted == (c->pools[0].allow_groups.n == 1));
+	ck_assert(c->pools[1].restricted && c->pools[1].allow_groups.n == 0);
+	ck_assert(!c->pools[2].restricted && !c->pools[3].restricted);
+	ck_assert_double_eq(c->limits.pool_share, c->pools[0].restricted ? 50 : 100);
+	ck_assert(c->pools[0].share < 0);
+	n = (int)c->pools[0].allow_groups.n;
+	if (n == 1)
+		ck_assert_uint_eq(c->pools[0].allow_groups.ids[0], getegid());
+	config_free(c);
+	return n;
+}
+
+START_TEST(a_service_shares_its_pools_as_one_users_daemon_does_or_the_other_way)
+{
+	uid_t root = 0, another = 65531;
+
+	if (geteuid() != 0) {
+		printf("skipped: needs root, to become another user\n");
+		return;
+	}
+	ck_assert_int_eq(forked(load_as_service, &another), 0);
+	ck_assert_int_eq(forked(load_as_service, &root), 1);
+}
+END_TEST
+
 START_TEST(a_pools_defaults_depend_on_its_kind)
 {
 	struct config *c = load_good("[pool a]\nkind=vmm\n[pool b]\nkind=host\n"
@@ -44,7 +81,8 @@ START_TEST(a_pools_defaults_depend_on_its_kind)
 		ck_assert_uint_eq(c->pools[i].pending_max_bytes, (i == 3 ? 1024u : 256u) << 20);
 		ck_assert_uint_eq(c->pools[i].pending_max_buffer, (i == 3 ? 1024u : 64u) << 20);
 		ck_assert_uint_eq(c->pools[i].pending_max_age, 10);
-		ck_assert(!c->pools[i].restricted && !c->pools[i].builtin);
+		ck_assert(c->pools[i].kind == POOL_MEMPOOL || !c->pools[i].restricted);
+		ck_assert(!c->pools[i].builtin);
 	}
 	config_free(c);
 }
@@ -71,6 +109,11 @@ static const struct {
 	{ "[limits]", "max-bytes=0", "max-bytes=0" },
 	{ "[limits]", "max-bytes=1.5G", "max-bytes=1536M" },
 	{ "[limits]", "max-bytes=64.0 MiB", "max-bytes=64M" },
+	{ "[limits]", "max-pool-share=12.5%", "max-pool-share=12.5%" },
+	{ "[limits]", "max-pool-share=1%", "max-pool-share=1%" },
+	{ "[limits]", "max-pool-share=unlimited", "max-pool-share=100%" },
+	{ "[pool p]\nkind=vmm", "max-pool-share=30%", "max-pool-share=30%" },
+	{ "[pool p]\nkind=vmm", "allow-users=*", "allow-users=*" },
 	{ "[limits]", "max-table-bytes=3M", "max-table-bytes=3M" },
 	{ "[limits]", "max-bytes=2048T", "max-bytes=2048T" },
 	{ "[limits]", "max-bytes=18446744073709551614", "max-bytes=18446744073709551614" },
@@ -395,6 +438,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, folder_make, folder_drop);
 	tcase_add_test(tc, an_empty_file_gives_the_defaults_of_the_manual);
+	tcase_add_test(tc, a_service_shares_its_pools_as_one_users_daemon_does_or_the_other_way);
 	tcase_add_test(tc, a_pools_defaults_depend_on_its_kind);
 	tcase_add_loop_test(tc, each_form_of_a_value_is_understood_and_written_with_its_line, 0,
 			    array_size(values));

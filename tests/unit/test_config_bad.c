@@ -47,7 +47,7 @@ static const struct {
 	{ "[daemon]\nsokcet=/a\n", "2: unknown key \"sokcet\"; did you mean \"socket\"?" },
 	{ "[limits]\nMax_Bytes=1\n", "2: unknown key \"Max_Bytes\"; did you mean \"max-bytes\"?" },
 	{ "[limits]\nsize=1\n",
-	  "2: unknown key \"size\"; allowed: max-bytes, max-table-bytes, max-buffers" },
+	  "2: unknown key \"size\"; allowed: max-bytes, max-pool-share, max-table-bytes" },
 	{ "[daemon]\nsocket=a\n", "2: socket=a: this can't be used; allowed: an absolute path" },
 	{ "[daemon]\nsocket=/a/\n", "2: socket=/a/: " },
 	{ "[daemon]\nsocket=/a\\\\", "2: socket=/a\\x5c: " },
@@ -56,6 +56,15 @@ static const struct {
 	  "aaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
 	  "2: socket=/aaaaa" },
 	{ "[daemon]\nmode=888\n", "2: mode=888: " },
+	{ "[limits]\nmax-pool-share=101%\n", "2: max-pool-share=101%: this can't be used; allowed: "
+					     "a part from 1% to 100% (\"50%\"), or "
+					     "\"unlimited\"" },
+	{ "[limits]\nmax-pool-share=10G\n", "2: max-pool-share=10G: this can't be used; allowed: a "
+					    "part from 1% to 100% (\"50%\"), or "
+					    "\"unlimited\"" },
+	{ "[pool p]\nkind=vmm\nallow-groups=*\n",
+	  "3: allow-groups=*: there is no group \"*\"; allowed: names or numbers of groups, with "
+	  "blanks between" },
 	{ "[daemon]\nunmapped-users=trust\n",
 	  "2: unmapped-users=trust: this can't be used; allowed: refuse or share" },
 	{ "[daemon]\nunwatched-clients=yes\n",
