@@ -52,7 +52,7 @@ static void on_made(struct buffer *b, int result, const struct fault *f, void *a
 	if (result == 0)
 		result = catalog_grant(&s->service->catalog, s->process, b, ACCESS_WRITE, &l, &own);
 	if (result == 0) {
-		audit(s, "created", b->key, b->id);
+		audit(s, "created", l->buffer->key, l->buffer->id);
 		reply_attach(&reply, s, l);
 	} else {
 		log_refusal(s, &own);
@@ -130,7 +130,7 @@ int request_create(struct session *s, const Gpushm__Proto__Request *q, struct re
 		s->pending.creating = b;
 	}
 	if (r == 0) {
-		audit(s, "created", b->key, b->id);
+		audit(s, "created", l->buffer->key, l->buffer->id);
 		reply_attach(reply, s, l);
 	} else if (r != -EINPROGRESS) {
 		log_refusal(s, f);
