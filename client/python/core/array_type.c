@@ -246,8 +246,10 @@ static PyMethodDef methods[] = {
 	  "_span($self, /)\n--\n\n"
 	  "(an array of uint8 over all bytes from the lowest element to the highest, where\n"
 	  "element [0, 0, ...] begins in it): what numpy.ndarray() gets." },
-	{ "__enter__", enter, METH_NOARGS, NULL },
-	{ "__exit__", leave, METH_VARARGS, NULL },
+	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe array itself." },
+	{ "__exit__", leave, METH_VARARGS,
+	  "__exit__($self, /, *raised)\n--\n\nclose(), and of the views, too, where the array owns "
+	  "its buffer." },
 	{ NULL, NULL, 0, NULL }
 };
 

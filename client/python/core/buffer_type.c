@@ -312,8 +312,9 @@ static PyMethodDef methods[] = {
 	  "array($self, shape, dtype, *, strides=None, offset=0)\n--\n\n"
 	  "An array over the buffer's bytes, with a layout of the caller's that must fit into\n"
 	  "the buffer; strides and offset are in bytes. Errors: LayoutError, BadArgument." },
-	{ "__enter__", enter, METH_NOARGS, NULL },
-	{ "__exit__", leave, METH_VARARGS, NULL },
+	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe buffer itself." },
+	{ "__exit__", leave, METH_VARARGS,
+	  "__exit__($self, /, *raised)\n--\n\nclose(), and of its arrays, too." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -319,8 +319,10 @@ static PyMethodDef methods[] = {
 	{ "fileno", connection_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\n"
 	  "The socket, for poll(): if it is readable while no call runs, the daemon has ended." },
-	{ "__enter__", object_itself, METH_NOARGS, NULL },
-	{ "__exit__", connection_close, METH_VARARGS, NULL },
+	{ "__enter__", object_itself, METH_NOARGS,
+	  "__enter__($self, /)\n--\n\nThe connection itself." },
+	{ "__exit__", connection_close, METH_VARARGS,
+	  "__exit__($self, /, *raised)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
 

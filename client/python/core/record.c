@@ -234,7 +234,7 @@ static struct record stat_record =
 	RECORD("gpushm.BufferInfo", "A buffer, as the daemon describes it.", stat_fields);
 
 static const struct field pool_fields[] = {
-	FIELD(pool, "name", read_text, name, NULL),
+	FIELD(pool, "name", read_text, name, "of the pool"),
 	FIELD(pool, "kind", read_kind, kind, "'host', 'pinned', 'vmm' or 'mempool'"),
 	FIELD(pool, "device", read_ordinal, device, "this process's ordinal of its GPU; None"),
 	FIELD(pool, "device_name", read_text_or_none, device_name, "None: no GPU"),
@@ -260,15 +260,15 @@ static struct record pool_record =
 	RECORD("gpushm.PoolInfo", "A pool, as the daemon describes it.", pool_fields);
 
 static const struct field usage_fields[] = {
-	FIELD(usage, "uid", read_u32, uid, NULL),
-	FIELD(usage, "nbytes", read_u64, bytes, NULL),
-	FIELD(usage, "nbytes_max", read_u64, bytes_max, NULL),
-	FIELD(usage, "buffers", read_u32, buffers, NULL),
-	FIELD(usage, "buffers_max", read_u32, buffers_max, NULL),
-	FIELD(usage, "leases", read_u32, leases, NULL),
-	FIELD(usage, "leases_max", read_u32, leases_max, NULL),
-	FIELD(usage, "peers", read_u32, peers, NULL),
-	FIELD(usage, "peers_max", read_u32, peers_max, NULL),
+	FIELD(usage, "uid", read_u32, uid, "of the user"),
+	FIELD(usage, "nbytes", read_u64, bytes, "bytes of the user's buffers"),
+	FIELD(usage, "nbytes_max", read_u64, bytes_max, "their limit"),
+	FIELD(usage, "buffers", read_u32, buffers, "the number of the user's buffers"),
+	FIELD(usage, "buffers_max", read_u32, buffers_max, "its limit"),
+	FIELD(usage, "leases", read_u32, leases, "buffers that the user's processes have open"),
+	FIELD(usage, "leases_max", read_u32, leases_max, "its limit"),
+	FIELD(usage, "peers", read_u32, peers, "connections"),
+	FIELD(usage, "peers_max", read_u32, peers_max, "its limit"),
 };
 static struct record usage =
 	RECORD("gpushm.Usage", "What a user has, and the limits of that user.", usage_fields);
@@ -300,7 +300,7 @@ static const struct field status_fields[] = {
 	FIELD(status, "pid", read_int, pid, "the daemon's process"),
 	FIELD(status, "uptime", read_ms, uptime_ms, "in seconds"),
 	FIELD(status, "peers", read_u32, peers, "connections"),
-	FIELD(status, "buffers", read_u32, buffers, NULL),
+	FIELD(status, "buffers", read_u32, buffers, "the number of buffers"),
 	FIELD(status, "leases", read_u32, leases, "buffers that processes have open"),
 	FIELD(status, "suspects", read_u32, suspects,
 	      "leases of living processes whose connection is closed"),
@@ -310,7 +310,7 @@ static const struct field status_fields[] = {
 	FIELD(status, "violations", read_u64, violations,
 	      "connections closed for breaking the protocol"),
 	FIELD(status, "fds", read_u32, fds, "file descriptors that the daemon has open"),
-	FIELD(status, "fds_max", read_u32, fds_max, NULL),
+	FIELD(status, "fds_max", read_u32, fds_max, "their limit"),
 	FIELD(status, "pools_failed", read_u32, pools_failed,
 	      "how many; pools() says which and why"),
 	WHOLE("usage", read_usage, "a list of Usage: this user's; for an admin, every user's"),

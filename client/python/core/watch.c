@@ -229,8 +229,8 @@ static PyMethodDef methods[] = {
 	{ "_hold", watch_hold, METH_NOARGS,
 	  "_hold($self, /)\n--\n\nPrevents close() until _release()." },
 	{ "_release", watch_release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
-	{ "__enter__", enter, METH_NOARGS, NULL },
-	{ "__exit__", watch_close, METH_VARARGS, NULL },
+	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe watch itself." },
+	{ "__exit__", watch_close, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
 static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },

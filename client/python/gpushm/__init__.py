@@ -15,9 +15,9 @@ others. Every call that waits, for the daemon or a GPU, lets other threads run. 
 arrays need NumPy.
 """
 
-import atexit
-from collections.abc import Mapping
-from typing import Any
+import atexit as _atexit
+from collections.abc import Mapping as _Mapping
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import _asyncio, _core, _driver, _dtype, _libraries
 from ._array import Array, Buffer, Record
@@ -58,7 +58,6 @@ from ._core import (
     create_many,
     flush,
     flush_cleanup,
-    library_version,
     open,
     open_many,
     pending_cleanup,
@@ -88,14 +87,14 @@ from ._libraries import DeviceWarning, ReadOnlyWarning
 from ._show import ls, pools
 
 _core._register(Array, Buffer, _dtype, _driver, _asyncio, _libraries)
-Mapping.register(Buffer)
+_Mapping.register(Buffer)
 # Before the driver's own atexit handler: no CUDA call is allowed after it.
-atexit.register(_core._disconnect)
-atexit.register(_core._report_unpublished)
+_atexit.register(_core._disconnect)
+_atexit.register(_core._report_unpublished)
 
 connect = Connection
 
-__version__ = library_version
+__version__ = _core.library_version
 
 __all__ = [
     "AccessDenied",
@@ -122,7 +121,6 @@ __all__ = [
     "LimitReached",
     "Mapped",
     "MemoryPointer",
-    "MemoryResource",
     "NotFound",
     "NotPublished",
     "NotSupported",
@@ -175,10 +173,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Imports cuda.core only for MemoryResource."""
-    if name == "MemoryResource":
-        from ._cuda_core import MemoryResource
+if _TYPE_CHECKING:
+    from ._cuda_core import MemoryResource as MemoryResource
+else:
 
-        return MemoryResource
-    raise AttributeError(f"module 'gpushm' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Imports cuda.core only for MemoryResource. So __all__ does not have it."""
+        if name == "MemoryResource":
+            from ._cuda_core import MemoryResource
+
+            return MemoryResource
+        raise AttributeError(f"module 'gpushm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "MemoryResource", *(name for name in globals() if name.startswith("__"))])

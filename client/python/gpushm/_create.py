@@ -133,7 +133,7 @@ def pinned(*arrays: Any) -> Iterator[None]:
 class Mapped:
     """A host array as a GPU sees it, as long as its section lasts: Numba's MappedNDArray."""
 
-    __slots__ = ("_address", "host")
+    __slots__ = {"_address": "Of its first byte, for a GPU; None: the section has ended.", "host": "The numpy.ndarray."}
 
     def __init__(self, host: Any, address: int) -> None:
         """host: the numpy.ndarray; address: of its first byte, for a GPU."""

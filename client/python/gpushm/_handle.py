@@ -26,10 +26,17 @@ class Handle:
     any number of times, in every process that may open the buffer, also in the one that made the handle.
     """
 
-    __slots__ = ("_entered", "_layout", "_opened", "access", "id", "maker", "name", "size", "socket")
-
-    base: _core.Array | None = None
-    """The Array that the handle keeps: None, for a Handle keeps no memory. An IpcArrayHandle has one."""
+    __slots__ = {
+        "_entered": "What with blocks have opened.",
+        "_layout": "As __init__() takes it.",
+        "_opened": "What open() has returned, while it lives.",
+        "access": "'r' or 'r+': what open() asks for.",
+        "id": "The buffer's id.",
+        "maker": "The process and the user that made an anonymous buffer; None: it has a name.",
+        "name": "The buffer's name.",
+        "size": "In bytes: of the array, or of the whole buffer.",
+        "socket": "The path of the daemon's socket; None: by the rule of connect().",
+    }
 
     def __init__(
         self,
@@ -53,6 +60,11 @@ class Handle:
         self._layout = layout
         self._opened: WeakSet[_core.Array | _core.Buffer] = WeakSet()
         self._entered: list[_core.Array | _core.Buffer] = []
+
+    @property
+    def base(self) -> _core.Array | None:
+        """The Array that the handle keeps: None, because only an IpcArrayHandle keeps one."""
+        return None
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -123,10 +135,12 @@ class Handle:
             self._opened.discard(opened)
 
     def __enter__(self) -> Any:
+        """open()."""
         self._entered.append(self.open())
         return self._entered[-1]
 
     def __exit__(self, *raised: object) -> None:
+        """The end of what __enter__() has opened, as the end of its own with block."""
         self._entered.pop().__exit__(*raised)
 
     def state(self) -> tuple[Any, ...]:

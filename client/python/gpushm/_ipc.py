@@ -24,7 +24,11 @@ class MemoryPointer:
     It keeps its owner, an Array, and is valid while that is open.
     """
 
-    __slots__ = ("offset", "owner", "size")
+    __slots__ = {
+        "offset": "In bytes, from the start of the owner's buffer.",
+        "owner": "The Array whose memory it is.",
+        "size": "In bytes.",
+    }
 
     def __init__(self, owner: _core.Array, offset: int, size: int) -> None:
         """offset: from the start of the owner's buffer; size: in bytes."""
@@ -89,13 +93,18 @@ class IpcArrayHandle(_handle.Handle):
     While one open() lasts, another raises ValueError. close() ends it, and the array's views with it.
     """
 
-    __slots__ = ("_array", "base")
+    __slots__ = ("_array", "_base")
 
     def __init__(self, *arguments: Any) -> None:
         """As Handle."""
         super().__init__(*arguments)
-        self.base: _core.Array | None = None
+        self._base: _core.Array | None = None
         self._array: _core.Array | None = None
+
+    @property
+    def base(self) -> _core.Array | None:
+        """The Array, in the process that made the handle, which keeps it; None in others."""
+        return self._base
 
     def open(
         self,
@@ -118,16 +127,18 @@ class IpcArrayHandle(_handle.Handle):
         array.__exit__(None, None, None)
 
     def __enter__(self) -> Any:
+        """open()."""
         return self.open()
 
-    def __exit__(self, *_raised: object) -> None:
+    def __exit__(self, *raised: object) -> None:
+        """close()."""
         self.close()
 
 
 def array_handle(array: _core.Array) -> IpcArrayHandle:
     """The IpcArrayHandle of an Array."""
     made = IpcArrayHandle(*_handle.handle_of(array).state())
-    made.base = array
+    made._base = array
     return made
 
 
@@ -163,12 +174,16 @@ class IpcHandle:
     get_ipc_handle() makes it. While one open lasts, another raises ValueError; close() ends it.
     """
 
-    __slots__ = ("_array", "base", "handle", "offset", "size")
+    __slots__ = {
+        "_array": "What is open; None.",
+        "base": "The memory, in the process that made the handle, which keeps it; None in others.",
+        "handle": "The MemHandle of the buffer: bytes.",
+        "offset": "In bytes, from the buffer's start.",
+        "size": "In bytes.",
+    }
 
     def __init__(self, base: MemoryPointer | None, handle: MemHandle, size: int, offset: int = 0) -> None:
-        """base: the memory, in the process that made it, which the handle keeps; None in others. handle: of the buffer.
-        size, offset: in bytes, the offset from the buffer's start.
-        """
+        """Use get_ipc_handle() to make one."""
         self.base = base
         self.handle = handle
         self.size = size
