@@ -89,8 +89,8 @@ static void report_restart(const struct ctl *ctl, const struct gpushm_status *s)
 		json_uint(&j, "buffers", s->buffers);
 		json_close(&j, '}');
 	} else if (!ctl->quiet) {
-		output_line(stdout, "%s, pid %d, has taken over with %u buffers", s->software,
-			    s->pid, s->buffers);
+		output_line(stdout, "%s, pid %d, has taken over with %u %s", s->software, s->pid,
+			    OUTPUT_COUNT(s->buffers, "buffer"));
 	}
 }
 

@@ -13,10 +13,11 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-	&command_status, &command_pools, &command_ls,	   &command_stat,  &command_create,
-	&command_put,	 &command_get,	 &command_publish, &command_wait,  &command_watch,
-	&command_hold,	 &command_rm,	 &command_clean,   &command_flush, &command_restart,
-	&command_doctor, NULL,
+	&command_status, &command_pools, &command_ls,	   &command_stat,
+	&command_create, &command_put,	 &command_get,	   &command_publish,
+	&command_wait,	 &command_watch, &command_hold,	   &command_rm,
+	&command_clean,	 &command_flush, &command_restart, &command_doctor,
+	&command_help,	 NULL,
 };
 
 const struct arg ctl_args[] = {
@@ -90,8 +91,9 @@ enum exit_code ctl_exit_code(int error)
 int ctl_refused(int error)
 {
 	const char *text = gpushm_error();
+	_cleanup_(free_ptr) char *named = output_name_users(*text ? text : strerror(-error));
 
-	return ctl_error(ctl_exit_code(error), "%s", *text ? text : strerror(-error));
+	return ctl_error(ctl_exit_code(error), "%s", named ? named : text);
 }
 
 int ctl_result(int r)

@@ -101,7 +101,8 @@ static bool test_socket(struct doctor *d, const char *path)
 		doctor_fail(d, "socket",
 			    errno == ENOENT
 				    ? "start the daemon: systemctl start gpushmd.socket, or "
-				      "gpushmd --socket PATH; or name its socket: GPUSHM_SOCKET"
+				      "gpushmd --socket PATH; or name its socket: GPUSHM_SOCKET; "
+				      "in a container, mount the host's /run/gpushm"
 				    : NULL,
 			    "%s: %s", path, strerror(errno));
 		return false;
@@ -134,9 +135,8 @@ static void check_status(struct doctor *d, const struct gpushm_status *s)
 		doctor_warn(d, "daemon", "raise LimitNOFILE= of gpushmd.service",
 			    "%u of its %u file descriptors are open", s->fds, s->fds_max);
 	if (s->suspects)
-		doctor_warn(d, "daemon", "gpushmctl ls --holders shows them",
-			    "%u processes are ending: they have closed their socket but still run",
-			    s->suspects);
+		doctor_warn(d, "daemon", "gpushmctl ls --holders shows them", "%s",
+			    output_ending(s->suspects).text);
 }
 
 static void check_usage(struct doctor *d, const struct gpushm_usage *u)
@@ -145,7 +145,6 @@ static void check_usage(struct doctor *d, const struct gpushm_usage *u)
 		const char *name;
 		uint64_t used, max;
 	} rows[] = {
-		{ "bytes", u->bytes, u->bytes_max },
 		{ "buffers", u->buffers, u->buffers_max },
 		{ "leases", u->leases, u->leases_max },
 		{ "connections", u->peers, u->peers_max },
@@ -153,6 +152,10 @@ static void check_usage(struct doctor *d, const struct gpushm_usage *u)
 
 	if (u->uid != geteuid())
 		return;
+	if (u->bytes > u->bytes_max - u->bytes_max / 10)
+		doctor_warn(d, "limits", "free some, or raise [limits] in gpushmd.conf",
+			    "you hold %s of %s of memory", ctl_size(d->ctl, u->bytes).text,
+			    ctl_size(d->ctl, u->bytes_max).text);
 	for (size_t i = 0; i < array_size(rows); i++)
 		if (rows[i].used > rows[i].max - rows[i].max / 10)
 			doctor_warn(d, "limits", "free some, or raise [limits] in gpushmd.conf",
@@ -330,8 +333,8 @@ static void finish(struct doctor *d)
 		json_uint(&d->json, "fail", d->counts[FINDING_FAIL]);
 		json_close(&d->json, '}');
 	} else {
-		printf("%u ok, %u warnings, %u failed\n", d->counts[FINDING_OK],
-		       d->counts[FINDING_WARN], d->counts[FINDING_FAIL]);
+		printf("%u ok, %u %s, %u failed\n", d->counts[FINDING_OK],
+		       OUTPUT_COUNT(d->counts[FINDING_WARN], "warning"), d->counts[FINDING_FAIL]);
 	}
 }
 

@@ -55,12 +55,23 @@ static void test_memfd(struct doctor *d)
 		doctor_ok(d, "memfd", "sealed anonymous files work");
 }
 
-static void test_pidfd(struct doctor *d)
+/* SO_PEERPIDFD, Linux 6.5: also for a process in another PID namespace. */
+static bool kernel_names_peers(void)
 {
 	_cleanup_(close_fd) int a = -1, b = -1, peer = -1;
-	_cleanup_(close_fd) int own = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	socklen_t len = sizeof(peer);
 	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+		a = pair[0];
+		b = pair[1];
+	}
+	return getsockopt(a, SOL_SOCKET, SO_PEERPIDFD, &peer, &len) == 0;
+}
+
+static void test_pidfd(struct doctor *d)
+{
+	_cleanup_(close_fd) int own = (int)syscall(SYS_pidfd_open, getpid(), 0);
 
 	if (own < 0) {
 		doctor_fail(d, "pidfd",
@@ -69,11 +80,7 @@ static void test_pidfd(struct doctor *d)
 			    "pidfd_open: %s", strerror(errno));
 		return;
 	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
-		a = pair[0];
-		b = pair[1];
-	}
-	if (getsockopt(a, SOL_SOCKET, SO_PEERPIDFD, &peer, &len) == 0)
+	if (kernel_names_peers())
 		doctor_ok(d, "pidfd", "the kernel names a socket's process");
 	else
 		doctor_ok(d, "pidfd",
@@ -144,16 +151,21 @@ static void check_container(struct doctor *d)
 		      getenv("container");
 	bool own_pids = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NAMESPACE;
 
-	if (!inside && !own_pids) {
-		doctor_ok(d, "container", "none");
-		return;
-	}
-	doctor_warn(
-		d, "container",
-		"to use a daemon outside: mount /run/gpushm into the container, share the host's "
-		"PIDs (--pid=host), and give it the GPUs (--gpus all)",
-		"%s%s", inside ? "this is a container" : "this is no container",
-		own_pids ? "; its processes are in a PID namespace of their own" : "");
+	/* Only a daemon outside must find its processes in another PID namespace. */
+	if (own_pids && !kernel_names_peers())
+		doctor_warn(
+			d, "container",
+			"to use a daemon outside, share the host's PIDs (--pid=host, hostPID), "
+			"or see unwatched-clients in gpushmd.conf(5)",
+			"its processes are in a PID namespace of their own, and this kernel has "
+			"no SO_PEERPIDFD (Linux 6.5)");
+	else if (own_pids)
+		doctor_ok(d, "container",
+			  "yes: a PID namespace of its own, whose processes the kernel can name to "
+			  "a daemon outside");
+	else
+		doctor_ok(d, "container", "%s",
+			  inside ? "yes, in the host's PID namespace" : "none");
 }
 
 static void check_users(struct doctor *d)

@@ -5,55 +5,13 @@
  * created and did not publish is freed then, however the process ends.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/help.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 
 #include <fcntl.h>
 #include <locale.h>
 #include <string.h>
-
-static void print_usage(FILE *out)
-{
-	fprintf(out, "Usage: gpushmctl [OPTIONS] COMMAND ...\n\n"
-		     "Named buffers in GPU and host memory, shared between processes.\n\n"
-		     "Commands:\n");
-	for (const struct command *const *c = commands; *c; c++)
-		fprintf(out, "  %-10s %s\n", (*c)->name, (*c)->about);
-	fprintf(out, "\nOptions, before or after the command:\n");
-	args_help(ctl_args, out);
-	fprintf(out, "      --version            print the versions of program and library\n\n"
-		     "gpushmctl COMMAND --help explains a command; gpushmctl(1) is the manual.\n");
-}
-
-static void print_command_usage(const struct command *c, FILE *out)
-{
-	const char *line = c->synopsis;
-
-	for (const char *lead = "Usage: "; line; lead = "       ") {
-		size_t len = strcspn(line, "\n");
-
-		fprintf(out, "%sgpushmctl %s%s%.*s\n", lead, c->name, len ? " " : "", (int)len,
-			line);
-		line = line[len] ? line + len + 1 : NULL;
-	}
-	fprintf(out, "\n%c%s.\n", c->about[0] - 'a' + 'A', c->about + 1);
-	if (c->more)
-		fprintf(out, "\n%s\n", c->more);
-	fprintf(out, "\nOptions:\n");
-	args_help(c->args, out);
-	args_help(c->more_args, out);
-	args_help(ctl_args, out);
-}
-
-static int usage_error(const struct command *c, const char *text)
-{
-	ctl_error(CTL_USAGE, "%s%s%s", c ? c->name : "", c ? ": " : "", text);
-	if (c)
-		fprintf(stderr, "gpushmctl %s --help lists what is allowed.\n", c->name);
-	else
-		fprintf(stderr, "gpushmctl --help lists the commands and options.\n");
-	return CTL_USAGE;
-}
 
 static int check_words(const struct command *c, size_t n)
 {
@@ -64,7 +22,7 @@ static int check_words(const struct command *c, size_t n)
 	snprintf(text, sizeof(text), "%s: gpushmctl %s %.*s",
 		 n < c->min_words ? "something is missing" : "too many words", c->name,
 		 (int)strcspn(c->synopsis, "\n"), c->synopsis);
-	return usage_error(c, text);
+	return help_usage_error(c, text);
 }
 
 /* options: the command's own, with its defaults. */
@@ -78,11 +36,11 @@ static int run_with(struct ctl *ctl, const struct command *c, void *options, cha
 	int r = args_parse(argv, targets, array_size(targets), false, &n, err, sizeof(err));
 
 	if (r == -ECANCELED) {
-		print_command_usage(c, stdout);
+		help_print(c, stdout);
 		return CTL_OK;
 	}
 	if (r < 0)
-		return usage_error(c, err);
+		return help_usage_error(c, err);
 	r = check_words(c, n);
 	if (r == CTL_OK && !c->connects_itself)
 		r = ctl_connect(ctl);
@@ -100,16 +58,6 @@ static int run_command(struct ctl *ctl, const struct command *c, char **argv)
 	return run_with(ctl, c, options, argv);
 }
 
-static int unknown_command(const char *typed)
-{
-	const char *best = command_suggest(typed);
-	char text[256];
-
-	snprintf(text, sizeof(text), "there is no command \"%.100s\"%s%s%s", typed,
-		 best ? "; did you mean \"" : "", best ? best : "", best ? "\"?" : "");
-	return usage_error(NULL, text);
-}
-
 static int run(struct ctl *ctl, char **argv)
 {
 	bool version = false;
@@ -121,19 +69,19 @@ static int run(struct ctl *ctl, char **argv)
 	int r = args_parse(argv, targets, array_size(targets), true, &n, text, sizeof(text));
 
 	if (r < 0 && r != -ECANCELED)
-		return usage_error(NULL, text);
+		return help_usage_error(NULL, text);
 	if (version) {
 		printf("gpushmctl %s (libgpushm %s)\n", GPUSHM_VERSION, gpushm_version());
 		return CTL_OK;
 	}
-	if (r == -ECANCELED || (n && !strcmp(argv[0], "help") && !argv[1])) {
-		print_usage(stdout);
+	if (r == -ECANCELED) {
+		help_print(NULL, stdout);
 		return CTL_OK;
 	}
 	if (!n)
-		return usage_error(NULL, "a command is missing");
+		return help_usage_error(NULL, "a command is missing");
 	c = command_find(argv[0]);
-	return c ? run_command(ctl, c, argv + 1) : unknown_command(argv[0]);
+	return c ? run_command(ctl, c, argv + 1) : help_unknown_command(argv[0]);
 }
 
 /* Output that could not be written is a failure; but a closed pipe needs no message. */

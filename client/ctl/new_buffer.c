@@ -116,8 +116,8 @@ static void report(const struct ctl *ctl, struct gpushm_buffer *b)
 		json_hex(&j, "digest", gpushm_buffer_digest(b));
 		json_close(&j, '}');
 	} else if (!ctl->quiet) {
-		output_line(stdout, "%s: %s, %zu array%s, %s, %s memory", gpushm_buffer_name(b),
-			    state, n, n == 1 ? "" : "s", ctl_size(ctl, gpushm_buffer_bytes(b)).text,
+		output_line(stdout, "%s: %s, %zu %s, %s, %s memory", gpushm_buffer_name(b), state,
+			    OUTPUT_COUNT(n, "array"), ctl_size(ctl, gpushm_buffer_bytes(b)).text,
 			    kind);
 	}
 	/* A script may wait for this line while --transient keeps the command. */

@@ -124,6 +124,52 @@ const char *output_group(gid_t gid)
 	return name.text;
 }
 
+struct output_shape output_ending(unsigned n)
+{
+	struct output_shape t;
+
+	snprintf(t.text, sizeof(t.text),
+		 n == 1 ? "%u process is ending: it has closed its socket but still runs"
+			: "%u processes are ending: they have closed their sockets but still run",
+		 n);
+	return t;
+}
+
+struct output_text output_mode(unsigned mode)
+{
+	struct output_text t;
+	char *c = t.text + snprintf(t.text, sizeof(t.text), "%04o (---------)", mode) - 10;
+
+	for (unsigned i = 0; i < 9; i++)
+		if (mode & 0400u >> i)
+			c[i] = "rwx"[i % 3];
+	return t;
+}
+
+char *output_name_users(const char *text)
+{
+	_cleanup_(free_ptr) char *all = NULL;
+	bool quoted = false;
+	size_t size;
+	FILE *out = open_memstream(&all, &size);
+
+	if (!out)
+		return NULL;
+	for (const char *c = text, *end; *c; c = end) {
+		unsigned uid;
+		int n = 0;
+
+		end = c + 1;
+		quoted ^= *c == '"';
+		if (!quoted && sscanf(c, "uid %u%n", &uid, &n) == 1 && n > 4)
+			end = c + n;
+		fwrite(c, 1, (size_t)(end - c), out);
+		if (n && getpwuid(uid))
+			fprintf(out, " (%s)", output_user(uid));
+	}
+	return fclose(out) == 0 ? take_ptr(all) : NULL;
+}
+
 char *output_escape(const char *s, size_t len)
 {
 	char *out = malloc(4 * len + 1), *o = out;

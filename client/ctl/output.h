@@ -43,6 +43,19 @@ struct output_shape output_shape(const struct gpushm_array *a);
 const char *output_user(uid_t uid);
 const char *output_group(gid_t gid);
 
+/* The number of processes that are ending, and what that means. */
+struct output_shape output_ending(unsigned n);
+
+/* "0640 (rw-r-----)". */
+struct output_text output_mode(unsigned mode);
+
+/* The text with a user's name behind each "uid N" that is not in quotes, malloc'd; NULL without
+ * memory. */
+char *output_name_users(const char *text);
+
+/* "1 buffer", "2 buffers": printf("%u %s", OUTPUT_COUNT(n, "buffer")). */
+#define OUTPUT_COUNT(n, noun) (n), (n) == 1 ? noun : noun "s"
+
 /* The text with unsafe characters (utf8_is_unsafe()) and invalid bytes as \xNN, malloc'd; NULL
  * without memory. */
 char *output_escape(const char *s, size_t len);

@@ -33,6 +33,7 @@ static void holders_json(struct json *j, const struct gpushm_stat *s)
 		json_id(j, "lease", h->lease);
 		json_int(j, "pid", h->pid);
 		json_uint(j, "uid", h->uid);
+		json_string(j, "user", output_user(h->uid));
 		json_string(j, "command", h->command);
 		json_string(j, "access", access_word(h->access));
 		json_bool(j, "suspect", h->suspect);
@@ -65,6 +66,7 @@ static void death_json(struct json *j, const struct gpushm_stat *s)
 	json_open(j, "dirty_by", '{');
 	json_int(j, "pid", s->dirty_pid);
 	json_uint(j, "uid", s->dirty_uid);
+	json_string(j, "user", output_user(s->dirty_uid));
 	json_string(j, "command", s->dirty_command);
 	json_time(j, "since", s->dirty_ns);
 	json_close(j, '}');
@@ -84,7 +86,9 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 	json_uint(j, "bytes", s->bytes);
 	json_uint(j, "allocated_bytes", s->allocated_bytes);
 	json_uint(j, "uid", s->uid);
+	json_string(j, "user", output_user(s->uid));
 	json_uint(j, "gid", s->gid);
+	json_string(j, "group", output_group(s->gid));
 	json_string(j, "mode", mode);
 	json_bool(j, "transient", s->transient);
 	json_bool(j, "dirty", s->dirty);
@@ -143,14 +147,16 @@ static void add_facts(struct table *t, const struct ctl *ctl, const struct gpush
 			   output_time(s->dirty_ns).text, output_since(s->dirty_ns).text);
 	table_fact(t, "size", TABLE_PLAIN, "%s (%s allocated)", ctl_size(ctl, s->bytes).text,
 		   ctl_size(ctl, s->allocated_bytes).text);
-	table_fact(t, "owner", TABLE_PLAIN, "%s:%s, mode %04o", output_user(s->uid),
-		   output_group(s->gid), s->mode);
+	table_fact(t, "owner", TABLE_PLAIN, "%s:%s (%u:%u), mode %s", output_user(s->uid),
+		   output_group(s->gid), s->uid, s->gid, output_mode(s->mode).text);
 	add_time(t, "created", s->created_ns);
 	add_time(t, "published", s->published_ns);
 	table_fact(t, "arrays", TABLE_PLAIN, "%u, layout %016lx", s->arrays,
 		   (unsigned long)s->digest);
-	table_fact(t, "held by", TABLE_PLAIN, "%u readers, %u writers, %u of them ending",
-		   s->readers, s->writers, s->suspects);
+	table_fact(t, "held by", TABLE_PLAIN,
+		   s->suspects ? "%u %s, %u %s, %u of them ending" : "%u %s, %u %s",
+		   OUTPUT_COUNT(s->readers, "reader"), OUTPUT_COUNT(s->writers, "writer"),
+		   s->suspects);
 }
 
 static void add_holders(struct table *t, const struct gpushm_stat *s)
@@ -173,7 +179,8 @@ static void add_attrs(struct table *t, const struct gpushm_stat *s)
 		const char *key = i ? "" : "attributes";
 
 		if (memchr(a->value, '\0', a->size))
-			table_fact(t, key, TABLE_PLAIN, "%s: %zu bytes", a->key, a->size);
+			table_fact(t, key, TABLE_PLAIN, "%s: %zu %s", a->key,
+				   OUTPUT_COUNT(a->size, "byte"));
 		else
 			table_fact(t, key, TABLE_PLAIN, "%s = %.*s", a->key, (int)a->size,
 				   (const char *)a->value);

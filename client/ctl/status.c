@@ -77,6 +77,19 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_close(j, '}');
 }
 
+static void print_refusals(const struct gpushm_status *s)
+{
+	for (size_t i = 0; i < s->n_refusals; i++) {
+		const char *code = s->refusals[i].code;
+		_cleanup_(free_ptr) char *escaped = output_escape(code, strlen(code));
+
+		printf("%s%s %" PRIu64,
+		       i ? ", " : "refused over all restarts: ", escaped ? escaped : "?",
+		       s->refusals[i].count);
+	}
+	printf(s->n_refusals ? "\n\n" : "\n");
+}
+
 static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 {
 	const char *style = ctl->colour ? table_styles[TABLE_BOLD] : "";
@@ -85,22 +98,16 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 
 	printf("%s%s%s, pid %d, up %s, id %s\n", style, software ? software : "?", end, s->pid,
 	       output_age(s->uptime_ms * 1000000).text, daemon_id(s).text);
-	printf("%u buffers, %u leases, %u connections, %u waiting for a name\n", s->buffers,
-	       s->leases, s->peers, s->waiting);
+	printf("%u %s, %u %s, %u %s, %u waiting for a name\n", OUTPUT_COUNT(s->buffers, "buffer"),
+	       OUTPUT_COUNT(s->leases, "lease"), OUTPUT_COUNT(s->peers, "connection"), s->waiting);
 	if (s->suspects)
-		printf("%u processes are ending: they have closed their socket but still run "
-		       "(gpushmctl ls --holders)\n",
-		       s->suspects);
+		printf("%s (gpushmctl ls --holders)\n", output_ending(s->suspects).text);
 	if (s->pools_failed)
-		printf("%u pools have failed (gpushmctl pools)\n", s->pools_failed);
-	printf("%lu requests, %lu refused, %lu violations; %u of %u file descriptors\n",
-	       (unsigned long)s->requests, (unsigned long)s->refused, (unsigned long)s->violations,
-	       s->fds, s->fds_max);
-	for (size_t i = 0; i < s->n_refusals; i++)
-		printf("%s%s %" PRIu64,
-		       i ? ", " : "refused over all restarts: ", s->refusals[i].code,
-		       s->refusals[i].count);
-	printf(s->n_refusals ? "\n\n" : "\n");
+		printf("%u %s failed (gpushmctl pools)\n", OUTPUT_COUNT(s->pools_failed, "pool"));
+	printf("%lu %s, %lu refused, %lu %s; %u of %u file descriptors\n",
+	       OUTPUT_COUNT((unsigned long)s->requests, "request"), (unsigned long)s->refused,
+	       OUTPUT_COUNT((unsigned long)s->violations, "violation"), s->fds, s->fds_max);
+	print_refusals(s);
 }
 
 static void count_cell(struct table *t, uint32_t used, uint32_t max)

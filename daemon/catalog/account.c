@@ -19,8 +19,8 @@
 static const struct {
 	const char *noun, *key, *remedy;
 } items[] = {
-	[ACCOUNT_BYTES] = { "bytes", "max-bytes", "unlink buffers that are not needed" },
-	[ACCOUNT_TABLES] = { "bytes of tables", "max-table-bytes",
+	[ACCOUNT_BYTES] = { "memory", "max-bytes", "unlink buffers that are not needed" },
+	[ACCOUNT_TABLES] = { "memory for tables", "max-table-bytes",
 			     "describe fewer arrays, with shorter names and descrs" },
 	[ACCOUNT_BUFFERS] = { "buffers", "max-buffers",
 			      "unlink some, or put many arrays into one buffer" },
@@ -150,6 +150,17 @@ uint64_t account_limit(const struct accounts *a, uid_t uid, enum account_item it
 	return limit_of(a, account_find(a, uid), uid, item);
 }
 
+/* "4.0 GiB", "3". */
+static struct size_text amount_text(enum account_item item, uint64_t amount)
+{
+	struct size_text t;
+
+	if (item == ACCOUNT_BYTES || item == ACCOUNT_TABLES)
+		return size_format(amount);
+	snprintf(t.text, sizeof(t.text), "%" PRIu32, (uint32_t)amount);
+	return t;
+}
+
 static int check_limit(const struct account *account, enum account_item item, uint64_t amount,
 		       uint64_t slack, struct fault *f)
 {
@@ -160,9 +171,9 @@ static int check_limit(const struct account *account, enum account_item item, ui
 	if (!__builtin_add_overflow(used, amount, &sum) && (sum <= limit || sum - limit <= slack))
 		return 0;
 	return fault(f, CODE_LIMIT,
-		     "uid %u: %" PRIu64 " more %s asked, %" PRIu64 " held, limit %" PRIu64
-		     " (%s in gpushmd.conf): %s",
-		     account->uid, amount, items[item].noun, used, limit, items[item].key,
+		     "uid %u: %s more %s asked, %s held, limit %s (%s in gpushmd.conf): %s",
+		     account->uid, amount_text(item, amount).text, items[item].noun,
+		     amount_text(item, used).text, amount_text(item, limit).text, items[item].key,
 		     items[item].remedy);
 }
 

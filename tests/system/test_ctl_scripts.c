@@ -305,8 +305,43 @@ START_TEST(the_doctor_misses_a_fault_or_invents_one)
 	shell_expect(&sh, 1, "$ctl --socket=$PWD/none doctor");
 	says("fail  socket ");
 	says("start the daemon");
+	says("in a container, mount");
+	/* The README says: from Linux 6.5 on, a container needs no host PIDs. */
+	shell_expect(&sh, 0,
+		     "unshare --user --map-root-user --pid --fork --mount-proc true || exit 0\n"
+		     "unshare --user --map-root-user --pid --fork --mount-proc $ctl doctor > out\n"
+		     "grep -q \"pidfd .*the kernel names a socket's process\" out || exit 0\n"
+		     "grep -q '^ok    container .*PID namespace of its own' out && "
+		     "! grep -q -e '--pid=host' out");
 	shell_expect(&sh, 1, "touch file; $ctl --socket=$PWD/file doctor");
 	says("not a socket");
+}
+END_TEST
+
+START_TEST(one_of_a_thing_is_said_as_many)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=1 x; mkfifo in; $ctl hold x < in > out & exec 4> in\n"
+		"until grep -q held out; do :; done; $ctl status; $ctl stat x; $ctl doctor -q; "
+		"exec 4>&-; wait");
+	says("1 buffer, 1 lease, 2 connections, 0 waiting");
+	says("held by    1 reader, 0 writers\n");
+	ck_assert_msg(!strstr(sh.out, "1 buffers") && !strstr(sh.out, "1 warnings"), "%s", sh.out);
+}
+END_TEST
+
+/* A user has a name, and permissions are written as stat(1) and ls(1) write them. */
+START_TEST(a_user_or_a_mode_is_only_a_number)
+{
+	shell_expect(&sh, 0, "$ctl create -q --size=1 --mode=0640 x; $ctl stat x; echo; id -un");
+	says(", mode 0640 (rw-r-----)\n");
+	shell_expect(
+		&sh, 0,
+		"[[ $($ctl stat x) == *\"$(id -un):$(id -gn) ($(id -u):$(id -g)), mode\"* ]] && "
+		"$ctl hold x --json < /dev/null > /dev/null && $ctl stat x --json > out && "
+		"grep -q '\"uid\":'$(id -u)',\"user\":\"'$(id -un)'\"' out && "
+		"grep -q '\"gid\":'$(id -g)',\"group\":\"'$(id -gn)'\"' out");
 }
 END_TEST
 
@@ -322,6 +357,13 @@ END_TEST
 
 START_TEST(help_is_missing_or_names_no_option)
 {
+	shell_expect(&sh, 0,
+		     "$ctl help rm | cmp - <($ctl rm --help) && $ctl help | cmp - <($ctl --help) "
+		     "&& $ctl help help | grep -q 'help \\[COMMAND\\]'");
+	shell_expect(&sh, 2, "$ctl help crate");
+	complains("did you mean \"create\"?");
+	shell_expect(&sh, 2, "$ctl help rm ls");
+	complains("too many words");
 	shell_expect(
 		&sh, 0,
 		"for c in $($ctl help | sed -n '/^Commands/,/^$/s/^  \\([a-z]*\\) .*/\\1/p'); do "
@@ -351,6 +393,8 @@ int main(void)
 	tcase_add_test(tc, a_table_is_wider_than_the_terminal_or_cut_in_a_pipe);
 	tcase_add_test(tc, a_slow_put_shows_no_progress);
 	tcase_add_test(tc, the_doctor_misses_a_fault_or_invents_one);
+	tcase_add_test(tc, one_of_a_thing_is_said_as_many);
+	tcase_add_test(tc, a_user_or_a_mode_is_only_a_number);
 	tcase_add_test(tc, a_closed_pipe_makes_noise);
 	tcase_add_test(tc, help_is_missing_or_names_no_option);
 	return suite_run("ctl_scripts", tc, NULL);

@@ -77,7 +77,7 @@ START_TEST(a_limit_of_bytes_is_exceeded)
 	a = create("a", MIB - 100);
 	ck_assert_int_eq(gpushm_create(c, "b", 101, NULL, &more), -EDQUOT);
 	expect_error("LIMIT",
-		     WORDS("101 more bytes", "1048476 held", "limit 1048576", "max-bytes"));
+		     WORDS("101 B more memory", "1023.9 KiB held", "limit 1.0 MiB", "max-bytes"));
 	ck_assert_int_eq(gpushm_discard(create("b", 100)), 0);
 	ck_assert_int_eq(gpushm_discard(a), 0);
 	stop();

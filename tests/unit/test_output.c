@@ -74,6 +74,25 @@ START_TEST(a_size_or_an_age_is_rounded_into_nonsense)
 }
 END_TEST
 
+START_TEST(an_error_names_a_user_by_a_number)
+{
+	_cleanup_(free_ptr) char *out =
+		output_name_users("buffer \"uid 0\" belongs to uid 0 with mode 0600: not open to "
+				  "uid 4294967293, uid 0");
+
+	ck_assert_str_eq(out, "buffer \"uid 0\" belongs to uid 0 (root) with mode 0600: not open "
+			      "to uid 4294967293, uid 0 (root)");
+}
+END_TEST
+
+START_TEST(a_mode_is_written_in_another_way_than_by_stat)
+{
+	ck_assert_str_eq(output_mode(0640).text, "0640 (rw-r-----)");
+	ck_assert_str_eq(output_mode(0606).text, "0606 (rw----rw-)");
+	ck_assert_str_eq(output_mode(0).text, "0000 (---------)");
+}
+END_TEST
+
 START_TEST(a_time_is_read_in_another_unit)
 {
 	uint64_t v;
@@ -335,6 +354,8 @@ int main(void)
 	tcase_add_test(tc, a_control_character_reaches_the_terminal);
 	tcase_add_test(tc, an_invisible_character_reaches_the_terminal);
 	tcase_add_test(tc, a_size_or_an_age_is_rounded_into_nonsense);
+	tcase_add_test(tc, an_error_names_a_user_by_a_number);
+	tcase_add_test(tc, a_mode_is_written_in_another_way_than_by_stat);
 	tcase_add_test(tc, a_time_is_read_in_another_unit);
 	tcase_add_test(tc, an_option_is_stored_in_the_wrong_variable);
 	tcase_add_test(tc, options_of_a_subcommand_are_taken_before_it_is_known);

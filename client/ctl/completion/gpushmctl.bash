@@ -115,7 +115,7 @@ _gpushmctl() {
 
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
-	:*) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
+	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
 	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1)
 		compopt -o filenames 2>/dev/null
