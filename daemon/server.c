@@ -18,6 +18,7 @@
 #include "proto/base/own.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
@@ -26,6 +27,8 @@
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
 #define HOUSEKEEPING_MS 1000u
+#define TRIM_OBJECTS 256u
+#define TRIM_PAD (128u << 10) /* bytes that stay free; what malloc keeps of itself */
 
 struct server {
 	uv_loop_t loop;
@@ -42,6 +45,9 @@ struct server {
 	uv_signal_t signals[array_size(signals)];
 	uv_timer_t watchdog, housekeeping;
 	uv_timer_t end_timeout; /* for a driver call that is under way when the daemon stops */
+	struct {
+		uint64_t requests, objects; /* when memory was last given back; or more objects */
+	} trimmed;
 };
 
 /* ---- what systemd is told ---- */
@@ -294,6 +300,27 @@ static int listen_now(struct server *s)
 	return r;
 }
 
+/* Of what is freed, malloc gives only the upper end of the heap back to the kernel, and there
+ * always is a long-lived object near that end: after 6,000 buffers 3.8 of 4.4 MiB stayed.
+ * malloc_trim() gives every free page back. It takes 20 to 300 us in a heap of 5 MiB, and 10 ms in
+ * one with 200,000 chunks; so it runs once as many objects have been freed as still exist. Each
+ * request counts as one. */
+static void trim(struct server *s)
+{
+	struct catalog *c = &s->service.catalog;
+	uint64_t requests = s->service.requests - s->trimmed.requests;
+	uint64_t objects = (uint64_t)c->n_buffers + c->n_leases + s->service.peers;
+	uint64_t gone = s->trimmed.objects > objects ? s->trimmed.objects - objects : 0;
+
+	if (s->trimmed.objects < objects)
+		s->trimmed.objects = objects;
+	if (requests + gone < objects + TRIM_OBJECTS)
+		return;
+	s->trimmed.requests = s->service.requests;
+	s->trimmed.objects = objects;
+	malloc_trim(TRIM_PAD);
+}
+
 static void on_housekeeping(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
@@ -303,6 +330,7 @@ static void on_housekeeping(uv_timer_t *timer)
 	pools_look(&s->pools, s->config->driver_timeout);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
 	ratelimit_settle(&s->service.catalog.death_lines, clock_monotonic_ns());
+	trim(s);
 }
 
 static void on_pools_ready(void *arg)

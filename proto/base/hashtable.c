@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A hash table with chains, which doubles when it has more links than buckets. It never shrinks: a
- * daemon that once had 100,000 buffers is likely to have them again, and a bucket takes 8 bytes.
+ * A hash table with chains. It has twice the buckets when it would have more links than buckets,
+ * and a quarter of them when only one bucket in eight would have a link.
  */
 #include "proto/base/hashtable.h"
 
@@ -42,27 +42,27 @@ static void link_in(struct hashtable_link **bucket, struct hashtable_link *link)
 	*bucket = link;
 }
 
-static void grow(struct hashtable *x)
+static void resize(struct hashtable *x, size_t n_buckets)
 {
-	struct hashtable wide = { .n_buckets = x->n_buckets * 2, .n = x->n };
+	struct hashtable fresh = { .n_buckets = n_buckets, .n = x->n };
 
-	wide.buckets = calloc(wide.n_buckets, sizeof(*wide.buckets));
-	if (!wide.buckets)
+	fresh.buckets = calloc(n_buckets, sizeof(*fresh.buckets));
+	if (!fresh.buckets)
 		return;
 	for (size_t i = 0; i < x->n_buckets; i++) {
 		for (struct hashtable_link *link = x->buckets[i], *next; link; link = next) {
 			next = link->next;
-			link_in(bucket_of(&wide, link->hash), link);
+			link_in(bucket_of(&fresh, link->hash), link);
 		}
 	}
 	free(x->buckets);
-	*x = wide;
+	*x = fresh;
 }
 
 void hashtable_insert(struct hashtable *x, struct hashtable_link *link, uint64_t hash)
 {
 	if (x->n >= x->n_buckets)
-		grow(x);
+		resize(x, x->n_buckets * 2);
 	link->hash = hash;
 	link_in(bucket_of(x, hash), link);
 	x->n++;
@@ -77,6 +77,8 @@ void hashtable_drop(struct hashtable *x, struct hashtable_link *link)
 		link->next->at = link->at;
 	*link = (struct hashtable_link){ 0 };
 	x->n--;
+	if (x->n < x->n_buckets / 8 && x->n_buckets > BUCKETS_MIN)
+		resize(x, x->n_buckets / 4 > BUCKETS_MIN ? x->n_buckets / 4 : BUCKETS_MIN);
 }
 
 static struct hashtable_link *with_hash(struct hashtable_link *link, uint64_t hash)

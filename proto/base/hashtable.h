@@ -24,7 +24,8 @@ struct hashtable {
 int hashtable_init(struct hashtable *x);
 void hashtable_done(struct hashtable *x);
 
-/* Never fails: without memory to grow, chains get longer. */
+/* Never fails: without memory to grow, chains get longer; without memory to shrink, it stays as it
+ * is. */
 void hashtable_insert(struct hashtable *x, struct hashtable_link *link, uint64_t hash);
 void hashtable_drop(struct hashtable *x, struct hashtable_link *link);
 

@@ -3,7 +3,7 @@
  * A daemon that runs out of memory, at each of its allocations in turn: a client's whole session
  * runs again and again, and each time another allocation fails, until all have failed once. The
  * daemon replies with an error or closes the connection, continues to serve other clients, and
- * keeps nothing.
+ * keeps nothing. And a daemon that has freed many objects gives their memory back to the kernel.
  */
 #include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
@@ -12,6 +12,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,6 +29,7 @@
 			      "[limits 65529]\nmax-bytes=1G\n"
 #define PLAYS_MAX 1000 /* a session has fewer allocations */
 #define ASKED 200      /* how often a request is repeated */
+#define HELD 4000      /* buffers; two fds of the daemon each */
 
 static struct daemon d;
 static struct gpushm *c; /* connected before anything fails */
@@ -293,6 +295,42 @@ START_TEST(a_reload_without_memory_loses_the_configuration)
 }
 END_TEST
 
+/* ---- what was freed ---- */
+
+/* A sanitizer keeps freed memory for a while. */
+static bool is_sanitized(void)
+{
+	return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init");
+}
+
+START_TEST(many_freed_buffers_leave_their_memory_with_the_daemon)
+{
+	static struct gpushm_buffer *all[HELD];
+	struct gpushm *last = NULL;
+	long idle, full;
+	char name[16];
+
+	if (is_sanitized())
+		return;
+	idle = census_anonymous(&d);
+	for (int i = 0; i < HELD; i++) {
+		snprintf(name, sizeof(name), "held/%d", i);
+		ck_assert_msg(gpushm_create(c, name, 100, NULL, &all[i]) == 0, "%s",
+			      gpushm_error());
+	}
+	/* What is allocated now lies above all of it and stays. */
+	ck_assert_int_eq(gpushm_connect(d.socket, &last), 0);
+	full = census_anonymous(&d);
+	ck_assert_int_gt(full - idle, 1024);
+	for (int i = 0; i < HELD; i++)
+		ck_assert_int_ge(gpushm_close(all[i]), 0); /* 1: never published */
+	while (census_anonymous(&d) - idle > (full - idle) / 4)
+		poll(NULL, 0, 10);
+	gpushm_disconnect(last);
+	census_await(&d, c, &before);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	TCase *t = tcase_create("memory");
@@ -303,5 +341,6 @@ int main(int argc, char **argv)
 	tcase_add_test(t, an_allocation_that_fails_breaks_the_daemon);
 	tcase_add_test(t, a_stat_allocates_or_an_open_allocates_more_than_its_lease);
 	tcase_add_test(t, a_reload_without_memory_loses_the_configuration);
+	tcase_add_test(t, many_freed_buffers_leave_their_memory_with_the_daemon);
 	return suite_run("memory", t, NULL);
 }

@@ -84,16 +84,30 @@ unsigned census_violations(const struct daemon *d, struct gpushm *c)
 	return n;
 }
 
-long census_rss(const struct daemon *d)
+static void read_pages(const struct daemon *d, long *ret_resident, long *ret_shared)
 {
 	char path[32];
-	long pages = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/statm", d->pid);
 	f = fopen(path, "re");
 	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(fscanf(f, "%*d %ld", &pages), 1);
+	ck_assert_int_eq(fscanf(f, "%*d %ld %ld", ret_resident, ret_shared), 2);
 	fclose(f);
-	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+long census_rss(const struct daemon *d)
+{
+	long resident, shared;
+
+	read_pages(d, &resident, &shared);
+	return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+long census_anonymous(const struct daemon *d)
+{
+	long resident, shared;
+
+	read_pages(d, &resident, &shared);
+	return (resident - shared) * (sysconf(_SC_PAGESIZE) / 1024);
 }

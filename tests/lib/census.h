@@ -29,5 +29,6 @@ void census_await(const struct daemon *d, struct gpushm *c, const struct census 
  * in its log. */
 unsigned census_violations(const struct daemon *d, struct gpushm *c);
 
-/* Resident memory, in KiB. */
+/* Resident memory, in KiB; and the part of it that is in no file. */
 long census_rss(const struct daemon *d);
+long census_anonymous(const struct daemon *d);

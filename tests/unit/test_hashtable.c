@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hash table: growing and shrinking lose no link, and an empty table takes little memory.
+ */
+#include "proto/base/hashtable.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <stdbool.h>
+
+#define N 10000
+
+struct item {
+	uint64_t key;
+	struct hashtable_link link;
+};
+
+static struct item items[N];
+static struct hashtable table;
+
+static bool is_in(uint64_t key)
+{
+	struct item *it;
+
+	hashtable_foreach (it, &table, hashtable_hash_u64(key), link)
+		if (it->key == key)
+			return true;
+	return false;
+}
+
+static void insert_all(void)
+{
+	ck_assert_int_eq(hashtable_init(&table), 0);
+	for (uint64_t i = 0; i < N; i++) {
+		items[i].key = i;
+		hashtable_insert(&table, &items[i].link, hashtable_hash_u64(i));
+	}
+}
+
+START_TEST(a_table_that_grows_or_shrinks_loses_a_link)
+{
+	insert_all();
+	ck_assert_uint_eq(table.n, N);
+	for (uint64_t dropped = 0; dropped < N; dropped++) {
+		hashtable_drop(&table, &items[dropped].link);
+		ck_assert(!is_in(dropped));
+		if (dropped % 100 == 0)
+			for (uint64_t i = dropped + 1; i < N; i++)
+				ck_assert(is_in(i));
+	}
+	ck_assert_uint_eq(table.n, 0);
+	hashtable_done(&table);
+}
+END_TEST
+
+START_TEST(an_empty_table_keeps_the_buckets_of_a_full_one)
+{
+	size_t empty;
+
+	ck_assert_int_eq(hashtable_init(&table), 0);
+	empty = table.n_buckets;
+	hashtable_done(&table);
+	insert_all();
+	ck_assert_uint_ge(table.n_buckets, N);
+	for (size_t i = 0; i < N; i++)
+		hashtable_drop(&table, &items[i].link);
+	ck_assert_uint_eq(table.n_buckets, empty);
+	hashtable_done(&table);
+}
+END_TEST
+
+/* A table that is resized at each insert and drop would be slow. */
+START_TEST(a_table_resizes_again_and_again_around_one_size)
+{
+	struct hashtable_link **buckets;
+
+	insert_all();
+	buckets = table.buckets;
+	for (int i = 0; i < 100; i++) {
+		hashtable_drop(&table, &items[0].link);
+		hashtable_insert(&table, &items[0].link, hashtable_hash_u64(0));
+	}
+	for (size_t i = 0; i < N / 2; i++)
+		hashtable_drop(&table, &items[i].link);
+	ck_assert_ptr_eq(table.buckets, buckets);
+	hashtable_done(&table);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("hashtable");
+
+	tcase_add_test(t, a_table_that_grows_or_shrinks_loses_a_link);
+	tcase_add_test(t, an_empty_table_keeps_the_buckets_of_a_full_one);
+	tcase_add_test(t, a_table_resizes_again_and_again_around_one_size);
+	return suite_run("hashtable", t, NULL);
+}
