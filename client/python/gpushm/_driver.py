@@ -25,6 +25,7 @@ _OUT_OF_MEMORY = 2  # CUresult
 _CALLS = {
     "cuInit": (ctypes.c_uint,),
     "cuCtxGetCurrent": (ctypes.c_void_p,),
+    "cuCtxGetDevice": (ctypes.c_void_p,),
     "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
     "cuCtxPopCurrent_v2": (ctypes.c_void_p,),
     "cuDevicePrimaryCtxRetain": (ctypes.c_void_p, _int),
@@ -101,6 +102,14 @@ def context(device: int | None) -> Iterator[None]:
             call("cuCtxPopCurrent_v2", ctypes.byref(made))
     finally:
         call("cuDevicePrimaryCtxRelease_v2", device or 0)
+
+
+def current_device() -> int:
+    """The ordinal of the GPU that the thread works on; 0 where it has no context."""
+    found = _int()
+    with context(None):
+        call("cuCtxGetDevice", ctypes.byref(found))
+    return found.value
 
 
 def copy(to: int, source: int, nbytes: int, stream: int | None, device: int | None) -> None:

@@ -90,7 +90,7 @@ class Handle:
         gpushm.open(); NotFound also where the name now belongs to another buffer, or the last process has closed an
         anonymous one.
         """
-        opened = self.attach(access, timeout, device, **(_overrides(self._layout) if self._layout else {}))
+        opened = self.attach(access, timeout, device, **self.overrides())
         self._opened.add(opened)
         return opened
 
@@ -119,6 +119,14 @@ class Handle:
                 errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
             )
         return opened
+
+    def overrides(self) -> dict[str, Any]:
+        """The layout as open() and Buffer.array() take it; empty for a whole buffer."""
+        if self._layout is None:
+            return {}
+        layout = self._layout
+        dtype = layout["dtype"] if layout["descr"] is None else self.dtype
+        return {"shape": layout["shape"], "dtype": dtype, "strides": layout["strides"], "offset": layout["offset"]}
 
     def _why_gone(self, pid: int, uid: int) -> str:
         if self.name.startswith("~/") and uid != os.getuid():
@@ -171,13 +179,6 @@ def _connection_to(socket: str) -> Any:
     if found is None or found.closed:
         found = _connections[key] = _core.Connection(socket)
     return found
-
-
-def _overrides(layout: dict[str, Any]) -> dict[str, Any]:
-    """The layout as open() takes it."""
-    descr = layout["descr"]
-    dtype = layout["dtype"] if descr is None else _dtype.decode(layout["dtype"], descr)
-    return {"shape": layout["shape"], "dtype": dtype, "strides": layout["strides"], "offset": layout["offset"]}
 
 
 def _layout_of(array: Any) -> dict[str, Any]:

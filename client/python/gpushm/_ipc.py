@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from . import _core, _foreign, _handle
+from . import _core, _driver, _foreign, _handle
 
 
 class MemoryPointer:
@@ -113,11 +113,25 @@ class IpcArrayHandle(_handle.Handle):
         *,
         device: int | Literal["current"] | None = None,
     ) -> Any:
-        """As Handle.open(). ValueError: it is open already."""
+        """As Handle.open(). device: None maps the array for the GPU that the thread works on, and returns a copy there
+        if that GPU has no peer access. ValueError: it is open already.
+        """
         if self._array is not None:
             raise ValueError("IpcHandle is already opened")
-        self._array = super().open(access, timeout, device=device)
-        return self._array
+        try:
+            self._array = found = super().open(access, timeout, device="current" if device is None else device)
+        except _core.DeviceFailed:
+            if device is not None:
+                raise
+            found = self._open_staged(timeout)
+        return found
+
+    def _open_staged(self, timeout: float | None) -> _core.Array:
+        with super().open("r", timeout) as there:
+            start = memory_of(there).offset
+            self._array = _copied_to(_driver.current_device(), there)
+        layout = self.overrides()
+        return self._array.buffer.array(**layout | {"offset": layout["offset"] - start})
 
     def close(self) -> None:
         """Closes the array and its views. DLPack tensors keep it open. ValueError: it is not open."""
@@ -211,13 +225,8 @@ class IpcHandle:
         gpushm.create(); NotFound: no pool is on that GPU.
         """
         self._check_closed()
-        device = _device_of(context)
         with self._attach(None) as there:
-            pool = there.pool if device in (None, there.device) else _pool_on(device)
-            staged, copy = bytearray(self.size), _core.create(None, self.size, pool=pool)
-            there._read_into(staged)
-        copy._write_from(staged)
-        return self._keep(copy)
+            return self._keep(_copied_to(_device_of(context), there))
 
     def open_array(self, context: object, shape: Any, dtype: Any, strides: Any = None) -> _core.Array:
         """open() as an Array of that shape, dtype and strides (in bytes; None: C order)."""
@@ -276,6 +285,19 @@ def open_ipc_array(
     """
     with _decode(handle).attach(shape=shape, dtype=dtype, strides=strides, offset=offset) as array:
         yield array
+
+
+def _copied_to(device: int | None, there: _core.Array) -> _core.Array:
+    """The bytes of an Array's memory in an anonymous buffer on that GPU, or, where it is None, in the same pool. They
+    go by way of the host, because the GPUs may have no access to each other.
+    """
+    memory = memory_of(there)
+    pool = there.pool if device in (None, there.device) else _pool_on(device)
+    staged, copy = bytearray(memory.size), _core.create(None, memory.size, pool=pool)
+    with there.buffer.array(memory.size, "uint8", offset=memory.offset) as source:
+        source._read_into(staged)
+    copy._write_from(staged)
+    return copy
 
 
 def _device_of(context: Any) -> int | None:
