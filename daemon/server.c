@@ -407,7 +407,8 @@ static int start(struct server *s)
 	if (r == 0)
 		r = service_init(s);
 	if (r == 0)
-		r = waiters_init(&s->service.waiters, &s->loop, &s->service.catalog);
+		r = waiters_init(&s->service.waiters, &s->loop, &s->service.catalog,
+				 &s->service.turns);
 	if (r < 0)
 		return r;
 	busy_poll_init(&s->service.busy_poll, &s->loop);

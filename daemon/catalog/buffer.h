@@ -40,6 +40,7 @@ struct buffer {
 	gid_t gid;
 	mode_t mode;
 	bool transient, dirty;
+	bool lost;	  /* its memory: nobody may open it any more */
 	bool foreign;	  /* another uid than the owner's has mapped it: its memory is not reused */
 	bool keep_memory; /* the daemon ends while processes have it: its memory is not freed under
 			   * them
@@ -62,6 +63,7 @@ struct buffer {
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
+	uint32_t holds; /* catalog_hold() */
 
 	uint32_t cell; /* its index on the status page; STATUS_PAGE_NONE: it has none */
 	char name[];   /* its memory goes with the buffer's, also once unlinked */

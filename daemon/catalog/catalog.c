@@ -173,9 +173,10 @@ static int refuse_missing(const struct catalog *c, const struct process *p, cons
 }
 
 int catalog_lookup_for_open(struct catalog *c, const struct process *p, const char *key,
-			    enum access access, struct buffer **ret, struct fault *f)
+			    struct buffer *held, enum access access, struct buffer **ret,
+			    struct fault *f)
 {
-	struct buffer *b = catalog_by_key(c, key);
+	struct buffer *b = held && !held->lost ? held : catalog_by_key(c, key);
 
 	if (!b)
 		return refuse_missing(c, p, key, f);
@@ -280,8 +281,7 @@ uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b)
 		       : flags_of(b);
 }
 
-static void notify(struct catalog *c, const struct buffer *b, const char *key,
-		   enum buffer_event event)
+static void notify(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
 {
 	struct catalog_observer *o;
 
@@ -308,12 +308,12 @@ static void unlink_name(struct catalog *c, struct buffer *b)
 	report(c, b, take_ptr(b->key), BUFFER_UNLINKED);
 }
 
-/* A buffer stays while it is being allocated and while a lease is left. After that nobody can
- * publish it if it was being filled, and nobody wants it if it is transient: it loses its name. A
- * buffer without a name is freed. */
+/* A buffer stays while it is being allocated, while it is held and while a lease is left. After
+ * that nobody can publish it if it was being filled, and nobody wants it if it is transient: it
+ * loses its name. A buffer without a name is freed. */
 static void end_if_unused(struct catalog *c, struct buffer *b)
 {
-	if (b->making || !list_empty(&b->leases))
+	if (b->making || b->holds || !list_empty(&b->leases))
 		return;
 	if (b->state == BUFFER_FILLING || b->transient)
 		unlink_name(c, b);
@@ -329,6 +329,18 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 		status_page_give(c->page, b->cell);
 	notify(c, b, NULL, BUFFER_FREED);
 	buffer_free(b);
+}
+
+struct buffer *catalog_hold(struct buffer *b)
+{
+	b->holds++;
+	return b;
+}
+
+void catalog_release(struct catalog *c, struct buffer *b)
+{
+	b->holds--;
+	end_if_unused(c, b);
 }
 
 static void unlink_buffer(struct catalog *c, struct buffer *b)
@@ -396,6 +408,7 @@ void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
 {
 	uint32_t n = b->readers + b->writers;
 
+	b->lost = true;
 	if (b->key)
 		lost_add(&c->lost, b->key, why);
 	unlink_name(c, b);

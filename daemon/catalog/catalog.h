@@ -41,9 +41,9 @@ struct catalog_observer {
 	void (*record_process_end)(struct catalog_observer *o, struct process *p);
 
 	/* Called after the status page is written. key: the name that the buffer has or has just
-	 * lost; NULL: it was unlinked before. Only after BUFFER_PUBLISHED and BUFFER_CLEANED may
-	 * the function change the catalog. */
-	void (*on_buffer)(struct catalog_observer *o, const struct buffer *b, const char *key,
+	 * lost; NULL: it was unlinked before. The function does not change the catalog, but may
+	 * hold a buffer that was published or cleaned. */
+	void (*on_buffer)(struct catalog_observer *o, struct buffer *b, const char *key,
 			  enum buffer_event event);
 };
 
@@ -85,10 +85,17 @@ struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id);
 /* The first buffer with an id above `after`, in list order; NULL at the end. */
 struct buffer *catalog_next(const struct catalog *c, uint64_t after);
 
-/* A published buffer that the process may open with that access. -ENOENT, -EAGAIN while it is being
- * filled, -EACCES, -EROFS. */
+/* A published buffer that the process may open with that access. held: NULL, or a buffer that had
+ * this name when it was published, and is meant even if it has lost it. -ENOENT, -EAGAIN while it
+ * is being filled, -EACCES, -EROFS. */
 int catalog_lookup_for_open(struct catalog *c, const struct process *p, const char *key,
-			    enum access access, struct buffer **ret, struct fault *f);
+			    struct buffer *held, enum access access, struct buffer **ret,
+			    struct fault *f);
+
+/* Holds a buffer, so that it is not freed and a transient one keeps its name, until it is released.
+ */
+struct buffer *catalog_hold(struct buffer *b);
+void catalog_release(struct catalog *c, struct buffer *b);
 
 /* A buffer that the process may see: published and readable, or its own. */
 int catalog_lookup_visible(struct catalog *c, const struct process *p, const char *key,

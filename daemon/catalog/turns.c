@@ -69,10 +69,9 @@ static void on_check(uv_check_t *check)
 	do
 		serve_next(t, &now);
 	while (!list_empty(&t->users) && now - start < ROUND_NS);
-	if (list_empty(&t->users))
+	t->behind = !list_empty(&t->users);
+	if (!t->behind)
 		uv_idle_stop(&t->more);
-	else
-		uv_idle_start(&t->more, on_more);
 }
 
 void turns_init(struct turns *t, uv_loop_t *loop)
@@ -107,9 +106,17 @@ void turns_add(struct turns *t, struct account *a, struct work *w)
 	list_insert(&a->work, &w->link);
 	if (!list_empty(&a->turn_link))
 		return;
+	/* Work may come at a time when the loop would wait before the next check. */
+	if (list_empty(&t->users))
+		uv_idle_start(&t->more, on_more);
 	if (a->served_ns < t->floor)
 		a->served_ns = t->floor;
-	place(t, a);
+	/* As long as the loop keeps up, users are served in the order of their events: the end of
+	 * one's connection before the request that another one sent after it. */
+	if (t->behind)
+		place(t, a);
+	else
+		list_insert(&t->users, &a->turn_link);
 }
 
 void turns_charge(struct turns *t, struct account *a, uint64_t ns)

@@ -14,7 +14,8 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 	enum access access = s->pending.u.open.access;
 	struct buffer *b = NULL;
 	struct lease *l = NULL;
-	int r = catalog_lookup_for_open(c, s->process, key, access, &b, f);
+	int r = catalog_lookup_for_open(c, s->process, key, s->pending.waiter.published, access, &b,
+					f);
 
 	if (r == 0 && s->pending.u.open.refuse_dirty)
 		r = catalog_refuse_dirty(b, f);
@@ -22,8 +23,7 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		r = catalog_grant(c, s->process, b, access, &l, f);
 	if (r < 0)
 		return r;
-	audit(s, access == ACCESS_WRITE ? "opened for writing" : "opened for reading", b->key,
-	      b->id);
+	audit(s, access == ACCESS_WRITE ? "opened for writing" : "opened for reading", key, b->id);
 	reply_attach(reply, s, l);
 	return 0;
 }

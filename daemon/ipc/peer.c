@@ -214,7 +214,7 @@ static bool take_turn(struct work *w)
 	if (found == FOUND_NOTHING)
 		start_polling(p);
 	else
-		turns_add(&service->turns, p->account, &p->work);
+		turns_add(&service->turns, p->session.account, &p->work);
 	return false;
 }
 
@@ -227,7 +227,7 @@ static void on_event(uv_poll_t *handle, int status, int events)
 		p->broken = p->parked = true;
 	else if (work_is_queued(&p->work))
 		park(p);
-	turns_add(&p->session.service->turns, p->account, &p->work);
+	turns_add(&p->session.service->turns, p->session.account, &p->work);
 }
 
 /* After the shutdown() the client's sends fail at once, and the queue keeps what it sent before
@@ -275,11 +275,10 @@ int peer_new(struct list *peers, struct service *service, int socket, struct pro
 	memcpy(p->charges, charges, sizeof(p->charges));
 	p->on_closed = on_closed;
 	p->arg = arg;
-	p->account = charges[PEER_CONNECTION].account;
 	work_init(&p->work, take_turn);
 	p->poll.data = p;
 	p->session.on_reply = on_reply;
-	session_init(&p->session, service, process);
+	session_init(&p->session, service, process, charges[PEER_CONNECTION].account);
 	list_insert(peers, &p->link);
 	log_write(LOG_DEBUG, &(struct log_about){ .pid = process->pid, .uid = process->uid },
 		  "connection of %s", process->command);

@@ -17,10 +17,9 @@ struct peer {
 	bool closing;
 	struct unread unread;
 	struct charge charges[PEER_CHARGES];
-	struct account *account; /* borrowed: the connection is charged to it */
-	struct work work;	 /* there is something to read */
-	bool parked;		 /* the socket is not polled: take_turn() looks at it */
-	bool broken;		 /* poll reported an error: if there is nothing to read, it ends */
+	struct work work; /* there is something to read */
+	bool parked;	  /* the socket is not polled: take_turn() looks at it */
+	bool broken;	  /* poll reported an error: if there is nothing to read, it ends */
 	struct session session;
 	void (*on_closed)(struct peer *p, void *arg); /* the loop has let go of the socket */
 	void *arg;

@@ -174,7 +174,8 @@ static int try_stat(struct session *s, const char *key, struct reply *reply, str
 	struct catalog *c = &s->service->catalog;
 	struct buffer *b = NULL;
 	int r = s->pending.u.stat.waits
-			? catalog_lookup_for_open(c, s->process, key, ACCESS_READ, &b, f)
+			? catalog_lookup_for_open(c, s->process, key, s->pending.waiter.published,
+						  ACCESS_READ, &b, f)
 			: catalog_lookup_visible(c, s->process, key, &b, f);
 
 	return r < 0 ? r : fill_stat(reply, s, b, f);

@@ -83,10 +83,8 @@ static void on_wake(struct waiter *w, bool timed_out)
 	struct fault f = { 0 };
 	int r = s->pending.attempt(s, w->key, &reply, &f);
 
-	if (r < 0 && !timed_out && may_change(f.code)) {
-		waiters_resume(&s->service->waiters, w);
+	if (r < 0 && !timed_out && may_change(f.code))
 		return;
-	}
 	if (r < 0 && may_change(f.code))
 		refuse_late(s, w->key, &f);
 	if (r < 0) {
@@ -94,6 +92,7 @@ static void on_wake(struct waiter *w, bool timed_out)
 		reply_fault(&reply, &f);
 	}
 	s->on_reply(s, &reply);
+	waiters_drop(&s->service->waiters, w);
 }
 
 int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
@@ -106,7 +105,7 @@ int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms
 	strcpy(s->pending.waiter.key, key);
 	s->pending.waiter.on_wake = on_wake;
 	s->pending.attempt = attempt;
-	waiters_insert(&s->service->waiters, &s->pending.waiter, wait_ms);
+	waiters_insert(&s->service->waiters, &s->pending.waiter, s->account, wait_ms);
 	return -EINPROGRESS;
 }
 

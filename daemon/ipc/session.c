@@ -7,10 +7,12 @@
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"
 
-void session_init(struct session *s, struct service *service, struct process *process)
+void session_init(struct session *s, struct service *service, struct process *process,
+		  struct account *account)
 {
 	s->service = service;
 	s->process = process;
+	s->account = account;
 	list_init(&s->pending.waiter.link);
 	list_init(&s->pending.flush.link);
 	list_init(&s->pending.restarter.link);

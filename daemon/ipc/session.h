@@ -44,6 +44,7 @@ struct pending_request {
 struct session {
 	struct service *service;
 	struct process *process; /* owned until session_done() */
+	struct account *account; /* borrowed: the connection is charged to it */
 	struct fault *refusal;	 /* owned; if set, the reply to the first request */
 	bool greeted;		 /* HELLO is done */
 	uint64_t pools_lent;	 /* bit pool::index: this connection has the pool's fd */
@@ -53,8 +54,10 @@ struct session {
 };
 _Static_assert(POOLS_MAX <= 64, "pools_lent has a bit for each pool");
 
-/* Takes the process over. */
-void session_init(struct session *s, struct service *service, struct process *process);
+/* Takes the process over. account: what the connection is charged to, until after session_done().
+ */
+void session_init(struct session *s, struct service *service, struct process *process,
+		  struct account *account);
 
 /* The connection has closed: cancels the request in flight, if there is one, and passes the process
  * to the reaper. The leases do not end here; the reaper ends them when the process is gone. */

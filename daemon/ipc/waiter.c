@@ -1,144 +1,168 @@
 /* SPDX-License-Identifier: MIT
  *
- * One list and one timer: each publication and each deadline checks every waiter once. A waiter
- * leaves the list before its on_wake() is called, so that it may wait again, close its peer or
- * publish something itself. A hash table finds the watchers of what has changed, so a change costs
- * the other watchers next to nothing.
+ * One list and one timer for all deadlines, and two hash tables, which find those that wait for a
+ * name and those that watch what has changed. So a change costs the other waiters nothing. What a
+ * change costs for those whom it concerns is a queue operation each; what they do then is done in
+ * their users' turns.
+ *
+ * A publication holds the buffer for those who wait for its name until their turn has come: its
+ * creator may unlink the name, or close a transient buffer, right after it.
  */
 #include "daemon/ipc/waiter.h"
 
+#include "proto/limits.h"
+
 #include <string.h>
+
+/* ---- being woken ---- */
+
+static void let_go(struct waiters *ws, struct waiter *w)
+{
+	if (w->published)
+		catalog_release(ws->catalog, take_ptr(w->published));
+}
+
+static bool take_turn(struct work *work)
+{
+	struct waiter *w = container_of(work, struct waiter, work);
+	struct waiters *ws = w->waiters;
+
+	w->on_wake(w, w->deadline_ms <= uv_now(ws->timer.loop));
+	let_go(ws, w);
+	return false;
+}
+
+static void wake(struct waiters *ws, struct waiter *w)
+{
+	turns_add(ws->turns, w->account, &w->work);
+}
+
+/* ---- deadlines ---- */
 
 static void on_deadline(uv_timer_t *timer);
 
-static void arm(struct waiters *ws)
+static void arm(struct waiters *ws, uint64_t earliest_ms)
 {
-	uint64_t now = uv_now(ws->timer.loop), earliest = UINT64_MAX;
-	struct waiter *w;
+	uint64_t now = uv_now(ws->timer.loop);
 
-	list_foreach (w, &ws->all, link)
-		if (w->deadline_ms < earliest)
-			earliest = w->deadline_ms;
-	if (ws->changed)
-		earliest = now;
-	if (earliest == UINT64_MAX)
+	ws->earliest_ms = earliest_ms;
+	if (earliest_ms == UINT64_MAX)
 		uv_timer_stop(&ws->timer);
 	else
-		uv_timer_start(&ws->timer, on_deadline, earliest > now ? earliest - now : 0, 0);
-}
-
-/* First moves the matching waiters to a list of their own: a callback may insert and drop others.
- */
-static void wake(struct waiters *ws, bool (*match)(const struct waiter *, const void *),
-		 const void *arg, bool timed_out)
-{
-	struct list woken;
-	struct waiter *w;
-
-	list_init(&woken);
-	list_foreach (w, &ws->all, link) {
-		if (!match(w, arg))
-			continue;
-		list_drop(&w->link);
-		list_insert(&woken, &w->link);
-	}
-	while (!list_empty(&woken)) {
-		w = list_first(&woken, struct waiter, link);
-		waiters_drop(ws, w);
-		w->on_wake(w, timed_out);
-	}
-	arm(ws);
-}
-
-static bool is_late(const struct waiter *w, const void *now)
-{
-	return w->deadline_ms <= *(const uint64_t *)now;
-}
-
-static bool has_change(const struct waiter *w, const void *arg)
-{
-	return w->changed;
+		uv_timer_start(&ws->timer, on_deadline, earliest_ms > now ? earliest_ms - now : 0,
+			       0);
 }
 
 static void on_deadline(uv_timer_t *timer)
 {
 	struct waiters *ws = timer->data;
-	uint64_t now = uv_now(timer->loop);
+	uint64_t now = uv_now(timer->loop), earliest = UINT64_MAX;
+	struct waiter *w;
 
-	if (ws->changed) {
-		ws->changed = false;
-		wake(ws, has_change, NULL, false);
+	list_foreach (w, &ws->all, link) {
+		if (w->deadline_ms <= now)
+			wake(ws, w);
+		else if (w->deadline_ms < earliest)
+			earliest = w->deadline_ms;
 	}
-	wake(ws, is_late, &now, true);
+	arm(ws, earliest);
 }
 
-static bool wants_key(const struct waiter *w, const void *key)
-{
-	return strcmp(w->key, key) == 0;
-}
-
-/* ---- watching ---- */
+/* ---- changes ---- */
 
 static uint64_t hash_of(const char *key, uint64_t id)
 {
 	return key ? hashtable_hash(key, strlen(key)) : hashtable_hash_u64(id);
 }
 
-static void mark_changed(struct waiters *ws, const char *key, uint64_t id)
+static bool is_same(const struct watched *w, const char *key, uint64_t id)
+{
+	return key ? w->key && strcmp(w->key, key) == 0 : !w->key && w->id == id;
+}
+
+static void wake_watchers(struct waiters *ws, const char *key, uint64_t id)
 {
 	struct watched *it;
 
-	hashtable_foreach (it, &ws->watched, hash_of(key, id), link) {
-		if (key ? !it->key || strcmp(it->key, key) != 0 : it->key || it->id != id)
+	hashtable_foreach (it, &ws->watched, hash_of(key, id), link)
+		if (is_same(it, key, id))
+			wake(ws, it->waiter);
+}
+
+static void wake_for_name(struct waiters *ws, struct buffer *b, const char *key)
+{
+	struct waiter *w;
+
+	hashtable_foreach (w, &ws->names, hash_of(key, 0), by_key) {
+		if (strcmp(w->key, key) != 0)
 			continue;
-		it->waiter->changed = ws->changed = true;
+		let_go(ws, w);
+		w->published = catalog_hold(b);
+		wake(ws, w);
 	}
 }
 
-static void notice_change(struct waiters *ws, const char *key, uint64_t id)
-{
-	if (ws->watched.n == 0)
-		return;
-	mark_changed(ws, NULL, id);
-	if (key)
-		mark_changed(ws, key, id);
-	if (ws->changed)
-		uv_timer_start(&ws->timer, on_deadline, 0, 0);
-}
-
-static void on_buffer(struct catalog_observer *o, const struct buffer *b, const char *key,
+static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *key,
 		      enum buffer_event event)
 {
 	struct waiters *ws = container_of(o, struct waiters, observer);
 
-	notice_change(ws, key, b->id);
-	if (key && (event == BUFFER_PUBLISHED || event == BUFFER_CLEANED))
-		wake(ws, wants_key, key, false);
+	wake_watchers(ws, NULL, b->id);
+	if (!key)
+		return;
+	wake_watchers(ws, key, 0);
+	if (event == BUFFER_PUBLISHED || event == BUFFER_CLEANED)
+		wake_for_name(ws, b, key);
 }
 
-/* wake() starts the timer after all callbacks. */
-void waiters_resume(struct waiters *ws, struct waiter *w)
+/* ---- waiting ---- */
+
+size_t waiters_join_same(struct watched *all, size_t n)
 {
-	list_insert(&ws->all, &w->link);
-	ws->n++;
-	w->changed = false;
+	size_t slots[2 * WATCHED_MAX] = { 0 }, different = 0; /* indices into all, plus 1 */
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = hash_of(all[i].key, all[i].id) % array_size(slots);
+
+		while (slots[at] && !is_same(&all[slots[at] - 1], all[i].key, all[i].id))
+			at = (at + 1) % array_size(slots);
+		if (!slots[at]) {
+			slots[at] = i + 1;
+			different++;
+		}
+		all[i].first = slots[at] - 1;
+	}
+	return different;
+}
+
+static void link_watched(struct waiters *ws, struct waiter *w)
+{
 	for (size_t i = 0; i < w->n_watched; i++) {
 		struct watched *it = &w->watched[i];
 
 		it->waiter = w;
-		hashtable_insert(&ws->watched, &it->link, hash_of(it->key, it->id));
+		if (it->first == i)
+			hashtable_insert(&ws->watched, &it->link, hash_of(it->key, it->id));
 	}
 }
 
-void waiters_insert(struct waiters *ws, struct waiter *w, uint64_t wait_ms)
+void waiters_insert(struct waiters *ws, struct waiter *w, struct account *account, uint64_t wait_ms)
 {
 	uint64_t now;
 
 	uv_update_time(ws->timer.loop);
 	now = uv_now(ws->timer.loop);
+	w->waiters = ws;
+	w->account = account;
+	work_init(&w->work, take_turn);
 	w->deadline_ms = wait_ms > UINT64_MAX - now ? UINT64_MAX : now + wait_ms;
-	waiters_resume(ws, w);
-	arm(ws);
+	list_insert(&ws->all, &w->link);
+	ws->n++;
+	if (w->key[0])
+		hashtable_insert(&ws->names, &w->by_key, hash_of(w->key, 0));
+	link_watched(ws, w);
+	if (w->deadline_ms < ws->earliest_ms)
+		arm(ws, w->deadline_ms);
 }
 
 void waiters_drop(struct waiters *ws, struct waiter *w)
@@ -146,27 +170,36 @@ void waiters_drop(struct waiters *ws, struct waiter *w)
 	if (list_empty(&w->link))
 		return;
 	list_drop(&w->link);
+	work_drop(&w->work);
 	ws->n--;
+	hashtable_drop(&ws->names, &w->by_key);
 	for (size_t i = 0; i < w->n_watched; i++)
 		hashtable_drop(&ws->watched, &w->watched[i].link);
+	let_go(ws, w);
 }
 
 /* ---- the beginning and the end ---- */
 
-int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog)
+int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog, struct turns *turns)
 {
-	*ws = (struct waiters){ .observer.on_buffer = on_buffer };
+	int r;
+
+	*ws = (struct waiters){ .observer.on_buffer = on_buffer,
+				.earliest_ms = UINT64_MAX,
+				.catalog = catalog,
+				.turns = turns };
 	list_insert(&catalog->observers, &ws->observer.link);
 	list_init(&ws->all);
 	uv_timer_init(loop, &ws->timer);
 	ws->timer.data = ws;
-	return hashtable_init(&ws->watched);
+	r = hashtable_init(&ws->names);
+	return r < 0 ? r : hashtable_init(&ws->watched);
 }
 
 void waiters_done(struct waiters *ws)
 {
 	list_drop(&ws->observer.link);
+	hashtable_done(&ws->names);
 	hashtable_done(&ws->watched);
-	ws->changed = false;
 	uv_close((uv_handle_t *)&ws->timer, NULL);
 }

@@ -108,17 +108,6 @@ static struct sight look(const struct session *s, const struct watched *w)
 	return (struct sight){ b->id, catalog_status_word(c, b) };
 }
 
-/* Looks at each buffer id once, however often the client names it, because a look may walk all of
- * the buffer's leases. seen: the results for the entries before i. */
-static struct sight look_once(const struct session *s, const struct watched *all, size_t i,
-			      const struct sight *seen)
-{
-	for (size_t j = 0; j < i && !all[i].key; j++)
-		if (!all[j].key && all[j].id == all[i].id)
-			return seen[j];
-	return look(s, &all[i]);
-}
-
 /* A buffer that has gone does not change any more, whatever other flags its last word had. */
 static bool differs(const struct sight *now, const struct watched *w)
 {
@@ -140,7 +129,9 @@ static int report_changes(struct session *s, struct reply *reply, struct fault *
 	for (size_t i = 0; m->changed && i < w->n_watched; i++) {
 		Gpushm__Proto__Changed *told;
 
-		seen[i] = look_once(s, w->watched, i, seen);
+		/* Once for each name and id: a look may walk all of the buffer's leases. */
+		seen[i] = w->watched[i].first < i ? seen[w->watched[i].first]
+						  : look(s, &w->watched[i]);
 		if (!differs(&seen[i], &w->watched[i]))
 			continue;
 		told = reply_alloc(s->service, sizeof(*told));
@@ -162,14 +153,13 @@ static void on_wake(struct waiter *w, bool timed_out)
 	struct fault f = { 0 };
 	int r = report_changes(s, &reply, &f);
 
-	if (r == 0 && !timed_out && reply.u.watched.n_changed == 0) {
-		waiters_resume(&s->service->waiters, w);
+	if (r == 0 && !timed_out && reply.u.watched.n_changed == 0)
 		return;
-	}
-	session_free_watched(s);
 	if (r < 0)
 		reply_fault(&reply, &f);
 	s->on_reply(s, &reply);
+	waiters_drop(&s->service->waiters, w);
+	session_free_watched(s);
 }
 
 int request_watch(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -182,14 +172,14 @@ int request_watch(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	if (r < 0)
 		return r;
 	w->n_watched = m->n_watched;
-	r = charge(&s->service->catalog.accounts, s->process->uid, ACCOUNT_WATCHED, w->n_watched, 0,
-		   &w->charge, f);
+	r = charge(&s->service->catalog.accounts, s->process->uid, ACCOUNT_WATCHED,
+		   waiters_join_same(w->watched, w->n_watched), 0, &w->charge, f);
 	if (r == 0)
 		r = report_changes(s, reply, f);
 	if (r == 0 && reply->u.watched.n_changed == 0 && m->wait_ms > 0) {
 		w->key[0] = '\0';
 		w->on_wake = on_wake;
-		waiters_insert(&s->service->waiters, w, m->wait_ms);
+		waiters_insert(&s->service->waiters, w, s->account, m->wait_ms);
 		return -EINPROGRESS;
 	}
 	session_free_watched(s);

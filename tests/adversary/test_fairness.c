@@ -21,6 +21,7 @@
 static const char *const attacks[] = {
 	"describe",	/* few long requests */
 	"open-refused", /* many short ones */
+	"watch-same",	/* changes that concern many */
 	"connect",	/* what the listener does */
 };
 

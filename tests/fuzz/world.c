@@ -97,11 +97,10 @@ static void check_watches(struct waiters *ws)
 	for (uint32_t n = ws->n; n > 0; n--) {
 		struct waiter *w = list_first(&ws->all, struct waiter, link);
 
-		waiters_drop(ws, w);
+		list_drop(&w->link);
+		list_insert(&ws->all, &w->link);
 		if (w->n_watched)
 			w->on_wake(w, false);
-		else
-			waiters_resume(ws, w);
 		require(!list_empty(&w->link));
 	}
 }
@@ -112,12 +111,6 @@ void world_settle(void)
 	struct waiters *ws = &world.service.waiters;
 
 	uv_run(&base.loop, UV_RUN_DEFAULT);
-	/* Watches get their replies in the next turn. */
-	while (ws->changed) {
-		uv_ref((uv_handle_t *)&ws->timer);
-		uv_run(&base.loop, UV_RUN_NOWAIT);
-		uv_unref((uv_handle_t *)&ws->timer);
-	}
 	check_watches(ws);
 }
 
@@ -224,7 +217,7 @@ static void connect_client(struct client *c, unsigned as)
 		c->connected = false;
 		return;
 	}
-	session_init(&c->session, &world.service, p);
+	session_init(&c->session, &world.service, p, c->charge.account);
 }
 
 void world_request(unsigned who, const uint8_t *frame, size_t len)
@@ -266,26 +259,20 @@ void world_deafen(unsigned who)
 
 /* ---- time ---- */
 
-static void on_tick(struct waiter *w, bool timed_out)
-{
-}
-
-/* Sets all deadlines to now; one that is due wakes them all. */
+/* Sets all deadlines to now, and does what the timer does then. */
 void world_be_late(void)
 {
 	struct waiters *ws = &world.service.waiters;
-	struct waiter tick = { .on_wake = on_tick }, *w;
+	struct waiter *w;
 
 	uv_update_time(&base.loop);
-	list_foreach (w, &ws->all, link)
-		if (w->deadline_ms != UINT64_MAX)
-			w->deadline_ms = uv_now(&base.loop);
-	list_init(&tick.link);
-	waiters_insert(ws, &tick, 0);
-	uv_ref((uv_handle_t *)&ws->timer);
+	list_foreach (w, &ws->all, link) {
+		if (w->deadline_ms == UINT64_MAX)
+			continue;
+		w->deadline_ms = uv_now(&base.loop);
+		turns_add(ws->turns, w->account, &w->work);
+	}
 	world_settle();
-	uv_unref((uv_handle_t *)&ws->timer);
-	require(list_empty(&tick.link));
 }
 
 /* ---- a world ---- */
@@ -312,7 +299,8 @@ void world_make(void)
 	s->build = base.build;
 	s->unpack.allocator.allocator_data = &s->unpack;
 	s->build.allocator.allocator_data = &s->build;
-	require(waiters_init(&s->waiters, &base.loop, &s->catalog) == 0);
+	turns_init(&s->turns, &base.loop);
+	require(waiters_init(&s->waiters, &base.loop, &s->catalog, &s->turns) == 0);
 	uv_unref((uv_handle_t *)&s->waiters.timer);
 	require(reaper_init(&s->reaper, &base.loop, &s->catalog) == 0);
 	for (size_t i = 0; i < array_size(pool_configs); i++) {
@@ -348,6 +336,7 @@ void world_end(void)
 	catalog_unlink_all(&s->catalog);
 	list_foreach (pool, &world.pools, link)
 		pool_close(pool, NULL, NULL);
+	turns_done(&s->turns);
 	waiters_done(&s->waiters);
 	world_settle();
 	require(s->peers == 0 && s->waiters.n == 0 && s->reaper.n == 0);
