@@ -111,6 +111,7 @@ bool ctl_json(const struct ctl *ctl, struct json *ret)
 
 int ctl_print(const struct ctl *ctl, struct table *t)
 {
-	return table_print(t, ctl->colour, stdout) < 0 ? ctl_error(CTL_FAILED, "out of memory")
-						       : CTL_OK;
+	unsigned flags = (ctl->colour ? TABLE_COLOUR : 0) | (ctl->wide ? TABLE_WIDE : 0);
+
+	return table_print(t, flags, stdout) < 0 ? ctl_error(CTL_FAILED, "out of memory") : CTL_OK;
 }

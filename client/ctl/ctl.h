@@ -31,6 +31,7 @@ struct ctl {
 	const char *json;   /* --json: NULL, "short" or "pretty" */
 	bool bytes;	    /* --bytes: sizes as exact numbers */
 	bool quiet;
+	bool wide;   /* --wide, of the commands that print tables */
 	bool colour; /* stdout is a terminal that knows colours */
 	struct gpushm *connection;
 };
@@ -68,6 +69,13 @@ const char *command_suggest(const char *typed);
 	{                                                                                         \
 		"timeout", ARG_TIME, 't', "TIME", "wait up to this time until NAME is published", \
 			offsetof(options, timeout)                                                \
+	}
+
+/* --wide of the commands that print tables; run() copies it to ctl->wide. */
+#define ARG_WIDE(options)                                                                       \
+	{                                                                                       \
+		"wide", ARG_FLAG, 'w', NULL, "print whole names and all columns on a terminal", \
+			offsetof(options, wide)                                                 \
 	}
 
 /* Connects, once. An exit code. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct options {
-	bool holders, names;
+	bool holders, names, wide;
 };
 
 static int by_name(const void *a, const void *b)
@@ -45,8 +45,8 @@ static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpus
 
 static int print_buffers(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)
 {
-	struct table *t =
-		table_new("~NAME POOL STATE >SIZE >ARRAYS >MODE OWNER >READERS >WRITERS >AGE");
+	struct table *t = table_new("~NAME 4POOL STATE >SIZE 1>ARRAYS 2>MODE 6OWNER 3>READERS "
+				    "3>WRITERS 5>AGE");
 
 	for (size_t i = 0; i < n; i++)
 		add_buffer(t, ctl, list[i]);
@@ -69,7 +69,7 @@ static void add_holder(struct table *t, const struct ctl *ctl, const struct gpus
 
 static int print_holders(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)
 {
-	struct table *t = table_new("~NAME >SIZE >PID COMMAND USER ACCESS >LEASE >SINCE NOTE");
+	struct table *t = table_new("~NAME 2>SIZE >PID COMMAND 4USER 5ACCESS 1>LEASE 3>SINCE NOTE");
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < list[i]->n_holders; k++)
@@ -121,8 +121,11 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	const struct options *o = options;
 	struct gpushm_stat *stats = NULL;
 	size_t n;
-	int r = gpushm_list(ctl->connection, n_words ? words[0] : NULL,
-			    o->holders ? GPUSHM_HOLDERS : 0, &stats, &n);
+	int r;
+
+	ctl->wide = o->wide;
+	r = gpushm_list(ctl->connection, n_words ? words[0] : NULL, o->holders ? GPUSHM_HOLDERS : 0,
+			&stats, &n);
 
 	if (r < 0)
 		return ctl_refused(r);
@@ -133,11 +136,12 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 
 const struct command command_ls = {
 	.name = "ls",
-	.synopsis = "[--holders] [PREFIX]",
+	.synopsis = "[--holders] [--wide] [PREFIX]",
 	.about = "list the buffers whose names start with PREFIX",
 	.args = ARGS({ "holders", ARG_FLAG, 'H', NULL,
 		       "list the processes that hold them, a line each",
 		       offsetof(struct options, holders) },
+		     ARG_WIDE(struct options),
 		     { "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) }),
 	.options_size = sizeof(struct options),
 	.max_words = 1,

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #define SECOND 1000000000u
 
@@ -189,6 +190,53 @@ char *output_escape(const char *s, size_t len)
 	}
 	*o = '\0';
 	return out;
+}
+
+/* The next character with the marks that are drawn over it: its bytes, and its columns. */
+static size_t next_character(const char *text, size_t *ret_columns)
+{
+	size_t len = strlen(text), n = 0, more;
+	uint32_t point;
+	int width;
+
+	*ret_columns = 0;
+	while (n < len) {
+		more = utf8_next(text + n, len - n, &point);
+		width = more ? wcwidth((wchar_t)point) : 1;
+		if (n && width != 0)
+			break;
+		*ret_columns += width < 0 ? 1 : (size_t)width;
+		n += more ? more : 1;
+	}
+	return n;
+}
+
+static size_t columns_of(const char *text)
+{
+	size_t sum = 0, columns;
+
+	for (; *text; sum += columns)
+		text += next_character(text, &columns);
+	return sum;
+}
+
+char *output_shorten(const char *text, size_t columns)
+{
+	size_t left = columns_of(text), head = (columns - 1) / 2, used = 0, n, width;
+	const char *tail = text;
+	char *all = NULL;
+
+	if (left <= columns)
+		return strdup(text);
+	for (n = next_character(text, &width); used + width <= head; used += width) {
+		tail += n;
+		left -= width;
+		n = next_character(tail, &width);
+	}
+	head = (size_t)(tail - text);
+	for (; left > columns - 1 - (columns - 1) / 2; left -= width)
+		tail += next_character(tail, &width);
+	return asprintf(&all, "%.*s\xe2\x80\xa6%s", (int)head, text, tail) < 0 ? NULL : all;
 }
 
 void output_line(FILE *out, const char *format, ...)

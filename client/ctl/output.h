@@ -60,6 +60,10 @@ char *output_name_users(const char *text);
  * without memory. */
 char *output_escape(const char *s, size_t len);
 
+/* The text, shortened in the middle to fit that many columns of a terminal, malloc'd; NULL without
+ * memory. It needs a UTF-8 locale. columns: at least 1. */
+char *output_shorten(const char *text, size_t columns);
+
 /* Prints the text, escaped, and a newline. */
 void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -8,6 +8,10 @@
 #include "proto/base/uuid.h"
 #include "proto/words.h"
 
+struct options {
+	bool wide;
+};
+
 static void index_json(struct json *j, const char *key, int value)
 {
 	if (value < 0)
@@ -73,7 +77,8 @@ static void note_cell(struct table *t, const struct ctl *ctl, const struct gpush
 
 static int print_pools(const struct ctl *ctl, const struct gpushm_pool *pools, size_t n)
 {
-	struct table *t = table_new("POOL KIND PLACE >BUFFERS >USED >PENDING >SIZE >LARGEST ~NOTE");
+	struct table *t =
+		table_new("POOL KIND 4PLACE 3>BUFFERS >USED 2>PENDING >SIZE 1>LARGEST |NOTE");
 
 	for (size_t i = 0; i < n; i++) {
 		const struct gpushm_pool *p = &pools[i];
@@ -94,10 +99,12 @@ static int print_pools(const struct ctl *ctl, const struct gpushm_pool *pools, s
 static int run(struct ctl *ctl, const void *options, size_t n_words, char **words)
 {
 	_cleanup_(free_ptr) struct gpushm_pool *pools = NULL;
+	const struct options *o = options;
 	struct json j;
 	size_t n;
 	int r = gpushm_pools(ctl->connection, &pools, &n);
 
+	ctl->wide = o->wide;
 	if (r < 0)
 		return ctl_refused(r);
 	if (!ctl_json(ctl, &j))
@@ -111,7 +118,9 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 
 const struct command command_pools = {
 	.name = "pools",
-	.synopsis = "",
+	.synopsis = "[--wide]",
 	.about = "list the pools that memory comes from",
+	.args = ARGS(ARG_WIDE(struct options)),
+	.options_size = sizeof(struct options),
 	.run = run,
 };

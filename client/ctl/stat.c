@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct options {
-	bool arrays;
+	bool arrays, wide;
 	uint64_t timeout;
 };
 
@@ -231,7 +231,7 @@ static int show_text(const struct ctl *ctl, const struct gpushm_stat *s, struct 
 	if (r || !b)
 		return r;
 	putchar('\n');
-	t = table_new("~ARRAY DTYPE SHAPE ORDER >SIZE >OFFSET");
+	t = table_new("~ARRAY 3DTYPE SHAPE 1ORDER >SIZE 2>OFFSET");
 	r = each_array(b, ctl, t, NULL);
 	return r ? (table_free(t), r) : ctl_print(ctl, t);
 }
@@ -263,7 +263,10 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_stat *s = NULL;
 	/* Another user's buffer has no holders in the reply, unless the caller is an admin. */
-	int r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
+	int r;
+
+	ctl->wide = o->wide;
+	r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
 
 	if (r < 0)
 		return ctl_refused(r);
@@ -277,12 +280,12 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 
 const struct command command_stat = {
 	.name = "stat",
-	.synopsis = "[--arrays] [--timeout=TIME] NAME",
+	.synopsis = "[--arrays] [--timeout=TIME] [--wide] NAME",
 	.about = "show one buffer",
 	.args = ARGS({ "arrays", ARG_FLAG, 'a', NULL,
 		       "also list its arrays; opens it for reading for a moment",
 		       offsetof(struct options, arrays) },
-		     ARG_TIMEOUT(struct options)),
+		     ARG_TIMEOUT(struct options), ARG_WIDE(struct options)),
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

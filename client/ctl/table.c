@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables by util-linux's libsmartcols, which measures text in terminal columns (a name may be in
- * any script) and wraps it to fit the terminal. If the output is no terminal, or one that is too
- * narrow for any wrapping, nothing is wrapped; scripts that need a fixed form have --json.
+ * any script) and wraps prose. It can cut text at the end only, so names are shortened here. If the
+ * output is no terminal, everything is printed; scripts that need a fixed form have --json.
  * The library would escape text in its own way, which lets some marks pass, so it gets text that
  * is escaped already and leaves it alone.
  */
@@ -16,13 +16,25 @@
 #include <string.h>
 
 #define SEPARATOR "  "
-#define WRAPPED_MIN 8 /* a narrower column cannot be read */
+#define SEPARATOR_LEN 2u
+#define COLUMNS_MAX 16u
+#define WRAPPED_MIN 8u /* a narrower column cannot be read */
+#define SHORTENED_MIN 12u
+#define NAME_GOOD 32u /* a name gets so much before a column is left out */
+
+struct column {
+	struct libscols_column *scols; /* borrowed */
+	char mark;		       /* '~', '|', '>' or 0 */
+	unsigned rank;		       /* 0: never left out */
+};
 
 struct table {
 	struct libscols_table *scols; /* owned */
 	struct libscols_line *line;   /* the last one; borrowed from scols */
-	size_t next;		      /* the next cell's column */
-	bool failed;		      /* memory ran out */
+	struct column columns[COLUMNS_MAX];
+	size_t n_columns;
+	size_t next; /* the next cell's column */
+	bool failed; /* memory ran out */
 };
 
 const char *const table_styles[] = { "", "\033[1m", "\033[32m", "\033[33m", "\033[31m", "\033[2m" };
@@ -72,11 +84,36 @@ void table_cell(struct table *t, enum table_style style, const char *format, ...
 	t->failed = !text || !add_cell(t, style, text, (size_t)n);
 }
 
+/* Reads the marks before a title. */
+static const char *read_marks(const char *title, struct column *ret)
+{
+	if (*title >= '1' && *title <= '9')
+		ret->rank = (unsigned)(*title++ - '0');
+	if (*title == '>' || *title == '~' || *title == '|')
+		ret->mark = *title++;
+	return title;
+}
+
+static bool add_column(struct table *t, const struct column *c)
+{
+	struct column *new = &t->columns[t->n_columns];
+
+	if (t->n_columns == COLUMNS_MAX)
+		return false;
+	*new = *c;
+	new->scols = scols_table_new_column(t->scols, NULL, 0,
+					    c->mark == '>'   ? SCOLS_FL_RIGHT
+					    : c->mark == '|' ? SCOLS_FL_WRAP
+							     : 0);
+	t->n_columns++;
+	return new->scols != NULL;
+}
+
 /* The titles are the first row: libsmartcols prints no heading where there are no lines. */
 struct table *table_new(const char *columns)
 {
 	_cleanup_(free_table) struct table *t = calloc(1, sizeof(*t));
-	const char *title = columns;
+	const char *title;
 	size_t len;
 
 	if (t)
@@ -86,55 +123,95 @@ struct table *table_new(const char *columns)
 	scols_table_enable_noencoding(t->scols, 1);
 	scols_table_enable_noheadings(t->scols, 1);
 	scols_table_enable_minout(t->scols, 1);
-	for (title = *columns ? columns : "- ~"; *title; title += len + strspn(title + len, " ")) {
+	for (title = *columns ? columns : "- |"; *title; title += len + strspn(title + len, " ")) {
+		struct column c = { 0 };
+
+		title = read_marks(title, &c);
 		len = strcspn(title, " ");
-		if (!scols_table_new_column(t->scols, NULL, 0,
-					    *title == '>'   ? SCOLS_FL_RIGHT
-					    : *title == '~' ? SCOLS_FL_WRAP
-							    : 0))
+		if (!add_column(t, &c))
 			return NULL;
 	}
 	for (title = columns; *title; title += len + strspn(title + len, " ")) {
-		title += *title == '>' || *title == '~';
+		title = read_marks(title, &(struct column){ 0 });
 		len = strcspn(title, " ");
 		table_cell(t, TABLE_BOLD, "%.*s", (int)len, title);
 	}
 	return take_ptr(t);
 }
 
-/* Whether the terminal is wide enough, with text wrapped. The library knows the widths when it has
+/* The width that a column needs, with its separator. The library knows the widths once it has
  * printed the table. */
-static bool fits(struct libscols_table *s)
+static size_t needed_width(const struct column *c)
 {
-	_cleanup_(free_ptr) char *text = NULL;
-	size_t total = 0, columns = scols_table_get_ncols(s);
+	size_t width = scols_column_get_width(c->scols);
+	size_t least = c->mark == '~' ? NAME_GOOD : c->mark == '|' ? WRAPPED_MIN : width;
 
-	scols_table_set_termforce(s, SCOLS_TERMFORCE_NEVER);
-	if (scols_print_table_to_string(s, &text) < 0)
-		return false;
-	for (size_t i = 0; i < columns; i++) {
-		struct libscols_column *c = scols_table_get_column(s, i);
-		size_t width = scols_column_get_width(c);
-
-		if (scols_column_is_wrap(c) && width > WRAPPED_MIN)
-			width = WRAPPED_MIN;
-		total += width + strlen(SEPARATOR);
-	}
-	return total <= scols_table_get_termwidth(s) + strlen(SEPARATOR);
+	return (width < least ? width : least) + SEPARATOR_LEN;
 }
 
-int table_print(struct table *t, bool colour, FILE *out)
+static bool shorten_column(struct table *t, size_t column, size_t width)
+{
+	for (size_t i = 0; i < scols_table_get_nlines(t->scols); i++) {
+		struct libscols_cell *cell =
+			scols_line_get_cell(scols_table_get_line(t->scols, i), column);
+		const char *text = scols_cell_get_data(cell);
+		char *shorter = text ? output_shorten(text, width) : NULL;
+
+		if (text && (!shorter || scols_cell_refer_data(cell, shorter) < 0))
+			return false;
+	}
+	return true;
+}
+
+/* The width that the other columns leave. */
+static size_t name_width(const struct column *c, size_t total, size_t room)
+{
+	size_t others = total - needed_width(c) + SEPARATOR_LEN;
+
+	return room > others + SHORTENED_MIN ? room - others : SHORTENED_MIN;
+}
+
+/* Makes the table as narrow as the terminal, if it can. False: memory ran out. */
+static bool fit(struct table *t)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+	size_t total = 0, room;
+
+	if (scols_print_table_to_string(t->scols, &text) < 0)
+		return false;
+	room = scols_table_get_termwidth(t->scols) +
+	       SEPARATOR_LEN; /* the last one is not printed */
+	for (size_t i = 0; i < t->n_columns; i++)
+		total += needed_width(&t->columns[i]);
+	for (unsigned rank = 1; total > room && rank <= 9; rank++)
+		for (size_t i = 0; i < t->n_columns; i++)
+			if (t->columns[i].rank == rank) {
+				scols_column_set_flags(t->columns[i].scols, SCOLS_FL_HIDDEN);
+				total -= needed_width(&t->columns[i]);
+			}
+	for (size_t i = 0; i < t->n_columns; i++) {
+		const struct column *c = &t->columns[i];
+
+		if (c->mark == '~' && !shorten_column(t, i, name_width(c, total, room)))
+			return false;
+		if (c->mark == '|' && total <= room)
+			scols_table_set_termforce(t->scols, SCOLS_TERMFORCE_ALWAYS);
+	}
+	return true;
+}
+
+int table_print(struct table *t, unsigned flags, FILE *out)
 {
 	int r = -ENOMEM;
 
 	if (t && !t->failed) {
-		bool wrap = isatty(fileno(out)) && fits(t->scols);
-
-		scols_table_set_stream(t->scols, out);
-		scols_table_enable_colors(t->scols, colour);
-		scols_table_set_termforce(t->scols,
-					  wrap ? SCOLS_TERMFORCE_ALWAYS : SCOLS_TERMFORCE_NEVER);
-		r = scols_print_table(t->scols);
+		/* Else the library would wrap by itself. */
+		scols_table_set_termforce(t->scols, SCOLS_TERMFORCE_NEVER);
+		if ((flags & TABLE_WIDE) || !isatty(fileno(out)) || fit(t)) {
+			scols_table_set_stream(t->scols, out);
+			scols_table_enable_colors(t->scols, flags & TABLE_COLOUR);
+			r = scols_print_table(t->scols);
+		}
 	}
 	table_free(t);
 	return r;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A table for people: cells are added row by row, then printed in aligned columns. On a terminal
- * a text that is too long for its width continues on the next lines of its column.
+ * whose lines are too short, names are shortened in the middle, columns of less interest are left
+ * out, and prose continues on the next lines of its column.
  */
 #pragma once
 
@@ -19,10 +20,10 @@ enum table_style {
 
 struct table;
 
-/* columns: titles separated by spaces; '>' before a title aligns the column to the right, '~' lets
- * its text wrap (in one column: libsmartcols shrinks several unevenly). "": two columns without
- * titles, of which the second wraps. Without memory it returns NULL, which the other functions
- * accept. */
+/* columns: titles separated by spaces. Before a title a digit says that the column may be left out,
+ * 1 first; then '>' aligns it to the right, '~' lets its text be shortened, or '|' lets it wrap (in
+ * one column: libsmartcols shrinks several unevenly). "": two columns without titles, of which the
+ * second wraps. Without memory it returns NULL, which the other functions accept. */
 struct table *table_new(const char *columns);
 struct table *table_free(struct table *t);
 
@@ -33,8 +34,13 @@ void table_cell(struct table *t, enum table_style style, const char *format, ...
 /* A row of a table of two columns: a bold key, and its value. */
 #define table_fact(t, key, ...) (table_cell(t, TABLE_BOLD, "%s", key), table_cell(t, __VA_ARGS__))
 
+enum table_flags {
+	TABLE_COLOUR = 1,
+	TABLE_WIDE = 2, /* everything, however short the terminal's lines are */
+};
+
 /* Prints and frees the table. 0, or -ENOMEM: memory ran out here or before. */
-int table_print(struct table *t, bool colour, FILE *out);
+int table_print(struct table *t, unsigned flags, FILE *out);
 
 /* The escape sequence that begins a style; table_style_end ends it. */
 extern const char *const table_styles[];

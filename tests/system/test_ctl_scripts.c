@@ -267,15 +267,23 @@ START_TEST(a_table_is_wider_than_the_terminal_or_cut_in_a_pipe)
 {
 	static const char name[] = "a/name/that/is/much/longer/than/a/narrow/terminal/can/show";
 
-	shell_expect(&sh, 0,
-		     "$ctl create -q --size=1 %s\n"
-		     "t() { script -qec \"stty cols $1; $ctl ls\" /dev/null | tr -d '\\r'; }\n"
-		     "export NO_COLOR=1 TERM=xterm; unset COLUMNS\n"
-		     "for w in 110 95; do t $w > out; [[ $(wc -L < out) -le $w ]] || exit; done\n"
-		     "[[ $(sed 1d out | awk '{ printf \"%%s\", $1 }') == %s ]] || exit 8\n"
-		     /* Too narrow for any column to wrap: the terminal itself breaks the lines. */
-		     "t 40 | grep -q %s && COLUMNS=40 $ctl ls | grep -q %s",
-		     name, name, name, name);
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=1 %s\n"
+		"t() { script -qec \"stty cols $1; $ctl $2\" /dev/null | tr -d '\\r'; }\n"
+		"export NO_COLOR=1 TERM=xterm LC_ALL=C.UTF-8; unset COLUMNS\n"
+		"for w in 110 95 80 60 40; do\n"
+		"	t $w ls > out; [[ $(wc -L < out) -le $w && $(wc -l < out) == 2 ]] || exit "
+		"7\n"
+		"	tail -1 out | grep -q '^a/name.*….*/show .* shared' || exit 8\n"
+		"done\n"
+		/* Wide, or to a pipe, nothing is left out. */
+		"t 40 'ls -w' | cmp - <(COLUMNS=40 $ctl ls) && $ctl ls | grep -q %s || exit 9\n"
+		"t 150 ls | cmp - <($ctl ls) || exit 10\n"
+		/* What is no name, is wrapped. */
+		"t 40 'stat %s' > out && [[ $(wc -L < out) -le 40 ]] || exit 11\n"
+		"t 100 pools > out && [[ $(wc -L < out) -le 100 ]]",
+		name, name, name);
 }
 END_TEST
 

@@ -294,20 +294,52 @@ static void write_table(FILE *out)
 	table_cell(t, TABLE_PLAIN, "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2");
 	table_cell(t, TABLE_PLAIN, "1");
 	table_cell(t, TABLE_PLAIN, "e\xcc\x81");
-	ck_assert_int_eq(table_print(t, false, out), 0);
+	ck_assert_int_eq(table_print(t, TABLE_WIDE, out), 0);
 }
+
+START_TEST(a_name_is_shortened_at_its_end_or_in_a_character)
+{
+	static const struct {
+		const char *text, *shown;
+		size_t columns;
+	} cases[] = {
+		{ "abcdef", "abcdef", 6 },
+		{ "abcdefg",
+		  "ab\xe2\x80\xa6"
+		  "efg",
+		  6 },
+		{ "abcdefgh", "\xe2\x80\xa6", 1 },
+		{ "abcdefgh", "\xe2\x80\xa6h", 2 },
+		/* Two columns each; an accent stays with its letter. */
+		{ "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2", "\xe6\xbc\xa2\xe2\x80\xa6\xe6\xbc\xa2",
+		  5 },
+		{ "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2", "\xe2\x80\xa6\xe6\xbc\xa2", 4 },
+		{ "xe\xcc\x81yyyye\xcc\x81z",
+		  "xe\xcc\x81\xe2\x80\xa6"
+		  "e\xcc\x81z",
+		  5 },
+	};
+
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	for (size_t i = 0; i < array_size(cases); i++) {
+		_cleanup_(free_ptr) char *out = output_shorten(cases[i].text, cases[i].columns);
+
+		ck_assert_str_eq(out, cases[i].shown);
+	}
+}
+END_TEST
 
 static void write_coloured(FILE *out)
 {
 	struct table *t = table_new("");
 
 	table_fact(t, "key", TABLE_BAD, "value");
-	ck_assert_int_eq(table_print(t, true, out), 0);
+	ck_assert_int_eq(table_print(t, TABLE_WIDE | TABLE_COLOUR, out), 0);
 }
 
 static void write_empty(FILE *out)
 {
-	ck_assert_int_eq(table_print(table_new("NAME >SIZE"), false, out), 0);
+	ck_assert_int_eq(table_print(table_new("NAME >SIZE"), TABLE_WIDE, out), 0);
 }
 
 START_TEST(columns_of_a_table_are_not_aligned)
@@ -364,6 +396,7 @@ int main(void)
 	tcase_add_test(tc, a_mistyped_command_gets_a_wrong_suggestion);
 	tcase_add_test(tc, json_is_escaped_or_divided_wrongly);
 	tcase_add_test(tc, pretty_json_is_indented_wrongly);
+	tcase_add_test(tc, a_name_is_shortened_at_its_end_or_in_a_character);
 	tcase_add_test(tc, columns_of_a_table_are_not_aligned);
 	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
 	return suite_run("output", tc, NULL);

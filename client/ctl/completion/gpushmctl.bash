@@ -53,7 +53,7 @@ _gpushmctl() {
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count)
 			[[ $command == stat && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command == rm && ${COMP_WORDS[i]} == -f ]] && continue
-			[[ $command == hold && ${COMP_WORDS[i]} == -w ]] && continue
+			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
 			((i++))
 			;;
@@ -96,8 +96,9 @@ _gpushmctl() {
 
 	if [[ $cur == -* ]]; then
 		case $command in
-		ls) options="--holders" ;;
-		stat) options="--arrays --timeout" ;;
+		pools) options="--wide" ;;
+		ls) options="--holders --wide" ;;
+		stat) options="--arrays --timeout --wide" ;;
 		create) options="--size --shape --from $making" ;;
 		put) options=$making ;;
 		get) options="--array --raw --timeout" ;;
