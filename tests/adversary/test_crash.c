@@ -64,7 +64,8 @@ static struct gpushm_buffer *make(struct gpushm *conn, const char *pool, const c
 	int r;
 
 	while ((r = gpushm_publish(b, state)) == -ECONNRESET) {
-		must(gpushm_close(b), "close of a lost one");
+		/* It says that the buffer ends unpublished. */
+		must(gpushm_close(b) < 0, "close of a lost one");
 		b = create(conn, pool, name, flags);
 	}
 	must(r, "publish");

@@ -199,7 +199,9 @@ START_TEST(unknown_options_are_ignored)
 	from.flags = GPUSHM_SET_DEVICE;
 	ck_assert_int_eq(buffer_options(&from, &o), 0);
 	ck_assert_int_eq(o.device, 1);
-	from.device = -2;
+	from.device = GPUSHM_CURRENT_DEVICE;
+	ck_assert_int_eq(buffer_options(&from, &o), 0);
+	from.device = GPUSHM_CURRENT_DEVICE - 1;
 	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 }
 END_TEST
