@@ -150,7 +150,7 @@ class Array(_core.Array):
         """Frees the buffer's name at once, and the memory when no process has it open any more."""
         self.buffer.unlink()
 
-    def handle(self) -> _handle.Handle:
+    def handle(self) -> _handle.Handle[Array]:
         """A Handle by which another process opens this array, or view; it can be pickled. The array itself pickles
         as its handle, once it is published, and is open where it is unpickled.
         """
@@ -202,7 +202,7 @@ class Buffer(_core.Buffer):
         """Frees the name at once, and the memory when no process has it open any more."""
         self.connection.unlink(self.name)
 
-    def handle(self) -> _handle.Handle:
+    def handle(self) -> _handle.Handle[Buffer]:
         """A Handle by which another process opens this buffer; it can be pickled. The Buffer itself pickles as its
         handle, once it is published, and is open where it is unpickled.
         """

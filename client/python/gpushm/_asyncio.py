@@ -6,15 +6,18 @@ from __future__ import annotations
 import errno
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import _core
 
 if TYPE_CHECKING:
     import asyncio
+    from typing import Unpack
+
+    from ._typing import Access, Array, OpenOptions
 
 
-async def next_event(watch: Any) -> Any:
+async def next_event(watch: _core.Watch) -> _core.Event:
     """A Watch's next Event, for `async for`. If several tasks wait, one of them gets it."""
     # At the top it would double the time of `import gpushm`; a caller of this has imported it.
     import asyncio
@@ -43,7 +46,9 @@ def _wake(readable: asyncio.Future[None]) -> None:
         readable.set_result(None)
 
 
-async def wait_async(name: str, timeout: float | None = None, *, connection: Any = None) -> None:
+async def wait_async(
+    name: str, timeout: float | None = None, *, connection: _core.Connection | None = None
+) -> None:
     """wait() for asyncio: returns when the name is published. timeout: in seconds, None for ever.
 
     Other tasks run meanwhile, and it can be cancelled. connection: a Connection, to use another daemon. Errors:
@@ -51,14 +56,14 @@ async def wait_async(name: str, timeout: float | None = None, *, connection: Any
     """
     import asyncio
 
-    connection = connection or _core
+    wait, watching = (connection.wait, connection.watch) if connection else (_core.wait, _core.watch)
     try:
-        connection.wait(name, 0)
+        wait(name, 0)
     except (_core.NotFound, _core.NotPublished, _core.Timeout):
         pass
     else:
         return
-    with connection.watch(name) as watch:
+    with watching(name) as watch:
         try:
             async with asyncio.timeout(timeout):
                 while (await next_event(watch)).what != "published":
@@ -70,15 +75,21 @@ async def wait_async(name: str, timeout: float | None = None, *, connection: Any
 
 
 async def open_async(
-    name: str, access: str = "r", timeout: float | None = None, *, connection: Any = None, **options: Any
-) -> Any:
+    name: str,
+    access: Access = "r",
+    timeout: float | None = None,
+    *,
+    connection: _core.Connection | None = None,
+    **options: Unpack[OpenOptions],
+) -> Array:
     """open() for asyncio: waits as wait_async() does, and attaches, which takes some 10 us. Otherwise as open()."""
+    open = connection.open if connection else _core.open
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         left = None if end is None else max(0.0, end - time.monotonic())
         await wait_async(name, left, connection=connection)
         try:
-            return (connection or _core).open(name, access, **options)
+            return open(name, access, **options)
         except (_core.NotFound, _core.NotPublished):
             # Another process unlinked it in between; it may be published again.
             if end is not None and time.monotonic() >= end:

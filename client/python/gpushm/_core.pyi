@@ -1,24 +1,37 @@
 # SPDX-License-Identifier: MIT
-# The types of the extension; its docstrings describe it. Streams and dtypes are Any, because those of NumPy, CuPy,
-# PyTorch, Numba and cuda.core have no common type.
+# The types of the extension; its docstrings describe it. What does not change is Final, as nobody can set it.
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping
 from os import PathLike
 from types import ModuleType
-from typing import Any, Final, Literal, Self, SupportsIndex, TypeAlias, final
+from typing import Any, Final, Self, TypeVar, final, overload
 
 from _typeshed import ReadableBuffer, WriteableBuffer, structseq
 from typing_extensions import Buffer as SupportsBuffer
-from typing_extensions import disjoint_base
+from typing_extensions import CapsuleType, disjoint_base
 
 from ._array import Array as _Array
 from ._array import Buffer as _Buffer
+from ._typing import (
+    Access,
+    Attrs,
+    Device,
+    DType,
+    DTypeLike,
+    HasShapeAndDType,
+    Key,
+    Kind,
+    Order,
+    Published,
+    Shape,
+    State,
+    Stream,
+    What,
+)
 
-_Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
-_Attrs: TypeAlias = Mapping[str, bytes | str]
-_Key: TypeAlias = Any
+_T = TypeVar("_T")
 
-library_version: str
+library_version: Final[str]
 
 class Error(OSError):
     code: str
@@ -50,7 +63,7 @@ class Holder(structseq[Any], tuple[Any, ...]):
     pid: Final[int]
     uid: Final[int]
     command: Final[str]
-    access: Final[str]
+    access: Final[Access]
     since: Final[float]
     suspect: Final[bool]
     lease: Final[int]
@@ -59,8 +72,8 @@ class Holder(structseq[Any], tuple[Any, ...]):
 class BufferInfo(structseq[Any], tuple[Any, ...]):
     name: Final[str]
     pool: Final[str]
-    kind: Final[str]
-    state: Final[str]
+    kind: Final[Kind]
+    state: Final[State]
     nbytes: Final[int]
     allocated: Final[int]
     arrays: Final[int]
@@ -86,7 +99,7 @@ class BufferInfo(structseq[Any], tuple[Any, ...]):
 @final
 class PoolInfo(structseq[Any], tuple[Any, ...]):
     name: Final[str]
-    kind: Final[str]
+    kind: Final[Kind]
     device: Final[int | None]
     device_name: Final[str | None]
     device_uuid: Final[str | None]
@@ -137,49 +150,49 @@ class Status(structseq[Any], tuple[Any, ...]):
 
 @final
 class Event(structseq[Any], tuple[Any, ...]):
-    what: Final[str]
+    what: Final[What]
     name: Final[str]
     buffer: Final[int]
 
 @disjoint_base
 class Array(SupportsBuffer):
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    ndim: int
-    size: int
-    nbytes: int
-    itemsize: int
-    offset: int
-    dtype: Any
-    dtype_name: str
-    descr: str | None
-    typestr: str | None
-    name: str
-    array_name: str
-    pool: str
-    kind: str
-    state: str
-    device: int | None
-    device_ptr: int | None
-    host_ptr: int | None
-    dirty: bool
-    lost: bool
-    access: Literal["r", "r+", "c"]
-    readonly: bool
-    anonymous: bool
-    closed: bool
-    owns_buffer: bool
-    buffer: _Buffer
-    T: _Array
-    __cuda_array_interface__: dict[str, Any]
+    shape: Final[tuple[int, ...]]
+    strides: Final[tuple[int, ...]]
+    ndim: Final[int]
+    size: Final[int]
+    nbytes: Final[int]
+    itemsize: Final[int]
+    offset: Final[int]
+    dtype: Final[DType]
+    dtype_name: Final[str]
+    descr: Final[str | None]
+    typestr: Final[str | None]
+    name: Final[str]
+    array_name: Final[str]
+    pool: Final[str]
+    kind: Final[Kind]
+    state: Final[State]
+    device: Final[int | None]
+    device_ptr: Final[int | None]
+    host_ptr: Final[int | None]
+    dirty: Final[bool]
+    lost: Final[bool]
+    access: Final[Access]
+    readonly: Final[bool]
+    anonymous: Final[bool]
+    closed: Final[bool]
+    owns_buffer: Final[bool]
+    buffer: Final[_Buffer]
+    T: Final[_Array]
+    __cuda_array_interface__: Final[dict[str, Any]]
     def close(self) -> None: ...
     def discard(self) -> None: ...
-    def publish(self, state: str = "sealed", /) -> None: ...
-    def reshape(self, *shape: Any, order: str = "C") -> _Array: ...
-    def ravel(self, order: str = "C") -> _Array: ...
-    def transpose(self, *axes: Any) -> _Array: ...
+    def publish(self, state: Published = "sealed", /) -> None: ...
+    def reshape(self, *shape: Shape, order: Order = "C") -> _Array: ...
+    def ravel(self, order: Order = "C") -> _Array: ...
+    def transpose(self, *axes: Shape | None) -> _Array: ...
     def split(self, section: int) -> list[_Array]: ...
-    def view(self, dtype: Any) -> _Array: ...
+    def view(self, dtype: DTypeLike) -> _Array: ...
     def is_c_contiguous(self) -> bool: ...
     def is_f_contiguous(self) -> bool: ...
     def __dlpack__(
@@ -189,45 +202,51 @@ class Array(SupportsBuffer):
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> Any: ...
+    ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
-    def _read_into(self, out: WriteableBuffer, stream: Any = None, /) -> None: ...
-    def _write_from(self, data: ReadableBuffer, stream: Any = None, /) -> None: ...
+    def _read_into(self, out: WriteableBuffer, stream: Stream | None = None, /) -> None: ...
+    def _write_from(self, data: ReadableBuffer, stream: Stream | None = None, /) -> None: ...
     def _span(self) -> tuple[_Array, int]: ...
     def __len__(self) -> int: ...
-    def __getitem__(self, key: _Key, /) -> Any: ...
+    def __getitem__(self, key: Key, /) -> _Array: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @disjoint_base
 class Buffer:
-    name: str
-    pool: str
-    kind: str
-    state: str
-    id: int
-    nbytes: int
-    digest: int
-    access: Literal["r", "r+", "c"]
-    readonly: bool
-    dirty: bool
-    lost: bool
-    device: int | None
-    device_ptr: int | None
-    host_ptr: int | None
-    anonymous: bool
-    closed: bool
-    connection: Connection
+    name: Final[str]
+    pool: Final[str]
+    kind: Final[Kind]
+    state: Final[State]
+    id: Final[int]
+    nbytes: Final[int]
+    digest: Final[int]
+    access: Final[Access]
+    readonly: Final[bool]
+    dirty: Final[bool]
+    lost: Final[bool]
+    device: Final[int | None]
+    device_ptr: Final[int | None]
+    host_ptr: Final[int | None]
+    anonymous: Final[bool]
+    closed: Final[bool]
+    connection: Final[Connection]
     def keys(self) -> list[str]: ...
     def values(self) -> list[_Array]: ...
     def items(self) -> list[tuple[str, _Array]]: ...
-    def get(self, name: str, default: Any = None, /) -> Any: ...
+    @overload
+    def get(self, name: str, default: None = None, /) -> _Array | None: ...
+    @overload
+    def get(self, name: str, default: _T, /) -> _Array | _T: ...
     def close(self) -> None: ...
     def discard(self) -> None: ...
-    def publish(self, state: str = "sealed", /) -> None: ...
-    def attr(self, key: str, default: Any = None, /) -> Any: ...
-    def array(self, shape: _Shape, dtype: Any, *, strides: _Shape | None = None, offset: int = 0) -> _Array: ...
+    def publish(self, state: Published = "sealed", /) -> None: ...
+    @overload
+    def attr(self, key: str, default: None = None, /) -> bytes | None: ...
+    @overload
+    def attr(self, key: str, default: _T, /) -> bytes | _T: ...
+    def array(self, shape: Shape, dtype: DTypeLike, *, strides: Shape | None = None, offset: int = 0) -> _Array: ...
     def __getitem__(self, name: str, /) -> _Array: ...
     def __contains__(self, name: object, /) -> bool: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -237,7 +256,7 @@ class Buffer:
 
 @final
 class Watch:
-    closed: bool
+    closed: Final[bool]
     def add(self, what: str | Array | Buffer, /) -> None: ...
     def next(self, timeout: float | None = None) -> Event: ...
     def fileno(self) -> int: ...
@@ -253,8 +272,8 @@ class Watch:
 
 @disjoint_base
 class Connection:
-    socket: str | None
-    closed: bool
+    socket: Final[str | None]
+    closed: Final[bool]
     def __new__(cls, socket: str | PathLike[str] | None = None) -> Self: ...
     def close(self) -> None: ...
     def fileno(self) -> int: ...
@@ -263,53 +282,53 @@ class Connection:
     def create(
         self,
         name: str | None,
-        shape: _Shape,
-        dtype: Any = "uint8",
+        shape: Shape,
+        dtype: DTypeLike = "uint8",
         *,
         pool: str | None = None,
         mode: int = 0o600,
-        order: str = "C",
-        strides: _Shape | None = None,
+        order: Order = "C",
+        strides: Shape | None = None,
         transient: bool = False,
-        attrs: _Attrs | None = None,
+        attrs: Attrs | None = None,
         wait: float | None = 0,
         gid: int | None = None,
-        device: int | Literal["current"] | None = None,
+        device: Device | None = None,
     ) -> _Array: ...
     def create_many(
         self,
         name: str | None,
-        arrays: Mapping[str, Any],
+        arrays: Mapping[str, tuple[Shape, DTypeLike] | HasShapeAndDType],
         *,
         pool: str | None = None,
         mode: int = 0o600,
         transient: bool = False,
-        attrs: _Attrs | None = None,
+        attrs: Attrs | None = None,
         wait: float | None = 0,
         gid: int | None = None,
-        device: int | Literal["current"] | None = None,
+        device: Device | None = None,
     ) -> _Buffer: ...
     def open(
         self,
         name: str,
-        access: Literal["r", "r+", "c"] = "r",
+        access: Access = "r",
         timeout: float | None = 0,
         *,
         array: str | None = None,
-        dtype: Any = None,
-        shape: _Shape | None = None,
-        strides: _Shape | None = None,
+        dtype: DTypeLike | None = None,
+        shape: Shape | None = None,
+        strides: Shape | None = None,
         offset: int | None = None,
-        device: int | Literal["current"] | None = None,
+        device: Device | None = None,
         refuse_dirty: bool = False,
     ) -> _Array: ...
     def open_many(
         self,
         name: str,
-        access: Literal["r", "r+", "c"] = "r",
+        access: Access = "r",
         timeout: float | None = 0,
         *,
-        device: int | Literal["current"] | None = None,
+        device: Device | None = None,
         refuse_dirty: bool = False,
     ) -> _Buffer: ...
     def wait(self, name: str, timeout: float | None = None) -> None: ...
@@ -346,7 +365,7 @@ def _resume_cleanup() -> None: ...
 def _disconnect() -> None: ...
 def _report_unpublished() -> None: ...
 def _opened() -> list[_Buffer]: ...
-def _stream(stream: Any, /) -> int | None: ...
+def _stream(stream: Stream | None, /) -> int | None: ...
 def _register(
     array: type[Array],
     buffer: type[Buffer],
@@ -358,5 +377,5 @@ def _register(
 ) -> None: ...
 def _dtype_bits(name: str, /) -> int: ...
 def _read_dlpack(
-    capsule: Any, /
+    capsule: CapsuleType, /
 ) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int, tuple[int, int]]: ...

@@ -13,9 +13,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import _core
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Given = TypeVar("Given", bound="Stream | None", default=None)
+    from ._typing import Stream
 
 _u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
 _PORTABLE, _DEVICEMAP = 1, 2  # CU_MEMHOSTREGISTER_*
@@ -172,7 +178,7 @@ def unregister(address: int, device: int = 0) -> None:
 
 
 @contextmanager
-def auto_synchronize(stream: Any = None) -> Iterator[Any]:
+def auto_synchronize(stream: Given = None) -> Iterator[Given]:  # type: ignore[assignment]
     """A section whose end waits for all work that was queued on the stream: Numba's stream.auto_synchronize(), for a
     stream of any library.
 

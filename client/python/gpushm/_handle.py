@@ -13,13 +13,25 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, overload
 from weakref import WeakSet, WeakValueDictionary
 
 from . import _core, _dtype
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class Handle:
+    from ._typing import Access, Array, Buffer, Device, DType, Layout
+
+    # What open() returns.
+    Opened = TypeVar("Opened", bound="Array | Buffer", default="Array", covariant=True)
+else:
+    from typing import TypeVar
+
+    Opened = TypeVar("Opened")
+
+
+class Handle(Generic[Opened]):
     """Names an array or a view, or all arrays, of a buffer, without opening it.
 
     handle() of an Array or a Buffer makes one. `with handle as a:` opens it and closes it again; open() may be called
@@ -42,8 +54,8 @@ class Handle:
         self,
         name: str,
         id: int,
-        access: str = "r",
-        layout: dict[str, Any] | None = None,
+        access: Access = "r",
+        layout: Layout | None = None,
         socket: str | None = None,
         size: int | None = None,
         maker: Sequence[int] | None = None,
@@ -58,11 +70,11 @@ class Handle:
         self.size = size
         self.maker = maker
         self._layout = layout
-        self._opened: WeakSet[_core.Array | _core.Buffer] = WeakSet()
-        self._entered: list[_core.Array | _core.Buffer] = []
+        self._opened: WeakSet[Array | Buffer] = WeakSet()
+        self._entered: list[Opened] = []
 
     @property
-    def base(self) -> _core.Array | None:
+    def base(self) -> Array | None:
         """The Array that the handle keeps: None, because only an IpcArrayHandle keeps one."""
         return None
 
@@ -72,17 +84,17 @@ class Handle:
         return self._layout["shape"] if self._layout else None
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType | None:
         """The array's dtype; None: the handle names a whole buffer."""
         return _dtype.decode(self._layout["dtype"], self._layout["descr"]) if self._layout else None
 
     def open(
         self,
-        access: Literal["r", "r+", "c"] | None = None,
+        access: Access | None = None,
         timeout: float | None = 0,
         *,
-        device: int | Literal["current"] | None = None,
-    ) -> Any:
+        device: Device | None = None,
+    ) -> Opened:
         """Attaches: an Array with the handle's layout, or a Buffer. Copies nothing.
 
         access: 'r', 'r+' or 'c'; None: that of the array or buffer whose handle this is. timeout: seconds to wait until
@@ -90,15 +102,15 @@ class Handle:
         gpushm.open(); NotFound also where the name now belongs to another buffer, or the last process has closed an
         anonymous one.
         """
-        opened = self.attach(access, timeout, device, **self.overrides())
+        opened: Opened = self.attach(access, timeout, device, **self.overrides())
         self._opened.add(opened)
         return opened
 
     def attach(
         self,
-        access: Literal["r", "r+", "c"] | None = None,
+        access: Access | None = None,
         timeout: float | None = 0,
-        device: int | Literal["current"] | None = None,
+        device: Device | None = None,
         **layout: Any,
     ) -> Any:
         """open() with another layout; without one, a Buffer."""
@@ -107,13 +119,14 @@ class Handle:
         try:
             if layout:
                 opened = connection.open(*arguments, device=device, **layout)
+                buffer = opened.buffer
             else:
-                opened = connection.open_many(*arguments, device=device)
+                opened = buffer = connection.open_many(*arguments, device=device)
         except _core.NotFound:
             if self.maker is None:
                 raise
             raise _core.NotFound(errno.ENOENT, self._why_gone(*self.maker)) from None
-        if (opened.buffer if layout else opened).id != self.id:
+        if buffer.id != self.id:
             opened.close()
             raise _core.NotFound(
                 errno.ENOENT, f'buffer "{self.name}" is another one by now: the one of this handle was unlinked'
@@ -142,7 +155,7 @@ class Handle:
             opened.close()
             self._opened.discard(opened)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Opened:
         """open()."""
         self._entered.append(self.open())
         return self._entered[-1]
@@ -173,7 +186,7 @@ class Handle:
 _connections: WeakValueDictionary[tuple[int, str], _core.Connection] = WeakValueDictionary()
 
 
-def _connection_to(socket: str) -> Any:
+def _connection_to(socket: str) -> _core.Connection:
     key = os.getpid(), socket
     found = _connections.get(key)
     if found is None or found.closed:
@@ -181,7 +194,7 @@ def _connection_to(socket: str) -> Any:
     return found
 
 
-def _layout_of(array: Any) -> dict[str, Any]:
+def _layout_of(array: Array) -> Layout:
     return {
         "shape": array.shape,
         "dtype": array.dtype_name,
@@ -191,14 +204,17 @@ def _layout_of(array: Any) -> dict[str, Any]:
     }
 
 
-def handle_of(thing: Any) -> Handle:
+@overload
+def handle_of(thing: Array) -> Handle[Array]: ...
+@overload
+def handle_of(thing: Buffer) -> Handle[Buffer]: ...
+def handle_of(thing: Array | Buffer) -> Handle[Array | Buffer]:
     """The Handle of an Array or a Buffer. Publishes an anonymous buffer, which can be opened in no other way."""
-    buffer = thing if isinstance(thing, _core.Buffer) else thing.buffer
-    layout = None if buffer is thing else _layout_of(thing)
+    buffer, layout = (thing, None) if isinstance(thing, _core.Buffer) else (thing.buffer, _layout_of(thing))
     if buffer.anonymous and buffer.state == "filling":
         buffer.publish("shared")
     # A buffer that is being filled will probably be sealed.
-    access = "r" if buffer.state != "shared" or buffer.readonly else "r+"
+    access: Access = "r" if buffer.state != "shared" or buffer.readonly else "r+"
     if buffer.access == "c":
         access = "c"
     socket = buffer.connection.socket
@@ -208,7 +224,7 @@ def handle_of(thing: Any) -> Handle:
     )
 
 
-def reduce(thing: Any) -> tuple[Any, ...]:
+def reduce(thing: Array | Buffer) -> tuple[Any, ...]:
     """__reduce__() of both: the handle, opened where it is unpickled."""
     if thing.state == "filling" and not thing.anonymous:
         raise _core.StateError(
@@ -222,5 +238,5 @@ def reduce(thing: Any) -> tuple[Any, ...]:
     return _arrived, (handle_of(thing),)
 
 
-def _arrived(handle: Handle) -> Any:
+def _arrived(handle: Handle[Array | Buffer]) -> Array | Buffer:
     return handle.open()

@@ -13,9 +13,12 @@ import errno
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from . import _core, _driver, _foreign, _handle
+
+if TYPE_CHECKING:
+    from ._typing import Access, Array, Buffer, Device, DTypeLike, Shape, SupportsCudaArrayInterface, SupportsDLPack
 
 
 class MemoryPointer:
@@ -30,7 +33,7 @@ class MemoryPointer:
         "size": "In bytes.",
     }
 
-    def __init__(self, owner: _core.Array, offset: int, size: int) -> None:
+    def __init__(self, owner: Array, offset: int, size: int) -> None:
         """offset: from the start of the owner's buffer; size: in bytes."""
         self.owner = owner
         self.offset = offset
@@ -79,7 +82,7 @@ class MemoryPointer:
         return f"<gpushm.MemoryPointer: {self.size} bytes of {self.owner.name!r} from {self.offset}>"
 
 
-def memory_of(array: _core.Array) -> MemoryPointer:
+def memory_of(array: Array) -> MemoryPointer:
     """All bytes from an Array's lowest element to its highest."""
     if not array.itemsize:
         return MemoryPointer(array, array.offset, array.nbytes)
@@ -87,7 +90,7 @@ def memory_of(array: _core.Array) -> MemoryPointer:
     return MemoryPointer(array, array.offset - below, size)
 
 
-class IpcArrayHandle(_handle.Handle):
+class IpcArrayHandle(_handle.Handle["Array"]):
     """A Handle of an Array with the rules of Numba's IpcArrayHandle: get_ipc_handle() of the Array makes it.
 
     While one open() lasts, another raises ValueError. close() ends it, and the array's views with it.
@@ -98,21 +101,21 @@ class IpcArrayHandle(_handle.Handle):
     def __init__(self, *arguments: Any) -> None:
         """As Handle."""
         super().__init__(*arguments)
-        self._base: _core.Array | None = None
-        self._array: _core.Array | None = None
+        self._base: Array | None = None
+        self._array: Array | None = None
 
     @property
-    def base(self) -> _core.Array | None:
+    def base(self) -> Array | None:
         """The Array, in the process that made the handle, which keeps it; None in others."""
         return self._base
 
     def open(
         self,
-        access: Literal["r", "r+", "c"] | None = None,
+        access: Access | None = None,
         timeout: float | None = 0,
         *,
-        device: int | Literal["current"] | None = None,
-    ) -> Any:
+        device: Device | None = None,
+    ) -> Array:
         """As Handle.open(). device: None maps the array for the GPU that the thread works on, and returns a copy there
         if that GPU has no peer access. ValueError: it is open already.
         """
@@ -126,7 +129,7 @@ class IpcArrayHandle(_handle.Handle):
             found = self._open_staged(timeout)
         return found
 
-    def _open_staged(self, timeout: float | None) -> _core.Array:
+    def _open_staged(self, timeout: float | None) -> Array:
         with super().open("r", timeout) as there:
             start = memory_of(there).offset
             self._array = _copied_to(_driver.current_device(), there)
@@ -140,7 +143,7 @@ class IpcArrayHandle(_handle.Handle):
         array, self._array = self._array, None
         array.__exit__(None, None, None)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Array:
         """open()."""
         return self.open()
 
@@ -149,7 +152,7 @@ class IpcArrayHandle(_handle.Handle):
         self.close()
 
 
-def array_handle(array: _core.Array) -> IpcArrayHandle:
+def array_handle(array: Array) -> IpcArrayHandle:
     """The IpcArrayHandle of an Array."""
     made = IpcArrayHandle(*_handle.handle_of(array).state())
     made._base = array
@@ -167,11 +170,11 @@ class MemHandle(bytes):
         return bytes(self)
 
 
-def _encode(handle: _handle.Handle) -> MemHandle:
+def _encode(handle: _handle.Handle[Buffer]) -> MemHandle:
     return MemHandle(json.dumps(handle.state()).encode())
 
 
-def _decode(data: bytes | Sequence[int]) -> _handle.Handle:
+def _decode(data: bytes | Sequence[int]) -> _handle.Handle[Buffer]:
     """The Handle of the buffer. ValueError: these are no bytes of a MemHandle."""
     try:
         name, id, *rest = json.loads(bytes(data))
@@ -202,7 +205,7 @@ class IpcHandle:
         self.handle = handle
         self.size = size
         self.offset = offset
-        self._array: _core.Array | None = None
+        self._array: Array | None = None
 
     def open(self, context: object = None) -> MemoryPointer:
         """open_direct(), or open_staged() if the context's GPU has no peer access to the memory."""
@@ -228,7 +231,9 @@ class IpcHandle:
         with self._attach(None) as there:
             return self._keep(_copied_to(_device_of(context), there))
 
-    def open_array(self, context: object, shape: Any, dtype: Any, strides: Any = None) -> _core.Array:
+    def open_array(
+        self, context: object, shape: Shape, dtype: DTypeLike, strides: Shape | None = None
+    ) -> Array:
         """open() as an Array of that shape, dtype and strides (in bytes; None: C order)."""
         owner = self.open(context).owner
         try:
@@ -248,12 +253,11 @@ class IpcHandle:
         if self._array is not None:
             raise ValueError("IpcHandle is already opened")
 
-    def _attach(self, device: int | None) -> _core.Array:
-        found = _decode(self.handle).attach(device=device, shape=self.size, dtype="uint8", offset=self.offset)
-        assert isinstance(found, _core.Array)
+    def _attach(self, device: int | None) -> Array:
+        found: Array = _decode(self.handle).attach(device=device, shape=self.size, dtype="uint8", offset=self.offset)
         return found
 
-    def _keep(self, array: _core.Array) -> MemoryPointer:
+    def _keep(self, array: Array) -> MemoryPointer:
         self._array = array
         return MemoryPointer(array, array.offset, self.size)
 
@@ -264,7 +268,7 @@ class IpcHandle:
         return f"<gpushm.IpcHandle: {self.size} bytes of {_decode(self.handle).name!r} from {self.offset}>"
 
 
-def get_ipc_handle(memory: Any) -> IpcHandle:
+def get_ipc_handle(memory: MemoryPointer | Array | SupportsCudaArrayInterface | SupportsDLPack) -> IpcHandle:
     """An IpcHandle of gpu_data of an Array, or of the memory of an array of any library that as_array() finds: Numba's
     Context.get_ipc_handle().
     """
@@ -275,8 +279,8 @@ def get_ipc_handle(memory: Any) -> IpcHandle:
 
 @contextmanager
 def open_ipc_array(
-    handle: bytes | Sequence[int], shape: Any, dtype: Any, strides: Any = None, offset: int = 0
-) -> Iterator[Any]:
+    handle: bytes | Sequence[int], shape: Shape, dtype: DTypeLike, strides: Shape | None = None, offset: int = 0
+) -> Iterator[Array]:
     """Yields an Array of that shape, dtype and strides over a buffer: Numba's cuda.open_ipc_array().
 
     handle: get_ipc_handle(array).handle.reserved, as bytes or numbers. strides: None is C order. strides and offset are
@@ -287,7 +291,7 @@ def open_ipc_array(
         yield array
 
 
-def _copied_to(device: int | None, there: _core.Array) -> _core.Array:
+def _copied_to(device: int | None, there: Array) -> Array:
     """The bytes of an Array's memory in an anonymous buffer on that GPU, or, where it is None, in the same pool. They
     go by way of the host, because the GPUs may have no access to each other.
     """
@@ -300,7 +304,7 @@ def _copied_to(device: int | None, there: _core.Array) -> _core.Array:
     return copy
 
 
-def _device_of(context: Any) -> int | None:
+def _device_of(context: object) -> int | None:
     """The ordinal of a context of Numba's, of a Device of cuda.core's, or itself."""
     if context is None or isinstance(context, int):
         return context

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
+
+if TYPE_CHECKING:
+    from ._typing import Array, Buffer
+
+Row = TypeVar("Row")
 
 
 def size(nbytes: int | None) -> str:
@@ -32,7 +37,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-_BUFFERS: dict[str, Callable[[Any], object]] = {
+_BUFFERS: dict[str, Callable[[_core.BufferInfo], object]] = {
     "name": lambda b: b.name or "(unlinked)",
     "size": lambda b: size(b.nbytes),
     "pool": lambda b: b.pool,
@@ -42,7 +47,7 @@ _BUFFERS: dict[str, Callable[[Any], object]] = {
     "writers": lambda b: b.writers,
     "owner": lambda b: b.uid,
 }
-_POOLS: dict[str, Callable[[Any], object]] = {
+_POOLS: dict[str, Callable[[_core.PoolInfo], object]] = {
     "name": lambda p: f"{p.name} (default)" if p.is_default else p.name,
     "kind": lambda p: p.kind,
     "size": lambda p: size(p.nbytes),
@@ -53,13 +58,13 @@ _POOLS: dict[str, Callable[[Any], object]] = {
     "state": lambda p: f"failed: {p.why}" if p.failed else "ready",
 }
 # Each column's head, and its cell of a row.
-_COLUMNS = {"buffers": _BUFFERS, "pools": _POOLS}
+_COLUMNS: dict[str, dict[str, Callable[[Any], object]]] = {"buffers": _BUFFERS, "pools": _POOLS}
 
 
-class Table(list[Any]):
+class Table(list[Row]):
     """A list that is shown as a table: as text by str(), as HTML in a notebook."""
 
-    def __init__(self, rows: Iterable[Any] = (), what: str = "buffers") -> None:
+    def __init__(self, rows: Iterable[Row] = (), what: str = "buffers") -> None:
         """what: "buffers" or "pools"; a str, because the functions of its columns cannot be pickled."""
         super().__init__(rows)
         self._what = what
@@ -76,7 +81,7 @@ class Table(list[Any]):
         return table(list(_COLUMNS[self._what]), self._cells())
 
 
-def ls(prefix: str | None = None, *, holders: bool = False) -> Table:
+def ls(prefix: str | None = None, *, holders: bool = False) -> Table[_core.BufferInfo]:
     """The buffers that this user may see and whose names start with the prefix: a list of BufferInfo that prints as a
     table.
 
@@ -85,12 +90,12 @@ def ls(prefix: str | None = None, *, holders: bool = False) -> Table:
     return Table(_core.ls(prefix, holders=holders), "buffers")
 
 
-def pools() -> Table:
+def pools() -> Table[_core.PoolInfo]:
     """The pools of memory: a list of PoolInfo that prints as a table. Asks the daemon."""
     return Table(_core.pools(), "pools")
 
 
-def array_html(array: Any) -> str:
+def array_html(array: Array) -> str:
     """Array._repr_html_()."""
     if array.closed:
         return "<pre>gpushm.Array, closed</pre>"
@@ -100,7 +105,7 @@ def array_html(array: Any) -> str:
     return table(("gpushm.Array", name), rows)
 
 
-def buffer_html(buffer: Any) -> str:
+def buffer_html(buffer: Buffer) -> str:
     """Buffer._repr_html_()."""
     if buffer.closed:
         return "<pre>gpushm.Buffer, closed</pre>"
@@ -108,7 +113,7 @@ def buffer_html(buffer: Any) -> str:
     return table(("gpushm.Buffer", buffer.name), [("bytes", size(buffer.nbytes)), *_buffer_rows(buffer)]) + arrays
 
 
-def _buffer_rows(buffer: Any) -> list[tuple[str, object]]:
+def _buffer_rows(buffer: Buffer) -> list[tuple[str, object]]:
     state = buffer.state + (", dirty" if buffer.dirty else "") + (", lost" if buffer.lost else "")
     return [
         ("state", state),

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+# The types that the package's annotations name. There is no such module at run time, and nobody needs one: annotations
+# are not evaluated. NumPy's types are Any where NumPy is not installed.
+
+from collections.abc import Mapping, Sequence
+from types import EllipsisType
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from ._array import Array as Array
+from ._array import Buffer as Buffer
+from ._array import Record as Record
+
+Access: TypeAlias = Literal["r", "r+", "c"]
+Kind: TypeAlias = Literal["host", "pinned", "vmm", "mempool"]
+Order: TypeAlias = Literal["C", "F"]
+State: TypeAlias = Literal["filling", "sealed", "shared"]
+Published: TypeAlias = Literal["sealed", "shared"]
+What: TypeAlias = Literal["published", "dirty", "clean", "unlinked", "gone", "restarted", "unknown"]
+
+Attrs: TypeAlias = Mapping[str, bytes | str]
+Device: TypeAlias = int | Literal["current"]
+Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+# A place in an array: integers select elements, all else makes views.
+ViewKey: TypeAlias = slice | EllipsisType | None
+Key: TypeAlias = SupportsIndex | ViewKey | tuple[SupportsIndex | ViewKey, ...]
+
+NDArray: TypeAlias = npt.NDArray[Any]
+# A name, where neither NumPy nor ml_dtypes has the type: rare, so that programs need not tell them apart.
+DType: TypeAlias = np.dtype[Any] | Any
+
+class TorchDType(Protocol):
+    @property
+    def is_floating_point(self) -> bool: ...
+    @property
+    def itemsize(self) -> int: ...
+
+DTypeLike: TypeAlias = npt.DTypeLike | TorchDType
+
+# ---- objects of other libraries ----
+
+class HasCudaStream(Protocol):
+    @property
+    def __cuda_stream__(self) -> object: ...
+
+class TorchStream(Protocol):
+    @property
+    def cuda_stream(self) -> int: ...
+
+class CupyStream(Protocol):
+    @property
+    def ptr(self) -> int: ...
+
+class NumbaStream(Protocol):
+    @property
+    def handle(self) -> object: ...
+
+Stream: TypeAlias = int | HasCudaStream | TorchStream | CupyStream | NumbaStream
+
+class SupportsDLPack(Protocol):
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+class SupportsCudaArrayInterface(Protocol):
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]: ...
+
+# What can be copied into an Array.
+Source: TypeAlias = npt.ArrayLike | Array | Record | SupportsDLPack | SupportsCudaArrayInterface
+
+class HasShapeAndDType(Protocol):
+    @property
+    def shape(self) -> Sequence[SupportsIndex]: ...
+    @property
+    def dtype(self) -> Any: ...
+
+# ---- keywords ----
+
+class CreateOptions(TypedDict, total=False):
+    pool: str | None
+    mode: int
+    order: Order
+    strides: Shape | None
+    transient: bool
+    attrs: Attrs | None
+    wait: float | None
+    gid: int | None
+    device: Device | None
+
+class LikeOptions(CreateOptions, total=False):
+    dtype: DTypeLike
+
+class OpenOptions(TypedDict, total=False):
+    array: str | None
+    dtype: DTypeLike | None
+    shape: Shape | None
+    strides: Shape | None
+    offset: int | None
+    device: Device | None
+    refuse_dirty: bool
+
+class Layout(TypedDict):
+    shape: tuple[int, ...]
+    dtype: str
+    descr: str | None
+    strides: tuple[int, ...] | None
+    offset: int
