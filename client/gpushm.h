@@ -213,6 +213,11 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
  * -EBUSY if it was published before. */
 int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
 
+/* Whether the published buffer survives the daemon's death. 1: it does. 0: it is not published, or
+ * this daemon keeps no buffer. -ENOSPC: this daemon keeps buffers, and had no place left for this
+ * one; gpushm_error() says what to do. -EINVAL: b is NULL. */
+int gpushm_buffer_kept(const struct gpushm_buffer *b);
+
 /* ------------------------------------------------------- opening and closing */
 
 /* Opens a published buffer and maps it. timeout_ms: how long to wait until the name is published; 0
@@ -588,6 +593,7 @@ struct gpushm_stat {
 	gid_t gid;
 	mode_t mode;
 	int transient, dirty;
+	int kept;			   /* it is published, and survives the daemon's death */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME; published_ns is 0 until it is */
 	uint32_t arrays;
 	uint64_t digest;

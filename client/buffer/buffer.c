@@ -227,6 +227,21 @@ int gpushm_buffer_dirty(const struct gpushm_buffer *b)
 	return word & STATUS_PAGE_GONE ? b->dirty : !!(word & STATUS_PAGE_DIRTY);
 }
 
+int gpushm_buffer_kept(const struct gpushm_buffer *b)
+{
+	if (error_null(b, "buffer") < 0)
+		return -EINVAL;
+	if (b->state == GPUSHM_FILLING || !b->connection->wait_for_successor)
+		return 0;
+	if (!b->not_kept)
+		return 1;
+	return error_set(ENOSPC,
+			 "buffer \"%s\" does not survive the daemon's death: its user's places at "
+			 "systemd are taken (max-share in gpushmd.conf): put many arrays into one "
+			 "buffer",
+			 b->name);
+}
+
 const char *gpushm_buffer_name(const struct gpushm_buffer *b)
 {
 	if (error_null(b, "buffer") < 0)

@@ -31,6 +31,7 @@ struct gpushm_buffer {
 	struct image table;	       /* the arrays, as of the last use while filling */
 	struct image attrs;	       /* the creator's attributes; must not move, as the table does
 					  while the buffer is being filled */
+	bool not_kept;		       /* the daemon has no place for it at systemd */
 	bool discard;		       /* it is closed unpublished on purpose */
 	struct deferred deferred;      /* once closed */
 };

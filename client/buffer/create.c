@@ -338,6 +338,7 @@ static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64
 		buffer_error(b, EPROTO, "the daemon has another layout than this process");
 		return request_violated(b->connection);
 	}
+	b->not_kept = reply->published->not_kept;
 	request_done(b->connection);
 	return 0;
 }

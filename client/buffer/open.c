@@ -110,6 +110,7 @@ static int decode_attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *
 	b->bytes = from->size_bytes;
 	b->digest = from->digest;
 	b->dirty = from->dirty;
+	b->not_kept = from->not_kept;
 	b->lease.id = from->lease;
 	b->lease.cell = status_map_cell(c->pages, from->has_slot ? from->slot : STATUS_PAGE_NONE);
 	a->map.buffer = b->id;

@@ -126,6 +126,7 @@ static int decode_stat(const struct gpushm *c, const Gpushm__Proto__Buffer *from
 				     .mode = from->mode,
 				     .transient = from->transient,
 				     .dirty = from->dirty,
+				     .kept = from->kept,
 				     .created_ns = from->created_ns,
 				     .published_ns = from->published_ns,
 				     .arrays = from->arrays,

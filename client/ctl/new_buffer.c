@@ -137,5 +137,7 @@ int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpush
 	if (r)
 		return r;
 	report(ctl, b);
+	if (gpushm_buffer_kept(b) == -ENOSPC)
+		fprintf(stderr, "gpushmctl: warning: %s\n", gpushm_error());
 	return nb->transient ? hold_until_eof(ctl) : CTL_OK;
 }

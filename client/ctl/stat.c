@@ -94,6 +94,7 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 	json_bool(j, "dirty", s->dirty);
 	if (s->dirty)
 		death_json(j, s);
+	json_bool(j, "kept", s->kept);
 	json_time(j, "created", s->created_ns);
 	json_time(j, "published", s->published_ns);
 	json_uint(j, "arrays", s->arrays);
@@ -151,6 +152,8 @@ static void add_facts(struct table *t, const struct ctl *ctl, const struct gpush
 		   output_group(s->gid), s->uid, s->gid, output_mode(s->mode).text);
 	add_time(t, "created", s->created_ns);
 	add_time(t, "published", s->published_ns);
+	if (s->published_ns)
+		table_fact(t, "kept", TABLE_PLAIN, s->kept ? "over the daemon's death" : "no");
 	table_fact(t, "arrays", TABLE_PLAIN, "%u, layout %016lx", s->arrays,
 		   (unsigned long)s->digest);
 	table_fact(t, "held by", TABLE_PLAIN,

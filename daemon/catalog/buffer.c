@@ -174,6 +174,7 @@ struct buffer *buffer_free(struct buffer *b)
 	table_builder_free(b->table);
 	close_fd(&b->table_fd);
 	discharge(&b->bytes_charge);
+	discharge(&b->kept_charge);
 	discharge(&b->fds_charge);
 	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);

@@ -55,6 +55,7 @@ struct buffer {
 	uint64_t bytes;	   /* as asked for; block.bytes is what it got */
 	uint64_t reserved; /* counted in account::making; 0 once there is a block */
 	struct charge bytes_charge, buffer_charge, table_charge, fds_charge;
+	struct charge kept_charge; /* while it has a place at systemd */
 
 	struct table_builder *table; /* while filling; NULL: no array and no attribute so far */
 	uint64_t table_bytes, digest;
@@ -101,6 +102,22 @@ uint64_t buffer_share(const struct accounts *a, const struct process *p, const s
 /* Charges the owner for the buffer, its bytes, its table and its fds; the owner may exceed its
  * limits by `slack`. 0, or -errno with *f filled in. */
 int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f);
+
+/* Whether it is published and has a place at systemd: it survives the daemon's death. */
+static inline bool buffer_is_kept(const struct buffer *b)
+{
+	return b->kept_charge.account;
+}
+
+/* Charges the owner for such a place, if there is one for it; `slack` as above. Returns whether
+ * there is. */
+static inline bool buffer_take_place(struct buffer *b, uint64_t slack)
+{
+	struct fault ignored;
+
+	return charge(b->bytes_charge.account->accounts, b->uid, ACCOUNT_KEPT, 1, slack,
+		      &b->kept_charge, &ignored) == 0;
+}
 
 /* A buffer without a block yet, charged to the process's user. 0, or -errno with *f filled in. */
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,

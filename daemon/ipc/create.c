@@ -234,5 +234,6 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	audit(s, "published", l->buffer->key, l->buffer->id);
 	done = reply_begin(reply, published, PUBLISHED, publish_reply);
 	SET(done, digest, l->buffer->digest);
+	SET(done, not_kept, s->service->kept && !buffer_is_kept(l->buffer));
 	return 0;
 }

@@ -90,6 +90,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, mode, b->mode);
 	SET(m, transient, b->transient);
 	SET(m, dirty, b->dirty);
+	SET(m, kept, buffer_is_kept(b));
 	SET(m, created_ns, b->created_ns);
 	SET(m, published_ns, b->published_ns);
 	SET(m, arrays, b->arrays);

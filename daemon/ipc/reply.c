@@ -105,6 +105,7 @@ void reply_attach(struct reply *reply, struct session *s, struct lease *l)
 	SET(m, uid, b->uid);
 	SET(m, digest, b->digest);
 	SET(m, dirty, b->dirty);
+	SET(m, not_kept, s->service->kept && b->state != BUFFER_FILLING && !buffer_is_kept(b));
 	m->has_slot = b->cell != STATUS_PAGE_NONE;
 	m->slot = b->cell;
 	if (b->block.pointer)

@@ -143,11 +143,13 @@ void fdstore_forget(struct fdstore *s, const char *name)
 /* ---- fd indices ---- */
 
 #define WORD_BITS 64u
+_Static_assert(FD_INDEX_KEPT % WORD_BITS == 0, "fdstore_take_index()");
 
 int fdstore_reset_indices(struct fdstore *s)
 {
 	free(s->indices);
 	s->first_free = 0;
+	s->first_beyond = FD_INDEX_KEPT;
 	s->indices = calloc(FD_INDEX_MAX / WORD_BITS, sizeof(*s->indices));
 	return s->indices ? 0 : -ENOMEM;
 }
@@ -158,16 +160,17 @@ void fdstore_mark_index(struct fdstore *s, uint32_t index)
 		s->indices[index / WORD_BITS] |= (uint64_t)1 << index % WORD_BITS;
 }
 
-uint32_t fdstore_take_index(struct fdstore *s)
+uint32_t fdstore_take_index(struct fdstore *s, bool kept)
 {
-	uint32_t word = s->first_free / WORD_BITS, index;
+	uint32_t *first = kept ? &s->first_free : &s->first_beyond;
+	uint32_t word = *first / WORD_BITS, index;
 
 	while (word < FD_INDEX_MAX / WORD_BITS && s->indices[word] == UINT64_MAX)
 		word++;
-	s->first_free = word * WORD_BITS;
-	if (s->first_free == FD_INDEX_MAX)
+	*first = word * WORD_BITS;
+	if (*first == FD_INDEX_MAX)
 		return FD_INDEX_NONE;
-	index = s->first_free + (uint32_t)__builtin_ctzll(~s->indices[word]);
+	index = *first + (uint32_t)__builtin_ctzll(~s->indices[word]);
 	fdstore_mark_index(s, index);
 	return index;
 }
@@ -179,4 +182,6 @@ void fdstore_give_index(struct fdstore *s, uint32_t index)
 	s->indices[index / WORD_BITS] &= ~((uint64_t)1 << index % WORD_BITS);
 	if (index < s->first_free)
 		s->first_free = index;
+	if (index >= FD_INDEX_KEPT && index < s->first_beyond)
+		s->first_beyond = index;
 }

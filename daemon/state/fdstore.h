@@ -24,7 +24,8 @@ struct fdstore {
 	bool systemd;		 /* systemd keeps fds for us */
 	uint32_t pidfds;	 /* number of kept pidfds */
 	uint64_t *indices;	 /* owned; a bit for each fd index: it is taken */
-	uint32_t first_free;	 /* there is no free index below */
+	uint32_t first_free;	 /* no index below is free */
+	uint32_t first_beyond;	 /* no index from FD_INDEX_KEPT up to this one is free */
 };
 
 /* Receives what the program before us or systemd (sd_listen_fds(3)) handed over; removes it from
@@ -61,7 +62,7 @@ int fdstore_reset_indices(struct fdstore *s);
 /* Takes that index; one that is too high is ignored. */
 void fdstore_mark_index(struct fdstore *s, uint32_t index);
 
-/* Takes the lowest free index, because systemd keeps the low ones; FD_INDEX_NONE if all are taken.
- */
-uint32_t fdstore_take_index(struct fdstore *s);
+/* Takes the lowest free index; from FD_INDEX_KEPT on if the buffer has no place at systemd.
+ * FD_INDEX_NONE if all are taken. */
+uint32_t fdstore_take_index(struct fdstore *s, bool kept);
 void fdstore_give_index(struct fdstore *s, uint32_t index); /* likewise */

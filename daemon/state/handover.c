@@ -90,10 +90,13 @@ static int adopt_page(struct handover *h)
 
 static void mark_indices(struct handover *h)
 {
-	const struct buffer *b;
+	struct buffer *b;
 
-	list_foreach (b, &h->catalog->buffers, all_link)
+	list_foreach (b, &h->catalog->buffers, all_link) {
 		fdstore_mark_index(&h->store, b->fd_index);
+		if (h->store.systemd && b->fd_index < FD_INDEX_KEPT && !buffer_is_kept(b))
+			buffer_take_place(b, UINT64_MAX);
+	}
 }
 
 /* systemd's copy of a mempool's fd would keep the memory from the driver. */
@@ -109,6 +112,9 @@ int handover_adopt(struct handover *h)
 	uint64_t generation = 0;
 	size_t dropped;
 	int r = adopt_page(h);
+
+	if (h->store.systemd)
+		h->catalog->accounts.budgets[ACCOUNT_KEPT].total = FD_INDEX_KEPT;
 
 	if (r == 0)
 		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, h->refusals, h->id,

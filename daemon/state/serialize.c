@@ -126,6 +126,16 @@ void serialize_forget_pool(struct fdstore *store, const struct pool *p)
 		forget(store, 'p', p->id);
 }
 
+static uint32_t take_index(struct fdstore *store, struct buffer *b)
+{
+	uint32_t index = fdstore_take_index(store, !store->systemd || buffer_take_place(b, 0));
+
+	/* An administrator's share has no end, but the places have. */
+	if (index >= FD_INDEX_KEPT)
+		discharge(&b->kept_charge);
+	return index;
+}
+
 /* The record of a buffer that systemd has no space for is written all the same: for an exec that is
  * enough. */
 static int keep_buffer(struct serializer *s, struct buffer *b)
@@ -133,7 +143,7 @@ static int keep_buffer(struct serializer *s, struct buffer *b)
 	int r;
 
 	if (b->fd_index == BUFFER_NOT_KEPT)
-		b->fd_index = fdstore_take_index(s->store);
+		b->fd_index = take_index(s->store, b);
 	if (b->fd_index >= FD_INDEX_KEPT)
 		return b->fd_index == FD_INDEX_NONE ? -ENOSPC : 0;
 	r = keep(s, 'm', b->fd_index, b->block.fd);
@@ -268,13 +278,10 @@ static void on_published(struct serializer *s, struct buffer *b)
 			r = serialize_lease(s, l);
 	if (r == 0)
 		r = serialize_buffer(s, b);
-	if (r < 0)
-		log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id,
-			  strerror(-r));
-	else if (b->fd_index >= FD_INDEX_KEPT)
-		log_warning("buffer %" PRIu64 " would survive a planned restart and no other end: "
-			    "%u buffers are kept already",
-			    b->id, FD_INDEX_KEPT);
+	if (r == 0)
+		return;
+	discharge(&b->kept_charge);
+	log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id, strerror(-r));
 }
 
 /* The new record replaces the one before, which is dead. */
@@ -314,6 +321,7 @@ static void on_freed(struct serializer *s, struct buffer *b)
 	if (b->table_fd >= 0 && b->fd_index < FD_INDEX_KEPT)
 		forget(s->store, 't', b->fd_index);
 	fdstore_give_index(s->store, b->fd_index);
+	discharge(&b->kept_charge);
 	b->fd_index = BUFFER_NOT_KEPT;
 }
 

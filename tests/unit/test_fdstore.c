@@ -25,15 +25,20 @@ static void teardown(void)
 	free(taken);
 }
 
-static uint32_t take(void)
+static uint32_t take_for(bool kept)
 {
-	uint32_t index = fdstore_take_index(&s);
+	uint32_t index = fdstore_take_index(&s, kept);
 
 	/* This runs a million times, and each of Check's asserts would write to its parent. */
 	if (index >= FD_INDEX_MAX || taken[index])
 		ck_abort_msg("%u is no index, or is taken already", index);
 	taken[index] = 1;
 	return index;
+}
+
+static uint32_t take(void)
+{
+	return take_for(true);
 }
 
 static void give(uint32_t index)
@@ -46,14 +51,14 @@ START_TEST(an_index_is_given_twice)
 {
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
-	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
 	fdstore_give_index(&s, FD_INDEX_NONE);
-	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		give(i);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		take();
-	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
 }
 END_TEST
 
@@ -70,6 +75,16 @@ START_TEST(an_index_that_systemd_can_not_keep_comes_before_one_that_it_can)
 }
 END_TEST
 
+START_TEST(a_buffer_without_a_place_takes_one)
+{
+	for (uint32_t i = 0; i < MORE; i++)
+		ck_assert_uint_ge(take_for(false), FD_INDEX_KEPT);
+	give(FD_INDEX_KEPT + 5);
+	ck_assert_uint_eq(take_for(false), FD_INDEX_KEPT + 5);
+	ck_assert_uint_eq(take(), 0);
+}
+END_TEST
+
 START_TEST(an_index_in_use_is_given_again)
 {
 	static const uint32_t marked[] = { 3, FD_INDEX_KEPT - 1, FD_INDEX_KEPT + 4, 0 };
@@ -82,7 +97,7 @@ START_TEST(an_index_in_use_is_given_again)
 	fdstore_mark_index(&s, FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();
-	ck_assert_uint_eq(fdstore_take_index(&s), FD_INDEX_NONE);
+	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
 }
 END_TEST
 
@@ -93,6 +108,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, an_index_is_given_twice);
 	tcase_add_test(t, an_index_that_systemd_can_not_keep_comes_before_one_that_it_can);
+	tcase_add_test(t, a_buffer_without_a_place_takes_one);
 	tcase_add_test(t, an_index_in_use_is_given_again);
 	return suite_run("fdstore", t, NULL);
 }

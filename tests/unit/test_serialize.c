@@ -233,11 +233,16 @@ END_TEST
 /* Without its keeper no published buffer is in the journal, and only records of ends fill it. */
 START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 {
+	const struct config config = { .limits = { .bytes = UINT64_MAX, .share = 50 } };
 	struct ledger *l = ledger_new(seed());
+	struct accounts accounts;
 	struct buffer b = {
 		.pool = &l->pool, .state = BUFFER_SHARED, .block = { .fd = 0 }, .table_fd = -1
 	};
+	struct fault f;
 
+	ck_assert_int_eq(accounts_init(&accounts, &config), 0);
+	ck_assert_int_eq(charge(&accounts, 1, ACCOUNT_BYTES, 1, 0, &b.bytes_charge, &f), 0);
 	setenv("NOTIFY_SOCKET", "@nobody is there", 1);
 	l->store.systemd = true;
 	while (l->serializer.dead < 10000) {
@@ -248,6 +253,8 @@ START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 	}
 	ck_assert(serialize_is_stale(&l->serializer));
 	ledger_free(l);
+	discharge(&b.bytes_charge);
+	accounts_done(&accounts);
 }
 END_TEST
 

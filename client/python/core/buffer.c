@@ -390,6 +390,25 @@ static bool may_be_sealed(const struct buffer *self)
 	return false;
 }
 
+static PyObject *not_kept; /* owned, for as long as the process lives */
+
+int buffer_init(PyObject *module)
+{
+	not_kept = PyErr_NewExceptionWithDoc(
+		"gpushm.NotKeptWarning",
+		"A buffer was published that does not survive the daemon's death, because all "
+		"places for such buffers are taken.",
+		PyExc_RuntimeWarning, NULL);
+	return not_kept ? PyModule_AddObjectRef(module, "NotKeptWarning", not_kept) : -1;
+}
+
+static int warn_if_not_kept(const struct buffer *self)
+{
+	return gpushm_buffer_kept(self->buffer) == -ENOSPC
+		       ? PyErr_WarnEx(not_kept, gpushm_error(), 1)
+		       : 0;
+}
+
 PyObject *buffer_publish(struct buffer *self, PyObject *args)
 {
 	const char *word = "sealed";
@@ -416,6 +435,8 @@ PyObject *buffer_publish(struct buffer *self, PyObject *args)
 	self->sealing -= state == GPUSHM_SEALED;
 	if (r < 0)
 		error_raise(r);
+	else
+		r = warn_if_not_kept(self);
 	buffer_settle(self);
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -90,6 +90,9 @@ PyObject *buffer_publish(struct buffer *self, PyObject *args);
 /* Notes that a copy was queued on that stream, or done. */
 int buffer_queued(struct buffer *self, const struct stream *stream);
 
+/* Adds gpushm.NotKeptWarning to the module. */
+int buffer_init(PyObject *module);
+
 /* _report_unpublished(): warns of each buffer that is not published, at the end of the program. */
 PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused);
 

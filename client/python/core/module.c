@@ -149,9 +149,9 @@ static int module_exec(PyObject *module)
 	if (types.array)
 		return error_python(PyExc_ImportError,
 				    "gpushm is in use by another interpreter of this process");
-	if (error_init(module) < 0 || unpublished_init(module) < 0 || record_init(module) < 0 ||
-	    watch_init(module) < 0 || buffer_type_init(module) < 0 || array_type_init(module) < 0 ||
-	    add_functions(module) < 0)
+	if (error_init(module) < 0 || unpublished_init(module) < 0 || buffer_init(module) < 0 ||
+	    record_init(module) < 0 || watch_init(module) < 0 || buffer_type_init(module) < 0 ||
+	    array_type_init(module) < 0 || add_functions(module) < 0)
 		return -1;
 	types.array_made = types.array;
 	types.buffer_made = types.buffer;

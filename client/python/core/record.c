@@ -228,6 +228,7 @@ static const struct field stat_fields[] = {
 	FIELD(stat, "digest", read_u64, digest, "of its layout"),
 	WHOLE("attrs", read_attrs, "a dict of bytes; filled by stat() only"),
 	WHOLE("holders", read_holders, "a list of Holder, where asked for and allowed"),
+	FIELD(stat, "kept", read_truth, kept, "whether it survives the daemon's death"),
 };
 _Static_assert(array_size(stat_fields) < FIELDS_MAX, "the longest table, and a NULL");
 static struct record stat_record =

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One user publishes more buffers than its share of what systemd keeps. It learns which are not
+ * kept, other users' buffers are, and a daemon that follows has exactly what was promised. Needs
+ * root, to become other users.
+ */
+#include "proto/base/own.h"
+#include "tests/lib/actor.h"
+#include "tests/lib/keeper.h"
+#include "tests/lib/raw.h"
+#include "tests/lib/suite.h"
+#include "tests/lib/user.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { HOSTILE = 65521, HONEST = 65531 };
+
+/* 5% of the 7,168 places that are not for administrators. */
+enum { SHARE = 358, MORE = 20 };
+
+static const char config[] = "[pool host]\nkind=host\nsize=1G\npending-max-count=0\n"
+			     "[limits 65521]\nmax-share=5%\n";
+
+static struct keeper k;
+static struct actor hostile, honest;
+static struct raw by_hostile, by_honest, by_root;
+
+static void greet(struct raw *r, struct actor *a)
+{
+	*r = (struct raw){ .socket = actor_connect(a) };
+	ck_assert_int_eq(raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+					     SET(version_max, 1))),
+			 0);
+}
+
+static void connect_all(void)
+{
+	greet(&by_hostile, &hostile);
+	greet(&by_honest, &honest);
+	raw_greet(&by_root, k.socket);
+}
+
+static void close_all(void)
+{
+	raw_close(&by_hostile);
+	raw_close(&by_honest);
+	raw_close(&by_root);
+}
+
+static void setup(void)
+{
+	keeper_init(&k, config);
+	ck_assert_int_eq(chmod(k.folder, 0755), 0);
+	ck_assert_int_eq(chmod(k.socket, 0666), 0);
+	keeper_start(&k);
+	actor_start(&hostile, k.socket, HOSTILE, HOSTILE);
+	actor_start(&honest, k.socket, HONEST, HONEST);
+	connect_all();
+}
+
+static void teardown(void)
+{
+	close_all();
+	actor_kill(&hostile);
+	actor_kill(&honest);
+	keeper_end(&k, SIGTERM);
+	keeper_done(&k);
+}
+
+/* Returns whether the reply says that the buffer is kept. */
+static bool publish(struct raw *r, const char *name)
+{
+	uint64_t lease = raw_create(r, name, 100);
+	bool kept;
+
+	raw_publish(r, lease, GPUSHM__PROTO__STATE__STATE_SEALED);
+	kept = !r->reply->published->not_kept;
+	ck_assert_int_eq(raw_call(r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	ck_assert_int_eq(raw_call(r, REQUEST(STAT, Stat, stat, BYTES(name, name))), 0);
+	ck_assert_int_eq(r->reply->stat->kept, kept);
+	lease = raw_open(r, name);
+	ck_assert_int_eq(r->reply->attach->not_kept, !kept);
+	ck_assert_int_eq(raw_call(r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	return kept;
+}
+
+static int publish_many(struct raw *r, int n)
+{
+	char name[16];
+	int kept = 0;
+
+	for (int i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "b%d", i);
+		kept += publish(r, name);
+	}
+	return kept;
+}
+
+static int unlink_many(struct raw *r, int n)
+{
+	char name[16];
+	int there = 0;
+
+	for (int i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "b%d", i);
+		there += raw_call(r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name))) == 0;
+	}
+	return there;
+}
+
+static void unlink_one(struct raw *r, const char *name)
+{
+	ck_assert_int_eq(raw_call(r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name))), 0);
+}
+
+static void crash(void)
+{
+	keeper_end(&k, SIGKILL);
+	close_all();
+	keeper_start(&k);
+	connect_all();
+}
+
+START_TEST(buffers_of_one_user_take_every_place)
+{
+	for (int round = 0; round < 2; round++) {
+		ck_assert_int_eq(publish_many(&by_hostile, SHARE + MORE), SHARE);
+		ck_assert(publish(&by_honest, "honest"));
+		ck_assert(publish(&by_root, "root"));
+		/* A place that is given back serves the next buffer. */
+		unlink_one(&by_hostile, "b3");
+		ck_assert(publish(&by_hostile, "b3"));
+		crash();
+		ck_assert_int_eq(unlink_many(&by_hostile, SHARE + MORE), SHARE);
+		unlink_one(&by_honest, "honest");
+		unlink_one(&by_root, "root");
+	}
+	ck_assert_uint_eq(keeper_log_count(&k, "survive"), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("places");
+
+	if (!user_may_change())
+		return 0;
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, buffers_of_one_user_take_every_place);
+	return suite_run("places", t, NULL);
+}
