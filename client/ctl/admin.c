@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commands that are one request for each of their words: `rm` unlinks names, `clean` marks
- * dirty buffers as clean, `flush` returns freed memory to driver and kernel, and `restart` lets the
- * daemon's program, or its update, take over.
+ * The commands that change something by one request for each buffer or pool: `rm` unlinks names,
+ * `clean` marks dirty buffers as clean, `flush` returns freed memory to driver and kernel, and
+ * `restart` lets the daemon's program, or its update, take over.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/pattern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,35 +14,64 @@ struct rm_options {
 	bool force;
 };
 
-/* Sends the request for each word, and goes on after an error. The first exit code that is not
- * CTL_OK. */
-static int each_word(struct ctl *ctl, int (*request)(struct gpushm *, const char *), int allowed,
-		     size_t n, char **words)
+/* A buffer that another process unlinks meanwhile is no error. */
+static int remove_matching(struct ctl *ctl, const char *pattern, bool force)
 {
+	struct gpushm_stat *stats = NULL;
+	size_t n, found = 0;
+	int r = pattern_list(ctl->connection, pattern, 0, &stats, &n), first = CTL_OK;
+
+	if (r < 0)
+		return ctl_refused(r);
+	for (size_t i = 0; i < n; i++) {
+		if (!pattern_matches(pattern, stats[i].name))
+			continue;
+		found++;
+		r = gpushm_unlink(ctl->connection, stats[i].name);
+		r = r == -ENOENT ? CTL_OK : ctl_result(r);
+		if (!first)
+			first = r;
+	}
+	gpushm_stat_free(stats, n);
+	if (!found && !force)
+		return ctl_error(CTL_NOT_FOUND, "no buffer matches \"%s\"", pattern);
+	return first;
+}
+
+/* A buffer may have a name that looks like a pattern. */
+static int remove_word(struct ctl *ctl, const char *word, bool force)
+{
+	int r = pattern_is_folder(word) ? -ENOENT : gpushm_unlink(ctl->connection, word);
+
+	if (r == -ENOENT && pattern_is(word))
+		return remove_matching(ctl, word, force);
+	return r == -ENOENT && force ? CTL_OK : ctl_result(r);
+}
+
+static int run_rm(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct rm_options *o = options;
 	int first = CTL_OK;
 
 	for (size_t i = 0; i < n; i++) {
-		int r = request(ctl->connection, words[i]);
+		int r = remove_word(ctl, words[i], o->force);
 
-		r = r == allowed ? CTL_OK : ctl_result(r);
 		if (!first)
 			first = r;
 	}
 	return first;
 }
 
-static int run_rm(struct ctl *ctl, const void *options, size_t n, char **words)
-{
-	const struct rm_options *o = options;
-
-	return each_word(ctl, gpushm_unlink, o->force ? -ENOENT : 0, n, words);
-}
-
 const struct command command_rm = {
 	.name = "rm",
-	.synopsis = "[--force] NAME...",
+	.synopsis = "[--force] NAME|PATTERN...",
 	.about = "unlink buffers; their memory is freed with the last lease",
-	.args = ARGS({ "force", ARG_FLAG, 'f', NULL, "a missing name is no error",
+	.more = "A PATTERN, in quotes, has *, ? or [, and * matches any characters: rm 'model/*'.\n"
+		"model/ stands for all names below it. A buffer that has the PATTERN as its name "
+		"is\n"
+		"taken first.",
+	.args = ARGS({ "force", ARG_FLAG, 'f', NULL,
+		       "a NAME or PATTERN without a buffer is no error",
 		       offsetof(struct rm_options, force) }),
 	.options_size = sizeof(struct rm_options),
 	.min_words = 1,
@@ -51,7 +81,15 @@ const struct command command_rm = {
 
 static int run_clean(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	return each_word(ctl, gpushm_clean, 0, n, words);
+	int first = CTL_OK;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = ctl_result(gpushm_clean(ctl->connection, words[i]));
+
+		if (!first)
+			first = r;
+	}
+	return first;
 }
 
 const struct command command_clean = {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpushmctl ls`: lists the buffers that this user may see, sorted by name. With --holders it lists
+ * `gpushmctl ls`: lists the buffers that this user may see, sorted by name; with a word those whose
+ * name starts with it, or matches it as a pattern. With --holders it lists
  * their holders, which the daemon shows to a buffer's owner and to admins only.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/pattern.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
 
@@ -99,15 +101,24 @@ static int print_json(struct json *j, struct gpushm_stat *const *list, size_t n,
 	return CTL_OK;
 }
 
-static int show(const struct ctl *ctl, const struct options *o, struct gpushm_stat *stats, size_t n)
+static bool is_asked(const char *word, const struct gpushm_stat *s)
 {
-	_cleanup_(free_ptr) struct gpushm_stat **list = calloc(n + 1, sizeof(struct gpushm_stat *));
+	return !word || !strncmp(s->name, word, strlen(word)) || pattern_matches(word, s->name);
+}
+
+static int show(const struct ctl *ctl, const struct options *o, const char *word,
+		struct gpushm_stat *stats, size_t n_stats)
+{
+	_cleanup_(free_ptr) struct gpushm_stat **list =
+		calloc(n_stats + 1, sizeof(struct gpushm_stat *));
 	struct json j;
+	size_t n = 0;
 
 	if (!list)
 		return ctl_error(CTL_FAILED, "out of memory");
-	for (size_t i = 0; i < n; i++)
-		list[i] = &stats[i];
+	for (size_t i = 0; i < n_stats; i++)
+		if (is_asked(word, &stats[i]))
+			list[n++] = &stats[i];
 	qsort(list, n, sizeof(struct gpushm_stat *), by_name);
 	if (o->names)
 		return print_names(list, n);
@@ -124,20 +135,22 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	int r;
 
 	ctl->wide = o->wide;
-	r = gpushm_list(ctl->connection, n_words ? words[0] : NULL, o->holders ? GPUSHM_HOLDERS : 0,
-			&stats, &n);
+	r = n_words ? pattern_list(ctl->connection, words[0], o->holders ? GPUSHM_HOLDERS : 0,
+				   &stats, &n)
+		    : gpushm_list(ctl->connection, NULL, o->holders ? GPUSHM_HOLDERS : 0, &stats,
+				  &n);
 
 	if (r < 0)
 		return ctl_refused(r);
-	r = show(ctl, o, stats, n);
+	r = show(ctl, o, n_words ? words[0] : NULL, stats, n);
 	gpushm_stat_free(stats, n);
 	return r;
 }
 
 const struct command command_ls = {
 	.name = "ls",
-	.synopsis = "[--holders] [--wide] [PREFIX]",
-	.about = "list the buffers whose names start with PREFIX",
+	.synopsis = "[--holders] [--wide] [PREFIX|PATTERN]",
+	.about = "list buffers, or those whose names match",
 	.args = ARGS({ "holders", ARG_FLAG, 'H', NULL,
 		       "list the processes that hold them, a line each",
 		       offsetof(struct options, holders) },

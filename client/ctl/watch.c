@@ -2,9 +2,10 @@
  *
  * `gpushmctl wait NAME...` returns when all buffers are published. `gpushmctl watch NAME...` prints
  * a line for each event of these names, as soon as it happens, for scripts to read; the daemon may
- * restart meanwhile.
+ * restart meanwhile. Names that match a pattern are looked for again and again.
  */
 #include "client/ctl/ctl.h"
+#include "client/ctl/pattern.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -52,6 +53,8 @@ const struct command command_wait = {
 	.run = run_wait,
 };
 
+#define LOOK_MS 500u /* between two looks for names that match a pattern */
+
 struct watch_options {
 	uint64_t count; /* 0: no limit */
 	uint64_t timeout;
@@ -68,29 +71,29 @@ static const char *event_word(enum gpushm_event_kind what)
 	return what < array_size(words) && words[what] ? words[what] : "unknown";
 }
 
-static void print_json(struct json *j, const struct gpushm_event *e)
+static void print_json(struct json *j, enum gpushm_event_kind what, const char *name, uint64_t id)
 {
 	json_open(j, NULL, '{');
-	json_string(j, "event", event_word(e->what));
-	if (e->buffer) {
-		json_string(j, "name", e->name);
-		json_id(j, "id", e->buffer);
+	json_string(j, "event", event_word(what));
+	if (id) {
+		json_string(j, "name", name);
+		json_id(j, "id", id);
 	}
 	json_close(j, '}');
 }
 
-static int print(const struct ctl *ctl, const struct gpushm_event *e)
+static int print(const struct ctl *ctl, enum gpushm_event_kind what, const char *name, uint64_t id)
 {
 	struct json j;
 
 	if (ctl->quiet)
 		return CTL_OK;
 	if (ctl_json(ctl, &j))
-		print_json(&j, e);
-	else if (e->buffer)
-		output_line(stdout, "%s %s %" PRIu64, event_word(e->what), e->name, e->buffer);
+		print_json(&j, what, name, id);
+	else if (id)
+		output_line(stdout, "%s %s %" PRIu64, event_word(what), name, id);
 	else
-		output_line(stdout, "%s", event_word(e->what));
+		output_line(stdout, "%s", event_word(what));
 	/* The reader waits for this line. */
 	if (fflush(stdout) == 0)
 		return CTL_OK;
@@ -98,42 +101,167 @@ static int print(const struct ctl *ctl, const struct gpushm_event *e)
 	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
 }
 
-static int follow(const struct ctl *ctl, const struct watch_options *o, struct gpushm_watch *w)
+/* The watch of a command. Words that are patterns are looked up twice a second, because the daemon
+ * watches names only; seen is what the last look found. */
+struct follower {
+	struct ctl *ctl;
+	const struct watch_options *options;
+	struct gpushm_watch *watch; /* owned; also of the patterns, as names */
+	char *const *words;
+	size_t n_words, n_seen;
+	bool has_patterns;
+	struct gpushm_stat *seen; /* owned; sorted by id */
+	uint64_t printed, last;	  /* events; ms, CLOCK_MONOTONIC, of the last one */
+};
+
+static bool is_done(const struct follower *f)
+{
+	return f->options->count && f->printed == f->options->count;
+}
+
+static int tell(struct follower *f, enum gpushm_event_kind what, const char *name, uint64_t id)
+{
+	if (is_done(f))
+		return CTL_OK;
+	f->printed++;
+	f->last = clock_monotonic_ms();
+	return print(f->ctl, what, name, id);
+}
+
+/* Whether a pattern means this name, and no word names it. */
+static bool is_matched(const struct follower *f, const char *name)
+{
+	bool matched = false;
+
+	for (size_t i = 0; i < f->n_words; i++) {
+		if (!strcmp(f->words[i], name))
+			return false;
+		matched |= pattern_is(f->words[i]) && pattern_matches(f->words[i], name);
+	}
+	return matched;
+}
+
+static bool is_published(const struct gpushm_stat *s)
+{
+	return s && s->name[0] && s->state != GPUSHM_FILLING;
+}
+
+/* then, now: the same buffer at two looks; NULL: it was not there. */
+static int compare(struct follower *f, const struct gpushm_stat *then,
+		   const struct gpushm_stat *now)
+{
+	bool was = is_published(then), is = is_published(now);
+	int r = CTL_OK;
+
+	if ((!was && !is) || !is_matched(f, (is ? now : then)->name))
+		return CTL_OK;
+	if (!is)
+		return tell(f, GPUSHM_EVENT_UNLINKED, then->name, then->id);
+	if (!was)
+		r = tell(f, GPUSHM_EVENT_PUBLISHED, now->name, now->id);
+	if (r == CTL_OK && now->dirty != (was && then->dirty))
+		r = tell(f, now->dirty ? GPUSHM_EVENT_DIRTY : GPUSHM_EVENT_CLEAN, now->name,
+			 now->id);
+	return r;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct gpushm_stat *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static int look(struct follower *f)
+{
+	struct gpushm_stat *now = NULL;
+	size_t n, i = 0, k = 0;
+	int r = f->n_words == 1 ? pattern_list(f->ctl->connection, f->words[0], 0, &now, &n)
+				: gpushm_list(f->ctl->connection, NULL, 0, &now, &n);
+
+	if (r < 0)
+		return ctl_refused(r);
+	qsort(now, n, sizeof(*now), by_id);
+	while (r == CTL_OK && (i < f->n_seen || k < n)) {
+		int order = i == f->n_seen ? 1 : k == n ? -1 : by_id(&f->seen[i], &now[k]);
+
+		r = compare(f, order <= 0 ? &f->seen[i] : NULL, order >= 0 ? &now[k] : NULL);
+		i += order <= 0;
+		k += order >= 0;
+	}
+	gpushm_stat_free(f->seen, f->n_seen);
+	f->seen = now;
+	f->n_seen = n;
+	return r;
+}
+
+/* The time until the next look, or until the command gives up; *ret_last: it is the latter. */
+static uint64_t time_left(const struct follower *f, bool *ret_last)
+{
+	uint64_t gone = clock_monotonic_ms() - f->last;
+	uint64_t left = f->options->timeout == GPUSHM_WAIT_FOREVER ? GPUSHM_WAIT_FOREVER
+			: gone < f->options->timeout		   ? f->options->timeout - gone
+								   : 0;
+
+	*ret_last = !f->has_patterns || left <= LOOK_MS;
+	return *ret_last ? left : LOOK_MS;
+}
+
+static int follow(struct follower *f)
 {
 	struct gpushm_event e;
-	int r;
+	bool last = false;
+	int r = CTL_OK;
 
-	for (uint64_t n = 0; o->count == 0 || n < o->count; n++) {
-		r = gpushm_watch_next(w, o->timeout, &e);
-		if (r < 0)
-			return ctl_refused(r);
-		r = print(ctl, &e);
+	f->last = clock_monotonic_ms();
+	while (!is_done(f)) {
+		if (f->has_patterns)
+			r = look(f);
+		if (r || is_done(f))
+			return r;
+		r = gpushm_watch_next(f->watch, time_left(f, &last), &e);
+		if (r == -ETIMEDOUT && !last)
+			continue;
+		r = r < 0 ? ctl_refused(r) : tell(f, e.what, e.name, e.buffer);
 		if (r)
 			return r;
 	}
 	return CTL_OK;
 }
 
+/* A pattern is watched as a name, too, because a buffer may have it. */
+static int watch_word(struct follower *f, const char *word)
+{
+	_cleanup_(free_ptr) char *name = NULL;
+
+	f->has_patterns |= pattern_is(word);
+	if (asprintf(&name, "%s%s", word, pattern_is_folder(word) ? "*" : "") < 0)
+		return -ENOMEM;
+	return gpushm_watch_name(f->watch, name);
+}
+
 static int run_watch(struct ctl *ctl, const void *options, size_t n, char **words)
 {
-	struct gpushm_watch *w = NULL;
-	int r = gpushm_watch_new(ctl->connection, &w);
+	struct follower f = { .ctl = ctl, .options = options, .words = words, .n_words = n };
+	int r = gpushm_watch_new(ctl->connection, &f.watch);
 
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = gpushm_watch_name(w, words[i]);
-	r = r < 0 ? ctl_refused(r) : follow(ctl, options, w);
-	gpushm_watch_free(w);
+		r = watch_word(&f, words[i]);
+	r = r < 0 ? ctl_refused(r) : follow(&f);
+	gpushm_watch_free(f.watch);
+	gpushm_stat_free(f.seen, f.n_seen);
 	return r;
 }
 
 const struct command command_watch = {
 	.name = "watch",
-	.synopsis = "[--count=N] [--timeout=TIME] NAME...",
+	.synopsis = "[--count=N] [--timeout=TIME] NAME|PATTERN...",
 	.about = "print the events of buffers as they happen",
 	.more = "Prints a line for each event: published, dirty, clean or unlinked, the name and "
 		"the\n"
 		"buffer's id; or \"restarted\" after a restart of the daemon. It starts with the\n"
-		"buffers that are already published.",
+		"buffers that are already published. A PATTERN, in quotes, has *, ? or [; model/\n"
+		"stands for all names below it. Names that match are looked for twice a second.",
 	.args = ARGS({ "count", ARG_COUNT, 'c', "N", "end after this number of events",
 		       offsetof(struct watch_options, count) },
 		     { "timeout", ARG_TIME, 't', "TIME",

@@ -128,6 +128,59 @@ START_TEST(a_script_misses_events_of_a_watch)
 }
 END_TEST
 
+START_TEST(a_pattern_removes_too_much_or_nothing)
+{
+	shell_expect(
+		&sh, 0,
+		"for n in m/a m/b/c m2 'm/*' 'x[1]' x1 '~/m'; do $ctl create -q --size=1 \"$n\"; "
+		"done");
+	/* A name is taken literally first. */
+	shell_expect(
+		&sh, 0,
+		"names() { $ctl ls --names-only \"$@\" | tr '\\n' ' '; }\n"
+		"$ctl rm 'm/*'; [[ $(names) == 'm/a m/b/c m2 x1 x[1] ~/m ' ]] || exit 7\n"
+		"$ctl rm 'x[1]'; [[ $(names) == 'm/a m/b/c m2 x1 ~/m ' ]] || exit 8\n"
+		"[[ $(names 'm*') == 'm/a m/b/c m2 ' && $(names '*1') == 'x1 ' ]] || exit 9\n"
+		"[[ $(names m/) == 'm/a m/b/c ' && $(names '?2') == 'm2 ' ]] || exit 10\n"
+		"$ctl rm 'x[0-9]' 'm/*'; [[ $(names) == 'm2 ~/m ' ]] || exit 11\n"
+		/* A private name is like a hidden file. */
+		"$ctl create -q --size=1 m/d; $ctl rm m/ '*'; [[ $(names) == '~/m ' ]] || exit 12\n"
+		"$ctl rm '~/*'; [[ $(names) == '' ]]");
+	shell_expect(&sh, 3, "$ctl rm 'y*'");
+	complains("no buffer matches \"y*\"");
+	shell_expect(&sh, 3, "$ctl create -q --size=1 z; $ctl rm 'y*' z");
+	shell_expect(&sh, 0, "$ctl rm -f 'y*' y/ && [[ $($ctl ls --names-only) == '' ]]");
+}
+END_TEST
+
+START_TEST(a_watch_misses_a_name_that_matches_later)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=8 m/old; $ctl create -q --size=8 other\n"
+		"coproc P { exec $ctl watch 'm/*' other n/; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		"read -r what name id <&3; read -r what2 name2 id2 <&3\n"
+		"[[ $(printf '%%s\\n' \"$what $name\" \"$what2 $name2\" | sort | tr '\\n' ,) == "
+		"'published m/old,published other,' ]] || exit 6\n"
+		"$ctl create -q --size=8 m/new; read -r what name id <&3\n"
+		"[[ \"$what $name\" == 'published m/new' ]] || exit 7\n"
+		"$ctl create -q --size=8 n/x; read -r what name id <&3\n"
+		"[[ \"$what $name\" == 'published n/x' ]] || exit 8\n"
+		"mkfifo in; $ctl hold --write m/new < in > out & holder=$!; exec 4> in\n"
+		"until grep -q held out; do :; done; kill -KILL $holder; wait $holder\n"
+		"read -r what name id <&3; [[ \"$what $name\" == 'dirty m/new' ]] || exit 9\n"
+		"$ctl clean m/new; read -r what name id <&3; [[ \"$what $name\" == 'clean m/new' "
+		"]] "
+		"|| exit 10\n"
+		"$ctl rm m/old; read -r what name id <&3; [[ \"$what $name\" == 'unlinked m/old' "
+		"]] "
+		"|| exit 11\n"
+		"kill -TERM $pid; wait $pid; [[ $? == 143 ]]");
+	shell_expect(&sh, 0, "[[ $($ctl watch -c1 'm/*') == 'published m/new '* ]]");
+	shell_expect(&sh, 5, "$ctl watch --timeout=20ms 'y*'");
+}
+END_TEST
+
 START_TEST(a_hold_ends_before_its_input)
 {
 	shell_expect(
@@ -392,6 +445,8 @@ int main(void)
 	tcase_add_test(tc, a_stranger_takes_the_socket_of_a_hold);
 	tcase_add_test(tc, an_unlinked_buffer_is_published_in_place_of_its_successor);
 	tcase_add_test(tc, a_script_misses_events_of_a_watch);
+	tcase_add_test(tc, a_pattern_removes_too_much_or_nothing);
+	tcase_add_test(tc, a_watch_misses_a_name_that_matches_later);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);
