@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _core, _driver, _dtype, _foreign, _handle, _ipc, _show
+from . import _compute, _core, _driver, _dtype, _foreign, _handle, _ipc, _show
 
 
-class Array(_core.Array):
-    """A typed, strided array in a buffer, or a view of one.
+class Array(_compute.Operators, _core.Array):
+    """A typed, strided array in a buffer, or a view of one: memory with a shape, which computes nothing itself.
 
     create() and open() return one that owns its buffer: close(), or the end of a with block, gives the buffer
     back. Views share the memory and keep the buffer open.
 
     NumPy, CuPy, PyTorch, Numba and JAX use it without a copy: through DLPack, the CUDA Array Interface, or, in host
-    and pinned memory, the buffer protocol.
+    and pinned memory, the buffer protocol. Operators (+, ==, @, ...), sum() and its like, copy() and astype() are
+    theirs: NumPy's in host and pinned memory; on a GPU those of CuPy, else of PyTorch, whichever is imported, or of the
+    other operand's library. They return its arrays, which belong to no buffer. == compares elements; hash() is that of
+    the object.
     """
 
     __slots__ = ()
@@ -95,6 +98,15 @@ class Array(_core.Array):
                 raise ValueError("another dtype needs a copy")
             return found.astype(dtype)
         return found.copy() if copy and shared else found
+
+    def fill(self, value: Any, stream: Any = None) -> None:
+        """Sets all elements to a value; otherwise as copy_from_host()."""
+        numpy = _numpy()
+        one = numpy.asarray(value, _numpy_dtype(self))
+        if one.ndim:
+            raise ValueError(f"fill() takes one value, not an array of shape {one.shape}: array[...] = takes that")
+        if not _foreign.repeat(self, one.tobytes(), stream):
+            self.copy_from_host(one, stream)
 
     # ---- elements ----
 
@@ -305,10 +317,7 @@ class Record:
 
 # ---- helpers ----
 
-
-def on_host(array: _core.Array) -> bool:
-    """Whether the CPU reaches the array's memory."""
-    return array.kind in ("host", "pinned")
+on_host = _compute.on_host
 
 
 def _numpy() -> Any:

@@ -200,6 +200,31 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
     return True
 
 
+_SEED = 65536  # bytes
+
+
+def repeat(array: Any, element: bytes, stream: Any) -> bool:
+    """Fills GPU memory whose elements are contiguous with one of them: a part from the host, and then what is filled is
+    copied behind itself, so that little passes through the host. False: nothing was done, as copy_into().
+    """
+    if array.host_ptr is not None or not (array.is_c_contiguous() or array.is_f_contiguous()):
+        return False
+    done = min(array.nbytes, _SEED // len(element) * len(element)) if 0 < len(element) <= _SEED else 0
+    if done == 0:
+        return False
+    array.buffer.array((done,), "uint8", offset=array.offset)._write_from(element * (done // len(element)), stream)
+    handle = _core._stream(stream)
+    if stream is not None:
+        _driver.synchronize(handle, array.device)  # The driver may read the part later, and it goes now.
+    while done < array.nbytes:
+        n = min(done, array.nbytes - done)
+        _driver.copy(array.device_ptr + done, array.device_ptr, n, handle or _LEGACY_STREAM, array.device)
+        done += n
+    if stream is None:
+        _driver.synchronize(None, array.device)
+    return True
+
+
 def _overlap(array: Any, memory: Memory) -> bool:
     """Whether the memory overlaps an Array whose elements are contiguous."""
     below, nbytes = memory.span()

@@ -14,7 +14,7 @@ import errno
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, overload
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from . import _core, _dtype
 
@@ -70,7 +70,8 @@ class Handle(Generic[Opened]):
         self.size = size
         self.maker = maker
         self._layout = layout
-        self._opened: WeakSet[Array | Buffer] = WeakSet()
+        # By their id(): == of Arrays compares elements.
+        self._opened: WeakValueDictionary[int, Array | Buffer] = WeakValueDictionary()
         self._entered: list[Opened] = []
 
     @property
@@ -103,7 +104,7 @@ class Handle(Generic[Opened]):
         anonymous one.
         """
         opened: Opened = self.attach(access, timeout, device, **self.overrides())
-        self._opened.add(opened)
+        self._opened[id(opened)] = opened
         return opened
 
     def attach(
@@ -151,9 +152,9 @@ class Handle(Generic[Opened]):
 
     def close(self) -> None:
         """Closes all that this handle has opened in this process. Errors: as Array.close()."""
-        for opened in list(self._opened):
+        for key, opened in list(self._opened.items()):
             opened.close()
-            self._opened.discard(opened)
+            self._opened.pop(key, None)
 
     def __enter__(self) -> Opened:
         """open()."""
