@@ -16,6 +16,7 @@
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/userns.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -356,6 +357,19 @@ static void on_pools_ready(void *arg)
 		reload(s);
 }
 
+/* A map is written once, so that what it says now holds as long as the daemon runs. */
+static void find_unmapped(struct service *service)
+{
+	service->unmapped_uid = userns_unmapped_uid();
+	service->unmapped_gid = userns_unmapped_gid();
+	if (geteuid() == service->unmapped_uid)
+		log_warning(
+			"gpushmd's user namespace does not map the user that runs it, and shows "
+			"it as %u: this user is refused like all others of that kind; map it "
+			"(unshare --map-root-user), or see unmapped-users in gpushmd.conf(5)",
+			geteuid());
+}
+
 static int service_init(struct server *s)
 {
 	struct service *service = &s->service;
@@ -365,8 +379,11 @@ static int service_init(struct server *s)
 		r = arena_init(&service->unpack, UNPACK_MAX);
 	if (r == 0)
 		r = arena_init(&service->build, 2 * UNPACK_MAX);
+	if (r == 0)
+		r = groups_table_init(&service->groups);
 	if (r == 0 && getrandom(service->id, sizeof(service->id), 0) != sizeof(service->id))
 		r = -EIO;
+	find_unmapped(service);
 	service->config = s->config;
 	service->violation_lines.message_id = LOG_ID_VIOLATION;
 	service->violation_lines.what = "connections closed for breaking the protocol";
@@ -451,6 +468,7 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);
 	catalog_done(&s->service.catalog);
+	groups_table_done(&s->service.groups);
 	handover_close(&s->handover);
 	arena_done(&s->service.unpack);
 	arena_done(&s->service.build);

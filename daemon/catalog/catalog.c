@@ -102,7 +102,9 @@ int catalog_lookup_pool(const struct catalog *c, const char *name, struct pool *
 
 bool catalog_pool_is_open_to(const struct pool *pool, const struct process *p)
 {
-	return p->admin || pool_allows(pool, p->uid, p->gids, p->n_gids);
+	const struct groups *g = p->groups;
+
+	return p->admin || pool_allows(pool, p->uid, g ? g->ids : NULL, g ? g->n : 0);
 }
 
 int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct fault *f)

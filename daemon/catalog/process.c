@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon asks the kernel for credentials once, at accept. SO_PEERCRED, SO_PEERGROUPS and the
- * pidfd's process are fixed at connect(); a child that inherited the socket shows its parent. No
- * right depends on /proc: the command's name that is read there is for people. A process without a
- * pidfd can't be watched; the daemon refuses or trusts it, as the configuration says. A user whom
- * our user namespace does not map (proto/base/userns.h) is nobody: refused, or, as the
- * configuration says, served as one user together with all others of that kind.
+ * The daemon asks the kernel for credentials once, at accept, and for the groups at the first
+ * request. SO_PEERCRED, SO_PEERGROUPS and the pidfd's process are fixed at connect(); a child that
+ * inherited the socket shows its parent. No right depends on /proc: the command's name that is read
+ * there is for people. A process without a pidfd can't be watched; the daemon refuses or trusts it,
+ * as the configuration says. A user whom our user namespace does not map (proto/base/userns.h) is
+ * nobody: refused, or, as the configuration says, served as one user together with all others of
+ * that kind.
  */
 #include "daemon/catalog/process.h"
 
+#include "daemon/config/pool_config.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -17,28 +19,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-
-/* The first one is the primary group: SO_PEERGROUPS has only the supplementary ones, and setgid()
- * does not add it to them (credentials(7)). */
-static int get_groups(int socket, gid_t unmapped, struct process *p)
-{
-	socklen_t len = 0;
-
-	/* With an empty buffer the kernel returns ERANGE and the length that is needed
-	 * (net/core/sock.c). */
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno != ERANGE)
-		return -errno;
-	p->gids = malloc(sizeof(gid_t) + len);
-	if (!p->gids)
-		return -ENOMEM;
-	if (len && getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, p->gids + 1, &len) < 0)
-		return -errno;
-	p->gids[0] = p->gid;
-	for (size_t i = 0; i < 1 + len / sizeof(gid_t); i++)
-		if (p->gids[i] != unmapped)
-			p->gids[p->n_gids++] = p->gids[i];
-	return 0;
-}
 
 static void read_command(struct process *p)
 {
@@ -76,19 +56,12 @@ static int refuse_unwatched(const struct process *p, int error, struct fault *f)
 		     p->pid, strerror(-error));
 }
 
-static bool is_admin(const struct process *p, gid_t admin_gid)
-{
-	return !p->unmapped && (p->uid == 0 || p->uid == geteuid() ||
-				(admin_gid != (gid_t)-1 && process_in_group(p, admin_gid)));
-}
-
 static int identify(struct pidfds *pidfds, int socket, const struct process_rules *rules,
 		    struct process *p, struct fault *f)
 {
 	_cleanup_(close_fd) int pidfd = -1;
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
-	int r;
 
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return fault(f, CODE_UNIDENTIFIED, "SO_PEERCRED: %s", strerror(errno));
@@ -103,14 +76,10 @@ static int identify(struct pidfds *pidfds, int socket, const struct process_rule
 			"%u like all others of that kind: map it there, run gpushmd outside of "
 			"that namespace, or see unmapped-users in gpushmd.conf(5)",
 			cred.uid);
-	r = get_groups(socket, rules->unmapped_gid, p);
-	if (r < 0)
-		return fault(f, r == -ENOMEM ? CODE_NO_MEMORY : CODE_UNIDENTIFIED,
-			     "SO_PEERGROUPS: %s", strerror(-r));
 	pidfd = pidfd_of_peer(socket, cred.pid);
 	if (pidfd < 0 && (!rules->trust_unwatched || pidfd == -EMFILE || pidfd == -ENFILE))
 		return refuse_unwatched(p, pidfd, f);
-	p->admin = is_admin(p, rules->admin_gid);
+	p->admin = !p->unmapped && (p->uid == 0 || p->uid == geteuid());
 	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(pidfd);
 	p->pidfd = pidfd < 0 ? NULL : pidfd_share(pidfds, &pidfd, p->uid, p->pid, p->start_time);
 	if (!p->pidfd && !rules->trust_unwatched)
@@ -141,6 +110,18 @@ int process_identify(struct pidfds *pidfds, int socket, const struct process_rul
 	}
 	*ret = p;
 	return 0;
+}
+
+int process_ask_groups(struct process *p, struct groups_table *t, int socket,
+		       const struct process_rules *rules, struct fault *f)
+{
+	int r = p->groups ? 0
+			  : groups_of_peer(t, socket, p->uid, p->gid, rules->unmapped_gid,
+					   &p->groups, f);
+
+	if (r == 0 && !p->unmapped && rules->admin_gid != (gid_t)-1)
+		p->admin = p->admin || process_in_group(p, rules->admin_gid);
+	return r;
 }
 
 /* Uses the pidfd that another connection has, the kept one, or a new one. */
@@ -176,8 +157,7 @@ int process_adopt(struct pidfds *pidfds, const struct process *told, int pidfd,
 	if (!p)
 		return -ENOMEM;
 	*p = *told;
-	p->gids = NULL;
-	p->n_gids = 0;
+	p->groups = NULL;
 	list_init(&p->link);
 	list_init(&p->pidfd_link);
 	list_init(&p->leases);
@@ -208,15 +188,12 @@ struct process *process_free(struct process *p)
 	list_drop(&p->link);
 	list_drop(&p->pidfd_link);
 	pidfd_release(p->pidfd);
-	free(p->gids);
+	groups_release(p->groups);
 	free(p);
 	return NULL;
 }
 
 bool process_in_group(const struct process *p, gid_t gid)
 {
-	for (size_t i = 0; i < p->n_gids; i++)
-		if (p->gids[i] == gid)
-			return true;
-	return false;
+	return p->groups && ids_have(p->groups->ids, p->groups->n, gid);
 }

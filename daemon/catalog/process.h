@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "daemon/catalog/groups.h"
 #include "daemon/catalog/pidfd.h"
 #include "proto/base/list.h"
 
@@ -17,8 +18,7 @@ struct process {
 	uint64_t start_time; /* pidfd_start_time(), or pidfd_number() if pid is 0; 0: not known */
 	uid_t uid;
 	gid_t gid;
-	gid_t *gids; /* owned; the primary group and the supplementary ones */
-	size_t n_gids;
+	struct groups *groups;	/* shared; from process_ask_groups() until it disconnects */
 	bool admin;		/* root, the daemon's own user, or in the admin group */
 	bool unmapped;		/* its uid may be any user's: process_rules::unmapped_uid */
 	char command[16];	/* for people; no decision depends on it */
@@ -44,6 +44,12 @@ struct process_rules {
 int process_identify(struct pidfds *pidfds, int socket, const struct process_rules *rules,
 		     struct process **ret, struct fault *f);
 
+/* Asks the kernel for the groups of the process, which may make it an admin. That is not done at
+ * accept, because many groups take the kernel milliseconds: the time of a request is its user's.
+ * Does nothing the second time. 0, or -errno as groups_of_peer(). */
+int process_ask_groups(struct process *p, struct groups_table *t, int socket,
+		       const struct process_rules *rules, struct fault *f);
+
 /* The process of a connection to an earlier daemon, as its journal describes it. pidfd: the kept
  * one, or -1; the function owns it, and does not need it if another connection of the process is
  * known. 0; -ESRCH if the process is gone, or its pid belongs to another process by now; -errno. */
@@ -60,4 +66,5 @@ bool process_is_same(const struct process *a, const struct process *b);
 /* It must hold no lease. NULL is allowed. Returns NULL. */
 struct process *process_free(struct process *p);
 
+/* Only after process_ask_groups(). */
 bool process_in_group(const struct process *p, gid_t gid);

@@ -25,6 +25,24 @@ struct id_list {
 	size_t n;
 };
 
+/* Whether sorted ids have that one. */
+static inline bool ids_have(const uint32_t *ids, size_t n, uint32_t id)
+{
+	size_t low = 0;
+
+	while (low < n) {
+		size_t middle = low + (n - low) / 2;
+
+		if (ids[middle] == id)
+			return true;
+		if (ids[middle] < id)
+			low = middle + 1;
+		else
+			n = middle;
+	}
+	return false;
+}
+
 struct pool_config {
 	char name[POOL_NAME_MAX + 1];
 	enum pool_kind kind;

@@ -19,7 +19,6 @@
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
-#include "proto/base/userns.h"
 #include "proto/wire.h"
 
 #include <fcntl.h>
@@ -132,9 +131,20 @@ static int charge_peer(struct accounts *a, const struct process *p, unsigned ref
 	return r;
 }
 
+/* Whether the process turns out to be an administrator's, for whom there is a reserve. */
+static bool is_admin_after_all(struct listener *l, struct process *p, int socket)
+{
+	struct service *s = l->service;
+	struct process_rules rules = service_rules(s);
+	struct fault ignored;
+
+	return !p->admin && rules.admin_gid != (gid_t)-1 &&
+	       process_ask_groups(p, &s->groups, socket, &rules, &ignored) == 0 && p->admin;
+}
+
 /* Charges the connection to its user. Above a limit it sets *ret_refused and returns 0, as long as
  * there are at most REFUSED_MAX such connections. */
-static int charge_or_refuse(struct listener *l, const struct process *p,
+static int charge_or_refuse(struct listener *l, struct process *p, int socket,
 			    struct charge charges[PEER_CHARGES], struct fault *refusal,
 			    bool *ret_refused)
 {
@@ -142,6 +152,8 @@ static int charge_or_refuse(struct listener *l, const struct process *p,
 	struct fault again;
 
 	if (charge_peer(accounts, p, 0, charges, refusal) == 0)
+		return 0;
+	if (is_admin_after_all(l, p, socket) && charge_peer(accounts, p, 0, charges, &again) == 0)
 		return 0;
 	*ret_refused = true;
 	return charge_peer(accounts, p, REFUSED_MAX, charges, &again);
@@ -177,12 +189,7 @@ static void note_unwatched(const struct process *p, struct account *account)
 
 static void serve_client(struct listener *l, int *socket)
 {
-	const struct config *config = l->service->config;
-	struct process_rules rules = { .admin_gid = config->admin_gid,
-				       .trust_unwatched = config->trust_unwatched,
-				       .share_unmapped = config->share_unmapped,
-				       .unmapped_uid = l->unmapped_uid,
-				       .unmapped_gid = l->unmapped_gid };
+	struct process_rules rules = service_rules(l->service);
 	struct charge charges[PEER_CHARGES] = { 0 };
 	struct process *p = NULL;
 	struct fault refusal;
@@ -192,7 +199,7 @@ static void serve_client(struct listener *l, int *socket)
 		send_reason(*socket, &refusal);
 		return;
 	}
-	if (charge_or_refuse(l, p, charges, &refusal, &refused) < 0) {
+	if (charge_or_refuse(l, p, *socket, charges, &refusal, &refused) < 0) {
 		process_free(p);
 		return;
 	}
@@ -266,19 +273,6 @@ static void on_readable(uv_poll_t *handle, int status, int events)
 	}
 }
 
-/* A map is written once, so that what it says now holds as long as the daemon runs. */
-static void find_unmapped(struct listener *l)
-{
-	l->unmapped_uid = userns_unmapped_uid();
-	l->unmapped_gid = userns_unmapped_gid();
-	if (geteuid() == l->unmapped_uid)
-		log_warning(
-			"gpushmd's user namespace does not map the user that runs it, and shows "
-			"it as %u: this user is refused like all others of that kind; map it "
-			"(unshare --map-root-user), or see unmapped-users in gpushmd.conf(5)",
-			geteuid());
-}
-
 int listener_init(struct listener *l, struct service *service, int socket)
 {
 	int r;
@@ -286,7 +280,6 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	*l = (struct listener){ .service = service, .socket = socket };
 	l->reserve = -1;
 	keep_reserve(l);
-	find_unmapped(l);
 	list_init(&l->peers);
 	list_init(&l->lingering);
 	r = uv_poll_init(service->reaper.loop, &l->poll, socket);

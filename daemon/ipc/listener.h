@@ -21,8 +21,6 @@ struct listener {
 	bool paused;
 	uint64_t warned_ms; /* when the last warning was logged; the loop's clock */
 	struct list peers;  /* peer::link */
-	uid_t unmapped_uid; /* proto/base/userns.h */
-	gid_t unmapped_gid;
 	/* peer::link: closed connections whose clients have not read all replies */
 	struct list lingering;
 	uv_timer_t look; /* runs while there are some */

@@ -128,14 +128,30 @@ static void on_reply(struct session *s, struct reply *reply)
 }
 
 /* The reply to the first request of a peer that is refused, whatever the request is. */
-static void refuse(struct peer *p)
+static void refuse(struct peer *p, const struct fault *why)
 {
 	struct reply reply = { 0 };
 
-	service_refused(p->session.service, p->session.refusal->code);
-	reply_fault(&reply, p->session.refusal);
+	service_refused(p->session.service, why->code);
+	reply_fault(&reply, why);
 	reply_send(&reply, p->socket);
 	peer_close(p);
+}
+
+/* Whether the daemon knows the groups of the process; else *f says why not. */
+static bool know_groups(struct peer *p, struct fault *f)
+{
+	struct process *process = p->session.process;
+	struct service *service = p->session.service;
+	struct process_rules rules;
+
+	if (process->groups)
+		return true;
+	rules = service_rules(service);
+	if (process_ask_groups(process, &service->groups, p->socket, &rules, f) < 0)
+		return false;
+	p->session.account->admin |= process->admin;
+	return true;
 }
 
 /* What a turn found to read. Anything but a request ends the peer, or is nothing. */
@@ -147,8 +163,8 @@ static enum found serve(struct peer *p, const struct frame *frame)
 	struct fault f;
 	int r;
 
-	if (p->session.refusal) {
-		refuse(p);
+	if (p->session.refusal || !know_groups(p, &f)) {
+		refuse(p, p->session.refusal ? p->session.refusal : &f);
 		return FOUND_NOTHING;
 	}
 	if (session_busy(&p->session) || !unread_is_little(&p->unread)) {

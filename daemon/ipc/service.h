@@ -19,6 +19,9 @@ struct service {
 	struct catalog catalog;
 	struct reaper reaper;
 	struct turns turns;
+	struct groups_table groups; /* of the connected processes */
+	uid_t unmapped_uid;	    /* proto/base/userns.h */
+	gid_t unmapped_gid;
 	struct waiters waiters;
 	struct reexec reexec;
 	struct busy_poll busy_poll;
@@ -33,6 +36,15 @@ struct service {
 	struct arena unpack;			/* memory of the request that is being handled */
 	struct arena build;			/* memory of the reply that is being built */
 };
+
+static inline struct process_rules service_rules(const struct service *s)
+{
+	return (struct process_rules){ .admin_gid = s->config->admin_gid,
+				       .trust_unwatched = s->config->trust_unwatched,
+				       .share_unmapped = s->config->share_unmapped,
+				       .unmapped_uid = s->unmapped_uid,
+				       .unmapped_gid = s->unmapped_gid };
+}
 
 /* Counts a request that is answered with an error. */
 static inline void service_refused(struct service *s, enum code code)

@@ -361,8 +361,8 @@ bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n
 	if (!pool->config.restricted || id_list_has(&pool->config.allow_users, uid))
 		return true;
 
-	for (size_t i = 0; i < n_gids; i++)
-		if (id_list_has(&pool->config.allow_groups, gids[i]))
+	for (size_t i = 0; i < pool->config.allow_groups.n; i++)
+		if (ids_have(gids, n_gids, pool->config.allow_groups.ids[i]))
 			return true;
 	return false;
 }

@@ -184,7 +184,7 @@ void pool_retire(struct pool *pool, const char *why);
  * after it. */
 void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg);
 
-/* Whether a process of that user may create in the pool. */
+/* Whether a process of that user, with these sorted groups, may create in the pool. */
 bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n_gids);
 
 /* What a buffer of that size takes of the pool. A pool that has failed may not know its step. */
