@@ -64,6 +64,7 @@ static const struct config_key pool_keys[] = {
 	POOL("allow-users", allow_users, &value_users, false),
 	POOL("allow-groups", allow_groups, &value_groups, false),
 	POOL("max-pool-share", share, &value_part, false),
+	POOL("allocate", allocate, &value_allocate, true),
 	POOL("pending-max-count", pending_max_count, &value_pending, false),
 	POOL("pending-max-ratio", pending_max_ratio, &value_ratio, false),
 	POOL("pending-max-bytes", pending_max_bytes, &value_bytes, false),

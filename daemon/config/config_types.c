@@ -586,6 +586,7 @@ const struct value_type value_device = {
 };
 const struct value_type value_trust = WORDS("refuse", "trust");
 const struct value_type value_share = WORDS("refuse", "share");
+const struct value_type value_allocate = WORDS("first-use", "create");
 const struct value_type value_yes = WORDS("no", "yes");
 const struct value_type value_group = VALUE(gid_t, group, "a group's name or number");
 const struct value_type value_users =

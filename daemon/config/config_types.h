@@ -33,7 +33,7 @@ struct value_type {
 extern const struct value_type value_mode, value_node, value_size, value_bytes, value_count,
 	value_pending, value_ratio, value_part, value_seconds, value_microseconds;
 extern const struct value_type value_path, value_pool, value_kind, value_device, value_trust,
-	value_share, value_yes;
+	value_share, value_allocate, value_yes;
 extern const struct value_type value_group, value_users, value_groups;
 
 /* Reads a user's name or number. 0; -EINVAL with the fault in *wrong; -ENOMEM. May ask the network,

@@ -51,7 +51,8 @@ struct pool_config {
 	struct config_size size;
 	bool restricted; /* only these and admins create in it */
 	struct id_list allow_users, allow_groups;
-	double share; /* percent that one user may hold; < 0: limits_config::pool_share */
+	double share;  /* percent that one user may hold; < 0: limits_config::pool_share */
+	bool allocate; /* host: a create allocates all pages, else each page's first user does */
 	/* All freed blocks are given back when more of them wait, by number, as a part of the
 	 * pool's size or in bytes. */
 	uint32_t pending_max_count;

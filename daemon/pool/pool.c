@@ -254,6 +254,7 @@ int pool_start(struct pool *pool, const struct pool_config *config, struct devic
 	if (err < 0)
 		return err;
 	pool->config.size = config->size;
+	pool->config.allocate = config->allocate;
 	pool->config.builtin = config->builtin;
 	start(pool, device ? device : pool->device, worker, why, on_ready, arg);
 	return 0;

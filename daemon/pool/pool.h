@@ -54,6 +54,11 @@ struct pool_ops {
 	/* bytes is already rounded. 0, or -errno with *f filled in: CODE_POOL_FULL if memory ran
 	 * out. */
 	int (*alloc)(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f);
+	/* May be NULL. Does a part of what is slow in making a block, after alloc, so that the
+	 * worker serves others in between. *done is 0 before the first call. -EINPROGRESS: call it
+	 * again; 0; or -errno with *f filled in, and the block is freed. */
+	int (*populate)(struct pool *pool, const struct block *block, uint64_t *done,
+			struct fault *f);
 	/* Scrubs the block if its next owner could read it, and gives it back. The caller keeps
 	 * the pointer's struct. On an error *f says why, and the block is lost to the pool: memory
 	 * that may not be clean is never reused. */
@@ -138,6 +143,7 @@ struct pool_request {
 			     no limit */
 	uint64_t deadline_ms;  /* of the loop's clock */
 	uint64_t asked, bytes; /* and rounded up */
+	uint64_t populated;    /* of pool_ops::populate */
 	uid_t uid;
 	bool retried, cancelled, waiting, foreign;
 	bool parked;	    /* waits until an adopted pool has been started */

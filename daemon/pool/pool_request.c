@@ -78,7 +78,7 @@ static void prefix_fault(const struct pool_request *r, struct fault *f)
 	struct fault driver = *f;
 	char others[96];
 
-	if (driver.code != CODE_POOL_FULL) {
+	if (driver.code != CODE_POOL_FULL || r->pool->config.kind == POOL_HOST) {
 		fault(f, driver.code, "pool \"%s\": %s asked: %.160s", r->pool->config.name,
 		      size_format(r->asked).text, driver.text);
 		return;
@@ -205,17 +205,41 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- on the worker and back ---- */
 
+static int make(struct pool_request *r)
+{
+	struct block block = BLOCK_NONE;
+	int ret = r->pool->ops->alloc(r->pool, r->bytes, &block, &r->fault);
+
+	if (ret < 0)
+		return ret;
+	block.pending = r->block.pending;
+	r->block = block;
+	return 0;
+}
+
+/* The first failure is what the request reports. */
+static void unmake(struct pool_request *r)
+{
+	struct pending *pending = take_ptr(r->block.pending);
+	struct fault ignored;
+
+	r->pool->ops->free(r->pool, &r->block, &ignored);
+	r->block = BLOCK_NONE;
+	r->block.pending = pending;
+	r->populated = 0;
+}
+
 static void run_alloc(struct job *job)
 {
 	struct pool_request *r = container_of(job, struct pool_request, job);
-	struct block block = BLOCK_NONE;
+	const struct pool_ops *ops = r->pool->ops;
 
-	r->result = r->pool->ops->alloc(r->pool, r->bytes, &block, &r->fault);
-	if (r->result < 0)
+	r->result = r->populated == 0 ? make(r) : 0;
+	if (r->result < 0 || !ops->populate)
 		return;
-
-	block.pending = r->block.pending;
-	r->block = block;
+	r->result = ops->populate(r->pool, &r->block, &r->populated, &r->fault);
+	if (r->result < 0 && r->result != -EINPROGRESS)
+		unmake(r);
 }
 
 static void count(struct pool *pool, uint64_t bytes)
@@ -245,6 +269,12 @@ static void on_alloc_done(struct job *job)
 	struct pool *pool = r->pool;
 	bool closing = pool->closing;
 
+	if (r->result == -EINPROGRESS && !r->cancelled) {
+		worker_submit(pool->worker, &r->job);
+		return;
+	}
+	if (r->result == -EINPROGRESS)
+		r->result = 0; /* a block that drop_cancelled() frees */
 	if (r->result < 0 && r->fault.code == CODE_POOL_FULL && !r->retried && !r->cancelled) {
 		r->retried = true;
 		gpu_group_flush(pool);
@@ -307,6 +337,7 @@ static int try(struct pool_request *r, struct fault *f)
 		return ret;
 
 	r->retried = false;
+	r->populated = 0;
 	r->block = BLOCK_NONE;
 	if (pending_reuse(pool, r->bytes, r->uid, &r->block)) {
 		count(pool, r->bytes);

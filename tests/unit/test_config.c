@@ -138,6 +138,8 @@ static const struct {
 	{ "[pool p]\nkind=vmm", "pending-max-count=0", "pending-max-count=0" },
 	{ "[pool p]\nkind=vmm", "pending-max-ratio=.25", "pending-max-ratio=0.25" },
 	{ "[pool p]\nkind=vmm", "pending-max-ratio=1", "pending-max-ratio=1" },
+	{ "[pool p]\nkind=host", "allocate=create", "allocate=create" },
+	{ "[pool p]\nkind=host", "allocate=first-use", "allocate=first-use" },
 	{ "[pool p]\nkind=vmm", "pending-max-bytes=0", "pending-max-bytes=0" },
 	{ "[pool p]\nkind=vmm", "pending-max-bytes=2.5G", "pending-max-bytes=2560M" },
 	{ "[pool p]\nkind=vmm", "pending-max-buffer=unlimited", "pending-max-buffer=unlimited" },

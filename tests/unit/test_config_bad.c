@@ -120,6 +120,8 @@ static const struct {
 	{ "[limits]\nmax-share=101%\n", "2: max-share=101%: " },
 	{ "[limits]\nmax-share=50\n", "2: max-share=50: " },
 	{ "[pool p]\nkind=vmm\npending-max-bytes=20%\n", "3: pending-max-bytes=20%: " },
+	{ "[pool p]\nkind=host\nallocate=yes\n", "3: allocate=yes: " },
+	{ "[pool p]\nkind=vmm\nallocate=create\n", "3: [pool p]: allocate has no meaning" },
 	{ "[pool p]\nkind=vmm\npending-max-age=0\n", "3: pending-max-age=0: " },
 	{ "[pool p]\nkind=vmm\npending-max-ratio=1.1\n", "3: pending-max-ratio=1.1: " },
 	{ "[pool p]\nkind=vmm\npending-max-ratio=1e-3\n", "3: pending-max-ratio=1e-3: " },

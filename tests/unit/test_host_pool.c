@@ -243,6 +243,98 @@ START_TEST(a_percentage_is_of_the_hosts_memory)
 }
 END_TEST
 
+/* ---- allocate=create ---- */
+
+static struct pool *open_allocating(uint64_t bytes)
+{
+	struct pool_config c = a_config(POOL_HOST, bytes);
+
+	c.allocate = true;
+	fixture.ready = 0;
+	return open_pool(&c, NULL);
+}
+
+static void close_allocating(struct pool *p)
+{
+	close_pool(p);
+	fixture.closed = 0;
+}
+
+static uint64_t allocated(const struct block *b)
+{
+	struct stat st;
+
+	ck_assert_int_eq(fstat(b->fd, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+START_TEST(a_page_is_left_for_a_reader_to_pay)
+{
+	struct pool *p = open_allocating(64 * MIB);
+	struct block b = get(p, 40 * MIB + 1, UID);
+
+	ck_assert_uint_eq(allocated(&b), b.bytes);
+	ck_assert_uint_eq(allocated(&block), 0); /* of a pool with allocate=first-use */
+	pool_free(p, &b, UID, false);
+	close_allocating(p);
+}
+END_TEST
+
+static struct pool_request *first_done;
+
+static void note_first(struct pool_request *r)
+{
+	if (!first_done)
+		first_done = r;
+}
+
+START_TEST(a_small_create_waits_for_a_large_one)
+{
+	struct pool_request large = { .on_done = note_first }, small = { .on_done = note_first };
+	struct pool *p = open_allocating(128 * MIB);
+	struct fault f;
+
+	ck_assert_int_eq(pool_alloc(p, &large, 100 * MIB, UID, &f), -EINPROGRESS);
+	ck_assert_int_eq(pool_alloc(p, &small, 1, UID, &f), -EINPROGRESS);
+	settle();
+	ck_assert_int_eq(large.result, 0);
+	ck_assert_int_eq(small.result, 0);
+	ck_assert_ptr_eq(first_done, &small);
+	pool_free(p, &large.block, UID, false);
+	pool_free(p, &small.block, UID, false);
+	close_allocating(p);
+}
+END_TEST
+
+START_TEST(a_large_create_that_is_cancelled_goes_on)
+{
+	struct pool_request r = { .on_done = note_first };
+	struct pool *p = open_allocating(128 * MIB);
+	struct fault f;
+
+	ck_assert_int_eq(pool_alloc(p, &r, 100 * MIB, UID, &f), -EINPROGRESS);
+	pool_request_cancel(&r);
+	settle();
+	ck_assert_int_eq(r.result, -ECANCELED);
+	ck_assert_uint_lt(r.populated, r.bytes);
+	ck_assert_uint_eq(p->used, 0);
+	close_allocating(p);
+}
+END_TEST
+
+START_TEST(more_than_the_host_has_is_allocated)
+{
+	struct pool *p = open_allocating(1ull << 50);
+	struct block b = BLOCK_NONE;
+	struct fault f = { .code = CODE_OK };
+
+	ck_assert_int_eq(request_block(p, 1ull << 49, UID, &b, &f), -ENOSPC);
+	ck_assert_msg(strstr(f.text, "512.0 TiB asked: ") && strstr(f.text, " left"), "%s", f.text);
+	ck_assert_uint_eq(p->used, 0);
+	close_allocating(p);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("host_pool");
@@ -259,5 +351,9 @@ int main(void)
 	tcase_add_test(tc, running_out_of_fds_is_reported_and_leaks_none);
 	tcase_add_test(tc, a_freed_block_is_not_reused_with_its_contents);
 	tcase_add_test(tc, a_percentage_is_of_the_hosts_memory);
+	tcase_add_test(tc, a_page_is_left_for_a_reader_to_pay);
+	tcase_add_test(tc, a_small_create_waits_for_a_large_one);
+	tcase_add_test(tc, a_large_create_that_is_cancelled_goes_on);
+	tcase_add_test(tc, more_than_the_host_has_is_allocated);
 	return suite_run("host_pool", tc, NULL);
 }
