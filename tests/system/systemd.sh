@@ -200,7 +200,7 @@ oom_kill_v1() {
 
 oom_kill_v2() {
 	systemctl set-property --runtime gpushmd MemoryMax=256K && soon another_pid "$1"
-	systemctl set-property --runtime gpushmd MemoryMax=infinity
+	systemctl set-property --runtime gpushmd MemoryMax=8G
 }
 
 oom_kills() {
@@ -244,6 +244,9 @@ inside() {
 	check "it runs as gpushm without privileges" runs_as_gpushm
 	check "ProtectSystem= is on" shows ProtectSystem strict
 	check "MemoryDenyWriteExecute= is on" shows MemoryDenyWriteExecute yes
+	check "its own memory is bounded" shows MemoryMax $((8 << 30))
+	check "RemoveIPC= is on" shows RemoveIPC yes
+	check "PrivateMounts= is on" shows PrivateMounts yes
 	check "it can't write to /usr" cannot_write /usr
 	check "it can't write to /etc" cannot_write /etc
 	check "its system calls are filtered" filters_calls
