@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct options {
-	bool arrays, wide;
+	bool arrays, names, wide;
 	uint64_t timeout;
 };
 
@@ -239,6 +239,22 @@ static int show_text(const struct ctl *ctl, const struct gpushm_stat *s, struct 
 	return r ? (table_free(t), r) : ctl_print(ctl, t);
 }
 
+/* One name a line, for completion in a shell; the array without a name is left out. */
+static int print_array_names(struct gpushm_buffer *b)
+{
+	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
+		struct gpushm_array *a = NULL;
+		int r = gpushm_array_at(b, i, &a);
+
+		if (r < 0)
+			return ctl_refused(r);
+		if (gpushm_array_name(a)[0])
+			puts(gpushm_array_name(a));
+		gpushm_array_free(a);
+	}
+	return CTL_OK;
+}
+
 /* b: with its arrays; NULL: without. */
 static int show(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
 {
@@ -273,9 +289,9 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 
 	if (r < 0)
 		return ctl_refused(r);
-	if (o->arrays)
+	if (o->arrays || o->names)
 		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &b);
-	r = r < 0 ? ctl_refused(r) : show(ctl, s, b);
+	r = r < 0 ? ctl_refused(r) : o->names ? print_array_names(b) : show(ctl, s, b);
 	gpushm_close(b);
 	gpushm_stat_free(s, 1);
 	return r;
@@ -288,7 +304,8 @@ const struct command command_stat = {
 	.args = ARGS({ "arrays", ARG_FLAG, 'a', NULL,
 		       "also list its arrays; opens it for reading for a moment",
 		       offsetof(struct options, arrays) },
-		     ARG_TIMEOUT(struct options), ARG_WIDE(struct options)),
+		     ARG_TIMEOUT(struct options), ARG_WIDE(struct options),
+		     { "names-only", ARG_FLAG, 0, NULL, NULL, offsetof(struct options, names) }),
 	.options_size = sizeof(struct options),
 	.min_words = 1,
 	.max_words = 1,

@@ -288,6 +288,25 @@ START_TEST(a_name_is_not_completed)
 }
 END_TEST
 
+START_TEST(the_name_of_an_array_is_not_completed)
+{
+	ctl_write_npy("x.npy", "'<f4'", "False", "(2,)", 8);
+	shell_expect(
+		&sh, 0,
+		"$ctl put -q 'm/b c' layer/w=x.npy layer/b=x.npy 'a$(touch ran)=x.npy' =x.npy\n"
+		"$ctl put -q m/w w=x.npy");
+	/* bash splits at the colon, unless COMP_WORDBREAKS is set so that it does not. */
+	shell_expect(&sh, 0,
+		     "%stry get m/w :; try get 'm/b\\ c' : lay; try get m/w:; "
+		     "try get 'm/b\\ c:layer/b'; try get --array = lay; "
+		     "try get 'm/b\\ c' -A lay; touch file; try get m/w : w fi; "
+		     "try get m/w : nothing; try get 'm/b\\ c' : 'a'; [[ ! -e ran ]]",
+		     complete);
+	ck_assert_str_eq(sh.out, "w,\nlayer/w,layer/b,\nm/w:w,\nm/b\\ c:layer/b,\n,\n"
+				 "layer/w,layer/b,\nfile,\n,\na\\$\\(touch\\ ran\\),\n");
+}
+END_TEST
+
 /* Any user may choose a buffer's name, and an administrator's shell completes it. */
 START_TEST(a_name_is_run_by_a_completion)
 {
@@ -451,6 +470,7 @@ int main(void)
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);
 	tcase_add_test(tc, a_name_is_not_completed);
+	tcase_add_test(tc, the_name_of_an_array_is_not_completed);
 	tcase_add_test(tc, a_name_is_run_by_a_completion);
 	tcase_add_test(tc, colours_are_written_where_they_are_not_wanted);
 	tcase_add_test(tc, a_table_is_wider_than_the_terminal_or_cut_in_a_pipe);

@@ -33,6 +33,11 @@ _gpushmctl_names() {
 	_gpushmctl_lines "$(_gpushmctl_ask ls --names-only)" "$1"
 }
 
+# The arrays of the buffer $1, as the user typed it, that start with $2.
+_gpushmctl_arrays() {
+	_gpushmctl_lines "$(_gpushmctl_ask stat --names-only -- "${1//\\/}")" "$2"
+}
+
 _gpushmctl_pools() {
 	_gpushmctl_lines "$(_gpushmctl_ask pools | awk 'NR > 1 { print $1 }')" "$1"
 }
@@ -41,7 +46,7 @@ _gpushmctl() {
 	local commands="status pools ls stat create put get publish wait watch hold rm clean flush restart doctor help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --shared --sealed --transient --hold --wait --dtype"
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" words=0 i
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
 	local options
 
 	# bash splits "--socket=PATH" into three words.
@@ -58,11 +63,13 @@ _gpushmctl() {
 			((i++))
 			;;
 		-* | =) ;;
+		:) ((i++)) ;; # bash splits NAME:ARRAY, too
 		*)
 			if [[ -z $command ]]; then
 				command=${COMP_WORDS[i]}
 			else
 				((words++))
+				buffer=${buffer:-${COMP_WORDS[i]}}
 			fi
 			;;
 		esac
@@ -87,12 +94,28 @@ _gpushmctl() {
 			float16 float32 float64 bfloat16 complex64 complex128 float8_e4m3fn float8_e5m2" -- "$cur")
 		return
 		;;
+	-A | --array)
+		[[ -n $buffer ]] && _gpushmctl_arrays "$buffer" "$cur"
+		return
+		;;
 	-g | --group)
 		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
 		return
 		;;
-	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -A | --array | -c | --count) return ;;
+	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -c | --count) return ;;
 	esac
+
+	if [[ $command == get && $cur == : ]]; then
+		_gpushmctl_arrays "$prev" ""
+		return
+	elif [[ $command == get && $prev == : ]]; then
+		_gpushmctl_arrays "${COMP_WORDS[COMP_CWORD - 2]}" "$cur"
+		return
+	elif [[ $command:$words == get:0 && $cur == *:* ]]; then
+		_gpushmctl_arrays "${cur%%:*}" "${cur#*:}"
+		COMPREPLY=("${COMPREPLY[@]/#/${cur%%:*}:}")
+		return
+	fi
 
 	if [[ $cur == -* ]]; then
 		case $command in
