@@ -76,9 +76,10 @@ static int refuse_full(const struct pool_request *r, struct fault *f)
 static void prefix_fault(const struct pool_request *r, struct fault *f)
 {
 	struct fault driver = *f;
+	bool host = r->pool->config.kind == POOL_HOST;
 	char others[96];
 
-	if (driver.code != CODE_POOL_FULL || r->pool->config.kind == POOL_HOST) {
+	if (driver.code != CODE_POOL_FULL) {
 		fault(f, driver.code, "pool \"%s\": %s asked: %.160s", r->pool->config.name,
 		      size_format(r->asked).text, driver.text);
 		return;
@@ -86,8 +87,9 @@ static void prefix_fault(const struct pool_request *r, struct fault *f)
 	gpu_group_describe(r->pool, others, sizeof(others));
 	fault(f, driver.code,
 	      "pool \"%s\": %s asked: %.100s; the pool has room, but other pools or programs hold "
-	      "the memory (%snvidia-smi shows programs)",
-	      r->pool->config.name, size_format(r->asked).text, driver.text, others);
+	      "the memory (%s%s shows programs)",
+	      r->pool->config.name, size_format(r->asked).text, driver.text, others,
+	      host ? "top" : "nvidia-smi");
 }
 
 static int check_open(const struct pool_request *r, struct fault *f)

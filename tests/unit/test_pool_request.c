@@ -136,7 +136,7 @@ START_TEST(out_of_memory_twice_is_reported_in_the_drivers_words_and_counts_nothi
 	ck_assert_int_eq(f.code, CODE_POOL_FULL);
 	ck_assert_str_eq(f.text, "pool \"p\": 1.0 MiB asked: cuAlloc: CUDA_ERROR_OUT_OF_MEMORY; "
 				 "the pool has room, but other pools or programs hold the memory "
-				 "(nvidia-smi shows programs)");
+				 "(top shows programs)");
 	ck_assert_int_eq(driver.allocs, 2);
 	ck_assert_uint_eq(pool->used, 0);
 	ck_assert_uint_eq(pool->blocks, 0);
