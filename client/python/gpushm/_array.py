@@ -7,9 +7,17 @@ shape and item size.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
 from . import _compute, _core, _driver, _dtype, _foreign, _handle, _ipc, _show
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ._typing import DType, DTypeLike, Key, NDArray, Source, Stream, ViewKey
+
+Out = TypeVar("Out")
 
 
 class Array(_compute.Operators, _core.Array):
@@ -29,7 +37,7 @@ class Array(_compute.Operators, _core.Array):
 
     # ---- the host ----
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NDArray:
         """A numpy.ndarray over the same memory, of host and pinned arrays; it keeps the buffer open.
 
         TypeError for memory on a GPU: copy_to_host() copies it.
@@ -38,9 +46,14 @@ class Array(_compute.Operators, _core.Array):
             raise TypeError(f"buffer {self.name!r} is on a GPU, and NumPy is not: copy_to_host() makes a copy")
         numpy, dtype = _numpy(), _numpy_dtype(self)
         span, at = self._span()
-        return numpy.ndarray(self.shape, dtype, buffer=span, offset=at, strides=self.strides)
+        found: NDArray = numpy.ndarray(self.shape, dtype, buffer=span, offset=at, strides=self.strides)
+        return found
 
-    def copy_to_host(self, out: Any = None, stream: Any = None) -> Any:
+    @overload
+    def copy_to_host(self, out: None = None, stream: Stream | None = None) -> NDArray: ...
+    @overload
+    def copy_to_host(self, out: Out, stream: Stream | None = None) -> Out: ...
+    def copy_to_host(self, out: Any = None, stream: Stream | None = None) -> Any:
         """Copies the array to the host and returns the copy.
 
         out: an object with the buffer protocol, or a numpy.ndarray, of this shape and dtype and any strides;
@@ -56,7 +69,7 @@ class Array(_compute.Operators, _core.Array):
         self._read_into(out, stream)
         return out
 
-    def copy_from_host(self, source: Any, stream: Any = None) -> None:
+    def copy_from_host(self, source: Source, stream: Stream | None = None) -> None:
         """Fills the array from the host: from anything that numpy.asarray() takes, broadcast to this shape.
 
         stream: a CUDA stream to queue the copy on; `source` must live until the stream has done the copy (but a
@@ -64,12 +77,12 @@ class Array(_compute.Operators, _core.Array):
         (shapes), TypeError (a dtype that does not fit).
         """
         raw = isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == self.nbytes
-        matched = source if raw else _matched(self, source, "same_kind")
+        matched: Any = source if raw else _matched(self, source, "same_kind")
         self._write_from(matched, stream)
         if not raw and stream is not None and not _is_the_callers(matched, source):
             _wait(self, stream)
 
-    def copy_to_device(self, source: Any, stream: Any = None) -> None:
+    def copy_to_device(self, source: Source | _foreign.Memory, stream: Stream | None = None) -> None:
         """Fills the array from another one, on a GPU or the host: Numba's DeviceNDArray.copy_to_device()."""
         temporary = False
         if isinstance(source, Array) and on_host(source):
@@ -88,18 +101,19 @@ class Array(_compute.Operators, _core.Array):
         if temporary and stream is not None:
             _wait(self, stream)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray:
         shared = on_host(self)
         if copy is False and not shared:
             raise ValueError(f"buffer {self.name!r} is on a GPU: NumPy can have a copy only")
         found = self.numpy() if shared else self.copy_to_host()
-        if dtype is not None and found.dtype != _numpy().dtype(dtype):
+        wanted = found.dtype if dtype is None else _numpy().dtype(dtype)
+        if found.dtype != wanted:
             if copy is False:
                 raise ValueError("another dtype needs a copy")
-            return found.astype(dtype)
+            return found.astype(wanted)
         return found.copy() if copy and shared else found
 
-    def fill(self, value: Any, stream: Any = None) -> None:
+    def fill(self, value: object, stream: Stream | None = None) -> None:
         """Sets all elements to a value; otherwise as copy_from_host()."""
         numpy = _numpy()
         one = numpy.asarray(value, _numpy_dtype(self))
@@ -110,7 +124,13 @@ class Array(_compute.Operators, _core.Array):
 
     # ---- elements ----
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: str | ViewKey, /) -> Array: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex | tuple[SupportsIndex, ...], /) -> Any: ...
+    @overload
+    def __getitem__(self, key: tuple[SupportsIndex | ViewKey, ...], /) -> Array: ...
+    def __getitem__(self, key: str | Key, /) -> Any:
         """A view; an element, where integers select one; a field's view, where the key is a str."""
         if isinstance(key, str):
             return self._field(key)
@@ -120,7 +140,7 @@ class Array(_compute.Operators, _core.Array):
         # One element: a Record shares the memory, anything else is copied to the host.
         return Record(view) if getattr(view.dtype, "names", None) else view.copy_to_host()[()]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: str | Key, value: object) -> None:
         """Copies a value that NumPy can broadcast, or another array, into the view."""
         view = self._field(key) if isinstance(key, str) else super().__getitem__(key)
         if on_host(view) and not isinstance(view.dtype, str) and not view.readonly:
@@ -131,7 +151,11 @@ class Array(_compute.Operators, _core.Array):
         else:
             view._write_from(_matched(view, value, "unsafe"))
 
-    def _field(self, name: str) -> Any:
+    def __iter__(self) -> Iterator[Any]:
+        """The elements, or the views, along the first axis."""
+        return (self[i] for i in range(len(self)))
+
+    def _field(self, name: str) -> Array:
         """A record's field, over the same memory."""
         fields = getattr(self.dtype, "fields", None) or {}
         if name not in fields:
@@ -177,13 +201,13 @@ class Array(_compute.Operators, _core.Array):
         """The array's bytes, for gpushm.get_ipc_handle() and for Numba's driver functions."""
         return _ipc.memory_of(self)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return _handle.reduce(self)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Array:
         return self[...]
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> NoReturn:
         raise TypeError("a gpushm.Array has no deep copy: gpushm.to_device(array) or copy_to_host() makes a copy")
 
     # ---- how it looks ----
@@ -220,10 +244,10 @@ class Buffer(_core.Buffer):
         """
         return _handle.handle_of(self)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return _handle.reduce(self)
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> NoReturn:
         raise TypeError("a deep copy of a gpushm.Buffer wants a name: create_many(name, buffer) and copies")
 
     def _repr_html_(self) -> str:
@@ -248,32 +272,34 @@ class Record:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array) -> None:
         """`array` has no axes."""
         object.__setattr__(self, "_array", array)
 
     @property
-    def array(self) -> Any:
+    def array(self) -> Array:
         """The record as an Array without axes."""
-        return self._array
+        found: Array = self._array
+        return found
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The numpy.dtype, with its fields."""
-        return self._array.dtype
+        return self.array.dtype
 
-    def copy_to_host(self, out: Any = None, stream: Any = None) -> Any:
+    def copy_to_host(self, out: NDArray | None = None, stream: Stream | None = None) -> np.void:
         """The record as a numpy.void; otherwise as Array.copy_to_host()."""
-        return self._array.copy_to_host(out, stream)[()]
+        found: Any = self.array.copy_to_host(out, stream)
+        return cast("np.void", found[()])
 
-    def copy_to_device(self, source: Any, stream: Any = None) -> None:
+    def copy_to_device(self, source: Record | np.void | tuple[Any, ...], stream: Stream | None = None) -> None:
         """Fills the record from a numpy.void, a tuple of its fields, or another record."""
-        source = source.copy_to_host() if isinstance(source, Record) else source
-        self._array.copy_to_device(_numpy().array(source, self.dtype)[()], stream)
+        found = source.copy_to_host() if isinstance(source, Record) else source
+        self.array.copy_to_device(_numpy().array(found, self.dtype)[()], stream)
 
-    def item(self) -> Any:
+    def item(self) -> tuple[Any, ...]:
         """A tuple of the fields."""
-        return self.copy_to_host().item()
+        return cast("tuple[Any, ...]", self.copy_to_host().item())
 
     def close(self) -> None:
         """Ends its use of the buffer, as Array.close() of a view does."""
@@ -283,7 +309,7 @@ class Record:
         field = self._array[name]
         return field if field.ndim else field[()]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self._array[name] = value
 
     def __getattr__(self, name: str) -> Any:
@@ -291,13 +317,13 @@ class Record:
             raise AttributeError(f"the record has no field {name!r}")
         return self[name]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in (self.dtype.fields or {}):
             raise AttributeError(f"the record has no field {name!r}")
         self[name] = value
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self._array.__array__(dtype, copy)
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray:
+        return self.array.__array__(dtype, copy)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -309,7 +335,7 @@ class Record:
     def __eq__(self, other: object) -> Any:
         return self.copy_to_host() == (other.copy_to_host() if isinstance(other, Record) else other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<gpushm.Record {self.item()} of {self._array.name!r}>"

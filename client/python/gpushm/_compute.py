@@ -306,7 +306,8 @@ class Operators:
         return equal(operator.ne, self, other)
 
     # Of the object, as PyTorch has it: sets and dicts find an Array by what it is, not by what is in it.
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     # ---- one value ----
 

@@ -5,14 +5,34 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _core, _driver, _foreign
 from ._array import on_host
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
-def create_like(name: str | None, like: Any, **options: Any) -> Any:
+    import numpy as np
+
+    from ._typing import (
+        Array,
+        CreateOptions,
+        DType,
+        DTypeLike,
+        HasShapeAndDType,
+        HostArray,
+        LikeOptions,
+        NDArray,
+        Order,
+        Shape,
+        Source,
+        Stream,
+    )
+
+
+def create_like(name: str | None, like: HasShapeAndDType, **options: Unpack[LikeOptions]) -> Array:
     """create() with the shape and dtype of another array, of any library; options as for create().
 
     An array in Fortran order gives one in Fortran order, unless order or strides are given.
@@ -23,7 +43,7 @@ def create_like(name: str | None, like: Any, **options: Any) -> Any:
     return _core.create(name, like.shape, **options)
 
 
-def _order_of(like: Any) -> str:
+def _order_of(like: object) -> Order:
     """'F' for an array that is in Fortran order and not in C order, of any library; else 'C'."""
     flags = getattr(like, "flags", None)
     try:
@@ -32,7 +52,14 @@ def _order_of(like: Any) -> str:
         return "C"
 
 
-def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any = None, **options: Any) -> Any:
+def to_device(
+    obj: Source,
+    name: str | None = None,
+    *,
+    stream: Stream | None = None,
+    to: Array | None = None,
+    **options: Unpack[CreateOptions],
+) -> Array:
     """Copies an array, a scalar or a record into a new buffer, or into the Array `to`: Numba's cuda.to_device().
 
     obj: what numpy.asarray() takes, or GPU memory of any library that has the CUDA Array Interface or DLPack. name:
@@ -42,7 +69,7 @@ def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any 
     if to is not None:
         to.copy_to_device(obj, stream)
         return to
-    like = obj if hasattr(obj, "dtype") and hasattr(obj, "shape") else _foreign.described(obj)
+    like: Any = obj if hasattr(obj, "dtype") and hasattr(obj, "shape") else _foreign.described(obj)
     made = create_like(name, like, **options)
     try:
         made.copy_to_device(like if isinstance(like, _foreign.Memory) else obj, stream)
@@ -55,7 +82,9 @@ def to_device(obj: Any, name: str | None = None, *, stream: Any = None, to: Any 
 # ---- pinned memory ----
 
 
-def pinned_array(shape: Any, dtype: Any = "uint8", *, name: str | None = None, **options: Any) -> Any:
+def pinned_array(
+    shape: Shape, dtype: DTypeLike = "uint8", *, name: str | None = None, **options: Unpack[CreateOptions]
+) -> Array:
     """An Array in pinned host memory, which CPU and GPU use at the same time: Numba's pinned_array(), mapped_array().
 
     Its numpy() is the ndarray; __cuda_array_interface__ and DLPack are the GPU's view of the same bytes. pool: None is
@@ -66,7 +95,9 @@ def pinned_array(shape: Any, dtype: Any = "uint8", *, name: str | None = None, *
     return _core.create(name, shape, dtype, **options)
 
 
-def pinned_array_like(like: Any, *, name: str | None = None, **options: Any) -> Any:
+def pinned_array_like(
+    like: HasShapeAndDType, *, name: str | None = None, **options: Unpack[CreateOptions]
+) -> Array:
     """pinned_array() with the shape, dtype and order of another array."""
     options.setdefault("order", _order_of(like))
     return pinned_array(like.shape, like.dtype, name=name, **options)
@@ -79,14 +110,14 @@ mapped_array_like = pinned_array_like
 def _pinned_pool() -> str:
     for pool in _core.pools():
         if pool.kind == "pinned" and pool.allowed and not pool.failed:
-            return str(pool.name)
+            return pool.name
     raise _core.NotFound(errno.ENOENT, 'the daemon has no pinned pool: it has no GPU; pool="host" is without one')
 
 
 # ---- sections that pin the caller's memory ----
 
 
-def _memory(array: Any) -> Any:
+def _memory(array: HostArray) -> NDArray:
     """A contiguous array on the host as a numpy.ndarray, which keeps the memory."""
     import numpy
 
@@ -99,14 +130,13 @@ def _memory(array: Any) -> Any:
 
 
 @contextmanager
-def _registered(array: Any, mapped: bool) -> Iterator[int | None]:
+def _registered(array: HostArray, mapped: bool) -> Iterator[int | None]:
     """Yields the GPU's address, where mapped."""
-    ours = isinstance(array, _core.Array)
-    if ours and not on_host(array):
+    if isinstance(array, _core.Array) and not on_host(array):
         raise TypeError(f"buffer {array.name!r} is on a GPU: there is nothing to pin")
     memory = _memory(array)
     address = memory.ctypes.data
-    if (ours and array.kind == "pinned") or memory.nbytes == 0:
+    if (isinstance(array, _core.Array) and array.kind == "pinned") or memory.nbytes == 0:
         yield address
         return
     device = _driver.register(address, memory.nbytes, mapped=mapped)
@@ -117,7 +147,7 @@ def _registered(array: Any, mapped: bool) -> Iterator[int | None]:
 
 
 @contextmanager
-def pinned(*arrays: Any) -> Iterator[None]:
+def pinned(*arrays: HostArray) -> Iterator[None]:
     """Pins host arrays in this section, so that copies to and from a GPU are fast and asynchronous: Numba's
     cuda.pinned().
 
@@ -135,9 +165,9 @@ class Mapped:
 
     __slots__ = {"_address": "Of its first byte, for a GPU; None: the section has ended.", "host": "The numpy.ndarray."}
 
-    def __init__(self, host: Any, address: int) -> None:
+    def __init__(self, host: NDArray, address: int) -> None:
         """host: the numpy.ndarray; address: of its first byte, for a GPU."""
-        self.host = host
+        self.host: NDArray = host
         self._address: int | None = address
 
     @property
@@ -153,15 +183,15 @@ class Mapped:
         return tuple(self.host.shape)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """The numpy.dtype."""
         return self.host.dtype
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NDArray:
         """The host array itself."""
         return self.host
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
         import numpy
 
         return numpy.array(self.host, dtype, copy=copy)
@@ -169,7 +199,7 @@ class Mapped:
     def __getitem__(self, key: Any) -> Any:
         return self.host[key]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Any, value: object) -> None:
         self.host[key] = value
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -179,12 +209,22 @@ class Mapped:
         return f"<gpushm.Mapped {self.shape} {self.dtype}{'' if self._address is not None else ', ended'}>"
 
 
-@contextmanager
-def mapped(*arrays: Any) -> Iterator[Any]:
+@overload
+def mapped(array: HostArray, /) -> AbstractContextManager[Mapped]: ...
+@overload
+def mapped(first: HostArray, second: HostArray, /, *more: HostArray) -> AbstractContextManager[list[Mapped]]: ...
+@overload
+def mapped() -> AbstractContextManager[list[Mapped]]: ...
+def mapped(*arrays: HostArray) -> AbstractContextManager[Mapped | list[Mapped]]:
     """Lets kernels use host arrays in this section, without a copy: Numba's cuda.mapped().
 
     Yields a Mapped for each: one alone, more as a list. Otherwise as pinned().
     """
+    return _mapped(arrays)
+
+
+@contextmanager
+def _mapped(arrays: tuple[HostArray, ...]) -> Iterator[Mapped | list[Mapped]]:
     import numpy
 
     with ExitStack() as stack:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from . import _core, _driver, _dtype
+
+if TYPE_CHECKING:
+    from ._typing import Array, DType, NDArray, Source, Stream
 
 _CUDA, _CUDA_HOST, _CUDA_MANAGED = 2, 3, 13  # DLDeviceType
 _LEGACY_STREAM = 1  # the legacy default stream, for DLPack and for the driver
 
 
-def is_cuda_array(obj: Any) -> bool:
+def is_cuda_array(obj: object) -> bool:
     """Whether it has memory that a GPU reaches, by the CUDA Array Interface or by DLPack: Numba's cuda.is_cuda_array(),
     for both.
     """
@@ -46,11 +49,11 @@ def _says_too_little(interface: dict[str, Any]) -> bool:
 class Memory(NamedTuple):
     """Where an array's elements are; `owner` keeps the memory."""
 
-    owner: Any
+    owner: object
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None  # in bytes; None: C order
-    dtype: Any  # a numpy.dtype, or gpushm's name where NumPy has none
+    dtype: DType  # a numpy.dtype, or gpushm's name where NumPy has none
     on_gpu: bool
     device: int | None = None
     stream: int | None = None
@@ -162,7 +165,7 @@ def described(obj: Any) -> Any:
 # ---- copies ----
 
 
-def to_host(memory: Memory) -> Any:
+def to_host(memory: Memory) -> NDArray:
     """A numpy.ndarray of the elements, copied; done on return."""
     import numpy
 
@@ -177,7 +180,7 @@ def to_host(memory: Memory) -> Any:
     return numpy.ndarray(memory.shape, memory.dtype, raw, below, memory.strides)
 
 
-def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
+def copy_into(array: Array, memory: Memory, stream: Stream | None) -> bool:
     """Copies GPU memory into an Array whose elements are in the same order, without the host. False: nothing was
     copied, because the order differs, or because both overlap, which a driver's copy does not allow.
     """
@@ -185,7 +188,8 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
     ordered = (array.is_c_contiguous() and strides == c_strides(memory.shape, memory.itemsize)) or (
         array.is_f_contiguous() and strides == f_strides(memory.shape, memory.itemsize)
     )
-    if not ordered or array.device_ptr is None or _overlap(array, memory):
+    to = array.device_ptr
+    if not ordered or to is None or _overlap(to, array.nbytes, memory):
         return False
     if array.readonly:
         raise _core.ReadOnly(errno.EROFS, f'buffer "{array.name}" is open for reading only')
@@ -194,7 +198,7 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
         _driver.synchronize(memory.stream, memory.device)
     if array.nbytes:
         device = array.device if array.device is not None else memory.device
-        _driver.copy(array.device_ptr, memory.address, array.nbytes, handle, device)
+        _driver.copy(to, memory.address, array.nbytes, handle, device)
         # An empty copy notes the stream in the buffer: the array's next consumer waits for it.
         array.buffer.array((0,), "uint8")._write_from(b"", stream)
     return True
@@ -203,11 +207,12 @@ def copy_into(array: Any, memory: Memory, stream: Any) -> bool:
 _SEED = 65536  # bytes
 
 
-def repeat(array: Any, element: bytes, stream: Any) -> bool:
+def repeat(array: Array, element: bytes, stream: Stream | None) -> bool:
     """Fills GPU memory whose elements are contiguous with one of them: a part from the host, and then what is filled is
     copied behind itself, so that little passes through the host. False: nothing was done, as copy_into().
     """
-    if array.host_ptr is not None or not (array.is_c_contiguous() or array.is_f_contiguous()):
+    start = array.device_ptr
+    if start is None or array.host_ptr is not None or not (array.is_c_contiguous() or array.is_f_contiguous()):
         return False
     done = min(array.nbytes, _SEED // len(element) * len(element)) if 0 < len(element) <= _SEED else 0
     if done == 0:
@@ -218,24 +223,24 @@ def repeat(array: Any, element: bytes, stream: Any) -> bool:
         _driver.synchronize(handle, array.device)  # The driver may read the part later, and it goes now.
     while done < array.nbytes:
         n = min(done, array.nbytes - done)
-        _driver.copy(array.device_ptr + done, array.device_ptr, n, handle or _LEGACY_STREAM, array.device)
+        _driver.copy(start + done, start, n, handle or _LEGACY_STREAM, array.device)
         done += n
     if stream is None:
         _driver.synchronize(None, array.device)
     return True
 
 
-def _overlap(array: Any, memory: Memory) -> bool:
-    """Whether the memory overlaps an Array whose elements are contiguous."""
-    below, nbytes = memory.span()
+def _overlap(address: int, nbytes: int, memory: Memory) -> bool:
+    """Whether the memory overlaps these bytes."""
+    below, size = memory.span()
     start = memory.address - below
-    return bool(start < array.device_ptr + array.nbytes and array.device_ptr < start + nbytes)
+    return start < address + nbytes and address < start + size
 
 
 # ---- the buffer of some memory ----
 
 
-def as_array(obj: Any) -> Any:
+def as_array(obj: Source | Memory) -> Array:
     """An Array over the memory of another library's array or tensor: no copy, and other processes can open it.
 
     obj: what a library made of an Array of this process by DLPack, the CUDA Array Interface or the buffer protocol,
@@ -243,7 +248,7 @@ def as_array(obj: Any) -> Any:
     is open here, so no other process can use it; to_device() makes a copy that others can use.
     """
     if isinstance(obj, _core.Array):
-        return obj
+        return cast("Array", obj)
     memory = memory_of(obj)
     below, nbytes = memory.span()
     for buffer in _core._opened():

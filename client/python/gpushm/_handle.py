@@ -63,12 +63,12 @@ class Handle(Generic[Opened]):
         """layout None: the whole buffer. size: in bytes. maker: the process and the user that made an anonymous buffer;
         None: it has a name. Use handle() of an Array or a Buffer to make one.
         """
-        self.name = name
-        self.id = id
-        self.access = access
-        self.socket = socket
-        self.size = size
-        self.maker = maker
+        self.name: str = name
+        self.id: int = id
+        self.access: Access = access
+        self.socket: str | None = socket
+        self.size: int | None = size
+        self.maker: Sequence[int] | None = maker
         self._layout = layout
         # By their id(): == of Arrays compares elements.
         self._opened: WeakValueDictionary[int, Array | Buffer] = WeakValueDictionary()

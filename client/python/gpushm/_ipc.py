@@ -35,9 +35,9 @@ class MemoryPointer:
 
     def __init__(self, owner: Array, offset: int, size: int) -> None:
         """offset: from the start of the owner's buffer; size: in bytes."""
-        self.owner = owner
-        self.offset = offset
-        self.size = size
+        self.owner: Array = owner
+        self.offset: int = offset
+        self.size: int = size
 
     @property
     def device_pointer_value(self) -> int | None:
@@ -201,10 +201,10 @@ class IpcHandle:
 
     def __init__(self, base: MemoryPointer | None, handle: MemHandle, size: int, offset: int = 0) -> None:
         """Use get_ipc_handle() to make one."""
-        self.base = base
-        self.handle = handle
-        self.size = size
-        self.offset = offset
+        self.base: MemoryPointer | None = base
+        self.handle: MemHandle = handle
+        self.size: int = size
+        self.offset: int = offset
         self._array: Array | None = None
 
     def open(self, context: object = None) -> MemoryPointer:

@@ -28,6 +28,7 @@ ViewKey: TypeAlias = slice | EllipsisType | None
 Key: TypeAlias = SupportsIndex | ViewKey | tuple[SupportsIndex | ViewKey, ...]
 
 NDArray: TypeAlias = npt.NDArray[Any]
+HostArray: TypeAlias = Array | NDArray
 # A name, where neither NumPy nor ml_dtypes has the type: rare, so that programs need not tell them apart.
 DType: TypeAlias = np.dtype[Any] | Any
 

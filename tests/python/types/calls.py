@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""Calls of the package as type checkers see them; tests/lint/types.sh runs mypy and pyright, and nothing runs this.
+
+A line with "type: ignore" is wrong, and each checker must say so: one that finds nothing there is reported.
+"""
+
+import asyncio
+import multiprocessing as mp
+from typing import Any, Literal, assert_type
+
+import gpushm
+import numpy as np
+import numpy.typing as npt
+
+Kind = Literal["host", "pinned", "vmm", "mempool"]
+State = Literal["filling", "sealed", "shared"]
+What = Literal["published", "dirty", "clean", "unlinked", "gone", "restarted", "unknown"]
+
+
+class Stream:
+    """Has the protocol, as cuda.core's streams have it."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 1
+
+
+class TheirArray:
+    """Has the CUDA Array Interface alone."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {}
+
+
+# ---- creating and opening ----
+
+
+def creates() -> None:
+    with gpushm.create("a", (8, 4), "float32", pool="host", mode=0o640, order="F", wait=None, device="current") as a:
+        assert_type(a, gpushm.Array)
+        a.publish("shared")
+        a.publish()
+        a.publish("filling")  # type: ignore
+    gpushm.create(None, 4, np.float32, attrs={"k": b"v", "l": "text"}, transient=True).discard()
+    gpushm.create("a", [2, 3], np.dtype("u1"), strides=(3, 1)).close()
+    gpushm.create("a", 4, order="Z")  # type: ignore
+    gpushm.create("a", 4, device="gpu0")  # type: ignore
+    gpushm.create("a", "four")  # type: ignore
+    gpushm.create(b"a", 4)  # type: ignore
+    with gpushm.create_many("b", {"w": ((4, 3), "float32"), "like": np.zeros(3)}, pool="host") as b:
+        assert_type(b, gpushm.Buffer)
+        assert_type(b["w"], gpushm.Array)
+        assert_type(b.get("w"), gpushm.Array | None)
+        assert_type(b.get("w", 7), gpushm.Array | int)
+        assert_type(b.attr("k"), bytes | None)
+        assert_type(b.attr("k", ""), bytes | str)
+        assert_type(b.keys(), list[str])
+        assert_type(b.items(), list[tuple[str, gpushm.Array]])
+        assert_type([name for name in b], list[str])
+        assert_type(b.array((2, 2), "u1", offset=4), gpushm.Array)
+        assert_type(b.handle(), gpushm.Handle[gpushm.Buffer])
+        b.state = "sealed"  # type: ignore
+
+
+def opens() -> None:
+    with gpushm.open("a", "r+", timeout=5, array="w", shape=4, dtype=int, device=1, refuse_dirty=True) as a:
+        assert_type(a, gpushm.Array)
+        assert_type(a.state, State)
+        assert_type(a.kind, Kind)
+        assert_type(a.access, Literal["r", "r+", "c"])
+        assert_type(a.device, int | None)
+        assert_type(a.buffer, gpushm.Buffer)
+        a.shape = (4,)  # type: ignore
+    gpushm.open("a", "c", None).close()
+    gpushm.open("a", "w")  # type: ignore
+    gpushm.open("a", timeout="5")  # type: ignore
+    assert_type(gpushm.open_many("b", "r+"), gpushm.Buffer)
+    with gpushm.connect("/tmp/s") as c:
+        assert_type(c, gpushm.Connection)
+        assert_type(c.open("a"), gpushm.Array)
+        assert_type(c.create("a", 4), gpushm.Array)
+
+
+# ---- arrays ----
+
+
+def uses(a: gpushm.Array) -> None:
+    assert_type(a[1:], gpushm.Array)
+    assert_type(a[..., None, ::2], gpushm.Array)
+    assert_type(a[-1, ::2, 0], gpushm.Array)
+    assert_type(a["field"], gpushm.Array)
+    assert_type(a[0], Any)
+    a[1.5]  # type: ignore
+    a[0] = 7
+    a[...] = [1, 2, 3]
+    a["field"] = np.zeros(3)
+    assert_type(a.T.reshape(2, -1).ravel("F").transpose(1, 0).view("u1"), gpushm.Array)
+    assert_type(a.split(3), list[gpushm.Array])
+    a.ravel("A")  # type: ignore
+    assert_type(a.numpy(), npt.NDArray[Any])
+    assert_type(a.copy_to_host(), npt.NDArray[Any])
+    out = bytearray(4)
+    assert_type(a.copy_to_host(out, stream=Stream()), bytearray)
+    assert_type(a.copy_to_host(np.zeros(3), 1), np.ndarray[tuple[int], np.dtype[np.float64]])
+    a.copy_from_host([1.0, 2.0])
+    a.copy_from_host(b"1234", stream=Stream())
+    a.copy_from_host(a.copy_to_host(), stream="s")  # type: ignore
+    a.copy_to_device(TheirArray())
+    a.copy_to_device(a[1:], stream=2)
+    assert_type(a.flags["WRITEABLE"], bool)
+    assert_type(np.asarray(a), npt.NDArray[Any])
+    assert_type(memoryview(a), memoryview[int])
+    np.from_dlpack(a)
+    np.full(a.shape, 7, a.dtype)
+    itemsize: int = a.dtype.itemsize
+    assert_type(a + itemsize, Any)
+    assert_type(list(a), list[Any])
+    assert_type(gpushm.is_cuda_array(a), bool)
+    assert_type(gpushm.as_array(TheirArray()), gpushm.Array)
+
+
+def makes() -> None:
+    assert_type(gpushm.to_device(np.zeros(3)), gpushm.Array)
+    assert_type(gpushm.to_device(7.5, "a", pool="host", stream=Stream()), gpushm.Array)
+    assert_type(gpushm.to_device(TheirArray(), to=gpushm.open("a", "r+")), gpushm.Array)
+    gpushm.to_device([1], pool=3)  # type: ignore
+    gpushm.to_device([1], nonsense=3)  # type: ignore
+    assert_type(gpushm.create_like("a", np.zeros(3), dtype="int8"), gpushm.Array)
+    assert_type(gpushm.pinned_array((3, 4), "float64"), gpushm.Array)
+    assert_type(gpushm.mapped_array_like(np.zeros(3), name="a"), gpushm.Array)
+    with gpushm.mapped(np.zeros(3)) as one, gpushm.pinned(np.zeros(3)), gpushm.defer_cleanup():
+        del one
+    with gpushm.auto_synchronize(Stream()) as s:
+        assert_type(s, Stream)
+    with gpushm.auto_synchronize():
+        pass
+
+
+# ---- handles ----
+
+
+def sends(a: gpushm.Array) -> None:
+    handle = a.handle()
+    assert_type(handle, gpushm.Handle[gpushm.Array])
+    assert_type(handle.open("r+", 5), gpushm.Array)
+    assert_type(handle.shape, tuple[int, ...] | None)
+    with handle as again:
+        assert_type(again, gpushm.Array)
+    ours = a.get_ipc_handle()
+    with ours as there:
+        assert_type(there, gpushm.Array)
+    assert_type(ours.base, gpushm.Array | None)
+    raw = gpushm.get_ipc_handle(a.gpu_data)
+    assert_type(raw.base, gpushm.MemoryPointer | None)
+    assert_type(raw.size, int)
+    assert_type(raw.open_array(None, 4, "int64"), gpushm.Array)
+    with gpushm.open_ipc_array(raw.handle.reserved, shape=4, dtype=np.dtype(np.intp)) as there:
+        assert_type(there, gpushm.Array)
+    mp.Process(target=receives, args=(handle,)).start()
+
+
+def receives(handle: gpushm.Handle) -> None:
+    """A Handle without a parameter is that of an Array."""
+    assert_type(handle.open(), gpushm.Array)
+
+
+# ---- what there is, and what changes ----
+
+
+def looks() -> None:
+    for buffer in gpushm.ls("a/", holders=True):
+        assert_type(buffer, gpushm.BufferInfo)
+        assert_type(buffer.state, State)
+        assert_type(buffer.holders[0].pid, int)
+    for pool in gpushm.pools():
+        assert_type(pool, gpushm.PoolInfo)
+        assert_type(pool.kind, Kind)
+        if pool.kind == "gpu":  # type: ignore
+            pass
+    assert_type(gpushm.stat("a").dirty_pid, int | None)
+    assert_type(gpushm.status().usage, list[gpushm.Usage])
+    with gpushm.watch("a", gpushm.open("a")) as watch:
+        for event in watch:
+            assert_type(event, gpushm.Event)
+            assert_type(event.what, What)
+        assert_type(watch.next(timeout=5), gpushm.Event)
+
+
+async def waits() -> None:
+    assert_type(await gpushm.open_async("a", "r+", timeout=5, device="current"), gpushm.Array)
+    assert_type(await gpushm.open_async("a", connection=gpushm.connect()), gpushm.Array)
+    await gpushm.wait_async("a")
+    await gpushm.open_async("a", device="gpu0")  # type: ignore
+    async for event in gpushm.watch("a"):
+        assert_type(event, gpushm.Event)
+        assert_type(event.what, What)
+
+
+asyncio.run(waits())
+try:
+    gpushm.open("a")
+except gpushm.NotFound as e:
+    assert_type(e.code, str)
+    assert_type(e.errno, int | None)
