@@ -630,7 +630,7 @@ dist:
 # ---- lint ----
 
 # Each is a script that can be run alone. They say what they skip, and why.
-LINTS = spdx layers sizes format shell manuals manual_tests manual_example manual_words readme units warnings cppcheck symbols python
+LINTS = spdx layers sizes format shell manuals manual_tests manual_example manual_words readme units warnings cppcheck symbols python types
 .PHONY: lint $(addprefix lint-,$(LINTS))
 lint: $(addprefix lint-,$(LINTS))
 	@echo "lint: ok"
