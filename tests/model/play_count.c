@@ -172,6 +172,17 @@ static unsigned all_peers(const struct model *m)
 	return n;
 }
 
+/* A connection that has ended counts for its user until the kernel has dropped what its client did
+ * not read. */
+static unsigned charged_peers(const Gpushm__Proto__StatusReply *st)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < st->n_usage; i++)
+		n += st->usage[i]->peers;
+	return n;
+}
+
 void play_await(struct play *p)
 {
 	const struct model *m = &p->model;
@@ -182,8 +193,9 @@ void play_await(struct play *p)
 		play_look(p, REQUEST(STATUS, Status, status));
 		st = p->eye.reply->status;
 		/* These have no reply: a CLOSE, a closed socket, a death. */
-		if ((st->peers == all_peers(m) && st->suspects == model_suspects(m) &&
-		     st->waiting == model_waiting(m) && st->buffers == all_buffers(m)) ||
+		if ((st->peers == all_peers(m) && charged_peers(st) == all_peers(m) &&
+		     st->suspects == model_suspects(m) && st->waiting == model_waiting(m) &&
+		     st->buffers == all_buffers(m)) ||
 		    waited > p->deadline_ms)
 			break;
 		poll(NULL, 0, waited > 20);
