@@ -131,15 +131,15 @@ static int charge_peer(struct accounts *a, const struct process *p, unsigned ref
 	return r;
 }
 
-/* Whether the process turns out to be an administrator's, for whom there is a reserve. */
-static bool is_admin_after_all(struct listener *l, struct process *p, int socket)
+/* The process may turn out to be an administrator's, for whom there is a reserve. */
+static void look_for_admin(struct listener *l, struct process *p, int socket)
 {
 	struct service *s = l->service;
 	struct process_rules rules = service_rules(s);
 	struct fault ignored;
 
-	return !p->admin && rules.admin_gid != (gid_t)-1 &&
-	       process_ask_groups(p, &s->groups, socket, &rules, &ignored) == 0 && p->admin;
+	if (!p->admin && rules.admin_gid != (gid_t)-1)
+		process_ask_groups(p, &s->groups, socket, &rules, &ignored);
 }
 
 /* Charges the connection to its user. Above a limit it sets *ret_refused and returns 0, as long as
@@ -153,7 +153,10 @@ static int charge_or_refuse(struct listener *l, struct process *p, int socket,
 
 	if (charge_peer(accounts, p, 0, charges, refusal) == 0)
 		return 0;
-	if (is_admin_after_all(l, p, socket) && charge_peer(accounts, p, 0, charges, &again) == 0)
+	/* A connection that the user has just closed may still linger. */
+	on_look(&l->look);
+	look_for_admin(l, p, socket);
+	if (charge_peer(accounts, p, 0, charges, refusal) == 0)
 		return 0;
 	*ret_refused = true;
 	return charge_peer(accounts, p, REFUSED_MAX, charges, &again);
