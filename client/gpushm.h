@@ -209,7 +209,8 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 
 /* Lets other processes open the buffer. GPUSHM_SEALED: nobody writes to it again; this process's
  * mapping becomes read-only, and pointers to it must be used for reading only. GPUSHM_SHARED: the
- * buffer stays writable. Waits for the GPU work of the current context, then asks the daemon.
+ * buffer stays writable. Waits for the work that is queued on the GPUs that have the buffer mapped,
+ * on any stream of the GPU's primary context and of the thread's current one, then asks the daemon.
  * -EBUSY if it was published before. */
 int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
 

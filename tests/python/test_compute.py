@@ -76,7 +76,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.asarray = OnGpu
     module.cuda = ModuleType("cupy.cuda")
     module.cuda.Device = Device
-    module.cuda.get_current_stream = Stream
+    module.cuda.get_current_stream = lambda device=None: Stream()
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
 

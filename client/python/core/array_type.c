@@ -202,10 +202,11 @@ static PyMethodDef methods[] = {
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open the buffer: 'sealed' means that nobody writes to it any more, this\n"
-	  "process included; 'shared' allows writing. Waits for the GPU work of the current "
-	  "context. Errors:\n"
-	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
-	  "DaemonGone." },
+	  "process included; 'shared' allows writing. First waits for all work that this\n"
+	  "process has queued, on any stream of any library, on the GPU that has the memory\n"
+	  "mapped; and on the thread's current GPU for the current streams of PyTorch, CuPy and\n"
+	  "Numba. Errors: StateError (published before), InUse (writable views would outlive\n"
+	  "the sealing), DaemonGone." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
 	  "reshape($self, *shape, order='C')\n--\n\n"
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"

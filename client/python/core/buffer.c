@@ -411,6 +411,7 @@ static int warn_if_not_kept(const struct buffer *self)
 
 PyObject *buffer_publish(struct buffer *self, PyObject *args)
 {
+	_cleanup_(drop_object) PyObject *waited = NULL;
 	const char *word = "sealed";
 	enum gpushm_state state;
 	int r;
@@ -424,7 +425,8 @@ PyObject *buffer_publish(struct buffer *self, PyObject *args)
 	else
 		return PyErr_Format(PyExc_ValueError,
 				    "publish \"sealed\" or \"shared\", not \"%s\"", word);
-	if (state == GPUSHM_SEALED && !may_be_sealed(self))
+	waited = object_call(types.libraries_module, "before_publish", "(O)", self);
+	if (!waited || !buffer_is_open(self) || (state == GPUSHM_SEALED && !may_be_sealed(self)))
 		return NULL;
 	self->calls++;
 	self->sealing += state == GPUSHM_SEALED;

@@ -302,9 +302,9 @@ static PyMethodDef methods[] = {
 	{ "publish", publish, METH_VARARGS,
 	  "publish($self, state='sealed', /)\n--\n\n"
 	  "Lets others open it: 'sealed' means that nobody writes to it any more, this process\n"
-	  "included; 'shared' allows writing. Waits for the GPU work of the current context. "
-	  "Errors: StateError\n"
-	  "(published before), InUse (writable views would outlive the sealing), DaemonGone." },
+	  "included; 'shared' allows writing. Waits for the GPU as Array.publish(). Errors:\n"
+	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
+	  "DaemonGone." },
 	{ "attr", attr, METH_VARARGS,
 	  "attr($self, key, default=None, /)\n--\n\n"
 	  "The creator's attribute of that key, as bytes." },

@@ -5,6 +5,7 @@
  * cannot be closed while a memoryview is alive. Types without a format character (bfloat16, float8,
  * records) are given as plain bytes only; NumPy gets them over _span().
  */
+#include "client/array/dlpack_abi.h"
 #include "client/python/core/array.h"
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a memoryview points to libgpushm's shapes");
@@ -227,11 +228,30 @@ static int carry_out(struct array *self, const struct copy *c, const int64_t *st
 			       : gpushm_copy_from_host(a, host, strides);
 }
 
+/* A copy without a stream uses the legacy default stream, which does not wait for the streams that
+ * PyTorch and CuPy make: this waits for those on which the thread works now. */
+static int wait_for_streams(struct array *self)
+{
+	_cleanup_(drop_object) PyObject *done = NULL;
+	int type, id;
+
+	/* Host memory, or a forked child. */
+	if (!gpushm_array_device_ptr(self->array))
+		return 0;
+	gpushm_array_dlpack_device(self->array, &type, &id);
+	done = object_call(types.libraries_module, "wait_for_streams", "(N)",
+			   type == DLPACK_CUDA ? PyLong_FromLong(id) : Py_NewRef(Py_None));
+	return done ? 0 : -1;
+}
+
 static int run(struct array *self, const struct copy *c)
 {
 	const int64_t *strides;
 	int r;
 
+	if (!array_is_open(self) || (!c->stream.given && wait_for_streams(self) < 0))
+		return -1;
+	/* Checked again, because other threads have run. */
 	if (!array_is_open(self))
 		return -1;
 	if (!c->to_host && !array_is_writable(self)) {

@@ -38,6 +38,13 @@ static PyObject *opened(PyObject *module, PyObject *unused)
 	return buffer_list();
 }
 
+static PyObject *current_device(PyObject *module, PyObject *unused)
+{
+	int device = gpushm_current_device();
+
+	return device < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(device);
+}
+
 static PyObject *dtype_bits(PyObject *module, PyObject *name)
 {
 	struct gpushm_dtype type;
@@ -109,6 +116,9 @@ static PyMethodDef own_functions[] = {
 	{ "_stream", stream_handle, METH_O,
 	  "_stream($module, stream, /)\n--\n\n"
 	  "A stream argument as an int; None: the legacy default stream." },
+	{ "_current_device", current_device, METH_NOARGS,
+	  "_current_device($module, /)\n--\n\n"
+	  "The ordinal of the GPU of the thread's context; None: it has none." },
 	{ "_dtype_bits", dtype_bits, METH_O,
 	  "_dtype_bits($module, name, /)\n--\n\n"
 	  "Bits of an element of the dtype; 0: gpushm has no dtype of that name." },

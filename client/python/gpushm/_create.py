@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _core, _driver, _foreign
+from . import _core, _driver, _foreign, _libraries
 from ._array import on_host
 
 if TYPE_CHECKING:
@@ -140,9 +140,12 @@ def _registered(array: HostArray, mapped: bool) -> Iterator[int | None]:
         yield address
         return
     device = _driver.register(address, memory.nbytes, mapped=mapped)
+    buffer = id(array.buffer) if ours else 0
+    _libraries.registered.append(buffer)
     try:
         yield device
     finally:
+        _libraries.registered.remove(buffer)
         _driver.unregister(address)
 
 

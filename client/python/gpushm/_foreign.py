@@ -11,7 +11,7 @@ import ctypes
 import errno
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from . import _core, _driver, _dtype
+from . import _core, _driver, _dtype, _libraries
 
 if TYPE_CHECKING:
     from ._typing import Array, DType, NDArray, Source, Stream
@@ -196,6 +196,8 @@ def copy_into(array: Array, memory: Memory, stream: Stream | None) -> bool:
     handle = _core._stream(stream)
     if memory.stream is not None and memory.stream != (handle or _LEGACY_STREAM):
         _driver.synchronize(memory.stream, memory.device)
+    if stream is None:
+        _libraries.wait_for_streams(array.__dlpack_device__()[1] if array.device is not None else None)
     if array.nbytes:
         device = array.device if array.device is not None else memory.device
         _driver.copy(to, memory.address, array.nbytes, handle, device)

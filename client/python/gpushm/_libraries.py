@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Other libraries of this process: which of them ignore that memory is read-only, and on which GPU a thread works.
+"""Other libraries of this process: which of them ignore that memory is read-only, and on which GPU and which streams a
+thread works with them.
 
 Nothing here imports a library: one that is not imported yet does nothing with an Array.
 """
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+from . import _core, _driver
 
 
 class ReadOnlyWarning(UserWarning):
@@ -80,3 +84,44 @@ def warn_device(name: str, own: int, current: int) -> None:
         "chooses the GPU of a new buffer."
     )
     _say((own, current), text, DeviceWarning, 1)
+
+
+# ---- streams ----
+
+_DEFAULT_STREAMS = (0, 1, 2)  # the driver's numbers of them; each waits for the others
+# Host memory that the driver knows for a section, and so copies to behind the program's back: id() of the Buffer.
+registered: list[int] = []
+
+
+def _current_streams(device: int | None) -> Iterator[int]:
+    """The CUstreams on which PyTorch and CuPy queue this thread's work on that GPU; None: on the current one. Numba has
+    no current stream besides the default one, and all streams that it makes wait for that.
+    """
+    torch = getattr(sys.modules.get("torch"), "cuda", None)
+    # Without the question current_stream() would start CUDA.
+    if torch is not None and torch.is_initialized():
+        yield int(torch.current_stream(device).cuda_stream)
+    cupy = getattr(sys.modules.get("cupy"), "cuda", None)
+    if cupy is not None:
+        yield int(cupy.get_current_stream(*(() if device is None else (device,))).ptr)
+
+
+def wait_for_streams(device: int | None) -> None:
+    """Called before a copy on the legacy default stream, which by itself waits for the default streams, and for streams
+    that were not made to be independent of it, as Numba's.
+    """
+    for stream in _current_streams(device):
+        if stream not in _DEFAULT_STREAMS:
+            _driver.synchronize(stream, device)
+
+
+def before_publish(buffer: _core.Buffer) -> None:
+    """Waits for work that libgpushm's publish does not know: it waits for the GPU that has the memory mapped, and host
+    memory has none.
+    """
+    if buffer.kind == "host":
+        if id(buffer) in registered:
+            _driver.synchronize_all()
+    elif _core._current_device() is not None:
+        for stream in _current_streams(None):
+            _driver.synchronize(stream)

@@ -6,6 +6,8 @@ REFUSES lists what a library cannot take by its own rules: tests expect an excep
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezo
 
 NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMBERS += ["float16", "float32", "float64", "complex64", "complex128"]
+SLOW_CYCLES = 450_000_000  # a quarter of a second
 MACHINE = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2"]
 
 
@@ -101,6 +104,15 @@ class Torch:
     def synchronize(self) -> None:
         self.torch.cuda.synchronize()
 
+    @contextmanager
+    def slow_write(self, t: Any, value: float) -> Iterator[None]:
+        """A section whose current stream waits for a quarter of a second and then writes to all of t."""
+        with self.torch.cuda.stream(self.torch.cuda.Stream()):
+            self.torch.cuda._sleep(SLOW_CYCLES)
+            t.fill_(value)
+            del t
+            yield
+
 
 class Cupy:
     """By DLPack; pinned memory and negative strides, which CuPy cannot take by DLPack, by the CUDA Array Interface."""
@@ -130,6 +142,19 @@ class Cupy:
 
     def synchronize(self) -> None:
         self.cupy.cuda.Device().synchronize()
+
+    @contextmanager
+    def slow_write(self, t: Any, value: float) -> Iterator[None]:
+        """As Torch's."""
+        wait = self.cupy.RawKernel(
+            'extern "C" __global__ void wait(long long n) { long long t = clock64(); while (clock64() - t < n); }',
+            "wait",
+        )
+        with self.cupy.cuda.Stream(non_blocking=True):
+            wait((1,), (1,), (np.int64(SLOW_CYCLES),))
+            t[...] = value
+            del t
+            yield
 
 
 class CupyInterface(Cupy):
@@ -187,6 +212,23 @@ class Numba:
 
     def synchronize(self) -> None:
         self.cuda.synchronize()
+
+    @contextmanager
+    def slow_write(self, t: Any, value: float) -> Iterator[None]:
+        """As Torch's, on a stream of Numba's, which has no current stream."""
+        cuda = self.cuda
+
+        @cuda.jit
+        def write(to: Any, value: float) -> None:
+            for _ in range(500):
+                cuda.nanosleep(500_000)
+            for i in range(to.shape[0]):
+                for j in range(to.shape[1]):
+                    to[i, j] = value
+
+        write[1, 1, cuda.stream()](t, value)
+        del t
+        yield
 
 
 class Jax:

@@ -6,6 +6,7 @@ The default is NumPy, which every machine has.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -156,6 +157,99 @@ def test_a_read_only_array_is_written(pool: str, named: Any) -> None:
             assert not how.startswith("wrote")
             assert a.copy_to_host().tobytes() == want.tobytes()
         assert done.returncode in (0, -11, -6), done.stderr
+
+
+# ---- order ----
+
+SLOW = pytest.mark.skipif(not hasattr(library, "slow_write"), reason="it queues nothing on streams")
+
+
+@SLOW
+@pytest.mark.parametrize("state", ["sealed", "shared"])
+@pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] != "host"])
+def test_publish_overtakes_a_kernel_on_another_stream(
+    pool: str, state: str, named: Any, kernels: None, workers: Any
+) -> None:
+    if POOLS[pool] == "pinned" and NAME == "torch":
+        pytest.skip("torch has it as memory of the CPU")
+    a = gpushm.create(named(), (7, 6), "float32", pool=pool)
+    t = library.take(a)
+    a.fill(0)
+    workers.submit(os.getpid).result(100)  # The process has started.
+    with library.slow_write(t, 7):
+        del t  # A writable tensor would outlive the sealing. The kernel has its address.
+        gc.collect()
+        a.publish(state)
+        got = workers.submit(bytes_in_another_process, a.handle()).result(100)[2]
+    assert got == np.full((7, 6), 7, "f4").tobytes()
+    a.close()
+
+
+@SLOW
+@pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
+def test_a_copy_overtakes_a_kernel_on_the_current_stream(pool: str, named: Any, kernels: None) -> None:
+    want = np.full((7, 6), 7, "f4")
+    with filled(named(), content("float32"), pool, "shared"), gpushm.open("a", "r+") as a:
+        t = library.take(a)
+        for read in (lambda: a.copy_to_host(), lambda: np.asarray(a), lambda: np.array(a.tolist(), "f4")):
+            a.fill(0)
+            with library.slow_write(t, 7):
+                assert np.array_equal(read(), want)
+        with library.slow_write(t, 3):
+            assert a[6, 5] == 3
+        with library.slow_write(t, 3), gpushm.create("b", (7, 6), "float32", pool=pool) as b:
+            b.copy_to_device(a)
+            assert (b.copy_to_host() == 3).all()
+            b.discard()
+        for write in (lambda: a.copy_from_host(want), lambda: a.fill(7), lambda: a.__setitem__(..., want)):
+            with library.slow_write(t, 3):
+                write()
+            library.synchronize()
+            assert np.array_equal(a.copy_to_host(), want)
+        del t
+
+
+@pytest.mark.skipif(NAME != "torch", reason="PyTorch copies to registered memory")
+def test_publish_overtakes_a_copy_to_registered_memory(named: Any, kernels: None, workers: Any) -> None:
+    import torch
+
+    with gpushm.create(named(), (7, 6), "float32", pool="host") as a, gpushm.pinned(a):
+        a.fill(0)
+        t, source = torch.from_dlpack(a), torch.zeros((7, 6), device="cuda")
+        workers.submit(os.getpid).result(100)
+        with library.slow_write(source, 7):
+            t.copy_(source, non_blocking=True)
+            a.publish("shared")
+            got = workers.submit(bytes_in_another_process, a.handle()).result(100)[2]
+        assert got == np.full((7, 6), 7, "f4").tobytes()
+        del t
+
+
+# ---- arithmetic ----
+
+
+@pytest.mark.skipif(NAME not in ("torch", "cupy"), reason="another library computes")
+@pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
+def test_arithmetic_is_not_the_librarys(pool: str, named: Any, kernels: None) -> None:
+    want = content("float32")
+    with filled(named(), want, pool, "shared"), gpushm.open("a", "r+") as a:
+        t = library.make(want)
+        for got, expected in (
+            (a + 1, want + 1), (1 - a, 1 - want), (-a, -want), (a @ a.T, want @ want.T), (a == 5, want == 5),
+            (a + t, want + want), (t * a, want * want), (a + a, want + want), (a.sum(axis=0), want.sum(axis=0)),
+            (a.max(axis=1), want.max(axis=1)), (a.copy(), want), (a.astype("float16"), want.astype("f2")),
+        ):
+            assert type(got) is type(t)
+            assert np.allclose(np.frombuffer(library.bytes_of(got), expected.dtype), expected.ravel())
+        held = a
+        held += 1
+        with library.slow_write(library.make(want), 0):
+            held *= t
+            assert np.array_equal(a.copy_to_host(), (want + 1) * want)
+        assert held is a and type(a + want) is np.ndarray
+        del t, got, held
+        a.fill(2)
+        assert a.tolist() == np.full((7, 6), 2.0).tolist() and bool((a == 2).all())
 
 
 # ---- producing ----
