@@ -57,6 +57,7 @@ struct server {
 static void notify_pools(const struct server *s, const char *before)
 {
 	const struct pool *pool, *failed = NULL;
+	const char *noun = s->pools.open == 1 ? "pool" : "pools";
 	unsigned n = 0;
 
 	list_foreach (pool, &s->pools.all, link) {
@@ -67,10 +68,10 @@ static void notify_pools(const struct server *s, const char *before)
 			failed = pool;
 	}
 	if (failed)
-		sd_notifyf(0, "%sSTATUS=%u pools, %u of them failed: %s: %s", before, s->pools.open,
-			   n, failed->config.name, pool_trouble(failed));
+		sd_notifyf(0, "%sSTATUS=%u %s, %u of them failed: %s: %s", before, s->pools.open,
+			   noun, n, failed->config.name, pool_trouble(failed));
 	else
-		sd_notifyf(0, "%sSTATUS=%u pools", before, s->pools.open);
+		sd_notifyf(0, "%sSTATUS=%u %s", before, s->pools.open, noun);
 }
 
 /* Also after a restart that failed. */
@@ -349,7 +350,8 @@ static void on_pools_ready(void *arg)
 		return;
 	}
 	log_write(LOG_NOTICE, &(struct log_about){ .message_id = LOG_ID_STARTED },
-		  "gpushmd " GPUSHM_VERSION " serves %u pools at %s", s->pools.open,
+		  "gpushmd " GPUSHM_VERSION " serves %u %s at %s", s->pools.open,
+		  s->pools.open == 1 ? "pool" : "pools",
 		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
 	notify_ready(s);
 	handover_verify(&s->handover);

@@ -59,14 +59,15 @@ int ctl_connect(struct ctl *ctl)
 
 int ctl_error(enum exit_code code, const char *format, ...)
 {
-	_cleanup_(free_ptr) char *text = NULL;
+	_cleanup_(free_ptr) char *text = NULL, *named = NULL;
 	va_list ap;
 
 	va_start(ap, format);
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
 	va_end(ap);
-	output_line(stderr, "gpushmctl: %s", text ? text : "out of memory");
+	named = text ? output_name_users(text) : NULL;
+	output_line(stderr, "gpushmctl: %s", named ? named : "out of memory");
 	return code;
 }
 
@@ -91,9 +92,8 @@ enum exit_code ctl_exit_code(int error)
 int ctl_refused(int error)
 {
 	const char *text = gpushm_error();
-	_cleanup_(free_ptr) char *named = output_name_users(*text ? text : strerror(-error));
 
-	return ctl_error(ctl_exit_code(error), "%s", named ? named : text);
+	return ctl_error(ctl_exit_code(error), "%s", *text ? text : strerror(-error));
 }
 
 int ctl_result(int r)

@@ -81,7 +81,7 @@ const char *command_suggest(const char *typed);
 /* Connects, once. An exit code. */
 int ctl_connect(struct ctl *ctl);
 
-/* Prints "gpushmctl: ..." on stderr, escaped. Returns code. */
+/* Prints "gpushmctl: ..." on stderr, escaped, with users' names. Returns code. */
 int ctl_error(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints gpushm_error(), and returns the exit code for the library's -errno. */

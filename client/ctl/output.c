@@ -211,7 +211,7 @@ static size_t next_character(const char *text, size_t *ret_columns)
 	return n;
 }
 
-static size_t columns_of(const char *text)
+size_t output_columns(const char *text)
 {
 	size_t sum = 0, columns;
 
@@ -222,7 +222,7 @@ static size_t columns_of(const char *text)
 
 char *output_shorten(const char *text, size_t columns)
 {
-	size_t left = columns_of(text), head = (columns - 1) / 2, used = 0, n, width;
+	size_t left = output_columns(text), head = (columns - 1) / 2, used = 0, n, width;
 	const char *tail = text;
 	char *all = NULL;
 

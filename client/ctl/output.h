@@ -60,8 +60,11 @@ char *output_name_users(const char *text);
  * without memory. */
 char *output_escape(const char *s, size_t len);
 
+/* How many columns of a terminal the text takes; it needs a UTF-8 locale. */
+size_t output_columns(const char *text);
+
 /* The text, shortened in the middle to fit that many columns of a terminal, malloc'd; NULL without
- * memory. It needs a UTF-8 locale. columns: at least 1. */
+ * memory. columns: at least 1. */
 char *output_shorten(const char *text, size_t columns);
 
 /* Prints the text, escaped, and a newline. */

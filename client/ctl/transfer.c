@@ -86,18 +86,21 @@ void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns,
 	double part = (double)t->done / (double)t->total;
 	double rate = elapsed > 0 ? (double)t->done / elapsed : 0;
 	uint64_t left = rate > 0 ? (uint64_t)((double)(t->total - t->done) / rate) : 0;
-	int label = (int)(columns / 4), width;
+	_cleanup_(free_ptr) char *safe = output_escape(t->label, strlen(t->label));
+	size_t label_columns = columns / 4 + 1;
+	_cleanup_(free_ptr) char *label = safe ? output_shorten(safe, label_columns) : NULL;
+	int pad = label ? (int)(label_columns - output_columns(label)) : 0, width;
 	char tail[112];
 
 	snprintf(tail, sizeof(tail), "] %3d%% %s of %s, %s/s, %" PRIu64 ":%02" PRIu64,
 		 (int)(100 * part), size_format(t->done).text, size_format(t->total).text,
 		 size_format((uint64_t)rate).text, left / 60, left % 60);
-	width = (int)columns - label - (int)strlen(tail) - 3;
-	if (width < 5) {
+	width = (int)columns - (int)label_columns - (int)strlen(tail) - 3;
+	if (width < 5 || !label) {
 		snprintf(buf, size, "%.*s", (int)columns - 1, tail + 2);
 		return;
 	}
-	snprintf(buf, size, "%-*.*s [%-*.*s%s", label, label, t->label, width, (int)(width * part),
+	snprintf(buf, size, "%s%*s [%-*.*s%s", label, pad, "", width, (int)(width * part),
 		 "################################################"
 		 "################################################",
 		 tail);
@@ -107,7 +110,7 @@ void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns,
 static void draw(struct transfer *t, uint64_t now)
 {
 	struct winsize w;
-	char line[COLUMNS_MAX + 96];
+	char line[4 * COLUMNS_MAX];
 	size_t columns = 80;
 
 	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col)

@@ -56,6 +56,7 @@ int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_bu
  * order, else in C order. An exit code. */
 int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);
 
-/* The bar for a terminal of that many columns; buf has at least 24 bytes more than columns. */
+/* The bar for a terminal of that many columns; buf has at least 4 bytes for each, because a name
+ * may be in any script. */
 void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns, char *buf,
 			 size_t size);

@@ -363,12 +363,18 @@ START_TEST(a_progress_bar_is_wider_than_the_terminal)
 	struct transfer p = { .label = "weights.npy with a name that is much too long to show it",
 			      .total = 8ull << 30,
 			      .done = 3ull << 30 };
-	char buf[256];
+	char buf[4 * 160];
 
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
 	for (size_t columns = 1; columns <= 160; columns++) {
 		transfer_format_bar(&p, 3000000000u, columns, buf, sizeof(buf));
-		ck_assert_uint_lt(strlen(buf), columns + (columns == 1));
+		ck_assert_uint_lt(output_columns(buf), columns + (columns == 1));
 	}
+	/* Any user may choose a name, which may be in any script. */
+	p.label = "\xe6\xbc\xa2\xe5\xad\x97\033[2J";
+	transfer_format_bar(&p, 3000000000u, 100, buf, sizeof(buf));
+	ck_assert_ptr_nonnull(strstr(buf, "\xe6\xbc\xa2\xe5\xad\x97\\x1b[2J"));
+	ck_assert_uint_eq(output_columns(buf), 99);
 	transfer_format_bar(&p, 3000000000u, 100, buf, sizeof(buf));
 	ck_assert_ptr_nonnull(strstr(buf, " 37% 3.0 GiB of 8.0 GiB, 1.0 GiB/s, 0:05"));
 	p.done = 0;
