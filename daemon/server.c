@@ -323,10 +323,20 @@ static void trim(struct server *s)
 	malloc_trim(TRIM_PAD);
 }
 
+static void on_pool_renewed(const struct pool *pool, void *arg)
+{
+	struct server *s = arg;
+
+	handover_add_pool(&s->handover, pool);
+	handover_tidy(&s->handover); /* sweeps the former one */
+}
+
 static void on_housekeeping(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 
+	if (s->listening)
+		pools_renew(&s->pools, listener_pools_lent(&s->listener));
 	handover_tidy(&s->handover);
 	accounts_count_fds(&s->service.catalog.accounts);
 	pools_look(&s->pools, s->config->driver_timeout);
@@ -438,6 +448,7 @@ static int start(struct server *s)
 	if (r == 0)
 		r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);
 	s->pools.on_failed = on_pools_failed;
+	s->pools.on_renewed = on_pool_renewed;
 	if (r == 0)
 		r = handover_adopt(&s->handover);
 	accounts_count_fds(&s->service.catalog.accounts);

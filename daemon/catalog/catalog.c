@@ -68,6 +68,8 @@ static struct pool *default_pool(const struct catalog *c)
 	struct pool *it, *host = NULL, *gpu = NULL;
 
 	list_foreach (it, c->pools, link) {
+		if (it->state == POOL_RETIRED)
+			continue;
 		if (strcmp(it->config.name, c->default_pool) == 0)
 			return it;
 		if (!host && it->config.kind == POOL_HOST)

@@ -318,6 +318,21 @@ static void on_closed(uv_handle_t *handle)
 	close_fd(&l->reserve);
 }
 
+static uint64_t pools_lent(const struct list *peers)
+{
+	const struct peer *p;
+	uint64_t lent = 0;
+
+	list_foreach (p, peers, link)
+		lent |= p->session.pools_lent;
+	return lent;
+}
+
+uint64_t listener_pools_lent(const struct listener *l)
+{
+	return pools_lent(&l->peers) | pools_lent(&l->lingering);
+}
+
 void listener_done(struct listener *l)
 {
 	struct peer *p;

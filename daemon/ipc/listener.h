@@ -34,5 +34,8 @@ int listener_init(struct listener *l, struct service *service, int socket);
  * listener_done(), or an exec. */
 void listener_drain(struct listener *l);
 
+/* Bits of pool::index: mempools whose fd a client has that is connected. */
+uint64_t listener_pools_lent(const struct listener *l);
+
 /* Closes the socket and every peer; the loop must run once more. */
 void listener_done(struct listener *l);

@@ -86,6 +86,7 @@ void pool_flush(struct pool *pool)
 	list_foreach (p, &pool->pending, job.link)
 		give_back(p);
 	uv_timer_stop(&pool->aging);
+	pool->renew_now = true;
 }
 
 static uint64_t index_bit(const struct pool *pool)

@@ -45,6 +45,14 @@ void gpu_group_flush(struct pool *pool)
 			pool_flush(it);
 }
 
+/* The driver keeps what a mempool once had. */
+static uint64_t held_by(const struct pool *pool)
+{
+	uint64_t held = pool->used + pool->lost;
+
+	return pool->config.kind == POOL_MEMPOOL && pool->peak > held ? pool->peak : held;
+}
+
 void gpu_group_describe(const struct pool *pool, char *text, size_t size)
 {
 	const struct pool *it;
@@ -54,10 +62,10 @@ void gpu_group_describe(const struct pool *pool, char *text, size_t size)
 	if (!has_group(pool))
 		return;
 	list_foreach (it, &pool->device->pools, device_link) {
-		if (!is_on_gpu(it) || it == pool || it->used + it->lost == 0 || len >= size)
+		if (!is_on_gpu(it) || it == pool || held_by(it) == 0 || len >= size)
 			continue;
 		len += (size_t)snprintf(text + len, size - len, "%s: %s, ", it->config.name,
-					size_format(it->used + it->lost).text);
+					size_format(held_by(it)).text);
 	}
 }
 

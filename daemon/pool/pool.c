@@ -349,6 +349,13 @@ void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg)
 	pool_close_if_done(pool);
 }
 
+bool pool_is_empty(const struct pool *pool)
+{
+	return pool->state == POOL_READY && !pool->closing && pool->blocks == 0 &&
+	       pool->pending_count == 0 && pool->freed == pool->flushed &&
+	       list_empty(&pool->requests) && list_empty(&pool->waiting);
+}
+
 static bool id_list_has(const struct id_list *list, uint32_t id)
 {
 	for (size_t i = 0; i < list->n; i++)

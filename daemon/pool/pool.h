@@ -102,6 +102,7 @@ struct pool {
 	uint64_t used;	  /* bytes of blocks that buffers have, or that are being allocated */
 	uint64_t lost;	  /* bytes of blocks that could not be freed */
 	bool nearly_full; /* the log says so; until less is used again */
+	uint64_t peak;	  /* the most of used and pending at one time */
 	uint64_t pending_bytes;
 	uint32_t pending_count, blocks;
 	uint64_t flushed, freed; /* counts of blocks: given to the worker to free; freed since */
@@ -113,7 +114,9 @@ struct pool {
 	bool retry_now;		 /* `retry` is due at once */
 	uv_timer_t aging;	 /* gives back each block that has been pending too long */
 
-	struct job job; /* opens the pool, later closes it: never both at once */
+	uint32_t empty_looks; /* pools_renew(): calls since it became empty */
+	bool renew_now;	      /* pools_renew() does not wait for pending-max-age */
+	struct job job;	      /* opens the pool, later closes it: never both at once */
 	int open_result;
 	struct pool_opened found; /* of that job */
 	struct fault open_fault;
@@ -190,6 +193,9 @@ void pool_retire(struct pool *pool, const char *why);
  * after it. */
 void pool_close(struct pool *pool, void (*on_closed)(void *arg), void *arg);
 
+/* Whether the pool is ready and has nothing: no block, and no work under way. */
+bool pool_is_empty(const struct pool *pool);
+
 /* Whether a process of that user, with these sorted groups, may create in the pool. */
 bool pool_allows(const struct pool *pool, uid_t uid, const gid_t *gids, size_t n_gids);
 
@@ -238,7 +244,8 @@ void pool_free(struct pool *pool, struct block *block, uid_t uid, bool foreign);
  * call. */
 void pool_let_go(struct pool *pool, struct block *block);
 
-/* Submits everything pending to be given back; it no longer counts against the pool. */
+/* Submits everything pending to be given back; it no longer counts against the pool. An empty
+ * mempool is soon made anew. */
 void pool_flush(struct pool *pool);
 
 /* Waits for everything that was flushed to be given back, or lost. True: f->on_done will be called.

@@ -248,6 +248,9 @@ static void count(struct pool *pool, uint64_t bytes)
 {
 	pool->used += bytes;
 	pool->blocks++;
+	pool->renew_now = false;
+	if (pool->used + pool->pending_bytes > pool->peak)
+		pool->peak = pool->used + pool->pending_bytes;
 }
 
 static void discount(struct pool_request *r)

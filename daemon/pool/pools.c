@@ -2,7 +2,8 @@
  *
  * From the configuration to pools. Without a [pool] section there are gpuN and gpuN-mempool for
  * each GPU, pinned beside the first one, and always host. A pool whose device is missing stays,
- * failed, with the reason for clients that ask; the others work.
+ * failed, with the reason for clients that ask; the others work. A mempool may be made anew while
+ * the daemon runs; the fresh one has another id.
  */
 #include "daemon/pool/pools.h"
 
@@ -353,6 +354,55 @@ void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void
 			continue;
 		on_swept(it, arg);
 		pool_close(it, on_pool_closed, p);
+	}
+}
+
+/* ---- mempools that are made anew ---- */
+
+static bool is_renewable(const struct pool *pool, uint64_t lent)
+{
+	uint64_t kept = pool->renew_now ? 0 : pool->config.pending_max_bytes;
+
+	return pool->config.kind == POOL_MEMPOOL && pool_is_empty(pool) && pool->lost == 0 &&
+	       !pool_stuck(pool) && pool->peak > kept && !(lent >> pool->index & 1);
+}
+
+/* If the former one was used meanwhile, it stays. */
+static void on_renewed(struct pool *pool, void *arg)
+{
+	struct pools *p = arg;
+	struct pool *former = pools_by_id(p, p->renewed);
+
+	p->renewed = 0;
+	if (p->closing || pool->state != POOL_READY || !former || !pool_is_empty(former)) {
+		pool_close(pool, on_pool_closed, p);
+		return;
+	}
+	p->open--; /* insert() counts it again */
+	pool->id = ++p->last_id;
+	if (insert(p, pool) < 0)
+		return;
+	pool->on_failed = on_pool_failed;
+	pool->failed_arg = p;
+	pool_retire(former, "it is empty, and a fresh one has taken its place");
+	log_info("pool \"%s\": up to %s went back to GPU %d", pool->config.name,
+		 size_format(former->peak).text, pool->device->ordinal);
+	p->on_renewed(pool, p->arg);
+}
+
+void pools_renew(struct pools *p, uint64_t lent)
+{
+	struct pool *it, *pool;
+
+	list_foreach (it, &p->all, link) {
+		it->empty_looks = is_renewable(it, lent) ? it->empty_looks + 1 : 0;
+		if (it->empty_looks == 0 || p->renewed || p->closing ||
+		    (it->empty_looks <= it->config.pending_max_age && !it->renew_now))
+			continue;
+		if (pool_new(&it->config, it->device, it->worker, NULL, on_renewed, p, &pool) < 0)
+			return;
+		p->open++;
+		p->renewed = it->id;
 	}
 }
 

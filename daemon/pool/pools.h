@@ -20,10 +20,13 @@ struct pools {
 	struct job probe;
 	unsigned opening, open;
 	uint32_t last_id;
+	uint32_t renewed;	      /* id of the pool that is being renewed; 0: none */
 	bool probed, made, closing;   /* the prober is done; the pools have been made */
 	void (*on_ready)(void *arg);  /* each pool is ready or has failed */
 	void (*on_failed)(void *arg); /* set after pools_open(): a device is lost */
 	void (*on_closed)(void *arg); /* each pool is gone */
+	/* Set after pools_open(): a renewed pool is ready, and the former one can be swept. */
+	void (*on_renewed)(const struct pool *pool, void *arg);
 	void *arg;
 };
 
@@ -50,6 +53,12 @@ void pools_replace_retired(struct pools *p);
 
 /* Closes retired pools that have no block left; calls on_swept for each one before. */
 void pools_sweep(struct pools *p, void (*on_swept)(const struct pool *pool, void *arg), void *arg);
+
+/* Call it each second. The driver keeps all memory that an exported mempool ever had, as long as
+ * its fd exists anywhere. So a mempool that had more than its pending-max-bytes, has been empty for
+ * pending-max-age and is not in `lent` (bits of pool::index: clients have its fd) is retired, once
+ * a fresh one is ready in its place. */
+void pools_renew(struct pools *p, uint64_t lent);
 
 /* Call it periodically (each second): looks for driver calls that take too long, and calls
  * on_failed after a change. */

@@ -10,11 +10,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
 #define ONE "[pool gpu0]\nkind=vmm\n"
+#define MEMPOOL "[pool m]\nkind=mempool\nmax-pool-share=100%\n"
 
 static struct daemon second;
 static struct gpushm *other; /* a client of `second` */
@@ -90,6 +93,78 @@ START_TEST(a_freed_buffer_stays_while_anybody_makes_small_ones)
 }
 END_TEST
 
+/* The driver gives nothing of an exported mempool back: it must be made anew. */
+START_TEST(an_empty_mempool_keeps_its_memory_from_other_programs)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
+	struct gpushm *client = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	if (!fake_is_here())
+		return;
+	setup(MEMPOOL "pending-max-age=1\n");
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(gpushm_connect(d.socket, &client), 0);
+		ck_assert_msg(gpushm_create(client, "mine", 800 * MIB, &o, &b) == 0, "%s",
+			      gpushm_error());
+		ck_assert(!other_gets(900 * MIB));
+		ck_assert_int_eq(gpushm_discard(b), 0);
+		gpushm_disconnect(client);
+		client_await(other_gets(900 * MIB));
+	}
+	ck_assert_uint_eq(daemon_log_count(&d, "went back to GPU 0"), 2);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_flush_leaves_an_empty_mempools_memory)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
+	struct gpushm *client = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	if (!fake_is_here())
+		return;
+	setup(MEMPOOL "pending-max-age=3600\n" ONE);
+	ck_assert_int_eq(gpushm_connect(d.socket, &client), 0);
+	ck_assert_int_eq(gpushm_create(client, "mine", 800 * MIB, &o, &b), 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	gpushm_disconnect(client);
+	o.pool = "gpu0";
+	ck_assert_int_eq(gpushm_create(c, "mine", 900 * MIB, &o, &b), -ENOSPC);
+	ck_assert_msg(strstr(gpushm_error(), "(m: 800.0 MiB, "), "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+	client_await(other_gets(900 * MIB));
+	teardown();
+}
+END_TEST
+
+START_TEST(a_mempool_is_made_anew_while_a_client_has_it)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "m" };
+	struct gpushm_buffer *b = NULL;
+	struct gpushm_pool *pools;
+	struct timespec pause = { .tv_sec = 1 };
+	size_t n;
+
+	if (!fake_is_here())
+		return;
+	setup(MEMPOOL "pending-max-age=1\n");
+	b = client_create("mine", 800 * MIB, &o);
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	/* Time for the fault to show: the daemon looks each second. */
+	for (int i = 0; i < 4; i++)
+		nanosleep(&pause, NULL);
+	ck_assert_uint_eq(daemon_log_count(&d, "went back to GPU 0"), 0);
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	free(pools);
+	b = client_create("mine", 800 * MIB, &o);
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	teardown();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("pending");
@@ -97,5 +172,8 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, another_program_waits_for_a_large_buffer_that_was_freed);
 	tcase_add_test(t, a_freed_buffer_stays_while_anybody_makes_small_ones);
+	tcase_add_test(t, an_empty_mempool_keeps_its_memory_from_other_programs);
+	tcase_add_test(t, a_flush_leaves_an_empty_mempools_memory);
+	tcase_add_test(t, a_mempool_is_made_anew_while_a_client_has_it);
 	return suite_run("pending", t, NULL);
 }

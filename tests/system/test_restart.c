@@ -5,6 +5,7 @@
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
@@ -218,6 +219,40 @@ START_TEST(contents_or_leases_are_lost_on_a_pool)
 }
 END_TEST
 
+/* An empty mempool that no client has is made anew, so that its memory goes back to the GPU. */
+static void renew_mempool(const char *pool)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	unsigned before = keeper_log_count(&k, "went back to GPU 0");
+	struct gpushm *client = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_int_eq(gpushm_connect(k.socket, &client), 0);
+	ck_assert_msg(gpushm_create(client, "~/large", 64 * MIB, &o, &b) == 0, "%s",
+		      gpushm_error());
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	ck_assert_int_eq(gpushm_flush(client, pool), 0);
+	gpushm_disconnect(client);
+	client_await(keeper_log_count(&k, "went back to GPU 0") > before);
+}
+
+START_TEST(a_successor_does_not_know_a_mempool_that_was_made_anew)
+{
+	size_t kept = keeper_count(&k, 'p');
+
+	if (!fake_is_here())
+		return;
+	renew_mempool("gpu0-mempool");
+	survive("gpu0-mempool", SIGKILL);
+	gpushm_disconnect(c);
+	c = NULL;
+	renew_mempool("gpu0-mempool");
+	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
+	survive("gpu0-mempool", SIGTERM);
+	client_await(keeper_count(&k, 'p') == kept);
+}
+END_TEST
+
 START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
@@ -301,6 +336,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_holder_that_died_without_a_daemon_holds_forever);
 	tcase_add_test(t, a_half_made_buffer_comes_back);
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
+	tcase_add_test(t, a_successor_does_not_know_a_mempool_that_was_made_anew);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
 	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
