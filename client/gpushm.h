@@ -97,12 +97,14 @@ const char *gpushm_version(void);
 
 /* Connects to the daemon at socket_path. NULL means the first of these that is set or exists:
  * $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock, $XDG_RUNTIME_DIR/gpushm/gpushmd.sock. The daemon must
- * run as root, as the caller's own user or as user "gpushm"; the library trusts no other.
+ * run as root, as the caller's own user or as user "gpushm"; the library trusts no other, and none
+ * that the user namespace does not map unless $GPUSHM_UNMAPPED_DAEMON is "trust" (gpushm(7)).
  *
  * Errors: -ENOENT (no socket), -ECONNREFUSED (no daemon listens; or none has replied within
  * $GPUSHM_RECONNECT_MS and at least a second, because it is stopped or systemd, which has its
  * socket, can't start it), -EACCES (the socket's mode), -EPROTONOSUPPORT (no common version of the
- * protocol), -EPERM (the server is not trusted), -ENAMETOOLONG, -ENOMEM. */
+ * protocol), -EPERM (the server is not trusted, or can't identify this process), -EDQUOT (the user
+ * has too many connections), -EINVAL ($GPUSHM_UNMAPPED_DAEMON), -ENAMETOOLONG, -ENOMEM. */
 int gpushm_connect(const char *socket_path, struct gpushm **ret);
 
 /* Releases the connection. It closes when the last buffer that was opened through it is closed.
