@@ -188,7 +188,7 @@ class Array(_compute.Operators, _core.Array):
 
     def handle(self) -> _handle.Handle[Array]:
         """A Handle by which another process opens this array, or view; it can be pickled. The array itself pickles
-        as its handle, once it is published, and is open where it is unpickled.
+        as its handle, once it is published, and is open where it is unpickled. Either publishes an anonymous buffer.
         """
         return _handle.handle_of(self)
 
