@@ -140,7 +140,7 @@ def _registered(array: HostArray, mapped: bool) -> Iterator[int | None]:
         yield address
         return
     device = _driver.register(address, memory.nbytes, mapped=mapped)
-    buffer = id(array.buffer) if ours else 0
+    buffer = id(array.buffer) if isinstance(array, _core.Array) else 0
     _libraries.registered.append(buffer)
     try:
         yield device
