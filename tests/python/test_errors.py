@@ -74,7 +74,7 @@ def test_an_error_is_another_one(call: Any, error: str, code: str | None, text: 
         lambda: gpushm.create("a", 4, attrs=7), lambda: gpushm.create("a", 4, attrs={1: b""}),
         lambda: gpushm.create("a", 4, attrs={"k": object()}), lambda: gpushm.create("a", 4, nonsense=1),
         lambda: gpushm.create("a", 4, strides="x"), lambda: gpushm.create("a", 4, gid="wheel"),
-        lambda: gpushm.create_many("a", {"x": 7}), lambda: gpushm.create_many("a", {7: (1, "u1")}),
+        lambda: gpushm.create_many("a", {"x": object()}), lambda: gpushm.create_many("a", {7: (1, "u1")}),
         lambda: gpushm.connect(7), lambda: gpushm.stat(None), lambda: gpushm.ls(7), lambda: gpushm.to_device([1], 7),
     ],
 )

@@ -83,7 +83,7 @@ NO_CALLS: list[Callable[[], object]] = [
     lambda: gpushm.open("none"), lambda: gpushm.open("a", "w"), lambda: gpushm.open("a", timeout=-1),
     lambda: gpushm.open(7), lambda: gpushm.open("a", nonsense=1), lambda: gpushm.open("a", shape=10**9),
     lambda: gpushm.open("a", array="none"), lambda: gpushm.create("a", 4), lambda: gpushm.create("b", "x"),
-    lambda: gpushm.create("b", 4, ">f4"), lambda: gpushm.create_many("b", {"x": (4, "u1"), "y": 7}),
+    lambda: gpushm.create("b", 4, ">f4"), lambda: gpushm.create_many("b", {"x": (4, "u1"), "y": object()}),
     lambda: gpushm.create("b", 4, attrs={"k": object()}), lambda: gpushm.create("b", 4, pool="none"),
 ]
 NO_METHODS: list[Callable[[gpushm.Array], object]] = [

@@ -38,13 +38,19 @@ PyObject *memory_span(PyObject *o, PyObject *unused);
 PyObject *memory_read_into(PyObject *o, PyObject *args);
 PyObject *memory_write_from(PyObject *o, PyObject *args);
 
+/* ---- copy.c ---- */
+
+/* _copy_many(copies, stream), for the package: from memory of other libraries. */
+PyObject *copy_many(PyObject *module, PyObject *args);
+
 /* ---- exchange.c: DLPack and the CUDA Array Interface ---- */
 
 PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused);
 
 /* _read_dlpack(capsule), for the package: (dtype's name, shape, strides in bytes or None, address,
- * (type, id) of the device) of another library's capsule, which stays that library's. */
+ * (type, id) of the device, whether each element narrower than a byte has one) of another library's
+ * capsule, which stays that library's. */
 PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule);
 
 /* The getter of __cuda_array_interface__. Raises AttributeError where there is none, so that

@@ -172,6 +172,16 @@ static PyObject *publish(PyObject *o, PyObject *args)
 	return opened(o) ? buffer_publish(buffer_of(o), args) : NULL;
 }
 
+static PyObject *wait_for_others(PyObject *o, PyObject *stream)
+{
+	struct stream s;
+
+	if (!opened(o) || stream_from(stream, &s) < 0 ||
+	    order_wait(&buffer_of(o)->order, s.handle) < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 static Py_ssize_t length(PyObject *o)
 {
 	struct gpushm_array *a = opened(o);
@@ -243,6 +253,9 @@ static PyMethodDef methods[] = {
 	  "with as many contiguous bytes." },
 	{ "_write_from", memory_write_from, METH_VARARGS,
 	  "_write_from($self, data, stream=None, /)\n--\n\nThe same in the other direction." },
+	{ "_wait_for_others", wait_for_others, METH_O,
+	  "_wait_for_others($self, stream, /)\n--\n\n"
+	  "Waits for copies that this process has queued on other streams." },
 	{ "_span", memory_span, METH_NOARGS,
 	  "_span($self, /)\n--\n\n"
 	  "(an array of uint8 over all bytes from the lowest element to the highest, where\n"

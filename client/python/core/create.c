@@ -152,28 +152,36 @@ static void layouts_done(struct layouts *l)
 	PyMem_Free(l->specs);
 }
 
+/* Replaces a list or a number, the value of the i-th item, by an array that has a shape and a
+ * dtype. Returns it borrowed. */
+static PyObject *describe_value(PyObject *items, Py_ssize_t i, PyObject *value)
+{
+	PyObject *name = PyTuple_GetItem(PyList_GetItem(items, i), 0), *array, *item;
+
+	if (PyObject_HasAttrString(value, "shape") && PyObject_HasAttrString(value, "dtype"))
+		return value;
+	array = PyObject_CallMethod((PyObject *)types.buffer_made, "_described", "OO", name, value);
+	item = array ? Py_BuildValue("(ON)", name, array) : NULL;
+	/* PyList_SetItem() takes the item over, even where it fails. */
+	return item && PyList_SetItem(items, i, item) == 0 ? array : NULL;
+}
+
 /* o is (shape, dtype), or an object that has both. */
-static int layout_from_object(const char *name, PyObject *o, struct layout *ret)
+static int layout_from_object(PyObject *o, struct layout *ret)
 {
 	_cleanup_(drop_object) PyObject *shape = NULL, *dtype = NULL;
 
 	if (PyTuple_Check(o) && PyTuple_Size(o) == 2) {
 		shape = Py_NewRef(PyTuple_GetItem(o, 0));
 		dtype = Py_NewRef(PyTuple_GetItem(o, 1));
-	} else if (PyObject_HasAttrString(o, "shape") && PyObject_HasAttrString(o, "dtype")) {
-		shape = PyObject_GetAttrString(o, "shape");
-		dtype = PyObject_GetAttrString(o, "dtype");
 	} else {
-		PyErr_Format(PyExc_TypeError, "array \"%s\": (shape, dtype) is wanted, not %R",
-			     name, o);
+		shape = PyObject_GetAttrString(o, "shape");
+		dtype = shape ? PyObject_GetAttrString(o, "dtype") : NULL;
 	}
-	if (!shape || !dtype || layout_from(dtype, shape, Py_None, 'C', ret) < 0)
-		return -1;
-	ret->spec.name = name;
-	return 0;
+	return dtype ? layout_from(dtype, shape, Py_None, 'C', ret) : -1;
 }
 
-/* `items` is a list of (name, (shape, dtype)), and keeps the names. The caller ends *ret with
+/* `items` is a list of (name, value), and keeps the names. The caller ends *ret with
  * layouts_done(), also after a failure. */
 static int layouts_from(PyObject *items, struct layouts *ret)
 {
@@ -191,35 +199,62 @@ static int layouts_from(PyObject *items, struct layouts *ret)
 
 		ret->n = i + 1;
 		if (!PyArg_ParseTuple(PyList_GetItem(items, (Py_ssize_t)i),
-				      "sO;arrays are a dict of str to (shape, dtype)", &name,
-				      &value) ||
-		    layout_from_object(name, value, &ret->layouts[i]) < 0)
+				      "sO;arrays are a dict of str to arrays, or to (shape, dtype)",
+				      &name, &value))
 			return -1;
+		if (!PyTuple_Check(value))
+			value = describe_value(items, (Py_ssize_t)i, value);
+		if (!value || layout_from_object(value, &ret->layouts[i]) < 0)
+			return -1;
+		ret->layouts[i].spec.name = name;
 		ret->specs[i] = ret->layouts[i].spec;
 	}
 	return 0;
 }
 
+/* Copies the values into the new arrays. Takes b over. */
+static PyObject *fill(struct buffer *b, PyObject *items, PyObject *stream)
+{
+	PyObject *type, *value, *traceback, *done;
+
+	if (!b)
+		return NULL;
+	done = PyObject_CallMethod((PyObject *)b, "_fill", "OO", items, stream);
+	if (done) {
+		Py_DECREF(done);
+		return (PyObject *)b;
+	}
+	/* The traceback may keep the buffer. */
+	PyErr_Fetch(&type, &value, &traceback);
+	if (buffer_discard(b) < 0)
+		PyErr_Clear();
+	b->scratch = true;
+	PyErr_Restore(type, value, traceback);
+	Py_DECREF((PyObject *)b);
+	return NULL;
+}
+
 static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "name",  "arrays", "pool", "mode",	  "transient",
-					     "attrs", "wait",	"gid",	"device", NULL };
+	static const char *const names[] = { "name",	  "arrays", "pool", "mode",
+					     "transient", "attrs",  "wait", "gid",
+					     "device",	  "stream", NULL };
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts layouts = { 0 };
 	_cleanup_(drop_object) PyObject *items = NULL;
 	struct options_args given = { .mode = 0600 };
-	PyObject *name, *arrays;
+	PyObject *name, *arrays, *stream = Py_None;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$zO&pOO&OO:create_many", (char **)names,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$zO&pOO&OOO:create_many", (char **)names,
 					 &name, &arrays, &given.pool, mode_arg, &given.mode,
 					 &given.transient, &given.attrs, deadline_arg,
-					 &options.wait, &given.gid, &given.device) ||
+					 &options.wait, &given.gid, &given.device, &stream) ||
 	    options_from(&given, &options) < 0)
 		return NULL;
 	items = PyMapping_Items(arrays);
 	if (!items || layouts_from(items, &layouts) < 0)
 		return NULL;
-	return (PyObject *)make(self, name, layouts.specs, layouts.n, &options);
+	return fill(make(self, name, layouts.specs, layouts.n, &options), items, stream);
 }
 
 PyMethodDef create_functions[] = {
@@ -245,10 +280,13 @@ PyMethodDef create_functions[] = {
 	  "TooLarge, DeviceFailed, DriverError, BadArgument, LayoutError, DaemonGone." },
 	{ "create_many", KEYWORDS(create_many), METH_VARARGS | METH_KEYWORDS,
 	  "create_many($self, name, arrays, *, pool=None, mode=0o600, transient=False,\n"
-	  "            attrs=None, wait=0, gid=None, device=None)\n--\n\n"
+	  "            attrs=None, wait=0, gid=None, device=None, stream=None)\n--\n\n"
 	  "Makes a buffer of many arrays, mapped for writing. arrays: a dict of names to\n"
-	  "(shape, dtype), or to objects that have both. Each array starts at a multiple of\n"
-	  "256 bytes. The Buffer maps the names to Arrays, also in processes that open it.\n"
-	  "Otherwise as create()." },
+	  "arrays and tensors of any library, as a state_dict(), lists or numbers: they are\n"
+	  "copied, and all copies are waited for once. (shape, dtype), or an object that has\n"
+	  "both and no values, describes an array that is not filled. Each array is in C order\n"
+	  "and starts at a multiple of 256 bytes. The Buffer maps the names to Arrays, also in\n"
+	  "processes that open it. stream: as for Array.copy_from_host(). Otherwise as\n"
+	  "create()." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -16,7 +16,8 @@
 
 #define VERSIONED "dltensor_versioned"
 #define LEGACY "dltensor"
-#define IS_COPIED (1u << 1) /* DLPACK_FLAG_BITMASK_IS_COPIED */
+#define IS_COPIED (1u << 1)	 /* DLPACK_FLAG_BITMASK_IS_COPIED */
+#define SUBBYTE_PADDED (1u << 2) /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED */
 
 struct request {
 	bool legacy;
@@ -355,51 +356,77 @@ PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused)
 
 /* ---- another library's tensor ---- */
 
-static const struct dlpack_tensor *tensor_in(PyObject *capsule)
+/* *ret_flags: 0 for DLPack before 1.0. */
+static const struct dlpack_tensor *tensor_in(PyObject *capsule, uint64_t *ret_flags)
 {
 	const struct dlpack_versioned *v;
 	const struct dlpack_legacy *l;
 
+	*ret_flags = 0;
 	if (!PyCapsule_IsValid(capsule, VERSIONED)) {
 		l = PyCapsule_GetPointer(capsule, LEGACY);
 		return l ? &l->tensor : NULL;
 	}
 	v = PyCapsule_GetPointer(capsule, VERSIONED);
+	*ret_flags = v->flags;
 	if (v->major == DLPACK_MAJOR)
 		return &v->tensor;
 	return (void *)PyErr_Format(PyExc_TypeError, "DLPack %u.%u: version %d is known here",
 				    v->major, v->minor, DLPACK_MAJOR);
 }
 
-static PyObject *strides_in(const struct dlpack_tensor *t)
+static bool in_c_order(const struct dlpack_tensor *t)
+{
+	int64_t stride = 1;
+
+	for (int i = t->ndim - 1; i >= 0 && t->strides; i--) {
+		if (t->shape[i] > 1 && t->strides[i] != stride)
+			return false;
+		stride *= t->shape[i];
+	}
+	return true;
+}
+
+/* bytes: of an element; 0: elements are packed. */
+static PyObject *strides_in(const struct dlpack_tensor *t, int64_t bytes)
 {
 	int64_t strides[GPUSHM_MAX_NDIM];
 
-	if (!t->strides)
+	if (!t->strides || (bytes == 0 && in_c_order(t)))
 		return Py_NewRef(Py_None);
+	if (bytes == 0)
+		return PyErr_Format(PyExc_TypeError,
+				    "a DLPack tensor of elements narrower than a byte, which are "
+				    "packed, must be contiguous");
 	for (int i = 0; i < t->ndim; i++)
-		strides[i] = t->strides[i] * (t->bits / 8);
+		strides[i] = t->strides[i] * bytes;
 	return shape_tuple(strides, t->ndim);
 }
 
 PyObject *exchange_read_dlpack(PyObject *module, PyObject *capsule)
 {
-	const struct dlpack_tensor *t = tensor_in(capsule);
+	uint64_t flags, bits;
+	const struct dlpack_tensor *t = tensor_in(capsule, &flags);
 	struct gpushm_dtype type;
+	bool padded;
 	char name[32];
 
 	if (!t)
 		return NULL;
 	type = (struct gpushm_dtype){ .code = t->code, .bits = t->bits, .lanes = t->lanes };
-	/* A library packs types narrower than a byte as it likes. */
-	if (t->bits < 8 || t->lanes != 1 || gpushm_dtype_format(type, name, sizeof(name)) < 0)
+	if (gpushm_dtype_format(type, name, sizeof(name)) < 0)
 		return PyErr_Format(PyExc_TypeError, "a DLPack type of code %u, %u bits, %u lanes",
 				    t->code, t->bits, t->lanes);
 	if (t->ndim > GPUSHM_MAX_NDIM)
 		return PyErr_Format(PyExc_TypeError, "a DLPack tensor of %d dimensions", t->ndim);
-	return Py_BuildValue("sNNK(ii)", name, shape_tuple(t->shape, t->ndim), strides_in(t),
+	bits = gpushm_dtype_bits(type);
+	padded = bits % 8 != 0 && flags & SUBBYTE_PADDED;
+	return Py_BuildValue("sNNK(ii)O", name, shape_tuple(t->shape, t->ndim),
+			     strides_in(t, padded     ? 1
+					   : bits % 8 ? 0
+						      : (int64_t)(bits / 8)),
 			     (unsigned long long)((uintptr_t)t->data + t->byte_offset),
-			     t->device_type, t->device_id);
+			     t->device_type, t->device_id, padded ? Py_True : Py_False);
 }
 
 /* ---- the CUDA Array Interface ---- */

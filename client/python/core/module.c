@@ -122,6 +122,11 @@ static PyMethodDef own_functions[] = {
 	{ "_dtype_bits", dtype_bits, METH_O,
 	  "_dtype_bits($module, name, /)\n--\n\n"
 	  "Bits of an element of the dtype; 0: gpushm has no dtype of that name." },
+	{ "_copy_many", copy_many, METH_VARARGS,
+	  "_copy_many($module, copies, stream, /)\n--\n\n"
+	  "Copies into Arrays: a list of (Array, address, strides, device, memory). Waits once, "
+	  "or,\n"
+	  "with a stream, not at all." },
 	{ "_read_dlpack", exchange_read_dlpack, METH_O,
 	  "_read_dlpack($module, capsule, /)\n--\n\n"
 	  "(dtype, shape, strides, address, device) of another library's DLPack capsule." },

@@ -7,10 +7,10 @@ shape and item size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar, cast, overload
 
-from . import _compute, _core, _driver, _dtype, _foreign, _handle, _ipc, _show
+from . import _compute, _copy, _core, _dtype, _foreign, _handle, _ipc, _show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,36 +70,24 @@ class Array(_compute.Operators, _core.Array):
         return out
 
     def copy_from_host(self, source: Source, stream: Stream | None = None) -> None:
-        """Fills the array from the host: from anything that numpy.asarray() takes, broadcast to this shape.
+        """Fills the array from anything that numpy.asarray() takes, or from a tensor or an array of any library, on the
+        host or a GPU, strided as it is and with a gradient or not. It is broadcast to this shape. Where the dtype is
+        another one, NumPy converts it.
 
         stream: a CUDA stream to queue the copy on; `source` must live until the stream has done the copy (but a
         source that is converted first is waited for). None or 0: done on return. Errors: ReadOnly, ValueError
         (shapes), TypeError (a dtype that does not fit).
         """
-        raw = isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == self.nbytes
-        matched: Any = source if raw else _matched(self, source, "same_kind")
-        self._write_from(matched, stream)
-        if not raw and stream is not None and not _is_the_callers(matched, source):
-            _wait(self, stream)
+        if isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == self.nbytes:
+            self._write_from(source, stream)
+        else:
+            _copy.fill(self, source, stream)
 
     def copy_to_device(self, source: Source | _foreign.Memory, stream: Stream | None = None) -> None:
         """Fills the array from another one, on a GPU or the host: Numba's DeviceNDArray.copy_to_device()."""
-        temporary = False
-        if isinstance(source, Array) and on_host(source):
+        if hasattr(source, "shape") and not _copy.is_numpys(source):
             _same_shape(self, source, "the source")
-            found = source.numpy()
-            # A copy inside of the same memory needs an order that only NumPy knows: it copies the source first.
-            temporary = on_host(self) and bool(_numpy().may_share_memory(found, self._span()[0]))
-            source = found.copy() if temporary else found
-        elif isinstance(source, _foreign.Memory) or _foreign.is_cuda_array(source):
-            memory = _foreign.memory_of(source)
-            _same_shape(self, memory, "the source")
-            if (self.dtype_name, self.descr) == memory.encoded() and _foreign.copy_into(self, memory, stream):
-                return
-            source, temporary = _foreign.to_host(memory), True
-        self.copy_from_host(source, stream)
-        if temporary and stream is not None:
-            _wait(self, stream)
+        _copy.fill(self, source, stream)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray:
         shared = on_host(self)
@@ -143,13 +131,12 @@ class Array(_compute.Operators, _core.Array):
     def __setitem__(self, key: str | Key, value: object) -> None:
         """Copies a value that NumPy can broadcast, or another array, into the view."""
         view = self._field(key) if isinstance(key, str) else super().__getitem__(key)
-        if on_host(view) and not isinstance(view.dtype, str) and not view.readonly:
+        ours_or_numpys = isinstance(value, Array) or not hasattr(value, "__dlpack__") or _copy.is_numpys(value)
+        if on_host(view) and ours_or_numpys and not isinstance(view.dtype, str) and not view.readonly:
             # NumPy broadcasts, converts, and handles memory that overlaps.
             view.numpy()[...] = value.__array__() if isinstance(value, Array) else value
-        elif isinstance(value, Array) or hasattr(value, "__cuda_array_interface__"):
-            view.copy_to_device(value)
         else:
-            view._write_from(_matched(view, value, "unsafe"))
+            _copy.fill(view, value, None, "unsafe")
 
     def __iter__(self) -> Iterator[Any]:
         """The elements, or the views, along the first axis."""
@@ -237,6 +224,26 @@ class Buffer(_core.Buffer):
     def unlink(self) -> None:
         """Frees the name at once, and the memory when no process has it open any more."""
         self.connection.unlink(self.name)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        """Copies a value into the array of that name, as `buffer[name][...] = value` does."""
+        self[name][...] = value
+
+    def update(self, values: Mapping[str, Source], stream: Stream | None = None) -> None:
+        """Copies many values into the arrays of their names; each has its array's shape, or is a number. All copies are
+        queued first, and then waited for once.
+
+        values: arrays and tensors of any library, on the host or a GPU, as a state_dict(). stream: as for
+        Array.copy_from_host(). Errors: KeyError (no array of that name), ValueError (a shape), TypeError (a dtype),
+        ReadOnly. KeyError and ValueError are raised before anything is copied.
+        """
+        _copy.fill_many([(name, self[name], value) for name, value in values.items()], stream)
+
+    def _fill(self, items: list[tuple[str, Any]], stream: Stream | None) -> None:
+        """Called by create_many()."""
+        _copy.fill_many([(name, self[name], value) for name, value in items if _copy.has_values(value)], stream)
+
+    _described = staticmethod(_copy.described)
 
     def handle(self) -> _handle.Handle[Buffer]:
         """A Handle by which another process opens this buffer; it can be pickled. The Buffer itself pickles as its
@@ -368,28 +375,3 @@ def _numpy_dtype(array: _core.Array) -> Any:
 def _same_shape(array: _core.Array, other: Any, what: str) -> None:
     if tuple(other.shape) != array.shape:
         raise ValueError(f"{what} has shape {tuple(other.shape)}, the array {array.shape}")
-
-
-def _matched(array: _core.Array, source: Any, casting: str) -> Any:
-    """The source as an ndarray of the array's dtype and shape; `casting` does not apply to Python's numbers."""
-    numpy, dtype = _numpy(), _numpy_dtype(array)
-    found = numpy.asarray(source) if hasattr(source, "dtype") else numpy.asarray(source, dtype)
-    if found.dtype != dtype:
-        found = found.astype(dtype, casting=casting)
-    return numpy.broadcast_to(found, array.shape)
-
-
-def _is_the_callers(matched: Any, source: Any) -> bool:
-    """Whether _matched() returned the source's own memory, which the caller keeps."""
-    numpy = _numpy()
-    if isinstance(source, numpy.ndarray):
-        return bool(numpy.may_share_memory(matched, source))
-    while isinstance(matched.base, numpy.ndarray):
-        matched = matched.base
-    return not matched.flags.owndata
-
-
-def _wait(array: _core.Array, stream: Any) -> None:
-    """Waits for a queued copy from memory that is freed now. Copies to host pools are never queued."""
-    if array.device_ptr is not None:
-        _driver.synchronize(_core._stream(stream), array.device)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _u64, _size, _int = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
 _PORTABLE, _DEVICEMAP = 1, 2  # CU_MEMHOSTREGISTER_*
+_DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_*
 _OUT_OF_MEMORY = 2  # CUresult
 
 # The types of the arguments. Pointers are c_void_p, so that None is NULL.
@@ -37,6 +38,7 @@ _CALLS = {
     "cuDevicePrimaryCtxRetain": (ctypes.c_void_p, _int),
     "cuDevicePrimaryCtxRelease_v2": (_int,),
     "cuMemcpyAsync": (_u64, _u64, _size, ctypes.c_void_p),
+    "cuPointerGetAttribute": (ctypes.c_void_p, ctypes.c_int, _u64),
     "cuMemcpyDtoH_v2": (ctypes.c_void_p, _u64, _size),
     "cuCtxSynchronize": (),
     "cuStreamSynchronize": (ctypes.c_void_p,),
@@ -124,6 +126,11 @@ def copy(to: int, source: int, nbytes: int, stream: int | None, device: int | No
         call("cuMemcpyAsync", to, source, nbytes, stream)
         if stream is None:
             call("cuStreamSynchronize", None)
+def device_of(address: int) -> int:
+    """The ordinal of the GPU that has the memory."""
+    found = _int()
+    call("cuPointerGetAttribute", ctypes.byref(found), _DEVICE_ORDINAL, address)
+    return found.value
 
 
 def read(to: int, source: int, nbytes: int, device: int | None) -> None:

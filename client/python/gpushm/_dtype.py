@@ -41,7 +41,8 @@ def encode(dtype: object) -> tuple[str, str | None]:
 
 def _foreign(dtype: object) -> object:
     """The name of torch.float32 and the like; any other object itself."""
-    return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
+    # torch.float4_e2m1fn_x2 has two numbers in an element.
+    return str(dtype).removeprefix("torch.").replace("_x2", "x2") if type(dtype).__module__ == "torch" else dtype
 
 
 def _encode_numpy(dtype: Any) -> tuple[str, str | None]:
@@ -59,6 +60,18 @@ def _encode_numpy(dtype: Any) -> tuple[str, str | None]:
 
 
 @lru_cache(maxsize=256)
+def itemsize(name: str) -> int:
+    """Bytes of an element; 0: elements are packed."""
+    bits = _core._dtype_bits(name)
+    return 0 if bits % 8 else bits // 8
+
+
+def of(name: str, descr: str | None) -> Any:
+    """A dtype for create() and Buffer.array(): the name, or a record's numpy.dtype."""
+    return name if descr is None else decode(name, descr)
+
+
+@lru_cache(maxsize=256)
 def decode(name: str, descr: str | None) -> Any:
     """The numpy.dtype; the name where NumPy and ml_dtypes have none, or are not installed."""
     numpy = _numpy()
@@ -71,7 +84,7 @@ def decode(name: str, descr: str | None) -> Any:
     if name.startswith("record"):
         return numpy.dtype(f"V{name.removeprefix('record')}")
     # ml_dtypes uses a whole byte for a float4; gpushm packs two into a byte.
-    if name.startswith(("float4_", "float6_")):
+    if not itemsize(name):
         return name
     try:
         return numpy.dtype(name)

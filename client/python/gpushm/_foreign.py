@@ -8,16 +8,16 @@ of another library uses, and returns an Array of it; to_device() copies other me
 from __future__ import annotations
 
 import ctypes
-import errno
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from . import _core, _driver, _dtype, _libraries
+from . import _core, _driver, _dtype
 
 if TYPE_CHECKING:
-    from ._typing import Array, DType, NDArray, Source, Stream
+    from ._typing import Array, NDArray, Source, Stream
 
-_CUDA, _CUDA_HOST, _CUDA_MANAGED = 2, 3, 13  # DLDeviceType
-_LEGACY_STREAM = 1  # the legacy default stream, for DLPack and for the driver
+_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
+_LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2  # the default streams, for DLPack and for the driver
 
 
 def is_cuda_array(obj: object) -> bool:
@@ -53,19 +53,25 @@ class Memory(NamedTuple):
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None  # in bytes; None: C order
-    dtype: DType  # a numpy.dtype, or gpushm's name where NumPy has none
+    type: tuple[str, str | None]  # gpushm's name of the dtype, and a record's descr
     on_gpu: bool
-    device: int | None = None
-    stream: int | None = None
+    device: int = -1  # its ordinal
+    stream: int | None = None  # what is queued there comes first
+    padded: bool = False  # elements narrower than a byte have a byte each
+
+    @property
+    def dtype(self) -> Any:
+        """A numpy.dtype, or gpushm's name where NumPy has none."""
+        return _dtype.decode(*self.type)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
-        return _core._dtype_bits(self.dtype) // 8 if isinstance(self.dtype, str) else int(self.dtype.itemsize)
+        """Bytes of an element; 0: elements are packed."""
+        return 1 if self.padded else _dtype.itemsize(self.type[0])
 
-    def encoded(self) -> tuple[str, str | None]:
-        """Its dtype as gpushm has it: (name, descr or None)."""
-        return (self.dtype, None) if isinstance(self.dtype, str) else _dtype.encode(self.dtype)
+    def is_strided(self) -> bool:
+        """Whether it is not in C order."""
+        return self.strides is not None and self.strides != c_strides(self.shape, self.itemsize)
 
     @property
     def flags(self) -> dict[str, bool]:
@@ -103,36 +109,101 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tup
     return below, below + above + itemsize
 
 
-def memory_of(obj: Any) -> Memory:
+def memory_of(obj: Any, stream: Stream | None = None) -> Memory:
     """Where an object's memory is, by the CUDA Array Interface, DLPack, or numpy.asarray(). TypeError: by none."""
+    found = memory_if_any(obj, stream)
+    if found is not None:
+        return found
+    import numpy
+
+    return _from_numpy(numpy.asarray(obj))
+
+
+def memory_if_any(obj: Any, stream: Stream | None = None) -> Memory | None:
+    """Where an array's memory is; None: it is no array, or gpushm has no such type. stream: on which it will be used,
+    as an argument of ours.
+    """
     if isinstance(obj, Memory):
         return obj
+    if isinstance(obj, _core.Array):
+        return _from_array(obj, stream)
+    if isinstance(obj, getattr(sys.modules.get("numpy"), "ndarray", ())):
+        try:
+            return _from_numpy(obj)
+        except TypeError:
+            return None
+    if is_torchs(obj):
+        return _from_dlpack(_plain(obj), stream)
     interface = _interface(obj)
     if interface is not None and not (hasattr(obj, "__dlpack__") and _says_too_little(interface)):
         return _from_interface(obj, interface)
-    if hasattr(obj, "__dlpack__"):
-        return _from_dlpack(obj)
-    import numpy
-
-    found = numpy.asarray(obj)
-    return Memory(found, found.ctypes.data, found.shape, found.strides, found.dtype, on_gpu=False)
+    return _from_dlpack(_plain(obj), stream) if hasattr(obj, "__dlpack__") else None
 
 
-def _from_dlpack(obj: Any) -> Memory:
+def is_torchs(obj: Any) -> bool:
+    """Whether it is a tensor of PyTorch's."""
+    return isinstance(obj, getattr(sys.modules.get("torch"), "Tensor", ()))
+
+
+def _plain(obj: Any) -> Any:
+    """The same tensor, as PyTorch gives it away: without a gradient, and with its elements as they are in memory."""
+    if getattr(obj, "requires_grad", False):
+        obj = obj.detach()
+    for name in ("resolve_conj", "resolve_neg"):
+        if hasattr(obj, name):
+            obj = getattr(obj, name)()
+    return obj
+
+
+def _from_array(array: _core.Array, stream: Stream | None) -> Memory:
+    on_gpu = array.kind in ("vmm", "mempool")
+    address, device = (array.device_ptr, array.device) if on_gpu else (array.host_ptr, None)
+    if array.device_ptr is not None:
+        array._wait_for_others(_core._stream(stream) or _LEGACY_STREAM)
+    strides = array.strides if array.itemsize else None
+    where = -1 if device is None else device
+    return Memory(array, address or 0, array.shape, strides, (array.dtype_name, array.descr), on_gpu, where)
+
+
+def _from_numpy(found: Any) -> Memory:
+    name, descr = _dtype.encode(found.dtype)
+    # ml_dtypes has a byte for each element.
+    padded = _core._dtype_bits(name) % 8 != 0
+    address = found.__array_interface__["data"][0]
+    return Memory(found, address, found.shape, found.strides, (name, descr), on_gpu=False, padded=padded)
+
+
+def _from_dlpack(obj: Any, stream: Stream | None) -> Memory:
     """Asks an exporter for a capsule, and reads it without taking the tensor: the capsule's end gives it back.
 
     DLPack orders the exporter's work on a GPU before the stream that is named here.
     """
-    # Without a stream some exporters order nothing.
-    stream = {"stream": _LEGACY_STREAM} if obj.__dlpack_device__()[0] == _CUDA else {}
+    on_gpu, words = obj.__dlpack_device__()[0] in (_CUDA, _CUDA_MANAGED), {}
+    if on_gpu:
+        handle = _core._stream(stream)
+        # Without a stream some exporters order nothing, and PyTorch does not know each thread's default stream.
+        words["stream"] = handle if handle and handle != _PER_THREAD_STREAM else _LEGACY_STREAM
+    capsule, retyped = _capsule_of(obj, words)
+    name, shape, strides, address, (kind, device), padded = _core._read_dlpack(capsule)
+    if not on_gpu and kind not in (_CPU, _CUDA_HOST):
+        raise TypeError(f"the memory is on DLPack's device ({kind}, {device}), from which gpushm can't copy")
+    where = device if on_gpu else -1
+    return Memory(capsule, address, shape, strides, (retyped or name, None), on_gpu, where, words.get("stream"), padded)
+
+
+def _capsule_of(obj: Any, words: dict[str, int]) -> tuple[Any, str | None]:
+    """The capsule, and the dtype's name where the capsule has another one of the same size."""
     try:
-        capsule = obj.__dlpack__(max_version=(1, 1), **stream)
-    except TypeError:  # An exporter of before DLPack 1.0.
-        capsule = obj.__dlpack__(**stream)
-    name, shape, strides, address, (kind, device) = _core._read_dlpack(capsule)
-    on_gpu = kind == _CUDA
-    dtype, ordered_on = _dtype.decode(name, None), _LEGACY_STREAM if on_gpu else None
-    return Memory(capsule, address, shape, strides, dtype, on_gpu=on_gpu, device=device, stream=ordered_on)
+        try:
+            return obj.__dlpack__(max_version=(1, 1), **words), None
+        except TypeError:  # An exporter of before DLPack 1.0.
+            return obj.__dlpack__(**words), None
+    except BufferError:
+        # PyTorch before 2.9 has no DLPack code for float8, but it can view the bytes.
+        if not is_torchs(obj) or obj.element_size() != 1:
+            raise
+        name = _dtype.encode(obj.dtype)[0]
+        return obj.view(sys.modules["torch"].uint8).__dlpack__(**words), name
 
 
 def _from_interface(obj: Any, interface: dict[str, Any]) -> Memory:
@@ -142,15 +213,23 @@ def _from_interface(obj: Any, interface: dict[str, Any]) -> Memory:
         raise TypeError("a masked array of the CUDA Array Interface can't be taken")
     descr = interface.get("descr")
     plain = descr is None or interface["typestr"][1] != "V" or [tuple(d) for d in descr] == [("", interface["typestr"])]
+    address = interface["data"][0] or 0
     return Memory(
         obj,
-        interface["data"][0] or 0,
+        address,
         tuple(interface["shape"]),
         tuple(interface["strides"]) if interface.get("strides") is not None else None,
-        numpy.dtype(interface["typestr"] if plain else descr),
+        _dtype.encode(numpy.dtype(interface["typestr"] if plain else descr)),
         on_gpu=True,
+        device=_driver.device_of(address) if address else 0,
         stream=interface.get("stream"),
     )
+
+
+def wait_for(memory: Memory, stream: Stream | None) -> None:
+    """Waits for what comes first, unless it is on the stream on which the memory will be used."""
+    if memory.stream is not None and memory.stream != (_core._stream(stream) or _LEGACY_STREAM):
+        _driver.synchronize(memory.stream, memory.device)
 
 
 def described(obj: Any) -> Any:
@@ -166,7 +245,7 @@ def described(obj: Any) -> Any:
 
 
 def to_host(memory: Memory) -> NDArray:
-    """A numpy.ndarray of the elements, copied; done on return."""
+    """A numpy.ndarray of the elements, copied; done on return. Of padded elements it has the bytes."""
     import numpy
 
     below, nbytes = memory.span()
@@ -177,33 +256,7 @@ def to_host(memory: Memory) -> NDArray:
         _driver.read(raw.ctypes.data, memory.address - below, nbytes, memory.device)
     elif nbytes:
         ctypes.memmove(raw.ctypes.data, memory.address - below, nbytes)
-    return numpy.ndarray(memory.shape, memory.dtype, raw, below, memory.strides)
-
-
-def copy_into(array: Array, memory: Memory, stream: Stream | None) -> bool:
-    """Copies GPU memory into an Array whose elements are in the same order, without the host. False: nothing was
-    copied, because the order differs, or because both overlap, which a driver's copy does not allow.
-    """
-    strides = memory.strides or c_strides(memory.shape, memory.itemsize)
-    ordered = (array.is_c_contiguous() and strides == c_strides(memory.shape, memory.itemsize)) or (
-        array.is_f_contiguous() and strides == f_strides(memory.shape, memory.itemsize)
-    )
-    to = array.device_ptr
-    if not ordered or to is None or _overlap(to, array.nbytes, memory):
-        return False
-    if array.readonly:
-        raise _core.ReadOnly(errno.EROFS, f'buffer "{array.name}" is open for reading only')
-    handle = _core._stream(stream)
-    if memory.stream is not None and memory.stream != (handle or _LEGACY_STREAM):
-        _driver.synchronize(memory.stream, memory.device)
-    if stream is None:
-        _libraries.wait_for_streams(array.__dlpack_device__()[1] if array.device is not None else None)
-    if array.nbytes:
-        device = array.device if array.device is not None else memory.device
-        _driver.copy(to, memory.address, array.nbytes, handle, device)
-        # An empty copy notes the stream in the buffer: the array's next consumer waits for it.
-        array.buffer.array((0,), "uint8")._write_from(b"", stream)
-    return True
+    return numpy.ndarray(memory.shape, "uint8" if memory.padded else memory.dtype, raw, below, memory.strides)
 
 
 _SEED = 65536  # bytes
@@ -211,7 +264,7 @@ _SEED = 65536  # bytes
 
 def repeat(array: Array, element: bytes, stream: Stream | None) -> bool:
     """Fills GPU memory whose elements are contiguous with one of them: a part from the host, and then what is filled is
-    copied behind itself, so that little passes through the host. False: nothing was done, as copy_into().
+    copied behind itself, so that little passes through the host. False: nothing was done, for others nothing is faster.
     """
     start = array.device_ptr
     if start is None or array.host_ptr is not None or not (array.is_c_contiguous() or array.is_f_contiguous()):
@@ -230,13 +283,6 @@ def repeat(array: Array, element: bytes, stream: Stream | None) -> bool:
     if stream is None:
         _driver.synchronize(None, array.device)
     return True
-
-
-def _overlap(address: int, nbytes: int, memory: Memory) -> bool:
-    """Whether the memory overlaps these bytes."""
-    below, size = memory.span()
-    start = memory.address - below
-    return start < address + nbytes and address < start + size
 
 
 # ---- the buffer of some memory ----
@@ -259,7 +305,7 @@ def as_array(obj: Source | Memory) -> Array:
                 continue
             at = memory.address - below - start
             if nbytes and at >= 0 and at + nbytes <= buffer.nbytes:
-                return buffer.array(memory.shape, memory.dtype, strides=memory.strides, offset=at + below)
+                return buffer.array(memory.shape, _dtype.of(*memory.type), strides=memory.strides, offset=at + below)
     raise TypeError(
         f"the memory of this {type(obj).__name__} is from no buffer that this process has open: only a pool's can be "
         "shared; to_device(obj) makes a copy in one"
