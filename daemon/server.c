@@ -443,7 +443,7 @@ static int start(struct server *s)
 	busy_poll_init(&s->service.busy_poll, &s->loop);
 	turns_init(&s->service.turns, &s->loop);
 	reexec_init(&s->service.reexec, &s->loop, s->argv, exec_program, s);
-	r = reaper_init(&s->service.reaper, &s->loop, &s->service.catalog);
+	r = reaper_init(&s->service.reaper, &s->loop, &s->service.catalog, &s->service.turns);
 	start_signals(s);
 	if (r == 0)
 		r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);

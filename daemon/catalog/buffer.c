@@ -321,7 +321,9 @@ int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, en
 	l->access = access;
 	l->id = id;
 	l->since_ns = clock_realtime_ns();
-	list_insert(&p->leases, &l->process_link);
+	l->filling = b->state == BUFFER_FILLING;
+	list_init(&l->process_link);
+	lease_move(l, p);
 	list_insert(&b->leases, &l->buffer_link);
 	++*count_of(l);
 	if (p->uid != b->uid)
@@ -330,8 +332,29 @@ int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, en
 	return 0;
 }
 
+void lease_move(struct lease *l, struct process *p)
+{
+	if (l->filling && !list_empty(&l->process_link))
+		l->process->filling--;
+	list_drop(&l->process_link);
+	list_insert(l->filling ? p->leases.next : &p->leases, &l->process_link);
+	p->filling += l->filling;
+	l->process = p;
+}
+
+void lease_fill_no_more(struct lease *l)
+{
+	if (!l->filling)
+		return;
+	l->process->filling--;
+	l->filling = false;
+	list_drop(&l->process_link);
+	list_insert(&l->process->leases, &l->process_link);
+}
+
 struct lease *lease_free(struct lease *l)
 {
+	l->process->filling -= l->filling;
 	--*count_of(l);
 	list_drop(&l->process_link);
 	list_drop(&l->buffer_link);

@@ -165,6 +165,7 @@ struct lease {
 	struct buffer *buffer;
 	uint64_t id;
 	enum access access;
+	bool filling;	   /* counted in process::filling */
 	uint64_t since_ns; /* CLOCK_REALTIME */
 };
 
@@ -172,6 +173,12 @@ struct lease {
  * `slack`. 0, or -errno with *f filled in. */
 int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, enum access access,
 	      uint64_t id, uint64_t slack, struct lease **ret, struct fault *f);
+
+/* Makes it a lease of this process. */
+void lease_move(struct lease *l, struct process *p);
+
+/* Its buffer is not filled any more, or nobody needs to know. */
+void lease_fill_no_more(struct lease *l);
 
 /* Unlinks it from both and discharges. Returns NULL. */
 struct lease *lease_free(struct lease *l);

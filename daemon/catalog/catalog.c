@@ -370,16 +370,18 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 	return 0;
 }
 
-void catalog_unlink_unpublished(struct catalog *c, struct process *p)
+bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned max)
 {
-	struct lease *l;
+	for (; p->filling > 0 && max > 0; max--) {
+		struct lease *l = list_first(&p->leases, struct lease, process_link);
 
-	list_foreach (l, &p->leases, process_link) {
-		if (l->buffer->state != BUFFER_FILLING || !l->buffer->key)
+		lease_fill_no_more(l);
+		if (!l->buffer->key)
 			continue;
 		lost_add_dropped(&c->lost, l->buffer, p, true);
 		unlink_name(c, l->buffer);
 	}
+	return p->filling > 0;
 }
 
 void catalog_unlink_all(struct catalog *c)
@@ -468,13 +470,10 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
 
 	l->process = p;
 	r = record_lease(c, l, LEASE_MOVED);
-	if (r < 0) {
-		l->process = former;
-		return r;
-	}
-	list_drop(&l->process_link);
-	list_insert(&p->leases, &l->process_link);
-	return 0;
+	l->process = former;
+	if (r == 0)
+		lease_move(l, p);
+	return r;
 }
 
 void catalog_end_lease(struct catalog *c, struct lease *l)
@@ -650,6 +649,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	r = buffer_publish(b, state, f);
 	if (r < 0)
 		return r;
+	lease_fill_no_more(l);
 	if (state == BUFFER_SEALED)
 		lease_make_read_only(l);
 	report(c, b, b->key, BUFFER_PUBLISHED);

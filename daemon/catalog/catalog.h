@@ -141,9 +141,9 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 int catalog_unlink(struct catalog *c, const struct process *p, const char *key, uint64_t id,
 		   struct fault *f);
 
-/* The connection of a process has closed: unlinks the buffers that it was filling. Their leases
- * stay. */
-void catalog_unlink_unpublished(struct catalog *c, struct process *p);
+/* The connection of a process has closed: unlinks the buffers that it was filling, at most so many.
+ * Their leases stay. Returns whether there are more. */
+bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned max);
 
 /* The lease now belongs to another process: to a new connection of the same client. On an error it
  * stays where it is. */

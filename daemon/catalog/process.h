@@ -8,6 +8,7 @@
 
 #include "daemon/catalog/groups.h"
 #include "daemon/catalog/pidfd.h"
+#include "daemon/catalog/turns.h"
 #include "proto/base/list.h"
 
 #include <stdbool.h>
@@ -24,10 +25,14 @@ struct process {
 	char command[16];	/* for people; no decision depends on it */
 	uint64_t session;	/* of the connection; a client that reconnects names it */
 	struct pidfd *pidfd;	/* shared; NULL: it can't be watched (unwatched-clients=trust) */
-	struct list leases;	/* lease::process_link */
+	struct list leases;	/* lease::process_link; first those of buffers being filled */
+	uint32_t filling;	/* leases whose buffer is being filled */
 	uint64_t suspect_ns;	/* CLOCK_REALTIME: when its connection closed; 0: it is open */
 	struct list pidfd_link; /* pidfd::suspects */
 	struct reaper *reaper;
+	struct work work; /* the reaper's: the end of its names and leases */
+	bool over;	  /* its leases end */
+	bool died;	  /* because it is gone */
 };
 
 struct process_rules {

@@ -13,9 +13,11 @@
 
 #include <string.h>
 
-int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog)
+#define AT_ONCE 64u /* names or leases that end with the request or the connection */
+
+int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog, struct turns *turns)
 {
-	*r = (struct reaper){ .loop = loop, .catalog = catalog };
+	*r = (struct reaper){ .loop = loop, .catalog = catalog, .turns = turns };
 	list_init(&r->suspects);
 	return pidfds_init(&r->pidfds);
 }
@@ -27,6 +29,7 @@ static void drop(struct process *p)
 
 	list_drop(&p->link);
 	list_drop(&p->pidfd_link);
+	work_drop(&p->work);
 	p->reaper->n--;
 	if (pidfd && pidfd->watched && list_empty(&pidfd->suspects))
 		uv_poll_stop(&pidfd->poll);
@@ -34,13 +37,42 @@ static void drop(struct process *p)
 	process_free(p);
 }
 
+/* ---- what takes long is done in the user's turns ---- */
+
+/* One name, or one lease. */
+static bool take_turn(struct work *w)
+{
+	struct process *p = container_of(w, struct process, work);
+	struct catalog *c = p->reaper->catalog;
+	struct lease *l = list_first(&p->leases, struct lease, process_link);
+
+	if (!p->over)
+		return catalog_unlink_unpublished(c, p, 1);
+	if (p->died)
+		catalog_holder_died(c, l);
+	else
+		catalog_end_lease(c, l);
+	if (!list_empty(&p->leases))
+		return true;
+	drop(p);
+	return false;
+}
+
+/* The process has a lease. */
+static void queue(struct process *p)
+{
+	struct lease *l = list_first(&p->leases, struct lease, process_link);
+
+	turns_add(p->reaper->turns, l->charge.account, &p->work);
+}
+
 static void holder_died(struct process *p)
 {
-	struct lease *l;
-
-	list_foreach (l, &p->leases, process_link)
-		catalog_holder_died(p->reaper->catalog, l);
-	drop(p);
+	p->over = p->died = true;
+	if (list_empty(&p->leases))
+		drop(p);
+	else
+		queue(p);
 }
 
 static void on_gone(uv_poll_t *handle, int status, int events)
@@ -51,6 +83,7 @@ static void on_gone(uv_poll_t *handle, int status, int events)
 	if (ratelimit_pass(&p->reaper->catalog->death_lines, p->uid, clock_monotonic_ns()))
 		log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
 			  "process %d (%s) has gone: its leases end", p->pid, p->command);
+	uv_poll_stop(handle);
 	/* The last one releases the pidfd, whose memory stays until its poll handle is closed. */
 	list_foreach (p, &pidfd->suspects, pidfd_link)
 		holder_died(p);
@@ -80,6 +113,7 @@ static void watch(struct reaper *r, struct process *p)
 void reaper_adopt(struct reaper *r, struct process *p)
 {
 	p->reaper = r;
+	work_init(&p->work, take_turn);
 	p->suspect_ns = clock_realtime_ns();
 	list_insert(&r->suspects, &p->link);
 	r->n++;
@@ -99,6 +133,8 @@ void reaper_take(struct reaper *r, struct process *p)
 		return;
 	}
 	reaper_adopt(r, p);
+	if (catalog_unlink_unpublished(r->catalog, p, AT_ONCE))
+		queue(p);
 }
 
 struct process *reaper_find_same(const struct process *like, const struct process *after)
@@ -109,14 +145,16 @@ struct process *reaper_find_same(const struct process *like, const struct proces
 	return !all || at->next == all ? NULL : container_of(at->next, struct process, pidfd_link);
 }
 
+/* The client lives and never learned of these leases, so it has written to nothing. */
 void reaper_release(struct reaper *r, struct process *p)
 {
-	struct lease *l;
-
-	/* The client lives and never learned of these leases, so it has written to nothing. */
-	list_foreach (l, &p->leases, process_link)
-		catalog_end_lease(r->catalog, l);
-	drop(p);
+	p->over = true;
+	for (unsigned i = 0; i < AT_ONCE && !list_empty(&p->leases); i++)
+		catalog_end_lease(r->catalog, list_first(&p->leases, struct lease, process_link));
+	if (list_empty(&p->leases))
+		drop(p);
+	else
+		queue(p);
 }
 
 void reaper_done(struct reaper *r)

@@ -14,13 +14,16 @@ struct reaper {
 	struct pidfds pidfds;	 /* of the clients that are connected, and of the suspects */
 	struct list suspects;	 /* process::link */
 	uint32_t n;
-	bool ending; /* connections close because the daemon ends, not because clients do */
+	struct turns *turns; /* borrowed */
+	bool ending;	     /* connections close because the daemon ends, not because clients do */
 };
 
 /* 0 or -ENOMEM. */
-int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog);
+int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog, struct turns *turns);
 
-/* Owns a process whose connection has closed, from now on; frees it at once if it has no lease. */
+/* Owns a process whose connection has closed, from now on; frees it at once if it has no lease. The
+ * names of the buffers that it was filling are free: at once, or if they are many, in its user's
+ * turns. */
 void reaper_take(struct reaper *r, struct process *p);
 
 /* The first suspect behind `after` (NULL: of all) that is the same process as `like`, or NULL. */

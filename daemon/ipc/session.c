@@ -43,7 +43,6 @@ void session_done(struct session *s)
 	cancel(s);
 	if (!s->process)
 		return;
-	catalog_unlink_unpublished(&s->service->catalog, s->process);
 	s->process->groups = groups_release(s->process->groups);
 	reaper_take(&s->service->reaper, take_ptr(s->process));
 }

@@ -14,6 +14,7 @@
 #include "tests/lib/role.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
@@ -32,7 +33,8 @@ enum { HONEST = 65531, HOSTILE = 65532 };
 #define CONNECT_EVERY 10u
 #define SAMPLES_MAX 1000000u
 #define CONFIG "[pool host]\nkind=host\nsize=1G\n"
-#define DAEMON_NICE (-20)
+#define PART_MS 500u
+#define REST_MS 5000
 #define SAMPLE_MS 50
 #define FDS 50000u
 
@@ -94,20 +96,28 @@ static double time_connect(void)
 	return us;
 }
 
+static double opens[SAMPLES_MAX], connects[SAMPLES_MAX];
+static struct samples opened = { opens, 0 }, connected = { connects, 0 };
+
 static void measure(struct raw *r, unsigned ms)
 {
-	static double opens[SAMPLES_MAX], connects[SAMPLES_MAX];
-	struct samples open = { opens, 0 }, connect = { connects, 0 };
 	uint64_t end = clock_monotonic_ns() + ms * UINT64_C(1000000);
 
 	for (unsigned i = 0; clock_monotonic_ns() < end; i++) {
-		add(&open, time_open(r));
-		if (i % CONNECT_EVERY == 0)
-			connect.us[connect.n++] = time_connect();
+		add(&opened, time_open(r));
+		if (i % CONNECT_EVERY == 0 && connected.n < SAMPLES_MAX)
+			connected.us[connected.n++] = time_connect();
 		usleep(PACE_US);
 	}
-	printf("%u %.1f %.1f %.1f %.1f %.1f\n", open.n, quantile(&open, 0.5), quantile(&open, 0.9),
-	       quantile(&open, 0.99), quantile(&open, 1), quantile(&connect, 0.99));
+	puts("measured");
+}
+
+static void report(void)
+{
+	printf("%u %.1f %.1f %.1f %.1f %.1f\n", opened.n, quantile(&opened, 0.5),
+	       quantile(&opened, 0.9), quantile(&opened, 0.99), quantile(&opened, 1),
+	       quantile(&connected, 0.99));
+	opened.n = connected.n = 0;
 }
 
 static void run_on(pid_t process, int processor)
@@ -121,42 +131,122 @@ static void run_on(pid_t process, int processor)
 	sched_setaffinity(process, sizeof(set), &set);
 }
 
-/* socket, processor; then a line for each measurement: its ms. */
+/* socket, processor; then lines: the ms of a measurement, or 0 to print and forget them all. */
 int fairness_honest_role(char **args)
 {
-	const struct sched_param urgent = { .sched_priority = 1 };
 	struct raw r;
 	char line[32];
 
 	run_on(0, atoi(args[1]));
-	sched_setscheduler(0, SCHED_FIFO, &urgent);
 	setenv("HONEST_SOCKET", args[0], 1);
 	if (setgroups(0, NULL) < 0 || setresgid(HONEST, HONEST, HONEST) < 0 ||
 	    setresuid(HONEST, HONEST, HONEST) < 0)
 		return 1;
 	raw_greet(&r, args[0]);
 	raw_publish(&r, raw_create(&r, "honest", 4096), GPUSHM__PROTO__STATE__STATE_SHARED);
-	while (fgets(line, sizeof(line), stdin))
-		measure(&r, (unsigned)atoi(line));
+	while (fgets(line, sizeof(line), stdin)) {
+		if (atoi(line))
+			measure(&r, (unsigned)atoi(line));
+		else
+			report();
+	}
 	raw_close(&r);
 	return 0;
 }
 
-static struct latency ask(struct role_process *honest, unsigned ms)
+static void ask(struct role_process *honest, unsigned ms, char *line, size_t size)
+{
+	snprintf(line, size, "%u", ms);
+	role_write_line(honest, line);
+	role_read_line(honest, line, size);
+}
+
+static struct latency read_latency(struct role_process *honest)
 {
 	struct latency l = { 0 };
 	char line[128];
 
-	snprintf(line, sizeof(line), "%u", ms);
-	role_write_line(honest, line);
-	role_read_line(honest, line, sizeof(line));
+	ask(honest, 0, line, sizeof(line));
 	ck_assert_int_eq(sscanf(line, "%u %lf %lf %lf %lf %lf", &l.n, &l.p50, &l.p90, &l.p99,
 				&l.max, &l.connect_p99),
 			 6);
 	return l;
 }
 
+static bool sleeps(pid_t process)
+{
+	char path[32], state = 'R';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", process);
+	f = fopen(path, "re");
+	if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'R';
+	if (f)
+		fclose(f);
+	return state == 'S';
+}
+
+/* Waits until the daemon has served all that was sent, for some seconds at most. */
+static void await_rest(pid_t daemon)
+{
+	unsigned asleep = 0;
+
+	for (int waited = 0; waited < REST_MS && asleep < 5; waited += 10) {
+		poll(NULL, 0, 10);
+		asleep = sleeps(daemon) ? asleep + 1 : 0;
+	}
+}
+
+/* Measures for some time in all. Between two parts the hostile processes (0: none) are stopped, and
+ * the daemon comes to rest: a real-time process that does not sleep for 0.95 s is interrupted for
+ * 0.05 s (sched(7)). */
+static struct latency measure_beside(struct role_process *honest, pid_t hostile, pid_t daemon,
+				     unsigned ms)
+{
+	char line[128];
+
+	for (unsigned done = 0; done < ms; done += PART_MS) {
+		if (hostile)
+			kill(-hostile, SIGCONT);
+		ask(honest, PART_MS, line, sizeof(line));
+		if (hostile)
+			kill(-hostile, SIGSTOP);
+		await_rest(daemon);
+	}
+	return read_latency(honest);
+}
+
 /* ---- the daemon ---- */
+
+static void make_urgent(pid_t thread, int priority)
+{
+	const struct sched_param param = { .sched_priority = priority };
+
+	sched_setscheduler(thread, SCHED_FIFO, &param);
+}
+
+/* The loop gets a processor. All threads are urgent: the loop waits when another one is not running
+ * in the middle of uv_async_send(), or with a lock. */
+static void place_daemon(pid_t daemon, bool spare)
+{
+	char path[32];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", daemon);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir))) {
+		pid_t thread = (pid_t)atoi(entry->d_name);
+
+		if (thread <= 0)
+			continue;
+		run_on(thread, !spare ? -1 : thread == daemon ? 0 : 1);
+		make_urgent(thread, 1);
+	}
+	closedir(dir);
+}
 
 /* A connection takes two descriptors of the daemon. Returns the limit. */
 static rlim_t raise_fd_limit(void)
@@ -245,7 +335,6 @@ static void attack_and_measure(const char *attack, const struct fairness_options
 	struct role_process hostile;
 	struct gpushm *conn = NULL;
 	char uid[16], n[16], cpu[16], line[32];
-	uint64_t start;
 	unsigned long before;
 
 	snprintf(uid, sizeof(uid), "%d", HOSTILE);
@@ -255,11 +344,10 @@ static void attack_and_measure(const char *attack, const struct fairness_options
 	role_start(&hostile, "hostile", (const char *[]){ d->socket, uid, attack, n, cpu, NULL });
 	role_read_line(&hostile, line, sizeof(line));
 	before = requests(conn);
-	start = clock_monotonic_ns();
-	ret->beside = ask(honest, o->beside_ms);
-	ret->requests = (unsigned long)((double)(requests(conn) - before) * 1e6 / us_since(start));
+	ret->beside = measure_beside(honest, hostile.pid, d->pid, o->beside_ms);
+	ret->requests = (requests(conn) - before) * 1000 / o->beside_ms;
 	ck_assert_int_eq(kill(hostile.pid, 0), 0);
-	kill(hostile.pid, SIGKILL);
+	kill(-hostile.pid, SIGKILL);
 	role_wait(&hostile);
 	gpushm_disconnect(conn);
 }
@@ -278,11 +366,11 @@ void fairness_measure(const char *attack, const struct fairness_options *o, stru
 
 	*ret = (struct attacked){ 0 };
 	daemon_start_with(&d, CONFIG, &options);
-	run_on(d.pid, spare ? 0 : -1);
-	setpriority(PRIO_PROCESS, (id_t)d.pid, DAEMON_NICE);
+	place_daemon(d.pid, spare);
 	snprintf(cpu, sizeof(cpu), "%d", spare ? 1 : -1);
 	role_start(&honest, "honest", (const char *[]){ d.socket, cpu, NULL });
-	ret->idle = ask(&honest, o->idle_ms);
+	make_urgent(honest.pid, 2);
+	ret->idle = measure_beside(&honest, 0, d.pid, o->idle_ms);
 	ret->rss_before = anonymous_kib(d.pid);
 	ret->fds_before = descriptors(d.pid);
 	sampler = start_sampling(d.pid, shared);

@@ -4,9 +4,8 @@
  * and beside each attack of hostile.h; and how much memory, how many descriptors and how many lines
  * of the log the hostile user gets out of the daemon.
  *
- * The daemon runs on one processor, all clients on another. The honest client has a real-time
- * priority, and the daemon a higher one than normal processes: what is measured is the daemon, not
- * the kernel's scheduler.
+ * The daemon's loop runs on one processor, all else on another. The daemon and the honest client
+ * have real-time priorities: what is measured is the daemon, not the kernel's scheduler.
  */
 #pragma once
 

@@ -23,7 +23,7 @@
 
 #define WAIT_FOREVER UINT64_MAX
 #define ARRAYS_REFUSED 2001u
-#define BUFFERS_LISTED 16000u
+#define BUFFERS_LISTED 2500u
 #define IDS_RECLAIMED 6000u
 #define DYING_LEASES 20000u
 #define DYING_BUFFERS 2000u
@@ -319,7 +319,7 @@ static size_t next_full(struct conn *c, unsigned char *frame)
 		return next_create(c, frame);
 	snprintf(name, sizeof(name), "f/%u", c->index);
 	return pack(REQUEST(CREATE, Create, create, BYTES(name, name),
-			    SET(size_bytes, UINT64_C(1000) << 20), SET(wait_ms, WAIT_FOREVER)),
+			    SET(size_bytes, UINT64_C(500) << 20), SET(wait_ms, WAIT_FOREVER)),
 		    frame);
 }
 
@@ -469,10 +469,13 @@ static void prepare_list(void)
 {
 	char name[64];
 
+	/* As many as the user's share allows. */
 	for (unsigned i = 0; i < BUFFERS_LISTED; i++) {
 		snprintf(name, sizeof(name), "listed/%u", i);
-		raw_publish(&base, raw_create(&base, name, 4096),
-			    GPUSHM__PROTO__STATE__STATE_SHARED);
+		if (raw_call(&base, REQUEST(CREATE, Create, create, BYTES(name, name),
+					    SET(size_bytes, 4096))) != 0)
+			break;
+		raw_publish(&base, base.reply->attach->lease, GPUSHM__PROTO__STATE__STATE_SHARED);
 	}
 }
 
@@ -489,14 +492,14 @@ static void prepare_suspect(void)
 
 static void prepare_full(void)
 {
-	raw_create(&base, "full", UINT64_C(900) << 20);
+	raw_create(&base, "full", UINT64_C(500) << 20);
 }
 
 /* ---- the table ---- */
 
 static const struct attack attacks[] = {
 	{ "hello", "HELLO again, refused", .next = next_hello },
-	{ "hello-suspect", "HELLO beside 16,000 buffers, one of a suspect", .next = next_connect,
+	{ "hello-suspect", "HELLO beside 2,500 buffers, one of a suspect", .next = next_connect,
 	  .prepare = prepare_suspect },
 	{ "create", "CREATE and CLOSE of 4 KiB", .next = next_create, .reads = true },
 	{ "create-refused", "CREATE of 2^64-1 bytes", .next = next_create_refused },
@@ -517,12 +520,12 @@ static const struct attack attacks[] = {
 	{ "unlink", "UNLINK of another user's buffer", .next = next_unlink },
 	{ "stat", "STAT of a buffer with 64 attributes and 60,000 leases", .next = next_stat,
 	  .prepare = prepare_stat },
-	{ "list", "LIST of 16,000 buffers, no name fits", .next = next_list,
+	{ "list", "LIST of 2,500 buffers, no name fits", .next = next_list,
 	  .prepare = prepare_list },
-	{ "list-holders", "LIST of 16,000 buffers with holders", .next = next_list_all,
+	{ "list-holders", "LIST of 2,500 buffers with holders", .next = next_list_all,
 	  .prepare = prepare_list },
 	{ "pools", "POOLS", .next = next_pools },
-	{ "pools-suspect", "POOLS beside 16,000 buffers, one of a suspect", .next = next_pools,
+	{ "pools-suspect", "POOLS beside 2,500 buffers, one of a suspect", .next = next_pools,
 	  .prepare = prepare_suspect },
 	{ "status", "STATUS", .next = next_status },
 	{ "clean", "CLEAN of another user's buffer", .next = next_clean },
@@ -670,6 +673,7 @@ int hostile_role(char **args)
 	unsigned n = (unsigned)atoi(args[3]);
 	struct conn *all = calloc(n, sizeof(*all));
 
+	setpgid(0, 0);
 	path = args[0];
 	pid = (unsigned)getpid();
 	poller = epoll_create1(EPOLL_CLOEXEC);

@@ -302,7 +302,7 @@ void world_make(void)
 	turns_init(&s->turns, &base.loop);
 	require(waiters_init(&s->waiters, &base.loop, &s->catalog, &s->turns) == 0);
 	uv_unref((uv_handle_t *)&s->waiters.timer);
-	require(reaper_init(&s->reaper, &base.loop, &s->catalog) == 0);
+	require(reaper_init(&s->reaper, &base.loop, &s->catalog, &s->turns) == 0);
 	for (size_t i = 0; i < array_size(pool_configs); i++) {
 		require(pool_new(&pool_configs[i], NULL, base.worker, "no GPU here", on_pool_ready,
 				 NULL, &pool) == 0);
