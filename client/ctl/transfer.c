@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The chunked copies of put, create and get. A chunk goes through one block of memory, 8 MiB, so
- * that a file of any size needs no more; if the CPU has the buffer mapped, there is no block, and
- * the kernel reads into and writes from the shared memory itself.
+ * The chunked copies of put, create and get. A chunk goes through a block of memory, so that a file
+ * of any size needs 8 MiB; if the CPU has the buffer mapped, there is no block, and the kernel
+ * reads into and writes from the shared memory itself.
  *
  * The signal handler only notes the number; the loops look at it between chunks. Outside of
  * transfers the signals keep their default action, so that a request which waits for a name can be
@@ -11,6 +11,7 @@
 #include "client/ctl/transfer.h"
 
 #include "client/ctl/ctl.h"
+#include "client/ctl/read_ahead.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
@@ -255,30 +256,52 @@ int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_bu
 	return check_end(fd, file, bytes);
 }
 
-static int dump_contiguous(struct transfer *t, const struct gpushm_array *a, int fd,
-			   const char *file)
+static int dump_mapped(struct transfer *t, const char *mapped, uint64_t bytes, int fd,
+		       const char *file)
 {
-	struct gpushm_buffer *b = gpushm_array_buffer(a);
-	const char *mapped = gpushm_array_host_ptr(a);
-	uint64_t bytes = gpushm_array_nbytes(a), offset = gpushm_array_offset(a);
-	_cleanup_(free_ptr) void *block = mapped ? NULL : malloc(chunk_of(bytes) + 1);
-	int r;
-
-	if (!mapped && !block)
-		return ctl_error(CTL_FAILED, "out of memory");
 	for (uint64_t done = 0; done < bytes;) {
 		size_t n = chunk_of(bytes - done);
+		int r = transfer_write(fd, file, mapped + done, n);
 
-		r = mapped ? 0 : gpushm_read(b, offset + done, block, n);
-		if (r < 0)
-			return ctl_refused(r);
-		r = transfer_write(fd, file, mapped ? mapped + done : block, n);
 		if (r)
 			return r;
 		done += n;
 		advance(t, n);
 	}
 	return CTL_OK;
+}
+
+static int dump_blocks(struct transfer *t, struct read_ahead *blocks, int fd, const char *file)
+{
+	const void *block = NULL;
+	ssize_t n;
+
+	while ((n = read_ahead_next(blocks, &block)) > 0) {
+		int r = transfer_write(fd, file, block, (size_t)n);
+
+		if (r)
+			return r;
+		advance(t, (uint64_t)n);
+	}
+	return n < 0 ? ctl_error(ctl_exit_code((int)n), "%s", read_ahead_error(blocks)) : CTL_OK;
+}
+
+static int dump_contiguous(struct transfer *t, const struct gpushm_array *a, int fd,
+			   const char *file)
+{
+	const char *mapped = gpushm_array_host_ptr(a);
+	uint64_t bytes = gpushm_array_nbytes(a);
+	struct read_ahead *blocks = NULL;
+	int r;
+
+	if (mapped)
+		return dump_mapped(t, mapped, bytes, fd, file);
+	r = read_ahead_new(gpushm_array_buffer(a), gpushm_array_offset(a), bytes, &blocks);
+	if (r < 0)
+		return ctl_error(CTL_FAILED, "%s: %s", file, strerror(-r));
+	r = dump_blocks(t, blocks, fd, file);
+	read_ahead_free(blocks);
+	return r;
 }
 
 /* Writes an array that fits one block. */

@@ -224,10 +224,29 @@ END_TEST
 START_TEST(an_interrupted_get_leaves_a_file)
 {
 	shell_expect(&sh, 0,
-		     "$ctl create -q --size=3M big; mkfifo pipe\n"
+		     "$ctl create -q --size=30M big; mkfifo pipe\n"
 		     "$ctl get big pipe & get=$!\n"
 		     "exec 3< pipe; head -c 100 <&3 > /dev/null\n"
 		     "kill -TERM $get; wait $get; [[ $? == 143 && $(echo *) == pipe ]]");
+}
+END_TEST
+
+START_TEST(a_copy_from_a_gpu_that_fails_midway_leaves_a_file)
+{
+	if (shell_run(&sh, "[[ ${FAKECUDA_STRICT-} ]]") != 0) {
+		printf("skipped: the fake driver makes a copy fail\n");
+		return;
+	}
+	shell_expect(
+		&sh, 0,
+		"head -c 20000000 /dev/urandom > in; $ctl create -q --pool=gpu0 --from=in big\n"
+		"for n in 1 2 3 5; do\n"
+		"	FAKECUDA_FAIL=$n:cuMemcpyDtoHAsync $ctl get --raw big out 2> err; r=$?\n"
+		"	((r == 1)) && grep -q cuMemcpyDtoHAsync err && [[ $(echo out*) == 'out*' "
+		"]] "
+		"|| exit 9\n"
+		"done\n"
+		"$ctl get -q --raw big out && cmp in out");
 }
 END_TEST
 
@@ -261,6 +280,7 @@ int main(void)
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
 	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
+	tcase_add_test(tc, a_copy_from_a_gpu_that_fails_midway_leaves_a_file);
 	tcase_add_test(tc, a_link_or_a_mode_is_lost_with_the_old_file);
 	return suite_run("ctl", tc, NULL);
 }
