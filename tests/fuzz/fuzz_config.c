@@ -60,7 +60,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	assert(strcmp(c->default_pool, again->default_pool) == 0);
 	for (size_t i = 0; i < c->n_pools; i++)
 		assert(c->pools[i].allow_users.n == again->pools[i].allow_users.n &&
-		       c->pools[i].pending_max_ratio == again->pools[i].pending_max_ratio);
+		       c->pools[i].pending_max_ratio == again->pools[i].pending_max_ratio &&
+		       c->pools[i].pending_max_bytes == again->pools[i].pending_max_bytes &&
+		       c->pools[i].pending_max_buffer == again->pools[i].pending_max_buffer &&
+		       c->pools[i].pending_max_age == again->pools[i].pending_max_age &&
+		       c->pools[i].allocate == again->pools[i].allocate);
 	config_free(again);
 	config_free(c);
 	return 0;
