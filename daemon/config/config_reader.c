@@ -316,7 +316,7 @@ static void check_pool(struct config_reader *r, size_t pool)
 		return;
 	if (p->kind == POOL_HOST)
 		check_useless(r, pool, "device", "vmm, mempool or pinned");
-	else
+	else if (p->allocate) /* a dump has the default of every key */
 		check_useless(r, pool, "allocate", "host");
 	if (p->kind != POOL_PINNED)
 		check_useless(r, pool, "numa-node", "pinned");
