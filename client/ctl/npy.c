@@ -37,6 +37,11 @@ int npy_header_size(const void *prelude, size_t *ret, struct npy_error *err)
 	const unsigned char *p = prelude;
 	size_t len;
 
+	if (!memcmp(p, "PK\3\4", 4))
+		return refuse(
+			err, EINVAL,
+			"an .npz or zip archive: unzip it, and put its files by gpushmctl put "
+			"NAME ARRAY=FILE.npy...");
 	if (memcmp(p, magic, sizeof(magic)))
 		return refuse(err, EINVAL, NOT_NPY "it does not begin with \\x93NUMPY");
 	if (p[6] < 1 || p[6] > 3 || p[7])

@@ -175,6 +175,7 @@ static const struct {
 	{ 1, "cat two.npy two.npy > long; $ctl put long x", "of 8 bytes, but 144 bytes follow" },
 	{ 1, "cat two.npy two.npy | $ctl put - x", "more than the 8 bytes" },
 	{ 1, "$ctl put raw x", "gpushmctl create --from takes" },
+	{ 1, "printf 'PK\\003\\004 and more' > x.npz; $ctl put x.npz x", "unzip it" },
 	{ 1, "$ctl create --from=raw -S 1000 x", "has 1500 bytes, but the array needs 1000" },
 	{ 1, "$ctl create --from=raw -S 2000 x", "has 1500 bytes, but the array needs 2000" },
 	{ 1, "$ctl create --from=raw -n 10,10 -d float32 x", "but the array needs 400: leave out" },
