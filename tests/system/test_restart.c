@@ -253,6 +253,28 @@ START_TEST(a_successor_does_not_know_a_mempool_that_was_made_anew)
 }
 END_TEST
 
+/* The mempool of an earlier daemon has the name, too, while it has buffers. */
+START_TEST(a_default_mempool_makes_no_buffer_after_a_restart)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu0-mempool" };
+	struct gpushm_buffer *b, *fresh;
+	FILE *f = fopen(k.config, "we");
+
+	ck_assert_ptr_nonnull(f);
+	fputs("[daemon]\ndefault-pool=gpu0-mempool\n", f);
+	fclose(f);
+	if (!fake_is_here())
+		return;
+	b = client_create("kept", 100, &o);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	crash(SIGKILL);
+	fresh = client_create("~/new", 100, NULL);
+	ck_assert_int_eq(gpushm_discard(fresh), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
+}
+END_TEST
+
 START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
@@ -337,6 +359,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_half_made_buffer_comes_back);
 	tcase_add_test(t, contents_or_leases_are_lost_on_a_pool);
 	tcase_add_test(t, a_successor_does_not_know_a_mempool_that_was_made_anew);
+	tcase_add_test(t, a_default_mempool_makes_no_buffer_after_a_restart);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
 	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
