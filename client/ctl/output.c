@@ -3,7 +3,7 @@
  * Names and attributes come from other users, so this file decodes them itself: mbrtowc() depends
  * on a locale that a cron job does not have, and accepts the C1 control characters that some
  * terminals obey. User and group names are kept from call to call: a list of thousands of buffers
- * mostly has one owner, and each look-up may read /etc/passwd or ask a server.
+ * has few owners, and each look-up may read /etc/passwd or ask a server.
  */
 #include "client/ctl/output.h"
 
@@ -22,6 +22,7 @@
 #include <wchar.h>
 
 #define SECOND 1000000000u
+#define KNOWN_MAX 64u /* users, and groups, whose names are kept */
 
 static struct output_text number(uint64_t n, const char *unit)
 {
@@ -93,36 +94,45 @@ struct output_shape output_shape(const struct gpushm_array *a)
 	return ret;
 }
 
+struct known_name {
+	bool known;
+	uint32_t id;
+	struct output_text name;
+};
+
+/* The place of this id in a table of KNOWN_MAX; *ret_new: it holds another id, or none. */
+static struct known_name *find_name(struct known_name *table, uint32_t id, bool *ret_new)
+{
+	struct known_name *k = &table[id % KNOWN_MAX];
+
+	*ret_new = !k->known || k->id != id;
+	if (*ret_new)
+		*k = (struct known_name){ true, id, number(id, "") };
+	return k;
+}
+
 const char *output_user(uid_t uid)
 {
-	static struct output_text name;
-	static uid_t known = (uid_t)-1;
-	const struct passwd *p;
+	static struct known_name users[KNOWN_MAX];
+	bool is_new;
+	struct known_name *k = find_name(users, uid, &is_new);
+	const struct passwd *p = is_new ? getpwuid(uid) : NULL;
 
-	if (uid == known)
-		return name.text;
-	known = uid;
-	name = number(uid, "");
-	p = getpwuid(uid);
 	if (p)
-		snprintf(name.text, sizeof(name.text), "%s", p->pw_name);
-	return name.text;
+		snprintf(k->name.text, sizeof(k->name.text), "%s", p->pw_name);
+	return k->name.text;
 }
 
 const char *output_group(gid_t gid)
 {
-	static struct output_text name;
-	static gid_t known = (gid_t)-1;
-	const struct group *g;
+	static struct known_name groups[KNOWN_MAX];
+	bool is_new;
+	struct known_name *k = find_name(groups, gid, &is_new);
+	const struct group *g = is_new ? getgrgid(gid) : NULL;
 
-	if (gid == known)
-		return name.text;
-	known = gid;
-	name = number(gid, "");
-	g = getgrgid(gid);
 	if (g)
-		snprintf(name.text, sizeof(name.text), "%s", g->gr_name);
-	return name.text;
+		snprintf(k->name.text, sizeof(k->name.text), "%s", g->gr_name);
+	return k->name.text;
 }
 
 struct output_shape output_ending(unsigned n)
