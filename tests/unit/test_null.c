@@ -59,6 +59,7 @@ static uint32_t notice;
 	ZERO(gpushm_buffer_kind, NULL)                                                            \
 	ZERO(gpushm_buffer_pool, NULL)                                                            \
 	INT(gpushm_buffer_copy_on_write, NULL)                                                    \
+	INT(gpushm_buffer_kept, NULL)                                                             \
 	INT(gpushm_buffer_lost, NULL)                                                             \
 	INT(gpushm_buffer_dirty, NULL)                                                            \
 	ZERO(gpushm_buffer_name, NULL)                                                            \
