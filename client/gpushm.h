@@ -681,6 +681,10 @@ struct gpushm_status {
 	/* By cause, over restarts of the daemon. */
 	struct gpushm_refusal *refusals;
 	size_t n_refusals;
+	/* Of host memory and tables that were freed: processes still have them open or mapped, and
+	 * they count for their owners. */
+	uint32_t retained;
+	uint64_t retained_bytes;
 };
 /* What the daemon counts. Free *ret with gpushm_status_free(). Asks the daemon. */
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret);

@@ -28,6 +28,7 @@
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
 #define HOUSEKEEPING_MS 1000u
+#define RETAINED_LOOKS 256u /* in each of these turns */
 #define TRIM_OBJECTS 256u
 #define TRIM_PAD (128u << 10) /* bytes that stay free; what malloc keeps of itself */
 
@@ -339,6 +340,7 @@ static void on_housekeeping(uv_timer_t *timer)
 		pools_renew(&s->pools, listener_pools_lent(&s->listener));
 	handover_tidy(&s->handover);
 	accounts_count_fds(&s->service.catalog.accounts);
+	catalog_look_at_retained(&s->service.catalog, RETAINED_LOOKS);
 	pools_look(&s->pools, s->config->driver_timeout);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
 	ratelimit_settle(&s->service.catalog.death_lines, clock_monotonic_ns());

@@ -326,6 +326,8 @@ static int end(struct gpushm_buffer *b)
 		error_set_about(-r, "buffer", b->name);
 		keep_lease(b->connection, &b->lease);
 	} else if (!b->lease.lost) {
+		/* The daemon sees who still has the table of a buffer that has ended. */
+		image_done(&b->table);
 		r = close_lease(b->connection, &b->lease, b->discard);
 	}
 	buffer_free(b);

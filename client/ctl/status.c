@@ -66,6 +66,8 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_uint(j, "fds", s->fds);
 	json_uint(j, "fds_max", s->fds_max);
 	json_uint(j, "pools_failed", s->pools_failed);
+	json_uint(j, "retained", s->retained);
+	json_uint(j, "retained_bytes", s->retained_bytes);
 	json_open(j, "refusals", '{');
 	for (size_t i = 0; i < s->n_refusals; i++)
 		json_uint(j, s->refusals[i].code, s->refusals[i].count);
@@ -104,6 +106,9 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 		printf("%s (gpushmctl ls --holders)\n", output_ending(s->suspects).text);
 	if (s->pools_failed)
 		printf("%u %s failed (gpushmctl pools)\n", OUTPUT_COUNT(s->pools_failed, "pool"));
+	if (s->retained)
+		printf("%u freed %s of %s not let go of by their processes\n",
+		       OUTPUT_COUNT(s->retained, "buffer"), ctl_size(ctl, s->retained_bytes).text);
 	printf("%lu %s, %lu refused, %lu %s; %u of %u file descriptors\n",
 	       OUTPUT_COUNT((unsigned long)s->requests, "request"), (unsigned long)s->refused,
 	       OUTPUT_COUNT((unsigned long)s->violations, "violation"), s->fds, s->fds_max);

@@ -6,6 +6,7 @@
  */
 #include "daemon/catalog/buffer.h"
 
+#include "daemon/util/memfd.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
@@ -42,10 +43,11 @@ static int set_attrs(struct buffer *b, const struct table_attr *attrs, size_t n,
 static uint64_t fds_of(const struct buffer *b)
 {
 	enum pool_kind kind = b->pool->config.kind;
-	bool twins = kind == POOL_HOST && b->state != BUFFER_SEALED;
-	bool table = b->state == BUFFER_FILLING || b->table_bytes > 0;
+	bool filling = b->state == BUFFER_FILLING, host = kind == POOL_HOST;
+	bool table = filling || b->table_bytes > 0;
 
-	return (kind != POOL_MEMPOOL) + twins + table;
+	return (kind != POOL_MEMPOOL) + (host && b->state != BUFFER_SEALED) + (host && filling) +
+	       table;
 }
 
 int buffer_charge(struct accounts *a, struct buffer *b, uint64_t slack, struct fault *f)
@@ -159,18 +161,56 @@ void buffer_take_block(struct buffer *b, const struct block *block)
 	b->bytes_charge.account->blocks[b->pool->index] += block->bytes;
 }
 
+static void give_back(struct buffer *b)
+{
+	if (!b->block.bytes)
+		return;
+	b->bytes_charge.account->blocks[b->pool->index] -= b->block.bytes;
+	if (b->keep_memory)
+		pool_let_go(b->pool, &b->block);
+	else
+		pool_free(b->pool, &b->block, b->uid, b->foreign);
+}
+
+void buffer_drop_originals(struct buffer *b)
+{
+	close_fd(&b->block.fd_original);
+	memfd_withdraw(&b->table_fd);
+}
+
+bool buffer_withdraw(struct buffer *b)
+{
+	end_reservation(b);
+	pool_withdraw_block(b->pool, &b->block);
+	memfd_withdraw(&b->table_fd);
+	return buffer_is_held(b);
+}
+
+bool buffer_is_held(struct buffer *b)
+{
+	if (!pool_block_is_held(b->pool, &b->block)) {
+		give_back(b);
+		discharge(&b->bytes_charge);
+	}
+	if (b->table_fd >= 0 && !memfd_is_held(b->table_fd)) {
+		close_fd(&b->table_fd);
+		discharge(&b->table_charge);
+	}
+	return b->block.bytes || b->table_fd >= 0;
+}
+
+uint64_t buffer_held_bytes(const struct buffer *b)
+{
+	return b->block.bytes + (b->table_fd >= 0 ? b->table_bytes : 0);
+}
+
 struct buffer *buffer_free(struct buffer *b)
 {
 	if (!b)
 		return NULL;
 	assert(list_empty(&b->leases));
 	end_reservation(b);
-	if (b->block.bytes)
-		b->bytes_charge.account->blocks[b->pool->index] -= b->block.bytes;
-	if (b->block.bytes && b->keep_memory)
-		pool_let_go(b->pool, &b->block);
-	else if (b->block.bytes)
-		pool_free(b->pool, &b->block, b->uid, b->foreign);
+	give_back(b);
 	table_builder_free(b->table);
 	close_fd(&b->table_fd);
 	discharge(&b->bytes_charge);

@@ -126,6 +126,17 @@ int buffer_new(struct accounts *accounts, const struct process *owner, struct po
 /* The buffer owns the block from now on; it counts for its user. */
 void buffer_take_block(struct buffer *b, const struct block *block);
 
+/* It is published, and systemd has what it keeps of it: from now on only fds are left that are
+ * lent. */
+void buffer_drop_originals(struct buffer *b);
+
+/* The buffer has neither a name nor a lease any more: closes the fds that were lent. Returns
+ * whether a process still has the memory or the table; what is free is given back.
+ * buffer_is_held() looks again. */
+bool buffer_withdraw(struct buffer *b);
+bool buffer_is_held(struct buffer *b);
+uint64_t buffer_held_bytes(const struct buffer *b);
+
 /* Frees it and what it owns; the block goes to the pool's deferred frees. The buffer must be in no
  * index, have no lease, and not be in allocation. NULL is allowed. Returns NULL. */
 struct buffer *buffer_free(struct buffer *b);

@@ -23,6 +23,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define RETAINED_LOOKS 16u /* before each CREATE; each takes 1 us */
+
 int catalog_init(struct catalog *c, const struct config *config, struct list *pools)
 {
 	uint64_t start = clock_realtime_ns();
@@ -32,6 +34,7 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 	c->death_lines.message_id = LOG_ID_DIRTY;
 	c->death_lines.what = "lines about processes that ended with buffers open";
 	list_init(&c->buffers);
+	list_init(&c->retained);
 	list_init(&c->observers);
 	if (accounts_init(&c->accounts, config) < 0 || hashtable_init(&c->by_name) < 0 ||
 	    hashtable_init(&c->by_id) < 0 || hashtable_init(&c->leases) < 0 ||
@@ -332,7 +335,30 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 	if (c->page)
 		status_page_give(c->page, b->cell);
 	notify(c, b, NULL, BUFFER_FREED);
-	buffer_free(b);
+	if (c->ending || b->keep_memory || !buffer_withdraw(b)) {
+		buffer_free(b);
+		return;
+	}
+	list_insert(&c->retained, &b->all_link);
+	c->n_retained++;
+	c->retained_bytes += buffer_held_bytes(b);
+}
+
+void catalog_look_at_retained(struct catalog *c, unsigned n)
+{
+	for (n = n < c->n_retained ? n : c->n_retained; n > 0; n--) {
+		struct buffer *b = list_first(&c->retained, struct buffer, all_link);
+
+		list_drop(&b->all_link);
+		c->retained_bytes -= buffer_held_bytes(b);
+		if (buffer_is_held(b)) {
+			list_insert(&c->retained, &b->all_link);
+			c->retained_bytes += buffer_held_bytes(b);
+			continue;
+		}
+		c->n_retained--;
+		buffer_free(b);
+	}
 }
 
 struct buffer *catalog_hold(struct buffer *b)
@@ -388,10 +414,15 @@ void catalog_unlink_all(struct catalog *c)
 {
 	struct buffer *b;
 
+	c->ending = true;
 	list_foreach (b, &c->buffers, all_link) {
 		assert(list_empty(&b->leases));
 		unlink_buffer(c, b);
 	}
+	list_drain (b, &c->retained, all_link)
+		buffer_free(b);
+	c->n_retained = 0;
+	c->retained_bytes = 0;
 }
 
 void catalog_free_unused(struct catalog *c)
@@ -605,6 +636,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 	if (catalog_by_key(c, spec->key))
 		return fault(f, CODE_EXISTS,
 			     "name \"%s\" is taken: unlink it first, or choose another", spec->key);
+	catalog_look_at_retained(c, RETAINED_LOOKS);
 	r = buffer_new(&c->accounts, p, pool, spec, &b, f);
 	if (r < 0)
 		return r;
@@ -653,6 +685,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (state == BUFFER_SEALED)
 		lease_make_read_only(l);
 	report(c, b, b->key, BUFFER_PUBLISHED);
+	buffer_drop_originals(b);
 	return 0;
 }
 

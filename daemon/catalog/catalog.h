@@ -50,6 +50,11 @@ struct catalog_observer {
 struct catalog {
 	struct hashtable by_name, by_id, leases;
 	struct list buffers; /* buffer::all_link, in the order of their ids */
+	/* buffer::all_link: they have ended, but processes have not let go of their memory */
+	struct list retained;
+	uint32_t n_retained;
+	uint64_t retained_bytes; /* of memory and tables */
+	bool ending;		 /* the daemon ends: nothing is retained any more */
 	uint32_t n_buffers, n_leases;
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
@@ -182,6 +187,10 @@ int catalog_adopt_lease(struct catalog *c, struct process *p, struct buffer *b, 
 /* Uses that status page, which an earlier daemon may have written: finds the cells of the adopted
  * buffers and writes the state of all buffers. */
 void catalog_adopt_page(struct catalog *c, struct status_page *page);
+
+/* Frees those of the first n retained buffers whose memory no process has any more; the others go
+ * to the end of the list. */
+void catalog_look_at_retained(struct catalog *c, unsigned n);
 
 /* After all buffers and leases are adopted: frees the buffers that have no holder and that nobody
  * can open. */

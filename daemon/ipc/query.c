@@ -422,6 +422,8 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	SET(m, refused, service->refused);
 	SET(m, violations, service->violations);
 	SET(m, pools_failed, count_failed(&service->catalog));
+	SET(m, retained, service->catalog.n_retained);
+	SET(m, retained_bytes, service->catalog.retained_bytes);
 	fill_fds(m);
 	return fill_refusals(m, s, f) < 0 ? -ENOMEM : fill_usages(m, s, f);
 }

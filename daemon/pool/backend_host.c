@@ -7,8 +7,9 @@
  * FUTURE_WRITE for a sealed one; until then only its creator has it. A new memfd has mode 0777, so
  * that a reader could open it again through /proc for writing; mode 0400 and the daemon's own uid
  * prevent that. A reader gets a second fd, opened read-only: no mapping of it can ever become
- * writable (mmap(2), mprotect(2): EACCES). A sealed block has only that one. The kernel zeroes
- * pages at their first use, so nothing is scrubbed here, and nothing is reused.
+ * writable (mmap(2), mprotect(2): EACCES). A sealed block has only that one. Both are opened anew,
+ * so that the daemon can see whether a client still has one (daemon/util/memfd.c). The kernel
+ * zeroes pages at their first use, so nothing is scrubbed here, and nothing is reused.
  *
  * A page belongs to the control group of the process that uses it first. So a creator pays for what
  * it writes, and a reader for what nobody has written. With allocate=create the daemon allocates
@@ -16,6 +17,7 @@
  */
 #include "daemon/pool/host_memory.h"
 #include "daemon/pool/pool_internal.h"
+#include "daemon/util/memfd.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
@@ -75,7 +77,7 @@ static int seal(int fd, uint64_t bytes, struct fault *f)
 
 static int host_alloc(struct pool *pool, uint64_t bytes, struct block *ret, struct fault *f)
 {
-	_cleanup_(close_fd) int fd = -1, fd_read_only = -1;
+	_cleanup_(close_fd) int fd = -1, fd_read_only = -1, fd_writable = -1;
 	struct block block = BLOCK_NONE;
 	char text[96];
 	int err;
@@ -85,18 +87,23 @@ static int host_alloc(struct pool *pool, uint64_t bytes, struct block *ret, stru
 	if (fd < 0)
 		return fail(f, "memfd_create", errno);
 
+	/* Before the file's mode forbids it. */
+	fd_writable = memfd_reopen(fd, O_RDWR);
+	if (fd_writable < 0)
+		return fail(f, "/proc/self/fd", -fd_writable);
+
 	err = seal(fd, bytes, f);
 	if (err < 0)
 		return err;
 
-	snprintf(text, sizeof(text), "/proc/self/fd/%d", fd);
-	fd_read_only = open(text, O_RDONLY | O_CLOEXEC);
+	fd_read_only = memfd_reopen(fd, O_RDONLY);
 	if (fd_read_only < 0)
-		return fail(f, text, errno);
+		return fail(f, "/proc/self/fd", -fd_read_only);
 
 	block.bytes = bytes;
-	block.fd = take_fd(&fd);
+	block.fd = take_fd(&fd_writable);
 	block.fd_read_only = take_fd(&fd_read_only);
+	block.fd_original = take_fd(&fd);
 	*ret = block;
 	return 0;
 }
@@ -141,6 +148,7 @@ static int host_populate(struct pool *pool, const struct block *block, uint64_t 
 static int host_free(struct pool *pool, struct block *block, struct fault *f)
 {
 	close_fd(&block->fd_read_only);
+	close_fd(&block->fd_original);
 	close_fd(&block->fd);
 	return 0;
 }

@@ -162,6 +162,7 @@ static void drop(struct pool *pool, struct block *block)
 {
 	close_fd(&block->fd);
 	close_fd(&block->fd_read_only);
+	close_fd(&block->fd_original);
 	pool->used -= block->bytes;
 	pool->blocks--;
 	free(block->pointer);

@@ -9,6 +9,7 @@
  */
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
+#include "daemon/util/memfd.h"
 #include "proto/words.h"
 
 #include <assert.h>
@@ -383,43 +384,62 @@ void pool_seal_block(struct block *block)
 	block->fd = take_fd(&block->fd_read_only);
 }
 
-/* Opens a read-only twin of a block's fd. A read-only fd needs none, but nobody can write to that
- * block any more. The first daemons also kept a writable fd of a sealed block; readers must not get
- * that one. */
-static int open_twin(int fd, bool sealed, int *ret)
+void pool_withdraw_block(const struct pool *pool, struct block *block)
+{
+	if (pool->config.kind != POOL_HOST)
+		return;
+	memfd_withdraw(&block->fd);
+	close_fd(&block->fd_read_only);
+	close_fd(&block->fd_original);
+}
+
+bool pool_block_is_held(const struct pool *pool, const struct block *block)
+{
+	return pool->config.kind == POOL_HOST && block->fd >= 0 && memfd_is_held(block->fd);
+}
+
+/* Opens what is lent of a host block anew: what is kept may be the memory's first fd. A read-only
+ * fd is as good, but nobody can write to that block any more. */
+static int open_lent(int fd, bool sealed, struct block *ret)
 {
 	int flags = fcntl(fd, F_GETFL);
-	char path[32];
 
 	if (flags < 0)
 		return -errno;
-	if ((flags & O_ACCMODE) == O_RDONLY)
-		return sealed ? 0 : -EBADF;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	*ret = open(path, O_RDONLY | O_CLOEXEC);
-	return *ret < 0 ? -errno : 0;
+	if ((flags & O_ACCMODE) == O_RDONLY && !sealed)
+		return -EBADF;
+	ret->fd_read_only = memfd_reopen(fd, O_RDONLY);
+	if (ret->fd_read_only < 0)
+		return ret->fd_read_only;
+	ret->fd = sealed ? -1 : memfd_reopen_writable(fd);
+	return sealed || ret->fd >= 0 ? 0 : ret->fd;
 }
 
 int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
 		     const unsigned char *record, struct block *ret)
 {
 	struct block block = BLOCK_NONE;
-	int r = pool->config.kind == POOL_HOST ? open_twin(fd, sealed, &block.fd_read_only) : 0;
+	bool host = pool->config.kind == POOL_HOST;
+	int r = host ? open_lent(fd, sealed, &block) : 0;
 
-	if (r < 0)
-		return r;
 	block.pending = calloc(1, sizeof(*block.pending));
 	block.pointer = record ? calloc(1, sizeof(*block.pointer)) : NULL;
-	if (!block.pending || (record && !block.pointer)) {
+	if (r == 0 && (!block.pending || (record && !block.pointer)))
+		r = -ENOMEM;
+	if (r < 0) {
 		close_fd(&block.fd_read_only);
+		close_fd(&block.fd);
 		free(block.pending);
 		free(block.pointer);
-		return -ENOMEM;
+		return r;
 	}
 	block.pending->pool = pool;
 	block.bytes = bytes;
 	block.unverified = pool->ops && pool->ops->verify;
-	block.fd = fd;
+	if (host)
+		close_fd(&fd);
+	else
+		block.fd = fd;
 	if (record)
 		memcpy(block.pointer->record, record, RECORD_BYTES);
 	if (sealed)

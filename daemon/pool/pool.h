@@ -23,11 +23,14 @@ struct block {
 	uint64_t bytes;	  /* allocated: the request rounded up to the pool's granularity */
 	int fd;		  /* the memory's own; -1 for a mempool's */
 	int fd_read_only; /* host, until it is sealed: the same memory, for readers; else -1 */
+	/* host, until it is published: the memory's first fd, which systemd may keep and which is
+	 * never lent (memfd.h); else -1 */
+	int fd_original;
 	struct pointer *pointer; /* owned; only for a mempool's block, else NULL */
 	struct pending *pending; /* made with the block, so that freeing it needs no memory */
 	bool unverified; /* an earlier daemon's; the driver was not asked whether it still exists */
 };
-#define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1 })
+#define BLOCK_NONE ((struct block){ .fd = -1, .fd_read_only = -1, .fd_original = -1 })
 
 struct pool;
 
@@ -178,6 +181,11 @@ int pool_adopt_block(struct pool *pool, uint64_t bytes, int fd, bool sealed,
 
 /* Nobody may write to a host block any more: closes the fd that allows it. */
 void pool_seal_block(struct block *block);
+
+/* All leases of a block have ended: closes the fds that were lent. Then pool_block_is_held() tells
+ * whether a process still has the memory. Only host memory tells that. */
+void pool_withdraw_block(const struct pool *pool, struct block *block);
+bool pool_block_is_held(const struct pool *pool, const struct block *block);
 
 /* Opens an adopted pool, as pool_new() does. */
 int pool_start(struct pool *pool, const struct pool_config *config, struct device *device,

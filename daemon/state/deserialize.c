@@ -146,6 +146,7 @@ static int adopt_block(const struct target *t, struct buffer *b, const Gpushm__J
 	buffer_take_block(b, &block);
 	take_fd(&memory);
 	b->table_fd = take_fd(&table);
+	buffer_drop_originals(b);
 	return 0;
 }
 

@@ -4,8 +4,8 @@
  * nobody has; the next daemon drops an fd without a record. The name of an fd is a letter and a
  * number: j and the journal's generation, p and the pool's id, m and t (memory, table) and the
  * buffer's fd index, k and the session for the pidfd of a process in a PID namespace that we don't
- * see. Of a host buffer's two fds systemd keeps the writable one; the next daemon makes the other
- * one from it.
+ * see. Of a host buffer's fds systemd keeps the one that is never lent; the next daemon makes the
+ * others from it.
  */
 #include "daemon/state/serialize.h"
 
@@ -146,7 +146,8 @@ static int keep_buffer(struct serializer *s, struct buffer *b)
 		b->fd_index = take_index(s->store, b);
 	if (b->fd_index >= FD_INDEX_KEPT)
 		return b->fd_index == FD_INDEX_NONE ? -ENOSPC : 0;
-	r = keep(s, 'm', b->fd_index, b->block.fd);
+	r = keep(s, 'm', b->fd_index,
+		 b->block.fd_original < 0 ? b->block.fd : b->block.fd_original);
 	return r < 0 ? r : keep(s, 't', b->fd_index, b->table_fd);
 }
 

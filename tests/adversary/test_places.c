@@ -4,6 +4,7 @@
  * kept, other users' buffers are, and a daemon that follows has exactly what was promised. Needs
  * root, to become other users.
  */
+#include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/actor.h"
 #include "tests/lib/keeper.h"
@@ -143,6 +144,50 @@ START_TEST(buffers_of_one_user_take_every_place)
 }
 END_TEST
 
+static void expect_empty(struct gpushm *conn)
+{
+	struct gpushm_status *st = NULL;
+	struct gpushm_pool *pools = NULL;
+	size_t n = 0;
+
+	ck_assert_int_eq(gpushm_status(conn, &st), 0);
+	ck_assert_uint_eq(st->retained, 0);
+	gpushm_status_free(st);
+	ck_assert_int_eq(gpushm_pools(conn, &pools, &n), 0);
+	ck_assert_uint_eq(pools[0].used_bytes, 0);
+	free(pools);
+}
+
+/* systemd has descriptors of a buffer, and closes them some time after it has ended. Nobody else
+ * has it any more, so its memory is free at once. */
+START_TEST(a_descriptor_at_systemd_retains_memory)
+{
+	struct gpushm_array_spec spec = { .name = "a",
+					  .dtype = { .code = 1, .bits = 8, .lanes = 1 } };
+	struct gpushm_buffer *b = NULL, *reader = NULL;
+	struct gpushm *conn = NULL;
+
+	ck_assert_int_eq(gpushm_connect(k.socket, &conn), 0);
+	for (int i = 0; i < 40; i++) {
+		ck_assert_msg(gpushm_create(conn, "x", 1 << 20, NULL, &b) == 0, "%s",
+			      gpushm_error());
+		ck_assert_int_eq(gpushm_describe(b, &spec, 1), 0);
+		ck_assert_int_eq(gpushm_publish(b, i % 2 ? GPUSHM_SHARED : GPUSHM_SEALED), 0);
+		ck_assert_int_eq(gpushm_buffer_kept(b), 1);
+		ck_assert_int_eq(gpushm_close(b), 0);
+		if (i % 10 == _i)
+			crash();
+		ck_assert_int_eq(gpushm_open(conn, "x", i % 2 ? GPUSHM_WRITE : GPUSHM_READ, 0, NULL,
+					     &reader),
+				 0);
+		ck_assert_int_eq(gpushm_unlink(conn, "x"), 0);
+		ck_assert_int_eq(gpushm_close(reader), 0);
+		expect_empty(conn);
+	}
+	gpushm_disconnect(conn);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("places");
@@ -152,5 +197,6 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, buffers_of_one_user_take_every_place);
+	tcase_add_loop_test(t, a_descriptor_at_systemd_retains_memory, 0, 2);
 	return suite_run("places", t, NULL);
 }

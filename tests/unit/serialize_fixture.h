@@ -192,14 +192,16 @@ static inline void publish(struct ledger *l, struct buffer *b)
 
 	if (!lease)
 		return;
-	*b = (struct buffer){ .id = l->next_id++,
-			      .pool = &l->pool,
-			      .state = choose(l, 2) ? BUFFER_SEALED : BUFFER_SHARED,
-			      .transient = choose(l, 4) == 0,
-			      .bytes = 1 + choose(l, 1000),
-			      .block = { .bytes = 4096, .fd = 0, .fd_read_only = -1 },
-			      .table_fd = -1,
-			      .fd_index = BUFFER_NOT_KEPT };
+	*b = (struct buffer){
+		.id = l->next_id++,
+		.pool = &l->pool,
+		.state = choose(l, 2) ? BUFFER_SEALED : BUFFER_SHARED,
+		.transient = choose(l, 4) == 0,
+		.bytes = 1 + choose(l, 1000),
+		.block = { .bytes = 4096, .fd = 0, .fd_read_only = -1, .fd_original = -1 },
+		.table_fd = -1,
+		.fd_index = BUFFER_NOT_KEPT
+	};
 	ck_assert_int_gt(asprintf(&b->key, "%0*u", (int)(1 + choose(l, 200)), choose(l, 1000)), 0);
 	made = (struct lease){ .id = l->next_id++,
 			       .buffer = b,

@@ -236,9 +236,10 @@ START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 	const struct config config = { .limits = { .bytes = UINT64_MAX, .share = 50 } };
 	struct ledger *l = ledger_new(seed());
 	struct accounts accounts;
-	struct buffer b = {
-		.pool = &l->pool, .state = BUFFER_SHARED, .block = { .fd = 0 }, .table_fd = -1
-	};
+	struct buffer b = { .pool = &l->pool,
+			    .state = BUFFER_SHARED,
+			    .block = { .fd = 0, .fd_original = -1 },
+			    .table_fd = -1 };
 	struct fault f;
 
 	ck_assert_int_eq(accounts_init(&accounts, &config), 0);

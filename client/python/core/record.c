@@ -316,6 +316,9 @@ static const struct field status_fields[] = {
 	      "how many; pools() says which and why"),
 	WHOLE("usage", read_usage, "a list of Usage: this user's; for an admin, every user's"),
 	WHOLE("refusals", read_refusals, "a dict: refused requests by code, over restarts"),
+	FIELD(status, "retained", read_u32, retained,
+	      "freed buffers whose memory processes still have open or mapped"),
+	FIELD(status, "retained_nbytes", read_u64, retained_bytes, "of that memory"),
 };
 static struct record status_record =
 	RECORD("gpushm.Status", "The daemon, as it describes itself.", status_fields);

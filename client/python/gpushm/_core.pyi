@@ -149,6 +149,8 @@ class Status(structseq[Any], tuple[Any, ...]):
     pools_failed: Final[int]
     usage: Final[list[Usage]]
     refusals: Final[dict[str, int]]
+    retained: Final[int]
+    retained_nbytes: Final[int]
 
 @final
 class Event(structseq[Any], tuple[Any, ...]):

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A lent fd and the daemon's own are one open file for the kernel, so nothing tells them apart. But
+ * the kernel gives a write lease on a file only if nobody else has it open, and a mapping keeps its
+ * open file (fs/locks.c, check_conflicting_open(), Linux 5.3). So the daemon lends fds that it has
+ * opened anew, closes them when all leases have ended, and asks for a lease with one more fd. The
+ * file's first fd, which memfd_create() returned, does not count there (alloc_file_pseudo() does
+ * not take write access): systemd keeps that one, and lets go of it some time after it is told to.
+ * Not seen are pages that a process has pinned or put into a pipe.
+ */
+#include "daemon/util/memfd.h"
+
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define MODE_LENT 0400 /* nobody who gets a fd may open the file again for writing */
+#define MODE_OPEN 0600
+
+int memfd_reopen(int fd, int flags)
+{
+	char path[32];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	r = open(path, flags | O_CLOEXEC);
+	return r < 0 ? -errno : r;
+}
+
+int memfd_reopen_writable(int fd)
+{
+	int copy = fchmod(fd, MODE_OPEN) < 0 ? -errno : memfd_reopen(fd, O_RDWR);
+
+	return fchmod(fd, MODE_LENT) < 0 ? -errno : copy;
+}
+
+void memfd_withdraw(int *fd)
+{
+	int fresh = *fd < 0 ? -1 : memfd_reopen(*fd, O_RDONLY);
+
+	if (fresh < 0)
+		return;
+	close_fd(fd);
+	*fd = fresh;
+}
+
+bool memfd_is_held(int fd)
+{
+	/* A lease that is granted goes with the fd: nobody is left who could break it. */
+	return fcntl(fd, F_SETLEASE, F_WRLCK) < 0 && errno == EAGAIN;
+}
