@@ -24,6 +24,7 @@ from ._typing import (
     Order,
     Published,
     Shape,
+    Source,
     State,
     Stream,
     What,
@@ -303,7 +304,7 @@ class Connection:
     def create_many(
         self,
         name: str | None,
-        arrays: Mapping[str, tuple[Shape, DTypeLike] | HasShapeAndDType],
+        arrays: Mapping[str, tuple[Shape, DTypeLike] | HasShapeAndDType | Source],
         *,
         pool: str | None = None,
         mode: int = 0o600,

@@ -47,8 +47,12 @@ def creates() -> None:
     gpushm.create("a", 4, device="gpu0")  # type: ignore
     gpushm.create("a", "four")  # type: ignore
     gpushm.create(b"a", 4)  # type: ignore
+    gpushm.create_many("b", {"w": np.zeros(3), "step": 0, "list": [1, 2], "theirs": TheirArray()}, stream=Stream())
+    gpushm.create_many("b", {"w": Stream()})  # type: ignore
     with gpushm.create_many("b", {"w": ((4, 3), "float32"), "like": np.zeros(3)}, pool="host") as b:
         assert_type(b, gpushm.Buffer)
+        b["w"] = 1.5
+        b.update({"w": np.zeros((4, 3)), "like": TheirArray()}, stream=Stream())
         assert_type(b["w"], gpushm.Array)
         assert_type(b.get("w"), gpushm.Array | None)
         assert_type(b.get("w", 7), gpushm.Array | int)
