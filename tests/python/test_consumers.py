@@ -231,6 +231,21 @@ with gpushm.create("b", 4, pool="gpu1") as b, gpushm.create("c", 4, pool="gpu0")
     assert "DeviceWarning" not in err
 
 
+def test_copies_on_another_gpu_fail(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
+    out, _ = on_gpu_1("""
+with gpushm.create("b", 8, pool="gpu0", device=0) as a, gpushm.create("c", 8, pool="gpu0", device=0) as b:
+    a.copy_from_host(bytes(range(8)))
+    a[1:] = a[:-1]
+    print(a.tolist())
+    b.copy_to_device(a)
+    b[2:] = a[:6]
+    print(b.tolist())
+    b.discard()
+    a.discard()
+""")
+    assert out.splitlines() == ["[0, 0, 1, 2, 3, 4, 5, 6]", "[0, 0, 0, 0, 1, 2, 3, 4]"]
+
+
 def test_a_new_buffer_is_on_another_gpu_without_a_word(on_gpu_1: Callable[[str], tuple[str, str]]) -> None:
     out, err = on_gpu_1("""
 with gpushm.create("b", 4) as b:

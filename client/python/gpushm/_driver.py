@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The GPU: driver calls that Python makes itself (pinning, copies of other libraries' memory), sections that wait.
 
-The calls use the calling thread's current context, or a device's primary context where it has none, and leave the
-thread's context as it was. libcuda is loaded by the first call; libgpushm's own driver table is not used.
+The calls use the calling thread's current context, or a device's primary context where it has none or one of another
+device, and leave the thread's context as it was. libcuda is loaded by the first call; libgpushm's own driver table is not used.
 """
 
 from __future__ import annotations
@@ -94,14 +94,20 @@ def _check(name: str, result: int) -> None:
 
 @contextmanager
 def context(device: int | None) -> Iterator[None]:
-    """A section in which the thread has a context: its current one, else the primary one of that device."""
-    current = ctypes.c_void_p()
+    """A section in which the thread has a context of that device: its current one if it is, else the primary one.
+
+    None, or -1: of any device.
+    """
+    current, its_device = ctypes.c_void_p(), _int()
     call("cuCtxGetCurrent", ctypes.byref(current))
     if current.value:
+        call("cuCtxGetDevice", ctypes.byref(its_device))
+    if current.value and (device is None or device < 0 or device == its_device.value):
         yield
         return
     made = ctypes.c_void_p()
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device or 0)
+    device = max(device or 0, 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(made), device)
     try:
         call("cuCtxPushCurrent_v2", made)
         try:
@@ -109,7 +115,7 @@ def context(device: int | None) -> Iterator[None]:
         finally:
             call("cuCtxPopCurrent_v2", ctypes.byref(made))
     finally:
-        call("cuDevicePrimaryCtxRelease_v2", device or 0)
+        call("cuDevicePrimaryCtxRelease_v2", device)
 
 
 def current_device() -> int:
