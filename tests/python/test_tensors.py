@@ -156,6 +156,40 @@ def test_a_type_that_its_library_does_not_export_is_lost(pool: str, monkeypatch:
         assert bytes_of(a) == np.ascontiguousarray(raw[:20].reshape(5, 4).T).tobytes()
 
 
+class Conjugate(Tensor):
+    """A tensor that is the conjugate of what is in memory."""
+
+    def is_conj(self) -> bool:
+        return True
+
+    def resolve_conj(self) -> Tensor:
+        return Tensor(np.conj(self.raw), self.shape, self.type, self.strides)
+
+
+@pytest.mark.parametrize("stream", [None, 1])
+def test_what_is_in_memory_is_taken_for_the_tensor(pool: str, stream: int | None) -> None:
+    raw = np.arange(12).astype("c8") * (1 + 2j)
+    with gpushm.create("a", (3, 4), "complex64", pool=pool) as a:
+        a.copy_from_host(Conjugate(raw, (3, 4), "complex64"), stream=stream)
+        assert a.copy_to_host().tolist() == raw.conj().reshape(3, 4).tolist()
+
+
+def test_a_type_without_a_code_is_refused(pool: str) -> None:
+    """JAX has int4, and NumPy's arrays of it, but no DLPack code for it."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+
+    class Jax(Tensor):
+        def __array__(self, *args: Any, **words: Any) -> Any:
+            return self.raw.view(ml_dtypes.int4).reshape(self.shape)
+
+        def __dlpack__(self, **words: Any) -> Any:
+            raise RuntimeError("UNIMPLEMENTED: XLA type S4 has no DLPack equivalent")
+
+    with gpushm.create("a", (2, 4), "int4", pool=pool) as a:
+        a.copy_from_host(Jax(np.arange(8, dtype="u1"), (2, 4), "int4"))
+        assert bytes_of(a) == bytes.fromhex("10325476")
+
+
 @on_a_gpu
 @pytest.mark.parametrize("type", ["bfloat16", "float8_e4m3fn", "complex32", "float32"])
 def test_a_tensor_on_a_gpu_is_refused_or_changed(pool: str, type: str, ml_dtypes: bool) -> None:

@@ -75,6 +75,10 @@ def _run(copies: list[tuple[Any, ...]], stream: Stream | None) -> None:
                 device = next(array for array, *_ in copies if array.buffer is buffer).__dlpack_device__()[1]
                 _libraries.wait_for_streams(device if buffer.device is not None else None)
     _core._copy_many(copies, stream)
+    # Of queued copies, the memory of those that are temporary goes now.
+    for array, *_, memory in copies if stream is not None else ():
+        if memory.temporary:
+            wait(array, stream)
 
 
 def _direct(array: Any, source: Any, stream: Stream | None) -> tuple[Any, ...] | None:
@@ -82,8 +86,8 @@ def _direct(array: Any, source: Any, stream: Stream | None) -> tuple[Any, ...] |
     memory = _foreign.memory_if_any(source, stream)
     if memory is None or memory.type != (array.dtype_name, array.descr) or memory.padded:
         return None
-    if memory.on_gpu and memory.is_strided() and hasattr(source, "contiguous") and array.is_c_contiguous():
-        # A kernel of the library's is faster than many small copies.
+    if stream is None and memory.on_gpu and memory.is_strided() and hasattr(source, "contiguous"):
+        # A kernel of the library's is faster than many small copies, and its result lives until they are done.
         memory = _foreign.memory_of(source.contiguous(), stream)
     _foreign.wait_for(memory, stream)
     strides = memory.strides

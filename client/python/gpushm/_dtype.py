@@ -8,6 +8,7 @@ of its fields.
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any
 
@@ -23,10 +24,13 @@ def encode(dtype: object) -> tuple[str, str | None]:
 
     TypeError: it is no dtype. The core raises NotSupported for a name that gpushm does not know.
     """
+    if type(dtype).__module__ == "torch":
+        return _encode_torch(dtype), None
     numpy = _numpy()
     if numpy is None:
         raise TypeError(f"{dtype!r} is no dtype of gpushm's, and NumPy is not here to ask")
-    dtype = _foreign(dtype)
+    if isinstance(dtype, numpy.dtype):
+        return _encode_numpy(dtype)
     try:
         found = numpy.dtype(dtype)
     except TypeError:
@@ -39,12 +43,16 @@ def encode(dtype: object) -> tuple[str, str | None]:
     return _encode_numpy(found)
 
 
-def _foreign(dtype: object) -> object:
-    """The name of torch.float32 and the like; any other object itself."""
-    # torch.float4_e2m1fn_x2 has two numbers in an element.
-    return str(dtype).removeprefix("torch.").replace("_x2", "x2") if type(dtype).__module__ == "torch" else dtype
+@lru_cache(maxsize=256)
+def _encode_torch(dtype: Hashable) -> str:
+    """The name of torch.float32 and the like. torch.float4_e2m1fn_x2 has two numbers in an element."""
+    name = str(dtype).removeprefix("torch.").replace("_x2", "x2")
+    if not _core._dtype_bits(name):
+        raise TypeError(f"{dtype!r} is no dtype that gpushm knows: {name}")
+    return name
 
 
+@lru_cache(maxsize=256)
 def _encode_numpy(dtype: Any) -> tuple[str, str | None]:
     if not dtype.isnative:
         raise TypeError(f"{dtype}: gpushm has no type of the other byte order")

@@ -58,6 +58,7 @@ class Memory(NamedTuple):
     device: int = -1  # its ordinal
     stream: int | None = None  # what is queued there comes first
     padded: bool = False  # elements narrower than a byte have a byte each
+    temporary: bool = False  # the memory is a copy, which only `owner` keeps
 
     @property
     def dtype(self) -> Any:
@@ -132,12 +133,11 @@ def memory_if_any(obj: Any, stream: Stream | None = None) -> Memory | None:
             return _from_numpy(obj)
         except TypeError:
             return None
-    if is_torchs(obj):
-        return _from_dlpack(_plain(obj), stream)
-    interface = _interface(obj)
-    if interface is not None and not (hasattr(obj, "__dlpack__") and _says_too_little(interface)):
-        return _from_interface(obj, interface)
-    return _from_dlpack(_plain(obj), stream) if hasattr(obj, "__dlpack__") else None
+    if not is_torchs(obj):
+        interface = _interface(obj)
+        if interface is not None and not (hasattr(obj, "__dlpack__") and _says_too_little(interface)):
+            return _from_interface(obj, interface)
+    return _from_tensor(obj, stream) if hasattr(obj, "__dlpack__") else None
 
 
 def is_torchs(obj: Any) -> bool:
@@ -153,6 +153,36 @@ def _plain(obj: Any) -> Any:
         if hasattr(obj, name):
             obj = getattr(obj, name)()
     return obj
+
+
+def _from_tensor(obj: Any, stream: Stream | None) -> Memory:
+    plain = _plain(obj)
+    try:
+        found = _from_dlpack(plain, stream)
+    except (BufferError, NotImplementedError, RuntimeError):
+        # JAX has no DLPack code for int4, but arrays of ml_dtypes' int4.
+        made = None if is_torchs(obj) else _as_numpy(obj)
+        if made is None:
+            raise
+        return _from_numpy(made)._replace(temporary=True)
+    return found._replace(temporary=True) if plain is not obj and _is_a_copy(obj) else found
+
+
+def _is_a_copy(obj: Any) -> bool:
+    """Whether _plain() has copied: a tensor of PyTorch's may be the conjugate or the negative of what is in memory."""
+    return any(getattr(obj, name, bool)() for name in ("is_conj", "is_neg"))
+
+
+def _as_numpy(obj: Any) -> NDArray | None:
+    """What numpy.asarray() makes of an array of another library; None: no array of numbers."""
+    import numpy
+
+    try:
+        found = numpy.asarray(obj)
+        _dtype.encode(found.dtype)
+    except Exception:
+        return None
+    return found
 
 
 def _from_array(array: _core.Array, stream: Stream | None) -> Memory:

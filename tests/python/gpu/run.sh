@@ -21,6 +21,7 @@ core)
 	;;
 *) # A library, as tests/python/gpu/libraries.py names it.
 	tests=(tests/python/gpu/test_libraries.py)
+	[ "$part" != torch ] || tests+=(tests/python/gpu/test_torch.py)
 	export GPUSHM_LIBRARY=$part
 	;;
 esac
