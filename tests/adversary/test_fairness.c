@@ -6,6 +6,9 @@
 #include "proto/base/own.h"
 #include "tests/adversary/fairness.h"
 #include "tests/adversary/hostile.h"
+#include "tests/lib/actor.h"
+#include "tests/lib/census.h"
+#include "tests/lib/raw.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
@@ -40,6 +43,55 @@ START_TEST(many_connections_of_one_user_hold_up_another)
 }
 END_TEST
 
+/* ---- what is done later is not lost ---- */
+
+static void await_waiting(struct raw *r, uint32_t n)
+{
+	do
+		ck_assert_int_eq(raw_call(r, REQUEST(STATUS, Status, status)), 0);
+	while (r->reply->status->waiting != n);
+}
+
+/* The publisher has used less time than those who wait, so its next request is served before most
+ * of them. */
+START_TEST(those_who_wait_miss_a_name_that_is_unlinked_at_once)
+{
+	enum { N = 300, WAITER = 65532 };
+	static struct raw all[N];
+	struct actor actor;
+	struct daemon d;
+	struct raw r;
+	uint64_t lease;
+
+	daemon_start(&d, CENSUS_CONFIG, NULL);
+	actor_start(&actor, d.socket, WAITER, WAITER);
+	raw_greet(&r, d.socket);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, "x"),
+					      SET(size_bytes, 100), SET(mode, 0666))),
+			 0);
+	lease = r.reply->attach->lease;
+	for (int i = 0; i < N; i++) {
+		all[i] = (struct raw){ .socket = actor_connect(&actor) };
+		ck_assert_int_eq(raw_call(&all[i], REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+							   SET(version_max, 1))),
+				 0);
+		raw_request(&all[i],
+			    REQUEST(OPEN, Open, open, BYTES(name, "x"), SET(wait_ms, UINT64_MAX)));
+	}
+	await_waiting(&r, N);
+	raw_publish(&r, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))), 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	for (int i = 0; i < N; i++) {
+		ck_assert_int_eq(raw_receive(&all[i]), 0);
+		raw_close(&all[i]);
+	}
+	raw_close(&r);
+	actor_kill(&actor);
+	daemon_stop(&d);
+}
+END_TEST
+
 static const struct role roles[] = { { "hostile", hostile_role },
 				     { "honest", fairness_honest_role } };
 
@@ -53,5 +105,6 @@ int main(int argc, char **argv)
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, many_connections_of_one_user_hold_up_another, 0,
 			    array_size(attacks));
+	tcase_add_test(t, those_who_wait_miss_a_name_that_is_unlinked_at_once);
 	return suite_run("fairness", t, NULL);
 }
