@@ -11,6 +11,7 @@
 
 #include <grp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -666,6 +667,8 @@ static void become(uid_t uid, int processor)
 	if (uid != getuid() && (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
 				setresuid(uid, uid, uid) < 0))
 		exit(1);
+	/* A process that changes its user loses this (prctl(2)). */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 int hostile_role(char **args)

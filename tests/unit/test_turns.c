@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Turns: who is served next, and how long a round takes. Work here spins for a time and notes its
+ * letter.
+ */
+#include "daemon/catalog/turns.h"
+#include "proto/base/clock.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <string.h>
+
+enum { MANY = 20, LONG_NS = 200000 };
+
+struct job {
+	struct work work;
+	char letter;
+	unsigned pieces;       /* run() is called so often */
+	struct charge *charge; /* discharged by run(); or NULL */
+};
+
+static uv_loop_t loop;
+static struct turns turns;
+static struct accounts accounts;
+static struct config config;
+static struct charge a, b;
+static char order[256];
+
+static bool run(struct work *w)
+{
+	struct job *job = container_of(w, struct job, work);
+	uint64_t start = clock_monotonic_ns();
+	size_t n = strlen(order);
+
+	order[n] = job->letter;
+	order[n + 1] = '\0';
+	while (clock_monotonic_ns() - start < LONG_NS)
+		continue;
+	if (job->charge)
+		discharge(job->charge);
+	return --job->pieces > 0;
+}
+
+static void add(struct job *job, char letter, const struct charge *c)
+{
+	*job = (struct job){ .letter = letter, .pieces = 1 };
+	work_init(&job->work, run);
+	turns_add(&turns, c->account, &job->work);
+}
+
+static void setup(void)
+{
+	struct fault f;
+
+	memset(order, 0, sizeof(order));
+	config_default_limits(&config.limits);
+	ck_assert_int_eq(accounts_init(&accounts, &config), 0);
+	ck_assert_int_eq(charge(&accounts, 1000, ACCOUNT_PEERS, 1, 0, &a, &f), 0);
+	ck_assert_int_eq(charge(&accounts, 1001, ACCOUNT_PEERS, 1, 0, &b, &f), 0);
+	uv_loop_init(&loop);
+	turns_init(&turns, &loop);
+}
+
+static void teardown(void)
+{
+	discharge(&a);
+	discharge(&b);
+	turns_done(&turns);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	accounts_done(&accounts);
+}
+
+START_TEST(a_user_with_much_work_is_served_before_one_with_little)
+{
+	static struct job much[MANY], little; /* some are queued at the end */
+
+	for (int i = 0; i < MANY; i++)
+		add(&much[i], 'a', &a);
+	/* A piece takes longer than a round. */
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_str_eq(order, "a");
+	add(&little, 'b', &b);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_str_eq(order, "ab");
+}
+END_TEST
+
+START_TEST(two_users_with_much_work_do_not_alternate)
+{
+	struct job of_a[MANY / 2], of_b[MANY / 2];
+	unsigned n = 0;
+
+	for (int i = 0; i < MANY / 2; i++) {
+		add(&of_a[i], 'a', &a);
+		add(&of_b[i], 'b', &b);
+	}
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(strlen(order), MANY);
+	/* Other programs may have run in the middle of some pieces. */
+	for (int i = 0; i < MANY / 2; i++)
+		n += order[i] == 'a';
+	ck_assert_uint_ge(n, 2);
+	ck_assert_uint_le(n, MANY / 2 - 2);
+}
+END_TEST
+
+START_TEST(the_rest_of_a_work_comes_after_other_work_of_its_user)
+{
+	struct job first, second;
+
+	add(&first, '1', &a);
+	add(&second, '2', &a);
+	first.pieces = 3;
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_str_eq(order, "1112");
+}
+END_TEST
+
+START_TEST(the_end_of_the_last_charge_frees_an_account_in_its_turn)
+{
+	struct job last, dropped;
+
+	add(&last, 'a', &a);
+	add(&dropped, 'x', &a);
+	last.charge = &a;
+	work_drop(&dropped.work);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_str_eq(order, "a");
+	ck_assert_ptr_null(account_find(&accounts, 1000));
+}
+END_TEST
+
+START_TEST(time_that_was_charged_elsewhere_is_forgotten)
+{
+	struct job of_a[2], of_b[2];
+
+	add(&of_a[0], 'a', &a);
+	add(&of_b[0], 'b', &b);
+	turns_charge(&turns, b.account, 100 * LONG_NS);
+	add(&of_a[1], 'a', &a);
+	add(&of_b[1], 'b', &b);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_str_eq(order, "aabb");
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("turns");
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, a_user_with_much_work_is_served_before_one_with_little);
+	tcase_add_test(t, two_users_with_much_work_do_not_alternate);
+	tcase_add_test(t, the_rest_of_a_work_comes_after_other_work_of_its_user);
+	tcase_add_test(t, the_end_of_the_last_charge_frees_an_account_in_its_turn);
+	tcase_add_test(t, time_that_was_charged_elsewhere_is_forgotten);
+	return suite_run("turns", t, NULL);
+}
