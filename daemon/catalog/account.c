@@ -32,6 +32,8 @@ static const struct {
 				"read the replies, or close the connections" },
 	[ACCOUNT_KEPT] = { "buffers kept by systemd", "max-share",
 			   "put many arrays into one buffer" },
+	[ACCOUNT_KEPT_PIDS] = { "processes kept by systemd", "max-share",
+				"let fewer processes of containers hold buffers" },
 	[ACCOUNT_WATCHED] = { "watched names", "max-share", "watch fewer names" },
 };
 

@@ -24,6 +24,7 @@ enum account_item {
 	ACCOUNT_FDS,	   /* descriptors of the daemon: the first of those with a budget */
 	ACCOUNT_IN_FLIGHT, /* descriptors in replies that the client may not have read */
 	ACCOUNT_KEPT,	   /* buffers that systemd keeps over the daemon's death */
+	ACCOUNT_KEPT_PIDS, /* pidfds that systemd keeps, of processes that we don't see */
 	ACCOUNT_WATCHED,   /* names and buffers in WATCH requests that wait */
 	ACCOUNT_ITEMS
 };

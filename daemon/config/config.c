@@ -13,7 +13,7 @@
  *  - tables: 256 MiB. Tables take the daemon's own memory, not a pool's. The names, shapes and
  *    dtypes of 5,000 arrays take 0.7 MB; the largest possible table takes 32 MiB. Only users who
  *    describe hundreds of thousands of arrays need more.
- *  - buffers: 16,384. Each buffer holds one to three fds of the daemon; gpushmd.service allows
+ *  - buffers: 16,384. Each buffer holds one to four fds of the daemon; gpushmd.service allows
  *    524,288 fds, enough for ten such users. A model in pieces has some hundreds of buffers.
  *  - leases: 65,536, four times the buffers, for several workers that attach to all of them. A
  *    lease costs the daemon about 100 bytes and no fd. A process that closes its connections but

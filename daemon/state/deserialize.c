@@ -240,7 +240,8 @@ static void take_over_pidfd(struct target *t, struct pidfd *pidfd, uint64_t name
 		       &pidfd->charge, &ignored);
 	if (kept && pidfd->session)
 		forget(t, 'k', name);
-	else if (kept)
+	else if (kept && charge(&t->catalog->accounts, pidfd->uid, ACCOUNT_KEPT_PIDS, 1, UINT64_MAX,
+				&pidfd->kept_charge, &ignored) == 0)
 		t->store->pidfds++;
 	if (!pidfd->session)
 		pidfd->session = name;

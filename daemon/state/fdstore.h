@@ -17,6 +17,7 @@
 
 #define FD_INDEX_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
 #define FD_INDEX_MAX (1u << 20)
+#define FD_PIDFDS_KEPT 1024u /* with names of 15 bytes */
 #define FD_INDEX_NONE UINT32_MAX
 
 struct fdstore {

@@ -113,8 +113,10 @@ int handover_adopt(struct handover *h)
 	size_t dropped;
 	int r = adopt_page(h);
 
-	if (h->store.systemd)
+	if (h->store.systemd) {
 		h->catalog->accounts.budgets[ACCOUNT_KEPT].total = FD_INDEX_KEPT;
+		h->catalog->accounts.budgets[ACCOUNT_KEPT_PIDS].total = FD_PIDFDS_KEPT;
+	}
 
 	if (r == 0)
 		r = deserialize(&h->store, h->catalog, h->reaper, h->pools, h->refusals, h->id,

@@ -17,8 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PIDFDS_MAX 1024u /* names of 15 bytes in the variable that fdstore.h tells of */
-#define DEAD_MIN 4096u	 /* with fewer dead records a new journal is not worth its fds */
+#define DEAD_MIN 4096u /* with fewer dead records a new journal is not worth its fds */
 _Static_assert(BUFFER_NOT_KEPT == FD_INDEX_NONE, "buffer::fd_index");
 
 #define SET(m, field, value) ((m)->has_##field = 1, (m)->field = (value))
@@ -200,16 +199,28 @@ int serialize_buffer(struct serializer *s, struct buffer *b)
 	return write_buffer(s, b);
 }
 
-/* Pidfds above the limit are not kept: the daemon watches those processes as long as it lives. */
+static bool take_pid_place(struct serializer *s, struct pidfd *p)
+{
+	struct fault ignored;
+
+	return s->store->pidfds < FD_PIDFDS_KEPT && p->charge.account &&
+	       charge(p->charge.account->accounts, p->uid, ACCOUNT_KEPT_PIDS, 1, 0, &p->kept_charge,
+		      &ignored) == 0;
+}
+
+/* Pidfds above a user's share are not kept: the daemon watches those processes as long as it lives.
+ */
 static int keep_process(struct serializer *s, const struct process *p)
 {
 	struct pidfd *pidfd = p->pidfd;
 	int r;
 
-	if (!s->keeps || !process_needs_pidfd(p) || pidfd->kept || s->store->pidfds >= PIDFDS_MAX)
+	if (!s->keeps || !process_needs_pidfd(p) || pidfd->kept || !take_pid_place(s, pidfd))
 		return 0;
 	r = keep(s, 'k', pidfd->session, pidfd->fd);
 	pidfd->kept = r == 0;
+	if (r < 0)
+		discharge(&pidfd->kept_charge);
 	s->store->pidfds += pidfd->kept;
 	return r;
 }
@@ -369,6 +380,7 @@ static void record_process_end(struct catalog_observer *o, struct process *p)
 		return;
 	forget(s->store, 'k', p->pidfd->session);
 	p->pidfd->kept = false;
+	discharge(&p->pidfd->kept_charge);
 	s->store->pidfds--;
 }
 
