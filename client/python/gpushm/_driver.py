@@ -2,7 +2,8 @@
 """The GPU: driver calls that Python makes itself (pinning, copies of other libraries' memory), sections that wait.
 
 The calls use the calling thread's current context, or a device's primary context where it has none or one of another
-device, and leave the thread's context as it was. libcuda is loaded by the first call; libgpushm's own driver table is not used.
+device, and leave the thread's context as it was. libcuda is loaded by the first call; libgpushm's own driver table is
+not used.
 """
 
 from __future__ import annotations

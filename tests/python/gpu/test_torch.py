@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 
 POOLS = [p.name for p in gpushm.pools() if not p.failed]
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
-NAMES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32"]
-NAMES += ["float64", "bfloat16", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"]
-NAMES += ["float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+NAMES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
+NAMES += ["float16", "float32", "float64", "bfloat16", "complex32", "complex64", "complex128", "float8_e4m3fn"]
+NAMES += ["float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
 DTYPES = [name for name in NAMES if hasattr(torch, name)]
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "whole": lambda t: t,
