@@ -13,7 +13,7 @@
 
 #include "proto/base/clock.h"
 
-#define ROUND_NS 100000u
+#define ROUND_NS 200000u
 
 /* While this handle is active, the loop polls with a timeout of 0. */
 static void on_more(uv_idle_t *idle)

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define ACCEPT_NS 100000u /* between two looks for events; requests get as much */
+#define ACCEPT_NS 200000u /* between two looks for events; requests get as much */
 #define RETRY_MS 100u	  /* after accept() failed */
 #define WARN_MS 60000u	  /* between two lines about it */
 #define PEER_FDS_MAX 2u	  /* of a connection: its socket, and its process's pidfd */

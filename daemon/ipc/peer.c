@@ -3,10 +3,11 @@
  * Peers. An event only queues the peer among the work of its user (daemon/catalog/turns.h). When it
  * is its turn, a peer reads one request, and one more after a request that needs no reply.
  *
- * A peer that is still queued when the loop reports it again is parked: its socket is not polled.
- * When it has been served it goes to the end of the queue, until a turn finds nothing to read. So a
- * look for events costs the same, however many requests wait. (libuv looks again at once, up to 48
- * times, while there are at least 1,024 events: uv__io_poll() in linux-core.c.)
+ * A peer that is still queued when the loop has reported it some more times is parked: its socket
+ * is not polled. When it has been served it goes to the end of the queue, until a turn finds
+ * nothing to read. So a look for events costs the same, however many requests wait. (libuv looks
+ * again at once, up to 48 times, while there are at least 1,024 events: uv__io_poll() in
+ * linux-core.c.)
  *
  * A client must read a reply before it sends the next request. Then the socket's send buffer is
  * empty and larger than any reply, so a reply is either sent at once or the peer is gone: nothing
@@ -27,6 +28,9 @@
 
 #include <string.h>
 #include <sys/socket.h>
+
+/* To poll a socket and to stop that takes as long as to report it so often. */
+#define PASSED_MAX 4u
 
 static void on_poll_closed(uv_handle_t *handle)
 {
@@ -222,6 +226,7 @@ static bool take_turn(struct work *w)
 	struct service *service = p->session.service;
 	enum found found = serve_next(p);
 
+	p->passed = 0;
 	if (found == FOUND_SILENT_REQUEST)
 		found = serve_next(p);
 	busy_poll_in_burst(&service->busy_poll, service->config->busy_poll * 1000ull);
@@ -241,7 +246,7 @@ static void on_event(uv_poll_t *handle, int status, int events)
 
 	if (status < 0)
 		p->broken = p->parked = true;
-	else if (work_is_queued(&p->work))
+	else if (work_is_queued(&p->work) && ++p->passed == PASSED_MAX)
 		park(p);
 	turns_add(&p->session.service->turns, p->session.account, &p->work);
 }

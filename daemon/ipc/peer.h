@@ -18,6 +18,7 @@ struct peer {
 	struct unread unread;
 	struct charge charges[PEER_CHARGES];
 	struct work work; /* there is something to read */
+	unsigned passed;  /* reports of it while it waited for its turn */
 	bool parked;	  /* the socket is not polled: take_turn() looks at it */
 	bool broken;	  /* poll reported an error: if there is nothing to read, it ends */
 	struct session session;
