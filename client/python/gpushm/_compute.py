@@ -13,9 +13,16 @@ import operator
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core, _dtype
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ._typing import DTypeLike
+
+Updated = TypeVar("Updated", bound="Operators")
 
 # Methods of torch.Tensor that do what NumPy's methods of other names do.
 _TORCH_NAMES = {"copy": "clone", "max": "amax", "min": "amin"}
@@ -92,8 +99,9 @@ def compute(function: Callable[..., Any], array: Any, *operands: Any, reflected:
         return function(*(reversed(taken) if reflected else taken))
 
 
-def update(function: Callable[..., Any], array: Any, operand: Any) -> Any:
+def update(function: Callable[..., Any], updated: Updated, operand: object) -> Updated:
     """An operation in place, such as operator.iadd(); returns the array."""
+    array: Any = updated
     if array.readonly:
         raise _core.ReadOnly(errno.EROFS, f'buffer "{array.name}" is open for reading only')
     library = _choose(array, operand)
@@ -106,7 +114,7 @@ def update(function: Callable[..., Any], array: Any, operand: Any) -> Any:
             stream = _stream_of(library, array)
             # An empty copy notes the stream in the buffer: the array's next consumer waits for it.
             array.buffer.array((0,), "uint8")._write_from(b"", stream)
-    return array
+    return updated
 
 
 def _stream_of(library: str, array: Any) -> Any:
@@ -158,121 +166,121 @@ class Operators:
 
     # ---- operators ----
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return compute(operator.add, self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return compute(operator.add, self, other, reflected=True)
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: object) -> Self:
         return update(operator.iadd, self, other)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return compute(operator.sub, self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return compute(operator.sub, self, other, reflected=True)
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: object) -> Self:
         return update(operator.isub, self, other)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return compute(operator.mul, self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return compute(operator.mul, self, other, reflected=True)
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: object) -> Self:
         return update(operator.imul, self, other)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: object) -> Any:
         return compute(operator.matmul, self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: object) -> Any:
         return compute(operator.matmul, self, other, reflected=True)
 
-    def __imatmul__(self, other: Any) -> Any:
+    def __imatmul__(self, other: object) -> Self:
         return update(operator.imatmul, self, other)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return compute(operator.truediv, self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return compute(operator.truediv, self, other, reflected=True)
 
-    def __itruediv__(self, other: Any) -> Any:
+    def __itruediv__(self, other: object) -> Self:
         return update(operator.itruediv, self, other)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return compute(operator.floordiv, self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return compute(operator.floordiv, self, other, reflected=True)
 
-    def __ifloordiv__(self, other: Any) -> Any:
+    def __ifloordiv__(self, other: object) -> Self:
         return update(operator.ifloordiv, self, other)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return compute(operator.mod, self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return compute(operator.mod, self, other, reflected=True)
 
-    def __imod__(self, other: Any) -> Any:
+    def __imod__(self, other: object) -> Self:
         return update(operator.imod, self, other)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         return compute(operator.pow, self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return compute(operator.pow, self, other, reflected=True)
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: object) -> Self:
         return update(operator.ipow, self, other)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         return compute(operator.and_, self, other)
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: object) -> Any:
         return compute(operator.and_, self, other, reflected=True)
 
-    def __iand__(self, other: Any) -> Any:
+    def __iand__(self, other: object) -> Self:
         return update(operator.iand, self, other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return compute(operator.or_, self, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: object) -> Any:
         return compute(operator.or_, self, other, reflected=True)
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: object) -> Self:
         return update(operator.ior, self, other)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: object) -> Any:
         return compute(operator.xor, self, other)
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: object) -> Any:
         return compute(operator.xor, self, other, reflected=True)
 
-    def __ixor__(self, other: Any) -> Any:
+    def __ixor__(self, other: object) -> Self:
         return update(operator.ixor, self, other)
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: object) -> Any:
         return compute(operator.lshift, self, other)
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: object) -> Any:
         return compute(operator.lshift, self, other, reflected=True)
 
-    def __ilshift__(self, other: Any) -> Any:
+    def __ilshift__(self, other: object) -> Self:
         return update(operator.ilshift, self, other)
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: object) -> Any:
         return compute(operator.rshift, self, other)
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: object) -> Any:
         return compute(operator.rshift, self, other, reflected=True)
 
-    def __irshift__(self, other: Any) -> Any:
+    def __irshift__(self, other: object) -> Self:
         return update(operator.irshift, self, other)
 
     def __neg__(self) -> Any:
@@ -287,16 +295,16 @@ class Operators:
     def __invert__(self) -> Any:
         return compute(operator.invert, self)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return compute(operator.lt, self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return compute(operator.le, self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return compute(operator.gt, self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return compute(operator.ge, self, other)
 
     def __eq__(self, other: object) -> Any:
@@ -342,43 +350,43 @@ class Operators:
         """
         return call(self, "copy")
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: DTypeLike) -> Any:
         """A copy with another dtype, as copy()."""
         return converted(self, dtype)
 
-    def sum(self, *arguments: Any, **words: Any) -> Any:
+    def sum(self, *arguments: object, **words: object) -> Any:
         """The library's sum(); the same holds for the other methods of this name."""
         return call(self, "sum", *arguments, **words)
 
-    def prod(self, *arguments: Any, **words: Any) -> Any:
+    def prod(self, *arguments: object, **words: object) -> Any:
         """The library's prod()."""
         return call(self, "prod", *arguments, **words)
 
-    def mean(self, *arguments: Any, **words: Any) -> Any:
+    def mean(self, *arguments: object, **words: object) -> Any:
         """The library's mean()."""
         return call(self, "mean", *arguments, **words)
 
-    def min(self, *arguments: Any, **words: Any) -> Any:
+    def min(self, *arguments: object, **words: object) -> Any:
         """The library's min(); PyTorch's amin()."""
         return call(self, "min", *arguments, **words)
 
-    def max(self, *arguments: Any, **words: Any) -> Any:
+    def max(self, *arguments: object, **words: object) -> Any:
         """The library's max(); PyTorch's amax()."""
         return call(self, "max", *arguments, **words)
 
-    def argmin(self, *arguments: Any, **words: Any) -> Any:
+    def argmin(self, *arguments: object, **words: object) -> Any:
         """The library's argmin()."""
         return call(self, "argmin", *arguments, **words)
 
-    def argmax(self, *arguments: Any, **words: Any) -> Any:
+    def argmax(self, *arguments: object, **words: object) -> Any:
         """The library's argmax()."""
         return call(self, "argmax", *arguments, **words)
 
-    def any(self, *arguments: Any, **words: Any) -> Any:
+    def any(self, *arguments: object, **words: object) -> Any:
         """The library's any()."""
         return call(self, "any", *arguments, **words)
 
-    def all(self, *arguments: Any, **words: Any) -> Any:
+    def all(self, *arguments: object, **words: object) -> Any:
         """The library's all()."""
         return call(self, "all", *arguments, **words)
 

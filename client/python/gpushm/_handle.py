@@ -103,11 +103,11 @@ class Handle(Generic[Opened]):
         gpushm.open(); NotFound also where the name now belongs to another buffer, or the last process has closed an
         anonymous one.
         """
-        opened: Opened = self.attach(access, timeout, device, **self.overrides())
+        opened: Opened = self._attach(access, timeout, device, **self._overrides())
         self._opened[id(opened)] = opened
         return opened
 
-    def attach(
+    def _attach(
         self,
         access: Access | None = None,
         timeout: float | None = 0,
@@ -134,7 +134,7 @@ class Handle(Generic[Opened]):
             )
         return opened
 
-    def overrides(self) -> dict[str, Any]:
+    def _overrides(self) -> dict[str, Any]:
         """The layout as open() and Buffer.array() take it; empty for a whole buffer."""
         if self._layout is None:
             return {}
@@ -165,12 +165,12 @@ class Handle(Generic[Opened]):
         """The end of what __enter__() has opened, as the end of its own with block."""
         self._entered.pop().__exit__(*raised)
 
-    def state(self) -> tuple[Any, ...]:
+    def _state(self) -> tuple[Any, ...]:
         """What __init__() takes."""
         return self.name, self.id, self.access, self._layout, self.socket, self.size, self.maker
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.state()
+        return type(self), self._state()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and self.__reduce__() == other.__reduce__()

@@ -133,7 +133,7 @@ class IpcArrayHandle(_handle.Handle["Array"]):
         with super().open("r", timeout) as there:
             start = memory_of(there).offset
             self._array = _copied_to(_driver.current_device(), there)
-        layout = self.overrides()
+        layout = self._overrides()
         return self._array.buffer.array(**layout | {"offset": layout["offset"] - start})
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class IpcArrayHandle(_handle.Handle["Array"]):
 
 def array_handle(array: Array) -> IpcArrayHandle:
     """The IpcArrayHandle of an Array."""
-    made = IpcArrayHandle(*_handle.handle_of(array).state())
+    made = IpcArrayHandle(*_handle.handle_of(array)._state())
     made._base = array
     return made
 
@@ -171,7 +171,7 @@ class MemHandle(bytes):
 
 
 def _encode(handle: _handle.Handle[Buffer]) -> MemHandle:
-    return MemHandle(json.dumps(handle.state()).encode())
+    return MemHandle(json.dumps(handle._state()).encode())
 
 
 def _decode(data: bytes | Sequence[int]) -> _handle.Handle[Buffer]:
@@ -254,7 +254,7 @@ class IpcHandle:
             raise ValueError("IpcHandle is already opened")
 
     def _attach(self, device: int | None) -> Array:
-        found: Array = _decode(self.handle).attach(device=device, shape=self.size, dtype="uint8", offset=self.offset)
+        found: Array = _decode(self.handle)._attach(device=device, shape=self.size, dtype="uint8", offset=self.offset)
         return found
 
     def _keep(self, array: Array) -> MemoryPointer:
@@ -287,7 +287,7 @@ def open_ipc_array(
     in bytes, the offset from the buffer's start. The end of the section closes the array and its views. Errors: as
     gpushm.open(); ValueError: these are other bytes.
     """
-    with _decode(handle).attach(shape=shape, dtype=dtype, strides=strides, offset=offset) as array:
+    with _decode(handle)._attach(shape=shape, dtype=dtype, strides=strides, offset=offset) as array:
         yield array
 
 
