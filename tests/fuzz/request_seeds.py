@@ -70,8 +70,8 @@ def open_(client, name, access=READ, wait=None):
     return say(client, 5, *fields, *([] if wait is None else [number(3, wait)]))
 
 
-def close(client, lease):
-    return say(client, 6, number(1, lease))
+def close(client, lease, *more):
+    return say(client, 6, number(1, lease), *more)
 
 
 def unlink(client, name, *more):
@@ -146,6 +146,9 @@ SEEDS = {
     + watch(0, watched(None, 0)) + watch(0, data(1, data(1, "a") + number(2, 1))) + watch(0, *[watched("a")] * 257)
     + watch(0, watched(None, 77), wait=0) + watch(0, watched("~2000/x"), wait=0) + hello(0)
     + do(0, DEAF) + watch(0, watched("a")) + create(1, "a", 1, OPEN_TO_ALL) + publish(1, 1, SEALED),
+    "dropped": BOTH + create(0, "a", 1, OPEN_TO_ALL) + open_(1, "a", READ, FOREVER) + close(0, 1) + stat(0, "a")
+    + create(0, "a") + close(0, 2, number(3, 1)) + open_(0, "a") + create(0, "~/b") + do(0, DIE) + open_(0, "~/b")
+    + stat(1, "a") + do(1, LATE),
     "flush": BOTH + create(0, "a", 4096) + close(0, 1) + say(1, FLUSH_POOLS) + create(0, "b", 4096, data(2, "small"))
     + close(0, 2) + say(1, FLUSH_POOLS, data(1, "small")) + say(0, FLUSH_POOLS, data(1, "small"))
     + say(0, FLUSH_POOLS, data(1, "nosuch")) + say(0, FLUSH_POOLS, data(1, "gpu0")),
