@@ -89,13 +89,14 @@ static struct account *find_or_new(struct accounts *a, uid_t uid)
 
 void account_free_if_unused(struct account *account)
 {
-	if (!list_empty(&account->turn_link))
+	if (account->in_turn || !list_empty(&account->work))
 		return;
 	for (int i = 0; i < ACCOUNT_ITEMS; i++)
 		if (account->used[i])
 			return;
 	hashtable_drop(&account->accounts->by_uid, &account->link);
 	list_drop(&account->all_link);
+	list_drop(&account->turn_link);
 	free(account);
 }
 

@@ -53,6 +53,7 @@ struct account {
 	uint64_t unnamed;	    /* used by accounts_name_largest() */
 	struct list unread;	    /* unread::link: connections with descriptors in flight */
 	struct list turn_link;	    /* turns::users, while it has work */
+	bool in_turn;		    /* its work is being done */
 	struct list work;	    /* work::link */
 	uint64_t served_ns;	    /* the time that was spent for it: turns.h */
 	bool unwatched;		    /* the log has reported that a process of it can't be watched */
@@ -90,7 +91,7 @@ struct account *account_find(const struct accounts *a, uid_t uid);
  * it from time to time. */
 void accounts_count_fds(struct accounts *a);
 
-/* Frees an account to which nothing is charged, and which has no turn. */
+/* Frees an account to which nothing is charged, and which has no work. */
 void account_free_if_unused(struct account *account);
 
 /* The limit of an item for a uid, or its present share; UINT64_MAX: none. */

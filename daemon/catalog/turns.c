@@ -33,8 +33,8 @@ static void place(struct turns *t, struct account *a)
 	list_insert(before->next, &a->turn_link);
 }
 
-/* Does one piece of work of the user who is next. The account stays in the list until all is done,
- * so that the end of its last charge does not free it. */
+/* Does one piece of work of the user who is next. The end of its last charge does not free the
+ * account while it is its turn. */
 static void serve_next(struct turns *t, uint64_t *now)
 {
 	struct account *a = list_first(&t->users, struct account, turn_link);
@@ -45,8 +45,10 @@ static void serve_next(struct turns *t, uint64_t *now)
 		struct work *w = list_first(&a->work, struct work, link);
 
 		list_drop(&w->link);
+		a->in_turn = true;
 		if (w->run(w))
 			list_insert(a->work.next, &w->link);
+		a->in_turn = false;
 		*now = clock_monotonic_ns();
 		a->served_ns += *now - start;
 	}

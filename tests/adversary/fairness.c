@@ -15,12 +15,14 @@
 
 #include <check.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -352,6 +354,16 @@ static void attack_and_measure(const char *attack, const struct fairness_options
 	gpushm_disconnect(conn);
 }
 
+/* Two measurements at a time would measure each other. */
+static int lock_machine(void)
+{
+	int fd = open("/tmp/gpushm-fairness.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	return fd;
+}
+
 void fairness_measure(const char *attack, const struct fairness_options *o, struct attacked *ret)
 {
 	const struct daemon_options options = { .program = o->program,
@@ -361,7 +373,7 @@ void fairness_measure(const char *attack, const struct fairness_options *o, stru
 	struct attacked largest = { 0 };
 	struct daemon d;
 	char cpu[16];
-	int shared = memfd_create("samples", MFD_CLOEXEC);
+	int shared = memfd_create("samples", MFD_CLOEXEC), lock = lock_machine();
 	pid_t sampler;
 
 	*ret = (struct attacked){ 0 };
@@ -383,6 +395,7 @@ void fairness_measure(const char *attack, const struct fairness_options *o, stru
 	role_finish(&honest);
 	ret->lines = daemon_log_count(&d, "\n");
 	daemon_stop(&d);
+	close_fd(&lock);
 }
 
 double fairness_limit(const struct attacked *a)

@@ -411,7 +411,9 @@ static void die(unsigned round)
 	raw_greet(&r, path);
 	for (unsigned i = 0; i < DYING_BUFFERS; i++) {
 		snprintf(name, sizeof(name), "dying/%u/%u", round, i);
-		raw_create(&r, name, 4096);
+		if (raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, name),
+					 SET(size_bytes, 4096))) != 0)
+			break;
 	}
 	for (unsigned i = 0; i < DYING_LEASES; i++) {
 		size_t len = pack(REQUEST(OPEN, Open, open, BYTES(name, "hostile"),
