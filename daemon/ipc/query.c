@@ -347,6 +347,15 @@ static void fill_usage(Gpushm__Proto__Usage *m, const struct account *account)
 	SET(m, peers_max, (uint32_t)limit_shown(all, account->uid, ACCOUNT_PEERS));
 }
 
+/* An account may be left only for a descriptor, of a process that holds nothing any more. */
+static bool has_usage(const struct account *account)
+{
+	const uint64_t *used = account->used;
+
+	return used[ACCOUNT_BYTES] || used[ACCOUNT_BUFFERS] || used[ACCOUNT_LEASES] ||
+	       used[ACCOUNT_PEERS];
+}
+
 static int fill_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct fault *f)
 {
 	const struct account *account;
@@ -354,6 +363,8 @@ static int fill_usages(Gpushm__Proto__StatusReply *m, struct session *s, struct 
 	m->usage = reply_alloc(s->service, USAGE_MAX * sizeof(*m->usage));
 	list_foreach (account, &s->service->catalog.accounts.all, all_link) {
 		if (!s->process->admin && account->uid != s->process->uid)
+			continue;
+		if (!has_usage(account))
 			continue;
 		if (m->n_usage == USAGE_MAX)
 			break;
