@@ -100,6 +100,7 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("fairness");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
+	suite_alone();
 	if (!user_may_change())
 		return 0;
 	tcase_set_timeout(t, 300);

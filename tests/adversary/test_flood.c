@@ -357,6 +357,7 @@ int main(int argc, char **argv)
 	TCase *t = tcase_create("too much"), *u = tcase_create("deaths");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
+	suite_alone();
 	tcase_add_checked_fixture(t, setup, counted_teardown);
 	tcase_add_checked_fixture(u, setup, counted_teardown);
 	tcase_set_timeout(t, 300);

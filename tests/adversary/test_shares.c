@@ -274,6 +274,7 @@ int main(void)
 
 	if (!user_may_change())
 		return 0;
+	suite_alone();
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, unread_replies_of_one_user_stop_others, 0, 2);

@@ -5,7 +5,19 @@
  */
 #include "tests/lib/suite.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <sys/file.h>
+
+/* The lock ends with the process. */
+void suite_alone(void)
+{
+	int fd = open("/tmp/gpushm-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+
+	if (fd < 0 || flock(fd, LOCK_EX) < 0)
+		perror("/tmp/gpushm-tests.lock");
+}
 
 int suite_run(const char *name, ...)
 {

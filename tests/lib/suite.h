@@ -6,5 +6,9 @@
 
 #include <check.h>
 
+/* Waits for other programs that call it to end. For those that leave descriptors in flight or need
+ * to: the kernel counts them for each user, not for each daemon. */
+void suite_alone(void);
+
 /* Runs the cases (TCase *, NULL at the end). Returns the exit status: 0 if none has failed. */
 int suite_run(const char *name, ...) __attribute__((sentinel));

@@ -460,6 +460,11 @@ def test_a_handle_opens_on_another_gpu_wrongly(in_child: Callable[..., str], tmp
         daemon = Daemon()
     finally:
         del os.environ["FAKECUDA_DEVICES"]
+    with gpushm.Connection(daemon.socket) as c:
+        gpus = len({p.device_uuid for p in c.pools() if p.kind == "vmm"})
+    if gpus < 2:
+        daemon.remove()
+        pytest.skip("one real GPU; our own libcuda can have two")
     try:
         told = in_child(STAGED, GPUSHM_SOCKET=daemon.socket, FAKECUDA_DEVICES="2")
     finally:

@@ -287,11 +287,12 @@ class CudaCore:
         return self.view.from_any_interface(array, stream_ptr=-1)
 
     def bytes_of(self, t: Any) -> bytes:
+        import gpushm._dtype as dtype
         import gpushm._foreign as foreign
 
         size = t.dtype.itemsize
         strides = tuple(s * size for s in t.strides) if t.strides is not None else None
-        memory = foreign.Memory(t, t.ptr, tuple(t.shape), strides, t.dtype, on_gpu=True)
+        memory = foreign.Memory(t, t.ptr, tuple(t.shape), strides, dtype.encode(t.dtype), on_gpu=True)
         return bytes(foreign.to_host(memory).tobytes())
 
     write = None
