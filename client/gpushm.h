@@ -246,9 +246,9 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
  * the same and 0 is returned. Within gpushm_defer_cleanup() all of that happens later; see below.
  *
  * GPUSHM_UNPUBLISHED, which is not an error: the buffer is closed, but this process created it and
- * did not publish it, so its contents are gone. gpushm_error() says so. Whoever asks for the name
- * soon afterwards is told which process closed it. gpushm_discard() is for a program that means it;
- * after gpushm_unlink() 0 is returned, too.
+ * did not publish it, so its contents are gone. gpushm_error() says so. A process that opens the
+ * name soon afterwards gets an error that names the process that closed it. A program that wants
+ * no contents calls gpushm_discard(); after gpushm_unlink() 0 is returned, too.
  *
  * Errors: -EBUSY (arrays of the buffer exist: gpushm_error() says how many; free them first; the
  * buffer stays open), -EIO (the driver could not unmap it; the buffer is freed, and its lease lasts

@@ -31,7 +31,7 @@ int groups_table_init(struct groups_table *t);
 void groups_table_done(struct groups_table *t);
 
 /* The groups of the process at the other end of a socket: gid, its primary one, and the
- * supplementary ones. `unmapped` is none of them: userns_unmapped_gid(). 0; -EDQUOT (CODE_LIMIT),
+ * supplementary ones. `unmapped` (userns_unmapped_gid()) is left out. 0; -EDQUOT (CODE_LIMIT),
  * -ENOMEM, -EPERM (CODE_UNIDENTIFIED) with *f filled in. */
 int groups_of_peer(struct groups_table *t, int socket, uid_t uid, gid_t gid, gid_t unmapped,
 		   struct groups **ret, struct fault *f);

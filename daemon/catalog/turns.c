@@ -6,8 +6,8 @@
  * up the time in which it asked for nothing. Counts begin at 0 and are compared with each other
  * only.
  *
- * The loop looks for new events after at most ROUND_NS, so that work of a user who has used little
- * time does not wait for all that is queued already.
+ * The loop looks for new events after at most ROUND_NS, so that a user's first request does not
+ * wait for all work that other users have queued.
  */
 #include "daemon/catalog/turns.h"
 

@@ -3,7 +3,7 @@
  * What one connection's client may not have read yet. The kernel counts a descriptor as in flight,
  * against the daemon's user, until the client has read it or closed its socket, and refuses to send
  * any more above a limit (ETOOMANYREFS). So it is charged to the client's user from the moment when
- * it is sent until the kernel says that nothing is unread, also after the daemon has hung up.
+ * it is sent until the kernel says that all is read, also after the daemon has hung up.
  */
 #pragma once
 

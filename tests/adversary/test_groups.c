@@ -48,7 +48,7 @@ static int crowd_role(char **args)
 	return fgets(line, sizeof(line), stdin) ? 0 : 1;
 }
 
-/* socket: connects with ever another set, as root, who has no share of descriptors. Prints the code
+/* socket: connects with ever another set, as root, whose descriptors have no limit. Prints the code
  * of the first refusal, the number of connections before it, and its text. */
 static int sets_role(char **args)
 {

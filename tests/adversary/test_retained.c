@@ -139,7 +139,7 @@ static int create_table_and_keep(int i)
 {
 	static Gpushm__Proto__Array all[ARRAYS], *pointers[ARRAYS];
 	Gpushm__Proto__Dtype dtype = MESSAGE(Dtype, dtype, SET(code, 1), SET(bits, 8));
-	static char names[ARRAYS][16];
+	static char names[ARRAYS][24];
 	uint64_t lease = raw_create(&r, "x", 100), reader;
 	int code;
 

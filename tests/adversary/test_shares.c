@@ -132,7 +132,7 @@ START_TEST(unread_replies_of_one_user_stop_others)
 }
 END_TEST
 
-/* Of a user who reads all replies nothing is in flight, whatever number of connections it has. */
+/* A user that reads all replies has nothing in flight, with any number of connections. */
 START_TEST(read_replies_use_up_a_share)
 {
 	enum { N = 60 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Buffers that end before they are published: the one who closes learns it, and so does everybody
- * who asks for the name afterwards and may know of it.
+ * Buffers that end before they are published: the process that closes one learns it, and so does
+ * each process that opens the name afterwards and may know of it.
  */
 #include "proto/base/own.h"
 #include "tests/lib/client.h"

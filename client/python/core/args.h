@@ -26,7 +26,7 @@ struct args_signature {
 int args_take(const struct args_signature *s, PyObject *const *given, Py_ssize_t n,
 	      PyObject *keywords, PyObject **ret);
 
-/* The first of an __exit__'s arguments; None where there is none. Borrowed. */
+/* The first of an __exit__'s arguments; None without arguments. Borrowed. */
 PyObject *args_first(PyObject *args);
 
 /* ---- text and numbers ---- */

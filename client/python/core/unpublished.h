@@ -12,7 +12,7 @@
 int unpublished_init(PyObject *module);
 
 /* The innermost place in the program outside of this package, as (file, line, name of the module);
- * None: there is none. */
+ * None: only this package is on the stack. */
 PyObject *unpublished_place(void);
 
 /* Warns that the contents of the buffer of that name are gone. place: where it was made. An

@@ -45,7 +45,7 @@ def _library_of(operand: Any) -> str | None:
 
 
 def _choose(array: Any, other: Any = None) -> str:
-    """The name of the library that computes. TypeError: there is none."""
+    """The name of the library that computes. TypeError: no library can."""
     if isinstance(other, _core.Array):
         if on_host(array) != on_host(other):
             raise TypeError("one array is on a GPU and the other one is not: copy_to_host() makes a copy on the host")
