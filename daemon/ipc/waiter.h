@@ -65,7 +65,8 @@ void waiters_done(struct waiters *ws); /* the loop must run once more to close t
 /* Finds the entries that watch the same. Returns how many different ones there are. */
 size_t waiters_join_same(struct watched *all, size_t n);
 
-/* account: of the user for whom the request waits; it lives longer. wait_ms: UINT64_MAX waits for ever. */
+/* account: of the user for whom the request waits; it lives longer. wait_ms: UINT64_MAX waits for
+ * ever. */
 void waiters_insert(struct waiters *ws, struct waiter *w, struct account *account,
 		    uint64_t wait_ms);
 void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list is allowed */

@@ -5,8 +5,8 @@
  * open file (fs/locks.c, check_conflicting_open(), Linux 5.3). So the daemon lends fds that it has
  * opened anew, closes them when all leases have ended, and asks for a lease with one more fd. The
  * file's first fd, which memfd_create() returned, does not count there (alloc_file_pseudo() does
- * not take write access): systemd keeps that one, and closes it some time after the daemon has asked it to.
- * Not seen are pages that a process has pinned or put into a pipe.
+ * not take write access): systemd keeps that one, and closes it some time after the daemon has
+ * asked it to. Not seen are pages that a process has pinned or put into a pipe.
  */
 #include "daemon/util/memfd.h"
 
