@@ -70,11 +70,12 @@ static bool is_dense(const struct gpushm_array *a)
 
 static int check_exportable(const struct gpushm_array *a)
 {
-	const struct array_layout *l = &a->layout;
+	const struct array_layout *l;
 	int r = array_check(a);
 
 	if (r < 0)
 		return r;
+	l = &a->layout;
 	if (l->dtype.code == DTYPE_RECORD)
 		return array_error(a, ENOTSUP, "DLPack has no records");
 	for (int i = 0; i < l->ndim && !is_dense(a); i++)

@@ -12,7 +12,6 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -297,20 +296,14 @@ END_TEST
 
 /* ---- what was freed ---- */
 
-/* A sanitizer keeps freed memory for a while. */
-static bool is_sanitized(void)
-{
-	return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init");
-}
-
 START_TEST(many_freed_buffers_leave_their_memory_with_the_daemon)
 {
 	static struct gpushm_buffer *all[HELD];
 	struct gpushm *last = NULL;
 	long idle, full;
-	char name[16];
+	char name[24];
 
-	if (is_sanitized())
+	if (suite_is_sanitized())
 		return;
 	idle = census_anonymous(&d);
 	for (int i = 0; i < HELD; i++) {

@@ -255,9 +255,8 @@ START_TEST(watches_of_one_user_stop_others)
 		greet(&r, &hostile);
 		code = watch_many(&r);
 		if (code == 0)
-			watching[n++] = r.socket;
-		else
-			raw_close(&r);
+			watching[n++] = take_fd(&r.socket);
+		raw_close(&r);
 	}
 	ck_assert_int_eq(code, CODE_LIMIT);
 	greet(&r, &honest);

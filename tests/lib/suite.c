@@ -5,10 +5,16 @@
  */
 #include "tests/lib/suite.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/file.h>
+
+bool suite_is_sanitized(void)
+{
+	return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init");
+}
 
 /* The lock ends with the process. */
 void suite_alone(void)

@@ -5,6 +5,10 @@
 #pragma once
 
 #include <check.h>
+#include <stdbool.h>
+
+/* A sanitizer keeps freed memory for a while, and takes more of it. */
+bool suite_is_sanitized(void);
 
 /* Waits for other programs that call it to end. For those that leave descriptors in flight or need
  * to: the kernel counts them for each user, not for each daemon. */

@@ -101,7 +101,11 @@ static int reader_role(char **args)
 	for (uint64_t i = 0; i < BYTES; i += 4096)
 		sum += at[i];
 	puts("ok");
-	return fgets(line, sizeof(line), stdin) ? (int)sum : gpushm_close(b);
+	if (fgets(line, sizeof(line), stdin))
+		return (int)sum | 1;
+	gpushm_close(b);
+	gpushm_disconnect(conn);
+	return 0;
 }
 
 static const struct role roles[] = { { "creator", creator_role }, { "reader", reader_role } };

@@ -134,6 +134,7 @@ START_TEST(a_creator_that_dies_is_not_named)
 	expect_text(pid);
 	expect_text("ended");
 	expect_text("before it published it");
+	client_await(client_used_bytes() == 0);
 }
 END_TEST
 
