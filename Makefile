@@ -518,7 +518,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev libsmartcols-dev check \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev libsmartcols-dev check libjansson-dev libxxhash-dev nettle-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates
 .PHONY: deps

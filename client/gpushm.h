@@ -216,6 +216,17 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
  * -EBUSY if it was published before. */
 int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
 
+/* gpushm_publish() under another name, in one step: nobody sees the buffer published under the name
+ * that it was created with. With GPUSHM_REPLACE the name may be another buffer's, which loses it as
+ * by gpushm_rename(). Errors as for both. */
+int gpushm_publish_as(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		      uint32_t flags);
+
+/* Sets attributes of a buffer that is not published yet; one of the same key is replaced, and one
+ * of size 0 is removed. Asks the daemon. Errors: -EDQUOT (more than 4,096 bytes in all), -EINVAL (a
+ * key), -EBUSY (published already), -ENOSYS (the daemon is too old). */
+int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n);
+
 /* Whether the published buffer survives the daemon's death. 1: it does. 0: it is not published, or
  * this daemon keeps no buffer. -ENOSPC: this daemon keeps buffers, and had no place left for this
  * one; gpushm_error() says what to do. -EINVAL: b is NULL. */
@@ -239,6 +250,18 @@ int gpushm_buffer_kept(const struct gpushm_buffer *b);
  * -ENODEV (this process can't use the GPU), -EMFILE (this process may open no more files). */
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
 		const struct gpushm_options *options, struct gpushm_buffer **ret);
+
+/* Opens the buffer of that name, or creates it if nobody has: of many processes that call this at
+ * the same time one creates it, and the others wait until it is published. Returns GPUSHM_CREATED,
+ * which is not an error, to the one that created: it fills the buffer and publishes it. If it dies
+ * or closes the buffer before that, one of the others creates. `access` is for opening; `bytes` and
+ * `options` are those of gpushm_create(). timeout_ms: how long to wait for another process's
+ * gpushm_publish(). Errors as for gpushm_open() and gpushm_create(), without -EEXIST and -ENOENT
+ * for the name. */
+int gpushm_open_or_create(struct gpushm *c, const char *name, enum gpushm_access access,
+			  uint64_t timeout_ms, uint64_t bytes, const struct gpushm_options *options,
+			  struct gpushm_buffer **ret);
+#define GPUSHM_CREATED 1
 
 /* Waits for the work that this process has queued on the buffer's device, unmaps the buffer and
  * ends its lease. NULL is allowed. Sends the daemon a message and waits for no reply; the next
@@ -264,6 +287,19 @@ int gpushm_discard(struct gpushm_buffer *b);
 /* Frees the name at once; the memory is freed when the last lease ends. For the owner and
  * administrators. Asks the daemon. Errors: -ENOENT, -EACCES. */
 int gpushm_unlink(struct gpushm *c, const char *name);
+
+/* Gives a published buffer another name, in one step: there is no moment in which neither name, or
+ * both, mean it. With GPUSHM_REPLACE, `to` may be the name of another buffer, which loses it in the
+ * same step, as by gpushm_unlink(): processes that have that buffer open keep it, and get
+ * GPUSHM_NOTICE_UNLINKED; a watch of the name reports the new buffer (gpushm_watch_previous()).
+ * After a restart of the daemon all of it has happened, or nothing. For the owner of both buffers
+ * and administrators. Asks the daemon.
+ *
+ * Errors: -ENOENT (no buffer `from`), -EEXIST (`to` is taken), -EAGAIN (one of them is not
+ * published), -EACCES, -EINVAL (`to` breaks the rules for names), -ENOSYS (the daemon is too old).
+ */
+int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t flags);
+#define GPUSHM_REPLACE (1u << 0) /* of gpushm_rename() and gpushm_publish_as() */
 
 /* Says that the contents of a dirty buffer are good again, and wakes processes that wait for that.
  * A buffer that is not dirty stays as it is. For the owner and administrators. Asks the daemon.
@@ -296,6 +332,8 @@ int gpushm_buffer_lost(const struct gpushm_buffer *b);
 int gpushm_buffer_dirty(const struct gpushm_buffer *b);
 /* The name as the caller gave it. */
 const char *gpushm_buffer_name(const struct gpushm_buffer *b);
+/* The user who created it, as this process's user namespace has him. */
+uid_t gpushm_buffer_uid(const struct gpushm_buffer *b);
 /* This process's CUDA ordinal of the memory's GPU; -1 for host and pinned memory. */
 int gpushm_buffer_device(const struct gpushm_buffer *b);
 /* The CUDA ordinal of the calling thread's current context; -1: it has none, or the library has not
@@ -385,6 +423,10 @@ int gpushm_watch_fd(const struct gpushm_watch *w);
  * gone for $GPUSHM_RECONNECT_MS; a later call tries again); -EACCES (another user's private name).
  */
 int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm_event *ret);
+
+/* Of the last event, if it is GPUSHM_EVENT_PUBLISHED: the id of the buffer that the name meant
+ * before, which the new one has replaced; else 0. */
+uint64_t gpushm_watch_previous(const struct gpushm_watch *w);
 
 /* NULL is allowed. Returns NULL. */
 struct gpushm_watch *gpushm_watch_free(struct gpushm_watch *w);

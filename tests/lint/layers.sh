@@ -23,6 +23,7 @@ client/map         proto/base proto client client/base
 client/link        proto/base proto client client/base client/map
 client/buffer      proto/base proto client client/base client/map client/link
 client/array       proto/base proto client client/base client/map client/link client/buffer
+client/load        proto/base proto client
 client/ctl         proto/base proto client client/base/spec.h
 client/python/core proto/base proto client client/array/dlpack_abi.h
 client/examples    client proto/base proto
