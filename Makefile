@@ -42,7 +42,7 @@ MAKE_ALL = $(MAKE) $(if $(V),,-s) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCES
 WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
 	-Wpointer-arith -Wvla -Wformat=2 -Wundef -Wwrite-strings -Wno-unused-parameter
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DGPUSHM_VERSION='"$(VERSION)"' \
-	-DGPUSHM_SYSCONFDIR='"$(SYSCONFDIR)"' -fPIC -fvisibility=hidden -I. -I$(BUILD)/gen \
+	-DGPUSHM_SYSCONFDIR='"$(SYSCONFDIR)"' -fPIC -fvisibility=hidden -I. -Iclient -I$(BUILD)/gen \
 	$(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE)) $(WARNINGS) $(CFLAGS) $(SANITIZE_FLAGS) $(EXTRA_CFLAGS)
 ALL_LDFLAGS = -Wl,--as-needed $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE ?=
@@ -52,6 +52,7 @@ SYSCONFDIR ?= /etc
 PROTOBUF_LIBS = -lprotobuf-c
 DAEMON_LIBS = -luv -lsystemd $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
+LOAD_LIBS = -ljansson -lnettle -lpthread
 CTL_LIBS = -lsmartcols -lm
 
 # ---- sources ----
@@ -66,12 +67,13 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
+LOAD_SRC   := $(call in_folders,client/load)
 CTL_SRC    := $(call in_folders,client/ctl)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
 .PHONY: all
-all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a examples
+all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(addprefix $(BUILD)/,libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) examples
 ifeq ($(CUDA_INCLUDE),)
 	@echo "built without the CUDA Toolkit (no cuda.h found): host pools only"
 endif
@@ -118,6 +120,19 @@ $(BUILD)/libgpushm.so.$(SOVERSION): $(BUILD)/libgpushm.so.$(VERSION)
 $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 	@ln -sf $(<F) $@
 
+# The second library: what loads and saves models. It has hidden copies of what it uses of proto.
+LOAD_OBJ := $(call objects,$(LOAD_SRC)) $(BUILD)/proto.a
+LOAD_LD = $(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm-load.so.$(SOVERSION) -Wl,--version-script,client/libgpushm-load.sym \
+	-Wl,-z,defs,-z,nodelete
+$(BUILD)/libgpushm-load.a: $(call objects,$(LOAD_SRC))
+	@rm -f $@; ar rcs $@ $^
+$(BUILD)/libgpushm-load.so.$(VERSION): $(LOAD_OBJ) client/libgpushm-load.sym $(BUILD)/libgpushm.so
+	$(call SAY,LD)$(LOAD_LD) -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(PROTOBUF_LIBS) $(LOAD_LIBS)
+$(BUILD)/libgpushm-load.so.$(SOVERSION): $(BUILD)/libgpushm-load.so.$(VERSION)
+	@ln -sf $(<F) $@
+$(BUILD)/libgpushm-load.so: $(BUILD)/libgpushm-load.so.$(SOVERSION)
+	@ln -sf $(<F) $@
+
 # For unit tests: all of gpushmctl but main().
 $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
 	@rm -f $@; ar rcs $@ $^
@@ -136,9 +151,6 @@ $(BUILD)/examples/%: $(BUILD)/obj/client/examples/%.o $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm -ldl -lm
 
 # ---- demo ----
-
-# Examples see the library as a stranger does: #include <gpushm.h>.
-$(BUILD)/obj/client/examples/%.o: ALL_CFLAGS += -Iclient
 
 # With headers and nvcc the worker has a kernel; the driver makes code of its PTX when it is loaded.
 KERNEL := $(and $(CUDA_INCLUDE),$(NVCC))
@@ -172,7 +184,7 @@ $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
 
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
 .PHONY: python python-core
-python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_TEXT)
+python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_HERE)/libgpushm-load.so.$(SOVERSION) $(PYTHON_TEXT)
 	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py)) # modules that were removed
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 	@mkdir -p $(@D); cp $< $@
@@ -181,6 +193,10 @@ $(PYTHON_HERE)/libgpushm.so.$(SOVERSION): $(LIBRARY_OBJ) client/libgpushm.sym
 	@mkdir -p $(@D); rm -f $(@D)/libprotobuf-c*
 	$(call SAY,LD)$(LIBRARY_LD) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
 	@cp -L "$$(ldd $@ | awk '/libprotobuf-c\.so/ { print $$3 }')" $(@D)/
+$(PYTHON_HERE)/libgpushm-load.so.$(SOVERSION): $(LOAD_OBJ) client/libgpushm-load.sym $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
+	@rm -f $(@D)/libjansson* $(@D)/libnettle*
+	$(call SAY,LD)$(LOAD_LD) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION) $(PROTOBUF_LIBS) $(LOAD_LIBS)
+	@ldd $@ | awk '/lib(jansson|nettle)\.so/ { print $$3 }' | xargs -I{} cp -L {} $(@D)/
 # Python's own symbols come from whoever loads it.
 $(PYTHON_HERE)/_core.abi3.so: $(PYTHON_OBJ) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
 	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
@@ -201,17 +217,18 @@ TEST_LIB     := $(call objects,$(wildcard tests/lib/*.c))
 CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 .SECONDARY:
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS) $(LOAD_LIBS)
 # Calls from our archives go through tests/unit/memory_fixture.h.
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
 $(MEMORY_TESTS): ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
 $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o
 
-$(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) $(CLIENT_LIBS)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm-load -lgpushm \
+		$(CHECK_LIBS) $(CLIENT_LIBS)
 
 # A model of the daemon, and what plays both.
 $(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
@@ -268,9 +285,9 @@ fuzz-targets:
 # Archives: each fuzzer has what it calls, since the daemon and the library have functions of the same name.
 $(BUILD)/fuzz.a: $(FUZZ_LIB)
 	@rm -f $@; ar rcs $@ $^
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm.a
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
-	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(CTL_LIBS)
+	$(call SAY,LD)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(CTL_LIBS) $(LOAD_LIBS)
 
 # ---- bench ----
 
@@ -482,7 +499,7 @@ $(BUILD)/deps/python/ready:
 	@rm -rf $(BUILD)/pip; touch $@
 gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/deps/python/ready
 	@mkdir -p $(BUILD)/deps
-	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|smartcols|check|subunit)\.so/ { print $$3 }' | sort -u | \
+	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm-load.so $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|smartcols|check|subunit|jansson|nettle)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
 	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/tests/bench/* $(BUILD)/gpushmd \
@@ -637,7 +654,7 @@ lint: $(addprefix lint-,$(LINTS))
 $(addprefix lint-,$(LINTS)): lint-%:
 	@tests/lint/$*.sh
 lint-warnings: $(BUILD)/gen/gpushm.pb-c.h $(BUILD)/gen/journal.pb-c.h
-lint-symbols: $(BUILD)/libgpushm.so.$(SOVERSION)
+lint-symbols: $(BUILD)/libgpushm.so.$(SOVERSION) $(BUILD)/libgpushm-load.so.$(SOVERSION)
 lint-manual_example: $(BUILD)/libgpushm.so $(BUILD)/gpushmd $(BUILD)/gpushmctl
 lint-manual_words: $(BUILD)/gpushmd $(BUILD)/gpushmctl
 lint-readme: $(BUILD)/libgpushm.so $(BUILD)/gpushmd $(BUILD)/gpushmctl
@@ -647,7 +664,7 @@ $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
 print-cflags:
 	$(info $(ALL_CFLAGS) $(addprefix -isystem ,$(PYTHON_INCLUDE))) @:
 print-sources:
-	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(CTL_SRC)) @:
+	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC)) @:
 print-left-out:
 	$(info $(LEFT_OUT) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
 

@@ -7,6 +7,7 @@
 #include "client/base/error.h"
 
 #include "client/gpushm.h"
+#include "client/gpushm_private.h"
 #include "proto/code.h"
 
 #include <errno.h>
@@ -26,16 +27,22 @@ void error_put_back(const struct error *e)
 	last = *e;
 }
 
-int error_set(int number, const char *format, ...)
+static void set_text(const char *format, va_list ap)
 {
 	char text[ERROR_TEXT_MAX]; /* an argument may be gpushm_error() itself */
+
+	vsnprintf(text, sizeof(text), format, ap);
+	memcpy(last.text, text, sizeof(last.text));
+	last.code = NULL;
+}
+
+int error_set(int number, const char *format, ...)
+{
 	va_list ap;
 
 	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
+	set_text(format, ap);
 	va_end(ap);
-	memcpy(last.text, text, sizeof(last.text));
-	last.code = NULL;
 	return -number;
 }
 
@@ -76,4 +83,28 @@ const char *gpushm_error_code(void)
 const char *gpushm_version(void)
 {
 	return GPUSHM_VERSION;
+}
+
+/* ---- for libgpushm-load ---- */
+
+_Static_assert(sizeof(struct gpushm_private_error) == sizeof(struct error), "one holds the other");
+
+int gpushm_private_fail(int number, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	set_text(format, ap);
+	va_end(ap);
+	return -number;
+}
+
+void gpushm_private_keep(struct gpushm_private_error *ret)
+{
+	memcpy(ret, &last, sizeof(last));
+}
+
+void gpushm_private_put_back(const struct gpushm_private_error *e)
+{
+	memcpy(&last, e, sizeof(last));
 }

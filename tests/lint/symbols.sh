@@ -1,30 +1,47 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The library exports every function that gpushm.h declares, and nothing else; client/libgpushm.sym
-# lets nothing else through.
+# A library exports every function that its header declares, and nothing else; its .sym file lets nothing
+# else through. What gpushm_private.h declares has a version node of its own.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-library=${BUILD:-build}/libgpushm.so.0
-
-[ -f "$library" ] || {
-	echo "symbols: no $library; make it first" >&2
-	exit 1
-}
-declared=$(cc -E -P -I. -x c client/gpushm.h | grep -o '\bgpushm_[a-z0-9_]*(' | tr -d '(' | sort -u)
-exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
+build=${BUILD:-build}
 bad=0
-while read -r name; do
-	echo "client/gpushm.h declares $name(), which $library does not export"
-	bad=1
-done < <(comm -23 <(echo "$declared") <(echo "$exported"))
-while read -r name; do
-	echo "$library exports $name, which client/gpushm.h does not declare"
-	bad=1
-done < <(comm -13 <(echo "$declared") <(echo "$exported"))
-if grep -v '^[[:space:]]*[/*]' client/libgpushm.sym | grep -oE '[A-Za-z_*]+[a-z0-9_*]*;' |
-	grep -vE '^(gpushm_[a-z0-9_*]*|\*);$'; then
-	echo "client/libgpushm.sym: a symbol that is not gpushm_*"
-	bad=1
-fi
+
+# declared HEADER: the functions of that file alone, not of what it includes.
+declared() {
+	grep -vE '^#(include|pragma once)|^typedef' "$1" | cc -E -P -x c - | grep -oE '\bgpushm_[a-z0-9_]*\(' | tr -d '(' | sort -u
+}
+# exported LIBRARY GREP-ARGUMENTS: symbols, with the version's name after the @@.
+exported() {
+	local library=$1
+	shift
+	nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { print $3 }' | grep "$@" | sed 's/@.*//' | sort -u
+}
+compare() { # HEADER LIBRARY GREP-ARGUMENTS
+	local header=$1 library=$2 name
+	shift 2
+	[ -f "$library" ] || {
+		echo "symbols: no $library; make it first" >&2
+		exit 1
+	}
+	while read -r name; do
+		echo "$header declares $name(), which $library does not export"
+		bad=1
+	done < <(comm -23 <(declared "$header") <(exported "$library" "$@"))
+	while read -r name; do
+		echo "$library exports $name, which $header does not declare"
+		bad=1
+	done < <(comm -13 <(declared "$header") <(exported "$library" "$@"))
+}
+
+compare client/gpushm.h "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
+compare client/gpushm_private.h "$build/libgpushm.so.0" '@GPUSHM_PRIVATE$'
+compare client/gpushm_load.h "$build/libgpushm-load.so.0" ''
+for map in client/*.sym; do
+	if grep -v '^[[:space:]]*[/*]' "$map" | grep -oE '[A-Za-z_*]+[a-z0-9_*]*;' | grep -vE '^(gpushm_[a-z0-9_*]*|\*);$'; then
+		echo "$map: a symbol that is not gpushm_*"
+		bad=1
+	fi
+done
 exit $bad

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What libgpushm exports for libgpushm-load alone, under the version node GPUSHM_PRIVATE. It is not
+ * installed, and may change with every version.
+ */
+#pragma once
+
+#include <errno.h>
+
+#pragma GCC visibility push(default)
+
+/* Sets the text of gpushm_error() for this thread. Returns -number, so that a check is one line. */
+int gpushm_private_fail(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Saves the thread's error while an undo runs that may fail with another one; and carries an error
+ * from one thread to another. */
+struct gpushm_private_error {
+	char text[768];
+	const char *code; /* static; NULL: an error that the daemon did not send */
+};
+void gpushm_private_keep(struct gpushm_private_error *ret);
+void gpushm_private_put_back(const struct gpushm_private_error *e);
+
+#pragma GCC visibility pop

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a load copies from where to where: the source files, and the runs of bytes between them and
+ * the buffer. Sources and headers make a plan (files.c, plan.c); the engine carries it out.
+ */
+#pragma once
+
+#include <nettle/sha2.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* A source file. It is open from the moment its header is read until all is copied. */
+struct load_file {
+	char *path;	   /* owned; as errors name it */
+	int fd;		   /* owned; O_CLOEXEC; opened through the page cache */
+	bool stream;	   /* it can't be read twice or at an offset: use load_file_read() only */
+	struct stat st;	   /* as it was before its header was read */
+	uint64_t data;	   /* offset of its first tensor's bytes */
+	uint64_t size;	   /* bytes; of a stream: as its header says */
+	uint64_t position; /* stream: bytes that were read */
+	uint8_t header_sha256[SHA256_DIGEST_SIZE];
+	bool has_sha256; /* of the whole file; from the file of checksums */
+	uint8_t sha256[SHA256_DIGEST_SIZE];
+	struct sha256_ctx hash; /* stream, if has_sha256: of what was read */
+};
+
+struct load_files {
+	struct load_file *files; /* owned */
+	size_t n;
+};
+
+/* Reads exactly n bytes at `offset` of the file; a stream is read up to there, and what lies before
+ * is dropped. Offsets of a stream only grow, and one thread at a time reads it. 0; -ESTALE with
+ * gpushm_error() set if the file ends before; or the error of read(2), with gpushm_error() set. */
+int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset);
+
+/* Bytes that lie side by side in a file and in the buffer. */
+struct run {
+	uint32_t file; /* index in load_files */
+	uint64_t file_offset, buffer_offset, bytes;
+};
+
+/* All bytes of arrays, once, in the order of buffer offsets. Runs of one file are in the order of
+ * file offsets, too, so that a stream can be read once. No run is empty. */
+struct plan {
+	struct run *runs; /* owned */
+	size_t n;
+	uint64_t bytes; /* of all runs */
+};
