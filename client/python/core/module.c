@@ -130,6 +130,9 @@ static PyMethodDef own_functions[] = {
 	{ "_read_dlpack", exchange_read_dlpack, METH_O,
 	  "_read_dlpack($module, capsule, /)\n--\n\n"
 	  "(dtype, shape, strides, address, device) of another library's DLPack capsule." },
+	{ "_load_key", load_key, METH_O,
+	  "_load_key($module, sources, /)\n--\n\n"
+	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
 	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
 	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
 	{ "flush_cleanup", flush_cleanup, METH_NOARGS,
@@ -149,7 +152,7 @@ static PyMethodDef own_functions[] = {
 static int add_functions(PyObject *module)
 {
 	PyMethodDef *const tables[] = { create_functions, open_functions, query_functions,
-					watch_functions, NULL };
+					watch_functions,  load_functions, NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What module.c puts together: functions of the module, and types. A function of the first four
- * tables is also a method of Connection; called as a function of the module, its self is the
+ * What module.c puts together: functions of the module, and types. A function of these tables
+ * is also a method of Connection; called as a function of the module, its self is the
  * module.
  */
 #pragma once
@@ -12,7 +12,11 @@ extern PyMethodDef create_functions[]; /* create, create_many */
 extern PyMethodDef open_functions[];   /* open, open_many */
 extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, pools, status */
 extern PyMethodDef watch_functions[];  /* watch */
+extern PyMethodDef load_functions[];   /* load, save, verify */
 
 int buffer_type_init(PyObject *module);
 int array_type_init(PyObject *module);
 int watch_init(PyObject *module);
+
+/* _load_key(sources): the key of these files' headers, inodes and times. */
+PyObject *load_key(PyObject *module, PyObject *sources);

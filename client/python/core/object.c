@@ -120,6 +120,11 @@ static const struct {
 				   "It would need a copy, or the type does not allow it.", ENOTSUP),
 	[ERROR_NO_MEMORY] = KIND("OutOfMemory", &PyExc_MemoryError,
 				 "No memory, in this process or in the daemon.", ENOMEM),
+	[ERROR_CONTENTS] =
+		KIND("BadContents", &PyExc_ValueError,
+		     "A file breaks its format or changed while it was read, or contents "
+		     "differ from their checksum.",
+		     EBADMSG, ESTALE),
 };
 _Static_assert(array_size(kinds) == ERROR_KINDS, "one entry for each kind");
 

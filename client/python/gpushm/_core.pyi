@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The types of the extension; its docstrings describe it. What does not change is Final, as nobody can set it.
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import ModuleType
 from typing import Any, Final, Self, TypeVar, final, overload
@@ -13,6 +13,7 @@ from typing_extensions import CapsuleType, disjoint_base
 from ._array import Array as _Array
 from ._array import Buffer as _Buffer
 from ._typing import (
+    IO,
     Access,
     Attrs,
     Device,
@@ -22,9 +23,12 @@ from ._typing import (
     Key,
     Kind,
     Order,
+    Path,
+    Progress,
     Published,
     Shape,
     Source,
+    Sources,
     State,
     Stream,
     What,
@@ -57,6 +61,7 @@ class BadArgument(Error, ValueError): ...
 class LayoutError(Error, ValueError): ...
 class NotSupported(Error, NotImplementedError): ...
 class OutOfMemory(Error, MemoryError): ...
+class BadContents(Error, ValueError): ...
 class UnpublishedWarning(RuntimeWarning): ...
 class NotKeptWarning(RuntimeWarning): ...
 
@@ -347,6 +352,40 @@ class Connection:
     def pools(self) -> list[PoolInfo]: ...
     def status(self) -> Status: ...
     def watch(self, /, *what: str | Array | Buffer) -> Watch: ...
+    def load(
+        self,
+        sources: Sources,
+        name: str,
+        *,
+        pool: str | None = None,
+        mode: int = 0o600,
+        transient: bool = False,
+        attrs: Attrs | None = None,
+        wait: float | None = 0,
+        gid: int | None = None,
+        device: Device | None = None,
+        only: str | Sequence[str] | None = None,
+        strip: str | None = None,
+        sha256: Path | None = None,
+        verify: bool = False,
+        if_missing: bool = False,
+        replace: bool = False,
+        timeout: float | None = None,
+        io: IO = "auto",
+        drop_cache: bool = False,
+        threads: int = 0,
+        progress: Progress | None = None,
+    ) -> _Buffer: ...
+    def save(
+        self,
+        buffer: str | Array | Buffer,
+        path: Path,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        threads: int = 0,
+        progress: Progress | None = None,
+    ) -> None: ...
+    def verify(self, buffer: str | Array | Buffer, *, progress: Progress | None = None) -> str: ...
 
 # The functions of the module are the methods of the common connection of the process.
 _common: Connection
@@ -363,6 +402,9 @@ stat = _common.stat
 pools = _common.pools
 status = _common.status
 watch = _common.watch
+load = _common.load
+save = _common.save
+verify = _common.verify
 
 def flush_cleanup() -> None: ...
 def set_cleanup_limits(max_count: int, max_ratio: float) -> None: ...
@@ -372,6 +414,7 @@ def _resume_cleanup() -> None: ...
 def _disconnect() -> None: ...
 def _report_unpublished() -> None: ...
 def _opened() -> list[_Buffer]: ...
+def _load_key(sources: Sources, /) -> str: ...
 def _stream(stream: Stream | None, /) -> int | None: ...
 def _register(
     array: type[Array],

@@ -2,7 +2,8 @@
 # The types that the package's annotations name. There is no such module at run time, and nobody needs one: annotations
 # are not evaluated. NumPy's types are Any where NumPy is not installed.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from types import EllipsisType
 from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict
 
@@ -19,6 +20,8 @@ Order: TypeAlias = Literal["C", "F"]
 State: TypeAlias = Literal["filling", "sealed", "shared"]
 Published: TypeAlias = Literal["sealed", "shared"]
 What: TypeAlias = Literal["published", "dirty", "clean", "unlinked", "gone", "restarted", "unknown"]
+
+IO: TypeAlias = Literal["auto", "cached", "direct"]
 
 Attrs: TypeAlias = Mapping[str, bytes | str]
 Device: TypeAlias = int | Literal["current"]
@@ -39,6 +42,11 @@ class TorchDType(Protocol):
     def itemsize(self) -> int: ...
 
 DTypeLike: TypeAlias = npt.DTypeLike | TorchDType
+
+Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
+Sources: TypeAlias = Path | Sequence[Path]
+# Bytes that are done, and all.
+Progress: TypeAlias = Callable[[int, int], object]
 
 # ---- objects of other libraries ----
 

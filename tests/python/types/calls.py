@@ -6,6 +6,7 @@ A line with "type: ignore" is wrong, and each checker must say so: one that find
 
 import asyncio
 import multiprocessing as mp
+from pathlib import Path
 from typing import Any, Literal, assert_type
 
 import gpushm
@@ -83,6 +84,20 @@ def opens() -> None:
         assert_type(c, gpushm.Connection)
         assert_type(c.open("a"), gpushm.Array)
         assert_type(c.create("a", 4), gpushm.Array)
+
+
+# ---- models ----
+
+
+def loads() -> None:
+    with gpushm.load(["a.safetensors", Path("b.safetensors")], "m", pool="host", only="layers.*", if_missing=True) as b:
+        assert_type(b, gpushm.Buffer)
+        gpushm.save(b, Path("c.safetensors"), metadata={"format": "pt"}, progress=lambda done, total: None)
+        assert_type(gpushm.verify(b), str)
+    gpushm.connect().load(b"folder", "m", replace=True, timeout=5, io="direct", wait=None, threads=4).close()
+    gpushm.load("a.safetensors", "m", io="mmap")  # type: ignore
+    gpushm.load("a.safetensors", "m", progress=lambda done: None)  # type: ignore
+    gpushm.save("m", 1)  # type: ignore
 
 
 # ---- arrays ----

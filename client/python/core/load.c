@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * load(), save() and verify(): models in files, by libgpushm-load. That library is opened when one
+ * of them is called first, so that a process that only attaches to a model does not need it: the
+ * one beside this extension, else the system's.
+ *
+ * The work is done in the calling thread without the GIL. libgpushm-load calls on_progress() some
+ * ten times a second, which takes the GIL, lets Python handle signals, and calls the program's
+ * function. An exception that is raised there stops the work, and nothing is left behind.
+ */
+#include "client/python/core/args.h"
+#include "client/python/core/buffer.h"
+#include "client/python/core/module.h"
+
+#include "client/gpushm_load.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define LIBRARY "libgpushm-load.so.0"
+
+/* ---- the library ---- */
+
+static struct {
+	void *handle; /* stays open; NULL: not opened yet */
+	__typeof__(gpushm_load) *load;
+	__typeof__(gpushm_load_key) *load_key;
+	__typeof__(gpushm_save) *save;
+	__typeof__(gpushm_verify) *verify;
+} library;
+
+/* The path of the library beside this extension; LIBRARY where there is none. */
+static const char *library_path(char buf[PATH_MAX])
+{
+	Dl_info info;
+	const char *end;
+
+	if (!dladdr(&library, &info) || !info.dli_fname)
+		return LIBRARY;
+	end = strrchr(info.dli_fname, '/');
+	if (!end || snprintf(buf, PATH_MAX, "%.*s/%s", (int)(end - info.dli_fname), info.dli_fname,
+			     LIBRARY) >= PATH_MAX)
+		return LIBRARY;
+	return access(buf, F_OK) == 0 ? buf : LIBRARY;
+}
+
+static int library_failed(void)
+{
+	error_format(ERROR_UNSUPPORTED, ELIBACC,
+		     "load(), save() and verify() need " LIBRARY
+		     ", which can't be opened: %s. Install gpushm's library for models "
+		     "(libgpushm-load), or the Python package again",
+		     dlerror());
+	return -1;
+}
+
+static int library_open(void)
+{
+	char path[PATH_MAX];
+	void *handle;
+
+	if (library.handle)
+		return 0;
+	/* Opening it twice, from two threads, is harmless. */
+	handle = dlopen(library_path(path), RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		return library_failed();
+	library.load = (__typeof__(library.load))dlsym(handle, "gpushm_load");
+	library.load_key = (__typeof__(library.load_key))dlsym(handle, "gpushm_load_key");
+	library.save = (__typeof__(library.save))dlsym(handle, "gpushm_save");
+	library.verify = (__typeof__(library.verify))dlsym(handle, "gpushm_verify");
+	if (!library.load || !library.load_key || !library.save || !library.verify)
+		return library_failed();
+	library.handle = handle;
+	return 0;
+}
+
+/* ---- progress ---- */
+
+static int call_progress(PyObject *progress, const struct gpushm_load_progress *p)
+{
+	_cleanup_(drop_object) PyObject *ret = NULL;
+
+	/* libgpushm-load may call once more after the call that has stopped it. */
+	if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
+		return -1;
+	if (progress == Py_None)
+		return 0;
+	ret = PyObject_CallFunction(progress, "KK", (unsigned long long)p->done,
+				    (unsigned long long)p->total);
+	return ret ? 0 : -1;
+}
+
+/* A gpushm_load_progress_fn; user is a callable or None. */
+static int on_progress(void *user, const struct gpushm_load_progress *p)
+{
+	PyGILState_STATE gil = PyGILState_Ensure();
+	int r = call_progress(user, p);
+
+	PyGILState_Release(gil);
+	return r < 0;
+}
+
+/* For `r` of a call that was given on_progress(). */
+static int progress_result(int r)
+{
+	if (PyErr_Occurred())
+		return -1;
+	return error_result(r);
+}
+
+static int progress_check(PyObject *progress)
+{
+	if (progress == Py_None || PyCallable_Check(progress))
+		return 0;
+	return error_python(PyExc_TypeError,
+			    "progress is a function of (bytes done, bytes in all), or None, not %R",
+			    progress);
+}
+
+/* ---- lists of texts ---- */
+
+struct texts {
+	PyObject *keep;	   /* a list of the bytes that texts point into; owned */
+	const char **text; /* owned */
+	size_t n;
+};
+
+static void texts_done(struct texts *t)
+{
+	Py_CLEAR(t->keep);
+	PyMem_Free(t->text);
+}
+
+static int texts_append(struct texts *t, PyObject *item, bool paths)
+{
+	_cleanup_(drop_object) PyObject *bytes = NULL;
+	char *text;
+
+	/* Both refuse a NUL inside. */
+	if (paths && !PyUnicode_FSConverter(item, &bytes))
+		return -1;
+	if (!paths)
+		bytes = PyUnicode_AsUTF8String(item);
+	if (!bytes || PyBytes_AsStringAndSize(bytes, &text, NULL) < 0 ||
+	    PyList_Append(t->keep, bytes) < 0)
+		return -1;
+	t->text[t->n++] = text;
+	return 0;
+}
+
+static bool is_one_text(PyObject *o)
+{
+	return PyUnicode_Check(o) || PyBytes_Check(o) || PyObject_HasAttrString(o, "__fspath__");
+}
+
+/* One text or a sequence of them; None: no text. The caller ends *ret with texts_done(), also after
+ * a failure. */
+static int texts_from(PyObject *o, bool paths, struct texts *ret)
+{
+	_cleanup_(drop_object) PyObject *row = NULL;
+	Py_ssize_t n;
+
+	*ret = (struct texts){ 0 };
+	if (o == Py_None)
+		return 0;
+	row = is_one_text(o) ? PyTuple_Pack(1, o) : PySequence_Tuple(o);
+	n = row ? PyTuple_Size(row) : -1;
+	if (n < 0)
+		return -1;
+	ret->keep = PyList_New(0);
+	ret->text = PyMem_Calloc((size_t)n + 1, sizeof(*ret->text));
+	if (!ret->keep || !ret->text) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (texts_append(ret, PyTuple_GetItem(row, i), paths) < 0)
+			return -1;
+	return 0;
+}
+
+/* ---- load ---- */
+
+struct load_ask {
+	struct ask ask;
+	struct texts sources, only;
+	const char *name;
+	struct options options;
+	struct deadline timeout; /* for another process that loads */
+	struct gpushm_load_options load;
+	struct gpushm_buffer *ret;
+};
+
+static void load_done(struct load_ask *a)
+{
+	texts_done(&a->sources);
+	texts_done(&a->only);
+	options_done(&a->options);
+}
+
+/* Whether a wait of this turn has ended without its deadline. */
+static bool has_another_turn(const struct load_ask *a, int r)
+{
+	if (r == -ETIMEDOUT)
+		return deadline_turn(&a->timeout) > 0;
+	return r == -ENOSPC && deadline_turn(&a->options.wait) > 0;
+}
+
+static bool is_interrupted(void)
+{
+	PyGILState_STATE gil = PyGILState_Ensure();
+	bool yes = PyErr_Occurred() || PyErr_CheckSignals() < 0;
+
+	PyGILState_Release(gil);
+	return yes;
+}
+
+static int run_load(struct gpushm *c, struct ask *ask)
+{
+	struct load_ask *a = container_of(ask, struct load_ask, ask);
+	int r;
+
+	do {
+		uint64_t turn = deadline_turn(&a->timeout);
+
+		a->options.o.wait_ms = deadline_turn(&a->options.wait);
+		/* 0 is no limit. */
+		a->load.wait_ms = turn + (turn == 0);
+		r = library.load(c, a->sources.text, a->sources.n, a->name, &a->options.o, &a->load,
+				 &a->ret);
+	} while (has_another_turn(a, r) && !is_interrupted());
+	return r;
+}
+
+static int io_from(const char *word, uint32_t *ret_flags)
+{
+	if (strcmp(word, "cached") == 0)
+		*ret_flags |= GPUSHM_LOAD_CACHED;
+	else if (strcmp(word, "direct") == 0)
+		*ret_flags |= GPUSHM_LOAD_DIRECT;
+	else if (strcmp(word, "auto") != 0)
+		return error_python(PyExc_ValueError,
+				    "io is \"auto\", \"cached\" to read through the page cache, or "
+				    "\"direct\" to read past it, not \"%s\"",
+				    word);
+	return 0;
+}
+
+/* The arguments of load() that need more than PyArg_Parse...(). */
+struct load_args {
+	PyObject *sources, *name, *only, *progress;
+	struct options_args options;
+	const char *io;
+	int if_missing, replace, verify, drop_cache;
+};
+
+static int load_ask_from(const struct load_args *args, struct load_ask *a)
+{
+	struct gpushm_load_options *o = &a->load;
+
+	o->struct_size = sizeof(*o);
+	o->flags = (args->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
+		   (args->replace ? GPUSHM_LOAD_REPLACE : 0) |
+		   (args->verify ? GPUSHM_LOAD_VERIFY : 0) |
+		   (args->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0);
+	if (args_text(args->name, "name", &a->name) < 0 || io_from(args->io, &o->flags) < 0 ||
+	    progress_check(args->progress) < 0 ||
+	    texts_from(args->sources, true, &a->sources) < 0 ||
+	    texts_from(args->only, false, &a->only) < 0 ||
+	    options_from(&args->options, &a->options) < 0)
+		return -1;
+	o->only = a->only.text;
+	o->n_only = a->only.n;
+	o->progress = on_progress;
+	o->user = args->progress;
+	return 0;
+}
+
+/* A load takes long, so it has a link of its own. */
+static PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *name)
+{
+	struct deadline once = { 0 };
+	struct buffer *b;
+	int r;
+
+	if (!c || library_open() < 0)
+		return NULL;
+	r = connection_try_apart(c, &a->ask, &once);
+	if (r < 0)
+		return error_raise(r);
+	if (PyErr_Occurred()) {
+		gpushm_close(a->ret);
+		return NULL;
+	}
+	b = buffer_new(c, a->ret, name);
+	return (PyObject *)buffer_hinted(b, &a->options.o);
+}
+
+static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = {
+		"sources", "name",    "pool", "mode",	    "transient", "attrs",    "wait",
+		"gid",	   "device",  "only", "strip",	    "sha256",	 "verify",   "if_missing",
+		"replace", "timeout", "io",   "drop_cache", "threads",	 "progress", NULL
+	};
+	_cleanup_(load_done) struct load_ask a = { .ask.run = run_load, .timeout.forever = true };
+	_cleanup_(drop_object) PyObject *sha256 = NULL;
+	struct load_args given = {
+		.only = Py_None, .progress = Py_None, .options.mode = 0600, .io = "auto"
+	};
+	PyObject *checksums = Py_None;
+
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, kwargs, "OO|$zO&pOO&OOOzOpppO&spO&O:load", (char **)names, &given.sources,
+		    &given.name, &given.options.pool, mode_arg, &given.options.mode,
+		    &given.options.transient, &given.options.attrs, deadline_arg, &a.options.wait,
+		    &given.options.gid, &given.options.device, &given.only, &a.load.strip,
+		    &checksums, &given.verify, &given.if_missing, &given.replace, deadline_arg,
+		    &a.timeout, &given.io, &given.drop_cache, u32_arg, &a.load.threads,
+		    &given.progress))
+		return NULL;
+	if (checksums != Py_None && !PyUnicode_FSConverter(checksums, &sha256))
+		return NULL;
+	a.load.sha256 = sha256 ? PyBytes_AsString(sha256) : NULL;
+	if (load_ask_from(&given, &a) < 0)
+		return NULL;
+	return load_on(connection_of(self), &a, given.name);
+}
+
+PyObject *load_key(PyObject *module, PyObject *o)
+{
+	_cleanup_(texts_done) struct texts sources = { 0 };
+	char key[65];
+	int r;
+
+	if (texts_from(o, true, &sources) < 0 || library_open() < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = library.load_key(sources.text, sources.n, NULL, key);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? error_raise(r) : PyUnicode_FromString(key);
+}
+
+/* ---- save and verify ---- */
+
+/* A Buffer, a new reference: the argument, or the buffer of an Array, or that name opened. */
+static struct buffer *buffer_from(PyObject *self, PyObject *o)
+{
+	struct buffer *b;
+
+	if (PyUnicode_Check(o))
+		return (struct buffer *)PyObject_CallMethod((PyObject *)connection_of(self),
+							    "open_many", "O", o);
+	if (PyObject_TypeCheck(o, types.array))
+		b = (struct buffer *)PyObject_GetAttrString(o, "buffer");
+	else if (PyObject_TypeCheck(o, types.buffer))
+		b = (struct buffer *)Py_NewRef(o);
+	else
+		return (void *)
+			PyErr_Format(PyExc_TypeError,
+				     "the first argument is a Buffer, or the name of one, not %R",
+				     (PyObject *)Py_TYPE(o));
+	if (b && !buffer_is_open(b))
+		Py_CLEAR(b);
+	return b;
+}
+
+/* Between the two no thread can close it: around calls without the GIL. */
+static void buffer_hold(struct buffer *b)
+{
+	b->calls++;
+}
+
+static void buffer_release(struct buffer *b)
+{
+	b->calls--;
+	buffer_settle(b);
+	Py_DECREF((PyObject *)b);
+}
+
+/* A dict of str to str as JSON text; NULL for None. */
+static int json_from(PyObject *o, PyObject **ret)
+{
+	_cleanup_(drop_object) PyObject *json = NULL;
+
+	*ret = NULL;
+	if (o == Py_None)
+		return 0;
+	json = PyImport_ImportModule("json");
+	if (json)
+		*ret = PyObject_CallMethod(json, "dumps", "O", o);
+	return *ret ? 0 : -1;
+}
+
+static PyObject *save(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "buffer",	"path",	    "metadata",
+					     "threads", "progress", NULL };
+	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = on_progress };
+	_cleanup_(drop_object) PyObject *path = NULL, *json = NULL;
+	PyObject *what, *metadata = Py_None, *progress = Py_None;
+	struct buffer *b;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|$OO&O:save", (char **)names, &what,
+					 PyUnicode_FSConverter, &path, &metadata, u32_arg,
+					 &o.threads, &progress) ||
+	    progress_check(progress) < 0 || json_from(metadata, &json) < 0 || library_open() < 0)
+		return NULL;
+	o.user = progress;
+	o.metadata = json ? PyUnicode_AsUTF8AndSize(json, NULL) : NULL;
+	b = buffer_from(self, what);
+	if (!b)
+		return NULL;
+	buffer_hold(b);
+	Py_BEGIN_ALLOW_THREADS
+	r = library.save(b->buffer, PyBytes_AsString(path), &o);
+	Py_END_ALLOW_THREADS
+	r = progress_result(r);
+	buffer_release(b);
+	return r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *verify(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "buffer", "progress", NULL };
+	PyObject *what, *progress = Py_None;
+	struct gpushm_load_report report;
+	struct buffer *b;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:verify", (char **)names, &what,
+					 &progress) ||
+	    progress_check(progress) < 0 || library_open() < 0)
+		return NULL;
+	b = buffer_from(self, what);
+	if (!b)
+		return NULL;
+	buffer_hold(b);
+	Py_BEGIN_ALLOW_THREADS
+	r = library.verify(b->buffer, on_progress, progress, &report);
+	Py_END_ALLOW_THREADS
+	r = progress_result(r);
+	buffer_release(b);
+	return r < 0 ? NULL : PyUnicode_FromString(report.content);
+}
+
+PyMethodDef load_functions[] = {
+	{ "load", KEYWORDS(load), METH_VARARGS | METH_KEYWORDS,
+	  "load($self, sources, name, *, pool=None, mode=0o600, transient=False, attrs=None,\n"
+	  "     wait=0, gid=None, device=None, only=None, strip=None, sha256=None,\n"
+	  "     verify=False, if_missing=False, replace=False, timeout=None, io='auto',\n"
+	  "     drop_cache=False, threads=0, progress=None)\n--\n\n"
+	  "Loads safetensors files into one sealed buffer of that name, and opens it: a Buffer\n"
+	  "with an Array for each tensor.\n\n"
+	  "sources: a path or several: files, an index (*.index.json) with its shards, or a\n"
+	  "folder of either. pool, mode, transient, attrs, wait, gid, device: as create().\n"
+	  "only: patterns of the tensors' names, as fnmatch has them; None is all. strip: a\n"
+	  "prefix that is taken off the names. sha256: a file of checksums as sha256sum\n"
+	  "writes it, to compare with. verify: read back what was copied, and compare.\n\n"
+	  "if_missing: open the buffer of that name if it has the contents of these files and\n"
+	  "belongs to this user, to root or to an owner in $GPUSHM_TRUST; wait `timeout`\n"
+	  "seconds (None: for ever) for another process that loads it; load it if nobody has.\n"
+	  "So of many processes one loads. replace: take the name over from another buffer in\n"
+	  "the moment in which this one is whole.\n\n"
+	  "io: 'cached' reads through the page cache, 'direct' past it; 'auto' asks for each\n"
+	  "file what is there. drop_cache: drop the files from the page cache afterwards.\n"
+	  "threads: that read; 0 is 8, or one for each processor. progress: called some ten\n"
+	  "times a second with the bytes that are done and those of all tensors.\n\n"
+	  "Other threads run meanwhile. After an error, Ctrl-C or an exception of progress\n"
+	  "nothing is left behind. Errors: those of create(), BadContents (a file breaks the\n"
+	  "format or changed meanwhile, or a checksum differs), Exists, Timeout,\n"
+	  "FileNotFoundError, NotSupported (libgpushm-load is not installed)." },
+	{ "save", KEYWORDS(save), METH_VARARGS | METH_KEYWORDS,
+	  "save($self, buffer, path, *, metadata=None, threads=0, progress=None)\n--\n\n"
+	  "Writes the arrays of a Buffer, or of the buffer of that name, to a safetensors file,\n"
+	  "which appears whole under its path or not at all.\n\n"
+	  "metadata: a dict of str to str; None is what the buffer was loaded with. progress:\n"
+	  "as load(). Errors: those of open() for a name, NotSupported (a dtype that such files\n"
+	  "do not have), OSError." },
+	{ "verify", KEYWORDS(verify), METH_VARARGS | METH_KEYWORDS,
+	  "verify($self, buffer, *, progress=None)\n--\n\n"
+	  "Reads a buffer's arrays back and compares them with the digest that load() left.\n"
+	  "Returns the digest.\n\n"
+	  "buffer: a Buffer, or the name of one. progress: as load(). Errors: BadContents (they\n"
+	  "differ), Error with errno.ENODATA (there is no digest)." },
+	{ NULL, NULL, 0, NULL }
+};
