@@ -78,6 +78,12 @@ uint64_t table_builder_bytes(const struct table_builder *b);
 int table_builder_set_attr(struct table_builder *b, const struct table_attr *attr,
 			   struct fault *err);
 
+/* A new builder without arrays: it has b's attributes with these changes. An empty value removes
+ * the attribute of that key, if there is one. Errors as above. */
+int table_builder_change_attrs(const struct table_builder *b, const struct table_attr *attrs,
+			       size_t n, struct table_builder **ret, struct fault *err);
+void table_builder_swap_attrs(struct table_builder *a, struct table_builder *b);
+
 /* The image as a memfd with F_SEAL_SEAL|SHRINK|GROW|WRITE and mode 0400. The caller owns the fd.
  * 0 or -errno. The builder can still be used. digest: of the arrays alone, in the order added. */
 int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,

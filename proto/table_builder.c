@@ -287,19 +287,24 @@ static int attr_admit(const struct table_builder *p, const struct table_owned_at
 	return 0;
 }
 
+static int attr_check_key(const struct table_attr *attr, struct fault *err)
+{
+	const char *wrong = name_check_attr(attr->key, attr->key_len);
+
+	return wrong ? table_refuse(err, CODE_NAME, (struct table_subject){ "attribute", "?", 1 },
+				    "its key: %s", wrong)
+		     : 0;
+}
+
 int table_builder_set_attr(struct table_builder *p, const struct table_attr *attr,
 			   struct fault *err)
 {
-	const char *wrong = name_check_attr(attr->key, attr->key_len);
-	struct table_owned_attr *a;
+	struct table_owned_attr *a = attr_find(p, attr);
 	char *copy;
-	int r;
+	int r = attr_check_key(attr, err);
 
-	if (wrong)
-		return table_refuse(err, CODE_NAME, (struct table_subject){ "attribute", "?", 1 },
-				    "its key: %s", wrong);
-	a = attr_find(p, attr);
-	r = attr_admit(p, a, attr, err);
+	if (r == 0)
+		r = attr_admit(p, a, attr, err);
 	if (r < 0)
 		return r;
 	copy = malloc(attr->key_len + attr->value_len);
@@ -319,4 +324,72 @@ int table_builder_set_attr(struct table_builder *p, const struct table_attr *att
 	a->key_len = attr->key_len;
 	a->value_len = attr->value_len;
 	return 0;
+}
+
+static int attr_remove(struct table_builder *p, const struct table_attr *attr, struct fault *err)
+{
+	struct table_owned_attr *a = attr_find(p, attr), *end = &p->attrs[p->n_attrs];
+	int r = attr_check_key(attr, err);
+
+	if (r < 0 || a == end)
+		return r;
+	p->attr_bytes -= a->key_len + a->value_len;
+	free(a->key);
+	memmove(a, a + 1, (size_t)(end - (a + 1)) * sizeof(*a));
+	*(end - 1) = (struct table_owned_attr){ 0 };
+	p->n_attrs--;
+	return 0;
+}
+
+static int attrs_copy(const struct table_builder *from, struct table_builder *to, struct fault *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < from->n_attrs && r == 0; i++) {
+		const struct table_owned_attr *a = &from->attrs[i];
+
+		r = table_builder_set_attr(to,
+					   &(struct table_attr){ a->key, a->key_len,
+								 a->key + a->key_len,
+								 a->value_len },
+					   err);
+	}
+	return r;
+}
+
+int table_builder_change_attrs(const struct table_builder *b, const struct table_attr *attrs,
+			       size_t n, struct table_builder **ret, struct fault *err)
+{
+	struct table_builder *changed = NULL;
+	int r;
+
+	if (table_builder_new(b->buffer_bytes, &changed) < 0)
+		return fault(err, CODE_NO_MEMORY, "no memory for attributes");
+	r = attrs_copy(b, changed, err);
+	/* Removals come first: they make space. */
+	for (size_t i = 0; i < n && r == 0; i++)
+		if (attrs[i].value_len == 0)
+			r = attr_remove(changed, &attrs[i], err);
+	for (size_t i = 0; i < n && r == 0; i++)
+		if (attrs[i].value_len > 0)
+			r = table_builder_set_attr(changed, &attrs[i], err);
+	if (r < 0)
+		table_builder_free(changed);
+	else
+		*ret = changed;
+	return r;
+}
+
+void table_builder_swap_attrs(struct table_builder *a, struct table_builder *b)
+{
+	struct table_owned_attr attrs[ATTRS_MAX];
+	uint32_t n = a->n_attrs, bytes = a->attr_bytes;
+
+	memcpy(attrs, a->attrs, sizeof(attrs));
+	memcpy(a->attrs, b->attrs, sizeof(attrs));
+	memcpy(b->attrs, attrs, sizeof(attrs));
+	a->n_attrs = b->n_attrs;
+	a->attr_bytes = b->attr_bytes;
+	b->n_attrs = n;
+	b->attr_bytes = bytes;
 }

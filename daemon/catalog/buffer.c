@@ -121,6 +121,12 @@ struct buffer *buffer_alloc(const char *key, size_t len)
 	return b;
 }
 
+void buffer_free_key(struct buffer *b, char *key)
+{
+	if (key != b->name)
+		free(key);
+}
+
 int buffer_new(struct accounts *accounts, const struct process *owner, struct pool *pool,
 	       const struct buffer_spec *spec, struct buffer **ret, struct fault *f)
 {
@@ -219,6 +225,7 @@ struct buffer *buffer_free(struct buffer *b)
 	discharge(&b->table_charge);
 	discharge(&b->buffer_charge);
 	free(b->making);
+	buffer_free_key(b, b->key);
 	free(b);
 	return NULL;
 }
@@ -275,6 +282,27 @@ void buffer_forget_arrays(struct buffer *b, uint32_t n)
 		b->table = table_builder_free(b->table);
 	b->arrays = n;
 	recharge(&b->table_charge, b->table ? table_builder_bytes(b->table) : 0, &ignored);
+}
+
+int buffer_change_attrs(struct buffer *b, const struct table_attr *attrs, size_t n, struct fault *f)
+{
+	struct table_builder *changed = NULL;
+	int r = n ? need_table(b, f) : 0;
+
+	if (n == 0 || r < 0)
+		return r;
+	r = table_builder_change_attrs(b->table, attrs, n, &changed, f);
+	if (r < 0)
+		return r;
+	table_builder_swap_attrs(b->table, changed);
+	r = recharge(&b->table_charge, table_builder_bytes(b->table), f);
+	if (r < 0)
+		table_builder_swap_attrs(b->table, changed);
+	table_builder_free(changed);
+	/* The last attribute may be gone, and with it the table. */
+	if (r == 0)
+		buffer_forget_arrays(b, b->arrays);
+	return r;
 }
 
 /* Seals of its creator would stay, and no process could map the buffer for writing. */

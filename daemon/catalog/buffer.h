@@ -34,7 +34,7 @@ struct buffer {
 	struct hashtable_link by_id;   /* catalog::by_id */
 	struct list all_link;	       /* catalog::buffers */
 	uint64_t id;
-	char *key; /* its name; NULL once unlinked */
+	char *key; /* its name: `name`, or owned after a rename; NULL once unlinked */
 	enum buffer_state state;
 	uid_t uid;
 	gid_t gid;
@@ -67,7 +67,7 @@ struct buffer {
 	uint32_t holds; /* catalog_hold() */
 
 	uint32_t cell; /* its index on the status page; STATUS_PAGE_NONE: it has none */
-	char name[];   /* its memory goes with the buffer's, also once unlinked */
+	char name[];   /* as it was created; its memory goes with the buffer's */
 };
 
 /* What a buffer needs only while its memory is being allocated. */
@@ -95,6 +95,9 @@ struct buffer_spec {
 
 /* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
+
+/* Frees a key that the buffer has had. */
+void buffer_free_key(struct buffer *b, char *key);
 
 /* The bytes that a process's user may hold in a pool; UINT64_MAX: no limit but the pool's. */
 uint64_t buffer_share(const struct accounts *a, const struct process *p, const struct pool *pool);
@@ -158,6 +161,10 @@ bool buffer_owned_by(const struct buffer *b, const struct process *p); /* also t
  * removes all but the first n. */
 int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f);
 void buffer_forget_arrays(struct buffer *b, uint32_t n);
+
+/* Sets attributes of a buffer that is being filled; an empty value removes one. All or nothing. */
+int buffer_change_attrs(struct buffer *b, const struct table_attr *attrs, size_t n,
+			struct fault *f);
 
 /* Writes the table's memfd and seals the memory where the kind can. The state changes on success
  * only. */

@@ -135,6 +135,13 @@ struct buffer *catalog_by_key(const struct catalog *c, const char *key)
 	return NULL;
 }
 
+uint64_t catalog_id_of(const struct catalog *c, const char *key)
+{
+	const struct buffer *b = catalog_by_key(c, key);
+
+	return b ? b->id : 0;
+}
+
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id)
 {
 	struct buffer *b;
@@ -297,22 +304,31 @@ static void notify(struct catalog *c, struct buffer *b, const char *key, enum bu
 			o->on_buffer(o, b, key, event);
 }
 
-static void report(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
+void catalog_tell(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
 {
-	record(c, b, event);
 	if (c->page)
 		status_page_write(c->page, b->cell, flags_of(b));
 	notify(c, b, key, event);
+}
+
+static void report(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event)
+{
+	record(c, b, event);
+	catalog_tell(c, b, key, event);
 }
 
 /* ---- a buffer's end ---- */
 
 static void unlink_name(struct catalog *c, struct buffer *b)
 {
+	char *key;
+
 	if (!b->key)
 		return;
 	hashtable_drop(&c->by_name, &b->by_name);
-	report(c, b, take_ptr(b->key), BUFFER_UNLINKED);
+	key = take_ptr(b->key);
+	report(c, b, key, BUFFER_UNLINKED);
+	buffer_free_key(b, key);
 }
 
 /* A buffer stays while it is being allocated, while it is held and while a lease is left. After
@@ -589,7 +605,7 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 	return 0;
 }
 
-/* ---- creating and publishing ---- */
+/* ---- creating ---- */
 
 static void insert(struct catalog *c, struct buffer *b)
 {
@@ -669,24 +685,6 @@ void catalog_cancel_create(struct catalog *c, struct buffer *b)
 	b->making->on_made = NULL;
 	unlink_name(c, b);
 	pool_request_cancel(&b->making->request);
-}
-
-int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f)
-{
-	struct buffer *b = l->buffer;
-	int r;
-
-	if (b->state != BUFFER_FILLING)
-		return fault(f, CODE_STATE, "buffer \"%s\" is published already", name_of(b));
-	r = buffer_publish(b, state, f);
-	if (r < 0)
-		return r;
-	lease_fill_no_more(l);
-	if (state == BUFFER_SEALED)
-		lease_make_read_only(l);
-	report(c, b, b->key, BUFFER_PUBLISHED);
-	buffer_drop_originals(b);
-	return 0;
 }
 
 /* ---- from one daemon to the next ---- */

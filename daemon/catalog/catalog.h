@@ -17,6 +17,7 @@ enum buffer_event {
 	BUFFER_DIRTIED,	   /* a process died that held it for writing */
 	BUFFER_CLEANED,	   /* its owner says that it is not dirty any more */
 	BUFFER_MAPPED,	   /* for the first time by another user than its owner */
+	BUFFER_RENAMED,	   /* it has another name */
 	BUFFER_UNLINKED,   /* it has lost its name */
 	BUFFER_LEASE_OVER, /* of an unlinked buffer: fewer processes may see it */
 	BUFFER_FREED
@@ -35,14 +36,19 @@ struct catalog_observer {
 	 * record_lease() returns 0 or -errno; an error refuses LEASE_GRANTED and LEASE_MOVED. */
 	void (*record_buffer)(struct catalog_observer *o, struct buffer *b,
 			      enum buffer_event event);
+	/* BUFFER_PUBLISHED and BUFFER_RENAMED. replaced: NULL, or the buffer that loses its name to
+	 * b in the same step, and has no event of its own. An error refuses BUFFER_RENAMED. */
+	int (*record_name)(struct catalog_observer *o, struct buffer *b, enum buffer_event event,
+			   const struct buffer *replaced);
 	int (*record_lease)(struct catalog_observer *o, const struct lease *l,
 			    enum lease_event event);
 	/* The process has no lease any more, and is about to be freed. */
 	void (*record_process_end)(struct catalog_observer *o, struct process *p);
 
 	/* Called after the status page is written. key: the name that the buffer has or has just
-	 * lost; NULL: it was unlinked before. The function does not change the catalog, but may
-	 * hold a buffer that was published or cleaned. */
+	 * lost; NULL: it was unlinked before. A rename is BUFFER_UNLINKED of each name that ends,
+	 * and then BUFFER_RENAMED. The function does not change the catalog, but may hold a buffer
+	 * that was published, cleaned or renamed, and release it. */
 	void (*on_buffer)(struct catalog_observer *o, struct buffer *b, const char *key,
 			  enum buffer_event event);
 };
@@ -85,6 +91,7 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 /* Without a check of rights; NULL if there is none. */
 struct buffer *catalog_by_key(const struct catalog *c, const char *key);
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id);
+uint64_t catalog_id_of(const struct catalog *c, const char *key); /* 0 if there is none */
 struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id);
 
 /* The first buffer with an id above `after`, in list order; NULL at the end. */
@@ -111,6 +118,9 @@ bool catalog_visible(const struct buffer *b, const struct process *p);
 int catalog_lookup_lease(struct catalog *c, const struct process *p, uint64_t id,
 			 struct lease **ret, struct fault *f);
 
+/* The event is recorded: writes the buffer's word and calls on_buffer() of all observers. */
+void catalog_tell(struct catalog *c, struct buffer *b, const char *key, enum buffer_event event);
+
 /* The buffer's word on the status page; without a status page, its flags alone. */
 uint32_t catalog_status_word(const struct catalog *c, const struct buffer *b);
 
@@ -131,7 +141,14 @@ void catalog_cancel_create(struct catalog *c, struct buffer *b);
 int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		  struct lease **ret, struct fault *f);
 
-int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f);
+/* key: the name that the buffer gets; NULL: it keeps its own. replace: as for catalog_rename(). */
+int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, const char *key,
+		    bool replace, struct fault *f);
+
+/* For the buffer's owner and admins: gives a published buffer another name. replace: that may be
+ * the name of another published buffer of theirs, which is unlinked in the same step. */
+int catalog_rename(struct catalog *c, const struct process *p, const char *from, const char *to,
+		   bool replace, struct fault *f);
 
 /* 0, or CODE_DIRTY. */
 int catalog_refuse_dirty(const struct buffer *b, struct fault *f);

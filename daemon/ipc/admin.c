@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
+ * UNLINK, CLEAN, RENAME, FLUSH and RESTART: requests that manage buffers, pools and the daemon. The
  * client's half is client/buffer/admin.c.
  */
 #include "daemon/ipc/request.h"
@@ -21,8 +21,7 @@ static int change_buffer(struct session *s, const char *request, const char *don
 {
 	char key[KEY_MAX + 1];
 	int r = request_key(s, request, has_name, name, key, f);
-	const struct buffer *b = r == 0 ? catalog_by_key(&s->service->catalog, key) : NULL;
-	uint64_t changed = b ? b->id : 0;
+	uint64_t changed = r == 0 ? catalog_id_of(&s->service->catalog, key) : 0;
 
 	if (r == 0)
 		r = change(&s->service->catalog, s->process, key, id, f);
@@ -49,6 +48,30 @@ int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct rep
 
 	return change_buffer(s, "CLEAN", "cleaned", m->has_name, m->name, m->buffer, catalog_clean,
 			     reply, f);
+}
+
+int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		   struct fault *f)
+{
+	const Gpushm__Proto__Rename *m = q->rename;
+	char from[KEY_MAX + 1], to[KEY_MAX + 1];
+	uint64_t buffer, before;
+	int r = request_key(s, "RENAME", m->has_name, m->name, from, f);
+
+	if (r == 0)
+		r = request_key(s, "RENAME", m->has_to, m->to, to, f);
+	if (r < 0)
+		return r;
+	buffer = catalog_id_of(&s->service->catalog, from);
+	before = catalog_id_of(&s->service->catalog, to);
+	r = catalog_rename(&s->service->catalog, s->process, from, to, m->has_replace && m->replace,
+			   f);
+	if (r < 0)
+		return r;
+	audit_replaced(s, to, before == buffer ? 0 : before);
+	audit_rename(s, from, to, buffer);
+	reply_done(reply);
+	return 0;
 }
 
 /* ---- FLUSH ---- */

@@ -28,6 +28,19 @@ void audit(const struct session *s, const char *done, const char *key, uint64_t 
 		  p->command, done, key ? key : "");
 }
 
+void audit_rename(const struct session *s, const char *from, const char *to, uint64_t buffer)
+{
+	const struct process *p = s->process;
+	struct log_about line = about(p);
+
+	if (!s->service->config->audit)
+		return;
+	line.name = to;
+	line.buffer = buffer;
+	log_write(LOG_INFO, &line, "uid %u (process %d, %s) renamed buffer \"%s\" to \"%s\"",
+		  p->uid, p->pid, p->command, from, to);
+}
+
 void audit_refusal(const struct session *s, const char *verb, const struct fault *f)
 {
 	const struct process *p = s->process;

@@ -68,14 +68,15 @@ static const char *text_of(ProtobufCBinaryData bytes)
 	return bytes.len ? (const char *)bytes.data : "";
 }
 
-static int read_attrs(const Gpushm__Proto__Create *m, struct table_attr *ret, struct fault *f)
+static int read_attrs(const char *request, Gpushm__Proto__Attr *const *attrs, size_t n,
+		      struct table_attr ret[ATTRS_MAX], struct fault *f)
 {
-	if (m->n_attrs > ATTRS_MAX)
-		return fault(f, CODE_LIMIT, "CREATE: %zu attributes, at most %u are kept",
-			     m->n_attrs, ATTRS_MAX);
-	for (size_t i = 0; i < m->n_attrs; i++)
-		ret[i] = (struct table_attr){ text_of(m->attrs[i]->key), m->attrs[i]->key.len,
-					      text_of(m->attrs[i]->value), m->attrs[i]->value.len };
+	if (n > ATTRS_MAX)
+		return fault(f, CODE_LIMIT, "%s: %zu attributes, at most %u are kept", request, n,
+			     ATTRS_MAX);
+	for (size_t i = 0; i < n; i++)
+		ret[i] = (struct table_attr){ text_of(attrs[i]->key), attrs[i]->key.len,
+					      text_of(attrs[i]->value), attrs[i]->value.len };
 	return 0;
 }
 
@@ -121,7 +122,7 @@ int request_create(struct session *s, const Gpushm__Proto__Request *q, struct re
 	if (r == 0)
 		r = read_spec(s, m, &spec, pool, f);
 	if (r == 0)
-		r = read_attrs(m, attrs, f);
+		r = read_attrs("CREATE", m->attrs, m->n_attrs, attrs, f);
 	if (r == 0)
 		r = catalog_create(&s->service->catalog, s->process, &spec, &b, &l, f);
 	if (r == -EINPROGRESS) {
@@ -182,12 +183,25 @@ static int read_array(const Gpushm__Proto__Array *m, struct table_array *ret, st
 	return read_dtype(m, ret, f);
 }
 
+static int describe_all(struct buffer *b, const Gpushm__Proto__Describe *m, struct fault *f)
+{
+	struct table_array array;
+	int r = 0;
+
+	for (size_t i = 0; i < m->n_arrays && r == 0; i++) {
+		r = read_array(m->arrays[i], &array, f);
+		if (r == 0)
+			r = buffer_describe(b, &array, f);
+	}
+	return r;
+}
+
 int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		     struct fault *f)
 {
 	const Gpushm__Proto__Describe *m = q->describe;
+	struct table_attr attrs[ATTRS_MAX];
 	Gpushm__Proto__DescribeReply *done;
-	struct table_array array;
 	struct lease *l = NULL;
 	int r = request_lease(s, "DESCRIBE", m->has_lease, m->lease, &l, f);
 	uint32_t before;
@@ -199,11 +213,11 @@ int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct 
 			     "DESCRIBE: the buffer is published; arrays are "
 			     "described before that");
 	before = l->buffer->arrays;
-	for (size_t i = 0; i < m->n_arrays && r == 0; i++) {
-		r = read_array(m->arrays[i], &array, f);
-		if (r == 0)
-			r = buffer_describe(l->buffer, &array, f);
-	}
+	r = read_attrs("DESCRIBE", m->attrs, m->n_attrs, attrs, f);
+	if (r == 0)
+		r = describe_all(l->buffer, m, f);
+	if (r == 0)
+		r = buffer_change_attrs(l->buffer, attrs, m->n_attrs, f);
 	if (r < 0) {
 		buffer_forget_arrays(l->buffer, before);
 		return r;
@@ -221,16 +235,23 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	const Gpushm__Proto__Publish *m = q->publish;
 	Gpushm__Proto__PublishReply *done;
 	struct lease *l = NULL;
+	char key[KEY_MAX + 1];
+	uint64_t before;
 	int r = request_lease(s, "PUBLISH", m->has_lease, m->lease, &l, f);
 
+	if (r == 0 && m->has_name)
+		r = request_key(s, "PUBLISH", true, m->name, key, f);
 	if (r < 0)
 		return r;
 	if (!m->has_state || (m->state != GPUSHM__PROTO__STATE__STATE_SEALED &&
 			      m->state != GPUSHM__PROTO__STATE__STATE_SHARED))
 		return request_bad(f, "PUBLISH", "state must be sealed or shared");
-	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state, f);
+	before = m->has_name ? catalog_id_of(&s->service->catalog, key) : 0;
+	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state,
+			    m->has_name ? key : NULL, m->has_replace && m->replace, f);
 	if (r < 0)
 		return r;
+	audit_replaced(s, key, before == l->buffer->id ? 0 : before);
 	audit(s, "published", l->buffer->key, l->buffer->id);
 	done = reply_begin(reply, published, PUBLISHED, publish_reply);
 	SET(done, digest, l->buffer->digest);

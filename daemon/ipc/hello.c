@@ -38,6 +38,7 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	SET(m, admin, s->process->admin);
 	SET(m, kept, service->kept);
 	SET(m, quiet_close, true);
+	SET(m, rename, true);
 	SET(m, session, s->process->session);
 	if (status_page && service->catalog.page) {
 		SET(m, board_fd, true);

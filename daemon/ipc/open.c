@@ -42,7 +42,8 @@ int request_open(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		return request_bad(f, "OPEN", "access must be read or write");
 	s->pending.u.open.access = m->has_access ? (enum access)m->access : ACCESS_READ;
 	s->pending.u.open.refuse_dirty = m->has_refuse_dirty && m->refuse_dirty;
-	return request_attempt_or_wait(s, key, m->wait_ms, try_open, reply, f);
+	return request_attempt_or_wait(s, key, m->wait_ms, m->has_while_filling && m->while_filling,
+				       try_open, reply, f);
 }
 
 int request_close(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,

@@ -193,7 +193,7 @@ int request_stat(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		return r;
 	s->pending.u.stat.holders = m->has_holders && m->holders;
 	s->pending.u.stat.waits = m->wait_ms != 0;
-	return request_attempt_or_wait(s, key, m->wait_ms, try_stat, reply, f);
+	return request_attempt_or_wait(s, key, m->wait_ms, false, try_stat, reply, f);
 }
 
 /* ---- LIST ---- */

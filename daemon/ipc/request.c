@@ -32,6 +32,7 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_WATCH] = request_watch,
 	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = request_restart,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = request_reclaim,
+	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = request_rename,
 };
 
 /* ---- what handlers share ---- */
@@ -59,9 +60,11 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
 
 /* ---- waiting for a name ---- */
 
-static bool may_change(enum code code)
+/* Whether it is worth while to wait for a change of what was refused with that code. */
+static bool may_change(const struct session *s, enum code code)
 {
-	return code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
+	return (code == CODE_NOT_FOUND && !s->pending.waiter.while_filling) ||
+	       code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
 }
 
 static void refuse_late(const struct session *s, const char *key, struct fault *f)
@@ -83,9 +86,9 @@ static void on_wake(struct waiter *w, bool timed_out)
 	struct fault f = { 0 };
 	int r = s->pending.attempt(s, w->key, &reply, &f);
 
-	if (r < 0 && !timed_out && may_change(f.code))
+	if (r < 0 && !timed_out && may_change(s, f.code))
 		return;
-	if (r < 0 && may_change(f.code))
+	if (r < 0 && may_change(s, f.code))
 		refuse_late(s, w->key, &f);
 	if (r < 0) {
 		audit_refusal(s, "open what it waited for", &f);
@@ -96,11 +99,13 @@ static void on_wake(struct waiter *w, bool timed_out)
 }
 
 int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
-			    request_attempt *attempt, struct reply *reply, struct fault *f)
+			    bool while_filling, request_attempt *attempt, struct reply *reply,
+			    struct fault *f)
 {
 	int r = attempt(s, key, reply, f);
 
-	if (r == 0 || wait_ms == 0 || !may_change(f->code))
+	s->pending.waiter.while_filling = while_filling;
+	if (r == 0 || wait_ms == 0 || !may_change(s, f->code))
 		return r;
 	strcpy(s->pending.waiter.key, key);
 	s->pending.waiter.on_wake = on_wake;

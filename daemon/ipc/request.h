@@ -25,12 +25,13 @@ void request_handle_quiet_close(struct session *s, const void *data, size_t len)
 typedef int request_function(struct session *s, const Gpushm__Proto__Request *q,
 			     struct reply *reply, struct fault *f);
 
-request_function request_hello, request_reclaim;				/* hello.c */
-request_function request_create, request_describe, request_publish;		/* create.c */
-request_function request_open, request_close;					/* open.c */
-request_function request_stat, request_list, request_pools, request_status;	/* query.c */
-request_function request_unlink, request_clean, request_flush, request_restart; /* admin.c */
-request_function request_watch;							/* watch.c */
+request_function request_hello, request_reclaim;			    /* hello.c */
+request_function request_create, request_describe, request_publish;	    /* create.c */
+request_function request_open, request_close;				    /* open.c */
+request_function request_stat, request_list, request_pools, request_status; /* query.c */
+request_function request_unlink, request_clean, request_rename, request_flush,
+	request_restart;	/* admin.c */
+request_function request_watch; /* watch.c */
 
 /* What the handlers share. */
 
@@ -45,9 +46,11 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
 		  struct fault *f);
 
 /* Makes the attempt. If it fails because the name does not exist, is not published or is dirty, and
- * wait_ms is not 0, the request waits until that changes: -EINPROGRESS. */
+ * wait_ms is not 0, the request waits until that changes: -EINPROGRESS. With while_filling a name
+ * that does not exist is not waited for, also if it existed before. */
 int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms,
-			    request_attempt *attempt, struct reply *reply, struct fault *f);
+			    bool while_filling, request_attempt *attempt, struct reply *reply,
+			    struct fault *f);
 
 /* What the replies to STATUS and POOLS share with that to HELLO. */
 

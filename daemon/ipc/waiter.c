@@ -102,6 +102,16 @@ static void wake_for_name(struct waiters *ws, struct buffer *b, const char *key)
 	}
 }
 
+/* A publication that has woken it before counts. */
+static void wake_for_free_name(struct waiters *ws, const char *key)
+{
+	struct waiter *w;
+
+	hashtable_foreach (w, &ws->names, hash_of(key, 0), by_key)
+		if (w->while_filling && strcmp(w->key, key) == 0)
+			wake(ws, w);
+}
+
 static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *key,
 		      enum buffer_event event)
 {
@@ -111,8 +121,10 @@ static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *
 	if (!key)
 		return;
 	wake_watchers(ws, key, 0);
-	if (event == BUFFER_PUBLISHED || event == BUFFER_CLEANED)
+	if (event == BUFFER_PUBLISHED || event == BUFFER_RENAMED || event == BUFFER_CLEANED)
 		wake_for_name(ws, b, key);
+	else if (event == BUFFER_UNLINKED)
+		wake_for_free_name(ws, key);
 }
 
 /* ---- waiting ---- */

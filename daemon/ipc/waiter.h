@@ -33,6 +33,7 @@ struct waiter {
 	struct waiters *waiters; /* borrowed */
 	uint64_t deadline_ms;	 /* of the loop's clock; UINT64_MAX: none */
 	char key[KEY_MAX + 1];	 /* the name it waits for; "": it watches */
+	bool while_filling;	 /* also woken when the name becomes free */
 	struct watched *watched; /* borrowed; as many as n_watched */
 	size_t n_watched;
 	struct charge charge;	      /* for what it watches */
@@ -56,9 +57,10 @@ struct waiters {
 	struct turns *turns;	 /* borrowed */
 };
 
-/* Observes the catalog: a publication and a clean wake all that wait for that name, and each gets
- * that buffer, even if it loses its name before their turn comes. Any change of a name or a buffer
- * wakes those that watch it, once for all changes until their turn. 0 or -ENOMEM. */
+/* Observes the catalog: a publication, a rename to it and a clean wake all that wait for that name,
+ * and each gets that buffer, even if it loses its name before their turn comes. Any change of a
+ * name or a buffer wakes those that watch it, once for all changes until their turn. 0 or -ENOMEM.
+ */
 int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog, struct turns *turns);
 void waiters_done(struct waiters *ws); /* the loop must run once more to close the timer */
 

@@ -88,6 +88,26 @@ static int on_refusals(struct replay *r, const void *body, size_t len)
 	return 0;
 }
 
+static void unlink_buffer(struct replay *r, uint64_t id)
+{
+	struct item *it = find(r, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, id);
+
+	if (it)
+		((Gpushm__Journal__Buffer *)it->message)->has_key = 0;
+}
+
+static int on_buffer(struct replay *r, const void *body, size_t len)
+{
+	Gpushm__Journal__Buffer *m = gpushm__journal__buffer__unpack(NULL, len, body);
+
+	if (!m)
+		return -EBADMSG;
+	rise(&r->next_buffer, m->id);
+	if (m->has_replaces)
+		unlink_buffer(r, m->replaces);
+	return add(r, &r->buffers, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, m->id, &m->base);
+}
+
 static int on_thing(struct replay *r, uint16_t type, const void *body, size_t len)
 {
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_POOL) {
@@ -95,13 +115,8 @@ static int on_thing(struct replay *r, uint16_t type, const void *body, size_t le
 
 		return m ? add(r, &r->pools, type, m->id, &m->base) : -EBADMSG;
 	}
-	if (type == GPUSHM__JOURNAL__TYPE__TYPE_BUFFER) {
-		Gpushm__Journal__Buffer *m = gpushm__journal__buffer__unpack(NULL, len, body);
-
-		if (m)
-			rise(&r->next_buffer, m->id);
-		return m ? add(r, &r->buffers, type, m->id, &m->base) : -EBADMSG;
-	}
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_BUFFER)
+		return on_buffer(r, body, len);
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_LEASE) {
 		Gpushm__Journal__Lease *m = gpushm__journal__lease__unpack(NULL, len, body);
 
@@ -118,15 +133,14 @@ static int on_end(struct replay *r, uint16_t type, const void *body, size_t len)
 	uint16_t of = type == GPUSHM__JOURNAL__TYPE__TYPE_CLOSE
 			      ? GPUSHM__JOURNAL__TYPE__TYPE_LEASE
 			      : GPUSHM__JOURNAL__TYPE__TYPE_BUFFER;
-	struct item *it = m ? find(r, of, m->id) : NULL;
 
 	if (!m)
 		return -EBADMSG;
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_UNLINK)
+		unlink_buffer(r, m->id);
+	else
+		drop(r, find(r, of, m->id));
 	gpushm__journal__id__free_unpacked(m, NULL);
-	if (type != GPUSHM__JOURNAL__TYPE__TYPE_UNLINK)
-		drop(r, it);
-	else if (it)
-		((Gpushm__Journal__Buffer *)it->message)->has_key = 0;
 	return 0;
 }
 

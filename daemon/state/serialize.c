@@ -33,7 +33,28 @@ static int append(struct serializer *s, uint16_t type, const ProtobufCMessage *m
 
 	if (protobuf_c_message_get_packed_size(m) > sizeof(body))
 		return -EMSGSIZE;
-	return journal_append(&s->journal, type, body, protobuf_c_message_pack(m, body));
+	return journal_append(&s->journal,
+			      &(struct journal_entry){ type, body,
+						       protobuf_c_message_pack(m, body) },
+			      1);
+}
+
+/* The buffer's record says by itself that the other buffer has lost its name. A gpushmd that does
+ * not know the field `replaces` needs the second record, which it never finds without the first. */
+static int append_replacing(struct serializer *s, const ProtobufCMessage *buffer, uint64_t replaced)
+{
+	Gpushm__Journal__Id id = GPUSHM__JOURNAL__ID__INIT;
+	unsigned char body[JOURNAL_BODY_MAX], id_body[32];
+	struct journal_entry entries[] = { { GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, body, 0 },
+					   { GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, id_body, 0 } };
+
+	if (protobuf_c_message_get_packed_size(buffer) > sizeof(body))
+		return -EMSGSIZE;
+	SET(&id, id, replaced);
+	entries[0].len = protobuf_c_message_pack(buffer, body);
+	entries[1].len = protobuf_c_message_pack(&id.base, id_body);
+	s->dead++;
+	return journal_append(&s->journal, entries, array_size(entries));
 }
 
 static int keep(struct serializer *s, char kind, uint64_t number, int fd)
@@ -158,7 +179,8 @@ static void fill_death(Gpushm__Journal__Buffer *m, const struct death *d)
 	SET(m, dirty_ns, d->ns);
 }
 
-static int write_buffer(struct serializer *s, const struct buffer *b)
+/* replaced: NULL, or the buffer that had its name before. */
+static int write_buffer(struct serializer *s, const struct buffer *b, const struct buffer *replaced)
 {
 	Gpushm__Journal__Buffer message = GPUSHM__JOURNAL__BUFFER__INIT, *m = &message;
 
@@ -186,17 +208,25 @@ static int write_buffer(struct serializer *s, const struct buffer *b)
 	m->has_dirty = m->dirty = b->dirty;
 	if (b->dirty)
 		fill_death(m, &b->death);
-	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m->base);
+	if (!replaced)
+		return append(s, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, &m->base);
+	SET(m, replaces, replaced->id);
+	return append_replacing(s, &m->base, replaced->id);
 }
 
-int serialize_buffer(struct serializer *s, struct buffer *b)
+static int keep_and_write(struct serializer *s, struct buffer *b, const struct buffer *replaced)
 {
 	int r = keep_buffer(s, b);
 
 	if (r < 0)
 		return r;
 	s->live++;
-	return write_buffer(s, b);
+	return write_buffer(s, b, replaced);
+}
+
+int serialize_buffer(struct serializer *s, struct buffer *b)
+{
+	return keep_and_write(s, b, NULL);
 }
 
 static bool take_pid_place(struct serializer *s, struct pidfd *p)
@@ -277,37 +307,6 @@ int serialize_catalog(struct serializer *s, const struct catalog *c)
 
 /* ---- what happens in the catalog ---- */
 
-/* Its leases go first: the buffer's own record makes all of them count at once. A daemon that dies
- * before it leaves a buffer that was never published; one that dies after it, a buffer that its
- * creator still holds. */
-static void on_published(struct serializer *s, struct buffer *b)
-{
-	const struct lease *l;
-	int r = 0;
-
-	list_foreach (l, &b->leases, buffer_link)
-		if (r == 0)
-			r = serialize_lease(s, l);
-	if (r == 0)
-		r = serialize_buffer(s, b);
-	if (r == 0)
-		return;
-	discharge(&b->kept_charge);
-	log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id, strerror(-r));
-}
-
-/* The new record replaces the one before, which is dead. */
-static void on_changed(struct serializer *s, const struct buffer *b)
-{
-	int r = write_buffer(s, b);
-
-	s->dead++;
-	if (r < 0)
-		log_error("the journal can't be written: %s; a restart would not know what "
-			  "happened to buffer %" PRIu64,
-			  strerror(-r), b->id);
-}
-
 /* Both this record and the one that it ends are dead; a record that could not be written was never
  * counted as live. These records may be late without harm: at worst a restart brings back a lease
  * that has ended, until its process is gone. */
@@ -323,6 +322,54 @@ static void end(struct serializer *s, Gpushm__Journal__Type type, uint64_t id, u
 	if (r < 0)
 		log_error("the journal can't be written: %s; a restart would find what has ended",
 			  strerror(-r));
+}
+
+/* Its leases go first: the buffer's own record makes all of them count at once. A daemon that dies
+ * before it leaves a buffer that was never published; one that dies after it, a buffer that its
+ * creator still holds. */
+static void on_published(struct serializer *s, struct buffer *b, const struct buffer *replaced)
+{
+	const struct lease *l;
+	int r = 0;
+
+	list_foreach (l, &b->leases, buffer_link)
+		if (r == 0)
+			r = serialize_lease(s, l);
+	if (r == 0)
+		r = keep_and_write(s, b, replaced);
+	if (r == 0)
+		return;
+	discharge(&b->kept_charge);
+	log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id, strerror(-r));
+	if (replaced)
+		end(s, GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, replaced->id, 0);
+}
+
+/* The new record replaces the one before, which is dead. A buffer whose publication could not be
+ * written has no fd index, and stays unknown to the journal. */
+static int on_renamed(struct serializer *s, const struct buffer *b, const struct buffer *replaced)
+{
+	int r;
+
+	if (b->fd_index == BUFFER_NOT_KEPT) {
+		if (replaced)
+			end(s, GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, replaced->id, 0);
+		return 0;
+	}
+	r = write_buffer(s, b, replaced);
+	s->dead += r == 0;
+	return r;
+}
+
+static void on_changed(struct serializer *s, const struct buffer *b)
+{
+	int r = write_buffer(s, b, NULL);
+
+	s->dead++;
+	if (r < 0)
+		log_error("the journal can't be written: %s; a restart would not know what "
+			  "happened to buffer %" PRIu64,
+			  strerror(-r), b->id);
 }
 
 static void on_freed(struct serializer *s, struct buffer *b)
@@ -344,14 +391,23 @@ static void record_buffer(struct catalog_observer *o, struct buffer *b, enum buf
 
 	if (b->state == BUFFER_FILLING)
 		return;
-	if (event == BUFFER_PUBLISHED)
-		on_published(s, b);
-	else if (event == BUFFER_UNLINKED)
+	if (event == BUFFER_UNLINKED)
 		end(s, GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, b->id, 0);
 	else if (event == BUFFER_FREED)
 		on_freed(s, b);
 	else
 		on_changed(s, b);
+}
+
+static int record_name(struct catalog_observer *o, struct buffer *b, enum buffer_event event,
+		       const struct buffer *replaced)
+{
+	struct serializer *s = container_of(o, struct serializer, observer);
+
+	if (event == BUFFER_RENAMED)
+		return on_renamed(s, b, replaced);
+	on_published(s, b, replaced);
+	return 0;
 }
 
 static int record_lease(struct catalog_observer *o, const struct lease *l, enum lease_event event)
@@ -391,6 +447,7 @@ int serializer_init(struct serializer *s, struct fdstore *store, uint64_t genera
 
 	*s = (struct serializer){ .store = store, .journal = JOURNAL_NONE };
 	s->observer = (struct catalog_observer){ .record_buffer = record_buffer,
+						 .record_name = record_name,
 						 .record_lease = record_lease,
 						 .record_process_end = record_process_end };
 	list_init(&s->observer.link);

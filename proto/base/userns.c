@@ -57,3 +57,18 @@ gid_t userns_unmapped_gid(void)
 {
 	return find("/proc/self/gid_map", "/proc/sys/kernel/overflowgid");
 }
+
+uid_t userns_uid_inside(uid_t outside)
+{
+	FILE *f = fopen("/proc/self/uid_map", "re");
+	uint32_t inside, first, count;
+	uid_t found = UINT32_MAX;
+
+	if (!f)
+		return outside;
+	while (fscanf(f, "%" SCNu32 " %" SCNu32 " %" SCNu32, &inside, &first, &count) == 3)
+		if (outside >= first && outside - first < count)
+			found = inside + (outside - first);
+	fclose(f);
+	return found;
+}

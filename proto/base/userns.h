@@ -15,3 +15,7 @@ uid_t userns_unmapped_uid(void);
 
 /* The same for groups; (gid_t)-1: all are mapped. */
 gid_t userns_unmapped_gid(void);
+
+/* Our namespace's number for a user whom its parent namespace calls `outside`; (uid_t)-1: it maps
+ * no such user. Reads a file in /proc. */
+uid_t userns_uid_inside(uid_t outside);

@@ -15,7 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-int __real_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
+int __real_journal_append(struct journal *j, const struct journal_entry *entries, size_t n);
 int __real_fdstore_keep(struct fdstore *s, const char *name, int fd);
 void __real_fdstore_forget(struct fdstore *s, const char *name);
 void __wrap_fdstore_forget(struct fdstore *s, const char *name);
@@ -24,7 +24,7 @@ int __real_fd_list_exec(const struct fd_list *m, const char *program, char *cons
 int __real_fd_list_receive(struct fd_list *l);
 int __wrap_fd_list_exec(const struct fd_list *m, const char *program, char *const *argv);
 int __wrap_fd_list_receive(struct fd_list *l);
-int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len);
+int __wrap_journal_append(struct journal *j, const struct journal_entry *entries, size_t n);
 int __wrap_fdstore_keep(struct fdstore *s, const char *name, int fd);
 int __wrap_reply_send(struct reply *a, int socket);
 
@@ -44,12 +44,12 @@ static void place(void)
 		raise(SIGKILL);
 }
 
-int __wrap_journal_append(struct journal *j, uint16_t type, const void *body, size_t len)
+int __wrap_journal_append(struct journal *j, const struct journal_entry *entries, size_t n)
 {
 	int r;
 
 	place();
-	r = __real_journal_append(j, type, body, len);
+	r = __real_journal_append(j, entries, n);
 	place();
 	return r;
 }

@@ -23,12 +23,17 @@ static size_t body_of(unsigned i, unsigned char *body)
 	return len;
 }
 
+static int append(struct journal *j, uint16_t type, const void *body, size_t len)
+{
+	return journal_append(j, &(struct journal_entry){ type, body, len }, 1);
+}
+
 static void fill(struct journal *j, unsigned from, unsigned to)
 {
 	unsigned char body[128];
 
 	for (unsigned i = from; i < to; i++)
-		ck_assert_int_eq(journal_append(j, (uint16_t)i, body, body_of(i, body)), 0);
+		ck_assert_int_eq(append(j, (uint16_t)i, body, body_of(i, body)), 0);
 }
 
 static int expect_next(uint16_t type, const void *body, size_t len, void *arg)
@@ -164,8 +169,8 @@ START_TEST(another_file_is_taken_for_a_journal)
 	fd = dup(j.fd);
 	ck_assert_int_eq(journal_adopt(&fd, &other), -EPROTONOSUPPORT);
 	close_fd(&fd);
-	ck_assert_int_eq(journal_append(&j, 1, garbage, 0), -EMSGSIZE);
-	ck_assert_int_eq(journal_append(&j, 1, garbage, JOURNAL_BODY_MAX + 1), -EMSGSIZE);
+	ck_assert_int_eq(append(&j, 1, garbage, 0), -EMSGSIZE);
+	ck_assert_int_eq(append(&j, 1, garbage, JOURNAL_BODY_MAX + 1), -EMSGSIZE);
 	journal_done(&j);
 }
 END_TEST
@@ -198,7 +203,7 @@ START_TEST(the_checksum_is_not_crc32c)
 			body[i] = (unsigned char)(i * 37 + len);
 		crc = crc_of(crc, &len, sizeof(len));
 		crc = crc_of(crc, &sequence, sizeof(sequence));
-		ck_assert_int_eq(journal_append(&j, type, body, len), 0);
+		ck_assert_int_eq(append(&j, type, body, len), 0);
 		memcpy(&found, at, sizeof(found));
 		ck_assert_uint_eq(found, ~crc_of(crc, body, len));
 	}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A published buffer gets its name: at PUBLISH, which may give it another one than CREATE, and by
+ * RENAME. The name may be another buffer's, which loses it in the same step. The journal has the
+ * step before anybody sees it. Then nothing can fail: the names change, and those who wait for the
+ * name or watch it are woken.
+ */
+#include "daemon/catalog/catalog.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+/* A name that a buffer is about to get. */
+struct new_name {
+	char *key;		 /* owned */
+	struct buffer *replaced; /* has that name now; NULL: nobody has it */
+};
+
+static void new_name_done(struct new_name *n)
+{
+	free(n->key);
+}
+
+/* ---- what may be replaced ---- */
+
+static int check_replaced(const struct buffer *b, const struct process *p, bool replace,
+			  struct fault *f)
+{
+	if (!replace)
+		return fault(f, CODE_EXISTS,
+			     "name \"%s\" is taken: unlink it first, replace it, or choose another",
+			     b->key);
+	if (!buffer_owned_by(b, p))
+		return fault(f, CODE_ACCESS,
+			     "buffer \"%s\" belongs to uid %u: only its owner and admins may "
+			     "replace it",
+			     b->key, b->uid);
+	if (b->state == BUFFER_FILLING)
+		return fault(f, CODE_NOT_PUBLISHED,
+			     "buffer \"%s\" is still being filled: it can be replaced once it is "
+			     "published",
+			     b->key);
+	return 0;
+}
+
+static int new_name(const struct catalog *c, const struct process *p, const char *key, bool replace,
+		    struct new_name *ret, struct fault *f)
+{
+	struct buffer *replaced = catalog_by_key(c, key);
+	int r = replaced ? check_replaced(replaced, p, replace, f) : 0;
+
+	if (r < 0)
+		return r;
+	ret->key = strdup(key);
+	ret->replaced = replaced;
+	return ret->key ? 0 : fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+}
+
+/* ---- the step ---- */
+
+static int record(const struct catalog *c, struct buffer *b, enum buffer_event event,
+		  const struct buffer *replaced)
+{
+	struct catalog_observer *o;
+	int r = 0;
+
+	list_foreach (o, &c->observers, link)
+		if (r == 0 && o->record_name)
+			r = o->record_name(o, b, event, replaced);
+	return r;
+}
+
+static void tell_and_free(struct catalog *c, struct buffer *b, char *key)
+{
+	catalog_tell(c, b, key, BUFFER_UNLINKED);
+	buffer_free_key(b, key);
+}
+
+/* The buffer that loses its name may end with it. It is held until all are told: an observer may
+ * release it, too. */
+static void tell(struct catalog *c, struct buffer *b, char *former, struct buffer *replaced,
+		 enum buffer_event event)
+{
+	if (replaced)
+		tell_and_free(c, catalog_hold(replaced), take_ptr(replaced->key));
+	if (former)
+		tell_and_free(c, b, former);
+	catalog_tell(c, b, b->key, event);
+	if (replaced)
+		catalog_release(c, replaced);
+}
+
+static int take_name(struct catalog *c, struct buffer *b, struct new_name *n,
+		     enum buffer_event event)
+{
+	char *former = b->key;
+	int r;
+
+	b->key = n->key;
+	r = record(c, b, event, n->replaced);
+	if (r < 0) {
+		b->key = former;
+		return r;
+	}
+	n->key = NULL;
+	if (n->replaced)
+		hashtable_drop(&c->by_name, &n->replaced->by_name);
+	if (former)
+		hashtable_drop(&c->by_name, &b->by_name);
+	hashtable_insert(&c->by_name, &b->by_name, hashtable_hash(b->key, strlen(b->key)));
+	lost_forget(&c->lost, b->key);
+	tell(c, b, former, n->replaced, event);
+	return 0;
+}
+
+/* ---- PUBLISH ---- */
+
+static int publish(struct lease *l, enum buffer_state state, struct fault *f)
+{
+	int r = buffer_publish(l->buffer, state, f);
+
+	if (r < 0)
+		return r;
+	lease_fill_no_more(l);
+	if (state == BUFFER_SEALED)
+		lease_make_read_only(l);
+	return 0;
+}
+
+int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, const char *key,
+		    bool replace, struct fault *f)
+{
+	_cleanup_(new_name_done) struct new_name name = { 0 };
+	struct buffer *b = l->buffer;
+	bool other = key && (!b->key || strcmp(key, b->key) != 0);
+	int r = 0;
+
+	if (b->state != BUFFER_FILLING)
+		return fault(f, CODE_STATE, "buffer \"%s\" is published already",
+			     b->key ? b->key : "");
+	if (other)
+		r = new_name(c, l->process, key, replace, &name, f);
+	if (r == 0)
+		r = publish(l, state, f);
+	if (r < 0)
+		return r;
+	/* The buffer is sealed by now: an observer that can't record that says so in the log. */
+	if (other) {
+		take_name(c, b, &name, BUFFER_PUBLISHED);
+	} else {
+		record(c, b, BUFFER_PUBLISHED, NULL);
+		catalog_tell(c, b, b->key, BUFFER_PUBLISHED);
+	}
+	buffer_drop_originals(b);
+	return 0;
+}
+
+/* ---- RENAME ---- */
+
+static int check_renamed(const struct buffer *b, const struct process *p, struct fault *f)
+{
+	if (!buffer_owned_by(b, p))
+		return fault(
+			f, CODE_ACCESS,
+			"buffer \"%s\" belongs to uid %u: only its owner and admins may rename it",
+			b->key, b->uid);
+	if (b->state == BUFFER_FILLING)
+		return fault(
+			f, CODE_NOT_PUBLISHED,
+			"buffer \"%s\" is still being filled: its creator can publish it under "
+			"another name",
+			b->key);
+	return 0;
+}
+
+int catalog_rename(struct catalog *c, const struct process *p, const char *from, const char *to,
+		   bool replace, struct fault *f)
+{
+	_cleanup_(new_name_done) struct new_name name = { 0 };
+	struct buffer *b = NULL;
+	int r = catalog_lookup_visible(c, p, from, &b, f);
+
+	if (r == 0)
+		r = check_renamed(b, p, f);
+	/* As rename(2) does with a name and itself. */
+	if (r < 0 || strcmp(from, to) == 0)
+		return r;
+	r = new_name(c, p, to, replace, &name, f);
+	if (r < 0)
+		return r;
+	r = take_name(c, b, &name, BUFFER_RENAMED);
+	return r < 0 ? fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
+			     strerror(-r))
+		     : 0;
+}
