@@ -223,8 +223,9 @@ int gpushm_publish_as(struct gpushm_buffer *b, enum gpushm_state state, const ch
 		      uint32_t flags);
 
 /* Sets attributes of a buffer that is not published yet; one of the same key is replaced, and one
- * of size 0 is removed. Asks the daemon. Errors: -EDQUOT (more than 4,096 bytes in all), -EINVAL (a
- * key), -EBUSY (published already), -ENOSYS (the daemon is too old). */
+ * of size 0 is removed. After an error nothing has changed. Values that gpushm_buffer_attr() gave
+ * before are not valid any more. Asks the daemon. Errors: -EDQUOT (more than 4,096 bytes in all),
+ * -EINVAL (a key), -EBUSY (published already), -ENOSYS (the daemon is too old). */
 int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n);
 
 /* Whether the published buffer survives the daemon's death. 1: it does. 0: it is not published, or
@@ -330,9 +331,11 @@ int gpushm_buffer_lost(const struct gpushm_buffer *b);
 /* 1: a process died while it had the buffer open for writing, and gpushm_clean() was not called
  * since. As it is now. */
 int gpushm_buffer_dirty(const struct gpushm_buffer *b);
-/* The name as the caller gave it. */
+/* The name as the caller gave it, at last to gpushm_publish_as(). gpushm_rename() does not change
+ * it. */
 const char *gpushm_buffer_name(const struct gpushm_buffer *b);
-/* The user who created it, as this process's user namespace has him. */
+/* The user who created it, as this process's user namespace has him; (uid_t)-1: it does not map
+ * him. */
 uid_t gpushm_buffer_uid(const struct gpushm_buffer *b);
 /* This process's CUDA ordinal of the memory's GPU; -1 for host and pinned memory. */
 int gpushm_buffer_device(const struct gpushm_buffer *b);

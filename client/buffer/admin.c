@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * UNLINK, CLEAN, FLUSH and RESTART: requests of owners and administrators, whose reply says nothing
- * but success.
+ * UNLINK, CLEAN, RENAME, FLUSH and RESTART: requests of owners and administrators, whose reply says
+ * nothing but success.
  */
+#include "client/base/error.h"
 #include "client/link/request.h"
 
 int gpushm_unlink(struct gpushm *c, const char *name)
@@ -19,6 +20,49 @@ int gpushm_clean(struct gpushm *c, const char *name)
 	int r = request_set_name(name, &clean.has_name, &clean.name);
 
 	return r < 0 ? r : request_ack(c, request_with(CLEAN, clean, &clean));
+}
+
+static bool exists(struct gpushm *c, const char *name)
+{
+	struct gpushm_stat *s = NULL;
+	bool found = gpushm_stat(c, name, 0, 0, &s) == 0;
+
+	gpushm_stat_free(s, 1);
+	return found;
+}
+
+/* A daemon that died may have renamed it before: then its successor does not find the old name. */
+static int call_rename(struct gpushm *c, const Gpushm__Proto__Request *request, const char *to)
+{
+	Gpushm__Proto__Reply *reply;
+	struct error why;
+	bool repeated;
+	int r = request_call(c, request, &reply, &repeated);
+
+	if (r == 0)
+		request_done(c);
+	if (r != -ENOENT || !repeated)
+		return r;
+	error_keep(&why);
+	if (exists(c, to))
+		return 0;
+	error_put_back(&why);
+	return r;
+}
+
+int gpushm_rename(struct gpushm *c, const char *from, const char *to, uint32_t flags)
+{
+	Gpushm__Proto__Rename rename = GPUSHM__PROTO__RENAME__INIT;
+	int r = request_set_name(from, &rename.has_name, &rename.name);
+
+	if (r == 0)
+		r = request_set_name(to, &rename.has_to, &rename.to);
+	if (r == 0)
+		r = request_check_replace(flags);
+	if (r < 0)
+		return r;
+	rename.has_replace = rename.replace = !!(flags & GPUSHM_REPLACE);
+	return call_rename(c, request_with(RENAME, rename, &rename), to);
 }
 
 int gpushm_flush(struct gpushm *c, const char *pool)

@@ -17,6 +17,7 @@
 #include "client/link/hello.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/base/userns.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -55,7 +56,8 @@ struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name)
 	b->table = b->attrs = IMAGE_NONE;
 	pthread_mutex_init(&b->lock, NULL);
 	list_init(&b->lease.link);
-	strncpy(b->name, name, sizeof(b->name) - 1);
+	strncpy(b->created_name, name, sizeof(b->created_name) - 1);
+	b->name = b->created_name;
 	return b;
 }
 
@@ -247,6 +249,21 @@ const char *gpushm_buffer_name(const struct gpushm_buffer *b)
 	if (error_null(b, "buffer") < 0)
 		return NULL;
 	return b->name;
+}
+
+/* A daemon of the parent namespace has other numbers than this process. Where it is elsewhere, only
+ * this process itself and, where both see it by the same number, others are known. */
+uid_t gpushm_buffer_uid(const struct gpushm_buffer *b)
+{
+	uid_t self = geteuid();
+
+	if (error_null(b, "buffer") < 0)
+		return (uid_t)-1;
+	if (b->uid == b->own_uid)
+		return self;
+	if (userns_uid_inside(b->own_uid) == self)
+		return userns_uid_inside(b->uid);
+	return b->own_uid == self ? b->uid : (uid_t)-1;
 }
 
 int gpushm_buffer_device(const struct gpushm_buffer *b)

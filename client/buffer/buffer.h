@@ -21,7 +21,10 @@ struct gpushm_buffer {
 	_Atomic enum gpushm_state state;
 	_Atomic enum gpushm_access access;
 	bool dirty; /* at the attach; used where the buffer has no cell on the status page */
-	char name[BUFFER_NAME_MAX + 1];
+	const char *_Atomic name; /* created_name, or published_name */
+	char created_name[BUFFER_NAME_MAX + 1];
+	char published_name[BUFFER_NAME_MAX + 1]; /* if gpushm_publish_as() gave it another one */
+	uid_t uid, own_uid;	       /* the owner and this process, as the daemon sees them */
 	const struct pool_info *pool;  /* the connection's */
 	struct map *map;	       /* a reference; other opens of this buffer share it */
 	bool copy_on_write;	       /* the map is this open's own; the lease is for reading */
@@ -46,6 +49,12 @@ void buffer_free(struct gpushm_buffer *b);
  * set. */
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
 		const struct gpushm_options *o, struct gpushm_buffer **ret);
+
+/* gpushm_open(). while_filling: a name that nobody has is -ENOENT at once, also if it becomes free
+ * during the wait; -ENOSYS: the daemon does not know that. */
+int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
+		     uint64_t timeout_ms, bool while_filling, const struct gpushm_options *options,
+		     struct gpushm_buffer **ret);
 
 /* gpushm_discard() that is never deferred. */
 int buffer_discard(struct gpushm_buffer *b);

@@ -30,30 +30,45 @@ static void free_builder(struct table_builder **b)
 	*b = table_builder_free(*b);
 }
 
+static int convert_attr(const struct gpushm_attr *from, struct table_attr *ret)
+{
+	*ret = (struct table_attr){ .key = from->key ? from->key : "",
+				    .value = from->value,
+				    .value_len = from->size };
+	ret->key_len = strlen(ret->key);
+	if (!from->value && from->size > 0)
+		return error_set(EINVAL, "attribute \"%s\": %zu bytes and no value", ret->key,
+				 from->size);
+	return 0;
+}
+
 static int set_attr(struct table_builder *b, const struct gpushm_attr *from)
 {
-	struct table_attr attr = { .key = from->key ? from->key : "",
-				   .value = from->value,
-				   .value_len = from->size };
+	struct table_attr attr;
 	struct fault err;
-	int r;
+	int r = convert_attr(from, &attr);
 
-	attr.key_len = strlen(attr.key);
-	if (!from->value && from->size > 0)
-		return error_set(EINVAL, "attribute \"%s\": %zu bytes and no value", attr.key,
-				 from->size);
+	if (r < 0)
+		return r;
 	r = table_builder_set_attr(b, &attr, &err);
 	return r < 0 ? error_set(-r, "attribute \"%s\": %s", attr.key, err.text) : 0;
+}
+
+/* The daemon counts a key that is given twice as two attributes; the last value is kept. */
+static int check_count(size_t n)
+{
+	return n <= ATTRS_MAX
+		       ? 0
+		       : error_set(EDQUOT, "%zu attributes; a buffer has at most %u", n, ATTRS_MAX);
 }
 
 static int make_builder(uint64_t bytes, const struct gpushm_options *o, struct table_builder **ret)
 {
 	_cleanup_(free_builder) struct table_builder *b = NULL;
+	int refused = check_count(o->n_attrs);
 
-	/* The daemon counts a key that is given twice as two attributes; the last value is kept. */
-	if (o->n_attrs > ATTRS_MAX)
-		return error_set(EDQUOT, "%zu attributes; a buffer has at most %u", o->n_attrs,
-				 ATTRS_MAX);
+	if (refused < 0)
+		return refused;
 	if (table_builder_new(bytes, &b) < 0)
 		return error_set(ENOMEM, "out of memory for a buffer");
 	for (size_t i = 0; i < o->n_attrs; i++) {
@@ -71,19 +86,19 @@ struct attr_list {
 	Gpushm__Proto__Attr *pointers[ATTRS_MAX];
 };
 
-/* make_builder() has checked that they are at most ATTRS_MAX. */
-static size_t fill_attrs(const struct gpushm_options *o, struct attr_list *list)
+/* check_count() has checked that they are at most ATTRS_MAX. */
+static size_t fill_attrs(const struct gpushm_attr *attrs, size_t n, struct attr_list *list)
 {
-	for (size_t i = 0; i < o->n_attrs; i++) {
+	for (size_t i = 0; i < n; i++) {
 		Gpushm__Proto__Attr *to = list->pointers[i] = &list->attrs[i];
 
 		gpushm__proto__attr__init(to);
 		to->has_key = to->has_value = true;
-		to->key = connection_bytes(o->attrs[i].key);
-		to->value.data = (uint8_t *)o->attrs[i].value;
-		to->value.len = o->attrs[i].size;
+		to->key = connection_bytes(attrs[i].key);
+		to->value.data = (uint8_t *)attrs[i].value;
+		to->value.len = attrs[i].size;
 	}
-	return o->n_attrs;
+	return n;
 }
 
 static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create *create,
@@ -102,7 +117,7 @@ static int call_create(struct gpushm *c, const char *name, Gpushm__Proto__Create
 	create->gid = o->gid;
 	create->has_transient = !!(o->flags & GPUSHM_TRANSIENT);
 	create->transient = create->has_transient;
-	create->n_attrs = fill_attrs(o, &list);
+	create->n_attrs = fill_attrs(o->attrs, o->n_attrs, &list);
 	create->attrs = list.pointers;
 	/* Try without waiting first: this process may have closed buffers to free. */
 	if (o->wait_ms > 0 && gpushm_pending_cleanup(NULL) > 0) {
@@ -288,6 +303,79 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 	return r;
 }
 
+/* ---- attributes that are set later ---- */
+
+/* *ret: the attributes of b with these changes, as a builder of their own. */
+static int change_attrs(const struct table_builder *b, const struct gpushm_attr *attrs, size_t n,
+			struct table_builder **ret)
+{
+	struct table_attr list[ATTRS_MAX];
+	struct fault err;
+	int r = check_count(n);
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = convert_attr(&attrs[i], &list[i]);
+	if (r < 0)
+		return r;
+	r = table_builder_change_attrs(b, list, n, ret, &err);
+	return r < 0 ? error_set(-r, "%s", err.text) : 0;
+}
+
+static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+{
+	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
+	Gpushm__Proto__Reply *reply;
+	struct attr_list list;
+	int r;
+
+	describe.has_lease = true;
+	describe.lease = b->lease.id;
+	describe.n_attrs = fill_attrs(attrs, n, &list);
+	describe.attrs = list.pointers;
+	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply, NULL);
+	if (r == 0)
+		request_done(b->connection);
+	return r;
+}
+
+/* All that can fail on this side is done before the daemon is asked. */
+static int set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+{
+	_cleanup_(free_builder) struct table_builder *changed = NULL;
+	_cleanup_(image_done) struct image image = IMAGE_NONE;
+	struct image old = b->attrs;
+	uint64_t digest;
+	int r;
+
+	if (!b->builder)
+		return buffer_error(b, EBUSY, "it is published: its attributes are fixed");
+	r = change_attrs(b->builder, attrs, n, &changed);
+	if (r == 0)
+		r = image_finish(changed, b->bytes, &image, &digest);
+	if (r == 0)
+		r = send_attrs(b, attrs, n);
+	if (r < 0)
+		return r;
+	table_builder_swap_attrs(b->builder, changed);
+	b->attrs = image;
+	image = old;
+	return 0;
+}
+
+int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, size_t n)
+{
+	int r = buffer_check(b);
+
+	if (r == 0 && n > 0)
+		r = error_null(attrs, "list of attributes");
+	if (r < 0 || n == 0)
+		return r;
+	pthread_mutex_lock(&b->lock);
+	r = set_attrs(b, attrs, n);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
 /* Layout, CREATE and DESCRIBE in one. */
 int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
 			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
@@ -314,9 +402,10 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 
 /* ---- PUBLISH ---- */
 
-static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64_t digest)
+/* publish: has the new name, if the buffer gets one. */
+static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
+			enum gpushm_state state, uint64_t digest)
 {
-	Gpushm__Proto__Publish publish = GPUSHM__PROTO__PUBLISH__INIT;
 	Gpushm__Proto__Reply *reply;
 	bool repeated;
 	int r;
@@ -345,7 +434,8 @@ static int call_publish(struct gpushm_buffer *b, enum gpushm_state state, uint64
 
 /* All that can fail on this side is done before the daemon is asked: waiting for the GPU's work and
  * finishing the table. */
-static int publish_with(struct gpushm_buffer *b, enum gpushm_state state, struct image *table)
+static int publish_with(struct gpushm_buffer *b, Gpushm__Proto__Publish message,
+			enum gpushm_state state, struct image *table)
 {
 	uint64_t digest;
 	int r = map_synchronize(b->map);
@@ -354,7 +444,7 @@ static int publish_with(struct gpushm_buffer *b, enum gpushm_state state, struct
 		return error_set_about(-r, "buffer", b->name);
 	r = image_finish(b->builder, b->bytes, table, &digest);
 	if (r == 0)
-		r = call_publish(b, state, digest);
+		r = call_publish(b, message, state, digest);
 	if (r < 0)
 		return r;
 	b->digest = digest;
@@ -362,7 +452,15 @@ static int publish_with(struct gpushm_buffer *b, enum gpushm_state state, struct
 	return 0;
 }
 
-static int publish(struct gpushm_buffer *b, enum gpushm_state state)
+static void set_name(struct gpushm_buffer *b, const char *name)
+{
+	strcpy(b->published_name, name);
+	b->name = b->published_name;
+}
+
+/* name: NULL, or the one that the message has. */
+static int publish(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		   Gpushm__Proto__Publish message)
 {
 	_cleanup_(image_done) struct image table = IMAGE_NONE;
 	struct image old = b->table;
@@ -370,9 +468,11 @@ static int publish(struct gpushm_buffer *b, enum gpushm_state state)
 
 	if (!b->builder)
 		return error_set(EBUSY, "buffer \"%s\" is published already", b->name);
-	r = publish_with(b, state, &table);
+	r = publish_with(b, message, state, &table);
 	if (r < 0)
 		return r;
+	if (name)
+		set_name(b, name);
 	b->table = table;
 	table = old;
 	b->builder = table_builder_free(b->builder);
@@ -384,17 +484,41 @@ static int publish(struct gpushm_buffer *b, enum gpushm_state state)
 	return r < 0 ? error_set_about(-r, "buffer", b->name) : 0;
 }
 
+static int publish_as(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		      uint32_t flags)
+{
+	Gpushm__Proto__Publish message = GPUSHM__PROTO__PUBLISH__INIT;
+	int r = buffer_check(b);
+
+	if (r == 0 && name)
+		r = request_set_name(name, &message.has_name, &message.name);
+	if (r == 0)
+		r = request_check_replace(flags);
+	if (r < 0)
+		return r;
+	message.has_replace = message.replace = !!(flags & GPUSHM_REPLACE);
+	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
+		return buffer_error(b, EINVAL,
+				    "a buffer is published GPUSHM_SEALED or GPUSHM_SHARED");
+	pthread_mutex_lock(&b->lock);
+	r = publish(b, state, name, message);
+	pthread_mutex_unlock(&b->lock);
+	return r;
+}
+
 int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state)
+{
+	return publish_as(b, state, NULL, 0);
+}
+
+int gpushm_publish_as(struct gpushm_buffer *b, enum gpushm_state state, const char *name,
+		      uint32_t flags)
 {
 	int r = buffer_check(b);
 
 	if (r < 0)
 		return r;
-	if (state != GPUSHM_SEALED && state != GPUSHM_SHARED)
-		return buffer_error(b, EINVAL,
-				    "a buffer is published GPUSHM_SEALED or GPUSHM_SHARED");
-	pthread_mutex_lock(&b->lock);
-	r = publish(b, state);
-	pthread_mutex_unlock(&b->lock);
-	return r;
+	if (!name)
+		return buffer_error(b, EINVAL, "a name is missing: gpushm_publish() keeps its own");
+	return publish_as(b, state, name, flags);
 }

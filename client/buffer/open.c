@@ -109,6 +109,8 @@ static int decode_attach(struct gpushm_buffer *b, const Gpushm__Proto__Request *
 	b->id = from->buffer;
 	b->bytes = from->size_bytes;
 	b->digest = from->digest;
+	b->uid = from->uid;
+	b->own_uid = c->uid;
 	b->dirty = from->dirty;
 	b->not_kept = from->not_kept;
 	b->lease.id = from->lease;
@@ -291,8 +293,9 @@ int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request
 	return r;
 }
 
-int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
-		const struct gpushm_options *options, struct gpushm_buffer **ret)
+int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
+		     uint64_t timeout_ms, bool while_filling, const struct gpushm_options *options,
+		     struct gpushm_buffer **ret)
 {
 	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
 	struct gpushm_options o;
@@ -313,7 +316,14 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 	open.has_wait_ms = timeout_ms > 0;
 	open.wait_ms = timeout_ms;
 	open.has_refuse_dirty = open.refuse_dirty = !!(o.flags & GPUSHM_REFUSE_DIRTY);
+	open.has_while_filling = open.while_filling = while_filling;
 	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
+}
+
+int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
+		const struct gpushm_options *options, struct gpushm_buffer **ret)
+{
+	return buffer_open_name(c, name, access, timeout_ms, false, options, ret);
 }
 
 /* ---- closing ---- */
@@ -381,7 +391,7 @@ static bool is_unpublished(const struct gpushm_buffer *b)
 
 int gpushm_close(struct gpushm_buffer *b)
 {
-	char name[sizeof(b->name)];
+	char name[BUFFER_NAME_MAX + 1];
 	int r = b ? check_closable(b) : 0;
 	bool unpublished;
 

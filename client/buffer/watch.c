@@ -52,6 +52,11 @@ struct watch_item {
 	uint32_t word;
 };
 
+struct queued_event {
+	struct gpushm_event event;
+	uint64_t previous; /* the buffer that the name meant before; 0 */
+};
+
 struct gpushm_watch {
 	pthread_mutex_t lock; /* everything below but the fds */
 	int epoll, timer;     /* owned. epoll has the connection's socket and the timer, which
@@ -65,8 +70,9 @@ struct gpushm_watch {
 	size_t asked[WATCHED_MAX]; /* the index in items of the request's i-th one */
 	size_t n_asked;
 
-	struct gpushm_event *events; /* owned; a queue */
+	struct queued_event *events; /* owned; a queue */
 	size_t n_events, first_event;
+	uint64_t previous; /* of the last event */
 
 	/* The last daemon, and since when it has gone. */
 	unsigned char daemon[DAEMON_ID_BYTES];
@@ -127,7 +133,7 @@ static int add_item(struct gpushm_watch *w, const struct watch_item *item)
 static int reserve_events(struct gpushm_watch *w, size_t n)
 {
 	size_t left = w->n_events - w->first_event;
-	struct gpushm_event *wider;
+	struct queued_event *wider;
 
 	if (w->first_event > 0)
 		memmove(w->events, w->events + w->first_event, left * sizeof(*w->events));
@@ -143,17 +149,18 @@ static int reserve_events(struct gpushm_watch *w, size_t n)
 static void push(struct gpushm_watch *w, enum gpushm_event_kind what, uint64_t buffer,
 		 const char *name)
 {
-	struct gpushm_event *e = &w->events[w->n_events++];
+	struct queued_event *e = &w->events[w->n_events++];
 
-	*e = (struct gpushm_event){ .what = what, .buffer = buffer };
-	memcpy(e->name, name, strlen(name) + 1);
+	*e = (struct queued_event){ .event = { .what = what, .buffer = buffer } };
+	memcpy(e->event.name, name, strlen(name) + 1);
 }
 
 static bool pop(struct gpushm_watch *w, struct gpushm_event *ret)
 {
 	if (w->first_event == w->n_events)
 		return false;
-	*ret = w->events[w->first_event++];
+	*ret = w->events[w->first_event].event;
+	w->previous = w->events[w->first_event++].previous;
 	return true;
 }
 
@@ -166,11 +173,13 @@ static int report_restart(struct gpushm_watch *w)
 	return r;
 }
 
-static void report_flags(struct gpushm_watch *w, const struct watch_item *item, uint32_t before,
-			 uint32_t now)
+static void report_flags(struct gpushm_watch *w, const struct watch_item *item, uint64_t previous,
+			 uint32_t before, uint32_t now)
 {
-	if (!(before & PUBLISHED) && (now & PUBLISHED))
+	if (!(before & PUBLISHED) && (now & PUBLISHED)) {
 		push(w, GPUSHM_EVENT_PUBLISHED, item->buffer, item->name);
+		w->events[w->n_events - 1].previous = previous;
+	}
 	if (!(before & STATUS_PAGE_DIRTY) && (now & STATUS_PAGE_DIRTY))
 		push(w, GPUSHM_EVENT_DIRTY, item->buffer, item->name);
 	if ((before & STATUS_PAGE_DIRTY) && !(now & (STATUS_PAGE_DIRTY | STATUS_PAGE_GONE)))
@@ -186,6 +195,7 @@ static void report_flags(struct gpushm_watch *w, const struct watch_item *item, 
 static int report(struct gpushm_watch *w, struct watch_item *item, uint64_t buffer, uint32_t word)
 {
 	uint32_t before = item->word;
+	uint64_t previous = 0;
 	int r = reserve_events(w, EVENTS_PER_ITEM);
 
 	if (r < 0)
@@ -193,10 +203,11 @@ static int report(struct gpushm_watch *w, struct watch_item *item, uint64_t buff
 	if (!item->by_id && buffer != item->buffer) {
 		if (item->buffer)
 			push(w, GPUSHM_EVENT_UNLINKED, item->buffer, item->name);
+		previous = item->buffer;
 		item->buffer = buffer;
 		before = 0;
 	}
-	report_flags(w, item, before, word);
+	report_flags(w, item, previous, before, word);
 	item->gone = item->by_id && word & STATUS_PAGE_GONE;
 	item->word = word;
 	return 0;
@@ -556,10 +567,15 @@ int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b)
 		return r;
 	item.buffer = b->id;
 	item.word = buffer_word(b);
-	memcpy(item.name, b->name, sizeof(item.name));
+	memcpy(item.name, b->name, strlen(b->name) + 1);
 	/* A buffer that has gone is requested all the same, so that it is reported once. */
 	item.word &= ~STATUS_PAGE_GONE;
 	return add(w, &item);
+}
+
+uint64_t gpushm_watch_previous(const struct gpushm_watch *w)
+{
+	return check(w) < 0 ? 0 : w->previous;
 }
 
 int gpushm_watch_fd(const struct gpushm_watch *w)

@@ -116,6 +116,7 @@ static const Gpushm__Proto__Reply__ResultCase replies[] = {
 	/* A restart that succeeds hangs up: the only reply is an error. */
 	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = GPUSHM__PROTO__REPLY__RESULT_ERROR,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = GPUSHM__PROTO__REPLY__RESULT_RECLAIMED,
+	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = GPUSHM__PROTO__REPLY__RESULT_DONE,
 };
 
 static int fail(struct gpushm *c, int r, const char *what)
@@ -136,12 +137,32 @@ static bool always_fits(const Gpushm__Proto__Request *request)
 	       request->verb_case == GPUSHM__PROTO__REQUEST__VERB_STAT;
 }
 
+/* An old daemon would ignore these fields in silence. */
+static bool needs_rename(const Gpushm__Proto__Request *request)
+{
+	switch (request->verb_case) {
+	case GPUSHM__PROTO__REQUEST__VERB_RENAME:
+		return true;
+	case GPUSHM__PROTO__REQUEST__VERB_DESCRIBE:
+		return request->describe->n_attrs > 0;
+	case GPUSHM__PROTO__REQUEST__VERB_PUBLISH:
+		return request->publish->has_name;
+	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
+		return request->open->has_while_filling;
+	default:
+		return false;
+	}
+}
+
 /* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
 static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	size_t n = always_fits(request) ? 0 : gpushm__proto__request__get_packed_size(request);
 	int r;
 
+	if (!c->knows_rename && needs_rename(request))
+		return error_set(ENOSYS, "gpushmd is too old for this request: upgrade it, and run "
+					 "gpushmctl restart");
 	if (n > sizeof(c->sent))
 		return error_set(EMSGSIZE, "the request has %zu bytes; a message has at most %u", n,
 				 FRAME_MAX);

@@ -46,6 +46,7 @@ struct gpushm {
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
 	bool quiet_close;	 /* this daemon knows a CLOSE without a reply */
+	bool knows_rename;	 /* and RENAME, with the fields that came with it */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
 	char *path;		 /* owned; where to reconnect; NULL: endpoint_connect()'s rule */
 	uint64_t session;	 /* as HELLO said it; names this connection in a RECLAIM */
@@ -79,7 +80,7 @@ struct pool_info *connection_pool(const struct gpushm *c, uint32_t id); /* NULL:
 /* ---- one request, one reply; the caller has c->lock ---- */
 
 /* Sends a request. 0 also where the daemon has hung up: connection_receive() finds that out, and
- * what the daemon had said before. */
+ * what the daemon had said before. -ENOSYS: the daemon is too old for it. */
 int connection_send(struct gpushm *c, const Gpushm__Proto__Request *request);
 
 /* Sends a request that has no reply. 0; -ECONNRESET: no daemon reads it; else -errno with

@@ -93,6 +93,10 @@ static int obey(struct user *u, const char *request, const char *a, const char *
 		return gpushm_close(u->held[--u->n_held]) < 0 ? -1 : 0;
 	if (strcmp(request, "unlink") == 0)
 		return gpushm_unlink(conn, a);
+	if (strcmp(request, "rename") == 0 || strcmp(request, "replace") == 0)
+		return gpushm_rename(conn, a, b, request[2] == 'p' ? GPUSHM_REPLACE : 0);
+	if (strcmp(request, "publish-over") == 0)
+		return gpushm_publish_as(u->held[u->n_held - 1], GPUSHM_SEALED, a, GPUSHM_REPLACE);
 	if (strcmp(request, "flush") == 0)
 		return gpushm_flush(conn, a);
 	if (strcmp(request, "restart") == 0)

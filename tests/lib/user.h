@@ -21,10 +21,12 @@ bool user_may_change(void);
 void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid);
 
 /* Commands: "create NAME MODE", "create-in NAME POOL", "create-of NAME BYTES", "publish sealed" or
- * "publish shared" (the last created buffer), "open NAME read", "open NAME write", "close" (the
- * buffer it got last), "unlink NAME", "clean NAME", "flush" or "flush POOL", "restart", "stat
- * NAME", "holders NAME" and "list PREFIX" (both return a number), "connect" (one more connection),
- * "disconnect" (the last one). expected is "OK" or the name of the error's code. */
+ * "publish shared" (the last created buffer), "publish-over NAME" (the same, sealed, under a name
+ * that may be taken), "rename NAME TO", "replace NAME TO", "open NAME read", "open NAME write",
+ * "close" (the buffer it got last), "unlink NAME", "clean NAME", "flush" or "flush POOL",
+ * "restart", "stat NAME", "holders NAME" and "list PREFIX" (both return a number), "connect" (one
+ * more connection), "disconnect" (the last one). expected is "OK" or the name of the error's code.
+ */
 void user_does(struct role_process *p, const char *command, const char *expected);
 
 /* The text of the last error that user_does() received. */

@@ -50,7 +50,7 @@ static inline void scene_open(struct scene *s, enum gpushm_kind kind, size_t byt
 	s->buffer.map = &s->map.map;
 	s->buffer.device = s->map.device;
 	s->buffer.table = s->buffer.attrs = IMAGE_NONE;
-	strcpy(s->buffer.name, "scene");
+	s->buffer.name = "scene";
 }
 
 /* Every array must have been freed. */
