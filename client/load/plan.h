@@ -13,9 +13,11 @@
 
 /* A source file. It is open from the moment its header is read until all is copied. */
 struct load_file {
-	char *path;	   /* owned; as errors name it */
-	int fd;		   /* owned; O_CLOEXEC; opened through the page cache */
-	bool stream;	   /* it can't be read twice or at an offset: use load_file_read() only */
+	char *path;  /* owned; as errors name it */
+	int fd;	     /* owned; O_CLOEXEC; opened through the page cache */
+	bool stream; /* it can't be read twice or at an offset: use load_file_read() only */
+	bool standard_input;
+	bool in_memory;	   /* of our own making */
 	struct stat st;	   /* as it was before its header was read */
 	uint64_t data;	   /* offset of its first tensor's bytes */
 	uint64_t size;	   /* bytes; of a stream: as its header says */
@@ -32,8 +34,9 @@ struct load_files {
 };
 
 /* Reads exactly n bytes at `offset` of the file; a stream is read up to there, and what lies before
- * is dropped. Offsets of a stream only grow, and one thread at a time reads it. 0; -ESTALE with
- * gpushm_error() set if the file ends before; or the error of read(2), with gpushm_error() set. */
+ * is dropped. Offsets of a stream only grow, and one thread at a time reads it. 0, or with
+ * gpushm_error() set: -ESTALE if the file ends before, for a stream -EBADMSG; the error of read(2).
+ */
 int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset);
 
 /* Bytes that lie side by side in a file and in the buffer. */

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A checkpoint: the safetensors files that the sources name, opened, with their headers checked.
+ */
+#pragma once
+
+#include "client/load/header.h"
+#include "client/load/plan.h"
+
+struct checkpoint {
+	struct load_files files;
+	struct header *headers; /* owned; one for each file */
+};
+
+/* Opens the files of all sources, in their order. sha256: a file of checksums, or NULL. Errors as
+ * gpushm_load() has them for sources, with gpushm_error() set. */
+int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
+		    struct checkpoint *ret);
+
+/* May be called on a zeroed checkpoint and twice. */
+void checkpoint_close(struct checkpoint *cp);
+
+/* A stream is among the files: it can be read once only. */
+bool checkpoint_is_stream(const struct checkpoint *cp);
+
+/* After the last tensor was read: whether the files are still those whose headers were checked. */
+int checkpoint_finish(struct checkpoint *cp);

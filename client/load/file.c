@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opens, reads and checks source files. A regular file is compared with itself: size, inode and
+ * time of change are the same after reading as before, and its path still leads to it. What is
+ * between two reads of one file, or between the files of one model, can't be seen in any other way.
+ */
+#include "client/load/file.h"
+
+#include "client/load/fail.h"
+#include "client/load/header.h"
+#include "proto/base/grow.h"
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- opening ---- */
+
+static struct load_file *add(struct load_files *files, const char *path)
+{
+	struct load_file *grown = grow(files->files, files->n, sizeof(*files->files));
+
+	if (!grown)
+		return NULL;
+	files->files = grown;
+	grown += files->n;
+	*grown = (struct load_file){ .path = strdup(path), .fd = -1 };
+	if (!grown->path)
+		return NULL;
+	sha256_init(&grown->hash);
+	files->n++;
+	return grown;
+}
+
+/* Takes the fd. */
+static int set_fd(struct load_file *f, int fd)
+{
+	f->fd = fd;
+	if (fd < 0 || fstat(fd, &f->st) < 0)
+		return load_fail(errno, "%s: %s", f->path, strerror(errno));
+	if (S_ISDIR(f->st.st_mode))
+		return load_fail(EISDIR, "%s is a folder", f->path);
+	f->stream = !S_ISREG(f->st.st_mode);
+	f->size = (uint64_t)f->st.st_size;
+	return 0;
+}
+
+/* "model <file" is read as the file that it is, unless something has read the start of it. */
+static int set_standard_input(struct load_file *f)
+{
+	int r = set_fd(f, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+
+	if (r == 0 && lseek(f->fd, 0, SEEK_CUR) > 0)
+		f->stream = true;
+	return r;
+}
+
+int load_files_add(struct load_files *files, const char *path)
+{
+	bool standard = strcmp(path, "-") == 0;
+	struct load_file *f = add(files, standard ? "standard input" : path);
+
+	if (!f)
+		return load_no_memory();
+	f->standard_input = standard;
+	if (standard)
+		return set_standard_input(f);
+	return set_fd(f, open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY));
+}
+
+int load_files_add_memory(struct load_files *files, const char *name, const void *bytes, size_t n)
+{
+	struct load_file *f = add(files, name);
+	int r;
+
+	if (!f)
+		return load_no_memory();
+	f->in_memory = true;
+	r = set_fd(f, memfd_create("gpushm-load", MFD_CLOEXEC));
+	if (r < 0)
+		return r;
+	f->size = n;
+	for (size_t done = 0; done < n;) {
+		ssize_t written = write(f->fd, (const char *)bytes + done, n - done);
+
+		if (written < 0)
+			return load_fail(errno, "%s: %s", name, strerror(errno));
+		done += (size_t)written;
+	}
+	return 0;
+}
+
+void load_files_done(struct load_files *files)
+{
+	for (size_t i = 0; i < files->n; i++) {
+		close_fd(&files->files[i].fd);
+		free(files->files[i].path);
+	}
+	free(files->files);
+	*files = (struct load_files){ 0 };
+}
+
+/* ---- reading ---- */
+
+/* Reads up to n bytes; *ret_got is less at the end of the file only. offset: -1 is where it stands.
+ */
+static int read_up_to(struct load_file *f, void *to, size_t n, off_t offset, size_t *ret_got)
+{
+	size_t got = 0;
+
+	while (got < n) {
+		char *at = (char *)to + got;
+		ssize_t r = offset < 0 ? read(f->fd, at, n - got)
+				       : pread(f->fd, at, n - got, offset + (off_t)got);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return load_fail(errno, "%s: %s", f->path, strerror(errno));
+		if (r == 0)
+			break;
+		got += (size_t)r;
+	}
+	*ret_got = got;
+	return 0;
+}
+
+static int read_stream(struct load_file *f, void *to, size_t n)
+{
+	size_t got = 0;
+	int r = read_up_to(f, to, n, -1, &got);
+
+	if (r < 0)
+		return r;
+	if (f->has_sha256)
+		sha256_update(&f->hash, got, to);
+	f->position += got;
+	if (got < n)
+		return load_fail(EBADMSG, "%s ends after %" PRIu64 " bytes, in the middle of %s",
+				 f->path, f->position, f->data ? "a tensor" : "the header");
+	return 0;
+}
+
+static int skip_to(struct load_file *f, uint64_t offset)
+{
+	char dropped[16384];
+	int r = 0;
+
+	while (r == 0 && f->position < offset) {
+		uint64_t left = offset - f->position;
+
+		r = read_stream(f, dropped, left < sizeof(dropped) ? left : sizeof(dropped));
+	}
+	return r;
+}
+
+int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset)
+{
+	size_t got = 0;
+	int r;
+
+	if (f->stream) {
+		r = skip_to(f, offset);
+		return r < 0 ? r : read_stream(f, ret, n);
+	}
+	r = read_up_to(f, ret, n, (off_t)offset, &got);
+	if (r == 0 && got < n)
+		r = load_fail(ESTALE,
+			      "%s was truncated while it was read: it ends at byte %" PRIu64
+			      ", and had %" PRIu64 " bytes",
+			      f->path, offset + got, f->size);
+	return r;
+}
+
+/* ---- the header ---- */
+
+static uint64_t little_endian(const unsigned char bytes[8])
+{
+	uint64_t n = 0;
+
+	for (int i = 7; i >= 0; i--)
+		n = n << 8 | bytes[i];
+	return n;
+}
+
+static int check_length(const struct load_file *f, uint64_t length)
+{
+	if (length > HEADER_BYTES_MAX)
+		return load_fail(EBADMSG,
+				 "%s is not a safetensors file: its header would have %" PRIu64
+				 " bytes; %u are allowed",
+				 f->path, length, HEADER_BYTES_MAX);
+	if (!f->stream && length > f->size - 8)
+		return load_fail(EBADMSG,
+				 "%s: its header has %" PRIu64 " bytes, and the file ends %" PRIu64
+				 " bytes after its start: the file is truncated",
+				 f->path, length, f->size - 8);
+	return 0;
+}
+
+int load_file_header(struct load_file *f, char **ret_text, size_t *ret_length,
+		     uint64_t *ret_data_bytes)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+	unsigned char start[8];
+	struct sha256_ctx hash;
+	uint64_t length;
+	int r;
+
+	if (!f->stream && f->size < sizeof(start))
+		return load_fail(EBADMSG,
+				 "%s is not a safetensors file: it has %" PRIu64
+				 " bytes, and its header's length alone takes 8",
+				 f->path, f->size);
+	r = load_file_read(f, start, sizeof(start), 0);
+	if (r < 0)
+		return r;
+	length = little_endian(start);
+	r = check_length(f, length);
+	if (r < 0)
+		return r;
+	text = malloc(length + 1);
+	if (!text)
+		return load_no_memory();
+	r = load_file_read(f, text, length, sizeof(start));
+	if (r < 0)
+		return r;
+	sha256_init(&hash);
+	sha256_update(&hash, sizeof(start), start);
+	sha256_update(&hash, length, (const uint8_t *)text);
+	sha256_digest(&hash, sizeof(f->header_sha256), f->header_sha256);
+	f->data = sizeof(start) + length;
+	*ret_text = take_ptr(text);
+	*ret_length = length;
+	*ret_data_bytes = f->stream ? HEADER_NO_SIZE : f->size - f->data;
+	return 0;
+}
+
+/* ---- afterwards ---- */
+
+static int check_same(const struct load_file *f, const struct stat *now, const char *what)
+{
+	const struct stat *was = &f->st;
+
+	if (now->st_dev != was->st_dev || now->st_ino != was->st_ino)
+		return load_fail(ESTALE, "%s %s while it was read: load it again", f->path, what);
+	if (now->st_size != was->st_size)
+		return load_fail(ESTALE,
+				 "%s changed while it was read: it had %lld bytes and has %lld; "
+				 "load it again",
+				 f->path, (long long)was->st_size, (long long)now->st_size);
+	if (now->st_mtim.tv_sec != was->st_mtim.tv_sec ||
+	    now->st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+		return load_fail(ESTALE, "%s was written to while it was read: load it again",
+				 f->path);
+	return 0;
+}
+
+static int finish_regular(const struct load_file *f)
+{
+	struct stat now;
+	int r;
+
+	if (fstat(f->fd, &now) < 0)
+		return load_fail(errno, "%s: %s", f->path, strerror(errno));
+	r = check_same(f, &now, "changed");
+	if (r < 0 || f->standard_input)
+		return r;
+	if (stat(f->path, &now) < 0)
+		return load_fail(ESTALE, "%s was removed while it was read: %s", f->path,
+				 strerror(errno));
+	return check_same(f, &now, "was replaced by another file");
+}
+
+static int finish_stream(struct load_file *f)
+{
+	uint8_t digest[SHA256_DIGEST_SIZE];
+	char more;
+	size_t got = 0;
+	int r = skip_to(f, f->size);
+
+	if (r == 0)
+		r = read_up_to(f, &more, 1, -1, &got);
+	if (r < 0)
+		return r;
+	if (got > 0)
+		return load_fail(EBADMSG,
+				 "%s goes on after byte %" PRIu64 ", where its last tensor ends",
+				 f->path, f->size);
+	sha256_digest(&f->hash, sizeof(digest), digest);
+	if (f->has_sha256 && memcmp(digest, f->sha256, sizeof(digest)) != 0)
+		return load_fail(EBADMSG, "%s: its SHA-256 is not that of the checksum file",
+				 f->path);
+	return 0;
+}
+
+int load_file_finish(struct load_file *f)
+{
+	if (f->in_memory)
+		return 0;
+	return f->stream ? finish_stream(f) : finish_regular(f);
+}
