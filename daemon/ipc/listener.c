@@ -6,10 +6,6 @@
  * peers are served meanwhile. Here, and only here, the daemon asks the kernel which process is at
  * the other end. A user above the limit of connections gets the reason on a few more connections;
  * after those the daemon hangs up.
- *
- * A peer whose connection has ended lingers, charged as before, until its client has read its
- * replies or has closed its end. No event of the socket tells that: after a shutdown() of both ends
- * the socket is ready for ever. So lingering peers are looked at, a few at a time.
  */
 #include "daemon/ipc/listener.h"
 
@@ -30,8 +26,6 @@
 #define WARN_MS 60000u	  /* between two lines about it */
 #define PEER_FDS_MAX 2u	  /* of a connection: its socket, and its process's pidfd */
 #define REFUSED_MAX 8u	  /* connections above a user's limit that still get the reason */
-#define LOOK_MS 50u	  /* between two looks at lingering peers */
-#define LOOKS_MAX 128u	  /* in one turn of the loop; each takes 0.3 us */
 
 static void on_readable(uv_poll_t *handle, int status, int events);
 
@@ -49,40 +43,16 @@ static void on_retry(uv_timer_t *timer)
 	resume(timer->data);
 }
 
-static void on_look(uv_timer_t *timer)
-{
-	struct listener *l = timer->data;
-	struct list seen;
-
-	list_init(&seen);
-	for (unsigned i = 0; i < LOOKS_MAX && !list_empty(&l->lingering); i++) {
-		struct peer *p = list_first(&l->lingering, struct peer, link);
-
-		list_drop(&p->link);
-		if (unread_settle(&p->unread)) {
-			peer_free(p);
-			resume(l);
-		} else {
-			list_insert(&seen, &p->link);
-		}
-	}
-	list_move(&seen, &l->lingering);
-	if (list_empty(&l->lingering))
-		uv_timer_stop(timer);
-}
-
 static void on_peer_closed(struct peer *p, void *arg)
 {
 	struct listener *l = arg;
 
-	if (uv_is_closing((uv_handle_t *)&l->poll) || unread_settle(&p->unread)) {
-		peer_free(p);
-	} else {
-		list_insert(&l->lingering, &p->link);
-		uv_timer_start(&l->look, on_look, LOOK_MS, LOOK_MS);
-	}
-	if (!uv_is_closing((uv_handle_t *)&l->poll))
-		resume(l);
+	lingering_add(&l->lingering, p);
+}
+
+static void on_peer_freed(void *arg)
+{
+	resume(arg);
 }
 
 static void warn(struct listener *l, int error)
@@ -153,8 +123,7 @@ static int charge_or_refuse(struct listener *l, struct process *p, int socket,
 
 	if (charge_peer(accounts, p, 0, charges, refusal) == 0)
 		return 0;
-	/* A connection that the user has just closed may still linger. */
-	on_look(&l->look);
+	lingering_free_one(&l->lingering, p->uid);
 	look_for_admin(l, p, socket);
 	if (charge_peer(accounts, p, 0, charges, refusal) == 0)
 		return 0;
@@ -284,13 +253,11 @@ int listener_init(struct listener *l, struct service *service, int socket)
 	l->reserve = -1;
 	keep_reserve(l);
 	list_init(&l->peers);
-	list_init(&l->lingering);
 	r = uv_poll_init(service->reaper.loop, &l->poll, socket);
 	if (r < 0)
 		return r;
 	uv_timer_init(service->reaper.loop, &l->retry);
-	uv_timer_init(service->reaper.loop, &l->look);
-	l->look.data = l;
+	lingering_init(&l->lingering, service->reaper.loop, &service->turns, on_peer_freed, l);
 	l->poll.data = l;
 	l->retry.data = l;
 	return uv_poll_start(&l->poll, UV_READABLE, on_readable);
@@ -330,7 +297,7 @@ static uint64_t pools_lent(const struct list *peers)
 
 uint64_t listener_pools_lent(const struct listener *l)
 {
-	return pools_lent(&l->peers) | pools_lent(&l->lingering);
+	return pools_lent(&l->peers) | pools_lent(&l->lingering.unread);
 }
 
 void listener_done(struct listener *l)
@@ -339,9 +306,7 @@ void listener_done(struct listener *l)
 
 	list_foreach (p, &l->peers, link)
 		peer_close(p);
-	list_foreach (p, &l->lingering, link)
-		peer_free(p);
-	uv_close((uv_handle_t *)&l->look, NULL);
+	lingering_done(&l->lingering);
 	uv_close((uv_handle_t *)&l->retry, NULL);
 	uv_close((uv_handle_t *)&l->poll, on_closed);
 }

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "proto/base/list.h"
+#include "daemon/ipc/lingering.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,9 +21,7 @@ struct listener {
 	bool paused;
 	uint64_t warned_ms; /* when the last warning was logged; the loop's clock */
 	struct list peers;  /* peer::link */
-	/* peer::link: closed connections whose clients have not read all replies */
-	struct list lingering;
-	uv_timer_t look; /* runs while there are some */
+	struct lingering lingering;
 };
 
 /* Serves a listening socket, which it takes over on success. 0 or -errno. */

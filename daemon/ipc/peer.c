@@ -42,6 +42,7 @@ static void on_poll_closed(uv_handle_t *handle)
 void peer_free(struct peer *p)
 {
 	list_drop(&p->link);
+	work_drop(&p->work);
 	unread_done(&p->unread);
 	for (size_t i = 0; i < PEER_CHARGES; i++)
 		discharge(&p->charges[i]);

@@ -11,13 +11,13 @@
 enum { PEER_CONNECTION, PEER_FD, PEER_CHARGES };
 
 struct peer {
-	struct list link; /* listener::peers; once closed, listener::lingering */
+	struct list link; /* listener::peers; once closed, a list of struct lingering */
 	int socket;	  /* owned */
 	uv_poll_t poll;
 	bool closing;
 	struct unread unread;
 	struct charge charges[PEER_CHARGES];
-	struct work work; /* there is something to read */
+	struct work work; /* there is something to read; once closed, to free it */
 	unsigned passed;  /* reports of it while it waited for its turn */
 	bool parked;	  /* the socket is not polled: take_turn() looks at it */
 	bool broken;	  /* poll reported an error: if there is nothing to read, it ends */

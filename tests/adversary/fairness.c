@@ -40,6 +40,60 @@ enum { HONEST = 65531, HOSTILE = 65532 };
 #define SAMPLE_MS 50
 #define FDS 50000u
 
+/* ---- who runs where ---- */
+
+static void run_on(pid_t process, int processor)
+{
+	cpu_set_t set;
+
+	if (processor < 0)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(processor, &set);
+	sched_setaffinity(process, sizeof(set), &set);
+}
+
+static void make_urgent(pid_t thread, int priority)
+{
+	const struct sched_param param = { .sched_priority = priority };
+
+	sched_setscheduler(thread, SCHED_FIFO, &param);
+}
+
+static bool has_spare_processor(void)
+{
+	return sysconf(_SC_NPROCESSORS_ONLN) > 1;
+}
+
+/* All threads are urgent: the loop waits when another one is not running in the middle of
+ * uv_async_send(), or with a lock. */
+void fairness_place_daemon(pid_t daemon)
+{
+	bool spare = has_spare_processor();
+	char path[32];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", daemon);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir))) {
+		pid_t thread = (pid_t)atoi(entry->d_name);
+
+		if (thread <= 0)
+			continue;
+		run_on(thread, !spare ? -1 : thread == daemon ? 0 : 1);
+		make_urgent(thread, 1);
+	}
+	closedir(dir);
+}
+
+void fairness_place_client(pid_t client)
+{
+	run_on(client, has_spare_processor() ? 1 : -1);
+	make_urgent(client, 2);
+}
+
 /* ---- the honest client ---- */
 
 struct samples {
@@ -122,24 +176,12 @@ static void report(void)
 	opened.n = connected.n = 0;
 }
 
-static void run_on(pid_t process, int processor)
-{
-	cpu_set_t set;
-
-	if (processor < 0)
-		return;
-	CPU_ZERO(&set);
-	CPU_SET(processor, &set);
-	sched_setaffinity(process, sizeof(set), &set);
-}
-
-/* socket, processor; then lines: the ms of a measurement, or 0 to print and forget them all. */
+/* socket; then lines: the ms of a measurement, or 0 to print and forget them all. */
 int fairness_honest_role(char **args)
 {
 	struct raw r;
 	char line[32];
 
-	run_on(0, atoi(args[1]));
 	setenv("HONEST_SOCKET", args[0], 1);
 	if (setgroups(0, NULL) < 0 || setresgid(HONEST, HONEST, HONEST) < 0 ||
 	    setresuid(HONEST, HONEST, HONEST) < 0)
@@ -220,35 +262,6 @@ static struct latency measure_beside(struct role_process *honest, pid_t hostile,
 }
 
 /* ---- the daemon ---- */
-
-static void make_urgent(pid_t thread, int priority)
-{
-	const struct sched_param param = { .sched_priority = priority };
-
-	sched_setscheduler(thread, SCHED_FIFO, &param);
-}
-
-/* The loop gets a processor. All threads are urgent: the loop waits when another one is not running
- * in the middle of uv_async_send(), or with a lock. */
-static void place_daemon(pid_t daemon, bool spare)
-{
-	char path[32];
-	struct dirent *entry;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", daemon);
-	dir = opendir(path);
-	ck_assert_ptr_nonnull(dir);
-	while ((entry = readdir(dir))) {
-		pid_t thread = (pid_t)atoi(entry->d_name);
-
-		if (thread <= 0)
-			continue;
-		run_on(thread, !spare ? -1 : thread == daemon ? 0 : 1);
-		make_urgent(thread, 1);
-	}
-	closedir(dir);
-}
 
 /* A connection takes two descriptors of the daemon. Returns the limit. */
 static rlim_t raise_fd_limit(void)
@@ -331,8 +344,7 @@ static unsigned long requests(struct gpushm *conn)
 }
 
 static void attack_and_measure(const char *attack, const struct fairness_options *o,
-			       struct daemon *d, struct role_process *honest, int processor,
-			       struct attacked *ret)
+			       struct daemon *d, struct role_process *honest, struct attacked *ret)
 {
 	struct role_process hostile;
 	struct gpushm *conn = NULL;
@@ -341,7 +353,7 @@ static void attack_and_measure(const char *attack, const struct fairness_options
 
 	snprintf(uid, sizeof(uid), "%d", HOSTILE);
 	snprintf(n, sizeof(n), "%u", o->connections);
-	snprintf(cpu, sizeof(cpu), "%d", processor);
+	snprintf(cpu, sizeof(cpu), "%d", has_spare_processor() ? 1 : -1);
 	ck_assert_int_eq(gpushm_connect(d->socket, &conn), 0);
 	role_start(&hostile, "hostile", (const char *[]){ d->socket, uid, attack, n, cpu, NULL });
 	role_read_line(&hostile, line, sizeof(line));
@@ -368,25 +380,22 @@ void fairness_measure(const char *attack, const struct fairness_options *o, stru
 {
 	const struct daemon_options options = { .program = o->program,
 						.max_fds = (unsigned)raise_fd_limit() };
-	bool spare = sysconf(_SC_NPROCESSORS_ONLN) > 1;
 	struct role_process honest;
 	struct attacked largest = { 0 };
 	struct daemon d;
-	char cpu[16];
 	int shared = memfd_create("samples", MFD_CLOEXEC), lock = lock_machine();
 	pid_t sampler;
 
 	*ret = (struct attacked){ 0 };
 	daemon_start_with(&d, CONFIG, &options);
-	place_daemon(d.pid, spare);
-	snprintf(cpu, sizeof(cpu), "%d", spare ? 1 : -1);
-	role_start(&honest, "honest", (const char *[]){ d.socket, cpu, NULL });
-	make_urgent(honest.pid, 2);
+	fairness_place_daemon(d.pid);
+	role_start(&honest, "honest", (const char *[]){ d.socket, NULL });
+	fairness_place_client(honest.pid);
 	ret->idle = measure_beside(&honest, 0, d.pid, o->idle_ms);
 	ret->rss_before = anonymous_kib(d.pid);
 	ret->fds_before = descriptors(d.pid);
 	sampler = start_sampling(d.pid, shared);
-	attack_and_measure(attack, o, &d, &honest, spare ? 1 : -1, ret);
+	attack_and_measure(attack, o, &d, &honest, ret);
 	end(sampler);
 	ck_assert_int_eq(pread(shared, &largest, sizeof(largest), 0), sizeof(largest));
 	ret->rss_max = largest.rss_max;

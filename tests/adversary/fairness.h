@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct latency {
 	unsigned n;
@@ -33,6 +34,11 @@ struct fairness_options {
 
 /* Starts a daemon, measures, and ends it. Failures end the Check test. */
 void fairness_measure(const char *attack, const struct fairness_options *o, struct attacked *ret);
+
+/* Gives the daemon's loop a processor, and lets its other threads and the client use another one.
+ * Both get real-time priorities, the client the higher one. */
+void fairness_place_daemon(pid_t daemon);
+void fairness_place_client(pid_t client);
 
 /* The latency that is promised beside an attack: 3 ms, or 10 times the idle p99. */
 double fairness_limit(const struct attacked *a);

@@ -3,6 +3,7 @@
  * A user with 1,000 connections does not hold up another one. attack.c measures all attacks for
  * longer; RESULTS.md has its table. Needs root, to become two other users.
  */
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/adversary/fairness.h"
 #include "tests/adversary/hostile.h"
@@ -14,6 +15,10 @@
 #include "tests/lib/user.h"
 
 #include <check.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* What else the machine does is measured, too, and the slowest hundredth of the OPENs is mostly
  * that. So this test looks at the slowest tenth, and tries again; a daemon that is unfair fails
@@ -92,6 +97,90 @@ START_TEST(those_who_wait_miss_a_name_that_is_unlinked_at_once)
 }
 END_TEST
 
+/* ---- connections that end ---- */
+
+/* Sends requests without reading the replies, so that the daemon hangs up. The kernel keeps the
+ * requests that the daemon has not read, some 280, until the daemon closes its socket: that takes
+ * as long as ten requests. */
+static void fill(int socket)
+{
+	unsigned char frame[FRAME_MAX];
+	size_t len = raw_pack(REQUEST(POOLS, Pools, pools), frame);
+
+	while (send(socket, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+		continue;
+}
+
+/* The daemon hangs up on n connections of a user, who has not read the replies. */
+static void have_connections_ended(struct daemon *d, struct actor *a, int sockets[], int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct raw r = { .socket = sockets[i] = actor_connect(a) };
+
+		ck_assert_int_eq(raw_call(&r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
+						      SET(version_max, 1))),
+				 0);
+	}
+	ck_assert_int_eq(kill(d->pid, SIGSTOP), 0);
+	for (int i = 0; i < n; i++)
+		fill(sockets[i]);
+	ck_assert_int_eq(kill(d->pid, SIGCONT), 0);
+	for (int i = 0; i < n; i++)
+		ck_assert_int_eq(poll(&(struct pollfd){ .fd = sockets[i] }, 1, raw_deadline_ms), 1);
+}
+
+/* Continues the stopped daemon. Returns the time of the slowest request in the next 0.2 s. */
+static double slowest_us(struct daemon *d, struct raw *r)
+{
+	uint64_t start = clock_monotonic_ns(), before = start, now = start, slowest = 0;
+
+	raw_request(r, REQUEST(POOLS, Pools, pools));
+	ck_assert_int_eq(kill(d->pid, SIGCONT), 0);
+	while (raw_receive(r) == 0) {
+		now = clock_monotonic_ns();
+		slowest = now - before > slowest ? now - before : slowest;
+		if (now - start > 200 * UINT64_C(1000000))
+			break;
+		before = now;
+		raw_request(r, REQUEST(POOLS, Pools, pools));
+	}
+	return (double)slowest / 1000;
+}
+
+/* What else the machine does may make a request late. */
+START_TEST(connections_that_end_at_once_hold_up_another_user)
+{
+	enum { N = 250, ENDING = 65532, ENDS = 7 };
+	static int sockets[N];
+	double us[ENDS];
+	struct actor actor;
+	struct daemon d;
+	struct raw r;
+	int late = 0;
+
+	daemon_start(&d, CENSUS_CONFIG, NULL);
+	fairness_place_daemon(d.pid);
+	actor_start(&actor, d.socket, ENDING, ENDING);
+	fairness_place_client(getpid());
+	raw_greet(&r, d.socket);
+	for (int i = 0; i < ENDS; i++) {
+		have_connections_ended(&d, &actor, sockets, N);
+		ck_assert_int_eq(kill(d.pid, SIGSTOP), 0);
+		for (int k = 0; k < N; k++)
+			close_fd(&sockets[k]);
+		us[i] = slowest_us(&d, &r);
+		late += us[i] > LIMIT_US;
+	}
+	raw_close(&r);
+	actor_kill(&actor);
+	daemon_stop(&d);
+	ck_assert_msg(
+		late <= ENDS / 2,
+		"the slowest requests beside connections that end take %.0f, %.0f, %.0f us ...",
+		us[0], us[1], us[2]);
+}
+END_TEST
+
 static const struct role roles[] = { { "hostile", hostile_role },
 				     { "honest", fairness_honest_role } };
 
@@ -107,5 +196,6 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, many_connections_of_one_user_hold_up_another, 0,
 			    array_size(attacks));
 	tcase_add_test(t, those_who_wait_miss_a_name_that_is_unlinked_at_once);
+	tcase_add_test(t, connections_that_end_at_once_hold_up_another_user);
 	return suite_run("fairness", t, NULL);
 }
