@@ -1,19 +1,449 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_load(): safetensors files into one sealed buffer.
+ * gpushm_load(): headers are checked first, then memory is taken, filled, and published. A buffer
+ * that is to replace another one is filled under a private name. Whatever fails, what was created
+ * is discarded; if this process dies, the daemon does that.
  */
 #include "client/gpushm_load.h"
+
 #include "client/gpushm_private.h"
+#include "client/load/checkpoint.h"
+#include "client/load/checksum.h"
+#include "client/load/engine.h"
+#include "client/load/fail.h"
+#include "client/load/match.h"
+#include "client/load/model.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "proto/limits.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define FLAGS                                                                \
+	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY | \
+	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT)
+#define LOOK_AGAIN_MS 100u
+
+struct loading {
+	struct gpushm *c;
+	const char *name;
+	const struct gpushm_options *options; /* as the caller has it */
+	struct gpushm_options known;	      /* what we know of it */
+	struct gpushm_load_options load;
+	struct checkpoint cp;
+	struct model m;
+	struct engine *engine;
+	struct checksums *checksums;
+	struct gpushm_buffer *b;
+	bool created;	   /* b is ours to fill, and not published yet */
+	bool under_other;  /* it has another name until it is published */
+	uint64_t deadline; /* CLOCK_MONOTONIC, ms; UINT64_MAX: no limit */
+	struct engine_result result;
+};
+
+/* ---- options ---- */
+
+/* The struct may grow at its end; struct_size says what the caller has of it. */
+static int read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret)
+{
+	struct gpushm_load_options o = { .struct_size = sizeof(o) };
+
+	if (from && from->struct_size < offsetof(struct gpushm_load_options, threads))
+		return load_fail(EINVAL, "load options: struct_size is not set");
+	if (from)
+		memcpy(&o, from, from->struct_size < sizeof(o) ? from->struct_size : sizeof(o));
+	if (from && from->struct_size > sizeof(o))
+		for (size_t i = sizeof(o); i < from->struct_size; i++)
+			if (((const char *)from)[i] != 0)
+				return load_fail(EINVAL,
+						 "load options: this library is older than "
+						 "the program, and does not know one of them");
+	if (o.flags & ~FLAGS)
+		return load_fail(EINVAL, "load options: unknown flags %#x", o.flags & ~FLAGS);
+	if ((o.flags & GPUSHM_LOAD_CACHED) && (o.flags & GPUSHM_LOAD_DIRECT))
+		return load_fail(EINVAL,
+				 "load options: files are read through the page cache or past it, "
+				 "not both");
+	if (o.n_only > 0 && !o.only)
+		return load_fail(EINVAL, "load options: %zu patterns and no array", o.n_only);
+	/* The checksums read the same pages. */
+	if (o.sha256 && !(o.flags & GPUSHM_LOAD_DIRECT))
+		o.flags |= GPUSHM_LOAD_CACHED;
+	*ret = o;
+	return 0;
+}
+
+/* ---- creating ---- */
+
+/* What the attributes take at the end, so that a load does not fail for want of space then. */
+static int check_attrs(const struct loading *l)
+{
+	size_t bytes = strlen("gpushm.source") + 64 + strlen("gpushm.files") + 64 +
+		       strlen("gpushm.content") + sizeof(l->result.content);
+
+	if (l->m.metadata && !l->m.has_metadata_array)
+		bytes += strlen("gpushm.metadata") + l->m.metadata_len;
+	for (size_t i = 0; l->known.attrs && i < l->known.n_attrs; i++) {
+		const struct gpushm_attr *a = &l->known.attrs[i];
+
+		bytes += a->size + (a->key ? strlen(a->key) : 0);
+	}
+	if (bytes > ATTR_BYTES_MAX)
+		return load_fail(EDQUOT,
+				 "the attributes take %zu bytes with those that a load adds; a "
+				 "buffer has at most %u",
+				 bytes, ATTR_BYTES_MAX);
+	return 0;
+}
+
+static int describe(struct loading *l)
+{
+	l->created = true;
+	return gpushm_describe(l->b, l->m.specs, l->m.n);
+}
+
+static int create_as(struct loading *l, const char *name)
+{
+	int r = gpushm_create(l->c, name, l->m.bytes, l->options, &l->b);
+
+	return r < 0 ? r : describe(l);
+}
+
+/* A private name, under which nobody looks for a model. */
+static int create_to_replace(struct loading *l)
+{
+	uint64_t number = clock_monotonic_ns();
+	char name[64];
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) < 0)
+		number ^= (uint64_t)getpid() << 32;
+	snprintf(name, sizeof(name), "~/loading-%016llx", (unsigned long long)number);
+	l->under_other = true;
+	return create_as(l, name);
+}
+
+/* ---- if missing ---- */
+
+static uint64_t left_ms(const struct loading *l)
+{
+	uint64_t now = clock_monotonic_ms();
+
+	if (l->deadline == UINT64_MAX)
+		return GPUSHM_WAIT_FOREVER;
+	return now < l->deadline ? l->deadline - now : 1;
+}
+
+/* Compares the open buffer; closes it unless it is the same. */
+static int compare(struct loading *l)
+{
+	const struct match match = { l->c, &l->cp, &l->m, &l->known, &l->load };
+	struct gpushm_private_error why;
+	int r = match_buffer(&match, l->b);
+
+	if (r == MATCH_SAME)
+		return r;
+	gpushm_private_keep(&why);
+	gpushm_close(l->b);
+	l->b = NULL;
+	gpushm_private_put_back(&why);
+	return r;
+}
+
+/* What another process has replaced meanwhile; MATCH_OTHER also if the name is free. */
+static int compare_again(struct loading *l)
+{
+	struct gpushm_buffer *ours = l->b;
+	int r;
+
+	l->b = NULL;
+	r = gpushm_open(l->c, l->name, GPUSHM_READ, 0, l->options, &l->b);
+	r = r == 0 ? compare(l) : r == -ENOENT ? MATCH_OTHER : r;
+	if (r != MATCH_SAME) {
+		l->b = ours;
+		return r;
+	}
+	l->created = false;
+	gpushm_discard(ours);
+	return r;
+}
+
+/* Of several processes of one user that want to replace the buffer by the same files one loads:
+ * they take the same private name. -EAGAIN: another process has it. */
+static int create_to_replace_once(struct loading *l)
+{
+	struct sha256_ctx hash;
+	uint8_t digest[16];
+	char name[64] = "~/loading-";
+	int r;
+
+	sha256_init(&hash);
+	sha256_update(&hash, strlen(l->name), (const uint8_t *)l->name);
+	sha256_update(&hash, sizeof(l->m.source), (const uint8_t *)l->m.source);
+	sha256_update(&hash, sizeof(l->m.files), (const uint8_t *)l->m.files);
+	sha256_digest(&hash, sizeof(digest), digest);
+	for (size_t i = 0; i < sizeof(digest); i++)
+		sprintf(name + strlen("~/loading-") + 2 * i, "%02x", digest[i]);
+	l->under_other = true;
+	r = create_as(l, name);
+	if (r == -EEXIST && !l->created)
+		return -EAGAIN;
+	return r < 0 ? r : compare_again(l);
+}
+
+static void free_watch(struct gpushm_watch **w)
+{
+	*w = gpushm_watch_free(*w);
+}
+
+/* Waits until the name means another buffer, or for a while: the process that loads may have died.
+ */
+static int wait_for_loader(struct loading *l)
+{
+	_cleanup_(free_watch) struct gpushm_watch *w = NULL;
+	struct gpushm_event event;
+	uint64_t left = left_ms(l);
+	int r;
+
+	if (left == 1 && clock_monotonic_ms() >= l->deadline)
+		return load_fail(
+			ETIMEDOUT,
+			"buffer \"%s\": another process loads it to replace the one there is",
+			l->name);
+	r = gpushm_watch_new(l->c, &w);
+	if (r == 0)
+		r = gpushm_watch_name(w, l->name);
+	/* What is there now is the first event. */
+	if (r == 0)
+		r = gpushm_watch_next(w, 0, &event);
+	if (r == 0)
+		r = gpushm_watch_next(w, left < LOOK_AGAIN_MS ? left : LOOK_AGAIN_MS, &event);
+	return r == -ETIMEDOUT ? 0 : r;
+}
+
+/* Opens a buffer with these contents, or creates one. */
+static int find_or_create(struct loading *l)
+{
+	for (;;) {
+		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, left_ms(l), l->m.bytes,
+					      l->options, &l->b);
+
+		if (r == GPUSHM_CREATED)
+			return describe(l);
+		if (r < 0)
+			return r;
+		r = compare(l);
+		if (r != MATCH_OTHER)
+			return r < 0 ? r : 0;
+		if (!(l->load.flags & GPUSHM_LOAD_REPLACE))
+			return -EEXIST;
+		r = create_to_replace_once(l);
+		if (r != -EAGAIN)
+			return r < 0 ? r : 0;
+		r = wait_for_loader(l);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int get_buffer(struct loading *l)
+{
+	if (l->load.flags & GPUSHM_LOAD_IF_MISSING)
+		return find_or_create(l);
+	if (l->load.flags & GPUSHM_LOAD_REPLACE)
+		return create_to_replace(l);
+	return create_as(l, l->name);
+}
+
+/* ---- filling and publishing ---- */
+
+static int wait_for_checksums(struct loading *l)
+{
+	const struct gpushm_load_progress all = { .done = l->m.plan.bytes,
+						  .total = l->m.plan.bytes,
+						  .elapsed_ns = l->result.elapsed_ns,
+						  .file = l->cp.files.files[0].path };
+
+	return checksums_wait(l->checksums, &l->load, &all);
+}
+
+static int fill(struct loading *l)
+{
+	int r = checksums_begin(&l->cp.files, &l->checksums);
+
+	if (r == 0)
+		r = engine_load(l->engine, &l->cp.files, &l->m.plan, l->b, &l->result);
+	if (r == 0)
+		r = wait_for_checksums(l);
+	return r < 0 ? r : checkpoint_finish(&l->cp);
+}
+
+static int set_attrs(struct loading *l)
+{
+	const struct gpushm_attr attrs[] = {
+		{ "gpushm.source", l->m.source, strlen(l->m.source) },
+		{ "gpushm.files", l->m.files, strlen(l->m.files) },
+		{ "gpushm.content", l->result.content, strlen(l->result.content) },
+		{ "gpushm.metadata", l->m.metadata,
+		  l->m.has_metadata_array ? 0 : l->m.metadata_len },
+	};
+
+	/* One of no bytes is not set. */
+	return gpushm_set_attrs(l->b, attrs, array_size(attrs));
+}
+
+static int publish(struct loading *l)
+{
+	int r = l->under_other ? gpushm_publish_as(l->b, GPUSHM_SEALED, l->name, GPUSHM_REPLACE)
+			       : gpushm_publish(l->b, GPUSHM_SEALED);
+
+	if (r == 0)
+		l->created = false;
+	return r;
+}
+
+static void take_content(struct loading *l)
+{
+	const void *value;
+	size_t size;
+
+	if (gpushm_buffer_attr(l->b, "gpushm.content", &value, &size) == 0)
+		snprintf(l->result.content, sizeof(l->result.content), "%.*s", (int)size,
+			 (const char *)value);
+}
+
+/* The files' checksums are compared also if nothing is copied. */
+static int attach(struct loading *l)
+{
+	int r = 0;
+
+	take_content(l);
+	if (l->load.sha256 && !checkpoint_is_stream(&l->cp)) {
+		r = checksums_begin(&l->cp.files, &l->checksums);
+		if (r == 0)
+			r = wait_for_checksums(l);
+		if (r == 0)
+			r = checkpoint_finish(&l->cp);
+	}
+	return r < 0 ? r : GPUSHM_LOAD_ATTACHED;
+}
+
+/* ---- the whole ---- */
+
+/* Without one if the buffer is there most likely: pinning memory takes 20 ms. */
+static int begin_engine(struct loading *l)
+{
+	struct gpushm_stat *st;
+
+	if ((l->load.flags & GPUSHM_LOAD_IF_MISSING) && !l->engine) {
+		int r = gpushm_stat(l->c, l->name, 0, 0, &st);
+
+		if (r == 0)
+			gpushm_stat_free(st, 1);
+		if (r != -ENOENT)
+			return 0;
+	}
+	return engine_new(l->c, l->options, &l->load, &l->engine);
+}
+
+static int run(struct loading *l, const char *const *sources, size_t n)
+{
+	int r = begin_engine(l);
+
+	if (r == 0)
+		r = checkpoint_open(sources, n, l->load.sha256, &l->cp);
+	if (r == 0)
+		r = model_make(&l->cp, &l->load, &l->m);
+	if (r == 0)
+		r = check_attrs(l);
+	if (r == 0)
+		r = get_buffer(l);
+	if (r < 0)
+		return r;
+	if (!l->created)
+		return attach(l);
+	if (!l->engine)
+		r = engine_new(l->c, l->options, &l->load, &l->engine);
+	if (r == 0)
+		r = fill(l);
+	if (r == 0)
+		r = set_attrs(l);
+	return r < 0 ? r : publish(l);
+}
+
+static void report(const struct loading *l)
+{
+	struct gpushm_load_report *ret = l->load.report;
+
+	if (!ret)
+		return;
+	*ret = (struct gpushm_load_report){ .bytes = l->m.plan.bytes,
+					    .tensors = l->m.n - l->m.has_metadata_array,
+					    .elapsed_ns = l->result.elapsed_ns,
+					    .direct = l->result.direct };
+	memcpy(ret->content, l->result.content, sizeof(ret->content));
+}
+
+/* Keeps gpushm_error(). */
+static void finish(struct loading *l, bool close_buffer)
+{
+	struct gpushm_private_error why;
+
+	gpushm_private_keep(&why);
+	l->checksums = checksums_free(l->checksums);
+	l->engine = engine_free(l->engine);
+	if (l->created)
+		gpushm_discard(l->b);
+	else if (close_buffer)
+		gpushm_close(l->b);
+	model_done(&l->m);
+	checkpoint_close(&l->cp);
+	gpushm_private_put_back(&why);
+}
 
 int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const char *name,
 		const struct gpushm_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret)
 {
-	return gpushm_private_fail(ENOSYS, "loading is not built yet");
+	struct loading l = { .c = c, .name = name, .options = options, .deadline = UINT64_MAX };
+	int r = read_options(load, &l.load);
+
+	if (r < 0)
+		return r;
+	if (!c || !name)
+		return load_fail(EINVAL, "the %s is NULL", c ? "name" : "connection");
+	/* gpushm_create() checks it. */
+	if (options)
+		memcpy(&l.known, options,
+		       options->struct_size < sizeof(l.known) ? options->struct_size
+							      : sizeof(l.known));
+	if (l.load.wait_ms > 0 &&
+	    __builtin_add_overflow(clock_monotonic_ms(), l.load.wait_ms, &l.deadline))
+		l.deadline = UINT64_MAX;
+	r = run(&l, sources, n);
+	if (r >= 0)
+		report(&l);
+	finish(&l, r < 0 || !ret);
+	if (r >= 0 && ret)
+		*ret = l.b;
+	return r;
 }
 
 int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_load_options *load,
 		    char ret_key[65])
 {
-	return gpushm_private_fail(ENOSYS, "loading is not built yet");
+	struct gpushm_load_options o;
+	struct checkpoint cp = { 0 };
+	char source[65];
+	int r = read_options(load, &o);
+
+	if (r == 0)
+		r = checkpoint_open(sources, n, NULL, &cp);
+	if (r == 0 && checkpoint_is_stream(&cp))
+		r = load_fail(ESPIPE, "a stream has no key: it can be read only once");
+	if (r == 0)
+		model_keys(&cp, &o, source, ret_key);
+	checkpoint_close(&cp);
+	return r;
 }
