@@ -30,6 +30,10 @@ static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 #define HOUSEKEEPING_MS 1000u
 #define RETAINED_LOOKS 256u /* in each of these turns */
 #define TRIM_OBJECTS 256u
+/* Larger blocks are mappings of their own: they grow without being copied, and free() unmaps them.
+ * malloc would raise this limit by itself to the largest block that was freed, up to 32 MiB. Then
+ * the next large table took twice its memory while it was described. */
+#define MMAP_BYTES (128 << 10)
 #define TRIM_PAD (128u << 10) /* bytes that stay free; what malloc keeps of itself */
 
 struct server {
@@ -473,6 +477,7 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	s->socket_path = socket_path;
 	s->argv = argv;
 	s->config = config;
+	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
 	r = start(s);
 	if (r < 0) {
 		log_error("gpushmd can't start: %s", strerror(-r));

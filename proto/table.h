@@ -66,6 +66,10 @@ struct table_builder *table_builder_free(struct table_builder *b);
  * _NO_MEMORY; then nothing was added. */
 int table_builder_add(struct table_builder *b, const struct table_array *a, struct fault *err);
 
+/* Optional: makes space for that many more, as far as that takes long. -ERESTART: a part is done;
+ * call it again. 0 or -ENOMEM. */
+int table_builder_reserve_step(struct table_builder *b, size_t more);
+
 /* Removes the arrays after the first n: undoes a batch with a wrong array. */
 void table_builder_truncate(struct table_builder *b, uint32_t n);
 uint32_t table_builder_arrays(const struct table_builder *b);
@@ -88,6 +92,11 @@ void table_builder_swap_attrs(struct table_builder *a, struct table_builder *b);
  * 0 or -errno. The builder can still be used. digest: of the arrays alone, in the order added. */
 int table_builder_finish(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,
 			 uint64_t *ret_digest);
+
+/* Does a bounded part of that: a table of 64 MiB takes 100 ms and more. -ERESTART: call it again.
+ * What is added between two calls is in the image. */
+int table_builder_finish_step(struct table_builder *b, int *ret_fd, uint64_t *ret_bytes,
+			      uint64_t *ret_digest);
 
 /* ---- reading ---- */
 struct table_view {

@@ -20,8 +20,15 @@
 #define TEXT_MIN 512u
 
 #define SLOTS_MAX (2 * ARRAYS_MAX)
+#define GROW_STEP 4096u /* arrays that move to other slots in one step: at most 1 ms */
 
 _Static_assert((ARRAYS_MAX & (ARRAYS_MAX - 1)) == 0, "so that doubling slots ends at SLOTS_MAX");
+
+/* Slots and their tags. */
+static uint32_t *slots_new(uint32_t n)
+{
+	return calloc(n, 2 * sizeof(uint32_t));
+}
 
 int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret)
 {
@@ -31,11 +38,14 @@ int table_builder_new(uint64_t buffer_bytes, struct table_builder **ret)
 		return -ENOMEM;
 	b->buffer_bytes = buffer_bytes;
 	b->n_slots = SLOTS_MIN;
-	b->slots = calloc(SLOTS_MIN, sizeof(uint32_t));
+	b->writer.fd = -1;
+	b->writer.digest = FNV1A_BASIS;
+	b->slots = slots_new(SLOTS_MIN);
 	if (!b->slots) {
 		table_builder_free(b);
 		return -ENOMEM;
 	}
+	b->tags = b->slots + SLOTS_MIN;
 	*ret = b;
 	return 0;
 }
@@ -46,7 +56,9 @@ struct table_builder *table_builder_free(struct table_builder *b)
 		return NULL;
 	for (uint32_t i = 0; i < b->n_attrs; i++)
 		free(b->attrs[i].key);
+	table_writer_drop(&b->writer);
 	free(b->text);
+	free(b->grown.slots);
 	free(b->slots);
 	free(b->entries);
 	free(b);
@@ -55,7 +67,14 @@ struct table_builder *table_builder_free(struct table_builder *b)
 
 #define SLOT_NONE UINT32_MAX
 
-/* The slot of that name, or the empty one for it; SLOT_NONE: that is too far away. */
+static uint32_t tag_of(uint64_t hash)
+{
+	return hash >> 32;
+}
+
+/* The slot of that name, or the empty one for it; SLOT_NONE: that is too far away. An entry is a
+ * cache miss, and names can be chosen so that each of them meets 255 others: so an entry is looked
+ * at only if the tag is equal. */
 static uint32_t slot_find(const struct table_builder *p, uint64_t hash, const char *name,
 			  size_t len)
 {
@@ -65,6 +84,8 @@ static uint32_t slot_find(const struct table_builder *p, uint64_t hash, const ch
 
 		if (p->slots[slot] == 0)
 			return slot;
+		if (p->tags[slot] != tag_of(hash))
+			continue;
 		e = &p->entries[p->slots[slot] - 1];
 		if (e->hash == hash && e->name_len == len &&
 		    memcmp(p->text + e->name_at, name, len) == 0)
@@ -73,30 +94,63 @@ static uint32_t slot_find(const struct table_builder *p, uint64_t hash, const ch
 	return SLOT_NONE;
 }
 
-/* Keeps n_slots >= 2 * arrays with one more array. Growing never makes a probe longer: arrays
- * that collide in the larger table collided in the smaller one, in the same order. */
-static int slots_grow(struct table_builder *p)
+/* The smallest number of slots for that many arrays. */
+static uint32_t slots_for(uint64_t arrays)
 {
-	uint32_t n = p->n_slots * 2;
-	uint32_t *slots;
+	uint32_t n = SLOTS_MIN;
 
-	if (p->n_slots >= 2 * (p->arrays + 1))
+	while (n < SLOTS_MAX && n < 2 * arrays)
+		n *= 2;
+	return n;
+}
+
+static int grown_begin(struct table_builder *p, uint32_t n)
+{
+	free(p->grown.slots);
+	p->grown.slots = slots_new(n);
+	p->grown.n = p->grown.slots ? n : 0;
+	p->grown.arrays = 0;
+	return p->grown.slots ? 0 : -ENOMEM;
+}
+
+/* Growing never makes a probe longer: arrays that collide in the larger table collided in the
+ * smaller one, in the same order. */
+static void grown_insert(struct table_builder *p, uint32_t i)
+{
+	uint32_t at = p->entries[i].hash & (p->grown.n - 1);
+
+	while (p->grown.slots[at] != 0)
+		at = (at + 1) & (p->grown.n - 1);
+	p->grown.slots[at] = i + 1;
+	p->grown.slots[p->grown.n + at] = tag_of(p->entries[i].hash);
+}
+
+/* Keeps n_slots >= 2 * arrays with `more` arrays more. -ERESTART: at_most arrays have moved, and
+ * others are left. */
+static int slots_grow(struct table_builder *p, uint32_t more, uint32_t at_most)
+{
+	uint32_t n = slots_for((uint64_t)p->arrays + more);
+
+	if (n <= p->n_slots)
 		return 0;
-	slots = calloc(n, sizeof(*slots));
-	if (!slots)
+	if (p->grown.n < n && grown_begin(p, n) < 0)
 		return -ENOMEM;
+	for (; p->grown.arrays < p->arrays && at_most > 0; at_most--)
+		grown_insert(p, p->grown.arrays++);
+	if (p->grown.arrays < p->arrays)
+		return -ERESTART;
 
-	for (uint32_t i = 0; i < p->arrays; i++) {
-		uint32_t at = p->entries[i].hash & (n - 1);
-
-		while (slots[at] != 0)
-			at = (at + 1) & (n - 1);
-		slots[at] = i + 1;
-	}
 	free(p->slots);
-	p->slots = slots;
-	p->n_slots = n;
+	p->slots = take_ptr(p->grown.slots);
+	p->n_slots = p->grown.n;
+	p->tags = p->slots + p->n_slots;
+	p->grown.n = 0;
 	return 0;
+}
+
+int table_builder_reserve_step(struct table_builder *b, size_t more)
+{
+	return slots_grow(b, more < ARRAYS_MAX ? (uint32_t)more : ARRAYS_MAX, GROW_STEP);
 }
 
 static int entries_grow(struct table_builder *p)
@@ -149,6 +203,7 @@ static uint64_t text_bytes(const struct table_array *a)
 /* Adds an array that was checked and for which all parts have space. */
 static void array_put(struct table_builder *p, const struct table_array *a, uint64_t hash)
 {
+	uint32_t slot = slot_find(p, hash, a->name, a->name_len);
 	uint64_t end = p->text_len + text_bytes(a);
 	struct table_entry e = {
 		.hash = hash,
@@ -162,7 +217,8 @@ static void array_put(struct table_builder *p, const struct table_array *a, uint
 		.lanes = a->dtype.lanes,
 	};
 
-	p->slots[slot_find(p, hash, a->name, a->name_len)] = p->arrays + 1;
+	p->slots[slot] = p->arrays + 1;
+	p->tags[slot] = tag_of(hash);
 	e.dims_at = text_put(p, a->shape, a->ndim * sizeof(uint64_t));
 	text_put(p, a->strides, a->ndim * sizeof(int64_t));
 	e.name_at = text_put(p, a->name, a->name_len);
@@ -232,7 +288,8 @@ int table_builder_add(struct table_builder *p, const struct table_array *a, stru
 	r = array_admit(p, &filled, hash, err);
 	if (r < 0)
 		return r;
-	if (slots_grow(p) < 0 || entries_grow(p) < 0 || text_grow(p, text_bytes(&filled)) < 0)
+	if (slots_grow(p, 1, UINT32_MAX) < 0 || entries_grow(p) < 0 ||
+	    text_grow(p, text_bytes(&filled)) < 0)
 		return table_refuse(err, CODE_NO_MEMORY, subject, "no memory for one more");
 
 	array_put(p, &filled, hash);
@@ -241,6 +298,14 @@ int table_builder_add(struct table_builder *p, const struct table_array *a, stru
 
 void table_builder_truncate(struct table_builder *p, uint32_t n)
 {
+	if (n < p->writer.digested) {
+		table_writer_drop(&p->writer);
+		p->writer.digested = 0;
+		p->writer.digest = FNV1A_BASIS;
+	}
+	/* Slots that are half filled have what is removed. */
+	if (p->grown.n > 0 && n < p->grown.arrays)
+		p->grown.n = 0;
 	while (p->arrays > n) {
 		const struct table_entry *e = &p->entries[p->arrays - 1];
 		const char *name = (const char *)p->text + e->name_at;

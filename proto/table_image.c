@@ -16,35 +16,54 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+/* Bytes that one step hashes and writes: it takes some 0.2 ms. */
+#define STEP_BYTES (128u << 10)
+
 static uint64_t part_pad(uint64_t n)
 {
 	return (n + TABLE_PART_ALIGN - 1) / TABLE_PART_ALIGN * TABLE_PART_ALIGN;
 }
 
-static uint64_t digest_of(const struct table_builder *p)
+static uint64_t digest_add(uint64_t hash, const struct table_entry *e, const unsigned char *text)
 {
-	uint64_t hash = FNV1A_BASIS;
+	uint64_t name_len = e->name_len, descr_len = e->descr_len, ndim = e->ndim;
 
-	for (uint32_t i = 0; i < p->arrays; i++) {
-		const struct table_entry *e = &p->entries[i];
-		const unsigned char *text = p->text;
-		uint64_t name_len = e->name_len, descr_len = e->descr_len, ndim = e->ndim;
-
-		hash = fnv1a(hash, &name_len, sizeof(name_len));
-		hash = fnv1a(hash, text + e->name_at, name_len);
-		hash = fnv1a(hash, &e->code, sizeof(e->code));
-		hash = fnv1a(hash, &e->bits, sizeof(e->bits));
-		hash = fnv1a(hash, &e->lanes, sizeof(e->lanes));
-		hash = fnv1a(hash, &e->itemsize, sizeof(e->itemsize));
-		hash = fnv1a(hash, &descr_len, sizeof(descr_len));
-		hash = fnv1a(hash, text + e->descr_at, descr_len);
-		hash = fnv1a(hash, &ndim, sizeof(ndim));
-		hash = fnv1a(hash, text + e->dims_at, ndim * 2 * sizeof(uint64_t));
-		hash = fnv1a(hash, &e->offset, sizeof(e->offset));
-	}
-	return hash;
+	hash = fnv1a(hash, &name_len, sizeof(name_len));
+	hash = fnv1a(hash, text + e->name_at, name_len);
+	hash = fnv1a(hash, &e->code, sizeof(e->code));
+	hash = fnv1a(hash, &e->bits, sizeof(e->bits));
+	hash = fnv1a(hash, &e->lanes, sizeof(e->lanes));
+	hash = fnv1a(hash, &e->itemsize, sizeof(e->itemsize));
+	hash = fnv1a(hash, &descr_len, sizeof(descr_len));
+	hash = fnv1a(hash, text + e->descr_at, descr_len);
+	hash = fnv1a(hash, &ndim, sizeof(ndim));
+	hash = fnv1a(hash, text + e->dims_at, ndim * 2 * sizeof(uint64_t));
+	return fnv1a(hash, &e->offset, sizeof(e->offset));
 }
 
+/* How many of that many bytes the step has left to do. */
+static uint64_t spend(uint64_t *left, uint64_t bytes)
+{
+	uint64_t n = bytes < *left ? bytes : *left;
+
+	*left -= n;
+	return n;
+}
+
+static void digest_arrays(struct table_builder *p, uint64_t *left)
+{
+	struct table_writer *w = &p->writer;
+
+	while (w->digested<p->arrays && * left> 0) {
+		const struct table_entry *e = &p->entries[w->digested++];
+
+		w->digest = digest_add(w->digest, e, p->text);
+		spend(left,
+		      sizeof(*e) + e->name_len + e->descr_len + e->ndim * 2 * sizeof(uint64_t));
+	}
+}
+
+/* Without the digest. */
 static struct table_header header_of(const struct table_builder *p)
 {
 	struct table_header h = {
@@ -53,7 +72,6 @@ static struct table_header header_of(const struct table_builder *p)
 		.slots = p->n_slots,
 		.attrs = p->n_attrs,
 		.buffer_bytes = p->buffer_bytes,
-		.digest = digest_of(p),
 		.entries_at = sizeof(h),
 	};
 
@@ -65,26 +83,68 @@ static struct table_header header_of(const struct table_builder *p)
 	return h;
 }
 
-static void entries_put(const struct table_builder *p, const struct table_header *h,
-			unsigned char *image)
+static int write_all(int fd, const void *data, uint64_t len, uint64_t at)
 {
-	for (uint32_t i = 0; i < p->arrays; i++) {
-		struct table_entry e = p->entries[i];
+	const unsigned char *from = data;
 
-		e.name_at += h->text_at;
-		e.descr_at += h->text_at;
-		e.dims_at += h->text_at;
-		memcpy(image + h->entries_at + i * sizeof(e), &e, sizeof(e));
+	while (len > 0) {
+		ssize_t n = pwrite(fd, from, len, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		from += n;
+		at += n;
+		len -= n;
 	}
+	return 0;
 }
 
-/* Puts their text after that of the arrays. */
-static void attrs_put(const struct table_builder *p, const struct table_header *h,
-		      unsigned char *image)
+static int write_entries(struct table_builder *p, uint64_t *left)
+{
+	struct table_writer *w = &p->writer;
+	struct table_entry batch[64];
+
+	while (w->entries<p->arrays && * left> 0) {
+		uint32_t n = 0, first = w->entries;
+		int r;
+
+		for (; n < array_size(batch) && first + n < p->arrays; n++) {
+			batch[n] = p->entries[first + n];
+			batch[n].name_at += w->header.text_at;
+			batch[n].descr_at += w->header.text_at;
+			batch[n].dims_at += w->header.text_at;
+		}
+		r = write_all(w->fd, batch, n * sizeof(*batch),
+			      w->header.entries_at + first * sizeof(*batch));
+		if (r < 0)
+			return r;
+		w->entries += n;
+		spend(left, n * sizeof(*batch));
+	}
+	return 0;
+}
+
+/* Of a part of `bytes` bytes, of which *done are written. */
+static int write_part(int fd, uint64_t at, const void *from, uint64_t bytes, uint64_t *done,
+		      uint64_t *left)
+{
+	uint64_t n = spend(left, bytes - *done);
+	int r = n > 0 ? write_all(fd, (const unsigned char *)from + *done, n, at + *done) : 0;
+
+	if (r == 0)
+		*done += n;
+	return r;
+}
+
+/* Their text follows that of the arrays. */
+static int write_attrs(const struct table_builder *p, int fd, const struct table_header *h)
 {
 	uint64_t at = h->text_at + p->text_len;
+	int r = 0;
 
-	for (uint32_t i = 0; i < p->n_attrs; i++) {
+	for (uint32_t i = 0; i < p->n_attrs && r == 0; i++) {
 		const struct table_owned_attr *a = &p->attrs[i];
 		struct table_attr_entry e = {
 			.key_at = at,
@@ -93,73 +153,103 @@ static void attrs_put(const struct table_builder *p, const struct table_header *
 			.value_len = a->value_len,
 		};
 
-		memcpy(image + h->attrs_at + i * sizeof(e), &e, sizeof(e));
-		memcpy(image + at, a->key, a->key_len + a->value_len);
+		r = write_all(fd, &e, sizeof(e), h->attrs_at + i * sizeof(e));
+		if (r == 0)
+			r = write_all(fd, a->key, a->key_len + a->value_len, at);
 		at += a->key_len + a->value_len;
 	}
+	return r;
 }
 
-static void image_put(const struct table_builder *p, const struct table_header *h,
-		      unsigned char *image)
+void table_writer_drop(struct table_writer *w)
 {
-	memcpy(image, h, sizeof(*h));
-	entries_put(p, h, image);
-	memcpy(image + h->slots_at, p->slots, p->n_slots * sizeof(uint32_t));
-	if (p->text_len > 0)
-		memcpy(image + h->text_at, p->text, p->text_len);
-	attrs_put(p, h, image);
+	close_fd(&w->fd);
+	w->entries = 0;
+	w->slots_done = w->text_done = 0;
 }
 
-static int write_all(int fd, const unsigned char *data, uint64_t len)
+static int writer_begin(struct table_writer *w, const struct table_header *h)
 {
-	while (len > 0) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= n;
-	}
+	w->header = *h;
+	w->fd = memfd_create("gpushm-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (w->fd < 0 || ftruncate(w->fd, (off_t)h->image_bytes) < 0)
+		return -errno;
 	return 0;
 }
 
-static int memfd_sealed(const unsigned char *data, uint64_t len, int *ret_fd)
+/* The small parts, and then nobody can change it. */
+static int writer_end(const struct table_builder *p)
 {
-	_cleanup_(close_fd) int fd = -1;
+	const struct table_writer *w = &p->writer;
+	struct table_header h = w->header;
 	int r;
 
-	fd = memfd_create("gpushm-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	r = write_all(fd, data, len);
+	h.digest = w->digest;
+	r = write_attrs(p, w->fd, &h);
+	if (r == 0)
+		r = write_all(w->fd, &h, sizeof(h), 0);
 	if (r < 0)
 		return r;
-	if (fchmod(fd, 0400) < 0)
+	if (fchmod(w->fd, 0400) < 0 ||
+	    fcntl(w->fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
 		return -errno;
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return -errno;
-
-	*ret_fd = take_fd(&fd);
 	return 0;
+}
+
+/* -ERESTART: *left was not enough. */
+static int write_image(struct table_builder *p, uint64_t *left)
+{
+	struct table_writer *w = &p->writer;
+	uint64_t slots_bytes = p->n_slots * sizeof(uint32_t);
+	int r = write_entries(p, left);
+
+	if (r == 0)
+		r = write_part(w->fd, w->header.slots_at, p->slots, slots_bytes, &w->slots_done,
+			       left);
+	if (r == 0)
+		r = write_part(w->fd, w->header.text_at, p->text, p->text_len, &w->text_done, left);
+	if (r < 0)
+		return r;
+	if (w->entries < p->arrays || w->slots_done < slots_bytes || w->text_done < p->text_len)
+		return -ERESTART;
+	return writer_end(p);
+}
+
+int table_builder_finish_step(struct table_builder *p, int *ret_fd, uint64_t *ret_bytes,
+			      uint64_t *ret_digest)
+{
+	struct table_header h = header_of(p);
+	struct table_writer *w = &p->writer;
+	uint64_t left = STEP_BYTES;
+	int r = 0;
+
+	digest_arrays(p, &left);
+	if (w->digested < p->arrays)
+		return -ERESTART;
+	/* Something was added after an earlier step. */
+	if (w->fd >= 0 && memcmp(&h, &w->header, sizeof(h)) != 0)
+		table_writer_drop(w);
+	if (w->fd < 0)
+		r = writer_begin(w, &h);
+	if (r == 0)
+		r = write_image(p, &left);
+	if (r == 0) {
+		*ret_fd = take_fd(&w->fd);
+		*ret_bytes = h.image_bytes;
+		*ret_digest = w->digest;
+	}
+	if (r != -ERESTART)
+		table_writer_drop(w);
+	return r;
 }
 
 int table_builder_finish(struct table_builder *p, int *ret_fd, uint64_t *ret_bytes,
 			 uint64_t *ret_digest)
 {
-	struct table_header h = header_of(p);
-	_cleanup_(free_ptr) unsigned char *image = calloc(1, h.image_bytes);
 	int r;
 
-	if (!image)
-		return -ENOMEM;
-	image_put(p, &h, image);
-	r = memfd_sealed(image, h.image_bytes, ret_fd);
-	if (r < 0)
-		return r;
-
-	*ret_bytes = h.image_bytes;
-	*ret_digest = h.digest;
-	return 0;
+	do
+		r = table_builder_finish_step(p, ret_fd, ret_bytes, ret_digest);
+	while (r == -ERESTART);
+	return r;
 }

@@ -33,8 +33,8 @@
 #define TABLE_PART_ALIGN 8u
 
 /* The longest search, in slots. The hash is no secret, so a client can choose names that collide; a
- * name that would lie farther away is refused. Of 65,536 ordinary names none is expected to lie
- * farther away than about 80. */
+ * name that would lie farther away is refused. Of 262,144 ordinary names none is expected to lie
+ * farther away than about 100. */
 #define TABLE_PROBES_MAX 256u
 
 struct table_header {
@@ -88,18 +88,38 @@ struct table_owned_attr {
 	uint32_t value_len;
 };
 
+/* How much of the image is made: it is done in steps (table_builder_finish_step()). */
+struct table_writer {
+	uint64_t digest;   /* of the first `digested` arrays */
+	uint32_t digested; /* arrays are removed by table_builder_truncate() only */
+	int fd;		   /* owned; -1: not begun */
+	struct table_header header;
+	uint32_t entries;		/* written */
+	uint64_t slots_done, text_done; /* bytes written */
+};
+
+/* Begins the image anew with the next step. */
+void table_writer_drop(struct table_writer *w);
+
 /* What a builder has so far. In its entries *_at is an offset from the start of the text. */
 struct table_builder {
 	uint64_t buffer_bytes;
 	struct table_entry *entries; /* owned */
 	uint32_t arrays;
 	uint32_t *slots; /* owned */
+	uint32_t *tags;	 /* behind the slots: the upper half of the hash of each slot's name */
 	uint32_t n_slots;
+	/* Larger slots that are being filled; see table_builder_reserve_step(). */
+	struct {
+		uint32_t *slots; /* owned */
+		uint32_t n, arrays;
+	} grown;
 	unsigned char *text; /* owned; without the attributes' */
 	uint64_t text_len, text_room;
 	struct table_owned_attr attrs[ATTRS_MAX];
 	uint32_t n_attrs;
 	uint32_t attr_bytes; /* of keys and values */
+	struct table_writer writer;
 };
 
 /* The start of an error text: `array "w1": `, `attribute "source": `; a long name is cut. */

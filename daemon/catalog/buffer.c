@@ -259,6 +259,15 @@ bool buffer_allows(const struct buffer *b, const struct process *p, enum access 
 	return rights_allow(&r, p, access);
 }
 
+int buffer_reserve_arrays(struct buffer *b, size_t n, struct fault *f)
+{
+	int r = n ? need_table(b, f) : 0;
+
+	if (r == 0 && n)
+		r = table_builder_reserve_step(b->table, n);
+	return r == -ENOMEM ? fault(f, CODE_NO_MEMORY, "the daemon is out of memory") : r;
+}
+
 int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f)
 {
 	int r = need_table(b, f);
@@ -343,8 +352,10 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f)
 {
 	_cleanup_(close_fd) int fd = -1;
 	uint64_t bytes = 0, digest = TABLE_DIGEST_EMPTY;
-	int r = b->table ? table_builder_finish(b->table, &fd, &bytes, &digest) : 0;
+	int r = b->table ? table_builder_finish_step(b->table, &fd, &bytes, &digest) : 0;
 
+	if (r == -ERESTART)
+		return r;
 	if (r < 0)
 		return fault(f, r == -EMFILE || r == -ENFILE ? CODE_NO_FDS : CODE_NO_MEMORY,
 			     "the table of buffer \"%s\": %s", b->key ? b->key : "", strerror(-r));

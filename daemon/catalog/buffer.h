@@ -157,6 +157,10 @@ bool rights_allow(const struct rights *r, const struct process *p, enum access a
 bool buffer_allows(const struct buffer *b, const struct process *p, enum access access);
 bool buffer_owned_by(const struct buffer *b, const struct process *p); /* also true for admins */
 
+/* Makes space for n more arrays in a buffer that is being filled. -ERESTART: a part is done; call
+ * it again, after other users. */
+int buffer_reserve_arrays(struct buffer *b, size_t n, struct fault *f);
+
 /* Adds an array to a buffer that is being filled. When a batch fails, buffer_forget_arrays()
  * removes all but the first n. */
 int buffer_describe(struct buffer *b, const struct table_array *array, struct fault *f);
@@ -167,7 +171,7 @@ int buffer_change_attrs(struct buffer *b, const struct table_attr *attrs, size_t
 			struct fault *f);
 
 /* Writes the table's memfd and seals the memory where the kind can. The state changes on success
- * only. */
+ * only. -ERESTART: a part of a large table is written; call it again. */
 int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 
 /* ---- leases ---- */

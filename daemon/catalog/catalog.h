@@ -141,7 +141,9 @@ void catalog_cancel_create(struct catalog *c, struct buffer *b);
 int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum access access,
 		  struct lease **ret, struct fault *f);
 
-/* key: the name that the buffer gets; NULL: it keeps its own. replace: as for catalog_rename(). */
+/* key: the name that the buffer gets; NULL: it keeps its own. replace: as for catalog_rename().
+ * -ERESTART: nothing has changed yet, and it must be called again: a large table takes several
+ * calls, so that other users can be served in between. */
 int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state, const char *key,
 		    bool replace, struct fault *f);
 

@@ -212,6 +212,9 @@ int request_describe(struct session *s, const Gpushm__Proto__Request *q, struct 
 		return fault(f, CODE_STATE,
 			     "DESCRIBE: the buffer is published; arrays are "
 			     "described before that");
+	r = buffer_reserve_arrays(l->buffer, m->n_arrays, f);
+	if (r < 0)
+		return r;
 	before = l->buffer->arrays;
 	r = read_attrs("DESCRIBE", m->attrs, m->n_attrs, attrs, f);
 	if (r == 0)

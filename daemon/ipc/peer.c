@@ -47,6 +47,7 @@ void peer_free(struct peer *p)
 	for (size_t i = 0; i < PEER_CHARGES; i++)
 		discharge(&p->charges[i]);
 	close_fd(&p->socket);
+	free(p->unfinished.data);
 	free(p);
 }
 
@@ -162,11 +163,44 @@ static bool know_groups(struct peer *p, struct fault *f)
 /* What a turn found to read. Anything but a request ends the peer, or is nothing. */
 enum found { FOUND_NOTHING, FOUND_REQUEST, FOUND_SILENT_REQUEST };
 
-static enum found serve(struct peer *p, const struct frame *frame)
+static enum found keep_unfinished(struct peer *p, const unsigned char *data, size_t len)
+{
+	struct service *service = p->session.service;
+
+	if (!p->unfinished.data) {
+		p->unfinished.data = malloc(len);
+		if (!p->unfinished.data) {
+			violation(p, "the daemon is out of memory");
+			return FOUND_NOTHING;
+		}
+		memcpy(p->unfinished.data, data, len);
+		p->unfinished.len = len;
+	}
+	turns_add(&service->turns, p->session.account, &p->work);
+	return FOUND_REQUEST;
+}
+
+static enum found handle(struct peer *p, const unsigned char *data, size_t len)
 {
 	struct reply reply;
 	struct fault f;
 	int r;
+
+	reply_init(&reply);
+	r = request_handle(&p->session, data, len, &reply, &f);
+	if (r == -ERESTART)
+		return keep_unfinished(p, data, len);
+	free_ptr(&p->unfinished.data);
+	if (r == 0 && !reply.silent)
+		deliver(p, &reply);
+	else if (r < 0 && r != -EINPROGRESS)
+		violation(p, f.text);
+	return r == 0 && reply.silent ? FOUND_SILENT_REQUEST : FOUND_REQUEST;
+}
+
+static enum found serve(struct peer *p, const struct frame *frame)
+{
+	struct fault f;
 
 	if (p->session.refusal || !know_groups(p, &f)) {
 		refuse(p, p->session.refusal ? p->session.refusal : &f);
@@ -176,20 +210,17 @@ static enum found serve(struct peer *p, const struct frame *frame)
 		violation(p, "it sent a request before it had read the last answer");
 		return FOUND_NOTHING;
 	}
-	reply_init(&reply);
-	r = request_handle(&p->session, frame->data, frame->len, &reply, &f);
-	if (r == 0 && !reply.silent)
-		deliver(p, &reply);
-	else if (r < 0 && r != -EINPROGRESS)
-		violation(p, f.text);
-	return r == 0 && reply.silent ? FOUND_SILENT_REQUEST : FOUND_REQUEST;
+	return handle(p, frame->data, frame->len);
 }
 
 static enum found serve_next(struct peer *p)
 {
 	static struct frame frame;
-	int r = wire_recv_bytes(p->socket, &frame, MSG_DONTWAIT);
+	int r;
 
+	if (p->unfinished.data)
+		return handle(p, p->unfinished.data, p->unfinished.len);
+	r = wire_recv_bytes(p->socket, &frame, MSG_DONTWAIT);
 	if (r == -EAGAIN && !p->broken)
 		return FOUND_NOTHING;
 	if (r == 0)

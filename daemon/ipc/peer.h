@@ -20,7 +20,12 @@ struct peer {
 	struct work work; /* there is something to read; once closed, to free it */
 	unsigned passed;  /* reports of it while it waited for its turn */
 	bool parked;	  /* the socket is not polled: take_turn() looks at it */
-	bool broken;	  /* poll reported an error: if there is nothing to read, it ends */
+	/* Owned: a request of which a part is done. The next turn continues it. */
+	struct {
+		unsigned char *data;
+		size_t len;
+	} unfinished;
+	bool broken; /* poll reported an error: if there is nothing to read, it ends */
 	struct session session;
 	void (*on_closed)(struct peer *p, void *arg); /* the loop has let go of the socket */
 	void *arg;

@@ -150,7 +150,6 @@ static void trace(const struct session *s, const Gpushm__Proto__Request *q, int 
 
 static Gpushm__Proto__Request *unpack(struct service *service, const void *data, size_t len)
 {
-	service->requests++;
 	arena_reset(&service->unpack);
 	return gpushm__proto__request__unpack(&service->unpack.allocator, len, data);
 }
@@ -163,10 +162,14 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
 	int r;
 
 	if (!q) {
+		service->requests++;
 		fault(f, CODE_BAD_REQUEST, "a frame of %zu bytes that is no request", len);
 		return -EPROTO;
 	}
 	r = dispatch(s, q, ret, f);
+	if (r == -ERESTART)
+		return r;
+	service->requests++;
 	if (log_wants(LOG_DEBUG))
 		trace(s, q, r, f);
 	if (r < 0 && r != -EINPROGRESS) {
@@ -185,6 +188,7 @@ void request_handle_quiet_close(struct session *s, const void *data, size_t len)
 	struct fault f;
 
 	reply_init(&unused);
+	s->service->requests++;
 	if (q && q->verb_case == GPUSHM__PROTO__REQUEST__VERB_CLOSE && q->close->quiet)
 		dispatch(s, q, &unused, &f);
 }

@@ -11,8 +11,9 @@
 #include "daemon/ipc/session.h"
 
 /* Carries a frame out. 0: *ret is to be sent; it may be a refusal. -EINPROGRESS: s->on_reply() is
- * called later. -EPROTO: the frame breaks the protocol, *f says how, and the connection must be
- * closed. */
+ * called later. -ERESTART: a part of the work is done; pass the same frame once more, after other
+ * users have had their turn. -EPROTO: the frame breaks the protocol, *f says how, and the
+ * connection must be closed. */
 int request_handle(struct session *s, const void *data, size_t len, struct reply *ret,
 		   struct fault *f);
 
@@ -20,8 +21,8 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
  * All other requests are dropped: their clients got no reply and send them again. */
 void request_handle_quiet_close(struct session *s, const void *data, size_t len);
 
-/* A handler returns 0 with the reply filled in, -EINPROGRESS, or another -errno with *f filled in.
- */
+/* A handler returns 0 with the reply filled in, -EINPROGRESS, -ERESTART, or another -errno with *f
+ * filled in. */
 typedef int request_function(struct session *s, const Gpushm__Proto__Request *q,
 			     struct reply *reply, struct fault *f);
 

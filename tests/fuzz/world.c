@@ -233,7 +233,9 @@ void world_request(unsigned who, const uint8_t *frame, size_t len)
 	if (!c->connected || session_busy(&c->session))
 		return;
 	c->request = replies_request_of(frame, len);
-	r = request_handle(&c->session, frame, len, &a, &f);
+	do
+		r = request_handle(&c->session, frame, len, &a, &f);
+	while (r == -ERESTART);
 	if (r == 0 && !a.silent)
 		deliver(c, &a);
 	else if (r < 0 && r != -EINPROGRESS)

@@ -285,6 +285,112 @@ START_TEST(too_many_attributes_or_bad_keys_are_set)
 }
 END_TEST
 
+/* ---- in steps ---- */
+
+#define STEPPED 20000
+
+static void add_numbered(struct table_builder *b, unsigned first, unsigned n)
+{
+	for (unsigned i = first; i < first + n; i++) {
+		char name[64];
+		struct table_array a = sample;
+
+		a.name = name;
+		a.name_len = snprintf(name, sizeof(name), "model.layers.%u.weight", i);
+		ck_assert_int_eq(table_builder_add(b, &a, &err), 0);
+	}
+}
+
+static void check_same_image(int fd, int other, uint64_t bytes)
+{
+	char *a = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	char *b = mmap(NULL, bytes, PROT_READ, MAP_SHARED, other, 0);
+
+	ck_assert(a != MAP_FAILED && b != MAP_FAILED);
+	ck_assert_mem_eq(a, b, bytes);
+	munmap(a, bytes);
+	munmap(b, bytes);
+}
+
+/* What is added, removed or set between two steps; at last the builder is as if nothing was. */
+static void change_between_steps(unsigned step)
+{
+	if (step % 5 != 0 || step > 60)
+		return;
+	add_numbered(builder, STEPPED, step);
+	table_builder_truncate(builder, step % 2 ? STEPPED : STEPPED / 2);
+	add_numbered(builder, table_builder_arrays(builder),
+		     STEPPED - table_builder_arrays(builder));
+	ck_assert_int_eq(set("k", &step, step % 3), 0);
+	ck_assert_int_eq(set("k", "value", 5), 0);
+}
+
+START_TEST(a_table_that_is_made_in_steps_differs)
+{
+	_cleanup_(close_fd) int fd = -1, whole = -1;
+	uint64_t bytes = 0, digest = 0, whole_bytes, whole_digest;
+	unsigned steps = 1;
+
+	add_numbered(builder, 0, STEPPED);
+	ck_assert_int_eq(set("k", "value", 5), 0);
+	for (; table_builder_finish_step(builder, &fd, &bytes, &digest) == -ERESTART; steps++) {
+		ck_assert_int_eq(fd, -1);
+		if (_i)
+			change_between_steps(steps);
+	}
+	ck_assert_uint_gt(steps, 10);
+	whole = finish(&whole_bytes, &whole_digest);
+	ck_assert_uint_eq(bytes, whole_bytes);
+	ck_assert_uint_eq(digest, whole_digest);
+	check_same_image(fd, whole, bytes);
+}
+END_TEST
+
+START_TEST(a_builder_that_is_freed_between_steps_leaks)
+{
+	uint64_t bytes, digest;
+	int fd = -1;
+
+	add_numbered(builder, 0, STEPPED);
+	for (int i = 0; i < 30; i++)
+		ck_assert_int_eq(table_builder_finish_step(builder, &fd, &bytes, &digest),
+				 -ERESTART);
+	ck_assert_int_eq(table_builder_reserve_step(builder, ARRAYS_MAX), -ERESTART);
+}
+END_TEST
+
+START_TEST(reserving_takes_one_long_step_or_loses_arrays)
+{
+	_cleanup_(close_fd) int fd = -1;
+	struct table_builder *other;
+	uint64_t bytes, digest, other_bytes, other_digest;
+	struct table_array again = sample;
+	unsigned steps = 1;
+
+	add_numbered(builder, 0, STEPPED);
+	while (table_builder_reserve_step(builder, STEPPED) == -ERESTART)
+		steps++;
+	ck_assert_uint_gt(steps, 2);
+	/* Interrupted by what removes and adds arrays. */
+	ck_assert_int_eq(table_builder_reserve_step(builder, 4 * STEPPED), -ERESTART);
+	table_builder_truncate(builder, 100);
+	add_numbered(builder, 100, STEPPED - 100);
+	while (table_builder_reserve_step(builder, 4 * STEPPED) == -ERESTART)
+		;
+	add_numbered(builder, STEPPED, STEPPED);
+	again.name = "model.layers.77.weight";
+	again.name_len = strlen(again.name);
+	ck_assert_int_eq(table_builder_add(builder, &again, &err), -EEXIST);
+	ck_assert_int_eq(table_builder_new(6000, &other), 0);
+	add_numbered(other, 0, 2 * STEPPED);
+	fd = finish(&bytes, &digest);
+	close_fd(&fd);
+	ck_assert_int_eq(table_builder_finish(other, &fd, &other_bytes, &other_digest), 0);
+	ck_assert_uint_eq(digest, other_digest);
+	table_builder_free(other);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("table_image");
@@ -299,5 +405,8 @@ int main(void)
 	tcase_add_test(tc, an_attribute_is_doubled_or_lost);
 	tcase_add_test(tc, attributes_pass_their_limits);
 	tcase_add_test(tc, too_many_attributes_or_bad_keys_are_set);
+	tcase_add_loop_test(tc, a_table_that_is_made_in_steps_differs, 0, 2);
+	tcase_add_test(tc, a_builder_that_is_freed_between_steps_leaks);
+	tcase_add_test(tc, reserving_takes_one_long_step_or_loses_arrays);
 	return suite_run("table_image", tc, NULL);
 }
