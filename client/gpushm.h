@@ -248,7 +248,8 @@ int gpushm_buffer_kept(const struct gpushm_buffer *b);
  *
  * Errors: -ENOENT (no such name), -EAGAIN (not published, timeout 0), -ETIMEDOUT, -EACCES, -EROFS
  * (writing to a sealed buffer), -EUCLEAN (dirty, timeout 0), -EDQUOT (a limit of this user),
- * -ENODEV (this process can't use the GPU), -EMFILE (this process may open no more files). */
+ * -ENODEV (this process can't use the GPU), -EMFILE (this process may open no more files),
+ * -EPROTONOSUPPORT (more arrays than this version of the library reads: upgrade it). */
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
 		const struct gpushm_options *options, struct gpushm_buffer **ret);
 

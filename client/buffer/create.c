@@ -274,6 +274,17 @@ static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 	return 0;
 }
 
+/* An older daemon allows fewer arrays than this library's table has. */
+static int admit_arrays(const struct gpushm *c, uint32_t known, size_t n)
+{
+	if (c->arrays_max >= ARRAYS_MAX || known + n <= c->arrays_max)
+		return 0;
+	return error_set(EDQUOT,
+			 "%zu arrays: this daemon allows %u in a buffer, this library %u: upgrade "
+			 "gpushmd, or use several buffers",
+			 known + n, c->arrays_max, ARRAYS_MAX);
+}
+
 static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n)
 {
 	uint32_t known;
@@ -283,7 +294,9 @@ static int describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 		return error_set(EBUSY, "buffer \"%s\" is published: its arrays are fixed",
 				 b->name);
 	known = table_builder_arrays(b->builder);
-	r = check_all(b, specs, n);
+	r = admit_arrays(b->connection, known, n);
+	if (r == 0)
+		r = check_all(b, specs, n);
 	if (r == 0)
 		r = send_all(b, specs, n, &known);
 	if (r < 0)
@@ -385,6 +398,8 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 	uint64_t bytes;
 	int r = gpushm_layout(specs, n, &bytes);
 
+	if (r == 0)
+		r = admit_arrays(c, 0, n);
 	if (r == 0)
 		r = gpushm_create(c, name, bytes, options, &b);
 	if (r < 0)

@@ -45,6 +45,7 @@ struct gpushm {
 	bool broken;		 /* hang-up or violation: the next request reconnects first */
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
+	uint32_t arrays_max;	 /* that this daemon allows in a buffer */
 	bool quiet_close;	 /* this daemon knows a CLOSE without a reply */
 	bool knows_rename;	 /* and RENAME, with the fields that came with it */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */

@@ -133,6 +133,8 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->quiet_close = hello->quiet_close;
 	c->knows_rename = hello->rename;
 	c->session = hello->session;
+	c->arrays_max =
+		hello->limits && hello->limits->has_arrays ? hello->limits->arrays : ARRAYS_MAX_0_1;
 	r = keep_status_page(c, hello->board_fd);
 	return r < 0 ? r : keep_pools(c, hello->pools, hello->n_pools);
 }
@@ -142,7 +144,8 @@ int hello_send(struct gpushm *c)
 	Gpushm__Proto__Hello hello = GPUSHM__PROTO__HELLO__INIT;
 
 	hello.has_version_min = hello.has_version_max = hello.has_software = true;
-	hello.has_board = hello.board = true;
+	hello.has_board = hello.board = hello.has_arrays = true;
+	hello.arrays = ARRAYS_MAX;
 	hello.version_min = hello.version_max = PROTOCOL_VERSION;
 	hello.software = connection_bytes("libgpushm " GPUSHM_VERSION);
 	return connection_send(c, request_with(HELLO, hello, &hello));

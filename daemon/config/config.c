@@ -11,7 +11,7 @@
  *  - pool share: half of each pool for a service, so that one CREATE of any user can't take all of
  *    it; all of it for a daemon of one's own.
  *  - tables: 256 MiB. Tables take the daemon's own memory, not a pool's. The names, shapes and
- *    dtypes of 5,000 arrays take 0.7 MB; the largest possible table takes 32 MiB. Only users who
+ *    dtypes of 5,000 arrays take 0.7 MB; the largest possible table takes 64 MiB. Only users who
  *    describe hundreds of thousands of arrays need more.
  *  - buffers: 16,384. Each buffer holds one to four fds of the daemon; gpushmd.service allows
  *    524,288 fds, enough for ten such users. A model in pieces has some hundreds of buffers.

@@ -23,6 +23,8 @@ static const Gpushm__Proto__Limits limits = {
 	.arrays = ARRAYS_MAX,
 	.has_attr_bytes = 1,
 	.attr_bytes = ATTR_BYTES_MAX,
+	.has_table_bytes = 1,
+	.table_bytes = TABLE_BYTES_MAX,
 };
 
 static int fill_hello(struct reply *reply, struct session *s, bool status_page, struct fault *f)
@@ -63,6 +65,7 @@ int request_hello(struct session *s, const Gpushm__Proto__Request *q, struct rep
 	if (m->software.len > SOFTWARE_MAX)
 		return request_bad(f, "HELLO", "software is longer than 63 bytes");
 	s->greeted = true;
+	s->arrays_max = m->has_arrays ? m->arrays : ARRAYS_MAX_0_1;
 	return fill_hello(reply, s, m->has_board && m->board, f);
 }
 

@@ -8,6 +8,20 @@
 #include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
 
+#include <inttypes.h>
+
+/* A client of version 0.1 takes a larger table for a broken one. */
+static int refuse_large_table(const struct session *s, const char *key, const struct buffer *b,
+			      struct fault *f)
+{
+	if (b->arrays <= s->arrays_max)
+		return 0;
+	return fault(f, CODE_VERSION,
+		     "buffer \"%s\" has %" PRIu32
+		     " arrays; this client's library reads at most %" PRIu32 ": upgrade it",
+		     key, b->arrays, s->arrays_max);
+}
+
 static int try_open(struct session *s, const char *key, struct reply *reply, struct fault *f)
 {
 	struct catalog *c = &s->service->catalog;
@@ -19,6 +33,8 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 
 	if (r == 0 && s->pending.u.open.refuse_dirty)
 		r = catalog_refuse_dirty(b, f);
+	if (r == 0)
+		r = refuse_large_table(s, key, b, f);
 	if (r == 0)
 		r = catalog_grant(c, s->process, b, access, &l, f);
 	if (r < 0)

@@ -47,6 +47,7 @@ struct session {
 	struct account *account; /* borrowed: the connection is charged to it */
 	struct fault *refusal;	 /* owned; if set, the reply to the first request */
 	bool greeted;		 /* HELLO is done */
+	uint32_t arrays_max;	 /* in a table that the client can read; from HELLO */
 	uint64_t pools_lent;	 /* bit pool::index: this connection has the pool's fd */
 	struct pending_request pending;
 	/* Called for the reply of a request that returned -EINPROGRESS. */

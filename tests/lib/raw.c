@@ -7,6 +7,7 @@
 #include "tests/lib/raw.h"
 
 #include "proto/base/own.h"
+#include "proto/limits.h"
 
 #include <check.h>
 #include <poll.h>
@@ -150,7 +151,8 @@ int raw_await_end(struct raw *r)
 void raw_greet(struct raw *r, const char *path)
 {
 	raw_connect(r, path);
-	raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)));
+	raw_call(r, REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1),
+			    SET(arrays, ARRAYS_MAX)));
 	must(r->code == 0, "HELLO: %s", r->text);
 }
 

@@ -348,7 +348,8 @@ def test_hello(path):
     limits = fields(first(hello, 6))
     check(first(hello, 1) == 1 and len(first(hello, 2)) == 16, "version or the daemon's id")
     check(first(hello, 4, 0) == os.getuid(), "HELLO tells another uid")
-    check([first(limits, i) for i in range(1, 6)] == [65536, 255, 32, 65536, 4096], "limits")
+    check([first(limits, i) for i in range(1, 7)]
+          == [65536, 255, 32, 262144, 4096, 64 << 20], "limits")
     pools = [fields(p) for p in hello[7]]
     check([(first(p, 2), first(p, 3), first(p, 16)) for p in pools] == [(b"host", 1, 1)], "pools")
     check_refused(BAD_REQUEST, "HELLO twice", c.ask, HELLO, number(1, 1) + number(2, 1), 2)
