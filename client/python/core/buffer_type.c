@@ -6,6 +6,7 @@
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "client/python/core/describe.h"
 #include "client/python/core/module.h"
 #include "proto/words.h"
 
@@ -252,6 +253,11 @@ static PyObject *publish(PyObject *o, PyObject *args)
 	return buffer_publish((struct buffer *)o, args);
 }
 
+static PyObject *describe(PyObject *o, PyObject *arrays)
+{
+	return opened(o) ? buffer_describe((struct buffer *)o, arrays) : NULL;
+}
+
 static PyObject *attr(PyObject *o, PyObject *args)
 {
 	struct gpushm_buffer *b = opened(o);
@@ -305,6 +311,12 @@ static PyMethodDef methods[] = {
 	  "included; 'shared' allows writing. Waits for the GPU as Array.publish(). Errors:\n"
 	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
 	  "DaemonGone." },
+	{ "describe", describe, METH_O,
+	  "describe($self, arrays, /)\n--\n\n"
+	  "Adds arrays to a buffer that is not published yet. arrays: a dict of names to\n"
+	  "(shape, dtype, strides, offset), as the arguments of array(); strides None is C\n"
+	  "order. Arrays may overlap. Errors: LayoutError, BadArgument, Exists (a name),\n"
+	  "StateError (published)." },
 	{ "attr", attr, METH_VARARGS,
 	  "attr($self, key, default=None, /)\n--\n\n"
 	  "The creator's attribute of that key, as bytes." },

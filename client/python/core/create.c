@@ -22,16 +22,39 @@ struct create_ask {
 	const char *name;
 	struct gpushm_array_spec *specs;
 	size_t n;
+	uint64_t bytes; /* 0: as many as the arrays need */
 	struct options *options;
 	struct gpushm_buffer *ret;
 };
+
+/* A buffer of a size of the caller's, with the arrays at its start. */
+static int create_sized(struct gpushm *c, struct create_ask *a)
+{
+	struct gpushm_buffer *b;
+	uint64_t needed;
+	int r = a->n > 0 ? gpushm_layout(a->specs, a->n, &needed) : 0;
+
+	if (r == 0)
+		r = gpushm_create(c, a->name, a->bytes, &a->options->o, &b);
+	if (r < 0)
+		return r;
+	r = a->n > 0 ? gpushm_describe(b, a->specs, a->n) : 0;
+	if (r == 0) {
+		a->ret = b;
+		return 0;
+	}
+	/* gpushm_error() tells of the arrays, and not of this. */
+	gpushm_discard(b);
+	return r;
+}
 
 static int run_create(struct gpushm *c, struct ask *ask)
 {
 	struct create_ask *a = container_of(ask, struct create_ask, ask);
 
 	a->options->o.wait_ms = ask->timeout_ms;
-	return gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
+	return a->bytes ? create_sized(c, a)
+			: gpushm_create_arrays(c, a->name, a->specs, a->n, &a->options->o, &a->ret);
 }
 
 /* Notes where the program created it. */
@@ -78,9 +101,11 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 
 /* name: a str, or None for an anonymous buffer. */
 static struct buffer *make(PyObject *self, PyObject *name, struct gpushm_array_spec *specs,
-			   size_t n, struct options *options)
+			   size_t n, uint64_t bytes, struct options *options)
 {
-	struct create_ask a = { .ask.run = run_create, .specs = specs, .n = n, .options = options };
+	struct create_ask a = {
+		.ask.run = run_create, .specs = specs, .n = n, .bytes = bytes, .options = options
+	};
 	_cleanup_(drop_object) PyObject *made = NULL;
 	struct buffer *b;
 
@@ -132,7 +157,7 @@ static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
 	    layout_from(dtype, shape, strides, order, &layout) < 0)
 		return NULL;
 	layout.spec.name = "";
-	b = make(self, name, &layout.spec, 1, &options);
+	b = make(self, name, &layout.spec, 1, 0, &options);
 	return b ? owner_of(b) : NULL;
 }
 
@@ -236,25 +261,27 @@ static PyObject *fill(struct buffer *b, PyObject *items, PyObject *stream)
 
 static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "name",	  "arrays", "pool", "mode",
-					     "transient", "attrs",  "wait", "gid",
-					     "device",	  "stream", NULL };
+	static const char *const names[] = { "name",	  "arrays", "pool",   "mode",
+					     "transient", "attrs",  "wait",   "gid",
+					     "device",	  "stream", "nbytes", NULL };
 	_cleanup_(options_done) struct options options = { 0 };
 	_cleanup_(layouts_done) struct layouts layouts = { 0 };
 	_cleanup_(drop_object) PyObject *items = NULL;
 	struct options_args given = { .mode = 0600 };
 	PyObject *name, *arrays, *stream = Py_None;
+	uint64_t bytes = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$zO&pOO&OOO:create_many", (char **)names,
-					 &name, &arrays, &given.pool, mode_arg, &given.mode,
-					 &given.transient, &given.attrs, deadline_arg,
-					 &options.wait, &given.gid, &given.device, &stream) ||
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$zO&pOO&OOOO&:create_many",
+					 (char **)names, &name, &arrays, &given.pool, mode_arg,
+					 &given.mode, &given.transient, &given.attrs, deadline_arg,
+					 &options.wait, &given.gid, &given.device, &stream, u64_arg,
+					 &bytes) ||
 	    options_from(&given, &options) < 0)
 		return NULL;
 	items = PyMapping_Items(arrays);
 	if (!items || layouts_from(items, &layouts) < 0)
 		return NULL;
-	return fill(make(self, name, layouts.specs, layouts.n, &options), items, stream);
+	return fill(make(self, name, layouts.specs, layouts.n, bytes, &options), items, stream);
 }
 
 PyMethodDef create_functions[] = {
@@ -280,13 +307,14 @@ PyMethodDef create_functions[] = {
 	  "TooLarge, DeviceFailed, DriverError, BadArgument, LayoutError, DaemonGone." },
 	{ "create_many", KEYWORDS(create_many), METH_VARARGS | METH_KEYWORDS,
 	  "create_many($self, name, arrays, *, pool=None, mode=0o600, transient=False,\n"
-	  "            attrs=None, wait=0, gid=None, device=None, stream=None)\n--\n\n"
+	  "            attrs=None, wait=0, gid=None, device=None, stream=None, nbytes=0)\n--\n\n"
 	  "Makes a buffer of many arrays, mapped for writing. arrays: a dict of names to\n"
 	  "arrays and tensors of any library, as a state_dict(), lists or numbers: they are\n"
 	  "copied, and all copies are waited for once. (shape, dtype), or an object that has\n"
 	  "both and no values, describes an array that is not filled. Each array is in C order\n"
 	  "and starts at a multiple of 256 bytes. The Buffer maps the names to Arrays, also in\n"
-	  "processes that open it. stream: as for Array.copy_from_host(). Otherwise as\n"
-	  "create()." },
+	  "processes that open it. stream: as for Array.copy_from_host(). nbytes: the size of\n"
+	  "the buffer, 0 for as many bytes as the arrays need; Buffer.describe() adds arrays.\n"
+	  "Otherwise as create()." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arrays that are added to a buffer after it was created.
+ */
+#pragma once
+
+#include "client/python/core/buffer.h"
+
+/* The method describe(arrays). */
+PyObject *buffer_describe(struct buffer *self, PyObject *arrays);
