@@ -6,6 +6,7 @@
  */
 #include "client/python/core/module.h"
 
+#include "client/python/core/arena.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
 #include "client/python/core/record.h"
@@ -133,6 +134,20 @@ static PyMethodDef own_functions[] = {
 	{ "_load_key", load_key, METH_O,
 	  "_load_key($module, sources, /)\n--\n\n"
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
+	{ "_arena_new", arena_new, METH_VARARGS,
+	  "_arena_new($module, address, nbytes, device, /)\n--\n\n"
+	  "Makes an arena over a buffer's memory on a GPU, and returns its id." },
+	{ "_arena_use", arena_use, METH_O,
+	  "_arena_use($module, id, /)\n--\n\n"
+	  "Makes it the thread's arena, 0 for none; returns the id of the one before." },
+	{ "_arena_take", arena_take, METH_VARARGS,
+	  "_arena_take($module, id, nbytes, /)\n--\n\nAn address in it; None: it is full." },
+	{ "_arena_stat", arena_stat, METH_O,
+	  "_arena_stat($module, id, /)\n--\n\n"
+	  "(bytes given away, PyTorch's allocations and frees, requests that were refused, bytes\n"
+	  "of the last one of those)." },
+	{ "_arena_drop", arena_drop, METH_O,
+	  "_arena_drop($module, id, /)\n--\n\nForgets it. PyTorch has freed all of it." },
 	{ "_defer_cleanup", defer_cleanup, METH_NOARGS, NULL },
 	{ "_resume_cleanup", resume_cleanup, METH_NOARGS, NULL },
 	{ "flush_cleanup", flush_cleanup, METH_NOARGS,
