@@ -179,13 +179,13 @@ PYTHON_INCLUDE = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_pat
 PYTHON_SRC  := $(wildcard client/python/core/*.c)
 PYTHON_OBJ  := $(call objects,$(PYTHON_SRC))
 PYTHON_HERE := $(BUILD)/python/gpushm
-PYTHON_TEXT := $(patsubst client/python/gpushm/%,$(PYTHON_HERE)/%,$(wildcard client/python/gpushm/*.py* client/python/gpushm/py.typed))
+PYTHON_TEXT := $(patsubst client/python/gpushm/%,$(PYTHON_HERE)/%,$(wildcard $(addprefix client/python/gpushm/,*.py* py.typed */*.py)))
 $(PYTHON_OBJ): ALL_CFLAGS += -isystem $(PYTHON_INCLUDE)
 
 # With PYTHONPATH=$(BUILD)/python the package can be used from here.
 .PHONY: python python-core
 python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_HERE)/libgpushm-load.so.$(SOVERSION) $(PYTHON_TEXT)
-	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py)) # modules that were removed
+	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py $(PYTHON_HERE)/*/*.py)) # modules that were removed
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 	@mkdir -p $(@D); cp $< $@
 # Its own copy of the library, which looks for protobuf-c beside itself first: that goes into a wheel.
@@ -396,6 +396,15 @@ PYTHON_VENV  = $(if $(PYTHON_FITS),$(MAKE) -s venv,echo "the Python package need
 PYTHON_INSTALL = $(BUILD)/venv/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(BUILD)/wheel/*.whl
 PYTEST = BUILD=$(BUILD) "$(BUILD)/venv/bin/python -B -m pytest tests/python"
 
+# What needs PyTorch, transformers and safetensors: 5 GB, in a virtual environment of their own. TORCH_TESTS= chooses.
+TORCH_TESTS ?= tests/python/models
+TORCH_PYTEST = "$(BUILD)/venv-torch/bin/python -B -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir tests/python $(TORCH_TESTS)"
+.PHONY: check-torch
+check-torch: $(BUILD)/venv-torch/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl
+	@rm -f $(RESULTS)
+	@$(RUN) torch BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python $(TORCH_PYTEST)
+	@tests/run.sh --sum $(RESULTS)
+
 # What an attach costs in Python above C. Measures; asserts nothing.
 .PHONY: bench-python
 bench-python: python-core $(BUILD)/gpushmd $(BUILD)/tests/python/attach
@@ -563,6 +572,16 @@ $(BUILD)/venv/ready: tests/requirements.txt
 	$(call SAY,PIP)$(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $< || { \
 		echo "venv: pip could not install $<: is there a network, or a PIP_INDEX_URL? Tests in Python need it." >&2; \
 		exit 1; }
+	@touch $@
+
+# Python packages of check-torch.
+.PHONY: venv-torch
+venv-torch: $(BUILD)/venv-torch/ready
+$(BUILD)/venv-torch/ready: tests/requirements-torch.txt
+	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-torch
+	@python3 -m venv $(BUILD)/venv-torch || { echo "venv-torch: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
+	$(call SAY,PIP)$(BUILD)/venv-torch/bin/pip install -q --disable-pip-version-check --no-compile -r $< || { \
+		echo "venv-torch: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
 	@touch $@
 
 # The CUDA Toolkit's headers for a machine without the Toolkit. Nothing is linked with it: the driver is loaded at run time.

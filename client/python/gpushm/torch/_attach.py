@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""attach(): a module gets its parameters and buffers from a published buffer."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import torch
+
+from .. import _core
+from . import _fingerprint
+from ._tensors import METADATA, dtype_of, open_buffer, tensor_of
+
+if TYPE_CHECKING:
+    from .._typing import Array, Buffer, Device
+
+Module = TypeVar("Module", bound="torch.nn.Module")
+
+_SHOWN = 8  # mismatches that a message lists
+
+
+class Slot(NamedTuple):
+    """A parameter or a buffer of a module: where it is set, and what is there now."""
+
+    name: str
+    owner: torch.nn.Module
+    key: str
+    tensor: torch.Tensor
+
+    @property
+    def is_parameter(self) -> bool:
+        """Else it is a buffer."""
+        return self.key in self.owner._parameters
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether state_dict() has it."""
+        return self.is_parameter or self.key not in self.owner._non_persistent_buffers_set
+
+
+def slots_of(module: torch.nn.Module) -> Iterator[Slot]:
+    """All of a module and its modules; a tensor or a module that has several names comes once for each."""
+    for prefix, owner in module.named_modules(remove_duplicate=False):
+        for key, tensor in (*owner._parameters.items(), *owner._buffers.items()):
+            if tensor is not None:
+                yield Slot(f"{prefix}.{key}" if prefix else key, owner, key, tensor)
+
+
+def tensors_of(source: torch.nn.Module | Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """What publish() takes of a module or of a state dict."""
+    if isinstance(source, torch.nn.Module):
+        return {slot.name: slot.tensor for slot in slots_of(source)}
+    if isinstance(source, Mapping):
+        return dict(source)
+    raise TypeError(f"a torch.nn.Module or a dict of tensors is wanted, not a {type(source).__name__}")
+
+
+def attach(
+    name: str,
+    source: Module | Callable[[], Module],
+    *,
+    device: Device | str | torch.device | None = "current",
+    strict: bool = True,
+    writable: Iterable[str] = (),
+    fingerprint: Mapping[str, str] | None = None,
+    timeout: float | None = 0,
+) -> Module:
+    """Gives a module the tensors of a published buffer, without a copy, and returns it.
+
+    source: a module, best on the meta device, or a function that makes it, which is called under
+    torch.device("meta"). Its parameters and all its buffers become tensors over the buffer's memory, with
+    requires_grad=False; tied weights are tied again. They keep the buffer open. Writes to them are errors, see this
+    module's help.
+
+    device: the GPU that the memory is mapped for: the thread's current one, an ordinal, or None for its own; host pools
+    need none. writable: patterns of names, as "lm_head.*": those become private copies that may be written to; tied
+    names get one copy. timeout: seconds to wait until the buffer is published, None for ever.
+
+    strict: names, shapes, dtypes and the fingerprint that publish() has left (class, configuration, PyTorch's version,
+    the GPU's compute capability, and what `fingerprint` names) must be equal: LayoutError says which are not. A buffer
+    that is not persistent, and has values here but not there, stays. With strict=False only shapes must be equal, and
+    what is missing stays as it is. Errors: otherwise as gpushm.open().
+    """
+    module: Module = _built(source)
+    patterns = [writable] if isinstance(writable, str) else list(writable)
+    buffer = open_buffer(name, timeout, device)
+    try:
+        _attach(module, buffer, strict, patterns, fingerprint)
+    except BaseException:
+        buffer.__exit__(*sys.exc_info())
+        raise
+    return module
+
+
+def _built(source: Any) -> Any:
+    if isinstance(source, torch.nn.Module):
+        return source
+    if not callable(source):
+        raise TypeError(f"a torch.nn.Module or a function that makes one is wanted, not a {type(source).__name__}")
+    with torch.device("meta"):
+        module = source()
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"the function made a {type(module).__name__}, not a torch.nn.Module")
+    return module
+
+
+# ---- which tensor is whose ----
+
+
+def _attach(
+    module: torch.nn.Module, buffer: Buffer, strict: bool, patterns: list[str], named: Mapping[str, str] | None
+) -> None:
+    slots = list(slots_of(module))
+    arrays = {name: array for name, array in buffer.items() if name != METADATA}
+    taken = _chosen(slots, arrays)
+    for pattern in patterns:
+        if not fnmatch.filter(taken, pattern):
+            raise ValueError(f"writable: no tensor has a name like {pattern!r}")
+    problems = _problems(slots, taken, arrays, strict)
+    if strict:
+        used = set(taken.values())
+        problems += [f"{name!r} is in the buffer only" for name in arrays if name not in used]
+        problems = _fingerprint_problems(module, buffer, named) + problems
+    if problems:
+        raise _core.LayoutError(errno.EINVAL, _said(buffer, problems, strict))
+    copied = {taken[name] for pattern in patterns for name in fnmatch.filter(taken, pattern)}
+    tensors = _tensors(arrays, dict.fromkeys(taken.values()), copied)
+    _assign(slots, taken, tensors)
+    _keep(slots, taken, buffer)
+
+
+def _said(buffer: Buffer, problems: list[str], strict: bool) -> str:
+    more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+    hint = " (strict=False compares shapes only)" if strict else ""
+    return f'buffer "{buffer.name}" does not fit the module: {"; ".join(problems[:_SHOWN] + more)}{hint}'
+
+
+def _chosen(slots: list[Slot], arrays: Mapping[str, Array]) -> dict[str, str]:
+    """For each name of the module the buffer's name of its tensor: its own, or another one that it is tied to. Files of
+    weights often have one name only of those that are tied.
+    """
+    tied: dict[int, str] = {}
+    for slot in slots:
+        if slot.name in arrays:
+            tied.setdefault(id(slot.tensor), slot.name)
+    found = {slot.name: slot.name if slot.name in arrays else tied.get(id(slot.tensor), "") for slot in slots}
+    return {here: there for here, there in found.items() if there}
+
+
+def _fingerprint_problems(module: torch.nn.Module, buffer: Buffer, named: Mapping[str, str] | None) -> list[str]:
+    there = _fingerprint.read(buffer)
+    device = -1 if buffer.device is None else buffer.device
+    if not there and not named:
+        return []
+    return _fingerprint.differences(_fingerprint.of(module, device, named), there, named)
+
+
+def _problems(slots: list[Slot], taken: dict[str, str], arrays: Mapping[str, Array], strict: bool) -> list[str]:
+    found = []
+    for slot in slots:
+        name, ours = slot.name, slot.tensor
+        if name not in taken:
+            if strict and (slot.is_persistent or ours.is_meta):
+                found.append(f"{name!r} is in the module only{_hint(slot)}")
+            continue
+        array = arrays[taken[name]]
+        dtype = dtype_of(array.dtype_name) or array.dtype_name
+        if tuple(ours.shape) != array.shape:
+            found.append(f"{name!r} has shape {tuple(ours.shape)} here and {array.shape} in the buffer")
+        elif strict and ours.dtype != dtype:
+            found.append(f"{name!r} has dtype {ours.dtype} here and {dtype} in the buffer")
+    return found
+
+
+def _hint(slot: Slot) -> str:
+    if slot.is_persistent:
+        return ""
+    return ", a buffer that files of weights do not have: publish() a module, or make this one with values"
+
+
+# ---- setting them ----
+
+
+def _tensors(arrays: Mapping[str, Array], names: Iterable[str], copied: set[str]) -> dict[str, torch.Tensor]:
+    """One tensor for all names of the same memory, layout and dtype; a copy, where one of the names is to be copied."""
+    tied: dict[tuple[Any, ...], list[str]] = {}
+    for name in names:
+        array = arrays[name]
+        # Arrays without elements are all at the same place.
+        place = array.offset if array.size else name
+        tied.setdefault((place, array.dtype_name, array.shape, array.strides), []).append(name)
+    found = {}
+    for group in tied.values():
+        tensor = tensor_of(arrays[group[0]])
+        found.update(dict.fromkeys(group, tensor.clone() if copied.intersection(group) else tensor))
+    return found
+
+
+def _assign(slots: list[Slot], taken: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
+    parameters: dict[int, torch.nn.Parameter] = {}
+    for slot in slots:
+        tensor = tensors.get(taken.get(slot.name, ""))
+        if tensor is None:
+            continue
+        if not slot.is_parameter:
+            slot.owner._buffers[slot.key] = tensor
+            continue
+        parameter = parameters.get(id(tensor))
+        if parameter is None:
+            parameter = parameters[id(tensor)] = torch.nn.Parameter(tensor, requires_grad=False)
+            # Libraries note on a parameter how to load it, and the like.
+            parameter.__dict__.update(slot.tensor.__dict__)
+        slot.owner._parameters[slot.key] = parameter
+
+
+def _keep(slots: list[Slot], taken: dict[str, str], buffer: Buffer) -> None:
+    """Moves the module's own buffers, which stay, to the device that the others are on."""
+    if buffer.device is None:
+        return
+    for slot in slots:
+        if slot.name not in taken and not slot.is_parameter and not slot.tensor.is_meta:
+            slot.owner._buffers[slot.key] = slot.tensor.to(f"cuda:{buffer.device}")

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""Tensors of PyTorch over the arrays of a buffer, and the mapping that gpushm.torch.open() returns."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import _core, _dtype
+
+try:
+    import torch
+    from torch.utils.dlpack import from_dlpack
+except ImportError as e:
+    raise ImportError(f"gpushm.torch needs PyTorch: pip install torch ({e})") from e
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .._typing import Array, Buffer
+
+# The loader's array for metadata that is too large for an attribute. It is no tensor of the model.
+METADATA = "__metadata__"
+
+
+def dtype_of(name: str) -> torch.dtype | None:
+    """PyTorch's dtype of gpushm's name; None: PyTorch has none, or not in this version."""
+    found = getattr(torch, name[:-2] + "_x2" if name.endswith("x2") else name, None)
+    return found if isinstance(found, torch.dtype) else None
+
+
+def name_of(tensor: torch.Tensor) -> str:
+    """Gpushm's name of a tensor's dtype. TypeError: it has none."""
+    name = _dtype.encode(tensor.dtype)[0]
+    # torch.uint4 and the like have a byte for each number, and gpushm packs them.
+    if _core._dtype_bits(name) != 8 * tensor.element_size():
+        raise TypeError(f"{tensor.dtype} has {tensor.element_size()} bytes for each element, gpushm's {name} less: "
+                        "use view(torch.uint8)")  # fmt: skip
+    return name
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """A tensor over the array's memory, which it keeps open. TypeError: PyTorch has no such dtype."""
+    try:
+        return from_dlpack(array.__dlpack__(max_version=(1, 0)))
+    except (BufferError, RuntimeError, ValueError):
+        dtype = dtype_of(array.dtype_name)
+        if dtype is None:
+            raise TypeError(
+                f"array {array.array_name!r} of buffer {array.name!r} has dtype {array.dtype_name}, which this "
+                "version of PyTorch has not: take its bytes with buffer[...].view('uint8')"
+            ) from None
+        if dtype == getattr(torch, "uint8", None) or array.itemsize == 0:
+            raise
+    # PyTorch has the dtype, but no DLPack code for it: as bytes, of which the last axis is one element.
+    raw = array.buffer.array((*array.shape, array.itemsize), "uint8", strides=(*array.strides, 1), offset=array.offset)
+    return from_dlpack(raw.__dlpack__(max_version=(1, 0))).view(dtype).squeeze(-1)
+
+
+def ordinal_of(device: Any) -> Any:
+    """A device as open_many() takes it, of an int, a str, a torch.device, or None for the buffer's own."""
+    if device is None or isinstance(device, int):
+        return device
+    if device != "current":
+        found = torch.device(device)
+        if found.type == "cpu":
+            return None
+        if found.type != "cuda":
+            raise ValueError(f"device is a CUDA device, 'current', 'cpu' or None, not {device!r}")
+        if found.index is not None:
+            return found.index
+    # PyTorch's current device may have no context yet. Without the question current_device() would start CUDA.
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else "current"
+
+
+def open_buffer(name: str, timeout: float | None, device: Any) -> Buffer:
+    """Opens a buffer for reading. device: as ordinal_of(), and "cpu" for host pools only."""
+    buffer = _core.open_many(name, "r", timeout, device=ordinal_of(device))
+    if device is not None and str(device).startswith("cpu") and buffer.host_ptr is None:
+        where = buffer.pool
+        buffer.close()
+        raise _core.NotSupported(
+            errno.ENOTSUP, f'buffer "{name}" is in GPU memory (pool "{where}"): device="cpu" needs a host pool'
+        )
+    return buffer
+
+
+class Tensors(Mapping[str, "torch.Tensor"]):
+    """The tensors of a buffer by their names. Each is made when it is asked for, without a copy.
+
+    All of them share one lease, which ends with close(), with the end of a with block, or with the last of this object
+    and its tensors. The memory of a sealed buffer is read-only, which PyTorch does not know: a write to a tensor ends
+    the process with SIGSEGV on the host; on a GPU it is an illegal memory access, after which the process can't use the
+    GPU any more. clone() makes a tensor that can be written to.
+    """
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, buffer: Buffer) -> None:
+        """Takes an open buffer."""
+        self._buffer: Buffer = buffer
+
+    @property
+    def buffer(self) -> Buffer:
+        """The gpushm.Buffer, with its state, attributes and pool."""
+        return self._buffer
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name == METADATA:
+            raise KeyError(name)
+        return tensor_of(self._buffer[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name != METADATA and name in self._buffer
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._buffer if name != METADATA)
+
+    def __len__(self) -> int:
+        return len(self._buffer) - (METADATA in self._buffer)
+
+    def close(self) -> None:
+        """Ends the lease. InUse: tensors are alive, which keep it until the last one ends."""
+        self._buffer.close()
+
+    def __enter__(self) -> Tensors:
+        self._buffer.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._buffer.__exit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        if self._buffer.closed:
+            return "<gpushm.torch.Tensors, closed>"
+        return f"<gpushm.torch.Tensors of {self._buffer.name!r}: {len(self)} in pool {self._buffer.pool!r}>"

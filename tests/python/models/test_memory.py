@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: MIT
+"""gpushm.torch.memory(): what PyTorch allocates in a section lies in a buffer, and stays as long as it is used."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing as mp
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import gpushm
+import gpushm.torch as shared
+import pytest
+import torch
+from gpushm import _core
+from modules import Tied, seeded, tokens
+
+Raises = Callable[..., str]
+ALLOCATOR = ctypes.CDLL(_core.__file__)
+ALLOCATOR.gpushm_torch_alloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+ALLOCATOR.gpushm_torch_alloc.restype = ctypes.c_void_p
+ALLOCATOR.gpushm_torch_free.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+ALLOCATOR.gpushm_torch_free.restype = None
+
+
+# ---- the allocator: no GPU is needed ----
+
+
+def alloc(nbytes: int, device: int = 0) -> int | None:
+    found: int | None = ALLOCATOR.gpushm_torch_alloc(nbytes, device, None)
+    return found
+
+
+def test_the_allocator_gives_memory_twice_or_beyond_the_end() -> None:
+    start = 0x7000_0000_0000
+    arena = _core._arena_new(start, 4096, 3)
+    assert alloc(512, 3) is None, "no arena is current"
+    assert _core._arena_use(arena) == 0
+    try:
+        assert alloc(1, 2) is None, "another device"
+        assert [alloc(1, 3), alloc(700, 3), alloc(512, 3)] == [start, start + 512, start + 1536]
+        assert alloc(4096, 3) is None and alloc(-1, 3) is None
+        assert alloc(2048, 3) == start + 2048 and alloc(1, 3) is None
+        ALLOCATOR.gpushm_torch_free(start + 512, 700, 3, None)
+        ALLOCATOR.gpushm_torch_free(start - 1, 700, 3, None)
+        ALLOCATOR.gpushm_torch_free(start + 4096, 700, 3, None)
+        assert alloc(1, 3) is None, "freed memory is not given away again"
+        assert _core._arena_stat(arena) == (4096, 4, 1, 3, 1)
+    finally:
+        assert _core._arena_use(0) == arena
+    assert _core._arena_take(arena, 1) is None
+    _core._arena_drop(arena)
+    for call in (_core._arena_drop, _core._arena_stat):
+        with pytest.raises(ValueError, match="no arena"):
+            call(arena)
+    ALLOCATOR.gpushm_torch_free(start, 1, 3, None)
+
+
+def test_a_thread_allocates_in_another_ones_arena() -> None:
+    one, two = _core._arena_new(1 << 40, 1 << 20, 0), _core._arena_new(2 << 40, 1 << 20, 0)
+    _core._arena_use(one)
+
+    def other() -> tuple[int | None, int | None]:
+        first = alloc(512)
+        _core._arena_use(two)
+        return first, alloc(512)
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(other).result() == (None, 2 << 40)
+    assert alloc(512) == 1 << 40
+    _core._arena_use(0)
+    for arena in (one, two):
+        _core._arena_drop(arena)
+
+
+def test_a_size_is_misread(raises: Raises) -> None:
+    sizes = {5: 5, "5": 5, "2 GiB": 2 << 30, "1.5g": 3 << 29, "64MB": 64 << 20, "64M": 64 << 20}
+    for size, nbytes in sizes.items():
+        assert shared.memory("model", size)._size == nbytes
+    for size in ("", "much", "5 X", "-5", 0, -1):
+        raises(ValueError, shared.memory, "model", size)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_memory_without_a_gpu_says_something_else(raises: Raises) -> None:
+    assert "memory() needs a GPU" in raises(gpushm.NotSupported, shared.memory("model", 1 << 20).__enter__)
+    assert gpushm.ls() == []
+
+
+# ---- sections ----
+
+
+def inside(mem: shared.Memory, tensor: torch.Tensor) -> bool:
+    start = mem.buffer.device_ptr or 0
+    return start <= tensor.data_ptr() < start + mem.buffer.nbytes
+
+
+def forward() -> list[float]:
+    got = shared.attach("model", Tied, timeout=60)
+    return list(got(tokens("cuda"))[0, 0].tolist())
+
+
+def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises: Raises) -> None:
+    free = torch.cuda.mem_get_info()[0]
+    with shared.memory(name, "64 MiB") as mem:
+        model = seeded(gpu)
+        scratch = torch.empty(1 << 20, device=gpu)
+        assert all(inside(mem, t) for t in (*model.parameters(), model.inv_freq, model.steps, scratch))
+        del scratch
+        mem.publish(model)
+    after = torch.empty(1 << 20, device=gpu)
+    assert not inside(mem, after)
+    assert free - torch.cuda.mem_get_info()[0] < 96 << 20
+    here = mem.buffer.device_ptr or 0
+    arrays = {n: a.offset for n, a in mem.buffer.items()}
+    assert arrays["embed.weight"] == model.embed.weight.data_ptr() - here == arrays["head.weight"]
+    expected = model(tokens(gpu))[0, 0].tolist()
+    with mp.get_context("spawn").Pool(1) as workers:
+        assert workers.apply(forward) == expected
+    assert mem.buffer.state == "sealed" and mem.used > 0
+    assert "delete the tensors" in raises(gpushm.InUse, mem.close)
+    del model
+    mem.close()
+
+
+def test_tensors_outside_are_left_out(gpu: str, name: str, raises: Raises) -> None:
+    with shared.memory(name, "8 MiB") as mem:
+        model = seeded()
+        model.embed.to(gpu)
+        model.head.weight = model.embed.weight
+    got = mem.publish(model)
+    assert torch.equal(got["layers.0.weight"].cpu(), model.layers[0].weight)
+    assert torch.equal(got["inv_freq"].cpu(), model.inv_freq)
+    got.close()
+    gpushm.unlink(name)
+    with shared.memory(name, "4 MiB") as small:
+        text = raises(gpushm.TooLarge, small.publish, {"large": torch.zeros(8 << 20)})
+        assert "'large'" in text and "larger size" in text
+        small.publish({"small": torch.zeros(8, device=gpu)})
+
+
+def test_a_full_buffer_is_not_explained(gpu: str) -> None:
+    with pytest.raises(torch.cuda.OutOfMemoryError) as raised, shared.memory("model", "32 MiB"):
+        kept = [torch.empty(24 << 20, dtype=torch.uint8, device=gpu) for _ in range(2)]
+    assert "memory() is full" in "".join(raised.value.__notes__)
+    assert not gpushm.ls("model")
+    kept = None  # noqa: F841
+    del raised
+
+
+def test_nested_sections_take_from_the_wrong_buffer(gpu: str, name: str, raises: Raises) -> None:
+    with shared.memory(name, "8 MiB") as mem:
+        assert "within another" in raises(gpushm.StateError, shared.memory("other", "8 MiB").__enter__)
+        assert "within another" in raises(gpushm.StateError, mem.__enter__)
+        t = torch.ones(8, device=gpu)
+        assert inside(mem, t)
+        mem.publish({"t": t})
+    assert not gpushm.ls("other")
+
+
+def test_memory_ends_before_its_tensors(gpu: str, name: str) -> None:
+    """pytorch#146431: a tensor that outlives its pool is given to cudaFree()."""
+
+    def build() -> torch.Tensor:
+        with shared.memory(name, "8 MiB") as mem:
+            t = torch.arange(1 << 16, device=gpu)
+            mem.publish({"t": t})
+        return t
+
+    t = build()
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert int(t.sum()) == sum(range(1 << 16))
+    assert gpushm.stat(name).writers + gpushm.stat(name).readers == 1
+    del t
+    torch.cuda.empty_cache()
+    with shared.memory("other", "8 MiB") as other:
+        other.publish({"t": torch.zeros(1, device=gpu)})
+    info = gpushm.stat(name)
+    assert info.writers + info.readers == 0, "the next section ends what nobody uses"
+    del other
+    gc.collect()
+    gpushm.unlink("other")
+
+
+def test_empty_cache_in_a_section_unmaps_tensors(gpu: str, name: str) -> None:
+    """pytorch#145168."""
+    with shared.memory(name, "64 MiB") as mem:
+        kept = [torch.full((1 << 18,), i, device=gpu) for i in range(8)]
+        del kept[::2]
+        torch.cuda.empty_cache()
+        kept.append(torch.full((1 << 18,), 9, device=gpu))
+        mem.publish({str(i): t for i, t in enumerate(kept)})
+    torch.cuda.empty_cache()
+    assert [int(t[5]) for t in kept] == [1, 3, 5, 7, 9]
+
+
+def test_an_exception_keeps_the_name(gpu: str) -> None:
+    for _ in range(3):
+        with pytest.raises(KeyError), shared.memory("model", "8 MiB"):
+            t = torch.ones(8, device=gpu)
+            raise KeyError
+        assert not gpushm.ls("model") and int(t.sum()) == 8
+        del t
+
+
+def test_another_threads_tensors_are_in_the_buffer(gpu: str, name: str) -> None:
+    made: list[torch.Tensor] = []
+    with shared.memory(name, "8 MiB") as mem:
+        thread = threading.Thread(target=lambda: made.append(torch.ones(8, device=gpu)))
+        thread.start()
+        thread.join()
+        assert not inside(mem, made[0])
+        t = torch.ones(8, device=gpu)
+        assert inside(mem, t)
+        mem.publish({"t": t})
+
+
+def test_replace_takes_the_name_before_it_is_published(gpu: str, name: str) -> None:
+    shared.publish(name, {"t": torch.zeros(4, device=gpu)})
+    with shared.memory(name, "8 MiB", replace=True) as mem:
+        t = torch.ones(4, device=gpu)
+        with shared.open(name) as old:
+            assert int(old["t"].sum()) == 0
+        mem.publish({"t": t})
+    with shared.open(name) as new:
+        assert int(new["t"].sum()) == 4
+
+
+# In a process of its own: an illegal access would end the use of the GPU.
+WORKSPACE = """
+import torch, gpushm, gpushm.torch
+a = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16)
+with gpushm.torch.memory("model", "256 MiB") as mem:
+    w = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16)
+    inner = a @ w
+    mem.publish({"w": w})
+for _ in range(3):
+    out = (a @ w).float() @ torch.randn(512, 512, device="cuda")
+torch.cuda.synchronize()
+print(torch.equal(a @ w, inner))
+"""
+
+
+def test_cublas_goes_on_writing_to_its_workspace_in_the_buffer(
+    gpu: str, name: str, in_child: Callable[..., str]
+) -> None:
+    assert in_child(WORKSPACE) == "True\n"
+
+
+# pytorch#147851: the section works, or says why not.
+EXPANDABLE = """
+import torch, gpushm, gpushm.torch
+torch.zeros(1, device="cuda")
+try:
+    with gpushm.torch.memory("model", "64 MiB") as mem:
+        t = torch.ones(1 << 20, device="cuda")
+        mem.publish({"t": t})
+    start = mem.buffer.device_ptr
+    print("inside" if start <= t.data_ptr() < start + mem.buffer.nbytes else "outside", int(t.sum()))
+except gpushm.NotSupported as e:
+    print("refused", "expandable_segments" in str(e))
+"""
+
+
+def test_expandable_segments_go_beside_the_buffer(gpu: str, in_child: Callable[..., str]) -> None:
+    said = in_child(EXPANDABLE, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert said.split() in (["inside", str(1 << 20)], ["refused", "True"]), said
+    if gpushm.ls("model"):
+        gpushm.unlink("model")
+
+
+DEVICE = """
+import torch, gpushm, gpushm.torch
+torch.cuda.set_device(0)
+mem = gpushm.torch.memory("model", "8 MiB", device=1)
+torch.cuda.set_device(1)
+with mem:
+    t = torch.ones(8, device="cuda:1")
+    mem.publish({"t": t})
+print(int(t.sum()), mem.buffer.device)
+"""
+
+
+def test_a_pool_of_another_device_crashes(gpu: str, name: str, in_child: Callable[..., str]) -> None:
+    """pytorch#149802."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    assert in_child(DEVICE) == "8 1\n"
+
+
+def test_a_sealed_model_is_trained_on(gpu: str, name: str, in_child: Callable[..., str]) -> None:
+    code = """
+import torch, gpushm.torch
+with gpushm.torch.memory("model", "8 MiB") as mem:
+    t = torch.ones(8, device="cuda")
+    mem.publish({"t": t})
+print(int(t.sum()))
+t.add_(1)
+try:
+    torch.cuda.synchronize()
+except RuntimeError as e:
+    print("illegal" in str(e))
+import os; os._exit(0)
+"""
+    assert in_child(code).split()[0] == "8"
+
+
+def many(n: int) -> dict[str, Any]:
+    return {f"t{i}": torch.randn(64, device="cuda") for i in range(n)}
+
+
+def test_sections_leak_memory(gpu: str, name: str) -> None:
+    """Generations: each replaces the one before."""
+    used = []
+    for _ in range(6):
+        with shared.memory(name, "64 MiB", replace=True) as mem:
+            mem.publish(many(20))
+        del mem
+        gc.collect()
+        gpushm.flush()
+        used.append(torch.cuda.mem_get_info()[0])
+    assert used[-1] >= used[1], used

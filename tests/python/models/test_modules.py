@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: MIT
+"""gpushm.torch.publish(), attach() and open(): a module comes back as it was, or an error says why not."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+from collections.abc import Callable
+from typing import Any
+
+import gpushm
+import gpushm.torch as shared
+import pytest
+import torch
+from modules import Config, Tied, seeded, tokens
+
+Raises = Callable[..., str]
+
+NAMES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
+NAMES += ["float16", "float32", "float64", "bfloat16", "complex32", "complex64", "complex128", "float8_e4m3fn"]
+NAMES += ["float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"]
+DTYPES = [name for name in NAMES if hasattr(torch, name)]
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "whole": lambda t: t,
+    "scalar": lambda t: t[1, 2],
+    "transposed": lambda t: t.T,
+    "channels last": lambda t: t.reshape(2, 4, 3, 4).permute(0, 3, 1, 2),
+    "stepped": lambda t: t[::2, 1::3],
+    "expanded": lambda t: t[:1].expand(5, -1),
+    "none": lambda t: t[3:3],
+}
+
+
+def made(dtype: str, device: str, shape: tuple[int, ...] = (8, 12)) -> Any:
+    """Bytes that are a valid number of any type."""
+    size = torch.empty((), dtype=getattr(torch, dtype)).element_size()
+    raw = torch.randint(0, 2, (*shape[:-1], shape[-1] * size), dtype=torch.uint8, device=device)
+    return raw.view(getattr(torch, dtype))
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal in all that attach() promises."""
+    if (a.shape, a.stride(), a.dtype, a.device) != (b.shape, b.stride(), b.dtype, b.device):
+        return False
+    words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}[a.element_size()]
+    return torch.equal(a.detach().view(words).cpu(), b.detach().view(words).cpu())
+
+
+def where(t: torch.Tensor) -> int:
+    return int(t.data_ptr())
+
+
+# ---- what comes back ----
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tensor_comes_back_otherwise(name: str, device: str, dtype: str, layout: str) -> None:
+    t = LAYOUTS[layout](made(dtype, device))
+    with shared.publish(name, {"t": t}) as tensors:
+        assert same(tensors["t"], t)
+    with shared.open(name) as tensors:
+        assert list(tensors) == ["t"] and same(tensors["t"], t)
+
+
+def test_a_module_is_not_the_one_that_was_published(name: str, device: str) -> None:
+    model = seeded(device)
+    shared.publish(name, model)
+    got = shared.attach(name, Tied)
+    assert [n for n, _ in got.named_parameters()] == [n for n, _ in model.named_parameters()]
+    for (n, a), (_, b) in zip(got.state_dict().items(), model.state_dict().items(), strict=True):
+        assert same(a, b), n
+    assert same(got.inv_freq, model.inv_freq)
+    assert torch.equal(got(tokens(device)), model(tokens(device)))
+    assert not any(p.requires_grad for p in got.parameters())
+    assert all(isinstance(p, torch.nn.Parameter) for p in got.parameters())
+
+
+def test_tied_weights_are_untied(name: str, device: str) -> None:
+    with shared.publish(name, seeded(device)) as tensors:
+        assert where(tensors["embed.weight"]) == where(tensors["head.weight"])
+        arrays = dict(tensors.buffer.items())
+        assert arrays["embed.weight"].offset == arrays["head.weight"].offset
+        del arrays
+    got = shared.attach(name, Tied)
+    assert got.head.weight is got.embed.weight
+
+
+def test_views_of_one_tensor_are_copied_apart(name: str, device: str) -> None:
+    fused = torch.randn(12, 8, device=device)
+    parts = {"k": fused[4:8], "fused": fused, "q": fused[:4], "v": fused[8:].T, "alone": fused.clone()}
+    with shared.publish(name, parts) as tensors:
+        assert tensors.buffer.nbytes < 3 * fused.nbytes
+        got = dict(tensors)
+        assert all(same(got[n], parts[n]) for n in parts)
+        start = where(got["fused"])
+        assert [where(got[n]) - start for n in ("q", "k", "v")] == [where(parts[n]) - where(fused) for n in "qkv"]
+        assert where(got["alone"]) not in range(start, start + fused.nbytes)
+        got.clear()
+
+
+def test_views_without_the_whole_lose_their_bytes(name: str, device: str) -> None:
+    """No tensor covers the region: each is copied, and what lies between them is not."""
+    base = torch.arange(64, dtype=torch.int32, device=device)
+    parts = {"even": base[::2], "low": base[:40], "high": base[30:60]}
+    with shared.publish(name, parts) as tensors:
+        got = dict(tensors)
+        assert all(same(got[n], parts[n]) for n in parts)
+        assert where(got["high"]) - where(got["low"]) == 120
+        got.clear()
+
+
+def test_bytes_between_elements_are_published(name: str, device: str) -> None:
+    secret = torch.full((8, 8), 77, dtype=torch.uint8, device=device)
+    secret[:, ::2] = 1
+    with shared.publish(name, {"t": secret[:, ::2]}) as tensors:
+        raw = tensors.buffer.array((tensors.buffer.nbytes,), "uint8").copy_to_host()
+        assert 77 not in raw.tolist()
+
+
+def test_a_conjugate_is_published_as_it_is_in_memory(name: str, device: str) -> None:
+    z = torch.randn(4, 6, dtype=torch.complex64, device=device).conj()
+    with shared.publish(name, {"z": z, "i": z.imag}) as tensors:
+        assert torch.equal(tensors["z"], z.resolve_conj()) and torch.equal(tensors["i"], z.imag.resolve_neg())
+
+
+def test_equal_modules_have_other_layouts(name: str, device: str) -> None:
+    digests = set()
+    for seed in (1, 2, 3):
+        digests.add(shared.publish(name, seeded(device, seed=seed)).buffer.digest)
+        gpushm.unlink(name)
+    shared.publish(name, seeded(device))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_elements_are_not_aligned_in_the_buffer(name: str, start: int) -> None:
+    raw = torch.zeros(64, dtype=torch.uint8)
+    parts = {"bytes": raw[start:], "wide": raw[8:40].view(torch.float64)}
+    with shared.publish(name, parts) as tensors:
+        assert where(tensors["wide"]) % 8 == 0
+        assert where(tensors["wide"]) - where(tensors["bytes"]) == 8 - start
+
+
+# ---- leases ----
+
+
+def test_the_module_does_not_keep_the_lease(name: str) -> None:
+    shared.publish(name, seeded())
+    got = shared.attach(name, Tied)
+    assert gpushm.stat(name).readers == 1
+    parameter = got.layers[0].weight
+    del got
+    assert gpushm.stat(name).readers == 1
+    del parameter
+    assert gpushm.stat(name).readers == 0
+
+
+def test_a_failed_attach_keeps_a_lease(name: str) -> None:
+    shared.publish(name, seeded())
+    with pytest.raises(gpushm.LayoutError) as raised:
+        shared.attach(name, lambda: torch.nn.Linear(3, 3))
+    assert gpushm.stat(name).readers == 0
+    del raised
+
+
+def test_a_failed_publish_takes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise OSError("no copy")
+
+    monkeypatch.setattr(gpushm._core, "_copy_many", fail)
+    with pytest.raises(OSError, match="no copy"):
+        shared.publish("model", seeded())
+    assert gpushm.ls() == []
+
+
+def test_open_makes_tensors_that_nobody_asked_for(name: str) -> None:
+    shared.publish(name, seeded())
+    with shared.open(name) as tensors:
+        assert len(tensors) == 8 and "steps" in tensors and "other" not in tensors and 5 not in tensors
+        with pytest.raises(KeyError):
+            tensors["other"]
+        t = tensors["embed.weight"]
+        with pytest.raises(gpushm.InUse):
+            tensors.close()
+        del t
+    assert tensors.buffer.closed and "closed" in repr(tensors)
+
+
+# ---- what does not fit ----
+
+
+def test_a_mismatch_is_not_named(name: str, raises: Raises) -> None:
+    shared.publish(name, seeded())
+
+    def other(**changes: Any) -> Callable[[], Tied]:
+        return lambda: Tied(Config(**changes))
+
+    text = raises(gpushm.LayoutError, shared.attach, name, other(hidden=4))
+    assert "config.hidden is 4 here and 8 in the buffer" in text
+    assert "'embed.weight' has shape (16, 4) here and (16, 8) in the buffer" in text
+    text = raises(gpushm.LayoutError, shared.attach, name, other(layers=3))
+    assert "config.layers is 3 here and 2 in the buffer" in text and "'layers.2.weight' is in the module only" in text
+    text = raises(gpushm.LayoutError, shared.attach, name, other(layers=1))
+    assert "'layers.1.bias' is in the buffer only" in text
+    text = raises(gpushm.LayoutError, shared.attach, name, lambda: Tied(dtype=torch.bfloat16))
+    assert "'embed.weight' has dtype torch.bfloat16 here and torch.float32 in the buffer" in text
+    text = raises(gpushm.LayoutError, shared.attach, name, type("Other", (Tied,), {}))
+    assert 'class is "test_modules.Other" here and "modules.Tied" in the buffer' in text
+
+
+def test_another_version_of_pytorch_is_accepted(name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = torch.__version__.partition("+")[0]
+    monkeypatch.setattr(torch, "__version__", "1.13.0+cu117")
+    shared.publish(name, seeded())
+    monkeypatch.undo()
+    assert f'torch is "{version}" here and "1.13.0" in the buffer' in raises(
+        gpushm.LayoutError, shared.attach, name, Tied
+    )
+    shared.attach(name, Tied, strict=False)
+
+
+def test_a_field_of_the_programs_own_is_not_compared(name: str, raises: Raises) -> None:
+    shared.publish(name, seeded(), fingerprint={"tensor parallel": "3 of 8"})
+    cases = [({"tensor parallel": "2 of 8"}, '"2 of 8" here'), ({"quantiser": "awq"}, "not set in the buffer")]
+    for own, said in cases:
+        assert said in raises(gpushm.LayoutError, shared.attach, name, Tied, fingerprint=own)
+    shared.attach(name, Tied, fingerprint={"tensor parallel": "3 of 8"})
+    shared.attach(name, Tied)
+    with pytest.raises(ValueError, match="gpushm's own"):
+        shared.attach(name, Tied, fingerprint={"torch": "2"})
+
+
+def test_a_large_configuration_does_not_fit_an_attribute(name: str, raises: Raises) -> None:
+    model = seeded()
+    model.config = {"words": "x" * 100_000}  # type: ignore[assignment]
+    shared.publish(name, model)
+    text = raises(gpushm.LayoutError, shared.attach, name, Tied)
+    assert "config is" in text and "sha256:" in text
+
+
+def test_without_strict_a_shape_may_differ(name: str, raises: Raises) -> None:
+    shared.publish(name, seeded())
+    assert "shape" in raises(gpushm.LayoutError, shared.attach, name, lambda: Tied(Config(hidden=4)), strict=False)
+    more = shared.attach(name, lambda: Tied(Config(layers=3)), strict=False)
+    assert more.layers[2].weight.is_meta and not more.layers[1].weight.is_meta
+    # Another dtype is taken as it is in the buffer.
+    assert shared.attach(name, lambda: Tied(dtype=torch.float64), strict=False).embed.weight.dtype == torch.float32
+
+
+def test_a_file_without_tied_names_and_buffers_fits_nothing(name: str, device: str, raises: Raises) -> None:
+    """As a file of weights: one name of those that are tied, and no buffer that is not persistent."""
+    model = seeded(device)
+    weights = {n: t for n, t in model.state_dict().items() if n != "head.weight"}
+    shared.publish(name, weights)
+    text = raises(gpushm.LayoutError, shared.attach, name, Tied)
+    assert "'inv_freq' is in the module only, a buffer that files of weights do not have" in text
+    assert "head" not in text
+    got = shared.attach(name, Tied())
+    assert got.head.weight is got.embed.weight and torch.equal(got(tokens(device)), model(tokens(device)))
+
+
+def test_what_can_not_be_shared_is_not_named(raises: Raises) -> None:
+    cases: list[tuple[Any, str]] = [
+        (torch.zeros(3).to_sparse(), "layout torch.sparse_coo"),
+        (torch.empty(3, device="meta"), "meta device"),
+        (torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8), "quantised"),
+        (torch.nn.LazyLinear(3).weight, "lazy module"),
+        (3, "is a int"),
+    ]
+    for value, said in cases:
+        text = raises(TypeError, shared.publish, "model", {"good": torch.zeros(1), "bad": value})
+        assert "'bad'" in text and said in text, text
+    for name in ("uint4", "int2"):
+        if hasattr(torch, name):
+            t = torch.empty(4, dtype=getattr(torch, name))
+            assert "'bad'" in raises(TypeError, shared.publish, "model", {"bad": t})
+    assert "no tensor" in raises(ValueError, shared.publish, "model", {})
+    assert "not a list" in raises(TypeError, shared.publish, "model", [torch.zeros(1)])
+    assert "not a list" in raises(TypeError, shared.attach, "model", [])
+    assert "made a int" in raises(TypeError, shared.attach, "model", lambda: 5)
+
+
+def test_a_name_is_waited_for_although_it_should_not(raises: Raises, name: str) -> None:
+    raises(gpushm.NotFound, shared.attach, "model", Tied)
+    raises(gpushm.Timeout, shared.attach, "model", Tied, timeout=0.01)
+    shared.publish(name, seeded())
+    raises(gpushm.Exists, shared.publish, name, seeded())
+
+
+def test_a_device_is_misread(name: str, raises: Raises) -> None:
+    shared.publish(name, seeded(), pool="host")
+    for device in ("cpu", torch.device("cpu"), None, "current"):
+        with shared.open(name, device=device) as tensors:
+            assert tensors["steps"].device.type == "cpu"
+    assert "mps" in raises(ValueError, shared.open, name, device="mps")
+
+
+# ---- what may be written to ----
+
+
+def test_a_private_copy_is_shared(name: str, device: str, raises: Raises) -> None:
+    model = seeded(device)
+    shared.publish(name, model)
+    got = shared.attach(name, Tied, writable=["head.*", "steps"])
+    assert got.head.weight is got.embed.weight
+    with torch.no_grad():
+        got.head.weight.add_(1)
+        got.steps.add_(1)
+    with shared.open(name) as tensors:
+        assert same(tensors["embed.weight"], model.embed.weight) and int(tensors["steps"]) == 7
+    assert "'nothing.*'" in raises(ValueError, shared.attach, name, Tied, writable=["nothing.*"])
+
+
+def test_attributes_of_a_parameter_are_lost(name: str) -> None:
+    shared.publish(name, seeded())
+
+    def factory() -> Tied:
+        model = Tied()
+        model.layers[0].weight.loader = "row"
+        return model
+
+    assert shared.attach(name, factory).layers[0].weight.loader == "row"
+
+
+WRITE = """
+import torch, modules, gpushm.torch
+got = gpushm.torch.attach("model", modules.Tied)
+with torch.no_grad():
+    got.embed.weight.add_(1)
+print("written")
+"""
+
+
+def test_a_write_reaches_the_others(name: str, in_child: Callable[..., str]) -> None:
+    model = seeded()
+    shared.publish(name, model)
+    path = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
+    assert in_child(WRITE, status=-11, PYTHONPATH=path) == ""
+    with shared.open(name) as tensors:
+        assert same(tensors["embed.weight"], model.embed.weight)
+
+
+# ---- processes ----
+
+
+def follow(device: str) -> tuple[list[list[float]], int]:
+    got = shared.attach("model", Tied, timeout=60)
+    return got(tokens(device))[0].tolist(), os.getpid()
+
+
+def test_another_process_computes_something_else(name: str, device: str) -> None:
+    model = seeded(device)
+    with mp.get_context("spawn").Pool(2) as pool:
+        results = [pool.apply_async(follow, (device,)) for _ in range(4)]
+        shared.publish(name, model)
+        for result in results:
+            assert result.get(120)[0] == model(tokens(device))[0].tolist()
+
+
+def test_replace_leaves_a_moment_without_the_name(name: str, device: str) -> None:
+    old = seeded(device, seed=1)
+    shared.publish(name, old)
+    holder = shared.attach(name, Tied)
+    new = seeded(device, seed=2)
+    shared.publish(name, new, replace=True)
+    assert torch.equal(holder(tokens(device)), old(tokens(device)))
+    assert torch.equal(shared.attach(name, Tied)(tokens(device)), new(tokens(device)))
+    assert [b.name for b in gpushm.ls() if b.name] == [name]
