@@ -74,6 +74,20 @@ static int store_list(struct parser *p, const struct arg *a, struct arg_list *li
 	return 0;
 }
 
+static bool is_choice(const char *words, const char *value)
+{
+	size_t len = strlen(value);
+
+	for (const char *w = words; *w; w += *w == '|') {
+		size_t n = strcspn(w, "|");
+
+		if (n == len && !memcmp(w, value, n))
+			return true;
+		w += n;
+	}
+	return false;
+}
+
 static int store(struct parser *p, const struct arg *a, void *target, const char *value)
 {
 	const char *wrong = NULL;
@@ -95,6 +109,11 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 			     : 0;
 	case ARG_HELP:
 		return -ECANCELED;
+	case ARG_CHOICE:
+		*(const char **)target = value;
+		return is_choice(a->meta, value) ? 0
+						 : refuse(p, "--%s: \"%s\" is not one of %s",
+							  a->name, value, a->meta);
 	case ARG_JSON:
 		if (!strcmp(value, "short") || !strcmp(value, "pretty"))
 			*(const char **)target = value;

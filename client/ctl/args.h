@@ -14,14 +14,15 @@
 #define ARG_SUGGEST_MAX 64 /* options of one command that a mistyped one is compared with */
 
 enum arg_type {
-	ARG_FLAG,  /* bool */
-	ARG_TEXT,  /* const char *, borrowed from argv */
-	ARG_SIZE,  /* uint64_t, bytes: 4096, 4K, 1.5G, 8GiB, 64.0 MiB */
-	ARG_COUNT, /* uint64_t, a whole number of at least 1 */
-	ARG_MODE,  /* unsigned, octal permission bits */
-	ARG_TIME,  /* uint64_t, ms: 5, 2.5s, 300ms, 2m, 1h, inf; a bare number is seconds */
-	ARG_LIST,  /* struct arg_list: may be given several times */
-	ARG_JSON,  /* const char *: "short" or "pretty" */
+	ARG_FLAG,   /* bool */
+	ARG_TEXT,   /* const char *, borrowed from argv */
+	ARG_SIZE,   /* uint64_t, bytes: 4096, 4K, 1.5G, 8GiB, 64.0 MiB */
+	ARG_COUNT,  /* uint64_t, a whole number of at least 1 */
+	ARG_MODE,   /* unsigned, octal permission bits */
+	ARG_TIME,   /* uint64_t, ms: 5, 2.5s, 300ms, 2m, 1h, inf; a bare number is seconds */
+	ARG_LIST,   /* struct arg_list: may be given several times */
+	ARG_JSON,   /* const char *: "short" or "pretty" */
+	ARG_CHOICE, /* const char *: one of the words of meta, which stand between "|" */
 	ARG_HELP,
 };
 

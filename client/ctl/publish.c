@@ -167,7 +167,6 @@ static int serve_all(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state
 int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state)
 {
 	_cleanup_(close_fd) int listener = -1;
-	struct transfer signals;
 	sigset_t all, before;
 	int r = listen_for(ctl, gpushm_buffer_name(b), &listener);
 
@@ -176,10 +175,10 @@ int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_sta
 	/* A signal is let in only while this waits, so that none is missed. */
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
-	transfer_begin(&signals, "", 0, true);
+	transfer_catch_signals();
 	say_holding(ctl, gpushm_buffer_name(b));
 	r = serve_all(ctl, b, state, listener, &before);
-	transfer_end(&signals);
+	transfer_release_signals();
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return r;
 }

@@ -14,19 +14,14 @@
 #include "client/ctl/read_ahead.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
-#include "proto/base/size.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #define CHUNK (8u << 20)
-#define SECOND 1000000000u
-#define REDRAW (SECOND / 10)
-#define COLUMNS_MAX 160
 
 static volatile sig_atomic_t caught;
 
@@ -62,74 +57,32 @@ void transfer_obey_signal(void)
 	raise(caught);
 }
 
+void transfer_catch_signals(void)
+{
+	set_signals(on_signal);
+}
+
+void transfer_release_signals(void)
+{
+	set_signals(SIG_DFL);
+}
+
 void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet)
 {
-	*t = (struct transfer){ .label = label,
-				.total = total,
-				.started = clock_monotonic_ns(),
-				.bar = !quiet && total && output_terminal(STDERR_FILENO) };
-	t->drawn = t->started + SECOND - REDRAW;
-	set_signals(on_signal);
+	t->started = clock_monotonic_ns();
+	progress_begin(&t->progress, NULL, quiet, label, total);
+	transfer_catch_signals();
 }
 
 void transfer_end(struct transfer *t)
 {
-	set_signals(SIG_DFL);
-	if (t->shown)
-		fputs("\r\033[K", stderr);
-	t->shown = t->bar = false;
-}
-
-void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns, char *buf,
-			 size_t size)
-{
-	double elapsed = (double)(now - t->started) / SECOND;
-	double part = (double)t->done / (double)t->total;
-	double rate = elapsed > 0 ? (double)t->done / elapsed : 0;
-	uint64_t left = rate > 0 ? (uint64_t)((double)(t->total - t->done) / rate) : 0;
-	_cleanup_(free_ptr) char *safe = output_escape(t->label, strlen(t->label));
-	size_t label_columns = columns / 4 + 1;
-	_cleanup_(free_ptr) char *label = safe ? output_shorten(safe, label_columns) : NULL;
-	int pad = label ? (int)(label_columns - output_columns(label)) : 0, width;
-	char tail[112];
-
-	snprintf(tail, sizeof(tail), "] %3d%% %s of %s, %s/s, %" PRIu64 ":%02" PRIu64,
-		 (int)(100 * part), size_format(t->done).text, size_format(t->total).text,
-		 size_format((uint64_t)rate).text, left / 60, left % 60);
-	width = (int)columns - (int)label_columns - (int)strlen(tail) - 3;
-	if (width < 5 || !label) {
-		snprintf(buf, size, "%.*s", (int)columns - 1, tail + 2);
-		return;
-	}
-	snprintf(buf, size, "%s%*s [%-*.*s%s", label, pad, "", width, (int)(width * part),
-		 "################################################"
-		 "################################################",
-		 tail);
-}
-
-/* The terminal's width is asked for each time, because it may change. */
-static void draw(struct transfer *t, uint64_t now)
-{
-	struct winsize w;
-	char line[4 * COLUMNS_MAX];
-	size_t columns = 80;
-
-	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col)
-		columns = w.ws_col < COLUMNS_MAX ? w.ws_col : COLUMNS_MAX;
-	transfer_format_bar(t, now, columns, line, sizeof(line));
-	fprintf(stderr, "\r%s\033[K", line);
-	fflush(stderr);
-	t->drawn = now;
-	t->shown = true;
+	transfer_release_signals();
+	progress_end(&t->progress);
 }
 
 static void advance(struct transfer *t, uint64_t bytes)
 {
-	uint64_t now = t->bar ? clock_monotonic_ns() : 0;
-
-	t->done += bytes;
-	if (t->bar && now - t->started >= SECOND && now - t->drawn >= REDRAW)
-		draw(t, now);
+	progress_step(&t->progress, t->progress.done + bytes, clock_monotonic_ns() - t->started);
 }
 
 int transfer_open(const char **file, int *ret)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "client/ctl/progress.h"
 #include "client/gpushm.h"
 
 #include <stdbool.h>
@@ -14,17 +15,21 @@
 #include <sys/types.h>
 
 struct transfer {
-	const char *label; /* borrowed */
-	uint64_t total, done;
-	uint64_t started, drawn; /* ns, CLOCK_MONOTONIC */
-	bool bar, shown;
+	struct progress progress;
+	uint64_t started; /* ns, CLOCK_MONOTONIC */
 };
 
 /* From now on a signal makes blocking calls return EINTR; the second one kills. An ignored signal
- * stays ignored. quiet: no bar. */
+ * stays ignored. */
+void transfer_catch_signals(void);
+
+/* From now on signals kill again. */
+void transfer_release_signals(void);
+
+/* Catches signals, too. quiet: no bar. */
 void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet);
 
-/* Removes the bar. From now on signals kill again. */
+/* Removes the bar, and releases signals. */
 void transfer_end(struct transfer *t);
 
 /* Whether a signal came during a transfer. */
@@ -55,8 +60,3 @@ int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_bu
 /* Writes an array's elements to a file: as they lie if the array is contiguous in C or Fortran
  * order, else in C order. An exit code. */
 int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);
-
-/* The bar for a terminal of that many columns; buf has at least 4 bytes for each, because a name
- * may be in any script. */
-void transfer_format_bar(const struct transfer *t, uint64_t now, size_t columns, char *buf,
-			 size_t size);

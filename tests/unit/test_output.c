@@ -6,8 +6,8 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/json.h"
 #include "client/ctl/output.h"
+#include "client/ctl/progress.h"
 #include "client/ctl/table.h"
-#include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
@@ -15,6 +15,7 @@
 #include <check.h>
 #include <locale.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Returns the text that a function writes to a stream; the caller frees it. */
 static char *written(void (*write)(FILE *))
@@ -360,26 +361,113 @@ END_TEST
 
 START_TEST(a_progress_bar_is_wider_than_the_terminal)
 {
-	struct transfer p = { .label = "weights.npy with a name that is much too long to show it",
+	struct progress p = { .label = "weights.npy with a name that is much too long to show it",
 			      .total = 8ull << 30,
-			      .done = 3ull << 30 };
+			      .done = 3ull << 30,
+			      .elapsed = 3000000000u };
 	char buf[4 * 160];
 
 	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
 	for (size_t columns = 1; columns <= 160; columns++) {
-		transfer_format_bar(&p, 3000000000u, columns, buf, sizeof(buf));
+		progress_format_bar(&p, columns, buf, sizeof(buf));
 		ck_assert_uint_lt(output_columns(buf), columns + (columns == 1));
 	}
 	/* Any user may choose a name, which may be in any script. */
 	p.label = "\xe6\xbc\xa2\xe5\xad\x97\033[2J";
-	transfer_format_bar(&p, 3000000000u, 100, buf, sizeof(buf));
+	progress_format_bar(&p, 100, buf, sizeof(buf));
 	ck_assert_ptr_nonnull(strstr(buf, "\xe6\xbc\xa2\xe5\xad\x97\\x1b[2J"));
 	ck_assert_uint_eq(output_columns(buf), 99);
-	transfer_format_bar(&p, 3000000000u, 100, buf, sizeof(buf));
+	progress_format_bar(&p, 100, buf, sizeof(buf));
 	ck_assert_ptr_nonnull(strstr(buf, " 37% 3.0 GiB of 8.0 GiB, 1.0 GiB/s, 0:05"));
-	p.done = 0;
-	transfer_format_bar(&p, 0, 100, buf, sizeof(buf));
-	ck_assert_ptr_nonnull(strstr(buf, "  0% 0 B of 8.0 GiB"));
+	p.done = p.elapsed = 0;
+	progress_format_bar(&p, 100, buf, sizeof(buf));
+	ck_assert_ptr_nonnull(strstr(buf, "  0% 0 B of 8.0 GiB, 0 B/s, -:--"));
+}
+END_TEST
+
+START_TEST(progress_divides_by_zero_or_says_nonsense)
+{
+	struct progress p = { .label = "llama", .total = 15ull << 30, .done = 5ull << 30 };
+	char buf[160];
+
+	p.elapsed = 2000000000u;
+	progress_format_line(&p, buf, sizeof(buf));
+	ck_assert_str_eq(buf, "llama: 33%, 5.0 GiB of 15.0 GiB, 2.5 GiB/s, 0:04 left");
+	p.done = p.elapsed = 0;
+	progress_format_line(&p, buf, sizeof(buf));
+	ck_assert_str_eq(buf, "llama: 0%, 0 B of 15.0 GiB, 0 B/s, -:-- left");
+	p.total = 0;
+	progress_format_line(&p, buf, sizeof(buf));
+	ck_assert_str_eq(buf, "llama: 100%, 0 B of 0 B, 0 B/s, -:-- left");
+	p.total = UINT64_MAX;
+	p.done = 1000;
+	p.elapsed = 1000000000u;
+	progress_format_line(&p, buf, sizeof(buf));
+	ck_assert_ptr_nonnull(strstr(buf, "llama: 0%, 1000 B of 16.0 EiB, 1000 B/s, "));
+}
+END_TEST
+
+/* What is written to stderr, which is a file here. */
+static char *progress_of(const char *asked, bool quiet)
+{
+	_cleanup_(close_fd) int fd = memfd_create("stderr", MFD_CLOEXEC);
+	_cleanup_(close_fd) int before = dup(STDERR_FILENO);
+	struct progress p;
+	char *text = calloc(1, 8192);
+
+	ck_assert(fd >= 0 && before >= 0 && text);
+	dup2(fd, STDERR_FILENO);
+	progress_begin(&p, asked, quiet, "x", 400);
+	for (uint64_t i = 0; i <= 40; i++)
+		progress_step(&p, 10 * i, i * 100000000u);
+	progress_step(&p, 400, 4000000000u);
+	progress_end(&p);
+	dup2(before, STDERR_FILENO);
+	ck_assert_int_ge(pread(fd, text, 8191, 0), 0);
+	return text;
+}
+
+START_TEST(progress_is_printed_where_no_one_asked_or_never_ends)
+{
+	_cleanup_(free_ptr) char *automatic = progress_of(NULL, false);
+	_cleanup_(free_ptr) char *never = progress_of("never", false);
+	_cleanup_(free_ptr) char *always = progress_of("always", false);
+	_cleanup_(free_ptr) char *json = progress_of("json", true);
+
+	ck_assert_str_eq(automatic, "");
+	ck_assert_str_eq(never, "");
+	ck_assert_str_eq(always, "gpushmctl: x: 50%, 200 B of 400 B, 100 B/s, 0:02 left\n"
+				 "gpushmctl: x: 100%, 400 B of 400 B, 100 B/s, 0:00 left\n");
+	ck_assert_ptr_nonnull(
+		strstr(json, "{\"event\":\"progress\",\"name\":\"x\",\"bytes\":0,\"total\":400,"
+			     "\"seconds\":0.000,\"rate\":0,\"left\":null,\"file\":null}\n"));
+	ck_assert_ptr_nonnull(strstr(json, "\"bytes\":400,\"total\":400,\"seconds\":4.000,"
+					   "\"rate\":100,\"left\":0,\"file\":null}\n"));
+	ck_assert_ptr_null(strstr(strstr(json, "\"bytes\":400,"), "}\n{"));
+}
+END_TEST
+
+START_TEST(a_choice_is_taken_that_does_not_exist)
+{
+	static const char *const wrong[] = { "", "a", "auto|", "auto|always", "always ", "alway" };
+	const struct arg args[] = { { "progress", ARG_CHOICE, 0, "auto|always", "", 0 },
+				    { .name = NULL } };
+	const char *chosen = NULL;
+	const struct arg_target target = { args, &chosen };
+	char word[64] = "--progress=always", text[128];
+	size_t n;
+
+	ck_assert_int_eq(args_parse((char *[]){ word, NULL }, &target, 1, false, &n, text,
+				    sizeof(text)),
+			 0);
+	ck_assert_str_eq(chosen, "always");
+	for (size_t i = 0; i < array_size(wrong); i++) {
+		snprintf(word, sizeof(word), "--progress=%s", wrong[i]);
+		ck_assert_int_eq(args_parse((char *[]){ word, NULL }, &target, 1, false, &n, text,
+					    sizeof(text)),
+				 -EINVAL);
+		ck_assert_ptr_nonnull(strstr(text, "is not one of auto|always"));
+	}
 }
 END_TEST
 
@@ -405,5 +493,8 @@ int main(void)
 	tcase_add_test(tc, a_name_is_shortened_at_its_end_or_in_a_character);
 	tcase_add_test(tc, columns_of_a_table_are_not_aligned);
 	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
+	tcase_add_test(tc, progress_divides_by_zero_or_says_nonsense);
+	tcase_add_test(tc, progress_is_printed_where_no_one_asked_or_never_ends);
+	tcase_add_test(tc, a_choice_is_taken_that_does_not_exist);
 	return suite_run("output", tc, NULL);
 }
