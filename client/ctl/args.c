@@ -256,6 +256,9 @@ void args_help(const struct arg *args, FILE *out)
 		snprintf(left, sizeof(left), "  %c%c%s--%s%s%s", a->letter ? '-' : ' ',
 			 a->letter ? a->letter : ' ', a->letter ? ", " : "  ", a->name,
 			 a->meta ? "=" : "", a->meta ? a->meta : "");
-		fprintf(out, "%-26s %s\n", left, a->help);
+		if (strlen(left) <= 26)
+			fprintf(out, "%-26s %s\n", left, a->help);
+		else
+			fprintf(out, "%s\n%27s%s\n", left, "", a->help);
 	}
 }

@@ -24,6 +24,7 @@ enum exit_code {
 	CTL_NOT_FOUND = 3, /* no buffer, array or pool of that name */
 	CTL_NO_DAEMON = 4, /* no daemon can be reached, or it went away */
 	CTL_TIMED_OUT = 5,
+	CTL_DIFFERS = 6, /* a buffer's contents differ from their digest */
 };
 
 struct ctl {
@@ -51,8 +52,9 @@ struct command {
 };
 
 extern const struct command command_status, command_pools, command_ls, command_stat, command_create,
-	command_put, command_get, command_publish, command_wait, command_watch, command_hold,
-	command_rm, command_clean, command_flush, command_restart, command_doctor, command_help;
+	command_put, command_get, command_load, command_save, command_verify, command_publish,
+	command_wait, command_watch, command_hold, command_rm, command_clean, command_flush,
+	command_restart, command_doctor, command_help;
 
 /* All commands; ends with NULL. */
 extern const struct command *const commands[];
@@ -114,8 +116,12 @@ int hold_until_eof(struct ctl *ctl);
  * daemon is gone. An exit code. */
 int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state);
 
-/* stat.c: all facts about a buffer, as an object. key is as for json_open(). */
-void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders);
+struct model_summary;
+
+/* stat.c: all facts about a buffer, as an object. key is as for json_open(). model: of a model that
+ * this user may read; else NULL. */
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders,
+	       const struct model_summary *model);
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);

@@ -7,10 +7,12 @@
  *
  * The bytes go to a temporary file in the same folder, which gets the name and the mode of the old
  * file when it is complete: readers of the old file are not disturbed, and an interrupted get
- * leaves the old file as it was. Only SIGKILL leaves the temporary file behind.
+ * leaves the old file as it was. Only SIGKILL leaves the temporary file behind. A safetensors file
+ * gets all arrays, from the library that saves models.
  */
 #include "client/base/spec.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/model.h"
 #include "client/ctl/npy.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
@@ -202,23 +204,18 @@ static void report(const struct ctl *ctl, const struct gpushm_array *a, const ch
 	json_close(&j, '}');
 }
 
-static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+/* colon: the end of the buffer's name in words[0], or NULL. */
+static int get_array(struct ctl *ctl, const struct options *o, char **words, char *colon)
 {
-	const struct options *o = options;
-	char *colon = o->array ? NULL : strchr(words[0], ':');
 	struct gpushm_buffer *b = NULL;
 	struct gpushm_array *a = NULL;
 	int r;
 
 	if (colon)
 		*colon = '\0';
-	r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, o->timeout, NULL, &b);
-	if (r < 0)
-		return ctl_refused(r);
-	if (gpushm_buffer_dirty(b))
-		ctl_error(CTL_OK,
-			  "%s: the buffer is dirty: a process died that held it for writing",
-			  words[0]);
+	r = model_open(ctl, words[0], o->timeout, &b);
+	if (r)
+		return r;
 	r = find_array(b, colon ? colon + 1 : o->array, &a);
 	if (r == CTL_OK)
 		r = write_file(ctl, o, a, words[1]);
@@ -229,13 +226,28 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	return r;
 }
 
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct options *o = options;
+	const struct model_save save = { .timeout = o->timeout };
+	char *colon = o->array ? NULL : strchr(words[0], ':');
+
+	if (o->raw || !model_is_file(words[1]))
+		return get_array(ctl, o, words, colon);
+	if (colon || o->array)
+		return ctl_error(CTL_USAGE,
+				 "get: a safetensors file has all arrays of a buffer: leave out "
+				 "the array, or write a .npy file");
+	return model_save(ctl, &save, words[0], words[1]);
+}
+
 const struct command command_get = {
 	.name = "get",
-	.synopsis = "[OPTIONS] NAME[:ARRAY] FILE",
-	.about = "write an array to a NumPy file",
+	.synopsis = "[OPTIONS] NAME[:ARRAY] FILE\n[OPTIONS] NAME FILE.safetensors",
+	.about = "write an array to a NumPy file, or a model to a safetensors file",
 	.more = "Without ARRAY it writes the buffer's own array, or its only one. \"-\" is "
 		"standard\n"
-		"output.",
+		"output. To FILE.safetensors it writes all arrays, as `gpushmctl save` does.",
 	.args = ARGS({ "array", ARG_TEXT, 'A', "ARRAY",
 		       "the array; a colon in NAME is then part of NAME",
 		       offsetof(struct options, array) },

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpushmctl ls`: lists the buffers that this user may see, sorted by name; with a word those whose
- * name starts with it, or matches it as a pattern. With --holders it lists
- * their holders, which the daemon shows to a buffer's owner and to admins only.
+ * name starts with it, or matches it as a pattern. With --holders it lists their holders, which the
+ * daemon shows to a buffer's owner and to admins only. With --arrays it opens each for reading for
+ * a moment, and lists its arrays.
  */
+#include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/pattern.h"
 #include "proto/base/own.h"
@@ -12,7 +14,7 @@
 #include <string.h>
 
 struct options {
-	bool holders, names, wide;
+	bool arrays, holders, names, wide;
 };
 
 static int by_name(const void *a, const void *b)
@@ -96,9 +98,65 @@ static int print_json(struct json *j, struct gpushm_stat *const *list, size_t n,
 {
 	json_open(j, NULL, '[');
 	for (size_t i = 0; i < n; i++)
-		stat_json(j, NULL, list[i], holders);
+		stat_json(j, NULL, list[i], holders, NULL);
 	json_close(j, ']');
 	return CTL_OK;
+}
+
+/* Opens one of the buffers. NULL with *ret: an exit code; CTL_OK for a buffer that has no arrays to
+ * list, because it is being filled or has no name. */
+static struct gpushm_buffer *open_listed(const struct ctl *ctl, const struct gpushm_stat *s,
+					 int *ret)
+{
+	struct gpushm_buffer *b = NULL;
+
+	*ret = CTL_OK;
+	if (s->name[0] && s->state != GPUSHM_FILLING)
+		*ret = ctl_result(gpushm_open(ctl->connection, s->name, GPUSHM_READ, 0, NULL, &b));
+	return b;
+}
+
+/* What the user may not read is an error on stderr, and the rest is listed. j or t is NULL. */
+static int each_buffer(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n,
+		       struct json *j, struct table *t)
+{
+	int first = CTL_OK;
+
+	for (size_t i = 0; i < n; i++) {
+		int r;
+		struct gpushm_buffer *b = open_listed(ctl, list[i], &r);
+
+		if (b && j) {
+			json_open(j, NULL, '{');
+			stat_json(j, "buffer", list[i], false, NULL);
+			r = arrays_json(j, b);
+			json_close(j, '}');
+		} else if (b) {
+			r = arrays_table(ctl, b, list[i]->name, t);
+		}
+		gpushm_close(b);
+		if (!first)
+			first = r;
+	}
+	return first;
+}
+
+static int print_arrays(const struct ctl *ctl, struct gpushm_stat *const *list, size_t n)
+{
+	struct table *t;
+	struct json j;
+	int r, printed;
+
+	if (ctl_json(ctl, &j)) {
+		json_open(&j, NULL, '[');
+		r = each_buffer(ctl, list, n, &j, NULL);
+		json_close(&j, ']');
+		return r;
+	}
+	t = table_new("~NAME:ARRAY " ARRAYS_COLUMNS);
+	r = each_buffer(ctl, list, n, NULL, t);
+	printed = ctl_print(ctl, t);
+	return r ? r : printed;
 }
 
 static bool is_asked(const char *word, const struct gpushm_stat *s)
@@ -122,6 +180,8 @@ static int show(const struct ctl *ctl, const struct options *o, const char *word
 	qsort(list, n, sizeof(struct gpushm_stat *), by_name);
 	if (o->names)
 		return print_names(list, n);
+	if (o->arrays)
+		return print_arrays(ctl, list, n);
 	if (ctl_json(ctl, &j))
 		return print_json(&j, list, n, o->holders);
 	return (o->holders ? print_holders : print_buffers)(ctl, list, n);
@@ -134,6 +194,8 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	size_t n;
 	int r;
 
+	if (o->arrays && o->holders)
+		return ctl_error(CTL_USAGE, "ls: --arrays and --holders: choose one");
 	ctl->wide = o->wide;
 	r = n_words ? pattern_list(ctl->connection, words[0], o->holders ? GPUSHM_HOLDERS : 0,
 				   &stats, &n)
@@ -149,9 +211,12 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 
 const struct command command_ls = {
 	.name = "ls",
-	.synopsis = "[--holders] [--wide] [PREFIX|PATTERN]",
+	.synopsis = "[--arrays | --holders] [--wide] [PREFIX|PATTERN]",
 	.about = "list buffers, or those whose names match",
-	.args = ARGS({ "holders", ARG_FLAG, 'H', NULL,
+	.args = ARGS({ "arrays", ARG_FLAG, 'a', NULL,
+		       "list their arrays, a line each; opens them for reading for a moment",
+		       offsetof(struct options, arrays) },
+		     { "holders", ARG_FLAG, 'H', NULL,
 		       "list the processes that hold them, a line each",
 		       offsetof(struct options, holders) },
 		     ARG_WIDE(struct options),

@@ -24,15 +24,9 @@ const struct arg new_buffer_args[] = {
 	  offsetof(struct new_buffer, attrs) },
 	{ "wait", ARG_TIME, 'w', "TIME", "if the pool is full, wait up to this time for space",
 	  offsetof(struct new_buffer, wait) },
-	{ "shared", ARG_FLAG, 0, NULL, "publish it for reading and writing",
-	  offsetof(struct new_buffer, shared) },
-	{ "sealed", ARG_FLAG, 0, NULL, "publish it for reading only, for ever",
-	  offsetof(struct new_buffer, sealed) },
 	{ "transient", ARG_FLAG, 0, NULL,
 	  "unlink it with its last lease; this command keeps one until its input ends",
 	  offsetof(struct new_buffer, transient) },
-	{ "hold", ARG_FLAG, 0, NULL, "fill it, and let `gpushmctl publish NAME` publish it later",
-	  offsetof(struct new_buffer, hold) },
 	{ .name = NULL },
 };
 
@@ -70,31 +64,46 @@ static int find_group(const char *text, gid_t *ret)
 	return CTL_OK;
 }
 
+int new_buffer_options(const struct new_buffer *nb, struct new_buffer_options *ret)
+{
+	int r;
+
+	*ret = (struct new_buffer_options){
+		.options = { .struct_size = sizeof(ret->options),
+			     .pool = nb->pool,
+			     .mode = nb->mode,
+			     .wait_ms = nb->wait,
+			     .attrs = ret->attrs,
+			     .n_attrs = nb->attrs.n,
+			     .flags = (nb->transient ? GPUSHM_TRANSIENT : 0) |
+				      (nb->group ? GPUSHM_SET_GID : 0) },
+	};
+	r = nb->group ? find_group(nb->group, &ret->options.gid) : CTL_OK;
+	return r ? r : split_attrs(&nb->attrs, ret->attrs);
+}
+
+void new_buffer_options_free(struct new_buffer_options *o)
+{
+	for (size_t i = 0; i < o->options.n_attrs; i++)
+		free((char *)o->attrs[i].key);
+	o->options.n_attrs = 0;
+}
+
 int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *name,
 		      struct gpushm_array_spec *specs, size_t n, struct gpushm_buffer **ret)
 {
-	struct gpushm_attr attrs[ARG_LIST_MAX] = { 0 };
-	struct gpushm_options o = { .struct_size = sizeof(o),
-				    .pool = nb->pool,
-				    .mode = nb->mode,
-				    .wait_ms = nb->wait,
-				    .attrs = attrs,
-				    .n_attrs = nb->attrs.n,
-				    .flags = (nb->transient ? GPUSHM_TRANSIENT : 0) |
-					     (nb->group ? GPUSHM_SET_GID : 0) };
+	struct new_buffer_options o;
 	int r = ctl_connect(ctl);
 
 	if (r)
 		return r;
 	if (nb->shared && nb->sealed)
 		return ctl_error(CTL_USAGE, "--shared and --sealed: choose one");
-	r = nb->group ? find_group(nb->group, &o.gid) : CTL_OK;
+	r = new_buffer_options(nb, &o);
 	if (r == CTL_OK)
-		r = split_attrs(&nb->attrs, attrs);
-	if (r == CTL_OK)
-		r = ctl_result(gpushm_create_arrays(ctl->connection, name, specs, n, &o, ret));
-	for (size_t i = 0; i < nb->attrs.n; i++)
-		free((char *)attrs[i].key);
+		r = ctl_result(
+			gpushm_create_arrays(ctl->connection, name, specs, n, &o.options, ret));
+	new_buffer_options_free(&o);
 	return r;
 }
 
@@ -137,6 +146,11 @@ int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpush
 	if (r)
 		return r;
 	report(ctl, b);
+	return new_buffer_keep(ctl, nb, b);
+}
+
+int new_buffer_keep(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b)
+{
 	if (gpushm_buffer_kept(b) == -ENOSPC)
 		fprintf(stderr, "gpushmctl: warning: %s\n", gpushm_error());
 	return nb->transient ? hold_until_eof(ctl) : CTL_OK;

@@ -17,9 +17,43 @@ struct new_buffer {
 /* For an options struct that starts with a struct new_buffer. */
 extern const struct arg new_buffer_args[];
 
+/* The options of commands that publish the buffer themselves, for a table of the same struct. */
+#define NEW_BUFFER_STATE_ARGS                                                         \
+	{ "shared",                                                                   \
+	  ARG_FLAG,                                                                   \
+	  0,                                                                          \
+	  NULL,                                                                       \
+	  "publish it for reading and writing",                                       \
+	  offsetof(struct new_buffer, shared) },                                      \
+		{ "sealed",                                                           \
+		  ARG_FLAG,                                                           \
+		  0,                                                                  \
+		  NULL,                                                               \
+		  "publish it for reading only, for ever",                            \
+		  offsetof(struct new_buffer, sealed) },                              \
+	{                                                                             \
+		"hold", ARG_FLAG, 0, NULL,                                            \
+			"fill it, and let `gpushmctl publish NAME` publish it later", \
+			offsetof(struct new_buffer, hold)                             \
+	}
+
+/* The library's options, with what they borrow from. */
+struct new_buffer_options {
+	struct gpushm_options options;
+	struct gpushm_attr attrs[ARG_LIST_MAX];
+};
+
+/* Checks and converts the options. An exit code; free *ret in any case. */
+int new_buffer_options(const struct new_buffer *nb, struct new_buffer_options *ret);
+void new_buffer_options_free(struct new_buffer_options *o);
+
 /* Connects, and creates a buffer for these arrays. An exit code. */
 int new_buffer_create(struct ctl *ctl, const struct new_buffer *nb, const char *name,
 		      struct gpushm_array_spec *specs, size_t n, struct gpushm_buffer **ret);
+
+/* What follows the report of a published buffer: warns if it does not survive the daemon, and with
+ * --transient waits for the end of standard input. An exit code. */
+int new_buffer_keep(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b);
 
 /* Publishes the buffer, with --hold after `gpushmctl publish`, and reports it; with --transient
  * waits for the end of standard input. state: the default for neither --shared nor --sealed.

@@ -37,6 +37,9 @@ int npy_header_size(const void *prelude, size_t *ret, struct npy_error *err)
 	const unsigned char *p = prelude;
 	size_t len;
 
+	/* A length that is not absurd, and the start of a JSON object. */
+	if (p[8] == '{' && !memcmp(p + 4, "\0\0\0", 4))
+		return refuse(err, EINVAL, "a safetensors file: gpushmctl load FILE NAME takes it");
 	if (!memcmp(p, "PK\3\4", 4))
 		return refuse(
 			err, EINVAL,

@@ -3,10 +3,11 @@
  * `gpushmctl put`: makes a buffer from .npy files. It first reads all headers, and checks that
  * regular files have the size that they describe; then it creates the buffer, fills it file by
  * file, and publishes it last. So other processes see all of it or nothing, and a put that fails or
- * is interrupted leaves nothing behind.
+ * is interrupted leaves nothing behind. Safetensors files it hands to the loader.
  */
 #include "client/base/spec.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/model.h"
 #include "client/ctl/new_buffer.h"
 #include "client/ctl/npy.h"
 #include "client/ctl/transfer.h"
@@ -192,9 +193,34 @@ static int fill(const struct ctl *ctl, const struct inputs *in, struct gpushm_bu
 	return r;
 }
 
-static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+/* A safetensors file is a model and not an array. */
+static int put_model(struct ctl *ctl, const struct options *o, size_t n, char **files,
+		     const char *name)
 {
-	const struct options *o = options;
+	const struct new_buffer *nb = &o->new_buffer;
+	const struct model_load load = { .new_buffer = *nb };
+
+	if (o->dtype)
+		return ctl_error(CTL_USAGE, "--dtype: %s says the types of its tensors itself",
+				 files[0]);
+	if (nb->shared || nb->hold)
+		return ctl_error(CTL_USAGE,
+				 "--%s: a model is sealed, and published as soon as it is loaded",
+				 nb->shared ? "shared" : "hold");
+	return model_load(ctl, &load, n, files, name);
+}
+
+/* "FILE.safetensors... NAME". */
+static bool is_model(size_t n, char **words)
+{
+	for (size_t i = 0; i + 1 < n; i++)
+		if (!model_is_file(words[i]))
+			return false;
+	return !strchr(words[n - 1], '=');
+}
+
+static int put_arrays(struct ctl *ctl, const struct options *o, size_t n, char **words)
+{
 	struct gpushm_buffer *b = NULL;
 	struct inputs in = { 0 };
 	const char *name;
@@ -211,16 +237,25 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 	return r;
 }
 
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	return is_model(n, words) ? put_model(ctl, options, n - 1, words, words[n - 1])
+				  : put_arrays(ctl, options, n, words);
+}
+
 const struct command command_put = {
 	.name = "put",
-	.synopsis = "[OPTIONS] FILE.npy NAME\n[OPTIONS] NAME ARRAY=FILE.npy...",
-	.about = "make a buffer from NumPy files",
+	.synopsis = "[OPTIONS] FILE.npy NAME\n[OPTIONS] NAME ARRAY=FILE.npy...\n"
+		    "[OPTIONS] FILE.safetensors... NAME",
+	.about = "make a buffer from NumPy or safetensors files",
 	.more = "The first form makes a buffer with one array, whose name is empty. \"-\" is\n"
 		"standard input. The buffer is sealed unless --shared is given. With --hold it is\n"
-		"filled, and `gpushmctl publish NAME` publishes it later.",
+		"filled, and `gpushmctl publish NAME` publishes it later. Safetensors files are\n"
+		"loaded as by `gpushmctl load`, which has more options.",
 	.args = ARGS({ "dtype", ARG_TEXT, 'd', "DTYPE",
 		       "give the elements this type of the same size",
-		       offsetof(struct options, dtype) }),
+		       offsetof(struct options, dtype) },
+		     NEW_BUFFER_STATE_ARGS),
 	.more_args = new_buffer_args,
 	.options_size = sizeof(struct options),
 	.min_words = 2,

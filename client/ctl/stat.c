@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpushmctl stat`: shows everything about one buffer. The daemon gives the table of arrays only to
- * a process that opens the buffer, so --arrays opens it for reading for a moment.
+ * a process that opens the buffer, so --arrays opens it for reading for a moment; so does a model,
+ * whose types are counted. A user who may not read the model sees the rest.
  */
+#include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
-
+#include "client/ctl/model.h"
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
 #include "proto/words.h"
@@ -14,6 +16,16 @@
 struct options {
 	bool arrays, names, wide;
 	uint64_t timeout;
+};
+
+/* What is shown. */
+struct view {
+	struct gpushm_stat *stat;     /* owned */
+	struct gpushm_buffer *buffer; /* owned; NULL: it is not open */
+	bool arrays;		      /* --arrays */
+	bool counted;		      /* model is known */
+	struct model_summary model;   /* owned */
+	char why[512];		      /* a model is not counted; "" */
 };
 
 enum table_style stat_style(const struct gpushm_stat *s)
@@ -72,7 +84,42 @@ static void death_json(struct json *j, const struct gpushm_stat *s)
 	json_close(j, '}');
 }
 
-void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders)
+static void json_attr(struct json *j, const char *key, const struct gpushm_attr *a)
+{
+	if (a)
+		json_bytes(j, key, a->value, a->size);
+	else
+		json_null(j, key);
+}
+
+/* m: NULL where this user may not read the buffer. */
+static void model_json(struct json *j, const struct gpushm_stat *s, const struct model_summary *m)
+{
+	json_open(j, "model", '{');
+	json_uint(j, "tensors", m ? m->tensors : s->arrays);
+	json_attr(j, "digest", model_attr(s, "gpushm.content"));
+	json_attr(j, "source", model_attr(s, "gpushm.source"));
+	if (!m) {
+		json_null(j, "bytes");
+		json_null(j, "dtypes");
+		json_close(j, '}');
+		return;
+	}
+	json_uint(j, "bytes", m->bytes);
+	json_open(j, "dtypes", '[');
+	for (size_t i = 0; i < m->n_dtypes; i++) {
+		json_open(j, NULL, '{');
+		json_string(j, "dtype", output_dtype(m->dtypes[i].dtype).text);
+		json_uint(j, "tensors", m->dtypes[i].tensors);
+		json_uint(j, "bytes", m->dtypes[i].bytes);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders,
+	       const struct model_summary *model)
 {
 	char mode[16];
 
@@ -103,25 +150,12 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 	json_uint(j, "writers", s->writers);
 	json_uint(j, "suspects", s->suspects);
 	json_uint(j, "ending", s->suspects);
+	if (model_is(s))
+		model_json(j, s, model);
 	if (s->n_attrs)
 		attrs_json(j, s);
 	if (with_holders)
 		holders_json(j, s);
-	json_close(j, '}');
-}
-
-static void array_json(struct json *j, const struct gpushm_array *a)
-{
-	int ndim = gpushm_array_ndim(a);
-
-	json_open(j, NULL, '{');
-	json_string(j, "name", gpushm_array_name(a));
-	json_string(j, "dtype", output_dtype(gpushm_array_dtype(a)).text);
-	json_string(j, "descr", gpushm_array_descr(a));
-	json_ints(j, "shape", gpushm_array_shape(a), ndim);
-	json_ints(j, "strides", gpushm_array_strides(a), ndim);
-	json_uint(j, "offset", gpushm_array_offset(a));
-	json_uint(j, "bytes", gpushm_array_nbytes(a));
 	json_close(j, '}');
 }
 
@@ -175,125 +209,125 @@ static void add_holders(struct table *t, const struct gpushm_stat *s)
 	}
 }
 
+static void add_text(struct table *t, const char *key, const struct gpushm_attr *a)
+{
+	if (a)
+		table_fact(t, key, TABLE_PLAIN, "%.*s", (int)a->size, (const char *)a->value);
+}
+
+static void add_model(struct table *t, const struct ctl *ctl, const struct view *v)
+{
+	const struct model_summary *m = &v->model;
+
+	if (!model_is(v->stat))
+		return;
+	if (v->counted)
+		table_fact(t, "model", TABLE_PLAIN, "%zu %s, %s",
+			   OUTPUT_COUNT(m->tensors, "tensor"), ctl_size(ctl, m->bytes).text);
+	else
+		table_fact(t, "model", TABLE_PLAIN, "its types are not shown: %s", v->why);
+	for (size_t i = 0; i < m->n_dtypes; i++)
+		table_fact(t, i ? "" : "types", TABLE_PLAIN, "%s: %zu %s, %s",
+			   output_dtype(m->dtypes[i].dtype).text,
+			   OUTPUT_COUNT(m->dtypes[i].tensors, "tensor"),
+			   ctl_size(ctl, m->dtypes[i].bytes).text);
+	add_text(t, "contents", model_attr(v->stat, "gpushm.content"));
+	add_text(t, "source", model_attr(v->stat, "gpushm.source"));
+}
+
+/* What add_model() has shown is left out. */
 static void add_attrs(struct table *t, const struct gpushm_stat *s)
 {
+	const char *key = "attributes";
+
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = &s->attrs[i];
-		const char *key = i ? "" : "attributes";
 
+		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.source"))
+			continue;
 		if (memchr(a->value, '\0', a->size))
 			table_fact(t, key, TABLE_PLAIN, "%s: %zu %s", a->key,
 				   OUTPUT_COUNT(a->size, "byte"));
 		else
 			table_fact(t, key, TABLE_PLAIN, "%s = %.*s", a->key, (int)a->size,
 				   (const char *)a->value);
+		key = "";
 	}
 }
 
-static void add_array(struct table *t, const struct ctl *ctl, const struct gpushm_array *a)
-{
-	table_cell(t, TABLE_PLAIN, "%s", gpushm_array_name(a)[0] ? gpushm_array_name(a) : "\"\"");
-	table_cell(t, TABLE_PLAIN, "%s", output_dtype(gpushm_array_dtype(a)).text);
-	table_cell(t, TABLE_PLAIN, "%s", output_shape(a).text);
-	table_cell(t, TABLE_PLAIN, "%s",
-		   gpushm_array_is_c_contiguous(a)   ? "C"
-		   : gpushm_array_is_f_contiguous(a) ? "F"
-						     : "strided");
-	table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, gpushm_array_nbytes(a)).text);
-	table_cell(t, TABLE_PLAIN, "%lu", (unsigned long)gpushm_array_offset(a));
-}
-
-/* Adds each array to the table or the JSON, whichever is given. An exit code. */
-static int each_array(struct gpushm_buffer *b, const struct ctl *ctl, struct table *t,
-		      struct json *j)
-{
-	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
-		struct gpushm_array *a = NULL;
-		int r = gpushm_array_at(b, i, &a);
-
-		if (r < 0)
-			return ctl_refused(r);
-		if (j)
-			array_json(j, a);
-		else
-			add_array(t, ctl, a);
-		gpushm_array_free(a);
-	}
-	return CTL_OK;
-}
-
-static int show_text(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
+static int show_text(const struct ctl *ctl, const struct view *v)
 {
 	struct table *t = table_new("");
 	int r;
 
-	add_facts(t, ctl, s);
-	add_holders(t, s);
-	add_attrs(t, s);
+	add_facts(t, ctl, v->stat);
+	add_model(t, ctl, v);
+	add_holders(t, v->stat);
+	add_attrs(t, v->stat);
 	r = ctl_print(ctl, t);
-	if (r || !b)
+	if (r || !v->arrays)
 		return r;
 	putchar('\n');
-	t = table_new("~ARRAY 3DTYPE SHAPE 1ORDER >SIZE 2>OFFSET");
-	r = each_array(b, ctl, t, NULL);
+	t = table_new("~ARRAY " ARRAYS_COLUMNS);
+	r = arrays_table(ctl, v->buffer, NULL, t);
 	return r ? (table_free(t), r) : ctl_print(ctl, t);
 }
 
-/* One name a line, for completion in a shell; the array without a name is left out. */
-static int print_array_names(struct gpushm_buffer *b)
+static int show_json(struct json *j, const struct view *v)
 {
-	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
-		struct gpushm_array *a = NULL;
-		int r = gpushm_array_at(b, i, &a);
-
-		if (r < 0)
-			return ctl_refused(r);
-		if (gpushm_array_name(a)[0])
-			puts(gpushm_array_name(a));
-		gpushm_array_free(a);
-	}
-	return CTL_OK;
-}
-
-/* b: with its arrays; NULL: without. */
-static int show(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
-{
-	struct json j;
+	const struct model_summary *m = v->counted ? &v->model : NULL;
 	int r;
 
-	if (!ctl_json(ctl, &j))
-		return show_text(ctl, s, b);
-	if (!b) {
-		stat_json(&j, NULL, s, true);
+	if (!v->arrays) {
+		stat_json(j, NULL, v->stat, true, m);
 		return CTL_OK;
 	}
-	json_open(&j, NULL, '{');
-	stat_json(&j, "buffer", s, true);
-	json_open(&j, "arrays", '[');
-	r = each_array(b, ctl, NULL, &j);
-	json_close(&j, ']');
-	json_close(&j, '}');
+	json_open(j, NULL, '{');
+	stat_json(j, "buffer", v->stat, true, m);
+	r = arrays_json(j, v->buffer);
+	json_close(j, '}');
 	return r;
+}
+
+/* The name may mean another buffer by now. */
+static void count_model(struct view *v)
+{
+	int r = v->buffer ? model_summarize(v->buffer, &v->model) : -ENOENT;
+
+	v->counted = r == 0 && gpushm_buffer_id(v->buffer) == v->stat->id;
+	if (!v->counted)
+		snprintf(v->why, sizeof(v->why), "%s",
+			 r < 0 ? gpushm_error() : "its name means another buffer now");
+}
+
+static int show(const struct ctl *ctl, const struct options *o, struct view *v)
+{
+	struct json j;
+
+	if (o->names)
+		return arrays_names(v->buffer);
+	if (model_is(v->stat))
+		count_model(v);
+	return ctl_json(ctl, &j) ? show_json(&j, v) : show_text(ctl, v);
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	struct gpushm_buffer *b = NULL;
-	struct gpushm_stat *s = NULL;
+	struct view v = { .arrays = o->arrays };
 	/* Another user's buffer has no holders in the reply, unless the caller is an admin. */
-	int r;
-
-	ctl->wide = o->wide;
-	r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
+	int r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &v.stat);
+	bool needed = o->arrays || o->names;
 
 	if (r < 0)
 		return ctl_refused(r);
-	if (o->arrays || o->names)
-		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &b);
-	r = r < 0 ? ctl_refused(r) : o->names ? print_array_names(b) : show(ctl, s, b);
-	gpushm_close(b);
-	gpushm_stat_free(s, 1);
+	ctl->wide = o->wide;
+	if (needed || model_is(v.stat))
+		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &v.buffer);
+	r = r < 0 && needed ? ctl_refused(r) : show(ctl, o, &v);
+	model_summary_free(&v.model);
+	gpushm_close(v.buffer);
+	gpushm_stat_free(v.stat, 1);
 	return r;
 }
 

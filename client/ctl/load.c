@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpushmctl load`: makes a buffer of a model's files. libgpushm-load reads and copies them in this
+ * process and publishes the buffer as its last step; so a load that fails or is interrupted leaves
+ * nothing behind.
+ */
+#include "client/ctl/model.h"
+#include "client/ctl/transfer.h"
+#include "proto/base/own.h"
+#include "proto/words.h"
+
+#include <string.h>
+
+static uint32_t flags_of(const struct model_load *o)
+{
+	uint32_t flags = 0;
+
+	flags |= o->if_missing ? GPUSHM_LOAD_IF_MISSING : 0;
+	flags |= o->replace ? GPUSHM_LOAD_REPLACE : 0;
+	flags |= o->verify ? GPUSHM_LOAD_VERIFY : 0;
+	flags |= o->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0;
+	if (o->io)
+		flags |= !strcmp(o->io, "cached")   ? GPUSHM_LOAD_CACHED
+			 : !strcmp(o->io, "direct") ? GPUSHM_LOAD_DIRECT
+						    : 0;
+	return flags;
+}
+
+/* What a load gives. */
+struct loaded {
+	struct gpushm_buffer *buffer; /* owned */
+	struct gpushm_load_report report;
+	bool attached; /* it was there already */
+};
+
+/* A buffer that was there already has no report of its load. */
+static void complete_report(struct gpushm_buffer *b, struct gpushm_load_report *r)
+{
+	struct model_summary s;
+	const void *content;
+	size_t size;
+
+	if (model_summarize(b, &s) == 0) {
+		r->tensors = s.tensors;
+		r->bytes = s.bytes;
+		model_summary_free(&s);
+	}
+	*r->content = '\0';
+	if (gpushm_buffer_attr(b, "gpushm.content", &content, &size) == 0)
+		snprintf(r->content, sizeof(r->content), "%.*s", (int)size, (const char *)content);
+}
+
+static bool is_standard_input(size_t n, char **sources)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(sources[i], "-"))
+			return true;
+	return false;
+}
+
+static void report(const struct ctl *ctl, const struct loaded *l)
+{
+	struct gpushm_buffer *b = l->buffer;
+	const struct gpushm_load_report *r = &l->report;
+	const char *kind = kind_word(gpushm_buffer_kind(b));
+	const char *state = state_word(gpushm_buffer_state(b));
+	struct json j;
+
+	if (ctl_json(ctl, &j)) {
+		json_open(&j, NULL, '{');
+		json_string(&j, "name", gpushm_buffer_name(b));
+		json_id(&j, "id", gpushm_buffer_id(b));
+		json_string(&j, "pool", gpushm_buffer_pool(b));
+		json_string(&j, "kind", kind);
+		json_string(&j, "state", state);
+		model_report_json(&j, r);
+		json_bool(&j, "attached", l->attached);
+		json_bool(&j, "direct", r->direct);
+		json_close(&j, '}');
+	} else if (!ctl->quiet) {
+		output_line(stdout, "%s: %s%s, %zu %s, %s, %s memory%s", gpushm_buffer_name(b),
+			    l->attached ? "it was there already: " : "", state,
+			    OUTPUT_COUNT((size_t)r->tensors, "tensor"),
+			    ctl_size(ctl, r->bytes).text, kind,
+			    l->attached ? "" : model_pace(r).text);
+	}
+	/* A script may wait for this line while --transient keeps the command. */
+	fflush(stdout);
+}
+
+/* The time of --wait is for space, and for another process that loads. */
+static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
+		const char *name, const struct gpushm_options *options, struct loaded *ret)
+{
+	struct model_progress progress = { o->progress, name, ctl->quiet, false, { 0 } };
+	struct gpushm_load_options l = { .struct_size = sizeof(l),
+					 .flags = flags_of(o),
+					 .threads = (unsigned)o->threads,
+					 .only = o->only.v,
+					 .n_only = o->only.n,
+					 .strip = o->strip,
+					 .sha256 = o->sha256,
+					 .wait_ms = o->new_buffer.wait,
+					 .progress = model_on_progress,
+					 .user = &progress,
+					 .report = &ret->report };
+	struct model_library library;
+	int r = model_library_open(&library);
+
+	if (r == CTL_OK)
+		r = ctl_connect(ctl);
+	if (r)
+		return r;
+	r = library.load(ctl->connection, (const char *const *)sources, n, name, options, &l,
+			 &ret->buffer);
+	model_progress_end(&progress);
+	ret->attached = r == GPUSHM_LOAD_ATTACHED;
+	return model_result(r);
+}
+
+int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
+	       const char *name)
+{
+	struct loaded l = { 0 };
+	struct new_buffer_options options;
+	int r = new_buffer_options(&o->new_buffer, &options);
+
+	if (r == CTL_OK && o->new_buffer.transient && is_standard_input(n, sources))
+		r = ctl_error(CTL_USAGE, "--transient keeps the buffer until standard input ends, "
+					 "but standard input is the model");
+	if (r == CTL_OK)
+		r = load(ctl, o, n, sources, name, &options.options, &l);
+	new_buffer_options_free(&options);
+	if (r)
+		return r;
+	if (l.attached)
+		complete_report(l.buffer, &l.report);
+	report(ctl, &l);
+	r = new_buffer_keep(ctl, &o->new_buffer, l.buffer);
+	gpushm_close(l.buffer);
+	return r;
+}
+
+/* `load *.safetensors` without a name would make a buffer with the name of the last file. */
+static int check_name(const char *name)
+{
+	if (!model_is_file(name) || access(name, F_OK) < 0)
+		return CTL_OK;
+	return ctl_error(CTL_USAGE,
+			 "load: the last word is the buffer's name, but \"%s\" is a file: write "
+			 "gpushmctl load %s NAME",
+			 name, name);
+}
+
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	int r = check_name(words[n - 1]);
+
+	return r ? r : model_load(ctl, options, n - 1, words, words[n - 1]);
+}
+
+const struct command command_load = {
+	.name = "load",
+	.synopsis = "[OPTIONS] SOURCE... NAME",
+	.about = "load a model's safetensors files into a buffer",
+	.more = "A SOURCE is FILE.safetensors, FILE.index.json with its shards beside it, a "
+		"folder\n"
+		"of either, or \"-\" for standard input. Each tensor becomes an array of the same\n"
+		"name. The buffer is sealed, and appears when all of it is loaded.",
+	.args = ARGS({ "if-missing", ARG_FLAG, 0, NULL,
+		       "do nothing if NAME has these files, and wait if it is loading them",
+		       offsetof(struct model_load, if_missing) },
+		     { "replace", ARG_FLAG, 0, NULL,
+		       "take NAME over when it is loaded; users of the old buffer keep it",
+		       offsetof(struct model_load, replace) },
+		     { "only", ARG_LIST, 0, "PATTERN",
+		       "load tensors whose names match; may be given several times",
+		       offsetof(struct model_load, only) },
+		     { "strip", ARG_TEXT, 0, "PREFIX", "take this prefix off the names",
+		       offsetof(struct model_load, strip) },
+		     { "verify", ARG_FLAG, 0, NULL, "read back what was copied, and compare",
+		       offsetof(struct model_load, verify) },
+		     { "sha256", ARG_TEXT, 0, "FILE",
+		       "compare the files with these checksums of sha256sum",
+		       offsetof(struct model_load, sha256) },
+		     { "io", ARG_CHOICE, 0, "auto|cached|direct",
+		       "read through the page cache, or past it (each file as it is best)",
+		       offsetof(struct model_load, io) },
+		     { "threads", ARG_COUNT, 0, "N", "read with so many threads (8)",
+		       offsetof(struct model_load, threads) },
+		     { "drop-cache", ARG_FLAG, 0, NULL,
+		       "drop the files from the page cache afterwards",
+		       offsetof(struct model_load, drop_cache) },
+		     ARG_PROGRESS(struct model_load)),
+	.more_args = new_buffer_args,
+	.options_size = sizeof(struct model_load),
+	.min_words = 2,
+	.max_words = SIZE_MAX,
+	.connects_itself = true,
+	.run = run,
+};

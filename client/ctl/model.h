@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Models: safetensors files that become buffers, and buffers that become such files. The work is
+ * libgpushm-load's, which is loaded when a command needs it and not before.
+ */
+#pragma once
+
+#include "client/ctl/ctl.h"
+#include "client/ctl/new_buffer.h"
+#include "client/ctl/progress.h"
+#include "client/gpushm_load.h"
+
+/* The functions of libgpushm-load. */
+struct model_library {
+	__typeof__(gpushm_load) *load;
+	__typeof__(gpushm_save) *save;
+	__typeof__(gpushm_verify) *verify;
+};
+
+/* Loads the library. An exit code. */
+int model_library_open(struct model_library *ret);
+
+/* Whether put and get take the file for a model: by its name, x.safetensors or
+ * x.safetensors.index.json. */
+bool model_is_file(const char *path);
+bool model_is_index(const char *path);
+
+/* Progress of a function of the library, and its end by a signal. The first call of
+ * model_on_progress() begins it: what the library waits for before that, a signal ends at once. */
+struct model_progress {
+	const char *asked; /* --progress, or NULL */
+	const char *label; /* borrowed */
+	bool quiet;
+	bool begun;
+	struct progress progress;
+};
+gpushm_load_progress_fn model_on_progress; /* user: a struct model_progress */
+void model_progress_end(struct model_progress *p);
+
+/* The exit code for a result of the library. It prints the error, and says nothing about a closed
+ * pipe. */
+int model_result(int r);
+
+/* "; 0.31 s, 48.4 GiB/s"; "" for no time. */
+struct output_text model_pace(const struct gpushm_load_report *r);
+
+/* bytes, seconds, tensors and digest as members of an object. */
+void model_report_json(struct json *j, const struct gpushm_load_report *r);
+
+/* Opens a buffer for reading, and warns if it is dirty. An exit code. */
+int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpushm_buffer **ret);
+
+/* ---- load.c ---- */
+
+struct model_load {
+	struct new_buffer new_buffer; /* first: more_args */
+	struct arg_list only;
+	const char *strip, *sha256, *io, *progress;
+	bool if_missing, replace, verify, drop_cache;
+	uint64_t threads;
+};
+
+/* `gpushmctl load`: loads these sources, and reports it. An exit code. */
+int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
+	       const char *name);
+
+/* ---- save.c ---- */
+
+struct model_save {
+	const char *progress;
+	uint64_t threads, timeout;
+};
+
+/* `gpushmctl save`: writes the buffer to a file, and reports it. An exit code. */
+int model_save(struct ctl *ctl, const struct model_save *o, const char *name, const char *file);
+
+/* ---- what is in a model ---- */
+
+struct model_dtype {
+	struct gpushm_dtype dtype;
+	size_t tensors;
+	uint64_t bytes;
+};
+
+struct model_summary {
+	size_t tensors;		    /* names */
+	uint64_t bytes;		    /* tied tensors count once */
+	struct model_dtype *dtypes; /* owned; the largest first */
+	size_t n_dtypes;
+};
+
+/* Whether the buffer was loaded from files, or has a digest of its contents. */
+bool model_is(const struct gpushm_stat *s);
+
+/* An attribute of that key that is text; NULL. */
+const struct gpushm_attr *model_attr(const struct gpushm_stat *s, const char *key);
+
+/* Counts the arrays of an open buffer. Free *ret with model_summary_free(). 0, -ENOMEM, or as
+ * gpushm_array_at(). */
+int model_summarize(const struct gpushm_buffer *b, struct model_summary *ret);
+void model_summary_free(struct model_summary *s);
