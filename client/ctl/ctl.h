@@ -119,7 +119,7 @@ int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_sta
 struct model_summary;
 
 /* stat.c: all facts about a buffer, as an object. key is as for json_open(). model: of a model that
- * this user may read; else NULL. */
+ * this process can open; else NULL. */
 void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders,
 	       const struct model_summary *model);
 

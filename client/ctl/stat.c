@@ -2,7 +2,7 @@
  *
  * `gpushmctl stat`: shows everything about one buffer. The daemon gives the table of arrays only to
  * a process that opens the buffer, so --arrays opens it for reading for a moment; so does a model,
- * whose types are counted. A user who may not read the model sees the rest.
+ * whose types are counted. If it can't be opened (the GPU is hidden), the rest is shown.
  */
 #include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
@@ -92,7 +92,7 @@ static void json_attr(struct json *j, const char *key, const struct gpushm_attr 
 		json_null(j, key);
 }
 
-/* m: NULL where this user may not read the buffer. */
+/* m: NULL if this process can't open the buffer. */
 static void model_json(struct json *j, const struct gpushm_stat *s, const struct model_summary *m)
 {
 	json_open(j, "model", '{');

@@ -42,10 +42,25 @@ _gpushmctl_pools() {
 	_gpushmctl_lines "$(_gpushmctl_ask pools | awk 'NR > 1 { print $1 }')" "$1"
 }
 
+_gpushmctl_files() {
+	compopt -o filenames 2>/dev/null
+	mapfile -t COMPREPLY < <(compgen -f -- "$1")
+}
+
+# Files that load takes, and folders, which may have some.
+_gpushmctl_models() {
+	compopt -o filenames 2>/dev/null
+	mapfile -t COMPREPLY < <(
+		compgen -d -- "$1"
+		compgen -f -X '!*.safetensors' -- "$1"
+		compgen -f -X '!*.index.json' -- "$1"
+	)
+}
+
 _gpushmctl() {
-	local commands="status pools ls stat create put get publish wait watch hold rm clean flush restart doctor help"
+	local commands="status pools ls stat create put get load save verify publish wait watch hold rm clean flush restart doctor help"
 	local common="--socket --json --bytes --quiet --help"
-	local making="--pool --mode --group --attr --shared --sealed --transient --hold --wait --dtype"
+	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
 	local options
 
@@ -55,8 +70,9 @@ _gpushmctl() {
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
-			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count)
-			[[ $command == stat && ${COMP_WORDS[i]} == -a ]] && continue
+			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
+			--only | --strip | --sha256 | --io | --threads | --progress)
+			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command == rm && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
@@ -76,9 +92,16 @@ _gpushmctl() {
 	done
 
 	case $prev in
-	-s | --socket | --from)
-		compopt -o filenames
-		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	-s | --socket | --from | --sha256)
+		_gpushmctl_files "$cur"
+		return
+		;;
+	--io)
+		_gpushmctl_lines $'auto\ncached\ndirect' "$cur"
+		return
+		;;
+	--progress)
+		_gpushmctl_lines $'auto\nalways\nnever\njson' "$cur"
 		return
 		;;
 	-p | --pool)
@@ -102,7 +125,8 @@ _gpushmctl() {
 		mapfile -t COMPREPLY < <(compgen -g -- "$cur")
 		return
 		;;
-	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -c | --count) return ;;
+	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -c | --count | \
+		--only | --strip | --threads) return ;;
 	esac
 
 	if [[ $command == get && $cur == : ]]; then
@@ -120,10 +144,13 @@ _gpushmctl() {
 	if [[ $cur == -* ]]; then
 		case $command in
 		pools) options="--wide" ;;
-		ls) options="--holders --wide" ;;
+		ls) options="--arrays --holders --wide" ;;
 		stat) options="--arrays --timeout --wide" ;;
-		create) options="--size --shape --from $making" ;;
-		put) options=$making ;;
+		create) options="--size --shape --from $making $states" ;;
+		put) options="$making $states" ;;
+		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --progress $making" ;;
+		save) options="--threads --progress --timeout" ;;
+		verify) options="--progress --timeout" ;;
 		get) options="--array --raw --timeout" ;;
 		publish) options="--sealed --shared" ;;
 		wait) options="--timeout" ;;
@@ -140,10 +167,16 @@ _gpushmctl() {
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	ls:0 | stat:0 | get:0 | hold:0 | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
-	put:* | get:1)
-		compopt -o filenames 2>/dev/null
-		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	ls:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
+	put:* | get:1) _gpushmctl_files "$cur" ;;
+	save:1) _gpushmctl_models "$cur" ;;
+	load:0) _gpushmctl_models "$cur" ;;
+	load:*) # one more source, or the name of a buffer that it replaces
+		_gpushmctl_models "$cur"
+		if ((${#COMPREPLY[@]} == 0)); then
+			compopt +o filenames 2>/dev/null
+			_gpushmctl_names "$cur"
+		fi
 		;;
 	esac
 }
