@@ -58,8 +58,8 @@ CTL_LIBS = -lsmartcols -lm
 # ---- sources ----
 
 CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
-	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/ctl/doctor_cuda.c
-NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/ctl/doctor_nocuda.c
+	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/load/gpu.c client/ctl/doctor_cuda.c
+NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC))
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -120,11 +120,17 @@ $(BUILD)/libgpushm.so.$(SOVERSION): $(BUILD)/libgpushm.so.$(VERSION)
 $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 	@ln -sf $(<F) $@
 
+# One source, compiled for each set of instructions that makes it faster; the library chooses when it runs.
+BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),$(addprefix $(BUILD)/obj/client/load/block_hash_,avx512f.o avx2.o))
+$(BUILD)/obj/client/load/block_hash_%.o: client/load/block_hash.c
+	@mkdir -p $(@D)
+	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -m$* -DBLOCK_HASH=block_hash_$* -MMD -MP -c -o $@ $<
+
 # The second library: what loads and saves models. It has hidden copies of what it uses of proto.
-LOAD_OBJ := $(call objects,$(LOAD_SRC)) $(BUILD)/proto.a
+LOAD_OBJ := $(call objects,$(LOAD_SRC)) $(BLOCK_HASHES) $(BUILD)/proto.a
 LOAD_LD = $(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm-load.so.$(SOVERSION) -Wl,--version-script,client/libgpushm-load.sym \
 	-Wl,-z,defs,-z,nodelete
-$(BUILD)/libgpushm-load.a: $(call objects,$(LOAD_SRC))
+$(BUILD)/libgpushm-load.a: $(call objects,$(LOAD_SRC)) $(BLOCK_HASHES)
 	@rm -f $@; ar rcs $@ $^
 $(BUILD)/libgpushm-load.so.$(VERSION): $(LOAD_OBJ) client/libgpushm-load.sym $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(LOAD_LD) -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(PROTOBUF_LIBS) $(LOAD_LIBS)
@@ -293,16 +299,21 @@ $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a $(BUILD)/d
 
 # What gpushm costs over the calls that must be made anyway: tests/bench/RESULTS.md. BENCH= are its options.
 BENCH ?=
-BENCH_SRC := $(filter-out tests/bench/bare_start.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
+BENCH_SRC := $(filter-out tests/bench/bare_start.c tests/bench/models_load.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
 	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c)) \
 	$(if $(CUDA_INCLUDE),tests/gpu/driver.c)
-BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start
+BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(BUILD)/tests/bench/models_load)
 $(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS) -lm
 $(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl
+
+$(BUILD)/tests/bench/models_load: $(call objects,tests/bench/models_load.c) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm-load -lgpushm $(CHECK_LIBS) \
+		$(CLIENT_LIBS)
 
 BENCH_OUT = $(or $(OUT),$(BUILD))
 

@@ -1,30 +1,508 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copies a plan's runs into a buffer.
+ * Copies a plan's runs into a buffer. A thread takes one block at a time, reads it into a slot of
+ * pinned memory in pieces that stay in the processor's cache while they are hashed, queues the
+ * copies to the GPU, and goes on with its other slot. Host memory is read into where it is.
+ *
+ * While headers are read and checked, a thread of the engine starts the driver and pins the ring:
+ * both take longer than the headers. What fails there is tried again when it is needed, and
+ * reported then.
  */
 #include "client/load/engine.h"
 
 #include "client/gpushm_private.h"
+#include "client/load/blocks.h"
+#include "client/load/crew.h"
+#include "client/load/readback.h"
+#include "client/load/transport.h"
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS_COLD 16u /* they wait for a disk most of the time */
+#define THREADS_MAX 64u
+#define SLOTS_DEFAULT (TRANSPORT_THREADS * LANE_SLOTS)
+#define PIECE_BYTES (512u << 10) /* a quarter of a core's second-level cache, or half of it */
+#define NO_DEVICE (-1)
+#define ANY_DEVICE (-2) /* the one that has the buffer's memory */
+
+struct engine {
+	struct gpushm *c;
+	uint32_t flags; /* GPUSHM_LOAD_... */
+	unsigned threads;
+	gpushm_load_progress_fn *progress;
+	void *progress_user;
+
+	char *pool; /* owned; NULL: the default pool */
+	int device; /* that the caller wants to map for, or ANY_DEVICE */
+	pthread_t preparer;
+	bool preparing; /* the thread was started and not joined */
+	struct transport transport;
+};
+
+/* ---- preparation ---- */
+
+/* The device that copies to the pool's buffers; NO_DEVICE for host memory, or if it is not known.
+ */
+static int pool_device(struct engine *e)
+{
+	struct gpushm_pool *pools;
+	int device = NO_DEVICE;
+	size_t n;
+
+	if (gpushm_pools(e->c, &pools, &n) < 0)
+		return NO_DEVICE;
+	for (size_t i = 0; i < n; i++) {
+		bool is_it = e->pool ? strcmp(pools[i].name, e->pool) == 0 : pools[i].is_default;
+
+		if (is_it && (pools[i].kind == GPUSHM_VMM || pools[i].kind == GPUSHM_MEMPOOL))
+			device = e->device == ANY_DEVICE ? pools[i].device : e->device;
+	}
+	free(pools);
+	return device;
+}
+
+static unsigned ring_slots(const struct engine *e)
+{
+	return e->threads > 0 ? e->threads * LANE_SLOTS : SLOTS_DEFAULT;
+}
+
+static void *prepare(void *arg)
+{
+	struct engine *e = arg;
+	int device = pool_device(e);
+
+	/* What fails here fails again in engine_load(), which reports it. */
+	if (device >= 0)
+		transport_open(&e->transport, e->c, device, ring_slots(e), true);
+	return NULL;
+}
+
+static void start_preparer(struct engine *e)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e->preparing = pthread_create(&e->preparer, NULL, prepare, e) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void await_preparer(struct engine *e)
+{
+	if (e->preparing)
+		pthread_join(e->preparer, NULL);
+	e->preparing = false;
+}
+
+/* The calling thread's context counts, so this can't be asked in another thread. */
+static int wanted_device(const struct gpushm_options *options)
+{
+	int current;
+
+	if (!options || !(options->flags & GPUSHM_SET_DEVICE) ||
+	    options->device == GPUSHM_OWN_DEVICE)
+		return ANY_DEVICE;
+	if (options->device != GPUSHM_CURRENT_DEVICE)
+		return options->device;
+	current = gpushm_current_device();
+	return current < 0 ? 0 : current;
+}
+
+static int fill(struct engine *e, const struct gpushm_options *options,
+		const struct gpushm_load_options *load)
+{
+	e->device = wanted_device(options);
+	if (load) {
+		e->flags = load->flags;
+		e->threads = load->threads < THREADS_MAX ? load->threads : THREADS_MAX;
+		e->progress = load->progress;
+		e->progress_user = load->user;
+	}
+	if (options && options->pool) {
+		e->pool = strdup(options->pool);
+		if (!e->pool)
+			return gpushm_private_fail(ENOMEM, "out of memory for a load");
+	}
+	return 0;
+}
 
 int engine_new(struct gpushm *c, const struct gpushm_options *options,
 	       const struct gpushm_load_options *load, struct engine **ret)
 {
-	return gpushm_private_fail(ENOSYS, "loading is not built yet");
+	struct engine *e = calloc(1, sizeof(*e));
+	int r;
+
+	if (!e)
+		return gpushm_private_fail(ENOMEM, "out of memory for a load");
+	e->c = c;
+	r = fill(e, options, load);
+	if (r < 0) {
+		engine_free(e);
+		return r;
+	}
+	if (options)
+		start_preparer(e);
+	*ret = e;
+	return 0;
 }
 
 struct engine *engine_free(struct engine *e)
 {
+	if (!e)
+		return NULL;
+	await_preparer(e);
+	transport_close(&e->transport);
+	free(e->pool);
+	free(e);
 	return NULL;
+}
+
+/* ---- the threads ---- */
+
+/* A load under way. */
+struct job {
+	struct engine *e;
+	struct blocks blocks;
+	struct digest digest;
+	struct source *sources; /* owned; one for each file */
+	size_t n_sources;
+	unsigned threads;
+	char *host;	 /* the buffer's memory, if the processor writes it; else NULL */
+	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
+};
+
+struct worker {
+	struct job *job;
+	struct crew *crew;
+	const struct block_hash_code *code;
+	struct block_hash *hash; /* owned */
+	struct lane lane;	 /* if it copies to a GPU */
+	char *room;		 /* owned; SLOT_BYTES, otherwise */
+};
+
+/* Reads through the page cache. */
+static int read_cached(struct worker *w, struct source *s, char *to, uint64_t n, uint64_t offset)
+{
+	int r = 0;
+
+	for (uint64_t done = 0; r == 0 && done < n && !crew_stopped(w->crew);) {
+		size_t piece = n - done < PIECE_BYTES ? (size_t)(n - done) : PIECE_BYTES;
+
+		r = load_file_read(s->file, to + done, piece, offset + done);
+		if (r == 0)
+			w->code->add(w->hash, to + done, piece);
+		done += piece;
+	}
+	return r;
+}
+
+/* Reads and hashes what lies side by side in a file. `to`: where the bytes go if they are read
+ * through the page cache; room: memory for a direct read; *ret: where they are. */
+static int read_part(struct worker *w, const struct run *part, char *room, char *to, char **ret)
+{
+	struct source *s = &w->job->sources[part->file];
+	int r;
+
+	if (!source_wants_direct(s, part->file_offset, part->bytes)) {
+		*ret = to;
+		return read_cached(w, s, to, part->bytes, part->file_offset);
+	}
+	r = source_read_direct(s, room, part->bytes, part->file_offset, ret);
+	if (r == 0)
+		w->code->add(w->hash, *ret, part->bytes);
+	return r;
+}
+
+/* Host memory is read into where it is; a direct read goes through memory that is aligned. */
+static int load_to_host(struct worker *w, struct cursor at)
+{
+	struct run part;
+	int r = 0;
+
+	while (r == 0 && !crew_stopped(w->crew) && cursor_next(&at, &part)) {
+		char *to = w->job->host + part.buffer_offset, *from;
+
+		r = read_part(w, &part, w->room, to, &from);
+		if (r == 0 && from != to)
+			memcpy(to, from, part.bytes);
+	}
+	return r;
+}
+
+/* Queues the copies of the next `bytes` bytes of the plan, which lie at `from`. */
+static int copy_parts(struct worker *w, struct cursor at, uint64_t bytes, const char *from)
+{
+	struct run part;
+	int r = 0;
+
+	for (at.left = bytes; r == 0 && cursor_next_in_buffer(&at, &part); from += part.bytes)
+		r = gpu_copy_to_device(w->lane.queue, w->job->device + part.buffer_offset, from,
+				       part.bytes);
+	return r;
+}
+
+/* Through a slot, and from there to the GPU, unless the job has no buffer. */
+static int load_through(struct worker *w, struct cursor at, char *slot)
+{
+	struct cursor first = at;
+	struct run part;
+	char *from;
+	int r = 0;
+
+	for (; r == 0 && !crew_stopped(w->crew) && cursor_next_in_file(&at, &part); first = at) {
+		r = read_part(w, &part, slot, slot, &from);
+		if (r == 0 && w->job->device)
+			r = copy_parts(w, first, part.bytes, from);
+		slot = from + part.bytes;
+	}
+	return r;
+}
+
+static int load_block(struct worker *w, struct cursor at)
+{
+	char *slot = w->room;
+	int r = 0;
+
+	if (w->job->host)
+		return load_to_host(w, at);
+	if (w->lane.queue)
+		r = lane_next(&w->lane, &slot);
+	if (r == 0)
+		r = load_through(w, at, slot);
+	if (r == 0 && w->lane.queue)
+		r = gpu_mark(w->lane.queue, w->lane.at);
+	return r;
+}
+
+static int worker_open(struct worker *w, struct job *job, struct crew *crew, unsigned thread)
+{
+	*w = (struct worker){ .job = job, .crew = crew, .code = digest_code() };
+	w->hash = w->code->new ();
+	if (!job->device)
+		w->room = aligned_alloc(4096, SLOT_BYTES);
+	if (!w->hash || (!job->device && !w->room))
+		return gpushm_private_fail(ENOMEM, "out of memory for a thread of the load");
+	return job->device ? lane_open(&w->lane, &job->e->transport.ring, thread, job->threads) : 0;
+}
+
+static void worker_close(struct worker *w)
+{
+	lane_close(&w->lane);
+	w->code->free(w->hash);
+	free(w->room);
+}
+
+static int worker_loop(struct worker *w)
+{
+	struct job *job = w->job;
+	uint64_t block;
+	int r = 0;
+
+	while (r == 0 && crew_next(w->crew, &block)) {
+		struct cursor at = blocks_cursor(&job->blocks, block);
+		const char *path = job->sources[at.run->file].file->path;
+
+		w->code->begin(w->hash);
+		r = load_block(w, at);
+		if (r == 0 && !crew_stopped(w->crew)) {
+			digest_set(&job->digest, block, w->code->end(w->hash));
+			crew_done(w->crew, at.left, path);
+		}
+	}
+	/* The last copies. */
+	for (unsigned i = 0; r == 0 && w->lane.queue && i < w->lane.n; i++)
+		r = gpu_wait(w->lane.queue, i);
+	return r;
+}
+
+static int worker_run(struct crew *crew, unsigned thread, void *user)
+{
+	struct worker w;
+	int r = worker_open(&w, user, crew, thread);
+
+	if (r == 0)
+		r = worker_loop(&w);
+	worker_close(&w);
+	return r;
+}
+
+/* ---- the job ---- */
+
+static unsigned count_threads(struct engine *e, struct job *job)
+{
+	unsigned threads = transport_threads();
+
+	for (size_t i = 0; i < job->n_sources; i++)
+		if (job->sources[i].file->stream)
+			return 1;
+	if (e->threads > 0)
+		return e->threads;
+	for (size_t i = 0; i < job->n_sources; i++)
+		if (source_is_cold(&job->sources[i]))
+			threads = THREADS_COLD;
+	return threads;
+}
+
+static int job_open(struct job *job, struct engine *e, struct load_files *files,
+		    const struct plan *plan)
+{
+	int r;
+
+	*job = (struct job){ .e = e };
+	r = blocks_init(&job->blocks, plan);
+	if (r == 0)
+		r = digest_init(&job->digest, job->blocks.n);
+	if (r < 0)
+		return r;
+	job->sources = calloc(files->n + 1, sizeof(*job->sources));
+	if (!job->sources)
+		return gpushm_private_fail(ENOMEM, "out of memory for %zu files", files->n);
+	for (; job->n_sources < files->n; job->n_sources++)
+		source_open(&job->sources[job->n_sources], &files->files[job->n_sources], e->flags);
+	job->threads = count_threads(e, job);
+	return 0;
+}
+
+static void job_close(struct job *job)
+{
+	for (size_t i = 0; i < job->n_sources; i++)
+		source_close(&job->sources[i]);
+	free(job->sources);
+	digest_clear(&job->digest);
+	blocks_clear(&job->blocks);
+}
+
+static int job_run(struct job *job, struct engine_result *ret)
+{
+	struct engine *e = job->e;
+	struct crew_work work = {
+		.threads = job->threads,
+		.blocks = job->blocks.n,
+		.bytes = job->blocks.plan->bytes,
+		.run = worker_run,
+		.user = job,
+		.cpus = job->device && e->transport.has_cpus ? &e->transport.cpus : NULL,
+		.progress = e->progress,
+		.progress_user = e->progress_user,
+	};
+	uint64_t elapsed_ns;
+	int r = crew_run(&work, &elapsed_ns);
+
+	if (r < 0)
+		return r;
+	ret->elapsed_ns = elapsed_ns;
+	ret->direct = false;
+	for (size_t i = 0; i < job->n_sources; i++)
+		ret->direct |= job->sources[i].was_direct;
+	digest_format(&job->digest, ret->content);
+	return 0;
+}
+
+static void drop_cache(const struct job *job)
+{
+	for (size_t i = 0; i < job->n_sources; i++)
+		if (!job->sources[i].file->stream)
+			posix_fadvise(job->sources[i].file->fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+/* ---- what the loader calls ---- */
+
+/* The transport that was prepared, if it is right for this buffer, or a new one. */
+static int ensure_transport(struct engine *e, const struct gpushm_buffer *b)
+{
+	int device = e->device == ANY_DEVICE ? gpushm_buffer_device(b) : e->device;
+
+	if (e->transport.ring.gpu && e->transport.device == device)
+		return 0;
+	transport_close(&e->transport);
+	return transport_open(&e->transport, e->c, device, ring_slots(e), false);
+}
+
+static int set_buffer(struct job *job, struct gpushm_buffer *b)
+{
+	int r;
+
+	job->host = gpushm_buffer_host_ptr(b);
+	if (job->host)
+		return 0;
+	r = ensure_transport(job->e, b);
+	if (r < 0)
+		return r;
+	job->device = (uintptr_t)gpushm_buffer_device_ptr(b);
+	/* A ring has two slots for each of the usual threads, and one for each of many. */
+	if (job->threads > job->e->transport.ring.slots)
+		job->threads = job->e->transport.ring.slots;
+	return 0;
+}
+
+/* Reads the buffer back, and compares each block with what was read from the files. */
+static int verify(struct job *job, struct gpushm_buffer *b)
+{
+	struct engine *e = job->e;
+	struct readback back = { .buffer = b,
+				 .transport = job->host ? NULL : &e->transport,
+				 .blocks = &job->blocks,
+				 .threads = job->threads,
+				 .progress = e->progress,
+				 .progress_user = e->progress_user };
+	struct digest digest = { 0 };
+	uint64_t elapsed_ns, differs;
+	int r = readback_digest(&back, &digest, &elapsed_ns);
+
+	if (r == 0 && digest_differs(&digest, &job->digest, &differs))
+		r = gpushm_private_fail(
+			EBADMSG,
+			"the buffer differs from the files at offset %" PRIu64
+			" or in the %u bytes after it: the memory or the bus is faulty",
+			blocks_cursor(&job->blocks, differs).run->buffer_offset +
+				blocks_cursor(&job->blocks, differs).skip,
+			BLOCK_BYTES);
+	digest_clear(&digest);
+	return r;
+}
+
+static int load(struct job *job, struct gpushm_buffer *b, struct engine_result *ret)
+{
+	struct engine *e = job->e;
+	int r = set_buffer(job, b);
+
+	if (r == 0)
+		r = job_run(job, ret);
+	if (r == 0 && (e->flags & GPUSHM_LOAD_VERIFY))
+		r = verify(job, b);
+	if (r == 0 && (e->flags & GPUSHM_LOAD_DROP_CACHE))
+		drop_cache(job);
+	return r;
 }
 
 int engine_load(struct engine *e, struct load_files *files, const struct plan *plan,
 		struct gpushm_buffer *b, struct engine_result *ret)
 {
-	return gpushm_private_fail(ENOSYS, "loading is not built yet");
+	struct job job;
+	int r;
+
+	await_preparer(e);
+	r = job_open(&job, e, files, plan);
+	if (r == 0)
+		r = load(&job, b, ret);
+	job_close(&job);
+	return r;
 }
 
 int engine_digest(struct engine *e, struct load_files *files, const struct plan *plan,
 		  struct engine_result *ret)
 {
-	return gpushm_private_fail(ENOSYS, "loading is not built yet");
+	struct job job;
+	int r = job_open(&job, e, files, plan);
+
+	if (r == 0)
+		r = job_run(&job, ret);
+	job_close(&job);
+	return r;
 }

@@ -1,12 +1,261 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_save(): a buffer's arrays as a safetensors file.
+ * gpushm_save(): a buffer's arrays as a safetensors file. Threads read blocks from the GPU and
+ * write them where they belong in the file; to a stream one thread writes them in order, while the
+ * next block is on its way. Arrays with strides are gathered by libgpushm, a part at a time.
  */
 #include "client/gpushm_load.h"
-#include "client/gpushm_private.h"
+
+#include "client/load/fail.h"
+#include "client/load/readback.h"
+#include "client/load/save_file.h"
+#include "client/load/save_layout.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GATHER_BYTES (64u << 20) /* of an array with strides at once */
+#define THREADS_MAX 64u
+
+struct save {
+	struct gpushm_buffer *buffer;
+	const struct gpushm_save_options *options;
+	struct save_layout layout;
+	struct save_file file;
+	struct transport transport;
+	int device;
+	unsigned threads;
+	uint64_t done; /* bytes of tensors, before what is written now */
+	uint64_t start_ns;
+};
+
+/* ---- progress ---- */
+
+static int report(struct save *s, uint64_t done)
+{
+	struct gpushm_load_progress p = { .done = s->done + done,
+					  .total = s->layout.bytes,
+					  .elapsed_ns = clock_monotonic_ns() - s->start_ns,
+					  .file = s->file.path };
+
+	return s->options->progress ? s->options->progress(s->options->user, &p) : 0;
+}
+
+static int on_progress(void *user, const struct gpushm_load_progress *p)
+{
+	return report(user, p->done);
+}
+
+/* ---- arrays without strides ---- */
+
+static int open_writer(void *user, void **ret)
+{
+	*ret = user;
+	return 0;
+}
+
+static void close_writer(void *state)
+{
+}
+
+static int write_part(void *state, const struct run *part, const void *bytes)
+{
+	struct save *s = state;
+
+	return save_file_write(&s->file, bytes, part->bytes, part->file_offset);
+}
+
+static int write_block(void *state, uint64_t block)
+{
+	return 0;
+}
+
+static int write_plan(struct save *s, const struct plan *plan)
+{
+	struct blocks blocks;
+	struct readback back = { .buffer = s->buffer,
+				 .transport = s->device >= 0 ? &s->transport : NULL,
+				 .blocks = &blocks,
+				 .threads = s->threads,
+				 .file = s->file.path,
+				 .progress = s->options->progress ? on_progress : NULL,
+				 .progress_user = s,
+				 .user = s,
+				 .open = open_writer,
+				 .close = close_writer,
+				 .part = write_part,
+				 .block = write_block };
+	uint64_t elapsed_ns;
+	int r = blocks_init(&blocks, plan);
+
+	if (r == 0)
+		r = readback_run(&back, &elapsed_ns);
+	blocks_clear(&blocks);
+	s->done += plan->bytes;
+	return r;
+}
+
+static bool follows(const struct run *run, const struct run *next)
+{
+	return run->buffer_offset + run->bytes == next->buffer_offset &&
+	       run->file_offset + run->bytes == next->file_offset;
+}
+
+static void add_run(struct plan *plan, const struct run *next)
+{
+	struct run *last = plan->n > 0 ? &plan->runs[plan->n - 1] : NULL;
+
+	if (next->bytes == 0)
+		return;
+	if (last && follows(last, next))
+		last->bytes += next->bytes;
+	else
+		plan->runs[plan->n++] = *next;
+	plan->bytes += next->bytes;
+}
+
+/* ---- arrays with strides ---- */
+
+static int write_gathered(struct save *s, const struct gpushm_array *part, void *memory,
+			  uint64_t offset)
+{
+	uint64_t n = gpushm_array_nbytes(part);
+	int r = gpushm_copy_to_host(part, memory, NULL);
+
+	if (r == 0)
+		r = save_file_write(&s->file, memory, n, offset);
+	s->done += n;
+	if (r == 0 && report(s, 0) != 0)
+		r = load_fail(ECANCELED, "canceled after %" PRIu64 " of %" PRIu64 " bytes", s->done,
+			      s->layout.bytes);
+	return r;
+}
+
+/* Some rows of the first axis at a time. An array with strides has at least one axis. */
+static int gather(struct save *s, const struct saved *it)
+{
+	const struct gpushm_array *a = it->array->array;
+	int64_t rows = gpushm_array_dim(a, 0), each;
+	uint64_t row = it->bytes / (uint64_t)(rows > 0 ? rows : 1);
+	uint64_t offset = s->layout.n_header + it->begin;
+	_cleanup_(free_ptr) void *memory = NULL;
+	int r = 0;
+
+	each = row > 0 && row < GATHER_BYTES ? (int64_t)(GATHER_BYTES / row) : 1;
+	memory = malloc((size_t)each * row + 1);
+	if (!memory)
+		return load_no_memory();
+	for (int64_t i = 0; r == 0 && i < rows; i += each) {
+		struct gpushm_array *part = NULL;
+
+		r = gpushm_array_slice(a, 0, i, i + each, 1, &part);
+		if (r == 0)
+			r = write_gathered(s, part, memory, offset + (uint64_t)i * row);
+		gpushm_array_free(part);
+	}
+	return r;
+}
+
+/* ---- all of it ---- */
+
+static struct run run_of(const struct save *s, const struct saved *it)
+{
+	return (struct run){ .file_offset = s->layout.n_header + it->begin,
+			     .buffer_offset = it->array->begin,
+			     .bytes = it->bytes };
+}
+
+/* In the order of the file, which a stream needs: what lies between two arrays with strides is one
+ * plan. */
+static int write_tensors(struct save *s, struct plan *plan)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i <= s->layout.n; i++) {
+		const struct saved *it = i < s->layout.n ? &s->layout.items[i] : NULL;
+		struct run run;
+
+		if (it && (it->plain || it->bytes == 0)) {
+			run = run_of(s, it);
+			add_run(plan, &run);
+			continue;
+		}
+		if (plan->bytes > 0)
+			r = write_plan(s, plan);
+		plan->n = plan->bytes = 0;
+		if (r == 0 && it)
+			r = gather(s, it);
+	}
+	return r;
+}
+
+static int write_all(struct save *s)
+{
+	struct plan plan = { .runs = calloc(s->layout.n + 1, sizeof(*plan.runs)) };
+	int r = plan.runs ? 0 : load_no_memory();
+
+	if (r == 0)
+		r = save_file_write(&s->file, s->layout.header, s->layout.n_header, 0);
+	if (r == 0)
+		r = write_tensors(s, &plan);
+	free(plan.runs);
+	return r < 0 ? r : save_file_commit(&s->file);
+}
+
+static int save_to(struct save *s, const char *path)
+{
+	unsigned wanted = s->options->threads < THREADS_MAX ? s->options->threads : THREADS_MAX;
+	int r = save_file_open(&s->file, path);
+
+	if (r < 0)
+		return r;
+	s->threads = s->file.stream ? 1 : wanted > 0 ? wanted : transport_threads();
+	if (s->device >= 0 && s->layout.bytes > 0)
+		r = transport_open(&s->transport, NULL, s->device, s->threads * LANE_SLOTS, false);
+	s->start_ns = clock_monotonic_ns();
+	if (r == 0)
+		r = write_all(s);
+	transport_close(&s->transport);
+	save_file_close(&s->file);
+	return r;
+}
+
+static void fill_report(const struct save *s, struct gpushm_load_report *ret)
+{
+	const void *content;
+	size_t size;
+
+	*ret = (struct gpushm_load_report){ .bytes = s->layout.bytes,
+					    .tensors = s->layout.names,
+					    .elapsed_ns = clock_monotonic_ns() - s->start_ns };
+	if (gpushm_buffer_attr(s->buffer, "gpushm.content", &content, &size) == 0 &&
+	    size < sizeof(ret->content))
+		memcpy(ret->content, content, size);
+}
 
 int gpushm_save(struct gpushm_buffer *b, const char *path,
 		const struct gpushm_save_options *options)
 {
-	return gpushm_private_fail(ENOSYS, "saving is not built yet");
+	static const struct gpushm_save_options defaults = { .struct_size = sizeof(defaults) };
+	struct save s = { .buffer = b, .options = options ? options : &defaults };
+	struct arrays arrays = { 0 };
+	int r;
+
+	if (!b || !path)
+		return load_fail(EINVAL, "the %s is NULL", b ? "path" : "buffer");
+	r = arrays_list(b, &arrays);
+	if (r == 0)
+		r = save_layout_make(b, &arrays, s.options->metadata, &s.layout);
+	if (r == 0) {
+		s.device = arrays_device(&arrays, b);
+		r = save_to(&s, path);
+	}
+	if (r == 0 && s.options->report)
+		fill_report(&s, s.options->report);
+	save_layout_clear(&s.layout);
+	arrays_clear(&arrays);
+	return r;
 }

@@ -23,7 +23,7 @@ static const char *const range_names[RANGE_KINDS] = {
 	[RANGE_MAPPING] = "mappings",
 	[RANGE_POINTER] = "pool pointers",
 	[RANGE_ALLOCATION] = "allocations",
-	[RANGE_HOST] = "registrations of host memory",
+	[RANGE_HOST] = "registrations and allocations of host memory",
 };
 
 static unsigned long handed_out(void)

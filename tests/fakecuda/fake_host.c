@@ -2,13 +2,14 @@
  *
  * cuMemHostRegister: memory of the process that the driver pins and every GPU may use at the same
  * address. Pages that can't be written need READ_ONLY. /proc/self/maps shows whether they can,
- * where the driver asks the kernel.
+ * where the driver asks the kernel. cuMemHostAlloc is the same with memory of the driver's.
  */
 #include "tests/fakecuda/fake_context.h"
 #include "tests/fakecuda/fake_range.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* The protection that all of the bytes have in common: 'r' and 'w' bits of CUmemAccess_flags. */
 static unsigned char protection(uintptr_t start, size_t size)
@@ -80,10 +81,45 @@ static CUresult host_unregister(void *p)
 {
 	struct range *r = range_find((uintptr_t)p);
 
-	if (!r || r->kind != RANGE_HOST)
+	if (!r || r->kind != RANGE_HOST || r->allocated)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	if (r->start != (uintptr_t)p)
 		return CUDA_ERROR_INVALID_VALUE;
+	range_drop(r);
+	free(r);
+	return CUDA_SUCCESS;
+}
+
+static CUresult host_alloc(void **ret, size_t size)
+{
+	void *p = ret && size ? mmap(NULL, size, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+			      : MAP_FAILED;
+	CUresult result;
+
+	if (p == MAP_FAILED)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = host_register(p, size, 0);
+	if (result) {
+		munmap(p, size);
+		return result;
+	}
+	range_find((uintptr_t)p)->allocated = true;
+	*ret = p;
+	return CUDA_SUCCESS;
+}
+
+static CUresult host_free(void *p)
+{
+	struct range *r = range_find((uintptr_t)p);
+	struct context *context;
+	CUresult result = context_current(&context);
+
+	if (result)
+		return result;
+	if (!r || !r->allocated || r->start != (uintptr_t)p)
+		return misuse("%p, to be freed, is not from cuMemHostAlloc", p);
+	munmap(p, r->size);
 	range_drop(r);
 	free(r);
 	return CUDA_SUCCESS;
@@ -107,6 +143,16 @@ CUresult cuMemHostRegister(void *p, size_t size, unsigned int flags)
 CUresult cuMemHostUnregister(void *p)
 {
 	return FAKE_CALL(CALL_GIVES_BACK, host_unregister(p));
+}
+
+CUresult cuMemHostAlloc(void **ret, size_t size, unsigned int flags)
+{
+	return FAKE_CALL(CALL_PLAIN, host_alloc(ret, size));
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+	return FAKE_CALL(CALL_GIVES_BACK, host_free(p));
 }
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *ret, void *p, unsigned int flags)

@@ -13,7 +13,7 @@ enum range_kind {
 	RANGE_MAPPING,	  /* cuMemMap */
 	RANGE_POINTER,	  /* of a pool */
 	RANGE_ALLOCATION, /* cuMemAlloc */
-	RANGE_HOST,	  /* cuMemHostRegister */
+	RANGE_HOST,	  /* cuMemHostRegister, cuMemHostAlloc */
 	RANGE_KINDS,
 };
 
@@ -25,6 +25,7 @@ struct range {
 	size_t size;		/* bytes, exactly as asked for: one more is out of bounds */
 	unsigned char *alias;	/* where the driver itself reads and writes */
 	const void *pool;	/* CUmemoryPool, or NULL */
+	bool allocated;		/* of the host's: by cuMemHostAlloc */
 	CUmemLocation location; /* id: physical GPU or node */
 	unsigned char access[GPUS_MAX];
 };

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A crew: threads that share one piece of work, which is cut into numbered blocks. The calling
+ * thread waits, and reports progress. The first error stops all of them.
+ */
+#pragma once
+
+#include "client/gpushm_load.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct crew;
+
+struct crew_work {
+	unsigned threads; /* at least 1; fewer are used if the system starts no more */
+	uint64_t blocks;
+	uint64_t bytes; /* of all blocks, for progress */
+	/* What thread number 0, 1, ... does: it takes blocks with crew_next() until there are no
+	 * more. 0, or a negative errno with gpushm_error() set, which crew_run() returns. Signals
+	 * are blocked in it. */
+	int (*run)(struct crew *crew, unsigned thread, void *user);
+	void *user;
+	const cpu_set_t *cpus; /* that the threads run on; NULL: as the calling thread */
+	gpushm_load_progress_fn *progress;
+	void *progress_user;
+};
+
+/* Returns when all threads have ended. 0; the first error of a thread, with gpushm_error() set;
+ * -ECANCELED if progress returned nonzero; -EAGAIN if no thread could be started.
+ * *ret_elapsed_ns is written in any case. */
+int crew_run(const struct crew_work *work, uint64_t *ret_elapsed_ns);
+
+/* For a thread of the crew: the next block. False: there are no more, or the work was stopped. */
+bool crew_next(struct crew *crew, uint64_t *ret_block);
+
+/* Whether the work was stopped by an error or by progress: a thread asks between two long calls. */
+bool crew_stopped(const struct crew *crew);
+
+/* Adds bytes that are done. file: what is read or written; it must live as long as the crew. */
+void crew_done(struct crew *crew, uint64_t bytes, const char *file);

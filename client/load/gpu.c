@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The driver calls of libgpushm-load. Its table is its own: libgpushm exports none of its driver
+ * functions. The primary context is the one that libgpushm and every framework use, so retaining it
+ * here costs nothing where they have it already.
+ */
+#include "client/load/gpu.h"
+
+#include "client/gpushm_private.h"
+#include "proto/base/libcuda.h"
+#include "proto/base/own.h"
+
+#include <ctype.h>
+#include <cuda.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SLOTS_MAX 8
+
+/* member, symbol */
+#define CALLS(X)                                             \
+	X(init, cuInit)                                      \
+	X(get_error_name, cuGetErrorName)                    \
+	X(device_get, cuDeviceGet)                           \
+	X(device_get_pci_bus_id, cuDeviceGetPCIBusId)        \
+	X(primary_ctx_retain, cuDevicePrimaryCtxRetain)      \
+	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2) \
+	X(ctx_push_current, cuCtxPushCurrent_v2)             \
+	X(ctx_pop_current, cuCtxPopCurrent_v2)               \
+	X(mem_host_alloc, cuMemHostAlloc)                    \
+	X(mem_free_host, cuMemFreeHost)                      \
+	X(stream_create, cuStreamCreate)                     \
+	X(stream_destroy, cuStreamDestroy_v2)                \
+	X(stream_synchronize, cuStreamSynchronize)           \
+	X(event_create, cuEventCreate)                       \
+	X(event_destroy, cuEventDestroy_v2)                  \
+	X(event_record, cuEventRecord)                       \
+	X(event_synchronize, cuEventSynchronize)             \
+	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2)           \
+	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2)
+
+struct cuda {
+	CALLS(LIBCUDA_MEMBER)
+};
+
+static struct cuda cuda;
+static bool loaded; /* under lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct gpu {
+	CUdevice device;
+	CUcontext context;
+	unsigned retains; /* to be released, one by one; under lock */
+};
+
+struct gpu_queue {
+	CUstream stream;
+	CUevent events[SLOTS_MAX];
+	bool marked[SLOTS_MAX];
+	unsigned slots;
+	bool entered;
+};
+
+static int check(const char *call, CUresult result)
+{
+	const char *name = NULL;
+	int number = EIO;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	cuda.get_error_name(result, &name);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		number = ENOMEM;
+	if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_INVALID_DEVICE ||
+	    result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEVICE_UNAVAILABLE)
+		number = ENODEV;
+	return gpushm_private_fail(number, "%s: %s", call,
+				   name ? name : "an error that the driver has no name for");
+}
+
+static int start(void)
+{
+	static const struct libcuda_symbol symbols[] = { CALLS(LIBCUDA_SYMBOL) };
+	char why[256] = "";
+
+	pthread_mutex_lock(&lock);
+	if (!loaded)
+		loaded = libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why));
+	pthread_mutex_unlock(&lock);
+	if (!loaded)
+		return gpushm_private_fail(ENODEV, "%s", why);
+	return check("cuInit", cuda.init(0));
+}
+
+/* ---- the context ---- */
+
+static int retain(struct gpu *g)
+{
+	CUresult result;
+
+	pthread_mutex_lock(&lock);
+	result = cuda.primary_ctx_retain(&g->context, g->device);
+	g->retains += result == CUDA_SUCCESS;
+	pthread_mutex_unlock(&lock);
+	return check("cuDevicePrimaryCtxRetain", result);
+}
+
+static int enter(struct gpu *g)
+{
+	int r;
+
+	if (cuda.ctx_push_current(g->context) == CUDA_SUCCESS)
+		return 0;
+	/* An application that resets the device (cuDevicePrimaryCtxReset) destroys the context
+	 * while we use it; retaining it makes another. */
+	r = retain(g);
+	return r < 0 ? r : check("cuCtxPushCurrent", cuda.ctx_push_current(g->context));
+}
+
+static void leave(void)
+{
+	CUcontext context;
+
+	cuda.ctx_pop_current(&context);
+}
+
+int gpu_open(int device, struct gpu **ret)
+{
+	_cleanup_(free_ptr) struct gpu *g = calloc(1, sizeof(*g));
+	int r = start();
+
+	if (r < 0)
+		return r;
+	if (!g)
+		return gpushm_private_fail(ENOMEM, "out of memory for a GPU");
+	r = check("cuDeviceGet", cuda.device_get(&g->device, device));
+	if (r == 0)
+		r = retain(g);
+	if (r == 0)
+		*ret = take_ptr(g);
+	return r;
+}
+
+struct gpu *gpu_close(struct gpu *g)
+{
+	for (; g && g->retains > 0; g->retains--)
+		cuda.primary_ctx_release(g->device);
+	free(g);
+	return NULL;
+}
+
+/* ---- processors ---- */
+
+/* "0-15,32-47\n" */
+static void parse_list(const char *text, cpu_set_t *ret)
+{
+	unsigned from, to;
+	int n;
+
+	CPU_ZERO(ret);
+	while (sscanf(text, "%u%n", &from, &n) == 1) {
+		text += n;
+		to = from;
+		if (*text == '-' && sscanf(text, "-%u%n", &to, &n) == 1)
+			text += n;
+		for (; from <= to && from < CPU_SETSIZE; from++)
+			CPU_SET(from, ret);
+		text += *text == ',';
+	}
+}
+
+/* Reads a line of what the kernel says about the device. */
+static bool read_property(struct gpu *g, const char *property, char *ret, int size)
+{
+	char id[32], path[96];
+	FILE *file;
+	bool found;
+
+	if (cuda.device_get_pci_bus_id(id, sizeof(id), g->device) != CUDA_SUCCESS)
+		return false;
+	/* The kernel has small letters in its names. */
+	for (char *p = id; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/%s", id, property);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	found = fgets(ret, size, file) != NULL;
+	fclose(file);
+	return found;
+}
+
+bool gpu_processors(struct gpu *g, cpu_set_t *ret)
+{
+	cpu_set_t near, mine;
+	char line[1024];
+
+	if (!read_property(g, "local_cpulist", line, sizeof(line)) ||
+	    sched_getaffinity(0, sizeof(mine), &mine) < 0)
+		return false;
+	parse_list(line, &near);
+	CPU_AND(ret, &near, &mine);
+	return CPU_COUNT(ret) > 0;
+}
+
+int gpu_node(struct gpu *g)
+{
+	char line[32];
+
+	return read_property(g, "numa_node", line, sizeof(line)) ? atoi(line) : -1;
+}
+
+/* ---- memory ---- */
+
+int gpu_pin(struct gpu *g, size_t bytes, void **ret)
+{
+	int r = enter(g);
+
+	if (r < 0)
+		return r;
+	/* Portable: every context may copy from it, which a buffer that is mapped for a peer needs.
+	 */
+	r = check("cuMemHostAlloc", cuda.mem_host_alloc(ret, bytes, CU_MEMHOSTALLOC_PORTABLE));
+	leave();
+	return r;
+}
+
+void gpu_unpin(struct gpu *g, void *memory)
+{
+	if (!memory || enter(g) < 0)
+		return;
+	cuda.mem_free_host(memory);
+	leave();
+}
+
+/* ---- queues ---- */
+
+static int queue_open(struct gpu_queue *q, struct gpu *g)
+{
+	int r = enter(g);
+
+	if (r < 0)
+		return r;
+	q->entered = true;
+	/* Non-blocking: it does not wait for the legacy default stream of the application. */
+	r = check("cuStreamCreate", cuda.stream_create(&q->stream, CU_STREAM_NON_BLOCKING));
+	for (unsigned i = 0; r == 0 && i < q->slots; i++)
+		r = check("cuEventCreate",
+			  cuda.event_create(&q->events[i],
+					    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+	return r;
+}
+
+int gpu_queue_new(struct gpu *g, unsigned slots, struct gpu_queue **ret)
+{
+	struct gpu_queue *q = calloc(1, sizeof(*q));
+	int r;
+
+	if (!q || slots > SLOTS_MAX) {
+		free(q);
+		return gpushm_private_fail(ENOMEM, "out of memory for a queue of copies");
+	}
+	q->slots = slots;
+	r = queue_open(q, g);
+	if (r < 0) {
+		gpu_queue_free(q);
+		return r;
+	}
+	*ret = q;
+	return 0;
+}
+
+struct gpu_queue *gpu_queue_free(struct gpu_queue *q)
+{
+	if (!q)
+		return NULL;
+	if (q->stream)
+		cuda.stream_synchronize(q->stream);
+	for (unsigned i = 0; i < q->slots; i++)
+		if (q->events[i])
+			cuda.event_destroy(q->events[i]);
+	if (q->stream)
+		cuda.stream_destroy(q->stream);
+	if (q->entered)
+		leave();
+	free(q);
+	return NULL;
+}
+
+int gpu_copy_to_device(struct gpu_queue *q, uint64_t device, const void *host, size_t bytes)
+{
+	return check("cuMemcpyHtoDAsync", cuda.memcpy_htod_async(device, host, bytes, q->stream));
+}
+
+int gpu_copy_to_host(struct gpu_queue *q, void *host, uint64_t device, size_t bytes)
+{
+	return check("cuMemcpyDtoHAsync", cuda.memcpy_dtoh_async(host, device, bytes, q->stream));
+}
+
+int gpu_mark(struct gpu_queue *q, unsigned slot)
+{
+	int r = check("cuEventRecord", cuda.event_record(q->events[slot], q->stream));
+
+	q->marked[slot] = r == 0;
+	return r;
+}
+
+int gpu_wait(struct gpu_queue *q, unsigned slot)
+{
+	if (!q->marked[slot])
+		return 0;
+	q->marked[slot] = false;
+	return check("cuEventSynchronize", cuda.event_synchronize(q->events[slot]));
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The copies of a block are queued before the block that came before it is worked on.
+ */
+#include "client/load/readback.h"
+
+#include "client/gpushm_private.h"
+
+#include <stdlib.h>
+
+struct reader {
+	const struct readback *r;
+	struct crew *crew;
+	void *state;
+	const char *host; /* the memory; NULL: it is a GPU's, at */
+	uint64_t device;
+	struct lane lane;
+};
+
+/* A block in a slot. */
+struct fetched {
+	uint64_t block;
+	char *bytes; /* NULL: there is none */
+	unsigned slot;
+};
+
+/* Queues the copies of a block to the next slot. */
+static int fetch(struct reader *w, uint64_t block, struct fetched *ret)
+{
+	struct cursor at = blocks_cursor(w->r->blocks, block);
+	struct run part;
+	char *to;
+	int r = lane_next(&w->lane, &to);
+
+	*ret = (struct fetched){ .block = block, .bytes = to, .slot = w->lane.at };
+	for (; r == 0 && cursor_next_in_buffer(&at, &part); to += part.bytes)
+		r = gpu_copy_to_host(w->lane.queue, to, w->device + part.buffer_offset, part.bytes);
+	return r < 0 ? r : gpu_mark(w->lane.queue, w->lane.at);
+}
+
+static int end_block(struct reader *w, uint64_t block)
+{
+	int r = w->r->block(w->state, block);
+
+	if (r == 0)
+		crew_done(w->crew, blocks_cursor(w->r->blocks, block).left, w->r->file);
+	return r;
+}
+
+/* Works on a block that was fetched, once it is there. */
+static int take(struct reader *w, struct fetched *f)
+{
+	const char *bytes = f->bytes;
+	struct cursor at;
+	struct run part;
+	int r;
+
+	if (!bytes)
+		return 0;
+	f->bytes = NULL;
+	at = blocks_cursor(w->r->blocks, f->block);
+	r = gpu_wait(w->lane.queue, f->slot);
+	for (; r == 0 && cursor_next_in_file(&at, &part); bytes += part.bytes)
+		r = w->r->part(w->state, &part, bytes);
+	return r < 0 ? r : end_block(w, f->block);
+}
+
+static int read_device(struct reader *w)
+{
+	struct fetched now, next = { 0 };
+	uint64_t block;
+	int r = 0;
+
+	while (r == 0 && crew_next(w->crew, &block)) {
+		now = next;
+		/* With a single slot the block in it comes first. */
+		if (w->lane.n == 1)
+			r = take(w, &now);
+		if (r == 0)
+			r = fetch(w, block, &next);
+		if (r == 0)
+			r = take(w, &now);
+	}
+	return r == 0 && !crew_stopped(w->crew) ? take(w, &next) : r;
+}
+
+static int read_host(struct reader *w)
+{
+	uint64_t block;
+	int r = 0;
+
+	while (r == 0 && crew_next(w->crew, &block)) {
+		struct cursor at = blocks_cursor(w->r->blocks, block);
+		struct run part;
+
+		while (r == 0 && cursor_next(&at, &part))
+			r = w->r->part(w->state, &part, w->host + part.buffer_offset);
+		if (r == 0)
+			r = end_block(w, block);
+	}
+	return r;
+}
+
+static int reader_run(struct crew *crew, unsigned thread, void *user)
+{
+	const struct readback *back = user;
+	struct reader w = { .r = back, .crew = crew };
+	int r = back->open(back->user, &w.state);
+
+	if (!back->transport) {
+		w.host = gpushm_buffer_host_ptr(back->buffer);
+		r = r < 0 ? r : read_host(&w);
+	} else {
+		w.device = (uintptr_t)gpushm_buffer_device_ptr(back->buffer);
+		if (r == 0)
+			r = lane_open(&w.lane, &back->transport->ring, thread, back->threads);
+		if (r == 0)
+			r = read_device(&w);
+		lane_close(&w.lane);
+	}
+	back->close(w.state);
+	return r;
+}
+
+int readback_run(const struct readback *r, uint64_t *ret_elapsed_ns)
+{
+	const struct transport *t = r->transport;
+	struct crew_work work = {
+		.threads = r->threads,
+		.blocks = r->blocks->n,
+		.bytes = r->blocks->plan->bytes,
+		.run = reader_run,
+		.user = (void *)r,
+		.cpus = t && t->has_cpus ? &t->cpus : NULL,
+		.progress = r->progress,
+		.progress_user = r->progress_user,
+	};
+
+	return crew_run(&work, ret_elapsed_ns);
+}
+
+/* ---- a digest ---- */
+
+struct hasher {
+	struct digest *digest;
+	const struct block_hash_code *code;
+	struct block_hash *hash; /* owned */
+};
+
+static int hasher_open(void *user, void **ret)
+{
+	struct hasher *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return gpushm_private_fail(ENOMEM, "out of memory for a digest");
+	*ret = h;
+	h->digest = user;
+	h->code = digest_code();
+	h->hash = h->code->new ();
+	if (!h->hash)
+		return gpushm_private_fail(ENOMEM, "out of memory for a digest");
+	h->code->begin(h->hash);
+	return 0;
+}
+
+static void hasher_close(void *state)
+{
+	struct hasher *h = state;
+
+	if (h)
+		h->code->free(h->hash);
+	free(h);
+}
+
+static int hasher_part(void *state, const struct run *part, const void *bytes)
+{
+	struct hasher *h = state;
+
+	h->code->add(h->hash, bytes, part->bytes);
+	return 0;
+}
+
+static int hasher_block(void *state, uint64_t block)
+{
+	struct hasher *h = state;
+
+	digest_set(h->digest, block, h->code->end(h->hash));
+	h->code->begin(h->hash);
+	return 0;
+}
+
+int readback_digest(const struct readback *r, struct digest *ret, uint64_t *ret_elapsed_ns)
+{
+	struct readback back = *r;
+	int result = digest_init(ret, r->blocks->n);
+
+	if (result < 0)
+		return result;
+	back.user = ret;
+	back.open = hasher_open;
+	back.close = hasher_close;
+	back.part = hasher_part;
+	back.block = hasher_block;
+	return readback_run(&back, ret_elapsed_ns);
+}

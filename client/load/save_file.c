@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file without a name (O_TMPFILE) vanishes by itself if this process dies. rename(2) needs a name
+ * to replace another file, so it gets one just before. Where the file system has no such files, a
+ * hidden one with a random name is made, which a killed process leaves behind.
+ */
+#include "client/load/save_file.h"
+
+#include "client/load/fail.h"
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define MODE 0666 /* less the umask */
+
+static int fail(const struct save_file *f, const char *what)
+{
+	return load_fail(errno, "%s: %s%s", f->path, what, strerror(errno));
+}
+
+/* ---- names ---- */
+
+/* The folder of a path; free() it. */
+static char *folder_of(const char *path)
+{
+	_cleanup_(free_ptr) char *copy = strdup(path);
+
+	return copy ? strdup(dirname(copy)) : NULL;
+}
+
+/* A name beside the target that no file has. NULL: out of memory. */
+static char *make_name(const struct save_file *f)
+{
+	_cleanup_(free_ptr) char *folder = folder_of(f->target);
+	const char *slash = strrchr(f->target, '/'), *base = slash ? slash + 1 : f->target;
+	uint64_t number = 0;
+	char *name;
+
+	if (!folder || getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return NULL;
+	/* A file's name has 255 bytes at most. */
+	return asprintf(&name, "%s/.%.200s.%016" PRIx64, folder, base, number) < 0 ? NULL : name;
+}
+
+/* ---- opening ---- */
+
+static int open_named(struct save_file *f)
+{
+	f->temporary = make_name(f);
+	if (!f->temporary)
+		return load_no_memory();
+	f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+	if (f->fd >= 0)
+		return 0;
+	free_ptr(&f->temporary);
+	return fail(f, "");
+}
+
+static int open_temporary(struct save_file *f)
+{
+	_cleanup_(free_ptr) char *folder = folder_of(f->target);
+
+	if (!folder)
+		return load_no_memory();
+	f->fd = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, MODE);
+	if (f->fd >= 0)
+		return 0;
+	/* A kernel or file system without such files says one of these. */
+	if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL)
+		return fail(f, "");
+	return open_named(f);
+}
+
+static int open_stream(struct save_file *f)
+{
+	f->stream = true;
+	f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	return f->fd < 0 ? fail(f, "") : 0;
+}
+
+int save_file_open(struct save_file *f, const char *path)
+{
+	struct stat st;
+	bool exists;
+
+	*f = (struct save_file){ .path = path, .fd = -1 };
+	if (strcmp(path, "-") == 0) {
+		f->path = "standard output";
+		f->stream = f->standard = true;
+		f->fd = STDOUT_FILENO;
+		return 0;
+	}
+	exists = stat(path, &st) == 0;
+	if (exists && S_ISDIR(st.st_mode))
+		return load_fail(EISDIR, "%s is a folder", path);
+	if (exists && !S_ISREG(st.st_mode))
+		return open_stream(f);
+	/* A link stays, and what it leads to is replaced. */
+	f->target = exists ? realpath(path, NULL) : strdup(path);
+	return f->target ? open_temporary(f) : load_no_memory();
+}
+
+/* ---- writing ---- */
+
+int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset)
+{
+	for (size_t done = 0; done < n;) {
+		const char *from = (const char *)bytes + done;
+		ssize_t r = f->stream ? write(f->fd, from, n - done)
+				      : pwrite(f->fd, from, n - done, (off_t)(offset + done));
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return fail(f, "");
+		done += (size_t)r;
+	}
+	return 0;
+}
+
+/* ---- ending ---- */
+
+/* Gives a file without a name one. /proc is how a process without privileges does that:
+ * open(2), "O_TMPFILE". */
+static int link_temporary(struct save_file *f)
+{
+	char self[64];
+
+	if (f->temporary)
+		return 0;
+	f->temporary = make_name(f);
+	if (!f->temporary)
+		return load_no_memory();
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
+	if (linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0)
+		return 0;
+	free_ptr(&f->temporary);
+	return fail(f, "the new file gets no name: ");
+}
+
+/* A name is on disk when its folder is. Some file systems refuse that and need no help. */
+static void sync_folder(const struct save_file *f)
+{
+	_cleanup_(free_ptr) char *folder = folder_of(f->target);
+	_cleanup_(close_fd) int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	if (fd >= 0)
+		fsync(fd);
+}
+
+int save_file_commit(struct save_file *f)
+{
+	int r;
+
+	if (f->stream)
+		return 0;
+	if (fsync(f->fd) < 0)
+		return fail(f, "");
+	r = link_temporary(f);
+	if (r < 0)
+		return r;
+	if (rename(f->temporary, f->target) < 0)
+		return fail(f, "");
+	free_ptr(&f->temporary);
+	sync_folder(f);
+	return 0;
+}
+
+void save_file_close(struct save_file *f)
+{
+	if (f->temporary)
+		unlink(f->temporary);
+	if (!f->standard)
+		close_fd(&f->fd);
+	free_ptr(&f->temporary);
+	free_ptr(&f->target);
+}

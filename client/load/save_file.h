@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The file that a save writes: it appears under its name when it is whole, and never before.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct save_file {
+	const char *path; /* as the caller gave it; lent, for errors */
+	char *target;	  /* owned: where the file will be; NULL: a stream */
+	char *temporary;  /* owned: the name that it has until then; NULL: none */
+	int fd;		  /* owned, unless it is standard output */
+	bool stream;	  /* bytes must come in order: "-", a pipe, a device */
+	bool standard;	  /* standard output */
+};
+
+/* Opens a temporary file in the folder of `path`, without a name if the file system can do that;
+ * for "-", and for a path that exists and is no regular file, that itself. An error of open(2),
+ * with gpushm_error() set. */
+int save_file_open(struct save_file *f, const char *path);
+
+/* Writes all bytes: at that offset; to a stream, where it stands. Any number of threads may write
+ * to a file at the same time. An error of write(2), with gpushm_error() set. */
+int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset);
+
+/* Waits until all is on disk, and gives the file its name, which another file may have had. */
+int save_file_commit(struct save_file *f);
+
+/* Removes what was not committed. May be called on a zeroed struct whose fd is -1. */
+void save_file_close(struct save_file *f);

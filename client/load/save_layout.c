@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tensors lie in the file as their arrays lie in the buffer, so that both are read and written in
+ * order. PyTorch refuses a tensor that does not begin on a multiple of its element, so where that
+ * would happen, those with the largest elements come first, as the format's own library does it.
+ *
+ * Of arrays that are the same bytes one is written; the names of the others are members of
+ * __metadata__, with its name as their value. That is what safetensors.torch.save_model() does with
+ * tied weights. It writes the one whose name comes first, unless the metadata already say another.
+ * Arrays that share bytes but differ in type or shape are written each.
+ */
+#include "client/load/save_layout.h"
+
+#include "client/load/fail.h"
+#include "client/load/header.h"
+#include "proto/base/own.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define METADATA "__metadata__"
+#define METADATA_ATTR "gpushm.metadata"
+
+/* ---- which arrays ---- */
+
+static const char *name_of(const struct saved *s)
+{
+	return gpushm_array_name(s->array->array);
+}
+
+static uint64_t element_bits(const struct saved *s)
+{
+	return gpushm_dtype_bits(gpushm_array_dtype(s->array->array));
+}
+
+/* Sub-byte types begin on bytes like others. */
+static bool aligned(const struct saved *s)
+{
+	uint64_t bytes = element_bits(s) / 8;
+
+	return bytes == 0 || s->begin % bytes == 0;
+}
+
+static int fill(struct saved *s, const struct covered *c)
+{
+	const struct gpushm_array *a = c->array;
+	char dtype[32];
+
+	*s = (struct saved){ .array = c,
+			     .bytes = gpushm_array_nbytes(a),
+			     .plain = gpushm_array_is_c_contiguous(a) };
+	if (header_dtype_name(gpushm_array_dtype(a), &s->dtype) == 0)
+		return 0;
+	gpushm_dtype_format(gpushm_array_dtype(a), dtype, sizeof(dtype));
+	return load_fail(ENOTSUP, "array \"%s\": a safetensors file can't have its type, %s",
+			 gpushm_array_name(a), dtype);
+}
+
+/* The format's metadata, where an attribute is too small for it. */
+static bool is_metadata(const struct covered *c)
+{
+	return strcmp(gpushm_array_name(c->array), METADATA) == 0;
+}
+
+static int collect(const struct arrays *arrays, struct save_layout *l)
+{
+	int r = 0;
+
+	l->items = calloc(arrays->n + 1, sizeof(*l->items));
+	if (!l->items)
+		return load_no_memory();
+	for (size_t i = 0; r == 0 && i < arrays->n; i++)
+		if (!is_metadata(&arrays->items[i]))
+			r = fill(&l->items[l->n++], &arrays->items[i]);
+	l->names = l->n;
+	return r;
+}
+
+/* ---- tied arrays ---- */
+
+/* 0: both are the same tensor. */
+static int compare_tensors(const struct saved *a, const struct saved *b)
+{
+	const struct gpushm_array *x = a->array->array, *y = b->array->array;
+	int n = gpushm_array_ndim(x);
+
+	if (a->array->begin != b->array->begin)
+		return a->array->begin < b->array->begin ? -1 : 1;
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? -1 : 1;
+	if (a->dtype != b->dtype)
+		return strcmp(a->dtype, b->dtype);
+	if (n != gpushm_array_ndim(y))
+		return n < gpushm_array_ndim(y) ? -1 : 1;
+	return memcmp(gpushm_array_shape(x), gpushm_array_shape(y), (size_t)n * sizeof(int64_t));
+}
+
+static int by_tensor(const void *x, const void *y)
+{
+	const struct saved *const *a = x, *const *b = y;
+	int r = compare_tensors(*a, *b);
+
+	return r != 0 ? r : strcmp(name_of(*a), name_of(*b));
+}
+
+static const char *alias_in(json_t *metadata, const struct saved *s)
+{
+	return json_string_value(json_object_get(metadata, name_of(s)));
+}
+
+/* Which of n names of one tensor the file has: the one that the metadata name, else the first. */
+static const char *choose_name(struct saved **group, size_t n, json_t *metadata)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; alias_in(metadata, group[i]) && j < n; j++)
+			if (strcmp(alias_in(metadata, group[i]), name_of(group[j])) == 0)
+				return name_of(group[j]);
+	return name_of(group[0]);
+}
+
+/* A key that the metadata use otherwise can't say that: such a tensor is written. */
+static int tie(struct saved **group, size_t n, json_t *metadata)
+{
+	const char *kept = choose_name(group, n, metadata);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *alias = alias_in(metadata, group[i]);
+
+		if (strcmp(name_of(group[i]), kept) == 0 || (alias && strcmp(alias, kept) != 0))
+			continue;
+		group[i]->tied = kept;
+		if (json_object_set_new(metadata, name_of(group[i]), json_string(kept)) < 0)
+			return load_no_memory();
+	}
+	return 0;
+}
+
+static int tie_groups(struct saved **order, size_t n, json_t *metadata)
+{
+	size_t end;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i = end) {
+		for (end = i + 1; end < n && compare_tensors(order[i], order[end]) == 0;)
+			end++;
+		if (end - i > 1 && order[i]->plain && order[i]->bytes > 0)
+			r = tie(&order[i], end - i, metadata);
+	}
+	return r;
+}
+
+/* Finds the tensors that are the same, and takes all but one out of the list. */
+static int join_tied(struct save_layout *l, json_t *metadata)
+{
+	_cleanup_(free_ptr) struct saved **order = calloc(l->n + 1, sizeof(struct saved *));
+	size_t n = 0;
+	int r;
+
+	if (!order)
+		return load_no_memory();
+	for (size_t i = 0; i < l->n; i++)
+		order[i] = &l->items[i];
+	qsort(order, l->n, sizeof(struct saved *), by_tensor);
+	r = tie_groups(order, l->n, metadata);
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->items[i].tied)
+			l->items[n++] = l->items[i];
+	l->n = n;
+	return r;
+}
+
+/* ---- order ---- */
+
+/* Returns whether all of them begin where an element may begin. */
+static bool place(struct save_layout *l)
+{
+	bool all = true;
+
+	l->bytes = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		l->items[i].begin = l->bytes;
+		l->bytes += l->items[i].bytes;
+		all &= aligned(&l->items[i]);
+	}
+	return all;
+}
+
+static int by_element(const void *x, const void *y)
+{
+	const struct saved *a = x, *b = y;
+	uint64_t m = element_bits(a), n = element_bits(b);
+
+	if (m != n)
+		return m > n ? -1 : 1;
+	return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* Arrays of size 0 have the begin of the next one: their order does not matter. */
+static void order(struct save_layout *l)
+{
+	if (place(l))
+		return;
+	qsort(l->items, l->n, sizeof(*l->items), by_element);
+	place(l);
+}
+
+/* ---- the header ---- */
+
+static json_t *parse_metadata(const char *text, size_t n, const char *whose)
+{
+	json_error_t error;
+	json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error), *member;
+	const char *key;
+	bool strings = json_is_object(value);
+
+	json_object_foreach(value, key, member) strings &= json_is_string(member);
+	if (strings)
+		return value;
+	json_decref(value);
+	load_fail(EINVAL, "%s are no JSON object of strings", whose);
+	return NULL;
+}
+
+/* Of the array that has them, if they were too large for an attribute. */
+static json_t *read_metadata_array(struct gpushm_buffer *b, const struct arrays *arrays)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+	const struct covered *c = NULL;
+
+	for (size_t i = 0; i < arrays->n; i++)
+		if (is_metadata(&arrays->items[i]))
+			c = &arrays->items[i];
+	if (!c)
+		return json_object();
+	text = malloc(c->end - c->begin + 1);
+	if (!text) {
+		load_no_memory();
+		return NULL;
+	}
+	if (gpushm_read(b, c->begin, text, c->end - c->begin) < 0)
+		return NULL;
+	return parse_metadata(text, c->end - c->begin, "the array \"" METADATA "\"'s contents");
+}
+
+/* NULL: an error, with gpushm_error() set. */
+static json_t *find_metadata(struct gpushm_buffer *b, const struct arrays *arrays, const char *text)
+{
+	const void *value;
+	size_t size;
+
+	if (text)
+		return parse_metadata(text, strlen(text), "the metadata");
+	if (gpushm_buffer_attr(b, METADATA_ATTR, &value, &size) == 0)
+		return parse_metadata(value, size, "the buffer's attribute \"" METADATA_ATTR "\"");
+	return read_metadata_array(b, arrays);
+}
+
+static json_t *describe(const struct saved *s)
+{
+	const struct gpushm_array *a = s->array->array;
+	json_t *shape = json_array();
+
+	for (int i = 0; i < gpushm_array_ndim(a); i++)
+		json_array_append_new(shape, json_integer(gpushm_array_dim(a, i)));
+	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", s->dtype, "shape", shape, "data_offsets",
+			 (json_int_t)s->begin, (json_int_t)(s->begin + s->bytes));
+}
+
+/* The length, 8 bytes with the little end first; the text; spaces up to a multiple of 8. */
+static int write_header(struct save_layout *l, json_t *header)
+{
+	_cleanup_(free_ptr) char *text = json_dumps(header, JSON_COMPACT);
+	size_t length = text ? strlen(text) : 0, padded = (length + 7) & ~(size_t)7;
+	uint64_t n = htole64(padded);
+
+	if (!text)
+		return load_no_memory();
+	if (padded > HEADER_BYTES_MAX)
+		return load_fail(EFBIG,
+				 "the header has %zu bytes; a safetensors file can have %u: save "
+				 "fewer arrays, or shorter names",
+				 padded, HEADER_BYTES_MAX);
+	l->n_header = sizeof(n) + padded;
+	l->header = malloc(l->n_header);
+	if (!l->header)
+		return load_no_memory();
+	memset(l->header, ' ', l->n_header);
+	memcpy(l->header, &n, sizeof(n));
+	memcpy(l->header + sizeof(n), text, length);
+	return 0;
+}
+
+static int make_header(struct save_layout *l, json_t *metadata)
+{
+	json_t *header = json_object();
+	int r = header ? 0 : -1;
+
+	if (json_object_size(metadata) > 0)
+		r |= json_object_set(header, METADATA, metadata);
+	for (size_t i = 0; r == 0 && i < l->n; i++)
+		r = json_object_set_new(header, name_of(&l->items[i]), describe(&l->items[i]));
+	r = r < 0 ? load_no_memory() : write_header(l, header);
+	json_decref(header);
+	return r;
+}
+
+int save_layout_make(struct gpushm_buffer *b, const struct arrays *arrays, const char *metadata,
+		     struct save_layout *ret)
+{
+	json_t *object;
+	int r;
+
+	*ret = (struct save_layout){ 0 };
+	object = find_metadata(b, arrays, metadata);
+	if (!object)
+		return -EINVAL;
+	r = collect(arrays, ret);
+	if (r == 0)
+		r = join_tied(ret, object);
+	if (r == 0) {
+		order(ret);
+		r = make_header(ret, object);
+	}
+	json_decref(object);
+	return r;
+}
+
+void save_layout_clear(struct save_layout *l)
+{
+	free_ptr(&l->items);
+	free_ptr(&l->header);
+	*l = (struct save_layout){ 0 };
+}
