@@ -122,7 +122,7 @@ $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 
 # One source, compiled for each set of instructions that makes it faster; the library chooses when it runs.
 BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),$(addprefix $(BUILD)/obj/client/load/block_hash_,avx512f.o avx2.o))
-$(BUILD)/obj/client/load/block_hash_%.o: client/load/block_hash.c
+$(BLOCK_HASHES): $(BUILD)/obj/client/load/block_hash_%.o: client/load/block_hash.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -m$* -DBLOCK_HASH=block_hash_$* -MMD -MP -c -o $@ $<
 
