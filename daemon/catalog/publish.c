@@ -6,6 +6,8 @@
  * name or watch it are woken.
  */
 #include "daemon/catalog/catalog.h"
+
+#include "daemon/catalog/private_names.h"
 #include "proto/base/own.h"
 
 #include <string.h>
@@ -157,19 +159,27 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 
 /* ---- RENAME ---- */
 
-static int check_renamed(const struct buffer *b, const struct process *p, struct fault *f)
+static int check_renamed(const struct buffer *b, const struct process *p, const char *to,
+			 struct fault *f)
 {
+	const struct process owner = { .uid = b->uid };
+
 	if (!buffer_owned_by(b, p))
 		return fault(
 			f, CODE_ACCESS,
 			"buffer \"%s\" belongs to uid %u: only its owner and admins may rename it",
 			b->key, b->uid);
 	if (b->state == BUFFER_FILLING)
+		return fault(f, CODE_NOT_PUBLISHED,
+			     "buffer \"%s\" is still being filled: it can be renamed once it is "
+			     "published",
+			     b->key);
+	/* An admin may say all private names; but the owner must be able to say this one. */
+	if (p->uid != b->uid && !private_names_may_say(&owner, to))
 		return fault(
-			f, CODE_NOT_PUBLISHED,
-			"buffer \"%s\" is still being filled: its creator can publish it under "
-			"another name",
-			b->key);
+			f, CODE_ACCESS,
+			"name \"%s\" is private, and not to the owner of buffer \"%s\", uid %u", to,
+			b->key, b->uid);
 	return 0;
 }
 
@@ -181,7 +191,7 @@ int catalog_rename(struct catalog *c, const struct process *p, const char *from,
 	int r = catalog_lookup_visible(c, p, from, &b, f);
 
 	if (r == 0)
-		r = check_renamed(b, p, f);
+		r = check_renamed(b, p, to, f);
 	/* As rename(2) does with a name and itself. */
 	if (r < 0 || strcmp(from, to) == 0)
 		return r;

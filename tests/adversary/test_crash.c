@@ -84,6 +84,57 @@ static void check(struct gpushm_buffer *b, const char *name)
 	must(memcmp(got, want, BYTES) != 0 || size != strlen(name), "contents");
 }
 
+/* The buffer of that name has the contents that were made under another one; both first letters
+ * differ. */
+static void check_name(struct gpushm *conn, const char *name, const char *made_as)
+{
+	struct gpushm_buffer *b = NULL;
+
+	must(gpushm_open(conn, name, GPUSHM_READ, 0, NULL, &b), name);
+	check(b, made_as);
+	must(gpushm_close(b), "close of what has a new name");
+}
+
+/* Each version takes the name over; whatever happens, the name means one of the two. */
+static struct gpushm_buffer *replace(struct gpushm *conn, const char *pool, const char *name,
+				     const char *former, const char *made_as)
+{
+	struct gpushm_buffer *b = create(conn, pool, made_as, 0);
+	int r;
+
+	while ((r = gpushm_publish_as(b, GPUSHM_SEALED, name, GPUSHM_REPLACE)) == -ECONNRESET) {
+		must(gpushm_close(b) < 0, "close of a lost one");
+		check_name(conn, name, former);
+		b = create(conn, pool, made_as, 0);
+	}
+	must(r, "publish under another name");
+	return b;
+}
+
+static void swap_versions(struct gpushm *conn, const char *pool)
+{
+	struct gpushm_buffer *v, *w;
+	uint32_t word;
+
+	v = make(conn, pool, "v", GPUSHM_SEALED, 0);
+	must(gpushm_rename(conn, "v", "name", 0), "rename");
+	check_name(conn, "name", "v");
+	w = replace(conn, pool, "name", "v", "w");
+	check_name(conn, "name", "w");
+	must(gpushm_wait(conn, "w", 0) != -ENOENT, "the name of its creation");
+	word = gpushm_buffer_notice(v);
+	must(!(word & GPUSHM_NOTICE_UNLINKED), "the notice of what was replaced");
+	check(v, "v");
+	must(gpushm_close(v), "close of what was replaced");
+	v = make(conn, pool, "v", GPUSHM_SHARED, 0);
+	must(gpushm_rename(conn, "v", "name", GPUSHM_REPLACE), "rename over another one");
+	check_name(conn, "name", "v");
+	must(gpushm_wait(conn, "v", 0) != -ENOENT, "the former name");
+	must(gpushm_close(v) || gpushm_close(w), "close of both");
+	check_name(conn, "name", "v");
+	must(gpushm_unlink(conn, "name"), "unlink");
+}
+
 static void look(struct gpushm *conn, size_t expected, uint32_t holders)
 {
 	struct gpushm_stat *all = NULL;
@@ -131,6 +182,7 @@ static int session_role(char **args)
 	check(r, "b");
 	must(gpushm_close(r), "close again");
 	must(gpushm_unlink(conn, "b"), "unlink");
+	swap_versions(conn, args[1]);
 	gpushm_disconnect(conn);
 	return 0;
 }

@@ -70,6 +70,22 @@ def open_(client, name, access=READ, wait=None):
     return say(client, 5, *fields, *([] if wait is None else [number(3, wait)]))
 
 
+def publish_as(client, lease, state, name, replace=1):
+    return say(client, 4, number(1, lease), number(2, state), data(3, name), number(4, replace))
+
+
+def attrs(client, lease, *pairs):
+    return say(client, 3, number(1, lease), *(data(3, data(1, key) + data(2, value)) for key, value in pairs))
+
+
+def open_while_filling(client, name, wait=FOREVER):
+    return say(client, 5, data(1, name), number(3, wait), number(5, 1))
+
+
+def rename(client, name, to, replace=0):
+    return say(client, 17, data(1, name), data(2, to), number(3, replace))
+
+
 def close(client, lease, *more):
     return say(client, 6, number(1, lease), *more)
 
@@ -162,6 +178,37 @@ SEEDS = {
     + create(1, "~1000/b") + create(1, "~/a"),
     "limits": BOTH + b"".join(create(0, "a%d" % i, 4096) for i in range(8)) + create(1, "b", 1 << 19)
     + create(1, "c", 1 << 19),
+    "a-rename": BOTH + create(0, "a", 1, OPEN_TO_ALL) + rename(0, "a", "b") + publish(0, 1, SHARED)
+    + watch(1, watched("a", None, 1, 0x202), watched("b")) + rename(0, "a", "b") + rename(0, "b", "b")
+    + rename(0, "a", "c") + rename(0, "b", "a//b") + rename(1, "b", "c") + rename(0, "b", "~/b")
+    + open_(1, "~1000/b") + rename(0, "~/b", "~2000/b") + say(0, 17) + say(0, 17, data(1, "a")) + unlink(0, "~/b"),
+    "a-rename-replaces": BOTH + create(0, "a", 1, OPEN_TO_ALL) + publish(0, 1, SHARED) + open_(1, "a")
+    + create(0, "b", 1, OPEN_TO_ALL, number(6, 1)) + publish(0, 2, SEALED) + rename(0, "b", "a")
+    + rename(1, "b", "a", 1) + watch(1, watched("a", None, 1, 0x202)) + rename(0, "b", "a", 1) + open_(1, "a")
+    + create(1, "c") + publish(1, 5, SEALED) + rename(1, "c", "a", 1) + rename(0, "a", "c", 1)
+    + create(0, "d") + rename(0, "a", "d", 1) + close(1, 2) + close(0, 1) + do(0, DIE) + list_(1),
+    "a-rename-serves-who-waits": BOTH + open_(1, "b", READ, FOREVER) + create(0, "a", 1, OPEN_TO_ALL)
+    + publish(0, 1, SHARED) + rename(0, "a", "b") + rename(0, "b", "a") + close(1, 2)
+    + stat(1, "b", FOREVER) + rename(0, "a", "b"),
+    "a-publish-under-another-name": BOTH + create(0, "a", 1, OPEN_TO_ALL) + create(0, "b", 1, OPEN_TO_ALL)
+    + publish(0, 1, SHARED) + publish_as(0, 2, SEALED, "a", 0) + publish_as(0, 2, SEALED, "a//b")
+    + publish_as(0, 2, SEALED, "~2000/x") + open_(1, "c", READ, FOREVER) + publish_as(0, 2, SEALED, "c", 0)
+    + publish_as(0, 2, SEALED, "d") + create(0, "e") + unlink(0, "e") + publish_as(0, 4, SHARED, "a")
+    + create(0, "f") + publish_as(0, 5, SHARED, "f", 0) + list_(1),
+    "waits-while-it-is-filled": BOTH + open_while_filling(1, "a") + create(0, "a", 1, OPEN_TO_ALL)
+    + open_while_filling(1, "a") + close(0, 1) + create(0, "a", 1, OPEN_TO_ALL) + open_while_filling(1, "a")
+    + publish_as(0, 2, SHARED, "b") + create(0, "a", 1, OPEN_TO_ALL) + open_while_filling(1, "a")
+    + publish(0, 3, SHARED) + open_while_filling(1, "a", 0) + create(0, "c", 1, OPEN_TO_ALL)
+    + open_while_filling(1, "c") + do(0, DISCONNECT),
+    "waits-while-it-is-dirty": BOTH + create(0, "a", 1, OPEN_TO_ALL) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
+    + do(1, DIE) + do(1, CONNECT, b"\5") + say(1, 5, data(1, "a"), number(3, FOREVER), number(4, 1), number(5, 1))
+    + create(0, "b", 1, OPEN_TO_ALL) + publish(0, 3, SHARED) + rename(0, "b", "a", 1)
+    + say(1, 5, data(1, "a"), number(3, FOREVER), number(5, 1)) + unlink(0, "a"),
+    "attributes-later": BOTH + create(0, "a", 1, data(7, data(1, "k") + data(2, "v")))
+    + attrs(0, 1, ("k", "w"), ("l", "x"), ("m", "")) + attrs(0, 1, ("k", ""), ("l", "")) + attrs(0, 1, ("", "x"))
+    + attrs(0, 1, ("n", "y" * 4096)) + attrs(0, 1, *(("n%d" % i, "y") for i in range(65)))
+    + attrs(0, 1, ("n", "y"), ("o", "")) + attrs(1, 1, ("n", "z")) + publish(0, 1, SEALED) + attrs(0, 1, ("n", "z"))
+    + stat(0, "a"),
     "a-full-pool": BOTH + create(0, "a", 1 << 19) + create(1, "b", 1 << 19) + create(1, "c", 1 << 16)
     + create(0, "d", 1 << 16, data(2, "small")) + create(0, "e", 1, data(2, "small")) + close(0, 1) + close(1, 2)
     + create(1, "f", 1 << 18),

@@ -105,6 +105,18 @@ static void check_watches(struct waiters *ws)
 	}
 }
 
+/* Each name means one buffer, and no OPEN waits for a name to become free that is free. */
+static void check_names(const struct catalog *c, const struct waiters *ws)
+{
+	const struct buffer *b;
+	const struct waiter *w;
+
+	list_foreach (b, &c->buffers, all_link)
+		require(!b->key || catalog_by_key(c, b->key) == b);
+	list_foreach (w, &ws->all, link)
+		require(!w->key[0] || !w->while_filling || catalog_by_key(c, w->key));
+}
+
 /* Runs the loop until the worker has nothing to do; nothing else keeps the loop running. */
 void world_settle(void)
 {
@@ -112,6 +124,7 @@ void world_settle(void)
 
 	uv_run(&base.loop, UV_RUN_DEFAULT);
 	check_watches(ws);
+	check_names(&world.service.catalog, ws);
 }
 
 static size_t count_fds(void)

@@ -131,8 +131,18 @@ bool model_visible(const struct model_process *p, const struct model_buffer *b)
 
 /* ---- lives ---- */
 
-void model_drop_name(struct model_buffer *b)
+void model_drop_name(struct model *m, struct model_buffer *b)
 {
+	struct model_session *s;
+
+	list_foreach (s, &m->waiters, wait_link) {
+		if (!s->while_filling || !b->name[0] || strcmp(s->name, b->name) != 0)
+			continue;
+		list_drop(&s->wait_link);
+		s->waits = MODEL_IDLE;
+		model_refuse(s, CODE_NOT_FOUND);
+		s->reply.later = true;
+	}
 	b->name[0] = '\0';
 }
 
@@ -178,7 +188,7 @@ void model_end(struct model *m, struct model_lease *l)
 	list_drop(&l->session_link);
 	free(l);
 	if (b->state == MODEL_FILLING || (b->transient && list_empty(&b->leases)))
-		model_drop_name(b);
+		model_drop_name(m, b);
 	model_maybe_free(m, b);
 }
 
@@ -240,12 +250,12 @@ void model_disconnect(struct model *m, struct model_session *s)
 	s->creating = NULL;
 	s->connected = false;
 	if (b) {
-		model_drop_name(b);
+		model_drop_name(m, b);
 		model_maybe_free(m, b);
 	}
 	list_foreach (l, &s->leases, session_link)
 		if (l->buffer->state == MODEL_FILLING)
-			model_drop_name(l->buffer);
+			model_drop_name(m, l->buffer);
 	if (!s->process->alive)
 		lose_all(m, s);
 	else if (list_empty(&s->leases))

@@ -137,7 +137,7 @@ struct model_session {
 	struct list wait_link;
 	char name[MODEL_NAME_MAX];
 	enum model_access access;
-	bool refuses_dirty;
+	bool refuses_dirty, while_filling;
 	struct model_buffer *creating;
 	int connection; /* its index in struct play; -1: none */
 };
@@ -173,12 +173,16 @@ struct model_spec {
 };
 void model_create(struct model *m, struct model_session *s, const struct model_spec *spec);
 void model_open(struct model *m, struct model_session *s, const char *name,
-		enum model_access access, bool refuses_dirty, enum model_patience patience);
+		enum model_access access, bool refuses_dirty, bool while_filling,
+		enum model_patience patience);
 void model_stat(struct model *m, struct model_session *s, const char *name,
 		enum model_patience patience);
 void model_describe(struct model *m, struct model_session *s, struct model_lease *l, bool fits);
+/* name: NULL, or the name that it gets; replace: as for model_rename(). */
 void model_publish(struct model *m, struct model_session *s, struct model_lease *l,
-		   enum model_state state);
+		   enum model_state state, const char *name, bool replace);
+void model_rename(struct model *m, struct model_session *s, const char *from, const char *to,
+		  bool replace);
 void model_close(struct model *m, struct model_session *s, struct model_lease *l);
 /* other: the request has an id, of another buffer. */
 void model_unlink(struct model *m, struct model_session *s, const char *name, bool other);
@@ -235,7 +239,8 @@ void model_settle(struct model *m);
 void model_empty(struct model_pool *pool); /* drops all pending memory */
 int model_grant(struct model *m, struct model_session *s, struct model_buffer *b,
 		enum model_access access);
-void model_drop_name(struct model_buffer *b);
+/* Nobody gets the name in the same step: those who wait while it is taken have their reply. */
+void model_drop_name(struct model *m, struct model_buffer *b);
 void model_maybe_free(struct model *m, struct model_buffer *b);
 void model_end(struct model *m, struct model_lease *l);	 /* as CLOSE does */
 void model_lose(struct model *m, struct model_lease *l); /* its process has ended */

@@ -4,6 +4,7 @@
  */
 #include "tests/model/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int find(struct model *m, struct model_session *s, enum model_access access,
@@ -62,7 +63,8 @@ static void reply_or_wait(struct model *m, struct model_session *s, enum model_w
 			  enum model_patience patience)
 {
 	int code = waits == MODEL_OPENS ? attach(m, s) : look_at(m, s);
-	bool heals = code == CODE_NOT_FOUND || code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
+	bool heals = (code == CODE_NOT_FOUND && !s->while_filling) || code == CODE_NOT_PUBLISHED ||
+		     code == CODE_DIRTY;
 
 	if (code == CODE_OK)
 		return;
@@ -76,7 +78,7 @@ static void reply_or_wait(struct model *m, struct model_session *s, enum model_w
 	list_insert(&m->waiters, &s->wait_link);
 }
 
-/* The name was published or cleaned. */
+/* The name was published or cleaned, or is another buffer's. */
 static void wake(struct model *m, const char *key)
 {
 	struct model_session *s;
@@ -99,12 +101,14 @@ static void wake(struct model *m, const char *key)
 }
 
 void model_open(struct model *m, struct model_session *s, const char *name,
-		enum model_access access, bool refuses_dirty, enum model_patience patience)
+		enum model_access access, bool refuses_dirty, bool while_filling,
+		enum model_patience patience)
 {
 	int code = model_key(s->process, name, s->name);
 
 	s->access = access;
 	s->refuses_dirty = refuses_dirty;
+	s->while_filling = while_filling;
 	if (code != CODE_OK)
 		model_refuse(s, code);
 	else
@@ -117,6 +121,7 @@ void model_stat(struct model *m, struct model_session *s, const char *name,
 	struct model_buffer *b = NULL;
 	int code = model_key(s->process, name, s->name);
 
+	s->while_filling = false;
 	if (code == CODE_OK && patience != MODEL_AT_ONCE) {
 		reply_or_wait(m, s, MODEL_STATS, patience);
 		return;
@@ -150,15 +155,67 @@ void model_clean(struct model *m, struct model_session *s, const char *name, boo
 	}
 }
 
-void model_publish(struct model *m, struct model_session *s, struct model_lease *l,
-		   enum model_state state)
+/* ---- names ---- */
+
+/* Whether b may have that name; *ret_other: the buffer that has it. */
+static int may_take(struct model *m, const struct model_process *p, const struct model_buffer *b,
+		    const char *key, bool replace, struct model_buffer **ret_other)
 {
-	if (!l || l->session != s) {
-		model_refuse(s, CODE_NO_LEASE);
-		return;
-	}
-	if (l->buffer->state != MODEL_FILLING) {
-		model_refuse(s, CODE_STATE);
+	struct model_buffer *other = model_buffer_by_key(m, key);
+
+	*ret_other = NULL;
+	if (!other || other == b)
+		return CODE_OK;
+	if (!replace)
+		return CODE_EXISTS;
+	if (!model_owns(p, other))
+		return CODE_ACCESS;
+	if (other->state == MODEL_FILLING)
+		return CODE_NOT_PUBLISHED;
+	*ret_other = other;
+	return CODE_OK;
+}
+
+static void take(struct model *m, struct model_buffer *b, const char *key,
+		 struct model_buffer *other)
+{
+	if (other)
+		other->name[0] = '\0';
+	if (strcmp(b->name, key) != 0)
+		model_drop_name(m, b);
+	snprintf(b->name, sizeof(b->name), "%s", key);
+	wake(m, key);
+	if (other)
+		model_maybe_free(m, other);
+	model_settle(m);
+}
+
+static int check_publish(struct model *m, const struct model_session *s,
+			 const struct model_lease *l, const char *name, bool replace,
+			 char key[MODEL_NAME_MAX], struct model_buffer **ret_other)
+{
+	int code;
+
+	if (!l || l->session != s)
+		return CODE_NO_LEASE;
+	snprintf(key, MODEL_NAME_MAX, "%s", l->buffer->name);
+	code = name ? model_key(s->process, name, key) : CODE_OK;
+	if (code == CODE_OK && l->buffer->state != MODEL_FILLING)
+		code = CODE_STATE;
+	if (code == CODE_OK && name)
+		code = may_take(m, s->process, l->buffer, key, replace, ret_other);
+	return code;
+}
+
+void model_publish(struct model *m, struct model_session *s, struct model_lease *l,
+		   enum model_state state, const char *name, bool replace)
+{
+	struct model_buffer *other = NULL;
+	char key[MODEL_NAME_MAX];
+	int code = check_publish(m, s, l, name, replace, key, &other);
+
+	if (code != CODE_OK) {
+		model_refuse(s, code);
 		return;
 	}
 	l->buffer->state = state;
@@ -166,6 +223,34 @@ void model_publish(struct model *m, struct model_session *s, struct model_lease 
 		l->access = MODEL_READ;
 	s->reply.what = MODEL_PUBLISHED;
 	s->reply.buffer = l->buffer;
-	if (l->buffer->name[0])
-		wake(m, l->buffer->name);
+	if (key[0])
+		take(m, l->buffer, key, other);
+}
+
+void model_rename(struct model *m, struct model_session *s, const char *from, const char *to,
+		  bool replace)
+{
+	char from_key[MODEL_NAME_MAX], key[MODEL_NAME_MAX];
+	struct model_buffer *b = NULL, *other = NULL;
+	int code = model_key(s->process, from, from_key);
+
+	if (code == CODE_OK)
+		code = model_key(s->process, to, key);
+	if (code == CODE_OK)
+		code = look(m, s->process, from_key, &b);
+	if (code == CODE_OK && !model_owns(s->process, b))
+		code = CODE_ACCESS;
+	if (code == CODE_OK && b->state == MODEL_FILLING)
+		code = CODE_NOT_PUBLISHED;
+	/* An admin gives a buffer no name that its owner could not use. */
+	if (code == CODE_OK && s->process->uid != b->uid &&
+	    model_key(&(struct model_process){ .uid = b->uid }, key, from_key) != CODE_OK)
+		code = CODE_ACCESS;
+	if (code == CODE_OK)
+		code = may_take(m, s->process, b, key, replace, &other);
+	s->reply.what = MODEL_DONE;
+	if (code != CODE_OK)
+		model_refuse(s, code);
+	else if (strcmp(b->name, key) != 0)
+		take(m, b, key, other);
 }

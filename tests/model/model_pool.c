@@ -197,7 +197,7 @@ static void try_again(struct model *m, struct model_session *s)
 	if (code == CODE_OK)
 		return;
 	model_refuse(s, code);
-	model_drop_name(b);
+	model_drop_name(m, b);
 	model_maybe_free(m, b);
 }
 

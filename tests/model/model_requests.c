@@ -77,7 +77,7 @@ void model_create(struct model *m, struct model_session *s, const struct model_s
 		code = model_grant(m, s, b, MODEL_WRITE);
 	if (code != CODE_OK) {
 		model_refuse(s, code);
-		model_drop_name(b);
+		model_drop_name(m, b);
 		model_maybe_free(m, b);
 	}
 	model_settle(m);
@@ -125,7 +125,7 @@ void model_unlink(struct model *m, struct model_session *s, const char *name, bo
 		model_refuse(s, code);
 		return;
 	}
-	model_drop_name(b);
+	model_drop_name(m, b);
 	model_maybe_free(m, b);
 	model_settle(m);
 }

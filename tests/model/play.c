@@ -369,7 +369,8 @@ static const struct {
 	{ play_connect, 12 }, { play_disconnect, 4 }, { play_die, 6 },	    { play_restart, 3 },
 	{ play_create, 24 },  { play_describe, 4 },   { play_publish, 20 }, { play_open, 20 },
 	{ play_stat, 4 },     { play_close, 14 },     { play_unlink, 9 },   { play_clean, 5 },
-	{ play_flush, 1 },    { play_list, 2 },	      { play_compare, 3 },  { play_reclaim, 8 },
+	{ play_rename, 6 },   { play_flush, 1 },      { play_list, 2 },	    { play_compare, 3 },
+	{ play_reclaim, 8 },
 };
 
 void play_step(struct play *p, const struct op *op)

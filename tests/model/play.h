@@ -118,6 +118,7 @@ void play_open(struct play *p, const struct op *op);
 void play_stat(struct play *p, const struct op *op);
 void play_close(struct play *p, const struct op *op);
 void play_unlink(struct play *p, const struct op *op);
+void play_rename(struct play *p, const struct op *op);
 void play_clean(struct play *p, const struct op *op);
 void play_flush(struct play *p, const struct op *op);
 void play_list(struct play *p, const struct op *op);

@@ -209,19 +209,38 @@ void play_describe(struct play *p, const struct op *op)
 				.n_arrays = 1, .arrays = arrays));
 }
 
+/* Replacing a buffer may free memory, and wakes those who wait for its name: a create that waits
+ * for space and an open may both need the last lease, and it is undefined which one gets it. */
+static bool race_for_leases(struct play *p)
+{
+	struct model_session *s;
+
+	list_foreach (s, &p->model.sessions, link)
+		if (s->waits == MODEL_CREATES)
+			return true;
+	return false;
+}
+
 void play_publish(struct play *p, const struct op *op)
 {
 	struct connection *conn;
 	struct model_lease *l = pick_lease(p, op, true, &conn);
 	enum model_state state = op->how % 4 == 0 ? MODEL_SEALED : MODEL_SHARED;
+	bool named = (op->how >> 4) % 4 == 0;
+	bool replace = named && (op->how >> 6) % 2 && !race_for_leases(p);
+	char name[MODEL_NAME_MAX] = "";
 
 	if (!conn || (!l && op->how % 16))
 		return;
-	play_tell(p, "%u publishes \"%s\" %s", play_number(p, conn), l ? l->buffer->name : "?",
-		  state == MODEL_SEALED ? "sealed" : "shared");
-	model_publish(&p->model, conn->session, l, state);
+	if (named)
+		pick_name(p, op->how >> 8, name);
+	play_tell(p, "%u publishes \"%s\" %s%s%s%s", play_number(p, conn),
+		  l ? l->buffer->name : "?", state == MODEL_SEALED ? "sealed" : "shared",
+		  named ? " as " : "", name, replace ? ", which it replaces" : "");
+	model_publish(&p->model, conn->session, l, state, named ? name : NULL, replace);
 	play_send(conn, REQUEST(PUBLISH, Publish, publish, SET(lease, lease_id(l)),
-				SET(state, (Gpushm__Proto__State)state)));
+				SET(state, (Gpushm__Proto__State)state), .has_name = named,
+				.name = { strlen(name), (uint8_t *)name }, SET(replace, replace)));
 }
 
 void play_open(struct play *p, const struct op *op)
@@ -229,7 +248,7 @@ void play_open(struct play *p, const struct op *op)
 	struct connection *conn = play_pick_connection(p, op->who);
 	char name[MODEL_NAME_MAX];
 	enum model_access access = op->how >> 4 & 1 ? MODEL_WRITE : MODEL_READ;
-	bool refuses = (op->how >> 5) % 2;
+	bool refuses = (op->how >> 5) % 2, while_filling = (op->how >> 6) % 4 == 0;
 	enum model_patience patience = patience_of(op->how);
 	struct model_buffer *dirty = find_dirty(p);
 
@@ -242,13 +261,15 @@ void play_open(struct play *p, const struct op *op)
 		snprintf(name, sizeof(name), "%s", dirty->name);
 		patience = refuses ? MODEL_FOR_EVER : patience;
 	}
-	play_tell(p, "%u opens \"%s\" to %s%s%s", play_number(p, conn), name,
+	play_tell(p, "%u opens \"%s\" to %s%s%s%s", play_number(p, conn), name,
 		  access == MODEL_WRITE ? "write" : "read", refuses ? ", if it is clean" : "",
-		  patience == MODEL_FOR_EVER ? ", and waits" : "");
-	model_open(&p->model, conn->session, name, access, refuses, patience);
-	play_send(conn, REQUEST(OPEN, Open, open, BYTES(name, name),
-				SET(access, (Gpushm__Proto__Access)access),
-				SET(refuse_dirty, refuses), SET(wait_ms, wait_ms(patience))));
+		  patience == MODEL_FOR_EVER ? ", and waits" : "",
+		  while_filling ? " while it is taken" : "");
+	model_open(&p->model, conn->session, name, access, refuses, while_filling, patience);
+	play_send(conn,
+		  REQUEST(OPEN, Open, open, BYTES(name, name),
+			  SET(access, (Gpushm__Proto__Access)access), SET(refuse_dirty, refuses),
+			  SET(while_filling, while_filling), SET(wait_ms, wait_ms(patience))));
 }
 
 void play_stat(struct play *p, const struct op *op)
@@ -309,6 +330,26 @@ void play_unlink(struct play *p, const struct op *op)
 		  other ? " if it is another one" : "");
 	model_unlink(&p->model, conn->session, name, other);
 	play_send(conn, REQUEST(UNLINK, Unlink, unlink, BYTES(name, name), SET(buffer, id)));
+}
+
+void play_rename(struct play *p, const struct op *op)
+{
+	struct connection *conn = play_pick_connection(p, op->who);
+	char from[MODEL_NAME_MAX], to[MODEL_NAME_MAX];
+	bool replace = op->how % 2 && !race_for_leases(p);
+
+	if (!conn)
+		return;
+	pick_name(p, op->which, from);
+	if (op->how >> 1 & 1)
+		pick_name(p, op->how >> 2, to);
+	else
+		snprintf(to, sizeof(to), "%s", new_name(op->how >> 2));
+	play_tell(p, "%u renames \"%s\" to \"%s\"%s", play_number(p, conn), from, to,
+		  replace ? ", which it replaces" : "");
+	model_rename(&p->model, conn->session, from, to, replace);
+	play_send(conn, REQUEST(RENAME, Rename, rename, BYTES(name, from), BYTES(to, to),
+				SET(replace, replace)));
 }
 
 void play_clean(struct play *p, const struct op *op)

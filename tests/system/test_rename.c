@@ -187,6 +187,11 @@ START_TEST(a_stranger_may_rename_or_replace)
 	/* A name in another one's way is his own again once it is renamed. */
 	user_does(&stranger, "rename mine ~/mine", "OK");
 	user_does(&owner, "open ~65533/mine read", "ACCESS");
+	/* An administrator takes no buffer out of its owner's reach. */
+	ck_assert_int_eq(gpushm_rename(c, "x", "~/x", 0), -EACCES);
+	expect_text("not to the owner");
+	ck_assert_int_eq(gpushm_rename(c, "x", "~65531/x", 0), 0);
+	user_does(&owner, "rename ~/x x", "OK");
 	user_does(&owner, "replace x x", "OK");
 	user_does(&owner, "unlink x", "OK");
 	user_does(&stranger, "unlink ~/mine", "OK");

@@ -153,6 +153,41 @@ START_TEST(a_flipped_bit_gives_records_that_were_never_written)
 }
 END_TEST
 
+/* The process dies before the first record's head is written. */
+START_TEST(a_part_of_what_was_appended_at_once_is_read)
+{
+	static const unsigned char no_head[24];
+	struct journal j = JOURNAL_NONE, again;
+	struct journal_entry entries[3];
+	unsigned char bodies[3][128];
+	size_t dropped, before;
+
+	ck_assert_int_eq(journal_new(1, &j), 0);
+	fill(&j, 0, RECORDS);
+	before = j.used;
+	for (unsigned i = 0; i < 3; i++)
+		entries[i] = (struct journal_entry){ (uint16_t)(RECORDS + i), bodies[i],
+						     body_of(RECORDS + i, bodies[i]) };
+	ck_assert_int_eq(journal_append(&j, entries, 3), 0);
+	ck_assert_uint_eq(j.sequence, RECORDS + 3);
+	fill(&j, RECORDS + 3, RECORDS + 5);
+	again = copy_of(&j, j.bytes);
+	ck_assert_uint_eq(count(&again, &dropped), RECORDS + 5);
+	journal_done(&again);
+	memcpy(j.map + before, no_head, sizeof(no_head));
+	again = copy_of(&j, j.bytes);
+	ck_assert_uint_eq(count(&again, &dropped), RECORDS);
+	ck_assert_uint_gt(dropped, 0);
+	journal_done(&again);
+	/* One that is too large leaves nothing of the others. */
+	entries[2].len = JOURNAL_BODY_MAX + 1;
+	before = j.used;
+	ck_assert_int_eq(journal_append(&j, entries, 3), -EMSGSIZE);
+	ck_assert_uint_eq(j.used, before);
+	journal_done(&j);
+}
+END_TEST
+
 START_TEST(another_file_is_taken_for_a_journal)
 {
 	struct journal j = JOURNAL_NONE, other = JOURNAL_NONE;
@@ -221,6 +256,7 @@ int main(void)
 	tcase_add_test(t, a_large_journal_loses_its_beginning_when_it_grows);
 	tcase_add_test(t, a_cut_journal_gives_records_that_were_never_written);
 	tcase_add_test(t, a_flipped_bit_gives_records_that_were_never_written);
+	tcase_add_test(t, a_part_of_what_was_appended_at_once_is_read);
 	tcase_add_test(t, another_file_is_taken_for_a_journal);
 	tcase_add_test(t, the_checksum_is_not_crc32c);
 	return suite_run("journal", t, NULL);
