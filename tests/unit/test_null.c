@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a function returned, as a number: -EINVAL, or 0 where it returns a pointer or is unsigned.
- */
+/* What a function returned, as a number: -EINVAL, 0 where it returns a pointer or is unsigned, or
+ * -1 as a uid. */
 struct call {
 	const char *function;
 	intptr_t (*run)(void);
@@ -47,7 +47,11 @@ static uint32_t notice;
 	INT(gpushm_create_arrays, NULL, "x", (struct gpushm_array_spec *)&spec, 0, NULL, &buffer) \
 	INT(gpushm_describe, NULL, &spec, 1)                                                      \
 	INT(gpushm_publish, NULL, GPUSHM_SEALED)                                                  \
+	INT(gpushm_publish_as, NULL, GPUSHM_SEALED, "x", 0)                                       \
+	INT(gpushm_set_attrs, NULL, NULL, 0)                                                      \
 	INT(gpushm_open, NULL, "x", GPUSHM_READ, 0, NULL, &buffer)                                \
+	INT(gpushm_open_or_create, NULL, "x", GPUSHM_READ, 0, 1, NULL, &buffer)                   \
+	INT(gpushm_rename, NULL, "x", "y", 0)                                                     \
 	INT(gpushm_unlink, NULL, "x")                                                             \
 	INT(gpushm_clean, NULL, "x")                                                              \
 	INT(gpushm_wait, NULL, "x", 0)                                                            \
@@ -63,6 +67,7 @@ static uint32_t notice;
 	INT(gpushm_buffer_lost, NULL)                                                             \
 	INT(gpushm_buffer_dirty, NULL)                                                            \
 	ZERO(gpushm_buffer_name, NULL)                                                            \
+	NOBODY(gpushm_buffer_uid, NULL)                                                           \
 	INT(gpushm_buffer_device, NULL)                                                           \
 	ZERO(gpushm_buffer_device_ptr, NULL)                                                      \
 	ZERO(gpushm_buffer_host_ptr, NULL)                                                        \
@@ -74,6 +79,7 @@ static uint32_t notice;
 	INT(gpushm_watch_buffer, NULL, NULL)                                                      \
 	INT(gpushm_watch_fd, NULL)                                                                \
 	INT(gpushm_watch_next, NULL, 0, &event)                                                   \
+	ZERO(gpushm_watch_previous, NULL)                                                         \
 	INT(gpushm_array_get, NULL, "a", &array)                                                  \
 	INT(gpushm_array_at, NULL, 0, &array)                                                     \
 	ZERO(gpushm_buffer_arrays, NULL)                                                          \
@@ -118,11 +124,14 @@ static uint32_t notice;
 	INT(gpushm_status, NULL, &status)
 #define INT(f, ...) CALL(f, -EINVAL, __VA_ARGS__)
 #define ZERO(f, ...) CALL(f, 0, __VA_ARGS__)
+#define NOBODY(f, ...) CALL(f, (uid_t)-1, __VA_ARGS__) /* 0 would be root */
 CALLS
 #undef INT
 #undef ZERO
+#undef NOBODY
 #define INT(f, ...) { #f, run_##f, -EINVAL },
 #define ZERO(f, ...) { #f, run_##f, 0 },
+#define NOBODY(f, ...) { #f, run_##f, (uid_t)-1 },
 static const struct call calls[] = { CALLS };
 #define N_CALLS (int)(sizeof(calls) / sizeof(calls[0]))
 

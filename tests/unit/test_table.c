@@ -372,6 +372,86 @@ START_TEST(an_added_array_changes_with_the_callers_memory)
 }
 END_TEST
 
+/* ---- attributes ---- */
+
+static struct table_attr attr(const char *key, const char *value)
+{
+	return (struct table_attr){ key, strlen(key), value, strlen(value) };
+}
+
+static int change(const struct table_attr *attrs, size_t n)
+{
+	struct table_builder *changed = NULL;
+	int r = table_builder_change_attrs(builder, attrs, n, &changed, &err);
+
+	if (r == 0)
+		table_builder_swap_attrs(builder, changed);
+	table_builder_free(changed);
+	return r;
+}
+
+/* The attributes in the finished image are these, as "key=value ", in their order. */
+static void expect_attrs(const char *wanted)
+{
+	_cleanup_(close_fd) int fd = -1;
+	static unsigned char image[65536];
+	char found[1024] = "";
+	struct table_view v;
+	struct table_attr a;
+	uint64_t bytes, digest;
+
+	ck_assert_int_eq(table_builder_finish(builder, &fd, &bytes, &digest), 0);
+	ck_assert_int_eq(pread(fd, image, sizeof(image), 0), (ssize_t)bytes);
+	ck_assert_int_eq(table_view_init(&v, image, bytes, 6000), 0);
+	for (uint32_t i = 0; table_view_attr_at(&v, i, &a) == 0; i++)
+		snprintf(found + strlen(found), sizeof(found) - strlen(found), "%.*s=%.*s ",
+			 (int)a.key_len, a.key, (int)a.value_len, (const char *)a.value);
+	ck_assert_str_eq(found, wanted);
+	ck_assert_uint_eq(table_builder_attrs(builder), v.attrs);
+}
+
+START_TEST(changed_attributes_are_lost_or_stay)
+{
+	const struct table_attr first[] = { attr("a", "1"), attr("b", "2"), attr("c", "3") };
+	const struct table_attr second[] = { attr("b", ""), attr("c", "longer"), attr("never", ""),
+					     attr("d", "4") };
+	uint64_t empty = table_builder_bytes(builder);
+
+	add("w");
+	ck_assert_int_eq(change(first, 3), 0);
+	expect_attrs("a=1 b=2 c=3 ");
+	ck_assert_int_eq(change(second, 4), 0);
+	expect_attrs("a=1 c=longer d=4 ");
+	ck_assert_uint_eq(table_builder_arrays(builder), 1);
+	for (const char *key = "acd"; *key; key++)
+		ck_assert_int_eq(change(&(struct table_attr){ key, 1, "", 0 }, 1), 0);
+	expect_attrs("");
+	table_builder_truncate(builder, 0);
+	ck_assert_uint_eq(table_builder_bytes(builder), empty);
+}
+END_TEST
+
+START_TEST(a_refused_change_sets_some_attributes)
+{
+	static char large[ATTR_BYTES_MAX];
+	const struct table_attr first = attr("a", "1");
+	const struct table_attr bad[] = { attr("a", ""), attr("b", "2"), attr("", "3") };
+	const struct table_attr removed[] = { attr("a", ""), attr("a\n", "") };
+	const struct table_attr long_one[] = { attr("b", "2"), { "c", 1, large, sizeof(large) } };
+	/* With the other one removed it fits. */
+	const struct table_attr fits[] = { { "c", 1, large, sizeof(large) - 1 }, attr("a", "") };
+
+	ck_assert_int_eq(change(&first, 1), 0);
+	ck_assert_int_eq(change(bad, 3), -EINVAL);
+	ck_assert_int_eq(change(removed, 2), -EINVAL);
+	ck_assert_int_eq(change(long_one, 2), -EDQUOT);
+	expect_attrs("a=1 ");
+	memset(large, 'v', sizeof(large));
+	ck_assert_int_eq(change(fits, 2), 0);
+	ck_assert_uint_eq(table_builder_attrs(builder), 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("table");
@@ -388,5 +468,7 @@ int main(void)
 	tcase_add_test(tc, descrs_fill_the_memory);
 	tcase_add_test(tc, colliding_names_are_added_for_ever);
 	tcase_add_test(tc, an_added_array_changes_with_the_callers_memory);
+	tcase_add_test(tc, changed_attributes_are_lost_or_stay);
+	tcase_add_test(tc, a_refused_change_sets_some_attributes);
 	return suite_run("table", tc, NULL);
 }
