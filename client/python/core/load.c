@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define LIBRARY "libgpushm-load.so.0"
+#define LONG_TURN_MS 500u /* each turn reads the headers again */
 
 /* ---- the library ---- */
 
@@ -224,7 +225,7 @@ static int run_load(struct gpushm *c, struct ask *ask)
 	int r;
 
 	do {
-		uint64_t turn = deadline_turn(&a->timeout);
+		uint64_t turn = a->timeout.forever ? LONG_TURN_MS : deadline_turn(&a->timeout);
 
 		a->options.o.wait_ms = deadline_turn(&a->options.wait);
 		/* 0 is no limit. */

@@ -48,9 +48,23 @@ def warn_read_only(array: Any, words: dict[str, Any] | None) -> None:
     """Called where DLPack's flag says that an array is read-only; `words` are the keywords that __dlpack__() got."""
     library, level = _ignorer(words or {})
     if library is not None:
-        fate, instead = _FATES[array.kind]
-        text = f'{library} ignores that buffer "{array.name}" is read-only: a write to its tensor {fate}; {instead}.'
-        _say((library, array.kind), text, ReadOnlyWarning, level)
+        _say_read_only(library, array, level)
+
+
+def warn_shared(library: str, array: Any) -> None:
+    """Called where the package itself makes a tensor of a read-only array for a program that does not know that."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 0
+    while frame is not None and _package_of(frame) == "gpushm":
+        frame, level = frame.f_back, level + 1
+    _say_read_only(library, array, level)
+
+
+def _say_read_only(library: str, array: Any, level: int) -> None:
+    """level: how many frames the program is above the caller."""
+    fate, instead = _FATES[array.kind]
+    text = f'{library} ignores that buffer "{array.name}" is read-only: a write to its tensor {fate}; {instead}.'
+    _say((library, array.kind), text, ReadOnlyWarning, level + 1)
 
 
 def _ignorer(words: dict[str, Any]) -> tuple[str | None, int]:

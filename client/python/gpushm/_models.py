@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""Files of tensors that are loaded once: what gpushm.safetensors and gpushm.transformers share."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._typing import Access, Buffer
+
+
+def load_once(sources: str | Sequence[str], name: str, access: Access, gpu: int | None, **options: Any) -> Buffer:
+    """The buffer of these files, loaded if no process has it. options: those of gpushm.load()."""
+    while True:
+        # Opened again on the common connection: load() makes a connection for each buffer.
+        with _core.load(sources, name, device=gpu, if_missing=True, **options) as loaded:
+            opened = reopened(name, loaded.id, access, gpu)
+        if opened is not None:
+            return opened
+
+
+def reopened(name: str, id: int, access: Access, gpu: int | None) -> Buffer | None:
+    """The buffer of that name; None: the name is free by now, or another buffer's."""
+    try:
+        found = _core.open_many(name, access, device=gpu)
+    except (_core.NotFound, _core.NotPublished):
+        return None
+    if found.id == id:
+        return found
+    found.close()
+    return None
+
+
+def access_to(kind: str) -> Access:
+    """Programs write to tensors on the CPU: they get pages of their own, which other kinds of memory do not have."""
+    return "c" if kind == "host" else "r"
+
+
+def pool_of(gpu: int | None, host: str = "host") -> str:
+    """The pool of a GPU that has most free memory; None: the host's."""
+    if gpu is None:
+        return host
+    found = [p for p in _core.pools() if p.device == gpu and p.kind in ("vmm", "mempool") and p.allowed]
+    if not found:
+        raise _core.NotFound(
+            errno.ENOENT, f"no pool of GPU {gpu} that this user may create in: gpushmctl pools shows the pools"
+        )
+    best = max(found, key=lambda p: (not p.failed, p.kind == "vmm", p.nbytes - p.used))
+    return best.name
+
+
+def is_trusted(uid: int) -> bool:
+    """Whether this process uses tensors of that user: its own, root, and those in $GPUSHM_TRUST, as gpushm_load()."""
+    named = os.environ.get("GPUSHM_TRUST", "").replace(",", " ").split()
+    return uid in (os.geteuid(), 0) or str(uid) in named or _name_of(uid) in named
+
+
+def _name_of(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None

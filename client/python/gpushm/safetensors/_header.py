@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""What a safetensors file says of itself: names, dtypes and shapes of tensors, and its metadata.
+
+libgpushm-load checks the header, more strictly than safetensors does. Here it is read once more, because tensors are
+listed before, and often without, loading them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from .. import _core
+
+if TYPE_CHECKING:
+
+    class SafetensorError(Exception):
+        """The error of safetensors."""
+
+else:
+    try:
+        from safetensors import SafetensorError
+    except ImportError:
+
+        class SafetensorError(Exception):
+            """The error of safetensors, where that package is not installed."""
+
+
+_MAX = 100_000_000  # bytes of a header
+# The format's names of dtypes, and gpushm's.
+NAMES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+
+
+class Tensor(NamedTuple):
+    """A tensor of a file."""
+
+    dtype: str  # as the format writes it: "F32"
+    shape: list[int]
+
+
+class Header(NamedTuple):
+    """A file's header; tensors are in the order of their offsets."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str] | None
+
+    def find(self, name: str) -> Tensor:
+        """A tensor by its name."""
+        found = self.tensors.get(name)
+        if found is None:
+            raise SafetensorError(f"File does not contain tensor {name}")
+        return found
+
+
+def read(path: str, checked: bool = True) -> Header:
+    """The header of a file. checked: by libgpushm-load, which may be missing."""
+    text = _text(path)
+    if checked:
+        try:
+            _core._load_key(path)
+        except _core.BadContents as error:
+            raise SafetensorError(f"Error while deserializing header: {error.strerror}") from error
+    entries: dict[str, Any] = json.loads(text)
+    metadata = entries.pop("__metadata__", None)
+    order = sorted(entries, key=lambda name: entries[name]["data_offsets"])
+    return Header({name: Tensor(entries[name]["dtype"], entries[name]["shape"]) for name in order}, metadata)
+
+
+def _text(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return _text_of(file, path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"No such file or directory: {path}") from None
+
+
+def _text_of(file: BinaryIO, path: str) -> bytes:
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    size = os.fstat(file.fileno()).st_size
+    why = None
+    if len(start) < 8:
+        why = "header too small"
+    elif length > _MAX:
+        why = "header too large"
+    elif length > size - 8:
+        why = "invalid header length"
+    if why:
+        raise SafetensorError(f"Error while deserializing header: {why}: {path}")
+    return file.read(length)
