@@ -173,7 +173,7 @@ static int parse_shape(struct parse *p, json_t *info, struct tensor *t)
 static int parse_offsets(const struct parse *p, json_t *info, struct tensor *t)
 {
 	json_t *offsets = json_object_get(info, "data_offsets");
-	int64_t begin, end;
+	int64_t begin = 0, end = 0;
 
 	if (!json_is_array(offsets) || json_array_size(offsets) != 2)
 		return load_fail(EBADMSG,

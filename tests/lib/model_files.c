@@ -77,14 +77,6 @@ const char *model_write_text(const char *name, const char *format, ...)
 	return path;
 }
 
-int model_load(struct gpushm *c, const char *source, const char *name, uint32_t flags,
-	       struct gpushm_buffer **ret)
-{
-	const struct gpushm_load_options load = { .struct_size = sizeof(load), .flags = flags };
-
-	return gpushm_load(c, &source, 1, name, NULL, &load, ret);
-}
-
 void model_expect(struct gpushm_buffer *b, const char *array, const char *tensor)
 {
 	struct gpushm_array *a = NULL;

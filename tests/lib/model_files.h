@@ -23,9 +23,15 @@ const char *model_write_two(const char *name, const char *tensor, const char *sh
 const char *model_write_text(const char *name, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Loads one source with these flags; the text of an error is gpushm_error()'s. */
-int model_load(struct gpushm *c, const char *source, const char *name, uint32_t flags,
-	       struct gpushm_buffer **ret);
+/* Loads one source with these flags. Here, so that programs without libgpushm-load can be linked
+ * with the other functions. */
+static inline int model_load(struct gpushm *conn, const char *source, const char *name,
+			     uint32_t flags, struct gpushm_buffer **ret)
+{
+	const struct gpushm_load_options load = { .struct_size = sizeof(load), .flags = flags };
+
+	return gpushm_load(conn, &source, 1, name, NULL, &load, ret);
+}
 
 /* The array has the bytes that safetensors_write() gave the tensor of that name. */
 void model_expect(struct gpushm_buffer *b, const char *array, const char *tensor);

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm_load(), on every pool of the machine: what is in the buffer afterwards, and that nothing
+ * is there after an error: not the buffer, not its name, no descriptor, no thread.
+ */
+#include "client/gpushm_load.h"
+#include "proto/base/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/model_files.h"
+#include "tests/lib/suite.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct gpushm_pool *pools;
+static size_t n_pools;
+
+static void setup(void)
+{
+	model_files_open();
+	client_setup();
+}
+
+static void teardown(void)
+{
+	model_files_close();
+	client_teardown();
+}
+
+/* A driver opens fds when it is first used, and keeps them: this must happen before fds are
+ * counted. */
+static void setup_pools(void)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o) };
+
+	model_files_open();
+	daemon_start(&d, "", NULL);
+	ck_assert_msg(gpushm_connect(d.socket, &c) == 0, "%s", gpushm_error());
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
+	for (size_t i = 0; i < n_pools; i++) {
+		const char *source = model_write("warm.safetensors", "w", "1");
+
+		o.pool = pools[i].name;
+		if (pools[i].failed)
+			continue;
+		ck_assert_msg(gpushm_load(c, &source, 1, "~/warm", &o, NULL, NULL) == 0, "%s: %s",
+			      o.pool, gpushm_error());
+		ck_assert_int_eq(gpushm_unlink(c, "~/warm"), 0);
+	}
+	fds_mark();
+}
+
+static void teardown_pools(void)
+{
+	free(take_ptr(pools));
+	fds_check();
+	model_files_close();
+	client_teardown();
+}
+
+/* There is no buffer of that name, and none is being filled. */
+static void expect_nothing(const char *name)
+{
+	struct gpushm_stat *stats = NULL;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
+	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0].name : "");
+	gpushm_stat_free(stats, n);
+	ck_assert_uint_eq(client_used_bytes(), 0);
+}
+
+static void drop(struct gpushm_buffer *b, const char *name)
+{
+	client_close_and_unlink(b, name);
+	expect_nothing(name);
+}
+
+static const char *attr(struct gpushm_buffer *b, const char *key)
+{
+	static char text[2048];
+	const void *value;
+	size_t size;
+
+	if (gpushm_buffer_attr(b, key, &value, &size) < 0)
+		return NULL;
+	snprintf(text, sizeof(text), "%.*s", (int)size, (const char *)value);
+	return text;
+}
+
+/* ---- contents ---- */
+
+static const struct safetensors_tensor tensors[] = {
+	{ "model.embed", "BF16", "300,1001" }, /* not a multiple of 256 bytes */
+	{ "model.norm", "F32", "64" },
+	{ "model.scale", "F64", "" },
+	{ "model.big", "F16", "1024,5000" }, /* more than two blocks */
+	{ "model.mask", "BOOL", "7,1" },
+	{ "model.none", "I32", "0,4" },
+	{ "model.fp4", "F4", "3,34" },
+	{ "model.fp8", "F8_E4M3", "16,16" },
+	{ "inv_freq", "C64", "5" },
+};
+
+static void expect_tensors(struct gpushm_buffer *b)
+{
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), array_size(tensors));
+	for (size_t i = 0; i < array_size(tensors); i++) {
+		struct gpushm_array *a = NULL;
+
+		ck_assert_int_eq(gpushm_array_at(b, i, &a), 0);
+		ck_assert_str_eq(gpushm_array_name(a), tensors[i].name);
+		ck_assert_uint_eq(gpushm_array_offset(a) % 256, 0);
+		gpushm_array_free(a);
+		model_expect(b, tensors[i].name, tensors[i].name);
+	}
+}
+
+START_TEST(an_array_differs_from_the_tensor)
+{
+	const char *source = model_file("m.safetensors"), *said;
+	struct gpushm_options o = { .struct_size = sizeof(o), .mode = 0640 };
+	struct gpushm_load_report report = { 0 };
+	struct gpushm_load_options load = { .struct_size = sizeof(load), .report = &report };
+	struct gpushm_buffer *b = NULL;
+
+	safetensors_write(source, tensors, array_size(tensors), "{\"format\":\"pt\"}");
+	for (size_t i = 0; i < n_pools; i++) {
+		if (pools[i].failed)
+			continue;
+		o.pool = pools[i].name;
+		ck_assert_msg(gpushm_load(c, &source, 1, "m/x", &o, &load, &b) == 0, "%s: %s",
+			      o.pool, gpushm_error());
+		ck_assert_str_eq(gpushm_buffer_name(b), "m/x");
+		ck_assert_str_eq(gpushm_buffer_pool(b), o.pool);
+		ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_SEALED);
+		ck_assert_int_eq(gpushm_buffer_access(b), GPUSHM_READ);
+		expect_tensors(b);
+		ck_assert_uint_eq(report.tensors, array_size(tensors));
+		ck_assert_uint_eq(strlen(attr(b, "gpushm.source")), 64);
+		ck_assert_uint_eq(strlen(attr(b, "gpushm.files")), 64);
+		said = attr(b, "gpushm.metadata");
+		ck_assert_str_eq(said, "{\"format\":\"pt\"}");
+		ck_assert_str_eq(attr(b, "gpushm.content"), report.content);
+		ck_assert_msg(gpushm_verify(b, NULL, NULL, NULL) == 0, "%s", gpushm_error());
+		drop(b, "m/x");
+	}
+}
+END_TEST
+
+START_TEST(shards_are_mixed_up)
+{
+	struct gpushm_buffer *b = NULL;
+	const char *both[2];
+
+	both[0] = model_write_two("1.safetensors", "a", "100000", "b", "3");
+	both[1] = model_write_two("2.safetensors", "c", "5", "d", "5000000");
+	model_write_text("model.safetensors.index.json",
+			 "{\"weight_map\":{\"d\":\"2.safetensors\",\"c\":\"2.safetensors\","
+			 "\"a\":\"1.safetensors\",\"b\":\"1.safetensors\"}}");
+	for (int how = 0; how < 3; how++) {
+		const char *one = model_file(how == 1 ? "model.safetensors.index.json" : "");
+
+		ck_assert_msg(gpushm_load(c, how == 0 ? both : &one, how == 0 ? 2 : 1, "m", NULL,
+					  NULL, &b) == 0,
+			      "%s", gpushm_error());
+		ck_assert_uint_eq(gpushm_buffer_arrays(b), 4);
+		for (const char *name = "a\0b\0c\0d\0"; *name; name += 2)
+			model_expect(b, name, name);
+		drop(b, "m");
+	}
+}
+END_TEST
+
+START_TEST(tied_weights_are_copied_twice)
+{
+	static const struct safetensors_tensor t[] = { { "embed", "F32", "1000" },
+						       { "norm", "F32", "10" } };
+	const char *source = model_file("m.safetensors");
+	struct gpushm_load_report report = { 0 };
+	const char *patterns[] = { "lm_*", "x*" };
+	struct gpushm_load_options load = { .struct_size = sizeof(load), .report = &report };
+	struct gpushm_array *embed = NULL, *head = NULL;
+	struct gpushm_buffer *b = NULL;
+
+	safetensors_write(source, t, 2, "{\"lm_head\":\"embed\",\"format\":\"pt\"}");
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", NULL, &load, &b) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(report.tensors, 3);
+	ck_assert_uint_eq(report.bytes, 4040);
+	ck_assert_int_eq(gpushm_array_get(b, "embed", &embed), 0);
+	ck_assert_int_eq(gpushm_array_get(b, "lm_head", &head), 0);
+	ck_assert_uint_eq(gpushm_array_offset(embed), gpushm_array_offset(head));
+	ck_assert_int_eq(gpushm_array_dim(head, 0), 1000);
+	gpushm_array_free(embed);
+	gpushm_array_free(head);
+	model_expect(b, "lm_head", "embed");
+	drop(b, "m");
+	/* The second name alone. */
+	load.only = patterns;
+	load.n_only = 2;
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", NULL, &load, &b) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), 1);
+	model_expect(b, "lm_head", "embed");
+	drop(b, "m");
+}
+END_TEST
+
+START_TEST(the_wrong_tensors_or_names_are_taken)
+{
+	const char *source = model_file("m.safetensors");
+	const char *patterns[] = { "model.[a-m]*", "inv_freq" }, *none[] = { "layer.*" };
+	struct gpushm_load_options load = {
+		.struct_size = sizeof(load), .only = patterns, .n_only = 2, .strip = "model."
+	};
+	struct gpushm_buffer *b = NULL;
+
+	safetensors_write(source, tensors, array_size(tensors), NULL);
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", NULL, &load, &b) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), 6);
+	model_expect(b, "embed", "model.embed");
+	model_expect(b, "big", "model.big");
+	model_expect(b, "fp8", "model.fp8");
+	model_expect(b, "inv_freq", "inv_freq");
+	drop(b, "m");
+	load.only = none;
+	load.n_only = 1;
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), -ENODATA);
+	model_expect_error("\"layer.*\"");
+	/* Names that are the same, or none, afterwards. */
+	source = model_write_two("two.safetensors", "model.a", "2", "a", "2");
+	load = (struct gpushm_load_options){ .struct_size = sizeof(load), .strip = "model." };
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), -EEXIST);
+	model_expect_error("\"a\"");
+	load.strip = "model";
+	source = model_write_two("two.safetensors", "model./a", "2", "b", "2");
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), -EINVAL);
+	source = model_write("two.safetensors", "model", "2");
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), 0);
+	model_expect(b, "", "model");
+	drop(b, "m");
+}
+END_TEST
+
+START_TEST(tensors_without_bytes_are_lost)
+{
+	static const struct safetensors_tensor t[] = { { "a", "F32", "0" }, { "b", "I8", "7,0" } };
+	struct gpushm_buffer *b = NULL;
+	const char *source = model_file("m.safetensors");
+
+	safetensors_write(source, t, 2, NULL);
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", NULL, NULL, &b) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), 2);
+	ck_assert_msg(gpushm_verify(b, NULL, NULL, NULL) == 0, "%s", gpushm_error());
+	drop(b, "m");
+	safetensors_write(source, t, 0, "{\"a\":\"b\"}");
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, NULL, &b), -ENODATA);
+	expect_nothing("m");
+}
+END_TEST
+
+/* ---- attributes ---- */
+
+START_TEST(large_metadata_are_lost)
+{
+	static const struct safetensors_tensor t = { "a", "F32", "70" };
+	char metadata[3000] = "{\"x\":\"";
+	struct gpushm_array *a = NULL;
+	struct gpushm_buffer *b = NULL;
+	const char *source = model_file("m.safetensors");
+	char got[3000] = "";
+
+	memset(metadata + 6, 'y', 2000);
+	strcpy(metadata + 2006, "\"}");
+	safetensors_write(source, &t, 1, metadata);
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", NULL, NULL, &b) == 0, "%s", gpushm_error());
+	ck_assert_ptr_null(attr(b, "gpushm.metadata"));
+	ck_assert_int_eq(gpushm_array_get(b, "__metadata__", &a), 0);
+	ck_assert_uint_eq(gpushm_array_nbytes(a), strlen(metadata));
+	ck_assert_int_eq(gpushm_copy_to_host(a, got, NULL), 0);
+	ck_assert_str_eq(got, metadata);
+	gpushm_array_free(a);
+	model_expect(b, "a", "a");
+	ck_assert_msg(gpushm_verify(b, NULL, NULL, NULL) == 0, "%s", gpushm_error());
+	drop(b, "m");
+}
+END_TEST
+
+START_TEST(attributes_of_the_caller_are_lost)
+{
+	static char long_value[4000];
+	struct gpushm_attr attrs = { "note", "mine", 4 };
+	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attrs, .n_attrs = 1 };
+	const char *source = model_write("m.safetensors", "a", "5");
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", &o, NULL, &b) == 0, "%s", gpushm_error());
+	ck_assert_str_eq(attr(b, "note"), "mine");
+	ck_assert_ptr_null(attr(b, "gpushm.metadata"));
+	drop(b, "m");
+	attrs = (struct gpushm_attr){ "note", long_value, sizeof(long_value) };
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, NULL, &b), -EDQUOT);
+	model_expect_error("4096");
+	expect_nothing("m");
+}
+END_TEST
+
+/* ---- streams ---- */
+
+struct writer {
+	pthread_t thread;
+	int fd;
+	const char *bytes;
+	size_t n, at_a_time;
+	const char *truncate; /* this file when all but the last byte has been read or is in the
+				 pipe */
+};
+
+static void *write_stream(void *arg)
+{
+	struct writer *w = arg;
+
+	for (size_t done = 0; done < w->n;) {
+		size_t n = w->n - done < w->at_a_time ? w->n - done : w->at_a_time;
+		ssize_t r;
+
+		if (done + 1 == w->n && w->truncate)
+			ck_assert_int_eq(truncate(w->truncate, 1000), 0);
+		else if (w->truncate && n == w->n - done)
+			n--;
+		r = write(w->fd, w->bytes + done, n);
+		if (r < 0)
+			break;
+		done += (size_t)r;
+	}
+	close(w->fd);
+	return NULL;
+}
+
+/* Starts to write bytes into a new pipe. Returns its path. */
+static const char *begin_stream(struct writer *w, char path[32], int *ret_fd)
+{
+	int fds[2];
+
+	ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
+	w->fd = fds[1];
+	*ret_fd = fds[0];
+	snprintf(path, 32, "/dev/fd/%d", fds[0]);
+	ck_assert_int_eq(pthread_create(&w->thread, NULL, write_stream, w), 0);
+	return path;
+}
+
+static void end_stream(struct writer *w, int fd)
+{
+	close(fd);
+	pthread_join(w->thread, NULL);
+}
+
+static char *slurp(const char *path, size_t *ret_n)
+{
+	FILE *f = fopen(path, "re");
+	char *bytes = malloc(16 << 20);
+
+	ck_assert(f && bytes);
+	*ret_n = fread(bytes, 1, 16 << 20, f);
+	fclose(f);
+	return bytes;
+}
+
+/* Loads the bytes through a pipe. */
+static int load_stream(const char *bytes, size_t n, const struct gpushm_load_options *load,
+		       struct gpushm_buffer **ret)
+{
+	struct writer w = { .bytes = bytes, .n = n, .at_a_time = 70001 };
+	char path[32];
+	int fd, r;
+	const char *source = begin_stream(&w, path, &fd);
+
+	r = gpushm_load(c, &source, 1, "m", NULL, load, ret);
+	end_stream(&w, fd);
+	return r;
+}
+
+START_TEST(a_stream_is_read_in_another_order)
+{
+	const char *patterns[] = { "model.norm", "model.fp*" };
+	struct gpushm_load_options only = { .struct_size = sizeof(only),
+					    .only = patterns,
+					    .n_only = 2 };
+	_cleanup_(free_ptr) char *bytes = NULL;
+	struct gpushm_buffer *b = NULL;
+	size_t n;
+
+	safetensors_write(model_file("m"), tensors, array_size(tensors), NULL);
+	bytes = slurp(model_file("m"), &n);
+	ck_assert_msg(load_stream(bytes, n, NULL, &b) == 0, "%s", gpushm_error());
+	expect_tensors(b);
+	ck_assert_ptr_null(attr(b, "gpushm.files"));
+	drop(b, "m");
+	ck_assert_msg(load_stream(bytes, n, &only, &b) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), 3);
+	model_expect(b, "model.norm", "model.norm");
+	model_expect(b, "model.fp8", "model.fp8");
+	drop(b, "m");
+}
+END_TEST
+
+START_TEST(a_stream_that_is_cut_or_goes_on_is_published)
+{
+	_cleanup_(free_ptr) char *bytes = NULL;
+	struct gpushm_buffer *b = NULL;
+	size_t n, cut[] = { 0, 7, 8, 100, 0, 0 };
+
+	model_write("m", "a", "300000");
+	bytes = slurp(model_file("m"), &n);
+	cut[4] = n - 1;
+	for (size_t i = 0; i < 5; i++) {
+		ck_assert_int_eq(load_stream(bytes, cut[i], NULL, &b), -EBADMSG);
+		model_expect_error("ends after");
+	}
+	bytes[n] = 'x';
+	ck_assert_int_eq(load_stream(bytes, n + 1, NULL, &b), -EBADMSG);
+	model_expect_error("goes on");
+	expect_nothing("m");
+}
+END_TEST
+
+/* Runs a load with the file as its standard input, at that position. */
+static int load_standard_input(const char *path, off_t position, struct gpushm_buffer **ret)
+{
+	int saved = fcntl(0, F_DUPFD_CLOEXEC, 3), fd = open(path, O_RDONLY | O_CLOEXEC), r;
+
+	ck_assert_int_eq(lseek(fd, position, SEEK_SET), position);
+	dup2(fd, 0);
+	close(fd);
+	r = model_load(c, "-", "m", 0, ret);
+	dup2(saved, 0);
+	close(saved);
+	return r;
+}
+
+START_TEST(standard_input_is_taken_for_a_file_of_that_name)
+{
+	_cleanup_(free_ptr) char *bytes = NULL;
+	struct gpushm_buffer *b = NULL;
+	size_t n;
+	FILE *f;
+
+	model_write("m", "a", "300000");
+	ck_assert_msg(load_standard_input(model_file("m"), 0, &b) == 0, "%s", gpushm_error());
+	model_expect(b, "a", "a");
+	ck_assert_ptr_nonnull(attr(b, "gpushm.files"));
+	drop(b, "m");
+	/* Something before it has been read already. */
+	bytes = slurp(model_file("m"), &n);
+	f = fopen(model_file("later"), "we");
+	fwrite("abc", 1, 3, f);
+	fwrite(bytes, 1, n, f);
+	fclose(f);
+	ck_assert_msg(load_standard_input(model_file("later"), 3, &b) == 0, "%s", gpushm_error());
+	model_expect(b, "a", "a");
+	drop(b, "m");
+}
+END_TEST
+
+/* ---- files that change ---- */
+
+/* What happens to the file when all has been copied, and is not published yet. */
+static int append(void *path, const struct gpushm_load_progress *p)
+{
+	FILE *f = p->done == p->total ? fopen(path, "ae") : NULL;
+
+	if (f && (fputc('x', f) == EOF || fclose(f) != 0))
+		abort();
+	return 0;
+}
+
+static int overwrite(void *path, const struct gpushm_load_progress *p)
+{
+	FILE *f = p->done == p->total ? fopen(path, "r+e") : NULL;
+
+	if (f && (fseek(f, -1, SEEK_END) != 0 || fputc('x', f) == EOF || fclose(f) != 0))
+		abort();
+	return 0;
+}
+
+static int replace(void *path, const struct gpushm_load_progress *p)
+{
+	if (p->done == p->total && rename(model_file("other"), path) != 0)
+		abort();
+	return 0;
+}
+
+static int take_away(void *path, const struct gpushm_load_progress *p)
+{
+	if (p->done == p->total && unlink(path) != 0)
+		abort();
+	return 0;
+}
+
+static int shorten(void *path, const struct gpushm_load_progress *p)
+{
+	if (p->done == p->total && truncate(path, 1000) != 0)
+		abort();
+	return 0;
+}
+
+static int stop(void *path, const struct gpushm_load_progress *p)
+{
+	return 1;
+}
+
+static const struct {
+	gpushm_load_progress_fn *happens;
+	int error;
+	const char *says;
+} changes[] = {
+	{ append, ESTALE, "it had 300072 bytes and has 300073" },
+	{ shorten, ESTALE, "and has 1000" },
+	{ overwrite, ESTALE, "was written to" },
+	{ replace, ESTALE, "was replaced" },
+	{ take_away, ESTALE, "was removed" },
+	{ stop, ECANCELED, "" },
+};
+
+/* The calling thread's progress may be called more than once with all bytes done. */
+static bool happened;
+static gpushm_load_progress_fn *happens;
+
+static int once(void *path, const struct gpushm_load_progress *p)
+{
+	if (happened)
+		return 0;
+	happened = p->done == p->total;
+	return happens(path, p);
+}
+
+START_TEST(a_file_that_changed_is_published)
+{
+	const char *source = model_write("m.safetensors", "a", "300000");
+	struct gpushm_load_options load = { .struct_size = sizeof(load),
+					    .progress = once,
+					    .user = (void *)source };
+	struct gpushm_buffer *b = NULL;
+	const struct timespec past[] = { { 1, 0 }, { 1, 0 } };
+
+	/* The clock of a file system may stand still for some milliseconds. */
+	ck_assert_int_eq(utimensat(AT_FDCWD, source, past, 0), 0);
+	model_write("other", "a", "300000");
+	happens = changes[_i].happens;
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), -changes[_i].error);
+	model_expect_error(changes[_i].says);
+	expect_nothing("m");
+}
+END_TEST
+
+/* The stream's last byte is written after the file behind it was truncated. */
+START_TEST(a_file_that_is_truncated_while_it_is_read_is_published)
+{
+	_cleanup_(free_ptr) char *bytes = NULL;
+	struct writer w = { .at_a_time = 1 << 20 };
+	const char *sources[2];
+	char path[32];
+	int fd;
+
+	model_write("first", "a", "1000000");
+	sources[1] = w.truncate = model_write("second", "b", "3000000");
+	w.bytes = bytes = slurp(model_file("first"), &w.n);
+	sources[0] = begin_stream(&w, path, &fd);
+	ck_assert_int_eq(gpushm_load(c, sources, 2, "m", NULL, NULL, NULL), -ESTALE);
+	end_stream(&w, fd);
+	model_expect_error("was truncated while it was read");
+	expect_nothing("m");
+}
+END_TEST
+
+/* ---- checksums ---- */
+
+static void write_sums(void)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "cd %s && sha256sum m.safetensors >SHA256SUMS",
+		 model_file(""));
+	ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(a_file_with_another_checksum_is_published)
+{
+	const char *source = model_write("m.safetensors", "a", "3000000");
+	struct gpushm_load_options load = { .struct_size = sizeof(load),
+					    .sha256 = model_file("SHA256SUMS") };
+	struct gpushm_buffer *b = NULL;
+
+	write_sums();
+	ck_assert_msg(gpushm_load(c, &source, 1, "m", NULL, &load, &b) == 0, "%s", gpushm_error());
+	model_expect(b, "a", "a");
+	ck_assert_int_eq(gpushm_close(b), 0);
+	load.flags = GPUSHM_LOAD_IF_MISSING;
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), GPUSHM_LOAD_ATTACHED);
+	model_write_text("SHA256SUMS", "%064d  m.safetensors\n", 0);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EBADMSG);
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EBADMSG);
+	model_expect_error("SHA-256");
+	expect_nothing("m");
+}
+END_TEST
+
+/* ---- arguments ---- */
+
+START_TEST(a_wrong_argument_is_not_noticed)
+{
+	const char *source = model_write("m.safetensors", "a", "5");
+	struct gpushm_load_options load = { .struct_size = sizeof(load),
+					    .flags = GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "none" };
+
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
+	load.flags = 1u << 20;
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
+	load = (struct gpushm_load_options){ .struct_size = sizeof(load), .n_only = 1 };
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
+	load = (struct gpushm_load_options){ .struct_size = 0 };
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load(NULL, &source, 1, "m", NULL, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, NULL, NULL, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load(c, &source, 0, "m", NULL, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "a//b", NULL, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, NULL, NULL), -ENOENT);
+	model_expect_error("none");
+	o = (struct gpushm_options){ .struct_size = 0 };
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", &o, NULL, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, NULL, NULL), 0);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, NULL, NULL), -EEXIST);
+	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+	expect_nothing("m");
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("load"), *on_pools = tcase_create("pools");
+
+	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(on_pools, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(on_pools, setup_pools, teardown_pools);
+	tcase_add_test(on_pools, an_array_differs_from_the_tensor);
+	tcase_add_test(tc, shards_are_mixed_up);
+	tcase_add_test(tc, tied_weights_are_copied_twice);
+	tcase_add_test(tc, the_wrong_tensors_or_names_are_taken);
+	tcase_add_test(tc, tensors_without_bytes_are_lost);
+	tcase_add_test(tc, large_metadata_are_lost);
+	tcase_add_test(tc, attributes_of_the_caller_are_lost);
+	tcase_add_test(tc, a_stream_is_read_in_another_order);
+	tcase_add_test(tc, a_stream_that_is_cut_or_goes_on_is_published);
+	tcase_add_test(tc, standard_input_is_taken_for_a_file_of_that_name);
+	tcase_add_loop_test(tc, a_file_that_changed_is_published, 0, array_size(changes));
+	tcase_add_test(tc, a_file_that_is_truncated_while_it_is_read_is_published);
+	tcase_add_test(tc, a_file_with_another_checksum_is_published);
+	tcase_add_test(tc, a_wrong_argument_is_not_noticed);
+	return suite_run("load", tc, on_pools, NULL);
+}
