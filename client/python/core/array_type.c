@@ -172,6 +172,11 @@ static PyObject *publish(PyObject *o, PyObject *args)
 	return opened(o) ? buffer_publish(buffer_of(o), args) : NULL;
 }
 
+static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	return opened(o) ? buffer_publish_as(buffer_of(o), args, kwargs) : NULL;
+}
+
 static PyObject *wait_for_others(PyObject *o, PyObject *stream)
 {
 	struct stream s;
@@ -217,6 +222,11 @@ static PyMethodDef methods[] = {
 	  "mapped; and on the thread's current GPU for the current streams of PyTorch, CuPy and\n"
 	  "Numba. Errors: StateError (published before), InUse (writable views would outlive\n"
 	  "the sealing), DaemonGone." },
+	{ "publish_as", KEYWORDS(publish_as), METH_VARARGS | METH_KEYWORDS,
+	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
+	  "publish() under another name than the buffer was created with, in one step. replace:\n"
+	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
+	  "Errors: Exists, and as publish()." },
 	{ "reshape", KEYWORDS(view_reshape), METH_VARARGS | METH_KEYWORDS,
 	  "reshape($self, *shape, order='C')\n--\n\n"
 	  "A view of another shape; one length may be -1. Errors: BadArgument (sizes differ),\n"

@@ -409,14 +409,15 @@ static int warn_if_not_kept(const struct buffer *self)
 		       : 0;
 }
 
-PyObject *buffer_publish(struct buffer *self, PyObject *args)
+/* name: a str, or NULL for its own. Without the GIL the str is kept by the caller's arguments. */
+static PyObject *publish(struct buffer *self, const char *word, PyObject *name, uint32_t flags)
 {
 	_cleanup_(drop_object) PyObject *waited = NULL;
-	const char *word = "sealed";
+	const char *text = NULL;
 	enum gpushm_state state;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "|s:publish", &word) || !buffer_is_open(self))
+	if ((name && args_text(name, "name", &text) < 0) || !buffer_is_open(self))
 		return NULL;
 	if (strcmp(word, "sealed") == 0)
 		state = GPUSHM_SEALED;
@@ -431,14 +432,61 @@ PyObject *buffer_publish(struct buffer *self, PyObject *args)
 	self->calls++;
 	self->sealing += state == GPUSHM_SEALED;
 	Py_BEGIN_ALLOW_THREADS
-	r = gpushm_publish(self->buffer, state);
+	r = text ? gpushm_publish_as(self->buffer, state, text, flags)
+		 : gpushm_publish(self->buffer, state);
 	Py_END_ALLOW_THREADS
 	self->calls--;
 	self->sealing -= state == GPUSHM_SEALED;
+	if (r < 0) {
+		error_raise(r);
+	} else {
+		if (name) {
+			Py_DECREF(self->name);
+			self->name = Py_NewRef(name);
+		}
+		r = warn_if_not_kept(self);
+	}
+	buffer_settle(self);
+	return r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *buffer_publish(struct buffer *self, PyObject *args)
+{
+	const char *word = "sealed";
+
+	if (!PyArg_ParseTuple(args, "|s:publish", &word))
+		return NULL;
+	return publish(self, word, NULL, 0);
+}
+
+PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name", "state", "replace", NULL };
+	const char *word = "sealed";
+	PyObject *name;
+	int replace = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$p:publish_as", (char **)names, &name,
+					 &word, &replace))
+		return NULL;
+	return publish(self, word, name, replace ? GPUSHM_REPLACE : 0);
+}
+
+PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs)
+{
+	_cleanup_(options_done) struct options o = { 0 };
+	int r;
+
+	if (options_from(&(struct options_args){ .mode = 0600, .attrs = attrs }, &o) < 0 ||
+	    !buffer_is_open(self))
+		return NULL;
+	self->calls++;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_set_attrs(self->buffer, o.o.attrs, o.o.n_attrs);
+	Py_END_ALLOW_THREADS
+	self->calls--;
 	if (r < 0)
 		error_raise(r);
-	else
-		r = warn_if_not_kept(self);
 	buffer_settle(self);
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }

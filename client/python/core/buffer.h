@@ -87,6 +87,12 @@ void buffer_dealloc(PyObject *o);
 /* The method publish(state='sealed'). InUse: a writable view would outlive the sealing. */
 PyObject *buffer_publish(struct buffer *self, PyObject *args);
 
+/* The method publish_as(name, state='sealed', *, replace=False). */
+PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwargs);
+
+/* The method set_attrs(attrs). */
+PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs);
+
 /* Notes that a copy was queued on that stream, or done. */
 int buffer_queued(struct buffer *self, const struct stream *stream);
 

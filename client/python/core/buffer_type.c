@@ -253,6 +253,16 @@ static PyObject *publish(PyObject *o, PyObject *args)
 	return buffer_publish((struct buffer *)o, args);
 }
 
+static PyObject *publish_as(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	return buffer_publish_as((struct buffer *)o, args, kwargs);
+}
+
+static PyObject *set_attrs(PyObject *o, PyObject *attrs)
+{
+	return buffer_set_attrs((struct buffer *)o, attrs);
+}
+
 static PyObject *describe(PyObject *o, PyObject *arrays)
 {
 	return opened(o) ? buffer_describe((struct buffer *)o, arrays) : NULL;
@@ -311,6 +321,16 @@ static PyMethodDef methods[] = {
 	  "included; 'shared' allows writing. Waits for the GPU as Array.publish(). Errors:\n"
 	  "StateError (published before), InUse (writable views would outlive the sealing),\n"
 	  "DaemonGone." },
+	{ "publish_as", KEYWORDS(publish_as), METH_VARARGS | METH_KEYWORDS,
+	  "publish_as($self, name, state='sealed', *, replace=False)\n--\n\n"
+	  "publish() under another name than the buffer was created with, in one step. replace:\n"
+	  "a buffer that has the name loses it; processes that have that one open keep it.\n"
+	  "Errors: Exists, and as publish()." },
+	{ "set_attrs", set_attrs, METH_O,
+	  "set_attrs($self, attrs, /)\n--\n\n"
+	  "Sets attributes of a buffer that is not published yet: a dict of str to bytes or str;\n"
+	  "an empty value removes one. Errors: LimitReached (more than 4,096 bytes in all),\n"
+	  "StateError (published)." },
 	{ "describe", describe, METH_O,
 	  "describe($self, arrays, /)\n--\n\n"
 	  "Adds arrays to a buffer that is not published yet. arrays: a dict of names to\n"
