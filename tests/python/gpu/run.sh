@@ -11,6 +11,7 @@ part=$2
 export BUILD=$build PYTHONPATH=$build/python:$build/deps/python PYTHONDONTWRITEBYTECODE=1
 case $part in
 numba-kernels) tests=(tests/python/gpu/test_numba.py) ;;
+models) tests=(tests/python/models) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
 core)
