@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: MIT
+"""load(), save() and verify(): models in files. What a file may be is tested with the library, in C."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+
+numpy_files = pytest.importorskip("safetensors.numpy")
+
+TENSORS = {
+    "layers.0.weight": np.arange(12, dtype="float32").reshape(3, 4),
+    "layers.0.bias": np.arange(4, dtype="float16"),
+    "layers.1.weight": np.arange(6, dtype="int64").reshape(2, 3),
+    "step": np.array(7, dtype="uint8"),
+}
+
+
+@pytest.fixture(autouse=True)
+def unlinked(nothing_is_left: None) -> Iterator[None]:
+    """Removes what a test may have left under its names, unless it checks that."""
+    yield
+    for name in "m", "other":
+        with suppress(gpushm.NotFound):
+            gpushm.unlink(name)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of a few tensors."""
+    path = tmp_path / "model.safetensors"
+    numpy_files.save_file(TENSORS, path, metadata={"format": "np"})
+    return path
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A file that takes long enough to be stopped."""
+    path = tmp_path / "large.safetensors"
+    numpy_files.save_file({f"w{i}": np.full(4 << 20, i, "uint8") for i in range(32)}, path)
+    return path
+
+
+def equal(buffer: gpushm.Buffer, tensors: dict[str, Any]) -> bool:
+    """Whether the buffer has these tensors and no others."""
+    return set(buffer) == set(tensors) and all(
+        np.array_equal(buffer[k].copy_to_host(), v) and buffer[k].dtype == v.dtype for k, v in tensors.items()
+    )
+
+
+def test_a_loaded_buffer_has_other_contents(file: Path, pool: str) -> None:
+    with gpushm.load(file, "m", pool=pool) as b:
+        assert (b.name, b.pool, b.state, b.access) == ("m", pool, "sealed", "r")
+        assert equal(b, TENSORS)
+        assert b.attr("gpushm.metadata") == b'{"format":"np"}'
+        with gpushm.open_many("m") as again:
+            assert again.id == b.id and equal(again, TENSORS)
+
+
+def test_a_file_that_was_saved_differs(file: Path, tmp_path: Path, host_pool: str) -> None:
+    with gpushm.load([str(file)], "m", pool=host_pool) as b:
+        gpushm.save(b, tmp_path / "a.safetensors")
+        gpushm.save(b["step"], tmp_path / "array.safetensors")
+    gpushm.save("m", os.fsencode(tmp_path / "b.safetensors"), metadata={"k": "v", "é": "ü"})
+    for name in "a", "b", "array":
+        found = numpy_files.load_file(tmp_path / f"{name}.safetensors")
+        assert found.keys() == TENSORS.keys()
+        assert all(np.array_equal(found[k], v) and found[k].dtype == v.dtype for k, v in TENSORS.items())
+    with numpy_files.safe_open(tmp_path / "a.safetensors", "np") as f:
+        assert f.metadata() == {"format": "np"}
+    with numpy_files.safe_open(tmp_path / "b.safetensors", "np") as f:
+        assert f.metadata() == {"k": "v", "é": "ü"}
+
+
+def test_options_are_lost(file: Path, host_pool: str) -> None:
+    with gpushm.load(
+        file, "m", pool=host_pool, mode=0o640, attrs={"k": "v"}, transient=True, only=["layers.*"], strip="layers."
+    ) as b:
+        assert sorted(b) == ["0.bias", "0.weight", "1.weight"]
+        found = gpushm.stat("m")
+        assert (found.mode, found.transient, found.attrs["k"]) == (0o640, True, b"v")
+    assert gpushm.ls() == []
+
+
+@pytest.mark.parametrize("io", ["auto", "cached", "direct"])
+def test_a_way_of_reading_gives_other_bytes(file: Path, host_pool: str, io: Any) -> None:
+    with gpushm.load(file, "m", pool=host_pool, io=io, threads=2, verify=True, drop_cache=True) as b:
+        assert equal(b, TENSORS)
+
+
+def test_a_digest_is_not_verified(file: Path, host_pool: str) -> None:
+    with gpushm.load(file, "m", pool=host_pool) as b:
+        digest = gpushm.verify(b)
+        assert digest == gpushm.verify("m") == (b.attr("gpushm.content") or b"").decode()
+        assert digest.startswith("xxh3:")
+    with gpushm.create("other", 4, pool=host_pool) as a:
+        a.publish()
+        with pytest.raises(gpushm.Error) as e:
+            gpushm.verify(a)
+        assert e.value.errno == errno.ENODATA
+
+
+def test_one_buffer_is_loaded_twice(file: Path, host_pool: str) -> None:
+    with gpushm.load(file, "m", pool=host_pool) as b:
+        with pytest.raises(gpushm.Exists):
+            gpushm.load(file, "m", pool=host_pool)
+        with gpushm.load(file, "m", pool=host_pool, if_missing=True) as again:
+            assert again.id == b.id
+        with gpushm.load(file, "m", pool=host_pool, replace=True) as new:
+            assert new.id != b.id and equal(b, TENSORS)
+
+
+def test_other_contents_are_taken_for_these(file: Path, tmp_path: Path, host_pool: str) -> None:
+    other = tmp_path / "other.safetensors"
+    numpy_files.save_file({"w": np.zeros(3)}, other)
+    with gpushm.load(other, "m", pool=host_pool), pytest.raises(gpushm.Exists):
+        gpushm.load(file, "m", pool=host_pool, if_missing=True)
+
+
+def test_a_method_of_a_connection_is_missing(file: Path, tmp_path: Path, host_pool: str) -> None:
+    with gpushm.connect() as c, c.load(file, "m", pool=host_pool) as b:
+        assert b.connection is c
+        c.save("m", tmp_path / "a")
+        assert c.verify("m") == c.verify(b)
+
+
+# ---- errors ----
+
+
+def test_a_bad_argument_is_taken(file: Path, tmp_path: Path, host_pool: str) -> None:
+    with pytest.raises(TypeError, match="progress is a function"):
+        gpushm.load(file, "m", progress=7)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='io is "auto"'):
+        gpushm.load(file, "m", io="mmap")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="null"):
+        gpushm.load("a\0b", "m")
+    with pytest.raises(TypeError):
+        gpushm.load([7], "m")  # type: ignore[list-item]
+    with pytest.raises(gpushm.BadArgument):
+        gpushm.load([], "m")
+    with pytest.raises(TypeError, match="a Buffer, or the name of one"):
+        gpushm.save(7, tmp_path / "a")  # type: ignore[arg-type]
+    with gpushm.load(file, "m", pool=host_pool) as b:
+        with pytest.raises(TypeError, match="JSON"):
+            gpushm.save(b, tmp_path / "a", metadata={"k": b"v"})  # type: ignore[dict-item]
+        with pytest.raises((ValueError, OSError)):
+            gpushm.save(b, tmp_path / "a", metadata={"k": 7})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="closed"):
+        gpushm.save(b, tmp_path / "a")
+    assert sorted(os.listdir(tmp_path)) == ["model.safetensors"]
+
+
+def test_a_broken_file_leaves_a_buffer(file: Path, host_pool: str) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(gpushm.BadContents, match=r"model\.safetensors") as e:
+        gpushm.load(file, "m", pool=host_pool)
+    assert e.value.errno == errno.EBADMSG and isinstance(e.value, ValueError)
+    with pytest.raises(FileNotFoundError):
+        gpushm.load(file.with_name("none"), "m", pool=host_pool)
+    with pytest.raises(gpushm.NotFound):
+        gpushm.save("none", file)
+    assert gpushm.ls() == []
+
+
+def test_another_checksum_is_accepted(file: Path, tmp_path: Path, host_pool: str) -> None:
+    sums = tmp_path / "sums"
+    sums.write_text(f"{'0' * 64}  {file}\n")
+    with pytest.raises(gpushm.BadContents):
+        gpushm.load(file, "m", pool=host_pool, sha256=sums)
+    sums.write_bytes(subprocess.run(["sha256sum", file], capture_output=True, check=True).stdout)
+    gpushm.load(file, "m", pool=host_pool, sha256=str(sums)).close()
+
+
+def test_the_library_is_not_here(tmp_path: Path, file: Path) -> None:
+    # A copy of the package without the library, where the system's is not found either.
+    package = Path(gpushm.__file__).parent
+    shutil.copytree(package, tmp_path / "gpushm", ignore=shutil.ignore_patterns("libgpushm-load*", "__pycache__"))
+    code = f"import gpushm\ntry:\n  gpushm.load({str(file)!r}, 'm')\nexcept gpushm.NotSupported as e:\n  print(e)"
+    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"} | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert "libgpushm-load.so.0" in done.stdout and "cannot open shared object file" in done.stdout
+
+
+def test_an_import_opens_the_library(in_child: Callable[[str], str]) -> None:
+    code = "import gpushm; gpushm.ls(); print('libgpushm-load' in open('/proc/self/maps').read())"
+    assert in_child(code) == "False\n"
+
+
+# ---- progress ----
+
+
+def test_progress_is_not_reported(large: Path, host_pool: str, tmp_path: Path) -> None:
+    said: list[tuple[int, int]] = []
+    with gpushm.load(large, "m", pool=host_pool, progress=lambda *a: said.append(a)) as b:
+        assert said and said[-1] == (128 << 20, 128 << 20) and said == sorted(said)
+        said.clear()
+        gpushm.verify(b, progress=lambda *a: said.append(a))
+        assert said[-1] == (128 << 20, 128 << 20)
+        said.clear()
+        gpushm.save(b, tmp_path / "a", progress=lambda *a: said.append(a))
+        assert said[-1] == (128 << 20, 128 << 20)
+
+
+class Stop(Exception):
+    """Raised in progress functions."""
+
+
+def stop(done: int, total: int) -> None:
+    """A progress function that stops the work."""
+    raise Stop(done)
+
+
+def test_an_exception_of_progress_leaves_something(large: Path, tmp_path: Path, host_pool: str) -> None:
+    with pytest.raises(Stop):
+        gpushm.load(large, "m", pool=host_pool, progress=stop)
+    assert gpushm.ls() == []
+    with gpushm.load(large, "m", pool=host_pool) as b:
+        with pytest.raises(Stop):
+            gpushm.save(b, tmp_path / "a", progress=stop)
+        with pytest.raises(Stop):
+            gpushm.verify(b, progress=stop)
+    assert sorted(os.listdir(tmp_path)) == ["large.safetensors"]
+
+
+def test_ctrl_c_does_not_stop_a_load(large: Path, host_pool: str) -> None:
+    def interrupt(done: int, total: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        gpushm.load(large, "m", pool=host_pool, progress=interrupt)
+    assert gpushm.ls() == []
+
+
+def test_ctrl_c_does_not_stop_a_wait(file: Path, host_pool: str) -> None:
+    with gpushm.create("m", 1, pool=host_pool) as a:  # somebody loads
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            gpushm.load(file, "m", pool=host_pool, if_missing=True)
+        timer.join()
+        start = time.monotonic()
+        with pytest.raises(gpushm.Timeout):
+            gpushm.load(file, "m", pool=host_pool, if_missing=True, timeout=0.2)
+        assert time.monotonic() - start >= 0.2
+        a.discard()
+
+
+def test_a_load_keeps_the_gil(large: Path, host_pool: str) -> None:
+    ran = threading.Event()
+    thread = threading.Thread(target=ran.set)
+
+    def progress(done: int, total: int) -> None:
+        if not thread.ident:
+            thread.start()
+
+    with gpushm.load(large, "m", pool=host_pool, progress=progress):
+        thread.join(60)
+        assert ran.is_set()
+
+
+def test_a_loader_that_dies_stops_the_others(file: Path, host_pool: str) -> None:
+    code = "import gpushm, sys\na = gpushm.create('m', 1, pool='host')\nprint(flush=True)\nsys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as loader:
+        assert loader.stdout is not None and loader.stdout.readline()
+        timer = threading.Timer(0.3, loader.kill)
+        timer.start()
+        with gpushm.load(file, "m", pool=host_pool, if_missing=True) as b:
+            assert equal(b, TENSORS)
+        timer.join()
+
+
+RACER = """
+import gpushm, sys
+sys.stdin.readline()
+with gpushm.load(sys.argv[1], "m", pool="host", if_missing=True) as b:
+    print(b.id, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_eight_processes_load_one_file_twice(large: Path) -> None:
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(large)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(8)
+    ]
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write("\n")
+        racer.stdin.flush()
+    ids = {racer.stdout.readline() for racer in racers if racer.stdout}
+    for racer in racers:
+        racer.communicate("\n", timeout=60)
+        assert racer.returncode == 0
+    assert len(ids) == 1 and ids != {""}
