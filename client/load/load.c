@@ -293,6 +293,17 @@ static int set_attrs(struct loading *l)
 	return gpushm_set_attrs(l->b, attrs, array_size(attrs));
 }
 
+/* The driver may refuse to make this process's mapping read-only after the daemon has published. */
+static void undo_publish(struct loading *l)
+{
+	struct gpushm_private_error why;
+
+	gpushm_private_keep(&why);
+	gpushm_unlink(l->c, l->name);
+	l->created = false;
+	gpushm_private_put_back(&why);
+}
+
 static int publish(struct loading *l)
 {
 	int r = l->under_other ? gpushm_publish_as(l->b, GPUSHM_SEALED, l->name, GPUSHM_REPLACE)
@@ -300,6 +311,8 @@ static int publish(struct loading *l)
 
 	if (r == 0)
 		l->created = false;
+	else if (gpushm_buffer_state(l->b) == GPUSHM_SEALED)
+		undo_publish(l);
 	return r;
 }
 

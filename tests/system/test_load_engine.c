@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How gpushm_load() reads and copies: sizes around a block and around the arrays' alignment, every
+ * way to read a file, any number of threads, drivers that fail, and what is left after an error.
+ */
+#include "client/gpushm_load.h"
+#include "proto/base/own.h"
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/lib/client.h"
+#include "tests/lib/digest.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/safetensors.h"
+#include "tests/lib/suite.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MIB (1u << 20)
+
+static char folder[512], path[600];
+static struct gpushm_pool *pools;
+static size_t n_pools;
+
+/* In the build folder, which is on a disk more often than /tmp. */
+static void setup(void)
+{
+	snprintf(folder, sizeof(folder), "%s", build_path("load-XXXXXX"));
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+	client_setup();
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n_pools), 0);
+}
+
+static void teardown(void)
+{
+	free(take_ptr(pools));
+	unlink(path);
+	ck_assert_int_eq(rmdir(folder), 0);
+	client_teardown();
+}
+
+static void expect_nothing(void)
+{
+	struct gpushm_stat *stats = NULL;
+	size_t n;
+
+	ck_assert_int_eq(gpushm_list(c, NULL, 0, &stats, &n), 0);
+	ck_assert_msg(n == 0, "%zu buffers are left: %s", n, n ? stats[0].name : "");
+	gpushm_stat_free(stats, n);
+}
+
+/* ---- loading ---- */
+
+static struct gpushm_load_report report;
+
+static int try_load(const char *pool, uint32_t flags, unsigned threads, struct gpushm_buffer **ret)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_load_options load = {
+		.struct_size = sizeof(load), .flags = flags, .threads = threads, .report = &report
+	};
+	const char *source = path;
+
+	return gpushm_load(c, &source, 1, "m", &o, &load, ret);
+}
+
+static struct gpushm_buffer *load(const char *pool, uint32_t flags, unsigned threads)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_msg(try_load(pool, flags, threads, &b) == 0, "%s: %s", pool, gpushm_error());
+	return b;
+}
+
+static void drop(struct gpushm_buffer *b)
+{
+	client_close_and_unlink(b, "m");
+	expect_nothing();
+}
+
+static void expect_tensor(struct gpushm_buffer *b, const struct safetensors_tensor *t)
+{
+	uint64_t n = safetensors_bytes(t);
+	_cleanup_(free_ptr) char *expected = malloc(n + 1);
+	_cleanup_(free_ptr) char *found = malloc(n + 1);
+	struct gpushm_array *a;
+
+	ck_assert_int_eq(gpushm_array_get(b, t->name, &a), 0);
+	ck_assert_uint_eq(gpushm_array_nbytes(a), n);
+	ck_assert_int_eq(gpushm_copy_to_host(a, found, NULL), 0);
+	safetensors_fill(t->name, expected, n);
+	ck_assert_msg(memcmp(found, expected, n) == 0, "tensor %s differs", t->name);
+	gpushm_array_free(a);
+}
+
+/* The digest of tensors in the order of the file. */
+static void expect_digest(const struct safetensors_tensor *t, size_t n)
+{
+	char digest[NAIVE_DIGEST_TEXT], *bytes, *to;
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < n; i++)
+		size += safetensors_bytes(&t[i]);
+	bytes = to = malloc(size + 1);
+	for (size_t i = 0; i < n; i++) {
+		safetensors_fill(t[i].name, to, safetensors_bytes(&t[i]));
+		to += safetensors_bytes(&t[i]);
+	}
+	naive_digest(bytes, size, digest);
+	free(bytes);
+	ck_assert_str_eq(report.content, digest);
+	ck_assert_uint_eq(report.bytes, size);
+}
+
+static const struct safetensors_tensor sizes[] = {
+	{ "t4194304", "U8", "4194304" }, { "t1", "U8", "1" },	    { "t0", "U8", "0" },
+	{ "t255", "U8", "255" },	 { "t256", "U8", "256" },   { "t257", "U8", "257" },
+	{ "t4194303", "U8", "4194303" }, { "t512", "U8", "512" },   { "t4194305", "U8", "4194305" },
+	{ "t0b", "F32", "0,7" },	 { "t9", "U8", "9437184" }, { "last", "U8", "3" },
+};
+
+static void load_sizes(const char *pool, uint32_t flags, unsigned threads)
+{
+	struct gpushm_buffer *b = load(pool, flags, threads);
+
+	for (size_t i = 0; i < array_size(sizes); i++)
+		expect_tensor(b, &sizes[i]);
+	expect_digest(sizes, array_size(sizes));
+	ck_assert_int_eq(gpushm_verify(b, NULL, NULL, NULL), 0);
+	drop(b);
+}
+
+static void on_every_pool(uint32_t flags, unsigned threads)
+{
+	for (size_t i = 0; i < n_pools; i++)
+		if (!pools[i].failed)
+			load_sizes(pools[i].name, flags, threads);
+}
+
+START_TEST(bytes_are_lost_at_the_edge_of_a_block)
+{
+	safetensors_write(path, sizes, array_size(sizes), NULL);
+	on_every_pool(0, 0);
+}
+END_TEST
+
+START_TEST(a_number_of_threads_loses_bytes)
+{
+	static const unsigned threads[] = { 1, 2, 3, 16, 63, 1000 };
+
+	safetensors_write(path, sizes, array_size(sizes), NULL);
+	for (size_t i = 0; i < array_size(threads); i++)
+		on_every_pool(0, threads[i]);
+}
+END_TEST
+
+/* Tensors with gaps between them in the buffer, none where a direct read could begin. */
+START_TEST(a_way_to_read_gives_other_bytes)
+{
+	static const uint32_t ways[] = { GPUSHM_LOAD_CACHED, GPUSHM_LOAD_DIRECT, GPUSHM_LOAD_VERIFY,
+					 GPUSHM_LOAD_VERIFY | GPUSHM_LOAD_DIRECT,
+					 GPUSHM_LOAD_DROP_CACHE };
+
+	safetensors_write(path, sizes, array_size(sizes), NULL);
+	for (size_t i = 0; i < array_size(ways); i++)
+		on_every_pool(ways[i], 0);
+}
+END_TEST
+
+/* Whether the file system of the file has direct reads. */
+static bool has_direct(void)
+{
+	int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	char *page = aligned_alloc(4096, 4096);
+	bool has = fd >= 0 && pread(fd, page, 4096, 0) == 4096;
+
+	free(page);
+	if (fd >= 0)
+		close(fd);
+	if (!has)
+		puts("skipped: this file system has no direct reads");
+	return has;
+}
+
+static void drop_from_cache(void)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_eq(fsync(fd), 0);
+	ck_assert_int_eq(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+	close(fd);
+}
+
+START_TEST(a_file_is_read_in_another_way_than_it_should)
+{
+	safetensors_write(path, sizes, array_size(sizes), NULL);
+	if (!has_direct())
+		return;
+	load_sizes("host", GPUSHM_LOAD_DIRECT, 0);
+	ck_assert_int_eq(report.direct, 1);
+	load_sizes("host", GPUSHM_LOAD_CACHED, 0);
+	ck_assert_int_eq(report.direct, 0);
+	load_sizes("host", 0, 0); /* is in the cache */
+	ck_assert_int_eq(report.direct, 0);
+	load_sizes("host", GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DROP_CACHE, 0);
+	drop_from_cache(); /* what was written is not dropped before it is on disk */
+	load_sizes("host", 0, 0);
+	ck_assert_int_eq(report.direct, 1);
+	load_sizes("host", GPUSHM_LOAD_CACHED, 0);
+	load_sizes("host", 0, 0);
+	ck_assert_int_eq(report.direct, 0);
+	load_sizes("host", GPUSHM_LOAD_DROP_CACHE, 0);
+	load_sizes("host", 0, 0);
+	ck_assert_int_eq(report.direct, 1);
+}
+END_TEST
+
+/* ---- progress ---- */
+
+struct seen {
+	unsigned calls;
+	bool cancel;
+	bool truncate;
+	struct gpushm_load_progress last;
+	pthread_t thread;
+};
+
+static int on_progress(void *user, const struct gpushm_load_progress *p)
+{
+	struct seen *seen = user;
+
+	ck_assert(pthread_equal(seen->thread, pthread_self()));
+	ck_assert_uint_ge(p->done, seen->last.done);
+	ck_assert_uint_le(p->done, p->total);
+	seen->last = *p;
+	if (seen->truncate && seen->calls == 0)
+		ck_assert_int_eq(truncate(path, 20 * MIB), 0);
+	seen->calls++;
+	return seen->cancel;
+}
+
+/* A large file that takes no space. */
+static void write_holes(void)
+{
+	static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[805306368],"
+				     "\"data_offsets\":[0,805306368]}}    ";
+
+	safetensors_write_raw(path, header, (sizeof(header) - 1) & ~7ul, "", 0);
+	ck_assert_int_eq(truncate(path, 8 + ((sizeof(header) - 1) & ~7) + 805306368), 0);
+}
+
+static int load_seen(struct seen *seen, const char *pool, struct gpushm_buffer **ret)
+{
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	struct gpushm_load_options how = { .struct_size = sizeof(how),
+					   .progress = on_progress,
+					   .user = seen };
+	const char *source = path;
+
+	seen->thread = pthread_self();
+	return gpushm_load(c, &source, 1, "m", &o, &how, ret);
+}
+
+START_TEST(progress_is_not_told_the_end)
+{
+	struct gpushm_buffer *b = NULL;
+	struct seen seen = { 0 };
+
+	safetensors_write(path, sizes, array_size(sizes), NULL);
+	ck_assert_int_eq(load_seen(&seen, NULL, &b), 0);
+	ck_assert_uint_ge(seen.calls, 1);
+	ck_assert_uint_gt(seen.last.total, 9 * MIB);
+	ck_assert_uint_eq(seen.last.done, seen.last.total);
+	drop(b);
+}
+END_TEST
+
+START_TEST(a_load_that_was_canceled_leaves_something)
+{
+	write_holes();
+	for (size_t i = 0; i < n_pools; i++) {
+		struct seen seen = { .cancel = true };
+
+		if (pools[i].failed)
+			continue;
+		ck_assert_int_eq(load_seen(&seen, pools[i].name, NULL), -ECANCELED);
+		ck_assert_uint_eq(seen.calls, 1);
+		expect_nothing();
+	}
+}
+END_TEST
+
+/* Where the first call is the last one, the file has changed after it was read. */
+START_TEST(a_file_that_is_truncated_meanwhile_is_loaded)
+{
+	for (size_t i = 0; i < n_pools; i++) {
+		struct seen seen = { .truncate = true };
+
+		write_holes();
+		if (pools[i].failed)
+			continue;
+		ck_assert_int_eq(load_seen(&seen, pools[i].name, NULL), -ESTALE);
+		ck_assert_ptr_nonnull(strstr(gpushm_error(), path));
+		expect_nothing();
+	}
+}
+END_TEST
+
+/* ---- the driver ---- */
+
+static void *driver_symbol(const char *name)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	return driver ? dlsym(driver, name) : NULL;
+}
+
+static bool has_fake(void)
+{
+	bool has = driver_symbol("fakecuda_calls") != NULL;
+
+	if (!has)
+		puts("skipped: needs the fake driver");
+	return has;
+}
+
+static const struct safetensors_tensor two[] = { { "a", "U8", "5242881" }, { "b", "U8", "300" } };
+
+/* A daemon without a pinned pool, for the rest of a test. */
+static struct daemon other;
+static struct gpushm *first;
+
+static void use_other(const char *config)
+{
+	first = c;
+	daemon_start(&other, config, NULL);
+	ck_assert_int_eq(gpushm_connect(other.socket, &c), 0);
+}
+
+static void end_other(void)
+{
+	ck_assert_uint_eq(client_used_bytes(), 0);
+	c = gpushm_disconnect(c);
+	daemon_stop(&other);
+	c = first;
+}
+
+/* The n-th call fails, and whatever thread makes it: nothing is left, or all is right. A ring of a
+ * pinned pool would stay until the end of this process where the driver can't unmap it. */
+START_TEST(a_driver_that_fails_leaves_something)
+{
+	fakecuda_reset_fail_fn *reset_fail = driver_symbol("fakecuda_reset_fail");
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	fakecuda_handed_out_fn *handed_out = driver_symbol("fakecuda_handed_out");
+	unsigned long alive, before, failed = 0;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	use_other("[pool gpu0]\nkind=vmm\n");
+	drop(load("gpu0", 0, 2));
+	alive = handed_out();
+	for (unsigned n = 1;; n++) {
+		struct gpushm_buffer *b = NULL;
+		int r;
+
+		before = calls(NULL);
+		reset_fail(n);
+		r = try_load("gpu0", GPUSHM_LOAD_VERIFY, 2, &b);
+		reset_fail(0);
+		failed += r < 0;
+		if (r == 0) {
+			expect_tensor(b, &two[0]);
+			expect_tensor(b, &two[1]);
+			drop(b);
+		} else {
+			expect_nothing();
+		}
+		ck_assert_uint_eq(handed_out(), alive);
+		if (calls(NULL) - before < n)
+			break;
+	}
+	ck_assert_uint_gt(failed, 20);
+	end_other();
+}
+END_TEST
+
+START_TEST(the_ring_is_pinned_though_a_pool_has_it)
+{
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	unsigned long before;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	before = calls("cuMemHostAlloc");
+	drop(load("gpu0", 0, 0));
+	ck_assert_uint_eq(calls("cuMemHostAlloc"), before);
+}
+END_TEST
+
+START_TEST(without_a_pinned_pool_nothing_is_loaded)
+{
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	unsigned long before;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	use_other("[pool gpu]\nkind=vmm\n[pool tiny]\nkind=pinned\nsize=2M\n");
+	before = calls("cuMemHostAlloc");
+	drop(load("gpu", 0, 0));
+	ck_assert_uint_eq(calls("cuMemHostAlloc"), before + 1);
+	end_other();
+}
+END_TEST
+
+START_TEST(the_context_of_the_caller_changes)
+{
+	int (*get)(void **) = driver_symbol("cuCtxGetCurrent");
+	void *before = (void *)1, *after = (void *)2;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	drop(load("gpu0", 0, 0));
+	ck_assert_int_eq(get(&before), 0);
+	drop(load("gpu0", GPUSHM_LOAD_VERIFY, 0));
+	ck_assert_int_eq(get(&after), 0);
+	ck_assert_ptr_eq(before, after);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("load_engine");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, bytes_are_lost_at_the_edge_of_a_block);
+	tcase_add_test(t, a_number_of_threads_loses_bytes);
+	tcase_add_test(t, a_way_to_read_gives_other_bytes);
+	tcase_add_test(t, a_file_is_read_in_another_way_than_it_should);
+	tcase_add_test(t, progress_is_not_told_the_end);
+	tcase_add_test(t, a_load_that_was_canceled_leaves_something);
+	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
+	tcase_add_test(t, a_driver_that_fails_leaves_something);
+	tcase_add_test(t, the_ring_is_pinned_though_a_pool_has_it);
+	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
+	tcase_add_test(t, the_context_of_the_caller_changes);
+	return suite_run("load_engine", t, NULL);
+}
