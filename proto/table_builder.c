@@ -457,4 +457,7 @@ void table_builder_swap_attrs(struct table_builder *a, struct table_builder *b)
 	a->attr_bytes = b->attr_bytes;
 	b->n_attrs = n;
 	b->attr_bytes = bytes;
+	/* What was written of an image has the former ones. */
+	table_writer_drop(&a->writer);
+	table_writer_drop(&b->writer);
 }

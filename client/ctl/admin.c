@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The commands that change something by one request for each buffer or pool: `rm` unlinks names,
- * `clean` marks dirty buffers as clean, `flush` returns freed memory to driver and kernel, and
- * `restart` lets the daemon's program, or its update, take over.
+ * `mv` renames, `clean` marks dirty buffers as clean, `flush` returns freed memory to driver and
+ * kernel, and `restart` lets the daemon's program, or its update, take over.
  */
 #include "client/ctl/ctl.h"
 #include "client/ctl/pattern.h"
@@ -77,6 +77,36 @@ const struct command command_rm = {
 	.min_words = 1,
 	.max_words = SIZE_MAX,
 	.run = run_rm,
+};
+
+struct mv_options {
+	bool force;
+};
+
+static int run_mv(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct mv_options *o = options;
+
+	int r = gpushm_rename(ctl->connection, words[0], words[1], o->force ? GPUSHM_REPLACE : 0);
+
+	if (r == -EEXIST)
+		return ctl_error(CTL_FAILED, "%s (mv --force replaces)", gpushm_error());
+	return ctl_result(r);
+}
+
+const struct command command_mv = {
+	.name = "mv",
+	.synopsis = "[--force] NAME NEW",
+	.about = "rename a buffer, in one step",
+	.more = "With --force, NEW may be the name of another buffer, which loses it in the same\n"
+		"step: nobody finds NEW missing. Processes that have the old buffer open keep it\n"
+		"until they close it. The owner of both buffers and administrators may do that.",
+	.args = ARGS({ "force", ARG_FLAG, 'f', NULL, "take NEW from the buffer that has it",
+		       offsetof(struct mv_options, force) }),
+	.options_size = sizeof(struct mv_options),
+	.min_words = 2,
+	.max_words = 2,
+	.run = run_mv,
 };
 
 static int run_clean(struct ctl *ctl, const void *options, size_t n, char **words)

@@ -71,35 +71,52 @@ static const char *event_word(enum gpushm_event_kind what)
 	return what < array_size(words) && words[what] ? words[what] : "unknown";
 }
 
-static void print_json(struct json *j, enum gpushm_event_kind what, const char *name, uint64_t id)
+/* A line of output. */
+struct line {
+	const char *word, *name;
+	uint64_t id, previous; /* 0: the line has none */
+};
+
+static void print_json(struct json *j, const struct line *l)
 {
 	json_open(j, NULL, '{');
-	json_string(j, "event", event_word(what));
-	if (id) {
-		json_string(j, "name", name);
-		json_id(j, "id", id);
+	json_string(j, "event", l->word);
+	if (l->id) {
+		json_string(j, "name", l->name);
+		json_id(j, "id", l->id);
 	}
+	if (l->previous)
+		json_id(j, "previous", l->previous);
 	json_close(j, '}');
 }
 
-static int print(const struct ctl *ctl, enum gpushm_event_kind what, const char *name, uint64_t id)
+static int print(const struct ctl *ctl, const struct line *l)
 {
 	struct json j;
 
 	if (ctl->quiet)
 		return CTL_OK;
 	if (ctl_json(ctl, &j))
-		print_json(&j, what, name, id);
-	else if (id)
-		output_line(stdout, "%s %s %" PRIu64, event_word(what), name, id);
+		print_json(&j, l);
+	else if (l->previous)
+		output_line(stdout, "%s %s %" PRIu64 " %" PRIu64, l->word, l->name, l->id,
+			    l->previous);
+	else if (l->id)
+		output_line(stdout, "%s %s %" PRIu64, l->word, l->name, l->id);
 	else
-		output_line(stdout, "%s", event_word(what));
+		output_line(stdout, "%s", l->word);
 	/* The reader waits for this line. */
 	if (fflush(stdout) == 0)
 		return CTL_OK;
 	clearerr(stdout);
 	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
 }
+
+/* What there is at a look. */
+struct sight {
+	struct gpushm_stat *all; /* owned; sorted by id */
+	size_t n;
+};
 
 /* The watch of a command. Words that are patterns are looked up twice a second, because the daemon
  * watches names only; seen is what the last look found. */
@@ -108,10 +125,10 @@ struct follower {
 	const struct watch_options *options;
 	struct gpushm_watch *watch; /* owned; also of the patterns, as names */
 	char *const *words;
-	size_t n_words, n_seen;
+	size_t n_words;
 	bool has_patterns;
-	struct gpushm_stat *seen; /* owned; sorted by id */
-	uint64_t printed, last;	  /* events; ms, CLOCK_MONOTONIC, of the last one */
+	struct sight seen;
+	uint64_t printed, last; /* events; ms, CLOCK_MONOTONIC, of the last one */
 };
 
 static bool is_done(const struct follower *f)
@@ -119,14 +136,27 @@ static bool is_done(const struct follower *f)
 	return f->options->count && f->printed == f->options->count;
 }
 
-static int tell(struct follower *f, enum gpushm_event_kind what, const char *name, uint64_t id)
+static int tell_line(struct follower *f, const struct line *l)
 {
 	if (is_done(f))
 		return CTL_OK;
 	f->printed++;
 	f->last = clock_monotonic_ms();
-	return print(f->ctl, what, name, id);
+	return print(f->ctl, l);
 }
+
+static int tell(struct follower *f, enum gpushm_event_kind what, const char *name, uint64_t id)
+{
+	return tell_line(f, &(struct line){ event_word(what), name, id, 0 });
+}
+
+/* The name has gone from one buffer to another; the line "published" follows. */
+static int tell_replaced(struct follower *f, const char *name, uint64_t id, uint64_t previous)
+{
+	return tell_line(f, &(struct line){ "replaced", name, id, previous });
+}
+
+/* ---- patterns ---- */
 
 /* Whether a pattern means this name, and no word names it. */
 static bool is_matched(const struct follower *f, const char *name)
@@ -146,20 +176,48 @@ static bool is_published(const struct gpushm_stat *s)
 	return s && s->name[0] && s->state != GPUSHM_FILLING;
 }
 
-/* then, now: the same buffer at two looks; NULL: it was not there. */
-static int compare(struct follower *f, const struct gpushm_stat *then,
-		   const struct gpushm_stat *now)
+/* then, now: the same buffer at two looks; NULL: it was not there. Returns the name that a pattern
+ * means and that it had then, but has not now. */
+static const char *lost_name(const struct follower *f, const struct gpushm_stat *then,
+			     const struct gpushm_stat *now)
 {
-	bool was = is_published(then), is = is_published(now);
+	return is_published(then) && is_matched(f, then->name) &&
+			       (!is_published(now) || strcmp(then->name, now->name) != 0)
+		       ? then->name
+		       : NULL;
+}
+
+static const struct gpushm_stat *find_name(const struct sight *s, const char *name)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (is_published(&s->all[i]) && !strcmp(s->all[i].name, name))
+			return &s->all[i];
+	return NULL;
+}
+
+static int compare_end(struct follower *f, const struct gpushm_stat *then,
+		       const struct gpushm_stat *now, const struct sight *all)
+{
+	const char *name = lost_name(f, then, now);
+	const struct gpushm_stat *next = name ? find_name(all, name) : NULL;
+
+	if (!name)
+		return CTL_OK;
+	return next ? tell_replaced(f, name, next->id, then->id)
+		    : tell(f, GPUSHM_EVENT_UNLINKED, name, then->id);
+}
+
+static int compare_begin(struct follower *f, const struct gpushm_stat *then,
+			 const struct gpushm_stat *now, const struct sight *all)
+{
+	bool had = now && !lost_name(f, now, then);
 	int r = CTL_OK;
 
-	if ((!was && !is) || !is_matched(f, (is ? now : then)->name))
+	if (!is_published(now) || !is_matched(f, now->name))
 		return CTL_OK;
-	if (!is)
-		return tell(f, GPUSHM_EVENT_UNLINKED, then->name, then->id);
-	if (!was)
+	if (!had)
 		r = tell(f, GPUSHM_EVENT_PUBLISHED, now->name, now->id);
-	if (r == CTL_OK && now->dirty != (was && then->dirty))
+	if (r == CTL_OK && now->dirty != (had && then->dirty))
 		r = tell(f, now->dirty ? GPUSHM_EVENT_DIRTY : GPUSHM_EVENT_CLEAN, now->name,
 			 now->id);
 	return r;
@@ -172,27 +230,66 @@ static int by_id(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-static int look(struct follower *f)
+/* Calls compare() for each buffer of two looks. */
+static int compare_all(struct follower *f, const struct sight *now,
+		       int (*compare)(struct follower *f, const struct gpushm_stat *then,
+				      const struct gpushm_stat *now, const struct sight *all))
 {
-	struct gpushm_stat *now = NULL;
-	size_t n, i = 0, k = 0;
-	int r = f->n_words == 1 ? pattern_list(f->ctl->connection, f->words[0], 0, &now, &n)
-				: gpushm_list(f->ctl->connection, NULL, 0, &now, &n);
+	const struct sight *seen = &f->seen;
+	size_t i = 0, k = 0;
+	int r = CTL_OK;
 
-	if (r < 0)
-		return ctl_refused(r);
-	qsort(now, n, sizeof(*now), by_id);
-	while (r == CTL_OK && (i < f->n_seen || k < n)) {
-		int order = i == f->n_seen ? 1 : k == n ? -1 : by_id(&f->seen[i], &now[k]);
+	while (r == CTL_OK && (i < seen->n || k < now->n)) {
+		int order = i == seen->n  ? 1
+			    : k == now->n ? -1
+					  : by_id(&seen->all[i], &now->all[k]);
 
-		r = compare(f, order <= 0 ? &f->seen[i] : NULL, order >= 0 ? &now[k] : NULL);
+		r = compare(f, order <= 0 ? &seen->all[i] : NULL, order >= 0 ? &now->all[k] : NULL,
+			    now);
 		i += order <= 0;
 		k += order >= 0;
 	}
-	gpushm_stat_free(f->seen, f->n_seen);
-	f->seen = now;
-	f->n_seen = n;
 	return r;
+}
+
+static int look(struct follower *f)
+{
+	struct sight now = { 0 };
+	int r = f->n_words == 1 ? pattern_list(f->ctl->connection, f->words[0], 0, &now.all, &now.n)
+				: gpushm_list(f->ctl->connection, NULL, 0, &now.all, &now.n);
+
+	if (r < 0)
+		return ctl_refused(r);
+	qsort(now.all, now.n, sizeof(*now.all), by_id);
+	r = compare_all(f, &now, compare_end);
+	if (r == CTL_OK)
+		r = compare_all(f, &now, compare_begin);
+	gpushm_stat_free(f->seen.all, f->seen.n);
+	f->seen = now;
+	return r;
+}
+
+/* ---- names ---- */
+
+static int tell_event(struct follower *f, const struct gpushm_event *e)
+{
+	return tell(f, e->what, e->name, e->buffer);
+}
+
+/* A name that is another buffer's now has two events, one behind the other. */
+static int tell_unlinked(struct follower *f, const struct gpushm_event *e)
+{
+	struct gpushm_event next;
+	int found = gpushm_watch_next(f->watch, 0, &next), r;
+
+	if (found == 0 && gpushm_watch_previous(f->watch) == e->buffer &&
+	    !strcmp(next.name, e->name))
+		r = tell_replaced(f, e->name, next.buffer, e->buffer);
+	else
+		r = tell_event(f, e);
+	if (r == CTL_OK && found == 0)
+		r = tell_event(f, &next);
+	return r == CTL_OK && found < 0 && found != -ETIMEDOUT ? ctl_refused(found) : r;
 }
 
 /* The time until the next look, or until the command gives up; *ret_last: it is the latter. */
@@ -222,7 +319,9 @@ static int follow(struct follower *f)
 		r = gpushm_watch_next(f->watch, time_left(f, &last), &e);
 		if (r == -ETIMEDOUT && !last)
 			continue;
-		r = r < 0 ? ctl_refused(r) : tell(f, e.what, e.name, e.buffer);
+		if (r < 0)
+			return ctl_refused(r);
+		r = e.what == GPUSHM_EVENT_UNLINKED ? tell_unlinked(f, &e) : tell_event(f, &e);
 		if (r)
 			return r;
 	}
@@ -249,7 +348,7 @@ static int run_watch(struct ctl *ctl, const void *options, size_t n, char **word
 		r = watch_word(&f, words[i]);
 	r = r < 0 ? ctl_refused(r) : follow(&f);
 	gpushm_watch_free(f.watch);
-	gpushm_stat_free(f.seen, f.n_seen);
+	gpushm_stat_free(f.seen.all, f.seen.n);
 	return r;
 }
 
@@ -259,8 +358,12 @@ const struct command command_watch = {
 	.about = "print the events of buffers as they happen",
 	.more = "Prints a line for each event: published, dirty, clean or unlinked, the name and "
 		"the\n"
-		"buffer's id; or \"restarted\" after a restart of the daemon. It starts with the\n"
-		"buffers that are already published. A PATTERN, in quotes, has *, ? or [; model/\n"
+		"buffer's id; or \"restarted\" after a restart of the daemon. Where a name goes "
+		"from\n"
+		"one buffer to another, \"replaced\" with the new and the old id stands in place "
+		"of\n"
+		"unlinked, and published follows. It starts with the buffers that are already\n"
+		"published. A PATTERN, in quotes, has *, ? or [; model/\n"
 		"stands for all names below it. Names that match are looked for twice a second.",
 	.args = ARGS({ "count", ARG_COUNT, 'c', "N", "end after this number of events",
 		       offsetof(struct watch_options, count) },

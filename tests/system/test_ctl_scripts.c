@@ -181,6 +181,63 @@ START_TEST(a_watch_misses_a_name_that_matches_later)
 }
 END_TEST
 
+static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl.bash\"\n"
+			       "try() { COMP_WORDS=(\"$ctl\" \"$@\") COMP_CWORD=$#; "
+			       "compopt() { :; }; COMPREPLY=(); "
+			       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
+
+START_TEST(a_name_means_nothing_while_it_is_moved)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=8 a; $ctl create -q --size=16 b\n"
+		"$ctl mv a c && [[ $($ctl ls --names-only | tr '\\n' ' ') == 'b c ' ]] || exit 6\n"
+		"$ctl mv -f b c && [[ $($ctl ls --names-only) == c ]] || exit 7\n"
+		"$ctl stat --json c | grep -q '\"bytes\":16,' || exit 8\n"
+		"$ctl mv c '~/c' && $ctl mv --force '~/c' c");
+	shell_expect(&sh, 3, "$ctl mv never d");
+	complains("no buffer \"never\"");
+	shell_expect(&sh, 1, "$ctl create -q --size=8 a; $ctl mv a c");
+	complains("\"c\" is taken");
+	complains("mv --force replaces");
+	shell_expect(&sh, 1, "$ctl mv a 'b//c'");
+	shell_expect(&sh, 2, "$ctl mv a");
+	shell_expect(&sh, 2, "$ctl mv a b c");
+	shell_expect(&sh, 0, "%stry mv --; try mv a; try mv -f x c; try mv a c b", complete);
+	ck_assert_str_eq(sh.out, "--force,--socket,--json,--bytes,--quiet,--help,\na,\nc,\n,\n");
+}
+END_TEST
+
+/* Names and patterns report the same. */
+START_TEST(a_watch_hides_what_is_replaced)
+{
+	static const char *const words[] = { "m", "'[m]'" };
+
+	for (size_t i = 0; i < 2; i++)
+		shell_expect(
+			&sh, 0,
+			"id() { $ctl stat --json $1 | sed 's/.*\"id\":\"\\([0-9]*\\)\".*/\\1/'; }\n"
+			"next() { read -r line <&3; [[ $line == \"$*\" ]] || { echo $line; exit 6; "
+			"}; }\n"
+			"$ctl create -q --size=8 m; one=$(id m)\n"
+			"coproc P { exec $ctl watch %s; }; exec 3<&${P[0]}; pid=$P_PID\n"
+			"next published m $one; $ctl create -q --size=8 n; two=$(id n)\n"
+			"$ctl mv m old; next unlinked m $one; $ctl mv old m; next published m "
+			"$one\n"
+			"$ctl mv -f n m; next replaced m $two $one; next published m $two\n"
+			"$ctl mv m x; next unlinked m $two; $ctl rm x\n"
+			"kill -TERM $pid; wait $pid; [[ $? == 143 ]]",
+			words[i]);
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=8 m; $ctl create -q --size=8 n\n"
+		     "coproc P { exec $ctl watch --json m; }; exec 3<&${P[0]}; pid=$P_PID\n"
+		     "read -r line <&3; $ctl mv -f n m; read -r line <&3; echo $line\n"
+		     "kill -TERM $pid; wait $pid; [[ $? == 143 ]]");
+	says("{\"event\":\"replaced\",\"name\":\"m\",\"id\":\"");
+	says("\",\"previous\":\"");
+}
+END_TEST
+
 START_TEST(a_hold_ends_before_its_input)
 {
 	shell_expect(
@@ -259,11 +316,6 @@ START_TEST(json_is_not_json)
 		     "assert u[\"peers\"] == u[\"connections\"], u'");
 }
 END_TEST
-
-static const char complete[] = "source \"$source/client/ctl/completion/gpushmctl.bash\"\n"
-			       "try() { COMP_WORDS=(\"$ctl\" \"$@\") COMP_CWORD=$#; "
-			       "compopt() { :; }; COMPREPLY=(); "
-			       "_gpushmctl; printf '%s,' \"${COMPREPLY[@]}\"; echo; }\n";
 
 START_TEST(a_name_is_not_completed)
 {
@@ -466,6 +518,8 @@ int main(void)
 	tcase_add_test(tc, a_script_misses_events_of_a_watch);
 	tcase_add_test(tc, a_pattern_removes_too_much_or_nothing);
 	tcase_add_test(tc, a_watch_misses_a_name_that_matches_later);
+	tcase_add_test(tc, a_name_means_nothing_while_it_is_moved);
+	tcase_add_test(tc, a_watch_hides_what_is_replaced);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);

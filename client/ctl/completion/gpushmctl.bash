@@ -58,7 +58,7 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get load save verify publish wait watch hold rm clean flush restart doctor help"
+	local commands="status pools ls stat create put get load save verify publish wait watch hold rm mv clean flush restart doctor help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
@@ -73,7 +73,7 @@ _gpushmctl() {
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
 			--only | --strip | --sha256 | --io | --threads | --progress)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
-			[[ $command == rm && ${COMP_WORDS[i]} == -f ]] && continue
+			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
 			((i++))
@@ -156,7 +156,7 @@ _gpushmctl() {
 		wait) options="--timeout" ;;
 		watch) options="--count --timeout" ;;
 		hold) options="--write --timeout" ;;
-		rm) options="--force" ;;
+		rm | mv) options="--force" ;;
 		"") options="--version" ;;
 		*) options="" ;;
 		esac
@@ -167,7 +167,7 @@ _gpushmctl() {
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	ls:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
+	ls:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1) _gpushmctl_files "$cur" ;;
 	save:1) _gpushmctl_models "$cur" ;;
 	load:0) _gpushmctl_models "$cur" ;;
