@@ -213,8 +213,8 @@ static const struct {
 	/* Its shape. */
 	{ "{\"t\":{\"dtype\":\"U8\",\"shape\":1,\"data_offsets\":[0,1]}}", 1, EBADMSG,
 	  "shape is not an array" },
-	{ "{\"t\":" T("U8", "-1", 0, 1) "}", 1, EBADMSG, "negative" },
-	{ "{\"t\":" T("U8", "-0", 0, 0) "}", 0, EBADMSG, "negative" },
+	{ "{\"t\":" T("U8", "-1", 0, 1) "}", 1, EBADMSG, "shape has something else than whole" },
+	{ "{\"t\":" T("U8", "-0", 0, 0) "}", 0, EBADMSG, "\"-0\"" },
 	{ "{\"t\":" T("U8", "1.0", 0, 1) "}", 1, EBADMSG, "shape has something else than whole" },
 	{ "{\"t\":" T("U8", "\"1\"", 0, 1) "}", 1, EBADMSG, "shape has something else than whole" },
 	{ "{\"t\":" T("U8", "1e0", 0, 1) "}", 1, EBADMSG, "shape has something else than whole" },
@@ -279,8 +279,16 @@ START_TEST(a_header_that_is_cut_is_read)
 		ck_assert_int_eq(parse_n(text, n, 2, &h), -EBADMSG);
 	ck_assert_int_eq(parse_n(text, sizeof(text) - 1, 2, &h), 0);
 	header_done(&h);
-	/* A NUL is not the end of a text. */
+	/* A NUL is not the end of a text, and not a space, wherever it is. */
 	ck_assert_int_eq(parse_n(text, sizeof(text), 2, &h), -EBADMSG);
+	for (size_t i = 1; i < sizeof(text); i++) {
+		char with[sizeof(text)];
+
+		memcpy(with, text, i);
+		with[i] = '\0';
+		memcpy(with + i + 1, text + i, sizeof(text) - 1 - i);
+		ck_assert_int_eq(parse_n(with, sizeof(with), 2, &h), -EBADMSG);
+	}
 }
 END_TEST
 
