@@ -104,7 +104,6 @@ def forward() -> list[float]:
 
 
 def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises: Raises) -> None:
-    free = torch.cuda.mem_get_info()[0]
     with shared.memory(name, "64 MiB") as mem:
         model = seeded(gpu)
         scratch = torch.empty(1 << 20, device=gpu)
@@ -113,7 +112,6 @@ def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises:
         mem.publish(model)
     after = torch.empty(1 << 20, device=gpu)
     assert not inside(mem, after)
-    assert free - torch.cuda.mem_get_info()[0] < 96 << 20
     here = mem.buffer.device_ptr or 0
     arrays = {n: a.offset for n, a in mem.buffer.items()}
     assert arrays["embed.weight"] == model.embed.weight.data_ptr() - here == arrays["head.weight"]
@@ -123,6 +121,7 @@ def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises:
     assert mem.buffer.state == "sealed" and mem.used > 0
     assert "delete the tensors" in raises(gpushm.InUse, mem.close)
     del model
+    gc.collect()
     mem.close()
 
 
@@ -298,15 +297,15 @@ import torch, gpushm.torch
 with gpushm.torch.memory("model", "8 MiB") as mem:
     t = torch.ones(8, device="cuda")
     mem.publish({"t": t})
-print(int(t.sum()))
-t.add_(1)
+print(int(t.sum()), flush=True)
 try:
+    t.add_(1)
     torch.cuda.synchronize()
 except RuntimeError as e:
-    print("illegal" in str(e))
+    print("illegal" in str(e), flush=True)
 import os; os._exit(0)
 """
-    assert in_child(code).split()[0] == "8"
+    assert in_child(code).split() == ["8", "True"]
 
 
 def many(n: int) -> dict[str, Any]:

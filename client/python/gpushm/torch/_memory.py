@@ -13,9 +13,12 @@ buffer's memory away from the start to the end (core/arena.c). Four rules come f
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import errno
 import re
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +39,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 _thread = threading.local()  # .memory: the Memory whose section the thread is in
 _kept: list[_Space] = []  # spaces that tensors still use, although no Memory does
-_allocator: list[Any] = []  # PyTorch's object for the two functions; it lives as long as the process
+_allocator: list[Any] = []  # PyTorch's object for the two functions
 
 
 def memory(
@@ -89,9 +92,10 @@ class _Space:
         self.id: int = _core._arena_new(self.start, buffer.nbytes, device)
         if not _allocator:
             made = torch.cuda.memory.CUDAPluggableAllocator(_core.__file__, "gpushm_torch_alloc", "gpushm_torch_free")
-            _allocator.append(made)
+            _allocator.append(_kept_for_ever(made.allocator()))
         with torch.cuda.device(device):
-            self.pool: Any = torch.cuda.MemPool(_allocator[0].allocator())
+            self.pool: Any = torch.cuda.MemPool(_allocator[0])
+        _spaces.add(self)
 
     def has(self, address: int, nbytes: int = 1) -> bool:
         """Whether these bytes are in the buffer."""
@@ -114,9 +118,29 @@ class _Space:
         _, allocs, frees, *_ = _core._arena_stat(self.id)
         if frees < allocs:
             return False
-        self.buffer.close()
+        try:
+            self.buffer.close()
+        except _core.InUse:  # tensors of what publish() has returned
+            return False
         _core._arena_drop(self.id)
         return True
+
+
+_spaces: weakref.WeakSet[_Space] = weakref.WeakSet()
+
+
+def _kept_for_ever(obj: Any) -> Any:
+    """PyTorch may use it until the process has ended, when Python has forgotten its modules."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(obj))
+    return obj
+
+
+@atexit.register
+def _keep_all() -> None:
+    """At the end of the process nothing is freed: tensors may outlive the pools, and CUDA may have ended."""
+    _kept.extend(_spaces)
+    for space in _kept:
+        _kept_for_ever(space)
 
 
 def _end_unused() -> None:

@@ -62,16 +62,14 @@ def ordinal_of(device: Any) -> Any:
     """A device as open_many() takes it, of an int, a str, a torch.device, or None for the buffer's own."""
     if device is None or isinstance(device, int):
         return device
-    if device != "current":
-        found = torch.device(device)
-        if found.type == "cpu":
-            return None
-        if found.type != "cuda":
-            raise ValueError(f"device is a CUDA device, 'current', 'cpu' or None, not {device!r}")
-        if found.index is not None:
-            return found.index
-    # PyTorch's current device may have no context yet. Without the question current_device() would start CUDA.
-    return torch.cuda.current_device() if torch.cuda.is_initialized() else "current"
+    if device == "current":
+        return device
+    found = torch.device(device)
+    if found.type == "cpu":
+        return None
+    if found.type != "cuda":
+        raise ValueError(f"device is a CUDA device, 'current', 'cpu' or None, not {device!r}")
+    return "current" if found.index is None else found.index
 
 
 def open_buffer(name: str, timeout: float | None, device: Any) -> Buffer:
