@@ -11,6 +11,22 @@
 
 #include <string.h>
 
+static bool has_stream(size_t n, char **sources)
+{
+	for (size_t i = 0; i < n; i++)
+		if (model_is_stream(sources[i]))
+			return true;
+	return false;
+}
+
+static bool has_standard_input(size_t n, char **sources)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(sources[i], "-"))
+			return true;
+	return false;
+}
+
 static uint32_t flags_of(const struct model_load *o)
 {
 	uint32_t flags = 0;
@@ -50,14 +66,6 @@ static void complete_report(struct gpushm_buffer *b, struct gpushm_load_report *
 		snprintf(r->content, sizeof(r->content), "%.*s", (int)size, (const char *)content);
 }
 
-static bool is_standard_input(size_t n, char **sources)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(sources[i], "-"))
-			return true;
-	return false;
-}
-
 static void report(const struct ctl *ctl, const struct loaded *l)
 {
 	struct gpushm_buffer *b = l->buffer;
@@ -92,7 +100,10 @@ static void report(const struct ctl *ctl, const struct loaded *l)
 static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
 		const char *name, const struct gpushm_options *options, struct loaded *ret)
 {
-	struct model_progress progress = { o->progress, name, ctl->quiet, false, { 0 } };
+	struct model_progress progress = { .asked = o->progress,
+					   .label = name,
+					   .quiet = ctl->quiet,
+					   .stream = has_stream(n, sources) };
 	struct gpushm_load_options l = { .struct_size = sizeof(l),
 					 .flags = flags_of(o),
 					 .threads = (unsigned)o->threads,
@@ -113,7 +124,8 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 		return r;
 	r = library.load(ctl->connection, (const char *const *)sources, n, name, options, &l,
 			 &ret->buffer);
-	model_progress_end(&progress);
+	/* Then --transient waits, and a signal ends it. */
+	model_progress_end(&progress, r >= 0 && !o->new_buffer.transient);
 	ret->attached = r == GPUSHM_LOAD_ATTACHED;
 	return model_result(r);
 }
@@ -125,7 +137,7 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 	struct new_buffer_options options;
 	int r = new_buffer_options(&o->new_buffer, &options);
 
-	if (r == CTL_OK && o->new_buffer.transient && is_standard_input(n, sources))
+	if (r == CTL_OK && o->new_buffer.transient && has_standard_input(n, sources))
 		r = ctl_error(CTL_USAGE, "--transient keeps the buffer until standard input ends, "
 					 "but standard input is the model");
 	if (r == CTL_OK)

@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LIBRARY "libgpushm-load.so.0"
 
@@ -55,6 +56,14 @@ bool model_is_file(const char *path)
 	return ends_with(path, ".safetensors") || model_is_index(path);
 }
 
+bool model_is_stream(const char *path)
+{
+	struct stat st;
+
+	return !strcmp(path, "-") ||
+	       (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
 int model_on_progress(void *user, const struct gpushm_load_progress *p)
 {
 	struct model_progress *m = user;
@@ -66,12 +75,22 @@ int model_on_progress(void *user, const struct gpushm_load_progress *p)
 	}
 	m->progress.file = p->file;
 	progress_step(&m->progress, p->done, p->elapsed_ns);
-	return transfer_interrupted();
+	if (!transfer_interrupted())
+		return 0;
+	if (m->stream) {
+		progress_end(&m->progress);
+		ctl_error(CTL_FAILED, "interrupted");
+		transfer_obey_signal();
+	}
+	return 1;
 }
 
-void model_progress_end(struct model_progress *m)
+void model_progress_end(struct model_progress *m, bool done)
 {
-	transfer_release_signals();
+	if (done)
+		transfer_ignore_signals();
+	else
+		transfer_release_signals();
 	if (m->begun)
 		progress_end(&m->progress);
 }

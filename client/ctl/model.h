@@ -31,11 +31,18 @@ struct model_progress {
 	const char *asked; /* --progress, or NULL */
 	const char *label; /* borrowed */
 	bool quiet;
+	bool stream; /* a signal ends the process at once: a pipe may block the library for ever,
+			and a buffer that is not published ends with its process */
 	bool begun;
 	struct progress progress;
 };
 gpushm_load_progress_fn model_on_progress; /* user: a struct model_progress */
-void model_progress_end(struct model_progress *p);
+
+/* done: the file or the buffer has its name; so a signal that comes now is too late. */
+void model_progress_end(struct model_progress *p, bool done);
+
+/* Whether the file is standard input or output, a pipe or a device: "-", or not regular. */
+bool model_is_stream(const char *path);
 
 /* The exit code for a result of the library. It prints the error, and says nothing about a closed
  * pipe. */

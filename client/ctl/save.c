@@ -34,7 +34,10 @@ static void report_save(const struct ctl *ctl, const char *name, const char *fil
 static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffer *b,
 		const char *file, struct gpushm_load_report *ret)
 {
-	struct model_progress progress = { o->progress, file, ctl->quiet, false, { 0 } };
+	struct model_progress progress = { .asked = o->progress,
+					   .label = file,
+					   .quiet = ctl->quiet,
+					   .stream = model_is_stream(file) };
 	struct gpushm_save_options s = { .struct_size = sizeof(s),
 					 .threads = (unsigned)o->threads,
 					 .progress = model_on_progress,
@@ -46,9 +49,10 @@ static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffe
 	if (r)
 		return r;
 	/* From now on there may be a temporary file, which the library removes. */
-	transfer_catch_signals();
+	if (!progress.stream)
+		transfer_catch_signals();
 	r = library.save(b, file, &s);
-	model_progress_end(&progress);
+	model_progress_end(&progress, r == 0);
 	return model_result(r);
 }
 
@@ -121,7 +125,9 @@ static void report_verified(const struct ctl *ctl, const char *name,
 static int verify(struct ctl *ctl, const struct verify_options *o, struct gpushm_buffer *b,
 		  const char *name)
 {
-	struct model_progress progress = { o->progress, name, ctl->quiet, false, { 0 } };
+	struct model_progress progress = { .asked = o->progress,
+					   .label = name,
+					   .quiet = ctl->quiet };
 	struct gpushm_load_report report = { 0 };
 	struct model_library library;
 	int r = model_library_open(&library);
@@ -129,7 +135,7 @@ static int verify(struct ctl *ctl, const struct verify_options *o, struct gpushm
 	if (r)
 		return r;
 	r = library.verify(b, model_on_progress, &progress, &report);
-	model_progress_end(&progress);
+	model_progress_end(&progress, false);
 	if (r == -EBADMSG)
 		return ctl_error(CTL_DIFFERS, "%s", gpushm_error());
 	if (r == 0)

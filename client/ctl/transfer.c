@@ -67,6 +67,12 @@ void transfer_release_signals(void)
 	set_signals(SIG_DFL);
 }
 
+void transfer_ignore_signals(void)
+{
+	set_signals(SIG_IGN);
+	caught = 0;
+}
+
 void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet)
 {
 	t->started = clock_monotonic_ns();

@@ -26,6 +26,10 @@ void transfer_catch_signals(void);
 /* From now on signals kill again. */
 void transfer_release_signals(void);
 
+/* From now on signals have no effect, nor has one that came: what was asked for is done, and the
+ * exit status says so. */
+void transfer_ignore_signals(void);
+
 /* Catches signals, too. quiet: no bar. */
 void transfer_begin(struct transfer *t, const char *label, uint64_t total, bool quiet);
 
