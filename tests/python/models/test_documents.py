@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+"""The tutorial's part about models, as a reader would run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+README = Path(__file__).resolve().parents[3] / "client/python/README.md"
+
+
+def test_the_tutorial_of_models_does_not_run(in_child: Callable[..., str]) -> None:
+    found = re.findall(r"^```python\n# needs: PyTorch\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(found) > 1
+    said = in_child("\n".join(found))
+    assert "torch.Size([1, 5, 64])" in said and "torch.Size([64])" in said
