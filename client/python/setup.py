@@ -51,7 +51,7 @@ class WithLibraries(Distribution):
 WORK.mkdir(parents=True, exist_ok=True)
 setup(
     version=version(),
-    packages=["gpushm", "gpushm.safetensors", "gpushm.torch"],
+    packages=["gpushm", "gpushm.safetensors", "gpushm.torch", "gpushm.transformers"],
     package_data={"gpushm": ["py.typed", "*.pyi"]},
     distclass=WithLibraries,
     cmdclass={"build_py": BuildCore},

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""One call of gpushm.transformers.from_pretrained(): who loads, who waits, and how a model gets shared weights."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _core, _models
+from .. import torch as gpushm_torch
+from ..safetensors import _header
+from ..torch._tensors import dtype_of, tensor_of
+from . import _fingerprint, _hook
+
+if TYPE_CHECKING:
+    from .._typing import Array, Buffer
+
+_TURN = 0.2  # seconds between two looks whether the process that loads still lives
+_ONLY_MAX = 2000  # names that load(only=) compares with every tensor's
+
+
+class Share:
+    """The weights of one model under one name."""
+
+    def __init__(self, name: str, timeout: float | None, options: dict[str, Any]) -> None:
+        """options: those of gpushm.create()."""
+        self._name: str = name
+        self._options: dict[str, Any] = options
+        self._end: float | None = None if timeout is None else time.monotonic() + timeout
+        self._gpu: int | None = None
+        self._fingerprint: dict[str, Any] = {}
+        self._lock: Array | None = None  # held by the process that loads by transformers
+        self._loaded: bool = False
+
+    def __enter__(self) -> Share:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.discard()
+            self._lock = None
+
+    # ---- called by transformers ----
+
+    def load(
+        self,
+        original: Callable[[], Any],
+        model: Any,
+        state_dict: Mapping[str, Any] | None,
+        checkpoint_files: list[str] | None,
+        load_config: Any,
+    ) -> Any:
+        """Gives a model on the meta device its weights; the arguments are those of the function that it replaces."""
+        _refuse_unknown(model, load_config)
+        self._loaded = True
+        self._gpu = _gpu_of(load_config.device_map)
+        self._fingerprint = _fingerprint.of(model, load_config, checkpoint_files)
+        wanted = model.state_dict()
+        files = checkpoint_files if state_dict is None else None
+        direct = _loadable(files, model, load_config, wanted) if self._missing() else None
+        buffer = self._attached(files or [], direct)
+        if buffer is None:
+            return original()
+        missing = _assign(model, buffer, wanted)
+        return _hook.loading_info(missing), None
+
+    def finish(self, model: Any) -> None:
+        """Publishes what transformers has loaded, and gives the model the shared weights instead."""
+        if not self._loaded:
+            raise _hook.unknown(f"{type(model).__name__} was not loaded by _load_pretrained_model()")
+        if self._lock is None:
+            return
+        tensors = _plain_state_dict(model)
+        options = self._options | {"pool": self._options["pool"] or _models.pool_of(self._gpu)}
+        attrs = _fingerprint.attrs(self._fingerprint)
+        gpushm_torch.publish(self._name, tensors, attrs=attrs, **options).close()
+        buffer = self._open()
+        self._unlock()
+        del tensors
+        _assign(model, buffer, model.state_dict())
+        model.tie_weights()
+
+    # ---- the buffer ----
+
+    def _missing(self) -> bool:
+        try:
+            return bool(_core.stat(self._name).state == "filling")
+        except _core.NotFound:
+            return True
+
+    def _attached(self, files: list[str], direct: dict[str, Any] | None) -> Buffer | None:
+        """The buffer; None: transformers must load the model, and this process has the lock. direct: options of load(),
+        where it can load the files; None: it can't.
+        """
+        while True:
+            try:
+                return self._open()
+            except (_core.NotFound, _core.NotPublished):
+                pass
+            if direct is not None:
+                return self._load(files, direct)
+            if self._take_lock():
+                try:
+                    return self._open_and_unlock()
+                except (_core.NotFound, _core.NotPublished):
+                    return None
+            self._wait()
+
+    def _open(self) -> Buffer:
+        found = _core.stat(self._name)
+        if found.state == "filling":
+            raise _core.NotPublished(errno.EAGAIN, f'buffer "{self._name}" is being filled')
+        if not _models.is_trusted(found.uid):
+            raise _core.AccessDenied(
+                errno.EACCES,
+                f'buffer "{self._name}" belongs to uid {found.uid}, which is neither this user nor root: GPUSHM_TRUST '
+                "names the users whose weights are used",
+            )
+        if (found.kind in ("host", "pinned")) != (self._gpu is None):
+            where = "the CPU" if self._gpu is None else f"GPU {self._gpu}"
+            raise _core.LayoutError(
+                errno.EINVAL, f'buffer "{self._name}" is in pool "{found.pool}", and device_map asks for {where}'
+            )
+        buffer = _models.reopened(self._name, found.id, _models.access_to(found.kind), self._gpu)
+        if buffer is None:
+            raise _core.NotPublished(errno.EAGAIN, f'buffer "{self._name}" has just been replaced')
+        _fingerprint.check(buffer, self._fingerprint)
+        return buffer
+
+    def _load(self, files: list[str], direct: dict[str, Any]) -> Buffer:
+        options = self._options | direct
+        options["pool"] = options["pool"] or _models.pool_of(self._gpu)
+        options["attrs"] = _fingerprint.attrs(self._fingerprint)
+        paths = [os.path.abspath(file) for file in files]
+        with _core.load(paths, self._name, device=self._gpu, if_missing=True, timeout=self._left(), **options):
+            return self._open()
+
+    # ---- one process loads by transformers ----
+
+    def _left(self) -> float | None:
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def _take_lock(self) -> bool:
+        """The lock is a buffer that this process creates, and never publishes: it ends with the process."""
+        try:
+            self._lock = _core.create(f"{self._name}.loading", 1, pool="host")
+        except _core.Exists:
+            return False
+        return True
+
+    def _open_and_unlock(self) -> Buffer:
+        buffer = self._open()
+        self._unlock()
+        return buffer
+
+    def _wait(self) -> None:
+        left = self._left()
+        if left == 0:
+            raise _core.Timeout(errno.ETIMEDOUT, f'another process still loads "{self._name}"')
+        with suppress(_core.Timeout):
+            _core.wait(self._name, _TURN if left is None else min(left, _TURN))
+
+
+# ---- models ----
+
+
+def _refuse_unknown(model: Any, load_config: Any) -> None:
+    """Refuses ways of loading of which the processes can't share the result."""
+    if load_config.device_mesh is not None:
+        raise _core.NotSupported(
+            errno.ENOTSUP, "tensor parallelism: each rank has tensors of its own; share them by gpushm.torch"
+        )
+    if not all(p.is_meta for p in model.parameters()):
+        raise _core.NotSupported(
+            errno.ENOTSUP, "the model was not built on the meta device (DeepSpeed's ZeRO-3?): share it by gpushm.torch"
+        )
+
+
+def _gpu_of(device_map: Mapping[str, Any] | None) -> int | None:
+    """The ordinal of the GPU that all tensors are wanted on; None: the CPU."""
+    devices = {torch.device(device) if device != "disk" else device for device in (device_map or {"": "cpu"}).values()}
+    if len(devices) != 1 or "disk" in devices:
+        raise _core.NotSupported(
+            errno.ENOTSUP,
+            f"device_map names {', '.join(sorted(map(str, devices)))}: all weights are in one buffer, on one device",
+        )
+    device = devices.pop()
+    if device.type not in ("cpu", "cuda"):
+        raise _core.NotSupported(errno.ENOTSUP, f'gpushm has no memory on device "{device}"')
+    if device.type == "cpu":
+        return None
+    return torch.cuda.current_device() if device.index is None else int(device.index)
+
+
+def _loadable(
+    files: list[str] | None, model: Any, load_config: Any, wanted: Mapping[str, torch.Tensor]
+) -> dict[str, Any] | None:
+    """Options of load(), where the files have the model's tensors as the model needs them; None: they have not."""
+    if not files or load_config.hf_quantizer is not None or load_config.dtype_plan:
+        return None
+    if not all(file.endswith(".safetensors") for file in files):
+        return None
+    there = {name: tensor for file in files for name, tensor in _header.read(file).tensors.items()}
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    for name, tensor in wanted.items():
+        found = there.get(name)
+        if found is None and name in tied:
+            continue
+        if (
+            found is None
+            or found.shape != list(tensor.shape)
+            or dtype_of(_header.NAMES.get(found.dtype, "")) != tensor.dtype
+        ):
+            return None
+        if not _hook.is_taken_as_it_is(name, model, load_config, wanted):
+            return None
+    if there.keys() <= wanted.keys():
+        return {}
+    return {"only": [_escaped(name) for name in wanted]} if len(wanted) <= _ONLY_MAX else None
+
+
+def _escaped(name: str) -> str:
+    """A pattern of fnmatch(3) that has that name only."""
+    return "".join(f"[{c}]" if c in "*?[" else f"\\{c}" if c == "\\" else c for c in name)
+
+
+def _plain_state_dict(model: Any) -> dict[str, torch.Tensor]:
+    """The state dict, if tensors of PyTorch's own classes are all that it has."""
+    found: dict[str, torch.Tensor] = model.state_dict(keep_vars=True)
+    for name, tensor in found.items():
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise _core.NotSupported(
+                errno.ENOTSUP,
+                f"{name!r} is a {type(tensor).__name__}: gpushm shares elements, and not what such a tensor keeps "
+                "beside them",
+            )
+    return {name: tensor.detach() for name, tensor in found.items()}
+
+
+def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> set[str]:
+    """Gives the model the tensors of a buffer, and returns the names of those that are not there, which are tied to
+    others.
+    """
+    modules = dict(model.named_modules())
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    missing = set()
+    for name, old in wanted.items():
+        array = buffer.get(name)
+        if array is None:
+            if name not in tied:
+                raise _core.LayoutError(errno.EINVAL, f'buffer "{buffer.name}" has no tensor {name!r}')
+            missing.add(name)
+            continue
+        if array.shape != tuple(old.shape):
+            raise _core.LayoutError(
+                errno.EINVAL,
+                f'{name!r} has shape {tuple(old.shape)} here and {array.shape} in buffer "{buffer.name}"',
+            )
+        _set(modules, name, tensor_of(array))
+    return missing
+
+
+def _set(modules: Mapping[str, torch.nn.Module], name: str, tensor: torch.Tensor) -> None:
+    path, _, key = name.rpartition(".")
+    module = modules[path]
+    if key in module._parameters:
+        tensor = torch.nn.Parameter(tensor, requires_grad=False)
+    # Without this transformers initialises it.
+    tensor._is_hf_initialized = True
+    setattr(module, key, tensor)

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: MIT
+"""gpushm.transformers.from_pretrained(): a folder of weights is loaded once, and every process has the same model."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing as mp
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gpushm
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("safetensors")
+
+import gpushm.transformers  # noqa: E402
+from gpushm.transformers import _hook, _share  # noqa: E402
+
+Raises = Callable[..., str]
+
+
+def llama(**changes: Any) -> Any:
+    """A small model with random weights."""
+    values: dict[str, Any] = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    values |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+    values |= {"tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(**(values | changes))
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+
+
+def mixtral() -> Any:
+    """Whose experts transformers joins when it loads them."""
+    values: dict[str, Any] = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    values |= {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    torch.manual_seed(3)
+    return transformers.AutoModelForCausalLM.from_config(transformers.MixtralConfig(**values), dtype=torch.bfloat16)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """A model as save_pretrained() leaves it."""
+    model = llama()
+    model.generation_config.max_new_tokens = 5
+    model.save_pretrained(tmp_path / "llama")
+    return str(tmp_path / "llama")
+
+
+def logits(model: Any) -> Any:
+    """What the model says of a few tokens."""
+    with torch.inference_mode():
+        return model(torch.arange(10, device=model.device)[None]).logits.float().cpu()
+
+
+def plain(folder: str, device: str, **words: Any) -> Any:
+    """As transformers loads it."""
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, device_map={"": device}, **words)
+
+
+def shared(folder: str, device: str, name: str = "model", **words: Any) -> Any:
+    """As gpushm loads it."""
+    return gpushm.transformers.from_pretrained(folder, name=name, device_map={"": device}, **words)
+
+
+def is_in(buffer: gpushm.Buffer, model: Any) -> bool:
+    """Whether all weights lie in a buffer of that id: each is where its Array is in a mapping of this process."""
+    starts = {b.device_ptr or b.host_ptr: b.nbytes for b in gpushm._core._opened() if b.id == buffer.id}
+    return all(
+        any(start <= p.data_ptr() < start + size for start, size in starts.items() if start)
+        for p in model.state_dict().values()
+    )
+
+
+def check(model: Any, folder: str, device: str, **words: Any) -> None:
+    """It is what transformers makes of the files, and its weights are shared."""
+    reference = plain(folder, device, **words)
+    assert type(model) is type(reference) and model.config.to_dict() == reference.config.to_dict()
+    assert torch.equal(logits(model), logits(reference))
+    assert model.generation_config.to_dict() == reference.generation_config.to_dict()
+    assert {n: (b.dtype, b.device) for n, b in model.named_buffers()} == {
+        n: (b.dtype, b.device) for n, b in reference.named_buffers()
+    }
+    assert not any(t.is_meta or t.requires_grad for t in (*model.parameters(), *model.buffers()))
+    assert not model.training
+    with gpushm.open_many("model") as b:
+        assert is_in(b, model)
+
+
+# ---- what comes back ----
+
+
+def test_a_model_differs_from_transformers(folder: str, name: str, device: str) -> None:
+    first = shared(folder, device)
+    found = gpushm.stat("model")
+    assert "gpushm.content" in found.attrs, "it was not loaded by gpushm.load()"
+    assert (found.mode, found.transient, found.state) == (0o600, False, "sealed")
+    second = shared(folder, device)
+    check(first, folder, device)
+    check(second, folder, device)
+    assert gpushm.stat("model").id == found.id
+    generated = second.generate(torch.arange(3, 9, device=device)[None], do_sample=False)
+    assert generated.shape[1] <= 6 + 5
+
+
+def follow(folder: str, device: str, out: Any) -> None:
+    """In another process."""
+    model = shared(folder, device)
+    out.put((logits(model).numpy(), gpushm.stat("model").id))
+
+
+def test_another_process_has_another_model(folder: str, name: str, device: str) -> None:
+    model = shared(folder, device)
+    ctx = mp.get_context("spawn")
+    out = ctx.Queue()
+    process = ctx.Process(target=follow, args=(folder, device, out))
+    process.start()
+    got, id = out.get(timeout=300)
+    process.join()
+    assert torch.equal(torch.from_numpy(got), logits(model)) and id == gpushm.stat("model").id
+
+
+def test_tied_weights_come_apart(tmp_path: Path, name: str, device: str) -> None:
+    folder = str(tmp_path / "tied")
+    llama(tie_word_embeddings=True).save_pretrained(folder)
+    for _ in range(2):
+        model = shared(folder, device)
+        assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
+        check(model, folder, device)
+    assert "lm_head.weight" not in gpushm.open_many("model")
+
+
+def test_shards_are_one_model_each(tmp_path: Path, name: str, device: str) -> None:
+    folder = str(tmp_path / "sharded")
+    llama().save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(Path(folder).glob("*.safetensors"))) > 1
+    check(shared(folder, device), folder, device)
+    assert "gpushm.content" in gpushm.stat("model").attrs
+
+
+def test_another_dtype_is_not_made(folder: str, name: str, device: str) -> None:
+    # Not as it is in the file: transformers loads it.
+    first = shared(folder, device, dtype=torch.float32)
+    assert "gpushm.content" not in gpushm.stat("model").attrs and first.dtype == torch.float32
+    second = shared(folder, device, dtype=torch.float32)
+    check(first, folder, device, dtype=torch.float32)
+    check(second, folder, device, dtype=torch.float32)
+    assert gpushm.ls("model.loading") == []
+
+
+def test_joined_experts_are_left_apart(tmp_path: Path, name: str, device: str) -> None:
+    folder = str(tmp_path / "mixtral")
+    mixtral().save_pretrained(folder)
+    for _ in range(2):
+        check(shared(folder, device), folder, device)
+    assert "gpushm.content" not in gpushm.stat("model").attrs
+
+
+def test_missing_weights_are_random_in_each_process(folder: str, name: str, device: str) -> None:
+    cls = transformers.AutoModelForSequenceClassification
+    heads = [shared(folder, device, cls=cls).score.weight for _ in range(2)]
+    assert torch.equal(heads[0], heads[1])
+
+
+def test_a_write_is_seen_by_others(folder: str, name: str) -> None:
+    one, two = shared(folder, "cpu"), shared(folder, "cpu")
+    with torch.no_grad():
+        one.lm_head.weight.zero_()
+    assert two.lm_head.weight.any()
+    check(two, folder, "cpu")
+
+
+def test_a_plain_load_is_changed(folder: str, name: str) -> None:
+    shared(folder, "cpu")
+    model = plain(folder, "cpu")
+    assert any(p.requires_grad for p in model.parameters())
+    with gpushm.open_many("model") as b:
+        assert not is_in(b, model)
+
+
+def test_loading_info_or_options_are_lost(folder: str, name: str) -> None:
+    model, info = shared(
+        folder, "cpu", output_loading_info=True, mode=0o640, transient=True, attn_implementation="eager"
+    )
+    assert model.config._attn_implementation == "eager"
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    found = gpushm.stat("model")
+    assert (found.mode, found.transient) == (0o640, True)
+    # `name` unlinks it.
+
+
+def test_the_warm_up_reserves_the_model_again(tmp_path: Path, name: str, gpu: str) -> None:
+    folder = str(tmp_path / "larger")
+    llama(hidden_size=1024, intermediate_size=4096, num_hidden_layers=4, vocab_size=32000).save_pretrained(folder)
+    nbytes = sum(p.stat().st_size for p in Path(folder).glob("*.safetensors"))
+    for _ in range(2):
+        gc.collect()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        model = shared(folder, gpu)
+        assert torch.cuda.memory_reserved() - before < nbytes / 10
+        check(model, folder, gpu)
+        del model
+
+
+# ---- one loads, the others wait ----
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
+def test_two_load_one_model(folder: str, name: str, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    loads: list[str] = []
+    load, publish = gpushm._core.load, gpushm.torch.publish
+    started = threading.Barrier(3)
+
+    def counted(what: Any, *args: Any, **words: Any) -> Any:
+        loads.append(args[0] if isinstance(args[0], str) else args[1])
+        return what(*args, **words)
+
+    def run() -> None:
+        started.wait()
+        models.append(shared(folder, "cpu", dtype=dtype))
+
+    models: list[Any] = []
+    monkeypatch.setattr(gpushm.torch, "publish", lambda *a, **k: counted(publish, *a, **k))
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(models) == 3 and len({gpushm.stat("model").id}) == 1
+    assert loads == (["model"] if dtype == torch.float32 else [])
+    assert all(torch.equal(logits(models[0]), logits(m)) for m in models)
+    assert load is gpushm._core.load
+
+
+def test_a_loader_that_fails_blocks_the_name(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **words: object) -> None:
+        raise gpushm.PoolFull(28, "no space")
+
+    with monkeypatch.context() as m:
+        m.setattr(gpushm.torch, "publish", fails)
+        with pytest.raises(gpushm.PoolFull):
+            shared(folder, "cpu", dtype=torch.float32)
+    assert gpushm.ls() == []
+    shared(folder, "cpu", dtype=torch.float32)
+
+
+def test_a_loader_that_hangs_is_waited_for(folder: str, raises: Raises) -> None:
+    with gpushm.create("model", 1, pool="host") as a:
+        raises(gpushm.Timeout, shared, folder, "cpu", timeout=0.5)
+        a.discard()
+    with gpushm.create("model.loading", 1, pool="host") as a:
+        assert "still loads" in raises(gpushm.Timeout, shared, folder, "cpu", dtype=torch.float32, timeout=0.5)
+        a.discard()
+
+
+# ---- what does not fit ----
+
+
+def test_another_model_is_taken_for_this_one(folder: str, tmp_path: Path, name: str, raises: Raises) -> None:
+    model = shared(folder, "cpu")
+    assert "dtype is float32 here and bfloat16 there" in raises(
+        gpushm.LayoutError, shared, folder, "cpu", dtype=torch.float32
+    )
+    assert "class is LlamaModel here and LlamaForCausalLM there" in raises(
+        gpushm.LayoutError, shared, folder, "cpu", cls=transformers.AutoModel
+    )
+    config = transformers.AutoConfig.from_pretrained(folder)
+    config.rms_norm_eps = 0.5
+    assert "config.rms_norm_eps is 0.5 here and" in raises(gpushm.LayoutError, shared, folder, "cpu", config=config)
+    other = str(tmp_path / "other")
+    llama(num_hidden_layers=3).save_pretrained(other)
+    assert "config.num_hidden_layers is 3 here and 2 there" in raises(gpushm.LayoutError, shared, other, "cpu")
+    copy = str(tmp_path / "copy")
+    shutil.copytree(folder, copy, copy_function=shutil.copyfile)
+    assert "other files" in raises(gpushm.LayoutError, shared, copy, "cpu")
+    check(model, folder, "cpu")
+
+
+def test_a_buffer_of_something_else_is_taken(folder: str, name: str, raises: Raises) -> None:
+    with gpushm.create("model", 4, pool="host") as a:
+        a.publish()
+    assert "not made by gpushm.transformers" in raises(gpushm.LayoutError, shared, folder, "cpu")
+
+
+def test_a_strangers_weights_are_taken(folder: str, name: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared(folder, "cpu")
+    found = gpushm.stat("model")
+    theirs = SimpleNamespace(id=found.id, kind=found.kind, pool=found.pool, state=found.state, uid=4321)
+    monkeypatch.setattr(gpushm._core, "stat", lambda name: theirs)
+    assert "uid 4321" in raises(gpushm.AccessDenied, shared, folder, "cpu")
+    monkeypatch.setenv("GPUSHM_TRUST", "nobody,4321")
+    shared(folder, "cpu")
+
+
+def test_what_can_not_be_shared_is(folder: str, raises: Raises, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = gpushm.transformers.from_pretrained
+    text = raises(gpushm.NotSupported, load, folder, name="model", device_map={"model": "cpu", "lm_head": "disk"})
+    assert "disk" in text
+    assert gpushm.ls() == []
+
+    class Special(torch.Tensor):
+        """A tensor of a quantiser."""
+
+    monkeypatch.setattr(_share.torch.nn, "Parameter", Special)
+    with pytest.raises(gpushm.NotSupported, match="is a "):
+        _share._plain_state_dict(llama())
+
+
+def test_another_version_of_transformers_is_patched(
+    folder: str, raises: Raises, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as m:
+        m.setattr(_hook.PreTrainedModel, "_load_pretrained_model", staticmethod(lambda model, files: None))
+        assert transformers.__version__ in raises(gpushm.NotSupported, shared, folder, "cpu")
+    with monkeypatch.context() as m:
+        m.setattr(_hook, "_FIELDS", {"none_such"})
+        assert "none_such" in raises(gpushm.NotSupported, shared, folder, "cpu")
+    # A class with a loader of its own.
+    with monkeypatch.context() as m:
+        m.setattr(transformers.LlamaForCausalLM, "from_pretrained", classmethod(lambda cls, *a, **k: llama()))
+        assert "was not loaded by" in raises(gpushm.NotSupported, shared, folder, "cpu")
+    assert gpushm.ls() == []
