@@ -428,8 +428,8 @@ int gpushm_watch_fd(const struct gpushm_watch *w);
  */
 int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm_event *ret);
 
-/* Of the last event, if it is GPUSHM_EVENT_PUBLISHED: the id of the buffer that the name meant
- * before, which the new one has replaced; else 0. */
+/* Of the last event that this thread got, if it is GPUSHM_EVENT_PUBLISHED: the id of the buffer
+ * that the name meant before, which the new one has replaced; else 0. */
 uint64_t gpushm_watch_previous(const struct gpushm_watch *w);
 
 /* NULL is allowed. Returns NULL. */

@@ -72,7 +72,6 @@ struct gpushm_watch {
 
 	struct queued_event *events; /* owned; a queue */
 	size_t n_events, first_event;
-	uint64_t previous; /* of the last event */
 
 	/* The last daemon, and since when it has gone. */
 	unsigned char daemon[DAEMON_ID_BYTES];
@@ -155,12 +154,19 @@ static void push(struct gpushm_watch *w, enum gpushm_event_kind what, uint64_t b
 	memcpy(e->event.name, name, strlen(name) + 1);
 }
 
+/* Several threads may wait on one watch: each has its own last event. */
+static __thread struct {
+	const struct gpushm_watch *watch;
+	uint64_t previous;
+} last;
+
 static bool pop(struct gpushm_watch *w, struct gpushm_event *ret)
 {
 	if (w->first_event == w->n_events)
 		return false;
 	*ret = w->events[w->first_event].event;
-	w->previous = w->events[w->first_event++].previous;
+	last.watch = w;
+	last.previous = w->events[w->first_event++].previous;
 	return true;
 }
 
@@ -575,7 +581,7 @@ int gpushm_watch_buffer(struct gpushm_watch *w, const struct gpushm_buffer *b)
 
 uint64_t gpushm_watch_previous(const struct gpushm_watch *w)
 {
-	return check(w) < 0 ? 0 : w->previous;
+	return check(w) == 0 && last.watch == w ? last.previous : 0;
 }
 
 int gpushm_watch_fd(const struct gpushm_watch *w)

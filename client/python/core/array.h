@@ -24,6 +24,15 @@ PyObject *view_transposed(PyObject *o, void *unused); /* the getter of T */
 PyObject *view_over(struct buffer *b, PyObject *dtype, PyObject *shape, PyObject *strides,
 		    uint64_t offset);
 
+/* ---- open.c ---- */
+
+/* "r", "r+" or "c". *ret_flags: copy-on-write is an option of the open, which is one for reading.
+ */
+int open_access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags);
+
+/* The Array of an open of this buffer, which owns it. Does not take b over. */
+PyObject *open_result(struct buffer *b);
+
 /* ---- memory.c: the array and memory of the host ---- */
 
 /* bf_getbuffer, bf_releasebuffer: Python's buffer protocol, where the CPU reaches the array. */

@@ -6,7 +6,7 @@
  * An anonymous buffer has a random name, which is private unless its mode lets others open it.
  */
 #include "client/python/core/args.h"
-#include "client/python/core/buffer.h"
+#include "client/python/core/array.h"
 #include "client/python/core/module.h"
 #include "client/python/core/unpublished.h"
 
@@ -161,6 +161,97 @@ static PyObject *create(PyObject *self, PyObject *args, PyObject *kwargs)
 	return b ? owner_of(b) : NULL;
 }
 
+/* ---- open or create ---- */
+
+struct either_ask {
+	struct ask ask;
+	const char *name;
+	enum gpushm_access access;
+	struct gpushm_array_spec *spec;
+	struct options *options;
+	struct gpushm_buffer *ret;
+	bool created;
+};
+
+static int run_either(struct gpushm *c, struct ask *ask)
+{
+	struct either_ask *a = container_of(ask, struct either_ask, ask);
+	struct gpushm_buffer *b;
+	uint64_t bytes;
+	int r = gpushm_layout(a->spec, 1, &bytes);
+
+	a->options->o.wait_ms = ask->timeout_ms;
+	if (r == 0)
+		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms, bytes,
+					  &a->options->o, &b);
+	if (r < 0)
+		return r;
+	a->created = r == GPUSHM_CREATED;
+	r = a->created ? gpushm_describe(b, a->spec, 1) : 0;
+	if (r < 0)
+		gpushm_discard(b);
+	else
+		a->ret = b;
+	return r;
+}
+
+/* The buffer of a wait stays on the link of the wait, so that the connection's own link is free for
+ * other threads. */
+static PyObject *have_either(PyObject *self, PyObject *name, struct either_ask *a,
+			     const struct deadline *d)
+{
+	struct connection *c = connection_of(self);
+	int r = c ? connection_try(c, &a->ask) : -ECONNRESET;
+	struct buffer *b;
+	PyObject *result;
+
+	if ((r == -EAGAIN || r == -EUCLEAN || r == -ENOSPC) && deadline_turn(d) > 0)
+		r = connection_try_apart(c, &a->ask, d);
+	if (r < 0)
+		return error_raise(r);
+	b = buffer_new(c, a->ret, name);
+	if (a->created)
+		b = place(b);
+	if (!a->created || !a->options->o.pool)
+		b = buffer_hinted(b, &a->options->o);
+	if (!b || a->created)
+		return b ? owner_of(b) : NULL;
+	result = open_result(b);
+	Py_DECREF((PyObject *)b);
+	return result;
+}
+
+static PyObject *open_or_create(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name",	"shape", "dtype",  "access",
+					     "timeout", "pool",	 "mode",   "transient",
+					     "attrs",	"gid",	 "device", "refuse_dirty",
+					     NULL };
+	_cleanup_(options_done) struct options options = { 0 };
+	_cleanup_(layout_done) struct layout layout = { 0 };
+	_cleanup_(drop_object) PyObject *bytes = PyUnicode_FromString("uint8");
+	struct options_args given = { .mode = 0600 };
+	struct deadline timeout = { .forever = true };
+	struct either_ask a = { .ask.run = run_either, .spec = &layout.spec, .options = &options };
+	PyObject *name, *shape, *dtype = bytes;
+	const char *access = "r";
+	uint32_t flags;
+
+	if (!bytes ||
+	    !PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O$sO&zO&pOOOp:open_or_create",
+					 (char **)names, &name, &shape, &dtype, &access,
+					 deadline_arg, &timeout, &given.pool, mode_arg, &given.mode,
+					 &given.transient, &given.attrs, &given.gid, &given.device,
+					 &given.refuse_dirty) ||
+	    args_text(name, "name", &a.name) < 0 ||
+	    open_access_from(access, &a.access, &flags) < 0 || options_from(&given, &options) < 0 ||
+	    layout_from(dtype, shape, Py_None, 'C', &layout) < 0)
+		return NULL;
+	options.o.flags |= flags;
+	layout.spec.name = "";
+	return have_either(self, name, &a, &timeout);
+}
+
 /* ---- many arrays ---- */
 
 struct layouts {
@@ -305,6 +396,19 @@ PyMethodDef create_functions[] = {
 	  "10 us, without the GIL. Errors: Exists, NotFound (pool), AccessDenied, LimitReached, "
 	  "PoolFull,\n"
 	  "TooLarge, DeviceFailed, DriverError, BadArgument, LayoutError, DaemonGone." },
+	{ "open_or_create", KEYWORDS(open_or_create), METH_VARARGS | METH_KEYWORDS,
+	  "open_or_create($self, name, shape, dtype='uint8', *, access='r', timeout=None,\n"
+	  "               pool=None, mode=0o600, transient=False, attrs=None, gid=None,\n"
+	  "               device=None, refuse_dirty=False)\n--\n\n"
+	  "Opens the buffer of that name, or creates it if nobody has: of many processes that\n"
+	  "call this, one creates it, and the others wait until it is published. The one that\n"
+	  "created it has an Array whose state is 'filling': it fills and publishes it. If it\n"
+	  "ends or closes the Array before that, one of the others creates.\n\n"
+	  "shape, dtype: of the new Array; the opened one has its own. access: for opening, as\n"
+	  "of open(). timeout: seconds to wait until another process has published it, or until\n"
+	  "the pool has memory; None for ever. Other threads run meanwhile, and Ctrl-C works.\n"
+	  "Otherwise as open() and create(). Errors: those of both, but for NotFound and Exists\n"
+	  "of the name." },
 	{ "create_many", KEYWORDS(create_many), METH_VARARGS | METH_KEYWORDS,
 	  "create_many($self, name, arrays, *, pool=None, mode=0o600, transient=False,\n"
 	  "            attrs=None, wait=0, gid=None, device=None, stream=None, nbytes=0)\n--\n\n"

@@ -57,8 +57,7 @@ static struct buffer *attach(PyObject *self, struct open_ask *a, const struct de
 	return buffer_hinted(buffer_new(c, a->ret, a->name_object), a->options);
 }
 
-/* *ret_flags: copy-on-write is an option of the open, which is one for reading. */
-static int access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags)
+int open_access_from(const char *word, enum gpushm_access *ret, uint32_t *ret_flags)
 {
 	*ret = strcmp(word, "r+") == 0 ? GPUSHM_WRITE : GPUSHM_READ;
 	*ret_flags = strcmp(word, "c") == 0 ? GPUSHM_COPY_ON_WRITE : 0;
@@ -157,6 +156,14 @@ static PyObject *choose(struct buffer *b, const char *name, const struct overrid
 	return result;
 }
 
+PyObject *open_result(struct buffer *b)
+{
+	PyObject *result = only_array(b);
+
+	b->owner = (struct array *)result;
+	return result;
+}
+
 /* ---- the functions ---- */
 
 /* The arguments that both functions have. */
@@ -181,7 +188,7 @@ static int open_args_from(PyObject *const *given, PyObject *device, PyObject *re
 	ret->timeout = (struct deadline){ 0 };
 	if (args_text(name, "name", &ret->ask.name) < 0 ||
 	    (access && args_text(access, "access", &word) < 0) ||
-	    access_from(word, &ret->ask.access, &flags) < 0 ||
+	    open_access_from(word, &ret->ask.access, &flags) < 0 ||
 	    (timeout && !deadline_arg(timeout, &ret->timeout)))
 		return -1;
 	options.refuse_dirty = refuse_dirty ? PyObject_IsTrue(refuse_dirty) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests that open nothing: about a name (wait, unlink, clean), about the daemon's pools (flush),
- * and for information (ls, stat, pools, status), which becomes named tuples.
+ * Requests that open nothing: about a name (wait, unlink, rename, clean), about the daemon's pools
+ * (flush), and for information (ls, stat, pools, status), which becomes named tuples.
  */
 #include "client/python/core/args.h"
 #include "client/python/core/connection.h"
@@ -13,6 +13,7 @@ struct query {
 	struct ask ask;
 	int (*call)(struct gpushm *c, const char *name); /* of run_call() */
 	const char *name; /* of a buffer or a pool, or a prefix; NULL */
+	const char *to;	  /* of run_rename() */
 	uint32_t flags;
 	struct gpushm_stat *stats;
 	struct gpushm_pool *pools;
@@ -60,6 +61,26 @@ static PyObject *unlink_name(PyObject *self, PyObject *args)
 static PyObject *clean_name(PyObject *self, PyObject *args)
 {
 	return call_with(self, args, "s:clean", gpushm_clean);
+}
+
+static int run_rename(struct gpushm *c, struct ask *ask)
+{
+	struct query *q = container_of(ask, struct query, ask);
+
+	return gpushm_rename(c, q->name, q->to, q->flags);
+}
+
+static PyObject *rename_buffer(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "", "", "replace", NULL };
+	struct query q = { .ask.run = run_rename };
+	int replace = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ss|$p:rename", (char **)names, &q.name,
+					 &q.to, &replace))
+		return NULL;
+	q.flags = replace ? GPUSHM_REPLACE : 0;
+	return object_none(send_query(self, &q));
 }
 
 static PyObject *flush(PyObject *self, PyObject *args)
@@ -165,6 +186,12 @@ PyMethodDef query_functions[] = {
 	  "unlink($self, name, /)\n--\n\n"
 	  "Frees the name at once, and the memory when no process has it open any more. For\n"
 	  "the owner and admins. Asks the daemon. Errors: NotFound, AccessDenied, DaemonGone." },
+	{ "rename", KEYWORDS(rename_buffer), METH_VARARGS | METH_KEYWORDS,
+	  "rename($self, name, new, /, *, replace=False)\n--\n\n"
+	  "Gives a published buffer another name, in one step. replace: that may be another\n"
+	  "buffer's, which loses it in the same step; processes that have it open keep it. For\n"
+	  "the owner and admins. Asks the daemon. Errors: NotFound, Exists, NotPublished,\n"
+	  "AccessDenied, BadArgument, NotSupported (an older daemon), DaemonGone." },
 	{ "clean", clean_name, METH_VARARGS,
 	  "clean($self, name, /)\n--\n\n"
 	  "Declares a dirty buffer's contents good again, and wakes processes that wait for\n"

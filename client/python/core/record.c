@@ -38,7 +38,7 @@ struct field {
 struct record {
 	const char *name, *doc;
 	const struct field *fields;
-	int n;
+	int n, hidden;	    /* the last ones are attributes only, and no items of the tuple */
 	PyTypeObject *type; /* owned, for as long as the process lives */
 };
 
@@ -323,19 +323,38 @@ static const struct field status_fields[] = {
 static struct record status_record =
 	RECORD("gpushm.Status", "The daemon, as it describes itself.", status_fields);
 
+struct told_event {
+	struct gpushm_event event;
+	uint64_t previous;
+};
+
+static PyObject *read_id(const void *p)
+{
+	return *(const uint64_t *)p ? PyLong_FromUnsignedLongLong(*(const uint64_t *)p)
+				    : Py_NewRef(Py_None);
+}
+
 static const struct field event_fields[] = {
 	FIELD(event, "what", read_event, what,
 	      "'published', 'dirty', 'clean', 'unlinked', 'gone' or 'restarted'"),
 	FIELD(event, "name", read_text, name, "as watch() got it; '' for 'restarted'"),
 	FIELD(event, "buffer", read_u64, buffer, "the buffer's id; 0 for 'restarted'"),
+	{ .name = "previous",
+	  .doc = "if 'published': the id of the buffer that had the name before, or None",
+	  .read = read_id,
+	  .at = offsetof(struct told_event, previous) },
 };
-static struct record event_record =
-	RECORD("gpushm.Event", "A change of a buffer or of its name.", event_fields);
+/* A program may unpack the three items of the first version. */
+static struct record event_record = { .name = "gpushm.Event",
+				      .doc = "A change of a buffer or of its name.",
+				      .fields = event_fields,
+				      .n = array_size(event_fields),
+				      .hidden = 1 };
 
 static int add(PyObject *module, struct record *r)
 {
 	PyStructSequence_Field fields[FIELDS_MAX] = { 0 };
-	PyStructSequence_Desc desc = { r->name, r->doc, fields, r->n };
+	PyStructSequence_Desc desc = { r->name, r->doc, fields, r->n - r->hidden };
 
 	for (int i = 0; i < r->n; i++)
 		fields[i] = (PyStructSequence_Field){ r->fields[i].name, r->fields[i].doc };
@@ -374,7 +393,7 @@ PyObject *record_status(const struct gpushm_status *s)
 	return fill(&status_record, s);
 }
 
-PyObject *record_event(const struct gpushm_event *e)
+PyObject *record_event(const struct gpushm_event *e, uint64_t previous)
 {
-	return fill(&event_record, e);
+	return fill(&event_record, &(struct told_event){ *e, previous });
 }

@@ -12,7 +12,7 @@ int record_init(PyObject *module);
 /* A new object each. */
 PyObject *record_stat(const struct gpushm_stat *s);
 PyObject *record_status(const struct gpushm_status *s);
-PyObject *record_event(const struct gpushm_event *e);
+PyObject *record_event(const struct gpushm_event *e, uint64_t previous);
 
 /* Lists. */
 PyObject *record_stats(const struct gpushm_stat *stats, size_t n);

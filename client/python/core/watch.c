@@ -96,7 +96,8 @@ static PyObject *watch_new(PyObject *module, PyObject *args)
 
 /* ---- events ---- */
 
-static int wait_in_turns(struct watch *self, const struct deadline *d, struct gpushm_event *ret)
+static int wait_in_turns(struct watch *self, const struct deadline *d, struct gpushm_event *ret,
+			 uint64_t *ret_previous)
 {
 	uint64_t turn;
 	int r;
@@ -106,6 +107,7 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 		self->calls++;
 		Py_BEGIN_ALLOW_THREADS
 		r = gpushm_watch_next(self->watch, turn, ret);
+		*ret_previous = gpushm_watch_previous(self->watch);
 		Py_END_ALLOW_THREADS
 		self->calls--;
 		if (r != -ETIMEDOUT || turn == 0)
@@ -119,13 +121,14 @@ static int wait_in_turns(struct watch *self, const struct deadline *d, struct gp
 static PyObject *take(struct watch *self, const struct deadline *d)
 {
 	struct gpushm_event e;
+	uint64_t previous;
 	int r;
 
 	if (!is_open(self))
 		return NULL;
-	r = wait_in_turns(self, d, &e);
+	r = wait_in_turns(self, d, &e, &previous);
 	/* error_raise() keeps what a signal handler has raised. */
-	return r < 0 ? error_raise(r) : record_event(&e);
+	return r < 0 ? error_raise(r) : record_event(&e, previous);
 }
 
 static PyObject *watch_next(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -260,8 +263,9 @@ PyMethodDef watch_functions[] = {
 	  "watch($self, /, *what)\n--\n\n"
 	  "A Watch of names, and of the buffers of Arrays and Buffers. Its Events say when one\n"
 	  "is published, dirty, clean, unlinked or gone, and when the daemon was restarted. If\n"
-	  "a name is published already, that is the first event. Errors: DaemonGone,\n"
-	  "LimitReached (256)." },
+	  "a name is published already, that is the first event. Where a name goes from one\n"
+	  "buffer to another, 'unlinked' of the old one comes first, and the Event 'published'\n"
+	  "of the new one has its id as previous. Errors: DaemonGone, LimitReached (256)." },
 	{ NULL, NULL, 0, NULL }
 };
 

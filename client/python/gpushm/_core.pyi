@@ -163,6 +163,7 @@ class Event(structseq[Any], tuple[Any, ...]):
     what: Final[What]
     name: Final[str]
     buffer: Final[int]
+    previous: Final[int | None]
 
 @disjoint_base
 class Array(SupportsBuffer):
@@ -310,6 +311,22 @@ class Connection:
         gid: int | None = None,
         device: Device | None = None,
     ) -> _Array: ...
+    def open_or_create(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: DTypeLike = "uint8",
+        *,
+        access: Access = "r",
+        timeout: float | None = None,
+        pool: str | None = None,
+        mode: int = 0o600,
+        transient: bool = False,
+        attrs: Attrs | None = None,
+        gid: int | None = None,
+        device: Device | None = None,
+        refuse_dirty: bool = False,
+    ) -> _Array: ...
     def create_many(
         self,
         name: str | None,
@@ -350,6 +367,7 @@ class Connection:
     ) -> _Buffer: ...
     def wait(self, name: str, timeout: float | None = None) -> None: ...
     def unlink(self, name: str, /) -> None: ...
+    def rename(self, name: str, new: str, /, *, replace: bool = False) -> None: ...
     def clean(self, name: str, /) -> None: ...
     def flush(self, pool: str | None = None, /) -> None: ...
     def ls(self, prefix: str | None = None, *, holders: bool = False) -> list[BufferInfo]: ...
@@ -398,8 +416,10 @@ create = _common.create
 create_many = _common.create_many
 open = _common.open
 open_many = _common.open_many
+open_or_create = _common.open_or_create
 wait = _common.wait
 unlink = _common.unlink
+rename = _common.rename
 clean = _common.clean
 flush = _common.flush
 ls = _common.ls
