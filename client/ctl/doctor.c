@@ -11,6 +11,7 @@
  */
 #include "client/ctl/doctor.h"
 
+#include "client/ctl/model.h"
 #include "client/ctl/transfer.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
@@ -322,6 +323,20 @@ static void test_pools(struct doctor *d)
 	}
 }
 
+/* ---- models ---- */
+
+static void test_models(struct doctor *d)
+{
+	struct model_library library;
+	char why[512];
+
+	if (model_library_find(&library, why, sizeof(why)) == 0)
+		doctor_say(d, FINDING_OK, "models", NULL,
+			   "libgpushm-load is there: load, save and verify work");
+	else
+		doctor_warn(d, "models", MODEL_LIBRARY_TODO, "%s", why);
+}
+
 /* ---- the command ---- */
 
 static void finish(struct doctor *d)
@@ -349,6 +364,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **argv)
 	}
 	doctor_system(&d);
 	doctor_cuda(&d);
+	test_models(&d);
 	if (test_daemon(&d))
 		test_pools(&d);
 	finish(&d);

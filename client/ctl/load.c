@@ -96,7 +96,23 @@ static void report(const struct ctl *ctl, const struct loaded *l)
 	fflush(stdout);
 }
 
-/* The time of --wait is for space, and for another process that loads. */
+/* The time of --wait is for space, and for another process that loads; there 0 is no limit. */
+static uint64_t wait_for_loader(const struct model_load *o)
+{
+	uint64_t wait = o->new_buffer.wait;
+
+	return wait == MODEL_NO_WAIT ? 0 : wait ? wait : 1;
+}
+
+/* What the daemon says about a name that is taken does not know these options. */
+static int load_result(const struct model_load *o, int r)
+{
+	if (r != -EEXIST || o->replace)
+		return model_result(r);
+	return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", gpushm_error(),
+			 o->if_missing ? "" : ", --if-missing uses a buffer of the same files");
+}
+
 static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
 		const char *name, const struct gpushm_options *options, struct loaded *ret)
 {
@@ -106,12 +122,12 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 					   .stream = has_stream(n, sources) };
 	struct gpushm_load_options l = { .struct_size = sizeof(l),
 					 .flags = flags_of(o),
-					 .threads = (unsigned)o->threads,
+					 .threads = model_threads(o->threads),
 					 .only = o->only.v,
 					 .n_only = o->only.n,
 					 .strip = o->strip,
 					 .sha256 = o->sha256,
-					 .wait_ms = o->new_buffer.wait,
+					 .wait_ms = wait_for_loader(o),
 					 .progress = model_on_progress,
 					 .user = &progress,
 					 .report = &ret->report };
@@ -127,7 +143,7 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 	/* Then --transient waits, and a signal ends it. */
 	model_progress_end(&progress, r >= 0 && !o->new_buffer.transient);
 	ret->attached = r == GPUSHM_LOAD_ATTACHED;
-	return model_result(r);
+	return load_result(o, r);
 }
 
 int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
@@ -137,6 +153,8 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 	struct new_buffer_options options;
 	int r = new_buffer_options(&o->new_buffer, &options);
 
+	if (o->new_buffer.wait == MODEL_NO_WAIT)
+		options.options.wait_ms = 0;
 	if (r == CTL_OK && o->new_buffer.transient && has_standard_input(n, sources))
 		r = ctl_error(CTL_USAGE, "--transient keeps the buffer until standard input ends, "
 					 "but standard input is the model");
@@ -206,6 +224,7 @@ const struct command command_load = {
 		     ARG_PROGRESS(struct model_load)),
 	.more_args = new_buffer_args,
 	.options_size = sizeof(struct model_load),
+	.defaults = &(const struct model_load){ .new_buffer.wait = MODEL_NO_WAIT },
 	.min_words = 2,
 	.max_words = SIZE_MAX,
 	.connects_itself = true,

@@ -17,26 +17,31 @@
 
 #define LIBRARY "libgpushm-load.so.0"
 
-int model_library_open(struct model_library *ret)
+int model_library_find(struct model_library *ret, char *why, size_t size)
 {
 	/* Until the process ends: a library that has started threads is never unloaded. */
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
-	if (!library)
-		return ctl_error(
-			CTL_FAILED,
-			"models need the library %s, which can't be loaded: %s; install "
-			"libgpushm-load, of the same version as gpushmctl, beside libgpushm",
-			LIBRARY, dlerror());
+	if (!library) {
+		snprintf(why, size, "%s can't be loaded: %s", LIBRARY, dlerror());
+		return -ENOENT;
+	}
 	*ret = (struct model_library){ .load = dlsym(library, "gpushm_load"),
 				       .save = dlsym(library, "gpushm_save"),
 				       .verify = dlsym(library, "gpushm_verify") };
-	if (!ret->load || !ret->save || !ret->verify)
-		return ctl_error(CTL_FAILED,
-				 "%s is too old for this gpushmctl: install libgpushm-load of the "
-				 "same version",
-				 LIBRARY);
-	return CTL_OK;
+	if (ret->load && ret->save && ret->verify)
+		return 0;
+	snprintf(why, size, "%s is too old for this gpushmctl", LIBRARY);
+	return -ENOENT;
+}
+
+int model_library_open(struct model_library *ret)
+{
+	char why[512];
+
+	if (model_library_find(ret, why, sizeof(why)) == 0)
+		return CTL_OK;
+	return ctl_error(CTL_FAILED, "models need a library: %s; " MODEL_LIBRARY_TODO, why);
 }
 
 static bool ends_with(const char *text, const char *end)

@@ -10,6 +10,8 @@
 #include "client/ctl/progress.h"
 #include "client/gpushm_load.h"
 
+#include <limits.h>
+
 /* The functions of libgpushm-load. */
 struct model_library {
 	__typeof__(gpushm_load) *load;
@@ -17,7 +19,13 @@ struct model_library {
 	__typeof__(gpushm_verify) *verify;
 };
 
-/* Loads the library. An exit code. */
+#define MODEL_LIBRARY_TODO \
+	"install libgpushm-load, of the same version as gpushmctl, beside libgpushm"
+
+/* Loads the library. 0, or -ENOENT and the reason in why. */
+int model_library_find(struct model_library *ret, char *why, size_t size);
+
+/* The same for a command. An exit code. */
 int model_library_open(struct model_library *ret);
 
 /* Whether put and get take the file for a model: by its name, x.safetensors or
@@ -44,6 +52,12 @@ void model_progress_end(struct model_progress *p, bool done);
 /* Whether the file is standard input or output, a pipe or a device: "-", or not regular. */
 bool model_is_stream(const char *path);
 
+/* --threads as the library has it, which has a limit of its own. */
+static inline unsigned model_threads(uint64_t n)
+{
+	return n < UINT_MAX ? (unsigned)n : UINT_MAX;
+}
+
 /* The exit code for a result of the library. It prints the error, and says nothing about a closed
  * pipe. */
 int model_result(int r);
@@ -59,8 +73,10 @@ int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpush
 
 /* ---- load.c ---- */
 
+#define MODEL_NO_WAIT (UINT64_MAX - 1) /* --wait was not given */
+
 struct model_load {
-	struct new_buffer new_buffer; /* first: more_args */
+	struct new_buffer new_buffer; /* first: more_args; wait may be MODEL_NO_WAIT */
 	struct arg_list only;
 	const char *strip, *sha256, *io, *progress;
 	bool if_missing, replace, verify, drop_cache;

@@ -39,7 +39,7 @@ static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffe
 					   .quiet = ctl->quiet,
 					   .stream = model_is_stream(file) };
 	struct gpushm_save_options s = { .struct_size = sizeof(s),
-					 .threads = (unsigned)o->threads,
+					 .threads = model_threads(o->threads),
 					 .progress = model_on_progress,
 					 .user = &progress,
 					 .report = ret };

@@ -207,7 +207,8 @@ START_TEST(a_loader_that_is_killed_takes_the_waiting_ones_with_it)
 		"head -c 1000000 l.safetensors >&3; until [[ $($ctl ls m) == *filling* ]]; do :; "
 		"done\n"
 		"$ctl load -q --if-missing l.safetensors m & second=$!\n"
-		"$ctl load -q --if-missing --wait=10ms l.safetensors m; [[ $? == 5 ]] || exit 7\n"
+		"for wait in 10ms 0; do $ctl load -q --if-missing --wait=$wait l.safetensors m; "
+		"[[ $? == 5 ]] || exit 7; done\n"
 		"kill -KILL $first; wait $first; wait $second || exit 8\n"
 		"$ctl verify -q m");
 }
@@ -357,7 +358,10 @@ static const struct {
 	{ 1, "mkdir -p empty; $ctl load empty x", "empty" },
 	{ 1, "$ctl load --only='y*' m.safetensors x", "y*" },
 	{ 1, "$ctl load m.safetensors m.safetensors x", "model.embed.weight" },
-	{ 1, "$ctl load m.safetensors taken", "taken" },
+	{ 1, "$ctl load m.safetensors taken",
+	  "; --replace takes the name over, --if-missing uses" },
+	{ 1, "$ctl load --if-missing --only=head.mask m.safetensors taken", "; --replace takes" },
+	{ 1, "$ctl load m.safetensors --threads=4294967296 m.safetensors x", "model.embed.weight" },
 	{ 1, "$ctl load m.safetensors ../x", "../x" },
 	{ 3, "$ctl load --pool=nothing m.safetensors x", "nothing" },
 	{ 4, "$ctl -s /nonexistent/socket load m.safetensors x", "/nonexistent/socket" },
@@ -464,12 +468,16 @@ START_TEST(a_missing_library_breaks_other_commands_or_is_not_named)
 		"mkdir bin; cp $ctl bin; cp -P ${ctl%%/*}/libgpushm.so* bin; "
 		"bin/gpushmctl create -q --size=1 x && bin/gpushmctl ls && bin/gpushmctl rm x");
 	shell_expect(&sh, 1, "bin/gpushmctl load m.safetensors m");
-	complains("models need the library libgpushm-load.so.0");
+	complains("models need a library: libgpushm-load.so.0 can't be loaded: ");
 	complains("install libgpushm-load");
 	shell_expect(&sh, 1, "$ctl load -q m.safetensors m; bin/gpushmctl save m out.safetensors");
 	complains("libgpushm-load.so.0");
 	shell_expect(&sh, 1, "bin/gpushmctl verify m");
 	complains("libgpushm-load.so.0");
+	shell_expect(&sh, 0, "bin/gpushmctl doctor");
+	says("warn  models         libgpushm-load.so.0 can't be loaded: ");
+	shell_expect(&sh, 0, "$ctl doctor");
+	says("ok    models ");
 	/* And where it is, only commands that need it load it. */
 	shell_expect(
 		&sh, 0,
