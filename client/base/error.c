@@ -27,7 +27,7 @@ void error_put_back(const struct error *e)
 	last = *e;
 }
 
-static void set_text(const char *format, va_list ap)
+__attribute__((format(printf, 1, 0))) static void set_text(const char *format, va_list ap)
 {
 	char text[ERROR_TEXT_MAX]; /* an argument may be gpushm_error() itself */
 
