@@ -129,7 +129,7 @@ $(BLOCK_HASHES): $(BUILD)/obj/client/load/block_hash_%.o: client/load/block_hash
 # The second library: what loads and saves models. It has hidden copies of what it uses of proto.
 LOAD_OBJ := $(call objects,$(LOAD_SRC)) $(BLOCK_HASHES) $(BUILD)/proto.a
 LOAD_LD = $(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpushm-load.so.$(SOVERSION) -Wl,--version-script,client/libgpushm-load.sym \
-	-Wl,-z,defs,-z,nodelete
+	-Wl,-z,defs,-z,nodelete -Wl,-rpath,'$$ORIGIN'
 $(BUILD)/libgpushm-load.a: $(call objects,$(LOAD_SRC)) $(BLOCK_HASHES)
 	@rm -f $@; ar rcs $@ $^
 $(BUILD)/libgpushm-load.so.$(VERSION): $(LOAD_OBJ) client/libgpushm-load.sym $(BUILD)/libgpushm.so
@@ -201,7 +201,7 @@ $(PYTHON_HERE)/libgpushm.so.$(SOVERSION): $(LIBRARY_OBJ) client/libgpushm.sym
 	@cp -L "$$(ldd $@ | awk '/libprotobuf-c\.so/ { print $$3 }')" $(@D)/
 $(PYTHON_HERE)/libgpushm-load.so.$(SOVERSION): $(LOAD_OBJ) client/libgpushm-load.sym $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
 	@rm -f $(@D)/libjansson* $(@D)/libnettle*
-	$(call SAY,LD)$(LOAD_LD) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION) $(PROTOBUF_LIBS) $(LOAD_LIBS)
+	$(call SAY,LD)$(LOAD_LD) -o $@ $(filter %.o %.a,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION) $(PROTOBUF_LIBS) $(LOAD_LIBS)
 	@ldd $@ | awk '/lib(jansson|nettle)\.so/ { print $$3 }' | xargs -I{} cp -L {} $(@D)/
 # Python's own symbols come from whoever loads it.
 $(PYTHON_HERE)/_core.abi3.so: $(PYTHON_OBJ) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
@@ -617,6 +617,7 @@ SUBST = sed -e 's|@bindir@|$(bindir)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@inclu
 MANUALS := $(notdir $(wildcard man/*.[1-8]))
 # "man gpushm_open" shows gpushm(3): a page for each public function, which has only a link in it.
 FUNCTIONS := $(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm.h))
+LOAD_FUNCTIONS := $(filter-out gpushm_load gpushm_load_progress_fn $(FUNCTIONS),$(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm_load.h)))
 COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 # Where a file of that name goes: a manual's section is its suffix; zsh wants _name, bash the bare name.
 man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
@@ -624,7 +625,9 @@ completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash
 CMAKE_FILES = $(addprefix $(libdir)/cmake/gpushm/,gpushmConfig.cmake gpushmConfigVersion.cmake)
 INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
 	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(includedir)/gpushm.hpp $(libdir)/pkgconfig/gpushm.pc $(CMAKE_FILES) \
-	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
+	$(libdir)/libgpushm-load.so.$(VERSION) $(libdir)/libgpushm-load.so.$(SOVERSION) $(libdir)/libgpushm-load.so $(libdir)/libgpushm-load.a \
+	$(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
+	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS) $(LOAD_FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
 	$(unitdir)/gpushmd.service $(unitdir)/gpushmd.socket $(PREFIX)/lib/sysusers.d/gpushm.conf \
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
 	$(datadir)/doc/gpushm/gpushmd.conf
@@ -635,21 +638,25 @@ INSTALLS_CONFIG = $(or $(filter /usr /usr/local,$(PREFIX)),$(filter command envi
 # The configuration in $(SYSCONFDIR) is the administrator's: it is written where there is none, and never removed if
 # it was changed. ldconfig, systemd-sysusers and systemctl are the caller's to run; gpushmctl finds the library by itself.
 .PHONY: install uninstall
-install: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm.so $(BUILD)/libgpushm.a
+install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a)
 	install -D -m 755 $(BUILD)/gpushmd $(DESTDIR)$(bindir)/gpushmd
 	install -D -m 755 $(BUILD)/gpushmctl $(DESTDIR)$(bindir)/gpushmctl
-	install -D -m 644 $(BUILD)/libgpushm.so.$(VERSION) $(DESTDIR)$(libdir)/libgpushm.so.$(VERSION)
-	ln -sf libgpushm.so.$(VERSION) $(DESTDIR)$(libdir)/libgpushm.so.$(SOVERSION)
-	ln -sf libgpushm.so.$(SOVERSION) $(DESTDIR)$(libdir)/libgpushm.so
-	install -D -m 644 $(BUILD)/libgpushm.a $(DESTDIR)$(libdir)/libgpushm.a
+	for l in libgpushm libgpushm-load; do \
+		install -D -m 644 $(BUILD)/$$l.so.$(VERSION) $(DESTDIR)$(libdir)/$$l.so.$(VERSION) && \
+		ln -sf $$l.so.$(VERSION) $(DESTDIR)$(libdir)/$$l.so.$(SOVERSION) && \
+		ln -sf $$l.so.$(SOVERSION) $(DESTDIR)$(libdir)/$$l.so && \
+		install -D -m 644 $(BUILD)/$$l.a $(DESTDIR)$(libdir)/$$l.a || exit 1; done
 	install -D -m 644 client/gpushm.h $(DESTDIR)$(includedir)/gpushm.h
+	install -D -m 644 client/gpushm_load.h $(DESTDIR)$(includedir)/gpushm_load.h
 	install -D -m 644 client/gpushm.hpp $(DESTDIR)$(includedir)/gpushm.hpp
 	mkdir -p $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gpushm
-	$(SUBST) client/gpushm.pc.in >$(DESTDIR)$(libdir)/pkgconfig/gpushm.pc
+	for p in gpushm gpushm-load; do $(SUBST) client/$$p.pc.in >$(DESTDIR)$(libdir)/pkgconfig/$$p.pc || exit 1; done
 	for f in $(CMAKE_FILES); do $(SUBST) client/$${f##*/}.in >$(DESTDIR)$$f || exit 1; done
 	$(foreach m,$(MANUALS),install -D -m 644 man/$(m) $(DESTDIR)$(call man_path,$(m)) &&) true
 	echo '.so man3/gpushm.3' >$(BUILD)/link.3
 	for f in $(FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
+	echo '.so man3/gpushm_load.3' >$(BUILD)/link.3
+	for f in $(LOAD_FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
 	$(foreach c,$(COMPLETIONS),install -D -m 644 client/ctl/completion/$(c) $(DESTDIR)$(call completion_path,$(c)) &&) true
 	mkdir -p $(DESTDIR)$(unitdir)
 	$(SUBST) systemd/gpushmd.service.in >$(DESTDIR)$(unitdir)/gpushmd.service

@@ -42,6 +42,35 @@ C
 		LD_LIBRARY_PATH=$stage/tree/usr/lib "$stage/stranger"
 }
 
+# A program that loads models, linked with shared and with static libraries.
+loading_stranger() {
+	cat >"$stage/loader.c" <<'C'
+#include <gpushm_load.h>
+#include <stdio.h>
+int main(void)
+{
+	const char *source = "/nonexistent.safetensors";
+	char key[65];
+	int r = gpushm_load_key(&source, 1, 0, key);
+	printf("%s\n", gpushm_error());
+	return r == -2 && gpushm_error()[0] == '/' ? 0 : 1;
+}
+C
+	export PKG_CONFIG_PATH=$stage/tree/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage/tree
+	# shellcheck disable=SC2046 # flags are words
+	"$@" -Wall -Werror -o "$stage/loader" "$stage/loader.c" $(pkg-config --cflags --libs gpushm-load) &&
+		LD_LIBRARY_PATH=$stage/tree/usr/lib "$stage/loader" || return 1
+	# shellcheck disable=SC2046
+	"$@" -Wall -Werror $(pkg-config --cflags gpushm-load) -o "$stage/loader" "$stage/loader.c" -Wl,-Bstatic \
+		-L"$stage/tree/usr/lib" -lgpushm-load -lgpushm -Wl,-Bdynamic -ljansson -lnettle -lprotobuf-c -lm &&
+		"$stage/loader"
+}
+
+# A process that only attaches loads nothing of what loaders need.
+only_what_it_needs() {
+	! readelf -d "$stage/tree/usr/lib/libgpushm.so.0" | grep -E 'NEEDED.*(jansson|nettle|xxhash)'
+}
+
 # A program in C++ that owns what it opens, built by cmake. Without a daemon it catches the error.
 stranger_by_cmake() {
 	mkdir "$stage/cmake" && cat >"$stage/cmake/stranger.cc" <<'CC'
@@ -80,9 +109,12 @@ find_package(gpushm 0.1 REQUIRED)
 add_executable(stranger stranger.cc)
 target_link_libraries(stranger gpushm::gpushm)
 target_compile_options(stranger PRIVATE -Wall -Wextra -Werror)
+file(WRITE "${CMAKE_BINARY_DIR}/loader.cc" "#include <gpushm_load.h>\nint main() { return gpushm_load_key(0, 0, 0, 0) < 0 ? 0 : 1; }\n")
+add_executable(loader "${CMAKE_BINARY_DIR}/loader.cc")
+target_link_libraries(loader gpushm::gpushm-load)
 CMAKE
 	cmake -S "$stage/cmake" -B "$stage/cmake/build" -DCMAKE_PREFIX_PATH="$stage/tree/usr" &&
-		cmake --build "$stage/cmake/build" && "$stage/cmake/build/stranger" || return 1
+		cmake --build "$stage/cmake/build" && "$stage/cmake/build/stranger" && "$stage/cmake/build/loader" || return 1
 	printf '[pool host]\nkind=host\nsize=1M\n' >"$stage/gpushmd.conf"
 	"$stage/tree/usr/bin/gpushmd" --config "$stage/gpushmd.conf" --socket "$stage/socket" &
 	for _ in {1..100}; do
@@ -106,7 +138,10 @@ check "the installed configuration is good" "$stage/tree/usr/bin/gpushmd" --chec
 check "gpushmctl finds its library" "$stage/tree/usr/bin/gpushmctl" --version
 read -ra compiler <<<"${CC:-cc}"
 check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
+check "a C program that loads models builds with pkg-config and runs" loading_stranger "${compiler[@]}"
+check "libgpushm needs no library of the loader" only_what_it_needs
 if command -v c++ >/dev/null; then
+	check "the loader's header is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm_load.h"
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
 fi
 if command -v cmake >/dev/null; then
@@ -115,6 +150,7 @@ if command -v cmake >/dev/null; then
 fi
 check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f -size +1 | wc -l)" -eq "$(find man -type f | wc -l)"
 check "a function's name leads to gpushm(3)" grep -qx '.so man3/gpushm.3' "$stage/tree/usr/share/man/man3/gpushm_open.3"
+check "gpushm_save leads to gpushm_load(3)" grep -qx '.so man3/gpushm_load.3' "$stage/tree/usr/share/man/man3/gpushm_save.3"
 if command -v man >/dev/null; then
 	check "man finds a function" man -M "$stage/tree/usr/share/man" -w gpushm_open
 fi
