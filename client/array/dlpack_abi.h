@@ -52,6 +52,18 @@ struct dlpack_versioned {
 	struct dlpack_tensor tensor;
 };
 
+/* DLPackExchangeAPI of v1.3: functions of a library that makes and reads its own tensors in C. They
+ * are called with the GIL and order no streams. -1: a Python exception is set. */
+struct dlpack_exchange_api {
+	uint32_t major, minor;
+	struct dlpack_exchange_api *previous; /* of an older major version, or NULL */
+	void *allocate;
+	int (*from_object)(void *object, struct dlpack_versioned **ret);
+	int (*to_object)(struct dlpack_versioned *tensor, void **ret); /* takes the tensor over */
+	void *borrow;
+	int (*current_stream)(int device_type, int32_t device_id, void **ret); /* CUstream */
+};
+
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(offsetof(struct dlpack_tensor, device_type) == 8, "DLTensor.device");
 _Static_assert(offsetof(struct dlpack_tensor, ndim) == 16, "DLTensor.ndim");
@@ -66,5 +78,7 @@ _Static_assert(offsetof(struct dlpack_legacy, deleter) == 56, "DLManagedTensor.d
 _Static_assert(offsetof(struct dlpack_versioned, manager_ctx) == 8, "...Versioned.manager_ctx");
 _Static_assert(offsetof(struct dlpack_versioned, deleter) == 16, "...Versioned.deleter");
 _Static_assert(offsetof(struct dlpack_versioned, flags) == 24, "...Versioned.flags");
+_Static_assert(offsetof(struct dlpack_exchange_api, from_object) == 24, "DLPackExchangeAPI");
+_Static_assert(sizeof(struct dlpack_exchange_api) == 56, "DLPackExchangeAPI");
 _Static_assert(offsetof(struct dlpack_versioned, tensor) == 32, "...Versioned.dl_tensor");
 #endif

@@ -152,3 +152,100 @@ class LegacyTensor(Tensor):
 def random_bytes(n: int, seed: int = 1) -> np.ndarray:
     """Bytes that are a valid bool, too."""
     return np.random.default_rng(seed).integers(0, 2, n, np.uint8)
+
+
+# ---- DLPack's exchange API ----
+
+
+class _Api(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p), ("from_object", ctypes.c_void_p), ("to_object", ctypes.c_void_p),
+        ("borrow", ctypes.c_void_p), ("current_stream", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+_address_of_object = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+_object_of_address = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+_stream_of_device = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class Taken:
+    """What the library makes of a tensor that it gets: it owns the struct."""
+
+    def __init__(self, address: int) -> None:
+        self.address, self.struct = address, _Versioned.from_address(address)
+        t = self.struct.tensor
+        self.shape, self.read_only = tuple(t.shape[: t.ndim]), bool(self.struct.flags & 1)
+        self.strides, self.device = tuple(t.strides[: t.ndim]), (t.device_type, t.device_id)
+        self.type = next(name for name, words in TYPES.items() if words == (t.code, t.bits, t.lanes))
+
+    def bytes(self) -> bytes:
+        """Those from element [0, 0, ...] on, in C order, of memory of the host."""
+        return ctypes.string_at(self.struct.tensor.data, int(np.prod(self.shape)) * TYPES[self.type][1] // 8)
+
+    def __del__(self) -> None:
+        self.struct.deleter(self.address)
+
+
+class FastTensor(Tensor):
+    """A tensor of a library that has the exchange API, and so is read without __dlpack__()."""
+
+    is_negative = False
+    refused: ClassVar[set[str]] = set()  # types that the library does not take
+    stream = 0  # the library's current one
+    streams_asked: ClassVar[list[tuple[int, int]]] = []
+
+    def is_neg(self) -> bool:
+        """Whether it is the negative of what is in memory, as PyTorch has it."""
+        return self.is_negative
+
+
+@_address_of_object
+def _from_object(tensor: FastTensor, ret: Any) -> int:
+    if tensor.type in FastTensor.refused:
+        return -1
+    # As PyTorch's: a gradient is no obstacle, and nobody is asked for a stream.
+    plain = Tensor(tensor.raw, tensor.shape, tensor.type, tensor.strides, tensor.device, tensor.flags, tensor.offset)
+    capsule = plain.__dlpack__(max_version=(1, 1))
+    ret[0] = _pointer(id(capsule), b"dltensor_versioned")
+    _rename(id(capsule), _USED)
+    return 0
+
+
+_rename, _USED = _python.PyCapsule_SetName, ctypes.c_char_p(b"used_dltensor_versioned")
+_rename.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+
+
+@_object_of_address
+def _to_object(address: int, ret: Any) -> int:
+    t = _Versioned.from_address(address).tensor
+    if any(TYPES[name] == (t.code, t.bits, t.lanes) for name in FastTensor.refused):
+        return -1
+    taken = Taken(address)
+    _keep(id(taken))
+    ret[0] = id(taken)
+    return 0
+
+
+_keep = ctypes.PyDLL(None).Py_IncRef
+_keep.argtypes = (ctypes.c_void_p,)
+
+
+@_stream_of_device
+def _current_stream(device_type: int, device: int, ret: Any) -> int:
+    FastTensor.streams_asked.append((device_type, device))
+    ret[0] = FastTensor.stream or None
+    return 0
+
+
+_API_NAME = b"dlpack_exchange_api"  # The capsule points to it.
+_newer = _Api(2, 0)
+_api = _Api(
+    1, 3, None, None, *(ctypes.cast(f, ctypes.c_void_p) for f in (_from_object, _to_object)), None,
+    ctypes.cast(_current_stream, ctypes.c_void_p),
+)  # fmt: skip
+_newer.previous = ctypes.addressof(_api)
+FastTensor.__dlpack_c_exchange_api__ = _new(  # type: ignore[attr-defined]
+    ctypes.addressof(_newer), _API_NAME, None
+)

@@ -57,6 +57,22 @@ PyObject *copy_many(PyObject *module, PyObject *args);
 PyObject *exchange_dlpack(PyObject *o, PyObject *args, PyObject *kwargs);
 PyObject *exchange_dlpack_device(PyObject *o, PyObject *unused);
 
+/* A tensor of DLPack's, which the caller deletes or gives away; *ret_gone becomes true when it is
+ * deleted, unless exchange_taken() was called before. Orders no stream. */
+struct dlpack_versioned;
+struct dlpack_versioned *exchange_tensor(struct array *self, bool *ret_gone);
+void exchange_taken(struct dlpack_versioned *v);
+
+/* ---- exchange_api.c: the same in C, for libraries that have DLPack's exchange API ---- */
+
+/* _tensors(buffer, names, api): a list of the library's tensors over the arrays of these names,
+ * ordered before its current stream. */
+PyObject *exchange_tensors(PyObject *module, PyObject *args);
+
+/* _copy_of(array, tensor, api): the copy of the library's tensor into the Array, as _copy_many()
+ * takes it; None: it is no plain copy. Orders no stream. */
+PyObject *exchange_copy_of(PyObject *module, PyObject *args);
+
 /* _read_dlpack(capsule), for the package: (dtype's name, shape, strides in bytes or None, address,
  * (type, id) of the device, whether each element narrower than a byte has one) of another library's
  * capsule, which stays that library's. */

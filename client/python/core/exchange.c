@@ -30,11 +30,12 @@ struct tensor {
 		struct dlpack_versioned versioned;
 		struct dlpack_legacy legacy;
 	};
-	struct dlpack_versioned *inner;	   /* libgpushm's tensor; owned; NULL: a copy */
-	struct buffer *buffer;		   /* a reference; it counts the tensor; NULL: a copy */
-	bool writable;			   /* counted as writable */
-	void *copy;			   /* memory of the host; owned; NULL: no copy */
-	int64_t dims[2 * GPUSHM_MAX_NDIM]; /* shape, strides */
+	struct dlpack_versioned *inner; /* libgpushm's tensor; owned; NULL: a copy */
+	struct buffer *buffer;		/* a reference; it counts the tensor; NULL: a copy */
+	bool writable;			/* counted as writable */
+	void *copy;			/* memory of the host; owned; NULL: no copy */
+	bool *ret_gone;			/* becomes true when the consumer deletes it; or NULL */
+	int64_t dims[];			/* of a copy: shape, strides; else `inner` has them */
 };
 
 /* Without the GIL. */
@@ -43,6 +44,8 @@ static void tensor_free(struct tensor *t)
 	if (t->inner)
 		t->inner->deleter(t->inner);
 	free(t->copy);
+	if (t->ret_gone)
+		*t->ret_gone = true;
 	free(t);
 }
 
@@ -105,7 +108,15 @@ static void on_capsule_gone(PyObject *capsule)
 
 /* ---- making a tensor ---- */
 
-/* Takes libgpushm's tensor, with a copy of shape and strides. */
+static struct tensor *tensor_new(const struct array *self, bool copy)
+{
+	size_t dims = copy ? 2 * (size_t)gpushm_array_ndim(self->array) : 0;
+	struct tensor *t = calloc(1, sizeof(*t) + dims * sizeof(t->dims[0]));
+
+	return t ? t : (void *)PyErr_NoMemory();
+}
+
+/* Takes libgpushm's tensor. */
 static int take_inner(struct tensor *t, const struct array *self, struct dlpack_tensor *ret)
 {
 	void *inner;
@@ -117,10 +128,6 @@ static int take_inner(struct tensor *t, const struct array *self, struct dlpack_
 		return -1;
 	t->inner = inner;
 	*ret = t->inner->tensor;
-	memcpy(t->dims, ret->shape, (size_t)ret->ndim * sizeof(t->dims[0]));
-	memcpy(t->dims + ret->ndim, ret->strides, (size_t)ret->ndim * sizeof(t->dims[0]));
-	ret->shape = t->dims;
-	ret->strides = t->dims + ret->ndim;
 	return 0;
 }
 
@@ -131,6 +138,9 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 	int64_t stride = 1;
 	int r;
 
+	memcpy(t->dims, d->shape, (size_t)d->ndim * sizeof(t->dims[0]));
+	d->shape = t->dims;
+	d->strides = t->dims + d->ndim;
 	t->inner->deleter(t->inner);
 	t->inner = NULL;
 	t->copy = malloc(bytes ? bytes : 1);
@@ -216,17 +226,37 @@ static int make(struct tensor *t, struct array *self, const struct request *q)
 
 static PyObject *make_capsule(struct array *self, const struct request *q)
 {
-	struct tensor *t = calloc(1, sizeof(*t));
+	struct tensor *t = tensor_new(self, q->copy);
 	PyObject *capsule = NULL;
 
 	if (!t)
-		return PyErr_NoMemory();
+		return NULL;
 	if (make(t, self, q) == 0)
 		capsule = q->legacy ? PyCapsule_New(&t->legacy, LEGACY, on_capsule_gone)
 				    : PyCapsule_New(&t->versioned, VERSIONED, on_capsule_gone);
 	if (!capsule)
 		tensor_drop(t);
 	return capsule;
+}
+
+struct dlpack_versioned *exchange_tensor(struct array *self, bool *ret_gone)
+{
+	struct tensor *t = tensor_new(self, false);
+
+	if (!t)
+		return NULL;
+	if (make(t, self, &(struct request){ 0 }) < 0) {
+		tensor_drop(t);
+		return NULL;
+	}
+	*ret_gone = false;
+	t->ret_gone = ret_gone;
+	return &t->versioned;
+}
+
+void exchange_taken(struct dlpack_versioned *v)
+{
+	container_of(v, struct tensor, versioned)->ret_gone = NULL;
 }
 
 /* ---- DLPack's arguments ---- */

@@ -131,6 +131,13 @@ static PyMethodDef own_functions[] = {
 	{ "_read_dlpack", exchange_read_dlpack, METH_O,
 	  "_read_dlpack($module, capsule, /)\n--\n\n"
 	  "(dtype, shape, strides, address, device) of another library's DLPack capsule." },
+	{ "_copy_of", exchange_copy_of, METH_VARARGS,
+	  "_copy_of($module, array, tensor, api, /)\n--\n\n"
+	  "A copy for _copy_many() of a tensor of a library that has DLPack's exchange API;\n"
+	  "None: it is no plain copy." },
+	{ "_tensors", exchange_tensors, METH_VARARGS,
+	  "_tensors($module, buffer, names, api, /)\n--\n\n"
+	  "A list of tensors of a library that has DLPack's exchange API." },
 	{ "_load_key", load_key, METH_O,
 	  "_load_key($module, sources, /)\n--\n\n"
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },

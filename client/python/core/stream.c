@@ -182,8 +182,10 @@ static PyObject *snapshot(const struct order *o)
 
 int order_wait(struct order *o, const void *but)
 {
-	_cleanup_(drop_object) PyObject *pairs = snapshot(o);
+	_cleanup_(drop_object) PyObject *pairs = o->streams ? snapshot(o) : NULL;
 
+	if (!o->streams)
+		return 0;
 	if (!pairs)
 		return -1;
 	for (Py_ssize_t i = 0; i < PyList_Size(pairs); i++) {

@@ -31,12 +31,21 @@ def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: Stream | None = Non
     is a number.
     """
     queued, others = [], []
+    apis, ordered = _foreign.exchange_apis(), set()
     for name, array, value in pairs:
         try:
+            api = apis.get(type(value))
+            one = None if api is None else _core._copy_of(array, value, api)
+            if one is not None and (one[3] < 0 or one[3] in ordered):
+                queued.append(one)
+                continue
             shape = getattr(value, "shape", None)
             if shape is not None and tuple(shape) != array.shape:
                 raise ValueError(f"the value has shape {tuple(shape)}, the array {array.shape}")
-            one = _direct(array, value, stream)
+            before, one = one, _direct(array, value, stream)
+            if before is not None and one is not None:
+                # The library has ordered its current stream of that GPU before the copies.
+                ordered.add(before[3])
         except (TypeError, ValueError, BufferError) as e:
             raise type(e)(f"array {name!r}: {e}") from e
         if one is not None:
@@ -77,7 +86,7 @@ def _run(copies: list[tuple[Any, ...]], stream: Stream | None) -> None:
     _core._copy_many(copies, stream)
     # Of queued copies, the memory of those that are temporary goes now.
     for array, *_, memory in copies if stream is not None else ():
-        if memory.temporary:
+        if getattr(memory, "temporary", False):
             wait(array, stream)
 
 

@@ -11,7 +11,7 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from . import _core, _driver, _dtype
+from . import _core, _driver, _dtype, _libraries
 
 if TYPE_CHECKING:
     from ._typing import Array, NDArray, Source, Stream
@@ -143,6 +143,19 @@ def memory_if_any(obj: Any, stream: Stream | None = None) -> Memory | None:
 def is_torchs(obj: Any) -> bool:
     """Whether it is a tensor of PyTorch's."""
     return isinstance(obj, getattr(sys.modules.get("torch"), "Tensor", ()))
+
+
+def exchange_apis() -> dict[type, Any]:
+    """DLPack's exchange APIs: functions in C, by the type of the tensors that they read and make. Of subclasses, which
+    may be no tensors in memory, only PyTorch's own is one.
+    """
+    torch = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", None)
+    api = getattr(tensor, "__dlpack_c_exchange_api__", None)
+    if type(api).__name__ != "PyCapsule":
+        return {}
+    parameter = getattr(getattr(torch, "nn", None), "Parameter", tensor)
+    return {cast("type", tensor): api, cast("type", parameter): api}
 
 
 def _plain(obj: Any) -> Any:
@@ -313,6 +326,32 @@ def repeat(array: Array, element: bytes, stream: Stream | None) -> bool:
     if stream is None:
         _driver.synchronize(None, array.device)
     return True
+
+
+# ---- many tensors at once ----
+
+
+def tensors_of(buffer: Any, from_dlpack: Any, names: list[str]) -> list[Any]:
+    """What from_dlpack() makes of the buffer's arrays of these names. For PyTorch's all of them are made in C, or at
+    least ordered at once.
+    """
+    torch: Any = sys.modules.get("torch")
+    of_torch = torch is not None and from_dlpack is getattr(torch, "from_dlpack", "")
+    if not names or not of_torch:
+        return [from_dlpack(buffer[name]) for name in names]
+    if buffer.readonly:
+        _libraries.warn_shared("PyTorch", buffer)
+    api = exchange_apis().get(torch.Tensor)
+    if api:
+        return _core._tensors(buffer, names, api)
+    words: dict[str, Any] = {"max_version": (1, 0)}
+    kind, device = buffer[names[0]].__dlpack_device__()
+    if kind == _CUDA:
+        words["stream"] = torch.cuda.current_stream(device).cuda_stream or _LEGACY_STREAM
+    found = [from_dlpack(buffer[names[0]].__dlpack__(**words))]
+    if kind == _CUDA:
+        words["stream"] = -1
+    return found + [from_dlpack(buffer[name].__dlpack__(**words)) for name in names[1:]]
 
 
 # ---- the buffer of some memory ----

@@ -46,6 +46,9 @@ def _say(key: tuple[object, ...], text: str, category: type[Warning], level: int
 
 def warn_read_only(array: Any, words: dict[str, Any] | None) -> None:
     """Called where DLPack's flag says that an array is read-only; `words` are the keywords that __dlpack__() got."""
+    kind = array.kind
+    if ("PyTorch", kind) in _said and ("cupy" not in sys.modules or ("CuPy", kind) in _said):
+        return
     library, level = _ignorer(words or {})
     if library is not None:
         _say_read_only(library, array, level)
@@ -54,7 +57,7 @@ def warn_read_only(array: Any, words: dict[str, Any] | None) -> None:
 def warn_shared(library: str, array: Any) -> None:
     """Called where the package itself makes a tensor of a read-only array for a program that does not know that."""
     frame: FrameType | None = sys._getframe(1)
-    level = 0
+    level = 1
     while frame is not None and _package_of(frame) == "gpushm":
         frame, level = frame.f_back, level + 1
     _say_read_only(library, array, level)

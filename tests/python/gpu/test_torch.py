@@ -77,6 +77,9 @@ def test_what_is_not_in_memory_is_not_copied(pool: str, device: str) -> None:
     for t in (z.conj(), z.conj().imag, z.conj().T, z[1:].conj()):
         with gpushm.to_device(t, pool=pool) as a:
             assert ours(a) == bytes_of(t.resolve_conj().resolve_neg().contiguous())
+        # Many at once are read in another way.
+        with gpushm.create_many(None, {"t": t, "again": t}, pool=pool) as b:
+            assert ours(b["t"]) == ours(b["again"]) == bytes_of(t.resolve_conj().resolve_neg().contiguous())
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -114,3 +117,46 @@ def test_a_copy_overtakes_the_kernel_that_makes_its_source(pool: str) -> None:
                 b.update(values, stream=own)
             own.synchronize()
             assert all(bool((b[name].copy_to_host() == t.cpu().numpy()).all()) for name, t in values.items())
+            other = torch.cuda.Stream()
+            with torch.cuda.stream(own):
+                torch.cuda._sleep(200_000_000)
+                for t in values.values():
+                    t.add_(1)
+                b.update(values, stream=other)
+            other.synchronize()
+            assert all(bool((b[name].copy_to_host() == t.cpu().numpy()).all()) for name, t in values.items())
+
+
+@pytest.mark.parametrize("pool", POOLS if len(DEVICES) > 1 else ["host"])
+def test_tensors_of_a_buffer_are_others(pool: str) -> None:
+    values = {name: tensor(name, "cpu") for name in DTYPES}
+    with gpushm.create_many(None, values, pool=pool) as b:
+        for found in (b.tensors(torch.from_dlpack), {n: torch.from_dlpack(a) for n, a in b.items() if n in DTYPES}):
+            assert list(found) == DTYPES
+            for name, t in found.items():
+                assert (t.dtype, tuple(t.shape), bytes_of(t)) == (getattr(torch, name), (8, 12), bytes_of(values[name]))
+                assert t.data_ptr() == (b[name].device_ptr or b[name].host_ptr)
+            with torch.no_grad():
+                found["float32"].add_(1)
+            if found["float32"].is_cuda:
+                torch.cuda.synchronize()
+            assert ours(b["float32"]) == bytes_of(found["float32"]) != bytes_of(values["float32"])
+            values["float32"] = found["float32"].cpu().clone()
+            with pytest.raises(gpushm.InUse):
+                b.close()
+            del found, t
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")
+@pytest.mark.parametrize("pool", POOLS)
+def test_kernels_on_tensors_of_a_buffer_overtake_its_copies(pool: str) -> None:
+    big, own, copies = torch.ones(1 << 26, device="cuda"), torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with gpushm.create_many(None, {"a": ((1 << 26,), "float32"), "b": ((4,), "float32")}, pool=pool) as b:
+        for n in range(1, 4):
+            b["a"].copy_from_host(torch.zeros(1 << 26))
+            b["a"].copy_to_device(big, stream=copies)
+            with torch.cuda.stream(own):
+                found = b.tensors(torch.from_dlpack)
+                assert float(found["a"].sum(dtype=torch.float64)) == 1 << 26, n
+            del found
