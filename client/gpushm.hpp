@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace gpushmxx
 {
@@ -98,6 +99,19 @@ inline buffer open(const connection &c, const std::string &name, gpushm_access a
 
 	check(gpushm_open(c.get(), name.c_str(), access, timeout_ms, options, &b));
 	return own(b);
+}
+
+/* The second is true if this process has created the buffer: it fills and publishes it. */
+inline std::pair<buffer, bool> open_or_create(const connection &c, const std::string &name,
+					      gpushm_access access, uint64_t timeout_ms,
+					      uint64_t bytes,
+					      const gpushm_options *options = nullptr)
+{
+	gpushm_buffer *b = nullptr;
+	int r = check(gpushm_open_or_create(c.get(), name.c_str(), access, timeout_ms, bytes,
+					    options, &b));
+
+	return { own(b), r == GPUSHM_CREATED };
 }
 
 inline array get(const buffer &b, const std::string &name)

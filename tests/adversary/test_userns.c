@@ -209,6 +209,36 @@ START_TEST(a_daemon_that_the_environment_trusts_is_refused)
 }
 END_TEST
 
+/* For whom a program trusts its own user's buffers, and no others. */
+START_TEST(the_owner_of_a_buffer_is_taken_for_another_user)
+{
+	struct role_process alice, bob, outside;
+
+	start(HOST, NULL);
+	setenv("GPUSHM_UNMAPPED_DAEMON", "trust", 1);
+	begin(&alice, ALICE, "65532 65531 1", "OK");
+	begin(&outside, ALICE, "-", "OK");
+	begin(&bob, BOB, "-", "OK");
+	unsetenv("GPUSHM_UNMAPPED_DAEMON");
+	user_does(&alice, "create a 0644", "OK");
+	user_does(&alice, "publish sealed", "OK");
+	user_does(&bob, "create b 0644", "OK");
+	user_does(&bob, "publish sealed", "OK");
+	/* Her own number in there is Bob's outside. */
+	user_does(&alice, "owner a", "65532");
+	user_does(&alice, "owner b", "4294967295");
+	user_does(&outside, "owner a", "65531");
+	user_does(&bob, "owner a", "65531");
+	user_does(&bob, "owner b", "65532");
+	user_does(&alice, "unlink a", "OK");
+	user_does(&bob, "unlink b", "OK");
+	user_end(&alice);
+	user_end(&outside);
+	user_end(&bob);
+	daemon_stop(&d);
+}
+END_TEST
+
 static const struct role roles[] = { { "inside", inside_role } };
 
 int main(int argc, char **argv)
@@ -227,5 +257,6 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_group_that_is_not_mapped_opens_buffers_of_another_group);
 	tcase_add_test(t, a_daemon_of_a_user_that_is_not_mapped_is_trusted);
 	tcase_add_test(t, a_daemon_that_the_environment_trusts_is_refused);
+	tcase_add_test(t, the_owner_of_a_buffer_is_taken_for_another_user);
 	return suite_run("userns", t, NULL);
 }

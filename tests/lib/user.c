@@ -58,6 +58,17 @@ static int open_named(struct user *u, const char *name, const char *access)
 }
 
 /* Returns 1: the reply is printed already. */
+static int print_owner(struct user *u, const char *name)
+{
+	int r = open_named(u, name, "read");
+
+	if (r < 0)
+		return r;
+	printf("%u\n", gpushm_buffer_uid(u->held[--u->n_held]));
+	gpushm_close(u->held[u->n_held]);
+	return 1;
+}
+
 static int count(struct user *u, const char *what, const char *name)
 {
 	struct gpushm *conn = u->conns[u->n_conns - 1];
@@ -99,6 +110,8 @@ static int obey(struct user *u, const char *request, const char *a, const char *
 		return gpushm_publish_as(u->held[u->n_held - 1], GPUSHM_SEALED, a, GPUSHM_REPLACE);
 	if (strcmp(request, "flush") == 0)
 		return gpushm_flush(conn, a);
+	if (strcmp(request, "owner") == 0)
+		return print_owner(u, a);
 	if (strcmp(request, "restart") == 0)
 		return gpushm_restart(conn);
 	if (strcmp(request, "clean") == 0)

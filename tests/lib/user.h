@@ -25,7 +25,8 @@ void user_start(struct role_process *p, const char *socket, uid_t uid, gid_t gid
  * that may be taken), "rename NAME TO", "replace NAME TO", "open NAME read", "open NAME write",
  * "close" (the buffer it got last), "unlink NAME", "clean NAME", "flush" or "flush POOL",
  * "restart", "stat NAME", "holders NAME" and "list PREFIX" (both return a number), "connect" (one
- * more connection), "disconnect" (the last one). expected is "OK" or the name of the error's code.
+ * more connection), "disconnect" (the last one). "owner NAME" returns a uid. expected is "OK" or
+ * the name of the error's code.
  */
 void user_does(struct role_process *p, const char *command, const char *expected);
 

@@ -110,9 +110,13 @@ static void let_a_stranger_try(void)
 
 START_TEST(the_audit_leaves_something_out)
 {
-	static const char *const done[] = { "created buffer \"a\"", "published buffer \"a\"",
+	static const char *const done[] = { "created buffer \"a\"",
+					    "published buffer \"a\"",
 					    "opened for reading buffer \"a\"",
-					    "unlinked buffer \"a\"" };
+					    "renamed buffer \"a\" to \"b\"",
+					    "replaced buffer \"b\"",
+					    "published buffer \"b\"",
+					    "unlinked buffer \"b\"" };
 	struct gpushm_buffer *a, *b = NULL;
 
 	for (int pass = 0; pass < 2; pass++) {
@@ -123,7 +127,11 @@ START_TEST(the_audit_leaves_something_out)
 		if (geteuid() == 0)
 			let_a_stranger_try();
 		gpushm_close(a);
-		ck_assert_int_eq(gpushm_unlink(c, "a"), 0);
+		ck_assert_int_eq(gpushm_rename(c, "a", "b", 0), 0);
+		a = client_create("new", 1, NULL);
+		ck_assert_int_eq(gpushm_publish_as(a, GPUSHM_SEALED, "b", GPUSHM_REPLACE), 0);
+		gpushm_close(a);
+		ck_assert_int_eq(gpushm_unlink(c, "b"), 0);
 		for (size_t i = 0; i < array_size(done); i++)
 			ck_assert_msg(daemon_log_count(&d, done[i]) == (unsigned)pass, "%d: %s",
 				      pass, done[i]);

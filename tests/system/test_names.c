@@ -176,6 +176,80 @@ START_TEST(a_key_that_is_given_twice_has_two_values)
 }
 END_TEST
 
+static void expect_attr(struct gpushm_buffer *b, const char *key, const char *wanted)
+{
+	const void *value = NULL;
+	size_t size = 0;
+
+	ck_assert_int_eq(gpushm_buffer_attr(b, key, &value, &size), wanted ? 0 : -ENOENT);
+	ck_assert(!wanted || (size == strlen(wanted) && memcmp(value, wanted, size) == 0));
+}
+
+START_TEST(attributes_that_are_set_later_are_lost)
+{
+	static char large[4096];
+	const struct gpushm_attr at_create[] = { { "step", "1200", 4 }, { "note", "x", 1 } };
+	const struct gpushm_attr later[] = { { "step", "1300", 4 },
+					     { "note", NULL, 0 },
+					     { "new", "y", 1 } };
+	const struct gpushm_attr too_much[] = { { "step", "1400", 4 }, { "big", large, 4096 } };
+	const struct gpushm_attr no_key[] = { { "step", "1400", 4 }, { NULL, "x", 1 } };
+	const struct gpushm_attr no_value[] = { { "step", "1400", 4 }, { "v", NULL, 3 } };
+	struct gpushm_options o = { .struct_size = sizeof(o), .attrs = at_create, .n_attrs = 2 };
+	struct gpushm_array_spec spec = { .name = "w" };
+	struct gpushm_buffer *a = client_create("x", 100, &o), *b = NULL;
+	struct gpushm_attr many[65];
+
+	ck_assert_int_eq(gpushm_dtype_parse("uint8", &spec.dtype), 0);
+	ck_assert_int_eq(gpushm_describe(a, &spec, 1), 0);
+	ck_assert_int_eq(gpushm_set_attrs(a, later, 3), 0);
+	ck_assert_int_eq(gpushm_set_attrs(a, NULL, 0), 0);
+	ck_assert_int_eq(gpushm_set_attrs(a, NULL, 1), -EINVAL);
+	ck_assert_int_eq(gpushm_set_attrs(a, too_much, 2), -EDQUOT);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "\"big\""));
+	ck_assert_int_eq(gpushm_set_attrs(a, no_key, 2), -EINVAL);
+	ck_assert_int_eq(gpushm_set_attrs(a, no_value, 2), -EINVAL);
+	for (int i = 0; i < 65; i++)
+		many[i] = (struct gpushm_attr){ "k", "v", 1 };
+	ck_assert_int_eq(gpushm_set_attrs(a, many, 65), -EDQUOT);
+	expect_attr(a, "step", "1300");
+	expect_attr(a, "note", NULL);
+	expect_attr(a, "new", "y");
+	ck_assert_uint_eq(gpushm_buffer_arrays(a), 1);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_set_attrs(a, later, 3), -EBUSY);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_set_attrs(b, later, 3), -EBUSY);
+	for (int i = 0; i < 2; i++) {
+		expect_attr(i ? a : b, "step", "1300");
+		expect_attr(i ? a : b, "note", NULL);
+		expect_attr(i ? a : b, "new", "y");
+	}
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), 1);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_close_and_unlink(a, "x");
+}
+END_TEST
+
+/* Without attributes and arrays it has no table. */
+START_TEST(the_last_attribute_leaves_a_table)
+{
+	const struct gpushm_attr one = { "k", "v", 1 }, none = { "k", NULL, 0 };
+	struct gpushm_buffer *a = client_create("x", 100, NULL), *b = NULL;
+
+	ck_assert_int_eq(gpushm_set_attrs(a, &none, 1), 0);
+	ck_assert_int_eq(gpushm_set_attrs(a, &one, 1), 0);
+	ck_assert_int_eq(gpushm_set_attrs(a, &none, 1), 0);
+	expect_attr(a, "k", NULL);
+	ck_assert_int_eq(gpushm_publish(a, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &b), 0);
+	expect_attr(b, "k", NULL);
+	ck_assert_uint_eq(gpushm_buffer_arrays(b), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+	client_close_and_unlink(a, "x");
+}
+END_TEST
+
 START_TEST(a_list_loses_or_repeats_a_name)
 {
 	enum { N = 1500 };
@@ -218,6 +292,8 @@ int main(void)
 	tcase_add_test(t, a_private_name_is_shared_by_all_users);
 	tcase_add_test(t, attributes_or_the_digest_are_lost);
 	tcase_add_test(t, a_key_that_is_given_twice_has_two_values);
+	tcase_add_test(t, attributes_that_are_set_later_are_lost);
+	tcase_add_test(t, the_last_attribute_leaves_a_table);
 	tcase_add_test(t, a_list_loses_or_repeats_a_name);
 	return suite_run("names", t, NULL);
 }
