@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""Files that save() writes, read by the format's own library, which checks the whole of a header."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gpushm
+import numpy as np
+import pytest
+
+safetensors = pytest.importorskip("safetensors")
+
+# The types of files, as safetensors 0.8 has them, and the bits of an element.
+DTYPES = {
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "U16": 16,
+    "I16": 16,
+    "U32": 32,
+    "I32": 32,
+    "U64": 64,
+    "I64": 64,
+    "F16": 16,
+    "BF16": 16,
+    "F32": 32,
+    "F64": 64,
+    "C64": 64,
+    "F8_E4M3": 8,
+    "F8_E5M2": 8,
+    "F8_E8M0": 8,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "F4": 4,
+}
+
+
+@pytest.fixture(autouse=True)
+def unlinked(nothing_is_left: None) -> Iterator[None]:
+    """Removes the buffers of a test."""
+    yield
+    for name in "m", "again":
+        with suppress(gpushm.NotFound):
+            gpushm.unlink(name)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The tensors of a file: type, shape and bytes. Raises SafetensorError for one that breaks the format."""
+    return dict(safetensors.deserialize(path.read_bytes()))
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """The metadata of a file."""
+    with safetensors.safe_open(path, "np") as f:
+        return f.metadata() or {}
+
+
+def write(path: Path, tensors: dict[str, tuple[str, list[int], bytes]], meta: dict[str, str]) -> None:
+    """A file of these tensors, in their order."""
+    header: dict[str, Any] = {"__metadata__": meta}
+    data = b""
+    for name, (dtype, shape, contents) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(contents)]}
+        data += contents
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_a_type_does_not_survive(tmp_path: Path, pool: str) -> None:
+    rng = np.random.default_rng(1)
+    before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
+    contents = {
+        name: (name, [8, 3], rng.bytes(8 * 3 * bits // 8)) for name, bits in sorted(DTYPES.items(), key=lambda d: -d[1])
+    }
+    write(before, contents, {"format": "pt", "é": "a \"quoted\" text"})
+    assert len(read(before)) == len(DTYPES)
+    gpushm.load(before, "m", pool=pool).close()
+    gpushm.save("m", after)
+    assert read(after) == read(before)
+    assert metadata(after) == metadata(before)
+    gpushm.load(after, "again", pool=pool).close()
+    assert gpushm.stat("again").attrs["gpushm.content"] == gpushm.stat("m").attrs["gpushm.content"]
+
+
+def test_a_tensor_begins_between_two_elements(tmp_path: Path, pool: str) -> None:
+    before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
+    contents = {
+        "a": ("U8", [3], b"abc"),
+        "b": ("F64", [2], b"0123456789abcdef"),
+        "none": ("F32", [0, 2], b""),
+        "c": ("F16", [1], b"xy"),
+        "d": ("U8", [], b"z"),
+    }
+    write(before, contents, {})
+    gpushm.load(before, "m", pool=pool).close()
+    gpushm.save("m", after)
+    assert read(after) == read(before)
+    begins = {}
+    header = after.read_bytes()
+    for name, value in json.loads(header[8 : 8 + int.from_bytes(header[:8], "little")]).items():
+        begins[name] = value["data_offsets"][0]
+    assert begins["b"] % 8 == 0 and begins["c"] % 2 == 0
+
+
+def test_tied_tensors_are_written_twice(tmp_path: Path, pool: str) -> None:
+    before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
+    contents = {"embed": ("F32", [2, 2], b"0123456789abcdef"), "x": ("U8", [1], b"x")}
+    write(before, contents, {"format": "pt", "head": "embed"})
+    with gpushm.load(before, "m", pool=pool) as b:
+        assert sorted(b) == ["embed", "head", "x"]
+    gpushm.save("m", after)
+    assert read(after) == read(before)
+    assert metadata(after) == {"format": "pt", "head": "embed"}
+
+
+def test_what_is_in_numpy_differs_after_a_save(tmp_path: Path, host_pool: str) -> None:
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    arrays = {
+        "a": np.arange(60, dtype="float32").reshape(3, 4, 5),
+        "f": np.asfortranarray(np.arange(12, dtype="int16").reshape(3, 4)),
+        "empty": np.zeros((0, 3), "float64"),
+        "scalar": np.array(True),
+        "large": np.arange((9 << 20) + 1, dtype="uint8"),
+    }
+    with gpushm.create_many("m", arrays, pool=host_pool) as b:
+        for name, array in arrays.items():
+            b[name].copy_to_device(array)
+        b.publish()
+    gpushm.save("m", tmp_path / "m.safetensors")
+    found = numpy_files.load_file(tmp_path / "m.safetensors")
+    assert found.keys() == arrays.keys()
+    assert all(np.array_equal(found[k], v) and found[k].dtype == v.dtype for k, v in arrays.items())
