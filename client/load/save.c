@@ -22,7 +22,7 @@
 
 struct save {
 	struct gpushm_buffer *buffer;
-	const struct gpushm_save_options *options;
+	struct gpushm_save_options options;
 	struct save_layout layout;
 	struct save_file file;
 	struct transport transport;
@@ -41,7 +41,7 @@ static int report(struct save *s, uint64_t done)
 					  .elapsed_ns = clock_monotonic_ns() - s->start_ns,
 					  .file = s->file.path };
 
-	return s->options->progress ? s->options->progress(s->options->user, &p) : 0;
+	return s->options.progress ? s->options.progress(s->options.user, &p) : 0;
 }
 
 static int on_progress(void *user, const struct gpushm_load_progress *p)
@@ -81,7 +81,7 @@ static int write_plan(struct save *s, const struct plan *plan)
 				 .blocks = &blocks,
 				 .threads = s->threads,
 				 .file = s->file.path,
-				 .progress = s->options->progress ? on_progress : NULL,
+				 .progress = s->options.progress ? on_progress : NULL,
 				 .progress_user = s,
 				 .user = s,
 				 .open = open_writer,
@@ -207,7 +207,7 @@ static int write_all(struct save *s)
 
 static int save_to(struct save *s, const char *path)
 {
-	unsigned wanted = s->options->threads < THREADS_MAX ? s->options->threads : THREADS_MAX;
+	unsigned wanted = s->options.threads < THREADS_MAX ? s->options.threads : THREADS_MAX;
 	int r = save_file_open(&s->file, path);
 
 	if (r < 0)
@@ -236,26 +236,50 @@ static void fill_report(const struct save *s, struct gpushm_load_report *ret)
 		memcpy(ret->content, content, size);
 }
 
+/* The struct may grow at its end; struct_size says what the caller has of it. */
+static int read_options(const struct gpushm_save_options *from, struct gpushm_save_options *ret)
+{
+	*ret = (struct gpushm_save_options){ .struct_size = sizeof(*ret) };
+	if (!from)
+		return 0;
+	if (from->struct_size < offsetof(struct gpushm_save_options, metadata))
+		return load_fail(EINVAL, "save options: struct_size is not set");
+	for (size_t i = sizeof(*ret); i < from->struct_size; i++)
+		if (((const char *)from)[i] != 0)
+			return load_fail(EINVAL,
+					 "save options: this library is older than the program, "
+					 "and does not know one of them");
+	memcpy(ret, from, from->struct_size < sizeof(*ret) ? from->struct_size : sizeof(*ret));
+	return 0;
+}
+
+static int save(struct save *s, const char *path)
+{
+	struct arrays arrays = { 0 };
+	int r = arrays_list(s->buffer, &arrays);
+
+	if (r == 0)
+		r = save_layout_make(s->buffer, &arrays, s->options.metadata, &s->layout);
+	if (r == 0) {
+		s->device = arrays_device(&arrays, s->buffer);
+		r = save_to(s, path);
+	}
+	if (r == 0 && s->options.report)
+		fill_report(s, s->options.report);
+	save_layout_clear(&s->layout);
+	arrays_clear(&arrays);
+	return r;
+}
+
 int gpushm_save(struct gpushm_buffer *b, const char *path,
 		const struct gpushm_save_options *options)
 {
-	static const struct gpushm_save_options defaults = { .struct_size = sizeof(defaults) };
-	struct save s = { .buffer = b, .options = options ? options : &defaults };
-	struct arrays arrays = { 0 };
-	int r;
+	struct save s = { .buffer = b };
+	int r = read_options(options, &s.options);
 
+	if (r < 0)
+		return r;
 	if (!b || !path)
 		return load_fail(EINVAL, "the %s is NULL", b ? "path" : "buffer");
-	r = arrays_list(b, &arrays);
-	if (r == 0)
-		r = save_layout_make(b, &arrays, s.options->metadata, &s.layout);
-	if (r == 0) {
-		s.device = arrays_device(&arrays, b);
-		r = save_to(&s, path);
-	}
-	if (r == 0 && s.options->report)
-		fill_report(&s, s.options->report);
-	save_layout_clear(&s.layout);
-	arrays_clear(&arrays);
-	return r;
+	return save(&s, path);
 }

@@ -458,10 +458,35 @@ START_TEST(an_error_leaves_a_file_or_harms_the_old_one)
 	ck_assert_int_eq(gpushm_save(b, folder, NULL), -EISDIR);
 	ck_assert_int_eq(gpushm_save(b, "/dev/full", NULL), -ENOSPC);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "/dev/full"));
+	o = (struct gpushm_save_options){ 0 };
+	ck_assert_int_eq(gpushm_save(b, path, &o), -EINVAL);
 	ck_assert_int_eq(gpushm_save(NULL, path, NULL), -EINVAL);
 	ck_assert_int_eq(gpushm_save(b, NULL, NULL), -EINVAL);
 	drop(b);
 	free(take_ptr(file));
+}
+END_TEST
+
+/* As a program that was compiled with a later or an earlier version. */
+START_TEST(options_of_another_version_are_misread)
+{
+	struct {
+		struct gpushm_save_options o;
+		uint64_t later;
+	} new = { .o = { .struct_size = sizeof(new) } };
+	struct gpushm_save_options old = { .struct_size =
+						   offsetof(struct gpushm_save_options, progress),
+					   .progress = cancel };
+	struct gpushm_buffer *b;
+
+	add("two", "uint8", 1, two);
+	b = make(pools[0].name, 0, NULL);
+	ck_assert_int_eq(gpushm_save(b, path, &new.o), 0);
+	new.later = 1;
+	ck_assert_int_eq(gpushm_save(b, path, &new.o), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "older"));
+	ck_assert_int_eq(gpushm_save(b, path, &old), 0);
+	drop(b);
 }
 END_TEST
 
@@ -631,6 +656,7 @@ int main(void)
 	tcase_add_test(t, a_type_that_the_format_lacks_is_saved);
 	tcase_add_test(t, a_buffer_without_arrays_can_not_be_saved);
 	tcase_add_test(t, an_error_leaves_a_file_or_harms_the_old_one);
+	tcase_add_test(t, options_of_another_version_are_misread);
 	tcase_add_test(t, a_save_replaces_a_link_or_ignores_the_umask);
 	tcase_add_test(t, a_stream_gets_other_bytes_than_a_file);
 	tcase_add_test(t, a_stream_that_was_closed_is_no_error);
