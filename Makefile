@@ -332,6 +332,17 @@ bench-gpu:
 	@bad=0; export $(GPU_PATH); \
 	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json $(BENCH) || bad=1; \
 	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; $(PLOT) || bad=1; exit $$bad
+# Likewise for models: a file of MODELS_GIB in MODELS_FOLDER, loaded, saved and verified, beside what people use today.
+MODELS_FOLDER ?= /dev/shm
+MODELS_GIB ?= 16
+MODELS_JSON = $(BENCH_OUT)/models.json
+.PHONY: bench-models
+bench-models:
+	@bad=0; export $(GPU_PATH); \
+	$(BUILD)/tests/bench/models_load $(MODELS_FOLDER) --gib $(MODELS_GIB) --json $(MODELS_JSON) || bad=1; \
+	python3 tests/bench/models_peers.py $(MODELS_FOLDER)/gpushm-bench.safetensors --json $(MODELS_JSON) || bad=1; \
+	rm -f $(MODELS_FOLDER)/gpushm-bench.safetensors; exit $$bad
+
 # ---- check ----
 
 # "check" is for everybody, "check-deep" for what takes longer. The programs of all parts are one queue of tests/run.sh,

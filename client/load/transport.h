@@ -21,8 +21,8 @@ struct transport {
 int transport_open(struct transport *t, struct gpushm *c, int device, unsigned slots, bool move);
 void transport_close(struct transport *t);
 
-#define TRANSPORT_THREADS 8u
+#define TRANSPORT_THREADS 12u
 
-/* How many threads work best where nothing has to wait for a disk: 8 fill the bus; fewer on fewer
+/* How many threads work best where nothing has to wait for a disk: 12 fill the bus; fewer on fewer
  * processors. */
 unsigned transport_threads(void);

@@ -2,7 +2,7 @@
  *
  * Loading, verifying and saving a model, beside what the bus and the file system can do:
  *
- *	models_load FOLDER [--gib N] [--rounds N] [--threads N] [--json FILE]
+ *	models_load FOLDER [--quick] [--gib N] [--rounds N] [--threads N] [--json FILE]
  *
  * It makes a safetensors file of N GiB in FOLDER, unless one of that size is there, and removes
  * what it saves. It starts daemons of its own. Each row is the best and the median of its rounds;
@@ -28,13 +28,13 @@
 
 #define GIB (1ull << 30)
 #define MIB (1ull << 20)
-#define TENSOR_BYTES (128 * MIB)
 #define COPY_BYTES (32 * MIB)
 #define WRITE_BYTES (4 * MIB)
 #define WRITERS 8
 
 static const char *folder;
-static uint64_t bytes = 16 * GIB;
+static uint64_t bytes = 16 * GIB, tensor_bytes = 128 * MIB;
+static bool quick; /* whether it runs at all */
 static unsigned rounds = 3, threads;
 static FILE *json;
 static char file[512], saved[512];
@@ -165,17 +165,18 @@ static void write_all(int fd, const void *from, size_t n)
 
 static char *make_header(uint64_t *ret_length)
 {
-	uint64_t n = bytes / TENSOR_BYTES, length = 0;
+	uint64_t n = bytes / tensor_bytes, length = 0;
 	char *text = malloc(n * 160 + 64);
 
 	length += (uint64_t)sprintf(text, "{");
 	for (uint64_t i = 0; i < n; i++)
 		length += (uint64_t)sprintf(
 			text + length,
-			"%s\"model.layers.%llu.weight\":{\"dtype\":\"BF16\",\"shape\":[8192,8192],"
+			"%s\"model.layers.%llu.weight\":{\"dtype\":\"BF16\",\"shape\":[%llu],"
 			"\"data_offsets\":[%llu,%llu]}",
-			i ? "," : "", (unsigned long long)i, (unsigned long long)(i * TENSOR_BYTES),
-			(unsigned long long)((i + 1) * TENSOR_BYTES));
+			i ? "," : "", (unsigned long long)i, (unsigned long long)(tensor_bytes / 2),
+			(unsigned long long)(i * tensor_bytes),
+			(unsigned long long)((i + 1) * tensor_bytes));
 	length += (uint64_t)sprintf(text + length, "}");
 	while (length % 8 != 0)
 		text[length++] = ' ';
@@ -199,7 +200,7 @@ static void fill(uint64_t *words, size_t n)
 static void make_file(void)
 {
 	_cleanup_(close_fd) int fd = -1;
-	_cleanup_(free_ptr) uint64_t *words = malloc(TENSOR_BYTES);
+	_cleanup_(free_ptr) uint64_t *words = malloc(tensor_bytes);
 	uint64_t length;
 	_cleanup_(free_ptr) char *header = make_header(&length);
 	struct stat st;
@@ -211,10 +212,10 @@ static void make_file(void)
 		err(1, "%s", file);
 	write_all(fd, &length, sizeof(length));
 	write_all(fd, header, length);
-	fill(words, TENSOR_BYTES / 8);
-	for (uint64_t i = 0; i < bytes / TENSOR_BYTES; i++) {
+	fill(words, tensor_bytes / 8);
+	for (uint64_t i = 0; i < bytes / tensor_bytes; i++) {
 		words[i] = i; /* so that no two tensors are equal */
-		write_all(fd, words, TENSOR_BYTES);
+		write_all(fd, words, tensor_bytes);
 	}
 }
 
@@ -258,7 +259,8 @@ static void measure_load(const char *id, const char *text, const char *pool, uin
 		call[i] = now_us() - start;
 		engine[i] = (double)report.elapsed_ns / 1e3;
 		drop(b, "bench/model");
-		gpushm_flush(client, NULL);
+		/* Not the ring's memory, which the next load finds there. */
+		gpushm_flush(client, pool);
 	}
 	snprintf(what, sizeof(what), "%s", text);
 	print_row(id, what, engine, rounds, floor);
@@ -291,7 +293,7 @@ static int load_once(const char *socket, const char *path)
 	snprintf(file, sizeof(file), "%s", path);
 	if (gpushm_connect(socket, &client) < 0)
 		errx(1, "%s", gpushm_error());
-	drop(load("bench/once", NULL, 0, 0, NULL), "bench/once");
+	drop(load("bench/once", "gpu", 0, 0, NULL), "bench/once");
 	gpushm_disconnect(client);
 	return 0;
 }
@@ -338,7 +340,7 @@ static void measure_save(double floor_out, double floor_file)
 {
 	struct gpushm_load_report report;
 	struct gpushm_save_options how = { .struct_size = sizeof(how), .report = &report };
-	struct gpushm_buffer *b = load("bench/saved", NULL, 0, 0, NULL);
+	struct gpushm_buffer *b = load("bench/saved", "gpu", 0, 0, NULL);
 	double us[16];
 
 	for (unsigned i = 0; i < rounds; i++) {
@@ -378,10 +380,10 @@ static void measure_threads(double floor)
 	static const unsigned counts[] = { 1, 2, 4, 6, 8, 10, 12, 16 };
 	char id[32], text[64];
 
-	for (size_t i = 0; i < array_size(counts); i++) {
+	for (size_t i = 0; i < (quick ? 2 : array_size(counts)); i++) {
 		snprintf(id, sizeof(id), "load_%u", counts[i]);
 		snprintf(text, sizeof(text), "gpushm_load, %u threads", counts[i]);
-		measure_load(id, text, NULL, GPUSHM_LOAD_CACHED, counts[i], floor);
+		measure_load(id, text, "gpu", GPUSHM_LOAD_CACHED, counts[i], floor);
 	}
 }
 
@@ -445,10 +447,16 @@ int main(int argc, char **argv)
 	if (argc == 4 && strcmp(argv[1], "--once") == 0)
 		return load_once(argv[2], argv[3]);
 	if (argc < 2)
-		errx(2, "usage: models_load FOLDER [--gib N] [--rounds N] [--threads N] "
+		errx(2, "usage: models_load FOLDER [--quick] [--gib N] [--rounds N] [--threads N] "
 			"[--json FILE]");
 	folder = argv[1];
-	for (int i = 2; i + 1 < argc; i += 2) {
+	quick = argc > 2 && strcmp(argv[2], "--quick") == 0;
+	if (quick) {
+		bytes = 64 * MIB;
+		tensor_bytes = 16 * MIB;
+		rounds = 1;
+	}
+	for (int i = quick ? 3 : 2; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--gib") == 0)
 			bytes = strtoull(argv[i + 1], NULL, 10) * GIB;
 		else if (strcmp(argv[i], "--rounds") == 0)
@@ -458,8 +466,8 @@ int main(int argc, char **argv)
 		else if (strcmp(argv[i], "--json") == 0)
 			json = fopen(argv[i + 1], "we");
 	}
-	if (rounds < 1 || rounds > 16 || bytes < GIB)
-		errx(2, "1 to 16 rounds, and at least 1 GiB");
+	if (rounds < 1 || rounds > 16 || bytes == 0)
+		errx(2, "wanted: 1 to 16 rounds, and at least 1 GiB");
 	snprintf(file, sizeof(file), "%s/gpushm-bench.safetensors", folder);
 	snprintf(saved, sizeof(saved), "%s/gpushm-bench-saved.safetensors", folder);
 	return run();

@@ -7,6 +7,7 @@ Each way runs in a process of its own, N times; the first round has what is star
 time, with the driver and the libraries started; "process" is the whole process with one round. A way whose package is
 not installed is left out, and said so.
 """
+
 import argparse
 import json
 import os
@@ -18,18 +19,21 @@ import time
 def safetensors_load(path):
     """load_file of the format's own library."""
     import safetensors.torch
+
     return safetensors.torch.load_file(path, device="cuda:0")
 
 
 def safetensors_cpu(path):
     """The same to the CPU, and from there to the GPU."""
     import safetensors.torch
+
     return {k: v.to("cuda:0") for k, v in safetensors.torch.load_file(path).items()}
 
 
 def fastsafetensors_load(path):
     """fastsafetensors without GPUDirect Storage, which needs a kernel module."""
     from fastsafetensors import SafeTensorsFileLoader, SingleGroup
+
     loader = SafeTensorsFileLoader(SingleGroup(), "cuda:0", nogds=True)
     loader.add_filenames({0: [path]})
     buffers = loader.copy_files_to_device()
@@ -39,6 +43,7 @@ def fastsafetensors_load(path):
 def runai_load(path):
     """The run:ai streamer."""
     from runai_model_streamer import SafetensorsStreamer
+
     with SafetensorsStreamer() as streamer:
         streamer.stream_file(path)
         return {k: v.to("cuda:0", non_blocking=True) for k, v in streamer.get_tensors()}
@@ -47,8 +52,9 @@ def runai_load(path):
 def instanttensor_load(path):
     """InstantTensor."""
     from instanttensor import safe_open
+
     with safe_open(path, framework="pt", device=0) as f:
-        return {k: v.clone() for k, v in f.tensors()}
+        return dict(f.tensors())
 
 
 WAYS = {
@@ -63,6 +69,7 @@ WAYS = {
 def one_way(way, path, rounds):
     """In a process of its own: prints the seconds of each round."""
     import torch
+
     torch.cuda.init()
     torch.zeros(1, device="cuda:0")
     seconds = []
@@ -79,14 +86,19 @@ def one_way(way, path, rounds):
 
 def is_installed(package):
     import importlib.util
+
     return importlib.util.find_spec(package) is not None
 
 
 def run_way(way, path, rounds):
     """Returns the seconds of its rounds, and of the process; or None and the last line of its errors."""
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, __file__, path, "--way", way, "--rounds", str(rounds)], text=True,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, path, "--way", way, "--rounds", str(rounds)],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     seconds = time.perf_counter() - start
     if done.returncode != 0:
         return None, (done.stderr.strip().splitlines() or ["it failed"])[-1]
@@ -103,10 +115,17 @@ def measure(way, path, rounds):
     _, process = run_way(way, path, 1)
     if not isinstance(process, float):
         return None
-    print(f"{way:20} {size / min(calls) / 1e9:6.1f} GB/s  {min(calls) * 1e3:8.1f} ms; "
-          f"process {size / process / 1e9:5.1f} GB/s  {process * 1e3:8.1f} ms", flush=True)
-    return {"row": f"peer_{way}", "bytes": size, "best_gbs": size / min(calls) / 1e9,
-            "process_gbs": size / process / 1e9}
+    print(
+        f"{way:20} {size / min(calls) / 1e9:6.1f} GB/s  {min(calls) * 1e3:8.1f} ms; "
+        f"process {size / process / 1e9:5.1f} GB/s  {process * 1e3:8.1f} ms",
+        flush=True,
+    )
+    return {
+        "row": f"peer_{way}",
+        "bytes": size,
+        "best_gbs": size / min(calls) / 1e9,
+        "process_gbs": size / process / 1e9,
+    }
 
 
 def main():

@@ -81,6 +81,13 @@ fi
 if [ -e "$build/fakecuda/libcuda.so.1" ]; then
 	export LD_LIBRARY_PATH=$build/fakecuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	FAKECUDA_STATE=$folder/gpu FAKECUDA_MEMORY=8G run fake "${host[@]}" "${gpu[@]}"
+	checks=$((checks + 1))
+	if ! FAKECUDA_STATE=$folder/gpu2 "$build/tests/bench/models_load" "$folder" --quick --json "$folder/models.json" \
+		>"$folder/said" 2>&1 || [ "$(wc -l <"$folder/models.json")" -lt 20 ]; then
+		failures=$((failures + 1))
+		echo "models are not measured:"
+		cat "$folder/said"
+	fi
 fi
 echo "$(((checks - failures) * 100 / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
 exit $((failures > 0))
