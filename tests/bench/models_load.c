@@ -248,11 +248,11 @@ static void drop(struct gpushm_buffer *b, const char *name)
 static void measure_load(const char *id, const char *text, const char *pool, uint32_t flags,
 			 unsigned n_threads, double floor)
 {
+	struct gpushm_load_report report;
 	double engine[16], call[16];
 	char what[96], name[64];
 
 	for (unsigned i = 0; i < rounds; i++) {
-		struct gpushm_load_report report;
 		double start = now_us();
 		struct gpushm_buffer *b = load("bench/model", pool, flags, n_threads, &report);
 
@@ -262,7 +262,7 @@ static void measure_load(const char *id, const char *text, const char *pool, uin
 		/* Not the ring's memory, which the next load finds there. */
 		gpushm_flush(client, pool);
 	}
-	snprintf(what, sizeof(what), "%s", text);
+	snprintf(what, sizeof(what), "%s%s", text, report.direct ? " (direct)" : "");
 	print_row(id, what, engine, rounds, floor);
 	snprintf(what, sizeof(what), "  the whole call");
 	snprintf(name, sizeof(name), "%s_call", id);
@@ -408,6 +408,8 @@ static void measure_all(void)
 	connect_to(&d, "[pool gpu]\nkind=vmm\n");
 	measure_process(&d, in);
 	measure_load("load_alone", "gpushm_load, no pinned pool", "gpu", 0, threads, in);
+	measure_load("load_alone_direct", "gpushm_load past the page cache, no pool", "gpu",
+		     GPUSHM_LOAD_DIRECT, 0, in);
 	measure_threads(in);
 	writes = measure_writes();
 	measure_save(back, writes);
