@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int digest_plan(struct readback *back, const struct plan *plan,
+static int digest_plan(struct readback back, const struct plan *plan,
 		       struct gpushm_load_report *ret)
 {
 	struct digest digest = { 0 };
 	struct blocks blocks;
 	int r = blocks_init(&blocks, plan);
 
-	back->blocks = &blocks;
+	back.blocks = &blocks;
 	if (r == 0)
-		r = readback_digest(back, &digest, &ret->elapsed_ns);
+		r = readback_digest(&back, &digest, &ret->elapsed_ns);
 	if (r == 0)
 		digest_format(&digest, ret->content);
 	digest_clear(&digest);
@@ -27,18 +27,18 @@ static int digest_plan(struct readback *back, const struct plan *plan,
 	return r;
 }
 
-static int digest_arrays(struct readback *back, const struct arrays *arrays,
+static int digest_arrays(struct readback back, const struct arrays *arrays,
 			 struct gpushm_load_report *ret)
 {
 	struct transport transport = { 0 };
-	int device = arrays_device(arrays, back->buffer);
+	int device = arrays_device(arrays, back.buffer);
 	struct plan plan;
 	int r = arrays_plan(arrays, &plan);
 
-	back->threads = transport_threads();
+	back.threads = transport_threads();
 	if (r == 0 && device >= 0) {
-		back->transport = &transport;
-		r = transport_open(&transport, NULL, device, back->threads * LANE_SLOTS, false);
+		back.transport = &transport;
+		r = transport_open(&transport, NULL, device, back.threads * LANE_SLOTS, false);
 	}
 	if (r == 0)
 		r = digest_plan(back, &plan, ret);
@@ -79,7 +79,7 @@ int gpushm_verify(struct gpushm_buffer *b, gpushm_load_progress_fn *progress, vo
 		return r;
 	r = arrays_list(b, &arrays);
 	if (r == 0)
-		r = digest_arrays(&back, &arrays, &report);
+		r = digest_arrays(back, &arrays, &report);
 	arrays_clear(&arrays);
 	if (r == 0)
 		r = compare(b, report.content, content, size);
