@@ -56,23 +56,29 @@ sed -n 's/.*\<\(DAEMON\|LIMIT\|POOL\)("\([a-z-]*\)".*/\2/p' daemon/config/config
 grep -o '^\.It Ic [a-z-]*' man/gpushmd.conf.5 | sed 's/.* //' >"$folder/told"
 same "key" man/gpushmd.conf.5
 
-# gpushm(3) has the prototype of each function as the header declares it, and describes it.
-${CC:-cc} -E -P -I. -x c client/gpushm.h | tr -s ' \t\n' ' ' | sed 's/( /(/g; s/;/;\n/g' |
-	grep -oE '(const )?((struct|enum) )?[a-z0-9_]+ \**gpushm_[a-z0-9_]+\([^()]*\);$' >"$folder/there"
-awk '$1 == ".Ft" { $1 = ""; gsub(/^ "?|"$/, ""); result = $0 (/\*$/ ? "" : " ") }
-	$1 == ".Fo" { call = $2 "("; n = 0 }
-	$1 == ".Fa" && call { $1 = ""; gsub(/^ "?|"$/, ""); call = call (n++ ? ", " : "") $0 }
-	$1 == ".Fc" { print result call ");"; call = "" }' man/gpushm.3 >"$folder/told"
-same "prototype" man/gpushm.3
+# gpushm(3) and gpushm_load(3) have the prototype of each function as the header declares it, and
+# describe it.
+functions() { # HEADER PAGE
+	grep -v '^#include' "$1" | ${CC:-cc} -E -P -x c - | tr -s ' \t\n' ' ' | sed 's/( /(/g; s/;/;\n/g' |
+		grep -oE '(const )?((struct|enum) )?[a-z0-9_]+ \**gpushm_[a-z0-9_]+\([^()]*\);$' |
+		grep -v '_fn(' >"$folder/there"
+	awk '$1 == ".Ft" { $1 = ""; gsub(/^ "?|"$/, ""); result = $0 (/\*$/ ? "" : " ") }
+		$1 == ".Fo" { call = $2 "("; n = 0 }
+		$1 == ".Fa" && call { $1 = ""; gsub(/^ "?|"$/, ""); call = call (n++ ? ", " : "") $0 }
+		$1 == ".Fc" { print result call ");"; call = "" }' "$2" >"$folder/told"
+	same "prototype" "$2"
+}
+functions client/gpushm.h man/gpushm.3
 grep -o '\<gpushm_[a-z0-9_]*(' client/gpushm.h | tr -d '(' >"$folder/there"
 grep -o 'Fn gpushm_[a-z0-9_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
 same "function" man/gpushm.3
+functions client/gpushm_load.h man/gpushm_load.3
 
 # Environment variables that a program or the library reads; TERM and TMPDIR are not gpushm's own.
 grep -rhoE 'getenv\("[A-Z_]+"\)' client daemon proto --include='*.c' |
 	sed 's/.*"\(.*\)".*/\1/' | grep -vx 'TERM\|TMPDIR\|CUDA_MPS_PIPE_DIRECTORY' | sort -u |
 	while read -r name; do
-		grep -qwF "$name" man/gpushm.3 man/gpushm.7 man/gpushmd.8 man/gpushmctl.1 ||
+		grep -qwF "$name" man/gpushm.3 man/gpushm_load.3 man/gpushm.7 man/gpushmd.8 man/gpushmctl.1 ||
 			echo "man: no page describes \$$name" >>"$folder/bad"
 	done
 
