@@ -4,8 +4,8 @@
  * keeps a reserve fd: at EMFILE it closes that fd, accepts the client and sends it the reason. If
  * that does not help, it stops polling the socket until a peer closes, or for 100 ms; connected
  * peers are served meanwhile. Here, and only here, the daemon asks the kernel which process is at
- * the other end. A user above the limit of connections gets the reason on a few more connections;
- * after those the daemon hangs up.
+ * the other end. A user above the limit of connections gets the reason on a few more connections
+ * in the reply to HELLO, and on others at once.
  */
 #include "daemon/ipc/listener.h"
 
@@ -25,7 +25,7 @@
 #define RETRY_MS 100u	  /* after accept() failed */
 #define WARN_MS 60000u	  /* between two lines about it */
 #define PEER_FDS_MAX 2u	  /* of a connection: its socket, and its process's pidfd */
-#define REFUSED_MAX 8u	  /* connections above a user's limit that still get the reason */
+#define REFUSED_MAX 8u	  /* connections above a user's limit that wait for HELLO */
 
 static void on_readable(uv_poll_t *handle, int status, int events);
 
@@ -131,15 +131,17 @@ static int charge_or_refuse(struct listener *l, struct process *p, int socket,
 	return charge_peer(accounts, p, REFUSED_MAX, charges, &again);
 }
 
-/* Sends the reason on a connection that is charged to nobody and closed at once, so the client gets
- * it only if it is quick. */
+/* Sends the reason on a connection that is charged to nobody and closed at once. A close with unread
+ * data becomes an ECONNRESET that overtakes the reply: so the client can't send any more after the
+ * shutdown(), and what it sent before is read. */
 static void send_reason(int socket, const struct fault *why)
 {
 	static struct frame frame;
 	struct reply reply = { 0 };
 
-	/* A close with unread data becomes an ECONNRESET that overtakes the reply. */
-	wire_recv_bytes(socket, &frame, MSG_DONTWAIT);
+	shutdown(socket, SHUT_RD);
+	while (wire_recv_bytes(socket, &frame, MSG_DONTWAIT) == 0)
+		continue;
 	reply_fault(&reply, why);
 	reply_send(&reply, socket);
 }
@@ -172,6 +174,7 @@ static void serve_client(struct listener *l, int *socket)
 		return;
 	}
 	if (charge_or_refuse(l, p, *socket, charges, &refusal, &refused) < 0) {
+		send_reason(*socket, &refusal);
 		process_free(p);
 		return;
 	}

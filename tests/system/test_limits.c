@@ -12,6 +12,7 @@
 #include <check.h>
 #include <grp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -120,6 +121,30 @@ START_TEST(a_limit_of_connections_is_exceeded)
 	for (int tries = 0; gpushm_connect(d.socket, &third) < 0; tries++)
 		ck_assert_int_lt(tries, 1000);
 	gpushm_disconnect(third);
+	stop();
+}
+END_TEST
+
+START_TEST(one_of_many_refused_connections_gets_no_reason)
+{
+	enum { N = 20 };
+	struct gpushm *second = NULL;
+	struct raw all[N];
+
+	start(HOST "[limits]\nmax-connections=2\n");
+	ck_assert_int_eq(gpushm_connect(d.socket, &second), 0);
+	ck_assert_int_eq(kill(d.pid, SIGSTOP), 0);
+	for (int i = 0; i < N; i++) {
+		raw_connect(&all[i], d.socket);
+		raw_request(&all[i],
+			    REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)));
+	}
+	ck_assert_int_eq(kill(d.pid, SIGCONT), 0);
+	for (int i = 0; i < N; i++) {
+		ck_assert_int_eq(raw_receive(&all[i]), CODE_LIMIT);
+		raw_close(&all[i]);
+	}
+	gpushm_disconnect(second);
 	stop();
 }
 END_TEST
@@ -475,6 +500,34 @@ START_TEST(connections_without_fds_stop_the_daemon)
 }
 END_TEST
 
+/* A client that sends more than one datagram stands for one that sends its HELLO while the daemon
+ * refuses it. */
+START_TEST(a_reason_is_overtaken_by_the_end_of_the_connection)
+{
+	enum { N = 100 };
+	static struct gpushm *all[N];
+	struct raw r;
+	int n = 0;
+
+	daemon_start_with(&d, HOST, &(struct daemon_options){ .max_fds = 40 });
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+	while (n < N && gpushm_connect(d.socket, &all[n]) == 0)
+		n++;
+	ck_assert_int_lt(n, N);
+	ck_assert_int_eq(kill(d.pid, SIGSTOP), 0);
+	raw_connect(&r, d.socket);
+	for (int i = 0; i < 3; i++)
+		raw_request(&r,
+			    REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)));
+	ck_assert_int_eq(kill(d.pid, SIGCONT), 0);
+	ck_assert_int_eq(raw_receive(&r), CODE_NO_FDS);
+	raw_close(&r);
+	while (n)
+		gpushm_disconnect(all[--n]);
+	stop();
+}
+END_TEST
+
 /* The spare fd, with which the daemon sends reasons, is lost when it may not even open that one
  * again. A connection takes two fds, a sealed buffer one: the last connection lacks one for its
  * socket or its pidfd. */
@@ -521,6 +574,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_limit_of_bytes_is_exceeded);
 	tcase_add_test(t, a_limit_of_leases_is_exceeded);
 	tcase_add_test(t, a_limit_of_connections_is_exceeded);
+	tcase_add_test(t, one_of_many_refused_connections_gets_no_reason);
 	tcase_add_test(t, a_pool_gives_more_than_it_has);
 	tcase_add_test(t, a_size_that_no_memory_has_ends_the_daemon);
 	tcase_add_test(t, a_reload_has_no_effect);
@@ -533,6 +587,7 @@ int main(int argc, char **argv)
 	tcase_add_test(u, requests_that_wait_exceed_the_share_together);
 	tcase_add_test(f, a_daemon_without_fds_stops_serving);
 	tcase_add_test(f, connections_without_fds_stop_the_daemon);
+	tcase_add_test(f, a_reason_is_overtaken_by_the_end_of_the_connection);
 	tcase_add_loop_test(f, a_daemon_without_a_spare_fd_never_sends_reasons_again, 0, 2);
 	if (user_may_change())
 		return suite_run("limits", t, u, f, NULL);
