@@ -33,20 +33,32 @@ static bool is_chosen(const char *name)
 
 static void print_head(void)
 {
-	puts("| attack | requests/s | idle p50 | p99 | beside it p50 | p99 | max | connect p99 | "
-	     "RSS | fds | log lines | |");
-	puts("|---|---|---|---|---|---|---|---|---|---|---|---|");
+	puts("| attack | requests/s | idle p50 | p99 | beside it p50 | p99 | max | control p99 | "
+	     "max | connect p99 | RSS | fds | log lines | |");
+	puts("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
 	fflush(stdout);
+}
+
+/* Late is an OPEN that the daemon has held up, not the machine. */
+static bool is_unfair(const struct attacked *a)
+{
+	return a->beside[OPENS].p99 - a->beside[CONTROL].p99 > fairness_limit_us(a);
 }
 
 static void print_row(const char *name, const struct attacked *a)
 {
-	printf("| %s | %lu | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | +%.1f MiB | +%d | %u | %s "
-	       "|\n",
-	       name, a->requests, a->idle.p50, a->idle.p99, a->beside.p50, a->beside.p99,
-	       a->beside.max, a->beside.connect_p99, (double)(a->rss_max - a->rss_before) / 1024,
-	       (int)(a->fds_max - a->fds_before), a->lines,
-	       a->beside.p99 <= fairness_limit(a) ? "" : "**unfair**");
+	const struct latency *idle = &a->idle[OPENS], *opens = &a->beside[OPENS];
+	const struct latency *control = &a->beside[CONTROL];
+
+	printf("| %s | %lu | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | +%.1f MiB | "
+	       "+%d | %u | %s |\n",
+	       name, a->requests, idle->p50, idle->p99, opens->p50, opens->p99, opens->max,
+	       control->p99, control->max, a->beside[CONNECTS].p99,
+	       (double)(a->rss_max - a->rss_before) / 1024, (int)(a->fds_max - a->fds_before),
+	       a->lines,
+	       is_unfair(a)			   ? "**unfair**"
+	       : opens->p99 > fairness_limit_us(a) ? "the machine"
+						   : "");
 	fflush(stdout);
 }
 
@@ -60,7 +72,7 @@ START_TEST(attack)
 		return;
 	fairness_measure(name, &o, &a);
 	print_row(name, &a);
-	ck_assert(a.beside.p99 <= fairness_limit(&a));
+	ck_assert(!is_unfair(&a));
 }
 END_TEST
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The honest client sends an OPEN every PACE_US microseconds and waits for the reply. A reply that
- * comes late holds up the next OPENs, which would have been late, too: each of them counts as one
- * more sample (Tene, "coordinated omission").
+ * An honest client sends a request, waits for the reply, and sleeps for its pace. A reply that
+ * comes late holds up the next requests, which would have been late, too: each of them counts as
+ * one more sample (Tene, "coordinated omission").
  */
 #include "tests/adversary/fairness.h"
 
@@ -25,14 +25,13 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { HONEST = 65531, HOSTILE = 65532 };
 
-#define PACE_US 1000u
-#define CONNECT_EVERY 10u
 #define SAMPLES_MAX 1000000u
 #define CONFIG "[pool host]\nkind=host\nsize=1G\n"
 #define PART_MS 500u
@@ -94,16 +93,16 @@ void fairness_place_client(pid_t client)
 	make_urgent(client, 2);
 }
 
-/* ---- the honest client ---- */
+/* ---- the honest clients ---- */
 
 struct samples {
 	double *us; /* SAMPLES_MAX of them */
 	unsigned n;
 };
 
-static void add(struct samples *s, double us)
+static void add(struct samples *s, double us, double pace_us)
 {
-	for (; us > 0 && s->n < SAMPLES_MAX; us -= PACE_US)
+	for (; us > 0 && s->n < SAMPLES_MAX; us -= pace_us)
 		s->us[s->n++] = us;
 }
 
@@ -120,101 +119,181 @@ static double quantile(struct samples *s, double q)
 	return s->n ? s->us[(unsigned)(q * (s->n - 1))] : 0;
 }
 
-static double us_since(uint64_t ns)
+static const char *socket_path;
+static struct raw opener;
+static int echo = -1; /* a socket to the process that echoes */
+
+static void prepare_open(void)
 {
-	return (double)(clock_monotonic_ns() - ns) / 1000;
+	raw_greet(&opener, socket_path);
+	raw_publish(&opener, raw_create(&opener, "honest", 4096),
+		    GPUSHM__PROTO__STATE__STATE_SHARED);
 }
 
-static double time_open(struct raw *r)
+static uint64_t time_open(void)
 {
 	unsigned char frame[FRAME_MAX];
 	size_t len = raw_pack(REQUEST(OPEN, Open, open, BYTES(name, "honest")), frame);
-	uint64_t start = clock_monotonic_ns();
-	double us;
+	uint64_t start = clock_monotonic_ns(), ns;
+	struct raw *r = &opener;
 
 	if (raw_send(r, frame, len) < 0 || raw_receive(r) != 0)
 		exit(3);
-	us = us_since(start);
+	ns = clock_monotonic_ns() - start;
 	if (raw_call(r, REQUEST(CLOSE, Close, close, SET(lease, r->reply->attach->lease))) != 0)
 		exit(4);
-	return us;
+	return ns;
 }
 
-static double time_connect(void)
+static uint64_t time_connect(void)
+{
+	uint64_t start = clock_monotonic_ns(), ns;
+	struct raw r;
+
+	raw_greet(&r, socket_path);
+	ns = clock_monotonic_ns() - start;
+	raw_close(&r);
+	return ns;
+}
+
+static void echo_all(int socket)
+{
+	char byte;
+
+	run_on(0, has_spare_processor() ? 0 : -1);
+	make_urgent(0, 2);
+	while (recv(socket, &byte, 1, 0) == 1)
+		if (send(socket, &byte, 1, MSG_NOSIGNAL) != 1)
+			break;
+	_exit(0);
+}
+
+/* On the daemon's processor, and before it: it waits for the machine, but not for the daemon. */
+static void prepare_control(void)
+{
+	int sockets[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		exit(5);
+	if (fork() == 0) {
+		close(sockets[0]);
+		echo_all(sockets[1]);
+	}
+	close(sockets[1]);
+	echo = sockets[0];
+}
+
+static uint64_t time_control(void)
 {
 	uint64_t start = clock_monotonic_ns();
-	struct raw r;
-	double us;
+	char byte = 0;
 
-	raw_greet(&r, getenv("HONEST_SOCKET"));
-	us = us_since(start);
-	raw_close(&r);
-	return us;
+	if (send(echo, &byte, 1, MSG_NOSIGNAL) != 1 || recv(echo, &byte, 1, 0) != 1)
+		exit(6);
+	return clock_monotonic_ns() - start;
 }
 
-static double opens[SAMPLES_MAX], connects[SAMPLES_MAX];
-static struct samples opened = { opens, 0 }, connected = { connects, 0 };
+static const struct client {
+	const char *name;
+	double pace_us;
+	void (*prepare_as_root)(void), (*prepare)(void); /* or NULL */
+	uint64_t (*once)(void);				 /* ns */
+} clients[CLIENTS] = {
+	[OPENS] = { "opens", 1000, NULL, prepare_open, time_open },
+	[CONNECTS] = { "connects", 10000, NULL, NULL, time_connect },
+	[CONTROL] = { "control", 1000, prepare_control, NULL, time_control },
+};
 
-static void measure(struct raw *r, unsigned ms)
+static void measure(const struct client *c, struct samples *s, unsigned ms)
 {
 	uint64_t end = clock_monotonic_ns() + ms * UINT64_C(1000000);
 
-	for (unsigned i = 0; clock_monotonic_ns() < end; i++) {
-		add(&opened, time_open(r));
-		if (i % CONNECT_EVERY == 0 && connected.n < SAMPLES_MAX)
-			connected.us[connected.n++] = time_connect();
-		usleep(PACE_US);
+	while (clock_monotonic_ns() < end) {
+		add(s, (double)c->once() / 1000, c->pace_us);
+		usleep((useconds_t)c->pace_us);
 	}
 	puts("measured");
 }
 
-static void report(void)
+static void report(struct samples *s)
 {
-	printf("%u %.1f %.1f %.1f %.1f %.1f\n", opened.n, quantile(&opened, 0.5),
-	       quantile(&opened, 0.9), quantile(&opened, 0.99), quantile(&opened, 1),
-	       quantile(&connected, 0.99));
-	opened.n = connected.n = 0;
+	printf("%u %.1f %.1f %.1f %.1f\n", s->n, quantile(s, 0.5), quantile(s, 0.9),
+	       quantile(s, 0.99), quantile(s, 1));
+	s->n = 0;
 }
 
-/* socket; then lines: the ms of a measurement, or 0 to print and forget them all. */
-int fairness_honest_role(char **args)
+static const struct client *find_client(const char *name)
 {
-	struct raw r;
-	char line[32];
+	for (int i = 0; i < CLIENTS; i++)
+		if (strcmp(clients[i].name, name) == 0)
+			return &clients[i];
+	exit(2);
+}
 
-	setenv("HONEST_SOCKET", args[0], 1);
+static void become_honest(void)
+{
 	if (setgroups(0, NULL) < 0 || setresgid(HONEST, HONEST, HONEST) < 0 ||
 	    setresuid(HONEST, HONEST, HONEST) < 0)
-		return 1;
-	raw_greet(&r, args[0]);
-	raw_publish(&r, raw_create(&r, "honest", 4096), GPUSHM__PROTO__STATE__STATE_SHARED);
+		exit(1);
+}
+
+/* socket, name of the client; then lines: the ms of a measurement, or 0 to print and forget all. */
+int fairness_honest_role(char **args)
+{
+	static double us[SAMPLES_MAX];
+	const struct client *c = find_client(args[1]);
+	struct samples samples = { us, 0 };
+	char line[32];
+
+	socket_path = args[0];
+	if (c->prepare_as_root)
+		c->prepare_as_root();
+	become_honest();
+	if (c->prepare)
+		c->prepare();
 	while (fgets(line, sizeof(line), stdin)) {
 		if (atoi(line))
-			measure(&r, (unsigned)atoi(line));
+			measure(c, &samples, (unsigned)atoi(line));
 		else
-			report();
+			report(&samples);
 	}
-	raw_close(&r);
 	return 0;
 }
 
-static void ask(struct role_process *honest, unsigned ms, char *line, size_t size)
+/* ---- the measurement ---- */
+
+static void start_clients(struct role_process all[CLIENTS], const char *path)
 {
-	snprintf(line, size, "%u", ms);
-	role_write_line(honest, line);
-	role_read_line(honest, line, size);
+	for (int i = 0; i < CLIENTS; i++) {
+		role_start(&all[i], "honest", (const char *[]){ path, clients[i].name, NULL });
+		fairness_place_client(all[i].pid);
+	}
 }
 
-static struct latency read_latency(struct role_process *honest)
+static void measure_all(struct role_process all[CLIENTS], unsigned ms)
 {
-	struct latency l = { 0 };
 	char line[128];
 
-	ask(honest, 0, line, sizeof(line));
-	ck_assert_int_eq(sscanf(line, "%u %lf %lf %lf %lf %lf", &l.n, &l.p50, &l.p90, &l.p99,
-				&l.max, &l.connect_p99),
-			 6);
-	return l;
+	snprintf(line, sizeof(line), "%u", ms);
+	for (int i = 0; i < CLIENTS; i++)
+		role_write_line(&all[i], line);
+	for (int i = 0; i < CLIENTS; i++)
+		role_read_line(&all[i], line, sizeof(line));
+}
+
+static void read_latencies(struct role_process all[CLIENTS], struct latency ret[CLIENTS])
+{
+	char line[128];
+
+	for (int i = 0; i < CLIENTS; i++) {
+		struct latency *l = &ret[i];
+
+		role_write_line(&all[i], "0");
+		role_read_line(&all[i], line, sizeof(line));
+		ck_assert_int_eq(sscanf(line, "%u %lf %lf %lf %lf", &l->n, &l->p50, &l->p90,
+					&l->p99, &l->max),
+				 5);
+	}
 }
 
 static bool sleeps(pid_t process)
@@ -245,20 +324,18 @@ static void await_rest(pid_t daemon)
 /* Measures for some time in all. Between two parts the hostile processes (0: none) are stopped, and
  * the daemon comes to rest: a real-time process that does not sleep for 0.95 s is interrupted for
  * 0.05 s (sched(7)). */
-static struct latency measure_beside(struct role_process *honest, pid_t hostile, pid_t daemon,
-				     unsigned ms)
+static void measure_beside(struct role_process all[CLIENTS], pid_t hostile, pid_t daemon,
+			   unsigned ms, struct latency ret[CLIENTS])
 {
-	char line[128];
-
 	for (unsigned done = 0; done < ms; done += PART_MS) {
 		if (hostile)
 			kill(-hostile, SIGCONT);
-		ask(honest, PART_MS, line, sizeof(line));
+		measure_all(all, PART_MS);
 		if (hostile)
 			kill(-hostile, SIGSTOP);
 		await_rest(daemon);
 	}
-	return read_latency(honest);
+	read_latencies(all, ret);
 }
 
 /* ---- the daemon ---- */
@@ -344,7 +421,8 @@ static unsigned long requests(struct gpushm *conn)
 }
 
 static void attack_and_measure(const char *attack, const struct fairness_options *o,
-			       struct daemon *d, struct role_process *honest, struct attacked *ret)
+			       struct daemon *d, struct role_process all[CLIENTS],
+			       struct attacked *ret)
 {
 	struct role_process hostile;
 	struct gpushm *conn = NULL;
@@ -358,7 +436,7 @@ static void attack_and_measure(const char *attack, const struct fairness_options
 	role_start(&hostile, "hostile", (const char *[]){ d->socket, uid, attack, n, cpu, NULL });
 	role_read_line(&hostile, line, sizeof(line));
 	before = requests(conn);
-	ret->beside = measure_beside(honest, hostile.pid, d->pid, o->beside_ms);
+	measure_beside(all, hostile.pid, d->pid, o->beside_ms, ret->beside);
 	ret->requests = (requests(conn) - before) * 1000 / o->beside_ms;
 	ck_assert_int_eq(kill(hostile.pid, 0), 0);
 	kill(-hostile.pid, SIGKILL);
@@ -380,7 +458,7 @@ void fairness_measure(const char *attack, const struct fairness_options *o, stru
 {
 	const struct daemon_options options = { .program = o->program,
 						.max_fds = (unsigned)raise_fd_limit() };
-	struct role_process honest;
+	struct role_process all[CLIENTS];
 	struct attacked largest = { 0 };
 	struct daemon d;
 	int shared = memfd_create("samples", MFD_CLOEXEC), lock = lock_machine();
@@ -389,25 +467,27 @@ void fairness_measure(const char *attack, const struct fairness_options *o, stru
 	*ret = (struct attacked){ 0 };
 	daemon_start_with(&d, CONFIG, &options);
 	fairness_place_daemon(d.pid);
-	role_start(&honest, "honest", (const char *[]){ d.socket, NULL });
-	fairness_place_client(honest.pid);
-	ret->idle = measure_beside(&honest, 0, d.pid, o->idle_ms);
+	start_clients(all, d.socket);
+	measure_beside(all, 0, d.pid, o->idle_ms, ret->idle);
 	ret->rss_before = anonymous_kib(d.pid);
 	ret->fds_before = descriptors(d.pid);
 	sampler = start_sampling(d.pid, shared);
-	attack_and_measure(attack, o, &d, &honest, ret);
+	attack_and_measure(attack, o, &d, all, ret);
 	end(sampler);
 	ck_assert_int_eq(pread(shared, &largest, sizeof(largest), 0), sizeof(largest));
 	ret->rss_max = largest.rss_max;
 	ret->fds_max = largest.fds_max;
 	close_fd(&shared);
-	role_finish(&honest);
+	for (int i = 0; i < CLIENTS; i++)
+		role_finish(&all[i]);
 	ret->lines = daemon_log_count(&d, "\n");
 	daemon_stop(&d);
 	close_fd(&lock);
 }
 
-double fairness_limit(const struct attacked *a)
+double fairness_limit_us(const struct attacked *a)
 {
-	return a->idle.p99 * 10 > 3000 ? a->idle.p99 * 10 : 3000;
+	double idle = a->idle[OPENS].p99;
+
+	return idle * 10 > 3000 ? idle * 10 : 3000;
 }
