@@ -370,6 +370,10 @@ UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TE
 HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) $(QUICK_TESTS) tests/system/protocol_client.py
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_DEATHS))
 PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST))
+# Over two GPUs: the tests that a second one changes.
+GPUS_TESTS  = $(patsubst %,tests/python/test_%.py,two_gpus order compute resource)
+PYTHON_GPUS_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-gpus $(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) \
+	"$(BUILD)/venv/bin/python -B -m pytest $(GPUS_TESTS)")
 DEMO_PART   = demo "tests/demo.sh $(BUILD)"
 # Parts as the arguments of tests/run.sh.
 parts = $(foreach p,$(1),$(if $($(p)),-- $($(p))))
@@ -385,7 +389,7 @@ check:
 check-here:
 	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
-	@bad=0; $(QUEUE) $(call parts,PYTHON_PART FAKE_PART HOST_PART UNIT_PART DEMO_PART) || bad=1; \
+	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART UNIT_PART DEMO_PART) || bad=1; \
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
@@ -406,7 +410,7 @@ check-python:
 	@$(PYTHON_VENV)
 	@$(MAKE) check-python-here
 check-python-here: $(if $(PYTHON_READY),python) $(BUILD)/gpushmd $(FAKECUDA)
-	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(PYTHON_PART))
+	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART))
 
 # The wheel, installed, with NumPy. Where Python is too old, has no headers, or pip reaches no index, there is no package
 # to test.

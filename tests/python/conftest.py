@@ -56,6 +56,12 @@ def pool(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def gpu(pool: str) -> int:
+    """The GPU of the pool; 0 for memory of the host."""
+    return next(p.device or 0 for p in gpushm.pools() if p.name == pool)
+
+
+@pytest.fixture
 def host_pool() -> str:
     """The pool that every daemon has."""
     return "host"

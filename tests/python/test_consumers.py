@@ -168,7 +168,7 @@ cuda.cuDevicePrimaryCtxRelease_v2(1)
 
 
 @pytest.fixture
-def on_gpu_1(in_child: Callable[..., str]) -> Iterator[Callable[[str], tuple[str, str]]]:
+def on_gpu_1() -> Iterator[Callable[[str], tuple[str, str]]]:
     """Runs code in a process whose thread works on GPU 1; "a" is a buffer on GPU 0. Returns its output and errors."""
     import ctypes
     import os
@@ -179,10 +179,8 @@ def on_gpu_1(in_child: Callable[..., str]) -> Iterator[Callable[[str], tuple[str
         ctypes.CDLL("libcuda.so.1").fakecuda_handed_out()
     except (OSError, AttributeError):
         pytest.skip("needs the fake driver, which can have two GPUs")
-    os.environ["FAKECUDA_DEVICES"] = "2"
-    daemon = Daemon()
-    env = os.environ | {"GPUSHM_SOCKET": daemon.socket}
-    del os.environ["FAKECUDA_DEVICES"]
+    daemon = Daemon(FAKECUDA_DEVICES="2")
+    env = os.environ | {"FAKECUDA_DEVICES": "2", "GPUSHM_SOCKET": daemon.socket}
 
     def run(code: str) -> tuple[str, str]:
         done = subprocess.run(

@@ -21,7 +21,7 @@ BUILTINS = {
 
 def test_an_exception_is_not_what_python_calls_it() -> None:
     errors = [e for e in vars(gpushm).values() if isinstance(e, type) and issubclass(e, gpushm.Error)]
-    assert len(errors) == 21 and all(issubclass(e, OSError) and e.__module__ == "gpushm" for e in errors)
+    assert len(errors) == 22 and all(issubclass(e, OSError) and e.__module__ == "gpushm" for e in errors)
     for name, builtin in BUILTINS.items():
         assert issubclass(getattr(gpushm, name), builtin)
 

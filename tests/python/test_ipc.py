@@ -455,11 +455,7 @@ print("done")
 def test_a_handle_opens_on_another_gpu_wrongly(in_child: Callable[..., str], tmp_path: Any) -> None:
     if not any(p.kind == "vmm" for p in gpushm.pools()):
         pytest.skip("no GPU, nor our own libcuda")
-    os.environ["FAKECUDA_DEVICES"] = "2"
-    try:
-        daemon = Daemon()
-    finally:
-        del os.environ["FAKECUDA_DEVICES"]
+    daemon = Daemon(FAKECUDA_DEVICES="2")
     with gpushm.Connection(daemon.socket) as c:
         gpus = len({p.device_uuid for p in c.pools() if p.kind == "vmm"})
     if gpus < 2:

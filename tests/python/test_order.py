@@ -75,7 +75,7 @@ def test_a_copy_overtakes_what_libraries_have_queued(
         libraries.cupy(0xC0)
         COPIES[what](a)
         assert waited == ([] if a.kind == "host" or (a.kind == "pinned" and what in ("array",)) else [0x70, 0xC0])
-        assert set(libraries.asked) <= {None if a.kind == "pinned" else 0}
+        assert set(libraries.asked) <= {None if a.kind == "pinned" else a.device}
         del waited[:]
         a.copy_to_host(np.empty((4, 6), "f4"), stream=2)
         assert waited == []
@@ -110,18 +110,20 @@ def calls(name: bytes) -> int:
 
 
 @pytest.mark.parametrize("state", ["sealed", "shared"])
-def test_publish_does_not_wait_for_the_gpu_of_the_memory(pool: str, state: str, libraries: Libraries) -> None:
+def test_publish_does_not_wait_for_the_gpu_of_the_memory(
+    pool: str, gpu: int, state: str, libraries: Libraries
+) -> None:
     """For all streams of it, of any library."""
     context = ctypes.c_void_p()
     cuda = ctypes.CDLL("libcuda.so.1") if calls(b"cuInit") else None
     if pool == "host" or cuda is None:
         return
     with gpushm.create("a", 4, pool=pool) as a:
-        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0  # As a library does that starts.
+        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), gpu) == 0  # As a library does that starts.
         before = calls(b"cuCtxSynchronize")
         a.publish(state)
         assert calls(b"cuCtxSynchronize") > before
-        cuda.cuDevicePrimaryCtxRelease_v2(0)
+        cuda.cuDevicePrimaryCtxRelease_v2(gpu)
         a.unlink()
 
 

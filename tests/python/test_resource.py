@@ -40,6 +40,21 @@ def resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del gpushm._cuda_core
 
 
+def test_a_buffers_memory_is_mapped_for_another_gpu(pool: str, gpu: int, resources: Any) -> None:
+    if pool in ("host", "pinned"):
+        return
+    devices = sorted({p.device for p in gpushm.pools() if p.kind == "vmm"})
+    for device in devices:
+        mr = resources.MemoryResource(pool, device=device)
+        again = pickle.loads(pickle.dumps(mr))
+        assert mr.device_id == again.device_id == device
+        buffer = again.allocate(16)
+        assert again.array(buffer).__dlpack_device__() == (2, device)
+        buffer.close()
+    assert resources.MemoryResource(pool).device_id == gpu
+    assert resources.MemoryResource(pool, device="current").device_id == 0
+
+
 def test_a_buffers_memory_is_elsewhere_or_stays(pool: str, resources: Any) -> None:
     mr = resources.MemoryResource(pool, prefix="r", mode=0o640)
     buffer = mr.allocate(4096)

@@ -334,10 +334,11 @@ def test_each_of_many_copies_is_waited_for(pool: str) -> None:
         pytest.skip("calls are counted by our own libcuda")
     names = [f"layer.{i}" for i in range(100)]
     raw = tensors.random_bytes(100 * 48)
-    with gpushm.create("theirs", raw.nbytes, pool=GPU_POOLS[0]) as theirs:
+    # Between two GPUs each copy is waited for.
+    with gpushm.create("theirs", raw.nbytes, pool=pool if pool in GPU_POOLS else GPU_POOLS[0]) as theirs:
         theirs.copy_from_host(raw)
         values = {
-            name: Tensor(theirs.device_ptr + 48 * i, (4, 6), "bfloat16", device=(CUDA, 0))
+            name: Tensor(theirs.device_ptr + 48 * i, (4, 6), "bfloat16", device=(CUDA, theirs.device))
             for i, name in enumerate(names)
         }
         before = calls(b"cuStreamSynchronize")

@@ -7,7 +7,7 @@ import errno
 import os
 import secrets
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 try:
     from cuda.core import Buffer as _Buffer
@@ -16,7 +16,7 @@ except ImportError:  # cuda.core before 0.5
     from cuda.core.experimental import Buffer as _Buffer
     from cuda.core.experimental import MemoryResource as _MemoryResource
 
-from . import _core
+from . import _core, _driver
 
 
 class MemoryResource(_MemoryResource):  # type: ignore[misc]
@@ -26,14 +26,20 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
     that by its name or its handle(), and makes a Buffer of it by buffer(array). The end of a Buffer unlinks the name;
     processes that have it open keep the memory.
 
-    pool: a name; None is the daemon's default. prefix: of the names. mode, wait: as for gpushm.create().
+    pool: a name; None is the daemon's default. prefix: of the names. mode, wait, device: as for gpushm.create().
     """
 
     def __init__(
-        self, pool: str | None = None, *, prefix: str = "~/cuda.core", mode: int = 0o600, wait: float | None = 0
+        self,
+        pool: str | None = None,
+        *,
+        prefix: str = "~/cuda.core",
+        mode: int = 0o600,
+        wait: float | None = 0,
+        device: int | Literal["current"] | None = None,
     ) -> None:
         super().__init__()
-        self._options: dict[str, Any] = {"pool": pool, "mode": mode, "wait": wait}
+        self._options: dict[str, Any] = {"pool": pool, "mode": mode, "wait": wait, "device": device}
         self._prefix = prefix
         self._arrays: dict[int, Any] = {}
         self._pool = _pool(pool)
@@ -87,8 +93,11 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
 
     @property
     def device_id(self) -> int:
-        """The ordinal of the pool's GPU in this process; -1: host or pinned memory."""
-        return -1 if self._pool.device is None or self.is_host_accessible else int(self._pool.device)
+        """The ordinal, in this process, of the GPU that has the memory mapped; -1: host or pinned memory."""
+        if self._pool.device is None or self.is_host_accessible:
+            return -1
+        device = self._options["device"]
+        return int(self._pool.device if device is None else _driver.current_device() if device == "current" else device)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._prefix, self._options)

@@ -23,8 +23,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from libraries import GPU
+
 GPU_POOLS = [p.name for p in gpushm.pools() if p.kind in ("vmm", "mempool") and not p.failed]
-MAPPED_POOLS = [p.name for p in gpushm.pools() if p.kind != "host" and not p.failed]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,15 +83,15 @@ def named() -> Iterator[Callable[..., str]]:
 
 
 def gpu_bytes() -> int:
-    """Bytes in use on GPU 0, by all processes. The driver answers only with a current context."""
+    """Bytes in use on the libraries' GPU, by all processes. The driver answers only with a current context."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     cuda = ctypes.CDLL("libcuda.so.1")
     context = ctypes.c_void_p()
-    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), GPU) == 0
     assert cuda.cuCtxPushCurrent_v2(context) == 0
     result = cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
-    cuda.cuDevicePrimaryCtxRelease_v2(0)
+    cuda.cuDevicePrimaryCtxRelease_v2(GPU)
     assert result == 0
     return total.value - free.value
 

@@ -2,15 +2,31 @@
 """Each library as the tests use it: take() an Array without a copy, get its bytes, write into it, make() an array.
 
 REFUSES lists what a library cannot take by its own rules: tests expect an exception for these.
+
+A library works on the GPU $GPUSHM_GPU, 0 by default, and takes memory of that GPU, and pinned memory that is mapped for
+it. test_two_gpus.py has memory of another GPU.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import gpushm
 import numpy as np
+
+GPU = int(os.environ.get("GPUSHM_GPU", "0"))
+# By name: the kinds of all pools, and of those that the library can use.
+POOLS = {p.name: p.kind for p in gpushm.pools() if not p.failed}
+MY_POOLS = {p.name: p.kind for p in gpushm.pools() if not p.failed and p.device in (None, GPU)}
+
+
+def gpu_for(pool: str) -> int | None:
+    """The GPU for which a buffer of that pool is to be mapped; memory of a host pool is for none."""
+    return None if POOLS[pool] == "host" else GPU
+
 
 # Numba's typing uses aliases that NumPy 2.5 has removed.
 for _old, _new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
@@ -70,6 +86,8 @@ class Torch:
         import torch
 
         self.torch = torch
+        if torch.cuda.is_available():
+            torch.cuda.set_device(GPU)
         self.dtypes = [d for d in [*NUMBERS, "bfloat16", "float8_e4m3fn", "float8_e5m2"] if self._knows(d)]
 
     def _knows(self, dtype: str) -> bool:
@@ -125,6 +143,7 @@ class Cupy:
         import cupy
 
         self.cupy = cupy
+        cupy.cuda.Device(GPU).use()
 
     def take(self, array: Any) -> Any:
         if array.kind == "pinned" or any(s < 0 for s in array.strides):
@@ -175,6 +194,7 @@ class Numba:
         from numba import cuda
 
         self.cuda = cuda
+        cuda.select_device(GPU)
 
         @cuda.jit
         def copy(source: Any, to: Any) -> None:
@@ -244,6 +264,7 @@ class Jax:
         self.jax = jax
         if jax.default_backend() != "gpu":
             raise ImportError("JAX is here without its GPU part")
+        jax.config.update("jax_default_device", jax.devices()[GPU])
 
     def take(self, array: Any) -> Any:
         return self.jax.dlpack.from_dlpack(array)
@@ -275,7 +296,7 @@ class CudaCore:
             from cuda.core.experimental import Device
             from cuda.core.experimental.utils import StridedMemoryView
 
-        self.device = Device()
+        self.device = Device(GPU)
         self.device.set_current()
         self.view = StridedMemoryView
 

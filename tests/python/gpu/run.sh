@@ -21,7 +21,7 @@ core)
 	done
 	;;
 *) # A library, as tests/python/gpu/libraries.py names it.
-	tests=(tests/python/gpu/test_libraries.py)
+	tests=(tests/python/gpu/test_libraries.py tests/python/gpu/test_two_gpus.py)
 	[ "$part" != torch ] || tests+=(tests/python/gpu/test_torch.py)
 	export GPUSHM_LIBRARY=$part
 	;;

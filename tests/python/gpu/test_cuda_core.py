@@ -11,6 +11,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from libraries import GPU, MY_POOLS
 
 try:
     from cuda.core import Device
@@ -20,7 +21,7 @@ except ImportError:
     except ImportError:
         pytest.skip("no cuda.core", allow_module_level=True)
 
-POOLS = {p.name: p.kind for p in gpushm.pools() if p.kind != "host" and not p.failed}
+POOLS = {name: kind for name, kind in MY_POOLS.items() if kind != "host"}
 if not POOLS:
     pytest.skip("no GPU", allow_module_level=True)
 NBYTES, NTASKS = 64, 20
@@ -30,14 +31,14 @@ FLIPPED = PATTERN[::-1]
 
 @pytest.fixture(scope="module")
 def device() -> Any:
-    found = Device()
+    found = Device(GPU)
     found.set_current()
     return found
 
 
 @pytest.fixture(params=POOLS)
 def resource(request: pytest.FixtureRequest, device: Any) -> Any:
-    return gpushm.MemoryResource(request.param)
+    return gpushm.MemoryResource(request.param, device=GPU)
 
 
 def allocate(resource: Any, device: Any, size: int = NBYTES) -> Any:
@@ -64,7 +65,7 @@ def test_a_buffer_of_ours_is_no_buffer_of_cuda_core(resource: Any, device: Any) 
     copy_between(other, buffer, device)
     assert resource.array(other).copy_to_host().tobytes() == PATTERN
     kind, number = buffer.__dlpack_device__()
-    assert number == 0 and kind in (2, 3)
+    assert number == GPU and kind in (2, 3)
     if kind == 2:
         view = gpushm.as_array(buffer)
         assert view.copy_to_host().tobytes() == PATTERN and view.name.startswith("~")
@@ -106,11 +107,11 @@ def test_opening_a_buffer_leaks(resource: Any, device: Any, grows: Any) -> None:
 
 def flip(handle: gpushm.Handle) -> None:
     """Runs in a worker: checks one pattern and writes the other, by cuda.core's own copies."""
-    device = Device()
+    device = Device(GPU)
     device.set_current()
     with handle as a:
         assert a.copy_to_host().tobytes() == PATTERN
-        scratch = gpushm.MemoryResource(a.pool, prefix="~/scratch")
+        scratch = gpushm.MemoryResource(a.pool, prefix="~/scratch", device=GPU)
         source = scratch.allocate(NBYTES, stream=device.default_stream)
         scratch.array(source).copy_from_host(FLIPPED)
         buffer = gpushm.MemoryResource.buffer(a)
@@ -178,7 +179,7 @@ def error_of(handle: gpushm.Handle, access: str) -> str:
 
 
 def test_an_error_of_a_worker_is_another(device: Any, workers: Any) -> None:
-    with gpushm.create("errors", NBYTES, pool=next(iter(POOLS))) as a:
+    with gpushm.create("errors", NBYTES, pool=next(iter(POOLS)), device=GPU) as a:
         handle = a.handle()
         assert workers.submit(error_of, handle, "r").result(60).startswith("NotPublished")
         a.publish("sealed")
@@ -186,7 +187,7 @@ def test_an_error_of_a_worker_is_another(device: Any, workers: Any) -> None:
         gpushm.unlink("errors")
         assert workers.submit(error_of, handle, "r").result(60) == "NotFound NOT_FOUND"
         beyond = gpushm.Handle("errors", handle.id, "r", handle._layout | {"offset": 1}, handle.socket)
-    with gpushm.create("errors", NBYTES, pool=next(iter(POOLS))) as a:
+    with gpushm.create("errors", NBYTES, pool=next(iter(POOLS)), device=GPU) as a:
         a.publish()
         beyond.id = a.buffer.id
         assert workers.submit(error_of, beyond, "r").result(60).startswith("LayoutError")
@@ -194,10 +195,10 @@ def test_an_error_of_a_worker_is_another(device: Any, workers: Any) -> None:
 
 
 def test_a_second_gpu_reads_other_bytes(workers: Any) -> None:
-    peers = [p for p in gpushm.pools() if p.kind == "vmm" and p.device not in (0, None)]
+    peers = [p for p in gpushm.pools() if p.kind == "vmm" and p.device not in (GPU, None)]
     if not peers:
         pytest.skip("one GPU")
-    with gpushm.create("peer", NBYTES, pool=next(iter(POOLS))) as a:
+    with gpushm.create("peer", NBYTES, pool=next(iter(POOLS)), device=GPU) as a:
         a.copy_from_host(PATTERN)
         a.publish()
         with gpushm.open("peer", device=peers[0].device) as b:
@@ -232,7 +233,7 @@ def test_a_kernel_of_cuda_core_hits_other_elements(pool: str, device: Any, named
     except Exception as e:
         pytest.skip(f"no NVRTC: {e}")
     want = np.arange(100, dtype=np.float32)
-    with gpushm.create(named(), 100, "float32", pool=pool) as a:
+    with gpushm.create(named(), 100, "float32", pool=pool, device=GPU) as a:
         stream = device.create_stream()
         with gpushm.auto_synchronize(stream):
             a.copy_from_host(want, stream=stream)

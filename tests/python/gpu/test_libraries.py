@@ -17,7 +17,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
-from libraries import LIBRARIES
+from libraries import LIBRARIES, MY_POOLS, POOLS, gpu_for
 
 NAME = os.environ.get("GPUSHM_LIBRARY", "numpy")
 try:
@@ -25,8 +25,7 @@ try:
 except ImportError as e:
     pytest.skip(f"{NAME}: {e}", allow_module_level=True)
 
-POOLS = {p.name: p.kind for p in gpushm.pools() if not p.failed}
-MY_POOLS = [name for name, kind in POOLS.items() if kind in library.kinds]
+MY_POOLS = [name for name, kind in MY_POOLS.items() if kind in library.kinds]
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "whole": lambda a: a,
     "sliced": lambda a: a[1:5, 2:],
@@ -52,7 +51,7 @@ def content(dtype: str, shape: tuple[int, ...] = (7, 6), start: int = 3) -> np.n
 
 
 def filled(name: str, want: np.ndarray, pool: str, state: str) -> gpushm.Array:
-    a = gpushm.create(name, want.shape, want.dtype, pool=pool)
+    a = gpushm.create(name, want.shape, want.dtype, pool=pool, device=gpu_for(pool))
     a.copy_from_host(want)
     a.publish(state)
     return a
@@ -70,7 +69,7 @@ def refused(layout: str) -> Any:
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_library_reads_or_writes_other_elements(pool: str, dtype: str, layout: str, named: Any) -> None:
     want, fresh, view = content(dtype), content(dtype, start=11), LAYOUTS[layout]
-    with filled(named(), want, pool, "shared") as made, gpushm.open("a", "r+") as a:
+    with filled(named(), want, pool, "shared") as made, gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         v = view(a)
         if layout in library.REFUSES:
             with refused(layout):
@@ -91,7 +90,7 @@ def test_a_library_reads_or_writes_other_elements(pool: str, dtype: str, layout:
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_shape_at_the_edge_is_wrong(pool: str, shape: tuple[int, ...], named: Any) -> None:
     want = content("float32", shape)
-    with filled(named(), want, pool, "shared"), gpushm.open("a", "r+") as a:
+    with filled(named(), want, pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         try:
             t = library.take(a)
         except (ValueError, RuntimeError, TypeError, BufferError) as e:
@@ -104,7 +103,7 @@ def test_a_shape_at_the_edge_is_wrong(pool: str, shape: tuple[int, ...], named: 
 
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_type_that_the_library_does_not_know_is_taken_for_another(pool: str, named: Any) -> None:
-    with gpushm.create(named(), 16, "float4_e2m1fn", pool=pool) as a:
+    with gpushm.create(named(), 16, "float4_e2m1fn", pool=pool, device=gpu_for(pool)) as a:
         a.copy_from_host(bytes(range(8)))
         a.publish("shared")
         try:
@@ -121,9 +120,9 @@ WRITER = """
 import os, sys
 sys.path.insert(0, {folder!r})
 import gpushm, numpy as np
-from libraries import LIBRARIES
+from libraries import LIBRARIES, MY_POOLS, POOLS, gpu_for
 library = LIBRARIES[{library!r}]()
-a = gpushm.open("a")
+a = gpushm.open("a", device={gpu})
 assert a.readonly
 try:
     t = library.take(a)
@@ -149,7 +148,7 @@ def test_a_read_only_array_is_written(pool: str, named: Any) -> None:
     """
     want = content("float32")
     with filled(named(), want, pool, "sealed") as a:
-        code = WRITER.format(folder=os.path.dirname(__file__), library=NAME)
+        code = WRITER.format(folder=os.path.dirname(__file__), library=NAME, gpu=gpu_for(pool))
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
         how = done.stdout.strip() or f"died with {done.returncode}: {done.stderr[-200:]}"
         print(f"figure: | {NAME} | {pool} | read-only | {how.splitlines()[0]} |")
@@ -172,7 +171,7 @@ def test_publish_overtakes_a_kernel_on_another_stream(
 ) -> None:
     if POOLS[pool] == "pinned" and NAME == "torch":
         pytest.skip("torch has it as memory of the CPU")
-    a = gpushm.create(named(), (7, 6), "float32", pool=pool)
+    a = gpushm.create(named(), (7, 6), "float32", pool=pool, device=gpu_for(pool))
     t = library.take(a)
     a.fill(0)
     workers.submit(os.getpid).result(100)  # The process has started.
@@ -189,7 +188,7 @@ def test_publish_overtakes_a_kernel_on_another_stream(
 @pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
 def test_a_copy_overtakes_a_kernel_on_the_current_stream(pool: str, named: Any, kernels: None) -> None:
     want = np.full((7, 6), 7, "f4")
-    with filled(named(), content("float32"), pool, "shared"), gpushm.open("a", "r+") as a:
+    with filled(named(), content("float32"), pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         t = library.take(a)
         for read in (lambda: a.copy_to_host(), lambda: np.asarray(a), lambda: np.array(a.tolist(), "f4")):
             a.fill(0)
@@ -197,7 +196,7 @@ def test_a_copy_overtakes_a_kernel_on_the_current_stream(pool: str, named: Any, 
                 assert np.array_equal(read(), want)
         with library.slow_write(t, 3):
             assert a[6, 5] == 3
-        with library.slow_write(t, 3), gpushm.create("b", (7, 6), "float32", pool=pool) as b:
+        with library.slow_write(t, 3), gpushm.create("b", (7, 6), "float32", pool=pool, device=gpu_for(pool)) as b:
             b.copy_to_device(a)
             assert (b.copy_to_host() == 3).all()
             b.discard()
@@ -232,7 +231,7 @@ def test_publish_overtakes_a_copy_to_registered_memory(named: Any, kernels: None
 @pytest.mark.parametrize("pool", [name for name in MY_POOLS if POOLS[name] not in ("host", "pinned")])
 def test_arithmetic_is_not_the_librarys(pool: str, named: Any, kernels: None) -> None:
     want = content("float32")
-    with filled(named(), want, pool, "shared"), gpushm.open("a", "r+") as a:
+    with filled(named(), want, pool, "shared"), gpushm.open("a", "r+", device=gpu_for(pool)) as a:
         t = library.make(want)
         for got, expected in (
             (a + 1, want + 1), (1 - a, 1 - want), (-a, -want), (a @ a.T, want @ want.T), (a == 5, want == 5),
@@ -311,7 +310,7 @@ def test_opening_and_taking_leaks(pool: str, named: Any, grows: Any) -> None:
     with filled(named(), content("float32", (1024, 1024)), pool, "shared"):
 
         def once() -> None:
-            with gpushm.open("a", "r+") as a:
+            with gpushm.open("a", "r+", device=gpu_for(pool)) as a:
                 t = library.take(a)
                 t = None  # noqa: F841
 
@@ -321,7 +320,7 @@ def test_opening_and_taking_leaks(pool: str, named: Any, grows: Any) -> None:
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_making_and_taking_leaks(pool: str, grows: Any) -> None:
     def once() -> None:
-        with gpushm.create("made", (1024, 1024), "float32", pool=pool) as a:
+        with gpushm.create("made", (1024, 1024), "float32", pool=pool, device=gpu_for(pool)) as a:
             t = library.take(a)
             t = None  # noqa: F841
 
@@ -331,7 +330,7 @@ def test_making_and_taking_leaks(pool: str, grows: Any) -> None:
 @pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_buffer_is_closed_below_a_tensor(pool: str, named: Any) -> None:
     with filled(named(), content("float32"), pool, "shared"):
-        a = gpushm.open("a", "r+")
+        a = gpushm.open("a", "r+", device=gpu_for(pool))
         t = library.take(a)
         if NAME in ("numba", "cupy-cai") or (NAME == "cupy" and POOLS[pool] == "pinned"):
             # The CUDA Array Interface does not report the end of a use: the caller must keep the Array.

@@ -17,7 +17,9 @@ numba = pytest.importorskip("numba")
 if not cuda.is_available():
     pytest.skip("Numba sees no GPU", allow_module_level=True)
 
-POOLS = [p.name for p in gpushm.pools() if p.kind != "host" and not p.failed]
+cuda.select_device(libraries.GPU)
+POOLS = [name for name, kind in libraries.MY_POOLS.items() if kind != "host"]
+GPU = libraries.GPU
 WEIGHTS = np.arange(8, dtype=np.float32) / 8
 POINT = np.dtype([("x", "f4"), ("y", "f4"), ("tag", "i4", (2,))], align=True)
 
@@ -39,7 +41,7 @@ def kernels(kernels: None) -> None:
 
 
 def filled(name: str, want: np.ndarray, pool: str, state: str = "shared") -> gpushm.Array:
-    a = gpushm.create(name, want.shape, want.dtype, pool=pool)
+    a = gpushm.create(name, want.shape, want.dtype, pool=pool, device=GPU)
     a.copy_from_host(want)
     a.publish(state)
     return a
@@ -66,7 +68,7 @@ def test_a_kernel_with_shared_memory_and_syncthreads_adds_up_wrongly(pool: str, 
             sums[cuda.blockIdx.x] = part[0]
 
     want = np.arange(256, dtype=np.float32)
-    with filled(named(), want, pool) as a, gpushm.create(named("sums"), 4, "float32", pool=pool) as sums:
+    with filled(named(), want, pool) as a, gpushm.create(named("sums"), 4, "float32", pool=pool, device=GPU) as sums:
         block_sums[4, 64](a, sums)
         cuda.synchronize()
         assert np.array_equal(sums.copy_to_host(), want.reshape(4, 64).sum(1))
@@ -89,7 +91,10 @@ def test_a_kernel_with_constant_and_local_memory_reads_other_numbers(pool: str, 
             out[i] = total
 
     want = np.arange(64, dtype=np.float32)
-    with filled(named(), want, pool, "sealed") as a, gpushm.create(named("out"), 57, "float32", pool=pool) as out:
+    with (
+        filled(named(), want, pool, "sealed") as a,
+        gpushm.create(named("out"), 57, "float32", pool=pool, device=GPU) as out,
+    ):
         smooth[1, 64](a, out)
         cuda.synchronize()
         expected = [np.dot(want[i : i + 8], WEIGHTS) for i in range(57)]
@@ -159,7 +164,7 @@ def test_a_copy_on_a_stream_is_overtaken(pool: str, named: Any, kernels: None) -
     source, out = gpushm.pinned_array(n, "int32"), gpushm.pinned_array(n, "int32")
     source[...] = 5
     stream = cuda.stream()
-    with gpushm.create(named(), n, "int32", pool=pool) as a:
+    with gpushm.create(named(), n, "int32", pool=pool, device=GPU) as a:
         with gpushm.auto_synchronize(stream):
             for _ in range(3):
                 a.copy_from_host(source.numpy(), stream=stream)
@@ -227,7 +232,7 @@ def test_a_pinned_array_is_not_the_cpus_and_the_gpus_at_once(kernels: None) -> N
 def test_an_array_of_numbas_does_not_come_in(pool: str, named: Any) -> None:
     want = np.arange(24, dtype=np.float32).reshape(4, 6)
     theirs = cuda.to_device(want)
-    with gpushm.to_device(theirs, named(), pool=pool) as a:
+    with gpushm.to_device(theirs, named(), pool=pool, device=GPU) as a:
         assert np.array_equal(a.copy_to_host(), want)
         a.copy_to_device(cuda.to_device(want * 2))
         assert np.array_equal(a.copy_to_host(), want * 2)
@@ -242,7 +247,7 @@ def test_an_array_of_numbas_does_not_come_in(pool: str, named: Any) -> None:
             with gpushm.to_device(scalar, "scalar", pool=pool) as s:
                 assert s.shape == () and s[()] == scalar
         order_f = cuda.to_device(np.asfortranarray(want))
-        with gpushm.create_like("like", order_f, pool=pool) as f:
+        with gpushm.create_like("like", order_f, pool=pool, device=GPU) as f:
             assert f.is_f_contiguous() and f.shape == (4, 6)
             f.copy_to_device(order_f)
             assert np.array_equal(f.copy_to_host(), want)
@@ -262,7 +267,7 @@ class Foreign:
 
 def child(handle: gpushm.Handle, results: Any) -> None:
     try:
-        with handle as a, handle as again:
+        with handle.open(device=GPU) as a, handle.open(device=GPU) as again:
             view = cuda.as_cuda_array(again)
             results.put((a.copy_to_host(), view.copy_to_host()))
     except BaseException as e:
@@ -316,7 +321,7 @@ def child_by_numba(handle: gpushm.IpcArrayHandle, raw: gpushm.IpcHandle, results
 @pytest.mark.parametrize("pool", POOLS)
 def test_numbas_driver_does_not_take_our_pointers(pool: str, part: Any) -> None:
     want = np.arange(10, dtype=np.intp)
-    a = gpushm.to_device(cuda.to_device(want), pool=pool)
+    a = gpushm.to_device(cuda.to_device(want), pool=pool, device=GPU)
     view = a if part is None else a[part]
     out = np.zeros(view.size, np.intp)
     cuda.driver.device_to_host(out, view.gpu_data, size=view.nbytes)
@@ -338,7 +343,7 @@ def test_cleanup_is_not_deferred_or_for_ever(named: Any) -> None:
     with filled(named(), np.zeros(1 << 20, np.float32), POOLS[0]):
         with gpushm.defer_cleanup(), gpushm.defer_cleanup():
             for n in range(3):
-                with gpushm.open("a", "r+") as a:
+                with gpushm.open("a", "r+", device=GPU) as a:
                     cuda.as_cuda_array(a)
                 assert gpushm.pending_cleanup()[0] == n + 1
                 with pytest.raises(gpushm.StateError):

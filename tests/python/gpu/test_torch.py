@@ -10,6 +10,9 @@ import gpushm
 import pytest
 
 torch = pytest.importorskip("torch")
+from libraries import MY_POOLS, Torch  # noqa: E402
+
+Torch()
 
 POOLS = [p.name for p in gpushm.pools() if not p.failed]
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
@@ -99,7 +102,7 @@ def test_a_model_is_copied_wrongly(pool: str, device: str) -> None:
 
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", MY_POOLS)
 def test_a_copy_overtakes_the_kernel_that_makes_its_source(pool: str) -> None:
     values = {f"t{i}": torch.zeros(1 << 16, device="cuda") for i in range(20)}
     with gpushm.create_many(None, values, pool=pool) as b:

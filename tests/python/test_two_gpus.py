@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""What two GPUs mean for a program that uses no other library.
+
+"make check" runs it over two GPUs of the fake driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gpushm
+import pytest
+
+GPU_POOLS = {p.name: p.device for p in gpushm.pools() if p.kind in ("vmm", "mempool") and not p.failed}
+GPUS = sorted(set(GPU_POOLS.values()))
+if len(GPUS) < 2:
+    pytest.skip("one GPU, or none: these tests need two", allow_module_level=True)
+PAIRS = [(pool, own, other) for pool, own in GPU_POOLS.items() for other in GPUS if other != own]
+VALUES = list(range(10))
+
+
+@contextmanager
+def working_on(device: int) -> Iterator[None]:
+    """A section in which this thread works on that GPU, as after torch.cuda.set_device()."""
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    assert cuda.cuCtxPushCurrent_v2(context) == 0
+    try:
+        yield
+    finally:
+        cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
+        cuda.cuDevicePrimaryCtxRelease_v2(device)
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """The result of work() in a new thread."""
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as e:
+            results.append(e)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    return results[0]
+
+
+def filled(name: str, pool: str, **options: Any) -> gpushm.Array:
+    a = gpushm.create(name, 10, "int64", pool=pool, **options)
+    a.copy_from_host(VALUES)
+    return a
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_another_gpu_reads_or_writes_other_memory(pool: str, own: int, other: int) -> None:
+    with filled("a", pool) as a:
+        a.publish("shared")
+        with gpushm.open("a", "r+", device=other) as there, gpushm.open("a", "r+", device=own) as here:
+            assert (there.device, there.__dlpack_device__()) == (own, (2, other))
+            assert (here.device, here.__dlpack_device__()) == (own, (2, own))
+            assert there.tolist() == VALUES
+            there.copy_from_host(VALUES[::-1])
+            assert here.tolist() == a.tolist() == VALUES[::-1]
+            here.fill(3)
+            assert there.tolist() == [3] * 10
+        a.unlink()
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_the_current_gpu_of_a_thread_is_not_its_own(pool: str, own: int, other: int) -> None:
+    """Two threads at the same time, each on its GPU, open one buffer."""
+    barrier = threading.Barrier(2)
+
+    def on(device: int) -> tuple[int, int]:
+        with working_on(device):
+            barrier.wait()
+            with gpushm.open("a", device="current") as a:
+                assert a.tolist() == VALUES
+                return a.__dlpack_device__()
+
+    with filled("a", pool) as a:
+        a.publish("shared")
+        found: list[Any] = [None, None]
+
+        def second() -> None:
+            found[1] = on(other)
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        found[0] = on(own)
+        thread.join()
+        assert found == [(2, own), (2, other)]
+        a.unlink()
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_another_gpus_buffer_comes_without_a_word(
+    pool: str, own: int, other: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpushm._libraries._said", set())
+
+    def opened(device: Any) -> list[str]:
+        with working_on(other), warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            gpushm.open("a", device=device).close()
+        return [str(w.message) for w in found if w.category is gpushm.DeviceWarning]
+
+    with filled("a", pool) as a:
+        a.publish("shared")
+        assert in_thread(lambda: opened("current")) == in_thread(lambda: opened(own)) == []
+        (text,) = in_thread(lambda: opened(None))
+        assert f"on GPU {own}" in text and f"GPU {other}" in text and 'device="current"' in text
+        a.unlink()
+
+
+@pytest.mark.parametrize("to", GPU_POOLS)
+@pytest.mark.parametrize("source", GPU_POOLS)
+def test_a_copy_between_gpus_is_another(source: str, to: str) -> None:
+    """From whichever GPU the thread works on; whole arrays, views, and many at once."""
+    with filled("a", source) as a, gpushm.create("b", 10, "int64", pool=to) as b:
+        for device in GPUS:
+            with working_on(device):
+                b.fill(0)
+                b.copy_to_device(a)
+                assert b.tolist() == VALUES
+                b[::2] = a[5:]
+                assert b.tolist() == [5, 1, 6, 3, 7, 5, 8, 7, 9, 9]
+                with gpushm.to_device(a, pool=to) as c:
+                    assert c.device == GPU_POOLS[to] and c.tolist() == VALUES
+        parts = {f"p{i}": a[i : i + 2] for i in range(8)}
+        with gpushm.create_many(None, parts, pool=to) as many:
+            assert [many[p].tolist() for p in many] == [[i, i + 1] for i in range(8)]
+            a.fill(4)
+            many.update(parts)
+            assert all(many[p].tolist() == [4, 4] for p in many)
+        del parts
+        b.discard()
+        a.discard()
+
+
+@pytest.mark.parametrize("state", ["sealed", "shared"])
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_publish_on_another_gpu_loses_what_it_wrote(pool: str, own: int, other: int, state: str) -> None:
+    """A thread of the other GPU creates for it, writes and publishes; the memory's own GPU reads."""
+
+    def make() -> None:
+        with working_on(other), filled("a", pool, device="current") as a:
+            assert a.__dlpack_device__() == (2, other)
+            a.publish(state)
+
+    in_thread(make)
+    with working_on(own), gpushm.open("a", device="current") as a:
+        assert a.__dlpack_device__() == (2, own) and a.tolist() == VALUES
+    gpushm.unlink("a")
+
+
+READER = """
+import ctypes
+import gpushm
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), {device}) == 0
+assert cuda.cuCtxPushCurrent_v2(context) == 0
+with gpushm.open("a", device="current") as a:
+    print(a.__dlpack_device__(), a.tolist())
+cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
+cuda.cuDevicePrimaryCtxRelease_v2({device})
+"""
+
+
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_a_process_on_another_gpu_reads_other_bytes(
+    pool: str, own: int, other: int, in_child: Callable[[str], str]
+) -> None:
+    with filled("a", pool) as a:
+        a.publish()
+        assert in_child(READER.format(device=other)) == f"(2, {other}) {VALUES}\n"
+    gpushm.unlink("a")
+
+
+@pytest.mark.parametrize("device", GPUS)
+def test_pinned_memory_is_not_mapped_for_a_gpu(device: int) -> None:
+    if "pinned" not in {p.kind for p in gpushm.pools() if not p.failed}:
+        pytest.skip("no pinned pool")
+    pinned = next(p.name for p in gpushm.pools() if p.kind == "pinned" and not p.failed)
+    with filled("a", pinned, device=device) as a, gpushm.create("b", 10, "int64", pool=next(iter(GPU_POOLS))) as b:
+        b.copy_to_device(a)
+        assert b.tolist() == VALUES
+        b.fill(5)
+        a.copy_to_device(b)
+        assert a.numpy().tolist() == [5] * 10
+        b.discard()
+        a.discard()
+
+
+def test_a_gpu_that_is_not_there_is_taken() -> None:
+    with filled("a", next(iter(GPU_POOLS))) as a:
+        a.publish("shared")
+        with pytest.raises(gpushm.Error, match="63"):
+            gpushm.open("a", device=63)
+        a.unlink()
