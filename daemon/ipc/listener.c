@@ -131,9 +131,9 @@ static int charge_or_refuse(struct listener *l, struct process *p, int socket,
 	return charge_peer(accounts, p, REFUSED_MAX, charges, &again);
 }
 
-/* Sends the reason on a connection that is charged to nobody and closed at once. A close with unread
- * data becomes an ECONNRESET that overtakes the reply: so the client can't send any more after the
- * shutdown(), and what it sent before is read. */
+/* Sends the reason on a connection that is charged to nobody and closed at once. A close with
+ * unread data becomes an ECONNRESET that overtakes the reply: so the client can't send any more
+ * after the shutdown(), and what it sent before is read. */
 static void send_reason(int socket, const struct fault *why)
 {
 	static struct frame frame;
