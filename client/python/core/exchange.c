@@ -13,6 +13,7 @@
 #include "client/array/dlpack_abi.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "proto/words.h"
 
 #define VERSIONED "dltensor_versioned"
 #define LEGACY "dltensor"
@@ -342,12 +343,43 @@ static int device_from(PyObject *dl_device, PyObject *copy, int type, int id, st
 	return 0;
 }
 
+/* A constant, which the process keeps. */
+static PyObject *constant(PyObject **kept, const char *format, const char *one, const char *two)
+{
+	if (!*kept)
+		*kept = Py_BuildValue(format, one, two);
+	return *kept;
+}
+
+/* Whether the libraries that are here have got their warnings for the kind of the buffer's pool.
+ * The question takes a microsecond in Python, which is as much as the rest of a tensor. */
+static bool nothing_to_warn_of(const struct array *self)
+{
+	static PyObject *attribute, *cupy, *torch_said[KINDS], *cupy_said[KINDS];
+	unsigned kind = gpushm_buffer_kind(self->buffer->buffer);
+	PyObject *name = constant(&attribute, "s", "_said", NULL),
+		 *module = constant(&cupy, "s", "cupy", NULL),
+		 *torch_key = constant(&torch_said[kind], "(ss)", "PyTorch", kind_word(kind)),
+		 *cupy_key = constant(&cupy_said[kind], "(ss)", "CuPy", kind_word(kind));
+	_cleanup_(drop_object) PyObject *said =
+		name ? PyObject_GetAttr(types.libraries_module, name) : NULL;
+	bool r = said && module && torch_key && cupy_key && PySet_Contains(said, torch_key) == 1 &&
+		 (!PyDict_GetItemWithError(PyImport_GetModuleDict(), module) ||
+		  PySet_Contains(said, cupy_key) == 1);
+
+	PyErr_Clear();
+	return r;
+}
+
 /* Some consumers ignore DLPack's flag. */
 static int warn_read_only(struct array *self, PyObject *kwargs)
 {
-	_cleanup_(drop_object) PyObject *done =
-		object_call(types.libraries_module, "warn_read_only", "(OO)", self,
-			    kwargs ? kwargs : Py_None);
+	_cleanup_(drop_object) PyObject *done = NULL;
+
+	if (nothing_to_warn_of(self))
+		return 0;
+	done = object_call(types.libraries_module, "warn_read_only", "(OO)", self,
+			   kwargs ? kwargs : Py_None);
 
 	return done ? 0 : -1;
 }

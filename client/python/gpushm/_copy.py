@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def fill(array: Any, source: Any, stream: Stream | None = None, casting: Any = "same_kind") -> None:
     """Copies the source into the array, broadcast to its shape. casting: of NumPy, where the types differ."""
-    one = _direct(array, source, stream)
+    one = _exchanged(array, source, _foreign.exchange_apis().get(type(source)))
+    if one is None or not _is_ordered(one, stream):
+        one = _direct(array, source, stream)
     if one is not None:
         _run([one], stream)
     else:
@@ -34,17 +36,17 @@ def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: Stream | None = Non
     apis, ordered = _foreign.exchange_apis(), set()
     for name, array, value in pairs:
         try:
-            api = apis.get(type(value))
-            one = None if api is None else _core._copy_of(array, value, api)
-            if one is not None and (one[3] < 0 or one[3] in ordered):
+            one = _exchanged(array, value, apis.get(type(value)))
+            if one is not None and (one[3] in ordered or _is_ordered(one, stream)):
                 queued.append(one)
+                ordered.add(one[3])
                 continue
             shape = getattr(value, "shape", None)
             if shape is not None and tuple(shape) != array.shape:
                 raise ValueError(f"the value has shape {tuple(shape)}, the array {array.shape}")
             before, one = one, _direct(array, value, stream)
             if before is not None and one is not None:
-                # The library has ordered its current stream of that GPU before the copies.
+                # Asked for a capsule, the library has ordered its current stream of that GPU before the copies.
                 ordered.add(before[3])
         except (TypeError, ValueError, BufferError) as e:
             raise type(e)(f"array {name!r}: {e}") from e
@@ -79,15 +81,31 @@ def has_values(value: Any) -> bool:
 def _run(copies: list[tuple[Any, ...]], stream: Stream | None) -> None:
     """Without a stream the copies come behind what the libraries' current streams have."""
     if stream is None:
-        for buffer in {array.buffer for array, *_ in copies}:
+        for buffer, array in {one[0].buffer: one[0] for one in copies}.items():
             if buffer.device_ptr is not None:
-                device = next(array for array, *_ in copies if array.buffer is buffer).__dlpack_device__()[1]
-                _libraries.wait_for_streams(device if buffer.device is not None else None)
+                _libraries.wait_for_streams(_device_of(array))
     _core._copy_many(copies, stream)
     # Of queued copies, the memory of those that are temporary goes now.
     for array, *_, memory in copies if stream is not None else ():
         if getattr(memory, "temporary", False):
             wait(array, stream)
+
+
+def _device_of(array: Any) -> int | None:
+    """The GPU on which its copies run; None: the thread's."""
+    return array.__dlpack_device__()[1] if array.device is not None else None
+
+
+def _exchanged(array: Any, source: Any, api: Any) -> tuple[Any, ...] | None:
+    """The copy of a tensor whose library has DLPack's exchange API; None: it has not, or it is no plain copy."""
+    return None if api is None else _core._copy_of(array, source, api)
+
+
+def _is_ordered(one: tuple[Any, ...], stream: Stream | None) -> bool:
+    """Whether the library's current stream needs no order of its own before this copy: memory of the host has none, and
+    _run() waits for those of the GPU that has the array.
+    """
+    return one[3] < 0 or (stream is None and one[3] == _device_of(one[0]))
 
 
 def _direct(array: Any, source: Any, stream: Stream | None) -> tuple[Any, ...] | None:

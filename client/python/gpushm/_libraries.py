@@ -31,7 +31,7 @@ _FATES = {
     "vmm": ("is an illegal memory access, after which this process can't use the GPU any more", "write to a copy"),
     "mempool": ("changes the buffer for all processes", "write to a copy"),
 }
-# What has been said: once in a process is enough.
+# What has been said: once in a process is enough. The core looks here before it calls warn_read_only().
 _said: set[tuple[object, ...]] = set()
 
 
@@ -46,9 +46,6 @@ def _say(key: tuple[object, ...], text: str, category: type[Warning], level: int
 
 def warn_read_only(array: Any, words: dict[str, Any] | None) -> None:
     """Called where DLPack's flag says that an array is read-only; `words` are the keywords that __dlpack__() got."""
-    kind = array.kind
-    if ("PyTorch", kind) in _said and ("cupy" not in sys.modules or ("CuPy", kind) in _said):
-        return
     library, level = _ignorer(words or {})
     if library is not None:
         _say_read_only(library, array, level)
