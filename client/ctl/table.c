@@ -149,18 +149,22 @@ static size_t needed_width(const struct column *c)
 	return (width < least ? width : least) + SEPARATOR_LEN;
 }
 
+/* By an iterator: scols_table_get_line() walks the list of lines each time. */
 static bool shorten_column(struct table *t, size_t column, size_t width)
 {
-	for (size_t i = 0; i < scols_table_get_nlines(t->scols); i++) {
-		struct libscols_cell *cell =
-			scols_line_get_cell(scols_table_get_line(t->scols, i), column);
+	struct libscols_iter *lines = scols_new_iter(SCOLS_ITER_FORWARD);
+	struct libscols_line *line;
+	bool good = lines != NULL;
+
+	while (good && scols_table_next_line(t->scols, lines, &line) == 0) {
+		struct libscols_cell *cell = scols_line_get_cell(line, column);
 		const char *text = scols_cell_get_data(cell);
 		char *shorter = text ? output_shorten(text, width) : NULL;
 
-		if (text && (!shorter || scols_cell_refer_data(cell, shorter) < 0))
-			return false;
+		good = !text || (shorter && scols_cell_refer_data(cell, shorter) == 0);
 	}
-	return true;
+	scols_free_iter(lines);
+	return good;
 }
 
 /* The width that the other columns leave. */

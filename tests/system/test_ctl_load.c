@@ -333,6 +333,32 @@ START_TEST(a_model_that_can_not_be_opened_is_not_shown)
 }
 END_TEST
 
+/* A table on a terminal is made to fit, line by line. */
+START_TEST(the_tensors_of_a_large_model_take_forever_to_list)
+{
+	enum { MANY = 130000 };
+	_cleanup_(free_ptr) struct safetensors_tensor *many = calloc(MANY, sizeof(*many));
+	_cleanup_(free_ptr) char *names = malloc(MANY * 48);
+	char path[160];
+
+	ck_assert(many && names);
+	for (size_t i = 0; i < MANY; i++) {
+		snprintf(names + i * 48, 48, "model.layers.%zu.mlp.experts.%zu.weight", i / 1000,
+			 i % 1000);
+		many[i] = (struct safetensors_tensor){ names + i * 48, "F32", "2,2" };
+	}
+	snprintf(path, sizeof(path), "%s/many.safetensors", sh.folder);
+	safetensors_write(path, many, MANY, NULL);
+	shell_expect(
+		&sh, 0,
+		"$ctl load -q many.safetensors m; ulimit -t 30; for c in 'stat -a' 'ls -a'; do "
+		"TERM=xterm script -qec \"stty cols 60; $ctl $c m\" /dev/null | tail -1; done");
+	says("\nm:model.l");
+	says("\xe2\x80\xa6");
+	says(".weight ");
+}
+END_TEST
+
 static const struct {
 	int status;
 	const char *command, *says;
@@ -530,6 +556,7 @@ int main(void)
 	tcase_add_test(tc, a_change_of_the_contents_is_not_found);
 	tcase_add_test(tc, stat_shows_a_model_as_many_arrays);
 	tcase_add_test(tc, a_model_that_can_not_be_opened_is_not_shown);
+	tcase_add_test(tc, the_tensors_of_a_large_model_take_forever_to_list);
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
 	tcase_add_test(tc, json_is_not_json);
 	tcase_add_test(tc, progress_is_not_shown_or_not_where_it_was_asked_for);
