@@ -321,13 +321,34 @@ static int worker_loop(struct worker *w)
 	return r;
 }
 
+static bool is_stopped(const void *crew)
+{
+	return crew_stopped(crew);
+}
+
+/* Where there is a stream there is one worker. */
+static void set_stop(struct job *job, const struct crew *crew)
+{
+	for (size_t i = 0; i < job->n_sources; i++) {
+		struct load_file *f = job->sources[i].file;
+
+		if (f->stream) {
+			f->stopped = crew ? is_stopped : NULL;
+			f->stopped_of = crew;
+		}
+	}
+}
+
 static int worker_run(struct crew *crew, unsigned thread, void *user)
 {
 	struct worker w;
 	int r = worker_open(&w, user, crew, thread);
 
-	if (r == 0)
+	if (r == 0) {
+		set_stop(w.job, crew);
 		r = worker_loop(&w);
+		set_stop(w.job, NULL);
+	}
 	worker_close(&w);
 	return r;
 }

@@ -13,9 +13,12 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#define LOOK_AGAIN_MS 100
 
 /* ---- opening ---- */
 
@@ -105,6 +108,17 @@ void load_files_done(struct load_files *files)
 
 /* ---- reading ---- */
 
+/* A pipe may have no data for long. */
+static int wait_for_data(const struct load_file *f)
+{
+	struct pollfd waits = { .fd = f->fd, .events = POLLIN };
+
+	while (f->stopped && poll(&waits, 1, LOOK_AGAIN_MS) == 0)
+		if (f->stopped(f->stopped_of))
+			return load_fail(ECANCELED, "%s: reading was stopped", f->path);
+	return 0;
+}
+
 /* Reads up to n bytes; *ret_got is less at the end of the file only. offset: -1 is where it stands.
  */
 static int read_up_to(struct load_file *f, void *to, size_t n, off_t offset, size_t *ret_got)
@@ -113,8 +127,12 @@ static int read_up_to(struct load_file *f, void *to, size_t n, off_t offset, siz
 
 	while (got < n) {
 		char *at = (char *)to + got;
-		ssize_t r = offset < 0 ? read(f->fd, at, n - got)
-				       : pread(f->fd, at, n - got, offset + (off_t)got);
+		ssize_t r = wait_for_data(f);
+
+		if (r < 0)
+			return (int)r;
+		r = offset < 0 ? read(f->fd, at, n - got)
+			       : pread(f->fd, at, n - got, offset + (off_t)got);
 
 		if (r < 0 && errno == EINTR)
 			continue;

@@ -26,6 +26,9 @@ struct load_file {
 	bool has_sha256; /* of the whole file; from the file of checksums */
 	uint8_t sha256[SHA256_DIGEST_SIZE];
 	struct sha256_ctx hash; /* stream, if has_sha256: of what was read */
+	/* Stream: whether to stop waiting for data; NULL: it waits as long as it takes. */
+	bool (*stopped)(const void *of);
+	const void *stopped_of;
 };
 
 struct load_files {
@@ -35,8 +38,8 @@ struct load_files {
 
 /* Reads exactly n bytes at `offset` of the file; a stream is read up to there, and what lies before
  * is dropped. Offsets of a stream only grow, and one thread at a time reads it. 0, or with
- * gpushm_error() set: -ESTALE if the file ends before, for a stream -EBADMSG; the error of read(2).
- */
+ * gpushm_error() set: -ESTALE if the file ends before, for a stream -EBADMSG; the error of read(2);
+ * -ECANCELED if stopped() says so. */
 int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset);
 
 /* Bytes that lie side by side in a file and in the buffer. */

@@ -262,6 +262,37 @@ START_TEST(tensors_without_bytes_are_lost)
 }
 END_TEST
 
+/* As many as DeepSeek-V3 has, and more than a buffer can have. */
+START_TEST(a_model_of_very_many_tensors_is_refused_late_or_loses_some)
+{
+	const size_t n = _i == 0 ? 90000 : 270000;
+	struct safetensors_tensor *many = calloc(n, sizeof(*many));
+	char *names = malloc(n * 16);
+	const char *source = model_file("m.safetensors");
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert(many && names);
+	for (size_t i = 0; i < n; i++) {
+		sprintf(names + 16 * i, "layer.%zu.w", i);
+		many[i] = (struct safetensors_tensor){ names + 16 * i, "U8", i % 3 ? "2" : "" };
+	}
+	safetensors_write(source, many, n, NULL);
+	if (_i == 0) {
+		ck_assert_msg(model_load(c, source, "m", 0, &b) == 0, "%s", gpushm_error());
+		ck_assert_uint_eq(gpushm_buffer_arrays(b), n);
+		for (size_t i = 0; i < n; i += 4999)
+			model_expect(b, many[i].name, many[i].name);
+		drop(b, "m");
+	} else {
+		ck_assert_int_eq(model_load(c, source, "m", 0, &b), -EDQUOT);
+		model_expect_error("270000 tensors: a buffer has at most 262144");
+		expect_nothing("m");
+	}
+	free(names);
+	free(many);
+}
+END_TEST
+
 /* ---- attributes ---- */
 
 START_TEST(large_metadata_are_lost)
@@ -424,6 +455,33 @@ START_TEST(a_stream_that_is_cut_or_goes_on_is_published)
 	bytes[n] = 'x';
 	ck_assert_int_eq(load_stream(bytes, n + 1, NULL, &b), -EBADMSG);
 	model_expect_error("goes on");
+	expect_nothing("m");
+}
+END_TEST
+
+static int give_up(void *user, const struct gpushm_load_progress *p)
+{
+	return 1;
+}
+
+START_TEST(a_stream_that_stands_still_can_not_be_stopped)
+{
+	struct gpushm_load_options load = { .struct_size = sizeof(load), .progress = give_up };
+	_cleanup_(free_ptr) char *bytes = NULL;
+	const char *source;
+	char path[32];
+	int fds[2];
+	size_t n;
+
+	source = path;
+	model_write("m", "a", "300000");
+	bytes = slurp(model_file("m"), &n);
+	ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
+	ck_assert_int_eq(write(fds[1], bytes, 20000), 20000);
+	snprintf(path, sizeof(path), "/dev/fd/%d", fds[0]);
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -ECANCELED);
+	close(fds[0]);
+	close(fds[1]);
 	expect_nothing("m");
 }
 END_TEST
@@ -654,10 +712,12 @@ int main(void)
 	tcase_add_test(tc, tied_weights_are_copied_twice);
 	tcase_add_test(tc, the_wrong_tensors_or_names_are_taken);
 	tcase_add_test(tc, tensors_without_bytes_are_lost);
+	tcase_add_loop_test(tc, a_model_of_very_many_tensors_is_refused_late_or_loses_some, 0, 2);
 	tcase_add_test(tc, large_metadata_are_lost);
 	tcase_add_test(tc, attributes_of_the_caller_are_lost);
 	tcase_add_test(tc, a_stream_is_read_in_another_order);
 	tcase_add_test(tc, a_stream_that_is_cut_or_goes_on_is_published);
+	tcase_add_test(tc, a_stream_that_stands_still_can_not_be_stopped);
 	tcase_add_test(tc, standard_input_is_taken_for_a_file_of_that_name);
 	tcase_add_loop_test(tc, a_file_that_changed_is_published, 0, array_size(changes));
 	tcase_add_test(tc, a_file_that_is_truncated_while_it_is_read_is_published);
