@@ -20,6 +20,12 @@ check() {
 	fi
 }
 
+# It looks for the library before it looks for the daemon.
+loads() {
+	"$stage/tree/usr/bin/gpushmctl" --socket /nonexistent/socket load x.safetensors x 2>&1 | tee /dev/stderr |
+		grep -q /nonexistent/socket
+}
+
 no_files_left() {
 	[ -z "$(find "$stage/tree" -type f -o -type l)" ]
 }
@@ -136,6 +142,7 @@ make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib install
 check "gpushmd runs from where it is installed" "$stage/tree/usr/bin/gpushmd" --version
 check "the installed configuration is good" "$stage/tree/usr/bin/gpushmd" --check-config --config "$stage/tree/etc/gpushm/gpushmd.conf"
 check "gpushmctl finds its library" "$stage/tree/usr/bin/gpushmctl" --version
+check "gpushmctl finds the library that loads models" loads
 read -ra compiler <<<"${CC:-cc}"
 check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
 check "a C program that loads models builds with pkg-config and runs" loading_stranger "${compiler[@]}"
