@@ -145,6 +145,52 @@ START_TEST(wrong_leases_states_and_accesses_pass)
 }
 END_TEST
 
+#define RENAME_WITH(...) REQUEST(RENAME, Rename, rename, ##__VA_ARGS__)
+#define DESCRIBE_WITH(lease_, ...) \
+	REQUEST(DESCRIBE, Describe, describe, SET(lease, lease_), ##__VA_ARGS__)
+#define PUBLISH_AS(lease_, ...) \
+	REQUEST(PUBLISH, Publish, publish, SET(lease, lease_), SET(state, 2), ##__VA_ARGS__)
+
+START_TEST(a_wrong_name_or_attribute_changes_something)
+{
+	uint64_t lease = raw_create(&r, "x", 100), other = raw_create(&r, "y", 100);
+	Gpushm__Proto__Attr attr = MESSAGE(Attr, attr, BYTES(key, "k"), BYTES(value, "v")),
+			    bad = MESSAGE(Attr, attr, BYTES(key, "\n"), BYTES(value, "v")),
+			    *attrs[] = { &attr, &bad };
+
+	refused(RENAME_WITH(), CODE_BAD_REQUEST);
+	refused(RENAME_WITH(BYTES(name, "x")), CODE_BAD_REQUEST);
+	refused(RENAME_WITH(BYTES(to, "x")), CODE_BAD_REQUEST);
+	refused(RENAME_WITH(BYTES(name, ""), BYTES(to, "z")), CODE_NAME);
+	refused(RENAME_WITH(BYTES(name, "x"), BYTES(to, "a//b")), CODE_NAME);
+	refused(RENAME_WITH(BYTES(name, "x"), BYTES(to, "z")), CODE_NOT_PUBLISHED);
+	refused(RENAME_WITH(BYTES(name, "no"), BYTES(to, "z")), CODE_NOT_FOUND);
+	refused(PUBLISH_AS(lease, BYTES(name, "")), CODE_NAME);
+	refused(PUBLISH_AS(lease, BYTES(name, "y")), CODE_EXISTS);
+	refused(PUBLISH_AS(lease, BYTES(name, "y"), SET(replace, 1)), CODE_NOT_PUBLISHED);
+	refused(DESCRIBE_WITH(lease, .n_attrs = 2, .attrs = attrs), CODE_NAME);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "no"), SET(while_filling, 1),
+			SET(wait_ms, UINT64_MAX)),
+		CODE_NOT_FOUND);
+	refused(REQUEST(OPEN, Open, open, BYTES(name, "x"), SET(while_filling, 1), SET(wait_ms, 1)),
+		CODE_TIMED_OUT);
+	raw_publish(&r, other, GPUSHM__PROTO__STATE__STATE_SHARED);
+	refused(RENAME_WITH(BYTES(name, "y"), BYTES(to, "x"), SET(replace, 1)), CODE_NOT_PUBLISHED);
+	/* `replace` alone means nothing. */
+	ck_assert_int_eq(raw_call(&r, PUBLISH_AS(lease, SET(replace, 1))), 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(STAT, Stat, stat, BYTES(name, "x"))), 0);
+	ck_assert_uint_eq(r.reply->stat->n_attrs, 0);
+	refused(RENAME_WITH(BYTES(name, "y"), BYTES(to, "x")), CODE_EXISTS);
+	ck_assert_int_eq(raw_call(&r,
+				  RENAME_WITH(BYTES(name, "y"), BYTES(to, "x"), SET(replace, 1))),
+			 0);
+	refused(REQUEST(STAT, Stat, stat, BYTES(name, "y")), CODE_NOT_FOUND);
+	ck_assert_int_eq(raw_call(&r, REQUEST(UNLINK, Unlink, unlink, BYTES(name, "x"))), 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, lease))), 0);
+	ck_assert_int_eq(raw_call(&r, REQUEST(CLOSE, Close, close, SET(lease, other))), 0);
+}
+END_TEST
+
 /* Two requests in one message: the last one counts (protobuf's rule for oneof). */
 START_TEST(two_requests_in_one_message_confuse)
 {
@@ -198,6 +244,7 @@ int main(void)
 	tcase_add_test(t, wrong_attributes_are_kept);
 	tcase_add_test(t, a_lease_of_another_is_used);
 	tcase_add_test(t, wrong_leases_states_and_accesses_pass);
+	tcase_add_test(t, a_wrong_name_or_attribute_changes_something);
 	tcase_add_test(t, two_requests_in_one_message_confuse);
 	tcase_add_test(t, a_buffer_without_a_name_is_still_found);
 	tcase_add_test(t, a_list_after_any_id_or_prefix_is_wrong);

@@ -28,7 +28,8 @@
 			      "[limits 65529]\nmax-bytes=1G\n"
 #define PLAYS_MAX 1000 /* a session has fewer allocations */
 #define ASKED 200      /* how often a request is repeated */
-#define HELD 4000      /* buffers; two fds of the daemon each */
+#define STAGE "stage/of/what/is/played/in/a/moment/here"
+#define HELD 4000 /* buffers; two fds of the daemon each */
 
 static struct daemon d;
 static struct gpushm *c; /* connected before anything fails */
@@ -94,6 +95,7 @@ static void look_around(struct gpushm *conn)
 static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
 {
 	static const struct gpushm_attr attrs[] = { { "step", "1", 1 }, { "lang", "en", 2 } };
+	static const struct gpushm_attr later[] = { { "step", "2", 1 }, { "lang", NULL, 0 } };
 	struct gpushm_options o = {
 		.struct_size = sizeof(o), .attrs = attrs, .n_attrs = 2, .pool = pool
 	};
@@ -112,7 +114,10 @@ static struct gpushm_buffer *make(struct gpushm *conn, const char *pool)
 	}
 	if (!good(gpushm_create_arrays(conn, "played", specs, array_size(specs), &o, &b)))
 		return NULL;
-	good(gpushm_publish(b, GPUSHM_SHARED));
+	/* Under a name of 40 bytes, which is an allocation of its own. */
+	if (good(gpushm_set_attrs(b, later, array_size(later))) &&
+	    good(gpushm_publish_as(b, GPUSHM_SHARED, STAGE, 0)))
+		good(gpushm_rename(conn, STAGE, "played", 0));
 	return b;
 }
 
@@ -122,7 +127,7 @@ static void watch(struct gpushm *conn, const struct gpushm_buffer *b)
 	struct gpushm_event e;
 
 	if (good(gpushm_watch_new(conn, &w)) && good(gpushm_watch_buffer(w, b)) &&
-	    good(gpushm_watch_name(w, "played")) && gpushm_buffer_state(b) == GPUSHM_SHARED)
+	    good(gpushm_watch_name(w, "played")) && gpushm_wait(conn, "played", 0) == 0)
 		good(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e));
 	gpushm_watch_free(w);
 }
@@ -145,8 +150,10 @@ static int player_role(char **args)
 		good(gpushm_close(reader));
 	if (b)
 		good(gpushm_close(b));
-	if (conn)
+	if (conn) {
 		gpushm_unlink(conn, "played");
+		gpushm_unlink(conn, STAGE);
+	}
 	puts(trouble);
 	gpushm_disconnect(second);
 	gpushm_disconnect(conn);
@@ -179,6 +186,7 @@ static bool play(const char *pool, long n)
 		      "pool %s, allocation %ld: %s", pool, n, said);
 	/* If CLOSE or UNLINK could not be sent, the name still exists. */
 	gpushm_unlink(c, "played");
+	gpushm_unlink(c, STAGE);
 	return untouched;
 }
 

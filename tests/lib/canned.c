@@ -103,7 +103,7 @@ static ProtobufCBinaryData text(const char *t)
 	return (ProtobufCBinaryData){ .len = strlen(t), .data = (uint8_t *)t };
 }
 
-void canned_hello(struct canned *s)
+static void say_hello(struct canned *s, bool rename)
 {
 	Gpushm__Proto__Pool pool = GPUSHM__PROTO__POOL__INIT, *pools[] = { &pool };
 	Gpushm__Proto__HelloReply hello = GPUSHM__PROTO__HELLO_REPLY__INIT;
@@ -119,9 +119,20 @@ void canned_hello(struct canned *s)
 	hello.daemon.len = 16;
 	hello.n_pools = 1;
 	hello.pools = pools;
+	hello.has_rename = hello.rename = rename;
 	reply.result_case = GPUSHM__PROTO__REPLY__RESULT_HELLO;
 	reply.hello = &hello;
 	canned_reply(s, &reply, NULL, 0);
+}
+
+void canned_hello(struct canned *s)
+{
+	say_hello(s, true);
+}
+
+void canned_old_hello(struct canned *s)
+{
+	say_hello(s, false);
 }
 
 void canned_done(struct canned *s)

@@ -27,7 +27,8 @@ typedef void canned_fn(const Gpushm__Proto__Request *request, Gpushm__Proto__Rep
 void canned_respond(struct canned *s, canned_fn *respond, size_t times);
 
 /* Replies that many tests need. */
-void canned_hello(struct canned *s); /* one host pool, id 1 */
+void canned_hello(struct canned *s);	 /* one host pool, id 1 */
+void canned_old_hello(struct canned *s); /* of a gpushmd without RENAME */
 void canned_done(struct canned *s);
 void canned_error(struct canned *s, int code, const char *text);
 

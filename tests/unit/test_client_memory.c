@@ -72,6 +72,7 @@ static void put_up_create(void)
 static int do_create(void)
 {
 	const struct gpushm_attr attr = { .key = "k", .value = "v", .size = 1 };
+	const struct gpushm_attr later = { .key = "l", .value = "w", .size = 1 };
 	const struct gpushm_options o = { .struct_size = sizeof(o), .attrs = &attr, .n_attrs = 1 };
 	struct gpushm_array_spec spec = float_spec("a");
 	struct gpushm_array *a = NULL;
@@ -85,7 +86,11 @@ static int do_create(void)
 		r = gpushm_array_get(b, "a", &a);
 	gpushm_array_free(a);
 	if (r == 0)
-		r = gpushm_publish(b, GPUSHM_SEALED);
+		r = gpushm_set_attrs(b, &later, 1);
+	if (r == 0)
+		r = gpushm_publish_as(b, GPUSHM_SEALED, "b", 0);
+	if (r == 0)
+		r = gpushm_rename(c, "b", "a", 0);
 	return close_all(r);
 }
 

@@ -19,7 +19,7 @@ START_TEST(an_old_daemon_ignores_a_field_in_silence)
 	const void *value;
 	size_t n;
 
-	canned_hello(server);
+	canned_old_hello(server);
 	reply_to_create();
 	canned_done(server);
 	created(NULL);
@@ -50,7 +50,7 @@ static const Gpushm__Proto__Open *asked_to_open(size_t i)
  * does. */
 START_TEST(open_or_create_waits_for_a_free_name_at_an_old_daemon)
 {
-	canned_hello(server);
+	canned_old_hello(server);
 	canned_error(server, CODE_NOT_PUBLISHED, "");
 	canned_error(server, CODE_TIMED_OUT, "");
 	canned_error(server, CODE_NOT_FOUND, "");
@@ -81,7 +81,7 @@ END_TEST
 
 START_TEST(open_or_create_has_no_end_at_an_old_daemon)
 {
-	canned_hello(server);
+	canned_old_hello(server);
 	canned_error(server, CODE_NOT_PUBLISHED, "");
 	canned_error(server, CODE_NOT_PUBLISHED, "");
 	canned_error(server, CODE_TIMED_OUT, "not published in time");
