@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 import multiprocessing as mp
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,9 +107,9 @@ def test_a_model_differs_from_transformers(folder: str, name: str, device: str) 
     assert generated.shape[1] <= 6 + 5
 
 
-def follow(folder: str, device: str, out: Any) -> None:
+def follow(folder: str, device: str, out: Any, dtype: Any = "auto") -> None:
     """In another process."""
-    model = shared(folder, device)
+    model = shared(folder, device, dtype=dtype)
     out.put((logits(model).numpy(), gpushm.stat("model").id))
 
 
@@ -212,30 +211,17 @@ def test_the_warm_up_reserves_the_model_again(tmp_path: Path, name: str, gpu: st
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["by gpushm", "by transformers"])
-def test_two_load_one_model(folder: str, name: str, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
-    loads: list[str] = []
-    load, publish = gpushm._core.load, gpushm.torch.publish
-    started = threading.Barrier(3)
-
-    def counted(what: Any, *args: Any, **words: Any) -> Any:
-        loads.append(args[0] if isinstance(args[0], str) else args[1])
-        return what(*args, **words)
-
-    def run() -> None:
-        started.wait()
-        models.append(shared(folder, "cpu", dtype=dtype))
-
-    models: list[Any] = []
-    monkeypatch.setattr(gpushm.torch, "publish", lambda *a, **k: counted(publish, *a, **k))
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(models) == 3 and len({gpushm.stat("model").id}) == 1
-    assert loads == (["model"] if dtype == torch.float32 else [])
-    assert all(torch.equal(logits(models[0]), logits(m)) for m in models)
-    assert load is gpushm._core.load
+def test_two_load_one_model(folder: str, name: str, dtype: Any) -> None:
+    ctx = mp.get_context("spawn")
+    out = ctx.Queue()
+    processes = [ctx.Process(target=follow, args=(folder, "cpu", out, dtype)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    got = [out.get(timeout=300) for _ in processes]
+    for process in processes:
+        process.join()
+    assert {id for _, id in got} == {gpushm.stat("model").id}
+    assert all((got[0][0] == found).all() for found, _ in got)
 
 
 def test_a_loader_that_fails_blocks_the_name(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 
@@ -27,6 +27,15 @@ except ImportError as e:
     raise ImportError(
         f"gpushm.transformers needs transformers 5 and PyTorch: pip install transformers torch ({e})"
     ) from e
+
+if TYPE_CHECKING:
+
+    class _Mode:
+        def __enter__(self) -> Any: ...
+        def __exit__(self, *raised: object) -> None: ...
+
+else:
+    from torch.overrides import TorchFunctionMode as _Mode
 
 _PARAMETERS = ["model", "state_dict", "checkpoint_files", "load_config"]
 _FIELDS = {"device_map", "device_mesh", "dtype", "dtype_plan", "hf_quantizer", "weight_mapping"}
@@ -40,11 +49,38 @@ _replacement: ContextVar[Replacement | None] = ContextVar("gpushm.transformers",
 def replaced_by(replacement: Replacement) -> Iterator[None]:
     """In this block, and in this thread, the first model that is loaded is loaded by the replacement."""
     _install()
-    token = _replacement.set(replacement)
+    mode = _NoInitialisation()
+
+    def load(*args: Any) -> Any:
+        mode.built = True
+        return replacement(*args)
+
+    token = _replacement.set(load)
     try:
-        yield
+        with mode:
+            yield
     finally:
         _replacement.reset(token)
+
+
+class _NoInitialisation(_Mode):
+    """Constructors of modules initialise their parameters, which takes a third of the time of an attach. On the meta
+    device that can be left out. It holds for this thread, and until the model is built.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.built: bool = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self.built and getattr(func, "__module__", None) == "torch.nn.init":
+            tensor = kwargs.get("tensor", args[0] if args else None)
+            if getattr(tensor, "is_meta", False):
+                return tensor
+        return func(*args, **kwargs)
 
 
 def _install() -> None:

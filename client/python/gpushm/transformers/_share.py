@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +179,7 @@ def _refuse_unknown(model: Any, load_config: Any) -> None:
         raise _core.NotSupported(
             errno.ENOTSUP, "tensor parallelism: each rank has tensors of its own; share them by gpushm.torch"
         )
-    if not all(p.is_meta for p in model.parameters()):
+    if not next(model.parameters()).is_meta:
         raise _core.NotSupported(
             errno.ENOTSUP, "the model was not built on the meta device (DeepSpeed's ZeRO-3?): share it by gpushm.torch"
         )
@@ -266,7 +266,18 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
                 f'{name!r} has shape {tuple(old.shape)} here and {array.shape} in buffer "{buffer.name}"',
             )
         _set(modules, name, tensor_of(array))
+    _mark(modules, wanted.keys() - missing)
     return missing
+
+
+def _mark(modules: Mapping[str, torch.nn.Module], found: Set[str]) -> None:
+    """Tells transformers of modules that have all of their weights, and no buffer of their own: it would ask each one
+    whether to initialise it.
+    """
+    for path, module in modules.items():
+        prefix = path + "." if path else ""
+        if not module._modules and not module._buffers and all(prefix + key in found for key in module._parameters):
+            module._is_hf_initialized = True
 
 
 def _set(modules: Mapping[str, torch.nn.Module], name: str, tensor: torch.Tensor) -> None:
