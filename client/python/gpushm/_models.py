@@ -16,14 +16,32 @@ if TYPE_CHECKING:
     from ._typing import Access, Buffer
 
 
-def load_once(sources: str | Sequence[str], name: str, access: Access, gpu: int | None, **options: Any) -> Buffer:
-    """The buffer of these files, loaded if no process has it. options: those of gpushm.load()."""
+def load_once(
+    sources: str | Sequence[str], key: str, name: str, access: Access, gpu: int | None, **options: Any
+) -> Buffer:
+    """The buffer of these files, loaded if no process has it. key: of the files; options: those of gpushm.load()."""
     while True:
+        found = _existing(key, name, access, gpu)
+        if found is not None:
+            return found
         # Opened again on the common connection: load() makes a connection for each buffer.
         with _core.load(sources, name, device=gpu, if_missing=True, **options) as loaded:
             opened = reopened(name, loaded.id, access, gpu)
         if opened is not None:
             return opened
+
+
+def _existing(key: str, name: str, access: Access, gpu: int | None) -> Buffer | None:
+    """The buffer of that name, if it has the files of that key and a trusted owner. load() would find it, too, and read
+    the files' headers again.
+    """
+    try:
+        info = _core.stat(name)
+    except _core.NotFound:
+        return None
+    if info.state != "sealed" or not is_trusted(info.uid) or info.attrs.get("gpushm.files") != key.encode():
+        return None
+    return reopened(name, info.id, access, gpu)
 
 
 def reopened(name: str, id: int, access: Access, gpu: int | None) -> Buffer | None:

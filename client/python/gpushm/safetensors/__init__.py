@@ -101,8 +101,7 @@ class safe_open:
 
     def get_tensors(self) -> dict[str, Any]:
         """All tensors, in the order of the file."""
-        file = self._open_file()
-        return {name: file.tensor(name) for name in file.header.tensors}
+        return self._open_file().tensors()
 
     def get_slice(self, name: str) -> Slice:
         """A tensor of which parts can be had: get_slice(name)[:, :128]."""

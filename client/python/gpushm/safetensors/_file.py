@@ -77,10 +77,10 @@ class File:
         self._buffer: Buffer | None = None
         self._original: Any = None  # safetensors' own safe_open
         try:
-            self.header: _header.Header = _header.read(path)
+            self._key: str = _header.key_of(path)
         except _core.NotSupported as error:  # libgpushm-load is not here
             self._fall_back(error)
-            self.header = _header.read(path, checked=False)
+        self.header: _header.Header = _header.read(path)
 
     def tensor(self, name: str) -> Any:
         """The whole tensor of that name."""
@@ -89,6 +89,15 @@ class File:
         if buffer is None:
             return self._original.get_tensor(name)
         return _frameworks.tensor(_array(buffer, name), self._framework, self._place)
+
+    def tensors(self) -> dict[str, Any]:
+        """All tensors, in the order of the file."""
+        names, found = list(self.header.tensors), {}
+        if self._framework == "pt" and names and not self._place.other:
+            buffer = self._attached()
+            if buffer is not None:
+                found = _frameworks.many(buffer, [n for n in names if n in buffer])
+        return {name: found[name] if name in found else self.tensor(name) for name in names}
 
     def part(self, name: str, key: Any) -> Any:
         """tensor[key] of the tensor of that name."""
@@ -103,7 +112,7 @@ class File:
         with self._lock:
             if self._buffer is None and self._original is None:
                 try:
-                    self._buffer = _load(self._path, self._place.gpu, self._how)
+                    self._buffer = _load(self._path, self._key, self._place.gpu, self._how)
                 except _core.BadContents as error:
                     raise SafetensorError(error.strerror) from error
                 except _core.Error as error:
@@ -139,10 +148,9 @@ def _array(buffer: Buffer, name: str) -> Any:
 # ---- buffers ----
 
 
-def _load(path: str, gpu: int | None, how: Options) -> Buffer:
+def _load(path: str, key: str, gpu: int | None, how: Options) -> Buffer:
     """The buffer of a file, loaded if no process has it."""
     pool = _models.pool_of(gpu, how.pool)
-    key = _core._load_key(path)
     access = _models.access_to("host" if gpu is None else "vmm")
     options: dict[str, Any] = {
         "pool": pool,
@@ -151,7 +159,7 @@ def _load(path: str, gpu: int | None, how: Options) -> Buffer:
         "attrs": {"safetensors.path": path[-_PATH_MAX:]},
     }
     try:
-        return _models.load_once(path, f"safetensors/{pool}/{key}", access, gpu, **options)
+        return _models.load_once(path, key, f"safetensors/{pool}/{key}", access, gpu, **options)
     except (_core.Exists, _core.AccessDenied):
         # It is another user's, who is not trusted.
-        return _models.load_once(path, f"~/safetensors/{pool}/{key}", access, gpu, **options)
+        return _models.load_once(path, key, f"~/safetensors/{pool}/{key}", access, gpu, **options)

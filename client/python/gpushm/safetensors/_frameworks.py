@@ -11,7 +11,7 @@ from .. import _libraries
 from ._header import SafetensorError
 
 if TYPE_CHECKING:
-    from .._typing import Array
+    from .._typing import Array, Buffer
 
 Framework: TypeAlias = Literal["pt", "np", "jax"]
 
@@ -69,6 +69,16 @@ def tensor(array: Array, framework: Framework, place: Place) -> Any:
         _libraries.warn_shared("PyTorch", array)
     made = _torch(array)
     return made.to(place.other) if place.other else made
+
+
+def many(buffer: Buffer, names: list[str]) -> dict[str, Any]:
+    """Tensors of PyTorch over these arrays; empty where they must be made one by one."""
+    import torch
+
+    try:
+        return buffer.tensors(torch.from_dlpack, names)
+    except (BufferError, RuntimeError):  # a dtype for which PyTorch has no code
+        return {}
 
 
 def _torch(array: Array) -> Any:

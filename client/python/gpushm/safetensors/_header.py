@@ -73,15 +73,18 @@ class Header(NamedTuple):
         return found
 
 
-def read(path: str, checked: bool = True) -> Header:
-    """The header of a file. checked: by libgpushm-load, which may be missing."""
-    text = _text(path)
-    if checked:
-        try:
-            _core._load_key(path)
-        except _core.BadContents as error:
-            raise SafetensorError(f"Error while deserializing header: {error.strerror}") from error
-    entries: dict[str, Any] = json.loads(text)
+def key_of(path: str) -> str:
+    """The key of a file, after libgpushm-load has checked its header."""
+    _text(path)
+    try:
+        return _core._load_key(path)
+    except _core.BadContents as error:
+        raise SafetensorError(f"Error while deserializing header: {error.strerror}") from error
+
+
+def read(path: str) -> Header:
+    """The header of a file that was checked."""
+    entries: dict[str, Any] = json.loads(_text(path))
     metadata = entries.pop("__metadata__", None)
     order = sorted(entries, key=lambda name: entries[name]["data_offsets"])
     return Header({name: Tensor(entries[name]["dtype"], entries[name]["shape"]) for name in order}, metadata)

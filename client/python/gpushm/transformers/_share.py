@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _core, _models
+from .. import _core, _foreign, _models
 from .. import torch as gpushm_torch
 from ..safetensors import _header
 from ..torch._tensors import dtype_of, tensor_of
@@ -209,6 +209,8 @@ def _loadable(
         return None
     if not all(file.endswith(".safetensors") for file in files):
         return None
+    for file in files:
+        _header.key_of(file)  # refuses a broken one
     there = {name: tensor for file in files for name, tensor in _header.read(file).tensors.items()}
     tied = getattr(model, "all_tied_weights_keys", None) or {}
     for name, tensor in wanted.items():
@@ -253,6 +255,7 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
     modules = dict(model.named_modules())
     tied = getattr(model, "all_tied_weights_keys", None) or {}
     missing = set()
+    found = []
     for name, old in wanted.items():
         array = buffer.get(name)
         if array is None:
@@ -265,9 +268,20 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
                 errno.EINVAL,
                 f'{name!r} has shape {tuple(old.shape)} here and {array.shape} in buffer "{buffer.name}"',
             )
-        _set(modules, name, tensor_of(array))
+        found.append(name)
+    for name, tensor in zip(found, _tensors(buffer, found), strict=True):
+        _set(modules, name, tensor)
     _mark(modules, wanted.keys() - missing)
     return missing
+
+
+def _tensors(buffer: Buffer, names: list[str]) -> list[torch.Tensor]:
+    """As Buffer.tensors(), without its warning that they are read-only: a model is for inference."""
+    api = _foreign.exchange_apis().get(torch.Tensor)
+    if api is not None and names:
+        with suppress(BufferError):
+            return _core._tensors(buffer, names, api)
+    return [tensor_of(buffer[name]) for name in names]
 
 
 def _mark(modules: Mapping[str, torch.nn.Module], found: Set[str]) -> None:
