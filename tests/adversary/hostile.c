@@ -24,6 +24,9 @@
 
 #define WAIT_FOREVER UINT64_MAX
 #define ARRAYS_REFUSED 2001u
+#define TABLE_ARRAYS 2000u /* in a DESCRIBE */
+#define TABLE_BATCHES 131u /* of ARRAYS_MAX arrays */
+#define TABLES 4u	   /* at once: a user's limit is 256 MiB */
 #define BUFFERS_LISTED 2500u
 #define IDS_RECLAIMED 6000u
 #define DYING_LEASES 20000u
@@ -88,8 +91,9 @@ static size_t next_create_refused(struct conn *c, unsigned char *frame)
 	return create(c, "c", UINT64_MAX, frame);
 }
 
-/* All arrays are checked and kept before the last one, which has no dtype, is refused. */
-static size_t describe(const struct conn *c, unsigned char *frame)
+/* n arrays, named by their number from `first` on; the last one has no dtype if it is `wrong`. */
+static size_t describe(const struct conn *c, unsigned first, unsigned n, bool wrong,
+		       unsigned char *frame)
 {
 	static Gpushm__Proto__Array arrays[ARRAYS_REFUSED], *list[ARRAYS_REFUSED];
 	static char names[ARRAYS_REFUSED][8];
@@ -98,38 +102,49 @@ static size_t describe(const struct conn *c, unsigned char *frame)
 
 	gpushm__proto__dtype__init(&dtype);
 	dtype = (Gpushm__Proto__Dtype){ .base = dtype.base, SET(code, 2), SET(bits, 32) };
-	for (unsigned i = 0; i < ARRAYS_REFUSED; i++) {
-		snprintf(names[i], sizeof(names[i]), "a%u", i);
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(names[i], sizeof(names[i]), "a%u", first + i);
 		gpushm__proto__array__init(&arrays[i]);
 		arrays[i].has_name = 1;
 		arrays[i].name = (ProtobufCBinaryData){ strlen(names[i]), (uint8_t *)names[i] };
 		arrays[i].n_shape = 1;
 		arrays[i].shape = shape;
-		arrays[i].dtype = i + 1 < ARRAYS_REFUSED ? &dtype : NULL;
+		arrays[i].dtype = wrong && i + 1 == n ? NULL : &dtype;
 		list[i] = &arrays[i];
 	}
-	return pack(REQUEST(DESCRIBE, Describe, describe, SET(lease, c->lease),
-			    .n_arrays = ARRAYS_REFUSED, .arrays = list),
+	return pack(REQUEST(DESCRIBE, Describe, describe, SET(lease, c->lease), .n_arrays = n,
+			    .arrays = list),
 		    frame);
 }
 
-/* Packing takes longer than sending, so it is done once. Leases have nine bytes as varints: they
- * start at the clock in ns. */
-static size_t next_describe(struct conn *c, unsigned char *frame)
+/* Packing takes longer than sending, so a DESCRIBE is packed once. Leases have nine bytes as
+ * varints: they start at the clock in ns. */
+struct packed {
+	unsigned char data[FRAME_MAX];
+	size_t len;
+};
+
+static size_t for_lease(const struct packed *p, uint64_t lease, unsigned char *frame)
 {
 	enum { LEASE_AT = 5, LEASE_BYTES = 9 };
-	static unsigned char kept[FRAME_MAX];
-	static size_t len;
+
+	memcpy(frame, p->data, p->len);
+	for (int i = 0; i < LEASE_BYTES; i++)
+		frame[LEASE_AT + i] =
+			(unsigned char)((lease >> 7 * i & 0x7f) | (i + 1 < LEASE_BYTES ? 0x80 : 0));
+	return p->len;
+}
+
+/* All arrays are checked and kept before the last one is refused. */
+static size_t next_describe(struct conn *c, unsigned char *frame)
+{
+	static struct packed kept;
 
 	if (c->step == 0)
 		return create(c, "d", 4096, frame);
-	if (!len)
-		len = describe(c, kept);
-	memcpy(frame, kept, len);
-	for (int i = 0; i < LEASE_BYTES; i++)
-		frame[LEASE_AT + i] = (unsigned char)((c->lease >> 7 * i & 0x7f) |
-						      (i + 1 < LEASE_BYTES ? 0x80 : 0));
-	return len;
+	if (!kept.len)
+		kept.len = describe(c, 0, ARRAYS_REFUSED, true, kept.data);
+	return for_lease(&kept, c->lease, frame);
 }
 
 static size_t next_publish(struct conn *c, unsigned char *frame)
@@ -149,6 +164,34 @@ static size_t next_publish(struct conn *c, unsigned char *frame)
 	default:
 		return close_lease(c, frame);
 	}
+}
+
+/* Some connections make the largest tables, publish them and let them go; the others wait. */
+static size_t next_tables(struct conn *c, unsigned char *frame)
+{
+	static struct packed kept[TABLE_BATCHES];
+	unsigned step = c->step % (TABLE_BATCHES + 4), batch = step - 1;
+	char name[64];
+
+	if (c->index >= TABLES)
+		return pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's"),
+				    SET(wait_ms, WAIT_FOREVER)),
+			    frame);
+	snprintf(name, sizeof(name), "p/%u/%u", pid, c->index);
+	if (step == 0)
+		return create(c, "p", 4096, frame);
+	if (step == TABLE_BATCHES + 1)
+		return pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
+				    SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
+			    frame);
+	if (step == TABLE_BATCHES + 2)
+		return pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, name)), frame);
+	if (step == TABLE_BATCHES + 3)
+		return close_lease(c, frame);
+	if (!kept[batch].len)
+		kept[batch].len =
+			describe(c, batch * TABLE_ARRAYS, TABLE_ARRAYS, false, kept[batch].data);
+	return for_lease(&kept[batch], c->lease, frame);
 }
 
 static size_t next_publish_refused(struct conn *c, unsigned char *frame)
@@ -511,6 +554,8 @@ static const struct attack attacks[] = {
 	{ "describe", "DESCRIBE of 2,001 arrays, the last one wrong", .next = next_describe,
 	  .reads = true },
 	{ "publish", "CREATE, PUBLISH, UNLINK, CLOSE", .next = next_publish, .reads = true },
+	{ "tables", "four connections publish 262,000 arrays each, in a loop", .next = next_tables,
+	  .reads = true },
 	{ "publish-refused", "PUBLISH of no lease", .next = next_publish_refused },
 	{ "open", "OPEN and CLOSE of one buffer", .next = next_open, .prepare = prepare_shared,
 	  .reads = true },
