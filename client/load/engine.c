@@ -4,9 +4,8 @@
  * pinned memory in pieces that stay in the processor's cache while they are hashed, queues the
  * copies to the GPU, and goes on with its other slot. Host memory is read into where it is.
  *
- * While headers are read and checked, a thread of the engine starts the driver and pins the ring:
- * both take longer than the headers. What fails there is tried again when it is needed, and
- * reported then.
+ * While headers are read and checked, a thread of the engine starts the driver, which takes longer.
+ * What fails there is tried again when it is needed, and reported then.
  */
 #include "client/load/engine.h"
 
@@ -24,9 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS_COLD 16u /* they wait for a disk most of the time */
-#define THREADS_MAX 64u
-#define SLOTS_DEFAULT (TRANSPORT_THREADS * LANE_SLOTS)
+#define THREADS_COLD 16u	 /* they wait for a disk most of the time */
 #define PIECE_BYTES (512u << 10) /* a quarter of a core's second-level cache, or half of it */
 #define NO_DEVICE (-1)
 #define ANY_DEVICE (-2) /* the one that has the buffer's memory */
@@ -67,11 +64,6 @@ static int pool_device(struct engine *e)
 	return device;
 }
 
-static unsigned ring_slots(const struct engine *e)
-{
-	return e->threads > 0 ? e->threads * LANE_SLOTS : SLOTS_DEFAULT;
-}
-
 static void *prepare(void *arg)
 {
 	struct engine *e = arg;
@@ -79,7 +71,7 @@ static void *prepare(void *arg)
 
 	/* What fails here fails again in engine_load(), which reports it. */
 	if (device >= 0)
-		transport_open(&e->transport, e->c, device, ring_slots(e), true);
+		transport_open(&e->transport, e->c, device);
 	return NULL;
 }
 
@@ -120,7 +112,8 @@ static int fill(struct engine *e, const struct gpushm_options *options,
 	e->device = wanted_device(options);
 	if (load) {
 		e->flags = load->flags;
-		e->threads = load->threads < THREADS_MAX ? load->threads : THREADS_MAX;
+		e->threads =
+			load->threads < TRANSPORT_LANES_MAX ? load->threads : TRANSPORT_LANES_MAX;
 		e->progress = load->progress;
 		e->progress_user = load->user;
 	}
@@ -182,7 +175,7 @@ struct worker {
 	struct crew *crew;
 	const struct block_hash_code *code;
 	struct block_hash *hash; /* owned */
-	struct lane lane;	 /* if it copies to a GPU */
+	struct lane *lane;	 /* if it copies to a GPU; the transport's */
 	char *room;		 /* owned; SLOT_BYTES, otherwise */
 };
 
@@ -242,7 +235,7 @@ static int copy_parts(struct worker *w, struct cursor at, uint64_t bytes, const 
 	int r = 0;
 
 	for (at.left = bytes; r == 0 && cursor_next_in_buffer(&at, &part); from += part.bytes)
-		r = gpu_copy_to_device(w->lane.queue, w->job->device + part.buffer_offset, from,
+		r = gpu_copy_to_device(w->lane->queue, w->job->device + part.buffer_offset, from,
 				       part.bytes);
 	return r;
 }
@@ -271,12 +264,12 @@ static int load_block(struct worker *w, struct cursor at)
 
 	if (w->job->host)
 		return load_to_host(w, at);
-	if (w->lane.queue)
-		r = lane_next(&w->lane, &slot);
+	if (w->lane)
+		r = lane_next(w->lane, &slot);
 	if (r == 0)
 		r = load_through(w, at, slot);
-	if (r == 0 && w->lane.queue)
-		r = gpu_mark(w->lane.queue, w->lane.at);
+	if (r == 0 && w->lane)
+		r = gpu_mark(w->lane->queue, w->lane->at);
 	return r;
 }
 
@@ -288,14 +281,17 @@ static int worker_open(struct worker *w, struct job *job, struct crew *crew, uns
 		w->room = aligned_alloc(4096, SLOT_BYTES);
 	if (!w->hash || (!job->device && !w->room))
 		return gpushm_private_fail(ENOMEM, "out of memory for a thread of the load");
-	return job->device ? lane_open(&w->lane, &job->e->transport.ring, thread, job->threads) : 0;
+	return job->device ? transport_enter(&job->e->transport, thread, &w->lane) : 0;
 }
 
-static void worker_close(struct worker *w)
+/* Waits for its copies, also after an error. */
+static int worker_close(struct worker *w)
 {
-	lane_close(&w->lane);
+	int r = transport_leave(&w->job->e->transport, w->lane);
+
 	w->code->free(w->hash);
 	free(w->room);
+	return r;
 }
 
 static int worker_loop(struct worker *w)
@@ -315,9 +311,6 @@ static int worker_loop(struct worker *w)
 			crew_done(w->crew, at.left, path);
 		}
 	}
-	/* The last copies. */
-	for (unsigned i = 0; r == 0 && w->lane.queue && i < w->lane.n; i++)
-		r = gpu_wait(w->lane.queue, i);
 	return r;
 }
 
@@ -341,16 +334,20 @@ static void set_stop(struct job *job, const struct crew *crew)
 
 static int worker_run(struct crew *crew, unsigned thread, void *user)
 {
+	struct gpushm_private_error why;
 	struct worker w;
-	int r = worker_open(&w, user, crew, thread);
+	int closed, r = worker_open(&w, user, crew, thread);
 
 	if (r == 0) {
 		set_stop(w.job, crew);
 		r = worker_loop(&w);
 		set_stop(w.job, NULL);
 	}
-	worker_close(&w);
-	return r;
+	gpushm_private_keep(&why);
+	closed = worker_close(&w);
+	if (r < 0)
+		gpushm_private_put_back(&why);
+	return r < 0 ? r : closed;
 }
 
 /* ---- the job ---- */
@@ -439,10 +436,10 @@ static int ensure_transport(struct engine *e, const struct gpushm_buffer *b)
 {
 	int device = e->device == ANY_DEVICE ? gpushm_buffer_device(b) : e->device;
 
-	if (e->transport.ring.gpu && e->transport.device == device)
+	if (e->transport.gpu && e->transport.device == device)
 		return 0;
 	transport_close(&e->transport);
-	return transport_open(&e->transport, e->c, device, ring_slots(e), false);
+	return transport_open(&e->transport, e->c, device);
 }
 
 static int set_buffer(struct job *job, struct gpushm_buffer *b)
@@ -456,9 +453,6 @@ static int set_buffer(struct job *job, struct gpushm_buffer *b)
 	if (r < 0)
 		return r;
 	job->device = (uintptr_t)gpushm_buffer_device_ptr(b);
-	/* A ring has two slots for each of the usual threads, and one for each of many. */
-	if (job->threads > job->e->transport.ring.slots)
-		job->threads = job->e->transport.ring.slots;
 	return 0;
 }
 

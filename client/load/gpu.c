@@ -59,7 +59,6 @@ struct gpu_queue {
 	CUevent events[SLOTS_MAX];
 	bool marked[SLOTS_MAX];
 	unsigned slots;
-	bool entered;
 };
 
 static int check(const char *call, CUresult result)
@@ -106,7 +105,7 @@ static int retain(struct gpu *g)
 	return check("cuDevicePrimaryCtxRetain", result);
 }
 
-static int enter(struct gpu *g)
+int gpu_enter(struct gpu *g)
 {
 	int r;
 
@@ -118,7 +117,7 @@ static int enter(struct gpu *g)
 	return r < 0 ? r : check("cuCtxPushCurrent", cuda.ctx_push_current(g->context));
 }
 
-static void leave(void)
+void gpu_leave(void)
 {
 	CUcontext context;
 
@@ -215,36 +214,32 @@ int gpu_node(struct gpu *g)
 
 int gpu_pin(struct gpu *g, size_t bytes, void **ret)
 {
-	int r = enter(g);
+	int r = gpu_enter(g);
 
 	if (r < 0)
 		return r;
 	/* Portable: every context may copy from it, which a buffer that is mapped for a peer needs.
 	 */
 	r = check("cuMemHostAlloc", cuda.mem_host_alloc(ret, bytes, CU_MEMHOSTALLOC_PORTABLE));
-	leave();
+	gpu_leave();
 	return r;
 }
 
 void gpu_unpin(struct gpu *g, void *memory)
 {
-	if (!memory || enter(g) < 0)
+	if (!memory || gpu_enter(g) < 0)
 		return;
 	cuda.mem_free_host(memory);
-	leave();
+	gpu_leave();
 }
 
 /* ---- queues ---- */
 
-static int queue_open(struct gpu_queue *q, struct gpu *g)
+static int queue_open(struct gpu_queue *q)
 {
-	int r = enter(g);
-
-	if (r < 0)
-		return r;
-	q->entered = true;
 	/* Non-blocking: it does not wait for the legacy default stream of the application. */
-	r = check("cuStreamCreate", cuda.stream_create(&q->stream, CU_STREAM_NON_BLOCKING));
+	int r = check("cuStreamCreate", cuda.stream_create(&q->stream, CU_STREAM_NON_BLOCKING));
+
 	for (unsigned i = 0; r == 0 && i < q->slots; i++)
 		r = check("cuEventCreate",
 			  cuda.event_create(&q->events[i],
@@ -252,7 +247,17 @@ static int queue_open(struct gpu_queue *q, struct gpu *g)
 	return r;
 }
 
-int gpu_queue_new(struct gpu *g, unsigned slots, struct gpu_queue **ret)
+static void queue_close(struct gpu_queue *q)
+{
+	for (unsigned i = 0; i < q->slots; i++)
+		if (q->events[i])
+			cuda.event_destroy(q->events[i]);
+	if (q->stream)
+		cuda.stream_destroy(q->stream);
+	free(q);
+}
+
+int gpu_queue_new(unsigned slots, struct gpu_queue **ret)
 {
 	struct gpu_queue *q = calloc(1, sizeof(*q));
 	int r;
@@ -262,30 +267,22 @@ int gpu_queue_new(struct gpu *g, unsigned slots, struct gpu_queue **ret)
 		return gpushm_private_fail(ENOMEM, "out of memory for a queue of copies");
 	}
 	q->slots = slots;
-	r = queue_open(q, g);
-	if (r < 0) {
-		gpu_queue_free(q);
-		return r;
-	}
-	*ret = q;
-	return 0;
+	r = queue_open(q);
+	if (r < 0)
+		queue_close(q);
+	else
+		*ret = q;
+	return r;
 }
 
-struct gpu_queue *gpu_queue_free(struct gpu_queue *q)
+void gpu_queue_free(struct gpu *g, struct gpu_queue *q)
 {
-	if (!q)
-		return NULL;
-	if (q->stream)
-		cuda.stream_synchronize(q->stream);
-	for (unsigned i = 0; i < q->slots; i++)
-		if (q->events[i])
-			cuda.event_destroy(q->events[i]);
-	if (q->stream)
-		cuda.stream_destroy(q->stream);
-	if (q->entered)
-		leave();
-	free(q);
-	return NULL;
+	bool entered = q && gpu_enter(g) == 0;
+
+	if (q)
+		queue_close(q);
+	if (entered)
+		gpu_leave();
 }
 
 int gpu_copy_to_device(struct gpu_queue *q, uint64_t device, const void *host, size_t bytes)
@@ -312,4 +309,9 @@ int gpu_wait(struct gpu_queue *q, unsigned slot)
 		return 0;
 	q->marked[slot] = false;
 	return check("cuEventSynchronize", cuda.event_synchronize(q->events[slot]));
+}
+
+int gpu_drain(struct gpu_queue *q)
+{
+	return check("cuStreamSynchronize", cuda.stream_synchronize(q->stream));
 }

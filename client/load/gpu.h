@@ -29,16 +29,21 @@ int gpu_node(struct gpu *g);
 int gpu_pin(struct gpu *g, size_t bytes, void **ret);
 void gpu_unpin(struct gpu *g, void *memory);
 
-/* A stream with an event for each of its slots. A thread calls all of these, and the thread has the
- * context current in between. */
+/* From gpu_enter() until gpu_leave() the thread has the context current. */
+int gpu_enter(struct gpu *g);
+void gpu_leave(void);
+
+/* A stream with an event for each of its slots. A thread in the context makes it and copies with
+ * it; any thread may free it, once its copies are done. */
 struct gpu_queue;
-int gpu_queue_new(struct gpu *g, unsigned slots, struct gpu_queue **ret);
-/* Waits for the copies first. NULL is allowed. Returns NULL. */
-struct gpu_queue *gpu_queue_free(struct gpu_queue *q);
+int gpu_queue_new(unsigned slots, struct gpu_queue **ret);
+/* NULL is allowed. */
+void gpu_queue_free(struct gpu *g, struct gpu_queue *q);
 /* Queue a copy; the memory must stay until it is done. */
 int gpu_copy_to_device(struct gpu_queue *q, uint64_t device, const void *host, size_t bytes);
 int gpu_copy_to_host(struct gpu_queue *q, void *host, uint64_t device, size_t bytes);
 /* gpu_wait() waits for what was queued before gpu_mark() of that slot; at once, if there was none.
- */
+ * gpu_drain() waits for all that was queued. */
 int gpu_mark(struct gpu_queue *q, unsigned slot);
 int gpu_wait(struct gpu_queue *q, unsigned slot);
+int gpu_drain(struct gpu_queue *q);

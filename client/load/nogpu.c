@@ -42,14 +42,22 @@ void gpu_unpin(struct gpu *g, void *memory)
 {
 }
 
-int gpu_queue_new(struct gpu *g, unsigned slots, struct gpu_queue **ret)
+int gpu_enter(struct gpu *g)
 {
 	return refuse();
 }
 
-struct gpu_queue *gpu_queue_free(struct gpu_queue *q)
+void gpu_leave(void)
 {
-	return NULL;
+}
+
+int gpu_queue_new(unsigned slots, struct gpu_queue **ret)
+{
+	return refuse();
+}
+
+void gpu_queue_free(struct gpu *g, struct gpu_queue *q)
+{
 }
 
 int gpu_copy_to_device(struct gpu_queue *q, uint64_t device, const void *host, size_t bytes)
@@ -68,6 +76,11 @@ int gpu_mark(struct gpu_queue *q, unsigned slot)
 }
 
 int gpu_wait(struct gpu_queue *q, unsigned slot)
+{
+	return refuse();
+}
+
+int gpu_drain(struct gpu_queue *q)
 {
 	return refuse();
 }

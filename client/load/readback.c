@@ -14,7 +14,7 @@ struct reader {
 	void *state;
 	const char *host; /* the memory; NULL: it is a GPU's, at */
 	uint64_t device;
-	struct lane lane;
+	struct lane *lane; /* the transport's */
 };
 
 /* A block in a slot. */
@@ -30,12 +30,13 @@ static int fetch(struct reader *w, uint64_t block, struct fetched *ret)
 	struct cursor at = blocks_cursor(w->r->blocks, block);
 	struct run part;
 	char *to;
-	int r = lane_next(&w->lane, &to);
+	int r = lane_next(w->lane, &to);
 
-	*ret = (struct fetched){ .block = block, .bytes = to, .slot = w->lane.at };
+	*ret = (struct fetched){ .block = block, .bytes = to, .slot = w->lane->at };
 	for (; r == 0 && cursor_next_in_buffer(&at, &part); to += part.bytes)
-		r = gpu_copy_to_host(w->lane.queue, to, w->device + part.buffer_offset, part.bytes);
-	return r < 0 ? r : gpu_mark(w->lane.queue, w->lane.at);
+		r = gpu_copy_to_host(w->lane->queue, to, w->device + part.buffer_offset,
+				     part.bytes);
+	return r < 0 ? r : gpu_mark(w->lane->queue, w->lane->at);
 }
 
 static int end_block(struct reader *w, uint64_t block)
@@ -59,7 +60,7 @@ static int take(struct reader *w, struct fetched *f)
 		return 0;
 	f->bytes = NULL;
 	at = blocks_cursor(w->r->blocks, f->block);
-	r = gpu_wait(w->lane.queue, f->slot);
+	r = gpu_wait(w->lane->queue, f->slot);
 	for (; r == 0 && cursor_next_in_file(&at, &part); bytes += part.bytes)
 		r = w->r->part(w->state, &part, bytes);
 	return r < 0 ? r : end_block(w, f->block);
@@ -73,11 +74,7 @@ static int read_device(struct reader *w)
 
 	while (r == 0 && crew_next(w->crew, &block)) {
 		now = next;
-		/* With a single slot the block in it comes first. */
-		if (w->lane.n == 1)
-			r = take(w, &now);
-		if (r == 0)
-			r = fetch(w, block, &next);
+		r = fetch(w, block, &next);
 		if (r == 0)
 			r = take(w, &now);
 	}
@@ -101,22 +98,34 @@ static int read_host(struct reader *w)
 	return r;
 }
 
+static int run_device(struct reader *w, unsigned thread)
+{
+	struct transport *t = w->r->transport;
+	struct gpushm_private_error why;
+	int left, r = transport_enter(t, thread, &w->lane);
+
+	if (r < 0)
+		return r;
+	w->device = (uintptr_t)gpushm_buffer_device_ptr(w->r->buffer);
+	r = read_device(w);
+	gpushm_private_keep(&why);
+	left = transport_leave(t, w->lane);
+	if (r < 0)
+		gpushm_private_put_back(&why);
+	return r < 0 ? r : left;
+}
+
 static int reader_run(struct crew *crew, unsigned thread, void *user)
 {
 	const struct readback *back = user;
 	struct reader w = { .r = back, .crew = crew };
 	int r = back->open(back->user, &w.state);
 
-	if (!back->transport) {
+	if (r == 0 && back->transport) {
+		r = run_device(&w, thread);
+	} else if (r == 0) {
 		w.host = gpushm_buffer_host_ptr(back->buffer);
-		r = r < 0 ? r : read_host(&w);
-	} else {
-		w.device = (uintptr_t)gpushm_buffer_device_ptr(back->buffer);
-		if (r == 0)
-			r = lane_open(&w.lane, &back->transport->ring, thread, back->threads);
-		if (r == 0)
-			r = read_device(&w);
-		lane_close(&w.lane);
+		r = read_host(&w);
 	}
 	back->close(w.state);
 	return r;

@@ -12,7 +12,7 @@
 
 struct readback {
 	struct gpushm_buffer *buffer;
-	const struct transport *transport; /* NULL: host memory */
+	struct transport *transport; /* NULL: host memory */
 	const struct blocks *blocks;
 	unsigned threads;
 	const char *file; /* for progress; NULL: a verification */

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #define GATHER_BYTES (64u << 20) /* of an array with strides at once */
-#define THREADS_MAX 64u
 
 struct save {
 	struct gpushm_buffer *buffer;
@@ -198,6 +197,8 @@ static int write_all(struct save *s)
 	int r = plan.runs ? 0 : load_no_memory();
 
 	if (r == 0)
+		r = save_file_reserve(&s->file, s->layout.n_header + s->layout.bytes);
+	if (r == 0)
 		r = save_file_write(&s->file, s->layout.header, s->layout.n_header, 0);
 	if (r == 0)
 		r = write_tensors(s, &plan);
@@ -207,14 +208,15 @@ static int write_all(struct save *s)
 
 static int save_to(struct save *s, const char *path)
 {
-	unsigned wanted = s->options.threads < THREADS_MAX ? s->options.threads : THREADS_MAX;
+	unsigned wanted =
+		s->options.threads < TRANSPORT_LANES_MAX ? s->options.threads : TRANSPORT_LANES_MAX;
 	int r = save_file_open(&s->file, path);
 
 	if (r < 0)
 		return r;
 	s->threads = s->file.stream ? 1 : wanted > 0 ? wanted : transport_threads();
 	if (s->device >= 0 && s->layout.bytes > 0)
-		r = transport_open(&s->transport, NULL, s->device, s->threads * LANE_SLOTS, false);
+		r = transport_open(&s->transport, NULL, s->device);
 	s->start_ns = clock_monotonic_ns();
 	if (r == 0)
 		r = write_all(s);

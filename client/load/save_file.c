@@ -12,10 +12,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #define MODE 0666 /* less the umask */
 
@@ -55,7 +58,7 @@ static int open_named(struct save_file *f)
 	f->temporary = make_name(f);
 	if (!f->temporary)
 		return load_no_memory();
-	f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+	f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
 	if (f->fd >= 0)
 		return 0;
 	free_ptr(&f->temporary);
@@ -68,7 +71,7 @@ static int open_temporary(struct save_file *f)
 
 	if (!folder)
 		return load_no_memory();
-	f->fd = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, MODE);
+	f->fd = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, MODE);
 	if (f->fd >= 0)
 		return 0;
 	/* A kernel or file system without such files says one of these. */
@@ -108,8 +111,39 @@ int save_file_open(struct save_file *f, const char *path)
 
 /* ---- writing ---- */
 
+int save_file_reserve(struct save_file *f, uint64_t bytes)
+{
+	struct statfs fs;
+	void *map;
+
+	if (f->stream || fstatfs(f->fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		return 0;
+	if (ftruncate(f->fd, (off_t)bytes) < 0)
+		return fail(f, "");
+	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+	if (map == MAP_FAILED)
+		return 0;
+	f->map = map;
+	f->bytes = bytes;
+	return 0;
+}
+
+/* Space is taken first: a store to a mapping of a file that finds none ends the process (SIGBUS).
+ * False: the bytes are not written. */
+static bool copy_to_map(struct save_file *f, const void *bytes, size_t n, uint64_t offset)
+{
+	size_t before = offset % (size_t)getpagesize();
+
+	if (!f->map || madvise(f->map + offset - before, before + n, MADV_POPULATE_WRITE) < 0)
+		return false;
+	memcpy(f->map + offset, bytes, n);
+	return true;
+}
+
 int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset)
 {
+	if (copy_to_map(f, bytes, n, offset))
+		return 0;
 	for (size_t done = 0; done < n;) {
 		const char *from = (const char *)bytes + done;
 		ssize_t r = f->stream ? write(f->fd, from, n - done)
@@ -154,12 +188,20 @@ static void sync_folder(const struct save_file *f)
 		fsync(fd);
 }
 
+static void unmap(struct save_file *f)
+{
+	if (f->map)
+		munmap(f->map, f->bytes);
+	f->map = NULL;
+}
+
 int save_file_commit(struct save_file *f)
 {
 	int r;
 
 	if (f->stream)
 		return 0;
+	unmap(f);
 	if (fsync(f->fd) < 0)
 		return fail(f, "");
 	r = link_temporary(f);
@@ -174,6 +216,7 @@ int save_file_commit(struct save_file *f)
 
 void save_file_close(struct save_file *f)
 {
+	unmap(f);
 	if (f->temporary)
 		unlink(f->temporary);
 	if (!f->standard)

@@ -15,12 +15,19 @@ struct save_file {
 	int fd;		  /* owned, unless it is standard output */
 	bool stream;	  /* bytes must come in order: "-", a pipe, a device */
 	bool standard;	  /* standard output */
+	char *map;	  /* a file on a tmpfs: all of it, mapped; else NULL */
+	uint64_t bytes;	  /* that are mapped */
 };
 
 /* Opens a temporary file in the folder of `path`, without a name if the file system can do that;
  * for "-", and for a path that exists and is no regular file, that itself. An error of open(2),
  * with gpushm_error() set. */
 int save_file_open(struct save_file *f, const char *path);
+
+/* Says how large the file will be. Without this call it is written, too; but a tmpfs lets one
+ * thread at a time write to a file, and many of them copy to a mapping. An error of ftruncate(2),
+ * with gpushm_error() set. */
+int save_file_reserve(struct save_file *f, uint64_t bytes);
 
 /* Writes all bytes: at that offset; to a stream, where it stands. Any number of threads may write
  * to a file at the same time. An error of write(2), with gpushm_error() set. */

@@ -1,32 +1,82 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opens and closes the parts in order.
+ * Each thread pins its own memory when it begins, so that the first bytes flow while others still
+ * pin; a thread alone would pin for 30 ms before all could begin.
  */
 #include "client/load/transport.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
-int transport_open(struct transport *t, struct gpushm *c, int device, unsigned slots, bool move)
+/* A pinned pool, on the GPU's own NUMA node if there is one. */
+static void choose_pool(struct transport *t)
+{
+	int node = gpu_node(t->gpu);
+	struct gpushm_pool *pools;
+	size_t n;
+
+	if (!t->c || gpushm_pools(t->c, &pools, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		bool usable =
+			pools[i].kind == GPUSHM_PINNED && pools[i].allowed && !pools[i].failed;
+
+		if (usable && (!t->pool[0] || pools[i].numa_node == node))
+			memcpy(t->pool, pools[i].name, sizeof(t->pool));
+		if (usable && pools[i].numa_node == node)
+			break;
+	}
+	free(pools);
+}
+_Static_assert(sizeof(((struct gpushm_pool *)0)->name) == sizeof(((struct transport *)0)->pool),
+	       "a pool's name");
+
+int transport_open(struct transport *t, struct gpushm *c, int device)
 {
 	int r;
 
-	*t = (struct transport){ .device = device };
+	*t = (struct transport){ .device = device, .c = c };
 	r = gpu_open(device, &t->gpu);
 	if (r < 0)
 		return r;
 	t->has_cpus = gpu_processors(t->gpu, &t->cpus);
-	if (move && t->has_cpus)
-		pthread_setaffinity_np(pthread_self(), sizeof(t->cpus), &t->cpus);
-	r = ring_open(&t->ring, c, t->gpu, device, slots);
-	if (r < 0)
-		transport_close(t);
-	return r;
+	choose_pool(t);
+	return 0;
 }
 
 void transport_close(struct transport *t)
 {
-	ring_close(&t->ring);
+	for (unsigned i = 0; t->gpu && i < TRANSPORT_LANES_MAX; i++)
+		lane_close(&t->lanes[i]);
 	t->gpu = gpu_close(t->gpu);
+}
+
+int transport_enter(struct transport *t, unsigned thread, struct lane **ret)
+{
+	struct lane *l = &t->lanes[thread];
+	int r = gpu_enter(t->gpu);
+
+	if (r < 0)
+		return r;
+	if (!l->gpu)
+		r = lane_open(l, t->gpu, t->c, t->pool, t->device);
+	if (r < 0)
+		gpu_leave();
+	else
+		*ret = l;
+	return r;
+}
+
+int transport_leave(struct transport *t, struct lane *l)
+{
+	int r;
+
+	if (!l)
+		return 0;
+	r = lane_drain(l);
+	gpu_leave();
+	return r;
 }
 
 unsigned transport_threads(void)

@@ -1,27 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * The way between this process and a buffer's memory: nothing for host memory, which threads read
- * and write where it is; a GPU, its ring, and processors near to it for the rest.
+ * The way between this process and a GPU's memory: the GPU, processors near to it, and a lane for
+ * each thread. Host memory needs none of this: threads read and write it where it is.
  */
 #pragma once
 
-#include "client/load/ring.h"
-
-struct transport {
-	int device;	  /* CUDA ordinal that copies to and from the buffer; -1: none */
-	struct gpu *gpu;  /* owned; NULL where device is -1 */
-	struct ring ring; /* owned */
-	cpu_set_t cpus;	  /* near to the GPU */
-	bool has_cpus;
-};
-
-/* Opens what copies through that GPU need. c: as for ring_open(). move: the calling thread moves to
- * the processors near to the GPU first, so that the ring's memory is near to it, too. 0, or
- * -ENODEV, -ENOMEM, -EIO with gpushm_error() set. */
-int transport_open(struct transport *t, struct gpushm *c, int device, unsigned slots, bool move);
-void transport_close(struct transport *t);
+#include "client/load/lane.h"
 
 #define TRANSPORT_THREADS 12u
+#define TRANSPORT_LANES_MAX 64u
+
+struct transport {
+	int device;	 /* CUDA ordinal that copies to and from the buffer */
+	struct gpu *gpu; /* owned; NULL: it is not open */
+	struct gpushm *c;
+	char pool[64];	/* where lanes take their memory; "": the driver's */
+	cpu_set_t cpus; /* near to the GPU */
+	bool has_cpus;
+	struct lane lanes[TRANSPORT_LANES_MAX]; /* opened by the first thread of that number */
+};
+
+/* Starts the driver. Lanes will take their memory from a pinned pool of the daemon, if there is one
+ * that this user may create in. c: NULL is allowed. 0, or -ENODEV, -ENOMEM, -EIO with
+ * gpushm_error() set. */
+int transport_open(struct transport *t, struct gpushm *c, int device);
+void transport_close(struct transport *t);
+
+/* A thread enters the GPU's context and gets the lane of its number, which the first thread of
+ * that number opens. transport_leave() waits for the lane's copies, and must be called
+ * after an error, too. 0, or -ENOMEM, -EIO with gpushm_error() set. */
+int transport_enter(struct transport *t, unsigned thread, struct lane **ret);
+int transport_leave(struct transport *t, struct lane *l);
 
 /* How many threads work best where nothing has to wait for a disk: 12 fill the bus; fewer on fewer
  * processors. */

@@ -395,7 +395,7 @@ static void measure_all(void)
 	start_driver();
 	in = measure_floor(false);
 	back = measure_floor(true);
-	connect_to(&d, "[pool gpu]\nkind=vmm\n[pool pinned]\nkind=pinned\nsize=256M\n"
+	connect_to(&d, "[pool gpu]\nkind=vmm\n[pool pinned]\nkind=pinned\nsize=1G\n"
 		       "[pool mempool]\nkind=mempool\n[pool host]\nkind=host\n");
 	measure_process(&d, in);
 	measure_load("load", "gpushm_load from the page cache, pinned pool", "gpu", 0, threads, in);

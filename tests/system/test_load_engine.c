@@ -390,7 +390,7 @@ START_TEST(a_driver_that_fails_leaves_something)
 }
 END_TEST
 
-START_TEST(the_ring_is_pinned_though_a_pool_has_it)
+START_TEST(slots_are_pinned_though_a_pool_has_them)
 {
 	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
 	unsigned long before;
@@ -414,8 +414,8 @@ START_TEST(without_a_pinned_pool_nothing_is_loaded)
 	safetensors_write(path, two, 2, NULL);
 	use_other("[pool gpu]\nkind=vmm\n[pool tiny]\nkind=pinned\nsize=2M\n");
 	before = calls("cuMemHostAlloc");
-	drop(load("gpu", 0, 0));
-	ck_assert_uint_eq(calls("cuMemHostAlloc"), before + 1);
+	drop(load("gpu", 0, 3));
+	ck_assert_uint_gt(calls("cuMemHostAlloc"), before);
 	end_other();
 }
 END_TEST
@@ -450,7 +450,7 @@ int main(void)
 	tcase_add_test(t, a_load_that_was_canceled_leaves_something);
 	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
 	tcase_add_test(t, a_driver_that_fails_leaves_something);
-	tcase_add_test(t, the_ring_is_pinned_though_a_pool_has_it);
+	tcase_add_test(t, slots_are_pinned_though_a_pool_has_them);
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
 	tcase_add_test(t, the_context_of_the_caller_changes);
 	return suite_run("load_engine", t, NULL);

@@ -16,10 +16,12 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #define MIB (1u << 20)
@@ -435,6 +437,58 @@ static int cancel(void *user, const struct gpushm_load_progress *p)
 	return 1;
 }
 
+/* A tmpfs is written through a mapping. */
+START_TEST(a_save_to_a_tmpfs_differs)
+{
+	static const int64_t shape[] = { 3, 1000 }, fortran[] = { 4, 12 };
+	char there[64] = "/dev/shm/gpushm-test-XXXXXX";
+	struct gpushm_array_spec *s;
+	struct gpushm_buffer *b;
+	int fd = mkstemp(there);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	add("first", "uint8", 1, odd)->offset = 0;
+	s = add("fortran", "float32", 2, shape);
+	s->strides = fortran;
+	s->offset = 5 * MIB;
+	add("last", "uint8", 1, odd)->offset = 6 * MIB;
+	b = make(pools[0].name, 12 * MIB, NULL);
+	ck_assert_msg(gpushm_save(b, there, NULL) == 0, "%s", gpushm_error());
+	read_file(there);
+	for (size_t i = 0; i < n_specs; i++)
+		expect_tensor(specs[i].name);
+	ck_assert_int_eq(unlink(there), 0);
+	drop(b);
+	free(take_ptr(file));
+}
+END_TEST
+
+/* A mapping of a file that finds no space is a SIGBUS for who stores to it. */
+START_TEST(a_full_tmpfs_ends_the_process)
+{
+	char there[128], name[160];
+	struct gpushm_buffer *b;
+
+	snprintf(there, sizeof(there), "%s/tmpfs", folder);
+	snprintf(name, sizeof(name), "%s/x", there);
+	ck_assert_int_eq(mkdir(there, 0700), 0);
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", there, "tmpfs", 0, "size=1M") < 0) {
+		puts("skipped: this process may not mount a tmpfs");
+	} else {
+		add("two", "uint8", 1, two);
+		b = make(pools[0].name, 0, NULL);
+		ck_assert_int_eq(gpushm_save(b, name, NULL), -ENOSPC);
+		ck_assert_ptr_nonnull(strstr(gpushm_error(), name));
+		ck_assert_int_eq(access(name, F_OK), -1);
+		drop(b);
+		ck_assert_int_eq(umount(there), 0);
+	}
+	ck_assert_int_eq(rmdir(there), 0);
+}
+END_TEST
+
 START_TEST(an_error_leaves_a_file_or_harms_the_old_one)
 {
 	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = cancel };
@@ -655,6 +709,8 @@ int main(void)
 	tcase_add_test(t, a_name_breaks_the_header);
 	tcase_add_test(t, a_type_that_the_format_lacks_is_saved);
 	tcase_add_test(t, a_buffer_without_arrays_can_not_be_saved);
+	tcase_add_test(t, a_save_to_a_tmpfs_differs);
+	tcase_add_test(t, a_full_tmpfs_ends_the_process);
 	tcase_add_test(t, an_error_leaves_a_file_or_harms_the_old_one);
 	tcase_add_test(t, options_of_another_version_are_misread);
 	tcase_add_test(t, a_save_replaces_a_link_or_ignores_the_umask);
