@@ -11,11 +11,9 @@
 #include "tests/lib/watcher.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -28,7 +26,6 @@
 struct racer {
 	struct gpushm *conn;
 	struct gpushm_options options;
-	int lock; /* a file that a creator locks */
 };
 
 static int trouble(const char *what)
@@ -51,13 +48,11 @@ static int check(struct gpushm_buffer *b)
 
 /* Fills half, and then does what the test says: it publishes, discards or closes the buffer.
  * Returns 1: it has not published. */
-static int create(struct racer *r, struct gpushm_buffer *b)
+static int create(struct gpushm_buffer *b)
 {
 	static char data[BYTES];
 	char line[16] = "";
 
-	if (flock(r->lock, LOCK_EX | LOCK_NB) < 0)
-		return trouble("two creators");
 	memset(data, 'w', BYTES);
 	gpushm_write(b, 0, data, BYTES / 2);
 	puts("creating");
@@ -69,7 +64,6 @@ static int create(struct racer *r, struct gpushm_buffer *b)
 			       ? 0
 			       : trouble("publish");
 	}
-	flock(r->lock, LOCK_UN);
 	if (line[0] == 'd' ? gpushm_discard(b) != 0 : gpushm_close(b) != GPUSHM_UNPUBLISHED)
 		return trouble("discard or close");
 	return 1;
@@ -86,7 +80,7 @@ static int race(struct racer *r)
 			return trouble("open_or_create");
 		if (got == 0)
 			return check(b);
-		got = create(r, b);
+		got = create(b);
 		if (got == 0)
 			puts("published");
 		if (got != 1 || puts("dropped") < 0)
@@ -94,16 +88,13 @@ static int race(struct racer *r)
 	}
 }
 
-/* socket pool lock */
+/* socket pool */
 static int racer_role(char **args)
 {
-	/* Opened before the connection, so that it is closed before it when the process is killed.
-	 */
-	struct racer r = { .lock = open(args[2], O_RDWR | O_CLOEXEC) };
+	struct racer r = { .options = { .struct_size = sizeof(r.options), .pool = args[1] } };
 	char line[8];
 
-	r.options = (struct gpushm_options){ .struct_size = sizeof(r.options), .pool = args[1] };
-	if (r.lock < 0 || gpushm_connect(args[0], &r.conn) < 0)
+	if (gpushm_connect(args[0], &r.conn) < 0)
 		return trouble("connect");
 	puts("ready");
 	if (!fgets(line, sizeof(line), stdin) || race(&r) != 0)
@@ -140,26 +131,15 @@ static void kill_waiter(unsigned creator)
 		kill_racer(i);
 }
 
-static void end_creator(unsigned i)
-{
-	unsigned how = choose(5);
-
-	kill_waiter(i);
-	nanosleep(&(struct timespec){ .tv_nsec = choose(2000000) }, NULL);
-	if (how < 3)
-		kill_racer(i);
-	else
-		role_write_line(&racers[i], how == 3 ? "discard" : "close");
-}
-
-/* Reads a line of some racer. */
-static unsigned hear(char *line, size_t size)
+/* Reads a line of some racer; returns RACERS if none has said anything in that time. */
+static unsigned hear(int timeout_ms, char *line, size_t size)
 {
 	struct pollfd fds[RACERS];
 
 	for (unsigned i = 0; i < RACERS; i++)
 		fds[i] = (struct pollfd){ .fd = ended[i] ? -1 : racers[i].from, .events = POLLIN };
-	ck_assert_int_gt(poll(fds, RACERS, WATCHER_LONG_MS), 0);
+	if (poll(fds, RACERS, timeout_ms) <= 0)
+		return RACERS;
 	for (unsigned i = 0, n = choose(RACERS);; i++) {
 		unsigned at = (i + n) % RACERS;
 
@@ -168,6 +148,29 @@ static unsigned hear(char *line, size_t size)
 		role_read_line(&racers[at], line, size);
 		return at;
 	}
+}
+
+/* A racer has created, and does not go on before the test says so: nobody else may create. */
+static void expect_no_other(unsigned creator)
+{
+	char line[512];
+	unsigned i;
+
+	nanosleep(&(struct timespec){ .tv_nsec = choose(2000000) }, NULL);
+	while ((i = hear(0, line, sizeof(line))) < RACERS)
+		ck_assert_msg(i != creator && strcmp(line, "dropped") == 0,
+			      "racer %u creates, and racer %u says: %s", creator, i, line);
+}
+
+static void end_creator(unsigned i)
+{
+	unsigned how = choose(5);
+
+	kill_waiter(i);
+	if (how < 3)
+		kill_racer(i);
+	else
+		role_write_line(&racers[i], how == 3 ? "discard" : "close");
 }
 
 static unsigned count_alive(void)
@@ -186,13 +189,16 @@ static unsigned run_race(unsigned ends)
 	char line[512];
 
 	while (count_alive() > 0) {
-		unsigned i = hear(line, sizeof(line));
+		unsigned i = hear((int)WATCHER_LONG_MS, line, sizeof(line));
 
-		if (strcmp(line, "creating") == 0 && ends > 0) {
-			ends--;
-			end_creator(i);
-		} else if (strcmp(line, "creating") == 0) {
-			role_write_line(&racers[i], "publish");
+		ck_assert_msg(i < RACERS, "%u racers wait for ever", count_alive());
+		if (strcmp(line, "creating") == 0) {
+			expect_no_other(i);
+			if (ends == 0)
+				role_write_line(&racers[i], "publish");
+			else
+				end_creator(i);
+			ends -= ends > 0;
 		} else if (strcmp(line, "published") == 0) {
 			published++;
 		} else if (strcmp(line, "done") == 0) {
@@ -208,16 +214,11 @@ static unsigned run_race(unsigned ends)
 
 static void race_in(const char *pool)
 {
-	char lock[128], line[512];
-	int fd;
+	char line[512];
 
-	snprintf(lock, sizeof(lock), "%s/lock", d.folder);
-	fd = open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-	ck_assert_int_ge(fd, 0);
-	close_fd(&fd);
 	for (unsigned i = 0; i < RACERS; i++) {
 		ended[i] = false;
-		role_start(&racers[i], "racer", (const char *[]){ d.socket, pool, lock, NULL });
+		role_start(&racers[i], "racer", (const char *[]){ d.socket, pool, NULL });
 	}
 	for (unsigned i = 0; i < RACERS; i++) {
 		role_read_line(&racers[i], line, sizeof(line));
@@ -228,7 +229,6 @@ static void race_in(const char *pool)
 	ck_assert_uint_eq(run_race(ENDS), 1);
 	ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
 	client_await(client_used_bytes() == 0);
-	unlink(lock);
 }
 
 START_TEST(a_racer_waits_for_ever_or_two_create)
