@@ -553,7 +553,7 @@ check-gpu:
 		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
 	@tests/run.sh --sum $(RESULTS)
 # The Python package with the libraries that are there, or with PARTS of them; LIMIT is the seconds for each.
-PARTS ?= torch models numba numba-kernels cupy-cai cuda-core-resource core jax cupy cuda-core handles numpy
+PARTS ?= torch torch-memory models numba numba-kernels cupy-cai cuda-core-resource core jax cupy cuda-core handles numpy
 CHECK_GPU_PYTHON = for p in $(PARTS); do \
 	V=1 $(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
 check-gpu-python:
@@ -606,7 +606,7 @@ venv-torch: $(BUILD)/venv-torch/ready
 $(BUILD)/venv-torch/ready: tests/requirements-torch.txt
 	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-torch
 	@python3 -m venv $(BUILD)/venv-torch || { echo "venv-torch: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
-	$(call SAY,PIP)$(BUILD)/venv-torch/bin/pip install -q --disable-pip-version-check --no-compile -r $< || { \
+	$(call SAY,PIP)$(BUILD)/venv-torch/bin/pip install -q --disable-pip-version-check -r $< || { \
 		echo "venv-torch: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
 	@touch $@
 

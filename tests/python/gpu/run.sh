@@ -11,7 +11,13 @@ part=$2
 export BUILD=$build PYTHONPATH=$build/python:$build/deps/python PYTHONDONTWRITEBYTECODE=1
 case $part in
 numba-kernels) tests=(tests/python/gpu/test_numba.py) ;;
-models) tests=(tests/python/models) ;;
+models)
+	tests=()
+	for t in tests/python/models/test_*.py; do
+		case $t in *_memory.py) ;; *) tests+=("$t") ;; esac
+	done
+	;;
+torch-memory) tests=(tests/python/models/test_memory.py) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
 core)

@@ -93,9 +93,13 @@ def test_memory_without_a_gpu_says_something_else(raises: Raises) -> None:
 # ---- sections ----
 
 
+def buffer_of(mem: shared.Memory) -> Any:
+    return mem._open().buffer
+
+
 def inside(mem: shared.Memory, tensor: torch.Tensor) -> bool:
-    start = mem.buffer.device_ptr or 0
-    return start <= tensor.data_ptr() < start + mem.buffer.nbytes
+    start = buffer_of(mem).device_ptr or 0
+    return start <= tensor.data_ptr() < start + mem.nbytes
 
 
 def forward() -> list[float]:
@@ -112,13 +116,13 @@ def test_a_model_is_outside_of_the_buffer_or_copied(gpu: str, name: str, raises:
         mem.publish(model)
     after = torch.empty(1 << 20, device=gpu)
     assert not inside(mem, after)
-    here = mem.buffer.device_ptr or 0
-    arrays = {n: a.offset for n, a in mem.buffer.items()}
+    here = buffer_of(mem).device_ptr or 0
+    arrays = {n: a.offset for n, a in buffer_of(mem).items()}
     assert arrays["embed.weight"] == model.embed.weight.data_ptr() - here == arrays["head.weight"]
     expected = model(tokens(gpu))[0, 0].tolist()
     with mp.get_context("spawn").Pool(1) as workers:
         assert workers.apply(forward) == expected
-    assert mem.buffer.state == "sealed" and mem.used > 0
+    assert buffer_of(mem).state == "sealed" and mem.used > 0
     assert "delete the tensors" in raises(gpushm.InUse, mem.close)
     del model
     gc.collect()
@@ -130,10 +134,11 @@ def test_tensors_outside_are_left_out(gpu: str, name: str, raises: Raises) -> No
         model = seeded()
         model.embed.to(gpu)
         model.head.weight = model.embed.weight
-    got = mem.publish(model)
+    inner, got = model.embed.weight.detach().cpu(), mem.publish(model)
     assert torch.equal(got["layers.0.weight"].cpu(), model.layers[0].weight)
     assert torch.equal(got["inv_freq"].cpu(), model.inv_freq)
     got.close()
+    assert torch.equal(model.embed.weight.cpu(), inner), "close() of the mapping has ended the section's memory"
     gpushm.unlink(name)
     with shared.memory(name, "4 MiB") as small:
         text = raises(gpushm.TooLarge, small.publish, {"large": torch.zeros(8 << 20)})
@@ -258,8 +263,8 @@ try:
     with gpushm.torch.memory("model", "64 MiB") as mem:
         t = torch.ones(1 << 20, device="cuda")
         mem.publish({"t": t})
-    start = mem.buffer.device_ptr
-    print("inside" if start <= t.data_ptr() < start + mem.buffer.nbytes else "outside", int(t.sum()))
+    start = mem._open().buffer.device_ptr
+    print("inside" if start <= t.data_ptr() < start + mem.nbytes else "outside", int(t.sum()))
 except gpushm.NotSupported as e:
     print("refused", "expandable_segments" in str(e))
 """
@@ -280,7 +285,7 @@ torch.cuda.set_device(1)
 with mem:
     t = torch.ones(8, device="cuda:1")
     mem.publish({"t": t})
-print(int(t.sum()), mem.buffer.device)
+print(int(t.sum()), mem._open().buffer.device)
 """
 
 

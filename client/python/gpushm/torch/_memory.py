@@ -83,7 +83,11 @@ def _bytes(size: int | str) -> int:
 
 
 class _Space:
-    """A buffer, the allocator over it, and PyTorch's pool that asks the allocator."""
+    """A buffer, the allocator over it, and PyTorch's pool that asks the allocator.
+
+    The buffer is not given to the program, because its end before the pool's would be fatal: the address may become
+    another buffer's, PyTorch then knows two blocks there, and ends the process where the second one is freed.
+    """
 
     def __init__(self, buffer: Buffer, device: int) -> None:
         self.buffer: Buffer = buffer
@@ -110,18 +114,13 @@ class _Space:
 
     def end(self) -> bool:
         """Ends the pool, and then the buffer. False: PyTorch still uses its memory, and it stays."""
-        if self.buffer.closed:
-            return True
         if self.in_use():
             return False
         self.pool = None
         _, allocs, frees, *_ = _core._arena_stat(self.id)
         if frees < allocs:
             return False
-        try:
-            self.buffer.close()
-        except _core.InUse:  # tensors of what publish() has returned
-            return False
+        self.buffer.close()
         _core._arena_drop(self.id)
         return True
 
@@ -157,9 +156,9 @@ class Memory:
         self._section: AbstractContextManager[None] | None = None
 
     @property
-    def buffer(self) -> Buffer:
-        """The gpushm.Buffer."""
-        return self._open().buffer
+    def nbytes(self) -> int:
+        """The buffer's size."""
+        return int(self._open().buffer.nbytes)
 
     @property
     def used(self) -> int:
@@ -303,7 +302,8 @@ class Memory:
             space.buffer.publish_as(self._name, replace=True)
         else:
             space.buffer.publish()
-        return Tensors(space.buffer)
+        # A lease of its own: the space's must outlive PyTorch's pool, and nobody else may end it.
+        return Tensors(_core.open_many(self._name, device=space.device))
 
     @staticmethod
     def _place(space: _Space, region: _layout.Region) -> bool:

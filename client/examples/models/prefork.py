@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Eight workers of a prefork server answer with one model, which is in memory once.
+
+With gunicorn, where one process has called publish():  gunicorn --workers 8 'prefork:app()'
+python prefork.py  forks eight workers itself, asks them 200 times, and stops them.
+"""
+
+import json
+import os
+import signal
+import socket
+
+import gpushm.torch
+import torch
+
+
+def build():
+    return torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)]).eval()
+
+
+def publish():
+    gpushm.torch.publish("prefork", build().to("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def app():
+    """A WSGI application. Each worker makes one after the fork, which CUDA does not survive."""
+    model = gpushm.torch.attach("prefork", build, timeout=60)
+
+    def answer(environ, start_response):
+        x = torch.full((1, 512), float(environ["QUERY_STRING"]), device=model[0].weight.device)
+        start_response("200 OK", [])
+        return [json.dumps([os.getpid(), model(x).mean().item()]).encode()]
+
+    return answer
+
+
+def serve(listener):  # the least of a server: a question is a number
+    answer = app()
+    while True:
+        client, _ = listener.accept()
+        with client:
+            client.sendall(b"".join(answer({"QUERY_STRING": client.recv(64).decode()}, lambda *head: None)))
+
+
+if __name__ == "__main__":
+    listener, workers, answers = socket.create_server(("127.0.0.1", 0)), [], []
+    for run in (publish, *[lambda: serve(listener)] * 8):
+        workers.append(os.fork())
+        if workers[-1] == 0:
+            os._exit(run() or 0)
+    for _ in range(200):
+        with socket.create_connection(listener.getsockname()) as asked:
+            asked.sendall(b"1")
+            answers.append(json.loads(asked.makefile().read()))
+    info = gpushm.stat("prefork")
+    print(f"{len({pid for pid, _ in answers})} workers answered, {info.readers} share {info.nbytes >> 20} MiB")
+    assert len({mean for _, mean in answers}) == 1
+    for pid in workers[1:]:
+        os.kill(pid, signal.SIGTERM)
+    gpushm.unlink("prefork")
