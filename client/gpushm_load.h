@@ -34,7 +34,8 @@ extern "C" {
 struct gpushm_load_progress {
 	uint64_t done, total; /* bytes of tensors */
 	uint64_t elapsed_ns;  /* since the first byte was asked for */
-	const char *file;     /* that is read or written; NULL for a verification */
+	const char *file;     /* that is read or written; NULL for a verification, and while
+				 another process loads */
 };
 
 /* What a load, save or verification did. */
@@ -47,8 +48,9 @@ struct gpushm_load_report {
 	int direct;	    /* 1: at least one file was read past the page cache */
 };
 
-/* Called from the calling thread, some ten times a second and once at the end. Nonzero stops the
- * work: -ECANCELED, and nothing is left behind. */
+/* Called from the calling thread, some ten times a second and once at the end; with nothing done
+ * also while another process loads. Nonzero stops the work: -ECANCELED, and nothing is left behind.
+ */
 typedef int gpushm_load_progress_fn(void *user, const struct gpushm_load_progress *progress);
 
 #define GPUSHM_LOAD_IF_MISSING \

@@ -222,12 +222,37 @@ static int wait_for_loader(struct loading *l)
 	return r == -ETIMEDOUT ? 0 : r;
 }
 
+/* Progress can stop a wait for another process, too. */
+static int report_wait(const struct loading *l)
+{
+	const struct gpushm_load_progress p = { .total = l->m.plan.bytes };
+
+	if (l->load.progress && l->load.progress(l->load.user, &p) != 0)
+		return load_fail(ECANCELED, "the load was stopped");
+	return 0;
+}
+
+static int open_or_create(struct loading *l)
+{
+	for (;;) {
+		uint64_t left = left_ms(l);
+		uint64_t nap = l->load.progress && left > LOOK_AGAIN_MS ? LOOK_AGAIN_MS : left;
+		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, nap, l->m.bytes,
+					      l->options, &l->b);
+
+		if (r != -ETIMEDOUT || nap == left)
+			return r;
+		r = report_wait(l);
+		if (r < 0)
+			return r;
+	}
+}
+
 /* Opens a buffer with these contents, or creates one. */
 static int find_or_create(struct loading *l)
 {
 	for (;;) {
-		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, left_ms(l), l->m.bytes,
-					      l->options, &l->b);
+		int r = open_or_create(l);
 
 		if (r == GPUSHM_CREATED)
 			return describe(l);
@@ -242,6 +267,8 @@ static int find_or_create(struct loading *l)
 		if (r != -EAGAIN)
 			return r < 0 ? r : 0;
 		r = wait_for_loader(l);
+		if (r == 0)
+			r = report_wait(l);
 		if (r < 0)
 			return r;
 	}

@@ -39,8 +39,11 @@ static void teardown(void)
 
 /* ---- a process that loads ---- */
 
+/* When it loads, and not while it waits for another process. */
 static int hang(void *user, const struct gpushm_load_progress *p)
 {
+	if (p->done == 0)
+		return 0;
 	puts("hangs");
 	fflush(stdout);
 	while (pause() < 0)
@@ -183,7 +186,7 @@ END_TEST
 START_TEST(nobody_loads_after_the_loader_has_died)
 {
 	const char *source = model_write("m.safetensors", "a", "3000000");
-	struct role_process racers[8], dying[3];
+	struct role_process racers[40], dying[10];
 
 	for (unsigned i = 0; i < array_size(dying); i++) {
 		start(&dying[i], 0, ONCE, source, "hang");
@@ -196,7 +199,7 @@ START_TEST(nobody_loads_after_the_loader_has_died)
 		role_write_line(&racers[i], "go");
 	}
 	client_await(client_waiting() == array_size(racers) + array_size(dying) - 1);
-	for (unsigned i = array_size(dying); i-- > 0;) {
+	for (unsigned i = 0; i < array_size(dying); i++) {
 		kill(dying[i].pid, SIGKILL);
 		role_wait(&dying[i]);
 	}
@@ -241,8 +244,18 @@ START_TEST(two_of_many_processes_replace_the_buffer)
 }
 END_TEST
 
+static int stop_later(void *user, const struct gpushm_load_progress *p)
+{
+	unsigned *calls = user;
+
+	ck_assert_uint_eq(p->done, 0);
+	ck_assert_uint_ge(p->total, 3000000);
+	return ++*calls == 3;
+}
+
 START_TEST(a_wait_for_another_loader_has_no_end)
 {
+	unsigned calls = 0;
 	const char *source = model_write("m.safetensors", "old", "3000000");
 	struct gpushm_load_options load = { .struct_size = sizeof(load),
 					    .flags = ONCE,
@@ -253,6 +266,11 @@ START_TEST(a_wait_for_another_loader_has_no_end)
 	role_write_line(&dying, "go");
 	expect_line(&dying, "hangs");
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -ETIMEDOUT);
+	load = (struct gpushm_load_options){
+		.struct_size = sizeof(load), .flags = ONCE, .progress = stop_later, .user = &calls
+	};
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -ECANCELED);
+	ck_assert_uint_eq(calls, 3);
 	kill(dying.pid, SIGKILL);
 	role_wait(&dying);
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, NULL, NULL), 0);
@@ -262,6 +280,10 @@ START_TEST(a_wait_for_another_loader_has_no_end)
 	role_write_line(&dying, "go");
 	expect_line(&dying, "hangs");
 	load.flags = ANEW;
+	calls = 0;
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -ECANCELED);
+	load.progress = NULL;
+	load.wait_ms = 50;
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -ETIMEDOUT);
 	kill(dying.pid, SIGKILL);
 	role_wait(&dying);
