@@ -99,6 +99,33 @@ def test_each_tensor_orders_its_streams(pool: str, stream: int | None) -> None:
         theirs.discard()
 
 
+@on_a_gpu
+def test_a_strided_tensor_on_a_gpu_is_copied_in_small_pieces(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its library's kernel is faster; what that makes lives until it is copied."""
+
+    def contiguous(self: FastTensor) -> FastTensor:
+        return FastTensor(self.raw + 48, self.shape, self.type, None, self.device)
+
+    monkeypatch.setattr(FastTensor, "is_cuda", True, raising=False)
+    monkeypatch.setattr(FastTensor, "is_contiguous", lambda self: self.strides is None, raising=False)
+    monkeypatch.setattr(FastTensor, "contiguous", contiguous, raising=False)
+    turned, whole = tensors.random_bytes(48, 1), tensors.random_bytes(48, 2)
+    with gpushm.create("theirs", 96, pool=GPU_POOLS[0]) as theirs:
+        theirs.copy_from_host(np.concatenate([turned, whole]))
+        t = Parameter(theirs.device_ptr, (4, 6), "bfloat16", (1, 4), (CUDA, 0))
+        t.requires_grad = True
+        with gpushm.create_many("m", {"t": ((4, 6), "bfloat16")}, pool=pool) as b:
+            b.update({"t": t})
+            assert b["t"].view("uint16").copy_to_host().tobytes() == whole.tobytes()
+            assert not t.asked or b.device is None
+            # On a stream nothing that lives so briefly can be copied.
+            b.update({"t": t}, stream=1)
+            want = np.lib.stride_tricks.as_strided(turned.view("u2"), (4, 6), (2, 8))
+            assert np.array_equal(b["t"].view("uint16").copy_to_host(), want)
+            b.discard()
+        theirs.discard()
+
+
 def test_what_is_no_plain_copy_is_copied_as_if_it_were(pool: str) -> None:
     raw = tensors.random_bytes(96)
     turned = FastTensor(raw, (4, 6), "bfloat16", (1, 4))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def fill(array: Any, source: Any, stream: Stream | None = None, casting: Any = "same_kind") -> None:
     """Copies the source into the array, broadcast to its shape. casting: of NumPy, where the types differ."""
-    one = _exchanged(array, source, _foreign.exchange_apis().get(type(source)))
+    one = _exchanged(array, source, _foreign.exchange_apis().get(type(source)), stream)
     if one is None or not _is_ordered(one, stream):
         one = _direct(array, source, stream)
     if one is not None:
@@ -36,7 +36,7 @@ def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: Stream | None = Non
     apis, ordered = _foreign.exchange_apis(), set()
     for name, array, value in pairs:
         try:
-            one = _exchanged(array, value, apis.get(type(value)))
+            one = _exchanged(array, value, apis.get(type(value)), stream)
             if one is not None and (one[3] in ordered or _is_ordered(one, stream)):
                 queued.append(one)
                 ordered.add(one[3])
@@ -96,9 +96,15 @@ def _device_of(array: Any) -> int | None:
     return array.__dlpack_device__()[1] if array.device is not None else None
 
 
-def _exchanged(array: Any, source: Any, api: Any) -> tuple[Any, ...] | None:
+def _exchanged(array: Any, source: Any, api: Any, stream: Stream | None) -> tuple[Any, ...] | None:
     """The copy of a tensor whose library has DLPack's exchange API; None: it has not, or it is no plain copy."""
-    return None if api is None else _core._copy_of(array, source, api)
+    if api is None:
+        return None
+    one = _core._copy_of(array, source, api)
+    if one is None and stream is None and getattr(source, "is_cuda", False) and not source.is_contiguous():
+        # As in _direct().
+        one = _core._copy_of(array, source.detach().contiguous(), api)
+    return one
 
 
 def _is_ordered(one: tuple[Any, ...], stream: Stream | None) -> bool:
