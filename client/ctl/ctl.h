@@ -116,12 +116,8 @@ int hold_until_eof(struct ctl *ctl);
  * daemon is gone. An exit code. */
 int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_state state);
 
-struct model_summary;
-
-/* stat.c: all facts about a buffer, as an object. key is as for json_open(). model: of a model that
- * this process can open; else NULL. */
-void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders,
-	       const struct model_summary *model);
+/* stat.c: all facts about a buffer, as an object. key is as for json_open(). */
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders);
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);

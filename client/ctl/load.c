@@ -53,17 +53,16 @@ struct loaded {
 static void complete_report(struct gpushm_buffer *b, struct gpushm_load_report *r)
 {
 	struct model_summary s;
-	const void *content;
+	const void *value;
 	size_t size;
 
-	if (model_summarize(b, &s) == 0) {
+	if (gpushm_buffer_attr(b, "gpushm.types", &value, &size) == 0 &&
+	    model_summarize(value, size, &s)) {
 		r->tensors = s.tensors;
 		r->bytes = s.bytes;
-		model_summary_free(&s);
 	}
-	*r->content = '\0';
-	if (gpushm_buffer_attr(b, "gpushm.content", &content, &size) == 0)
-		snprintf(r->content, sizeof(r->content), "%.*s", (int)size, (const char *)content);
+	if (gpushm_buffer_attr(b, "gpushm.content", &value, &size) == 0)
+		snprintf(r->content, sizeof(r->content), "%.*s", (int)size, (const char *)value);
 }
 
 static void report(const struct ctl *ctl, const struct loaded *l)

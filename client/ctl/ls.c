@@ -98,7 +98,7 @@ static int print_json(struct json *j, struct gpushm_stat *const *list, size_t n,
 {
 	json_open(j, NULL, '[');
 	for (size_t i = 0; i < n; i++)
-		stat_json(j, NULL, list[i], holders, NULL);
+		stat_json(j, NULL, list[i], holders);
 	json_close(j, ']');
 	return CTL_OK;
 }
@@ -128,7 +128,7 @@ static int each_buffer(const struct ctl *ctl, struct gpushm_stat *const *list, s
 
 		if (b && j) {
 			json_open(j, NULL, '{');
-			stat_json(j, "buffer", list[i], false, NULL);
+			stat_json(j, "buffer", list[i], false);
 			r = arrays_json(j, b);
 			json_close(j, '}');
 		} else if (b) {

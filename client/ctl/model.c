@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What load, save, verify, put, get and stat share about models: the library, its progress, its
- * errors, and a summary of a model's arrays. libgpushm-load brings libraries of its own, which a
+ * errors, and the summary that a load has left. libgpushm-load brings libraries of its own, which a
  * command that only lists buffers must not load: so it is opened at run time, where the loader
  * looks for libgpushm, too (the program's run path).
  */
@@ -12,6 +12,7 @@
 #include "proto/base/size.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -164,100 +165,29 @@ bool model_is(const struct gpushm_stat *s)
 	return model_attr(s, "gpushm.source") || model_attr(s, "gpushm.content");
 }
 
-/* Where a tensor lies: tied tensors are arrays of the same bytes. */
-struct extent {
-	uint64_t offset, bytes;
-	struct gpushm_dtype dtype;
-};
-
-static int by_offset(const void *a, const void *b)
+/* Another user's attribute may be any text: what is not understood ends it. */
+static void parse_types(const char *text, struct model_summary *ret)
 {
-	const struct extent *x = a, *y = b;
+	struct model_dtype d;
+	int n = 0;
 
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-	const struct model_dtype *x = a, *y = b;
-
-	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
-
-static bool same_dtype(struct gpushm_dtype a, struct gpushm_dtype b)
-{
-	return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes &&
-	       a.itemsize == b.itemsize;
-}
-
-static int add_extent(struct model_summary *s, const struct extent *e, bool tied)
-{
-	struct model_dtype *d = s->dtypes, *all;
-
-	while (d < s->dtypes + s->n_dtypes && !same_dtype(d->dtype, e->dtype))
-		d++;
-	if (d == s->dtypes + s->n_dtypes) {
-		all = reallocarray(s->dtypes, s->n_dtypes + 1, sizeof(*all));
-		if (!all)
-			return -ENOMEM;
-		s->dtypes = all;
-		d = &all[s->n_dtypes++];
-		*d = (struct model_dtype){ .dtype = e->dtype };
+	for (; sscanf(text, " %31[^ ,] %" SCNu64 " %" SCNu64 "%n", d.name, &d.tensors, &d.bytes,
+		      &n) == 3 &&
+	       ret->n_dtypes < MODEL_DTYPES_MAX;
+	     text += n + (text[n] == ',')) {
+		ret->dtypes[ret->n_dtypes++] = d;
+		ret->tensors += d.tensors;
+		ret->bytes += d.bytes;
 	}
-	d->tensors++;
-	d->bytes += tied ? 0 : e->bytes;
-	s->tensors++;
-	s->bytes += tied ? 0 : e->bytes;
-	return 0;
 }
 
-/* A loader keeps a file's large metadata in an array of this name. */
-static int read_extents(const struct gpushm_buffer *b, struct extent *extents, size_t *ret_n)
+bool model_summarize(const void *types, size_t size, struct model_summary *ret)
 {
-	size_t n = 0;
+	char text[1024];
 
-	for (size_t i = 0; i < gpushm_buffer_arrays(b); i++) {
-		struct gpushm_array *a = NULL;
-		int r = gpushm_array_at((struct gpushm_buffer *)b, i, &a);
-
-		if (r < 0)
-			return r;
-		if (strcmp(gpushm_array_name(a), "__metadata__") != 0)
-			extents[n++] =
-				(struct extent){ gpushm_array_offset(a), gpushm_array_nbytes(a),
-						 gpushm_array_dtype(a) };
-		gpushm_array_free(a);
-	}
-	*ret_n = n;
-	return 0;
-}
-
-int model_summarize(const struct gpushm_buffer *b, struct model_summary *ret)
-{
-	_cleanup_(free_ptr) struct extent *extents =
-		calloc(gpushm_buffer_arrays(b) + 1, sizeof(*extents));
-	struct model_summary s = { 0 };
-	size_t n = 0;
-	int r = extents ? read_extents(b, extents, &n) : -ENOMEM;
-
-	if (r == 0)
-		qsort(extents, n, sizeof(*extents), by_offset);
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = add_extent(&s, &extents[i], i && extents[i].offset == extents[i - 1].offset);
-	if (r < 0) {
-		model_summary_free(&s);
-		return r;
-	}
-	if (s.n_dtypes)
-		qsort(s.dtypes, s.n_dtypes, sizeof(*s.dtypes), by_bytes);
-	*ret = s;
-	return 0;
-}
-
-void model_summary_free(struct model_summary *s)
-{
-	free_ptr(&s->dtypes);
-	s->n_dtypes = 0;
+	*ret = (struct model_summary){ 0 };
+	snprintf(text, sizeof(text), "%.*s", (int)(size < sizeof(text) ? size : sizeof(text) - 1),
+		 (const char *)types);
+	parse_types(text, ret);
+	return ret->n_dtypes > 0;
 }

@@ -99,16 +99,17 @@ int model_save(struct ctl *ctl, const struct model_save *o, const char *name, co
 
 /* ---- what is in a model ---- */
 
+#define MODEL_DTYPES_MAX 32u
+
 struct model_dtype {
-	struct gpushm_dtype dtype;
-	size_t tensors;
-	uint64_t bytes;
+	char name[32];
+	uint64_t tensors, bytes;
 };
 
 struct model_summary {
-	size_t tensors;		    /* names */
-	uint64_t bytes;		    /* tied tensors count once */
-	struct model_dtype *dtypes; /* owned; the largest first */
+	uint64_t tensors;			     /* names */
+	uint64_t bytes;				     /* tied tensors count once */
+	struct model_dtype dtypes[MODEL_DTYPES_MAX]; /* the one with the most bytes first */
 	size_t n_dtypes;
 };
 
@@ -118,7 +119,5 @@ bool model_is(const struct gpushm_stat *s);
 /* An attribute of that key that is text; NULL. */
 const struct gpushm_attr *model_attr(const struct gpushm_stat *s, const char *key);
 
-/* Counts the arrays of an open buffer. Free *ret with model_summary_free(). 0, -ENOMEM, or as
- * gpushm_array_at(). */
-int model_summarize(const struct gpushm_buffer *b, struct model_summary *ret);
-void model_summary_free(struct model_summary *s);
+/* Reads the attribute "gpushm.types" that a load has left. False: it has no types. */
+bool model_summarize(const void *types, size_t size, struct model_summary *ret);

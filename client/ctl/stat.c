@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpushmctl stat`: shows everything about one buffer. The daemon gives the table of arrays only to
- * a process that opens the buffer, so --arrays opens it for reading for a moment; so does a model,
- * whose types are counted. If it can't be opened (the GPU is hidden), the rest is shown.
+ * a process that opens the buffer, so --arrays opens it for reading for a moment. What is in a
+ * model its attributes say, so that showing it starts no GPU's driver.
  */
 #include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
@@ -16,16 +16,6 @@
 struct options {
 	bool arrays, names, wide;
 	uint64_t timeout;
-};
-
-/* What is shown. */
-struct view {
-	struct gpushm_stat *stat;     /* owned */
-	struct gpushm_buffer *buffer; /* owned; NULL: it is not open */
-	bool arrays;		      /* --arrays */
-	bool counted;		      /* model is known */
-	struct model_summary model;   /* owned */
-	char why[512];		      /* a model is not counted; "" */
 };
 
 enum table_style stat_style(const struct gpushm_stat *s)
@@ -92,34 +82,47 @@ static void json_attr(struct json *j, const char *key, const struct gpushm_attr 
 		json_null(j, key);
 }
 
-/* m: NULL if this process can't open the buffer. */
-static void model_json(struct json *j, const struct gpushm_stat *s, const struct model_summary *m)
+/* The types that its load has counted. False: it has not. */
+static bool summarize(const struct gpushm_stat *s, struct model_summary *ret)
 {
-	json_open(j, "model", '{');
-	json_uint(j, "tensors", m ? m->tensors : s->arrays);
-	json_attr(j, "digest", model_attr(s, "gpushm.content"));
-	json_attr(j, "source", model_attr(s, "gpushm.source"));
-	if (!m) {
-		json_null(j, "bytes");
-		json_null(j, "dtypes");
-		json_close(j, '}');
-		return;
-	}
-	json_uint(j, "bytes", m->bytes);
+	const struct gpushm_attr *a = model_attr(s, "gpushm.types");
+
+	return a && model_summarize(a->value, a->size, ret);
+}
+
+static void dtypes_json(struct json *j, const struct model_summary *m)
+{
 	json_open(j, "dtypes", '[');
 	for (size_t i = 0; i < m->n_dtypes; i++) {
 		json_open(j, NULL, '{');
-		json_string(j, "dtype", output_dtype(m->dtypes[i].dtype).text);
+		json_string(j, "dtype", m->dtypes[i].name);
 		json_uint(j, "tensors", m->dtypes[i].tensors);
 		json_uint(j, "bytes", m->dtypes[i].bytes);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
+}
+
+static void model_json(struct json *j, const struct gpushm_stat *s)
+{
+	struct model_summary m;
+	bool known = summarize(s, &m);
+
+	json_open(j, "model", '{');
+	json_uint(j, "tensors", known ? m.tensors : s->arrays);
+	json_attr(j, "digest", model_attr(s, "gpushm.content"));
+	json_attr(j, "source", model_attr(s, "gpushm.source"));
+	if (known) {
+		json_uint(j, "bytes", m.bytes);
+		dtypes_json(j, &m);
+	} else {
+		json_null(j, "bytes");
+		json_null(j, "dtypes");
+	}
 	json_close(j, '}');
 }
 
-void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders,
-	       const struct model_summary *model)
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders)
 {
 	char mode[16];
 
@@ -151,7 +154,7 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 	json_uint(j, "suspects", s->suspects);
 	json_uint(j, "ending", s->suspects);
 	if (model_is(s))
-		model_json(j, s, model);
+		model_json(j, s);
 	if (s->n_attrs)
 		attrs_json(j, s);
 	if (with_holders)
@@ -215,24 +218,26 @@ static void add_text(struct table *t, const char *key, const struct gpushm_attr 
 		table_fact(t, key, TABLE_PLAIN, "%.*s", (int)a->size, (const char *)a->value);
 }
 
-static void add_model(struct table *t, const struct ctl *ctl, const struct view *v)
+static void add_types(struct table *t, const struct ctl *ctl, const struct model_summary *m)
 {
-	const struct model_summary *m = &v->model;
-
-	if (!model_is(v->stat))
-		return;
-	if (v->counted)
-		table_fact(t, "model", TABLE_PLAIN, "%zu %s, %s",
-			   OUTPUT_COUNT(m->tensors, "tensor"), ctl_size(ctl, m->bytes).text);
-	else
-		table_fact(t, "model", TABLE_PLAIN, "its types are not shown: %s", v->why);
+	table_fact(t, "model", TABLE_PLAIN, "%" PRIu64 " %s, %s",
+		   OUTPUT_COUNT(m->tensors, "tensor"), ctl_size(ctl, m->bytes).text);
 	for (size_t i = 0; i < m->n_dtypes; i++)
-		table_fact(t, i ? "" : "types", TABLE_PLAIN, "%s: %zu %s, %s",
-			   output_dtype(m->dtypes[i].dtype).text,
-			   OUTPUT_COUNT(m->dtypes[i].tensors, "tensor"),
+		table_fact(t, i ? "" : "types", TABLE_PLAIN, "%s: %" PRIu64 " %s, %s",
+			   m->dtypes[i].name, OUTPUT_COUNT(m->dtypes[i].tensors, "tensor"),
 			   ctl_size(ctl, m->dtypes[i].bytes).text);
-	add_text(t, "contents", model_attr(v->stat, "gpushm.content"));
-	add_text(t, "source", model_attr(v->stat, "gpushm.source"));
+}
+
+static void add_model(struct table *t, const struct ctl *ctl, const struct gpushm_stat *s)
+{
+	struct model_summary m;
+
+	if (!model_is(s))
+		return;
+	if (summarize(s, &m))
+		add_types(t, ctl, &m);
+	add_text(t, "contents", model_attr(s, "gpushm.content"));
+	add_text(t, "source", model_attr(s, "gpushm.source"));
 }
 
 /* What add_model() has shown is left out. */
@@ -243,7 +248,8 @@ static void add_attrs(struct table *t, const struct gpushm_stat *s)
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = &s->attrs[i];
 
-		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.source"))
+		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.source") ||
+		    a == model_attr(s, "gpushm.types"))
 			continue;
 		if (memchr(a->value, '\0', a->size))
 			table_fact(t, key, TABLE_PLAIN, "%s: %zu %s", a->key,
@@ -255,79 +261,61 @@ static void add_attrs(struct table *t, const struct gpushm_stat *s)
 	}
 }
 
-static int show_text(const struct ctl *ctl, const struct view *v)
+static int show_text(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
 {
 	struct table *t = table_new("");
 	int r;
 
-	add_facts(t, ctl, v->stat);
-	add_model(t, ctl, v);
-	add_holders(t, v->stat);
-	add_attrs(t, v->stat);
+	add_facts(t, ctl, s);
+	add_model(t, ctl, s);
+	add_holders(t, s);
+	add_attrs(t, s);
 	r = ctl_print(ctl, t);
-	if (r || !v->arrays)
+	if (r || !b)
 		return r;
 	putchar('\n');
 	t = table_new("~ARRAY " ARRAYS_COLUMNS);
-	r = arrays_table(ctl, v->buffer, NULL, t);
+	r = arrays_table(ctl, b, NULL, t);
 	return r ? (table_free(t), r) : ctl_print(ctl, t);
 }
 
-static int show_json(struct json *j, const struct view *v)
-{
-	const struct model_summary *m = v->counted ? &v->model : NULL;
-	int r;
-
-	if (!v->arrays) {
-		stat_json(j, NULL, v->stat, true, m);
-		return CTL_OK;
-	}
-	json_open(j, NULL, '{');
-	stat_json(j, "buffer", v->stat, true, m);
-	r = arrays_json(j, v->buffer);
-	json_close(j, '}');
-	return r;
-}
-
-/* The name may mean another buffer by now. */
-static void count_model(struct view *v)
-{
-	int r = v->buffer ? model_summarize(v->buffer, &v->model) : -ENOENT;
-
-	v->counted = r == 0 && gpushm_buffer_id(v->buffer) == v->stat->id;
-	if (!v->counted)
-		snprintf(v->why, sizeof(v->why), "%s",
-			 r < 0 ? gpushm_error() : "its name means another buffer now");
-}
-
-static int show(const struct ctl *ctl, const struct options *o, struct view *v)
+/* b: with its arrays; NULL: without. */
+static int show(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
 {
 	struct json j;
+	int r;
 
-	if (o->names)
-		return arrays_names(v->buffer);
-	if (model_is(v->stat))
-		count_model(v);
-	return ctl_json(ctl, &j) ? show_json(&j, v) : show_text(ctl, v);
+	if (!ctl_json(ctl, &j))
+		return show_text(ctl, s, b);
+	if (!b) {
+		stat_json(&j, NULL, s, true);
+		return CTL_OK;
+	}
+	json_open(&j, NULL, '{');
+	stat_json(&j, "buffer", s, true);
+	r = arrays_json(&j, b);
+	json_close(&j, '}');
+	return r;
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	struct view v = { .arrays = o->arrays };
+	struct gpushm_buffer *b = NULL;
+	struct gpushm_stat *s = NULL;
 	/* Another user's buffer has no holders in the reply, unless the caller is an admin. */
-	int r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &v.stat);
-	bool needed = o->arrays || o->names;
+	int r;
+
+	ctl->wide = o->wide;
+	r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
 
 	if (r < 0)
 		return ctl_refused(r);
-	ctl->wide = o->wide;
-	if (needed || model_is(v.stat))
-		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &v.buffer);
-	r = r < 0 && needed ? ctl_refused(r) : show(ctl, o, &v);
-	model_summary_free(&v.model);
-	gpushm_close(v.buffer);
-	gpushm_stat_free(v.stat, 1);
+	if (o->arrays || o->names)
+		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &b);
+	r = r < 0 ? ctl_refused(r) : o->names ? arrays_names(b) : show(ctl, s, b);
+	gpushm_close(b);
+	gpushm_stat_free(s, 1);
 	return r;
 }
 

@@ -13,6 +13,7 @@
 #include "client/load/fail.h"
 #include "client/load/match.h"
 #include "client/load/model.h"
+#include "client/load/types.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/limits.h"
@@ -41,6 +42,7 @@ struct loading {
 	bool under_other;  /* it has another name until it is published */
 	uint64_t deadline; /* CLOCK_MONOTONIC, ms; UINT64_MAX: no limit */
 	struct engine_result result;
+	char types[TYPES_MAX]; /* the attribute "gpushm.types" */
 };
 
 /* ---- options ---- */
@@ -83,6 +85,8 @@ static int check_attrs(const struct loading *l)
 	size_t bytes = strlen("gpushm.source") + 64 + strlen("gpushm.files") + 64 +
 		       strlen("gpushm.content") + sizeof(l->result.content);
 
+	if (l->types[0])
+		bytes += strlen("gpushm.types") + strlen(l->types);
 	if (l->m.metadata && !l->m.has_metadata_array)
 		bytes += strlen("gpushm.metadata") + l->m.metadata_len;
 	for (size_t i = 0; l->known.attrs && i < l->known.n_attrs; i++) {
@@ -312,6 +316,7 @@ static int set_attrs(struct loading *l)
 		{ "gpushm.source", l->m.source, strlen(l->m.source) },
 		{ "gpushm.files", l->m.files, strlen(l->m.files) },
 		{ "gpushm.content", l->result.content, strlen(l->result.content) },
+		{ "gpushm.types", l->types, strlen(l->types) },
 		{ "gpushm.metadata", l->m.metadata,
 		  l->m.has_metadata_array ? 0 : l->m.metadata_len },
 	};
@@ -395,6 +400,8 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 		r = checkpoint_open(sources, n, l->load.sha256, &l->cp);
 	if (r == 0)
 		r = model_make(&l->cp, &l->load, &l->m);
+	if (r == 0)
+		r = types_format(&l->m, l->types, sizeof(l->types));
 	if (r == 0)
 		r = check_attrs(l);
 	if (r == 0)

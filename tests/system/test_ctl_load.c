@@ -317,19 +317,46 @@ START_TEST(stat_shows_a_model_as_many_arrays)
 }
 END_TEST
 
-/* The GPU can't be used by this process; so the table can't be read. */
-START_TEST(a_model_that_can_not_be_opened_is_not_shown)
+START_TEST(stat_of_a_model_starts_the_driver)
 {
 	if (shell_run(&sh, "[[ ${FAKECUDA_STRICT-} ]]") != 0) {
-		printf("skipped: the fake driver hides a GPU\n");
+		printf("skipped: the fake driver logs its calls\n");
 		return;
 	}
+	shell_expect(
+		&sh, 0,
+		"$ctl load -q --pool=gpu0 m.safetensors m; FAKECUDA_LOG=$PWD/calls $ctl stat m "
+		"&& [[ ! -s calls ]]");
+	says("types       bfloat16: 1 tensor, 41.0 KiB\n");
+}
+END_TEST
+
+/* Any user may set any attribute, also one that only loads write. */
+START_TEST(an_attribute_of_a_stranger_is_believed_or_breaks_stat)
+{
+	static const char *const types[] = { "",
+					     "x",
+					     "float32 -1",
+					     "float32 1",
+					     "float32 1 99999999999999999999999999",
+					     "a 1 2, b 3",
+					     "\\e[2J 1 2",
+					     ",,,,",
+					     "1 1 1,2 2 2,3 3 3,4 4 4" };
+
+	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
+	for (size_t i = 0; i < array_size(types); i++) {
+		shell_expect(
+			&sh, 0,
+			"$ctl put -q --attr=gpushm.source=x --attr=gpushm.types=$'%s' a.npy a && "
+			"$ctl stat a && $ctl stat --json a && $ctl rm a",
+			types[i]);
+		ck_assert_ptr_null(strchr(sh.out, '\033'));
+	}
 	shell_expect(&sh, 0,
-		     "$ctl load -q --pool=gpu0 m.safetensors m; export FAKECUDA_DEVICES=0; "
-		     "$ctl stat m && $ctl stat --json m");
-	says("its types are not shown: ");
-	says("contents    xxh3:");
-	says("\"bytes\":null,\"dtypes\":null}");
+		     "many=$(printf 'f%%d 1 1, ' {1..100}); $ctl put -q --attr=gpushm.source=x "
+		     "--attr=gpushm.types=\"$many\" a.npy a && $ctl stat a");
+	says("  32 tensors, 32 B\n");
 }
 END_TEST
 
@@ -555,7 +582,8 @@ int main(void)
 	tcase_add_test(tc, an_interrupted_save_leaves_a_file);
 	tcase_add_test(tc, a_change_of_the_contents_is_not_found);
 	tcase_add_test(tc, stat_shows_a_model_as_many_arrays);
-	tcase_add_test(tc, a_model_that_can_not_be_opened_is_not_shown);
+	tcase_add_test(tc, stat_of_a_model_starts_the_driver);
+	tcase_add_test(tc, an_attribute_of_a_stranger_is_believed_or_breaks_stat);
 	tcase_add_test(tc, the_tensors_of_a_large_model_take_forever_to_list);
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
 	tcase_add_test(tc, json_is_not_json);
