@@ -15,6 +15,7 @@ from typing import Any
 
 import gpushm
 import pytest
+from tensors import Tensor
 
 GPU_POOLS = {p.name: p.device for p in gpushm.pools() if p.kind in ("vmm", "mempool") and not p.failed}
 GPUS = sorted(set(GPU_POOLS.values()))
@@ -146,6 +147,32 @@ def test_a_copy_between_gpus_is_another(source: str, to: str) -> None:
             assert all(many[p].tolist() == [4, 4] for p in many)
         del parts
         b.discard()
+        a.discard()
+
+
+class Torchs(Tensor):
+    """As PyTorch's: exported only while the thread works on its GPU."""
+
+    def __dlpack__(self, **words: Any) -> Any:
+        current = gpushm._core._current_device()
+        if current != self.device[1]:
+            raise BufferError(f"Can't export tensors on a different CUDA device index. Current device: {current}.")
+        return super().__dlpack__(**words)
+
+
+@pytest.mark.parametrize("to", [*GPU_POOLS, "host"])
+@pytest.mark.parametrize("source", GPU_POOLS)
+def test_a_tensor_of_another_gpu_is_refused(source: str, to: str) -> None:
+    with filled("a", source) as a:
+        t = Torchs(a.device_ptr, (10,), "int64", device=(2, GPU_POOLS[source]))
+        for device in GPUS:
+            with working_on(device):
+                with gpushm.to_device(t, pool=to) as b:
+                    assert b.tolist() == VALUES
+                with gpushm.create_many(None, {"t": t}, pool=to) as many:
+                    assert many["t"].tolist() == VALUES
+                assert gpushm._core._current_device() == device
+        assert gpushm._core._current_device() is None
         a.discard()
 
 

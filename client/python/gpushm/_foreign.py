@@ -221,12 +221,20 @@ def _from_dlpack(obj: Any, stream: Stream | None) -> Memory:
 
     DLPack orders the exporter's work on a GPU before the stream that is named here.
     """
-    on_gpu, words = obj.__dlpack_device__()[0] in (_CUDA, _CUDA_MANAGED), {}
+    kind, number = obj.__dlpack_device__()
+    on_gpu, words = kind in (_CUDA, _CUDA_MANAGED), {}
     if on_gpu:
         handle = _core._stream(stream)
         # Without a stream some exporters order nothing, and PyTorch does not know each thread's default stream.
         words["stream"] = handle if handle and handle != _PER_THREAD_STREAM else _LEGACY_STREAM
-    capsule, retyped = _capsule_of(obj, words)
+    try:
+        capsule, retyped = _capsule_of(obj, words)
+    except BufferError:
+        # PyTorch exports only tensors of the GPU that the thread works on.
+        if not on_gpu or number == _driver.current_device():
+            raise
+        with _driver.context(number):
+            capsule, retyped = _capsule_of(obj, words)
     name, shape, strides, address, (kind, device), padded = _core._read_dlpack(capsule)
     if not on_gpu and kind not in (_CPU, _CUDA_HOST):
         raise TypeError(f"the memory is on DLPack's device ({kind}, {device}), from which gpushm can't copy")
