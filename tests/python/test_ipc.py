@@ -425,9 +425,9 @@ with handle as b:
     assert b.buffer.id == a.buffer.id and numpy.array_equal(b.copy_to_host(), strange)
 real = gpushm.Handle.open
 def no_peer(self, access=None, timeout=0, *, device=None):
-    if device is not None:
+    if device not in (None, 0):
         raise gpushm.DeviceFailed(19, "no peer access")
-    return real(self, access, timeout)
+    return real(self, access, timeout, device=device)
 gpushm.Handle.open = no_peer
 with handle as b:
     assert b.pool == pools[1] and b.strides == strange.strides and numpy.array_equal(b.copy_to_host(), strange)

@@ -215,6 +215,22 @@ def test_a_process_on_another_gpu_reads_other_bytes(
     gpushm.unlink("a")
 
 
+@pytest.mark.parametrize(("pool", "own", "other"), PAIRS)
+def test_a_staged_copy_warns_of_its_source(
+    pool: str, own: int, other: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpushm._libraries._said", set())
+    with filled("a", pool) as a, working_on(other), warnings.catch_warnings():
+        a.publish("shared")
+        warnings.simplefilter("error", gpushm.DeviceWarning)
+        handle = gpushm.get_ipc_handle(a)
+        there = handle.open_staged(other)
+        assert gpushm.as_array(there.owner).device == other
+        del there
+        handle.close()
+        a.unlink()
+
+
 @pytest.mark.parametrize("device", GPUS)
 def test_pinned_memory_is_not_mapped_for_a_gpu(device: int) -> None:
     if "pinned" not in {p.kind for p in gpushm.pools() if not p.failed}:

@@ -134,6 +134,15 @@ class Handle(Generic[Opened]):
             )
         return opened
 
+    def _own_device(self) -> int | None:
+        """The GPU that has the memory: for opens that mean this one, and shall not warn of it."""
+        connection = _connection_to(self.socket) if self.socket else _core
+        try:
+            pool = connection.stat(self.name).pool
+        except _core.NotFound:
+            return None  # The open that follows says why.
+        return next((p.device for p in connection.pools() if p.name == pool), None)
+
     def _overrides(self) -> dict[str, Any]:
         """The layout as open() and Buffer.array() take it; empty for a whole buffer."""
         if self._layout is None:

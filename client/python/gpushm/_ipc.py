@@ -130,7 +130,7 @@ class IpcArrayHandle(_handle.Handle["Array"]):
         return found
 
     def _open_staged(self, timeout: float | None) -> Array:
-        with super().open("r", timeout) as there:
+        with super().open("r", timeout, device=self._own_device()) as there:
             start = memory_of(there).offset
             self._array = _copied_to(_driver.current_device(), there)
         layout = self._overrides()
@@ -228,7 +228,7 @@ class IpcHandle:
         gpushm.create(); NotFound: no pool is on that GPU.
         """
         self._check_closed()
-        with self._attach(None) as there:
+        with self._attach(_decode(self.handle)._own_device()) as there:
             return self._keep(_copied_to(_device_of(context), there))
 
     def open_array(
