@@ -120,7 +120,7 @@ static const char *choose_name(struct saved **group, size_t n, json_t *metadata)
 	return name_of(group[0]);
 }
 
-/* A key that the metadata use otherwise can't say that: such a tensor is written. */
+/* Keys that mean something else can't say that: such a tensor is written. */
 static int tie(struct saved **group, size_t n, json_t *metadata)
 {
 	const char *kept = choose_name(group, n, metadata);
@@ -128,7 +128,8 @@ static int tie(struct saved **group, size_t n, json_t *metadata)
 	for (size_t i = 0; i < n; i++) {
 		const char *alias = alias_in(metadata, group[i]);
 
-		if (strcmp(name_of(group[i]), kept) == 0 || (alias && strcmp(alias, kept) != 0))
+		if (strcmp(name_of(group[i]), kept) == 0 || (alias && strcmp(alias, kept) != 0) ||
+		    strcmp(name_of(group[i]), "format") == 0)
 			continue;
 		group[i]->tied = kept;
 		if (json_object_set_new(metadata, name_of(group[i]), json_string(kept)) < 0)

@@ -307,6 +307,17 @@ static void save_tied(const char *pool)
 	ck_assert(header_has("\"__metadata__\":{\"a\":\"b\",\"format\":\"pt\"}"));
 	ck_assert(header_has("\"b\":{") && !header_has("\"a\":{"));
 	drop(b);
+
+	/* No reader takes these keys for names of tensors. */
+	add("taken", "float32", 2, shape)->offset = 0;
+	add("format", "float32", 2, shape)->offset = 0;
+	add("a", "float32", 2, shape)->offset = 0;
+	b = make(pool, 512, "{\"taken\":\"a text\"}");
+	save(b);
+	read_file(path);
+	ck_assert(header_has("\"__metadata__\":{\"taken\":\"a text\"}"));
+	ck_assert(header_has("\"a\":{") && header_has("\"taken\":{") && header_has("\"format\":{"));
+	drop(b);
 }
 
 START_TEST(tied_arrays_are_written_twice)
