@@ -71,6 +71,7 @@ static const struct pool_config pool_configs[] = {
 	{ .name = "host",
 	  .kind = POOL_HOST,
 	  .numa_node = -1,
+	  .share = 100,
 	  .size.bytes = 1 << 20,
 	  .pending_max_count = 2,
 	  .pending_max_ratio = 0.2,
@@ -80,6 +81,7 @@ static const struct pool_config pool_configs[] = {
 	{ .name = "small",
 	  .kind = POOL_HOST,
 	  .numa_node = -1,
+	  .share = 100,
 	  .size.bytes = 1 << 16,
 	  .restricted = true,
 	  .allow_users = { first_user, array_size(first_user) },
@@ -88,7 +90,7 @@ static const struct pool_config pool_configs[] = {
 	  .pending_max_bytes = UINT64_MAX,
 	  .pending_max_buffer = UINT64_MAX,
 	  .pending_max_age = 10 },
-	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .size.percent = 100 },
+	{ .name = "gpu0", .kind = POOL_VMM, .numa_node = -1, .share = 100, .size.percent = 100 },
 };
 
 /* Checks again: each watch has had its reply, or has nothing to report. */
