@@ -325,8 +325,9 @@ START_TEST(stat_of_a_model_starts_the_driver)
 	}
 	shell_expect(
 		&sh, 0,
-		"$ctl load -q --pool=gpu0 m.safetensors m; FAKECUDA_LOG=$PWD/calls $ctl stat m "
-		"&& [[ ! -s calls ]]");
+		"$ctl load -q --pool=gpu0 m.safetensors m\n"
+		"FAKECUDA_LOG=$PWD/opened $ctl stat -a m > /dev/null && [[ -s opened ]] || exit 7\n"
+		"FAKECUDA_LOG=$PWD/calls $ctl stat m && [[ ! -s calls ]]");
 	says("types       bfloat16: 1 tensor, 41.0 KiB\n");
 }
 END_TEST
