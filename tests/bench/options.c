@@ -5,6 +5,7 @@
 #include "tests/bench/options.h"
 
 #include "proto/base/own.h"
+#include "proto/limits.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ static const char usage[] =
 	"gpushm-bench [options]: what gpushm costs over the calls that must be made anyway\n"
 	"\n"
 	"  --size SIZE     of the buffers that are attached (2M, 16G); may be given again\n"
+	"  --arrays N      in the buffer that has many (3435)\n"
 	"  --count N       rounds of each comparison at most (5000)\n"
 	"  --seconds N     of each comparison at most (3)\n"
 	"  --clients N     that send requests at the same time (64)\n"
@@ -86,6 +88,9 @@ static void take(struct options *o, int option, const char *name, const char *va
 			refuse(name, value);
 		o->sizes[o->n_sizes++] = size(value);
 		break;
+	case 'a':
+		o->arrays = number(name, value, 1, ARRAYS_MAX);
+		break;
 	case 'c':
 		o->count = number(name, value, 1, NUMBER_MAX);
 		break;
@@ -123,6 +128,7 @@ void options_parse(int argc, char **argv, struct options *ret)
 {
 	static const struct option known[] = {
 		{ "size", required_argument, NULL, 's' },
+		{ "arrays", required_argument, NULL, 'a' },
 		{ "count", required_argument, NULL, 'c' },
 		{ "seconds", required_argument, NULL, 't' },
 		{ "clients", required_argument, NULL, 'n' },
