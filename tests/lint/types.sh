@@ -29,7 +29,7 @@ cp client/python/examples/*.py tests/python/types/*.py "$folder"
 cat >"$folder/mypy.ini" <<'EOF'
 [mypy]
 strict = true
-[mypy-cuda.*,ml_dtypes.*,cupy.*]
+[mypy-cuda.*,ml_dtypes.*,cupy.*,torch.*,jax.*,safetensors.*,transformers.*]
 ignore_missing_imports = true
 EOF
 # The examples use libraries that may be missing: there pyright is not strict.

@@ -20,6 +20,7 @@ import gpushm.safetensors
 import gpushm.safetensors.numpy
 import numpy as np
 import pytest
+from gpushm import _models
 
 safetensors = pytest.importorskip("safetensors")
 numpy_files = pytest.importorskip("safetensors.numpy")
@@ -314,7 +315,7 @@ def test_a_strangers_buffer_is_used(file: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_users_buffer_is_used(file: str, in_child: Callable[..., str]) -> None:
+def test_another_users_buffer_is_used(file: str, in_child: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     os.chmod(file, 0o644)
     for folder in [*Path(file).parents[:3], os.path.dirname(os.environ["GPUSHM_SOCKET"])]:
         os.chmod(folder, 0o755)
@@ -328,6 +329,19 @@ print(found["a"].sum(), sorted(b.name[:13] for b in gpushm.ls()))
         f.get_tensor("a")
         # Root's, but its mode lets nobody else open it.
         assert in_child(code) == f"{A.sum()} ['~/safetensors']\n"
+    wait_for_no_buffer()
+    monkeypatch.setenv("GPUSHM_SAFETENSORS_MODE", "0644")
+    with gpushm.safetensors.safe_open(file, "np") as f:
+        f.get_tensor("a")
+        # Root is trusted.
+        assert in_child(code) == f"{A.sum()} ['safetensors/h']\n"
+
+
+def test_anybody_or_nobody_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUSHM_TRUST", raising=False)
+    assert _models.is_trusted(os.geteuid()) and _models.is_trusted(0) and not _models.is_trusted(4321)
+    monkeypatch.setenv("GPUSHM_TRUST", "nobody, 4321")
+    assert _models.is_trusted(4321) and _models.is_trusted(65534) and not _models.is_trusted(432)
 
 
 # ---- when gpushm can't ----
@@ -418,3 +432,14 @@ def test_bfloat16_is_another_type(opener: Any, tmp_path: Path) -> None:
     with opener(path, "np") as f:
         found = f.get_tensor("w")
     assert found.dtype == tensor.dtype and np.array_equal(found, tensor)
+
+
+def test_jax_gets_other_arrays(opener: Any, file: str) -> None:
+    jax = pytest.importorskip("jax")
+    with opener(file, "jax") as f:
+        for name in "a", "b", "c", "empty":
+            found, wanted = f.get_tensor(name), jax.numpy.array(TENSORS[name])
+            assert isinstance(found, jax.Array) and found.dtype == wanted.dtype and (found == wanted).all()
+        assert (f.get_slice("a")[2:, 1] == A[2:, 1]).all()
+    files = pytest.importorskip("gpushm.safetensors.flax")
+    assert isinstance(files.load_file(file)["a"], jax.Array)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, assert_type
 
 import gpushm
+import gpushm.safetensors
 import numpy as np
 import numpy.typing as npt
 
@@ -95,6 +96,12 @@ def loads() -> None:
         gpushm.save(b, Path("c.safetensors"), metadata={"format": "pt"}, progress=lambda done, total: None)
         assert_type(gpushm.verify(b), str)
     gpushm.connect().load(b"folder", "m", replace=True, timeout=5, io="direct", wait=None, threads=4).close()
+    with gpushm.safetensors.safe_open(Path("a"), framework="np", device="cpu", keep=True) as f:
+        assert_type(f.keys(), list[str])
+        assert_type(f.metadata(), dict[str, str] | None)
+        assert_type(f.get_slice("w").get_shape(), list[int])
+    gpushm.safetensors.save_file(gpushm.safetensors.load_file("a", 0, framework="pt"), "b", {"k": "v"})
+    gpushm.safetensors.safe_open("a")  # type: ignore
     gpushm.load("a.safetensors", "m", io="mmap")  # type: ignore
     gpushm.load("a.safetensors", "m", progress=lambda done: None)  # type: ignore
     gpushm.save("m", 1)  # type: ignore
