@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gpushm
@@ -140,6 +141,17 @@ def test_elements_are_not_aligned_in_the_buffer(name: str, start: int) -> None:
     with shared.publish(name, parts) as tensors:
         assert where(tensors["wide"]) % 8 == 0
         assert where(tensors["wide"]) - where(tensors["bytes"]) == 8 - start
+
+
+def test_load_file_reads_what_it_could_attach_to(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    weights = {n: t.clone() for n, t in seeded().state_dict().items()}
+    save_file(weights, tmp_path / "model.safetensors")
+    first, second = (shared.load_file(tmp_path / "model.safetensors") for _ in range(2))
+    assert sorted(first) == sorted(weights) and all(torch.equal(first[n], t) for n, t in weights.items())
+    assert all(torch.equal(second[n], t) for n, t in weights.items())
+    assert len([b for b in gpushm.ls() if b.name]) == 1
 
 
 # ---- leases ----

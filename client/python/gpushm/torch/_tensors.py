@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import _core, _dtype
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 METADATA = "__metadata__"
 
 
+@cache
 def dtype_of(name: str) -> torch.dtype | None:
     """PyTorch's dtype of gpushm's name; None: PyTorch has none, or not in this version."""
     found = getattr(torch, name[:-2] + "_x2" if name.endswith("x2") else name, None)
