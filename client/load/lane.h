@@ -6,27 +6,23 @@
  */
 #pragma once
 
-#include "client/gpushm.h"
 #include "client/load/digest.h"
 #include "client/load/gpu.h"
 #include "client/load/source.h"
 
 #define SLOT_BYTES (BLOCK_BYTES + SOURCE_SLACK)
 #define LANE_SLOTS 2u
+#define LANE_BYTES ((size_t)LANE_SLOTS * SLOT_BYTES)
 
 struct lane {
-	struct gpu *gpu;	      /* lent; NULL: it is not open */
-	struct gpushm_buffer *buffer; /* owned: memory of a pinned pool; or */
-	void *pinned;		      /* owned: of the driver */
-	struct gpu_queue *queue;      /* owned */
-	char *memory;
-	unsigned at; /* the slot that is used now */
+	struct gpu *gpu;	 /* lent; NULL: it is not open */
+	struct gpu_queue *queue; /* owned */
+	char *memory;		 /* lent: LANE_BYTES, pinned */
+	unsigned at;		 /* the slot that is used now */
 };
 
-/* Takes memory of that pool of the daemon, if it has space (0.3 ms, 3 ms where it must be made);
- * otherwise, or if the pool is "", of the driver. The thread has the GPU's context current. 0, or
- * -ENOMEM, -EIO with gpushm_error() set. */
-int lane_open(struct lane *l, struct gpu *gpu, struct gpushm *c, const char *pool, int device);
+/* The thread has the GPU's context current. 0, or -ENOMEM, -EIO with gpushm_error() set. */
+int lane_open(struct lane *l, struct gpu *gpu, char *memory);
 /* From any thread, after lane_drain(). A lane that is not open is allowed. */
 void lane_close(struct lane *l);
 

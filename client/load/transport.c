@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each thread pins its own memory when it begins, so that the first bytes flow while others still
- * pin; a thread alone would pin for 30 ms before all could begin.
+ * Threads pin their own memory when they begin, so that the first bytes flow while others still
+ * pin: one thread would pin for 30 ms before all could begin.
  */
 #include "client/load/transport.h"
+
+#include "proto/base/own.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -41,15 +43,30 @@ int transport_open(struct transport *t, struct gpushm *c, int device)
 	if (r < 0)
 		return r;
 	t->has_cpus = gpu_processors(t->gpu, &t->cpus);
+	for (size_t i = 0; i < array_size(t->pinned); i++)
+		pinned_init(&t->pinned[i]);
 	choose_pool(t);
 	return 0;
 }
 
 void transport_close(struct transport *t)
 {
-	for (unsigned i = 0; t->gpu && i < TRANSPORT_LANES_MAX; i++)
+	if (!t->gpu)
+		return;
+	for (size_t i = 0; i < array_size(t->lanes); i++)
 		lane_close(&t->lanes[i]);
+	for (size_t i = 0; i < array_size(t->pinned); i++)
+		pinned_clear(&t->pinned[i], t->gpu);
 	t->gpu = gpu_close(t->gpu);
+}
+
+static int open_lane(struct transport *t, unsigned thread)
+{
+	struct pinned *p = &t->pinned[thread / TRANSPORT_LANES_EACH];
+	unsigned place = thread % TRANSPORT_LANES_EACH;
+	int r = pinned_take(p, t->c, t->pool, t->gpu, t->device, TRANSPORT_LANES_EACH * LANE_BYTES);
+
+	return r < 0 ? r : lane_open(&t->lanes[thread], t->gpu, p->memory + place * LANE_BYTES);
 }
 
 int transport_enter(struct transport *t, unsigned thread, struct lane **ret)
@@ -60,7 +77,7 @@ int transport_enter(struct transport *t, unsigned thread, struct lane **ret)
 	if (r < 0)
 		return r;
 	if (!l->gpu)
-		r = lane_open(l, t->gpu, t->c, t->pool, t->device);
+		r = open_lane(t, thread);
 	if (r < 0)
 		gpu_leave();
 	else

@@ -6,9 +6,13 @@
 #pragma once
 
 #include "client/load/lane.h"
+#include "client/load/pinned.h"
 
 #define TRANSPORT_THREADS 12u
 #define TRANSPORT_LANES_MAX 64u
+/* Lanes that share a piece of memory. A pool keeps 10 freed buffers by default, for the next load.
+ */
+#define TRANSPORT_LANES_EACH 2u
 
 struct transport {
 	int device;	 /* CUDA ordinal that copies to and from the buffer */
@@ -17,7 +21,9 @@ struct transport {
 	char pool[64];	/* where lanes take their memory; "": the driver's */
 	cpu_set_t cpus; /* near to the GPU */
 	bool has_cpus;
-	struct lane lanes[TRANSPORT_LANES_MAX]; /* opened by the first thread of that number */
+	/* Taken and opened by the first threads that need them. */
+	struct pinned pinned[TRANSPORT_LANES_MAX / TRANSPORT_LANES_EACH];
+	struct lane lanes[TRANSPORT_LANES_MAX];
 };
 
 /* Starts the driver. Lanes will take their memory from a pinned pool of the daemon, if there is one
