@@ -16,4 +16,6 @@ sources=$("$make" -s --no-print-directory print-sources) || exit 1
 # shellcheck disable=SC2086 # a list of files
 cppcheck --quiet --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
 	--std=c11 --suppressions-list=tests/lint/cppcheck.txt -I. -D_GNU_SOURCE -D__GNUC__=12 \
+	'-Djson_object_foreach(object,key,value)=while ((key = "", value = object))' \
+	'-Djson_array_foreach(array,i,value)=while ((i = 0, value = array))' \
 	-D__x86_64__ -DGPUSHM_VERSION='"0"' -DGPUSHM_SYSCONFDIR='"/etc"' $sources
