@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -271,7 +271,7 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
         found.append(name)
     for name, tensor in zip(found, _tensors(buffer, found), strict=True):
         _set(modules, name, tensor)
-    _mark(modules, wanted.keys() - missing)
+    _mark(modules, set(found))
     return missing
 
 
@@ -284,13 +284,14 @@ def _tensors(buffer: Buffer, names: list[str]) -> list[torch.Tensor]:
     return [tensor_of(buffer[name]) for name in names]
 
 
-def _mark(modules: Mapping[str, torch.nn.Module], found: Set[str]) -> None:
+def _mark(modules: Mapping[str, torch.nn.Module], found: set[str]) -> None:
     """Tells transformers of modules that have all of their weights, and no buffer of their own: it would ask each one
     whether to initialise it.
     """
     for path, module in modules.items():
         prefix = path + "." if path else ""
-        if not module._modules and not module._buffers and all(prefix + key in found for key in module._parameters):
+        weights = [prefix + key for key, value in module._parameters.items() if value is not None]
+        if not module._modules and not module._buffers and found.issuperset(weights):
             module._is_hf_initialized = True
 
 
