@@ -38,6 +38,8 @@ def test_an_exception_loses_its_code_in_a_pickle() -> None:
     [
         (lambda: gpushm.open("none"), "NotFound", "NOT_FOUND", "none"),
         (lambda: gpushm.open("none", timeout=0.05), "Timeout", "TIMED_OUT", "none"),
+        (lambda: gpushm.open("none", timeout=1e-9), "Timeout", "TIMED_OUT", "none"),
+        (lambda: gpushm.wait("none", timeout=1e-9), "Timeout", "TIMED_OUT", "none"),
         (lambda: gpushm.wait("none", 0.05), "Timeout", "TIMED_OUT", "none"),
         (lambda: gpushm.wait("none", 0), "NotFound", "NOT_FOUND", "none"),
         (lambda: gpushm.open("/none"), "BadArgument", "NAME", "/none"),

@@ -51,6 +51,12 @@ struct deadline {
 /* Seconds as a number from 0, or None for ever. */
 int deadline_arg(PyObject *seconds, void *ret);
 
+/* Whether a timeout was given; its time may be over by now. */
+static inline bool deadline_waits(const struct deadline *d)
+{
+	return d->forever || d->at != 0;
+}
+
 /* The next turn in ms; 0: the time is over. */
 uint64_t deadline_turn(const struct deadline *d);
 

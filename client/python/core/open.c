@@ -36,7 +36,8 @@ static int open_in_time(struct connection *c, struct open_ask *a, const struct d
 {
 	int r = connection_try(c, &a->ask);
 
-	while (is_worth_waiting(r) && deadline_turn(d) > 0) {
+	/* Waits at least once, so that the error is the timeout. */
+	while (is_worth_waiting(r) && deadline_waits(d)) {
 		/* Waiting until a buffer is clean means opening it: it is published already. */
 		if (a->options->flags & GPUSHM_REFUSE_DIRTY)
 			return connection_try_apart(c, &a->ask, d);

@@ -106,7 +106,7 @@ static PyObject *wait_name(PyObject *self, PyObject *args, PyObject *kwargs)
 		return NULL;
 	c = connection_of(self);
 	r = c ? connection_try(c, &q.ask) : -ECONNRESET;
-	if ((r == -ENOENT || r == -EAGAIN) && deadline_turn(&d) > 0)
+	if ((r == -ENOENT || r == -EAGAIN) && deadline_waits(&d))
 		r = connection_try_wait(c, q.name, &d);
 	return object_none(r);
 }
