@@ -35,9 +35,10 @@ def test_a_renamed_buffer_has_both_names_or_none() -> None:
         gpushm.rename("z", "y", replace=True)
         assert value_of("y") == 1 and y.tolist() == [2] * 4
     gpushm.unlink("y")
-    for wrong, error in ((("never", "y"), gpushm.NotFound), (("never", "a//b"), gpushm.BadArgument), ((7, "y"), TypeError)):
+    wrong = ((("never", "y"), gpushm.NotFound), (("never", "a//b"), gpushm.BadArgument), ((7, "y"), TypeError))
+    for names, error in wrong:
         with pytest.raises(error):
-            gpushm.rename(*wrong)  # type: ignore[arg-type]
+            gpushm.rename(*names)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         gpushm.rename("x", "y", True)  # type: ignore[misc]
 

@@ -11,7 +11,8 @@ README = Path(__file__).resolve().parents[3] / "client/python/README.md"
 
 
 def test_the_tutorial_of_models_does_not_run(in_child: Callable[..., str]) -> None:
-    found = re.findall(r"^```python\n# needs: PyTorch(?:, [\w, ]*)?\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    parts = re.compile(r"^```python\n# needs: PyTorch(?:, [\w, ]*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    found = parts.findall(README.read_text())
     assert len(found) > 1
     said = in_child("\n".join(found))
     assert "torch.Size([1, 5, 64])" in said and "torch.Size([64])" in said
