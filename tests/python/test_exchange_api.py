@@ -203,7 +203,7 @@ def test_tensors_are_others_than_the_arrays(pool: str, torch: Any) -> None:
         assert list(found) == NAMES == list(b)
         for name, t in found.items():
             assert (t.shape, t.type, t.strides, t.read_only) == ((4, 6), "bfloat16", (6, 1), False)
-            assert t.device == b[name].__dlpack_device__()
+            assert t.device == (b[name].__dlpack_device__() if b.device is not None else (1, 0))
         if pool == "host":
             assert b"".join(t.bytes() for t in found.values()) == raw.tobytes()
         with pytest.raises(gpushm.InUse, match="100"):
@@ -271,10 +271,12 @@ def test_a_library_without_the_api_gets_other_arrays(
             assert b["layer.3"][0, 0] == 5
             del views
         asked: list[Any] = []
+        places: set[Any] = set()
         real = gpushm.Array.__dlpack__
 
         def watch(self: Any, **words: Any) -> Any:
             asked.append(words.get("stream"))
+            places.add(words.get("dl_device", self.__dlpack_device__()))
             return real(self, **words)
 
         monkeypatch.setattr(torch, "Tensor", type("Older", (), {}))
@@ -285,5 +287,6 @@ def test_a_library_without_the_api_gets_other_arrays(
         found = b.tensors(torch.from_dlpack)
         assert {kind for kind, _ in found.values()} == {"capsule"}
         assert asked == ([0x70] + [-1] * 99 if b.device is not None else [None] * 100)
+        assert places == {b["layer.0"].__dlpack_device__() if b.device is not None else (1, 0)}
         del found
         b.discard()

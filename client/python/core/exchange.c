@@ -243,10 +243,14 @@ static PyObject *make_capsule(struct array *self, const struct request *q)
 struct dlpack_versioned *exchange_tensor(struct array *self, bool *ret_gone)
 {
 	struct tensor *t = tensor_new(self, false);
+	struct request q = { 0 };
+	int type, id;
 
 	if (!t)
 		return NULL;
-	if (make(t, self, &(struct request){ 0 }) < 0) {
+	gpushm_array_dlpack_device(self->array, &type, &id);
+	q.as_host = type == DLPACK_CUDA_HOST; /* PyTorch does not take it as anything else */
+	if (make(t, self, &q) < 0) {
 		tensor_drop(t);
 		return NULL;
 	}

@@ -356,6 +356,8 @@ def tensors_of(buffer: Any, from_dlpack: Any, names: list[str]) -> list[Any]:
     kind, device = buffer[names[0]].__dlpack_device__()
     if kind == _CUDA:
         words["stream"] = torch.cuda.current_stream(device).cuda_stream or _LEGACY_STREAM
+    elif kind == _CUDA_HOST:
+        words["dl_device"] = (_CPU, 0)  # PyTorch does not take pinned memory as such.
     found = [from_dlpack(buffer[names[0]].__dlpack__(**words))]
     if kind == _CUDA:
         words["stream"] = -1

@@ -379,3 +379,15 @@ def test_replace_leaves_a_moment_without_the_name(name: str, device: str) -> Non
     assert torch.equal(holder(tokens(device)), old(tokens(device)))
     assert torch.equal(shared.attach(name, Tied)(tokens(device)), new(tokens(device)))
     assert [b.name for b in gpushm.ls() if b.name] == [name]
+
+
+@pytest.mark.skipif(all(p.kind != "pinned" for p in gpushm.pools()), reason="no driver")
+def test_pinned_memory_is_refused(name: str) -> None:
+    module = torch.nn.Linear(4, 3)
+    with shared.publish(name, module, pool="pinned") as found:
+        assert same(found["weight"], module.weight)
+    attached = shared.attach(name, torch.nn.Linear(4, 3, device="meta"))
+    assert same(attached.weight, module.weight)
+    with gpushm.open_many(name) as b:
+        assert same(b.tensors(torch.from_dlpack)["weight"], module.weight)
+    gpushm.unlink(name)

@@ -42,10 +42,16 @@ def name_of(tensor: torch.Tensor) -> str:
     return name
 
 
+def _taken(array: Array) -> torch.Tensor:
+    """PyTorch does not take pinned memory as such, but as the CPU's."""
+    place = (1, 0) if array.kind == "pinned" else None
+    return from_dlpack(array.__dlpack__(max_version=(1, 0), dl_device=place))
+
+
 def tensor_of(array: Array) -> torch.Tensor:
     """A tensor over the array's memory, which it keeps open. TypeError: PyTorch has no such dtype."""
     try:
-        return from_dlpack(array.__dlpack__(max_version=(1, 0)))
+        return _taken(array)
     except (BufferError, RuntimeError, ValueError):
         dtype = dtype_of(array.dtype_name)
         if dtype is None:
@@ -57,7 +63,7 @@ def tensor_of(array: Array) -> torch.Tensor:
             raise
     # PyTorch has the dtype, but no DLPack code for it: as bytes, of which the last axis is one element.
     raw = array.buffer.array((*array.shape, array.itemsize), "uint8", strides=(*array.strides, 1), offset=array.offset)
-    return from_dlpack(raw.__dlpack__(max_version=(1, 0))).view(dtype).squeeze(-1)
+    return _taken(raw).view(dtype).squeeze(-1)
 
 
 def ordinal_of(device: Any) -> Any:
