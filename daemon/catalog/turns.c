@@ -65,12 +65,10 @@ static void on_check(uv_check_t *check)
 	struct turns *t = check->data;
 	uint64_t start, now;
 
-	if (list_empty(&t->users))
-		return;
 	start = now = clock_monotonic_ns();
-	do
+	while (!list_empty(&t->users) && now - start < ROUND_NS)
 		serve_next(t, &now);
-	while (!list_empty(&t->users) && now - start < ROUND_NS);
+	/* Also if the last user left before its turn. */
 	t->behind = !list_empty(&t->users);
 	if (!t->behind)
 		uv_idle_stop(&t->more);

@@ -131,6 +131,20 @@ START_TEST(the_end_of_the_last_charge_frees_an_account_in_its_turn)
 }
 END_TEST
 
+/* uv_run() returns only when no handle is active. */
+START_TEST(the_loop_does_not_rest_after_an_account_that_left_before_its_turn)
+{
+	struct job dropped;
+
+	add(&dropped, 'x', &a);
+	work_drop(&dropped.work);
+	discharge(&a);
+	ck_assert_ptr_null(account_find(&accounts, 1000));
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_str_eq(order, "");
+}
+END_TEST
+
 START_TEST(time_that_was_charged_elsewhere_is_forgotten)
 {
 	struct job of_a[2], of_b[2];
@@ -154,6 +168,7 @@ int main(void)
 	tcase_add_test(t, two_users_with_much_work_do_not_alternate);
 	tcase_add_test(t, the_rest_of_a_work_comes_after_other_work_of_its_user);
 	tcase_add_test(t, the_end_of_the_last_charge_frees_an_account_in_its_turn);
+	tcase_add_test(t, the_loop_does_not_rest_after_an_account_that_left_before_its_turn);
 	tcase_add_test(t, time_that_was_charged_elsewhere_is_forgotten);
 	return suite_run("turns", t, NULL);
 }
