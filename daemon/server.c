@@ -328,6 +328,14 @@ static void trim(struct server *s)
 	malloc_trim(TRIM_PAD);
 }
 
+/* Before a buffer in it can be published: without the record of its mempool it would be lost. */
+static void on_pool_opened(const struct pool *pool, void *arg)
+{
+	struct server *s = arg;
+
+	handover_add_pool(&s->handover, pool);
+}
+
 static void on_pool_renewed(const struct pool *pool, void *arg)
 {
 	struct server *s = arg;
@@ -354,12 +362,9 @@ static void on_housekeeping(uv_timer_t *timer)
 static void on_pools_ready(void *arg)
 {
 	struct server *s = arg;
-	struct pool *pool;
 
 	s->ready = true;
 	accounts_count_fds(&s->service.catalog.accounts);
-	list_foreach (pool, &s->pools.all, link)
-		handover_add_pool(&s->handover, pool);
 	if (listen_now(s) < 0) {
 		s->failed = true;
 		stop(s);
@@ -454,6 +459,7 @@ static int start(struct server *s)
 	if (r == 0)
 		r = pools_init(&s->pools, &s->loop, s->config, on_pools_ready, s);
 	s->pools.on_failed = on_pools_failed;
+	s->pools.on_opened = on_pool_opened;
 	s->pools.on_renewed = on_pool_renewed;
 	if (r == 0)
 		r = handover_adopt(&s->handover);

@@ -19,6 +19,8 @@ static void on_pool_ready(struct pool *pool, void *arg)
 {
 	struct pools *p = arg;
 
+	if (pool && pool->state == POOL_READY && !p->closing)
+		p->on_opened(pool, p->arg);
 	if (--p->opening == 0 && !p->closing)
 		p->on_ready(p->arg);
 }

@@ -23,9 +23,11 @@ struct pools {
 	uint32_t renewed;	      /* id of the pool that is being renewed; 0: none */
 	bool probed, made, closing;   /* the prober is done; the pools have been made */
 	void (*on_ready)(void *arg);  /* each pool is ready or has failed */
-	void (*on_failed)(void *arg); /* set after pools_open(): a device is lost */
+	void (*on_failed)(void *arg); /* set before pools_open(): a device is lost */
 	void (*on_closed)(void *arg); /* each pool is gone */
-	/* Set after pools_open(): a renewed pool is ready, and the former one can be swept. */
+	/* Set before pools_open(). on_opened: this pool is ready, and its first request comes next.
+	 * on_renewed: so is this one, and the former one can be swept. */
+	void (*on_opened)(const struct pool *pool, void *arg);
 	void (*on_renewed)(const struct pool *pool, void *arg);
 	void *arg;
 };
