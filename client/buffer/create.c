@@ -275,9 +275,10 @@ static int send_all(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 }
 
 /* An older daemon allows fewer arrays than this library's table has. */
+/* gpushm_create() refuses a NULL. */
 static int admit_arrays(const struct gpushm *c, uint32_t known, size_t n)
 {
-	if (c->arrays_max >= ARRAYS_MAX || known + n <= c->arrays_max)
+	if (!c || c->arrays_max >= ARRAYS_MAX || known + n <= c->arrays_max)
 		return 0;
 	return error_set(EDQUOT,
 			 "%zu arrays: this daemon allows %u in a buffer, this library %u: upgrade "
