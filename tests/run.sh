@@ -101,7 +101,8 @@ start() {
 	read -ra settings <<<"${settings_of[$1]}"
 	: "${began[${part_of[$1]}]:=$(now)}"
 	started[$1]=$(now)
-	env "${settings[@]}" "${under[@]}" "${words[@]}" >"$folder/$1" 2>&1 </dev/null &
+	# Behind nohup or "&" some signals are ignored, and a test that sends one to itself would wait for ever.
+	env --default-signal=HUP,INT,QUIT,TERM "${settings[@]}" "${under[@]}" "${words[@]}" >"$folder/$1" 2>&1 </dev/null &
 	running[$!]=$1
 }
 

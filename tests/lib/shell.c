@@ -11,7 +11,6 @@
 #include <check.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,10 +49,6 @@ static void become_script(const struct shell *s, const char *script)
 	redirect(STDIN_FILENO, "/dev/null");
 	redirect(STDOUT_FILENO, out);
 	redirect(STDERR_FILENO, err);
-	/* Under nohup(1) they are ignored, and a shell can't change that. */
-	signal(SIGHUP, SIG_DFL);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
 	setenv("source", source, 1);
 	setenv("ctl", build_path("gpushmctl"), 1);
 	execlp("bash", "bash", "-uc", script, (char *)NULL);
