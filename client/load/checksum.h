@@ -10,7 +10,7 @@
 /* Reads a file as sha256sum(1) writes it, and gives each file its checksum (load_file::sha256). A
  * line is that of a file if its path, from the folder of the checksums or from the current one,
  * leads to it; else if no other line has the file's last name. Errors of open(2); -EINVAL (a line
- * that is none; no line for a file, or several), with gpushm_error() set. */
+ * without a checksum; no line for a file, or several), with gpushm_error() set. */
 int checksum_read(const char *path, struct load_files *files);
 
 /* Threads that read the files, each from its start to its end: a hash can't be computed in another

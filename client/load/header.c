@@ -333,8 +333,8 @@ static const struct indexed *find(const struct header *h, const struct hashtable
 	return NULL;
 }
 
-/* "format" says what wrote the file; every other entry that names a tensor, and is none itself, is
- * an alias if it can be an array. */
+/* "format" says what wrote the file; every other entry that names a tensor, and whose key is not
+ * a tensor's name, is an alias if it can be an array. */
 static void find_aliases(struct header *h, const struct hashtable *names)
 {
 	const char *key;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The index of the Hugging Face Hub: a JSON object whose "weight_map" has the shard of each tensor.
- * "metadata" has sums that nothing depends on; it is not read.
+ * "metadata" has sums, which are not needed and not read.
  */
 #include "client/load/index.h"
 

@@ -16,9 +16,9 @@
 struct model {
 	struct gpushm_array_spec *specs; /* owned; the names are the checkpoint's */
 	size_t n;
-	uint64_t bytes;	  /* of a buffer for them */
-	struct plan plan; /* its runs are owned */
-	char *metadata;	  /* owned: the files' __metadata__, merged, as JSON; NULL: there is none */
+	uint64_t bytes;	     /* of a buffer for them */
+	struct plan plan;    /* its runs are owned */
+	char *metadata;	     /* owned: the files' __metadata__, merged, as JSON; or NULL */
 	size_t metadata_len; /* bytes */
 	bool has_metadata_array;
 	int64_t metadata_shape;

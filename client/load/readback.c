@@ -20,7 +20,7 @@ struct reader {
 /* A block in a slot. */
 struct fetched {
 	uint64_t block;
-	char *bytes; /* NULL: there is none */
+	char *bytes; /* or NULL */
 	unsigned slot;
 };
 

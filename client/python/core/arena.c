@@ -35,7 +35,7 @@ static struct list all = { &all, &all }; /* arena::link; under the lock */
 static uint64_t last_id;		 /* under the lock */
 static __thread uint64_t current;	 /* an id; 0: none */
 
-/* Under the lock. NULL: there is none of that id. */
+/* Under the lock. NULL: no arena has that id. */
 static struct arena *find(uint64_t id)
 {
 	struct arena *a;

@@ -32,7 +32,7 @@ static struct {
 	__typeof__(gpushm_verify) *verify;
 } library;
 
-/* The path of the library beside this extension; LIBRARY where there is none. */
+/* The path of the library beside this extension; LIBRARY if no file is there. */
 static const char *library_path(char buf[PATH_MAX])
 {
 	Dl_info info;

@@ -28,7 +28,7 @@ _OTHERS = ("tf", "tensorflow", "mlx", "paddle")
 
 
 def framework_of(name: str) -> Framework:
-    """The framework of that name. SafetensorError: there is none, or it can't share memory with gpushm."""
+    """The framework of that name. SafetensorError: the name is not known, or it can't share memory with gpushm."""
     if name in _OTHERS:
         raise SafetensorError(
             f"framework {name} can't use gpushm's memory without a copy: open the file with safetensors itself, or for "

@@ -201,7 +201,7 @@ def pool_of(found: Iterable[Region]) -> str | None:
 
 
 def pool_on(device: int) -> str:
-    """A pool on that GPU. NotFound: there is none."""
+    """A pool on that GPU. NotFound: that GPU has no pool."""
     found = _pool(lambda pool: pool.kind == "vmm" and pool.device == device)
     found = found or _pool(lambda pool: pool.kind == "mempool" and pool.device == device)
     if found is None:
