@@ -91,6 +91,7 @@ int save_file_open(struct save_file *f, const char *path)
 {
 	struct stat st;
 	bool exists;
+	int r;
 
 	*f = (struct save_file){ .path = path, .fd = -1 };
 	if (strcmp(path, "-") == 0) {
@@ -106,7 +107,10 @@ int save_file_open(struct save_file *f, const char *path)
 		return open_stream(f);
 	/* A link stays, and what it leads to is replaced. */
 	f->target = exists ? realpath(path, NULL) : strdup(path);
-	return f->target ? open_temporary(f) : load_no_memory();
+	r = f->target ? open_temporary(f) : load_no_memory();
+	if (r < 0)
+		free_ptr(&f->target);
+	return r;
 }
 
 /* ---- writing ---- */
