@@ -91,7 +91,7 @@ int catalog_refuse_pool(const struct pool *pool, const struct process *p, struct
 /* Without a check of rights; NULL if there is none. */
 struct buffer *catalog_by_key(const struct catalog *c, const char *key);
 struct buffer *catalog_by_id(const struct catalog *c, uint64_t id);
-uint64_t catalog_id_of(const struct catalog *c, const char *key); /* 0 if there is none */
+uint64_t catalog_id_of(const struct catalog *c, const char *key); /* 0: the name is free */
 struct lease *catalog_lease_by_id(const struct catalog *c, uint64_t id);
 
 /* The first buffer with an id above `after`, in list order; NULL at the end. */

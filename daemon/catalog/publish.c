@@ -78,7 +78,7 @@ static void tell_and_free(struct catalog *c, struct buffer *b, char *key)
 	buffer_free_key(b, key);
 }
 
-/* The buffer that loses its name may end with it. It is held until all are told: an observer may
+/* The buffer that loses its name may end with it. It is held until all observers have run: one may
  * release it, too. */
 static void tell(struct catalog *c, struct buffer *b, char *former, struct buffer *replaced,
 		 enum buffer_event event)

@@ -61,7 +61,7 @@ class Region:
         self.device: int = device_of(first.tensor)
         self.start: int = first.start
         self.end: int = first.end
-        self.offset: int = -1  # in the buffer; set by whoever makes room for it
+        self.offset: int = -1  # in the buffer; -1: it has no place yet
 
     @property
     def alignment(self) -> int:
