@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One call of gpushm.transformers.from_pretrained(): one process loads, others wait, and each model gets shared weights."""
+"""One call of gpushm.transformers.from_pretrained(): one process loads, others wait, and each gets shared weights."""
 
 from __future__ import annotations
 
