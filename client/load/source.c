@@ -37,18 +37,19 @@ static bool page_is_cached(int fd, uint64_t offset)
 	return preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) >= 0 || errno != EAGAIN;
 }
 
-bool source_is_cold(struct source *s)
+/* To be asked once: a probe makes the kernel read its page, so that a second one finds it. */
+static bool is_mostly_uncached(int fd, uint64_t size)
 {
-	uint64_t size = s->file->size;
 	unsigned cached = 0;
 
-	if (s->direct < 0 || size == 0)
-		return false;
-	if (!s->ask)
-		return true;
 	for (unsigned i = 0; i < PROBES; i++)
-		cached += page_is_cached(s->file->fd, size / PROBES * i);
-	return cached < PROBES / 2;
+		cached += page_is_cached(fd, size / PROBES * i);
+	return size > 0 && cached < PROBES / 2;
+}
+
+bool source_is_cold(const struct source *s)
+{
+	return s->direct >= 0 && (s->cold || !s->ask);
 }
 
 /* ---- opening ---- */
@@ -81,8 +82,10 @@ void source_open(struct source *s, struct load_file *file, uint32_t flags)
 	/* The same file, also if another one has its name by now. */
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", file->fd);
 	s->direct = open(self, O_RDONLY | O_DIRECT | O_CLOEXEC);
-	/* A probe of one page then starts no read-ahead of many. */
-	if (s->direct >= 0 && s->ask && source_is_cold(s))
+	if (s->direct < 0 || !s->ask)
+		return;
+	s->cold = is_mostly_uncached(file->fd, file->size);
+	if (s->cold) /* a probe of one page then starts no read-ahead of many */
 		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 

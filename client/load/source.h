@@ -15,6 +15,7 @@ struct source {
 	int direct;   /* owned: the file, opened with O_DIRECT; -1: it is read through the cache */
 	size_t align; /* of direct reads: offsets, lengths and memory; a power of two */
 	bool ask;     /* what is in the page cache is read from there all the same */
+	bool cold;    /* most of the file was not in the page cache when it was opened */
 	atomic_bool refused;	/* the file system refuses direct reads after all */
 	atomic_bool was_direct; /* something was read past the cache */
 };
@@ -27,9 +28,9 @@ struct source {
 void source_open(struct source *s, struct load_file *file, uint32_t flags);
 void source_close(struct source *s);
 
-/* Whether most of the file is not in the page cache and will be read past it. Such reads wait for a
- * disk, and need more threads. */
-bool source_is_cold(struct source *s);
+/* Whether most of the file will be read past the page cache. Such reads wait for a disk, and need
+ * more threads. */
+bool source_is_cold(const struct source *s);
 
 /* Whether source_read_direct() should read these bytes. */
 bool source_wants_direct(struct source *s, uint64_t offset, size_t n);
