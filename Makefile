@@ -453,9 +453,7 @@ ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_sta
 	$(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)
 TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/tsan/fakecuda)
 ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_TESTS)))
-# A sanitizer's dlopen() does not look where gpushmctl's own would, so that it finds no libgpushm-load.
-ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 \
-	$(call asan,$(STORMS) $(filter-out %/test_ctl_load,$(QUICK_TESTS)) $(GPU_DEATHS))
+ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_DEATHS))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
 THREAD_TESTS = $(call pick,worker pool deferred_free pool_request map connection buffer defer,$(UNIT_TESTS)) \
 	$(call pick,threads buffer_state watch restart reset,$(SYSTEM_TESTS))

@@ -2,8 +2,8 @@
  *
  * What load, save, verify, put, get and stat share about models: the library, its progress, its
  * errors, and the summary that a load has left. libgpushm-load brings libraries of its own, which a
- * command that only lists buffers must not load: so it is opened at run time, where the loader
- * looks for libgpushm, too (the program's run path).
+ * command that only lists buffers must not load: so it is opened at run time, from the folder that
+ * libgpushm was loaded from, or else from where the dynamic loader looks.
  */
 #include "client/ctl/model.h"
 
@@ -13,15 +13,34 @@
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LIBRARY "libgpushm-load.so.0"
 
+/* The path of the library beside libgpushm; LIBRARY if no file is there. A path, since only a
+ * dlopen() that the program itself calls follows the program's run path: a sanitizer's does not. */
+static const char *library_path(char buf[PATH_MAX])
+{
+	Dl_info libgpushm;
+	const char *end;
+
+	if (!dladdr((void *)gpushm_error, &libgpushm))
+		return LIBRARY;
+	end = strrchr(libgpushm.dli_fname, '/');
+	if (!end || snprintf(buf, PATH_MAX, "%.*s/" LIBRARY, (int)(end - libgpushm.dli_fname),
+			     libgpushm.dli_fname) >= PATH_MAX)
+		return LIBRARY;
+	return access(buf, F_OK) == 0 ? buf : LIBRARY;
+}
+
 int model_library_find(struct model_library *ret, char *why, size_t size)
 {
+	char path[PATH_MAX];
 	/* Until the process ends: a library that has started threads is never unloaded. */
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	void *library = dlopen(library_path(path), RTLD_NOW | RTLD_LOCAL);
 
 	if (!library) {
 		snprintf(why, size, "%s can't be loaded: %s", LIBRARY, dlerror());
