@@ -50,7 +50,7 @@ SANITIZE_FLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer
 SYSCONFDIR ?= /etc
 
 PROTOBUF_LIBS = -lprotobuf-c
-DAEMON_LIBS = -luv -lsystemd $(PROTOBUF_LIBS) -ldl -lpthread
+DAEMON_LIBS = -luv $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
 LOAD_LIBS = -ljansson -lnettle -lpthread
 CTL_LIBS = -lsmartcols -lm
@@ -572,7 +572,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsystemd-dev libsmartcols-dev check libjansson-dev libxxhash-dev nettle-dev \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsmartcols-dev check libjansson-dev libxxhash-dev nettle-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates
 .PHONY: deps

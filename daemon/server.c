@@ -14,6 +14,7 @@
 #include "daemon/pool/pools.h"
 #include "daemon/state/handover.h"
 #include "daemon/util/log.h"
+#include "daemon/util/systemd.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
@@ -23,7 +24,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
-#include <systemd/sd-daemon.h>
 
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
@@ -73,10 +73,10 @@ static void notify_pools(const struct server *s, const char *before)
 			failed = pool;
 	}
 	if (failed)
-		sd_notifyf(0, "%sSTATUS=%u %s, %u of them failed: %s: %s", before, s->pools.open,
-			   noun, n, failed->config.name, pool_trouble(failed));
+		systemd_notify("%sSTATUS=%u %s, %u of them failed: %s: %s", before, s->pools.open,
+			       noun, n, failed->config.name, pool_trouble(failed));
 	else
-		sd_notifyf(0, "%sSTATUS=%u %s", before, s->pools.open, noun);
+		systemd_notify("%sSTATUS=%u %s", before, s->pools.open, noun);
 }
 
 /* Also after a restart that failed. */
@@ -89,8 +89,8 @@ static void notify_ready(const struct server *s)
  * 253 and later use the time to know which reload READY=1 belongs to. */
 static void notify_restarting(void)
 {
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
-		   clock_monotonic_ns() / 1000);
+	systemd_notify("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=restarting",
+		       clock_monotonic_ns() / 1000);
 }
 
 /* ---- the configuration ---- */
@@ -204,7 +204,7 @@ static void stop(struct server *s)
 	if (s->stopping)
 		return;
 	s->stopping = true;
-	sd_notify(0, "STOPPING=1");
+	systemd_notify("STOPPING=1");
 	log_notice("stopping");
 	uv_timer_start(&s->end_timeout, on_end_timeout, s->config->driver_timeout * 1000ull, 0);
 	if (s->listening)
@@ -283,7 +283,7 @@ static void on_signal(uv_signal_t *handle, int number)
 
 static void on_watchdog(uv_timer_t *timer)
 {
-	sd_notify(0, "WATCHDOG=1");
+	systemd_notify("WATCHDOG=1");
 }
 
 static void on_pools_failed(void *arg)
@@ -431,7 +431,7 @@ static void start_signals(struct server *s)
 	uv_timer_init(&s->loop, &s->watchdog);
 	uv_timer_init(&s->loop, &s->end_timeout);
 	s->end_timeout.data = s;
-	if (sd_watchdog_enabled(0, &usec) > 0)
+	if (systemd_has_watchdog(&usec))
 		uv_timer_start(&s->watchdog, on_watchdog, usec / 2000, usec / 2000);
 }
 

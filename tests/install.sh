@@ -77,6 +77,11 @@ only_what_it_needs() {
 	! readelf -d "$stage/tree/usr/lib/libgpushm.so.0" | grep -E 'NEEDED.*(jansson|nettle|xxhash)'
 }
 
+# A container and a virtual environment need not have it.
+needs_no_libsystemd() {
+	! ldd "$stage/tree/usr/bin/gpushmd" | grep libsystemd
+}
+
 # A program in C++ that owns what it opens, built by cmake. Without a daemon it catches the error.
 stranger_by_cmake() {
 	mkdir "$stage/cmake" && cat >"$stage/cmake/stranger.cc" <<'CC'
@@ -147,6 +152,7 @@ read -ra compiler <<<"${CC:-cc}"
 check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
 check "a C program that loads models builds with pkg-config and runs" loading_stranger "${compiler[@]}"
 check "libgpushm needs no library of the loader" only_what_it_needs
+check "gpushmd needs no libsystemd" needs_no_libsystemd
 if command -v c++ >/dev/null; then
 	check "the loader's header is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm_load.h"
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"

@@ -18,7 +18,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 
 #define FD_NAME "gpushmd" /* FileDescriptorName= in gpushmd.socket */
 #define LOCK_NAME "lock"  /* kept across an exec: the same open file holds the same lock */
@@ -29,6 +28,20 @@ static int fail(const char *path, const char *what, int error)
 	return -error;
 }
 
+static bool has_option(int fd, int option, int value)
+{
+	int found = 0;
+	socklen_t len = sizeof(found);
+
+	return getsockopt(fd, SOL_SOCKET, option, &found, &len) == 0 && found == value;
+}
+
+static bool is_listening(int fd)
+{
+	return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_SEQPACKET) &&
+	       has_option(fd, SO_ACCEPTCONN, 1);
+}
+
 /* 1 with the socket, 0 where none was handed over, or -errno. */
 static int take_activated(struct fdstore *store, int *ret)
 {
@@ -36,7 +49,7 @@ static int take_activated(struct fdstore *store, int *ret)
 
 	if (fd < 0 && store->received.n == 0)
 		return 0;
-	if (fd < 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
+	if (fd < 0 || !is_listening(fd)) {
 		log_error("%zu fds were handed over, and none is a listening sequential-packet "
 			  "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
 			  store->received.n);

@@ -9,11 +9,11 @@
  */
 #include "daemon/state/fdstore.h"
 
+#include "daemon/util/systemd.h"
 #include "proto/base/own.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 static int by_name(const void *a, const void *b)
 {
@@ -30,15 +30,18 @@ static bool has_systemd(void)
 
 static int receive_from_systemd(struct fd_list *l)
 {
-	char **names = NULL;
-	int n = sd_listen_fds_with_names(1, &names), r = n < 0 ? n : 0;
+	_cleanup_(free_ptr) char *names = NULL;
+	int n = systemd_receive_fds(&names), r = n < 0 ? n : 0;
+	char *rest = names;
 
-	for (int i = 0; i < n; i++) {
-		if (r == 0) /* the fds are close-on-exec: sd_listen_fds(3) */
-			r = fd_list_add(l, names[i], SD_LISTEN_FDS_START + i);
-		free(names[i]);
+	for (int i = 0; i < n && r == 0; i++) {
+		const char *name = strsep(&rest, ":");
+
+		/* No names at all, or a name for each fd. */
+		if (names && (!name || (i == n - 1 && rest)))
+			return -EINVAL;
+		r = fd_list_add(l, name ? name : "unknown", SYSTEMD_FIRST_FD + i);
 	}
-	free(names);
 	return r;
 }
 
@@ -124,20 +127,15 @@ size_t fdstore_drop_rest(struct fdstore *s)
 
 int fdstore_keep(struct fdstore *s, const char *name, int fd)
 {
-	char text[96];
-	int r;
-
 	if (!s->systemd)
 		return 0;
-	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	r = sd_pid_notify_with_fds(0, 0, text, &fd, 1);
-	return r < 0 ? r : 0;
+	return systemd_notify_fd(fd, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
 }
 
 void fdstore_forget(struct fdstore *s, const char *name)
 {
 	if (s->systemd)
-		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+		systemd_notify("FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
 /* ---- fd indices ---- */

@@ -7,13 +7,12 @@
  * and inode of that stream (systemd.exec(5)); they differ after stderr was redirected. Text is
  * escaped: names come from clients, and a newline in one must not forge a line.
  *
- * It owns no memory, and only the fd that libsystemd opens with its first line and never closes. A
- * line that can't be written is lost; the log never stops the daemon.
+ * It owns nothing: the socket for the journal is systemd.c's. A line that can't be written is lost;
+ * the log never stops the daemon.
  */
-#define SD_JOURNAL_SUPPRESS_LOCATION /* CODE_FILE= would always say log.c */
-
 #include "daemon/util/log.h"
 
+#include "daemon/util/systemd.h"
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
 #include "proto/limits.h"
@@ -26,7 +25,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <systemd/sd-journal.h>
 
 #define LINE_MAX_BYTES 4096u /* PIPE_BUF: a pipe takes that much in one piece (pipe(7)) */
 #define TEXT_MAX 1024u
@@ -58,7 +56,7 @@ static bool stderr_is_journal(void)
 void log_open(int max_priority)
 {
 	log_max_priority = max_priority;
-	to_journal = stderr_is_journal();
+	to_journal = stderr_is_journal() && systemd_journal_open() == 0;
 }
 
 /* It allocates nothing, so that it works when memory is short. */
@@ -150,7 +148,7 @@ static int write_journal(int priority, const char *message_id, const char *text,
 	for (size_t i = 0; i < n; i++)
 		set_field(&iov[used++], fields[i], sizeof(fields[i]), parts[i].field,
 			  parts[i].value);
-	return sd_journal_sendv(iov, (int)used);
+	return systemd_journal_write(iov, used);
 }
 
 /* Adds to a line of LINE_MAX_BYTES, and keeps space for its end. */

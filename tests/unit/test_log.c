@@ -189,7 +189,7 @@ static int listen_as_journald(void)
 	return bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -1 : fd;
 }
 
-/* Through the real libsystemd to a real socket, in a child. 0 as expected, 1 not, 77 skipped. */
+/* To a real socket, in a child. 0 as expected, 1 not, 77 skipped. */
 static int log_to_journal(void)
 {
 	static const char *const wanted[] = { "MESSAGE=lease 3 is suspect\n",

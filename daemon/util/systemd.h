@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the daemon uses of systemd: notifications (sd_notify(3)), fds that are passed at the start
+ * (sd_listen_fds(3)), the watchdog (sd_watchdog_enabled(3)) and the journal's own protocol. All of
+ * them are documented and stable protocols over sockets and environment variables, so the daemon
+ * does not load libsystemd: it runs where that library is missing, and other supervisors that
+ * speak the protocols are served the same way. The environment must be written by one thread only.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define SYSTEMD_FIRST_FD 3	   /* the first fd that is passed at the start */
+#define SYSTEMD_NOTIFY_MAX 2048u   /* bytes of a notification; longer ones are cut */
+#define SYSTEMD_JOURNAL_FIELDS 16u /* of one line */
+
+/* Sends lines like "READY=1\nSTATUS=2 pools" to $NOTIFY_SOCKET. 0, also if the variable is not set;
+ * -errno if they can't be sent. Blocks while the receiver's queue is full. */
+int systemd_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same, with an fd that stays the caller's. */
+int systemd_notify_fd(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The fds from SYSTEMD_FIRST_FD on were passed to this process: returns how many, 0 if none, or
+ * -errno (-EINVAL: the variables make no sense). They are close-on-exec then. *ret has their names
+ * with ':' between them, or is NULL if they have no names; the caller frees it. Removes the
+ * variables from the environment in any case. */
+int systemd_receive_fds(char **ret);
+
+/* Whether "WATCHDOG=1" must be sent at least every *ret us. */
+bool systemd_has_watchdog(uint64_t *ret);
+
+/* Opens a socket for lines to the journal, for the rest of the process. 0 or -errno. */
+int systemd_journal_open(void);
+
+/* Writes one line of at most SYSTEMD_JOURNAL_FIELDS fields "NAME=value" to the journal. No value
+ * may have a newline. 0 or -errno. Any thread may call it. */
+int systemd_journal_write(const struct iovec *fields, size_t n);

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The protocols of systemd: what reaches the notify socket, and which variables make the daemon
+ * believe that fds were passed to it.
+ */
+#include "daemon/state/fdstore.h"
+#include "daemon/util/systemd.h"
+#include "proto/base/own.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+static const char *const variables[] = { "NOTIFY_SOCKET",  "LISTEN_PID",   "LISTEN_FDS",
+					 "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC" };
+
+static void setup(void)
+{
+	for (size_t i = 0; i < array_size(variables); i++)
+		unsetenv(variables[i]);
+	fds_mark();
+}
+
+/* ---- notifications ---- */
+
+/* Binds a socket to `name`, which starts with '@' if it is abstract, and makes it $NOTIFY_SOCKET.
+ */
+static int listen_as_supervisor(const char *name)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	size_t len = offsetof(struct sockaddr_un, sun_path) + strlen(name);
+
+	strcpy(a.sun_path, name);
+	if (name[0] == '@')
+		a.sun_path[0] = '\0';
+	unlink(name);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, (socklen_t)len), 0);
+	setenv("NOTIFY_SOCKET", name, 1);
+	return fd;
+}
+
+/* Receives one datagram; *ret_fd is its fd, or -1. */
+static void receive(int supervisor, char *text, size_t size, int *ret_fd)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { text, size - 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(supervisor, &m, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	ck_assert_int_ge(n, 0);
+	text[n] = '\0';
+	*ret_fd = -1;
+	if (c)
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
+}
+
+static void notify_and_receive(const char *name)
+{
+	_cleanup_(close_fd) int supervisor = listen_as_supervisor(name), fd = -1, received = -1;
+	struct stat sent, got;
+	char text[4096];
+
+	ck_assert_int_eq(systemd_notify("READY=1\nSTATUS=%d pools", 2), 0);
+	receive(supervisor, text, sizeof(text), &received);
+	ck_assert_str_eq(text, "READY=1\nSTATUS=2 pools");
+	ck_assert_int_eq(received, -1);
+
+	fd = memfd_create("kept", MFD_CLOEXEC);
+	ck_assert_int_eq(systemd_notify_fd(fd, "FDSTORE=1\nFDNAME=%s", "m1"), 0);
+	receive(supervisor, text, sizeof(text), &received);
+	ck_assert_str_eq(text, "FDSTORE=1\nFDNAME=m1");
+	ck_assert_int_eq(fstat(fd, &sent), 0);
+	ck_assert_int_eq(fstat(received, &got), 0);
+	ck_assert(sent.st_ino == got.st_ino);
+}
+
+START_TEST(a_notification_misses_a_socket_at_a_path_or_an_abstract_one)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "@gpushm test_systemd %d", getpid());
+	notify_and_receive(name);
+	snprintf(name, sizeof(name), "/tmp/gpushm-test_systemd-%d", getpid());
+	notify_and_receive(name);
+	unlink(name);
+}
+END_TEST
+
+START_TEST(a_notification_without_a_receiver_is_an_error)
+{
+	char name[200];
+
+	ck_assert_int_eq(systemd_notify("READY=1"), 0);
+	setenv("NOTIFY_SOCKET", "@gpushm nobody is there", 1);
+	ck_assert_int_eq(systemd_notify("READY=1"), -ECONNREFUSED);
+	setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
+	ck_assert_int_eq(systemd_notify("READY=1"), -ENOENT);
+	setenv("NOTIFY_SOCKET", "vsock:2:1", 1);
+	ck_assert_int_eq(systemd_notify("READY=1"), -EAFNOSUPPORT);
+	memset(name, 'x', sizeof(name));
+	name[0] = '/';
+	name[sizeof(name) - 1] = '\0';
+	setenv("NOTIFY_SOCKET", name, 1);
+	ck_assert_int_eq(systemd_notify("READY=1"), -ENAMETOOLONG);
+}
+END_TEST
+
+START_TEST(a_long_notification_is_cut_and_still_sent)
+{
+	char name[64], filler[3000], text[4096];
+	_cleanup_(close_fd) int supervisor = -1, received = -1;
+
+	snprintf(name, sizeof(name), "@gpushm test_systemd %d", getpid());
+	supervisor = listen_as_supervisor(name);
+	memset(filler, 'x', sizeof(filler));
+	filler[sizeof(filler) - 1] = '\0';
+	ck_assert_int_eq(systemd_notify("READY=1\nSTATUS=%s", filler), 0);
+	receive(supervisor, text, sizeof(text), &received);
+	ck_assert_uint_eq(strlen(text), SYSTEMD_NOTIFY_MAX - 1);
+	ck_assert_int_eq(strncmp(text, "READY=1\n", 8), 0);
+}
+END_TEST
+
+/* ---- what is passed at the start ---- */
+
+struct passing {
+	const char *pid, *fds, *names; /* "" for our own pid; or NULL: not set */
+	int expected;
+};
+
+static const struct passing passings[] = {
+	{ NULL, "1", "a", 0 },
+	{ "1", "1", "a", 0 },
+	{ "", NULL, "a", 0 },
+	{ "", "0", NULL, 0 },
+	{ "", "-1", NULL, -EINVAL },
+	{ "", "1x", NULL, -EINVAL },
+	{ "", "", NULL, -EINVAL },
+	{ "", "99999999999999999999", NULL, -EINVAL },
+	{ "", "2147483647", NULL, -EINVAL },
+	{ "one", "1", NULL, -EINVAL },
+	{ "", "1", NULL, 1 },
+	{ "", "2", "a:b", 2 },
+	{ "", "2", "a", -EINVAL },
+	{ "", "2", "a:b:c", -EINVAL },
+	{ "", "1", "", 1 },
+	{ "", "900", NULL, -EBADF },
+};
+
+static void pass(const struct passing *p)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	if (p->pid)
+		setenv("LISTEN_PID", p->pid[0] ? p->pid : pid, 1);
+	if (p->fds)
+		setenv("LISTEN_FDS", p->fds, 1);
+	if (p->names)
+		setenv("LISTEN_FDNAMES", p->names, 1);
+}
+
+/* In a child, whose fds from 3 on are its own. 0 if all is as expected. */
+static int receive_passed(const struct passing *p)
+{
+	struct fdstore s;
+	int r;
+
+	for (int fd = SYSTEMD_FIRST_FD; fd < SYSTEMD_FIRST_FD + 2; fd++)
+		if (dup2(STDERR_FILENO, fd) < 0)
+			return 1;
+	close_range(SYSTEMD_FIRST_FD + 2, ~0u, 0);
+	pass(p);
+	r = fdstore_open(&s);
+	if (r != (p->expected < 0 ? p->expected : 0) || getenv("LISTEN_PID") ||
+	    getenv("LISTEN_FDS") || getenv("LISTEN_FDNAMES")) {
+		fprintf(stderr, "returned %d\n", r);
+		return 2;
+	}
+	if (r < 0)
+		return 0;
+	for (int i = 0; i < p->expected; i++)
+		if (!(fcntl(SYSTEMD_FIRST_FD + i, F_GETFD) & FD_CLOEXEC))
+			return 3;
+	if (p->expected == 2 && (fdstore_take(&s, "b") != 4 || fdstore_take(&s, "a") != 3))
+		return 4;
+	return s.received.n == (size_t)p->expected ? 0 : 5;
+}
+
+START_TEST(fds_are_taken_that_were_passed_to_another_process_or_not_at_all)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0)
+		_exit(receive_passed(&passings[_i]));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+START_TEST(a_watchdog_of_another_process_is_answered)
+{
+	uint64_t usec = 0;
+
+	ck_assert(!systemd_has_watchdog(&usec));
+	setenv("WATCHDOG_USEC", "30000000", 1);
+	ck_assert(systemd_has_watchdog(&usec));
+	ck_assert_uint_eq(usec, 30000000);
+	setenv("WATCHDOG_PID", "1", 1);
+	ck_assert(!systemd_has_watchdog(&usec));
+	unsetenv("WATCHDOG_PID");
+	setenv("WATCHDOG_USEC", "0", 1);
+	ck_assert(!systemd_has_watchdog(&usec));
+	setenv("WATCHDOG_USEC", "soon", 1);
+	ck_assert(!systemd_has_watchdog(&usec));
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("systemd");
+
+	tcase_add_checked_fixture(t, setup, fds_check);
+	tcase_add_test(t, a_notification_misses_a_socket_at_a_path_or_an_abstract_one);
+	tcase_add_test(t, a_notification_without_a_receiver_is_an_error);
+	tcase_add_test(t, a_long_notification_is_cut_and_still_sent);
+	tcase_add_loop_test(t, fds_are_taken_that_were_passed_to_another_process_or_not_at_all, 0,
+			    array_size(passings));
+	tcase_add_test(t, a_watchdog_of_another_process_is_answered);
+	return suite_run("systemd", t, NULL);
+}
