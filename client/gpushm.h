@@ -647,6 +647,7 @@ struct gpushm_stat {
 	uint32_t arrays;
 	uint64_t digest;
 	uint32_t readers, writers, suspects;
+	uint32_t opens; /* how often it was opened since the daemon started; it wraps */
 	struct gpushm_holder *holders; /* with GPUSHM_HOLDERS */
 	size_t n_holders;
 	struct gpushm_attr *attrs; /* gpushm_stat() only */

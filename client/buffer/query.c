@@ -134,6 +134,7 @@ static int decode_stat(const struct gpushm *c, const Gpushm__Proto__Buffer *from
 				     .readers = from->readers,
 				     .writers = from->writers,
 				     .suspects = from->suspects,
+				     .opens = from->opens,
 				     .dirty_pid = from->dirty_pid,
 				     .dirty_uid = from->dirty_uid,
 				     .dirty_ns = from->dirty_ns };

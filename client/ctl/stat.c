@@ -153,6 +153,7 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 	json_uint(j, "writers", s->writers);
 	json_uint(j, "suspects", s->suspects);
 	json_uint(j, "ending", s->suspects);
+	json_uint(j, "opens", s->opens);
 	if (model_is(s))
 		model_json(j, s);
 	if (s->n_attrs)

@@ -65,6 +65,7 @@ struct buffer {
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
 	uint32_t holds; /* catalog_hold() */
+	uint32_t opens; /* OPENs that got a lease since the daemon started; it wraps */
 
 	uint32_t cell; /* its index on the status page; STATUS_PAGE_NONE: it has none */
 	char name[];   /* as it was created; its memory goes with the buffer's */

@@ -39,6 +39,7 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		r = catalog_grant(c, s->process, b, access, &l, f);
 	if (r < 0)
 		return r;
+	b->opens++;
 	audit(s, access == ACCESS_WRITE ? "opened for writing" : "opened for reading", key, b->id);
 	reply_attach(reply, s, l);
 	return 0;

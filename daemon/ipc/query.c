@@ -98,6 +98,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, readers, b->readers);
 	SET(m, writers, b->writers);
 	SET(m, suspects, count_suspects(b));
+	SET(m, opens, b->opens);
 	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
 	if (b->dirty)
 		fill_dirty(m, &b->death);

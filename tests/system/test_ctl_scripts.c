@@ -450,6 +450,16 @@ START_TEST(the_doctor_misses_a_fault_or_invents_one)
 }
 END_TEST
 
+START_TEST(opens_of_a_buffer_are_not_counted)
+{
+	shell_expect(&sh, 0,
+		     "$ctl create -q --size=1 x; $ctl stat --json x | grep -q '\"opens\":0[,}]' || "
+		     "exit 7\n"
+		     "$ctl get -q x x.npy; $ctl hold x < /dev/null > /dev/null\n"
+		     "$ctl ls --json | grep -q '\"opens\":2[,}]'");
+}
+END_TEST
+
 START_TEST(one_of_a_thing_is_said_as_many)
 {
 	shell_expect(
@@ -530,6 +540,7 @@ int main(void)
 	tcase_add_test(tc, a_table_is_wider_than_the_terminal_or_cut_in_a_pipe);
 	tcase_add_test(tc, a_slow_put_shows_no_progress);
 	tcase_add_test(tc, the_doctor_misses_a_fault_or_invents_one);
+	tcase_add_test(tc, opens_of_a_buffer_are_not_counted);
 	tcase_add_test(tc, one_of_a_thing_is_said_as_many);
 	tcase_add_test(tc, a_user_or_a_mode_is_only_a_number);
 	tcase_add_test(tc, a_closed_pipe_makes_noise);

@@ -8,6 +8,11 @@
 
 #include "proto/code.h"
 
+/* The member is new: it takes no space that a program of version 0.1 used. */
+_Static_assert(offsetof(struct gpushm_stat, holders) ==
+		       offsetof(struct gpushm_stat, suspects) + 2 * sizeof(uint32_t),
+	       "opens lies in a hole of the struct");
+
 static Gpushm__Proto__Buffer buffers[3], *pointers[3];
 static Gpushm__Proto__Holder holder, *holders[1] = { &holder };
 static Gpushm__Proto__Attr attrs[2], *attr_pointers[2] = { &attrs[0], &attrs[1] };
@@ -22,7 +27,8 @@ static void some_buffers(void)
 	for (uint64_t i = 0; i < array_size(buffers); i++) {
 		gpushm__proto__buffer__init(&buffers[i]);
 		buffers[i].has_id = buffers[i].has_name = buffers[i].has_state = true;
-		buffers[i].has_pool = true;
+		buffers[i].has_pool = buffers[i].has_opens = true;
+		buffers[i].opens = UINT32_MAX;
 		buffers[i].pool = 1;
 		buffers[i].id = i + 1;
 		buffers[i].name = bytes("name", 4);
@@ -168,6 +174,7 @@ START_TEST(a_stat_loses_an_attribute_or_its_bytes)
 	connected();
 	ck_assert_msg(gpushm_stat(c, "name", 0, GPUSHM_HOLDERS, &s) == 0, "%s", gpushm_error());
 	ck_assert_str_eq(s->name, "name");
+	ck_assert_uint_eq(s->opens, UINT32_MAX);
 	ck_assert_uint_eq(s->n_attrs, 2);
 	ck_assert_str_eq(s->attrs[0].key, "k");
 	ck_assert_uint_eq(s->attrs[0].size, 3);

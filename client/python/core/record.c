@@ -229,6 +229,7 @@ static const struct field stat_fields[] = {
 	WHOLE("attrs", read_attrs, "a dict of bytes; filled by stat() only"),
 	WHOLE("holders", read_holders, "a list of Holder, where asked for and allowed"),
 	FIELD(stat, "kept", read_truth, kept, "whether it survives the daemon's death"),
+	FIELD(stat, "opens", read_u32, opens, "how often it was opened since the daemon started"),
 };
 _Static_assert(array_size(stat_fields) < FIELDS_MAX, "the longest table, and a NULL");
 static struct record stat_record =

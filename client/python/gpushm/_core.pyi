@@ -103,6 +103,7 @@ class BufferInfo(structseq[Any], tuple[Any, ...]):
     attrs: Final[dict[str, bytes]]
     holders: Final[list[Holder]]
     kept: Final[bool]
+    opens: Final[int]
 
 @final
 class PoolInfo(structseq[Any], tuple[Any, ...]):
