@@ -97,8 +97,9 @@ const char *gpushm_version(void);
 
 /* Connects to the daemon at socket_path. NULL means the first of these that is set or exists:
  * $GPUSHM_SOCKET, /run/gpushm/gpushmd.sock, $XDG_RUNTIME_DIR/gpushm/gpushmd.sock. The daemon must
- * run as root, as the caller's own user or as user "gpushm"; the library trusts no other, and none
- * that the user namespace does not map unless $GPUSHM_UNMAPPED_DAEMON is "trust" (gpushm(7)).
+ * run as root, as the caller's own user, as user "gpushm", or as the owner of the folder
+ * /run/gpushm if only root may write to /run. The library trusts no other, and none that the user
+ * namespace does not map unless $GPUSHM_UNMAPPED_DAEMON is "trust" (gpushm(7)).
  *
  * Errors: -ENOENT (no socket), -ECONNREFUSED (no daemon listens; or none has replied within
  * $GPUSHM_RECONNECT_MS and at least a second, because it is stopped or systemd, which has its

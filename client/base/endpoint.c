@@ -2,9 +2,11 @@
  *
  * Finds the daemon's socket, connects to it, and checks the files that come from there. Any process
  * may listen on a path that it can write to, and mapping a file means trusting its sender: so the
- * server's uid must be root's, our own or that of the user "gpushm". The kernel's SO_PEERCRED names
- * the process that called listen(). With socket activation that is systemd, as root, while the
- * daemon and its memfds belong to user "gpushm". A uid that our user namespace does not map
+ * server's uid must be root's, our own or that of the daemon's user. This is the user "gpushm", or
+ * the owner of /run/gpushm: root alone makes folders in /run, and a container that has this folder
+ * of its host has no user of that name. The kernel's SO_PEERCRED names the process that called
+ * listen(). With socket activation that is systemd, as root, while the daemon and its memfds belong
+ * to the daemon's user. A uid that our user namespace does not map
  * (proto/base/userns.h) may be anybody's, even if our own is shown by the same number: it is
  * trusted only if GPUSHM_UNMAPPED_DAEMON says so.
  *
@@ -26,20 +28,47 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define SYSTEM_SOCKET "/run/gpushm/gpushmd.sock"
+#define SYSTEM_FOLDER "/run/gpushm"
+#define SYSTEM_SOCKET SYSTEM_FOLDER "/gpushmd.sock"
 #define DAEMON_USER "gpushm"
+#define TRUSTED \
+	"root, user \"" DAEMON_USER "\", the owner of " SYSTEM_FOLDER " and the caller himself"
 
-/* The uid is looked up once: each attach asks, and has no time to read /etc/passwd or to ask a
- * server. */
-static bool is_daemon_user(uid_t uid)
+static bool is_named_so(uid_t uid)
 {
-	static _Atomic int64_t known = -1;
 	struct passwd entry, *found = NULL;
 	char text[4096];
 
-	if (known < 0 && getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found)
-		known = found->pw_uid;
-	return known == uid;
+	return getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found &&
+	       found->pw_uid == uid;
+}
+
+static bool only_owner_writes(const char *folder, struct stat *ret)
+{
+	return lstat(folder, ret) == 0 && S_ISDIR(ret->st_mode) &&
+	       !(ret->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static bool owns_system_folder(uid_t uid)
+{
+	struct stat parent, folder;
+
+	return only_owner_writes("/run", &parent) && parent.st_uid == 0 &&
+	       only_owner_writes(SYSTEM_FOLDER, &folder) && folder.st_uid == uid;
+}
+
+/* A uid that passed is remembered: each attach asks, and has no time to read /etc/passwd or to ask
+ * a server. */
+static bool is_daemon_user(uid_t uid)
+{
+	static _Atomic int64_t known = -1;
+
+	if (known == uid)
+		return true;
+	if (!is_named_so(uid) && !owns_system_folder(uid))
+		return false;
+	known = uid;
+	return true;
 }
 
 static bool is_owner(uid_t server, uid_t owner)
@@ -57,7 +86,9 @@ int endpoint_check_file(const char *what, int fd, uid_t server, uint64_t bytes, 
 	if (!S_ISREG(ret->st_mode) || ret->st_size < 0 || (uint64_t)ret->st_size != bytes)
 		return error_set(EPROTO, "%s has not the size of %" PRIu64 " bytes", what, bytes);
 	if (!is_owner(server, ret->st_uid))
-		return error_set(EPROTO, "%s belongs to uid %u", what, ret->st_uid);
+		return error_set(EPROTO,
+				 "%s belongs to uid %u, who is not trusted: " TRUSTED " are", what,
+				 ret->st_uid);
 	if (found < 0 || (found & seals) != seals)
 		return error_set(EPROTO, "%s is not sealed", what);
 	return 0;
@@ -142,11 +173,9 @@ static int check_server(int fd, const char *path, uid_t *ret)
 	if (server.uid == unmapped)
 		return check_unmapped(path, server.uid);
 	if (server.uid != 0 && server.uid != geteuid() && !is_daemon_user(server.uid))
-		return error_set(
-			EPERM,
-			"%s is served by uid %u, who is not trusted: root, user \"" DAEMON_USER
-			"\" or the caller himself would be",
-			path, server.uid);
+		return error_set(EPERM,
+				 "%s is served by uid %u, who is not trusted: " TRUSTED " are",
+				 path, server.uid);
 	return 0;
 }
 

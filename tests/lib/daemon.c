@@ -7,6 +7,7 @@
 #include "tests/lib/daemon.h"
 
 #include "proto/base/own.h"
+#include "tests/lib/container.h"
 #include "tests/lib/run.h"
 #include "tests/lib/userns.h"
 
@@ -121,6 +122,7 @@ bool daemon_may_be_isolated(void)
 static void become_daemon(const struct daemon *d, const struct daemon_options *o)
 {
 	struct rlimit limit = { o->max_fds, o->max_fds };
+	_cleanup_(free_ptr) char *program = strdup(build_path(o->program ? o->program : "gpushmd"));
 	char notify[96];
 	int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
@@ -130,6 +132,8 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	close(log);
 	if (o->isolated)
 		daemon_enter_namespace();
+	if (o->container)
+		container_enter(o->container);
 	if (o->userns && !userns_enter(o->userns))
 		_exit(126);
 	if (o->no_peer_pidfd)
@@ -144,15 +148,17 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 		_exit(126);
 	if (o->no_stdin)
 		close(STDIN_FILENO);
-	execl(o->copied ? d->copy : build_path(o->program ? o->program : "gpushmd"), "gpushmd",
-	      "--config", d->config, "--socket", d->socket, o->extra, (char *)NULL);
+	execl(o->copied ? d->copy : program, "gpushmd", "--config", d->config, "--socket",
+	      d->socket, o->extra, (char *)NULL);
 	_exit(127);
 }
 
 static void spawn(struct daemon *d, const struct daemon_options *o)
 {
-	/* fork() with a new PID namespace for the child */
-	d->pid = (pid_t)syscall(SYS_clone, SIGCHLD | (o->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
+	int flags = (o->isolated ? CLONE_NEWPID : 0) | (o->container ? container_flags() : 0);
+
+	/* fork() with new namespaces for the child */
+	d->pid = (pid_t)syscall(SYS_clone, SIGCHLD | flags, 0, 0, 0, 0);
 	ck_assert_int_ge(d->pid, 0);
 	if (d->pid == 0)
 		become_daemon(d, o);
@@ -173,6 +179,10 @@ void daemon_start_with(struct daemon *d, const char *config, const struct daemon
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
 	write_file(d->config, config);
 	d->notify = bind_notify(notify);
+	if (o->container) {
+		ck_assert_int_eq(chown(d->folder, o->container->uid, o->container->uid), 0);
+		ck_assert_int_eq(chmod(notify, 0666), 0);
+	}
 	snprintf(d->copy, sizeof(d->copy), "%s/gpushmd", d->folder);
 	if (o->copied)
 		ck_assert_int_eq(run_program("/bin/cp",

@@ -11,6 +11,8 @@
 
 #define DAEMON_SO_PEERPIDFD 77 /* SO_PEERPIDFD of asm-generic/socket.h, Linux 6.5 */
 
+struct container;
+
 struct daemon {
 	pid_t pid;
 	char folder[64]; /* created and removed by daemon.c */
@@ -35,6 +37,7 @@ struct daemon_options {
 	bool no_peer_pidfd;   /* as on a kernel before 6.5 */
 	const char *userns;   /* in a user namespace with this map (userns_enter()), or NULL */
 	bool no_stdin;	      /* standard input is closed */
+	const struct container *container; /* in this one, which gets the folder; or NULL */
 };
 void daemon_start_with(struct daemon *d, const char *config, const struct daemon_options *o);
 

@@ -9,10 +9,12 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define ARGS_MAX 12
@@ -28,29 +30,45 @@ void role_dispatch(int argc, char **argv, const struct role *roles, size_t n)
 	exit(127);
 }
 
-void role_start(struct role_process *p, const char *name, const char *const *args)
+/* fork() with other namespaces for the child */
+static pid_t fork_with(int flags)
 {
-	const char *argv[ARGS_MAX + 4] = { "/proc/self/exe", "--role", name };
+	return flags ? (pid_t)syscall(SYS_clone, SIGCHLD | flags, 0, 0, 0, 0) : fork();
+}
+
+void role_start_in(struct role_process *p, const char *name, const char *const *args, int flags,
+		   void (*enter)(const void *arg), const void *arg)
+{
+	char self[PATH_MAX] = { 0 };
+	const char *argv[ARGS_MAX + 4] = { self, "--role", name };
 	int in[2], out[2];
 
+	ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
 	ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
 	ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
 	for (int i = 0; i < ARGS_MAX && args && args[i]; i++)
 		argv[3 + i] = args[i];
 	fflush(NULL);
-	p->pid = fork();
+	p->pid = fork_with(flags);
 	ck_assert_int_ge(p->pid, 0);
 	if (p->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(in[0], STDIN_FILENO);
 		dup2(out[1], STDOUT_FILENO);
-		execv("/proc/self/exe", (char **)argv);
+		if (enter)
+			enter(arg);
+		execv(self, (char **)argv);
 		_exit(127);
 	}
 	close(in[0]);
 	close(out[1]);
 	p->to = in[1];
 	p->from = out[0];
+}
+
+void role_start(struct role_process *p, const char *name, const char *const *args)
+{
+	role_start_in(p, name, args, 0, NULL, NULL);
 }
 
 void role_read_line(struct role_process *p, char *line, size_t size)

@@ -24,6 +24,10 @@ struct role_process {
 };
 void role_start(struct role_process *p, const char *name, const char *const *args);
 
+/* The same; the child is made with these flags of clone(2), and calls enter(arg) first. */
+void role_start_in(struct role_process *p, const char *name, const char *const *args, int flags,
+		   void (*enter)(const void *arg), const void *arg);
+
 /* Reads one line that the role printed; fails the test if the role ended without one. */
 void role_read_line(struct role_process *p, char *line, size_t size);
 void role_write_line(struct role_process *p, const char *line);
