@@ -53,7 +53,7 @@ PROTOBUF_LIBS = -lprotobuf-c
 DAEMON_LIBS = -luv $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
 LOAD_LIBS = -ljansson -lnettle -lpthread
-CTL_LIBS = -lsmartcols -lm
+CTL_LIBS = -lm
 
 # ---- sources ----
 
@@ -536,7 +536,7 @@ $(BUILD)/deps/python/ready:
 	@rm -rf $(BUILD)/pip; touch $@
 gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/deps/python/ready
 	@mkdir -p $(BUILD)/deps
-	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm-load.so $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|smartcols|check|subunit|jansson|nettle)\.so/ { print $$3 }' | sort -u | \
+	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm-load.so $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
 	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/tests/bench/* $(BUILD)/gpushmd \
@@ -572,7 +572,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libsmartcols-dev check libjansson-dev libxxhash-dev nettle-dev \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev check libjansson-dev libxxhash-dev nettle-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates
 .PHONY: deps

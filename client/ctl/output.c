@@ -230,6 +230,21 @@ size_t output_columns(const char *text)
 	return sum;
 }
 
+size_t output_fit(const char *text, size_t columns)
+{
+	size_t len, width, used = 0;
+	const char *end = text;
+
+	do {
+		len = next_character(end, &width);
+		used += width;
+		if (end > text && used > columns)
+			break;
+		end += len;
+	} while (len > 0);
+	return (size_t)(end - text);
+}
+
 char *output_shorten(const char *text, size_t columns)
 {
 	size_t left = output_columns(text), head = (columns - 1) / 2, used = 0, n, width;

@@ -63,6 +63,10 @@ char *output_escape(const char *s, size_t len);
 /* How many columns of a terminal the text takes; it needs a UTF-8 locale. */
 size_t output_columns(const char *text);
 
+/* How many bytes of the text fit in that many columns of a terminal; at least its first character,
+ * and none of an empty text. */
+size_t output_fit(const char *text, size_t columns);
+
 /* The text, shortened in the middle to fit that many columns of a terminal, malloc'd; NULL without
  * memory. columns: at least 1. */
 char *output_shorten(const char *text, size_t columns);

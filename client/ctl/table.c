@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables by util-linux's libsmartcols, which measures text in terminal columns (a name may be in
- * any script) and wraps prose. It can cut text at the end only, so names are shortened here. If the
- * output is no terminal, everything is printed; scripts that need a fixed form have --json.
- * The library would escape text in its own way, which lets some marks pass, so it gets text that
- * is escaped already and leaves it alone.
+ * Text is measured in columns of a terminal, as a name may be in any script. The table keeps all
+ * cells, since the widths are known only after the last one; a column that is too wide for the
+ * terminal is shortened or wrapped while it is printed. If the output is no terminal, everything is
+ * printed; scripts that need a fixed form have --json.
  */
 #include "client/ctl/table.h"
 
 #include "client/ctl/output.h"
+#include "proto/base/grow.h"
 #include "proto/base/own.h"
 
-#include <libsmartcols/libsmartcols.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
-#define SEPARATOR "  "
 #define SEPARATOR_LEN 2u
 #define COLUMNS_MAX 16u
 #define WRAPPED_MIN 8u /* a narrower column cannot be read */
 #define SHORTENED_MIN 12u
-#define NAME_GOOD 32u /* a name gets so much before a column is left out */
+#define NAME_GOOD 32u	     /* a name gets so much before a column is left out */
+#define TERMINAL_DEFAULT 80u /* columns of a terminal that does not know its size */
 
 struct column {
-	struct libscols_column *scols; /* borrowed */
-	char mark;		       /* '~', '|', '>' or 0 */
-	unsigned rank;		       /* 0: never left out */
+	size_t width;
+	char mark;     /* '~', '|', '>' or 0 */
+	unsigned rank; /* 0: never left out */
+	bool hidden;
+};
+
+struct cell {
+	char *text; /* owned */
+	enum table_style style;
 };
 
 struct table {
-	struct libscols_table *scols; /* owned */
-	struct libscols_line *line;   /* the last one; borrowed from scols */
 	struct column columns[COLUMNS_MAX];
 	size_t n_columns;
-	size_t next; /* the next cell's column */
+	struct cell *cells; /* owned; row by row, the titles first */
+	size_t n_cells;
 	bool failed; /* memory ran out */
 };
 
@@ -48,24 +53,30 @@ static void free_table(struct table **t)
 struct table *table_free(struct table *t)
 {
 	if (t)
-		scols_unref_table(t->scols);
+		for (size_t i = 0; i < t->n_cells; i++)
+			free(t->cells[i].text);
+	if (t)
+		free(t->cells);
 	free(t);
 	return NULL;
 }
 
 static bool add_cell(struct table *t, enum table_style style, const char *text, size_t len)
 {
+	struct column *c = &t->columns[t->n_cells % t->n_columns];
 	_cleanup_(free_ptr) char *escaped = output_escape(text, len);
-	struct libscols_cell *cell;
+	struct cell *grown = grow(t->cells, t->n_cells, sizeof(*grown));
+	size_t width;
 
-	if (t->next == 0)
-		t->line = scols_table_new_line(t->scols, NULL);
-	cell = t->line ? scols_line_get_cell(t->line, t->next) : NULL;
-	if (!escaped || !cell || scols_cell_refer_data(cell, escaped) < 0)
+	if (grown)
+		t->cells = grown;
+	if (!escaped || !grown)
 		return false;
-	escaped = NULL; /* it is the cell's */
-	t->next = (t->next + 1) % scols_table_get_ncols(t->scols);
-	return style == TABLE_PLAIN || scols_cell_set_color(cell, table_styles[style]) == 0;
+	width = output_columns(escaped);
+	if (c->width < width)
+		c->width = width;
+	t->cells[t->n_cells++] = (struct cell){ take_ptr(escaped), style };
+	return true;
 }
 
 void table_cell(struct table *t, enum table_style style, const char *format, ...)
@@ -94,42 +105,19 @@ static const char *read_marks(const char *title, struct column *ret)
 	return title;
 }
 
-static bool add_column(struct table *t, const struct column *c)
-{
-	struct column *new = &t->columns[t->n_columns];
-
-	if (t->n_columns == COLUMNS_MAX)
-		return false;
-	*new = *c;
-	new->scols = scols_table_new_column(t->scols, NULL, 0,
-					    c->mark == '>'   ? SCOLS_FL_RIGHT
-					    : c->mark == '|' ? SCOLS_FL_WRAP
-							     : 0);
-	t->n_columns++;
-	return new->scols != NULL;
-}
-
-/* The titles are the first row: libsmartcols prints no heading where there are no lines. */
 struct table *table_new(const char *columns)
 {
 	_cleanup_(free_table) struct table *t = calloc(1, sizeof(*t));
 	const char *title;
 	size_t len;
 
-	if (t)
-		t->scols = scols_new_table();
-	if (!t || !t->scols || scols_table_set_column_separator(t->scols, SEPARATOR) < 0)
+	if (!t)
 		return NULL;
-	scols_table_enable_noencoding(t->scols, 1);
-	scols_table_enable_noheadings(t->scols, 1);
-	scols_table_enable_minout(t->scols, 1);
 	for (title = *columns ? columns : "- |"; *title; title += len + strspn(title + len, " ")) {
-		struct column c = { 0 };
-
-		title = read_marks(title, &c);
-		len = strcspn(title, " ");
-		if (!add_column(t, &c))
+		if (t->n_columns == COLUMNS_MAX)
 			return NULL;
+		title = read_marks(title, &t->columns[t->n_columns++]);
+		len = strcspn(title, " ");
 	}
 	for (title = columns; *title; title += len + strspn(title + len, " ")) {
 		title = read_marks(title, &(struct column){ 0 });
@@ -139,84 +127,138 @@ struct table *table_new(const char *columns)
 	return take_ptr(t);
 }
 
-/* The width that a column needs, with its separator. The library knows the widths once it has
- * printed the table. */
+/* ---- widths ---- */
+
+/* The width that a column needs, with its separator. */
 static size_t needed_width(const struct column *c)
 {
-	size_t width = scols_column_get_width(c->scols);
-	size_t least = c->mark == '~' ? NAME_GOOD : c->mark == '|' ? WRAPPED_MIN : width;
+	size_t least = c->mark == '~' ? NAME_GOOD : c->mark == '|' ? WRAPPED_MIN : c->width;
 
-	return (width < least ? width : least) + SEPARATOR_LEN;
+	return (c->width < least ? c->width : least) + SEPARATOR_LEN;
 }
 
-/* By an iterator: scols_table_get_line() walks the list of lines each time. */
-static bool shorten_column(struct table *t, size_t column, size_t width)
+static size_t terminal_columns(int fd)
 {
-	struct libscols_iter *lines = scols_new_iter(SCOLS_ITER_FORWARD);
-	struct libscols_line *line;
-	bool good = lines != NULL;
+	const char *variable = getenv("COLUMNS");
+	int columns = variable ? atoi(variable) : 0;
+	struct winsize size;
 
-	while (good && scols_table_next_line(t->scols, lines, &line) == 0) {
-		struct libscols_cell *cell = scols_line_get_cell(line, column);
-		const char *text = scols_cell_get_data(cell);
-		char *shorter = text ? output_shorten(text, width) : NULL;
-
-		good = !text || (shorter && scols_cell_refer_data(cell, shorter) == 0);
-	}
-	scols_free_iter(lines);
-	return good;
+	if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+		return size.ws_col;
+	return columns > 0 ? (size_t)columns : TERMINAL_DEFAULT;
 }
 
-/* The width that the other columns leave. */
-static size_t name_width(const struct column *c, size_t total, size_t room)
+/* Gives a column of names or of prose the width that the others leave, and at least `least`. */
+static void narrow(struct column *c, size_t total, size_t room, size_t least)
 {
 	size_t others = total - needed_width(c) + SEPARATOR_LEN;
+	size_t width = room > others + least ? room - others : least;
 
-	return room > others + SHORTENED_MIN ? room - others : SHORTENED_MIN;
+	if (c->width > width)
+		c->width = width;
 }
 
-/* Makes the table as narrow as the terminal, if it can. False: memory ran out. */
-static bool fit(struct table *t)
+/* Makes the table as narrow as the terminal, if it can. */
+static void fit(struct table *t, size_t terminal)
 {
-	_cleanup_(free_ptr) char *text = NULL;
-	size_t total = 0, room;
+	size_t total = 0, room = terminal + SEPARATOR_LEN; /* the last one is not printed */
+	struct column *end = t->columns + t->n_columns;
 
-	if (scols_print_table_to_string(t->scols, &text) < 0)
-		return false;
-	room = scols_table_get_termwidth(t->scols) +
-	       SEPARATOR_LEN; /* the last one is not printed */
-	for (size_t i = 0; i < t->n_columns; i++)
-		total += needed_width(&t->columns[i]);
+	for (struct column *c = t->columns; c < end; c++)
+		total += needed_width(c);
 	for (unsigned rank = 1; total > room && rank <= 9; rank++)
-		for (size_t i = 0; i < t->n_columns; i++)
-			if (t->columns[i].rank == rank) {
-				scols_column_set_flags(t->columns[i].scols, SCOLS_FL_HIDDEN);
-				total -= needed_width(&t->columns[i]);
+		for (struct column *c = t->columns; c < end; c++)
+			if (c->rank == rank) {
+				c->hidden = true;
+				total -= needed_width(c);
 			}
+	for (struct column *c = t->columns; c < end; c++)
+		if (c->mark == '~')
+			narrow(c, total, room, SHORTENED_MIN);
+		else if (c->mark == '|' && total <= room)
+			narrow(c, total, room, WRAPPED_MIN);
+}
+
+/* ---- printing ---- */
+
+/* Returns the part of the text that a line of the column shows, malloc'd, and moves *text behind
+ * it: prose is cut between words, if it has any. */
+static char *cut_line(const struct column *c, const char **text)
+{
+	const char *start = *text;
+	size_t len = strlen(start), fits = c->mark == '|' ? output_fit(start, c->width) : len, n;
+
+	if (fits < len) {
+		for (n = fits; n > 0 && start[n] != ' '; n--)
+			;
+		len = n > 0 ? n : fits;
+	}
+	*text = start + len + strspn(start + len, " ");
+	return c->mark == '~' ? output_shorten(start, c->width) : strndup(start, len);
+}
+
+/* Prints one line of a row; texts[i] is what column i still has to show. False: out of memory. */
+static bool print_line(const struct table *t, const struct cell *row, const char **texts,
+		       bool colour, FILE *out)
+{
+	size_t gap = 0; /* before the next text, so that no line ends in spaces */
+
 	for (size_t i = 0; i < t->n_columns; i++) {
 		const struct column *c = &t->columns[i];
+		bool styled = colour && row[i].style != TABLE_PLAIN;
+		_cleanup_(free_ptr) char *text = NULL;
+		size_t width, pad;
 
-		if (c->mark == '~' && !shorten_column(t, i, name_width(c, total, room)))
+		if (c->hidden)
+			continue;
+		text = cut_line(c, &texts[i]);
+		if (!text)
 			return false;
-		if (c->mark == '|' && total <= room)
-			scols_table_set_termforce(t->scols, SCOLS_TERMFORCE_ALWAYS);
+		width = output_columns(text);
+		pad = c->width > width ? c->width - width : 0;
+		if (c->mark == '>')
+			gap += pad;
+		if (*text) {
+			fprintf(out, "%*s%s%s%s", (int)gap, "",
+				styled ? table_styles[row[i].style] : "", text,
+				styled ? table_style_end : "");
+			gap = 0;
+		}
+		gap += SEPARATOR_LEN + (c->mark == '>' ? 0 : pad);
 	}
+	putc('\n', out);
+	return true;
+}
+
+static bool has_more(const struct table *t, const char **texts)
+{
+	for (size_t i = 0; i < t->n_columns; i++)
+		if (!t->columns[i].hidden && *texts[i])
+			return true;
+	return false;
+}
+
+static bool print_row(const struct table *t, const struct cell *row, bool colour, FILE *out)
+{
+	const char *texts[COLUMNS_MAX];
+
+	for (size_t i = 0; i < t->n_columns; i++)
+		texts[i] = row[i].text;
+	do {
+		if (!print_line(t, row, texts, colour, out))
+			return false;
+	} while (has_more(t, texts));
 	return true;
 }
 
 int table_print(struct table *t, unsigned flags, FILE *out)
 {
-	int r = -ENOMEM;
+	bool good = t && !t->failed;
 
-	if (t && !t->failed) {
-		/* Else the library would wrap by itself. */
-		scols_table_set_termforce(t->scols, SCOLS_TERMFORCE_NEVER);
-		if ((flags & TABLE_WIDE) || !isatty(fileno(out)) || fit(t)) {
-			scols_table_set_stream(t->scols, out);
-			scols_table_enable_colors(t->scols, flags & TABLE_COLOUR);
-			r = scols_print_table(t->scols);
-		}
-	}
+	if (good && !(flags & TABLE_WIDE) && isatty(fileno(out)))
+		fit(t, terminal_columns(fileno(out)));
+	for (size_t i = 0; good && i + t->n_columns <= t->n_cells; i += t->n_columns)
+		good = print_row(t, t->cells + i, flags & TABLE_COLOUR, out);
 	table_free(t);
-	return r;
+	return good ? 0 : -ENOMEM;
 }

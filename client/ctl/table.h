@@ -21,9 +21,9 @@ enum table_style {
 struct table;
 
 /* columns: titles separated by spaces. Before a title a digit says that the column may be left out,
- * 1 first; then '>' aligns it to the right, '~' lets its text be shortened, or '|' lets it wrap (in
- * one column: libsmartcols shrinks several unevenly). "": two columns without titles, of which the
- * second wraps. Without memory it returns NULL, which the other functions accept. */
+ * 1 first; then '>' aligns it to the right, '~' lets its text be shortened, or '|' lets it wrap, in
+ * one column of the table. "": two columns without titles, of which the second wraps. Without
+ * memory it returns NULL, which the other functions accept. */
 struct table *table_new(const char *columns);
 struct table *table_free(struct table *t);
 

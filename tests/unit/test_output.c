@@ -13,9 +13,12 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <termios.h>
 
 /* Returns the text that a function writes to a stream; the caller frees it. */
 static char *written(void (*write)(FILE *))
@@ -359,6 +362,60 @@ START_TEST(columns_of_a_table_are_not_aligned)
 }
 END_TEST
 
+/* Prints a table of a name, a size and a note to a terminal with lines of that many columns. */
+static void print_to_terminal(size_t columns, char *ret, size_t size)
+{
+	struct winsize window = { .ws_row = 24, .ws_col = (unsigned short)columns };
+	_cleanup_(close_fd) int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	struct table *t = table_new("~NAME 1>SIZE |NOTE");
+	struct termios mode;
+	FILE *out;
+	ssize_t n;
+
+	ck_assert_int_eq(grantpt(master), 0);
+	ck_assert_int_eq(unlockpt(master), 0);
+	out = fopen(ptsname(master), "re+");
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_eq(ioctl(fileno(out), TIOCSWINSZ, &window), 0);
+	ck_assert_int_eq(tcgetattr(fileno(out), &mode), 0);
+	cfmakeraw(&mode);
+	ck_assert_int_eq(tcsetattr(fileno(out), TCSANOW, &mode), 0);
+	table_cell(t, TABLE_PLAIN, "frames/0123456789/left");
+	table_cell(t, TABLE_PLAIN, "1");
+	table_cell(t, TABLE_PLAIN, "the pool has failed: \xe6\xbc\xa2\xe5\xad\x97 is gone");
+	ck_assert_int_eq(table_print(t, 0, out), 0);
+	ck_assert_int_eq(fflush(out), 0);
+	n = read(master, ret, size - 1);
+	ck_assert_int_gt(n, 0);
+	ret[n] = '\0';
+	fclose(out);
+}
+
+START_TEST(prose_is_cut_in_a_word_or_wider_than_the_terminal)
+{
+	char text[1024];
+
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	print_to_terminal(200, text, sizeof(text));
+	ck_assert_str_eq(text, "NAME                    SIZE  NOTE\n"
+			       "frames/0123456789/left     1  the pool has failed: "
+			       "\xe6\xbc\xa2\xe5\xad\x97 is gone\n");
+	print_to_terminal(44, text, sizeof(text));
+	ck_assert_str_eq(text, "NAME                    SIZE  NOTE\n"
+			       "frames/0123456789/left     1  the pool has\n"
+			       "                              failed: \xe6\xbc\xa2\xe5\xad\x97\n"
+			       "                              is gone\n");
+	/* The size is left out first, and a word of two columns a character has no space in it. */
+	print_to_terminal(33, text, sizeof(text));
+	ck_assert_str_eq(text, "NAME                    NOTE\n"
+			       "frames/0123456789/left  the pool\n"
+			       "                        has\n"
+			       "                        failed:\n"
+			       "                        \xe6\xbc\xa2\xe5\xad\x97 is\n"
+			       "                        gone\n");
+}
+END_TEST
+
 START_TEST(a_progress_bar_is_wider_than_the_terminal)
 {
 	struct progress p = { .label = "weights.npy with a name that is much too long to show it",
@@ -492,6 +549,7 @@ int main(void)
 	tcase_add_test(tc, pretty_json_is_indented_wrongly);
 	tcase_add_test(tc, a_name_is_shortened_at_its_end_or_in_a_character);
 	tcase_add_test(tc, columns_of_a_table_are_not_aligned);
+	tcase_add_test(tc, prose_is_cut_in_a_word_or_wider_than_the_terminal);
 	tcase_add_test(tc, a_progress_bar_is_wider_than_the_terminal);
 	tcase_add_test(tc, progress_divides_by_zero_or_says_nonsense);
 	tcase_add_test(tc, progress_is_printed_where_no_one_asked_or_never_ends);
