@@ -633,7 +633,7 @@ SUBST = sed -e 's|@bindir@|$(bindir)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@inclu
 	-e 's|@include_from_lib@|$(shell realpath -ms --relative-to=$(libdir) $(includedir))|g'
 MANUALS := $(notdir $(wildcard man/*.[1-8]))
 # "man gpushm_open" shows gpushm(3): a page for each public function, which has only a link in it.
-FUNCTIONS := $(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm.h))
+FUNCTIONS := $(sort $(shell grep -ohP '\bgpushm_\w+(?=\x28)' client/gpushm.h client/gpushm_metrics.h))
 LOAD_FUNCTIONS := $(filter-out gpushm_load gpushm_load_progress_fn $(FUNCTIONS),$(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm_load.h)))
 COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 # Where a file of that name goes: a manual's section is its suffix; zsh wants _name, bash the bare name.
@@ -643,7 +643,7 @@ CMAKE_FILES = $(addprefix $(libdir)/cmake/gpushm/,gpushmConfig.cmake gpushmConfi
 INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
 	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(includedir)/gpushm.hpp $(libdir)/pkgconfig/gpushm.pc $(CMAKE_FILES) \
 	$(libdir)/libgpushm-load.so.$(VERSION) $(libdir)/libgpushm-load.so.$(SOVERSION) $(libdir)/libgpushm-load.so $(libdir)/libgpushm-load.a \
-	$(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
+	$(includedir)/gpushm_metrics.h $(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
 	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS) $(LOAD_FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
 	$(unitdir)/gpushmd.service $(unitdir)/gpushmd.socket $(PREFIX)/lib/sysusers.d/gpushm.conf \
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
@@ -664,6 +664,7 @@ install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpu
 		ln -sf $$l.so.$(SOVERSION) $(DESTDIR)$(libdir)/$$l.so && \
 		install -D -m 644 $(BUILD)/$$l.a $(DESTDIR)$(libdir)/$$l.a || exit 1; done
 	install -D -m 644 client/gpushm.h $(DESTDIR)$(includedir)/gpushm.h
+	install -D -m 644 client/gpushm_metrics.h $(DESTDIR)$(includedir)/gpushm_metrics.h
 	install -D -m 644 client/gpushm_load.h $(DESTDIR)$(includedir)/gpushm_load.h
 	install -D -m 644 client/gpushm.hpp $(DESTDIR)$(includedir)/gpushm.hpp
 	mkdir -p $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gpushm

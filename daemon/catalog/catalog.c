@@ -348,6 +348,7 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 	hashtable_drop(&c->by_id, &b->by_id);
 	list_drop(&b->all_link);
 	c->n_buffers--;
+	c->n_states[b->pool->index][b->state]--;
 	if (c->page)
 		status_page_give(c->page, b->cell);
 	notify(c, b, NULL, BUFFER_FREED);
@@ -462,6 +463,7 @@ void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
 	uint32_t n = b->readers + b->writers;
 
 	b->lost = true;
+	c->restarts.lost++;
 	if (b->key)
 		lost_add(&c->lost, b->key, why);
 	unlink_name(c, b);
@@ -483,6 +485,7 @@ static int grant(struct catalog *c, struct process *p, struct buffer *b, enum ac
 	if (r < 0)
 		return r;
 	c->n_leases++;
+	c->n_write_leases += access == ACCESS_WRITE;
 	hashtable_insert(&c->leases, &l->link, hashtable_hash_u64(l->id));
 	*ret = l;
 	return 0;
@@ -530,6 +533,7 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 	record_lease(c, l, LEASE_ENDED);
 	hashtable_drop(&c->leases, &l->link);
 	c->n_leases--;
+	c->n_write_leases -= l->access == ACCESS_WRITE;
 	lease_free(l);
 	if (!b->key)
 		notify(c, b, NULL, BUFFER_LEASE_OVER);
@@ -616,6 +620,7 @@ static void insert(struct catalog *c, struct buffer *b)
 	hashtable_insert(&c->by_id, &b->by_id, hashtable_hash_u64(b->id));
 	list_insert(&c->buffers, &b->all_link);
 	c->n_buffers++;
+	c->n_states[b->pool->index][b->state]++;
 }
 
 static void on_allocated(struct pool_request *r)

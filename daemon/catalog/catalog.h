@@ -53,6 +53,13 @@ struct catalog_observer {
 			  enum buffer_event event);
 };
 
+/* Of this daemon and those before it. */
+struct restarts {
+	uint64_t n;	   /* daemons that took over from an earlier one */
+	uint64_t restored; /* buffers that they found again */
+	uint64_t lost;	   /* and that they did not, or whose memory was gone */
+};
+
 struct catalog {
 	struct hashtable by_name, by_id, leases;
 	struct list buffers; /* buffer::all_link, in the order of their ids */
@@ -62,9 +69,12 @@ struct catalog {
 	uint64_t retained_bytes; /* of memory and tables */
 	bool ending;		 /* the daemon ends: nothing is retained any more */
 	uint32_t n_buffers, n_leases;
+	uint32_t n_write_leases;			 /* of n_leases */
+	uint32_t n_states[POOLS_MAX][BUFFER_SHARED + 1]; /* buffers, by pool::index and state */
 	uint64_t next_buffer, next_lease;
 	struct accounts accounts;
 	struct lost_names lost;
+	struct restarts restarts;
 	struct ratelimit death_lines; /* limits the log's lines about processes that end */
 	struct list observers;	      /* catalog_observer::link; borrowed */
 	struct status_page *page;     /* borrowed; NULL: it is not written */

@@ -13,6 +13,9 @@
 
 #include <stdbool.h>
 
+/* What a process did with its buffers, the most important last. */
+enum role { ROLE_NONE, ROLE_READER, ROLE_WRITER, ROLE_CREATOR, ROLES };
+
 struct process {
 	struct list link;    /* reaper::suspects, once its connection has closed */
 	pid_t pid;	     /* 0: in a PID namespace that we don't see */
@@ -33,6 +36,7 @@ struct process {
 	struct work work; /* the reaper's: the end of its names and leases */
 	bool over;	  /* its leases end */
 	bool died;	  /* because it is gone */
+	enum role role;	  /* by the leases that have ended since it died */
 };
 
 struct process_rules {

@@ -117,15 +117,20 @@ static int take_name(struct catalog *c, struct buffer *b, struct new_name *n,
 
 /* ---- PUBLISH ---- */
 
-static int publish(struct lease *l, enum buffer_state state, struct fault *f)
+static int publish(struct catalog *c, struct lease *l, enum buffer_state state, struct fault *f)
 {
+	uint32_t *states = c->n_states[l->buffer->pool->index];
 	int r = buffer_publish(l->buffer, state, f);
 
 	if (r < 0)
 		return r;
+	states[BUFFER_FILLING]--;
+	states[state]++;
 	lease_fill_no_more(l);
-	if (state == BUFFER_SEALED)
+	if (state == BUFFER_SEALED) {
 		lease_make_read_only(l);
+		c->n_write_leases--;
+	}
 	return 0;
 }
 
@@ -143,7 +148,7 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (other)
 		r = new_name(c, l->process, key, replace, &name, f);
 	if (r == 0)
-		r = publish(l, state, f);
+		r = publish(c, l, state, f);
 	if (r < 0)
 		return r;
 	/* The buffer is sealed by now: an observer that can't record that says so in the log. */

@@ -31,6 +31,7 @@ static void drop(struct process *p)
 	list_drop(&p->pidfd_link);
 	work_drop(&p->work);
 	p->reaper->n--;
+	p->reaper->deaths[p->role]++;
 	if (pidfd && pidfd->watched && list_empty(&pidfd->suspects))
 		uv_poll_stop(&pidfd->poll);
 	catalog_forget_process(p->reaper->catalog, p);
@@ -38,6 +39,20 @@ static void drop(struct process *p)
 }
 
 /* ---- what takes long is done in the user's turns ---- */
+
+static enum role role_of(const struct lease *l)
+{
+	if (l->buffer->state == BUFFER_FILLING)
+		return ROLE_CREATOR;
+	return l->access == ACCESS_WRITE ? ROLE_WRITER : ROLE_READER;
+}
+
+static void end_after_death(struct process *p, struct lease *l)
+{
+	if (p->role < role_of(l))
+		p->role = role_of(l);
+	catalog_holder_died(p->reaper->catalog, l);
+}
 
 /* One name, or one lease. */
 static bool take_turn(struct work *w)
@@ -49,7 +64,7 @@ static bool take_turn(struct work *w)
 	if (!p->over)
 		return catalog_unlink_unpublished(c, p, 1);
 	if (p->died)
-		catalog_holder_died(c, l);
+		end_after_death(p, l);
 	else
 		catalog_end_lease(c, l);
 	if (!list_empty(&p->leases))

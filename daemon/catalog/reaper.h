@@ -14,8 +14,9 @@ struct reaper {
 	struct pidfds pidfds;	 /* of the clients that are connected, and of the suspects */
 	struct list suspects;	 /* process::link */
 	uint32_t n;
-	struct turns *turns; /* borrowed */
-	bool ending;	     /* connections close because the daemon ends, not because clients do */
+	uint64_t deaths[ROLES]; /* connections whose process ended while they had leases */
+	struct turns *turns;	/* borrowed */
+	bool ending; /* connections close because the daemon ends, not because clients do */
 };
 
 /* 0 or -ENOMEM. */

@@ -40,6 +40,7 @@ static void serve_next(struct turns *t, uint64_t *now)
 	struct account *a = list_first(&t->users, struct account, turn_link);
 	uint64_t start = *now;
 
+	t->now = start;
 	t->floor = a->served_ns;
 	if (!list_empty(&a->work)) {
 		struct work *w = list_first(&a->work, struct work, link);

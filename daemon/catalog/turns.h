@@ -24,6 +24,7 @@ struct turns {
 	struct list users; /* account::turn_link: those with work, the one who is next first */
 	bool behind;	   /* a round ended with work left */
 	uint64_t floor;	   /* ns: account::served_ns of the user who was served last */
+	uint64_t now;	   /* CLOCK_MONOTONIC: when the piece of work began that is being done */
 	uv_check_t check;  /* serves after each look for events */
 	uv_idle_t more; /* active while work is left: the loop looks for events, but never waits */
 };

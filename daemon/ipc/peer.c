@@ -102,6 +102,39 @@ static int try_to_send(struct peer *p, struct reply *reply, struct fault *f)
 	return r;
 }
 
+/* ---- counting ---- */
+
+static void count_reply(struct peer *p, const struct reply *reply)
+{
+	bool refused = reply->message.result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR;
+
+	service_replied(p->session.service, p->session.pending.verb,
+			refused ? reply->fault.code : CODE_OK);
+}
+
+/* The time of a request that was replied to in this turn. */
+static void count_time(struct peer *p, uint64_t now)
+{
+	if (p->replied)
+		verb_counts_took(&p->session.service->verbs[p->session.pending.verb],
+				 now - p->since_ns);
+	p->replied = false;
+}
+
+/* Of one that was replied to later. What a client waited for is not the daemon's time. */
+static void count_late_time(struct peer *p)
+{
+	struct verb_counts *v = &p->session.service->verbs[p->session.pending.verb];
+	uint64_t ns = clock_monotonic_ns() - p->since_ns;
+
+	if (list_empty(&p->session.pending.waiter.link))
+		verb_counts_took(v, ns);
+	else
+		verb_counts_waited(v, ns);
+}
+
+/* ---- replies ---- */
+
 /* If the reply can't be sent, the lease that was made for it ends: the client does not know it. */
 static void deliver(struct peer *p, struct reply *reply)
 {
@@ -117,6 +150,7 @@ static void deliver(struct peer *p, struct reply *reply)
 	} else if (r == 0) {
 		p->session.pools_lent |= reply->pool_bit;
 	}
+	count_reply(p, reply);
 	unread_sent(&p->unread, reply->sent, reply->n_fds);
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET)
 		violation(p, strerror(-r));
@@ -128,8 +162,7 @@ static void on_reply(struct session *s, struct reply *reply)
 {
 	struct peer *p = container_of(s, struct peer, session);
 
-	if (reply->message.result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR)
-		service_refused(s->service, reply->fault.code);
+	count_late_time(p);
 	deliver(p, reply);
 }
 
@@ -138,7 +171,7 @@ static void refuse(struct peer *p, const struct fault *why)
 {
 	struct reply reply = { 0 };
 
-	service_refused(p->session.service, why->code);
+	service_replied(p->session.service, 0, why->code);
 	reply_fault(&reply, why);
 	reply_send(&reply, p->socket);
 	peer_close(p);
@@ -191,7 +224,10 @@ static enum found handle(struct peer *p, const unsigned char *data, size_t len)
 	if (r == -ERESTART)
 		return keep_unfinished(p, data, len);
 	free_ptr(&p->unfinished.data);
-	if (r == 0 && !reply.silent)
+	p->replied = r == 0;
+	if (r == 0 && reply.silent)
+		count_reply(p, &reply);
+	else if (r == 0)
 		deliver(p, &reply);
 	else if (r < 0 && r != -EINPROGRESS)
 		violation(p, f.text);
@@ -210,6 +246,7 @@ static enum found serve(struct peer *p, const struct frame *frame)
 		violation(p, "it sent a request before it had read the last answer");
 		return FOUND_NOTHING;
 	}
+	p->since_ns = p->session.service->turns.now;
 	return handle(p, frame->data, frame->len);
 }
 
@@ -259,9 +296,13 @@ static bool take_turn(struct work *w)
 	enum found found = serve_next(p);
 
 	p->passed = 0;
-	if (found == FOUND_SILENT_REQUEST)
+	if (found == FOUND_SILENT_REQUEST) {
+		service->turns.now = clock_monotonic_ns();
+		count_time(p, service->turns.now);
 		found = serve_next(p);
-	busy_poll_in_burst(&service->busy_poll, service->config->busy_poll * 1000ull);
+	}
+	count_time(p,
+		   busy_poll_in_burst(&service->busy_poll, service->config->busy_poll * 1000ull));
 	if (p->closing || !p->parked)
 		return false;
 	if (found == FOUND_NOTHING)

@@ -25,7 +25,9 @@ struct peer {
 		unsigned char *data;
 		size_t len;
 	} unfinished;
-	bool broken; /* poll reported an error: if there is nothing to read, it ends */
+	uint64_t since_ns; /* CLOCK_MONOTONIC: when the request in flight was read */
+	bool replied;	   /* to it, in this turn */
+	bool broken;	   /* poll reported an error: if there is nothing to read, it ends */
 	struct session session;
 	void (*on_closed)(struct peer *p, void *arg); /* the loop has let go of the socket */
 	void *arg;

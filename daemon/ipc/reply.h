@@ -36,6 +36,7 @@ struct reply {
 		Gpushm__Proto__StatusReply status;
 		Gpushm__Proto__ReclaimReply reclaimed;
 		Gpushm__Proto__WatchReply watched;
+		Gpushm__Proto__MetricsReply metrics;
 	} u;
 	struct fault fault;	/* the text that u.error points to */
 	int fds[FRAME_FDS_MAX]; /* borrowed from the lease's buffer, or the status page's fd */

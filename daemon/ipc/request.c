@@ -33,7 +33,9 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_RESTART] = request_restart,
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = request_reclaim,
 	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = request_rename,
+	[GPUSHM__PROTO__REQUEST__VERB_METRICS] = request_metrics,
 };
+_Static_assert(array_size(handlers) <= VERBS_MAX, "each verb has its counts");
 
 /* ---- what handlers share ---- */
 
@@ -166,6 +168,7 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
 		fault(f, CODE_BAD_REQUEST, "a frame of %zu bytes that is no request", len);
 		return -EPROTO;
 	}
+	s->pending.verb = q->verb_case;
 	r = dispatch(s, q, ret, f);
 	if (r == -ERESTART)
 		return r;
@@ -173,7 +176,6 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
 	if (log_wants(LOG_DEBUG))
 		trace(s, q, r, f);
 	if (r < 0 && r != -EINPROGRESS) {
-		service_refused(service, f->code);
 		audit_refusal(s, request_verb(q), f);
 		reply_fault(ret, f);
 		r = 0;

@@ -31,8 +31,9 @@ request_function request_create, request_describe, request_publish;	    /* creat
 request_function request_open, request_close;				    /* open.c */
 request_function request_stat, request_list, request_pools, request_status; /* query.c */
 request_function request_unlink, request_clean, request_rename, request_flush,
-	request_restart;	/* admin.c */
-request_function request_watch; /* watch.c */
+	request_restart;	  /* admin.c */
+request_function request_watch;	  /* watch.c */
+request_function request_metrics; /* metrics.c */
 
 /* What the handlers share. */
 

@@ -13,6 +13,7 @@
 #include "daemon/util/busy_poll.h"
 #include "daemon/util/ratelimit.h"
 #include "daemon/util/refusals.h"
+#include "daemon/util/verb_counts.h"
 #include "proto/base/arena.h"
 
 struct service {
@@ -32,6 +33,7 @@ struct service {
 	uint32_t peers;
 	uint64_t requests, refused, violations; /* since the start */
 	struct refusals refusals;		/* by cause, over restarts */
+	struct verb_counts verbs[VERBS_MAX];	/* by field number in Request, since the start */
 	struct ratelimit violation_lines;	/* limits the log's lines about violations */
 	struct arena unpack;			/* memory of the request that is being handled */
 	struct arena build;			/* memory of the reply that is being built */
@@ -46,9 +48,12 @@ static inline struct process_rules service_rules(const struct service *s)
 				       .unmapped_gid = s->unmapped_gid };
 }
 
-/* Counts a request that is answered with an error. */
-static inline void service_refused(struct service *s, enum code code)
+/* Counts the reply to a request. verb: its field number in Request; 0: it was not read. */
+static inline void service_replied(struct service *s, unsigned verb, enum code code)
 {
+	s->verbs[verb].results[code]++;
+	if (code == CODE_OK)
+		return;
 	s->refused++;
 	refusals_count(&s->refusals, code);
 }

@@ -24,6 +24,7 @@ typedef int request_attempt(struct session *s, const char *key, struct reply *re
 /* The request in flight, of which a session has at most one: what it needs until its reply is sent.
  */
 struct pending_request {
+	unsigned verb;		  /* its field number in Request */
 	struct buffer *creating;  /* CREATE: a worker is allocating this buffer */
 	struct waiter waiter;	  /* OPEN, STAT, WATCH: in the waiters' list */
 	request_attempt *attempt; /* OPEN, STAT: tried again whenever the name changes */

@@ -41,7 +41,8 @@ static CUresult export_pool(const struct cuda *cuda, CUmemoryPool pool, int *ret
 	CUresult result;
 
 	pthread_mutex_lock(&driver_lock);
-	result = cuda->mempool_export(ret, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	result = cuda_call(cuda, mempool_export, ret, pool,
+			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	pthread_mutex_unlock(&driver_lock);
 
 	if (result == CUDA_SUCCESS)
@@ -55,7 +56,7 @@ static CUresult export_pointer(const struct cuda *cuda, CUdeviceptr address, voi
 	CUresult result;
 
 	pthread_mutex_lock(&driver_lock);
-	result = cuda->mempool_export_pointer(&data, address);
+	result = cuda_call(cuda, mempool_export_pointer, &data, address);
 	pthread_mutex_unlock(&driver_lock);
 
 	if (result == CUDA_SUCCESS)
@@ -66,7 +67,7 @@ static CUresult export_pointer(const struct cuda *cuda, CUdeviceptr address, voi
 static void destroy_pool(const struct cuda *cuda, CUmemoryPool pool)
 {
 	pthread_mutex_lock(&driver_lock);
-	cuda_undone("cuMemPoolDestroy", cuda->mempool_destroy(pool));
+	cuda_undone("cuMemPoolDestroy", cuda_call(cuda, mempool_destroy, pool));
 	pthread_mutex_unlock(&driver_lock);
 }
 
@@ -76,8 +77,8 @@ static int set_up(const struct cuda *cuda, CUmemoryPool pool, int *ret, struct f
 {
 	cuuint64_t threshold = UINT64_MAX;
 	int err = cuda_try(f, "cuMemPoolSetAttribute",
-			   cuda->mempool_set_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-						       &threshold));
+			   cuda_call(cuda, mempool_set_attribute, pool,
+				     CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
 
 	return err ?: cuda_try(f, "cuMemPoolExportToShareableHandle", export_pool(cuda, pool, ret));
 }
@@ -90,7 +91,7 @@ static CUresult create_pool(const struct cuda *cuda, const struct pool *pool, CU
 
 	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	props.location.id = pool->device->ordinal;
-	return cuda->mempool_create(ret, &props);
+	return cuda_call(cuda, mempool_create, ret, &props);
 }
 
 static int mempool_open(struct pool *pool, struct pool_opened *ret, struct fault *f)
@@ -122,11 +123,11 @@ static int retain_context(const struct cuda *cuda, struct device *device, struct
 {
 	CUcontext context = NULL;
 	CUdevice handle = 0;
-	int err = cuda_try(f, "cuDeviceGet", cuda->device_get(&handle, device->ordinal));
+	int err = cuda_try(f, "cuDeviceGet", cuda_call(cuda, device_get, &handle, device->ordinal));
 
 	err = err
 		      ?: cuda_try(f, "cuDevicePrimaryCtxRetain",
-				  cuda->primary_ctx_retain(&context, handle));
+				  cuda_call(cuda, primary_ctx_retain, &context, handle));
 	if (err == 0)
 		device->context = context;
 	return err;
@@ -140,11 +141,14 @@ static int enter_context(const struct cuda *cuda, struct pool *pool, struct faul
 	CUstream stream;
 	int err = pool->device->context ? 0 : retain_context(cuda, pool->device, f);
 
-	err = err ?: cuda_try(f, "cuCtxSetCurrent", cuda->ctx_set_current(pool->device->context));
+	err = err
+		      ?: cuda_try(f, "cuCtxSetCurrent",
+				  cuda_call(cuda, ctx_set_current, pool->device->context));
 	if (err < 0 || m->stream)
 		return err;
 
-	err = cuda_try(f, "cuStreamCreate", cuda->stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	err = cuda_try(f, "cuStreamCreate",
+		       cuda_call(cuda, stream_create, &stream, CU_STREAM_NON_BLOCKING));
 	if (err == 0)
 		m->stream = stream;
 	return err;
@@ -158,12 +162,13 @@ static int enter_context(const struct cuda *cuda, struct pool *pool, struct faul
 static int scrub(const struct cuda *cuda, CUdeviceptr address, uint64_t bytes, CUstream stream,
 		 struct fault *f)
 {
-	return cuda_try(f, "cuMemsetD8Async", cuda->memset_d8_async(address, 0, bytes, stream));
+	return cuda_try(f, "cuMemsetD8Async",
+			cuda_call(cuda, memset_d8_async, address, 0, bytes, stream));
 }
 
 static int synchronize(const struct cuda *cuda, CUstream stream, struct fault *f)
 {
-	return cuda_try(f, "cuStreamSynchronize", cuda->stream_synchronize(stream));
+	return cuda_try(f, "cuStreamSynchronize", cuda_call(cuda, stream_synchronize, stream));
 }
 
 /* The export takes the CPU about 15 us, while the GPU clears: a pointer may be exported before the
@@ -193,15 +198,16 @@ static int mempool_alloc(struct pool *pool, uint64_t bytes, struct block *ret, s
 	err = enter_context(cuda, pool, f);
 	err = err
 		      ?: cuda_try(f, "cuMemAllocFromPoolAsync",
-				  cuda->mempool_alloc_async(&address, bytes, m->pool, m->stream));
+				  cuda_call(cuda, mempool_alloc_async, &address, bytes, m->pool,
+					    m->stream));
 	if (err < 0)
 		return err;
 
 	p->address = address;
 	err = fill_in(cuda, m->stream, bytes, p, f);
 	if (err < 0) {
-		cuda_undone("cuMemFreeAsync", cuda->mem_free_async(address, m->stream));
-		cuda_undone("cuStreamSynchronize", cuda->stream_synchronize(m->stream));
+		cuda_undone("cuMemFreeAsync", cuda_call(cuda, mem_free_async, address, m->stream));
+		cuda_undone("cuStreamSynchronize", cuda_call(cuda, stream_synchronize, m->stream));
 		return err;
 	}
 
@@ -221,7 +227,9 @@ static int mempool_free(struct pool *pool, struct block *block, struct fault *f)
 	err = err ?: scrub(cuda, address, block->bytes, m->stream, f);
 	/* A memset reports a failure when it runs: only a clean block is given back. */
 	err = err ?: synchronize(cuda, m->stream, f);
-	err = err ?: cuda_try(f, "cuMemFreeAsync", cuda->mem_free_async(address, m->stream));
+	err = err
+		      ?: cuda_try(f, "cuMemFreeAsync",
+				  cuda_call(cuda, mem_free_async, address, m->stream));
 	return err ?: synchronize(cuda, m->stream, f);
 }
 
@@ -236,7 +244,7 @@ static void mempool_close(struct pool *pool)
 	 * ends, and their importers keep them after that. */
 	if (!pool->let_go) {
 		if (m->stream)
-			cuda_undone("cuStreamDestroy", cuda->stream_destroy(m->stream));
+			cuda_undone("cuStreamDestroy", cuda_call(cuda, stream_destroy, m->stream));
 		destroy_pool(cuda, m->pool);
 	}
 	close_fd(&pool->pool_fd);
@@ -249,8 +257,8 @@ static CUresult import_once(const struct cuda *cuda, int fd, CUmemoryPool own)
 	CUresult result;
 
 	pthread_mutex_lock(&driver_lock);
-	result = cuda->mempool_import(&pool, (void *)(uintptr_t)fd,
-				      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	result = cuda_call(cuda, mempool_import, &pool, (void *)(uintptr_t)fd,
+			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	pthread_mutex_unlock(&driver_lock);
 	if (result == CUDA_SUCCESS && pool != own)
 		destroy_pool(cuda, pool);

@@ -28,22 +28,24 @@ static int export_new(const struct vmm *v, uint64_t bytes, int *ret, struct faul
 	const struct cuda *cuda = cuda_load(NULL, 0);
 	CUmemGenericAllocationHandle handle;
 	_cleanup_(close_fd) int fd = -1;
-	int err = cuda_try(f, "cuMemCreate", cuda->mem_create(&handle, bytes, &v->prop, 0));
+	int err = cuda_try(f, "cuMemCreate",
+			   cuda_call(cuda, mem_create, &handle, bytes, &v->prop, 0));
 
 	if (err < 0)
 		return err;
 
 	err = cuda_try(f, "cuMemExportToShareableHandle",
-		       cuda->mem_export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		       cuda_call(cuda, mem_export, &fd, handle,
+				 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	if (err < 0) {
 		fd = -1;
-		cuda_undone("cuMemRelease", cuda->mem_release(handle));
+		cuda_undone("cuMemRelease", cuda_call(cuda, mem_release, handle));
 		return err;
 	}
 
 	/* A held handle would keep the memory after the fd is closed: the block could never be
 	 * freed. */
-	err = cuda_try(f, "cuMemRelease", cuda->mem_release(handle));
+	err = cuda_try(f, "cuMemRelease", cuda_call(cuda, mem_release, handle));
 	if (err == 0)
 		*ret = take_fd(&fd);
 	return err;
@@ -65,8 +67,8 @@ static int open_at(struct pool *pool, CUmemLocation location, struct pool_opened
 	v->prop.location = location;
 
 	err = cuda_try(f, "cuMemGetAllocationGranularity",
-		       cuda->mem_get_allocation_granularity(&granularity, &v->prop,
-							    CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+		       cuda_call(cuda, mem_get_allocation_granularity, &granularity, &v->prop,
+				 CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	if (err < 0)
 		return err;
 
@@ -105,10 +107,10 @@ static CUresult import_once(const struct cuda *cuda, int fd)
 	CUmemGenericAllocationHandle handle;
 	CUresult result;
 
-	result = cuda->mem_import(&handle, (void *)(uintptr_t)fd,
-				  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	result = cuda_call(cuda, mem_import, &handle, (void *)(uintptr_t)fd,
+			   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result == CUDA_SUCCESS)
-		cuda_undone("cuMemRelease", cuda->mem_release(handle));
+		cuda_undone("cuMemRelease", cuda_call(cuda, mem_release, handle));
 	return result;
 }
 

@@ -12,6 +12,7 @@
  */
 #include "daemon/pool/cuda.h"
 
+#include "daemon/pool/driver_calls.h"
 #include "daemon/pool/pool_internal.h"
 #include "daemon/util/log.h"
 #include "proto/base/libcuda.h"
@@ -19,6 +20,7 @@
 
 #include <ctype.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -51,6 +53,49 @@ const struct cuda *cuda_load(char *why, size_t size)
 		snprintf(why, size, "%s", why_not);
 	return loaded ? &table : NULL;
 }
+
+/* ---- counting ---- */
+
+static struct {
+	_Atomic uint64_t count, failed, ns;
+} counts[CUDA_COUNT];
+_Static_assert(CUDA_COUNT <= DRIVER_CALLS_MAX, "driver_calls() returns all calls");
+
+void cuda_count(enum cuda_index call, CUresult result, uint64_t ns)
+{
+	atomic_fetch_add_explicit(&counts[call].count, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&counts[call].ns, ns, memory_order_relaxed);
+	if (result != CUDA_SUCCESS)
+		atomic_fetch_add_explicit(&counts[call].failed, 1, memory_order_relaxed);
+}
+
+/* Without the version that a symbol may have. */
+static void name_call(const char *symbol, char *ret, size_t size)
+{
+	const char *version = strstr(symbol, "_v");
+
+	snprintf(ret, size, "%.*s", (int)(version ? version - symbol : (long)strlen(symbol)),
+		 symbol);
+}
+
+size_t driver_calls(struct driver_call ret[DRIVER_CALLS_MAX])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < CUDA_COUNT; i++) {
+		struct driver_call call = { .count = counts[i].count,
+					    .failed = counts[i].failed,
+					    .ns = counts[i].ns };
+
+		if (call.count == 0)
+			continue;
+		name_call(symbols[i].name, call.name, sizeof(call.name));
+		ret[n++] = call;
+	}
+	return n;
+}
+
+/* ---- errors ---- */
 
 static const char *error_name(CUresult result)
 {
@@ -125,7 +170,7 @@ static int probe_numa_node(const struct cuda *cuda, CUdevice handle)
 {
 	int node = -1;
 
-	if (cuda->device_get_attribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, handle))
+	if (cuda_call(cuda, device_get_attribute, &node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, handle))
 		return -1;
 	return node;
 }
@@ -136,16 +181,21 @@ static int probe_one(const struct cuda *cuda, int ordinal, struct device *ret, s
 	CUdevice handle = 0;
 	CUuuid uuid;
 	size_t bytes;
-	int err = cuda_try(f, "cuDeviceGet", cuda->device_get(&handle, ordinal));
+	int err = cuda_try(f, "cuDeviceGet", cuda_call(cuda, device_get, &handle, ordinal));
 
-	err = err ?: cuda_try(f, "cuDeviceGetUuid", cuda->device_get_uuid(&uuid, handle));
+	err = err
+		      ?: cuda_try(f, "cuDeviceGetUuid",
+				  cuda_call(cuda, device_get_uuid, &uuid, handle));
 	err = err
 		      ?: cuda_try(f, "cuDeviceGetName",
-				  cuda->device_get_name(d.name, sizeof(d.name), handle));
+				  cuda_call(cuda, device_get_name, d.name, sizeof(d.name), handle));
 	err = err
 		      ?: cuda_try(f, "cuDeviceGetPCIBusId",
-				  cuda->device_get_pci_bus_id(d.pci_id, sizeof(d.pci_id), handle));
-	err = err ?: cuda_try(f, "cuDeviceTotalMem", cuda->device_total_mem(&bytes, handle));
+				  cuda_call(cuda, device_get_pci_bus_id, d.pci_id, sizeof(d.pci_id),
+					    handle));
+	err = err
+		      ?: cuda_try(f, "cuDeviceTotalMem",
+				  cuda_call(cuda, device_total_mem, &bytes, handle));
 	if (err < 0)
 		return err;
 
@@ -190,8 +240,8 @@ void devices_probe(struct devices *d)
 	if (!cuda)
 		return;
 
-	err = cuda_try(&f, "cuInit", cuda->init(0));
-	err = err ?: cuda_try(&f, "cuDeviceGetCount", cuda->device_get_count(&count));
+	err = cuda_try(&f, "cuInit", cuda_call(cuda, init, 0));
+	err = err ?: cuda_try(&f, "cuDeviceGetCount", cuda_call(cuda, device_get_count, &count));
 	if (err < 0)
 		snprintf(d->why_none, sizeof(d->why_none), "%.200s", f.text);
 	else if (count > 0)
@@ -209,8 +259,9 @@ void device_release_context(struct device *d)
 	if (!take_ptr(d->context))
 		return;
 
-	result = cuda->device_get(&handle, d->ordinal);
+	result = cuda_call(cuda, device_get, &handle, d->ordinal);
 	cuda_undone("cuDeviceGet", result);
 	if (result == CUDA_SUCCESS)
-		cuda_undone("cuDevicePrimaryCtxRelease", cuda->primary_ctx_release(handle));
+		cuda_undone("cuDevicePrimaryCtxRelease",
+			    cuda_call(cuda, primary_ctx_release, handle));
 }

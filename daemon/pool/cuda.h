@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "proto/base/clock.h"
 #include "proto/base/libcuda.h"
 #include "proto/code.h"
 
@@ -50,6 +51,18 @@ struct cuda {
 /* The table, loaded on the first call (thread-safe). NULL, and `why` says so: there is no
  * libcuda.so.1, or the driver is too old and lacks a symbol. */
 const struct cuda *cuda_load(char *why, size_t size);
+
+/* cuda_call(cuda, mem_create, &handle, bytes, &prop, 0): calls the function and counts the call. */
+#define CUDA_INDEX(member, symbol) CUDA_##member,
+enum cuda_index { CUDA_CALLS(CUDA_INDEX) CUDA_COUNT };
+void cuda_count(enum cuda_index call, CUresult result, uint64_t ns);
+#define cuda_call(cuda, member, ...)                                               \
+	({                                                                         \
+		uint64_t since_ = clock_monotonic_ns();                            \
+		CUresult result_ = (cuda)->member(__VA_ARGS__);                    \
+		cuda_count(CUDA_##member, result_, clock_monotonic_ns() - since_); \
+		result_;                                                           \
+	})
 
 /* 0 for CUDA_SUCCESS. Else writes "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY" to *f, with
  * CODE_POOL_FULL for out of memory, CODE_POOL_FAILED if the device is lost, or CODE_DRIVER; and

@@ -360,6 +360,17 @@ static void adopt_refusals(const Gpushm__Journal__Refusals *m, struct refusals *
 		refusals->counts[i] = m->counts[i];
 }
 
+static void count_restart(const Gpushm__Journal__Restarts *before, const struct target *t)
+{
+	struct restarts *now = &t->catalog->restarts;
+
+	if (before)
+		*now = (struct restarts){ before->restarts, before->restored, before->lost };
+	now->n++;
+	now->restored += t->buffers;
+	now->lost += t->dropped;
+}
+
 int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *reaper,
 		struct pools *pools, struct refusals *refusals, unsigned char id[DAEMON_ID_BYTES],
 		uint64_t *ret_generation)
@@ -374,6 +385,7 @@ int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *r
 	continue_ids(&r, &t);
 	adopt_refusals(r.refusals, refusals);
 	err = adopt_all(&r, &t);
+	count_restart(r.restarts, &t);
 	hashtable_done(&t.sessions);
 	free(t.memory);
 	replay_done(&r);

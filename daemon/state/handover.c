@@ -55,6 +55,8 @@ static int renew(struct handover *h, uint64_t generation)
 	if (r == 0)
 		r = serialize_refusals(&fresh, h->refusals);
 	if (r == 0)
+		r = serialize_restarts(&fresh, &h->catalog->restarts);
+	if (r == 0)
 		r = serialize_complete(&fresh);
 	if (r < 0) {
 		log_error("no new journal can be written: %s", strerror(-r));
@@ -63,6 +65,7 @@ static int renew(struct handover *h, uint64_t generation)
 	}
 	serializer_done(&h->serializer);
 	h->serializer = fresh;
+	h->lost_written = h->catalog->restarts.lost;
 	list_insert(&h->catalog->observers, &h->serializer.observer.link);
 	return 0;
 }
@@ -155,15 +158,20 @@ void handover_verify(struct handover *h)
 	verify_start(h->pools, h->catalog);
 }
 
-static void write_refusals(struct handover *h)
+static void write_counts(struct handover *h)
 {
+	const struct restarts *restarts = &h->catalog->restarts;
+
 	if (is_writing(h) && h->refusals->changed)
 		serialize_refusals(&h->serializer, h->refusals);
+	if (is_writing(h) && h->lost_written != restarts->lost &&
+	    serialize_restarts(&h->serializer, restarts) == 0)
+		h->lost_written = restarts->lost;
 }
 
 void handover_tidy(struct handover *h)
 {
-	write_refusals(h);
+	write_counts(h);
 	if (is_writing(h) && serialize_is_stale(&h->serializer))
 		renew(h, h->serializer.journal.generation + 1);
 	pools_sweep(h->pools, on_swept, h);
@@ -186,7 +194,7 @@ int handover_list(struct handover *h, struct fd_list *l)
 {
 	int r = is_writing(h) ? 0 : begin_late(h);
 
-	write_refusals(h);
+	write_counts(h);
 	if (r == 0)
 		r = fd_list_add(l, PAGE_NAME, h->page.fd);
 	return r < 0 ? r : serialize_list_fds(&h->serializer, h->catalog, l);

@@ -18,7 +18,8 @@ struct handover {
 	struct reaper *reaper;
 	struct pools *pools;
 	struct refusals *refusals;
-	unsigned char *id; /* the daemon's, DAEMON_ID_BYTES long; a successor keeps it */
+	uint64_t lost_written; /* catalog::restarts.lost, as the journal has it */
+	unsigned char *id;     /* the daemon's, DAEMON_ID_BYTES long; a successor keeps it */
 };
 
 /* Receives the fds that systemd or the previous program hands over. The catalog, the reaper and the
@@ -38,8 +39,8 @@ void handover_add_pool(struct handover *h, const struct pool *pool);
 /* Every pool is ready or has failed: looks whether the memory of adopted buffers is still there. */
 void handover_verify(struct handover *h);
 
-/* Call it periodically (each second): writes the counts of refusals if they have changed, and a new
- * journal when most of the old one is dead. */
+/* Call it periodically (each second): writes the counts of refusals and of lost buffers if they
+ * have changed, and a new journal when most of the old one is dead. */
 void handover_tidy(struct handover *h);
 
 /* Lists the fds that the program after us needs, a journal among them. 0 or -errno. If the exec

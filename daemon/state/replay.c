@@ -88,6 +88,17 @@ static int on_refusals(struct replay *r, const void *body, size_t len)
 	return 0;
 }
 
+static int on_restarts(struct replay *r, const void *body, size_t len)
+{
+	Gpushm__Journal__Restarts *m = gpushm__journal__restarts__unpack(NULL, len, body);
+
+	if (!m)
+		return -EBADMSG;
+	gpushm__journal__restarts__free_unpacked(r->restarts, NULL);
+	r->restarts = m;
+	return 0;
+}
+
 static void unlink_buffer(struct replay *r, uint64_t id)
 {
 	struct item *it = find(r, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, id);
@@ -153,6 +164,8 @@ static int on_record(uint16_t type, const void *body, size_t len, void *arg)
 		return on_daemon(r, body, len);
 	case GPUSHM__JOURNAL__TYPE__TYPE_REFUSALS:
 		return on_refusals(r, body, len);
+	case GPUSHM__JOURNAL__TYPE__TYPE_RESTARTS:
+		return on_restarts(r, body, len);
 	case GPUSHM__JOURNAL__TYPE__TYPE_COMPLETE:
 		r->complete = true;
 		return 0;
@@ -181,8 +194,10 @@ void replay_done(struct replay *r)
 	hashtable_done(&r->by_id);
 	gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
 	gpushm__journal__refusals__free_unpacked(r->refusals, NULL);
+	gpushm__journal__restarts__free_unpacked(r->restarts, NULL);
 	r->daemon = NULL;
 	r->refusals = NULL;
+	r->restarts = NULL;
 }
 
 static int replay_init(struct replay *r)

@@ -23,6 +23,7 @@ struct replay {
 	struct hashtable by_id;
 	Gpushm__Journal__Daemon *daemon;     /* owned */
 	Gpushm__Journal__Refusals *refusals; /* owned; NULL: the journal has none */
+	Gpushm__Journal__Restarts *restarts; /* likewise */
 	uint64_t next_buffer, next_lease;    /* above all ids that the records name */
 	bool complete;
 };

@@ -142,6 +142,17 @@ int serialize_refusals(struct serializer *s, struct refusals *refusals)
 	return r;
 }
 
+int serialize_restarts(struct serializer *s, const struct restarts *restarts)
+{
+	Gpushm__Journal__Restarts m = GPUSHM__JOURNAL__RESTARTS__INIT;
+
+	SET(&m, restarts, restarts->n);
+	SET(&m, restored, restarts->restored);
+	SET(&m, lost, restarts->lost);
+	s->dead++;
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_RESTARTS, &m.base);
+}
+
 void serialize_forget_pool(struct fdstore *store, const struct pool *p)
 {
 	if (p->config.kind == POOL_MEMPOOL)

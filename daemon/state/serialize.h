@@ -47,6 +47,8 @@ int serialize_lease(struct serializer *s, const struct lease *l);
 /* 0 or -errno. */
 int serialize_refusals(struct serializer *s, struct refusals *r);
 
+int serialize_restarts(struct serializer *s, const struct restarts *r);
+
 /* systemd closes the pool's fd. */
 void serialize_forget_pool(struct fdstore *store, const struct pool *p);
 

@@ -59,7 +59,7 @@ void busy_poll_end(struct busy_poll *b)
 	uv_idle_stop(&b->idle);
 }
 
-void busy_poll_in_burst(struct busy_poll *b, uint64_t ns)
+uint64_t busy_poll_in_burst(struct busy_poll *b, uint64_t ns)
 {
 	uint64_t now = uv_hrtime();
 
@@ -67,4 +67,5 @@ void busy_poll_in_burst(struct busy_poll *b, uint64_t ns)
 	if (now - b->last < BUSY_POLL_BURST_NS)
 		start(b, now, ns);
 	b->last = now;
+	return now;
 }

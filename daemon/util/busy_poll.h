@@ -61,5 +61,5 @@ void busy_poll_for(struct busy_poll *b, uint64_t ns);
 void busy_poll_end(struct busy_poll *b);
 
 /* An event has come. If the one before came less than BUSY_POLL_BURST_NS ago, polls for the next.
- */
-void busy_poll_in_burst(struct busy_poll *b, uint64_t ns);
+ * Returns the time, of CLOCK_MONOTONIC. */
+uint64_t busy_poll_in_burst(struct busy_poll *b, uint64_t ns);

@@ -111,7 +111,7 @@ def watch(client, *what, wait=FOREVER):
     return say(client, 14, *what, number(2, wait))
 
 
-POOLS, STATUS, CLEAN, FLUSH_POOLS = 10, 11, 12, 13
+POOLS, STATUS, CLEAN, FLUSH_POOLS, METRICS = 10, 11, 12, 13, 18
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
 
@@ -225,6 +225,8 @@ SEEDS = {
     + describe(0, 1, *(array("more/%d" % i, 256 * i, 8, 8) for i in range(60)))
     + describe(0, 1, *(array("n" * 200 + "%d" % i, 256 * i, 8) for i in range(60)))
     + publish(0, 1, SEALED) + stat(1, "a"),
+    "metrics": say(0, METRICS) + BOTH + say(0, METRICS) + create(0, "a", 4096) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
+    + open_(0, "b") + open_(0, "b", READ, 60000) + do(0, LATE) + do(1, DIE) + say(0, METRICS) + say(0, METRICS, number(1, 1)),
     "wrong-words": say(0, STATUS) + say(0, 1, number(1, 5), number(2, 9)) + say(0, 1) + hello(0) + hello(0)
     + say(0, 2) + create(0, "") + create(0, "a//b") + create(0, "a", 0) + create(0, "a", 5, data(2, "no such pool"))
     + say(0, 3) + publish(0, 9, SEALED) + say(0, 4, number(1, 1)) + say(0, 5) + open_(0, "a", 9) + say(0, 6)

@@ -58,8 +58,9 @@ same "key" man/gpushmd.conf.5
 
 # gpushm(3) and gpushm_load(3) have the prototype of each function as the header declares it, and
 # describe it.
-functions() { # HEADER PAGE
-	grep -v '^#include' "$1" | ${CC:-cc} -E -P -x c - | tr -s ' \t\n' ' ' | sed 's/( /(/g; s/;/;\n/g' |
+functions() { # HEADERS PAGE
+	# shellcheck disable=SC2086
+	cat $1 | grep -v '^#include' | ${CC:-cc} -E -P -x c - | tr -s ' \t\n' ' ' | sed 's/( /(/g; s/;/;\n/g' |
 		grep -oE '(const )?((struct|enum) )?[a-z0-9_]+ \**gpushm_[a-z0-9_]+\([^()]*\);$' |
 		grep -v '_fn(' >"$folder/there"
 	awk '$1 == ".Ft" { $1 = ""; gsub(/^ "?|"$/, ""); result = $0 (/\*$/ ? "" : " ") }
@@ -68,8 +69,8 @@ functions() { # HEADER PAGE
 		$1 == ".Fc" { print result call ");"; call = "" }' "$2" >"$folder/told"
 	same "prototype" "$2"
 }
-functions client/gpushm.h man/gpushm.3
-grep -o '\<gpushm_[a-z0-9_]*(' client/gpushm.h | tr -d '(' >"$folder/there"
+functions 'client/gpushm.h client/gpushm_metrics.h' man/gpushm.3
+grep -oh '\<gpushm_[a-z0-9_]*(' client/gpushm.h client/gpushm_metrics.h | tr -d '(' >"$folder/there"
 grep -o 'Fn gpushm_[a-z0-9_]*' man/gpushm.3 | sed 's/Fn //' >"$folder/told"
 same "function" man/gpushm.3
 functions client/gpushm_load.h man/gpushm_load.3

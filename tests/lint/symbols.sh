@@ -8,9 +8,10 @@ cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 bad=0
 
-# declared HEADER: the functions of that file alone, not of what it includes.
+# declared HEADERS: the functions of these files alone, not of what they include.
 declared() {
-	grep -vE '^#(include|pragma once)|^typedef' "$1" | cc -E -P -x c - | grep -oE '\bgpushm_[a-z0-9_]*\(' | tr -d '(' | sort -u
+	# shellcheck disable=SC2086
+	cat $1 | grep -vE '^#(include|pragma once)|^typedef' | cc -E -P -x c - | grep -oE '\bgpushm_[a-z0-9_]*\(' | tr -d '(' | sort -u
 }
 # exported LIBRARY GREP-ARGUMENTS: symbols, with the version's name after the @@.
 exported() {
@@ -18,24 +19,24 @@ exported() {
 	shift
 	nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { print $3 }' | grep "$@" | sed 's/@.*//' | sort -u
 }
-compare() { # HEADER LIBRARY GREP-ARGUMENTS
-	local header=$1 library=$2 name
+compare() { # HEADERS LIBRARY GREP-ARGUMENTS
+	local headers=$1 library=$2 name
 	shift 2
 	[ -f "$library" ] || {
 		echo "symbols: no $library; make it first" >&2
 		exit 1
 	}
 	while read -r name; do
-		echo "$header declares $name(), which $library does not export"
+		echo "$headers: it declares $name(), which $library does not export"
 		bad=1
-	done < <(comm -23 <(declared "$header") <(exported "$library" "$@"))
+	done < <(comm -23 <(declared "$headers") <(exported "$library" "$@"))
 	while read -r name; do
-		echo "$library exports $name, which $header does not declare"
+		echo "$library exports $name, which $headers does not declare"
 		bad=1
-	done < <(comm -13 <(declared "$header") <(exported "$library" "$@"))
+	done < <(comm -13 <(declared "$headers") <(exported "$library" "$@"))
 }
 
-compare client/gpushm.h "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
+compare 'client/gpushm.h client/gpushm_metrics.h' "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
 compare client/gpushm_private.h "$build/libgpushm.so.0" '@GPUSHM_PRIVATE$'
 compare client/gpushm_load.h "$build/libgpushm-load.so.0" ''
 for map in client/*.sym; do

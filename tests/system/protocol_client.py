@@ -82,6 +82,14 @@ def fields(buf):
     return out
 
 
+def numbers(packed):
+    out, at = [], 0
+    while at < len(packed):
+        value, at = read_varint(packed, at)
+        out.append(value)
+    return out
+
+
 def first(message, field, default=None):
     """A number that is 0 is not said."""
     return message.get(field, [default])[0]
@@ -90,7 +98,7 @@ def first(message, field, default=None):
 # ---- requests ----
 
 HELLO, CREATE, DESCRIBE, PUBLISH, OPEN, CLOSE, UNLINK, STAT, LIST, POOLS, STATUS = range(1, 12)
-WATCH, RECLAIM = 14, 16
+WATCH, RECLAIM, METRICS = 14, 16, 18
 
 
 class Refused(Exception):
@@ -414,6 +422,11 @@ def test_looking(c, made):
     status = c.ask(STATUS, b"", 10)
     usage = [fields(u) for u in status[13] if first(fields(u), 1, 0) == os.getuid()]
     check(first(status, 6) == 1 and first(status, 7) == 1 and first(usage[0], 2) == 1024, "STATUS")
+    metrics = c.ask(METRICS, b"", 18)
+    verbs = {first(fields(v), 1): fields(v) for v in metrics[1]}
+    check(b"stat" in verbs and first(metrics, 5, 0) + first(metrics, 6, 0) == 1, "METRICS")
+    bounds = numbers(first(metrics, 2))
+    check(len(numbers(first(verbs[b"stat"], 3))) == len(bounds) + 1, "METRICS' buckets")
     pool = fields(c.ask(POOLS, b"", 9)[1][0])
     check(first(pool, 12) == 1 and first(pool, 7) == 4096 == first(pool, 11), "POOLS' figures")
 

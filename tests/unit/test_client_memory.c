@@ -3,6 +3,7 @@
  * The n-th allocation of the library fails, for n = 1, 2, ... until none is left, in each operation
  * of a client. Each time the result is -ENOMEM with a text, and nothing stays open.
  */
+#include "client/gpushm_metrics.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
 #include "tests/unit/memory_fixture.h"
@@ -104,6 +105,9 @@ static void look_around(const Gpushm__Proto__Request *request, Gpushm__Proto__Re
 	static Gpushm__Proto__ListReply list;
 	static Gpushm__Proto__StatusReply status;
 	static Gpushm__Proto__PoolsReply pools;
+	static uint64_t number = 1;
+	static Gpushm__Proto__VerbMetrics verb, *verbs[] = { &verb };
+	static Gpushm__Proto__MetricsReply metrics;
 
 	gpushm__proto__attr__init(&attr);
 	gpushm__proto__holder__init(&holder);
@@ -118,6 +122,12 @@ static void look_around(const Gpushm__Proto__Request *request, Gpushm__Proto__Re
 	gpushm__proto__list_reply__init(&list);
 	gpushm__proto__status_reply__init(&status);
 	gpushm__proto__pools_reply__init(&pools);
+	gpushm__proto__verb_metrics__init(&verb);
+	verb.n_results = verb.n_buckets = 1;
+	verb.results = verb.buckets = &number;
+	gpushm__proto__metrics_reply__init(&metrics);
+	metrics.n_verbs = 1;
+	metrics.verbs = verbs;
 	status.has_daemon = true;
 	status.daemon = bytes("id of a daemon..", 16);
 	switch (request->verb_case) {
@@ -138,6 +148,10 @@ static void look_around(const Gpushm__Proto__Request *request, Gpushm__Proto__Re
 		reply->result_case = GPUSHM__PROTO__REPLY__RESULT_STATUS;
 		reply->status = &status;
 		break;
+	case GPUSHM__PROTO__REQUEST__VERB_METRICS:
+		reply->result_case = GPUSHM__PROTO__REPLY__RESULT_METRICS;
+		reply->metrics = &metrics;
+		break;
 	default:
 		reply->result_case = GPUSHM__PROTO__REPLY__RESULT_POOLS;
 		reply->pools = &pools;
@@ -153,6 +167,7 @@ static void put_up_look(void)
 static int do_look(void)
 {
 	struct gpushm_status *status = NULL;
+	struct gpushm_metrics *metrics = NULL;
 	struct gpushm_pool *pools = NULL;
 	struct gpushm_stat *stats = NULL;
 	size_t n = 0;
@@ -170,6 +185,9 @@ static int do_look(void)
 	if (r == 0)
 		r = gpushm_status(c, &status);
 	gpushm_status_free(status);
+	if (r == 0)
+		r = gpushm_metrics(c, &metrics);
+	gpushm_metrics_free(metrics);
 	return close_all(r);
 }
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * METRICS: what the daemon counts, beside the numbers that STATUS and POOLS return. Nothing in it
+ * is about a user, so each client gets the same. It walks pools and verbs, but no buffers. The
+ * client's half is client/buffer/metrics.c.
+ */
+#include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
+#include "daemon/pool/driver_calls.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <string.h>
+
+static const char *verb_name(unsigned verb)
+{
+	const ProtobufCFieldDescriptor *field =
+		protobuf_c_message_descriptor_get_field(&gpushm__proto__request__descriptor, verb);
+
+	return field ? field->name : "unknown";
+}
+
+static bool was_used(const struct verb_counts *v)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < CODE_COUNT; i++)
+		all |= v->results[i];
+	return all != 0;
+}
+
+/* The counts stay where they are: the reply is packed before anything changes them. */
+static void fill_verb(Gpushm__Proto__VerbMetrics *m, unsigned verb, struct verb_counts *v)
+{
+	gpushm__proto__verb_metrics__init(m);
+	SET_BYTES(m, verb, reply_text(verb_name(verb)));
+	m->n_results = CODE_COUNT;
+	m->results = v->results;
+	m->n_buckets = array_size(v->buckets);
+	m->buckets = v->buckets;
+	SET(m, ns, v->ns);
+	SET(m, waits, v->waits);
+	SET(m, waited_ns, v->waited_ns);
+}
+
+static int fill_verbs(Gpushm__Proto__MetricsReply *m, struct service *s)
+{
+	m->n_bounds_ns = LATENCY_BOUNDS;
+	m->bounds_ns = (uint64_t *)latency_bounds;
+	m->verbs = reply_alloc(s, VERBS_MAX * sizeof(*m->verbs));
+	for (unsigned i = 0; m->verbs && i < VERBS_MAX; i++) {
+		if (!was_used(&s->verbs[i]))
+			continue;
+		m->verbs[m->n_verbs] = reply_alloc(s, sizeof(**m->verbs));
+		if (!m->verbs[m->n_verbs])
+			return -ENOMEM;
+		fill_verb(m->verbs[m->n_verbs++], i, &s->verbs[i]);
+	}
+	return m->verbs ? 0 : -ENOMEM;
+}
+
+static int fill_driver_calls(Gpushm__Proto__MetricsReply *m, struct service *s)
+{
+	struct driver_call *calls = reply_alloc(s, DRIVER_CALLS_MAX * sizeof(*calls));
+	Gpushm__Proto__DriverCall *items;
+	size_t n = calls ? driver_calls(calls) : 0;
+
+	m->driver_calls = reply_alloc(s, n * sizeof(*m->driver_calls));
+	items = reply_alloc(s, n * sizeof(*items));
+	if (!calls || !m->driver_calls || !items)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		Gpushm__Proto__DriverCall *it = m->driver_calls[m->n_driver_calls++] = &items[i];
+
+		gpushm__proto__driver_call__init(it);
+		SET_BYTES(it, call, reply_text(calls[i].name));
+		SET(it, count, calls[i].count);
+		SET(it, failed, calls[i].failed);
+		SET(it, ns, calls[i].ns);
+	}
+	return 0;
+}
+
+/* Both lists are in the order of the pools. */
+static int fill_pools(Gpushm__Proto__MetricsReply *m, struct session *s, struct fault *f)
+{
+	Gpushm__Proto__PoolMetrics *items;
+	Gpushm__Proto__Pool **pools = NULL;
+	const struct pool *pool;
+	size_t n;
+
+	if (query_pools(s, &n, &pools, f) < 0)
+		return -ENOMEM;
+	items = reply_alloc(s->service, n * sizeof(*items));
+	m->pools = reply_alloc(s->service, n * sizeof(*m->pools));
+	if (!items || !m->pools)
+		return reply_no_memory(f);
+	list_foreach (pool, s->service->catalog.pools, link) {
+		const uint32_t *states = s->service->catalog.n_states[pool->index];
+		Gpushm__Proto__PoolMetrics *it = m->pools[m->n_pools] = &items[m->n_pools];
+
+		gpushm__proto__pool_metrics__init(it);
+		it->pool = pools[m->n_pools++];
+		it->pool->has_why = false; /* so that it fits a frame */
+		SET(it, filling, states[BUFFER_FILLING]);
+		SET(it, sealed, states[BUFFER_SEALED]);
+		SET(it, shared, states[BUFFER_SHARED]);
+	}
+	return 0;
+}
+
+static void fill_lives(Gpushm__Proto__MetricsReply *m, const struct service *s)
+{
+	const struct catalog *c = &s->catalog;
+	uint64_t age = clock_monotonic_ns() - s->started_ns;
+
+	SET(m, read_leases, c->n_leases - c->n_write_leases);
+	SET(m, write_leases, c->n_write_leases);
+	SET(m, reader_deaths, s->reaper.deaths[ROLE_READER]);
+	SET(m, writer_deaths, s->reaper.deaths[ROLE_WRITER]);
+	SET(m, creator_deaths, s->reaper.deaths[ROLE_CREATOR]);
+	SET(m, restarts, c->restarts.n);
+	SET(m, restored, c->restarts.restored);
+	SET(m, lost, c->restarts.lost);
+	SET(m, started_ns, clock_realtime_ns() - age);
+}
+
+int request_metrics(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		    struct fault *f)
+{
+	Gpushm__Proto__MetricsReply *m = reply_begin(reply, metrics, METRICS, metrics_reply);
+
+	reply_reset_arena(s->service);
+	fill_lives(m, s->service);
+	if (fill_verbs(m, s->service) < 0 || fill_driver_calls(m, s->service) < 0)
+		return reply_no_memory(f);
+	return fill_pools(m, s, f);
+}
