@@ -9,9 +9,9 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 
 #include <check.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 #define PLACES_MAX 2000u
 #define BYTES 5000u
 
-static struct keeper k;
+static struct supervisor k;
 
 /* ---- the session, in a process of its own ---- */
 
@@ -202,7 +202,7 @@ static void spawn(unsigned crash_at, unsigned successor)
 {
 	set("GPUSHM_CRASH_AT", crash_at);
 	set("GPUSHM_CRASH_SUCCESSOR_AT", successor);
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	unsetenv("GPUSHM_CRASH_AT");
 	unsetenv("GPUSHM_CRASH_SUCCESSOR_AT");
 }
@@ -223,7 +223,7 @@ static void expect_nothing_left(const char *when)
 {
 	struct gpushm_status *s = NULL;
 
-	keeper_await(&k);
+	supervisor_await(&k);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
 	client_await(client_used_bytes() == 0);
 	ck_assert_int_eq(gpushm_status(c, &s), 0);
@@ -232,8 +232,8 @@ static void expect_nothing_left(const char *when)
 		      s->leases, s->suspects);
 	gpushm_status_free(s);
 	c = gpushm_disconnect(c);
-	client_await(keeper_count(&k, 'm') == 0 && keeper_count(&k, 't') == 0);
-	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
+	client_await(supervisor_count(&k, 'm') == 0 && supervisor_count(&k, 't') == 0);
+	ck_assert_uint_eq(supervisor_count(&k, 'j'), 1);
 }
 
 /* The first daemon dies at its n-th place, its program after the exec at the s-th, the next daemon
@@ -246,7 +246,7 @@ static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 	char when[64];
 
 	snprintf(when, sizeof(when), "%s: places %u, %u and %u", pool, n, s, m);
-	keeper_init(&k, "");
+	supervisor_init(&k, "");
 	k.program = "tests/gpushmd-crashat";
 	spawn(n, s);
 	role_start(&client, "session", (const char *[]){ k.socket, pool, NULL });
@@ -260,23 +260,23 @@ static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 	}
 	ck_assert_msg(role_wait(&client) == 0, "%s: the session failed", when);
 	/* The daemon that checks the result must not die at a place. */
-	keeper_end(&k, SIGKILL);
-	keeper_spawn(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_spawn(&k);
 	expect_nothing_left(when);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 	return deaths == (m ? 2u : 1u);
 }
 
 static void name_pools(struct gpushm_pool **ret, size_t *ret_n)
 {
-	keeper_init(&k, "");
-	keeper_start(&k);
+	supervisor_init(&k, "");
+	supervisor_start(&k);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
 	ck_assert_int_eq(gpushm_pools(c, ret, ret_n), 0);
 	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 }
 
 /* Each kind is tested once, not each pool. */

@@ -13,15 +13,15 @@
  * lease ends when its socket closes; its charge is not returned; a limit is one less; a suspect's
  * connection stays charged; a charge is halved by a restart. Unlink frees the name with the last
  * lease; a half-made name outlives its socket; an id is given twice; a transient buffer stays, or
- * is a common one after a restart; an unlink is not journaled; a table's fd stays with the keeper;
- * a create that fails keeps its name. Pending memory serves another user, or its own after another
- * had it, also across a restart; the limit of pending blocks is one less; an inherited pool's
- * memory stays used; suspect memory is not told; who waits for room is not told. A dead writer
- * leaves nothing dirty, also between two daemons; a restart forgets dirt; the last death is told,
- * not the first; what is not reclaimed is dirty; a cleaning or a publication wakes nobody. A lease
- * is reclaimed by another process, or closed by another connection; who reclaims it is not
- * journaled; a sealed buffer is opened for writing, or its maker goes on as a writer; strangers
- * attach to a mempool; a group's missing bit is looked for among the others'.
+ * is a common one after a restart; an unlink is not journaled; a table's fd stays with the
+ * supervisor; a create that fails keeps its name. Pending memory serves another user, or its own
+ * after another had it, also across a restart; the limit of pending blocks is one less; an
+ * inherited pool's memory stays used; suspect memory is not told; who waits for room is not told. A
+ * dead writer leaves nothing dirty, also between two daemons; a restart forgets dirt; the last
+ * death is told, not the first; what is not reclaimed is dirty; a cleaning or a publication wakes
+ * nobody. A lease is reclaimed by another process, or closed by another connection; who reclaims it
+ * is not journaled; a sealed buffer is opened for writing, or its maker goes on as a writer;
+ * strangers attach to a mempool; a group's missing bit is looked for among the others'.
  */
 #include "proto/base/own.h"
 #include "tests/lib/stormer.h"

@@ -7,9 +7,9 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/actor.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 #include "tests/lib/user.h"
 
 #include <check.h>
@@ -26,7 +26,7 @@ enum { SHARE = 358, MORE = 20 };
 static const char config[] = "[pool host]\nkind=host\nsize=1G\npending-max-count=0\n"
 			     "[limits 65521]\nmax-share=5%\n";
 
-static struct keeper k;
+static struct supervisor k;
 static struct actor hostile, honest;
 static struct raw by_hostile, by_honest, by_root;
 
@@ -54,10 +54,10 @@ static void close_all(void)
 
 static void setup(void)
 {
-	keeper_init(&k, config);
+	supervisor_init(&k, config);
 	ck_assert_int_eq(chmod(k.folder, 0755), 0);
 	ck_assert_int_eq(chmod(k.socket, 0666), 0);
-	keeper_start(&k);
+	supervisor_start(&k);
 	actor_start(&hostile, k.socket, HOSTILE, HOSTILE);
 	actor_start(&honest, k.socket, HONEST, HONEST);
 	connect_all();
@@ -68,8 +68,8 @@ static void teardown(void)
 	close_all();
 	actor_kill(&hostile);
 	actor_kill(&honest);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 }
 
 /* Returns whether the reply says that the buffer is kept. */
@@ -120,9 +120,9 @@ static void unlink_one(struct raw *r, const char *name)
 
 static void crash(void)
 {
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	close_all();
-	keeper_start(&k);
+	supervisor_start(&k);
 	connect_all();
 }
 
@@ -140,7 +140,7 @@ START_TEST(buffers_of_one_user_take_every_place)
 		unlink_one(&by_honest, "honest");
 		unlink_one(&by_root, "root");
 	}
-	ck_assert_uint_eq(keeper_log_count(&k, "survive"), 0);
+	ck_assert_uint_eq(supervisor_log_count(&k, "survive"), 0);
 }
 END_TEST
 

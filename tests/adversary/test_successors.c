@@ -6,9 +6,9 @@
  */
 #include "proto/base/own.h"
 #include "tests/lib/actor.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 #include "tests/lib/user.h"
 
 #include <check.h>
@@ -27,7 +27,7 @@ static const char config[] = "[daemon]\ndefault-pool=host\n"
 			     "[pool gpu0]\nkind=vmm\nsize=64M\n"
 			     "[pool mem]\nkind=mempool\nsize=1M\nallow-users=65531\n";
 
-static struct keeper k;
+static struct supervisor k;
 static struct actor owner, stranger;
 static struct raw by_owner, by_stranger, eye;
 
@@ -55,10 +55,10 @@ static void close_all(void)
 
 static void setup(void)
 {
-	keeper_init(&k, config);
+	supervisor_init(&k, config);
 	ck_assert_int_eq(chmod(k.folder, 0755), 0);
 	ck_assert_int_eq(chmod(k.socket, 0666), 0);
-	keeper_start(&k);
+	supervisor_start(&k);
 	actor_start(&owner, k.socket, OWNER, OWNER);
 	actor_start(&stranger, k.socket, STRANGER, STRANGER);
 	connect_all();
@@ -69,15 +69,15 @@ static void teardown(void)
 	close_all();
 	actor_kill(&owner);
 	actor_kill(&stranger);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 }
 
 static void crash(void)
 {
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	close_all();
-	keeper_start(&k);
+	supervisor_start(&k);
 	connect_all();
 }
 

@@ -31,9 +31,9 @@ static void setup(void)
 	/* A daemon that can't start lets the kernel free what it has. */
 	setenv("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1", 1);
 	fds_mark();
-	keeper_init(&k, "[pool host]\nkind=host\nsize=64M\n");
+	supervisor_init(&k, "[pool host]\nkind=host\nsize=64M\n");
 	k.program = "tests/gpushmd-failmalloc";
-	keeper_start(&k);
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 }
 
@@ -62,15 +62,15 @@ static bool start_without(long n)
 	pid_t ended = 0;
 	bool failed;
 
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	atomic_store(&shared->left, n);
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	client_await(is_ready() || (ended = waitpid(k.pid, &status, WNOHANG)) != 0);
 	failed = atomic_exchange(&shared->left, 0) <= 0;
 	if (ended) {
 		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) > 0, "allocation %ld: %#x",
 			      n, status);
-		keeper_start(&k);
+		supervisor_start(&k);
 	}
 	return failed;
 }

@@ -113,11 +113,11 @@ void bench_begin(struct bench *b)
 	b->gpu = (!b->o.pool || strcmp(b->o.pool, "host") != 0) && gpu_open();
 	snprintf(config, sizeof(config), "[daemon]\nbusy-poll=%u\n%s%s", b->o.busy_poll,
 		 b->gpu ? gpu_pools : host_pools, limits);
-	keeper_init(&b->keeper, config);
-	keeper_start(&b->keeper);
-	bench_ok(gpushm_connect(b->keeper.socket, &b->c), "connect");
-	raw_greet(&b->raw, b->keeper.socket);
-	floor_start(&b->floor, b->keeper.folder, b->gpu);
+	supervisor_init(&b->supervisor, config);
+	supervisor_start(&b->supervisor);
+	bench_ok(gpushm_connect(b->supervisor.socket, &b->c), "connect");
+	raw_greet(&b->raw, b->supervisor.socket);
+	floor_start(&b->floor, b->supervisor.folder, b->gpu);
 	weigh_all(b);
 }
 
@@ -126,8 +126,8 @@ void bench_end(struct bench *b)
 	floor_stop(&b->floor);
 	raw_close(&b->raw);
 	gpushm_disconnect(b->c);
-	keeper_end(&b->keeper, SIGTERM);
-	keeper_done(&b->keeper);
+	supervisor_end(&b->supervisor, SIGTERM);
+	supervisor_done(&b->supervisor);
 	if (b->gpu)
 		gpu_close();
 }

@@ -11,15 +11,15 @@
 #include "tests/bench/options.h"
 #include "tests/bench/race.h"
 #include "tests/bench/row.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/supervisor.h"
 
 #include <stdio.h>
 
 struct bench {
 	struct options o;
 	struct rows rows;
-	struct keeper keeper;
+	struct supervisor supervisor;
 	struct gpushm *c; /* the product's library ... */
 	struct raw raw;	  /* ... and its protocol alone */
 	struct floor floor;

@@ -49,7 +49,7 @@ static void start_victim(struct bench *b, const char *kind, const char *pool,
 
 	bench_ok(gpushm_create(b->c, NAME, SIZE, &o, &buffer), "CREATE");
 	bench_ok(gpushm_publish(buffer, GPUSHM_SEALED), "PUBLISH");
-	role_start(ret, holder_role.name, (const char *[]){ b->keeper.socket, kind, NULL });
+	role_start(ret, holder_role.name, (const char *[]){ b->supervisor.socket, kind, NULL });
 	role_read_line(ret, line, sizeof(line));
 	bench_ok(gpushm_close(buffer), "CLOSE");
 	bench_ok(gpushm_unlink(b->c, NAME), "UNLINK");

@@ -116,13 +116,13 @@ static void prepare_ours(struct side *s, const struct bench *b)
 	static struct raw r;
 	unsigned char frame[FRAME_MAX];
 
-	s->pid = b->keeper.pid;
+	s->pid = b->supervisor.pid;
 	s->sockets = calloc(b->o.clients, sizeof(*s->sockets));
 	s->request = raw_pack(q, frame);
 	ck_assert_uint_le(s->request, sizeof(s->frame));
 	memcpy(s->frame, frame, s->request);
 	for (unsigned i = 0; i < b->o.clients; i++) {
-		raw_greet(&r, b->keeper.socket);
+		raw_greet(&r, b->supervisor.socket);
 		s->sockets[i] = take_fd(&r.socket);
 		raw_close(&r);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Starts: the time until the daemon is ready, and, if it restores many buffers, until its first
- * reply to an OPEN. The floor is a program of a few lines, which the same keeper starts with the
- * same fds.
+ * reply to an OPEN. The floor is a program of a few lines, which the same supervisor starts with
+ * the same fds.
  */
 #include "tests/bench/bench.h"
 
@@ -26,16 +26,16 @@ static unsigned rounds(const struct bench *b)
 
 static double start_once(const char *program, const char *config)
 {
-	struct keeper k;
+	struct supervisor k;
 	double start, end;
 
-	keeper_init(&k, config);
+	supervisor_init(&k, config);
 	k.program = program;
 	start = now_us();
-	keeper_start(&k);
+	supervisor_start(&k);
 	end = now_us();
-	keeper_end(&k, strcmp(program, DAEMON) == 0 ? SIGTERM : SIGKILL);
-	keeper_done(&k);
+	supervisor_end(&k, strcmp(program, DAEMON) == 0 ? SIGTERM : SIGKILL);
+	supervisor_done(&k);
 	return (end - start) / 1e3;
 }
 
@@ -80,7 +80,7 @@ static void ready_run(struct bench *b)
 
 /* ---- restart with buffers ---- */
 
-static void fill(const struct keeper *k, enum gpushm_kind kind, unsigned n)
+static void fill(const struct supervisor *k, enum gpushm_kind kind, unsigned n)
 {
 	struct gpushm *c = NULL;
 	char name[32];
@@ -93,7 +93,7 @@ static void fill(const struct keeper *k, enum gpushm_kind kind, unsigned n)
 	gpushm_disconnect(c);
 }
 
-static void attach_first(const struct keeper *k)
+static void attach_first(const struct supervisor *k)
 {
 	static struct raw r;
 
@@ -102,7 +102,7 @@ static void attach_first(const struct keeper *k)
 	raw_close(&r);
 }
 
-static void say_two(const struct keeper *k, const struct trip *t)
+static void say_two(const struct supervisor *k, const struct trip *t)
 {
 	static struct raw r;
 	static const unsigned char zeros[256];
@@ -115,24 +115,24 @@ static void say_two(const struct keeper *k, const struct trip *t)
 	raw_close(&r);
 }
 
-static double restart_once(struct bench *b, struct keeper *k, const char *program)
+static double restart_once(struct bench *b, struct supervisor *k, const char *program)
 {
 	double start, end;
 
 	k->program = program;
 	start = now_us();
-	keeper_spawn(k);
+	supervisor_spawn(k);
 	if (strcmp(program, DAEMON) == 0)
 		attach_first(k);
 	else
 		say_two(k, &b->open);
 	end = now_us();
-	keeper_await(k);
-	keeper_end(k, SIGKILL);
+	supervisor_await(k);
+	supervisor_end(k, SIGKILL);
 	return (end - start) / 1e3;
 }
 
-static void race_restart(struct bench *b, struct keeper *k, struct row *row)
+static void race_restart(struct bench *b, struct supervisor *k, struct row *row)
 {
 	_cleanup_(sample_done) struct sample ours = { 0 }, floor = { 0 };
 
@@ -150,7 +150,7 @@ static void restart_run(struct bench *b, enum gpushm_kind kind)
 			   .floor_is = "a program that takes over as many fds answers",
 			   .reach = REACH_DIFFERENCE,
 			   .at_most = 30 };
-	struct keeper k;
+	struct supervisor k;
 	char config[128];
 
 	snprintf(row.id, sizeof(row.id), "restart_%s", kind_word(kind));
@@ -160,12 +160,12 @@ static void restart_run(struct bench *b, enum gpushm_kind kind)
 		return;
 	snprintf(config, sizeof(config), "[pool %s]\nkind=%s\n[limits]\nmax-buffers=unlimited\n",
 		 kind_word(kind), kind_word(kind));
-	keeper_init(&k, config);
-	keeper_start(&k);
+	supervisor_init(&k, config);
+	supervisor_start(&k);
 	fill(&k, kind, b->o.buffers);
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	race_restart(b, &k, &row);
-	keeper_done(&k);
+	supervisor_done(&k);
 	rows_add(&b->rows, &row);
 }
 

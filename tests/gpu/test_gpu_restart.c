@@ -9,8 +9,8 @@
 #include "proto/base/own.h"
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/reader.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/supervisor.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -28,22 +28,22 @@
 
 static const char *const pools[] = { "gpu0", "pinned", "gpu0-mempool" };
 
-static struct keeper k;
+static struct supervisor k;
 static struct gpushm *conn;
 static struct role_process readers[READERS];
 
 static void start_daemon(void)
 {
-	keeper_init(&k, "");
-	keeper_start(&k);
+	supervisor_init(&k, "");
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &conn) == 0, "%s", gpushm_error());
 }
 
 static void end_daemon(void)
 {
 	conn = gpushm_disconnect(conn);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 }
 
 /* ---- the clock of a restart ---- */
@@ -85,16 +85,16 @@ static struct times crash(const char *name)
 	struct raw r;
 
 	t.kill = now_us();
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	t.dead = now_us();
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	t.started = now_us();
 	raw_greet(&r, k.socket);
 	lease = raw_open(&r, name);
 	t.opened = now_us();
 	t.vmm = create_and_close(&r, "gpu0");
 	t.mempool = create_and_close(&r, "gpu0-mempool");
-	keeper_await(&k);
+	supervisor_await(&k);
 	close_lease(&r, lease);
 	raw_close(&r);
 	return t;
@@ -249,7 +249,7 @@ START_TEST(contents_or_memory_are_lost_under_eight_clients)
 	ck_assert_int_eq(gpushm_flush(conn, NULL), 0);
 	client_await(mempools() == 1);
 	/* A stored fd keeps the pool's memory: only the fd of the last pool is stored. */
-	ck_assert_uint_eq(keeper_count(&k, 'p'), 1);
+	ck_assert_uint_eq(supervisor_count(&k, 'p'), 1);
 	expect_gpu_memory(alone, "when all has been freed");
 	end_daemon();
 	expect_gpu_memory(nobody, "after the daemon's end");
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
 				       four_thousand_buffers_delay_the_first_reply };
 	struct rlimit files;
 
-	/* The keeper holds every stored fd, and one more of each while it starts the daemon. */
+	/* The supervisor holds every stored fd, and one more of each while it starts the daemon. */
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One keeper, one daemon after the other, one connection.
+ * One supervisor, one daemon after the other, one connection.
  */
 #include "tests/lib/kept.h"
 
@@ -8,13 +8,13 @@
 
 #include <signal.h>
 
-struct keeper k;
+struct supervisor k;
 
 void kept_setup(void)
 {
 	fds_mark();
-	keeper_init(&k, "");
-	keeper_start(&k);
+	supervisor_init(&k, "");
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 }
 
@@ -22,15 +22,15 @@ void kept_teardown(void)
 {
 	ck_assert_uint_eq(client_used_bytes(), 0);
 	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
-	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 0);
+	ck_assert_uint_eq(supervisor_count(&k, 't'), 0);
+	supervisor_done(&k);
 	fds_check();
 }
 
 void kept_crash(void)
 {
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 }

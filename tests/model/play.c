@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The frame of the operations: the daemon and its keeper, the processes, the connections, the start
- * and the end of a sequence, and receiving the replies that are due.
+ * The frame of the operations: the daemon and its supervisor, the processes, the connections, the
+ * start and the end of a sequence, and receiving the replies that are due.
  */
 #include "tests/model/play.h"
 
@@ -126,7 +126,7 @@ void play_learn_pools(struct play *p)
 
 void play_greet(struct play *p)
 {
-	raw_greet(&p->eye, p->keeper.socket);
+	raw_greet(&p->eye, p->supervisor.socket);
 	if (model_connect(&p->model, p->self, &p->eye_session) != CODE_OK)
 		play_fail("the eye is one connection too many");
 	p->eye_session->number = p->eye.reply->hello->session;
@@ -138,12 +138,12 @@ void play_begin(struct play *p)
 	for (unsigned i = 0; i < CONNECTIONS; i++)
 		p->connections[i].raw.socket = -1;
 	model_init(&p->model);
-	keeper_init(&p->keeper, config);
-	snprintf(outcome->folder, sizeof(outcome->folder), "%s", p->keeper.folder);
+	supervisor_init(&p->supervisor, config);
+	snprintf(outcome->folder, sizeof(outcome->folder), "%s", p->supervisor.folder);
 	/* Other users must reach the socket. */
-	ck_assert_int_eq(chmod(p->keeper.folder, 0755), 0);
-	ck_assert_int_eq(chmod(p->keeper.socket, 0666), 0);
-	keeper_start(&p->keeper);
+	ck_assert_int_eq(chmod(p->supervisor.folder, 0755), 0);
+	ck_assert_int_eq(chmod(p->supervisor.socket, 0666), 0);
+	supervisor_start(&p->supervisor);
 	p->self = model_add_process(&p->model, getpid(), geteuid(), getegid());
 	p->self->admin = true;
 	play_greet(p);
@@ -198,7 +198,7 @@ static void bring_in(struct play *p, unsigned i)
 
 	if (p->actors[i].pid)
 		return;
-	actor_start(&p->actors[i], p->keeper.socket, uid, gid);
+	actor_start(&p->actors[i], p->supervisor.socket, uid, gid);
 	process = model_add_process(&p->model, p->actors[i].pid, uid, gid);
 	process->admin = p->alone || uid == 0;
 	process->trusted = uid == ALICE || uid == BOB;
@@ -354,8 +354,8 @@ void play_end(struct play *p)
 		if (p->actors[i].pid)
 			actor_kill(&p->actors[i]);
 	raw_close(&p->eye);
-	keeper_end(&p->keeper, SIGTERM);
-	keeper_done(&p->keeper);
+	supervisor_end(&p->supervisor, SIGTERM);
+	supervisor_done(&p->supervisor);
 	model_done(&p->model);
 }
 

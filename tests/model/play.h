@@ -10,8 +10,8 @@
 #pragma once
 
 #include "tests/lib/actor.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
+#include "tests/lib/supervisor.h"
 #include "tests/model/model.h"
 
 #define ACTORS 5
@@ -27,7 +27,7 @@ struct connection {
 };
 
 struct play {
-	struct keeper keeper;
+	struct supervisor supervisor;
 	struct model model;
 	struct raw eye; /* our own connection, which compares everything */
 	struct model_process *self;

@@ -96,9 +96,9 @@ static void check_kept(struct play *p)
 		memories += b->pool->kind != MODEL_MEMPOOL;
 		tables += b->has_table;
 	}
-	play_same(keeper_count(&p->keeper, 'm'), memories, "the memories", "what is kept");
-	play_same(keeper_count(&p->keeper, 't'), tables, "the tables", "what is kept");
-	play_same(keeper_count(&p->keeper, 'j'), 1, "the journals", "what is kept");
+	play_same(supervisor_count(&p->supervisor, 'm'), memories, "the memories", "what is kept");
+	play_same(supervisor_count(&p->supervisor, 't'), tables, "the tables", "what is kept");
+	play_same(supervisor_count(&p->supervisor, 'j'), 1, "the journals", "what is kept");
 }
 
 void play_compare_all(struct play *p)

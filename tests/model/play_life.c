@@ -150,7 +150,7 @@ static void await_verification(struct play *p)
 void play_crash(struct play *p, int signal, unsigned *dies)
 {
 	outcome->counts.restarts++;
-	keeper_end(&p->keeper, signal);
+	supervisor_end(&p->supervisor, signal);
 	if (dies) {
 		kill_actor(p, *dies);
 		p->processes[*dies]->alive = false;
@@ -163,7 +163,7 @@ void play_crash(struct play *p, int signal, unsigned *dies)
 		}
 	raw_close(&p->eye);
 	model_restart(&p->model);
-	keeper_start(&p->keeper);
+	supervisor_start(&p->supervisor);
 	play_greet(p);
 	play_learn_pools(p);
 	await_verification(p);

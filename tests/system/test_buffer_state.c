@@ -180,7 +180,7 @@ START_TEST(a_daemon_that_is_killed_leaves_its_readers_waiting)
 }
 END_TEST
 
-/* ---- with a keeper of the status page ---- */
+/* ---- with a supervisor of the status page ---- */
 
 struct sleeper {
 	struct gpushm_buffer *b;
@@ -205,8 +205,8 @@ static void restart_under(struct sleeper *all, size_t n, int signal)
 		all[i].seen = gpushm_buffer_notice(all[i].b);
 		pthread_create(&threads[i], NULL, sleep_on, &all[i]);
 	}
-	keeper_end(&k, signal);
-	keeper_start(&k);
+	supervisor_end(&k, signal);
+	supervisor_start(&k);
 	for (size_t i = 0; i < n; i++) {
 		pthread_join(threads[i], NULL);
 		ck_assert_int_eq(all[i].result, 0);
@@ -225,7 +225,7 @@ START_TEST(the_next_daemon_does_not_wake_sleepers)
 
 		restart_under(all, array_size(all), signals[i]);
 		ck_assert_uint_eq(all[0].word & STATUS_PAGE_FLAGS, GPUSHM_NOTICE_SHARED);
-		ck_assert_uint_eq(keeper_count(&k, 'b'), 1);
+		ck_assert_uint_eq(supervisor_count(&k, 'b'), 1);
 	}
 	/* The successor writes the same cell for the same buffer. */
 	ck_assert_int_eq(gpushm_close(r), 0);

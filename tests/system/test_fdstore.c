@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The number and the names of the fds that a daemon's keeper has: each fd once, as long as it is
- * needed, over any number of daemons; and a journal that does not grow with what is freed.
+ * The number and the names of the fds that a daemon's supervisor has: each fd once, as long as it
+ * is needed, over any number of daemons; and a journal that does not grow with what is freed.
  */
 #include "client/gpushm.h"
 #include "proto/base/own.h"
@@ -58,7 +58,7 @@ START_TEST(each_daemon_stores_the_same_fds_again)
 
 	for (int i = 0; i < 3; i++)
 		kept_crash();
-	keeper_count(&k, 'p');
+	supervisor_count(&k, 'p');
 	for (size_t i = 0; i < k.n_kept; i++)
 		for (size_t j = 0; j < i; j++)
 			ck_assert_str_ne(k.kept[i].name, k.kept[j].name);
@@ -66,23 +66,23 @@ START_TEST(each_daemon_stores_the_same_fds_again)
 }
 END_TEST
 
-/* A keeper drops all fds of a name: here it has two of each pool, memory and table. */
+/* A supervisor drops all fds of a name: here it has two of each pool, memory and table. */
 START_TEST(dropping_a_duplicate_fd_drops_one_that_is_used)
 {
 	struct gpushm_buffer *all[POOLS_MAX];
 	size_t n = make_on_each(all), kept;
 
-	keeper_end(&k, SIGKILL);
-	keeper_count(&k, 'm');
+	supervisor_end(&k, SIGKILL);
+	supervisor_count(&k, 'm');
 	kept = k.n_kept;
 	for (size_t i = 0; i < kept; i++) {
 		/* The list may move when it grows. */
 		struct kept one = k.kept[i];
 
 		if (strchr("pmt", one.name[0]))
-			keeper_keep(&k, one.name, fcntl(one.fd, F_DUPFD_CLOEXEC, 0));
+			supervisor_keep(&k, one.name, fcntl(one.fd, F_DUPFD_CLOEXEC, 0));
 	}
-	keeper_start(&k);
+	supervisor_start(&k);
 	kept_crash();
 	check_and_close(all, n);
 }
@@ -140,7 +140,7 @@ START_TEST(a_sealed_buffer_keeps_a_descriptor_for_writing)
 		count_memory(&fds, &writable);
 		ck_assert_uint_eq(fds, 3);
 		ck_assert_uint_eq(writable, 1);
-		ck_assert_uint_eq(keeper_count(&k, 'm'), 2);
+		ck_assert_uint_eq(supervisor_count(&k, 'm'), 2);
 		kept_crash();
 		ck_assert_msg(gpushm_open(c, "shared", GPUSHM_WRITE, 0, NULL, &writer) == 0, "%s",
 			      gpushm_error());
@@ -170,10 +170,10 @@ START_TEST(the_sum_that_a_user_holds_of_a_pool_is_wrong)
 	struct gpushm_buffer *first, *second;
 	FILE *f;
 
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	f = fopen(k.config, "we");
 	ck_assert(f && fputs("[pool host]\nkind=host\nsize=1M\n", f) >= 0 && fclose(f) == 0);
-	keeper_start(&k);
+	supervisor_start(&k);
 	first = client_create("first", 512 << 10, &o);
 	ck_assert_int_eq(gpushm_publish(first, GPUSHM_SEALED), 0);
 	expect_told(768 << 10, "512.0 KiB");
@@ -197,11 +197,11 @@ START_TEST(a_journal_grows_with_freed_buffers)
 		ck_assert_int_eq(gpushm_close(r), 0);
 	}
 	/* Once a second the daemon checks whether most of its journal is obsolete. */
-	client_await(keeper_generation(&k) > 1);
+	client_await(supervisor_generation(&k) > 1);
 	/* The new journal is stored before the old one is dropped. */
-	client_await(keeper_count(&k, 'j') == 1);
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	client_await(supervisor_count(&k, 'j') == 1);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
 }
@@ -220,8 +220,8 @@ START_TEST(many_buffers_are_too_many_to_keep)
 		ck_assert_int_eq(gpushm_write(all[i], 0, &i, 4), 0);
 		ck_assert_int_eq(gpushm_publish(all[i], GPUSHM_SHARED), 0);
 	}
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 	for (unsigned i = 0; i < N; i++) {
 		struct gpushm_buffer *b = NULL;
 
@@ -247,12 +247,12 @@ START_TEST(each_close_waits_for_a_daemon_that_has_gone)
 
 	ck_assert_int_eq(gpushm_publish(first, GPUSHM_SHARED), 0);
 	ck_assert_int_eq(gpushm_publish(second, GPUSHM_SHARED), 0);
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	setenv("GPUSHM_RECONNECT_MS", "20", 1);
 	ck_assert_int_eq(gpushm_close(first), 0);
 	setenv("GPUSHM_RECONNECT_MS", "3600000", 1);
 	ck_assert_int_eq(gpushm_close(second), 0);
-	keeper_start(&k);
+	supervisor_start(&k);
 	/* The daemon learns of both closes with the next request. */
 	ck_assert_int_eq(gpushm_unlink(c, "first"), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "second"), 0);

@@ -54,9 +54,9 @@ START_TEST(a_request_waits_forever_where_only_the_socket_exists)
 	struct gpushm_buffer *b = client_create("x", 10, NULL), *again = NULL;
 
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	expect_no_reply(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &again), ECONNRESET);
-	keeper_start(&k);
+	supervisor_start(&k);
 	be_patient();
 	ck_assert_msg(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &again) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_buffer_lost(b), 0);
@@ -73,11 +73,11 @@ START_TEST(a_watch_reports_nothing_where_only_the_socket_exists)
 	watcher_begin();
 	ck_assert_int_eq(gpushm_watch_name(w, "x"), 0);
 	watcher_settle();
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	/* First the watch reports that the daemon has gone, then that none comes back. */
 	ck_assert_int_eq(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e), -ECONNRESET);
 	ck_assert_int_eq(gpushm_watch_next(w, GPUSHM_WAIT_FOREVER, &e), -ECONNRESET);
-	keeper_start(&k);
+	supervisor_start(&k);
 	be_patient();
 	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
 	b = watcher_shared("x");

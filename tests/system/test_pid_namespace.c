@@ -7,10 +7,10 @@
 #include "proto/status_page.h"
 #include "tests/lib/actor.h"
 #include "tests/lib/client.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 #include "tests/lib/user.h"
 
 #include <signal.h>
@@ -21,7 +21,7 @@
 #define STRANGER 65529
 #define PIDFS 0x50494446 /* PID_FS_MAGIC of linux/magic.h */
 
-static struct keeper k;
+static struct supervisor k;
 static bool kept;
 
 /* socket name: opens for writing, prints ok, and lives until its input ends. */
@@ -43,9 +43,9 @@ static void start(void)
 	struct daemon_options o = { .isolated = true };
 
 	if (kept) {
-		keeper_init(&k, "");
+		supervisor_init(&k, "");
 		k.isolated = true;
-		keeper_start(&k);
+		supervisor_start(&k);
 	} else {
 		daemon_start_with(&d, "", &o);
 	}
@@ -60,9 +60,9 @@ static void stop(void)
 	}
 	ck_assert_uint_eq(client_used_bytes(), 0);
 	c = gpushm_disconnect(c);
-	client_await(keeper_count(&k, 'k') == 0);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	client_await(supervisor_count(&k, 'k') == 0);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 }
 
 static void replace_program(void)
@@ -72,8 +72,8 @@ static void replace_program(void)
 
 static void die(void)
 {
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 }
 
 static void restart_and_die(void)
@@ -176,9 +176,9 @@ START_TEST(a_process_in_another_namespace_keeps_its_lease_after_its_end)
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
 	role_start(&holder, "holder", (const char *[]){ k.socket, "x", NULL });
 	role_read_line(&holder, line, sizeof(line));
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	role_finish(&holder);
-	keeper_start(&k);
+	supervisor_start(&k);
 	ck_assert_int_eq(is_dirty(), 1);
 	expect(1, 0);
 	client_close_and_unlink(b, "x");

@@ -20,8 +20,8 @@
 static void start(const char *config)
 {
 	fds_mark();
-	keeper_init(&k, config);
-	keeper_start(&k);
+	supervisor_init(&k, config);
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A planned restart of a daemon without a keeper: its program takes over in the same process.
+ * A planned restart of a daemon without a supervisor: its program takes over in the same process.
  * Published buffers are there as before, on every kind of pool, and clients reconnect by
  * themselves.
  */

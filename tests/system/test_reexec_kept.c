@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Planned restarts of a daemon with an fd store, and deaths before and after them: the two ways to
- * a successor do not disturb each other. The test's keeper stands for any supervisor with the same
- * protocol.
+ * a successor do not disturb each other. The test's supervisor stands for any supervisor with the
+ * same protocol.
  */
 #include "client/gpushm.h"
 #include "tests/lib/kept.h"
@@ -47,8 +47,8 @@ static void restart(void)
 
 static void die(void)
 {
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 }
 
 static void restart_twice(void)
@@ -73,11 +73,11 @@ static void die_and_restart(void)
 static void restart_and_die_twice(void)
 {
 	restart();
-	keeper_end(&k, SIGKILL);
-	keeper_spawn(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_spawn(&k);
 	ck_assert_msg(gpushm_restart(c) == 0, "%s", gpushm_error());
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 }
 
 static void (*const ways[])(void) = { restart, restart_twice, restart_and_die, die_and_restart,
@@ -98,9 +98,9 @@ START_TEST(a_death_before_or_after_a_planned_restart_loses_something)
 	check(e, "e");
 	ck_assert_int_eq(gpushm_wait(c, "closed", 0), 0);
 	/* One journal is stored, and each fd that it names, once. */
-	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 4);
-	ck_assert_uint_eq(keeper_count(&k, 't'), 4);
+	ck_assert_uint_eq(supervisor_count(&k, 'j'), 1);
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 4);
+	ck_assert_uint_eq(supervisor_count(&k, 't'), 4);
 	ck_assert_int_eq(gpushm_unlink(c, "closed"), 0);
 	client_close_and_unlink(a, "a");
 	client_close_and_unlink(b, "b");

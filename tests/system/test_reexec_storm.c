@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A storm over a daemon without a keeper: it restarts at random moments, by SIGUSR2 or by a
+ * A storm over a daemon without a supervisor: it restarts at random moments, by SIGUSR2 or by a
  * client's request, while processes create, publish, open, check, close and unlink buffers, and are
  * killed. Nothing published may be lost, changed, doubled or left behind.
  */

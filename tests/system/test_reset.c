@@ -8,9 +8,9 @@
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fake.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/raw.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,8 +28,8 @@
 
 static const char *const on_gpu[] = { "gpu0", "gpu0-mempool", "pinned" };
 
-static struct keeper k;
-#define log_count(text) keeper_log_count(&k, text)
+static struct supervisor k;
+#define log_count(text) supervisor_log_count(&k, text)
 
 /* Any driver. */
 static bool has_driver(void)
@@ -42,8 +42,8 @@ static bool has_driver(void)
 
 static void begin(void)
 {
-	keeper_init(&k, "");
-	keeper_start(&k);
+	supervisor_init(&k, "");
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 }
 
@@ -51,9 +51,9 @@ static void end(void)
 {
 	ck_assert_uint_eq(client_used_bytes(), 0);
 	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 0);
+	supervisor_done(&k);
 }
 
 static struct gpushm_buffer *publish(const char *pool, const char *name)
@@ -128,9 +128,9 @@ START_TEST(a_buffer_whose_memory_is_gone_is_listed_or_holds_its_name)
 	for (size_t i = 0; i < array_size(on_gpu); i++)
 		held[i] = publish(on_gpu[i], on_gpu[i]);
 	host = publish("host", "stays");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	reset_gpus();
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	for (size_t i = 0; i < array_size(on_gpu); i++) {
 		expect_lost(on_gpu[i], held[i]);
 		snprintf(text, sizeof(text),
@@ -166,16 +166,16 @@ START_TEST(lost_memory_is_given_to_the_next_buffer)
 	begin();
 	b = publish("gpu0", "x");
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	reset_gpus();
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	b = publish("gpu0", "x");
 	ck_assert_int_eq(gpushm_write(b, 0, word, sizeof(word)), 0);
 	ck_assert_int_eq(gpushm_read(b, 0, got, sizeof(got)), 0);
 	ck_assert_str_eq(got, word);
 	client_close_and_unlink(b, "x");
-	keeper_await(&k);
+	supervisor_await(&k);
 	end();
 }
 END_TEST
@@ -190,14 +190,14 @@ START_TEST(a_reset_is_reported_twice_or_drops_new_buffers)
 		return;
 	begin();
 	old = publish("gpu0", "x");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	reset_gpus();
-	keeper_start(&k);
+	supervisor_start(&k);
 	client_await(!is_there("x"));
 	fresh = publish("gpu0", "x");
 	/* The journal has one buffer as gone and the other as existing. */
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 	ck_assert_uint_eq(log_count("is lost"), 1);
 	ck_assert(is_there("x"));
 	ck_assert_int_eq(gpushm_buffer_lost(old), 1);
@@ -219,10 +219,10 @@ static void fail_import(const char *call, const char *with)
 	snprintf(text, sizeof(text), "1:%s", call);
 	setenv("FAKECUDA_FAIL", text, 1);
 	setenv("FAKECUDA_FAIL_WITH", with, 1);
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	unsetenv("FAKECUDA_FAIL");
 	unsetenv("FAKECUDA_FAIL_WITH");
-	keeper_await(&k);
+	supervisor_await(&k);
 }
 
 static void expect_kept(const char *pool, const char *call, const char *with)
@@ -230,7 +230,7 @@ static void expect_kept(const char *pool, const char *call, const char *with)
 	struct gpushm_buffer *b = publish(pool, "kept"), *again = NULL;
 	unsigned before = log_count("can't be told");
 
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	fail_import(call, with);
 	client_await(log_count("can't be told") == before + 1);
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again) == 0, "%s",
@@ -261,15 +261,15 @@ START_TEST(a_gpu_that_is_not_there_loses_its_buffers)
 		return;
 	begin();
 	b = publish("gpu0", "kept");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	setenv("FAKECUDA_DEVICES", "0", 1);
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	unsetenv("FAKECUDA_DEVICES");
-	keeper_await(&k);
+	supervisor_await(&k);
 	ck_assert(is_there("kept"));
 	client_await(log_count("its GPU is not there; 1 buffers") == 1);
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_open(c, "kept", GPUSHM_READ, 0, NULL, &again) == 0, "%s",
 		      gpushm_error());
 	ck_assert_uint_eq(log_count("is lost"), 0);
@@ -291,11 +291,11 @@ START_TEST(another_gpu_takes_a_buffers_place_or_loses_it)
 	begin();
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	b = publish("gpu0", "kept");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	keeper_await(&k);
+	supervisor_await(&k);
 	client_await(log_count("its GPU is not there; 1 buffers") == 1);
 	ck_assert(is_there("kept"));
 	fresh = publish("gpu0", "fresh");
@@ -316,7 +316,7 @@ static void swap_kept(char letter, size_t which)
 {
 	int other = memfd_create("other", MFD_CLOEXEC);
 
-	ck_assert_uint_gt(keeper_count(&k, letter), which);
+	ck_assert_uint_gt(supervisor_count(&k, letter), which);
 	for (size_t i = 0; i < k.n_kept; i++) {
 		if (k.kept[i].name[0] != letter || which-- > 0)
 			continue;
@@ -340,9 +340,9 @@ START_TEST(one_dead_handle_takes_others_with_it)
 		snprintf(name, sizeof(name), "x/%d", i);
 		all[i] = publish("gpu0", name);
 	}
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	swap_kept('m', 150);
-	keeper_start(&k);
+	supervisor_start(&k);
 	client_await(log_count("is lost: pool \"gpu0\" no longer has its memory") == 1);
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "x/%d", i);
@@ -364,9 +364,9 @@ START_TEST(a_dead_mempool_is_served_on)
 	begin();
 	a = publish("gpu0-mempool", "a");
 	b = publish("gpu0-mempool", "b");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	swap_kept('p', 0);
-	keeper_start(&k);
+	supervisor_start(&k);
 	client_await(!is_there("a") && !is_there("b"));
 	ck_assert_uint_eq(log_count("is lost: pool \"gpu0-mempool\" no longer has its memory"), 2);
 	ck_assert_int_eq(gpushm_close(a), 0);

@@ -41,8 +41,8 @@ static void teardown(void)
 /* Ends the daemon by a signal, starts the next one, and connects again. */
 static void crash(int signal)
 {
-	keeper_end(&k, signal);
-	keeper_start(&k);
+	supervisor_end(&k, signal);
+	supervisor_start(&k);
 	gpushm_disconnect(c);
 	c = NULL;
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
@@ -99,9 +99,9 @@ static void survive(const char *pool, int signal)
 	size_t size;
 
 	ck_assert_int_eq(gpushm_publish(old, GPUSHM_SEALED), 0);
-	keeper_end(&k, signal);
+	supervisor_end(&k, signal);
 	check_contents(old, n);
-	keeper_spawn(&k);
+	supervisor_spawn(&k);
 	ck_assert_msg(gpushm_stat(c, "kept", 0, GPUSHM_HOLDERS, &st) == 0, "%s: %s", pool,
 		      gpushm_error());
 	ck_assert_uint_eq(st->id, id);
@@ -120,7 +120,7 @@ static void survive(const char *pool, int signal)
 	ck_assert_msg(gpushm_create(c, "~/new", 100, &o, &fresh) == 0, "%s: %s", pool,
 		      gpushm_error());
 	ck_assert_int_eq(gpushm_discard(fresh), 0);
-	keeper_await(&k);
+	supervisor_await(&k);
 	ck_assert_int_eq(gpushm_close(b), 0);
 	ck_assert_int_eq(gpushm_close(old), 0);
 	ck_assert_int_eq(gpushm_unlink(c, "kept"), 0);
@@ -178,9 +178,9 @@ START_TEST(a_holder_that_died_without_a_daemon_holds_forever)
 	struct role_process maker;
 
 	start_maker(&maker, "kept", "shared");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	role_finish(&maker);
-	keeper_start(&k);
+	supervisor_start(&k);
 	gpushm_disconnect(c);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
 	/* The process had it open for writing, and no daemon saw it die. */
@@ -223,7 +223,7 @@ END_TEST
 static void renew_mempool(const char *pool)
 {
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
-	unsigned before = keeper_log_count(&k, "went back to GPU 0");
+	unsigned before = supervisor_log_count(&k, "went back to GPU 0");
 	struct gpushm *client = NULL;
 	struct gpushm_buffer *b = NULL;
 
@@ -233,12 +233,12 @@ static void renew_mempool(const char *pool)
 	ck_assert_int_eq(gpushm_discard(b), 0);
 	ck_assert_int_eq(gpushm_flush(client, pool), 0);
 	gpushm_disconnect(client);
-	client_await(keeper_log_count(&k, "went back to GPU 0") > before);
+	client_await(supervisor_log_count(&k, "went back to GPU 0") > before);
 }
 
 START_TEST(a_successor_does_not_know_a_mempool_that_was_made_anew)
 {
-	size_t kept = keeper_count(&k, 'p');
+	size_t kept = supervisor_count(&k, 'p');
 
 	if (!fake_is_here())
 		return;
@@ -249,7 +249,7 @@ START_TEST(a_successor_does_not_know_a_mempool_that_was_made_anew)
 	renew_mempool("gpu0-mempool");
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
 	survive("gpu0-mempool", SIGTERM);
-	client_await(keeper_count(&k, 'p') == kept);
+	client_await(supervisor_count(&k, 'p') == kept);
 }
 END_TEST
 
@@ -279,8 +279,8 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
 {
 	struct gpushm_buffer *b = client_create("half", 100, NULL), *again;
 
-	keeper_end(&k, SIGKILL);
-	keeper_spawn(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_spawn(&k);
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), -ECONNRESET);
 	ck_assert_ptr_nonnull(strstr(gpushm_error(), "create it again"));
 	ck_assert_int_eq(gpushm_buffer_lost(b), 1);
@@ -301,8 +301,8 @@ START_TEST(a_close_that_died_with_the_daemon_holds_forever)
 	ck_assert_int_eq(gpushm_publish(kept, GPUSHM_SHARED), 0);
 	ck_assert_int_eq(kill(k.pid, SIGSTOP), 0);
 	ck_assert_int_eq(gpushm_close(b), 0);
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_stat(c, "a", 0, 0, &st) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(st->readers + st->writers, 0);
 	ck_assert_int_eq(st->dirty, 0);
@@ -332,8 +332,8 @@ START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_forever)
 	for (size_t i = 0; i < array_size(names); i++)
 		ck_assert_int_eq(gpushm_close(all[i]), 0);
 	ck_assert_int_eq(kill(k.pid, SIGTERM), 0);
-	keeper_end(&k, SIGCONT);
-	keeper_start(&k);
+	supervisor_end(&k, SIGCONT);
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 	for (size_t i = 0; i < array_size(names); i++) {
 		struct gpushm_stat *st = NULL;

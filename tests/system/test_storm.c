@@ -7,10 +7,10 @@
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/storm.h"
 #include "tests/lib/stormer.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 /* Two minutes in CI: one with a driver, one without. */
 #define SECONDS 60u
 
-static struct keeper k;
+static struct supervisor k;
 static struct storm storm;
 static unsigned n_crashes, n_stops;
 
@@ -35,11 +35,11 @@ static void replace_daemon(void)
 
 	/* Before this message it may not have its signal handler. */
 	if (signal == SIGTERM)
-		keeper_await(&k);
+		supervisor_await(&k);
 	n_crashes += signal == SIGKILL;
 	n_stops += signal == SIGTERM;
-	keeper_end(&k, signal);
-	keeper_spawn(&k);
+	supervisor_end(&k, signal);
+	supervisor_spawn(&k);
 }
 
 static void rage(unsigned seconds)
@@ -59,10 +59,10 @@ static void rage(unsigned seconds)
 /* The daemon is a successor here, like all that come later. */
 static void begin(void)
 {
-	keeper_init(&k, "");
-	keeper_start(&k);
-	keeper_end(&k, SIGKILL);
-	keeper_start(&k);
+	supervisor_init(&k, "");
+	supervisor_start(&k);
+	supervisor_end(&k, SIGKILL);
+	supervisor_start(&k);
 	connect_now();
 	storm_measure(&storm, c);
 	storm_begin(&storm, k.socket, c);
@@ -74,18 +74,18 @@ START_TEST(a_storm_loses_or_leaks_something)
 	size_t pools;
 
 	begin();
-	pools = keeper_count(&k, 'p');
+	pools = supervisor_count(&k, 'p');
 	rage(storm_seconds(SECONDS));
-	keeper_await(&k);
+	supervisor_await(&k);
 	connect_now();
 	storm_end(&storm, c);
 	printf("storm: %u SIGKILLs and %u SIGTERMs of the daemon\n", n_crashes, n_stops);
-	client_await(keeper_count(&k, 'm') == 0 && keeper_count(&k, 't') == 0);
-	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
-	client_await(keeper_count(&k, 'p') == pools);
+	client_await(supervisor_count(&k, 'm') == 0 && supervisor_count(&k, 't') == 0);
+	ck_assert_uint_eq(supervisor_count(&k, 'j'), 1);
+	client_await(supervisor_count(&k, 'p') == pools);
 	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 	/* No process is left. */
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 	ck_assert_int_eq(errno, ECHILD);

@@ -7,8 +7,8 @@
 #include "proto/base/own.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/lib/client.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 static const char *const pools[] = { "gpu0", "pinned" };
 
-static struct keeper k;
+static struct supervisor k;
 static fakecuda_reset_fail_fn *reset_fail;
 
 static bool has_fake(void)
@@ -69,16 +69,16 @@ START_TEST(memory_that_may_still_be_mapped_is_reused)
 		return;
 	/* Here it is right that the daemon ends with memory that is not freed. */
 	unsetenv("FAKECUDA_STRICT");
-	keeper_init(&k, "");
-	keeper_start(&k);
+	supervisor_init(&k, "");
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 	while (!strand(pools[_i], n))
 		ck_assert_uint_lt(n++, CALLS_MAX);
 	ck_assert_uint_eq(holders(), 1);
 	/* The client tells the next daemon what this process still has. */
 	for (int i = 0; i < 2; i++) {
-		keeper_end(&k, SIGKILL);
-		keeper_start(&k);
+		supervisor_end(&k, SIGKILL);
+		supervisor_start(&k);
 		ck_assert_uint_eq(holders(), 1);
 	}
 	/* The connection ends, the process does not. */
@@ -86,8 +86,8 @@ START_TEST(memory_that_may_still_be_mapped_is_reused)
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 	ck_assert_uint_eq(holders(), 1);
 	c = gpushm_disconnect(c);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Journals of other versions. tests/data/journal/N has what a daemon of journal version N left with
- * its keeper when it was killed: each file is one fd, under its name. They were written by
+ * its supervisor when it was killed: each file is one fd, under its name. They were written by
  * "build/tests/system/test_versions record tests/data/journal/N" and are kept: a change that makes
  * version N + 1 records that one as well, and this program continues to restore both. A journal of
  * a later version is not guessed at.
@@ -11,8 +11,8 @@
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fds.h"
-#include "tests/lib/keeper.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/supervisor.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #define SHARED_BYTES 5000u
 
 static const char config[] = "[pool host]\nkind=host\nsize=64M\n";
-static struct keeper k;
+static struct supervisor k;
 
 /* ---- recording ---- */
 
@@ -83,16 +83,16 @@ static const char *folder_to_record;
 
 START_TEST(a_version_is_recorded)
 {
-	keeper_init(&k, config);
-	keeper_start(&k);
+	supervisor_init(&k, config);
+	supervisor_start(&k);
 	ck_assert_int_eq(gpushm_connect(k.socket, &c), 0);
 	make_all();
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 3);
-	keeper_end(&k, SIGKILL);
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 3);
+	supervisor_end(&k, SIGKILL);
 	for (size_t i = 0; i < k.n_kept; i++)
 		if (strchr("jpmt", k.kept[i].name[0]))
 			write_out(folder_to_record, &k.kept[i]);
-	keeper_done(&k);
+	supervisor_done(&k);
 }
 END_TEST
 
@@ -131,7 +131,7 @@ static void keep_file(const char *folder, const char *name, uint32_t version)
 	fclose(f);
 	if (name[0] == 'j' && version)
 		memcpy(bytes + VERSION_AT, &version, sizeof(version));
-	keeper_keep(&k, name, fd_with(name, bytes, n));
+	supervisor_keep(&k, name, fd_with(name, bytes, n));
 }
 
 static void start(unsigned number, uint32_t version)
@@ -142,14 +142,14 @@ static void start(unsigned number, uint32_t version)
 
 	fds_mark();
 	snprintf(folder, sizeof(folder), DATA "/%u", number);
-	keeper_init(&k, config);
+	supervisor_init(&k, config);
 	dir = opendir(folder);
 	ck_assert_msg(dir, "%s: tests are run from the root of the repository", folder);
 	while ((e = readdir(dir)))
 		if (e->d_name[0] != '.')
 			keep_file(folder, e->d_name, version);
 	closedir(dir);
-	keeper_start(&k);
+	supervisor_start(&k);
 	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
 }
 
@@ -157,11 +157,11 @@ static void stop(void)
 {
 	ck_assert_uint_eq(client_used_bytes(), 0);
 	c = gpushm_disconnect(c);
-	ck_assert_uint_eq(keeper_count(&k, 'm'), 0);
-	ck_assert_uint_eq(keeper_count(&k, 't'), 0);
-	ck_assert_uint_eq(keeper_count(&k, 'j'), 1);
-	keeper_end(&k, SIGTERM);
-	keeper_done(&k);
+	ck_assert_uint_eq(supervisor_count(&k, 'm'), 0);
+	ck_assert_uint_eq(supervisor_count(&k, 't'), 0);
+	ck_assert_uint_eq(supervisor_count(&k, 'j'), 1);
+	supervisor_end(&k, SIGTERM);
+	supervisor_done(&k);
 	fds_check();
 }
 

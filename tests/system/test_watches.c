@@ -220,17 +220,17 @@ START_TEST(the_next_daemons_events_are_missed)
 	watcher_expect(GPUSHM_EVENT_PUBLISHED, "x", gpushm_buffer_id(b));
 	watcher_settle();
 	watcher_start(&writer, k.socket, "x", "write");
-	keeper_end(&k, SIGKILL);
+	supervisor_end(&k, SIGKILL);
 	watcher_kill(&writer);
-	keeper_start(&k);
+	supervisor_start(&k);
 	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
 	/* In the order of the watched names: changes that the daemon's death hid, and changes that
 	 * it caused. */
 	watcher_expect(GPUSHM_EVENT_DIRTY, "x", gpushm_buffer_id(b));
 	watcher_expect(GPUSHM_EVENT_GONE, "half", gpushm_buffer_id(half));
 	watcher_settle();
-	keeper_end(&k, SIGTERM);
-	keeper_start(&k);
+	supervisor_end(&k, SIGTERM);
+	supervisor_start(&k);
 	watcher_expect(GPUSHM_EVENT_RESTARTED, "", 0);
 	watcher_settle();
 	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);

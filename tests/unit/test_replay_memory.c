@@ -49,7 +49,7 @@ static int replay_once(const struct ledger *l, unsigned long n)
 START_TEST(a_journal_is_lost_when_memory_runs_out)
 {
 	struct ledger *l = ledger_new(1);
-	int keeper = listen_for_notifications(), err = -ENOMEM;
+	int supervisor = listen_for_notifications(), err = -ENOMEM;
 	unsigned long n;
 	char text[64];
 
@@ -59,11 +59,11 @@ START_TEST(a_journal_is_lost_when_memory_runs_out)
 	for (n = 1; err < 0; n++) {
 		err = replay_once(l, n);
 		ck_assert(err == 0 || err == -ENOMEM);
-		ck_assert_int_lt(recv(keeper, text, sizeof(text), 0), 0);
+		ck_assert_int_lt(recv(supervisor, text, sizeof(text), 0), 0);
 	}
 	ck_assert_uint_gt(n, 10);
 	memory_left = 0;
-	close(keeper);
+	close(supervisor);
 	ledger_free(l);
 }
 END_TEST

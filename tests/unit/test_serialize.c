@@ -230,7 +230,8 @@ START_TEST(a_half_written_journal_is_replayed)
 }
 END_TEST
 
-/* Without its keeper no published buffer is in the journal, and only records of ends fill it. */
+/* Without its supervisor no published buffer is in the journal, and only records of ends fill it.
+ */
 START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 {
 	const struct config config = { .limits = { .bytes = UINT64_MAX, .share = 50 } };

@@ -14,7 +14,7 @@ struct kept {
 	int fd;
 };
 
-struct keeper {
+struct supervisor {
 	pid_t pid;
 	char folder[64], socket[96], log[96], config[96];
 	int listening, notify;
@@ -31,24 +31,24 @@ struct keeper {
 	size_t n_kept;
 };
 
-void keeper_init(struct keeper *k, const char *config);
-void keeper_start(struct keeper *k); /* waits for READY=1 */
-/* Starts a daemon without waiting; keeper_await() waits. */
-void keeper_spawn(struct keeper *k);
-void keeper_await(struct keeper *k);
+void supervisor_init(struct supervisor *k, const char *config);
+void supervisor_start(struct supervisor *k); /* waits for READY=1 */
+/* Starts a daemon without waiting; supervisor_await() waits. */
+void supervisor_spawn(struct supervisor *k);
+void supervisor_await(struct supervisor *k);
 
 /* Ends the daemon by this signal; the daemon must still be alive. */
-void keeper_end(struct keeper *k, int signal);
-void keeper_done(struct keeper *k);
+void supervisor_end(struct supervisor *k, int signal);
+void supervisor_done(struct supervisor *k);
 
-/* Stores the fd as if a daemon had sent it; the keeper owns it now. */
-void keeper_keep(struct keeper *k, const char *name, int fd);
+/* Stores the fd as if a daemon had sent it; the supervisor owns it now. */
+void supervisor_keep(struct supervisor *k, const char *name, int fd);
 
 /* The number of stored fds whose names start with this letter. */
-size_t keeper_count(struct keeper *k, char letter);
+size_t supervisor_count(struct supervisor *k, char letter);
 
 /* Counts how often the text occurs in the log of all its daemons. */
-unsigned keeper_log_count(const struct keeper *k, const char *text);
+unsigned supervisor_log_count(const struct supervisor *k, const char *text);
 
 /* The generation of the stored journal: the highest one. */
-unsigned long long keeper_generation(struct keeper *k);
+unsigned long long supervisor_generation(struct supervisor *k);

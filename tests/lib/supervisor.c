@@ -3,7 +3,7 @@
  * Stands in for systemd: socket activation, READY=1, FDSTORE=1 and FDSTOREREMOVE=1 as in
  * sd_notify(3) and sd_listen_fds(3). It does not know what the stored fds are.
  */
-#include "tests/lib/keeper.h"
+#include "tests/lib/supervisor.h"
 
 #include "proto/base/own.h"
 #include "tests/lib/daemon.h"
@@ -40,7 +40,7 @@ static void value_of(const char *text, const char *key, char *value, size_t size
 		 at ? at + strlen(key) : "");
 }
 
-static void forget(struct keeper *k, const char *name)
+static void forget(struct supervisor *k, const char *name)
 {
 	size_t left = 0;
 
@@ -53,14 +53,14 @@ static void forget(struct keeper *k, const char *name)
 	k->n_kept = left;
 }
 
-void keeper_keep(struct keeper *k, const char *name, int fd)
+void supervisor_keep(struct supervisor *k, const char *name, int fd)
 {
 	k->kept = realloc(k->kept, (k->n_kept + 1) * sizeof(*k->kept));
 	snprintf(k->kept[k->n_kept].name, sizeof(k->kept->name), "%s", name);
 	k->kept[k->n_kept++].fd = fd;
 }
 
-static void on_message(struct keeper *k, const char *text, int *fd)
+static void on_message(struct supervisor *k, const char *text, int *fd)
 {
 	char name[64];
 
@@ -69,7 +69,7 @@ static void on_message(struct keeper *k, const char *text, int *fd)
 	if (strstr(text, "FDSTOREREMOVE=1"))
 		forget(k, name);
 	else if (strstr(text, "FDSTORE=1") && *fd >= 0)
-		keeper_keep(k, name, take_fd(fd));
+		supervisor_keep(k, name, take_fd(fd));
 	if (strstr(text, "READY=1"))
 		k->ready++;
 	if (strstr(text, "RELOADING=1"))
@@ -84,7 +84,7 @@ static void on_message(struct keeper *k, const char *text, int *fd)
 
 static void *read_notifications(void *arg)
 {
-	struct keeper *k = arg;
+	struct supervisor *k = arg;
 
 	while (!k->done) {
 		char text[4096], control[CMSG_SPACE(sizeof(int))];
@@ -107,12 +107,12 @@ static void *read_notifications(void *arg)
 	return NULL;
 }
 
-void keeper_init(struct keeper *k, const char *config)
+void supervisor_init(struct supervisor *k, const char *config)
 {
 	char notify[96];
 	FILE *f;
 
-	*k = (struct keeper){ .program = "gpushmd" };
+	*k = (struct supervisor){ .program = "gpushmd" };
 	strcpy(k->folder, "/tmp/gpushm-test-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(k->folder));
 	snprintf(k->socket, sizeof(k->socket), "%s/gpushmd.sock", k->folder);
@@ -130,7 +130,7 @@ void keeper_init(struct keeper *k, const char *config)
 }
 
 /* The daemon gets its fds as 3, 4, ...; they are moved there from above that range. */
-static void place_fds(struct keeper *k, char *names, size_t size)
+static void place_fds(struct supervisor *k, char *names, size_t size)
 {
 	int base = 3 + (int)k->n_kept + 64;
 	size_t len;
@@ -148,7 +148,7 @@ static void place_fds(struct keeper *k, char *names, size_t size)
 	close(k->listening);
 }
 
-static void become_daemon(struct keeper *k)
+static void become_daemon(struct supervisor *k)
 {
 	static char names[128 << 10];
 	char text[128], program[256];
@@ -176,7 +176,7 @@ static void become_daemon(struct keeper *k)
 	_exit(127);
 }
 
-static void notify_ourselves(struct keeper *k, const char *text)
+static void notify_ourselves(struct supervisor *k, const char *text)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -187,7 +187,7 @@ static void notify_ourselves(struct keeper *k, const char *text)
 }
 
 /* Sends an own message after the daemon's: when it is read, all before it are read, too. */
-static void drain(struct keeper *k)
+static void drain(struct supervisor *k)
 {
 	struct timespec deadline;
 	unsigned mark;
@@ -205,7 +205,7 @@ static void drain(struct keeper *k)
 }
 
 /* Like systemd, reads all messages of the last daemon before it starts the next one. */
-void keeper_spawn(struct keeper *k)
+void supervisor_spawn(struct supervisor *k)
 {
 	drain(k);
 	pthread_mutex_lock(&k->lock);
@@ -218,7 +218,7 @@ void keeper_spawn(struct keeper *k)
 	ck_assert_int_gt(k->pid, 0);
 }
 
-void keeper_await(struct keeper *k)
+void supervisor_await(struct supervisor *k)
 {
 	struct timespec deadline;
 
@@ -231,13 +231,13 @@ void keeper_await(struct keeper *k)
 	pthread_mutex_unlock(&k->lock);
 }
 
-void keeper_start(struct keeper *k)
+void supervisor_start(struct supervisor *k)
 {
-	keeper_spawn(k);
-	keeper_await(k);
+	supervisor_spawn(k);
+	supervisor_await(k);
 }
 
-void keeper_end(struct keeper *k, int signal)
+void supervisor_end(struct supervisor *k, int signal)
 {
 	int status = 0;
 
@@ -251,7 +251,7 @@ void keeper_end(struct keeper *k, int signal)
 	k->pid = 0;
 }
 
-void keeper_done(struct keeper *k)
+void supervisor_done(struct supervisor *k)
 {
 	static const char *const names[] = { "gpushmd.sock", "notify", "log", "conf" };
 	char path[128];
@@ -270,7 +270,7 @@ void keeper_done(struct keeper *k)
 	rmdir(k->folder);
 }
 
-size_t keeper_count(struct keeper *k, char letter)
+size_t supervisor_count(struct supervisor *k, char letter)
 {
 	size_t n = 0;
 
@@ -282,7 +282,7 @@ size_t keeper_count(struct keeper *k, char letter)
 	return n;
 }
 
-unsigned long long keeper_generation(struct keeper *k)
+unsigned long long supervisor_generation(struct supervisor *k)
 {
 	unsigned long long best = 0, n;
 
@@ -295,7 +295,7 @@ unsigned long long keeper_generation(struct keeper *k)
 	return best;
 }
 
-unsigned keeper_log_count(const struct keeper *k, const char *text)
+unsigned supervisor_log_count(const struct supervisor *k, const char *text)
 {
 	_cleanup_(free_ptr) char *log = NULL;
 	FILE *f = fopen(k->log, "re");
