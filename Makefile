@@ -65,7 +65,7 @@ in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 PROTO_SRC  := $(call in_folders,proto/base proto)
-DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util config pool catalog state ipc) daemon))
+DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
 LOAD_SRC   := $(call in_folders,client/load)
 CTL_SRC    := $(call in_folders,client/ctl)

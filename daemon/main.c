@@ -3,9 +3,12 @@
  * gpushmd's command line. Bad arguments and a bad configuration end the program here, with a
  * message on stderr, before anything has changed.
  */
+#include "daemon/keeper/keeper.h"
 #include "daemon/server.h"
+#include "daemon/state/fd_list.h"
 #include "daemon/state/journal.h"
 #include "daemon/state/reexec.h"
+#include "daemon/util/fds.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
 
@@ -15,13 +18,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { EXIT_USAGE = 2 };
 
 static const char usage[] =
-	"Usage: gpushmd [--config FILE] [--socket PATH] [--debug]\n"
+	"Usage: gpushmd [--config FILE] [--socket PATH] [--no-keeper] [--debug]\n"
 	"       gpushmd --check-config | --dump-config [--config FILE]\n"
 	"       gpushmd --check-restart N [--config FILE]\n"
 	"\n"
@@ -30,6 +32,8 @@ static const char usage[] =
 	"  -c, --config FILE    read FILE and FILE.d/*.conf instead of\n"
 	"                       " GPUSHM_SYSCONFDIR "/gpushm/gpushmd.conf\n"
 	"  -s, --socket PATH    listen at PATH instead of the configured path\n"
+	"      --no-keeper      run without a second process that keeps all buffers if this\n"
+	"                       one dies, and starts it again; under systemd there is none\n"
 	"      --check-config   print every error of the configuration, and exit\n"
 	"      --check-restart N\n"
 	"                       check that this program can take over from a daemon\n"
@@ -44,12 +48,12 @@ static const char usage[] =
 struct arguments {
 	const char *config, *socket;
 	unsigned long journal; /* --check-restart; 0: not asked */
-	bool check, dump, debug;
+	bool check, dump, debug, no_keeper;
 };
 
 static void parse(int argc, char **argv, struct arguments *ret)
 {
-	enum { CHECK = 256, RESTART, DUMP, DEBUG };
+	enum { CHECK = 256, RESTART, DUMP, DEBUG, NO_KEEPER };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "socket", required_argument, NULL, 's' },
@@ -57,6 +61,7 @@ static void parse(int argc, char **argv, struct arguments *ret)
 		{ "check-restart", required_argument, NULL, RESTART },
 		{ "dump-config", no_argument, NULL, DUMP },
 		{ "debug", no_argument, NULL, DEBUG },
+		{ "no-keeper", no_argument, NULL, NO_KEEPER },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ 0 },
@@ -82,6 +87,9 @@ static void parse(int argc, char **argv, struct arguments *ret)
 			break;
 		case DEBUG:
 			ret->debug = true;
+			break;
+		case NO_KEEPER:
+			ret->no_keeper = true;
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -113,18 +121,6 @@ static void open_standard_streams(void)
 	close_fd(&fd);
 }
 
-/* Each buffer takes up to three fds: as many as the kernel lets us have. */
-static void raise_fd_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-		log_warning("RLIMIT_NOFILE can't be raised: %s", strerror(errno));
-}
-
 /* Called by the daemon that is about to exec this program (state/reexec.c). */
 static int check_journal(unsigned long version)
 {
@@ -137,6 +133,13 @@ static int check_journal(unsigned long version)
 	return EXIT_FAILURE;
 }
 
+/* A daemon that runs already, and execs this program, stays without a keeper: the program gets its
+ * fds in this process. */
+static bool wants_keeper(const struct arguments *a)
+{
+	return !a->no_keeper && !a->check && !a->dump && keeper_is_needed() && !fd_list_is_passed();
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = { 0 };
@@ -147,6 +150,8 @@ int main(int argc, char **argv)
 	reexec_hold_signals(true);
 	parse(argc, argv, &a);
 	log_open(a.debug ? LOG_DEBUG : LOG_INFO);
+	if (wants_keeper(&a))
+		return keeper_run(argv);
 	r = server_load_config(a.config, a.socket, stderr, &config);
 	if (r < 0) {
 		fprintf(stderr, "gpushmd: the configuration%s%s can't be used: %s\n",
@@ -161,6 +166,6 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
-	raise_fd_limit();
+	fds_raise_limit(); /* each buffer takes up to three fds */
 	return server_run(a.config, a.socket, argv, config);
 }

@@ -67,7 +67,7 @@ end_client() {
 }
 start_daemon() { # CALLGRIND-OPTION...
 	valgrind -q --tool=callgrind --trace-children=yes --callgrind-out-file="$work/daemon" "$@" \
-		"$build/gpushmd" --socket "$GPUSHM_SOCKET" --config "$work/conf" 2>"$work/log" 8>&- 9>&- &
+		"$build/gpushmd" --no-keeper --socket "$GPUSHM_SOCKET" --config "$work/conf" 2>"$work/log" 8>&- 9>&- &
 	daemon=$!
 	wait_for "$build/gpushmctl" ls
 	before=$(memfds)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The endpoint uses the socket that systemd passes, or makes one. For a socket of its own the
+ * The endpoint uses the socket that systemd passes, or makes one. Where fds are kept, the socket is
+ * kept, too: so clients wait in its queue while no daemon runs. For a socket of its own the
  * daemon holds PATH.lock with flock() while it runs: only the holder of the lock may remove a stale
  * socket. It follows no symbolic link: it opens the lock with O_NOFOLLOW and unlinks nothing but a
  * socket, and bind() refuses any name that exists. The mode is set before bind(), on the socket's
@@ -42,12 +43,13 @@ static bool is_listening(int fd)
 	       has_option(fd, SO_ACCEPTCONN, 1);
 }
 
-/* 1 with the socket, 0 where none was handed over, or -errno. */
-static int take_activated(struct fdstore *store, int *ret)
+/* 1 with the socket, 0 where none was handed over, or -errno. An earlier daemon may have died with
+ * the lock kept and the socket not yet. */
+static int take_activated(struct fdstore *store, bool has_lock, int *ret)
 {
 	_cleanup_(close_fd) int fd = fdstore_take(store, FD_NAME);
 
-	if (fd < 0 && store->received.n == 0)
+	if (fd < 0 && (store->received.n == 0 || has_lock))
 		return 0;
 	if (fd < 0 || !is_listening(fd)) {
 		log_error("%zu fds were handed over, and none is a listening sequential-packet "
@@ -60,14 +62,13 @@ static int take_activated(struct fdstore *store, int *ret)
 	return 1;
 }
 
-/* A socket that this daemon made before an exec stays at its path, where clients look for it. To
- * move it, the daemon has to be stopped. */
-static int take_lock_over(const struct config *config, struct fdstore *store, struct endpoint *e)
+/* A socket that a daemon made before an exec or its death stays at its path, where clients look for
+ * it. To move it, the daemon has to be stopped. */
+static int take_path_over(const struct config *config, struct endpoint *e)
 {
 	struct sockaddr_un a = { 0 };
 	socklen_t len = sizeof(a) - 1;
 
-	e->lock = fdstore_take(store, LOCK_NAME);
 	if (e->lock < 0)
 		return 0;
 	if (getsockname(e->socket, (struct sockaddr *)&a, &len) < 0)
@@ -146,32 +147,51 @@ static int bind_at(const struct config *config, int *ret)
 	return 0;
 }
 
-int endpoint_open(const struct config *config, struct fdstore *store, struct endpoint *ret)
+/* Under the lock. */
+static int make_socket(const struct config *config, struct endpoint *e)
 {
 	mode_t old;
-	int r;
+	int r = remove_stale(config->socket_path);
 
-	*ret = (struct endpoint){ .socket = -1, .lock = -1 };
-	r = take_activated(store, &ret->socket);
-	if (r != 0)
-		return r < 0 ? r : take_lock_over(config, store, ret);
-	if (strlen(config->socket_path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
-		return fail(config->socket_path, "its path is longer than 107 bytes", ENAMETOOLONG);
-	make_folder(config->socket_path);
-	r = take_lock(config->socket_path, &ret->lock);
-	if (r < 0)
-		return r;
-	r = remove_stale(config->socket_path);
 	if (r < 0)
 		return r;
 	/* The file's mode is the inode's, less the umask. */
 	old = umask(0);
-	r = bind_at(config, &ret->socket);
+	r = bind_at(config, &e->socket);
 	umask(old);
 	if (r < 0)
 		return r;
-	ret->path = strdup(config->socket_path);
-	return ret->path ? 0 : -ENOMEM;
+	e->path = strdup(config->socket_path);
+	return e->path ? 0 : -ENOMEM;
+}
+
+/* The lock first: a socket without a lock came from systemd. */
+static int keep(struct fdstore *store, const struct endpoint *e)
+{
+	int r = fdstore_keep(store, LOCK_NAME, e->lock);
+
+	return r < 0 ? r : fdstore_keep(store, FD_NAME, e->socket);
+}
+
+int endpoint_open(const struct config *config, struct fdstore *store, struct endpoint *ret)
+{
+	int r;
+
+	*ret = (struct endpoint){ .socket = -1,
+				  .lock = fdstore_take(store, LOCK_NAME),
+				  .kept = store->systemd };
+	r = take_activated(store, ret->lock >= 0, &ret->socket);
+	if (r != 0)
+		return r < 0 ? r : take_path_over(config, ret);
+	if (strlen(config->socket_path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		return fail(config->socket_path, "its path is longer than 107 bytes", ENAMETOOLONG);
+	make_folder(config->socket_path);
+	r = ret->lock < 0 ? take_lock(config->socket_path, &ret->lock) : 0;
+	if (r == 0)
+		r = make_socket(config, ret);
+	if (r == 0)
+		r = keep(store, ret);
+	return r;
 }
 
 int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m)
@@ -186,7 +206,7 @@ void endpoint_close(struct endpoint *e)
 	close_fd(&e->socket);
 	/* The lock's file stays: a process that opened it before we removed it would hold a lock
 	 * that nobody sees. */
-	if (e->path)
+	if (e->path && !e->kept)
 		unlink(e->path);
 	close_fd(&e->lock);
 	free(take_ptr(e->path));

@@ -10,7 +10,8 @@
 struct endpoint {
 	int socket; /* listening; owned until the listener takes it */
 	int lock;   /* owned; held while the daemon runs; -1 for systemd's socket */
-	char *path; /* owned; removed at the end; NULL for systemd's socket */
+	char *path; /* owned; removed at the end, unless kept; NULL for systemd's socket */
+	bool kept;  /* the next daemon gets the socket */
 };
 
 /* Takes the socket named "gpushmd" that systemd or the program before an exec passed, or makes one
@@ -22,5 +23,6 @@ int endpoint_open(const struct config *config, struct fdstore *store, struct end
  * listener may own by now. 0 or -ENOMEM. */
 int endpoint_list(const struct endpoint *e, int socket, struct fd_list *m);
 
-/* Removes the socket's file and releases the lock. A zeroed or half-open endpoint is allowed. */
+/* Removes the socket's file, unless the next daemon gets the socket, and releases the lock. A
+ * zeroed or half-open endpoint is allowed. */
 void endpoint_close(struct endpoint *e);

@@ -104,13 +104,27 @@ int fd_list_exec(const struct fd_list *l, const char *program, char *const *argv
 
 /* ---- in the program that follows ---- */
 
-static int find_list(int *ret)
+static bool read_variable(int *ret)
 {
 	const char *text = getenv(VARIABLE);
-	int pid = 0, fd = -1;
+	int pid = 0;
 	char end;
 
-	if (!text || sscanf(text, "%d:%d%c", &pid, &fd, &end) != 2 || pid != getpid() || fd < 3)
+	return text && sscanf(text, "%d:%d%c", &pid, ret, &end) == 2 && pid == getpid() && *ret > 2;
+}
+
+bool fd_list_is_passed(void)
+{
+	int fd;
+
+	return read_variable(&fd);
+}
+
+static int find_list(int *ret)
+{
+	int fd = -1;
+
+	if (!read_variable(&fd))
 		return 0;
 	if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define FD_NAME_MAX 31u
@@ -28,7 +29,10 @@ void fd_list_done(struct fd_list *l);
  * only on an error, with -errno and nothing changed. */
 int fd_list_exec(const struct fd_list *l, const char *program, char *const *argv);
 
-/* In the program that fd_list_exec() started: adds the fds to an empty list, and the caller owns
+/* Whether fd_list_exec() started this program. */
+bool fd_list_is_passed(void);
+
+/* In such a program: adds the fds to an empty list, and the caller owns
  * them. Returns 1; 0 if nothing was handed over; -EBADMSG if the list makes no sense; -errno.
  * Removes the variable from the environment. */
 int fd_list_receive(struct fd_list *l);

@@ -20,14 +20,6 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct named_fd *)a)->name, ((const struct named_fd *)b)->name);
 }
 
-/* systemd sets FDSTORE from version 254 on; for older ones the unit sets GPUSHM_FDSTORE=1. Another
- * supervisor that only knows READY=1 would not read what we send, and our writes would block when
- * its queue is full. */
-static bool has_systemd(void)
-{
-	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));
-}
-
 static int receive_from_systemd(struct fd_list *l)
 {
 	_cleanup_(free_ptr) char *names = NULL;
@@ -50,7 +42,7 @@ int fdstore_open(struct fdstore *s)
 {
 	int r;
 
-	*s = (struct fdstore){ .systemd = has_systemd() };
+	*s = (struct fdstore){ .systemd = systemd_keeps_fds() };
 	r = fd_list_receive(&s->received);
 	if (r == 0)
 		r = receive_from_systemd(&s->received);

@@ -5,9 +5,6 @@
  * get. A file that is missing, can't be executed or lacks a library fails there, too. The daemon
  * continues to serve during the check, and stays if the check fails.
  *
- * The program's path is the one that the kernel was given (AT_EXECFN), not /proc/self/exe: that is
- * the old file, also after an update has put another one in its place.
- *
  * Signals are held from the check on: a signal that came before is handled by the loop before the
  * child's end is, and one that comes later reaches the next program.
  */
@@ -15,28 +12,15 @@
 
 #include "daemon/state/journal.h"
 #include "daemon/util/log.h"
+#include "daemon/util/program.h"
 #include "proto/base/own.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #define LIMIT_MS 10000u
 #define ARGS_MAX 64u
-
-static char *find_program(void)
-{
-	const char *name = (const char *)getauxval(AT_EXECFN);
-	_cleanup_(free_ptr) char *folder = NULL;
-	char *path = NULL;
-
-	if (!name || *name == '/')
-		return name ? strdup(name) : NULL;
-	folder = getcwd(NULL, 0);
-	return folder && asprintf(&path, "%s/%s", folder, name) > 0 ? path : NULL;
-}
 
 void reexec_hold_signals(bool hold)
 {
@@ -54,7 +38,7 @@ void reexec_init(struct reexec *r, uv_loop_t *loop, char *const *argv,
 		 int (*go)(struct fault *f, void *arg), void *arg)
 {
 	*r = (struct reexec){ .loop = loop, .argv = argv, .go = go, .arg = arg };
-	r->program = find_program();
+	r->program = program_path();
 	list_init(&r->asked);
 	uv_timer_init(loop, &r->limit);
 	r->limit.data = r;

@@ -5,6 +5,10 @@
  */
 #include "daemon/util/fds.h"
 
+#include "daemon/util/log.h"
+
+#include <errno.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -22,4 +26,15 @@ uint32_t fds_limit(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
 		return UINT32_MAX;
 	return (uint32_t)limit.rlim_cur;
+}
+
+void fds_raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		log_warning("RLIMIT_NOFILE can't be raised: %s", strerror(errno));
 }

@@ -12,3 +12,6 @@ uint32_t fds_open(void);
 /* RLIMIT_NOFILE; UINT32_MAX: no limit. The kernel lets the user of a process have as many
  * descriptors in flight, too (unix(7), ETOOMANYREFS). */
 uint32_t fds_limit(void);
+
+/* Raises that limit as far as the kernel lets us. */
+void fds_raise_limit(void);

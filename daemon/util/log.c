@@ -38,6 +38,7 @@ struct part {
 	char value[VALUE_MAX];
 };
 
+const char *log_name = "gpushmd";
 _Atomic int log_max_priority = LOG_INFO;
 static _Atomic bool to_journal;
 
@@ -174,7 +175,7 @@ static void write_stderr(int priority, const char *text, const struct part *part
 	size_t used = 0;
 	ssize_t written;
 
-	append(line, &used, "gpushmd: %s: %s", levels[priority], text);
+	append(line, &used, "%s: %s: %s", log_name, levels[priority], text);
 	for (size_t i = 0; i < n; i++)
 		append(line, &used, "%s%s=%s", i == 0 ? " [" : " ", parts[i].label, parts[i].value);
 	used += (size_t)sprintf(line + used, "%s\n", n > 0 ? "]" : "");

@@ -38,6 +38,10 @@ struct log_about {
  * = 7) are dropped. */
 void log_open(int max_priority);
 
+/* The name at the beginning of each line, "gpushmd" so far; static, and set before other threads
+ * run. */
+extern const char *log_name;
+
 /* Whether a line of that priority is written. Saves the work of composing a line that is not. */
 extern _Atomic int log_max_priority;
 static inline bool log_wants(int priority)

@@ -162,6 +162,11 @@ int systemd_receive_fds(char **ret)
 	return n;
 }
 
+bool systemd_keeps_fds(void)
+{
+	return getenv("NOTIFY_SOCKET") && (getenv("FDSTORE") || getenv("GPUSHM_FDSTORE"));
+}
+
 bool systemd_has_watchdog(uint64_t *ret)
 {
 	return is_for_us("WATCHDOG_PID", 1) > 0 &&

@@ -30,6 +30,11 @@ int systemd_notify_fd(int fd, const char *format, ...) __attribute__((format(pri
  * variables from the environment in any case. */
 int systemd_receive_fds(char **ret);
 
+/* Whether the receiver at $NOTIFY_SOCKET keeps fds (FDSTORE=1). systemd 254 and later set FDSTORE,
+ * and so does our own keeper; for an older systemd the unit sets GPUSHM_FDSTORE=1. Another
+ * supervisor that only knows READY=1 would not read what is sent. */
+bool systemd_keeps_fds(void);
+
 /* Whether "WATCHDOG=1" must be sent at least every *ret us. */
 bool systemd_has_watchdog(uint64_t *ret);
 

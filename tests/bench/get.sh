@@ -11,7 +11,7 @@ rounds=${2:-7}
 bytes=${3:-$((1 << 30))}
 folder=$(mktemp -d /dev/shm/gpushm-get-XXXXXX)
 export GPUSHM_SOCKET=$folder/socket PATH=$build:$PATH TIMEFORMAT='%R %U %S'
-gpushmd --socket "$GPUSHM_SOCKET" 2> "$folder/log" &
+gpushmd --no-keeper --socket "$GPUSHM_SOCKET" 2> "$folder/log" &
 daemon=$!
 trap 'kill $daemon; wait $daemon; rm -rf "$folder"' EXIT
 until gpushmctl pools > /dev/null 2>&1; do sleep 0.1; done

@@ -90,7 +90,7 @@ def start_daemon(build, folder):
     """Starts a daemon with its default pools; returns the process and its socket."""
     socket, conf = os.path.join(folder, "s"), os.path.join(folder, "conf")
     open(conf, "w").close()
-    daemon = subprocess.Popen([os.path.join(build, "gpushmd"), "--config", conf, "--socket", socket],
+    daemon = subprocess.Popen([os.path.join(build, "gpushmd"), "--no-keeper", "--config", conf, "--socket", socket],
                               stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not os.path.exists(socket):

@@ -219,7 +219,7 @@ def start_daemon(folder):
     socket = os.path.join(folder, "s")
     conf = os.path.join(folder, "conf")
     open(conf, "w").close()
-    daemon = subprocess.Popen([os.path.join(BUILD, "gpushmd"), "--config", conf, "--socket", socket])
+    daemon = subprocess.Popen([os.path.join(BUILD, "gpushmd"), "--no-keeper", "--config", conf, "--socket", socket])
     deadline = time.monotonic() + 60
     while not os.path.exists(socket):
         if daemon.poll() is not None or time.monotonic() > deadline:

@@ -148,8 +148,8 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 		_exit(126);
 	if (o->no_stdin)
 		close(STDIN_FILENO);
-	execl(o->copied ? d->copy : program, "gpushmd", "--config", d->config, "--socket",
-	      d->socket, o->extra, (char *)NULL);
+	execl(o->copied ? d->copy : program, "gpushmd", "--no-keeper", "--config", d->config,
+	      "--socket", d->socket, o->extra, (char *)NULL);
 	_exit(127);
 }
 

@@ -11,12 +11,13 @@ table='
 proto/base
 proto              proto/base
 daemon/util        proto/base proto
+daemon/keeper      proto/base daemon/util
 daemon/config      proto/base proto daemon/util
 daemon/pool        proto/base proto daemon/util daemon/config
 daemon/catalog     proto/base proto daemon/util daemon/config daemon/pool
 daemon/state       proto/base proto daemon/util daemon/config daemon/pool daemon/catalog
 daemon/ipc         proto/base proto daemon/util daemon/config daemon/pool daemon/catalog daemon/state
-daemon             proto/base proto daemon/util daemon/config daemon/pool daemon/catalog daemon/state daemon/ipc
+daemon             proto/base proto daemon/util daemon/keeper daemon/config daemon/pool daemon/catalog daemon/state daemon/ipc
 client
 client/base        proto/base proto client
 client/map         proto/base proto client client/base

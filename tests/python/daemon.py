@@ -41,7 +41,7 @@ class Daemon:
             told.bind(str(notify))
             told.settimeout(60)
             self.process = subprocess.Popen(
-                [BUILD / "gpushmd", "--config", self.folder / "conf", "--socket", self.socket],
+                [BUILD / "gpushmd", "--no-keeper", "--config", self.folder / "conf", "--socket", self.socket],
                 env=os.environ | self.env | {"NOTIFY_SOCKET": str(notify)},
                 stderr=log,
                 preexec_fn=_die_with_parent,

@@ -679,7 +679,7 @@ def start_daemon(folder):
         ready.bind(notify)
         ready.settimeout(DEADLINE)
         env = dict(os.environ, NOTIFY_SOCKET=notify)
-        daemon = subprocess.Popen([os.path.join(build, "gpushmd"), "--config", config, "--socket", path],
+        daemon = subprocess.Popen([os.path.join(build, "gpushmd"), "--no-keeper", "--config", config, "--socket", path],
                                   env=env)
         while b"READY=1" not in ready.recv(4096):
             pass

@@ -72,7 +72,8 @@ static void become_daemon(const struct server *s, const char *program, const cha
 	unsetenv("WATCHDOG_USEC");
 	unsetenv("LISTEN_FDS");
 	wait_undo_in_child();
-	execl(program, program, "--config", "/dev/null", "--socket", s->socket, (char *)NULL);
+	execl(program, program, "--no-keeper", "--config", "/dev/null", "--socket", s->socket,
+	      (char *)NULL);
 	dprintf(2, "%s: %s\n", program, strerror(errno));
 	_exit(127);
 }
