@@ -207,6 +207,13 @@ $(PYTHON_HERE)/libgpushm-load.so.$(SOVERSION): $(LOAD_OBJ) client/libgpushm-load
 $(PYTHON_HERE)/_core.abi3.so: $(PYTHON_OBJ) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
 	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
 
+# For a distribution's package: linked with the system's library, and without copies of others.
+.PHONY: python-extension
+python-extension: $(BUILD)/python-extension/_core.abi3.so
+$(BUILD)/python-extension/_core.abi3.so: $(PYTHON_OBJ) $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm
+
 # A wheel of all of it, in $(BUILD)/wheel; setup.py comes back to python-core.
 python: $(BUILD)/venv/ready python-core
 	@rm -rf $(BUILD)/wheel
@@ -574,7 +581,8 @@ check-gpu-deaths:
 # procps has pgrep.
 DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev check libjansson-dev libxxhash-dev nettle-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
-	python3 python3-dev python3-venv ca-certificates
+	python3 python3-dev python3-venv ca-certificates \
+	dpkg-dev debhelper dh-python chrpath
 .PHONY: deps
 deps:
 	@missing=; for p in $(DEPS); do \
@@ -686,11 +694,28 @@ install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpu
 	$(if $(INSTALLS_CONFIG),[ -e $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf ] || \
 		install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
 
+# Below pythondir, a folder where Python looks for modules. The folder .dist-info tells pip and importlib.metadata.
+.PHONY: install-python
+install-python: $(BUILD)/python-extension/_core.abi3.so
+	$(foreach m,$(PYTHON_TEXT:$(PYTHON_HERE)/%=%),install -D -m 644 client/python/gpushm/$(m) $(DESTDIR)$(pythondir)/gpushm/$(m) &&) true
+	install -m 644 $< $(DESTDIR)$(pythondir)/gpushm/_core.abi3.so
+	mkdir -p $(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info
+	printf 'Metadata-Version: 2.1\nName: gpushm\nVersion: $(VERSION)\n' >$(DESTDIR)$(pythondir)/gpushm-$(VERSION).dist-info/METADATA
+
 uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	$(if $(INSTALLS_CONFIG),! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
 		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
 	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(libdir)/cmake/gpushm $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
+
+# ---- packages ----
+
+# Debian packages of the tracked files as they are here, in $(BUILD)/deb; dpkg-buildpackage runs a part of the tests,
+# unless DEB_BUILD_OPTIONS has nocheck.
+DEB_VERSION ?= $(VERSION)
+.PHONY: deb
+deb:
+	@systemd/packages.sh deb $(BUILD) $(DEB_VERSION)
 
 # What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.
 .PHONY: dist
