@@ -484,10 +484,11 @@ FUZZ_PART    = fuzz $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(no
 BENCH_PART   = bench "tests/bench/smoke.sh $(BUILD)"
 INSTALL_PART = install "tests/install.sh $(BUILD)"
 SYSTEMD_PART = systemd "tests/system/systemd.sh $(BUILD)"
+IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
 BARE_PART    = bare tests/bare_root.sh
 DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
-	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART IMAGE_PART
 
 .PHONY: check-deep check-deep-here
 check-deep: | $(filter check,$(MAKECMDGOALS))
@@ -724,10 +725,15 @@ dist:
 	git archive --prefix=gpushm-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/gpushm-$(VERSION).tar.gz
 	@echo $(BUILD)/gpushm-$(VERSION).tar.gz
 
+# A container image of the packages, for podman and all others that read OCI archives.
+.PHONY: image
+image: deb
+	@systemd/container/image.sh $(BUILD) $(VERSION)
+
 # ---- lint ----
 
 # Each is a script that can be run alone. They say what they skip, and why.
-LINTS = spdx layers sizes format shell manuals manual_tests manual_example manual_words readme units warnings cppcheck symbols python types
+LINTS = spdx layers sizes format shell manifests manuals manual_tests manual_example manual_words readme units warnings cppcheck symbols python types
 .PHONY: lint $(addprefix lint-,$(LINTS))
 lint: $(addprefix lint-,$(LINTS))
 	@echo "lint: ok"

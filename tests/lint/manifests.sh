@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# What runs gpushm in containers: the manifests of Kubernetes are what its API knows, the file of the Container Device
+# Interface has its form, and all of them have the same user, folder and socket. Uses kubectl and
+# kubernetes-validate (of PyPI) where they are.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+build=${BUILD:-build}
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+bad=0
+
+wrong() {
+	echo "$*"
+	bad=1
+}
+
+# The form of the CDI specification, as far as this file uses it.
+python3 - systemd/container/gpushm.json <<'PYTHON' || bad=1
+import json, sys
+
+path = sys.argv[1]
+spec = json.load(open(path))
+assert set(spec) == {"cdiVersion", "kind", "devices"}, f"{path}: its keys are {sorted(spec)}"
+assert spec["kind"] == "gpushm.org/socket", f"{path}: kind {spec['kind']}"
+(device,) = spec["devices"]
+assert set(device) == {"name", "containerEdits"} and device["name"] == "default", f"{path}: its device"
+edits = device["containerEdits"]
+assert set(edits) == {"env", "mounts"} and all("=" in e for e in edits["env"]), f"{path}: its edits"
+(mount,) = edits["mounts"]
+assert set(mount) == {"hostPath", "containerPath", "options"}, f"{path}: its mount"
+assert mount["hostPath"] == mount["containerPath"] == "/run/gpushm", f"{path}: mounts {mount['hostPath']}"
+assert f"GPUSHM_SOCKET={mount['containerPath']}/gpushmd.sock" in edits["env"], f"{path}: {edits['env']}"
+PYTHON
+
+# One user: that of the image.
+id=$(sed -n 's/^ARG ID=//p' systemd/container/Containerfile)
+for words in "runAsUser: $id" "runAsGroup: $id" "\"$id:$id\""; do
+	grep -qF "$words" systemd/kubernetes/daemonset.yaml || wrong "systemd/kubernetes/daemonset.yaml: has no $words"
+done
+grep -q "uid $id" man/gpushm-operations.7 || wrong "man/gpushm-operations.7: does not name uid $id"
+
+# No namespace of the host, in all manifests.
+grep -rnE 'host(PID|IPC|Network): *true|privileged: *true' systemd/kubernetes && wrong "systemd/kubernetes: shares a namespace"
+
+# Bases and examples; a component is part of one of them.
+mapfile -t bases < <(find systemd/kubernetes -name kustomization.yaml -exec grep -l '^kind: Kustomization$' {} +)
+[ ${#bases[@]} -gt 0 ] || wrong "systemd/kubernetes: has no kustomization.yaml"
+command -v kubectl >/dev/null || {
+	echo "manifests: they are not rendered (no kubectl)"
+	exit $bad
+}
+validate=$(PATH=$build/venv/bin:$PATH command -v kubernetes-validate) ||
+	echo "manifests: they are not validated (no kubernetes-validate)"
+for base in "${bases[@]}"; do
+	name=$(dirname "$base")
+	kubectl kustomize "$name" >"$folder/manifest.yaml" 2>"$folder/said" || wrong "$name: $(cat "$folder/said")"
+	[ -n "$validate" ] || continue
+	# It does not know the resources of Prometheus' operator.
+	"$validate" --strict --no-warn "$folder/manifest.yaml" 2>&1 |
+		grep -viE '^INFO|podmonitor|prometheusrule' >"$folder/wrong"
+	[ ! -s "$folder/wrong" ] || wrong "$name: $(cat "$folder/wrong")"
+done
+exit $bad
