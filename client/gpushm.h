@@ -436,6 +436,58 @@ uint64_t gpushm_watch_previous(const struct gpushm_watch *w);
 /* NULL is allowed. Returns NULL. */
 struct gpushm_watch *gpushm_watch_free(struct gpushm_watch *w);
 
+/* ------------------------------------------------------------------ events */
+
+/* Something that has happened, as the daemon logged it. Texts are "" where the event has none.
+ * type: "started" (the daemon), "created", "published", "opened", "closed", "renamed", "replaced",
+ * "unlinked", "freed", "dirty", "cleaned", "died" (a process that held the buffer), "lost",
+ * "refused", "disconnected", "suspect", "pool-failed", "pool-recovered"; gpushmctl(1) describes
+ * them. "unknown": a later daemon may have others. */
+struct gpushm_logged_event {
+	uint64_t number, time_ns; /* numbers grow, also over restarts; CLOCK_REALTIME */
+	const char *type;
+	const char *command; /* of the process that did it, with pid and uid; (uid_t)-1: the */
+	pid_t pid;	     /* daemon did it, or this user may not know */
+	uid_t uid;
+	uid_t owner;	 /* of the buffer; (uid_t)-1 without one */
+	uint64_t buffer; /* id; 0: it is about no buffer */
+	uint64_t bytes;
+	const char *name, *pool;
+	const char *former;	   /* renamed, published: the name before, if it was another one */
+	enum gpushm_access access; /* opened, closed, died; else 0 */
+	enum gpushm_state state;
+	const char *verb, *code; /* refused: the request, and as gpushm_error_code() */
+	const char *text;	 /* why */
+};
+
+struct gpushm_events {
+	const struct gpushm_logged_event *const *events; /* n of them, the oldest first */
+	size_t n;
+	uint64_t last;	/* pass it as `after` to get what follows */
+	uint64_t lost;	/* events of all users before `last` for which the daemon had no space */
+	uint64_t first; /* number of the first event of this run of the daemon */
+	int more;	/* 1: there are more already */
+};
+
+/* NULL, or all zero but struct_size, means: all events that the daemon has kept. */
+struct gpushm_events_options {
+	size_t struct_size;  /* sizeof(struct gpushm_events_options) */
+	uint64_t after;	     /* events with a higher number; GPUSHM_EVENTS_NEW: none so far */
+	uint64_t timeout_ms; /* how long to wait if there is none */
+	const char *types;   /* "refused,pool-failed": only these; NULL: all */
+};
+#define GPUSHM_EVENTS_NEW UINT64_MAX
+
+/* What this user's processes did, what happened to buffers that it may gpushm_stat(), and what
+ * concerns everybody; for administrators everything. n is 0 after the timeout. To follow, call it
+ * again with `last`: then nothing is missed, also over a restart of the daemon. One that waits gets
+ * a reply at most every 20 ms. Asks the daemon. Errors: -EINVAL (types), -EDQUOT (this user waits
+ * for too much), -ENOSYS (the daemon is too old). */
+int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
+		  struct gpushm_events **ret);
+/* NULL is allowed. Returns NULL. */
+struct gpushm_events *gpushm_events_free(struct gpushm_events *e);
+
 /* -------------------------------------------------------- deferred cleanup */
 
 /* Closing a buffer on a GPU waits for all work of that GPU, which a hot section of a program can't

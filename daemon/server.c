@@ -286,10 +286,28 @@ static void on_watchdog(uv_timer_t *timer)
 	systemd_notify("WATCHDOG=1");
 }
 
+/* Each change is an event; the log has a line of its own for what the pools share. */
+static void tell_pools(struct server *s)
+{
+	struct pool *pool;
+
+	list_foreach (pool, &s->pools.all, link) {
+		const char *trouble = pool_trouble(pool);
+
+		if (pool->in_trouble == !!trouble)
+			continue;
+		pool->in_trouble = trouble;
+		event_log_add(&s->service.catalog.events,
+			      .type = trouble ? EVENT_POOL_FAILED : EVENT_POOL_RECOVERED,
+			      .pool = pool->config.name, .text = trouble);
+	}
+}
+
 static void on_pools_failed(void *arg)
 {
 	struct server *s = arg;
 
+	tell_pools(s);
 	if (s->listening)
 		notify_pools(s, "");
 }
@@ -354,8 +372,10 @@ static void on_housekeeping(uv_timer_t *timer)
 	accounts_count_fds(&s->service.catalog.accounts);
 	catalog_look_at_retained(&s->service.catalog, RETAINED_LOOKS);
 	pools_look(&s->pools, s->config->driver_timeout);
+	reaper_tell_suspects(&s->service.reaper);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());
 	ratelimit_settle(&s->service.catalog.death_lines, clock_monotonic_ns());
+	ratelimit_settle(&s->service.catalog.events.refusals, clock_monotonic_ns());
 	trim(s);
 }
 
@@ -374,6 +394,7 @@ static void on_pools_ready(void *arg)
 		  "gpushmd " GPUSHM_VERSION " serves %u %s at %s", s->pools.open,
 		  s->pools.open == 1 ? "pool" : "pools",
 		  s->endpoint.path ? s->endpoint.path : "systemd's socket");
+	tell_pools(s);
 	notify_ready(s);
 	handover_verify(&s->handover);
 	if (s->reload_due)
@@ -408,8 +429,6 @@ static int service_init(struct server *s)
 		r = -EIO;
 	find_unmapped(service);
 	service->config = s->config;
-	service->violation_lines.message_id = LOG_ID_VIOLATION;
-	service->violation_lines.what = "connections closed for breaking the protocol";
 	service->started_ns = clock_monotonic_ns();
 	service->kept = s->handover.store.systemd;
 	return r;
@@ -461,6 +480,8 @@ static int start(struct server *s)
 	s->pools.on_failed = on_pools_failed;
 	s->pools.on_opened = on_pool_opened;
 	s->pools.on_renewed = on_pool_renewed;
+	event_log_add(&s->service.catalog.events, .type = EVENT_STARTED,
+		      .text = "gpushmd " GPUSHM_VERSION);
 	if (r == 0)
 		r = handover_adopt(&s->handover);
 	accounts_count_fds(&s->service.catalog.accounts);

@@ -226,6 +226,7 @@ struct buffer *buffer_free(struct buffer *b)
 	discharge(&b->buffer_charge);
 	free(b->making);
 	buffer_free_key(b, b->key);
+	buffer_free_key(b, b->last_key);
 	free(b);
 	return NULL;
 }

@@ -34,7 +34,8 @@ struct buffer {
 	struct hashtable_link by_id;   /* catalog::by_id */
 	struct list all_link;	       /* catalog::buffers */
 	uint64_t id;
-	char *key; /* its name: `name`, or owned after a rename; NULL once unlinked */
+	char *key;	/* its name: `name`, or owned after a rename; NULL once unlinked */
+	char *last_key; /* the name that it lost when it was unlinked, as key; else NULL */
 	enum buffer_state state;
 	uid_t uid;
 	gid_t gid;
@@ -97,7 +98,7 @@ struct buffer_spec {
 /* A buffer with a key of len bytes and nothing else. NULL without memory. */
 struct buffer *buffer_alloc(const char *key, size_t len);
 
-/* Frees a key that the buffer has had. */
+/* Frees a key that the buffer has had; NULL is allowed. */
 void buffer_free_key(struct buffer *b, char *key);
 
 /* The bytes that a process's user may hold in a pool; UINT64_MAX: no limit but the pool's. */

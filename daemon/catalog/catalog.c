@@ -31,14 +31,12 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 
 	*c = (struct catalog){ .next_buffer = start, .next_lease = start, .pools = pools };
 	c->default_pool = config->default_pool;
-	c->death_lines.message_id = LOG_ID_DIRTY;
-	c->death_lines.what = "lines about processes that ended with buffers open";
 	list_init(&c->buffers);
 	list_init(&c->retained);
 	list_init(&c->observers);
 	if (accounts_init(&c->accounts, config) < 0 || hashtable_init(&c->by_name) < 0 ||
 	    hashtable_init(&c->by_id) < 0 || hashtable_init(&c->leases) < 0 ||
-	    lost_init(&c->lost) < 0)
+	    lost_init(&c->lost) < 0 || event_log_init(&c->events, &c->accounts.config) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -50,6 +48,7 @@ void catalog_done(struct catalog *c)
 	hashtable_done(&c->by_id);
 	hashtable_done(&c->leases);
 	lost_done(&c->lost);
+	event_log_done(&c->events);
 	accounts_done(&c->accounts);
 }
 
@@ -319,16 +318,26 @@ static void report(struct catalog *c, struct buffer *b, const char *key, enum bu
 
 /* ---- a buffer's end ---- */
 
-static void unlink_name(struct catalog *c, struct buffer *b)
+/* Whether its end is told: not where no memory was found for it, and not at the daemon's own end.
+ */
+static bool was_made(const struct catalog *c, const struct buffer *b)
 {
-	char *key;
+	return b->block.bytes > 0 && !c->ending;
+}
 
+/* who: NULL, or the process for whose request or end this is done; why: NULL if it asked for it.
+ */
+static void unlink_name(struct catalog *c, struct buffer *b, const struct process *who,
+			const char *why)
+{
 	if (!b->key)
 		return;
 	hashtable_drop(&c->by_name, &b->by_name);
-	key = take_ptr(b->key);
-	report(c, b, key, BUFFER_UNLINKED);
-	buffer_free_key(b, key);
+	b->last_key = take_ptr(b->key);
+	report(c, b, b->last_key, BUFFER_UNLINKED);
+	if (was_made(c, b))
+		event_log_add(&c->events, .type = EVENT_UNLINKED, .who = who, .buffer = b,
+			      .text = why);
 }
 
 /* A buffer stays while it is being allocated, while it is held and while a lease is left. After
@@ -338,11 +347,15 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 {
 	if (b->making || b->holds || !list_empty(&b->leases))
 		return;
-	if (b->state == BUFFER_FILLING || b->transient)
-		unlink_name(c, b);
+	if (b->state == BUFFER_FILLING)
+		unlink_name(c, b, NULL, "it was closed before it was published");
+	else if (b->transient)
+		unlink_name(c, b, NULL, "it is transient, and no process has it open");
 	if (b->key)
 		return;
 	record(c, b, BUFFER_FREED);
+	if (was_made(c, b))
+		event_log_add(&c->events, .type = EVENT_FREED, .buffer = b);
 	log_write(LOG_DEBUG, &(struct log_about){ .pool = b->pool->config.name, .buffer = b->id },
 		  "buffer freed");
 	hashtable_drop(&c->by_id, &b->by_id);
@@ -390,9 +403,9 @@ void catalog_release(struct catalog *c, struct buffer *b)
 	end_if_unused(c, b);
 }
 
-static void unlink_buffer(struct catalog *c, struct buffer *b)
+static void unlink_buffer(struct catalog *c, struct buffer *b, const struct process *who)
 {
-	unlink_name(c, b);
+	unlink_name(c, b, who, NULL);
 	end_if_unused(c, b);
 }
 
@@ -409,7 +422,7 @@ int catalog_unlink(struct catalog *c, const struct process *p, const char *key, 
 			"buffer \"%s\" belongs to uid %u: only its owner and admins may unlink it",
 			key, b->uid);
 	/* The creator still gets the memory if it is being allocated, and keeps it until CLOSE. */
-	unlink_buffer(c, b);
+	unlink_buffer(c, b, p);
 	return 0;
 }
 
@@ -422,7 +435,7 @@ bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned m
 		if (!l->buffer->key)
 			continue;
 		lost_add_dropped(&c->lost, l->buffer, p, true);
-		unlink_name(c, l->buffer);
+		unlink_name(c, l->buffer, p, "its creator ended before it was published");
 	}
 	return p->filling > 0;
 }
@@ -434,7 +447,7 @@ void catalog_unlink_all(struct catalog *c)
 	c->ending = true;
 	list_foreach (b, &c->buffers, all_link) {
 		assert(list_empty(&b->leases));
-		unlink_buffer(c, b);
+		unlink_buffer(c, b, NULL);
 	}
 	list_drain (b, &c->retained, all_link)
 		buffer_free(b);
@@ -466,7 +479,8 @@ void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
 	c->restarts.lost++;
 	if (b->key)
 		lost_add(&c->lost, b->key, why);
-	unlink_name(c, b);
+	event_log_add(&c->events, .type = EVENT_LOST, .buffer = b, .text = why);
+	unlink_name(c, b, NULL, "its memory is lost");
 	if (n == 0)
 		end_if_unused(c, b);
 	/* The end of the last lease frees the buffer. */
@@ -509,6 +523,8 @@ int catalog_grant(struct catalog *c, struct process *p, struct buffer *b, enum a
 		return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
 			     strerror(-r));
 	}
+	event_log_add(&c->events, .type = b->state == BUFFER_FILLING ? EVENT_CREATED : EVENT_OPENED,
+		      .who = p, .buffer = b, .access = b->state == BUFFER_FILLING ? 0 : access);
 	*ret = l;
 	return 0;
 }
@@ -546,11 +562,15 @@ void catalog_close_lease(struct catalog *c, struct lease *l, bool discard)
 
 	if (b->state == BUFFER_FILLING && b->key && !discard)
 		lost_add_dropped(&c->lost, b, l->process, false);
+	event_log_add(&c->events, .type = EVENT_CLOSED, .who = l->process, .buffer = b,
+		      .access = l->access);
 	catalog_end_lease(c, l);
 }
 
 void catalog_holder_died(struct catalog *c, struct lease *l)
 {
+	event_log_add(&c->events, .type = EVENT_DIED, .who = l->process, .buffer = l->buffer,
+		      .access = l->access);
 	if (l->access == ACCESS_WRITE)
 		catalog_mark_dirty(c, l->buffer, l->process);
 	catalog_end_lease(c, l);
@@ -560,12 +580,14 @@ void catalog_holder_died(struct catalog *c, struct lease *l)
 
 void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct process *p)
 {
+	static const struct ratelimit_cause cause = { LOG_ID_DIRTY, "buffers that became dirty" };
+
 	if (b->dirty || b->state != BUFFER_SHARED)
 		return;
 	b->dirty = true;
 	b->death = (struct death){ .ns = clock_realtime_ns(), .pid = p->pid, .uid = p->uid };
 	memcpy(b->death.command, p->command, sizeof(b->death.command));
-	if (ratelimit_pass(&c->death_lines, p->uid, clock_monotonic_ns()))
+	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_WARNING,
 			  &(struct log_about){ LOG_ID_DIRTY, .name = b->key, .pid = p->pid,
 					       .uid = p->uid, .of_user = true, .buffer = b->id },
@@ -573,6 +595,7 @@ void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct proces
 			  "writing",
 			  name_of(b), p->pid, p->command);
 	report(c, b, b->key, BUFFER_DIRTIED);
+	event_log_add(&c->events, .type = EVENT_DIRTY, .who = p, .buffer = b);
 }
 
 int catalog_refuse_dirty(const struct buffer *b, struct fault *f)
@@ -606,6 +629,7 @@ int catalog_clean(struct catalog *c, const struct process *p, const char *key, u
 	b->dirty = false;
 	b->death = (struct death){ 0 };
 	report(c, b, b->key, BUFFER_CLEANED);
+	event_log_add(&c->events, .type = EVENT_CLEANED, .who = p, .buffer = b);
 	return 0;
 }
 
@@ -688,7 +712,7 @@ int catalog_create(struct catalog *c, struct process *p, const struct buffer_spe
 void catalog_cancel_create(struct catalog *c, struct buffer *b)
 {
 	b->making->on_made = NULL;
-	unlink_name(c, b);
+	unlink_name(c, b, NULL, NULL);
 	pool_request_cancel(&b->making->request);
 }
 

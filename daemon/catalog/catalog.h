@@ -8,9 +8,9 @@
 #pragma once
 
 #include "daemon/catalog/buffer.h"
+#include "daemon/catalog/event_log.h"
 #include "daemon/catalog/lost.h"
 #include "daemon/catalog/status_page.h"
-#include "daemon/util/ratelimit.h"
 
 enum buffer_event {
 	BUFFER_PUBLISHED,
@@ -75,6 +75,7 @@ struct catalog {
 	struct accounts accounts;
 	struct lost_names lost;
 	struct restarts restarts;
+	struct event_log events;      /* what is told: event_log_add(&c->events, ...) */
 	struct ratelimit death_lines; /* limits the log's lines about processes that end */
 	struct list observers;	      /* catalog_observer::link; borrowed */
 	struct status_page *page;     /* borrowed; NULL: it is not written */

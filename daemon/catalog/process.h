@@ -34,6 +34,7 @@ struct process {
 	struct list pidfd_link; /* pidfd::suspects */
 	struct reaper *reaper;
 	struct work work; /* the reaper's: the end of its names and leases */
+	bool told;	  /* that it is a suspect */
 	bool over;	  /* its leases end */
 	bool died;	  /* because it is gone */
 	enum role role;	  /* by the leases that have ended since it died */

@@ -72,28 +72,33 @@ static int record(const struct catalog *c, struct buffer *b, enum buffer_event e
 	return r;
 }
 
-static void tell_and_free(struct catalog *c, struct buffer *b, char *key)
+static void tell_replaced(struct catalog *c, struct buffer *b, const struct process *who)
 {
-	catalog_tell(c, b, key, BUFFER_UNLINKED);
-	buffer_free_key(b, key);
+	b->last_key = take_ptr(b->key);
+	catalog_tell(c, b, b->last_key, BUFFER_UNLINKED);
+	event_log_add(&c->events, .type = EVENT_REPLACED, .who = who, .buffer = b);
 }
 
 /* The buffer that loses its name may end with it. It is held until all observers have run: one may
  * release it, too. */
 static void tell(struct catalog *c, struct buffer *b, char *former, struct buffer *replaced,
-		 enum buffer_event event)
+		 enum buffer_event event, const struct process *who)
 {
 	if (replaced)
-		tell_and_free(c, catalog_hold(replaced), take_ptr(replaced->key));
+		tell_replaced(c, catalog_hold(replaced), who);
 	if (former)
-		tell_and_free(c, b, former);
+		catalog_tell(c, b, former, BUFFER_UNLINKED);
 	catalog_tell(c, b, b->key, event);
+	event_log_add(&c->events, .type = event == BUFFER_RENAMED ? EVENT_RENAMED : EVENT_PUBLISHED,
+		      .who = who, .buffer = b, .former = former);
+	if (former)
+		buffer_free_key(b, former);
 	if (replaced)
 		catalog_release(c, replaced);
 }
 
 static int take_name(struct catalog *c, struct buffer *b, struct new_name *n,
-		     enum buffer_event event)
+		     enum buffer_event event, const struct process *who)
 {
 	char *former = b->key;
 	int r;
@@ -111,7 +116,7 @@ static int take_name(struct catalog *c, struct buffer *b, struct new_name *n,
 		hashtable_drop(&c->by_name, &b->by_name);
 	hashtable_insert(&c->by_name, &b->by_name, hashtable_hash(b->key, strlen(b->key)));
 	lost_forget(&c->lost, b->key);
-	tell(c, b, former, n->replaced, event);
+	tell(c, b, former, n->replaced, event, who);
 	return 0;
 }
 
@@ -153,10 +158,11 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 		return r;
 	/* The buffer is sealed by now: an observer that can't record that says so in the log. */
 	if (other) {
-		take_name(c, b, &name, BUFFER_PUBLISHED);
+		take_name(c, b, &name, BUFFER_PUBLISHED, l->process);
 	} else {
 		record(c, b, BUFFER_PUBLISHED, NULL);
 		catalog_tell(c, b, b->key, BUFFER_PUBLISHED);
+		event_log_add(&c->events, .type = EVENT_PUBLISHED, .who = l->process, .buffer = b);
 	}
 	buffer_drop_originals(b);
 	return 0;
@@ -203,7 +209,7 @@ int catalog_rename(struct catalog *c, const struct process *p, const char *from,
 	r = new_name(c, p, to, replace, &name, f);
 	if (r < 0)
 		return r;
-	r = take_name(c, b, &name, BUFFER_RENAMED);
+	r = take_name(c, b, &name, BUFFER_RENAMED, p);
 	return r < 0 ? fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
 			     strerror(-r))
 		     : 0;

@@ -93,9 +93,11 @@ static void holder_died(struct process *p)
 static void on_gone(uv_poll_t *handle, int status, int events)
 {
 	struct pidfd *pidfd = handle->data;
+	static const struct ratelimit_cause cause = { NULL,
+						      "processes that ended with buffers open" };
 	struct process *p = list_first(&pidfd->suspects, struct process, pidfd_link);
 
-	if (ratelimit_pass(&p->reaper->catalog->death_lines, p->uid, clock_monotonic_ns()))
+	if (ratelimit_pass(&p->reaper->catalog->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_INFO, &(struct log_about){ .pid = p->pid, .uid = p->uid },
 			  "process %d (%s) has gone: its leases end", p->pid, p->command);
 	uv_poll_stop(handle);
@@ -150,6 +152,24 @@ void reaper_take(struct reaper *r, struct process *p)
 	reaper_adopt(r, p);
 	if (catalog_unlink_unpublished(r->catalog, p, AT_ONCE))
 		queue(p);
+}
+
+/* A process that is killed is a suspect for a moment. The list is in the order of the times, so
+ * those before one that was told have been told. */
+void reaper_tell_suspects(struct reaper *r)
+{
+	uint64_t before = clock_realtime_ns() - REAPER_PATIENCE_S * 1000000000ull;
+
+	for (struct list *at = r->suspects.prev; at != &r->suspects; at = at->prev) {
+		struct process *p = container_of(at, struct process, link);
+
+		if (p->told)
+			return;
+		if (p->suspect_ns > before || p->over)
+			continue;
+		p->told = true;
+		event_log_add(&r->catalog->events, .type = EVENT_SUSPECT, .who = p);
+	}
 }
 
 struct process *reaper_find_same(const struct process *like, const struct process *after)

@@ -27,6 +27,11 @@ int reaper_init(struct reaper *r, uv_loop_t *loop, struct catalog *catalog, stru
  * turns. */
 void reaper_take(struct reaper *r, struct process *p);
 
+/* Call it periodically: each process that closed its connection REAPER_PATIENCE_S ago, lives and
+ * holds leases becomes an event, once. */
+#define REAPER_PATIENCE_S 10u
+void reaper_tell_suspects(struct reaper *r);
+
 /* The first suspect behind `after` (NULL: of all) that is the same process as `like`, or NULL. */
 struct process *reaper_find_same(const struct process *like, const struct process *after);
 

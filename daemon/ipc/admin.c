@@ -5,15 +5,14 @@
  */
 #include "daemon/ipc/request.h"
 
-#include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
 #include "proto/base/own.h"
 #include "proto/name.h"
 
 #include <stdio.h>
 
-/* UNLINK and CLEAN differ only in what the catalog does. done: for the audit. */
-static int change_buffer(struct session *s, const char *request, const char *done, bool has_name,
+/* UNLINK and CLEAN differ only in what the catalog does. */
+static int change_buffer(struct session *s, const char *request, bool has_name,
 			 ProtobufCBinaryData name, uint64_t id,
 			 int (*change)(struct catalog *, const struct process *, const char *key,
 				       uint64_t id, struct fault *),
@@ -21,13 +20,11 @@ static int change_buffer(struct session *s, const char *request, const char *don
 {
 	char key[KEY_MAX + 1];
 	int r = request_key(s, request, has_name, name, key, f);
-	uint64_t changed = r == 0 ? catalog_id_of(&s->service->catalog, key) : 0;
 
 	if (r == 0)
 		r = change(&s->service->catalog, s->process, key, id, f);
 	if (r < 0)
 		return r;
-	audit(s, done, key, changed);
 	reply_done(reply);
 	return 0;
 }
@@ -37,8 +34,8 @@ int request_unlink(struct session *s, const Gpushm__Proto__Request *q, struct re
 {
 	const Gpushm__Proto__Unlink *m = q->unlink;
 
-	return change_buffer(s, "UNLINK", "unlinked", m->has_name, m->name, m->buffer,
-			     catalog_unlink, reply, f);
+	return change_buffer(s, "UNLINK", m->has_name, m->name, m->buffer, catalog_unlink, reply,
+			     f);
 }
 
 int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -46,8 +43,7 @@ int request_clean(struct session *s, const Gpushm__Proto__Request *q, struct rep
 {
 	const Gpushm__Proto__Clean *m = q->clean;
 
-	return change_buffer(s, "CLEAN", "cleaned", m->has_name, m->name, m->buffer, catalog_clean,
-			     reply, f);
+	return change_buffer(s, "CLEAN", m->has_name, m->name, m->buffer, catalog_clean, reply, f);
 }
 
 int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
@@ -55,21 +51,16 @@ int request_rename(struct session *s, const Gpushm__Proto__Request *q, struct re
 {
 	const Gpushm__Proto__Rename *m = q->rename;
 	char from[KEY_MAX + 1], to[KEY_MAX + 1];
-	uint64_t buffer, before;
 	int r = request_key(s, "RENAME", m->has_name, m->name, from, f);
 
 	if (r == 0)
 		r = request_key(s, "RENAME", m->has_to, m->to, to, f);
 	if (r < 0)
 		return r;
-	buffer = catalog_id_of(&s->service->catalog, from);
-	before = catalog_id_of(&s->service->catalog, to);
 	r = catalog_rename(&s->service->catalog, s->process, from, to, m->has_replace && m->replace,
 			   f);
 	if (r < 0)
 		return r;
-	audit_replaced(s, to, before == buffer ? 0 : before);
-	audit_rename(s, from, to, buffer);
 	reply_done(reply);
 	return 0;
 }

@@ -6,7 +6,6 @@
  */
 #include "daemon/ipc/request.h"
 
-#include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
 #include "proto/base/clock.h"
@@ -52,7 +51,6 @@ static void on_made(struct buffer *b, int result, const struct fault *f, void *a
 	if (result == 0)
 		result = catalog_grant(&s->service->catalog, s->process, b, ACCESS_WRITE, &l, &own);
 	if (result == 0) {
-		audit(s, "created", l->buffer->key, l->buffer->id);
 		reply_attach(&reply, s, l);
 	} else {
 		log_refusal(s, &own);
@@ -131,7 +129,6 @@ int request_create(struct session *s, const Gpushm__Proto__Request *q, struct re
 		s->pending.creating = b;
 	}
 	if (r == 0) {
-		audit(s, "created", l->buffer->key, l->buffer->id);
 		reply_attach(reply, s, l);
 	} else if (r != -EINPROGRESS) {
 		log_refusal(s, f);
@@ -239,7 +236,6 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	Gpushm__Proto__PublishReply *done;
 	struct lease *l = NULL;
 	char key[KEY_MAX + 1];
-	uint64_t before;
 	int r = request_lease(s, "PUBLISH", m->has_lease, m->lease, &l, f);
 
 	if (r == 0 && m->has_name)
@@ -249,13 +245,10 @@ int request_publish(struct session *s, const Gpushm__Proto__Request *q, struct r
 	if (!m->has_state || (m->state != GPUSHM__PROTO__STATE__STATE_SEALED &&
 			      m->state != GPUSHM__PROTO__STATE__STATE_SHARED))
 		return request_bad(f, "PUBLISH", "state must be sealed or shared");
-	before = m->has_name ? catalog_id_of(&s->service->catalog, key) : 0;
 	r = catalog_publish(&s->service->catalog, l, (enum buffer_state)m->state,
 			    m->has_name ? key : NULL, m->has_replace && m->replace, f);
 	if (r < 0)
 		return r;
-	audit_replaced(s, key, before == l->buffer->id ? 0 : before);
-	audit(s, "published", l->buffer->key, l->buffer->id);
 	done = reply_begin(reply, published, PUBLISHED, publish_reply);
 	SET(done, digest, l->buffer->digest);
 	SET(done, not_kept, s->service->kept && !buffer_is_kept(l->buffer));

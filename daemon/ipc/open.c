@@ -5,7 +5,6 @@
  */
 #include "daemon/ipc/request.h"
 
-#include "daemon/ipc/audit.h"
 #include "daemon/ipc/service.h"
 
 #include <inttypes.h>
@@ -40,7 +39,6 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 	if (r < 0)
 		return r;
 	b->opens++;
-	audit(s, access == ACCESS_WRITE ? "opened for writing" : "opened for reading", key, b->id);
 	reply_attach(reply, s, l);
 	return 0;
 }

@@ -70,18 +70,23 @@ void peer_close(struct peer *p)
 
 static void violation(struct peer *p, const char *what)
 {
+	static const struct ratelimit_cause cause = {
+		LOG_ID_VIOLATION, "connections closed for breaking the protocol"
+	};
 	const struct process *process = p->session.process;
-	struct log_about about = { .message_id = LOG_ID_VIOLATION };
+	struct service *service = p->session.service;
+	struct log_about about = { .message_id = LOG_ID_VIOLATION,
+				   .pid = process->pid,
+				   .uid = process->uid,
+				   .of_user = true };
 
-	if (process) {
-		about.pid = process->pid;
-		about.uid = process->uid;
-		about.of_user = true;
-	}
-	p->session.service->violations++;
-	if (ratelimit_pass(&p->session.service->violation_lines, about.uid, clock_monotonic_ns()))
+	service->violations++;
+	if (ratelimit_pass(&service->violation_lines, &cause, process->uid, clock_monotonic_ns())) {
 		log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s",
-			  about.pid, process ? process->command : "?", what);
+			  process->pid, process->command, what);
+		event_log_add(&service->catalog.events, .type = EVENT_DISCONNECTED, .who = process,
+			      .text = what);
+	}
 	peer_close(p);
 }
 
@@ -104,12 +109,22 @@ static int try_to_send(struct peer *p, struct reply *reply, struct fault *f)
 
 /* ---- counting ---- */
 
+static void tell_refusal(struct peer *p, const struct fault *f)
+{
+	struct session *s = &p->session;
+
+	event_log_add(&s->service->catalog.events, .type = EVENT_REFUSED, .who = s->process,
+		      .verb = request_verb(s->pending.verb), .code = f->code, .text = f->text);
+}
+
 static void count_reply(struct peer *p, const struct reply *reply)
 {
 	bool refused = reply->message.result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR;
 
 	service_replied(p->session.service, p->session.pending.verb,
 			refused ? reply->fault.code : CODE_OK);
+	if (refused)
+		tell_refusal(p, &reply->fault);
 }
 
 /* The time of a request that was replied to in this turn. */
@@ -172,6 +187,7 @@ static void refuse(struct peer *p, const struct fault *why)
 	struct reply reply = { 0 };
 
 	service_replied(p->session.service, 0, why->code);
+	tell_refusal(p, why);
 	reply_fault(&reply, why);
 	reply_send(&reply, p->socket);
 	peer_close(p);

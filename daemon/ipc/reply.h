@@ -37,6 +37,7 @@ struct reply {
 		Gpushm__Proto__ReclaimReply reclaimed;
 		Gpushm__Proto__WatchReply watched;
 		Gpushm__Proto__MetricsReply metrics;
+		Gpushm__Proto__EventsReply events;
 	} u;
 	struct fault fault;	/* the text that u.error points to */
 	int fds[FRAME_FDS_MAX]; /* borrowed from the lease's buffer, or the status page's fd */

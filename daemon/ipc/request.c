@@ -7,8 +7,6 @@
  */
 #include "daemon/ipc/request.h"
 
-#include "daemon/ipc/audit.h"
-
 #include "daemon/ipc/service.h"
 #include "daemon/util/log.h"
 #include "proto/base/own.h"
@@ -34,6 +32,7 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_RECLAIM] = request_reclaim,
 	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = request_rename,
 	[GPUSHM__PROTO__REQUEST__VERB_METRICS] = request_metrics,
+	[GPUSHM__PROTO__REQUEST__VERB_EVENTS] = request_events,
 };
 _Static_assert(array_size(handlers) <= VERBS_MAX, "each verb has its counts");
 
@@ -92,10 +91,8 @@ static void on_wake(struct waiter *w, bool timed_out)
 		return;
 	if (r < 0 && may_change(s, f.code))
 		refuse_late(s, w->key, &f);
-	if (r < 0) {
-		audit_refusal(s, "open what it waited for", &f);
+	if (r < 0)
 		reply_fault(&reply, &f);
-	}
 	s->on_reply(s, &reply);
 	waiters_drop(&s->service->waiters, w);
 }
@@ -121,7 +118,7 @@ int request_attempt_or_wait(struct session *s, const char *key, uint64_t wait_ms
 static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct reply *ret,
 		    struct fault *f)
 {
-	if (q->verb_case == GPUSHM__PROTO__REQUEST__VERB__NOT_SET)
+	if (q->verb_case >= array_size(handlers) || !handlers[q->verb_case])
 		return fault(f, CODE_UNKNOWN_VERB,
 			     "gpushmd " GPUSHM_VERSION " does not know this verb");
 	if (s->greeted == (q->verb_case == GPUSHM__PROTO__REQUEST__VERB_HELLO))
@@ -130,21 +127,19 @@ static int dispatch(struct session *s, const Gpushm__Proto__Request *q, struct r
 	return handlers[q->verb_case](s, q, ret, f);
 }
 
-static const char *request_verb(const Gpushm__Proto__Request *q)
+const char *request_verb(unsigned verb)
 {
-	const ProtobufCFieldDescriptor *verb =
-		protobuf_c_message_descriptor_get_field(&gpushm__proto__request__descriptor,
-							q->verb_case);
+	const ProtobufCFieldDescriptor *field =
+		protobuf_c_message_descriptor_get_field(&gpushm__proto__request__descriptor, verb);
 
-	return verb ? verb->name : "unknown verb";
+	return field ? field->name : verb ? "unknown verb" : "connect";
 }
 
 /* What --debug shows: each request and its result. */
-static void trace(const struct session *s, const Gpushm__Proto__Request *q, int r,
-		  const struct fault *f)
+static void trace(const struct session *s, int r, const struct fault *f)
 {
 	log_write(LOG_DEBUG, &(struct log_about){ .pid = s->process->pid, .uid = s->process->uid },
-		  "%s: %s", request_verb(q),
+		  "%s: %s", request_verb(s->pending.verb),
 		  r == 0	      ? "done"
 		  : r == -EINPROGRESS ? "waits"
 				      : f->text);
@@ -174,9 +169,8 @@ int request_handle(struct session *s, const void *data, size_t len, struct reply
 		return r;
 	service->requests++;
 	if (log_wants(LOG_DEBUG))
-		trace(s, q, r, f);
+		trace(s, r, f);
 	if (r < 0 && r != -EINPROGRESS) {
-		audit_refusal(s, request_verb(q), f);
 		reply_fault(ret, f);
 		r = 0;
 	}

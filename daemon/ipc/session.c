@@ -14,6 +14,7 @@ void session_init(struct session *s, struct service *service, struct process *pr
 	s->process = process;
 	s->account = account;
 	list_init(&s->pending.waiter.link);
+	list_init(&s->pending.waiter.event_link);
 	list_init(&s->pending.flush.link);
 	list_init(&s->pending.restarter.link);
 	service->peers++;

@@ -21,12 +21,19 @@ struct session;
 typedef int request_attempt(struct session *s, const char *key, struct reply *reply,
 			    struct fault *f);
 
+/* EVENTS: what the request has looked at. */
+struct pending_events {
+	uint64_t after; /* number of the last event */
+	uint64_t types; /* 1 << enum event_type for each that the client wants */
+	uint64_t lost;	/* events that were gone when it looked */
+};
+
 /* The request in flight, of which a session has at most one: what it needs until its reply is sent.
  */
 struct pending_request {
 	unsigned verb;		  /* its field number in Request */
 	struct buffer *creating;  /* CREATE: a worker is allocating this buffer */
-	struct waiter waiter;	  /* OPEN, STAT, WATCH: in the waiters' list */
+	struct waiter waiter;	  /* OPEN, STAT, WATCH, EVENTS: in the waiters' list */
 	request_attempt *attempt; /* OPEN, STAT: tried again whenever the name changes */
 	union {
 		struct {
@@ -36,6 +43,7 @@ struct pending_request {
 		struct {
 			bool holders, waits;
 		} stat;
+		struct pending_events events;
 	} u;
 	struct flush flush;	    /* FLUSH: in a pool's list */
 	uint32_t flushed_pool;	    /* FLUSH: id of the last pool that was waited for */
@@ -49,6 +57,7 @@ struct session {
 	struct fault *refusal;	 /* owned; if set, the reply to the first request */
 	bool greeted;		 /* HELLO is done */
 	uint32_t arrays_max;	 /* in a table that the client can read; from HELLO */
+	uint64_t followed_ms;	 /* of the loop's clock: the last reply to EVENTS */
 	uint64_t pools_lent;	 /* bit pool::index: this connection has the pool's fd */
 	struct pending_request pending;
 	/* Called for the reply of a request that returned -EINPROGRESS. */

@@ -127,6 +127,33 @@ static void on_buffer(struct catalog_observer *o, struct buffer *b, const char *
 		wake_for_free_name(ws, key);
 }
 
+/* ---- events ---- */
+
+static void on_events(uv_timer_t *timer)
+{
+	struct waiters *ws = timer->data;
+	struct waiter *w;
+
+	list_foreach (w, &ws->followers, event_link)
+		wake(ws, w);
+}
+
+void waiters_tell_event(struct waiters *ws)
+{
+	if (!list_empty(&ws->followers) && !uv_is_active((uv_handle_t *)&ws->events))
+		uv_timer_start(&ws->events, on_events, WAITER_EVENTS_MS, 0);
+}
+
+void waiters_follow_events(struct waiters *ws, struct waiter *w)
+{
+	list_insert(&ws->followers, &w->event_link);
+}
+
+static void on_event(void *arg)
+{
+	waiters_tell_event(arg);
+}
+
 /* ---- waiting ---- */
 
 size_t waiters_join_same(struct watched *all, size_t n)
@@ -182,6 +209,7 @@ void waiters_drop(struct waiters *ws, struct waiter *w)
 	if (list_empty(&w->link))
 		return;
 	list_drop(&w->link);
+	list_drop(&w->event_link);
 	work_drop(&w->work);
 	ws->n--;
 	hashtable_drop(&ws->names, &w->by_key);
@@ -201,9 +229,13 @@ int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog, s
 				.catalog = catalog,
 				.turns = turns };
 	list_insert(&catalog->observers, &ws->observer.link);
+	catalog->events.on_event = on_event;
+	catalog->events.arg = ws;
 	list_init(&ws->all);
+	list_init(&ws->followers);
 	uv_timer_init(loop, &ws->timer);
-	ws->timer.data = ws;
+	uv_timer_init(loop, &ws->events);
+	ws->timer.data = ws->events.data = ws;
 	r = hashtable_init(&ws->names);
 	return r < 0 ? r : hashtable_init(&ws->watched);
 }
@@ -211,7 +243,9 @@ int waiters_init(struct waiters *ws, uv_loop_t *loop, struct catalog *catalog, s
 void waiters_done(struct waiters *ws)
 {
 	list_drop(&ws->observer.link);
+	ws->catalog->events.on_event = NULL;
 	hashtable_done(&ws->names);
 	hashtable_done(&ws->watched);
 	uv_close((uv_handle_t *)&ws->timer, NULL);
+	uv_close((uv_handle_t *)&ws->events, NULL);
 }

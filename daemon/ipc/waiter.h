@@ -15,6 +15,8 @@
 
 #include <uv.h>
 
+#define WAITER_EVENTS_MS 20u /* between two looks for events */
+
 struct waiter;
 
 /* A watched name or buffer, and the state that the client knows. */
@@ -32,6 +34,7 @@ struct waiter {
 	struct list link;	 /* waiters::all; the session initialises it */
 	struct waiters *waiters; /* borrowed */
 	uint64_t deadline_ms;	 /* of the loop's clock; UINT64_MAX: none */
+	struct list event_link;	 /* waiters::followers; the session initialises it */
 	char key[KEY_MAX + 1];	 /* the name it waits for; "": it watches */
 	bool while_filling;	 /* also woken when the name becomes free */
 	struct watched *watched; /* borrowed; as many as n_watched */
@@ -51,6 +54,8 @@ struct waiters {
 	uint32_t n;
 	struct hashtable names;	  /* waiter::by_key */
 	struct hashtable watched; /* by key, and by id */
+	struct list followers;	  /* waiter::event_link: they wait for an event */
+	uv_timer_t events;	  /* runs from an event until the followers look */
 	uint64_t earliest_ms;	  /* when the timer fires; UINT64_MAX: never */
 	uv_timer_t timer;
 	struct catalog *catalog; /* borrowed */
@@ -72,3 +77,9 @@ size_t waiters_join_same(struct watched *all, size_t n);
 void waiters_insert(struct waiters *ws, struct waiter *w, struct account *account,
 		    uint64_t wait_ms);
 void waiters_drop(struct waiters *ws, struct waiter *w); /* a waiter in no list is allowed */
+
+/* The waiter, which is inserted, is also woken soon after an event. */
+void waiters_follow_events(struct waiters *ws, struct waiter *w);
+
+/* An event has happened: those that wait for one look for it within WAITER_EVENTS_MS. */
+void waiters_tell_event(struct waiters *ws);

@@ -105,6 +105,7 @@ struct pool {
 	uint64_t used;	  /* bytes of blocks that buffers have, or that are being allocated */
 	uint64_t lost;	  /* bytes of blocks that could not be freed */
 	bool nearly_full; /* the log says so; until less is used again */
+	bool in_trouble;  /* an event says so; until it works again */
 	uint64_t peak;	  /* the most of used and pending at one time */
 	uint64_t pending_bytes;
 	uint32_t pending_count, blocks;

@@ -183,6 +183,8 @@ static void tell_lost(struct catalog *c, const Gpushm__Journal__Buffer *m, const
 		  "buffer \"%s\" is lost: %s", key, why);
 	if (m->has_key)
 		lost_add(&c->lost, key, why);
+	event_log_add(&c->events, .type = EVENT_LOST, .key = key, .id = m->id, .text = why,
+		      .rights = &(struct rights){ m->uid, m->gid, m->mode });
 }
 
 static int adopt_buffer(struct target *t, const Gpushm__Journal__Buffer *m)

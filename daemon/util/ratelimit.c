@@ -1,67 +1,75 @@
 /* SPDX-License-Identifier: MIT
  *
  * A user above the limit gets one more line when its time is over, with the number of lines that
- * were left out. Few users do anything wrong, so a short array is enough.
+ * were left out. Few users do anything wrong, so a short array is enough. When it is full, all
+ * further pairs share one limit: somebody who has many uids can't get more lines by them.
  */
 #include "daemon/util/ratelimit.h"
 
 #include "daemon/util/log.h"
 
-static void drop(struct ratelimit *t, size_t i)
+static void tell_left_out(const struct ratelimit_pair *it)
 {
-	const struct ratelimit_user *u = &t->users[i];
+	struct log_about about = { .message_id = it->cause->message_id,
+				   .uid = it->uid,
+				   .of_user = true };
 
-	struct log_about about = { .message_id = t->message_id, .uid = u->uid, .of_user = true };
-
-	if (u->left_out)
+	if (it->left_out && it->cause->what)
 		log_write(LOG_WARNING, &about, "%u more %s of uid %u within %u s of the first one",
-			  u->left_out, t->what, u->uid, RATELIMIT_SECONDS);
-	t->users[i] = t->users[--t->n];
+			  it->left_out, it->cause->what, it->uid, RATELIMIT_SECONDS);
 }
 
-static bool is_over(const struct ratelimit_user *u, uint64_t now_ns)
+static bool is_over(const struct ratelimit_pair *it, uint64_t now_ns)
 {
-	return now_ns - u->since_ns >= RATELIMIT_SECONDS * 1000000000ull;
+	return now_ns - it->since_ns >= RATELIMIT_SECONDS * 1000000000ull;
+}
+
+static void settle_others(struct ratelimit *t, uint64_t now_ns)
+{
+	if (!t->others.cause || !is_over(&t->others, now_ns))
+		return;
+	if (t->others.left_out)
+		log_warning("%u more lines about many users within %u s of the first one",
+			    t->others.left_out, RATELIMIT_SECONDS);
+	t->others = (struct ratelimit_pair){ 0 };
 }
 
 void ratelimit_settle(struct ratelimit *t, uint64_t now_ns)
 {
-	for (size_t i = t->n; i-- > 0;)
-		if (is_over(&t->users[i], now_ns))
-			drop(t, i);
+	for (size_t i = t->n; i-- > 0;) {
+		if (!is_over(&t->pairs[i], now_ns))
+			continue;
+		tell_left_out(&t->pairs[i]);
+		t->pairs[i] = t->pairs[--t->n];
+	}
+	settle_others(t, now_ns);
 }
 
-static size_t oldest(const struct ratelimit *t)
+static struct ratelimit_pair *find(struct ratelimit *t, const struct ratelimit_cause *cause,
+				   uid_t uid, uint64_t now_ns)
 {
-	size_t found = 0;
+	struct ratelimit_pair *it;
 
-	for (size_t i = 1; i < t->n; i++)
-		if (t->users[i].since_ns < t->users[found].since_ns)
-			found = i;
-	return found;
-}
-
-static struct ratelimit_user *find(struct ratelimit *t, uid_t uid, uint64_t now_ns)
-{
 	for (size_t i = 0; i < t->n; i++)
-		if (t->users[i].uid == uid)
-			return &t->users[i];
-	if (t->n == RATELIMIT_USERS)
-		drop(t, oldest(t));
-	t->users[t->n] = (struct ratelimit_user){ .uid = uid, .since_ns = now_ns };
-	return &t->users[t->n++];
+		if (t->pairs[i].uid == uid && t->pairs[i].cause == cause)
+			return &t->pairs[i];
+	it = t->n < RATELIMIT_PAIRS ? &t->pairs[t->n++] : &t->others;
+	if (it != &t->others || !it->cause)
+		*it = (struct ratelimit_pair){ .cause = cause, .uid = uid, .since_ns = now_ns };
+	return it;
 }
 
-bool ratelimit_pass(struct ratelimit *t, uid_t uid, uint64_t now_ns)
+bool ratelimit_pass(struct ratelimit *t, const struct ratelimit_cause *cause, uid_t uid,
+		    uint64_t now_ns)
 {
-	struct ratelimit_user *u;
+	struct ratelimit_pair *it;
 
 	ratelimit_settle(t, now_ns);
-	u = find(t, uid, now_ns);
-	if (u->written < RATELIMIT_LINES) {
-		u->written++;
+	it = find(t, cause, uid, now_ns);
+	if (it->written < RATELIMIT_LINES) {
+		it->written++;
 		return true;
 	}
-	u->left_out++;
+	it->left_out++;
 	return false;
 }

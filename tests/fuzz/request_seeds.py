@@ -111,6 +111,11 @@ def watch(client, *what, wait=FOREVER):
     return say(client, 14, *what, number(2, wait))
 
 
+def events(client, after=0, wait=None, types=0):
+    more = [] if wait is None else [number(2, wait)]
+    return say(client, 19, number(1, after), *more, *([number(3, types)] if types else []))
+
+
 POOLS, STATUS, CLEAN, FLUSH_POOLS, METRICS = 10, 11, 12, 13, 18
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
@@ -212,6 +217,11 @@ SEEDS = {
     "a-full-pool": BOTH + create(0, "a", 1 << 19) + create(1, "b", 1 << 19) + create(1, "c", 1 << 16)
     + create(0, "d", 1 << 16, data(2, "small")) + create(0, "e", 1, data(2, "small")) + close(0, 1) + close(1, 2)
     + create(1, "f", 1 << 18),
+    "events": BOTH + say(0, 19) + events(1, 2**64 - 1, FOREVER) + create(0, "a", 1, OPEN_TO_ALL)
+    + publish(0, 1, SHARED) + events(1, 2, FOREVER, 1 << 4) + open_(0, "a") + open_(0, "b//") + events(1, 0, 5)
+    + events(0, 0, FOREVER) + rename(0, "a", "~/a") + rename(0, "~/a", "b") + create(0, "b")
+    + events(1) + events(1, 2**63, FOREVER) + unlink(0, "b") + close(0, 1) + do(0, DIE) + events(1, 3, FOREVER)
+    + do(1, DISCONNECT),
     "other-pools": BOTH + create(0, "a", 4096, data(2, "small")) + create(1, "b", 4096, data(2, "small"))
     + create(0, "c", 4096, data(2, "gpu0")) + create(0, "d", 4096, data(2, "nosuch")) + create(0, "e", 1 << 21)
     + create(0, "f", 1 << 17, data(2, "small")),

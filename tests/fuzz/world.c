@@ -119,12 +119,26 @@ static void check_names(const struct catalog *c, const struct waiters *ws)
 		require(!w->key[0] || !w->while_filling || catalog_by_key(c, w->key));
 }
 
+/* The timer of the events would run for 20 ms: its time is over at once. */
+static void wake_followers(struct waiters *ws)
+{
+	struct waiter *w;
+
+	if (!uv_is_active((uv_handle_t *)&ws->events))
+		return;
+	uv_timer_stop(&ws->events);
+	list_foreach (w, &ws->followers, event_link)
+		turns_add(ws->turns, w->account, &w->work);
+	uv_run(&base.loop, UV_RUN_DEFAULT);
+}
+
 /* Runs the loop until the worker has nothing to do; nothing else keeps the loop running. */
 void world_settle(void)
 {
 	struct waiters *ws = &world.service.waiters;
 
 	uv_run(&base.loop, UV_RUN_DEFAULT);
+	wake_followers(ws);
 	check_watches(ws);
 	check_names(&world.service.catalog, ws);
 }
@@ -309,6 +323,7 @@ void world_make(void)
 	require(catalog_init(&s->catalog, &config, &world.pools) == 0);
 	/* In a real daemon they start at the clock; here an input must be able to name them. */
 	s->catalog.next_buffer = s->catalog.next_lease = 1;
+	s->catalog.events.first = s->catalog.events.next = 1;
 	require(status_page_new(&world.board) == 0);
 	s->catalog.page = &world.board;
 	s->config = &config;
@@ -319,6 +334,7 @@ void world_make(void)
 	turns_init(&s->turns, &base.loop);
 	require(waiters_init(&s->waiters, &base.loop, &s->catalog, &s->turns) == 0);
 	uv_unref((uv_handle_t *)&s->waiters.timer);
+	uv_unref((uv_handle_t *)&s->waiters.events);
 	require(reaper_init(&s->reaper, &base.loop, &s->catalog, &s->turns) == 0);
 	for (size_t i = 0; i < array_size(pool_configs); i++) {
 		require(pool_new(&pool_configs[i], NULL, base.worker, "no GPU here", on_pool_ready,

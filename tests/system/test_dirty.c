@@ -305,8 +305,9 @@ START_TEST(each_death_of_a_users_own_writers_is_a_line_of_the_log)
 		make_dirty(name);
 		ck_assert_int_eq(gpushm_unlink(c, name), 0);
 	}
-	ck_assert_uint_ge(daemon_log_count(&d, "has gone"), 1);
-	ck_assert_uint_le(daemon_log_count(&d, "has gone"), 5);
+	ck_assert_uint_ge(daemon_log_count(&d, "is dirty: process"), 1);
+	ck_assert_uint_le(daemon_log_count(&d, "is dirty: process"), 5);
+	ck_assert_uint_le(daemon_log_count(&d, "its leases end"), 5);
 }
 END_TEST
 

@@ -14,6 +14,8 @@
 
 #define SECOND 1000000000ull
 
+static const struct ratelimit_cause connections = { LOG_ID_VIOLATION, "connections" },
+				    deaths = { LOG_ID_DIRTY, "deaths" }, silent;
 static struct ratelimit t;
 static FILE *log_file;
 
@@ -24,7 +26,7 @@ static void setup(void)
 	log_open(LOG_INFO);
 	log_file = tmpfile();
 	ck_assert_int_ge(dup2(fileno(log_file), STDERR_FILENO), 0);
-	t = (struct ratelimit){ .message_id = LOG_ID_VIOLATION, .what = "connections" };
+	t = (struct ratelimit){ 0 };
 }
 
 static unsigned log_count(const char *text)
@@ -38,13 +40,19 @@ static unsigned log_count(const char *text)
 	return n;
 }
 
-static unsigned passed(uid_t uid, unsigned times, uint64_t now)
+static unsigned passed_of(const struct ratelimit_cause *cause, uid_t uid, unsigned times,
+			  uint64_t now)
 {
 	unsigned n = 0;
 
 	while (times--)
-		n += ratelimit_pass(&t, uid, now);
+		n += ratelimit_pass(&t, cause, uid, now);
 	return n;
+}
+
+static unsigned passed(uid_t uid, unsigned times, uint64_t now)
+{
+	return passed_of(&connections, uid, times, now);
 }
 
 START_TEST(a_user_fills_the_log)
@@ -79,13 +87,33 @@ START_TEST(the_number_of_dropped_lines_is_never_logged)
 }
 END_TEST
 
-START_TEST(many_users_overflow_the_table)
+START_TEST(lines_of_one_cause_hide_those_of_another)
 {
-	passed(1, RATELIMIT_LINES + 1, SECOND);
-	for (uid_t uid = 2; uid < 2 + 2 * RATELIMIT_USERS; uid++)
-		ck_assert_uint_eq(passed(uid, 1, 2 * SECOND), 1);
-	ck_assert_uint_eq(t.n, RATELIMIT_USERS);
-	ck_assert_uint_eq(log_count("1 more connections of uid 1"), 1);
+	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES);
+	ck_assert_uint_eq(passed_of(&deaths, 7, 1000, SECOND), RATELIMIT_LINES);
+	ck_assert_uint_eq(passed_of(&silent, 7, 1000, SECOND), RATELIMIT_LINES);
+	ratelimit_settle(&t, (1 + RATELIMIT_SECONDS) * SECOND);
+	ck_assert_uint_eq(log_count("995 more connections of uid 7"), 1);
+	ck_assert_uint_eq(log_count("995 more deaths of uid 7"), 1);
+	ck_assert_uint_eq(log_count("more"), 2);
+}
+END_TEST
+
+START_TEST(many_uids_get_many_lines)
+{
+	unsigned n = 0;
+
+	for (uid_t uid = 0; uid < RATELIMIT_PAIRS; uid++)
+		ck_assert_uint_eq(passed(uid, 1, SECOND), 1);
+	for (uid_t uid = RATELIMIT_PAIRS; uid < 1000; uid++)
+		n += passed(uid, 10, SECOND);
+	ck_assert_uint_eq(n, RATELIMIT_LINES);
+	/* Those that were there before keep their own limit. */
+	ck_assert_uint_eq(passed(7, 1000, SECOND), RATELIMIT_LINES - 1);
+	ratelimit_settle(&t, (1 + RATELIMIT_SECONDS) * SECOND);
+	ck_assert_uint_eq(t.n, 0);
+	ck_assert_uint_eq(log_count("8715 more lines about many users"), 1);
+	ck_assert_uint_eq(passed(1000, 1, (2 + RATELIMIT_SECONDS) * SECOND), 1);
 }
 END_TEST
 
@@ -97,6 +125,7 @@ int main(void)
 	tcase_add_test(tc, a_user_fills_the_log);
 	tcase_add_test(tc, a_user_is_limited_for_the_lines_of_another);
 	tcase_add_test(tc, the_number_of_dropped_lines_is_never_logged);
-	tcase_add_test(tc, many_users_overflow_the_table);
+	tcase_add_test(tc, lines_of_one_cause_hide_those_of_another);
+	tcase_add_test(tc, many_uids_get_many_lines);
 	return suite_run("ratelimit", tc, NULL);
 }
