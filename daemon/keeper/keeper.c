@@ -294,10 +294,11 @@ static void reload(struct keeper *k)
 }
 
 /* For administrators and tests: gpushmd's names begin with a letter that says what the fd is. */
-static void log_kept(const struct keeper *k)
+static void log_kept(struct keeper *k)
 {
 	char text[512];
 
+	read_notifications(k);
 	kept_fds_describe(&k->kept, text, sizeof(text));
 	log_notice("%zu file descriptors are kept, by the first letters of their names:%s",
 		   k->kept.n, text);
@@ -410,7 +411,8 @@ static int open_all(struct keeper *k)
 	fds_raise_limit();
 	limit = fds_limit();
 	k->program = program_path();
-	k->kept.max = limit < 2 * KEPT_FDS_MAX + OWN_FDS ? (limit - OWN_FDS) / 2 : KEPT_FDS_MAX;
+	limit = limit > OWN_FDS ? limit - OWN_FDS : 0;
+	k->kept.max = limit < KEPT_FDS_MAX ? limit : KEPT_FDS_MAX;
 	k->watchdog_us = choose_interval();
 	k->delay_ms = DELAY_MIN_MS;
 	k->start_at = k->hung_at = k->kill_at = NEVER;

@@ -141,23 +141,50 @@ int kept_fds_receive(struct kept_fds *k)
 
 /* ---- to the next daemon ---- */
 
-/* Out of the range of the numbers that they will have. */
-static int move_up(struct kept_fds *k)
+static int set_fd(struct kept_fds *k, size_t at, int fd)
 {
-	int low = SYSTEMD_FIRST_FD + (int)k->n;
-
-	records_foreach (at, k) {
-		int fd = fd_of(at), moved = fd;
-
-		if (fd < low)
-			moved = fcntl(fd, F_DUPFD_CLOEXEC, low);
-		if (moved < 0)
-			return -errno;
-		if (moved != fd)
-			close(fd);
-		memcpy(at, &moved, sizeof(moved));
-	}
+	if (fd < 0)
+		return -errno;
+	memcpy(k->records + at, &fd, sizeof(fd));
 	return 0;
+}
+
+/* Gives the fd of the record at `at` the number `to`. The fd that has this number now moves up;
+ * users has the record of each number of the range, and 1 added; 0: the fd is not a kept one. Few
+ * numbers above the range are in use at a time, so that nearly as many fds can be kept as may be
+ * open. */
+static int place(struct kept_fds *k, size_t at, int to, size_t *users)
+{
+	int fd = fd_of(k->records + at), end = SYSTEMD_FIRST_FD + (int)k->n, r = 0;
+	size_t *user = &users[to - SYSTEMD_FIRST_FD];
+
+	if (fd == to)
+		return fcntl(fd, F_SETFD, 0) < 0 ? -errno : 0;
+	if (*user)
+		r = set_fd(k, *user - 1, fcntl(to, F_DUPFD_CLOEXEC, end));
+	if (r == 0)
+		r = set_fd(k, at, dup2(fd, to));
+	if (r < 0)
+		return r;
+	close(fd);
+	if (fd < end)
+		users[fd - SYSTEMD_FIRST_FD] = 0;
+	return 0;
+}
+
+static int place_all(struct kept_fds *k)
+{
+	_cleanup_(free_ptr) size_t *users = calloc(k->n, sizeof(*users));
+	int to = SYSTEMD_FIRST_FD, end = to + (int)k->n, r = users ? 0 : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	records_foreach (at, k)
+		if (fd_of(at) < end)
+			users[fd_of(at) - SYSTEMD_FIRST_FD] = (size_t)(at - k->records) + 1;
+	for (size_t at = 0; at < k->len && r == 0; at += size_of(k->records + at))
+		r = place(k, at, to++, users);
+	return r;
 }
 
 static int set_number(const char *variable, size_t number)
@@ -189,12 +216,7 @@ static int set_variables(const struct kept_fds *k)
 
 int kept_fds_pass_on(struct kept_fds *k)
 {
-	int r = move_up(k), to = SYSTEMD_FIRST_FD;
+	int r = k->n ? place_all(k) : 0;
 
-	if (r < 0 || k->n == 0)
-		return r;
-	records_foreach (at, k)
-		if (dup2(fd_of(at), to++) < 0)
-			return -errno;
-	return set_variables(k);
+	return r < 0 || k->n == 0 ? r : set_variables(k);
 }
