@@ -31,9 +31,6 @@ CUDA_HOME ?= /usr/local/cuda
 CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/include/cuda.h /usr/include/cuda.h \
 	$(abspath $(BUILD))/cuda/nvidia/cu*/include/cuda.h)))
 export CUDA_INCLUDE
-# The folder of ncurses.h; empty: gpushmctl top has no screen. The library is opened at run time, so that another
-# system's compiler can use this header, too.
-NCURSES_INCLUDE ?= $(patsubst %/ncurses.h,%,$(firstword $(wildcard /usr/include/ncurses.h /usr/include/ncursesw/ncurses.h)))
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 PKG_CONFIG ?= pkg-config
 PROCESSORS := $(shell nproc)
@@ -63,7 +60,7 @@ CTL_LIBS = -lm
 CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
 	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/load/gpu.c client/ctl/doctor_cuda.c
 NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
-LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
+LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC))
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -71,7 +68,7 @@ PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
 LOAD_SRC   := $(call in_folders,client/load)
-CTL_SRC    := $(call in_folders,client/ctl client/ctl/top)
+CTL_SRC    := $(call in_folders,client/ctl)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
@@ -141,8 +138,6 @@ $(BUILD)/libgpushm-load.so.$(SOVERSION): $(BUILD)/libgpushm-load.so.$(VERSION)
 	@ln -sf $(<F) $@
 $(BUILD)/libgpushm-load.so: $(BUILD)/libgpushm-load.so.$(SOVERSION)
 	@ln -sf $(<F) $@
-
-$(BUILD)/obj/client/ctl/top/screen.o: ALL_CFLAGS += -idirafter $(NCURSES_INCLUDE)
 
 # For unit tests: all of gpushmctl but main().
 $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
@@ -381,6 +376,8 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
 HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) $(QUICK_TESTS) tests/system/protocol_client.py
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_DEATHS))
+# Over gpushmd's own keeper: the tests of what outlives a daemon.
+KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors,$(SYSTEM_TESTS))
 PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST))
 # Over two GPUs: the tests that a second one changes.
 GPUS_TESTS  = $(patsubst %,tests/python/test_%.py,two_gpus order compute resource)
@@ -402,7 +399,7 @@ check:
 check-here:
 	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
-	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART UNIT_PART DEMO_PART) || bad=1; \
+	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART KEEPER_PART UNIT_PART DEMO_PART) || bad=1; \
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
@@ -410,13 +407,15 @@ check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
-.PHONY: check-unit check-host check-fake check-python check-python-here check-demo
+.PHONY: check-unit check-host check-fake check-keeper check-python check-python-here check-demo
 check-unit: $(UNIT_TESTS) $(FAKECUDA)
 	@$(QUEUE) $(UNIT_PART)
 check-host: check-programs
 	@$(QUEUE) $(HOST_PART)
 check-fake: check-programs
 	@$(QUEUE) $(FAKE_PART)
+check-keeper: check-programs
+	@$(QUEUE) $(call parts,KEEPER_PART KEEPER_CRASH_PART KEEPER_DEEP_PART)
 check-demo: all
 	@$(RUN) $(DEMO_PART)
 check-python:
@@ -484,6 +483,9 @@ VALGRIND_TESTS = $(call pick,table table_view wire config ini view array status_
 VALGRIND_PART = valgrind $(VALGRIND) $(VALGRIND_TESTS)
 STORM_HOST_PART = storm-host $(STORMS)
 STORM_FAKE_PART = $(if $(FAKECUDA),storm-fake $(FAKE_ENV) $(STORMS))
+KEEPER_DEEP_PART = keeper-deep $(if $(FAKECUDA),$(FAKE_PATH)) SUPERVISOR=keeper STORM_SECONDS=45 MODEL_SEQUENCES=100 \
+	$(call pick,storm model watches buffer_state no_reply pid_namespace reconfigured unmap_fails,$(SYSTEM_TESTS))
+KEEPER_CRASH_PART = keeper-crash SUPERVISOR=keeper $(call pick,crash,$(SYSTEM_TESTS))
 MODEL_PART   = model $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))
 FUZZ_PART    = fuzz $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 BENCH_PART   = bench "tests/bench/smoke.sh $(BUILD)"
@@ -492,7 +494,7 @@ SYSTEMD_PART = systemd "tests/system/systemd.sh $(BUILD)"
 IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
 BARE_PART    = bare tests/bare_root.sh
-DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
+DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
 	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART IMAGE_PART
 
 .PHONY: check-deep check-deep-here
@@ -585,7 +587,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev check libjansson-dev libxxhash-dev nettle-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates \
 	dpkg-dev debhelper dh-python chrpath

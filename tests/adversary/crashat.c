@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Makefile links a gpushmd with --wrap, and this file kills it at the n-th place, n being
- * GPUSHM_CRASH_AT. Each call that writes the journal, sends an fd to the fd store, makes the store
+ * The Makefile links a gpushmd with --wrap, and this file kills it at the n-th place. Each daemon
+ * takes a line out of the file GPUSHM_CRASH_PLAN: its own n, and that of the program after an exec;
+ * 0: nowhere. Each call that writes the journal, sends an fd to the fd store, makes the store
  * forget one, or sends a reply has two places, one before its work and one after it. So has the
- * exec of a planned restart: its second place is in the successor, whose places
- * GPUSHM_CRASH_SUCCESSOR_AT counts. No handler runs and nothing is flushed, as in a crash or after
- * a SIGKILL.
+ * exec of a planned restart: its second place is in the successor. No handler runs and nothing is
+ * flushed, as in a crash or after a SIGKILL.
  */
 #include "daemon/ipc/reply.h"
 #include "daemon/state/fd_list.h"
 #include "daemon/state/fdstore.h"
 #include "daemon/state/journal.h"
+#include "daemon/util/systemd.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int __real_journal_append(struct journal *j, const struct journal_entry *entries, size_t n);
 int __real_fdstore_keep(struct fdstore *s, const char *name, int fd);
@@ -30,12 +33,44 @@ int __wrap_reply_send(struct reply *a, int socket);
 
 static unsigned long left;
 
-__attribute__((constructor)) static void read_place(void)
+static unsigned long number_of(const char *text)
 {
-	const char *text =
-		getenv(getenv("GPUSHM_MANIFEST") ? "GPUSHM_CRASH_SUCCESSOR_AT" : "GPUSHM_CRASH_AT");
+	return text ? strtoul(text, NULL, 10) : 0;
+}
 
-	left = text ? strtoul(text, NULL, 10) : 0;
+/* Takes the first line out of the file; NULL: there is none. */
+static char *take_line(const char *path)
+{
+	static char text[256];
+	FILE *f = fopen(path, "r");
+	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+	char *rest = text, *line = n ? strsep(&rest, "\n") : NULL;
+
+	if (f)
+		fclose(f);
+	f = line ? fopen(path, "w") : NULL;
+	if (!f)
+		return NULL;
+	fputs(rest ? rest : "", f);
+	fclose(f);
+	return line;
+}
+
+/* Not in the keeper, and not in the check before a planned restart. */
+__attribute__((constructor)) static void read_place(int argc, char **argv)
+{
+	const char *plan = getenv("GPUSHM_CRASH_PLAN");
+	char *line;
+
+	if (fd_list_is_passed()) {
+		left = number_of(getenv("GPUSHM_CRASH_SUCCESSOR_AT"));
+		return;
+	}
+	if (!plan || !systemd_keeps_fds() || (argc > 1 && strncmp(argv[1], "--check", 7) == 0))
+		return;
+	line = take_line(plan);
+	left = number_of(line ? strsep(&line, " ") : NULL);
+	setenv("GPUSHM_CRASH_SUCCESSOR_AT", line ? line : "0", 1);
 }
 
 static void place(void)

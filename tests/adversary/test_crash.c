@@ -189,34 +189,23 @@ static int session_role(char **args)
 
 /* ---- the daemon's deaths ---- */
 
-static void set(const char *name, unsigned place)
+/* A line for each daemon: where it dies, and where the program after its exec does; 0: nowhere. */
+static void plan(unsigned n, unsigned s, unsigned m)
 {
-	char text[16];
+	char path[96];
+	FILE *f;
 
-	snprintf(text, sizeof(text), "%u", place);
-	setenv(name, text, 1);
+	snprintf(path, sizeof(path), "%s/plan", k.folder);
+	setenv("GPUSHM_CRASH_PLAN", path, 1);
+	f = fopen(path, "we");
+	ck_assert(f && fprintf(f, "%u %u\n%u 0\n", n, s, m) > 0 && fclose(f) == 0);
 }
 
-/* successor: the place where the program after the exec dies; 0: nowhere. */
-static void spawn(unsigned crash_at, unsigned successor)
+/* All later daemons live. */
+static void end_plan(void)
 {
-	set("GPUSHM_CRASH_AT", crash_at);
-	set("GPUSHM_CRASH_SUCCESSOR_AT", successor);
-	supervisor_spawn(&k);
-	unsetenv("GPUSHM_CRASH_AT");
-	unsetenv("GPUSHM_CRASH_SUCCESSOR_AT");
-}
-
-/* Returns true if the daemon has died at its place; collects its status. */
-static bool has_died(void)
-{
-	int status = 0;
-
-	if (waitpid(k.pid, &status, WNOHANG) == 0)
-		return false;
-	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
-		      "the daemon ended with status 0x%x; see %s", status, k.log);
-	return true;
+	ck_assert_int_eq(unlink(getenv("GPUSHM_CRASH_PLAN")), 0);
+	unsetenv("GPUSHM_CRASH_PLAN");
 }
 
 static void expect_nothing_left(const char *when)
@@ -248,18 +237,21 @@ static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 	snprintf(when, sizeof(when), "%s: places %u, %u and %u", pool, n, s, m);
 	supervisor_init(&k, "");
 	k.program = "tests/gpushmd-crashat";
-	spawn(n, s);
+	plan(n, s, m);
+	supervisor_spawn(&k);
 	role_start(&client, "session", (const char *[]){ k.socket, pool, NULL });
 	while (info.si_pid == 0) {
-		if (has_died())
-			spawn(deaths++ == 0 ? m : 0, 0);
+		if (supervisor_has_died(&k)) {
+			deaths++;
+			supervisor_spawn(&k);
+		}
 		poll(NULL, 0, 1);
 		ck_assert_int_eq(waitid(P_PID, (id_t)client.pid, &info,
 					WEXITED | WNOHANG | WNOWAIT),
 				 0);
 	}
 	ck_assert_msg(role_wait(&client) == 0, "%s: the session failed", when);
-	/* The daemon that checks the result must not die at a place. */
+	end_plan();
 	supervisor_end(&k, SIGKILL);
 	supervisor_spawn(&k);
 	expect_nothing_left(when);

@@ -56,8 +56,8 @@ static void setup(void)
 {
 	supervisor_init(&k, config);
 	ck_assert_int_eq(chmod(k.folder, 0755), 0);
-	ck_assert_int_eq(chmod(k.socket, 0666), 0);
 	supervisor_start(&k);
+	ck_assert_int_eq(chmod(k.socket, 0666), 0);
 	actor_start(&hostile, k.socket, HOSTILE, HOSTILE);
 	actor_start(&honest, k.socket, HONEST, HONEST);
 	connect_all();

@@ -57,8 +57,8 @@ static void setup(void)
 {
 	supervisor_init(&k, config);
 	ck_assert_int_eq(chmod(k.folder, 0755), 0);
-	ck_assert_int_eq(chmod(k.socket, 0666), 0);
 	supervisor_start(&k);
+	ck_assert_int_eq(chmod(k.socket, 0666), 0);
 	actor_start(&owner, k.socket, OWNER, OWNER);
 	actor_start(&stranger, k.socket, STRANGER, STRANGER);
 	connect_all();

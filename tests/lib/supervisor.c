@@ -7,6 +7,7 @@
 
 #include "proto/base/own.h"
 #include "tests/lib/daemon.h"
+#include "tests/lib/keeper.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -72,8 +73,12 @@ static void on_message(struct supervisor *k, const char *text, int *fd)
 		supervisor_keep(k, name, take_fd(fd));
 	if (strstr(text, "READY=1"))
 		k->ready++;
-	if (strstr(text, "RELOADING=1"))
+	if (strstr(text, KEEPER_RESTARTS)) {
+		k->ready = 0;
+		k->restarts++;
+	} else if (strstr(text, "RELOADING=1")) {
 		k->reloading++;
+	}
 	if (strstr(text, "MARK=1"))
 		k->marks++;
 	if (strstr(text, "QUIT=1"))
@@ -107,12 +112,33 @@ static void *read_notifications(void *arg)
 	return NULL;
 }
 
+static bool is_keeper_tested(void)
+{
+	const char *text = getenv("SUPERVISOR");
+
+	return text && strcmp(text, "keeper") == 0;
+}
+
+bool supervisor_skips(const char *test)
+{
+	if (is_keeper_tested())
+		printf("skipped: %s: the keeper does not show what it keeps\n", test);
+	return is_keeper_tested();
+}
+
+static void listen_at_socket(struct supervisor *k)
+{
+	k->listening = bind_at(k->socket, SOCK_SEQPACKET);
+	ck_assert_int_eq(listen(k->listening, 128), 0);
+}
+
 void supervisor_init(struct supervisor *k, const char *config)
 {
 	char notify[96];
 	FILE *f;
 
-	*k = (struct supervisor){ .program = "gpushmd" };
+	*k = (struct supervisor){ .program = "gpushmd", .listening = -1 };
+	k->with_keeper = is_keeper_tested();
 	strcpy(k->folder, "/tmp/gpushm-test-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(k->folder));
 	snprintf(k->socket, sizeof(k->socket), "%s/gpushmd.sock", k->folder);
@@ -121,8 +147,8 @@ void supervisor_init(struct supervisor *k, const char *config)
 	snprintf(notify, sizeof(notify), "%s/notify", k->folder);
 	f = fopen(k->config, "we");
 	ck_assert(f && fputs(config, f) >= 0 && fclose(f) == 0);
-	k->listening = bind_at(k->socket, SOCK_SEQPACKET);
-	ck_assert_int_eq(listen(k->listening, 128), 0);
+	if (!k->with_keeper)
+		listen_at_socket(k);
 	k->notify = bind_at(notify, SOCK_DGRAM);
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->changed, NULL);
@@ -159,20 +185,27 @@ static void become_daemon(struct supervisor *k)
 	close(log);
 	if (k->isolated)
 		daemon_enter_namespace();
-	snprintf(program, sizeof(program), "%s", build_path(k->program));
+	snprintf(program, sizeof(program), "%s",
+		 k->program[0] == '/' ? k->program : build_path(k->program));
 	snprintf(text, sizeof(text), "%s/notify", k->folder);
 	setenv("NOTIFY_SOCKET", text, 1);
-	setenv("GPUSHM_FDSTORE", "1", 1);
+	unsetenv("FDSTORE");
+	if (k->with_keeper)
+		unsetenv("GPUSHM_FDSTORE");
+	else
+		setenv("GPUSHM_FDSTORE", "1", 1);
 	/* The daemon ends with memory that the next one takes over, a mempool for example: that is
 	 * not a leak. */
 	unsetenv("FAKECUDA_STRICT");
-	place_fds(k, names, sizeof(names));
-	snprintf(text, sizeof(text), "%d", getpid());
-	setenv("LISTEN_PID", text, 1);
-	snprintf(text, sizeof(text), "%zu", k->n_kept + 1);
-	setenv("LISTEN_FDS", text, 1);
-	setenv("LISTEN_FDNAMES", names, 1);
-	execl(program, "gpushmd", "--config", k->config, (char *)NULL);
+	if (k->listening >= 0) {
+		place_fds(k, names, sizeof(names));
+		snprintf(text, sizeof(text), "%d", getpid());
+		setenv("LISTEN_PID", text, 1);
+		snprintf(text, sizeof(text), "%zu", k->n_kept + 1);
+		setenv("LISTEN_FDS", text, 1);
+		setenv("LISTEN_FDNAMES", names, 1);
+	}
+	execl(program, "gpushmd", "--config", k->config, "--socket", k->socket, (char *)NULL);
 	_exit(127);
 }
 
@@ -204,18 +237,60 @@ static void drain(struct supervisor *k)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* Like systemd, reads all messages of the last daemon before it starts the next one. */
-void supervisor_spawn(struct supervisor *k)
+static pid_t start_program(struct supervisor *k)
 {
-	drain(k);
+	pid_t pid;
+
 	pthread_mutex_lock(&k->lock);
 	k->ready = 0;
 	/* fork() with a new PID namespace for the child */
-	k->pid = (pid_t)syscall(SYS_clone, SIGCHLD | (k->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
-	if (k->pid == 0)
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD | (k->isolated ? CLONE_NEWPID : 0), 0, 0, 0, 0);
+	if (pid == 0)
 		become_daemon(k);
 	pthread_mutex_unlock(&k->lock);
-	ck_assert_int_gt(k->pid, 0);
+	ck_assert_int_gt(pid, 0);
+	return pid;
+}
+
+/* The keeper gets what is kept so far with the listening socket, as from a systemd without an fd
+ * store; without kept fds its daemon makes a socket itself. */
+static void spawn_keeper(struct supervisor *k)
+{
+	if (k->n_kept > 0)
+		listen_at_socket(k);
+	k->keeper = start_program(k);
+	for (size_t i = 0; i < k->n_kept; i++)
+		close(k->kept[i].fd);
+	k->n_kept = 0;
+	close_fd(&k->listening);
+}
+
+/* Like systemd, reads all messages of the last daemon before it starts the next one. */
+void supervisor_spawn(struct supervisor *k)
+{
+	if (!k->with_keeper) {
+		drain(k);
+		k->pid = start_program(k);
+		return;
+	}
+	if (k->keeper == 0)
+		spawn_keeper(k);
+	else
+		keeper_start_now(k);
+	keeper_await_start(k);
+}
+
+bool supervisor_has_died(struct supervisor *k)
+{
+	int status = 0;
+
+	if (k->with_keeper)
+		return keeper_has_lost(k);
+	if (waitpid(k->pid, &status, WNOHANG) == 0)
+		return false;
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+		      "the daemon ended with status 0x%x; see %s", status, k->log);
+	return true;
 }
 
 void supervisor_await(struct supervisor *k)
@@ -241,8 +316,12 @@ void supervisor_end(struct supervisor *k, int signal)
 {
 	int status = 0;
 
-	ck_assert_int_eq(kill(k->pid, signal), 0);
-	ck_assert_int_eq(waitpid(k->pid, &status, 0), k->pid);
+	if (k->with_keeper) {
+		status = keeper_end_daemon(k, signal);
+	} else {
+		ck_assert_int_eq(kill(k->pid, signal), 0);
+		ck_assert_int_eq(waitpid(k->pid, &status, 0), k->pid);
+	}
 	if (signal == SIGKILL)
 		ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	else
@@ -253,15 +332,18 @@ void supervisor_end(struct supervisor *k, int signal)
 
 void supervisor_done(struct supervisor *k)
 {
-	static const char *const names[] = { "gpushmd.sock", "notify", "log", "conf" };
+	static const char *const names[] = { "gpushmd.sock", "gpushmd.sock.lock", "notify", "log",
+					     "conf" };
 	char path[128];
 
+	if (k->keeper)
+		keeper_end(k);
 	notify_ourselves(k, "QUIT=1");
 	pthread_join(k->thread, NULL);
 	for (size_t i = 0; i < k->n_kept; i++)
 		close(k->kept[i].fd);
 	free(k->kept);
-	close(k->listening);
+	close_fd(&k->listening);
 	close(k->notify);
 	for (size_t i = 0; i < array_size(names); i++) {
 		snprintf(path, sizeof(path), "%s/%s", k->folder, names[i]);
@@ -274,6 +356,8 @@ size_t supervisor_count(struct supervisor *k, char letter)
 {
 	size_t n = 0;
 
+	if (k->with_keeper)
+		return keeper_count(k, letter);
 	drain(k);
 	pthread_mutex_lock(&k->lock);
 	for (size_t i = 0; i < k->n_kept; i++)

@@ -142,8 +142,8 @@ void play_begin(struct play *p)
 	snprintf(outcome->folder, sizeof(outcome->folder), "%s", p->supervisor.folder);
 	/* Other users must reach the socket. */
 	ck_assert_int_eq(chmod(p->supervisor.folder, 0755), 0);
-	ck_assert_int_eq(chmod(p->supervisor.socket, 0666), 0);
 	supervisor_start(&p->supervisor);
+	ck_assert_int_eq(chmod(p->supervisor.socket, 0666), 0);
 	p->self = model_add_process(&p->model, getpid(), geteuid(), getegid());
 	p->self->admin = true;
 	play_greet(p);

@@ -60,6 +60,7 @@ static void rage(unsigned seconds)
 static void begin(void)
 {
 	supervisor_init(&k, "");
+	k.never_held = true;
 	supervisor_start(&k);
 	supervisor_end(&k, SIGKILL);
 	supervisor_start(&k);
