@@ -34,13 +34,17 @@
 #define TRUSTED \
 	"root, user \"" DAEMON_USER "\", the owner of " SYSTEM_FOLDER " and the caller himself"
 
+/* The uid is looked up once: each attach asks, and has no time to read /etc/passwd or to ask a
+ * server. */
 static bool is_named_so(uid_t uid)
 {
+	static _Atomic int64_t known = -1;
 	struct passwd entry, *found = NULL;
 	char text[4096];
 
-	return getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found &&
-	       found->pw_uid == uid;
+	if (known < 0 && getpwnam_r(DAEMON_USER, &entry, text, sizeof(text), &found) == 0 && found)
+		known = found->pw_uid;
+	return known == uid;
 }
 
 static bool only_owner_writes(const char *folder, struct stat *ret)
@@ -57,17 +61,15 @@ static bool owns_system_folder(uid_t uid)
 	       only_owner_writes(SYSTEM_FOLDER, &folder) && folder.st_uid == uid;
 }
 
-/* A uid that passed is remembered: each attach asks, and has no time to read /etc/passwd or to ask
- * a server. */
 static bool is_daemon_user(uid_t uid)
 {
-	static _Atomic int64_t known = -1;
+	static _Atomic int64_t owner = -1; /* the last one that was found */
 
-	if (known == uid)
+	if (owner == uid || is_named_so(uid))
 		return true;
-	if (!is_named_so(uid) && !owns_system_folder(uid))
+	if (!owns_system_folder(uid))
 		return false;
-	known = uid;
+	owner = uid;
 	return true;
 }
 
