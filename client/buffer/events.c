@@ -56,6 +56,9 @@ static int take_text(struct batch *b, const char *what, protobuf_c_boolean has,
 static int decode_texts(struct batch *b, const Gpushm__Proto__Event *m,
 			struct gpushm_logged_event *e)
 {
+	/* An absent one would be the first value of its enum. */
+	e->access = m->has_access ? (enum gpushm_access)m->access : 0;
+	e->state = m->has_state ? (enum gpushm_state)m->state : 0;
 	if (take_text(b, "an event's command", m->has_command, m->command, &e->command) < 0 ||
 	    take_text(b, "an event's name", m->has_name, m->name, &e->name) < 0 ||
 	    take_text(b, "an event's former name", m->has_former, m->former, &e->former) < 0 ||
@@ -78,8 +81,6 @@ static int decode_event(struct batch *b, const Gpushm__Proto__Event *m)
 					   .buffer = m->buffer,
 					   .owner = m->has_owner ? m->owner : (uid_t)-1,
 					   .bytes = m->size_bytes,
-					   .access = (enum gpushm_access)m->access,
-					   .state = (enum gpushm_state)m->state,
 					   .code = m->has_code ? code_name((int)m->code) : "" };
 	b->list[b->events.n++] = e;
 	return decode_texts(b, m, e);

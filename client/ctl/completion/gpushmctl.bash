@@ -58,7 +58,7 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get load save verify publish wait watch hold rm mv clean flush restart doctor help"
+	local commands="status pools ls stat create put get load save verify publish wait watch events hold rm mv clean flush restart doctor help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
@@ -71,7 +71,7 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--only | --strip | --sha256 | --io | --threads | --progress)
+			--only | --strip | --sha256 | --io | --threads | --progress | --since | --user | -u | --type)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
@@ -94,6 +94,17 @@ _gpushmctl() {
 	case $prev in
 	-s | --socket | --from | --sha256)
 		_gpushmctl_files "$cur"
+		return
+		;;
+	-u | --user)
+		mapfile -t COMPREPLY < <(compgen -u -- "$cur")
+		return
+		;;
+	--type)
+		local types="started created published opened closed renamed replaced unlinked freed dirty cleaned died lost
+			refused disconnected suspect pool-failed pool-recovered" before=""
+		[[ $cur == *,* ]] && before=${cur%,*},
+		mapfile -t COMPREPLY < <(compgen -P "$before" -W "$types" -- "${cur##*,}")
 		return
 		;;
 	--io)
@@ -126,7 +137,7 @@ _gpushmctl() {
 		return
 		;;
 	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -c | --count | \
-		--only | --strip | --threads) return ;;
+		--only | --strip | --threads | --since) return ;;
 	esac
 
 	if [[ $command == get && $cur == : ]]; then
@@ -155,6 +166,7 @@ _gpushmctl() {
 		publish) options="--sealed --shared" ;;
 		wait) options="--timeout" ;;
 		watch) options="--count --timeout" ;;
+		events) options="--since --user --type --once --count --timeout" ;;
 		hold) options="--write --timeout" ;;
 		rm | mv) options="--force" ;;
 		"") options="--version" ;;
@@ -167,7 +179,7 @@ _gpushmctl() {
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	ls:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
+	ls:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | events:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1) _gpushmctl_files "$cur" ;;
 	save:1) _gpushmctl_models "$cur" ;;
 	load:0) _gpushmctl_models "$cur" ;;

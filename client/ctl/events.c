@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpushmctl events` prints a line for each thing that happens: to buffers, to processes that hold
+ * them, to pools and to the daemon. If the daemon goes, it connects again, and the next daemon's
+ * events follow.
+ */
+#include "client/ctl/ctl.h"
+#include "client/ctl/event_text.h"
+#include "client/ctl/pattern.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "proto/words.h"
+
+#include <poll.h>
+#include <pwd.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_MS 2000u /* between two looks whether the reader of the output is still there */
+#define PAUSE_MS 200  /* between two tries to connect */
+#define RECONNECT_MS                                                                 \
+	10000 /* as libgpushm's $GPUSHM_RECONNECT_MS, where no daemon keeps anything \
+	       */
+
+struct events_options {
+	uint64_t since;	  /* ms; 0: not given */
+	const char *user; /* a name or a number; NULL: all */
+	const char *types;
+	bool once;
+	uint64_t count;	  /* 0: no limit */
+	uint64_t timeout; /* ms */
+};
+
+struct event_reader {
+	struct ctl *ctl;
+	const struct events_options *options;
+	char *const *words;
+	size_t n_words;
+	uid_t uid;		/* (uid_t)-1: of all users */
+	uint64_t since_ns;	/* CLOCK_REALTIME: what was before is not printed */
+	bool begun;		/* it has a first batch */
+	uint64_t printed, last; /* events; ms, CLOCK_MONOTONIC, of the last one */
+};
+
+/* ---- which ones ---- */
+
+static bool matches_word(const struct event_reader *r, const char *name)
+{
+	for (size_t i = 0; i < r->n_words; i++)
+		if (!strcmp(r->words[i], name) || pattern_matches(r->words[i], name))
+			return true;
+	return false;
+}
+
+/* Of what nobody did, it is the buffer's owner that counts. */
+static bool is_wanted(const struct event_reader *r, const struct gpushm_logged_event *e)
+{
+	uid_t uid = e->uid == (uid_t)-1 ? e->owner : e->uid;
+
+	return e->time_ns >= r->since_ns && (r->uid == (uid_t)-1 || uid == r->uid) &&
+	       (r->n_words == 0 || matches_word(r, e->name) || matches_word(r, e->former));
+}
+
+static int find_user(const char *word, uid_t *ret)
+{
+	const struct passwd *pw = getpwnam(word);
+	unsigned long number;
+	char *end;
+
+	if (pw) {
+		*ret = pw->pw_uid;
+		return CTL_OK;
+	}
+	errno = 0;
+	number = strtoul(word, &end, 10);
+	if (!*word || *end || *word == '-' || errno || number >= UINT32_MAX)
+		return ctl_error(CTL_USAGE, "--user=%s: there is no user of that name", word);
+	*ret = (uid_t)number;
+	return CTL_OK;
+}
+
+/* ---- output ---- */
+
+static void json_text(struct json *j, const char *key, const char *text)
+{
+	if (*text)
+		json_string(j, key, text);
+}
+
+static void json_process(struct json *j, const struct gpushm_logged_event *e)
+{
+	if (e->uid == (uid_t)-1)
+		return;
+	json_uint(j, "uid", e->uid);
+	json_string(j, "user", output_user(e->uid));
+	json_int(j, "pid", e->pid);
+	json_string(j, "command", e->command);
+}
+
+static void json_buffer(struct json *j, const struct gpushm_logged_event *e)
+{
+	if (!e->buffer)
+		return;
+	json_id(j, "id", e->buffer);
+	json_uint(j, "owner_uid", e->owner);
+	json_string(j, "owner", output_user(e->owner));
+	json_uint(j, "size_bytes", e->bytes);
+	if (e->state)
+		json_string(j, "state", state_word(e->state));
+}
+
+static void print_json(struct json *j, const struct gpushm_logged_event *e)
+{
+	json_open(j, NULL, '{');
+	json_string(j, "event", e->type);
+	json_id(j, "number", e->number);
+	json_time(j, "time", e->time_ns);
+	json_text(j, "name", e->name);
+	json_text(j, "former", e->former);
+	json_buffer(j, e);
+	json_text(j, "pool", e->pool);
+	if (e->access)
+		json_string(j, "access", access_word(e->access));
+	json_process(j, e);
+	json_text(j, "verb", e->verb);
+	json_text(j, "code", e->code);
+	json_text(j, "text", e->text);
+	json_close(j, '}');
+}
+
+static void print_text(const struct ctl *ctl, const struct gpushm_logged_event *e)
+{
+	_cleanup_(free_ptr) char *text = event_text(e, ctl->bytes);
+
+	output_line(stdout, "%s %-13s %s", event_time(e).text, e->type, text ? text : "");
+}
+
+static void print_lost(const struct ctl *ctl, uint64_t lost)
+{
+	struct json j;
+
+	if (ctl->quiet)
+		return;
+	if (!ctl_json(ctl, &j)) {
+		output_line(stderr,
+			    "gpushmctl: %" PRIu64 " events of all users are not kept any more",
+			    lost);
+		return;
+	}
+	json_open(&j, NULL, '{');
+	json_string(&j, "event", "missed");
+	json_uint(&j, "count", lost);
+	json_close(&j, '}');
+}
+
+static bool is_done(const struct event_reader *r)
+{
+	return r->options->count && r->printed >= r->options->count;
+}
+
+static int print_batch(struct event_reader *r, const struct gpushm_events *batch)
+{
+	struct json j;
+
+	/* What is gone at the beginning may be older than --since. */
+	if (batch->lost && (r->begun || r->since_ns == 0))
+		print_lost(r->ctl, batch->lost);
+	r->begun = true;
+	for (size_t i = 0; i < batch->n && !is_done(r); i++) {
+		const struct gpushm_logged_event *e = batch->events[i];
+
+		if (!is_wanted(r, e))
+			continue;
+		r->printed++;
+		r->last = clock_monotonic_ms();
+		if (r->ctl->quiet)
+			continue;
+		if (ctl_json(r->ctl, &j))
+			print_json(&j, e);
+		else
+			print_text(r->ctl, e);
+	}
+	/* The reader waits for these lines. */
+	if (fflush(stdout) == 0)
+		return CTL_OK;
+	clearerr(stdout);
+	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
+}
+
+/* Whether the other end of the pipe has been closed. */
+static bool nobody_reads(void)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO };
+
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
+}
+
+/* ---- following ---- */
+
+/* libgpushm connects again where a daemon keeps buffers; here any daemon is good. */
+static int connect_again(struct ctl *ctl)
+{
+	for (unsigned waited = 0;; waited += PAUSE_MS) {
+		ctl->connection = gpushm_disconnect(ctl->connection);
+		if (gpushm_connect(ctl->socket, &ctl->connection) == 0)
+			return CTL_OK;
+		if (waited >= RECONNECT_MS)
+			return ctl_error(CTL_NO_DAEMON, "%s", gpushm_error());
+		poll(NULL, 0, PAUSE_MS);
+	}
+}
+
+/* The time until the next look, or until the command gives up; *ret_last: it is the latter. */
+static uint64_t time_left(const struct event_reader *r, bool *ret_last)
+{
+	uint64_t gone = clock_monotonic_ms() - r->last, timeout = r->options->timeout;
+	uint64_t left = timeout == GPUSHM_WAIT_FOREVER ? timeout
+			: gone < timeout	       ? timeout - gone
+						       : 0;
+
+	*ret_last = left <= LOOK_MS;
+	return *ret_last ? left : LOOK_MS;
+}
+
+/* One request. A number of an earlier daemon is good for its successor, too. */
+static int read_batch(struct event_reader *r, struct gpushm_events_options *o, bool *ret_more)
+{
+	struct gpushm_events *batch = NULL;
+	int code = gpushm_events(r->ctl->connection, o, &batch);
+
+	*ret_more = true;
+	if (code == -ECONNRESET)
+		return connect_again(r->ctl);
+	if (code < 0)
+		return ctl_refused(code);
+	o->after = batch->last;
+	*ret_more = batch->more;
+	code = print_batch(r, batch);
+	gpushm_events_free(batch);
+	return code;
+}
+
+static int follow(struct event_reader *r)
+{
+	const struct events_options *x = r->options;
+	bool all = x->once || x->since, more = true, last = false;
+	struct gpushm_events_options o = { sizeof(o), all ? 0 : GPUSHM_EVENTS_NEW, 0, x->types };
+	int code = CTL_OK;
+
+	r->last = clock_monotonic_ms();
+	while (code == CTL_OK && more)
+		code = read_batch(r, &o, &more);
+	while (code == CTL_OK && !x->once && !is_done(r) && !nobody_reads()) {
+		o.timeout_ms = time_left(r, &last);
+		if (o.timeout_ms == 0)
+			return ctl_error(CTL_TIMED_OUT, "nothing has happened");
+		code = read_batch(r, &o, &more);
+	}
+	return code;
+}
+
+static int run_events(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct events_options *o = options;
+	struct event_reader r = { .ctl = ctl, .options = o, .words = words, .n_words = n };
+	uint64_t ns;
+	int code = CTL_OK;
+
+	r.uid = (uid_t)-1;
+	if (o->user)
+		code = find_user(o->user, &r.uid);
+	if (!__builtin_mul_overflow(o->since, 1000000u, &ns) && ns && ns < clock_realtime_ns())
+		r.since_ns = clock_realtime_ns() - ns;
+	return code ? code : follow(&r);
+}
+
+const struct command command_events = {
+	.name = "events",
+	.synopsis = "[--since=TIME] [--user=USER] [--type=TYPE,...] [--once] [--count=N] "
+		    "[--timeout=TIME]\n[NAME|PATTERN...]",
+	.about = "print what happens, and who does it",
+	.more = "Prints a line for each event: its time and type, the buffer's name, and whose "
+		"process\n"
+		"did it. The types are started, created, published, opened, closed, renamed,\n"
+		"replaced, unlinked, freed, dirty, cleaned, died, lost, refused, disconnected,\n"
+		"suspect, pool-failed and pool-recovered. A user sees events of his own processes\n"
+		"and of buffers that he may stat; an administrator sees all.",
+	.args = ARGS({ "since", ARG_TIME, 'S', "TIME",
+		       "begin with what happened this time ago; inf: with all that is kept",
+		       offsetof(struct events_options, since) },
+		     { "user", ARG_TEXT, 'u', "USER", "only what this user's processes did",
+		       offsetof(struct events_options, user) },
+		     { "type", ARG_TEXT, 0, "TYPE,...", "only events of these types",
+		       offsetof(struct events_options, types) },
+		     { "once", ARG_FLAG, '1', NULL, "print what is kept, and end",
+		       offsetof(struct events_options, once) },
+		     { "count", ARG_COUNT, 'c', "N", "end after this number of events",
+		       offsetof(struct events_options, count) },
+		     { "timeout", ARG_TIME, 't', "TIME",
+		       "give up after this time without an event, with exit code 5",
+		       offsetof(struct events_options, timeout) }),
+	.options_size = sizeof(struct events_options),
+	.defaults = &(const struct events_options){ .timeout = GPUSHM_WAIT_FOREVER },
+	.max_words = SIZE_MAX,
+	.run = run_events,
+};

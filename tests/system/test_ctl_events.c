@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushmctl events, as scripts use it.
+ */
+#include "tests/lib/ctl.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+
+/* follow ARGS: a process whose lines are read from fd 3; pid. */
+static const char follower[] =
+	"follow() { coproc P { exec $ctl events \"$@\"; }; exec 3<&${P[0]}; pid=$P_PID\n"
+	"	until [[ $($ctl status --json | grep -o '\"waiting\":1') ]]; do :; done; }\n";
+
+START_TEST(a_follower_misses_what_happens)
+{
+	shell_expect(&sh, 0,
+		     "%sfollow --type created,published,renamed,unlinked,freed\n"
+		     "$ctl create -q --sealed --size=4K a; $ctl mv a b; $ctl rm b\n"
+		     "for type in created published renamed unlinked freed; do\n"
+		     "	read -r time what name rest <&3; [[ $what == $type ]] || exit 6\n"
+		     "	[[ $time =~ ^[0-9:]{8}\\.[0-9]{3}$ ]] || exit 7\n"
+		     "	[[ $what == freed || $rest == *'by '*'(process '*', gpushmctl)' ]] || exit "
+		     "8\n"
+		     "done\n"
+		     "kill -INT $pid; kill -TERM $pid; wait $pid; (($? > 128))",
+		     follower);
+}
+END_TEST
+
+START_TEST(json_lines_are_not_json)
+{
+	shell_expect(&sh, 0,
+		     "$ctl create -q --shared --size=4K a; $ctl get -q --raw nothing 2> /dev/null\n"
+		     "$ctl hold --write a < /dev/null > /dev/null; $ctl rm a\n"
+		     "$ctl events --once --json > lines; python3 -c '\n"
+		     "import json\n"
+		     "all = [json.loads(line) for line in open(\"lines\")]\n"
+		     "assert [e[\"event\"] for e in all] == [\"started\", \"created\", "
+		     "\"published\", \"closed\", \"opened\", \"closed\", \"unlinked\", \"freed\"]\n"
+		     "assert all[1][\"name\"] == \"a\" and all[1][\"size_bytes\"] == 4096\n"
+		     "assert all[4][\"access\"] == \"write\" and \"access\" not in all[1]\n"
+		     "assert \"uid\" not in all[7] and all[6][\"command\"] == \"gpushmctl\"\n"
+		     "numbers = [int(e[\"number\"]) for e in all]\n"
+		     "assert numbers == sorted(numbers)\n"
+		     "'");
+}
+END_TEST
+
+START_TEST(a_filter_lets_others_through)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --sealed --size=4K m/a; $ctl create -q --sealed --size=4K n\n"
+		"$ctl mv n o\n"
+		"lines() { $ctl events --once \"$@\" | wc -l; }\n"
+		"[[ $(lines 'm/*') == 3 && $(lines m/) == 3 && $(lines n) == 4 ]] || exit 6\n"
+		"[[ $(lines --type renamed) == 1 && $(lines --user $(id -u)) == 7 ]] || exit 7\n"
+		"[[ $(lines --user 54321) == 0 && $(lines --since 1h) == 8 ]] || exit 8\n"
+		"[[ $(lines --count 2) == 2 && $(lines -q) == 0 ]] || exit 9");
+}
+END_TEST
+
+START_TEST(a_mistake_has_no_exit_code)
+{
+	shell_expect(&sh, 5, "$ctl events --timeout=20ms");
+	shell_expect(&sh, 2, "$ctl events --user=nobody-of-that-name");
+	complains("no user of that name");
+	shell_expect(&sh, 1, "$ctl events --type=created,nonsense");
+	complains("\"nonsense\"");
+	shell_expect(&sh, 1, "$ctl events --once > /dev/full");
+	complains("No space left");
+	shell_expect(&sh, 4, "$ctl events --socket=/nowhere");
+}
+END_TEST
+
+/* It gets no signal while it waits for an event: it looks whether somebody reads. */
+START_TEST(a_follower_outlives_its_reader)
+{
+	shell_expect(&sh, 0, "%sfollow; exec 3<&-; eval \"exec ${P[0]}<&-\"; wait $pid", follower);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("ctl_events");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, ctl_setup, ctl_teardown);
+	tcase_add_test(tc, a_follower_misses_what_happens);
+	tcase_add_test(tc, json_lines_are_not_json);
+	tcase_add_test(tc, a_filter_lets_others_through);
+	tcase_add_test(tc, a_mistake_has_no_exit_code);
+	tcase_add_test(tc, a_follower_outlives_its_reader);
+	return suite_run("ctl_events", tc, NULL);
+}
