@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks a header before anything believes it. jansson reads the JSON; the rules that it does not
- * know are here. Nothing of the JSON is kept but the metadata: 90,000 tensors take some 80 MB in
- * jansson's objects, and 8 MB in ours.
+ * Checks a header before anything believes it. A tensor that is written as all programs write it is
+ * read here; what is written in another way, the metadata, and all that may be wrong goes to
+ * jansson, one member of the header at a time. So its verdict and its errors are jansson's, and a
+ * header takes about as much memory as its text, whatever it has: in jansson's objects 90,000
+ * tensors would take 80 MB and five times as long.
  */
 #include "client/load/header.h"
 
 #include "client/load/fail.h"
+#include "client/load/json_text.h"
+#include "client/load/tensor_scan.h"
 #include "proto/base/hashtable.h"
 #include "proto/base/own.h"
 #include "proto/dtype.h"
@@ -17,6 +21,7 @@
 #include <string.h>
 
 #define METADATA "__metadata__"
+#define TENSOR_TEXT_MAX 65536u /* bytes: ten times what the longest name and shape take */
 
 /* ---- types ---- */
 
@@ -49,14 +54,19 @@ static const struct {
 	{ "U64", DTYPE_UINT, 64 },
 };
 
-int header_dtype_parse(const char *name, struct gpushm_dtype *ret)
+bool header_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret)
 {
 	for (size_t i = 0; i < array_size(types); i++)
-		if (strcmp(types[i].name, name) == 0) {
+		if (strncmp(types[i].name, name, n) == 0 && types[i].name[n] == '\0') {
 			*ret = (struct gpushm_dtype){ types[i].code, types[i].bits, 1, 0 };
-			return 0;
+			return true;
 		}
-	return -EINVAL;
+	return false;
+}
+
+int header_dtype_parse(const char *name, struct gpushm_dtype *ret)
+{
+	return header_dtype_find(name, strlen(name), ret) ? 0 : -EINVAL;
 }
 
 int header_dtype_name(struct gpushm_dtype t, const char **ret_name)
@@ -73,7 +83,8 @@ int header_dtype_name(struct gpushm_dtype t, const char **ret_name)
 
 /* What is being parsed. */
 struct parse {
-	const char *path;
+	const char *path, *text;
+	size_t at, length; /* of the text */
 	struct header *h;
 	char *name_end;	   /* where the next name goes */
 	int64_t *dims_end; /* where the next shape goes */
@@ -162,7 +173,7 @@ static int parse_shape(struct parse *p, json_t *info, struct tensor *t)
 	t->ndim = (uint32_t)json_array_size(shape);
 	json_array_foreach(shape, i, n)
 	{
-		int r = parse_number(p, t, "shape", n, p->dims_end++);
+		int r = parse_number(p, t, "shape", n, &p->dims_end[i]);
 
 		if (r < 0)
 			return r;
@@ -218,6 +229,23 @@ static int check_size(const struct parse *p, const struct tensor *t)
 	return 0;
 }
 
+static int add_tensor(struct parse *p, const struct tensor *t)
+{
+	int r = check_size(p, t);
+
+	p->dims_end += t->ndim;
+	p->h->n++;
+	return r;
+}
+
+static void set_name(struct parse *p, struct tensor *t, const char *name, size_t n)
+{
+	t->name = p->name_end;
+	memcpy(p->name_end, name, n);
+	p->name_end[n] = '\0';
+	p->name_end += n + 1;
+}
+
 static int parse_tensor(struct parse *p, const char *name, json_t *info)
 {
 	struct tensor *t = &p->h->tensors[p->h->n];
@@ -227,39 +255,58 @@ static int parse_tensor(struct parse *p, const char *name, json_t *info)
 		r = check_members(p, name, info);
 	if (r < 0)
 		return r;
-	t->name = p->name_end;
-	p->name_end = stpcpy(p->name_end, name) + 1;
+	set_name(p, t, name, strlen(name));
 	r = parse_dtype(p, info, t);
 	if (r == 0)
 		r = parse_shape(p, info, t);
 	if (r == 0)
 		r = parse_offsets(p, info, t);
-	if (r == 0)
-		r = check_size(p, t);
-	p->h->n++;
-	return r;
+	return r < 0 ? r : add_tensor(p, t);
+}
+
+/* ---- one tensor as all programs write it ---- */
+
+static bool is_metadata(const char *name, size_t n)
+{
+	return n == strlen(METADATA) && memcmp(name, METADATA, n) == 0;
+}
+
+/* Returns 1 if the next member is such a tensor, which the header has then; 0 if it is not; or an
+ * error. */
+static int parse_plain(struct parse *p)
+{
+	struct tensor_scan s = { p->text + p->at, p->text + p->length };
+	struct tensor *t = &p->h->tensors[p->h->n];
+	int64_t dims[GPUSHM_MAX_NDIM];
+	const char *name;
+	size_t n;
+	int r;
+
+	if (!tensor_scan(&s, t, dims, &name, &n) || is_metadata(name, n))
+		return 0;
+	set_name(p, t, name, n);
+	r = check_name(p, t->name);
+	if (r < 0)
+		return r;
+	t->shape = memcpy(p->dims_end, dims, t->ndim * sizeof(*dims));
+	p->at = (size_t)(s.at - p->text);
+	r = add_tensor(p, t);
+	return r < 0 ? r : 1;
 }
 
 /* ---- all tensors ---- */
 
-/* Memory for what is in the JSON; a shape that is too long is refused before it is stored. */
-static int allocate(struct parse *p, json_t *json)
+/* Memory for what a text of that many commas can have. A tensor has at least three of them, and one
+ * more for each axis but the first. What is not used is never touched. */
+static int allocate(struct parse *p)
 {
-	size_t bytes = 0, dims = 0, n = 0;
-	const char *key;
-	json_t *info;
+	size_t commas = 0;
 
-	json_object_foreach(json, key, info)
-	{
-		size_t ndim = json_array_size(json_object_get(info, "shape"));
-
-		bytes += strlen(key) + 1;
-		dims += ndim <= GPUSHM_MAX_NDIM ? ndim : 0;
-		n++;
-	}
-	p->h->tensors = calloc(n + 1, sizeof(*p->h->tensors));
-	p->h->names = p->name_end = malloc(bytes + 1);
-	p->h->dims = p->dims_end = calloc(dims + 1, sizeof(*p->h->dims));
+	for (size_t i = 0; i < p->length; i++)
+		commas += p->text[i] == ',';
+	p->h->tensors = calloc(commas / 3 + 2, sizeof(*p->h->tensors));
+	p->h->names = p->name_end = malloc(p->length + 1);
+	p->h->dims = p->dims_end = calloc(commas + 1, sizeof(*p->h->dims));
 	return p->h->tensors && p->h->names && p->h->dims ? 0 : load_no_memory();
 }
 
@@ -352,29 +399,42 @@ static void find_aliases(struct header *h, const struct hashtable *names)
 	}
 }
 
-static int parse_aliases(struct header *h)
+/* No name occurs twice. */
+static int index_names(const struct parse *p, struct indexed *indexed, struct hashtable *names)
 {
-	_cleanup_(free_ptr) struct indexed *indexed = NULL;
-	struct hashtable names;
+	struct header *h = p->h;
 
-	if (json_object_size(h->metadata) == 0)
-		return 0;
-	h->aliases = calloc(json_object_size(h->metadata), sizeof(*h->aliases));
-	indexed = calloc(h->n + 1, sizeof(*indexed));
-	if (!h->aliases || !indexed || hashtable_init(&names) < 0)
-		return load_no_memory();
 	for (size_t i = 0; i < h->n; i++) {
 		const char *name = h->tensors[i].name;
 
+		if (find(h, names, name))
+			return load_fail(EBADMSG,
+					 "%s: its header has a duplicate object key \"%.100s\"",
+					 p->path, name);
 		indexed[i].tensor = i;
-		hashtable_insert(&names, &indexed[i].link, hashtable_hash(name, strlen(name)));
+		hashtable_insert(names, &indexed[i].link, hashtable_hash(name, strlen(name)));
 	}
-	find_aliases(h, &names);
-	hashtable_done(&names);
 	return 0;
 }
 
-/* ---- the whole ---- */
+static int parse_names(const struct parse *p)
+{
+	struct header *h = p->h;
+	_cleanup_(free_ptr) struct indexed *indexed = calloc(h->n + 1, sizeof(*indexed));
+	struct hashtable names;
+	int r;
+
+	h->aliases = calloc(json_object_size(h->metadata) + 1, sizeof(*h->aliases));
+	if (!h->aliases || !indexed || hashtable_init(&names) < 0)
+		return load_no_memory();
+	r = index_names(p, indexed, &names);
+	if (r == 0)
+		find_aliases(h, &names);
+	hashtable_done(&names);
+	return r;
+}
+
+/* ---- a member of the header ---- */
 
 /* jansson reads "-0" as the integer 0. No number of a header has a minus sign, once the numbers
  * that are negative have been refused. */
@@ -393,24 +453,42 @@ static bool has_minus(const char *text, size_t length)
 	return false;
 }
 
-static int parse_json(const char *path, const char *text, size_t length, json_t **ret)
+static int fail_json(const struct parse *p, const char *why, size_t at)
 {
-	json_error_t e;
-	json_t *json;
+	return load_fail(EBADMSG, "%s: its header is not valid JSON: %s (byte %zu of %zu)", p->path,
+			 why, at, p->length);
+}
 
-	if (length == 0 || text[0] != '{')
-		return load_fail(EBADMSG, "%s: its header does not begin with '{'", path);
-	/* jansson 2.14 skips one that follows a number. */
-	if (memchr(text, '\0', length))
-		return load_fail(EBADMSG, "%s: its header has a NUL byte", path);
-	json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &e);
-	if (!json)
-		return json_error_code(&e) == json_error_out_of_memory
-			       ? load_no_memory()
-			       : load_fail(EBADMSG,
-					   "%s: its header is not valid JSON: %s (byte %d of %zu)",
-					   path, e.text, e.position, length);
-	*ret = json;
+/* The size of a member before jansson makes objects of it. */
+static int check_member(const struct parse *p, const char *text, size_t n)
+{
+	static const char metadata[] = "\"" METADATA "\"";
+
+	if (n >= strlen(metadata) && memcmp(text, metadata, strlen(metadata)) == 0) {
+		if (json_text_values(text, n) <= HEADER_METADATA_VALUES_MAX)
+			return 0;
+		return load_fail(EBADMSG, "%s: " METADATA " has more than %u values", p->path,
+				 HEADER_METADATA_VALUES_MAX);
+	}
+	if (n <= TENSOR_TEXT_MAX)
+		return 0;
+	return load_fail(EBADMSG,
+			 "%s: the tensor at byte %zu of its header is described in %zu bytes; %u "
+			 "are allowed",
+			 p->path, p->at, n, TENSOR_TEXT_MAX);
+}
+
+static int parse_metadata(struct parse *p, json_t *metadata)
+{
+	int r = check_metadata(p, metadata);
+
+	if (r < 0)
+		return r;
+	if (p->h->metadata)
+		return load_fail(EBADMSG,
+				 "%s: its header has a duplicate object key \"" METADATA "\"",
+				 p->path);
+	p->h->metadata = json_incref(metadata);
 	return 0;
 }
 
@@ -419,48 +497,101 @@ static void drop_json(json_t **json)
 	json_decref(*json);
 }
 
-static int parse_tensors(struct parse *p, json_t *json, uint64_t data_bytes)
+/* By jansson. */
+static int parse_member(struct parse *p)
 {
+	const char *text = p->text + p->at;
+	size_t n = json_text_member(text, p->length - p->at);
+	_cleanup_(drop_json) json_t *object = NULL;
 	const char *key;
+	json_error_t e;
 	json_t *value;
-	int r = allocate(p, json);
+	int r = check_member(p, text, n);
 
 	if (r < 0)
 		return r;
-	json_object_foreach(json, key, value)
-	{
-		if (strcmp(key, METADATA) == 0)
-			continue;
-		r = parse_tensor(p, key, value);
+	object = json_text_load_member(text, n, &e);
+	if (!object && json_error_code(&e) == json_error_out_of_memory)
+		return load_no_memory();
+	if (!object)
+		return fail_json(p, e.text, p->at + (size_t)e.position);
+	if (json_object_size(object) != 1)
+		return fail_json(p, "a name is expected", p->at);
+	key = json_object_iter_key(json_object_iter(object));
+	value = json_object_get(object, key);
+	r = strcmp(key, METADATA) == 0 ? parse_metadata(p, value) : parse_tensor(p, key, value);
+	if (r == 0 && has_minus(text, n))
+		r = load_fail(EBADMSG, "%s: its header has a number \"-0\"", p->path);
+	p->at += n;
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static void skip_spaces(struct parse *p)
+{
+	while (p->at < p->length && json_text_is_space(p->text[p->at]))
+		p->at++;
+}
+
+static bool next_is(struct parse *p, char c)
+{
+	skip_spaces(p);
+	if (p->at == p->length || p->text[p->at] != c)
+		return false;
+	p->at++;
+	return true;
+}
+
+static int parse_members(struct parse *p)
+{
+	if (next_is(p, '}'))
+		return 0;
+	do {
+		int r;
+
+		skip_spaces(p);
+		r = parse_plain(p);
+		if (r == 0)
+			r = parse_member(p);
 		if (r < 0)
 			return r;
-	}
-	return check_cover(p, data_bytes);
+	} while (next_is(p, ','));
+	return next_is(p, '}') ? 0 : fail_json(p, "',' or '}' is expected", p->at);
+}
+
+static int parse_text(struct parse *p)
+{
+	int r;
+
+	if (p->length == 0 || p->text[0] != '{')
+		return load_fail(EBADMSG, "%s: its header does not begin with '{'", p->path);
+	/* jansson 2.14 skips one that follows a number. */
+	if (memchr(p->text, '\0', p->length))
+		return load_fail(EBADMSG, "%s: its header has a NUL byte", p->path);
+	p->at = 1;
+	r = allocate(p);
+	if (r == 0)
+		r = parse_members(p);
+	if (r < 0)
+		return r;
+	skip_spaces(p);
+	return p->at == p->length ? 0 : fail_json(p, "end of file expected", p->at);
 }
 
 int header_parse(const char *path, const char *text, size_t length, uint64_t data_bytes,
 		 struct header *ret)
 {
 	_cleanup_(header_done) struct header h = { 0 };
-	_cleanup_(drop_json) json_t *json = NULL;
-	struct parse p = { .path = path, .h = &h };
-	json_t *metadata;
-	int r = parse_json(path, text, length, &json);
+	struct parse p = { .path = path, .text = text, .length = length, .h = &h };
+	int covered, r = parse_text(&p);
 
 	if (r < 0)
 		return r;
-	metadata = json_object_get(json, METADATA);
-	if (metadata) {
-		r = check_metadata(&p, metadata);
-		if (r < 0)
-			return r;
-		h.metadata = json_incref(metadata);
-	}
-	r = parse_tensors(&p, json, data_bytes);
-	if (r == 0 && has_minus(text, length))
-		r = load_fail(EBADMSG, "%s: its header has a number \"-0\"", path);
-	if (r == 0)
-		r = parse_aliases(&h);
+	covered = check_cover(&p, data_bytes);
+	/* Two tensors of one name overlap, too: the name says more. */
+	r = parse_names(&p);
+	r = r < 0 ? r : covered;
 	if (r < 0)
 		return r;
 	*ret = h;

@@ -7,13 +7,16 @@
 #pragma once
 
 #include "client/gpushm.h"
+#include "proto/limits.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define HEADER_BYTES_MAX 100000000u /* of the JSON text; the format's own limit */
-#define HEADER_NO_SIZE UINT64_MAX   /* a stream: how many bytes of data follow is not known */
+#define HEADER_BYTES_MAX 100000000u	      /* of the JSON text; the format's own limit */
+#define HEADER_METADATA_VALUES_MAX ARRAYS_MAX /* as many names as arrays can be tied */
+#define HEADER_NO_SIZE UINT64_MAX /* a stream: how many bytes of data follow is not known */
 
 struct tensor {
 	const char *name; /* in header::names */
@@ -52,4 +55,5 @@ void header_done(struct header *h);
 
 /* Between the format's names of types and ours. 0, or -EINVAL; *ret_name is static. */
 int header_dtype_parse(const char *name, struct gpushm_dtype *ret);
+bool header_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret);
 int header_dtype_name(struct gpushm_dtype t, const char **ret_name);

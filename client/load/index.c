@@ -6,7 +6,9 @@
 #include "client/load/index.h"
 
 #include "client/load/fail.h"
+#include "client/load/json_text.h"
 #include "proto/base/own.h"
+#include "proto/limits.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -15,6 +17,7 @@
 #include <sys/stat.h>
 
 #define INDEX_BYTES_MAX HEADER_BYTES_MAX
+#define INDEX_VALUES_MAX (2 * ARRAYS_MAX) /* a shard for each tensor, and what "metadata" has */
 
 static int read_whole(const char *path, char **ret, size_t *ret_n)
 {
@@ -120,6 +123,9 @@ static int parse(struct index *index, const char *text, size_t n)
 	json_error_t e;
 	int r;
 
+	if (json_text_values(text, n) > INDEX_VALUES_MAX)
+		return load_fail(EBADMSG, "%s has more than %u values", index->path,
+				 INDEX_VALUES_MAX);
 	index->json = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 	if (!index->json)
 		return json_error_code(&e) == json_error_out_of_memory

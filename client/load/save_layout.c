@@ -13,6 +13,7 @@
 
 #include "client/load/fail.h"
 #include "client/load/header.h"
+#include "client/load/json_text.h"
 #include "proto/base/own.h"
 
 #include <endian.h>
@@ -209,53 +210,61 @@ static void order(struct save_layout *l)
 
 /* ---- the header ---- */
 
-static json_t *parse_metadata(const char *text, size_t n, const char *whose)
+static int parse_metadata(const char *text, size_t n, const char *whose, json_t **ret)
 {
+	bool strings = json_text_values(text, n) <= HEADER_METADATA_VALUES_MAX;
 	json_error_t error;
-	json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error), *member;
+	json_t *value = strings ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &error) : NULL;
 	const char *key;
-	bool strings = json_is_object(value);
+	json_t *member;
 
+	if (strings && !value && json_error_code(&error) == json_error_out_of_memory)
+		return load_no_memory();
+	strings &= json_is_object(value);
 	json_object_foreach(value, key, member) strings &= json_is_string(member);
-	if (strings)
-		return value;
+	if (strings) {
+		*ret = value;
+		return 0;
+	}
 	json_decref(value);
-	load_fail(EINVAL, "%s are no JSON object of strings", whose);
-	return NULL;
+	return load_fail(EINVAL, "%s are no JSON object of strings", whose);
 }
 
 /* Of the array that has them, if they were too large for an attribute. */
-static json_t *read_metadata_array(struct gpushm_buffer *b, const struct arrays *arrays)
+static int read_metadata_array(struct gpushm_buffer *b, const struct covered *c, json_t **ret)
 {
 	_cleanup_(free_ptr) char *text = NULL;
-	const struct covered *c = NULL;
+	size_t n = c->end - c->begin;
+	int r;
 
-	for (size_t i = 0; i < arrays->n; i++)
-		if (is_metadata(&arrays->items[i]))
-			c = &arrays->items[i];
-	if (!c)
-		return json_object();
-	text = malloc(c->end - c->begin + 1);
-	if (!text) {
-		load_no_memory();
-		return NULL;
-	}
-	if (gpushm_read(b, c->begin, text, c->end - c->begin) < 0)
-		return NULL;
-	return parse_metadata(text, c->end - c->begin, "the array \"" METADATA "\"'s contents");
+	if (n > HEADER_BYTES_MAX)
+		return load_fail(EFBIG,
+				 "the array \"" METADATA "\" has %zu bytes; the header of a "
+				 "safetensors file can have %u",
+				 n, HEADER_BYTES_MAX);
+	text = malloc(n + 1);
+	if (!text)
+		return load_no_memory();
+	r = gpushm_read(b, c->begin, text, n);
+	return r < 0 ? r : parse_metadata(text, n, "the array \"" METADATA "\"'s contents", ret);
 }
 
-/* NULL: an error, with gpushm_error() set. */
-static json_t *find_metadata(struct gpushm_buffer *b, const struct arrays *arrays, const char *text)
+static int find_metadata(struct gpushm_buffer *b, const struct arrays *arrays, const char *text,
+			 json_t **ret)
 {
 	const void *value;
 	size_t size;
 
 	if (text)
-		return parse_metadata(text, strlen(text), "the metadata");
+		return parse_metadata(text, strlen(text), "the metadata", ret);
 	if (gpushm_buffer_attr(b, METADATA_ATTR, &value, &size) == 0)
-		return parse_metadata(value, size, "the buffer's attribute \"" METADATA_ATTR "\"");
-	return read_metadata_array(b, arrays);
+		return parse_metadata(value, size, "the buffer's attribute \"" METADATA_ATTR "\"",
+				      ret);
+	for (size_t i = 0; i < arrays->n; i++)
+		if (is_metadata(&arrays->items[i]))
+			return read_metadata_array(b, &arrays->items[i], ret);
+	*ret = json_object();
+	return *ret ? 0 : load_no_memory();
 }
 
 static json_t *describe(const struct saved *s)
@@ -310,14 +319,13 @@ static int make_header(struct save_layout *l, json_t *metadata)
 int save_layout_make(struct gpushm_buffer *b, const struct arrays *arrays, const char *metadata,
 		     struct save_layout *ret)
 {
-	json_t *object;
+	json_t *object = NULL;
 	int r;
 
 	*ret = (struct save_layout){ 0 };
-	object = find_metadata(b, arrays, metadata);
-	if (!object)
-		return -EINVAL;
-	r = collect(arrays, ret);
+	r = find_metadata(b, arrays, metadata, &object);
+	if (r == 0)
+		r = collect(arrays, ret);
 	if (r == 0)
 		r = join_tied(ret, object);
 	if (r == 0) {

@@ -5,10 +5,12 @@
  */
 #include "client/load/header.h"
 #include "proto/base/own.h"
+#include "proto/dtype.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,6 +171,50 @@ START_TEST(a_tied_weight_loses_its_second_name)
 }
 END_TEST
 
+/* What is read without jansson and what is read by it are the same tensor. */
+START_TEST(a_way_to_write_a_tensor_changes_it)
+{
+	static const char *const ways[] = {
+		"{\"a.b\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
+		"{\"a.b\":{\"data_offsets\":[0,12],\"shape\":[2,3],\"dtype\":\"F16\"}}",
+		"{ \"a.b\" :\n{\t\"dtype\" : \"F16\" , \"shape\" : [ 2 , 3 ] "
+		",\r\"data_offsets\":[0, "
+		"12 ] } } ",
+		"{\"a\\u002eb\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
+		"{\"a.b\":{\"\\u0064type\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
+		"{\"a.b\":{\"dtype\":\"\\u004616\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
+		"{\"__metadata__\":{},\"a.b\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":["
+		"0,12]}}",
+	};
+	struct header h;
+
+	ck_assert_msg(parse(ways[_i], 12, &h) == 0, "%s: %s", ways[_i], gpushm_error());
+	ck_assert_uint_eq(h.n, 1);
+	ck_assert_str_eq(h.tensors[0].name, "a.b");
+	ck_assert_uint_eq(h.tensors[0].dtype.code, DTYPE_FLOAT);
+	ck_assert_uint_eq(h.tensors[0].dtype.bits, 16);
+	ck_assert_uint_eq(h.tensors[0].ndim, 2);
+	ck_assert_int_eq(h.tensors[0].shape[0], 2);
+	ck_assert_int_eq(h.tensors[0].shape[1], 3);
+	ck_assert_uint_eq(h.tensors[0].begin, 0);
+	ck_assert_uint_eq(h.tensors[0].end, 12);
+	header_done(&h);
+}
+END_TEST
+
+START_TEST(the_largest_numbers_are_refused)
+{
+	struct header h;
+
+	ck_assert_int_eq(parse("{\"t\":" T("U8", "2305843009213693951", 0, 2305843009213693951) "}",
+			       HEADER_NO_SIZE, &h),
+			 0);
+	ck_assert_int_eq(h.tensors[0].shape[0], (INT64_C(1) << 61) - 1);
+	ck_assert_uint_eq(h.tensors[0].end, (INT64_C(1) << 61) - 1);
+	header_done(&h);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 #define LONG_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -196,6 +242,15 @@ static const struct {
 	{ "{\"t\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1,
 	  EBADMSG, "duplicate" },
 	{ "{\"__metadata__\":{\"a\":\"b\",\"a\":\"b\"}}", 0, EBADMSG, "duplicate" },
+	{ "{\"t\":" T("U8", "1", 0, 1) " \"u\":" T("U8", "1", 1, 2) "}", 2, EBADMSG,
+	  "',' or '}' is expected" },
+	{ "{\"t\":" T("U8", "1", 0, 1) ",\"u\":" T("U8", "1", 1, 2), 2, EBADMSG,
+	  "',' or '}' is expected" },
+	{ "{,}", 0, EBADMSG, "not valid JSON" },
+	{ "{\"t\":" T("U8", "1", 0, 1) "]", 1, EBADMSG, "not valid JSON" },
+	{ "{\"t\":" T("U8", "01", 0, 1) "}", 1, EBADMSG, "not valid JSON" },
+	{ "{\"t\":" T("U8", "1,", 0, 1) "}", 1, EBADMSG, "not valid JSON" },
+	{ "{\"__metadata__\":{},\"__metadata__\":{}}", 0, EBADMSG, "duplicate" },
 	/* A tensor's members. */
 	{ "{\"t\":1}", 0, EBADMSG, "tensor \"t\" is not a JSON object" },
 	{ "{\"t\":[\"U8\",[1],[0,1]]}", 1, EBADMSG, "tensor \"t\" is not a JSON object" },
@@ -292,6 +347,62 @@ START_TEST(a_header_that_is_cut_is_read)
 }
 END_TEST
 
+/* What jansson has at once. */
+static size_t held, peak;
+
+static void *counted_malloc(size_t n)
+{
+	size_t *block = malloc(n + sizeof(max_align_t));
+
+	*block = n;
+	held += n;
+	peak = held > peak ? held : peak;
+	return (char *)block + sizeof(max_align_t);
+}
+
+static void counted_free(void *memory)
+{
+	size_t *block = memory ? (size_t *)((char *)memory - sizeof(max_align_t)) : NULL;
+
+	held -= block ? *block : 0;
+	free(block);
+}
+
+/* What a text repeats, between its start and end. */
+static const struct {
+	const char *start, *repeated, *end, *says;
+} hostile[] = {
+	{ "{\"t\":{\"dtype\":\"U8\",\"shape\":[0", ",0", "],\"data_offsets\":[0,0]}}", "allowed" },
+	{ "{\"t\":{\"x\":[{}", ",{}", "]}}", "allowed" },
+	{ "{\"t\":[", "[", "", "allowed" },
+	{ "{\"t\":\"", "x", "\"}", "allowed" },
+	{ "{\"t\":[[]],\"", "x", "\":1}", "tensor \"t\" is not a JSON object" },
+	{ "{\"__metadata__\":{\"a\":[{}", ",{}", "]}}", "more than" },
+	{ "{\"__metadata__\":", "{\"a\":", "1", "more than" },
+	{ "{\"__metadata__\":[", "[", "", "more than" },
+	{ "{\"\\u005f_metadata__\":[0", ",0", "]}", "allowed" },
+	{ "{", ",", "}", "not valid JSON" },
+	{ "{\"", "\\\"", "", "allowed" },
+};
+
+START_TEST(a_hostile_header_takes_many_times_its_size)
+{
+	size_t n = strlen(hostile[_i].repeated), times = (4u << 20) / n;
+	_cleanup_(free_ptr) char *text = malloc(times * n + 128);
+	char *end = stpcpy(text, hostile[_i].start);
+	struct header h;
+
+	for (size_t i = 0; i < times; i++)
+		end = stpcpy(end, hostile[_i].repeated);
+	stpcpy(end, hostile[_i].end);
+	json_set_alloc_funcs(counted_malloc, counted_free);
+	ck_assert_int_eq(parse(text, 0, &h), -EBADMSG);
+	ck_assert_msg(strstr(gpushm_error(), hostile[_i].says), "%s", gpushm_error());
+	ck_assert_uint_lt(peak, 4u << 20);
+	ck_assert_uint_eq(held, 0);
+}
+END_TEST
+
 START_TEST(a_name_of_a_file_reaches_the_terminal)
 {
 	struct header h;
@@ -315,8 +426,11 @@ int main(void)
 	tcase_add_test(tc, a_header_without_tensors_is_refused);
 	tcase_add_test(tc, the_length_of_a_stream_is_believed);
 	tcase_add_test(tc, a_tied_weight_loses_its_second_name);
+	tcase_add_loop_test(tc, a_way_to_write_a_tensor_changes_it, 0, 7);
+	tcase_add_test(tc, the_largest_numbers_are_refused);
 	tcase_add_loop_test(tc, a_header_that_breaks_a_rule_is_read, 0, array_size(bad));
 	tcase_add_test(tc, a_header_that_is_cut_is_read);
+	tcase_add_loop_test(tc, a_hostile_header_takes_many_times_its_size, 0, array_size(hostile));
 	tcase_add_test(tc, a_name_of_a_file_reaches_the_terminal);
 	return suite_run("header", tc, NULL);
 }
