@@ -542,7 +542,7 @@ check-bare:
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
 # For its Python they need be of its version; libraries like CuPy and PyTorch are the machine's.
 GPU_PYTHON ?= 3.12
-GPU_WHEELS = pytest pluggy iniconfig packaging pygments ml_dtypes
+GPU_WHEELS = pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn
 .PHONY: gpu-bundle check-gpu check-gpu-deaths check-gpu-python
 $(BUILD)/deps/python/ready:
 	@mkdir -p $(@D); python3 -m venv $(BUILD)/pip
@@ -570,7 +570,7 @@ check-gpu:
 		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
 	@tests/run.sh --sum $(RESULTS)
 # The Python package with the libraries that are there, or with PARTS of them; LIMIT is the seconds for each.
-PARTS ?= torch torch-memory models numba numba-kernels cupy-cai cuda-core-resource core jax cupy cuda-core handles numpy
+PARTS ?= torch torch-memory models models-examples transformers numba numba-kernels cupy-cai cuda-core-resource core jax cupy cuda-core handles numpy
 CHECK_GPU_PYTHON = for p in $(PARTS); do \
 	V=1 $(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
 check-gpu-python:

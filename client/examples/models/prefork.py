@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Eight workers of a prefork server answer with one model, which is in memory once.
 
-With gunicorn, where one process has called publish():  gunicorn --workers 8 'prefork:app()'
-python prefork.py  forks eight workers itself, asks them 200 times, and stops them.
+python prefork.py  forks eight workers itself, asks them 200 times, and stops them. With gunicorn, in this folder:
+
+    python -c 'import prefork; prefork.publish()'
+    gunicorn --workers 8 'prefork:app()'             # then: curl 'http://127.0.0.1:8000/?1'
 """
 
 import json
+import multiprocessing as mp
 import os
-import signal
 import socket
 
 import gpushm.torch
@@ -28,7 +30,7 @@ def app():
 
     def answer(environ, start_response):
         x = torch.full((1, 512), float(environ["QUERY_STRING"]), device=model[0].weight.device)
-        start_response("200 OK", [])
+        start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps([os.getpid(), model(x).mean().item()]).encode()]
 
     return answer
@@ -43,18 +45,14 @@ def serve(listener):  # the least of a server: a question is a number
 
 
 if __name__ == "__main__":
-    listener, workers, answers = socket.create_server(("127.0.0.1", 0)), [], []
-    for run in (publish, *[lambda: serve(listener)] * 8):
-        workers.append(os.fork())
-        if workers[-1] == 0:
-            os._exit(run() or 0)
+    fork, listener, answers = mp.get_context("fork"), socket.create_server(("127.0.0.1", 0)), []
+    for run in ((publish,), *[(serve, listener)] * 8):
+        fork.Process(target=run[0], args=run[1:], daemon=True).start()  # ends before this process does
     for _ in range(200):
-        with socket.create_connection(listener.getsockname()) as asked:
+        with socket.create_connection(listener.getsockname(), timeout=120) as asked:
             asked.sendall(b"1")
             answers.append(json.loads(asked.makefile().read()))
     info = gpushm.stat("prefork")
     print(f"{len({pid for pid, _ in answers})} workers answered, {info.readers} share {info.nbytes >> 20} MiB")
     assert len({mean for _, mean in answers}) == 1
-    for pid in workers[1:]:
-        os.kill(pid, signal.SIGTERM)
     gpushm.unlink("prefork")

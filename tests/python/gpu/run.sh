@@ -14,9 +14,11 @@ numba-kernels) tests=(tests/python/gpu/test_numba.py) ;;
 models)
 	tests=()
 	for t in tests/python/models/test_*.py; do
-		case $t in *_memory.py) ;; *) tests+=("$t") ;; esac
+		case $t in *_memory.py | *_examples.py | *_transformers.py | *_from_pretrained.py | *_documents.py) ;; *) tests+=("$t") ;; esac
 	done
 	;;
+models-examples) tests=(tests/python/models/test_examples.py tests/python/models/test_documents.py) ;;
+transformers) tests=(tests/python/models/test_transformers.py tests/python/models/test_from_pretrained.py) ;;
 torch-memory) tests=(tests/python/models/test_memory.py) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
@@ -40,8 +42,8 @@ setsid "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir t
 session=$!
 (
 	# It may outlive this script, and must not keep its output open.
-	sleep "${LIMIT:-120}" >/dev/null
-	echo "$part: not done in ${LIMIT:-120} s"
+	sleep "${LIMIT:-200}" >/dev/null
+	echo "$part: not done in ${LIMIT:-200} s"
 	kill -KILL -- -$session
 ) 2>/dev/null &
 clock=$!
