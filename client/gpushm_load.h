@@ -32,10 +32,11 @@ extern "C" {
 
 /* How far a load, save or verification is. */
 struct gpushm_load_progress {
-	uint64_t done, total; /* bytes of tensors */
-	uint64_t elapsed_ns;  /* since the first byte was asked for */
-	const char *file;     /* that is read or written; NULL for a verification, and while
-				 another process loads */
+	uint64_t done,
+		total;	     /* bytes of tensors; total is 0 before the header of a pipe has come */
+	uint64_t elapsed_ns; /* since the first byte was asked for */
+	const char *file;    /* that is read or written; NULL for a verification, and while
+				another process loads */
 };
 
 /* What a load, save or verification did. */
@@ -49,7 +50,8 @@ struct gpushm_load_report {
 };
 
 /* Called from the calling thread, some ten times a second and once at the end; with nothing done
- * also while another process loads. Nonzero stops the work: -ECANCELED, and nothing is left behind.
+ * also during a wait: for another process that loads, for space, or for a pipe. Nonzero stops the
+ * work: -ECANCELED, and nothing is left behind.
  */
 typedef int gpushm_load_progress_fn(void *user, const struct gpushm_load_progress *progress);
 

@@ -93,6 +93,9 @@ int model_on_progress(void *user, const struct gpushm_load_progress *p)
 {
 	struct model_progress *m = user;
 
+	/* Nothing is known yet of a pipe whose header has not come. */
+	if (!m->begun && p->total == 0)
+		return 0;
 	if (!m->begun) {
 		m->begun = true;
 		transfer_catch_signals();

@@ -233,11 +233,11 @@ static int open_all(struct checkpoint *cp, struct indexes *indexes, const char *
 	return r;
 }
 
-int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
+int checkpoint_open(const char *const *sources, size_t n, const char *sha256, struct load_stop stop,
 		    struct checkpoint *ret)
 {
 	_cleanup_(close_indexes) struct indexes indexes = { 0 };
-	struct checkpoint cp = { 0 };
+	struct checkpoint cp = { .files.stop = stop };
 	int r = n == 0 ? load_fail(EINVAL, "there is no source to load")
 		       : open_all(&cp, &indexes, sources, n, sha256);
 

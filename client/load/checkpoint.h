@@ -12,9 +12,10 @@ struct checkpoint {
 	struct header *headers; /* owned; one for each file */
 };
 
-/* Opens the files of all sources, in their order. sha256: a file of checksums, or NULL. Errors as
- * gpushm_load() has them for sources, with gpushm_error() set. */
-int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
+/* Opens the files of all sources, in their order. sha256: a file of checksums, or NULL. stop: ends
+ * waits for streams, here and in checkpoint_finish(). Errors as gpushm_load() has them for sources,
+ * with gpushm_error() set. */
+int checkpoint_open(const char *const *sources, size_t n, const char *sha256, struct load_stop stop,
 		    struct checkpoint *ret);
 
 /* May be called on a zeroed checkpoint and twice. */

@@ -12,6 +12,7 @@
 #include "client/gpushm_private.h"
 #include "client/load/blocks.h"
 #include "client/load/crew.h"
+#include "client/load/file.h"
 #include "client/load/readback.h"
 #include "client/load/transport.h"
 #include "proto/base/own.h"
@@ -163,8 +164,10 @@ struct job {
 	struct engine *e;
 	struct blocks blocks;
 	struct digest digest;
+	struct load_files *files;
 	struct source *sources; /* owned; one for each file */
 	size_t n_sources;
+	bool has_stream;
 	unsigned threads;
 	char *host;	 /* the buffer's memory, if the processor writes it; else NULL */
 	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
@@ -320,29 +323,26 @@ static bool is_stopped(const void *crew)
 }
 
 /* Where there is a stream there is one worker. */
-static void set_stop(struct job *job, const struct crew *crew)
+static int read_stream(struct worker *w)
 {
-	for (size_t i = 0; i < job->n_sources; i++) {
-		struct load_file *f = job->sources[i].file;
+	struct load_files *files = w->job->files;
+	int r;
 
-		if (f->stream) {
-			f->stopped = crew ? is_stopped : NULL;
-			f->stopped_of = crew;
-		}
-	}
+	load_files_set_stop(files, (struct load_stop){ is_stopped, w->crew });
+	r = worker_loop(w);
+	load_files_set_stop(files, files->stop);
+	return r;
 }
 
 static int worker_run(struct crew *crew, unsigned thread, void *user)
 {
 	struct gpushm_private_error why;
+	struct job *job = user;
 	struct worker w;
-	int closed, r = worker_open(&w, user, crew, thread);
+	int closed, r = worker_open(&w, job, crew, thread);
 
-	if (r == 0) {
-		set_stop(w.job, crew);
-		r = worker_loop(&w);
-		set_stop(w.job, NULL);
-	}
+	if (r == 0)
+		r = job->has_stream ? read_stream(&w) : worker_loop(&w);
 	gpushm_private_keep(&why);
 	closed = worker_close(&w);
 	if (r < 0)
@@ -357,8 +357,9 @@ static unsigned count_threads(struct engine *e, struct job *job)
 	unsigned threads = transport_threads();
 
 	for (size_t i = 0; i < job->n_sources; i++)
-		if (job->sources[i].file->stream)
-			return 1;
+		job->has_stream |= job->sources[i].file->stream;
+	if (job->has_stream)
+		return 1;
 	if (e->threads > 0)
 		return e->threads;
 	for (size_t i = 0; i < job->n_sources; i++)
@@ -372,7 +373,7 @@ static int job_open(struct job *job, struct engine *e, struct load_files *files,
 {
 	int r;
 
-	*job = (struct job){ .e = e };
+	*job = (struct job){ .e = e, .files = files };
 	r = blocks_init(&job->blocks, plan);
 	if (r == 0)
 		r = digest_init(&job->digest, job->blocks.n);

@@ -30,7 +30,7 @@ static struct load_file *add(struct load_files *files, const char *path)
 		return NULL;
 	files->files = grown;
 	grown += files->n;
-	*grown = (struct load_file){ .path = strdup(path), .fd = -1 };
+	*grown = (struct load_file){ .path = strdup(path), .fd = -1, .stop = files->stop };
 	if (!grown->path)
 		return NULL;
 	sha256_init(&grown->hash);
@@ -61,6 +61,18 @@ static int set_standard_input(struct load_file *f)
 	return r;
 }
 
+/* The open of a named pipe, too, would wait for a process that writes. */
+static int open_path(struct load_file *f, const char *path)
+{
+	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY;
+	int r = set_fd(f, open(path, flags | O_NONBLOCK));
+
+	f->waits = r == 0 && S_ISFIFO(f->st.st_mode);
+	if (r == 0 && !f->waits && fcntl(f->fd, F_SETFL, flags) < 0)
+		return load_fail(errno, "%s: %s", path, strerror(errno));
+	return r;
+}
+
 int load_files_add(struct load_files *files, const char *path)
 {
 	bool standard = strcmp(path, "-") == 0;
@@ -69,9 +81,7 @@ int load_files_add(struct load_files *files, const char *path)
 	if (!f)
 		return load_no_memory();
 	f->standard_input = standard;
-	if (standard)
-		return set_standard_input(f);
-	return set_fd(f, open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY));
+	return standard ? set_standard_input(f) : open_path(f, path);
 }
 
 int load_files_add_memory(struct load_files *files, const char *name, const void *bytes, size_t n)
@@ -108,14 +118,20 @@ void load_files_done(struct load_files *files)
 
 /* ---- reading ---- */
 
-/* A pipe may have no data for long. */
+/* A pipe may have no data for long. A signal does not end the wait, but whether to stop is asked at
+ * once then. */
 static int wait_for_data(const struct load_file *f)
 {
 	struct pollfd waits = { .fd = f->fd, .events = POLLIN };
+	int r;
 
-	while (f->stopped && poll(&waits, 1, LOOK_AGAIN_MS) == 0)
-		if (f->stopped(f->stopped_of))
+	if (!f->stream || (!f->stop.asked && !f->waits))
+		return 0;
+	do {
+		r = poll(&waits, 1, f->stop.asked ? LOOK_AGAIN_MS : -1);
+		if (r <= 0 && f->stop.asked && f->stop.asked(f->stop.of))
 			return load_fail(ECANCELED, "%s: reading was stopped", f->path);
+	} while (r == 0 || (r < 0 && errno == EINTR));
 	return 0;
 }
 
@@ -134,7 +150,7 @@ static int read_up_to(struct load_file *f, void *to, size_t n, off_t offset, siz
 		r = offset < 0 ? read(f->fd, at, n - got)
 			       : pread(f->fd, at, n - got, offset + (off_t)got);
 
-		if (r < 0 && errno == EINTR)
+		if (r < 0 && (errno == EINTR || (errno == EAGAIN && f->waits)))
 			continue;
 		if (r < 0)
 			return load_fail(errno, "%s: %s", f->path, strerror(errno));
@@ -255,6 +271,12 @@ int load_file_header(struct load_file *f, char **ret_text, size_t *ret_length,
 	*ret_length = length;
 	*ret_data_bytes = f->stream ? HEADER_NO_SIZE : f->size - f->data;
 	return 0;
+}
+
+void load_files_set_stop(struct load_files *files, struct load_stop stop)
+{
+	for (size_t i = 0; i < files->n; i++)
+		files->files[i].stop = stop;
 }
 
 /* ---- afterwards ---- */

@@ -14,6 +14,9 @@ int load_files_add(struct load_files *files, const char *path);
 /* Adds a file in memory; `name` is for errors. Copies the bytes. */
 int load_files_add_memory(struct load_files *files, const char *name, const void *bytes, size_t n);
 
+/* How a wait for streams ends, until the next call. */
+void load_files_set_stop(struct load_files *files, struct load_stop stop);
+
 /* Closes all. May be called on a zeroed struct and twice. */
 void load_files_done(struct load_files *files);
 

@@ -26,6 +26,7 @@
 	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY | \
 	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT)
 #define LOOK_AGAIN_MS 100u
+#define SPACE_TURN_MS 500u /* a turn loses its place in the queue for space */
 
 struct loading {
 	struct gpushm *c;
@@ -79,6 +80,53 @@ static int read_options(const struct gpushm_load_options *from, struct gpushm_lo
 
 /* ---- creating ---- */
 
+/* Progress can stop a wait, too: for another process, for space, or for a stream. */
+static int report_wait(const struct loading *l)
+{
+	bool copied = l->result.content[0] != '\0';
+	const struct gpushm_load_progress p = { .done = copied ? l->m.plan.bytes : 0,
+						.total = l->m.plan.bytes,
+						.elapsed_ns = l->result.elapsed_ns };
+
+	if (l->load.progress && l->load.progress(l->load.user, &p) != 0)
+		return load_fail(ECANCELED, "the load was stopped");
+	return 0;
+}
+
+/* A wait of the daemon for space, in turns, so that progress can stop it. */
+struct turn {
+	struct gpushm_options options;
+	const struct gpushm_options *use; /* the options of this turn */
+	uint64_t left;			  /* ms after it */
+};
+
+static void set_turn(struct turn *t, uint64_t left)
+{
+	t->options.wait_ms = left < SPACE_TURN_MS ? left : SPACE_TURN_MS;
+	t->left = left == GPUSHM_WAIT_FOREVER ? left : left - t->options.wait_ms;
+}
+
+/* Options that this library does not know whole are gpushm_create()'s to refuse. */
+static void first_turn(const struct loading *l, struct turn *t)
+{
+	*t = (struct turn){ .options = l->known, .use = l->options };
+	if (!l->load.progress || !l->options || l->options->struct_size > sizeof(t->options))
+		return;
+	t->options.struct_size = sizeof(t->options);
+	t->use = &t->options;
+	set_turn(t, l->known.wait_ms);
+}
+
+/* After a turn that found no space: 0 for another one, else the error r or that of progress. */
+static int next_turn(const struct loading *l, struct turn *t, int r)
+{
+	if (t->left == 0)
+		return r;
+	r = report_wait(l);
+	set_turn(t, t->left);
+	return r;
+}
+
 /* What the attributes take at the end, so that a load does not fail for want of space then. */
 static int check_attrs(const struct loading *l)
 {
@@ -110,8 +158,13 @@ static int describe(struct loading *l)
 
 static int create_as(struct loading *l, const char *name)
 {
-	int r = gpushm_create(l->c, name, l->m.bytes, l->options, &l->b);
+	struct turn t;
+	int r;
 
+	first_turn(l, &t);
+	do
+		r = gpushm_create(l->c, name, l->m.bytes, t.use, &l->b);
+	while (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0);
 	return r < 0 ? r : describe(l);
 }
 
@@ -226,27 +279,23 @@ static int wait_for_loader(struct loading *l)
 	return r == -ETIMEDOUT ? 0 : r;
 }
 
-/* Progress can stop a wait for another process, too. */
-static int report_wait(const struct loading *l)
-{
-	const struct gpushm_load_progress p = { .total = l->m.plan.bytes };
-
-	if (l->load.progress && l->load.progress(l->load.user, &p) != 0)
-		return load_fail(ECANCELED, "the load was stopped");
-	return 0;
-}
-
 static int open_or_create(struct loading *l)
 {
+	struct turn t;
+
+	first_turn(l, &t);
 	for (;;) {
 		uint64_t left = left_ms(l);
 		uint64_t nap = l->load.progress && left > LOOK_AGAIN_MS ? LOOK_AGAIN_MS : left;
-		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, nap, l->m.bytes,
-					      l->options, &l->b);
+		int r = gpushm_open_or_create(l->c, l->name, GPUSHM_READ, nap, l->m.bytes, t.use,
+					      &l->b);
 
-		if (r != -ETIMEDOUT || nap == left)
+		if (r == -ENOSPC)
+			r = next_turn(l, &t, r);
+		else if (r == -ETIMEDOUT && nap < left)
+			r = report_wait(l);
+		else
 			return r;
-		r = report_wait(l);
 		if (r < 0)
 			return r;
 	}
@@ -392,12 +441,20 @@ static int begin_engine(struct loading *l)
 	return engine_new(l->c, l->options, &l->load, &l->engine);
 }
 
+/* A wait for a stream ends when progress says so. */
+static bool is_stopped(const void *of)
+{
+	return report_wait(of) < 0;
+}
+
 static int run(struct loading *l, const char *const *sources, size_t n)
 {
 	int r = begin_engine(l);
 
 	if (r == 0)
-		r = checkpoint_open(sources, n, l->load.sha256, &l->cp);
+		r = checkpoint_open(sources, n, l->load.sha256,
+				    (struct load_stop){ l->load.progress ? is_stopped : NULL, l },
+				    &l->cp);
 	if (r == 0)
 		r = model_make(&l->cp, &l->load, &l->m);
 	if (r == 0)
@@ -486,7 +543,7 @@ int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_lo
 	int r = read_options(load, &o);
 
 	if (r == 0)
-		r = checkpoint_open(sources, n, NULL, &cp);
+		r = checkpoint_open(sources, n, NULL, (struct load_stop){ 0 }, &cp);
 	if (r == 0 && checkpoint_is_stream(&cp))
 		r = load_fail(ESPIPE, "a stream has no key: it can be read only once");
 	if (r == 0)

@@ -11,6 +11,13 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+/* Whether to stop waiting for the data of a stream. It is asked some ten times a second in the
+ * thread that reads; NULL: wait as long as it takes. */
+struct load_stop {
+	bool (*asked)(const void *of);
+	const void *of;
+};
+
 /* A source file. It is open from the moment its header is read until all is copied. */
 struct load_file {
 	char *path;  /* owned; as errors name it */
@@ -26,20 +33,20 @@ struct load_file {
 	bool has_sha256; /* of the whole file; from the file of checksums */
 	uint8_t sha256[SHA256_DIGEST_SIZE];
 	struct sha256_ctx hash; /* stream, if has_sha256: of what was read */
-	/* Stream: whether to stop waiting for data; NULL: it waits as long as it takes. */
-	bool (*stopped)(const void *of);
-	const void *stopped_of;
+	struct load_stop stop;
+	bool waits; /* a named pipe, whose reads don't: poll it before */
 };
 
 struct load_files {
 	struct load_file *files; /* owned */
 	size_t n;
+	struct load_stop stop; /* of files that are added, and when the engine is not at work */
 };
 
 /* Reads exactly n bytes at `offset` of the file; a stream is read up to there, and what lies before
  * is dropped. Offsets of a stream only grow, and one thread at a time reads it. 0, or with
  * gpushm_error() set: -ESTALE if the file ends before, for a stream -EBADMSG; the error of read(2);
- * -ECANCELED if stopped() says so. */
+ * -ECANCELED if its stop says so. */
 int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset);
 
 /* Bytes that lie side by side in a file and in the buffer. */

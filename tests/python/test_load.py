@@ -19,6 +19,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+from daemon import Daemon
 
 numpy_files = pytest.importorskip("safetensors.numpy")
 
@@ -257,6 +258,88 @@ def test_ctrl_c_does_not_stop_a_wait(file: Path, host_pool: str) -> None:
             gpushm.load(file, "m", pool=host_pool, if_missing=True, timeout=0.2)
         assert time.monotonic() - start >= 0.2
         a.discard()
+
+
+# ---- pipes ----
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> str:
+    """A named pipe."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return str(path)
+
+
+def write_to(pipe: str, data: bytes, opened: threading.Event | None = None) -> threading.Thread:
+    """A thread that writes into the pipe, and closes it when the event is set."""
+
+    def run() -> None:
+        with suppress(BrokenPipeError), open(pipe, "wb", buffering=0) as end:
+            end.write(data)
+            if opened is not None:
+                opened.wait(60)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_a_pipe_is_not_read_whole(file: Path, pipe: str, host_pool: str) -> None:
+    thread = write_to(pipe, file.read_bytes())
+    with gpushm.load(pipe, "m", pool=host_pool) as b:
+        assert equal(b, TENSORS)
+    thread.join()
+
+
+@pytest.mark.parametrize("stops", ["nobody writes", "in the length", "in the header", "in a tensor", "at its end"])
+@pytest.mark.parametrize("how", ["progress", "ctrl-c"])
+def test_a_wait_for_a_pipe_does_not_end(stops: str, how: str, file: Path, pipe: str, host_pool: str) -> None:
+    data = file.read_bytes()
+    n = {"in the length": 4, "in the header": 20, "in a tensor": len(data) - 3, "at its end": len(data)}.get(stops)
+    end = threading.Event()
+    thread = None if n is None else write_to(pipe, data[:n], end)
+    calls = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            if how == "progress":
+                raise Stop
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stop if how == "progress" else KeyboardInterrupt):
+        gpushm.load(pipe, "m", pool=host_pool, progress=progress)
+    assert gpushm.ls() == []
+    end.set()
+    if thread is not None:
+        thread.join()
+
+
+def test_a_pipe_is_read_again_after_a_wait_for_space(file: Path, pipe: str) -> None:
+    """The wait is longer than a turn of it."""
+    daemon = Daemon("[pool small]\nkind=host\nsize=4M\n")
+    thread = write_to(pipe, file.read_bytes())
+    try:
+        with gpushm.connect(daemon.socket) as c:
+            full = c.create("full", 4 << 20)
+            timer = threading.Timer(1.2, full.discard)
+            timer.start()
+            with c.load(pipe, "m", wait=60) as b:
+                assert equal(b, TENSORS)
+            timer.join()
+            c.unlink("m")
+    finally:
+        thread.join()
+        daemon.remove()
+
+
+def test_an_index_of_many_values_is_read(tmp_path: Path, host_pool: str) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text('{"weight_map":{"a":"b"},"metadata":[' + "0," * 600_000 + "0]}")
+    with pytest.raises(gpushm.BadContents, match="more than 524288 values"):
+        gpushm.load(path, "m", pool=host_pool)
 
 
 def test_a_load_keeps_the_gil(large: Path, host_pool: str) -> None:

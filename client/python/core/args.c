@@ -136,16 +136,22 @@ int deadline_arg(PyObject *seconds, void *ret)
 	return 1;
 }
 
-uint64_t deadline_turn(const struct deadline *d)
+uint64_t deadline_left(const struct deadline *d)
 {
-	uint64_t now, left;
+	uint64_t now;
 
 	if (d->forever)
-		return TURN_MS;
+		return GPUSHM_WAIT_FOREVER;
 	if (d->at == 0)
 		return 0;
 	now = clock_monotonic_ns();
-	left = d->at > now ? (d->at - now + 999999u) / 1000000u : 0;
+	return d->at > now ? (d->at - now + 999999u) / 1000000u : 0;
+}
+
+uint64_t deadline_turn(const struct deadline *d)
+{
+	uint64_t left = deadline_left(d);
+
 	return left < TURN_MS ? left : TURN_MS;
 }
 

@@ -57,6 +57,9 @@ static inline bool deadline_waits(const struct deadline *d)
 	return d->forever || d->at != 0;
 }
 
+/* The time that is left in ms, or GPUSHM_WAIT_FOREVER. */
+uint64_t deadline_left(const struct deadline *d);
+
 /* The next turn in ms; 0: the time is over. */
 uint64_t deadline_turn(const struct deadline *d);
 

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define LIBRARY "libgpushm-load.so.0"
-#define LONG_TURN_MS 500u /* each turn reads the headers again */
 
 /* ---- the library ---- */
 
@@ -202,38 +201,17 @@ static void load_done(struct load_ask *a)
 	options_done(&a->options);
 }
 
-/* Whether a wait of this turn has ended without its deadline. */
-static bool has_another_turn(const struct load_ask *a, int r)
-{
-	if (r == -ETIMEDOUT)
-		return deadline_turn(&a->timeout) > 0;
-	return r == -ENOSPC && deadline_turn(&a->options.wait) > 0;
-}
-
-static bool is_interrupted(void)
-{
-	PyGILState_STATE gil = PyGILState_Ensure();
-	bool yes = PyErr_Occurred() || PyErr_CheckSignals() < 0;
-
-	PyGILState_Release(gil);
-	return yes;
-}
-
+/* All waits are the library's, which asks on_progress() meanwhile: a pipe can't be read twice. */
 static int run_load(struct gpushm *c, struct ask *ask)
 {
 	struct load_ask *a = container_of(ask, struct load_ask, ask);
-	int r;
+	uint64_t left = deadline_left(&a->timeout);
 
-	do {
-		uint64_t turn = a->timeout.forever ? LONG_TURN_MS : deadline_turn(&a->timeout);
-
-		a->options.o.wait_ms = deadline_turn(&a->options.wait);
-		/* 0 is no limit. */
-		a->load.wait_ms = turn + (turn == 0);
-		r = library.load(c, a->sources.text, a->sources.n, a->name, &a->options.o, &a->load,
-				 &a->ret);
-	} while (has_another_turn(a, r) && !is_interrupted());
-	return r;
+	a->options.o.wait_ms = deadline_left(&a->options.wait);
+	/* 0 is no limit. */
+	a->load.wait_ms = left + (left == 0);
+	return library.load(c, a->sources.text, a->sources.n, a->name, &a->options.o, &a->load,
+			    &a->ret);
 }
 
 static int io_from(const char *word, uint32_t *ret_flags)
@@ -470,7 +448,8 @@ PyMethodDef load_functions[] = {
 	  "io: 'cached' reads through the page cache, 'direct' past it; 'auto' asks for each\n"
 	  "file what is there. drop_cache: drop the files from the page cache afterwards.\n"
 	  "threads: that read; 0 is 8, or one for each processor. progress: called some ten\n"
-	  "times a second with the bytes that are done and those of all tensors.\n\n"
+	  "times a second with the bytes that are done and those of all tensors, which are 0\n"
+	  "before the header of a pipe has come.\n\n"
 	  "Other threads run meanwhile. After an error, Ctrl-C or an exception of progress\n"
 	  "nothing is left behind. Errors: those of create(), BadContents (a file breaks the\n"
 	  "format or changed meanwhile, or a checksum differs), Exists, Timeout,\n"
