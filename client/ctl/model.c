@@ -182,11 +182,6 @@ const struct gpushm_attr *model_attr(const struct gpushm_stat *s, const char *ke
 	return NULL;
 }
 
-bool model_is(const struct gpushm_stat *s)
-{
-	return model_attr(s, "gpushm.source") || model_attr(s, "gpushm.content");
-}
-
 /* Another user's attribute may be any text: what is not understood ends it. */
 static void parse_types(const char *text, struct model_summary *ret)
 {
@@ -212,4 +207,13 @@ bool model_summarize(const void *types, size_t size, struct model_summary *ret)
 		 (const char *)types);
 	parse_types(text, ret);
 	return ret->n_dtypes > 0;
+}
+
+bool model_is(const struct gpushm_stat *s)
+{
+	const struct gpushm_attr *types = model_attr(s, "gpushm.types");
+	struct model_summary m;
+
+	return model_attr(s, "gpushm.source") || model_attr(s, "gpushm.content") ||
+	       (types && model_summarize(types->value, types->size, &m));
 }

@@ -113,7 +113,8 @@ struct model_summary {
 	size_t n_dtypes;
 };
 
-/* Whether the buffer was loaded from files, or has a digest of its contents. */
+/* Whether the buffer was loaded from files, or says what types its tensors have, as one that
+ * gpushm.torch has published. */
 bool model_is(const struct gpushm_stat *s);
 
 /* An attribute of that key that is text; NULL. */

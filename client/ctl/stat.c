@@ -245,12 +245,13 @@ static void add_model(struct table *t, const struct ctl *ctl, const struct gpush
 static void add_attrs(struct table *t, const struct gpushm_stat *s)
 {
 	const char *key = "attributes";
+	bool model = model_is(s);
 
 	for (size_t i = 0; i < s->n_attrs; i++) {
 		const struct gpushm_attr *a = &s->attrs[i];
 
 		if (a == model_attr(s, "gpushm.content") || a == model_attr(s, "gpushm.source") ||
-		    a == model_attr(s, "gpushm.types"))
+		    (model && a == model_attr(s, "gpushm.types")))
 			continue;
 		if (memchr(a->value, '\0', a->size))
 			table_fact(t, key, TABLE_PLAIN, "%s: %zu %s", a->key,

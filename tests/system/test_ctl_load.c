@@ -314,6 +314,13 @@ START_TEST(stat_shows_a_model_as_many_arrays)
 	says("\"bytes\":75033,\"dtypes\":[{\"dtype\":\"bfloat16\",\"tensors\":1,\"bytes\":42000},");
 	shell_expect(&sh, 0, "$ctl create -q --size=1 x; $ctl stat x --json; $ctl stat x");
 	ck_assert_ptr_null(strstr(sh.out, "model"));
+	/* As gpushm.torch publishes it. */
+	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
+	shell_expect(&sh, 0, "$ctl put -q '--attr=gpushm.types=int8 2 40' a.npy t; $ctl stat t");
+	says("model  ");
+	says("  int8: 2 tensors, 40 B\n");
+	shell_expect(&sh, 0, "$ctl put -q --attr=gpushm.types=int8 a.npy u; $ctl stat u");
+	says("gpushm.types = int8\n");
 }
 END_TEST
 

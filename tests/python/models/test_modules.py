@@ -199,6 +199,38 @@ def test_open_makes_tensors_that_nobody_asked_for(name: str) -> None:
     assert tensors.buffer.closed and "closed" in repr(tensors)
 
 
+def test_items_and_values_are_others(name: str, device: str) -> None:
+    shared.publish(name, seeded().to(device))
+    with shared.open(name) as tensors:
+        items, values = list(tensors.items()), list(tensors.values())
+        assert [key for key, _ in items] == list(tensors) and len(items) == len(values) == len(tensors) == 8
+        for (key, item), value in zip(items, values, strict=True):
+            assert same(item, tensors[key]) and where(item) == where(value) == where(tensors[key])
+        assert ("other", items[0][1]) not in tensors.items()
+        del items, values, item, value
+
+
+def test_items_of_an_unusual_type_are_not_made(name: str) -> None:
+    there = {"a": torch.ones(2), "b": made("float8_e8m0fnu", "cpu"), "c": torch.ones(3, dtype=torch.complex64)}
+    shared.publish(name, there)
+    with shared.open(name) as tensors:
+        assert all(same(item, there[key]) for key, item in tensors.items())
+
+
+def test_a_published_model_is_not_shown_as_one(name: str, device: str) -> None:
+    tied = torch.ones(5, dtype=torch.bfloat16, device=device)
+    tensors = {"a": torch.ones(2, 3, device=device), "b": tied, "c": tied, "d": tied[1:3], "e": torch.ones(0, device=device)}
+    shared.publish(name, tensors)
+    assert gpushm.stat(name).attrs["gpushm.types"] == b"float32 2 24, bfloat16 3 14"
+
+
+def test_types_take_the_room_of_other_attributes(name: str) -> None:
+    long = "x" * 4050
+    shared.publish(name, {"a": torch.ones(2)}, attrs={"note": long})
+    found = gpushm.stat(name).attrs
+    assert found["note"] == long.encode() and "gpushm.types" not in found
+
+
 # ---- what does not fit ----
 
 

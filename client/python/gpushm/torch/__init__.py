@@ -79,7 +79,7 @@ def publish(
         mode=mode,
         gid=gid,
         transient=transient,
-        attrs={**(attrs or {}), _fingerprint.ATTRIBUTE: _fingerprint.encoded(said)},
+        attrs=_layout.with_types({**(attrs or {}), _fingerprint.ATTRIBUTE: _fingerprint.encoded(said)}, tensors),
         wait=wait,
         device=None if device < 0 else device,
     )

@@ -20,9 +20,12 @@ from ._tensors import name_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .._typing import Buffer
+    from .._typing import Attrs, Buffer
 
 _ALIGNMENT = 256  # gpushm's, of arrays in a buffer
+_TYPES = "gpushm.types"
+_TYPES_MAX = 511  # bytes of that attribute
+_ATTRS_MAX = 4096  # bytes of all attributes, with their keys
 
 
 class Placed(NamedTuple):
@@ -145,6 +148,35 @@ def described(tensors: Iterable[Placed], found: Iterable[Region]) -> dict[str, t
     """Arrays as Buffer.describe() takes them, in the order of the tensors."""
     offsets = {one.name: region.offset + one.start - region.start for region in found for one in region.members}
     return {one.name: (tuple(one.tensor.shape), one.dtype, one.strides, offsets.get(one.name, 0)) for one in tensors}
+
+
+def types(tensors: Iterable[Placed]) -> str:
+    """The attribute "gpushm.types", as gpushm_load() writes it: each type, its tensors and their bytes; the one with the
+    most bytes first. Tensors that begin at one address have their bytes once.
+    """
+    counts: dict[str, list[int]] = {}
+    before = None
+    for one in sorted(tensors, key=lambda p: (device_of(p.tensor), p.start, -p.tensor.numel() * p.tensor.element_size())):
+        place = (device_of(one.tensor), one.start)
+        count = counts.setdefault(one.dtype, [0, 0])
+        count[0] += 1
+        count[1] += 0 if place == before else one.tensor.numel() * one.tensor.element_size()
+        before = place
+    order = sorted(counts.items(), key=lambda item: -item[1][1])
+    return ", ".join(f"{dtype} {n} {nbytes}" for dtype, (n, nbytes) in order)
+
+
+def with_types(attrs: Attrs, tensors: Iterable[Placed]) -> Attrs:
+    """The attributes, and the types of the tensors if there is room for them."""
+    text = types(tensors)
+    used = sum(len(_bytes_of(part)) for item in attrs.items() for part in item)
+    if len(text) > _TYPES_MAX or used + len(_TYPES) + len(text) > _ATTRS_MAX:
+        return attrs
+    return {_TYPES: text, **attrs}
+
+
+def _bytes_of(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def copies(buffer: Buffer, found: Iterable[Region]) -> list[tuple[Any, ...]]:

@@ -297,7 +297,8 @@ class Memory:
         said = _fingerprint.encoded(_fingerprint.of(source, space.device, fingerprint))
         space.buffer.describe(_layout.described(tensors, regions))
         _layout.fill(space.buffer, outside)
-        space.buffer.set_attrs({_fingerprint.ATTRIBUTE: said})
+        attrs = self._options["attrs"] or {}
+        space.buffer.set_attrs(_layout.with_types({**attrs, _fingerprint.ATTRIBUTE: said}, tensors))
         if self._replace:
             space.buffer.publish_as(self._name, replace=True)
         else:

