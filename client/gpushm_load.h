@@ -128,6 +128,7 @@ struct gpushm_save_options {
 	gpushm_load_progress_fn *progress;
 	void *user;
 	struct gpushm_load_report *report;
+	uint64_t shard_bytes; /* if not 0: several files of that many bytes of tensors each */
 };
 
 /* Writes the arrays of an open buffer to a safetensors file, which appears whole under its name or
@@ -135,6 +136,12 @@ struct gpushm_save_options {
  * in __metadata__ as safetensors.torch.save_model() does it. Strided arrays are written in C order.
  * Blocks until all is written, and on disk. The buffer should be sealed: what others write
  * meanwhile is in the file or not.
+ *
+ * With shard_bytes the path ends with ".safetensors", and a buffer that has more bytes is written
+ * to "x-00001-of-00003.safetensors" and so on, and to an index "x.safetensors.index.json", as the
+ * Hugging Face Hub has them. A shard has more bytes only if it has a single tensor. All files get
+ * their names when all are written, the index last. -EEXIST: the other one of FILE and its index
+ * exists, which programs might read instead.
  *
  * Errors: those of open(2), write(2) and rename(2); -ENOTSUP (an array's type does not exist in
  * safetensors files: gpushm_error() names it); -ECANCELED. */

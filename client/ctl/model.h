@@ -92,6 +92,7 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 struct model_save {
 	const char *progress;
 	uint64_t threads, timeout;
+	uint64_t shard_size; /* bytes; 0: one file */
 };
 
 /* `gpushmctl save`: writes the buffer to a file, and reports it. An exit code. */

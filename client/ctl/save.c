@@ -11,13 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static void report_save(const struct ctl *ctl, const char *name, const char *file,
+/* The library refuses to write an index beside a single file, and the other way round. */
+static void report_save(const struct ctl *ctl, const char *name, const char *path,
 			const struct gpushm_load_report *r)
 {
+	_cleanup_(free_ptr) char *index = NULL;
+	const char *file = path;
 	struct json j;
 
-	if (!strcmp(file, "-"))
+	if (!strcmp(path, "-"))
 		return;
+	if (access(path, F_OK) < 0 && asprintf(&index, "%s.index.json", path) >= 0)
+		file = index;
 	if (ctl_json(ctl, &j)) {
 		json_open(&j, NULL, '{');
 		json_string(&j, "name", name);
@@ -42,7 +47,8 @@ static int save(struct ctl *ctl, const struct model_save *o, struct gpushm_buffe
 					 .threads = model_threads(o->threads),
 					 .progress = model_on_progress,
 					 .user = &progress,
-					 .report = ret };
+					 .report = ret,
+					 .shard_bytes = o->shard_size };
 	struct model_library library;
 	int r = model_library_open(&library);
 
@@ -67,8 +73,8 @@ int model_save(struct ctl *ctl, const struct model_save *o, const char *name, co
 					    "or into a pipe");
 	if (model_is_index(file))
 		return ctl_error(CTL_USAGE,
-				 "save: an index of several files can't be written: name the file "
-				 "FILE.safetensors");
+				 "save: an index is written beside its files by --shard-size: name "
+				 "the file FILE.safetensors");
 	r = model_open(ctl, name, o->timeout, &b);
 	if (r == CTL_OK)
 		r = save(ctl, o, b, file, &saved);
@@ -90,7 +96,10 @@ const struct command command_save = {
 	.more = "All arrays of the buffer are written. The FILE gets its name when it is "
 		"complete;\n"
 		"until then the old file stays. \"-\" is standard output.",
-	.args = ARGS({ "threads", ARG_COUNT, 0, "N", "write with so many threads (8)",
+	.args = ARGS({ "shard-size", ARG_SIZE, 0, "SIZE",
+		       "write files of so much each, and FILE.index.json",
+		       offsetof(struct model_save, shard_size) },
+		     { "threads", ARG_COUNT, 0, "N", "write with so many threads (8)",
 		       offsetof(struct model_save, threads) },
 		     ARG_PROGRESS(struct model_save), ARG_TIMEOUT(struct model_save)),
 	.options_size = sizeof(struct model_save),

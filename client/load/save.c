@@ -14,8 +14,11 @@
 #include "proto/base/own.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define GATHER_BYTES (64u << 20) /* of an array with strides at once */
 
@@ -23,7 +26,11 @@ struct save {
 	struct gpushm_buffer *buffer;
 	struct gpushm_save_options options;
 	struct save_layout layout;
-	struct save_file file;
+	struct save_file *files; /* owned: of the shards, and of the index */
+	size_t n_files;
+	/* That are written now. */
+	const struct save_shard *shard;
+	struct save_file *file;
 	struct transport transport;
 	int device;
 	unsigned threads;
@@ -38,7 +45,7 @@ static int report(struct save *s, uint64_t done)
 	struct gpushm_load_progress p = { .done = s->done + done,
 					  .total = s->layout.bytes,
 					  .elapsed_ns = clock_monotonic_ns() - s->start_ns,
-					  .file = s->file.path };
+					  .file = s->file->path };
 
 	return s->options.progress ? s->options.progress(s->options.user, &p) : 0;
 }
@@ -64,7 +71,7 @@ static int write_part(void *state, const struct run *part, const void *bytes)
 {
 	struct save *s = state;
 
-	return save_file_write(&s->file, bytes, part->bytes, part->file_offset);
+	return save_file_write(s->file, bytes, part->bytes, part->file_offset);
 }
 
 static int write_block(void *state, uint64_t block)
@@ -79,7 +86,7 @@ static int write_plan(struct save *s, const struct plan *plan)
 				 .transport = s->device >= 0 ? &s->transport : NULL,
 				 .blocks = &blocks,
 				 .threads = s->threads,
-				 .file = s->file.path,
+				 .file = s->file->path,
 				 .progress = s->options.progress ? on_progress : NULL,
 				 .progress_user = s,
 				 .user = s,
@@ -125,7 +132,7 @@ static int write_gathered(struct save *s, const struct gpushm_array *part, void 
 	int r = gpushm_copy_to_host(part, memory, NULL);
 
 	if (r == 0)
-		r = save_file_write(&s->file, memory, n, offset);
+		r = save_file_write(s->file, memory, n, offset);
 	s->done += n;
 	if (r == 0 && report(s, 0) != 0)
 		r = load_fail(ECANCELED, "canceled after %" PRIu64 " of %" PRIu64 " bytes", s->done,
@@ -139,7 +146,7 @@ static int gather(struct save *s, const struct saved *it)
 	const struct gpushm_array *a = it->array->array;
 	int64_t rows = gpushm_array_dim(a, 0), each;
 	uint64_t row = it->bytes / (uint64_t)(rows > 0 ? rows : 1);
-	uint64_t offset = s->layout.n_header + it->begin;
+	uint64_t offset = s->shard->n_header + it->begin;
 	_cleanup_(free_ptr) void *memory = NULL;
 	int r = 0;
 
@@ -162,7 +169,7 @@ static int gather(struct save *s, const struct saved *it)
 
 static struct run run_of(const struct save *s, const struct saved *it)
 {
-	return (struct run){ .file_offset = s->layout.n_header + it->begin,
+	return (struct run){ .file_offset = s->shard->n_header + it->begin,
 			     .buffer_offset = it->array->begin,
 			     .bytes = it->bytes };
 }
@@ -173,8 +180,8 @@ static int write_tensors(struct save *s, struct plan *plan)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i <= s->layout.n; i++) {
-		const struct saved *it = i < s->layout.n ? &s->layout.items[i] : NULL;
+	for (size_t i = 0; r == 0 && i <= s->shard->n; i++) {
+		const struct saved *it = i < s->shard->n ? &s->shard->items[i] : NULL;
 		struct run run;
 
 		if (it && (it->plain || it->bytes == 0)) {
@@ -191,38 +198,127 @@ static int write_tensors(struct save *s, struct plan *plan)
 	return r;
 }
 
-static int write_all(struct save *s)
+static int write_shard(struct save *s, const struct save_shard *shard, struct save_file *file)
 {
-	struct plan plan = { .runs = calloc(s->layout.n + 1, sizeof(*plan.runs)) };
+	struct plan plan = { .runs = calloc(shard->n + 1, sizeof(*plan.runs)) };
 	int r = plan.runs ? 0 : load_no_memory();
 
+	s->shard = shard;
+	s->file = file;
 	if (r == 0)
-		r = save_file_reserve(&s->file, s->layout.n_header + s->layout.bytes);
+		r = save_file_reserve(file, shard->n_header + shard->bytes);
 	if (r == 0)
-		r = save_file_write(&s->file, s->layout.header, s->layout.n_header, 0);
+		r = save_file_write(file, shard->header, shard->n_header, 0);
 	if (r == 0)
 		r = write_tensors(s, &plan);
 	free(plan.runs);
-	return r < 0 ? r : save_file_commit(&s->file);
+	return r < 0 ? r : save_file_sync(file);
 }
 
-static int save_to(struct save *s, const char *path)
+/* The index comes last: it is what programs look for. */
+static int write_all(struct save *s)
+{
+	struct save_file *index = &s->files[s->layout.n_shards];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < s->layout.n_shards; i++)
+		r = write_shard(s, &s->layout.shards[i], &s->files[i]);
+	if (r == 0 && s->layout.index)
+		r = save_file_write(index, s->layout.index, strlen(s->layout.index), 0);
+	if (r == 0 && s->layout.index)
+		r = save_file_sync(index);
+	for (size_t i = 0; r == 0 && i < s->n_files; i++)
+		r = save_file_commit(&s->files[i]);
+	return r;
+}
+
+static int open_file(struct save *s, const char *path)
+{
+	int r = save_file_open(&s->files[s->n_files], path);
+
+	s->n_files += r == 0;
+	return r;
+}
+
+static int open_files(struct save *s)
+{
+	int r = 0;
+
+	s->files = calloc(s->layout.n_shards + 1, sizeof(*s->files));
+	if (!s->files)
+		return load_no_memory();
+	for (size_t i = 0; r == 0 && i < s->layout.n_shards; i++)
+		r = open_file(s, s->layout.shards[i].path);
+	if (r == 0 && s->layout.index)
+		r = open_file(s, s->layout.index_path);
+	return r;
+}
+
+static void close_files(struct save *s)
+{
+	for (size_t i = 0; i < s->n_files; i++)
+		save_file_close(&s->files[i]);
+	free(s->files);
+}
+
+static int save_all(struct save *s)
 {
 	unsigned wanted =
 		s->options.threads < TRANSPORT_LANES_MAX ? s->options.threads : TRANSPORT_LANES_MAX;
-	int r = save_file_open(&s->file, path);
+	int r = open_files(s);
 
-	if (r < 0)
-		return r;
-	s->threads = s->file.stream ? 1 : wanted > 0 ? wanted : transport_threads();
-	if (s->device >= 0 && s->layout.bytes > 0)
-		r = transport_open(&s->transport, NULL, s->device);
-	s->start_ns = clock_monotonic_ns();
+	if (r == 0) {
+		s->threads = s->files[0].stream ? 1 : wanted > 0 ? wanted : transport_threads();
+		if (s->device >= 0 && s->layout.bytes > 0)
+			r = transport_open(&s->transport, NULL, s->device);
+		s->start_ns = clock_monotonic_ns();
+	}
 	if (r == 0)
 		r = write_all(s);
 	transport_close(&s->transport);
-	save_file_close(&s->file);
+	close_files(s);
 	return r;
+}
+
+/* ---- shards ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static int check_shards(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct stat st;
+
+	if (!ends_with(slash ? slash + 1 : path, ".safetensors"))
+		return load_fail(EINVAL,
+				 "%s: the names of several files are made from a name that ends "
+				 "with .safetensors",
+				 path);
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return load_fail(EINVAL, "%s: a stream can't be several files", path);
+	return 0;
+}
+
+/* What a program that looks for the model would find instead of what is written. */
+static int check_others(const struct save_layout *l, const char *path)
+{
+	_cleanup_(free_ptr) char *index = NULL;
+
+	if (l->n_shards == 1 && asprintf(&index, "%s.index.json", path) < 0) {
+		index = NULL;
+		return load_no_memory();
+	}
+	if (access(index ? index : path, F_OK) < 0)
+		return 0;
+	return load_fail(EEXIST,
+			 "%s exists, and programs may read it instead of what is saved: remove it "
+			 "first",
+			 index ? index : path);
 }
 
 static void fill_report(const struct save *s, struct gpushm_load_report *ret)
@@ -261,10 +357,13 @@ static int save(struct save *s, const char *path)
 	int r = arrays_list(s->buffer, &arrays);
 
 	if (r == 0)
-		r = save_layout_make(s->buffer, &arrays, s->options.metadata, &s->layout);
+		r = save_layout_make(s->buffer, &arrays, s->options.metadata, path,
+				     s->options.shard_bytes, &s->layout);
+	if (r == 0 && s->options.shard_bytes > 0)
+		r = check_others(&s->layout, path);
 	if (r == 0) {
 		s->device = arrays_device(&arrays, s->buffer);
-		r = save_to(s, path);
+		r = save_all(s);
 	}
 	if (r == 0 && s->options.report)
 		fill_report(s, s->options.report);
@@ -283,5 +382,6 @@ int gpushm_save(struct gpushm_buffer *b, const char *path,
 		return r;
 	if (!b || !path)
 		return load_fail(EINVAL, "the %s is NULL", b ? "path" : "buffer");
-	return save(&s, path);
+	r = s.options.shard_bytes > 0 ? check_shards(path) : 0;
+	return r < 0 ? r : save(&s, path);
 }

@@ -199,17 +199,19 @@ static void unmap(struct save_file *f)
 	f->map = NULL;
 }
 
-int save_file_commit(struct save_file *f)
+int save_file_sync(struct save_file *f)
 {
-	int r;
-
 	if (f->stream)
 		return 0;
 	unmap(f);
-	if (fsync(f->fd) < 0)
-		return fail(f, "");
-	r = link_temporary(f);
-	if (r < 0)
+	return fsync(f->fd) < 0 ? fail(f, "") : 0;
+}
+
+int save_file_commit(struct save_file *f)
+{
+	int r = f->stream ? 0 : link_temporary(f);
+
+	if (r < 0 || f->stream)
 		return r;
 	if (rename(f->temporary, f->target) < 0)
 		return fail(f, "");

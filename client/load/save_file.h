@@ -33,7 +33,10 @@ int save_file_reserve(struct save_file *f, uint64_t bytes);
  * to a file at the same time. An error of write(2), with gpushm_error() set. */
 int save_file_write(struct save_file *f, const void *bytes, size_t n, uint64_t offset);
 
-/* Waits until all is on disk, and gives the file its name, which another file may have had. */
+/* Waits until all is on disk. */
+int save_file_sync(struct save_file *f);
+
+/* Gives a file that was synced its name, which another file may have had. */
 int save_file_commit(struct save_file *f);
 
 /* Removes what was not committed. May be called on a zeroed struct whose fd is -1. */

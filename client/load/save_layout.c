@@ -18,10 +18,12 @@
 
 #include <endian.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define METADATA "__metadata__"
+#define SUFFIX ".safetensors"
 #define METADATA_ATTR "gpushm.metadata"
 
 /* ---- which arrays ---- */
@@ -173,18 +175,81 @@ static int join_tied(struct save_layout *l, json_t *metadata)
 	return r;
 }
 
+/* ---- shards ---- */
+
+/* limit: bytes of a shard; 0: none. Returns how many shards there are; fills those that fit. */
+static size_t split(const struct save_layout *l, uint64_t limit, struct save_shard *ret, size_t max)
+{
+	struct save_shard shard = { .items = l->items };
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (limit > 0 && shard.bytes > 0 && l->items[i].bytes > 0 &&
+		    shard.bytes + l->items[i].bytes > limit) {
+			if (n < max)
+				ret[n] = shard;
+			n++;
+			shard = (struct save_shard){ .items = &l->items[i] };
+		}
+		shard.n++;
+		shard.bytes += l->items[i].bytes;
+	}
+	if (n < max)
+		ret[n] = shard;
+	return n + 1;
+}
+
+/* "model.safetensors" of two: "model-00001-of-00002.safetensors", as the Hub has them. */
+static int name_shards(struct save_layout *l, const char *path)
+{
+	int stem = (int)(strlen(path) - strlen(SUFFIX));
+
+	for (size_t i = 0; i < l->n_shards; i++) {
+		int r = l->n_shards == 1
+				? asprintf(&l->shards[i].path, "%s", path)
+				: asprintf(&l->shards[i].path, "%.*s-%05zu-of-%05zu" SUFFIX, stem,
+					   path, i + 1, l->n_shards);
+
+		if (r < 0) {
+			l->shards[i].path = NULL;
+			return load_no_memory();
+		}
+	}
+	if (l->n_shards > 1 && asprintf(&l->index_path, "%s.index.json", path) < 0) {
+		l->index_path = NULL;
+		return load_no_memory();
+	}
+	return 0;
+}
+
+static int make_shards(struct save_layout *l, const char *path, uint64_t limit)
+{
+	size_t n = split(l, limit, NULL, 0);
+
+	if (n > SAVE_SHARDS_MAX)
+		return load_fail(EINVAL,
+				 "%zu files of at most %" PRIu64 " bytes are needed, and %u are "
+				 "allowed: let them be larger",
+				 n, limit, SAVE_SHARDS_MAX);
+	l->shards = calloc(n, sizeof(*l->shards));
+	if (!l->shards)
+		return load_no_memory();
+	l->n_shards = split(l, limit, l->shards, n);
+	return name_shards(l, path);
+}
+
 /* ---- order ---- */
 
 /* Returns whether all of them begin where an element may begin. */
-static bool place(struct save_layout *l)
+static bool place(struct save_shard *s)
 {
+	uint64_t begin = 0;
 	bool all = true;
 
-	l->bytes = 0;
-	for (size_t i = 0; i < l->n; i++) {
-		l->items[i].begin = l->bytes;
-		l->bytes += l->items[i].bytes;
-		all &= aligned(&l->items[i]);
+	for (size_t i = 0; i < s->n; i++) {
+		s->items[i].begin = begin;
+		begin += s->items[i].bytes;
+		all &= aligned(&s->items[i]);
 	}
 	return all;
 }
@@ -200,12 +265,12 @@ static int by_element(const void *x, const void *y)
 }
 
 /* Arrays of size 0 have the begin of the next one: their order does not matter. */
-static void order(struct save_layout *l)
+static void order(struct save_shard *s)
 {
-	if (place(l))
+	if (place(s))
 		return;
-	qsort(l->items, l->n, sizeof(*l->items), by_element);
-	place(l);
+	qsort(s->items, s->n, sizeof(*s->items), by_element);
+	place(s);
 }
 
 /* ---- the header ---- */
@@ -279,7 +344,7 @@ static json_t *describe(const struct saved *s)
 }
 
 /* The length, 8 bytes with the little end first; the text; spaces up to a multiple of 8. */
-static int write_header(struct save_layout *l, json_t *header)
+static int write_header(struct save_shard *s, json_t *header)
 {
 	_cleanup_(free_ptr) char *text = json_dumps(header, JSON_COMPACT);
 	size_t length = text ? strlen(text) : 0, padded = (length + 7) & ~(size_t)7;
@@ -290,34 +355,114 @@ static int write_header(struct save_layout *l, json_t *header)
 	if (padded > HEADER_BYTES_MAX)
 		return load_fail(EFBIG,
 				 "the header has %zu bytes; a safetensors file can have %u: save "
-				 "fewer arrays, or shorter names",
+				 "fewer arrays, or shorter names, or in several files",
 				 padded, HEADER_BYTES_MAX);
-	l->n_header = sizeof(n) + padded;
-	l->header = malloc(l->n_header);
-	if (!l->header)
+	s->n_header = sizeof(n) + padded;
+	s->header = malloc(s->n_header);
+	if (!s->header)
 		return load_no_memory();
-	memset(l->header, ' ', l->n_header);
-	memcpy(l->header, &n, sizeof(n));
-	memcpy(l->header + sizeof(n), text, length);
+	memset(s->header, ' ', s->n_header);
+	memcpy(s->header, &n, sizeof(n));
+	memcpy(s->header + sizeof(n), text, length);
 	return 0;
 }
 
-static int make_header(struct save_layout *l, json_t *metadata)
+static const char *file_of(const struct save_shard *s)
 {
-	json_t *header = json_object();
-	int r = header ? 0 : -1;
+	const char *slash = strrchr(s->path, '/');
 
-	if (json_object_size(metadata) > 0)
-		r |= json_object_set(header, METADATA, metadata);
-	for (size_t i = 0; r == 0 && i < l->n; i++)
-		r = json_object_set_new(header, name_of(&l->items[i]), describe(&l->items[i]));
-	r = r < 0 ? load_no_memory() : write_header(l, header);
+	return slash ? slash + 1 : s->path;
+}
+
+/* Whether an entry of the metadata is another name of a tensor that another shard has. */
+static bool is_of_another(const struct save_shard *s, json_t *files, const char *key, json_t *value)
+{
+	const char *file = json_string_value(json_object_get(files, json_string_value(value)));
+
+	return file && strcmp(file, file_of(s)) != 0 && !json_object_get(files, key) &&
+	       strcmp(key, "format") != 0;
+}
+
+/* NULL: out of memory. */
+static json_t *metadata_of(const struct save_shard *s, json_t *files, json_t *metadata)
+{
+	json_t *found = json_object(), *value;
+	const char *key;
+	int r = found ? 0 : -1;
+
+	json_object_foreach(metadata, key,
+			    value) if (r == 0 && !is_of_another(s, files, key, value)) r =
+		json_object_set(found, key, value);
+	if (r == 0)
+		return found;
+	json_decref(found);
+	return NULL;
+}
+
+static int make_header(struct save_shard *s, json_t *files, json_t *metadata)
+{
+	json_t *header = json_object(), *own = metadata_of(s, files, metadata);
+	int r = header && own ? 0 : -1;
+
+	if (r == 0 && json_object_size(own) > 0)
+		r = json_object_set(header, METADATA, own);
+	for (size_t i = 0; r == 0 && i < s->n; i++)
+		r = json_object_set_new(header, name_of(&s->items[i]), describe(&s->items[i]));
+	r = r < 0 ? load_no_memory() : write_header(s, header);
 	json_decref(header);
+	json_decref(own);
+	return r;
+}
+
+/* The file of each tensor, as the index has it under "weight_map". NULL: out of memory. */
+static json_t *list_files(const struct save_layout *l)
+{
+	json_t *files = json_object();
+	int r = files ? 0 : -1;
+
+	for (size_t i = 0; i < l->n_shards; i++)
+		for (size_t k = 0; r == 0 && k < l->shards[i].n; k++)
+			r = json_object_set_new(files, name_of(&l->shards[i].items[k]),
+						json_string(file_of(&l->shards[i])));
+	if (r == 0)
+		return files;
+	json_decref(files);
+	return NULL;
+}
+
+static int make_index(struct save_layout *l, json_t *files)
+{
+	json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)l->bytes,
+				  "weight_map", files);
+	_cleanup_(free_ptr) char *text =
+		index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+
+	json_decref(index);
+	if (!text || asprintf(&l->index, "%s\n", text) < 0) {
+		l->index = NULL;
+		return load_no_memory();
+	}
+	return 0;
+}
+
+static int make_headers(struct save_layout *l, json_t *metadata)
+{
+	json_t *files = list_files(l);
+	int r = files ? 0 : load_no_memory();
+
+	for (size_t i = 0; r == 0 && i < l->n_shards; i++) {
+		order(&l->shards[i]);
+		l->bytes += l->shards[i].bytes;
+		r = make_header(&l->shards[i], files, metadata);
+	}
+	if (r == 0 && l->n_shards > 1)
+		r = make_index(l, files);
+	json_decref(files);
 	return r;
 }
 
 int save_layout_make(struct gpushm_buffer *b, const struct arrays *arrays, const char *metadata,
-		     struct save_layout *ret)
+		     const char *path, uint64_t shard_bytes, struct save_layout *ret)
 {
 	json_t *object = NULL;
 	int r;
@@ -328,17 +473,23 @@ int save_layout_make(struct gpushm_buffer *b, const struct arrays *arrays, const
 		r = collect(arrays, ret);
 	if (r == 0)
 		r = join_tied(ret, object);
-	if (r == 0) {
-		order(ret);
-		r = make_header(ret, object);
-	}
+	if (r == 0)
+		r = make_shards(ret, path, shard_bytes);
+	if (r == 0)
+		r = make_headers(ret, object);
 	json_decref(object);
 	return r;
 }
 
 void save_layout_clear(struct save_layout *l)
 {
-	free_ptr(&l->items);
-	free_ptr(&l->header);
+	for (size_t i = 0; i < l->n_shards; i++) {
+		free(l->shards[i].path);
+		free(l->shards[i].header);
+	}
+	free(l->shards);
+	free(l->items);
+	free(l->index);
+	free(l->index_path);
 	*l = (struct save_layout){ 0 };
 }

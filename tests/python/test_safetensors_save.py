@@ -136,3 +136,100 @@ def test_what_is_in_numpy_differs_after_a_save(tmp_path: Path, host_pool: str) -
     found = numpy_files.load_file(tmp_path / "m.safetensors")
     assert found.keys() == arrays.keys()
     assert all(np.array_equal(found[k], v) and found[k].dtype == v.dtype for k, v in arrays.items())
+
+
+# ---- several files ----
+
+
+@pytest.fixture
+def whole(tmp_path: Path, pool: str) -> dict[str, Any]:
+    """A buffer "m" of a file with tied tensors, tensors that need another order, and an empty one."""
+    contents = {
+        "a": ("U8", [3], b"abc"),
+        "b": ("F64", [2], b"0123456789abcdef"),
+        "none": ("F32", [0, 2], b""),
+        "c": ("F16", [4], b"xyXYuvUV"),
+        "large": ("U8", [100], b"L" * 100),
+        "d": ("U8", [], b"z"),
+    }
+    write(tmp_path / "whole.safetensors", contents, {"format": "pt", "again": "b", "note": "text"})
+    gpushm.load(tmp_path / "whole.safetensors", "m", pool=pool).close()
+    return read(tmp_path / "whole.safetensors")
+
+
+def test_shards_have_other_tensors(tmp_path: Path, whole: dict[str, Any], pool: str) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    gpushm.save("m", folder / "model.safetensors", shard_size=20)
+    names = [f"model-0000{i}-of-00004.safetensors" for i in range(1, 5)]
+    index = folder / "model.safetensors.index.json"
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*names, index.name])
+    found, places = {}, {}
+    for name in names:
+        shard = read(folder / name)
+        found |= shard
+        places |= dict.fromkeys(shard, name)
+        assert len(shard) == 1 or sum(len(t["data"]) for t in shard.values()) <= 20
+        assert metadata(folder / name) == {"format": "pt", "note": "text"} | ({"again": "b"} if "b" in shard else {})
+    assert found == whole
+    text = index.read_text()
+    assert json.loads(text) == {"metadata": {"total_size": 128}, "weight_map": places}
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
+    with gpushm.load(folder, "again", pool=pool) as b, gpushm.open_many("m") as m:
+        assert sorted(b) == sorted(m) and b["again"].offset == b["b"].offset
+        assert all(b[name].copy_to_host().tobytes() == m[name].copy_to_host().tobytes() for name in m)
+    # Once more: the new ones replace the old ones.
+    gpushm.save("again", folder / "model.safetensors", shard_size=20)
+    assert len(list(folder.iterdir())) == 5
+    gpushm.unlink("again")
+    gpushm.load(index, "again", pool=pool).close()
+
+
+def test_one_shard_has_an_index(tmp_path: Path, whole: dict[str, Any]) -> None:
+    gpushm.save("m", tmp_path / "one.safetensors", shard_size=128)
+    assert read(tmp_path / "one.safetensors") == whole
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["one.safetensors", "whole.safetensors"]
+
+
+def test_shards_are_written_beside_what_hides_them(tmp_path: Path, whole: dict[str, Any]) -> None:
+    path = tmp_path / "whole.safetensors"
+    with pytest.raises(gpushm.Exists, match="whole.safetensors exists"):
+        gpushm.save("m", path, shard_size=20)
+    (tmp_path / "a.safetensors.index.json").touch()
+    with pytest.raises(gpushm.Exists, match="index.json exists"):
+        gpushm.save("m", tmp_path / "a.safetensors", shard_size=128)
+    assert len(list(tmp_path.iterdir())) == 2 and read(path) == whole
+
+
+def test_shards_that_fail_leave_files(tmp_path: Path, whole: dict[str, Any]) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+
+    def stop(done: int, total: int) -> None:
+        if done > 100:
+            raise KeyError(done)
+
+    with pytest.raises(KeyError):
+        gpushm.save("m", folder / "model.safetensors", shard_size=20, progress=stop)
+    for path, size, error in (
+        (folder / "model.bin", 20, "ends with .safetensors"),
+        (folder / ".safetensors", 20, "ends with .safetensors"),
+        ("-", 20, "ends with .safetensors"),
+        (folder / "none" / "m.safetensors", 20, "No such file"),
+    ):
+        with pytest.raises((ValueError, OSError), match=error):
+            gpushm.save("m", path, shard_size=size)
+    with gpushm.create_many("again", {str(i): ((2,), "uint8") for i in range(513)}) as b:
+        b.publish()
+        with pytest.raises(ValueError, match="513 files of at most 3 bytes"):
+            gpushm.save(b, folder / "m.safetensors", shard_size=3)
+    with pytest.raises((ValueError, OverflowError)):
+        gpushm.save("m", folder / "m.safetensors", shard_size=-1)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_name_of_a_shard_is_taken_by_a_folder(tmp_path: Path, whole: dict[str, Any]) -> None:
+    (tmp_path / "m-00002-of-00004.safetensors").mkdir()
+    with pytest.raises(OSError, match="is a folder"):
+        gpushm.save("m", tmp_path / "m.safetensors", shard_size=20)
+    assert len(list(tmp_path.iterdir())) == 2

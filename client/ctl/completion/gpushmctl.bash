@@ -160,7 +160,7 @@ _gpushmctl() {
 		create) options="--size --shape --from $making $states" ;;
 		put) options="$making $states" ;;
 		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --progress $making" ;;
-		save) options="--threads --progress --timeout" ;;
+		save) options="--shard-size --threads --progress --timeout" ;;
 		verify) options="--progress --timeout" ;;
 		get) options="--array --raw --timeout" ;;
 		publish) options="--sealed --shared" ;;

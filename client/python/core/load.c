@@ -376,17 +376,17 @@ static int json_from(PyObject *o, PyObject **ret)
 
 static PyObject *save(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = { "buffer",	"path",	    "metadata",
-					     "threads", "progress", NULL };
+	static const char *const names[] = { "buffer",	 "path",       "metadata", "threads",
+					     "progress", "shard_size", NULL };
 	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = on_progress };
 	_cleanup_(drop_object) PyObject *path = NULL, *json = NULL;
 	PyObject *what, *metadata = Py_None, *progress = Py_None;
 	struct buffer *b;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|$OO&O:save", (char **)names, &what,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|$OO&OO&:save", (char **)names, &what,
 					 PyUnicode_FSConverter, &path, &metadata, u32_arg,
-					 &o.threads, &progress) ||
+					 &o.threads, &progress, u64_arg, &o.shard_bytes) ||
 	    progress_check(progress) < 0 || json_from(metadata, &json) < 0 || library_open() < 0)
 		return NULL;
 	o.user = progress;
@@ -455,9 +455,13 @@ PyMethodDef load_functions[] = {
 	  "format or changed meanwhile, or a checksum differs), Exists, Timeout,\n"
 	  "FileNotFoundError, NotSupported (libgpushm-load is not installed)." },
 	{ "save", KEYWORDS(save), METH_VARARGS | METH_KEYWORDS,
-	  "save($self, buffer, path, *, metadata=None, threads=0, progress=None)\n--\n\n"
+	  "save($self, buffer, path, *, metadata=None, threads=0, progress=None, shard_size=0)\n"
+	  "--\n\n"
 	  "Writes the arrays of a Buffer, or of the buffer of that name, to a safetensors file,\n"
 	  "which appears whole under its path or not at all.\n\n"
+	  "shard_size: for x.safetensors, files x-00001-of-00002.safetensors and so on with so\n"
+	  "many bytes of tensors each, and an index x.safetensors.index.json, if one such file\n"
+	  "is not enough; 0 is always one file.\n"
 	  "metadata: a dict of str to str; None is what the buffer was loaded with. progress:\n"
 	  "as load(). Errors: those of open() for a name, NotSupported (a dtype that such files\n"
 	  "do not have), OSError." },

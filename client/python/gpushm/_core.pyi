@@ -408,6 +408,7 @@ class Connection:
         metadata: Mapping[str, str] | None = None,
         threads: int = 0,
         progress: Progress | None = None,
+        shard_size: int = 0,
     ) -> None: ...
     def verify(self, buffer: str | Array | Buffer, *, progress: Progress | None = None) -> str: ...
 
