@@ -54,7 +54,7 @@ static int fill(struct saved *s, const struct covered *c)
 	*s = (struct saved){ .array = c,
 			     .bytes = gpushm_array_nbytes(a),
 			     .plain = gpushm_array_is_c_contiguous(a) };
-	if (header_dtype_name(gpushm_array_dtype(a), &s->dtype) == 0)
+	if (tensor_dtype_name(gpushm_array_dtype(a), &s->dtype) == 0)
 		return 0;
 	gpushm_dtype_format(gpushm_array_dtype(a), dtype, sizeof(dtype));
 	return load_fail(ENOTSUP, "array \"%s\": a safetensors file can't have its type, %s",

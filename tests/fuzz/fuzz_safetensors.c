@@ -26,7 +26,7 @@ static void check_tensor(const struct tensor *t, uint64_t begin)
 		assert(!__builtin_mul_overflow(bits, (uint64_t)t->shape[i], &bits));
 	}
 	assert(t->begin == begin && t->end >= begin && bits == 8 * (t->end - t->begin));
-	assert(header_dtype_name(t->dtype, &name) == 0 && header_dtype_parse(name, &back) == 0);
+	assert(tensor_dtype_name(t->dtype, &name) == 0 && tensor_dtype_parse(name, &back) == 0);
 	assert(!memcmp(&back, &t->dtype, sizeof(back)));
 }
 

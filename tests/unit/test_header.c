@@ -108,7 +108,7 @@ START_TEST(a_dtype_is_taken_for_another)
 	ck_assert_msg(parse(text, types[_i].bits / 2, &h) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_dtype_format(h.tensors[0].dtype, name, sizeof(name)), 0);
 	ck_assert_str_eq(name, types[_i].ours);
-	ck_assert_int_eq(header_dtype_name(h.tensors[0].dtype, &back), 0);
+	ck_assert_int_eq(tensor_dtype_name(h.tensors[0].dtype, &back), 0);
 	ck_assert_str_eq(back, types[_i].name);
 	header_done(&h);
 }
@@ -123,7 +123,7 @@ START_TEST(a_type_that_the_format_lacks_is_given_a_name)
 
 	for (size_t i = 0; i < array_size(lacks); i++) {
 		ck_assert_int_eq(gpushm_dtype_parse(lacks[i], &t), 0);
-		ck_assert_int_eq(header_dtype_name(t, &name), -EINVAL);
+		ck_assert_int_eq(tensor_dtype_name(t, &name), -EINVAL);
 	}
 }
 END_TEST

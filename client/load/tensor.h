@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A tensor as a header describes it.
+ */
+#pragma once
+
+#include "client/gpushm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tensor {
+	const char *name; /* of the header, as the shape */
+	struct gpushm_dtype dtype;
+	uint32_t ndim;
+	const int64_t *shape;
+	uint64_t begin, end; /* bytes, from the end of the header */
+};
+
+/* Between the format's names of types and ours. 0, or -EINVAL; *ret_name is static. */
+int tensor_dtype_parse(const char *name, struct gpushm_dtype *ret);
+bool tensor_dtype_find(const char *name, size_t n, struct gpushm_dtype *ret);
+int tensor_dtype_name(struct gpushm_dtype t, const char **ret_name);
+
+/* A description that is read without making objects of it. */
+struct tensor_scan {
+	const char *at, *end;
+};
+
+/* Reads "name": {"dtype": ..., "shape": [...], "data_offsets": [...]}, and moves s->at behind it.
+ * Sets dtype, ndim, begin and end of *t, where begin <= end; dims, which has room for
+ * GPUSHM_MAX_NDIM; and the name, which lies in the text. False: it is written in another way, or
+ * wrong: ask jansson. s->at and what was set mean nothing then. */
+bool tensor_scan(struct tensor_scan *s, struct tensor *t, int64_t *dims, const char **ret_name,
+		 size_t *ret_n);
