@@ -785,6 +785,8 @@ struct gpushm_status {
 	 * they count for their owners. */
 	uint32_t retained;
 	uint64_t retained_bytes;
+	int kept; /* published buffers survive the daemon's death: systemd or its keeper keeps them
+		   */
 };
 /* What the daemon counts. Free *ret with gpushm_status_free(). Asks the daemon. */
 int gpushm_status(struct gpushm *c, struct gpushm_status **ret);

@@ -366,7 +366,8 @@ static int read_status(struct gpushm *c, const Gpushm__Proto__Reply *reply, void
 				     .fds_max = from->fds_max,
 				     .pools_failed = from->pools_failed,
 				     .retained = from->retained,
-				     .retained_bytes = from->retained_bytes };
+				     .retained_bytes = from->retained_bytes,
+				     .kept = c->wait_for_successor };
 	if (decode_text("software", from->has_software, from->software, s->software,
 			sizeof(s->software)) < 0 ||
 	    decode_bytes("daemon id", from->has_daemon, from->daemon, s->daemon,

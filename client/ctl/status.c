@@ -68,6 +68,7 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	json_uint(j, "pools_failed", s->pools_failed);
 	json_uint(j, "retained", s->retained);
 	json_uint(j, "retained_bytes", s->retained_bytes);
+	json_bool(j, "kept", s->kept);
 	json_open(j, "refusals", '{');
 	for (size_t i = 0; i < s->n_refusals; i++)
 		json_uint(j, s->refusals[i].code, s->refusals[i].count);
@@ -104,6 +105,8 @@ static void print_daemon(const struct ctl *ctl, const struct gpushm_status *s)
 	       OUTPUT_COUNT(s->leases, "lease"), OUTPUT_COUNT(s->peers, "connection"), s->waiting);
 	if (s->suspects)
 		printf("%s (gpushmctl ls --holders)\n", output_ending(s->suspects).text);
+	if (!s->kept)
+		printf("published buffers are lost if the daemon dies (gpushmd(8), --no-keeper)\n");
 	if (s->pools_failed)
 		printf("%u %s failed (gpushmctl pools)\n", OUTPUT_COUNT(s->pools_failed, "pool"));
 	if (s->retained)

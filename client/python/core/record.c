@@ -320,6 +320,8 @@ static const struct field status_fields[] = {
 	FIELD(status, "retained", read_u32, retained,
 	      "freed buffers whose memory processes still have open or mapped"),
 	FIELD(status, "retained_nbytes", read_u64, retained_bytes, "of that memory"),
+	FIELD(status, "kept", read_truth, kept,
+	      "whether published buffers survive the daemon's death"),
 };
 static struct record status_record =
 	RECORD("gpushm.Status", "The daemon, as it describes itself.", status_fields);

@@ -158,6 +158,7 @@ class Status(structseq[Any], tuple[Any, ...]):
     refusals: Final[dict[str, int]]
     retained: Final[int]
     retained_nbytes: Final[int]
+    kept: Final[bool]
 
 @final
 class Event(structseq[Any], tuple[Any, ...]):
