@@ -47,7 +47,7 @@
 #define LISTENER "gpushmd" /* names of the daemon's fds: daemon/ipc/endpoint.c */
 #define LISTENER_LOCK "lock"
 
-static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, SIGCONT };
+static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
 /* They wait for the daemon until it has its handlers: reexec_hold_signals(). */
 static const int forwarded[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
 
@@ -60,6 +60,7 @@ struct keeper {
 	struct kept_fds kept;
 	pid_t daemon;	/* 0: none runs */
 	bool ready;	/* this daemon has said READY=1 */
+	bool is_late;	/* it has not reported within the interval */
 	bool was_ready; /* one of them has */
 	bool stopping, ended, idle;
 	int status; /* exit status, once ended */
@@ -130,7 +131,7 @@ static void start(struct keeper *k)
 	pid_t self = getpid();
 
 	k->start_at = NEVER;
-	k->ready = false;
+	k->ready = k->is_late = false;
 	k->interval_ms = k->watchdog_us / 1000;
 	k->daemon = fork();
 	if (k->daemon == 0)
@@ -191,10 +192,14 @@ static void take_notification(struct keeper *k, struct notification *m)
 		k->interval_ms = 0;
 		k->kill_at = k->kill_at == NEVER ? from_now(STOP_MS) : k->kill_at;
 	}
-	if (m->ready || m->alive || m->stopping || m->interval_us)
+	if (m->ready || m->alive || m->stopping || m->interval_us) {
+		k->is_late = false;
 		k->hung_at = k->interval_ms ? from_now(k->interval_ms) : NEVER;
-	if (m->hung)
+	}
+	if (m->hung) {
+		k->is_late = true;
 		k->hung_at = 0;
+	}
 	pass_on(k, m);
 }
 
@@ -321,10 +326,6 @@ static void on_signal(struct keeper *k, int signal)
 		if (k->daemon)
 			kill(k->daemon, signal);
 		break;
-	case SIGCONT: /* Ctrl-Z stopped the daemon, too */
-		if (k->hung_at < from_now(k->interval_ms))
-			k->hung_at = from_now(k->interval_ms);
-		break;
 	}
 }
 
@@ -362,6 +363,18 @@ static void kill_daemon(struct keeper *k, const char *why)
 	k->hung_at = k->kill_at = NEVER;
 }
 
+/* If both processes were frozen for a while, by Ctrl-Z or with their container, the daemon gets
+ * some time to report before it counts as hung. */
+static void on_late(struct keeper *k)
+{
+	if (k->is_late) {
+		kill_daemon(k, "has not reported within the watchdog's time");
+		return;
+	}
+	k->is_late = true;
+	k->hung_at = from_now(k->interval_ms / 2);
+}
+
 static void act_on_time(struct keeper *k)
 {
 	uint64_t now = clock_monotonic_ms();
@@ -369,7 +382,7 @@ static void act_on_time(struct keeper *k)
 	if (k->ended)
 		return;
 	if (k->daemon && now >= k->hung_at)
-		kill_daemon(k, "has not reported within the watchdog's time");
+		on_late(k);
 	if (k->daemon && now >= k->kill_at)
 		kill_daemon(k, "does not end");
 	if (!k->daemon && now >= k->start_at)

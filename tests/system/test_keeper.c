@@ -101,6 +101,7 @@ START_TEST(a_killed_daemon_loses_something)
 	for (int i = 0; i < 3; i++) {
 		supervisor_await(&k);
 		ck_assert_int_eq(client_status().pid, k.pid);
+		ck_assert(client_status().kept);
 		ck_assert_int_ne(k.pid, k.keeper);
 		supervisor_end(&k, i == 1 ? SIGTERM : SIGKILL);
 		expect_there("x");
@@ -142,7 +143,7 @@ END_TEST
 
 START_TEST(a_stopped_daemon_is_left_alone)
 {
-	setenv("WATCHDOG_USEC", "8000000", 1);
+	setenv("WATCHDOG_USEC", "4000000", 1);
 	begin();
 	unsetenv("WATCHDOG_USEC");
 	publish("x");
@@ -151,6 +152,26 @@ START_TEST(a_stopped_daemon_is_left_alone)
 	keeper_await_start(&k);
 	expect_there("x");
 	ck_assert_uint_eq(supervisor_log_count(&k, "has not reported within"), 1);
+}
+END_TEST
+
+/* As Ctrl-Z stops both, or a container that is paused. */
+START_TEST(a_daemon_that_was_frozen_with_its_keeper_is_killed)
+{
+	pid_t pid;
+
+	setenv("WATCHDOG_USEC", "6000000", 1);
+	begin();
+	unsetenv("WATCHDOG_USEC");
+	pid = k.pid;
+	ck_assert_int_eq(kill(k.keeper, SIGSTOP) | kill(pid, SIGSTOP), 0);
+	/* Longer than the watchdog's time, which is half of what was set. */
+	poll(NULL, 0, 3500);
+	ck_assert_int_eq(kill(k.keeper, SIGCONT), 0);
+	ck_assert_uint_eq(supervisor_count(&k, 'b'), 1);
+	ck_assert_int_eq(kill(pid, SIGCONT), 0);
+	ck_assert_int_eq(client_status().pid, pid);
+	ck_assert_uint_eq(supervisor_log_count(&k, "has not reported"), 0);
 }
 END_TEST
 
@@ -462,6 +483,7 @@ int main(void)
 	tcase_add_test(t, a_killed_daemon_loses_something);
 	tcase_add_test(t, a_client_is_refused_while_no_daemon_runs);
 	tcase_add_test(t, a_stopped_daemon_is_left_alone);
+	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
 	tcase_add_test(t, a_daemon_outlives_its_keeper);
 	tcase_add_test(t, a_daemon_that_cannot_start_is_tried_again);
 	tcase_add_test(t, a_broken_configuration_at_a_restart_loses_something);
