@@ -31,6 +31,9 @@ CUDA_HOME ?= /usr/local/cuda
 CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(CUDA_HOME)/include/cuda.h /usr/include/cuda.h \
 	$(abspath $(BUILD))/cuda/nvidia/cu*/include/cuda.h)))
 export CUDA_INCLUDE
+# The folder of ncurses.h; empty: gpushmctl top has no screen. The library is opened at run time, so that another
+# system's compiler can use this header, too.
+NCURSES_INCLUDE ?= $(patsubst %/ncurses.h,%,$(firstword $(wildcard /usr/include/ncurses.h /usr/include/ncursesw/ncurses.h)))
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 PKG_CONFIG ?= pkg-config
 PROCESSORS := $(shell nproc)
@@ -60,7 +63,7 @@ CTL_LIBS = -lm
 CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
 	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/load/gpu.c client/ctl/doctor_cuda.c
 NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
-LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC))
+LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -68,7 +71,7 @@ PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
 LOAD_SRC   := $(call in_folders,client/load)
-CTL_SRC    := $(call in_folders,client/ctl)
+CTL_SRC    := $(call in_folders,client/ctl client/ctl/top)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
@@ -138,6 +141,8 @@ $(BUILD)/libgpushm-load.so.$(SOVERSION): $(BUILD)/libgpushm-load.so.$(VERSION)
 	@ln -sf $(<F) $@
 $(BUILD)/libgpushm-load.so: $(BUILD)/libgpushm-load.so.$(SOVERSION)
 	@ln -sf $(<F) $@
+
+$(BUILD)/obj/client/ctl/top/screen.o: ALL_CFLAGS += -idirafter $(NCURSES_INCLUDE)
 
 # For unit tests: all of gpushmctl but main().
 $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
@@ -587,7 +592,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev check libjansson-dev libxxhash-dev nettle-dev \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates \
 	dpkg-dev debhelper dh-python chrpath

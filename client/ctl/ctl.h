@@ -54,7 +54,7 @@ struct command {
 extern const struct command command_status, command_pools, command_ls, command_stat, command_create,
 	command_put, command_get, command_load, command_save, command_verify, command_publish,
 	command_wait, command_watch, command_events, command_hold, command_rm, command_mv,
-	command_clean, command_flush, command_restart, command_doctor, command_help;
+	command_clean, command_flush, command_restart, command_doctor, command_help, command_top;
 
 /* All commands; ends with NULL. */
 extern const struct command *const commands[];
@@ -118,6 +118,14 @@ int publish_when_asked(struct ctl *ctl, struct gpushm_buffer *b, enum gpushm_sta
 
 /* stat.c: all facts about a buffer, as an object. key is as for json_open(). */
 void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders);
+
+/* The same without the object around it. */
+void stat_json_members(struct json *j, const struct gpushm_stat *s, bool with_holders);
+
+/* pools.c, status.c: all facts about a pool, a user's account or the daemon, without the object. */
+void pool_json_members(struct json *j, const struct gpushm_pool *p);
+void usage_json_members(struct json *j, const struct gpushm_usage *u);
+void status_json_members(struct json *j, const struct gpushm_status *s);
 
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);

@@ -264,6 +264,21 @@ char *output_shorten(const char *text, size_t columns)
 	return asprintf(&all, "%.*s\xe2\x80\xa6%s", (int)head, text, tail) < 0 ? NULL : all;
 }
 
+char *output_cut(const char *text, size_t columns)
+{
+	const char *end = text;
+	size_t used = 0, n, width;
+	char *all = NULL;
+
+	if (output_columns(text) <= columns)
+		return strdup(text);
+	for (n = next_character(end, &width); used + width < columns; used += width) {
+		end += n;
+		n = next_character(end, &width);
+	}
+	return asprintf(&all, "%.*s\xe2\x80\xa6", (int)(end - text), text) < 0 ? NULL : all;
+}
+
 void output_line(FILE *out, const char *format, ...)
 {
 	_cleanup_(free_ptr) char *text = NULL, *escaped = NULL;

@@ -71,6 +71,10 @@ size_t output_fit(const char *text, size_t columns);
  * memory. columns: at least 1. */
 char *output_shorten(const char *text, size_t columns);
 
+/* The text, cut at its end to fit that many columns, malloc'd; NULL without memory. columns: at
+ * least 1. */
+char *output_cut(const char *text, size_t columns);
+
 /* Prints the text, escaped, and a newline. */
 void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -20,13 +20,12 @@ static void index_json(struct json *j, const char *key, int value)
 		json_int(j, key, value);
 }
 
-static void pool_json(struct json *j, const struct gpushm_pool *p)
+void pool_json_members(struct json *j, const struct gpushm_pool *p)
 {
 	bool on_gpu = p->kind == GPUSHM_VMM || p->kind == GPUSHM_MEMPOOL;
 	char uuid[UUID_TEXT + 4] = "GPU-";
 
 	uuid_format(p->device_uuid, uuid + 4);
-	json_open(j, NULL, '{');
 	json_string(j, "name", p->name);
 	json_string(j, "kind", kind_word(p->kind));
 	json_string(j, "device_uuid", on_gpu ? uuid : NULL);
@@ -47,7 +46,6 @@ static void pool_json(struct json *j, const struct gpushm_pool *p)
 	json_bool(j, "allowed", p->allowed);
 	json_bool(j, "failed", p->failed);
 	json_string(j, "why", p->failed ? p->why : NULL);
-	json_close(j, '}');
 }
 
 static void place_cell(struct table *t, const struct gpushm_pool *p)
@@ -110,8 +108,11 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	if (!ctl_json(ctl, &j))
 		return print_pools(ctl, pools, n);
 	json_open(&j, NULL, '[');
-	for (size_t i = 0; i < n; i++)
-		pool_json(&j, &pools[i]);
+	for (size_t i = 0; i < n; i++) {
+		json_open(&j, NULL, '{');
+		pool_json_members(&j, &pools[i]);
+		json_close(&j, '}');
+	}
 	json_close(&j, ']');
 	return CTL_OK;
 }

@@ -122,12 +122,11 @@ static void model_json(struct json *j, const struct gpushm_stat *s)
 	json_close(j, '}');
 }
 
-void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders)
+void stat_json_members(struct json *j, const struct gpushm_stat *s, bool with_holders)
 {
 	char mode[16];
 
 	snprintf(mode, sizeof(mode), "%04o", s->mode);
-	json_open(j, key, '{');
 	json_id(j, "id", s->id);
 	json_string(j, "name", s->name[0] ? s->name : NULL);
 	json_string(j, "pool", s->pool);
@@ -160,6 +159,12 @@ void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, boo
 		attrs_json(j, s);
 	if (with_holders)
 		holders_json(j, s);
+}
+
+void stat_json(struct json *j, const char *key, const struct gpushm_stat *s, bool with_holders)
+{
+	json_open(j, key, '{');
+	stat_json_members(j, s, with_holders);
 	json_close(j, '}');
 }
 

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void usage_json(struct json *j, const struct gpushm_usage *u)
+void usage_json_members(struct json *j, const struct gpushm_usage *u)
 {
 	const struct {
 		const char *name;
@@ -22,7 +22,6 @@ static void usage_json(struct json *j, const struct gpushm_usage *u)
 		{ "connections", u->peers, u->peers_max, UINT32_MAX },
 	};
 
-	json_open(j, NULL, '{');
 	json_uint(j, "uid", u->uid);
 	json_string(j, "user", output_user(u->uid));
 	for (size_t i = 0; i < array_size(rows); i++) {
@@ -34,7 +33,6 @@ static void usage_json(struct json *j, const struct gpushm_usage *u)
 			json_uint(j, "max", rows[i].max);
 		json_close(j, '}');
 	}
-	json_close(j, '}');
 }
 
 static struct output_text daemon_id(const struct gpushm_status *s)
@@ -46,9 +44,8 @@ static struct output_text daemon_id(const struct gpushm_status *s)
 	return id;
 }
 
-static void status_json(struct json *j, const struct gpushm_status *s)
+void status_json_members(struct json *j, const struct gpushm_status *s)
 {
-	json_open(j, NULL, '{');
 	json_string(j, "software", s->software);
 	json_string(j, "daemon", daemon_id(s).text);
 	json_int(j, "pid", s->pid);
@@ -73,9 +70,18 @@ static void status_json(struct json *j, const struct gpushm_status *s)
 	for (size_t i = 0; i < s->n_refusals; i++)
 		json_uint(j, s->refusals[i].code, s->refusals[i].count);
 	json_close(j, '}');
+}
+
+static void status_json(struct json *j, const struct gpushm_status *s)
+{
+	json_open(j, NULL, '{');
+	status_json_members(j, s);
 	json_open(j, "usage", '[');
-	for (size_t i = 0; i < s->n_usage; i++)
-		usage_json(j, &s->usage[i]);
+	for (size_t i = 0; i < s->n_usage; i++) {
+		json_open(j, NULL, '{');
+		usage_json_members(j, &s->usage[i]);
+		json_close(j, '}');
+	}
 	json_close(j, ']');
 	json_close(j, '}');
 }

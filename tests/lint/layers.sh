@@ -26,6 +26,7 @@ client/buffer      proto/base proto client client/base client/map client/link
 client/array       proto/base proto client client/base client/map client/link client/buffer
 client/load        proto/base proto client
 client/ctl         proto/base proto client client/base/spec.h
+client/ctl/top     proto/base proto client client/ctl
 client/python/core proto/base proto client client/array/dlpack_abi.h
 client/examples    client proto/base proto
 client/examples/demo client client/examples client/ctl proto/base proto

@@ -58,7 +58,7 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get load save verify publish wait watch events hold rm mv clean flush restart doctor help"
+	local commands="status pools ls stat create put get load save verify publish wait watch events hold rm mv clean flush restart doctor top help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
@@ -71,8 +71,9 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--only | --strip | --sha256 | --io | --threads | --progress | --since | --user | -u | --type)
+			--view | --sort | -u | --user | --delay | --only | --strip | --sha256 | --io | --threads | --progress | --since | --type)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
+			[[ $command == top && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
@@ -92,6 +93,18 @@ _gpushmctl() {
 	done
 
 	case $prev in
+	--view)
+		_gpushmctl_lines $'buffers\nprocesses\nusers\npools' "$cur"
+		return
+		;;
+	--sort)
+		_gpushmctl_lines $'size\nrate\nholders\nname\nage\nuser' "$cur"
+		return
+		;;
+	--user)
+		mapfile -t COMPREPLY < <(compgen -u -- "$cur")
+		return
+		;;
 	-s | --socket | --from | --sha256)
 		_gpushmctl_files "$cur"
 		return
@@ -124,6 +137,7 @@ _gpushmctl() {
 		return
 		;;
 	-d | --dtype)
+		[[ $command == top ]] && return # it is --delay
 		mapfile -t COMPREPLY < <(compgen -W "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64
 			float16 float32 float64 bfloat16 complex64 complex128 float8_e4m3fn float8_e5m2" -- "$cur")
 		return
@@ -137,7 +151,7 @@ _gpushmctl() {
 		return
 		;;
 	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -c | --count | \
-		--only | --strip | --threads | --since) return ;;
+		--delay | --only | --strip | --threads | --since) return ;;
 	esac
 
 	if [[ $command == get && $cur == : ]]; then
@@ -169,6 +183,7 @@ _gpushmctl() {
 		events) options="--since --user --type --once --count --timeout" ;;
 		hold) options="--write --timeout" ;;
 		rm | mv) options="--force" ;;
+		top) options="--once --delay --count --view --sort --reverse --user --wide" ;;
 		"") options="--version" ;;
 		*) options="" ;;
 		esac
@@ -179,7 +194,7 @@ _gpushmctl() {
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	ls:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | events:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
+	ls:0 | top:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | events:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1) _gpushmctl_files "$cur" ;;
 	save:1) _gpushmctl_models "$cur" ;;
 	load:0) _gpushmctl_models "$cur" ;;

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A sample is STATUS, POOLS and one LIST for each 512 buffers or so. They are not one moment: a
+ * buffer may be missing in the list that a pool still counts.
+ */
+#include "client/ctl/top/sample.h"
+
+#include "client/ctl/pattern.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void free_sample(struct sample **s)
+{
+	*s = sample_free(*s);
+}
+
+struct sample *sample_free(struct sample *s)
+{
+	if (s) {
+		gpushm_status_free(s->status);
+		gpushm_stat_free(s->buffers, s->n_buffers);
+		free(s->pools);
+	}
+	free(s);
+	return NULL;
+}
+
+/* Reads the start of /proc/PID/NAME. */
+static bool read_proc(pid_t pid, const char *name, char *buf, size_t size)
+{
+	char path[64];
+	FILE *in;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	in = fopen(path, "re");
+	if (!in)
+		return false;
+	n = fread(buf, 1, size - 1, in);
+	buf[n] = '\0';
+	fclose(in);
+	return n > 0;
+}
+
+/* The pid in STATUS is the daemon's own view: in another PID namespace it is another process here,
+ * or none. So a process of another name is not the daemon. proc(5): fields 14 and 15 of stat are
+ * user and system time in ticks, and the second one of statm is the resident pages. */
+static void read_process(struct sample *s)
+{
+	uint64_t user, kernel, pages;
+	const char *rest;
+	char text[512];
+
+	if (!read_proc(s->status->pid, "stat", text, sizeof(text)) || !strstr(text, "(gpushmd"))
+		return;
+	rest = strrchr(text, ')');
+	if (!rest ||
+	    sscanf(rest, ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64 " %" SCNu64,
+		   &user, &kernel) != 2)
+		return;
+	if (!read_proc(s->status->pid, "statm", text, sizeof(text)) ||
+	    sscanf(text, "%*s %" SCNu64, &pages) != 1)
+		return;
+	s->cpu_ns = (user + kernel) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+	s->memory_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+int sample_take(struct gpushm *c, const char *word, struct sample **ret)
+{
+	_cleanup_(free_sample) struct sample *s = calloc(1, sizeof(*s));
+	uint64_t begun = clock_monotonic_ns();
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	r = gpushm_status(c, &s->status);
+	if (r == 0)
+		r = gpushm_pools(c, &s->pools, &s->n_pools);
+	if (r == 0)
+		r = pattern_list(c, word ? word : "", GPUSHM_HOLDERS, &s->buffers, &s->n_buffers);
+	if (r < 0)
+		return r;
+	s->taken_ns = clock_monotonic_ns();
+	s->time_ns = clock_realtime_ns();
+	s->cost_ns = s->taken_ns - begun;
+	read_process(s);
+	*ret = take_ptr(s);
+	return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the daemon shows this user at one moment: its status, the pools, and the buffers with their
+ * holders.
+ */
+#pragma once
+
+#include "client/gpushm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sample {
+	uint64_t taken_ns; /* CLOCK_MONOTONIC */
+	uint64_t time_ns;  /* CLOCK_REALTIME */
+	uint64_t cost_ns;  /* how long the requests took */
+
+	struct gpushm_status *status; /* owned */
+	struct gpushm_pool *pools;    /* owned */
+	size_t n_pools;
+	struct gpushm_stat *buffers; /* owned; ids grow */
+	size_t n_buffers;
+
+	/* Of the daemon's process, if this process sees it in /proc; else both are 0. */
+	uint64_t cpu_ns, memory_bytes;
+};
+
+/* Asks the daemon for all of it; word is as for ls (NULL: all buffers), and the daemon leaves out
+ * only what has another prefix. 0, or -errno of the library. */
+int sample_take(struct gpushm *c, const char *word, struct sample **ret);
+
+/* NULL is allowed. Returns NULL. */
+struct sample *sample_free(struct sample *s);

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The terminal. ncurses is opened at run time, because it is one more library than a command that
+ * only lists buffers needs. All signals that end or stop the process are read from a descriptor
+ * between two pages, so that the terminal is always restored first; then the process sends itself
+ * the signal again, for its parent to see.
+ */
+#include "client/ctl/top/screen.h"
+
+#include "client/ctl/top/sampler.h"
+#include "client/ctl/top/view.h"
+#include "proto/base/own.h"
+
+/* Else wmove() and others are macros. */
+#define NCURSES_NOMACROS 1
+#define NCURSES_WIDECHAR 1
+
+#include <dlfcn.h>
+#include <ncurses.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+
+#define LIBRARY "libncursesw.so.6"
+#define SILENT_MS 2000u /* without a reply for so long, the screen says so */
+#define TICK_MS 500
+
+/* The functions of ncurses that are used. */
+/* clang-format off */
+#define FUNCTIONS(X) \
+	X(newterm) X(newwin) X(delwin) X(endwin) X(delscreen) X(cbreak) X(noecho) X(nonl) X(keypad) \
+	X(nodelay) X(curs_set) X(set_escdelay) X(has_colors) X(start_color) X(use_default_colors) \
+	X(init_pair) X(resizeterm) X(wresize) X(werase) X(clearok) X(wmove) X(waddnstr) \
+	X(wattr_set) X(wrefresh) X(wget_wch)
+/* clang-format on */
+
+#define MEMBER(name) __typeof__(name) *name;
+static struct {
+	FUNCTIONS(MEMBER)
+} curses;
+
+int screen_check(void)
+{
+#define NAME(name) { #name, (void **)&curses.name },
+	static const struct {
+		const char *name;
+		void **to;
+	} functions[] = { FUNCTIONS(NAME) };
+	/* Until the process ends. */
+	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return ctl_error(CTL_FAILED,
+				 "top: the screen needs a library: %s; install ncurses (Debian: "
+				 "libncursesw6), or use --once or --json",
+				 dlerror());
+	for (size_t i = 0; i < array_size(functions); i++) {
+		*functions[i].to = dlsym(library, functions[i].name);
+		if (!*functions[i].to)
+			return ctl_error(CTL_FAILED,
+					 "top: %s is too old: it has no %s(); use --once or --json",
+					 LIBRARY, functions[i].name);
+	}
+	return CTL_OK;
+}
+
+struct screen {
+	struct ctl *ctl;
+	struct state *state;
+	struct sampler *sampler;  /* owned */
+	SCREEN *terminal;	  /* owned */
+	WINDOW *window;		  /* owned */
+	sigset_t blocked, before; /* signals */
+	int signals;		  /* owned; the descriptor */
+	int ended_by;		  /* a signal; 0: none */
+	int lines, columns;
+	size_t page;  /* rows of the list that are visible */
+	bool hung_up; /* the terminal has gone */
+
+	struct sample *sample; /* owned; the model borrows it */
+	struct model model;
+	struct rows rows;
+};
+
+/* ---- the terminal ---- */
+
+static void set_size(struct screen *s)
+{
+	struct winsize w;
+	bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row && w.ws_col;
+
+	s->lines = known ? w.ws_row : 24;
+	s->columns = known ? w.ws_col : 80;
+	curses.resizeterm(s->lines, s->columns);
+	curses.wresize(s->window, s->lines, s->columns);
+	curses.clearok(s->window, true);
+}
+
+static void set_colours(void)
+{
+	static const short colours[] = {
+		[TABLE_GOOD] = COLOR_GREEN, [TABLE_WARN] = COLOR_YELLOW, [TABLE_BAD] = COLOR_RED
+	};
+
+	curses.start_color();
+	curses.use_default_colors();
+	for (short i = TABLE_GOOD; i <= TABLE_BAD; i++)
+		curses.init_pair(i, colours[i], -1);
+}
+
+/* newterm() sets handlers for some of our signals, which would end the process in their own way. */
+static void drop_handlers(const struct screen *s)
+{
+	for (int n = 1; n < SIGRTMIN; n++)
+		if (sigismember(&s->blocked, n))
+			signal(n, SIG_DFL);
+}
+
+static int open_terminal(struct screen *s)
+{
+	s->terminal = curses.newterm(NULL, stdout, stdin);
+	drop_handlers(s);
+	if (s->terminal)
+		s->window = curses.newwin(0, 0, 0, 0);
+	if (!s->window) {
+		if (s->terminal)
+			curses.endwin();
+		return ctl_error(CTL_FAILED,
+				 "top: the terminal \"%s\" is not known or can't move its cursor; "
+				 "set TERM, or use --once or --json",
+				 getenv("TERM"));
+	}
+	curses.cbreak();
+	curses.noecho();
+	curses.nonl();
+	curses.set_escdelay(25);
+	curses.keypad(s->window, true);
+	curses.nodelay(s->window, true);
+	if (s->ctl->colour && curses.has_colors())
+		set_colours();
+	set_size(s);
+	return CTL_OK;
+}
+
+static void close_terminal(struct screen *s)
+{
+	if (s->window)
+		curses.delwin(s->window);
+	if (s->terminal) {
+		curses.endwin();
+		curses.delscreen(s->terminal);
+	}
+}
+
+static void set_style(const struct screen *s, enum table_style style, bool marked)
+{
+	static const attr_t plain[] = {
+		[TABLE_PLAIN] = A_NORMAL, [TABLE_BOLD] = A_BOLD, [TABLE_GOOD] = A_NORMAL,
+		[TABLE_WARN] = A_BOLD,	  [TABLE_BAD] = A_BOLD,	 [TABLE_DIM] = A_DIM
+	};
+	bool coloured = s->ctl->colour && style >= TABLE_GOOD && style <= TABLE_BAD && !marked;
+
+	curses.wattr_set(s->window, marked ? A_REVERSE : plain[style],
+			 (short)(coloured ? (int)style : 0), NULL);
+}
+
+static void draw_line(const struct screen *s, const struct line *l, int row)
+{
+	const char *text = l->text;
+
+	curses.wmove(s->window, row, 0);
+	for (size_t i = 0; i < l->n_runs; i++) {
+		set_style(s, l->runs[i].style, l->marked);
+		curses.waddnstr(s->window, text, (int)l->runs[i].len);
+		text += l->runs[i].len;
+	}
+}
+
+static void draw(struct screen *s)
+{
+	enum top_mode mode = s->state->mode;
+	bool prompt = mode == TOP_FILTER || mode == TOP_ASK_USER || mode == TOP_ASK_DELAY;
+	struct page page;
+
+	page_init(&page, (size_t)s->columns);
+	s->page = view_screen(&s->model, &s->rows, s->state, (size_t)s->lines, &page);
+	set_style(s, TABLE_PLAIN, false);
+	curses.werase(s->window);
+	for (size_t i = 0; i < page.n; i++)
+		draw_line(s, &page.lines[i], (int)i);
+	if (page.n && prompt) {
+		int end = (int)page.lines[page.n - 1].columns;
+
+		curses.wmove(s->window, s->lines - 1, end < s->columns ? end : s->columns - 1);
+	}
+	curses.curs_set(prompt);
+	curses.wrefresh(s->window);
+	page_done(&page);
+}
+
+/* ---- events ---- */
+
+static int choose(struct screen *s)
+{
+	struct rows rows;
+
+	if (model_choose(&s->model, &s->state->choice, &rows) < 0)
+		return -ENOMEM;
+	free(s->rows.at);
+	s->rows = rows;
+	return 0;
+}
+
+/* Makes the sample the one that is shown. */
+static int show(struct screen *s, struct sample *fresh)
+{
+	struct model m;
+
+	if (model_make(s->sample, fresh, &m) < 0) {
+		sample_free(fresh);
+		return -ENOMEM;
+	}
+	model_done(&s->model);
+	sample_free(s->sample);
+	s->sample = fresh;
+	s->model = m;
+	return choose(s);
+}
+
+/* Returns how many samples came. */
+static int on_sample(struct screen *s, uint64_t *shown)
+{
+	struct state *state = s->state;
+	uint64_t silent;
+	struct sample *fresh =
+		sampler_take(s->sampler, state->error, sizeof(state->error), &silent);
+
+	state->silent_ms = silent < SILENT_MS ? 0 : silent;
+	*shown += fresh != NULL;
+	return fresh ? show(s, fresh) : 0;
+}
+
+/* ncurses' number of a key as ours; 0: none. */
+static uint32_t translate(int result, wint_t key)
+{
+	static const struct {
+		wint_t curses;
+		uint32_t key;
+	} keys[] = {
+		{ KEY_UP, TOP_KEY_UP },		{ KEY_DOWN, TOP_KEY_DOWN },
+		{ KEY_LEFT, TOP_KEY_LEFT },	{ KEY_RIGHT, TOP_KEY_RIGHT },
+		{ KEY_PPAGE, TOP_KEY_PAGE_UP }, { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
+		{ KEY_HOME, TOP_KEY_HOME },	{ KEY_END, TOP_KEY_END },
+		{ KEY_ENTER, TOP_KEY_ENTER },	{ KEY_BACKSPACE, TOP_KEY_BACKSPACE },
+		{ KEY_BTAB, TOP_KEY_BACK_TAB }, { KEY_F(1), TOP_KEY_F1 },
+		{ KEY_F(10), TOP_KEY_F10 },
+	};
+
+	if (result == KEY_CODE_YES) {
+		for (size_t i = 0; i < array_size(keys); i++)
+			if (keys[i].curses == key)
+				return keys[i].key;
+		return 0;
+	}
+	switch (key) {
+	case '\r':
+	case '\n':
+		return TOP_KEY_ENTER;
+	case '\t':
+		return TOP_KEY_TAB;
+	case 0x1b:
+		return TOP_KEY_ESCAPE;
+	case 0x7f:
+	case '\b':
+		return TOP_KEY_BACKSPACE;
+	case 0x0c: /* Ctrl-L */
+		return TOP_KEY_REDRAW;
+	default:
+		return (uint32_t)key;
+	}
+}
+
+static int on_keys(struct screen *s)
+{
+	wint_t typed;
+	int result, r = 0;
+
+	while (r == 0 && (result = curses.wget_wch(s->window, &typed)) != ERR) {
+		uint32_t key = translate(result, typed);
+
+		if (key == TOP_KEY_REDRAW)
+			curses.clearok(s->window, true);
+		if (key) {
+			state_key(s->state, key, &s->model, &s->rows, s->page);
+			r = choose(s);
+		}
+	}
+	sampler_set(s->sampler, s->state->delay_ms, s->state->paused);
+	return r;
+}
+
+/* Ctrl-Z: gives the terminal back, stops, and draws everything again when it goes on. */
+static void stop(struct screen *s)
+{
+	curses.endwin();
+	sigprocmask(SIG_SETMASK, &s->before, NULL);
+	raise(SIGTSTP);
+	sigprocmask(SIG_BLOCK, &s->blocked, NULL);
+	set_size(s);
+}
+
+static void on_signal(struct screen *s)
+{
+	struct signalfd_siginfo info;
+
+	if (read(s->signals, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGWINCH)
+		set_size(s);
+	else if (info.ssi_signo == SIGTSTP)
+		stop(s);
+	else
+		s->ended_by = (int)info.ssi_signo;
+}
+
+static int wait_and_handle(struct screen *s, uint64_t *shown)
+{
+	struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
+				{ .fd = s->signals, .events = POLLIN },
+				{ .fd = sampler_fd(s->sampler), .events = POLLIN } };
+	int r = 0;
+
+	if (poll(fds, array_size(fds), TICK_MS) < 0 && errno != EINTR)
+		return -errno;
+	if (fds[1].revents)
+		on_signal(s);
+	r = on_sample(s, shown);
+	if (r == 0 && fds[0].revents & POLLIN)
+		r = on_keys(s);
+	s->hung_up = fds[0].revents & (POLLHUP | POLLERR | POLLNVAL);
+	return r;
+}
+
+/* Signals that the parent has us ignore stay ignored. */
+static int block_signals(struct screen *s)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH };
+
+	sigemptyset(&s->blocked);
+	for (size_t i = 0; i < array_size(numbers); i++) {
+		struct sigaction a;
+
+		if (sigaction(numbers[i], NULL, &a) == 0 && a.sa_handler != SIG_IGN)
+			sigaddset(&s->blocked, numbers[i]);
+	}
+	sigprocmask(SIG_BLOCK, &s->blocked, &s->before);
+	s->signals = signalfd(-1, &s->blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->signals < 0 ? -errno : 0;
+}
+
+static int loop(struct screen *s, uint64_t count)
+{
+	uint64_t shown = 1;
+	int r = 0;
+
+	while (r == 0 && !s->state->quit && !s->ended_by && !s->hung_up) {
+		draw(s);
+		if (count && shown >= count)
+			break;
+		r = wait_and_handle(s, &shown);
+	}
+	return r;
+}
+
+static void end(struct screen *s)
+{
+	sampler_free(s->sampler);
+	model_done(&s->model);
+	sample_free(s->sample);
+	free(s->rows.at);
+	close_fd(&s->signals);
+}
+
+static int run(struct screen *s, uint64_t count, struct sample *first)
+{
+	int r = show(s, first), code;
+
+	if (r == 0)
+		r = block_signals(s);
+	/* A thread has the signal mask of its maker. */
+	if (r == 0)
+		r = sampler_new(take_ptr(s->ctl->connection), s->ctl->socket, s->state->choice.word,
+				s->state->delay_ms, &s->sampler);
+	if (r < 0)
+		return ctl_error(CTL_FAILED, "top: %s", strerror(-r));
+	code = open_terminal(s);
+	if (code)
+		return code;
+	r = loop(s, count);
+	close_terminal(s);
+	return r < 0 ? ctl_error(CTL_FAILED, "top: %s", strerror(-r)) : CTL_OK;
+}
+
+int screen_run(struct ctl *ctl, struct state *state, uint64_t count, struct sample *first)
+{
+	struct screen s = { .ctl = ctl, .state = state, .signals = -1 };
+	int code;
+
+	sigprocmask(SIG_SETMASK, NULL, &s.before);
+	code = run(&s, count, first);
+	end(&s);
+	if (s.ended_by)
+		raise(s.ended_by); /* it is blocked until here */
+	sigprocmask(SIG_SETMASK, &s.before, NULL);
+	return code;
+}

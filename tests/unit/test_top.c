@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpushmctl top` without a terminal and without a daemon: rates, rows and their order, pages of
+ * any size, and keys.
+ */
+#include "client/ctl/output.h"
+#include "client/ctl/top/columns.h"
+#include "client/ctl/top/state.h"
+#include "client/ctl/top/view.h"
+#include "proto/base/own.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <locale.h>
+#include <math.h>
+#include <string.h>
+
+#define SECOND 1000000000ull
+#define GIB (1ull << 30)
+#define BUFFERS 6
+
+/* A daemon's state, which tests change. */
+struct world {
+	struct sample sample;
+	struct gpushm_status status;
+	struct gpushm_usage usage[2];
+	struct gpushm_pool pools[2];
+	struct gpushm_stat buffers[BUFFERS];
+	struct gpushm_holder holders[3];
+};
+
+static struct world before, now;
+static struct model m;
+static struct rows rows;
+static struct state state;
+
+static void point(struct world *w)
+{
+	w->status.usage = w->usage;
+	w->sample.status = &w->status;
+	w->sample.pools = w->pools;
+	w->sample.buffers = w->buffers;
+	w->buffers[1].holders = w->holders;
+	w->buffers[2].holders = w->holders + 2;
+}
+
+static void fill(struct world *w)
+{
+	static const char *const names[BUFFERS] = { "small",   "model/large",
+						    "model/b", "\xe6\xbc\xa2",
+						    "",	       "z\033[2J" };
+	static const uint64_t sizes[BUFFERS] = { 1, 40 * GIB, 3 * GIB, 2, 4096, 5 };
+
+	*w = (struct world){ .sample = { .taken_ns = 10 * SECOND,
+					 .time_ns = 100 * SECOND,
+					 .n_pools = 2,
+					 .n_buffers = BUFFERS } };
+	strcpy(w->status.software, "gpushmd 0.1.0");
+	w->status.pid = 42;
+	w->status.uptime_ms = 60000;
+	w->status.n_usage = 2;
+	w->usage[0] = (struct gpushm_usage){ 1001, 43 * GIB, UINT64_MAX, 2, 10, 3, 100, 1, 4 };
+	w->usage[1] = (struct gpushm_usage){ 1002, GIB, 2 * GIB, 4, 10, 0, 100, 1, 4 };
+	strcpy(w->pools[0].name, "gpu0");
+	w->pools[0].kind = GPUSHM_VMM;
+	w->pools[0].bytes = 80 * GIB;
+	w->pools[0].used_bytes = 43 * GIB;
+	w->pools[0].pending_bytes = 10 * GIB;
+	w->pools[0].suspect_bytes = 3 * GIB;
+	strcpy(w->pools[1].name, "host");
+	w->pools[1].failed = 1;
+	strcpy(w->pools[1].why, "the disk is on fire");
+	for (size_t i = 0; i < BUFFERS; i++) {
+		struct gpushm_stat *s = &w->buffers[i];
+
+		s->id = 10 + i;
+		strcpy(s->name, names[i]);
+		strcpy(s->pool, "gpu0");
+		s->state = GPUSHM_SHARED;
+		s->bytes = sizes[i];
+		s->uid = i == 0 ? 1002 : 1001;
+		s->created_ns = (90 - i) * SECOND;
+	}
+	w->holders[0] = (struct gpushm_holder){ 1, 500, 1001, GPUSHM_READ, 0, 95 * SECOND, "py" };
+	w->holders[1] = (struct gpushm_holder){ 2, 500, 1001, GPUSHM_WRITE, 0, 94 * SECOND, "py" };
+	w->holders[2] = (struct gpushm_holder){ 3, 500, 1001, GPUSHM_READ, 1, 93 * SECOND, "py" };
+	w->buffers[1].n_holders = 2;
+	w->buffers[1].readers = w->buffers[1].writers = 1;
+	w->buffers[2].n_holders = w->buffers[2].readers = 1;
+	point(w);
+}
+
+static void setup(void)
+{
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	fill(&before);
+	fill(&now);
+	now.sample.taken_ns += 2 * SECOND;
+	now.status.uptime_ms += 2000;
+	state_init(&state);
+}
+
+static void choose(void)
+{
+	free(rows.at);
+	ck_assert_int_eq(model_choose(&m, &state.choice, &rows), 0);
+}
+
+static void look(void)
+{
+	model_done(&m);
+	ck_assert_int_eq(model_make(&before.sample, &now.sample, &m), 0);
+	choose();
+}
+
+static void teardown(void)
+{
+	model_done(&m);
+	free(rows.at);
+	rows = (struct rows){ 0 };
+}
+
+/* The names of the rows, of which each view has another kind. */
+static const char *row(size_t i)
+{
+	size_t at = rows.at[i];
+
+	switch (state.choice.view) {
+	case TOP_BUFFERS:
+		return m.buffers[at].stat->name;
+	case TOP_PROCESSES:
+		return m.processes[at].command;
+	case TOP_POOLS:
+		return m.pools[at].pool->name;
+	default:
+		return m.users[at].usage->uid == 1001 ? "1001" : "1002";
+	}
+}
+
+static char *once(size_t width)
+{
+	struct page page;
+	size_t size;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &size);
+
+	page_init(&page, width);
+	view_once(&m, &rows, &state, &page);
+	ck_assert(!page.failed);
+	page_print(&page, false, out);
+	page_done(&page);
+	fclose(out);
+	return text;
+}
+
+/* The screen as text; each line must fit. */
+static char *screen(size_t height, size_t width)
+{
+	struct page page;
+	size_t size;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &size);
+
+	page_init(&page, width);
+	view_screen(&m, &rows, &state, height, &page);
+	ck_assert(!page.failed);
+	ck_assert_uint_eq(page.n, height);
+	for (size_t i = 0; i < page.n; i++) {
+		ck_assert_uint_le(page.lines[i].columns, width);
+		if (page.lines[i].text)
+			ck_assert_uint_eq(output_columns(page.lines[i].text),
+					  page.lines[i].columns);
+	}
+	page_print(&page, false, out);
+	page_done(&page);
+	fclose(out);
+	return text;
+}
+
+static void press(const char *keys)
+{
+	for (; *keys; keys++) {
+		state_key(&state, (uint32_t)*keys, &m, &rows, 5);
+		choose();
+	}
+}
+
+static void press_key(uint32_t key)
+{
+	state_key(&state, key, &m, &rows, 5);
+	choose();
+}
+
+#define shows(text, wanted) ck_assert_msg(strstr(text, wanted), "no \"%s\" in:\n%s", wanted, text)
+#define hides(text, other) ck_assert_msg(!strstr(text, other), "\"%s\" in:\n%s", other, text)
+
+/* ---- rates ---- */
+
+START_TEST(a_rate_is_wrong_or_divides_by_zero)
+{
+	before.status.requests = 100;
+	now.status.requests = 300;
+	now.status.refused = 5;
+	before.buffers[0].opens = UINT32_MAX - 1; /* the count wraps */
+	now.buffers[0].opens = 3;
+	before.buffers[2].id = 8; /* has gone; */
+	now.buffers[5].id = 20;	  /* is new */
+	now.buffers[5].opens = 8;
+	now.pools[0].used_bytes = before.pools[0].used_bytes - 4096;
+	look();
+	ck_assert_double_eq(m.seconds, 2);
+	ck_assert_double_eq(m.requests, 100);
+	ck_assert_double_eq(m.refused, 2.5);
+	ck_assert_double_eq(m.buffers[0].opens, 2.5);
+	ck_assert_double_eq(m.buffers[5].opens, 4);
+	ck_assert_double_eq(m.opens, 6.5);
+	ck_assert_double_eq(m.creates, 1);
+	ck_assert_double_eq(m.pools[0].bytes, -2048);
+	now.sample.taken_ns = before.sample.taken_ns;
+	look();
+	ck_assert(isnan(m.requests) && isnan(m.buffers[0].opens));
+}
+END_TEST
+
+START_TEST(a_restarted_daemon_has_rates_below_zero)
+{
+	before.status.requests = 1000;
+	now.status.uptime_ms = 10;
+	look();
+	ck_assert(isnan(m.requests) && isnan(m.opens) && isnan(m.pools[0].bytes));
+	setup();
+	now.status.daemon[3] = 1;
+	look();
+	ck_assert(isnan(m.requests));
+	ck_assert_int_eq(model_make(NULL, &now.sample, &(struct model){ 0 }), 0);
+}
+END_TEST
+
+START_TEST(a_process_is_counted_for_each_of_its_leases)
+{
+	look();
+	ck_assert_uint_eq(m.n[TOP_PROCESSES], 1);
+	ck_assert_uint_eq(m.processes[0].buffers, 2);
+	ck_assert_uint_eq(m.processes[0].writes, 1);
+	ck_assert_uint_eq(m.processes[0].bytes, 43 * GIB);
+	ck_assert_uint_eq(m.processes[0].since_ns, 93 * SECOND);
+	ck_assert(m.processes[0].ending);
+	now.holders[2].pid = 501;
+	look();
+	ck_assert_uint_eq(m.n[TOP_PROCESSES], 2);
+}
+END_TEST
+
+/* ---- rows ---- */
+
+START_TEST(rows_are_in_another_order_than_was_asked_for)
+{
+	static const struct {
+		enum top_sort sort;
+		const char *first, *last;
+	} orders[] = {
+		{ TOP_SIZE, "model/large", "small" },
+		{ TOP_RATE, "z\033[2J", "\xe6\xbc\xa2" },
+		{ TOP_HOLDERS, "model/large", "\xe6\xbc\xa2" },
+		{ TOP_NAME, "", "\xe6\xbc\xa2" },
+		{ TOP_AGE, "z\033[2J", "small" },
+		{ TOP_USER, "", "small" },
+	};
+
+	now.buffers[5].opens = 7;
+	look();
+	for (size_t i = 0; i < array_size(orders); i++) {
+		state.choice.sort = orders[i].sort;
+		state.choice.reversed = false;
+		choose();
+		ck_assert_uint_eq(rows.n, BUFFERS);
+		ck_assert_str_eq(row(0), orders[i].first);
+		ck_assert_str_eq(row(BUFFERS - 1), orders[i].last);
+		state.choice.reversed = true;
+		choose();
+		ck_assert_str_eq(row(0), orders[i].last);
+	}
+}
+END_TEST
+
+START_TEST(a_filter_hides_too_much_or_nothing)
+{
+	look();
+	press("/MODEL");
+	ck_assert_uint_eq(rows.n, 2);
+	press_key(TOP_KEY_BACKSPACE);
+	press_key(TOP_KEY_ENTER);
+	ck_assert_str_eq(state.filter, "MODE");
+	ck_assert_uint_eq(rows.n, 2);
+	press("/zzz");
+	ck_assert_uint_eq(rows.n, 0);
+	press_key(TOP_KEY_ESCAPE); /* the filter as it was */
+	ck_assert_uint_eq(rows.n, 2);
+	press_key(TOP_KEY_ESCAPE);
+	ck_assert_uint_eq(rows.n, BUFFERS);
+	press("/*l*");
+	ck_assert_uint_eq(rows.n, 3);
+	press_key(TOP_KEY_ENTER);
+	press_key(TOP_KEY_ESCAPE);
+	press("u1002");
+	press_key(TOP_KEY_ENTER);
+	ck_assert_uint_eq(rows.n, 1);
+	ck_assert_str_eq(row(0), "small");
+	press("unobody knows");
+	press_key(TOP_KEY_ENTER);
+	shows(state.message, "there is no user \"nobody knows\"");
+	ck_assert_uint_eq(rows.n, BUFFERS);
+	state.choice.word = "model/";
+	choose();
+	ck_assert_uint_eq(rows.n, 2);
+	state.choice.view = TOP_POOLS;
+	choose();
+	ck_assert_uint_eq(rows.n, 2);
+}
+END_TEST
+
+START_TEST(a_character_of_a_prompt_is_lost_or_cut)
+{
+	static const uint32_t typed[] = { 'a', 0xe9, 0x6f22, 0x1f600 };
+
+	look();
+	press("/");
+	for (size_t i = 0; i < array_size(typed); i++)
+		press_key(typed[i]);
+	ck_assert_str_eq(state.filter, "a\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x98\x80");
+	for (size_t i = 0; i < array_size(typed); i++)
+		press_key(TOP_KEY_BACKSPACE);
+	ck_assert_str_eq(state.filter, "");
+	press_key(TOP_KEY_BACKSPACE);
+	for (size_t i = 0; i < 300; i++)
+		press_key(0x6f22);
+	ck_assert_uint_eq(strlen(state.filter), 255);
+	press_key(TOP_KEY_UP); /* is no character */
+	ck_assert_uint_eq(strlen(state.filter), 255);
+	press_key(0x15);
+	ck_assert_str_eq(state.filter, "");
+}
+END_TEST
+
+/* ---- pages ---- */
+
+START_TEST(a_page_is_larger_than_the_terminal)
+{
+	static const size_t heights[] = { 1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 24, 100 };
+	static const size_t widths[] = { 1, 2, 5, 19, 20, 39, 40, 60, 79, 80, 81, 120, 200, 300 };
+	static const enum top_mode modes[] = { TOP_LIST,   TOP_HELP,	 TOP_DETAIL,
+					       TOP_FILTER, TOP_ASK_USER, TOP_ASK_DELAY };
+
+	look();
+	state.id = 11;
+	for (size_t i = 0; i < array_size(heights) * array_size(widths); i++)
+		for (unsigned k = 0; k < array_size(modes) * TOP_VIEWS; k++) {
+			state.mode = modes[k / TOP_VIEWS];
+			state.choice.view = (enum top_view)(k % TOP_VIEWS);
+			choose();
+			free(screen(heights[i % array_size(heights)],
+				    widths[i / array_size(heights)]));
+		}
+	/* The list keeps half of a small screen. */
+	state = (struct state){ .choice = { .filter = state.filter } };
+	choose();
+	{
+		_cleanup_(free_ptr) char *text = screen(5, 20);
+
+		shows(text, "NAME");
+		shows(text, "arge");
+	}
+}
+END_TEST
+
+START_TEST(a_page_misses_a_fact)
+{
+	_cleanup_(free_ptr) char *text = NULL, *wide = NULL, *detail = NULL, *process = NULL;
+
+	now.status.requests = 2469;
+	now.buffers[1].opens = 25;
+	look();
+	text = screen(30, 160);
+	shows(text, "gpushmd 0.1.0, pid 42, up 62s");
+	shows(text, "requests 1234/s");
+	shows(text, "] ");
+	shows(text, " 54%  43.0 GiB of 80.0 GiB\n");
+	shows(text, "failed: the disk is on fire");
+	shows(text, "[1 Buffers: 6]  2 Processes: 1  3 Users: 2  4 Pools: 2");
+	shows(text, "OPENS/S");
+	shows(text, "12");
+	shows(text, "py 500, py 500");
+	shows(text, "z\\x1b[2J");
+	shows(text, "(unlinked 14)");
+	wide = once(0);
+	shows(wide, "43.0 GiB of 80.0 GiB");
+	shows(wide, "  1.0 GiB of 2.0 GiB");
+	shows(wide,
+	      "\nNAME           POOL  STATE       SIZE  OPENS/S  READ  WRITE  USER  AGE  HELD BY\n"
+	      "model/large    gpu0  shared  40.0 GiB       12     1      1  1001  11s  py 500, py "
+	      "500\n");
+	press_key(TOP_KEY_ENTER);
+	detail = screen(24, 80);
+	shows(detail, "id         11");
+	shows(detail, "500 py (1001): write");
+	press("q2");
+	press_key(TOP_KEY_ENTER);
+	process = screen(24, 80);
+	shows(process, "holds      model/large: write, 40.0 GiB");
+}
+END_TEST
+
+/* "[||||::...    ]": 80 GiB of which 43 are used, 3 of them by processes that end, and 10 wait. */
+START_TEST(a_bar_shows_other_shares_than_the_pool_has)
+{
+	_cleanup_(free_ptr) char *text = NULL, *full = NULL, *tiny = NULL;
+
+	look();
+	text = once(0);
+	shows(text, "gpu0 [|||||||||||||||:....          ]  54%");
+	now.pools[0].pending_bytes = 80 * GIB; /* makes no sense; stays in the bar */
+	now.pools[0].suspect_bytes = 0;
+	look();
+	full = once(0);
+	shows(full, "gpu0 [||||||||||||||||..............]  54%");
+	now.pools[0].used_bytes = now.pools[0].bytes = 0;
+	look();
+	tiny = once(0);
+	shows(tiny, "gpu0 [                              ]   0%");
+}
+END_TEST
+
+START_TEST(a_gone_or_silent_daemon_is_not_reported)
+{
+	_cleanup_(free_ptr) char *gone = NULL, *silent = NULL, *paused = NULL;
+
+	look();
+	strcpy(state.error, "the daemon has gone");
+	gone = screen(5, 80);
+	shows(gone, "the daemon has gone; trying again");
+	state.error[0] = '\0';
+	state.silent_ms = 5000;
+	silent = screen(24, 80);
+	shows(silent, "the daemon has not replied for 5s");
+	state.silent_ms = 0;
+	press(" ");
+	paused = screen(24, 80);
+	shows(paused, "paused");
+}
+END_TEST
+
+/* ---- keys ---- */
+
+START_TEST(the_selected_row_is_not_visible)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+
+	look();
+	for (size_t i = 0; i < BUFFERS - 1; i++)
+		press_key(TOP_KEY_DOWN);
+	ck_assert_uint_eq(state.selected, BUFFERS - 1);
+	text = screen(6, 80); /* a line for the daemon, the titles, some rows, the footer */
+	shows(text, "small");
+	hides(text, "model/large");
+	press_key(TOP_KEY_DOWN);
+	free(screen(6, 80));
+	ck_assert_uint_eq(state.selected, BUFFERS - 1);
+	press_key(TOP_KEY_HOME);
+	free(screen(6, 80));
+	ck_assert_uint_eq(state.first, 0);
+	press_key(TOP_KEY_END);
+	free(screen(6, 80));
+	ck_assert_uint_eq(state.selected, BUFFERS - 1);
+	press_key(TOP_KEY_PAGE_UP);
+	ck_assert_uint_eq(state.selected, 1);
+	press_key(TOP_KEY_PAGE_UP);
+	ck_assert_uint_eq(state.selected, 0);
+	press_key(TOP_KEY_END);
+	now.sample.n_buffers = 2; /* the others have gone */
+	look();
+	free(screen(24, 80));
+	ck_assert_uint_eq(state.selected, 1);
+	now.sample.n_buffers = 0;
+	look();
+	press_key(TOP_KEY_ENTER);
+	free(screen(24, 80));
+	ck_assert_int_eq(state.mode, TOP_LIST);
+}
+END_TEST
+
+START_TEST(a_key_does_something_else)
+{
+	look();
+	press("P");
+	ck_assert_int_eq(state.choice.sort, TOP_RATE);
+	press("<");
+	ck_assert_int_eq(state.choice.sort, TOP_SIZE);
+	press("<<<<");
+	ck_assert_int_eq(state.choice.sort, TOP_NAME);
+	press(">>>>>>>>");
+	ck_assert_int_eq(state.choice.sort, TOP_AGE);
+	press("R");
+	ck_assert(state.choice.reversed);
+	press("d0.01");
+	press_key(TOP_KEY_ENTER);
+	ck_assert_uint_eq(state.delay_ms, 1000);
+	shows(state.message, "is no period");
+	press("s2.5");
+	press_key(TOP_KEY_ENTER);
+	ck_assert_uint_eq(state.delay_ms, 2500);
+	press_key(TOP_KEY_TAB);
+	ck_assert_int_eq(state.choice.view, TOP_PROCESSES);
+	press_key(TOP_KEY_BACK_TAB);
+	press_key(TOP_KEY_BACK_TAB);
+	ck_assert_int_eq(state.choice.view, TOP_POOLS);
+	press("3");
+	press_key(TOP_KEY_ENTER); /* the buffers of the user who has most */
+	ck_assert_int_eq(state.choice.view, TOP_BUFFERS);
+	ck_assert(state.choice.by_user);
+	press("hq");
+	ck_assert(!state.quit);
+	press("k9");
+	shows(state.message, "means nothing here");
+	press("q");
+	ck_assert(state.quit);
+}
+END_TEST
+
+/* Only the rows that are shown are formatted. */
+START_TEST(many_buffers_make_a_page_slow)
+{
+	static struct gpushm_stat many[10000];
+
+	for (size_t i = 0; i < array_size(many); i++) {
+		many[i] = now.buffers[0];
+		many[i].id = 100 + i;
+		many[i].bytes = i;
+		snprintf(many[i].name, sizeof(many[i].name), "many/%05zu", i);
+	}
+	now.sample.buffers = before.sample.buffers = many;
+	now.sample.n_buffers = before.sample.n_buffers = array_size(many);
+	look();
+	for (int i = 0; i < 100; i++) {
+		press_key(TOP_KEY_PAGE_DOWN);
+		free(screen(50, 200));
+	}
+	ck_assert_uint_eq(state.selected, 400);
+	ck_assert_str_eq(row(0), "many/09999");
+	now.sample.buffers = now.buffers;
+	before.sample.buffers = before.buffers;
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("top");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, fds_mark, fds_check);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, a_rate_is_wrong_or_divides_by_zero);
+	tcase_add_test(tc, a_restarted_daemon_has_rates_below_zero);
+	tcase_add_test(tc, a_process_is_counted_for_each_of_its_leases);
+	tcase_add_test(tc, rows_are_in_another_order_than_was_asked_for);
+	tcase_add_test(tc, a_filter_hides_too_much_or_nothing);
+	tcase_add_test(tc, a_character_of_a_prompt_is_lost_or_cut);
+	tcase_add_test(tc, a_page_is_larger_than_the_terminal);
+	tcase_add_test(tc, a_page_misses_a_fact);
+	tcase_add_test(tc, a_bar_shows_other_shares_than_the_pool_has);
+	tcase_add_test(tc, a_gone_or_silent_daemon_is_not_reported);
+	tcase_add_test(tc, the_selected_row_is_not_visible);
+	tcase_add_test(tc, a_key_does_something_else);
+	tcase_add_test(tc, many_buffers_make_a_page_slow);
+	return suite_run("top", tc, NULL);
+}
