@@ -71,14 +71,20 @@ PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
 LOAD_SRC   := $(call in_folders,client/load)
-CTL_SRC    := $(call in_folders,client/ctl client/ctl/top)
+CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics)
+# gpushm-exporter is built where libmicrohttpd is.
+EXPORTER_SRC := $(call in_folders,client/exporter)
+EXPORTER   := $(if $(shell $(PKG_CONFIG) --exists libmicrohttpd 2>/dev/null && echo yes),$(BUILD)/gpushm-exporter)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
 .PHONY: all
-all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(addprefix $(BUILD)/,libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) examples
+all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(addprefix $(BUILD)/,libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) $(EXPORTER) examples
 ifeq ($(CUDA_INCLUDE),)
 	@echo "built without the CUDA Toolkit (no cuda.h found): host pools only"
+endif
+ifeq ($(EXPORTER),)
+	@echo "built without gpushm-exporter (no libmicrohttpd found)"
 endif
 
 # ---- rules ----
@@ -152,6 +158,10 @@ $(BUILD)/ctl.a: $(call objects,$(filter-out client/ctl/main.c,$(CTL_SRC)))
 $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(call objects,$(CTL_SRC)) $(BUILD)/proto.a -L$(BUILD) -lgpushm \
 		$(CLIENT_LIBS) $(CTL_LIBS)
+
+$(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC) $(wildcard client/metrics/*.c)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm \
+		-lmicrohttpd $(CLIENT_LIBS)
 
 .PHONY: examples
 EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,\
@@ -379,7 +389,7 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 
 # A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
-HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) $(QUICK_TESTS) tests/system/protocol_client.py
+HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) $(QUICK_TESTS) tests/system/protocol_client.py tests/system/exporter.py
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_DEATHS))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors,$(SYSTEM_TESTS))
@@ -408,7 +418,7 @@ check-here:
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
@@ -495,12 +505,13 @@ MODEL_PART   = model $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call p
 FUZZ_PART    = fuzz $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
 BENCH_PART   = bench "tests/bench/smoke.sh $(BUILD)"
 INSTALL_PART = install "tests/install.sh $(BUILD)"
+PROMETHEUS_PART = prometheus "tests/prometheus/run.sh $(BUILD)"
 SYSTEMD_PART = systemd "tests/system/systemd.sh $(BUILD)"
 IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
 BARE_PART    = bare tests/bare_root.sh
 DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
-	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART IMAGE_PART
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART IMAGE_PART PROMETHEUS_PART
 
 .PHONY: check-deep check-deep-here
 check-deep: | $(filter check,$(MAKECMDGOALS))
@@ -516,7 +527,7 @@ check-deep-here:
 TSAN_BUILT = $(call tsan,$(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA))
 
 # One part alone.
-.PHONY: check-sanitize check-threads check-valgrind check-storms check-model check-fuzz check-bench check-install check-systemd check-bare
+.PHONY: check-sanitize check-threads check-valgrind check-storms check-model check-fuzz check-bench check-install check-systemd check-bare check-prometheus
 check-sanitize:
 	@$(ASAN_MAKE) check-programs
 	@$(QUEUE) $(call parts,ASAN_FAKE_PART ASAN_UNIT_PART)
@@ -540,6 +551,8 @@ check-systemd: all
 	@$(RUN) $(SYSTEMD_PART)
 check-bare:
 	@$(RUN) $(BARE_PART)
+check-prometheus: all $(FAKECUDA)
+	@$(RUN) $(PROMETHEUS_PART)
 
 # ---- a real GPU ----
 
@@ -592,7 +605,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
 	python3 python3-dev python3-venv ca-certificates \
 	dpkg-dev debhelper dh-python chrpath
@@ -609,8 +622,15 @@ deps:
 	$$as env DEBIAN_FRONTEND=noninteractive apt-get update -q && \
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
 	@$(MAKE) -s venv || echo "deps: pip has no packages here: the tests in Python are left out"
+	@$(MAKE) $(BUILD)/prometheus/ready || echo "deps: apt-get has no prometheus here: tests with it are left out"
 	@$(if $(CUDA_INCLUDE),echo "deps: cuda.h is in $(CUDA_INCLUDE)",$(MAKE) $(BUILD)/cuda/ready || \
 		echo "deps: no cuda.h here, and pip has none: host pools alone are built and tested")
+
+# Prometheus and promtool, for check-deep. They are unpacked here: the installed package would start a service.
+$(BUILD)/prometheus/ready:
+	@rm -rf $(@D); mkdir -p $(@D)
+	$(call SAY,GET)cd $(@D) && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb
+	@touch $@
 
 # Python packages for tests, in the build folder.
 .PHONY: venv
@@ -661,7 +681,8 @@ COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
 completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
 CMAKE_FILES = $(addprefix $(libdir)/cmake/gpushm/,gpushmConfig.cmake gpushmConfigVersion.cmake)
-INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
+PROMETHEUS_FILES = $(addprefix $(datadir)/doc/gpushm/prometheus/,gpushm.rules.yml gpushm-dashboard.json)
+INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(bindir)/gpushm-exporter $(unitdir)/gpushm-exporter.service $(PROMETHEUS_FILES) $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
 	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(includedir)/gpushm.hpp $(libdir)/pkgconfig/gpushm.pc $(CMAKE_FILES) \
 	$(libdir)/libgpushm-load.so.$(VERSION) $(libdir)/libgpushm-load.so.$(SOVERSION) $(libdir)/libgpushm-load.so $(libdir)/libgpushm-load.a \
 	$(includedir)/gpushm_metrics.h $(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
@@ -676,9 +697,10 @@ INSTALLS_CONFIG = $(or $(filter /usr /usr/local,$(PREFIX)),$(filter command envi
 # The configuration in $(SYSCONFDIR) is the administrator's: it is written where there is none, and never removed if
 # it was changed. ldconfig, systemd-sysusers and systemctl are the caller's to run; gpushmctl finds the library by itself.
 .PHONY: install uninstall
-install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a)
+install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) $(EXPORTER)
 	install -D -m 755 $(BUILD)/gpushmd $(DESTDIR)$(bindir)/gpushmd
 	install -D -m 755 $(BUILD)/gpushmctl $(DESTDIR)$(bindir)/gpushmctl
+	$(if $(EXPORTER),install -D -m 755 $(EXPORTER) $(DESTDIR)$(bindir)/gpushm-exporter)
 	for l in libgpushm libgpushm-load; do \
 		install -D -m 644 $(BUILD)/$$l.so.$(VERSION) $(DESTDIR)$(libdir)/$$l.so.$(VERSION) && \
 		ln -sf $$l.so.$(VERSION) $(DESTDIR)$(libdir)/$$l.so.$(SOVERSION) && \
@@ -700,6 +722,8 @@ install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpu
 	mkdir -p $(DESTDIR)$(unitdir)
 	$(SUBST) systemd/gpushmd.service.in >$(DESTDIR)$(unitdir)/gpushmd.service
 	install -D -m 644 systemd/gpushmd.socket $(DESTDIR)$(unitdir)/gpushmd.socket
+	$(if $(EXPORTER),$(SUBST) systemd/gpushm-exporter.service.in >$(DESTDIR)$(unitdir)/gpushm-exporter.service)
+	for f in $(PROMETHEUS_FILES); do install -D -m 644 systemd/prometheus/$${f##*/} $(DESTDIR)$$f || exit 1; done
 	install -D -m 644 systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpushm.conf
 	install -D -m 644 systemd/modules-load.conf $(DESTDIR)$(PREFIX)/lib/modules-load.d/gpushm.conf
 	install -D -m 644 systemd/gpushm.catalog $(DESTDIR)$(PREFIX)/lib/systemd/catalog/gpushm.catalog
@@ -762,9 +786,9 @@ $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
 print-cflags:
 	$(info $(ALL_CFLAGS) $(addprefix -isystem ,$(PYTHON_INCLUDE))) @:
 print-sources:
-	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC)) @:
+	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC))) @:
 print-left-out:
-	$(info $(LEFT_OUT) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
+	$(info $(LEFT_OUT) $(if $(EXPORTER),,$(EXPORTER_SRC)) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 

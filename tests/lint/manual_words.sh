@@ -31,6 +31,17 @@ options_there "$build/gpushmd" >"$folder/there"
 options_told <man/gpushmd.8 >"$folder/told"
 same "gpushmd's option" man/gpushmd.8
 
+if [ -x "$build/gpushm-exporter" ]; then
+	options_there "$build/gpushm-exporter" >"$folder/there"
+	synopsis man/gpushm-exporter.8 | options_told >"$folder/told"
+	same "gpushm-exporter's option" man/gpushm-exporter.8
+fi
+# Each metric, without _total and the like. A macro adds "gpushm_owner_" and most of "gpushm_pool_".
+sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/metrics/snapshot.c >"$folder/there"
+grep -ohE '"gpushm_[a-z_]*[a-z]"' client/metrics/snapshot.c | tr -d '"' >>"$folder/there"
+grep -oE '\<gpushm_[a-z_]+' man/gpushm-exporter.8 | sed 's/_total$//; s/_info$//' >"$folder/told"
+same "metric" man/gpushm-exporter.8
+
 # The synopsis has the options of each command; "buffer options" are described in a list below.
 page=man/gpushmctl.1
 "$build/gpushmctl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$folder/there"

@@ -26,9 +26,12 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/bin"
 ln -s /bin/true "$folder/bin/gpushmd"
+ln -s /bin/true "$folder/bin/gpushm-exporter"
 sed "s|@bindir@|$folder/bin|g" systemd/gpushmd.service.in >"$folder/gpushmd.service"
+sed "s|@bindir@|$folder/bin|g" systemd/gpushm-exporter.service.in >"$folder/gpushm-exporter.service"
 cp systemd/gpushmd.socket "$folder/"
-said=$(systemd-analyze verify --man=no "$folder/gpushmd.service" "$folder/gpushmd.socket" 2>&1) || bad=1
+said=$(systemd-analyze verify --man=no "$folder/gpushmd.service" "$folder/gpushmd.socket" \
+	"$folder/gpushm-exporter.service" 2>&1) || bad=1
 if [ -n "$said" ]; then
 	echo "$said"
 	bad=1

@@ -58,7 +58,7 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status pools ls stat create put get load save verify publish wait watch events hold rm mv clean flush restart doctor top help"
+	local commands="status metrics pools ls stat create put get load save verify publish wait watch events hold rm mv clean flush restart doctor top help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
@@ -71,7 +71,7 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--view | --sort | -u | --user | --delay | --only | --strip | --sha256 | --io | --threads | --progress | --since | --type)
+			--view | --sort | -u | --user | --delay | --only | --strip | --sha256 | --io | --threads | --progress | --since | --type | --format)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command == top && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
@@ -122,6 +122,10 @@ _gpushmctl() {
 		;;
 	--io)
 		_gpushmctl_lines $'auto\ncached\ndirect' "$cur"
+		return
+		;;
+	--format)
+		_gpushmctl_lines $'openmetrics\nprometheus' "$cur"
 		return
 		;;
 	--progress)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpushmctl metrics`: prints what the daemon counts, as gpushm-exporter serves it.
+ */
+#include "client/ctl/ctl.h"
+#include "client/metrics/snapshot.h"
+
+#include <string.h>
+
+struct options {
+	bool by_owner;
+	const char *format;
+};
+
+static int run(struct ctl *ctl, const void *options, size_t n, char **words)
+{
+	const struct options *o = options;
+	struct exposition e = { .out = stdout };
+	struct snapshot s;
+	int r;
+
+	if (ctl->json)
+		return ctl_error(CTL_USAGE, "metrics: there is no --json here; gpushmctl status "
+					    "and gpushmctl pools have it");
+	r = snapshot_read(ctl->connection, &s);
+	if (r < 0)
+		return ctl_refused(r);
+	if (!s.metrics && !ctl->quiet)
+		ctl_error(CTL_OK,
+			  "%s does not count requests: upgrade it, and run gpushmctl restart",
+			  s.status->software);
+	if (o->format && !strcmp(o->format, "prometheus"))
+		e.format = EXPOSITION_PROMETHEUS;
+	snapshot_write(&s, &e, o->by_owner);
+	snapshot_done(&s);
+	return CTL_OK;
+}
+
+const struct command command_metrics = {
+	.name = "metrics",
+	.synopsis = "[--by-owner] [--format FORMAT]",
+	.about = "print what the daemon counts, for Prometheus",
+	.args = ARGS({ "by-owner", ARG_FLAG, 0, NULL, "print what each user holds, too",
+		       offsetof(struct options, by_owner) },
+		     { "format", ARG_CHOICE, 0, "openmetrics|prometheus",
+		       "OpenMetrics 1.0 (default), or Prometheus' text format",
+		       offsetof(struct options, format) }),
+	.options_size = sizeof(struct options),
+	.run = run,
+};

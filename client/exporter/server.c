@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One thread serves all clients, so a slow one delays nobody. Requests are bounded by
+ * libmicrohttpd's memory for a connection: it refuses a longer URL or header itself.
+ */
+#include "client/exporter/server.h"
+
+#include "client/exporter/clients.h"
+#include "proto/base/own.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define MEMORY (16u << 10) /* of a connection: its request's line and headers */
+
+static const char index_page[] =
+	"<!DOCTYPE html>\n<title>gpushm-exporter</title>\n"
+	"<h1>gpushm-exporter " GPUSHM_VERSION "</h1>\n<p><a href=\"/metrics\">Metrics</a></p>\n";
+
+/* ---- listening ---- */
+
+static int complain(const char *address, const char *why)
+{
+	fprintf(stderr, "gpushm-exporter: %s: %s\n", address, why);
+	return -1;
+}
+
+/* Splits ADDRESS:PORT in place; the address is "" for all. */
+static int split(char *text, char **ret_host, char **ret_port)
+{
+	char *colon = strrchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : 0;
+
+	/* getaddrinfo() would take 70000 for 4464. */
+	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+	    strlen(colon + 1) > 5 || atoi(colon + 1) > UINT16_MAX)
+		return -EINVAL;
+	*colon = '\0';
+	if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
+		text[n - 1] = '\0';
+		text++;
+	} else if (strchr(text, ':')) {
+		return -EINVAL;
+	}
+	*ret_host = text;
+	*ret_port = colon + 1;
+	return 0;
+}
+
+/* Says where, because port 0 is any free one. */
+static void announce(int fd)
+{
+	struct sockaddr_storage at;
+	socklen_t len = sizeof(at);
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0 ||
+	    getnameinfo((struct sockaddr *)&at, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return;
+	fprintf(stderr, "gpushm-exporter: serves http://%s%s%s:%s/metrics\n",
+		strchr(host, ':') ? "[" : "", host, strchr(host, ':') ? "]" : "", port);
+	if (strncmp(host, "127.", 4) != 0 && strcmp(host, "::1") != 0)
+		fprintf(stderr, "gpushm-exporter: everybody who reaches this address may read the "
+				"metrics; it has no TLS and no password\n");
+}
+
+static int listen_at(const struct addrinfo *at)
+{
+	_cleanup_(close_fd) int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, 0);
+	const int on = 1;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, at->ai_addr, at->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0)
+		return -errno;
+	announce(fd);
+	return take_fd(&fd);
+}
+
+int server_listen(const char *address)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+	_cleanup_(free_ptr) char *copy = strdup(address);
+	struct addrinfo *found = NULL;
+	char *host, *port;
+	int r;
+
+	if (!copy || split(copy, &host, &port) < 0)
+		return complain(address,
+				"not ADDRESS:PORT, such as 127.0.0.1:19400 or [::1]:19400");
+	r = getaddrinfo(*host ? host : NULL, port, &hints, &found);
+	if (r != 0)
+		return complain(address, gai_strerror(r));
+	r = -EADDRNOTAVAIL;
+	for (const struct addrinfo *at = found; at && r < 0; at = at->ai_next)
+		r = listen_at(at);
+	freeaddrinfo(found);
+	return r < 0 ? complain(address, strerror(-r)) : r;
+}
+
+/* ---- replying ---- */
+
+static enum MHD_Result reply(struct MHD_Connection *c, unsigned status, const char *type,
+			     struct MHD_Response *response)
+{
+	enum MHD_Result r;
+
+	if (!response)
+		return MHD_NO;
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, MHD_HTTP_METHOD_GET);
+	r = MHD_queue_response(c, status, response);
+	MHD_destroy_response(response);
+	return r;
+}
+
+static enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status, const char *type,
+				  const char *text)
+{
+	return reply(c, status, type,
+		     MHD_create_response_from_buffer(strlen(text), (void *)text,
+						     MHD_RESPMEM_PERSISTENT));
+}
+
+/* Only a client that says so reads OpenMetrics. */
+static enum exposition_format format_for(struct MHD_Connection *c)
+{
+	const char *accept =
+		MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+
+	return accept && strstr(accept, "application/openmetrics-text") ? EXPOSITION_OPENMETRICS
+									: EXPOSITION_PROMETHEUS;
+}
+
+static enum MHD_Result reply_metrics(struct MHD_Connection *c, struct collector *collector)
+{
+	enum exposition_format format = format_for(c);
+	size_t len = 0;
+	char *text = collector_text(collector, format, &len);
+
+	if (!text)
+		return reply_text(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "text/plain",
+				  "out of memory\n");
+	return reply(c, MHD_HTTP_OK, exposition_content_type(format),
+		     MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE));
+}
+
+/* The first call comes before the body, if there is one. libmicrohttpd closes a connection whose
+ * reply is queued then, which is right for what is not GET. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_size, void **request)
+{
+	/* A GET with a body: it is not read. */
+	if (*upload_size) {
+		*upload_size = 0;
+		return MHD_YES;
+	}
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0)
+		return reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
+				  "only GET is served\n");
+	if (!*request) {
+		*request = c;
+		return MHD_YES;
+	}
+	if (strcmp(url, "/metrics") == 0)
+		return reply_metrics(c, arg);
+	if (strcmp(url, "/") == 0)
+		return reply_text(c, MHD_HTTP_OK, "text/html; charset=utf-8", index_page);
+	return reply_text(c, MHD_HTTP_NOT_FOUND, "text/plain", "there is only /metrics\n");
+}
+
+/* libmicrohttpd would print a line for each client that breaks off. */
+static void drop_line(void *arg, const char *format, va_list ap)
+{
+}
+
+int server_start(int socket, struct collector *c)
+{
+	const struct MHD_Daemon *http =
+		MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+				 on_request, c, MHD_OPTION_EXTERNAL_LOGGER, drop_line, NULL,
+				 MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
+				 CLIENTS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, CLIENTS_S,
+				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
+				 MHD_OPTION_NOTIFY_CONNECTION, clients_on_connection, NULL,
+				 MHD_OPTION_NOTIFY_COMPLETED, clients_on_completed, NULL,
+				 MHD_OPTION_END);
+
+	if (http)
+		return 0;
+	fprintf(stderr, "gpushm-exporter: the HTTP server can't be started: %s\n", strerror(errno));
+	return -1;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A snapshot: everything that a daemon says of itself at one time, and its text. This is the one
+ * place that names the metrics; gpushm-exporter(8) describes them.
+ */
+#pragma once
+
+#include "client/gpushm_metrics.h"
+#include "client/metrics/exposition.h"
+
+struct snapshot {
+	struct gpushm_status *status;	   /* owned; NULL: no daemon replied */
+	struct gpushm_metrics *metrics;	   /* owned; NULL: the daemon has none */
+	struct gpushm_pool_metrics *pools; /* owned; one for each name */
+	size_t n_pools;
+};
+
+/* Asks the daemon. 0; -errno with gpushm_error(), and *ret is empty. A gpushmd of version 0.1 does
+ * not have all numbers: 0, and ret->metrics is NULL; then the driver may be started here, as by
+ * gpushm_pools(). */
+int snapshot_read(struct gpushm *c, struct snapshot *ret);
+
+/* Of an empty snapshot: that the daemon is down, and nothing else. by_owner: also what each user
+ * holds, of those that the daemon tells this user about. */
+void snapshot_write(const struct snapshot *s, struct exposition *e, bool by_owner);
+
+/* The snapshot is empty afterwards. */
+void snapshot_done(struct snapshot *s);
