@@ -42,6 +42,8 @@
 #define STOP_MS 90000u	/* from a signal or STOPPING=1 to the end: TimeoutStopSec= */
 #define IDLE_MS 1000u	/* until memory is given back */
 #define OWN_FDS 64u	/* that the keeper and a starting daemon need beside the kept ones */
+#define DATAGRAMS_MAX \
+	8192u /* at once; the queue of a socket is shorter (net.unix.max_dgram_qlen) */
 #define NEVER UINT64_MAX
 
 #define LISTENER "gpushmd" /* names of the daemon's fds: daemon/ipc/endpoint.c */
@@ -209,7 +211,7 @@ static void read_notifications(struct keeper *k)
 {
 	static struct notification m;
 
-	while (notify_receive(&k->notify, &m) > 0) {
+	for (unsigned i = 0; i < DATAGRAMS_MAX && notify_receive(&k->notify, &m) > 0; i++) {
 		if (m.sender != k->daemon || k->daemon == 0)
 			log_debug("pid %d is not the daemon: its notification is dropped",
 				  m.sender);
@@ -467,7 +469,7 @@ static void remove_socket(const struct keeper *k)
 
 int keeper_run(char *const *argv)
 {
-	static struct keeper keeper = { .signals = -1, .notify.socket = -1 };
+	static struct keeper keeper = { .signals = -1, .notify = { .socket = -1, .file = -1 } };
 	struct keeper *k = &keeper;
 	int r;
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The socket has an abstract name: it needs no folder that can be written to, and nothing is left
- * of it when the keeper is killed. Any process of the network namespace can send to it. So the
- * kernel adds each sender's pid, and the caller drops what does not come from its daemon, with the
- * fds in it.
+ * The socket is a file without a name: it was bound in a folder that is gone again, and is reached
+ * through /proc/PID/fd of this process, which the kernel opens to this user and root only. So no
+ * other user can fill the socket's queue, where the daemon's messages would wait, and nothing is
+ * left of it when the keeper is killed. Where no folder can be made, it has an abstract name, and
+ * any process of the network namespace can send to it. The kernel adds each sender's pid, and the
+ * caller drops what does not come from its daemon, with the fds in it.
  *
  * It owns the socket, and the fds of a notification until notification_done().
  */
@@ -11,12 +13,60 @@
 
 #include "proto/base/own.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 /* ---- the socket ---- */
+
+/* Binds in that folder and removes the name again. Returns an O_PATH fd of the socket's file, or
+ * -errno. */
+static int bind_in(const char *parent, int fd)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int file, len = snprintf(a.sun_path, sizeof(a.sun_path), "%s/gpushmd-XXXXXX", parent);
+
+	if (len + 2 >= (int)sizeof(a.sun_path))
+		return -ENAMETOOLONG;
+	if (!mkdtemp(a.sun_path))
+		return -errno;
+	memcpy(a.sun_path + len, "/n", 3);
+	file = bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
+	if (file == 0) {
+		file = open(a.sun_path, O_PATH | O_CLOEXEC);
+		file = file < 0 ? -errno : file;
+		unlink(a.sun_path);
+	}
+	a.sun_path[len] = '\0';
+	rmdir(a.sun_path);
+	return file;
+}
+
+static bool has_proc(void)
+{
+	/* The kernel shows the fds of a process that can't be dumped to root only. */
+	return access("/proc/self/fd", X_OK) == 0 && prctl(PR_GET_DUMPABLE) == 1;
+}
+
+static int bind_without_name(int fd, char *ret, size_t size, int *ret_file)
+{
+	const char *const folders[] = { getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/run",
+					"/dev/shm" };
+	int file = -ENOENT;
+
+	for (size_t i = 0; i < array_size(folders) && file < 0 && has_proc(); i++)
+		if (folders[i] && folders[i][0] == '/')
+			file = bind_in(folders[i], fd);
+	if (file < 0)
+		return file;
+	snprintf(ret, size, "/proc/%d/fd/%d", getpid(), file);
+	*ret_file = file;
+	return 0;
+}
 
 /* The kernel chooses a name of five hexadecimal digits if none is given (unix(7), Autobind). */
 static int bind_abstract(int fd, char *ret, size_t size)
@@ -40,10 +90,12 @@ int notify_open(struct notify *ret)
 	_cleanup_(close_fd) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r, on = 1;
 
-	ret->socket = -1;
+	ret->socket = ret->file = -1;
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
 		return -errno;
-	r = bind_abstract(fd, ret->address, sizeof(ret->address));
+	r = bind_without_name(fd, ret->address, sizeof(ret->address), &ret->file);
+	if (r < 0)
+		r = bind_abstract(fd, ret->address, sizeof(ret->address));
 	if (r == 0)
 		ret->socket = take_fd(&fd);
 	return r;
@@ -52,6 +104,7 @@ int notify_open(struct notify *ret)
 void notify_close(struct notify *n)
 {
 	close_fd(&n->socket);
+	close_fd(&n->file);
 }
 
 static void take_control(struct msghdr *m, struct notification *ret)

@@ -31,7 +31,8 @@ struct notification {
 
 struct notify {
 	int socket;	  /* owned */
-	char address[24]; /* for NOTIFY_SOCKET: '@' and an abstract name that the kernel chose */
+	int file;	  /* owned: its file (O_PATH), or -1 */
+	char address[40]; /* for NOTIFY_SOCKET: a path; or '@' and a name that the kernel chose */
 };
 
 /* 0 or -errno. */

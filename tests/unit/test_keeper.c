@@ -10,9 +10,11 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -141,7 +143,8 @@ static void send_text(const char *text, size_t len, const int *fds, size_t n_fds
 	struct cmsghdr *c;
 
 	memcpy(a.sun_path, notify.address, name);
-	a.sun_path[0] = '\0';
+	if (a.sun_path[0] == '@')
+		a.sun_path[0] = '\0';
 	if (n_fds) {
 		out.msg_control = control;
 		out.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
@@ -171,6 +174,56 @@ START_TEST(the_kernel_does_not_say_who_sent_it)
 	ck_assert_int_eq(notify_receive(&notify, &m), 1);
 	ck_assert_int_eq(m.sender, pid);
 	ck_assert_int_eq(notify_receive(&notify, &m), 0);
+}
+END_TEST
+
+static int connect_as(uid_t uid)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+		strcpy(a.sun_path, notify.address);
+		if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
+		    setresuid(uid, uid, uid) < 0)
+			_exit(1);
+		_exit(connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? errno : 0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WEXITSTATUS(status);
+}
+
+START_TEST(another_user_can_send_to_it)
+{
+	if (geteuid() != 0) {
+		puts("skipped: not root");
+		return;
+	}
+	ck_assert_int_eq(notify.address[0], '/');
+	ck_assert_int_eq(connect_as(0), 0);
+	ck_assert_int_eq(connect_as(65534), EACCES);
+}
+END_TEST
+
+START_TEST(a_read_only_container_has_no_socket)
+{
+	struct notify other;
+	char tmp[] = "TMPDIR=/proc";
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		putenv(tmp);
+		unsetenv("XDG_RUNTIME_DIR");
+		if (prctl(PR_SET_DUMPABLE, 0) < 0 || notify_open(&other) < 0)
+			_exit(1);
+		_exit(other.address[0] == '@' && other.file < 0 ? 0 : 2);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
 }
 END_TEST
 
@@ -383,6 +436,8 @@ int main(void)
 	tcase_add_test(t, a_malformed_text_counts);
 	tcase_add_test(t, a_name_that_is_too_long_is_cut);
 	tcase_add_test(t, the_kernel_does_not_say_who_sent_it);
+	tcase_add_test(t, another_user_can_send_to_it);
+	tcase_add_test(t, a_read_only_container_has_no_socket);
 	tcase_add_test(t, received_fds_stay_open);
 	tcase_add_test(t, half_of_a_long_datagram_counts);
 	tcase_add_test(t, another_fd_than_the_named_one_is_forgotten);
