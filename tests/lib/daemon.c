@@ -80,12 +80,25 @@ static int bind_notify(const char *path)
 	return fd;
 }
 
+/* Its standard error is the log that a failed test shows. */
+static void cannot(const char *what)
+{
+	perror(what);
+	_exit(126);
+}
+
 /* A PID namespace needs its own /proc. */
+static bool enter_namespace(void)
+{
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("proc", "/proc", "proc", 0, NULL) == 0;
+}
+
 void daemon_enter_namespace(void)
 {
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("proc", "/proc", "proc", 0, NULL) < 0)
-		_exit(126);
+	if (!enter_namespace())
+		cannot("a namespace with its own /proc");
 }
 
 /* From now on getsockopt(SO_PEERPIDFD) fails as on a kernel before 6.5, which does not have it. */
@@ -103,20 +116,21 @@ static void hide_peer_pidfd(void)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-		_exit(126);
+		cannot("a filter of system calls");
 }
 
+/* Tries it: in a chroot, where / is no mount, root can make a namespace, but not a private /proc.
+ */
 bool daemon_may_be_isolated(void)
 {
-	pid_t pid = fork();
+	pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0);
 	int status = 0;
 
 	if (pid == 0)
-		_exit(unshare(CLONE_NEWPID | CLONE_NEWNS) < 0);
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	if (status)
-		puts("skipped: only root can make a PID namespace");
-	return status == 0;
+		_exit(!enter_namespace());
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		puts("skipped: no PID namespace with a /proc of its own can be made here");
+	return pid > 0 && status == 0;
 }
 
 static void become_daemon(const struct daemon *d, const struct daemon_options *o)
@@ -135,22 +149,22 @@ static void become_daemon(const struct daemon *d, const struct daemon_options *o
 	if (o->container)
 		container_enter(o->container);
 	if (o->userns && !userns_enter(o->userns))
-		_exit(126);
+		cannot("a user namespace");
 	if (o->no_peer_pidfd)
 		hide_peer_pidfd();
 	snprintf(notify, sizeof(notify), "%s/notify", d->folder);
 	setenv("NOTIFY_SOCKET", notify, 1);
 	unsetenv("LISTEN_FDS");
 	if (o->max_fds && setrlimit(RLIMIT_NOFILE, &limit) < 0)
-		_exit(127);
+		cannot("RLIMIT_NOFILE");
 	if (o->ordinary_limits && (prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE) < 0 ||
 				   prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) < 0))
-		_exit(126);
+		cannot("fewer capabilities");
 	if (o->no_stdin)
 		close(STDIN_FILENO);
 	execl(o->copied ? d->copy : program, "gpushmd", "--no-keeper", "--config", d->config,
 	      "--socket", d->socket, o->extra, (char *)NULL);
-	_exit(127);
+	cannot(program);
 }
 
 static void spawn(struct daemon *d, const struct daemon_options *o)
@@ -158,10 +172,12 @@ static void spawn(struct daemon *d, const struct daemon_options *o)
 	int flags = (o->isolated ? CLONE_NEWPID : 0) | (o->container ? container_flags() : 0);
 
 	/* fork() with new namespaces for the child */
-	d->pid = (pid_t)syscall(SYS_clone, SIGCHLD | flags, 0, 0, 0, 0);
-	ck_assert_int_ge(d->pid, 0);
-	if (d->pid == 0)
+	pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD | flags, 0, 0, 0, 0);
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
 		become_daemon(d, o);
+	d->pid = pid;
 	daemon_await(d, "READY=1");
 }
 
@@ -246,16 +262,40 @@ static void fail_with_log(const struct daemon *d, const char *what)
 	ck_abort_msg("%s; the daemon's log:\n%s", what, log);
 }
 
+static void fail_with_status(struct daemon *d)
+{
+	char what[64];
+	int status = daemon_wait(d);
+
+	snprintf(what, sizeof(what), "the daemon has ended with %s %d",
+		 WIFEXITED(status) ? "status" : "signal",
+		 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	fail_with_log(d, what);
+}
+
+/* Waits for a message; fails if the daemon ends without one. */
+static void await_message(struct daemon *d)
+{
+	_cleanup_(close_fd) int pidfd = (int)syscall(SYS_pidfd_open, d->pid, 0);
+	struct pollfd p[] = { { .fd = d->notify, .events = POLLIN },
+			      { .fd = pidfd, .events = POLLIN } };
+
+	ck_assert_int_ge(pidfd, 0);
+	if (poll(p, array_size(p), DEADLINE_MS) < 1)
+		fail_with_log(d, "the daemon did not say what was waited for");
+	/* Its last message may have come after poll() looked for one. */
+	if (!p[0].revents && poll(p, 1, 0) < 1)
+		fail_with_status(d);
+}
+
 void daemon_await(struct daemon *d, const char *text)
 {
 	char message[4096];
 
 	for (;;) {
-		struct pollfd p = { .fd = d->notify, .events = POLLIN };
 		ssize_t n;
 
-		if (poll(&p, 1, DEADLINE_MS) != 1)
-			fail_with_log(d, "the daemon did not say what was waited for");
+		await_message(d);
 		n = recv(d->notify, message, sizeof(message) - 1, 0);
 		ck_assert_int_gt(n, 0);
 		message[n] = '\0';

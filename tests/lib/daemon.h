@@ -72,7 +72,8 @@ void daemon_restart(struct daemon *d);
 /* Waits until the daemon exits by itself; returns the status of waitpid(). */
 int daemon_wait(struct daemon *d);
 
-/* Waits for a datagram with `text` in it on the notify socket. */
+/* Waits for a datagram with `text` in it on the notify socket. Fails at once, with the log, if the
+ * daemon ends before. */
 void daemon_await(struct daemon *d, const char *text);
 
 /* The log so far; free() it. */

@@ -206,6 +206,7 @@ static void become_daemon(struct supervisor *k)
 		setenv("LISTEN_FDNAMES", names, 1);
 	}
 	execl(program, "gpushmd", "--config", k->config, "--socket", k->socket, (char *)NULL);
+	perror(program);
 	_exit(127);
 }
 
@@ -293,17 +294,42 @@ bool supervisor_has_died(struct supervisor *k)
 	return true;
 }
 
-void supervisor_await(struct supervisor *k)
+static bool is_ready_within(struct supervisor *k, int ms)
 {
 	struct timespec deadline;
+	bool ready;
 
 	clock_gettime(CLOCK_REALTIME, &deadline);
-	deadline.tv_sec += 60;
+	deadline.tv_nsec += ms * 1000000L;
+	deadline.tv_sec += deadline.tv_nsec / 1000000000;
+	deadline.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&k->lock);
-	while (k->ready == 0)
-		ck_assert_msg(pthread_cond_timedwait(&k->changed, &k->lock, &deadline) == 0,
-			      "the daemon does not get ready; see %s", k->log);
+	while (k->ready == 0 && pthread_cond_timedwait(&k->changed, &k->lock, &deadline) == 0)
+		continue;
+	ready = k->ready > 0;
 	pthread_mutex_unlock(&k->lock);
+	return ready;
+}
+
+static bool has_ended(const struct supervisor *k)
+{
+	siginfo_t info = { 0 };
+	pid_t pid = k->with_keeper ? k->keeper : k->pid;
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid != 0;
+}
+
+void supervisor_await(struct supervisor *k)
+{
+	for (int waited = 0; !is_ready_within(k, 100); waited += 100) {
+		ck_assert_msg(waited < 60000, "the daemon does not get ready; see %s", k->log);
+		if (!has_ended(k))
+			continue;
+		drain(k);
+		ck_assert_msg(is_ready_within(k, 0),
+			      "the daemon has ended before it was ready; see %s", k->log);
+	}
 }
 
 void supervisor_start(struct supervisor *k)
