@@ -417,6 +417,16 @@ check-here:
 	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART KEEPER_PART UNIT_PART DEMO_PART) || bad=1; \
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
+# For the build of a package: neither a driver, nor Python, nor what takes longer than some seconds.
+LONGER = $(call pick,$(LONG) ctl_load load load_engine load_once many_arrays reconfigured save threads,$(UNIT_TESTS) $(SYSTEM_TESTS))
+SHORT_TESTS = $(filter-out $(LONGER) $(STORMS) $(BUILD)/tests/adversary/%,$(UNIT_TESTS) $(SYSTEM_TESTS))
+SHORT_UNIT_PART = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(filter $(UNIT_TESTS),$(SHORT_TESTS))
+SHORT_HOST_PART = host $(filter $(SYSTEM_TESTS),$(SHORT_TESTS))
+.PHONY: check-short
+check-short: all $(SHORT_TESTS) $(FAKECUDA)
+	@rm -f $(RESULTS)
+	@bad=0; $(QUEUE) $(call parts,SHORT_UNIT_PART SHORT_HOST_PART) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
+
 # A test that was renamed and is chosen by its old name stops this build.
 check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)

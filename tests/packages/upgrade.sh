@@ -1,0 +1,165 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The Debian packages of BUILD/deb under real systemd: installation, upgrades, removal, purge. tests/system/systemd_boot.sh
+# gives the machine for it, with a copy of this one's root in memory. The later versions are the same packages with
+# another number in control and in the program. Prints a line like Check's.
+#   upgrade.sh BUILD
+set -u
+
+skip() {
+	echo "skipped: $*"
+	exit 0
+}
+
+# repack VERSION: another version of gpushmd, whose program has another version of the same length in it.
+repack() {
+	local last=${1: -1} from=$stage/test/1 to=$stage/test/$1
+	mkdir "$to" && dpkg-deb -R "$from"/gpushmd_*.deb "$to/tree" || return 1
+	sed -i "s/^Version: .*/&+$1/" "$to/tree/DEBIAN/control"
+	LC_ALL=C sed -i "s/${version//./\\.}/${version%?}$last/g" "$to/tree/usr/bin/gpushmd"
+	dpkg-deb -b "$to/tree" "$to" >/dev/null && rm -r "$to/tree"
+}
+
+outside() {
+	[ "$(id -u)" = 0 ] || skip "systemd can be booted by root only"
+	for program in /lib/systemd/systemd systemctl systemd-sysusers unshare nsenter pgrep dpkg-deb; do
+		command -v $program >/dev/null || skip "there is no $program"
+	done
+	stage=$(mktemp -d)
+	trap 'rm -rf "$stage"' EXIT
+	# A folder of the stage becomes one of the root, with its mode.
+	chmod 755 "$stage"
+	mkdir -p "$stage/test/1"
+	cp "$0" tests/data/w1.npy "$stage/test"
+	cp "$1"/deb/{gpushmd,gpushm-tools,libgpushm0,libgpushm-load0}_*.deb "$stage/test/1" || exit 1
+	version=$("$1/gpushmd" --version | cut -d ' ' -f 2)
+	for number in 2 3; do repack $number || exit 1; done
+	echo "$version" >"$stage/test/version"
+	tests/system/systemd_boot.sh "$stage" "/test/$(basename "$0")" --inside >"$stage/.out" &
+	child=$!
+	trap 'kill $child; wait $child; exit 1' INT TERM HUP
+	wait $child
+	status=$?
+	[ $status -ne 125 ] || skip "$(tr '\n' ' ' <"$stage/.out")"
+	cat "$stage/.out"
+	exit $status
+}
+
+# ---- inside ----
+
+checks=0
+failures=0
+
+check() {
+	checks=$((checks + 1))
+	if ! "${@:2}" >/test/out 2>&1; then
+		failures=$((failures + 1))
+		echo "failed: $1"
+		cat /test/out
+		systemctl show gpushmd -p ActiveState,SubState,Result,NRestarts,MainPID
+		journalctl -q --no-pager -n 10 -u gpushmd
+	fi
+}
+
+# True before ten seconds are over.
+soon() {
+	local deadline=$((SECONDS + 10))
+	until "$@"; do
+		[ $SECONDS -lt $deadline ] || return 1
+		sleep 0.05
+	done
+}
+
+shows() {
+	local is
+	is=$(systemctl show gpushmd -p "$1" --value)
+	[ "$is" = "$2" ] || {
+		echo "$1 is $is, not $2"
+		return 1
+	}
+}
+
+unpack() {
+	dpkg -i "$@" </dev/null
+}
+
+serves_version() {
+	/test/gpushmctl status --json | grep -q "${version%?}$1\""
+}
+
+id_of() {
+	/test/gpushmctl stat --json model | grep -o '"id": *"[0-9]*"' | head -n 1
+}
+
+same_buffer() {
+	/test/gpushmctl get model /test/got.npy && cmp /test/w1.npy /test/got.npy && [ "$(id_of)" = "$id" ]
+}
+
+is_held() {
+	/test/gpushmctl ls --holders --json | grep -q "\"pid\": *$1[,}]"
+}
+
+hold_ends() {
+	exec {hold_in}>&-
+	wait "$holder"
+}
+
+# Only dpkg's own lists and the journal may name gpushm.
+nothing_is_left() {
+	! find / -xdev \( -path /proc -o -path /sys -o -path /test -o -path /tmp -o -path /root -o -path /home -o -path /work \
+		-o -path /var/tmp -o -path /usr/local -o -path /var/lib/dpkg \) -prune -o -newer /test/version -name '*gpushm*' -print |
+		grep .
+}
+
+inside() {
+	version=$(cat /test/version)
+	rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update
+	check "the packages install" unpack /test/1/*.deb
+	cp /usr/bin/gpushmctl /test/gpushmctl
+	cp -P /usr/lib/*/libgpushm* /test/
+	export LD_LIBRARY_PATH=/test
+	check "the user is there" getent passwd gpushm
+	check "the service and the socket are enabled" systemctl is-enabled gpushmd.service gpushmd.socket
+	check "the service runs" soon shows ActiveState active
+	check "it answers" soon /test/gpushmctl status
+	check "put" /test/gpushmctl put /test/w1.npy model
+	id=$(id_of)
+	coproc HOLD { exec /test/gpushmctl hold model; }
+	holder=$HOLD_PID hold_in=${HOLD[1]}
+	check "a process holds the buffer" read -r -t 10 -u "${HOLD[0]}" _
+	echo '# changed' >>/etc/gpushm/gpushmd.conf
+	pid=$(systemctl show gpushmd -p MainPID --value)
+
+	check "an upgrade" unpack /test/2/*.deb
+	check "the new program has taken over in place" shows MainPID "$pid"
+	check "systemd has started nothing" shows NRestarts 0
+	check "the new version answers" soon serves_version 2
+	check "the buffer is the same" same_buffer
+	check "its holder is listed" is_held "$holder"
+	check "the changed configuration is kept" grep -qx '# changed' /etc/gpushm/gpushmd.conf
+
+	check "gpushmctl is removed" dpkg -r gpushm-tools
+	check "an upgrade without gpushmctl" unpack /test/3/*.deb
+	check "the newest version answers" soon serves_version 3
+	check "systemd has started it" test "$(systemctl show gpushmd -p MainPID --value)" != "$pid"
+	check "the buffer is still the same" same_buffer
+	check "its holder is still listed" soon is_held "$holder"
+
+	check "the holder ends well" hold_ends
+
+	check "removal" dpkg -r gpushmd
+	check "the daemon is gone" shows ActiveState inactive
+	check "the configuration is not" test -f /etc/gpushm/gpushmd.conf
+	check "purge" dpkg --purge gpushmd libgpushm-load0 libgpushm0
+	check "nothing is left" nothing_is_left
+	check "but the user" getent passwd gpushm
+	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
+	[ $failures -eq 0 ]
+}
+
+cd "$(dirname "$0")/../.." 2>/dev/null || true
+case $1 in
+--inside) inside ;;
+*) outside "$1" ;;
+esac
