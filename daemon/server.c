@@ -131,7 +131,7 @@ static void take_config(struct server *s, struct config *fresh)
 	size_t n = config_needs_restart(s->config, fresh, names, sizeof(names));
 
 	if (n)
-		log_warning("reloaded, but these need a restart: %s", names);
+		log_warning_id(LOG_ID_CONFIG, "reloaded, but these need a restart: %s", names);
 	s->service.config = fresh;
 	s->service.catalog.accounts.config = fresh;
 	s->service.catalog.default_pool = fresh->default_pool;
@@ -161,7 +161,9 @@ static void reload(struct server *s)
 	log_lines(text);
 	free(text);
 	if (r < 0) {
-		log_error("not reloaded: %s; the old configuration stays in force", strerror(-r));
+		log_error_id(LOG_ID_CONFIG,
+			     "not reloaded: %s; the old configuration stays in force",
+			     strerror(-r));
 		return;
 	}
 	take_config(s, fresh);
@@ -175,8 +177,9 @@ static void on_end_timeout(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 
-	log_warning("a driver call has not returned for %u s: gpushmd ends without it",
-		    s->config->driver_timeout);
+	log_warning_id(LOG_ID_DRIVER_STUCK,
+		       "a driver call has not returned for %u s: gpushmd ends without it",
+		       s->config->driver_timeout);
 	endpoint_close(&s->endpoint);
 	_exit(s->failed);
 }
@@ -266,7 +269,7 @@ static void restart(struct server *s)
 
 	log_notice("a signal asks for a restart");
 	if (!s->stopping && reexec_ask(&s->service.reexec, NULL, &f) != -EINPROGRESS)
-		log_error("no restart: %s", f.text);
+		log_error_id(LOG_ID_NO_RESTART, "no restart: %s", f.text);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -319,7 +322,7 @@ static int listen_now(struct server *s)
 			: listener_init(&s->listener, &s->service, take_fd(&s->endpoint.socket));
 
 	if (r < 0)
-		log_error("the socket can't be served: %s", strerror(-r));
+		log_error_id(LOG_ID_CANT_START, "the socket can't be served: %s", strerror(-r));
 	else
 		s->listening = true;
 	return r;
@@ -407,7 +410,8 @@ static void find_unmapped(struct service *service)
 	service->unmapped_uid = userns_unmapped_uid();
 	service->unmapped_gid = userns_unmapped_gid();
 	if (geteuid() == service->unmapped_uid)
-		log_warning(
+		log_warning_id(
+			LOG_ID_USER_NAMESPACE,
 			"gpushmd's user namespace does not map the user that runs it, and shows "
 			"it as %u: this user is refused like all others of that kind; map it "
 			"(unshare --map-root-user), or see unmapped-users in gpushmd.conf(5)",
@@ -507,7 +511,7 @@ int server_run(const char *config_path, const char *socket_path, char *const *ar
 	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
 	r = start(s);
 	if (r < 0) {
-		log_error("gpushmd can't start: %s", strerror(-r));
+		log_error_id(LOG_ID_CANT_START, "gpushmd can't start: %s", strerror(-r));
 		endpoint_close(&s->endpoint);
 		config_free(s->config);
 		return 1;

@@ -292,7 +292,7 @@ const struct command command_events = {
 		       offsetof(struct events_options, user) },
 		     { "type", ARG_TEXT, 0, "TYPE,...", "only events of these types",
 		       offsetof(struct events_options, types) },
-		     { "once", ARG_FLAG, '1', NULL, "print what is kept, and end",
+		     { "once", ARG_FLAG, 0, NULL, "print what is kept, and end",
 		       offsetof(struct events_options, once) },
 		     { "count", ARG_COUNT, 'c', "N", "end after this number of events",
 		       offsetof(struct events_options, count) },

@@ -54,7 +54,7 @@ void catalog_done(struct catalog *c)
 
 static const char *name_of(const struct buffer *b)
 {
-	return b->key ? b->key : "";
+	return b->key ? b->key : b->last_key ? b->last_key : "";
 }
 
 /* ---- pools ---- */
@@ -589,7 +589,7 @@ void catalog_mark_dirty(struct catalog *c, struct buffer *b, const struct proces
 	memcpy(b->death.command, p->command, sizeof(b->death.command));
 	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_WARNING,
-			  &(struct log_about){ LOG_ID_DIRTY, .name = b->key, .pid = p->pid,
+			  &(struct log_about){ LOG_ID_DIRTY, .name = name_of(b), .pid = p->pid,
 					       .uid = p->uid, .of_user = true, .buffer = b->id },
 			  "buffer \"%s\" is dirty: process %d (%s) has gone while it held it for "
 			  "writing",

@@ -154,6 +154,22 @@ void reaper_take(struct reaper *r, struct process *p)
 		queue(p);
 }
 
+static void tell_suspect(struct reaper *r, struct process *p)
+{
+	static const struct ratelimit_cause cause = { LOG_ID_SUSPECT_STAYS,
+						      "processes that keep what they had open" };
+	const struct log_about about = { LOG_ID_SUSPECT_STAYS, .pid = p->pid, .uid = p->uid,
+					 .of_user = true };
+
+	p->told = true;
+	if (ratelimit_pass(&r->catalog->death_lines, &cause, p->uid, clock_monotonic_ns()))
+		log_write(LOG_NOTICE, &about,
+			  "process %d (%s) closed its connection %u s ago, still runs, and keeps "
+			  "what it had open",
+			  p->pid, p->command, REAPER_PATIENCE_S);
+	event_log_add(&r->catalog->events, .type = EVENT_SUSPECT, .who = p);
+}
+
 /* A process that is killed is a suspect for a moment. The list is in the order of the times, so
  * those before one that was told have been told. */
 void reaper_tell_suspects(struct reaper *r)
@@ -167,8 +183,7 @@ void reaper_tell_suspects(struct reaper *r)
 			return;
 		if (p->suspect_ns > before || p->over)
 			continue;
-		p->told = true;
-		event_log_add(&r->catalog->events, .type = EVENT_SUSPECT, .who = p);
+		tell_suspect(r, p);
 	}
 }
 

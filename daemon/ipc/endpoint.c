@@ -25,7 +25,7 @@
 
 static int fail(const char *path, const char *what, int error)
 {
-	log_error("socket %s: %s: %s", path, what, strerror(error));
+	log_error_id(LOG_ID_CANT_START, "socket %s: %s: %s", path, what, strerror(error));
 	return -error;
 }
 
@@ -52,9 +52,10 @@ static int take_activated(struct fdstore *store, bool has_lock, int *ret)
 	if (fd < 0 && (store->received.n == 0 || has_lock))
 		return 0;
 	if (fd < 0 || !is_listening(fd)) {
-		log_error("%zu fds were handed over, and none is a listening sequential-packet "
-			  "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
-			  store->received.n);
+		log_error_id(LOG_ID_CANT_START,
+			     "%zu fds were handed over, and none is a listening sequential-packet "
+			     "socket named \"" FD_NAME "\" (FileDescriptorName= in gpushmd.socket)",
+			     store->received.n);
 		return -EINVAL;
 	}
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -77,8 +78,10 @@ static int take_path_over(const struct config *config, struct endpoint *e)
 	if (!e->path)
 		return -ENOMEM;
 	if (strcmp(e->path, config->socket_path) != 0)
-		log_warning("the socket stays at %s: to have it at %s, stop gpushmd and start it",
-			    e->path, config->socket_path);
+		log_warning_id(
+			LOG_ID_CONFIG,
+			"the socket stays at %s: to have it at %s, stop gpushmd and start it",
+			e->path, config->socket_path);
 	return 0;
 }
 

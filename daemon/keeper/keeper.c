@@ -118,7 +118,7 @@ static void become_daemon(struct keeper *k, pid_t keeper)
 		execv(k->program, k->argv);
 		r = -errno;
 	}
-	log_error("%s can't be run: %s", k->program, strerror(-r));
+	log_error_id(LOG_ID_DAEMON_DIED, "%s can't be run: %s", k->program, strerror(-r));
 	_exit(127);
 }
 
@@ -139,7 +139,8 @@ static void start(struct keeper *k)
 	if (k->daemon == 0)
 		become_daemon(k, self);
 	if (k->daemon < 0) {
-		log_error("the daemon can't be started: %s", strerror(errno));
+		log_error_id(LOG_ID_DAEMON_DIED, "the daemon can't be started: %s",
+			     strerror(errno));
 		k->daemon = 0;
 		start_later(k);
 		return;
@@ -174,8 +175,9 @@ static void keep(struct keeper *k, struct notification *m)
 	for (size_t i = 0; i < m->n_fds && r == 0; i++)
 		r = kept_fds_add(&k->kept, name, &m->fds[i]);
 	if (r < 0)
-		log_error("a file descriptor of the daemon (%s) can't be kept: %s; %zu are kept",
-			  name, strerror(-r), k->kept.n);
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
+			     "a file descriptor of the daemon (%s) can't be kept: %s; %zu are kept",
+			     name, strerror(-r), k->kept.n);
 }
 
 static void take_notification(struct keeper *k, struct notification *m)
@@ -216,9 +218,10 @@ static void read_notifications(struct keeper *k)
 			log_debug("pid %d is not the daemon: its notification is dropped",
 				  m.sender);
 		else if (m.truncated || notification_parse(&m) < 0)
-			log_error("a notification of the daemon can't be read: it is too long, "
-				  "brings "
-				  "too many file descriptors, or makes no sense");
+			log_error_id(LOG_ID_STATE_NOT_WRITTEN,
+				     "a notification of the daemon can't be read: it is too long, "
+				     "brings "
+				     "too many file descriptors, or makes no sense");
 		else
 			take_notification(k, &m);
 		notification_done(&m);
@@ -239,7 +242,7 @@ static void log_end(const struct keeper *k, pid_t pid, int status)
 	snprintf(rest, sizeof(rest),
 		 "%zu file descriptors are kept, and it is started again in %u ms", k->kept.n,
 		 k->delay_ms);
-	log_warning("the daemon (pid %d) %s; %s", pid, how, rest);
+	log_warning_id(LOG_ID_DAEMON_DIED, "the daemon (pid %d) %s; %s", pid, how, rest);
 }
 
 static int exit_status(int status)
@@ -360,7 +363,7 @@ static int open_signals(struct keeper *k)
 
 static void kill_daemon(struct keeper *k, const char *why)
 {
-	log_error("the daemon (pid %d) %s: it is killed", k->daemon, why);
+	log_error_id(LOG_ID_DAEMON_DIED, "the daemon (pid %d) %s: it is killed", k->daemon, why);
 	kill(k->daemon, SIGKILL);
 	k->hung_at = k->kill_at = NEVER;
 }
@@ -480,7 +483,9 @@ int keeper_run(char *const *argv)
 	if (r == 0)
 		run(k);
 	else
-		log_error("it can't start: %s; gpushmd --no-keeper runs without it", strerror(-r));
+		log_error_id(LOG_ID_CANT_START,
+			     "it can't start: %s; gpushmd --no-keeper runs without it",
+			     strerror(-r));
 	remove_socket(k);
 	kept_fds_done(&k->kept);
 	notify_close(&k->notify);

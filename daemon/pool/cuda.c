@@ -224,7 +224,7 @@ static void probe_all(struct devices *d, const struct cuda *cuda, int count)
 			d->n++;
 			continue;
 		}
-		log_error("GPU %d is left out: %s", i, f.text);
+		log_error_id(LOG_ID_NO_GPU, "GPU %d is left out: %s", i, f.text);
 		snprintf(d->why_none, sizeof(d->why_none), "GPU %d: %.200s", i, f.text);
 	}
 }

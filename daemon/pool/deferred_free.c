@@ -47,7 +47,7 @@ static void on_freed(struct job *job)
 	struct pool *pool = p->pool;
 
 	if (p->result < 0) {
-		struct log_about about = { .pool = pool->config.name };
+		struct log_about about = { LOG_ID_NOT_FREED, .pool = pool->config.name };
 
 		pool->lost += p->block.bytes;
 		log_write(LOG_ERR, &about, "pool \"%s\": %s could not be freed and are lost: %s",

@@ -120,7 +120,8 @@ static void make(struct pools *p, const struct pool_config *config)
 				      : p->devices.why_none);
 	r = make_or_start(p, config, device, why);
 	if (r < 0)
-		log_error("pool \"%s\" can't be made: %s", config->name, strerror(-r));
+		log_error_id(LOG_ID_POOL_FAILED, "pool \"%s\" can't be made: %s", config->name,
+			     strerror(-r));
 	else
 		p->opening++;
 }
@@ -221,8 +222,8 @@ static void replace(struct pools *p, const struct pool *former)
 	if (r == 0)
 		r = insert(p, pool);
 	if (r < 0)
-		log_error("pool \"%s\" has no successor yet: %s", former->config.name,
-			  strerror(-r));
+		log_error_id(LOG_ID_POOL_FAILED, "pool \"%s\" has no successor yet: %s",
+			     former->config.name, strerror(-r));
 }
 
 struct pool *pools_by_id(const struct pools *p, uint32_t id)
@@ -254,7 +255,8 @@ static void make_all(struct pools *p)
 		devices_done(&p->devices);
 		snprintf(p->devices.why_none, sizeof(p->devices.why_none),
 			 "the GPUs' threads can't be started: %s", strerror(-r));
-		log_error("gpushmd goes on without a GPU: %s", p->devices.why_none);
+		log_error_id(LOG_ID_NO_GPU, "gpushmd goes on without a GPU: %s",
+			     p->devices.why_none);
 	}
 	p->opening = 1; /* so that on_ready can't come before the last pool is made */
 	if (p->config->auto_pools)
@@ -272,7 +274,8 @@ static void on_probed(struct job *job)
 	p->probed = true;
 	uv_timer_stop(&p->patience);
 	if (p->made) {
-		log_warning(
+		log_warning_id(
+			LOG_ID_NO_GPU,
 			"the driver has answered after all: gpushmctl restart has its GPUs used");
 		return;
 	}
@@ -293,7 +296,7 @@ static void on_impatient(uv_timer_t *timer)
 		"the driver has not answered within %u s of the start (cuInit): nvidia-smi and the "
 		"kernel's log may say why",
 		p->config->driver_timeout);
-	log_error("gpushmd goes on without a GPU: %s", p->devices.why_none);
+	log_error_id(LOG_ID_NO_GPU, "gpushmd goes on without a GPU: %s", p->devices.why_none);
 	if (!p->closing)
 		make_all(p);
 }
@@ -469,7 +472,8 @@ void pools_reload(struct pools *p, const struct config *fresh)
 		list_foreach (pool, &p->all, link)
 			if (strcmp(pool->config.name, fresh->pools[i].name) == 0 &&
 			    pool_reload(pool, &fresh->pools[i]) < 0)
-				log_error("pool \"%s\": not reloaded: out of memory",
-					  pool->config.name);
+				log_error_id(LOG_ID_CONFIG,
+					     "pool \"%s\": not reloaded: out of memory",
+					     pool->config.name);
 	}
 }

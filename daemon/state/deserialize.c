@@ -99,7 +99,8 @@ static int adopt_pool(const struct target *t, const Gpushm__Journal__Pool *m)
 	r = pools_adopt(t->pools, &config, m->id, m->size_bytes, m->granularity,
 			m->has_device_uuid ? &device : NULL, take(t, 'p', m->id), &pool);
 	if (r < 0)
-		log_error("pool \"%s\" can't be restored: %s", config.name, strerror(-r));
+		log_error_id(LOG_ID_STATE_NOT_READ, "pool \"%s\" can't be restored: %s",
+			     config.name, strerror(-r));
 	return is_shortage(r) ? r : 0;
 }
 
@@ -392,9 +393,11 @@ int deserialize(struct fdstore *store, struct catalog *catalog, struct reaper *r
 	free(t.memory);
 	replay_done(&r);
 	if (err < 0)
-		log_error("what an earlier gpushmd left can't be restored: %s; it is kept for the "
-			  "next start (LimitNOFILE)",
-			  strerror(-err));
+		log_error_id(
+			LOG_ID_STATE_NOT_READ,
+			"what an earlier gpushmd left can't be restored: %s; it is kept for the "
+			"next start (LimitNOFILE)",
+			strerror(-err));
 	else
 		log_notice("restored %u buffers and %u leases; %u buffers were lost, %u leases "
 			   "ended with their processes",

@@ -59,7 +59,8 @@ static int renew(struct handover *h, uint64_t generation)
 	if (r == 0)
 		r = serialize_complete(&fresh);
 	if (r < 0) {
-		log_error("no new journal can be written: %s", strerror(-r));
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN, "no new journal can be written: %s",
+			     strerror(-r));
 		serializer_done(&fresh);
 		return r;
 	}
@@ -82,9 +83,10 @@ static int adopt_page(struct handover *h)
 	if (r == 0)
 		return 0;
 	if (r != -ENOENT) {
-		log_error("the kept status page can't be used: %s; clients see what happens to "
-			  "their buffers when they connect again",
-			  strerror(-r));
+		log_error_id(LOG_ID_STATE_NOT_READ,
+			     "the kept status page can't be used: %s; clients see what happens to "
+			     "their buffers when they connect again",
+			     strerror(-r));
 		fdstore_forget(&h->store, PAGE_NAME);
 	}
 	r = status_page_new(&h->page);
@@ -150,7 +152,8 @@ void handover_add_pool(struct handover *h, const struct pool *pool)
 	if (pool->state == POOL_RETIRED)
 		return;
 	if (is_writing(h) && serialize_pool(&h->serializer, pool) < 0)
-		log_error("pool \"%s\" would not survive a restart", pool->config.name);
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN, "pool \"%s\" would not survive a restart",
+			     pool->config.name);
 }
 
 void handover_verify(struct handover *h)

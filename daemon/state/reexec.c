@@ -61,7 +61,7 @@ static void refuse(struct reexec *r)
 	struct list refused;
 
 	reexec_hold_signals(false);
-	log_error("no restart: %s", f.text);
+	log_error_id(LOG_ID_NO_RESTART, "no restart: %s", f.text);
 	list_init(&refused);
 	list_move(&r->asked, &refused);
 	list_drain (it, &refused, link)

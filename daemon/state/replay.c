@@ -220,9 +220,10 @@ static int read_journal(int *fd, struct replay *r)
 	err = journal_replay(&j, on_record, r, &dropped);
 	journal_done(&j);
 	if (dropped)
-		log_warning("the journal is damaged: its last %zu bytes are dropped; leases and "
-			    "buffers that they describe may be missing",
-			    dropped);
+		log_warning_id(LOG_ID_STATE_NOT_READ,
+			       "the journal is damaged: its last %zu bytes are dropped; leases and "
+			       "buffers that they describe may be missing",
+			       dropped);
 	if (err < 0)
 		return err;
 	return r->complete && r->daemon ? 0 : -EBADMSG;
@@ -231,14 +232,16 @@ static int read_journal(int *fd, struct replay *r)
 static void tell_useless(const struct named_fd *it, int error)
 {
 	if (error == -EPROTONOSUPPORT)
-		log_error("what an earlier gpushmd left is dropped: its journal (%s) has version "
-			  "%u, and gpushmd " GPUSHM_VERSION " reads versions %u to %u; what "
-			  "processes have mapped stays theirs, but has no name any more; gpushmctl "
-			  "restart refuses such a program beforehand",
-			  it->name, journal_version(it->fd), JOURNAL_VERSION_OLDEST,
-			  JOURNAL_VERSION);
+		log_error_id(
+			LOG_ID_STATE_NOT_READ,
+			"what an earlier gpushmd left is dropped: its journal (%s) has version "
+			"%u, and gpushmd " GPUSHM_VERSION " reads versions %u to %u; what "
+			"processes have mapped stays theirs, but has no name any more; gpushmctl "
+			"restart refuses such a program beforehand",
+			it->name, journal_version(it->fd), JOURNAL_VERSION_OLDEST, JOURNAL_VERSION);
 	else
-		log_error("%s can't be used: %s", it->name, strerror(-error));
+		log_error_id(LOG_ID_STATE_NOT_READ, "%s can't be used: %s", it->name,
+			     strerror(-error));
 }
 
 /* From its name at systemd, which a flipped bit in the file does not change. */

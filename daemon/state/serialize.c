@@ -333,8 +333,10 @@ static void end(struct serializer *s, Gpushm__Journal__Type type, uint64_t id, u
 	s->live -= ended < s->live ? ended : s->live;
 	r = append(s, (uint16_t)type, &m.base);
 	if (r < 0)
-		log_error("the journal can't be written: %s; a restart would find what has ended",
-			  strerror(-r));
+		log_error_id(
+			LOG_ID_STATE_NOT_WRITTEN,
+			"the journal can't be written: %s; a restart would find what has ended",
+			strerror(-r));
 }
 
 /* Its leases go first: the buffer's own record makes all of them count at once. A daemon that dies
@@ -353,7 +355,8 @@ static void on_published(struct serializer *s, struct buffer *b, const struct bu
 	if (r == 0)
 		return;
 	discharge(&b->kept_charge);
-	log_error("buffer %" PRIu64 " would not survive a restart: %s", b->id, strerror(-r));
+	log_error_id(LOG_ID_STATE_NOT_WRITTEN, "buffer %" PRIu64 " would not survive a restart: %s",
+		     b->id, strerror(-r));
 	if (replaced)
 		end(s, GPUSHM__JOURNAL__TYPE__TYPE_UNLINK, replaced->id, 0);
 }
@@ -380,9 +383,10 @@ static void on_changed(struct serializer *s, const struct buffer *b)
 
 	s->dead++;
 	if (r < 0)
-		log_error("the journal can't be written: %s; a restart would not know what "
-			  "happened to buffer %" PRIu64,
-			  strerror(-r), b->id);
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
+			     "the journal can't be written: %s; a restart would not know what "
+			     "happened to buffer %" PRIu64,
+			     strerror(-r), b->id);
 }
 
 static void on_freed(struct serializer *s, struct buffer *b)

@@ -133,9 +133,10 @@ static void take_result(struct verification *v, struct item *it)
 	close_fd(&it->fd);
 	if (pool && it->result < 0 && it->result != -ESTALE) {
 		if (v->unknown == 0)
-			log_warning("pool \"%s\": whether its buffers of an earlier gpushmd are "
-				    "still there can't be told: %s; they are kept",
-				    pool->config.name, it->fault.text);
+			log_warning_id(LOG_ID_NOT_VERIFIED,
+				       "pool \"%s\": whether its buffers of an earlier gpushmd are "
+				       "still there can't be told: %s; they are kept",
+				       pool->config.name, it->fault.text);
 		pool_call_failed(v->sponsor, &it->fault);
 	}
 	if (pool && it->buffer)
@@ -195,9 +196,11 @@ void verify_start(struct pools *pools, struct catalog *catalog)
 			continue;
 		sponsor = find_sponsor(pools, pool);
 		if (!sponsor) {
-			log_warning("pool \"%s\": its GPU is not there; %" PRIu32 " buffers of an "
-				    "earlier gpushmd are kept for when it is",
-				    pool->config.name, pool->blocks);
+			log_warning_id(LOG_ID_NOT_VERIFIED,
+				       "pool \"%s\": its GPU is not there; %" PRIu32
+				       " buffers of an "
+				       "earlier gpushmd are kept for when it is",
+				       pool->config.name, pool->blocks);
 			continue;
 		}
 		v = calloc(1, sizeof(*v));

@@ -36,5 +36,5 @@ void fds_raise_limit(void)
 		return;
 	limit.rlim_cur = limit.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-		log_warning("RLIMIT_NOFILE can't be raised: %s", strerror(errno));
+		log_warning_id(LOG_ID_FDS, "RLIMIT_NOFILE can't be raised: %s", strerror(errno));
 }

@@ -33,6 +33,17 @@ struct log_about {
 #define LOG_ID_POOL_NEARLY_FULL "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a08"
 #define LOG_ID_AUDIT "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a09"
 #define LOG_ID_DIRTY "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a0d"
+#define LOG_ID_CANT_START "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a10"
+#define LOG_ID_NO_RESTART "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a11"
+#define LOG_ID_STATE_NOT_WRITTEN "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a12"
+#define LOG_ID_STATE_NOT_READ "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a13"
+#define LOG_ID_NO_GPU "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a14"
+#define LOG_ID_NOT_VERIFIED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a15"
+#define LOG_ID_DRIVER_STUCK "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a16"
+#define LOG_ID_DAEMON_DIED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a17"
+#define LOG_ID_USER_NAMESPACE "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a18"
+#define LOG_ID_SUSPECT_STAYS "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a19"
+#define LOG_ID_NOT_FREED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a1a"
 
 /* Chooses the journal or stderr. Lines of a priority number above max_priority (syslog's LOG_DEBUG
  * = 7) are dropped. */
@@ -59,6 +70,11 @@ size_t escape(const char *text, size_t len, char *ret, size_t size);
 void log_write(int priority, const struct log_about *about, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* With a message id if there is something to do about it: tests/lint/units.sh knows the others. */
+#define log_error_id(id, ...) \
+	log_write(LOG_ERR, &(struct log_about){ .message_id = (id) }, __VA_ARGS__)
+#define log_warning_id(id, ...) \
+	log_write(LOG_WARNING, &(struct log_about){ .message_id = (id) }, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERR, NULL, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_WARNING, NULL, __VA_ARGS__)
 #define log_notice(...) log_write(LOG_NOTICE, NULL, __VA_ARGS__)

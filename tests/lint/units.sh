@@ -3,7 +3,8 @@
 #
 # Runs systemd-analyze verify on the units as they are installed, with /bin/true as the daemon. Any
 # output is an error, because systemd-analyze warns of unknown keys and still succeeds. Then checks
-# that the catalogue of the journal explains each message id of daemon/util/log.h.
+# that the catalogue of the journal explains each message id of daemon/util/log.h, and that each warning
+# and error has one.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -16,6 +17,22 @@ sed -n 's/^#define LOG_ID_.*"\([0-9a-f]\{32\}\)"$/\1/p' daemon/util/log.h | {
 		missing=1
 	done
 	exit $missing
+} || bad=1
+
+# And the other way round: no entry and no name without the other, none twice, each of them used.
+{
+	sed -n 's/^-- \([0-9a-f]\{32\}\)$/\1/p' systemd/gpushm.catalog | sort | uniq -d | sed 's/^/twice: /'
+	sed -n 's/^-- \([0-9a-f]\{32\}\)$/\1/p' systemd/gpushm.catalog | while read -r id; do
+		grep -q "^#define LOG_ID_.*\"$id\"" daemon/util/log.h || echo "no LOG_ID_ of daemon/util/log.h: $id"
+	done
+	sed -n 's/^#define \(LOG_ID_[A-Z_]*\) .*/\1/p' daemon/util/log.h | while read -r name; do
+		git grep -qw "$name" -- 'daemon/*.c' || echo "used nowhere: $name"
+	done
+	# What an administrator can do nothing about needs no message id; there are few such warnings.
+	git grep -n 'log_\(error\|warning\)(' -- 'daemon/*.c' |
+		grep -v 'while cleaning up; going on without it\|more lines about many users'
+} | sed 's/^/systemd\/gpushm.catalog: /' | {
+	! grep .
 } || bad=1
 
 command -v systemd-analyze >/dev/null || {

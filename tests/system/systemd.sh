@@ -234,6 +234,37 @@ journal_tells() {
 	journalctl -q -u gpushmd GPUSHM_NAME=frame "GPUSHM_PID=$writer" | grep -q .
 }
 
+# Everything that may happen to one buffer; its id is left in life.
+lives_and_dies() {
+	printf '[daemon]\naudit=yes\n' >>/etc/gpushm/gpushmd.conf && systemctl reload gpushmd || return 1
+	gpushmctl create --size=4096 --shared life/new && gpushmctl mv life/new life/renamed &&
+		gpushmctl get --raw life/renamed - >/dev/null || return 1
+	life=$(gpushmctl stat --json life/renamed | grep -o '"id": *"[0-9]*"' | head -n 1 | tr -dc 0-9)
+	coproc LIFE { exec gpushmctl hold --write life/renamed; } && local pid=$LIFE_PID
+	read -r -t 10 -u "${LIFE[0]}" _ && gpushmctl rm life/renamed && kill -KILL "$pid"
+}
+
+# Each line that the audit writes is found by the buffer's id, in its order, and by nothing else.
+life_is_in_the_journal() {
+	local line expected=('created buffer "life/new"' 'published buffer "life/new"' 'closed buffer "life/new"'
+		'renamed buffer "life/new" to "life/renamed"' 'opened for reading buffer "life/renamed"'
+		'closed buffer "life/renamed"' 'opened for writing buffer "life/renamed"'
+		'unlinked buffer "life/renamed"' 'died while it had buffer "life/renamed" open for writing'
+		'buffer "life/renamed" is dirty' 'buffer "life/renamed" is freed')
+	mapfile -t lines < <(journalctl -q --no-pager -o cat -u gpushmd GPUSHM_BUFFER="$life")
+	printf '%s\n' "${lines[@]}"
+	[ ${#lines[@]} = ${#expected[@]} ] || return 1
+	for line in "${!expected[@]}"; do
+		[[ ${lines[line]} == *"${expected[line]}"* ]] || return 1
+	done
+}
+
+# journalctl -x explains a line of the audit, and of each other message.
+catalog_explains() {
+	journalctl --update-catalog && journalctl -q --no-pager -x -u gpushmd GPUSHM_BUFFER="$life" |
+		grep -q 'Subject: User .* used, or may not use, a buffer'
+}
+
 inside() {
 	check "systemd-sysusers makes the user" systemd-sysusers /usr/lib/sysusers.d/gpushm.conf
 	check "the socket starts" systemctl start gpushmd.socket
@@ -298,6 +329,9 @@ inside() {
 
 	check "a writer dies" writer_dies
 	check "the journal tells of it in our fields" soon journal_tells
+	check "a buffer lives and dies" lives_and_dies
+	check "the journal has its whole life" soon life_is_in_the_journal
+	check "the journal explains it" catalog_explains
 	check "stop" systemctl stop gpushmd.service
 	check "stop leaves nothing failed" shows Result success
 	check "stopped, the daemon ended with status 0" shows ExecMainStatus 0
