@@ -21,7 +21,7 @@
 
 static int read_whole(const char *path, char **ret, size_t *ret_n)
 {
-	_cleanup_(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	_cleanup_(close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	_cleanup_(free_ptr) char *text = NULL;
 	size_t got = 0;
 	ssize_t r = 1;

@@ -208,7 +208,8 @@ static int compare(struct loading *l)
 	return r;
 }
 
-/* What another process has replaced meanwhile; MATCH_OTHER also if the name is free. */
+/* What another process has replaced meanwhile; MATCH_OTHER also if the name is free. -EAGAIN: it is
+ * filled now. */
 static int compare_again(struct loading *l)
 {
 	struct gpushm_buffer *ours = l->b;
@@ -217,11 +218,12 @@ static int compare_again(struct loading *l)
 	l->b = NULL;
 	r = gpushm_open(l->c, l->name, GPUSHM_READ, 0, l->options, &l->b);
 	r = r == 0 ? compare(l) : r == -ENOENT ? MATCH_OTHER : r;
-	if (r != MATCH_SAME) {
+	if (r != MATCH_SAME && r != -EAGAIN) {
 		l->b = ours;
 		return r;
 	}
-	l->created = false;
+	/* -EAGAIN: another process has created a buffer of that name meanwhile, and fills it. */
+	l->created = l->under_other = false;
 	gpushm_discard(ours);
 	return r;
 }
@@ -244,8 +246,10 @@ static int create_to_replace_once(struct loading *l)
 		sprintf(name + strlen("~/loading-") + 2 * i, "%02x", digest[i]);
 	l->under_other = true;
 	r = create_as(l, name);
-	if (r == -EEXIST && !l->created)
+	if (r == -EEXIST && !l->created) {
+		l->under_other = false;
 		return -EAGAIN;
+	}
 	return r < 0 ? r : compare_again(l);
 }
 

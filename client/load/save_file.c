@@ -53,31 +53,43 @@ static char *make_name(const struct save_file *f)
 
 /* ---- opening ---- */
 
-static int open_named(struct save_file *f)
+static int open_named(struct save_file *f, mode_t mode)
 {
 	f->temporary = make_name(f);
 	if (!f->temporary)
 		return load_no_memory();
-	f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+	f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	if (f->fd >= 0)
 		return 0;
 	free_ptr(&f->temporary);
 	return fail(f, "");
 }
 
-static int open_temporary(struct save_file *f)
+static int open_temporary(struct save_file *f, mode_t mode)
 {
 	_cleanup_(free_ptr) char *folder = folder_of(f->target);
 
 	if (!folder)
 		return load_no_memory();
-	f->fd = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, MODE);
+	f->fd = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, mode);
 	if (f->fd >= 0)
 		return 0;
 	/* A kernel or file system without such files says one of these. */
 	if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL)
 		return fail(f, "");
-	return open_named(f);
+	return open_named(f, mode);
+}
+
+/* In the place of a file that has this mode, which stays. */
+static int open_in_place_of(struct save_file *f, mode_t mode)
+{
+	int r = open_temporary(f, mode & 0700);
+
+	if (r < 0 || fchmod(f->fd, mode & 0777) == 0)
+		return r;
+	r = fail(f, "");
+	save_file_close(f);
+	return r;
 }
 
 static int open_stream(struct save_file *f)
@@ -107,7 +119,9 @@ int save_file_open(struct save_file *f, const char *path)
 		return open_stream(f);
 	/* A link stays, and what it leads to is replaced. */
 	f->target = exists ? realpath(path, NULL) : strdup(path);
-	r = f->target ? open_temporary(f) : load_no_memory();
+	if (!f->target)
+		return fail(f, "");
+	r = exists ? open_in_place_of(f, st.st_mode) : open_temporary(f, MODE);
 	if (r < 0)
 		free_ptr(&f->target);
 	return r;

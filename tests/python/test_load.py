@@ -260,6 +260,32 @@ def test_ctrl_c_does_not_stop_a_wait(file: Path, host_pool: str) -> None:
         a.discard()
 
 
+def test_a_name_that_is_taken_meanwhile_leaves_a_private_buffer(file: Path, host_pool: str) -> None:
+    """While the old contents are compared, another process takes the name, and loads the same files."""
+    gpushm.load(file, "m", pool=host_pool).close()
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)  # the header stays
+    calls = 0
+    taken: Any = None
+
+    def progress(done: int, total: int) -> None:
+        nonlocal calls, taken
+        calls += 1
+        if calls == 1:
+            gpushm.unlink("m")
+            taken = gpushm.create("m", 1, pool=host_pool)
+        elif taken is not None:
+            taken.discard()
+            taken = None
+            gpushm.load(file, "m", pool=host_pool).close()
+
+    with gpushm.load(file, "m", pool=host_pool, if_missing=True, replace=True, progress=progress) as b:
+        assert b["step"].copy_to_host() == TENSORS["step"] ^ 1 or calls > 1
+        assert [found.name for found in gpushm.ls()] == ["m"]
+    assert calls > 1
+
+
 # ---- pipes ----
 
 

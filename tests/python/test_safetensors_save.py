@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -136,6 +137,22 @@ def test_what_is_in_numpy_differs_after_a_save(tmp_path: Path, host_pool: str) -
     found = numpy_files.load_file(tmp_path / "m.safetensors")
     assert found.keys() == arrays.keys()
     assert all(np.array_equal(found[k], v) and found[k].dtype == v.dtype for k, v in arrays.items())
+
+
+def test_a_private_file_is_replaced_by_one_for_all(tmp_path: Path, host_pool: str) -> None:
+    path = tmp_path / "m.safetensors"
+    path.touch(0o600)
+    with gpushm.create_many("m", {"a": np.zeros(3)}, pool=host_pool) as b:
+        b.publish()
+    gpushm.save("m", path)
+    assert path.stat().st_mode & 0o7777 == 0o600
+    path.chmod(0o664)
+    gpushm.save("m", path)
+    assert path.stat().st_mode & 0o7777 == 0o664
+    gpushm.save("m", tmp_path / "new.safetensors")
+    before = os.umask(0)
+    os.umask(before)
+    assert (tmp_path / "new.safetensors").stat().st_mode & 0o7777 == 0o666 & ~before
 
 
 # ---- several files ----
