@@ -19,6 +19,7 @@ from typing import Any
 import gpushm
 import numpy as np
 import pytest
+
 from daemon import Daemon
 
 numpy_files = pytest.importorskip("safetensors.numpy")
@@ -199,6 +200,18 @@ def test_the_library_is_not_here(tmp_path: Path, file: Path) -> None:
 def test_an_import_opens_the_library(in_child: Callable[[str], str]) -> None:
     code = "import gpushm; gpushm.ls(); print('libgpushm-load' in open('/proc/self/maps').read())"
     assert in_child(code) == "False\n"
+
+
+def test_a_user_whom_the_namespace_does_not_map_is_trusted() -> None:
+    code = "from gpushm import _models\nprint(*map(_models.is_trusted, [65534, 12, 13]))"
+    command = [sys.executable, "-c", code]
+    env = os.environ | {"GPUSHM_TRUST": "65534,12"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.split()[1:] == ["True", "False"]
+    done = subprocess.run(["unshare", "--user", *command], capture_output=True, text=True, env=env)
+    if done.stderr.startswith("unshare: "):
+        pytest.skip(done.stderr.strip())
+    assert done.stdout.split() == ["False", "True", "False"], done.stderr
 
 
 # ---- progress ----

@@ -6,6 +6,8 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -75,9 +77,28 @@ def pool_of(gpu: int | None, host: str = "host") -> str:
 
 
 def is_trusted(uid: int) -> bool:
-    """Whether this process uses tensors of that user: its own, root, and those in $GPUSHM_TRUST, as gpushm_load()."""
+    """Whether this process uses tensors of that user: its own, root, and those in $GPUSHM_TRUST, as gpushm_load(). A
+    number that stands for every user whom the namespace does not map identifies none of them.
+    """
+    if uid == _unmapped_uid():
+        return False
     named = os.environ.get("GPUSHM_TRUST", "").replace(",", " ").split()
     return uid in (os.geteuid(), 0) or str(uid) in named or _name_of(uid) in named
+
+
+@cache
+def _unmapped_uid() -> int | None:
+    """As proto/base/userns.h has it; None: the user namespace maps all users."""
+    try:
+        rows = Path("/proc/self/uid_map").read_text().split()
+    except FileNotFoundError:  # a kernel without user namespaces
+        return None
+    if sum(map(int, rows[2::3])) == 2**32 - 1:
+        return None
+    try:
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return 65534
 
 
 def _name_of(uid: int) -> str | None:

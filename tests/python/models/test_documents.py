@@ -15,7 +15,7 @@ import pytest
 from conftest import ON_GPU
 
 ROOT = Path(__file__).resolve().parents[3]
-BLOCK = re.compile(r"^```python\n# needs: PyTorch(?:, [\w, ]*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```python\n# needs: (?:PyTorch|NumPy)(?:, [\w, ]*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    (gpushmctl load .*)$", re.MULTILINE)
 # A model of transformers in the place of one that has gigabytes, and must be downloaded.
 TINY = """

@@ -219,7 +219,8 @@ def test_items_of_an_unusual_type_are_not_made(name: str) -> None:
 
 def test_a_published_model_is_not_shown_as_one(name: str, device: str) -> None:
     tied = torch.ones(5, dtype=torch.bfloat16, device=device)
-    tensors = {"a": torch.ones(2, 3, device=device), "b": tied, "c": tied, "d": tied[1:3], "e": torch.ones(0, device=device)}
+    tensors = {"a": torch.ones(2, 3, device=device), "b": tied, "c": tied, "d": tied[1:3]}
+    tensors["e"] = torch.ones(0, device=device)
     shared.publish(name, tensors)
     assert gpushm.stat(name).attrs["gpushm.types"] == b"float32 2 24, bfloat16 3 14"
 

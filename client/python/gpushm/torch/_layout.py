@@ -43,6 +43,11 @@ class Placed(NamedTuple):
         size = self.tensor.element_size()
         return tuple(n * size for n in self.tensor.stride())
 
+    @property
+    def nbytes(self) -> int:
+        """Of its elements."""
+        return int(self.tensor.numel() * self.tensor.element_size())
+
     def is_dense(self) -> bool:
         """Whether it has each byte from start to end once, in whatever order of the axes."""
         expected = 1
@@ -151,16 +156,16 @@ def described(tensors: Iterable[Placed], found: Iterable[Region]) -> dict[str, t
 
 
 def types(tensors: Iterable[Placed]) -> str:
-    """The attribute "gpushm.types", as gpushm_load() writes it: each type, its tensors and their bytes; the one with the
-    most bytes first. Tensors that begin at one address have their bytes once.
+    """The attribute "gpushm.types", as gpushm_load() writes it: each type, its tensors and their bytes; the type with
+    the most bytes is first. Tensors that begin at one address have their bytes once.
     """
     counts: dict[str, list[int]] = {}
     before = None
-    for one in sorted(tensors, key=lambda p: (device_of(p.tensor), p.start, -p.tensor.numel() * p.tensor.element_size())):
+    for one in sorted(tensors, key=lambda p: (device_of(p.tensor), p.start, -p.nbytes)):
         place = (device_of(one.tensor), one.start)
         count = counts.setdefault(one.dtype, [0, 0])
         count[0] += 1
-        count[1] += 0 if place == before else one.tensor.numel() * one.tensor.element_size()
+        count[1] += 0 if place == before else one.nbytes
         before = place
     order = sorted(counts.items(), key=lambda item: -item[1][1])
     return ", ".join(f"{dtype} {n} {nbytes}" for dtype, (n, nbytes) in order)

@@ -68,8 +68,8 @@ def tensor_of(array: Array) -> torch.Tensor:
 
 
 def tensors_of(buffer: Buffer, names: list[str]) -> Iterator[torch.Tensor]:
-    """Tensors over those arrays: made all at once, in a fifth of the time, unless PyTorch needs something for one of them.
-    As Buffer.tensors(), without its warning that they are read-only.
+    """Tensors over those arrays: made all at once, in a fifth of the time, unless PyTorch needs something for one of
+    them. As Buffer.tensors(), without its warning that they are read-only.
     """
     api = _foreign.exchange_apis().get(torch.Tensor)
     if api is not None and names:
