@@ -72,6 +72,17 @@ C
 		"$stage/loader"
 }
 
+# A program that is linked with our archives and theirs would be refused by the linker.
+archives_are_apart() {
+	local lib name theirs=()
+	for name in jansson nettle protobuf-c; do
+		lib=$("${compiler[@]}" -print-file-name="lib$name.a")
+		if [ -f "$lib" ]; then theirs+=("$lib"); fi
+	done
+	[ ${#theirs[@]} -gt 0 ] && [ -z "$(comm -12 <(defined "${theirs[@]}") <(defined "$stage"/tree/usr/lib/*.a) | tee /dev/stderr)" ]
+}
+defined() { nm "$@" 2>/dev/null | awk '$2 ~ /[TDBR]/ { print $3 }' | sort -u; }
+
 # A process that only attaches loads nothing of what loaders need.
 only_what_it_needs() {
 	! readelf -d "$stage/tree/usr/lib/libgpushm.so.0" | grep -E 'NEEDED.*(jansson|nettle|xxhash)'
@@ -151,6 +162,7 @@ check "gpushmctl finds the library that loads models" loads
 read -ra compiler <<<"${CC:-cc}"
 check "a C program builds with pkg-config and runs" stranger "${compiler[@]}"
 check "a C program that loads models builds with pkg-config and runs" loading_stranger "${compiler[@]}"
+check "our archives and those they need define no symbol twice" archives_are_apart
 check "libgpushm needs no library of the loader" only_what_it_needs
 check "gpushmd needs no libsystemd" needs_no_libsystemd
 if command -v c++ >/dev/null; then

@@ -20,8 +20,10 @@ struct hashtable {
 	size_t n_buckets, n;
 };
 
-/* 0 or -ENOMEM. hashtable_done() may be called on a zeroed table and twice. */
-int hashtable_init(struct hashtable *x);
+/* 0 or -ENOMEM. hashtable_done() may be called on a zeroed table and twice. libjansson has a
+ * function of the same name, so a program that is linked with both archives needs another symbol.
+ */
+int hashtable_init(struct hashtable *x) __asm__("gpushm_hashtable_init");
 void hashtable_done(struct hashtable *x);
 
 /* Never fails: without memory to grow, chains get longer; without memory to shrink, it stays as it
