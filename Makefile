@@ -52,10 +52,14 @@ SANITIZE ?=
 SANITIZE_FLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 SYSCONFDIR ?= /etc
 
-PROTOBUF_LIBS = -lprotobuf-c
-DAEMON_LIBS = -luv $(PROTOBUF_LIBS) -ldl -lpthread
+# The libraries of others. For a wheel ARCHIVES is the folder of their archives.
+ARCHIVES ?=
+library = $(if $(ARCHIVES),$(ARCHIVES)/lib$(1),-l$(basename $(1)))
+PROTOBUF_LIBS = $(call library,protobuf-c.a)
+DAEMON_LIBS = $(if $(ARCHIVES),$(ARCHIVES)/libuv_a.a,-luv) $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
-LOAD_LIBS = -ljansson -lnettle -lpthread
+# As shared ones in a wheel, too: nettle is under the LGPL, and the archive of jansson has no position-independent code.
+LOAD_LIBS = $(call library,jansson.so) $(call library,nettle.so) -lpthread
 CTL_LIBS = -lm
 
 # ---- sources ----
@@ -130,7 +134,7 @@ $(BUILD)/libgpushm.so: $(BUILD)/libgpushm.so.$(SOVERSION)
 	@ln -sf $(<F) $@
 
 # One source, compiled for each set of instructions that makes it faster; the library chooses when it runs.
-BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),$(addprefix $(BUILD)/obj/client/load/block_hash_,avx512f.o avx2.o))
+BLOCK_HASHES := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),$(addprefix $(BUILD)/obj/client/load/block_hash_,avx512f.o avx2.o))
 $(BLOCK_HASHES): $(BUILD)/obj/client/load/block_hash_%.o: client/load/block_hash.c
 	@mkdir -p $(@D)
 	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -m$* -DBLOCK_HASH=block_hash_$* -MMD -MP -c -o $@ $<
@@ -209,15 +213,12 @@ python-core: $(PYTHON_HERE)/_core.abi3.so $(PYTHON_HERE)/libgpushm-load.so.$(SOV
 	@rm -f $(filter-out $(PYTHON_TEXT),$(wildcard $(PYTHON_HERE)/*.py $(PYTHON_HERE)/*/*.py)) # modules that were removed
 $(PYTHON_TEXT): $(PYTHON_HERE)/%: client/python/gpushm/%
 	@mkdir -p $(@D); cp $< $@
-# Its own copy of the library, which looks for protobuf-c beside itself first: that goes into a wheel.
+# Its own copies of the libraries and of gpushmctl, which find each other in one folder.
 $(PYTHON_HERE)/libgpushm.so.$(SOVERSION): $(LIBRARY_OBJ) client/libgpushm.sym
-	@mkdir -p $(@D); rm -f $(@D)/libprotobuf-c*
-	$(call SAY,LD)$(LIBRARY_LD) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
-	@cp -L "$$(ldd $@ | awk '/libprotobuf-c\.so/ { print $$3 }')" $(@D)/
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(LIBRARY_LD) -o $@ $(filter %.o,$^) $(CLIENT_LIBS)
 $(PYTHON_HERE)/libgpushm-load.so.$(SOVERSION): $(LOAD_OBJ) client/libgpushm-load.sym $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
-	@rm -f $(@D)/libjansson* $(@D)/libnettle*
 	$(call SAY,LD)$(LOAD_LD) -o $@ $(filter %.o %.a,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION) $(PROTOBUF_LIBS) $(LOAD_LIBS)
-	@ldd $@ | awk '/lib(jansson|nettle)\.so/ { print $$3 }' | xargs -I{} cp -L {} $(@D)/
 # Python's own symbols come from whoever loads it.
 $(PYTHON_HERE)/_core.abi3.so: $(PYTHON_OBJ) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
 	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) $(PYTHON_HERE)/libgpushm.so.$(SOVERSION)
@@ -229,11 +230,86 @@ $(BUILD)/python-extension/_core.abi3.so: $(PYTHON_OBJ) $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -L$(BUILD) -lgpushm
 
-# A wheel of all of it, in $(BUILD)/wheel; setup.py comes back to python-core.
-python: $(BUILD)/venv/ready python-core
+.PHONY: python-programs
+python-programs: $(BUILD)/python/gpushmd $(PYTHON_HERE)/gpushmctl
+$(BUILD)/python/gpushmd: $(BUILD)/gpushmd
+	@mkdir -p $(@D); cp $< $@
+$(PYTHON_HERE)/gpushmctl: $(BUILD)/gpushmctl
+	@mkdir -p $(@D); cp $< $@
+
+# A wheel of all of it for this machine, in $(BUILD)/wheel.
+PIP_WHEEL = $(call SAY,PIP)GPUSHM_MADE=1 BUILD=$(BUILD) $(1)/bin/pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
+	-w $(BUILD)/wheel ./client/python
+python: $(BUILD)/venv/ready python-core python-programs
 	@rm -rf $(BUILD)/wheel
-	$(call SAY,PIP)BUILD=$(BUILD) $(BUILD)/venv/bin/pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
-		-w $(BUILD)/wheel ./client/python
+	$(call PIP_WHEEL,$(BUILD)/venv)
+
+# What a build needs, with its Debian package; setup.py asks first, so that pip shows all of it at once.
+NEEDS = uv.h:libuv1-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev jansson.h:libjansson-dev nettle/sha2.h:nettle-dev \
+	xxhash.h:libxxhash-dev Python.h:python3-dev
+.PHONY: needs
+needs:
+	@missing=; command -v protoc-c >/dev/null || missing=" protobuf-c-compiler"; \
+	echo 'int main(void) { return 0; }' | $(CC) -fsyntax-only -x c - 2>/dev/null || missing="$$missing gcc libc6-dev"; \
+	for n in $(NEEDS); do \
+		echo "#include <$${n%%:*}>" | $(CC) $(addprefix -isystem ,$(PYTHON_INCLUDE)) -fsyntax-only -x c - 2>/dev/null || \
+			missing="$$missing $${n##*:}"; done; \
+	[ -z "$$missing" ] || { echo "to build gpushm, install what these Debian packages hold:$$missing" >&2; exit 1; }
+
+# ---- wheel and sdist ----
+
+# A wheel for other machines: manylinux with the glibc below. zig is a C compiler that knows the symbols of each glibc; it
+# comes from pip. libuv and protobuf-c are linked from Debian's archives, and auditwheel packs the other libraries. Where
+# Debian's need a newer glibc than the wheel's, the linker or auditwheel says so: those of Debian 12 do not.
+WHEEL_GLIBC = 2.28
+WHEEL_TAG = manylinux_$(subst .,_,$(WHEEL_GLIBC))_x86_64
+WHEEL_BUILD = $(BUILD)/manylinux
+WHEEL_VENV = $(BUILD)/venv-wheel
+WHEEL_PACKAGES = libuv1-dev libprotobuf-c-dev libjansson-dev nettle-dev
+WHEEL_CC = $(abspath $(WHEEL_VENV))/zig cc -target x86_64-linux-gnu.$(WHEEL_GLIBC) -idirafter /usr/include \
+	-idirafter /usr/include/$(shell gcc -print-multiarch)
+WHEEL_MAKE = $(MAKE_ALL) BUILD=$(WHEEL_BUILD) WHEEL_VENV=$(WHEEL_VENV) CC='$(WHEEL_CC)' CFLAGS=-O2 LDFLAGS=-s \
+	ARCHIVES=$(shell $(PKG_CONFIG) --variable=libdir libprotobuf-c)
+WHEEL_ENV = SOURCE_DATE_EPOCH=$(EPOCH) GPUSHM_LICENSES=$(WHEEL_BUILD)/licenses \
+	ZIG_GLOBAL_CACHE_DIR=$(abspath $(BUILD))/zig ZIG_LOCAL_CACHE_DIR=$(abspath $(BUILD))/zig
+# The time of the commit, so that the same commit gives the same bytes.
+EPOCH = $(shell git log -1 --format=%ct)
+DIST = $(BUILD)/dist
+
+.PHONY: wheel wheel-here wheel-tools sdist
+wheel-tools: $(WHEEL_VENV)/ready
+wheel: $(WHEEL_VENV)/ready
+	$(if $(CUDA_INCLUDE),,$(error no cuda.h was found, and a wheel has all kinds of pools: make deps))
+	@rm -rf $(WHEEL_BUILD)/licenses; mkdir -p $(WHEEL_BUILD)/licenses $(DIST)
+	@for p in $(WHEEL_PACKAGES); do cp /usr/share/doc/$$p/copyright $(WHEEL_BUILD)/licenses/$${p%-dev} || exit 1; done
+	@cp /usr/share/common-licenses/LGPL-3 /usr/share/common-licenses/GPL-3 $(WHEEL_BUILD)/licenses/
+	@$(WHEEL_ENV) $(WHEEL_MAKE) wheel-here
+	@rm -f $(DIST)/*.whl
+	$(call SAY,WHEEL)$(WHEEL_ENV) PATH=$(abspath $(WHEEL_VENV))/bin:$$PATH auditwheel repair --plat $(WHEEL_TAG) --only-plat \
+		-w $(DIST) $(WHEEL_BUILD)/wheel/*.whl
+	@ls $(DIST)/*.whl
+wheel-here: python-core python-programs
+	@rm -rf $(BUILD)/wheel $(BUILD)/python/setuptools
+	$(call PIP_WHEEL,$(WHEEL_VENV))
+$(WHEEL_VENV)/ready: tests/requirements-wheel.txt
+	@mkdir -p $(BUILD); rm -rf $(@D); python3 -m venv $(@D)
+	$(call SAY,PIP)$(@D)/bin/pip install -q --disable-pip-version-check --no-compile -r $<
+	@ln -s "$$(realpath $(@D)/lib/python3*/site-packages/ziglang/zig)" $(@D)/zig
+	@touch $@
+
+# What is in git at HEAD, with what pip looks for in the root.
+SDIST = gpushm-$(VERSION)
+sdist: $(BUILD)/venv/ready
+	@rm -rf $(BUILD)/sdist; mkdir -p $(BUILD)/sdist $(DIST)
+	@git archive --prefix=$(SDIST)/ HEAD . ':(exclude).ci' | tar -x -C $(BUILD)/sdist
+	@cp client/python/setup.py $(BUILD)/sdist/$(SDIST)/
+	@sed 's|^readme = .*|readme = "client/python/README.md"|' client/python/pyproject.toml >$(BUILD)/sdist/$(SDIST)/pyproject.toml
+	@cd $(BUILD)/sdist/$(SDIST) && BUILD=../metadata $(abspath $(BUILD))/venv/bin/python -c \
+		'from setuptools import build_meta; print(build_meta.prepare_metadata_for_build_wheel(".."))' >/dev/null
+	@cp $(BUILD)/sdist/gpushm-*.dist-info/METADATA $(BUILD)/sdist/$(SDIST)/PKG-INFO
+	@tar -C $(BUILD)/sdist --sort=name --mtime=@$(EPOCH) --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX-w \
+		--format=ustar -c $(SDIST) | gzip -9n >$(DIST)/$(SDIST).tar.gz
+	@rm -rf $(BUILD)/sdist; ls $(DIST)/$(SDIST).tar.gz
 
 # ---- tests ----
 
@@ -519,9 +595,10 @@ PROMETHEUS_PART = prometheus "tests/prometheus/run.sh $(BUILD)"
 SYSTEMD_PART = systemd "tests/system/systemd.sh $(BUILD)"
 IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
+WHEEL_PART   = wheel "tests/wheel.sh $(BUILD)"
 BARE_PART    = bare tests/bare_root.sh
 DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
-	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART IMAGE_PART PROMETHEUS_PART
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PROMETHEUS_PART
 
 .PHONY: check-deep check-deep-here
 check-deep: | $(filter check,$(MAKECMDGOALS))
@@ -537,7 +614,7 @@ check-deep-here:
 TSAN_BUILT = $(call tsan,$(BUILD)/gpushmd $(THREAD_TESTS) $(FAKECUDA))
 
 # One part alone.
-.PHONY: check-sanitize check-threads check-valgrind check-storms check-model check-fuzz check-bench check-install check-systemd check-bare check-prometheus
+.PHONY: check-sanitize check-threads check-valgrind check-storms check-model check-fuzz check-bench check-install check-systemd check-wheel check-bare check-prometheus
 check-sanitize:
 	@$(ASAN_MAKE) check-programs
 	@$(QUEUE) $(call parts,ASAN_FAKE_PART ASAN_UNIT_PART)
@@ -559,6 +636,8 @@ check-install: all
 	@$(RUN) $(INSTALL_PART)
 check-systemd: all
 	@$(RUN) $(SYSTEMD_PART)
+check-wheel:
+	@$(RUN) $(WHEEL_PART)
 check-bare:
 	@$(RUN) $(BARE_PART)
 check-prometheus: all $(FAKECUDA)
@@ -616,7 +695,7 @@ check-gpu-deaths:
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
 DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev \
-	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps \
+	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
 	python3 python3-dev python3-venv ca-certificates \
 	dpkg-dev debhelper dh-python chrpath
 .PHONY: deps

@@ -6,8 +6,8 @@
  *
  * No other fd may get through: a connection that stays open would never hang up, and an fd of a
  * driver would keep its memory. Libraries do not set FD_CLOEXEC on all of their fds, so
- * fd_list_exec() first sets it on everything (close_range(2), Linux 5.11). Without an exec that
- * changes nothing.
+ * fd_list_exec() first sets it on everything (close_range(2), Linux 5.11; glibc has it from 2.34
+ * on only). Without an exec that changes nothing.
  */
 #include "daemon/state/fd_list.h"
 
@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #define VARIABLE "GPUSHM_MANIFEST" /* PID:FD */
 #define TITLE "gpushm manifest 1\n"
@@ -90,7 +91,7 @@ int fd_list_exec(const struct fd_list *l, const char *program, char *const *argv
 	_cleanup_(close_fd) int list = -1;
 	int r = write_list(l, &list);
 
-	if (r == 0 && close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
+	if (r == 0 && syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
 		r = -errno;
 	if (r < 0)
 		return r;
