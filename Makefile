@@ -401,7 +401,7 @@ BENCH_SRC := $(filter-out tests/bench/bare_start.c tests/bench/models_load.c $(i
 	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c)) \
 	$(if $(CUDA_INCLUDE),tests/gpu/driver.c)
 BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(BUILD)/tests/bench/models_load)
-$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC) daemon/util/verb_counts.c) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS) -lm
 $(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
@@ -832,7 +832,7 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	$(if $(INSTALLS_CONFIG),! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
 		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
-	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(libdir)/cmake/gpushm $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
+	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(libdir)/cmake/gpushm $(DESTDIR)$(datadir)/doc/gpushm/prometheus $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
 
 # ---- packages ----
 

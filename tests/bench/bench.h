@@ -45,6 +45,7 @@ void bench_call(struct raw *r, const Gpushm__Proto__Request *q);
 
 /* The families. */
 void ask_run(struct bench *b);	  /* STAT */
+void count_run(struct bench *b);  /* what the daemon counts of it */
 void attach_run(struct bench *b); /* OPEN and CLOSE */
 void create_run(struct bench *b);
 void rate_run(struct bench *b);	  /* many clients at the same time */

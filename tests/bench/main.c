@@ -37,6 +37,7 @@ START_TEST(everything_runs)
 {
 	bench_begin(&bench);
 	ask_run(&bench);
+	count_run(&bench);
 	attach_run(&bench);
 	create_run(&bench);
 	rate_run(&bench);

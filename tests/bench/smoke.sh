@@ -10,7 +10,7 @@ build=$(cd "${1:-build}" && pwd) || exit 1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
-host=(ask attach_host_2M attach_host_64M arrays_host_2M arrays_host_64M create_host create_host_mapped
+host=(ask count attach_host_2M attach_host_64M arrays_host_2M arrays_host_64M create_host create_host_mapped
 	rate rate_cpu death_host start_host restart_host memory_total memory_files memory_each buffers_10 buffers_100 buffers_1000
 	clients_10 clients_100)
 gpu=(attach_vmm_2M attach_vmm_64M arrays_vmm_2M attach_mempool_4K attach_mempool_2M create_vmm

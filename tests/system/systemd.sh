@@ -76,6 +76,20 @@ main_pid() {
 	systemctl show gpushmd -p MainPID --value
 }
 
+# exports LINE: gpushm-exporter serves that line.
+exports() {
+	exec 3<>/dev/tcp/127.0.0.1/19400 || return 1
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+	grep -q "^$1$" <&3
+}
+
+exporter_is_nobody_else() {
+	local pid
+	pid=$(systemctl show gpushm-exporter -p MainPID --value)
+	[ "$(ps -o uid= -p "$pid")" -ge 61184 ] && grep -q '^Seccomp:[[:space:]]*2$' "/proc/$pid/status" &&
+		grep -q '^CapEff:[[:space:]]*0*$' "/proc/$pid/status"
+}
+
 another_pid() {
 	[ "$(main_pid)" != "$1" ]
 }
@@ -335,6 +349,14 @@ inside() {
 	check "stop" systemctl stop gpushmd.service
 	check "stop leaves nothing failed" shows Result success
 	check "stopped, the daemon ended with status 0" shows ExecMainStatus 0
+	if command -v gpushm-exporter >/dev/null; then
+		check "the exporter starts without the daemon" systemctl start gpushm-exporter
+		check "it asks the daemon, which the socket starts" soon exports "gpushm_up 1"
+		check "it counts the daemon's buffers" exports 'gpushm_buffers{pool="host",state="shared"} [0-9]*'
+		check "it has a user of its own" exporter_is_nobody_else
+		check "stop the exporter" systemctl stop gpushm-exporter
+		check "stop the daemon once more" systemctl stop gpushmd.service
+	fi
 	check "the socket starts it again" gpushmctl status
 	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
 	[ $failures -eq 0 ]

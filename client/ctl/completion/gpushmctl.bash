@@ -101,10 +101,6 @@ _gpushmctl() {
 		_gpushmctl_lines $'size\nrate\nholders\nname\nage\nuser' "$cur"
 		return
 		;;
-	--user)
-		mapfile -t COMPREPLY < <(compgen -u -- "$cur")
-		return
-		;;
 	-s | --socket | --from | --sha256)
 		_gpushmctl_files "$cur"
 		return
@@ -173,6 +169,7 @@ _gpushmctl() {
 	if [[ $cur == -* ]]; then
 		case $command in
 		pools) options="--wide" ;;
+		metrics) options="--by-owner --format" ;;
 		ls) options="--arrays --holders --wide" ;;
 		stat) options="--arrays --timeout --wide" ;;
 		create) options="--size --shape --from $making $states" ;;
