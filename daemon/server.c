@@ -191,6 +191,8 @@ static void on_pools_closed(void *arg)
 	/* The thread that looks for GPUs can't be waited for. */
 	if (!s->pools.probed)
 		on_end_timeout(&s->end_timeout);
+	/* Without its handler a second Ctrl-C would kill the process at its very end. */
+	reexec_hold_signals(true);
 	for (size_t i = 0; i < array_size(signals); i++)
 		uv_close((uv_handle_t *)&s->signals[i], NULL);
 	uv_close((uv_handle_t *)&s->watchdog, NULL);
