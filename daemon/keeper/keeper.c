@@ -334,15 +334,20 @@ static void on_signal(struct keeper *k, int signal)
 	}
 }
 
-/* First the children, so that a signal finds what is true now. */
+/* Of the children that have ended by now, the daemon may have ended by the same Ctrl-C. All other
+ * signals come after them, so that they find what is true now. */
 static void read_signals(struct keeper *k)
 {
 	struct signalfd_siginfo info;
+	bool came[_NSIG] = { false };
 
-	while (read(k->signals, &info, sizeof(info)) == sizeof(info)) {
-		reap(k);
-		on_signal(k, (int)info.ssi_signo);
-	}
+	while (read(k->signals, &info, sizeof(info)) == sizeof(info))
+		came[info.ssi_signo] = true;
+	k->stopping |= came[SIGTERM] || came[SIGINT];
+	reap(k);
+	for (size_t i = 0; i < array_size(handled) && !k->ended; i++)
+		if (came[handled[i]])
+			on_signal(k, handled[i]);
 }
 
 static int open_signals(struct keeper *k)
