@@ -116,7 +116,20 @@ static int take_lock(const char *path, int *ret)
 	return 0;
 }
 
-/* We hold the lock, so an existing socket belongs to a daemon that died. */
+/* Whether a process listens there: systemd for another daemon, since its sockets have no lock. A
+ * full queue refuses us with EAGAIN, a socket of another type with EPROTOTYPE. */
+static bool has_listener(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	_cleanup_(close_fd) int fd =
+		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	strcpy(a.sun_path, path);
+	return fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EAGAIN ||
+			   errno == EPROTOTYPE);
+}
+
+/* We hold the lock, so a socket without a listener belongs to a daemon that died. */
 static int remove_stale(const char *path)
 {
 	struct stat st;
@@ -125,6 +138,12 @@ static int remove_stale(const char *path)
 		return errno == ENOENT ? 0 : fail(path, "lstat", errno);
 	if (!S_ISSOCK(st.st_mode))
 		return fail(path, "something else than a socket is there; move it away", EINVAL);
+	if (has_listener(path))
+		return fail(
+			path,
+			"somebody listens there, such as systemd for gpushmd.socket; stop that, "
+			"or give another --socket",
+			EADDRINUSE);
 	return unlink(path) < 0 ? fail(path, "its stale socket can't be removed", errno) : 0;
 }
 

@@ -46,7 +46,17 @@ grep -rnE 'host(PID|IPC|Network): *true|privileged: *true' systemd/kubernetes &&
 
 # Bases and examples; a component is part of one of them.
 mapfile -t bases < <(find systemd/kubernetes -name kustomization.yaml -exec grep -l '^kind: Kustomization$' {} +)
-[ ${#bases[@]} -gt 0 ] || wrong "systemd/kubernetes: has no kustomization.yaml"
+# An overlay with all components, as users write one. Kustomize takes relative paths only.
+overlay=$build/manifests/overlay
+mkdir -p "$overlay"
+{
+	top=$(realpath --relative-to="$overlay" .)
+	printf 'kind: Kustomization\nnamespace: gpushm\nresources: [%s/systemd/kubernetes]\n' "$top"
+	printf 'components: [%s/systemd/kubernetes/exporter, %s/systemd/kubernetes/pod-monitor]\n' "$top" "$top"
+	printf 'images: [{name: gpushm, newName: registry.example.com/gpushm, newTag: 1.2.3}]\n'
+} >"$overlay/kustomization.yaml"
+bases+=("$overlay/kustomization.yaml")
+[ ${#bases[@]} -gt 1 ] || wrong "systemd/kubernetes: has no kustomization.yaml"
 command -v kubectl >/dev/null || {
 	echo "manifests: they are not rendered (no kubectl)"
 	exit $bad
@@ -56,6 +66,8 @@ validate=$(PATH=$build/venv/bin:$PATH command -v kubernetes-validate) ||
 for base in "${bases[@]}"; do
 	name=$(dirname "$base")
 	kubectl kustomize "$name" >"$folder/manifest.yaml" 2>"$folder/said" || wrong "$name: $(cat "$folder/said")"
+	grep -q 'image: gpushm$' "$folder/manifest.yaml" && [ "$base" = "$overlay/kustomization.yaml" ] &&
+		wrong "$name: the image of a container has another name"
 	[ -n "$validate" ] || continue
 	# It does not know the resources of Prometheus' operator.
 	"$validate" --strict --no-warn "$folder/manifest.yaml" 2>&1 |

@@ -3,8 +3,8 @@
 #
 # Runs systemd-analyze verify on the units as they are installed, with /bin/true as the daemon. Any
 # output is an error, because systemd-analyze warns of unknown keys and still succeeds. Then checks
-# that the catalogue of the journal explains each message id of daemon/util/log.h, and that each warning
-# and error has one.
+# that the catalogue of the journal and gpushm-operations(7) explain each message id of
+# daemon/util/log.h, that each warning and error has one, and that this page explains each alert.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -12,9 +12,14 @@ bad=0
 sed -n 's/^#define LOG_ID_.*"\([0-9a-f]\{32\}\)"$/\1/p' daemon/util/log.h | {
 	missing=0
 	while read -r id; do
-		grep -q "^-- $id$" systemd/gpushm.catalog && continue
-		echo "systemd/gpushm.catalog: nothing about message $id of daemon/util/log.h"
-		missing=1
+		grep -q "^-- $id$" systemd/gpushm.catalog || {
+			echo "systemd/gpushm.catalog: nothing about message $id of daemon/util/log.h"
+			missing=1
+		}
+		grep -qx ".It ${id#0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a}" man/gpushm-operations.7 || {
+			echo "man/gpushm-operations.7: nothing about message $id of daemon/util/log.h"
+			missing=1
+		}
 	done
 	exit $missing
 } || bad=1
@@ -34,6 +39,10 @@ sed -n 's/^#define LOG_ID_.*"\([0-9a-f]\{32\}\)"$/\1/p' daemon/util/log.h | {
 } | sed 's/^/systemd\/gpushm.catalog: /' | {
 	! grep .
 } || bad=1
+
+sed -n 's/^ *- alert: //p' systemd/prometheus/*.rules.yml | while read -r alert; do
+	grep -qx ".It $alert" man/gpushm-operations.7 || echo "man/gpushm-operations.7: nothing about the alert $alert"
+done | grep . && bad=1
 
 command -v systemd-analyze >/dev/null || {
 	echo "units: not verified (no systemd-analyze)"

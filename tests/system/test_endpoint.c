@@ -89,6 +89,32 @@ START_TEST(a_stale_socket_is_in_the_way)
 }
 END_TEST
 
+/* As a socket of systemd's: without a lock. */
+START_TEST(a_socket_that_somebody_listens_on_is_removed)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char text[2048];
+	struct stat before, after;
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/other", d.folder);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(listen(fd, 0), 0);
+	ck_assert_int_eq(stat(a.sun_path, &before), 0);
+	/* The second time its queue is full. */
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(start_another(a.sun_path, text, sizeof(text)), 1);
+		expect_words(text, "somebody listens there");
+		ck_assert_int_eq(stat(a.sun_path, &after), 0);
+		ck_assert_uint_eq(after.st_ino, before.st_ino);
+	}
+	close(fd);
+	unlink(a.sun_path);
+	strcat(a.sun_path, ".lock");
+	unlink(a.sun_path);
+}
+END_TEST
+
 START_TEST(a_file_that_is_not_a_socket_is_removed)
 {
 	char path[128], target[160], text[2048];
@@ -355,6 +381,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_closed_standard_stream_is_taken_by_another_file);
 	tcase_add_test(t, a_second_daemon_takes_the_socket);
 	tcase_add_test(t, a_stale_socket_is_in_the_way);
+	tcase_add_test(t, a_socket_that_somebody_listens_on_is_removed);
 	tcase_add_test(t, a_file_that_is_not_a_socket_is_removed);
 	tcase_add_test(t, a_path_is_cut_or_leaves_its_lock);
 	tcase_add_test(t, the_socket_lets_nobody_in);
