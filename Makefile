@@ -843,6 +843,13 @@ DEB_VERSION ?= $(VERSION)
 deb:
 	@systemd/packages.sh deb $(BUILD) $(DEB_VERSION)
 
+# One command for a release: gpushm-contributing(7).
+.PHONY: release release-ready
+release-ready:
+	@tests/release.sh ready $(VERSION)
+release:
+	@tests/release.sh make $(VERSION) $(abspath $(BUILD))/release
+
 # What is in git at HEAD; gzip -n leaves the time out, so that the same commit gives the same bytes.
 .PHONY: dist
 dist:

@@ -190,6 +190,17 @@ installs_below_its_prefix() {
 }
 check "with a PREFIX of its own, nothing is written outside of it" installs_below_its_prefix
 
+release_says() { # TEXT VERSION
+	"$stage/clone/tests/release.sh" ready "$2" >"$stage/.said" 2>&1 && return 1
+	cat "$stage/.said"
+	grep -q "$1" "$stage/.said"
+}
+if git clone -q . "$stage/clone" 2>"$stage/.log"; then
+	check "a release has a date in NEWS.md" release_says 'no heading "## 9.9.9 (YYYY-MM-DD)"' 9.9.9
+	echo change >>"$stage/clone/NEWS.md"
+	check "a release is what is committed" release_says "not committed" 9.9.9
+fi
+
 make -s BUILD="$build" DESTDIR="$stage/tree" PREFIX=/usr libdir=/usr/lib uninstall >"$stage/.log" 2>&1 || cat "$stage/.log"
 check "uninstall leaves no file" no_files_left
 if [ $checks -gt 0 ]; then percent=$((100 * (checks - failures) / checks)); fi
