@@ -324,6 +324,23 @@ static size_t next_watch_timeout(struct conn *c, unsigned char *frame)
 	return watch(false, 1, frame);
 }
 
+/* The first connection makes and ends the buffer whose events all others follow. */
+static size_t next_events_follow(struct conn *c, unsigned char *frame)
+{
+	if (c->index == 0)
+		return change_or_watch(c, true, frame);
+	return pack(REQUEST(EVENTS, Events, events, SET(after, UINT64_MAX),
+			    SET(wait_ms, WAIT_FOREVER)),
+		    frame);
+}
+
+static size_t next_events_poll(struct conn *c, unsigned char *frame)
+{
+	if (c->index == 0)
+		return change_or_watch(c, true, frame);
+	return pack(REQUEST(EVENTS, Events, events), frame);
+}
+
 /* The first connection publishes and unlinks the name that all others wait for. */
 static size_t next_wait(struct conn *c, unsigned char *frame)
 {
@@ -584,6 +601,10 @@ static const struct attack attacks[] = {
 	  .next = next_watch_many, .reads = true },
 	{ "watch-poll", "WATCH of 256 names that does not wait", .next = next_watch_poll },
 	{ "watch-timeout", "WATCH of 256 names for 1 ms", .next = next_watch_timeout },
+	{ "events-follow", "EVENTS of a buffer that comes and goes in a loop",
+	  .next = next_events_follow, .reads = true },
+	{ "events-poll", "all EVENTS that the daemon keeps, without waiting",
+	  .next = next_events_poll, .reads = true },
 	{ "restart", "RESTART, refused", .next = next_restart },
 	{ "reclaim", "RECLAIM of 6,000 leases that do not exist", .next = next_reclaim },
 	{ "unpack", "30,000 messages in one frame", .next = next_unpack },

@@ -27,10 +27,11 @@
 #define LIMIT_US 3000
 
 static const char *const attacks[] = {
-	"describe",	/* few long requests */
-	"open-refused", /* many short ones */
-	"watch-same",	/* changes that concern many */
-	"connect",	/* what the listener does */
+	"describe",			/* few long requests */
+	"open-refused",			/* many short ones */
+	"watch-same",			/* changes that concern many */
+	"events-follow", "events-poll", /* large replies */
+	"connect",			/* what the listener does */
 };
 
 START_TEST(many_connections_of_one_user_hold_up_another)
