@@ -184,6 +184,20 @@ int connection_try_apart(struct connection *self, struct ask *a, const struct de
 	return r;
 }
 
+int connection_try_idle(struct connection *self, struct ask *a, const struct deadline *d)
+{
+	struct link *l = take_idle(self);
+	int r;
+
+	if (!l)
+		return -ECONNRESET;
+	r = run_in_turns(l, a, d);
+	if (r < 0 && r != -ETIMEDOUT)
+		error_raise(r);
+	put_idle(self, l, r);
+	return r;
+}
+
 struct wait_ask {
 	struct ask ask;
 	const char *name;
@@ -197,15 +211,10 @@ static int run_wait(struct gpushm *c, struct ask *a)
 int connection_try_wait(struct connection *self, const char *name, const struct deadline *d)
 {
 	struct wait_ask a = { .ask.run = run_wait, .name = name };
-	struct link *l = take_idle(self);
-	int r;
+	int r = connection_try_idle(self, &a.ask, d);
 
-	if (!l)
-		return -ECONNRESET;
-	r = run_in_turns(l, &a.ask, d);
-	if (r < 0)
+	if (r == -ETIMEDOUT)
 		error_raise(r);
-	put_idle(self, l, r);
 	return r;
 }
 

@@ -57,5 +57,9 @@ int connection_ask(struct connection *self, struct ask *a);
  * connection_try(). */
 int connection_try_apart(struct connection *self, struct ask *a, const struct deadline *d);
 
+/* Sends the request in short turns, as above, on a link that the next thread that waits uses again.
+ * Returns as connection_try(); but -ETIMEDOUT is not raised. */
+int connection_try_idle(struct connection *self, struct ask *a, const struct deadline *d);
+
 /* Waits until a name is published. Returns as connection_try(). */
 int connection_try_wait(struct connection *self, const char *name, const struct deadline *d);

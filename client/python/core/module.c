@@ -173,8 +173,13 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const tables[] = { create_functions, open_functions, query_functions,
-					watch_functions,  load_functions, NULL };
+	PyMethodDef *const tables[] = { create_functions,
+					open_functions,
+					query_functions,
+					watch_functions,
+					events_functions,
+					load_functions,
+					NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;

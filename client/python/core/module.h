@@ -11,6 +11,7 @@
 extern PyMethodDef create_functions[]; /* create, create_many */
 extern PyMethodDef open_functions[];   /* open, open_many */
 extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, pools, status */
+extern PyMethodDef events_functions[]; /* _events */
 extern PyMethodDef watch_functions[];  /* watch */
 extern PyMethodDef load_functions[];   /* load, save, verify */
 

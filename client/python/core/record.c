@@ -354,6 +354,51 @@ static struct record event_record = { .name = "gpushm.Event",
 				      .n = array_size(event_fields),
 				      .hidden = 1 };
 
+/* Pointers to texts: "" is None. */
+static PyObject *read_string(const void *p)
+{
+	return read_text_or_none(*(const char *const *)p);
+}
+
+static PyObject *read_uid(const void *p)
+{
+	return *(const uid_t *)p == (uid_t)-1 ? Py_NewRef(Py_None) : read_u32(p);
+}
+
+static PyObject *read_logged_access(const void *p)
+{
+	return *(const enum gpushm_access *)p ? read_access(p) : Py_NewRef(Py_None);
+}
+
+static PyObject *read_logged_state(const void *p)
+{
+	return *(const enum gpushm_state *)p ? read_state(p) : Py_NewRef(Py_None);
+}
+
+static const struct field logged_event_fields[] = {
+	FIELD(logged_event, "type", read_string, type, "'created', 'refused' ...: see events()"),
+	FIELD(logged_event, "time", read_ns, time_ns, "seconds since the epoch"),
+	FIELD(logged_event, "number", read_u64, number, "grows, also over restarts of the daemon"),
+	FIELD(logged_event, "name", read_string, name, "the buffer's"),
+	FIELD(logged_event, "former", read_string, former, "the name before, if it changed"),
+	FIELD(logged_event, "buffer", read_id, buffer, "its id"),
+	FIELD(logged_event, "owner", read_uid, owner, "its owner's uid"),
+	FIELD(logged_event, "nbytes", read_u64, bytes, "its size"),
+	FIELD(logged_event, "pool", read_string, pool, "its pool, or the one that failed"),
+	FIELD(logged_event, "state", read_logged_state, state, "its state"),
+	FIELD(logged_event, "access", read_logged_access, access,
+	      "'r' or 'r+', if it was opened or closed or its holder died"),
+	FIELD(logged_event, "uid", read_uid, uid,
+	      "whose process did it; None: the daemon, or not for this user to know"),
+	FIELD(logged_event, "pid", read_int, pid, "that process; 0: not known"),
+	FIELD(logged_event, "command", read_string, command, "its name"),
+	FIELD(logged_event, "verb", read_string, verb, "the request, if it was refused"),
+	FIELD(logged_event, "code", read_string, code, "the error's code"),
+	FIELD(logged_event, "text", read_string, text, "why"),
+};
+static struct record logged_event_record =
+	RECORD("gpushm.LoggedEvent", "Something that has happened.", logged_event_fields);
+
 static int add(PyObject *module, struct record *r)
 {
 	PyStructSequence_Field fields[FIELDS_MAX] = { 0 };
@@ -367,8 +412,8 @@ static int add(PyObject *module, struct record *r)
 
 int record_init(PyObject *module)
 {
-	struct record *const all[] = { &holder, &stat_record,	&pool_record,
-				       &usage,	&status_record, &event_record };
+	struct record *const all[] = { &holder,	       &stat_record,  &pool_record,	   &usage,
+				       &status_record, &event_record, &logged_event_record };
 
 	for (size_t i = 0; i < array_size(all); i++)
 		if (add(module, all[i]) < 0)
@@ -399,4 +444,13 @@ PyObject *record_status(const struct gpushm_status *s)
 PyObject *record_event(const struct gpushm_event *e, uint64_t previous)
 {
 	return fill(&event_record, &(struct told_event){ *e, previous });
+}
+
+PyObject *record_events(const struct gpushm_events *e)
+{
+	PyObject *list = PyList_New(0);
+
+	for (size_t i = 0; list && e && i < e->n; i++)
+		object_append(&list, fill(&logged_event_record, e->events[i]));
+	return list;
 }

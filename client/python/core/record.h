@@ -16,4 +16,5 @@ PyObject *record_event(const struct gpushm_event *e, uint64_t previous);
 
 /* Lists. */
 PyObject *record_stats(const struct gpushm_stat *stats, size_t n);
+PyObject *record_events(const struct gpushm_events *e); /* NULL: empty */
 PyObject *record_pools(const struct gpushm_pool *pools, size_t n);

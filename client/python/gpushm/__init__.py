@@ -40,6 +40,7 @@ from ._core import (
     InUse,
     LayoutError,
     LimitReached,
+    LoggedEvent,
     NotFound,
     NotKeptWarning,
     NotPublished,
@@ -87,6 +88,7 @@ from ._create import (
     to_device,
 )
 from ._driver import auto_synchronize, defer_cleanup
+from ._events import Events, events
 from ._foreign import as_array, is_cuda_array
 from ._handle import Handle
 from ._ipc import IpcArrayHandle, IpcHandle, MemoryPointer, get_ipc_handle, open_ipc_array
@@ -118,6 +120,7 @@ __all__ = [
     "DriverError",
     "Error",
     "Event",
+    "Events",
     "Exists",
     "ForkError",
     "Handle",
@@ -127,6 +130,7 @@ __all__ = [
     "IpcHandle",
     "LayoutError",
     "LimitReached",
+    "LoggedEvent",
     "Mapped",
     "MemoryPointer",
     "NotFound",
@@ -154,6 +158,7 @@ __all__ = [
     "create_like",
     "create_many",
     "defer_cleanup",
+    "events",
     "flush",
     "flush_cleanup",
     "get_ipc_handle",

@@ -161,6 +161,26 @@ class Status(structseq[Any], tuple[Any, ...]):
     kept: Final[bool]
 
 @final
+class LoggedEvent(structseq[Any], tuple[Any, ...]):
+    type: Final[str]
+    time: Final[float]
+    number: Final[int]
+    name: Final[str | None]
+    former: Final[str | None]
+    buffer: Final[int | None]
+    owner: Final[int | None]
+    nbytes: Final[int]
+    pool: Final[str | None]
+    state: Final[State | None]
+    access: Final[Access | None]
+    uid: Final[int | None]
+    pid: Final[int]
+    command: Final[str | None]
+    verb: Final[str | None]
+    code: Final[str | None]
+    text: Final[str | None]
+
+@final
 class Event(structseq[Any], tuple[Any, ...]):
     what: Final[What]
     name: Final[str]
@@ -377,6 +397,7 @@ class Connection:
     def pools(self) -> list[PoolInfo]: ...
     def status(self) -> Status: ...
     def watch(self, /, *what: str | Array | Buffer) -> Watch: ...
+    def _events(self, after: int, types: str | None, timeout: float | None, /) -> tuple[list[LoggedEvent], int, int]: ...
     def load(
         self,
         sources: Sources,
@@ -430,6 +451,7 @@ stat = _common.stat
 pools = _common.pools
 status = _common.status
 watch = _common.watch
+_events = _common._events
 load = _common.load
 save = _common.save
 verify = _common.verify
