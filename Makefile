@@ -465,7 +465,7 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 
 # A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
-HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) $(QUICK_TESTS) tests/system/protocol_client.py tests/system/exporter.py
+HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py $(QUICK_TESTS) tests/system/protocol_client.py
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_DEATHS))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors,$(SYSTEM_TESTS))

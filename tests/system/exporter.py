@@ -49,7 +49,7 @@ class Daemon:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(notify)
             ready.settimeout(DEADLINE)
-            command = [os.path.join(BUILD, "gpushmd"), "--config", config, "--socket", self.socket]
+            command = [os.path.join(BUILD, "gpushmd"), "--no-keeper", "--config", config, "--socket", self.socket]
             self.process = subprocess.Popen(command, env=dict(os.environ, NOTIFY_SOCKET=notify), stderr=subprocess.DEVNULL)
             while b"READY=1" not in ready.recv(4096):
                 pass
