@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define IDLE_FACTOR 9u
+
 static void free_sample(struct sample **s)
 {
 	*s = sample_free(*s);
@@ -67,6 +69,13 @@ static void read_process(struct sample *s)
 		return;
 	s->cpu_ns = (user + kernel) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 	s->memory_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t sample_due(uint64_t began, uint64_t ended, uint64_t period)
+{
+	uint64_t rested = ended + IDLE_FACTOR * (ended - began);
+
+	return began + period > rested ? began + period : rested;
 }
 
 int sample_take(struct gpushm *c, const char *word, struct sample **ret)

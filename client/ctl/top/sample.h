@@ -29,5 +29,10 @@ struct sample {
  * only what has another prefix. 0, or -errno of the library. */
 int sample_take(struct gpushm *c, const char *word, struct sample **ret);
 
+/* When the next one is due, after one that began and ended then: a period later, but after nine
+ * times as long as it took. So one `top` never takes more than a tenth of the daemon's time. All in
+ * ms. */
+uint64_t sample_due(uint64_t began, uint64_t ended, uint64_t period);
+
 /* NULL is allowed. Returns NULL. */
 struct sample *sample_free(struct sample *s);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread sleeps at least nine times as long as a sample took, so that one `top` never takes
- * more than a tenth of the daemon's time. After an error it connects anew.
+ * After an error the thread connects anew.
  */
 #include "client/ctl/top/sampler.h"
 
@@ -13,7 +12,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define IDLE_FACTOR 9u
 #define RETRY_MS 1000u
 
 struct sampler {
@@ -56,13 +54,11 @@ static void wait_until_due(struct sampler *s)
 
 static void keep(struct sampler *s, int r, struct sample *fresh)
 {
-	uint64_t now = clock_monotonic_ms(), cost = now - s->asked_ms;
-	uint64_t delay = r < 0 && s->delay_ms > RETRY_MS ? RETRY_MS : s->delay_ms;
+	uint64_t now = clock_monotonic_ms();
 	const uint64_t one = 1;
 
-	s->next_ms = s->asked_ms + delay;
-	if (r == 0 && s->next_ms < now + IDLE_FACTOR * cost)
-		s->next_ms = now + IDLE_FACTOR * cost;
+	s->next_ms = r == 0 ? sample_due(s->asked_ms, now, s->delay_ms)
+			    : now + (s->delay_ms < RETRY_MS ? s->delay_ms : RETRY_MS);
 	s->asked_ms = 0;
 	if (r == 0) {
 		sample_free(s->fresh);

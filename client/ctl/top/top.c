@@ -182,6 +182,15 @@ static int print(struct ctl *ctl, const struct sample *before, const struct samp
 	return r < 0 ? ctl_error(CTL_FAILED, "out of memory") : flush();
 }
 
+static void sleep_until_due(const struct sample *last, uint64_t period)
+{
+	uint64_t ended = last->taken_ns / 1000000, now = clock_monotonic_ms();
+	uint64_t due = sample_due((last->taken_ns - last->cost_ns) / 1000000, ended, period);
+
+	if (now < due)
+		poll(NULL, 0, (int)(due - now));
+}
+
 static int next_sample(struct ctl *ctl, const struct state *s, struct sample **before,
 		       struct sample **now)
 {
@@ -190,7 +199,7 @@ static int next_sample(struct ctl *ctl, const struct state *s, struct sample **b
 	sample_free(*before);
 	*before = *now;
 	*now = NULL;
-	poll(NULL, 0, (int)s->delay_ms);
+	sleep_until_due(*before, s->delay_ms);
 	r = sample_take(ctl->connection, s->choice.word, now);
 	return r < 0 ? ctl_refused(r) : CTL_OK;
 }

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: MIT
+"""`gpushmctl top` on a terminal: what is on its screen, what keys do, and how it leaves the terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pyte
+
+from daemon import BUILD, Daemon
+
+CTL = str(BUILD / "gpushmctl")
+DEADLINE = 60.0  # to fail rather than to hang, never to be right
+
+
+def has_screen() -> bool:
+    """Whether it was built with ncurses, and finds the library."""
+    master, slave = pty.openpty()
+    env = os.environ | {"TERM": "xterm", "GPUSHM_SOCKET": "/nonexistent/s", "GPUSHM_RECONNECT_MS": "0"}
+    done = subprocess.run([CTL, "top"], stdin=slave, stdout=slave, stderr=subprocess.PIPE, env=env, check=False)
+    os.close(master)
+    os.close(slave)
+    return b"ncurses" not in done.stderr
+
+
+needs_screen = pytest.mark.skipif(not has_screen(), reason="gpushmctl has no ncurses")
+
+
+class Terminal:
+    """A process on a pseudo-terminal, and what a user sees there."""
+
+    def __init__(self, lines: int, columns: int, *args: str, program: str = CTL, **env: str) -> None:
+        self.master, slave = pty.openpty()
+        self.resize(lines, columns, tell=False)
+        self.before = termios.tcgetattr(slave)
+        self.env = os.environ | {"TERM": "xterm-256color"} | env
+        for name in ("COLUMNS", "LINES", "NO_COLOR", "GPUSHM_RECONNECT_MS"):
+            if name not in env:
+                self.env.pop(name, None)
+        self.slave = slave
+        self.written = b""
+        self.screen = pyte.Screen(columns, lines)
+        self.stream = pyte.ByteStream(self.screen)
+        self.process = subprocess.Popen(
+            [program, *args], stdin=slave, stdout=slave, stderr=slave, env=self.env, preexec_fn=self._control
+        )
+
+    @staticmethod
+    def _control() -> None:
+        """The terminal becomes that of a session of its own: then Ctrl-C and Ctrl-Z make signals."""
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def resize(self, lines: int, columns: int, *, tell: bool = True) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        if tell:
+            self.screen.resize(lines, columns)
+            self.process.send_signal(signal.SIGWINCH)
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def read(self, seconds: float) -> None:
+        if not select.select([self.master], [], [], seconds)[0]:
+            return
+        with suppress(OSError):  # EIO: nobody has the other end open
+            data = os.read(self.master, 65536)
+            self.written += data
+            self.stream.feed(data)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.screen.display)
+
+    def until(self, seen: Callable[[str], bool]) -> str:
+        """Reads until the screen looks like that."""
+        end = time.monotonic() + DEADLINE
+        while not seen(self.text):
+            assert time.monotonic() < end, f"not seen:\n{self.text}"
+            self.read(0.2)
+        return self.text
+
+    def shows(self, *texts: str) -> str:
+        return self.until(lambda seen: all(text in seen for text in texts))
+
+    def ends(self) -> int:
+        """Its status; the terminal must be as it was, the cursor visible, the alternate screen left."""
+        end = time.monotonic() + DEADLINE
+        while self.process.poll() is None:
+            assert time.monotonic() < end, f"it goes on:\n{self.text}"
+            self.read(0.05)
+        self.read(0)
+        self.is_restored()
+        return self.process.returncode
+
+    def is_restored(self) -> None:
+        assert termios.tcgetattr(self.slave) == self.before
+        assert self.written.rfind(b"\033[?1049l") > self.written.rfind(b"\033[?1049h")
+        assert self.written.rfind(b"\033[?25h") >= self.written.rfind(b"\033[?25l")
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    d = Daemon("[pool host]\nkind=host\nsize=1G\n")
+    try:
+        yield d
+    finally:
+        d.remove()
+
+
+@pytest.fixture
+def open_terminal(daemon: Daemon) -> Iterator[Callable[..., Terminal]]:
+    """Terminals with `gpushmctl top` on that daemon."""
+    terminals: list[Terminal] = []
+
+    def start(lines: int = 24, columns: int = 100, *args: str, **env: str) -> Terminal:
+        terminals.append(Terminal(lines, columns, "--socket", daemon.socket, "top", "--delay=0.1", *args, **env))
+        return terminals[-1]
+
+    yield start
+    for t in terminals:
+        t.close()
+
+
+def ctl(daemon: Daemon, *args: str) -> str:
+    done = subprocess.run([CTL, "--socket", daemon.socket, *args], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def make(daemon: Daemon, **sizes: int) -> None:
+    for name, size in sizes.items():
+        ctl(daemon, "create", "-q", f"--size={size}", name.replace("__", "/"))
+
+
+# ---- the screen ----
+
+
+@needs_screen
+def test_the_screen_lags_behind_the_daemon(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+    make(daemon, big=64 << 20, small=1, m__x=4096)
+    t = open_terminal()
+    seen = t.shows("gpushmd", "host [", "NAME", "every 0.")
+    assert seen.index("big") < seen.index("m/x") < seen.index("small")
+    make(daemon, larger=128 << 20)
+    seen = t.shows("larger", "4 buffers")
+    assert seen.index("larger") < seen.index("big")
+    ctl(daemon, "rm", "big")
+    t.until(lambda text: "big" not in text)
+    subprocess.run([CTL, "--socket", daemon.socket, "get", "-q", "small", "/dev/null"], check=True)
+    t.press("q")
+    assert t.ends() == 0
+
+
+@needs_screen
+def test_a_key_does_nothing(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+    make(daemon, big=1 << 20, small=1, middle=4096)
+    t = open_terminal()
+    t.shows("q quit", "[1 Buffers: 3]")
+    t.press("N")
+    seen = t.shows("NAME↓")
+    assert seen.index("big") < seen.index("middle") < seen.index("small")
+    t.press("R")
+    seen = t.shows("NAME↑")
+    assert seen.index("small") < seen.index("middle") < seen.index("big")
+    t.press("/mid")
+    t.shows("show names with: mid", "[1 Buffers: 1 of 3]")
+    t.press("\r")
+    t.shows('filter "mid"', "q quit")
+    t.press("\033")
+    t.shows("[1 Buffers: 3]")
+    t.press("\033OB\033OB\r")  # down, down, Enter
+    t.shows("name       big", "size       1.0 MiB")
+    t.press("q")
+    t.press("\t")
+    t.shows("[2 Processes: 0]", "COMMAND")
+    t.press("4")
+    t.shows("[4 Pools: 1]")
+    t.press("h")
+    t.shows("Tab, 1 to 4")
+    t.press("q ")
+    t.shows("paused")
+    t.press("\033OP")  # F1
+    t.shows("Tab, 1 to 4")
+    t.press("qq")
+    assert t.ends() == 0
+
+
+@needs_screen
+def test_a_terminal_of_another_size_is_written_over(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+    make(daemon, **{f"a_rather_long_name_of_a_buffer_{i:03}": 4096 for i in range(30)})
+    t = open_terminal(5, 20)
+    t.shows("NAME")
+    t.resize(24, 300)
+    t.shows("HELD BY", "a_rather_long_name_of_a_buffer_016", "q quit")
+    t.resize(1, 1)
+    t.resize(40, 80)
+    t.shows("a_rath…fer_029", "OPENS/S", "q quit")
+    t.press("\033[6~\033[6~")  # page down
+    t.press("q")
+    assert t.ends() == 0
+
+
+@needs_screen
+def test_a_name_writes_to_the_terminal(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+    names = ["漢字/модель", "e\u0301clair", "zero\u200bwidth", "right\u202eleft"]
+    for name in names:
+        ctl(daemon, "create", "-q", "--size=1", name)
+    t = open_terminal(24, 160, LC_ALL="C")
+    t.shows("zero\\xe2\\x80\\x8bwidth", "right\\xe2\\x80\\xaeleft", "модель")
+    assert "\u202e" not in t.text
+    t.press("/漢")
+    t.shows("[1 Buffers: 1 of 4]")
+    t.press("\r\003")  # Ctrl-C
+    assert t.ends() == -signal.SIGINT
+
+
+@needs_screen
+def test_colours_are_used_against_the_will(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+    make(daemon, x=1)
+    t = open_terminal()
+    t.shows("q quit")
+    assert b"\033[32m" in t.written  # a buffer is published: green
+    t = open_terminal(NO_COLOR="1")
+    t.shows("q quit")
+    assert not any(f"\033[3{i}m".encode() in t.written for i in range(8))
+
+
+# ---- the end ----
+
+
+@needs_screen
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_leaves_the_terminal_broken(open_terminal: Callable[..., Terminal], number: signal.Signals) -> None:
+    t = open_terminal()
+    t.shows("q quit")
+    t.process.send_signal(number)
+    assert t.ends() == -number
+
+
+@needs_screen
+def test_a_stopped_top_keeps_the_terminal(daemon: Daemon) -> None:
+    make(daemon, x=1)
+    # Only the job of a shell can be stopped: a session's leader has nobody who would continue it.
+    job = '"$0" "$@"; echo "left with $?"; read -r; fg > /dev/null; echo "left with $?"'
+    t = Terminal(24, 100, "-mc", job, CTL, "--socket", daemon.socket, "top", "--delay=0.1", program="bash")
+    t.shows("q quit")
+    t.press("\032")  # Ctrl-Z
+    t.shows(f"left with {128 + signal.SIGTSTP}")
+    t.is_restored()
+    make(daemon, later=1)
+    t.press("\n")
+    t.shows("q quit", "later")
+    t.press("q")
+    t.shows("left with 0")
+    assert t.ends() == 0
+    t.close()
+
+
+@needs_screen
+def test_a_dead_daemon_freezes_the_screen(daemon: Daemon, open_terminal: Callable[..., Terminal]) -> None:
+    make(daemon, before=1)
+    t = open_terminal()
+    t.shows("before")
+    daemon.kill()
+    t.shows("trying again")
+    t.press("h")
+    t.shows("Tab, 1 to 4")
+    t.press("q")
+    daemon.start()
+    make(daemon, after=1)
+    t.until(lambda text: "after" in text and "trying again" not in text)
+    assert "before" not in t.text
+    # A daemon that does not reply at all.
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGSTOP)
+    t.shows("has not replied for")
+    t.press("q")
+    status = t.ends()
+    daemon.process.send_signal(signal.SIGCONT)
+    assert status == 0
+
+
+@needs_screen
+def test_a_terminal_that_went_away_keeps_the_process(open_terminal: Callable[..., Terminal]) -> None:
+    t = open_terminal()
+    t.shows("q quit")
+    os.close(t.slave)
+    os.close(t.master)
+    t.process.wait(DEADLINE)
+    t.master, t.slave = pty.openpty()
+
+
+@needs_screen
+@pytest.mark.parametrize(
+    ("term", "reason"), [("no-such-terminal", "not known"), ("dumb", "no terminal"), ("", "no terminal")]
+)
+def test_an_unknown_terminal_gets_escapes(open_terminal: Callable[..., Terminal], term: str, reason: str) -> None:
+    t = open_terminal(TERM=term)
+    t.until(lambda _: reason in t.written.decode())
+    assert t.process.wait(DEADLINE) in (1, 2)
+    assert b"\033" not in t.written
+
+
+def test_a_pipe_gets_a_screen(daemon: Daemon) -> None:
+    done = subprocess.run([CTL, "--socket", daemon.socket, "top"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--once" in done.stderr
+    assert not done.stdout
+
+
+# ---- scripts ----
+
+
+def test_once_says_less_than_the_screen(daemon: Daemon) -> None:
+    make(daemon, m__large=1 << 20, m__small=1, other=4096)
+    seen = ctl(daemon, "top", "--once", "--delay=0")
+    assert seen.index("m/large") < seen.index("other") < seen.index("m/small")
+    assert "host [" in seen
+    assert "CONNECTIONS" in seen
+    assert "requests -/s" in seen
+    assert "\033" not in seen
+    seen = ctl(daemon, "top", "--once", "--delay=0.1", "--sort=name", "--reverse", "m/")
+    assert seen.index("m/small") < seen.index("m/large")
+    assert "other" not in seen
+    assert "requests -/s" not in seen
+    seen = ctl(daemon, "top", "--once", "--delay=0", "--view=pools", "--user=daemon")
+    assert "PENDING" in seen
+    assert "NAME" not in seen
+
+
+def test_a_line_of_json_is_late_or_wrong(daemon: Daemon) -> None:
+    make(daemon, x=4096, y=1)
+    p = subprocess.Popen(
+        [CTL, "--socket", daemon.socket, "top", "--json", "--delay=0.1"], stdout=subprocess.PIPE, text=True
+    )
+    assert p.stdout is not None
+    line = json.loads(p.stdout.readline())
+    assert [b["name"] for b in line["buffers"]] == ["x", "y"]
+    assert line["daemon"]["buffers"] == 2
+    assert line["pools"][0]["bytes_per_second"] == 0
+    ctl(daemon, "get", "-q", "x", "/dev/null")
+    opens = 0.0
+    while not opens:
+        line = json.loads(p.stdout.readline())
+        opens = line["buffers"][0]["opens_per_second"] * line["seconds"]
+    assert opens == pytest.approx(1, abs=0.01)
+    assert line["daemon"]["opens_per_second"] > 0
+    p.stdout.close()  # as `| head` does
+    assert p.wait(DEADLINE) in (1, -signal.SIGPIPE)
+    lines = ctl(daemon, "top", "--json", "--delay=0.1", "--count=3", "--user=0").splitlines()
+    assert len(lines) == 3
+    assert json.loads(lines[0])["daemon"]["requests_per_second"] > 0
+    assert json.loads(ctl(daemon, "top", "--json", "--once", "--delay=0"))["seconds"] is None
+
+
+def test_a_process_that_holds_a_buffer_is_missing(daemon: Daemon) -> None:
+    make(daemon, x=4096)
+    with subprocess.Popen(
+        [CTL, "--socket", daemon.socket, "hold", "--write", "x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        line = json.loads(ctl(daemon, "top", "--json", "--once", "--delay=0"))
+        seen = ctl(daemon, "top", "--once", "--delay=0")
+        holder.communicate()
+    (process,) = line["processes"]
+    assert (process["pid"], process["buffers"], process["writes"]) == (holder.pid, 1, 1)
+    assert f"gpushmctl {holder.pid}" in seen
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["--delay=0"], "0.1 to 3600"),
+        (["--delay=2h", "--once"], "0.1 to 3600"),
+        (["--once", "--user=nobody knows"], "no user"),
+        (["--once", "--sort=colour"], "is not one of"),
+        (["a", "b"], "too many words"),
+    ],
+)
+def test_a_wrong_option_is_taken(daemon: Daemon, args: list[str], reason: str) -> None:
+    done = subprocess.run([CTL, "--socket", daemon.socket, "top", *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert reason in done.stderr
