@@ -128,5 +128,8 @@ void pool_json_members(struct json *j, const struct gpushm_pool *p);
 void usage_json_members(struct json *j, const struct gpushm_usage *u);
 void status_json_members(struct json *j, const struct gpushm_status *s);
 
+/* events.c: all facts about an event, without the object. */
+void event_json_members(struct json *j, const struct gpushm_logged_event *e);
+
 /* The colour of a buffer's state. */
 enum table_style stat_style(const struct gpushm_stat *s);

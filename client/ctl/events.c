@@ -109,9 +109,8 @@ static void json_buffer(struct json *j, const struct gpushm_logged_event *e)
 		json_string(j, "state", state_word(e->state));
 }
 
-static void print_json(struct json *j, const struct gpushm_logged_event *e)
+void event_json_members(struct json *j, const struct gpushm_logged_event *e)
 {
-	json_open(j, NULL, '{');
 	json_string(j, "event", e->type);
 	json_id(j, "number", e->number);
 	json_time(j, "time", e->time_ns);
@@ -125,6 +124,12 @@ static void print_json(struct json *j, const struct gpushm_logged_event *e)
 	json_text(j, "verb", e->verb);
 	json_text(j, "code", e->code);
 	json_text(j, "text", e->text);
+}
+
+static void print_json(struct json *j, const struct gpushm_logged_event *e)
+{
+	json_open(j, NULL, '{');
+	event_json_members(j, e);
 	json_close(j, '}');
 }
 

@@ -31,6 +31,11 @@ struct world {
 };
 
 static struct world before, now;
+static struct gpushm_logged_event events[3];
+static const struct gpushm_logged_event *const event_list[] = { &events[0], &events[1],
+								&events[2] };
+static struct gpushm_events batch = { .events = event_list };
+static struct history history;
 static struct model m;
 static struct rows rows;
 static struct state state;
@@ -91,6 +96,30 @@ static void fill(struct world *w)
 	point(w);
 }
 
+static void log_events(void)
+{
+	static struct gpushm_events *batches[] = { &batch };
+	static const char *const types[] = { "created", "refused", "published" };
+
+	for (size_t i = 0; i < array_size(events); i++)
+		events[i] = (struct gpushm_logged_event){ .number = 7 + i,
+							  .time_ns = (97 + i) * SECOND,
+							  .type = types[i],
+							  .command = "py",
+							  .pid = 500,
+							  .uid = i == 1 ? 1002 : 1001,
+							  .owner = 1001,
+							  .buffer = i == 1 ? 0 : 11,
+							  .name = "model/large",
+							  .pool = "gpu0",
+							  .former = "",
+							  .verb = i == 1 ? "OPEN" : "",
+							  .code = i == 1 ? "ACCESS" : "",
+							  .text = i == 1 ? "not\033yours" : "" };
+	batch.n = 3;
+	history = (struct history){ batches, 1, 3 };
+}
+
 static void setup(void)
 {
 	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
@@ -99,6 +128,7 @@ static void setup(void)
 	now.sample.taken_ns += 2 * SECOND;
 	now.status.uptime_ms += 2000;
 	state_init(&state);
+	history = (struct history){ 0 };
 }
 
 static void choose(void)
@@ -110,7 +140,7 @@ static void choose(void)
 static void look(void)
 {
 	model_done(&m);
-	ck_assert_int_eq(model_make(&before.sample, &now.sample, &m), 0);
+	ck_assert_int_eq(model_make(&before.sample, &now.sample, &history, &m), 0);
 	choose();
 }
 
@@ -233,7 +263,7 @@ START_TEST(a_restarted_daemon_has_rates_below_zero)
 	now.status.daemon[3] = 1;
 	look();
 	ck_assert(isnan(m.requests));
-	ck_assert_int_eq(model_make(NULL, &now.sample, &(struct model){ 0 }), 0);
+	ck_assert_int_eq(model_make(NULL, &now.sample, &history, &m), 0);
 }
 END_TEST
 
@@ -353,6 +383,8 @@ START_TEST(a_page_is_larger_than_the_terminal)
 					       TOP_FILTER, TOP_ASK_USER, TOP_ASK_DELAY };
 
 	look();
+	log_events();
+	look();
 	state.id = 11;
 	for (size_t i = 0; i < array_size(heights) * array_size(widths); i++)
 		for (unsigned k = 0; k < array_size(modes) * TOP_VIEWS; k++) {
@@ -387,7 +419,7 @@ START_TEST(a_page_misses_a_fact)
 	shows(text, "] ");
 	shows(text, " 54%  43.0 GiB of 80.0 GiB\n");
 	shows(text, "failed: the disk is on fire");
-	shows(text, "[1 Buffers: 6]  2 Processes: 1  3 Users: 2  4 Pools: 2");
+	shows(text, "[1 Buffers: 6]  2 Processes: 1  3 Users: 2  4 Pools: 2  5 Events: 0");
 	shows(text, "OPENS/S");
 	shows(text, "12");
 	shows(text, "py 500, py 500");
@@ -428,6 +460,69 @@ START_TEST(a_bar_shows_other_shares_than_the_pool_has)
 	look();
 	tiny = once(0);
 	shows(tiny, "gpu0 [                              ]   0%");
+}
+END_TEST
+
+START_TEST(an_event_is_missing_or_in_disorder)
+{
+	_cleanup_(free_ptr) char *below = NULL, *all = NULL, *small = NULL, *detail = NULL;
+
+	log_events();
+	look();
+	below = screen(24, 100);
+	ck_assert(strstr(below, "created ") < strstr(below, "refused       "));
+	ck_assert(strstr(below, "refused       ") < strstr(below, "published "));
+	small = screen(12, 100);
+	hides(small, "published ");
+	press("5");
+	ck_assert_uint_eq(rows.n, 3);
+	ck_assert_uint_eq(rows.at[0], 2); /* the newest one is first */
+	all = screen(24, 100);
+	shows(all, "[5 Events: 3]");
+	shows(all, "not\\x1byours");
+	press_key(TOP_KEY_DOWN);
+	press_key(TOP_KEY_ENTER);
+	detail = screen(24, 100);
+	shows(detail, "event      refused");
+	shows(detail, "process    500 py (1002)");
+	press("qu1002");
+	press_key(TOP_KEY_ENTER);
+	ck_assert_uint_eq(rows.n, 1);
+}
+END_TEST
+
+/* The library frees a batch as one block. */
+static struct gpushm_events *make_batch(size_t n)
+{
+	struct gpushm_events *b = calloc(1, 256);
+
+	b->n = n;
+	return b;
+}
+
+START_TEST(a_history_grows_for_ever_or_forgets_what_is_new)
+{
+	struct history h = { 0 }, earlier = { 0 };
+
+	for (size_t i = 0; i < 1000; i++)
+		ck_assert_int_eq(history_add(&h, make_batch(3)), 0);
+	ck_assert_uint_ge(h.n, HISTORY_EVENTS);
+	ck_assert_uint_le(h.n, HISTORY_EVENTS + 3);
+	ck_assert_uint_eq(h.n, 3 * h.n_batches);
+	ck_assert_int_eq(history_add(&h, make_batch(512)), 0);
+	ck_assert_uint_eq(h.n_batches, 1);
+	ck_assert_int_eq(history_add(&earlier, make_batch(1)), 0);
+	ck_assert_int_eq(history_add(&earlier, make_batch(0)), 0);
+	history_prepend(&h, &earlier);
+	ck_assert_uint_eq(h.n, 512); /* the earlier one is not needed any more */
+	ck_assert_uint_eq(earlier.n_batches, 0);
+	history_done(&h);
+	ck_assert_int_eq(history_add(&h, make_batch(2)), 0);
+	ck_assert_int_eq(history_add(&earlier, make_batch(1)), 0);
+	history_prepend(&h, &earlier);
+	ck_assert_uint_eq(h.n, 3);
+	ck_assert_uint_eq(h.batches[0]->n, 1);
+	history_done(&h);
 }
 END_TEST
 
@@ -513,7 +608,7 @@ START_TEST(a_key_does_something_else)
 	ck_assert_int_eq(state.choice.view, TOP_PROCESSES);
 	press_key(TOP_KEY_BACK_TAB);
 	press_key(TOP_KEY_BACK_TAB);
-	ck_assert_int_eq(state.choice.view, TOP_POOLS);
+	ck_assert_int_eq(state.choice.view, TOP_EVENTS);
 	press("3");
 	press_key(TOP_KEY_ENTER); /* the buffers of the user who has most */
 	ck_assert_int_eq(state.choice.view, TOP_BUFFERS);
@@ -568,6 +663,8 @@ int main(void)
 	tcase_add_test(tc, a_page_is_larger_than_the_terminal);
 	tcase_add_test(tc, a_page_misses_a_fact);
 	tcase_add_test(tc, a_bar_shows_other_shares_than_the_pool_has);
+	tcase_add_test(tc, an_event_is_missing_or_in_disorder);
+	tcase_add_test(tc, a_history_grows_for_ever_or_forgets_what_is_new);
 	tcase_add_test(tc, a_gone_or_silent_daemon_is_not_reported);
 	tcase_add_test(tc, the_selected_row_is_not_visible);
 	tcase_add_test(tc, a_key_does_something_else);

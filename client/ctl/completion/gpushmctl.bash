@@ -94,7 +94,7 @@ _gpushmctl() {
 
 	case $prev in
 	--view)
-		_gpushmctl_lines $'buffers\nprocesses\nusers\npools' "$cur"
+		_gpushmctl_lines $'buffers\nprocesses\nusers\npools\nevents' "$cur"
 		return
 		;;
 	--sort)

@@ -7,6 +7,7 @@
 #include "client/ctl/top/columns.h"
 
 #include "client/ctl/ctl.h"
+#include "client/ctl/event_text.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
 #include "proto/words.h"
@@ -23,7 +24,7 @@
 
 struct cell {
 	enum table_style style;
-	char text[320];
+	char text[700];
 };
 
 struct column {
@@ -351,6 +352,41 @@ static const struct column pool_columns[] = {
 	{ "NOTE", TOP_SIZE, false, false, true, LAST_MIN, 1, pool_note },
 };
 
+/* ---- events ---- */
+
+enum table_style columns_event_style(const struct gpushm_logged_event *e)
+{
+	static const char *const bad[] = { "dirty", "died", "lost", "refused", "pool-failed" };
+
+	for (size_t i = 0; i < array_size(bad); i++)
+		if (!strcmp(e->type, bad[i]))
+			return TABLE_WARN;
+	return TABLE_PLAIN;
+}
+
+static struct cell event_when(const struct model *m, size_t at, bool exact)
+{
+	return cell(TABLE_PLAIN, "%s", event_time(m->events[at]).text);
+}
+
+static struct cell event_type(const struct model *m, size_t at, bool exact)
+{
+	return cell(columns_event_style(m->events[at]), "%s", m->events[at]->type);
+}
+
+static struct cell event_what(const struct model *m, size_t at, bool exact)
+{
+	_cleanup_(free_ptr) char *text = event_text(m->events[at], exact);
+
+	return cell(TABLE_PLAIN, "%s", text ? text : "out of memory");
+}
+
+static const struct column event_columns[] = {
+	{ "TIME", TOP_AGE, true, false, false, 12, 1, event_when },
+	{ "EVENT", TOP_SIZE, false, false, false, 12, 0, event_type },
+	{ "WHAT", TOP_NAME, true, false, true, LAST_MIN, 0, event_what },
+};
+
 /* ---- tables ---- */
 
 static const struct {
@@ -361,6 +397,7 @@ static const struct {
 	[TOP_PROCESSES] = { process_columns, array_size(process_columns) },
 	[TOP_USERS] = { user_columns, array_size(user_columns) },
 	[TOP_POOLS] = { pool_columns, array_size(pool_columns) },
+	[TOP_EVENTS] = { event_columns, array_size(event_columns) },
 };
 _Static_assert(array_size(buffer_columns) <= COLUMNS_MAX, "the widest table");
 

@@ -23,6 +23,9 @@ void columns_show(const struct model *m, const struct rows *rows, const struct t
 /* The order that the column at the left or right of the one in order stands for. */
 enum top_sort columns_next_sort(enum top_view view, enum top_sort sort, int step);
 
+/* The colour of an event. */
+enum table_style columns_event_style(const struct gpushm_logged_event *e);
+
 /* "12.3", "1234", "1.2 M" a second; "-" if it is not known. */
 struct output_text columns_rate(double rate);
 

@@ -193,7 +193,19 @@ static int list_all(struct model *m, const struct sample *now)
 	return list_processes(m, now);
 }
 
-int model_make(const struct sample *before, const struct sample *now, struct model *ret)
+static int list_events(struct model *m, const struct history *h)
+{
+	m->events = calloc(h->n + 1, sizeof(*m->events));
+	if (!m->events)
+		return -ENOMEM;
+	for (size_t i = 0; i < h->n_batches; i++)
+		for (size_t k = 0; k < h->batches[i]->n; k++)
+			m->events[m->n[TOP_EVENTS]++] = h->batches[i]->events[k];
+	return 0;
+}
+
+int model_make(const struct sample *before, const struct sample *now, const struct history *events,
+	       struct model *ret)
 {
 	*ret = (struct model){ .sample = now,
 			       .seconds = NAN,
@@ -202,7 +214,7 @@ int model_make(const struct sample *before, const struct sample *now, struct mod
 			       .creates = NAN,
 			       .opens = NAN,
 			       .cpu = NAN };
-	if (list_all(ret, now) < 0) {
+	if (list_all(ret, now) < 0 || list_events(ret, events) < 0) {
 		model_done(ret);
 		return -ENOMEM;
 	}
@@ -217,6 +229,7 @@ void model_done(struct model *m)
 	free(m->processes);
 	free(m->users);
 	free(m->pools);
+	free(m->events);
 	*m = (struct model){ 0 };
 }
 
@@ -290,13 +303,23 @@ static struct row pool_row(const struct model *m, size_t i)
 			       [TOP_AGE] = (double)p->used_bytes } };
 }
 
+/* In any order but by name or user, the last one is first. What no process did, is its owner's. */
+static struct row event_row(const struct model *m, size_t i)
+{
+	const struct gpushm_logged_event *e = m->events[i];
+	double at = (double)i;
+
+	return (struct row){ *e->name ? e->name : e->pool,
+			     e->uid == (uid_t)-1 ? e->owner : e->uid,
+			     true,
+			     { at, at, at, at, at, at } };
+}
+
 static struct row row_of(const struct model *m, enum top_view view, size_t i)
 {
 	static struct row (*const rows[])(const struct model *, size_t) = {
-		[TOP_BUFFERS] = buffer_row,
-		[TOP_PROCESSES] = process_row,
-		[TOP_USERS] = user_row,
-		[TOP_POOLS] = pool_row,
+		[TOP_BUFFERS] = buffer_row, [TOP_PROCESSES] = process_row, [TOP_USERS] = user_row,
+		[TOP_POOLS] = pool_row,	    [TOP_EVENTS] = event_row,
 	};
 	struct row r = rows[view](m, i);
 
@@ -315,8 +338,8 @@ static bool is_chosen(const struct choice *c, const struct row *r)
 {
 	if (c->by_user && r->has_user && r->uid != c->user)
 		return false;
-	if (c->view == TOP_BUFFERS && c->word && strncmp(r->name, c->word, strlen(c->word)) != 0 &&
-	    !pattern_matches(c->word, r->name))
+	if ((c->view == TOP_BUFFERS || c->view == TOP_EVENTS) && c->word &&
+	    strncmp(r->name, c->word, strlen(c->word)) != 0 && !pattern_matches(c->word, r->name))
 		return false;
 	return !c->filter || !*c->filter || contains(r->name, c->filter);
 }

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_VIEWS };
+enum top_view { TOP_BUFFERS, TOP_PROCESSES, TOP_USERS, TOP_POOLS, TOP_EVENTS, TOP_VIEWS };
 enum top_sort { TOP_SIZE, TOP_RATE, TOP_HOLDERS, TOP_NAME, TOP_AGE, TOP_USER, TOP_SORTS };
 
 /* Rates are a second's; NAN: not known, because there is no sample before, or not of this daemon.
@@ -50,11 +50,14 @@ struct model {
 	struct top_process *processes;
 	struct top_user *users;
 	struct top_pool *pools;
+	const struct gpushm_logged_event **events; /* the events are borrowed; the oldest first */
 	size_t n[TOP_VIEWS];
 };
 
-/* before: NULL for none. Both samples are borrowed; before only during the call. 0 or -ENOMEM. */
-int model_make(const struct sample *before, const struct sample *now, struct model *ret);
+/* before: NULL for none. The samples and events are borrowed; before only during the call. 0 or
+ * -ENOMEM. */
+int model_make(const struct sample *before, const struct sample *now, const struct history *events,
+	       struct model *ret);
 void model_done(struct model *m);
 
 /* Which rows, in which order. */
@@ -62,7 +65,7 @@ struct choice {
 	enum top_view view;
 	enum top_sort sort;
 	bool reversed;
-	const char *word;   /* of the command line, as for ls; NULL: all */
+	const char *word;   /* of the command line, as for ls, for buffers and events; NULL: all */
 	const char *filter; /* a part of the name, or a pattern; "": all */
 	bool by_user;
 	uid_t user; /* if by_user */

@@ -15,6 +15,11 @@
 
 #define IDLE_FACTOR 9u
 
+/* All but "opened" and "closed", of which there may be thousands a second. */
+#define EVENT_TYPES                                                                          \
+	"started,created,published,renamed,replaced,unlinked,freed,dirty,cleaned,died,lost," \
+	"refused,disconnected,suspect,pool-failed,pool-recovered"
+
 static void free_sample(struct sample **s)
 {
 	*s = sample_free(*s);
@@ -26,6 +31,7 @@ struct sample *sample_free(struct sample *s)
 		gpushm_status_free(s->status);
 		gpushm_stat_free(s->buffers, s->n_buffers);
 		free(s->pools);
+		history_done(&s->events);
 	}
 	free(s);
 	return NULL;
@@ -78,7 +84,26 @@ uint64_t sample_due(uint64_t began, uint64_t ended, uint64_t period)
 	return began + period > rested ? began + period : rested;
 }
 
-int sample_take(struct gpushm *c, const char *word, struct sample **ret)
+/* An older daemon has no events. */
+static int take_events(struct gpushm *c, struct sample *s)
+{
+	struct gpushm_events_options o = { sizeof(o), s->last_event, 0, EVENT_TYPES };
+	int r = 0;
+
+	for (bool more = true; r == 0 && more;) {
+		struct gpushm_events *batch;
+
+		r = gpushm_events(c, &o, &batch);
+		if (r < 0)
+			return r == -ENOSYS ? 0 : r;
+		o.after = s->last_event = batch->last;
+		more = batch->more;
+		r = history_add(&s->events, batch);
+	}
+	return r;
+}
+
+int sample_take(struct gpushm *c, const char *word, uint64_t after, struct sample **ret)
 {
 	_cleanup_(free_sample) struct sample *s = calloc(1, sizeof(*s));
 	uint64_t begun = clock_monotonic_ns();
@@ -91,6 +116,9 @@ int sample_take(struct gpushm *c, const char *word, struct sample **ret)
 		r = gpushm_pools(c, &s->pools, &s->n_pools);
 	if (r == 0)
 		r = pattern_list(c, word ? word : "", GPUSHM_HOLDERS, &s->buffers, &s->n_buffers);
+	s->last_event = after;
+	if (r == 0)
+		r = take_events(c, s);
 	if (r < 0)
 		return r;
 	s->taken_ns = clock_monotonic_ns();

@@ -26,6 +26,7 @@ struct sampler {
 
 	struct gpushm *connection; /* owned, and the thread's; NULL: there is none */
 	const char *socket, *word;
+	uint64_t last_event;
 };
 
 static int take(struct sampler *s, struct sample **ret)
@@ -33,9 +34,11 @@ static int take(struct sampler *s, struct sample **ret)
 	int r = s->connection ? 0 : gpushm_connect(s->socket, &s->connection);
 
 	if (r == 0)
-		r = sample_take(s->connection, s->word, ret);
+		r = sample_take(s->connection, s->word, s->last_event, ret);
 	if (r < 0 && r != -ENOMEM)
 		s->connection = gpushm_disconnect(s->connection);
+	if (r == 0)
+		s->last_event = (*ret)->last_event;
 	return r;
 }
 
@@ -61,6 +64,9 @@ static void keep(struct sampler *s, int r, struct sample *fresh)
 			    : now + (s->delay_ms < RETRY_MS ? s->delay_ms : RETRY_MS);
 	s->asked_ms = 0;
 	if (r == 0) {
+		/* Nobody has seen the events of the sample before. */
+		if (s->fresh)
+			history_prepend(&fresh->events, &s->fresh->events);
 		sample_free(s->fresh);
 		s->fresh = fresh;
 	}
@@ -113,7 +119,7 @@ static void free_all(struct sampler *s)
 }
 
 int sampler_new(struct gpushm *connection, const char *socket, const char *word, uint64_t delay_ms,
-		struct sampler **ret)
+		uint64_t after, struct sampler **ret)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
 	int r;
@@ -125,6 +131,7 @@ int sampler_new(struct gpushm *connection, const char *socket, const char *word,
 	*s = (struct sampler){ .connection = connection,
 			       .socket = socket,
 			       .word = word,
+			       .last_event = after,
 			       .delay_ms = delay_ms,
 			       .next_ms = clock_monotonic_ms() + delay_ms,
 			       .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };

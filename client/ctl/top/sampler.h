@@ -11,10 +11,10 @@
 
 struct sampler;
 
-/* Takes the connection over. socket is for the next ones (NULL: the library's rule), word is as
- * for sample_take(); both are borrowed. 0 or -errno. */
+/* Takes the connection over; events are those after that number. socket is for the next ones (NULL:
+ * the library's rule), word is as for sample_take(); both are borrowed. 0 or -errno. */
 int sampler_new(struct gpushm *connection, const char *socket, const char *word, uint64_t delay_ms,
-		struct sampler **ret);
+		uint64_t after, struct sampler **ret);
 
 /* Readable when there is a new sample or error; sampler_take() resets it. */
 int sampler_fd(const struct sampler *s);

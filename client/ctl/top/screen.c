@@ -79,7 +79,8 @@ struct screen {
 	size_t page;  /* rows of the list that are visible */
 	bool hung_up; /* the terminal has gone */
 
-	struct sample *sample; /* owned; the model borrows it */
+	struct sample *sample; /* owned; the model borrows it, and the events */
+	struct history events; /* owned */
 	struct model model;
 	struct rows rows;
 };
@@ -218,7 +219,8 @@ static int show(struct screen *s, struct sample *fresh)
 {
 	struct model m;
 
-	if (model_make(s->sample, fresh, &m) < 0) {
+	if (history_move(&s->events, &fresh->events) < 0 ||
+	    model_make(s->sample, fresh, &s->events, &m) < 0) {
 		sample_free(fresh);
 		return -ENOMEM;
 	}
@@ -379,12 +381,14 @@ static void end(struct screen *s)
 	sampler_free(s->sampler);
 	model_done(&s->model);
 	sample_free(s->sample);
+	history_done(&s->events);
 	free(s->rows.at);
 	close_fd(&s->signals);
 }
 
 static int run(struct screen *s, uint64_t count, struct sample *first)
 {
+	uint64_t last_event = first->last_event;
 	int r = show(s, first), code;
 
 	if (r == 0)
@@ -392,7 +396,7 @@ static int run(struct screen *s, uint64_t count, struct sample *first)
 	/* A thread has the signal mask of its maker. */
 	if (r == 0)
 		r = sampler_new(take_ptr(s->ctl->connection), s->ctl->socket, s->state->choice.word,
-				s->state->delay_ms, &s->sampler);
+				s->state->delay_ms, last_event, &s->sampler);
 	if (r < 0)
 		return ctl_error(CTL_FAILED, "top: %s", strerror(-r));
 	code = open_terminal(s);

@@ -233,6 +233,8 @@ static void show_selected(struct state *s, const struct model *m, const struct r
 		s->id = m->buffers[at].stat->id;
 	else if (s->choice.view == TOP_PROCESSES)
 		s->process = m->processes[at];
+	else if (s->choice.view == TOP_EVENTS)
+		s->id = m->events[at]->number;
 	else
 		memcpy(s->pool, m->pools[at].pool->name, sizeof(s->pool));
 	s->mode = TOP_DETAIL;
@@ -254,6 +256,7 @@ static void list_key(struct state *s, uint32_t key, const struct model *m, const
 	case '2':
 	case '3':
 	case '4':
+	case '5':
 		set_view(s, key - '1');
 		break;
 	case TOP_KEY_TAB:

@@ -29,7 +29,7 @@ enum top_key {
 enum top_mode {
 	TOP_LIST,
 	TOP_HELP,
-	TOP_DETAIL, /* all about one buffer, process or pool */
+	TOP_DETAIL, /* all about one buffer, process, pool or event */
 	TOP_FILTER, /* the footer is a prompt */
 	TOP_ASK_USER,
 	TOP_ASK_DELAY,

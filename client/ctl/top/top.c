@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#define VIEWS "buffers|processes|users|pools"
+#define VIEWS "buffers|processes|users|pools|events"
 #define SORTS "size|rate|holders|name|age|user"
 
 struct options {
@@ -90,6 +90,11 @@ static void process_json(struct json *j, const struct model *m, size_t at)
 	json_time(j, "since", p->since_ns);
 }
 
+static void event_json(struct json *j, const struct model *m, size_t at)
+{
+	event_json_members(j, m->events[at]);
+}
+
 static int rows_json(struct json *j, const struct model *m, const struct choice *c,
 		     enum top_view view, const char *key,
 		     void (*row)(struct json *j, const struct model *m, size_t at))
@@ -120,6 +125,7 @@ static int print_json(struct json *j, const struct model *m, const struct choice
 	r = rows_json(j, m, c, TOP_POOLS, "pools", pool_json);
 	r |= rows_json(j, m, c, TOP_USERS, "users", user_json);
 	r |= rows_json(j, m, c, TOP_PROCESSES, "processes", process_json);
+	r |= rows_json(j, m, c, TOP_EVENTS, "events", event_json);
 	r |= rows_json(j, m, c, TOP_BUFFERS, "buffers", buffer_json);
 	json_close(j, '}');
 	return r;
@@ -172,7 +178,7 @@ static int print(struct ctl *ctl, const struct sample *before, const struct samp
 {
 	struct json j;
 	struct model m;
-	int r = model_make(before, now, &m);
+	int r = model_make(before, now, &now->events, &m);
 
 	if (r == 0 && ctl_json(ctl, &j))
 		r = print_json(&j, &m, &s->choice);
@@ -194,13 +200,14 @@ static void sleep_until_due(const struct sample *last, uint64_t period)
 static int next_sample(struct ctl *ctl, const struct state *s, struct sample **before,
 		       struct sample **now)
 {
+	uint64_t after = (*now)->last_event;
 	int r;
 
 	sample_free(*before);
 	*before = *now;
 	*now = NULL;
 	sleep_until_due(*before, s->delay_ms);
-	r = sample_take(ctl->connection, s->choice.word, now);
+	r = sample_take(ctl->connection, s->choice.word, after, now);
 	return r < 0 ? ctl_refused(r) : CTL_OK;
 }
 
@@ -214,6 +221,9 @@ static int print_samples(struct ctl *ctl, const struct state *s, uint64_t count,
 	for (uint64_t n = 0; r == CTL_OK && (!count || n < count); n++) {
 		if (n || s->delay_ms)
 			r = next_sample(ctl, s, &before, &now);
+		/* What had happened before the first look is in the first line, too. */
+		if (r == CTL_OK && n == 0 && before)
+			history_prepend(&now->events, &before->events);
 		if (r == CTL_OK)
 			r = print(ctl, before, now, s);
 	}
@@ -292,7 +302,7 @@ static int run(struct ctl *ctl, const void *options, size_t n_words, char **word
 	if (r == CTL_OK)
 		r = ctl_connect(ctl);
 	if (r == CTL_OK)
-		r = ctl_result(sample_take(ctl->connection, s.choice.word, &first));
+		r = ctl_result(sample_take(ctl->connection, s.choice.word, 0, &first));
 	if (r)
 		return r;
 	return lines ? print_samples(ctl, &s, o->once ? 1 : o->count, first)

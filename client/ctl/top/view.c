@@ -7,6 +7,7 @@
 #include "client/ctl/top/view.h"
 
 #include "client/ctl/ctl.h"
+#include "client/ctl/event_text.h"
 #include "client/ctl/top/columns.h"
 #include "proto/base/own.h"
 #include "proto/words.h"
@@ -21,12 +22,13 @@
 #define BAR_MIN 5u
 #define BAR_MAX 60u
 #define BAR_PIPE 30u /* where lines have no limit */
+#define EVENTS_HEIGHT 20u
+#define EVENTS_SHOWN 3u	   /* below the list, if the screen has so many lines */
+#define EVENTS_PRINTED 10u /* by --once */
 
 static const char *const titles[] = {
-	[TOP_BUFFERS] = "Buffers",
-	[TOP_PROCESSES] = "Processes",
-	[TOP_USERS] = "Users",
-	[TOP_POOLS] = "Pools",
+	[TOP_BUFFERS] = "Buffers", [TOP_PROCESSES] = "Processes", [TOP_USERS] = "Users",
+	[TOP_POOLS] = "Pools",	   [TOP_EVENTS] = "Events",
 };
 
 /* ---- the daemon ---- */
@@ -237,6 +239,31 @@ static void add_list(const struct model *m, const struct rows *rows, const struc
 		columns_show(m, rows, &form, page);
 }
 
+/* The last ones of those that are chosen; the newest is at the end. */
+static void add_events(const struct model *m, const struct state *s, size_t n, struct page *page)
+{
+	struct choice c = s->choice;
+	struct rows rows;
+
+	c.view = TOP_EVENTS;
+	c.sort = TOP_AGE;
+	c.reversed = true;
+	if (model_choose(m, &c, &rows) < 0) {
+		page->failed = true;
+		return;
+	}
+	for (size_t i = rows.n > n ? rows.n - n : 0; i < rows.n; i++) {
+		const struct gpushm_logged_event *e = m->events[rows.at[i]];
+		_cleanup_(free_ptr) char *text = event_text(e, s->exact);
+
+		page_line(page);
+		page_add(page, TABLE_DIM, "%s  ", event_time(e).text);
+		page_add(page, columns_event_style(e), "%-12s  ", e->type);
+		page_add(page, TABLE_PLAIN, "%s", text ? text : "out of memory");
+	}
+	free(rows.at);
+}
+
 /* ---- texts ---- */
 
 static void add_fact(struct page *page, const char *key, enum table_style style, const char *format,
@@ -350,6 +377,28 @@ static void pool_text(const struct gpushm_pool *p, bool exact, struct page *page
 		add_fact(page, "access", TABLE_WARN, "you may not create buffers in it");
 }
 
+static void event_detail(const struct gpushm_logged_event *e, bool exact, struct page *page)
+{
+	_cleanup_(free_ptr) char *text = event_text(e, exact);
+
+	add_fact(page, "event", columns_event_style(e), "%s", e->type);
+	add_fact(page, "time", TABLE_PLAIN, "%s", output_time(e->time_ns).text);
+	if (*e->name)
+		add_fact(page, "name", TABLE_PLAIN, "%s", e->name);
+	if (*e->former)
+		add_fact(page, "before", TABLE_PLAIN, "%s", e->former);
+	if (e->buffer)
+		add_fact(page, "id", TABLE_PLAIN, "%" PRIu64, e->buffer);
+	if (*e->pool)
+		add_fact(page, "pool", TABLE_PLAIN, "%s", e->pool);
+	if (e->uid != (uid_t)-1)
+		add_fact(page, "process", TABLE_PLAIN, "%d %s (%s)", e->pid, e->command,
+			 output_user(e->uid));
+	add_fact(page, "what", TABLE_PLAIN, "%s", text ? text : "out of memory");
+	if (*e->text)
+		add_fact(page, "why", TABLE_PLAIN, "%s", e->text);
+}
+
 static void detail_text(const struct model *m, const struct state *s, struct page *page)
 {
 	size_t before = page->n;
@@ -362,6 +411,9 @@ static void detail_text(const struct model *m, const struct state *s, struct pag
 	for (size_t i = 0; s->choice.view == TOP_POOLS && i < m->n[TOP_POOLS]; i++)
 		if (!strcmp(m->pools[i].pool->name, s->pool))
 			pool_text(m->pools[i].pool, s->exact, page);
+	for (size_t i = 0; s->choice.view == TOP_EVENTS && i < m->n[TOP_EVENTS]; i++)
+		if (m->events[i]->number == s->id)
+			event_detail(m->events[i], s->exact, page);
 	if (page->n == before) {
 		page_line(page);
 		page_add(page, TABLE_WARN, "It is gone.");
@@ -373,7 +425,7 @@ static void help_text(struct page *page)
 	static const struct {
 		const char *keys, *text;
 	} lines[] = {
-		{ "Tab, 1 to 4", "buffers, processes, users, pools" },
+		{ "Tab, 1 to 5", "buffers, processes, users, pools, events" },
 		{ "Up Down PgUp PgDn", "move; also k j, Home End, g G" },
 		{ "Enter", "all about the selected row; its buffers for a user" },
 		{ "M or S", "order by size" },
@@ -429,15 +481,17 @@ static void add_footer(const struct state *s, struct page *page)
 
 /* How many lines each part gets. */
 struct parts {
-	size_t header, pools, tabs, list;
+	size_t header, pools, tabs, list, events;
 };
 
-static struct parts divide(const struct model *m, size_t height)
+static struct parts divide(const struct model *m, const struct state *s, size_t height)
 {
 	size_t body = height ? height - 1 : 0, spare;
 	struct parts p = { .header = body >= 12 ? 3 : body >= 3, .tabs = body >= 8 };
 
-	spare = body - p.header - p.tabs;
+	if (body >= EVENTS_HEIGHT && s->choice.view != TOP_EVENTS)
+		p.events = m->n[TOP_EVENTS] < EVENTS_SHOWN ? m->n[TOP_EVENTS] : EVENTS_SHOWN;
+	spare = body - p.header - p.tabs - p.events;
 	p.pools = spare > body / 2 ? spare - body / 2 : 0;
 	p.pools = m->n[TOP_POOLS] < p.pools ? m->n[TOP_POOLS] : p.pools;
 	p.list = spare - p.pools;
@@ -463,12 +517,23 @@ static size_t add_text(const struct model *m, struct state *s, size_t height, st
 	return visible;
 }
 
+/* Adds empty lines. */
+static void fill(struct page *page, size_t lines)
+{
+	while (page->n < lines && !page->failed)
+		page_line(page);
+}
+
 size_t view_screen(const struct model *m, const struct rows *rows, struct state *s, size_t height,
 		   struct page *page)
 {
-	struct parts parts = divide(m, height);
-	size_t visible = parts.list ? parts.list - 1 : 0;
+	struct parts parts;
+	size_t visible;
 
+	if (!height)
+		return 0;
+	parts = divide(m, s, height);
+	visible = parts.list ? parts.list - 1 : 0;
 	if (height > 1 || s->error[0])
 		add_first_line(m, s, page);
 	if (s->mode == TOP_HELP || s->mode == TOP_DETAIL) {
@@ -484,12 +549,12 @@ size_t view_screen(const struct model *m, const struct rows *rows, struct state 
 			add_tabs(m, rows, s, page);
 		state_fit(s, rows->n, visible);
 		add_list(m, rows, s, parts.list, page);
+		fill(page, height - 1 - parts.events);
+		add_events(m, s, parts.events, page);
 	}
-	while (page->n + 1 < height && !page->failed)
-		page_line(page);
-	page_cut(page, height ? height - 1 : 0);
-	if (height)
-		add_footer(s, page);
+	fill(page, height - 1);
+	page_cut(page, height - 1);
+	add_footer(s, page);
 	return visible;
 }
 
@@ -519,5 +584,9 @@ void view_once(const struct model *m, const struct rows *rows, const struct stat
 	if (s->choice.view != TOP_USERS && model_choose(m, &users, &all) == 0)
 		add_table(m, &all, &users, s, page);
 	free(all.at);
+	if (s->choice.view != TOP_EVENTS && m->n[TOP_EVENTS]) {
+		page_line(page);
+		add_events(m, s, EVENTS_PRINTED, page);
+	}
 	add_table(m, rows, &s->choice, s, page);
 }

@@ -8,8 +8,8 @@
 #include "client/ctl/top/page.h"
 #include "client/ctl/top/state.h"
 
-/* The screen: at most `height` lines, of page->width columns. It first moves the list so that the
- * selected row is visible. Returns how many rows of the list or of the text are visible. */
+/* The screen: `height` lines, at least 1, of page->width columns. It first moves the list so that
+ * the selected row is visible. Returns how many rows of the list or of the text are visible. */
 size_t view_screen(const struct model *m, const struct rows *rows, struct state *s, size_t height,
 		   struct page *page);
 
