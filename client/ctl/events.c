@@ -12,7 +12,6 @@
 #include "proto/words.h"
 
 #include <poll.h>
-#include <pwd.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,24 +58,6 @@ static bool is_wanted(const struct event_reader *r, const struct gpushm_logged_e
 
 	return e->time_ns >= r->since_ns && (r->uid == (uid_t)-1 || uid == r->uid) &&
 	       (r->n_words == 0 || matches_word(r, e->name) || matches_word(r, e->former));
-}
-
-static int find_user(const char *word, uid_t *ret)
-{
-	const struct passwd *pw = getpwnam(word);
-	unsigned long number;
-	char *end;
-
-	if (pw) {
-		*ret = pw->pw_uid;
-		return CTL_OK;
-	}
-	errno = 0;
-	number = strtoul(word, &end, 10);
-	if (!*word || *end || *word == '-' || errno || number >= UINT32_MAX)
-		return ctl_error(CTL_USAGE, "--user=%s: there is no user of that name", word);
-	*ret = (uid_t)number;
-	return CTL_OK;
 }
 
 /* ---- output ---- */
@@ -272,8 +253,8 @@ static int run_events(struct ctl *ctl, const void *options, size_t n, char **wor
 	int code = CTL_OK;
 
 	r.uid = (uid_t)-1;
-	if (o->user)
-		code = find_user(o->user, &r.uid);
+	if (o->user && !output_find_user(o->user, &r.uid))
+		code = ctl_error(CTL_USAGE, "--user=%s: there is no user of that name", o->user);
 	if (!__builtin_mul_overflow(o->since, 1000000u, &ns) && ns && ns < clock_realtime_ns())
 		r.since_ns = clock_realtime_ns() - ns;
 	return code ? code : follow(&r);

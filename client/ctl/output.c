@@ -135,6 +135,20 @@ const char *output_group(gid_t gid)
 	return k->name.text;
 }
 
+bool output_find_user(const char *word, uid_t *ret)
+{
+	const struct passwd *p = getpwnam(word);
+	unsigned long number;
+	char *end;
+
+	errno = 0;
+	number = strtoul(word, &end, 10);
+	if (!p && (*word < '0' || *word > '9' || *end || errno || number >= UINT32_MAX))
+		return false;
+	*ret = p ? p->pw_uid : (uid_t)number;
+	return true;
+}
+
 struct output_shape output_ending(unsigned n)
 {
 	struct output_shape t;

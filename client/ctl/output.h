@@ -43,6 +43,9 @@ struct output_shape output_shape(const struct gpushm_array *a);
 const char *output_user(uid_t uid);
 const char *output_group(gid_t gid);
 
+/* The user of that name or number. False: there is no such name. */
+bool output_find_user(const char *word, uid_t *ret);
+
 /* The number of processes that are ending, and what that means. */
 struct output_shape output_ending(unsigned n);
 

@@ -247,6 +247,13 @@ START_TEST(a_rate_is_wrong_or_divides_by_zero)
 	ck_assert_double_eq(m.opens, 6.5);
 	ck_assert_double_eq(m.creates, 1);
 	ck_assert_double_eq(m.pools[0].bytes, -2048);
+	now.sample.creates = 41; /* the daemon counts also what nobody saw */
+	before.sample.creates = before.sample.opens = 1;
+	now.sample.opens = 201;
+	before.sample.counted = now.sample.counted = true;
+	look();
+	ck_assert_double_eq(m.creates, 20);
+	ck_assert_double_eq(m.opens, 100);
 	now.sample.taken_ns = before.sample.taken_ns;
 	look();
 	ck_assert(isnan(m.requests) && isnan(m.buffers[0].opens));

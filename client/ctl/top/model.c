@@ -57,6 +57,7 @@ static void compare_buffers(struct model *m, const struct sample *before)
 		created += !known;
 		opened += m->buffers[i].opens;
 	}
+	/* Where the daemon does not count all requests, those count that can be seen. */
 	m->creates = created / m->seconds;
 	m->opens = opened;
 }
@@ -84,11 +85,20 @@ static void compare_users(struct model *m, const struct sample *before)
 	}
 }
 
+static void compare_counts(struct model *m, const struct sample *before, const struct sample *now)
+{
+	if (!before->counted || !now->counted)
+		return;
+	m->creates = rate(m, before->creates, now->creates);
+	m->opens = rate(m, before->opens, now->opens);
+}
+
 static void compare(struct model *m, const struct sample *before, const struct sample *now)
 {
 	m->seconds = (double)(now->taken_ns - before->taken_ns) / 1e9;
 	compare_status(m, before, now);
 	compare_buffers(m, before);
+	compare_counts(m, before, now);
 	compare_pools(m, before);
 	compare_users(m, before);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A sample is STATUS, POOLS and one LIST for each 512 buffers or so. They are not one moment: a
- * buffer may be missing in the list that a pool still counts.
+ * A sample is STATUS, POOLS, one LIST for each 512 buffers or so, METRICS and EVENTS. They are not
+ * one moment: a buffer may be missing in the list that a pool still counts.
  */
 #include "client/ctl/top/sample.h"
 
 #include "client/ctl/pattern.h"
+#include "client/gpushm_metrics.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -84,6 +85,31 @@ uint64_t sample_due(uint64_t began, uint64_t ended, uint64_t period)
 	return began + period > rested ? began + period : rested;
 }
 
+static uint64_t succeeded(const struct gpushm_metrics *m, const char *verb)
+{
+	for (size_t i = 0; i < m->n_verbs; i++)
+		for (size_t k = 0; !strcmp(m->verbs[i].verb, verb) && k < m->verbs[i].n_results;
+		     k++)
+			if (!strcmp(m->verbs[i].results[k].code, "OK"))
+				return m->verbs[i].results[k].count;
+	return 0;
+}
+
+/* An older daemon does not count them. */
+static int take_counts(struct gpushm *c, struct sample *s)
+{
+	struct gpushm_metrics *m = NULL;
+	int r = gpushm_metrics(c, &m);
+
+	if (r < 0)
+		return r == -ENOSYS ? 0 : r;
+	s->creates = succeeded(m, "create");
+	s->opens = succeeded(m, "open");
+	s->counted = true;
+	gpushm_metrics_free(m);
+	return 0;
+}
+
 /* An older daemon has no events. */
 static int take_events(struct gpushm *c, struct sample *s)
 {
@@ -117,6 +143,8 @@ int sample_take(struct gpushm *c, const char *word, uint64_t after, struct sampl
 	if (r == 0)
 		r = pattern_list(c, word ? word : "", GPUSHM_HOLDERS, &s->buffers, &s->n_buffers);
 	s->last_event = after;
+	if (r == 0)
+		r = take_counts(c, s);
 	if (r == 0)
 		r = take_events(c, s);
 	if (r < 0)

@@ -8,6 +8,7 @@
 #include "client/ctl/top/history.h"
 #include "client/gpushm.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,9 @@ struct sample {
 	struct gpushm_stat *buffers; /* owned; ids grow */
 	size_t n_buffers;
 
+	/* Requests that succeeded since the daemon started, if `counted`. */
+	uint64_t creates, opens;
+	bool counted;
 	struct history events; /* since the sample before; without opens and closes */
 	uint64_t last_event;   /* its number */
 

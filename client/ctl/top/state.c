@@ -6,11 +6,10 @@
 #include "client/ctl/top/state.h"
 
 #include "client/ctl/args.h"
+#include "client/ctl/output.h"
 #include "client/ctl/top/columns.h"
 #include "proto/base/own.h"
 
-#include <ctype.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,12 +134,7 @@ static void ask(struct state *s, enum top_mode mode, const char *text)
 
 static void set_user(struct state *s, const char *name)
 {
-	const struct passwd *p = *name ? getpwnam(name) : NULL;
-	char *end;
-	unsigned long uid = strtoul(name, &end, 10);
-
-	s->choice.by_user = p || (isdigit((unsigned char)*name) && !*end);
-	s->choice.user = p ? p->pw_uid : (uid_t)uid;
+	s->choice.by_user = output_find_user(name, &s->choice.user);
 	go_to_top(s);
 	if (*name && !s->choice.by_user)
 		snprintf(s->message, sizeof(s->message), "there is no user \"%.80s\"", name);

@@ -11,10 +11,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <poll.h>
-#include <pwd.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -244,19 +242,6 @@ static unsigned index_of(const char *words, const char *word)
 	return n;
 }
 
-static int find_user(const char *name, struct choice *ret)
-{
-	const struct passwd *p = getpwnam(name);
-	char *end;
-	unsigned long uid = strtoul(name, &end, 10);
-
-	ret->by_user = true;
-	ret->user = p ? p->pw_uid : (uid_t)uid;
-	if (!p && (!isdigit((unsigned char)*name) || *end))
-		return ctl_error(CTL_USAGE, "top: there is no user \"%s\"", name);
-	return CTL_OK;
-}
-
 static int read_options(const struct ctl *ctl, const struct options *o, const char *word,
 			struct state *ret)
 {
@@ -275,7 +260,11 @@ static int read_options(const struct ctl *ctl, const struct options *o, const ch
 	    (o->delay < TOP_DELAY_MIN_MS && !(o->delay == 0 && single)))
 		return ctl_error(CTL_USAGE, "top: --delay: write 0.1 to 3600 seconds, or 0 with "
 					    "--once for no rates");
-	return o->user ? find_user(o->user, &ret->choice) : CTL_OK;
+	ret->choice.by_user = o->user != NULL;
+	if (o->user && !output_find_user(o->user, &ret->choice.user))
+		return ctl_error(CTL_USAGE, "top: --user=%s: there is no user of that name",
+				 o->user);
+	return CTL_OK;
 }
 
 static int run_screen(struct ctl *ctl, struct state *s, uint64_t count, struct sample *first)
