@@ -23,7 +23,7 @@ same() {
 : >"$folder/bad"
 
 # Long options of a program's --help, and of the manual's lines on standard input.
-options_there() { "$@" --help | sed -n 's/^  *\(-[a-z], \)*--\([a-z-]*\).*/\2/Ip'; }
+options_there() { "$@" --help | sed -n 's/^  *\(-[a-z0-9], \)*--\([a-z-]*\).*/\2/Ip'; }
 options_told() { grep -o '\\-[a-z][a-z-]*' | sed 's/^\\-//'; }
 synopsis() { sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/p' "$1"; }
 

@@ -19,7 +19,7 @@
 
 #define GAP 2u
 #define COLUMNS_MAX 12u
-#define NAME_MIN 12u
+#define NAME_MIN 20u /* before columns are left out */
 #define LAST_MIN 14u /* of a last column without a width of its own */
 
 struct cell {
