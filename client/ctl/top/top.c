@@ -302,7 +302,7 @@ const struct command command_top = {
 	.name = "top",
 	.synopsis = "[--once] [--delay=TIME] [--count=N] [--view=VIEW] [--sort=ORDER] [--reverse] "
 		    "[--user=USER] [--wide] [PREFIX|PATTERN]",
-	.about = "show pools, buffers, processes and users as they change",
+	.about = "show pools, buffers, processes, users and events as they change",
 	.more = "On a terminal it is a screen, and h lists its keys. With --json it prints a line\n"
 		"for each sample. Rates are those since the sample before: so --once waits for\n"
 		"one period, unless it is 0.",
