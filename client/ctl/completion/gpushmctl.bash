@@ -71,7 +71,7 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--view | --sort | -u | --user | --delay | --only | --strip | --sha256 | --io | --threads | --progress | --since | --type | --format)
+			--view | --sort | -u | --user | --delay | --only | --strip | --shard-size | --sha256 | --io | --threads | --progress | --since | --type | --format)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command == top && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
@@ -151,7 +151,7 @@ _gpushmctl() {
 		return
 		;;
 	-m | --mode | --attr | -t | --timeout | --wait | -S | --size | -n | --shape | -c | --count | \
-		--delay | --only | --strip | --threads | --since) return ;;
+		--delay | --only | --strip | --shard-size | --threads | --since) return ;;
 	esac
 
 	if [[ $command == get && $cur == : ]]; then
