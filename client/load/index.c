@@ -99,8 +99,14 @@ static int collect_shards(struct index *index)
 	index->shards = calloc(json_object_size(index->map), sizeof(*index->shards));
 	if (!index->shards)
 		return load_no_memory();
-	json_object_foreach(index->map, tensor, shard) index->shards[n++] =
-		json_string_value(shard);
+	json_object_foreach(index->map, tensor, shard)
+	{
+		const char *name = json_string_value(shard);
+
+		/* Tensors of one shard mostly follow each other. */
+		if (n == 0 || strcmp(index->shards[n - 1], name) != 0)
+			index->shards[n++] = name;
+	}
 	qsort(index->shards, n, sizeof(*index->shards), by_text);
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || strcmp(index->shards[i], index->shards[i - 1]) != 0)
@@ -155,7 +161,6 @@ int index_open(const char *path, struct index *ret)
 	return 0;
 }
 
-/* Takes what it finds out of the map. */
 static int check_shard(struct index *index, const char *shard, const struct header *h)
 {
 	for (size_t i = 0; i < h->n; i++) {
@@ -178,26 +183,33 @@ static int check_shard(struct index *index, const char *shard, const struct head
 	return 0;
 }
 
+/* The map keeps what no shard has. The shards' names lie in what is deleted. */
+static int fail_missing(struct index *index, const struct header *headers)
+{
+	void *first;
+
+	for (size_t i = 0; i < index->n; i++)
+		for (size_t k = 0; k < headers[i].n; k++)
+			json_object_del(index->map, headers[i].tensors[k].name);
+	first = json_object_iter(index->map);
+	return load_fail(EBADMSG, "%s: shard %.100s has no tensor \"%.100s\"", index->path,
+			 json_string_value(json_object_iter_value(first)),
+			 json_object_iter_key(first));
+}
+
 int index_check(struct index *index, const struct header *headers)
 {
-	const char *tensor;
-	json_t *shard;
+	size_t n = 0;
 
 	for (size_t i = 0; i < index->n; i++) {
 		int r = check_shard(index, index->shards[i], &headers[i]);
 
 		if (r < 0)
 			return r;
+		n += headers[i].n;
 	}
-	/* The map keeps what no shard has. The shards' names lie in what is deleted. */
-	for (size_t i = 0; i < index->n; i++)
-		for (size_t k = 0; k < headers[i].n; k++)
-			json_object_del(index->map, headers[i].tensors[k].name);
-	json_object_foreach(index->map, tensor,
-			    shard) return load_fail(EBADMSG,
-						    "%s: shard %.100s has no tensor \"%.100s\"",
-						    index->path, json_string_value(shard), tensor);
-	return 0;
+	/* Each of them is in the map, under one shard: so if there are as many, these are all. */
+	return n == json_object_size(index->map) ? 0 : fail_missing(index, headers);
 }
 
 void index_done(struct index *index)

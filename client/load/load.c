@@ -460,7 +460,7 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 				    (struct load_stop){ l->load.progress ? is_stopped : NULL, l },
 				    &l->cp);
 	if (r == 0)
-		r = model_make(&l->cp, &l->load, &l->m);
+		r = model_build(&l->cp, &l->load, &l->m);
 	if (r == 0)
 		r = types_format(&l->m, l->types, sizeof(l->types));
 	if (r == 0)
@@ -505,7 +505,7 @@ static void finish(struct loading *l, bool close_buffer)
 		gpushm_discard(l->b);
 	else if (close_buffer)
 		gpushm_close(l->b);
-	model_done(&l->m);
+	model_clear(&l->m);
 	checkpoint_close(&l->cp);
 	gpushm_private_put_back(&why);
 }

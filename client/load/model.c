@@ -372,7 +372,7 @@ static void build_done(struct build *b)
 	free(b->tied);
 }
 
-int model_make(struct checkpoint *cp, const struct gpushm_load_options *load, struct model *ret)
+int model_build(struct checkpoint *cp, const struct gpushm_load_options *load, struct model *ret)
 {
 	_cleanup_(build_done) struct build b = { .load = load, .m = ret };
 	int r;
@@ -385,11 +385,11 @@ int model_make(struct checkpoint *cp, const struct gpushm_load_options *load, st
 	if (r == 0)
 		r = place(&b, cp);
 	if (r < 0)
-		model_done(ret);
+		model_clear(ret);
 	return r;
 }
 
-void model_done(struct model *m)
+void model_clear(struct model *m)
 {
 	free(m->specs);
 	free(m->plan.runs);

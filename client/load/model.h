@@ -28,10 +28,10 @@ struct model {
 /* Metadata for an array become a file in memory of the checkpoint. load may be NULL. Errors, with
  * gpushm_error() set: -ENODATA, -EEXIST, -EINVAL, -ENAMETOOLONG, -EOVERFLOW, -EDQUOT (more arrays
  * than a buffer can have), -ENOMEM. */
-int model_make(struct checkpoint *cp, const struct gpushm_load_options *load, struct model *ret);
+int model_build(struct checkpoint *cp, const struct gpushm_load_options *load, struct model *ret);
 
 /* May be called on a zeroed model and twice. */
-void model_done(struct model *m);
+void model_clear(struct model *m);
 
 /* The keys alone. */
 void model_keys(const struct checkpoint *cp, const struct gpushm_load_options *load,

@@ -84,9 +84,11 @@ void source_open(struct source *s, struct load_file *file, uint32_t flags)
 	s->direct = open(self, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (s->direct < 0 || !s->ask)
 		return;
+	/* A probe of one page starts no read-ahead of many then. */
+	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 	s->cold = is_mostly_uncached(file->fd, file->size);
-	if (s->cold) /* a probe of one page then starts no read-ahead of many */
-		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+	if (!s->cold)
+		posix_fadvise(file->fd, 0, 0, POSIX_FADV_NORMAL);
 }
 
 void source_close(struct source *s)

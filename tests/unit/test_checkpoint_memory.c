@@ -32,9 +32,9 @@ static int make(const char *source, const char *sums, size_t *ret_arrays)
 	int r = checkpoint_open(&source, 1, sums, (struct load_stop){ 0 }, &cp);
 
 	if (r == 0)
-		r = model_make(&cp, NULL, &m);
+		r = model_build(&cp, NULL, &m);
 	*ret_arrays = m.n;
-	model_done(&m);
+	model_clear(&m);
 	checkpoint_close(&cp);
 	return r;
 }
