@@ -36,12 +36,12 @@
 #include <sys/wait.h>
 
 #define DELAY_MIN_MS 250u  /* before the next start */
-#define DELAY_MAX_MS 8000u /* reached by daemons that end before they are ready */
+#define DELAY_MAX_MS 4000u /* reached by daemons that end before they are ready */
 #define WATCHDOG_US 30000000u
-#define START_MS 90000u /* until the first WATCHDOG=1: TimeoutStartSec= of systemd */
-#define STOP_MS 90000u	/* from a signal or STOPPING=1 to the end: TimeoutStopSec= */
-#define IDLE_MS 1000u	/* until memory is given back */
-#define OWN_FDS 64u	/* that the keeper and a starting daemon need beside the kept ones */
+#define START_MS 90000u	  /* until the first WATCHDOG=1: TimeoutStartSec= of systemd */
+#define STOP_MS 90000u	  /* from a signal or STOPPING=1 to the end: TimeoutStopSec= */
+#define GIVE_BACK_MS 200u /* from some work until the memory for it is given back */
+#define OWN_FDS 64u	  /* that the keeper and a starting daemon need beside the kept ones */
 #define DATAGRAMS_MAX \
 	8192u /* at once; the queue of a socket is shorter (net.unix.max_dgram_qlen) */
 #define NEVER UINT64_MAX
@@ -64,13 +64,13 @@ struct keeper {
 	bool ready;	/* this daemon has said READY=1 */
 	bool is_late;	/* it has not reported within the interval */
 	bool was_ready; /* one of them has */
-	bool stopping, ended, idle;
+	bool stopping, ended;
 	int status; /* exit status, once ended */
 	unsigned delay_ms;
 	uint64_t watchdog_us; /* 0: no watchdog */
 	uint64_t interval_ms; /* the same for this daemon, which may have chosen another */
 	/* CLOCK_MONOTONIC in ms, or NEVER: */
-	uint64_t start_at, hung_at, kill_at;
+	uint64_t start_at, hung_at, kill_at, give_back_at;
 };
 
 bool keeper_is_needed(void)
@@ -264,6 +264,9 @@ static void on_end(struct keeper *k, int status)
 		k->status = exit_status(status);
 		return;
 	}
+	/* Somebody else killed it: that says nothing about the next one. */
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		k->delay_ms = DELAY_MIN_MS;
 	log_end(k, pid, status);
 	pass_on_restart();
 	start_later(k);
@@ -344,7 +347,8 @@ static void read_signals(struct keeper *k)
 	while (read(k->signals, &info, sizeof(info)) == sizeof(info))
 		came[info.ssi_signo] = true;
 	k->stopping |= came[SIGTERM] || came[SIGINT];
-	reap(k);
+	if (came[SIGCHLD])
+		reap(k);
 	for (size_t i = 0; i < array_size(handled) && !k->ended; i++)
 		if (came[handled[i]])
 			on_signal(k, handled[i]);
@@ -397,6 +401,10 @@ static void act_on_time(struct keeper *k)
 		kill_daemon(k, "does not end");
 	if (!k->daemon && now >= k->start_at)
 		start(k);
+	if (now >= k->give_back_at) {
+		k->give_back_at = NEVER;
+		resident_give_back();
+	}
 }
 
 static int ms_left(const struct keeper *k)
@@ -405,8 +413,7 @@ static int ms_left(const struct keeper *k)
 
 	first = k->hung_at < first ? k->hung_at : first;
 	first = k->kill_at < first ? k->kill_at : first;
-	if (!k->idle && first > now + IDLE_MS)
-		first = now + IDLE_MS;
+	first = k->give_back_at < first ? k->give_back_at : first;
 	if (first == NEVER)
 		return -1;
 	return first <= now ? 0 : first - now > INT32_MAX ? INT32_MAX : (int)(first - now);
@@ -448,14 +455,12 @@ static int open_all(struct keeper *k)
 static void run(struct keeper *k)
 {
 	struct pollfd polled[] = { { k->signals, POLLIN, 0 }, { k->notify.socket, POLLIN, 0 } };
-	int n;
 
+	k->give_back_at = from_now(GIVE_BACK_MS);
 	start(k);
 	while (!k->ended) {
-		n = poll(polled, array_size(polled), ms_left(k));
-		if (n == 0 && !k->idle)
-			resident_give_back();
-		k->idle = n == 0;
+		if (poll(polled, array_size(polled), ms_left(k)) > 0 && k->give_back_at == NEVER)
+			k->give_back_at = from_now(GIVE_BACK_MS);
 		read_signals(k);
 		read_notifications(k);
 		act_on_time(k);

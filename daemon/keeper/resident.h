@@ -5,6 +5,6 @@
 #pragma once
 
 /* Gives pages back to the kernel that can be read again from the program's files, and what malloc
- * keeps of freed memory. Call it before a long wait; it takes some 100 us, and the pages that are
- * needed afterwards are mapped again from the page cache. */
+ * keeps of freed memory. It takes some 100 us, and the pages that are needed afterwards are
+ * mapped again from the page cache. */
 void resident_give_back(void);

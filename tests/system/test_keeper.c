@@ -116,6 +116,19 @@ START_TEST(a_killed_daemon_loses_something)
 }
 END_TEST
 
+/* Clients would give up: they wait for 10 seconds. */
+START_TEST(kills_make_the_next_start_late)
+{
+	begin();
+	for (int i = 0; i < 4; i++) {
+		supervisor_end(&k, SIGKILL);
+		/* Not until it is ready. */
+		supervisor_spawn(&k);
+	}
+	ck_assert_uint_eq(supervisor_log_count(&k, "started again in 250 ms"), 4);
+}
+END_TEST
+
 static void connect_raw(int *ret)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -346,12 +359,15 @@ static void find_address(struct sockaddr_un *ret, socklen_t *ret_len)
 	ck_assert_ptr_nonnull(f);
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
-	while (at < text + n && strncmp(at, "NOTIFY_SOCKET=@", 15) != 0)
+	while (at < text + n && strncmp(at, "NOTIFY_SOCKET=", 14) != 0)
 		at += strlen(at) + 1;
 	ck_assert(at < text + n);
+	at += 14;
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "%s", at + 15);
-	*ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(at + 15));
+	snprintf(ret->sun_path, sizeof(ret->sun_path), "%s", at);
+	*ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(at));
+	if (*at == '@')
+		ret->sun_path[0] = '\0';
 }
 
 START_TEST(another_process_takes_the_daemons_place)
@@ -472,7 +488,7 @@ static unsigned rss_kib(void)
 	return kib;
 }
 
-/* After a second without work it gives back what it does not need. */
+/* A fifth of a second after some work it gives back what it does not need. */
 START_TEST(the_keeper_takes_more_than_a_mebibyte)
 {
 	enum { BUFFERS = 1000 };
@@ -502,6 +518,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_killed_daemon_loses_something);
+	tcase_add_test(t, kills_make_the_next_start_late);
 	tcase_add_test(t, a_client_is_refused_while_no_daemon_runs);
 	tcase_add_test(t, a_stopped_daemon_is_left_alone);
 	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
