@@ -79,6 +79,23 @@ static void expect_ok(struct role_process *p)
 	role_finish(p);
 }
 
+/* All pools of GPU 0 failed, and work again. */
+static void expect_events(void)
+{
+	struct gpushm_events_options o = { .struct_size = sizeof(o),
+					   .types = "pool-failed,pool-recovered" };
+	struct gpushm_events *e = NULL;
+
+	ck_assert_int_eq(gpushm_events(c, &o, &e), 0);
+	ck_assert_uint_eq(e->n, 6);
+	for (size_t i = 0; i < e->n; i++)
+		ck_assert_str_eq(e->events[i]->type, i < 3 ? "pool-failed" : "pool-recovered");
+	ck_assert_str_eq(e->events[0]->pool, "gpu0");
+	ck_assert_ptr_nonnull(strstr(e->events[0]->text, "has not returned"));
+	ck_assert_str_eq(e->events[3]->text, "");
+	gpushm_events_free(e);
+}
+
 START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 {
 	struct gpushm_buffer *kept = NULL, *again = NULL;
@@ -114,6 +131,7 @@ START_TEST(a_driver_call_that_hangs_takes_others_with_it)
 	fake_let_go();
 	expect_ok(&creator);
 	client_await(client_status().pools_failed == 0);
+	expect_events();
 	expect_served("gpu0");
 	/* Once for the GPU, for the restart, and for all creates that were refused. */
 	ck_assert_uint_eq(daemon_log_count(&d, "has not returned"), 3);

@@ -158,6 +158,42 @@ START_TEST(a_process_that_dies_is_not_told)
 }
 END_TEST
 
+/* socket: opens x, closes its connection, and lives on without the lease's end. */
+static int quitter_role(char **args)
+{
+	struct raw r;
+	char line[8];
+
+	raw_greet(&r, args[0]);
+	raw_open(&r, "x");
+	raw_close(&r);
+	puts("ok");
+	return fgets(line, sizeof(line), stdin) ? 1 : 0;
+}
+
+START_TEST(a_process_that_keeps_memory_is_not_told_or_told_twice)
+{
+	struct gpushm_buffer *b = published("x", GPUSHM_SEALED);
+	uint64_t start = now();
+	struct role_process quitter;
+
+	role_start(&quitter, "quitter", (const char *const[]){ d.socket, NULL });
+	watcher_hear(&quitter, "ok");
+	ask(start, 60000, "suspect,died");
+	EXPECT("suspect ");
+	ck_assert_int_eq(got->events[0]->pid, quitter.pid);
+	ck_assert_uint_eq(daemon_log_count(&d, "still runs, and keeps what it had open"), 1);
+	start = got->last;
+	ask(start, 2500, "suspect,died");
+	ck_assert_uint_eq(got->n, 0);
+	role_finish(&quitter);
+	ask(start, 60000, "suspect,died");
+	EXPECT("died x");
+	drop();
+	client_close_and_unlink(b, "x");
+}
+END_TEST
+
 /* ---- refusals ---- */
 
 START_TEST(refusals_push_out_what_happened)
@@ -408,7 +444,8 @@ END_TEST
 
 static const struct role roles[] = { { "user", user_role },
 				     { "holder", watcher_holder_role },
-				     { "follower", follower_role } };
+				     { "follower", follower_role },
+				     { "quitter", quitter_role } };
 
 int main(int argc, char **argv)
 {
@@ -419,6 +456,7 @@ int main(int argc, char **argv)
 	tcase_add_test(plain, an_event_of_a_buffer_is_missing);
 	tcase_add_test(plain, a_name_that_ends_by_itself_is_not_told);
 	tcase_add_test(plain, a_process_that_dies_is_not_told);
+	tcase_add_test(plain, a_process_that_keeps_memory_is_not_told_or_told_twice);
 	tcase_add_test(plain, refusals_push_out_what_happened);
 	tcase_add_test(plain, a_violation_is_not_told);
 	tcase_add_test(plain, opens_push_out_a_buffers_life);
