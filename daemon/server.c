@@ -215,6 +215,7 @@ static void stop(struct server *s)
 	if (s->listening)
 		listener_drain(&s->listener);
 	s->service.reaper.ending = true;
+	s->service.catalog.events.closed = true;
 	handover_stop(&s->handover);
 	reexec_done(&s->service.reexec);
 	if (s->listening)

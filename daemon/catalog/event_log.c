@@ -282,7 +282,7 @@ void event_log_tell(struct event_log *e, const struct happening *h)
 {
 	const char *key = key_of(h);
 
-	if (!passes(e, h))
+	if (e->closed || !passes(e, h))
 		return;
 	keep(e, h, key);
 	if ((*e->config)->audit)

@@ -82,6 +82,7 @@ struct event_ring {
 
 struct event_log {
 	struct event_ring rings[2];
+	bool closed;		   /* the daemon ends: what it lets go of is not told */
 	uint64_t first, next;	   /* numbers: of this daemon's first event, and of the next one */
 	struct ratelimit refusals; /* limits events and lines about refused requests */
 	const struct config *const *config; /* borrowed: the one in force */

@@ -68,7 +68,7 @@ void peer_close(struct peer *p)
 	uv_close((uv_handle_t *)&p->poll, on_poll_closed);
 }
 
-static void violation(struct peer *p, const char *what)
+static void tell_violation(const struct peer *p, const char *what)
 {
 	static const struct ratelimit_cause cause = {
 		LOG_ID_VIOLATION, "connections closed for breaking the protocol"
@@ -80,13 +80,21 @@ static void violation(struct peer *p, const char *what)
 				   .uid = process->uid,
 				   .of_user = true };
 
-	service->violations++;
-	if (ratelimit_pass(&service->violation_lines, &cause, process->uid, clock_monotonic_ns())) {
-		log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s",
-			  process->pid, process->command, what);
-		event_log_add(&service->catalog.events, .type = EVENT_DISCONNECTED, .who = process,
-			      .text = what);
-	}
+	if (!ratelimit_pass(&service->violation_lines, &cause, process->uid, clock_monotonic_ns()))
+		return;
+	log_write(LOG_WARNING, &about, "connection of process %d (%s) closed: %s", process->pid,
+		  process->command, what);
+	event_log_add(&service->catalog.events, .type = EVENT_DISCONNECTED, .who = process,
+		      .text = what);
+}
+
+/* A peer that is closing has no process any more. */
+static void violation(struct peer *p, const char *what)
+{
+	if (p->closing)
+		return;
+	p->session.service->violations++;
+	tell_violation(p, what);
 	peer_close(p);
 }
 

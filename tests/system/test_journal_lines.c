@@ -10,6 +10,7 @@
 #include "tests/lib/user.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -145,6 +146,27 @@ START_TEST(the_audit_leaves_something_out)
 }
 END_TEST
 
+/* What a daemon that stops lets go of, its successor may still have. */
+START_TEST(the_audit_tells_of_ends_that_are_none)
+{
+	struct gpushm_buffer *b = client_create("a", 1, NULL);
+
+	daemon_write_config(&d, HOST "[daemon]\naudit=yes\n");
+	daemon_reload(&d, "configuration reloaded");
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "a"), 0);
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert_int_eq(daemon_wait(&d), 0);
+	ck_assert_uint_eq(daemon_log_count(&d, "unlinked buffer \"a\""), 1);
+	ck_assert_uint_eq(daemon_log_count(&d, "is freed"), 0);
+	daemon_forget_notifications(&d);
+	daemon_restart(&d);
+	gpushm_close(b);
+	gpushm_disconnect(c);
+	ck_assert_int_eq(gpushm_connect(d.socket, &c), 0);
+}
+END_TEST
+
 static const struct role roles[] = { { "user", user_role } };
 
 int main(int argc, char **argv)
@@ -159,6 +181,7 @@ int main(int argc, char **argv)
 	tcase_add_test(plain, a_planned_restart_forgets_the_refusals);
 	tcase_add_test(plain, a_pool_that_fills_is_not_told_of_or_told_of_each_second);
 	tcase_add_test(plain, the_audit_leaves_something_out);
+	tcase_add_test(plain, the_audit_tells_of_ends_that_are_none);
 	tcase_add_checked_fixture(kept, kept_setup, kept_teardown);
 	tcase_add_test(kept, a_killed_daemon_forgets_the_refusals);
 	return suite_run("journal_lines", plain, kept, NULL);
