@@ -593,12 +593,13 @@ BENCH_PART   = bench "tests/bench/smoke.sh $(BUILD)"
 INSTALL_PART = install "tests/install.sh $(BUILD)"
 PROMETHEUS_PART = prometheus "tests/prometheus/run.sh $(BUILD)"
 SYSTEMD_PART = systemd "tests/system/systemd.sh $(BUILD)"
+PACKAGES_PART = packages "tests/packages/lint.sh $(BUILD)"
 IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
 WHEEL_PART   = wheel "tests/wheel.sh $(BUILD)"
 BARE_PART    = bare tests/bare_root.sh
 DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
-	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PROMETHEUS_PART
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART
 
 .PHONY: check-deep check-deep-here
 check-deep: | $(filter check,$(MAKECMDGOALS))
@@ -642,6 +643,15 @@ check-bare:
 	@$(RUN) $(BARE_PART)
 check-prometheus: all $(FAKECUDA)
 	@$(RUN) $(PROMETHEUS_PART)
+
+# What takes longer of packages: a build as package builders make it, with its tests; a second build with the same bytes;
+# README's commands in a root that has almost nothing; installation, upgrades and purge under systemd.
+.PHONY: check-packages
+check-packages: all
+	@rm -f $(RESULTS)
+	@DEB_BUILD_OPTIONS=nocheck $(MAKE) deb
+	@bad=0; for test in lint reproducible upgrade chroot; do $(RUN) packages "tests/packages/$$test.sh $(BUILD)" || bad=1; done; \
+		BARE=deb $(RUN) packages tests/bare_root.sh || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # ---- a real GPU ----
 
@@ -697,7 +707,7 @@ check-gpu-deaths:
 DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
 	python3 python3-dev python3-venv ca-certificates \
-	dpkg-dev debhelper dh-python chrpath
+	dpkg-dev debhelper dh-python chrpath lintian rpmlint
 .PHONY: deps
 deps:
 	@missing=; for p in $(DEPS); do \
@@ -839,9 +849,11 @@ uninstall:
 # Debian packages of the tracked files as they are here, in $(BUILD)/deb; dpkg-buildpackage runs a part of the tests,
 # unless DEB_BUILD_OPTIONS has nocheck.
 DEB_VERSION ?= $(VERSION)
-.PHONY: deb
+.PHONY: deb deb-source
 deb:
 	@systemd/packages.sh deb $(BUILD) $(DEB_VERSION)
+deb-source:
+	@systemd/packages.sh source $(BUILD) $(DEB_VERSION)
 
 # One command for a release: gpushm-contributing(7).
 .PHONY: release release-ready

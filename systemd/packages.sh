@@ -3,11 +3,12 @@
 #
 # Builds packages of the tree's tracked files as they are, in a copy of the tree below BUILD. The same files and the same
 # commit give the same bytes, in any folder.
-#   packages.sh deb BUILD VERSION    into BUILD/deb; systemd/debian has the packaging
+#   packages.sh deb BUILD VERSION       Debian packages into BUILD/deb
+#   packages.sh source BUILD VERSION    what they are built from, in BUILD/deb-source
+# systemd/debian has the packaging.
 # CUDA_INCLUDE is the folder of cuda.h. Without it the packages share host memory only.
 set -eu
 cd "$(dirname "$0")/.."
-top=$PWD
 
 fail() {
 	echo "packages: $*" >&2
@@ -19,53 +20,54 @@ commit_time() {
 	git log -1 --format=%ct 2>/dev/null || stat -c %Y NEWS.md
 }
 
-# export_tree FOLDER
-export_tree() {
-	rm -rf "$1"
-	mkdir -p "$1"
+# The tracked files as they are, and debian/ in place. In an unpacked archive: all files outside of BUILD.
+export_source() {
+	rm -rf "$build/deb-source"
+	mkdir -p "$source"
 	if [ -e .git ]; then
 		git ls-files -z | while IFS= read -r -d '' file; do
 			[ ! -e "$file" ] || printf '%s\0' "$file"
 		done
 	else
-		find . -path "./$build" -prune -o -type f -printf '%P\0'
-	fi | tar -c --null -T - | tar -x -C "$1"
-}
-
-deb() {
-	command -v dpkg-buildpackage >/dev/null || fail "there is no dpkg-buildpackage: apt-get install dpkg-dev debhelper"
-	local source=$build/deb-source/gpushm-$version
-	export_tree "$source"
-	mkdir -p "$build/deb"
-	rm -f "$build"/deb/*
-	cd "$source"
-	cp -r systemd/debian debian
-	mkdir -p debian/source
-	echo '3.0 (native)' >debian/source/format
-	cat >debian/changelog <<-CHANGELOG
+		find . -path "./$(realpath -m --relative-to=. "$build")" -prune -o -type f -printf '%P\0'
+	fi | tar -c --null -T - | tar -x -C "$source"
+	cp -r "$source/systemd/debian" "$source/debian"
+	mkdir -p "$source/debian/source"
+	echo '3.0 (native)' >"$source/debian/source/format"
+	cat >"$source/debian/changelog" <<-CHANGELOG
 		gpushm ($version) unstable; urgency=medium
 
 		  * NEWS.md says what has changed.
 
 		 -- gpushm authors <maintainers@gpushm.example>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 	CHANGELOG
-	dpkg-buildpackage --build=binary --no-sign >"$top/$build/deb.log" 2>&1 || {
-		tail -n 40 "$top/$build/deb.log" >&2
+}
+
+build_packages() {
+	command -v dpkg-buildpackage >/dev/null || fail "there is no dpkg-buildpackage: apt-get install dpkg-dev debhelper"
+	mkdir -p "$build/deb"
+	rm -f "$build"/deb/*
+	(cd "$source" && dpkg-buildpackage --build=binary --no-sign) >"$build/deb.log" 2>&1 || {
+		tail -n 40 "$build/deb.log" >&2
 		fail "dpkg-buildpackage failed; all that it said is in $build/deb.log"
 	}
-	cd "$top"
 	mv "$build"/deb-source/*.{deb,buildinfo,changes} "$build/deb/"
 	rm -rf "$build/deb-source"
 	ls "$build"/deb/*.deb
 	[ -n "${CUDA_INCLUDE-}" ] || echo "packages: without cuda.h they share host memory only"
 }
 
-build=${2%/} version=$3
+build=$(realpath -m "$2") version=$3
+source=$build/deb-source/gpushm-$version
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(commit_time)}
 export SOURCE_DATE_EPOCH
 # dpkg-buildpackage has flags and a make of its own.
-unset CFLAGS LDFLAGS MAKEFLAGS MAKELEVEL MFLAGS BUILD
+unset CC CFLAGS LDFLAGS MAKEFLAGS MAKELEVEL MFLAGS BUILD
 case $1 in
-deb) deb ;;
-*) fail "deb?" ;;
+source) export_source ;;
+deb)
+	export_source
+	build_packages
+	;;
+*) fail "deb or source?" ;;
 esac

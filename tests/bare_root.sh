@@ -6,6 +6,7 @@
 # forbids), and removed afterwards. Takes its mirror and pip's settings from this machine.
 #   tests/bare_root.sh            make deps demo; then the unit tests and lint
 #   BARE=full tests/bare_root.sh  make deps demo; make deps check
+#   BARE=deb tests/bare_root.sh   README's commands for Debian packages, and the tests of what they install
 # Prints a line like Check's.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -107,6 +108,14 @@ cp "$0" "$folder/tree/bare_root.sh"
 commands=("make deps demo")
 if [ "${BARE-}" = full ]; then
 	commands+=("make deps check")
+elif [ "${BARE-}" = deb ]; then
+	{
+		echo 'export DEB_BUILD_OPTIONS=nocheck; apt() { apt-get -qy "$@"; }'
+		sed -n '/^\*\*Debian packages\*\*/,/^\*\*[^D]\|^##/s/^    \(sudo \)\?//p' README.md
+		echo 'apt install ./libgpushm-dev_*.deb python3-numpy'
+	} >"$folder/tree/readme.sh"
+	[ "$(wc -l <"$folder/tree/readme.sh")" -ge 5 ] || exit 1
+	commands=("bash -ex /readme.sh" systemd/debian/tests/host-pools)
 else
 	commands+=("make -k all check-unit lint")
 fi
