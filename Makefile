@@ -650,7 +650,8 @@ check-prometheus: all $(FAKECUDA)
 check-packages: all
 	@rm -f $(RESULTS)
 	@DEB_BUILD_OPTIONS=nocheck $(MAKE) deb
-	@bad=0; for test in lint reproducible upgrade chroot; do $(RUN) packages "tests/packages/$$test.sh $(BUILD)" || bad=1; done; \
+	@bad=0; $(RUN) packages "tests/packages/lint.sh $(BUILD) --built" || bad=1; \
+		for test in reproducible upgrade chroot; do $(RUN) packages "tests/packages/$$test.sh $(BUILD)" || bad=1; done; \
 		BARE=deb $(RUN) packages tests/bare_root.sh || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # ---- a real GPU ----

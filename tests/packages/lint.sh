@@ -1,21 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The packaging: lintian reads Debian packages that are built for it in BUILD/lint, without tests, and rpmlint reads the
-# spec. The symbols files must be complete. Prints a line like Check's.
-#   lint.sh BUILD
+# The packaging: lintian reads the Debian packages, and rpmlint the spec. The symbols files must be complete. Prints a
+# line like Check's.
+#   lint.sh BUILD            of packages that it builds in BUILD/lint, without tests
+#   lint.sh BUILD --built    of those in BUILD/deb
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-build=$1/lint
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
 checks=0
 failures=0
 
 check() {
 	checks=$((checks + 1))
-	if ! "${@:2}" >"$build/out" 2>&1; then
+	if ! "${@:2}" >"$out" 2>&1; then
 		failures=$((failures + 1))
 		echo "failed: $1"
-		tail -n 50 "$build/out"
+		tail -n 50 "$out"
 	fi
 }
 
@@ -36,11 +38,14 @@ same_version() {
 	[ "$(sed -n 's/^Version: *//p' systemd/rpm/gpushm.spec)" = "$(sed -n 's/^VERSION := //p' Makefile)" ]
 }
 
-mkdir -p "$build"
+build=$1
 if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null; then
 	echo "skipped: no packages without dpkg-buildpackage and debhelper"
 else
-	check "the packages are built" env DEB_BUILD_OPTIONS=nocheck make deb BUILD="$build"
+	if [ "${2-}" != --built ]; then
+		build=$1/lint
+		check "the packages are built" env DEB_BUILD_OPTIONS=nocheck make deb BUILD="$build"
+	fi
 	check "the symbols files have all functions" symbols_are_listed
 	if command -v lintian >/dev/null; then
 		check "lintian has no complaint" lintian_says_nothing
@@ -54,6 +59,6 @@ if command -v rpmlint >/dev/null; then
 else
 	echo "skipped: there is no rpmlint"
 fi
-rm -rf "$build"
+[ "$build" = "$1" ] || rm -rf "$build"
 echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
 [ $failures -eq 0 ]

@@ -34,7 +34,7 @@ outside() {
 	cp "$0" tests/data/w1.npy "$stage/test"
 	cp "$1"/deb/{gpushmd,gpushm-tools,libgpushm0,libgpushm-load0}_*.deb "$stage/test/1" || exit 1
 	version=$("$1/gpushmd" --version | cut -d ' ' -f 2)
-	for number in 2 3; do repack $number || exit 1; done
+	for number in a b c; do repack $number || exit 1; done
 	echo "$version" >"$stage/test/version"
 	tests/system/systemd_boot.sh "$stage" "/test/$(basename "$0")" --inside >"$stage/.out" &
 	child=$!
@@ -84,20 +84,25 @@ unpack() {
 	dpkg -i "$@" </dev/null
 }
 
+# It stays when its package goes.
+ctl() {
+	LD_LIBRARY_PATH=/test /test/gpushmctl "$@"
+}
+
 serves_version() {
-	/test/gpushmctl status --json | grep -q "${version%?}$1\""
+	ctl status --json | grep -q "${version%?}$1\""
 }
 
 id_of() {
-	/test/gpushmctl stat --json model | grep -o '"id": *"[0-9]*"' | head -n 1
+	ctl stat --json model | grep -o '"id": *"[0-9]*"' | head -n 1
 }
 
 same_buffer() {
-	/test/gpushmctl get model /test/got.npy && cmp /test/w1.npy /test/got.npy && [ "$(id_of)" = "$id" ]
+	ctl get model /test/got.npy && cmp /test/w1.npy /test/got.npy && [ "$(id_of)" = "$id" ]
 }
 
 is_held() {
-	/test/gpushmctl ls --holders --json | grep -q "\"pid\": *$1[,}]"
+	ctl ls --holders --json | grep -q "\"pid\": *$1[,}]"
 }
 
 hold_ends() {
@@ -107,7 +112,7 @@ hold_ends() {
 
 # Only dpkg's own lists and the journal may name gpushm.
 nothing_is_left() {
-	! find / -xdev \( -path /proc -o -path /sys -o -path /test -o -path /tmp -o -path /root -o -path /home -o -path /work \
+	! find / /run -xdev \( -path /proc -o -path /sys -o -path /test -o -path /tmp -o -path /root -o -path /home -o -path /work \
 		-o -path /var/tmp -o -path /usr/local -o -path /var/lib/dpkg \) -prune -o -newer /test/version -name '*gpushm*' -print |
 		grep .
 }
@@ -116,32 +121,38 @@ inside() {
 	version=$(cat /test/version)
 	rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update
 	check "the packages install" unpack /test/1/*.deb
-	cp /usr/bin/gpushmctl /test/gpushmctl
+	cp /usr/bin/gpushmctl /test/
 	cp -P /usr/lib/*/libgpushm* /test/
-	export LD_LIBRARY_PATH=/test
 	check "the user is there" getent passwd gpushm
 	check "the service and the socket are enabled" systemctl is-enabled gpushmd.service gpushmd.socket
 	check "the service runs" soon shows ActiveState active
-	check "it answers" soon /test/gpushmctl status
-	check "put" /test/gpushmctl put /test/w1.npy model
+	check "it answers" soon ctl status
+	check "put" ctl put /test/w1.npy model
 	id=$(id_of)
-	coproc HOLD { exec /test/gpushmctl hold model; }
+	coproc HOLD { LD_LIBRARY_PATH=/test exec /test/gpushmctl hold model; }
 	holder=$HOLD_PID hold_in=${HOLD[1]}
 	check "a process holds the buffer" read -r -t 10 -u "${HOLD[0]}" _
 	echo '# changed' >>/etc/gpushm/gpushmd.conf
 	pid=$(systemctl show gpushmd -p MainPID --value)
 
-	check "an upgrade" unpack /test/2/*.deb
+	check "an upgrade" unpack /test/a/*.deb
 	check "the new program has taken over in place" shows MainPID "$pid"
 	check "systemd has started nothing" shows NRestarts 0
-	check "the new version answers" soon serves_version 2
+	check "the new version answers" soon serves_version a
 	check "the buffer is the same" same_buffer
 	check "its holder is listed" is_held "$holder"
 	check "the changed configuration is kept" grep -qx '# changed' /etc/gpushm/gpushmd.conf
 
+	cp /etc/gpushm/gpushmd.conf /test/good.conf
+	echo 'sise=1G' >>/etc/gpushm/gpushmd.conf
+	check "an upgrade while the configuration has an error" unpack /test/b/*.deb
+	cp /test/good.conf /etc/gpushm/gpushmd.conf
+	check "the earlier program goes on" serves_version a
+	check "with the buffer" same_buffer
+
 	check "gpushmctl is removed" dpkg -r gpushm-tools
-	check "an upgrade without gpushmctl" unpack /test/3/*.deb
-	check "the newest version answers" soon serves_version 3
+	check "an upgrade without gpushmctl" unpack /test/c/*.deb
+	check "the newest version answers" soon serves_version c
 	check "systemd has started it" test "$(systemctl show gpushmd -p MainPID --value)" != "$pid"
 	check "the buffer is still the same" same_buffer
 	check "its holder is still listed" soon is_held "$holder"
