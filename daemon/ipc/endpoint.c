@@ -13,6 +13,7 @@
 #include "proto/base/own.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -22,6 +23,8 @@
 
 #define FD_NAME "gpushmd" /* FileDescriptorName= in gpushmd.socket */
 #define LOCK_NAME "lock"  /* kept across an exec: the same open file holds the same lock */
+#define LOCK_WAIT_MS 500u
+#define LOCK_POLL_MS 10u
 
 static int fail(const char *path, const char *what, int error)
 {
@@ -98,20 +101,34 @@ static void make_folder(const char *path)
 	mkdir(folder, 0755);
 }
 
+/* A daemon whose keeper was killed holds its lock until the kernel has ended it, which takes some
+ * 50 ms with a GPU. */
+static int lock_soon(int fd)
+{
+	for (unsigned waited = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited += LOCK_POLL_MS) {
+		if (errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS)
+			return -errno;
+		poll(NULL, 0, LOCK_POLL_MS);
+	}
+	return 0;
+}
+
 static int take_lock(const char *path, int *ret)
 {
 	_cleanup_(free_ptr) char *name = NULL;
 	_cleanup_(close_fd) int fd = -1;
+	int r;
 
 	if (asprintf(&name, "%s.lock", path) < 0)
 		return -ENOMEM;
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fail(name, "its lock can't be opened", errno);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	r = lock_soon(fd);
+	if (r < 0)
 		return fail(path,
 			    "another gpushmd serves it; stop that one, or give another --socket",
-			    errno == EWOULDBLOCK ? EADDRINUSE : errno);
+			    r == -EWOULDBLOCK ? EADDRINUSE : -r);
 	*ret = take_fd(&fd);
 	return 0;
 }

@@ -13,10 +13,12 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -223,6 +225,23 @@ START_TEST(a_daemon_that_cannot_start_is_tried_again)
 				     text, sizeof(text)),
 			 2);
 	ck_assert_msg(strstr(text, ":2: ") && !strstr(text, "keeper"), "%s", text);
+}
+END_TEST
+
+/* A daemon whose keeper was killed has its lock until the kernel has ended it. */
+START_TEST(the_lock_of_a_dying_daemon_refuses_the_next_one)
+{
+	char path[128];
+	int lock;
+
+	snprintf(path, sizeof(path), "%s.lock", k.socket);
+	lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_ge(lock, 0);
+	ck_assert_int_eq(flock(lock, LOCK_EX), 0);
+	supervisor_spawn(&k);
+	poll(NULL, 0, 200);
+	close(lock);
+	supervisor_await(&k);
 }
 END_TEST
 
@@ -524,6 +543,7 @@ int main(void)
 	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
 	tcase_add_test(t, a_daemon_outlives_its_keeper);
 	tcase_add_test(t, a_daemon_that_cannot_start_is_tried_again);
+	tcase_add_test(t, the_lock_of_a_dying_daemon_refuses_the_next_one);
 	tcase_add_test(t, a_broken_configuration_at_a_restart_loses_something);
 	tcase_add_test(t, a_new_program_file_is_not_taken);
 	tcase_add_loop_test(t, ctrl_c_ends_one_process_or_complains, 0, 5);
