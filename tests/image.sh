@@ -129,6 +129,13 @@ restarts() {
 	ctl restart && soon reads
 }
 
+# As the manifest's second container: another user, who reads the folder of the socket.
+exports() {
+	client 47875 'exec bash -c "gpushm-exporter --listen 127.0.0.1:19400 & sleep 1
+		exec 3<>/dev/tcp/127.0.0.1/19400 && printf \"GET /metrics HTTP/1.0\r\n\r\n\" >&3 && cat <&3"' |
+		grep '^gpushm_up 1'
+}
+
 ends() {
 	p stop --time 15 gpushmd && [ "$(p inspect --format '{{.State.ExitCode}}' gpushmd)" = 0 ]
 }
@@ -152,6 +159,7 @@ inside() {
 	check "a killed container keeps its leases" killed_container_lets_go
 	check "a killed daemon loses its buffers" killed_daemon_returns
 	check "a planned restart loses them" restarts
+	check "the exporter does not reach the daemon" exports
 	check "the container does not end" ends
 	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
 	exit $((failures > 0))

@@ -51,7 +51,8 @@ for name in gpushmd gpushm-tools gpushm-exporter libgpushm0 libgpushm-load0; do
 	done
 done
 [ "$base" != mmdebstrap ] || make_base
-"$tool" build --quiet --network=host --format=oci --file systemd/container/Containerfile --build-arg BASE="$base" \
+# Without the cache: it does not see that the packages are others.
+"$tool" build --quiet --no-cache --network=host --format=oci --file systemd/container/Containerfile --build-arg BASE="$base" \
 	--tag "localhost/gpushm:$version" "$context" >/dev/null
 rm -f "$build/image/gpushm.tar"
 "$tool" push --quiet "localhost/gpushm:$version" "oci-archive:$build/image/gpushm.tar:localhost/gpushm:$version"
