@@ -12,8 +12,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define ALIGN_DEFAULT 4096u
 #define ALIGN_MAX 4096u
@@ -27,23 +29,43 @@ _Static_assert(3u * (4u << 20) / DIRECT_MIN <= SOURCE_SLACK,
 
 /* ---- the page cache ---- */
 
-/* Whether the page at that offset is in the page cache. A kernel or file system that can't tell
- * says yes: reading through the cache is always right. */
-static bool page_is_cached(int fd, uint64_t offset)
+/* Maps the file, without access, if mincore() would tell this user the truth about it: to one who
+ * neither owns the file nor may write to it, it says that all pages are cached. */
+static char *map_for_mincore(const struct source *s, const char *path)
 {
-	char byte;
-	struct iovec to = { .iov_base = &byte, .iov_len = 1 };
+	struct stat st;
+	char *at;
 
-	return preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+	if (s->file->size == 0 || fstat(s->file->fd, &st) < 0 ||
+	    (st.st_uid != geteuid() && eaccess(path, W_OK) < 0))
+		return NULL;
+	at = mmap(NULL, s->file->size, PROT_NONE, MAP_SHARED, s->file->fd, 0);
+	return at == MAP_FAILED ? NULL : at;
 }
 
-/* To be asked once: a probe makes the kernel read its page, so that a second one finds it. */
-static bool is_mostly_uncached(int fd, uint64_t size)
+/* Whether the page at that offset is in the page cache. A kernel or file system that can't tell
+ * says yes: reading through the cache is always right. Without a mapping the question makes the
+ * kernel read that page, so that the answer may be yes the next time. */
+static bool page_is_cached(const struct source *s, uint64_t offset)
 {
+	char byte;
+	unsigned char page;
+	struct iovec to = { .iov_base = &byte, .iov_len = 1 };
+
+	if (s->mapped)
+		return mincore(s->mapped + offset - offset % (uint64_t)sysconf(_SC_PAGESIZE), 1,
+			       &page) < 0 ||
+		       (page & 1);
+	return preadv2(s->file->fd, &to, 1, (off_t)offset, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+}
+
+static bool is_mostly_uncached(const struct source *s)
+{
+	uint64_t size = s->file->size;
 	unsigned cached = 0;
 
 	for (unsigned i = 0; i < PROBES; i++)
-		cached += page_is_cached(fd, size / PROBES * i);
+		cached += page_is_cached(s, size / PROBES * i);
 	return size > 0 && cached < PROBES / 2;
 }
 
@@ -84,16 +106,20 @@ void source_open(struct source *s, struct load_file *file, uint32_t flags)
 	s->direct = open(self, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (s->direct < 0 || !s->ask)
 		return;
-	/* A probe of one page starts no read-ahead of many then. */
-	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
-	s->cold = is_mostly_uncached(file->fd, file->size);
-	if (!s->cold)
+	s->mapped = map_for_mincore(s, self);
+	if (!s->mapped) /* a probe of one page starts no read-ahead of many then */
+		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+	s->cold = is_mostly_uncached(s);
+	if (!s->mapped && !s->cold)
 		posix_fadvise(file->fd, 0, 0, POSIX_FADV_NORMAL);
 }
 
 void source_close(struct source *s)
 {
 	close_fd(&s->direct);
+	if (s->mapped)
+		munmap(s->mapped, s->file->size);
+	s->mapped = NULL;
 }
 
 /* ---- reading ---- */
@@ -102,8 +128,7 @@ bool source_wants_direct(struct source *s, uint64_t offset, size_t n)
 {
 	if (s->direct < 0 || s->refused || n < DIRECT_MIN * s->align)
 		return false;
-	return !s->ask || !page_is_cached(s->file->fd, offset) ||
-	       !page_is_cached(s->file->fd, offset + n - 1);
+	return !s->ask || !page_is_cached(s, offset) || !page_is_cached(s, offset + n - 1);
 }
 
 /* Reads up to n bytes at an aligned offset; returns how many of them, less where the rest can't be

@@ -15,6 +15,8 @@ struct source {
 	int direct;   /* owned: the file, opened with O_DIRECT; -1: it is read through the cache */
 	size_t align; /* of direct reads: offsets, lengths and memory; a power of two */
 	bool ask;     /* what is in the page cache is read from there all the same */
+	char *mapped; /* owned: the file, without access, to ask what is in the page cache; or NULL
+		       */
 	bool cold;    /* most of the file was not in the page cache when it was opened */
 	atomic_bool refused;	/* the file system refuses direct reads after all */
 	atomic_bool was_direct; /* something was read past the cache */
