@@ -21,13 +21,9 @@ from typing import Any
 # isort: off
 from setuptools import Distribution, setup  # first: it brings distutils to Python 3.12 and later
 from distutils.command.build_scripts import build_scripts
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 # isort: on
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel  # from version 70.1 on
-except ImportError:
-    from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE if (HERE / "Makefile").exists() else HERE.parent.parent
