@@ -256,6 +256,9 @@ def test_daemon_goes(daemon, exporter):
     check(status == 200 and samples(text) == {"gpushm_up": 0}, f"without a daemon: {status} {text}")
     ctl(daemon, "metrics", status=4)
     daemon.start()
+    end = time.monotonic() + DEADLINE
+    while exporter.samples()["gpushm_up"] == 0 and time.monotonic() < end:
+        pass  # on a busy machine it replies too late for a scrape
     check(exporter.samples()["gpushm_up"] == 1, "the next daemon is not found")
     daemon.process.send_signal(signal.SIGSTOP)
     for _ in range(2):

@@ -28,6 +28,7 @@ static char bytes[8];
 static struct gpushm_stat *stats;
 static struct gpushm_status *status;
 static struct gpushm_metrics *metrics;
+static struct gpushm_events *events;
 static struct gpushm_pool *pools;
 static struct gpushm_buffer *buffer;
 static struct gpushm_array *array;
@@ -124,7 +125,8 @@ static uint32_t notice;
 	INT(gpushm_flush, NULL, NULL)                                                             \
 	INT(gpushm_restart, NULL)                                                                 \
 	INT(gpushm_status, NULL, &status)                                                         \
-	INT(gpushm_metrics, NULL, &metrics)
+	INT(gpushm_metrics, NULL, &metrics)                                                       \
+	INT(gpushm_events, NULL, NULL, &events)
 #define INT(f, ...) CALL(f, -EINVAL, __VA_ARGS__)
 #define ZERO(f, ...) CALL(f, 0, __VA_ARGS__)
 #define NOBODY(f, ...) CALL(f, (uid_t)-1, __VA_ARGS__) /* 0 would be root */
@@ -172,6 +174,7 @@ START_TEST(what_frees_accepts_null)
 	ck_assert_ptr_null(gpushm_stat_free(NULL, 0));
 	ck_assert_ptr_null(gpushm_status_free(NULL));
 	ck_assert_ptr_null(gpushm_metrics_free(NULL));
+	ck_assert_ptr_null(gpushm_events_free(NULL));
 }
 END_TEST
 
