@@ -128,7 +128,7 @@ def leases_left() -> int:
 def buffers_left() -> list[gpushm.BufferInfo]:
     """The buffers that are still there; waits for those that end with another process's lease."""
     end = time.monotonic() + 60
-    while (left := gpushm.ls()) and any(b.transient for b in left) and time.monotonic() < end:
+    while (left := gpushm.ls()) and any(b.transient or not b.name for b in left) and time.monotonic() < end:
         pass
     return left
 
