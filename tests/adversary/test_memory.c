@@ -29,7 +29,7 @@
 #define PLAYS_MAX 1000 /* a session has fewer allocations */
 #define ASKED 200      /* how often a request is repeated */
 #define STAGE "stage/of/what/is/played/in/a/moment/here"
-#define HELD 4000 /* buffers; two fds of the daemon each */
+#define HELD 4000   /* buffers; two fds of the daemon each */
 #define EVENTS 5000 /* more than the event log keeps */
 
 static struct daemon d;
