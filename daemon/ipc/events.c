@@ -27,9 +27,10 @@ static int fill_names(Gpushm__Proto__Event *m, struct session *s, const struct e
 {
 	const char *key = e->strings, *former = e->strings + e->former;
 	bool renamed = type == EVENT_RENAMED || (all && type == EVENT_PUBLISHED);
-	char *name = reply_alloc(s->service, 2 * (KEY_MAX + 1)), *old = name + KEY_MAX + 1;
+	char *name = reply_alloc(s->service, KEY_MAX + 1);
+	char *old = reply_alloc(s->service, KEY_MAX + 1);
 
-	if (!name)
+	if (!name || !old)
 		return -ENOMEM;
 	if (type == EVENT_UNLINKED && e->type == EVENT_RENAMED)
 		key = former;

@@ -282,7 +282,6 @@ static void copy_program(const char *to)
 START_TEST(a_new_program_file_is_not_taken)
 {
 	char program[96], other[96], away[96];
-	_cleanup_(close_fd) int former = -1;
 	struct stat st;
 
 	snprintf(program, sizeof(program), "%s/gpushmd", k.folder);

@@ -177,14 +177,13 @@ START_TEST(a_way_to_write_a_tensor_changes_it)
 	static const char *const ways[] = {
 		"{\"a.b\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
 		"{\"a.b\":{\"data_offsets\":[0,12],\"shape\":[2,3],\"dtype\":\"F16\"}}",
-		"{ \"a.b\" :\n{\t\"dtype\" : \"F16\" , \"shape\" : [ 2 , 3 ] "
-		",\r\"data_offsets\":[0, "
-		"12 ] } } ",
+		("{ \"a.b\" :\n{\t\"dtype\" : \"F16\" , \"shape\" : [ 2 , 3 ] "
+		 ",\r\"data_offsets\":[0, 12 ] } } "),
 		"{\"a\\u002eb\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
 		"{\"a.b\":{\"\\u0064type\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
 		"{\"a.b\":{\"dtype\":\"\\u004616\",\"shape\":[2,3],\"data_offsets\":[0,12]}}",
-		"{\"__metadata__\":{},\"a.b\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":["
-		"0,12]}}",
+		("{\"__metadata__\":{},\"a.b\":{\"dtype\":\"F16\",\"shape\":[2,3],"
+		 "\"data_offsets\":[0,12]}}"),
 	};
 	struct header h;
 
