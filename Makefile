@@ -708,7 +708,7 @@ check-gpu-deaths:
 DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
 	python3 python3-dev python3-venv ca-certificates \
-	dpkg-dev debhelper dh-python chrpath lintian rpmlint
+	build-essential debhelper dh-python chrpath lintian rpmlint
 .PHONY: deps
 deps:
 	@missing=; for p in $(DEPS); do \
