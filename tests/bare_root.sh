@@ -4,7 +4,7 @@
 # The README's two commands on a machine that has almost nothing: a minimal Debian 12 with git and make, made by
 # mmdebstrap. It is entered by pivot_root in namespaces of its own (our tests make user namespaces, which a chroot
 # forbids), and removed afterwards. Takes its mirror and pip's settings from this machine.
-#   tests/bare_root.sh            make deps demo; then the unit tests and lint
+#   tests/bare_root.sh            make deps demo; README's commands for an installation from source, the unit tests and lint
 #   BARE=full tests/bare_root.sh  make deps demo; make deps check
 #   BARE=deb tests/bare_root.sh   README's commands for Debian packages, and the tests of what they install
 # Prints a line like Check's.
@@ -117,7 +117,8 @@ elif [ "${BARE-}" = deb ]; then
 	[ "$(wc -l <"$folder/tree/readme.sh")" -ge 5 ] || exit 1
 	commands=("bash -ex /readme.sh" systemd/debian/tests/host-pools)
 else
-	commands+=("make -k all check-unit lint")
+	tests/readme_install.sh 'From source' | sed 's/^sudo //' >"$folder/tree/readme.sh"
+	commands+=("bash -ex /readme.sh" "gpushmctl --version" "make -k all check-unit lint")
 fi
 unshare "${namespaces[@]}" --propagation private "$folder/tree/bare_root.sh" --inside "$folder/tree" "${commands[@]}" &
 wait $!
