@@ -123,6 +123,8 @@ static void have_connections_ended(struct daemon *d, struct actor *a, int socket
 		ck_assert_int_eq(raw_call(&r, REQUEST(HELLO, Hello, hello, SET(version_min, 1),
 						      SET(version_max, 1))),
 				 0);
+		r.socket = -1; /* is the caller's */
+		raw_close(&r);
 	}
 	ck_assert_int_eq(kill(d->pid, SIGSTOP), 0);
 	for (int i = 0; i < n; i++)

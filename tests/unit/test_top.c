@@ -270,6 +270,7 @@ START_TEST(a_restarted_daemon_has_rates_below_zero)
 	now.status.daemon[3] = 1;
 	look();
 	ck_assert(isnan(m.requests));
+	model_done(&m);
 	ck_assert_int_eq(model_make(NULL, &now.sample, &history, &m), 0);
 }
 END_TEST
