@@ -41,7 +41,7 @@ inside() {
 		checks=$((checks + 1))
 		started=$SECONDS
 		read -ra words <<<"$command"
-		if ! env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 bash -c \
+		if ! env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 bash -c \
 			'set -a; . /etc/environment; exec "$@"' bash "${words[@]}" >/tmp/out 2>&1 </dev/null; then
 			failures=$((failures + 1))
 			grep -vE '^  (CC|LD|GEN|PIP) ' /tmp/out
