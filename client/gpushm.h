@@ -473,7 +473,7 @@ struct gpushm_events {
 struct gpushm_events_options {
 	size_t struct_size;  /* sizeof(struct gpushm_events_options) */
 	uint64_t after;	     /* events with a higher number; GPUSHM_EVENTS_NEW: none so far */
-	uint64_t timeout_ms; /* how long to wait if there is none */
+	uint64_t timeout_ms; /* how long to wait for the first event */
 	const char *types;   /* "refused,pool-failed": only these; NULL: all */
 };
 #define GPUSHM_EVENTS_NEW UINT64_MAX

@@ -318,7 +318,8 @@ static void report(struct catalog *c, struct buffer *b, const char *key, enum bu
 
 /* ---- a buffer's end ---- */
 
-/* Whether its end is told: not where no memory was found for it, and not at the daemon's own end.
+/* Whether its end is an event: not where no memory was found for it, and not at the daemon's own
+ * end.
  */
 static bool was_made(const struct catalog *c, const struct buffer *b)
 {

@@ -75,7 +75,7 @@ struct catalog {
 	struct accounts accounts;
 	struct lost_names lost;
 	struct restarts restarts;
-	struct event_log events;      /* what is told: event_log_add(&c->events, ...) */
+	struct event_log events;      /* event_log_add(&c->events, ...) adds one */
 	struct ratelimit death_lines; /* limits the log's lines about processes that end */
 	struct list observers;	      /* catalog_observer::link; borrowed */
 	struct status_page *page;     /* borrowed; NULL: it is not written */

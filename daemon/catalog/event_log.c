@@ -2,7 +2,7 @@
  *
  * Events lie one behind the other in a ring of bytes. The rights of an event's buffer are copied
  * into it, because the buffer may be gone when somebody asks. Who may see what follows STAT: the
- * life of a buffer is for those who may read it, and who holds it is for its owner.
+ * life of a buffer is for those who may read it, and its holders are for its owner.
  *
  * Requests are refused as often as a client likes to send them. So of each user and error code only
  * a few become events and lines of the log; STATUS counts them all.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The event log: what has happened to buffers, processes, pools and the daemon, for administrators
- * and for the users whom it concerns. event_log_tell() is the one place that is told: it keeps the
+ * and for the users whom it concerns. Each comes through event_log_tell(), which keeps the
  * event for EVENTS requests and, with audit=yes in gpushmd.conf(5), writes a line of the log.
  *
  * The memory is bounded: the oldest events go. What programs do all the time, to open and to close
@@ -100,7 +100,7 @@ void event_log_tell(struct event_log *e, const struct happening *h);
 /* event_log_add(e, .type = EVENT_CLEANED, .who = p, .buffer = b) */
 #define event_log_add(e, ...) event_log_tell(e, &(struct happening){ __VA_ARGS__ })
 
-/* The first event with a higher number; NULL: there is none. Valid until the next event_log_tell().
+/* The first event with a higher number; NULL: no event has. Valid until the next event_log_tell().
  */
 const struct event *event_log_after(const struct event_log *e, uint64_t number);
 

@@ -39,7 +39,7 @@ struct notify {
 int notify_open(struct notify *ret);
 void notify_close(struct notify *n);
 
-/* Reads one datagram. 1; 0 if there is none; -errno. The caller owns the fds, until
+/* Reads one datagram. 1; 0: none has come; -errno. The caller owns the fds, until
  * notification_done(). */
 int notify_receive(const struct notify *n, struct notification *ret);
 void notification_done(struct notification *m);

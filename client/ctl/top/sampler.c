@@ -24,7 +24,7 @@ struct sampler {
 	char error[512];
 	int fd; /* owned */
 
-	struct gpushm *connection; /* owned, and the thread's; NULL: there is none */
+	struct gpushm *connection; /* owned, and the thread's; or NULL */
 	const char *socket, *word;
 	uint64_t last_event;
 };
