@@ -33,7 +33,7 @@ static const char usage[] =
 	"                       " GPUSHM_SYSCONFDIR "/gpushm/gpushmd.conf\n"
 	"  -s, --socket PATH    listen at PATH instead of the configured path\n"
 	"      --no-keeper      run without a second process that keeps all buffers if this\n"
-	"                       one dies, and starts it again; under systemd there is none\n"
+	"                       one dies, and starts it again; systemd does both\n"
 	"      --check-config   print every error of the configuration, and exit\n"
 	"      --check-restart N\n"
 	"                       check that this program can take over from a daemon\n"

@@ -293,18 +293,25 @@ char *output_cut(const char *text, size_t columns)
 	return asprintf(&all, "%.*s\xe2\x80\xa6", (int)(end - text), text) < 0 ? NULL : all;
 }
 
+char *output_format(const char *format, va_list ap)
+{
+	_cleanup_(free_ptr) char *text = NULL;
+	int n = vasprintf(&text, format, ap);
+
+	if (n >= 0)
+		return output_escape(text, (size_t)n);
+	text = NULL;
+	return NULL;
+}
+
 void output_line(FILE *out, const char *format, ...)
 {
-	_cleanup_(free_ptr) char *text = NULL, *escaped = NULL;
+	_cleanup_(free_ptr) char *escaped = NULL;
 	va_list ap;
-	int n;
 
 	va_start(ap, format);
-	n = vasprintf(&text, format, ap);
+	escaped = output_format(format, ap);
 	va_end(ap);
-	if (n < 0)
-		text = NULL;
-	escaped = text ? output_escape(text, (size_t)n) : NULL;
 	fprintf(out, "%s\n", escaped ? escaped : "out of memory");
 }
 

@@ -7,6 +7,7 @@
 
 #include "client/gpushm.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,6 +63,9 @@ char *output_name_users(const char *text);
 /* The text with unsafe characters (utf8_is_unsafe()) and invalid bytes as \xNN, malloc'd; NULL
  * without memory. */
 char *output_escape(const char *s, size_t len);
+
+/* The formatted text, escaped like that, malloc'd; NULL without memory. */
+char *output_format(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
 
 /* How many columns of a terminal the text takes; it needs a UTF-8 locale. */
 size_t output_columns(const char *text);

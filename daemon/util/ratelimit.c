@@ -2,7 +2,7 @@
  *
  * A user above the limit gets one more line when its time is over, with the number of lines that
  * were left out. Few users do anything wrong, so a short array is enough. When it is full, all
- * further pairs share one limit: somebody who has many uids can't get more lines by them.
+ * further pairs share one limit: many uids of one person bring no more lines.
  */
 #include "daemon/util/ratelimit.h"
 

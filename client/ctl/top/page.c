@@ -105,16 +105,12 @@ static void put(struct page *p, enum table_style style, const char *text)
 
 void page_add(struct page *p, enum table_style style, const char *format, ...)
 {
-	_cleanup_(free_ptr) char *text = NULL, *escaped = NULL;
+	_cleanup_(free_ptr) char *escaped = NULL;
 	va_list ap;
-	int n;
 
 	va_start(ap, format);
-	n = vasprintf(&text, format, ap);
+	escaped = output_format(format, ap);
 	va_end(ap);
-	if (n < 0)
-		text = NULL;
-	escaped = text ? output_escape(text, (size_t)n) : NULL;
 	if (escaped)
 		put(p, style, escaped);
 	else
