@@ -68,7 +68,7 @@ def publish(
     nbytes = 0
     for region in regions:
         nbytes = region.place(nbytes)
-    pool = pool or _layout.pool_of(regions)
+    pool = pool or _layout.pool_of(tensors)
     device = _device_of_pool(pool)
     said = _fingerprint.of(source, device, fingerprint)
     buffer = _core.create_many(

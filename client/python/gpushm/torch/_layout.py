@@ -224,9 +224,12 @@ def hidden_name() -> str:
     return f"~/torch-{os.getpid()}-{secrets.token_hex(6)}"
 
 
-def pool_of(found: Iterable[Region]) -> str | None:
-    """A pool where the tensors are: of their GPU, or of the host; None: the daemon's default one."""
-    devices = sorted({region.device for region in found} - {-1})
+def pool_of(tensors: list[Placed]) -> str | None:
+    """A pool where the tensors are: of their GPU, or of the host; None: the daemon's default one. Tensors without
+    elements have no say, unless all are such.
+    """
+    deciding = [one for one in tensors if one.start != one.end] or tensors
+    devices = sorted({device_of(one.tensor) for one in deciding} - {-1})
     if len(devices) > 1:
         raise ValueError(
             f"the tensors are on GPUs {', '.join(map(str, devices))}, and a buffer is on one: publish the parts of "
