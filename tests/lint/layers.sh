@@ -24,6 +24,7 @@ client/map         proto/base proto client client/base
 client/link        proto/base proto client client/base client/map
 client/buffer      proto/base proto client client/base client/map client/link
 client/array       proto/base proto client client/base client/map client/link client/buffer
+client/stream      proto/base proto client client/base client/map client/link client/buffer client/array
 client/load        proto/base proto client
 client/metrics     proto/base proto client
 client/exporter    proto/base proto client client/metrics
