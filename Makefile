@@ -65,7 +65,7 @@ CTL_LIBS = -lm
 # ---- sources ----
 
 CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
-	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c) client/load/gpu.c client/ctl/doctor_cuda.c
+	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c order.c) client/load/gpu.c client/ctl/doctor_cuda.c
 NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
 LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))

@@ -6,6 +6,7 @@
  */
 #include "client/base/error.h"
 #include "client/map/map.h"
+#include "client/map/order.h"
 
 #include <errno.h>
 
@@ -72,6 +73,36 @@ int map_copy(const struct map_copy *copy, void *stream)
 }
 
 int map_wait(void *stream)
+{
+	return refuse();
+}
+
+int order_check(int device)
+{
+	return refuse();
+}
+
+int order_register(struct order_page *p, int device)
+{
+	return refuse();
+}
+
+int order_unregister(struct order_page *p, int device)
+{
+	return 0;
+}
+
+int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n)
+{
+	return refuse();
+}
+
+int order_capture(int device, void *stream, const struct order_op *ops, size_t n, void **ret_node)
+{
+	return refuse();
+}
+
+int order_set_node(int device, void *graph_exec, void *node, const struct order_op *ops, size_t n)
 {
 	return refuse();
 }

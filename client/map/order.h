@@ -25,17 +25,22 @@ struct order_op {
 };
 #define ORDER_OPS_MAX 66u /* 64 readers, the producer, and one more */
 
-/* Whether the GPU has 64-bit stream memory operations. 0; -ENOTSUP with gpushm_error() set. Starts
- * the driver. */
+/* Whether the GPU has 64-bit stream memory operations, and can use read-only host memory. 0;
+ * -ENOTSUP with gpushm_error() set: it can't, or the driver is too old; -ENODEV. Starts the driver.
+ */
 int order_check(int device);
 
 /* 0, also if it is registered; or -errno with gpushm_error() set. Takes some 100 us. */
 int order_register(struct order_page *p, int device);
-/* After the work that uses it has ended. No-op if it is not registered. 0 or -EIO. */
+/* After the work that uses it has ended. No-op if it is not registered. 0, or -EIO and it is
+ * registered still. */
 int order_unregister(struct order_page *p, int device);
 
 /* The address of a word in a registered page. */
-uint64_t order_address(const struct order_page *p, const void *word);
+static inline uint64_t order_address(const struct order_page *p, const void *word)
+{
+	return p->address + (uint64_t)((const char *)word - (const char *)p->host);
+}
 
 /* Queues the operations, in their order, on a CUstream of that GPU (NULL: the legacy default
  * stream). Never waits. 0 or -EIO with gpushm_error() set. */
@@ -43,8 +48,9 @@ int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n
 
 /* ---- in a captured graph ---- */
 
-/* Adds the operations to the graph that the stream captures, as one node. */
+/* Adds the operations to the graph that the stream captures, as one node. -EINVAL: the stream does
+ * not capture. */
 int order_capture(int device, void *stream, const struct order_op *ops, size_t n, void **ret_node);
-/* Gives an instantiated graph's node, of order_capture() with as many operations, other operations.
- */
+/* Gives an instantiated graph's node, of order_capture(), other operations: as many, and writes
+ * where it has writes. The graph that the node was captured in must live still. 0 or -EIO. */
 int order_set_node(int device, void *graph_exec, void *node, const struct order_op *ops, size_t n);
