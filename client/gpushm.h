@@ -698,6 +698,7 @@ struct gpushm_stat {
 	int kept;			   /* it is published, and survives the daemon's death */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME; published_ns is 0 until it is */
 	uint32_t arrays;
+	int stream; /* 1: it is a stream: gpushm_streams() says more */
 	uint64_t digest;
 	uint32_t readers, writers, suspects;
 	uint32_t opens; /* how often it was opened since the daemon started; it wraps */
@@ -718,8 +719,7 @@ struct gpushm_stat {
 int gpushm_stat(struct gpushm *c, const char *name, uint64_t timeout_ms, uint32_t flags,
 		struct gpushm_stat **ret);
 /* All buffers that this user may see and whose names start with prefix (NULL: all). *ret is an
- * array of *ret_n. Asks the daemon, once for some 500 buffers; a buffer that is created meanwhile
- * may be missing. */
+ * array of *ret_n. Asks the daemon, once for some 500; a buffer made meanwhile may be missing. */
 int gpushm_list(struct gpushm *c, const char *prefix, uint32_t flags, struct gpushm_stat **ret,
 		size_t *ret_n);
 /* NULL is allowed. Returns NULL. */

@@ -44,6 +44,19 @@ struct gpushm_pool_metrics {
 	uint32_t filling, sealed, shared; /* buffers, by state */
 };
 
+/* All streams together. What producers say of their frames and stalls is added up as it is. */
+struct gpushm_stream_metrics {
+	int known;			   /* 0: the daemon has no streams, and all below is 0 */
+	uint32_t running, ended, orphaned; /* streams, by the state of their producer */
+	uint32_t every, latest, share;	   /* readers that have joined, by how they follow */
+	uint32_t waiting; /* producers that have waited for a reader for a second or longer */
+	uint64_t frames;  /* that were published */
+	uint64_t stalls, stalled_ns; /* how often producers waited for readers, and how long */
+	uint64_t dropped;	     /* readers that held up their producer for too long */
+	uint64_t redone, lost;	     /* frames of dead `share` readers that others got, or nobody */
+	uint64_t reader_deaths, producer_deaths; /* processes that ended while they were that */
+};
+
 /* Since the daemon started, unless it says otherwise. */
 struct gpushm_metrics {
 	uint64_t started_ns; /* CLOCK_REALTIME */
@@ -64,6 +77,7 @@ struct gpushm_metrics {
 	/* Over restarts: daemons that took over from an earlier one, buffers that they found again,
 	 * and buffers that they did not. */
 	uint64_t restarts, restored, lost;
+	struct gpushm_stream_metrics streams;
 };
 /* What the daemon counts beside gpushm_status(). Free *ret with gpushm_metrics_free(). Asks the
  * daemon; does not start the driver. -ENOSYS: a gpushmd of version 0.1 does not count this. */

@@ -140,6 +140,29 @@ static int decode_pools(const Gpushm__Proto__MetricsReply *from, struct gpushm_m
 	return 0;
 }
 
+static void decode_streams(const Gpushm__Proto__StreamMetrics *from,
+			   struct gpushm_stream_metrics *ret)
+{
+	if (!from)
+		return;
+	*ret = (struct gpushm_stream_metrics){ .known = 1,
+					       .running = from->running,
+					       .ended = from->ended,
+					       .orphaned = from->orphaned,
+					       .every = from->every,
+					       .latest = from->latest,
+					       .share = from->share,
+					       .waiting = from->waiting,
+					       .frames = from->frames,
+					       .stalls = from->stalls,
+					       .stalled_ns = from->stalled_ns,
+					       .dropped = from->dropped,
+					       .redone = from->redone,
+					       .lost = from->lost,
+					       .reader_deaths = from->reader_deaths,
+					       .producer_deaths = from->producer_deaths };
+}
+
 /* Whatever this returns, gpushm_metrics_free() frees what it has allocated. */
 static int read_metrics(struct gpushm *c, const Gpushm__Proto__Reply *reply, void *to)
 {
@@ -156,6 +179,7 @@ static int read_metrics(struct gpushm *c, const Gpushm__Proto__Reply *reply, voi
 	m->restarts = from->restarts;
 	m->restored = from->restored;
 	m->lost = from->lost;
+	decode_streams(from->streams, &m->streams);
 	r = decode_verbs(from, m);
 	if (r == 0)
 		r = decode_driver_calls(from, m);

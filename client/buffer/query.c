@@ -130,6 +130,7 @@ static int decode_stat(const struct gpushm *c, const Gpushm__Proto__Buffer *from
 				     .created_ns = from->created_ns,
 				     .published_ns = from->published_ns,
 				     .arrays = from->arrays,
+				     .stream = from->stream,
 				     .digest = from->digest,
 				     .readers = from->readers,
 				     .writers = from->writers,
