@@ -440,9 +440,9 @@ struct gpushm_watch *gpushm_watch_free(struct gpushm_watch *w);
 
 /* Something that has happened, as the daemon logged it. Texts are "" where the event has none.
  * type: "started" (the daemon), "created", "published", "opened", "closed", "renamed", "replaced",
- * "unlinked", "freed", "dirty", "cleaned", "died" (a process that held the buffer), "lost",
- * "refused", "disconnected", "suspect", "pool-failed", "pool-recovered"; gpushmctl(1) describes
- * them. "unknown": a later daemon may have others. */
+ * "unlinked", "freed", "dirty", "cleaned", "died" (a holder), "lost", "refused", "disconnected",
+ * "suspect", "pool-failed", "pool-recovered", "joined", "dropped", "orphaned", "continued";
+ * gpushmctl(1) describes them. "unknown": a later daemon may have others. */
 struct gpushm_logged_event {
 	uint64_t number, time_ns; /* numbers grow, also over restarts; CLOCK_REALTIME */
 	const char *type;

@@ -30,7 +30,9 @@
 	X(NO_FDS, ENFILE)           \
 	X(UNIDENTIFIED, EPERM)      \
 	X(DIRTY, EUCLEAN)           \
-	X(RESTART, ENOEXEC)
+	X(RESTART, ENOEXEC)         \
+	X(UNSUPPORTED, ENOTSUP)     \
+	X(NO_SEAT, EUSERS)
 
 #define CODE_MEMBER(name, error) CODE_##name,
 

@@ -32,16 +32,17 @@ static inline const char *access_word(unsigned int access)
 	return words[access < 3 ? access : 0];
 }
 
-#define EVENT_WORDS 19u
+#define EVENT_WORDS 23u
 
 /* enum EventType; "unknown" for any other number. */
 static inline const char *event_word(unsigned int type)
 {
 	static const char *const words[EVENT_WORDS] = {
-		"unknown",	"started", "created",	  "published",	    "opened",
-		"closed",	"renamed", "replaced",	  "unlinked",	    "freed",
-		"dirty",	"cleaned", "died",	  "lost",	    "refused",
-		"disconnected", "suspect", "pool-failed", "pool-recovered",
+		"unknown",	"started",  "created",	   "published",	     "opened",
+		"closed",	"renamed",  "replaced",	   "unlinked",	     "freed",
+		"dirty",	"cleaned",  "died",	   "lost",	     "refused",
+		"disconnected", "suspect",  "pool-failed", "pool-recovered", "joined",
+		"dropped",	"orphaned", "continued",
 	};
 
 	return words[type < EVENT_WORDS ? type : 0];

@@ -52,7 +52,7 @@ void event_log_done(struct event_log *e)
 
 static struct event_ring *ring_of(struct event_log *e, enum event_type type)
 {
-	return &e->rings[type == EVENT_OPENED || type == EVENT_CLOSED];
+	return &e->rings[type == EVENT_OPENED || type == EVENT_CLOSED || type == EVENT_JOINED];
 }
 
 static const struct event *at(const struct event_ring *r, uint64_t ordinal)
@@ -132,9 +132,11 @@ uint64_t event_log_lost(const struct event_log *e, uint64_t after, uint64_t last
 /* ---- the log ---- */
 
 static const char *const done[EVENT_TYPES] = {
-	[EVENT_CREATED] = "created", [EVENT_PUBLISHED] = "published", [EVENT_OPENED] = "opened",
-	[EVENT_CLOSED] = "closed",   [EVENT_REPLACED] = "replaced",   [EVENT_UNLINKED] = "unlinked",
-	[EVENT_CLEANED] = "cleaned",
+	[EVENT_CREATED] = "created",	 [EVENT_PUBLISHED] = "published",
+	[EVENT_OPENED] = "opened",	 [EVENT_CLOSED] = "closed",
+	[EVENT_REPLACED] = "replaced",	 [EVENT_UNLINKED] = "unlinked",
+	[EVENT_CLEANED] = "cleaned",	 [EVENT_JOINED] = "joined",
+	[EVENT_CONTINUED] = "continued",
 };
 
 /* "created buffer ...", "opened for reading buffer ..." */
@@ -327,6 +329,8 @@ enum event_type event_seen_as(const struct event *e, const struct process *p)
 	case EVENT_DIRTY:
 	case EVENT_CLEANED:
 	case EVENT_LOST:
+	case EVENT_ORPHANED:
+	case EVENT_CONTINUED:
 		return seen_by_reader(e, p);
 	default:
 		return 0;

@@ -35,6 +35,10 @@ enum event_type { /* enum EventType */
 		  EVENT_SUSPECT,
 		  EVENT_POOL_FAILED,
 		  EVENT_POOL_RECOVERED,
+		  EVENT_JOINED,
+		  EVENT_DROPPED,
+		  EVENT_ORPHANED,
+		  EVENT_CONTINUED,
 		  EVENT_TYPES
 };
 

@@ -111,7 +111,7 @@ _gpushmctl() {
 		;;
 	--type)
 		local types="started created published opened closed renamed replaced unlinked freed dirty cleaned died lost
-			refused disconnected suspect pool-failed pool-recovered" before=""
+			refused disconnected suspect pool-failed pool-recovered joined dropped orphaned continued" before=""
 		[[ $cur == *,* ]] && before=${cur%,*},
 		mapfile -t COMPREPLY < <(compgen -P "$before" -W "$types" -- "${cur##*,}")
 		return

@@ -16,10 +16,10 @@
 
 #define IDLE_FACTOR 9u
 
-/* All but "opened" and "closed", of which there may be thousands a second. */
+/* All but "opened", "closed" and "joined", of which there may be thousands a second. */
 #define EVENT_TYPES                                                                          \
 	"started,created,published,renamed,replaced,unlinked,freed,dirty,cleaned,died,lost," \
-	"refused,disconnected,suspect,pool-failed,pool-recovered"
+	"refused,disconnected,suspect,pool-failed,pool-recovered,dropped,orphaned,continued"
 
 static void free_sample(struct sample **s)
 {
