@@ -178,6 +178,13 @@ uint32_t gpushm_frame_slot(const struct gpushm_frame *f);
  * Returns NULL. */
 struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s);
 
+/* Leaves the stream as gpushm_stream_close() does, but keeps its memory mapped, for a program in
+ * which arrays or DLPack tensors of frames still exist. Both functions free the frames that this
+ * process holds or fills. What is left to do with the stream is gpushm_stream_close(), when those
+ * are freed; other functions return -EBADF. Asks the daemon. 0, also the second time; -ENOSYS: the
+ * daemon is too old. */
+int gpushm_stream_leave(struct gpushm_stream *s);
+
 /* An fd for poll(): readable when gpushm_frame_next() would not wait for a publication (or
  * gpushm_frame_begin() for a slot), or would return an error. Call them with timeout 0 until
  * -EAGAIN before you poll again. The first call starts a thread of the library's, so that

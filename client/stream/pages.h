@@ -24,3 +24,5 @@ void pages_unmap(struct order_page *p);
 
 /* DROP. */
 int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation);
+/* DROP of the lease itself. */
+int pages_leave(struct gpushm_buffer *b);
