@@ -9,6 +9,7 @@
 
 #include "proto/base/own.h"
 #include "tests/fakecuda/fake_device.h"
+#include "tests/fakecuda/fake_queue.h"
 
 #define DEPTH 32
 
@@ -69,7 +70,8 @@ static CUresult primary_release(CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!primaries[dev].retained)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	primaries[dev].retained--;
+	if (--primaries[dev].retained == 0)
+		queue_forget_context(&primaries[dev]);
 	return CUDA_SUCCESS;
 }
 
@@ -132,8 +134,11 @@ static CUresult context_device(CUdevice *ret)
 static CUresult context_synchronize(void)
 {
 	struct context *c;
+	CUresult result = context_current(&c);
 
-	return context_current(&c);
+	if (result == CUDA_SUCCESS)
+		queue_wait_context(c);
+	return result;
 }
 
 static CUresult context_new(CUcontext *ret, CUdevice dev)
@@ -159,6 +164,7 @@ static CUresult context_destroy(CUcontext context)
 	if (!c || !c->retained)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	c->retained = 0;
+	queue_forget_context(c);
 	created--;
 	if (stack.n && stack.of[stack.n - 1] == c)
 		stack.n--;

@@ -3,11 +3,17 @@
  * Copies. Each is a box of bytes with two pitches, a plain one a box of one row. A device's side
  * is checked row by row before a byte moves: the current context's GPU (or the stream's) must have
  * access, to the last byte. The host's side is an address of this process.
+ *
+ * Pageable memory of the host is staged: a line of up to 64 KiB to a device is taken at once, and
+ * for all else the call waits until it is copied.
  */
 #include "tests/fakecuda/fake_range.h"
 #include "tests/fakecuda/fake_stream.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#define STAGED_MAX 65536
 
 enum side_kind { SIDE_HOST, SIDE_DEVICE, SIDE_ANY };
 
@@ -85,19 +91,85 @@ static CUresult each_row(const struct box *b, unsigned int gpu, bool check)
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy(const struct box *b, CUstream stream)
+static bool is_pageable(const struct side *s)
 {
+	return s->kind != SIDE_DEVICE && !range_find(s->start);
+}
+
+/* Whether a side is memory of the host, registered or not. */
+static bool is_host(const struct box *b)
+{
+	const struct range *to = range_find(b->to.start), *from = range_find(b->from.start);
+
+	return !to || !from || to->kind == RANGE_HOST || from->kind == RANGE_HOST;
+}
+
+/* A copy that is queued, with the bytes themselves behind it if they are staged. */
+struct queued_copy {
+	struct box box;
 	unsigned int gpu;
-	CUresult result = stream_gpu(stream, &gpu);
+	bool staged;
+	_Alignas(16) unsigned char bytes[];
+};
+
+static void run_copy(void *data)
+{
+	struct queued_copy *c = data;
+
+	if (c->staged) {
+		c->box.from.start = (uintptr_t)c->bytes;
+		c->box.from.kind = SIDE_HOST;
+	}
+	if (each_row(&c->box, c->gpu, true))
+		misuse("a queued copy, to %#lx from %#lx, uses memory that was freed or unmapped",
+		       c->box.to.start, c->box.from.start);
+	else
+		each_row(&c->box, c->gpu, false);
+}
+
+static CUresult put_copy(struct queue *q, const struct box *b, unsigned int gpu, bool staged)
+{
+	size_t size = sizeof(struct queued_copy) + (staged ? b->width : 0);
+	struct queued_copy *c = calloc(1, size);
+	CUresult result;
+
+	if (!c)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	c->box = *b;
+	c->gpu = gpu;
+	c->staged = staged;
+	if (staged)
+		memcpy(c->bytes, (void *)b->from.start, b->width);
+	result = queue_put_work(q, run_copy, c, size);
+	free(c);
+	return result;
+}
+
+/* wait: a call without a stream, which waits unless both sides are a device's. */
+static CUresult copy(const struct box *b, CUstream stream, bool wait)
+{
+	bool to_pageable = is_pageable(&b->to), from_pageable = is_pageable(&b->from), staged;
+	unsigned int gpu;
+	struct queue *q;
+	CUresult result = stream_queue(stream, &q, &gpu);
 
 	if (result || !b->width || !b->rows || !b->slices)
 		return result;
 	result = each_row(b, gpu, true);
-	return result ? result : each_row(b, gpu, false);
+	if (result)
+		return result;
+	staged = from_pageable && !to_pageable && b->rows * b->slices == 1 &&
+		 b->width <= STAGED_MAX && !q->capture && !queue_is_idle(q);
+	result = put_copy(q, b, gpu, staged);
+	if (result || q->capture || staged)
+		return result;
+	if (to_pageable || from_pageable || (wait && is_host(b)))
+		queue_wait(q, q->queued);
+	return CUDA_SUCCESS;
 }
 
 static CUresult copy_line(enum side_kind to_kind, uintptr_t to, enum side_kind from_kind,
-			  uintptr_t from, size_t bytes, CUstream stream)
+			  uintptr_t from, size_t bytes, CUstream stream, bool wait)
 {
 	struct box b = {
 		.to = { .kind = to_kind, .start = to },
@@ -107,7 +179,7 @@ static CUresult copy_line(enum side_kind to_kind, uintptr_t to, enum side_kind f
 		.slices = 1,
 	};
 
-	return copy(&b, stream);
+	return copy(&b, stream, wait);
 }
 
 /* One side of a CUDA_MEMCPY3D. */
@@ -138,7 +210,7 @@ static CUresult side_of(const struct corner *c, size_t width, size_t rows, struc
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy_box(const CUDA_MEMCPY3D *c, CUstream stream)
+static CUresult copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool wait)
 {
 	struct corner to, from;
 	struct box b;
@@ -156,10 +228,10 @@ static CUresult copy_box(const CUDA_MEMCPY3D *c, CUstream stream)
 	result = side_of(&to, b.width, b.rows, &b.to);
 	if (result == CUDA_SUCCESS)
 		result = side_of(&from, b.width, b.rows, &b.from);
-	return result ? result : copy(&b, stream);
+	return result ? result : copy(&b, stream, wait);
 }
 
-static CUresult copy_plane(const CUDA_MEMCPY2D *c, CUstream stream)
+static CUresult copy_plane(const CUDA_MEMCPY2D *c, CUstream stream, bool wait)
 {
 	CUDA_MEMCPY3D box = { .Depth = 1 };
 
@@ -179,75 +251,75 @@ static CUresult copy_plane(const CUDA_MEMCPY2D *c, CUstream stream)
 	box.dstPitch = c->dstPitch;
 	box.WidthInBytes = c->WidthInBytes;
 	box.Height = c->Height;
-	return copy_box(&box, stream);
+	return copy_box(&box, stream, wait);
 }
 
 /* The functions differ in the kinds of their sides, and in whether they name a stream. */
-#define COPY(to_kind, to, from_kind, from, n, stream) \
-	FAKE_CALL(CALL_PLAIN,                         \
-		  copy_line(to_kind, (uintptr_t)(to), from_kind, (uintptr_t)(from), n, stream))
+#define COPY(to_kind, to, from_kind, from, n, stream, wait)                                        \
+	FAKE_CALL(CALL_PLAIN, copy_line(to_kind, (uintptr_t)(to), from_kind, (uintptr_t)(from), n, \
+					stream, wait))
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
-	return COPY(SIDE_ANY, dst, SIDE_ANY, src, n, NULL);
+	return COPY(SIDE_ANY, dst, SIDE_ANY, src, n, NULL, true);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
-	return COPY(SIDE_ANY, dst, SIDE_ANY, src, n, stream);
+	return COPY(SIDE_ANY, dst, SIDE_ANY, src, n, stream, false);
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr dst, const void *src, size_t n)
 {
-	return COPY(SIDE_DEVICE, dst, SIDE_HOST, src, n, NULL);
+	return COPY(SIDE_DEVICE, dst, SIDE_HOST, src, n, NULL, true);
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
-	return COPY(SIDE_DEVICE, dst, SIDE_HOST, src, n, stream);
+	return COPY(SIDE_DEVICE, dst, SIDE_HOST, src, n, stream, false);
 }
 
 CUresult cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t n)
 {
-	return COPY(SIDE_HOST, dst, SIDE_DEVICE, src, n, NULL);
+	return COPY(SIDE_HOST, dst, SIDE_DEVICE, src, n, NULL, true);
 }
 
 CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
-	return COPY(SIDE_HOST, dst, SIDE_DEVICE, src, n, stream);
+	return COPY(SIDE_HOST, dst, SIDE_DEVICE, src, n, stream, false);
 }
 
 CUresult cuMemcpyDtoD(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
-	return COPY(SIDE_DEVICE, dst, SIDE_DEVICE, src, n, NULL);
+	return COPY(SIDE_DEVICE, dst, SIDE_DEVICE, src, n, NULL, true);
 }
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
-	return COPY(SIDE_DEVICE, dst, SIDE_DEVICE, src, n, stream);
+	return COPY(SIDE_DEVICE, dst, SIDE_DEVICE, src, n, stream, false);
 }
 
 CUresult cuMemcpy2D(const CUDA_MEMCPY2D *c)
 {
-	return FAKE_CALL(CALL_PLAIN, copy_plane(c, NULL));
+	return FAKE_CALL(CALL_PLAIN, copy_plane(c, NULL, true));
 }
 
 CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *c)
 {
-	return FAKE_CALL(CALL_PLAIN, copy_plane(c, NULL));
+	return FAKE_CALL(CALL_PLAIN, copy_plane(c, NULL, true));
 }
 
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream stream)
 {
-	return FAKE_CALL(CALL_PLAIN, copy_plane(c, stream));
+	return FAKE_CALL(CALL_PLAIN, copy_plane(c, stream, false));
 }
 
 CUresult cuMemcpy3D(const CUDA_MEMCPY3D *c)
 {
-	return FAKE_CALL(CALL_PLAIN, copy_box(c, NULL));
+	return FAKE_CALL(CALL_PLAIN, copy_box(c, NULL, true));
 }
 
 CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *c, CUstream stream)
 {
-	return FAKE_CALL(CALL_PLAIN, copy_box(c, stream));
+	return FAKE_CALL(CALL_PLAIN, copy_box(c, stream, false));
 }

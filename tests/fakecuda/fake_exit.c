@@ -9,6 +9,7 @@
 #include "proto/base/own.h"
 #include "tests/fakecuda/fake_call.h"
 #include "tests/fakecuda/fake_context.h"
+#include "tests/fakecuda/fake_graph.h"
 #include "tests/fakecuda/fake_map.h"
 #include "tests/fakecuda/fake_mempool.h"
 #include "tests/fakecuda/fake_range.h"
@@ -28,7 +29,7 @@ static const char *const range_names[RANGE_KINDS] = {
 
 static unsigned long handed_out(void)
 {
-	unsigned long n = vmm_alive() + map_reservations() + mempool_alive();
+	unsigned long n = vmm_alive() + map_reservations() + mempool_alive() + graph_alive();
 
 	for (int kind = 0; kind < RANGE_KINDS; kind++)
 		n += range_count(kind);
@@ -59,6 +60,7 @@ static bool leaked_objects(void)
 	any |= leaked("address reservations", map_reservations());
 	any |= leaked("pools", mempool_alive());
 	any |= leaked("retained contexts", context_alive());
+	any |= leaked("graphs", graph_alive());
 	for (int kind = 0; kind < RANGE_KINDS; kind++)
 		any |= leaked(range_names[kind], range_count(kind));
 	return any;

@@ -5,6 +5,7 @@
  * where the driver asks the kernel. cuMemHostAlloc is the same with memory of the driver's.
  */
 #include "tests/fakecuda/fake_context.h"
+#include "tests/fakecuda/fake_queue.h"
 #include "tests/fakecuda/fake_range.h"
 
 #include <stdio.h>
@@ -85,6 +86,11 @@ static CUresult host_unregister(void *p)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	if (r->start != (uintptr_t)p)
 		return CUDA_ERROR_INVALID_VALUE;
+	queue_pump();
+	if (queue_uses(r->start, r->size))
+		return misuse("host memory %p is unregistered while a wait or a write of a word in "
+			      "it is queued",
+			      p);
 	range_drop(r);
 	free(r);
 	return CUDA_SUCCESS;

@@ -110,15 +110,10 @@ static CUresult free_own(struct pointer *it)
 	return CUDA_SUCCESS;
 }
 
-static CUresult pointer_free(CUdeviceptr address, CUstream stream)
+static CUresult pointer_free(CUdeviceptr address)
 {
-	struct pointer *it;
-	unsigned int gpu;
-	CUresult result = stream_gpu(stream, &gpu);
+	struct pointer *it = pointer_at(address);
 
-	if (result || !address)
-		return result;
-	it = pointer_at(address);
 	if (!it)
 		return misuse("free of %#llx, which is not allocated (any more)", address);
 	if (!it->mempool) {
@@ -128,6 +123,37 @@ static CUresult pointer_free(CUdeviceptr address, CUstream stream)
 	return it->mempool->memory->imported ? free_imported(it) : free_own(it);
 }
 
+static void run_free(void *data)
+{
+	pointer_free(*(CUdeviceptr *)data);
+}
+
+static CUresult free_async(CUdeviceptr address, CUstream stream)
+{
+	struct queue *q;
+	unsigned int gpu;
+	CUresult result = stream_queue(stream, &q, &gpu);
+
+	if (result || !address)
+		return result;
+	return queue_is_idle(q) && !q->capture
+		       ? pointer_free(address)
+		       : queue_put_work(q, run_free, &address, sizeof(address));
+}
+
+/* Waits for the context's work. */
+static CUresult free_now(CUdeviceptr address)
+{
+	struct queue *q;
+	unsigned int gpu;
+	CUresult result = stream_queue(NULL, &q, &gpu);
+
+	if (result || !address)
+		return result;
+	queue_wait_context(q->context);
+	return pointer_free(address);
+}
+
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
 	return FAKE_CALL(CALL_PLAIN, pool_alloc(ptr, size, pool, stream));
@@ -135,10 +161,10 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t size, CUmemoryPool poo
 
 CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 {
-	return FAKE_CALL(CALL_GIVES_BACK, pointer_free(ptr, stream));
+	return FAKE_CALL(CALL_GIVES_BACK, free_async(ptr, stream));
 }
 
 CUresult cuMemFree(CUdeviceptr ptr)
 {
-	return FAKE_CALL(CALL_GIVES_BACK, pointer_free(ptr, NULL));
+	return FAKE_CALL(CALL_GIVES_BACK, free_now(ptr));
 }

@@ -36,24 +36,43 @@ static void fill_run(unsigned char *p, size_t n, uint32_t value, size_t width)
 			memcpy(p + i, &value, width);
 }
 
+struct queued_fill {
+	CUdeviceptr at;
+	uint32_t value;
+	size_t width, bytes;
+	unsigned int gpu;
+};
+
+static void run_fill(void *data)
+{
+	struct queued_fill *f = data;
+	size_t run;
+
+	if (!range_allows(f->at, f->bytes, f->gpu, true)) {
+		misuse("a queued memset of %#llx uses memory that was freed or unmapped", f->at);
+		return;
+	}
+	for (size_t done = 0; done < f->bytes; done += run) {
+		unsigned char *p = range_at(f->at + done, &run);
+
+		if (run > f->bytes - done)
+			run = f->bytes - done;
+		fill_run(p, run, f->value, f->width);
+	}
+}
+
 static CUresult fill(CUdeviceptr at, uint32_t value, size_t width, size_t count, CUstream stream)
 {
-	size_t bytes = count * width, run;
-	unsigned int gpu;
-	CUresult result = stream_gpu(stream, &gpu);
+	struct queued_fill f = { .at = at, .value = value, .width = width };
+	struct queue *q;
+	CUresult result = stream_queue(stream, &q, &f.gpu);
 
 	if (result || !count)
 		return result;
-	if (at % width || count > SIZE_MAX / width || !range_allows(at, bytes, gpu, true))
+	f.bytes = count * width;
+	if (at % width || count > SIZE_MAX / width || !range_allows(at, f.bytes, f.gpu, true))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t done = 0; done < bytes; done += run) {
-		unsigned char *p = range_at(at + done, &run);
-
-		if (run > bytes - done)
-			run = bytes - done;
-		fill_run(p, run, value, width);
-	}
-	return CUDA_SUCCESS;
+	return queue_put_work(q, run_fill, &f, sizeof(f));
 }
 
 CUresult cuMemsetD8(CUdeviceptr dst, unsigned char value, size_t n)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * libcuda.so.1 for machines without a GPU: the driver API, made of memfds. Device memory is a
- * sparse memfd that is mapped into the process, so a device pointer is a CPU address, a kernel is
- * memcpy, and a stream has done its work when the call returns. What it answers was measured on an
- * H200 with driver 580; what a driver would let pass and a broker must not do aborts.
+ * sparse memfd that is mapped into the process, so a device pointer is a CPU address and a kernel
+ * is memcpy. A stream does its work in order: at once, or behind a wait for a word, which other
+ * processes may write, too. What it answers was measured on an H200 with driver 580; what a driver
+ * would let pass and a broker must not do aborts.
  *
  * Environment
  *   FAKECUDA_DEVICES=n      GPUs, 1 unless told, at most 8; 0: cuInit says NO_DEVICE
@@ -33,8 +34,10 @@
  *   a part; a reservation freed while something is mapped in it, with another size, or twice; a
  *   pointer freed twice or never allocated; a pool destroyed twice; an exporter that frees a pool's
  *   pointer while a live process still has it imported; an import of a pointer that its exporter
- *   has freed (a driver maps the next tenant's memory); a destroyed stream or event (a driver
- *   crashes).
+ *   has freed (a driver maps the next tenant's memory); a destroyed stream, event or graph (a
+ * driver crashes); a wait or a write of a word that is unaligned, unknown, or may not be written (a
+ *   driver ends the context), and words that are unregistered while one is queued; memory that is
+ *   freed or unmapped before the copy that is queued for it.
  *
  * Quirks that are faithful
  *   - A forked child of a process that has called cuInit gets NOT_INITIALIZED from every call. Our
@@ -56,7 +59,13 @@
  *     imported twice has the same address and is not counted. One above 5248 MiB kills the
  *     importer with SIGSEGV.
  *   - cuMemHostRegister of read-only pages needs CU_MEMHOSTREGISTER_READ_ONLY.
- * Not modelled: kernels, time, work that is still running, the memory that a context costs.
+ *   - Words of a mempool: INVALID_VALUE. Pageable memory is staged: a line of up to 64 KiB to a
+ *     device is taken at once, other copies wait. The legacy default stream is behind and before
+ *     all others of its context but the non-blocking ones. cuMemFree waits for the context.
+ *   - A graph is what one stream captured; the parameters of its batches of words can be changed in
+ *     the instantiated graph, as long as the graph itself lives.
+ * Not modelled: kernels (cuLaunchHostFunc plays them), time, work that outlives its process, the
+ * memory that a context costs.
  */
 #pragma once
 

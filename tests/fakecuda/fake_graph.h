@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Captured graphs: the operations of one stream, in their order.
+ */
+#pragma once
+
+#include "tests/fakecuda/fake_queue.h"
+
+/* Adds a node. Takes the operation. OUT_OF_MEMORY. */
+CUresult graph_add(struct graph *g, struct op *op);
+/* Adds a node of a checked batch. */
+CUresult graph_add_batch(struct graph *g, unsigned int n, const CUstreamBatchMemOpParams *params);
+/* Graphs and instantiated graphs that were not destroyed. */
+unsigned long graph_alive(void);
