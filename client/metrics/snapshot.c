@@ -344,6 +344,47 @@ static void write_lives(struct exposition *e, const struct gpushm_metrics *m)
 		m->lost);
 }
 
+/* ---- streams ---- */
+
+static void write_stream_counts(struct exposition *e, const struct gpushm_stream_metrics *m)
+{
+	static const char *const states[] = { "running", "ended", "orphaned" };
+	static const char *const follows[] = { "every", "latest", "share" };
+	static const char *const roles[] = { "reader", "producer" };
+	const uint64_t streams[] = { m->running, m->ended, m->orphaned };
+	const uint64_t readers[] = { m->every, m->latest, m->share };
+	const uint64_t deaths[] = { m->reader_deaths, m->producer_deaths };
+
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_streams", NULL,
+			  "Streams, by the state of their producer.");
+	write_words(e, "", "state", states, streams, array_size(streams));
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_streams_readers", NULL,
+			  "Readers that have joined a stream, by how they follow it.");
+	write_words(e, "", "follow", follows, readers, array_size(readers));
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_streams_deaths", NULL,
+			  "Processes that ended while they were readers or producers.");
+	write_words(e, "_total", "role", roles, deaths, array_size(deaths));
+}
+
+static void write_streams(struct exposition *e, const struct gpushm_stream_metrics *m)
+{
+	if (!m->known)
+		return;
+	write_stream_counts(e, m);
+	GAUGE("gpushm_streams_waiting",
+	      "Producers that have waited for a reader for a second or longer.", m->waiting);
+	COUNTER("gpushm_streams_frames", "Frames that were published.", m->frames);
+	exposition_family(e, EXPOSITION_SUMMARY, "gpushm_streams_stall_seconds", "seconds",
+			  "Time that producers have waited for readers.");
+	write_summary(e, "stream", NULL, m->stalls, m->stalled_ns);
+	COUNTER("gpushm_streams_dropped",
+		"Readers that were dropped, because they held up their producer.", m->dropped);
+	COUNTER("gpushm_streams_redone",
+		"Frames of dead readers with share that other readers got.", m->redone);
+	COUNTER("gpushm_streams_lost", "Frames of dead readers with share that nobody got.",
+		m->lost);
+}
+
 /* ---- owners ---- */
 
 static void owner_labels(struct exposition *e, uid_t uid)
@@ -388,6 +429,7 @@ void snapshot_write(const struct snapshot *s, struct exposition *e, bool by_owne
 		write_times(e, s->metrics);
 		write_driver_calls(e, s->metrics);
 		write_lives(e, s->metrics);
+		write_streams(e, &s->metrics->streams);
 	}
 	if (s->status && by_owner)
 		write_owners(e, s->status);

@@ -37,8 +37,8 @@ if [ -x "$build/gpushm-exporter" ]; then
 	same "gpushm-exporter's option" man/gpushm-exporter.8
 fi
 # Each metric, without _total and the like. A macro adds "gpushm_owner_" and most of "gpushm_pool_".
-sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/metrics/snapshot.c >"$folder/there"
-grep -ohE '"gpushm_[a-z_]*[a-z]"' client/metrics/snapshot.c | tr -d '"' >>"$folder/there"
+sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/metrics/*.c >"$folder/there"
+grep -ohE '"gpushm_[a-z_]*[a-z]"' client/metrics/*.c | tr -d '"' >>"$folder/there"
 grep -oE '\<gpushm_[a-z_]+' man/gpushm-exporter.8 | sed 's/_total$//; s/_info$//' >"$folder/told"
 same "metric" man/gpushm-exporter.8
 

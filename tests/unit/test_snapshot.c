@@ -139,6 +139,46 @@ START_TEST(an_old_daemon_or_none_prints_zeros)
 }
 END_TEST
 
+START_TEST(a_count_of_streams_is_missing_or_another_ones)
+{
+	metrics->streams = (struct gpushm_stream_metrics){ .known = 1,
+							   .running = 1,
+							   .ended = 2,
+							   .orphaned = 3,
+							   .every = 4,
+							   .latest = 5,
+							   .share = 6,
+							   .waiting = 7,
+							   .frames = 8,
+							   .stalls = 9,
+							   .stalled_ns = 10500000000,
+							   .dropped = 11,
+							   .redone = 12,
+							   .lost = 13,
+							   .reader_deaths = 14,
+							   .producer_deaths = 15 };
+	write_as(EXPOSITION_OPENMETRICS, false);
+	prints("gpushm_streams{state=\"running\"} 1");
+	prints("gpushm_streams{state=\"ended\"} 2");
+	prints("gpushm_streams{state=\"orphaned\"} 3");
+	prints("gpushm_streams_readers{follow=\"every\"} 4");
+	prints("gpushm_streams_readers{follow=\"latest\"} 5");
+	prints("gpushm_streams_readers{follow=\"share\"} 6");
+	prints("gpushm_streams_waiting 7");
+	prints("gpushm_streams_frames_total 8");
+	prints("gpushm_streams_stall_seconds_count 9");
+	prints("gpushm_streams_stall_seconds_sum 10.5");
+	prints("gpushm_streams_dropped_total 11");
+	prints("gpushm_streams_redone_total 12");
+	prints("gpushm_streams_lost_total 13");
+	prints("gpushm_streams_deaths_total{role=\"reader\"} 14");
+	prints("gpushm_streams_deaths_total{role=\"producer\"} 15");
+	metrics->streams.known = 0;
+	write_as(EXPOSITION_OPENMETRICS, false);
+	prints_no("gpushm_streams");
+}
+END_TEST
+
 START_TEST(users_are_labels_without_by_owner)
 {
 	status->usage = calloc(1, sizeof(*status->usage));
@@ -162,6 +202,7 @@ int main(void)
 	tcase_add_test(tc, a_histogram_does_not_add_up);
 	tcase_add_test(tc, codes_without_a_word_are_two_samples);
 	tcase_add_test(tc, an_old_daemon_or_none_prints_zeros);
+	tcase_add_test(tc, a_count_of_streams_is_missing_or_another_ones);
 	tcase_add_test(tc, users_are_labels_without_by_owner);
 	return suite_run("snapshot", tc, NULL);
 }
