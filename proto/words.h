@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The words for the kinds of pools, the states of buffers and ways of access: one table for the
- * daemon, the library, gpushmctl and the Python package. Everything is inline, because the Python
- * package links with the library only, which exports none of this.
+ * The words for the kinds of pools, the states of buffers, ways of access and streams: one table
+ * for the daemon, the library, gpushmctl and the Python package. Everything is inline, because the
+ * Python package links with the library only, which exports none of this.
  */
 #pragma once
 
@@ -46,4 +46,28 @@ static inline const char *event_word(unsigned int type)
 	};
 
 	return words[type < EVENT_WORDS ? type : 0];
+}
+
+/* enum stream_state: "running", "ended" or "orphaned"; "unknown" for any other number. */
+static inline const char *stream_state_word(unsigned int state)
+{
+	static const char *const words[] = { "unknown", "running", "ended", "orphaned" };
+
+	return words[state < 4 ? state : 0];
+}
+
+/* enum Follow: "every", "latest" or "share"; "unknown" for any other number. */
+static inline const char *follow_word(unsigned int follow)
+{
+	static const char *const words[] = { "unknown", "every", "latest", "share" };
+
+	return words[follow < 4 ? follow : 0];
+}
+
+/* enum Delivery: "at-least-once" or "at-most-once"; "unknown" for any other number. */
+static inline const char *delivery_word(unsigned int delivery)
+{
+	static const char *const words[] = { "unknown", "at-least-once", "at-most-once" };
+
+	return words[delivery < 3 ? delivery : 0];
 }

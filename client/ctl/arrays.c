@@ -5,7 +5,12 @@
  */
 #include "client/ctl/arrays.h"
 
+#include "client/base/spec.h"
+#include "client/ctl/npy.h"
+
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 static void add_row(const struct ctl *ctl, const struct gpushm_array *a, const char *buffer,
 		    struct table *t)
@@ -86,4 +91,45 @@ int arrays_names(struct gpushm_buffer *b)
 		gpushm_array_free(a);
 	}
 	return CTL_OK;
+}
+
+int arrays_missing(struct gpushm_buffer *b, const char *array)
+{
+	size_t n = gpushm_buffer_arrays(b), used = 0;
+	char names[200] = "";
+
+	for (size_t i = 0; i < n && i < 4 && used < sizeof(names); i++) {
+		struct gpushm_array *a = NULL;
+
+		if (gpushm_array_at(b, i, &a) < 0)
+			break;
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s\"%s\"",
+					 i ? ", " : "", gpushm_array_name(a));
+		gpushm_array_free(a);
+	}
+	return ctl_error(CTL_NOT_FOUND, "%s: it has no array \"%s\"; its %zu arrays are %s%s",
+			 gpushm_buffer_name(b), array, n, names, n > 4 ? ", ..." : "");
+}
+
+int arrays_npy_header(const struct gpushm_array *a, int64_t frames, size_t room, char **ret,
+		      size_t *ret_len)
+{
+	struct npy npy = { .dtype = dtype_from_public(gpushm_array_dtype(a)), .room = room };
+	const char *descr = gpushm_array_descr(a);
+	int r;
+
+	npy.fortran =
+		frames < 0 && gpushm_array_is_f_contiguous(a) && !gpushm_array_is_c_contiguous(a);
+	snprintf(npy.descr, sizeof(npy.descr), "%s", descr ? descr : "");
+	if (frames >= 0)
+		npy.shape[npy.ndim++] = frames;
+	for (int i = 0; i < gpushm_array_ndim(a) && npy.ndim < DIMENSIONS_MAX; i++)
+		npy.shape[npy.ndim++] = gpushm_array_shape(a)[i];
+	r = npy_format(&npy, ret, ret_len);
+	if (r == -ENOTSUP)
+		return ctl_error(CTL_FAILED,
+				 "NumPy has no type for %s; --raw writes the elements without a "
+				 "header",
+				 output_dtype(gpushm_array_dtype(a)).text);
+	return r < 0 ? ctl_error(CTL_FAILED, "%s", strerror(-r)) : CTL_OK;
 }

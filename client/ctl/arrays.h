@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arrays of an open buffer, as rows of a table or as JSON: for stat --arrays and ls --arrays.
+ * The arrays of an open buffer: as rows of a table or as JSON for stat --arrays and ls --arrays,
+ * and as headers of NumPy files.
  */
 #pragma once
 
@@ -19,3 +20,12 @@ int arrays_json(struct json *j, struct gpushm_buffer *b);
 
 /* One name a line, for completion in a shell; the array without a name is left out. */
 int arrays_names(struct gpushm_buffer *b);
+
+/* Prints that the buffer has no such array, and which it has. CTL_NOT_FOUND. */
+int arrays_missing(struct gpushm_buffer *b, const char *array);
+
+/* The header of a .npy file for the array's elements, malloc'd, of at least `room` bytes. frames:
+ * for so many arrays like this, one after the other in C order; -1: for this one, in the order that
+ * transfer_dump() writes. An exit code. */
+int arrays_npy_header(const struct gpushm_array *a, int64_t frames, size_t room, char **ret,
+		      size_t *ret_len);

@@ -173,14 +173,6 @@ static int print_batch(struct event_reader *r, const struct gpushm_events *batch
 	return ctl_error(CTL_FAILED, "standard output: %s", strerror(errno));
 }
 
-/* Whether the other end of the pipe has been closed. */
-static bool nobody_reads(void)
-{
-	struct pollfd p = { .fd = STDOUT_FILENO };
-
-	return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
-}
-
 /* ---- following ---- */
 
 /* libgpushm connects again where a daemon keeps buffers; here any daemon is good. */
@@ -236,7 +228,7 @@ static int follow(struct event_reader *r)
 	r->last = clock_monotonic_ms();
 	while (code == CTL_OK && more)
 		code = read_batch(r, &o, &more);
-	while (code == CTL_OK && !x->once && !is_done(r) && !nobody_reads()) {
+	while (code == CTL_OK && !x->once && !is_done(r) && !output_is_closed(STDOUT_FILENO)) {
 		o.timeout_ms = time_left(r, &last);
 		if (o.timeout_ms == 0)
 			return ctl_error(CTL_TIMED_OUT, "nothing has happened");

@@ -588,6 +588,8 @@ int npy_format(const struct npy *npy, char **ret, size_t *ret_len)
 	prelude = prelude_size(major);
 	/* The data start on a multiple of 64, for programs that map the file. */
 	total = (prelude + (size_t)n + 1 + 63) / 64 * 64;
+	if (total < npy->room)
+		total = npy->room;
 	out = malloc(total);
 	if (!out)
 		return -ENOMEM;

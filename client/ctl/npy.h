@@ -23,6 +23,7 @@ struct npy {
 	uint32_t ndim;
 	int64_t shape[DIMENSIONS_MAX];
 	uint64_t bytes; /* of the data */
+	size_t room;	/* npy_format(): the header has at least so many bytes */
 };
 
 struct npy_error {
@@ -40,7 +41,7 @@ int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error 
 /* Reads the header from a file, which is then at its data. 0 or -errno, with the reason in err. */
 int npy_read(int fd, struct npy *ret, struct npy_error *err);
 
-/* The header for an array, malloc'd, from dtype, descr, fortran, ndim and shape. 0; -ENOTSUP if
- * NumPy has no such dtype (float6, float4, vectors); -EOVERFLOW; -ENOMEM. A float8 is
- * written as "|V1", a bfloat16 as "<V2", as ml_dtypes does. */
+/* The header for an array, malloc'd, from dtype, descr, fortran, ndim, shape and room. 0; -ENOTSUP
+ * if NumPy has no such dtype (float6, float4, vectors); -EOVERFLOW; -ENOMEM. A float8 is written as
+ * "|V1", a bfloat16 as "<V2", as ml_dtypes does. */
 int npy_format(const struct npy *npy, char **ret, size_t *ret_len);

@@ -14,6 +14,7 @@
 
 #include <grp.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -327,4 +328,11 @@ bool output_colour(int fd)
 	const char *no_color = getenv("NO_COLOR"); /* no-color.org: set, and not empty */
 
 	return output_terminal(fd) && !(no_color && *no_color);
+}
+
+bool output_is_closed(int fd)
+{
+	struct pollfd p = { .fd = fd };
+
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
 }

@@ -90,3 +90,6 @@ bool output_terminal(int fd);
 
 /* Whether output to this fd is coloured: it is a terminal, and NO_COLOR is not set. */
 bool output_colour(int fd);
+
+/* Whether this fd is a pipe or a terminal whose other end has been closed. */
+bool output_is_closed(int fd);

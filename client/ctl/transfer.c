@@ -315,6 +315,11 @@ static int dump_c_order(struct transfer *t, const struct gpushm_array *a, int fd
 	return dump_rows(t, a, fd, file);
 }
 
+int transfer_dump_c(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
+{
+	return gpushm_array_nbytes(a) ? dump_c_order(t, a, fd, file) : CTL_OK;
+}
+
 int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, const char *file)
 {
 	if (!gpushm_array_nbytes(a))

@@ -61,6 +61,9 @@ int transfer_write(int fd, const char *file, const void *buf, size_t size);
 int transfer_fill(struct transfer *t, int fd, const char *file, struct gpushm_buffer *b,
 		  uint64_t offset, uint64_t bytes);
 
+/* Writes an array's elements to a file in C order. An exit code. */
+int transfer_dump_c(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);
+
 /* Writes an array's elements to a file: as they lie if the array is contiguous in C or Fortran
  * order, else in C order. An exit code. */
 int transfer_dump(struct transfer *t, const struct gpushm_array *a, int fd, const char *file);
