@@ -73,7 +73,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
-CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array))
+CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array stream))
 LOAD_SRC   := $(call in_folders,client/load)
 CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics)
 # gpushm-exporter is built where libmicrohttpd is.

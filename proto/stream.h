@@ -19,6 +19,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define STREAM_SLOTS_MIN 2u
@@ -74,7 +75,13 @@ struct stream_slot {
 	_Atomic uint64_t time_ns;  /* CLOCK_MONOTONIC at the publication */
 	_Atomic uint64_t begun_ns; /* CLOCK_MONOTONIC: the producer took the slot; while seq is 0 */
 	_Atomic uint32_t meta_bytes;
-	uint32_t reserved[5];
+	uint32_t reserved;
+	/* The frame that the slot has while seq is 0 and the producer looks whether it may take the
+	 * slot; else 0. A producer that dies there has not touched the memory. */
+	_Atomic uint64_t taking;
+	/* Bit i: a GPU is to wait for reader i before this slot is filled; until when:
+	 * stream_awaited(). */
+	_Atomic uint64_t waits;
 	unsigned char meta[STREAM_META_MAX];
 };
 
@@ -83,7 +90,7 @@ struct stream_head {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t slots;
-	uint32_t order_size; /* power of two, at least slots */
+	uint32_t order_size; /* power of two, more than slots */
 	uint32_t readers;    /* seats */
 	uint32_t delivery;   /* enum stream_delivery */
 	uint32_t keep_queue; /* 1: the group's frames are kept while it has no member */
@@ -99,7 +106,7 @@ struct stream_head {
 	_Atomic uint32_t state;	     /* enum stream_state */
 	_Atomic uint32_t producers;  /* + 1 with each producer */
 	uint32_t reserved1;
-	uint64_t reserved2[4];
+	uint64_t reserved2[3];
 
 	/* The producer's. */
 	_Atomic uint64_t newest; /* the last frame that was published; 0: none */
@@ -114,7 +121,8 @@ struct stream_head {
 	struct stream_seat seats[STREAM_READERS_MAX];
 	struct stream_slot slot[];
 	/* Behind the slots: _Atomic uint32_t order[order_size]: frame seq lies in slot
-	 * order[seq % order_size], if that slot has it still. */
+	 * order[seq % order_size], if that slot has it still. Then _Atomic uint64_t
+	 * awaited[slots][readers]: what a GPU is to wait for in the reader's released word. */
 };
 
 /* A ticket is the number of a claim on this page, from 1. A larger number than STREAM_TICKETS is
@@ -126,7 +134,8 @@ struct stream_head {
 
 struct stream_claim {
 	_Atomic uint64_t claim; /* ticket << 2 | enum stream_claim_state */
-	/* The GPU's word: ticket << 2 of the last claim that ended. The CPU writes it, too. */
+	/* Written by GPUs: ticket << 2 of the claim that ended. A claim that ends on the CPU is
+	 * taken back instead, so that no GPU takes it for the end of an earlier one. */
 	_Atomic uint64_t released;
 };
 enum stream_claim_state {
@@ -167,17 +176,25 @@ struct stream_group_page {
 
 	/* The first frame that no member has taken. */
 	_Atomic uint64_t next;
-	_Atomic uint64_t taken;	  /* frames that members took, for people */
-	_Atomic uint64_t redone;  /* frames of dead members that were given to others */
-	_Atomic uint64_t lost;	  /* frames of dead members that were not */
-	_Atomic uint64_t pending; /* entries of redo[] that are not 0; at least that many */
+	_Atomic uint64_t taken;	 /* frames that members took, for people */
+	_Atomic uint64_t redone; /* frames of dead members that were given to others */
+	_Atomic uint64_t lost;	 /* frames of dead members that were not */
+	/* + 1 after the daemon has written STREAM_REDO: a member that has looked at all slots since
+	 * need not look again. */
+	_Atomic uint64_t redos;
 	uint64_t reserved1[3];
 
-	/* By slot: a frame that a dead member held, to be taken by another; 0: none. It keeps the
-	 * slot as a claim does. */
-	_Atomic uint64_t redo[];
+	/* By slot: stream_owner(): which member took which frame; or STREAM_REDO: a dead member
+	 * held this frame, another is to take it, and it keeps the slot as a claim does. Changed by
+	 * compare and exchange alone. */
+	_Atomic uint64_t owner[];
 };
+#define STREAM_REDO 126u /* in place of a reader's index */
+#define STREAM_LOST 125u /* a dead member held this frame, and nobody gets it */
 
+_Static_assert(offsetof(struct stream_head, newest) % 64 == 0 &&
+		       offsetof(struct stream_head, slot) % 64 == 0,
+	       "the daemon's words, the producer's and each slot have cache lines of their own");
 _Static_assert(sizeof(struct stream_slot) == 128 && sizeof(struct stream_seat) == 32 &&
 		       sizeof(struct stream_claim) == 16,
 	       "what gpushm-protocol(7) says");
@@ -211,21 +228,35 @@ static inline uint64_t stream_claim_end(uint64_t word)
 	return word & ~3ull;
 }
 
+/* A member of the group that has taken a frame. */
+static inline uint64_t stream_owner(uint64_t seq, uint32_t reader)
+{
+	return seq << 7 | (reader + 1);
+}
+
+/* Whether a member has taken this frame, or one that has died had. */
+static inline bool stream_is_owned(uint64_t owner, uint64_t seq)
+{
+	return (owner & 127) != 0 && owner >> 7 == seq << 7 >> 7;
+}
+
 /* ---- sizes ---- */
 
+/* More than slots: 0 is no frame, so that slots + 1 numbers are in use where they wrap. */
 static inline uint32_t stream_order_size(uint32_t slots)
 {
 	uint32_t n = 2;
 
-	while (n < slots)
+	while (n <= slots)
 		n *= 2;
 	return n;
 }
 
-static inline uint64_t stream_head_bytes(uint32_t slots)
+static inline uint64_t stream_head_bytes(uint32_t slots, uint32_t readers)
 {
 	return sizeof(struct stream_head) + slots * sizeof(struct stream_slot) +
-	       stream_order_size(slots) * sizeof(uint32_t);
+	       stream_order_size(slots) * sizeof(uint32_t) +
+	       (uint64_t)slots * readers * sizeof(uint64_t);
 }
 
 static inline uint64_t stream_reader_bytes(uint32_t slots)
@@ -242,4 +273,14 @@ static inline _Atomic uint32_t *stream_order(const struct stream_head *h, uint32
 					     uint32_t order_size, uint64_t seq)
 {
 	return (_Atomic uint32_t *)(uintptr_t)&h->slot[slots] + (seq & (order_size - 1));
+}
+
+static inline _Atomic uint64_t *stream_awaited(const struct stream_head *h, uint32_t slots,
+					       uint32_t order_size, uint32_t readers, uint32_t slot,
+					       uint32_t reader)
+{
+	const _Atomic uint32_t *order = stream_order(h, slots, order_size, 0);
+
+	return (_Atomic uint64_t *)(uintptr_t)(order + order_size) + (uint64_t)slot * readers +
+	       reader;
 }

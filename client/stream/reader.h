@@ -18,14 +18,18 @@ struct reader {
 	uint32_t slots, order_size; /* checked: the head may say anything later */
 	uint32_t index, max_held;
 	uint64_t generation;
-	_Atomic uint64_t ticket; /* of the last claim */
-	uint64_t last;		 /* the last frame that was taken; 0: none */
+	_Atomic uint32_t held;
+	uint64_t ticket; /* of the last claim */
+	uint64_t last;	 /* the last frame that was taken; 0: none */
+	uint64_t cursor; /* every: the first frame that was not taken */
+	uint64_t redos;	 /* share: of the group's page, when no slot had a frame to be redone */
 };
 
 /* A frame that was taken. */
 struct reader_frame {
 	uint32_t slot;
 	uint64_t seq, ticket, time_ns, skipped;
+	uint64_t before; /* the slot's claim word that this one took the place of, or 0 */
 	uint32_t meta_bytes;
 	unsigned char meta[STREAM_META_MAX];
 };
@@ -36,14 +40,19 @@ void reader_init(struct reader *r, const struct stream_head *head, struct stream
 
 /* Takes the next frame; it stays as it is until it is released. Its memory is finished when the
  * slot's ready word is at least seq (reader_is_ready()), for which a GPU may wait. 0; -EAGAIN:
- * there is none yet; -EPIPE, -EOWNERDEAD, -ESTALE, -ENOBUFS as for gpushm_frame_next(). */
-int reader_take(struct reader *r, struct reader_frame *ret);
+ * there is none yet; -EPIPE, -EOWNERDEAD, -ESTALE, -ENOBUFS as for gpushm_frame_next(). *ret_wake,
+ * in each case: a claim was taken back and the producer sleeps: the caller wakes
+ * page->released_count. Keeps the page's taken, skipped and held. */
+int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake);
 
 bool reader_is_ready(const struct reader *r, const struct reader_frame *f);
 
 /* The value that a GPU is to write to the claim's released word, before
  * reader_release_enqueued(). */
 uint64_t reader_release_value(const struct reader_frame *f);
+/* What the released word must be at least before the GPU writes it: an earlier release of this slot
+ * is still queued, perhaps on another CUDA stream. 0: the GPU need not wait. */
+uint64_t reader_release_after(const struct reader *r, const struct reader_frame *f);
 
 /* The write is enqueued. Returns whether the producer sleeps: the caller wakes
  * page->released_count. */

@@ -20,8 +20,8 @@ struct writer_page {
 struct writer {
 	struct stream_head *head;
 	const struct stream_group_page *group;
-	uint32_t slots, order_size; /* checked: the head may say anything later */
-	uint64_t seq;		    /* of the next frame */
+	uint32_t slots, order_size, readers; /* checked: the head may say anything later */
+	uint64_t seq;			     /* of the next frame */
 	struct writer_page pages[STREAM_READERS_MAX];
 	/* Owned; the slots that are not being filled, the one with the oldest frame first. A ring
 	 * of `slots` entries. */
@@ -49,7 +49,9 @@ struct writer_slot {
 struct writer_blocker {
 	uint32_t reader; /* STREAM_READERS_MAX: the share group, or nobody */
 	uint64_t generation;
-	uint32_t released_count; /* of its page before the look: what to wait for */
+	/* Also after a success: a reader sleeps that may have missed a frame while this looked at
+	 * its slot. The caller wakes head->wake. */
+	bool wake;
 };
 
 /* Begins with the frame after head->newest, with the slots as the head has them, which an earlier
@@ -64,10 +66,11 @@ bool writer_unmapped(const struct writer *w, uint32_t *ret);
 const struct stream_reader_page *writer_map(struct writer *w, uint32_t reader, uint64_t generation,
 					    const struct stream_reader_page *page);
 
-/* Takes the oldest slot that nobody needs. gpu: the caller can let a GPU wait for *ret's waits and
- * `finished`; else only slots that need no wait are taken. 0; -EAGAIN: there is none, *blocker says
- * why; -ESTALE: a reader has joined meanwhile whose page is not mapped. */
-int writer_take(struct writer *w, bool gpu, struct writer_slot *ret,
+/* Takes the oldest slot that nobody needs. now_ns: CLOCK_MONOTONIC. gpu: the caller can let a GPU
+ * wait for *ret's waits and `finished`; else only slots that need no wait are taken. 0; -EAGAIN:
+ * there is none, *blocker says why; -ESTALE: a reader has joined meanwhile whose page is not
+ * mapped. */
+int writer_take(struct writer *w, bool gpu, uint64_t now_ns, struct writer_slot *ret,
 		struct writer_blocker *blocker);
 
 /* Makes a frame of the slot. The caller has enqueued the write of the slot's ready word, or
