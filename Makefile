@@ -413,6 +413,13 @@ $(BUILD)/tests/bench/models_load: $(call objects,tests/bench/models_load.c) $(TE
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm-load -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS)
 
+# Frames from process to process, beside the other ways.
+STREAMS_BENCH_SRC := $(wildcard tests/bench/streams/*.c) tests/bench/sample.c
+$(BUILD)/tests/bench/streams: $(call objects,$(STREAMS_BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
+		$(CLIENT_LIBS)
+
 BENCH_OUT = $(or $(OUT),$(BUILD))
 
 PLOT = $(or $(wildcard $(BUILD)/venv/bin/python),python3) -B tests/bench/plot.py $(BENCH_OUT)
@@ -430,6 +437,16 @@ bench-gpu:
 	@bad=0; export $(GPU_PATH); \
 	$(BUILD)/gpushm-bench --json $(BENCH_OUT)/bench.json $(BENCH) || bad=1; \
 	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; $(PLOT) || bad=1; exit $$bad
+# Likewise for streams, without MPS and, where its daemon is, with it. STREAMS= are the options of tests/bench/streams.
+STREAMS ?=
+STREAMS_BIN = $(BUILD)/tests/bench/streams
+.PHONY: bench-streams
+bench-streams: $(if $(wildcard $(BUILD)/deps),,$(BUILD)/gpushmd $(STREAMS_BIN))
+	@bad=0; export $(GPU_PATH); \
+	$(STREAMS_BIN) --json $(BENCH_OUT)/streams.json $(STREAMS) || bad=1; \
+	if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$(STREAMS)" ]; then \
+		$(STREAMS_BIN) --mps --json $(BENCH_OUT)/streams-mps.json || bad=1; fi; \
+	python3 tests/bench/markdown.py $(BENCH_OUT) >$(BENCH_OUT)/streams.md || bad=1; $(PLOT) || bad=1; exit $$bad
 # Likewise for models: a file of MODELS_GIB in MODELS_FOLDER, loaded, saved and verified, beside what people use today.
 MODELS_FOLDER ?= /dev/shm
 MODELS_GIB ?= 16

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Prints the result of a run as the tables of RESULTS.md.
 
-    python3 tests/bench/markdown.py FOLDER      # with bench.json and peers.json of make bench-gpu
+    python3 tests/bench/markdown.py FOLDER      # with bench.json and peers.json of make bench-gpu, or streams.json and
+                                                # streams-mps.json of make bench-streams
 """
 import json
 import os
@@ -52,8 +53,37 @@ def print_peers(results):
             print(f"\n{peers.WAYS[r['way']][0]}, {peers.case_text(r['count'], r['bytes'])}: {r['error'][:120]}")
 
 
+def streams_wanted(row):
+    """What a row of streams wants of gpushm, and what it got."""
+    if row["wanted"] == "nothing":
+        return ""
+    bound = f"{row['bound']:g}"
+    other = next((way["label"] for way in row["ways"] if way["way"] == row["beside"]), "")
+    sign = ">=" if row["wanted"] == "ratio at least" else "<="
+    text = f"{sign} {bound} {row['unit']}" if row["wanted"] == "value at most" else f"{sign} {bound} x {other}"
+    if row["judged"] is None:
+        return f"{text}: not measured"
+    got = "" if row["wanted"] == "value at most" else f": {row['judged']:.2f}"
+    return text + got + ("" if row["reached"] else ", **not reached**")
+
+
+def print_streams(run):
+    mps = ", under MPS" if run["mps"] else ""
+    print(f"gpushm {run['gpushm']}, Linux {run['kernel']}, {run['cores']} cores, {run['gpu'] or 'no GPU'}{mps}\n")
+    print("| what | way | median | least | p99 | wanted |\n|---|---|---|---|---|---|")
+    for row in run["rows"]:
+        for i, way in enumerate(row["ways"]):
+            what, aim = (f"{row['what']}, {row['unit']}", streams_wanted(row)) if i == 0 else ("", "")
+            if "error" in way:
+                print(f"| {what} | {way['label']} | left out: {way['error'][:100]} | | | {aim} |")
+            else:
+                print(f"| {what} | {way['label']} | {number(way['median'])} | {number(way['min'])} | "
+                      f"{number(way['p99'])} | {aim} |")
+
+
 def main():
-    for name, write in (("bench.json", print_bench), ("peers.json", print_peers)):
+    for name, write in (("bench.json", print_bench), ("peers.json", print_peers), ("streams.json", print_streams),
+                        ("streams-mps.json", print_streams)):
         path = os.path.join(sys.argv[1], name)
         if os.path.exists(path):
             with open(path) as f:

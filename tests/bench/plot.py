@@ -4,7 +4,8 @@
     python3 tests/bench/plot.py FOLDER
 
 From bench.json in FOLDER: latency.svg, each operation beside its floor, and scaling.svg, an attach with ever more
-buffers and clients. From peers.json: peers.svg, gpushm beside the ways in use today. A missing file is left out.
+buffers and clients. From peers.json: peers.svg, gpushm beside the ways in use today. From streams.json and
+streams-mps.json: streams.svg, frames by gpushm's streams and by other ways. A missing file is left out.
 """
 import json
 import os
@@ -86,6 +87,73 @@ def draw_peers(plt, results):
     return figure
 
 
+def measured_ways(row):
+    return [way for way in row["ways"] if "median" in way] if row else []
+
+
+def draw_ways(axes, row, under_mps):
+    """A panel: the medians of a row's ways, and below each of them the one under MPS."""
+    labels, y = [], 0
+    other = {way["way"]: way for way in measured_ways(under_mps)}
+    for way in measured_ways(row):
+        ours = OURS if way["way"].startswith("stream") else OTHERS
+        for result, hatch in ((way, ""), (other.get(way["way"]), "////")):
+            if result:
+                axes.barh(y, result["median"], color=ours, hatch=hatch, edgecolor="white")
+                axes.annotate(format(result["median"], ",.0f" if result["median"] > 1000 else ".3g") + (" MPS" if hatch else ""), (result["median"], y), (3, 0),
+                              textcoords="offset points", va="center", fontsize=7)
+                labels.append((y, "" if hatch else way["label"]))
+                y += 1
+    axes.set_yticks([at for at, _ in labels], [text for _, text in labels], fontsize=7)
+    axes.set_xscale("linear" if row["unit"] == "ms" else "log")
+    axes.invert_yaxis()
+    axes.margins(x=0.3)
+    axes.set_title(f"{row['what']}, {row['unit']}", fontsize=8, loc="left")
+
+
+COSTS = {"cost_host": "host pool", "cost": "GPU, readers have released", "cost_waits": "GPU waits for the readers",
+         "calls": "the driver's calls alone"}
+
+
+def draw_costs(axes, rows):
+    """A panel: begin and publish with more and more readers."""
+    for prefix, label in COSTS.items():
+        points = [(n, way["median"]) for n in (1, 8, 64) for way in measured_ways(rows.get(f"{prefix}_{n}"))]
+        if points:
+            axes.plot(*zip(*points), "o-", label=label, color=OTHERS if prefix == "calls" else None)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.legend(fontsize=7)
+    axes.set_title("begin and publish, us, by readers", fontsize=8, loc="left")
+
+
+def draw_streams(plt, run):
+    rows = {row["id"]: row for row in run["rows"]}
+    panels = [row for row in run["rows"] if measured_ways(row) and not row["id"].startswith(tuple(COSTS))]
+    if not panels:
+        return None
+    height = -(-(len(panels) + 1) // 2)
+    figure, grid = plt.subplots(height, 2, figsize=(12, 1.9 * height), squeeze=False, layout="constrained")
+    axes = list(grid.flat)
+    for place, row in zip(axes, panels):
+        draw_ways(place, row, run["under_mps"].get(row["id"]))
+    draw_costs(axes[len(panels)], rows)
+    for unused in axes[len(panels) + 1:]:
+        unused.remove()
+    figure.suptitle("gpushm's streams (dark) and other ways; hatched: under MPS. "
+                    f"{'NO REAL GPU' if run['fake'] else run['gpu'] or 'no GPU'}", fontsize=9)
+    return figure
+
+
+def add_mps(run, folder):
+    """The rows of the run under MPS, beside those of the other."""
+    path = os.path.join(folder, "streams-mps.json")
+    run["under_mps"] = {}
+    if os.path.exists(path):
+        with open(path) as f:
+            run["under_mps"] = {row["id"]: row for row in json.load(f)["rows"]}
+
+
 def save(plt, figure, path):
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
@@ -106,13 +174,16 @@ def main():
     matplotlib.rcParams.update({"svg.hashsalt": "gpushm", "svg.fonttype": "none"})
     import matplotlib.pyplot as plt
 
-    plots = {"bench": {"latency": draw_latency, "scaling": draw_scaling}, "peers": {"peers": draw_peers}}
+    plots = {"bench": {"latency": draw_latency, "scaling": draw_scaling}, "peers": {"peers": draw_peers},
+             "streams": {"streams": draw_streams}}
     for name, draws in plots.items():
         data = os.path.join(sys.argv[1], f"{name}.json")
         if not os.path.exists(data):
             continue
         with open(data) as f:
             measured = json.load(f)
+        if name == "streams":
+            add_mps(measured, sys.argv[1])
         for picture, draw in draws.items():
             figure = draw(plt, measured)
             if figure:
