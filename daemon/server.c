@@ -377,6 +377,8 @@ static void on_housekeeping(uv_timer_t *timer)
 	handover_tidy(&s->handover);
 	accounts_count_fds(&s->service.catalog.accounts);
 	catalog_look_at_retained(&s->service.catalog, RETAINED_LOOKS);
+	retired_pages_look(&s->service.catalog.retired_pages, RETAINED_LOOKS);
+	catalog_look_at_streams(&s->service.catalog, &s->service.turns);
 	pools_look(&s->pools, s->config->driver_timeout);
 	reaper_tell_suspects(&s->service.reaper);
 	ratelimit_settle(&s->service.violation_lines, clock_monotonic_ns());

@@ -20,8 +20,9 @@ static const struct {
 	const char *noun, *key, *remedy;
 } items[] = {
 	[ACCOUNT_BYTES] = { "memory", "max-bytes", "unlink buffers that are not needed" },
-	[ACCOUNT_TABLES] = { "memory for tables", "max-table-bytes",
-			     "describe fewer arrays, with shorter names and descrs" },
+	[ACCOUNT_TABLES] = { "memory for tables and pages of streams", "max-table-bytes",
+			     "describe fewer arrays, with shorter names and descrs, or have fewer "
+			     "streams and readers" },
 	[ACCOUNT_BUFFERS] = { "buffers", "max-buffers",
 			      "unlink some, or put many arrays into one buffer" },
 	[ACCOUNT_LEASES] = { "leases", "max-leases", "close buffers that are not needed" },
@@ -34,6 +35,8 @@ static const struct {
 			   "put many arrays into one buffer" },
 	[ACCOUNT_KEPT_PIDS] = { "processes kept by systemd", "max-share",
 				"let fewer processes of containers hold buffers" },
+	[ACCOUNT_KEPT_PAGES] = { "pages of streams kept by systemd", "max-share",
+				 "have fewer streams and readers" },
 	[ACCOUNT_WATCHED] = { "watched names", "max-share", "watch fewer names" },
 };
 

@@ -3,10 +3,11 @@
  * An account: what one uid holds. Every object has its charge as a member and discharges it; an
  * account lives while anything is charged to it.
  *
- * Bytes, tables, buffers, leases and connections have a limit for each user. What the daemon has a
- * fixed number of, all users share: its descriptors, the descriptors that the kernel lets it have
- * in flight, the places in the fd store, and watched names. A user may hold at most as much of such
- * a thing as it leaves to others (max-share), and an eighth of it is for administrators alone.
+ * Bytes, tables (and pages of streams), buffers, leases and connections have a limit for each user.
+ * What the daemon has a fixed number of, all users share: its descriptors, the descriptors that the
+ * kernel lets it have in flight, the places in the fd store, and watched names. A user may hold at
+ * most as much of such a thing as it leaves to others (max-share), and an eighth of it is for
+ * administrators alone.
  */
 #pragma once
 
@@ -21,11 +22,12 @@ enum account_item {
 	ACCOUNT_BUFFERS,
 	ACCOUNT_LEASES,
 	ACCOUNT_PEERS,
-	ACCOUNT_FDS,	   /* descriptors of the daemon: the first of those with a budget */
-	ACCOUNT_IN_FLIGHT, /* descriptors in replies that the client may not have read */
-	ACCOUNT_KEPT,	   /* buffers that systemd keeps over the daemon's death */
-	ACCOUNT_KEPT_PIDS, /* pidfds that systemd keeps, of processes that we don't see */
-	ACCOUNT_WATCHED,   /* names and buffers in WATCH requests that wait */
+	ACCOUNT_FDS,	    /* descriptors of the daemon: the first of those with a budget */
+	ACCOUNT_IN_FLIGHT,  /* descriptors in replies that the client may not have read */
+	ACCOUNT_KEPT,	    /* buffers that systemd keeps over the daemon's death */
+	ACCOUNT_KEPT_PIDS,  /* pidfds that systemd keeps, of processes that we don't see */
+	ACCOUNT_KEPT_PAGES, /* pages of streams that systemd keeps */
+	ACCOUNT_WATCHED,    /* names and buffers in WATCH requests that wait */
 	ACCOUNT_ITEMS
 };
 

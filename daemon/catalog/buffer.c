@@ -217,6 +217,7 @@ struct buffer *buffer_free(struct buffer *b)
 	assert(list_empty(&b->leases));
 	end_reservation(b);
 	give_back(b);
+	stream_free(b->stream);
 	table_builder_free(b->table);
 	close_fd(&b->table_fd);
 	discharge(&b->bytes_charge);
@@ -402,6 +403,7 @@ int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, en
 	l->id = id;
 	l->since_ns = clock_realtime_ns();
 	l->filling = b->state == BUFFER_FILLING;
+	l->reader = -1;
 	list_init(&l->process_link);
 	lease_move(l, p);
 	list_insert(&b->leases, &l->buffer_link);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "daemon/catalog/process.h"
+#include "daemon/catalog/stream.h"
 #include "daemon/pool/pool.h"
 #include "proto/status_page.h"
 #include "proto/table.h"
@@ -62,6 +63,8 @@ struct buffer {
 	uint64_t table_bytes, digest;
 	uint32_t arrays;
 	int table_fd; /* once published, where there is anything in it; else -1 */
+
+	struct stream *stream; /* owned; NULL: it is none */
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;
@@ -190,6 +193,8 @@ struct lease {
 	uint64_t id;
 	enum access access;
 	bool filling;	   /* counted in process::filling */
+	bool left;	   /* it was the stream's producer, or one of its readers */
+	int8_t reader;	   /* the index of its seat; -1: it follows no stream */
 	uint64_t since_ns; /* CLOCK_REALTIME */
 };
 

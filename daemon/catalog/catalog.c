@@ -33,6 +33,8 @@ int catalog_init(struct catalog *c, const struct config *config, struct list *po
 	c->default_pool = config->default_pool;
 	list_init(&c->buffers);
 	list_init(&c->retained);
+	list_init(&c->streams);
+	list_init(&c->retired_pages.all);
 	list_init(&c->observers);
 	if (accounts_init(&c->accounts, config) < 0 || hashtable_init(&c->by_name) < 0 ||
 	    hashtable_init(&c->by_id) < 0 || hashtable_init(&c->leases) < 0 ||
@@ -366,6 +368,7 @@ static void end_if_unused(struct catalog *c, struct buffer *b)
 	if (c->page)
 		status_page_give(c->page, b->cell);
 	notify(c, b, NULL, BUFFER_FREED);
+	catalog_free_stream(c, b);
 	if (c->ending || b->keep_memory || !buffer_withdraw(b)) {
 		buffer_free(b);
 		return;
@@ -454,6 +457,7 @@ void catalog_unlink_all(struct catalog *c)
 		buffer_free(b);
 	c->n_retained = 0;
 	c->retained_bytes = 0;
+	retired_pages_done(&c->retired_pages);
 }
 
 void catalog_free_unused(struct catalog *c)
@@ -482,6 +486,8 @@ void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why)
 		lost_add(&c->lost, b->key, why);
 	event_log_add(&c->events, .type = EVENT_LOST, .buffer = b, .text = why);
 	unlink_name(c, b, NULL, "its memory is lost");
+	if (b->stream)
+		catalog_producer_left(c, b, NULL, true);
 	if (n == 0)
 		end_if_unused(c, b);
 	/* The end of the last lease frees the buffer. */
@@ -547,6 +553,7 @@ void catalog_end_lease(struct catalog *c, struct lease *l)
 {
 	struct buffer *b = l->buffer;
 
+	catalog_leave_stream(c, l, false);
 	record_lease(c, l, LEASE_ENDED);
 	hashtable_drop(&c->leases, &l->link);
 	c->n_leases--;
@@ -565,6 +572,7 @@ void catalog_close_lease(struct catalog *c, struct lease *l, bool discard)
 		lost_add_dropped(&c->lost, b, l->process, false);
 	event_log_add(&c->events, .type = EVENT_CLOSED, .who = l->process, .buffer = b,
 		      .access = l->access);
+	catalog_leave_stream(c, l, true);
 	catalog_end_lease(c, l);
 }
 
@@ -572,7 +580,7 @@ void catalog_holder_died(struct catalog *c, struct lease *l)
 {
 	event_log_add(&c->events, .type = EVENT_DIED, .who = l->process, .buffer = l->buffer,
 		      .access = l->access);
-	if (l->access == ACCESS_WRITE)
+	if (l->access == ACCESS_WRITE && !l->buffer->stream)
 		catalog_mark_dirty(c, l->buffer, l->process);
 	catalog_end_lease(c, l);
 }

@@ -20,10 +20,15 @@ enum buffer_event {
 	BUFFER_RENAMED,	   /* it has another name */
 	BUFFER_UNLINKED,   /* it has lost its name */
 	BUFFER_LEASE_OVER, /* of an unlinked buffer: fewer processes may see it */
+	BUFFER_ORPHANED,   /* a stream whose producer died; only on_buffer() is called */
 	BUFFER_FREED
 };
 
 enum lease_event { LEASE_GRANTED, LEASE_MOVED, LEASE_ENDED };
+enum reader_event {
+	READER_JOINED, /* has a seat, or was dropped from the stream */
+	READER_GONE    /* its seat is about to be freed */
+};
 
 /* An observer follows what happens to buffers and leases: the journal writes it down, and the
  * requests that wait for a change are woken. It is a member of the object that observes, and stays
@@ -42,6 +47,11 @@ struct catalog_observer {
 			   const struct buffer *replaced);
 	int (*record_lease)(struct catalog_observer *o, const struct lease *l,
 			    enum lease_event event);
+	/* Of published streams: it has another producer, or none; and its readers. An error refuses
+	 * a new producer and READER_JOINED. */
+	int (*record_stream)(struct catalog_observer *o, struct buffer *b);
+	int (*record_reader)(struct catalog_observer *o, const struct lease *l,
+			     enum reader_event event);
 	/* The process has no lease any more, and is about to be freed. */
 	void (*record_process_end)(struct catalog_observer *o, struct process *p);
 
@@ -67,7 +77,12 @@ struct catalog {
 	struct list retained;
 	uint32_t n_retained;
 	uint64_t retained_bytes; /* of memory and tables */
-	bool ending;		 /* the daemon ends: nothing is retained any more */
+	struct list streams;	 /* stream::link, in the order of their buffers' ids */
+	uint32_t n_streams;
+	struct retired_pages retired_pages;
+	struct stream_counts past_streams;	 /* the sums of those that were freed */
+	uint64_t reader_deaths, producer_deaths; /* of streams */
+	bool ending;				 /* the daemon ends: nothing is retained any more */
 	uint32_t n_buffers, n_leases;
 	uint32_t n_write_leases;			 /* of n_leases */
 	uint32_t n_states[POOLS_MAX][BUFFER_SHARED + 1]; /* buffers, by pool::index and state */
@@ -205,6 +220,59 @@ void catalog_forget_process(struct catalog *c, struct process *p);
 /* The buffer's memory is gone although nobody freed it: frees the name, ends the leases and frees
  * the buffer. Until the name is created again its clients are told why. */
 void catalog_memory_lost(struct catalog *c, struct buffer *b, const char *why);
+
+/* ---- streams (streams.c) ---- */
+
+/* Makes a stream of a buffer that is being filled; the lease's process is its producer. */
+int catalog_make_stream(struct catalog *c, struct lease *l, const struct stream_shape *spec,
+			struct fault *f);
+
+/* Before the buffer is opened for writing: a stream has one producer. CODE_STATE while that lives.
+ */
+int catalog_check_writer(const struct buffer *b, bool produce, struct fault *f);
+
+/* The lease, for writing, continues the stream. */
+int catalog_produce(struct catalog *c, struct lease *l, struct fault *f);
+
+/* Gives a lease for reading a seat. as: follow and max_held. */
+int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader *as,
+		 struct fault *f);
+
+/* For the producer. A reader that has gone, or that another has followed in the seat, is no error.
+ */
+int catalog_drop_reader(struct catalog *c, struct lease *l, uint32_t index, uint64_t generation,
+			struct fault *f);
+
+/* The lease leaves the stream, and stays. No error if it has left already. */
+int catalog_give_up(struct catalog *c, struct lease *l, struct fault *f);
+
+/* A page as the lease may have it. The fd is the stream's. */
+struct stream_lent {
+	int fd;
+	uint64_t bytes, generation;
+	bool writable;
+};
+int catalog_lend_page(const struct lease *l, uint32_t page, struct stream_lent *ret,
+		      struct fault *f);
+
+/* What the lease was to its stream ends; nothing if it was nothing. closed: as its process wants
+ * it. */
+void catalog_leave_stream(struct catalog *c, struct lease *l, bool closed);
+
+/* Queues, as work of the streams' owners, a look for readers whose GPU holds up the producer's.
+ * Call it periodically. */
+void catalog_look_at_streams(struct catalog *c, struct turns *turns);
+
+/* The buffer ends. */
+void catalog_free_stream(struct catalog *c, struct buffer *b);
+
+/* Of all streams, and of those that were freed. */
+struct stream_counts catalog_stream_counts(const struct catalog *c);
+
+/* An earlier daemon's stream and reader. */
+void catalog_insert_stream(struct catalog *c, struct buffer *b, struct stream *s);
+void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,
+			   bool closed);
 
 /* ---- from one daemon to the next ---- */
 

@@ -150,6 +150,11 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 	if (b->state != BUFFER_FILLING)
 		return fault(f, CODE_STATE, "buffer \"%s\" is published already",
 			     b->key ? b->key : "");
+	if (b->stream && state != BUFFER_SHARED)
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\" is a stream, which is written again and again: publish "
+			     "it shared",
+			     b->key ? b->key : "");
 	if (other)
 		r = new_name(c, l->process, key, replace, &name, f);
 	if (r == 0)
@@ -165,6 +170,8 @@ int catalog_publish(struct catalog *c, struct lease *l, enum buffer_state state,
 		event_log_add(&c->events, .type = EVENT_PUBLISHED, .who = l->process, .buffer = b);
 	}
 	buffer_drop_originals(b);
+	if (b->stream)
+		stream_drop_originals(b->stream);
 	return 0;
 }
 

@@ -41,6 +41,7 @@ static int fill_hello(struct reply *reply, struct session *s, bool status_page, 
 	SET(m, kept, service->kept);
 	SET(m, quiet_close, true);
 	SET(m, rename, true);
+	SET(m, streams, true);
 	SET(m, session, s->process->session);
 	if (status_page && service->catalog.page) {
 		SET(m, board_fd, true);

@@ -34,10 +34,18 @@ static int try_open(struct session *s, const char *key, struct reply *reply, str
 		r = catalog_refuse_dirty(b, f);
 	if (r == 0)
 		r = refuse_large_table(s, key, b, f);
+	if (r == 0 && access == ACCESS_WRITE)
+		r = catalog_check_writer(b, s->pending.u.open.produce, f);
 	if (r == 0)
 		r = catalog_grant(c, s->process, b, access, &l, f);
 	if (r < 0)
 		return r;
+	if (s->pending.u.open.produce)
+		r = catalog_produce(c, l, f);
+	if (r < 0) {
+		catalog_end_lease(c, l);
+		return r;
+	}
 	b->opens++;
 	reply_attach(reply, s, l);
 	return 0;
@@ -57,6 +65,10 @@ int request_open(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		return request_bad(f, "OPEN", "access must be read or write");
 	s->pending.u.open.access = m->has_access ? (enum access)m->access : ACCESS_READ;
 	s->pending.u.open.refuse_dirty = m->has_refuse_dirty && m->refuse_dirty;
+	s->pending.u.open.produce = m->has_produce && m->produce;
+	s->pending.waits_for_producer = s->pending.u.open.produce;
+	if (s->pending.u.open.produce && s->pending.u.open.access != ACCESS_WRITE)
+		return request_bad(f, "OPEN", "a producer opens for writing");
 	return request_attempt_or_wait(s, key, m->wait_ms, m->has_while_filling && m->while_filling,
 				       try_open, reply, f);
 }

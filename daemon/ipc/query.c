@@ -91,6 +91,7 @@ static int fill_buffer(Gpushm__Proto__Buffer *m, struct session *s, const struct
 	SET(m, transient, b->transient);
 	SET(m, dirty, b->dirty);
 	SET(m, kept, buffer_is_kept(b));
+	SET(m, stream, b->stream != NULL);
 	SET(m, created_ns, b->created_ns);
 	SET(m, published_ns, b->published_ns);
 	SET(m, arrays, b->arrays);
@@ -194,6 +195,7 @@ int request_stat(struct session *s, const Gpushm__Proto__Request *q, struct repl
 		return r;
 	s->pending.u.stat.holders = m->has_holders && m->holders;
 	s->pending.u.stat.waits = m->wait_ms != 0;
+	s->pending.waits_for_producer = false;
 	return request_attempt_or_wait(s, key, m->wait_ms, false, try_stat, reply, f);
 }
 
@@ -435,7 +437,8 @@ int request_status(struct session *s, const Gpushm__Proto__Request *q, struct re
 	SET(m, violations, service->violations);
 	SET(m, pools_failed, count_failed(&service->catalog));
 	SET(m, retained, service->catalog.n_retained);
-	SET(m, retained_bytes, service->catalog.retained_bytes);
+	SET(m, retained_bytes,
+	    service->catalog.retained_bytes + service->catalog.retired_pages.bytes);
 	fill_fds(m);
 	return fill_refusals(m, s, f) < 0 ? -ENOMEM : fill_usages(m, s, f);
 }

@@ -38,9 +38,13 @@ struct reply {
 		Gpushm__Proto__WatchReply watched;
 		Gpushm__Proto__MetricsReply metrics;
 		Gpushm__Proto__EventsReply events;
+		Gpushm__Proto__JoinReply joined;
+		Gpushm__Proto__PageReply page;
+		Gpushm__Proto__StreamsReply streams;
 	} u;
 	struct fault fault;	/* the text that u.error points to */
-	int fds[FRAME_FDS_MAX]; /* borrowed from the lease's buffer, or the status page's fd */
+	int fds[FRAME_FDS_MAX]; /* borrowed from the lease's buffer or its stream, or the status
+				   page's */
 	size_t n_fds;
 	struct lease *lease; /* made for this reply: it ends if the reply can't be sent */
 	uint64_t pool_bit;   /* bit of the pool whose fd is among fds */

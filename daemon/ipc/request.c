@@ -33,6 +33,11 @@ static request_function *const handlers[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = request_rename,
 	[GPUSHM__PROTO__REQUEST__VERB_METRICS] = request_metrics,
 	[GPUSHM__PROTO__REQUEST__VERB_EVENTS] = request_events,
+	[GPUSHM__PROTO__REQUEST__VERB_STREAM] = request_stream,
+	[GPUSHM__PROTO__REQUEST__VERB_JOIN] = request_join,
+	[GPUSHM__PROTO__REQUEST__VERB_PAGE] = request_page,
+	[GPUSHM__PROTO__REQUEST__VERB_DROP] = request_drop,
+	[GPUSHM__PROTO__REQUEST__VERB_STREAMS] = request_streams,
 };
 _Static_assert(array_size(handlers) <= VERBS_MAX, "each verb has its counts");
 
@@ -65,7 +70,8 @@ int request_lease(struct session *s, const char *request, bool has, uint64_t id,
 static bool may_change(const struct session *s, enum code code)
 {
 	return (code == CODE_NOT_FOUND && !s->pending.waiter.while_filling) ||
-	       code == CODE_NOT_PUBLISHED || code == CODE_DIRTY;
+	       code == CODE_NOT_PUBLISHED || code == CODE_DIRTY ||
+	       (code == CODE_STATE && s->pending.waits_for_producer);
 }
 
 static void refuse_late(const struct session *s, const char *key, struct fault *f)
@@ -89,7 +95,7 @@ static void on_wake(struct waiter *w, bool timed_out)
 
 	if (r < 0 && !timed_out && may_change(s, f.code))
 		return;
-	if (r < 0 && may_change(s, f.code))
+	if (r < 0 && f.code != CODE_STATE && may_change(s, f.code))
 		refuse_late(s, w->key, &f);
 	if (r < 0)
 		reply_fault(&reply, &f);

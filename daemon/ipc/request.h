@@ -35,6 +35,8 @@ request_function request_unlink, request_clean, request_rename, request_flush,
 request_function request_watch;	  /* watch.c */
 request_function request_metrics; /* metrics.c */
 request_function request_events;  /* events.c */
+request_function request_stream, request_join, request_page, request_drop,
+	request_streams; /* stream.c */
 
 /* The word for a request's field number in Request, "open"; "connect" for 0. Static. */
 const char *request_verb(unsigned verb);

@@ -35,10 +35,11 @@ struct pending_request {
 	struct buffer *creating;  /* CREATE: a worker is allocating this buffer */
 	struct waiter waiter;	  /* OPEN, STAT, WATCH, EVENTS: in the waiters' list */
 	request_attempt *attempt; /* OPEN, STAT: tried again whenever the name changes */
+	bool waits_for_producer;  /* OPEN: until a stream has none */
 	union {
 		struct {
 			enum access access;
-			bool refuse_dirty;
+			bool refuse_dirty, produce;
 		} open;
 		struct {
 			bool holders, waits;

@@ -58,7 +58,8 @@ void fdstore_close(struct fdstore *s)
 	for (size_t i = 0; i < s->received.n; i++)
 		close_fd(&s->received.items[i].fd);
 	fd_list_done(&s->received);
-	free(s->indices);
+	free(s->buffers.bits);
+	free(s->pages.bits);
 	*s = (struct fdstore){ 0 };
 }
 
@@ -133,45 +134,52 @@ void fdstore_forget(struct fdstore *s, const char *name)
 /* ---- fd indices ---- */
 
 #define WORD_BITS 64u
-_Static_assert(FD_INDEX_KEPT % WORD_BITS == 0, "fdstore_take_index()");
+_Static_assert(FD_INDEX_KEPT % WORD_BITS == 0 && FD_PAGES_KEPT % WORD_BITS == 0,
+	       "fd_indices_take()");
+
+static int reset(struct fd_indices *x, uint32_t kept)
+{
+	free(x->bits);
+	*x = (struct fd_indices){ .kept = kept, .first_beyond = kept };
+	x->bits = calloc(FD_INDEX_MAX / WORD_BITS, sizeof(*x->bits));
+	return x->bits ? 0 : -ENOMEM;
+}
 
 int fdstore_reset_indices(struct fdstore *s)
 {
-	free(s->indices);
-	s->first_free = 0;
-	s->first_beyond = FD_INDEX_KEPT;
-	s->indices = calloc(FD_INDEX_MAX / WORD_BITS, sizeof(*s->indices));
-	return s->indices ? 0 : -ENOMEM;
+	int r = reset(&s->buffers, FD_INDEX_KEPT);
+
+	return r < 0 ? r : reset(&s->pages, FD_PAGES_KEPT);
 }
 
-void fdstore_mark_index(struct fdstore *s, uint32_t index)
+void fd_indices_mark(struct fd_indices *x, uint32_t index)
 {
 	if (index < FD_INDEX_MAX)
-		s->indices[index / WORD_BITS] |= (uint64_t)1 << index % WORD_BITS;
+		x->bits[index / WORD_BITS] |= (uint64_t)1 << index % WORD_BITS;
 }
 
-uint32_t fdstore_take_index(struct fdstore *s, bool kept)
+uint32_t fd_indices_take(struct fd_indices *x, bool kept)
 {
-	uint32_t *first = kept ? &s->first_free : &s->first_beyond;
+	uint32_t *first = kept ? &x->first_free : &x->first_beyond;
 	uint32_t word = *first / WORD_BITS, index;
 
-	while (word < FD_INDEX_MAX / WORD_BITS && s->indices[word] == UINT64_MAX)
+	while (word < FD_INDEX_MAX / WORD_BITS && x->bits[word] == UINT64_MAX)
 		word++;
 	*first = word * WORD_BITS;
 	if (*first == FD_INDEX_MAX)
 		return FD_INDEX_NONE;
-	index = *first + (uint32_t)__builtin_ctzll(~s->indices[word]);
-	fdstore_mark_index(s, index);
+	index = *first + (uint32_t)__builtin_ctzll(~x->bits[word]);
+	fd_indices_mark(x, index);
 	return index;
 }
 
-void fdstore_give_index(struct fdstore *s, uint32_t index)
+void fd_indices_give(struct fd_indices *x, uint32_t index)
 {
 	if (index >= FD_INDEX_MAX)
 		return;
-	s->indices[index / WORD_BITS] &= ~((uint64_t)1 << index % WORD_BITS);
-	if (index < s->first_free)
-		s->first_free = index;
-	if (index >= FD_INDEX_KEPT && index < s->first_beyond)
-		s->first_beyond = index;
+	x->bits[index / WORD_BITS] &= ~((uint64_t)1 << index % WORD_BITS);
+	if (index < x->first_free)
+		x->first_free = index;
+	if (index >= x->kept && index < x->first_beyond)
+		x->first_beyond = index;
 }

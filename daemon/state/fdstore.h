@@ -6,7 +6,8 @@
  *
  * The names of buffers' fds have a small number in them, the fd index. systemd hands over all names
  * in one environment variable, and the kernel takes no string above 128 KiB (MAX_ARG_STRLEN): so
- * only the indices below FD_INDEX_KEPT are kept by systemd. Across an exec there may be more.
+ * only the indices below FD_INDEX_KEPT are kept by systemd, and for the pages of streams those
+ * below FD_PAGES_KEPT. Across an exec there may be more.
  */
 #pragma once
 
@@ -16,17 +17,24 @@
 #include <stdint.h>
 
 #define FD_INDEX_KEPT 8192u /* buffers; with two fds each, and names like "m6bj:", 80 KiB */
+#define FD_PAGES_KEPT 4096u /* pages of streams; with names like "s35r:", 20 KiB */
 #define FD_INDEX_MAX (1u << 20)
 #define FD_PIDFDS_KEPT 1024u /* with names of 15 bytes */
 #define FD_INDEX_NONE UINT32_MAX
+
+/* The numbers in the names of fds of one kind. */
+struct fd_indices {
+	uint64_t *bits;	       /* owned; a bit for each fd index: it is taken */
+	uint32_t kept;	       /* systemd keeps the fds of the indices below */
+	uint32_t first_free;   /* no index below is free */
+	uint32_t first_beyond; /* no index from `kept` up to this one is free */
+};
 
 struct fdstore {
 	struct fd_list received; /* sorted by name; each fd is owned until it is taken, then -1 */
 	bool systemd;		 /* systemd keeps fds for us */
 	uint32_t pidfds;	 /* number of kept pidfds */
-	uint64_t *indices;	 /* owned; a bit for each fd index: it is taken */
-	uint32_t first_free;	 /* no index below is free */
-	uint32_t first_beyond;	 /* no index from FD_INDEX_KEPT up to this one is free */
+	struct fd_indices buffers, pages;
 };
 
 /* Receives what the program before us or systemd (sd_listen_fds(3)) handed over; removes it from
@@ -61,9 +69,9 @@ struct fd_name fdstore_name(char kind, uint64_t number);
 int fdstore_reset_indices(struct fdstore *s);
 
 /* Takes that index; one that is too high is ignored. */
-void fdstore_mark_index(struct fdstore *s, uint32_t index);
+void fd_indices_mark(struct fd_indices *x, uint32_t index);
 
-/* Takes the lowest free index; from FD_INDEX_KEPT on if the buffer has no place at systemd.
- * FD_INDEX_NONE if all are taken. */
-uint32_t fdstore_take_index(struct fdstore *s, bool kept);
-void fdstore_give_index(struct fdstore *s, uint32_t index); /* likewise */
+/* Takes the lowest free index; from x->kept on if systemd has no place for the fds. FD_INDEX_NONE
+ * if all are taken. */
+uint32_t fd_indices_take(struct fd_indices *x, bool kept);
+void fd_indices_give(struct fd_indices *x, uint32_t index); /* as fd_indices_mark() */

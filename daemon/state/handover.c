@@ -98,7 +98,7 @@ static void mark_indices(struct handover *h)
 	struct buffer *b;
 
 	list_foreach (b, &h->catalog->buffers, all_link) {
-		fdstore_mark_index(&h->store, b->fd_index);
+		fd_indices_mark(&h->store.buffers, b->fd_index);
 		if (h->store.systemd && b->fd_index < FD_INDEX_KEPT && !buffer_is_kept(b))
 			buffer_take_place(b, UINT64_MAX);
 	}

@@ -161,7 +161,8 @@ void serialize_forget_pool(struct fdstore *store, const struct pool *p)
 
 static uint32_t take_index(struct fdstore *store, struct buffer *b)
 {
-	uint32_t index = fdstore_take_index(store, !store->systemd || buffer_take_place(b, 0));
+	uint32_t index =
+		fd_indices_take(&store->buffers, !store->systemd || buffer_take_place(b, 0));
 
 	/* An administrator's share has no end, but the places have. */
 	if (index >= FD_INDEX_KEPT)
@@ -396,7 +397,7 @@ static void on_freed(struct serializer *s, struct buffer *b)
 		forget(s->store, 'm', b->fd_index);
 	if (b->table_fd >= 0 && b->fd_index < FD_INDEX_KEPT)
 		forget(s->store, 't', b->fd_index);
-	fdstore_give_index(s->store, b->fd_index);
+	fd_indices_give(&s->store->buffers, b->fd_index);
 	discharge(&b->kept_charge);
 	b->fd_index = BUFFER_NOT_KEPT;
 }

@@ -44,6 +44,8 @@ struct log_about {
 #define LOG_ID_USER_NAMESPACE "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a18"
 #define LOG_ID_SUSPECT_STAYS "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a19"
 #define LOG_ID_NOT_FREED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a1a"
+#define LOG_ID_DROPPED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a1b"
+#define LOG_ID_ORPHANED "0c8b6d5b8e0c4d0f9b7e2a3f1d6c5a1c"
 
 /* Chooses the journal or stderr. Lines of a priority number above max_priority (syslog's LOG_DEBUG
  * = 7) are dropped. */

@@ -106,7 +106,9 @@ static void check_attach_law(const struct raw *r)
 	bool attach = r->reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ATTACH;
 
 	bool hello = r->reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO;
-	size_t counted = attach ? r->reply->attach->fds : hello && r->reply->hello->board_fd;
+	bool page = r->reply->result_case == GPUSHM__PROTO__REPLY__RESULT_PAGE;
+	size_t counted =
+		attach ? r->reply->attach->fds : page || (hello && r->reply->hello->board_fd);
 
 	must(r->frame.n_fds == counted, "a reply counts %zu fds and has %zu", counted,
 	     r->frame.n_fds);

@@ -27,7 +27,7 @@ static void teardown(void)
 
 static uint32_t take_for(bool kept)
 {
-	uint32_t index = fdstore_take_index(&s, kept);
+	uint32_t index = fd_indices_take(&s.buffers, kept);
 
 	/* This runs a million times, and each of Check's asserts would write to its parent. */
 	if (index >= FD_INDEX_MAX || taken[index])
@@ -44,21 +44,21 @@ static uint32_t take(void)
 static void give(uint32_t index)
 {
 	taken[index] = 0;
-	fdstore_give_index(&s, index);
+	fd_indices_give(&s.buffers, index);
 }
 
 START_TEST(an_index_is_given_twice)
 {
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i++)
 		take();
-	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
-	fdstore_give_index(&s, FD_INDEX_NONE);
-	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
+	ck_assert_uint_eq(fd_indices_take(&s.buffers, true), FD_INDEX_NONE);
+	fd_indices_give(&s.buffers, FD_INDEX_NONE);
+	ck_assert_uint_eq(fd_indices_take(&s.buffers, true), FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		give(i);
 	for (uint32_t i = 0; i < FD_INDEX_MAX; i += 7)
 		take();
-	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
+	ck_assert_uint_eq(fd_indices_take(&s.buffers, true), FD_INDEX_NONE);
 }
 END_TEST
 
@@ -90,14 +90,14 @@ START_TEST(an_index_in_use_is_given_again)
 	static const uint32_t marked[] = { 3, FD_INDEX_KEPT - 1, FD_INDEX_KEPT + 4, 0 };
 
 	for (unsigned i = 0; i < sizeof(marked) / sizeof(*marked); i++) {
-		fdstore_mark_index(&s, marked[i]);
+		fd_indices_mark(&s.buffers, marked[i]);
 		taken[marked[i]] = 1;
 	}
-	fdstore_mark_index(&s, FD_INDEX_MAX); /* as an invalid journal may have it */
-	fdstore_mark_index(&s, FD_INDEX_NONE);
+	fd_indices_mark(&s.buffers, FD_INDEX_MAX); /* as an invalid journal may have it */
+	fd_indices_mark(&s.buffers, FD_INDEX_NONE);
 	for (uint32_t i = 0; i < FD_INDEX_MAX - 4; i++)
 		take();
-	ck_assert_uint_eq(fdstore_take_index(&s, true), FD_INDEX_NONE);
+	ck_assert_uint_eq(fd_indices_take(&s.buffers, true), FD_INDEX_NONE);
 }
 END_TEST
 

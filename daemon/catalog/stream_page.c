@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * As host memory (daemon/pool/backend_host.c): the size is sealed, mode 0400 and the daemon's own
+ * uid keep a process from opening a page again for writing, and what is lent was opened anew, so
+ * that the daemon can see whether a process still has it (daemon/util/memfd.h). A process that may
+ * write to a page can also punch a hole into it: then it reads zeros, and so does the daemon.
+ */
+#include "daemon/catalog/stream_page.h"
+
+#include "daemon/util/memfd.h"
+#include "proto/base/own.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+#define FDS 2u /* that stay open */
+
+static int fail(struct fault *f, const char *call)
+{
+	int e = errno;
+
+	return fault(f,
+		     e == EMFILE || e == ENFILE	  ? CODE_NO_FDS
+		     : e == ENOMEM || e == ENOSPC ? CODE_NO_MEMORY
+						  : CODE_DRIVER,
+		     "a page of the stream: %s: %s", call, strerror(e));
+}
+
+static int charge_page(struct accounts *a, uid_t uid, uint64_t slack, struct stream_page *p,
+		       struct fault *f)
+{
+	int r = charge(a, uid, ACCOUNT_TABLES, p->bytes, slack, &p->bytes_charge, f);
+
+	if (r == 0)
+		r = charge(a, uid, ACCOUNT_FDS, FDS, slack, &p->fds_charge, f);
+	if (r == 0)
+		r = charge(a, uid, ACCOUNT_KEPT_PAGES, 1, slack, &p->kept_charge, f);
+	return r;
+}
+
+static struct stream_page *alloc_page(size_t bytes)
+{
+	struct stream_page *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	list_init(&p->link);
+	p->bytes = bytes;
+	p->fd = p->fd_read_only = p->fd_original = -1;
+	p->fd_index = STREAM_PAGE_NOT_KEPT;
+	return p;
+}
+
+static void free_page(struct stream_page **p)
+{
+	*p = stream_page_free(*p);
+}
+
+static int map_page(struct stream_page *p)
+{
+	void *map = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd_original, 0);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	p->map = map;
+	return 0;
+}
+
+static int make_memory(struct stream_page *p, struct fault *f)
+{
+	int fd = memfd_create("gpushm-stream", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return fail(f, "memfd_create");
+	p->fd_original = fd;
+	if (ftruncate(fd, (off_t)p->bytes) < 0)
+		return fail(f, "ftruncate");
+	if (fallocate(fd, 0, 0, (off_t)p->bytes) < 0)
+		return fail(f, "fallocate");
+	/* Before the file's mode forbids it. */
+	p->fd = memfd_reopen(fd, O_RDWR);
+	if (p->fd < 0)
+		return fail(f, "/proc/self/fd");
+	if (fchmod(fd, 0400) < 0)
+		return fail(f, "fchmod");
+	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+		return fail(f, "F_ADD_SEALS");
+	p->fd_read_only = memfd_reopen(fd, O_RDONLY);
+	if (p->fd_read_only < 0)
+		return fail(f, "/proc/self/fd");
+	return map_page(p) < 0 ? fail(f, "mmap") : 0;
+}
+
+int stream_page_new(struct accounts *a, uid_t uid, size_t bytes, struct stream_page **ret,
+		    struct fault *f)
+{
+	_cleanup_(free_page) struct stream_page *p = alloc_page(bytes);
+	int r = p ? charge_page(a, uid, 0, p, f)
+		  : fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
+
+	if (r == 0)
+		r = make_memory(p, f);
+	if (r == 0)
+		*ret = take_ptr(p);
+	return r;
+}
+
+static bool is_page(int fd, size_t bytes)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 &&
+	       st.st_size == (off_t)bytes;
+}
+
+int stream_page_adopt(struct accounts *a, uid_t uid, size_t bytes, int fd, struct stream_page **ret)
+{
+	_cleanup_(close_fd) int kept = fd;
+	_cleanup_(free_page) struct stream_page *p = NULL;
+	struct fault ignored;
+	int r;
+
+	if (fd < 0 || !is_page(fd, bytes))
+		return -EBADF;
+	p = alloc_page(bytes);
+	if (!p)
+		return -ENOMEM;
+	p->fd_original = take_fd(&kept);
+	r = charge_page(a, uid, UINT64_MAX, p, &ignored);
+	if (r < 0)
+		return r;
+	p->fd = memfd_reopen_writable(p->fd_original);
+	p->fd_read_only = p->fd < 0 ? -1 : memfd_reopen(p->fd_original, O_RDONLY);
+	if (p->fd_read_only < 0)
+		return p->fd < 0 ? p->fd : p->fd_read_only;
+	r = map_page(p);
+	if (r < 0)
+		return r;
+	stream_page_drop_original(p);
+	*ret = take_ptr(p);
+	return 0;
+}
+
+void stream_page_drop_original(struct stream_page *p)
+{
+	close_fd(&p->fd_original);
+}
+
+static void unmap(struct stream_page *p)
+{
+	if (p->map)
+		munmap(p->map, p->bytes);
+	p->map = NULL;
+}
+
+struct stream_page *stream_page_free(struct stream_page *p)
+{
+	if (!p)
+		return NULL;
+	list_drop(&p->link);
+	unmap(p);
+	close_fd(&p->fd);
+	close_fd(&p->fd_read_only);
+	close_fd(&p->fd_original);
+	discharge(&p->bytes_charge);
+	discharge(&p->fds_charge);
+	discharge(&p->kept_charge);
+	free(p);
+	return NULL;
+}
+
+/* ---- retired pages ---- */
+
+struct stream_page *stream_page_retire(struct stream_page *p, struct retired_pages *retired)
+{
+	struct fault ignored;
+
+	if (!p)
+		return NULL;
+	unmap(p);
+	close_fd(&p->fd);
+	close_fd(&p->fd_original);
+	discharge(&p->kept_charge);
+	recharge(&p->fds_charge, 1, &ignored);
+	memfd_withdraw(&p->fd_read_only);
+	if (!memfd_is_held(p->fd_read_only))
+		return stream_page_free(p);
+	list_insert(&retired->all, &p->link);
+	retired->n++;
+	retired->bytes += p->bytes;
+	return NULL;
+}
+
+void retired_pages_look(struct retired_pages *retired, unsigned n)
+{
+	for (n = n < retired->n ? n : retired->n; n > 0; n--) {
+		struct stream_page *p = list_first(&retired->all, struct stream_page, link);
+
+		list_drop(&p->link);
+		if (memfd_is_held(p->fd_read_only)) {
+			list_insert(&retired->all, &p->link);
+			continue;
+		}
+		retired->n--;
+		retired->bytes -= p->bytes;
+		stream_page_free(p);
+	}
+}
+
+void retired_pages_done(struct retired_pages *retired)
+{
+	struct stream_page *p;
+
+	list_drain (p, &retired->all, link)
+		stream_page_free(p);
+	retired->n = 0;
+	retired->bytes = 0;
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Streams in the catalog: who may make one, join it, produce it and drop a reader, and what the end
+ * of a lease means for it. The journal has a reader before its claims count, and loses it after
+ * they have ended, so that a daemon that dies in between leaves no claim that nobody ends.
+ *
+ * A reader's claims end with its lease: when it closes the stream, or when its process is really
+ * gone, and its GPU's work with it. A producer that dies leaves frames that are not finished: they
+ * are told as broken, by a word of the frame, so the buffer itself does not become dirty.
+ */
+#include "daemon/catalog/catalog.h"
+
+#include "daemon/util/log.h"
+#include "proto/base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *name_of(const struct buffer *b)
+{
+	return b->key ? b->key : b->last_key ? b->last_key : "";
+}
+
+static int refuse_other(const struct buffer *b, struct fault *f)
+{
+	return fault(f, CODE_UNSUPPORTED, "buffer \"%s\" is no stream", name_of(b));
+}
+
+/* ---- recording ---- */
+
+static int record_stream(struct catalog *c, struct buffer *b)
+{
+	struct catalog_observer *o;
+	int r = 0;
+
+	list_foreach (o, &c->observers, link)
+		if (r == 0 && b->state != BUFFER_FILLING && o->record_stream)
+			r = o->record_stream(o, b);
+	return r;
+}
+
+static int record_reader(struct catalog *c, const struct lease *l, enum reader_event event)
+{
+	struct catalog_observer *o;
+	int r = 0;
+
+	list_foreach (o, &c->observers, link)
+		if (r == 0 && o->record_reader)
+			r = o->record_reader(o, l, event);
+	return r;
+}
+
+static int refuse_unwritten(int error, struct fault *f)
+{
+	return fault(f, CODE_NO_MEMORY, "the daemon's journal can't be written: %s",
+		     strerror(-error));
+}
+
+/* ---- STREAM ---- */
+
+static bool run_work(struct work *w);
+
+/* The search begins at the end, where it mostly ends, too. */
+void catalog_insert_stream(struct catalog *c, struct buffer *b, struct stream *s)
+{
+	struct list *behind = c->streams.prev;
+
+	while (behind != &c->streams &&
+	       container_of(behind, struct stream, link)->buffer->id > b->id)
+		behind = behind->prev;
+	list_insert(behind->next, &s->link);
+	s->catalog = c;
+	s->buffer = b;
+	b->stream = s;
+	work_init(&s->work, run_work);
+	c->n_streams++;
+}
+
+int catalog_make_stream(struct catalog *c, struct lease *l, const struct stream_shape *spec,
+			struct fault *f)
+{
+	struct buffer *b = l->buffer;
+	struct stream *s = NULL;
+	int r;
+
+	if (b->state != BUFFER_FILLING || b->stream)
+		return fault(f, CODE_STATE,
+			     "STREAM: buffer \"%s\" is %s already; a buffer becomes a stream once, "
+			     "before it is published",
+			     name_of(b), b->stream ? "a stream" : "published");
+	if (b->pool->config.kind == POOL_MEMPOOL)
+		return fault(f, CODE_UNSUPPORTED,
+			     "STREAM: pool \"%s\" is a mempool, whose memory can't be mapped for "
+			     "reading only; choose a pool of another kind",
+			     b->pool->config.name);
+	r = stream_check_shape(spec, b->bytes, f);
+	if (r == 0)
+		r = stream_new(&c->accounts, b->uid, spec, &s, f);
+	if (r < 0)
+		return r;
+	catalog_insert_stream(c, b, s);
+	stream_begin(s, l);
+	return 0;
+}
+
+void catalog_free_stream(struct catalog *c, struct buffer *b)
+{
+	struct stream_counts counts;
+
+	if (!b->stream)
+		return;
+	counts = stream_counts(b->stream);
+	stream_counts_add(&c->past_streams, &counts);
+	c->n_streams--;
+	b->stream = stream_retire(b->stream, &c->retired_pages);
+}
+
+/* ---- a new producer ---- */
+
+int catalog_check_writer(const struct buffer *b, bool produce, struct fault *f)
+{
+	const struct stream *s = b->stream;
+
+	if (!s)
+		return produce ? fault(f, CODE_EXISTS,
+				       "name \"%s\" is taken by a buffer that is no stream",
+				       name_of(b))
+			       : 0;
+	if (!produce)
+		return fault(f, CODE_STATE,
+			     "buffer \"%s\" is a stream, which its producer alone writes; another "
+			     "one may continue it with GPUSHM_ADOPT when that has died",
+			     name_of(b));
+	if (s->producer)
+		return fault(f, CODE_STATE,
+			     "the producer of stream \"%s\"%s: wait for its end, or unlink the "
+			     "stream",
+			     name_of(b),
+			     s->producer->process->suspect_ns ? " closed its connection and still "
+								"runs"
+							      : " lives");
+	if (s->state == STREAM_ENDED)
+		return fault(f, CODE_EXISTS,
+			     "stream \"%s\" has ended: unlink it, or choose another name",
+			     name_of(b));
+	return 0;
+}
+
+int catalog_produce(struct catalog *c, struct lease *l, struct fault *f)
+{
+	struct buffer *b = l->buffer;
+	struct stream *s = b->stream;
+	int r;
+
+	s->producer = l;
+	s->state = STREAM_RUNNING;
+	r = record_stream(c, b);
+	if (r < 0) {
+		s->producer = NULL;
+		s->state = STREAM_ORPHANED;
+		return refuse_unwritten(r, f);
+	}
+	stream_begin(s, l);
+	event_log_add(&c->events, .type = EVENT_CONTINUED, .who = l->process, .buffer = b,
+		      .access = ACCESS_WRITE);
+	return 0;
+}
+
+/* ---- readers ---- */
+
+static struct stream_reader *reader_of(const struct lease *l)
+{
+	return l->reader < 0 ? NULL : &l->buffer->stream->readers[l->reader];
+}
+
+/* Whose reply was lost with the daemon before asks once more. */
+static int check_joined(const struct lease *l, const struct stream_reader *as, struct fault *f)
+{
+	const struct stream_reader *r = reader_of(l);
+
+	if (r && r->follow == as->follow && r->max_held == as->max_held && !r->dropped)
+		return 0;
+	return fault(f, CODE_STATE, "JOIN: this lease %s stream \"%s\": open it anew",
+		     r && !r->dropped ? "follows" : "has left", name_of(l->buffer));
+}
+
+static int check_join(const struct lease *l, const struct stream_reader *as, struct fault *f)
+{
+	const struct stream *s = l->buffer->stream;
+
+	if (!s)
+		return refuse_other(l->buffer, f);
+	if (l->access != ACCESS_READ || l->buffer->state == BUFFER_FILLING)
+		return fault(f, CODE_STATE,
+			     "JOIN: this lease is the producer's; readers open the stream for "
+			     "reading");
+	if (as->follow < STREAM_EVERY || as->follow > STREAM_SHARE)
+		return fault(f, CODE_BAD_REQUEST, "JOIN: unknown way to follow: %u", as->follow);
+	if (as->max_held < 1 || as->max_held >= s->words.shape.slots)
+		return fault(f, CODE_BAD_REQUEST,
+			     "JOIN: max_held is %" PRIu32 "; 1 to %" PRIu32
+			     " are allowed, less than the stream's slots",
+			     as->max_held, s->words.shape.slots - 1);
+	return 0;
+}
+
+static void free_seat(struct catalog *c, struct lease *l)
+{
+	struct stream *s = l->buffer->stream;
+	uint32_t index = (uint32_t)l->reader;
+
+	record_reader(c, l, READER_GONE);
+	stream_free_seat(s, index, &c->retired_pages);
+	l->reader = -1;
+	l->left = true;
+}
+
+int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader *as,
+		 struct fault *f)
+{
+	struct stream_reader reader = *as;
+	struct stream *s = l->buffer->stream;
+	uint32_t index = 0;
+	int r = check_join(l, as, f);
+
+	if (r < 0)
+		return r;
+	if (l->reader >= 0 || l->left)
+		return check_joined(l, as, f);
+	reader.lease = l;
+	r = stream_take_seat(&c->accounts, s, l->process->uid, &reader, &index, f);
+	if (r < 0)
+		return r;
+	l->reader = (int8_t)index;
+	r = record_reader(c, l, READER_JOINED);
+	if (r < 0) {
+		free_seat(c, l);
+		l->left = false;
+		return refuse_unwritten(r, f);
+	}
+	stream_page_drop_original(s->readers[index].page);
+	stream_join(s, index, l->process->pid);
+	event_log_add(&c->events, .type = EVENT_JOINED, .who = l->process, .buffer = l->buffer);
+	return 0;
+}
+
+static void drop_reader(struct catalog *c, struct stream *s, uint32_t index, const char *why)
+{
+	static const struct ratelimit_cause cause = { LOG_ID_DROPPED,
+						      "readers of streams that were dropped" };
+	struct stream_reader *r = &s->readers[index];
+	const struct process *p = r->lease->process;
+	struct log_about about = { LOG_ID_DROPPED,  .name = name_of(s->buffer),
+				   .pid = p->pid,   .uid = p->uid,
+				   .of_user = true, .buffer = s->buffer->id };
+
+	stream_drop(s, index);
+	record_reader(c, r->lease, READER_JOINED);
+	record_stream(c, s->buffer);
+	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
+		log_write(LOG_NOTICE, &about,
+			  "process %d (%s) does not follow stream \"%s\" any more: %s", p->pid,
+			  p->command, name_of(s->buffer), why);
+	event_log_add(&c->events, .type = EVENT_DROPPED, .who = p, .buffer = s->buffer,
+		      .text = why);
+}
+
+int catalog_drop_reader(struct catalog *c, struct lease *l, uint32_t index, uint64_t generation,
+			struct fault *f)
+{
+	struct stream *s = l->buffer->stream;
+	const struct stream_reader *r;
+
+	if (!s)
+		return refuse_other(l->buffer, f);
+	if (s->producer != l)
+		return fault(f, CODE_ACCESS,
+			     "DROP: only the producer of stream \"%s\" may drop its readers",
+			     name_of(l->buffer));
+	if (index >= s->words.shape.readers)
+		return fault(f, CODE_BAD_REQUEST, "DROP: the stream has no seat %" PRIu32, index);
+	r = &s->readers[index];
+	if (r->page && !r->dropped && r->generation == generation)
+		drop_reader(c, s, index, "its producer has waited for it for too long");
+	return 0;
+}
+
+/* ---- pages ---- */
+
+static int refuse_page(const struct lease *l, uint32_t page, struct fault *f)
+{
+	return fault(f, CODE_ACCESS,
+		     "PAGE: page %" PRIu32 " of stream \"%s\" is not for this lease", page,
+		     name_of(l->buffer));
+}
+
+static int page_of_reader(const struct stream *s, uint32_t page, const struct stream_reader **ret,
+			  struct fault *f)
+{
+	uint32_t index = page - STREAM_PAGE_READER;
+
+	if (page < STREAM_PAGE_READER || index >= s->words.shape.readers)
+		return fault(f, CODE_BAD_REQUEST, "PAGE: the stream has no page %" PRIu32, page);
+	*ret = &s->readers[index];
+	return (*ret)->page ? 0 : fault(f, CODE_NOT_FOUND, "PAGE: nobody has seat %" PRIu32, index);
+}
+
+static void lend(const struct stream_page *p, bool writable, uint64_t generation,
+		 struct stream_lent *ret)
+{
+	*ret = (struct stream_lent){ .fd = writable ? p->fd : p->fd_read_only,
+				     .bytes = p->bytes,
+				     .writable = writable,
+				     .generation = generation };
+}
+
+int catalog_lend_page(const struct lease *l, uint32_t page, struct stream_lent *ret,
+		      struct fault *f)
+{
+	const struct stream *s = l->buffer->stream;
+	const struct stream_reader *own = s ? reader_of(l) : NULL, *reader = NULL;
+	bool produces = s && s->producer == l;
+	int r;
+
+	if (!s)
+		return refuse_other(l->buffer, f);
+	if (!produces && !own)
+		return fault(f, CODE_STATE, "PAGE: this lease %s stream \"%s\"",
+			     l->left ? "has left" : "has not joined", name_of(l->buffer));
+	if (page == STREAM_PAGE_HEAD) {
+		lend(s->head, produces, 0, ret);
+		return 0;
+	}
+	if (page == STREAM_PAGE_GROUP && !produces && own->follow != STREAM_SHARE)
+		return refuse_page(l, page, f);
+	if (page == STREAM_PAGE_GROUP) {
+		lend(s->group, !produces, 0, ret);
+		return 0;
+	}
+	r = page_of_reader(s, page, &reader, f);
+	if (r == 0 && !produces && reader != own)
+		r = refuse_page(l, page, f);
+	if (r == 0)
+		lend(reader->page, !produces, reader->generation, ret);
+	return r;
+}
+
+/* ---- the end of a lease ---- */
+
+/* The stream goes on without its producer, whose successor may wait for that. */
+static void orphan(struct catalog *c, struct buffer *b, const struct process *p)
+{
+	static const struct ratelimit_cause cause = { LOG_ID_ORPHANED,
+						      "streams whose producer died" };
+	struct log_about about = { LOG_ID_ORPHANED, .name = name_of(b), .pid = p->pid,
+				   .uid = p->uid,   .of_user = true,	.buffer = b->id };
+
+	stream_orphan(b->stream);
+	if (record_stream(c, b) < 0)
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
+			     "the journal can't be written; a restart finds out again that the "
+			     "producer of stream \"%s\" died",
+			     name_of(b));
+	if (b->state == BUFFER_FILLING)
+		return;
+	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
+		log_write(LOG_NOTICE, &about,
+			  "process %d (%s) has gone, which was the producer of stream \"%s\"",
+			  p->pid, p->command, name_of(b));
+	event_log_add(&c->events, .type = EVENT_ORPHANED, .who = p, .buffer = b);
+	c->producer_deaths++;
+	if (b->key)
+		catalog_tell(c, b, b->key, BUFFER_ORPHANED);
+}
+
+void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,
+			   bool closed)
+{
+	if (!closed && !stream_says_ended(b->stream)) {
+		orphan(c, b, p);
+		return;
+	}
+	stream_end(b->stream);
+	if (record_stream(c, b) < 0)
+		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
+			     "the journal can't be written; a restart would not know that stream "
+			     "\"%s\" has ended",
+			     name_of(b));
+}
+
+void catalog_leave_stream(struct catalog *c, struct lease *l, bool closed)
+{
+	struct stream *s = l->buffer->stream;
+
+	if (!s || l->left)
+		return;
+	/* The daemon ends, and the processes go on. */
+	if (l->buffer->keep_memory) {
+		s->producer = s->producer == l ? NULL : s->producer;
+		return;
+	}
+	if (s->producer == l) {
+		l->left = true;
+		catalog_producer_left(c, l->buffer, l->process, closed);
+	} else if (l->reader >= 0) {
+		c->reader_deaths += !closed;
+		stream_leave(s, (uint32_t)l->reader);
+		free_seat(c, l);
+	}
+}
+
+int catalog_give_up(struct catalog *c, struct lease *l, struct fault *f)
+{
+	struct buffer *b = l->buffer;
+
+	if (!b->stream)
+		return refuse_other(b, f);
+	if (b->stream->producer != l && l->reader < 0 && !l->left)
+		return fault(f, CODE_STATE, "DROP: this lease has not joined stream \"%s\"",
+			     name_of(b));
+	catalog_leave_stream(c, l, true);
+	return 0;
+}
+
+/* ---- numbers ---- */
+
+struct stream_counts catalog_stream_counts(const struct catalog *c)
+{
+	struct stream_counts all = c->past_streams, one;
+	struct stream *s;
+
+	list_foreach (s, &c->streams, link) {
+		one = stream_counts(s);
+		stream_counts_add(&all, &one);
+	}
+	return all;
+}
+
+/* ---- readers that hold up the producer on a GPU ---- */
+
+static bool run_work(struct work *w)
+{
+	struct stream *s = container_of(w, struct stream, work);
+	uint64_t stuck = stream_find_stuck(s, clock_monotonic_ns());
+	char why[96];
+
+	snprintf(why, sizeof(why),
+		 "its GPU has held up the producer's for more than %" PRIu64 " ms",
+		 s->words.shape.limit_ms);
+	for (uint32_t i = 0; i < s->words.shape.readers; i++)
+		if (stuck & 1ull << i && s->readers[i].page && !s->readers[i].dropped)
+			drop_reader(s->catalog, s, i, why);
+	return false;
+}
+
+void catalog_look_at_streams(struct catalog *c, struct turns *turns)
+{
+	struct stream *s;
+
+	list_foreach (s, &c->streams, link)
+		if (s->producer && s->n_readers && s->words.shape.limit_ms != UINT64_MAX)
+			turns_add(turns, s->buffer->bytes_charge.account, &s->work);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STREAM, JOIN, PAGE, DROP and STREAMS: how processes come to a stream and leave it. No request is
+ * made for a frame. STREAMS reads the words of the pages, which their processes may change at the
+ * same time. The client's half is client/stream.
+ */
+#include "daemon/ipc/request.h"
+#include "daemon/ipc/service.h"
+#include "proto/base/clock.h"
+
+#include <string.h>
+
+#define DEFAULT_READERS 8u
+#define DEFAULT_LIMIT_MS 10000u
+#define STREAMS_MAX 256u		 /* in one reply */
+#define STREAMS_BYTES (FRAME_MAX - 256u) /* of them; the rest is for the reply around them */
+
+_Static_assert((int)STREAM_EVERY == (int)GPUSHM__PROTO__FOLLOW__FOLLOW_EVERY &&
+		       (int)STREAM_SHARE == (int)GPUSHM__PROTO__FOLLOW__FOLLOW_SHARE &&
+		       (int)STREAM_AT_MOST_ONCE ==
+			       (int)GPUSHM__PROTO__DELIVERY__DELIVERY_AT_MOST_ONCE,
+	       "proto/stream.h differs from gpushm.proto");
+
+int request_stream(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		   struct fault *f)
+{
+	const Gpushm__Proto__Stream *m = q->stream;
+	const struct stream_shape shape = {
+		.slot_bytes = m->slot_bytes,
+		.limit_ms = m->has_limit_ms ? m->limit_ms : DEFAULT_LIMIT_MS,
+		.slots = m->slots,
+		.readers = m->has_readers ? m->readers : DEFAULT_READERS,
+		.delivery =
+			m->has_delivery ? (enum stream_delivery)m->delivery : STREAM_AT_LEAST_ONCE,
+		.keep_queue = m->has_keep_queue && m->keep_queue,
+	};
+	struct lease *l = NULL;
+	int r = request_lease(s, "STREAM", m->has_lease, m->lease, &l, f);
+
+	if (r == 0)
+		r = catalog_make_stream(&s->service->catalog, l, &shape, f);
+	if (r < 0)
+		return r;
+	reply_done(reply);
+	return 0;
+}
+
+int request_join(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		 struct fault *f)
+{
+	const Gpushm__Proto__Join *m = q->join;
+	const struct stream_reader as = { .follow = m->has_follow ? (enum stream_follow)m->follow
+								  : STREAM_EVERY,
+					  .max_held = m->has_max_held ? m->max_held : 1 };
+	Gpushm__Proto__JoinReply *done;
+	struct lease *l = NULL;
+	int r = request_lease(s, "JOIN", m->has_lease, m->lease, &l, f);
+
+	if (r == 0)
+		r = catalog_join(&s->service->catalog, l, &as, f);
+	if (r < 0)
+		return r;
+	done = reply_begin(reply, joined, JOINED, join_reply);
+	SET(done, reader, (uint32_t)l->reader);
+	SET(done, generation, l->buffer->stream->readers[l->reader].generation);
+	return 0;
+}
+
+int request_page(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		 struct fault *f)
+{
+	const Gpushm__Proto__Page *m = q->page;
+	Gpushm__Proto__PageReply *done;
+	struct stream_lent lent;
+	struct lease *l = NULL;
+	int r = request_lease(s, "PAGE", m->has_lease, m->lease, &l, f);
+
+	if (r == 0)
+		r = catalog_lend_page(l, m->page, &lent, f);
+	if (r < 0)
+		return r;
+	done = reply_begin(reply, page, PAGE, page_reply);
+	SET(done, page, m->page);
+	SET(done, bytes, lent.bytes);
+	SET(done, generation, lent.generation);
+	SET(done, writable, lent.writable);
+	reply->fds[reply->n_fds++] = lent.fd;
+	return 0;
+}
+
+int request_drop(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
+		 struct fault *f)
+{
+	const Gpushm__Proto__Drop *m = q->drop;
+	struct catalog *c = &s->service->catalog;
+	struct lease *l = NULL;
+	int r = request_lease(s, "DROP", m->has_lease, m->lease, &l, f);
+
+	if (r == 0 && m->has_reader)
+		r = catalog_drop_reader(c, l, m->reader, m->generation, f);
+	else if (r == 0)
+		r = catalog_give_up(c, l, f);
+	if (r < 0)
+		return r;
+	reply_done(reply);
+	return 0;
+}
+
+/* ---- STREAMS ---- */
+
+static uint64_t ms_since(uint64_t ns, uint64_t now)
+{
+	return ns && now > ns ? (now - ns) / 1000000u : 0;
+}
+
+static void fill_reader(Gpushm__Proto__StreamReader *m, const struct stream *s, uint32_t index,
+			bool owner, uint64_t now)
+{
+	const struct stream_reader *r = &s->readers[index];
+	const struct stream_reader_page *page = stream_reader_page(r);
+	const struct process *p = r->lease->process;
+
+	gpushm__proto__stream_reader__init(m);
+	SET(m, reader, index);
+	SET(m, generation, r->generation);
+	SET(m, follow, (Gpushm__Proto__Follow)r->follow);
+	SET(m, max_held, r->max_held);
+	SET(m, dropped, r->dropped);
+	SET(m, joined_ns, r->joined_ns);
+	SET(m, suspect, p->suspect_ns != 0);
+	if (owner) {
+		SET(m, pid, p->pid);
+		m->has_uid = 1;
+		m->uid = p->uid;
+		SET_BYTES(m, command, reply_text(p->command));
+	}
+	SET(m, cursor, page->cursor);
+	SET(m, taken, page->taken);
+	SET(m, skipped, page->skipped);
+	SET(m, held, page->held);
+	SET(m, oldest, page->oldest);
+	if (m->oldest)
+		SET(m, oldest_ms, ms_since(page->oldest_ns, now));
+	SET(m, asleep, page->asleep != 0);
+}
+
+static int fill_readers(Gpushm__Proto__StreamInfo *m, struct session *session,
+			const struct stream *s, bool owner)
+{
+	m->readers = reply_alloc(session->service, s->n_readers * sizeof(*m->readers));
+	if (!m->readers)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->words.shape.readers; i++) {
+		Gpushm__Proto__StreamReader *it;
+
+		if (!s->readers[i].page)
+			continue;
+		it = reply_alloc(session->service, sizeof(*it));
+		if (!it)
+			return -ENOMEM;
+		fill_reader(it, s, i, owner, m->now_ns);
+		m->readers[m->n_readers++] = it;
+	}
+	return 0;
+}
+
+static void fill_shape(Gpushm__Proto__StreamInfo *m, const struct stream_shape *shape)
+{
+	SET(m, slots, shape->slots);
+	SET(m, slot_bytes, shape->slot_bytes);
+	SET(m, readers_max, shape->readers);
+	SET(m, delivery, (Gpushm__Proto__Delivery)shape->delivery);
+	SET(m, keep_queue, shape->keep_queue);
+	SET(m, limit_ms, shape->limit_ms);
+}
+
+static void fill_words(Gpushm__Proto__StreamInfo *m, const struct stream *s)
+{
+	const struct stream_counts counts = stream_counts(s);
+	const struct stream_head *h = s->words.head;
+
+	SET(m, newest, counts.frames);
+	SET(m, newest_ns, stream_newest_ns(s));
+	SET(m, stalls, counts.stalls);
+	SET(m, stalled_ns, counts.stalled_ns);
+	SET(m, waiting_ms, ms_since(h->waited_ns, m->now_ns));
+	SET(m, queued, stream_words_queued(&s->words));
+	SET(m, redone, counts.redone);
+	SET(m, lost, counts.lost);
+	SET(m, dropped, (uint32_t)counts.drops);
+}
+
+static int fill_name(Gpushm__Proto__StreamInfo *m, struct session *session, const struct buffer *b)
+{
+	char *name = reply_alloc(session->service, KEY_MAX + 1);
+
+	if (!name)
+		return -ENOMEM;
+	SET_BYTES(m, name, reply_bytes(name, private_names_shown(session->process, b->key, name)));
+	return 0;
+}
+
+static int fill_info(Gpushm__Proto__StreamInfo *m, struct session *session, const struct stream *s)
+{
+	const struct buffer *b = s->buffer;
+	bool owner = buffer_owned_by(b, session->process);
+
+	gpushm__proto__stream_info__init(m);
+	SET(m, buffer, b->id);
+	m->has_uid = 1;
+	m->uid = b->uid;
+	SET_BYTES(m, pool_name, reply_text(b->pool->config.name));
+	SET(m, state, s->state);
+	SET(m, producers, s->producers);
+	SET(m, now_ns, clock_monotonic_ns());
+	if (owner && s->producer) {
+		SET(m, pid, s->producer->process->pid);
+		SET_BYTES(m, command, reply_text(s->producer->process->command));
+	}
+	fill_shape(m, &s->words.shape);
+	fill_words(m, s);
+	if (b->key && fill_name(m, session, b) < 0)
+		return -ENOMEM;
+	return fill_readers(m, session, s, owner);
+}
+
+static bool is_listed(const struct buffer *b, const struct session *s, ProtobufCBinaryData prefix)
+{
+	char shown[KEY_MAX + 1];
+
+	if (b->state == BUFFER_FILLING || !catalog_visible(b, s->process))
+		return false;
+	if (prefix.len == 0)
+		return true;
+	return b->key && private_names_shown(s->process, b->key, shown) >= prefix.len &&
+	       memcmp(shown, prefix.data, prefix.len) == 0;
+}
+
+int request_streams(struct session *session, const Gpushm__Proto__Request *q, struct reply *reply,
+		    struct fault *f)
+{
+	const Gpushm__Proto__Streams *asked = q->streams;
+	Gpushm__Proto__StreamsReply *m = reply_begin(reply, streams, STREAMS, streams_reply);
+	struct stream *s;
+	size_t bytes = 0;
+
+	reply_reset_arena(session->service);
+	m->streams = reply_alloc(session->service, STREAMS_MAX * sizeof(*m->streams));
+	if (!m->streams)
+		return reply_no_memory(f);
+	list_foreach (s, &session->service->catalog.streams, link) {
+		Gpushm__Proto__StreamInfo *item;
+
+		if (s->buffer->id <= asked->after || !is_listed(s->buffer, session, asked->prefix))
+			continue;
+		item = reply_alloc(session->service, sizeof(*item));
+		if (!item || fill_info(item, session, s) < 0)
+			return m->n_streams ? (SET(m, more, true), 0) : reply_no_memory(f);
+		bytes += gpushm__proto__stream_info__get_packed_size(item) + 8;
+		if (m->n_streams == STREAMS_MAX || bytes > STREAMS_BYTES) {
+			SET(m, more, true);
+			break;
+		}
+		m->streams[m->n_streams++] = item;
+	}
+	return 0;
+}
