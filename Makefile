@@ -792,6 +792,7 @@ SUBST = sed -e 's|@bindir@|$(bindir)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@inclu
 MANUALS := $(notdir $(wildcard man/*.[1-8]))
 # "man gpushm_open" shows gpushm(3): a page for each public function, which has only a link in it.
 FUNCTIONS := $(sort $(shell grep -ohP '\bgpushm_\w+(?=\x28)' client/gpushm.h client/gpushm_metrics.h))
+STREAM_FUNCTIONS := $(filter-out $(FUNCTIONS),$(sort $(shell grep -ohP '\bgpushm_\w+(?=\x28)' client/gpushm_stream.h)))
 LOAD_FUNCTIONS := $(filter-out gpushm_load gpushm_load_progress_fn $(FUNCTIONS),$(sort $(shell grep -oP '\bgpushm_\w+(?=\x28)' client/gpushm_load.h)))
 COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 # Where a file of that name goes: a manual's section is its suffix; zsh wants _name, bash the bare name.
@@ -802,8 +803,8 @@ PROMETHEUS_FILES = $(addprefix $(datadir)/doc/gpushm/prometheus/,gpushm.rules.ym
 INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(bindir)/gpushm-exporter $(unitdir)/gpushm-exporter.service $(PROMETHEUS_FILES) $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
 	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(includedir)/gpushm.hpp $(libdir)/pkgconfig/gpushm.pc $(CMAKE_FILES) \
 	$(libdir)/libgpushm-load.so.$(VERSION) $(libdir)/libgpushm-load.so.$(SOVERSION) $(libdir)/libgpushm-load.so $(libdir)/libgpushm-load.a \
-	$(includedir)/gpushm_metrics.h $(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
-	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS) $(LOAD_FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
+	$(includedir)/gpushm_metrics.h $(includedir)/gpushm_stream.h $(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
+	$(foreach m,$(MANUALS) $(addsuffix .3,$(FUNCTIONS) $(STREAM_FUNCTIONS) $(LOAD_FUNCTIONS)),$(call man_path,$(m))) $(foreach c,$(COMPLETIONS),$(call completion_path,$(c))) \
 	$(unitdir)/gpushmd.service $(unitdir)/gpushmd.socket $(PREFIX)/lib/sysusers.d/gpushm.conf \
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
 	$(datadir)/doc/gpushm/gpushmd.conf
@@ -825,6 +826,7 @@ install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpu
 		install -D -m 644 $(BUILD)/$$l.a $(DESTDIR)$(libdir)/$$l.a || exit 1; done
 	install -D -m 644 client/gpushm.h $(DESTDIR)$(includedir)/gpushm.h
 	install -D -m 644 client/gpushm_metrics.h $(DESTDIR)$(includedir)/gpushm_metrics.h
+	install -D -m 644 client/gpushm_stream.h $(DESTDIR)$(includedir)/gpushm_stream.h
 	install -D -m 644 client/gpushm_load.h $(DESTDIR)$(includedir)/gpushm_load.h
 	install -D -m 644 client/gpushm.hpp $(DESTDIR)$(includedir)/gpushm.hpp
 	mkdir -p $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gpushm
@@ -833,6 +835,8 @@ install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpu
 	$(foreach m,$(MANUALS),install -D -m 644 man/$(m) $(DESTDIR)$(call man_path,$(m)) &&) true
 	echo '.so man3/gpushm.3' >$(BUILD)/link.3
 	for f in $(FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
+	echo '.so man3/gpushm_stream.3' >$(BUILD)/link.3
+	for f in $(STREAM_FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
 	echo '.so man3/gpushm_load.3' >$(BUILD)/link.3
 	for f in $(LOAD_FUNCTIONS); do install -m 644 $(BUILD)/link.3 $(DESTDIR)$(datadir)/man/man3/$$f.3 || exit 1; done
 	$(foreach c,$(COMPLETIONS),install -D -m 644 client/ctl/completion/$(c) $(DESTDIR)$(call completion_path,$(c)) &&) true

@@ -46,6 +46,16 @@ int error_set(int number, const char *format, ...)
 	return -number;
 }
 
+int error_set_text(int number, const char *text)
+{
+	size_t n = strnlen(text, sizeof(last.text) - 1);
+
+	memmove(last.text, text, n);
+	last.text[n] = '\0';
+	last.code = NULL;
+	return -number;
+}
+
 int error_set_about(int number, const char *about, const char *name)
 {
 	const char *code = last.code;

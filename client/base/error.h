@@ -9,6 +9,9 @@
 /* Stores the text for this thread. Returns -number, so that a check is one line. */
 int error_set(int number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for a text without arguments, at a tenth of the time. */
+int error_set_text(int number, const char *text);
+
 /* The same with `about "name": ` before the text. */
 #define error_of(about, name, number, format, ...) \
 	error_set(number, about " \"%s\": " format, name, ##__VA_ARGS__)

@@ -66,9 +66,22 @@ void buffer_get(struct gpushm_buffer *b)
 	b->arrays++;
 }
 
+static int put(struct gpushm_buffer *b)
+{
+	if (--b->arrays > 0 || !b->ends_unused || buffer_check(b) < 0)
+		return 0;
+	return buffer_end(b);
+}
+
 void buffer_put(struct gpushm_buffer *b)
 {
-	b->arrays--;
+	put(b);
+}
+
+int buffer_put_and_close(struct gpushm_buffer *b)
+{
+	b->ends_unused = true;
+	return put(b);
 }
 
 /* ---- status ---- */

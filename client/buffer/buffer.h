@@ -36,6 +36,7 @@ struct gpushm_buffer {
 					  while the buffer is being filled */
 	bool not_kept;		       /* the daemon has no place for it at systemd */
 	bool discard;		       /* it is closed unpublished on purpose */
+	_Atomic bool ends_unused;      /* buffer_put_and_close(): buffer_put() ends it */
 	struct deferred deferred;      /* once closed */
 };
 
@@ -50,14 +51,25 @@ void buffer_free(struct gpushm_buffer *b);
 int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request *request,
 		const struct gpushm_options *o, struct gpushm_buffer **ret);
 
-/* gpushm_open(). while_filling: a name that nobody has is -ENOENT at once, also if it becomes free
- * during the wait; -ENOSYS: the daemon does not know that. */
+/* gpushm_open() in another way; -ENOSYS: the daemon does not know it. */
+enum buffer_open_how {
+	BUFFER_OPEN_PLAIN,
+	/* A name that nobody has is -ENOENT at once, also if it becomes free during the wait. */
+	BUFFER_OPEN_WHILE_FILLING,
+	/* Continues a stream whose producer died, and waits until it has. */
+	BUFFER_OPEN_PRODUCE
+};
 int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
-		     uint64_t timeout_ms, bool while_filling, const struct gpushm_options *options,
-		     struct gpushm_buffer **ret);
+		     uint64_t timeout_ms, enum buffer_open_how how,
+		     const struct gpushm_options *options, struct gpushm_buffer **ret);
 
 /* gpushm_discard() that is never deferred. */
 int buffer_discard(struct gpushm_buffer *b);
+
+/* For an object that has a buffer of its own, and counts itself with buffer_get(): uncounts it, and
+ * closes the buffer, with or without the arrays that exist: then the last of them closes it. Never
+ * deferred. 0 or -errno as of gpushm_close(). */
+int buffer_put_and_close(struct gpushm_buffer *b);
 
 /* The buffer's word on the status page now; where it has no cell there, the flags as this process
  * knows them, without a count of changes. */
@@ -66,6 +78,8 @@ uint32_t buffer_word(const struct gpushm_buffer *b);
 /* Counts an array of the buffer; buffer_put() uncounts it. Any thread. */
 void buffer_get(struct gpushm_buffer *b);
 void buffer_put(struct gpushm_buffer *b);
+/* Unmaps the memory, ends the lease and frees the buffer. 0 or -errno as of gpushm_close(). */
+int buffer_end(struct gpushm_buffer *b);
 
 /* The table as it is now, with all arrays that have been described. Holds b->lock from success
  * until buffer_table_done(); what is looked up in *ret is valid as long: copy the name and the

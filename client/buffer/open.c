@@ -294,8 +294,8 @@ int buffer_open(struct gpushm *c, const char *name, const Gpushm__Proto__Request
 }
 
 int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access access,
-		     uint64_t timeout_ms, bool while_filling, const struct gpushm_options *options,
-		     struct gpushm_buffer **ret)
+		     uint64_t timeout_ms, enum buffer_open_how how,
+		     const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
 	Gpushm__Proto__Open open = GPUSHM__PROTO__OPEN__INIT;
 	struct gpushm_options o;
@@ -316,19 +316,20 @@ int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access acce
 	open.has_wait_ms = timeout_ms > 0;
 	open.wait_ms = timeout_ms;
 	open.has_refuse_dirty = open.refuse_dirty = !!(o.flags & GPUSHM_REFUSE_DIRTY);
-	open.has_while_filling = open.while_filling = while_filling;
+	open.has_while_filling = open.while_filling = how == BUFFER_OPEN_WHILE_FILLING;
+	open.has_produce = open.produce = how == BUFFER_OPEN_PRODUCE;
 	return buffer_open(c, name, request_with(OPEN, open, &open), &o, ret);
 }
 
 int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, uint64_t timeout_ms,
 		const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
-	return buffer_open_name(c, name, access, timeout_ms, false, options, ret);
+	return buffer_open_name(c, name, access, timeout_ms, BUFFER_OPEN_PLAIN, options, ret);
 }
 
 /* ---- closing ---- */
 
-static int end(struct gpushm_buffer *b)
+int buffer_end(struct gpushm_buffer *b)
 {
 	int r = map_release(b->map);
 
@@ -347,7 +348,7 @@ static int end(struct gpushm_buffer *b)
 
 static int run_end(struct deferred *d)
 {
-	return end(container_of(d, struct gpushm_buffer, deferred));
+	return buffer_end(container_of(d, struct gpushm_buffer, deferred));
 }
 
 static int check_closable(const struct gpushm_buffer *b)
@@ -367,14 +368,14 @@ int buffer_discard(struct gpushm_buffer *b)
 	int r = check_closable(b);
 
 	b->discard = true;
-	return r < 0 ? r : end(b);
+	return r < 0 ? r : buffer_end(b);
 }
 
 /* Without a GPU there is nothing to wait for, so the close is not deferred. */
 static int close_or_defer(struct gpushm_buffer *b)
 {
 	if (b->device < 0)
-		return end(b);
+		return buffer_end(b);
 	b->deferred = (struct deferred){ .owner = b->connection,
 					 .device = b->device,
 					 .bytes = map_bytes(b->map),

@@ -57,7 +57,7 @@ static int open_in_naps(struct gpushm *c, const char *name, enum gpushm_access a
 static int open(struct gpushm *c, const char *name, enum gpushm_access access, const struct wait *w,
 		const struct gpushm_options *o, struct gpushm_buffer **ret)
 {
-	int r = buffer_open_name(c, name, access, wait_left(w), true, o, ret);
+	int r = buffer_open_name(c, name, access, wait_left(w), BUFFER_OPEN_WHILE_FILLING, o, ret);
 
 	return r == -ENOSYS ? open_in_naps(c, name, access, w, o, ret) : r;
 }

@@ -119,6 +119,11 @@ static const Gpushm__Proto__Reply__ResultCase replies[] = {
 	[GPUSHM__PROTO__REQUEST__VERB_RENAME] = GPUSHM__PROTO__REPLY__RESULT_DONE,
 	[GPUSHM__PROTO__REQUEST__VERB_METRICS] = GPUSHM__PROTO__REPLY__RESULT_METRICS,
 	[GPUSHM__PROTO__REQUEST__VERB_EVENTS] = GPUSHM__PROTO__REPLY__RESULT_EVENTS,
+	[GPUSHM__PROTO__REQUEST__VERB_STREAM] = GPUSHM__PROTO__REPLY__RESULT_DONE,
+	[GPUSHM__PROTO__REQUEST__VERB_JOIN] = GPUSHM__PROTO__REPLY__RESULT_JOINED,
+	[GPUSHM__PROTO__REQUEST__VERB_PAGE] = GPUSHM__PROTO__REPLY__RESULT_PAGE,
+	[GPUSHM__PROTO__REQUEST__VERB_DROP] = GPUSHM__PROTO__REPLY__RESULT_DONE,
+	[GPUSHM__PROTO__REQUEST__VERB_STREAMS] = GPUSHM__PROTO__REPLY__RESULT_STREAMS,
 };
 
 static int fail(struct gpushm *c, int r, const char *what)
@@ -156,13 +161,35 @@ static bool needs_rename(const Gpushm__Proto__Request *request)
 	}
 }
 
+static bool needs_streams(const Gpushm__Proto__Request *request)
+{
+	switch (request->verb_case) {
+	case GPUSHM__PROTO__REQUEST__VERB_STREAM:
+	case GPUSHM__PROTO__REQUEST__VERB_JOIN:
+	case GPUSHM__PROTO__REQUEST__VERB_PAGE:
+	case GPUSHM__PROTO__REQUEST__VERB_DROP:
+	case GPUSHM__PROTO__REQUEST__VERB_STREAMS:
+		return true;
+	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
+		return request->open->has_produce;
+	default:
+		return false;
+	}
+}
+
+static bool is_too_old(const struct gpushm *c, const Gpushm__Proto__Request *request)
+{
+	return (!c->knows_rename && needs_rename(request)) ||
+	       (!c->knows_streams && needs_streams(request));
+}
+
 /* 0; -EPIPE: the daemon has hung up; else -errno with gpushm_error() set. */
 static int transmit(struct gpushm *c, const Gpushm__Proto__Request *request)
 {
 	size_t n = always_fits(request) ? 0 : gpushm__proto__request__get_packed_size(request);
 	int r;
 
-	if (!c->knows_rename && needs_rename(request))
+	if (is_too_old(c, request))
 		return error_set(ENOSYS, "gpushmd is too old for this request: upgrade it, and run "
 					 "gpushmctl restart");
 	if (n > sizeof(c->sent))
@@ -211,11 +238,13 @@ static bool attach_counts(const Gpushm__Proto__Attach *a)
 	       !(a->memory_fd && a->pool_fd);
 }
 
-/* Only HELLO and an attach carry fds, and exactly those that they count. */
+/* Only HELLO, PAGE and an attach carry fds, and exactly those that they count. */
 static bool fds_are_right(const struct gpushm *c, const Gpushm__Proto__Reply *reply)
 {
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO)
 		return c->frame.n_fds == (size_t)reply->hello->board_fd;
+	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_PAGE)
+		return c->frame.n_fds == 1;
 	if (reply->result_case != GPUSHM__PROTO__REPLY__RESULT_ATTACH)
 		return c->frame.n_fds == 0;
 	return attach_counts(reply->attach) && c->frame.n_fds == reply->attach->fds;

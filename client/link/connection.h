@@ -48,6 +48,7 @@ struct gpushm {
 	uint32_t arrays_max;	 /* that this daemon allows in a buffer */
 	bool quiet_close;	 /* this daemon knows a CLOSE without a reply */
 	bool knows_rename;	 /* and RENAME, with the fields that came with it */
+	bool knows_streams;	 /* and STREAM and the others of streams */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
 	char *path;		 /* owned; where to reconnect; NULL: endpoint_connect()'s rule */
 	uint64_t session;	 /* as HELLO said it; names this connection in a RECLAIM */

@@ -132,6 +132,7 @@ static int keep_hello(struct gpushm *c, const Gpushm__Proto__HelloReply *hello)
 	c->wait_for_successor = hello->kept;
 	c->quiet_close = hello->quiet_close;
 	c->knows_rename = hello->rename;
+	c->knows_streams = hello->streams;
 	c->session = hello->session;
 	c->arrays_max =
 		hello->limits && hello->limits->has_arrays ? hello->limits->arrays : ARRAYS_MAX_0_1;

@@ -36,7 +36,7 @@ compare() { # HEADERS LIBRARY GREP-ARGUMENTS
 	done < <(comm -13 <(declared "$headers") <(exported "$library" "$@"))
 }
 
-compare 'client/gpushm.h client/gpushm_metrics.h' "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
+compare 'client/gpushm.h client/gpushm_metrics.h client/gpushm_stream.h' "$build/libgpushm.so.0" -v '@GPUSHM_PRIVATE$'
 compare client/gpushm_private.h "$build/libgpushm.so.0" '@GPUSHM_PRIVATE$'
 compare client/gpushm_load.h "$build/libgpushm-load.so.0" ''
 for map in client/*.sym; do

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stream's end: leave and close.
+ *
+ * Its producer frees the name when it closes the stream, so that another stream can have it while
+ * readers take the last frames of this one.
+ *
+ * Where an array of a frame outlives the stream, the memory stays mapped, and the lease with it,
+ * until the last of them is freed. The stream is left at once all the same.
+ */
+#include "client/base/error.h"
+#include "client/link/request.h"
+#include "client/stream/notify.h"
+#include "client/stream/pages.h"
+#include "client/stream/stream.h"
+
+/* By its id: if the stream was renamed, the name may be another buffer's. */
+static void free_name(struct gpushm_stream *s)
+{
+	Gpushm__Proto__Unlink unlink = GPUSHM__PROTO__UNLINK__INIT;
+	struct error before;
+
+	error_keep(&before);
+	unlink.has_name = unlink.has_buffer = true;
+	unlink.name = connection_bytes(s->buffer->name);
+	unlink.buffer = s->buffer->id;
+	request_ack(s->buffer->connection, request_with(UNLINK, unlink, &unlink));
+	error_put_back(&before);
+}
+
+static void unmap_page(struct gpushm_stream *s, struct order_page *p)
+{
+	order_unregister(p, s->device);
+	pages_unmap(p);
+}
+
+/* All but the lease and the memory. */
+static void leave(struct gpushm_stream *s)
+{
+	if (s->has_left)
+		return;
+	s->has_left = true;
+	map_synchronize(s->buffer->map);
+	notify_stop(s);
+	if (s->is_producer)
+		producer_done(s);
+	else if (s->follower.page.host)
+		follower_done(s);
+	list_move(&s->frames, &s->spare);
+	if (s->is_producer && !s->keep_name)
+		free_name(s);
+	unmap_page(s, &s->follower.page);
+	unmap_page(s, &s->group);
+	unmap_page(s, &s->head);
+	stream_free_arrays(s);
+}
+
+static void stream_free(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f;
+
+	list_drain (f, &s->spare, link)
+		free(f);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s)
+{
+	bool left = s && s->has_left;
+
+	/* In a forked child all of it is the parent's. */
+	if (!s || connection_check_fork(s->buffer->connection->generation) < 0)
+		return NULL;
+	leave(s);
+	/* Its own count is the last one, unless arrays exist: then the lease goes on. */
+	if (!left && s->buffer->arrays > 1)
+		pages_leave(s->buffer);
+	buffer_put_and_close(s->buffer);
+	stream_free(s);
+	return NULL;
+}
+
+int gpushm_stream_leave(struct gpushm_stream *s)
+{
+	int r = error_null(s, "stream");
+
+	if (r == 0)
+		r = buffer_check(s->buffer);
+	if (r < 0 || s->has_left)
+		return r;
+	leave(s);
+	return pages_leave(s->buffer);
+}
+
+/* Ends what has begun, and keeps the error. */
+int stream_give_up(struct gpushm_stream *s, int r)
+{
+	struct error why;
+
+	error_keep(&why);
+	/* Nothing was claimed. */
+	s->is_producer = false;
+	s->buffer->discard = s->buffer->state == GPUSHM_FILLING;
+	unmap_page(s, &s->follower.page);
+	if (s->buffer->state != GPUSHM_FILLING && s->buffer->access == GPUSHM_WRITE)
+		free_name(s);
+	gpushm_stream_close(s);
+	error_put_back(&why);
+	return r;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A reader's calls: the next frame, and its release. The protocol is reader.c's; here are the waits
+ * of the host and of the GPU.
+ *
+ * A frame that was taken for the host may not be finished when the time is over: it is kept, and
+ * the next call goes on with it.
+ */
+#include "client/base/error.h"
+#include "client/stream/notify.h"
+#include "client/stream/stream.h"
+#include "client/stream/wait.h"
+#include "proto/base/clock.h"
+#include "proto/stream_atomic.h"
+
+#include <inttypes.h>
+
+#define SPIN_READY_NS 20000ull
+
+static int refused(const struct gpushm_stream *s, int r)
+{
+	switch (r) {
+	case -EPIPE:
+		return stream_error(s, EPIPE, "its producer has closed it, and no frame is left");
+	case -EOWNERDEAD:
+		return stream_error(s, EOWNERDEAD,
+				    "its producer died, and no frame is left; the next call waits "
+				    "for another producer");
+	case -ESTALE:
+		return stream_error(s, ESTALE,
+				    "this reader was dropped, because it held up the producer: "
+				    "close the stream and open it again");
+	case -ENOBUFS:
+		return stream_error(s, ENOBUFS,
+				    "this reader holds %" PRIu32 " frames, as many as it may: "
+				    "release one, or open it with a larger max_held",
+				    s->follower.reader.max_held);
+	default:
+		return r;
+	}
+}
+
+/* ---- taking ---- */
+
+/* A producer's death is told once; then the reader waits for another producer. */
+static int take(struct gpushm_stream *s, struct reader_frame *ret)
+{
+	struct follower *me = &s->follower;
+	uint32_t producers = stream_load(&stream_head(s)->producers);
+	bool wakes;
+	int r = reader_take(&me->reader, ret, &wakes);
+
+	if (wakes)
+		wait_wake(&me->reader.page->released_count);
+	if (r != -EOWNERDEAD)
+		return r;
+	if (me->told_orphaned == producers)
+		return -EAGAIN;
+	me->told_orphaned = producers;
+	return r;
+}
+
+static void wake_up(struct gpushm_stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->notify)
+		reader_is_awake(&s->follower.reader);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline,
+		      uint64_t *outage)
+{
+	struct wait_word word = { .word = &stream_head(s)->wake };
+	uint64_t now, left;
+	int r;
+
+	reader_sleeps(&s->follower.reader, &word.seen);
+	r = take(s, ret);
+	if (r != -EAGAIN)
+		return r;
+	now = clock_monotonic_ns();
+	if (now >= deadline)
+		return -ETIMEDOUT;
+	left = deadline - now;
+	wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS);
+	if (left > WAIT_NAP_NS)
+		r = wait_check_daemon(s->buffer, outage);
+	return r < 0 && r != -EAGAIN ? r : -EAGAIN;
+}
+
+static int take_patiently(struct gpushm_stream *s, struct reader_frame *ret, uint64_t timeout_ms)
+{
+	struct wait_spin spin = { 0 };
+	uint64_t deadline, outage = 0;
+	int r = take(s, ret);
+
+	if (r != -EAGAIN || timeout_ms == 0)
+		return r;
+	deadline = wait_deadline(timeout_ms);
+	while (r == -EAGAIN && wait_spin(&spin))
+		r = take(s, ret);
+	if (r != -EAGAIN)
+		return r;
+	while (r == -EAGAIN)
+		r = sleep_once(s, ret, deadline, &outage);
+	wake_up(s);
+	return r;
+}
+
+/* -EAGAIN and -ETIMEDOUT without a text. */
+static int take_or_clear(struct gpushm_stream *s, struct reader_frame *ret, uint64_t timeout_ms)
+{
+	int r = take_patiently(s, ret, timeout_ms);
+
+	if ((r != -EAGAIN && r != -ETIMEDOUT) || !s->notify)
+		return r;
+	notify_clear(s, false);
+	return take(s, ret) == 0 ? 0 : r;
+}
+
+static int no_frame(int r)
+{
+	if (r == -EAGAIN)
+		return error_set_text(EAGAIN, "there is no frame yet");
+	return error_set_text(ETIMEDOUT, "there was no frame in that time");
+}
+
+/* ---- the memory ---- */
+
+/* No futex tells what a GPU writes. */
+static bool await_ready(const struct gpushm_stream *s, const struct reader_frame *f,
+			uint64_t deadline)
+{
+	uint64_t begun = clock_monotonic_ns(), now = begun;
+	struct wait_step step = { 0 };
+
+	while (!reader_is_ready(&s->follower.reader, f)) {
+		struct wait_spin spin = { 0 };
+		struct timespec t = { 0 };
+
+		if (now >= deadline)
+			return false;
+		if (now - begun < SPIN_READY_NS) {
+			wait_spin(&spin);
+		} else {
+			t.tv_nsec = (long)wait_next_step(&step);
+			nanosleep(&t, NULL);
+		}
+		now = clock_monotonic_ns();
+	}
+	return true;
+}
+
+static int await_on_host(struct gpushm_stream *s, struct gpushm_frame *f, uint64_t deadline,
+			 uint64_t timeout_ms)
+{
+	if (await_ready(s, &f->at, deadline))
+		return 0;
+	s->follower.pending = f;
+	notify_clear(s, true);
+	return no_frame(timeout_ms == 0 ? -EAGAIN : -ETIMEDOUT);
+}
+
+static int fill_wait(struct gpushm_stream *s, struct gpushm_frame *f, struct order_op *ops,
+		     size_t *ret_n)
+{
+	int r;
+
+	if (reader_is_ready(&s->follower.reader, &f->at))
+		return 0;
+	r = stream_register(s, &s->head);
+	if (r < 0)
+		return r;
+	ops[0] = (struct order_op){
+		.address = order_address(&s->head, &stream_head(s)->slot[f->at.slot].ready),
+		.value = f->at.seq
+	};
+	*ret_n = 1;
+	return 0;
+}
+
+/* The frame that waits for its producer's GPU, or a new one: *ret. */
+static int get_frame(struct gpushm_stream *s, uint64_t timeout_ms, struct gpushm_frame **ret)
+{
+	struct gpushm_frame *f = s->follower.pending;
+	int r;
+
+	s->follower.pending = NULL;
+	if (f) {
+		*ret = f;
+		return 0;
+	}
+	f = frame_new(s);
+	if (!f)
+		return stream_error(s, ENOMEM, "out of memory for a frame");
+	r = take_or_clear(s, &f->at, timeout_ms);
+	if (r < 0) {
+		frame_free(f);
+		return r == -EAGAIN || r == -ETIMEDOUT ? no_frame(r) : refused(s, r);
+	}
+	f->taken_ns = clock_monotonic_ns();
+	frame_keep(f);
+	*ret = f;
+	return 0;
+}
+
+int follower_next(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
+		  size_t *ret_n, struct gpushm_frame **ret)
+{
+	uint64_t deadline = s->on_gpu ? wait_deadline(timeout_ms) : UINT64_MAX;
+	struct gpushm_frame *f = NULL;
+	int r = get_frame(s, timeout_ms, &f);
+
+	*ret_n = 0;
+	if (r < 0)
+		return r;
+	r = on_host ? await_on_host(s, f, deadline, timeout_ms) : fill_wait(s, f, ops, ret_n);
+	if (r < 0 && !s->follower.pending)
+		follower_release(f, GPUSHM_ON_HOST);
+	if (r == 0)
+		*ret = f;
+	return r;
+}
+
+static int check_follower(const struct gpushm_stream *s)
+{
+	int r = stream_check(s);
+
+	return r < 0 || !s->is_producer
+		       ? r
+		       : stream_error(s, EBADF, "this process produces it; open it to read frames");
+}
+
+int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
+		      struct gpushm_frame **ret)
+{
+	struct order_op ops[ORDER_OPS_MAX];
+	struct gpushm_frame *f;
+	bool on_host;
+	size_t n;
+	int r = check_follower(s);
+
+	if (r == 0)
+		r = stream_on_host(s, cuda_stream, &on_host);
+	if (r == 0)
+		r = follower_next(s, on_host, timeout_ms, ops, &n, &f);
+	if (r < 0)
+		return r;
+	if (n > 0)
+		r = order_enqueue(s->device, cuda_stream, ops, n);
+	if (r < 0)
+		follower_release(f, GPUSHM_ON_HOST);
+	else
+		*ret = f;
+	return r;
+}
+
+/* ---- release ---- */
+
+static int refuse_contents(const struct gpushm_stream *s, const struct reader_frame *f)
+{
+	int r = reader_check(&s->follower.reader, f);
+
+	if (r == -EPIPE)
+		return stream_error(s, EPIPE,
+				    "frame %" PRIu64 " is broken: its producer died before it was "
+				    "finished",
+				    f->seq);
+	if (r == -ESTALE)
+		return stream_error(s, ESTALE,
+				    "frame %" PRIu64 " may have been overwritten, because this "
+				    "reader was dropped",
+				    f->seq);
+	return r;
+}
+
+int gpushm_frame_ok(const struct gpushm_frame *f)
+{
+	int r = error_null(f, "frame");
+
+	if (r == 0)
+		r = check_follower(f->stream);
+	return r < 0 ? r : refuse_contents(f->stream, &f->at);
+}
+
+static int enqueue_release(struct gpushm_frame *f, void *cuda_stream)
+{
+	struct order_op ops[FRAME_END_OPS];
+	size_t n;
+	int r = f->in_graph ? 0 : frame_end_ops(f, ops, &n);
+
+	if (r == 0 && !f->in_graph)
+		r = order_enqueue(f->stream->device, cuda_stream, ops, n);
+	return r;
+}
+
+int follower_release(struct gpushm_frame *f, void *cuda_stream)
+{
+	struct gpushm_stream *s = f->stream;
+	struct reader *me = &s->follower.reader;
+	bool on_host = true, wakes;
+	int r = stream_on_host(s, cuda_stream, &on_host), bad = 0;
+
+	if (!on_host && r == 0) {
+		bad = refuse_contents(s, &f->at);
+		r = enqueue_release(f, cuda_stream);
+	}
+	if (on_host || r < 0) {
+		int synchronized = s->on_gpu ? map_synchronize(s->buffer->map) : 0;
+
+		r = r < 0 ? r : synchronized;
+		bad = refuse_contents(s, &f->at);
+		wakes = reader_release(me, &f->at);
+	} else {
+		wakes = reader_release_enqueued(me, &f->at);
+	}
+	if (wakes)
+		wait_wake(&me->page->released_count);
+	frame_free(f);
+	return r < 0 ? r : bad;
+}
+
+int gpushm_frame_release(struct gpushm_frame *f, void *cuda_stream)
+{
+	int r = f ? check_follower(f->stream) : 0;
+
+	return !f || r < 0 ? r : follower_release(f, cuda_stream);
+}
+
+/* ---- the end ---- */
+
+/* What a `share` reader holds is not done: its claims stay, and the daemon gives the frames to
+ * another one. After all work of this process on the GPUs has ended. */
+void follower_done(struct gpushm_stream *s)
+{
+	struct follower *me = &s->follower;
+	struct gpushm_frame *f;
+
+	list_foreach (f, &s->frames, link)
+		if (me->reader.follow != STREAM_SHARE && reader_release(&me->reader, &f->at))
+			wait_wake(&me->reader.page->released_count);
+}

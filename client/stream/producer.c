@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The producer's calls: a slot to fill, and its publication. The protocol is writer.c's; here are
+ * the readers' pages, which are fetched from the daemon when a reader has joined, the waits of the
+ * host and of the GPU, and the end of a reader that holds up the producer for too long.
+ *
+ * A page that was replaced may still be one that a GPU waits for. It stays mapped and registered
+ * until the frame is finished whose slot the GPU waited for.
+ */
+#include "client/base/error.h"
+#include "client/stream/notify.h"
+#include "client/stream/pages.h"
+#include "client/stream/stream.h"
+#include "client/stream/wait.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "proto/stream_atomic.h"
+
+#include <inttypes.h>
+
+static const struct stream_reader_page *reader_page(const struct gpushm_stream *s, uint32_t reader)
+{
+	return s->producer.pages[reader].host;
+}
+
+/* ---- the readers' pages ---- */
+
+static void release_page(struct gpushm_stream *s, struct order_page *p)
+{
+	order_unregister(p, s->device);
+	pages_unmap(p);
+}
+
+static bool is_passed(const struct gpushm_stream *s, const struct retired_page *p)
+{
+	uint64_t ready = stream_load(&stream_head(s)->slot[p->slot].ready);
+
+	return p->seq == 0 || !stream_before(ready, p->seq);
+}
+
+/* Under s->lock. all: no GPU waits for anything any more. */
+static void release_retired(struct gpushm_stream *s, bool all)
+{
+	struct retired_page **at = &s->producer.retired, *p;
+
+	while ((p = *at)) {
+		if (!all && !is_passed(s, p)) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		release_page(s, &p->page);
+		free(p);
+	}
+}
+
+/* Under s->lock. */
+static void retire_page(struct gpushm_stream *s, uint32_t reader, struct retired_page *spare)
+{
+	struct producer *p = &s->producer;
+
+	*spare = (struct retired_page){ .next = p->retired,
+					.page = p->pages[reader],
+					.slot = p->waited[reader].slot,
+					.seq = p->waited[reader].seq };
+	p->retired = spare;
+	p->waited[reader].seq = 0;
+	release_retired(s, false);
+}
+
+static int map_reader(struct gpushm_stream *s, uint32_t reader)
+{
+	struct retired_page *spare = calloc(1, sizeof(*spare));
+	struct producer *p = &s->producer;
+	struct order_page page;
+	uint64_t generation;
+	int r = spare ? pages_map(s->buffer, STREAM_PAGE_READER + reader, &page, &generation)
+		      : stream_error(s, ENOMEM, "out of memory for a reader's page");
+
+	if (r == 0 && ((struct stream_reader_page *)page.host)->slots != s->slots) {
+		pages_unmap(&page);
+		r = stream_error(s, EPROTO, "a reader's page has another number of slots");
+	}
+	if (r < 0) {
+		free(spare);
+		return r;
+	}
+	pthread_mutex_lock(&s->lock);
+	retire_page(s, reader, spare);
+	p->pages[reader] = page;
+	writer_map(&p->writer, reader, generation, page.host);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+/* A reader may leave between the look and the request; then it is not found. */
+#define MAP_TRIES_MAX 16
+static int map_readers(struct gpushm_stream *s)
+{
+	uint32_t reader;
+	int r = 0;
+
+	for (int lost = 0; writer_unmapped(&s->producer.writer, &reader);) {
+		r = map_reader(s, reader);
+		if (r < 0 && (r != -ENOENT || ++lost >= MAP_TRIES_MAX))
+			return r;
+	}
+	return 0;
+}
+
+static int take(struct gpushm_stream *s, bool gpu, struct writer_blocker *ret_blocker)
+{
+	int r;
+
+	do {
+		r = map_readers(s);
+		if (r == 0)
+			r = writer_take(&s->producer.writer, gpu, clock_monotonic_ns(),
+					&s->producer.slot, ret_blocker);
+		if (ret_blocker->wake)
+			wait_wake(&stream_head(s)->wake);
+		ret_blocker->wake = false;
+	} while (r == -ESTALE);
+	return r;
+}
+
+/* ---- who is in the way ---- */
+
+/* The member of the share group that has held a frame for the longest time; without one, the first
+ * that does not wait for a frame. */
+static uint32_t slowest_member(const struct gpushm_stream *s)
+{
+	uint64_t members = stream_load(&stream_head(s)->sharing), since = UINT64_MAX;
+	uint32_t found = STREAM_READERS_MAX;
+
+	for (; members; members &= members - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(members);
+		const struct stream_reader_page *p = reader_page(s, i);
+		uint64_t at = p ? stream_load(&p->oldest_ns) : 0;
+
+		if (!p || (at == 0 && stream_load(&p->asleep)))
+			continue;
+		if (at && at < since) {
+			since = at;
+			found = i;
+		} else if (found == STREAM_READERS_MAX) {
+			found = i;
+		}
+	}
+	return found;
+}
+
+static int blocked(const struct gpushm_stream *s, const struct writer_blocker *blocker, int number)
+{
+	uint32_t i = blocker->reader;
+	const struct stream_reader_page *p = i < STREAM_READERS_MAX ? reader_page(s, i) : NULL;
+	uint64_t oldest = p ? stream_load(&p->oldest) : 0;
+
+	if (blocker->generation == 0)
+		return stream_error(s, number,
+				    "no slot is free: the GPU has not finished the frames before");
+	if (!p)
+		return stream_error(s, number,
+				    "no slot is free: the `share` readers have not taken all "
+				    "frames yet");
+	if (oldest == 0)
+		return stream_error(s, number,
+				    "no slot is free: reader %" PRIu32 " (process %d) has not "
+				    "taken its next frame yet",
+				    i, (int)stream_load(&stream_head(s)->seats[i].pid));
+	return stream_error(s, number,
+			    "no slot is free: reader %" PRIu32 " (process %d) has held frame "
+			    "%" PRIu64 " for %" PRIu64 " ms",
+			    i, (int)stream_load(&stream_head(s)->seats[i].pid), oldest,
+			    (clock_monotonic_ns() - stream_load(&p->oldest_ns)) / 1000000u);
+}
+
+struct patience {
+	bool gpu;
+	uint64_t timeout_ms, deadline, outage;
+	struct wait_step step;
+	struct writer_blocker blocker;
+	uint32_t dropped; /* the last reader that was dropped, */
+	uint64_t dropped_generation;
+};
+
+static bool is_over_limit(const struct gpushm_stream *s, uint64_t now)
+{
+	return s->limit_ms != UINT64_MAX &&
+	       now - s->producer.stalled_since >= s->limit_ms * 1000000u;
+}
+
+/* Ends the membership of the reader that is in the way. 1: the slots are worth another look; 0:
+ * nobody can be dropped; or -errno. */
+static int drop_blocker(struct gpushm_stream *s, struct patience *w)
+{
+	uint32_t reader =
+		w->blocker.reader < STREAM_READERS_MAX ? w->blocker.reader : slowest_member(s);
+	uint64_t generation;
+	int r;
+
+	/* Nobody is in the way: the GPU has not finished the frames before. */
+	if (reader == STREAM_READERS_MAX || w->blocker.generation == 0)
+		return 0;
+	generation = s->producer.writer.pages[reader].generation;
+	if (w->dropped_generation == generation && w->dropped == reader)
+		return 0;
+	r = pages_drop(s->buffer, reader, generation);
+	if (r < 0 && r != -ENOENT && r != -EBADF)
+		return r;
+	w->dropped = reader;
+	w->dropped_generation = generation;
+	return 1;
+}
+
+/* ---- waiting for a slot ---- */
+
+/* The head's word changes when the daemon changes something of the stream; this process does not
+ * publish meanwhile. */
+size_t producer_words(struct gpushm_stream *s, struct wait_word *ret)
+{
+	struct stream_head *h = stream_head(s);
+	size_t n = 1;
+
+	stream_store(&h->asleep, 1);
+	ret[0] = (struct wait_word){ &h->wake, stream_load(&h->wake) };
+	pthread_mutex_lock(&s->lock);
+	for (uint64_t left = stream_load(&h->active); left; left &= left - 1) {
+		const struct stream_reader_page *p = reader_page(s, __builtin_ctzll(left));
+
+		if (p)
+			ret[n++] = (struct wait_word){ &p->released_count,
+						       stream_load(&p->released_count) };
+	}
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+static void wake_up(struct gpushm_stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->notify)
+		stream_store(&stream_head(s)->asleep, 0);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What a GPU releases wakes nobody: a host that waits for it looks at intervals. */
+static uint64_t nap(const struct gpushm_stream *s, struct patience *w, uint64_t now)
+{
+	uint64_t ns = least(WAIT_NAP_NS, w->deadline - now);
+	uint64_t stalled = now - s->producer.stalled_since;
+
+	if (s->on_gpu && !w->gpu)
+		ns = least(ns, wait_next_step(&w->step));
+	if (s->limit_ms < UINT64_MAX / 1000000u && stalled < s->limit_ms * 1000000u)
+		ns = least(ns, s->limit_ms * 1000000u - stalled);
+	return ns;
+}
+
+/* One round of a sleep: -EAGAIN: the caller goes on waiting. */
+static int wait_once(struct gpushm_stream *s, struct patience *w)
+{
+	struct wait_word words[WAIT_WORDS_MAX];
+	size_t n = producer_words(s, words);
+	int r = take(s, w->gpu, &w->blocker);
+	uint64_t now = clock_monotonic_ns(), ns;
+
+	if (r != -EAGAIN)
+		return r;
+	if (is_over_limit(s, now)) {
+		r = drop_blocker(s, w);
+		if (r != 0)
+			return r < 0 ? r : -EAGAIN;
+	}
+	if (now >= w->deadline)
+		return -ETIMEDOUT;
+	ns = nap(s, w, now);
+	wait_words(words, n, ns);
+	if (ns == WAIT_NAP_NS)
+		r = wait_check_daemon(s->buffer, &w->outage);
+	return r < 0 ? r : -EAGAIN;
+}
+
+static int wait_for_slot(struct gpushm_stream *s, struct patience *w)
+{
+	struct wait_spin spin = { 0 };
+	int r = -EAGAIN;
+
+	while (r == -EAGAIN && w->timeout_ms > 0 && wait_spin(&spin))
+		r = take(s, w->gpu, &w->blocker);
+	if (r == -EAGAIN)
+		notify_clear(s, s->on_gpu && !w->gpu);
+	while (r == -EAGAIN)
+		r = wait_once(s, w);
+	wake_up(s);
+	if (r != -ETIMEDOUT)
+		return r;
+	return blocked(s, &w->blocker, w->timeout_ms == 0 ? EAGAIN : ETIMEDOUT);
+}
+
+/* Counts the time for people. */
+static int take_patiently(struct gpushm_stream *s, struct patience *w)
+{
+	struct stream_head *h = stream_head(s);
+	struct producer *p = &s->producer;
+	int r = take(s, w->gpu, &w->blocker);
+	uint64_t begun;
+
+	if (r == -EAGAIN) {
+		begun = clock_monotonic_ns();
+		if (p->stalled_since == 0) {
+			p->stalled_since = begun;
+			stream_add(&h->stalls, 1);
+		}
+		w->deadline = wait_deadline(w->timeout_ms);
+		stream_store(&h->waited_ns, p->stalled_since);
+		r = wait_for_slot(s, w);
+		stream_store(&h->waited_ns, 0);
+		stream_add(&h->stalled_ns, clock_monotonic_ns() - begun);
+	}
+	if (r == 0)
+		p->stalled_since = 0;
+	return r;
+}
+
+/* ---- begin ---- */
+
+/* What the GPU waits for before it may write to the slot. */
+static int fill_waits(struct gpushm_stream *s, struct order_op *ops, size_t *ret_n)
+{
+	struct producer *p = &s->producer;
+	const struct writer_slot *slot = &p->slot;
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < slot->n_waits && r == 0; i++) {
+		const struct writer_wait *w = &slot->waits[i];
+		struct order_page *page = &p->pages[w->reader];
+		const struct stream_reader_page *words = page->host;
+
+		r = stream_register(s, page);
+		ops[n++] = (struct order_op){
+			.address = order_address(page, &words->claims[slot->slot].released),
+			.value = w->value
+		};
+		p->waited[w->reader].slot = slot->slot;
+		p->waited[w->reader].seq = slot->seq;
+	}
+	if (r == 0 && slot->finished) {
+		r = stream_register(s, &s->head);
+		ops[n++] = (struct order_op){
+			.address = order_address(&s->head, &stream_head(s)->slot[slot->slot].ready),
+			.value = slot->finished
+		};
+	}
+	*ret_n = n;
+	return r;
+}
+_Static_assert(ORDER_OPS_MAX > STREAM_READERS_MAX, "all waits fit");
+
+static void begin_frame(struct gpushm_frame *f, const struct writer_slot *slot)
+{
+	f->at = (struct reader_frame){ .slot = slot->slot, .seq = slot->seq };
+	f->stream->producer.filling = f;
+	frame_keep(f);
+}
+
+int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
+		   size_t *ret_n, struct gpushm_frame **ret)
+{
+	struct patience w = { .gpu = !on_host, .timeout_ms = timeout_ms };
+	struct gpushm_frame *f;
+	int r;
+
+	if (s->producer.filling)
+		return stream_error(s, EALREADY, "a frame is being filled: publish or cancel it");
+	f = frame_new(s);
+	if (!f)
+		return stream_error(s, ENOMEM, "out of memory for a frame");
+	*ret_n = 0;
+	r = take_patiently(s, &w);
+	if (r == 0 && !on_host) {
+		r = fill_waits(s, ops, ret_n);
+		if (r < 0)
+			writer_cancel(&s->producer.writer, &s->producer.slot);
+	}
+	if (r < 0) {
+		frame_free(f);
+		return r;
+	}
+	begin_frame(f, &s->producer.slot);
+	*ret = f;
+	return 0;
+}
+
+static int check_producer(const struct gpushm_stream *s)
+{
+	int r = stream_check(s);
+
+	return r < 0 || s->is_producer
+		       ? r
+		       : stream_error(s, EBADF, "this process reads it; its producer fills frames");
+}
+
+int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
+		       struct gpushm_frame **ret)
+{
+	struct order_op ops[ORDER_OPS_MAX];
+	struct gpushm_frame *f;
+	bool on_host;
+	size_t n;
+	int r = check_producer(s);
+
+	if (r == 0)
+		r = stream_on_host(s, cuda_stream, &on_host);
+	if (r == 0)
+		r = producer_begin(s, on_host, timeout_ms, ops, &n, &f);
+	if (r < 0)
+		return r;
+	if (n > 0)
+		r = order_enqueue(s->device, cuda_stream, ops, n);
+	if (r < 0)
+		producer_cancel(f);
+	else
+		*ret = f;
+	return r;
+}
+
+/* ---- publish and cancel ---- */
+
+void producer_cancel(struct gpushm_frame *f)
+{
+	struct gpushm_stream *s = f->stream;
+
+	writer_cancel(&s->producer.writer, &s->producer.slot);
+	s->producer.filling = NULL;
+	frame_free(f);
+}
+
+/* Lets the GPU finish the frame, or waits until it is finished. */
+static int finish(struct gpushm_frame *f, void *cuda_stream, bool on_host)
+{
+	struct gpushm_stream *s = f->stream;
+	struct order_op ops[FRAME_END_OPS];
+	size_t n;
+	int r;
+
+	if (f->in_graph)
+		return 0;
+	if (on_host)
+		return s->on_gpu ? map_synchronize(s->buffer->map) : 0;
+	r = frame_end_ops(f, ops, &n);
+	return r < 0 ? r : order_enqueue(s->device, cuda_stream, ops, n);
+}
+
+static int publish(struct gpushm_frame *f, void *cuda_stream, bool on_host, const void *meta,
+		   size_t n)
+{
+	struct gpushm_stream *s = f->stream;
+	struct producer *p = &s->producer;
+	int r = finish(f, cuda_stream, on_host);
+
+	if (r < 0) {
+		map_synchronize(s->buffer->map);
+		producer_cancel(f);
+		return r;
+	}
+	if (writer_publish(&p->writer, &p->slot, on_host && !f->in_graph, clock_monotonic_ns(),
+			   meta, n))
+		wait_wake(&stream_head(s)->wake);
+	p->filling = NULL;
+	frame_free(f);
+	return 0;
+}
+
+int gpushm_frame_publish(struct gpushm_frame *f, void *cuda_stream, const void *meta, size_t n)
+{
+	bool on_host;
+	int r = error_null(f, "frame");
+
+	if (r == 0)
+		r = check_producer(f->stream);
+	if (r < 0)
+		return r;
+	if (n > GPUSHM_META_MAX || (n > 0 && !meta))
+		return stream_error(f->stream, EINVAL,
+				    "%zu bytes with a frame; it may have up to %u of them", n,
+				    GPUSHM_META_MAX);
+	r = stream_on_host(f->stream, cuda_stream, &on_host);
+	if (r == 0)
+		return publish(f, cuda_stream, on_host, meta, n);
+	producer_cancel(f);
+	return r;
+}
+
+/* ---- the end ---- */
+
+/* After all work of this process on the GPUs has ended. */
+void producer_done(struct gpushm_stream *s)
+{
+	struct producer *p = &s->producer;
+
+	if (p->filling)
+		producer_cancel(p->filling);
+	writer_done(&p->writer);
+	pthread_mutex_lock(&s->lock);
+	release_retired(s, true);
+	for (uint32_t i = 0; i < STREAM_READERS_MAX; i++)
+		release_page(s, &p->pages[i]);
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stream as this process has it: its buffer and pages, the half of the protocol that it plays,
+ * and the frames that it has.
+ */
+#pragma once
+
+#include "client/array/array.h"
+#include "client/buffer/buffer.h"
+#include "client/gpushm_stream.h"
+#include "client/map/order.h"
+#include "client/stream/reader.h"
+#include "client/stream/writer.h"
+#include "proto/base/list.h"
+
+#include <pthread.h>
+
+struct notify;
+
+struct gpushm_frame {
+	struct list link; /* gpushm_stream::frames, or ::spare */
+	struct gpushm_stream *stream;
+	bool in_graph;		/* a launched graph ends it: publish and release queue nothing */
+	uint64_t taken_ns;	/* CLOCK_MONOTONIC; of a reader's frame */
+	struct reader_frame at; /* of the producer's frame: slot and seq */
+};
+
+/* A reader's page that was replaced while a GPU may still wait for a word of it. */
+struct retired_page {
+	struct retired_page *next;
+	struct order_page page;
+	uint32_t slot; /* when the frame `seq` of this slot is ready, no GPU waits any more */
+	uint64_t seq;
+};
+
+struct producer {
+	struct writer writer;
+	struct writer_slot slot; /* of the frame that is being filled */
+	struct gpushm_frame *filling;
+	struct order_page pages[STREAM_READERS_MAX];
+	/* The last frame whose slot a GPU has waited for on that page; 0: none. */
+	struct {
+		uint32_t slot;
+		uint64_t seq;
+	} waited[STREAM_READERS_MAX];
+	struct retired_page *retired;
+	/* CLOCK_MONOTONIC in ns: no slot is free since; 0: one was free at the last look. */
+	uint64_t stalled_since;
+};
+
+struct follower {
+	struct reader reader;
+	struct order_page page;
+	uint64_t joined_at; /* the newest frame when it joined */
+	/* A frame that was taken for the host, whose producer's GPU had not finished it. */
+	struct gpushm_frame *pending;
+	uint32_t told_orphaned; /* -EOWNERDEAD was returned for so many producers; 0: never */
+};
+
+struct gpushm_stream {
+	struct gpushm_buffer *buffer; /* counted by buffer_get() */
+	bool is_producer, keep_name;
+	bool has_left; /* only gpushm_stream_close() is left to do */
+	bool on_gpu; /* the memory can be used on a GPU; else GPUSHM_ON_HOST is all that there is */
+	int device;  /* whose streams wait and write; -1 */
+	uint32_t slots;
+	uint64_t slot_bytes, limit_ms;
+	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
+	size_t n_arrays;
+	struct order_page head, group; /* group: not of an `every` or `latest` reader */
+	struct producer producer;
+	struct follower follower;
+	pthread_mutex_t lock; /* frames, spare, notify; the pages' registration and replacement */
+	struct list frames, spare;
+	struct notify *_Atomic notify; /* NULL before gpushm_stream_fd() */
+};
+
+#define stream_error(s, number, ...) error_of("stream", (s)->buffer->name, number, __VA_ARGS__)
+
+/* 0; -EINVAL for NULL, -ECHILD in a forked child, -EBADF after gpushm_stream_leave(), with
+ * gpushm_error() set. No system call. */
+static inline int stream_check(const struct gpushm_stream *s)
+{
+	int r = error_null(s, "stream");
+
+	if (r == 0)
+		r = buffer_check(s->buffer);
+	if (r < 0 || !s->has_left)
+		return r;
+	return stream_error(s, EBADF, "this process has left it: close it");
+}
+
+static inline struct stream_head *stream_head(const struct gpushm_stream *s)
+{
+	return s->head.host;
+}
+
+/* Counts itself on b. NULL: no memory. */
+struct gpushm_stream *stream_new(struct gpushm_buffer *b);
+
+/* The steps of making one. 0 or -errno with gpushm_error() set. */
+int stream_check_pool(const struct gpushm_buffer *b);
+int stream_map_head(struct gpushm_stream *s);
+int stream_map_group(struct gpushm_stream *s);
+int stream_check_writable(const struct gpushm_stream *s, const struct order_page *p);
+int stream_get_arrays(struct gpushm_stream *s);
+void stream_free_arrays(struct gpushm_stream *s);
+
+/* Closes a half-made stream, and keeps gpushm_error(). Returns r. */
+int stream_give_up(struct gpushm_stream *s, int r);
+
+/* Whether that cuda_stream is the host: *ret. 0; -ENOTSUP: a CUDA stream for a host pool. */
+int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool *ret);
+
+/* A frame for what is taken next, in no list of the stream's that frees it at close; and back. */
+struct gpushm_frame *frame_new(struct gpushm_stream *s);
+/* The stream frees it at close. */
+void frame_keep(struct gpushm_frame *f);
+void frame_free(struct gpushm_frame *f);
+
+/* Registers a page of the stream with the driver, if it is not yet. 0 or -errno. */
+int stream_register(struct gpushm_stream *s, struct order_page *p);
+
+/* ---- the producer: producer.c ---- */
+
+/* gpushm_frame_begin(). With on_host the memory is the CPU's when it returns; else *ret_ops gets at
+ * most ORDER_OPS_MAX waits that a GPU is to do first. */
+int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
+		   size_t *ret_n, struct gpushm_frame **ret);
+/* Drops the frame that is being filled; nothing uses its memory any more. */
+void producer_cancel(struct gpushm_frame *f);
+void producer_done(struct gpushm_stream *s);
+/* What a producer sleeps on: at most WAIT_WORDS_MAX - 1 words. From now on each release of a reader
+ * changes one of them. Any thread. */
+struct wait_word;
+size_t producer_words(struct gpushm_stream *s, struct wait_word *ret);
+
+/* ---- a reader: follower.c ---- */
+
+/* gpushm_frame_next(), likewise. */
+int follower_next(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
+		  size_t *ret_n, struct gpushm_frame **ret);
+int follower_release(struct gpushm_frame *f, void *cuda_stream);
+void follower_done(struct gpushm_stream *s);
+
+/* What ends the frame on a GPU, its publication or its release: a write, and perhaps a wait before
+ * it. 0 or -errno. */
+#define FRAME_END_OPS 2u
+int frame_end_ops(struct gpushm_frame *f, struct order_op *ops, size_t *ret_n);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Futexes. The words lie in shared memory, so the calls are those without FUTEX_PRIVATE_FLAG; to
+ * sleep on a word of a file, a read-only mapping is enough (kernel/futex/core.c, FUTEX_READ).
+ *
+ * FUTEX_WAITV came with Linux 5.16, and seccomp filters of older container engines refuse it.
+ */
+#include "client/stream/wait.h"
+
+#include "client/buffer/buffer.h"
+#include "client/link/hello.h"
+#include "proto/base/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* As linux/futex.h has them since Linux 5.16. */
+struct waiter {
+	uint64_t val, uaddr;
+	uint32_t flags, reserved;
+};
+#define WAITER_U32 2u
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+#define FALLBACK_NS 2000000ull
+#define SPIN_NS 5000ull
+#define SPIN_LOOKS 32
+#define STEP_FIRST_NS 20000ull
+#define STEP_MAX_NS 2000000ull
+
+static struct timespec to_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+static void wait_one(const struct wait_word *w, uint64_t ns)
+{
+	struct timespec t = to_timespec(ns);
+
+	syscall(SYS_futex, w->word, FUTEX_WAIT, w->seen, &t, NULL, 0);
+}
+
+/* False: the kernel has no such call, or refuses it. */
+static bool wait_several(const struct wait_word *words, size_t n, uint64_t ns)
+{
+	struct timespec end = to_timespec(clock_monotonic_ns() + ns);
+	struct waiter waiters[WAIT_WORDS_MAX];
+
+	for (size_t i = 0; i < n; i++)
+		waiters[i] = (struct waiter){ .val = words[i].seen,
+					      .uaddr = (uintptr_t)words[i].word,
+					      .flags = WAITER_U32 };
+	return syscall(SYS_futex_waitv, waiters, n, 0, &end, CLOCK_MONOTONIC) >= 0 ||
+	       (errno != ENOSYS && errno != EPERM && errno != EINVAL);
+}
+
+void wait_words(const struct wait_word *words, size_t n, uint64_t ns)
+{
+	static _Atomic bool no_waitv;
+
+	if (n == 1) {
+		wait_one(words, ns);
+		return;
+	}
+	if (!no_waitv && wait_several(words, n, ns))
+		return;
+	no_waitv = true;
+	wait_one(words, ns < FALLBACK_NS ? ns : FALLBACK_NS);
+}
+
+void wait_wake(const _Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint64_t wait_deadline(uint64_t timeout_ms)
+{
+	uint64_t ns;
+
+	if (__builtin_mul_overflow(timeout_ms, 1000000u, &ns) ||
+	    __builtin_add_overflow(ns, clock_monotonic_ns(), &ns))
+		return UINT64_MAX;
+	return ns;
+}
+
+uint64_t wait_next_step(struct wait_step *step)
+{
+	uint64_t ns = step->ns ? step->ns * 2 : STEP_FIRST_NS;
+
+	return step->ns = ns < STEP_MAX_NS ? ns : STEP_MAX_NS;
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+bool wait_spin(struct wait_spin *spin)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (!spin->until)
+		spin->until = now + SPIN_NS;
+	for (int i = 0; i < SPIN_LOOKS; i++)
+		relax();
+	return now < spin->until;
+}
+
+/* ---- the daemon ---- */
+
+static bool has_hung_up(const struct gpushm *c)
+{
+	struct pollfd p = { .fd = c->socket, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Frames flow without a daemon, so a short outage must not hold up anybody here. A thread that has
+ * the lock is in a request, and finds the hang-up itself. */
+int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
+{
+	struct gpushm *c = b->connection;
+	uint64_t now = clock_monotonic_ms();
+	int r = 0;
+
+	if (!has_hung_up(c)) {
+		*outage = 0;
+		return 0;
+	}
+	if (*outage == 0)
+		*outage = now;
+	if (now - *outage < hello_reconnect_ms() || pthread_mutex_trylock(&c->lock) != 0)
+		return 0;
+	if (has_hung_up(c))
+		r = hello_reconnect(c);
+	pthread_mutex_unlock(&c->lock);
+	*outage = 0;
+	return r;
+}

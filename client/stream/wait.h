@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sleeping on words that other processes change, and waking those that sleep.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gpushm_buffer;
+
+/* A futex, and the value with which it is slept on. */
+struct wait_word {
+	const _Atomic uint32_t *word;
+	uint32_t seen;
+};
+#define WAIT_WORDS_MAX 66u /* the head's, 64 readers' and one more */
+
+/* Sleeps until one of the words is not what was seen, at most so long; may return early. The memory
+ * may be mapped read-only. Where the kernel can't wait for several words, sleeps on the first one
+ * in short naps. */
+void wait_words(const struct wait_word *words, size_t n, uint64_t ns);
+
+/* Wakes all that sleep on the word. */
+void wait_wake(const _Atomic uint32_t *word);
+
+/* CLOCK_MONOTONIC in ns after that time, or UINT64_MAX. */
+uint64_t wait_deadline(uint64_t timeout_ms);
+
+/* How long to sleep before the next look at what no futex tells: `step` grows from call to call. */
+struct wait_step {
+	uint64_t ns;
+};
+uint64_t wait_next_step(struct wait_step *step);
+
+/* Spins for some microseconds before a sleep: false: it is time to sleep. */
+struct wait_spin {
+	uint64_t until;
+};
+bool wait_spin(struct wait_spin *spin);
+
+/* A sleeper calls it between naps of WAIT_NAP_NS: if no daemon can wake it, because the daemon has
+ * gone for as long as the library waits for a successor, this connects again. *outage: 0 at first.
+ * 0, or -ECONNRESET and others with gpushm_error() set: the daemon does not come back. */
+int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage);
+#define WAIT_NAP_NS 1000000000ull
