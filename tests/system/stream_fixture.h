@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A producer and two readers of the stream "s" in the test's own process.
+ */
+#pragma once
+
+#include "client/gpushm_stream.h"
+#include "proto/base/own.h"
+#include "tests/lib/client.h"
+#include "tests/lib/streamer.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct gpushm_stream *p, *r, *r2;
+
+static inline void says(const char *text)
+{
+	ck_assert_msg(strstr(gpushm_error(), text), "\"%s\" is not in: %s", text, gpushm_error());
+}
+
+static inline void create_with(struct gpushm_stream_spec spec)
+{
+	ck_assert_msg(streamer_create(c, "s", &spec, &p) == 0, "%s", gpushm_error());
+}
+
+static inline void create(uint32_t slots)
+{
+	create_with((struct gpushm_stream_spec){ .slots = slots });
+}
+
+static inline struct gpushm_stream *follow(enum gpushm_follow how, uint32_t max_held)
+{
+	struct gpushm_stream *s = NULL;
+
+	ck_assert_msg(gpushm_stream_open(c, "s", how, max_held, 0, NULL, &s) == 0, "%s",
+		      gpushm_error());
+	return s;
+}
+
+static inline void teardown(void)
+{
+	r = gpushm_stream_close(r);
+	r2 = gpushm_stream_close(r2);
+	p = gpushm_stream_close(p);
+	client_teardown();
+}
+
+static inline uint64_t produce(void)
+{
+	struct gpushm_frame *f = NULL;
+	uint64_t seq;
+
+	ck_assert_msg(gpushm_frame_begin(p, NULL, 0, &f) == 0, "%s", gpushm_error());
+	seq = gpushm_frame_seq(f);
+	ck_assert_int_eq(streamer_fill(f), 0);
+	ck_assert_int_eq(gpushm_frame_publish(f, GPUSHM_ON_HOST, &seq, sizeof(seq)), 0);
+	return seq;
+}
+
+static inline struct gpushm_frame *next(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_msg(gpushm_frame_next(s, NULL, 0, &f) == 0, "%s", gpushm_error());
+	ck_assert(streamer_is_right(f));
+	ck_assert_int_eq(gpushm_frame_ok(f), 0);
+	return f;
+}
+
+static inline void expect_next(struct gpushm_stream *s, uint64_t seq)
+{
+	struct gpushm_frame *f = next(s);
+
+	ck_assert_uint_eq(gpushm_frame_seq(f), seq);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+}
+
+static inline void expect_none(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_frame_next(s, NULL, 0, &f), -EAGAIN);
+	ck_assert_ptr_null(f);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Streams in a host pool, within one process: sleeps and what wakes them, the fd for poll(), stats,
+ * lists and fork().
+ */
+#include "tests/lib/forked.h"
+#include "tests/system/stream_fixture.h"
+
+#include <pthread.h>
+
+/* ---- waiting ---- */
+
+static void *produce_later(void *arg)
+{
+	poll(NULL, 0, 30);
+	produce();
+	return NULL;
+}
+
+START_TEST(a_publication_does_not_wake_a_reader)
+{
+	struct gpushm_frame *f = NULL;
+	pthread_t thread;
+
+	create(4);
+	r = follow(GPUSHM_EVERY, 1);
+	for (int i = 0; i < 5; i++) {
+		pthread_create(&thread, NULL, produce_later, NULL);
+		ck_assert_int_eq(gpushm_frame_next(r, NULL, GPUSHM_WAIT_FOREVER, &f), 0);
+		pthread_join(thread, NULL);
+		gpushm_frame_release(f, NULL);
+	}
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10, &f), -ETIMEDOUT);
+	says("no frame in that time");
+}
+END_TEST
+
+static void *release_later(void *frame)
+{
+	poll(NULL, 0, 30);
+	ck_assert_int_eq(gpushm_frame_release(frame, NULL), 0);
+	return NULL;
+}
+
+START_TEST(a_release_does_not_wake_the_producer)
+{
+	struct gpushm_frame *f, *g = NULL;
+	pthread_t thread;
+
+	create(2);
+	r = follow(GPUSHM_EVERY, 1);
+	r2 = follow(GPUSHM_EVERY, 1);
+	produce();
+	produce();
+	for (int i = 0; i < 5; i++) {
+		f = next(r);
+		expect_next(r2, gpushm_frame_seq(f));
+		pthread_create(&thread, NULL, release_later, f);
+		ck_assert_int_eq(gpushm_frame_begin(p, NULL, GPUSHM_WAIT_FOREVER, &g), 0);
+		pthread_join(thread, NULL);
+		ck_assert_int_eq(streamer_fill(g), 0);
+		ck_assert_int_eq(gpushm_frame_publish(g, NULL, &(uint64_t){ gpushm_frame_seq(g) },
+						      8),
+				 0);
+	}
+}
+END_TEST
+
+static void *close_later(void *arg)
+{
+	poll(NULL, 0, 30);
+	gpushm_stream_close(arg);
+	return NULL;
+}
+
+START_TEST(an_end_does_not_wake_the_others)
+{
+	struct gpushm_frame *f = NULL;
+	pthread_t thread;
+
+	create(2);
+	r = follow(GPUSHM_EVERY, 1);
+	produce();
+	produce();
+	pthread_create(&thread, NULL, close_later, r);
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, GPUSHM_WAIT_FOREVER, &f), 0);
+	pthread_join(thread, NULL);
+	gpushm_frame_cancel(f);
+	r = follow(GPUSHM_EVERY, 1);
+	pthread_create(&thread, NULL, close_later, p);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, GPUSHM_WAIT_FOREVER, &f), -EPIPE);
+	pthread_join(thread, NULL);
+	p = NULL;
+}
+END_TEST
+
+/* ---- the fd ---- */
+
+static bool readable(int fd, int ms)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pfd, 1, ms) > 0;
+}
+
+/* Calls next() until -EAGAIN. */
+static unsigned drain(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f = NULL;
+	unsigned n = 0;
+
+	while (gpushm_frame_next(s, NULL, 0, &f) == 0) {
+		n++;
+		gpushm_frame_release(f, NULL);
+	}
+	return n;
+}
+
+/* The thread may tell a change late, and for nothing. */
+static void await_frame(int fd, struct gpushm_stream *s)
+{
+	unsigned n = 0;
+
+	while (n == 0) {
+		ck_assert(readable(fd, 10000));
+		n = drain(s);
+	}
+}
+
+START_TEST(the_fd_misses_a_frame)
+{
+	pthread_t thread;
+	int fd, tries = 0;
+
+	create(4);
+	r = follow(GPUSHM_LATEST, 1);
+	fd = gpushm_stream_fd(r);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(gpushm_stream_fd(r), fd);
+	for (int i = 0; i < 8; i++) {
+		pthread_create(&thread, NULL, produce_later, NULL);
+		await_frame(fd, r);
+		pthread_join(thread, NULL);
+	}
+	while (readable(fd, 0) && tries++ < 100)
+		ck_assert_uint_eq(drain(r), 0);
+	ck_assert(!readable(fd, 50));
+	pthread_create(&thread, NULL, close_later, p);
+	ck_assert(readable(fd, 10000));
+	pthread_join(thread, NULL);
+	p = NULL;
+}
+END_TEST
+
+START_TEST(the_fd_misses_a_free_slot)
+{
+	struct gpushm_frame *f, *g = NULL;
+	pthread_t thread;
+	int fd;
+
+	create(2);
+	r = follow(GPUSHM_EVERY, 1);
+	fd = gpushm_stream_fd(p);
+	ck_assert_int_ge(fd, 0);
+	produce();
+	produce();
+	for (int i = 0; i < 8; i++) {
+		f = next(r);
+		pthread_create(&thread, NULL, release_later, f);
+		while (gpushm_frame_begin(p, NULL, 0, &g) == -EAGAIN)
+			ck_assert(readable(fd, 10000));
+		pthread_join(thread, NULL);
+		ck_assert_int_eq(streamer_fill(g), 0);
+		ck_assert_int_eq(gpushm_frame_publish(g, NULL, &(uint64_t){ gpushm_frame_seq(g) },
+						      8),
+				 0);
+	}
+}
+END_TEST
+
+/* ---- the rest ---- */
+
+START_TEST(stats_are_wrong)
+{
+	struct gpushm_stream_stats st;
+	struct gpushm_frame *f;
+
+	create(8);
+	r = follow(GPUSHM_EVERY, 2);
+	r2 = follow(GPUSHM_LATEST, 2);
+	for (int i = 0; i < 5; i++)
+		produce();
+	f = next(r);
+	ck_assert_int_eq(gpushm_stream_stats(r, sizeof(st), &st), 0);
+	ck_assert_int_eq(st.state, GPUSHM_STREAM_RUNNING);
+	ck_assert_uint_eq(st.newest, 5);
+	ck_assert_uint_eq(st.readers, 2);
+	ck_assert_uint_eq(st.taken, 1);
+	ck_assert_uint_eq(st.held, 1);
+	ck_assert_uint_eq(st.lag, 4);
+	gpushm_frame_release(f, NULL);
+	expect_next(r2, 5);
+	for (int i = 0; i < 5; i++)
+		expect_next(r, produce() - 4);
+	expect_next(r2, 10);
+	ck_assert_int_eq(gpushm_stream_stats(r2, sizeof(st), &st), 0);
+	ck_assert_uint_eq(st.skipped, 4);
+	ck_assert_uint_eq(st.lag, 0);
+	ck_assert_int_eq(gpushm_stream_stats(r2, sizeof(st) + 1, &st), -EINVAL);
+}
+END_TEST
+
+START_TEST(a_stream_is_not_listed)
+{
+	struct gpushm_stream_info *all = NULL;
+	size_t n = 0;
+
+	ck_assert_int_eq(gpushm_streams(c, NULL, &all, &n), 0);
+	ck_assert_uint_eq(n, 0);
+	all = gpushm_streams_free(all, n);
+	create_with((struct gpushm_stream_spec){ .slots = 8,
+						 .readers = 3,
+						 .limit_ms = 77,
+						 .flags = GPUSHM_KEEP_QUEUE,
+						 .delivery = GPUSHM_AT_MOST_ONCE });
+	r = follow(GPUSHM_EVERY, 2);
+	produce();
+	produce();
+	next(r);
+	ck_assert_int_eq(gpushm_streams(c, "other", &all, &n), 0);
+	ck_assert_uint_eq(n, 0);
+	all = gpushm_streams_free(all, n);
+	ck_assert_int_eq(gpushm_streams(c, "s", &all, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_str_eq(all->name, "s");
+	ck_assert_uint_eq(all->buffer, gpushm_buffer_id(gpushm_stream_buffer(p)));
+	ck_assert_uint_eq(all->slots, 8);
+	ck_assert_uint_eq(all->readers_max, 3);
+	ck_assert_uint_eq(all->limit_ms, 77);
+	ck_assert_int_eq(all->keep_queue, 1);
+	ck_assert_int_eq(all->delivery, GPUSHM_AT_MOST_ONCE);
+	ck_assert_int_eq(all->state, GPUSHM_STREAM_RUNNING);
+	ck_assert_int_eq(all->pid, getpid());
+	ck_assert_uint_eq(all->newest, 2);
+	ck_assert_uint_eq(all->producers, 1);
+	ck_assert_uint_ge(all->now_ns, all->newest_ns);
+	ck_assert_uint_eq(all->n_readers, 1);
+	ck_assert_int_eq(all->readers->follow, GPUSHM_EVERY);
+	ck_assert_uint_eq(all->readers->max_held, 2);
+	ck_assert_uint_eq(all->readers->held, 1);
+	ck_assert_uint_eq(all->readers->oldest, 1);
+	ck_assert_uint_eq(all->readers->taken, 1);
+	ck_assert_uint_eq(all->readers->lag, 1);
+	ck_assert_int_eq(all->readers->pid, getpid());
+	gpushm_streams_free(all, n);
+}
+END_TEST
+
+static int in_child(void *arg)
+{
+	struct gpushm_frame *f = arg, *g = NULL;
+	struct gpushm_stream_stats st;
+
+	if (gpushm_frame_begin(p, NULL, 0, &g) != -ECHILD ||
+	    gpushm_frame_next(r, NULL, 0, &g) != -ECHILD || gpushm_frame_ok(f) != -ECHILD ||
+	    gpushm_frame_release(f, NULL) != -ECHILD || gpushm_stream_fd(r) != -ECHILD ||
+	    gpushm_stream_leave(r) != -ECHILD || gpushm_stream_stats(r, sizeof(st), &st) != -ECHILD)
+		return 1;
+	gpushm_stream_close(r);
+	gpushm_stream_close(p);
+	return 0;
+}
+
+START_TEST(a_forked_child_uses_its_parents_stream)
+{
+	struct gpushm_frame *f;
+
+	create(4);
+	r = follow(GPUSHM_EVERY, 1);
+	ck_assert_int_ge(gpushm_stream_fd(r), 0);
+	produce();
+	f = next(r);
+	ck_assert_int_eq(forked(in_child, f), 0);
+	ck_assert_int_eq(gpushm_frame_ok(f), 0);
+	ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	expect_next(r, produce());
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	TCase *waiting = tcase_create("waiting"), *rest = tcase_create("rest");
+
+	tcase_add_checked_fixture(waiting, client_setup, teardown);
+	tcase_add_checked_fixture(rest, client_setup, teardown);
+	tcase_add_test(waiting, a_publication_does_not_wake_a_reader);
+	tcase_add_test(waiting, a_release_does_not_wake_the_producer);
+	tcase_add_test(waiting, an_end_does_not_wake_the_others);
+	tcase_add_test(waiting, the_fd_misses_a_frame);
+	tcase_add_test(waiting, the_fd_misses_a_free_slot);
+	tcase_add_test(rest, stats_are_wrong);
+	tcase_add_test(rest, a_stream_is_not_listed);
+	tcase_add_test(rest, a_forked_child_uses_its_parents_stream);
+	return suite_run("stream_waits", waiting, rest, NULL);
+}
