@@ -355,9 +355,10 @@ $(BUILD)/tests/gpushmd-crashat: $(call objects,daemon/main.c tests/adversary/cra
 	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=journal_append,--wrap=fdstore_keep,--wrap=fdstore_forget,--wrap=reply_send,--wrap=fd_list_exec,--wrap=fd_list_receive -o $@ $^ $(DAEMON_LIBS)
 $(BUILD)/tests/adversary/test_crash: | $(BUILD)/tests/gpushmd-crashat
 
-# Tests of a real GPU, and those among them that run over our own libcuda.so.1 as well.
+# Tests of a real GPU, and those among them that run over our own libcuda.so.1 as well (GPU_FAKE).
 GPU_TESTS  := $(if $(CUDA_INCLUDE),$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)))
 GPU_DEATHS := $(filter %/test_gpu_kill_race %/test_gpu_restart,$(GPU_TESTS))
+GPU_FAKE   := $(GPU_DEATHS) $(filter %/test_gpu_streams,$(GPU_TESTS))
 GPU_LIB    := $(call objects,$(filter-out tests/gpu/nopidfd.c $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
@@ -367,7 +368,7 @@ $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(
 $(BUILD)/tests/gpushmd-nopidfd: $(call objects,daemon/main.c tests/gpu/nopidfd.c) $(BUILD)/daemon.a $(BUILD)/proto.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,--wrap=pidfd_of_peer -o $@ $^ $(DAEMON_LIBS)
-$(BUILD)/tests/gpu/test_gpu_kill_race: | $(BUILD)/tests/gpushmd-nopidfd
+$(BUILD)/tests/gpu/test_gpu_kill_race $(BUILD)/tests/gpu/test_gpu_streams: | $(BUILD)/tests/gpushmd-nopidfd
 
 # Our own libcuda.so.1, made of memfds; tests put its folder into LD_LIBRARY_PATH.
 FAKECUDA := $(if $(CUDA_INCLUDE),$(BUILD)/fakecuda/libcuda.so.1)
@@ -483,7 +484,7 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 # A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
 HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py $(QUICK_TESTS) tests/system/protocol_client.py
-FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_DEATHS))
+FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors,$(SYSTEM_TESTS))
 PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST))
@@ -521,7 +522,7 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 	@bad=0; $(QUEUE) $(call parts,SHORT_UNIT_PART SHORT_HOST_PART) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_DEATHS) $(FAKECUDA)
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA)
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
@@ -582,7 +583,7 @@ ASAN_ENV  = ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_sta
 	$(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/asan/fakecuda)
 TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRARY_PATH=$(abspath $(BUILD))/tsan/fakecuda)
 ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_TESTS)))
-ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_DEATHS))
+ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_FAKE))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
 THREAD_TESTS = $(call pick,worker pool deferred_free pool_request map connection buffer defer,$(UNIT_TESTS)) \
 	$(call pick,threads buffer_state watch restart reset,$(SYSTEM_TESTS))

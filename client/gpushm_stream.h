@@ -227,7 +227,8 @@ struct gpushm_graph_frame;
 /* Call it while `capturing`, a CUstream, captures a graph: adds a node that waits for the frame, as
  * gpushm_frame_begin() or gpushm_frame_next() do. where: NULL, or device memory of 8 bytes that
  * gets the address of the frame's slot (with an array's offset: gpushm_graph_offset()) before the
- * nodes that follow run. -ENOTSUP: the buffer is in a host pool, or the driver is too old. */
+ * nodes that follow run. -EINVAL: the CUstream does not capture; -ENOTSUP: the buffer is in a host
+ * pool, or the driver is too old. */
 int gpushm_graph_acquire(struct gpushm_stream *s, void *capturing, void *where,
 			 struct gpushm_graph_frame **ret);
 /* Adds the node that publishes or releases the frame. */
@@ -235,9 +236,10 @@ int gpushm_graph_release(struct gpushm_graph_frame *g, void *capturing);
 /* Bytes from the slot's address to the start of the array. -ENOENT. */
 int gpushm_graph_offset(const struct gpushm_stream *s, const char *array, uint64_t *ret);
 /* Call it before each launch of `graph_exec`, a CUgraphExec of the captured graph: takes the next
- * frame (or slot), and gives its values to the nodes. Launch the graph, and then call
- * gpushm_frame_publish() or gpushm_frame_release() with the CUstream of the launch, which queue
- * nothing more. Errors as for gpushm_frame_begin() and gpushm_frame_next(). */
+ * frame (or slot), and gives its values to the nodes. The CUgraph that was captured must still
+ * exist. Launch the graph, and then call gpushm_frame_publish() or gpushm_frame_release() with the
+ * CUstream of the launch, which queue nothing more. Errors as for gpushm_frame_begin() and
+ * gpushm_frame_next(); -EINVAL: the graph has no gpushm_graph_release(). */
 int gpushm_graph_next(struct gpushm_graph_frame *g, void *graph_exec, uint64_t timeout_ms,
 		      struct gpushm_frame **ret);
 /* After the graph was destroyed. NULL is allowed. Returns NULL. */

@@ -250,7 +250,7 @@ static int check_captures(CUstream stream)
 int order_capture(int device, void *stream, const struct order_op *ops, size_t n, void **ret_node)
 {
 	struct map_entered entered;
-	CUgraphNode node;
+	CUgraphNode node = NULL;
 	int r = begin_operations(device, n, &entered);
 
 	if (r == 0)
