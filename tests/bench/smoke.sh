@@ -67,10 +67,20 @@ if ! python3 tests/bench/peers.py "$build" --pool host --quick --only gpushm,gpu
 	echo "the comparison does not run:"
 	cat "$folder/said"
 fi
+if [ -x "$build/tests/bench/streams" ]; then
+	checks=$((checks + 1))
+	if ! "$build/tests/bench/streams" --quick --host --json "$folder/streams.json" >"$folder/said" 2>&1 ||
+		! python3 tests/bench/markdown.py "$folder" >"$folder/tables" || ! grep -q 'both sides poll' "$folder/tables"; then
+		failures=$((failures + 1))
+		echo "streams are not measured:"
+		cat "$folder/said"
+	fi
+fi
 if "$build/venv/bin/python" -c 'import matplotlib' 2>/dev/null; then
 	checks=$((checks + 1))
 	if ! "$build/venv/bin/python" -B tests/bench/plot.py "$folder" >"$folder/said" 2>&1 ||
-		! [ -s "$folder/latency.svg" ] || ! [ -s "$folder/scaling.svg" ] || ! [ -s "$folder/peers.svg" ]; then
+		! [ -s "$folder/latency.svg" ] || ! [ -s "$folder/scaling.svg" ] || ! [ -s "$folder/peers.svg" ] ||
+		{ [ -e "$folder/streams.json" ] && ! [ -s "$folder/streams.svg" ]; }; then
 		failures=$((failures + 1))
 		echo "a plot is not drawn:"
 		cat "$folder/said"

@@ -461,6 +461,7 @@ START_TEST(everything_runs)
 		report_write(&report, f);
 		fclose(f);
 	}
+	ck_assert_msg(!failed, "a row has no figures of gpushm's");
 }
 END_TEST
 
@@ -479,7 +480,7 @@ static int run(void)
 	srunner_run_all(runner, CK_NORMAL);
 	bad = srunner_ntests_failed(runner);
 	srunner_free(runner);
-	return bad > 0 || failed;
+	return bad > 0;
 }
 
 static void parse(int argc, char **argv)
