@@ -94,7 +94,7 @@ bool helper_ask(struct helper *h, const char *line, struct sample *ret)
 
 void helper_stop(struct helper *h)
 {
-	if (h->to < 0)
+	if (h->pid == 0 || h->to < 0)
 		return;
 	close_fd(&h->to);
 	close_fd(&h->from);

@@ -29,7 +29,7 @@ static struct {
 	bool quick, mps, host;
 	const char *only, *json;
 	unsigned rounds;
-} o = { .rounds = 3 };
+} o;
 
 static bool failed; /* a row of gpushm's has no figures */
 static struct crew crew;
@@ -338,9 +338,22 @@ static struct job shortened(const struct job *job)
 	return j;
 }
 
+/* The file has all rows so far, also if a later one hangs. */
+static void write_json(void)
+{
+	FILE *f = o.json ? fopen(o.json, "we") : NULL;
+
+	report.all = rows;
+	if (!f)
+		return;
+	report_write(&report, f);
+	fclose(f);
+}
+
 static void finish(struct comparison *c)
 {
 	comparison_finish(c);
+	write_json();
 	failed = failed || (strcmp(c->ways[0].way, "stream") == 0 && c->ways[0].figures.n == 0);
 }
 
@@ -420,10 +433,12 @@ static void run_mps(const char *folder, const char *what)
 		errx(1, "%s: failed", command);
 }
 
-static void run_plans(void)
+static void run_plans(const struct daemon *d)
 {
 	for (size_t i = 0; !o.mps && i < array_size(host_plans); i++)
 		compare(&host_plans[i]);
+	if (report.gpu)
+		helper_start(&torch, "tests/bench/streams/torch_queue.py", d->socket, "gpu");
 	for (size_t i = 0; report.gpu && i < array_size(gpu_plans); i++)
 		compare(&gpu_plans[i]);
 	for (size_t i = 0; report.gpu && !o.mps && i < array_size(cost_plans); i++)
@@ -438,8 +453,7 @@ static void measure_all(const struct daemon *d)
 
 	if (!crew_start(&crew, d->socket, memory))
 		ck_abort_msg("the processes do not start: %s", crew.error);
-	helper_start(&torch, "tests/bench/streams/torch_queue.py", d->socket, memory);
-	run_plans();
+	run_plans(d);
 	helper_stop(&torch);
 	crew_stop(&crew);
 }
@@ -448,7 +462,6 @@ static void measure_all(const struct daemon *d)
 START_TEST(everything_runs)
 {
 	struct daemon d;
-	FILE *f = o.json ? fopen(o.json, "we") : NULL;
 
 	daemon_start(&d,
 		     report.gpu ? "[pool gpu]\nkind=vmm\n[pool host]\nkind=host\n"
@@ -456,11 +469,6 @@ START_TEST(everything_runs)
 		     NULL);
 	measure_all(&d);
 	daemon_stop(&d);
-	report.all = rows;
-	if (f) {
-		report_write(&report, f);
-		fclose(f);
-	}
 	ck_assert_msg(!failed, "a row has no figures of gpushm's");
 }
 END_TEST
@@ -504,6 +512,8 @@ static void parse(int argc, char **argv)
 	}
 	if (o.quick)
 		o.rounds = 1;
+	else if (o.rounds == 0)
+		o.rounds = o.mps ? 2 : 3;
 }
 
 int main(int argc, char **argv)
