@@ -401,7 +401,8 @@ BENCH ?=
 BENCH_SRC := $(filter-out tests/bench/bare_start.c tests/bench/models_load.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
 	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c)) \
 	$(if $(CUDA_INCLUDE),tests/gpu/driver.c)
-BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(BUILD)/tests/bench/models_load)
+STREAMS_BIN := $(BUILD)/tests/bench/streams
+BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(BUILD)/tests/bench/models_load $(STREAMS_BIN))
 $(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC) daemon/util/verb_counts.c) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS) -lm
@@ -416,7 +417,7 @@ $(BUILD)/tests/bench/models_load: $(call objects,tests/bench/models_load.c) $(TE
 
 # Frames from process to process, beside the other ways.
 STREAMS_BENCH_SRC := $(wildcard tests/bench/streams/*.c) tests/bench/sample.c
-$(BUILD)/tests/bench/streams: $(call objects,$(STREAMS_BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
+$(STREAMS_BIN): $(call objects,$(STREAMS_BENCH_SRC)) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS)
@@ -440,7 +441,6 @@ bench-gpu:
 	python3 tests/bench/peers.py $(BUILD) --out $(BENCH_OUT) || bad=1; $(PLOT) || bad=1; exit $$bad
 # Likewise for streams, without MPS and, where its daemon is, with it. STREAMS= are the options of tests/bench/streams.
 STREAMS ?=
-STREAMS_BIN = $(BUILD)/tests/bench/streams
 .PHONY: bench-streams
 bench-streams: $(if $(wildcard $(BUILD)/deps),,$(BUILD)/gpushmd $(STREAMS_BIN))
 	@bad=0; export $(GPU_PATH); \
@@ -483,8 +483,9 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 
 # A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
-HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py $(QUICK_TESTS) tests/system/protocol_client.py
-FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE))
+STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
+HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
+FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors,$(SYSTEM_TESTS))
 PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST))
@@ -522,7 +523,7 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 	@bad=0; $(QUEUE) $(call parts,SHORT_UNIT_PART SHORT_HOST_PART) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA)
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.

@@ -333,8 +333,6 @@ static struct job shortened(const struct job *job)
 		j.frames = 40;
 	if (o.quick && j.bytes > 1 << 20)
 		j.bytes = j.work = 1 << 20;
-	if (o.quick && j.readers > 16)
-		j.readers = 16;
 	return j;
 }
 
