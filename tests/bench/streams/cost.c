@@ -6,6 +6,7 @@
  */
 #include "tests/bench/streams/lane.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,14 +81,26 @@ static void leave_all(struct gpushm_stream **readers)
 		gpushm_stream_close(readers[i]);
 }
 
+/* Polls: to wake a reader that sleeps is a system call, which the row "wake" has. */
+static struct gpushm_frame *next_frame(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f;
+	int r;
+
+	do
+		r = gpushm_frame_next(s, work_stream(), 0, &f);
+	while (r == -EAGAIN);
+	side_must(r, "next");
+	return f;
+}
+
 /* The gate, if there is one, is a word for which the readers' GPU waits before it releases. */
 static void read_all(struct gpushm_stream **readers, uint64_t gate)
 {
 	struct gpushm_frame *frames[READERS_MAX];
 
 	for (unsigned i = 0; i < side.board->job.readers; i++)
-		side_must(gpushm_frame_next(readers[i], work_stream(), TIMEOUT_MS, &frames[i]),
-			  "next");
+		frames[i] = next_frame(readers[i]);
 	if (gate)
 		gpu_wait(gpu.board + LANES * WORDS_BYTES, gate);
 	for (unsigned i = 0; i < side.board->job.readers; i++)

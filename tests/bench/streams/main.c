@@ -126,7 +126,7 @@ static const struct plan host_plans[] = {
 	  REACH_NOTHING,
 	  0,
 	  "",
-	  { JOB_FLOW, .sides = 3, .depth = 8, .bytes = HD, .work = HD, .frames = 400 },
+	  { JOB_FLOW, .sides = 3, .depth = 8, .bytes = HD, .work = HD, .frames = 100 },
 	  { STREAM, { "futex", "a ring by hand, futexes", LANE_FUTEX, false }, NAME } },
 	{ "cost_host_1",
 	  "host pool: begin and publish, 1 reader",
