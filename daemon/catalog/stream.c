@@ -141,11 +141,29 @@ static void set_producer(struct stream *s, struct lease *producer, enum stream_s
 	s->state = state;
 }
 
-void stream_begin(struct stream *s, struct lease *producer)
+void stream_take_producer(struct stream *s, struct lease *producer)
 {
 	set_producer(s, producer, STREAM_RUNNING);
-	stream_words_begin(&s->words, ++s->producers);
+	s->producers++;
+}
+
+void stream_refuse_producer(struct stream *s)
+{
+	set_producer(s, NULL, STREAM_ORPHANED);
+	s->producers--;
+}
+
+void stream_begin(struct stream *s)
+{
+	stream_words_begin(&s->words, s->producers);
 	wake(&s->words.head->wake);
+}
+
+void stream_adopt_producer(struct stream *s, struct lease *producer)
+{
+	set_producer(s, producer, STREAM_RUNNING);
+	if (s->words.head->state == STREAM_ORPHANED)
+		stream_begin(s);
 }
 
 void stream_end(struct stream *s)
@@ -275,6 +293,10 @@ void stream_leave(struct stream *s, uint32_t index)
 
 void stream_clear_seat(struct stream *s, uint32_t index)
 {
+	const struct stream_head *h = s->words.head;
+
+	if (h->seats[index].state == STREAM_SEAT_FREE && !(h->active & 1ull << index))
+		return;
 	stream_words_leave(&s->words, index, NULL);
 	wake(&s->words.head->wake);
 }

@@ -69,8 +69,15 @@ struct stream *stream_free(struct stream *s);
 
 /* ---- the producer ---- */
 
-/* There is a new one, which continues after the newest frame. */
-void stream_begin(struct stream *s, struct lease *producer);
+/* There is a new one, which continues after the newest frame; nobody sees it before
+ * stream_begin(). */
+void stream_take_producer(struct stream *s, struct lease *producer);
+void stream_refuse_producer(struct stream *s);
+void stream_begin(struct stream *s);
+
+/* The producer of an earlier daemon, which may have died before stream_begin(). */
+void stream_adopt_producer(struct stream *s, struct lease *producer);
+
 /* It has closed the stream, or died. */
 void stream_end(struct stream *s);
 void stream_orphan(struct stream *s);
@@ -102,7 +109,7 @@ void stream_drop(struct stream *s, uint32_t index);
 /* Its lease has ended: its claims end, if it was not dropped. */
 void stream_leave(struct stream *s, uint32_t index);
 
-/* Nobody has this seat, and the words may say otherwise: the page of its reader is lost. */
+/* Nobody has this seat; if the words say otherwise, the page of its reader is lost. */
 void stream_clear_seat(struct stream *s, uint32_t index);
 
 /* Frees the seat. */

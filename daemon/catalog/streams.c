@@ -100,7 +100,8 @@ int catalog_make_stream(struct catalog *c, struct lease *l, const struct stream_
 	if (r < 0)
 		return r;
 	catalog_insert_stream(c, b, s);
-	stream_begin(s, l);
+	stream_take_producer(s, l);
+	stream_begin(s);
 	return 0;
 }
 
@@ -153,15 +154,13 @@ int catalog_produce(struct catalog *c, struct lease *l, struct fault *f)
 	struct stream *s = b->stream;
 	int r;
 
-	s->producer = l;
-	s->state = STREAM_RUNNING;
+	stream_take_producer(s, l);
 	r = record_stream(c, b);
 	if (r < 0) {
-		s->producer = NULL;
-		s->state = STREAM_ORPHANED;
+		stream_refuse_producer(s);
 		return refuse_unwritten(r, f);
 	}
-	stream_begin(s, l);
+	stream_begin(s);
 	event_log_add(&c->events, .type = EVENT_CONTINUED, .who = l->process, .buffer = b,
 		      .access = ACCESS_WRITE);
 	return 0;

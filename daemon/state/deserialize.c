@@ -203,6 +203,66 @@ static int adopt_buffer(struct target *t, const Gpushm__Journal__Buffer *m)
 	return 0;
 }
 
+/* ---- streams ---- */
+
+static struct stream_shape shape_of(const Gpushm__Journal__Stream *m)
+{
+	return (struct stream_shape){ .slots = m->slots,
+				      .readers = m->readers,
+				      .delivery = (enum stream_delivery)m->delivery,
+				      .keep_queue = m->keep_queue,
+				      .slot_bytes = m->slot_bytes,
+				      .limit_ms = m->limit_ms };
+}
+
+static void fill_stream(struct stream *s, const Gpushm__Journal__Stream *m)
+{
+	s->head->fd_index = m->head;
+	s->group->fd_index = m->group;
+	s->state = (enum stream_state)m->state;
+	s->producers = m->producers;
+	s->drops = m->drops;
+	s->joins = m->joins;
+}
+
+/* Without its pages it is a shared buffer. */
+static void tell_no_stream(const struct buffer *b, int error)
+{
+	log_write(LOG_ERR,
+		  &(struct log_about){ LOG_ID_STATE_NOT_READ, .name = b->key, .buffer = b->id },
+		  "stream \"%s\" can't be restored: %s; its processes go on, but nobody can join "
+		  "it, and nobody learns of their deaths",
+		  b->key ? b->key : "",
+		  error == -EBADF ? "its pages were not kept" : strerror(-error));
+}
+
+static int adopt_stream(const struct target *t, const Gpushm__Journal__Stream *m)
+{
+	struct buffer *b = catalog_by_id(t->catalog, m->buffer);
+	const struct stream_shape shape = shape_of(m);
+	struct stream *s = NULL;
+	struct fault f;
+	int r;
+
+	if (!b || b->stream)
+		return 0;
+	r = b->state == BUFFER_SHARED ? stream_check_shape(&shape, b->bytes, &f) : -EBADMSG;
+	if (r == 0)
+		r = stream_adopt(&t->catalog->accounts, b->uid, &shape, take(t, 's', m->head),
+				 take(t, 's', m->group), &s);
+	if (r == 0) {
+		fill_stream(s, m);
+		catalog_insert_stream(t->catalog, b, s);
+		return 0;
+	}
+	if (is_shortage(r))
+		return r;
+	forget(t, 's', m->head);
+	forget(t, 's', m->group);
+	tell_no_stream(b, r);
+	return 0;
+}
+
 /* ---- leases ---- */
 
 static struct process holder_of(const Gpushm__Journal__Lease *m)
@@ -288,7 +348,7 @@ static int adopt_lease(struct target *t, const Gpushm__Journal__Lease *m)
 	if (m->access != ACCESS_READ && m->access != ACCESS_WRITE)
 		return -EBADMSG;
 	r = find_holder(t, m, &p);
-	if (r == -ESRCH && m->access == ACCESS_WRITE) {
+	if (r == -ESRCH && m->access == ACCESS_WRITE && !b->stream) {
 		const struct process gone = holder_of(m);
 
 		catalog_mark_dirty(t->catalog, b, &gone);
@@ -328,6 +388,114 @@ static int adopt_leases(struct replay *r, struct target *t)
 	return 0;
 }
 
+/* ---- who produces a stream, and who follows it ---- */
+
+static struct process producer_of(struct replay *r, uint64_t lease)
+{
+	struct item *it;
+
+	list_foreach (it, &r->leases, link)
+		if (it->id == lease)
+			return holder_of((Gpushm__Journal__Lease *)it->message);
+	return (struct process){ 0 };
+}
+
+/* It may have died while no daemon ran. */
+static void adopt_producer(struct replay *r, const struct target *t,
+			   const Gpushm__Journal__Stream *m)
+{
+	struct buffer *b = catalog_by_id(t->catalog, m->buffer);
+	struct lease *l = m->producer ? catalog_lease_by_id(t->catalog, m->producer) : NULL;
+
+	if (!b || !b->stream || !m->producer)
+		return;
+	if (l && l->buffer == b && l->access == ACCESS_WRITE) {
+		stream_adopt_producer(b->stream, l);
+	} else {
+		const struct process gone = producer_of(r, m->producer);
+
+		catalog_producer_left(t->catalog, b, &gone, false);
+	}
+}
+
+static int adopt_seat(const struct target *t, struct stream *s, const Gpushm__Journal__Reader *m,
+		      struct lease *l)
+{
+	const struct stream_reader reader = { .lease = l,
+					      .generation = m->generation,
+					      .joined_ns = m->joined_ns,
+					      .follow = (enum stream_follow)m->follow,
+					      .max_held = m->max_held,
+					      .dropped = m->dropped };
+	/* The page is charged to its reader; to the stream's owner while it is taken away. */
+	uid_t uid = l ? l->process->uid : s->buffer->uid;
+	int r = stream_adopt_seat(&t->catalog->accounts, s, uid, &reader, m->reader,
+				  take(t, 's', m->page));
+
+	if (r < 0)
+		return r;
+	s->readers[m->reader].page->fd_index = m->page;
+	if (l)
+		l->reader = (int8_t)m->reader;
+	if (l && !m->dropped && !stream_has_joined(s, m->reader))
+		stream_join(s, m->reader, l->process->pid);
+	return 0;
+}
+
+/* A reader that died while no daemon ran keeps no frame any more. */
+static int adopt_reader(const struct target *t, const Gpushm__Journal__Reader *m)
+{
+	struct buffer *b = catalog_by_id(t->catalog, m->buffer);
+	struct lease *l = catalog_lease_by_id(t->catalog, m->lease);
+	int r;
+
+	if (!b || !b->stream)
+		return 0;
+	if (l && (l->buffer != b || l->access != ACCESS_READ || l->reader >= 0))
+		return 0;
+	r = adopt_seat(t, b->stream, m, l);
+	if (is_shortage(r))
+		return r;
+	if (r == 0 && l)
+		return 0;
+	forget(t, 's', m->page);
+	if (r == 0) {
+		stream_leave(b->stream, m->reader);
+		stream_free_seat(b->stream, m->reader, &t->catalog->retired_pages);
+	} else {
+		log_error_id(LOG_ID_STATE_NOT_READ,
+			     "a reader of stream \"%s\" can't be restored: %s; it is dropped",
+			     b->key ? b->key : "", strerror(-r));
+	}
+	return 0;
+}
+
+/* Seats of readers that are not in the journal, because its end is damaged. */
+static void clear_seats(struct catalog *c)
+{
+	struct stream *s;
+
+	list_foreach (s, &c->streams, link)
+		for (uint32_t i = 0; i < s->words.shape.readers; i++)
+			if (!s->readers[i].page)
+				stream_clear_seat(s, i);
+}
+
+static int adopt_members(struct replay *r, struct target *t)
+{
+	struct item *it;
+	int err = 0;
+
+	list_foreach (it, &r->streams, link)
+		adopt_producer(r, t, (Gpushm__Journal__Stream *)it->message);
+	list_foreach (it, &r->readers, link)
+		if (err == 0)
+			err = adopt_reader(t, (Gpushm__Journal__Reader *)it->message);
+	if (err == 0)
+		clear_seats(t->catalog);
+	return err;
+}
+
 static int adopt_all(struct replay *r, struct target *t)
 {
 	struct item *it;
@@ -340,7 +508,12 @@ static int adopt_all(struct replay *r, struct target *t)
 	list_foreach (it, &r->buffers, link)
 		if (err == 0)
 			err = adopt_buffer(t, (Gpushm__Journal__Buffer *)it->message);
-	return err < 0 ? err : adopt_leases(r, t);
+	list_foreach (it, &r->streams, link)
+		if (err == 0)
+			err = adopt_stream(t, (Gpushm__Journal__Stream *)it->message);
+	if (err == 0)
+		err = adopt_leases(r, t);
+	return err < 0 ? err : adopt_members(r, t);
 }
 
 /* Our ids start at the clock, so they are higher unless the clock was set back. */

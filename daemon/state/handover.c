@@ -93,6 +93,15 @@ static int adopt_page(struct handover *h)
 	return r < 0 ? r : fdstore_keep(&h->store, PAGE_NAME, h->page.fd);
 }
 
+static void mark_pages(struct fd_indices *indices, const struct stream *s)
+{
+	fd_indices_mark(indices, s->head->fd_index);
+	fd_indices_mark(indices, s->group->fd_index);
+	for (uint32_t i = 0; i < s->words.shape.readers; i++)
+		if (s->readers[i].page)
+			fd_indices_mark(indices, s->readers[i].page->fd_index);
+}
+
 static void mark_indices(struct handover *h)
 {
 	struct buffer *b;
@@ -101,6 +110,8 @@ static void mark_indices(struct handover *h)
 		fd_indices_mark(&h->store.buffers, b->fd_index);
 		if (h->store.systemd && b->fd_index < FD_INDEX_KEPT && !buffer_is_kept(b))
 			buffer_take_place(b, UINT64_MAX);
+		if (b->stream)
+			mark_pages(&h->store.pages, b->stream);
 	}
 }
 
@@ -121,6 +132,7 @@ int handover_adopt(struct handover *h)
 	if (h->store.systemd) {
 		h->catalog->accounts.budgets[ACCOUNT_KEPT].total = FD_INDEX_KEPT;
 		h->catalog->accounts.budgets[ACCOUNT_KEPT_PIDS].total = FD_PIDFDS_KEPT;
+		h->catalog->accounts.budgets[ACCOUNT_KEPT_PAGES].total = FD_PAGES_KEPT;
 	}
 
 	if (r == 0)

@@ -119,6 +119,33 @@ static int on_buffer(struct replay *r, const void *body, size_t len)
 	return add(r, &r->buffers, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, m->id, &m->base);
 }
 
+static void rise_joins(struct replay *r, uint64_t buffer, uint64_t generation)
+{
+	struct item *it = find(r, GPUSHM__JOURNAL__TYPE__TYPE_STREAM, buffer);
+	Gpushm__Journal__Stream *m = it ? (Gpushm__Journal__Stream *)it->message : NULL;
+
+	if (m && m->joins < generation)
+		m->joins = generation;
+}
+
+static int on_stream(struct replay *r, const void *body, size_t len)
+{
+	Gpushm__Journal__Stream *m = gpushm__journal__stream__unpack(NULL, len, body);
+
+	return m ? add(r, &r->streams, GPUSHM__JOURNAL__TYPE__TYPE_STREAM, m->buffer, &m->base)
+		 : -EBADMSG;
+}
+
+static int on_reader(struct replay *r, const void *body, size_t len)
+{
+	Gpushm__Journal__Reader *m = gpushm__journal__reader__unpack(NULL, len, body);
+
+	if (!m)
+		return -EBADMSG;
+	rise_joins(r, m->buffer, m->generation);
+	return add(r, &r->readers, GPUSHM__JOURNAL__TYPE__TYPE_READER, m->lease, &m->base);
+}
+
 static int on_thing(struct replay *r, uint16_t type, const void *body, size_t len)
 {
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_POOL) {
@@ -135,22 +162,29 @@ static int on_thing(struct replay *r, uint16_t type, const void *body, size_t le
 			rise(&r->next_lease, m->id);
 		return m ? add(r, &r->leases, type, m->id, &m->base) : -EBADMSG;
 	}
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_STREAM)
+		return on_stream(r, body, len);
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_READER)
+		return on_reader(r, body, len);
 	return 0;
 }
 
 static int on_end(struct replay *r, uint16_t type, const void *body, size_t len)
 {
 	Gpushm__Journal__Id *m = gpushm__journal__id__unpack(NULL, len, body);
-	uint16_t of = type == GPUSHM__JOURNAL__TYPE__TYPE_CLOSE
-			      ? GPUSHM__JOURNAL__TYPE__TYPE_LEASE
-			      : GPUSHM__JOURNAL__TYPE__TYPE_BUFFER;
 
 	if (!m)
 		return -EBADMSG;
 	if (type == GPUSHM__JOURNAL__TYPE__TYPE_UNLINK)
 		unlink_buffer(r, m->id);
-	else
-		drop(r, find(r, of, m->id));
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_GONE) {
+		drop(r, find(r, GPUSHM__JOURNAL__TYPE__TYPE_BUFFER, m->id));
+		drop(r, find(r, GPUSHM__JOURNAL__TYPE__TYPE_STREAM, m->id));
+	}
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_CLOSE)
+		drop(r, find(r, GPUSHM__JOURNAL__TYPE__TYPE_LEASE, m->id));
+	if (type == GPUSHM__JOURNAL__TYPE__TYPE_CLOSE || type == GPUSHM__JOURNAL__TYPE__TYPE_LEFT)
+		drop(r, find(r, GPUSHM__JOURNAL__TYPE__TYPE_READER, m->id));
 	gpushm__journal__id__free_unpacked(m, NULL);
 	return 0;
 }
@@ -172,6 +206,7 @@ static int on_record(uint16_t type, const void *body, size_t len, void *arg)
 	case GPUSHM__JOURNAL__TYPE__TYPE_UNLINK:
 	case GPUSHM__JOURNAL__TYPE__TYPE_GONE:
 	case GPUSHM__JOURNAL__TYPE__TYPE_CLOSE:
+	case GPUSHM__JOURNAL__TYPE__TYPE_LEFT:
 		return on_end(r, type, body, len);
 	default:
 		return on_thing(r, type, body, len);
@@ -191,6 +226,8 @@ void replay_done(struct replay *r)
 	drop_all(r, &r->pools);
 	drop_all(r, &r->buffers);
 	drop_all(r, &r->leases);
+	drop_all(r, &r->streams);
+	drop_all(r, &r->readers);
 	hashtable_done(&r->by_id);
 	gpushm__journal__daemon__free_unpacked(r->daemon, NULL);
 	gpushm__journal__refusals__free_unpacked(r->refusals, NULL);
@@ -206,6 +243,8 @@ static int replay_init(struct replay *r)
 	list_init(&r->pools);
 	list_init(&r->buffers);
 	list_init(&r->leases);
+	list_init(&r->streams);
+	list_init(&r->readers);
 	return hashtable_init(&r->by_id);
 }
 

@@ -19,7 +19,7 @@ struct item {
 };
 
 struct replay {
-	struct list pools, buffers, leases; /* item::link */
+	struct list pools, buffers, leases, streams, readers; /* item::link */
 	struct hashtable by_id;
 	Gpushm__Journal__Daemon *daemon;     /* owned */
 	Gpushm__Journal__Refusals *refusals; /* owned; NULL: the journal has none */

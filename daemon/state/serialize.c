@@ -3,9 +3,9 @@
  * An fd goes to systemd before the record that names it, so that a record never names an fd that
  * nobody has; the next daemon drops an fd without a record. The name of an fd is a letter and a
  * number: j and the journal's generation, p and the pool's id, m and t (memory, table) and the
- * buffer's fd index, k and the session for the pidfd of a process in a PID namespace that we don't
- * see. Of a host buffer's fds systemd keeps the one that is never lent; the next daemon makes the
- * others from it.
+ * buffer's fd index, s and a number for each page of a stream, k and the session for the pidfd of a
+ * process in a PID namespace that we don't see. Of a host buffer's fds systemd keeps the one that
+ * is never lent; the next daemon makes the others from it.
  */
 #include "daemon/state/serialize.h"
 
@@ -243,6 +243,107 @@ int serialize_buffer(struct serializer *s, struct buffer *b)
 	return keep_and_write(s, b, NULL);
 }
 
+/* ---- streams ---- */
+
+/* Beyond the indices that systemd keeps there is only place for an exec. */
+static int keep_page(struct serializer *s, struct stream_page *p)
+{
+	struct fd_indices *indices = &s->store->pages;
+
+	if (p->fd_index == STREAM_PAGE_NOT_KEPT)
+		p->fd_index = fd_indices_take(indices, true);
+	if (p->fd_index == FD_INDEX_NONE || (s->store->systemd && p->fd_index >= FD_PAGES_KEPT)) {
+		fd_indices_give(indices, p->fd_index);
+		p->fd_index = STREAM_PAGE_NOT_KEPT;
+		return -ENOSPC;
+	}
+	return keep(s, 's', p->fd_index, p->fd_original < 0 ? p->fd : p->fd_original);
+}
+
+static void forget_page(struct serializer *s, struct stream_page *p)
+{
+	if (p->fd_index < FD_PAGES_KEPT)
+		forget(s->store, 's', p->fd_index);
+	fd_indices_give(&s->store->pages, p->fd_index);
+	p->fd_index = STREAM_PAGE_NOT_KEPT;
+}
+
+static int write_stream(struct serializer *s, const struct buffer *b)
+{
+	Gpushm__Journal__Stream m = GPUSHM__JOURNAL__STREAM__INIT;
+	const struct stream *stream = b->stream;
+	const struct stream_shape *shape = &stream->words.shape;
+
+	SET(&m, buffer, b->id);
+	SET(&m, slots, shape->slots);
+	SET(&m, slot_bytes, shape->slot_bytes);
+	SET(&m, readers, shape->readers);
+	SET(&m, delivery, shape->delivery);
+	SET(&m, keep_queue, shape->keep_queue);
+	SET(&m, limit_ms, shape->limit_ms);
+	SET(&m, state, stream->state);
+	SET(&m, producer, stream->producer ? stream->producer->id : 0);
+	SET(&m, producers, stream->producers);
+	SET(&m, drops, stream->drops);
+	SET(&m, joins, stream->joins);
+	SET(&m, head, stream->head->fd_index);
+	SET(&m, group, stream->group->fd_index);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_STREAM, &m.base);
+}
+
+static int write_reader(struct serializer *s, const struct buffer *b, uint32_t index)
+{
+	Gpushm__Journal__Reader m = GPUSHM__JOURNAL__READER__INIT;
+	const struct stream_reader *r = &b->stream->readers[index];
+
+	SET(&m, lease, r->lease->id);
+	SET(&m, buffer, b->id);
+	SET(&m, reader, index);
+	SET(&m, generation, r->generation);
+	SET(&m, follow, r->follow);
+	SET(&m, max_held, r->max_held);
+	SET(&m, dropped, r->dropped);
+	SET(&m, joined_ns, r->joined_ns);
+	SET(&m, page, r->page->fd_index);
+	return append(s, GPUSHM__JOURNAL__TYPE__TYPE_READER, &m.base);
+}
+
+static int keep_stream(struct serializer *s, const struct buffer *b)
+{
+	struct stream *stream = b->stream;
+	int r = stream ? keep_page(s, stream->head) : 0;
+
+	if (!stream || r < 0)
+		return r;
+	r = keep_page(s, stream->group);
+	if (r == 0)
+		r = write_stream(s, b);
+	s->live += r == 0;
+	return r;
+}
+
+static int keep_reader(struct serializer *s, const struct buffer *b, uint32_t index)
+{
+	int r = keep_page(s, b->stream->readers[index].page);
+
+	return r < 0 ? r : write_reader(s, b, index);
+}
+
+static int serialize_stream(struct serializer *s, const struct buffer *b)
+{
+	int r = keep_stream(s, b);
+
+	for (uint32_t i = 0; b->stream && i < b->stream->words.shape.readers && r == 0; i++) {
+		if (!b->stream->readers[i].page)
+			continue;
+		r = keep_reader(s, b, i);
+		s->live += r == 0;
+	}
+	return r;
+}
+
+/* ---- leases ---- */
+
 static bool take_pid_place(struct serializer *s, struct pidfd *p)
 {
 	struct fault ignored;
@@ -315,6 +416,8 @@ int serialize_catalog(struct serializer *s, const struct catalog *c)
 		list_foreach (l, &b->leases, buffer_link)
 			if (r == 0)
 				r = serialize_lease(s, l);
+		if (r == 0)
+			r = serialize_stream(s, b);
 	}
 	return r;
 }
@@ -353,6 +456,8 @@ static void on_published(struct serializer *s, struct buffer *b, const struct bu
 			r = serialize_lease(s, l);
 	if (r == 0)
 		r = keep_and_write(s, b, replaced);
+	if (r == 0)
+		r = keep_stream(s, b);
 	if (r == 0)
 		return;
 	discharge(&b->kept_charge);
@@ -400,6 +505,11 @@ static void on_freed(struct serializer *s, struct buffer *b)
 	fd_indices_give(&s->store->buffers, b->fd_index);
 	discharge(&b->kept_charge);
 	b->fd_index = BUFFER_NOT_KEPT;
+	if (!b->stream)
+		return;
+	forget_page(s, b->stream->head);
+	forget_page(s, b->stream->group);
+	s->dead++;
 }
 
 /* The journal knows nothing of a buffer that is being filled: a successor can't publish it. */
@@ -445,6 +555,40 @@ static int record_lease(struct catalog_observer *o, const struct lease *l, enum 
 	return r;
 }
 
+/* A stream whose publication could not be written stays unknown to the journal. */
+static int record_stream(struct catalog_observer *o, struct buffer *b)
+{
+	struct serializer *s = container_of(o, struct serializer, observer);
+
+	if (b->stream->group->fd_index == STREAM_PAGE_NOT_KEPT)
+		return 0;
+	s->dead++;
+	return write_stream(s, b);
+}
+
+static int record_reader(struct catalog_observer *o, const struct lease *l, enum reader_event event)
+{
+	struct serializer *s = container_of(o, struct serializer, observer);
+	struct stream_page *page = l->buffer->stream->readers[l->reader].page;
+	bool known = page->fd_index != STREAM_PAGE_NOT_KEPT;
+	int r;
+
+	if (event == READER_GONE) {
+		if (known)
+			end(s, GPUSHM__JOURNAL__TYPE__TYPE_LEFT, l->id, 1);
+		forget_page(s, page);
+		return 0;
+	}
+	/* systemd has the page's fd, and would keep another one of the same name beside it. */
+	if (known) {
+		s->dead++;
+		return write_reader(s, l->buffer, (uint32_t)l->reader);
+	}
+	r = keep_reader(s, l->buffer, (uint32_t)l->reader);
+	s->live += r == 0;
+	return r;
+}
+
 static void record_process_end(struct catalog_observer *o, struct process *p)
 {
 	struct serializer *s = container_of(o, struct serializer, observer);
@@ -467,6 +611,8 @@ int serializer_init(struct serializer *s, struct fdstore *store, uint64_t genera
 	s->observer = (struct catalog_observer){ .record_buffer = record_buffer,
 						 .record_name = record_name,
 						 .record_lease = record_lease,
+						 .record_stream = record_stream,
+						 .record_reader = record_reader,
 						 .record_process_end = record_process_end };
 	list_init(&s->observer.link);
 	r = journal_new(generation, &s->journal);
@@ -510,6 +656,19 @@ static int list_processes(const struct catalog *c, struct fd_list *l)
 	return r;
 }
 
+static int list_pages(const struct stream *stream, struct fd_list *l)
+{
+	int r = list_fd(l, 's', stream->head->fd_index, stream->head->fd);
+
+	if (r == 0)
+		r = list_fd(l, 's', stream->group->fd_index, stream->group->fd);
+	for (uint32_t i = 0; i < stream->words.shape.readers && r == 0; i++)
+		if (stream->readers[i].page)
+			r = list_fd(l, 's', stream->readers[i].page->fd_index,
+				    stream->readers[i].page->fd);
+	return r;
+}
+
 int serialize_list_fds(const struct serializer *s, const struct catalog *c, struct fd_list *l)
 {
 	const struct buffer *b;
@@ -526,6 +685,8 @@ int serialize_list_fds(const struct serializer *s, const struct catalog *c, stru
 			r = list_fd(l, 'm', b->fd_index, b->block.fd);
 		if (r == 0)
 			r = list_fd(l, 't', b->fd_index, b->table_fd);
+		if (r == 0 && b->stream)
+			r = list_pages(b->stream, l);
 	}
 	return r < 0 ? r : list_processes(c, l);
 }

@@ -1,155 +1,394 @@
 /* SPDX-License-Identifier: MIT
  *
- * The requests of streams, sent without the library: who may do what, in which order, and what is
- * left afterwards.
+ * The requests of streams, sent without the library: who may do what, in which order, and what a
+ * hostile client gets.
  */
 #include "proto/base/own.h"
-#include "proto/stream.h"
-#include "tests/lib/actor.h"
-#include "tests/lib/daemon.h"
-#include "tests/lib/fds.h"
-#include "tests/lib/raw.h"
+#include "tests/lib/census.h"
+#include "tests/lib/client.h"
+#include "tests/lib/raw_stream.h"
 #include "tests/lib/suite.h"
 
-#include <check.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-
-#define SLOTS 4u
-#define SLOT_BYTES 4096u
-
-static struct daemon d;
-
-/* ---- requests ---- */
-
-static int make_stream(struct raw *r, uint64_t lease, uint32_t slots, uint64_t slot_bytes)
-{
-	return raw_call(r, REQUEST(STREAM, Stream, stream, SET(lease, lease), SET(slots, slots),
-				   SET(slot_bytes, slot_bytes), SET(readers, 2)));
-}
-
-/* A published stream; returns the producer's lease. */
-static uint64_t produce(struct raw *r, const char *name)
-{
-	uint64_t lease = raw_create(r, name, SLOTS * SLOT_BYTES);
-
-	ck_assert_msg(make_stream(r, lease, SLOTS, SLOT_BYTES) == 0, "%s", r->text);
-	raw_publish(r, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
-	return lease;
-}
-
-static int join_as(struct raw *r, uint64_t lease, enum stream_follow follow, uint32_t max_held)
-{
-	return raw_call(r, REQUEST(JOIN, Join, join, SET(lease, lease),
-				   SET(follow, (Gpushm__Proto__Follow)follow),
-				   SET(max_held, max_held)));
-}
-
-static uint32_t join(struct raw *r, uint64_t lease, enum stream_follow follow)
-{
-	ck_assert_msg(join_as(r, lease, follow, 1) == 0, "%s", r->text);
-	return r->reply->joined->reader;
-}
-
-static int ask_page(struct raw *r, uint64_t lease, uint32_t page)
-{
-	return raw_call(r, REQUEST(PAGE, Page, page, SET(lease, lease), SET(page, page)));
-}
-
-/* Maps the page as it was lent. */
-static void *map_page(struct raw *r, uint64_t lease, uint32_t page)
-{
-	int protection = PROT_READ;
-	void *map;
-
-	ck_assert_msg(ask_page(r, lease, page) == 0, "%s", r->text);
-	ck_assert_uint_eq(r->reply->page->page, page);
-	if (r->reply->page->writable)
-		protection |= PROT_WRITE;
-	map = mmap(NULL, r->reply->page->bytes, protection, MAP_SHARED, r->frame.fds[0], 0);
-	ck_assert_ptr_ne(map, MAP_FAILED);
-	return map;
-}
-
-static int drop(struct raw *r, uint64_t lease, uint32_t reader, uint64_t generation)
-{
-	return raw_call(r, REQUEST(DROP, Drop, drop, SET(lease, lease), SET(reader, reader),
-				   SET(generation, generation)));
-}
-
-static int close_lease(struct raw *r, uint64_t lease)
-{
-	return raw_call(r, REQUEST(CLOSE, Close, close, SET(lease, lease)));
-}
 
 /* ---- the fixture: a producer and a reader, each with a connection ---- */
 
 static struct raw p, q;
 static uint64_t producer, reader;
+static struct stream_head *head;
 
 static void setup(void)
 {
-	daemon_start(&d, "", NULL);
+	client_setup_with(CENSUS_CONFIG);
 	raw_greet(&p, d.socket);
 	raw_greet(&q, d.socket);
-	producer = produce(&p, "s");
+	producer = raw_produce(&p, "s");
 	reader = raw_open(&q, "s");
+	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
 }
 
 static void teardown(void)
 {
+	gpushm_unlink(c, "s");
+	raw_close_lease(&q, reader);
+	raw_close_lease(&p, producer);
 	raw_close(&p);
 	raw_close(&q);
-	daemon_stop(&d);
+	client_teardown();
 }
 
 /* ---- the order ---- */
 
 START_TEST(a_stream_is_made_joined_and_left)
 {
-	struct stream_head *h = map_page(&p, producer, STREAM_PAGE_HEAD);
-	const struct stream_group_page *g = map_page(&p, producer, STREAM_PAGE_GROUP);
+	const struct stream_group_page *g = raw_map_page(&p, producer, STREAM_PAGE_GROUP);
 	const struct stream_reader_page *seen;
 	struct stream_reader_page *own;
 	uint32_t i;
 
-	ck_assert_uint_eq(h->magic, STREAM_HEAD_MAGIC);
-	ck_assert_uint_eq(h->slots, SLOTS);
-	ck_assert_uint_eq(h->readers, 2);
-	ck_assert_uint_eq(h->slot_bytes, SLOT_BYTES);
-	ck_assert_uint_eq(h->limit_ms, 10000);
-	ck_assert_uint_eq(h->state, STREAM_RUNNING);
-	ck_assert_uint_eq(h->producers, 1);
+	ck_assert_uint_eq(head->magic, STREAM_HEAD_MAGIC);
+	ck_assert_uint_eq(head->slots, RAW_SLOTS);
+	ck_assert_uint_eq(head->readers, RAW_READERS);
+	ck_assert_uint_eq(head->slot_bytes, RAW_SLOT_BYTES);
+	ck_assert_uint_eq(head->limit_ms, 10000);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_uint_eq(head->producers, 1);
 	ck_assert_uint_eq(g->magic, STREAM_GROUP_MAGIC);
 
-	i = join(&q, reader, STREAM_EVERY);
-	ck_assert_uint_eq(h->seats[i].state, STREAM_SEAT_TAKEN);
-	ck_assert_uint_eq(h->seats[i].generation, 1);
-	ck_assert_uint_eq(h->active, 1u << i);
-	ck_assert_uint_eq(h->every, 1u << i);
-	own = map_page(&q, reader, STREAM_PAGE_READER + i);
-	seen = map_page(&p, producer, STREAM_PAGE_READER + i);
+	i = raw_join(&q, reader, STREAM_EVERY);
+	ck_assert_uint_eq(head->seats[i].state, STREAM_SEAT_TAKEN);
+	ck_assert_uint_eq(head->seats[i].generation, 1);
+	ck_assert_uint_eq(head->active, 1u << i);
+	ck_assert_uint_eq(head->every, 1u << i);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+	seen = raw_map_page(&p, producer, STREAM_PAGE_READER + i);
+	ck_assert_uint_eq(own->magic, STREAM_READER_MAGIC);
 	own->taken = 7;
 	ck_assert_uint_eq(seen->taken, 7);
 	own->claims[2].claim = stream_claim_word(1, STREAM_CLAIMED);
 
-	ck_assert_int_eq(close_lease(&q, reader), 0);
-	ck_assert_uint_eq(h->seats[i].state, STREAM_SEAT_FREE);
-	ck_assert_uint_eq(h->active, 0);
+	ck_assert_int_eq(raw_close_lease(&q, reader), 0);
+	ck_assert_uint_eq(head->seats[i].state, STREAM_SEAT_FREE);
+	ck_assert_uint_eq(head->active, 0);
 	ck_assert_uint_eq(seen->claims[2].claim, 0);
 	ck_assert_uint_eq(seen->claims[2].released, STREAM_RELEASED_ALL);
 
-	ck_assert_int_eq(close_lease(&p, producer), 0);
-	ck_assert_uint_eq(h->state, STREAM_ENDED);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	ck_assert_uint_eq(head->state, STREAM_ENDED);
+	ck_assert_int_eq(raw_continue(&p, "s", 0), CODE_EXISTS);
 }
 END_TEST
 
-START_TEST(a_reader_drops_another)
+START_TEST(streams_says_what_the_words_say)
 {
-	uint32_t i = join(&q, reader, STREAM_EVERY);
+	const Gpushm__Proto__StreamInfo *m;
+	struct stream_reader_page *own;
+	uint32_t i = raw_join(&q, reader, STREAM_SHARE);
 
-	ck_assert_int_eq(drop(&q, reader, i, 1), CODE_ACCESS);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+	own->taken = 4;
+	own->held = 1;
+	own->oldest = 5;
+	own->oldest_ns = 1;
+	raw_publish_frame(head, 1, 5, true);
+	head->stalls = 2;
+	head->stalled_ns = 99;
+	m = raw_stream_info(&q, "s");
+	ck_assert_ptr_nonnull(m);
+	ck_assert_uint_eq(m->slots, RAW_SLOTS);
+	ck_assert_uint_eq(m->readers_max, RAW_READERS);
+	ck_assert_uint_eq(m->state, STREAM_RUNNING);
+	ck_assert_int_eq(m->pid, getpid());
+	ck_assert_uint_eq(m->newest, 5);
+	ck_assert_uint_eq(m->newest_ns, 1005);
+	ck_assert_uint_eq(m->stalls, 2);
+	ck_assert_uint_eq(m->stalled_ns, 99);
+	ck_assert_uint_eq(m->queued, 5);
+	ck_assert_uint_eq(m->n_readers, 1);
+	ck_assert_uint_eq(m->readers[0]->reader, i);
+	ck_assert_uint_eq(m->readers[0]->follow, STREAM_SHARE);
+	ck_assert_uint_eq(m->readers[0]->taken, 4);
+	ck_assert_uint_eq(m->readers[0]->oldest, 5);
+	ck_assert_uint_gt(m->readers[0]->oldest_ms, 0);
+	ck_assert_int_eq(m->readers[0]->pid, getpid());
+	ck_assert_ptr_null(raw_stream_info(&q, "sx"));
+	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "s"))), 0);
+	ck_assert(q.reply->stat->stream);
+}
+END_TEST
+
+START_TEST(a_newest_frame_that_lies_nowhere_is_read)
+{
+	head->newest = 3;
+	*stream_order(head, RAW_SLOTS, stream_order_size(RAW_SLOTS), 3) = 0x7fffffff;
+	ck_assert_uint_eq(raw_stream_info(&q, "s")->newest_ns, 0);
+}
+END_TEST
+
+START_TEST(a_lease_leaves_the_stream_and_goes_on)
+{
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+
+	ck_assert_int_eq(raw_leave(&q, reader), 0);
+	ck_assert_uint_eq(head->seats[i].state, STREAM_SEAT_FREE);
+	ck_assert_int_eq(raw_leave(&q, reader), 0);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, 1), CODE_STATE);
+	ck_assert_int_eq(raw_page(&q, reader, 0), CODE_STATE);
+	ck_assert_int_eq(raw_leave(&p, producer), 0);
+	ck_assert_uint_eq(head->state, STREAM_ENDED);
+	ck_assert_int_eq(raw_leave(&p, producer), 0);
+	ck_assert_int_eq(raw_page(&p, producer, 0), CODE_STATE);
+}
+END_TEST
+
+START_TEST(a_join_that_is_sent_again_gets_its_seat)
+{
+	uint32_t i = raw_join(&q, reader, STREAM_LATEST);
+
+	ck_assert_uint_eq(raw_join(&q, reader, STREAM_LATEST), i);
+	ck_assert_uint_eq(q.reply->joined->generation, 1);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, 1), CODE_STATE);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_LATEST, 2), CODE_STATE);
+	ck_assert_uint_eq(head->active, 1u << i);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+START_TEST(sizes_of_a_stream_overflow_or_make_no_sense)
+{
+	static const struct {
+		uint32_t slots;
+		uint64_t slot_bytes;
+		uint32_t readers;
+		int code;
+	} bad[] = {
+		{ 0, 4096, 1, CODE_BAD_REQUEST },
+		{ 1, 4096, 1, CODE_BAD_REQUEST },
+		{ 4097, 1, 1, CODE_BAD_REQUEST },
+		{ 4, 0, 1, CODE_LAYOUT },
+		{ 4, 4097, 1, CODE_LAYOUT },
+		{ 2, 1ull << 63, 1, CODE_LAYOUT },
+		{ 4, (1ull << 62) + 1, 1, CODE_LAYOUT },
+		{ UINT32_MAX, 4096, 1, CODE_BAD_REQUEST },
+		{ 4, 4096, 0, CODE_BAD_REQUEST },
+		{ 4, 4096, 65, CODE_BAD_REQUEST },
+	};
+	uint64_t lease = raw_create(&p, "t", 16384);
+
+	for (size_t i = 0; i < array_size(bad); i++)
+		ck_assert_int_eq(raw_make_stream(&p, lease, bad[i].slots, bad[i].slot_bytes,
+						 bad[i].readers),
+				 bad[i].code);
+	ck_assert_int_eq(raw_call(&p, REQUEST(STREAM, Stream, stream, SET(lease, lease),
+					      SET(slots, 4), SET(slot_bytes, 1),
+					      SET(delivery, (Gpushm__Proto__Delivery)3))),
+			 CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 64), 0);
+	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 64), CODE_STATE);
+	ck_assert_int_eq(raw_close_lease(&p, lease), 0);
+}
+END_TEST
+
+START_TEST(a_stream_is_made_of_the_wrong_buffer)
+{
+	uint64_t lease = raw_create(&p, "t", 16384);
+
+	ck_assert_int_eq(raw_make_stream(&q, lease, 4, 4096, 1), CODE_NO_LEASE);
+	ck_assert_int_eq(raw_make_stream(&q, reader, 4, 4096, 1), CODE_STATE);
+	ck_assert_int_eq(raw_make_stream(&p, producer, 4, 4096, 1), CODE_STATE);
+	raw_publish(&p, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 1), CODE_STATE);
+	ck_assert_int_eq(raw_join_as(&p, lease, STREAM_EVERY, 1), CODE_UNSUPPORTED);
+	ck_assert_int_eq(raw_page(&p, lease, 0), CODE_UNSUPPORTED);
+	ck_assert_int_eq(raw_drop(&p, lease, 0, 1), CODE_UNSUPPORTED);
+	ck_assert_int_eq(raw_leave(&p, lease), CODE_UNSUPPORTED);
+	ck_assert_int_eq(raw_close_lease(&p, lease), 0);
+	ck_assert_int_eq(raw_continue(&p, "t", 0), CODE_EXISTS);
+	ck_assert_int_eq(gpushm_unlink(c, "t"), 0);
+}
+END_TEST
+
+START_TEST(a_stream_is_sealed)
+{
+	uint64_t lease = raw_create(&p, "t", 16384);
+
+	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 1), 0);
+	ck_assert_int_eq(raw_call(&p, REQUEST(PUBLISH, Publish, publish, SET(lease, lease),
+					      SET(state, GPUSHM__PROTO__STATE__STATE_SEALED))),
+			 CODE_STATE);
+	ck_assert_int_eq(raw_close_lease(&p, lease), 0);
+}
+END_TEST
+
+START_TEST(a_join_is_wrong)
+{
+	ck_assert_int_eq(raw_join_as(&q, producer, STREAM_EVERY, 1), CODE_NO_LEASE);
+	ck_assert_int_eq(raw_join_as(&q, reader + 1000, STREAM_EVERY, 1), CODE_NO_LEASE);
+	ck_assert_int_eq(raw_join_as(&p, producer, STREAM_EVERY, 1), CODE_STATE);
+	ck_assert_int_eq(raw_join_as(&q, reader, 0, 1), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_join_as(&q, reader, 4, 1), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, 0), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, RAW_SLOTS), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_call(&q, REQUEST(JOIN, Join, join)), CODE_BAD_REQUEST);
+	ck_assert_uint_eq(head->active, 0);
+}
+END_TEST
+
+START_TEST(more_readers_join_than_there_are_seats)
+{
+	uint64_t leases[RAW_READERS], late = raw_open(&q, "s");
+
+	for (uint32_t i = 0; i < RAW_READERS; i++) {
+		leases[i] = raw_open(&q, "s");
+		ck_assert_uint_eq(raw_join(&q, leases[i], STREAM_EVERY), i);
+	}
+	ck_assert_int_eq(raw_join_as(&q, late, STREAM_EVERY, 1), CODE_NO_SEAT);
+	/* A reader that was dropped keeps its seat until its lease ends. */
+	ck_assert_int_eq(raw_drop(&p, producer, 1, 2), 0);
+	ck_assert_uint_eq(head->seats[1].state, STREAM_SEAT_DROPPED);
+	ck_assert_uint_eq(head->active, 5);
+	ck_assert_int_eq(raw_join_as(&q, late, STREAM_EVERY, 1), CODE_NO_SEAT);
+	ck_assert_int_eq(raw_close_lease(&q, leases[1]), 0);
+	ck_assert_uint_eq(raw_join(&q, late, STREAM_EVERY), 1);
+	ck_assert_uint_eq(head->seats[1].generation, RAW_READERS + 1);
+	/* The one before is not the one that is there. */
+	ck_assert_int_eq(raw_drop(&p, producer, 1, 2), 0);
+	ck_assert_uint_eq(head->active, 7);
+	for (uint32_t i = 0; i < RAW_READERS; i++)
+		raw_close_lease(&q, leases[i]);
+	raw_close_lease(&q, late);
+}
+END_TEST
+
+START_TEST(a_process_gets_a_page_that_is_not_its_own)
+{
+	uint64_t other = raw_open(&q, "s");
+	uint32_t i;
+
+	ck_assert_int_eq(raw_page(&q, reader, STREAM_PAGE_HEAD), CODE_STATE);
+	i = raw_join(&q, reader, STREAM_EVERY);
+	raw_join(&q, other, STREAM_SHARE);
+	ck_assert_int_eq(raw_page(&q, other, STREAM_PAGE_READER + i), CODE_ACCESS);
+	ck_assert_int_eq(raw_page(&q, reader, STREAM_PAGE_GROUP), CODE_ACCESS);
+	ck_assert_int_eq(raw_page(&q, reader, STREAM_PAGE_READER + RAW_READERS), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_page(&q, reader, UINT32_MAX), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_page(&q, producer, 0), CODE_NO_LEASE);
+	ck_assert_int_eq(raw_page(&p, producer, STREAM_PAGE_READER + 2), CODE_NOT_FOUND);
+	ck_assert_int_eq(raw_page(&q, other, STREAM_PAGE_GROUP), 0);
+	ck_assert(q.reply->page->writable);
+	ck_assert_int_eq(raw_page(&p, producer, STREAM_PAGE_GROUP), 0);
+	ck_assert(!p.reply->page->writable);
+	raw_close_lease(&q, other);
+}
+END_TEST
+
+/* What a process was given to read it can neither map for writing nor open again for it; and it
+ * can't change the size of what it may write. */
+START_TEST(a_page_is_used_for_more_than_it_is_lent_for)
+{
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+	int fd;
+
+	ck_assert_int_eq(raw_page(&q, reader, STREAM_PAGE_HEAD), 0);
+	fd = q.frame.fds[0];
+	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	ck_assert_int_eq(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	ck_assert_int_eq(raw_page(&q, reader, STREAM_PAGE_READER + i), 0);
+	fd = q.frame.fds[0];
+	ck_assert_int_lt(ftruncate(fd, 0), 0);
+	ck_assert_int_lt(ftruncate(fd, 1 << 20), 0);
+	ck_assert_int_lt(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+	/* It makes a hole of its own page: the daemon reads zeros. */
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+	ck_assert_uint_eq(raw_stream_info(&q, "s")->n_readers, 1);
+}
+END_TEST
+
+START_TEST(a_reader_drops_others)
+{
+	uint64_t other = raw_open(&q, "s");
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY), k = raw_join(&q, other, STREAM_EVERY);
+
+	ck_assert_int_eq(raw_drop(&q, reader, k, 2), CODE_ACCESS);
+	ck_assert_int_eq(raw_drop(&q, producer, k, 2), CODE_NO_LEASE);
+	ck_assert_int_eq(raw_drop(&p, producer, RAW_READERS, 1), CODE_BAD_REQUEST);
+	ck_assert_int_eq(raw_drop(&p, producer, i, 77), 0);
+	ck_assert_uint_eq(head->active, 3);
+	raw_close_lease(&q, other);
+}
+END_TEST
+
+START_TEST(a_reader_that_was_dropped_keeps_a_frame)
+{
+	const struct stream_reader_page *seen;
+	struct stream_reader_page *own;
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+	seen = raw_map_page(&p, producer, STREAM_PAGE_READER + i);
+	own->claims[0].claim = stream_claim_word(1, STREAM_RELEASING);
+	ck_assert_int_eq(raw_drop(&p, producer, i, 1), 0);
+	ck_assert_uint_eq(seen->claims[0].claim, 0);
+	ck_assert_uint_eq(seen->claims[0].released, STREAM_RELEASED_ALL);
+	ck_assert_uint_eq(raw_stream_info(&p, "s")->dropped, 1);
+	ck_assert(raw_stream_info(&p, "s")->readers[0]->dropped);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, 1), CODE_STATE);
+}
+END_TEST
+
+START_TEST(a_stream_is_opened_for_writing)
+{
+	int code = raw_call(&q, REQUEST(OPEN, Open, open, BYTES(name, "s"),
+					SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE)));
+
+	ck_assert_int_eq(code, CODE_STATE);
+	ck_assert_ptr_nonnull(strstr(q.text, "GPUSHM_ADOPT"));
+	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_STATE);
+	ck_assert_int_eq(raw_continue(&q, "s", 20), CODE_STATE);
+	ck_assert_int_eq(raw_call(&q,
+				  REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(produce, true))),
+			 CODE_BAD_REQUEST);
+}
+END_TEST
+
+/* ---- a page that a process keeps ---- */
+
+START_TEST(pages_that_processes_keep_are_charged_to_nobody)
+{
+	struct gpushm_status status = client_status();
+	uint64_t before = status.retained_bytes;
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+	void *own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+
+	raw_close_lease(&q, reader);
+	ck_assert_uint_eq(client_status().retained_bytes - before, stream_reader_bytes(RAW_SLOTS));
+	munmap(own, stream_reader_bytes(RAW_SLOTS));
+	client_await(client_status().retained_bytes == before);
+}
+END_TEST
+
+START_TEST(a_stream_leaves_something)
+{
+	struct census before;
+	uint64_t leases[2], made;
+
+	census_take(&d, c, &before);
+	for (int n = 0; n < 3; n++) {
+		made = raw_produce(&p, "t");
+		for (int i = 0; i < 2; i++) {
+			leases[i] = raw_open(&q, "t");
+			raw_join(&q, leases[i], STREAM_EVERY + (unsigned)i);
+			ck_assert_int_eq(raw_page(&q, leases[i], STREAM_PAGE_HEAD), 0);
+		}
+		ck_assert_int_eq(raw_close_lease(&q, leases[1]), 0);
+		ck_assert_int_eq(raw_close_lease(&p, made), 0);
+		ck_assert_int_eq(raw_close_lease(&q, leases[0]), 0);
+		ck_assert_int_eq(gpushm_unlink(c, "t"), 0);
+	}
+	census_await(&d, c, &before);
 }
 END_TEST
 
@@ -159,6 +398,21 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_stream_is_made_joined_and_left);
-	tcase_add_test(tc, a_reader_drops_another);
+	tcase_add_test(tc, streams_says_what_the_words_say);
+	tcase_add_test(tc, a_newest_frame_that_lies_nowhere_is_read);
+	tcase_add_test(tc, a_lease_leaves_the_stream_and_goes_on);
+	tcase_add_test(tc, a_join_that_is_sent_again_gets_its_seat);
+	tcase_add_test(tc, sizes_of_a_stream_overflow_or_make_no_sense);
+	tcase_add_test(tc, a_stream_is_made_of_the_wrong_buffer);
+	tcase_add_test(tc, a_stream_is_sealed);
+	tcase_add_test(tc, a_join_is_wrong);
+	tcase_add_test(tc, more_readers_join_than_there_are_seats);
+	tcase_add_test(tc, a_process_gets_a_page_that_is_not_its_own);
+	tcase_add_test(tc, a_page_is_used_for_more_than_it_is_lent_for);
+	tcase_add_test(tc, a_reader_drops_others);
+	tcase_add_test(tc, a_reader_that_was_dropped_keeps_a_frame);
+	tcase_add_test(tc, a_stream_is_opened_for_writing);
+	tcase_add_test(tc, pages_that_processes_keep_are_charged_to_nobody);
+	tcase_add_test(tc, a_stream_leaves_something);
 	return suite_run("stream_requests", tc, NULL);
 }
