@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the daemon does with the words of a stream when a producer or a reader ends: only when the
+ * process has really gone, never when its socket closes. The processes are actors: the test writes
+ * the words for them.
+ */
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "tests/lib/census.h"
+#include "tests/lib/client.h"
+#include "tests/lib/raw_stream.h"
+#include "tests/lib/suite.h"
+
+#include <signal.h>
+#include <string.h>
+
+static struct actor producer_process, reader_process;
+static struct raw p, q;
+static uint64_t producer, reader;
+static struct stream_head *head;
+
+static void setup(void)
+{
+	client_setup_with(CENSUS_CONFIG);
+	actor_start(&producer_process, d.socket, getuid(), getgid());
+	actor_start(&reader_process, d.socket, getuid(), getgid());
+	raw_greet_as(&p, &producer_process);
+	raw_greet_as(&q, &reader_process);
+	producer = raw_produce(&p, "s");
+	reader = raw_open(&q, "s");
+	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
+}
+
+static void end(struct actor *a, struct raw *r)
+{
+	raw_close(r);
+	if (a->pid)
+		actor_kill(a);
+}
+
+static void teardown(void)
+{
+	end(&producer_process, &p);
+	end(&reader_process, &q);
+	client_await(client_status().leases == 0);
+	gpushm_unlink(c, "s");
+	client_teardown();
+}
+
+static bool is_dirty(void)
+{
+	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "s"))), 0);
+	return q.reply->stat->dirty;
+}
+
+/* ---- readers ---- */
+
+/* A kernel of the reader may still read the frame while the process is being killed, or after it
+ * has closed its socket. */
+START_TEST(a_frame_is_taken_from_a_reader_that_lives)
+{
+	struct stream_reader_page *own;
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+	own->claims[1].claim = stream_claim_word(3, STREAM_CLAIMED);
+	raw_close(&q);
+	client_await(client_status().suspects == 1);
+	poll(NULL, 0, 50);
+	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(3, STREAM_CLAIMED));
+	ck_assert_uint_eq(head->active, 1u << i);
+	ck_assert(raw_stream_info(&p, "s")->readers[0]->suspect);
+
+	actor_kill(&reader_process);
+	client_await(head->active == 0);
+	ck_assert_uint_eq(own->claims[1].claim, 0);
+	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
+	ck_assert_uint_eq(head->seats[i].state, STREAM_SEAT_FREE);
+}
+END_TEST
+
+START_TEST(the_words_say_nothing_to_a_producer_that_sleeps)
+{
+	struct stream_reader_page *own;
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY), wake = head->wake, released;
+
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+	released = own->released_count;
+	end(&reader_process, &q);
+	client_await(head->wake != wake && own->released_count != released);
+}
+END_TEST
+
+START_TEST(a_dead_members_frame_is_lost)
+{
+	struct stream_group_page *group = raw_map_page(&p, producer, STREAM_PAGE_GROUP);
+	struct stream_reader_page *own;
+	uint64_t other = raw_open(&p, "s");
+	uint32_t i = raw_join(&q, reader, STREAM_SHARE);
+
+	raw_join(&p, other, STREAM_SHARE);
+	raw_publish_frame(head, 0, 1, true);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + i);
+	group = raw_map_page(&q, reader, STREAM_PAGE_GROUP);
+	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
+	group->owner[0] = stream_owner(1, i);
+	group->next = 2;
+	end(&reader_process, &q);
+	client_await(head->active == 2);
+	ck_assert_uint_eq(group->owner[0], stream_owner(1, STREAM_REDO));
+	ck_assert_uint_eq(own->claims[0].claim, 0);
+	raw_close_lease(&p, other);
+}
+END_TEST
+
+START_TEST(both_die_at_once)
+{
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+
+	raw_close(&p);
+	raw_close(&q);
+	kill(producer_process.pid, SIGKILL);
+	actor_kill(&reader_process);
+	actor_kill(&producer_process);
+	client_await(head->state == STREAM_ORPHANED && head->active == 0);
+	ck_assert_uint_eq(head->seats[i].state, STREAM_SEAT_FREE);
+}
+END_TEST
+
+/* ---- producers ---- */
+
+START_TEST(a_frame_of_a_dead_producer_counts)
+{
+	raw_join(&q, reader, STREAM_EVERY);
+	raw_publish_frame(head, 0, 1, true);
+	raw_publish_frame(head, 1, 2, false);
+	head->slot[2].begun_ns = 5; /* it fills that one */
+	end(&producer_process, &p);
+	client_await(head->state == STREAM_ORPHANED);
+	ck_assert_uint_eq(head->slot[0].broken, 0);
+	ck_assert_uint_eq(head->slot[0].ready, 1);
+	ck_assert_uint_eq(head->slot[1].broken, 2);
+	ck_assert_uint_eq(head->slot[1].ready, 2);
+	ck_assert_uint_eq(head->slot[2].seq, 0);
+	ck_assert(!is_dirty());
+	ck_assert_uint_eq(raw_stream_info(&q, "s")->state, STREAM_ORPHANED);
+}
+END_TEST
+
+START_TEST(a_producer_dies_before_it_publishes)
+{
+	uint64_t lease = raw_create(&p, "t", 16384);
+
+	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 1), 0);
+	ck_assert_int_eq(raw_page(&p, lease, STREAM_PAGE_HEAD), 0);
+	end(&producer_process, &p);
+	client_await(client_status().leases == 1);
+	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "t"))), CODE_NOT_FOUND);
+	ck_assert_ptr_null(raw_stream_info(&q, "t"));
+}
+END_TEST
+
+START_TEST(a_producer_closes_its_socket)
+{
+	raw_publish_frame(head, 0, 1, true);
+	raw_close(&p);
+	client_await(client_status().suspects == 1);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_STATE);
+	ck_assert_ptr_nonnull(strstr(q.text, "still runs"));
+}
+END_TEST
+
+/* It has said itself that it has ended, and died before its CLOSE arrived. */
+START_TEST(a_producer_that_had_ended_leaves_an_orphan)
+{
+	head->state = STREAM_ENDED;
+	end(&producer_process, &p);
+	client_await(client_status().leases == 1);
+	ck_assert_uint_eq(head->state, STREAM_ENDED);
+	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_EXISTS);
+}
+END_TEST
+
+START_TEST(a_successor_waits_for_the_producers_death)
+{
+	struct actor other;
+	struct raw r;
+
+	raw_join(&q, reader, STREAM_EVERY);
+	raw_publish_frame(head, 0, 1, true);
+	actor_start(&other, d.socket, getuid(), getgid());
+	raw_greet_as(&r, &other);
+	raw_request(&r,
+		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
+			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
+	client_await(client_waiting() == 1);
+	end(&producer_process, &p);
+	ck_assert_msg(raw_receive(&r) == 0, "%s", r.text);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_uint_eq(head->producers, 2);
+	ck_assert_uint_eq(head->active, 1);
+	ck_assert_uint_eq(head->newest, 1);
+	ck_assert_int_eq(raw_page(&r, r.reply->attach->lease, STREAM_PAGE_HEAD), 0);
+	ck_assert(r.reply->page->writable);
+	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_STATE);
+	end(&other, &r);
+	client_await(head->state == STREAM_ORPHANED);
+}
+END_TEST
+
+/* ---- a GPU that waits for a reader ---- */
+
+static uint64_t produce_impatiently(const char *name)
+{
+	uint64_t lease = raw_create(&p, name, 16384);
+
+	ck_assert_int_eq(raw_call(&p,
+				  REQUEST(STREAM, Stream, stream, SET(lease, lease), SET(slots, 4),
+					  SET(slot_bytes, 4096), SET(limit_ms, 10))),
+			 0);
+	raw_publish(&p, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	return lease;
+}
+
+/* The producer has enqueued a wait for the reader's release, which the reader's GPU never does. */
+START_TEST(a_gpu_waits_for_ever)
+{
+	uint64_t lease = produce_impatiently("t"), other = raw_open(&q, "t");
+	uint32_t i = raw_join(&q, other, STREAM_LATEST);
+	struct stream_head *h = raw_map_page(&p, lease, STREAM_PAGE_HEAD);
+	struct stream_reader_page *own = raw_map_page(&q, other, STREAM_PAGE_READER + i);
+
+	own->claims[2].claim = stream_claim_word(1, STREAM_RELEASING);
+	*stream_awaited(h, 4, stream_order_size(4), h->readers, 2, i) =
+		stream_claim_end(own->claims[2].claim);
+	h->slot[2].begun_ns = clock_monotonic_ns();
+	h->slot[2].waits = 1u << i;
+	client_await(h->seats[i].state == STREAM_SEAT_DROPPED);
+	ck_assert_uint_eq(own->claims[2].released, STREAM_RELEASED_ALL);
+	ck_assert_uint_eq(raw_stream_info(&p, "t")->dropped, 1);
+	raw_close_lease(&q, other);
+	raw_close_lease(&p, lease);
+	ck_assert_int_eq(gpushm_unlink(c, "t"), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("stream_deaths");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_frame_is_taken_from_a_reader_that_lives);
+	tcase_add_test(tc, the_words_say_nothing_to_a_producer_that_sleeps);
+	tcase_add_test(tc, a_dead_members_frame_is_lost);
+	tcase_add_test(tc, both_die_at_once);
+	tcase_add_test(tc, a_frame_of_a_dead_producer_counts);
+	tcase_add_test(tc, a_producer_dies_before_it_publishes);
+	tcase_add_test(tc, a_producer_closes_its_socket);
+	tcase_add_test(tc, a_producer_that_had_ended_leaves_an_orphan);
+	tcase_add_test(tc, a_successor_waits_for_the_producers_death);
+	tcase_add_test(tc, a_gpu_waits_for_ever);
+	return suite_run("stream_deaths", tc, NULL);
+}

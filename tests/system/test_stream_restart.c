@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Streams over the daemon's death and over a planned restart. The daemon's supervisor has the pages
+ * meanwhile; who died in between is found at the start.
+ */
+#include "proto/base/own.h"
+#include "tests/lib/kept.h"
+#include "tests/lib/raw_stream.h"
+#include "tests/lib/suite.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct actor producer_process, reader_process;
+static struct raw p, q;
+static uint64_t producer, reader, p_session, q_session;
+static struct stream_head *head;
+static struct stream_reader_page *own;
+static uint32_t seat;
+
+static void setup(void)
+{
+	kept_setup();
+	actor_start(&producer_process, k.socket, getuid(), getgid());
+	actor_start(&reader_process, k.socket, getuid(), getgid());
+	p_session = raw_greet_as(&p, &producer_process);
+	q_session = raw_greet_as(&q, &reader_process);
+	producer = raw_produce(&p, "s");
+	reader = raw_open(&q, "s");
+	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
+	seat = raw_join(&q, reader, STREAM_EVERY);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+	own->claims[1].claim = stream_claim_word(1, STREAM_CLAIMED);
+}
+
+static void end(struct actor *a, struct raw *r)
+{
+	raw_close(r);
+	if (a->pid)
+		actor_kill(a);
+}
+
+static void teardown(void)
+{
+	end(&producer_process, &p);
+	end(&reader_process, &q);
+	client_await(client_status().leases == 0);
+	gpushm_unlink(c, "s");
+	client_await(supervisor_count(&k, 's') == 0);
+	kept_teardown();
+}
+
+static void reclaim(struct raw *r, struct actor *a, uint64_t *session, uint64_t lease)
+{
+	uint64_t former = *session;
+
+	raw_close(r);
+	*session = raw_greet_as(r, a);
+	ck_assert_int_eq(raw_call(r, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, former),
+					     .n_leases = lease != 0, .leases = &lease,
+					     SET(last, true))),
+			 0);
+	ck_assert_uint_eq(r->reply->reclaimed->n_lost, 0);
+}
+
+START_TEST(a_restart_ends_a_stream)
+{
+	const struct stream_reader_page *seen;
+
+	kept_crash();
+	reclaim(&p, &producer_process, &p_session, producer);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_uint_eq(head->producers, 1);
+	ck_assert_uint_eq(head->active, 1u << seat);
+	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
+
+	/* It is the same memory. */
+	seen = raw_map_page(&p, producer, STREAM_PAGE_READER + seat);
+	own->taken = 9;
+	ck_assert_uint_eq(seen->taken, 9);
+	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
+	ck_assert_uint_eq(q.reply->joined->generation, 1);
+	ck_assert_uint_eq(raw_stream_info(&q, "s")->readers[0]->taken, 9);
+
+	/* And it goes on. */
+	ck_assert_int_eq(raw_close_lease(&q, reader), 0);
+	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
+	reader = raw_open(&q, "s");
+	ck_assert_uint_eq(raw_join(&q, reader, STREAM_LATEST), seat);
+	ck_assert_uint_eq(q.reply->joined->generation, 2);
+}
+END_TEST
+
+START_TEST(a_reader_dies_while_no_daemon_runs)
+{
+	supervisor_end(&k, SIGKILL);
+	end(&reader_process, &q);
+	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
+	supervisor_start(&k);
+	ck_assert_uint_eq(head->active, 0);
+	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_FREE);
+	ck_assert_uint_eq(own->claims[1].claim, 0);
+	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
+	reclaim(&p, &producer_process, &p_session, producer);
+	ck_assert_uint_eq(raw_stream_info(&p, "s")->n_readers, 0);
+}
+END_TEST
+
+START_TEST(a_producer_dies_while_no_daemon_runs)
+{
+	raw_publish_frame(head, 0, 1, false);
+	supervisor_end(&k, SIGKILL);
+	end(&producer_process, &p);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	supervisor_start(&k);
+	ck_assert_uint_eq(head->state, STREAM_ORPHANED);
+	ck_assert_uint_eq(head->slot[0].broken, 1);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_int_eq(raw_call(&q, REQUEST(STAT, Stat, stat, BYTES(name, "s"))), 0);
+	ck_assert(!q.reply->stat->dirty);
+	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
+	producer = q.reply->attach->lease;
+	ck_assert_uint_eq(head->producers, 2);
+
+	kept_crash();
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_uint_eq(head->producers, 2);
+}
+END_TEST
+
+/* Its process lives: that it has closed the lease shows when it comes back. */
+START_TEST(a_reader_closes_while_no_daemon_runs)
+{
+	kept_crash();
+	ck_assert_uint_eq(head->active, 1u << seat);
+	reclaim(&q, &reader_process, &q_session, 0);
+	ck_assert_uint_eq(head->active, 0);
+	ck_assert_uint_eq(own->claims[1].claim, 0);
+}
+END_TEST
+
+START_TEST(a_restart_forgets_who_was_dropped_and_who_left)
+{
+	uint64_t other = raw_open(&q, "s");
+	uint32_t second = raw_join(&q, other, STREAM_EVERY);
+
+	ck_assert_int_eq(raw_drop(&p, producer, seat, 1), 0);
+	ck_assert_int_eq(raw_leave(&q, other), 0);
+	kept_crash();
+	reclaim(&p, &producer_process, &p_session, producer);
+	ck_assert_uint_eq(head->active, 0);
+	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_DROPPED);
+	ck_assert_uint_eq(head->seats[second].state, STREAM_SEAT_FREE);
+	ck_assert_uint_eq(raw_stream_info(&p, "s")->n_readers, 1);
+	ck_assert(raw_stream_info(&p, "s")->readers[0]->dropped);
+	ck_assert_uint_eq(raw_stream_info(&p, "s")->dropped, 1);
+}
+END_TEST
+
+START_TEST(a_restart_continues_a_stream_that_has_ended)
+{
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	kept_crash();
+	ck_assert_uint_eq(head->state, STREAM_ENDED);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_int_eq(raw_continue(&q, "s", 0), CODE_EXISTS);
+	ck_assert_uint_eq(raw_stream_info(&q, "s")->state, STREAM_ENDED);
+}
+END_TEST
+
+/* The producer knows a reader's page by the generation of its seat. */
+START_TEST(a_generation_comes_twice)
+{
+	uint64_t other, last = 0;
+
+	for (int i = 0; i < 1500; i++) {
+		other = raw_open(&q, "s");
+		raw_join(&q, other, STREAM_LATEST);
+		ck_assert_uint_gt(q.reply->joined->generation, last);
+		last = q.reply->joined->generation;
+		raw_close_lease(&q, other);
+		if (i % 750 == 749) {
+			kept_crash();
+			reclaim(&p, &producer_process, &p_session, producer);
+			reclaim(&q, &reader_process, &q_session, reader);
+		}
+	}
+}
+END_TEST
+
+START_TEST(pages_stay_with_the_supervisor)
+{
+	size_t before = supervisor_count(&k, 's');
+
+	ck_assert_uint_eq(before, 3);
+	raw_close_lease(&q, reader);
+	client_await(supervisor_count(&k, 's') == before - 1);
+	reader = raw_open(&q, "s");
+	raw_join(&q, reader, STREAM_EVERY);
+	client_await(supervisor_count(&k, 's') == before);
+	raw_drop(&p, producer, 0, 2);
+	kept_crash();
+	client_await(supervisor_count(&k, 's') == before);
+}
+END_TEST
+
+START_TEST(a_planned_restart_ends_a_stream)
+{
+	unsigned ready = k.ready;
+
+	ck_assert_int_eq(kill(k.pid, SIGUSR2), 0);
+	client_await(k.ready > ready);
+	reclaim(&p, &producer_process, &p_session, producer);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_uint_eq(head->active, 1u << seat);
+	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
+	end(&reader_process, &q);
+	client_await(own->claims[1].claim == 0);
+	kept_crash();
+	reclaim(&p, &producer_process, &p_session, producer);
+	ck_assert_int_eq(raw_page(&p, producer, STREAM_PAGE_GROUP), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("stream_restart");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, a_restart_ends_a_stream);
+	tcase_add_test(tc, a_reader_dies_while_no_daemon_runs);
+	tcase_add_test(tc, a_producer_dies_while_no_daemon_runs);
+	tcase_add_test(tc, a_reader_closes_while_no_daemon_runs);
+	tcase_add_test(tc, a_restart_forgets_who_was_dropped_and_who_left);
+	tcase_add_test(tc, a_restart_continues_a_stream_that_has_ended);
+	tcase_add_test(tc, a_generation_comes_twice);
+	tcase_add_test(tc, pages_stay_with_the_supervisor);
+	tcase_add_test(tc, a_planned_restart_ends_a_stream);
+	return suite_run("stream_restart", tc, NULL);
+}
