@@ -35,6 +35,8 @@ typedef CUresult get_capture_info_fn(CUstream stream, CUstreamCaptureStatus *sta
 	X(write_value, cuStreamWriteValue64_v2, __typeof__(cuStreamWriteValue64_v2))            \
 	X(batch, cuStreamBatchMemOp_v2, __typeof__(cuStreamBatchMemOp_v2))                      \
 	X(get_capture_info, cuStreamGetCaptureInfo_v2, get_capture_info_fn)                     \
+	X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode,                             \
+	  __typeof__(cuThreadExchangeStreamCaptureMode))                                        \
 	X(node_get_type, cuGraphNodeGetType, __typeof__(cuGraphNodeGetType))                    \
 	X(node_get_params, cuGraphBatchMemOpNodeGetParams,                                      \
 	  __typeof__(cuGraphBatchMemOpNodeGetParams))                                           \
@@ -93,6 +95,13 @@ int order_check(int device)
 
 /* ---- pages ---- */
 
+/* While a stream captures a graph, the driver refuses to register memory, and ends the capture, if
+ * the thread does not say that it knows what it does: nothing of the capture uses the call. */
+static int exchange_capture_mode(CUstreamCaptureMode *mode)
+{
+	return cuda_check("cuThreadExchangeStreamCaptureMode", calls.exchange_capture_mode(mode));
+}
+
 static int register_page(struct order_page *p)
 {
 	unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -112,6 +121,7 @@ static int register_page(struct order_page *p)
 
 int order_register(struct order_page *p, int device)
 {
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct map_entered entered;
 	int r;
 
@@ -121,13 +131,18 @@ int order_register(struct order_page *p, int device)
 	if (r == 0)
 		r = load();
 	if (r == 0)
+		r = exchange_capture_mode(&mode);
+	if (r == 0) {
 		r = register_page(p);
+		calls.exchange_capture_mode(&mode);
+	}
 	map_leave(&entered);
 	return r;
 }
 
 int order_unregister(struct order_page *p, int device)
 {
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct map_entered entered;
 	int r;
 
@@ -135,7 +150,11 @@ int order_unregister(struct order_page *p, int device)
 		return 0;
 	r = map_enter(device, &entered);
 	if (r == 0)
+		r = exchange_capture_mode(&mode);
+	if (r == 0) {
 		r = cuda_check("cuMemHostUnregister", calls.host_unregister(p->host));
+		calls.exchange_capture_mode(&mode);
+	}
 	map_leave(&entered);
 	if (r == 0)
 		p->address = 0;

@@ -162,13 +162,15 @@ static int await_on_host(struct gpushm_stream *s, struct gpushm_frame *f, uint64
 	return no_frame(timeout_ms == 0 ? -EAGAIN : -ETIMEDOUT);
 }
 
+/* The page of the frame's release is registered here and not behind the user's kernel, for which
+ * the driver may wait. */
 static int fill_wait(struct gpushm_stream *s, struct gpushm_frame *f, struct order_op *ops,
 		     size_t *ret_n)
 {
-	int r;
+	int r = stream_register(s, &s->follower.page);
 
-	if (reader_is_ready(&s->follower.reader, &f->at))
-		return 0;
+	if (r < 0 || reader_is_ready(&s->follower.reader, &f->at))
+		return r;
 	r = stream_register(s, &s->head);
 	if (r < 0)
 		return r;

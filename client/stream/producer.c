@@ -330,13 +330,14 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 
 /* ---- begin ---- */
 
-/* What the GPU waits for before it may write to the slot. */
+/* What the GPU waits for before it may write to the slot. The page of the frame's publication is
+ * registered here and not behind the user's kernel, for which the driver may wait. */
 static int fill_waits(struct gpushm_stream *s, struct order_op *ops, size_t *ret_n)
 {
 	struct producer *p = &s->producer;
 	const struct writer_slot *slot = &p->slot;
 	size_t n = 0;
-	int r = 0;
+	int r = stream_register(s, &s->head);
 
 	for (size_t i = 0; i < slot->n_waits && r == 0; i++) {
 		const struct writer_wait *w = &slot->waits[i];
@@ -351,13 +352,11 @@ static int fill_waits(struct gpushm_stream *s, struct order_op *ops, size_t *ret
 		p->waited[w->reader].slot = slot->slot;
 		p->waited[w->reader].seq = slot->seq;
 	}
-	if (r == 0 && slot->finished) {
-		r = stream_register(s, &s->head);
+	if (slot->finished)
 		ops[n++] = (struct order_op){
 			.address = order_address(&s->head, &stream_head(s)->slot[slot->slot].ready),
 			.value = slot->finished
 		};
-	}
 	*ret_n = n;
 	return r;
 }

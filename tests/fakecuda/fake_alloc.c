@@ -7,6 +7,7 @@
 
 #include "tests/fakecuda/fake_context.h"
 #include "tests/fakecuda/fake_device.h"
+#include "tests/fakecuda/fake_graph.h"
 
 #include <sys/mman.h>
 
@@ -51,6 +52,8 @@ static CUresult plain_alloc(CUdeviceptr *ret, size_t size)
 	struct memory *memory;
 	struct pointer *it;
 
+	if (result == CUDA_SUCCESS)
+		result = graph_check_safe();
 	if (result)
 		return result;
 	if (!ret || !size)

@@ -155,7 +155,41 @@ static CUresult graph_destroy(const void *handle, bool is_exec)
 
 /* ---- capture ---- */
 
-static CUresult capture_begin(CUstream stream)
+static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static void look_at_capture(struct queue *q, void *argument)
+{
+	bool is_own = pthread_equal(q->captured_by, pthread_self());
+
+	if (!q->capture || q->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
+	    (!is_own && (q->capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+			 thread_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)))
+		return;
+	q->capture_failed = true;
+	*(bool *)argument = true;
+}
+
+CUresult graph_check_safe(void)
+{
+	bool unsafe = false;
+
+	if (thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+		queue_each(look_at_capture, &unsafe);
+	return unsafe ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+	CUstreamCaptureMode before = thread_mode;
+
+	if (!mode)
+		return CUDA_ERROR_INVALID_VALUE;
+	thread_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+static CUresult capture_begin(CUstream stream, CUstreamCaptureMode mode)
 {
 	struct context *context;
 	unsigned int gpu;
@@ -172,6 +206,8 @@ static CUresult capture_begin(CUstream stream)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	q->capture = graph_new(context, false);
 	q->capture_failed = false;
+	q->capture_mode = mode;
+	q->captured_by = pthread_self();
 	return q->capture ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -427,7 +463,12 @@ static CUresult exec_batch_set(CUgraphExec handle, CUgraphNode made_from,
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
-	return FAKE_CALL(CALL_PLAIN, capture_begin(stream));
+	return FAKE_CALL(CALL_PLAIN, capture_begin(stream, mode));
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	return FAKE_CALL(CALL_PLAIN, exchange_mode(mode));
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)

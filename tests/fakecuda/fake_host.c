@@ -5,6 +5,7 @@
  * where the driver asks the kernel. cuMemHostAlloc is the same with memory of the driver's.
  */
 #include "tests/fakecuda/fake_context.h"
+#include "tests/fakecuda/fake_graph.h"
 #include "tests/fakecuda/fake_queue.h"
 #include "tests/fakecuda/fake_range.h"
 
@@ -42,6 +43,8 @@ static CUresult check_register(uintptr_t start, size_t size, unsigned char wante
 	CUresult result = context_current(&context);
 	struct range *there;
 
+	if (result == CUDA_SUCCESS)
+		result = graph_check_safe();
 	if (result)
 		return result;
 	if (!start || !size)
@@ -82,6 +85,10 @@ static CUresult host_unregister(void *p)
 {
 	struct range *r = range_find((uintptr_t)p);
 
+	CUresult result = graph_check_safe();
+
+	if (result)
+		return result;
 	if (!r || r->kind != RANGE_HOST || r->allocated)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	if (r->start != (uintptr_t)p)

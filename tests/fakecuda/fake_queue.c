@@ -412,6 +412,14 @@ void queue_forget_context(const struct context *context)
 	sweep();
 }
 
+void queue_each(void (*look)(struct queue *q, void *argument), void *argument)
+{
+	struct queue *q;
+
+	list_foreach (q, &queues, link)
+		look(q, argument);
+}
+
 bool queue_uses(uintptr_t start, size_t size)
 {
 	struct queue *q;

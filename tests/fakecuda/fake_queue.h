@@ -32,6 +32,8 @@ struct queue {
 	unsigned int refs;
 	struct graph *capture; /* what is queued becomes nodes of this graph; NULL */
 	bool capture_failed;
+	CUstreamCaptureMode capture_mode;
+	pthread_t captured_by;
 };
 
 /* A word, and the value to wait for or to write. */
@@ -101,6 +103,9 @@ void queue_wait(struct queue *q, uint64_t count);
 void queue_wait_context(const struct context *context);
 /* The context ends: what is queued there is never done. */
 void queue_forget_context(const struct context *context);
+
+/* Calls `look` for each. */
+void queue_each(void (*look)(struct queue *q, void *argument), void *argument);
 
 /* Whether a wait or a write of a word in these bytes is queued. */
 bool queue_uses(uintptr_t start, size_t size);

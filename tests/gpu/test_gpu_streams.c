@@ -370,25 +370,50 @@ START_TEST(a_cpu_and_a_gpu_meet_in_half_written_frames)
 }
 END_TEST
 
+/* A word that a CUDA stream waits for, to hold it up. */
+static _Atomic uint64_t *gate;
+static CUdeviceptr gate_address;
+
+static void gate_open(void)
+{
+	gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_int_eq(gpu.base.mem_host_register((void *)gate, 4096, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(gpu.host_pointer(&gate_address, (void *)gate, 0), CUDA_SUCCESS);
+}
+
+static void gate_close(void)
+{
+	gpu.base.mem_host_unregister((void *)gate);
+	munmap((void *)gate, 4096);
+}
+
+/* Until gate_let_pass(). */
+static void gate_hold(CUstream it)
+{
+	ck_assert_int_eq(gpu.wait_value(it, gate_address, *gate + 1, 0), CUDA_SUCCESS);
+}
+
+static void gate_let_pass(void)
+{
+	++*gate;
+}
+
 /* The first of two CUDA streams of a producer is held up; the second one comes to the same slot. */
 START_TEST(a_second_cuda_stream_overtakes_the_first_in_a_slot)
 {
 	struct gpushm_frame *f[3] = { NULL };
-	_Atomic uint64_t *word =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct gpushm_stream *s;
-	CUdeviceptr slot, at;
+	CUdeviceptr slot;
 	unsigned *copy;
 	CUstream other;
 
 	begin_test(POOLS, NULL);
 	ck_assert_int_eq(gpu.stream_create(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.base.mem_host_register((void *)word, 4096, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(gpu.host_pointer(&at, (void *)word, 0), CUDA_SUCCESS);
+	gate_open();
 	s = make("two", "vmm", 2);
 	ok(gpushm_frame_begin(s, stream, 1000, &f[0]));
 	slot = frame_words(f[0]);
-	ck_assert_int_eq(gpu.wait_value(stream, at, 1, 0), CUDA_SUCCESS);
+	gate_hold(stream);
 	fill_and_publish(f[0], stream);
 	put(s, other);
 	ck_assert_int_eq(gpu.base.stream_synchronize(other), CUDA_SUCCESS);
@@ -396,15 +421,14 @@ START_TEST(a_second_cuda_stream_overtakes_the_first_in_a_slot)
 	ck_assert_uint_eq(frame_words(f[2]), slot);
 	fill_and_publish(f[2], other);
 	ck_assert_int_eq(gpu.stream_query(other), CUDA_ERROR_NOT_READY);
-	atomic_store(word, 1);
+	gate_let_pass();
 	ck_assert_int_eq(gpu.base.stream_synchronize(other), CUDA_SUCCESS);
 	copy = copy_of(slot);
 	ck_assert_uint_eq(copy[0], 3);
 	ck_assert_uint_eq(copy[FRAME_WORDS - 1], 3);
 	free(copy);
 	gpushm_stream_close(s);
-	gpu.base.mem_host_unregister((void *)word);
-	munmap((void *)word, 4096);
+	gate_close();
 	gpu.stream_destroy(other);
 	end_test();
 }
@@ -437,7 +461,6 @@ static void stage_begin(struct stage *g, struct gpushm_stream *s, graph_work_fn 
 	ck_assert_int_eq(gpu.base.memcpy_htod(g->state, &state, sizeof(state)), CUDA_SUCCESS);
 	ok(gpushm_graph_offset(s, "words", &offset));
 	ck_assert_uint_eq(offset, 0);
-	ck_assert_int_eq(gpushm_graph_acquire(s, g->stream, NULL, &g->frame), -EINVAL);
 	ck_assert_int_eq(gpu.begin_capture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
 			 CUDA_SUCCESS);
 	ok(gpushm_graph_acquire(s, g->stream, (void *)(uintptr_t)g->state, &g->frame));
@@ -472,38 +495,121 @@ static struct graph_state stage_end(struct stage *g)
 	return state;
 }
 
+static void launch_producer(struct stage *g, unsigned expected)
+{
+	struct gpushm_frame *f = stage_launch(g);
+	uint64_t seq = gpushm_frame_seq(f);
+
+	ck_assert_uint_eq(seq, expected);
+	ok(gpushm_frame_publish(f, g->stream, &seq, sizeof(seq)));
+}
+
+static void launch_consumer(struct stage *g, unsigned expected)
+{
+	struct gpushm_frame *f = stage_launch(g);
+
+	ck_assert_uint_eq(gpushm_frame_seq(f), expected);
+	ok(gpushm_frame_release(f, g->stream));
+}
+
+struct pipeline {
+	struct stage produce, consume;
+};
+
+static void pipeline_begin(struct pipeline *p)
+{
+	struct gpushm_stream *s, *r = NULL;
+
+	begin_test(POOLS, NULL);
+	gate_open();
+	s = make("graphs", "vmm", 3);
+	ok(gpushm_stream_open(c, "graphs", GPUSHM_EVERY, 1, 1000, NULL, &r));
+	stage_begin(&p->produce, s, stream_driver_fill_at);
+	stage_begin(&p->consume, r, stream_driver_check_at);
+}
+
+static void pipeline_end(struct pipeline *p, unsigned launches)
+{
+	struct graph_state state = stage_end(&p->consume);
+
+	ck_assert_uint_eq(state.launches, launches);
+	ck_assert_uint_eq(state.bad, 0);
+	stage_end(&p->produce);
+	gate_close();
+	end_test();
+}
+
 START_TEST(a_relaunched_graph_reads_another_frame)
 {
 	unsigned launches = gpu_is_fake() ? 50 : 2000;
-	struct stage produce = { 0 }, consume = { 0 };
-	struct gpushm_stream *s, *r = NULL;
-	struct graph_state state;
+	struct pipeline p = { 0 };
 	double before;
-	uint64_t seq;
 
-	begin_test(POOLS, NULL);
-	s = make("graphs", "vmm", 3);
-	ok(gpushm_stream_open(c, "graphs", GPUSHM_EVERY, 1, 1000, NULL, &r));
-	stage_begin(&produce, s, stream_driver_fill_at);
-	stage_begin(&consume, r, stream_driver_check_at);
+	pipeline_begin(&p);
 	before = now_us();
 	for (unsigned i = 1; i <= launches; i++) {
-		struct gpushm_frame *f = stage_launch(&produce);
-
-		seq = gpushm_frame_seq(f);
-		ck_assert_uint_eq(seq, i);
-		ok(gpushm_frame_publish(f, produce.stream, &seq, sizeof(seq)));
-		f = stage_launch(&consume);
-		ck_assert_uint_eq(gpushm_frame_seq(f), i);
-		ok(gpushm_frame_release(f, consume.stream));
+		launch_producer(&p.produce, i);
+		launch_consumer(&p.consume, i);
 	}
-	state = stage_end(&consume);
+	ck_assert_int_eq(gpu.base.stream_synchronize(p.consume.stream), CUDA_SUCCESS);
 	printf("figure: | %u frames handed over by two graphs of one process, each with its "
 	       "acquire and release inside | %.1f us a frame |\n",
 	       launches, (now_us() - before) / launches);
-	ck_assert_uint_eq(state.launches, launches);
-	ck_assert_uint_eq(state.bad, 0);
-	stage_end(&produce);
+	pipeline_end(&p, launches);
+}
+END_TEST
+
+START_TEST(a_graph_runs_before_its_frame_is_ready_or_free)
+{
+	struct pipeline p = { 0 };
+
+	pipeline_begin(&p);
+	gate_hold(p.produce.stream);
+	launch_producer(&p.produce, 1);
+	launch_consumer(&p.consume, 1);
+	ck_assert_int_eq(gpu.stream_query(p.consume.stream), CUDA_ERROR_NOT_READY);
+	gate_let_pass();
+	ck_assert_int_eq(gpu.base.stream_synchronize(p.consume.stream), CUDA_SUCCESS);
+	launch_producer(&p.produce, 2);
+	gate_hold(p.consume.stream);
+	launch_consumer(&p.consume, 2);
+	launch_producer(&p.produce, 3);
+	launch_producer(&p.produce, 4);
+	ck_assert_int_eq(gpu.base.stream_synchronize(p.produce.stream), CUDA_SUCCESS);
+	launch_consumer(&p.consume, 3);
+	launch_producer(&p.produce, 5); /* into a slot of which a graph is to read still */
+	ck_assert_int_eq(gpu.stream_query(p.produce.stream), CUDA_ERROR_NOT_READY);
+	gate_let_pass();
+	launch_consumer(&p.consume, 4);
+	launch_consumer(&p.consume, 5);
+	pipeline_end(&p, 5);
+}
+END_TEST
+
+START_TEST(a_graph_is_captured_wrongly_and_nobody_says_so)
+{
+	struct gpushm_graph_frame *g = NULL;
+	struct gpushm_stream *s, *on_host = NULL;
+	struct gpushm_frame *f = NULL;
+	uint64_t offset;
+	CUgraph graph;
+
+	begin_test(POOLS, NULL);
+	s = make("graphs", "vmm", 3);
+	on_host = make("host", "host", 3);
+	ck_assert_int_eq(gpushm_graph_acquire(on_host, stream, NULL, &g), -ENOTSUP);
+	ck_assert_int_eq(gpushm_graph_acquire(s, stream, NULL, &g), -EINVAL);
+	ck_assert_int_eq(gpushm_graph_offset(s, "nothing", &offset), -ENOENT);
+	ck_assert_int_eq(gpu.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ok(gpushm_graph_acquire(s, stream, NULL, &g));
+	ck_assert_int_eq(gpu.end_capture(stream, &graph), CUDA_SUCCESS);
+	ck_assert_int_eq(gpushm_graph_release(g, stream), -EINVAL);
+	ck_assert_int_eq(gpushm_graph_next(g, NULL, 0, &f), -EINVAL);
+	gpu.graph_destroy(graph);
+	gpushm_graph_free(g);
+	put(s, stream);
+	gpushm_stream_close(on_host);
+	gpushm_stream_close(s);
 	end_test();
 }
 END_TEST
@@ -518,6 +624,8 @@ int main(int argc, char **argv)
 		a_cpu_and_a_gpu_meet_in_half_written_frames,
 		a_second_cuda_stream_overtakes_the_first_in_a_slot,
 		a_relaunched_graph_reads_another_frame,
+		a_graph_runs_before_its_frame_is_ready_or_free,
+		a_graph_is_captured_wrongly_and_nobody_says_so,
 		a_gpu_waits_for_ever_for_a_dead_reader,
 		an_unfinished_frame_of_a_dead_producer_is_taken_for_a_good_one,
 		a_producer_pauses_longer_than_a_dying_reader_lives,

@@ -328,6 +328,27 @@ SCENARIO(a_stream_that_captures_is_not_waited_for)
 	finish();
 }
 
+SCENARIO(memory_is_registered_during_a_capture_only_by_a_relaxed_thread)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	static char page[4096] __attribute__((aligned(4096)));
+	CUgraph graph;
+
+	start();
+	OK(cu(cuStreamBeginCapture)(first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	OK(cu(cuThreadExchangeStreamCaptureMode)(&mode));
+	OK(cu(cuMemHostRegister)(page, sizeof(page), 0));
+	OK(cu(cuMemHostUnregister)(page));
+	OK(cu(cuThreadExchangeStreamCaptureMode)(&mode));
+	MUST(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+	OK(cu(cuStreamEndCapture)(first, &graph));
+	OK(cu(cuGraphDestroy)(graph));
+	OK(cu(cuStreamBeginCapture)(first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu(cuMemHostRegister)(page, sizeof(page), 0));
+	GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cu(cuStreamEndCapture)(first, &graph));
+	finish();
+}
+
 /* ---- misuse ---- */
 
 #define ABORTS(name, text) SCENARIO(name, .signal = SIGABRT, .says = text)
@@ -424,6 +445,7 @@ SCENARIO(a_graph_that_is_not_destroyed_leaks, .env = "FAKECUDA_STRICT=1",
 	X(work_of_a_destroyed_stream_is_done)                              \
 	X(each_of_the_new_calls_can_fail)                                  \
 	X(a_graph_waits_and_takes_new_values)                              \
+	X(memory_is_registered_during_a_capture_only_by_a_relaxed_thread)  \
 	X(a_stream_that_captures_is_not_waited_for)                        \
 	X(a_write_through_a_read_only_registration_aborts)                 \
 	X(words_that_are_unregistered_while_a_stream_waits_for_them_abort) \
