@@ -37,7 +37,8 @@ static void add_buffer(struct table *t, const struct ctl *ctl, const struct gpus
 	else
 		table_cell(t, TABLE_DIM, "(unlinked %lu)", (unsigned long)s->id);
 	table_cell(t, TABLE_PLAIN, "%s", s->pool);
-	table_cell(t, stat_style(s), "%s%s", state_word(s->state), note);
+	table_cell(t, stat_style(s), "%s%s%s", state_word(s->state), s->stream ? ", stream" : "",
+		   note);
 	table_cell(t, TABLE_PLAIN, "%s", ctl_size(ctl, s->bytes).text);
 	table_cell(t, TABLE_PLAIN, "%u", s->arrays);
 	table_cell(t, TABLE_PLAIN, "%04o", s->mode);

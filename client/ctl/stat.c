@@ -7,6 +7,7 @@
 #include "client/ctl/arrays.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/model.h"
+#include "client/ctl/stream_view.h"
 #include "proto/base/own.h"
 #include "proto/base/utf8.h"
 #include "proto/words.h"
@@ -140,6 +141,7 @@ void stat_json_members(struct json *j, const struct gpushm_stat *s, bool with_ho
 	json_string(j, "group", output_group(s->gid));
 	json_string(j, "mode", mode);
 	json_bool(j, "transient", s->transient);
+	json_bool(j, "stream", s->stream);
 	json_bool(j, "dirty", s->dirty);
 	if (s->dirty)
 		death_json(j, s);
@@ -182,8 +184,9 @@ static void add_facts(struct table *t, const struct ctl *ctl, const struct gpush
 	table_fact(t, "name", TABLE_PLAIN, "%s", s->name);
 	table_fact(t, "id", TABLE_PLAIN, "%lu", (unsigned long)s->id);
 	table_fact(t, "pool", TABLE_PLAIN, "%s (%s)", s->pool, kind_word(s->kind));
-	table_fact(t, "state", stat_style(s), "%s%s%s", state_word(s->state),
-		   s->transient ? ", transient" : "", s->dirty ? ", dirty" : "");
+	table_fact(t, "state", stat_style(s), "%s%s%s%s", state_word(s->state),
+		   s->stream ? ", stream" : "", s->transient ? ", transient" : "",
+		   s->dirty ? ", dirty" : "");
 	if (s->dirty)
 		table_fact(t, "dirty", TABLE_BAD,
 			   "%d %s (%s) died while it held it for writing: %s (%s ago)",
@@ -268,61 +271,97 @@ static void add_attrs(struct table *t, const struct gpushm_stat *s)
 	}
 }
 
-static int show_text(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
+/* What is shown: the buffer, its arrays, and what it is as a stream. */
+struct shown {
+	struct gpushm_stat *stat;     /* owned */
+	struct gpushm_buffer *buffer; /* owned; NULL: without its arrays */
+	struct stream_looks looks;    /* owned */
+	struct stream_view stream;    /* stream.now is NULL: it is none */
+};
+
+static int show_text(const struct ctl *ctl, const struct shown *x)
 {
+	const struct gpushm_stat *s = x->stat;
 	struct table *t = table_new("");
 	int r;
 
 	add_facts(t, ctl, s);
+	if (x->stream.now)
+		stream_add_facts(t, ctl, &x->stream);
 	add_model(t, ctl, s);
 	add_holders(t, s);
 	add_attrs(t, s);
 	r = ctl_print(ctl, t);
-	if (r || !b)
+	if (r || !x->buffer)
 		return r;
 	putchar('\n');
 	t = table_new("~ARRAY " ARRAYS_COLUMNS);
-	r = arrays_table(ctl, b, NULL, t);
+	r = arrays_table(ctl, x->buffer, NULL, t);
 	return r ? (table_free(t), r) : ctl_print(ctl, t);
 }
 
-/* b: with its arrays; NULL: without. */
-static int show(const struct ctl *ctl, const struct gpushm_stat *s, struct gpushm_buffer *b)
+static void buffer_json(struct json *j, const char *key, const struct shown *x)
+{
+	json_open(j, key, '{');
+	stat_json_members(j, x->stat, true);
+	if (x->stream.now) {
+		json_open(j, "stream_details", '{');
+		stream_json_members(j, &x->stream);
+		json_close(j, '}');
+	}
+	json_close(j, '}');
+}
+
+static int show(const struct ctl *ctl, const struct shown *x)
 {
 	struct json j;
 	int r;
 
 	if (!ctl_json(ctl, &j))
-		return show_text(ctl, s, b);
-	if (!b) {
-		stat_json(&j, NULL, s, true);
+		return show_text(ctl, x);
+	if (!x->buffer) {
+		buffer_json(&j, NULL, x);
 		return CTL_OK;
 	}
 	json_open(&j, NULL, '{');
-	stat_json(&j, "buffer", s, true);
-	r = arrays_json(&j, b);
+	buffer_json(&j, "buffer", x);
+	r = arrays_json(&j, x->buffer);
 	json_close(&j, '}');
+	return r;
+}
+
+/* Looks at the buffer as a stream. One that has ended meanwhile is shown as a buffer. */
+static int look(struct ctl *ctl, struct shown *x)
+{
+	int r = stream_look(ctl, x->stat->name, STREAM_DELAY_MS, &x->looks);
+
+	for (size_t i = 0; r == CTL_OK && i < x->looks.n; i++)
+		if (x->looks.now[i].buffer == x->stat->id)
+			x->stream = stream_view_at(&x->looks, i);
 	return r;
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
-	struct gpushm_buffer *b = NULL;
-	struct gpushm_stat *s = NULL;
+	struct shown x = { 0 };
 	/* Another user's buffer has no holders in the reply, unless the caller is an admin. */
 	int r;
 
 	ctl->wide = o->wide;
-	r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &s);
-
+	r = gpushm_stat(ctl->connection, words[0], o->timeout, GPUSHM_HOLDERS, &x.stat);
 	if (r < 0)
 		return ctl_refused(r);
 	if (o->arrays || o->names)
-		r = gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &b);
-	r = r < 0 ? ctl_refused(r) : o->names ? arrays_names(b) : show(ctl, s, b);
-	gpushm_close(b);
-	gpushm_stat_free(s, 1);
+		r = ctl_result(
+			gpushm_open(ctl->connection, words[0], GPUSHM_READ, 0, NULL, &x.buffer));
+	if (r == CTL_OK && x.stat->stream && !o->names)
+		r = look(ctl, &x);
+	if (r == CTL_OK)
+		r = o->names ? arrays_names(x.buffer) : show(ctl, &x);
+	stream_looks_done(&x.looks);
+	gpushm_close(x.buffer);
+	gpushm_stat_free(x.stat, 1);
 	return r;
 }
 

@@ -33,6 +33,10 @@ _gpushmctl_names() {
 	_gpushmctl_lines "$(_gpushmctl_ask ls --names-only)" "$1"
 }
 
+_gpushmctl_streams() {
+	_gpushmctl_lines "$(_gpushmctl_ask streams --names-only)" "$1"
+}
+
 # The arrays of the buffer $1, as the user typed it, that start with $2.
 _gpushmctl_arrays() {
 	_gpushmctl_lines "$(_gpushmctl_ask stat --names-only -- "${1//\\/}")" "$2"
@@ -58,7 +62,7 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status metrics pools ls stat create put get load save verify publish wait watch events hold rm mv clean flush restart doctor top help"
+	local commands="status metrics pools ls stat streams follow create put get load save verify publish wait watch events hold rm mv clean flush restart doctor top help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
@@ -71,9 +75,9 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--view | --sort | -u | --user | --delay | --only | --strip | --shard-size | --sha256 | --io | --threads | --progress | --since | --type | --format)
+			--view | --sort | -u | --user | --delay | --only | --strip | --shard-size | --sha256 | --io | --threads | --progress | --since | --type | --format | -o | --out)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
-			[[ $command == top && ${COMP_WORDS[i]} == -w ]] && continue
+			[[ $command =~ ^(top|streams)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
@@ -101,7 +105,7 @@ _gpushmctl() {
 		_gpushmctl_lines $'size\nrate\nholders\nname\nage\nuser' "$cur"
 		return
 		;;
-	-s | --socket | --from | --sha256)
+	-s | --socket | --from | --sha256 | -o | --out)
 		_gpushmctl_files "$cur"
 		return
 		;;
@@ -137,7 +141,7 @@ _gpushmctl() {
 		return
 		;;
 	-d | --dtype)
-		[[ $command == top ]] && return # it is --delay
+		[[ $command =~ ^(top|streams)$ ]] && return # it is --delay
 		mapfile -t COMPREPLY < <(compgen -W "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64
 			float16 float32 float64 bfloat16 complex64 complex128 float8_e4m3fn float8_e5m2" -- "$cur")
 		return
@@ -172,6 +176,8 @@ _gpushmctl() {
 		metrics) options="--by-owner --format" ;;
 		ls) options="--arrays --holders --wide" ;;
 		stat) options="--arrays --timeout --wide" ;;
+		streams) options="--delay --wide" ;;
+		follow) options="--every --latest --share --count --timeout --out --array --raw" ;;
 		create) options="--size --shape --from $making $states" ;;
 		put) options="$making $states" ;;
 		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --progress $making" ;;
@@ -195,6 +201,7 @@ _gpushmctl() {
 	case $command:$words in
 	flush:0) _gpushmctl_pools "$cur" ;;
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
+	streams:0 | follow:0) _gpushmctl_streams "$cur" ;;
 	ls:0 | top:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | events:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
 	put:* | get:1) _gpushmctl_files "$cur" ;;
 	save:1) _gpushmctl_models "$cur" ;;
