@@ -358,7 +358,7 @@ $(BUILD)/tests/adversary/test_crash: | $(BUILD)/tests/gpushmd-crashat
 # Tests of a real GPU, and those among them that run over our own libcuda.so.1 as well (GPU_FAKE).
 GPU_TESTS  := $(if $(CUDA_INCLUDE),$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/gpu/test_*.c)))
 GPU_DEATHS := $(filter %/test_gpu_kill_race %/test_gpu_restart,$(GPU_TESTS))
-GPU_FAKE   := $(GPU_DEATHS) $(filter %/test_gpu_streams,$(GPU_TESTS))
+GPU_FAKE   := $(GPU_DEATHS) $(filter %/test_gpu_streams %/test_gpu_stream_failures,$(GPU_TESTS))
 GPU_LIB    := $(call objects,$(filter-out tests/gpu/nopidfd.c $(wildcard tests/gpu/test_*.c),$(wildcard tests/gpu/*.c)))
 $(GPU_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(GPU_LIB) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)

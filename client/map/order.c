@@ -149,11 +149,12 @@ int order_unregister(struct order_page *p, int device)
 	if (!p->address)
 		return 0;
 	r = map_enter(device, &entered);
-	if (r == 0)
-		r = exchange_capture_mode(&mode);
 	if (r == 0) {
+		bool relaxed = exchange_capture_mode(&mode) == 0;
+
 		r = cuda_check("cuMemHostUnregister", calls.host_unregister(p->host));
-		calls.exchange_capture_mode(&mode);
+		if (relaxed)
+			calls.exchange_capture_mode(&mode);
 	}
 	map_leave(&entered);
 	if (r == 0)
