@@ -698,7 +698,7 @@ struct gpushm_stat {
 	int kept;			   /* it is published, and survives the daemon's death */
 	uint64_t created_ns, published_ns; /* CLOCK_REALTIME; published_ns is 0 until it is */
 	uint32_t arrays;
-	int stream; /* 1: it is a stream: gpushm_streams() says more */
+	int stream; /* 1: it is a stream: gpushm_stream.h */
 	uint64_t digest;
 	uint32_t readers, writers, suspects;
 	uint32_t opens; /* how often it was opened since the daemon started; it wraps */

@@ -248,8 +248,7 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 
 const struct command command_follow = {
 	.name = "follow",
-	.synopsis = "[--every | --latest | --share] [--count=N] [--timeout=TIME]\n"
-		    "[--out=FILE.npy [--array=ARRAY] [--raw]] NAME",
+	.synopsis = "[--every | --latest | --share] [OPTIONS] NAME",
 	.about = "read a stream, and print a line for each frame",
 	.more = "Prints the time, the number and the slot of each frame, how many frames were "
 		"skipped\n"
