@@ -186,13 +186,12 @@ struct patience {
 
 static bool is_over_limit(const struct gpushm_stream *s, uint64_t now)
 {
-	return s->limit_ms != UINT64_MAX &&
+	return s->limit_ms < UINT64_MAX / 1000000u && now >= s->producer.drop_after &&
 	       now - s->producer.stalled_since >= s->limit_ms * 1000000u;
 }
 
-/* Ends the membership of the reader that is in the way. 1: the slots are worth another look; 0:
- * nobody can be dropped; or -errno. */
-static int drop_blocker(struct gpushm_stream *s, struct patience *w)
+/* Ends the membership of the reader that is in the way. False: nobody was dropped. */
+static bool drop_blocker(struct gpushm_stream *s, struct patience *w, uint64_t now)
 {
 	uint32_t reader =
 		w->blocker.reader < STREAM_READERS_MAX ? w->blocker.reader : slowest_member(s);
@@ -201,16 +200,19 @@ static int drop_blocker(struct gpushm_stream *s, struct patience *w)
 
 	/* Nobody is in the way: the GPU has not finished the frames before. */
 	if (reader == STREAM_READERS_MAX || w->blocker.generation == 0)
-		return 0;
+		return false;
 	generation = s->producer.writer.pages[reader].generation;
 	if (w->dropped_generation == generation && w->dropped == reader)
-		return 0;
+		return false;
 	r = pages_drop(s->buffer, reader, generation);
-	if (r < 0 && r != -ENOENT && r != -EBADF)
-		return r;
+	/* Without a daemon there is nobody who could: the slot may become free all the same. */
+	if (r < 0 && r != -ENOENT && r != -EBADF) {
+		s->producer.drop_after = now + WAIT_NAP_NS;
+		return false;
+	}
 	w->dropped = reader;
 	w->dropped_generation = generation;
-	return 1;
+	return true;
 }
 
 /* ---- waiting for a slot ---- */
@@ -272,11 +274,8 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 
 	if (r != -EAGAIN)
 		return r;
-	if (is_over_limit(s, now)) {
-		r = drop_blocker(s, w);
-		if (r != 0)
-			return r < 0 ? r : -EAGAIN;
-	}
+	if (is_over_limit(s, now) && drop_blocker(s, w, now))
+		return -EAGAIN;
 	if (now >= w->deadline)
 		return -ETIMEDOUT;
 	ns = nap(s, w, now);

@@ -46,6 +46,7 @@ struct producer {
 	struct retired_page *retired;
 	/* CLOCK_MONOTONIC in ns: no slot is free since; 0: one was free at the last look. */
 	uint64_t stalled_since;
+	uint64_t drop_after; /* likewise: no reader could be dropped before, without a daemon */
 };
 
 struct follower {

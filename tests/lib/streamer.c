@@ -110,7 +110,11 @@ int streamer_create(struct gpushm *conn, const char *name, struct gpushm_stream_
 	spec->struct_size = sizeof(*spec);
 	spec->arrays = streamer_arrays;
 	spec->n_arrays = STREAMER_ARRAYS;
-	return gpushm_stream_create(conn, name, spec, NULL, ret);
+	return gpushm_stream_create(conn, name, spec,
+				    &(struct gpushm_options){ .struct_size =
+								      sizeof(struct gpushm_options),
+							      .pool = "host" },
+				    ret);
 }
 
 /* ---- roles ---- */
@@ -198,7 +202,7 @@ int streamer_producer(char **args)
 	struct streamer_board *board = streamer_board_open(args[2]);
 	struct gpushm_stream *s = NULL;
 	struct gpushm *conn = NULL;
-	struct gpushm_options o = { .struct_size = sizeof(o), .wait_ms = 10000 };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host", .wait_ms = 10000 };
 	int r;
 
 	spec.flags = (number_of(args, "adopt", 0) ? GPUSHM_ADOPT : 0) |
@@ -272,14 +276,14 @@ static void use(struct reading *g, struct gpushm_frame *f)
 		g->board->disorder++;
 	g->last = seq;
 	pause_us(g->hold);
-	right = right && streamer_is_right(f);
-	judge(g, f, right);
 	g->taken++;
 	g->board->taken[g->id % STREAMER_READERS]++;
 	if (g->taken == g->stop) {
 		puts("holds");
 		wait_for_input();
 	}
+	right = right && streamer_is_right(f);
+	judge(g, f, right);
 	if (g->scribbles)
 		scribble();
 	/* Before the release: a death in between may then count a frame twice, and never lose one.

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stream's producer and readers as processes of their own, over a daemon that may die: what the
+ * others see when one of them dies, comes or goes, is slow, or writes rubbish. Contents and order
+ * of all frames are checked (tests/lib/streamer.h).
+ */
+#include "proto/base/own.h"
+#include "tests/lib/kept.h"
+#include "tests/lib/streamer.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define READERS 6
+
+static struct streamer_board *board;
+static char path[128];
+static struct role_process producer, readers[READERS];
+
+static void setup(void)
+{
+	kept_setup();
+	snprintf(path, sizeof(path), "%s/board", k.folder);
+	board = streamer_board_new(path);
+}
+
+static void teardown(void)
+{
+	streamer_board_free(board, path);
+	client_await(client_used_bytes() == 0);
+	kept_teardown();
+}
+
+/* The words that follow are the role's; NULL at the end. */
+static __attribute__((sentinel)) void start(struct role_process *p, const char *role, ...)
+{
+	const char *args[12] = { k.socket, "s", path };
+	va_list list;
+
+	va_start(list, role);
+	for (int i = 3; i < 11 && (args[i] = va_arg(list, const char *)); i++)
+		;
+	va_end(list);
+	streamer_start(p, role, args);
+}
+
+static void kill_now(struct role_process *p)
+{
+	ck_assert_int_eq(kill(p->pid, SIGKILL), 0);
+	ck_assert(WIFSIGNALED(role_wait(p)));
+}
+
+static void await_line(struct role_process *p, const char *wanted)
+{
+	char line[16];
+
+	role_read_line(p, line, sizeof(line));
+	ck_assert_str_eq(line, wanted);
+}
+
+static void finish_readers(int n)
+{
+	for (int i = 0; i < n; i++)
+		role_finish(&readers[i]);
+}
+
+static void expect_clean(void)
+{
+	ck_assert_uint_eq(board->torn, 0);
+	ck_assert_uint_eq(board->disorder, 0);
+	ck_assert_uint_eq(board->stale, 0);
+	ck_assert_uint_eq(board->broken, 0);
+	ck_assert_uint_eq(board->dropped, 0);
+}
+
+/* Waits until the producer has published so many more. */
+static void await_frames(uint64_t n)
+{
+	uint64_t from = board->published;
+
+	client_await(board->published >= from + n);
+}
+
+static size_t readers_of_stream(void)
+{
+	struct gpushm_stream_info *all = NULL;
+	size_t n = 0, readers_now;
+
+	ck_assert_msg(gpushm_streams(c, "s", &all, &n) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(n, 1);
+	readers_now = all->n_readers;
+	gpushm_streams_free(all, n);
+	return readers_now;
+}
+
+/* ---- three ways to follow ---- */
+
+START_TEST(every_and_latest_are_wrong)
+{
+	start(&producer, "producer", "slots=6", "delay=50", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	start(&readers[1], "reader", "id=1", "follow=every", "held=2", "hold=200", NULL);
+	start(&readers[2], "reader", "id=2", "follow=latest", NULL);
+	start(&readers[3], "reader", "id=3", "follow=latest", "hold=3000", NULL);
+	await_frames(1000);
+	role_finish(&producer);
+	client_await(board->ended == 4);
+	finish_readers(4);
+	expect_clean();
+	ck_assert_uint_ge(board->taken[0], 1000);
+	ck_assert_uint_gt(board->taken[2], 0);
+	ck_assert_uint_gt(board->taken[3], 0);
+	ck_assert_uint_lt(board->taken[3], board->taken[2]);
+}
+END_TEST
+
+static void expect_done(uint64_t from, uint64_t to, unsigned least, unsigned most)
+{
+	for (uint64_t seq = from; seq <= to; seq++)
+		ck_assert_msg(board->done[seq] >= least && board->done[seq] <= most,
+			      "frame %lu was done %u times", (unsigned long)seq, board->done[seq]);
+}
+
+START_TEST(share_loses_or_doubles_a_frame)
+{
+	start(&producer, "producer", "slots=8", "count=2000", "keep_queue=1", NULL);
+	start(&readers[0], "reader", "id=0", "follow=share", NULL);
+	start(&readers[1], "reader", "id=1", "follow=share", "held=2", NULL);
+	start(&readers[2], "reader", "id=2", "follow=share", "hold=500", NULL);
+	client_await(board->ended == 3);
+	role_finish(&producer);
+	finish_readers(3);
+	expect_clean();
+	ck_assert_uint_eq(board->published, 2000);
+	expect_done(1, 2000, 1, 1);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_gt(board->taken[i], 0);
+}
+END_TEST
+
+START_TEST(joins_and_leaves_disturb_others)
+{
+	start(&producer, "producer", "slots=6", "delay=20", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	for (int i = 0; i < 12; i++) {
+		struct role_process *r = &readers[1 + i % 4];
+
+		if (i >= 4)
+			role_finish(r);
+		start(r, "reader", i % 3 ? "follow=every" : "follow=share", "id=1", "held=2", NULL);
+		await_frames(20);
+	}
+	role_finish(&producer);
+	finish_readers(5);
+	expect_clean();
+	ck_assert_uint_ge(board->taken[0], 240);
+}
+END_TEST
+
+/* ---- deaths of readers ---- */
+
+START_TEST(a_dead_readers_frame_is_never_free)
+{
+	start(&producer, "producer", "slots=3", "limit=600000", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	for (int i = 0; i < 5; i++) {
+		start(&readers[1], "reader", "id=1", "follow=every", "stop=3", NULL);
+		await_line(&readers[1], "holds");
+		kill_now(&readers[1]);
+		await_frames(50);
+	}
+	role_finish(&producer);
+	finish_readers(1);
+	expect_clean();
+}
+END_TEST
+
+START_TEST(a_dead_share_readers_frame_is_lost)
+{
+	start(&producer, "producer", "slots=8", "count=500", "delay=100", "linger=1", NULL);
+	start(&readers[0], "reader", "id=0", "follow=share", NULL);
+	for (int i = 0; i < 5; i++) {
+		start(&readers[1], "reader", "id=1", "follow=share", "stop=3", NULL);
+		await_line(&readers[1], "holds");
+		kill_now(&readers[1]);
+	}
+	client_await(board->published == 500);
+	role_finish(&producer);
+	client_await(board->ended == 1);
+	finish_readers(1);
+	expect_clean();
+	/* From the first frame after the first join; none is held when it dies but the last. */
+	for (uint64_t seq = 500; seq > 400; seq--)
+		ck_assert_uint_eq(board->done[seq], 1);
+	for (uint64_t seq = 1, seen = 0; seq <= 500; seq++) {
+		seen |= board->done[seq];
+		ck_assert_uint_le(board->done[seq], 1);
+		ck_assert(!seen || board->done[seq]);
+	}
+}
+END_TEST
+
+START_TEST(at_most_once_gives_a_frame_twice)
+{
+	struct gpushm_stream_info *all = NULL;
+	size_t n = 0;
+	uint64_t missing = 0, from = 1;
+
+	start(&producer, "producer", "slots=8", "count=500", "delay=100", "once=1", "linger=1",
+	      NULL);
+	start(&readers[0], "reader", "id=0", "follow=share", NULL);
+	for (int i = 0; i < 5; i++) {
+		start(&readers[1], "reader", "id=1", "follow=share", "stop=3", NULL);
+		await_line(&readers[1], "holds");
+		kill_now(&readers[1]);
+	}
+	client_await(board->published == 500);
+	client_await(gpushm_streams(c, "s", &all, &n) == 0 && n == 1 && all->queued == 0 &&
+		     (all->lost == 5 || (gpushm_streams_free(all, n), false)));
+	ck_assert_uint_eq(all->redone, 0);
+	gpushm_streams_free(all, n);
+	role_finish(&producer);
+	finish_readers(1);
+	expect_clean();
+	while (board->done[from] == 0)
+		from++;
+	for (uint64_t seq = from; seq <= 500; seq++) {
+		ck_assert_uint_le(board->done[seq], 1);
+		missing += board->done[seq] == 0;
+	}
+	ck_assert_uint_eq(missing, 5);
+}
+END_TEST
+
+/* ---- deaths of the producer ---- */
+
+START_TEST(a_dead_producers_frame_is_shown_or_the_sequence_begins_anew)
+{
+	start(&producer, "producer", "slots=4", "count=5", "begun=1", NULL);
+	/* It joins late: nothing is lost for it. */
+	start(&readers[1], "reader", "id=1", "follow=latest", NULL);
+	await_line(&producer, "begun");
+	client_await(board->taken[1] > 0);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	kill_now(&producer);
+	client_await(board->orphaned == 2);
+	start(&producer, "producer", "slots=4", "adopt=1", "delay=100", NULL);
+	await_frames(100);
+	role_finish(&producer);
+	client_await(board->ended == 2);
+	finish_readers(2);
+	expect_clean();
+	ck_assert_uint_eq(board->producers, 2);
+	ck_assert_uint_eq(board->published, board->taken[0] + 5);
+	for (uint64_t seq = 1; seq <= board->published; seq++)
+		ck_assert_uint_eq(board->was_published[seq], 1);
+}
+END_TEST
+
+/* The frames that it has published are there for everybody. */
+START_TEST(the_frames_of_a_dead_producer_are_lost)
+{
+	start(&producer, "producer", "slots=8", "delay=200", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", "hold=1000", NULL);
+	for (int i = 0; i < 5; i++) {
+		await_frames(20);
+		kill_now(&producer);
+		client_await(board->orphaned == (uint64_t)i + 1);
+		start(&producer, "producer", "slots=8", "delay=200", "adopt=1", NULL);
+	}
+	await_frames(20);
+	role_finish(&producer);
+	client_await(board->ended == 1);
+	finish_readers(1);
+	expect_clean();
+	ck_assert_uint_le(board->published - board->taken[0], 5 + 6);
+}
+END_TEST
+
+START_TEST(a_producer_and_its_reader_die_together)
+{
+	start(&producer, "producer", "slots=3", "limit=600000", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	for (int i = 0; i < 5; i++) {
+		start(&readers[1], "reader", "id=1", "follow=every", "stop=3", NULL);
+		await_line(&readers[1], "holds");
+		kill(producer.pid, SIGKILL);
+		kill_now(&readers[1]);
+		ck_assert(WIFSIGNALED(role_wait(&producer)));
+		start(&producer, "producer", "slots=3", "limit=600000", "adopt=1", NULL);
+		await_frames(50);
+	}
+	role_finish(&producer);
+	finish_readers(1);
+	expect_clean();
+}
+END_TEST
+
+/* ---- deaths of the daemon ---- */
+
+START_TEST(frames_stop_without_a_daemon)
+{
+	start(&producer, "producer", "slots=4", "delay=50", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	start(&readers[1], "reader", "id=1", "follow=latest", NULL);
+	/* The producer fetches the pages of readers that have joined. */
+	await_frames(10);
+	for (int i = 0; i < 3; i++) {
+		supervisor_end(&k, SIGKILL);
+		await_frames(200);
+		supervisor_start(&k);
+		await_frames(200);
+		start(&readers[2], "reader", "id=2", "follow=every", NULL);
+		await_frames(50);
+		role_finish(&readers[2]);
+		/* What a reader held is in the way until a daemon sees that it has gone. */
+		client_await(readers_of_stream() == 2);
+	}
+	role_finish(&producer);
+	client_await(board->ended == 2);
+	finish_readers(2);
+	expect_clean();
+	ck_assert_uint_gt(board->taken[2], 0);
+}
+END_TEST
+
+START_TEST(a_death_without_a_daemon_is_never_found)
+{
+	start(&producer, "producer", "slots=3", "limit=600000", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	start(&readers[1], "reader", "id=1", "follow=every", "stop=3", NULL);
+	await_line(&readers[1], "holds");
+	supervisor_end(&k, SIGKILL);
+	kill_now(&readers[1]);
+	supervisor_start(&k);
+	await_frames(50);
+	supervisor_end(&k, SIGKILL);
+	kill_now(&producer);
+	supervisor_start(&k);
+	client_await(board->orphaned == 1);
+	start(&producer, "producer", "slots=3", "adopt=1", NULL);
+	await_frames(50);
+	role_finish(&producer);
+	finish_readers(1);
+	expect_clean();
+}
+END_TEST
+
+/* ---- slow and bad readers ---- */
+
+START_TEST(a_reader_that_never_releases_is_not_named_or_not_dropped)
+{
+	struct gpushm_stream_info *all = NULL;
+	size_t n = 0;
+
+	start(&producer, "producer", "slots=3", "limit=1000", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	start(&readers[1], "reader", "id=1", "follow=every", "stop=2", NULL);
+	await_line(&readers[1], "holds");
+	ck_assert_int_eq(gpushm_streams(c, "s", &all, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(all->n_readers, 2);
+	ck_assert_int_eq(all->readers[1].pid, readers[1].pid);
+	ck_assert_uint_eq(all->readers[1].held, 1);
+	ck_assert_uint_ne(all->readers[1].oldest, 0);
+	gpushm_streams_free(all, n);
+	await_frames(50);
+	ck_assert_int_eq(gpushm_streams(c, "s", &all, &n), 0);
+	ck_assert_uint_eq(all->dropped, 1);
+	ck_assert_int_eq(all->readers[1].dropped, 1);
+	ck_assert_uint_ge(all->stalls, 1);
+	gpushm_streams_free(all, n);
+	/* It learns of it when it goes on. */
+	role_finish(&readers[1]);
+	role_finish(&producer);
+	finish_readers(1);
+	ck_assert_uint_eq(board->stale, 1);
+	ck_assert_uint_eq(board->torn, 0);
+	ck_assert_uint_eq(board->disorder, 0);
+}
+END_TEST
+
+START_TEST(a_reader_that_scribbles_hurts_others)
+{
+	start(&producer, "producer", "slots=6", "limit=300", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", NULL);
+	start(&readers[1], "reader", "id=1", "follow=latest", NULL);
+	for (int i = 0; i < 3; i++) {
+		start(&readers[2], "reader", "id=2", i == 1 ? "follow=latest" : "follow=every",
+		      "scribble=1", NULL);
+		start(&readers[3], "reader", "id=3", "follow=share", NULL);
+		client_await(board->taken[2] > (uint64_t)i);
+		await_frames(500);
+		kill_now(&readers[2]);
+		await_frames(100);
+		role_finish(&readers[3]);
+	}
+	role_finish(&producer);
+	finish_readers(2);
+	ck_assert_uint_eq(board->torn, 0);
+	ck_assert_uint_eq(board->disorder, 0);
+	ck_assert_uint_ge(board->taken[0], 1500);
+}
+END_TEST
+
+static const struct role roles[] = { { "producer", streamer_producer },
+				     { "reader", streamer_reader } };
+
+int main(int argc, char **argv)
+{
+	TCase *t = tcase_create("stream_processes");
+
+	role_dispatch(argc, argv, roles, array_size(roles));
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, every_and_latest_are_wrong);
+	tcase_add_test(t, share_loses_or_doubles_a_frame);
+	tcase_add_test(t, joins_and_leaves_disturb_others);
+	tcase_add_test(t, a_dead_readers_frame_is_never_free);
+	tcase_add_test(t, a_dead_share_readers_frame_is_lost);
+	tcase_add_test(t, at_most_once_gives_a_frame_twice);
+	tcase_add_test(t, a_dead_producers_frame_is_shown_or_the_sequence_begins_anew);
+	tcase_add_test(t, the_frames_of_a_dead_producer_are_lost);
+	tcase_add_test(t, a_producer_and_its_reader_die_together);
+	tcase_add_test(t, frames_stop_without_a_daemon);
+	tcase_add_test(t, a_death_without_a_daemon_is_never_found);
+	tcase_add_test(t, a_reader_that_never_releases_is_not_named_or_not_dropped);
+	tcase_add_test(t, a_reader_that_scribbles_hurts_others);
+	return suite_run("stream_processes", t, NULL);
+}
