@@ -186,6 +186,14 @@ $(BUILD)/examples/classify.ptx: client/examples/digits.cu client/examples/digits
 	@mkdir -p $(@D)
 	$(call SAY,NVCC)$(NVCC) -ptx -arch=compute_75 -I. -Iclient -o $@ $<
 
+CUDART = $(wildcard $(dir $(realpath $(NVCC)))../lib64/libcudart_static.a)
+# A stage that is one CUDA graph. Only gpu-bundle makes it: it needs a GPU, and the runtime of the Toolkit.
+$(BUILD)/examples/graph_stage: client/examples/graph_stage.cu client/gpushm_stream.h client/gpushm.h | $(BUILD)/libgpushm.so
+	@mkdir -p $(@D)
+	$(call SAY,NVCC)$(NVCC) -O2 -arch=compute_75 -I. -Iclient -Xcompiler -fno-exceptions,-fno-threadsafe-statics -c -o $@.o $<
+	@$(CC) -Wl,-rpath,'$$ORIGIN/..' -o $@ $@.o -L$(BUILD) -lgpushm $(CUDART) \
+		-lrt -ldl -lpthread && rm $@.o
+
 # The demo reads .npy files with gpushmctl's parser.
 $(BUILD)/examples/demo: $(call objects,$(wildcard client/examples/demo/*.c) client/ctl/npy.c) $(DIGITS) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	@mkdir -p $(@D)
@@ -686,7 +694,7 @@ $(BUILD)/deps/python/ready:
 	$(BUILD)/pip/bin/pip install -q --disable-pip-version-check --no-compile --no-deps --upgrade --target $(@D) --only-binary :all: \
 		--python-version $(GPU_PYTHON) --platform manylinux_2_17_x86_64 $(GPU_WHEELS)
 	@rm -rf $(BUILD)/pip; touch $@
-gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) python-core $(BUILD)/deps/python/ready
+gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) $(if $(and $(KERNEL),$(CUDART)),$(BUILD)/examples/graph_stage) python-core $(BUILD)/deps/python/ready
 	@mkdir -p $(BUILD)/deps
 	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm-load.so $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/

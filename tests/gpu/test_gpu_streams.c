@@ -614,6 +614,22 @@ START_TEST(a_graph_is_captured_wrongly_and_nobody_says_so)
 }
 END_TEST
 
+/* With what "make gpu-bundle" has built. */
+START_TEST(the_example_of_a_graph_does_not_run)
+{
+	const char *example = build_path("examples/graph_stage");
+
+	if (gpu_is_fake() || access(example, X_OK) < 0) {
+		puts("skipped: examples/graph_stage needs a GPU, and is built by make gpu-bundle");
+		return;
+	}
+	daemon_start(&d, POOLS, NULL);
+	setenv("GPUSHM_SOCKET", d.socket, 1);
+	ck_assert_int_eq(system(example), 0);
+	daemon_stop(&d);
+}
+END_TEST
+
 static const struct role roles[] = { { "victim", victim_role },
 				     { "checker", checker_role },
 				     { "dying_producer", dying_producer_role } };
@@ -626,6 +642,7 @@ int main(int argc, char **argv)
 		a_relaunched_graph_reads_another_frame,
 		a_graph_runs_before_its_frame_is_ready_or_free,
 		a_graph_is_captured_wrongly_and_nobody_says_so,
+		the_example_of_a_graph_does_not_run,
 		a_gpu_waits_for_ever_for_a_dead_reader,
 		an_unfinished_frame_of_a_dead_producer_is_taken_for_a_good_one,
 		a_producer_pauses_longer_than_a_dying_reader_lives,
