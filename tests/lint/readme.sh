@@ -14,9 +14,9 @@ trap 'rm -rf "$folder"' EXIT
 # section TITLE: up to the next one.
 section() { sed -n "/^## $1\$/,/^## /p" README.md; }
 # Commands are indented by four; what they print, by eight.
-commands() { grep '^    [^ ]' | sed 's/^    //'; }
+commands() { sed '/^```/,/^```/d' | grep '^    [^ ]' | sed 's/^    //'; }
 
-section 'Five minutes in C' | awk -v folder="$folder" '
+{ section 'Five minutes in C'; section 'Frame after frame: streams'; } | awk -v folder="$folder" '
 	/^```c/ { getline; name = folder "/" $2; on = 1; next }
 	/^```/ { on = 0 }
 	on { print > name }'
@@ -32,6 +32,8 @@ expected=$(section 'Five minutes in C' | sed -n 's/.* # \([0-9 ]*\)$/\1/p')
 	echo 'until [ "$(gpushmctl ls --json=short | grep -c digits/model)" = 0 ]; do sleep 0.05; done'
 	section 'Five minutes in C' | commands | sed -e 's|put\.c|$FOLDER/put.c|' -e 's|get\.c|$FOLDER/get.c|' \
 		-e 's|-o \([a-z]*\)|-o $FOLDER/\1|g' -e 's|\./|$FOLDER/|g' -e 's|-Lbuild|-L$BUILD -Wall -Werror|'
+	section 'Frame after frame: streams' | commands | sed -e 's|ticks\.c|$FOLDER/ticks.c|' \
+		-e 's|-o ticks|-o $FOLDER/ticks|' -e 's|\./|$FOLDER/|'
 	echo 'kill %1; wait %1; trap - EXIT'
 } | sed -e "s|/tmp/|\$FOLDER/|g" -e 's|\$PWD/build|$BUILD|g' >"$folder/tour"
 
