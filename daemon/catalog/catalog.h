@@ -269,6 +269,14 @@ void catalog_free_stream(struct catalog *c, struct buffer *b);
 /* Of all streams, and of those that were freed. */
 struct stream_counts catalog_stream_counts(const struct catalog *c);
 
+/* How many there are now. */
+struct stream_states {
+	uint32_t streams[STREAM_ORPHANED + 1]; /* by enum stream_state */
+	uint32_t readers[STREAM_SHARE + 1];    /* by enum stream_follow; without dropped ones */
+	uint32_t waiting; /* producers that have waited for readers for a second or longer */
+};
+struct stream_states catalog_stream_states(const struct catalog *c, uint64_t now_ns);
+
 /* An earlier daemon's stream and reader. */
 void catalog_insert_stream(struct catalog *c, struct buffer *b, struct stream *s);
 void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,

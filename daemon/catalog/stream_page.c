@@ -29,10 +29,16 @@ static int fail(struct fault *f, const char *call)
 		     "a page of the stream: %s: %s", call, strerror(e));
 }
 
+/* The kernel's pages that it takes. */
+static uint64_t memory_of(const struct stream_page *p)
+{
+	return (p->bytes + 4095) & ~(uint64_t)4095;
+}
+
 static int charge_page(struct accounts *a, uid_t uid, uint64_t slack, struct stream_page *p,
 		       struct fault *f)
 {
-	int r = charge(a, uid, ACCOUNT_TABLES, p->bytes, slack, &p->bytes_charge, f);
+	int r = charge(a, uid, ACCOUNT_TABLES, memory_of(p), slack, &p->bytes_charge, f);
 
 	if (r == 0)
 		r = charge(a, uid, ACCOUNT_FDS, FDS, slack, &p->fds_charge, f);
@@ -191,7 +197,7 @@ struct stream_page *stream_page_retire(struct stream_page *p, struct retired_pag
 		return stream_page_free(p);
 	list_insert(&retired->all, &p->link);
 	retired->n++;
-	retired->bytes += p->bytes;
+	retired->bytes += memory_of(p);
 	return NULL;
 }
 
@@ -206,7 +212,7 @@ void retired_pages_look(struct retired_pages *retired, unsigned n)
 			continue;
 		}
 		retired->n--;
-		retired->bytes -= p->bytes;
+		retired->bytes -= memory_of(p);
 		stream_page_free(p);
 	}
 }

@@ -436,6 +436,28 @@ struct stream_counts catalog_stream_counts(const struct catalog *c)
 	return all;
 }
 
+static bool has_waited(const struct stream *s, uint64_t now_ns)
+{
+	uint64_t since = s->words.head->waited_ns;
+
+	return s->producer && since && now_ns > since && now_ns - since >= 1000000000u;
+}
+
+struct stream_states catalog_stream_states(const struct catalog *c, uint64_t now_ns)
+{
+	struct stream_states all = { 0 };
+	const struct stream *s;
+
+	list_foreach (s, &c->streams, link) {
+		all.streams[s->state]++;
+		all.waiting += has_waited(s, now_ns);
+		for (uint32_t i = 0; i < s->words.shape.readers; i++)
+			if (s->readers[i].page && !s->readers[i].dropped)
+				all.readers[s->readers[i].follow]++;
+	}
+	return all;
+}
+
 /* ---- readers that hold up the producer on a GPU ---- */
 
 static bool run_work(struct work *w)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * METRICS: what the daemon counts, beside the numbers that STATUS and POOLS return. Nothing in it
- * is about a user, so each client gets the same. It walks pools and verbs, but no buffers. The
- * client's half is client/buffer/metrics.c.
+ * is about a user, so each client gets the same. It walks pools, verbs and streams, but no
+ * buffers. The client's half is client/buffer/metrics.c.
  */
 #include "daemon/ipc/request.h"
 #include "daemon/ipc/service.h"
@@ -125,6 +125,35 @@ static void fill_lives(Gpushm__Proto__MetricsReply *m, const struct service *s)
 	SET(m, started_ns, clock_realtime_ns() - age);
 }
 
+static int fill_streams(Gpushm__Proto__MetricsReply *m, struct service *service)
+{
+	Gpushm__Proto__StreamMetrics *it = reply_alloc(service, sizeof(*it));
+	const struct catalog *c = &service->catalog;
+	const struct stream_counts counts = catalog_stream_counts(c);
+	const struct stream_states states = catalog_stream_states(c, clock_monotonic_ns());
+
+	if (!it)
+		return -ENOMEM;
+	gpushm__proto__stream_metrics__init(it);
+	m->streams = it;
+	SET(it, running, states.streams[STREAM_RUNNING]);
+	SET(it, ended, states.streams[STREAM_ENDED]);
+	SET(it, orphaned, states.streams[STREAM_ORPHANED]);
+	SET(it, every, states.readers[STREAM_EVERY]);
+	SET(it, latest, states.readers[STREAM_LATEST]);
+	SET(it, share, states.readers[STREAM_SHARE]);
+	SET(it, waiting, states.waiting);
+	SET(it, frames, counts.frames);
+	SET(it, stalls, counts.stalls);
+	SET(it, stalled_ns, counts.stalled_ns);
+	SET(it, dropped, counts.drops);
+	SET(it, redone, counts.redone);
+	SET(it, lost, counts.lost);
+	SET(it, reader_deaths, c->reader_deaths);
+	SET(it, producer_deaths, c->producer_deaths);
+	return 0;
+}
+
 int request_metrics(struct session *s, const Gpushm__Proto__Request *q, struct reply *reply,
 		    struct fault *f)
 {
@@ -132,7 +161,8 @@ int request_metrics(struct session *s, const Gpushm__Proto__Request *q, struct r
 
 	reply_reset_arena(s->service);
 	fill_lives(m, s->service);
-	if (fill_verbs(m, s->service) < 0 || fill_driver_calls(m, s->service) < 0)
+	if (fill_verbs(m, s->service) < 0 || fill_driver_calls(m, s->service) < 0 ||
+	    fill_streams(m, s->service) < 0)
 		return reply_no_memory(f);
 	return fill_pools(m, s, f);
 }

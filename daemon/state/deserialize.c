@@ -219,7 +219,8 @@ static void fill_stream(struct stream *s, const Gpushm__Journal__Stream *m)
 {
 	s->head->fd_index = m->head;
 	s->group->fd_index = m->group;
-	s->state = (enum stream_state)m->state;
+	/* RUNNING only with its producer: adopt_producer(). */
+	s->state = m->state == STREAM_ENDED ? STREAM_ENDED : STREAM_ORPHANED;
 	s->producers = m->producers;
 	s->drops = m->drops;
 	s->joins = m->joins;
@@ -429,8 +430,12 @@ static int adopt_seat(const struct target *t, struct stream *s, const Gpushm__Jo
 					      .dropped = m->dropped };
 	/* The page is charged to its reader; to the stream's owner while it is taken away. */
 	uid_t uid = l ? l->process->uid : s->buffer->uid;
-	int r = stream_adopt_seat(&t->catalog->accounts, s, uid, &reader, m->reader,
-				  take(t, 's', m->page));
+	int r;
+
+	if (m->follow < STREAM_EVERY || m->follow > STREAM_SHARE)
+		return -EBADMSG;
+	r = stream_adopt_seat(&t->catalog->accounts, s, uid, &reader, m->reader,
+			      take(t, 's', m->page));
 
 	if (r < 0)
 		return r;

@@ -13,6 +13,7 @@
 #include "proto/base/own.h"
 #include "proto/table.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -64,6 +65,16 @@ static void check_attach(const struct reply *a, const Gpushm__Proto__Attach *m)
 		check_table(a->fds[1], m);
 }
 
+/* The fd lets its holder write only if the reply says so. */
+static void check_page(const struct reply *a, const Gpushm__Proto__PageReply *m)
+{
+	struct stat st;
+
+	require(a->n_fds == 1 && !a->lease);
+	require(fstat(a->fds[0], &st) == 0 && (uint64_t)st.st_size == m->bytes);
+	require((fcntl(a->fds[0], F_GETFL) & O_ACCMODE) == (m->writable ? O_RDWR : O_RDONLY));
+}
+
 void replies_check(const struct reply *a, int request)
 {
 	static uint8_t frame[FRAME_MAX];
@@ -80,6 +91,8 @@ void replies_check(const struct reply *a, int request)
 		check_attach(a, reply->attach);
 	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_HELLO)
 		require(a->n_fds == (size_t)reply->hello->board_fd && !a->lease);
+	else if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_PAGE)
+		check_page(a, reply->page);
 	else
 		require(a->n_fds == 0 && !a->lease);
 	if (reply->result_case == GPUSHM__PROTO__REPLY__RESULT_ERROR) {

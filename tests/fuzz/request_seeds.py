@@ -116,7 +116,33 @@ def events(client, after=0, wait=None, types=0):
     return say(client, 19, number(1, after), *more, *([number(3, types)] if types else []))
 
 
-POOLS, STATUS, CLEAN, FLUSH_POOLS, METRICS = 10, 11, 12, 13, 18
+def stream(client, lease, slots=4, slot_bytes=1024, *more):
+    return say(client, 20, number(1, lease), number(2, slots), number(3, slot_bytes), *more)
+
+
+def join(client, lease, follow=1, max_held=1):
+    return say(client, 21, number(1, lease), number(2, follow), number(3, max_held))
+
+
+def page(client, lease, which):
+    return say(client, 22, number(1, lease), number(2, which))
+
+
+def drop(client, lease, reader=None, generation=1):
+    return say(client, 23, number(1, lease), *([] if reader is None else [number(2, reader), number(3, generation)]))
+
+
+def produce(client, name, wait=None):
+    more = [] if wait is None else [number(3, wait)]
+    return say(client, 5, data(1, name), number(2, WRITE), number(6, 1), *more)
+
+
+def a_stream(client, name, *more):
+    """The first lease is its producer's."""
+    return create(client, name, 4096, OPEN_TO_ALL) + stream(client, 1, 4, 1024, *more) + publish(client, 1, SHARED)
+
+
+POOLS, STATUS, CLEAN, FLUSH_POOLS, METRICS, STREAMS = 10, 11, 12, 13, 18, 24
 OPEN_TO_ALL = number(4, 0o666)
 BOTH = hello(0) + hello(1)
 
@@ -237,6 +263,30 @@ SEEDS = {
     + publish(0, 1, SEALED) + stat(1, "a"),
     "metrics": say(0, METRICS) + BOTH + say(0, METRICS) + create(0, "a", 4096) + publish(0, 1, SHARED) + open_(1, "a", WRITE)
     + open_(0, "b") + open_(0, "b", READ, 60000) + do(0, LATE) + do(1, DIE) + say(0, METRICS) + say(0, METRICS, number(1, 1)),
+    "a-stream": BOTH + a_stream(0, "a", number(4, 2)) + page(0, 1, 0) + page(0, 1, 1) + open_(1, "a") + join(1, 2)
+    + page(1, 2, 0) + page(1, 2, 2) + page(0, 1, 2) + say(1, STREAMS) + say(0, STREAMS, number(1, 1), data(2, "a"))
+    + open_(1, "a") + join(1, 3, 3, 3) + page(1, 3, 1) + page(1, 3, 2) + open_(1, "a") + join(1, 4) + stat(1, "a")
+    + close(1, 2) + join(1, 4, 2) + drop(0, 1, 0, 3) + drop(0, 1, 1, 9) + say(1, STREAMS) + close(1, 4)
+    + drop(1, 3) + drop(1, 3) + close(0, 1) + say(1, STREAMS) + unlink(0, "a"),
+    "a-producer-dies": BOTH + a_stream(0, "a") + open_(1, "a") + join(1, 2) + produce(1, "a") + produce(1, "a", FOREVER)
+    + do(0, DIE) + page(1, 3, 0) + open_(1, "a", WRITE) + drop(1, 3, 0, 1) + drop(1, 3) + produce(1, "a")
+    + say(1, METRICS),
+    "readers-die": BOTH + a_stream(0, "a", number(4, 64), number(5, 2), number(6, 1)) + open_(1, "a") + join(1, 2, 3)
+    + open_(1, "a") + join(1, 3) + do(1, DISCONNECT) + say(0, STREAMS) + do(0, LATE) + do(1, DIE) + say(0, STREAMS)
+    + do(1, CONNECT, b"\5") + open_(1, "a") + join(1, 4, 2) + do(1, DEAF) + page(1, 4, 0) + do(0, DIE),
+    "a-successor-is-deaf": BOTH + a_stream(0, "a") + produce(1, "a", FOREVER) + do(1, DEAF) + do(0, DIE)
+    + do(0, CONNECT, b"\4") + produce(0, "a") + say(0, STREAMS),
+    "wrong-streams": BOTH + create(0, "a", 4096) + stream(0, 1, 1) + stream(0, 1, 4097) + stream(0, 1, 4, 1025)
+    + stream(0, 1, 2, 1 << 63) + stream(0, 1, 4, 1024, number(4, 65)) + stream(0, 1, 4, 1024, number(5, 3))
+    + stream(1, 1) + stream(0, 1, 4, 1024, number(7, 5)) + stream(0, 1) + publish(0, 1, SEALED) + join(0, 1)
+    + page(0, 1, 0) + publish(0, 1, SHARED) + join(0, 1) + page(0, 1, 9) + page(0, 1, 2) + open_(0, "a") + page(0, 2, 0)
+    + join(0, 2, 9) + join(0, 2, 1, 4) + join(0, 2) + join(0, 2) + join(0, 2, 2) + page(0, 2, 1) + page(0, 2, 3)
+    + drop(0, 2, 0) + drop(0, 1, 99) + say(0, 20) + say(0, 21) + say(0, 22) + say(0, 23) + drop(0, 1, 0, 1) + page(0, 2, 2)
+    + create(0, "b") + publish(0, 3, SHARED) + join(0, 3) + page(0, 3, 0) + drop(0, 3) + produce(0, "b") + produce(0, "c", 5)
+    + do(0, LATE) + close(0, 1) + produce(0, "a"),
+    "too-many-streams": BOTH + b"".join(
+        create(0, "a%d" % i, 4096) + stream(0, i + 1, 2, 8, number(4, 1)) + publish(0, i + 1, SHARED) for i in range(4)
+    ) + b"".join(open_(0, "a0") + join(0, i) for i in range(4, 9)),
     "wrong-words": say(0, STATUS) + say(0, 1, number(1, 5), number(2, 9)) + say(0, 1) + hello(0) + hello(0)
     + say(0, 2) + create(0, "") + create(0, "a//b") + create(0, "a", 0) + create(0, "a", 5, data(2, "no such pool"))
     + say(0, 3) + publish(0, 9, SEALED) + say(0, 4, number(1, 1)) + say(0, 5) + open_(0, "a", 9) + say(0, 6)

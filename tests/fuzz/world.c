@@ -119,6 +119,29 @@ static void check_names(const struct catalog *c, const struct waiters *ws)
 		require(!w->key[0] || !w->while_filling || catalog_by_key(c, w->key));
 }
 
+/* Each seat has a lease that knows it, and the words say who has one. */
+static void check_streams(const struct catalog *c)
+{
+	const struct stream *s;
+
+	list_foreach (s, &c->streams, link) {
+		uint32_t n = 0;
+
+		require(s->buffer->stream == s && !s->producer == (s->state != STREAM_RUNNING));
+		require(!s->producer || s->producer->buffer == s->buffer);
+		for (uint32_t i = 0; i < s->words.shape.readers; i++) {
+			const struct stream_reader *r = &s->readers[i];
+			bool active = s->words.head->active & (uint64_t)1 << i;
+
+			n += r->page != NULL;
+			require(active == (r->page && !r->dropped));
+			require(!r->page ||
+				(r->lease->buffer == s->buffer && r->lease->reader == (int)i));
+		}
+		require(n == s->n_readers);
+	}
+}
+
 /* The timer of the events would run for 20 ms: its time is over at once. */
 static void wake_followers(struct waiters *ws)
 {
@@ -141,6 +164,7 @@ void world_settle(void)
 	wake_followers(ws);
 	check_watches(ws);
 	check_names(&world.service.catalog, ws);
+	check_streams(&world.service.catalog);
 }
 
 static size_t count_fds(void)
@@ -303,6 +327,8 @@ void world_be_late(void)
 		w->deadline_ms = uv_now(&base.loop);
 		turns_add(ws->turns, w->account, &w->work);
 	}
+	catalog_look_at_streams(&world.service.catalog, ws->turns);
+	retired_pages_look(&world.service.catalog.retired_pages, UINT32_MAX);
 	world_settle();
 }
 
