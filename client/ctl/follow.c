@@ -5,6 +5,7 @@
  *
  * A line is printed after the frame was released: a terminal that is slow, or stopped, holds none.
  */
+#include "client/ctl/cbor.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/frame_file.h"
 #include "client/ctl/stream_view.h"
@@ -54,6 +55,23 @@ static bool is_text(const char *p, size_t n)
 	return utf8_valid(p, n);
 }
 
+static void json_meta(struct json *j, const struct line *l)
+{
+	_cleanup_(free_ptr) char *map = cbor_to_json(l->meta, l->n);
+
+	if (l->n == 0) {
+		json_null(j, "meta");
+	} else if (map) {
+		json_value(j, "meta", "%s", map);
+	} else if (is_text(l->meta, l->n)) {
+		json_bytes(j, "meta", l->meta, l->n);
+	} else {
+		json_open(j, "meta", '{');
+		json_base64(j, "base64", l->meta, l->n);
+		json_close(j, '}');
+	}
+}
+
 static void print_json(struct json *j, const struct follower *f, const struct line *l)
 {
 	json_open(j, NULL, '{');
@@ -63,33 +81,26 @@ static void print_json(struct json *j, const struct follower *f, const struct li
 	json_uint(j, "slot", l->slot);
 	json_uint(j, "skipped", l->skipped);
 	json_bool(j, "ok", !l->broken);
-	if (l->n == 0) {
-		json_null(j, "meta");
-	} else if (is_text(l->meta, l->n)) {
-		json_bytes(j, "meta", l->meta, l->n);
-	} else {
-		json_open(j, "meta", '{');
-		json_base64(j, "base64", l->meta, l->n);
-		json_close(j, '}');
-	}
+	json_meta(j, l);
 	json_close(j, '}');
 }
 
+/* Metadata that are text, a map of Python's as JSON, or hexadecimal digits. */
 static void print_text(const struct follower *f, const struct line *l)
 {
-	char hex[2 * GPUSHM_META_MAX + 1] = "";
-	char skipped[48] = "";
-	bool text = is_text(l->meta, l->n);
+	_cleanup_(free_ptr) char *map = cbor_to_json(l->meta, l->n);
+	char meta[2 * GPUSHM_META_MAX + 1] = "", skipped[48] = "";
 
-	for (size_t i = 0; i < l->n && !text; i++)
-		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)l->meta[i]);
+	for (size_t i = 0; i < l->n; i++)
+		snprintf(meta + 2 * i, 3, "%02x", (unsigned char)l->meta[i]);
+	if (is_text(l->meta, l->n))
+		snprintf(meta, sizeof(meta), "%.*s", (int)l->n, l->meta);
 	if (l->skipped)
 		snprintf(skipped, sizeof(skipped), ", %" PRIu64 " skipped", l->skipped);
-	output_line(stdout, "%s frame %" PRIu64 ", slot %u, %.1f ms old%s%s%s%.*s",
+	output_line(stdout, "%s frame %" PRIu64 ", slot %u, %.1f ms old%s%s%s%s",
 		    output_time(l->time_ns + f->realtime).text, l->seq, l->slot,
 		    (double)l->age_ns / 1e6, skipped, l->broken ? ", broken" : "",
-		    l->n ? ", meta " : "", text ? (int)l->n : (int)sizeof(hex),
-		    text ? l->meta : hex);
+		    l->n ? ", meta " : "", map ? map : meta);
 }
 
 static int print_line(const struct follower *f, const struct line *l)
