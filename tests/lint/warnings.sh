@@ -25,7 +25,7 @@ for compiler in gcc clang; do
 	done | eval xargs -n 8 -P "$(nproc)" $compiler "$flags" -Iclient -Werror -fsyntax-only || bad=1
 done
 for language in c c++; do
-	printf '#include "client/%s.h"\n' gpushm gpushm_metrics |
+	printf '#include "client/%s.h"\n' gpushm gpushm_metrics gpushm_stream |
 		cc -x $language -I. -Iclient -Wall -Wextra -Wpedantic -Werror -fsyntax-only - 2>&1 || {
 		[ $language = c++ ] && ! command -v c++ >/dev/null && {
 			echo "warnings: no C++ compiler here"

@@ -5,6 +5,7 @@
  */
 #include "client/gpushm.h"
 #include "client/gpushm_metrics.h"
+#include "client/gpushm_stream.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -34,9 +35,15 @@ static struct gpushm_buffer *buffer;
 static struct gpushm_array *array;
 static struct gpushm_watch *watch;
 static struct gpushm_event event;
+static struct gpushm_stream *stream;
+static struct gpushm_frame *frame;
+static struct gpushm_graph_frame *graph_frame;
+static struct gpushm_stream_stats stream_stats;
+static struct gpushm_stream_info *streams;
 static const void *value;
 static void *tensor;
 static size_t n;
+static uint64_t offset;
 static uint32_t notice;
 
 #define CALL(f, wanted, ...)                     \
@@ -126,7 +133,29 @@ static uint32_t notice;
 	INT(gpushm_restart, NULL)                                                                 \
 	INT(gpushm_status, NULL, &status)                                                         \
 	INT(gpushm_metrics, NULL, &metrics)                                                       \
-	INT(gpushm_events, NULL, NULL, &events)
+	INT(gpushm_events, NULL, NULL, &events)                                                   \
+	INT(gpushm_stream_create, NULL, "x", NULL, NULL, &stream)                                 \
+	INT(gpushm_stream_open, NULL, "x", GPUSHM_EVERY, 1, 0, NULL, &stream)                     \
+	INT(gpushm_stream_leave, NULL)                                                            \
+	INT(gpushm_stream_fd, NULL)                                                               \
+	ZERO(gpushm_stream_buffer, NULL)                                                          \
+	ZERO(gpushm_stream_slots, NULL)                                                           \
+	INT(gpushm_stream_stats, NULL, sizeof(stream_stats), &stream_stats)                       \
+	INT(gpushm_frame_begin, NULL, NULL, 0, &frame)                                            \
+	INT(gpushm_frame_publish, NULL, NULL, NULL, 0)                                            \
+	INT(gpushm_frame_next, NULL, NULL, 0, &frame)                                             \
+	INT(gpushm_frame_ok, NULL)                                                                \
+	INT(gpushm_frame_array, NULL, "a", &array)                                                \
+	ZERO(gpushm_frame_seq, NULL)                                                              \
+	ZERO(gpushm_frame_time, NULL)                                                             \
+	ZERO(gpushm_frame_meta, NULL, &n)                                                         \
+	ZERO(gpushm_frame_skipped, NULL)                                                          \
+	ZERO(gpushm_frame_slot, NULL)                                                             \
+	INT(gpushm_graph_acquire, NULL, NULL, NULL, &graph_frame)                                 \
+	INT(gpushm_graph_release, NULL, NULL)                                                     \
+	INT(gpushm_graph_offset, NULL, "a", &offset)                                              \
+	INT(gpushm_graph_next, NULL, NULL, 0, &frame)                                             \
+	INT(gpushm_streams, NULL, NULL, &streams, &n)
 #define INT(f, ...) CALL(f, -EINVAL, __VA_ARGS__)
 #define ZERO(f, ...) CALL(f, 0, __VA_ARGS__)
 #define NOBODY(f, ...) CALL(f, (uid_t)-1, __VA_ARGS__) /* 0 would be root */
@@ -175,16 +204,23 @@ START_TEST(what_frees_accepts_null)
 	ck_assert_ptr_null(gpushm_status_free(NULL));
 	ck_assert_ptr_null(gpushm_metrics_free(NULL));
 	ck_assert_ptr_null(gpushm_events_free(NULL));
+	ck_assert_ptr_null(gpushm_stream_close(NULL));
+	ck_assert_ptr_null(gpushm_frame_cancel(NULL));
+	ck_assert_int_eq(gpushm_frame_release(NULL, NULL), 0);
+	ck_assert_ptr_null(gpushm_graph_free(NULL));
+	ck_assert_ptr_null(gpushm_streams_free(NULL, 0));
 }
 END_TEST
 
 /* Whether the test above, or one of the two after it, calls the function. */
 static bool is_called(const char *function)
 {
-	static const char *const others[] = { "gpushm_array_dtype", "gpushm_array_dlpack_device",
-					      "gpushm_close",	    "gpushm_discard",
-					      "gpushm_disconnect",  "gpushm_array_free",
-					      "gpushm_watch_free" };
+	static const char *const others[] = { "gpushm_array_dtype",  "gpushm_array_dlpack_device",
+					      "gpushm_close",	     "gpushm_discard",
+					      "gpushm_disconnect",   "gpushm_array_free",
+					      "gpushm_watch_free",   "gpushm_stream_close",
+					      "gpushm_frame_cancel", "gpushm_frame_release",
+					      "gpushm_graph_free" };
 
 	for (int i = 0; i < N_CALLS; i++)
 		if (strcmp(calls[i].function, function) == 0)
@@ -199,8 +235,13 @@ static bool is_called(const char *function)
  * library's objects; else NULL. */
 static const char *takes_an_object(char *line)
 {
-	static const char *const objects[] = { "struct gpushm *", "struct gpushm_buffer *",
-					       "struct gpushm_array *", "struct gpushm_watch *" };
+	static const char *const objects[] = { "struct gpushm *",
+					       "struct gpushm_buffer *",
+					       "struct gpushm_array *",
+					       "struct gpushm_watch *",
+					       "struct gpushm_stream *",
+					       "struct gpushm_frame *",
+					       "struct gpushm_graph_frame *" };
 	char *parameters = strchr(line, '('), *name = parameters;
 
 	if (!parameters || strchr(" \t/*#", line[0]))
@@ -236,7 +277,8 @@ static int try_header(const char *path)
 
 START_TEST(every_function_of_the_headers_is_tried)
 {
-	ck_assert_int_ge(try_header("client/gpushm.h") + try_header("client/gpushm_metrics.h"),
+	ck_assert_int_ge(try_header("client/gpushm.h") + try_header("client/gpushm_metrics.h") +
+				 try_header("client/gpushm_stream.h"),
 			 N_CALLS);
 }
 END_TEST

@@ -3,6 +3,7 @@
  * The library with a gpushmd that does not know RENAME and the fields that came with it, and would
  * ignore those fields in silence. The library says so, or does without.
  */
+#include "client/gpushm_stream.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/buffer_fixture.h"
 
@@ -92,6 +93,28 @@ START_TEST(open_or_create_has_no_end_at_an_old_daemon)
 }
 END_TEST
 
+START_TEST(an_old_daemon_has_streams)
+{
+	const struct gpushm_array_spec array = { .name = "a", .dtype = { 1, 8, 1, 0 } };
+	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
+						 .arrays = &array,
+						 .n_arrays = 1 };
+	struct gpushm_stream_info *all;
+	struct gpushm_stream *s;
+	size_t n;
+
+	canned_hello(server);
+	connected();
+	expect_too_old(gpushm_stream_create(c, "a", &spec, NULL, &s));
+	expect_too_old(gpushm_stream_open(c, "a", GPUSHM_LATEST, 1, 0, NULL, &s));
+	expect_too_old(gpushm_streams(c, NULL, &all, &n));
+	c = gpushm_disconnect(c);
+	canned_join(server);
+	/* HELLO alone. */
+	ck_assert_uint_eq(canned_requests(server), 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("old_daemon");
@@ -101,5 +124,6 @@ int main(void)
 	tcase_add_test(t, an_old_daemon_ignores_a_field_in_silence);
 	tcase_add_test(t, open_or_create_waits_for_a_free_name_at_an_old_daemon);
 	tcase_add_test(t, open_or_create_has_no_end_at_an_old_daemon);
+	tcase_add_test(t, an_old_daemon_has_streams);
 	return suite_run("old_daemon", t, NULL);
 }
