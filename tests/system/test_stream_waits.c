@@ -6,7 +6,14 @@
 #include "tests/lib/forked.h"
 #include "tests/system/stream_fixture.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 /* ---- waiting ---- */
 
@@ -178,6 +185,92 @@ START_TEST(the_fd_misses_a_free_slot)
 }
 END_TEST
 
+/* ---- system calls ---- */
+
+/* From now on any system call but the end kills the process. The clock is one where the kernel's
+ * vdso can't read it. */
+static bool forbid_system_calls(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = { array_size(filter), filter };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static bool hand_over(struct gpushm_stream *from, struct gpushm_stream *const *to, int n)
+{
+	struct gpushm_frame *f = NULL;
+	uint64_t seq;
+
+	if (gpushm_frame_begin(from, NULL, 1000, &f) < 0 || streamer_fill(f) < 0)
+		return false;
+	seq = gpushm_frame_seq(f);
+	if (gpushm_frame_publish(f, NULL, &seq, sizeof(seq)) < 0)
+		return false;
+	for (int i = 0; i < n; i++)
+		if (gpushm_frame_next(to[i], NULL, 1000, &f) < 0 || !streamer_is_right(f) ||
+		    gpushm_frame_ok(f) < 0 || gpushm_frame_release(f, NULL) < 0)
+			return false;
+	return true;
+}
+
+/* The socket; then a word if a reader has an fd, so that each publication is a system call. */
+static int silent(char **args)
+{
+	static const enum gpushm_follow how[] = { GPUSHM_EVERY, GPUSHM_LATEST, GPUSHM_SHARE };
+	struct gpushm_stream_spec spec = { .slots = 4 };
+	struct gpushm_stream *s = NULL, *readers[3] = { NULL };
+	struct gpushm *conn = NULL;
+
+	if (gpushm_connect(args[0], &conn) < 0 || streamer_create(conn, "silent", &spec, &s) < 0)
+		return 1;
+	for (int i = 0; i < 3; i++)
+		if (gpushm_stream_open(conn, "silent", how[i], 1, 0, NULL, &readers[i]) < 0)
+			return 2;
+	for (int i = 0; i < 10; i++)
+		if (!hand_over(s, readers, 3))
+			return 3;
+	if (args[1] && gpushm_stream_fd(readers[0]) < 0)
+		return 4;
+	if (!forbid_system_calls())
+		return 5;
+	for (int i = 0; i < 10000; i++)
+		if (!hand_over(s, readers, 3))
+			_exit(6);
+	_exit(0);
+}
+
+static int run_silent(const char *with_fd)
+{
+	struct role_process role;
+
+	role_start(&role, "silent", (const char *[]){ d.socket, with_fd, NULL });
+	return role_wait(&role);
+}
+
+START_TEST(a_frame_makes_a_system_call)
+{
+	int status;
+
+	if (suite_is_sanitized()) {
+		puts("skipped: a sanitizer makes system calls");
+		return;
+	}
+	status = run_silent(NULL);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
+	/* So the test can fail. */
+	status = run_silent("fd");
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "status 0x%x", status);
+}
+END_TEST
+
 /* ---- the rest ---- */
 
 START_TEST(stats_are_wrong)
@@ -289,8 +382,10 @@ END_TEST
 
 int main(int argc, char **argv)
 {
+	static const struct role roles[] = { { "silent", silent } };
 	TCase *waiting = tcase_create("waiting"), *rest = tcase_create("rest");
 
+	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(waiting, client_setup, teardown);
 	tcase_add_checked_fixture(rest, client_setup, teardown);
 	tcase_add_test(waiting, a_publication_does_not_wake_a_reader);
@@ -298,6 +393,7 @@ int main(int argc, char **argv)
 	tcase_add_test(waiting, an_end_does_not_wake_the_others);
 	tcase_add_test(waiting, the_fd_misses_a_frame);
 	tcase_add_test(waiting, the_fd_misses_a_free_slot);
+	tcase_add_test(rest, a_frame_makes_a_system_call);
 	tcase_add_test(rest, stats_are_wrong);
 	tcase_add_test(rest, a_stream_is_not_listed);
 	tcase_add_test(rest, a_forked_child_uses_its_parents_stream);
