@@ -229,7 +229,7 @@ struct reading {
 	struct gpushm_stream *stream;
 	struct streamer_board *board;
 	uint64_t id, hold, last, stop, taken;
-	bool every, scribbles;
+	bool every, shares, scribbles;
 };
 
 /* What this process may write: its own page, found in its map of the memory. */
@@ -289,6 +289,8 @@ static void use(struct reading *g, struct gpushm_frame *f)
 	/* Before the release: a death in between may then count a frame twice, and never lose one.
 	 */
 	g->board->done[seq % STREAMER_FRAMES]++;
+	if (g->shares)
+		g->board->shared[seq % STREAMER_FRAMES]++;
 	gpushm_frame_release(f, GPUSHM_ON_HOST);
 }
 
@@ -331,6 +333,7 @@ int streamer_reader(char **args)
 			     .hold = number_of(args, "hold", 0),
 			     .stop = number_of(args, "stop", 0),
 			     .every = follow == GPUSHM_EVERY,
+			     .shares = follow == GPUSHM_SHARE,
 			     .scribbles = number_of(args, "scribble", 0) };
 	struct gpushm *conn = NULL;
 	int r;

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define STREAMER_WORDS 2048 /* of 8 bytes in a frame */
-#define STREAMER_FRAMES (1u << 20)
+#define STREAMER_FRAMES (1u << 22)
 #define STREAMER_READERS 128
 
 struct streamer_board {
@@ -30,6 +30,7 @@ struct streamer_board {
 	_Atomic uint64_t refused;   /* opens that failed, for any reason */
 	_Atomic uint64_t taken[STREAMER_READERS];	 /* by the number that a reader was given */
 	_Atomic uint16_t done[STREAMER_FRAMES];		 /* by frame: times that it was released */
+	_Atomic uint8_t shared[STREAMER_FRAMES];	 /* likewise, by `share` readers */
 	_Atomic uint16_t was_published[STREAMER_FRAMES]; /* by frame */
 };
 
