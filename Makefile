@@ -495,7 +495,7 @@ STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
 HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
-KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors,$(SYSTEM_TESTS))
+KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors stream_processes,$(SYSTEM_TESTS))
 PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST))
 # Over two GPUs: the tests that a second one changes.
 GPUS_TESTS  = $(patsubst %,tests/python/test_%.py,two_gpus order compute resource)
@@ -610,9 +610,10 @@ VALGRIND = --under 'prlimit --nofile=1024 valgrind -q --error-exitcode=99 --leak
 VALGRIND_TESTS = $(call pick,table table_view wire config ini view array status_page npy deferred_free pool dlpack,$(UNIT_TESTS))
 VALGRIND_PART = valgrind $(VALGRIND) $(VALGRIND_TESTS)
 STORM_HOST_PART = storm-host $(STORMS)
+STREAM_STORM_PART = stream-storm STORM_SECONDS=60 $(call pick,stream_storm,$(SYSTEM_TESTS))
 STORM_FAKE_PART = $(if $(FAKECUDA),storm-fake $(FAKE_ENV) $(STORMS))
 KEEPER_DEEP_PART = keeper-deep $(if $(FAKECUDA),$(FAKE_PATH)) SUPERVISOR=keeper STORM_SECONDS=45 MODEL_SEQUENCES=100 \
-	$(call pick,storm model watches buffer_state no_reply pid_namespace reconfigured unmap_fails,$(SYSTEM_TESTS))
+	$(call pick,stream_storm storm model watches buffer_state no_reply pid_namespace reconfigured unmap_fails,$(SYSTEM_TESTS))
 KEEPER_CRASH_PART = keeper-crash SUPERVISOR=keeper $(call pick,crash,$(SYSTEM_TESTS))
 MODEL_PART   = model $(if $(FAKECUDA),$(FAKE_ENV)) MODEL_SEQUENCES=1000 $(call pick,model,$(SYSTEM_TESTS))
 FUZZ_PART    = fuzz $(foreach t,$(FUZZ_TARGETS),"tests/fuzz/run.sh $(BUILD) $(notdir $(t)) $(FUZZ_SECONDS)")
@@ -625,7 +626,7 @@ IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
 WHEEL_PART   = wheel "tests/wheel.sh $(BUILD)"
 BARE_PART    = bare tests/bare_root.sh
-DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
+DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART STREAM_STORM_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
 	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART
 
 .PHONY: check-deep check-deep-here
@@ -652,7 +653,7 @@ check-threads:
 check-valgrind: $(UNIT_TESTS)
 	@$(QUEUE) $(VALGRIND_PART)
 check-storms: check-programs
-	@$(QUEUE) $(call parts,STORM_FAKE_PART STORM_HOST_PART)
+	@$(QUEUE) $(call parts,STORM_FAKE_PART STORM_HOST_PART STREAM_STORM_PART)
 check-model: check-programs
 	@$(QUEUE) $(MODEL_PART)
 check-fuzz:
