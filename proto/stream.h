@@ -73,7 +73,7 @@ struct stream_slot {
 	/* Daemon: this frame's producer died before it was finished. */
 	_Atomic uint64_t broken;
 	_Atomic uint64_t time_ns;  /* CLOCK_MONOTONIC at the publication */
-	_Atomic uint64_t begun_ns; /* CLOCK_MONOTONIC: the producer took the slot; while seq is 0 */
+	_Atomic uint64_t begun_ns; /* CLOCK_MONOTONIC: a GPU is to fill the slot since; else 0 */
 	_Atomic uint32_t meta_bytes;
 	uint32_t reserved;
 	/* The frame that the slot has while seq is 0 and the producer looks whether it may take the
@@ -116,7 +116,8 @@ struct stream_head {
 	_Atomic uint32_t asleep;    /* 1: the producer sleeps until a reader releases something */
 	_Atomic uint64_t waited_ns; /* CLOCK_MONOTONIC: the producer waits for space since; 0: no */
 	_Atomic uint64_t stalls, stalled_ns; /* how often, and how long it waited, in all */
-	uint64_t reserved3[3];
+	_Atomic uint64_t newest_slot;	     /* the slot of the newest frame, or of the next one */
+	uint64_t reserved3[2];
 
 	struct stream_seat seats[STREAM_READERS_MAX];
 	struct stream_slot slot[];

@@ -41,8 +41,8 @@ static void tell_oldest(struct gpushm_stream *s)
 
 	if (s->is_producer || stream_load(&p->oldest) == (holds ? f->at.seq : 0))
 		return;
-	stream_store(&p->oldest_ns, holds ? f->taken_ns : 0);
-	stream_store(&p->oldest, holds ? f->at.seq : 0);
+	stream_put(&p->oldest_ns, holds ? f->taken_ns : 0);
+	stream_put(&p->oldest, holds ? f->at.seq : 0);
 }
 
 void frame_keep(struct gpushm_frame *f)

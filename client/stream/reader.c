@@ -82,9 +82,17 @@ static void take_back(struct reader *r, const struct reader_frame *f, bool *ret_
 	*ret_wake |= tell_producer(r);
 }
 
-/* The slot of a frame, or one that is not the stream's. */
+/* The slot of a frame, or one that is not the stream's. That of the newest frame is beside its
+ * number, in the same cache line. It is a hint, which the claim verifies: the producer may be just
+ * about to publish the next frame. */
 static uint32_t slot_of(const struct reader *r, uint64_t seq)
 {
+	const struct stream_head *h = r->head;
+	uint64_t hint = atomic_load(&h->newest_slot);
+
+	if (hint < r->slots && atomic_load(&h->newest) == seq &&
+	    atomic_load(&h->slot[hint].seq) == seq)
+		return (uint32_t)hint;
 	return stream_load(stream_order(r->head, r->slots, r->order_size, seq));
 }
 
@@ -116,7 +124,7 @@ static int take_every(struct reader *r, struct reader_frame *ret, bool *ret_wake
 	if (slot >= r->slots || !claim(r, slot, r->cursor, ret, ret_wake))
 		return -EAGAIN;
 	r->cursor = stream_next(r->cursor);
-	stream_store(&r->page->cursor, r->cursor);
+	stream_put(&r->page->cursor, r->cursor);
 	return 0;
 }
 
@@ -230,9 +238,9 @@ static void fill_frame(struct reader *r, struct reader_frame *f)
 	f->meta_bytes = n < STREAM_META_MAX ? n : STREAM_META_MAX;
 	memcpy(f->meta, s->meta, f->meta_bytes);
 	r->last = f->seq;
-	stream_store(&r->page->held, stream_add(&r->held, 1) + 1);
-	stream_add(&r->page->taken, 1);
-	stream_add(&r->page->skipped, f->skipped);
+	stream_put(&r->page->held, stream_add(&r->held, 1) + 1);
+	stream_put(&r->page->taken, stream_load(&r->page->taken) + 1);
+	stream_put(&r->page->skipped, stream_load(&r->page->skipped) + f->skipped);
 }
 
 int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
@@ -272,7 +280,7 @@ int reader_check(const struct reader *r, const struct reader_frame *f)
 static bool end_claim(struct reader *r, const struct reader_frame *f, uint64_t word)
 {
 	stream_store(&r->page->claims[f->slot].claim, word);
-	stream_store(&r->page->held, stream_add(&r->held, (uint32_t)-1) - 1);
+	stream_put(&r->page->held, stream_add(&r->held, (uint32_t)-1) - 1);
 	return tell_producer(r);
 }
 

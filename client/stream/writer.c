@@ -268,12 +268,12 @@ static void note_waits(struct writer *w, const struct writer_slot *s)
 	for (size_t i = 0; i < s->n_waits; i++) {
 		uint32_t reader = s->waits[i].reader;
 
-		stream_store(stream_awaited(w->head, w->slots, w->order_size, w->readers, s->slot,
-					    reader),
-			     s->waits[i].value);
+		stream_put(stream_awaited(w->head, w->slots, w->order_size, w->readers, s->slot,
+					  reader),
+			   s->waits[i].value);
 		mask |= 1ull << reader;
 	}
-	stream_store(&w->head->slot[s->slot].waits, mask);
+	stream_put(&w->head->slot[s->slot].waits, mask);
 }
 
 /* Takes the frame away, and looks again. */
@@ -283,15 +283,15 @@ static int take_away(struct writer *w, const struct taking *t, uint32_t slot, ui
 	struct stream_slot *s = &w->head->slot[slot];
 	int r;
 
-	stream_store(&s->begun_ns, t->now_ns);
-	stream_store(&s->taking, seq);
+	stream_put(&s->begun_ns, t->now_ns);
+	stream_put(&s->taking, seq);
 	stream_store(&s->seq, 0);
 	r = look(w, t, slot, seq, ret, b);
 	if (r < 0)
 		stream_store(&s->seq, seq);
 	else
 		note_waits(w, ret);
-	stream_store(&s->taking, 0);
+	stream_put(&s->taking, 0);
 	if (r < 0 && is_somebody_asleep(w)) { /* a member that was to redo the frame */
 		stream_add(&w->head->wake, 1);
 		b->wake = true;
@@ -363,12 +363,14 @@ bool writer_publish(struct writer *w, const struct writer_slot *slot, bool on_ho
 	n = n < STREAM_META_MAX ? n : STREAM_META_MAX;
 	if (n > 0)
 		memcpy(s->meta, meta, n);
-	stream_store(&s->meta_bytes, (uint32_t)n);
-	stream_store(&s->time_ns, time_ns);
+	stream_put(&s->meta_bytes, (uint32_t)n);
+	stream_put(&s->time_ns, time_ns);
 	if (on_host)
-		stream_store(&s->ready, slot->seq);
-	stream_store(&s->seq, slot->seq);
-	stream_store(stream_order(w->head, w->slots, w->order_size, slot->seq), slot->slot);
+		stream_put(&s->ready, slot->seq);
+	stream_put(&s->seq, slot->seq);
+	stream_put(stream_order(w->head, w->slots, w->order_size, slot->seq), slot->slot);
+	/* A hint, which is no step of the protocol. */
+	atomic_store_explicit(&w->head->newest_slot, slot->slot, memory_order_release);
 	stream_store(&w->head->newest, slot->seq);
 	queue_append(w, slot->slot);
 	w->seq = stream_next(slot->seq);
