@@ -132,9 +132,12 @@ static int no_frame(int r)
 static bool await_ready(const struct gpushm_stream *s, const struct reader_frame *f,
 			uint64_t deadline)
 {
-	uint64_t begun = clock_monotonic_ns(), now = begun;
 	struct wait_step step = { 0 };
+	uint64_t begun, now;
 
+	if (reader_is_ready(&s->follower.reader, f))
+		return true;
+	begun = now = clock_monotonic_ns();
 	while (!reader_is_ready(&s->follower.reader, f)) {
 		struct wait_spin spin = { 0 };
 		struct timespec t = { 0 };
@@ -201,7 +204,7 @@ static int get_frame(struct gpushm_stream *s, uint64_t timeout_ms, struct gpushm
 		frame_free(f);
 		return r == -EAGAIN || r == -ETIMEDOUT ? no_frame(r) : refused(s, r);
 	}
-	f->taken_ns = clock_monotonic_ns();
+	f->taken_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
 	frame_keep(f);
 	*ret = f;
 	return 0;

@@ -108,15 +108,17 @@ static int map_readers(struct gpushm_stream *s)
 	return 0;
 }
 
+/* Only a slot for which a GPU waits needs the time. */
 static int take(struct gpushm_stream *s, bool gpu, struct writer_blocker *ret_blocker)
 {
+	uint64_t now = gpu ? clock_monotonic_ns() : 0;
 	int r;
 
 	do {
 		r = map_readers(s);
 		if (r == 0)
-			r = writer_take(&s->producer.writer, gpu, clock_monotonic_ns(),
-					&s->producer.slot, ret_blocker);
+			r = writer_take(&s->producer.writer, gpu, now, &s->producer.slot,
+					ret_blocker);
 		if (ret_blocker->wake)
 			wait_wake(&stream_head(s)->wake);
 		ret_blocker->wake = false;

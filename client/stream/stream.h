@@ -21,7 +21,7 @@ struct gpushm_frame {
 	struct list link; /* gpushm_stream::frames, or ::spare */
 	struct gpushm_stream *stream;
 	bool in_graph;		/* a launched graph ends it: publish and release queue nothing */
-	uint64_t taken_ns;	/* CLOCK_MONOTONIC; of a reader's frame */
+	uint64_t taken_ns;	/* CLOCK_MONOTONIC_COARSE; of a reader's frame */
 	struct reader_frame at; /* of the producer's frame: slot and seq */
 };
 
