@@ -54,6 +54,7 @@ struct job {
 	uint64_t bytes;	   /* of a frame */
 	uint64_t work;	   /* bytes of it that each side touches */
 	double per_second; /* frames; 0: as fast as it goes */
+	bool array;	   /* JOB_HOP: take the frame's array, too */
 	unsigned serial;   /* makes names unique */
 };
 

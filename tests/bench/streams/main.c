@@ -42,36 +42,36 @@ static struct comparison rows[ROWS_MOST];
 struct way {
 	const char *id, *label;
 	enum lane_kind lane; /* 0: the Python program */
-	bool spin;
+	enum { SLEEPS, POLLS, POLLS_ARRAY } reader;
 };
 
-#define STREAM                                         \
-	{                                              \
-		"stream", "gpushm", LANE_STREAM, false \
+#define STREAM                                          \
+	{                                               \
+		"stream", "gpushm", LANE_STREAM, SLEEPS \
 	}
-#define STREAM_SPIN                                                          \
-	{                                                                    \
-		"stream_spin", "gpushm, the reader polls", LANE_STREAM, true \
+#define STREAM_SPIN                                                           \
+	{                                                                     \
+		"stream_spin", "gpushm, the reader polls", LANE_STREAM, POLLS \
 	}
-#define WORDS                                                \
-	{                                                    \
-		"words", "the bare words", LANE_WORDS, false \
+#define WORDS                                                 \
+	{                                                     \
+		"words", "the bare words", LANE_WORDS, SLEEPS \
 	}
-#define EVENTS                                                                       \
-	{                                                                            \
-		"events", "IPC events and a word that is polled", LANE_EVENTS, false \
+#define EVENTS                                                                        \
+	{                                                                             \
+		"events", "IPC events and a word that is polled", LANE_EVENTS, SLEEPS \
 	}
-#define PIPES                                                                  \
-	{                                                                      \
-		"pipes", "IPC events and messages, by hand", LANE_PIPES, false \
+#define PIPES                                                                   \
+	{                                                                       \
+		"pipes", "IPC events and messages, by hand", LANE_PIPES, SLEEPS \
 	}
-#define TORCH                                                    \
-	{                                                        \
-		"torch", "torch.multiprocessing.Queue", 0, false \
+#define TORCH                                                     \
+	{                                                         \
+		"torch", "torch.multiprocessing.Queue", 0, SLEEPS \
 	}
-#define NAME                                                              \
-	{                                                                 \
-		"name", "gpushm, a name for each frame", LANE_NAME, false \
+#define NAME                                                               \
+	{                                                                  \
+		"name", "gpushm, a name for each frame", LANE_NAME, SLEEPS \
 	}
 
 /* A row; its ways end with one without an id. The first is gpushm's stream. */
@@ -106,10 +106,11 @@ static const struct plan host_plans[] = {
 	  REACH_VALUE,
 	  0.5,
 	  "",
-	  { JOB_HOP, .sides = 2, .depth = 8, .frames = 20000, .bytes = 1 << 20, .spin = true },
-	  { { "stream", "gpushm", LANE_STREAM, true },
-	    { "words", "two words in shared memory", LANE_WORDS, true },
-	    { "socket", "a Unix socket that carries an fd", LANE_SOCKET, true } } },
+	  { JOB_HOP, .sides = 2, .depth = 8, .frames = 20000, .bytes = 1 << 20 },
+	  { { "stream", "gpushm", LANE_STREAM, POLLS },
+	    { "stream_array", "gpushm, with the array of each frame", LANE_STREAM, POLLS_ARRAY },
+	    { "words", "two words in shared memory", LANE_WORDS, POLLS },
+	    { "socket", "a Unix socket that carries an fd", LANE_SOCKET, POLLS } } },
 	{ "wake",
 	  "host pool: a hop, the reader sleeps",
 	  "us",
@@ -118,8 +119,8 @@ static const struct plan host_plans[] = {
 	  "",
 	  { JOB_WAKE, .sides = 2, .depth = 8, .frames = 400, .bytes = 1 << 20 },
 	  { STREAM,
-	    { "futex", "a word and a futex", LANE_FUTEX, false },
-	    { "socket", "a Unix socket that carries an fd", LANE_SOCKET, false } } },
+	    { "futex", "a word and a futex", LANE_FUTEX, SLEEPS },
+	    { "socket", "a Unix socket that carries an fd", LANE_SOCKET, SLEEPS } } },
 	{ "pipeline_host",
 	  "host pool: three processes, 1080p",
 	  "frames/s",
@@ -127,7 +128,7 @@ static const struct plan host_plans[] = {
 	  0,
 	  "",
 	  { JOB_FLOW, .sides = 3, .depth = 8, .bytes = HD, .work = HD, .frames = 100 },
-	  { STREAM, { "futex", "a ring by hand, futexes", LANE_FUTEX, false }, NAME } },
+	  { STREAM, { "futex", "a ring by hand, futexes", LANE_FUTEX, SLEEPS }, NAME } },
 	{ "cost_host_1",
 	  "host pool: begin and publish, 1 reader",
 	  "us",
@@ -166,8 +167,8 @@ static const struct plan gpu_plans[] = {
 	    .frames = 200 },
 	  { STREAM,
 	    STREAM_SPIN,
-	    { "words", "the bare words, the GPU waits already", LANE_WORDS, false },
-	    { "futex", "the host waits for its GPU, futex", LANE_FUTEX, false },
+	    { "words", "the bare words, the GPU waits already", LANE_WORDS, SLEEPS },
+	    { "futex", "the host waits for its GPU, futex", LANE_FUTEX, SLEEPS },
 	    TORCH } },
 	{ "rate_1", "4 KiB kernels, depth 1 (a stream has 2 slots)", "frames/s", REACH_RATE, 0.95,
 	  "words", FLOW(2, 1, 4096, 4096, 1500), RATE_WAYS },
@@ -319,7 +320,8 @@ static void measure(const struct job *template, const struct way *way, struct re
 	if (r->error[0])
 		return;
 	job.lane = way->lane;
-	job.spin = job.spin || way->spin;
+	job.spin = way->reader != SLEEPS;
+	job.array = way->reader == POLLS_ARRAY;
 	if (way->lane ? crew_run(&crew, &job, &r->sample) : ask_torch(&job, &r->sample))
 		return;
 	snprintf(r->error, sizeof(r->error), "%.255s", way->lane ? crew.error : torch.error);
