@@ -338,6 +338,24 @@ struct stream_counts stream_counts(const struct stream *s)
 				       .lost = g->lost };
 }
 
+/* Words that a producer has set back count nothing. */
+static uint64_t since(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
+struct stream_counts stream_counts_since(const struct stream *s)
+{
+	const struct stream_counts now = stream_counts(s), *before = &s->before;
+
+	return (struct stream_counts){ .frames = since(now.frames, before->frames),
+				       .stalls = since(now.stalls, before->stalls),
+				       .stalled_ns = since(now.stalled_ns, before->stalled_ns),
+				       .drops = since(now.drops, before->drops),
+				       .redone = since(now.redone, before->redone),
+				       .lost = since(now.lost, before->lost) };
+}
+
 uint64_t stream_newest_ns(const struct stream *s)
 {
 	const struct stream_head *h = s->words.head;

@@ -27,6 +27,11 @@ struct stream_reader {
 	bool dropped; /* it held up the producer: it keeps the seat until its lease ends */
 };
 
+/* What the words count, for people. */
+struct stream_counts {
+	uint64_t frames, stalls, stalled_ns, drops, redone, lost;
+};
+
 struct stream {
 	struct list link;		  /* catalog::streams, in the order of the buffers' ids */
 	struct catalog *catalog;	  /* borrowed */
@@ -37,14 +42,10 @@ struct stream {
 	struct lease *producer;		  /* borrowed; only while it is running */
 	enum stream_state state;
 	uint32_t n_readers;
-	uint32_t producers, drops; /* so far */
-	uint64_t joins;		   /* so far: the last generation */
-	struct work work;	   /* the look for readers that hold it up */
-};
-
-/* What the words count, for people. */
-struct stream_counts {
-	uint64_t frames, stalls, stalled_ns, drops, redone, lost;
+	uint32_t producers, drops;   /* so far */
+	uint64_t joins;		     /* so far: the last generation */
+	struct work work;	     /* the look for readers that hold it up */
+	struct stream_counts before; /* what they were when this daemon began */
 };
 
 /* 0, or -errno with *f filled in. */
@@ -126,6 +127,8 @@ static inline const struct stream_reader_page *stream_reader_page(const struct s
 }
 
 struct stream_counts stream_counts(const struct stream *s);
+/* Since this daemon began. */
+struct stream_counts stream_counts_since(const struct stream *s);
 void stream_counts_add(struct stream_counts *to, const struct stream_counts *what);
 
 /* CLOCK_MONOTONIC of the newest frame; 0: there is none. */

@@ -111,7 +111,7 @@ void catalog_free_stream(struct catalog *c, struct buffer *b)
 
 	if (!b->stream)
 		return;
-	counts = stream_counts(b->stream);
+	counts = stream_counts_since(b->stream);
 	stream_counts_add(&c->past_streams, &counts);
 	c->n_streams--;
 	b->stream = stream_retire(b->stream, &c->retired_pages);
@@ -430,7 +430,7 @@ struct stream_counts catalog_stream_counts(const struct catalog *c)
 	struct stream *s;
 
 	list_foreach (s, &c->streams, link) {
-		one = stream_counts(s);
+		one = stream_counts_since(s);
 		stream_counts_add(&all, &one);
 	}
 	return all;

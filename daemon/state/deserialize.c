@@ -224,6 +224,7 @@ static void fill_stream(struct stream *s, const Gpushm__Journal__Stream *m)
 	s->producers = m->producers;
 	s->drops = m->drops;
 	s->joins = m->joins;
+	s->before = stream_counts(s);
 }
 
 /* Without its pages it is a shared buffer. */

@@ -93,6 +93,34 @@ START_TEST(a_restart_ends_a_stream)
 }
 END_TEST
 
+static const Gpushm__Proto__StreamMetrics *metrics(void)
+{
+	ck_assert_int_eq(raw_call(&p, REQUEST(METRICS, Metrics, metrics)), 0);
+	ck_assert_ptr_nonnull(p.reply->metrics->streams);
+	return p.reply->metrics->streams;
+}
+
+/* A counter that begins anew with a large number looks like a burst of frames. */
+START_TEST(frames_before_a_restart_are_counted_again)
+{
+	raw_publish_frame(head, 0, 1000, true);
+	head->stalls = 5;
+	ck_assert_uint_eq(metrics()->frames, 1000);
+	ck_assert_uint_eq(metrics()->stalls, 5);
+	kept_crash();
+	reclaim(&p, &producer_process, &p_session, producer);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_uint_eq(metrics()->frames, 0);
+	ck_assert_uint_eq(metrics()->stalls, 0);
+	raw_publish_frame(head, 1, 1003, true);
+	ck_assert_uint_eq(metrics()->frames, 3);
+	ck_assert_uint_eq(raw_stream_info(&p, "s")->newest, 1003);
+	/* A producer may say what it likes. */
+	head->newest = 7;
+	ck_assert_uint_eq(metrics()->frames, 0);
+}
+END_TEST
+
 START_TEST(a_reader_dies_while_no_daemon_runs)
 {
 	supervisor_end(&k, SIGKILL);
@@ -231,6 +259,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, a_restart_ends_a_stream);
+	tcase_add_test(tc, frames_before_a_restart_are_counted_again);
 	tcase_add_test(tc, a_reader_dies_while_no_daemon_runs);
 	tcase_add_test(tc, a_producer_dies_while_no_daemon_runs);
 	tcase_add_test(tc, a_reader_closes_while_no_daemon_runs);
