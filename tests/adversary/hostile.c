@@ -7,7 +7,7 @@
 
 #include "proto/base/own.h"
 #include "proto/limits.h"
-#include "tests/lib/raw.h"
+#include "tests/lib/raw_stream.h"
 
 #include <grp.h>
 #include <sched.h>
@@ -57,19 +57,15 @@ static int poller;
 
 /* ---- requests ---- */
 
-static size_t pack(const Gpushm__Proto__Request *q, unsigned char *frame)
-{
-	return raw_pack(q, frame);
-}
-
 static size_t close_lease(const struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(CLOSE, Close, close, SET(lease, c->lease)), frame);
+	return raw_pack(REQUEST(CLOSE, Close, close, SET(lease, c->lease)), frame);
 }
 
 static size_t next_hello(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)), frame);
+	return raw_pack(REQUEST(HELLO, Hello, hello, SET(version_min, 1), SET(version_max, 1)),
+			frame);
 }
 
 static size_t create(const struct conn *c, const char *kind, uint64_t bytes, unsigned char *frame)
@@ -77,8 +73,8 @@ static size_t create(const struct conn *c, const char *kind, uint64_t bytes, uns
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s/%u/%u", kind, pid, c->index);
-	return pack(REQUEST(CREATE, Create, create, BYTES(name, name), SET(size_bytes, bytes)),
-		    frame);
+	return raw_pack(REQUEST(CREATE, Create, create, BYTES(name, name), SET(size_bytes, bytes)),
+			frame);
 }
 
 static size_t next_create(struct conn *c, unsigned char *frame)
@@ -112,9 +108,9 @@ static size_t describe(const struct conn *c, unsigned first, unsigned n, bool wr
 		arrays[i].dtype = wrong && i + 1 == n ? NULL : &dtype;
 		list[i] = &arrays[i];
 	}
-	return pack(REQUEST(DESCRIBE, Describe, describe, SET(lease, c->lease), .n_arrays = n,
-			    .arrays = list),
-		    frame);
+	return raw_pack(REQUEST(DESCRIBE, Describe, describe, SET(lease, c->lease), .n_arrays = n,
+				.arrays = list),
+			frame);
 }
 
 /* Packing takes longer than sending, so a DESCRIBE is packed once. Leases have nine bytes as
@@ -156,11 +152,11 @@ static size_t next_publish(struct conn *c, unsigned char *frame)
 	case 0:
 		return create(c, "p", 4096, frame);
 	case 1:
-		return pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
-				    SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
-			    frame);
+		return raw_pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
+					SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
+				frame);
 	case 2:
-		return pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, name)), frame);
+		return raw_pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, name)), frame);
 	default:
 		return close_lease(c, frame);
 	}
@@ -174,18 +170,18 @@ static size_t next_tables(struct conn *c, unsigned char *frame)
 	char name[64];
 
 	if (c->index >= TABLES)
-		return pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's"),
-				    SET(wait_ms, WAIT_FOREVER)),
-			    frame);
+		return raw_pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's"),
+					SET(wait_ms, WAIT_FOREVER)),
+				frame);
 	snprintf(name, sizeof(name), "p/%u/%u", pid, c->index);
 	if (step == 0)
 		return create(c, "p", 4096, frame);
 	if (step == TABLE_BATCHES + 1)
-		return pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
-				    SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
-			    frame);
+		return raw_pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
+					SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
+				frame);
 	if (step == TABLE_BATCHES + 2)
-		return pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, name)), frame);
+		return raw_pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, name)), frame);
 	if (step == TABLE_BATCHES + 3)
 		return close_lease(c, frame);
 	if (!kept[batch].len)
@@ -196,71 +192,72 @@ static size_t next_tables(struct conn *c, unsigned char *frame)
 
 static size_t next_publish_refused(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(PUBLISH, Publish, publish, SET(lease, 1),
-			    SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
-		    frame);
+	return raw_pack(REQUEST(PUBLISH, Publish, publish, SET(lease, 1),
+				SET(state, GPUSHM__PROTO__STATE__STATE_SEALED)),
+			frame);
 }
 
 static size_t next_open(struct conn *c, unsigned char *frame)
 {
-	if (c->step % 2)
-		return close_lease(c, frame);
-	return pack(REQUEST(OPEN, Open, open, BYTES(name, "hostile")), frame);
+	const Gpushm__Proto__Request *q = REQUEST(OPEN, Open, open, BYTES(name, "hostile"));
+
+	return c->step % 2 ? close_lease(c, frame) : raw_pack(q, frame);
 }
 
 static size_t next_open_refused(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's")), frame);
+	return raw_pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's")), frame);
 }
 
 static size_t next_close(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(CLOSE, Close, close, SET(lease, 1)), frame);
+	return raw_pack(REQUEST(CLOSE, Close, close, SET(lease, 1)), frame);
 }
 
 static size_t next_unlink(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "honest")), frame);
+	return raw_pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "honest")), frame);
 }
 
 static size_t next_clean(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(CLEAN, Clean, clean, BYTES(name, "honest")), frame);
+	return raw_pack(REQUEST(CLEAN, Clean, clean, BYTES(name, "honest")), frame);
 }
 
 static size_t next_stat(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(STAT, Stat, stat, BYTES(name, "hostile"), SET(holders, true)), frame);
+	return raw_pack(REQUEST(STAT, Stat, stat, BYTES(name, "hostile"), SET(holders, true)),
+			frame);
 }
 
 static size_t next_list(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(LIST, List, list, BYTES(prefix, "zzz")), frame);
+	return raw_pack(REQUEST(LIST, List, list, BYTES(prefix, "zzz")), frame);
 }
 
 static size_t next_list_all(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(LIST, List, list, SET(holders, true)), frame);
+	return raw_pack(REQUEST(LIST, List, list, SET(holders, true)), frame);
 }
 
 static size_t next_pools(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(POOLS, Pools, pools), frame);
+	return raw_pack(REQUEST(POOLS, Pools, pools), frame);
 }
 
 static size_t next_status(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(STATUS, Status, status), frame);
+	return raw_pack(REQUEST(STATUS, Status, status), frame);
 }
 
 static size_t next_flush(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(FLUSH, Flush, flush), frame);
+	return raw_pack(REQUEST(FLUSH, Flush, flush), frame);
 }
 
 static size_t next_restart(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(RESTART, Restart, restart), frame);
+	return raw_pack(REQUEST(RESTART, Restart, restart), frame);
 }
 
 static size_t next_reclaim(struct conn *c, unsigned char *frame)
@@ -269,9 +266,9 @@ static size_t next_reclaim(struct conn *c, unsigned char *frame)
 
 	for (unsigned i = 0; i < IDS_RECLAIMED; i++)
 		ids[i] = c->step + i + (UINT64_C(1) << 60);
-	return pack(REQUEST(RECLAIM, Reclaim, reclaim, SET(session, 1), SET(last, true),
-			    .n_leases = IDS_RECLAIMED, .leases = ids),
-		    frame);
+	return raw_pack(REQUEST(RECLAIM, Reclaim, reclaim, SET(session, 1), SET(last, true),
+				.n_leases = IDS_RECLAIMED, .leases = ids),
+			frame);
 }
 
 /* Watches WATCHED_MAX names; only the first of them if `same`. */
@@ -287,9 +284,9 @@ static size_t watch(bool same, uint64_t wait_ms, unsigned char *frame)
 		items[i].name = (ProtobufCBinaryData){ strlen(names[i]), (uint8_t *)names[i] };
 		list[i] = &items[i];
 	}
-	return pack(REQUEST(WATCH, Watch, watch, .n_watched = WATCHED_MAX, .watched = list,
-			    SET(wait_ms, wait_ms)),
-		    frame);
+	return raw_pack(REQUEST(WATCH, Watch, watch, .n_watched = WATCHED_MAX, .watched = list,
+				SET(wait_ms, wait_ms)),
+			frame);
 }
 
 /* The first connection makes and ends the buffer that all others watch. */
@@ -299,9 +296,9 @@ static size_t change_or_watch(struct conn *c, bool same, unsigned char *frame)
 		return watch(same, WAIT_FOREVER, frame);
 	if (c->step % 2)
 		return close_lease(c, frame);
-	return pack(REQUEST(CREATE, Create, create, BYTES(name, "watched/0"),
-			    SET(size_bytes, 4096)),
-		    frame);
+	return raw_pack(REQUEST(CREATE, Create, create, BYTES(name, "watched/0"),
+				SET(size_bytes, 4096)),
+			frame);
 }
 
 static size_t next_watch_same(struct conn *c, unsigned char *frame)
@@ -329,16 +326,16 @@ static size_t next_events_follow(struct conn *c, unsigned char *frame)
 {
 	if (c->index == 0)
 		return change_or_watch(c, true, frame);
-	return pack(REQUEST(EVENTS, Events, events, SET(after, UINT64_MAX),
-			    SET(wait_ms, WAIT_FOREVER)),
-		    frame);
+	return raw_pack(REQUEST(EVENTS, Events, events, SET(after, UINT64_MAX),
+				SET(wait_ms, WAIT_FOREVER)),
+			frame);
 }
 
 static size_t next_events_poll(struct conn *c, unsigned char *frame)
 {
 	if (c->index == 0)
 		return change_or_watch(c, true, frame);
-	return pack(REQUEST(EVENTS, Events, events), frame);
+	return raw_pack(REQUEST(EVENTS, Events, events), frame);
 }
 
 /* The first connection publishes and unlinks the name that all others wait for. */
@@ -347,20 +344,20 @@ static size_t next_wait(struct conn *c, unsigned char *frame)
 	if (c->index != 0 && c->step % 2)
 		return close_lease(c, frame);
 	if (c->index != 0)
-		return pack(REQUEST(OPEN, Open, open, BYTES(name, "awaited"),
-				    SET(wait_ms, WAIT_FOREVER)),
-			    frame);
+		return raw_pack(REQUEST(OPEN, Open, open, BYTES(name, "awaited"),
+					SET(wait_ms, WAIT_FOREVER)),
+				frame);
 	switch (c->step % 4) {
 	case 0:
-		return pack(REQUEST(CREATE, Create, create, BYTES(name, "awaited"),
-				    SET(size_bytes, 4096)),
-			    frame);
+		return raw_pack(REQUEST(CREATE, Create, create, BYTES(name, "awaited"),
+					SET(size_bytes, 4096)),
+				frame);
 	case 1:
-		return pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
-				    SET(state, GPUSHM__PROTO__STATE__STATE_SHARED)),
-			    frame);
+		return raw_pack(REQUEST(PUBLISH, Publish, publish, SET(lease, c->lease),
+					SET(state, GPUSHM__PROTO__STATE__STATE_SHARED)),
+				frame);
 	case 2:
-		return pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "awaited")), frame);
+		return raw_pack(REQUEST(UNLINK, Unlink, unlink, BYTES(name, "awaited")), frame);
 	default:
 		return close_lease(c, frame);
 	}
@@ -368,7 +365,7 @@ static size_t next_wait(struct conn *c, unsigned char *frame)
 
 static size_t next_wait_timeout(struct conn *c, unsigned char *frame)
 {
-	return pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's"), SET(wait_ms, 1)), frame);
+	return raw_pack(REQUEST(OPEN, Open, open, BYTES(name, "nobody's"), SET(wait_ms, 1)), frame);
 }
 
 /* The pool is full: all but the first connection wait for space that is never enough. */
@@ -379,9 +376,9 @@ static size_t next_full(struct conn *c, unsigned char *frame)
 	if (c->index == 0)
 		return next_create(c, frame);
 	snprintf(name, sizeof(name), "f/%u", c->index);
-	return pack(REQUEST(CREATE, Create, create, BYTES(name, name),
-			    SET(size_bytes, UINT64_C(500) << 20), SET(wait_ms, WAIT_FOREVER)),
-		    frame);
+	return raw_pack(REQUEST(CREATE, Create, create, BYTES(name, name),
+				SET(size_bytes, UINT64_C(500) << 20), SET(wait_ms, WAIT_FOREVER)),
+			frame);
 }
 
 static size_t next_unpack(struct conn *c, unsigned char *frame)
@@ -441,7 +438,7 @@ static void burst_hangup(struct conn *all, unsigned n)
 static void burst_quiet(struct conn *all, unsigned n)
 {
 	unsigned char frame[FRAME_MAX];
-	size_t len = pack(REQUEST(CLOSE, Close, close, SET(lease, 1), SET(quiet, true)), frame);
+	size_t len = raw_pack(REQUEST(CLOSE, Close, close, SET(lease, 1), SET(quiet, true)), frame);
 
 	for (unsigned i = 0; i < n; i++)
 		while (send(all[i].fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
@@ -452,7 +449,7 @@ static void burst_quiet(struct conn *all, unsigned n)
 static void burst_eager(struct conn *all, unsigned n)
 {
 	unsigned char frame[FRAME_MAX];
-	size_t len = pack(REQUEST(POOLS, Pools, pools), frame);
+	size_t len = raw_pack(REQUEST(POOLS, Pools, pools), frame);
 
 	for (unsigned i = 0; i < n; i++) {
 		while (send(all[i].fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
@@ -476,9 +473,9 @@ static void die(unsigned round)
 			break;
 	}
 	for (unsigned i = 0; i < DYING_LEASES; i++) {
-		size_t len = pack(REQUEST(OPEN, Open, open, BYTES(name, "hostile"),
-					  SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE)),
-				  frame);
+		size_t len = raw_pack(REQUEST(OPEN, Open, open, BYTES(name, "hostile"),
+					      SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE)),
+				      frame);
 
 		if (raw_send(&r, frame, len) < 0 || raw_receive(&r) != 0)
 			break;
@@ -560,6 +557,33 @@ static void prepare_full(void)
 
 /* ---- the table ---- */
 
+static size_t next_stream(struct conn *c, unsigned char *frame)
+{
+	if (c->step % 3 != 1)
+		return c->step % 3 ? close_lease(c, frame) : create(c, "s", 4096, frame);
+	return raw_pack(REQUEST(STREAM, Stream, stream, SET(lease, c->lease), SET(slots, 4096),
+				SET(slot_bytes, 1)),
+			frame);
+}
+
+static size_t next_join(struct conn *c, unsigned char *frame)
+{
+	const Gpushm__Proto__Request *q[] = {
+		REQUEST(OPEN, Open, open, BYTES(name, "s")),
+		REQUEST(JOIN, Join, join, SET(lease, c->lease)),
+	};
+
+	return c->step % 3 == 2 ? close_lease(c, frame) : raw_pack(q[c->step % 3], frame);
+}
+
+static void prepare_stream(void)
+{
+	uint64_t lease = raw_create(&base, "s", 4096);
+
+	raw_make_stream(&base, lease, 4096, 1, 64);
+	raw_publish(&base, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+}
+
 static const struct attack attacks[] = {
 	{ "hello", "HELLO again, refused", .next = next_hello },
 	{ "hello-suspect", "HELLO beside 2,500 buffers, one of a suspect", .next = next_connect,
@@ -572,6 +596,9 @@ static const struct attack attacks[] = {
 	  .reads = true },
 	{ "publish", "CREATE, PUBLISH, UNLINK, CLOSE", .next = next_publish, .reads = true },
 	{ "tables", "four connections publish 262,000 arrays each, in a loop", .next = next_tables,
+	  .reads = true },
+	{ "stream", "CREATE, STREAM of 4,096 slots, CLOSE", .next = next_stream, .reads = true },
+	{ "join", "OPEN, JOIN, CLOSE of one", .next = next_join, .prepare = prepare_stream,
 	  .reads = true },
 	{ "publish-refused", "PUBLISH of no lease", .next = next_publish_refused },
 	{ "open", "OPEN and CLOSE of one buffer", .next = next_open, .prepare = prepare_shared,

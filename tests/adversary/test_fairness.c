@@ -31,6 +31,7 @@ static const char *const attacks[] = {
 	"open-refused",			/* many short ones */
 	"watch-same",			/* changes that concern many */
 	"events-follow", "events-poll", /* large replies */
+	"join",				/* files in memory that come and go */
 	"connect",			/* what the listener does */
 };
 

@@ -7,7 +7,7 @@
 #include "tests/lib/actor.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/fds.h"
-#include "tests/lib/raw.h"
+#include "tests/lib/raw_stream.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/user.h"
 
@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -183,6 +184,89 @@ START_TEST(buffers_of_one_user_stop_others)
 }
 END_TEST
 
+/* A stream of another user, too. */
+static void a_stream_is_served(void)
+{
+	static struct raw p, q;
+	uint64_t producer, reader;
+
+	greet(&p, &honest);
+	greet(&q, &honest);
+	producer = raw_produce(&p, "theirs");
+	reader = raw_open(&q, "theirs");
+	raw_join(&q, reader, STREAM_EVERY);
+	ck_assert_int_eq(raw_page(&q, reader, STREAM_PAGE_HEAD), 0);
+	raw_close_lease(&q, reader);
+	raw_close_lease(&p, producer);
+	ck_assert_int_eq(gpushm_unlink(c, "theirs"), 0);
+	raw_close(&p);
+	raw_close(&q);
+}
+
+START_TEST(streams_of_one_user_stop_others)
+{
+	static struct raw r;
+	uint64_t lease = 0;
+	char name[16];
+	int code = 0;
+
+	greet(&r, &hostile);
+	for (int n = 0; code == 0; n++) {
+		ck_assert_int_lt(n, FDS);
+		snprintf(name, sizeof(name), "s%d", n);
+		code = raw_call(&r, REQUEST(CREATE, Create, create, BYTES(name, name),
+					    SET(size_bytes, 4096)));
+		if (code == 0)
+			lease = r.reply->attach->lease;
+		if (code == 0)
+			code = raw_make_stream(&r, lease, 2, 64, 64);
+	}
+	ck_assert_int_eq(code, CODE_LIMIT);
+	for (int i = 0; i < 3; i++) {
+		others_are_served();
+		a_stream_is_served();
+	}
+	raw_close(&r);
+}
+END_TEST
+
+/* It follows another user's stream, leaves, and keeps the page mapped, again and again. */
+START_TEST(pages_that_one_user_keeps_stop_others)
+{
+	static struct raw p, q;
+	static void *maps[FDS];
+	uint64_t producer, lease;
+	int code = 0, n = 0;
+
+	greet(&p, &honest);
+	greet(&q, &hostile);
+	producer = raw_produce(&p, "bait");
+	for (; code == 0 && n < FDS; n++) {
+		code = raw_call(&q, REQUEST(OPEN, Open, open, BYTES(name, "bait")));
+		lease = code ? 0 : q.reply->attach->lease;
+		if (code == 0)
+			code = raw_join_as(&q, lease, STREAM_LATEST, 1);
+		if (code == 0)
+			maps[n] = raw_map_page(&q, lease, STREAM_PAGE_READER);
+		ck_assert_msg(code == 0 || strstr(q.text, "max-share"), "%s", q.text);
+		if (lease)
+			ck_assert_int_eq(raw_close_lease(&q, lease), 0);
+	}
+	ck_assert_int_eq(code, CODE_LIMIT);
+	for (int i = 0; i < 3; i++) {
+		others_are_served();
+		a_stream_is_served();
+	}
+	raw_close_lease(&p, producer);
+	ck_assert_int_eq(gpushm_unlink(c, "bait"), 0);
+	raw_close(&p);
+	raw_close(&q);
+	while (n-- > 0)
+		if (maps[n])
+			munmap(maps[n], stream_reader_bytes(RAW_SLOTS));
+}
+END_TEST
+
 /* Each closed connection has left a lease, and its process lives. */
 START_TEST(closed_connections_of_one_process_keep_a_descriptor_each)
 {
@@ -280,6 +364,8 @@ int main(void)
 	tcase_add_test(t, read_replies_use_up_a_share);
 	tcase_add_test(t, connections_of_one_user_stop_others);
 	tcase_add_test(t, buffers_of_one_user_stop_others);
+	tcase_add_test(t, streams_of_one_user_stop_others);
+	tcase_add_test(t, pages_that_one_user_keeps_stop_others);
 	tcase_add_test(t, closed_connections_of_one_process_keep_a_descriptor_each);
 	tcase_add_test(t, three_users_stop_others);
 	tcase_add_checked_fixture(u, setup_large, teardown);
