@@ -15,13 +15,13 @@ BUILTINS = {
     "NotFound": FileNotFoundError, "Exists": FileExistsError, "AccessDenied": PermissionError, "Timeout": TimeoutError,
     "NotPublished": BlockingIOError, "ReadOnly": ValueError, "PoolFull": MemoryError, "TooLarge": MemoryError,
     "DaemonGone": ConnectionError, "ForkError": RuntimeError, "InUse": BufferError, "BadArgument": ValueError,
-    "LayoutError": ValueError, "NotSupported": NotImplementedError, "OutOfMemory": MemoryError,
+    "LayoutError": ValueError, "NotSupported": NotImplementedError, "OutOfMemory": MemoryError, "StreamEnded": EOFError,
 }
 
 
 def test_an_exception_is_not_what_python_calls_it() -> None:
     errors = [e for e in vars(gpushm).values() if isinstance(e, type) and issubclass(e, gpushm.Error)]
-    assert len(errors) == 22 and all(issubclass(e, OSError) and e.__module__ == "gpushm" for e in errors)
+    assert len(errors) == 25 and all(issubclass(e, OSError) and e.__module__ == "gpushm" for e in errors)
     for name, builtin in BUILTINS.items():
         assert issubclass(getattr(gpushm, name), builtin)
 

@@ -182,7 +182,7 @@ static PyObject *wait_for_others(PyObject *o, PyObject *stream)
 	struct stream s;
 
 	if (!opened(o) || stream_from(stream, &s) < 0 ||
-	    order_wait(&buffer_of(o)->order, s.handle) < 0)
+	    order_wait(array_order((struct array *)o), s.handle) < 0)
 		return NULL;
 	Py_RETURN_NONE;
 }

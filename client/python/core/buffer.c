@@ -31,16 +31,22 @@ PyObject *buffer_list(void)
 	return list;
 }
 
-struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name)
+struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
+			  struct gpushm_stream *stream)
 {
 	struct buffer *self = object_new(types.buffer_made);
 
 	if (!self) {
-		gpushm_close(b);
+		if (stream)
+			gpushm_stream_close(stream);
+		else
+			gpushm_close(b);
 		return NULL;
 	}
 	self->buffer = b;
+	self->stream = stream;
 	list_init(&self->arrays);
+	list_init(&self->slots);
 	list_insert(all.next, &self->link);
 	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
 	self->name = Py_NewRef(name);
@@ -86,6 +92,24 @@ int buffer_array(struct buffer *self, const char *name, size_t at, struct gpushm
 	Py_END_ALLOW_THREADS
 	self->calls--;
 	return r;
+}
+
+static bool is_in(const struct array *self, const struct slot *slot)
+{
+	uint64_t at = gpushm_array_offset(self->array);
+
+	return at >= slot->from && at < slot->to;
+}
+
+/* The slot of a stream's buffer that it is in; NULL: no frame of this process has it. */
+static struct slot *slot_of(const struct array *self)
+{
+	struct slot *s;
+
+	list_foreach (s, &self->buffer->slots, link)
+		if (is_in(self, s))
+			return s;
+	return NULL;
 }
 
 /* ---- the users of a buffer ---- */
@@ -194,6 +218,8 @@ static void array_drop(struct array *self)
 	list_drop(&self->link);
 	self->array = gpushm_array_free(self->array);
 	buffer_settle(self->buffer);
+	/* If it was the last one to use the frame, this releases it. */
+	Py_CLEAR(self->frame);
 }
 
 /* Whether the contents would be lost if the buffer ended now. In a forked child, where the buffer
@@ -239,16 +265,31 @@ PyObject *buffer_report_unpublished(PyObject *module, PyObject *unused)
 static int end(struct buffer *self)
 {
 	struct gpushm_buffer *b = take_ptr(self->buffer);
+	struct gpushm_stream *stream = take_ptr(self->stream);
 	bool discard = self->scratch && gpushm_buffer_state(b) == GPUSHM_FILLING;
-	int r;
+	int r = 0;
 
 	list_drop(&self->link);
 	if (self->owner)
 		array_drop(self->owner);
 	Py_BEGIN_ALLOW_THREADS
-	r = discard ? gpushm_discard(b) : gpushm_close(b);
+	if (stream)
+		gpushm_stream_close(stream);
+	else
+		r = discard ? gpushm_discard(b) : gpushm_close(b);
 	Py_END_ALLOW_THREADS
 	return r;
+}
+
+/* Its Stream or Reader closes it. */
+static int refuse_of_stream(const struct buffer *self)
+{
+	if (!self->stream)
+		return 0;
+	error_format(ERROR_STATE, EBUSY,
+		     "buffer \"%s\" belongs to a stream: close the Stream or the Reader",
+		     gpushm_buffer_name(self->buffer));
+	return -1;
 }
 
 int buffer_close(struct buffer *self)
@@ -258,6 +299,8 @@ int buffer_close(struct buffer *self)
 
 	if (!self->buffer || self->left)
 		return 0;
+	if (refuse_of_stream(self) < 0)
+		return -1;
 	if (in_use(self)) {
 		text = users_text(self);
 		if (text)
@@ -350,9 +393,57 @@ int buffer_leave(struct buffer *self, PyObject *raised)
 {
 	if (!self->buffer || self->left)
 		return 0;
+	if (refuse_of_stream(self) < 0)
+		return -1;
 	drop_views(self);
 	self->warned |= is_an_error(raised);
 	return in_use(self) ? leave_to_users(self) : buffer_close(self);
+}
+
+/* libgpushm ends the frames with the stream. */
+static void end_slots(struct buffer *self)
+{
+	struct slot *s;
+
+	list_foreach (s, &self->slots, link) {
+		PyObject *owner = Py_NewRef(s->owner);
+
+		buffer_end_slot(self, s);
+		Py_DECREF(owner);
+	}
+}
+
+int buffer_end_stream(struct buffer *self)
+{
+	int r;
+
+	end_slots(self);
+	drop_views(self);
+	if (!in_use(self))
+		return error_result(end(self));
+	self->left = true;
+	self->calls++;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_stream_leave(self->stream);
+	Py_END_ALLOW_THREADS
+	self->calls--;
+	/* Without that request the daemon learns of it when the last user ends. */
+	if (r < 0 && r != -ENOSYS)
+		error_raise(r);
+	buffer_settle(self);
+	return r < 0 && r != -ENOSYS ? -1 : 0;
+}
+
+struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot)
+{
+	struct array *a;
+
+	list_foreach (a, &self->arrays, link)
+		if (is_in(a, slot) && !a->span && a->memoryviews == 0 && a->calls == 0)
+			array_drop(a);
+	list_drop(&slot->link);
+	order_done(&slot->order);
+	return take_ptr(slot->frame);
 }
 
 void buffer_dealloc(PyObject *o)
@@ -491,20 +582,12 @@ PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs)
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-int buffer_queued(struct buffer *self, const struct stream *stream)
-{
-	/* Copies by the CPU are done already. And a stream that may be destroyed must not be waited
-	 * for later: a driver crashes then. */
-	if (!stream->given || !stream->lasts || gpushm_buffer_kind(self->buffer) == GPUSHM_HOST)
-		return 0;
-	return order_add(&self->order, stream);
-}
-
 /* ---- arrays ---- */
 
 PyObject *array_new(struct buffer *b, int r, struct gpushm_array **a)
 {
 	struct array *self;
+	struct slot *slot;
 
 	if (r < 0)
 		return error_raise(r);
@@ -516,6 +599,8 @@ PyObject *array_new(struct buffer *b, int r, struct gpushm_array **a)
 	self->array = take_ptr(*a);
 	self->buffer = (struct buffer *)Py_NewRef((PyObject *)b);
 	list_insert(b->arrays.next, &self->link);
+	slot = slot_of(self);
+	self->frame = slot ? Py_NewRef(slot->owner) : NULL;
 	return (PyObject *)self;
 }
 
@@ -560,6 +645,23 @@ int array_close(struct array *self)
 	}
 	array_drop(self);
 	return 0;
+}
+
+struct order *array_order(struct array *self)
+{
+	struct slot *s = slot_of(self);
+
+	return s ? &s->order : &self->buffer->order;
+}
+
+int array_queued(struct array *self, const struct stream *stream)
+{
+	/* Copies by the CPU are done already. And a stream that may be destroyed must not be waited
+	 * for later: a driver crashes then. */
+	if (!stream->given || !stream->lasts ||
+	    gpushm_buffer_kind(self->buffer->buffer) == GPUSHM_HOST)
+		return 0;
+	return order_add(array_order(self), stream);
 }
 
 Py_ssize_t array_itemsize(const struct array *self)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "client/gpushm_stream.h"
 #include "client/python/core/connection.h"
 #include "client/python/core/object.h"
 #include "client/python/core/stream.h"
@@ -31,7 +32,18 @@ struct buffer {
 	bool warned;		   /* that its contents are lost, or an exception said enough */
 	PyObject *place; /* where this process created it: unpublished_place(); NULL: it did not */
 	bool left;	 /* its with block is over, and only its users keep it: buffer_leave() */
-	struct order order; /* copies that nobody has waited for */
+	struct order order;	      /* copies that nobody has waited for */
+	struct gpushm_stream *stream; /* owned: the buffer is this stream's; NULL: of no stream */
+	struct list slots;	      /* slot::link: of a stream, those with a frame of this side */
+};
+
+/* The part of a stream's buffer that is a frame now. */
+struct slot {
+	struct list link;	    /* buffer::slots, the oldest first */
+	uint64_t from, to;	    /* bytes from the buffer's start */
+	struct gpushm_frame *frame; /* owned; NULL: it is not one any more, and in no list */
+	PyObject *owner;	    /* the Frame that has the slot as a member */
+	struct order order;	    /* as buffer::order, for the arrays in it */
 };
 
 /* gpushm.Array: an array of a buffer, or a view of one. */
@@ -40,6 +52,7 @@ struct array {
 	PyObject *weakrefs;
 	struct gpushm_array *array;    /* owned; NULL: closed */
 	struct buffer *buffer;	       /* a reference */
+	PyObject *frame;	       /* of a stream, in whose slot it is; a reference; or NULL */
 	struct list link;	       /* buffer::arrays */
 	unsigned memoryviews;	       /* of it that are alive */
 	unsigned writable_memoryviews; /* of them */
@@ -50,8 +63,10 @@ struct array {
 
 /* ---- buffers ---- */
 
-/* Takes *b over, and closes it where this fails. name: the str that the caller opened it by. */
-struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name);
+/* Takes *b over, and closes it where this fails. name: the str that the caller opened it by.
+ * stream: taken over, too, if the buffer is a stream's; else NULL. */
+struct buffer *buffer_new(struct connection *c, struct gpushm_buffer *b, PyObject *name,
+			  struct gpushm_stream *stream);
 
 /* Warns if the thread works on another GPU than the one that has the memory, and the options choose
  * no GPU. Takes b over where a filter makes the warning an error; NULL is allowed. */
@@ -81,6 +96,13 @@ int buffer_leave(struct buffer *self, PyObject *raised);
  * buffer_leave(). Raises nothing. */
 void buffer_settle(struct buffer *self);
 
+/* Leaves the buffer's stream. Closes arrays and the buffer as buffer_leave(), without a warning. */
+int buffer_end_stream(struct buffer *self);
+
+/* Closes the arrays in the slot that no memoryview and no call uses, and takes its frame. The
+ * caller has a reference to its owner: the arrays may have the last. */
+struct gpushm_frame *buffer_end_slot(struct buffer *self, struct slot *slot);
+
 /* tp_dealloc. */
 void buffer_dealloc(PyObject *o);
 
@@ -92,9 +114,6 @@ PyObject *buffer_publish_as(struct buffer *self, PyObject *args, PyObject *kwarg
 
 /* The method set_attrs(attrs). */
 PyObject *buffer_set_attrs(struct buffer *self, PyObject *attrs);
-
-/* Notes that a copy was queued on that stream, or done. */
-int buffer_queued(struct buffer *self, const struct stream *stream);
 
 /* Adds gpushm.NotKeptWarning to the module. */
 int buffer_init(PyObject *module);
@@ -117,6 +136,12 @@ bool array_is_open(const struct array *self);
 /* Between the two no thread can close it: around calls without the GIL. */
 void array_hold(struct array *self);
 void array_release(struct array *self);
+
+/* What orders users of the array: that of its slot or of its buffer. */
+struct order *array_order(struct array *self);
+
+/* Notes that a copy was queued on that stream, or done. */
+int array_queued(struct array *self, const struct stream *stream);
 
 /* The method close(). */
 int array_close(struct array *self);

@@ -90,7 +90,7 @@ static int prepare(PyObject *list, size_t n, struct many *m)
 
 static int carry_out(struct many *m)
 {
-	const struct buffer *last = NULL;
+	const struct order *last = NULL;
 	int r;
 
 	Py_BEGIN_ALLOW_THREADS
@@ -100,11 +100,11 @@ static int carry_out(struct many *m)
 	if (r < 0)
 		error_raise(r);
 	for (size_t i = 0; i < m->n && r == 0; i++) {
-		struct buffer *b = m->ones[i].array->buffer;
+		struct array *a = m->ones[i].array;
 
-		if (b != last)
-			r = buffer_queued(b, &m->stream);
-		last = b;
+		if (array_order(a) != last)
+			r = array_queued(a, &m->stream);
+		last = array_order(a);
 	}
 	return r;
 }

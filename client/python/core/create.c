@@ -7,6 +7,7 @@
  */
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 #include "client/python/core/unpublished.h"
 
@@ -95,7 +96,7 @@ static struct buffer *make_named(PyObject *self, PyObject *name, struct create_a
 		r = connection_try_apart(c, &a->ask, &a->options->wait);
 	if (r < 0)
 		return error_raise(r);
-	b = place(buffer_new(c, a->ret, name));
+	b = place(buffer_new(c, a->ret, name, NULL));
 	return a->options->o.pool ? b : buffer_hinted(b, &a->options->o);
 }
 
@@ -209,7 +210,7 @@ static PyObject *have_either(PyObject *self, PyObject *name, struct either_ask *
 		r = connection_try_apart(c, &a->ask, d);
 	if (r < 0)
 		return error_raise(r);
-	b = buffer_new(c, a->ret, name);
+	b = buffer_new(c, a->ret, name, NULL);
 	if (a->created)
 		b = place(b);
 	if (!a->created || !a->options->o.pool)
@@ -253,80 +254,6 @@ static PyObject *open_or_create(PyObject *self, PyObject *args, PyObject *kwargs
 }
 
 /* ---- many arrays ---- */
-
-struct layouts {
-	size_t n;
-	struct layout *layouts;		 /* owned */
-	struct gpushm_array_spec *specs; /* theirs, in a row; owned */
-};
-
-static void layouts_done(struct layouts *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		layout_done(&l->layouts[i]);
-	PyMem_Free(l->layouts);
-	PyMem_Free(l->specs);
-}
-
-/* Replaces a list or a number, the value of the i-th item, by an array that has a shape and a
- * dtype. Returns it borrowed. */
-static PyObject *describe_value(PyObject *items, Py_ssize_t i, PyObject *value)
-{
-	PyObject *name = PyTuple_GetItem(PyList_GetItem(items, i), 0), *array, *item;
-
-	if (PyObject_HasAttrString(value, "shape") && PyObject_HasAttrString(value, "dtype"))
-		return value;
-	array = PyObject_CallMethod((PyObject *)types.buffer_made, "_described", "OO", name, value);
-	item = array ? Py_BuildValue("(ON)", name, array) : NULL;
-	/* PyList_SetItem() takes the item over, even where it fails. */
-	return item && PyList_SetItem(items, i, item) == 0 ? array : NULL;
-}
-
-/* o is (shape, dtype), or an object that has both. */
-static int layout_from_object(PyObject *o, struct layout *ret)
-{
-	_cleanup_(drop_object) PyObject *shape = NULL, *dtype = NULL;
-
-	if (PyTuple_Check(o) && PyTuple_Size(o) == 2) {
-		shape = Py_NewRef(PyTuple_GetItem(o, 0));
-		dtype = Py_NewRef(PyTuple_GetItem(o, 1));
-	} else {
-		shape = PyObject_GetAttrString(o, "shape");
-		dtype = shape ? PyObject_GetAttrString(o, "dtype") : NULL;
-	}
-	return dtype ? layout_from(dtype, shape, Py_None, 'C', ret) : -1;
-}
-
-/* `items` is a list of (name, value), and keeps the names. The caller ends *ret with
- * layouts_done(), also after a failure. */
-static int layouts_from(PyObject *items, struct layouts *ret)
-{
-	size_t n = (size_t)PyList_Size(items);
-
-	ret->layouts = PyMem_Calloc(n + 1, sizeof(*ret->layouts));
-	ret->specs = PyMem_Calloc(n + 1, sizeof(*ret->specs));
-	if (!ret->layouts || !ret->specs) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	for (size_t i = 0; i < n; i++) {
-		PyObject *value;
-		const char *name;
-
-		ret->n = i + 1;
-		if (!PyArg_ParseTuple(PyList_GetItem(items, (Py_ssize_t)i),
-				      "sO;arrays are a dict of str to arrays, or to (shape, dtype)",
-				      &name, &value))
-			return -1;
-		if (!PyTuple_Check(value))
-			value = describe_value(items, (Py_ssize_t)i, value);
-		if (!value || layout_from_object(value, &ret->layouts[i]) < 0)
-			return -1;
-		ret->layouts[i].spec.name = name;
-		ret->specs[i] = ret->layouts[i].spec;
-	}
-	return 0;
-}
 
 /* Copies the values into the new arrays. Takes b over. */
 static PyObject *fill(struct buffer *b, PyObject *items, PyObject *stream)

@@ -5,21 +5,7 @@
  */
 #include "client/python/core/describe.h"
 
-#include "client/python/core/args.h"
-
-struct layouts {
-	size_t n;
-	struct layout *layouts;		 /* owned */
-	struct gpushm_array_spec *specs; /* theirs, in a row; owned */
-};
-
-static void layouts_done(struct layouts *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		layout_done(&l->layouts[i]);
-	PyMem_Free(l->layouts);
-	PyMem_Free(l->specs);
-}
+#include "client/python/core/layouts.h"
 
 /* value: (shape, dtype, strides or None, offset), as the arguments of Buffer.array(). */
 static int layout_of(const char *name, PyObject *value, struct layout *ret)
@@ -43,7 +29,7 @@ static int layout_of(const char *name, PyObject *value, struct layout *ret)
 
 /* `items` is a list of (name, value), and keeps the names. The caller ends *ret with
  * layouts_done(), also after a failure. */
-static int layouts_from(PyObject *items, struct layouts *ret)
+static int places_from(PyObject *items, struct layouts *ret)
 {
 	size_t n = (size_t)PyList_Size(items);
 
@@ -73,7 +59,7 @@ PyObject *buffer_describe(struct buffer *self, PyObject *arrays)
 	_cleanup_(drop_object) PyObject *items = PyMapping_Items(arrays);
 	int r;
 
-	if (!items || layouts_from(items, &l) < 0 || !buffer_is_open(self))
+	if (!items || places_from(items, &l) < 0 || !buffer_is_open(self))
 		return NULL;
 	self->calls++;
 	Py_BEGIN_ALLOW_THREADS

@@ -33,6 +33,7 @@ struct tensor {
 	};
 	struct dlpack_versioned *inner; /* libgpushm's tensor; owned; NULL: a copy */
 	struct buffer *buffer;		/* a reference; it counts the tensor; NULL: a copy */
+	PyObject *frame;		/* as array::frame */
 	bool writable;			/* counted as writable */
 	void *copy;			/* memory of the host; owned; NULL: no copy */
 	bool *ret_gone;			/* becomes true when the consumer deletes it; or NULL */
@@ -54,6 +55,7 @@ static void tensor_free(struct tensor *t)
 static void tensor_drop(struct tensor *t)
 {
 	struct buffer *b = take_ptr(t->buffer);
+	PyObject *frame = take_ptr(t->frame);
 	bool writable = t->writable;
 
 	/* Before buffer_settle(): libgpushm does not close a buffer that has tensors. */
@@ -63,6 +65,7 @@ static void tensor_drop(struct tensor *t)
 	b->tensors--;
 	b->writable_tensors -= writable;
 	buffer_settle(b);
+	Py_XDECREF(frame);
 	Py_DECREF((PyObject *)b);
 }
 
@@ -168,6 +171,7 @@ static int make_copy(struct tensor *t, struct array *self, struct dlpack_tensor 
 static void enter_buffer(struct tensor *t, struct array *self)
 {
 	t->buffer = (struct buffer *)Py_NewRef((PyObject *)self->buffer);
+	t->frame = Py_XNewRef(self->frame);
 	t->writable = array_is_writable(self);
 	t->buffer->tensors++;
 	t->buffer->writable_tensors += t->writable;
@@ -310,7 +314,7 @@ static int order(struct array *self, PyObject *stream, int device)
 	if (n == -1)
 		return 0;
 	/* No CUstream is -1: the host waits for all of them. */
-	return order_wait(&self->buffer->order, (void *)(intptr_t)(device == DLPACK_CUDA ? n : -1));
+	return order_wait(array_order(self), (void *)(intptr_t)(device == DLPACK_CUDA ? n : -1));
 }
 
 /* Compares dl_device and copy with the place of the array. */
@@ -519,11 +523,11 @@ static PyObject *strides_of(const struct array *self)
 
 /* The stream that the consumer must wait for; None: there is none. The interface can name one only,
  * so this waits for copies on all other streams. */
-static PyObject *stream_of(const struct array *self)
+static PyObject *stream_of(struct array *self)
 {
 	void *last;
 
-	return order_last(&self->buffer->order, &last) < 0 ? NULL : object_address(last);
+	return order_last(array_order(self), &last) < 0 ? NULL : object_address(last);
 }
 
 /* A record's fields, as NumPy lists them; None: no record. */

@@ -56,17 +56,17 @@ static PyObject *give(const struct dlpack_exchange_api *api, struct array *a)
 }
 
 /* The library's current stream comes behind the copies that this process has queued. */
-static int order(const struct array *a, const struct dlpack_exchange_api *api)
+static int order(struct array *a, const struct dlpack_exchange_api *api)
 {
 	void *stream = NULL;
 	int type, id;
 
 	gpushm_array_dlpack_device(a->array, &type, &id);
 	if (type != DLPACK_CUDA)
-		return order_wait(&a->buffer->order, (void *)(intptr_t)-1);
+		return order_wait(array_order(a), (void *)(intptr_t)-1);
 	if (api->current_stream(type, id, &stream) < 0)
 		return -1;
-	return order_wait(&a->buffer->order, stream ? stream : (void *)1);
+	return order_wait(array_order(a), stream ? stream : (void *)1);
 }
 
 static PyObject *tensor_of(struct buffer *b, PyObject *name, const struct dlpack_exchange_api *api,

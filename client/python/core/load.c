@@ -274,7 +274,7 @@ static PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *nam
 		gpushm_close(a->ret);
 		return NULL;
 	}
-	b = buffer_new(c, a->ret, name);
+	b = buffer_new(c, a->ret, name, NULL);
 	return (PyObject *)buffer_hinted(b, &a->options.o);
 }
 

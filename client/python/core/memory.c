@@ -270,7 +270,7 @@ static int run(struct array *self, const struct copy *c)
 	if (r < 0)
 		error_raise(r);
 	else
-		r = buffer_queued(self->buffer, &c->stream);
+		r = array_queued(self, &c->stream);
 	array_release(self);
 	return r < 0 ? -1 : 0;
 }

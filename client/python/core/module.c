@@ -9,6 +9,7 @@
 #include "client/python/core/arena.h"
 #include "client/python/core/args.h"
 #include "client/python/core/array.h"
+#include "client/python/core/frame.h"
 #include "client/python/core/record.h"
 #include "client/python/core/unpublished.h"
 
@@ -111,6 +112,9 @@ static PyMethodDef own_functions[] = {
 	{ "_disconnect", connection_end_common, METH_NOARGS,
 	  "_disconnect($module, /)\n--\n\n"
 	  "Ends the process's common connection; the next call makes a new one." },
+	{ "_close_streams", side_close_all, METH_NOARGS,
+	  "_close_streams($module, /)\n--\n\n"
+	  "Leaves all streams, when the program ends." },
 	{ "_report_unpublished", buffer_report_unpublished, METH_NOARGS,
 	  "_report_unpublished($module, /)\n--\n\n"
 	  "Warns of all buffers that are not published, when the program ends." },
@@ -173,13 +177,9 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const tables[] = { create_functions,
-					open_functions,
-					query_functions,
-					watch_functions,
-					events_functions,
-					load_functions,
-					NULL };
+	PyMethodDef *const tables[] = { create_functions, open_functions,   query_functions,
+					watch_functions,  events_functions, load_functions,
+					stream_functions, follow_functions, NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;
@@ -196,7 +196,8 @@ static int module_exec(PyObject *module)
 				    "gpushm is in use by another interpreter of this process");
 	if (error_init(module) < 0 || unpublished_init(module) < 0 || buffer_init(module) < 0 ||
 	    record_init(module) < 0 || watch_init(module) < 0 || buffer_type_init(module) < 0 ||
-	    array_type_init(module) < 0 || add_functions(module) < 0)
+	    array_type_init(module) < 0 || side_init(module) < 0 || frame_init(module) < 0 ||
+	    producer_init(module) < 0 || reader_init(module) < 0 || add_functions(module) < 0)
 		return -1;
 	types.array_made = types.array;
 	types.buffer_made = types.buffer;

@@ -14,10 +14,14 @@ extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, 
 extern PyMethodDef events_functions[]; /* _events */
 extern PyMethodDef watch_functions[];  /* watch */
 extern PyMethodDef load_functions[];   /* load, save, verify */
+extern PyMethodDef stream_functions[]; /* stream */
+extern PyMethodDef follow_functions[]; /* follow */
 
 int buffer_type_init(PyObject *module);
 int array_type_init(PyObject *module);
 int watch_init(PyObject *module);
+int producer_init(PyObject *module);
+int reader_init(PyObject *module);
 
 /* _load_key(sources): the key of these files' headers, inodes and times. */
 PyObject *load_key(PyObject *module, PyObject *sources);

@@ -8,10 +8,15 @@
 
 struct types types;
 
+int types_add_derived(PyObject *module, PyType_Spec *spec, PyTypeObject *base, PyTypeObject **ret)
+{
+	*ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, (PyObject *)base);
+	return *ret ? PyModule_AddType(module, *ret) : -1;
+}
+
 int types_add(PyObject *module, PyType_Spec *spec, PyTypeObject **ret)
 {
-	*ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-	return *ret ? PyModule_AddType(module, *ret) : -1;
+	return types_add_derived(module, spec, NULL, ret);
 }
 
 void *object_new(PyTypeObject *type)
@@ -86,8 +91,9 @@ static const struct {
 	[ERROR_EXISTS] = KIND("Exists", &PyExc_FileExistsError, "The name is taken.", EEXIST),
 	[ERROR_ACCESS] = KIND("AccessDenied", &PyExc_PermissionError,
 			      "This user has no permission.", EACCES, EPERM),
-	[ERROR_TIMEOUT] = KIND("Timeout", &PyExc_TimeoutError,
-			       "The time ended before the name was published.", ETIMEDOUT),
+	[ERROR_TIMEOUT] =
+		KIND("Timeout", &PyExc_TimeoutError,
+		     "The time ended before the name, or a frame, was published.", ETIMEDOUT),
 	[ERROR_NOT_PUBLISHED] = KIND("NotPublished", &PyExc_BlockingIOError,
 				     "The buffer is still being filled.", EAGAIN),
 	[ERROR_READ_ONLY] =
@@ -99,7 +105,8 @@ static const struct {
 	[ERROR_TOO_LARGE] = KIND("TooLarge", &PyExc_MemoryError,
 				 "The pool can never have a buffer of that size.", EFBIG),
 	[ERROR_LIMIT] = KIND("LimitReached", NULL,
-			     "A limit of this user, or of the daemon, is reached.", EDQUOT),
+			     "A limit of this user, of the daemon or of a stream is reached.",
+			     EDQUOT, EUSERS, ENOBUFS),
 	[ERROR_DEVICE] =
 		KIND("DeviceFailed", NULL,
 		     "No driver, no such GPU in this process, or a pool that has failed.", ENODEV),
@@ -111,13 +118,16 @@ static const struct {
 			    "An object of the parent process, used after fork().", ECHILD),
 	[ERROR_IN_USE] =
 		KIND("InUse", &PyExc_BufferError, "Views, tensors or memoryviews are alive.", 0),
-	[ERROR_STATE] = KIND("StateError", NULL, "The buffer's state forbids it.", EBUSY),
+	[ERROR_STATE] = KIND("StateError", NULL, "The state of the buffer or stream forbids it.",
+			     EBUSY, EALREADY, EBADF),
 	[ERROR_ARGUMENT] =
 		KIND("BadArgument", &PyExc_ValueError, "An argument is not valid.", EINVAL),
 	[ERROR_LAYOUT] = KIND("LayoutError", &PyExc_ValueError, "An array does not fit its buffer.",
 			      ERANGE, EOVERFLOW),
-	[ERROR_UNSUPPORTED] = KIND("NotSupported", &PyExc_NotImplementedError,
-				   "It would need a copy, or the type does not allow it.", ENOTSUP),
+	[ERROR_UNSUPPORTED] =
+		KIND("NotSupported", &PyExc_NotImplementedError,
+		     "It would need a copy, the type does not allow it, or the daemon is too old.",
+		     ENOTSUP, ENOSYS),
 	[ERROR_NO_MEMORY] = KIND("OutOfMemory", &PyExc_MemoryError,
 				 "No memory, in this process or in the daemon.", ENOMEM),
 	[ERROR_CONTENTS] =
@@ -125,6 +135,14 @@ static const struct {
 		     "A file breaks its format or changed while it was read, or contents "
 		     "differ from their checksum.",
 		     EBADMSG, ESTALE),
+	[ERROR_ENDED] = KIND("StreamEnded", &PyExc_EOFError,
+			     "The producer has closed the stream, and no frame is left.", EPIPE),
+	[ERROR_PRODUCER] = KIND("ProducerDied", NULL,
+				"The stream's producer died, before it had finished a frame or "
+				"closed the stream.",
+				EOWNERDEAD),
+	[ERROR_DROPPED] = KIND("ReaderDropped", NULL,
+			       "This reader held up the producer, which has dropped it.", 0),
 };
 _Static_assert(array_size(kinds) == ERROR_KINDS, "one entry for each kind");
 

@@ -43,6 +43,8 @@ extern struct types types;
 /* Makes a heap type from its spec and adds it to the module under the last word of the spec's name.
  * The module keeps it alive. */
 int types_add(PyObject *module, PyType_Spec *spec, PyTypeObject **ret);
+/* The same for a type with a base other than object. */
+int types_add_derived(PyObject *module, PyType_Spec *spec, PyTypeObject *base, PyTypeObject **ret);
 
 /* The entry of a type's PyMemberDefs for weak references. */
 #define WEAKREFS(struct_)                                                                     \
@@ -102,6 +104,9 @@ enum error_kind {
 	ERROR_UNSUPPORTED,
 	ERROR_NO_MEMORY,
 	ERROR_CONTENTS,
+	ERROR_ENDED,
+	ERROR_PRODUCER,
+	ERROR_DROPPED,
 	ERROR_KINDS
 };
 

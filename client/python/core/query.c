@@ -18,6 +18,7 @@ struct query {
 	struct gpushm_stat *stats;
 	struct gpushm_pool *pools;
 	struct gpushm_status *status;
+	struct gpushm_stream_info *streams;
 	size_t n;
 };
 
@@ -25,6 +26,7 @@ static void query_done(struct query *q)
 {
 	gpushm_stat_free(q->stats, q->n);
 	gpushm_status_free(q->status);
+	gpushm_streams_free(q->streams, q->n);
 	free(q->pools);
 }
 
@@ -141,6 +143,13 @@ static int run_status(struct gpushm *c, struct ask *ask)
 	return gpushm_status(c, &container_of(ask, struct query, ask)->status);
 }
 
+static int run_streams(struct gpushm *c, struct ask *ask)
+{
+	struct query *q = container_of(ask, struct query, ask);
+
+	return gpushm_streams(c, q->name, &q->streams, &q->n);
+}
+
 static PyObject *ls(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "prefix", "holders", NULL };
@@ -181,6 +190,15 @@ static PyObject *status(PyObject *self, PyObject *unused)
 	return send_query(self, &q) < 0 ? NULL : record_status(q.status);
 }
 
+static PyObject *streams(PyObject *self, PyObject *args)
+{
+	_cleanup_(query_done) struct query q = { .ask.run = run_streams };
+
+	if (!PyArg_ParseTuple(args, "|z:streams", &q.name))
+		return NULL;
+	return send_query(self, &q) < 0 ? NULL : record_streams(q.streams, q.n);
+}
+
 PyMethodDef query_functions[] = {
 	{ "unlink", unlink_name, METH_VARARGS,
 	  "unlink($self, name, /)\n--\n\n"
@@ -212,6 +230,10 @@ PyMethodDef query_functions[] = {
 	  "A list of BufferInfo: the buffers that this user may see and whose names start\n"
 	  "with the prefix. holders: also the processes that have each open, for its owner\n"
 	  "and admins. Asks the daemon." },
+	{ "streams", streams, METH_VARARGS,
+	  "streams($self, prefix=None, /)\n--\n\n"
+	  "A list of StreamInfo: the streams that this user may see and whose names start with\n"
+	  "the prefix, with their readers. Asks the daemon. NotSupported: an older daemon." },
 	{ "stat", KEYWORDS(stat_name), METH_VARARGS | METH_KEYWORDS,
 	  "stat($self, name, *, holders=False)\n--\n\n"
 	  "The BufferInfo of one buffer, with its attributes. Asks the daemon. Errors:\n"

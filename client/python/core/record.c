@@ -399,6 +399,138 @@ static const struct field logged_event_fields[] = {
 static struct record logged_event_record =
 	RECORD("gpushm.LoggedEvent", "Something that has happened.", logged_event_fields);
 
+/* ---- streams ---- */
+
+static PyObject *word(const char *const *words, unsigned n, unsigned i)
+{
+	return PyUnicode_FromString(i < n ? words[i] : "unknown");
+}
+
+static PyObject *read_stream_state(const void *p)
+{
+	static const char *const words[] = { "unknown", "running", "ended", "orphaned" };
+
+	return word(words, array_size(words), *(const enum gpushm_stream_state *)p);
+}
+
+static PyObject *read_follow(const void *p)
+{
+	static const char *const words[] = { "unknown", "every", "latest", "share" };
+
+	return word(words, array_size(words), *(const enum gpushm_follow *)p);
+}
+
+static PyObject *read_delivery(const void *p)
+{
+	static const char *const words[] = { "unknown", "at-least-once", "at-most-once" };
+
+	return word(words, array_size(words), *(const enum gpushm_delivery *)p);
+}
+
+/* CLOCK_MONOTONIC or a time span; 0 is one. */
+static PyObject *read_seconds(const void *p)
+{
+	return PyFloat_FromDouble((double)*(const uint64_t *)p / 1e9);
+}
+
+static PyObject *read_limit(const void *p)
+{
+	return *(const uint64_t *)p == GPUSHM_WAIT_FOREVER ? Py_NewRef(Py_None) : read_ms(p);
+}
+
+static PyObject *read_pid(const void *p)
+{
+	return *(const pid_t *)p ? read_int(p) : Py_NewRef(Py_None);
+}
+
+static const struct field stream_stats_fields[] = {
+	FIELD(stream_stats, "state", read_stream_state, state,
+	      "the producer: 'running', 'ended' or 'orphaned', where it died"),
+	FIELD(stream_stats, "newest", read_u64, newest, "the last frame's number; 0: none"),
+	FIELD(stream_stats, "readers", read_u32, readers, "that have joined"),
+	FIELD(stream_stats, "stalls", read_u64, stalls,
+	      "how often the producer waited for readers"),
+	FIELD(stream_stats, "stalled", read_seconds, stalled_ns, "for how long in all, in seconds"),
+	FIELD(stream_stats, "taken", read_u64, taken, "frames that this reader took"),
+	FIELD(stream_stats, "skipped", read_u64, skipped, "frames that it passed over"),
+	FIELD(stream_stats, "lag", read_u64, lag,
+	      "frames that were published after the last one that it took"),
+	FIELD(stream_stats, "held", read_u32, held, "frames that it holds"),
+};
+static struct record stream_stats_record =
+	RECORD("gpushm.StreamStats", "A stream, as one side of it sees it.", stream_stats_fields);
+
+static const struct field stream_reader_fields[] = {
+	FIELD(stream_reader, "reader", read_u32, index, "its index among the readers"),
+	FIELD(stream_reader, "follow", read_follow, follow, "'every', 'latest' or 'share'"),
+	FIELD(stream_reader, "max_held", read_u32, max_held, "how many frames it may hold"),
+	FIELD(stream_reader, "dropped", read_truth, dropped,
+	      "whether it held up the producer for too long"),
+	FIELD(stream_reader, "suspect", read_truth, suspect,
+	      "whether its connection is closed while the process still lives"),
+	FIELD(stream_reader, "pid", read_pid, pid, "None: not for this user to know"),
+	FIELD(stream_reader, "uid", read_uid, uid, "likewise"),
+	FIELD(stream_reader, "command", read_text_or_none, command, "the process's name; None"),
+	FIELD(stream_reader, "joined", read_ns, joined_ns, "when, in seconds since the epoch"),
+	FIELD(stream_reader, "lag", read_u64, lag,
+	      "frames that were published after the last one that it took"),
+	FIELD(stream_reader, "taken", read_u64, taken, "frames that it took"),
+	FIELD(stream_reader, "skipped", read_u64, skipped, "frames that it passed over"),
+	FIELD(stream_reader, "held", read_u32, held, "frames that it holds"),
+	FIELD(stream_reader, "oldest", read_id, oldest, "the oldest of them; None"),
+	FIELD(stream_reader, "oldest_held", read_ms, oldest_ms, "for how long, in seconds"),
+};
+static struct record stream_reader =
+	RECORD("gpushm.StreamReader", "A reader of a stream.", stream_reader_fields);
+
+static PyObject *read_stream_readers(const void *p)
+{
+	const struct gpushm_stream_info *s = p;
+
+	return fill_list(&stream_reader, s->readers, sizeof(*s->readers), s->n_readers);
+}
+
+static const struct field stream_info_fields[] = {
+	FIELD(stream_info, "name", read_text, name, "'' for an unlinked stream"),
+	FIELD(stream_info, "pool", read_text, pool, "the pool of its memory"),
+	FIELD(stream_info, "id", read_u64, buffer, "of its buffer"),
+	FIELD(stream_info, "uid", read_u32, uid, "its owner"),
+	FIELD(stream_info, "state", read_stream_state, state,
+	      "the producer: 'running', 'ended' or 'orphaned', where it died"),
+	FIELD(stream_info, "slots", read_u32, slots, "how many frames its memory holds"),
+	FIELD(stream_info, "slot_nbytes", read_u64, slot_bytes, "bytes of one"),
+	WHOLE("readers", read_stream_readers, "a list of StreamReader"),
+	FIELD(stream_info, "readers_max", read_u32, readers_max, "how many there may be"),
+	FIELD(stream_info, "delivery", read_delivery, delivery,
+	      "'at-least-once' or 'at-most-once'"),
+	FIELD(stream_info, "keep_queue", read_truth, keep_queue,
+	      "whether frames wait for 'share' readers also while there is none"),
+	FIELD(stream_info, "limit", read_limit, limit_ms,
+	      "seconds for which a reader may hold up the producer; None: for ever"),
+	FIELD(stream_info, "producers", read_u32, producers, "so far"),
+	FIELD(stream_info, "pid", read_pid, pid,
+	      "the producer's process; None: not for this user to know"),
+	FIELD(stream_info, "command", read_text_or_none, command, "its name; None"),
+	FIELD(stream_info, "newest", read_u64, newest, "the last frame's number; 0: none"),
+	FIELD(stream_info, "newest_time", read_seconds, newest_ns,
+	      "when it was published, as time.monotonic() counts"),
+	FIELD(stream_info, "now", read_seconds, now_ns,
+	      "the time of this look, likewise: two looks give a rate"),
+	FIELD(stream_info, "stalls", read_u64, stalls, "how often the producer waited for readers"),
+	FIELD(stream_info, "stalled", read_seconds, stalled_ns, "for how long in all, in seconds"),
+	FIELD(stream_info, "waiting", read_ms, waiting_ms, "for how long it waits now, in seconds"),
+	FIELD(stream_info, "queued", read_u64, queued, "frames that no 'share' reader has taken"),
+	FIELD(stream_info, "redone", read_u64, redone,
+	      "frames of dead 'share' readers that others got"),
+	FIELD(stream_info, "lost", read_u64, lost,
+	      "frames of dead 'share' readers that nobody got"),
+	FIELD(stream_info, "dropped", read_u32, dropped, "readers that were dropped, so far"),
+};
+static struct record stream_info_record =
+	RECORD("gpushm.StreamInfo", "A stream, as the daemon describes it.", stream_info_fields);
+
+/* ---- the types ---- */
+
 static int add(PyObject *module, struct record *r)
 {
 	PyStructSequence_Field fields[FIELDS_MAX] = { 0 };
@@ -412,8 +544,11 @@ static int add(PyObject *module, struct record *r)
 
 int record_init(PyObject *module)
 {
-	struct record *const all[] = { &holder,	       &stat_record,  &pool_record,	   &usage,
-				       &status_record, &event_record, &logged_event_record };
+	struct record *const all[] = {
+		&holder,	&stat_record,	     &pool_record,	   &usage,
+		&status_record, &event_record,	     &logged_event_record, &stream_stats_record,
+		&stream_reader, &stream_info_record,
+	};
 
 	for (size_t i = 0; i < array_size(all); i++)
 		if (add(module, all[i]) < 0)
@@ -439,6 +574,16 @@ PyObject *record_pools(const struct gpushm_pool *pools, size_t n)
 PyObject *record_status(const struct gpushm_status *s)
 {
 	return fill(&status_record, s);
+}
+
+PyObject *record_stream_stats(const struct gpushm_stream_stats *s)
+{
+	return fill(&stream_stats_record, s);
+}
+
+PyObject *record_streams(const struct gpushm_stream_info *streams, size_t n)
+{
+	return fill_list(&stream_info_record, streams, sizeof(*streams), n);
 }
 
 PyObject *record_event(const struct gpushm_event *e, uint64_t previous)

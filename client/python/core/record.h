@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "client/gpushm_stream.h"
 #include "client/python/core/object.h"
 
 /* Adds the types to the module. */
@@ -12,9 +13,11 @@ int record_init(PyObject *module);
 /* A new object each. */
 PyObject *record_stat(const struct gpushm_stat *s);
 PyObject *record_status(const struct gpushm_status *s);
+PyObject *record_stream_stats(const struct gpushm_stream_stats *s);
 PyObject *record_event(const struct gpushm_event *e, uint64_t previous);
 
 /* Lists. */
 PyObject *record_stats(const struct gpushm_stat *stats, size_t n);
 PyObject *record_events(const struct gpushm_events *e); /* NULL: empty */
+PyObject *record_streams(const struct gpushm_stream_info *streams, size_t n);
 PyObject *record_pools(const struct gpushm_pool *pools, size_t n);

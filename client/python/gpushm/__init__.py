@@ -36,6 +36,7 @@ from ._core import (
     Event,
     Exists,
     ForkError,
+    Frame,
     Holder,
     InUse,
     LayoutError,
@@ -48,9 +49,17 @@ from ._core import (
     OutOfMemory,
     PoolFull,
     PoolInfo,
+    ProducerDied,
+    Reader,
+    ReaderDropped,
     ReadOnly,
     StateError,
     Status,
+    Stream,
+    StreamEnded,
+    StreamInfo,
+    StreamReader,
+    StreamStats,
     Timeout,
     TooLarge,
     UnpublishedWarning,
@@ -61,6 +70,7 @@ from ._core import (
     create_many,
     flush,
     flush_cleanup,
+    follow,
     load,
     open,
     open_many,
@@ -71,6 +81,7 @@ from ._core import (
     set_cleanup_limits,
     stat,
     status,
+    stream,
     unlink,
     verify,
     wait,
@@ -93,13 +104,15 @@ from ._foreign import as_array, is_cuda_array
 from ._handle import Handle
 from ._ipc import IpcArrayHandle, IpcHandle, MemoryPointer, get_ipc_handle, open_ipc_array
 from ._libraries import DeviceWarning, ReadOnlyWarning
-from ._show import ls, pools
+from ._show import ls, pools, streams
 
 _core._register(Array, Buffer, _dtype, _driver, _asyncio, _libraries)
 _Mapping.register(Buffer)
 # Before the driver's own atexit handler: no CUDA call is allowed after it.
 _atexit.register(_core._disconnect)
 _atexit.register(_core._report_unpublished)
+# An orderly end of the program is the end of its streams, and not the death of their producer.
+_atexit.register(_core._close_streams)
 
 connect = Connection
 
@@ -123,6 +136,7 @@ __all__ = [
     "Events",
     "Exists",
     "ForkError",
+    "Frame",
     "Handle",
     "Holder",
     "InUse",
@@ -140,11 +154,19 @@ __all__ = [
     "OutOfMemory",
     "PoolFull",
     "PoolInfo",
+    "ProducerDied",
     "ReadOnly",
     "ReadOnlyWarning",
+    "Reader",
+    "ReaderDropped",
     "Record",
     "StateError",
     "Status",
+    "Stream",
+    "StreamEnded",
+    "StreamInfo",
+    "StreamReader",
+    "StreamStats",
     "Timeout",
     "TooLarge",
     "UnpublishedWarning",
@@ -161,6 +183,7 @@ __all__ = [
     "events",
     "flush",
     "flush_cleanup",
+    "follow",
     "get_ipc_handle",
     "is_cuda_array",
     "load",
@@ -183,6 +206,8 @@ __all__ = [
     "set_cleanup_limits",
     "stat",
     "status",
+    "stream",
+    "streams",
     "to_device",
     "unlink",
     "verify",

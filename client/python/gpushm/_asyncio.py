@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Waiting in an event loop, without a thread and without polling: the loop's own poll() has a Watch's descriptor."""
+"""Waiting in an event loop, without a thread and without polling: the loop's own poll() has the descriptor of a Watch,
+or of one side of a stream.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 
@@ -14,31 +17,36 @@ if TYPE_CHECKING:
     import asyncio
     from typing import Unpack
 
-    from ._typing import Access, Array, OpenOptions
+    from ._typing import Access, Array, OpenOptions, Stream
 
 
 async def next_event(watch: _core.Watch) -> _core.Event:
     """A Watch's next Event, for `async for`. If several tasks wait, one of them gets it."""
-    # At the top it would double the time of `import gpushm`; a caller of this has imported it.
-    import asyncio
-
-    loop = asyncio.get_running_loop()
     while True:
         try:
             return watch.next(0)
         except _core.Timeout:
             pass
-        readable = loop.create_future()
-        # A loop allows one reader for each descriptor, so each task uses a copy.
-        fd = os.dup(watch.fileno())
-        watch._hold()
-        try:
-            loop.add_reader(fd, _wake, readable)
-            await readable
-        finally:
-            loop.remove_reader(fd)
-            os.close(fd)
-            watch._release()
+        await _readable(watch)
+
+
+async def _readable(source: _core.Watch | _core._Side) -> None:
+    """Returns when its descriptor is readable. It can't be closed meanwhile."""
+    # At the top it would double the time of `import gpushm`; a caller of this has imported it.
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+    # A loop allows one reader for each descriptor, so each task uses a copy.
+    fd = os.dup(source.fileno())
+    source._hold()
+    try:
+        loop.add_reader(fd, _wake, readable)
+        await readable
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+        source._release()
 
 
 def _wake(readable: asyncio.Future[None]) -> None:
@@ -94,3 +102,61 @@ async def open_async(
             # Another process unlinked it in between; it may be published again.
             if end is not None and time.monotonic() >= end:
                 raise
+
+
+# ---- streams ----
+
+
+def is_running() -> bool:
+    """Whether an event loop runs in this thread."""
+    events = sys.modules.get("asyncio.events")
+    return events is not None and events._get_running_loop() is not None
+
+
+async def itself(thing: Any) -> Any:
+    """For what has nothing to wait for."""
+    return thing
+
+
+async def next_frame(reader: _core.Reader, timeout: float | None, loops: bool = True) -> _core.Frame:
+    """A Reader's next Frame. loops: the end of the stream ends an `async for`."""
+    import asyncio
+
+    try:
+        # Most frames are there already: asyncio.timeout() would cost more than the rest.
+        frame = reader._take_now()
+        if frame is not None:
+            return frame
+        async with asyncio.timeout(timeout):
+            while frame is None:
+                if reader.joined:
+                    await _readable(reader)
+                else:
+                    await wait_async(reader.name, connection=reader.connection)
+                frame = reader._take_now()
+            return frame
+    except _core.StreamEnded:
+        if loops:
+            raise StopAsyncIteration from None
+        raise
+    except TimeoutError as e:
+        raise _timed_out(e, f'stream "{reader.name}": there was no frame in {timeout} s') from None
+
+
+async def frame_to_fill(stream: _core.Stream, cuda_stream: Stream | None, timeout: float | None) -> _core.Frame:
+    """Stream.frame_async()."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    return stream.frame(cuda_stream, timeout=0)
+                except _core.Timeout:
+                    await _readable(stream)
+    except TimeoutError as e:
+        raise _timed_out(e, f'stream "{stream.name}": no slot was free in {timeout} s') from None
+
+
+def _timed_out(e: TimeoutError, text: str) -> TimeoutError:
+    return e if isinstance(e, _core.Error) else _core.Timeout(errno.ETIMEDOUT, text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The types of the extension; its docstrings describe it. What does not change is Final, as nobody can set it.
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping, Sequence
 from os import PathLike
 from types import ModuleType
 from typing import Any, Final, Self, SupportsIndex, TypeVar, final, overload
@@ -16,9 +16,11 @@ from ._typing import (
     IO,
     Access,
     Attrs,
+    Delivery,
     Device,
     DType,
     DTypeLike,
+    Follow,
     HasShapeAndDType,
     Key,
     Kind,
@@ -30,9 +32,10 @@ from ._typing import (
     Source,
     Sources,
     State,
-    Stream,
+    StreamState,
     What,
 )
+from ._typing import Stream as _CudaStream
 
 _T = TypeVar("_T")
 
@@ -62,6 +65,9 @@ class LayoutError(Error, ValueError): ...
 class NotSupported(Error, NotImplementedError): ...
 class OutOfMemory(Error, MemoryError): ...
 class BadContents(Error, ValueError): ...
+class StreamEnded(Error, EOFError): ...
+class ProducerDied(Error): ...
+class ReaderDropped(Error): ...
 class UnpublishedWarning(RuntimeWarning): ...
 class NotKeptWarning(RuntimeWarning): ...
 
@@ -187,6 +193,64 @@ class Event(structseq[Any], tuple[Any, ...]):
     buffer: Final[int]
     previous: Final[int | None]
 
+@final
+class StreamStats(structseq[Any], tuple[Any, ...]):
+    state: Final[StreamState]
+    newest: Final[int]
+    readers: Final[int]
+    stalls: Final[int]
+    stalled: Final[float]
+    taken: Final[int]
+    skipped: Final[int]
+    lag: Final[int]
+    held: Final[int]
+
+@final
+class StreamReader(structseq[Any], tuple[Any, ...]):
+    reader: Final[int]
+    follow: Final[Follow]
+    max_held: Final[int]
+    dropped: Final[bool]
+    suspect: Final[bool]
+    pid: Final[int | None]
+    uid: Final[int | None]
+    command: Final[str | None]
+    joined: Final[float]
+    lag: Final[int]
+    taken: Final[int]
+    skipped: Final[int]
+    held: Final[int]
+    oldest: Final[int | None]
+    oldest_held: Final[float]
+
+@final
+class StreamInfo(structseq[Any], tuple[Any, ...]):
+    name: Final[str]
+    pool: Final[str]
+    id: Final[int]
+    uid: Final[int]
+    state: Final[StreamState]
+    slots: Final[int]
+    slot_nbytes: Final[int]
+    readers: Final[list[StreamReader]]
+    readers_max: Final[int]
+    delivery: Final[Delivery]
+    keep_queue: Final[bool]
+    limit: Final[float | None]
+    producers: Final[int]
+    pid: Final[int | None]
+    command: Final[str | None]
+    newest: Final[int]
+    newest_time: Final[float]
+    now: Final[float]
+    stalls: Final[int]
+    stalled: Final[float]
+    waiting: Final[float]
+    queued: Final[int]
+    redone: Final[int]
+    lost: Final[int]
+    dropped: Final[int]
+
 @disjoint_base
 class Array(SupportsBuffer):
     shape: Final[tuple[int, ...]]
@@ -238,8 +302,8 @@ class Array(SupportsBuffer):
         copy: bool | None = None,
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
-    def _read_into(self, out: WriteableBuffer, stream: Stream | None = None, /) -> None: ...
-    def _write_from(self, data: ReadableBuffer, stream: Stream | None = None, /) -> None: ...
+    def _read_into(self, out: WriteableBuffer, stream: _CudaStream | None = None, /) -> None: ...
+    def _write_from(self, data: ReadableBuffer, stream: _CudaStream | None = None, /) -> None: ...
     def _span(self) -> tuple[_Array, int]: ...
     def _wait_for_others(self, stream: int, /) -> None: ...
     def __len__(self) -> int: ...
@@ -267,6 +331,7 @@ class Buffer:
     anonymous: Final[bool]
     closed: Final[bool]
     connection: Final[Connection]
+    _of_stream: Final[bool]
     def keys(self) -> list[str]: ...
     def values(self) -> list[_Array]: ...
     def items(self) -> list[tuple[str, _Array]]: ...
@@ -307,6 +372,64 @@ class Watch:
     def __anext__(self) -> Awaitable[Event]: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
+
+@final
+class Frame:
+    seq: Final[int]
+    time: Final[float | None]
+    skipped: Final[int]
+    slot: Final[int]
+    meta: Any
+    closed: Final[bool]
+    def keys(self) -> list[str]: ...
+    def resize(self, name: str, shape: Shape, /) -> _Array: ...
+    def publish(self, stream: _CudaStream | None = ...) -> None: ...
+    def cancel(self) -> None: ...
+    def release(self, stream: _CudaStream | None = ...) -> None: ...
+    def ok(self) -> bool: ...
+    def keep(self) -> Self: ...
+    def __getitem__(self, name: str, /) -> _Array: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+
+@disjoint_base
+class _Side:
+    name: Final[str]
+    slots: Final[int]
+    buffer: Final[_Buffer]
+    connection: Final[Connection]
+    closed: Final[bool]
+    def stats(self) -> StreamStats: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+    def _hold(self) -> None: ...
+    def _release(self) -> None: ...
+    def __exit__(self, *raised: object) -> None: ...
+
+@final
+class Stream(_Side):
+    def frame(self, stream: _CudaStream | None = None, *, timeout: float | None = None) -> Frame: ...
+    def frame_async(
+        self, stream: _CudaStream | None = None, *, timeout: float | None = None
+    ) -> Coroutine[Any, Any, Frame]: ...
+    def __enter__(self) -> Self: ...
+
+@final
+class Reader(_Side):
+    joined: Final[bool]
+    def next(self, timeout: float | None = ..., *, stream: _CudaStream | None = ...) -> Frame: ...
+    def next_async(self, timeout: float | None = ...) -> Coroutine[Any, Any, Frame]: ...
+    def _take_now(self) -> Frame | None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Frame: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Awaitable[Frame]: ...
+    def __enter__(self) -> Self: ...
+    def __aenter__(self) -> Awaitable[Self]: ...
+    def __aexit__(self, *raised: object) -> Awaitable[None]: ...
 
 @disjoint_base
 class Connection:
@@ -361,7 +484,7 @@ class Connection:
         wait: float | None = 0,
         gid: int | None = None,
         device: Device | None = None,
-        stream: Stream | None = None,
+        stream: _CudaStream | None = None,
         nbytes: SupportsIndex = 0,
     ) -> _Buffer: ...
     def open(
@@ -387,6 +510,37 @@ class Connection:
         device: Device | None = None,
         refuse_dirty: bool = False,
     ) -> _Buffer: ...
+    def stream(
+        self,
+        name: str,
+        arrays: Mapping[str, tuple[Shape, DTypeLike] | HasShapeAndDType],
+        *,
+        slots: int = 8,
+        readers: int = 8,
+        limit: float | None = 10.0,
+        delivery: Delivery = "at-least-once",
+        keep_queue: bool = False,
+        adopt: bool = False,
+        keep: bool = False,
+        pool: str | None = None,
+        mode: int = 0o600,
+        attrs: Attrs | None = None,
+        wait: float | None = 0,
+        gid: int | None = None,
+        device: Device | None = None,
+    ) -> Stream: ...
+    def follow(
+        self,
+        name: str,
+        how: Follow = "latest",
+        *,
+        max_held: int = 1,
+        stream: _CudaStream | None = None,
+        timeout: float | None = None,
+        wait_for_producer: bool = False,
+        device: Device | None = None,
+    ) -> Reader: ...
+    def streams(self, prefix: str | None = None, /) -> list[StreamInfo]: ...
     def wait(self, name: str, timeout: float | None = None) -> None: ...
     def unlink(self, name: str, /) -> None: ...
     def rename(self, name: str, new: str, /, *, replace: bool = False) -> None: ...
@@ -443,6 +597,9 @@ create_many = _common.create_many
 open = _common.open
 open_many = _common.open_many
 open_or_create = _common.open_or_create
+stream = _common.stream
+follow = _common.follow
+streams = _common.streams
 wait = _common.wait
 unlink = _common.unlink
 rename = _common.rename
@@ -464,10 +621,11 @@ def pending_cleanup() -> tuple[int, int]: ...
 def _defer_cleanup() -> None: ...
 def _resume_cleanup() -> None: ...
 def _disconnect() -> None: ...
+def _close_streams() -> None: ...
 def _report_unpublished() -> None: ...
 def _opened() -> list[_Buffer]: ...
 def _load_key(sources: Sources, /) -> str: ...
-def _stream(stream: Stream | None, /) -> int | None: ...
+def _stream(stream: _CudaStream | None, /) -> int | None: ...
 def _register(
     array: type[Array],
     buffer: type[Buffer],
@@ -478,7 +636,7 @@ def _register(
     /,
 ) -> None: ...
 def _current_device() -> int | None: ...
-def _copy_many(copies: list[tuple[Any, ...]], stream: Stream | None, /) -> None: ...
+def _copy_many(copies: list[tuple[Any, ...]], stream: _CudaStream | None, /) -> None: ...
 def _arena_new(address: int, nbytes: int, device: int, /) -> int: ...
 def _arena_use(id: int, /) -> int: ...
 def _arena_take(id: int, nbytes: int, /) -> int | None: ...

@@ -221,6 +221,8 @@ def handle_of(thing: Buffer) -> Handle[Buffer]: ...
 def handle_of(thing: Array | Buffer) -> Handle[Array | Buffer]:
     """The Handle of an Array or a Buffer. Publishes an anonymous buffer, which can be opened in no other way."""
     buffer, layout = (thing, None) if isinstance(thing, _core.Buffer) else (thing.buffer, _layout_of(thing))
+    if buffer._of_stream:
+        raise TypeError(f'"{buffer.name}" is a stream, whose frames can\'t be sent: follow("{buffer.name}") takes them')
     if buffer.anonymous and buffer.state == "filling":
         buffer.publish("shared")
     # A buffer that is being filled will probably be sealed.

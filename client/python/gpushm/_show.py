@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables: how objects look in a notebook, and the lists that ls() and pools() return."""
+"""Tables: how objects look in a notebook, and the lists that ls(), pools() and streams() return."""
 
 from __future__ import annotations
 
@@ -57,15 +57,39 @@ _POOLS: dict[str, Callable[[_core.PoolInfo], object]] = {
     "device": lambda p: p.device_name or "",
     "state": lambda p: f"failed: {p.why}" if p.failed else "ready",
 }
+_STREAMS: dict[str, Callable[[_core.StreamInfo], object]] = {
+    "name": lambda s: s.name or "(unlinked)",
+    "state": lambda s: s.state,
+    "newest": lambda s: s.newest,
+    "slots": lambda s: s.slots,
+    "slot size": lambda s: size(s.slot_nbytes),
+    "pool": lambda s: s.pool,
+    "readers": lambda s: ", ".join(map(_reader, s.readers)),
+    "stalls": lambda s: f"{s.stalls} ({s.stalled:.1f} s)" if s.stalls else 0,
+}
+
+
+def _reader(reader: _core.StreamReader) -> str:
+    """'latest', 'every 12 behind', 'share holds 3 for 1.2 s'."""
+    words: list[str] = [reader.follow]
+    if reader.dropped:
+        words.append("dropped")
+    elif reader.oldest_held >= 1:
+        words.append(f"holds {reader.oldest} for {reader.oldest_held:.1f} s")
+    elif reader.follow == "every" and reader.lag:
+        words.append(f"{reader.lag} behind")
+    return " ".join(words)
+
+
 # Each column's head, and its cell of a row.
-_COLUMNS: dict[str, dict[str, Callable[[Any], object]]] = {"buffers": _BUFFERS, "pools": _POOLS}
+_COLUMNS: dict[str, dict[str, Callable[[Any], object]]] = {"buffers": _BUFFERS, "pools": _POOLS, "streams": _STREAMS}
 
 
 class Table(list[Row]):
     """A list that is shown as a table: as text by str(), as HTML in a notebook."""
 
     def __init__(self, rows: Iterable[Row] = (), what: str = "buffers") -> None:
-        """what: "buffers" or "pools"; a str, because the functions of its columns cannot be pickled."""
+        """what: "buffers", "pools" or "streams"; a str, because the functions of its columns cannot be pickled."""
         super().__init__(rows)
         self._what = what
 
@@ -93,6 +117,13 @@ def ls(prefix: str | None = None, *, holders: bool = False) -> Table[_core.Buffe
 def pools() -> Table[_core.PoolInfo]:
     """The pools of memory: a list of PoolInfo that prints as a table. Asks the daemon."""
     return Table(_core.pools(), "pools")
+
+
+def streams(prefix: str | None = None) -> Table[_core.StreamInfo]:
+    """The streams that this user may see and whose names start with the prefix: a list of StreamInfo, with their
+    readers, that prints as a table. Asks the daemon. Errors: NotSupported (an older daemon).
+    """
+    return Table(_core.streams(prefix), "streams")
 
 
 def array_html(array: Array) -> str:

@@ -21,6 +21,10 @@ State: TypeAlias = Literal["filling", "sealed", "shared"]
 Published: TypeAlias = Literal["sealed", "shared"]
 What: TypeAlias = Literal["published", "dirty", "clean", "unlinked", "gone", "restarted", "unknown"]
 
+Follow: TypeAlias = Literal["every", "latest", "share"]
+Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
+StreamState: TypeAlias = Literal["running", "ended", "orphaned"]
+
 IO: TypeAlias = Literal["auto", "cached", "direct"]
 
 Attrs: TypeAlias = Mapping[str, bytes | str]

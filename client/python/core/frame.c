@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The life of a frame, and the type gpushm.Frame. A frame is finished once: published, released or
+ * cancelled, by its method, by the end of its with block, by its reader's loop, by its side's end,
+ * or with its last reference; Arrays, tensors and memoryviews of it have one. That closes its
+ * Arrays. Tensors and memoryviews cannot be closed: they stay, over memory that is another frame's
+ * soon.
+ *
+ * CUDA: a consumer of an Array on another stream than the frame's is ordered behind the frame's by
+ * slot::order, and so is the end of the frame behind copies on other streams.
+ */
+#include "client/python/core/frame.h"
+
+#include "client/python/core/array.h"
+
+static PyTypeObject *frame_type; /* owned, for as long as the process lives */
+
+/* ---- the beginning ---- */
+
+static void enter_slot(struct frame *self)
+{
+	const struct gpushm_buffer *b = self->side->buffer->buffer;
+	uint64_t bytes = gpushm_buffer_bytes(b) / gpushm_stream_slots(self->side->buffer->stream);
+
+	self->slot.owner = (PyObject *)self;
+	self->slot.from = self->index * bytes;
+	self->slot.to = self->slot.from + bytes;
+	list_insert(&self->side->buffer->slots, &self->slot.link);
+}
+
+static void read_frame(struct frame *self)
+{
+	const struct gpushm_frame *f = self->slot.frame;
+	const void *meta = gpushm_frame_meta(f, &self->meta.n);
+
+	self->seq = gpushm_frame_seq(f);
+	self->time_ns = gpushm_frame_time(f);
+	self->skipped = gpushm_frame_skipped(f);
+	self->index = gpushm_frame_slot(f);
+	if (self->meta.n > sizeof(self->meta.bytes) || self->filling)
+		self->meta.n = 0;
+	memcpy(self->meta.bytes, meta, self->meta.n);
+}
+
+struct frame *frame_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
+			PyObject *stream, bool filling)
+{
+	struct frame *self = object_new(frame_type);
+
+	if (!self) {
+		gpushm_frame_cancel(f);
+		return NULL;
+	}
+	self->slot.frame = f;
+	self->side = (struct side *)Py_NewRef((PyObject *)side);
+	self->on = *on;
+	self->on.object = self->stream = on->object ? Py_NewRef(stream) : NULL;
+	self->filling = filling;
+	read_frame(self);
+	enter_slot(self);
+	if (!on->given || gpushm_buffer_kind(side->buffer->buffer) == GPUSHM_HOST ||
+	    order_add(&self->slot.order, &self->on) == 0)
+		return self;
+	Py_DECREF((PyObject *)self);
+	return NULL;
+}
+
+static bool is_open(const struct frame *self)
+{
+	if (self->slot.frame)
+		return true;
+	PyErr_Format(PyExc_ValueError, "frame %llu of stream \"%U\" is %s",
+		     (unsigned long long)self->seq, self->side->name,
+		     self->filling ? "published or cancelled" : "released");
+	return false;
+}
+
+/* ---- the end ---- */
+
+static void *cuda_stream_of(const struct stream *s)
+{
+	return s->given ? s->handle : GPUSHM_ON_HOST;
+}
+
+/* Waits for copies on other streams, and, where no stream is given, for work that libgpushm does
+ * not know. May let other threads run. */
+static int await_others(struct frame *self, const struct stream *on)
+{
+	_cleanup_(drop_object) PyObject *done = NULL;
+
+	if (on->given)
+		return order_wait(&self->slot.order, on->handle ? on->handle : (void *)1);
+	done = object_call(types.libraries_module, "before_publish", "(O)", self->side->buffer);
+	return done ? 0 : -1;
+}
+
+static int release_on(struct frame *self, const struct stream *on)
+{
+	struct side *side = self->side;
+	struct gpushm_frame *f;
+	int r;
+
+	if (await_others(self, on) < 0)
+		return -1;
+	if (!self->slot.frame)
+		return 0;
+	f = buffer_end_slot(side->buffer, &self->slot);
+	side->calls++;
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_frame_release(f, cuda_stream_of(on));
+	Py_END_ALLOW_THREADS
+	side->calls--;
+	if (r == -EPIPE)
+		error_raise_as(ERROR_PRODUCER, r);
+	else if (r < 0)
+		side_raise(r);
+	return r < 0 ? -1 : 0;
+}
+
+int frame_release(struct frame *self)
+{
+	int r;
+
+	if (!self->slot.frame)
+		return 0;
+	Py_INCREF((PyObject *)self);
+	r = release_on(self, &self->on);
+	Py_DECREF((PyObject *)self);
+	return r;
+}
+
+static int publish_on(struct frame *self, const struct stream *on)
+{
+	struct side *side = self->side;
+	struct gpushm_frame *f;
+	int r;
+
+	/* Again, because a dict may have changed since it was set. */
+	if (meta_encode(self->value, self->shapes, &self->meta) < 0 || await_others(self, on) < 0 ||
+	    !is_open(self) || side_begin(side) < 0)
+		return -1;
+	f = buffer_end_slot(side->buffer, &self->slot);
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_frame_publish(f, cuda_stream_of(on), self->meta.bytes, self->meta.n);
+	Py_END_ALLOW_THREADS
+	side_end(side);
+	return error_result(r);
+}
+
+static int cancel_frame(struct frame *self)
+{
+	struct side *side = self->side;
+	struct gpushm_frame *f;
+
+	if (!self->slot.frame)
+		return 0;
+	if (side_begin(side) < 0)
+		return -1;
+	f = buffer_end_slot(side->buffer, &self->slot);
+	Py_BEGIN_ALLOW_THREADS
+	gpushm_frame_cancel(f);
+	Py_END_ALLOW_THREADS
+	side_end(side);
+	return 0;
+}
+
+/* For destructors, which cannot raise. */
+static void finish_quietly(struct frame *self)
+{
+	PyObject *type, *value, *traceback;
+	struct gpushm_frame *f;
+
+	PyErr_Fetch(&type, &value, &traceback);
+	if (self->slot.frame &&
+	    (self->filling ? cancel_frame(self) < 0 : release_on(self, &self->on) < 0))
+		PyErr_Clear();
+	PyErr_Restore(type, value, traceback);
+	if (!self->slot.frame)
+		return;
+	/* Its stream could not be waited for, or another thread is where only one may be: then the
+	 * stream's end ends a producer's frame. */
+	f = buffer_end_slot(self->side->buffer, &self->slot);
+	if (!self->filling)
+		gpushm_frame_cancel(f);
+}
+
+static void dealloc(PyObject *o)
+{
+	struct frame *self = (struct frame *)o;
+
+	PyObject_ClearWeakRefs(o);
+	finish_quietly(self);
+	Py_XDECREF(self->stream);
+	Py_XDECREF(self->value);
+	Py_XDECREF(self->shapes);
+	Py_XDECREF((PyObject *)self->side);
+	object_free(self);
+}
+
+/* ---- meta ---- */
+
+static int decode(struct frame *self)
+{
+	if (self->value || self->filling)
+		return 0;
+	return meta_decode(&self->meta, &self->value, &self->shapes);
+}
+
+static PyObject *get_meta(PyObject *o, void *unused)
+{
+	struct frame *self = (struct frame *)o;
+
+	if (decode(self) < 0)
+		return NULL;
+	return self->value ? Py_NewRef(self->value) : PyBytes_FromStringAndSize("", 0);
+}
+
+static bool is_filling(const struct frame *self)
+{
+	if (self->filling)
+		return is_open(self);
+	error_format(ERROR_READ_ONLY, EROFS,
+		     "frame %llu of stream \"%U\" is its producer's to fill",
+		     (unsigned long long)self->seq, self->side->name);
+	return false;
+}
+
+static int set_meta(PyObject *o, PyObject *value, void *unused)
+{
+	struct frame *self = (struct frame *)o;
+	struct meta unused_meta;
+
+	/* NULL: del. */
+	if (!is_filling(self) || meta_encode(value, self->shapes, &unused_meta) < 0)
+		return -1;
+	Py_CLEAR(self->value);
+	self->value = value == Py_None ? NULL : Py_XNewRef(value);
+	return 0;
+}
+
+/* ---- arrays ---- */
+
+/* Elements of the shape, and at most max of them; -1 after raising. */
+static int64_t elements(const struct shape *s, int64_t max)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < s->ndim; i++)
+		if (s->dims[i] < 0 || __builtin_mul_overflow(n, s->dims[i], &n))
+			n = max = -1;
+	if (n >= 0 && n <= max)
+		return n;
+	error_format(
+		ERROR_LAYOUT, ERANGE,
+		"a frame's array has the elements of its slot at most, and no negative length");
+	return -1;
+}
+
+/* The first elements of *a in another shape. Replaces *a. */
+static int reshape(struct gpushm_array **a, const struct shape *s)
+{
+	int64_t n = elements(s, gpushm_array_size(*a));
+	struct gpushm_array *flat = NULL, *part = NULL, *shaped = NULL;
+	int r = n < 0 ? -EINVAL : gpushm_array_ravel(*a, 'C', &flat);
+
+	if (r == 0)
+		r = gpushm_array_slice(flat, 0, 0, n, 1, &part);
+	if (r == 0)
+		r = gpushm_array_reshape(part, 'C', s->ndim, s->dims, &shaped);
+	/* error_raise() keeps what elements() raised. */
+	if (r < 0)
+		error_raise(r);
+	gpushm_array_free(flat);
+	gpushm_array_free(part);
+	gpushm_array_free(*a);
+	*a = shaped;
+	return r < 0 ? -1 : 0;
+}
+
+/* The array's position in the stream's layout, which its shape has in the meta; NULL: no such
+ * array. */
+static PyObject *index_of(const struct frame *self, const char *name)
+{
+	struct gpushm_buffer *b = self->side->buffer->buffer;
+	size_t n = gpushm_buffer_arrays(b);
+
+	for (size_t i = 0; i < n; i++) {
+		struct gpushm_array *a;
+		bool is;
+
+		if (gpushm_array_at(b, i, &a) < 0)
+			break;
+		is = strcmp(gpushm_array_name(a), name) == 0;
+		gpushm_array_free(a);
+		if (is)
+			return PyLong_FromSize_t(i);
+	}
+	return NULL;
+}
+
+/* 1: the frame's array has a shape of its own. */
+static int own_shape(const struct frame *self, const char *name, struct shape *ret)
+{
+	_cleanup_(drop_object) PyObject *index = self->shapes ? index_of(self, name) : NULL;
+	PyObject *row = index ? PyDict_GetItemWithError(self->shapes, index) : NULL;
+
+	if (!row)
+		return PyErr_Occurred() ? -1 : 0;
+	return shape_from(row, "the frame's shape", ret) < 0 ? -1 : 1;
+}
+
+static PyObject *array_of(struct frame *self, PyObject *key)
+{
+	struct gpushm_array *a = NULL;
+	const char *name;
+	struct shape s;
+	int r, own;
+
+	if (args_text(key, "an array's name", &name) < 0 || decode(self) < 0 || !is_open(self))
+		return NULL;
+	r = gpushm_frame_array(self->slot.frame, name, &a);
+	if (r == -ENOENT)
+		PyErr_SetObject(PyExc_KeyError, key);
+	if (r < 0)
+		return error_raise(r);
+	own = own_shape(self, name, &s);
+	if (own < 0 || (own && reshape(&a, &s) < 0)) {
+		gpushm_array_free(own < 0 ? a : NULL);
+		return NULL;
+	}
+	return array_new(self->side->buffer, 0, &a);
+}
+
+static PyObject *subscript(PyObject *o, PyObject *key)
+{
+	return array_of((struct frame *)o, key);
+}
+
+static PyObject *resize(PyObject *o, PyObject *args)
+{
+	struct frame *self = (struct frame *)o;
+	_cleanup_(drop_object) PyObject *index = NULL, *row = NULL, *shapes = NULL, *array = NULL;
+	PyObject *name, *shape, *before;
+	struct meta unused_meta;
+	const char *text;
+	struct shape s;
+
+	if (!PyArg_ParseTuple(args, "OO:resize", &name, &shape) ||
+	    args_text(name, "an array's name", &text) < 0 || shape_from(shape, "shape", &s) < 0 ||
+	    !is_filling(self))
+		return NULL;
+	index = index_of(self, text);
+	if (!index) {
+		PyErr_SetObject(PyExc_KeyError, name);
+		return NULL;
+	}
+	row = shape_tuple(s.dims, s.ndim);
+	shapes = self->shapes ? PyDict_Copy(self->shapes) : PyDict_New();
+	if (!row || !shapes || PyDict_SetItem(shapes, index, row) < 0 ||
+	    meta_encode(self->value, shapes, &unused_meta) < 0)
+		return NULL;
+	before = self->shapes;
+	self->shapes = shapes;
+	array = array_of(self, name);
+	if (!array)
+		self->shapes = before;
+	else
+		shapes = before;
+	return take_ptr(array);
+}
+
+static PyObject *keys(PyObject *o, PyObject *unused)
+{
+	struct buffer *b = ((struct frame *)o)->side->buffer;
+
+	return is_open((struct frame *)o) ? PyMapping_Keys((PyObject *)b) : NULL;
+}
+
+static PyObject *iterate(PyObject *o)
+{
+	_cleanup_(drop_object) PyObject *list = keys(o, NULL);
+
+	return list ? PyObject_GetIter(list) : NULL;
+}
+
+static Py_ssize_t length(PyObject *o)
+{
+	struct frame *self = (struct frame *)o;
+
+	return is_open(self) ? PyObject_Size((PyObject *)self->side->buffer) : -1;
+}
+
+static int contains(PyObject *o, PyObject *key)
+{
+	struct frame *self = (struct frame *)o;
+
+	return is_open(self) ? PySequence_Contains((PyObject *)self->side->buffer, key) : -1;
+}
+
+/* ---- getters ---- */
+
+static PyObject *get_seq(PyObject *o, void *unused)
+{
+	return PyLong_FromUnsignedLongLong(((struct frame *)o)->seq);
+}
+
+static PyObject *get_skipped(PyObject *o, void *unused)
+{
+	return PyLong_FromUnsignedLongLong(((struct frame *)o)->skipped);
+}
+
+static PyObject *get_slot(PyObject *o, void *unused)
+{
+	return PyLong_FromUnsignedLong(((struct frame *)o)->index);
+}
+
+static PyObject *get_time(PyObject *o, void *unused)
+{
+	uint64_t ns = ((struct frame *)o)->time_ns;
+
+	return ns ? PyFloat_FromDouble((double)ns / 1e9) : Py_NewRef(Py_None);
+}
+
+static PyObject *get_closed(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(!((struct frame *)o)->slot.frame);
+}
+
+static PyGetSetDef getters[] = {
+	{ "seq", get_seq, NULL, "The frame's number in the stream, from 1.", NULL },
+	{ "time", get_time, NULL,
+	  "When it was published, as time.monotonic() counts; None: it is being filled.", NULL },
+	{ "skipped", get_skipped, NULL,
+	  "Frames that this reader did not get between the frame before and this one.", NULL },
+	{ "slot", get_slot, NULL, "The index of its slot in the stream's memory.", NULL },
+	{ "meta", get_meta, set_meta,
+	  "What the producer says with the frame: bytes, or a dict of str to numbers, str,\n"
+	  "bytes, bool, None, lists and dicts; 64 bytes in all, and a dict is encoded in CBOR.\n"
+	  "b'': nothing. Set by the producer. BadArgument: it does not fit.",
+	  NULL },
+	{ "closed", get_closed, NULL, "Whether it is published, released or cancelled.", NULL },
+	{ NULL, NULL, NULL, NULL, NULL }
+};
+
+/* ---- methods ---- */
+
+/* The argument `stream`, the frame's own where it is not given; *ret_object is borrowed. */
+static int stream_argument(struct frame *self, PyObject *args, PyObject *kwargs, const char *format,
+			   struct stream *ret)
+{
+	static const char *const names[] = { "stream", NULL };
+	PyObject *stream = NULL;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, (char **)names, &stream))
+		return -1;
+	*ret = self->on;
+	return stream ? stream_from(stream, ret) : 0;
+}
+
+static PyObject *publish(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	struct frame *self = (struct frame *)o;
+	struct stream on;
+
+	if (stream_argument(self, args, kwargs, "|O:publish", &on) < 0 || !is_filling(self))
+		return NULL;
+	return object_none(publish_on(self, &on));
+}
+
+static PyObject *cancel(PyObject *o, PyObject *unused)
+{
+	struct frame *self = (struct frame *)o;
+
+	if (self->slot.frame && !is_filling(self))
+		return NULL;
+	return object_none(cancel_frame(self));
+}
+
+static PyObject *release(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	struct frame *self = (struct frame *)o;
+	struct stream on;
+
+	if (stream_argument(self, args, kwargs, "|O:release", &on) < 0)
+		return NULL;
+	if (self->filling)
+		return error_format(ERROR_STATE, EBUSY,
+				    "a producer's frame is published or cancelled, not released");
+	return object_none(self->slot.frame ? release_on(self, &on) : 0);
+}
+
+static PyObject *ok(PyObject *o, PyObject *unused)
+{
+	struct frame *self = (struct frame *)o;
+	int r;
+
+	if (!is_open(self))
+		return NULL;
+	r = self->filling ? 0 : gpushm_frame_ok(self->slot.frame);
+	if (r < 0 && r != -EPIPE && r != -ESTALE)
+		return error_raise(r);
+	return PyBool_FromLong(r == 0);
+}
+
+static PyObject *keep(PyObject *o, PyObject *unused)
+{
+	struct frame *self = (struct frame *)o;
+
+	if (!is_open(self))
+		return NULL;
+	self->kept = true;
+	return Py_NewRef(o);
+}
+
+static PyObject *publish_or_cancel(struct frame *self)
+{
+	PyObject *type, *value, *traceback;
+
+	if (publish_on(self, &self->on) == 0)
+		Py_RETURN_NONE;
+	PyErr_Fetch(&type, &value, &traceback);
+	if (cancel_frame(self) < 0)
+		PyErr_Clear();
+	PyErr_Restore(type, value, traceback);
+	return NULL;
+}
+
+static PyObject *leave(PyObject *o, PyObject *args)
+{
+	struct frame *self = (struct frame *)o;
+	bool failed = args_first(args) != Py_None;
+	int r;
+
+	if (self->filling && self->slot.frame && !failed)
+		return publish_or_cancel(self);
+	r = self->filling ? cancel_frame(self) : frame_release(self);
+	/* The error that ends the block says enough. */
+	if (failed)
+		PyErr_Clear();
+	return r < 0 && !failed ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *repr(PyObject *o)
+{
+	struct frame *self = (struct frame *)o;
+
+	return PyUnicode_FromFormat("<gpushm.Frame %llu of %R%s>", (unsigned long long)self->seq,
+				    self->side->name,
+				    self->filling ? self->slot.frame ? ", being filled" : ", done"
+				    : self->slot.frame ? ""
+						       : ", released");
+}
+
+static PyMethodDef methods[] = {
+	{ "keys", keys, METH_NOARGS, "keys($self, /)\n--\n\nThe names of its arrays." },
+	{ "resize", resize, METH_VARARGS,
+	  "resize($self, name, shape, /)\n--\n\n"
+	  "Gives this frame's array another shape, of as many elements as the slot's array or\n"
+	  "fewer, in C order from its start; readers get that shape. It takes some bytes of the\n"
+	  "meta. Returns the Array. Errors: LayoutError, BadArgument (no space in the meta)." },
+	{ "publish", KEYWORDS(publish), METH_VARARGS | METH_KEYWORDS,
+	  "publish($self, stream=...)\n--\n\n"
+	  "Hands the frame to the readers, behind the work that is queued on the stream: the one\n"
+	  "that it was taken on, if none is given. The end of its with block does it. Its Arrays\n"
+	  "are closed." },
+	{ "cancel", cancel, METH_NOARGS,
+	  "cancel($self, /)\n--\n\n"
+	  "Gives the slot back without a frame; an error in its with block does it. Waits for\n"
+	  "this process's work on the GPU." },
+	{ "release", KEYWORDS(release), METH_VARARGS | METH_KEYWORDS,
+	  "release($self, stream=...)\n--\n\n"
+	  "Gives a reader's frame back, behind the work that is queued on the stream: the one\n"
+	  "that it was taken on, if none is given. The slot gets another frame then. Its Arrays\n"
+	  "are closed. A second release does nothing.\n"
+	  "ProducerDied, ReaderDropped: what was read may not be what was published, as of\n"
+	  "ok(); the frame is released all the same." },
+	{ "ok", ok, METH_NOARGS,
+	  "ok($self, /)\n--\n\n"
+	  "Whether what was read so far is what the producer published: ask when the work on it\n"
+	  "has ended. False: the producer died before its GPU had finished the frame, or this\n"
+	  "reader was dropped and the slot may have another frame." },
+	{ "keep", keep, METH_NOARGS,
+	  "keep($self, /)\n--\n\n"
+	  "The reader's loop does not release it: another thread may, or a later turn. Returns\n"
+	  "the frame. It counts for max_held until it is released." },
+	{ "__enter__", keep, METH_NOARGS, "__enter__($self, /)\n--\n\nThe frame itself." },
+	{ "__exit__", leave, METH_VARARGS,
+	  "__exit__($self, /, *raised)\n--\n\n"
+	  "publish(), or cancel() after an error; of a reader's frame release()." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyMemberDef members[] = { WEAKREFS(struct frame), { NULL, 0, 0, 0, NULL } };
+static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)"A frame of a stream: f['name'] is an Array, over memory that the "
+			     "frame has until it is\npublished or released." },
+	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_repr, repr },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, getters },
+	{ Py_tp_members, members },
+	{ Py_tp_iter, iterate },
+	{ Py_mp_length, length },
+	{ Py_mp_subscript, subscript },
+	{ Py_sq_contains, contains },
+	{ 0, NULL }
+};
+static PyType_Spec spec = { .name = "gpushm.Frame",
+			    .basicsize = sizeof(struct frame),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+int frame_init(PyObject *module)
+{
+	return types_add(module, &spec, &frame_type);
+}

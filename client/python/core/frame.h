@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm.Frame: a slot that a producer fills, or a frame that a reader has.
+ */
+#pragma once
+
+#include "client/python/core/meta.h"
+#include "client/python/core/side.h"
+
+struct frame {
+	PyObject_HEAD
+	PyObject *weakrefs;
+	struct side *side; /* a reference */
+	struct slot slot;  /* of the side's buffer, until it is published, released or cancelled */
+	struct stream on;  /* the CUDA stream that it was taken on, and is finished on */
+	PyObject *stream;  /* that stream's object, to keep it; a reference; NULL: none */
+	bool filling;	   /* the producer's */
+	bool kept;	   /* the reader's loop does not release it */
+	uint64_t seq, time_ns, skipped; /* also when it is finished */
+	uint32_t index;			/* of its slot */
+	struct meta meta;		/* as it came, or as it was encoded */
+	PyObject *value;		/* the meta as a dict or bytes; owned; NULL: not decoded */
+	PyObject *shapes;		/* a dict: meta_encode(); owned; NULL: none */
+};
+
+/* Takes f over. `stream`: the argument that `on` was read from. */
+struct frame *frame_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
+			PyObject *stream, bool filling);
+
+/* Releases a reader's frame on its stream. Raises where its contents were not good. */
+int frame_release(struct frame *self);
+
+int frame_init(PyObject *module);

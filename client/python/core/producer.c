@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stream(), and gpushm.Stream, the producer's side of a stream.
+ */
+#include "client/python/core/frame.h"
+#include "client/python/core/layouts.h"
+#include "client/python/core/module.h"
+
+static PyTypeObject *stream_type; /* owned, for as long as the process lives */
+
+/* ---- stream() ---- */
+
+struct stream_ask {
+	struct ask ask;
+	const char *name;
+	struct gpushm_stream_spec spec;
+	struct options options;
+	struct gpushm_stream *ret;
+};
+
+static int run_create(struct gpushm *c, struct ask *ask)
+{
+	struct stream_ask *a = container_of(ask, struct stream_ask, ask);
+
+	a->options.o.wait_ms = ask->timeout_ms;
+	return gpushm_stream_create(c, a->name, &a->spec, &a->options.o, &a->ret);
+}
+
+/* Seconds above 0, or None for no limit. */
+static int limit_arg(PyObject *o, void *ret)
+{
+	uint64_t *ms = ret;
+	double s;
+
+	*ms = GPUSHM_WAIT_FOREVER;
+	if (o == Py_None)
+		return 1;
+	s = PyFloat_AsDouble(o);
+	if (s == -1.0 && PyErr_Occurred())
+		return 0;
+	if (!(s > 0)) {
+		PyErr_SetString(PyExc_ValueError,
+				"limit is a number of seconds above 0, or None for no limit");
+		return 0;
+	}
+	if (s < 1e9)
+		*ms = s < 1e-3 ? 1 : (uint64_t)(s * 1e3);
+	return 1;
+}
+
+/* libgpushm takes 0 as "the default". */
+static int count_arg(PyObject *o, void *ret)
+{
+	if (!u32_arg(o, ret))
+		return 0;
+	if (*(uint32_t *)ret > 0)
+		return 1;
+	PyErr_SetString(PyExc_ValueError, "0 slots or readers are too few");
+	return 0;
+}
+
+static int delivery_arg(PyObject *o, void *ret)
+{
+	const char *word;
+
+	if (args_text(o, "delivery", &word) < 0)
+		return 0;
+	*(enum gpushm_delivery *)ret = strcmp(word, "at-least-once") == 0  ? GPUSHM_AT_LEAST_ONCE
+				       : strcmp(word, "at-most-once") == 0 ? GPUSHM_AT_MOST_ONCE
+									   : 0;
+	if (*(enum gpushm_delivery *)ret)
+		return 1;
+	PyErr_Format(PyExc_ValueError,
+		     "delivery is \"at-least-once\" or \"at-most-once\", not \"%s\"", word);
+	return 0;
+}
+
+static PyObject *make(PyObject *self, PyObject *name, struct stream_ask *a)
+{
+	struct connection *c = connection_of(self);
+	int r = c ? connection_try(c, &a->ask) : -ECONNRESET;
+	struct side *side;
+
+	/* The pool is full, or the producer before lives still. */
+	if ((r == -ENOSPC || r == -EBUSY) && deadline_turn(&a->options.wait) > 0)
+		r = connection_try_apart(c, &a->ask, &a->options.wait);
+	if (r < 0)
+		return error_raise(r);
+	side = side_new(stream_type, c, name);
+	if (!side) {
+		gpushm_stream_close(a->ret);
+		return NULL;
+	}
+	if (side_join(side, a->ret, &a->options.o) == 0)
+		return (PyObject *)side;
+	Py_DECREF((PyObject *)side);
+	return NULL;
+}
+
+struct stream_args {
+	PyObject *name, *arrays;
+	int adopt, keep, keep_queue;
+	struct options_args options;
+};
+
+static int read_args(PyObject *args, PyObject *kwargs, struct stream_ask *a,
+		     struct stream_args *ret)
+{
+	static const char *const names[] = { "name",  "arrays",	  "slots",	"readers",
+					     "limit", "delivery", "keep_queue", "adopt",
+					     "keep",  "pool",	  "mode",	"attrs",
+					     "wait",  "gid",	  "device",	NULL };
+	struct gpushm_stream_spec *s = &a->spec;
+
+	*ret = (struct stream_args){ .options.mode = 0600 };
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O&O&O&O&pppzO&OO&OO:stream",
+					 (char **)names, &ret->name, &ret->arrays, count_arg,
+					 &s->slots, count_arg, &s->readers, limit_arg, &s->limit_ms,
+					 delivery_arg, &s->delivery, &ret->keep_queue, &ret->adopt,
+					 &ret->keep, &ret->options.pool, mode_arg,
+					 &ret->options.mode, &ret->options.attrs, deadline_arg,
+					 &a->options.wait, &ret->options.gid,
+					 &ret->options.device) ||
+	    args_text(ret->name, "name", &a->name) < 0)
+		return -1;
+	s->flags = (ret->adopt ? GPUSHM_ADOPT : 0) | (ret->keep ? GPUSHM_KEEP_STREAM : 0) |
+		   (ret->keep_queue ? GPUSHM_KEEP_QUEUE : 0);
+	return options_from(&ret->options, &a->options);
+}
+
+static void stream_ask_done(struct stream_ask *a)
+{
+	options_done(&a->options);
+}
+
+static PyObject *stream(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	_cleanup_(stream_ask_done) struct stream_ask a = { .ask.run = run_create,
+							   .spec.struct_size = sizeof(a.spec) };
+	_cleanup_(layouts_done) struct layouts layouts = { 0 };
+	_cleanup_(drop_object) PyObject *items = NULL;
+	struct stream_args given;
+
+	if (read_args(args, kwargs, &a, &given) < 0)
+		return NULL;
+	items = PyMapping_Items(given.arrays);
+	if (!items || layouts_from(items, &layouts) < 0)
+		return NULL;
+	a.spec.arrays = layouts.specs;
+	a.spec.n_arrays = layouts.n;
+	return make(self, given.name, &a);
+}
+
+/* ---- frames ---- */
+
+static PyObject *begin_frame(struct side *self, PyObject *stream, const struct deadline *d)
+{
+	struct gpushm_frame *f = NULL;
+	struct stream on;
+	int r;
+
+	if (stream_from(stream, &on) < 0)
+		return NULL;
+	r = side_take(self, gpushm_frame_begin, on.given ? on.handle : GPUSHM_ON_HOST, d, &f);
+	return r < 0 ? side_raise(r) : (PyObject *)frame_new(self, f, &on, stream, true);
+}
+
+static PyObject *frame(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	static const char *const names[] = { "stream", "timeout", NULL };
+	static const struct args_signature signature = { "frame", names, 1, 0 };
+	struct deadline d = { .forever = true };
+	PyObject *given[2] = { 0 };
+
+	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	    (given[1] && !deadline_arg(given[1], &d)))
+		return NULL;
+	return begin_frame((struct side *)o, given[0], &d);
+}
+
+static PyObject *frame_async(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "stream", "timeout", NULL };
+	PyObject *stream = Py_None, *timeout = Py_None;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$O:frame_async", (char **)names, &stream,
+					 &timeout))
+		return NULL;
+	return object_call(types.asyncio_module, "frame_to_fill", "(OOO)", o, stream, timeout);
+}
+
+static PyObject *enter(PyObject *o, PyObject *unused)
+{
+	return side_stream((struct side *)o) ? Py_NewRef(o) : NULL;
+}
+
+static PyObject *repr(PyObject *o)
+{
+	struct side *self = (struct side *)o;
+
+	return PyUnicode_FromFormat("<gpushm.Stream %R%s>", self->name,
+				    self->closed ? ", closed" : "");
+}
+
+static PyMethodDef methods[] = {
+	{ "frame", KEYWORDS(frame), METH_FASTCALL | METH_KEYWORDS,
+	  "frame($self, stream=None, *, timeout=None)\n--\n\n"
+	  "A Frame to fill. Its with block publishes it at its end, and drops it after an error;\n"
+	  "one at a time is filled.\n\n"
+	  "stream: the CUDA stream on which the frame is filled, of any library: readers' GPUs\n"
+	  "wait for that work, and the host waits for nothing. None: the host fills it, or the\n"
+	  "work on a GPU is waited for when it is published. timeout: seconds to wait for a\n"
+	  "slot, None for ever; other threads run meanwhile, and Ctrl-C works. A reader that\n"
+	  "holds up the producer for the stream's limit is dropped. Errors: Timeout, which\n"
+	  "names the reader that is in the way; StateError (a frame is being filled);\n"
+	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
+	{ "frame_async", KEYWORDS(frame_async), METH_VARARGS | METH_KEYWORDS,
+	  "frame_async($self, stream=None, *, timeout=None)\n--\n\n"
+	  "frame() for asyncio: `with await s.frame_async() as f`. Other tasks run meanwhile." },
+	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe stream itself." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)"The producer's side of a stream: stream() makes one, and frame() the "
+			     "frames. Not for\nseveral threads at a time." },
+	{ Py_tp_dealloc, side_dealloc },
+	{ Py_tp_repr, repr },
+	{ Py_tp_methods, methods },
+	{ 0, NULL }
+};
+static PyType_Spec spec = { .name = "gpushm.Stream",
+			    .basicsize = sizeof(struct side),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+PyMethodDef stream_functions[] = {
+	{ "stream", KEYWORDS(stream), METH_VARARGS | METH_KEYWORDS,
+	  "stream($self, name, arrays, *, slots=8, readers=8, limit=10.0,\n"
+	  "       delivery='at-least-once', keep_queue=False, adopt=False, keep=False,\n"
+	  "       pool=None, mode=0o600, attrs=None, wait=0, gid=None, device=None)\n--\n\n"
+	  "Makes a stream of frames, whose producer this process is. arrays: a dict of the names\n"
+	  "of a frame's arrays to (shape, dtype), or to objects that have both.\n\n"
+	  "slots: how many frames its memory holds, 2 to 4,096. readers: how many there may be\n"
+	  "at a time, up to 64. limit: seconds for which a reader may hold up the producer until\n"
+	  "it is dropped, None for ever. delivery: what happens to frames that a 'share' reader\n"
+	  "held when it died: another one gets them, or with 'at-most-once' nobody. keep_queue:\n"
+	  "frames wait for 'share' readers also while there is none. adopt: if there is such a\n"
+	  "stream and its producer died, continue it; its readers stay. keep: the name stays\n"
+	  "when the stream is closed. wait: seconds to wait for memory, or until a producer that\n"
+	  "is to be followed is really gone; None for ever. Otherwise as create_many().\n\n"
+	  "close(), the end of its with block or of the program ends the stream. Asks the\n"
+	  "daemon. Errors: Exists, StateError (adopt, and its producer lives), NotSupported (a\n"
+	  "mempool, an older daemon), and those of create_many()." },
+	{ NULL, NULL, 0, NULL }
+};
+
+int producer_init(PyObject *module)
+{
+	return types_add_derived(module, &spec, side_type, &stream_type);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * follow(), and gpushm.Reader, a reader's side of a stream: an iterator of frames for `for` and
+ * `async for`. A Reader joins when it is made. Where the name is not there yet and an event loop
+ * runs in this thread, it joins when the first frame is asked for.
+ *
+ * The Reader's loop keeps as many frames as it may hold. Before it takes one more it releases the
+ * oldest, unless the program has said that it releases that one itself.
+ */
+#include "client/python/core/frame.h"
+#include "client/python/core/module.h"
+
+struct reader {
+	struct side side;
+	enum gpushm_follow follow;
+	uint32_t max_held;
+	int patient;	   /* it waits for another producer where one died */
+	PyObject *timeout; /* as it was given; a reference */
+	PyObject *stream;  /* likewise */
+	struct gpushm_options options;
+};
+
+static PyTypeObject *reader_type; /* owned, for as long as the process lives */
+
+/* ---- joining ---- */
+
+struct follow_ask {
+	struct ask ask;
+	const struct reader *reader;
+	const char *name;
+	struct gpushm_stream *ret;
+};
+
+static int run_follow(struct gpushm *c, struct ask *ask)
+{
+	struct follow_ask *a = container_of(ask, struct follow_ask, ask);
+	const struct reader *r = a->reader;
+
+	return gpushm_stream_open(c, a->name, r->follow, r->max_held, ask->timeout_ms, &r->options,
+				  &a->ret);
+}
+
+/* As open(): waits on another link. Returns 0 or -errno. */
+static int join_in_time(struct reader *self, struct follow_ask *a, const struct deadline *d)
+{
+	struct connection *c = self->side.connection;
+	int r = connection_try(c, &a->ask);
+
+	while ((r == -ENOENT || r == -EAGAIN) && deadline_waits(d)) {
+		r = connection_try_wait(c, a->name, d);
+		if (r == 0)
+			r = connection_try(c, &a->ask);
+	}
+	return r;
+}
+
+/* Joins if it has not yet. Returns 0 or -errno, which may be raised already. */
+static int join(struct reader *self, const struct deadline *d)
+{
+	struct follow_ask a = { .ask.run = run_follow, .reader = self };
+	int r;
+
+	if (self->side.buffer)
+		return 0;
+	if (self->side.closed) {
+		side_stream(&self->side);
+		return -EINVAL;
+	}
+	if (args_text(self->side.name, "name", &a.name) < 0)
+		return -EINVAL;
+	self->side.calls++;
+	r = join_in_time(self, &a, d);
+	self->side.calls--;
+	if (r < 0)
+		return r;
+	return side_join(&self->side, a.ret, &self->options) < 0 ? -EINVAL : 0;
+}
+
+/* ---- frames ---- */
+
+/* Releases the oldest frames of the loop until one more may be held. */
+static int make_room(struct reader *self)
+{
+	struct frame *oldest;
+	struct slot *s;
+	uint32_t held;
+
+	do {
+		held = 0;
+		oldest = NULL;
+		list_foreach (s, &self->side.buffer->slots, link) {
+			struct frame *f = container_of(s, struct frame, slot);
+
+			held++;
+			if (!oldest && !f->kept)
+				oldest = f;
+		}
+		if (held < self->max_held || !oldest)
+			return 0;
+	} while (frame_release(oldest) == 0);
+	return -1;
+}
+
+/* A producer's death is returned once; after that gpushm_frame_next() waits for another one. */
+static int take(struct reader *self, const struct stream *on, const struct deadline *d,
+		struct gpushm_frame **ret)
+{
+	void *cuda_stream = on->given ? on->handle : GPUSHM_ON_HOST;
+	int r = side_take(&self->side, gpushm_frame_next, cuda_stream, d, ret);
+
+	if (r == -EOWNERDEAD && self->patient)
+		r = side_take(&self->side, gpushm_frame_next, cuda_stream, d, ret);
+	return r;
+}
+
+/* *ret_r: what was not raised; NULL without it. */
+static PyObject *next_frame(struct reader *self, PyObject *stream, const struct deadline *d,
+			    int *ret_r)
+{
+	struct gpushm_frame *f = NULL;
+	struct stream on;
+	int r;
+
+	*ret_r = 0;
+	if (stream_from(stream, &on) < 0)
+		return NULL;
+	r = join(self, d);
+	if (r == 0 && make_room(self) < 0)
+		return NULL;
+	if (r == 0)
+		r = take(self, &on, d, &f);
+	if (r == 0)
+		return (PyObject *)frame_new(&self->side, f, &on, stream, false);
+	*ret_r = r;
+	return NULL;
+}
+
+static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	static const char *const names[] = { "timeout", "stream", NULL };
+	static const struct args_signature signature = { "next", names, 1, 0 };
+	struct reader *self = (struct reader *)o;
+	PyObject *given[2] = { self->timeout, self->stream }, *found;
+	struct deadline d;
+	int r;
+
+	if (args_take(&signature, args, n, keywords, given) < 0 || !deadline_arg(given[0], &d))
+		return NULL;
+	found = next_frame(self, given[1], &d, &r);
+	return r < 0 ? side_raise(r) : found;
+}
+
+/* The end of the stream ends the loop. */
+static PyObject *iternext(PyObject *o)
+{
+	struct reader *self = (struct reader *)o;
+	struct deadline d;
+	PyObject *found;
+	int r;
+
+	if (!deadline_arg(self->timeout, &d))
+		return NULL;
+	found = next_frame(self, self->stream, &d, &r);
+	if (r < 0 && r != -EPIPE)
+		side_raise(r);
+	return found;
+}
+
+/* ---- asyncio ---- */
+
+static PyObject *anext(PyObject *o)
+{
+	return object_call(types.asyncio_module, "next_frame", "(OO)", o,
+			   ((struct reader *)o)->timeout);
+}
+
+static PyObject *next_async(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "timeout", NULL };
+	PyObject *timeout = ((struct reader *)o)->timeout;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:next_async", (char **)names, &timeout))
+		return NULL;
+	return object_call(types.asyncio_module, "next_frame", "(OOO)", o, timeout, Py_False);
+}
+
+static PyObject *take_now(PyObject *o, PyObject *unused)
+{
+	struct reader *self = (struct reader *)o;
+	PyObject *found;
+	int r;
+
+	found = next_frame(self, self->stream, &(struct deadline){ 0 }, &r);
+	if (r == -EAGAIN || r == -ETIMEDOUT || (r == -ENOENT && !self->side.buffer))
+		Py_RETURN_NONE;
+	return r < 0 ? side_raise(r) : found;
+}
+
+static PyObject *get_joined(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(((struct reader *)o)->side.buffer != NULL);
+}
+
+/* ---- follow() ---- */
+
+static int follow_from(const char *word, enum gpushm_follow *ret)
+{
+	static const char *const words[] = { "", "every", "latest", "share" };
+
+	for (int i = GPUSHM_EVERY; i <= GPUSHM_SHARE; i++) {
+		*ret = (enum gpushm_follow)i;
+		if (strcmp(word, words[i]) == 0)
+			return 0;
+	}
+	return error_python(PyExc_ValueError,
+			    "follow \"every\" frame, the \"latest\" one, or \"share\" the frames "
+			    "with other readers, not \"%s\"",
+			    word);
+}
+
+static struct reader *reader_new(PyObject *self, PyObject *name, const struct reader *like)
+{
+	struct connection *c = connection_of(self);
+	struct reader *r = c ? side_new(reader_type, c, name) : NULL;
+
+	if (!r)
+		return NULL;
+	r->follow = like->follow;
+	r->max_held = like->max_held;
+	r->patient = like->patient;
+	r->timeout = Py_NewRef(like->timeout);
+	r->stream = Py_NewRef(like->stream);
+	r->options = like->options;
+	return r;
+}
+
+/* Waits unless an event loop runs in this thread. */
+static PyObject *join_first(struct reader *self, const struct deadline *d)
+{
+	struct deadline at_once = { 0 };
+	_cleanup_(drop_object) PyObject *looping = NULL;
+	int r = join(self, &at_once);
+
+	if ((r == -ENOENT || r == -EAGAIN) && deadline_waits(d)) {
+		looping = object_call(types.asyncio_module, "is_running", "()");
+		if (looping == Py_True)
+			return (PyObject *)self;
+		r = looping ? join(self, d) : -EINVAL;
+	}
+	if (r == 0)
+		return (PyObject *)self;
+	Py_DECREF((PyObject *)self);
+	return error_raise(r);
+}
+
+static PyObject *follow(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "name",   "how",	  "max_held",
+					     "stream", "timeout", "wait_for_producer",
+					     "device", NULL };
+	struct reader given = { .max_held = 1, .timeout = Py_None, .stream = Py_None };
+	PyObject *name, *device = Py_None;
+	struct options options = { 0 };
+	const char *how = "latest", *text;
+	struct deadline d;
+	struct stream on;
+	struct reader *r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$O&OOpO:follow", (char **)names, &name,
+					 &how, u32_arg, &given.max_held, &given.stream,
+					 &given.timeout, &given.patient, &device) ||
+	    args_text(name, "name", &text) < 0 || follow_from(how, &given.follow) < 0 ||
+	    stream_from(given.stream, &on) < 0 || !deadline_arg(given.timeout, &d) ||
+	    options_from(&(struct options_args){ .device = device }, &options) < 0)
+		return NULL;
+	if (given.max_held == 0)
+		return PyErr_Format(PyExc_ValueError, "max_held is 1 or more");
+	given.options = options.o;
+	r = reader_new(self, name, &given);
+	return r ? join_first(r, &d) : NULL;
+}
+
+/* ---- the type ---- */
+
+static PyObject *enter(PyObject *o, PyObject *unused)
+{
+	struct reader *self = (struct reader *)o;
+
+	if (self->side.closed)
+		side_stream(&self->side);
+	return self->side.closed ? NULL : Py_NewRef(o);
+}
+
+static PyObject *aenter(PyObject *o, PyObject *unused)
+{
+	return object_call(types.asyncio_module, "itself", "(O)", o);
+}
+
+static PyObject *aexit(PyObject *o, PyObject *unused)
+{
+	return side_close((struct side *)o) < 0
+		       ? NULL
+		       : object_call(types.asyncio_module, "itself", "(O)", Py_None);
+}
+
+static PyObject *repr(PyObject *o)
+{
+	struct side *self = (struct side *)o;
+	static const char *const words[] = { "", "every frame", "the latest frame",
+					     "a share of the frames" };
+
+	return PyUnicode_FromFormat("<gpushm.Reader of %s of %R%s>",
+				    words[((struct reader *)o)->follow], self->name,
+				    self->closed ? ", closed" : "");
+}
+
+static void dealloc(PyObject *o)
+{
+	Py_CLEAR(((struct reader *)o)->timeout);
+	Py_CLEAR(((struct reader *)o)->stream);
+	side_dealloc(o);
+}
+
+static PyMethodDef methods[] = {
+	{ "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
+	  "next($self, timeout=..., *, stream=...)\n--\n\n"
+	  "The next Frame, as the loop takes it; without arguments with those of follow().\n"
+	  "Errors: Timeout; StreamEnded, where a loop ends; ProducerDied; ReaderDropped;\n"
+	  "LimitReached (max_held frames are held, all of them by keep() or a with block);\n"
+	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
+	{ "next_async", KEYWORDS(next_async), METH_VARARGS | METH_KEYWORDS,
+	  "next_async($self, timeout=...)\n--\n\nnext() for asyncio. Other tasks run meanwhile." },
+	{ "_take_now", take_now, METH_NOARGS,
+	  "_take_now($self, /)\n--\n\nThe next Frame, or None: there is none yet." },
+	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe reader itself." },
+	{ "__aenter__", aenter, METH_NOARGS, "__aenter__($self, /)\n--\n\nThe reader itself." },
+	{ "__aexit__", aexit, METH_VARARGS, "__aexit__($self, /, *raised)\n--\n\nclose()." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyGetSetDef getters[] = {
+	{ "joined", get_joined, NULL,
+	  "Whether it follows the stream: not before the stream is there, and not when it is\n"
+	  "closed.",
+	  NULL },
+	{ NULL, NULL, NULL, NULL, NULL }
+};
+static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)"A reader's side of a stream: follow() makes one. Iterate over its "
+			     "Frames with for or\nasync for, or call next(). Not for several "
+			     "threads at a time, but any thread may\nrelease a frame." },
+	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_repr, repr },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, getters },
+	{ Py_tp_iter, PyObject_SelfIter },
+	{ Py_tp_iternext, iternext },
+	{ Py_am_aiter, PyObject_SelfIter },
+	{ Py_am_anext, anext },
+	{ 0, NULL }
+};
+static PyType_Spec spec = { .name = "gpushm.Reader",
+			    .basicsize = sizeof(struct reader),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+PyMethodDef follow_functions[] = {
+	{ "follow", KEYWORDS(follow), METH_VARARGS | METH_KEYWORDS,
+	  "follow($self, name, how='latest', *, max_held=1, stream=None, timeout=None,\n"
+	  "       wait_for_producer=False, device=None)\n--\n\n"
+	  "Joins a stream: a Reader, whose Frames `for` and `async for` take.\n\n"
+	  "how: 'every' frame, and the producer waits for this reader; the 'latest' one, and it\n"
+	  "never does; or 'share': each frame goes to one of all readers that say so. max_held:\n"
+	  "how many frames it may hold; the loop releases the oldest before it takes one more.\n"
+	  "stream: the CUDA stream on which frames are used, of any library: a frame is\n"
+	  "taken while its producer's GPU still works on it, and is released behind what is\n"
+	  "queued on the stream then. None: the host waits for the producer's GPU, and for\n"
+	  "this process's work at the release. timeout: seconds to wait for the name and for\n"
+	  "each frame, None for ever. Where an event loop runs in this thread, this call does\n"
+	  "not wait for the name, and the first frame does. wait_for_producer: wait for another\n"
+	  "producer (stream(adopt=True)) where one died, instead of ProducerDied. device: as\n"
+	  "for open().\n\n"
+	  "'every' begins with the first frame that is published after this call, 'latest'\n"
+	  "with the newest. Memory is read-only. The loop ends when the producer has closed the\n"
+	  "stream. Errors: as next(), open(), and LimitReached (the stream has no place for\n"
+	  "another reader), NotSupported (no stream, an older daemon)." },
+	{ NULL, NULL, 0, NULL }
+};
+
+int reader_init(PyObject *module)
+{
+	return types_add_derived(module, &spec, side_type, &reader_type);
+}

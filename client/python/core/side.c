@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The life of a side: it joins, takes frames, and is closed by close(), by the end of its with
+ * block, with its last reference, or by the package when the program ends. So a program that ends
+ * in an orderly way ends its streams; only a process that is killed leaves one without a producer.
+ *
+ * A frame has a reference to its side. A side that is closed earlier ends its frames.
+ */
+#include "client/python/core/side.h"
+
+#include "client/python/core/record.h"
+
+PyTypeObject *side_type; /* owned, for as long as the process lives */
+
+static struct list all = { &all, &all }; /* side::link */
+
+void *side_new(PyTypeObject *type, struct connection *c, PyObject *name)
+{
+	struct side *self = object_new(type);
+
+	if (!self)
+		return NULL;
+	list_insert(all.next, &self->link);
+	self->connection = (struct connection *)Py_NewRef((PyObject *)c);
+	self->name = Py_NewRef(name);
+	return self;
+}
+
+int side_join(struct side *self, struct gpushm_stream *s, const struct gpushm_options *o)
+{
+	struct buffer *b = buffer_new(self->connection, gpushm_stream_buffer(s), self->name, s);
+
+	b = o->pool ? b : buffer_hinted(b, o);
+	if (!b)
+		return -1;
+	if (self->closed || self->buffer) {
+		/* Another thread was faster, or closed the side meanwhile. */
+		Py_DECREF((PyObject *)b);
+		return self->closed ? error_python(PyExc_ValueError, "the stream is closed") : 0;
+	}
+	self->buffer = b;
+	return 0;
+}
+
+struct gpushm_stream *side_stream(const struct side *self)
+{
+	if (self->buffer)
+		return self->buffer->stream;
+	PyErr_SetString(PyExc_ValueError, "the stream is closed");
+	return NULL;
+}
+
+int side_begin(struct side *self)
+{
+	if (self->busy) {
+		error_format(
+			ERROR_IN_USE, EBUSY,
+			"another thread takes or publishes a frame of stream \"%U\": give each "
+			"thread a Reader of its own, or use a lock",
+			self->name);
+		return -1;
+	}
+	self->busy = true;
+	self->calls++;
+	return 0;
+}
+
+void side_end(struct side *self)
+{
+	self->busy = false;
+	self->calls--;
+}
+
+/* ---- taking ---- */
+
+int side_take(struct side *self, side_take_fn *take, void *cuda_stream, const struct deadline *d,
+	      struct gpushm_frame **ret)
+{
+	struct gpushm_stream *s = side_stream(self);
+	uint64_t turn = deadline_turn(d);
+	int r;
+
+	if (!s || side_begin(self) < 0)
+		return -EINTR;
+	for (;;) {
+		Py_BEGIN_ALLOW_THREADS
+		r = take(s, cuda_stream, turn, ret);
+		Py_END_ALLOW_THREADS
+		turn = deadline_turn(d);
+		if (r != -ETIMEDOUT || turn == 0)
+			break;
+		if (PyErr_CheckSignals() < 0) {
+			r = -EINTR;
+			break;
+		}
+	}
+	side_end(self);
+	return r;
+}
+
+void *side_raise(int r)
+{
+	switch (r) {
+	case -EAGAIN:
+		return error_raise_as(ERROR_TIMEOUT, r);
+	case -ESTALE:
+		return error_raise_as(ERROR_DROPPED, r);
+	default:
+		return error_raise(r);
+	}
+}
+
+/* ---- the end ---- */
+
+int side_close(struct side *self)
+{
+	struct buffer *b;
+	int r;
+
+	if (self->calls > 0) {
+		error_format(ERROR_IN_USE, EBUSY, "stream \"%U\" can't be closed while %u %s it",
+			     self->name, self->calls,
+			     self->calls == 1 ? "thread or task uses" : "threads or tasks use");
+		return -1;
+	}
+	self->closed = true;
+	b = take_ptr(self->buffer);
+	if (!b)
+		return 0;
+	r = buffer_end_stream(b);
+	Py_DECREF((PyObject *)b);
+	return r;
+}
+
+/* For destructors and the end of the program. */
+static void close_quietly(struct side *self)
+{
+	PyObject *type, *value, *traceback;
+
+	PyErr_Fetch(&type, &value, &traceback);
+	if (side_close(self) < 0)
+		PyErr_Clear();
+	PyErr_Restore(type, value, traceback);
+}
+
+void side_dealloc(PyObject *o)
+{
+	struct side *self = (struct side *)o;
+
+	PyObject_ClearWeakRefs(o);
+	close_quietly(self);
+	list_drop(&self->link);
+	Py_XDECREF((PyObject *)self->connection);
+	Py_XDECREF(self->name);
+	object_free(self);
+}
+
+PyObject *side_close_all(PyObject *module, PyObject *unused)
+{
+	_cleanup_(drop_object) PyObject *list = PyList_New(0);
+	struct side *s;
+
+	list_foreach (s, &all, link)
+		if (list && Py_REFCNT((PyObject *)s) > 0)
+			object_append(&list, Py_NewRef((PyObject *)s));
+	for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++)
+		close_quietly((struct side *)PyList_GetItem(list, i));
+	return list ? Py_NewRef(Py_None) : NULL;
+}
+
+/* ---- the type ---- */
+
+static PyObject *get_name(PyObject *o, void *unused)
+{
+	return Py_NewRef(((struct side *)o)->name);
+}
+
+static PyObject *get_closed(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(((struct side *)o)->closed);
+}
+
+static PyObject *get_connection(PyObject *o, void *unused)
+{
+	return Py_NewRef((PyObject *)((struct side *)o)->connection);
+}
+
+static PyObject *get_slots(PyObject *o, void *unused)
+{
+	struct gpushm_stream *s = side_stream((struct side *)o);
+
+	return s ? PyLong_FromUnsignedLong(gpushm_stream_slots(s)) : NULL;
+}
+
+static PyObject *get_buffer(PyObject *o, void *unused)
+{
+	struct side *self = (struct side *)o;
+
+	return side_stream(self) ? Py_NewRef((PyObject *)self->buffer) : NULL;
+}
+
+static PyObject *stats(PyObject *o, PyObject *unused)
+{
+	struct gpushm_stream *s = side_stream((struct side *)o);
+	struct gpushm_stream_stats found;
+	int r = s ? gpushm_stream_stats(s, sizeof(found), &found) : 0;
+
+	if (!s || r < 0)
+		return r < 0 ? error_raise(r) : NULL;
+	return record_stream_stats(&found);
+}
+
+static PyObject *side_fileno(PyObject *o, PyObject *unused)
+{
+	struct gpushm_stream *s = side_stream((struct side *)o);
+	int fd = s ? gpushm_stream_fd(s) : -1;
+
+	if (!s || fd < 0)
+		return s ? error_raise(fd) : NULL;
+	return PyLong_FromLong(fd);
+}
+
+static PyObject *close_side(PyObject *o, PyObject *unused)
+{
+	return object_none(side_close((struct side *)o));
+}
+
+static PyObject *hold(PyObject *o, PyObject *unused)
+{
+	((struct side *)o)->calls++;
+	Py_RETURN_NONE;
+}
+
+static PyObject *release(PyObject *o, PyObject *unused)
+{
+	((struct side *)o)->calls--;
+	Py_RETURN_NONE;
+}
+
+static PyGetSetDef getters[] = {
+	{ "name", get_name, NULL, "The stream's name.", NULL },
+	{ "slots", get_slots, NULL, "How many frames the stream's memory holds.", NULL },
+	{ "buffer", get_buffer, NULL,
+	  "The Buffer with all slots: its arrays have the slots as their first axis.", NULL },
+	{ "connection", get_connection, NULL, "The Connection that it was opened through.", NULL },
+	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
+	{ NULL, NULL, NULL, NULL, NULL }
+};
+static PyMethodDef methods[] = {
+	{ "stats", stats, METH_NOARGS,
+	  "stats($self, /)\n--\n\n"
+	  "StreamStats: the producer's state, stalls, and what this side has done. Reads\n"
+	  "memory, and does not ask the daemon." },
+	{ "fileno", side_fileno, METH_NOARGS,
+	  "fileno($self, /)\n--\n\n"
+	  "For poll() and event loops: readable when there is a frame to take, or a slot to\n"
+	  "fill, or the end. Take with timeout=0 until Timeout before the next poll()." },
+	{ "close", close_side, METH_NOARGS,
+	  "close($self, /)\n--\n\n"
+	  "Leaves the stream. A producer's readers get the frames that are published, and then\n"
+	  "the end; a frame that is being filled is dropped. A reader's frames are released;\n"
+	  "those of a 'share' reader go to another one. Waits for this process's work on the\n"
+	  "GPU. Arrays of frames are closed; tensors and memoryviews of other libraries keep\n"
+	  "the memory mapped. A second close does nothing. InUse: another thread uses it." },
+	{ "_hold", hold, METH_NOARGS, "_hold($self, /)\n--\n\nPrevents close() until _release()." },
+	{ "_release", release, METH_NOARGS, "_release($self, /)\n--\n\nSee _hold()." },
+	{ "__exit__", close_side, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyMemberDef members[] = { WEAKREFS(struct side), { NULL, 0, 0, 0, NULL } };
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)"One side of a stream." },
+			       { Py_tp_dealloc, side_dealloc },
+			       { Py_tp_methods, methods },
+			       { Py_tp_getset, getters },
+			       { Py_tp_members, members },
+			       { 0, NULL } };
+static PyType_Spec spec = { .name = "gpushm._core._Side",
+			    .basicsize = sizeof(struct side),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+				     Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+int side_init(PyObject *module)
+{
+	return types_add(module, &spec, &side_type);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One side of a stream: what gpushm.Stream, the producer's, and gpushm.Reader have in common. A
+ * side has a reference to its buffer, and the buffer owns the stream of libgpushm's, because
+ * tensors of frames may outlive the side.
+ */
+#pragma once
+
+#include "client/python/core/args.h"
+#include "client/python/core/buffer.h"
+
+struct side {
+	PyObject_HEAD
+	PyObject *weakrefs;
+	struct buffer *buffer; /* a reference; NULL: closed, or a Reader that has not joined yet */
+	struct connection *connection; /* a reference */
+	PyObject *name;		       /* a str */
+	struct list link;	       /* all sides */
+	unsigned calls;		       /* that run without the GIL, and tasks that wait */
+	bool busy;		       /* one of them takes or publishes a frame */
+	bool closed;
+};
+
+/* A new side without a buffer. */
+void *side_new(PyTypeObject *type, struct connection *c, PyObject *name);
+
+/* Gives it the stream that its connection made or opened with these options. Takes s over, and
+ * closes it where this fails. */
+int side_join(struct side *self, struct gpushm_stream *s, const struct gpushm_options *o);
+
+/* The stream of libgpushm's; raises where it is closed. */
+struct gpushm_stream *side_stream(const struct side *self);
+
+/* Around what only one thread at a time may do; raises where another one does it. */
+int side_begin(struct side *self);
+void side_end(struct side *self);
+
+/* Takes a frame in turns, so that Python handles Ctrl-C in between: gpushm_frame_begin() or
+ * gpushm_frame_next(). Returns 0, -errno, or -EINTR after raising. */
+typedef int side_take_fn(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
+			 struct gpushm_frame **ret);
+int side_take(struct side *self, side_take_fn *take, void *cuda_stream, const struct deadline *d,
+	      struct gpushm_frame **ret);
+
+/* Raises what gpushm_frame_begin() or gpushm_frame_next() returned. Returns NULL. */
+void *side_raise(int r);
+
+/* Leaves the stream: its frames end, and their arrays are closed. InUse: a thread uses the side. */
+int side_close(struct side *self);
+
+/* tp_dealloc, and its last part for a type that has more members. */
+void side_dealloc(PyObject *o);
+
+/* _close_streams(): closes all sides, at the end of the program. */
+PyObject *side_close_all(PyObject *module, PyObject *unused);
+
+/* The type that both have as their base: close(), stats(), fileno() ... */
+int side_init(PyObject *module);
+extern PyTypeObject *side_type;
