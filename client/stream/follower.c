@@ -83,8 +83,7 @@ static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_
 	if (now >= deadline)
 		return -ETIMEDOUT;
 	left = deadline - now;
-	wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS);
-	if (left > WAIT_NAP_NS)
+	if (wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS) && left > WAIT_NAP_NS)
 		r = wait_check_daemon(s->buffer, outage);
 	return r < 0 && r != -EAGAIN ? r : -EAGAIN;
 }

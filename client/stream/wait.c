@@ -32,7 +32,7 @@ struct waiter {
 
 #define FALLBACK_NS 2000000ull
 #define SPIN_NS 5000ull
-#define SPIN_LOOKS 32
+#define SPIN_LOOKS 4 /* of some 140 cycles each on newer processors of Intel */
 #define STEP_FIRST_NS 20000ull
 #define STEP_MAX_NS 2000000ull
 
@@ -42,15 +42,17 @@ static struct timespec to_timespec(uint64_t ns)
 				  .tv_nsec = (long)(ns % 1000000000u) };
 }
 
-static void wait_one(const struct wait_word *w, uint64_t ns)
+/* Whether the time is over. */
+static bool wait_one(const struct wait_word *w, uint64_t ns)
 {
 	struct timespec t = to_timespec(ns);
 
-	syscall(SYS_futex, w->word, FUTEX_WAIT, w->seen, &t, NULL, 0);
+	return syscall(SYS_futex, w->word, FUTEX_WAIT, w->seen, &t, NULL, 0) < 0 &&
+	       errno == ETIMEDOUT;
 }
 
 /* False: the kernel has no such call, or refuses it. */
-static bool wait_several(const struct wait_word *words, size_t n, uint64_t ns)
+static bool wait_several(const struct wait_word *words, size_t n, uint64_t ns, bool *ret_over)
 {
 	struct timespec end = to_timespec(clock_monotonic_ns() + ns);
 	struct waiter waiters[WAIT_WORDS_MAX];
@@ -59,22 +61,24 @@ static bool wait_several(const struct wait_word *words, size_t n, uint64_t ns)
 		waiters[i] = (struct waiter){ .val = words[i].seen,
 					      .uaddr = (uintptr_t)words[i].word,
 					      .flags = WAITER_U32 };
-	return syscall(SYS_futex_waitv, waiters, n, 0, &end, CLOCK_MONOTONIC) >= 0 ||
-	       (errno != ENOSYS && errno != EPERM && errno != EINVAL);
+	*ret_over = false;
+	if (syscall(SYS_futex_waitv, waiters, n, 0, &end, CLOCK_MONOTONIC) >= 0)
+		return true;
+	*ret_over = errno == ETIMEDOUT;
+	return errno != ENOSYS && errno != EPERM && errno != EINVAL;
 }
 
-void wait_words(const struct wait_word *words, size_t n, uint64_t ns)
+bool wait_words(const struct wait_word *words, size_t n, uint64_t ns)
 {
 	static _Atomic bool no_waitv;
+	bool over;
 
-	if (n == 1) {
-		wait_one(words, ns);
-		return;
-	}
-	if (!no_waitv && wait_several(words, n, ns))
-		return;
+	if (n == 1)
+		return wait_one(words, ns);
+	if (!no_waitv && wait_several(words, n, ns, &over))
+		return over;
 	no_waitv = true;
-	wait_one(words, ns < FALLBACK_NS ? ns : FALLBACK_NS);
+	return wait_one(words, ns < FALLBACK_NS ? ns : FALLBACK_NS);
 }
 
 void wait_wake(const _Atomic uint32_t *word)

@@ -18,10 +18,10 @@ struct wait_word {
 };
 #define WAIT_WORDS_MAX 66u /* the head's, 64 readers' and one more */
 
-/* Sleeps until one of the words is not what was seen, at most so long; may return early. The memory
- * may be mapped read-only. Where the kernel can't wait for several words, sleeps on the first one
- * in short naps. */
-void wait_words(const struct wait_word *words, size_t n, uint64_t ns);
+/* Sleeps until one of the words is not what was seen, at most so long; may return early. Returns
+ * whether that time is over. The memory may be mapped read-only. Where the kernel can't wait for
+ * several words, sleeps on the first one in short naps. */
+bool wait_words(const struct wait_word *words, size_t n, uint64_t ns);
 
 /* Wakes all that sleep on the word. */
 void wait_wake(const _Atomic uint32_t *word);
