@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct options {
-	bool by_owner;
+	bool by_owner, by_stream;
 	const char *format;
 };
 
@@ -16,13 +16,15 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct options *o = options;
 	struct exposition e = { .out = stdout };
+	unsigned by =
+		(o->by_owner ? SNAPSHOT_BY_OWNER : 0) | (o->by_stream ? SNAPSHOT_BY_STREAM : 0);
 	struct snapshot s;
 	int r;
 
 	if (ctl->json)
 		return ctl_error(CTL_USAGE, "metrics: there is no --json here; gpushmctl status "
 					    "and gpushmctl pools have it");
-	r = snapshot_read(ctl->connection, &s);
+	r = snapshot_read(ctl->connection, by, &s);
 	if (r < 0)
 		return ctl_refused(r);
 	if (!s.metrics && !ctl->quiet)
@@ -31,17 +33,19 @@ static int run(struct ctl *ctl, const void *options, size_t n, char **words)
 			  s.status->software);
 	if (o->format && !strcmp(o->format, "prometheus"))
 		e.format = EXPOSITION_PROMETHEUS;
-	snapshot_write(&s, &e, o->by_owner);
+	snapshot_write(&s, &e, by);
 	snapshot_done(&s);
 	return CTL_OK;
 }
 
 const struct command command_metrics = {
 	.name = "metrics",
-	.synopsis = "[--by-owner] [--format FORMAT]",
+	.synopsis = "[--by-owner] [--by-stream] [--format FORMAT]",
 	.about = "print what the daemon counts, for Prometheus",
 	.args = ARGS({ "by-owner", ARG_FLAG, 0, NULL, "print what each user holds, too",
 		       offsetof(struct options, by_owner) },
+		     { "by-stream", ARG_FLAG, 0, NULL, "print each stream, too",
+		       offsetof(struct options, by_stream) },
 		     { "format", ARG_CHOICE, 0, "openmetrics|prometheus",
 		       "OpenMetrics 1.0 (default), or Prometheus' text format",
 		       offsetof(struct options, format) }),

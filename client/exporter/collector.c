@@ -16,7 +16,7 @@
 
 struct collector {
 	const char *socket; /* borrowed */
-	bool by_owner;
+	unsigned by;
 	struct gpushm *connection; /* the thread's */
 	bool was_up, was_asked;	   /* the thread's; for the log */
 
@@ -43,7 +43,7 @@ static struct snapshot ask(struct collector *c)
 	int r = c->connection ? 0 : gpushm_connect(c->socket, &c->connection);
 
 	if (r == 0)
-		r = snapshot_read(c->connection, &s);
+		r = snapshot_read(c->connection, c->by, &s);
 	say(c, r == 0, gpushm_error());
 	if (r < 0)
 		c->connection = gpushm_disconnect(c->connection);
@@ -75,7 +75,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int collector_start(const char *socket, bool by_owner, struct collector **ret)
+int collector_start(const char *socket, unsigned by, struct collector **ret)
 {
 	_cleanup_(free_ptr) struct collector *c = calloc(1, sizeof(*c));
 	pthread_condattr_t monotonic;
@@ -85,7 +85,7 @@ int collector_start(const char *socket, bool by_owner, struct collector **ret)
 	if (!c)
 		return -ENOMEM;
 	c->socket = socket;
-	c->by_owner = by_owner;
+	c->by = by;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -130,7 +130,7 @@ char *collector_text(struct collector *c, enum exposition_format format, size_t 
 	if (!out)
 		return NULL;
 	pthread_mutex_lock(&c->lock);
-	snapshot_write(await(c) ? &c->snapshot : &down, &e, c->by_owner);
+	snapshot_write(await(c) ? &c->snapshot : &down, &e, c->by);
 	pthread_mutex_unlock(&c->lock);
 	failed = ferror(out);
 	if (fclose(out) == 0 && !failed)

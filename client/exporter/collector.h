@@ -14,9 +14,9 @@
 
 struct collector;
 
-/* socket: the daemon's; NULL: the library's rule. Both are borrowed as long as the process lives:
- * the thread can't be ended while it waits for a daemon. 0 or -errno. */
-int collector_start(const char *socket, bool by_owner, struct collector **ret);
+/* by: enum snapshot_by. socket: the daemon's; NULL: the library's rule. Both are borrowed as long
+ * as the process lives: the thread can't be ended while it waits for a daemon. 0 or -errno. */
+int collector_start(const char *socket, unsigned by, struct collector **ret);
 
 /* What the daemon says now, or that it is down; malloc'd. NULL without memory. Any thread. */
 char *collector_text(struct collector *c, enum exposition_format format, size_t *ret_len);

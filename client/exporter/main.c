@@ -6,6 +6,7 @@
 #include "client/exporter/clients.h"
 #include "client/exporter/server.h"
 #include "client/gpushm.h"
+#include "client/metrics/snapshot.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 
 struct options {
 	const char *listen, *socket;
-	bool by_owner;
+	unsigned by; /* enum snapshot_by */
 };
 
 static const char usage[] =
@@ -29,6 +30,7 @@ static const char usage[] =
 	"  -l, --listen ADDRESS:PORT  serve this address (" DEFAULT_ADDRESS ")\n"
 	"  -s, --socket PATH          connect to this socket ($GPUSHM_SOCKET)\n"
 	"      --by-owner             show what each user holds, too\n"
+	"      --by-stream            show each stream, too\n"
 	"  -h, --help                 print this text\n"
 	"  -V, --version              print the version\n\n"
 	"gpushm-exporter(8) is the manual.\n";
@@ -38,6 +40,7 @@ static void read_options(int argc, char **argv, struct options *ret)
 	static const struct option known[] = { { "listen", required_argument, NULL, 'l' },
 					       { "socket", required_argument, NULL, 's' },
 					       { "by-owner", no_argument, NULL, 'o' },
+					       { "by-stream", no_argument, NULL, 'S' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
 					       { 0 } };
@@ -49,7 +52,9 @@ static void read_options(int argc, char **argv, struct options *ret)
 		else if (c == 's')
 			ret->socket = optarg;
 		else if (c == 'o')
-			ret->by_owner = true;
+			ret->by |= SNAPSHOT_BY_OWNER;
+		else if (c == 'S')
+			ret->by |= SNAPSHOT_BY_STREAM;
 		else if (c == 'h')
 			exit(fputs(usage, stdout) < 0);
 		else if (c == 'V')
@@ -102,7 +107,7 @@ int main(int argc, char **argv)
 	socket = server_listen(o.listen);
 	if (socket < 0)
 		return 1;
-	r = collector_start(o.socket, o.by_owner, &collector);
+	r = collector_start(o.socket, o.by, &collector);
 	if (r < 0)
 		fprintf(stderr, "gpushm-exporter: no thread: %s\n", strerror(-r));
 	if (r < 0 || server_start(socket, collector) < 0)

@@ -13,6 +13,7 @@
 #include "proto/code.h"
 #include "proto/words.h"
 
+#include <inttypes.h>
 #include <pwd.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ void snapshot_done(struct snapshot *s)
 	s->status = gpushm_status_free(s->status);
 	s->metrics = gpushm_metrics_free(s->metrics);
 	free_ptr(&s->pools);
-	s->n_pools = 0;
+	s->streams = gpushm_streams_free(s->streams, s->n_streams);
+	s->n_pools = s->n_streams = 0;
 }
 
 static void join(struct gpushm_pool_metrics *to, const struct gpushm_pool_metrics *from)
@@ -82,7 +84,15 @@ static int read_pools(struct gpushm *c, struct snapshot *s)
 	return 0;
 }
 
-int snapshot_read(struct gpushm *c, struct snapshot *ret)
+/* A daemon without streams has none. */
+static int read_streams(struct gpushm *c, struct snapshot *s)
+{
+	int r = gpushm_streams(c, NULL, &s->streams, &s->n_streams);
+
+	return r == -ENOSYS ? 0 : r;
+}
+
+int snapshot_read(struct gpushm *c, unsigned by, struct snapshot *ret)
 {
 	struct snapshot s = { 0 };
 	int r = gpushm_status(c, &s.status);
@@ -91,6 +101,8 @@ int snapshot_read(struct gpushm *c, struct snapshot *ret)
 		r = gpushm_metrics(c, &s.metrics);
 	if (r == 0 || r == -ENOSYS)
 		r = read_pools(c, &s);
+	if (r == 0 && by & SNAPSHOT_BY_STREAM)
+		r = read_streams(c, &s);
 	if (r < 0)
 		snapshot_done(&s);
 	*ret = s;
@@ -385,6 +397,89 @@ static void write_streams(struct exposition *e, const struct gpushm_stream_metri
 		m->lost);
 }
 
+/* ---- each stream ---- */
+
+static void begin_stream(struct exposition *e, const char *suffix,
+			 const struct gpushm_stream_info *s)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%" PRIu64, s->buffer);
+	exposition_begin(e, suffix);
+	exposition_label(e, "stream", s->name[0] ? s->name : NULL);
+	/* A name may be another stream's later, or have been one's that has lost it. */
+	exposition_label(e, "id", id);
+}
+
+static uint64_t frames_of(const struct gpushm_stream_info *s)
+{
+	return s->newest;
+}
+
+static uint64_t stalled_of(const struct gpushm_stream_info *s)
+{
+	return s->stalled_ns;
+}
+
+static uint64_t readers_of(const struct gpushm_stream_info *s)
+{
+	return s->n_readers;
+}
+
+static uint64_t lag_of(const struct gpushm_stream_info *s)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < s->n_readers; i++)
+		if (s->readers[i].lag > most)
+			most = s->readers[i].lag;
+	return most;
+}
+
+static uint64_t held_of(const struct gpushm_stream_info *s)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < s->n_readers; i++)
+		if (s->readers[i].held && s->readers[i].oldest_ms > most)
+			most = s->readers[i].oldest_ms;
+	return most < UINT64_MAX / 1000000 ? most * 1000000 : UINT64_MAX;
+}
+
+static void write_each_stream(struct exposition *e, const struct snapshot *s)
+{
+	static const struct {
+		enum exposition_type type;
+		const char *name, *unit, *help;
+		uint64_t (*of)(const struct gpushm_stream_info *s);
+	} families[] = {
+		{ EXPOSITION_COUNTER, "gpushm_stream_frames", NULL,
+		  "Frames that were published, over restarts.", frames_of },
+		{ EXPOSITION_COUNTER, "gpushm_stream_stalled_seconds", "seconds",
+		  "Time that the producer has waited for readers, over restarts.", stalled_of },
+		{ EXPOSITION_GAUGE, "gpushm_stream_readers", NULL, "Readers that have joined.",
+		  readers_of },
+		{ EXPOSITION_GAUGE, "gpushm_stream_lag_frames", NULL,
+		  "Frames by which the slowest reader is behind.", lag_of },
+		{ EXPOSITION_GAUGE, "gpushm_stream_held_seconds", "seconds",
+		  "For how long a reader has held a frame, the longest.", held_of },
+	};
+	size_t n = s->n_streams < SNAPSHOT_STREAMS_MAX ? s->n_streams : SNAPSHOT_STREAMS_MAX;
+
+	for (size_t i = 0; i < array_size(families); i++) {
+		exposition_family(e, families[i].type, families[i].name, families[i].unit,
+				  families[i].help);
+		for (size_t k = 0; k < n; k++) {
+			begin_stream(e, families[i].type == EXPOSITION_COUNTER ? "_total" : "",
+				     &s->streams[k]);
+			if (families[i].unit)
+				exposition_seconds(e, families[i].of(&s->streams[k]));
+			else
+				exposition_number(e, families[i].of(&s->streams[k]));
+		}
+	}
+}
+
 /* ---- owners ---- */
 
 static void owner_labels(struct exposition *e, uid_t uid)
@@ -415,7 +510,7 @@ static void write_owners(struct exposition *e, const struct gpushm_status *s)
 #undef OWNERS
 }
 
-void snapshot_write(const struct snapshot *s, struct exposition *e, bool by_owner)
+void snapshot_write(const struct snapshot *s, struct exposition *e, unsigned by)
 {
 	GAUGE("gpushm_up", "1 if the daemon replies.", s->status != NULL);
 	if (s->status) {
@@ -431,7 +526,9 @@ void snapshot_write(const struct snapshot *s, struct exposition *e, bool by_owne
 		write_lives(e, s->metrics);
 		write_streams(e, &s->metrics->streams);
 	}
-	if (s->status && by_owner)
+	if (s->status && by & SNAPSHOT_BY_STREAM)
+		write_each_stream(e, s);
+	if (s->status && by & SNAPSHOT_BY_OWNER)
 		write_owners(e, s->status);
 	exposition_end(e);
 }

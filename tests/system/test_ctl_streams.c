@@ -363,6 +363,20 @@ START_TEST(a_list_has_no_rate_or_not_the_readers)
 }
 END_TEST
 
+START_TEST(metrics_do_not_count_a_stream)
+{
+	produce("cam", &steady);
+	shell_expect(&sh, 0,
+		     "$ctl follow -q -t10 -c1 cam; $ctl metrics > sums; $ctl metrics --by-stream > "
+		     "each\n"
+		     "grep -q '^gpushm_streams{state=\"running\"} 1$' sums || exit 6\n"
+		     "grep -q '^gpushm_streams_frames_total [1-9]' sums || exit 7\n"
+		     "! grep -q cam sums || exit 8\n"
+		     "grep -q '^gpushm_stream_frames_total{stream=\"cam\",id=\"[0-9]*\"} [1-9]' "
+		     "each");
+}
+END_TEST
+
 START_TEST(the_list_does_not_name_who_holds_a_frame)
 {
 	pid_t bad;
@@ -414,6 +428,7 @@ int main(void)
 	tcase_add_test(tc, follow_outlives_its_reader);
 	tcase_add_test(tc, a_mistake_has_the_wrong_exit_code_or_no_message);
 	tcase_add_test(tc, a_list_has_no_rate_or_not_the_readers);
+	tcase_add_test(tc, metrics_do_not_count_a_stream);
 	tcase_add_test(tc, the_list_does_not_name_who_holds_a_frame);
 	tcase_add_test(tc, a_completion_knows_no_stream);
 	return suite_run("ctl_streams", tc, NULL);

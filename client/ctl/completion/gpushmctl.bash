@@ -173,7 +173,7 @@ _gpushmctl() {
 	if [[ $cur == -* ]]; then
 		case $command in
 		pools) options="--wide" ;;
-		metrics) options="--by-owner --format" ;;
+		metrics) options="--by-owner --by-stream --format" ;;
 		ls) options="--arrays --holders --wide" ;;
 		stat) options="--arrays --timeout --wide" ;;
 		streams) options="--delay --wide" ;;
