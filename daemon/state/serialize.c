@@ -443,9 +443,9 @@ static void end(struct serializer *s, Gpushm__Journal__Type type, uint64_t id, u
 			strerror(-r));
 }
 
-/* Its leases go first: the buffer's own record makes all of them count at once. A daemon that dies
- * before it leaves a buffer that was never published; one that dies after it, a buffer that its
- * creator still holds. */
+/* Its leases and its stream go first: the buffer's own record makes all of them count at once. A
+ * daemon that dies before it leaves a buffer that was never published; one that dies after it, a
+ * buffer that its creator still holds. */
 static void on_published(struct serializer *s, struct buffer *b, const struct buffer *replaced)
 {
 	const struct lease *l;
@@ -455,9 +455,9 @@ static void on_published(struct serializer *s, struct buffer *b, const struct bu
 		if (r == 0)
 			r = serialize_lease(s, l);
 	if (r == 0)
-		r = keep_and_write(s, b, replaced);
-	if (r == 0)
 		r = keep_stream(s, b);
+	if (r == 0)
+		r = keep_and_write(s, b, replaced);
 	if (r == 0)
 		return;
 	discharge(&b->kept_charge);

@@ -6,7 +6,7 @@
  * this again with the next daemon, which starts after a crash or after the exec, dying at each of
  * its places.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/role.h"
@@ -187,7 +187,99 @@ static int session_role(char **args)
 	return 0;
 }
 
+/* ---- a session with a stream ---- */
+
+/* A stream that was not published yet may be lost with the daemon. */
+static struct gpushm_stream *make_stream(struct gpushm *conn, const char *pool)
+{
+	const int64_t shape[] = { 16 };
+	struct gpushm_array_spec array = { .name = "x", .ndim = 1, .shape = shape };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	const struct gpushm_stream_spec spec = { .struct_size = sizeof(spec),
+						 .arrays = &array,
+						 .n_arrays = 1,
+						 .slots = 4,
+						 .flags = GPUSHM_ADOPT };
+	struct gpushm_stream *s = NULL;
+	int r;
+
+	gpushm_dtype_parse("uint8", &array.dtype);
+	while ((r = gpushm_stream_create(conn, "s", &spec, &o, &s)) == -ECONNRESET ||
+	       r == -ENOENT || r == -EBADF)
+		poll(NULL, 0, 1);
+	must(r, "create a stream");
+	return s;
+}
+
+static struct gpushm_stream *follow(struct gpushm *conn, enum gpushm_follow how)
+{
+	struct gpushm_stream *s = NULL;
+
+	must(gpushm_stream_open(conn, "s", how, 2, 0, NULL, &s), "open a stream");
+	return s;
+}
+
+static void pass_frame(struct gpushm_stream *from, struct gpushm_stream *const *to, size_t n)
+{
+	struct gpushm_frame *f = NULL;
+
+	must(gpushm_frame_begin(from, GPUSHM_ON_HOST, 10000, &f), "begin");
+	must(gpushm_frame_publish(f, GPUSHM_ON_HOST, "meta", 4), "publish");
+	for (size_t i = 0; i < n; i++) {
+		must(gpushm_frame_next(to[i], GPUSHM_ON_HOST, 10000, &f), "next");
+		must(gpushm_frame_ok(f), "a frame");
+		must(gpushm_frame_release(f, GPUSHM_ON_HOST), "release");
+	}
+}
+
+static void expect_readers(struct gpushm *conn, size_t n)
+{
+	struct gpushm_stream_info *info = NULL;
+	size_t streams = 0;
+
+	must(gpushm_streams(conn, "s", &info, &streams), "streams");
+	must(streams != 1 || info->n_readers != n || info->dropped, "number of readers");
+	must(info->state != GPUSHM_STREAM_RUNNING || info->producers != 1, "the producer");
+	gpushm_streams_free(info, streams);
+}
+
+/* socket, pool */
+static int streams_role(char **args)
+{
+	struct gpushm *conn = NULL, *other = NULL;
+	struct gpushm_stream *s, *r[3];
+
+	alarm(60);
+	while (gpushm_connect(args[0], &conn) < 0 || gpushm_connect(args[0], &other) < 0)
+		poll(NULL, 0, 1);
+	s = make_stream(conn, args[1]);
+	r[0] = follow(other, GPUSHM_EVERY);
+	r[1] = follow(other, GPUSHM_LATEST);
+	pass_frame(s, r, 2);
+	r[2] = follow(other, GPUSHM_SHARE);
+	pass_frame(s, r, 3);
+	expect_readers(other, 3);
+	must(gpushm_restart(conn), "restart");
+	pass_frame(s, r, 3);
+	must(gpushm_stream_leave(r[1]), "leave");
+	expect_readers(other, 2);
+	gpushm_stream_close(r[1]);
+	r[1] = follow(other, GPUSHM_LATEST);
+	pass_frame(s, r + 1, 2);
+	pass_frame(s, r, 1);
+	expect_readers(other, 3);
+	for (int i = 0; i < 3; i++)
+		gpushm_stream_close(r[i]);
+	expect_readers(other, 0);
+	gpushm_stream_close(s);
+	gpushm_disconnect(other);
+	gpushm_disconnect(conn);
+	return 0;
+}
+
 /* ---- the daemon's deaths ---- */
+
+static const char *role = "session";
 
 /* A line for each daemon: where it dies, and where the program after its exec does; 0: nowhere. */
 static void plan(unsigned n, unsigned s, unsigned m)
@@ -221,7 +313,8 @@ static void expect_nothing_left(const char *when)
 		      s->leases, s->suspects);
 	gpushm_status_free(s);
 	c = gpushm_disconnect(c);
-	client_await(supervisor_count(&k, 'm') == 0 && supervisor_count(&k, 't') == 0);
+	client_await(supervisor_count(&k, 'm') == 0 && supervisor_count(&k, 't') == 0 &&
+		     supervisor_count(&k, 's') == 0);
 	ck_assert_uint_eq(supervisor_count(&k, 'j'), 1);
 }
 
@@ -239,7 +332,7 @@ static bool run_session(const char *pool, unsigned n, unsigned s, unsigned m)
 	k.program = "tests/gpushmd-crashat";
 	plan(n, s, m);
 	supervisor_spawn(&k);
-	role_start(&client, "session", (const char *[]){ k.socket, pool, NULL });
+	role_start(&client, role, (const char *[]){ k.socket, pool, NULL });
 	while (info.si_pid == 0) {
 		if (supervisor_has_died(&k)) {
 			deaths++;
@@ -342,7 +435,28 @@ START_TEST(a_death_after_a_planned_restart_loses_doubles_or_leaks)
 }
 END_TEST
 
-static const struct role roles[] = { { "session", session_role } };
+START_TEST(a_death_at_some_place_breaks_a_stream)
+{
+	role = "streams";
+	die_everywhere("host");
+}
+END_TEST
+
+START_TEST(a_second_death_during_recovery_breaks_a_stream)
+{
+	role = "streams";
+	die_twice("host");
+}
+END_TEST
+
+START_TEST(a_death_after_a_planned_restart_breaks_a_stream)
+{
+	role = "streams";
+	die_after_exec("host");
+}
+END_TEST
+
+static const struct role roles[] = { { "session", session_role }, { "streams", streams_role } };
 
 int main(int argc, char **argv)
 {
@@ -353,5 +467,8 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_death_at_some_place_loses_doubles_or_leaks);
 	tcase_add_test(t, a_second_death_during_recovery_loses_doubles_or_leaks);
 	tcase_add_test(t, a_death_after_a_planned_restart_loses_doubles_or_leaks);
+	tcase_add_test(t, a_death_at_some_place_breaks_a_stream);
+	tcase_add_test(t, a_second_death_during_recovery_breaks_a_stream);
+	tcase_add_test(t, a_death_after_a_planned_restart_breaks_a_stream);
 	return suite_run("crash", t, NULL);
 }

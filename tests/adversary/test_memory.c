@@ -5,6 +5,7 @@
  * daemon replies with an error or closes the connection, continues to serve other clients, and
  * keeps nothing. And a daemon that has freed many objects gives their memory back to the kernel.
  */
+#include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/adversary/failmalloc.h"
 #include "tests/lib/census.h"
@@ -133,6 +134,31 @@ static void watch(struct gpushm *conn, const struct gpushm_buffer *b)
 	gpushm_watch_free(w);
 }
 
+/* A mempool has no streams. */
+static void follow(struct gpushm *conn, struct gpushm *second, const char *pool)
+{
+	const int64_t shape[] = { 4 };
+	struct gpushm_array_spec array = { .name = "x", .ndim = 1, .shape = shape };
+	struct gpushm_options o = { .struct_size = sizeof(o), .pool = pool };
+	const struct gpushm_stream_spec spec = {
+		.struct_size = sizeof(spec), .arrays = &array, .n_arrays = 1, .slots = 2
+	};
+	struct gpushm_stream *s = NULL, *reader = NULL;
+	struct gpushm_stream_info *info = NULL;
+	size_t n = 0;
+
+	gpushm_dtype_parse("float32", &array.dtype);
+	if (strcmp(pool, "mempool") == 0 ||
+	    !good(gpushm_stream_create(conn, "stream", &spec, &o, &s)))
+		return;
+	if (second)
+		good(gpushm_stream_open(second, "stream", GPUSHM_SHARE, 1, 0, NULL, &reader));
+	if (good(gpushm_streams(conn, "", &info, &n)))
+		gpushm_streams_free(info, n);
+	gpushm_stream_close(reader);
+	gpushm_stream_close(s);
+}
+
 /* socket pool: plays the whole session, whatever fails, and prints the first failure. */
 static int player_role(char **args)
 {
@@ -149,6 +175,8 @@ static int player_role(char **args)
 	good(gpushm_connect(args[0], &second));
 	if (second && good(gpushm_open(second, "played", GPUSHM_WRITE, 0, NULL, &reader)))
 		good(gpushm_close(reader));
+	if (conn)
+		follow(conn, second, args[1]);
 	if (b)
 		good(gpushm_close(b));
 	if (conn) {
@@ -188,6 +216,7 @@ static bool play(const char *pool, long n)
 	/* If CLOSE or UNLINK could not be sent, the name still exists. */
 	gpushm_unlink(c, "played");
 	gpushm_unlink(c, STAGE);
+	gpushm_unlink(c, "stream");
 	return untouched;
 }
 
