@@ -61,6 +61,7 @@ static void stream_free(struct gpushm_stream *s)
 
 	list_drain (f, &s->spare, link)
 		free(f);
+	free(s->fresh);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }

@@ -144,7 +144,8 @@ static bool await_ready(const struct gpushm_stream *s, const struct reader_frame
 		if (now >= deadline)
 			return false;
 		if (now - begun < SPIN_READY_NS) {
-			wait_spin(&spin);
+			while (wait_spin(&spin) && !reader_is_ready(&s->follower.reader, f))
+				;
 		} else {
 			t.tv_nsec = (long)wait_next_step(&step);
 			nanosleep(&t, NULL);
@@ -199,10 +200,8 @@ static int get_frame(struct gpushm_stream *s, uint64_t timeout_ms, struct gpushm
 	if (!f)
 		return stream_error(s, ENOMEM, "out of memory for a frame");
 	r = take_or_clear(s, &f->at, timeout_ms);
-	if (r < 0) {
-		frame_free(f);
+	if (r < 0)
 		return r == -EAGAIN || r == -ETIMEDOUT ? no_frame(r) : refused(s, r);
-	}
 	f->taken_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
 	frame_keep(f);
 	*ret = f;

@@ -12,22 +12,30 @@
 
 /* ---- life ---- */
 
+/* Under s->lock. NULL: there is none. */
+static struct gpushm_frame *take_spare(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f;
+
+	if (list_empty(&s->spare))
+		return NULL;
+	f = list_first(&s->spare, struct gpushm_frame, link);
+	list_drop(&f->link);
+	return f;
+}
+
 struct gpushm_frame *frame_new(struct gpushm_stream *s)
 {
-	struct gpushm_frame *f = NULL;
+	struct gpushm_frame *f = s->fresh;
 
-	pthread_mutex_lock(&s->lock);
-	if (!list_empty(&s->spare)) {
-		f = list_first(&s->spare, struct gpushm_frame, link);
-		list_drop(&f->link);
-	}
-	pthread_mutex_unlock(&s->lock);
-	if (!f)
+	if (!f) {
 		f = malloc(sizeof(*f));
-	if (!f)
-		return NULL;
-	list_init(&f->link);
-	f->stream = s;
+		if (!f)
+			return NULL;
+		list_init(&f->link);
+		f->stream = s;
+		s->fresh = f;
+	}
 	f->in_graph = false;
 	return f;
 }
@@ -39,7 +47,7 @@ static void tell_oldest(struct gpushm_stream *s)
 	const struct gpushm_frame *f = list_first(&s->frames, struct gpushm_frame, link);
 	bool holds = !list_empty(&s->frames);
 
-	if (s->is_producer || stream_load(&p->oldest) == (holds ? f->at.seq : 0))
+	if (s->is_producer)
 		return;
 	stream_put(&p->oldest_ns, holds ? f->taken_ns : 0);
 	stream_put(&p->oldest, holds ? f->at.seq : 0);
@@ -47,10 +55,13 @@ static void tell_oldest(struct gpushm_stream *s)
 
 void frame_keep(struct gpushm_frame *f)
 {
-	pthread_mutex_lock(&f->stream->lock);
-	list_insert(&f->stream->frames, &f->link);
-	tell_oldest(f->stream);
-	pthread_mutex_unlock(&f->stream->lock);
+	struct gpushm_stream *s = f->stream;
+
+	pthread_mutex_lock(&s->lock);
+	list_insert(&s->frames, &f->link);
+	s->fresh = take_spare(s);
+	tell_oldest(s);
+	pthread_mutex_unlock(&s->lock);
 }
 
 void frame_free(struct gpushm_frame *f)
@@ -58,11 +69,9 @@ void frame_free(struct gpushm_frame *f)
 	struct gpushm_stream *s = f->stream;
 
 	pthread_mutex_lock(&s->lock);
-	if (!list_empty(&f->link)) {
-		list_drop(&f->link);
-		tell_oldest(s);
-	}
+	list_drop(&f->link);
 	list_insert(&s->spare, &f->link);
+	tell_oldest(s);
 	pthread_mutex_unlock(&s->lock);
 }
 

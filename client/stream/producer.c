@@ -388,10 +388,8 @@ int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, s
 		if (r < 0)
 			writer_cancel(&s->producer.writer, &s->producer.slot);
 	}
-	if (r < 0) {
-		frame_free(f);
+	if (r < 0)
 		return r;
-	}
 	begin_frame(f, &s->producer.slot);
 	*ret = f;
 	return 0;

@@ -73,6 +73,7 @@ struct gpushm_stream {
 	struct follower follower;
 	pthread_mutex_t lock; /* frames, spare, notify; the pages' registration and replacement */
 	struct list frames, spare;
+	struct gpushm_frame *fresh;    /* owned; frame_new(); NULL: none */
 	struct notify *_Atomic notify; /* NULL before gpushm_stream_fd() */
 };
 
@@ -113,9 +114,10 @@ int stream_give_up(struct gpushm_stream *s, int r);
 /* Whether that cuda_stream is the host: *ret. 0; -ENOTSUP: a CUDA stream for a host pool. */
 int stream_on_host(const struct gpushm_stream *s, const void *cuda_stream, bool *ret);
 
-/* A frame for what is taken next, in no list of the stream's that frees it at close; and back. */
+/* A frame for what is taken next: for the thread that takes frames, and the same one until
+ * frame_keep(). NULL: no memory. */
 struct gpushm_frame *frame_new(struct gpushm_stream *s);
-/* The stream frees it at close. */
+/* It has been taken; frame_free() ends that. Both keep the memory for other frames. */
 void frame_keep(struct gpushm_frame *f);
 void frame_free(struct gpushm_frame *f);
 

@@ -38,6 +38,7 @@ uint64_t wait_next_step(struct wait_step *step);
 /* Spins for some microseconds before a sleep: false: it is time to sleep. */
 struct wait_spin {
 	uint64_t until;
+	unsigned looks;
 };
 bool wait_spin(struct wait_spin *spin);
 
