@@ -451,6 +451,20 @@ START_TEST(a_page_misses_a_fact)
 }
 END_TEST
 
+START_TEST(a_stream_looks_like_any_buffer)
+{
+	_cleanup_(free_ptr) char *text = NULL, *detail = NULL;
+
+	now.buffers[1].stream = 1;
+	look();
+	text = once(0);
+	shows(text, "gpu0  shared, stream  40.0 GiB");
+	press_key(TOP_KEY_ENTER);
+	detail = screen(24, 80);
+	shows(detail, "state      shared, stream");
+}
+END_TEST
+
 /* "[||||::...    ]": 80 GiB of which 43 are used, 3 of them by processes that end, and 10 wait. */
 START_TEST(a_bar_shows_other_shares_than_the_pool_has)
 {
@@ -670,6 +684,7 @@ int main(void)
 	tcase_add_test(tc, a_character_of_a_prompt_is_lost_or_cut);
 	tcase_add_test(tc, a_page_is_larger_than_the_terminal);
 	tcase_add_test(tc, a_page_misses_a_fact);
+	tcase_add_test(tc, a_stream_looks_like_any_buffer);
 	tcase_add_test(tc, a_bar_shows_other_shares_than_the_pool_has);
 	tcase_add_test(tc, an_event_is_missing_or_in_disorder);
 	tcase_add_test(tc, a_history_grows_for_ever_or_forgets_what_is_new);

@@ -112,7 +112,8 @@ static struct cell buffer_state(const struct model *m, size_t at, bool exact)
 {
 	const struct gpushm_stat *s = m->buffers[at].stat;
 
-	return cell(stat_style(s), "%s%s", state_word(s->state), s->dirty ? ", dirty" : "");
+	return cell(stat_style(s), "%s%s%s", state_word(s->state), s->stream ? ", stream" : "",
+		    s->dirty ? ", dirty" : "");
 }
 
 static struct cell buffer_size(const struct model *m, size_t at, bool exact)
@@ -356,7 +357,8 @@ static const struct column pool_columns[] = {
 
 enum table_style columns_event_style(const struct gpushm_logged_event *e)
 {
-	static const char *const bad[] = { "dirty", "died", "lost", "refused", "pool-failed" };
+	static const char *const bad[] = { "dirty",	  "died",    "lost",	"refused",
+					   "pool-failed", "dropped", "orphaned" };
 
 	for (size_t i = 0; i < array_size(bad); i++)
 		if (!strcmp(e->type, bad[i]))

@@ -291,8 +291,8 @@ static void buffer_text(const struct model *m, const struct gpushm_stat *s, bool
 	add_fact(page, "name", TABLE_PLAIN, "%s", s->name[0] ? s->name : "(unlinked)");
 	add_fact(page, "id", TABLE_PLAIN, "%" PRIu64, s->id);
 	add_fact(page, "pool", TABLE_PLAIN, "%s (%s)", s->pool, kind_word(s->kind));
-	add_fact(page, "state", stat_style(s), "%s%s", state_word(s->state),
-		 s->transient ? ", transient" : "");
+	add_fact(page, "state", stat_style(s), "%s%s%s", state_word(s->state),
+		 s->stream ? ", stream" : "", s->transient ? ", transient" : "");
 	if (s->dirty)
 		add_fact(page, "dirty", TABLE_BAD,
 			 "%d %s (%s) died while it held it for writing: %s", s->dirty_pid,
