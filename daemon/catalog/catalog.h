@@ -243,7 +243,8 @@ int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader 
 int catalog_drop_reader(struct catalog *c, struct lease *l, uint32_t index, uint64_t generation,
 			struct fault *f);
 
-/* The lease leaves the stream, and stays. No error if it has left already. */
+/* The lease leaves the stream, and stays. No error if it is not in it: it may have left it under an
+ * earlier daemon. */
 int catalog_give_up(struct catalog *c, struct lease *l, struct fault *f);
 
 /* A page as the lease may have it. The fd is the stream's. */

@@ -415,9 +415,6 @@ int catalog_give_up(struct catalog *c, struct lease *l, struct fault *f)
 
 	if (!b->stream)
 		return refuse_other(b, f);
-	if (b->stream->producer != l && l->reader < 0 && !l->left)
-		return fault(f, CODE_STATE, "DROP: this lease has not joined stream \"%s\"",
-			     name_of(b));
 	catalog_leave_stream(c, l, true);
 	return 0;
 }
