@@ -204,6 +204,21 @@ static bool forbid_system_calls(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+/* As an older kernel, or the filter of an older container engine. */
+static bool refuse_waitv(int error)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 449 /* futex_waitv */, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { array_size(filter), filter };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 static bool hand_over(struct gpushm_stream *from, struct gpushm_stream *const *to, int n)
 {
 	struct gpushm_frame *f = NULL;
@@ -246,6 +261,64 @@ static int silent(char **args)
 			_exit(6);
 	_exit(0);
 }
+
+static bool hand_on(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f = NULL;
+
+	return gpushm_frame_begin(s, NULL, 10000, &f) == 0 &&
+	       gpushm_frame_publish(f, NULL, NULL, 0) == 0;
+}
+
+static void *release_after_begin(void *frame)
+{
+	poll(NULL, 0, 20);
+	gpushm_frame_release(frame, NULL);
+	return NULL;
+}
+
+/* The socket and an error: the producer waits for two readers without futex_waitv(). */
+static int without_waitv(char **args)
+{
+	struct gpushm_stream_spec spec = { .slots = 2 };
+	struct gpushm_stream *s = NULL, *readers[2] = { NULL };
+	struct gpushm *conn = NULL;
+	struct gpushm_frame *f = NULL, *g = NULL;
+	pthread_t thread;
+
+	if (gpushm_connect(args[0], &conn) < 0 || streamer_create(conn, "old", &spec, &s) < 0)
+		return 1;
+	for (int i = 0; i < 2; i++)
+		if (gpushm_stream_open(conn, "old", GPUSHM_EVERY, 1, 0, NULL, &readers[i]) < 0)
+			return 2;
+	if (!refuse_waitv(atoi(args[1])) || !hand_over(s, readers, 2))
+		return 3;
+	for (int i = 0; i < 5; i++) {
+		if (!hand_on(s) || gpushm_frame_next(readers[0], NULL, 0, &f) < 0 ||
+		    gpushm_frame_release(f, NULL) < 0 ||
+		    gpushm_frame_next(readers[1], NULL, 0, &g) < 0 || !hand_on(s))
+			return 4;
+		/* The other slot has the newest frame. */
+		pthread_create(&thread, NULL, release_after_begin, g);
+		if (!hand_on(s) || pthread_join(thread, NULL) != 0)
+			return 5;
+		for (int k = 0; k < 4; k++)
+			if (gpushm_frame_next(readers[k / 2], NULL, 0, &f) < 0 ||
+			    gpushm_frame_release(f, NULL) < 0)
+				return 6;
+	}
+	_exit(0);
+}
+
+START_TEST(an_old_kernel_has_no_streams)
+{
+	static const char *const errors[] = { "38", "1" }; /* ENOSYS, EPERM */
+	struct role_process role;
+
+	role_start(&role, "without_waitv", (const char *[]){ d.socket, errors[_i], NULL });
+	role_finish(&role);
+}
+END_TEST
 
 static int run_silent(const char *with_fd)
 {
@@ -382,7 +455,8 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	static const struct role roles[] = { { "silent", silent } };
+	static const struct role roles[] = { { "silent", silent },
+					     { "without_waitv", without_waitv } };
 	TCase *waiting = tcase_create("waiting"), *rest = tcase_create("rest");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
@@ -393,6 +467,7 @@ int main(int argc, char **argv)
 	tcase_add_test(waiting, an_end_does_not_wake_the_others);
 	tcase_add_test(waiting, the_fd_misses_a_frame);
 	tcase_add_test(waiting, the_fd_misses_a_free_slot);
+	tcase_add_loop_test(rest, an_old_kernel_has_no_streams, 0, 2);
 	tcase_add_test(rest, a_frame_makes_a_system_call);
 	tcase_add_test(rest, stats_are_wrong);
 	tcase_add_test(rest, a_stream_is_not_listed);

@@ -235,6 +235,72 @@ START_TEST(a_slow_reader_is_never_dropped)
 }
 END_TEST
 
+static void expect_dropped(struct gpushm_stream *s)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_frame_next(s, NULL, 0, &f), -ESTALE);
+}
+
+/* All that are in the way go at the same time, also members of the group that take nothing. */
+START_TEST(one_of_two_slow_readers_stays)
+{
+	enum gpushm_follow how = _i ? GPUSHM_SHARE : GPUSHM_EVERY;
+	struct gpushm_frame *f = NULL;
+
+	create_with((struct gpushm_stream_spec){ .slots = 3, .limit_ms = 50 });
+	r = follow(how, 1);
+	r2 = follow(how, 1);
+	for (int i = 0; i < 3; i++)
+		produce();
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 10000, &f), 0);
+	gpushm_frame_cancel(f);
+	expect_dropped(r);
+	if (how == GPUSHM_EVERY)
+		expect_dropped(r2);
+	for (int i = 0; i < 5; i++)
+		produce();
+}
+END_TEST
+
+START_TEST(a_queue_is_not_kept_without_readers)
+{
+	struct gpushm_frame *f = NULL;
+
+	create_with((struct gpushm_stream_spec){ .slots = 3, .flags = GPUSHM_KEEP_QUEUE });
+	for (int i = 0; i < 3; i++)
+		produce();
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, 0, &f), -EAGAIN);
+	says("`share`");
+	r = follow(GPUSHM_SHARE, 1);
+	expect_next(r, 1);
+	ck_assert_uint_eq(produce(), 4);
+	for (uint64_t seq = 2; seq <= 4; seq++)
+		expect_next(r, seq);
+}
+END_TEST
+
+START_TEST(an_ended_stream_goes_on)
+{
+	struct gpushm_stream_spec spec = { .slots = 4, .flags = GPUSHM_KEEP_STREAM };
+	struct gpushm_stream *s = NULL;
+
+	create_with(spec);
+	produce();
+	p = gpushm_stream_close(p);
+	/* It keeps its name and its frames. */
+	r = follow(GPUSHM_LATEST, 1);
+	expect_next(r, 1);
+	spec.flags |= GPUSHM_ADOPT;
+	ck_assert_int_eq(streamer_create(c, "s", &spec, &s), -EEXIST);
+	says("ended");
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+	create_with(spec);
+	ck_assert_uint_eq(produce(), 1);
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+}
+END_TEST
+
 START_TEST(a_producer_begins_two_frames)
 {
 	struct gpushm_frame *f = NULL, *g = NULL;
@@ -520,6 +586,9 @@ int main(int argc, char **argv)
 	tcase_add_test(limits, every_does_not_slow_its_producer);
 	tcase_add_test(limits, more_frames_are_held_than_allowed);
 	tcase_add_test(limits, a_slow_reader_is_never_dropped);
+	tcase_add_loop_test(limits, one_of_two_slow_readers_stays, 0, 2);
+	tcase_add_test(limits, a_queue_is_not_kept_without_readers);
+	tcase_add_test(limits, an_ended_stream_goes_on);
 	tcase_add_test(limits, a_producer_begins_two_frames);
 	tcase_add_test(limits, a_cuda_stream_is_taken_for_host_memory);
 	tcase_add_test(limits, a_producer_reads_or_a_reader_produces);
