@@ -170,6 +170,8 @@ if command -v c++ >/dev/null; then
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
 	check "the header of metrics is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
 		"$stage/tree/usr/include/gpushm_metrics.h"
+	check "the header of streams is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
+		"$stage/tree/usr/include/gpushm_stream.h"
 fi
 if command -v cmake >/dev/null; then
 	check "a C++ program builds with cmake and runs" stranger_by_cmake
