@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
+from typing import Any
 
 import gpushm
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +52,58 @@ def test_the_round_trip_crashes_where_it_cant_run(why: str, tmp_path: Path) -> N
     env = {"GPUSHM_SOCKET": str(tmp_path / "none")} if why == "no daemon" else {}
     done = run(str(EXAMPLES / "roundtrip.py"), "no-such-pool", **env)
     assert done.returncode == 0 and done.stdout.startswith("nothing to show here: "), done.stderr
+
+
+def read_png(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Of the kind that the example writes."""
+    data, chunks = path.read_bytes(), {}
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at = 8
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at : at + 8])
+        chunks[kind] = data[at + 8 : at + 8 + size]
+        (crc,) = struct.unpack(">I", data[at + 8 + size : at + 12 + size])
+        assert crc == zlib.crc32(kind + chunks[kind])
+        at += 12 + size
+    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), "u1").reshape(height, 1 + 3 * width)
+    assert list(chunks) == [b"IHDR", b"IDAT", b"IEND"] and not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+def test_the_film_lacks_a_picture_or_a_box_is_elsewhere(tmp_path: Path) -> None:
+    done = run(str(EXAMPLES / "video.py"), str(tmp_path), "12")
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"{i:04}.png" for i in range(1, 13)]
+    lines = done.stdout.splitlines()
+    for i, line in enumerate(lines):
+        top, bottom, left, right = map(int, re.findall(r"(\d+)-(\d+), columns (\d+)-(\d+)", line)[0])
+        picture = read_png(tmp_path / f"{i + 1:04}.png")
+        ball = (picture == (240, 120, 30)).all(2)
+        ys, xs = np.nonzero(ball)
+        assert (ys.min(), ys.max() + 1, xs.min(), xs.max() + 1) == (top, bottom, left, right)
+        assert ball[(top + bottom) // 2, (left + right) // 2] and not ball[top, left] and len(ys) > 700
+        corners = [(y, x) for y in (top - 4, bottom + 3) for x in (left - 4, right + 3)]
+        assert all((picture[c] == 255).all() for c in corners) and (picture == 255).all(2).sum() < 200
+    assert len(lines) == 12 and gpushm.ls() == []
+
+
+def test_a_killed_worker_loses_an_answer() -> None:
+    done = run(str(EXAMPLES / "batching.py"), "40")
+    assert done.returncode == 0, done.stderr
+    assert "worker 0 died" in done.stdout and "400 answers in " in done.stdout
+    assert gpushm.ls() == []
+
+
+def test_the_cameras_recorder_skips_or_a_slow_reader_holds_it_up() -> None:
+    done = run(str(EXAMPLES / "camera.py"), "120")
+    assert done.returncode == 0, done.stderr
+    assert "recorder: took 120 frames up to 120, skipped 0" in done.stdout
+    for role in ("viewer", "tracker"):
+        took, skipped = map(int, re.findall(role + r": took (\d+) frames up to 120, skipped (\d+)", done.stdout)[0])
+        # Frames before the first one that it took are not counted.
+        assert 0 < took < 120 and 0 < took + skipped <= 120
+    assert gpushm.ls() == []
 
 
 def blocks(path: Path) -> list[str]:

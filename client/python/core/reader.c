@@ -2,7 +2,7 @@
  *
  * follow(), and gpushm.Reader, a reader's side of a stream: an iterator of frames for `for` and
  * `async for`. A Reader joins when it is made. Where the name is not there yet and an event loop
- * runs in this thread, it joins when the first frame is asked for.
+ * runs in this thread, `async with` and `async for` join.
  *
  * The Reader's loop keeps as many frames as it may hold. Before it takes one more it releases the
  * oldest, unless the program has said that it releases that one itself.
@@ -196,6 +196,15 @@ static PyObject *take_now(PyObject *o, PyObject *unused)
 	return r < 0 ? side_raise(r) : found;
 }
 
+static PyObject *join_now(PyObject *o, PyObject *unused)
+{
+	int r = join((struct reader *)o, &(struct deadline){ 0 });
+
+	if (r == -ENOENT || r == -EAGAIN)
+		Py_RETURN_FALSE;
+	return r < 0 ? error_raise(r) : Py_NewRef(Py_True);
+}
+
 static PyObject *get_joined(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(((struct reader *)o)->side.buffer != NULL);
@@ -293,14 +302,14 @@ static PyObject *enter(PyObject *o, PyObject *unused)
 
 static PyObject *aenter(PyObject *o, PyObject *unused)
 {
-	return object_call(types.asyncio_module, "itself", "(O)", o);
+	return object_call(types.asyncio_module, "join", "(OO)", o, ((struct reader *)o)->timeout);
 }
 
 static PyObject *aexit(PyObject *o, PyObject *unused)
 {
 	return side_close((struct side *)o) < 0
 		       ? NULL
-		       : object_call(types.asyncio_module, "itself", "(O)", Py_None);
+		       : object_call(types.asyncio_module, "nothing", "()");
 }
 
 static PyObject *repr(PyObject *o)
@@ -332,8 +341,12 @@ static PyMethodDef methods[] = {
 	  "next_async($self, timeout=...)\n--\n\nnext() for asyncio. Other tasks run meanwhile." },
 	{ "_take_now", take_now, METH_NOARGS,
 	  "_take_now($self, /)\n--\n\nThe next Frame, or None: there is none yet." },
+	{ "_join_now", join_now, METH_NOARGS,
+	  "_join_now($self, /)\n--\n\nWhether it has joined by now; False: the stream is not "
+	  "there." },
 	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe reader itself." },
-	{ "__aenter__", aenter, METH_NOARGS, "__aenter__($self, /)\n--\n\nThe reader itself." },
+	{ "__aenter__", aenter, METH_NOARGS,
+	  "__aenter__($self, /)\n--\n\nThe reader itself, which waits until it has joined." },
 	{ "__aexit__", aexit, METH_VARARGS, "__aexit__($self, /, *raised)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
@@ -376,7 +389,8 @@ PyMethodDef follow_functions[] = {
 	  "queued on the stream then. None: the host waits for the producer's GPU, and for\n"
 	  "this process's work at the release. timeout: seconds to wait for the name and for\n"
 	  "each frame, None for ever. Where an event loop runs in this thread, this call does\n"
-	  "not wait for the name, and the first frame does. wait_for_producer: wait for another\n"
+	  "not wait for the name, but `async with` and the first frame do. wait_for_producer: wait "
+	  "for another\n"
 	  "producer (stream(adopt=True)) where one died, instead of ProducerDied. device: as\n"
 	  "for open().\n\n"
 	  "'every' begins with the first frame that is published after this call, 'latest'\n"

@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import _core
 
@@ -113,9 +113,21 @@ def is_running() -> bool:
     return events is not None and events._get_running_loop() is not None
 
 
-async def itself(thing: Any) -> Any:
+async def nothing() -> None:
     """For what has nothing to wait for."""
-    return thing
+
+
+async def join(reader: _core.Reader, timeout: float | None) -> _core.Reader:
+    """Reader.__aenter__(): waits until the stream is there, and joins it."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(timeout):
+            while not reader._join_now():
+                await wait_async(reader.name, connection=reader.connection)
+        return reader
+    except TimeoutError as e:
+        raise _timed_out(e, f'stream "{reader.name}" was not there in {timeout} s') from None
 
 
 async def next_frame(reader: _core.Reader, timeout: float | None, loops: bool = True) -> _core.Frame:
