@@ -716,7 +716,7 @@ check-gpu:
 		echo "gpu:demo 1 0 0" >>$(RESULTS) || echo "gpu:demo 0 1 0" >>$(RESULTS)
 	@tests/run.sh --sum $(RESULTS)
 # The Python package with the libraries that are there, or with PARTS of them; LIMIT is the seconds for each.
-PARTS ?= torch torch-memory models models-examples transformers numba numba-kernels cupy-cai cuda-core-resource core jax cupy cuda-core handles numpy
+PARTS ?= torch torch-memory models models-examples transformers numba numba-kernels cupy-cai cuda-core-resource core streams jax cupy cuda-core handles numpy
 CHECK_GPU_PYTHON = for p in $(PARTS); do \
 	V=1 $(GPU_PATH) $(RUN) gpu-python-$$p "tests/python/gpu/run.sh $(BUILD) $$p" || true; done
 check-gpu-python:

@@ -21,11 +21,12 @@ models-examples) tests=(tests/python/models/test_examples.py tests/python/models
 transformers) tests=(tests/python/models/test_transformers.py tests/python/models/test_from_pretrained.py) ;;
 torch-memory) tests=(tests/python/models/test_memory.py) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
+streams) tests=(tests/python/test_streams.py tests/python/gpu/test_stream_order.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
 core)
 	tests=()
 	for t in tests/python/test_*.py; do
-		case $t in *_handles.py | *_watch.py) ;; *) tests+=("$t") ;; esac
+		case $t in *_handles.py | *_watch.py | *_streams.py) ;; *) tests+=("$t") ;; esac
 	done
 	;;
 *) # A library, as tests/python/gpu/libraries.py names it.

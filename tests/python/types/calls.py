@@ -225,6 +225,50 @@ async def waits() -> None:
         assert_type(event.what, What)
 
 
+# ---- streams ----
+
+
+def streams() -> None:
+    arrays = {"rgb": ((4, 6, 3), "uint8")}
+    gpushm.stream("s", {"rgb": ((4, 6, 3), "uint8"), "like": np.zeros(3)}).close()
+    with gpushm.stream("s", arrays, slots=4, readers=2, limit=None, delivery="at-most-once", adopt=True, wait=5) as s:
+        assert_type(s, gpushm.Stream)
+        with s.frame(stream=Stream(), timeout=1) as f:
+            assert_type(f, gpushm.Frame)
+            assert_type(f["rgb"], gpushm.Array)
+            assert_type(f.resize("rgb", (2, 3)), gpushm.Array)
+            assert_type(f.seq, int)
+            assert_type(f.time, float | None)
+            f.meta = {"pts": 1}
+            f.seq = 7  # type: ignore
+        s.frame().publish(stream=None)
+        s.frame(7, 5)  # type: ignore
+        assert_type(s.stats().state, Literal["running", "ended", "orphaned"])
+        assert_type(s.buffer, gpushm.Buffer)
+    gpushm.stream("s", {"x": 4})  # type: ignore
+    gpushm.stream("s", arrays, delivery="sometimes")  # type: ignore
+    with gpushm.follow("s", "every", max_held=2, stream=Stream(), timeout=None) as reader:
+        for frame in reader:
+            assert_type(frame, gpushm.Frame)
+            assert_type(frame.ok(), bool)
+            assert_type(frame.keep(), gpushm.Frame)
+        assert_type(reader.next(timeout=1, stream=None), gpushm.Frame)
+    gpushm.follow("s", "all")  # type: ignore
+    for info in gpushm.streams("s"):
+        assert_type(info, gpushm.StreamInfo)
+        assert_type(info.readers[0].follow, Literal["every", "latest", "share"])
+
+
+async def streams_in_a_loop() -> None:
+    async with gpushm.connect().follow("s") as reader:
+        assert_type(reader, gpushm.Reader)
+        async for frame in reader:
+            assert_type(frame, gpushm.Frame)
+        assert_type(await reader.next_async(5), gpushm.Frame)
+    with await gpushm.stream("s", {"x": (4, "u1")}).frame_async() as f:
+        assert_type(f, gpushm.Frame)
+
+
 asyncio.run(waits())
 try:
     gpushm.open("a")
