@@ -141,6 +141,23 @@ static void test_mempool(struct doctor *d, const char *check, CUdevice device)
 			    (unsigned)handles);
 }
 
+/* What client/map/order.c asks of a GPU. */
+static void test_streams(struct doctor *d, const char *check, CUdevice device)
+{
+	const char *lacks =
+		!attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
+			? "64-bit stream memory operations"
+		: !attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)
+			? "read-only access to host memory"
+			: NULL;
+
+	if (lacks)
+		doctor_warn(d, check, "update the driver; streams in a host pool work",
+			    "no streams of its memory: it has no %s", lacks);
+	else
+		doctor_ok(d, check, "streams: it can wait for other processes' GPUs");
+}
+
 static void check_sharing(struct doctor *d, const char *check, const char *name, CUdevice device)
 {
 	int mode = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
@@ -180,6 +197,7 @@ static void test_device(struct doctor *d, int ordinal)
 				  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
 		(CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal });
 	test_mempool(d, check, device);
+	test_streams(d, check, device);
 	/* -1: the machine has no NUMA; its memory is node 0. */
 	node = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
 	test_kind(d, check, "pinned",

@@ -435,6 +435,9 @@ START_TEST(the_doctor_misses_a_fault_or_invents_one)
 	shell_expect(&sh, 0,
 		     "$ctl doctor | grep -c 'read by another process' > a; "
 		     "$ctl pools | tail -n +2 | wc -l > b; cmp a b");
+	shell_expect(&sh, 0,
+		     "! $ctl doctor | grep -q 'cuda:0.*vmm:' || $ctl doctor | grep -q "
+		     "'cuda:0.*streams:'");
 	shell_expect(&sh, 1, "$ctl --socket=$PWD/none doctor");
 	says("fail  socket ");
 	says("start the daemon");
