@@ -4,6 +4,7 @@
  * process has really gone, never when its socket closes. The processes are actors: the test writes
  * the words for them.
  */
+#include "client/gpushm_metrics.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
@@ -209,6 +210,78 @@ START_TEST(a_successor_waits_for_the_producers_death)
 }
 END_TEST
 
+/* ---- what others learn of it ---- */
+
+static void expect_event(const char *type, const char *name, pid_t pid)
+{
+	const struct gpushm_events_options o = { sizeof(o), 0, 60000, type };
+	const struct gpushm_logged_event *e;
+	struct gpushm_events *got = NULL;
+
+	ck_assert_msg(gpushm_events(c, &o, &got) == 0, "%s", gpushm_error());
+	ck_assert_msg(got->n == 1, "%zu events %s", got->n, type);
+	e = got->events[0];
+	ck_assert_str_eq(e->type, type);
+	ck_assert_str_eq(e->name, name);
+	ck_assert_int_eq(e->pid, pid);
+	gpushm_events_free(got);
+}
+
+START_TEST(an_event_of_a_stream_is_missing)
+{
+	pid_t first = producer_process.pid;
+	uint32_t i = raw_join(&q, reader, STREAM_EVERY);
+
+	expect_event("joined", "s", reader_process.pid);
+	ck_assert_int_eq(raw_drop(&p, producer, i, 1), 0);
+	expect_event("dropped", "s", reader_process.pid);
+	ck_assert_uint_eq(daemon_log_count(&d, "does not follow stream \"s\" any more"), 1);
+	end(&producer_process, &p);
+	expect_event("orphaned", "s", first);
+	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
+	expect_event("continued", "s", reader_process.pid);
+	ck_assert_uint_eq(daemon_log_count(&d, "was the producer of stream \"s\""), 1);
+}
+END_TEST
+
+static struct gpushm_stream_metrics metrics(void)
+{
+	struct gpushm_stream_metrics copy;
+	struct gpushm_metrics *m = NULL;
+
+	ck_assert_msg(gpushm_metrics(c, &m) == 0, "%s", gpushm_error());
+	copy = m->streams;
+	gpushm_metrics_free(m);
+	return copy;
+}
+
+START_TEST(a_count_of_streams_is_wrong)
+{
+	struct gpushm_stream_metrics m = metrics();
+
+	ck_assert(m.known && m.running == 1 && m.every == 0 && m.frames == 0);
+	raw_join(&q, reader, STREAM_SHARE);
+	raw_publish_frame(head, 0, 1, true);
+	raw_publish_frame(head, 1, 2, true);
+	head->stalls = 3;
+	head->waited_ns = 1;
+	m = metrics();
+	ck_assert(m.share == 1 && m.frames == 2 && m.stalls == 3 && m.waiting == 1);
+	end(&reader_process, &q);
+	client_await(metrics().share == 0);
+	m = metrics();
+	ck_assert(m.reader_deaths == 1 && m.producer_deaths == 0);
+	end(&producer_process, &p);
+	client_await(metrics().orphaned == 1);
+	m = metrics();
+	ck_assert(m.running == 0 && m.producer_deaths == 1 && m.waiting == 0);
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+	/* What it counted stays. */
+	m = metrics();
+	ck_assert(m.orphaned == 0 && m.frames == 2 && m.stalls == 3);
+}
+END_TEST
+
 /* ---- a GPU that waits for a reader ---- */
 
 static uint64_t produce_impatiently(const char *name)
@@ -260,6 +333,8 @@ int main(void)
 	tcase_add_test(tc, a_producer_closes_its_socket);
 	tcase_add_test(tc, a_producer_that_had_ended_leaves_an_orphan);
 	tcase_add_test(tc, a_successor_waits_for_the_producers_death);
+	tcase_add_test(tc, an_event_of_a_stream_is_missing);
+	tcase_add_test(tc, a_count_of_streams_is_wrong);
 	tcase_add_test(tc, a_gpu_waits_for_ever);
 	return suite_run("stream_deaths", tc, NULL);
 }

@@ -4,8 +4,10 @@
  * meanwhile; who died in between is found at the start.
  */
 #include "proto/base/own.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/raw_stream.h"
+#include "tests/lib/reexec.h"
 #include "tests/lib/suite.h"
 
 #include <signal.h>
@@ -252,8 +254,105 @@ START_TEST(a_planned_restart_ends_a_stream)
 }
 END_TEST
 
+/* With the fake driver the default pool is that of a GPU. Its readers would wait for a producer
+ * that never comes. */
+START_TEST(a_stream_whose_memory_is_lost_goes_on)
+{
+	struct stream_head *stays;
+	uint64_t lease;
+
+	if (!fake_is_here() || supervisor_skips("a_stream_whose_memory_is_lost_goes_on"))
+		return;
+	setup();
+	ck_assert_int_eq(raw_call(&p, REQUEST(CREATE, Create, create, BYTES(name, "stays"),
+					      BYTES(pool, "host"), SET(size_bytes, 4096))),
+			 0);
+	lease = p.reply->attach->lease;
+	ck_assert_int_eq(raw_make_stream(&p, lease, 2, 2048, 1), 0);
+	raw_publish(&p, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	stays = raw_map_page(&p, lease, STREAM_PAGE_HEAD);
+	supervisor_end(&k, SIGKILL);
+	setenv("FAKECUDA_EPOCH", "1", 1);
+	supervisor_start(&k);
+	client_await(head->state == STREAM_ENDED);
+	ck_assert_uint_eq(head->active, 0);
+	ck_assert_uint_eq(own->claims[1].released, STREAM_RELEASED_ALL);
+	ck_assert_uint_eq(stays->state, STREAM_RUNNING);
+	reclaim(&p, &producer_process, &p_session, lease);
+	ck_assert_ptr_null(raw_stream_info(&p, "s"));
+	ck_assert_int_eq(raw_close_lease(&p, lease), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "stays"), 0);
+	teardown();
+}
+END_TEST
+
+/* ---- a planned restart without a supervisor ---- */
+
+static void setup_alone(void)
+{
+	reexec_setup();
+	actor_start(&producer_process, d.socket, getuid(), getgid());
+	actor_start(&reader_process, d.socket, getuid(), getgid());
+	p_session = raw_greet_as(&p, &producer_process);
+	q_session = raw_greet_as(&q, &reader_process);
+	producer = raw_produce(&p, "s");
+	reader = raw_open(&q, "s");
+	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
+	seat = raw_join(&q, reader, STREAM_EVERY);
+	own = raw_map_page(&q, reader, STREAM_PAGE_READER + seat);
+}
+
+static void teardown_alone(void)
+{
+	end(&producer_process, &p);
+	end(&reader_process, &q);
+	client_await(client_status().leases == 0);
+	gpushm_unlink(c, "s");
+	client_teardown();
+}
+
+START_TEST(an_exec_ends_a_stream)
+{
+	const struct stream_reader_page *seen;
+
+	for (int i = 0; i < 3; i++) {
+		reexec_restart();
+		reclaim(&p, &producer_process, &p_session, producer);
+		reclaim(&q, &reader_process, &q_session, reader);
+		ck_assert_uint_eq(head->active, 1u << seat);
+		ck_assert_uint_eq(head->state, STREAM_RUNNING);
+		own->taken = 7u + (unsigned)i;
+		seen = raw_map_page(&p, producer, STREAM_PAGE_READER + seat);
+		ck_assert_uint_eq(seen->taken, 7u + (unsigned)i);
+	}
+	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
+	end(&reader_process, &q);
+	client_await(own->claims[0].claim == 0);
+	reexec_restart();
+	end(&producer_process, &p);
+	client_await(head->state == STREAM_ORPHANED);
+}
+END_TEST
+
+/* A page that was retired is in no journal, and systemd has none: nothing of it is left. */
+START_TEST(a_page_that_a_process_keeps_survives_an_exec)
+{
+	struct gpushm_status before = client_status();
+
+	raw_close_lease(&q, reader);
+	ck_assert_uint_gt(client_status().retained_bytes, before.retained_bytes);
+	reexec_restart();
+	reclaim(&p, &producer_process, &p_session, producer);
+	ck_assert_uint_eq(client_status().retained_bytes, before.retained_bytes);
+	reader = raw_open(&p, "s");
+	ck_assert_uint_eq(raw_join(&p, reader, STREAM_EVERY), seat);
+	ck_assert_uint_eq(p.reply->joined->generation, 2);
+}
+END_TEST
+
 int main(void)
 {
+	TCase *alone = tcase_create("stream_exec"), *lost = tcase_create("stream_lost");
 	TCase *tc = tcase_create("stream_restart");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -268,5 +367,12 @@ int main(void)
 	tcase_add_test(tc, a_generation_comes_twice);
 	tcase_add_test(tc, pages_stay_with_the_supervisor);
 	tcase_add_test(tc, a_planned_restart_ends_a_stream);
-	return suite_run("stream_restart", tc, NULL);
+
+	tcase_add_test(lost, a_stream_whose_memory_is_lost_goes_on);
+
+	tcase_add_checked_fixture(alone, setup_alone, teardown_alone);
+	tcase_set_timeout(alone, 100);
+	tcase_add_test(alone, an_exec_ends_a_stream);
+	tcase_add_test(alone, a_page_that_a_process_keeps_survives_an_exec);
+	return suite_run("stream_restart", tc, lost, alone, NULL);
 }
