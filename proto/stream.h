@@ -70,12 +70,13 @@ struct stream_slot {
 	_Atomic uint64_t ready;
 	/* The frame that the slot has; 0: none, or the producer is filling it. */
 	_Atomic uint64_t seq;
-	/* Daemon: this frame's producer died before it was finished. */
+	/* Daemon: the frames of this slot behind broken - broken_span, up to broken, were not
+	 * finished when their producer died. */
 	_Atomic uint64_t broken;
 	_Atomic uint64_t time_ns;  /* CLOCK_MONOTONIC at the publication */
 	_Atomic uint64_t begun_ns; /* CLOCK_MONOTONIC: a GPU is to fill the slot since; else 0 */
 	_Atomic uint32_t meta_bytes;
-	uint32_t reserved;
+	_Atomic uint32_t broken_span;
 	/* The frame that the slot has while seq is 0 and the producer looks whether it may take the
 	 * slot; else 0. A producer that dies there has not touched the memory. */
 	_Atomic uint64_t taking;
@@ -227,6 +228,11 @@ static inline enum stream_claim_state stream_claim_state(uint64_t word)
 static inline uint64_t stream_claim_end(uint64_t word)
 {
 	return word & ~3ull;
+}
+
+static inline bool stream_is_broken(uint64_t broken, uint32_t span, uint64_t seq)
+{
+	return broken - seq < span;
 }
 
 /* A member of the group that has taken a frame. */

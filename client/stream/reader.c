@@ -229,6 +229,12 @@ static int no_frame(uint32_t state)
 	return state == STREAM_ORPHANED ? -EOWNERDEAD : -EAGAIN;
 }
 
+/* A member has died since: its frames are still to be taken. */
+static bool is_redo_due(const struct reader *r)
+{
+	return r->follow == STREAM_SHARE && r->group && stream_load(&r->group->redos) != r->redos;
+}
+
 static void fill_frame(struct reader *r, struct reader_frame *f)
 {
 	const struct stream_slot *s = &r->head->slot[f->slot];
@@ -257,6 +263,10 @@ int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 	for (uint32_t i = 0; i < TRIES_MAX(r->slots) && e == -EAGAIN; i++) {
 		state = stream_load(&r->head->state);
 		e = take_any(r, ret, ret_wake);
+		if (e == -ENOENT && state != STREAM_RUNNING && is_redo_due(r))
+			e = -EAGAIN;
+		if (e == -EAGAIN && !has_seat(r))
+			e = -ESTALE;
 	}
 	if (e == 0)
 		fill_frame(r, ret);
@@ -270,9 +280,13 @@ bool reader_is_ready(const struct reader *r, const struct reader_frame *f)
 
 int reader_check(const struct reader *r, const struct reader_frame *f)
 {
+	const struct stream_slot *s = &r->head->slot[f->slot];
+	uint64_t broken;
+
 	if (!has_seat(r))
 		return -ESTALE;
-	return stream_load(&r->head->slot[f->slot].broken) == f->seq ? -EPIPE : 0;
+	broken = stream_load(&s->broken);
+	return stream_is_broken(broken, stream_load(&s->broken_span), f->seq) ? -EPIPE : 0;
 }
 
 /* ---- release ---- */

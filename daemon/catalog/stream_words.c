@@ -52,6 +52,18 @@ void stream_words_begin(const struct stream_words *w, uint32_t producers)
 	tell(w, STREAM_RUNNING);
 }
 
+/* The slot's frames up to this one are not finished: a GPU may have queued several of them. */
+static void break_frames(struct stream_slot *s, uint64_t last)
+{
+	uint64_t ready = stream_load(&s->ready), span = last - ready;
+
+	if (stream_before(ready, last)) {
+		stream_store(&s->broken_span, span < UINT32_MAX ? span : UINT32_MAX);
+		stream_store(&s->broken, last);
+	}
+	stream_store(&s->ready, last);
+}
+
 /* What the producer left undone. A frame that it only began to take away is put back; one that is
  * not published yet is dropped, since nobody can have taken it, and its number is given again: so
  * the slot's ready word must not have that number. */
@@ -68,12 +80,7 @@ static void repair_slot(struct stream_slot *s, uint64_t newest)
 		seq = 0;
 		stream_store(&s->seq, 0);
 	}
-	if (seq == 0) {
-		stream_store(&s->ready, newest);
-	} else if (stream_before(stream_load(&s->ready), seq)) {
-		stream_store(&s->broken, seq);
-		stream_store(&s->ready, seq);
-	}
+	break_frames(s, seq ? seq : newest);
 	stream_store(&s->begun_ns, 0);
 	stream_store(&s->waits, 0);
 }
