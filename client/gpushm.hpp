@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm.h for C++17: objects that release what they own, and exceptions for errors. It has no code
- * of its own in the library. Where it has no function, call gpushm.h with get():
+ * gpushm.h and gpushm_stream.h for C++17: objects that release what they own, and exceptions for
+ * errors. It has no code of its own in the library. Where it has no function, call those headers'
+ * with get():
  *
  *	auto c = gpushmxx::connect();
  *	auto b = gpushmxx::open(c, "model/weights", GPUSHM_READ, 5000);
  *	auto w = gpushmxx::get(b, "layer0");
  *	launch(gpushm_array_device_ptr(w.get()), gpushm_array_dim(w.get(), 0));
+ *
+ *	auto s = gpushmxx::open_stream(c, "cam/0", GPUSHM_LATEST);
+ *	while (auto f = gpushmxx::next(s, cuda_stream, 1000)) {
+ *		infer(gpushm_array_device_ptr(f.array("rgb").get()));
+ *		f.release(cuda_stream);
+ *	}
  *
  * Objects may be destroyed in any order. To learn whether a close failed, or has lost contents that
  * were not published, call gpushm_close(). (The namespace can't be "gpushm": that is a struct.)
@@ -14,8 +21,9 @@
 #ifndef GPUSHM_HPP
 #define GPUSHM_HPP
 
-#include <gpushm.h>
+#include <gpushm_stream.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -128,6 +136,116 @@ inline watch watch_new(const connection &c)
 
 	check(gpushm_watch_new(c.get(), &w));
 	return watch(w, gpushm_watch_free);
+}
+
+/* A stream is closed when its last frame and array are gone, too. */
+using stream = std::shared_ptr<gpushm_stream>;
+
+inline stream create_stream(const connection &c, const std::string &name,
+			    gpushm_stream_spec spec, const gpushm_options *options = nullptr)
+{
+	gpushm_stream *s = nullptr;
+
+	spec.struct_size = sizeof(spec);
+	check(gpushm_stream_create(c.get(), name.c_str(), &spec, options, &s));
+	return stream(s, gpushm_stream_close);
+}
+
+inline stream open_stream(const connection &c, const std::string &name, gpushm_follow follow,
+			  uint32_t max_held = 1, uint64_t timeout_ms = 0,
+			  const gpushm_options *options = nullptr)
+{
+	gpushm_stream *s = nullptr;
+
+	check(gpushm_stream_open(c.get(), name.c_str(), follow, max_held, timeout_ms, options, &s));
+	return stream(s, gpushm_stream_close);
+}
+
+/* A frame that is filled or held, or none. Unless publish() or release() ended it, its destructor
+ * waits for the work that this process has queued on the GPU, and gives the slot back. */
+class frame
+{
+    public:
+	frame() = default;
+	frame(stream s, gpushm_frame *f) : stream_(std::move(s)), frame_(f) {}
+	frame(frame &&other) noexcept
+		: stream_(std::move(other.stream_)), frame_(std::exchange(other.frame_, nullptr))
+	{
+	}
+	frame &operator=(frame &&other) noexcept
+	{
+		std::swap(stream_, other.stream_);
+		std::swap(frame_, other.frame_);
+		return *this;
+	}
+	~frame() { gpushm_frame_cancel(frame_); }
+
+	explicit operator bool() const noexcept { return frame_ != nullptr; }
+	gpushm_frame *get() const noexcept { return frame_; }
+	uint64_t seq() const { return gpushm_frame_seq(frame_); }
+
+	/* Destroy it before the frame is published or released. */
+	gpushmxx::array array(const std::string &name) const
+	{
+		gpushm_array *a = nullptr;
+
+		check(gpushm_frame_array(frame_, name.c_str(), &a));
+		return gpushmxx::array(
+			a, [s = stream_](gpushm_array *p) { gpushm_array_free(p); });
+	}
+
+	void publish(void *cuda_stream, const void *meta = nullptr, size_t n = 0)
+	{
+		int r = gpushm_frame_publish(frame_, cuda_stream, meta, n);
+
+		if (r == -EINVAL)
+			throw error(EINVAL);
+		end(r);
+	}
+
+	void release(void *cuda_stream)
+	{
+		end(gpushm_frame_release(frame_, cuda_stream));
+	}
+
+    private:
+	/* The stream may be closed here, but not before the error has its text. */
+	void end(int r)
+	{
+		gpushmxx::stream last = std::move(stream_);
+
+		frame_ = nullptr;
+		check(r);
+	}
+
+	gpushmxx::stream stream_;
+	gpushm_frame *frame_ = nullptr;
+};
+
+/* No frame where gpushm_frame_begin() and gpushm_frame_next() return -EAGAIN or -ETIMEDOUT. */
+
+inline frame frame_or_none(const stream &s, int r, gpushm_frame *f)
+{
+	if (r == -EAGAIN || r == -ETIMEDOUT)
+		return frame();
+	check(r);
+	return frame(s, f);
+}
+
+inline frame begin(const stream &s, void *cuda_stream, uint64_t timeout_ms)
+{
+	gpushm_frame *f = nullptr;
+	int r = gpushm_frame_begin(s.get(), cuda_stream, timeout_ms, &f);
+
+	return frame_or_none(s, r, f);
+}
+
+inline frame next(const stream &s, void *cuda_stream, uint64_t timeout_ms)
+{
+	gpushm_frame *f = nullptr;
+	int r = gpushm_frame_next(s.get(), cuda_stream, timeout_ms, &f);
+
+	return frame_or_none(s, r, f);
 }
 
 } // namespace gpushmxx

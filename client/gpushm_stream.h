@@ -27,10 +27,16 @@
  * or of the stream's GPU. With GPUSHM_ON_HOST the calling thread takes the stream's part: begin and
  * next return when the CPU may use the memory, publish and release wait for the work that this
  * process has queued on the GPUs. Streams in a host pool take GPUSHM_ON_HOST and NULL, which mean
- *the same there.
+ * the same there.
  *
  * Threads. One thread at a time may call begin() and publish() of a producer, or next() of a
- *reader. Any thread may release a frame.
+ * reader. Any thread may release a frame.
+ *
+ * Blocking. begin() asks the daemon, once, when a reader has joined since the last call; so a
+ * thread that waits for a name needs another connection than a producer. Frames flow also while
+ * there is no daemon; but no reader can join then, and what a reader that dies holds stays in the
+ * way until the next daemon finds its death. A call that waits for frames or slots longer than
+ * $GPUSHM_RECONNECT_MS while there is no daemon returns -ECONNRESET.
  */
 #ifndef GPUSHM_STREAM_H
 #define GPUSHM_STREAM_H
@@ -87,12 +93,13 @@ struct gpushm_stream_spec {
 
 /* Creates a stream and publishes its name. The memory comes from the pool in `options`, whose mode,
  * gid, attrs and wait_ms count, too; it must not be a mempool's, which has no read-only mapping.
+ * With GPUSHM_ADOPT wait_ms is also how long to wait until a producer that still lives has died.
  * Asks the daemon several times.
  *
- * Errors: those of gpushm_create(); -EEXIST also where GPUSHM_ADOPT finds another kind of buffer or
- * other arrays; -EBUSY: GPUSHM_ADOPT, and the stream's producer lives still; -ENOSYS: the daemon is
- * too old; -ENOTSUP: a mempool, or a GPU whose driver has no 64-bit stream memory operations;
- * -EINVAL (spec). */
+ * Errors: those of gpushm_create(); -EEXIST also where GPUSHM_ADOPT finds another kind of buffer,
+ * other arrays, or a stream that has ended; -EBUSY: GPUSHM_ADOPT, and the stream's producer lives
+ * still; -ENOSYS: the daemon is too old; -ENOTSUP: a mempool, elements narrower than a byte, or a
+ * GPU whose driver has no 64-bit stream memory operations; -EINVAL (spec). */
 int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm_stream_spec *spec,
 			 const struct gpushm_options *options, struct gpushm_stream **ret);
 
@@ -102,8 +109,9 @@ int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm
  * it. One frame at a time is being filled.
  *
  * Errors: -EAGAIN (timeout 0) and -ETIMEDOUT: no slot is free; gpushm_error() names the reader that
- * holds the oldest; -EALREADY: a frame is being filled; -EBADF: not the producer; -ENOTSUP (a CUDA
- * stream for host memory); -EIO (driver). */
+ * is in the way; -EALREADY: a frame is being filled; -EBADF: not the producer; -ENOTSUP (a CUDA
+ * stream for host memory); -EIO (driver); -ECONNRESET (a reader has joined, or the wait was long,
+ * and the daemon does not come back). */
 int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
 		       struct gpushm_frame **ret);
 
@@ -138,7 +146,7 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
  * no more frame; -EOWNERDEAD: the producer died, there is no more frame, and another producer may
  * come (call again to wait for it); -ESTALE: this reader was dropped, because it held up the
  * producer; close the stream and open it again; -ENOBUFS: max_held frames are held; -EBADF: not a
- * reader; -ENOTSUP, -EIO as above. */
+ * reader; -ENOTSUP, -EIO, -ECONNRESET as above. */
 int gpushm_frame_next(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
 		      struct gpushm_frame **ret);
 

@@ -98,10 +98,38 @@ stranger_by_cmake() {
 	mkdir "$stage/cmake" && cat >"$stage/cmake/stranger.cc" <<'CC'
 #include <gpushm.hpp>
 #include <iostream>
+static bool streams(const gpushmxx::connection &c)
+{
+	gpushm_array_spec array = {};
+	gpushm_stream_spec spec = {};
+	array.name = "a";
+	gpushmxx::check(gpushm_dtype_parse("float32", &array.dtype));
+	spec.arrays = &array;
+	spec.n_arrays = 1;
+	auto p = gpushmxx::create_stream(c, "s", spec);
+	auto r = gpushmxx::open_stream(c, "s", GPUSHM_EVERY);
+	auto f = gpushmxx::begin(p, GPUSHM_ON_HOST, 0);
+	*static_cast<float *>(gpushm_array_host_ptr(f.array("a").get())) = 7;
+	f.publish(GPUSHM_ON_HOST, "meta", 4);
+	gpushmxx::begin(p, GPUSHM_ON_HOST, 0);
+	p.reset();
+	auto g = gpushmxx::next(r, GPUSHM_ON_HOST, 1000);
+	bool right = g && g.seq() == 1 &&
+		     *static_cast<float *>(gpushm_array_host_ptr(g.array("a").get())) == 7;
+	g.release(GPUSHM_ON_HOST);
+	try {
+		gpushmxx::next(r, GPUSHM_ON_HOST, 1000);
+	} catch (const gpushmxx::error &e) {
+		return right && e.code() == std::errc::broken_pipe;
+	}
+	return false;
+}
 int main(int argc, char **argv)
 {
 	if (argc == 2) {
 		auto c = gpushmxx::connect(argv[1]);
+		if (!streams(c))
+			return 2;
 		auto w = gpushmxx::watch_new(c);
 		gpushm_array_spec spec = {};
 		spec.name = "a";
@@ -168,6 +196,8 @@ check "gpushmd needs no libsystemd" needs_no_libsystemd
 if command -v c++ >/dev/null; then
 	check "the loader's header is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm_load.h"
 	check "the header is good C++" c++ -x c++ -fsyntax-only -Wall -Werror "$stage/tree/usr/include/gpushm.h"
+	check "the header of streams is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
+		"$stage/tree/usr/include/gpushm_stream.h"
 	check "the header of metrics is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
 		"$stage/tree/usr/include/gpushm_metrics.h"
 	check "the header of streams is good C++" c++ -I"$stage/tree/usr/include" -x c++ -fsyntax-only -Wall -Werror \
@@ -179,6 +209,7 @@ if command -v cmake >/dev/null; then
 fi
 check "every manual is installed" test "$(find "$stage/tree" -path '*/man/*' -type f -size +1 | wc -l)" -eq "$(find man -type f | wc -l)"
 check "a function's name leads to gpushm(3)" grep -qx '.so man3/gpushm.3' "$stage/tree/usr/share/man/man3/gpushm_open.3"
+check "gpushm_frame_next leads to gpushm_stream(3)" grep -qx '.so man3/gpushm_stream.3' "$stage/tree/usr/share/man/man3/gpushm_frame_next.3"
 check "gpushm_save leads to gpushm_load(3)" grep -qx '.so man3/gpushm_load.3' "$stage/tree/usr/share/man/man3/gpushm_save.3"
 if command -v man >/dev/null; then
 	check "man finds a function" man -M "$stage/tree/usr/share/man" -w gpushm_open
