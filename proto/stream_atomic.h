@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef STREAM_STEPS
@@ -22,6 +23,10 @@
 #define stream_store(word, value) atomic_store(word, value)
 #define stream_put(word, value) atomic_store_explicit(word, value, memory_order_release)
 #define stream_add(word, value) atomic_fetch_add(word, value)
-/* Whether the word was `old`, and is `new` now. */
-#define stream_swap(word, old, new) atomic_compare_exchange_strong(word, &(uint64_t){ old }, new)
+/* Whether the word was `old`, and is `new` now. A function: cppcheck does not understand a compound
+ * literal in a condition. */
+static inline bool stream_swap(_Atomic uint64_t *word, uint64_t old, uint64_t new)
+{
+	return atomic_compare_exchange_strong(word, &old, new);
+}
 #endif
