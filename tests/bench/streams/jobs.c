@@ -136,11 +136,13 @@ void job_frame(void)
 /* The last process of a paced flow: the frame's time, from its begin in the first. */
 static void end_frame(uint64_t i)
 {
-	uint64_t begun = atomic_load(&side.board->begun_ns[i % FRAMES_MAX]);
+	uint64_t end;
 
 	work_wait();
+	end = now_ns();
 	if (i > WARM)
-		board_add(side.board, (double)(now_ns() - begun) / 1e3);
+		board_add(side.board,
+			  (double)(end - atomic_load(&side.board->begun_ns[i % FRAMES_MAX])) / 1e3);
 }
 
 /* One frame through this process. out, in: NULL in the last and the first one. */
