@@ -92,6 +92,11 @@ int order_unregister(struct order_page *p, int device)
 	return 0;
 }
 
+uint64_t order_stream_id(int device, void *stream)
+{
+	return 0;
+}
+
 int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n)
 {
 	return refuse();

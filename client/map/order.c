@@ -50,6 +50,14 @@ struct order_calls {
 };
 static const struct libcuda_symbol symbols[] = { ORDER_CALLS(SYMBOL) };
 
+/* What drivers before CUDA 12.0 lack. */
+struct newer_calls {
+	__typeof__(cuStreamGetId) *get_id;
+};
+static const struct libcuda_symbol newer_symbols[] = { { "cuStreamGetId",
+							 offsetof(struct newer_calls, get_id) } };
+static struct newer_calls newer; /* as calls */
+
 static struct order_calls calls; /* under process::cuda_lock until it is loaded */
 static _Atomic bool loaded;
 
@@ -62,8 +70,14 @@ static int load(void)
 	if (loaded)
 		return 0;
 	pthread_mutex_lock(&p->cuda_lock);
-	if (!loaded)
+	if (!loaded) {
+		char ignored[256];
+
+		if (!libcuda_load(newer_symbols, array_size(newer_symbols), &newer, ignored,
+				  sizeof(ignored)))
+			newer.get_id = NULL;
 		loaded = libcuda_load(symbols, array_size(symbols), &calls, why, sizeof(why));
+	}
 	pthread_mutex_unlock(&p->cuda_lock);
 	return loaded ? 0 : error_set(ENOTSUP, "streams: %s", why);
 }
@@ -201,6 +215,18 @@ static int enqueue(CUstream stream, const struct order_op *ops, size_t n)
 						    CU_STREAM_WRITE_VALUE_DEFAULT));
 	return cuda_check("cuStreamWaitValue64", calls.wait_value(stream, ops->address, ops->value,
 								  CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+uint64_t order_stream_id(int device, void *stream)
+{
+	struct map_entered entered;
+	unsigned long long id = 0;
+
+	if (map_enter(device, &entered) == 0 && load() == 0 && newer.get_id &&
+	    newer.get_id(stream, &id) != CUDA_SUCCESS)
+		id = 0;
+	map_leave(&entered);
+	return id;
 }
 
 static int begin_operations(int device, size_t n, struct map_entered *ret)

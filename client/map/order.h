@@ -42,6 +42,10 @@ static inline uint64_t order_address(const struct order_page *p, const void *wor
 	return p->address + (uint64_t)((const char *)word - (const char *)p->host);
 }
 
+/* The number of a CUstream, which no other one of this process ever has; 0: the driver does not
+ * tell. */
+uint64_t order_stream_id(int device, void *stream);
+
 /* Queues the operations, in their order, on a CUstream of that GPU (NULL: the legacy default
  * stream). Never waits. 0 or -EIO with gpushm_error() set. */
 int order_enqueue(int device, void *stream, const struct order_op *ops, size_t n);

@@ -63,6 +63,7 @@ static void stream_free(struct gpushm_stream *s)
 		free(f);
 	free(s->fresh);
 	pthread_mutex_destroy(&s->lock);
+	free(s->ended_on);
 	free(s);
 }
 

@@ -287,17 +287,6 @@ int gpushm_frame_ok(const struct gpushm_frame *f)
 	return r < 0 ? r : refuse_contents(f->stream, &f->at);
 }
 
-static int enqueue_release(struct gpushm_frame *f, void *cuda_stream)
-{
-	struct order_op ops[FRAME_END_OPS];
-	size_t n;
-	int r = f->in_graph ? 0 : frame_end_ops(f, ops, &n);
-
-	if (r == 0 && !f->in_graph)
-		r = order_enqueue(f->stream->device, cuda_stream, ops, n);
-	return r;
-}
-
 int follower_release(struct gpushm_frame *f, void *cuda_stream)
 {
 	struct gpushm_stream *s = f->stream;
@@ -307,7 +296,7 @@ int follower_release(struct gpushm_frame *f, void *cuda_stream)
 
 	if (!on_host && r == 0) {
 		bad = refuse_contents(s, &f->at);
-		r = enqueue_release(f, cuda_stream);
+		r = frame_enqueue_end(f, cuda_stream);
 	}
 	if (on_host || r < 0) {
 		int synchronized = s->on_gpu ? map_synchronize(s->buffer->map) : 0;

@@ -115,6 +115,33 @@ int frame_end_ops(struct gpushm_frame *f, struct order_op *ops, size_t *ret_n)
 	return f->stream->is_producer ? publish_ops(f, ops, ret_n) : release_ops(f, ops, ret_n);
 }
 
+bool frame_is_behind(const struct gpushm_stream *s, uint32_t slot, void *cuda_stream)
+{
+	return s->ended_on[slot] && s->ended_on[slot] == order_stream_id(s->device, cuda_stream);
+}
+
+/* A reader's own wait is for its last release of the slot: see release_ops(). */
+int frame_enqueue_end(struct gpushm_frame *f, void *cuda_stream)
+{
+	struct gpushm_stream *s = f->stream;
+	uint32_t slot = f->at.slot;
+	struct order_op ops[FRAME_END_OPS];
+	size_t n, first = 0;
+	int r;
+
+	if (f->in_graph) {
+		s->ended_on[slot] = 0;
+		return 0;
+	}
+	r = frame_end_ops(f, ops, &n);
+	if (r == 0 && n > 1 && frame_is_behind(s, slot, cuda_stream))
+		first = n - 1;
+	if (r == 0)
+		r = order_enqueue(s->device, cuda_stream, ops + first, n - first);
+	s->ended_on[slot] = r == 0 ? order_stream_id(s->device, cuda_stream) : 0;
+	return r;
+}
+
 struct gpushm_frame *gpushm_frame_cancel(struct gpushm_frame *f)
 {
 	if (!f || stream_check(f->stream) < 0)

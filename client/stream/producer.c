@@ -404,6 +404,14 @@ static int check_producer(const struct gpushm_stream *s)
 		       : stream_error(s, EBADF, "this process reads it; its producer fills frames");
 }
 
+/* Whether the last of the waits, that for the producer's own frame in the slot, is of no use. */
+static bool is_behind_itself(const struct gpushm_stream *s, void *cuda_stream)
+{
+	const struct writer_slot *slot = &s->producer.slot;
+
+	return slot->finished && frame_is_behind(s, slot->slot, cuda_stream);
+}
+
 int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
 		       struct gpushm_frame **ret)
 {
@@ -419,6 +427,8 @@ int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t time
 		r = producer_begin(s, on_host, timeout_ms, ops, &n, &f);
 	if (r < 0)
 		return r;
+	if (n > 0 && is_behind_itself(s, cuda_stream))
+		n--;
 	if (n > 0)
 		r = order_enqueue(s->device, cuda_stream, ops, n);
 	if (r < 0)
@@ -443,16 +453,10 @@ void producer_cancel(struct gpushm_frame *f)
 static int finish(struct gpushm_frame *f, void *cuda_stream, bool on_host)
 {
 	struct gpushm_stream *s = f->stream;
-	struct order_op ops[FRAME_END_OPS];
-	size_t n;
-	int r;
 
-	if (f->in_graph)
-		return 0;
-	if (on_host)
+	if (on_host && !f->in_graph)
 		return s->on_gpu ? map_synchronize(s->buffer->map) : 0;
-	r = frame_end_ops(f, ops, &n);
-	return r < 0 ? r : order_enqueue(s->device, cuda_stream, ops, n);
+	return frame_enqueue_end(f, cuda_stream);
 }
 
 static int publish(struct gpushm_frame *f, void *cuda_stream, bool on_host, const void *meta,

@@ -112,7 +112,9 @@ int stream_map_head(struct gpushm_stream *s)
 	s->slots = stream_head(s)->slots;
 	s->slot_bytes = stream_head(s)->slot_bytes;
 	s->limit_ms = stream_head(s)->limit_ms;
-	return 0;
+	s->ended_on = s->on_gpu ? calloc(s->slots, sizeof(*s->ended_on)) : NULL;
+	return s->on_gpu && !s->ended_on ? stream_error(s, ENOMEM, "out of memory for its slots")
+					 : 0;
 }
 
 int stream_map_group(struct gpushm_stream *s)

@@ -68,6 +68,10 @@ struct gpushm_stream {
 	uint64_t slot_bytes, limit_ms;
 	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
 	size_t n_arrays;
+	/* Owned; by slot: the CUDA stream that this process queued the slot's last word on
+	 * (order_stream_id()). What is queued there later comes after it without a wait, which
+	 * would make the GPU read the host's memory. 0: not known. NULL: a host pool. */
+	uint64_t *ended_on;
 	struct order_page head, group; /* group: not of an `every` or `latest` reader */
 	struct producer producer;
 	struct follower follower;
@@ -120,6 +124,11 @@ struct gpushm_frame *frame_new(struct gpushm_stream *s);
 /* It has been taken; frame_free() ends that. Both keep the memory for other frames. */
 void frame_keep(struct gpushm_frame *f);
 void frame_free(struct gpushm_frame *f);
+
+/* Queues a frame's last operations, and keeps in mind where. 0 or -errno. */
+int frame_enqueue_end(struct gpushm_frame *f, void *cuda_stream);
+/* Whether what is queued on that CUDA stream comes after the last word of the slot. */
+bool frame_is_behind(const struct gpushm_stream *s, uint32_t slot, void *cuda_stream);
 
 /* Registers a page of the stream with the driver, if it is not yet. 0 or -errno. */
 int stream_register(struct gpushm_stream *s, struct order_page *p);

@@ -28,10 +28,12 @@ static bool has_thread;
 
 struct queue *queue_new(const struct context *context, enum queue_kind kind)
 {
+	static uint64_t last_id;
 	struct queue *q = calloc(1, sizeof(*q));
 
 	if (!q)
 		return NULL;
+	q->id = ++last_id;
 	q->context = context;
 	q->kind = kind;
 	q->thread = pthread_self();

@@ -26,6 +26,7 @@ struct queue {
 	struct list link;
 	const struct context *context; /* NULL: destroyed */
 	enum queue_kind kind;
+	uint64_t id;	       /* no other queue ever has it */
 	pthread_t thread;      /* QUEUE_PER_THREAD */
 	struct list ops;       /* struct op; the first is done next */
 	uint64_t queued, done; /* operations so far */

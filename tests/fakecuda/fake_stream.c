@@ -163,6 +163,17 @@ static CUresult stream_query(CUstream stream)
 	return queue_is_idle(q) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+static CUresult stream_id(CUstream stream, unsigned long long *ret)
+{
+	unsigned int gpu;
+	struct queue *q;
+	CUresult result = stream_queue(stream, &q, &gpu);
+
+	if (result == CUDA_SUCCESS)
+		*ret = q->id;
+	return result;
+}
+
 static CUresult host_function(CUstream stream, CUhostFn function, void *argument)
 {
 	unsigned int gpu;
@@ -269,6 +280,11 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamQuery(CUstream stream)
 {
 	return FAKE_CALL(CALL_PLAIN, stream_query(stream));
+}
+
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+	return FAKE_CALL(CALL_PLAIN, stream_id(stream, id));
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
