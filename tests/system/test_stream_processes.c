@@ -211,7 +211,7 @@ START_TEST(at_most_once_gives_a_frame_twice)
 	size_t n = 0;
 	uint64_t missing = 0, from = 1;
 
-	start(&producer, "producer", "slots=8", "count=500", "delay=100", "once=1", "linger=1",
+	start(&producer, "producer", "slots=8", "count=500", "delay=2000", "once=1", "linger=1",
 	      NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
 	for (int i = 0; i < 5; i++) {
