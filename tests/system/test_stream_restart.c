@@ -123,6 +123,21 @@ START_TEST(frames_before_a_restart_are_counted_again)
 }
 END_TEST
 
+/* As by systemctl restart: the processes go on. */
+START_TEST(a_stop_ends_a_stream)
+{
+	supervisor_end(&k, SIGTERM);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_uint_eq(head->active, 1u << seat);
+	ck_assert_uint_eq(own->claims[1].claim, stream_claim_word(1, STREAM_CLAIMED));
+	supervisor_start(&k);
+	reclaim(&p, &producer_process, &p_session, producer);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_uint_eq(head->state, STREAM_RUNNING);
+	ck_assert_uint_eq(raw_join(&q, reader, STREAM_EVERY), seat);
+}
+END_TEST
+
 START_TEST(a_reader_dies_while_no_daemon_runs)
 {
 	supervisor_end(&k, SIGKILL);
@@ -186,6 +201,7 @@ START_TEST(a_restart_forgets_who_was_dropped_and_who_left)
 	ck_assert_uint_eq(raw_stream_info(&p, "s")->n_readers, 1);
 	ck_assert(raw_stream_info(&p, "s")->readers[0]->dropped);
 	ck_assert_uint_eq(raw_stream_info(&p, "s")->dropped, 1);
+	ck_assert_uint_eq(supervisor_log_count(&k, "can't be restored"), 0);
 }
 END_TEST
 
@@ -359,6 +375,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, a_restart_ends_a_stream);
 	tcase_add_test(tc, frames_before_a_restart_are_counted_again);
+	tcase_add_test(tc, a_stop_ends_a_stream);
 	tcase_add_test(tc, a_reader_dies_while_no_daemon_runs);
 	tcase_add_test(tc, a_producer_dies_while_no_daemon_runs);
 	tcase_add_test(tc, a_reader_closes_while_no_daemon_runs);
