@@ -14,13 +14,13 @@
 
 enum buffer_event {
 	BUFFER_PUBLISHED,
-	BUFFER_DIRTIED,	   /* a process died that held it for writing */
-	BUFFER_CLEANED,	   /* its owner says that it is not dirty any more */
-	BUFFER_MAPPED,	   /* for the first time by another user than its owner */
-	BUFFER_RENAMED,	   /* it has another name */
-	BUFFER_UNLINKED,   /* it has lost its name */
-	BUFFER_LEASE_OVER, /* of an unlinked buffer: fewer processes may see it */
-	BUFFER_ORPHANED,   /* a stream whose producer died; only on_buffer() is called */
+	BUFFER_DIRTIED,	      /* a process died that held it for writing */
+	BUFFER_CLEANED,	      /* its owner says that it is not dirty any more */
+	BUFFER_MAPPED,	      /* for the first time by another user than its owner */
+	BUFFER_RENAMED,	      /* it has another name */
+	BUFFER_UNLINKED,      /* it has lost its name */
+	BUFFER_LEASE_OVER,    /* of an unlinked buffer: fewer processes may see it */
+	BUFFER_PRODUCER_LEFT, /* a stream's: it died or closed it; only on_buffer() is called */
 	BUFFER_FREED
 };
 

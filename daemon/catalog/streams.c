@@ -347,7 +347,7 @@ int catalog_lend_page(const struct lease *l, uint32_t page, struct stream_lent *
 
 /* ---- the end of a lease ---- */
 
-/* The stream goes on without its producer, whose successor may wait for that. */
+/* The stream goes on without its producer. */
 static void orphan(struct catalog *c, struct buffer *b, const struct process *p)
 {
 	static const struct ratelimit_cause cause = { LOG_ID_ORPHANED,
@@ -369,23 +369,28 @@ static void orphan(struct catalog *c, struct buffer *b, const struct process *p)
 			  p->pid, p->command, name_of(b));
 	event_log_add(&c->events, .type = EVENT_ORPHANED, .who = p, .buffer = b);
 	c->producer_deaths++;
-	if (b->key)
-		catalog_tell(c, b, b->key, BUFFER_ORPHANED);
 }
 
-void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,
-			   bool closed)
+static void end_stream(struct catalog *c, struct buffer *b)
 {
-	if (!closed && !stream_says_ended(b->stream)) {
-		orphan(c, b, p);
-		return;
-	}
 	stream_end(b->stream);
 	if (record_stream(c, b) < 0)
 		log_error_id(LOG_ID_STATE_NOT_WRITTEN,
 			     "the journal can't be written; a restart would not know that stream "
 			     "\"%s\" has ended",
 			     name_of(b));
+}
+
+void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,
+			   bool closed)
+{
+	if (closed || stream_says_ended(b->stream))
+		end_stream(c, b);
+	else
+		orphan(c, b, p);
+	/* Another one may wait for that. */
+	if (b->state != BUFFER_FILLING && b->key)
+		catalog_tell(c, b, b->key, BUFFER_PRODUCER_LEFT);
 }
 
 void catalog_leave_stream(struct catalog *c, struct lease *l, bool closed)

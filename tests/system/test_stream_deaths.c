@@ -210,6 +210,17 @@ START_TEST(a_successor_waits_for_the_producers_death)
 }
 END_TEST
 
+START_TEST(a_successor_waits_for_a_producer_that_has_closed)
+{
+	raw_request(&q,
+		    REQUEST(OPEN, Open, open, BYTES(name, "s"), SET(wait_ms, 60000),
+			    SET(access, GPUSHM__PROTO__ACCESS__ACCESS_WRITE), SET(produce, true)));
+	client_await(client_waiting() == 1);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	ck_assert_int_eq(raw_receive(&q), CODE_EXISTS);
+}
+END_TEST
+
 /* ---- what others learn of it ---- */
 
 static void expect_event(const char *type, const char *name, pid_t pid)
@@ -333,6 +344,7 @@ int main(void)
 	tcase_add_test(tc, a_producer_closes_its_socket);
 	tcase_add_test(tc, a_producer_that_had_ended_leaves_an_orphan);
 	tcase_add_test(tc, a_successor_waits_for_the_producers_death);
+	tcase_add_test(tc, a_successor_waits_for_a_producer_that_has_closed);
 	tcase_add_test(tc, an_event_of_a_stream_is_missing);
 	tcase_add_test(tc, a_count_of_streams_is_wrong);
 	tcase_add_test(tc, a_gpu_waits_for_ever);
