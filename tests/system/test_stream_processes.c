@@ -265,6 +265,8 @@ END_TEST
 /* The frames that it has published are there for everybody. */
 START_TEST(the_frames_of_a_dead_producer_are_lost)
 {
+	uint64_t before = 0; /* frames before the reader came */
+
 	start(&producer, "producer", "slots=8", "delay=200", NULL);
 	start(&readers[0], "reader", "id=0", "follow=every", "hold=1000", NULL);
 	for (int i = 0; i < 5; i++) {
@@ -278,7 +280,10 @@ START_TEST(the_frames_of_a_dead_producer_are_lost)
 	client_await(board->ended == 1);
 	finish_readers(1);
 	expect_clean();
-	ck_assert_uint_le(board->published - board->taken[0], 5 + 6);
+	while (board->done[before + 1] == 0)
+		before++;
+	/* A producer may die between a publication and its note of it, and the other way round. */
+	ck_assert_int_le((int64_t)(board->published - before - board->taken[0]), 5);
 }
 END_TEST
 
