@@ -139,6 +139,8 @@ struct stream_claim {
 	/* Written by GPUs: ticket << 2 of the claim that ended. A claim that ends on the CPU is
 	 * taken back instead, so that no GPU takes it for the end of an earlier one. */
 	_Atomic uint64_t released;
+	/* The producer reads one slot's claims while the reader writes another's. */
+	uint64_t reserved[6];
 };
 enum stream_claim_state {
 	STREAM_NO_CLAIM = 0,
@@ -151,21 +153,23 @@ struct stream_reader_page {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t slots;
-	uint64_t reserved0[6];
-
-	/* `every`: the first frame that this reader has not taken. */
-	_Atomic uint64_t cursor;
 	/* 1: the reader sleeps on the head's `wake`. */
 	_Atomic uint32_t asleep;
 	/* A futex: + 1 with each release, while the head says that the producer is asleep. The
 	 * daemon adds 1, too. */
 	_Atomic uint32_t released_count;
+	uint64_t reserved0[5];
+
+	/* `every`: the first frame that this reader has not taken. */
+	_Atomic uint64_t cursor;
+	uint64_t reserved1[7];
+
 	/* For people: frames that it took, that it passed over, and the oldest that it holds (0:
-	 * none) since when (CLOCK_MONOTONIC). */
+	 * none) since when (CLOCK_MONOTONIC, to some ms). */
 	_Atomic uint64_t taken, skipped, oldest, oldest_ns;
 	_Atomic uint32_t held;
-	uint32_t reserved1;
-	uint64_t reserved2;
+	uint32_t reserved2;
+	uint64_t reserved3[3];
 
 	struct stream_claim claims[];
 };
@@ -197,8 +201,12 @@ struct stream_group_page {
 _Static_assert(offsetof(struct stream_head, newest) % 64 == 0 &&
 		       offsetof(struct stream_head, slot) % 64 == 0,
 	       "the daemon's words, the producer's and each slot have cache lines of their own");
+_Static_assert(offsetof(struct stream_reader_page, cursor) % 64 == 0 &&
+		       offsetof(struct stream_reader_page, taken) % 64 == 0 &&
+		       offsetof(struct stream_reader_page, claims) % 64 == 0,
+	       "the producer reads no line that is written with each frame but the claim's");
 _Static_assert(sizeof(struct stream_slot) == 128 && sizeof(struct stream_seat) == 32 &&
-		       sizeof(struct stream_claim) == 16,
+		       sizeof(struct stream_claim) == 64,
 	       "what gpushm-protocol(7) says");
 
 /* ---- numbers ---- */

@@ -30,3 +30,13 @@ static inline bool stream_swap(_Atomic uint64_t *word, uint64_t old, uint64_t ne
 	return atomic_compare_exchange_strong(word, &old, new);
 }
 #endif
+
+/* Brings the cache line of a word to this processor, for a store that is near. */
+static inline void stream_fetch(const void *word)
+{
+#ifdef __x86_64__
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)word));
+#else
+	__builtin_prefetch(word, 1);
+#endif
+}

@@ -60,12 +60,14 @@ static bool claim(struct reader *r, uint32_t slot, uint64_t seq, struct reader_f
 {
 	const struct stream_slot *s = &r->head->slot[slot];
 	struct stream_claim *c = &r->page->claims[slot];
-	uint64_t before = stream_load(&c->claim);
+	uint64_t before;
 
 	if (stream_load(&s->seq) != seq)
 		return false;
+	before = stream_load(&c->claim);
 	ret->slot = slot;
 	ret->seq = seq;
+	ret->skipped = 0;
 	ret->ticket = ++r->ticket;
 	ret->before = stream_claim_state(before) == STREAM_RELEASING ? before : 0;
 	stream_store(&c->claim, stream_claim_word(ret->ticket, STREAM_CLAIMED));
@@ -90,6 +92,8 @@ static uint32_t slot_of(const struct reader *r, uint64_t seq)
 	const struct stream_head *h = r->head;
 	uint64_t hint = atomic_load(&h->newest_slot);
 
+	if (hint < r->slots)
+		stream_fetch(&r->page->claims[hint]);
 	if (hint < r->slots && atomic_load(&h->newest) == seq &&
 	    atomic_load(&h->slot[hint].seq) == seq)
 		return (uint32_t)hint;
@@ -259,7 +263,6 @@ int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 		return -ESTALE;
 	if (stream_load(&r->held) >= r->max_held)
 		return -ENOBUFS;
-	*ret = (struct reader_frame){ 0 };
 	for (uint32_t i = 0; i < TRIES_MAX(r->slots) && e == -EAGAIN; i++) {
 		state = stream_load(&r->head->state);
 		e = take_any(r, ret, ret_wake);

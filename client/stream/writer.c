@@ -244,9 +244,34 @@ static int look_at_readers(const struct writer *w, uint32_t slot, uint64_t seq,
 
 struct taking {
 	bool gpu, waits; /* waits: slots that a GPU must wait for are taken, too */
+	bool looked;	 /* at the cursors, for `wanted` */
 	uint64_t now_ns;
 	struct wanted wanted;
 };
+
+/* Whether somebody is to take the frame. The cursors, whose cache lines their readers write, are
+ * looked at when the frame is not before the oldest of the last time: cursors only grow. 0;
+ * -ENOENT: it is wanted, as all behind it; -ESTALE. */
+static int look_at_cursors(struct writer *w, struct taking *t, uint64_t seq,
+			   struct writer_blocker *b)
+{
+	int r = 0;
+
+	if (seq == 0 || (w->knows_passed && stream_before(seq, w->passed)))
+		return 0;
+	if (!t->looked) {
+		r = find_wanted(w, &t->wanted);
+		if (r < 0)
+			return r;
+		t->looked = true;
+		w->passed = w->seq - t->wanted.behind;
+		w->knows_passed = true;
+	}
+	if (!is_wanted(w, &t->wanted, seq))
+		return 0;
+	blame(w, b, t->wanted.reader);
+	return -ENOENT;
+}
 
 static int look(const struct writer *w, const struct taking *t, uint32_t slot, uint64_t seq,
 		struct writer_slot *ret, struct writer_blocker *b)
@@ -300,8 +325,8 @@ static int take_away(struct writer *w, const struct taking *t, uint32_t slot, ui
 }
 
 /* -ENOENT: no slot behind this one can be taken, either. */
-static int try_slot(struct writer *w, const struct taking *t, uint32_t slot,
-		    struct writer_slot *ret, struct writer_blocker *b)
+static int try_slot(struct writer *w, struct taking *t, uint32_t slot, struct writer_slot *ret,
+		    struct writer_blocker *b)
 {
 	const struct stream_slot *s = &w->head->slot[slot];
 	uint64_t seq = stream_load(&s->seq);
@@ -309,20 +334,19 @@ static int try_slot(struct writer *w, const struct taking *t, uint32_t slot,
 
 	if (seq && seq == stream_load(&w->head->newest))
 		return -EAGAIN;
-	if (is_wanted(w, &t->wanted, seq)) {
-		blame(w, b, t->wanted.reader);
-		return -ENOENT;
-	}
-	*ret = (struct writer_slot){ .slot = slot, .seq = w->seq };
-	if (seq && stream_before(stream_load(&s->ready), seq))
-		ret->finished = seq;
+	r = look_at_cursors(w, t, seq, b);
+	if (r < 0)
+		return r;
+	ret->slot = slot;
+	ret->seq = w->seq;
+	ret->finished = seq && stream_before(stream_load(&s->ready), seq) ? seq : 0;
 	if (ret->finished && !t->gpu)
 		return -EAGAIN;
 	r = look(w, t, slot, seq, ret, b);
 	return r < 0 ? r : take_away(w, t, slot, seq, ret, b);
 }
 
-static int try_slots(struct writer *w, const struct taking *t, struct writer_slot *ret,
+static int try_slots(struct writer *w, struct taking *t, struct writer_slot *ret,
 		     struct writer_blocker *b)
 {
 	int r = -EAGAIN;
@@ -342,9 +366,7 @@ int writer_take(struct writer *w, bool gpu, uint64_t now_ns, struct writer_slot 
 	int r;
 
 	*blocker = (struct writer_blocker){ .reader = STREAM_READERS_MAX };
-	r = find_wanted(w, &t.wanted);
-	if (r == 0)
-		r = try_slots(w, &t, ret, blocker);
+	r = try_slots(w, &t, ret, blocker);
 	if (r == -EAGAIN && gpu) {
 		t.waits = true;
 		r = try_slots(w, &t, ret, blocker);
@@ -353,6 +375,25 @@ int writer_take(struct writer *w, bool gpu, uint64_t now_ns, struct writer_slot 
 }
 
 /* ---- the frame ---- */
+
+#define FETCHED_MAX 8
+
+/* The lines of the slot that is probably taken next, while the producer does something else. */
+static void fetch_next(const struct writer *w)
+{
+	uint64_t left = readers_in(w, &w->head->active);
+	uint32_t slot = *queue_at(w, 0);
+
+	if (w->n < 4) /* its readers write these lines still */
+		return;
+	stream_fetch(&w->head->slot[slot]);
+	for (int i = 0; left && i < FETCHED_MAX; i++, left &= left - 1) {
+		const struct stream_reader_page *p = w->pages[next_reader(left)].page;
+
+		if (p)
+			__builtin_prefetch(&p->claims[slot]);
+	}
+}
 
 bool writer_publish(struct writer *w, const struct writer_slot *slot, bool on_host,
 		    uint64_t time_ns, const void *meta, size_t n)
@@ -377,6 +418,8 @@ bool writer_publish(struct writer *w, const struct writer_slot *slot, bool on_ho
 	asleep = is_somebody_asleep(w);
 	if (asleep)
 		stream_add(&w->head->wake, 1);
+	else
+		fetch_next(w);
 	return asleep;
 }
 

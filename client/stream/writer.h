@@ -22,6 +22,8 @@ struct writer {
 	const struct stream_group_page *group;
 	uint32_t slots, order_size, readers; /* checked: the head may say anything later */
 	uint64_t seq;			     /* of the next frame */
+	uint64_t passed;		     /* nobody is to take a frame before this one, */
+	bool knows_passed;		     /* if this is set */
 	struct writer_page pages[STREAM_READERS_MAX];
 	/* Owned; the slots that are not being filled, the one with the oldest frame first. A ring
 	 * of `slots` entries. */
