@@ -181,9 +181,6 @@ static int no_frame(struct follower *f, int why)
 		f->orphaned = true;
 		poll(NULL, 0, STEP_MS);
 		return CTL_OK;
-	case ESTALE:
-		return ctl_error(CTL_FAILED, "this reader was dropped, because it held up the "
-					     "producer for too long; --latest holds up nobody");
 	default:
 		return ctl_refused(why);
 	}
