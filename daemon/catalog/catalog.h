@@ -58,7 +58,8 @@ struct catalog_observer {
 	/* Called after the status page is written. key: the name that the buffer has or has just
 	 * lost; NULL: it was unlinked before. A rename is BUFFER_UNLINKED of each name that ends,
 	 * and then BUFFER_RENAMED. The function does not change the catalog, but may hold a buffer
-	 * that was published, cleaned or renamed, and release it. */
+	 * in all events but those in which it loses its name or a lease, or is freed, and release
+	 * it. */
 	void (*on_buffer)(struct catalog_observer *o, struct buffer *b, const char *key,
 			  enum buffer_event event);
 };

@@ -10,8 +10,11 @@
 #include "tests/lib/suite.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#define STRANGER 65531
 
 /* ---- the fixture: a producer and a reader, each with a connection ---- */
 
@@ -152,6 +155,40 @@ START_TEST(a_join_that_is_sent_again_gets_its_seat)
 	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, 1), CODE_STATE);
 	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_LATEST, 2), CODE_STATE);
 	ck_assert_uint_eq(head->active, 1u << i);
+}
+END_TEST
+
+/* Who may open a stream sees it; its owner sees whose processes follow it. */
+START_TEST(a_stranger_learns_who_follows_a_stream)
+{
+	const Gpushm__Proto__StreamInfo *m;
+	struct actor stranger;
+	struct raw r;
+	uint64_t lease;
+
+	if (getuid() != 0) {
+		puts("skipped: needs root, to become another user");
+		return;
+	}
+	raw_join(&q, reader, STREAM_EVERY);
+	lease = raw_create(&p, "own", 16384);
+	ck_assert_int_eq(raw_make_stream(&p, lease, 4, 4096, 1), 0);
+	ck_assert_ptr_null(raw_stream_info(&p, "own"));
+	raw_publish(&p, lease, GPUSHM__PROTO__STATE__STATE_SHARED);
+	ck_assert_ptr_nonnull(raw_stream_info(&p, "own"));
+
+	actor_start(&stranger, d.socket, STRANGER, STRANGER);
+	raw_greet_as(&r, &stranger);
+	m = raw_stream_info(&r, "s");
+	ck_assert_ptr_nonnull(m);
+	ck_assert(!m->has_pid && !m->has_command && m->n_readers == 1);
+	ck_assert(!m->readers[0]->has_pid && !m->readers[0]->has_uid &&
+		  !m->readers[0]->has_command);
+	ck_assert_ptr_null(raw_stream_info(&r, "own"));
+	raw_close(&r);
+	actor_kill(&stranger);
+	raw_close_lease(&p, lease);
+	ck_assert_int_eq(gpushm_unlink(c, "own"), 0);
 }
 END_TEST
 
@@ -402,6 +439,7 @@ int main(void)
 	tcase_add_test(tc, a_newest_frame_that_lies_nowhere_is_read);
 	tcase_add_test(tc, a_lease_leaves_the_stream_and_goes_on);
 	tcase_add_test(tc, a_join_that_is_sent_again_gets_its_seat);
+	tcase_add_test(tc, a_stranger_learns_who_follows_a_stream);
 	tcase_add_test(tc, sizes_of_a_stream_overflow_or_make_no_sense);
 	tcase_add_test(tc, a_stream_is_made_of_the_wrong_buffer);
 	tcase_add_test(tc, a_stream_is_sealed);
