@@ -105,7 +105,6 @@ def draw_ways(axes, row, under_mps):
                 labels.append((y, "" if hatch else way["label"]))
                 y += 1
     axes.set_yticks([at for at, _ in labels], [text for _, text in labels], fontsize=7)
-    axes.set_xscale("linear" if row["unit"] == "ms" else "log")
     axes.invert_yaxis()
     axes.margins(x=0.3)
     axes.set_title(f"{row['what']}, {row['unit']}", fontsize=8, loc="left")
