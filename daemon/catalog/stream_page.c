@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
-#define FDS 2u /* that stay open */
+#define FDS 2u /* that stay open, and one more: the original */
 
 static int fail(struct fault *f, const char *call)
 {
@@ -41,7 +41,7 @@ static int charge_page(struct accounts *a, uid_t uid, uint64_t slack, struct str
 	int r = charge(a, uid, ACCOUNT_TABLES, memory_of(p), slack, &p->bytes_charge, f);
 
 	if (r == 0)
-		r = charge(a, uid, ACCOUNT_FDS, FDS, slack, &p->fds_charge, f);
+		r = charge(a, uid, ACCOUNT_FDS, FDS + 1, slack, &p->fds_charge, f);
 	if (r == 0)
 		r = charge(a, uid, ACCOUNT_KEPT_PAGES, 1, slack, &p->kept_charge, f);
 	return r;
@@ -153,7 +153,10 @@ int stream_page_adopt(struct accounts *a, uid_t uid, size_t bytes, int fd, struc
 
 void stream_page_drop_original(struct stream_page *p)
 {
+	struct fault ignored;
+
 	close_fd(&p->fd_original);
+	recharge(&p->fds_charge, FDS, &ignored);
 }
 
 static void unmap(struct stream_page *p)

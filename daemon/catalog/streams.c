@@ -365,8 +365,8 @@ static void orphan(struct catalog *c, struct buffer *b, const struct process *p)
 		return;
 	if (ratelimit_pass(&c->death_lines, &cause, p->uid, clock_monotonic_ns()))
 		log_write(LOG_NOTICE, &about,
-			  "process %d (%s) has gone, which was the producer of stream \"%s\"",
-			  p->pid, p->command, name_of(b));
+			  "stream \"%s\" has lost its producer: process %d (%s) did not close it",
+			  name_of(b), p->pid, p->command);
 	event_log_add(&c->events, .type = EVENT_ORPHANED, .who = p, .buffer = b);
 	c->producer_deaths++;
 }

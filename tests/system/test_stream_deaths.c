@@ -251,7 +251,7 @@ START_TEST(an_event_of_a_stream_is_missing)
 	expect_event("orphaned", "s", first);
 	ck_assert_int_eq(raw_continue(&q, "s", 0), 0);
 	expect_event("continued", "s", reader_process.pid);
-	ck_assert_uint_eq(daemon_log_count(&d, "was the producer of stream \"s\""), 1);
+	ck_assert_uint_eq(daemon_log_count(&d, "stream \"s\" has lost its producer"), 1);
 }
 END_TEST
 
