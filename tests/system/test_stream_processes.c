@@ -182,7 +182,7 @@ END_TEST
 
 START_TEST(a_dead_share_readers_frame_is_lost)
 {
-	start(&producer, "producer", "slots=8", "count=500", "delay=100", "linger=1", NULL);
+	start(&producer, "producer", "slots=8", "count=500", "delay=2000", "linger=1", NULL);
 	start(&readers[0], "reader", "id=0", "follow=share", NULL);
 	for (int i = 0; i < 5; i++) {
 		start(&readers[1], "reader", "id=1", "follow=share", "stop=3", NULL);
