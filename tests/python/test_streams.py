@@ -255,7 +255,7 @@ def test_a_reader_that_left_with_an_array_holds_up_the_producer(host_pool: str) 
 
 def test_the_producers_end_waits_for_an_array(host_pool: str) -> None:
     with gpushm.stream("s", ARRAYS, pool=host_pool) as s:
-        reader = gpushm.follow("s", "every")
+        reader = gpushm.follow("s", "every", timeout=20)
         with s.frame() as f:
             mine = f["x"].numpy()
     with reader:
