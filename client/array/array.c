@@ -82,6 +82,30 @@ int array_check(const struct gpushm_array *a)
 	return r < 0 ? r : buffer_check(a->buffer);
 }
 
+void array_copy_layout(struct array_layout *to, const struct array_layout *from, int first)
+{
+	size_t n = (size_t)(from->ndim - first);
+
+	to->dtype = from->dtype;
+	to->ndim = from->ndim - first;
+	to->offset = from->offset;
+	memcpy(to->shape, from->shape + first, n * sizeof(*to->shape));
+	memcpy(to->strides, from->strides + first, n * sizeof(*to->strides));
+}
+
+static void fill_text(struct gpushm_array *a, const struct array_text *w)
+{
+	char *descr = a->text + w->name_len + 1;
+
+	if (w->name_len)
+		memcpy(a->text, w->name, w->name_len);
+	a->text[w->name_len] = '\0';
+	if (w->descr_len)
+		memcpy(descr, w->descr, w->descr_len);
+	descr[w->descr_len] = '\0';
+	a->descr = w->descr_len ? descr : NULL;
+}
+
 int array_make(struct gpushm_buffer *b, const struct array_layout *l, const struct array_text *w,
 	       struct gpushm_array **ret)
 {
@@ -94,15 +118,12 @@ int array_make(struct gpushm_buffer *b, const struct array_layout *l, const stru
 		return error_set(ERANGE, "array \"%.*s\": its elements have more than 2^63-1 bits",
 				 (int)w->name_len, w->name_len ? w->name : "");
 	/* One allocation, with copies of the caller's or the table's texts. */
-	a = calloc(1, sizeof(*a) + w->name_len + 1 + w->descr_len + 1);
+	a = malloc(sizeof(*a) + w->name_len + 1 + w->descr_len + 1);
 	if (!a)
 		return error_set(ENOMEM, "no memory for an array");
 
-	if (w->name_len)
-		memcpy(a->text, w->name, w->name_len);
-	if (w->descr_len)
-		a->descr = memcpy(a->text + w->name_len + 1, w->descr, w->descr_len);
-	a->layout = *l;
+	fill_text(a, w);
+	array_copy_layout(&a->layout, l, 0);
 	a->size = size;
 	a->buffer = b;
 	buffer_get(b);

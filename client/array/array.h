@@ -45,6 +45,10 @@ bool array_in_order(const struct array_layout *l, char order); /* 'C' or 'F' */
 /* Strides of C order as if an element had itemsize bytes. 0, or -EOVERFLOW. */
 int array_c_strides(const struct array_layout *l, int64_t itemsize, int64_t *ret);
 
+/* The layout without its first axes: only the axes that it has, since a frame's arrays are made for
+ * each frame, and these tables have room for 32 axes. */
+void array_copy_layout(struct array_layout *to, const struct array_layout *from, int first);
+
 /* An array's texts; not terminated. */
 struct array_text {
 	const char *name, *descr;

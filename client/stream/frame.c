@@ -178,10 +178,7 @@ int gpushm_frame_array(struct gpushm_frame *f, const char *name, struct gpushm_a
 	if (!found)
 		return stream_error(f->stream, ENOENT, "its frames have no array called \"%s\"",
 				    name);
-	l = (*found)->layout;
-	l.ndim--;
-	memmove(l.shape, l.shape + 1, (size_t)l.ndim * sizeof(*l.shape));
-	memmove(l.strides, l.strides + 1, (size_t)l.ndim * sizeof(*l.strides));
+	array_copy_layout(&l, &(*found)->layout, 1);
 	l.offset += f->at.slot * f->stream->slot_bytes;
 	return array_derive(*found, &l, ret);
 }
