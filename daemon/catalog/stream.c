@@ -274,6 +274,14 @@ bool stream_has_joined(const struct stream *s, uint32_t index)
 	       h->seats[index].state == STREAM_SEAT_TAKEN && h->active & 1ull << index;
 }
 
+bool stream_was_dropped(const struct stream *s, uint32_t index)
+{
+	const struct stream_seat *seat = &s->words.head->seats[index];
+
+	return seat->generation == s->readers[index].generation &&
+	       seat->state == STREAM_SEAT_DROPPED;
+}
+
 void stream_drop(struct stream *s, uint32_t index)
 {
 	s->readers[index].dropped = true;

@@ -101,8 +101,10 @@ int stream_adopt_seat(struct accounts *a, struct stream *s, uid_t uid,
 /* Its claims count from now on. pid: for people. */
 void stream_join(struct stream *s, uint32_t index, pid_t pid);
 
-/* Whether the words say so already: an earlier daemon may have died in between. */
+/* Whether the words say so already: an earlier daemon may have died before it wrote them, or before
+ * it wrote the journal. */
 bool stream_has_joined(const struct stream *s, uint32_t index);
+bool stream_was_dropped(const struct stream *s, uint32_t index);
 
 /* It has held up the producer for too long: its claims end, its seat stays taken. */
 void stream_drop(struct stream *s, uint32_t index);

@@ -443,7 +443,11 @@ static int adopt_seat(const struct target *t, struct stream *s, const Gpushm__Jo
 	s->readers[m->reader].page->fd_index = m->page;
 	if (l)
 		l->reader = (int8_t)m->reader;
-	if (l && !m->dropped && !stream_has_joined(s, m->reader))
+	if (!l || m->dropped)
+		return 0;
+	if (stream_was_dropped(s, m->reader))
+		stream_drop(s, m->reader);
+	else if (!stream_has_joined(s, m->reader))
 		stream_join(s, m->reader, l->process->pid);
 	return 0;
 }

@@ -205,6 +205,35 @@ START_TEST(a_restart_forgets_who_was_dropped_and_who_left)
 }
 END_TEST
 
+/* The daemon died before it could write that into the journal. Claims of that reader are gone: it
+ * must not be there again as if nothing had happened. */
+START_TEST(a_restart_takes_a_drop_back)
+{
+	head->seats[seat].state = STREAM_SEAT_DROPPED;
+	head->active = head->every = 0;
+	kept_crash();
+	reclaim(&p, &producer_process, &p_session, producer);
+	reclaim(&q, &reader_process, &q_session, reader);
+	ck_assert_uint_eq(head->seats[seat].state, STREAM_SEAT_DROPPED);
+	ck_assert_uint_eq(head->active, 0);
+	ck_assert(raw_stream_info(&p, "s")->readers[0]->dropped);
+	ck_assert_int_eq(raw_join_as(&q, reader, STREAM_EVERY, 1), CODE_STATE);
+}
+END_TEST
+
+/* Nor into the words, that it has joined. */
+START_TEST(a_restart_forgets_a_reader_that_the_words_do_not_know)
+{
+	head->seats[seat].state = STREAM_SEAT_FREE;
+	head->seats[seat].generation = 0;
+	head->active = head->every = 0;
+	kept_crash();
+	ck_assert_uint_eq(head->active, 1u << seat);
+	ck_assert_uint_eq(head->every, 1u << seat);
+	ck_assert_uint_eq(head->seats[seat].generation, 1);
+}
+END_TEST
+
 START_TEST(a_restart_continues_a_stream_that_has_ended)
 {
 	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
@@ -380,6 +409,8 @@ int main(void)
 	tcase_add_test(tc, a_producer_dies_while_no_daemon_runs);
 	tcase_add_test(tc, a_reader_closes_while_no_daemon_runs);
 	tcase_add_test(tc, a_restart_forgets_who_was_dropped_and_who_left);
+	tcase_add_test(tc, a_restart_takes_a_drop_back);
+	tcase_add_test(tc, a_restart_forgets_a_reader_that_the_words_do_not_know);
 	tcase_add_test(tc, a_restart_continues_a_stream_that_has_ended);
 	tcase_add_test(tc, a_generation_comes_twice);
 	tcase_add_test(tc, pages_stay_with_the_supervisor);
