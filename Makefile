@@ -345,6 +345,16 @@ $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/p
 # A model of the daemon, and what plays both.
 $(BUILD)/tests/adversary/test_model: $(call objects,$(wildcard tests/model/*.c))
 
+# The protocol of streams, compiled with operations on words that are steps of the checker.
+STREAMS_MODEL_SRC := $(wildcard tests/model/streams/*.c) client/stream/writer.c client/stream/reader.c daemon/catalog/stream_words.c
+STREAMS_MODEL := $(BUILD)/tests/model/streams
+$(BUILD)/obj/model/%.o: %.c
+	@mkdir -p $(@D)
+	$(call SAY,CC)$(CC) $(ALL_CFLAGS) -O2 -fno-sanitize=all -DSTREAM_STEPS='"tests/model/streams/steps.h"' -MMD -MP -c -o $@ $<
+$(STREAMS_MODEL): $(patsubst %.c,$(BUILD)/obj/model/%.o,$(STREAMS_MODEL_SRC))
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^
+
 # What an honest user notices of a hostile one: a test, and the program that prints the table of tests/adversary/RESULTS.md.
 ATTACK_OBJ := $(call objects,tests/adversary/fairness.c tests/adversary/hostile.c)
 $(BUILD)/tests/adversary/test_fairness: $(ATTACK_OBJ)
@@ -502,6 +512,8 @@ GPUS_TESTS  = $(patsubst %,tests/python/test_%.py,two_gpus order compute resourc
 PYTHON_GPUS_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-gpus $(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) \
 	"$(BUILD)/venv/bin/python -B -m pytest $(GPUS_TESTS)")
 DEMO_PART   = demo "tests/demo.sh $(BUILD)"
+STREAMS_PART = streams $(STREAMS_MODEL)
+STREAMS_DEEP_PART = streams-deep "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
 # Parts as the arguments of tests/run.sh.
 parts = $(foreach p,$(1),$(if $($(p)),-- $($(p))))
 
@@ -517,7 +529,7 @@ check:
 check-here:
 	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
-	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART KEEPER_PART UNIT_PART DEMO_PART) || bad=1; \
+	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART KEEPER_PART UNIT_PART STREAMS_PART DEMO_PART) || bad=1; \
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # For the build of a package: neither a driver, nor Python, nor what takes longer than some seconds.
@@ -531,7 +543,7 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 	@bad=0; $(QUEUE) $(call parts,SHORT_UNIT_PART SHORT_HOST_PART) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(STREAMS_MODEL) $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
@@ -627,7 +639,7 @@ LINT_PART    = lint "$(MAKE) -s lint"
 WHEEL_PART   = wheel "tests/wheel.sh $(BUILD)"
 BARE_PART    = bare tests/bare_root.sh
 DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART STREAM_STORM_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
-	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART STREAMS_DEEP_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART
 
 .PHONY: check-deep check-deep-here
 check-deep: | $(filter check,$(MAKECMDGOALS))

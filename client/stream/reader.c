@@ -90,12 +90,11 @@ static void take_back(struct reader *r, const struct reader_frame *f, bool *ret_
 static uint32_t slot_of(const struct reader *r, uint64_t seq)
 {
 	const struct stream_head *h = r->head;
-	uint64_t hint = atomic_load(&h->newest_slot);
+	uint64_t hint = stream_load(&h->newest_slot);
 
 	if (hint < r->slots)
 		stream_fetch(&r->page->claims[hint]);
-	if (hint < r->slots && atomic_load(&h->newest) == seq &&
-	    atomic_load(&h->slot[hint].seq) == seq)
+	if (hint < r->slots && stream_load(&h->slot[hint].seq) == seq)
 		return (uint32_t)hint;
 	return stream_load(stream_order(r->head, r->slots, r->order_size, seq));
 }
@@ -253,27 +252,34 @@ static void fill_frame(struct reader *r, struct reader_frame *f)
 	stream_put(&r->page->skipped, stream_load(&r->page->skipped) + f->skipped);
 }
 
-int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
+int reader_try(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 {
-	uint32_t state = STREAM_RUNNING;
-	int e = -EAGAIN;
+	uint32_t state;
+	int e;
 
-	*ret_wake = false;
 	if (!has_seat(r))
 		return -ESTALE;
 	if (stream_load(&r->held) >= r->max_held)
 		return -ENOBUFS;
-	for (uint32_t i = 0; i < TRIES_MAX(r->slots) && e == -EAGAIN; i++) {
-		state = stream_load(&r->head->state);
-		e = take_any(r, ret, ret_wake);
-		if (e == -ENOENT && state != STREAM_RUNNING && is_redo_due(r))
-			e = -EAGAIN;
-		if (e == -EAGAIN && !has_seat(r))
-			e = -ESTALE;
-	}
+	state = stream_load(&r->head->state);
+	e = take_any(r, ret, ret_wake);
+	if (e == -ENOENT && state != STREAM_RUNNING && is_redo_due(r))
+		e = -EAGAIN;
 	if (e == 0)
 		fill_frame(r, ret);
+	if (e == -EAGAIN)
+		return -EINPROGRESS;
 	return e == -ENOENT ? no_frame(state) : e;
+}
+
+int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)
+{
+	int e = -EINPROGRESS;
+
+	*ret_wake = false;
+	for (uint32_t i = 0; i < TRIES_MAX(r->slots) && e == -EINPROGRESS; i++)
+		e = reader_try(r, ret, ret_wake);
+	return e == -EINPROGRESS ? -EAGAIN : e;
 }
 
 bool reader_is_ready(const struct reader *r, const struct reader_frame *f)

@@ -44,6 +44,8 @@ void reader_init(struct reader *r, const struct stream_head *head, struct stream
  * in each case: a claim was taken back and the producer sleeps: the caller wakes
  * page->released_count. Keeps the page's taken, skipped and held. */
 int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake);
+/* One look of reader_take()'s: -EINPROGRESS: look again. *ret_wake is only ever set. */
+int reader_try(struct reader *r, struct reader_frame *ret, bool *ret_wake);
 
 bool reader_is_ready(const struct reader *r, const struct reader_frame *f);
 

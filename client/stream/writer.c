@@ -410,8 +410,7 @@ bool writer_publish(struct writer *w, const struct writer_slot *slot, bool on_ho
 		stream_put(&s->ready, slot->seq);
 	stream_put(&s->seq, slot->seq);
 	stream_put(stream_order(w->head, w->slots, w->order_size, slot->seq), slot->slot);
-	/* A hint, which is no step of the protocol. */
-	atomic_store_explicit(&w->head->newest_slot, slot->slot, memory_order_release);
+	stream_put(&w->head->newest_slot, slot->slot); /* a hint */
 	stream_store(&w->head->newest, slot->seq);
 	queue_append(w, slot->slot);
 	w->seq = stream_next(slot->seq);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the threads and the GPUs of the model do. They call the library's code and the daemon's;
+ * what is here stands for client/stream and daemon/ipc, and for the users.
+ */
+#pragma once
+
+#include "tests/model/streams/machine.h"
+
+void producer_phase(void);
+void reader_phase(void);
+void daemon_phase(void);
+
+/* The first state of a plan. */
+void actors_begin(void);
+
+static inline void (*actor_phase(enum thread_id id))(void)
+{
+	return id == PRODUCER ? producer_phase : id == DAEMON ? daemon_phase : reader_phase;
+}
+
+/* The daemon does what a thread has asked for, or what the end of its process asks for. */
+bool daemon_can_start(enum thread_id for_thread);
+void daemon_start(enum thread_id for_thread);
+bool daemon_can_drop(uint32_t reader);
+void daemon_drop(uint32_t reader);
+/* A successor of a daemon that died begins the operation again. */
+bool daemon_can_restart(void);
+void daemon_restart(void);
+
+/* The phases of threads after a reply. */
+void producer_reset(void);
+
+/* ---- GPUs ---- */
+
+void gpu_enqueue(enum thread_id of, struct queued op);
+bool gpu_can_run(enum thread_id of);
+void gpu_run(enum thread_id of);
+
+/* ---- checks ---- */
+
+void check_take(uint32_t slot);
+void check_publish(uint64_t seq);
+void check_delivery(uint32_t reader, const struct reader_frame *f);
+void check_done(uint32_t reader, uint32_t frame);
+/* Whether these contents are the frame's. */
+bool check_contents(const struct reader_frame *f);
+/* Of a reader that has got -EPIPE or -EOWNERDEAD. */
+void check_end(uint32_t reader);
+/* Of a state in which nothing can happen any more. */
+void check_last_state(void);
