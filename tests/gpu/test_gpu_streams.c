@@ -623,7 +623,7 @@ START_TEST(the_example_of_a_graph_does_not_run)
 		puts("skipped: examples/graph_stage needs a GPU, and is built by make gpu-bundle");
 		return;
 	}
-	daemon_start(&d, POOLS, NULL);
+	daemon_start(&d, "[daemon]\ndefault-pool=vmm\n" POOLS, NULL);
 	setenv("GPUSHM_SOCKET", d.socket, 1);
 	ck_assert_int_eq(system(example), 0);
 	daemon_stop(&d);

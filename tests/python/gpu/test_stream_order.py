@@ -85,6 +85,7 @@ class Numba:
     """Work on a stream of Numba's."""
 
     def __init__(self) -> None:
+        import libraries  # noqa: F401  it gives NumPy the aliases that Numba's typing uses
         from numba import cuda
 
         @cuda.jit
