@@ -246,6 +246,14 @@ START_TEST(a_frame_that_the_host_waits_for_is_lost)
 }
 END_TEST
 
+static uint32_t count_readers(void)
+{
+	struct gpushm_stream_stats stats;
+
+	ck_assert_int_eq(gpushm_stream_stats(p, sizeof(stats), &stats), 0);
+	return stats.readers;
+}
+
 START_TEST(a_close_does_not_wait_for_the_gpu)
 {
 	struct gpushm_frame *f = NULL;
@@ -263,6 +271,8 @@ START_TEST(a_close_does_not_wait_for_the_gpu)
 	r = gpushm_stream_close(r);
 	ck_assert(gate_open);
 	pthread_join(thread, NULL);
+	/* The close itself has no reply to wait for. */
+	client_await(count_readers() == 0);
 	for (unsigned i = 0; i < 5; i++)
 		produce_on(one, i);
 	ck_assert_int_eq(gpushm_frame_begin(p, one, 0, &f), 0);
