@@ -166,6 +166,15 @@ static int failed(const char *what)
 	return 1;
 }
 
+static void wait_for_readers(struct gpushm_stream *s, uint32_t n)
+{
+	struct gpushm_stream_stats stats = { 0 };
+
+	while (stats.readers < n && !input_has_ended() &&
+	       gpushm_stream_stats(s, sizeof(stats), &stats) == 0)
+		pause_us(100);
+}
+
 static int produce(struct gpushm_stream *s, struct streamer_board *board, char **args)
 {
 	uint64_t count = number_of(args, "count", 0), delay = number_of(args, "delay", 0);
@@ -217,6 +226,7 @@ int streamer_producer(char **args)
 		return failed("create");
 	board->producers++;
 	puts("ready");
+	wait_for_readers(s, (uint32_t)number_of(args, "before", 0));
 	r = produce(s, board, args);
 	if (r == 0 && number_of(args, "linger", 0))
 		wait_for_input();
@@ -242,7 +252,8 @@ __attribute__((no_sanitize_thread, no_sanitize_address)) static void scribble(vo
 	while (maps && fgets(line, sizeof(line), maps)) {
 		uintptr_t from, to;
 
-		if (sscanf(line, "%lx-%lx rw-s", &from, &to) != 2 || !strstr(line, "gpushm-stream"))
+		if (sscanf(line, "%lx-%lx", &from, &to) != 2 || !strstr(line, " rw-s ") ||
+		    !strstr(line, "gpushm-stream"))
 			continue;
 		for (uint64_t *w = (uint64_t *)from + 8; w < (uint64_t *)to; w++) {
 			state ^= state << 13;

@@ -55,11 +55,12 @@ bool streamer_is_right(struct gpushm_frame *f);
 /* The roles. args: the socket, the stream's name, the board's path, then "key=value" words:
  *
  *	producer: slots=, readers=, limit= (ms), adopt=1, keep_queue=1, once=1 (at most once),
- *		count= (frames; 0: until it is killed or its input ends), delay= (us between
- *frames), begun=1 (prints "begun" after a begin() that follows frame `count`, and stops) reader:
- *id=, follow= (every, latest, share), held=, hold= (us), count=, stop= (after so many frames it
- *holds the last one until its input ends), scribble=1 (writes rubbish to its page after each
- *frame), patience= (ms to wait for a name)
+ *		before= (readers that must have joined before the first frame), count= (frames;
+ *		0: until it is killed or its input ends), delay= (us between frames), begun=1
+ *		(prints "begun" after a begin() that follows frame `count`, and stops)
+ *	reader: id=, follow= (every, latest, share), held=, hold= (us), count=, stop= (after so many
+ *		frames it holds the last one until its input ends), patience= (ms to wait for a
+ *		name), scribble=1 (writes rubbish to its page after each frame)
  *
  * A producer prints "ready" when the stream exists, a reader when it has joined. */
 int streamer_producer(char **args);
