@@ -169,8 +169,10 @@ static void want(const struct writer *w, struct wanted *a, uint64_t cursor, uint
  * begins with a frame that is not published yet. */
 static int find_wanted(const struct writer *w, struct wanted *ret)
 {
+	uint64_t left = readers_in(w, &w->head->every) & readers_in(w, &w->head->active);
+
 	*ret = (struct wanted){ .reader = STREAM_READERS_MAX };
-	for (uint64_t left = readers_in(w, &w->head->every); left; left &= left - 1) {
+	for (; left; left &= left - 1) {
 		uint32_t i = next_reader(left);
 
 		if (!is_mapped(w, i))

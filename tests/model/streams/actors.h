@@ -28,6 +28,10 @@ void daemon_drop(uint32_t reader);
 bool daemon_can_restart(void);
 void daemon_restart(void);
 
+/* Whether a thread that sleeps would find something if it looked; the words change. */
+bool producer_could_go_on(void);
+bool reader_could_go_on(uint32_t reader);
+
 /* The phases of threads after a reply. */
 void producer_reset(void);
 
@@ -45,6 +49,8 @@ void check_delivery(uint32_t reader, const struct reader_frame *f);
 void check_done(uint32_t reader, uint32_t frame);
 /* Whether these contents are the frame's. */
 bool check_contents(const struct reader_frame *f);
+/* Between operations nobody sleeps who has something to do. */
+void check_sleepers(void);
 /* Of a reader that has got -EPIPE or -EOWNERDEAD. */
 void check_end(uint32_t reader);
 /* Of a state in which nothing can happen any more. */

@@ -111,22 +111,69 @@ void check_done(uint32_t reader, uint32_t frame)
 	world.frame[frame].releasing = false;
 }
 
+/* ---- sleep ---- */
+
+/* Whether a thread is between two operations, so that it owes nobody a wake-up. */
+static bool is_between(enum thread_id id)
+{
+	const struct thread *t = &world.thread[id];
+
+	if (t->dead)
+		return t->buried;
+	return !t->begun &&
+	       !(id == PRODUCER ? world.producer.wake : world_followers[id - READER].wake);
+}
+
+void check_sleepers(void)
+{
+	static struct memory before;
+	bool asleep = false;
+
+	if (world.daemon_op != NO_REQUEST)
+		return;
+	for (enum thread_id i = PRODUCER; i < DAEMON; i++) {
+		if (!is_between(i))
+			return;
+		asleep |= world.thread[i].block == BLOCK_FUTEX && !world.thread[i].dead;
+	}
+	if (!asleep)
+		return;
+	before = world.m;
+	machine_at_once(true);
+	if (world.thread[PRODUCER].block == BLOCK_FUTEX && !world.producer.missed &&
+	    producer_could_go_on())
+		violate("the producer sleeps, and a slot is free");
+	world.m = before;
+	for (uint32_t i = 0; i < READERS; i++)
+		if (world.thread[READER + i].block == BLOCK_FUTEX && reader_could_go_on(i))
+			violate("a reader sleeps, and there is a frame");
+	world.m = before;
+	machine_at_once(false);
+}
+
 /* ---- the end ---- */
+
+static bool is_done_with(uint32_t reader)
+{
+	return is_over(reader) && (world.thread[READER + reader].dead ||
+				   world.thread[READER + reader].block == BLOCK_DONE);
+}
 
 /* A frame of the group that nobody has done and nobody is going to do. */
 static bool is_forgotten(const struct frame *f, uint64_t seq)
 {
 	if (f->done || f->releasing || (f->holder != NOBODY && !is_over(f->holder)))
 		return false;
-	/* A member may have taken it, and not returned yet; or the daemon is about to say so. */
+	/* A member may have taken it, and not returned yet; one that was dropped meanwhile is about
+	 * to count it as lost. Or the daemon is about to say that it is to be redone. */
 	for (uint32_t i = 0; i < plan->slots; i++)
 		if (group()->owner[i] == stream_owner(seq, STREAM_REDO) &&
 		    world.daemon_op != NO_REQUEST)
 			return false;
 	for (uint32_t i = 0; i < plan->slots; i++)
 		for (uint32_t reader = 0; reader < READERS; reader++)
-			if (group()->owner[i] == stream_owner(seq, reader) && !is_over(reader) &&
-			    f->holder != reader)
+			if (group()->owner[i] == stream_owner(seq, reader) &&
+			    !is_done_with(reader) && f->holder != reader)
 				return false;
 	return true;
 }

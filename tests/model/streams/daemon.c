@@ -239,7 +239,7 @@ void actors_begin(void)
 		begin_behind(plan->newest);
 	stream_words_begin(&w, 1);
 	for (uint32_t i = 0; i < READERS; i++)
-		if (plan->reader[i].follow && !plan->reader[i].late)
+		if (plan->reader[i].follow && !plan->reader[i].late && !plan->reader[i].heir)
 			join_at_once(i);
 	world.daemon_for = 0;
 	for (uint32_t i = 0; i < FRAMES_MAX; i++)

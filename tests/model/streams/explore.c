@@ -147,6 +147,7 @@ struct level {
 	uint32_t event; /* the next to be tried */
 	uint32_t taken; /* the event that led to the next level */
 	bool dead_end;
+	uint64_t hash;
 	struct machine_note note;
 };
 
@@ -154,7 +155,16 @@ static struct level *levels;
 static uint32_t depth;
 static unsigned char buffer[STATE_MAX];
 
-static void push(size_t bytes)
+/* A way that comes back to a state has no end. */
+static bool is_on_way(uint64_t hash)
+{
+	for (uint32_t i = 0; i < depth; i++)
+		if (levels[i].hash == hash)
+			return true;
+	return false;
+}
+
+static void push(size_t bytes, uint64_t hash)
 {
 	struct level *l;
 
@@ -168,6 +178,7 @@ static void push(size_t bytes)
 		abort();
 	memcpy(l->state, buffer, bytes);
 	l->bytes = bytes;
+	l->hash = hash;
 	l->event = 0;
 	l->dead_end = true;
 }
@@ -201,6 +212,7 @@ static bool step_on(struct level *l)
 	happen(l->taken);
 	l->note = machine_note();
 	machine_settle();
+	check_sleepers();
 	return true;
 }
 
@@ -208,6 +220,7 @@ static void explore(struct met *m, struct exploration *ret)
 {
 	while (depth > 0 && !violation) {
 		struct level *l = &levels[depth - 1];
+		uint64_t hash;
 		size_t bytes;
 
 		if (!step_on(l)) {
@@ -220,8 +233,11 @@ static void explore(struct met *m, struct exploration *ret)
 		}
 		ret->steps++;
 		bytes = state_save(buffer);
-		if (!violation && met_insert(m, XXH3_64bits(buffer, bytes)))
-			push(bytes);
+		hash = XXH3_64bits(buffer, bytes);
+		if (!violation && met_insert(m, hash))
+			push(bytes, hash);
+		else if (!violation && is_on_way(hash))
+			violate("there is a way without an end");
 		if (depth > ret->deepest)
 			ret->deepest = depth;
 	}
@@ -243,7 +259,7 @@ struct exploration explore_plan(const struct plan *p)
 	actors_begin();
 	bytes = state_save(buffer);
 	met_insert(&m, XXH3_64bits(buffer, bytes));
-	push(bytes);
+	push(bytes, 0);
 	explore(&m, &ret);
 	ret.states = m.n;
 	ret.violation = violation;

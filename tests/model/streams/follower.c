@@ -58,7 +58,9 @@ static void start(void)
 		machine_next(ENDED);
 		return;
 	}
-	machine_next(my_plan()->late ? ASK : JOINED);
+	if (my_plan()->heir)
+		machine_wait(BLOCK_HEIR);
+	machine_next(my_plan()->late || my_plan()->heir ? ASK : JOINED);
 }
 
 static void ask(void)
@@ -317,6 +319,15 @@ static void left(void)
 static void ended(void)
 {
 	machine_stop(BLOCK_DONE);
+}
+
+bool reader_could_go_on(uint32_t reader)
+{
+	struct reader r = world_followers[reader].reader;
+	struct reader_frame f = { 0 };
+	bool wake;
+
+	return reader_take(&r, &f, &wake) == 0;
 }
 
 void reader_phase(void)

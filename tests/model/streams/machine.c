@@ -50,6 +50,7 @@ void machine_next(uint32_t phase)
 {
 	memset(logs[current], 0, thread()->n_log * sizeof(uint64_t));
 	thread()->n_log = 0;
+	thread()->begun = false;
 	thread()->phase = (uint8_t)phase;
 	position = 0;
 }
@@ -65,6 +66,7 @@ void machine_point(void)
 	if (!granted)
 		machine_stop(BLOCK_STEP);
 	granted = false;
+	thread()->begun = true;
 }
 
 void machine_wait(enum block why)
@@ -87,7 +89,7 @@ static bool seats_change(void)
 	for (uint32_t i = 0; i < READERS; i++) {
 		const struct reader_plan *r = &plan->reader[i];
 
-		change |= (r->late && world_followers[i].joins == 0) ||
+		change |= ((r->late || r->heir) && world_followers[i].joins == 0) ||
 			  (r->leaves_after && world.thread[READER + i].block != BLOCK_DONE);
 	}
 	return change;
@@ -308,6 +310,8 @@ bool machine_is_enabled(enum thread_id id)
 		return is_ready(&world_followers[id - READER]);
 	case BLOCK_IDLE:
 		return world.daemon_op == NO_REQUEST;
+	case BLOCK_HEIR:
+		return world.thread[READER].buried || world.thread[READER].block == BLOCK_DONE;
 	case BLOCK_QUEUE:
 		return world_queues[id].n == 0;
 	default:

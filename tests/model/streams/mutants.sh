@@ -12,24 +12,24 @@ trap 'rm -rf "$folder"' EXIT
 writer=client/stream/writer.c reader=client/stream/reader.c daemon=daemon/catalog/stream_words.c
 mutants=0 missed=0
 
-# mutant NAME FILE SED-EXPRESSION
+# mutant NAME PLAN FILE SED-EXPRESSION: the plan is one that finds it.
 mutant() {
 	local out=$folder/mutant.c objects=()
 	mutants=$((mutants + 1))
-	sed -E "$3" "$2" >"$out"
-	if cmp -s "$out" "$2"; then
+	sed -E "$4" "$3" >"$out"
+	if cmp -s "$out" "$3"; then
 		echo "MISSED  $1: the code has changed, and this mutant with it"
 		missed=$((missed + 1))
 		return
 	fi
 	for f in $writer $reader $daemon; do
-		[ "$f" = "$2" ] || objects+=("$build/obj/model/${f%.c}.o")
+		[ "$f" = "$3" ] || objects+=("$build/obj/model/${f%.c}.o")
 	done
 	if ! ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -w -I. -DSTREAM_STEPS='"tests/model/streams/steps.h"' -o "$folder/mutant" \
 		"$out" "${objects[@]}" "$build"/obj/model/tests/model/streams/*.o; then
 		echo "MISSED  $1: it does not compile"
 		missed=$((missed + 1))
-	elif "$folder/mutant" --first >"$folder/out"; then
+	elif "$folder/mutant" "$2" >"$folder/out"; then
 		echo "MISSED  $1"
 		missed=$((missed + 1))
 	else
@@ -37,49 +37,46 @@ mutant() {
 	fi
 }
 
-mutant "a reader does not look again behind its claim" $reader 's/if \(stream_load\(&s->seq\) == seq\)/if (1)/'
-mutant "a reader looks before its claim" $reader \
+mutant "a reader does not look again behind its claim" latest-1 $reader 's/if \(stream_load\(&s->seq\) == seq\)/if (1)/'
+mutant "a reader looks before its claim" latest-1 $reader \
 	'/^\tstream_store\(&c->claim, stream_claim_word/d; s/^\t\treturn true;/\t\treturn stream_store(\&c->claim, stream_claim_word(ret->ticket, STREAM_CLAIMED)), true;/'
-mutant "a claim that failed is not taken back" $reader 's/^\tstream_store\(&c->claim, ret->before\);//'
-mutant "a claim is taken back silently" $reader 's/^\tstream_store\(&r->page->claims\[f->slot\]\.claim, word\);/&\n\treturn false;/'
-mutant "a reader looks whether the producer sleeps before it releases" $reader \
+mutant "a claim that failed is not taken back" latest-1 $reader 's/^\tstream_store\(&c->claim, ret->before\);//'
+mutant "a claim is taken back silently" every-gpu-2 $reader 's/^\tstream_store\(&r->page->claims\[f->slot\]\.claim, word\);/&\n\treturn false;/'
+mutant "a reader looks whether the producer sleeps before it releases" every-1 $reader \
 	's/^\tstream_store\(&r->page->claims\[f->slot\]\.claim, word\);/\tbool early = tell_producer(r);\n&/; s/^\treturn tell_producer\(r\);/\treturn early;/'
-mutant "a reader sleeps and does not say so" $reader 's/stream_store\(&r->page->asleep, 1\);//'
-mutant "a reader reads the state behind the frames" $reader \
+mutant "a reader sleeps and does not say so" share-2 $reader 's/stream_store\(&r->page->asleep, 1\);//'
+mutant "a reader reads the state behind the frames" share-2 $reader \
 	's/^\tstate = stream_load\(&r->head->state\);//; s/^\te = take_any\(r, ret, ret_wake\);/&\n\tstate = stream_load(\&r->head->state);/'
-mutant "\`every\` does not move its cursor" $reader 's/stream_put\(&r->page->cursor, r->cursor\);//'
-mutant "a member owns a frame without an exchange" $reader 's/if \(!stream_swap\(&r->group->owner/if (0 \&\& !stream_swap(\&r->group->owner/'
-mutant "a member does not advance what another one has taken" $reader 's/if \(e == 0 \|\| stream_is_owned\(owner, seq\)\)/if (e == 0)/'
-mutant "a member does not look for frames of the dead" $reader 's/int e = take_redo\(r, ret, ret_wake\);/int e = -ENOENT;/'
-mutant "the producer does not take the frame away" $writer 's/^\tstream_store\(&s->seq, 0\);//'
-mutant "the producer does not look again" $writer '/^\tstream_store\(&s->seq, 0\);/{n; s/.*/\tr = 0;/}'
-mutant "the producer does not put a frame back" $writer 's/^\t\tstream_store\(&s->seq, seq\);/\t\t;/'
-mutant "the producer does not heed cursors" $writer 's/want\(w, ret, stream_load\(&w->pages\[i\]\.page->cursor\), i\);//'
-mutant "the producer does not heed the group" $writer 's/if \(stream_load\(&w->head->group_open\)\)/if (0)/'
-mutant "the producer takes the newest frame's slot" $writer 's/if \(seq && seq == stream_load\(&w->head->newest\)\)/if (0)/'
-mutant "the producer publishes the number before the frame" $writer \
+mutant "\`every\` does not move its cursor" every-1 $reader 's/stream_put\(&r->page->cursor, r->cursor\);//'
+mutant "a member owns a frame without an exchange" share-2 $reader 's/if \(!stream_swap\(&r->group->owner/if (0 \&\& !stream_swap(\&r->group->owner/'
+mutant "a member does not look for frames of the dead" share-2 $reader 's/int e = take_redo\(r, ret, ret_wake\);/int e = -ENOENT;/'
+mutant "the producer does not take the frame away" latest-1 $writer 's/^\tstream_store\(&s->seq, 0\);//'
+mutant "the producer does not look again" latest-1 $writer '/^\tstream_store\(&s->seq, 0\);/{n; s/.*/\tr = 0;/}'
+mutant "the producer does not heed cursors" every-1 $writer 's/want\(w, ret, stream_load\(&w->pages\[i\]\.page->cursor\), i\);//'
+mutant "the producer does not heed the group" share-1 $writer 's/if \(stream_load\(&w->head->group_open\)\)/if (0)/'
+mutant "the producer takes the newest frame's slot" latest-1 $writer 's/if \(seq && seq == stream_load\(&w->head->newest\)\)/if (0)/'
+mutant "the producer publishes the number before the frame" every-1 $writer \
 	's/^\tstream_put\(&s->seq, slot->seq\);/\tstream_store(\&w->head->newest, slot->seq);/; s/^\tstream_store\(&w->head->newest, slot->seq\);/\tstream_put(\&s->seq, slot->seq);/'
-mutant "the producer looks who sleeps before it publishes" $writer \
+mutant "the producer looks who sleeps before it publishes" share-2 $writer \
 	's/^\tstream_store\(&w->head->newest, slot->seq\);/\tasleep = is_somebody_asleep(w);\n&/; s/^\tasleep = is_somebody_asleep\(w\);$//'
-mutant "the producer wakes nobody" $writer 's/^\tasleep = is_somebody_asleep\(w\);$/\tasleep = false;/'
-mutant "the GPU does not wait for readers" $writer 's/stream_before\(stream_load\(&c->released\), \*ret_end\) \? -EINPROGRESS : 0/0/'
-mutant "a host takes what a GPU releases as released" $writer 's/if \(r < 0 \|\| ret->n_waits == 0 \|\| t->waits\)/if (r < 0 || ret->n_waits == 0 || 1)/'
-mutant "the producer uses the page of a reader that left" $writer 's/return p->page && p->generation == stream_load.*/return p->page;/'
-mutant "the producer does not heed frames to be redone" $writer 's/if \(!is_to_be_redone\(w, slot, seq\)\)/if (1)/'
-mutant "claims end before their frames go back to the group" $daemon \
+mutant "the producer wakes nobody" share-2 $writer 's/^\tasleep = is_somebody_asleep\(w\);$/\tasleep = false;/'
+mutant "the GPU does not wait for readers" every-gpu $writer 's/stream_before\(stream_load\(&c->released\), \*ret_end\) \? -EINPROGRESS : 0/0/'
+mutant "a host takes what a GPU releases as released" every-host-gpu $writer 's/if \(r < 0 \|\| ret->n_waits == 0 \|\| t->waits\)/if (r < 0 || ret->n_waits == 0 || 1)/'
+mutant "the producer uses the page of a reader that left" every-leaves $writer 's/return p->page && p->generation == stream_load.*/return p->page;/'
+mutant "the producer does not heed frames to be redone" redo $writer 's/if \(!is_to_be_redone\(w, slot, seq\)\)/if (1)/'
+mutant "claims end before their frames go back to the group" share-death-1 $daemon \
 	's/^\tif \(stream_load\(&h->sharing\) & 1ull << reader\)/\tend_claims(w, page);\n&/'
-mutant "a frame that a dead producer took away stays away" $daemon 's/if \(seq == 0 && taking != 0\)/if (0)/'
-mutant "a frame that was not published stays" $daemon 's/if \(seq != 0 && stream_before\(newest, seq\)\)/if (0)/'
-mutant "frames of a dead producer are never ready" $daemon 's/^\tstream_store\(&s->ready, last\);//'
-mutant "frames of a dead producer are not told as broken" $daemon 's/^\t\tstream_store\(&s->broken, last\);/\t\t;/'
-mutant "the last frame alone is told as broken" $daemon 's/span < UINT32_MAX \? span : UINT32_MAX/1/'
-mutant "nobody is woken by a producer's end" $daemon 's/^\tstream_store\(&w->head->state, state\);/&\n\treturn;/'
-mutant "claims of a dead reader stay" $daemon 's/^\tend_claims\(w, page\);//'
-mutant "GPUs are not released from a dead reader" $daemon 's/^\t\tstream_store\(&page->claims\[i\]\.released, STREAM_RELEASED_ALL\);//'
-mutant "nobody is woken by a reader's end" $daemon 's/^\t\tstream_add\(&page->released_count, 1\);/\t\t;/'
-mutant "a joining reader begins with the frame before" $daemon 's/stream_store\(word, stream_next\(stream_load\(&w->head->newest\)\)\);/(void)0;/'
-mutant "a dead member's frames are forgotten" $daemon 's/^\t\t\thand_back\(w, i, reader\);/\t\t\t;/'
-mutant "a dead member's frames are redone, done or not" $daemon 's/^\t\tif \(is_unfinished\(&page->claims\[i\]\)\)//'
+mutant "a frame that was not published stays" every-adopt $daemon 's/if \(seq != 0 && stream_before\(newest, seq\)\)/if (0)/'
+mutant "frames of a dead producer are never ready" latest-gpu-dies $daemon 's/^\tstream_store\(&s->ready, last\);//'
+mutant "frames of a dead producer are not told as broken" latest-gpu-dies $daemon 's/^\t\tstream_store\(&s->broken, last\);/\t\t;/'
+mutant "the last frame alone is told as broken" every-gpu-dies $daemon 's/span < UINT32_MAX \? span : UINT32_MAX/1/'
+mutant "nobody is woken by a producer's end" share-2 $daemon 's/^\tstream_store\(&w->head->state, state\);/&\n\treturn;/'
+mutant "claims of a dead reader stay" gpu-reader-dies $daemon 's/^\tend_claims\(w, page\);//'
+mutant "GPUs are not released from a dead reader" gpu-reader-dies $daemon 's/^\t\tstream_store\(&page->claims\[i\]\.released, STREAM_RELEASED_ALL\);//'
+mutant "nobody is woken by a reader's end" every-death $daemon 's/^\t\tstream_add\(&page->released_count, 1\);/\t\t;/; s/^\tstream_add\(&h->wake, 1\);//'
+mutant "a joining reader begins with the frame before" share-2 $daemon 's/stream_store\(word, stream_next\(stream_load\(&w->head->newest\)\)\);/(void)0;/'
+mutant "a dead member's frames are forgotten" share-death-1 $daemon 's/^\t\t\thand_back\(w, i, reader\);/\t\t\t;/'
+mutant "a dead member's frames are redone, done or not" share-death-1 $daemon 's/^\t\tif \(is_unfinished\(&page->claims\[i\]\)\)//'
 
 echo "$((100 * (mutants - missed) / mutants))%: Checks: $mutants, Failures: $missed, Errors: 0"
 [ $missed -eq 0 ]

@@ -308,6 +308,15 @@ void producer_reset(void)
 						  .request = BEGIN };
 }
 
+bool producer_could_go_on(void)
+{
+	struct writer w = load_writer();
+	struct writer_slot slot = { 0 };
+	struct writer_blocker blocker;
+
+	return writer_take(&w, plan->gpu, 1, &slot, &blocker) == 0;
+}
+
 void producer_phase(void)
 {
 	static void (*const phases[])(void) = {

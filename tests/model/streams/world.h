@@ -37,7 +37,7 @@ enum block {
 	BLOCK_IDLE,    /* for a daemon that does nothing */
 	BLOCK_REQUEST, /* for the daemon's reply */
 	BLOCK_QUEUE,   /* for its own GPU */
-	BLOCK_ORPHAN,  /* a second producer, for the death of the first */
+	BLOCK_HEIR,    /* for the end of the first reader */
 	BLOCK_DONE
 };
 
@@ -46,6 +46,7 @@ enum request { NO_REQUEST, JOIN, LEAVE, DROP, END, ORPHAN, BEGIN };
 struct thread {
 	uint8_t phase, block, paused, request; /* paused: the reason before it was woken */
 	uint8_t dead, gone, buried; /* buried: the daemon has seen that the process is gone */
+	uint8_t begun;		    /* others may have noticed a step of this phase */
 	uint16_t n_log;		    /* results of the steps of this phase */
 };
 
@@ -134,6 +135,7 @@ struct reader_plan {
 	bool late;	      /* joins while the others run */
 	uint8_t leaves_after; /* frames; 0: stays */
 	bool returns;	      /* joins once more after that */
+	bool heir;	      /* joins when the first reader is dead */
 };
 
 struct plan {
