@@ -89,6 +89,7 @@ static int map_reader(struct gpushm_stream *s, uint32_t reader)
 	retire_page(s, reader, spare);
 	p->pages[reader] = page;
 	writer_map(&p->writer, reader, generation, page.host);
+	p->maps++;
 	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
@@ -270,12 +271,13 @@ static uint64_t nap(const struct gpushm_stream *s, struct patience *w, uint64_t 
 static int wait_once(struct gpushm_stream *s, struct patience *w)
 {
 	struct wait_word words[WAIT_WORDS_MAX];
+	uint64_t maps = s->producer.maps;
 	size_t n = producer_words(s, words);
 	int r = take(s, w->gpu, &w->blocker);
 	uint64_t now = clock_monotonic_ns(), ns;
 
-	if (r != -EAGAIN)
-		return r;
+	if (r != -EAGAIN || s->producer.maps != maps)
+		return r; /* a new page's word is not among these */
 	if (is_over_limit(s, now) && drop_blocker(s, w, now))
 		return -EAGAIN;
 	if (now >= w->deadline)

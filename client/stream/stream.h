@@ -44,6 +44,7 @@ struct producer {
 		uint64_t seq;
 	} waited[STREAM_READERS_MAX];
 	struct retired_page *retired;
+	uint64_t maps; /* so far, of readers' pages */
 	/* CLOCK_MONOTONIC in ns: no slot is free since; 0: one was free at the last look. */
 	uint64_t stalled_since;
 	uint64_t drop_after; /* likewise: no reader could be dropped before, without a daemon */
