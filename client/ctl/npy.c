@@ -474,6 +474,7 @@ int npy_parse(const void *header, size_t len, struct npy *ret, struct npy_error 
 	if (expected != len)
 		return refuse(err, EINVAL, "its header is cut short");
 	s.p = h + prelude_size((unsigned char)h[6]);
+	ret->room = 0;
 	if (!scan_char(&s, '{'))
 		return refuse(err, EINVAL, "its header is no Python dict");
 	while (!scan_char(&s, '}')) {
