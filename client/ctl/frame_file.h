@@ -32,7 +32,7 @@ int frame_file_open(struct frame_file *f, struct gpushm_stream *s, const char *n
  * written is an error, and not in the file. An exit code. */
 int frame_file_add(struct frame_file *f, struct gpushm_frame *frame);
 
-/* Completes the file of the frames so far; without a frame there is none. An exit code. */
+/* Completes the file of the frames so far; without a frame no file is left. An exit code. */
 int frame_file_finish(struct frame_file *f);
 
 /* Removes the file unless it is complete. */

@@ -276,7 +276,7 @@ struct shown {
 	struct gpushm_stat *stat;     /* owned */
 	struct gpushm_buffer *buffer; /* owned; NULL: without its arrays */
 	struct stream_looks looks;    /* owned */
-	struct stream_view stream;    /* stream.now is NULL: it is none */
+	struct stream_view stream;    /* stream.now is NULL: it is no stream */
 };
 
 static int show_text(const struct ctl *ctl, const struct shown *x)

@@ -17,7 +17,7 @@
 /* A stream, and the same stream at an earlier look. */
 struct stream_view {
 	const struct gpushm_stream_info *now;
-	const struct gpushm_stream_info *before; /* NULL: there is none */
+	const struct gpushm_stream_info *before; /* NULL: this is the first look */
 };
 
 /* Frames a second: that were published; that the reader took. Negative: not known. */

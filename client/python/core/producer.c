@@ -244,7 +244,7 @@ PyMethodDef stream_functions[] = {
 	  "at a time, up to 64. limit: seconds for which a reader may hold up the producer until\n"
 	  "it is dropped, None for ever. delivery: what happens to frames that a 'share' reader\n"
 	  "held when it died: another one gets them, or with 'at-most-once' nobody. keep_queue:\n"
-	  "frames wait for 'share' readers also while there is none. adopt: if there is such a\n"
+	  "frames wait for 'share' readers also while nobody reads so. adopt: if there is such a\n"
 	  "stream and its producer died, continue it; its readers stay. keep: the name stays\n"
 	  "when the stream is closed. wait: seconds to wait for memory, or until a producer that\n"
 	  "is to be followed is really gone; None for ever. Otherwise as create_many().\n\n"

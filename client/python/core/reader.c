@@ -340,7 +340,7 @@ static PyMethodDef methods[] = {
 	{ "next_async", KEYWORDS(next_async), METH_VARARGS | METH_KEYWORDS,
 	  "next_async($self, timeout=...)\n--\n\nnext() for asyncio. Other tasks run meanwhile." },
 	{ "_take_now", take_now, METH_NOARGS,
-	  "_take_now($self, /)\n--\n\nThe next Frame, or None: there is none yet." },
+	  "_take_now($self, /)\n--\n\nThe next Frame, or None if no frame is published yet." },
 	{ "_join_now", join_now, METH_NOARGS,
 	  "_join_now($self, /)\n--\n\nWhether it has joined by now; False: the stream is not "
 	  "there." },

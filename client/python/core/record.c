@@ -504,7 +504,7 @@ static const struct field stream_info_fields[] = {
 	FIELD(stream_info, "delivery", read_delivery, delivery,
 	      "'at-least-once' or 'at-most-once'"),
 	FIELD(stream_info, "keep_queue", read_truth, keep_queue,
-	      "whether frames wait for 'share' readers also while there is none"),
+	      "whether frames wait for 'share' readers also while nobody reads so"),
 	FIELD(stream_info, "limit", read_limit, limit_ms,
 	      "seconds for which a reader may hold up the producer; None: for ever"),
 	FIELD(stream_info, "producers", read_u32, producers, "so far"),

@@ -39,7 +39,7 @@ class FrontEnd:
     """ask() is what a server calls for each request."""
 
     def __init__(self) -> None:
-        """The stream of batches. They wait for workers, also while there is none."""
+        """The stream of batches. They wait until a worker takes them."""
         self.arrays = {"x": ((ROWS, INPUTS), "float32")}
         self.batches = gpushm.stream(BATCHES, self.arrays, slots=8, pool="host", keep_queue=True)
         self.requests: asyncio.Queue[tuple[Row, asyncio.Future[Row]]] = asyncio.Queue()
