@@ -42,7 +42,7 @@ static int refused(const struct gpushm_stream *s, int r)
 
 /* ---- taking ---- */
 
-/* A producer's death is told once; then the reader waits for another producer. */
+/* Reports a producer's death once; then the reader waits for another producer. */
 static int take(struct gpushm_stream *s, struct reader_frame *ret)
 {
 	struct follower *me = &s->follower;

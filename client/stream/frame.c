@@ -12,7 +12,7 @@
 
 /* ---- life ---- */
 
-/* Under s->lock. NULL: there is none. */
+/* Under s->lock. NULL if no frame is spare. */
 static struct gpushm_frame *take_spare(struct gpushm_stream *s)
 {
 	struct gpushm_frame *f;

@@ -189,7 +189,7 @@ static int set_nodes(struct gpushm_graph_frame *g, void *graph_exec, struct gpus
 			      complete_end(s, f->at.slot, n_end, end));
 }
 
-/* Nothing was launched, so that nothing uses the frame. */
+/* No launch has used the frame, so it can be given back at once. */
 static void give_back(struct gpushm_stream *s, struct gpushm_frame *f)
 {
 	struct error e;

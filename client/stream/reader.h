@@ -40,8 +40,8 @@ void reader_init(struct reader *r, const struct stream_head *head, struct stream
 
 /* Takes the next frame; it stays as it is until it is released. Its memory is finished when the
  * slot's ready word is at least seq (reader_is_ready()), for which a GPU may wait. 0; -EAGAIN:
- * there is none yet; -EPIPE, -EOWNERDEAD, -ESTALE, -ENOBUFS as for gpushm_frame_next(). *ret_wake,
- * in each case: a claim was taken back and the producer sleeps: the caller wakes
+ * no frame is due yet; -EPIPE, -EOWNERDEAD, -ESTALE, -ENOBUFS as for gpushm_frame_next().
+ * *ret_wake, in each case: a claim was taken back and the producer sleeps: the caller wakes
  * page->released_count. Keeps the page's taken, skipped and held. */
 int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake);
 /* One look of reader_take()'s: -EINPROGRESS: look again. *ret_wake is only ever set. */

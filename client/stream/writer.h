@@ -70,7 +70,7 @@ const struct stream_reader_page *writer_map(struct writer *w, uint32_t reader, u
 
 /* Takes the oldest slot that nobody needs. now_ns: CLOCK_MONOTONIC; without gpu 0. gpu: the caller
  * can let a GPU wait for *ret's waits and `finished`; else only slots that need no wait are taken.
- * 0; -EAGAIN: there is none, *blocker says why; -ESTALE: a reader has joined meanwhile whose page
+ * 0; -EAGAIN: no slot is free, *blocker says why; -ESTALE: a reader has joined meanwhile whose page
  * is not mapped. */
 int writer_take(struct writer *w, bool gpu, uint64_t now_ns, struct writer_slot *ret,
 		struct writer_blocker *blocker);

@@ -64,7 +64,7 @@ struct buffer {
 	uint32_t arrays;
 	int table_fd; /* once published, where there is anything in it; else -1 */
 
-	struct stream *stream; /* owned; NULL: it is none */
+	struct stream *stream; /* owned; NULL: an ordinary buffer */
 
 	struct list leases; /* lease::buffer_link */
 	uint32_t readers, writers;

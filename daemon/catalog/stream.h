@@ -133,5 +133,5 @@ struct stream_counts stream_counts(const struct stream *s);
 struct stream_counts stream_counts_since(const struct stream *s);
 void stream_counts_add(struct stream_counts *to, const struct stream_counts *what);
 
-/* CLOCK_MONOTONIC of the newest frame; 0: there is none. */
+/* CLOCK_MONOTONIC of the newest frame; 0: no frame is published. */
 uint64_t stream_newest_ns(const struct stream *s);

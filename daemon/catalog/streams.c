@@ -5,8 +5,8 @@
  * they have ended, so that a daemon that dies in between leaves no claim that nobody ends.
  *
  * A reader's claims end with its lease: when it closes the stream, or when its process is really
- * gone, and its GPU's work with it. A producer that dies leaves frames that are not finished: they
- * are told as broken, by a word of the frame, so the buffer itself does not become dirty.
+ * gone, and its GPU's work with it. A producer that dies leaves frames that are not finished: a
+ * word of each says that it is broken, so the buffer itself does not become dirty.
  */
 #include "daemon/catalog/catalog.h"
 

@@ -38,5 +38,5 @@ int order_add(struct order *o, const struct stream *s);
 int order_wait(struct order *o, const void *but);
 
 /* Waits for all streams except the last one, and returns that one: 1, not NULL, is the legacy
- * default stream; NULL: there is none. */
+ * default stream; NULL: no stream. */
 int order_last(struct order *o, void **ret);
