@@ -193,13 +193,14 @@ static void limit_wait(int fd, uint64_t ms)
 
 static int connect_in_time(int fd, const struct sockaddr_un *a, uint64_t wait_ms)
 {
-	uint64_t now = clock_monotonic_ms(), deadline = now + wait_ms;
+	uint64_t deadline = clock_deadline(wait_ms);
 	int r;
 
 	do {
-		limit_wait(fd, now < deadline ? deadline - now : 1);
+		uint64_t left = clock_left_ms(deadline);
+
+		limit_wait(fd, left > 0 ? left : 1);
 		r = connect(fd, (const struct sockaddr *)a, sizeof(*a));
-		now = clock_monotonic_ms();
 	} while (r < 0 && errno == EINTR);
 	if (r < 0)
 		return error_set(errno == EAGAIN ? ECONNREFUSED : errno,

@@ -129,7 +129,7 @@ static int check_connection(struct gpushm *c)
 static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline)
 {
 	const struct status_page_cell *cell = b->lease.cell;
-	uint64_t now = clock_monotonic_ms(), left = now < deadline ? deadline - now : 0;
+	uint64_t left = clock_left_ms(deadline);
 
 	if (!cell)
 		return buffer_error(b, ENOTSUP, "the daemon tells no changes of it");
@@ -142,14 +142,12 @@ static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline
 int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,
 		       uint32_t *ret_notice)
 {
-	uint64_t deadline;
+	uint64_t deadline = clock_deadline(timeout_ms);
 	uint32_t word;
 	int r = buffer_check(b);
 
 	if (r < 0)
 		return r;
-	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &deadline))
-		deadline = UINT64_MAX;
 	while ((word = buffer_word(b)) == seen) {
 		if (seen & GPUSHM_NOTICE_GONE)
 			return error_set(EIDRM, "buffer \"%s\" has gone", b->name);

@@ -17,21 +17,15 @@ struct wait {
 
 static struct wait wait_begin(uint64_t timeout_ms)
 {
-	struct wait w = { .timeout_ms = timeout_ms };
-
-	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &w.deadline))
-		w.deadline = UINT64_MAX;
-	return w;
+	return (struct wait){ timeout_ms, clock_deadline(timeout_ms) };
 }
 
 /* At least 1 for a caller that waits at all, so that the daemon says that the time is over. */
 static uint64_t wait_left(const struct wait *w)
 {
-	uint64_t now = clock_monotonic_ms();
+	uint64_t left = clock_left_ms(w->deadline);
 
-	if (w->timeout_ms == 0 || w->timeout_ms == GPUSHM_WAIT_FOREVER)
-		return w->timeout_ms;
-	return now < w->deadline ? w->deadline - now : 1;
+	return left == 0 && w->timeout_ms > 0 ? 1 : left;
 }
 
 /* An older daemon also waits for a name that nobody has. So after each short wait the name is

@@ -610,16 +610,14 @@ static int try_next(struct gpushm_watch *w, struct gpushm_event *ret)
 
 int gpushm_watch_next(struct gpushm_watch *w, uint64_t timeout_ms, struct gpushm_event *ret)
 {
-	uint64_t deadline;
+	uint64_t deadline = clock_deadline(timeout_ms);
 	int r = check(w);
 
 	if (r < 0)
 		return r;
-	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &deadline))
-		deadline = UINT64_MAX;
 	while ((r = try_next(w, ret)) == 0) {
 		struct pollfd p = { .fd = w->epoll, .events = POLLIN };
-		uint64_t now = clock_monotonic_ms(), left = now < deadline ? deadline - now : 0;
+		uint64_t left = clock_left_ms(deadline);
 
 		if (left == 0)
 			return error_set(ETIMEDOUT, "nothing that is watched has changed");

@@ -19,15 +19,10 @@ struct wait_options {
 static int run_wait(struct ctl *ctl, const void *options, size_t n, char **words)
 {
 	const struct wait_options *o = options;
-	uint64_t deadline;
+	uint64_t deadline = clock_deadline(o->timeout);
 
-	if (__builtin_add_overflow(clock_monotonic_ms(), o->timeout, &deadline))
-		deadline = UINT64_MAX;
 	for (size_t i = 0; i < n; i++) {
-		uint64_t now = clock_monotonic_ms();
-		uint64_t left = deadline == UINT64_MAX ? UINT64_MAX
-				: now < deadline       ? deadline - now
-						       : 0;
+		uint64_t left = clock_left_ms(deadline);
 		int r = gpushm_wait(ctl->connection, words[i], left);
 
 		/* At the end of the time the owner gets -EAGAIN: the buffer is being filled. */

@@ -176,14 +176,13 @@ int hello_no_reply(const struct gpushm *c, int number, uint64_t ms)
 
 static int await_reply(struct gpushm *c)
 {
-	uint64_t ms = hello_reply_ms(), now = clock_monotonic_ms(), deadline = now + ms;
+	uint64_t ms = hello_reply_ms(), deadline = clock_deadline(ms);
 	struct pollfd p = { .fd = c->socket, .events = POLLIN };
 	int r;
 
-	do {
-		r = poll(&p, 1, now < deadline ? (int)(deadline - now) : 0);
-		now = clock_monotonic_ms();
-	} while (r < 0 && errno == EINTR);
+	do
+		r = poll(&p, 1, (int)clock_left_ms(deadline));
+	while (r < 0 && errno == EINTR);
 	if (r != 0)
 		return 0;
 	c->broken = true;
@@ -259,7 +258,7 @@ static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
 	int r;
 
 	while (hello_may_pass(r = endpoint_connect(c->path, hello_reply_ms(), ret_fd, &server)) &&
-	       clock_monotonic_ms() < deadline) {
+	       clock_left_ms(deadline) > 0) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : pause * 2;
 	}
@@ -380,12 +379,11 @@ bool hello_gave_up_lately(const struct gpushm *c)
 /* Where a daemon dies or restarts before it replies to HELLO, HELLO is said again. */
 int hello_reconnect(struct gpushm *c)
 {
-	uint64_t deadline =
-		clock_monotonic_ms() + (c->wait_for_successor ? hello_reconnect_ms() : 0);
+	uint64_t deadline = clock_deadline(c->wait_for_successor ? hello_reconnect_ms() : 0);
 	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
 
 	for (int hellos = 0; r == -ECONNRESET && !c->ended; hellos++) {
-		if (hellos >= HELLOS_MAX && clock_monotonic_ms() >= deadline)
+		if (hellos >= HELLOS_MAX && clock_left_ms(deadline) == 0)
 			break;
 		r = try_once(c, deadline);
 	}

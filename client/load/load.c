@@ -41,7 +41,7 @@ struct loading {
 	struct gpushm_buffer *b;
 	bool created;	   /* b is ours to fill, and not published yet */
 	bool under_other;  /* it has another name until it is published */
-	uint64_t deadline; /* CLOCK_MONOTONIC, ms; UINT64_MAX: no limit */
+	uint64_t deadline; /* clock_deadline() */
 	struct engine_result result;
 	char types[TYPES_MAX]; /* the attribute "gpushm.types" */
 };
@@ -185,11 +185,9 @@ static int create_to_replace(struct loading *l)
 
 static uint64_t left_ms(const struct loading *l)
 {
-	uint64_t now = clock_monotonic_ms();
+	uint64_t left = clock_left_ms(l->deadline);
 
-	if (l->deadline == UINT64_MAX)
-		return GPUSHM_WAIT_FOREVER;
-	return now < l->deadline ? l->deadline - now : 1;
+	return left > 0 ? left : 1;
 }
 
 /* Compares the open buffer; closes it unless it is the same. */
@@ -264,10 +262,10 @@ static int wait_for_loader(struct loading *l)
 {
 	_cleanup_(free_watch) struct gpushm_watch *w = NULL;
 	struct gpushm_event event;
-	uint64_t left = left_ms(l);
+	uint64_t left = clock_left_ms(l->deadline);
 	int r;
 
-	if (left == 1 && clock_monotonic_ms() >= l->deadline)
+	if (left == 0)
 		return load_fail(
 			ETIMEDOUT,
 			"buffer \"%s\": another process loads it to replace the one there is",
@@ -526,9 +524,8 @@ int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const ch
 		memcpy(&l.known, options,
 		       options->struct_size < sizeof(l.known) ? options->struct_size
 							      : sizeof(l.known));
-	if (l.load.wait_ms > 0 &&
-	    __builtin_add_overflow(clock_monotonic_ms(), l.load.wait_ms, &l.deadline))
-		l.deadline = UINT64_MAX;
+	if (l.load.wait_ms > 0)
+		l.deadline = clock_deadline(l.load.wait_ms);
 	r = run(&l, sources, n);
 	if (r >= 0)
 		report(&l);

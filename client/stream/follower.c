@@ -96,7 +96,7 @@ static int take_patiently(struct gpushm_stream *s, struct reader_frame *ret, uin
 
 	if (r != -EAGAIN || timeout_ms == 0)
 		return r;
-	deadline = wait_deadline(timeout_ms);
+	deadline = clock_deadline(timeout_ms);
 	while (r == -EAGAIN && wait_spin(&spin))
 		r = take(s, ret);
 	if (r != -EAGAIN)
@@ -211,7 +211,7 @@ static int get_frame(struct gpushm_stream *s, uint64_t timeout_ms, struct gpushm
 int follower_next(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
 		  size_t *ret_n, struct gpushm_frame **ret)
 {
-	uint64_t deadline = s->on_gpu ? wait_deadline(timeout_ms) : UINT64_MAX;
+	uint64_t deadline = s->on_gpu ? clock_deadline(timeout_ms) : UINT64_MAX;
 	struct gpushm_frame *f = NULL;
 	int r = get_frame(s, timeout_ms, &f);
 

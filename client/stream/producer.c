@@ -319,7 +319,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 			p->stalled_since = begun;
 			stream_add(&h->stalls, 1);
 		}
-		w->deadline = wait_deadline(w->timeout_ms);
+		w->deadline = clock_deadline(w->timeout_ms);
 		stream_store(&h->waited_ns, p->stalled_since);
 		r = wait_for_slot(s, w);
 		stream_store(&h->waited_ns, 0);

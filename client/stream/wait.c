@@ -86,16 +86,6 @@ void wait_wake(const _Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-uint64_t wait_deadline(uint64_t timeout_ms)
-{
-	uint64_t ns;
-
-	if (__builtin_mul_overflow(timeout_ms, 1000000u, &ns) ||
-	    __builtin_add_overflow(ns, clock_monotonic_ns(), &ns))
-		return UINT64_MAX;
-	return ns;
-}
-
 uint64_t wait_next_step(struct wait_step *step)
 {
 	uint64_t ns = step->ns ? step->ns * 2 : STEP_FIRST_NS;

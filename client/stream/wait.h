@@ -26,9 +26,6 @@ bool wait_words(const struct wait_word *words, size_t n, uint64_t ns);
 /* Wakes all that sleep on the word. */
 void wait_wake(const _Atomic uint32_t *word);
 
-/* CLOCK_MONOTONIC in ns after that time, or UINT64_MAX. */
-uint64_t wait_deadline(uint64_t timeout_ms);
-
 /* How long to sleep before the next look at what no futex tells: `step` grows from call to call. */
 struct wait_step {
 	uint64_t ns;

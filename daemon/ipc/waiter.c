@@ -10,6 +10,7 @@
  */
 #include "daemon/ipc/waiter.h"
 
+#include "proto/base/clock.h"
 #include "proto/limits.h"
 
 #include <string.h>
@@ -188,14 +189,11 @@ static void link_watched(struct waiters *ws, struct waiter *w)
 
 void waiters_insert(struct waiters *ws, struct waiter *w, struct account *account, uint64_t wait_ms)
 {
-	uint64_t now;
-
 	uv_update_time(ws->timer.loop);
-	now = uv_now(ws->timer.loop);
 	w->waiters = ws;
 	w->account = account;
 	work_init(&w->work, take_turn);
-	w->deadline_ms = wait_ms > UINT64_MAX - now ? UINT64_MAX : now + wait_ms;
+	w->deadline_ms = clock_deadline_ms(wait_ms);
 	list_insert(&ws->all, &w->link);
 	ws->n++;
 	if (w->key[0])

@@ -16,6 +16,7 @@
  * is never called from inside a call that frees.
  */
 #include "daemon/pool/pool_internal.h"
+#include "proto/base/clock.h"
 #include "proto/base/size.h"
 
 #include <assert.h>
@@ -117,12 +118,8 @@ void pool_requests_init(struct pool *pool)
 
 static void set_deadline(struct pool_request *r)
 {
-	uv_loop_t *loop = worker_loop(r->pool->worker);
-	uint64_t now;
-
-	uv_update_time(loop);
-	now = uv_now(loop);
-	r->deadline_ms = r->wait_ms > UINT64_MAX - now ? UINT64_MAX : now + r->wait_ms;
+	uv_update_time(worker_loop(r->pool->worker));
+	r->deadline_ms = clock_deadline_ms(r->wait_ms);
 }
 
 static bool may_wait(const struct pool_request *r, const struct fault *f)

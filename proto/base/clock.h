@@ -30,6 +30,35 @@ static inline uint64_t clock_monotonic_ms(void)
 	return clock_monotonic_ns() / 1000000u;
 }
 
+/* When this time from now on is over, in ns of CLOCK_MONOTONIC; UINT64_MAX: never. */
+static inline uint64_t clock_deadline(uint64_t timeout_ms)
+{
+	uint64_t ns;
+
+	if (__builtin_mul_overflow(timeout_ms, 1000000u, &ns) ||
+	    __builtin_add_overflow(ns, clock_monotonic_ns(), &ns))
+		return UINT64_MAX;
+	return ns;
+}
+
+/* Rounded up: no wait ends before its time. 0: it is over; UINT64_MAX: it never is. */
+static inline uint64_t clock_left_ms(uint64_t deadline)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (deadline == UINT64_MAX)
+		return UINT64_MAX;
+	return now < deadline ? (deadline - now - 1) / 1000000u + 1 : 0;
+}
+
+/* The same deadline for clocks in ms that are rounded down, as uv_now() is. */
+static inline uint64_t clock_deadline_ms(uint64_t timeout_ms)
+{
+	uint64_t deadline = clock_deadline(timeout_ms);
+
+	return deadline == UINT64_MAX ? UINT64_MAX : (deadline - 1) / 1000000u + 1;
+}
+
 struct clock_text {
 	char text[32];
 };
