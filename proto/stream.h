@@ -107,7 +107,10 @@ struct stream_head {
 	_Atomic uint32_t state;	     /* enum stream_state */
 	_Atomic uint32_t producers;  /* + 1 with each producer */
 	uint32_t reserved1;
-	uint64_t reserved2[3];
+	/* While the stream has no producer: bit i: the connection of this member of the group has
+	 * ended, its lease has not, and a frame that it holds may come back to the group. */
+	_Atomic uint64_t leaving;
+	uint64_t reserved2[2];
 
 	/* The producer's. */
 	_Atomic uint64_t newest; /* the last frame that was published; 0: none */

@@ -224,18 +224,28 @@ static int take_any(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 
 /* ---- taking ---- */
 
-/* The state was read before the frames were looked for: what is published comes before an end. */
-static int no_frame(uint32_t state)
+/* Another member may have died, and what it holds may come back: the daemon wakes the others when
+ * it knows. */
+static bool is_member_leaving(const struct reader *r)
 {
-	if (state == STREAM_ENDED)
-		return -EPIPE;
-	return state == STREAM_ORPHANED ? -EOWNERDEAD : -EAGAIN;
+	return r->follow == STREAM_SHARE && (stream_load(&r->head->leaving) & ~(1ull << r->index));
 }
 
 /* A member has died since: its frames are still to be taken. */
 static bool is_redo_due(const struct reader *r)
 {
 	return r->follow == STREAM_SHARE && r->group && stream_load(&r->group->redos) != r->redos;
+}
+
+/* The state was read before the frames were looked for: what is published comes before an end, and
+ * so does what dead members held. The daemon gives that back before it clears `leaving`. */
+static int no_frame(const struct reader *r, uint32_t state)
+{
+	if ((state != STREAM_ENDED && state != STREAM_ORPHANED) || is_member_leaving(r))
+		return -EAGAIN;
+	if (is_redo_due(r))
+		return -EINPROGRESS;
+	return state == STREAM_ENDED ? -EPIPE : -EOWNERDEAD;
 }
 
 static void fill_frame(struct reader *r, struct reader_frame *f)
@@ -263,13 +273,11 @@ int reader_try(struct reader *r, struct reader_frame *ret, bool *ret_wake)
 		return -ENOBUFS;
 	state = stream_load(&r->head->state);
 	e = take_any(r, ret, ret_wake);
-	if (e == -ENOENT && state != STREAM_RUNNING && is_redo_due(r))
-		e = -EAGAIN;
 	if (e == 0)
 		fill_frame(r, ret);
 	if (e == -EAGAIN)
 		return -EINPROGRESS;
-	return e == -ENOENT ? no_frame(state) : e;
+	return e == -ENOENT ? no_frame(r, state) : e;
 }
 
 int reader_take(struct reader *r, struct reader_frame *ret, bool *ret_wake)

@@ -405,6 +405,7 @@ int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, en
 	l->filling = b->state == BUFFER_FILLING;
 	l->reader = -1;
 	list_init(&l->process_link);
+	list_init(&l->reader_link);
 	lease_move(l, p);
 	list_insert(&b->leases, &l->buffer_link);
 	++*count_of(l);
@@ -422,6 +423,15 @@ void lease_move(struct lease *l, struct process *p)
 	list_insert(l->filling ? p->leases.next : &p->leases, &l->process_link);
 	p->filling += l->filling;
 	l->process = p;
+	lease_follow(l, l->reader);
+}
+
+void lease_follow(struct lease *l, int reader)
+{
+	l->reader = (int8_t)reader;
+	list_drop(&l->reader_link);
+	if (reader >= 0)
+		list_insert(&l->process->readers, &l->reader_link);
 }
 
 void lease_fill_no_more(struct lease *l)
@@ -439,6 +449,7 @@ struct lease *lease_free(struct lease *l)
 	l->process->filling -= l->filling;
 	--*count_of(l);
 	list_drop(&l->process_link);
+	list_drop(&l->reader_link);
 	list_drop(&l->buffer_link);
 	discharge(&l->charge);
 	free(l);

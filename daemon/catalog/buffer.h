@@ -186,6 +186,7 @@ int buffer_publish(struct buffer *b, enum buffer_state state, struct fault *f);
 struct lease {
 	struct hashtable_link link; /* catalog::leases, by id */
 	struct list process_link;   /* process::leases */
+	struct list reader_link;    /* process::readers, while it follows a stream */
 	struct list buffer_link;    /* buffer::leases */
 	struct charge charge;	    /* against the holder's account */
 	struct process *process;
@@ -205,6 +206,9 @@ int lease_new(struct accounts *accounts, struct process *p, struct buffer *b, en
 
 /* Makes it a lease of this process. */
 void lease_move(struct lease *l, struct process *p);
+
+/* It has this seat of its buffer's stream; -1: it has none any more. */
+void lease_follow(struct lease *l, int reader);
 
 /* Its buffer is not filled any more, or nobody needs to know. */
 void lease_fill_no_more(struct lease *l);

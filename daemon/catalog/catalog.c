@@ -544,9 +544,12 @@ int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p)
 	l->process = p;
 	r = record_lease(c, l, LEASE_MOVED);
 	l->process = former;
-	if (r == 0)
-		lease_move(l, p);
-	return r;
+	if (r < 0)
+		return r;
+	lease_move(l, p);
+	if (l->reader >= 0)
+		stream_return(l->buffer->stream, (uint32_t)l->reader);
+	return 0;
 }
 
 void catalog_end_lease(struct catalog *c, struct lease *l)

@@ -261,8 +261,15 @@ int catalog_lend_page(const struct lease *l, uint32_t page, struct stream_lent *
  * it. */
 void catalog_leave_stream(struct catalog *c, struct lease *l, bool closed);
 
-/* Queues, as work of the streams' owners, a look for readers whose GPU holds up the producer's.
- * Call it periodically. */
+/* The process's connection has ended: groups whose streams have no producer any more wait for what
+ * becomes of the frames that it holds. */
+void catalog_suspect_readers(struct process *p);
+
+/* Finds for which members' frames the stream's group waits. */
+void catalog_find_leaving(struct stream *s);
+
+/* Queues, as work of the streams' owners, a look for readers whose GPU holds up the producer's, and
+ * at members that may have died. Call it periodically. */
 void catalog_look_at_streams(struct catalog *c, struct turns *turns);
 
 /* The buffer ends. */

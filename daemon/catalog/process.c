@@ -15,6 +15,7 @@
 #include "proto/base/own.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -92,6 +93,14 @@ static int identify(struct pidfds *pidfds, int socket, const struct process_rule
 	return 0;
 }
 
+static void init_lists(struct process *p)
+{
+	list_init(&p->link);
+	list_init(&p->pidfd_link);
+	list_init(&p->leases);
+	list_init(&p->readers);
+}
+
 int process_identify(struct pidfds *pidfds, int socket, const struct process_rules *rules,
 		     struct process **ret, struct fault *f)
 {
@@ -100,9 +109,8 @@ int process_identify(struct pidfds *pidfds, int socket, const struct process_rul
 
 	if (!p)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");
-	list_init(&p->link);
-	list_init(&p->pidfd_link);
-	list_init(&p->leases);
+	init_lists(p);
+	p->socket = socket;
 	r = identify(pidfds, socket, rules, p, f);
 	if (r < 0) {
 		process_free(p);
@@ -158,9 +166,8 @@ int process_adopt(struct pidfds *pidfds, const struct process *told, int pidfd,
 		return -ENOMEM;
 	*p = *told;
 	p->groups = NULL;
-	list_init(&p->link);
-	list_init(&p->pidfd_link);
-	list_init(&p->leases);
+	p->socket = -1;
+	init_lists(p);
 	p->pidfd = NULL;
 	r = watch_again(pidfds, p, &fd);
 	if (r < 0)
@@ -179,6 +186,13 @@ bool process_is_same(const struct process *a, const struct process *b)
 {
 	return a == b || (a->uid == b->uid && a->pid == b->pid && a->start_time != 0 &&
 			  a->start_time == b->start_time);
+}
+
+bool process_has_left(const struct process *p)
+{
+	struct pollfd end = { .fd = p->socket, .events = POLLRDHUP };
+
+	return p->socket < 0 || poll(&end, 1, 0) > 0;
 }
 
 struct process *process_free(struct process *p)

@@ -26,9 +26,11 @@ struct process {
 	bool admin;		/* root, the daemon's own user, or in the admin group */
 	bool unmapped;		/* its uid may be any user's: process_rules::unmapped_uid */
 	char command[16];	/* for people; no decision depends on it */
+	int socket;		/* of the connection, borrowed; -1: it is closed */
 	uint64_t session;	/* of the connection; a client that reconnects names it */
 	struct pidfd *pidfd;	/* shared; NULL: it can't be watched (unwatched-clients=trust) */
 	struct list leases;	/* lease::process_link; first those of buffers being filled */
+	struct list readers;	/* lease::reader_link: those that follow a stream */
 	uint32_t filling;	/* leases whose buffer is being filled */
 	uint64_t suspect_ns;	/* CLOCK_REALTIME: when its connection closed; 0: it is open */
 	struct list pidfd_link; /* pidfd::suspects */
@@ -72,6 +74,9 @@ bool process_needs_pidfd(const struct process *p);
 
 /* Whether both are connections of one process; false also if that is not known. */
 bool process_is_same(const struct process *a, const struct process *b);
+
+/* Whether its connection has ended, also if the daemon has not come to read that yet. */
+bool process_has_left(const struct process *p);
 
 /* It must hold no lease. NULL is allowed. Returns NULL. */
 struct process *process_free(struct process *p);

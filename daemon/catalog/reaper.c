@@ -132,6 +132,8 @@ void reaper_adopt(struct reaper *r, struct process *p)
 	p->reaper = r;
 	work_init(&p->work, take_turn);
 	p->suspect_ns = clock_realtime_ns();
+	p->socket = -1;
+	catalog_suspect_readers(p);
 	list_insert(&r->suspects, &p->link);
 	r->n++;
 	if (p->pidfd)

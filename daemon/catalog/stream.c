@@ -299,6 +299,44 @@ void stream_leave(struct stream *s, uint32_t index)
 	wake_all(s, index);
 }
 
+/* Nobody gets what a member held that was dropped, or that may get a frame at most once. */
+static bool may_give_back(const struct stream *s, uint32_t index)
+{
+	const struct stream_reader *r = &s->readers[index];
+
+	return r->page && r->follow == STREAM_SHARE && !r->dropped &&
+	       s->words.shape.delivery == STREAM_AT_LEAST_ONCE;
+}
+
+/* Without a look at what it holds, because a process may follow many streams. While there is a
+ * producer nobody asks; its end looks. */
+void stream_suspect(struct stream *s, uint32_t index)
+{
+	if (s->state == STREAM_RUNNING || !may_give_back(s, index))
+		return;
+	s->leaving = true;
+	stream_words_suspect(&s->words, index);
+}
+
+void stream_return(struct stream *s, uint32_t index)
+{
+	if (!s->leaving)
+		return;
+	stream_words_return(&s->words, index);
+	wake(&s->words.head->wake);
+}
+
+void stream_find_leaving(struct stream *s, uint64_t left)
+{
+	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
+
+	for (uint32_t i = 0; i < s->words.shape.readers; i++)
+		if (left & 1ull << i && may_give_back(s, i))
+			pages[i] = page_of(s, i);
+	s->leaving = stream_words_find_leaving(&s->words, pages) != 0;
+	wake(&s->words.head->wake);
+}
+
 void stream_clear_seat(struct stream *s, uint32_t index)
 {
 	const struct stream_head *h = s->words.head;

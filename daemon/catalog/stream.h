@@ -44,7 +44,8 @@ struct stream {
 	uint32_t n_readers;
 	uint32_t producers, drops;   /* so far */
 	uint64_t joins;		     /* so far: the last generation */
-	struct work work;	     /* the look for readers that hold it up */
+	bool leaving;		     /* the words name members that may have died */
+	struct work work;	     /* the look for readers that hold it up, and at such members */
 	struct stream_counts before; /* what they were when this daemon began */
 };
 
@@ -111,6 +112,14 @@ void stream_drop(struct stream *s, uint32_t index);
 
 /* Its lease has ended: its claims end, if it was not dropped. */
 void stream_leave(struct stream *s, uint32_t index);
+
+/* The reader's connection has ended, or it has come back. */
+void stream_suspect(struct stream *s, uint32_t index);
+void stream_return(struct stream *s, uint32_t index);
+
+/* Tells the group for which of its members' frames it waits when the stream has no producer any
+ * more. left: bit i: the connection of reader i has ended. */
+void stream_find_leaving(struct stream *s, uint64_t left);
 
 /* Nobody has this seat; if the words say otherwise, the page of its reader is lost. */
 void stream_clear_seat(struct stream *s, uint32_t index);

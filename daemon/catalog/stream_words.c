@@ -218,6 +218,7 @@ static void leave_group(const struct stream_words *w, uint32_t reader,
 		if (is_unfinished(&page->claims[i]))
 			hand_back(w, i, reader);
 	stream_add(&w->group->redos, 1);
+	clear_bit(&w->head->leaving, reader);
 	clear_bit(&w->head->sharing, reader);
 	if (stream_load(&w->head->sharing) == 0 && !w->shape.keep_queue)
 		close_group(w);
@@ -269,6 +270,40 @@ void stream_words_free_seat(const struct stream_words *w, uint32_t reader,
 	end_claims(w, page);
 	stream_store(&w->head->seats[reader].state, STREAM_SEAT_FREE);
 	stream_add(&w->head->wake, 1);
+}
+
+/* ---- members that may have died ---- */
+
+static bool holds_frame(const struct stream_words *w, const struct stream_reader_page *page)
+{
+	for (uint32_t i = 0; i < w->shape.slots; i++)
+		if (is_unfinished(&page->claims[i]))
+			return true;
+	return false;
+}
+
+void stream_words_suspect(const struct stream_words *w, uint32_t reader)
+{
+	set_bit(&w->head->leaving, reader);
+}
+
+void stream_words_return(const struct stream_words *w, uint32_t reader)
+{
+	clear_bit(&w->head->leaving, reader);
+	stream_add(&w->head->wake, 1);
+}
+
+uint64_t stream_words_find_leaving(const struct stream_words *w,
+				   struct stream_reader_page *const *pages)
+{
+	uint64_t found = 0;
+
+	for (uint32_t i = 0; i < w->shape.readers; i++)
+		if (pages[i] && holds_frame(w, pages[i]))
+			found |= 1ull << i;
+	stream_store(&w->head->leaving, found);
+	stream_add(&w->head->wake, 1);
+	return found;
 }
 
 /* ---- a GPU that waits ---- */

@@ -5,9 +5,9 @@
  * which hurts those alone who wrote it. Each of them can be done again after a daemon that died in
  * it.
  *
- * Futexes: each function but the first two has changed head->wake, and the caller wakes it; after
- * stream_words_leave() and stream_words_drop() also released_count of the reader's page, if there
- * is one.
+ * Futexes: each function but the first two and stream_words_suspect() has changed head->wake, and
+ * the caller wakes it; after stream_words_leave() and stream_words_drop() also released_count of
+ * the reader's page, if there is one.
  */
 #pragma once
 
@@ -58,6 +58,17 @@ void stream_words_drop(const struct stream_words *w, uint32_t reader,
 /* The lease of a reader that was dropped has ended. */
 void stream_words_free_seat(const struct stream_words *w, uint32_t reader,
 			    struct stream_reader_page *page);
+
+/* A member of the group may have died, and perhaps holds a frame: the group waits for what becomes
+ * of it before it takes the end of the stream for its own. */
+void stream_words_suspect(const struct stream_words *w, uint32_t reader);
+/* It lives. */
+void stream_words_return(const struct stream_words *w, uint32_t reader);
+/* Looks which of those members hold a frame, and waits for these alone: before
+ * stream_words_end() and stream_words_orphan(), and now and then behind them. pages: of those that
+ * may have died; NULL: the others. Returns who holds one (bit i). */
+uint64_t stream_words_find_leaving(const struct stream_words *w,
+				   struct stream_reader_page *const *pages);
 
 /* The readers (bit i) for whom the producer's GPU has waited for longer than the limit. Also ends
  * once more the claims of readers that were dropped, which they may have written over. pages: by

@@ -211,7 +211,7 @@ static void free_seat(struct catalog *c, struct lease *l)
 
 	record_reader(c, l, READER_GONE);
 	stream_free_seat(s, index, &c->retired_pages);
-	l->reader = -1;
+	lease_follow(l, -1);
 	l->left = true;
 }
 
@@ -231,7 +231,7 @@ int catalog_join(struct catalog *c, struct lease *l, const struct stream_reader 
 	r = stream_take_seat(&c->accounts, s, l->process->uid, &reader, &index, f);
 	if (r < 0)
 		return r;
-	l->reader = (int8_t)index;
+	lease_follow(l, (int)index);
 	r = record_reader(c, l, READER_JOINED);
 	if (r < 0) {
 		free_seat(c, l);
@@ -345,6 +345,31 @@ int catalog_lend_page(const struct lease *l, uint32_t page, struct stream_lent *
 	return r;
 }
 
+/* ---- members that may have died ---- */
+
+void catalog_suspect_readers(struct process *p)
+{
+	struct lease *l;
+
+	list_foreach (l, &p->readers, reader_link)
+		stream_suspect(l->buffer->stream, (uint32_t)l->reader);
+}
+
+/* A connection may have ended although its turn to say so has not come: its user may have had too
+ * many turns, or the process sent something before it died. */
+void catalog_find_leaving(struct stream *s)
+{
+	uint64_t left = 0;
+
+	for (uint32_t i = 0; i < s->words.shape.readers; i++) {
+		const struct stream_reader *r = &s->readers[i];
+
+		if (r->page && r->follow == STREAM_SHARE && process_has_left(r->lease->process))
+			left |= 1ull << i;
+	}
+	stream_find_leaving(s, left);
+}
+
 /* ---- the end of a lease ---- */
 
 /* The stream goes on without its producer. */
@@ -384,6 +409,7 @@ static void end_stream(struct catalog *c, struct buffer *b)
 void catalog_producer_left(struct catalog *c, struct buffer *b, const struct process *p,
 			   bool closed)
 {
+	catalog_find_leaving(b->stream);
 	if (closed || stream_says_ended(b->stream))
 		end_stream(c, b);
 	else
@@ -460,7 +486,7 @@ struct stream_states catalog_stream_states(const struct catalog *c, uint64_t now
 	return all;
 }
 
-/* ---- readers that hold up the producer on a GPU ---- */
+/* ---- readers that hold up others ---- */
 
 static bool run_work(struct work *w)
 {
@@ -474,6 +500,8 @@ static bool run_work(struct work *w)
 	for (uint32_t i = 0; i < s->words.shape.readers; i++)
 		if (stuck & 1ull << i && s->readers[i].page && !s->readers[i].dropped)
 			drop_reader(s->catalog, s, i, why);
+	if (s->leaving)
+		catalog_find_leaving(s);
 	return false;
 }
 
@@ -482,6 +510,7 @@ void catalog_look_at_streams(struct catalog *c, struct turns *turns)
 	struct stream *s;
 
 	list_foreach (s, &c->streams, link)
-		if (s->producer && s->n_readers && s->words.shape.limit_ms != UINT64_MAX)
+		if (s->leaving ||
+		    (s->producer && s->n_readers && s->words.shape.limit_ms != UINT64_MAX))
 			turns_add(turns, s->buffer->bytes_charge.account, &s->work);
 }

@@ -442,7 +442,7 @@ static int adopt_seat(const struct target *t, struct stream *s, const Gpushm__Jo
 		return r;
 	s->readers[m->reader].page->fd_index = m->page;
 	if (l)
-		l->reader = (int8_t)m->reader;
+		lease_follow(l, (int)m->reader);
 	if (!l || m->dropped)
 		return 0;
 	if (stream_was_dropped(s, m->reader))
@@ -481,29 +481,34 @@ static int adopt_reader(const struct target *t, const Gpushm__Journal__Reader *m
 }
 
 /* Seats of readers that are not in the journal, because its end is damaged. */
-static void clear_seats(struct catalog *c)
+static void clear_seats(struct stream *s)
 {
-	struct stream *s;
-
-	list_foreach (s, &c->streams, link)
-		for (uint32_t i = 0; i < s->words.shape.readers; i++)
-			if (!s->readers[i].page)
-				stream_clear_seat(s, i);
+	for (uint32_t i = 0; i < s->words.shape.readers; i++)
+		if (!s->readers[i].page)
+			stream_clear_seat(s, i);
 }
+
+/* A producer's end comes behind that of readers: what a dead member held is there before that. */
 
 static int adopt_members(struct replay *r, struct target *t)
 {
+	struct stream *s;
 	struct item *it;
 	int err = 0;
 
-	list_foreach (it, &r->streams, link)
-		adopt_producer(r, t, (Gpushm__Journal__Stream *)it->message);
 	list_foreach (it, &r->readers, link)
 		if (err == 0)
 			err = adopt_reader(t, (Gpushm__Journal__Reader *)it->message);
-	if (err == 0)
-		clear_seats(t->catalog);
-	return err;
+	if (err < 0)
+		return err;
+	list_foreach (s, &t->catalog->streams, link)
+		clear_seats(s);
+	list_foreach (it, &r->streams, link)
+		adopt_producer(r, t, (Gpushm__Journal__Stream *)it->message);
+	list_foreach (s, &t->catalog->streams, link)
+		if (s->state != STREAM_RUNNING)
+			catalog_find_leaving(s);
+	return 0;
 }
 
 static int adopt_all(struct replay *r, struct target *t)

@@ -300,6 +300,83 @@ START_TEST(readers_join_and_leave_under_load)
 }
 END_TEST
 
+/* ---- members that may have died ---- */
+
+static void produce_one(struct fixture *f)
+{
+	struct writer_blocker blocker;
+	struct writer_slot slot;
+	struct writer w;
+
+	ck_assert_int_eq(writer_init(&w, f->words.head, f->words.group), 0);
+	map_pages(f, &w);
+	ck_assert_int_eq(writer_take(&w, false, 1, &slot, &blocker), 0);
+	writer_publish(&w, &slot, true, 1, NULL, 0);
+	writer_done(&w);
+}
+
+static void expect(struct reader *r, int wanted, struct reader_frame *ret)
+{
+	bool wake;
+
+	ck_assert_int_eq(reader_take(r, ret, &wake), wanted);
+}
+
+START_TEST(a_member_ends_before_a_dead_ones_frame_comes_back)
+{
+	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
+	struct reader dead, living;
+	struct reader_frame frame;
+	struct fixture f;
+	struct member m[2] = { { .f = &f, .index = 0, .follow = STREAM_SHARE },
+			       { .f = &f, .index = 1, .follow = STREAM_SHARE } };
+
+	set_up(&f, 4, 2, 0, 1);
+	join(&m[0], &dead);
+	join(&m[1], &living);
+	produce_one(&f);
+	expect(&dead, 0, &frame);
+	pages[0] = f.pages[0];
+	pages[1] = f.pages[1];
+	ck_assert_uint_eq(stream_words_find_leaving(&f.words, pages), 1);
+	stream_words_end(&f.words);
+	expect(&living, -EAGAIN, &frame);
+	stream_words_return(&f.words, 0);
+	expect(&living, -EPIPE, &frame);
+	stream_words_suspect(&f.words, 0);
+	expect(&living, -EAGAIN, &frame);
+	leave(&m[0]);
+	expect(&living, 0, &frame);
+	ck_assert_uint_eq(frame.seq, 1);
+	reader_release(&living, &frame);
+	expect(&living, -EPIPE, &frame);
+	tear_down(&f);
+}
+END_TEST
+
+START_TEST(a_member_waits_for_itself_or_for_a_frame_that_is_done)
+{
+	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
+	struct reader_frame frame;
+	struct reader reader;
+	struct fixture f;
+	struct member m = { .f = &f, .index = 0, .follow = STREAM_SHARE };
+
+	set_up(&f, 4, 1, 0, 1);
+	join(&m, &reader);
+	produce_one(&f);
+	expect(&reader, 0, &frame);
+	stream_words_orphan(&f.words);
+	stream_words_suspect(&f.words, 0);
+	reader_release(&reader, &frame);
+	expect(&reader, -EOWNERDEAD, &frame);
+	pages[0] = f.pages[0];
+	ck_assert_uint_eq(stream_words_find_leaving(&f.words, pages), 0);
+	ck_assert_uint_eq(f.words.head->leaving, 0);
+	tear_down(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("stream_words");
@@ -312,6 +389,8 @@ int main(void)
 	tcase_add_test(t, numbers_wrap);
 	tcase_add_test(t, sixty_four_readers);
 	tcase_add_test(t, readers_join_and_leave_under_load);
+	tcase_add_test(t, a_member_ends_before_a_dead_ones_frame_comes_back);
+	tcase_add_test(t, a_member_waits_for_itself_or_for_a_frame_that_is_done);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
 	failed = srunner_ntests_failed(r);

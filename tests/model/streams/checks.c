@@ -159,6 +159,13 @@ static bool is_done_with(uint32_t reader)
 				   world.thread[READER + reader].block == BLOCK_DONE);
 }
 
+/* Its holder had died when the producer's end was told, so it comes back. */
+static bool comes_back(const struct frame *f)
+{
+	return f->holder != NOBODY && !f->done && !f->releasing && !is_over(f->holder) &&
+	       world.left & 1u << f->holder && plan->delivery != STREAM_AT_MOST_ONCE;
+}
+
 /* A frame of the group that nobody has done and nobody is going to do. */
 static bool is_forgotten(const struct frame *f, uint64_t seq)
 {
@@ -187,6 +194,8 @@ static void check_share_end(void)
 	     seq = stream_next(seq)) {
 		const struct frame *f = &world.frame[frame_index(seq)];
 
+		if (comes_back(f))
+			violate("`share` ends before a dead member's frame has come back");
 		forgotten += is_forgotten(f, seq);
 		maybe += f->releasing || (f->holder != NOBODY && !f->done && !is_alive(f->holder) &&
 					  !is_over(f->holder));

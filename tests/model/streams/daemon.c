@@ -20,6 +20,27 @@ static struct stream_reader_page *subject_page(void)
 	return page_of(subject(), world_followers[subject()].page);
 }
 
+/* Whether the group waits for what members hold that may have died. */
+static bool may_give_back(void)
+{
+	bool shares = false;
+
+	for (uint32_t i = 0; i < READERS; i++)
+		shares |= plan->reader[i].follow == STREAM_SHARE;
+	return shares && plan->delivery != STREAM_AT_MOST_ONCE;
+}
+
+static void look_who_left(void)
+{
+	world.leavers = 0;
+	for (uint32_t i = 0; i < READERS; i++)
+		if (world.thread[READER + i].dead && !world.thread[READER + i].buried &&
+		    plan->reader[i].follow == STREAM_SHARE)
+			world.leavers |= (uint8_t)(1u << i);
+	if (head()->state == STREAM_RUNNING)
+		world.left = world.leavers;
+}
+
 /* ---- operations ---- */
 
 static void join(void)
@@ -45,10 +66,25 @@ static void leave(void)
 		stream_words_leave(&w, subject(), subject_page());
 }
 
+/* The end of a producer: the daemon looks which members have left before it tells of it. */
+static void find_leaving(void)
+{
+	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
+	struct stream_words w = words();
+
+	for (uint32_t i = 0; i < READERS; i++)
+		if (world.leavers & 1u << i)
+			pages[i] = page_of(i, world_followers[i].page);
+	if (may_give_back())
+		stream_words_find_leaving(&w, pages);
+}
+
 static void operate(void)
 {
 	struct stream_words w = words();
 
+	if (world.daemon_op == END || world.daemon_op == ORPHAN)
+		find_leaving();
 	switch (world.daemon_op) {
 	case JOIN:
 		join();
@@ -65,6 +101,10 @@ static void operate(void)
 	case ORPHAN:
 		stream_words_orphan(&w);
 		break;
+	case SUSPECT:
+		stream_words_suspect(&w, subject());
+		machine_next(REPLY);
+		return;
 	default:
 		stream_words_begin(&w, world.producers + 1u);
 	}
@@ -131,7 +171,10 @@ bool daemon_can_start(enum thread_id id)
 
 	if (world.daemon_op != NO_REQUEST)
 		return false;
-	return t->dead ? t->gone && !t->buried : t->request != NO_REQUEST;
+	if (t->dead && !t->gone)
+		return id != PRODUCER && !t->suspected && may_give_back() &&
+		       head()->state != STREAM_RUNNING;
+	return t->dead ? !t->buried : t->request != NO_REQUEST;
 }
 
 static void begin_join(uint32_t reader)
@@ -154,6 +197,9 @@ static void start(uint32_t op, enum thread_id id)
 	world.daemon_for = (uint8_t)id;
 	if (op == JOIN)
 		begin_join((uint32_t)id - READER);
+	if (op == END || op == ORPHAN)
+		look_who_left();
+	world.thread[id].suspected = op == SUSPECT;
 	machine_start(DAEMON, daemon_phase);
 }
 
@@ -162,7 +208,10 @@ void daemon_start(enum thread_id id)
 	const struct thread *t = &world.thread[id];
 
 	machine_say("begins an operation");
-	start(t->dead ? (id == PRODUCER ? ORPHAN : LEAVE) : t->request, id);
+	if (t->dead && !t->gone)
+		start(SUSPECT, id);
+	else
+		start(t->dead ? (id == PRODUCER ? ORPHAN : LEAVE) : t->request, id);
 }
 
 bool daemon_can_drop(uint32_t reader)
@@ -194,6 +243,7 @@ void daemon_restart(void)
 	memset(logs[DAEMON], 0, sizeof(logs[DAEMON]));
 	world.thread[DAEMON].n_log = 0;
 	machine_say("dies, and its successor does it again");
+	look_who_left();
 	machine_start(DAEMON, daemon_phase);
 }
 

@@ -77,6 +77,13 @@ mutant "nobody is woken by a reader's end" every-death $daemon 's/^\t\tstream_ad
 mutant "a joining reader begins with the frame before" share-2 $daemon 's/stream_store\(word, stream_next\(stream_load\(&w->head->newest\)\)\);/(void)0;/'
 mutant "a dead member's frames are forgotten" share-death-1 $daemon 's/^\t\t\thand_back\(w, i, reader\);/\t\t\t;/'
 mutant "a dead member's frames are redone, done or not" share-death-1 $daemon 's/^\t\tif \(is_unfinished\(&page->claims\[i\]\)\)//'
+mutant "a member ends before a dead one's frame comes back" share-death-1 $reader 's/^\treturn r->follow == STREAM_SHARE && \(stream_load\(&r->head->leaving\).*/\treturn false;/'
+mutant "a member looks who leaves behind what is redone" share-death-1 $reader \
+	's/ \|\| is_member_leaving\(r\)\)/)/; s/^\treturn state == STREAM_ENDED \? -EPIPE : -EOWNERDEAD;/\tif (is_member_leaving(r))\n\t\treturn -EAGAIN;\n&/'
+mutant "a producer ends and nobody looks which members leave" share-death-1 $daemon 's/^\tstream_store\(&w->head->leaving, found\);//'
+mutant "a member has left before its frame is to be redone" share-death-1 $daemon \
+	's/^\tfor \(uint32_t i = 0; page && i < w->shape\.slots; i\+\+\)$/\tclear_bit(\&w->head->leaving, reader);\n&/'
+mutant "a producer dies and nobody looks which members leave" share-both-die $daemon 's/^\tstream_store\(&w->head->leaving, found\);//'
 
 echo "$((100 * (mutants - missed) / mutants))%: Checks: $mutants, Failures: $missed, Errors: 0"
 [ $missed -eq 0 ]

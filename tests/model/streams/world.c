@@ -24,6 +24,8 @@ static enum word word_of_head(size_t at)
 		return WORD_EVERY;
 	case offsetof(struct stream_head, sharing):
 		return WORD_SHARING;
+	case offsetof(struct stream_head, leaving):
+		return WORD_LEAVING;
 	case offsetof(struct stream_head, group_open):
 		return WORD_GROUP_OPEN;
 	case offsetof(struct stream_head, state):
@@ -139,6 +141,7 @@ const char *word_name(enum word w)
 		[WORD_ACTIVE] = "active",
 		[WORD_EVERY] = "every",
 		[WORD_SHARING] = "sharing",
+		[WORD_LEAVING] = "leaving",
 		[WORD_GROUP_OPEN] = "group_open",
 		[WORD_STATE] = "state",
 		[WORD_NEWEST] = "newest",

@@ -41,11 +41,12 @@ enum block {
 	BLOCK_DONE
 };
 
-enum request { NO_REQUEST, JOIN, LEAVE, DROP, END, ORPHAN, BEGIN };
+enum request { NO_REQUEST, JOIN, LEAVE, DROP, END, ORPHAN, BEGIN, SUSPECT };
 
 struct thread {
 	uint8_t phase, block, paused, request; /* paused: the reason before it was woken */
 	uint8_t dead, gone, buried; /* buried: the daemon has seen that the process is gone */
+	uint8_t suspected;	    /* the daemon has seen that its connection has ended */
 	uint8_t begun;		    /* others may have noticed a step of this phase */
 	uint16_t n_log;		    /* results of the steps of this phase */
 };
@@ -114,6 +115,9 @@ struct world {
 	struct frame frame[FRAMES_MAX];
 	uint64_t contents[SLOTS_MAX]; /* contents_of(), or DIRTY */
 	uint8_t daemon_op, daemon_for, deaths, drops, restarts, producers;
+	/* Bit i: reader i had died when the daemon began to end the producer; left: and nobody had
+	 * seen an end before. */
+	uint8_t leavers, left;
 	uint64_t generations;
 };
 #define DIRTY UINT64_MAX
@@ -161,6 +165,7 @@ enum word {
 	WORD_ACTIVE,
 	WORD_EVERY,
 	WORD_SHARING,
+	WORD_LEAVING,
 	WORD_GROUP_OPEN,
 	WORD_STATE,
 	WORD_NEWEST,

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A member of a `share` group has gone, its process perhaps not, and the stream has no producer any
+ * more. What the member holds may come back to the group, so the others must not take the end of
+ * the stream for their own before the daemon knows. The member and the producer are actors: the
+ * test writes the words for them. The other member is the library.
+ */
+#include "client/gpushm_stream.h"
+#include "proto/base/own.h"
+#include "tests/lib/kept.h"
+#include "tests/lib/raw_stream.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+static struct actor producer_process, member_process;
+static struct raw p, q;
+static uint64_t producer, member, p_session, q_session;
+static struct stream_head *head;
+static struct stream_reader_page *own;
+static struct stream_group_page *group;
+static struct gpushm_stream *r;
+static uint32_t seat;
+
+/* Frame 1 is the member's, and there is no other. */
+static void take_frame(void)
+{
+	raw_publish_frame(head, 0, 1, true);
+	own->claims[0].claim = stream_claim_word(1, STREAM_CLAIMED);
+	group->owner[0] = stream_owner(1, seat);
+	group->next = 2;
+}
+
+static void begin(uint32_t delivery)
+{
+	producer = raw_create(&p, "s", RAW_SLOTS * RAW_SLOT_BYTES);
+	ck_assert_int_eq(raw_call(&p, REQUEST(STREAM, Stream, stream, SET(lease, producer),
+					      SET(slots, RAW_SLOTS), SET(readers, RAW_READERS),
+					      SET(slot_bytes, RAW_SLOT_BYTES),
+					      SET(delivery, delivery))),
+			 0);
+	raw_publish(&p, producer, GPUSHM__PROTO__STATE__STATE_SHARED);
+	member = raw_open(&q, "s");
+	head = raw_map_page(&p, producer, STREAM_PAGE_HEAD);
+	seat = raw_join(&q, member, STREAM_SHARE);
+	own = raw_map_page(&q, member, STREAM_PAGE_READER + seat);
+	group = raw_map_page(&q, member, STREAM_PAGE_GROUP);
+	ck_assert_msg(gpushm_stream_open(c, "s", GPUSHM_SHARE, 1, 0, NULL, &r) == 0, "%s",
+		      gpushm_error());
+}
+
+static void setup(void)
+{
+	kept_setup();
+	actor_start(&producer_process, k.socket, getuid(), getgid());
+	actor_start(&member_process, k.socket, getuid(), getgid());
+	p_session = raw_greet_as(&p, &producer_process);
+	q_session = raw_greet_as(&q, &member_process);
+	begin(STREAM_AT_LEAST_ONCE);
+}
+
+static void end(struct actor *a, struct raw *conn)
+{
+	raw_close(conn);
+	if (a->pid)
+		actor_kill(a);
+}
+
+static void teardown(void)
+{
+	r = gpushm_stream_close(r);
+	end(&producer_process, &p);
+	end(&member_process, &q);
+	client_await(client_status().leases == 0);
+	gpushm_unlink(c, "s");
+	client_await(supervisor_count(&k, 's') == 0);
+	kept_teardown();
+}
+
+static void reclaim(struct raw *conn, struct actor *a, uint64_t *session, uint64_t lease)
+{
+	uint64_t former = *session;
+
+	raw_close(conn);
+	*session = raw_greet_as(conn, a);
+	ck_assert_int_eq(raw_call(conn, REQUEST(RECLAIM, Reclaim, reclaim, SET(session, former),
+						.n_leases = 1, .leases = &lease, SET(last, true))),
+			 0);
+	ck_assert_uint_eq(conn->reply->reclaimed->n_lost, 0);
+}
+
+static void expect(int wanted, uint64_t timeout_ms)
+{
+	struct gpushm_frame *f = NULL;
+	int e = gpushm_frame_next(r, GPUSHM_ON_HOST, timeout_ms, &f);
+
+	ck_assert_msg(e == wanted, "%d and not %d: %s", e, wanted, gpushm_error());
+	if (e < 0)
+		return;
+	ck_assert_uint_eq(gpushm_frame_seq(f), 1);
+	ck_assert_int_eq(gpushm_frame_release(f, GPUSHM_ON_HOST), 0);
+}
+
+/* The member's process ends, and its frame comes back before the end. */
+static void expect_frame_and(int end_of_stream)
+{
+	expect(-ETIMEDOUT, 50);
+	end(&member_process, &q);
+	expect(0, 60000);
+	expect(end_of_stream, 60000);
+	ck_assert_uint_eq(head->leaving, 0);
+}
+
+/* ---- the end of the stream ---- */
+
+START_TEST(a_stream_ends_before_a_dead_members_frame)
+{
+	take_frame();
+	raw_close(&q);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	ck_assert_uint_eq(head->state, STREAM_ENDED);
+	expect_frame_and(-EPIPE);
+}
+END_TEST
+
+START_TEST(a_stream_is_orphaned_before_a_dead_members_frame)
+{
+	take_frame();
+	raw_close(&q);
+	end(&producer_process, &p);
+	client_await(head->state == STREAM_ORPHANED);
+	expect_frame_and(-EOWNERDEAD);
+}
+END_TEST
+
+static void *see_end(void *ret_leaving)
+{
+	while (head->state == STREAM_RUNNING)
+		;
+	*(uint64_t *)ret_leaving = head->leaving;
+	return NULL;
+}
+
+/* The daemon reads a request or two of a connection, and then one of the next. */
+START_TEST(a_hangup_waits_for_its_turn_and_the_end_does_not)
+{
+	uint64_t leaving = 0;
+	pthread_t looking;
+
+	take_frame();
+	kill(k.pid, SIGSTOP);
+	for (int i = 0; i < 250; i++)
+		ck_assert_int_eq(raw_request(&q, REQUEST(CLOSE, Close, close, SET(lease, 7),
+							 SET(quiet, true))),
+				 0);
+	raw_close(&q);
+	raw_request(&p, REQUEST(CLOSE, Close, close, SET(lease, producer)));
+	pthread_create(&looking, NULL, see_end, &leaving);
+	kill(k.pid, SIGCONT);
+	pthread_join(looking, NULL);
+	ck_assert_uint_eq(leaving, 1u << seat);
+	ck_assert_int_eq(raw_receive(&p), 0);
+	expect_frame_and(-EPIPE);
+}
+END_TEST
+
+/* Nobody can know that a member that still runs is going to die; but who is still there when it
+ * does gets its frame. */
+START_TEST(a_member_that_dies_behind_the_end_is_forgotten)
+{
+	take_frame();
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	ck_assert_uint_eq(head->leaving, 0);
+	expect(-EPIPE, 60000);
+	raw_close(&q);
+	client_await(head->leaving == 1u << seat);
+	expect_frame_and(-EPIPE);
+}
+END_TEST
+
+static void *await_end(void *arg)
+{
+	expect(-EPIPE, 60000);
+	return NULL;
+}
+
+START_TEST(a_member_that_comes_back_wakes_nobody)
+{
+	pthread_t waiting;
+
+	take_frame();
+	raw_close(&q);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	expect(-ETIMEDOUT, 20);
+	pthread_create(&waiting, NULL, await_end, NULL);
+	reclaim(&q, &member_process, &q_session, member);
+	ck_assert_uint_eq(head->leaving, 0);
+	pthread_join(waiting, NULL);
+}
+END_TEST
+
+START_TEST(a_group_waits_for_a_member_that_holds_nothing)
+{
+	raw_close(&q);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	expect(-EPIPE, 0);
+}
+END_TEST
+
+START_TEST(a_group_waits_for_a_frame_that_nobody_gets)
+{
+	r = gpushm_stream_close(r);
+	raw_close_lease(&q, member);
+	raw_close_lease(&p, producer);
+	gpushm_unlink(c, "s");
+	begin(STREAM_AT_MOST_ONCE);
+	take_frame();
+	raw_close(&q);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	expect(-EPIPE, 0);
+}
+END_TEST
+
+/* ---- the daemon's death ---- */
+
+/* A member that has not come back may take frames, and release them. */
+START_TEST(a_group_waits_for_a_member_that_does_not_come_back)
+{
+	kept_crash();
+	take_frame();
+	reclaim(&p, &producer_process, &p_session, producer);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	ck_assert_uint_eq(head->leaving, 1u << seat);
+	expect(-ETIMEDOUT, 20);
+	own->claims[0].claim = 0;
+	expect(-EPIPE, 60000);
+}
+END_TEST
+
+START_TEST(a_successor_does_not_know_who_leaves)
+{
+	take_frame();
+	raw_close(&q);
+	ck_assert_int_eq(raw_close_lease(&p, producer), 0);
+	kept_crash();
+	expect_frame_and(-EPIPE);
+}
+END_TEST
+
+static void *await_frame(void *arg)
+{
+	expect(0, 60000);
+	expect(-EOWNERDEAD, 60000);
+	return NULL;
+}
+
+START_TEST(deaths_without_a_daemon_are_told_in_the_wrong_order)
+{
+	pthread_t waiting;
+
+	take_frame();
+	pthread_create(&waiting, NULL, await_frame, NULL);
+	supervisor_end(&k, SIGKILL);
+	end(&member_process, &q);
+	end(&producer_process, &p);
+	supervisor_start(&k);
+	pthread_join(waiting, NULL);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("stream_leaving");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, a_stream_ends_before_a_dead_members_frame);
+	tcase_add_test(tc, a_stream_is_orphaned_before_a_dead_members_frame);
+	tcase_add_test(tc, a_hangup_waits_for_its_turn_and_the_end_does_not);
+	tcase_add_test(tc, a_member_that_dies_behind_the_end_is_forgotten);
+	tcase_add_test(tc, a_member_that_comes_back_wakes_nobody);
+	tcase_add_test(tc, a_group_waits_for_a_member_that_holds_nothing);
+	tcase_add_test(tc, a_group_waits_for_a_frame_that_nobody_gets);
+	tcase_add_test(tc, a_group_waits_for_a_member_that_does_not_come_back);
+	tcase_add_test(tc, a_successor_does_not_know_who_leaves);
+	tcase_add_test(tc, deaths_without_a_daemon_are_told_in_the_wrong_order);
+	return suite_run("stream_leaving", tc, NULL);
+}
