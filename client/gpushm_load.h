@@ -62,8 +62,25 @@ typedef int gpushm_load_progress_fn(void *user, const struct gpushm_load_progres
 #define GPUSHM_LOAD_DROP_CACHE (1u << 3) /* drop the files from the page cache afterwards */
 #define GPUSHM_LOAD_CACHED (1u << 4)	 /* read through the page cache */
 #define GPUSHM_LOAD_DIRECT (1u << 5)	 /* read past the page cache (O_DIRECT) */
-/* Without the last two each file is asked: what is in the page cache is read from it, the rest past
- * it where the file system allows that. */
+#define GPUSHM_LOAD_NIXL (1u << 6)	 /* gpushm_pull(): by NIXL */
+/* Without CACHED and DIRECT each file is asked: what is in the page cache is read from it, the rest
+ * past it where the file system allows that. */
+
+/* How web servers are asked, for sources that are URLs and for gpushm_pull(). NULL, or all zero but
+ * struct_size, means the defaults. No member holds a secret: those are in files, which only their
+ * owner should be able to read. */
+struct gpushm_remote_options {
+	size_t struct_size; /* sizeof(struct gpushm_remote_options) */
+	/* A file whose first line is a bearer token. NULL: $GPUSHM_TOKEN_FILE, else $GPUSHM_TOKEN,
+	 * for the hosts of the Hugging Face Hub $HF_TOKEN, else what ~/.netrc has for the host. It
+	 * is sent to the URL's own host alone, and over TLS alone, unless that is this machine. */
+	const char *token_file;
+	/* PEM files. ca: who signs servers' certificates; NULL: $GPUSHM_TLS_CA, else the system's.
+	 * cert, key: what this process shows; NULL: $GPUSHM_TLS_CERT and $GPUSHM_TLS_KEY, else
+	 * nothing. */
+	const char *ca, *cert, *key;
+	unsigned patience_s; /* how long nothing may come before it is an error; 0: 60 */
+};
 
 /* Options of gpushm_load(). NULL, or all zero but struct_size, means the defaults. */
 struct gpushm_load_options {
@@ -78,15 +95,18 @@ struct gpushm_load_options {
 	uint64_t wait_ms;   /* GPUSHM_LOAD_IF_MISSING: how long to wait for another process that
 			       loads; 0 is no limit */
 	gpushm_load_progress_fn *progress;
-	void *user;			   /* for progress */
-	struct gpushm_load_report *report; /* filled in on success; NULL: not wanted */
+	void *user;				    /* for progress */
+	struct gpushm_load_report *report;	    /* filled in on success; NULL: not wanted */
+	const struct gpushm_remote_options *remote; /* for sources that are URLs; NULL: defaults */
 };
 
 /* Loads files into one buffer of that name, publishes it sealed, and opens it: *ret has a lease for
  * reading. ret may be NULL. Each source is a safetensors file, an index ("*.index.json") with its
- * shards beside it, a folder that has an index or safetensors files, or "-" for a file on standard
- * input. `options` are those of gpushm_create(): pool, mode, group, device, attributes, wait_ms.
- * Blocks until all is done.
+ * shards beside it, a folder that has an index or safetensors files, "-" for a file on standard
+ * input, or the URL ("https://...") of a file, of an index, or, with '/' at its end, of a folder as
+ * the Hugging Face Hub has them: model.safetensors.index.json or model.safetensors in it. `options`
+ * are those of gpushm_create(): pool, mode, group, device, attributes, wait_ms. Blocks until all is
+ * done.
  *
  * The headers are checked before memory is taken. While the tensors are copied nobody else can open
  * the buffer. A file that was changed while it was read is an error. After an error, or if this
@@ -119,6 +139,34 @@ int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const ch
  * hexadecimal digits and a NUL. It reads the headers only. Errors as for gpushm_load(). */
 int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_load_options *load,
 		    char ret_key[65]);
+
+/* Loads a buffer from another machine's gpushm-relay(8): "HOST[:PORT]/NAME", which is asked by
+ * HTTPS at port 19401, or a whole URL "https://HOST:PORT/v1/buffers/NAME". name: NULL is the same
+ * name here. All is as for gpushm_load() of that URL, and in addition: each block of 4 MiB is
+ * compared with its digest while it comes, and asked for again, elsewhere if another relay has it,
+ * if it differs; the buffer gets the attributes that it has there; and what the source is busy with
+ * is asked from other machines that have it, or are loading it. The relay's certificate is checked,
+ * and this process shows load->remote's.
+ *
+ * Of load->flags GPUSHM_LOAD_IF_MISSING, _REPLACE, _VERIFY and _NIXL count; `only`, `strip` and
+ * `sha256` are -EINVAL.
+ *
+ * With GPUSHM_LOAD_NIXL the bytes come by NVIDIA's NIXL (RDMA where there is some), if both sides
+ * have it: -ENOSYS says what is missing, and where.
+ *
+ * Errors: those of gpushm_load() for a URL; -EBADMSG (a block differs from its digest wherever it
+ * is asked for; what the relay says about the file disagrees with itself); -ENOTSUP (the relay
+ * can't offer this buffer: gpushm_error() names the array and its type). */
+int gpushm_pull(struct gpushm *c, const char *source, const char *name,
+		const struct gpushm_options *options, const struct gpushm_load_options *load,
+		struct gpushm_buffer **ret);
+
+/* Waits until that relay's NAME has other contents than the digest `content` ("xxh3:...", the
+ * attribute "gpushm.content"; NULL: until it exists), at most so long. 0; -ETIMEDOUT; errors as for
+ * gpushm_pull(), but neither that the name does not exist, nor that the relay is away: both are
+ * waited for. timeout_ms: GPUSHM_WAIT_FOREVER is no limit. */
+int gpushm_pull_wait(const char *source, const char *content,
+		     const struct gpushm_remote_options *remote, uint64_t timeout_ms);
 
 struct gpushm_save_options {
 	size_t struct_size;   /* sizeof(struct gpushm_save_options) */

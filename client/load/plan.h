@@ -5,18 +5,13 @@
  */
 #pragma once
 
+#include "client/remote/stop.h"
+
 #include <nettle/sha2.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
-
-/* Whether to stop waiting for the data of a stream. It is asked some ten times a second in the
- * thread that reads; NULL: wait as long as it takes. */
-struct load_stop {
-	bool (*asked)(const void *of);
-	const void *of;
-};
 
 /* A source file. It is open from the moment its header is read until all is copied. */
 struct load_file {

@@ -25,9 +25,11 @@ client/link        proto/base proto client client/base client/map
 client/buffer      proto/base proto client client/base client/map client/link
 client/array       proto/base proto client client/base client/map client/link client/buffer
 client/stream      proto/base proto client client/base client/map client/link client/buffer client/array
-client/load        proto/base proto client
+client/remote      proto/base proto client
+client/load        proto/base proto client client/remote
 client/metrics     proto/base proto client
 client/exporter    proto/base proto client client/metrics
+client/relay       proto/base proto client client/remote client/load client/metrics
 client/ctl         proto/base proto client client/base/spec.h client/metrics
 client/ctl/top     proto/base proto client client/ctl
 client/python/core proto/base proto client client/array/dlpack_abi.h
