@@ -164,9 +164,13 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 /* Waits until that relay's NAME has other contents than the digest `content` ("xxh3:...", the
  * attribute "gpushm.content"; NULL: until it exists), at most so long. 0; -ETIMEDOUT; errors as for
  * gpushm_pull(), but neither that the name does not exist, nor that the relay is away: both are
- * waited for. timeout_ms: GPUSHM_WAIT_FOREVER is no limit. */
+ * waited for. timeout_ms: GPUSHM_WAIT_FOREVER is no limit.
+ *
+ * progress: NULL is allowed; nonzero ends the wait with -ECANCELED. Its `file` is the source while
+ * the relay replies, and NULL while it does not, when gpushm_error() says why. */
 int gpushm_pull_wait(const char *source, const char *content,
-		     const struct gpushm_remote_options *remote, uint64_t timeout_ms);
+		     const struct gpushm_remote_options *remote, uint64_t timeout_ms,
+		     gpushm_load_progress_fn *progress, void *user);
 
 struct gpushm_save_options {
 	size_t struct_size;   /* sizeof(struct gpushm_save_options) */
