@@ -511,6 +511,12 @@ PYTHON_PART = $(if $(PYTHON_READY),python $(if $(FAKECUDA),$(FAKE_ENV)) $(PYTEST
 GPUS_TESTS  = $(patsubst %,tests/python/test_%.py,two_gpus order compute resource)
 PYTHON_GPUS_PART = $(if $(and $(PYTHON_READY),$(FAKECUDA)),python-gpus $(FAKE_ENV) FAKECUDA_DEVICES=2 BUILD=$(BUILD) \
 	"$(BUILD)/venv/bin/python -B -m pytest $(GPUS_TESTS)")
+# Several machines: network namespaces. A program is a file; check-deep runs the tests that are marked as deep.
+NODES_TESTS = $(wildcard tests/nodes/test_*.py)
+NODES_DEEP_TESTS = $(shell grep -l 'mark\.deep' $(NODES_TESTS))
+nodes_part  = $(if $(and $(PYTHON_READY),$(2)),$(1) BUILD=$(BUILD) $(foreach t,$(2),"$(BUILD)/venv/bin/python -B -m pytest --nodes $(3) $(t)"))
+NODES_PART  = $(call nodes_part,nodes,$(NODES_TESTS),quick)
+NODES_DEEP_PART = $(call nodes_part,nodes-deep,$(NODES_DEEP_TESTS),deep)
 DEMO_PART   = demo "tests/demo.sh $(BUILD)"
 STREAMS_PART = streams $(STREAMS_MODEL)
 STREAMS_DEEP_PART = streams-deep "$(STREAMS_MODEL) --deep" "tests/model/streams/mutants.sh $(BUILD)"
@@ -529,7 +535,7 @@ check:
 check-here:
 	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
-	@bad=0; $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART FAKE_PART HOST_PART KEEPER_PART UNIT_PART STREAMS_PART DEMO_PART) || bad=1; \
+	@bad=0; $(QUEUE) $(call parts,PYTHON_PART NODES_PART PYTHON_GPUS_PART FAKE_PART HOST_PART KEEPER_PART UNIT_PART STREAMS_PART DEMO_PART) || bad=1; \
 		tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # For the build of a package: neither a driver, nor Python, nor what takes longer than some seconds.
@@ -547,7 +553,7 @@ check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(STREAMS_MODEL) $(EXPORTER)
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
-.PHONY: check-unit check-host check-fake check-keeper check-python check-python-here check-demo
+.PHONY: check-unit check-host check-fake check-keeper check-python check-python-here check-nodes check-nodes-here check-demo
 check-unit: $(UNIT_TESTS) $(FAKECUDA)
 	@$(QUEUE) $(UNIT_PART)
 check-host: check-programs
@@ -563,6 +569,12 @@ check-python:
 	@$(MAKE) check-python-here
 check-python-here: $(if $(PYTHON_READY),python) $(BUILD)/gpushmd $(FAKECUDA)
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(call parts,PYTHON_PART PYTHON_GPUS_PART))
+
+check-nodes:
+	@$(PYTHON_VENV)
+	@$(MAKE) check-nodes-here
+check-nodes-here: all $(if $(PYTHON_READY),python) $(FAKECUDA)
+	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(call parts,NODES_PART NODES_DEEP_PART))
 
 # The wheel, installed, with NumPy. Where Python is too old, has no headers, or pip reaches no index, there is no package
 # to test.
@@ -638,7 +650,7 @@ IMAGE_PART   = image "tests/image.sh $(BUILD)"
 LINT_PART    = lint "$(MAKE) -s lint"
 WHEEL_PART   = wheel "tests/wheel.sh $(BUILD)"
 BARE_PART    = bare tests/bare_root.sh
-DEEP_PARTS   = BARE_PART STORM_FAKE_PART STORM_HOST_PART STREAM_STORM_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
+DEEP_PARTS   = BARE_PART NODES_DEEP_PART STORM_FAKE_PART STORM_HOST_PART STREAM_STORM_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
 	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART STREAMS_DEEP_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART
 
 .PHONY: check-deep check-deep-here
@@ -747,6 +759,7 @@ check-gpu-deaths:
 # procps has pgrep.
 DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
+	iproute2 iptables iperf3 openssl \
 	python3 python3-dev python3-venv ca-certificates \
 	build-essential debhelper dh-python chrpath lintian rpmlint
 .PHONY: deps
