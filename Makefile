@@ -34,8 +34,11 @@ export CUDA_INCLUDE
 # The folder of ncurses.h; empty: gpushmctl top has no screen. The library is opened at run time, so that another
 # system's compiler can use this header, too.
 NCURSES_INCLUDE ?= $(patsubst %/ncurses.h,%,$(firstword $(wildcard /usr/include/ncurses.h /usr/include/ncursesw/ncurses.h)))
+# The folder that has curl/curl.h; empty: URLs can't be loaded. This library is opened at run time, too.
+CURL_INCLUDE ?= $(patsubst %/curl/curl.h,%,$(firstword $(wildcard /usr/include/$(MULTIARCH)/curl/curl.h /usr/include/curl/curl.h)))
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 PKG_CONFIG ?= pkg-config
+MULTIARCH := $(shell gcc -print-multiarch 2>/dev/null)
 PROCESSORS := $(shell nproc)
 # Large builds use all processors, unless make was told a number.
 MAKE_ALL = $(MAKE) $(if $(V),,-s) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(PROCESSORS))
@@ -67,14 +70,17 @@ CTL_LIBS = -lm
 CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
 	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c order.c) client/load/gpu.c client/ctl/doctor_cuda.c
 NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
-LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
+# Built with libcurl's headers, or instead of them.
+CURL_SRC = $(addprefix client/remote/,curl.c fetch.c place.c remote.c request.c)
+NOCURL_SRC = client/remote/noremote.c
+LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) $(if $(and $(CURL_INCLUDE),$(wildcard client/remote/remote.c)),$(NOCURL_SRC),$(CURL_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array stream))
-LOAD_SRC   := $(call in_folders,client/load)
+LOAD_SRC   := $(call in_folders,client/load client/remote)
 CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics)
 # gpushm-exporter is built where libmicrohttpd is.
 EXPORTER_SRC := $(call in_folders,client/exporter)
@@ -152,6 +158,7 @@ $(BUILD)/libgpushm-load.so.$(SOVERSION): $(BUILD)/libgpushm-load.so.$(VERSION)
 $(BUILD)/libgpushm-load.so: $(BUILD)/libgpushm-load.so.$(SOVERSION)
 	@ln -sf $(<F) $@
 
+$(call objects,$(CURL_SRC)): ALL_CFLAGS += $(if $(CURL_INCLUDE),-idirafter $(CURL_INCLUDE))
 $(BUILD)/obj/client/ctl/top/screen.o: ALL_CFLAGS += -idirafter $(NCURSES_INCLUDE)
 
 # For unit tests: all of gpushmctl but main().
@@ -275,7 +282,7 @@ WHEEL_BUILD = $(BUILD)/manylinux
 WHEEL_VENV = $(BUILD)/venv-wheel
 WHEEL_PACKAGES = libuv1-dev libprotobuf-c-dev libjansson-dev nettle-dev
 WHEEL_CC = $(abspath $(WHEEL_VENV))/zig cc -target x86_64-linux-gnu.$(WHEEL_GLIBC) -idirafter /usr/include \
-	-idirafter /usr/include/$(shell gcc -print-multiarch)
+	-idirafter /usr/include/$(MULTIARCH)
 WHEEL_MAKE = $(MAKE_ALL) BUILD=$(WHEEL_BUILD) WHEEL_VENV=$(WHEEL_VENV) CC='$(WHEEL_CC)' CFLAGS=-O2 LDFLAGS=-s \
 	ARCHIVES=$(shell $(PKG_CONFIG) --variable=libdir libprotobuf-c)
 WHEEL_ENV = SOURCE_DATE_EPOCH=$(EPOCH) GPUSHM_LICENSES=$(WHEEL_BUILD)/licenses \
@@ -757,7 +764,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev libcurl4-openssl-dev nginx-light \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
 	iproute2 iptables iperf3 openssl \
 	python3 python3-dev python3-venv ca-certificates \

@@ -24,6 +24,7 @@
 
 #include "client/gpushm_load.h"
 #include "client/remote/stop.h"
+#include "client/remote/url.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,19 +41,31 @@ struct remote_reader;
 
 /* Whether a source is a URL that this part reads: "https://..." or "http://...". Without libcurl,
  * or in a build without it, remote_open() says what to install. */
-bool remote_is_url(const char *source);
+static inline bool remote_is_url(const char *source)
+{
+	return url_is(source);
+}
 
 /* The URL of another file in the same folder; its query goes with it. The caller frees *ret.
  * -EINVAL if the name would leave the folder; -ENOMEM. */
-int remote_sibling(const char *url, const char *name, char **ret);
+static inline int remote_sibling(const char *url, const char *name, char **ret)
+{
+	return url_sibling(url, name, ret);
+}
 
 /* Asks for the first bytes of the file, follows redirects, and learns its size and validator. o:
  * NULL for the defaults. Blocks. Errors, with gpushm_error() set, which names the URL and what the
- * server said: -ENOENT (404, 410), -EACCES (401, 403, a certificate that is not accepted), -ENOSYS
- * (no libcurl), -EPROTO (a reply that breaks HTTP), -ETIMEDOUT, -ECONNREFUSED, -EHOSTUNREACH,
- * -ECONNRESET, -ECANCELED (stop), -EINVAL (the URL), -ENOMEM. */
+ * server said: -ENOENT (404, 410), -EACCES (401, 403, a certificate that is not accepted), -ENOTSUP
+ * (409, 415, 501), -ENOSYS (no libcurl), -EPROTO (another status from 400 on, or a reply that
+ * breaks HTTP), -ETIMEDOUT, -EBUSY (429, 503 until the patience ends), -ECONNREFUSED,
+ * -EHOSTUNREACH, -ECONNRESET, -ECANCELED (stop), -EINVAL (the URL), -ENOMEM. */
 int remote_open(const char *url, const struct gpushm_remote_options *o, struct load_stop stop,
 		struct remote **ret);
+
+/* The same by a reader's connections, which the next file may use again. That reader has the first
+ * bytes then: a remote_read() at offset 0 needs no other request. */
+int remote_open_by(struct remote_reader *rr, const char *url, const struct gpushm_remote_options *o,
+		   struct load_stop stop, struct remote **ret);
 
 /* NULL is allowed. Returns NULL. No reader may be reading it. */
 struct remote *remote_close(struct remote *r);
@@ -66,12 +79,20 @@ uint64_t remote_size(const struct remote *r);
 /* The strong ETag with its quotes; "" if the server has sent none. */
 const char *remote_etag(const struct remote *r);
 
+/* What tells this version of the file from others of this size: the ETag, else the Last-Modified;
+ * "" if the server has sent neither. */
+const char *remote_version(const struct remote *r);
+
 /* Whether the server sends ranges. If not, the file can be read once, from its start to its end. */
 bool remote_has_ranges(const struct remote *r);
 
 /* Another place of the same file. It is asked in turn with the others; a server there that has
  * another ETag is left out. 0, or -EINVAL, -ENOMEM. */
 int remote_add_mirror(struct remote *r, const char *url);
+
+/* Where this machine offers what it reads ("https://HOST:PORT"): the server is told with each
+ * request (Gpushm-Relay), and may name it to others. 0 or -ENOMEM. No reader may be reading. */
+int remote_set_relay(struct remote *r, const char *relay);
 
 /* 0, or -ENOSYS, -ENOMEM with gpushm_error() set. */
 int remote_reader_new(struct remote_reader **ret);
@@ -83,8 +104,9 @@ struct remote_reader *remote_reader_free(struct remote_reader *rr);
  * not read is dropped. */
 void remote_expect(struct remote_reader *rr, struct remote *r, uint64_t offset, uint64_t bytes);
 
-/* Reads exactly n bytes at the offset. Blocks. stop: ends it with -ECANCELED. Errors as for
- * remote_open(), and -ESTALE (the file has changed, or ends before). */
+/* Reads exactly n bytes at the offset. rr: NULL is a reader of the file's own, for one thread at a
+ * time; it has the connection of remote_open(). Blocks. stop: ends it with -ECANCELED. Errors as
+ * for remote_open(), and -ESTALE (the file has changed, or ends before). */
 int remote_read(struct remote_reader *rr, struct remote *r, void *to, size_t n, uint64_t offset,
 		struct load_stop stop);
 
@@ -100,7 +122,8 @@ struct remote_request {
 	unsigned wait_s;	   /* Prefer: wait=N (RFC 7240); 0: none */
 	const void *body;	   /* of n_body bytes, as JSON; NULL: none */
 	size_t n_body;
-	size_t max_bytes; /* a longer reply is -EFBIG */
+	size_t max_bytes;  /* a longer reply is -EFBIG */
+	const char *relay; /* as for remote_set_relay(); NULL: none */
 	const struct gpushm_remote_options *options;
 	struct load_stop stop;
 };
