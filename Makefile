@@ -603,6 +603,14 @@ check-torch: $(BUILD)/venv-torch/ready python-core $(BUILD)/gpushmd $(BUILD)/gpu
 	@$(RUN) torch BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python $(TORCH_PYTEST)
 	@tests/run.sh --sum $(RESULTS)
 
+# The examples for distributed engines, with two nodes or workers on this machine. check-deep runs them if venv-fleet was made.
+FLEET_PYTEST = "$(BUILD)/venv-fleet/bin/python -B -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir tests/python/fleet tests/python/fleet"
+FLEET_PART = $(if $(and $(PYTHON_READY),$(wildcard $(BUILD)/venv-fleet/ready)),fleet BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python $(FLEET_PYTEST))
+FLEET_SKIPPED = $(if $(wildcard $(BUILD)/venv-fleet/ready),:,echo "skipped: Ray and Dask (make venv-fleet)"; echo "fleet 0 0 1 0 s" >>$(RESULTS))
+.PHONY: check-fleet
+check-fleet: $(BUILD)/venv-fleet/ready python-core $(BUILD)/gpushmd $(BUILD)/gpushmctl
+	@$(RUN) fleet BUILD=$(BUILD) PYTHONPATH=$(abspath $(BUILD))/python $(FLEET_PYTEST)
+
 # What an attach costs in Python above C. Measures; asserts nothing.
 .PHONY: bench-python
 bench-python: python-core $(BUILD)/gpushmd $(BUILD)/tests/python/attach
@@ -658,13 +666,14 @@ LINT_PART    = lint "$(MAKE) -s lint"
 WHEEL_PART   = wheel "tests/wheel.sh $(BUILD)"
 BARE_PART    = bare tests/bare_root.sh
 DEEP_PARTS   = BARE_PART NODES_DEEP_PART STORM_FAKE_PART STORM_HOST_PART STREAM_STORM_PART KEEPER_CRASH_PART KEEPER_DEEP_PART PYTHON_ASAN_PART ASAN_FAKE_PART ASAN_UNIT_PART LINT_PART MODEL_PART \
-	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART STREAMS_DEEP_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART
+	TSAN_PART FUZZ_PART VALGRIND_PART PYTHON_HOST_PART BENCH_PART INSTALL_PART STREAMS_DEEP_PART SYSTEMD_PART WHEEL_PART IMAGE_PART PACKAGES_PART PROMETHEUS_PART FLEET_PART
 
 .PHONY: check-deep check-deep-here
 check-deep: | $(filter check,$(MAKECMDGOALS))
 	@mkdir -p $(BUILD); $(if $(filter check,$(MAKECMDGOALS)),,rm -f $(RESULTS); $(TORCH_SKIPPED); $(PYTHON_VENV))
 	@$(MAKE) check-deep-here
 check-deep-here:
+	@$(FLEET_SKIPPED)
 	@$(call built,programs and tests,$(MAKE_ALL) all check-programs $(BENCH_BIN) $(if $(PYTHON_READY),python))
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL))
 	@$(call built,with AddressSanitizer,$(ASAN_MAKE) check-programs $(if $(PYTHON_READY),python-core))
@@ -811,6 +820,16 @@ $(BUILD)/venv-torch/ready: tests/requirements-torch.txt
 	@python3 -m venv $(BUILD)/venv-torch || { echo "venv-torch: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
 	$(call SAY,PIP)$(BUILD)/venv-torch/bin/pip install -q --disable-pip-version-check -r $< || { \
 		echo "venv-torch: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
+	@touch $@
+
+# Ray and Dask, for check-fleet.
+.PHONY: venv-fleet
+venv-fleet: $(BUILD)/venv-fleet/ready
+$(BUILD)/venv-fleet/ready: tests/requirements-fleet.txt
+	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-fleet
+	@python3 -m venv $(BUILD)/venv-fleet || { echo "venv-fleet: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
+	$(call SAY,PIP)$(BUILD)/venv-fleet/bin/pip install -q --disable-pip-version-check -r $< || { \
+		echo "venv-fleet: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
 	@touch $@
 
 # The CUDA Toolkit's headers for a machine without the Toolkit. Nothing is linked with it: the driver is loaded at run time.

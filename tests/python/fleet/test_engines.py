@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""The examples for distributed engines, on two machines that are one: a raylet or a worker for each daemon."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import EXAMPLES, ROOT, Program, ctl
+
+from daemon import Daemon
+
+BIN = Path(sys.executable).parent
+NAME = "fleet/digits"
+
+
+@pytest.fixture
+def model(tmp_path: Path, machines: list[Daemon]) -> str:
+    """A file with the network of the demo."""
+    arrays = [f"{a}={ROOT}/tests/data/{a}.npy" for a in ("w1", "b1", "w2", "b2")]
+    path = str(tmp_path / "digits.safetensors")
+    ctl(machines[0], "put", "made", *arrays)
+    ctl(machines[0], "save", "made", path)
+    ctl(machines[0], "rm", "made")
+    return path
+
+
+def wait_for(program: Program, pattern: str) -> re.Match[str]:
+    """Waits until the program has printed that."""
+    end = time.monotonic() + 120
+    while (found := re.search(pattern, program.said())) is None:
+        assert program.process.poll() is None and time.monotonic() < end, program.said()
+        time.sleep(0.05)
+    return found
+
+
+def run(example: str, *words: str, log: Path, **env: str) -> list[str]:
+    program = Program([sys.executable, str(EXAMPLES / example), *words], log, **env)
+    try:
+        status = program.process.wait(150)
+    finally:
+        program.end()
+    assert status == 0, program.said()
+    return program.said().splitlines()
+
+
+def each_has_one_copy(machines: list[Daemon]) -> None:
+    """The model is there, once, and closed by all that had it open."""
+    for daemon in machines:
+        end = time.monotonic() + 60
+        while (found := json.loads(ctl(daemon, "ls", "--json=short"))) and any(b["readers"] for b in found):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        assert [b["name"] for b in found] == [NAME]
+
+
+def test_actors_of_ray_load_a_model_twice_or_meet_on_one_node(
+    machines: list[Daemon], model: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_LOG_TO_STDERR": "0", "PYTHONWARNINGS": "ignore"}
+    common = [
+        *(str(BIN / "ray"), "start", "--block", "--num-cpus=2", "--num-gpus=0", "--node-ip-address=127.0.0.1"),
+        *("--object-store-memory=80000000", "--min-worker-port=0", "--max-worker-port=0", "--disable-usage-stats"),
+    ]
+    programs = []
+    try:
+        # Paths of its sockets are long: in the short folder of the daemon.
+        head = [*common, "--head", "--port=0", "--include-dashboard=false", f"--temp-dir={machines[0].folder}/r"]
+        programs.append(Program(head, tmp_path / "head", GPUSHM_SOCKET=machines[0].socket, **quiet))
+        address = wait_for(programs[0], r"ray start --address='([^']*)'")[1]
+        other = [*common, f"--address={address}"]
+        programs.append(Program(other, tmp_path / "other", GPUSHM_SOCKET=machines[1].socket, **quiet))
+        wait_for(programs[1], "Ray runtime started")
+        env = {"RAY_ADDRESS": address, "GPUSHM_SOCKET": machines[0].socket, "FLEET_NAME": NAME, **quiet}
+        said = run("ray_fleet.py", model, log=tmp_path / "said", **env)
+    finally:
+        for program in reversed(programs):
+            program.end()
+    assert any("4 actors on 2 nodes, 600 answers, the same as one actor's" in line for line in said), said
+    uses = [line for line in said if "an actor uses buffer" in line]
+    nodes = [line.partition(":")[0] for line in uses]
+    assert sorted(map(nodes.count, set(nodes))) == [2, 2] and all("as 2 do there" in line for line in uses), said
+    each_has_one_copy(machines)
+
+
+def test_workers_of_dask_load_a_model_twice(machines: list[Daemon], model: str, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    programs = [
+        Program(
+            [str(BIN / "dask"), "scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard"], tmp_path / "scheduler"
+        )
+    ]
+    try:
+        address = wait_for(programs[0], r"Scheduler at: *(tcp://\S+)")[1]
+        for i, daemon in enumerate(machines):
+            words = [str(BIN / "dask"), "worker", address, f"--host=127.0.0.{i + 1}", "--nworkers=2", "--nthreads=1"]
+            words += ["--no-dashboard", "--memory-limit=0", f"--local-directory={tmp_path}/w{i}"]
+            programs.append(Program(words, tmp_path / f"worker{i}", GPUSHM_SOCKET=daemon.socket))
+        for program in programs[1:]:
+            wait_for(program, r"(?s)Registered to.*Registered to")
+        said = run("dask_fleet.py", address, model, log=tmp_path / "said", FLEET_NAME=NAME)
+    finally:
+        for program in reversed(programs):
+            program.end()
+    assert any("4 workers on 2 machines, 600 answers" in line for line in said), said
+    assert sum("has fleet/digits" in line for line in said) == 2, said
+    each_has_one_copy(machines)
