@@ -80,8 +80,8 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROTO_SRC  := $(call in_folders,proto/base proto)
 DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,util keeper config pool catalog state ipc) daemon))
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array stream))
-LOAD_SRC   := $(call in_folders,client/load client/remote)
-CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics)
+LOAD_SRC   := $(call in_folders,client/load client/remote client/nixl)
+CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics) client/nixl/library.c client/nixl/agent.c
 # gpushm-exporter is built where libmicrohttpd is.
 EXPORTER_SRC := $(call in_folders,client/exporter)
 EXPORTER   := $(if $(shell $(PKG_CONFIG) --exists libmicrohttpd 2>/dev/null && echo yes),$(BUILD)/gpushm-exporter)
@@ -401,6 +401,13 @@ $(BUILD)/fakecuda/libcuda.so.1: $(call objects,$(wildcard tests/fakecuda/*.c))
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libcuda.so.1 -o $@ $^ -lpthread
 
+# Our own libnixl_capi.so, which checks how it is used; tests name it in GPUSHM_NIXL.
+FAKENIXL := $(BUILD)/fakenixl/libnixl_capi.so
+$(FAKENIXL): $(call objects,$(wildcard tests/fakenixl/*.c))
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libnixl_capi.so -o $@ $^ -lpthread
+$(BUILD)/tests/unit/test_nixl: | $(FAKENIXL)
+
 # ---- fuzz ----
 
 # A parser each, for FUZZ_SECONDS, from its corpus; what is found stays in the build folder.
@@ -556,7 +563,7 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 	@bad=0; $(QUEUE) $(call parts,SHORT_UNIT_PART SHORT_HOST_PART) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(STREAMS_MODEL) $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(STREAMS_MODEL) $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(FAKENIXL) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
@@ -580,7 +587,7 @@ check-python-here: $(if $(PYTHON_READY),python) $(BUILD)/gpushmd $(FAKECUDA)
 check-nodes:
 	@$(PYTHON_VENV)
 	@$(MAKE) check-nodes-here
-check-nodes-here: all $(if $(PYTHON_READY),python) $(FAKECUDA)
+check-nodes-here: all $(if $(PYTHON_READY),python) $(FAKECUDA) $(FAKENIXL)
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(call parts,NODES_PART NODES_DEEP_PART))
 
 # The wheel, installed, with NumPy. Where Python is too old, has no headers, or pip reaches no index, there is no package

@@ -26,11 +26,12 @@ client/buffer      proto/base proto client client/base client/map client/link
 client/array       proto/base proto client client/base client/map client/link client/buffer
 client/stream      proto/base proto client client/base client/map client/link client/buffer client/array
 client/remote      proto/base proto client
-client/load        proto/base proto client client/remote
+client/nixl        proto/base proto client
+client/load        proto/base proto client client/remote client/nixl
 client/metrics     proto/base proto client
 client/exporter    proto/base proto client client/metrics
-client/relay       proto/base proto client client/remote client/load client/metrics
-client/ctl         proto/base proto client client/base/spec.h client/metrics
+client/relay       proto/base proto client client/remote client/load client/nixl client/metrics
+client/ctl         proto/base proto client client/base/spec.h client/metrics client/nixl
 client/ctl/top     proto/base proto client client/ctl
 client/python/core proto/base proto client client/array/dlpack_abi.h
 client/examples    client proto/base proto
