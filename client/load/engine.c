@@ -12,11 +12,13 @@
 #include "client/gpushm_private.h"
 #include "client/load/blocks.h"
 #include "client/load/crew.h"
+#include "client/load/fail.h"
 #include "client/load/file.h"
 #include "client/load/readback.h"
 #include "client/load/transport.h"
 #include "proto/base/own.h"
 
+#include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,6 +28,7 @@
 
 #define THREADS_COLD 16u	 /* they wait for a disk most of the time */
 #define PIECE_BYTES (512u << 10) /* a quarter of a core's second-level cache, or half of it */
+#define ATTEMPTS 3u		 /* to read a block that differs from its digest */
 #define NO_DEVICE (-1)
 #define ANY_DEVICE (-2) /* the one that has the buffer's memory */
 
@@ -35,6 +38,7 @@ struct engine {
 	unsigned threads;
 	gpushm_load_progress_fn *progress;
 	void *progress_user;
+	const struct engine_check *check; /* NULL: nothing is known of the files' contents */
 
 	char *pool; /* owned; NULL: the default pool */
 	int device; /* that the caller wants to map for, or ANY_DEVICE */
@@ -180,6 +184,8 @@ struct worker {
 	struct block_hash *hash; /* owned */
 	struct lane *lane;	 /* if it copies to a GPU; the transport's */
 	char *room;		 /* owned; SLOT_BYTES, otherwise */
+	bool first_ended;	 /* the block goes on with what is not of the first file: */
+	uint64_t first_hash;	 /* of the bytes before that */
 };
 
 /* Reads through the page cache. */
@@ -198,6 +204,14 @@ static int read_cached(struct worker *w, struct source *s, char *to, uint64_t n,
 	return r;
 }
 
+static void note_end_of_first(struct worker *w, const struct run *part)
+{
+	if (part->file == 0 || w->first_ended)
+		return;
+	w->first_ended = true;
+	w->first_hash = w->code->end(w->hash);
+}
+
 /* Reads and hashes what lies side by side in a file. `to`: where the bytes go if they are read
  * through the page cache; room: memory for a direct read; *ret: where they are. */
 static int read_part(struct worker *w, const struct run *part, char *room, char *to, char **ret)
@@ -205,6 +219,7 @@ static int read_part(struct worker *w, const struct run *part, char *room, char 
 	struct source *s = &w->job->sources[part->file];
 	int r;
 
+	note_end_of_first(w, part);
 	if (!source_wants_direct(s, part->file_offset, part->bytes)) {
 		*ret = to;
 		return read_cached(w, s, to, part->bytes, part->file_offset);
@@ -276,6 +291,69 @@ static int load_block(struct worker *w, struct cursor at)
 	return r;
 }
 
+/* ---- digests that are known ---- */
+
+static bool is_known(const struct engine_check *check, uint64_t block)
+{
+	return check && block < check->n;
+}
+
+static bool is_right(const struct worker *w, uint64_t block, uint64_t hash)
+{
+	const struct engine_check *check = w->job->e->check;
+
+	return !is_known(check, block) ||
+	       htole64(w->first_ended ? w->first_hash : hash) == check->blocks[block];
+}
+
+static int wrong_block(const struct worker *w, uint64_t block)
+{
+	const struct engine_check *check = w->job->e->check;
+	const struct load_file *f = w->job->sources[0].file;
+	uint64_t begin = block * BLOCK_BYTES;
+	uint64_t left = check->bytes - begin;
+
+	return load_fail(EBADMSG,
+			 "%s: block %" PRIu64 " differs from its digest, however often it is read: "
+			 "bytes %" PRIu64 " to %" PRIu64 " of the file",
+			 f->path, block, f->data + begin,
+			 f->data + begin + (left < BLOCK_BYTES ? left : BLOCK_BYTES) - 1);
+}
+
+/* Loads a block until it has its digest. Bytes that had it not are in the buffer until then, which
+ * nobody has seen. */
+static int load_right(struct worker *w, uint64_t block, uint64_t *ret_hash)
+{
+	for (unsigned i = 0; i < ATTEMPTS; i++) {
+		int r;
+
+		w->code->begin(w->hash);
+		w->first_ended = false;
+		r = load_block(w, blocks_cursor(&w->job->blocks, block));
+		if (r < 0 || crew_stopped(w->crew))
+			return r;
+		*ret_hash = w->code->end(w->hash);
+		if (is_right(w, block, *ret_hash))
+			return 0;
+	}
+	return wrong_block(w, block);
+}
+
+/* A copy to a GPU that is on its way is waited for. */
+static int tell_block(struct worker *w, uint64_t block)
+{
+	const struct engine_check *check = w->job->e->check;
+	int r = 0;
+
+	if (!is_known(check, block) || !check->block)
+		return 0;
+	if (w->lane)
+		r = gpu_wait(w->lane->queue, w->lane->at);
+	if (r == 0)
+		check->block(check->user, block);
+	return r;
+}
+
 static int worker_open(struct worker *w, struct job *job, struct crew *crew, unsigned thread)
 {
 	*w = (struct worker){ .job = job, .crew = crew, .code = digest_code() };
@@ -300,17 +378,18 @@ static int worker_close(struct worker *w)
 static int worker_loop(struct worker *w)
 {
 	struct job *job = w->job;
-	uint64_t block;
+	uint64_t block, hash = 0;
 	int r = 0;
 
 	while (r == 0 && crew_next(w->crew, &block)) {
 		struct cursor at = blocks_cursor(&job->blocks, block);
 		const char *path = job->sources[at.run->file].file->path;
 
-		w->code->begin(w->hash);
-		r = load_block(w, at);
+		r = load_right(w, block, &hash);
+		if (r == 0 && !crew_stopped(w->crew))
+			r = tell_block(w, block);
 		if (r == 0 && !crew_stopped(w->crew)) {
-			digest_set(&job->digest, block, w->code->end(w->hash));
+			digest_set(&job->digest, block, hash);
 			crew_done(w->crew, at.left, path);
 		}
 	}
@@ -455,6 +534,11 @@ static int set_buffer(struct job *job, struct gpushm_buffer *b)
 		return r;
 	job->device = (uintptr_t)gpushm_buffer_device_ptr(b);
 	return 0;
+}
+
+void engine_set_check(struct engine *e, const struct engine_check *check)
+{
+	e->check = check;
 }
 
 /* Reads the buffer back, and compares each block with what was read from the files. */

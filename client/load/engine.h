@@ -17,6 +17,19 @@ struct engine_result {
 	uint64_t elapsed_ns;
 };
 
+/* What a pull knows of its file, which is the plan's first one and fills the plan's first bytes in
+ * their order; what follows it is of our own making. */
+struct engine_check {
+	const uint64_t
+		*blocks; /* lent: XXH3-64 of each block of the file's data, as struct digest */
+	uint64_t n;
+	uint64_t bytes; /* of the file's data */
+	/* A block of the file is in the buffer, also in a GPU's, and has its digest. Called from
+	 * any thread; NULL: nobody wants to know. */
+	void (*block)(void *user, uint64_t block);
+	void *user;
+};
+
 /* Starts what takes long and needs no plan. Never fails for want of a GPU or a pool: engine_load()
  * says what is wrong then. `options` are those of the buffer that will be created, NULL for
  * engine_digest() alone; `load` may be NULL. 0 or a negative errno with gpushm_error() set. */
@@ -25,6 +38,11 @@ int engine_new(struct gpushm *c, const struct gpushm_options *options,
 
 /* Ends its threads and frees all it has. NULL is allowed. Returns NULL. Keeps gpushm_error(). */
 struct engine *engine_free(struct engine *e);
+
+/* From now on blocks are compared with these digests while they are loaded; one that differs is
+ * read again, elsewhere if there is another source. engine_load() returns -EBADMSG if it never has
+ * its digest. The check must live as long as the engine. */
+void engine_set_check(struct engine *e, const struct engine_check *check);
 
 /* Copies the plan's runs into a buffer that is mapped for writing, and calls load->progress from
  * this thread. All is in the buffer on return, and nothing of ours touches it any more, also after

@@ -13,10 +13,13 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+struct remote;
+
 /* A source file. It is open from the moment its header is read until all is copied. */
 struct load_file {
-	char *path;  /* owned; as errors name it */
-	int fd;	     /* owned; O_CLOEXEC; opened through the page cache */
+	char *path;	       /* owned; as errors name it */
+	int fd;		       /* owned; O_CLOEXEC; opened through the page cache */
+	struct remote *remote; /* owned: it is on a web server; NULL */
 	bool stream; /* it can't be read twice or at an offset: use load_file_read() only */
 	bool standard_input;
 	bool in_memory;	   /* of our own making */
