@@ -4,7 +4,7 @@
  * that is to replace another one is filled under a private name. Whatever fails, what was created
  * is discarded; if this process dies, the daemon does that.
  */
-#include "client/gpushm_load.h"
+#include "client/load/load.h"
 
 #include "client/gpushm_private.h"
 #include "client/load/checkpoint.h"
@@ -13,6 +13,7 @@
 #include "client/load/fail.h"
 #include "client/load/match.h"
 #include "client/load/model.h"
+#include "client/load/pulled.h"
 #include "client/load/types.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -24,7 +25,7 @@
 
 #define FLAGS                                                                \
 	(GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY | \
-	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT)
+	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT | GPUSHM_LOAD_NIXL)
 #define LOOK_AGAIN_MS 100u
 #define SPACE_TURN_MS 500u /* a turn loses its place in the queue for space */
 
@@ -34,6 +35,7 @@ struct loading {
 	const struct gpushm_options *options; /* as the caller has it */
 	struct gpushm_options known;	      /* what we know of it */
 	struct gpushm_load_options load;
+	struct pulled *pulled; /* NULL: these are files of the user */
 	struct checkpoint cp;
 	struct model m;
 	struct engine *engine;
@@ -43,13 +45,15 @@ struct loading {
 	bool under_other;  /* it has another name until it is published */
 	uint64_t deadline; /* clock_deadline() */
 	struct engine_result result;
-	char types[TYPES_MAX]; /* the attribute "gpushm.types" */
+	char types[TYPES_MAX];	   /* the attribute "gpushm.types" */
+	struct gpushm_attr *attrs; /* owned: others that a pull brings */
+	size_t n_attrs;
 };
 
 /* ---- options ---- */
 
 /* The struct may grow at its end; struct_size says what the caller has of it. */
-static int read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret)
+int load_read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret)
 {
 	struct gpushm_load_options o = { .struct_size = sizeof(o) };
 
@@ -127,6 +131,15 @@ static int next_turn(const struct loading *l, struct turn *t, int r)
 	return r;
 }
 
+static size_t count_attrs(const struct gpushm_attr *attrs, size_t n)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += attrs[i].size + (attrs[i].key ? strlen(attrs[i].key) : 0);
+	return bytes;
+}
+
 /* What the attributes take at the end, so that a load does not fail for want of space then. */
 static int check_attrs(const struct loading *l)
 {
@@ -137,11 +150,8 @@ static int check_attrs(const struct loading *l)
 		bytes += strlen("gpushm.types") + strlen(l->types);
 	if (l->m.metadata && !l->m.has_metadata_array)
 		bytes += strlen("gpushm.metadata") + l->m.metadata_len;
-	for (size_t i = 0; l->known.attrs && i < l->known.n_attrs; i++) {
-		const struct gpushm_attr *a = &l->known.attrs[i];
-
-		bytes += a->size + (a->key ? strlen(a->key) : 0);
-	}
+	bytes += count_attrs(l->known.attrs, l->known.attrs ? l->known.n_attrs : 0) +
+		 count_attrs(l->attrs, l->n_attrs);
 	if (bytes > ATTR_BYTES_MAX)
 		return load_fail(EDQUOT,
 				 "the attributes take %zu bytes with those that a load adds; a "
@@ -193,7 +203,7 @@ static uint64_t left_ms(const struct loading *l)
 /* Compares the open buffer; closes it unless it is the same. */
 static int compare(struct loading *l)
 {
-	const struct match match = { l->c, &l->cp, &l->m, &l->known, &l->load };
+	const struct match match = { l->c, &l->cp, &l->m, &l->known, &l->load, l->pulled };
 	struct gpushm_private_error why;
 	int r = match_buffer(&match, l->b);
 
@@ -239,6 +249,10 @@ static int create_to_replace_once(struct loading *l)
 	sha256_update(&hash, strlen(l->name), (const uint8_t *)l->name);
 	sha256_update(&hash, sizeof(l->m.source), (const uint8_t *)l->m.source);
 	sha256_update(&hash, sizeof(l->m.files), (const uint8_t *)l->m.files);
+	/* Two generations of a name have the same header. */
+	if (l->pulled)
+		sha256_update(&hash, strlen(l->pulled->m->etag),
+			      (const uint8_t *)l->pulled->m->etag);
 	sha256_digest(&hash, sizeof(digest), digest);
 	for (size_t i = 0; i < sizeof(digest); i++)
 		sprintf(name + strlen("~/loading-") + 2 * i, "%02x", digest[i]);
@@ -354,6 +368,10 @@ static int fill(struct loading *l)
 {
 	int r = checksums_begin(&l->cp.files, &l->checksums);
 
+	if (r == 0 && l->pulled)
+		r = pulled_begin(l->pulled, &l->cp, l->b);
+	if (r == 0 && l->pulled)
+		engine_set_check(l->engine, &l->pulled->check);
 	if (r == 0)
 		r = engine_load(l->engine, &l->cp.files, &l->m.plan, l->b, &l->result);
 	if (r == 0)
@@ -373,7 +391,10 @@ static int set_attrs(struct loading *l)
 	};
 
 	/* One of no bytes is not set. */
-	return gpushm_set_attrs(l->b, attrs, array_size(attrs));
+	int r = gpushm_set_attrs(l->b, attrs, array_size(attrs));
+
+	/* A pull keeps "gpushm.source": the contents are those of these files. */
+	return r < 0 || l->n_attrs == 0 ? r : gpushm_set_attrs(l->b, l->attrs, l->n_attrs);
 }
 
 /* The driver may refuse to make this process's mapping read-only after the daemon has published. */
@@ -449,6 +470,14 @@ static bool is_stopped(const void *of)
 	return report_wait(of) < 0;
 }
 
+/* The key of files is that of this machine's. */
+static int prepare_pulled(struct loading *l)
+{
+	l->m.files[0] = '\0';
+	return pulled_attrs(l->pulled, l->known.attrs, l->known.attrs ? l->known.n_attrs : 0,
+			    &l->attrs, &l->n_attrs);
+}
+
 static int run(struct loading *l, const char *const *sources, size_t n)
 {
 	int r = begin_engine(l);
@@ -457,8 +486,12 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 		r = checkpoint_open(sources, n, l->load.sha256,
 				    (struct load_stop){ l->load.progress ? is_stopped : NULL, l },
 				    &l->cp);
+	if (r == 0 && l->pulled)
+		r = pulled_check(l->pulled, &l->cp);
 	if (r == 0)
 		r = model_build(&l->cp, &l->load, &l->m);
+	if (r == 0 && l->pulled)
+		r = prepare_pulled(l);
 	if (r == 0)
 		r = types_format(&l->m, l->types, sizeof(l->types));
 	if (r == 0)
@@ -492,11 +525,14 @@ static void report(const struct loading *l)
 }
 
 /* Keeps gpushm_error(). */
-static void finish(struct loading *l, bool close_buffer)
+static void finish(struct loading *l, bool close_buffer, int result)
 {
 	struct gpushm_private_error why;
 
 	gpushm_private_keep(&why);
+	if (l->pulled)
+		pulled_end(l->pulled, result);
+	free(l->attrs);
 	l->checksums = checksums_free(l->checksums);
 	l->engine = engine_free(l->engine);
 	if (l->created)
@@ -508,17 +544,21 @@ static void finish(struct loading *l, bool close_buffer)
 	gpushm_private_put_back(&why);
 }
 
-int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const char *name,
-		const struct gpushm_options *options, const struct gpushm_load_options *load,
-		struct gpushm_buffer **ret)
+int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,
+	     const struct gpushm_options *options, const struct gpushm_load_options *load,
+	     struct pulled *pulled, struct gpushm_buffer **ret)
 {
-	struct loading l = { .c = c, .name = name, .options = options, .deadline = UINT64_MAX };
-	int r = read_options(load, &l.load);
+	struct loading l = {
+		.c = c, .name = name, .options = options, .pulled = pulled, .deadline = UINT64_MAX
+	};
+	int r = load_read_options(load, &l.load);
 
 	if (r < 0)
 		return r;
 	if (!c || !name)
 		return load_fail(EINVAL, "the %s is NULL", c ? "name" : "connection");
+	if (!pulled && (l.load.flags & GPUSHM_LOAD_NIXL))
+		return load_fail(EINVAL, "load options: NIXL is for gpushm_pull()");
 	/* gpushm_create() checks it. */
 	if (options)
 		memcpy(&l.known, options,
@@ -529,10 +569,17 @@ int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const ch
 	r = run(&l, sources, n);
 	if (r >= 0)
 		report(&l);
-	finish(&l, r < 0 || !ret);
+	finish(&l, r < 0 || !ret, r < 0 ? r : 0);
 	if (r >= 0 && ret)
 		*ret = l.b;
 	return r;
+}
+
+int gpushm_load(struct gpushm *c, const char *const *sources, size_t n, const char *name,
+		const struct gpushm_options *options, const struct gpushm_load_options *load,
+		struct gpushm_buffer **ret)
+{
+	return load_run(c, sources, n, name, options, load, NULL, ret);
 }
 
 int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_load_options *load,
@@ -541,7 +588,7 @@ int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_lo
 	struct gpushm_load_options o;
 	struct checkpoint cp = { 0 };
 	char source[65];
-	int r = read_options(load, &o);
+	int r = load_read_options(load, &o);
 
 	if (r == 0)
 		r = checkpoint_open(sources, n, NULL, (struct load_stop){ 0 }, &cp);

@@ -8,6 +8,7 @@
 
 #include "client/load/engine.h"
 #include "client/load/fail.h"
+#include "client/load/pulled.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
 
@@ -110,17 +111,19 @@ static bool may_attach(const struct match *m, const struct gpushm_buffer *b)
 	else if (pool && strcmp(pool, gpushm_buffer_pool(b)) != 0)
 		load_fail(EEXIST, "buffer \"%s\" is in pool \"%s\", not in \"%s\"", name,
 			  gpushm_buffer_pool(b), pool);
-	else if (!has_attr(b, "gpushm.source", m->m->source))
+	else if (!m->pulled && !has_attr(b, "gpushm.source", m->m->source))
 		load_fail(EEXIST, "buffer \"%s\" was not loaded from these files", name);
 	else
 		return true;
 	return false;
 }
 
-int match_buffer(const struct match *m, const struct gpushm_buffer *b)
+int match_buffer(const struct match *m, struct gpushm_buffer *b)
 {
 	if (!may_attach(m, b))
 		return MATCH_OTHER;
+	if (m->pulled)
+		return pulled_matches(m->pulled, m->m, b) ? MATCH_SAME : MATCH_OTHER;
 	if (m->m->files[0] && has_attr(b, "gpushm.files", m->m->files))
 		return MATCH_SAME;
 	if (checkpoint_is_stream(m->cp) && (m->load->flags & GPUSHM_LOAD_REPLACE))

@@ -8,12 +8,15 @@
 #include "client/load/checkpoint.h"
 #include "client/load/model.h"
 
+struct pulled;
+
 struct match {
 	struct gpushm *c;
 	struct checkpoint *cp;
 	const struct model *m;
 	const struct gpushm_options *options;
 	const struct gpushm_load_options *load;
+	const struct pulled *pulled; /* what is known of a relay's file; NULL */
 };
 
 /* MATCH_SAME: it is. MATCH_OTHER: it is not; gpushm_error() says why. A negative errno: it could
@@ -21,4 +24,4 @@ struct match {
  * hashed; a stream is, too, unless it must be kept for a load that replaces the buffer. */
 #define MATCH_OTHER 0
 #define MATCH_SAME 1
-int match_buffer(const struct match *m, const struct gpushm_buffer *b);
+int match_buffer(const struct match *m, struct gpushm_buffer *b);

@@ -4,25 +4,7 @@
  */
 #pragma once
 
-#include "client/gpushm_load.h"
-#include "client/remote/manifest.h"
-
-/* All functions may be called from any of the pull's threads; NULL ones are left out. */
-struct pull_observer {
-	/* The buffer exists, is mapped for writing, and has its table; nothing is in it yet.
-	 * header: the file's first manifest->header bytes. Everything lives until ended(). */
-	void (*begun)(void *user, const struct manifest *m, const char *header,
-		      struct gpushm_buffer *b);
-	/* This block of the file's data is in the buffer, compared with its digest: also for a GPU
-	 * that copies from it. */
-	void (*block)(void *user, uint64_t block);
-	/* The buffer is published, or about to be discarded: nobody may touch it on return. */
-	void (*ended)(void *user, int result);
-	void *user;
-	/* Where this machine offers the buffer ("https://HOST:PORT"), for the machines that ask the
-	 * same source; NULL: it does not. */
-	const char *relay;
-};
+#include "client/load/observer.h"
 
 /* observer: NULL is allowed. */
 int pull_run(struct gpushm *c, const char *source, const char *name,

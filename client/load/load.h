@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A load, as gpushm_load() and gpushm_pull() share it.
+ */
+#pragma once
+
+#include "client/gpushm_load.h"
+
+struct pulled;
+
+/* Copies the options that the caller's library knows, and checks them. 0, or -EINVAL with
+ * gpushm_error() set. */
+int load_read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret);
+
+/* gpushm_load(), or a part of gpushm_pull(): pulled is what is known of the one source; NULL. */
+int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,
+	     const struct gpushm_options *options, const struct gpushm_load_options *load,
+	     struct pulled *pulled, struct gpushm_buffer **ret);
