@@ -42,13 +42,6 @@ static uint32_t flags_of(const struct model_load *o)
 	return flags;
 }
 
-/* What a load gives. */
-struct loaded {
-	struct gpushm_buffer *buffer; /* owned */
-	struct gpushm_load_report report;
-	bool attached; /* it was there already */
-};
-
 /* A buffer that was there already has no report of its load. */
 static void complete_report(struct gpushm_buffer *b, struct gpushm_load_report *r)
 {
@@ -65,7 +58,7 @@ static void complete_report(struct gpushm_buffer *b, struct gpushm_load_report *
 		snprintf(r->content, sizeof(r->content), "%.*s", (int)size, (const char *)value);
 }
 
-static void report(const struct ctl *ctl, const struct loaded *l)
+void model_report_loaded(const struct ctl *ctl, struct model_loaded *l)
 {
 	struct gpushm_buffer *b = l->buffer;
 	const struct gpushm_load_report *r = &l->report;
@@ -73,6 +66,8 @@ static void report(const struct ctl *ctl, const struct loaded *l)
 	const char *state = state_word(gpushm_buffer_state(b));
 	struct json j;
 
+	if (l->attached)
+		complete_report(b, &l->report);
 	if (ctl_json(ctl, &j)) {
 		json_open(&j, NULL, '{');
 		json_string(&j, "name", gpushm_buffer_name(b));
@@ -95,10 +90,9 @@ static void report(const struct ctl *ctl, const struct loaded *l)
 	fflush(stdout);
 }
 
-/* The time of --wait is for space, and for another process that loads; there 0 is no limit. */
-static uint64_t wait_for_loader(const struct model_load *o)
+uint64_t model_wait_for_loader(const struct new_buffer *nb)
 {
-	uint64_t wait = o->new_buffer.wait;
+	uint64_t wait = nb->wait;
 
 	return wait == MODEL_NO_WAIT ? 0 : wait ? wait : 1;
 }
@@ -113,7 +107,7 @@ static int load_result(const struct model_load *o, int r)
 }
 
 static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
-		const char *name, const struct gpushm_options *options, struct loaded *ret)
+		const char *name, const struct gpushm_options *options, struct model_loaded *ret)
 {
 	struct model_progress progress = { .asked = o->progress,
 					   .label = name,
@@ -126,7 +120,7 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 					 .n_only = o->only.n,
 					 .strip = o->strip,
 					 .sha256 = o->sha256,
-					 .wait_ms = wait_for_loader(o),
+					 .wait_ms = model_wait_for_loader(&o->new_buffer),
 					 .progress = model_on_progress,
 					 .user = &progress,
 					 .report = &ret->report };
@@ -148,7 +142,7 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sources,
 	       const char *name)
 {
-	struct loaded l = { 0 };
+	struct model_loaded l = { 0 };
 	struct new_buffer_options options;
 	int r = new_buffer_options(&o->new_buffer, &options);
 
@@ -162,9 +156,7 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 	new_buffer_options_free(&options);
 	if (r)
 		return r;
-	if (l.attached)
-		complete_report(l.buffer, &l.report);
-	report(ctl, &l);
+	model_report_loaded(ctl, &l);
 	r = new_buffer_keep(ctl, &o->new_buffer, l.buffer);
 	gpushm_close(l.buffer);
 	return r;

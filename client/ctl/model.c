@@ -48,8 +48,10 @@ int model_library_find(struct model_library *ret, char *why, size_t size)
 	}
 	*ret = (struct model_library){ .load = dlsym(library, "gpushm_load"),
 				       .save = dlsym(library, "gpushm_save"),
-				       .verify = dlsym(library, "gpushm_verify") };
-	if (ret->load && ret->save && ret->verify)
+				       .verify = dlsym(library, "gpushm_verify"),
+				       .pull = dlsym(library, "gpushm_pull"),
+				       .pull_wait = dlsym(library, "gpushm_pull_wait") };
+	if (ret->load && ret->save && ret->verify && ret->pull && ret->pull_wait)
 		return 0;
 	snprintf(why, size, "%s is too old for this gpushmctl", LIBRARY);
 	return -ENOENT;
@@ -157,6 +159,15 @@ void model_report_json(struct json *j, const struct gpushm_load_report *r)
 	json_value(j, "seconds", "%.6f", (double)r->elapsed_ns / 1e9);
 	json_uint(j, "tensors", r->tensors);
 	json_string(j, "digest", r->content[0] ? r->content : NULL);
+}
+
+struct gpushm_remote_options model_remote_options(const struct model_remote *r)
+{
+	return (struct gpushm_remote_options){ .struct_size = sizeof(struct gpushm_remote_options),
+					       .token_file = r->token_file,
+					       .ca = r->cacert,
+					       .cert = r->cert,
+					       .key = r->key };
 }
 
 int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpushm_buffer **ret)

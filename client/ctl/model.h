@@ -17,6 +17,8 @@ struct model_library {
 	__typeof__(gpushm_load) *load;
 	__typeof__(gpushm_save) *save;
 	__typeof__(gpushm_verify) *verify;
+	__typeof__(gpushm_pull) *pull;
+	__typeof__(gpushm_pull_wait) *pull_wait;
 };
 
 #define MODEL_LIBRARY_TODO \
@@ -72,6 +74,51 @@ void model_report_json(struct json *j, const struct gpushm_load_report *r);
 int model_open(struct ctl *ctl, const char *name, uint64_t timeout, struct gpushm_buffer **ret);
 
 /* ---- load.c ---- */
+
+/* What a load or a pull gives. */
+struct model_loaded {
+	struct gpushm_buffer *buffer; /* owned */
+	struct gpushm_load_report report;
+	bool attached; /* it was there already */
+};
+
+/* Prints it. */
+void model_report_loaded(const struct ctl *ctl, struct model_loaded *l);
+
+/* How long to wait for another process that loads; o->wait is also that for space, and 0 is no
+ * limit. */
+uint64_t model_wait_for_loader(const struct new_buffer *nb);
+
+/* How web servers are asked: options of the commands that take URLs. */
+struct model_remote {
+	const char *token_file, *cacert, *cert, *key;
+};
+
+#define ARGS_REMOTE(options, member)                                                         \
+	{ "token-file",                                                                      \
+	  ARG_TEXT,                                                                          \
+	  0,                                                                                 \
+	  "FILE",                                                                            \
+	  "send the token in this file's first line",                                        \
+	  offsetof(options, member.token_file) },                                            \
+		{ "cacert",                                                                  \
+		  ARG_TEXT,                                                                  \
+		  0,                                                                         \
+		  "FILE",                                                                    \
+		  "who signs the servers' certificates ($GPUSHM_TLS_CA)",                    \
+		  offsetof(options, member.cacert) },                                        \
+		{ "cert",                                                                    \
+		  ARG_TEXT,                                                                  \
+		  0,                                                                         \
+		  "FILE",                                                                    \
+		  "show this certificate ($GPUSHM_TLS_CERT)",                                \
+		  offsetof(options, member.cert) },                                          \
+	{                                                                                    \
+		"key", ARG_TEXT, 0, "FILE", "the key of that certificate ($GPUSHM_TLS_KEY)", \
+			offsetof(options, member.key)                                        \
+	}
+
+struct gpushm_remote_options model_remote_options(const struct model_remote *r);
 
 #define MODEL_NO_WAIT (UINT64_MAX - 1) /* --wait was not given */
 
