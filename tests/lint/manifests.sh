@@ -41,21 +41,44 @@ for words in "runAsUser: $id" "runAsGroup: $id" "\"$id:$id\""; do
 done
 grep -q "uid $id" man/gpushm-operations.7 || wrong "man/gpushm-operations.7: does not name uid $id"
 
+# Each container has a user of its own: the daemon's is an administrator.
+users=$(grep -rhoE 'runAsUser: 478[0-9]+' systemd/kubernetes | sort | uniq -d)
+[ -z "$users" ] || wrong "systemd/kubernetes: two containers have $users"
+
+# What a relay's container makes of its ConfigMap is a configuration.
+relay=systemd/kubernetes/relay
+name=$(sed -n 's/.*advertise=https:\/\/@POD@\.\([a-z.-]*\):19401$/\1/p' $relay/gpushm-relay.conf)
+grep -qxF "[allow *.$name]" $relay/gpushm-relay.conf || wrong "$relay: relays may not read from each other"
+grep -qF "\"*.$name\"" systemd/kubernetes/cert-manager/certificate.yaml || wrong "$relay: certificates have another name"
+made=$(sed -n 's|^ *\(sed .*\) /etc/gpushm/\(gpushm-relay.conf\) >.*|\1 '$relay'/\2|p' $relay/daemonset.yaml)
+POD_IP=10.1.2.3 sh -ec "$made" >"$folder/relay.conf" || wrong "$relay/daemonset.yaml: its container does not start"
+grep -q "^advertise=https://10-1-2-3.$name:" "$folder/relay.conf" || wrong "$relay/daemonset.yaml: does not name the pod"
+sed -i 's/^#\([[a-z]\)/\1/' "$folder/relay.conf" # with the examples
+if [ -x "$build/gpushm-relay" ]; then
+	"$build/gpushm-relay" --check-config --config "$folder/relay.conf" >"$folder/said" 2>&1 ||
+		wrong "$relay/gpushm-relay.conf: $(cat "$folder/said")"
+fi
+
 # No namespace of the host, in all manifests.
 grep -rnE 'host(PID|IPC|Network): *true|privileged: *true' systemd/kubernetes && wrong "systemd/kubernetes: shares a namespace"
 
 # Bases and examples; a component is part of one of them.
 mapfile -t bases < <(find systemd/kubernetes -name kustomization.yaml -exec grep -l '^kind: Kustomization$' {} +)
-# An overlay with all components, as users write one. Kustomize takes relative paths only.
-overlay=$build/manifests/overlay
-mkdir -p "$overlay"
-{
-	top=$(realpath --relative-to="$overlay" .)
-	printf 'kind: Kustomization\nnamespace: gpushm\nresources: [%s/systemd/kubernetes]\n' "$top"
-	printf 'components: [%s/systemd/kubernetes/exporter, %s/systemd/kubernetes/pod-monitor]\n' "$top" "$top"
-	printf 'images: [{name: gpushm, newName: registry.example.com/gpushm, newTag: 1.2.3}]\n'
-} >"$overlay/kustomization.yaml"
-bases+=("$overlay/kustomization.yaml")
+# Overlays with all components, as users write them. Kustomize takes relative paths only.
+overlays=$build/manifests
+overlay() { # NAME BASE COMPONENT...
+	local folder=$overlays/$1 top part
+	mkdir -p "$folder"
+	top=$(realpath --relative-to="$folder" .)/systemd/kubernetes
+	{
+		printf 'kind: Kustomization\nnamespace: gpushm\nresources: [%s]\ncomponents:\n' "$top/$2"
+		for part in "${@:3}"; do printf '  - %s\n' "$top/$part"; done
+		printf 'images: [{name: gpushm, newName: registry.example.com/gpushm, newTag: 1.2.3}]\n'
+	} >"$folder/kustomization.yaml"
+	bases+=("$folder/kustomization.yaml")
+}
+overlay overlay . exporter pod-monitor
+overlay relay relay cert-manager
 [ ${#bases[@]} -gt 1 ] || wrong "systemd/kubernetes: has no kustomization.yaml"
 command -v kubectl >/dev/null || {
 	echo "manifests: they are not rendered (no kubectl)"
@@ -66,12 +89,12 @@ validate=$(PATH=$build/venv/bin:$PATH command -v kubernetes-validate) ||
 for base in "${bases[@]}"; do
 	name=$(dirname "$base")
 	kubectl kustomize "$name" >"$folder/manifest.yaml" 2>"$folder/said" || wrong "$name: $(cat "$folder/said")"
-	grep -q 'image: gpushm$' "$folder/manifest.yaml" && [ "$base" = "$overlay/kustomization.yaml" ] &&
+	grep -q 'image: gpushm$' "$folder/manifest.yaml" && [[ $base == "$overlays"/* ]] &&
 		wrong "$name: the image of a container has another name"
 	[ -n "$validate" ] || continue
-	# It does not know the resources of Prometheus' operator.
+	# It does not know the resources of Prometheus' operator and of cert-manager.
 	"$validate" --strict --no-warn "$folder/manifest.yaml" 2>&1 |
-		grep -viE '^INFO|podmonitor|prometheusrule' >"$folder/wrong"
+		grep -viE '^INFO|podmonitor|prometheusrule|certificate|issuer' >"$folder/wrong"
 	[ ! -s "$folder/wrong" ] || wrong "$name: $(cat "$folder/wrong")"
 done
 exit $bad
