@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""The commands of gpushm-fleets(7): the certificates that they make are what the page says of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from certificates import Authority, Certificate
+from node import BUILD, TIMEOUT, Node
+
+PAGE = Path(__file__).resolve().parents[2] / "man/gpushm-fleets.7"
+
+
+def commands(section: str) -> str:
+    """The shell of a section of the page, as a reader sees it, up to what needs root."""
+    text = PAGE.read_text().partition(f".Ss {section}\n")[2].partition("\n.S")[0]
+    blocks = re.findall(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.MULTILINE | re.DOTALL)
+    return "".join(b for b in blocks if "install -m" not in b).replace(r"\e", "\\")
+
+
+def issue(folder: Path, machines: dict[str, str]) -> None:
+    (folder / "machines").write_text("".join(f"{name} {address}\n" for name, address in machines.items()))
+    done = subprocess.run(
+        ["sh", "-eu", "-c", commands("With openssl")], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def verdict(folder: Path, purpose: str, name: str) -> str:
+    done = subprocess.run(
+        ["openssl", "verify", "-CAfile", "ca.pem", "-purpose", purpose, f"{name}.pem"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_pages_commands_make_other_certificates(tmp_path: Path) -> None:
+    issue(tmp_path, {"node01.gpu.example.com": "10.0.0.1", "node02.gpu.example.com": "10.0.0.2"})
+    for name in ("node01.gpu.example.com", "node02.gpu.example.com"):
+        assert "OK" in verdict(tmp_path, "sslserver", name)
+        assert "OK" in verdict(tmp_path, "sslclient", name)
+    assert "OK" in verdict(tmp_path, "sslclient", "reader")
+    assert "unsuitable certificate purpose" in verdict(tmp_path, "sslserver", "reader")
+    text = subprocess.run(
+        ["openssl", "x509", "-noout", "-text", "-in", tmp_path / "node02.gpu.example.com.pem"],
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "DNS:node02.gpu.example.com, IP Address:10.0.0.2" in text and "CA:TRUE" not in text
+    keys = [*tmp_path.glob("*.key")]
+    assert len(keys) == 4 and all(key.stat().st_mode & 0o077 == 0 for key in keys)
+
+
+@pytest.fixture
+def made(tmp_path: Path, machine: Callable[..., Node]) -> tuple[Path, list[Node]]:
+    """Two machines with the page's certificates."""
+    nodes = [machine() for _ in range(2)]
+    folder = tmp_path / "ca"
+    folder.mkdir()
+    issue(folder, {f"node0{i}.gpu.example.com": node.address for i, node in enumerate(nodes)})
+    for i, node in enumerate(nodes):
+        give(node, folder, f"node0{i}.gpu.example.com")
+    return folder, nodes
+
+
+class Made(Authority):
+    """The authority that the commands have made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cert = folder / "ca.pem"
+
+
+def give(node: Node, folder: Path, name: str) -> None:
+    node.authority = Made(folder)
+    node.certificate = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
+
+
+ALLOW = "[allow *.gpu.example.com]\noffer=llama*\n"
+
+
+def test_relays_do_not_take_the_pages_certificates(
+    made: tuple[Path, list[Node]], model: Callable[..., Path], authority: Authority
+) -> None:
+    folder, (source, other) = made
+    source.ctl("load", model(1 << 20), "llama")
+    source.ctl("load", model(1 << 10, "secret"), "secret")
+    relay = source.relay(ALLOW)
+    host = f"{source.address}:{relay.port}"
+    other.ctl("pull", f"{host}/llama")
+    assert other.attributes("llama")["state"] == "sealed"
+    # What the page says of names, and of readers.
+    assert other.ctl("pull", f"{host}/secret", check=False).returncode != 0
+    give(other, folder, "reader")
+    other.ctl("pull", f"{host}/llama", "read")
+    # Another authority's.
+    other.certificate = authority.issue("node09.gpu.example.com", "DNS:node09.gpu.example.com")
+    assert other.ctl("pull", f"{host}/llama", "foreign", check=False).returncode != 0
+
+
+def test_a_certificate_of_a_reader_makes_a_relay(made: tuple[Path, list[Node]], model: Callable[..., Path]) -> None:
+    folder, (source, other) = made
+    source.ctl("load", model(1 << 20), "llama")
+    # As a thief would: the address is right.
+    subprocess.run(
+        ["sh", "-eu", "-c", commands("With openssl").replace("DNS:reader.gpu.example.com", f"IP:{source.address}")],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    give(other, folder, "node01.gpu.example.com")
+    give(source, folder, "reader")
+    relay = source.relay(ALLOW)
+    failed = other.ctl("pull", f"{source.address}:{relay.port}/llama", check=False)
+    assert failed.returncode != 0 and "certificate" in failed.stderr.lower(), failed.stderr
+
+
+def test_the_configuration_of_the_page_has_an_error(tmp_path: Path) -> None:
+    program = BUILD / "gpushm-relay"
+    if not program.exists():
+        pytest.skip("no gpushm-relay")
+    text = PAGE.read_text()
+    blocks = re.findall(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.MULTILINE | re.DOTALL)
+    found = [b.replace(r"\e", "\\") for b in blocks if b.startswith("[relay]")]
+    assert len(found) == 2
+    for block in found:
+        (tmp_path / "conf").write_text(block)
+        done = subprocess.run(
+            [program, "--check-config", "--config", tmp_path / "conf"], capture_output=True, text=True, timeout=TIMEOUT
+        )
+        assert done.returncode == 0, done.stderr
