@@ -82,19 +82,24 @@ DAEMON_SRC := $(filter-out daemon/main.c,$(call in_folders,$(addprefix daemon/,u
 CLIENT_SRC := $(call in_folders,$(addprefix client/,base map link buffer array stream))
 LOAD_SRC   := $(call in_folders,client/load client/remote client/nixl)
 CTL_SRC    := $(call in_folders,client/ctl client/ctl/top client/metrics) client/nixl/library.c client/nixl/agent.c
-# gpushm-exporter is built where libmicrohttpd is.
-EXPORTER_SRC := $(call in_folders,client/exporter)
+# gpushm-exporter is built where libmicrohttpd is, and gpushm-relay where GnuTLS is, too.
+EXPORTER_SRC := $(call in_folders,client/exporter client/http)
 EXPORTER   := $(if $(shell $(PKG_CONFIG) --exists libmicrohttpd 2>/dev/null && echo yes),$(BUILD)/gpushm-exporter)
+RELAY_SRC  := $(call in_folders,client/relay)
+RELAY      := $(if $(shell $(PKG_CONFIG) --exists libmicrohttpd gnutls 2>/dev/null && echo yes),$(BUILD)/gpushm-relay)
 GEN_OBJ    := $(BUILD)/obj/gen/gpushm.pb-c.o
 JOURNAL_OBJ := $(BUILD)/obj/gen/journal.pb-c.o
 
 .PHONY: all
-all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(addprefix $(BUILD)/,libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) $(EXPORTER) examples
+all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(addprefix $(BUILD)/,libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) $(EXPORTER) $(RELAY) examples
 ifeq ($(CUDA_INCLUDE),)
 	@echo "built without the CUDA Toolkit (no cuda.h found): host pools only"
 endif
 ifeq ($(EXPORTER),)
 	@echo "built without gpushm-exporter (no libmicrohttpd found)"
+endif
+ifeq ($(RELAY),)
+	@echo "built without gpushm-relay (no libmicrohttpd or no GnuTLS found)"
 endif
 
 # ---- rules ----
@@ -173,6 +178,12 @@ $(BUILD)/gpushmctl: $(call objects,$(CTL_SRC)) $(BUILD)/proto.a $(BUILD)/libgpus
 $(BUILD)/gpushm-exporter: $(call objects,$(EXPORTER_SRC) $(wildcard client/metrics/*.c)) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm \
 		-lmicrohttpd $(CLIENT_LIBS)
+
+# It uses parts of the loading library that are not exported, so it has its own copy.
+$(BUILD)/gpushm-relay: $(call objects,$(RELAY_SRC) $(wildcard client/http/*.c client/metrics/exposition.c)) $(BUILD)/libgpushm-load.a $(BUILD)/proto.a \
+		$(BUILD)/libgpushm.so
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -o $@ $(filter %.o,$^) $(filter %.a,$^) -L$(BUILD) -lgpushm \
+		-lmicrohttpd -lgnutls $(LOAD_LIBS) $(CLIENT_LIBS)
 
 .PHONY: examples
 EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,\
@@ -563,7 +574,7 @@ check-short: all $(SHORT_TESTS) $(FAKECUDA)
 	@bad=0; $(QUEUE) $(call parts,SHORT_UNIT_PART SHORT_HOST_PART) || bad=1; tests/run.sh --sum $(RESULTS) && exit $$bad
 
 # A test that was renamed and is chosen by its old name stops this build.
-check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(STREAMS_MODEL) $(EXPORTER) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(FAKENIXL) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
+check-programs: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(STREAMS_MODEL) $(EXPORTER) $(RELAY) $(UNIT_TESTS) $(SYSTEM_TESTS) $(GPU_FAKE) $(FAKECUDA) $(FAKENIXL) $(if $(CUDA_INCLUDE),$(STREAMS_BIN))
 	@$(if $(STORMS)$(THREAD_TESTS)$(VALGRIND_TESTS)$(GPU_SYSTEM_TESTS),:)
 
 # One part alone.
@@ -780,7 +791,7 @@ check-gpu-deaths:
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
 # procps has pgrep.
-DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev libcurl4-openssl-dev nginx-light \
+DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev libcurl4-openssl-dev nginx-light libgnutls28-dev curl \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
 	iproute2 iptables iperf3 openssl \
 	python3 python3-dev python3-venv ca-certificates \
@@ -985,9 +996,9 @@ $(addprefix lint-,$(LINTS)): export BUILD := $(BUILD)
 print-cflags:
 	$(info $(ALL_CFLAGS) $(addprefix -isystem ,$(PYTHON_INCLUDE))) @:
 print-sources:
-	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC))) @:
+	$(info $(PROTO_SRC) daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC) $(if $(EXPORTER),$(EXPORTER_SRC)) $(if $(RELAY),$(RELAY_SRC))) @:
 print-left-out:
-	$(info $(LEFT_OUT) $(if $(EXPORTER),,$(EXPORTER_SRC)) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
+	$(info $(LEFT_OUT) $(if $(EXPORTER),,$(EXPORTER_SRC)) $(if $(RELAY),,$(RELAY_SRC)) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 

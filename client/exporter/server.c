@@ -6,15 +6,11 @@
 #include "client/exporter/server.h"
 
 #include "client/exporter/clients.h"
-#include "proto/base/own.h"
+#include "client/http/listen.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define MEMORY (16u << 10) /* of a connection: its request's line and headers */
 
@@ -24,85 +20,18 @@ static const char index_page[] =
 
 /* ---- listening ---- */
 
-static int complain(const char *address, const char *why)
-{
-	fprintf(stderr, "gpushm-exporter: %s: %s\n", address, why);
-	return -1;
-}
-
-/* Splits ADDRESS:PORT in place; the address is "" for all. */
-static int split(char *text, char **ret_host, char **ret_port)
-{
-	char *colon = strrchr(text, ':');
-	size_t n = colon ? (size_t)(colon - text) : 0;
-
-	/* getaddrinfo() would take 70000 for 4464. */
-	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
-	    strlen(colon + 1) > 5 || atoi(colon + 1) > UINT16_MAX)
-		return -EINVAL;
-	*colon = '\0';
-	if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
-		text[n - 1] = '\0';
-		text++;
-	} else if (strchr(text, ':')) {
-		return -EINVAL;
-	}
-	*ret_host = text;
-	*ret_port = colon + 1;
-	return 0;
-}
-
-/* Says where, because port 0 is any free one. */
-static void announce(int fd)
-{
-	struct sockaddr_storage at;
-	socklen_t len = sizeof(at);
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-
-	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0 ||
-	    getnameinfo((struct sockaddr *)&at, len, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-		return;
-	fprintf(stderr, "gpushm-exporter: serves http://%s%s%s:%s/metrics\n",
-		strchr(host, ':') ? "[" : "", host, strchr(host, ':') ? "]" : "", port);
-	if (strncmp(host, "127.", 4) != 0 && strcmp(host, "::1") != 0)
-		fprintf(stderr, "gpushm-exporter: everybody who reaches this address may read the "
-				"metrics; it has no TLS and no password\n");
-}
-
-static int listen_at(const struct addrinfo *at)
-{
-	_cleanup_(close_fd) int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, 0);
-	const int on = 1;
-
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(fd, at->ai_addr, at->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0)
-		return -errno;
-	announce(fd);
-	return take_fd(&fd);
-}
-
 int server_listen(const char *address)
 {
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
-	_cleanup_(free_ptr) char *copy = strdup(address);
-	struct addrinfo *found = NULL;
-	char *host, *port;
-	int r;
+	struct listen_place at;
+	int fd = listen_open("gpushm-exporter", address, &at);
 
-	if (!copy || split(copy, &host, &port) < 0)
-		return complain(address,
-				"not ADDRESS:PORT, such as 127.0.0.1:19400 or [::1]:19400");
-	r = getaddrinfo(*host ? host : NULL, port, &hints, &found);
-	if (r != 0)
-		return complain(address, gai_strerror(r));
-	r = -EADDRNOTAVAIL;
-	for (const struct addrinfo *at = found; at && r < 0; at = at->ai_next)
-		r = listen_at(at);
-	freeaddrinfo(found);
-	return r < 0 ? complain(address, strerror(-r)) : r;
+	if (fd < 0)
+		return -1;
+	fprintf(stderr, "gpushm-exporter: serves http://%s/metrics\n", at.text);
+	if (!at.loopback)
+		fprintf(stderr, "gpushm-exporter: everybody who reaches this address may read the "
+				"metrics; it has no TLS and no password\n");
+	return fd;
 }
 
 /* ---- replying ---- */

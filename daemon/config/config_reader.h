@@ -6,7 +6,7 @@
 #pragma once
 
 #include "daemon/config/config_table.h"
-#include "daemon/config/ini.h"
+#include "proto/base/ini.h"
 
 struct config_reader {
 	struct config *config; /* owned, until config_reader_finish() gives it away */

@@ -29,8 +29,9 @@ client/remote      proto/base proto client
 client/nixl        proto/base proto client
 client/load        proto/base proto client client/remote client/nixl
 client/metrics     proto/base proto client
-client/exporter    proto/base proto client client/metrics
-client/relay       proto/base proto client client/remote client/load client/nixl client/metrics
+client/http        proto/base proto client
+client/exporter    proto/base proto client client/metrics client/http
+client/relay       proto/base proto client client/remote client/load client/nixl client/metrics client/http
 client/ctl         proto/base proto client client/base/spec.h client/metrics client/nixl
 client/ctl/top     proto/base proto client client/ctl
 client/python/core proto/base proto client client/array/dlpack_abi.h

@@ -2,7 +2,7 @@
  *
  * The form of a configuration file: what is an item, where it starts, and what is complained of.
  */
-#include "daemon/config/ini.h"
+#include "proto/base/ini.h"
 #include "proto/base/own.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"

@@ -8,9 +8,9 @@
  *
  * It owns and allocates nothing. It stops early only at a NUL, which no text file has.
  */
-#include "daemon/config/ini.h"
+#include "proto/base/ini.h"
 
-#include "daemon/util/log.h"
+#include "proto/base/escape.h"
 
 #include <limits.h>
 #include <stdarg.h>

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a program of ours serves HTTP.
+ */
+#pragma once
+
+#include <netdb.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct listen_place {
+	char text[NI_MAXHOST + NI_MAXSERV + 4]; /* "127.0.0.1:19400", "[::1]:19400" */
+	bool loopback;				/* only this machine reaches it */
+};
+
+/* Listens at ADDRESS:PORT, as 127.0.0.1:9400, [::1]:9400, localhost:0 or :9400 (all addresses).
+ * program: for errors. Returns the socket; or -1, with the reason on stderr. *ret says where,
+ * because port 0 is any free one. */
+int listen_open(const char *program, const char *address, struct listen_place *ret);
+
+/* The same of a socket that listens already. False: it is no socket of TCP. */
+bool listen_describe(int fd, struct listen_place *ret);
+
+/* The first socket that systemd passed to this process, and how many follow it; they get
+ * FD_CLOEXEC. 0: it has passed none (sd_listen_fds(3)). */
+int listen_from_systemd(int *ret_first);
+
+/* Tells systemd of a state, as "READY=1" (sd_notify(3)); without systemd it does nothing. */
+void listen_notify(const char *state);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm-relay.conf: the form is that of gpushmd.conf. gpushm-relay(8) describes the keys.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CONFIG_DEFAULT_LISTEN "127.0.0.1:19401"
+
+struct strings {
+	char **items; /* owned */
+	size_t n;
+};
+
+/* [allow CERTIFICATE]: whose certificate has such a name may read these buffers. */
+struct config_allow {
+	char *certificate; /* owned: a glob of names */
+	struct strings offer;
+};
+
+/* [pull NAME]: a buffer that the relay itself gets from another machine. */
+struct config_pull {
+	char *name, *source, *pool; /* owned; pool: NULL is the daemon's default */
+	uint32_t mode;		    /* of the buffer; 0: as gpushm_create() */
+	bool follow;
+};
+
+/* It never changes once it is read. */
+struct config {
+	struct strings listen;		 /* ADDRESS:PORT */
+	char *socket;			 /* owned; NULL: as libgpushm finds it */
+	char *cert, *key, *client_ca;	 /* owned; NULL: no TLS */
+	char *ca, *pull_cert, *pull_key; /* owned: for pulls; NULL: as gpushm_load.h has it */
+	char *advertise;		 /* owned: "https://HOST:PORT"; NULL: nothing */
+	bool insecure;			 /* other addresses than loopback without mutual TLS */
+	uint32_t max_connections, max_connections_per_address;
+	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */
+	uint32_t header_time;	     /* seconds for a request's line and headers */
+	uint64_t max_rate;	     /* bytes a second in all; 0: no limit */
+	uint64_t min_rate;	     /* bytes a second that a client must read; 0: no limit */
+	uint64_t gpu_memory;	     /* bytes that are pinned for transfers from GPUs */
+	struct strings offer, hide;  /* globs of names */
+	struct config_allow *allows; /* owned */
+	size_t n_allows;
+	struct config_pull *pulls; /* owned */
+	size_t n_pulls;
+};
+
+/* Reads a file; path NULL: /etc/gpushm/gpushm-relay.conf, which may be missing. Writes each fault
+ * to `errors`. listen: instead of the file's; NULL: none. 0; -EINVAL (faults were written);
+ * -ENOMEM.
+ */
+int config_read(const char *path, const char *listen, FILE *errors, struct config **ret);
+/* NULL is allowed. Returns NULL. */
+struct config *config_free(struct config *c);
+
+/* Whether one of the globs fits the name. */
+bool strings_match(const struct strings *globs, const char *name);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gpushm-relay: sealed buffers of this machine as files for others, over HTTP. It reads, and its
+ * daemon may come and go.
+ */
+#include "client/http/listen.h"
+#include "client/relay/server.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+struct options {
+	const char *config, *listen;
+	bool check;
+};
+
+static const char usage[] =
+	"Usage: gpushm-relay [OPTIONS]\n\n"
+	"Offer sealed buffers of this machine to others, as safetensors files over HTTP.\n\n"
+	"Options:\n"
+	"  -c, --config FILE          read this file (" GPUSHM_SYSCONFDIR
+	"/gpushm/gpushm-relay.conf)\n"
+	"      --check-config         say what is wrong with the file, and end\n"
+	"  -l, --listen ADDRESS:PORT  serve this address instead of the file's "
+	"(" CONFIG_DEFAULT_LISTEN ")\n"
+	"  -h, --help                 print this text\n"
+	"  -V, --version              print the version\n\n"
+	"gpushm-relay(8) is the manual.\n";
+
+static void read_options(int argc, char **argv, struct options *ret)
+{
+	static const struct option known[] = { { "config", required_argument, NULL, 'c' },
+					       { "check-config", no_argument, NULL, 'C' },
+					       { "listen", required_argument, NULL, 'l' },
+					       { "help", no_argument, NULL, 'h' },
+					       { "version", no_argument, NULL, 'V' },
+					       { 0 } };
+	int c;
+
+	while ((c = getopt_long(argc, argv, "c:l:hV", known, NULL)) != -1) {
+		if (c == 'c')
+			ret->config = optarg;
+		else if (c == 'C')
+			ret->check = true;
+		else if (c == 'l')
+			ret->listen = optarg;
+		else if (c == 'h')
+			exit(fputs(usage, stdout) < 0);
+		else if (c == 'V')
+			exit(printf("gpushm-relay %s (libgpushm %s)\n", GPUSHM_VERSION,
+				    gpushm_version()) < 0);
+		else
+			exit(2);
+	}
+	if (optind == argc)
+		return;
+	fprintf(stderr, "gpushm-relay: unexpected word \"%s\"; --help lists the options\n",
+		argv[optind]);
+	exit(2);
+}
+
+/* Each client takes a descriptor, and so does each buffer. */
+static void raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* The threads inherit the blocked signals. */
+static void block_signals(sigset_t *ret)
+{
+	sigemptyset(ret);
+	sigaddset(ret, SIGTERM);
+	sigaddset(ret, SIGINT);
+	sigprocmask(SIG_BLOCK, ret, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int serve(int fd, const struct listen_place *at, const struct config *c,
+		 struct offers *offers)
+{
+	if (fd < 0 || server_start(fd, c, offers) < 0)
+		return -1;
+	fprintf(stderr, "gpushm-relay: serves http%s://%s/\n", c->cert ? "s" : "", at->text);
+	return 0;
+}
+
+static int serve_all(const struct config *c, struct offers *offers)
+{
+	struct listen_place at;
+	int first, n = listen_from_systemd(&first), r = 0;
+
+	for (int i = 0; r == 0 && i < n; i++)
+		r = listen_describe(first + i, &at) ? serve(first + i, &at, c, offers) : -1;
+	for (size_t i = 0; r == 0 && n == 0 && i < c->listen.n; i++) {
+		int fd = listen_open("gpushm-relay", c->listen.items[i], &at);
+
+		r = serve(fd, &at, c, offers);
+	}
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	struct options o = { 0 };
+	struct offers *offers;
+	struct config *config;
+	sigset_t signals;
+	int r;
+
+	read_options(argc, argv, &o);
+	r = config_read(o.config, o.listen, stderr, &config);
+	if (r < 0 || o.check)
+		return r < 0;
+	/* A daemon that restarts is waited for elsewhere. */
+	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
+	raise_limit();
+	block_signals(&signals);
+	r = offers_start(config, &offers);
+	if (r < 0)
+		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
+	if (r < 0 || serve_all(config, offers) < 0)
+		return 1;
+	listen_notify("READY=1");
+	while (sigtimedwait(&signals, NULL, &second) < 0)
+		offers_tick(offers);
+	listen_notify("STOPPING=1");
+	/* The process ends with its threads; none of them owns anything outside of it. */
+	_exit(0);
+}

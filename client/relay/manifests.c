@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * With "Prefer: wait=N" (RFC 7240) a request waits until the name has other contents than the ETag
+ * of If-None-Match, or, without one, until the name exists.
+ */
+#include "client/relay/manifests.h"
+
+#include "client/relay/range.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define WAIT_MAX 600u /* seconds */
+
+/* ---- the manifest ---- */
+
+/* What belongs to the machine that has loaded the buffer, and not to its contents. */
+static bool is_local(const char *key)
+{
+	return strcmp(key, "gpushm.files") == 0;
+}
+
+static int copy_attr(const struct manifest_attr *from, struct manifest *m)
+{
+	struct manifest_attr *to = &m->attrs[m->n_attrs];
+
+	to->key = strdup(from->key);
+	to->value = malloc(from->size + 1);
+	to->size = from->size;
+	if (to->value)
+		memcpy(to->value, from->value, from->size);
+	m->n_attrs++;
+	return to->key && to->value ? 0 : -ENOMEM;
+}
+
+static int copy_attrs(const struct manifest_attr *attrs, size_t n, struct manifest *m)
+{
+	int r = 0;
+
+	m->attrs = calloc(n + 1, sizeof(*m->attrs));
+	for (size_t i = 0; m->attrs && r == 0 && i < n; i++)
+		if (!is_local(attrs[i].key))
+			r = copy_attr(&attrs[i], m);
+	return m->attrs ? r : -ENOMEM;
+}
+
+static int copy_facts(struct offer *o, struct manifest *m)
+{
+	struct offer_facts f;
+
+	offer_facts(o, &f);
+	m->name = strdup(f.name);
+	m->etag = strdup(f.etag);
+	m->id = f.id;
+	m->size = f.size;
+	m->header = f.header;
+	m->data = f.size - f.header;
+	m->complete = f.complete;
+	memcpy(m->content, f.content, sizeof(m->content));
+	return m->name && m->etag ? 0 : -ENOMEM;
+}
+
+static int fill(struct offer *o, struct manifest *m)
+{
+	const struct manifest_attr *attrs;
+	const uint64_t *blocks;
+	size_t n;
+	int r = offer_blocks(o, &blocks, &m->n_blocks);
+
+	if (r == 0)
+		r = offer_attrs(o, &attrs, &n);
+	if (r < 0)
+		return r;
+	m->blocks = malloc((m->n_blocks + 1) * sizeof(*blocks));
+	if (!m->blocks)
+		return -ENOMEM;
+	memcpy(m->blocks, blocks, m->n_blocks * sizeof(*blocks));
+	r = copy_facts(o, m);
+	return r < 0 ? r : copy_attrs(attrs, n, m);
+}
+
+static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
+{
+	struct manifest m = { 0 };
+	struct MHD_Response *response = NULL;
+	char *text = NULL;
+	size_t n = 0;
+	int r = fill(o, &m);
+
+	if (r == 0)
+		r = manifest_format(&m, &text, &n);
+	if (r < 0) {
+		manifest_clear(&m);
+		return exchange_failed(x, r);
+	}
+	response = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
+	exchange_add(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+	exchange_add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+	exchange_add(response, MHD_HTTP_HEADER_ETAG, "%s", m.etag);
+	manifest_clear(&m);
+	return exchange_send(x, MHD_HTTP_OK, response);
+}
+
+static enum MHD_Result send_same(const struct exchange *x, const char *etag)
+{
+	struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+
+	exchange_add(r, MHD_HTTP_HEADER_ETAG, "%s", etag);
+	return exchange_send(x, MHD_HTTP_NOT_MODIFIED, r);
+}
+
+/* ---- waiting ---- */
+
+/* "wait=10" among other preferences; 0: none. */
+static unsigned wait_of(const struct exchange *x)
+{
+	const char *p = exchange_header(x, "Prefer");
+	unsigned long wait;
+
+	for (p = p ? p + strspn(p, " \t,;") : NULL; p && *p; p += strspn(p, " \t,;")) {
+		if (strncasecmp(p, "wait=", 5) == 0 && p[5] >= '0' && p[5] <= '9') {
+			wait = strtoul(p + 5, NULL, 10);
+			return wait < WAIT_MAX ? (unsigned)wait : WAIT_MAX;
+		}
+		p += strcspn(p, " \t,;");
+	}
+	return 0;
+}
+
+struct waiter {
+	const struct exchange *x;
+	const char *none; /* If-None-Match; NULL: none */
+	int socket;
+};
+
+/* Nobody waits for the reply any more. */
+static bool is_gone(const struct waiter *w)
+{
+	struct tcp_info info;
+	socklen_t n = sizeof(info);
+
+	return getsockopt(w->socket, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
+	       info.tcpi_state != TCP_ESTABLISHED;
+}
+
+static bool is_wanted(void *user, struct offer *is)
+{
+	const struct waiter *w = user;
+	struct offer_facts f;
+
+	if (is_gone(w))
+		return true;
+	if (!is)
+		return false;
+	if (!w->none || offer_know(is) < 0)
+		return true;
+	offer_facts(is, &f);
+	return !range_has_etag(w->none, f.etag, true);
+}
+
+static struct offer *await(const struct exchange *x, unsigned wait_s)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(x->http, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct waiter w = { .x = x,
+			    .none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH),
+			    .socket = info ? info->connect_fd : -1 };
+
+	return offers_wait(x->offers, x->name, clock_monotonic_ns() + wait_s * 1000000000ull,
+			   is_wanted, &w);
+}
+
+enum MHD_Result manifests_get(const struct exchange *x)
+{
+	const char *none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH);
+	unsigned wait_s = wait_of(x);
+	enum MHD_Result ret;
+	struct offer_facts facts;
+	struct offer *o;
+	int r;
+
+	if (wait_s > 0 && allow_read(x->config, x->peer, x->name))
+		offer_release(await(x, wait_s));
+	o = exchange_offer(x, NULL, &ret);
+	if (!o)
+		return ret;
+	r = offer_know(o);
+	offer_facts(o, &facts);
+	if (r < 0)
+		ret = exchange_failed(x, r);
+	else if (none && range_has_etag(none, facts.etag, true))
+		ret = send_same(x, facts.etag);
+	else
+		ret = send_manifest(x, o);
+	offer_release(o);
+	return ret;
+}

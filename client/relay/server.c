@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each connection has a thread, so that a slow client delays nobody else. Requests are bounded by
+ * libmicrohttpd's memory for a connection: it refuses a longer URL or header itself.
+ */
+#include "client/relay/server.h"
+
+#include "client/http/listen.h"
+#include "client/relay/files.h"
+#include "client/relay/manifests.h"
+#include "proto/base/grow.h"
+#include "proto/base/own.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define MEMORY (32u << 10) /* of a connection: its request's line and headers, and a reply's */
+#define STACK (256u << 10)
+
+struct server {
+	const struct config *config;
+	struct offers *offers;
+};
+
+/* A request while it is received. */
+struct request {
+	char *body; /* owned */
+	size_t n_body;
+	bool too_large;
+};
+
+/* ---- names ---- */
+
+static int hex(char c)
+{
+	return isdigit((unsigned char)c)    ? c - '0'
+	       : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10
+					    : -1;
+}
+
+/* Percent signs of a URL. False: one is wrong, or stands for a NUL; or the name is too long. */
+static bool decode(const char *text, char *ret, size_t size)
+{
+	size_t n = 0;
+
+	for (; *text; text++) {
+		int high = *text == '%' ? hex(text[1]) : -1;
+		int low = high >= 0 ? hex(text[2]) : -1;
+
+		if ((*text == '%' && (low < 0 || high + low == 0)) || n + 1 >= size)
+			return false;
+		ret[n++] = *text == '%' ? (char)(high << 4 | low) : *text;
+		text += *text == '%' ? 2 : 0;
+	}
+	ret[n] = '\0';
+	return true;
+}
+
+/* Nothing is decoded twice, or before the path is taken apart. */
+static size_t keep_escapes(void *arg, struct MHD_Connection *c, char *text)
+{
+	return strlen(text);
+}
+
+/* ---- resources ---- */
+
+struct resource {
+	const char *path; /* with '/' at its end: a name follows */
+	bool post;
+	enum MHD_Result (*reply)(const struct exchange *x);
+};
+
+static enum MHD_Result reply_index(const struct exchange *x)
+{
+	static const char page[] =
+		"<!DOCTYPE html>\n<title>gpushm-relay</title>\n<h1>gpushm-relay " GPUSHM_VERSION
+		"</h1>\n<p><a href=\"/v1/buffers\">Buffers</a>, <a href=\"/metrics\">metrics</a>"
+		"</p>\n";
+	struct MHD_Response *r =
+		MHD_create_response_from_buffer(strlen(page), (void *)page, MHD_RESPMEM_PERSISTENT);
+
+	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/html; charset=utf-8");
+	return exchange_send(x, MHD_HTTP_OK, r);
+}
+
+static const struct resource resources[] = {
+	{ "/", false, reply_index },
+	{ "/v1/buffers", false, files_list },
+	{ "/v1/buffers/", false, files_get },
+	{ "/v1/manifests/", false, manifests_get },
+};
+
+static bool is_path(const struct resource *r, const char *url)
+{
+	size_t n = strlen(r->path);
+
+	if (n > 1 && r->path[n - 1] == '/')
+		return strncmp(url, r->path, n) == 0 && url[n];
+	return strcmp(url, r->path) == 0;
+}
+
+static enum MHD_Result route(struct exchange *x, const char *url, const char *method)
+{
+	const struct resource *found = NULL;
+	char name[OFFER_NAME_MAX] = "";
+	bool post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+
+	for (size_t i = 0; i < array_size(resources); i++)
+		if (is_path(&resources[i], url))
+			found = &resources[i];
+	if (!found)
+		return exchange_error(x, MHD_HTTP_NOT_FOUND,
+				      "there are /v1/buffers, /v1/buffers/NAME, "
+				      "/v1/manifests/NAME and /metrics");
+	if (post != found->post || (!post && !x->head && strcmp(method, MHD_HTTP_METHOD_GET) != 0))
+		return exchange_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "allowed: %s",
+				      found->post ? "POST" : "GET and HEAD");
+	if (!decode(url + (strlen(found->path) < strlen(url) ? strlen(found->path) : strlen(url)),
+		    name, sizeof(name)))
+		return exchange_error(x, MHD_HTTP_BAD_REQUEST,
+				      "a name has at most %u bytes, and two hexadecimal digits "
+				      "that are not 00 behind each %%",
+				      GPUSHM_MAX_NAME);
+	x->name = name;
+	return found->reply(x);
+}
+
+/* ---- requests ---- */
+
+static void find_address(struct MHD_Connection *c, char *ret, size_t size)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *at = info ? info->client_addr : NULL;
+	socklen_t n = at && at->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+						      : sizeof(struct sockaddr_in);
+
+	*ret = '\0';
+	if (at)
+		getnameinfo(at, n, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+}
+
+static enum MHD_Result take_body(struct request *q, const char *bytes, size_t *n)
+{
+	char *grown = q->too_large || q->n_body + *n > EXCHANGE_BODY_MAX
+			      ? NULL
+			      : realloc(q->body, q->n_body + *n + 1);
+
+	q->too_large |= !grown;
+	if (grown) {
+		q->body = grown;
+		memcpy(grown + q->n_body, bytes, *n);
+		q->n_body += *n;
+		grown[q->n_body] = '\0';
+	}
+	*n = 0;
+	return MHD_YES;
+}
+
+/* The first call comes before the body, if there is one. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_size, void **context)
+{
+	struct server *s = arg;
+	struct request *q = *context;
+	struct peer peer = { .names = { 0 } };
+	struct exchange x = { .http = c,
+			      .config = s->config,
+			      .offers = s->offers,
+			      .peer = &peer,
+			      .name = "",
+			      .head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 };
+
+	if (!q) {
+		*context = calloc(1, sizeof(*q));
+		return *context ? MHD_YES : MHD_NO;
+	}
+	if (*upload_size)
+		return take_body(q, upload, upload_size);
+	x.body = q->body ? q->body : "";
+	x.n_body = q->n_body;
+	find_address(c, peer.address, sizeof(peer.address));
+	if (q->too_large)
+		return exchange_error(&x, MHD_HTTP_CONTENT_TOO_LARGE, "a body has at most %u bytes",
+				      EXCHANGE_BODY_MAX);
+	return route(&x, url, method);
+}
+
+static void on_completed(void *arg, struct MHD_Connection *c, void **context,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct request *q = *context;
+
+	if (q)
+		free(q->body);
+	free(q);
+	*context = NULL;
+}
+
+/* libmicrohttpd would print a line for each client that breaks off. */
+static void drop_line(void *arg, const char *format, va_list ap)
+{
+}
+
+int server_start(int socket, const struct config *config, struct offers *offers)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	const struct MHD_Daemon *http = NULL;
+
+	if (s) {
+		*s = (struct server){ .config = config, .offers = offers };
+		http = MHD_start_daemon(
+			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+				MHD_USE_POLL | MHD_USE_ERROR_LOG,
+			0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, drop_line, NULL,
+			MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
+			config->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+			config->max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, 60u,
+			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
+			MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_UNESCAPE_CALLBACK,
+			keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+			MHD_OPTION_END);
+	}
+	if (http)
+		return 0;
+	free(s);
+	fprintf(stderr, "gpushm-relay: the HTTP server can't be started: %s\n", strerror(errno));
+	return -1;
+}
