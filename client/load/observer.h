@@ -20,7 +20,8 @@ struct pull_observer {
 	 * may begin again after that, with another manifest. */
 	void (*ended)(void *user, int result);
 	void *user;
-	/* Where this machine offers the buffer ("https://HOST:PORT"), for the machines that ask the
-	 * same source; NULL: it does not. */
+	/* Where this machine offers the buffer, for the machines that ask the same source: the
+	 * value of the header Gpushm-Relay of each request for the manifest and the file, as
+	 * client/relay/announcement.h has it. NULL: it does not. */
 	const char *relay;
 };

@@ -90,8 +90,9 @@ bool remote_has_ranges(const struct remote *r);
  * another ETag is left out. 0, or -EINVAL, -ENOMEM. */
 int remote_add_mirror(struct remote *r, const char *url);
 
-/* Where this machine offers what it reads ("https://HOST:PORT"): the server is told with each
- * request (Gpushm-Relay), and may name it to others. 0 or -ENOMEM. No reader may be reading. */
+/* Where this machine offers what it reads: the value of the header Gpushm-Relay of each request, as
+ * client/relay/announcement.h has it; the server may name it to others. 0 or -ENOMEM. No reader may
+ * be reading. */
 int remote_set_relay(struct remote *r, const char *relay);
 
 /* 0, or -ENOSYS, -ENOMEM with gpushm_error() set. */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Other machines that have a file, or are getting it, as they announced themselves. A busy relay
+ * names some of them to those that it turns away. One that has not announced itself for a while is
+ * forgotten. Any thread may call.
+ */
+#pragma once
+
+#include "client/relay/announcement.h"
+
+#define MIRRORS_NAMED 8u
+
+struct mirrors;
+
+/* NULL: out of memory. */
+struct mirrors *mirrors_new(void);
+/* NULL is allowed. Returns NULL. */
+struct mirrors *mirrors_free(struct mirrors *m);
+
+/* A machine has asked for the file with this ETag, and says where it offers it. The caller has
+ * checked that the host is that machine's. */
+void mirrors_note(struct mirrors *m, const char *etag, const struct announcement *a);
+
+/* Up to MIRRORS_NAMED mirrors of that file, which `asks` may read from: not itself, and none that
+ * began later. NULL: somebody that nobody waits for. First come those that began last, which
+ * are most likely to have nobody that reads from them yet; then some by chance. Returns how many.
+ */
+size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
+		      struct announcement ret[MIRRORS_NAMED]);
+
+/* The same as the value of a header Link (RFC 6249); NULL: there are none. The caller frees it. */
+char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks);
