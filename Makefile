@@ -881,7 +881,9 @@ man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
 completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
 CMAKE_FILES = $(addprefix $(libdir)/cmake/gpushm/,gpushmConfig.cmake gpushmConfigVersion.cmake)
 PROMETHEUS_FILES = $(addprefix $(datadir)/doc/gpushm/prometheus/,gpushm.rules.yml gpushm-dashboard.json)
-INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(bindir)/gpushm-exporter $(unitdir)/gpushm-exporter.service $(PROMETHEUS_FILES) $(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
+INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(bindir)/gpushm-exporter $(unitdir)/gpushm-exporter.service $(PROMETHEUS_FILES) \
+	$(bindir)/gpushm-relay $(addprefix $(unitdir)/gpushm-relay.,service socket) $(datadir)/doc/gpushm/gpushm-relay.conf $(PREFIX)/lib/sysusers.d/gpushm-relay.conf \
+	$(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \
 	$(libdir)/libgpushm.so $(libdir)/libgpushm.a $(includedir)/gpushm.h $(includedir)/gpushm.hpp $(libdir)/pkgconfig/gpushm.pc $(CMAKE_FILES) \
 	$(libdir)/libgpushm-load.so.$(VERSION) $(libdir)/libgpushm-load.so.$(SOVERSION) $(libdir)/libgpushm-load.so $(libdir)/libgpushm-load.a \
 	$(includedir)/gpushm_metrics.h $(includedir)/gpushm_stream.h $(includedir)/gpushm_load.h $(libdir)/pkgconfig/gpushm-load.pc \
@@ -890,16 +892,19 @@ INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(bindir)/gpushm-exporter $(un
 	$(PREFIX)/lib/modules-load.d/gpushm.conf $(PREFIX)/lib/systemd/catalog/gpushm.catalog \
 	$(datadir)/doc/gpushm/gpushmd.conf
 
+CONFIGURATIONS = gpushmd.conf $(if $(RELAY),gpushm-relay.conf)
+
 # A user who installs below a PREFIX of his own gets no file outside of it: SYSCONFDIR is written for the system's
 # prefixes, and where it was asked for.
 INSTALLS_CONFIG = $(or $(filter /usr /usr/local,$(PREFIX)),$(filter command environment,$(origin SYSCONFDIR)))
 # The configuration in $(SYSCONFDIR) is the administrator's: it is written where there is none, and never removed if
 # it was changed. ldconfig, systemd-sysusers and systemctl are the caller's to run; gpushmctl finds the library by itself.
 .PHONY: install uninstall
-install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) $(EXPORTER)
+install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpushm-load.so libgpushm-load.a) $(EXPORTER) $(RELAY)
 	install -D -m 755 $(BUILD)/gpushmd $(DESTDIR)$(bindir)/gpushmd
 	install -D -m 755 $(BUILD)/gpushmctl $(DESTDIR)$(bindir)/gpushmctl
 	$(if $(EXPORTER),install -D -m 755 $(EXPORTER) $(DESTDIR)$(bindir)/gpushm-exporter)
+	$(if $(RELAY),install -D -m 755 $(RELAY) $(DESTDIR)$(bindir)/gpushm-relay)
 	for l in libgpushm libgpushm-load; do \
 		install -D -m 644 $(BUILD)/$$l.so.$(VERSION) $(DESTDIR)$(libdir)/$$l.so.$(VERSION) && \
 		ln -sf $$l.so.$(VERSION) $(DESTDIR)$(libdir)/$$l.so.$(SOVERSION) && \
@@ -925,13 +930,17 @@ install: $(addprefix $(BUILD)/,gpushmd gpushmctl libgpushm.so libgpushm.a libgpu
 	$(SUBST) systemd/gpushmd.service.in >$(DESTDIR)$(unitdir)/gpushmd.service
 	install -D -m 644 systemd/gpushmd.socket $(DESTDIR)$(unitdir)/gpushmd.socket
 	$(if $(EXPORTER),$(SUBST) systemd/gpushm-exporter.service.in >$(DESTDIR)$(unitdir)/gpushm-exporter.service)
+	$(if $(RELAY),$(SUBST) systemd/gpushm-relay.service.in >$(DESTDIR)$(unitdir)/gpushm-relay.service)
+	$(if $(RELAY),install -D -m 644 systemd/gpushm-relay.socket $(DESTDIR)$(unitdir)/gpushm-relay.socket)
+	$(if $(RELAY),install -D -m 644 systemd/sysusers-relay.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpushm-relay.conf)
 	for f in $(PROMETHEUS_FILES); do install -D -m 644 systemd/prometheus/$${f##*/} $(DESTDIR)$$f || exit 1; done
 	install -D -m 644 systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpushm.conf
 	install -D -m 644 systemd/modules-load.conf $(DESTDIR)$(PREFIX)/lib/modules-load.d/gpushm.conf
 	install -D -m 644 systemd/gpushm.catalog $(DESTDIR)$(PREFIX)/lib/systemd/catalog/gpushm.catalog
-	install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(datadir)/doc/gpushm/gpushmd.conf
-	$(if $(INSTALLS_CONFIG),[ -e $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf ] || \
-		install -D -m 644 systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
+	for c in $(CONFIGURATIONS); do \
+		install -D -m 644 systemd/$$c $(DESTDIR)$(datadir)/doc/gpushm/$$c || exit 1; \
+		$(if $(INSTALLS_CONFIG),[ -e $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c ] || \
+			install -D -m 644 systemd/$$c $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c || exit 1;) done
 
 # Below pythondir, a folder where Python looks for modules. The folder .dist-info tells pip and importlib.metadata.
 .PHONY: install-python
@@ -943,8 +952,8 @@ install-python: $(BUILD)/python-extension/_core.abi3.so
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
-	$(if $(INSTALLS_CONFIG),! cmp -s systemd/gpushmd.conf $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf || \
-		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/gpushmd.conf)
+	$(if $(INSTALLS_CONFIG),for c in $(CONFIGURATIONS); do ! cmp -s systemd/$$c $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c || \
+		rm -f $(DESTDIR)$(SYSCONFDIR)/gpushm/$$c; done)
 	rmdir --ignore-fail-on-non-empty $(wildcard $(DESTDIR)$(libdir)/cmake/gpushm $(DESTDIR)$(datadir)/doc/gpushm/prometheus $(DESTDIR)$(datadir)/doc/gpushm $(DESTDIR)$(SYSCONFDIR)/gpushm)
 
 # ---- packages ----

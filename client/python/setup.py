@@ -69,7 +69,8 @@ def shared_files() -> list[tuple[str, list[str]]]:
         folders[f"share/man/man{page.suffix[1:]}"].append(relative(page))
     # bash wants the bare name; zsh wants _name.
     (WORK / "completion").mkdir(parents=True, exist_ok=True)
-    for file in sorted(completion.iterdir()):
+    # The relay is not in a wheel: it is a service of the machine.
+    for file in sorted(f for f in completion.iterdir() if "relay" not in f.name):
         zsh = file.name.startswith("_")
         copy = WORK / "completion" / (file.name if zsh else file.stem)
         shutil.copyfile(file, copy)

@@ -53,11 +53,13 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/bin"
 ln -s /bin/true "$folder/bin/gpushmd"
 ln -s /bin/true "$folder/bin/gpushm-exporter"
+ln -s /bin/true "$folder/bin/gpushm-relay"
 sed "s|@bindir@|$folder/bin|g" systemd/gpushmd.service.in >"$folder/gpushmd.service"
 sed "s|@bindir@|$folder/bin|g" systemd/gpushm-exporter.service.in >"$folder/gpushm-exporter.service"
-cp systemd/gpushmd.socket "$folder/"
+sed "s|@bindir@|$folder/bin|g" systemd/gpushm-relay.service.in >"$folder/gpushm-relay.service"
+cp systemd/gpushmd.socket systemd/gpushm-relay.socket "$folder/"
 said=$(systemd-analyze verify --man=no "$folder/gpushmd.service" "$folder/gpushmd.socket" \
-	"$folder/gpushm-exporter.service" 2>&1) || bad=1
+	"$folder/gpushm-exporter.service" "$folder/gpushm-relay.service" "$folder/gpushm-relay.socket" 2>&1) || bad=1
 if [ -n "$said" ]; then
 	echo "$said"
 	bad=1
