@@ -8,6 +8,7 @@
 
 #include "client/load/fail.h"
 #include "client/load/header.h"
+#include "client/load/nixl_file.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 
@@ -109,6 +110,7 @@ int load_files_add_memory(struct load_files *files, const char *name, const void
 void load_files_done(struct load_files *files)
 {
 	for (size_t i = 0; i < files->n; i++) {
+		nixl_file_close(files->files[i].nixl);
 		close_fd(&files->files[i].fd);
 		free(files->files[i].path);
 	}
@@ -196,6 +198,8 @@ int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset)
 	size_t got = 0;
 	int r;
 
+	if (f->nixl && offset >= f->data)
+		return nixl_file_read(f->nixl, ret, n, offset, f->stop);
 	if (f->stream) {
 		r = skip_to(f, offset);
 		return r < 0 ? r : read_stream(f, ret, n);

@@ -13,13 +13,15 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+struct nixl_file;
 struct remote;
 
 /* A source file. It is open from the moment its header is read until all is copied. */
 struct load_file {
-	char *path;	       /* owned; as errors name it */
-	int fd;		       /* owned; O_CLOEXEC; opened through the page cache */
-	struct remote *remote; /* owned: it is on a web server; NULL */
+	char *path;		/* owned; as errors name it */
+	int fd;			/* owned; O_CLOEXEC; opened through the page cache */
+	struct remote *remote;	/* owned: it is on a web server; NULL */
+	struct nixl_file *nixl; /* owned: its data come by NIXL; NULL */
 	bool stream; /* it can't be read twice or at an offset: use load_file_read() only */
 	bool standard_input;
 	bool in_memory;	   /* of our own making */

@@ -10,6 +10,7 @@
 #include "client/load/arrays.h"
 #include "client/load/fail.h"
 #include "client/load/file.h"
+#include "client/load/nixl_file.h"
 #include "client/remote/remote.h"
 #include "proto/base/own.h"
 
@@ -228,11 +229,19 @@ static int read_header(struct pulled *p, struct load_file *f)
 	return 0;
 }
 
+static int begin_nixl(struct pulled *p, struct load_file *f)
+{
+	return nixl_file_open(p->url, p->m->etag, p->m->header, p->m->size, p->remote, f->stop,
+			      &f->nixl);
+}
+
 int pulled_begin(struct pulled *p, struct checkpoint *cp, struct gpushm_buffer *b)
 {
 	const struct pull_observer *o = p->observer;
 	int r = o && o->begun ? read_header(p, &cp->files.files[0]) : 0;
 
+	if (r == 0 && p->nixl)
+		r = begin_nixl(p, &cp->files.files[0]);
 	if (r < 0)
 		return r;
 	p->check = (struct engine_check){ .blocks = p->m->blocks,

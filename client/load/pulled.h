@@ -11,10 +11,11 @@
 #include "client/load/observer.h"
 
 struct pulled {
-	const struct manifest *m;	      /* lent */
-	const struct pull_observer *observer; /* lent; NULL */
-	const char *url;		      /* lent: of the file */
-	bool nixl;			      /* the data come by NIXL */
+	const struct manifest *m;		    /* lent */
+	const struct pull_observer *observer;	    /* lent; NULL */
+	const char *url;			    /* lent: of the file */
+	bool nixl;				    /* the data come by NIXL */
+	const struct gpushm_remote_options *remote; /* lent; NULL */
 
 	struct engine_check check;
 	char *header; /* owned, for the observer: the file's first m->header bytes */

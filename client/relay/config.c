@@ -48,6 +48,7 @@ static const struct key relay_keys[] = {
 	CONFIG("key", key, TYPE_TEXT, 0, 0),
 	CONFIG("client-ca", client_ca, TYPE_TEXT, 0, 0),
 	CONFIG("insecure", insecure, TYPE_YES, 0, 0),
+	CONFIG("nixl", nixl, TYPE_YES, 0, 0),
 	CONFIG("advertise", advertise, TYPE_TEXT, 0, 0),
 	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
 	CONFIG("pull-cert", pull_cert, TYPE_TEXT, 0, 0),

@@ -36,6 +36,7 @@ struct config {
 	char *cert, *key, *client_ca;	 /* owned; NULL: no TLS */
 	char *ca, *pull_cert, *pull_key; /* owned: for pulls; NULL: as gpushm_load.h has it */
 	char *advertise;		 /* owned: "https://HOST:PORT"; NULL: nothing */
+	bool nixl;			 /* POST /v1/nixl/NAME */
 	bool insecure;			 /* other addresses than loopback without mutual TLS */
 	uint32_t max_connections, max_connections_per_address;
 	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */

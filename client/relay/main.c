@@ -4,6 +4,7 @@
  * daemon may come and go.
  */
 #include "client/http/listen.h"
+#include "client/relay/nixl.h"
 #include "client/relay/server.h"
 
 #include <getopt.h>
@@ -126,14 +127,17 @@ int main(int argc, char **argv)
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
 	raise_limit();
 	block_signals(&signals);
+	nixl_prepare(config);
 	r = offers_start(config, &offers);
 	if (r < 0)
 		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
 	if (r < 0 || serve_all(config, offers) < 0)
 		return 1;
 	listen_notify("READY=1");
-	while (sigtimedwait(&signals, NULL, &second) < 0)
+	while (sigtimedwait(&signals, NULL, &second) < 0) {
 		offers_tick(offers);
+		nixl_tick();
+	}
 	listen_notify("STOPPING=1");
 	/* The process ends with its threads; none of them owns anything outside of it. */
 	_exit(0);

@@ -8,6 +8,7 @@
 #include "client/http/listen.h"
 #include "client/relay/files.h"
 #include "client/relay/manifests.h"
+#include "client/relay/nixl.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 
@@ -89,10 +90,9 @@ static enum MHD_Result reply_index(const struct exchange *x)
 }
 
 static const struct resource resources[] = {
-	{ "/", false, reply_index },
-	{ "/v1/buffers", false, files_list },
-	{ "/v1/buffers/", false, files_get },
-	{ "/v1/manifests/", false, manifests_get },
+	{ "/", false, reply_index },	      { "/v1/buffers", false, files_list },
+	{ "/v1/buffers/", false, files_get }, { "/v1/manifests/", false, manifests_get },
+	{ "/v1/nixl/", true, nixl_post },
 };
 
 static bool is_path(const struct resource *r, const char *url)
