@@ -60,6 +60,8 @@ def test_the_pages_commands_make_other_certificates(tmp_path: Path) -> None:
 @pytest.fixture
 def made(tmp_path: Path, machine: Callable[..., Node]) -> tuple[Path, list[Node]]:
     """Two machines with the page's certificates."""
+    if not (BUILD / "gpushm-relay").exists():
+        pytest.skip("no gpushm-relay")
     nodes = [machine() for _ in range(2)]
     folder = tmp_path / "ca"
     folder.mkdir()
@@ -119,6 +121,25 @@ def test_a_certificate_of_a_reader_makes_a_relay(made: tuple[Path, list[Node]], 
     relay = source.relay(ALLOW)
     failed = other.ctl("pull", f"{source.address}:{relay.port}/llama", check=False)
     assert failed.returncode != 0 and "certificate" in failed.stderr.lower(), failed.stderr
+
+
+def test_what_the_readme_says_of_relays_fails(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    if not (BUILD / "gpushm-relay").exists():
+        pytest.skip("no gpushm-relay")
+    section = (PAGE.parents[1] / "README.md").read_text().partition("## Many machines\n")[2].partition("\n## ")[0]
+    tour = re.search(r"\n\n((?:    .*\n)+)", section)
+    assert tour is not None and "gpushm-relay &" in tour[1]
+    node = machine()
+    node.ctl("load", model(1 << 20), "llm")
+    folder = node.daemon.folder
+    # A reader takes longer than the relay to start.
+    ready = f"until curl -so {folder}/list http://127.0.0.1:19401/v1/buffers; do kill -0 $!; done"
+    text = tour[1].replace("/tmp/", f"{folder}/").replace("    sleep 1\n", f"{ready}\n")
+    env = node.env | {"PATH": f"{BUILD}:{node.env['PATH']}"}
+    done = node.run("bash", "-eu", "-c", text, check=False, env=env, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    assert node.attributes("copy")["attrs"] == node.attributes("llm")["attrs"]
+    assert (folder / "digits.safetensors").stat().st_size > 1 << 20
 
 
 def test_the_configuration_of_the_page_has_an_error(tmp_path: Path) -> None:
