@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -84,6 +85,17 @@ def give(node: Node, folder: Path, name: str) -> None:
     node.certificate = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
 
 
+def curl(node: Node, folder: Path, where: str) -> str:
+    """The names that a relay offers, as the page asks it."""
+    line = re.search(r"^curl (--cacert (?:.|\\\n)*?)https://", PAGE.read_text().replace(r"\e", "\\"), re.MULTILINE)
+    assert line is not None
+    words = line[1].replace("\\\n", " ").split()
+    assert node.certificate is not None
+    words = [{"relay.pem": str(node.certificate.cert), "relay.key": str(node.certificate.key)}.get(w, w) for w in words]
+    found = node.run("curl", "-sS", *[str(folder / w) if w == "ca.pem" else w for w in words], f"https://{where}")
+    return " ".join(b["name"] for b in json.loads(found.stdout)["buffers"])
+
+
 ALLOW = "[allow *.gpu.example.com]\noffer=llama*\n"
 
 
@@ -95,6 +107,7 @@ def test_relays_do_not_take_the_pages_certificates(
     source.ctl("load", model(1 << 10, "secret"), "secret")
     relay = source.relay(ALLOW)
     host = f"{source.address}:{relay.port}"
+    assert sorted(curl(other, folder, f"{host}/v1/buffers").split()) == ["llama"]
     other.ctl("pull", f"{host}/llama")
     assert other.attributes("llama")["state"] == "sealed"
     # What the page says of names, and of readers.
@@ -136,6 +149,7 @@ def test_what_the_readme_says_of_relays_fails(machine: Callable[..., Node], mode
     ready = f"until curl -so {folder}/list http://127.0.0.1:19401/v1/buffers; do kill -0 $!; done"
     text = tour[1].replace("/tmp/", f"{folder}/").replace("    sleep 1\n", f"{ready}\n")
     env = node.env | {"PATH": f"{BUILD}:{node.env['PATH']}"}
+    text = "trap 'kill $(jobs -p)' EXIT\n" + text
     done = node.run("bash", "-eu", "-c", text, check=False, env=env, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert node.attributes("copy")["attrs"] == node.attributes("llm")["attrs"]
