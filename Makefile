@@ -71,9 +71,9 @@ CUDA_SRC = $(addprefix daemon/pool/,cuda.c backend_vmm.c backend_mempool.c) \
 	$(addprefix client/map/,cuda.c context.c window.c vmm.c mempool.c pinned.c copy.c order.c) client/load/gpu.c client/ctl/doctor_cuda.c
 NOCUDA_SRC = daemon/pool/nocuda.c client/map/nocuda.c client/load/nogpu.c client/ctl/doctor_nocuda.c
 # Built with libcurl's headers, or instead of them.
-CURL_SRC = $(addprefix client/remote/,curl.c fetch.c place.c remote.c request.c)
+CURL_SRC = $(addprefix client/remote/,curl.c fetch.c reader.c remote.c request.c status.c)
 NOCURL_SRC = client/remote/noremote.c
-LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) $(if $(and $(CURL_INCLUDE),$(wildcard client/remote/remote.c)),$(NOCURL_SRC),$(CURL_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
+LEFT_OUT = $(if $(CUDA_INCLUDE),$(NOCUDA_SRC),$(CUDA_SRC)) $(if $(CURL_INCLUDE),$(NOCURL_SRC),$(CURL_SRC)) client/ctl/top/$(if $(NCURSES_INCLUDE),no)screen.c
 in_folders = $(filter-out $(LEFT_OUT),$(wildcard $(addsuffix /*.c,$(1))))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 

@@ -10,6 +10,7 @@
 #include "client/load/fail.h"
 #include "client/load/file.h"
 #include "client/load/index.h"
+#include "client/remote/remote.h"
 #include "proto/base/own.h"
 
 #include <dirent.h>
@@ -167,6 +168,107 @@ static int add_folder(struct checkpoint *cp, struct indexes *indexes, const char
 	return r < 0 ? r : add_index(cp, indexes, path);
 }
 
+/* ---- URLs ---- */
+
+static void free_texts(char **v)
+{
+	for (char **at = v; at && *at; at++)
+		free(*at);
+	free(v);
+}
+
+/* The URLs of an index's shards; NULL ends them. */
+static int shard_urls(const struct index *index, const char *url, char ***ret)
+{
+	char **urls = calloc(index->n + 1, sizeof(*urls));
+	int r = urls ? 0 : load_no_memory();
+
+	for (size_t i = 0; r == 0 && i < index->n; i++)
+		r = remote_sibling(url, index->shards[i], &urls[i]);
+	if (r < 0)
+		free_texts(urls);
+	else
+		*ret = urls;
+	return r;
+}
+
+static int read_index(struct checkpoint *cp, const char *url, struct index *ret)
+{
+	const struct remote_request q = { .url = url,
+					  .max_bytes = INDEX_BYTES_MAX,
+					  .options = cp->files.options,
+					  .stop = cp->files.stop };
+	struct remote_reply reply = { 0 };
+	struct url shown = { 0 };
+	int r = url_parse(url, &shown);
+
+	if (r == 0)
+		r = remote_request(&q, &reply);
+	if (r == 0)
+		r = index_parse(shown.name, reply.body, reply.n_body, ret);
+	remote_reply_clear(&reply);
+	url_clear(&shown);
+	return r;
+}
+
+static int add_index_url(struct checkpoint *cp, struct indexes *indexes, const char *url)
+{
+	struct index *index = &indexes->v[indexes->n];
+	char **shards = NULL;
+	int r = read_index(cp, url, index);
+
+	if (r < 0)
+		return r;
+	indexes->n++;
+	index->first = cp->files.n;
+	r = shard_urls(index, url, &shards);
+	if (r == 0)
+		r = load_files_add_urls(&cp->files, shards, index->n);
+	free_texts(shards);
+	return r;
+}
+
+static int add_file_url(struct checkpoint *cp, const char *url)
+{
+	char *const urls[] = { (char *)url };
+
+	return load_files_add_urls(&cp->files, urls, 1);
+}
+
+/* A server can't be asked what is in a folder: it has the Hub's names. */
+static int add_folder_url(struct checkpoint *cp, struct indexes *indexes, const char *url)
+{
+	_cleanup_(free_ptr) char *index = NULL;
+	_cleanup_(free_ptr) char *file = NULL;
+	int r = remote_sibling(url, "model" DATA_SUFFIX INDEX_SUFFIX, &index);
+
+	if (r == 0)
+		r = remote_sibling(url, "model" DATA_SUFFIX, &file);
+	if (r < 0)
+		return r;
+	r = add_index_url(cp, indexes, index);
+	if (r != -ENOENT || indexes->n > 0)
+		return r;
+	r = add_file_url(cp, file);
+	return r == -ENOENT ? load_fail(ENOENT, "%.400s; nor is there an index beside it",
+					gpushm_error())
+			    : r;
+}
+
+static int add_url(struct checkpoint *cp, struct indexes *indexes, const char *url)
+{
+	struct url u = { 0 };
+	int r = url_parse(url, &u);
+	bool folder = r == 0 && ends_with(u.name, "/");
+	bool index = r == 0 && ends_with(u.name, INDEX_SUFFIX);
+
+	url_clear(&u);
+	return r < 0	? r
+	       : folder ? add_folder_url(cp, indexes, url)
+	       : index	? add_index_url(cp, indexes, url)
+			: add_file_url(cp, url);
+}
+
 /* ---- sources ---- */
 
 static int add_source(struct checkpoint *cp, struct indexes *indexes, const char *source)
@@ -175,6 +277,8 @@ static int add_source(struct checkpoint *cp, struct indexes *indexes, const char
 
 	if (!source || source[0] == '\0')
 		return load_fail(EINVAL, "a source needs a path, or \"-\" for standard input");
+	if (remote_is_url(source))
+		return add_url(cp, indexes, source);
 	if (strcmp(source, "-") != 0 && stat(source, &st) == 0 && S_ISDIR(st.st_mode))
 		return add_folder(cp, indexes, source);
 	if (ends_with(source, INDEX_SUFFIX))
@@ -221,6 +325,10 @@ static int open_all(struct checkpoint *cp, struct indexes *indexes, const char *
 
 	if (r == 0 && sha256)
 		r = checksum_read(sha256, &cp->files);
+	/* A hash takes the bytes in their order; two downloads for it would be one too many. */
+	for (size_t i = 0; r == 0 && i < cp->files.n; i++)
+		cp->files.files[i].stream |=
+			cp->files.files[i].remote && cp->files.files[i].has_sha256;
 	if (r < 0)
 		return r;
 	cp->headers = calloc(cp->files.n + 1, sizeof(*cp->headers));
@@ -233,11 +341,12 @@ static int open_all(struct checkpoint *cp, struct indexes *indexes, const char *
 	return r;
 }
 
-int checkpoint_open(const char *const *sources, size_t n, const char *sha256, struct load_stop stop,
+int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
+		    const struct gpushm_remote_options *remote, struct load_stop stop,
 		    struct checkpoint *ret)
 {
 	_cleanup_(close_indexes) struct indexes indexes = { 0 };
-	struct checkpoint cp = { .files.stop = stop };
+	struct checkpoint cp = { .files = { .stop = stop, .options = remote } };
 	int r = n == 0 ? load_fail(EINVAL, "there is no source to load")
 		       : open_all(&cp, &indexes, sources, n, sha256);
 
@@ -263,6 +372,14 @@ bool checkpoint_is_stream(const struct checkpoint *cp)
 		if (cp->files.files[i].stream)
 			return true;
 	return false;
+}
+
+bool checkpoint_is_slow(const struct checkpoint *cp)
+{
+	for (size_t i = 0; i < cp->files.n; i++)
+		if (cp->files.files[i].remote)
+			return true;
+	return checkpoint_is_stream(cp);
 }
 
 int checkpoint_finish(struct checkpoint *cp)

@@ -9,6 +9,7 @@
 #include "proto/base/clock.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define PERIOD_NS 100000000u
@@ -36,6 +37,20 @@ bool crew_next(struct crew *crew, uint64_t *ret_block)
 	block = crew->next++;
 	*ret_block = block;
 	return block < crew->work->blocks;
+}
+
+uint64_t crew_take(struct crew *crew, uint64_t most, uint64_t *ret_first)
+{
+	uint64_t next = crew->next, n;
+
+	do {
+		if (crew->stopped || next >= crew->work->blocks)
+			return 0;
+		n = (crew->work->blocks - next) / (2u * crew->work->threads);
+		n = n < 1 ? 1 : n < most ? n : most;
+	} while (!atomic_compare_exchange_weak(&crew->next, &next, next + n));
+	*ret_first = next;
+	return n;
 }
 
 bool crew_stopped(const struct crew *crew)

@@ -36,6 +36,11 @@ int crew_run(const struct crew_work *work, uint64_t *ret_elapsed_ns);
 /* For a thread of the crew: the next block. False: there are no more, or the work was stopped. */
 bool crew_next(struct crew *crew, uint64_t *ret_block);
 
+/* The next blocks that follow each other: at most so many, and fewer near the end, so that all
+ * threads end at about the same time. Returns how many; 0: there are no more, or the work was
+ * stopped. */
+uint64_t crew_take(struct crew *crew, uint64_t most, uint64_t *ret_first);
+
 /* Whether the work was stopped by an error or by progress: a thread asks between two long calls. */
 bool crew_stopped(const struct crew *crew);
 

@@ -16,6 +16,7 @@
 #include "client/load/file.h"
 #include "client/load/readback.h"
 #include "client/load/transport.h"
+#include "client/remote/remote.h"
 #include "proto/base/own.h"
 
 #include <endian.h>
@@ -27,6 +28,9 @@
 #include <string.h>
 
 #define THREADS_COLD 16u	 /* they wait for a disk most of the time */
+#define THREADS_REMOTE 12u	 /* and these for servers */
+#define SPAN_BLOCKS 32u		 /* of a server's file, for one request */
+#define GAP_BYTES (256u << 10)	 /* that are read and dropped rather than asked around */
 #define PIECE_BYTES (512u << 10) /* a quarter of a core's second-level cache, or half of it */
 #define ATTEMPTS 3u		 /* to read a block that differs from its digest */
 #define NO_DEVICE (-1)
@@ -171,7 +175,7 @@ struct job {
 	struct load_files *files;
 	struct source *sources; /* owned; one for each file */
 	size_t n_sources;
-	bool has_stream;
+	bool has_stream, has_remote;
 	unsigned threads;
 	char *host;	 /* the buffer's memory, if the processor writes it; else NULL */
 	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
@@ -186,9 +190,54 @@ struct worker {
 	char *room;		 /* owned; SLOT_BYTES, otherwise */
 	bool first_ended;	 /* the block goes on with what is not of the first file: */
 	uint64_t first_hash;	 /* of the bytes before that */
+
+	struct remote_reader *reader; /* owned; if there are files of servers */
+	uint64_t beyond;	      /* bytes of the worker's span after this block */
+	uint32_t expected_file;	      /* what was announced to the reader last */
+	uint64_t expected_from, expected_end;
 };
 
-/* Reads through the page cache. */
+static bool is_stopped(const void *crew)
+{
+	return crew_stopped(crew);
+}
+
+/* ---- files of servers ---- */
+
+/* Announces what of this file the worker will read from there on, small gaps included, so that one
+ * request brings it. */
+static void expect(struct worker *w, struct cursor at)
+{
+	const struct load_file *f = w->job->sources[at.run->file].file;
+	uint64_t from = at.run->file_offset + at.skip;
+	uint32_t file = at.run->file;
+	struct run part;
+
+	if (!w->reader || !f->remote || f->stream ||
+	    (file == w->expected_file && from >= w->expected_from && from < w->expected_end))
+		return;
+	w->expected_file = file;
+	w->expected_from = w->expected_end = from;
+	for (at.left += w->beyond; cursor_next(&at, &part);) {
+		if (part.file != file || part.file_offset < w->expected_end ||
+		    part.file_offset - w->expected_end > GAP_BYTES)
+			break;
+		w->expected_end = part.file_offset + part.bytes;
+	}
+	remote_expect(w->reader, f->remote, from, w->expected_end - from);
+}
+
+static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n, uint64_t offset)
+{
+	if (!f->remote || f->stream)
+		return load_file_read(f, to, n, offset);
+	return remote_read(w->reader, f->remote, to, n, offset,
+			   (struct load_stop){ is_stopped, w->crew });
+}
+
+/* ---- blocks ---- */
+
+/* Reads through the page cache, or from a server. */
 static int read_cached(struct worker *w, struct source *s, char *to, uint64_t n, uint64_t offset)
 {
 	int r = 0;
@@ -196,7 +245,7 @@ static int read_cached(struct worker *w, struct source *s, char *to, uint64_t n,
 	for (uint64_t done = 0; r == 0 && done < n && !crew_stopped(w->crew);) {
 		size_t piece = n - done < PIECE_BYTES ? (size_t)(n - done) : PIECE_BYTES;
 
-		r = load_file_read(s->file, to + done, piece, offset + done);
+		r = read_piece(w, s->file, to + done, piece, offset + done);
 		if (r == 0)
 			w->code->add(w->hash, to + done, piece);
 		done += piece;
@@ -236,8 +285,12 @@ static int load_to_host(struct worker *w, struct cursor at)
 	struct run part;
 	int r = 0;
 
-	while (r == 0 && !crew_stopped(w->crew) && cursor_next(&at, &part)) {
-		char *to = w->job->host + part.buffer_offset, *from;
+	while (r == 0 && !crew_stopped(w->crew) && at.left > 0) {
+		char *to, *from;
+
+		expect(w, at);
+		cursor_next(&at, &part);
+		to = w->job->host + part.buffer_offset;
 
 		r = read_part(w, &part, w->room, to, &from);
 		if (r == 0 && from != to)
@@ -266,7 +319,9 @@ static int load_through(struct worker *w, struct cursor at, char *slot)
 	char *from;
 	int r = 0;
 
-	for (; r == 0 && !crew_stopped(w->crew) && cursor_next_in_file(&at, &part); first = at) {
+	for (; r == 0 && !crew_stopped(w->crew) && at.left > 0; first = at) {
+		expect(w, at);
+		cursor_next_in_file(&at, &part);
 		r = read_part(w, &part, slot, slot, &from);
 		if (r == 0 && w->job->device)
 			r = copy_parts(w, first, part.bytes, from);
@@ -335,6 +390,9 @@ static int load_right(struct worker *w, uint64_t block, uint64_t *ret_hash)
 		*ret_hash = w->code->end(w->hash);
 		if (is_right(w, block, *ret_hash))
 			return 0;
+		/* From another server, if there is one. */
+		if (w->reader && w->job->sources[0].file->remote)
+			remote_blame(w->reader, w->job->sources[0].file->remote);
 	}
 	return wrong_block(w, block);
 }
@@ -356,13 +414,18 @@ static int tell_block(struct worker *w, uint64_t block)
 
 static int worker_open(struct worker *w, struct job *job, struct crew *crew, unsigned thread)
 {
+	int r;
+
 	*w = (struct worker){ .job = job, .crew = crew, .code = digest_code() };
 	w->hash = w->code->new ();
 	if (!job->device)
 		w->room = aligned_alloc(4096, SLOT_BYTES);
 	if (!w->hash || (!job->device && !w->room))
 		return gpushm_private_fail(ENOMEM, "out of memory for a thread of the load");
-	return job->device ? transport_enter(&job->e->transport, thread, &w->lane) : 0;
+	r = job->has_remote ? remote_reader_new(&w->reader) : 0;
+	if (r == 0 && job->device)
+		r = transport_enter(&job->e->transport, thread, &w->lane);
+	return r;
 }
 
 /* Waits for its copies, also after an error. */
@@ -370,35 +433,46 @@ static int worker_close(struct worker *w)
 {
 	int r = transport_leave(&w->job->e->transport, w->lane);
 
+	remote_reader_free(w->reader);
 	w->code->free(w->hash);
 	free(w->room);
 	return r;
 }
 
-static int worker_loop(struct worker *w)
+/* span: how many blocks, from this one on, this worker will load. */
+static int load_numbered(struct worker *w, uint64_t block, uint64_t span)
 {
 	struct job *job = w->job;
-	uint64_t block, hash = 0;
-	int r = 0;
+	struct cursor at = blocks_cursor(&job->blocks, block);
+	const char *path = job->sources[at.run->file].file->path;
+	uint64_t left = job->blocks.plan->bytes - block * BLOCK_BYTES, hash = 0;
+	int r;
 
-	while (r == 0 && crew_next(w->crew, &block)) {
-		struct cursor at = blocks_cursor(&job->blocks, block);
-		const char *path = job->sources[at.run->file].file->path;
-
-		r = load_right(w, block, &hash);
-		if (r == 0 && !crew_stopped(w->crew))
-			r = tell_block(w, block);
-		if (r == 0 && !crew_stopped(w->crew)) {
-			digest_set(&job->digest, block, hash);
-			crew_done(w->crew, at.left, path);
-		}
+	w->beyond = (left < span * BLOCK_BYTES ? left : span * BLOCK_BYTES) - at.left;
+	r = load_right(w, block, &hash);
+	if (r == 0 && !crew_stopped(w->crew))
+		r = tell_block(w, block);
+	if (r == 0 && !crew_stopped(w->crew)) {
+		digest_set(&job->digest, block, hash);
+		crew_done(w->crew, at.left, path);
 	}
 	return r;
 }
 
-static bool is_stopped(const void *crew)
+static int worker_loop(struct worker *w)
 {
-	return crew_stopped(crew);
+	uint64_t block, n = 0;
+	int r = 0;
+
+	/* Blocks one after the other are a span, which one request brings. */
+	for (; r == 0; n--, block++) {
+		if (n == 0)
+			n = crew_take(w->crew, w->reader ? SPAN_BLOCKS : 1, &block);
+		if (n == 0)
+			break;
+		r = load_numbered(w, block, n);
+	}
+	return r;
 }
 
 /* Where there is a stream there is one worker. */
@@ -435,12 +509,16 @@ static unsigned count_threads(struct engine *e, struct job *job)
 {
 	unsigned threads = transport_threads();
 
-	for (size_t i = 0; i < job->n_sources; i++)
+	for (size_t i = 0; i < job->n_sources; i++) {
 		job->has_stream |= job->sources[i].file->stream;
+		job->has_remote |= job->sources[i].file->remote != NULL;
+	}
 	if (job->has_stream)
 		return 1;
 	if (e->threads > 0)
 		return e->threads;
+	if (job->has_remote && threads < THREADS_REMOTE)
+		threads = THREADS_REMOTE;
 	for (size_t i = 0; i < job->n_sources; i++)
 		if (source_is_cold(&job->sources[i]))
 			threads = THREADS_COLD;
@@ -505,7 +583,7 @@ static int job_run(struct job *job, struct engine_result *ret)
 static void drop_cache(const struct job *job)
 {
 	for (size_t i = 0; i < job->n_sources; i++)
-		if (!job->sources[i].file->stream)
+		if (job->sources[i].file->fd >= 0 && !job->sources[i].file->stream)
 			posix_fadvise(job->sources[i].file->fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 

@@ -9,26 +9,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-/* Replaces in place: what replaces a character is never longer. */
-static void make_printable(char *text)
-{
-	size_t len = strlen(text), to = 0;
-	uint32_t point;
-
-	for (size_t i = 0, n; i < len; i += n) {
-		n = utf8_next(text + i, len - i, &point);
-		if (n == 0 || utf8_is_unsafe(point)) {
-			n = n ? n : 1;
-			text[to++] = '?';
-			continue;
-		}
-		memmove(text + to, text + i, n);
-		to += n;
-	}
-	text[to] = '\0';
-}
 
 int load_fail(int number, const char *format, ...)
 {
@@ -38,6 +18,6 @@ int load_fail(int number, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	make_printable(text);
+	utf8_make_printable(text);
 	return gpushm_private_fail(number, "%s", text);
 }

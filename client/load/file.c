@@ -6,9 +6,11 @@
  */
 #include "client/load/file.h"
 
+#include "client/load/crew.h"
 #include "client/load/fail.h"
 #include "client/load/header.h"
 #include "client/load/nixl_file.h"
+#include "client/remote/remote.h"
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 
@@ -31,8 +33,8 @@ static struct load_file *add(struct load_files *files, const char *path)
 		return NULL;
 	files->files = grown;
 	grown += files->n;
-	*grown = (struct load_file){ .path = strdup(path), .fd = -1, .stop = files->stop };
-	if (!grown->path)
+	*grown = (struct load_file){ .fd = -1, .stop = files->stop };
+	if (path && !(grown->path = strdup(path)))
 		return NULL;
 	sha256_init(&grown->hash);
 	files->n++;
@@ -111,7 +113,9 @@ void load_files_done(struct load_files *files)
 {
 	for (size_t i = 0; i < files->n; i++) {
 		nixl_file_close(files->files[i].nixl);
+		remote_close(files->files[i].remote);
 		close_fd(&files->files[i].fd);
+		free(files->files[i].head);
 		free(files->files[i].path);
 	}
 	free(files->files);
@@ -127,7 +131,7 @@ static int wait_for_data(const struct load_file *f)
 	struct pollfd waits = { .fd = f->fd, .events = POLLIN };
 	int r;
 
-	if (!f->stream || (!f->stop.asked && !f->waits))
+	if (!f->stream || f->remote || (!f->stop.asked && !f->waits))
 		return 0;
 	do {
 		r = poll(&waits, 1, f->stop.asked ? LOOK_AGAIN_MS : -1);
@@ -137,12 +141,34 @@ static int wait_for_data(const struct load_file *f)
 	return 0;
 }
 
+/* What was kept of the file's start, then the rest by its own connection. A stream that has ranges
+ * is one long range, so that a connection that breaks can be replaced. */
+static int read_remote(struct load_file *f, char *to, size_t n, uint64_t offset, size_t *ret_got)
+{
+	size_t kept = offset < f->n_head ? f->n_head - (size_t)offset : 0;
+	size_t got = 0;
+	int r = 0;
+
+	kept = kept < n ? kept : n;
+	if (kept > 0)
+		memcpy(to, f->head + offset, kept);
+	if (f->stream && remote_has_ranges(f->remote))
+		remote_expect(NULL, f->remote, offset + kept, remote_size(f->remote));
+	if (kept < n)
+		r = remote_read_up_to(NULL, f->remote, to + kept, n - kept, offset + kept, &got,
+				      f->stop);
+	*ret_got = kept + got;
+	return r;
+}
+
 /* Reads up to n bytes; *ret_got is less at the end of the file only. offset: -1 is where it stands.
  */
 static int read_up_to(struct load_file *f, void *to, size_t n, off_t offset, size_t *ret_got)
 {
 	size_t got = 0;
 
+	if (f->remote)
+		return read_remote(f, to, n, offset < 0 ? f->position : (uint64_t)offset, ret_got);
 	while (got < n) {
 		char *at = (char *)to + got;
 		ssize_t r = wait_for_data(f);
@@ -224,6 +250,11 @@ static uint64_t little_endian(const unsigned char bytes[8])
 	return n;
 }
 
+static bool knows_size(const struct load_file *f)
+{
+	return !f->stream || (f->remote && remote_size(f->remote) != REMOTE_NO_SIZE);
+}
+
 static int check_length(const struct load_file *f, uint64_t length)
 {
 	if (length > HEADER_BYTES_MAX)
@@ -231,7 +262,7 @@ static int check_length(const struct load_file *f, uint64_t length)
 				 "%s is not a safetensors file: its header would have %" PRIu64
 				 " bytes; %u are allowed",
 				 f->path, length, HEADER_BYTES_MAX);
-	if (!f->stream && length > f->size - 8)
+	if (knows_size(f) && length > f->size - 8)
 		return load_fail(EBADMSG,
 				 "%s: its header has %" PRIu64 " bytes, and the file ends %" PRIu64
 				 " bytes after its start: the file is truncated",
@@ -248,7 +279,7 @@ int load_file_header(struct load_file *f, char **ret_text, size_t *ret_length,
 	uint64_t length;
 	int r;
 
-	if (!f->stream && f->size < sizeof(start))
+	if (knows_size(f) && f->size < sizeof(start))
 		return load_fail(EBADMSG,
 				 "%s is not a safetensors file: it has %" PRIu64
 				 " bytes, and its header's length alone takes 8",
@@ -271,10 +302,103 @@ int load_file_header(struct load_file *f, char **ret_text, size_t *ret_length,
 	sha256_update(&hash, length, (const uint8_t *)text);
 	sha256_digest(&hash, sizeof(f->header_sha256), f->header_sha256);
 	f->data = sizeof(start) + length;
+	free_ptr(&f->head);
+	f->n_head = 0;
 	*ret_text = take_ptr(text);
 	*ret_length = length;
-	*ret_data_bytes = f->stream ? HEADER_NO_SIZE : f->size - f->data;
+	*ret_data_bytes = knows_size(f) ? f->size - f->data : HEADER_NO_SIZE;
 	return 0;
+}
+
+/* ---- files of web servers ---- */
+
+#define OPENERS 8u /* threads that wait for servers */
+
+struct opening {
+	struct load_files *files;
+	char *const *urls;
+	size_t first; /* of the files */
+};
+
+static bool is_crew_stopped(const void *crew)
+{
+	return crew_stopped(crew);
+}
+
+/* Keeps the header's bytes. What is wrong with its length is said where the header is read. */
+static int keep_header(struct load_file *f, struct remote_reader *rr, struct load_stop stop)
+{
+	unsigned char start[8];
+	uint64_t length;
+	int r;
+
+	if (f->size < sizeof(start))
+		return 0;
+	r = remote_read(rr, f->remote, start, sizeof(start), 0, stop);
+	if (r < 0)
+		return r;
+	length = little_endian(start);
+	if (length > HEADER_BYTES_MAX || length > f->size - sizeof(start))
+		length = 0;
+	f->head = malloc(sizeof(start) + length);
+	if (!f->head)
+		return load_no_memory();
+	memcpy(f->head, start, sizeof(start));
+	f->n_head = sizeof(start) + length;
+	remote_expect(rr, f->remote, sizeof(start), length);
+	return remote_read(rr, f->remote, f->head + sizeof(start), length, sizeof(start), stop);
+}
+
+static int open_url(struct opening *o, size_t i, struct remote_reader *rr, struct load_stop stop)
+{
+	struct load_file *f = &o->files->files[o->first + i];
+	int r = remote_open_by(rr, o->urls[i], o->files->options, stop, &f->remote);
+
+	if (r < 0)
+		return r;
+	f->path = strdup(remote_name(f->remote));
+	if (!f->path)
+		return load_no_memory();
+	f->size = remote_size(f->remote);
+	f->stream = !remote_has_ranges(f->remote);
+	return f->stream ? 0 : keep_header(f, rr, stop);
+}
+
+static int open_urls(struct crew *crew, unsigned thread, void *user)
+{
+	struct load_stop stop = { is_crew_stopped, crew };
+	struct remote_reader *rr = NULL;
+	int r = remote_reader_new(&rr);
+	uint64_t i;
+
+	while (r == 0 && crew_next(crew, &i))
+		r = open_url(user, i, rr, stop);
+	remote_reader_free(rr);
+	return r;
+}
+
+static int ask_stop(void *user, const struct gpushm_load_progress *p)
+{
+	const struct load_stop *stop = user;
+
+	return stop->asked && stop->asked(stop->of);
+}
+
+int load_files_add_urls(struct load_files *files, char *const *urls, size_t n)
+{
+	struct opening o = { .files = files, .urls = urls, .first = files->n };
+	struct crew_work work = { .threads = n < OPENERS ? (unsigned)n : OPENERS,
+				  .blocks = n,
+				  .run = open_urls,
+				  .user = &o,
+				  .progress = ask_stop,
+				  .progress_user = &files->stop };
+	uint64_t elapsed_ns;
+
+	for (size_t i = 0; i < n; i++)
+		if (!add(files, NULL))
+			return load_no_memory();
+	return crew_run(&work, &elapsed_ns);
 }
 
 void load_files_set_stop(struct load_files *files, struct load_stop stop)
@@ -345,5 +469,8 @@ int load_file_finish(struct load_file *f)
 {
 	if (f->in_memory)
 		return 0;
-	return f->stream ? finish_stream(f) : finish_regular(f);
+	if (f->stream)
+		return finish_stream(f);
+	/* Each reply of a server has said which version it is of. */
+	return f->remote ? 0 : finish_regular(f);
 }

@@ -11,6 +11,10 @@
  * streams. Errors are those of open(2), with gpushm_error() set; -EISDIR. */
 int load_files_add(struct load_files *files, const char *path);
 
+/* Adds files of web servers: asks for them several at a time, with files->options, and reads their
+ * headers' text. A server without ranges makes a stream. Errors are those of remote_open(). */
+int load_files_add_urls(struct load_files *files, char *const *urls, size_t n);
+
 /* Adds a file in memory; `name` is for errors. Copies the bytes. */
 int load_files_add_memory(struct load_files *files, const char *name, const void *bytes, size_t n);
 

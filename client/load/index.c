@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define INDEX_BYTES_MAX HEADER_BYTES_MAX
 #define INDEX_VALUES_MAX (2 * ARRAYS_MAX) /* a shard for each tensor, and what "metadata" has */
 
 static int read_whole(const char *path, char **ret, size_t *ret_n)
@@ -145,13 +144,18 @@ static int parse(struct index *index, const char *text, size_t n)
 
 int index_open(const char *path, struct index *ret)
 {
-	_cleanup_(index_done) struct index index = { 0 };
 	_cleanup_(free_ptr) char *text = NULL;
 	size_t n = 0;
+	int r = read_whole(path, &text, &n);
+
+	return r < 0 ? r : index_parse(path, text, n, ret);
+}
+
+int index_parse(const char *path, const char *text, size_t n, struct index *ret)
+{
+	_cleanup_(index_done) struct index index = { 0 };
 	int r = set_paths(&index, path);
 
-	if (r == 0)
-		r = read_whole(path, &text, &n);
 	if (r == 0)
 		r = parse(&index, text, n);
 	if (r < 0)

@@ -6,6 +6,8 @@
 
 #include "client/load/header.h"
 
+#define INDEX_BYTES_MAX HEADER_BYTES_MAX
+
 struct index {
 	char *path;	     /* owned */
 	char *folder;	     /* owned; where its shards are */
@@ -19,6 +21,9 @@ struct index {
 /* Reads and checks the file; the shards need not exist. Errors of open(2); -EBADMSG, also if a
  * shard's path would leave the folder; -ENOMEM; with gpushm_error() set. */
 int index_open(const char *path, struct index *ret);
+
+/* The same of a text, which is at `path`. */
+int index_parse(const char *path, const char *text, size_t n, struct index *ret);
 
 /* Whether the shards have the tensors that the index says, and no others. headers: one for each
  * shard. -EBADMSG. */

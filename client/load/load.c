@@ -483,7 +483,7 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 	int r = begin_engine(l);
 
 	if (r == 0)
-		r = checkpoint_open(sources, n, l->load.sha256,
+		r = checkpoint_open(sources, n, l->load.sha256, l->load.remote,
 				    (struct load_stop){ l->load.progress ? is_stopped : NULL, l },
 				    &l->cp);
 	if (r == 0 && l->pulled)
@@ -591,11 +591,16 @@ int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_lo
 	int r = load_read_options(load, &o);
 
 	if (r == 0)
-		r = checkpoint_open(sources, n, NULL, (struct load_stop){ 0 }, &cp);
+		r = checkpoint_open(sources, n, NULL, o.remote, (struct load_stop){ 0 }, &cp);
 	if (r == 0 && checkpoint_is_stream(&cp))
 		r = load_fail(ESPIPE, "a stream has no key: it can be read only once");
 	if (r == 0)
 		model_keys(&cp, &o, source, ret_key);
+	if (r == 0 && ret_key[0] == '\0')
+		r = load_fail(ENOTSUP,
+			      "%s has no key: its server sends neither ETag nor "
+			      "Last-Modified, by which it could be known again",
+			      cp.files.files[0].path);
 	checkpoint_close(&cp);
 	return r;
 }

@@ -126,7 +126,8 @@ int match_buffer(const struct match *m, struct gpushm_buffer *b)
 		return pulled_matches(m->pulled, m->m, b) ? MATCH_SAME : MATCH_OTHER;
 	if (m->m->files[0] && has_attr(b, "gpushm.files", m->m->files))
 		return MATCH_SAME;
-	if (checkpoint_is_stream(m->cp) && (m->load->flags & GPUSHM_LOAD_REPLACE))
+	/* What would be read only to compare it is loaded at once. */
+	if (checkpoint_is_slow(m->cp) && (m->load->flags & GPUSHM_LOAD_REPLACE))
 		return MATCH_OTHER;
 	return match_contents(m, b);
 }

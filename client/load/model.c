@@ -7,6 +7,7 @@
 
 #include "client/load/fail.h"
 #include "client/load/file.h"
+#include "client/remote/remote.h"
 #include "proto/base/hashtable.h"
 #include "proto/base/own.h"
 #include "proto/dtype.h"
@@ -59,11 +60,30 @@ static void hash_selection(struct sha256_ctx *hash, const struct gpushm_load_opt
 }
 
 /* Without the device's number, which containers see differently. */
-static void hash_identity(struct sha256_ctx *hash, const struct stat *st)
+static void hash_identity(struct sha256_ctx *hash, const struct load_file *f)
 {
+	const struct stat *st = &f->st;
+
+	if (f->remote) {
+		hash_text(hash, f->path);
+		hash_text(hash, remote_version(f->remote));
+		return;
+	}
 	hash_u64(hash, st->st_ino);
 	hash_u64(hash, (uint64_t)st->st_mtim.tv_sec);
 	hash_u64(hash, (uint64_t)st->st_mtim.tv_nsec);
+}
+
+/* A stream has none, nor has a file whose server does not tell its versions apart. */
+static bool has_identities(const struct checkpoint *cp)
+{
+	for (size_t i = 0; i < cp->files.n; i++) {
+		const struct load_file *f = &cp->files.files[i];
+
+		if (f->stream || (f->remote && !remote_version(f->remote)[0]))
+			return false;
+	}
+	return true;
 }
 
 void model_keys(const struct checkpoint *cp, const struct gpushm_load_options *load,
@@ -83,12 +103,12 @@ void model_keys(const struct checkpoint *cp, const struct gpushm_load_options *l
 	hash_selection(&hash, load);
 	finish_key(&hash, ret_source);
 	ret_files[0] = '\0';
-	if (checkpoint_is_stream(cp))
+	if (!has_identities(cp))
 		return;
 	hash_text(&hash, ret_source); /* finish_key() has started the hash anew */
 	for (size_t i = 0; i < cp->files.n; i++)
 		if (!cp->files.files[i].in_memory)
-			hash_identity(&hash, &cp->files.files[i].st);
+			hash_identity(&hash, &cp->files.files[i]);
 	finish_key(&hash, ret_files);
 }
 

@@ -15,19 +15,22 @@
 
 struct nixl_file;
 struct remote;
+struct gpushm_remote_options;
 
 /* A source file. It is open from the moment its header is read until all is copied. */
 struct load_file {
-	char *path;		/* owned; as errors name it */
-	int fd;			/* owned; O_CLOEXEC; opened through the page cache */
-	struct remote *remote;	/* owned: it is on a web server; NULL */
+	char *path;	       /* owned; as errors name it */
+	int fd;		       /* owned; O_CLOEXEC; opened through the page cache; -1: remote */
+	struct remote *remote; /* owned; a file on a web server; or NULL */
+	char *head;	       /* owned; its first n_head bytes, until its header was read */
+	size_t n_head;
 	struct nixl_file *nixl; /* owned: its data come by NIXL; NULL */
 	bool stream; /* it can't be read twice or at an offset: use load_file_read() only */
 	bool standard_input;
 	bool in_memory;	   /* of our own making */
 	struct stat st;	   /* as it was before its header was read */
 	uint64_t data;	   /* offset of its first tensor's bytes */
-	uint64_t size;	   /* bytes; of a stream: as its header says */
+	uint64_t size;	   /* bytes; of a stream: as its header says; before, HEADER_NO_SIZE */
 	uint64_t position; /* stream: bytes that were read */
 	uint8_t header_sha256[SHA256_DIGEST_SIZE];
 	bool has_sha256; /* of the whole file; from the file of checksums */
@@ -41,6 +44,7 @@ struct load_files {
 	struct load_file *files; /* owned */
 	size_t n;
 	struct load_stop stop; /* of files that are added, and when the engine is not at work */
+	const struct gpushm_remote_options *options; /* of files on servers; lent; NULL: defaults */
 };
 
 /* Reads exactly n bytes at `offset` of the file; a stream is read up to there, and what lies before

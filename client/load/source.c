@@ -96,7 +96,7 @@ void source_open(struct source *s, struct load_file *file, uint32_t flags)
 	char self[64];
 
 	*s = (struct source){ .file = file, .direct = -1, .ask = !(flags & GPUSHM_LOAD_DIRECT) };
-	if (file->stream || (flags & GPUSHM_LOAD_CACHED))
+	if (file->stream || file->remote || (flags & GPUSHM_LOAD_CACHED))
 		return;
 	s->align = find_align(file->fd);
 	if (s->align == 0 || s->align > ALIGN_MAX || (s->align & (s->align - 1)) != 0)

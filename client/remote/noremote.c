@@ -85,6 +85,12 @@ int remote_read(struct remote_reader *rr, struct remote *r, void *to, size_t n, 
 	return missing();
 }
 
+int remote_read_up_to(struct remote_reader *rr, struct remote *r, void *to, size_t n,
+		      uint64_t offset, size_t *ret_got, struct load_stop stop)
+{
+	return missing();
+}
+
 int remote_blame(struct remote_reader *rr, struct remote *r)
 {
 	return missing();

@@ -83,7 +83,9 @@ const char *remote_etag(const struct remote *r);
  * "" if the server has sent neither. */
 const char *remote_version(const struct remote *r);
 
-/* Whether the server sends ranges. If not, the file can be read once, from its start to its end. */
+/* Whether the server sends ranges. If not, the file is one reply, which is read from its start to
+ * its end, by one thread at a time: to go back, or on after a broken connection, asks for it again.
+ */
 bool remote_has_ranges(const struct remote *r);
 
 /* Another place of the same file. It is asked in turn with the others; a server there that has
@@ -111,8 +113,12 @@ void remote_expect(struct remote_reader *rr, struct remote *r, uint64_t offset, 
 int remote_read(struct remote_reader *rr, struct remote *r, void *to, size_t n, uint64_t offset,
 		struct load_stop stop);
 
+/* The same, but fewer bytes at the end of the file are no error. */
+int remote_read_up_to(struct remote_reader *rr, struct remote *r, void *to, size_t n,
+		      uint64_t offset, size_t *ret_got, struct load_stop stop);
+
 /* The reader's last bytes were wrong: their server is asked no more, if there is another one.
- * -ENODATA: there is none, and gpushm_error() names the server. */
+ * -ENODATA: there is no other one, so that it is asked again, and gpushm_error() names it. */
 int remote_blame(struct remote_reader *rr, struct remote *r);
 
 /* ---- small resources: an index, a manifest ---- */

@@ -213,6 +213,20 @@ int url_parse(const char *text, struct url *ret)
 	return r < 0 ? r : make_texts(ret, at + n, strcspn(at + n, "#"));
 }
 
+int url_copy(const struct url *u, struct url *ret)
+{
+	*ret = (struct url){ .text = strdup(u->text),
+			     .name = strdup(u->name),
+			     .origin = strdup(u->origin),
+			     .host = strdup(u->host),
+			     .tls = u->tls,
+			     .here = u->here };
+	if (ret->text && ret->name && ret->origin && ret->host)
+		return 0;
+	url_clear(ret);
+	return -ENOMEM;
+}
+
 void url_clear(struct url *u)
 {
 	free(u->text);

@@ -24,6 +24,9 @@ bool url_is(const char *text);
 /* 0; -EINVAL, -ENOMEM with gpushm_error() set. Clear *ret in any case. */
 int url_parse(const char *text, struct url *ret);
 
+/* 0 or -ENOMEM, with *ret cleared. */
+int url_copy(const struct url *u, struct url *ret);
+
 /* May be called on a zeroed URL and twice. */
 void url_clear(struct url *u);
 

@@ -4,6 +4,8 @@
  */
 #include "proto/base/utf8.h"
 
+#include <string.h>
+
 #include "proto/base/own.h"
 
 size_t utf8_next(const char *text, size_t len, uint32_t *ret)
@@ -66,4 +68,23 @@ bool utf8_is_unsafe(uint32_t point)
 		if (point <= unsafe[i].last)
 			return point >= unsafe[i].first;
 	return false;
+}
+
+/* Replaces in place: what replaces a character is never longer. */
+void utf8_make_printable(char *text)
+{
+	size_t len = strlen(text), to = 0;
+	uint32_t point;
+
+	for (size_t i = 0, n; i < len; i += n) {
+		n = utf8_next(text + i, len - i, &point);
+		if (n == 0 || utf8_is_unsafe(point)) {
+			n = n ? n : 1;
+			text[to++] = '?';
+			continue;
+		}
+		memmove(text + to, text + i, n);
+		to += n;
+	}
+	text[to] = '\0';
 }

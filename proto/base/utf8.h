@@ -24,3 +24,6 @@ bool utf8_is_control(uint32_t point);
  * of zero width, a tag. Names may have such characters (except control characters); who prints one
  * writes its bytes as \xNN. */
 bool utf8_is_unsafe(uint32_t point);
+
+/* Shows what is unsafe, or no UTF-8, as '?'. In place: the text gets no longer. */
+void utf8_make_printable(char *text);

@@ -37,7 +37,7 @@ static void expect_files(const char *source, int error, const char *wanted)
 {
 	struct checkpoint cp = { 0 };
 	char names[512] = "";
-	int r = checkpoint_open(&source, 1, NULL, NO_STOP, &cp);
+	int r = checkpoint_open(&source, 1, NULL, NULL, NO_STOP, &cp);
 
 	ck_assert_msg(r == -error, "%s: %d: %s", source, r, gpushm_error());
 	if (error) {
@@ -143,7 +143,8 @@ START_TEST(an_index_without_a_folder_is_looked_for_elsewhere)
 	model_write("1.safetensors", "a", "1");
 	model_write_text("m.index.json", "{\"weight_map\":{\"a\":\"1.safetensors\"}}");
 	ck_assert_int_eq(chdir(model_file("")), 0);
-	ck_assert_msg(checkpoint_open(&source, 1, NULL, NO_STOP, &cp) == 0, "%s", gpushm_error());
+	ck_assert_msg(checkpoint_open(&source, 1, NULL, NULL, NO_STOP, &cp) == 0, "%s",
+		      gpushm_error());
 	ck_assert_str_eq(cp.files.files[0].path, "./1.safetensors");
 	checkpoint_close(&cp);
 	ck_assert_int_eq(fchdir(here), 0);
@@ -187,9 +188,9 @@ START_TEST(a_source_that_is_no_file_is_read)
 
 	expect_files(model_file("none.safetensors"), ENOENT, "none.safetensors: No such file");
 	expect_files("", EINVAL, "needs a path");
-	ck_assert_int_eq(checkpoint_open(&none, 1, NULL, NO_STOP, &cp), -EINVAL);
-	ck_assert_int_eq(checkpoint_open(NULL, 0, NULL, NO_STOP, &cp), -EINVAL);
-	ck_assert_int_eq(checkpoint_open(two, 2, NULL, NO_STOP, &cp), -EINVAL);
+	ck_assert_int_eq(checkpoint_open(&none, 1, NULL, NULL, NO_STOP, &cp), -EINVAL);
+	ck_assert_int_eq(checkpoint_open(NULL, 0, NULL, NULL, NO_STOP, &cp), -EINVAL);
+	ck_assert_int_eq(checkpoint_open(two, 2, NULL, NULL, NO_STOP, &cp), -EINVAL);
 	model_expect_error("once only");
 }
 END_TEST
@@ -219,7 +220,8 @@ static void key(const char *source, const struct gpushm_load_options *load, char
 {
 	struct checkpoint cp;
 
-	ck_assert_msg(checkpoint_open(&source, 1, NULL, NO_STOP, &cp) == 0, "%s", gpushm_error());
+	ck_assert_msg(checkpoint_open(&source, 1, NULL, NULL, NO_STOP, &cp) == 0, "%s",
+		      gpushm_error());
 	model_keys(&cp, load, ret[0], ret[1]);
 	checkpoint_close(&cp);
 }
@@ -321,7 +323,7 @@ START_TEST(a_checksum_of_another_file_is_taken)
 	const char *source = model_write("1.safetensors", "a", "5");
 	const char *path = model_write_text("SHA256SUMS", "%s", sums[_i].text);
 	struct checkpoint cp = { 0 };
-	int r = checkpoint_open(&source, 1, path, NO_STOP, &cp);
+	int r = checkpoint_open(&source, 1, path, NULL, NO_STOP, &cp);
 
 	ck_assert_msg(r == -sums[_i].error, "%d: %s", r, gpushm_error());
 	if (r < 0) {
@@ -340,10 +342,12 @@ START_TEST(an_escaped_name_in_a_file_of_checksums_is_not_found)
 	const char *path = model_write_text("SHA256SUMS", "\\%s  a\\\\n\\nb\n", HEX);
 	struct checkpoint cp = { 0 };
 
-	ck_assert_msg(checkpoint_open(&source, 1, path, NO_STOP, &cp) == 0, "%s", gpushm_error());
+	ck_assert_msg(checkpoint_open(&source, 1, path, NULL, NO_STOP, &cp) == 0, "%s",
+		      gpushm_error());
 	ck_assert(cp.files.files[0].has_sha256);
 	checkpoint_close(&cp);
-	ck_assert_int_eq(checkpoint_open(&source, 1, model_file("none"), NO_STOP, &cp), -ENOENT);
+	ck_assert_int_eq(checkpoint_open(&source, 1, model_file("none"), NULL, NO_STOP, &cp),
+			 -ENOENT);
 }
 END_TEST
 

@@ -29,7 +29,7 @@ static int make(const char *source, const char *sums, size_t *ret_arrays)
 {
 	struct checkpoint cp = { 0 };
 	struct model m = { 0 };
-	int r = checkpoint_open(&source, 1, sums, (struct load_stop){ 0 }, &cp);
+	int r = checkpoint_open(&source, 1, sums, NULL, (struct load_stop){ 0 }, &cp);
 
 	if (r == 0)
 		r = model_build(&cp, NULL, &m);
