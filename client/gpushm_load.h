@@ -144,9 +144,10 @@ int gpushm_load_key(const char *const *sources, size_t n, const struct gpushm_lo
  * HTTPS at port 19401, or a whole URL "https://HOST:PORT/v1/buffers/NAME". name: NULL is the same
  * name here. All is as for gpushm_load() of that URL, and in addition: each block of 4 MiB is
  * compared with its digest while it comes, and asked for again, elsewhere if another relay has it,
- * if it differs; the buffer gets the attributes that it has there; and what the source is busy with
- * is asked from other machines that have it, or are loading it. The relay's certificate is checked,
- * and this process shows load->remote's.
+ * if it differs; the buffer gets the attributes that it has there, and "gpushm.etag", which names
+ * the contents; and what the source is busy with is asked from other machines that have it, or are
+ * loading it. Arrays that have strides there are in C order here. The relay's certificate is
+ * checked, and this process shows load->remote's.
  *
  * Of load->flags GPUSHM_LOAD_IF_MISSING, _REPLACE, _VERIFY and _NIXL count; `only`, `strip` and
  * `sha256` are -EINVAL.
@@ -161,10 +162,11 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 		const struct gpushm_options *options, const struct gpushm_load_options *load,
 		struct gpushm_buffer **ret);
 
-/* Waits until that relay's NAME has other contents than the digest `content` ("xxh3:...", the
- * attribute "gpushm.content"; NULL: until it exists), at most so long. 0; -ETIMEDOUT; errors as for
- * gpushm_pull(), but neither that the name does not exist, nor that the relay is away: both are
- * waited for. timeout_ms: GPUSHM_WAIT_FOREVER is no limit.
+/* Waits until that relay's NAME is another file than `content`, at most so long. content: the
+ * attribute "gpushm.etag" of the buffer that was pulled; a digest "xxh3:..." of what its arrays
+ * have; NULL: until the name exists. 0; -ETIMEDOUT; errors as for gpushm_pull(), but neither that
+ * the name does not exist, nor that the relay is away: both are waited for. timeout_ms:
+ * GPUSHM_WAIT_FOREVER is no limit.
  *
  * progress: NULL is allowed; nonzero ends the wait with -ECANCELED. Its `file` is the source while
  * the relay replies, and NULL while it does not, when gpushm_error() says why. */

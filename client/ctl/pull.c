@@ -36,7 +36,7 @@ struct pull {
 	/* --follow */
 	struct gpushm_buffer *kept; /* owned: with --transient the lease that keeps it */
 	char *here;		    /* owned: the buffer's name */
-	char content[32];	    /* of the last generation; "": there is none yet */
+	char etag[128];		    /* of the last generation; "": there is none yet */
 	uint64_t look;		    /* ms, CLOCK_MONOTONIC: of the next look */
 	char *said;		    /* owned: the last complaint; NULL: all is well */
 	bool ended;
@@ -208,9 +208,11 @@ static int note(struct pull *p, struct gpushm_buffer *b)
 	const void *value;
 	size_t size;
 
-	p->content[0] = '\0';
-	if (gpushm_buffer_attr(b, "gpushm.content", &value, &size) == 0)
-		snprintf(p->content, sizeof(p->content), "%.*s", (int)size, (const char *)value);
+	p->etag[0] = '\0';
+	if (gpushm_buffer_attr(b, "gpushm.etag", &value, &size) < 0 &&
+	    gpushm_buffer_attr(b, "gpushm.content", &value, &size) < 0)
+		size = 0;
+	snprintf(p->etag, sizeof(p->etag), "%.*s", (int)size, size ? (const char *)value : "");
 	free(p->here);
 	p->here = strdup(gpushm_buffer_name(b));
 	p->look = clock_monotonic_ms() + LOOK_MS;
@@ -240,7 +242,7 @@ static int pull_generation(struct pull *p)
 
 static int wait_for_generation(struct pull *p)
 {
-	int r = p->library.pull_wait(p->source, p->content[0] ? p->content : NULL, &p->remote,
+	int r = p->library.pull_wait(p->source, p->etag[0] ? p->etag : NULL, &p->remote,
 				     GPUSHM_WAIT_FOREVER, on_wait, p);
 
 	return r == -ECANCELED ? 0 : r;

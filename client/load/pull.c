@@ -1,16 +1,247 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpushm_pull(): a load of the file that a relay offers, with what its manifest says about it.
+ * gpushm_pull(): asks the relay for the manifest, and loads the file that it is about. If the name
+ * has another buffer there before all is loaded, the pull begins again with that one: the old
+ * bytes are gone, and no two generations mix.
+ *
+ * gpushm_pull_wait(): a long poll (RFC 7240), so that a generation is known when it is published.
+ * What goes wrong with the relay is waited for.
  */
 #include "client/load/pull.h"
 
+#include "client/gpushm_private.h"
 #include "client/load/fail.h"
+#include "client/load/load.h"
+#include "client/load/pulled.h"
+#include "client/remote/remote.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+
+#include <ctype.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PORT 19401u
+#define BUFFERS "/v1/buffers/"
+#define MANIFESTS "/v1/manifests/"
+#define GENERATIONS_MAX 8u /* that are begun, before a pull gives up */
+#define POLL_S 50u	   /* of one request: proxies end a reply that does not come in a minute */
+#define AGAIN_MS 1000u	   /* between two requests that were not waited for */
+#define PATIENCE_S 3u	   /* of a request that is made again anyway */
+#define STEP_MS 100
+
+/* ---- where it is ---- */
+
+/* A buffer of a relay. */
+struct place {
+	char *url;	/* owned: of the file */
+	char *manifest; /* owned: of what the relay says about it */
+	char *name;	/* owned: there */
+};
+
+static void place_clear(struct place *p)
+{
+	free(p->url);
+	free(p->manifest);
+	free(p->name);
+}
+
+static int bad_source(const char *source, const char *why)
+{
+	return load_fail(EINVAL,
+			 "\"%.200s\": %s; a source is HOST[:PORT]/NAME or "
+			 "https://HOST[:PORT]" BUFFERS "NAME",
+			 source, why);
+}
+
+static bool is_plain(char c)
+{
+	return isalnum((unsigned char)c) || strchr("-._~/", c);
+}
+
+/* RFC 3986. ret has room for three times the text. */
+static void encode(const char *text, char *ret)
+{
+	for (; *text; text++)
+		if (is_plain(*text))
+			*ret++ = *text;
+		else
+			ret += sprintf(ret, "%%%02X", (unsigned char)*text);
+	*ret = '\0';
+}
+
+/* In place. False: "%" without two digits, or a NUL. */
+static bool decode(char *text)
+{
+	char *to = text;
+
+	for (; *text; text++, to++) {
+		unsigned byte;
+
+		*to = *text;
+		if (*text != '%')
+			continue;
+		if (!isxdigit((unsigned char)text[1]) || !isxdigit((unsigned char)text[2]) ||
+		    sscanf(text + 1, "%2x", &byte) != 1 || byte == 0)
+			return false;
+		*to = (char)byte;
+		text += 2;
+	}
+	*to = '\0';
+	return true;
+}
+
+/* The host itself is remote_open()'s to check. */
+static int find_host(const char *source, struct place *ret)
+{
+	const char *slash = strchr(source, '/'), *bracket = strchr(source, ']');
+	_cleanup_(free_ptr) char *encoded = NULL;
+	int n = slash ? (int)(slash - source) : 0;
+	bool has_port;
+	char port[8];
+
+	if (!slash || !slash[1])
+		return bad_source(source, "there is no NAME");
+	if (n == 0 || (int)strcspn(source, "?#\\@% ") < n)
+		return bad_source(source, "that is no host's name");
+	has_port = memchr(bracket && bracket < slash ? bracket : source, ':',
+			  (size_t)(slash - (bracket && bracket < slash ? bracket : source)));
+	snprintf(port, sizeof(port), has_port ? "" : ":%u", PORT);
+	encoded = malloc(3 * strlen(slash) + 1);
+	ret->name = strdup(slash + 1);
+	if (!encoded || !ret->name)
+		return load_no_memory();
+	encode(slash + 1, encoded);
+	if (asprintf(&ret->url, "https://%.*s%s" BUFFERS "%s", n, source, port, encoded) < 0) {
+		ret->url = NULL;
+		return load_no_memory();
+	}
+	return 0;
+}
+
+static int find_url(const char *source, struct place *ret)
+{
+	const char *name = strstr(source, BUFFERS);
+	size_t n;
+
+	name = name ? name + strlen(BUFFERS) : "";
+	n = strcspn(name, "?#");
+	if (n == 0)
+		return bad_source(source, "that is no URL of a relay's buffer");
+	ret->url = strdup(source);
+	ret->name = strndup(name, n);
+	if (!ret->url || !ret->name)
+		return load_no_memory();
+	return decode(ret->name) ? 0 : bad_source(source, "its name is not encoded as in URLs");
+}
+
+static int find_place(const char *source, struct place *ret)
+{
+	const char *at;
+	int r;
+
+	if (!source)
+		return load_fail(EINVAL, "the source is NULL");
+	r = remote_is_url(source) ? find_url(source, ret) : find_host(source, ret);
+	if (r < 0)
+		return r;
+	at = strstr(ret->url, BUFFERS);
+	if (asprintf(&ret->manifest, "%.*s" MANIFESTS "%s", (int)(at - ret->url), ret->url,
+		     at + strlen(BUFFERS)) < 0) {
+		ret->manifest = NULL;
+		return load_no_memory();
+	}
+	return 0;
+}
+
+/* ---- pulling ---- */
+
+struct pull {
+	struct gpushm *c;
+	struct place place;
+	const char *name; /* here */
+	const struct gpushm_options *options;
+	struct gpushm_load_options load;
+	const struct pull_observer *observer;
+};
+
+static bool is_stopped(const void *of)
+{
+	const struct pull *p = of;
+	const struct gpushm_load_progress none = { 0 };
+
+	return p->load.progress(p->load.user, &none) != 0;
+}
+
+static int get_manifest(const struct pull *p, struct manifest *ret)
+{
+	const struct remote_request q = {
+		.url = p->place.manifest,
+		.max_bytes = MANIFEST_BYTES_MAX,
+		.relay = p->observer ? p->observer->relay : NULL,
+		.options = p->load.remote,
+		.stop = { p->load.progress ? is_stopped : NULL, p },
+	};
+	struct remote_reply reply = { 0 };
+	int r = remote_request(&q, &reply);
+
+	if (r == 0)
+		r = manifest_parse(p->place.manifest, reply.body, reply.n_body, ret);
+	remote_reply_clear(&reply);
+	return r;
+}
+
+static int pull_once(const struct pull *p, struct gpushm_buffer **ret)
+{
+	const char *const source = p->place.url;
+	struct manifest m = { 0 };
+	struct pulled pulled = { .m = &m,
+				 .observer = p->observer,
+				 .url = p->place.url,
+				 .nixl = p->load.flags & GPUSHM_LOAD_NIXL,
+				 .remote = p->load.remote };
+	int r = get_manifest(p, &m);
+
+	if (r == 0)
+		r = load_run(p->c, &source, 1, p->name, p->options, &p->load, &pulled, ret);
+	manifest_clear(&m);
+	return r;
+}
+
+/* What a pull can't do, or has no use for. */
+static int read_options(const struct gpushm_load_options *load, struct gpushm_load_options *ret)
+{
+	int r = load_read_options(load, ret);
+
+	if (r < 0)
+		return r;
+	if (ret->n_only > 0 || (ret->strip && ret->strip[0]) || ret->sha256)
+		return load_fail(EINVAL, "a pull takes a whole buffer, and has its digests: there "
+					 "are no patterns, prefix or checksums");
+	ret->flags &= GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE | GPUSHM_LOAD_VERIFY |
+		      GPUSHM_LOAD_NIXL;
+	return 0;
+}
 
 int pull_run(struct gpushm *c, const char *source, const char *name,
 	     const struct gpushm_options *options, const struct gpushm_load_options *load,
 	     const struct pull_observer *observer, struct gpushm_buffer **ret)
 {
-	return load_fail(ENOSYS, "%s: pulls are not made yet", source);
+	struct pull p = { .c = c, .options = options, .observer = observer };
+	int r = read_options(load, &p.load);
+
+	if (r == 0)
+		r = find_place(source, &p.place);
+	p.name = name ? name : p.place.name;
+	for (unsigned i = 0; r == 0 || (r == -ESTALE && i < GENERATIONS_MAX); i++) {
+		r = pull_once(&p, ret);
+		if (r != -ESTALE)
+			break;
+	}
+	place_clear(&p.place);
+	return r;
 }
 
 int gpushm_pull(struct gpushm *c, const char *source, const char *name,
@@ -20,9 +251,159 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 	return pull_run(c, source, name, options, load, NULL, ret);
 }
 
+/* ---- waiting for another generation ---- */
+
+struct wait {
+	struct place place;
+	const char *source, *content;
+	struct gpushm_remote_options remote;
+	uint64_t deadline; /* CLOCK_MONOTONIC, ms; UINT64_MAX: no limit */
+	gpushm_load_progress_fn *progress;
+	void *user;
+	struct gpushm_private_error *why; /* the relay does not reply; NULL: it does */
+	char *etag;			  /* owned: of the manifest that was seen last */
+	bool canceled;
+};
+
+static uint64_t left_ms(const struct wait *w)
+{
+	uint64_t now = clock_monotonic_ms();
+
+	return w->deadline == UINT64_MAX ? UINT64_MAX : now < w->deadline ? w->deadline - now : 0;
+}
+
+/* Also asks the caller. */
+static bool wait_is_over(const void *of)
+{
+	struct wait *w = (struct wait *)of;
+	const struct gpushm_load_progress p = { .file = w->why ? NULL : w->source };
+
+	if (w->why)
+		gpushm_private_put_back(w->why);
+	if (!w->canceled && w->progress)
+		w->canceled = w->progress(w->user, &p) != 0;
+	return w->canceled || left_ms(w) == 0;
+}
+
+/* The struct may be an older program's. */
+static void read_remote(const struct gpushm_remote_options *from, struct gpushm_remote_options *ret)
+{
+	*ret = (struct gpushm_remote_options){ 0 };
+	if (from)
+		memcpy(ret, from,
+		       from->struct_size < sizeof(*ret) ? from->struct_size : sizeof(*ret));
+	ret->struct_size = sizeof(*ret);
+}
+
+/* 1: there are other contents; 0: not yet. */
+static int read_news(struct wait *w, const struct remote_reply *reply)
+{
+	struct manifest m = { 0 };
+	int r;
+
+	if (reply->status == 304)
+		return 0;
+	r = manifest_parse(w->place.manifest, reply->body, reply->n_body, &m);
+	if (r == 0)
+		r = !w->content ||
+		    (strcmp(m.content, w->content) != 0 && strcmp(m.etag, w->content) != 0);
+	if (r == 0) {
+		free(w->etag);
+		w->etag = strdup(reply->etag ? reply->etag : m.etag);
+		r = w->etag ? 0 : load_no_memory();
+	}
+	manifest_clear(&m);
+	return r;
+}
+
+/* 1, 0 as above, or an error. *ret_waited: the relay has waited before it replied. */
+static int ask(struct wait *w, bool *ret_waited)
+{
+	uint64_t left = left_ms(w) / 1000 + 1;
+	const struct remote_request q = {
+		.url = w->place.manifest,
+		.if_none_match = w->etag,
+		.wait_s = (unsigned)(left < POLL_S ? left : POLL_S),
+		.max_bytes = MANIFEST_BYTES_MAX,
+		.options = &w->remote,
+		.stop = { wait_is_over, w },
+	};
+	struct remote_reply reply = { 0 };
+	uint64_t begin = clock_monotonic_ms();
+	int r = remote_request(&q, &reply);
+
+	if (r == 0)
+		r = read_news(w, &reply);
+	remote_reply_clear(&reply);
+	*ret_waited = clock_monotonic_ms() - begin >= AGAIN_MS;
+	return r;
+}
+
+/* Errors that time may cure. What the user must change is an error at once. */
+static bool is_away(int r)
+{
+	return r != -EINVAL && r != -ENOMEM && r != -ENOSYS && r != -EACCES;
+}
+
+static int nap(struct wait *w)
+{
+	for (unsigned ms = 0; ms < AGAIN_MS; ms += STEP_MS) {
+		if (wait_is_over(w))
+			return -ECANCELED;
+		poll(NULL, 0, STEP_MS);
+	}
+	return 0;
+}
+
+static int wait_for_news(struct wait *w)
+{
+	struct gpushm_private_error why;
+	int r = 0;
+
+	while (!wait_is_over(w)) {
+		bool waited = false;
+
+		r = ask(w, &waited);
+		if (r > 0)
+			return 0;
+		if (r < 0 && r != -ECANCELED && !is_away(r))
+			return r;
+		if (r != -ECANCELED)
+			w->why = NULL;
+		if (r < 0 && r != -ECANCELED && r != -ENOENT) {
+			gpushm_private_keep(&why);
+			w->why = &why;
+		}
+		if (!waited && nap(w) < 0)
+			break;
+	}
+	if (w->canceled)
+		return load_fail(ECANCELED, "the wait for \"%s\" was stopped", w->source);
+	if (w->why)
+		gpushm_private_put_back(w->why);
+	return w->why ? load_fail(ETIMEDOUT, "%s", gpushm_error())
+		      : load_fail(ETIMEDOUT, "\"%s\" has no other contents yet", w->source);
+}
+
 int gpushm_pull_wait(const char *source, const char *content,
 		     const struct gpushm_remote_options *remote, uint64_t timeout_ms,
 		     gpushm_load_progress_fn *progress, void *user)
 {
-	return load_fail(ENOSYS, "%s: pulls are not made yet", source);
+	struct wait w = {
+		.source = source, .content = content, .progress = progress, .user = user
+	};
+	int r;
+
+	read_remote(remote, &w.remote);
+	/* The request is made again anyway, and why it fails should be known soon. */
+	if (!w.remote.patience_s)
+		w.remote.patience_s = PATIENCE_S;
+	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &w.deadline))
+		w.deadline = UINT64_MAX;
+	r = find_place(source, &w.place);
+	if (r == 0)
+		r = wait_for_news(&w);
+	place_clear(&w.place);
+	free(w.etag);
+	return r;
 }

@@ -133,7 +133,8 @@ static bool is_ours(const char *key)
 static bool is_made(const char *key)
 {
 	return strcmp(key, "gpushm.files") == 0 || strcmp(key, "gpushm.content") == 0 ||
-	       strcmp(key, "gpushm.types") == 0 || strcmp(key, "gpushm.metadata") == 0;
+	       strcmp(key, "gpushm.types") == 0 || strcmp(key, "gpushm.metadata") == 0 ||
+	       strcmp(key, PULLED_ETAG) == 0;
 }
 
 static bool has_attr(const struct gpushm_buffer *b, const char *key, const void *value, size_t size)
@@ -162,8 +163,10 @@ bool pulled_matches(const struct pulled *p, const struct model *m, struct gpushm
 {
 	const char *name = gpushm_buffer_name(b), *content = p->m->content;
 
-	if (has_attr(b, "gpushm.content", content, strlen(content)) && has_arrays(m, b) &&
-	    has_attrs(p->m, b))
+	/* Metadata that are an array count for the one digest, and not for the other. */
+	if ((has_attr(b, "gpushm.content", content, strlen(content)) ||
+	     has_attr(b, PULLED_ETAG, p->m->etag, strlen(p->m->etag))) &&
+	    has_arrays(m, b) && has_attrs(p->m, b))
 		return true;
 	load_fail(EEXIST, "buffer \"%s\" has other contents than \"%s\" of the relay", name,
 		  p->m->name);
@@ -187,7 +190,8 @@ int pulled_attrs(const struct pulled *p, const struct gpushm_attr *own, size_t n
 
 	if (!found)
 		return load_no_memory();
-	*ret_n = 0;
+	found[0] = (struct gpushm_attr){ PULLED_ETAG, p->m->etag, strlen(p->m->etag) };
+	*ret_n = 1;
 	for (size_t i = 0; i < p->m->n_attrs; i++) {
 		const struct manifest_attr *a = &p->m->attrs[i];
 

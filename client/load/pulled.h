@@ -10,6 +10,8 @@
 #include "client/load/model.h"
 #include "client/load/observer.h"
 
+#define PULLED_ETAG "gpushm.etag" /* attribute: of the file that it was pulled from */
+
 struct pulled {
 	const struct manifest *m;		    /* lent */
 	const struct pull_observer *observer;	    /* lent; NULL */

@@ -62,7 +62,7 @@ _gpushmctl_models() {
 }
 
 _gpushmctl() {
-	local commands="status metrics pools ls stat streams follow create put get load save verify publish wait watch events hold rm mv clean flush restart doctor top help"
+	local commands="status metrics pools ls stat streams follow create put get load pull save verify publish wait watch events hold rm mv clean flush restart doctor top help"
 	local common="--socket --json --bytes --quiet --help"
 	local making="--pool --mode --group --attr --transient --wait" states="--shared --sealed --hold --dtype"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command="" buffer="" words=0 i
@@ -75,10 +75,10 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--view | --sort | -u | --user | --delay | --only | --strip | --shard-size | --sha256 | --io | --threads | --progress | --since | --type | --format | -o | --out)
+			--view | --sort | -u | --user | --delay | --only | --strip | --shard-size | --sha256 | --io | --via | --token-file | --cacert | --cert | --key | --threads | --progress | --since | --type | --format | -o | --out)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command =~ ^(top|streams)$ && ${COMP_WORDS[i]} == -w ]] && continue
-			[[ $command =~ ^(rm|mv)$ && ${COMP_WORDS[i]} == -f ]] && continue
+			[[ $command =~ ^(rm|mv|pull)$ && ${COMP_WORDS[i]} == -f ]] && continue
 			[[ $command =~ ^(hold|ls|stat|pools)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ ${COMP_WORDS[i + 1]} == "=" ]] && ((i++))
 			((i++))
@@ -105,7 +105,7 @@ _gpushmctl() {
 		_gpushmctl_lines $'size\nrate\nholders\nname\nage\nuser' "$cur"
 		return
 		;;
-	-s | --socket | --from | --sha256 | -o | --out)
+	-s | --socket | --from | --sha256 | --token-file | --cacert | --cert | --key | -o | --out)
 		_gpushmctl_files "$cur"
 		return
 		;;
@@ -122,6 +122,10 @@ _gpushmctl() {
 		;;
 	--io)
 		_gpushmctl_lines $'auto\ncached\ndirect' "$cur"
+		return
+		;;
+	--via)
+		_gpushmctl_lines $'https\nnixl' "$cur"
 		return
 		;;
 	--format)
@@ -181,6 +185,7 @@ _gpushmctl() {
 		create) options="--size --shape --from $making $states" ;;
 		put) options="$making $states" ;;
 		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --progress $making" ;;
+		pull) options="--if-missing --replace --follow --verify --via --token-file --cacert --cert --key --threads --progress $making" ;;
 		save) options="--shard-size --threads --progress --timeout" ;;
 		verify) options="--progress --timeout" ;;
 		get) options="--array --raw --timeout" ;;
@@ -203,6 +208,7 @@ _gpushmctl() {
 	:* | help:0) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
 	streams:0 | follow:0) _gpushmctl_streams "$cur" ;;
 	ls:0 | top:0 | stat:0 | get:0 | save:0 | verify:0 | hold:0 | mv:[01] | publish:* | wait:* | watch:* | events:* | rm:* | clean:*) _gpushmctl_names "$cur" ;;
+	pull:1) _gpushmctl_names "$cur" ;;
 	put:* | get:1) _gpushmctl_files "$cur" ;;
 	save:1) _gpushmctl_models "$cur" ;;
 	load:0) _gpushmctl_models "$cur" ;;
