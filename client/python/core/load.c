@@ -4,15 +4,15 @@
  * of them is called first, so that a process that only attaches to a model does not need it: the
  * one beside this extension, else the system's.
  *
- * The work is done in the calling thread without the GIL. libgpushm-load calls on_progress() some
- * ten times a second, which takes the GIL, lets Python handle signals, and calls the program's
+ * The work is done in the calling thread without the GIL. libgpushm-load calls load_on_progress()
+ * some ten times a second, which takes the GIL, lets Python handle signals, and calls the program's
  * function. An exception that is raised there stops the work, and nothing is left behind.
  */
+#include "client/python/core/load.h"
+
 #include "client/python/core/args.h"
 #include "client/python/core/buffer.h"
 #include "client/python/core/module.h"
-
-#include "client/gpushm_load.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -23,13 +23,7 @@
 
 /* ---- the library ---- */
 
-static struct {
-	void *handle; /* stays open; NULL: not opened yet */
-	__typeof__(gpushm_load) *load;
-	__typeof__(gpushm_load_key) *load_key;
-	__typeof__(gpushm_save) *save;
-	__typeof__(gpushm_verify) *verify;
-} library;
+struct load_calls load_calls;
 
 /* The path of the library beside this extension; LIBRARY if no file is there. */
 static const char *library_path(char buf[PATH_MAX])
@@ -37,7 +31,7 @@ static const char *library_path(char buf[PATH_MAX])
 	Dl_info info;
 	const char *end;
 
-	if (!dladdr(&library, &info) || !info.dli_fname)
+	if (!dladdr(&load_calls, &info) || !info.dli_fname)
 		return LIBRARY;
 	end = strrchr(info.dli_fname, '/');
 	if (!end || snprintf(buf, PATH_MAX, "%.*s/%s", (int)(end - info.dli_fname), info.dli_fname,
@@ -49,31 +43,34 @@ static const char *library_path(char buf[PATH_MAX])
 static int library_failed(void)
 {
 	error_format(ERROR_UNSUPPORTED, ELIBACC,
-		     "load(), save() and verify() need " LIBRARY
+		     "load(), pull(), save() and verify() need " LIBRARY
 		     ", which can't be opened: %s. Install gpushm's library for models "
 		     "(libgpushm-load), or the Python package again",
 		     dlerror());
 	return -1;
 }
 
-static int library_open(void)
+int load_library(void)
 {
 	char path[PATH_MAX];
 	void *handle;
 
-	if (library.handle)
+	if (load_calls.handle)
 		return 0;
 	/* Opening it twice, from two threads, is harmless. */
 	handle = dlopen(library_path(path), RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		return library_failed();
-	library.load = (__typeof__(library.load))dlsym(handle, "gpushm_load");
-	library.load_key = (__typeof__(library.load_key))dlsym(handle, "gpushm_load_key");
-	library.save = (__typeof__(library.save))dlsym(handle, "gpushm_save");
-	library.verify = (__typeof__(library.verify))dlsym(handle, "gpushm_verify");
-	if (!library.load || !library.load_key || !library.save || !library.verify)
+#define FIND(call)                                                                            \
+	if (!(load_calls.call = (__typeof__(load_calls.call))dlsym(handle, "gpushm_" #call))) \
 		return library_failed();
-	library.handle = handle;
+	FIND(load)
+	FIND(load_key)
+	FIND(save)
+	FIND(verify)
+	FIND(pull)
+	FIND(pull_wait)
+	load_calls.handle = handle;
 	return 0;
 }
 
@@ -93,8 +90,7 @@ static int call_progress(PyObject *progress, const struct gpushm_load_progress *
 	return ret ? 0 : -1;
 }
 
-/* A gpushm_load_progress_fn; user is a callable or None. */
-static int on_progress(void *user, const struct gpushm_load_progress *p)
+int load_on_progress(void *user, const struct gpushm_load_progress *p)
 {
 	PyGILState_STATE gil = PyGILState_Ensure();
 	int r = call_progress(user, p);
@@ -103,15 +99,14 @@ static int on_progress(void *user, const struct gpushm_load_progress *p)
 	return r < 0;
 }
 
-/* For `r` of a call that was given on_progress(). */
-static int progress_result(int r)
+int load_result(int r)
 {
 	if (PyErr_Occurred())
 		return -1;
 	return error_result(r);
 }
 
-static int progress_check(PyObject *progress)
+int load_check_progress(PyObject *progress)
 {
 	if (progress == Py_None || PyCallable_Check(progress))
 		return 0;
@@ -201,7 +196,8 @@ static void load_done(struct load_ask *a)
 	options_done(&a->options);
 }
 
-/* All waits are the library's, which asks on_progress() meanwhile: a pipe can't be read twice. */
+/* All waits are the library's, which asks load_on_progress() meanwhile: a pipe can't be read twice.
+ */
 static int run_load(struct gpushm *c, struct ask *ask)
 {
 	struct load_ask *a = container_of(ask, struct load_ask, ask);
@@ -210,8 +206,8 @@ static int run_load(struct gpushm *c, struct ask *ask)
 	a->options.o.wait_ms = deadline_left(&a->options.wait);
 	/* 0 is no limit. */
 	a->load.wait_ms = left + (left == 0);
-	return library.load(c, a->sources.text, a->sources.n, a->name, &a->options.o, &a->load,
-			    &a->ret);
+	return load_calls.load(c, a->sources.text, a->sources.n, a->name, &a->options.o, &a->load,
+			       &a->ret);
 }
 
 static int io_from(const char *word, uint32_t *ret_flags)
@@ -246,36 +242,43 @@ static int load_ask_from(const struct load_args *args, struct load_ask *a)
 		   (args->verify ? GPUSHM_LOAD_VERIFY : 0) |
 		   (args->drop_cache ? GPUSHM_LOAD_DROP_CACHE : 0);
 	if (args_text(args->name, "name", &a->name) < 0 || io_from(args->io, &o->flags) < 0 ||
-	    progress_check(args->progress) < 0 ||
+	    load_check_progress(args->progress) < 0 ||
 	    texts_from(args->sources, true, &a->sources) < 0 ||
 	    texts_from(args->only, false, &a->only) < 0 ||
 	    options_from(&args->options, &a->options) < 0)
 		return -1;
 	o->only = a->only.text;
 	o->n_only = a->only.n;
-	o->progress = on_progress;
+	o->progress = load_on_progress;
 	o->user = args->progress;
 	return 0;
 }
 
 /* A load takes long, so it has a link of its own. */
-static PyObject *load_on(struct connection *c, struct load_ask *a, PyObject *name)
+PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **made,
+		  PyObject *name, const struct gpushm_options *options)
 {
+	_cleanup_(drop_object) PyObject *own = NULL;
 	struct deadline once = { 0 };
 	struct buffer *b;
 	int r;
 
-	if (!c || library_open() < 0)
+	if (!c || load_library() < 0)
 		return NULL;
-	r = connection_try_apart(c, &a->ask, &once);
+	r = connection_try_apart(c, ask, &once);
 	if (r < 0)
 		return error_raise(r);
 	if (PyErr_Occurred()) {
-		gpushm_close(a->ret);
+		gpushm_close(*made);
 		return NULL;
 	}
-	b = buffer_new(c, a->ret, name, NULL);
-	return (PyObject *)buffer_hinted(b, &a->options.o);
+	own = name == Py_None ? PyUnicode_FromString(gpushm_buffer_name(*made)) : Py_NewRef(name);
+	if (!own) {
+		gpushm_close(*made);
+		return NULL;
+	}
+	b = buffer_new(c, *made, own, NULL);
+	return (PyObject *)buffer_hinted(b, options);
 }
 
 static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -306,7 +309,7 @@ static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
 	a.load.sha256 = sha256 ? PyBytes_AsString(sha256) : NULL;
 	if (load_ask_from(&given, &a) < 0)
 		return NULL;
-	return load_on(connection_of(self), &a, given.name);
+	return load_on(connection_of(self), &a.ask, &a.ret, given.name, &a.options.o);
 }
 
 PyObject *load_key(PyObject *module, PyObject *o)
@@ -315,10 +318,10 @@ PyObject *load_key(PyObject *module, PyObject *o)
 	char key[65];
 	int r;
 
-	if (texts_from(o, true, &sources) < 0 || library_open() < 0)
+	if (texts_from(o, true, &sources) < 0 || load_library() < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = library.load_key(sources.text, sources.n, NULL, key);
+	r = load_calls.load_key(sources.text, sources.n, NULL, key);
 	Py_END_ALLOW_THREADS
 	return r < 0 ? error_raise(r) : PyUnicode_FromString(key);
 }
@@ -378,7 +381,7 @@ static PyObject *save(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "buffer",	 "path",       "metadata", "threads",
 					     "progress", "shard_size", NULL };
-	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = on_progress };
+	struct gpushm_save_options o = { .struct_size = sizeof(o), .progress = load_on_progress };
 	_cleanup_(drop_object) PyObject *path = NULL, *json = NULL;
 	PyObject *what, *metadata = Py_None, *progress = Py_None;
 	struct buffer *b;
@@ -387,7 +390,8 @@ static PyObject *save(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|$OO&OO&:save", (char **)names, &what,
 					 PyUnicode_FSConverter, &path, &metadata, u32_arg,
 					 &o.threads, &progress, u64_arg, &o.shard_bytes) ||
-	    progress_check(progress) < 0 || json_from(metadata, &json) < 0 || library_open() < 0)
+	    load_check_progress(progress) < 0 || json_from(metadata, &json) < 0 ||
+	    load_library() < 0)
 		return NULL;
 	o.user = progress;
 	o.metadata = json ? PyUnicode_AsUTF8AndSize(json, NULL) : NULL;
@@ -396,9 +400,9 @@ static PyObject *save(PyObject *self, PyObject *args, PyObject *kwargs)
 		return NULL;
 	buffer_hold(b);
 	Py_BEGIN_ALLOW_THREADS
-	r = library.save(b->buffer, PyBytes_AsString(path), &o);
+	r = load_calls.save(b->buffer, PyBytes_AsString(path), &o);
 	Py_END_ALLOW_THREADS
-	r = progress_result(r);
+	r = load_result(r);
 	buffer_release(b);
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -413,16 +417,16 @@ static PyObject *verify(PyObject *self, PyObject *args, PyObject *kwargs)
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:verify", (char **)names, &what,
 					 &progress) ||
-	    progress_check(progress) < 0 || library_open() < 0)
+	    load_check_progress(progress) < 0 || load_library() < 0)
 		return NULL;
 	b = buffer_from(self, what);
 	if (!b)
 		return NULL;
 	buffer_hold(b);
 	Py_BEGIN_ALLOW_THREADS
-	r = library.verify(b->buffer, on_progress, progress, &report);
+	r = load_calls.verify(b->buffer, load_on_progress, progress, &report);
 	Py_END_ALLOW_THREADS
-	r = progress_result(r);
+	r = load_result(r);
 	buffer_release(b);
 	return r < 0 ? NULL : PyUnicode_FromString(report.content);
 }

@@ -145,6 +145,7 @@ static PyMethodDef own_functions[] = {
 	{ "_load_key", load_key, METH_O,
 	  "_load_key($module, sources, /)\n--\n\n"
 	  "The key of these files' headers, inodes and times: 64 hexadecimal digits." },
+	{ "pull_wait", KEYWORDS(pull_wait), METH_VARARGS | METH_KEYWORDS, pull_wait_doc },
 	{ "_arena_new", arena_new, METH_VARARGS,
 	  "_arena_new($module, address, nbytes, device, /)\n--\n\n"
 	  "Makes an arena over a buffer's memory on a GPU, and returns its id." },
@@ -177,9 +178,11 @@ static PyMethodDef own_functions[] = {
 
 static int add_functions(PyObject *module)
 {
-	PyMethodDef *const tables[] = { create_functions, open_functions,   query_functions,
-					watch_functions,  events_functions, load_functions,
-					stream_functions, follow_functions, NULL };
+	PyMethodDef *const tables[] = { create_functions, open_functions,
+					query_functions,  watch_functions,
+					events_functions, load_functions,
+					pull_functions,	  stream_functions,
+					follow_functions, NULL };
 
 	if (connection_init(module, tables) < 0 || PyModule_AddFunctions(module, own_functions) < 0)
 		return -1;

@@ -14,6 +14,7 @@ extern PyMethodDef query_functions[];  /* wait, unlink, clean, flush, ls, stat, 
 extern PyMethodDef events_functions[]; /* _events */
 extern PyMethodDef watch_functions[];  /* watch */
 extern PyMethodDef load_functions[];   /* load, save, verify */
+extern PyMethodDef pull_functions[];   /* pull */
 extern PyMethodDef stream_functions[]; /* stream */
 extern PyMethodDef follow_functions[]; /* follow */
 
@@ -25,3 +26,7 @@ int reader_init(PyObject *module);
 
 /* _load_key(sources): the key of these files' headers, inodes and times. */
 PyObject *load_key(PyObject *module, PyObject *sources);
+
+/* pull_wait(source, content=None, *, ...) */
+extern const char pull_wait_doc[];
+PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs);

@@ -33,6 +33,7 @@ from ._typing import (
     Sources,
     State,
     StreamState,
+    Via,
     What,
 )
 from ._typing import Stream as _CudaStream
@@ -579,6 +580,30 @@ class Connection:
         threads: int = 0,
         progress: Progress | None = None,
     ) -> _Buffer: ...
+    def pull(
+        self,
+        source: str,
+        name: str | None = None,
+        *,
+        pool: str | None = None,
+        mode: int = 0o600,
+        transient: bool = False,
+        attrs: Attrs | None = None,
+        wait: float | None = 0,
+        gid: int | None = None,
+        device: Device | None = None,
+        verify: bool = False,
+        if_missing: bool = False,
+        replace: bool = False,
+        timeout: float | None = None,
+        via: Via = "https",
+        token_file: Path | None = None,
+        ca: Path | None = None,
+        cert: Path | None = None,
+        key: Path | None = None,
+        threads: int = 0,
+        progress: Progress | None = None,
+    ) -> _Buffer: ...
     def save(
         self,
         buffer: str | Array | Buffer,
@@ -613,9 +638,20 @@ status = _common.status
 watch = _common.watch
 _events = _common._events
 load = _common.load
+pull = _common.pull
 save = _common.save
 verify = _common.verify
 
+def pull_wait(
+    source: str,
+    content: str | None = None,
+    *,
+    timeout: float | None = None,
+    token_file: Path | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+) -> None: ...
 def flush_cleanup() -> None: ...
 def set_cleanup_limits(max_count: int, max_ratio: float) -> None: ...
 def pending_cleanup() -> tuple[int, int]: ...

@@ -26,6 +26,7 @@ Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
 StreamState: TypeAlias = Literal["running", "ended", "orphaned"]
 
 IO: TypeAlias = Literal["auto", "cached", "direct"]
+Via: TypeAlias = Literal["https", "nixl"]
 
 Attrs: TypeAlias = Mapping[str, bytes | str]
 Device: TypeAlias = int | Literal["current"]

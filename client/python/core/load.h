@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * libgpushm-load, as load.c and pull.c call it.
+ */
+#pragma once
+
+#include "client/python/core/buffer.h"
+
+#include "client/gpushm_load.h"
+
+/* Its functions, once load_library() has returned 0. */
+struct load_calls {
+	void *handle; /* stays open; NULL: not opened yet */
+	__typeof__(gpushm_load) *load;
+	__typeof__(gpushm_load_key) *load_key;
+	__typeof__(gpushm_save) *save;
+	__typeof__(gpushm_verify) *verify;
+	__typeof__(gpushm_pull) *pull;
+	__typeof__(gpushm_pull_wait) *pull_wait;
+};
+extern struct load_calls load_calls;
+
+/* Opens the library. 0; -1: raised. */
+int load_library(void);
+
+/* The user of load_on_progress() is a callable or None. load_check_progress(): 0; -1: raised.
+ * load_result(): for what a call has returned that was given load_on_progress(): 0 or more; -1:
+ * raised. */
+gpushm_load_progress_fn load_on_progress;
+int load_check_progress(PyObject *progress);
+int load_result(int r);
+
+/* Makes the Buffer of a request that makes one on a link of its own; *made is what it gives.
+ * name: None is
+ * the library's. options: the caller's, for hints. NULL: raised. */
+PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **made,
+		  PyObject *name, const struct gpushm_options *options);

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pull() and pull_wait(): buffers of other machines, by libgpushm-load.
+ */
+#include "client/python/core/args.h"
+#include "client/python/core/load.h"
+#include "client/python/core/module.h"
+
+#include <string.h>
+
+/* ---- how relays are asked ---- */
+
+struct remote {
+	struct gpushm_remote_options o;
+	PyObject *paths[4]; /* owned: bytes that o points into, or NULL */
+};
+
+static void remote_done(struct remote *r)
+{
+	for (size_t i = 0; i < array_size(r->paths); i++)
+		Py_CLEAR(r->paths[i]);
+}
+
+/* For "O&": a path, or None. */
+static int path_arg(PyObject *o, void *ret)
+{
+	return o == Py_None ? 1 : PyUnicode_FSConverter(o, ret);
+}
+
+static const char *text_of(PyObject *bytes)
+{
+	return bytes ? PyBytes_AsString(bytes) : NULL;
+}
+
+/* The paths are in the order of the arguments: token_file, ca, cert, key. */
+static void remote_set(struct remote *r)
+{
+	r->o = (struct gpushm_remote_options){ .struct_size = sizeof(r->o),
+					       .token_file = text_of(r->paths[0]),
+					       .ca = text_of(r->paths[1]),
+					       .cert = text_of(r->paths[2]),
+					       .key = text_of(r->paths[3]) };
+}
+
+/* ---- pull ---- */
+
+struct pull_ask {
+	struct ask ask;
+	const char *source, *name;
+	struct options options;
+	struct deadline timeout; /* for another process that pulls */
+	struct gpushm_load_options load;
+	struct remote remote;
+	struct gpushm_buffer *ret;
+};
+
+static void pull_done(struct pull_ask *a)
+{
+	options_done(&a->options);
+	remote_done(&a->remote);
+}
+
+static int run_pull(struct gpushm *c, struct ask *ask)
+{
+	struct pull_ask *a = container_of(ask, struct pull_ask, ask);
+	uint64_t left = deadline_left(&a->timeout);
+
+	a->options.o.wait_ms = deadline_left(&a->options.wait);
+	/* 0 is no limit. */
+	a->load.wait_ms = left + (left == 0);
+	return load_calls.pull(c, a->source, a->name, &a->options.o, &a->load, &a->ret);
+}
+
+/* The arguments of pull() that need more than PyArg_Parse...(). */
+struct pull_args {
+	PyObject *source, *name, *progress;
+	struct options_args options;
+	const char *via;
+	int if_missing, replace, verify;
+};
+
+static int flags_from(const struct pull_args *args, uint32_t *ret)
+{
+	bool nixl = strcmp(args->via, "nixl") == 0;
+
+	if (!nixl && strcmp(args->via, "https") != 0)
+		return error_python(PyExc_ValueError, "via is \"https\" or \"nixl\", not \"%s\"",
+				    args->via);
+	*ret = (args->if_missing ? GPUSHM_LOAD_IF_MISSING : 0) |
+	       (args->replace ? GPUSHM_LOAD_REPLACE : 0) | (args->verify ? GPUSHM_LOAD_VERIFY : 0) |
+	       (nixl ? GPUSHM_LOAD_NIXL : 0);
+	return 0;
+}
+
+static int pull_ask_from(const struct pull_args *args, struct pull_ask *a)
+{
+	if (args_text(args->source, "source", &a->source) < 0 ||
+	    (args->name != Py_None && args_text(args->name, "name", &a->name) < 0) ||
+	    flags_from(args, &a->load.flags) < 0 || load_check_progress(args->progress) < 0 ||
+	    options_from(&args->options, &a->options) < 0)
+		return -1;
+	remote_set(&a->remote);
+	a->load.struct_size = sizeof(a->load);
+	a->load.progress = load_on_progress;
+	a->load.user = args->progress;
+	a->load.remote = &a->remote.o;
+	return 0;
+}
+
+static PyObject *pull(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = {
+		"source",     "name",	"pool",	  "mode",	"transient", "attrs",	 "wait",
+		"gid",	      "device", "verify", "if_missing", "replace",   "timeout",	 "via",
+		"token_file", "ca",	"cert",	  "key",	"threads",   "progress", NULL
+	};
+	_cleanup_(pull_done) struct pull_ask a = { .ask.run = run_pull, .timeout.forever = true };
+	struct pull_args given = {
+		.name = Py_None, .progress = Py_None, .options.mode = 0600, .via = "https"
+	};
+	PyObject **paths = a.remote.paths;
+
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, kwargs, "O|O$zO&pOO&OOpppO&sO&O&O&O&O&O:pull", (char **)names,
+		    &given.source, &given.name, &given.options.pool, mode_arg, &given.options.mode,
+		    &given.options.transient, &given.options.attrs, deadline_arg, &a.options.wait,
+		    &given.options.gid, &given.options.device, &given.verify, &given.if_missing,
+		    &given.replace, deadline_arg, &a.timeout, &given.via, path_arg, &paths[0],
+		    path_arg, &paths[1], path_arg, &paths[2], path_arg, &paths[3], u32_arg,
+		    &a.load.threads, &given.progress) ||
+	    pull_ask_from(&given, &a) < 0)
+		return NULL;
+	return load_on(connection_of(self), &a.ask, &a.ret, given.name, &a.options.o);
+}
+
+/* ---- pull_wait ---- */
+
+struct wait_ask {
+	const char *source, *content;
+	struct deadline timeout;
+	struct remote remote;
+};
+
+static void wait_done(struct wait_ask *a)
+{
+	remote_done(&a->remote);
+}
+
+PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = { "source", "content", "timeout", "token_file",
+					     "ca",     "cert",	  "key",     NULL };
+	_cleanup_(wait_done) struct wait_ask a = { .timeout.forever = true };
+	PyObject *source, **paths = a.remote.paths;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|z$O&O&O&O&O&:pull_wait", (char **)names,
+					 &source, &a.content, deadline_arg, &a.timeout, path_arg,
+					 &paths[0], path_arg, &paths[1], path_arg, &paths[2],
+					 path_arg, &paths[3]) ||
+	    args_text(source, "source", &a.source) < 0 || load_library() < 0)
+		return NULL;
+	remote_set(&a.remote);
+	Py_BEGIN_ALLOW_THREADS
+	r = load_calls.pull_wait(a.source, a.content, &a.remote.o, deadline_left(&a.timeout),
+				 load_on_progress, Py_None);
+	Py_END_ALLOW_THREADS
+	return load_result(r) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* ---- their help ---- */
+
+const char pull_wait_doc[] =
+	"pull_wait($module, /, source, content=None, *, timeout=None, token_file=None, ca=None,\n"
+	"          cert=None, key=None)\n--\n\n"
+	"Waits until a relay's buffer is another file than `content`, the attribute 'gpushm.etag'\n"
+	"that a pulled Buffer has, or a digest 'xxh3:...'; None: until it exists. At most\n"
+	"`timeout` seconds, None for ever. A relay that is away is waited for.\n\n"
+	"Other threads run meanwhile, and Ctrl-C works. source and the files: as pull(). Errors:\n"
+	"Timeout, AccessDenied, ValueError.";
+
+PyMethodDef pull_functions[] = {
+	{ "pull", KEYWORDS(pull), METH_VARARGS | METH_KEYWORDS,
+	  "pull($self, source, name=None, *, pool=None, mode=0o600, transient=False, attrs=None,\n"
+	  "     wait=0, gid=None, device=None, verify=False, if_missing=False, replace=False,\n"
+	  "     timeout=None, via='https', token_file=None, ca=None, cert=None, key=None,\n"
+	  "     threads=0, progress=None)\n--\n\n"
+	  "Loads a buffer that another machine has, from its gpushm-relay(8), and opens it: a\n"
+	  "Buffer with the same arrays, digest and attributes. Each block is compared with its\n"
+	  "digest while it comes.\n\n"
+	  "source: 'HOST/NAME', 'HOST:PORT/NAME', or a URL 'https://HOST:PORT/v1/buffers/NAME'.\n"
+	  "name: of the new buffer; None is the same as there. pool, mode, transient, attrs,\n"
+	  "wait, gid, device: as create(). verify, if_missing, replace, timeout, threads,\n"
+	  "progress: as load(). via: 'nixl' moves the bytes by NVIDIA's NIXL, which uses RDMA.\n\n"
+	  "ca: a file of the certificates that sign the relay's; cert, key: what this process\n"
+	  "shows; token_file: a file with a bearer token. None is what the environment says:\n"
+	  "GPUSHM_TLS_CA, GPUSHM_TLS_CERT, GPUSHM_TLS_KEY, GPUSHM_TOKEN_FILE.\n\n"
+	  "Arrays arrive in C order: strides are not kept. After an error, Ctrl-C or an\n"
+	  "exception of progress nothing is left behind. Errors: those of load(), NotSupported\n"
+	  "(the relay can't offer the buffer, or NIXL is missing), AccessDenied, NotFound,\n"
+	  "ConnectionError." },
+	{ NULL, NULL, 0, NULL }
+};
