@@ -851,6 +851,16 @@ $(BUILD)/venv-fleet/ready: tests/requirements-fleet.txt
 		echo "venv-fleet: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
 	@touch $@
 
+# NVIDIA's NIXL, for tests/nodes/test_nixl_tcp.py. Its C library alone is used: without PyTorch, which the package wants.
+.PHONY: venv-nixl
+venv-nixl: $(BUILD)/venv-nixl/ready
+$(BUILD)/venv-nixl/ready: tests/requirements-nixl.txt
+	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-nixl
+	@python3 -m venv $(BUILD)/venv-nixl || { echo "venv-nixl: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
+	$(call SAY,PIP)$(BUILD)/venv-nixl/bin/pip install -q --disable-pip-version-check --no-deps -r $< || { \
+		echo "venv-nixl: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
+	@touch $@
+
 # The CUDA Toolkit's headers for a machine without the Toolkit. Nothing is linked with it: the driver is loaded at run time.
 CUDA_PACKAGE = nvidia-cuda-runtime==13.0.96
 $(BUILD)/cuda/ready:

@@ -30,3 +30,6 @@ void doctor_system(struct doctor *d);
 /* Tests libcuda.so.1 and what each of its devices can do. doctor_nocuda.c is for a build without
  * the CUDA Toolkit's headers. */
 void doctor_cuda(struct doctor *d);
+
+/* Tests NVIDIA's NIXL, for pulls between machines. */
+void doctor_nixl(struct doctor *d);

@@ -24,6 +24,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct nixl_library library;
 static void *opened;
 static char why[512]; /* it could not be opened */
+static bool missing;
 
 /* ---- looking ---- */
 
@@ -168,7 +169,8 @@ static bool resolve_all(void)
 
 static void open_once(void)
 {
-	if (!look())
+	missing = !look();
+	if (missing)
 		snprintf(why, sizeof(why),
 			 "no " SONAME " in the system's libraries, in Python's packages, or as "
 			 "$GPUSHM_NIXL: pip install nixl-cu12, or nixl-cu13");
@@ -183,6 +185,21 @@ int nixl_library(const struct nixl_library **ret)
 		return gpushm_private_fail(ENOSYS, "NIXL: %s", why);
 	*ret = &library;
 	return 0;
+}
+
+bool nixl_is_missing(void)
+{
+	return missing;
+}
+
+bool nixl_has_rdma(void)
+{
+	glob_t found;
+	bool has = glob("/sys/class/infiniband/*", GLOB_NOSORT, NULL, &found) == 0;
+
+	if (has)
+		globfree(&found);
+	return has;
 }
 
 const char *nixl_status_word(int status)

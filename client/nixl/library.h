@@ -6,6 +6,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -77,6 +78,13 @@ struct nixl_library {
  * folder of Python packages that this code lies in, in $VIRTUAL_ENV, and in the folders of the
  * system's and the user's Python. Blocks for some 0.2 s. 0, or -ENOSYS with gpushm_error() set. */
 int nixl_library(const struct nixl_library **ret);
+
+/* After nixl_library() has failed: whether there is none in any of these places, and $GPUSHM_NIXL
+ * names none. */
+bool nixl_is_missing(void);
+
+/* Whether this machine has a network card that reads memory by itself. */
+bool nixl_has_rdma(void);
 
 /* "NIXL_CAPI_ERROR_BACKEND" */
 const char *nixl_status_word(int status);

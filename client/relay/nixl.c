@@ -13,7 +13,6 @@
 #include "proto/base/list.h"
 #include "proto/base/own.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -77,22 +76,9 @@ static struct region *region_free(struct region *r)
 	return NULL;
 }
 
-/* GPUs are read without a detour where a network card can: NIXL over TCP would copy each piece
- * through the processor, far slower than a ring. */
-static bool has_rdma(void)
-{
-	DIR *devices = opendir("/sys/class/infiniband");
-	const struct dirent *e;
-	bool any = false;
-
-	while (devices && (e = readdir(devices)))
-		any |= e->d_name[0] != '.';
-	if (devices)
-		closedir(devices);
-	return any;
-}
-
-/* False: its bytes can't be read as they lie there. */
+/* False: its bytes can't be read as they lie there. A GPU is read without a detour where a network
+ * card can do that: NIXL over TCP would copy each piece through the processor, far slower than a
+ * ring. */
 static bool find_memory(const struct mapping *m, struct nixl_memory *ret)
 {
 	void *device = gpushm_buffer_device_ptr(m->buffer);
@@ -103,7 +89,7 @@ static bool find_memory(const struct mapping *m, struct nixl_memory *ret)
 		.address = (uintptr_t)(m->host ? m->host : device),
 		.bytes = gpushm_buffer_bytes(m->buffer),
 	};
-	return m->plain && ret->address && ret->bytes > 0 && (m->host || has_rdma());
+	return m->plain && ret->address && ret->bytes > 0 && (m->host || nixl_has_rdma());
 }
 
 static int start(struct region *r)

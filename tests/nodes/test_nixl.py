@@ -134,6 +134,27 @@ def test_a_relay_without_the_library_fails_silently(
     assert "/nonexistent" in reply["error"]
 
 
+def test_the_doctor_misses_nixl(machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the library that works, and says what is wrong with one that does not."""
+    node = machine()
+
+    def finding() -> tuple[str, str]:
+        checks = json.loads(node.ctl("doctor", "--json", check=False).stdout)["checks"]
+        return next((c["result"], c["what"]) for c in checks if c["check"] == "nixl")
+
+    result, what = finding()
+    assert result == "ok"
+    assert os.environ["GPUSHM_NIXL"] in what
+    monkeypatch.setenv("FAKENIXL_FAIL", "3")
+    assert finding()[0] == "warn"
+    monkeypatch.setenv("GPUSHM_NIXL", "/nonexistent")
+    result, what = finding()
+    assert result == "warn"
+    assert "/nonexistent" in what
+    monkeypatch.setenv("GPUSHM_NIXL", "")
+    assert finding()[0] in ("ok", "warn")
+
+
 def test_every_call_that_fails_is_survived(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the relay's calls of NIXL fails once: an error, and the next puller is served."""
     node, relay = serving
