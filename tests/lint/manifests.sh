@@ -79,6 +79,11 @@ overlay() { # NAME BASE COMPONENT...
 }
 overlay overlay . exporter pod-monitor
 overlay relay relay cert-manager
+printf '[relay]\n[pull here]\nsource=there/here\n' >"$overlays/relay/gpushm-relay.conf"
+cat >>"$overlays/relay/kustomization.yaml" <<-YAML
+	configMapGenerator:
+	  - {name: gpushm-relay, namespace: gpushm, behavior: replace, files: [gpushm-relay.conf]}
+YAML
 [ ${#bases[@]} -gt 1 ] || wrong "systemd/kubernetes: has no kustomization.yaml"
 command -v kubectl >/dev/null || {
 	echo "manifests: they are not rendered (no kubectl)"
@@ -91,6 +96,8 @@ for base in "${bases[@]}"; do
 	kubectl kustomize "$name" >"$folder/manifest.yaml" 2>"$folder/said" || wrong "$name: $(cat "$folder/said")"
 	grep -q 'image: gpushm$' "$folder/manifest.yaml" && [[ $base == "$overlays"/* ]] &&
 		wrong "$name: the image of a container has another name"
+	[[ $base != */relay/* ]] || grep -qE '^  name: gpushm-relay-[0-9a-z]{10}$' "$folder/manifest.yaml" ||
+		wrong "$name: a changed configuration restarts no relay"
 	[ -n "$validate" ] || continue
 	# It does not know the resources of Prometheus' operator and of cert-manager.
 	"$validate" --strict --no-warn "$folder/manifest.yaml" 2>&1 |
