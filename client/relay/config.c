@@ -56,6 +56,7 @@ static const struct key relay_keys[] = {
 	CONFIG("max-connections", max_connections, TYPE_COUNT, 1, 16384),
 	CONFIG("max-connections-per-address", max_connections_per_address, TYPE_COUNT, 1, 16384),
 	CONFIG("max-transfers", max_transfers, TYPE_COUNT, 0, 16384),
+	CONFIG("fan-out", fan_out, TYPE_COUNT, 0, 16384),
 	CONFIG("header-time", header_time, TYPE_SECONDS, 1, 3600),
 	CONFIG("max-rate", max_rate, TYPE_SIZE, 0, 0),
 	CONFIG("min-rate", min_rate, TYPE_SIZE, 0, 0),
@@ -373,6 +374,7 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 	r.config->max_connections = 1024;
 	r.config->max_connections_per_address = 1024;
 	r.config->max_transfers = 8;
+	r.config->fan_out = 2;
 	r.config->header_time = 10;
 	r.config->min_rate = 16u << 10;
 	r.config->gpu_memory = 256u << 20;

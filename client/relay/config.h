@@ -40,6 +40,8 @@ struct config {
 	bool insecure;			 /* other addresses than loopback without mutual TLS */
 	uint32_t max_connections, max_connections_per_address;
 	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */
+	uint32_t fan_out;	     /* the same for machines that pull, if others have the
+					file; 0: no limit */
 	uint32_t header_time;	     /* seconds for a request's line and headers */
 	uint64_t max_rate;	     /* bytes a second in all; 0: no limit */
 	uint64_t min_rate;	     /* bytes a second that a client must read; 0: no limit */

@@ -6,6 +6,7 @@
 #include "client/relay/files.h"
 
 #include "client/load/digest.h"
+#include "client/relay/fanout.h"
 #include "client/relay/range.h"
 #include "proto/base/own.h"
 
@@ -22,6 +23,8 @@ struct body {
 	struct offer *offer;	 /* owned: a reference */
 	const struct mapping *m; /* held; NULL: offer_read() is used */
 	uint64_t begin, n;
+	uint64_t header; /* bytes of the file before its first block */
+	struct fanout_pass pass;
 };
 
 static void free_body(void *arg)
@@ -30,8 +33,18 @@ static void free_body(void *arg)
 
 	if (b->m)
 		offer_leave(b->offer, b->m);
+	fanout_leave(&b->pass);
 	offer_release(b->offer);
 	free(b);
+}
+
+/* Bytes that are there are sent before those of the next block have come. */
+static size_t up_to_block(const struct body *b, uint64_t offset, size_t n)
+{
+	uint64_t left = offset < b->header ? b->header - offset
+					   : BLOCK_BYTES - (offset - b->header) % BLOCK_BYTES;
+
+	return left < n ? (size_t)left : n;
 }
 
 static ssize_t read_body(void *arg, uint64_t at, char *to, size_t max)
@@ -41,9 +54,10 @@ static ssize_t read_body(void *arg, uint64_t at, char *to, size_t max)
 
 	if (n == 0)
 		return MHD_CONTENT_READER_END_OF_STREAM;
-	n = n < OFFER_READ_MAX ? n : OFFER_READ_MAX;
-	return offer_read(b->offer, b->begin + at, to, n) < 0 ? MHD_CONTENT_READER_END_WITH_ERROR
-							      : (ssize_t)n;
+	n = up_to_block(b, b->begin + at, n < OFFER_READ_MAX ? n : OFFER_READ_MAX);
+	return offer_read(b->offer, b->begin + at, to, n, b->pass.may_wait) < 0
+		       ? MHD_CONTENT_READER_END_WITH_ERROR
+		       : (ssize_t)n;
 }
 
 /* NULL: it can't be sent from where it is. */
@@ -64,16 +78,21 @@ static struct MHD_Response *in_place(struct body *b)
 	return r;
 }
 
-/* NULL: out of memory. */
-static struct MHD_Response *make_body(struct offer *o, uint64_t begin, uint64_t n)
+/* Takes the pass. NULL: out of memory. */
+static struct MHD_Response *make_body(struct offer *o, const struct offer_facts *f, uint64_t begin,
+				      uint64_t n, struct fanout_pass *pass)
 {
 	struct body *b = calloc(1, sizeof(*b));
 	struct MHD_Response *r;
 	size_t piece = n < OFFER_READ_MAX ? (size_t)n : OFFER_READ_MAX;
 
-	if (!b)
+	if (!b) {
+		fanout_leave(pass);
 		return NULL;
-	*b = (struct body){ .offer = offer_ref(o), .begin = begin, .n = n };
+	}
+	*b = (struct body){
+		.offer = offer_ref(o), .begin = begin, .n = n, .header = f->header, .pass = *pass
+	};
 	r = in_place(b);
 	if (!r)
 		r = MHD_create_response_from_callback(n, piece, read_body, b, free_body);
@@ -127,8 +146,13 @@ static enum MHD_Result send_part(const struct exchange *x, struct offer *o,
 				 const struct offer_facts *f, unsigned status, uint64_t begin,
 				 uint64_t n)
 {
-	struct MHD_Response *r = make_body(o, begin, n);
+	struct MHD_Response *r;
+	struct fanout_pass pass;
+	enum MHD_Result busy;
 
+	if (!fanout_enter(x, o, f, begin, n, &pass, &busy))
+		return busy;
+	r = make_body(o, f, begin, n, &pass);
 	add_headers(x, o, f, r);
 	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/octet-stream");
 	if (status == MHD_HTTP_PARTIAL_CONTENT)

@@ -5,8 +5,10 @@
  */
 #include "client/http/listen.h"
 #include "client/relay/nixl.h"
+#include "client/relay/pulls.h"
 #include "client/relay/server.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -86,26 +88,54 @@ static void block_signals(sigset_t *ret)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static int serve(int fd, const struct listen_place *at, const struct config *c,
-		 struct offers *offers)
+/* What this process has. Lives until its end. */
+struct relay {
+	struct config *config;
+	struct offers *offers;
+	struct fanout *fanout;
+	char base[NI_MAXHOST + NI_MAXSERV + 16]; /* where others reach it; "" */
+};
+
+/* An address that means all of this machine's is no name of it for others. */
+static bool is_wildcard(const char *address)
 {
-	if (fd < 0 || server_start(fd, c, offers) < 0)
+	return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
+}
+
+static void set_base(struct relay *relay, const struct listen_place *at)
+{
+	const struct config *c = relay->config;
+
+	if (c->advertise)
+		snprintf(relay->base, sizeof(relay->base), "%s", c->advertise);
+	else if (!relay->base[0] && !at->loopback && !is_wildcard(at->text))
+		snprintf(relay->base, sizeof(relay->base), "http%s://%s", c->cert ? "s" : "",
+			 at->text);
+}
+
+static int serve(int fd, const struct listen_place *at, struct relay *relay)
+{
+	const struct config *c = relay->config;
+
+	if (fd < 0 || server_start(fd, c, relay->offers, relay->fanout) < 0)
 		return -1;
+	set_base(relay, at);
 	fprintf(stderr, "gpushm-relay: serves http%s://%s/\n", c->cert ? "s" : "", at->text);
 	return 0;
 }
 
-static int serve_all(const struct config *c, struct offers *offers)
+static int serve_all(struct relay *relay)
 {
+	const struct config *c = relay->config;
 	struct listen_place at;
 	int first, n = listen_from_systemd(&first), r = 0;
 
 	for (int i = 0; r == 0 && i < n; i++)
-		r = listen_describe(first + i, &at) ? serve(first + i, &at, c, offers) : -1;
+		r = listen_describe(first + i, &at) ? serve(first + i, &at, relay) : -1;
 	for (size_t i = 0; r == 0 && n == 0 && i < c->listen.n; i++) {
 		int fd = listen_open("gpushm-relay", c->listen.items[i], &at);
 
-		r = serve(fd, &at, c, offers);
+		r = serve(fd, &at, relay);
 	}
 	return r;
 }
@@ -114,28 +144,32 @@ int main(int argc, char **argv)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	struct options o = { 0 };
-	struct offers *offers;
-	struct config *config;
+	static struct relay relay;
 	sigset_t signals;
 	int r;
 
 	read_options(argc, argv, &o);
-	r = config_read(o.config, o.listen, stderr, &config);
+	r = config_read(o.config, o.listen, stderr, &relay.config);
 	if (r < 0 || o.check)
 		return r < 0;
 	/* A daemon that restarts is waited for elsewhere. */
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
 	raise_limit();
 	block_signals(&signals);
-	nixl_prepare(config);
-	r = offers_start(config, &offers);
-	if (r < 0)
-		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
-	if (r < 0 || serve_all(config, offers) < 0)
+	nixl_prepare(relay.config);
+	relay.fanout = fanout_new();
+	r = relay.fanout ? offers_start(relay.config, &relay.offers) : -ENOMEM;
+	if (r == 0 && serve_all(&relay) < 0)
 		return 1;
+	if (r == 0)
+		r = pulls_start(relay.config, relay.offers, relay.fanout, relay.base);
+	if (r < 0) {
+		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
+		return 1;
+	}
 	listen_notify("READY=1");
 	while (sigtimedwait(&signals, NULL, &second) < 0) {
-		offers_tick(offers);
+		offers_tick(relay.offers);
 		nixl_tick();
 	}
 	listen_notify("STOPPING=1");

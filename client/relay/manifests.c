@@ -5,6 +5,7 @@
  */
 #include "client/relay/manifests.h"
 
+#include "client/relay/fanout.h"
 #include "client/relay/range.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -66,7 +67,7 @@ static int copy_facts(struct offer *o, struct manifest *m)
 	return m->name && m->etag ? 0 : -ENOMEM;
 }
 
-static int fill(struct offer *o, struct manifest *m)
+static int fill(const struct exchange *x, struct offer *o, struct manifest *m)
 {
 	const struct manifest_attr *attrs;
 	const uint64_t *blocks;
@@ -82,7 +83,9 @@ static int fill(struct offer *o, struct manifest *m)
 		return -ENOMEM;
 	memcpy(m->blocks, blocks, m->n_blocks * sizeof(*blocks));
 	r = copy_facts(o, m);
-	return r < 0 ? r : copy_attrs(attrs, n, m);
+	if (r == 0)
+		r = copy_attrs(attrs, n, m);
+	return r < 0 ? r : fanout_add_mirrors(x, m);
 }
 
 static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
@@ -91,7 +94,7 @@ static enum MHD_Result send_manifest(const struct exchange *x, struct offer *o)
 	struct MHD_Response *response = NULL;
 	char *text = NULL;
 	size_t n = 0;
-	int r = fill(o, &m);
+	int r = fill(x, o, &m);
 
 	if (r == 0)
 		r = manifest_format(&m, &text, &n);
@@ -192,6 +195,8 @@ enum MHD_Result manifests_get(const struct exchange *x)
 		return ret;
 	r = offer_know(o);
 	offer_facts(o, &facts);
+	if (r == 0)
+		fanout_hear(x, &facts);
 	if (r < 0)
 		ret = exchange_failed(x, r);
 	else if (none && range_has_etag(none, facts.etag, true))

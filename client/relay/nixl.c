@@ -448,7 +448,7 @@ static int fill(const struct session *s, const json_t *what)
 		return gpushm_private_fail(EINVAL, "\"fill\": there is no such slot, or there are "
 						   "no such bytes of the file's data");
 	return offer_read(r->offer, (uint64_t)offset, r->ring + (size_t)slot * SLOT_BYTES,
-			  (size_t)bytes);
+			  (size_t)bytes, true);
 }
 
 static enum MHD_Result use_session(const struct exchange *x, const json_t *body, const char *id)

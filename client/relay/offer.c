@@ -757,16 +757,19 @@ static bool is_there(const struct offer *o, uint64_t offset, size_t n)
 }
 
 /* 0: it was read; 1: it is pulled no more. */
-static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n)
+static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n, bool wait)
 {
 	struct pull *p;
 	int r = 1;
 
 	pthread_mutex_lock(&o->lock);
-	while (o->pull && !is_there(o, offset, n))
+	while (o->pull && wait && !is_there(o, offset, n))
 		pthread_cond_wait(&o->changed, &o->lock);
 	p = o->pull;
-	if (p)
+	if (p && !is_there(o, offset, n)) {
+		p = NULL;
+		r = gpushm_private_fail(EAGAIN, "these bytes of \"%s\" are not here yet", o->name);
+	} else if (p)
 		p->readers++;
 	else if (o->pull_failed)
 		r = gpushm_private_fail(ECANCELED, "the pull of \"%s\" has failed", o->name);
@@ -781,10 +784,20 @@ static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n)
 	return r;
 }
 
-int offer_read(struct offer *o, uint64_t offset, void *to, size_t n)
+bool offer_has(struct offer *o, uint64_t offset)
+{
+	bool has;
+
+	pthread_mutex_lock(&o->lock);
+	has = !o->pull || is_there(o, offset, 1);
+	pthread_mutex_unlock(&o->lock);
+	return has;
+}
+
+int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, bool wait)
 {
 	const struct mapping *m;
-	int r = read_pulled(o, offset, to, n);
+	int r = read_pulled(o, offset, to, n, wait);
 
 	if (r <= 0)
 		return r;

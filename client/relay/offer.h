@@ -64,9 +64,13 @@ int offer_sha256(struct offer *o, unsigned char ret[32]);
 int offer_enter(struct offer *o, const struct mapping **ret);
 void offer_leave(struct offer *o, const struct mapping *m);
 
-/* Reads bytes of the file, OFFER_READ_MAX at most; waits for those that are not there yet. 0;
+/* Whether this byte of the file is there. */
+bool offer_has(struct offer *o, uint64_t offset);
+
+/* Reads bytes of the file, OFFER_READ_MAX at most. Those that are not there yet are waited for, or
+ * are -EAGAIN. 0;
  * -ECANCELED (the pull has failed); other errors as for offer_look(). */
-int offer_read(struct offer *o, uint64_t offset, void *to, size_t n);
+int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, bool wait);
 
 /* Closes the buffer if nobody has used it for so long. */
 void offer_close_idle(struct offer *o, uint64_t idle_ns);

@@ -26,6 +26,7 @@
 struct server {
 	const struct config *config;
 	struct offers *offers;
+	struct fanout *fanout;
 };
 
 /* A request while it is received. */
@@ -173,6 +174,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	struct exchange x = { .http = c,
 			      .config = s->config,
 			      .offers = s->offers,
+			      .fanout = s->fanout,
 			      .peer = &peer,
 			      .name = "",
 			      .head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 };
@@ -208,13 +210,14 @@ static void drop_line(void *arg, const char *format, va_list ap)
 {
 }
 
-int server_start(int socket, const struct config *config, struct offers *offers)
+int server_start(int socket, const struct config *config, struct offers *offers,
+		 struct fanout *fanout)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	const struct MHD_Daemon *http = NULL;
 
 	if (s) {
-		*s = (struct server){ .config = config, .offers = offers };
+		*s = (struct server){ .config = config, .offers = offers, .fanout = fanout };
 		http = MHD_start_daemon(
 			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 				MHD_USE_POLL | MHD_USE_ERROR_LOG,

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct transfers;
 
@@ -20,6 +21,9 @@ struct transfers *transfers_free(struct transfers *t);
 /* A request for the file with this ETag. max: of all transfers; 0: no limit. False: there are as
  * many, and none of them is of this address and file. Out of memory counts as such. */
 bool transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max);
+
+/* For how long this address has been refused without a break; 0: not now. */
+uint64_t transfers_refused_ns(struct transfers *t, const char *address, const char *etag);
 
 /* The end of a request that was let in. */
 void transfers_end(struct transfers *t, const char *address, const char *etag);

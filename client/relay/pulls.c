@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A pull begins with an announcement: requests carry when it began, and the source names this
+ * machine to others. One more thread repeats it, as long as the pull runs and afterwards, since a
+ * source forgets machines that it does not hear of, and a pull may get all of its bytes elsewhere.
+ */
+#include "client/relay/pulls.h"
+
+#include "client/gpushm_private.h"
+#include "client/load/pull.h"
+#include "client/remote/remote.h"
+#include "proto/base/clock.h"
+#include "proto/base/own.h"
+#include "proto/base/size.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RETRY_MIN_MS 500u
+#define RETRY_MAX_MS 30000u
+#define ANNOUNCE_S 30u
+#define ANNOUNCE_PATIENCE_S 5u
+
+struct pulls;
+
+struct pull {
+	const struct pulls *of;
+	const struct config_pull *config;
+	struct offer *offer;		     /* while it runs; NULL: not offered */
+	char announcement[ANNOUNCEMENT_MAX]; /* of this pull; "": none */
+	char content[32];		     /* that is here; "": not known */
+	char complaint[sizeof(((struct gpushm_private_error *)0)->text)]; /* the last one */
+	uint64_t retry_ms;
+
+	pthread_mutex_t lock; /* of what follows, for the other thread */
+	char etag[64];	      /* "": there is nothing to announce */
+	char repeated[ANNOUNCEMENT_MAX];
+};
+
+struct pulls {
+	const struct config *config;
+	struct offers *offers;
+	struct fanout *fanout;
+	const char *base;
+	struct gpushm_remote_options remote;
+	struct pull *pulls;
+	size_t n;
+};
+
+/* ---- the announcement ---- */
+
+/* Others may be told of it from now on. since: 0 when the pull is over. */
+static void announce(struct pull *p, const char *etag, uint64_t since)
+{
+	pthread_mutex_lock(&p->lock);
+	snprintf(p->etag, sizeof(p->etag), "%s", etag);
+	if (!*p->of->base ||
+	    announcement_format(p->of->base, p->config->name, since, p->repeated) < 0)
+		p->repeated[0] = '\0';
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void set_own(struct pull *p)
+{
+	struct announcement own;
+
+	if (*p->of->base &&
+	    announcement_format(p->of->base, p->config->name, clock_realtime_ns() / 1000000u,
+				p->announcement) == 0 &&
+	    announcement_parse(p->announcement, &own) == 0)
+		fanout_set_own(p->of->fanout, p->config->name, &own);
+	else
+		p->announcement[0] = '\0';
+}
+
+/* NULL: out of memory, or a source that the pull complains about. */
+static char *manifest_url(const char *source)
+{
+	static const char files[] = "/v1/buffers/";
+	const char *slash = strchr(source, '/'), *at = strstr(source, files);
+	char text[ANNOUNCEMENT_MAX], *url = NULL;
+	int r = -1;
+
+	if (at) {
+		r = asprintf(&url, "%.*s/v1/manifests/%s", (int)(at - source), source,
+			     at + strlen(files));
+	} else if (slash && slash > source && slash[-1] != ':') {
+		bool has_port = memchr(source, ':', (size_t)(slash - source)) && slash[-1] != ']';
+
+		if (announcement_format("", slash + 1, 0, text) == 0)
+			r = asprintf(&url, "https://%.*s%s/v1/manifests/%.*s",
+				     (int)(slash - source), source, has_port ? "" : ":19401",
+				     (int)strcspn(text + strlen(files), ";"), text + strlen(files));
+	}
+	return r < 0 ? NULL : url;
+}
+
+/* A source that is away is the other thread's to complain about. */
+static void announce_again(const struct pull *p, const char *etag, const char *relay,
+			   const struct gpushm_remote_options *remote)
+{
+	_cleanup_(free_ptr) char *url = manifest_url(p->config->source);
+	const struct remote_request q = { .url = url,
+					  .if_none_match = etag,
+					  .max_bytes = MANIFEST_BYTES_MAX,
+					  .relay = relay,
+					  .options = remote };
+	struct remote_reply reply = { 0 };
+
+	if (url)
+		remote_request(&q, &reply);
+	remote_reply_clear(&reply);
+}
+
+static void *repeat_announcements(void *arg)
+{
+	const struct pulls *all = arg;
+	struct gpushm_remote_options remote = all->remote;
+
+	remote.patience_s = ANNOUNCE_PATIENCE_S;
+	for (;;) {
+		sleep(ANNOUNCE_S);
+		for (size_t i = 0; i < all->n; i++) {
+			struct pull *p = &all->pulls[i];
+			char etag[sizeof(p->etag)], relay[ANNOUNCEMENT_MAX];
+
+			pthread_mutex_lock(&p->lock);
+			memcpy(etag, p->etag, sizeof(etag));
+			memcpy(relay, p->repeated, sizeof(relay));
+			pthread_mutex_unlock(&p->lock);
+			if (etag[0] && relay[0])
+				announce_again(p, etag, relay, &remote);
+		}
+	}
+	return NULL;
+}
+
+/* ---- what the pull says ---- */
+
+static void on_begun(void *user, const struct manifest *m, const char *header,
+		     struct gpushm_buffer *b)
+{
+	struct pull *p = user;
+	struct announcement own;
+
+	p->offer = offers_pull_begin(p->of->offers, p->config->name, m, header, b);
+	if (p->offer && announcement_parse(p->announcement, &own) == 0)
+		announce(p, m->etag, own.since);
+}
+
+static void on_block(void *user, uint64_t block)
+{
+	struct pull *p = user;
+
+	if (p->offer)
+		offer_pull_block(p->offer, block);
+}
+
+static void on_ended(void *user, int result)
+{
+	struct pull *p = user;
+
+	announce(p, result == 0 ? p->etag : "", 0);
+	if (p->offer)
+		offers_pull_end(p->of->offers, p->offer, result);
+	p->offer = NULL;
+}
+
+/* ---- the thread ---- */
+
+static void keep_content(struct pull *p, struct gpushm_buffer *b)
+{
+	const void *value;
+	size_t size;
+
+	p->content[0] = '\0';
+	if (gpushm_buffer_attr(b, "gpushm.content", &value, &size) == 0 &&
+	    size < sizeof(p->content)) {
+		memcpy(p->content, value, size);
+		p->content[size] = '\0';
+	}
+}
+
+static void report(const struct pull *p, int result, const struct gpushm_load_report *r)
+{
+	double s = (double)r->elapsed_ns / 1e9;
+
+	if (result == GPUSHM_LOAD_ATTACHED)
+		fprintf(stderr, "gpushm-relay: \"%s\" is here already, as %s has it\n",
+			p->config->name, p->config->source);
+	else
+		fprintf(stderr, "gpushm-relay: pulled \"%s\" from %s: %s in %.1f s\n",
+			p->config->name, p->config->source, size_format(r->bytes).text, s);
+}
+
+static int pull_now(struct pull *p, struct gpushm *c)
+{
+	const struct config_pull *config = p->config;
+	const struct gpushm_options options = {
+		.struct_size = sizeof(options),
+		.pool = config->pool,
+		.mode = config->mode,
+	};
+	struct gpushm_load_report done = { 0 };
+	const struct gpushm_load_options load = {
+		.struct_size = sizeof(load),
+		.flags = GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE,
+		.report = &done,
+		.remote = &p->of->remote,
+	};
+	const struct pull_observer observer = { .begun = on_begun,
+						.block = on_block,
+						.ended = on_ended,
+						.user = p,
+						.relay = p->announcement[0] ? p->announcement
+									    : NULL };
+	struct gpushm_buffer *b = NULL;
+	int r;
+
+	r = pull_run(c, config->source, config->name, &options, &load, &observer, &b);
+	if (r < 0)
+		return r;
+	report(p, r, &done);
+	keep_content(p, b);
+	gpushm_close(b);
+	return 0;
+}
+
+static int pull_once(struct pull *p)
+{
+	struct gpushm *c = NULL;
+	int r = gpushm_connect(p->of->config->socket, &c);
+
+	if (r < 0)
+		return r;
+	set_own(p);
+	r = pull_now(p, c);
+	fanout_set_own(p->of->fanout, p->config->name, NULL);
+	gpushm_disconnect(c);
+	return r;
+}
+
+/* Machines that lost one source must not come back to it at the same moment. */
+static void sleep_before_retry(struct pull *p)
+{
+	uint64_t ms = p->retry_ms / 2 + clock_monotonic_ns() % (p->retry_ms / 2 + 1);
+	const struct timespec t = { .tv_sec = (time_t)(ms / 1000),
+				    .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+	p->retry_ms = 2 * p->retry_ms < RETRY_MAX_MS ? 2 * p->retry_ms : RETRY_MAX_MS;
+}
+
+/* The same complaint is not repeated. */
+static void complain(struct pull *p)
+{
+	if (strcmp(p->complaint, gpushm_error()) == 0)
+		return;
+	snprintf(p->complaint, sizeof(p->complaint), "%s", gpushm_error());
+	fprintf(stderr, "gpushm-relay: [pull %s]: %s; it is tried again\n", p->config->name,
+		p->complaint);
+}
+
+/* Until the source has something that is not here. */
+static int await_news(struct pull *p)
+{
+	return gpushm_pull_wait(p->config->source, p->content[0] ? p->content : NULL,
+				&p->of->remote, GPUSHM_WAIT_FOREVER, NULL, NULL);
+}
+
+static void *run(void *arg)
+{
+	struct pull *p = arg;
+	int r;
+
+	p->retry_ms = RETRY_MIN_MS;
+	for (;;) {
+		r = pull_once(p);
+		if (r == 0) {
+			p->retry_ms = RETRY_MIN_MS;
+			p->complaint[0] = '\0';
+			if (!p->config->follow)
+				return NULL;
+		}
+		/* A source that does not have it yet is asked when it has. */
+		if (r == 0 || r == -ENOENT)
+			r = await_news(p);
+		if (r < 0) {
+			complain(p);
+			sleep_before_retry(p);
+		}
+	}
+}
+
+static int start_thread(void *(*run_it)(void *), void *arg)
+{
+	pthread_t thread;
+	int err = pthread_create(&thread, NULL, run_it, arg);
+
+	if (err)
+		return -err;
+	pthread_detach(thread);
+	return 0;
+}
+
+int pulls_start(const struct config *config, struct offers *offers, struct fanout *fanout,
+		const char *base)
+{
+	struct pulls *all = config->n_pulls > 0 ? calloc(1, sizeof(*all)) : NULL;
+	int r = 0;
+
+	if (config->n_pulls == 0)
+		return 0;
+	if (all)
+		all->pulls = calloc(config->n_pulls, sizeof(*all->pulls));
+	if (!all || !all->pulls)
+		return -ENOMEM;
+	all->config = config;
+	all->offers = offers;
+	all->fanout = fanout;
+	all->base = base;
+	all->n = config->n_pulls;
+	all->remote = (struct gpushm_remote_options){ .struct_size = sizeof(all->remote),
+						      .ca = config->ca,
+						      .cert = config->pull_cert,
+						      .key = config->pull_key };
+	for (size_t i = 0; i < all->n; i++) {
+		all->pulls[i].of = all;
+		all->pulls[i].config = &config->pulls[i];
+		pthread_mutex_init(&all->pulls[i].lock, NULL);
+	}
+	for (size_t i = 0; r == 0 && i < all->n; i++)
+		r = start_thread(run, &all->pulls[i]);
+	return r < 0 ? r : start_thread(repeat_announcements, all);
+}
