@@ -10,6 +10,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/load/readback.h"
+#include "client/relay/contents.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
@@ -365,117 +366,6 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 	close_opened(p);
 }
 
-/* ---- digests ---- */
-
-/* As a plan whose file is the data of the safetensors file. */
-static int plan_of(const struct mapping *m, struct plan *ret)
-{
-	*ret = (struct plan){ .runs = calloc(m->n + 1, sizeof(*ret->runs)),
-			      .n = m->n,
-			      .bytes = m->size - m->n_header };
-	if (!ret->runs)
-		return gpushm_private_fail(ENOMEM, "out of memory");
-	for (size_t i = 0; i < m->n; i++)
-		ret->runs[i] = (struct run){ .file_offset = m->pieces[i].begin,
-					     .buffer_offset = m->pieces[i].buffer_offset,
-					     .bytes = m->pieces[i].bytes };
-	return 0;
-}
-
-static int hash_plain(const struct mapping *m, struct digest *ret)
-{
-	struct transport transport = { 0 };
-	struct blocks blocks = { 0 };
-	struct readback back = { .buffer = m->buffer,
-				 .blocks = &blocks,
-				 .threads = transport_threads() };
-	struct plan plan;
-	uint64_t elapsed;
-	int r = plan_of(m, &plan);
-
-	if (r == 0)
-		r = blocks_init(&blocks, &plan);
-	if (r == 0 && m->device >= 0) {
-		back.transport = &transport;
-		r = transport_open(&transport, NULL, m->device);
-	}
-	if (r == 0)
-		r = readback_digest(&back, ret, &elapsed);
-	transport_close(&transport);
-	blocks_clear(&blocks);
-	free(plan.runs);
-	return r;
-}
-
-static int hash_gathered(const struct mapping *m, struct digest *ret)
-{
-	const struct block_hash_code *code = digest_code();
-	_cleanup_(free_ptr) char *bytes = malloc(BLOCK_BYTES);
-	struct block_hash *hash = code->new ();
-	uint64_t data = m->size - m->n_header;
-	int r = digest_init(ret, (data + BLOCK_BYTES - 1) / BLOCK_BYTES);
-
-	if (!hash || !bytes)
-		r = gpushm_private_fail(ENOMEM, "out of memory for a digest");
-	for (uint64_t i = 0; r == 0 && i < ret->n; i++) {
-		uint64_t at = i * BLOCK_BYTES;
-		size_t n = data - at < BLOCK_BYTES ? (size_t)(data - at) : BLOCK_BYTES;
-
-		r = mapping_read(m, m->n_header + at, bytes, n);
-		code->begin(hash);
-		code->add(hash, bytes, n);
-		digest_set(ret, i, code->end(hash));
-	}
-	if (hash)
-		code->free(hash);
-	return r;
-}
-
-/* gpushm_load()'s digest is over the bytes of all arrays in the order of the buffer. It is the
- * file's digest, too, if the file has just these in that order. */
-static bool has_same_order(const struct mapping *m)
-{
-	struct plan plan = { 0 };
-	bool same = m->plain && arrays_plan(&m->arrays, &plan) == 0 &&
-		    plan.bytes == m->size - m->n_header;
-
-	for (size_t i = 1; i < m->n; i++)
-		same &= m->pieces[i - 1].buffer_offset < m->pieces[i].buffer_offset;
-	free(plan.runs);
-	return same;
-}
-
-static bool content_attr(const struct mapping *m, char ret[DIGEST_TEXT])
-{
-	const void *value;
-	size_t size;
-
-	if (!has_same_order(m) ||
-	    gpushm_buffer_attr(m->buffer, "gpushm.content", &value, &size) < 0 || size != 21 ||
-	    memcmp(value, "xxh3:", 5) != 0)
-		return false;
-	memcpy(ret, value, size);
-	ret[size] = '\0';
-	return strspn(ret + 5, "0123456789abcdef") == 16;
-}
-
-static int hash_blocks(const struct mapping *m, struct digest *ret)
-{
-	return m->plain ? hash_plain(m, ret) : hash_gathered(m, ret);
-}
-
-static void hash_header(const struct mapping *m, char ret[17])
-{
-	unsigned char hash[SHA256_DIGEST_SIZE];
-	struct sha256_ctx ctx;
-
-	sha256_init(&ctx);
-	sha256_update(&ctx, m->n_header, (const uint8_t *)m->header);
-	sha256_digest(&ctx, sizeof(hash), hash);
-	for (int i = 0; i < 8; i++)
-		sprintf(ret + 2 * i, "%02x", hash[i]);
-}
-
 /* ---- what is computed once ---- */
 
 /* Results of one computation, which the lock does not cover. */
@@ -487,14 +377,14 @@ struct results {
 
 static int compute_file(const struct mapping *m, struct results *ret)
 {
-	hash_header(m, ret->header_hash);
-	content_attr(m, ret->content);
+	contents_hash_header(m, ret->header_hash);
+	contents_attr(m, ret->content);
 	return 0;
 }
 
 static int compute_blocks(const struct mapping *m, struct results *ret)
 {
-	int r = hash_blocks(m, &ret->digest);
+	int r = contents_hash(m, &ret->digest);
 
 	if (r == 0)
 		digest_format(&ret->digest, ret->content);
@@ -692,7 +582,7 @@ struct offer *offer_new_pulled(struct daemon_link *link, const char *name, const
 	if (r == 0)
 		r = take_manifest(o, m);
 	if (r == 0) {
-		hash_header(&p->m, o->header_hash);
+		contents_hash_header(&p->m, o->header_hash);
 		p->there = calloc(m->n_blocks + 1, sizeof(*p->there));
 		r = p->there ? 0 : -ENOMEM;
 	}
