@@ -213,7 +213,7 @@ static void expect(struct worker *w, struct cursor at)
 	uint32_t file = at.run->file;
 	struct run part;
 
-	if (!w->reader || !f->remote || f->stream ||
+	if (!w->reader || !f->remote || f->nixl || f->stream ||
 	    (file == w->expected_file && from >= w->expected_from && from < w->expected_end))
 		return;
 	w->expected_file = file;
@@ -229,7 +229,7 @@ static void expect(struct worker *w, struct cursor at)
 
 static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n, uint64_t offset)
 {
-	if (!f->remote || f->stream)
+	if (!f->remote || f->nixl || f->stream)
 		return load_file_read(f, to, n, offset);
 	return remote_read(w->reader, f->remote, to, n, offset,
 			   (struct load_stop){ is_stopped, w->crew });
