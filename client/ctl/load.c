@@ -19,6 +19,11 @@ static bool has_stream(size_t n, char **sources)
 	return false;
 }
 
+static bool is_url(const char *text)
+{
+	return !strncasecmp(text, "https://", 8) || !strncasecmp(text, "http://", 7);
+}
+
 static bool has_standard_input(size_t n, char **sources)
 {
 	for (size_t i = 0; i < n; i++)
@@ -100,6 +105,9 @@ uint64_t model_wait_for_loader(const struct new_buffer *nb)
 /* What the daemon says about a name that is taken does not know these options. */
 static int load_result(const struct model_load *o, int r)
 {
+	/* A server that is not there is no missing daemon. */
+	if (r < 0 && r != -ECANCELED && is_url(gpushm_error()))
+		return ctl_error(CTL_FAILED, "%s", gpushm_error());
 	if (r != -EEXIST || o->replace)
 		return model_result(r);
 	return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", gpushm_error(),
@@ -113,6 +121,7 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 					   .label = name,
 					   .quiet = ctl->quiet,
 					   .stream = has_stream(n, sources) };
+	struct gpushm_remote_options remote = model_remote_options(&o->remote);
 	struct gpushm_load_options l = { .struct_size = sizeof(l),
 					 .flags = flags_of(o),
 					 .threads = model_threads(o->threads),
@@ -123,7 +132,8 @@ static int load(struct ctl *ctl, const struct model_load *o, size_t n, char **so
 					 .wait_ms = model_wait_for_loader(&o->new_buffer),
 					 .progress = model_on_progress,
 					 .user = &progress,
-					 .report = &ret->report };
+					 .report = &ret->report,
+					 .remote = &remote };
 	struct model_library library;
 	int r = model_library_open(&library);
 
@@ -165,6 +175,9 @@ int model_load(struct ctl *ctl, const struct model_load *o, size_t n, char **sou
 /* `load *.safetensors` without a name would make a buffer with the name of the last file. */
 static int check_name(const char *name)
 {
+	if (is_url(name))
+		return ctl_error(CTL_USAGE, "load: the last word is the buffer's name, but it is a "
+					    "URL: write gpushmctl load URL NAME");
 	if (!model_is_file(name) || access(name, F_OK) < 0)
 		return CTL_OK;
 	return ctl_error(CTL_USAGE,
@@ -186,8 +199,11 @@ const struct command command_load = {
 	.about = "load a model's safetensors files into a buffer",
 	.more = "A SOURCE is FILE.safetensors, FILE.index.json with its shards beside it, a "
 		"folder\n"
-		"of either, or \"-\" for standard input. Each tensor becomes an array of the same\n"
-		"name. The buffer is sealed, and appears when all of it is loaded.",
+		"of either, \"-\" for standard input, or the URL of a file, of an index, or, with "
+		"'/'\n"
+		"at its end, of a folder as the Hugging Face Hub has them. Each tensor becomes an\n"
+		"array of the same name. The buffer is sealed, and appears when all of it is "
+		"loaded.",
 	.args = ARGS({ "if-missing", ARG_FLAG, 0, NULL,
 		       "do nothing if NAME has these files, and wait if it is loading them",
 		       offsetof(struct model_load, if_missing) },
@@ -212,7 +228,7 @@ const struct command command_load = {
 		     { "drop-cache", ARG_FLAG, 0, NULL,
 		       "drop the files from the page cache afterwards",
 		       offsetof(struct model_load, drop_cache) },
-		     ARG_PROGRESS(struct model_load)),
+		     ARGS_REMOTE(struct model_load, remote), ARG_PROGRESS(struct model_load)),
 	.more_args = new_buffer_args,
 	.options_size = sizeof(struct model_load),
 	.defaults = &(const struct model_load){ .new_buffer.wait = MODEL_NO_WAIT },

@@ -92,30 +92,38 @@ uint64_t model_wait_for_loader(const struct new_buffer *nb);
 /* How web servers are asked: options of the commands that take URLs. */
 struct model_remote {
 	const char *token_file, *cacert, *cert, *key;
+	uint64_t patience; /* ms; 0: the library's */
 };
 
-#define ARGS_REMOTE(options, member)                                                         \
-	{ "token-file",                                                                      \
-	  ARG_TEXT,                                                                          \
-	  0,                                                                                 \
-	  "FILE",                                                                            \
-	  "send the token in this file's first line",                                        \
-	  offsetof(options, member.token_file) },                                            \
-		{ "cacert",                                                                  \
-		  ARG_TEXT,                                                                  \
-		  0,                                                                         \
-		  "FILE",                                                                    \
-		  "who signs the servers' certificates ($GPUSHM_TLS_CA)",                    \
-		  offsetof(options, member.cacert) },                                        \
-		{ "cert",                                                                    \
-		  ARG_TEXT,                                                                  \
-		  0,                                                                         \
-		  "FILE",                                                                    \
-		  "show this certificate ($GPUSHM_TLS_CERT)",                                \
-		  offsetof(options, member.cert) },                                          \
-	{                                                                                    \
-		"key", ARG_TEXT, 0, "FILE", "the key of that certificate ($GPUSHM_TLS_KEY)", \
-			offsetof(options, member.key)                                        \
+#define ARGS_REMOTE(options, member)                                           \
+	{ "token-file",                                                        \
+	  ARG_TEXT,                                                            \
+	  0,                                                                   \
+	  "FILE",                                                              \
+	  "send the token in this file's first line",                          \
+	  offsetof(options, member.token_file) },                              \
+		{ "cacert",                                                    \
+		  ARG_TEXT,                                                    \
+		  0,                                                           \
+		  "FILE",                                                      \
+		  "who signs the servers' certificates ($GPUSHM_TLS_CA)",      \
+		  offsetof(options, member.cacert) },                          \
+		{ "cert",                                                      \
+		  ARG_TEXT,                                                    \
+		  0,                                                           \
+		  "FILE",                                                      \
+		  "show this certificate ($GPUSHM_TLS_CERT)",                  \
+		  offsetof(options, member.cert) },                            \
+		{ "key",                                                       \
+		  ARG_TEXT,                                                    \
+		  0,                                                           \
+		  "FILE",                                                      \
+		  "the key of that certificate ($GPUSHM_TLS_KEY)",             \
+		  offsetof(options, member.key) },                             \
+	{                                                                      \
+		"patience", ARG_TIME, 0, "TIME",                               \
+			"give up if a server sends nothing for so long (60s)", \
+			offsetof(options, member.patience)                     \
 	}
 
 struct gpushm_remote_options model_remote_options(const struct model_remote *r);
@@ -128,6 +136,7 @@ struct model_load {
 	const char *strip, *sha256, *io, *progress;
 	bool if_missing, replace, verify, drop_cache;
 	uint64_t threads;
+	struct model_remote remote;
 };
 
 /* `gpushmctl load`: loads these sources, and reports it. An exit code. */

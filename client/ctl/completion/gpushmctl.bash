@@ -75,7 +75,7 @@ _gpushmctl() {
 		case ${COMP_WORDS[i]} in
 		-s | --socket | -p | --pool | -m | --mode | -g | --group | -a | --attr | -t | --timeout | -w | --wait | \
 			-d | --dtype | -S | --size | -n | --shape | -f | --from | -A | --array | -c | --count | \
-			--view | --sort | -u | --user | --delay | --only | --strip | --shard-size | --sha256 | --io | --via | --token-file | --cacert | --cert | --key | --threads | --progress | --since | --type | --format | -o | --out)
+			--view | --sort | -u | --user | --delay | --patience | --only | --strip | --shard-size | --sha256 | --io | --via | --token-file | --cacert | --cert | --key | --threads | --progress | --since | --type | --format | -o | --out)
 			[[ $command =~ ^(ls|stat)$ && ${COMP_WORDS[i]} == -a ]] && continue
 			[[ $command =~ ^(top|streams)$ && ${COMP_WORDS[i]} == -w ]] && continue
 			[[ $command =~ ^(rm|mv|pull)$ && ${COMP_WORDS[i]} == -f ]] && continue
@@ -184,8 +184,8 @@ _gpushmctl() {
 		follow) options="--every --latest --share --count --timeout --out --array --raw" ;;
 		create) options="--size --shape --from $making $states" ;;
 		put) options="$making $states" ;;
-		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --progress $making" ;;
-		pull) options="--if-missing --replace --follow --verify --via --token-file --cacert --cert --key --threads --progress $making" ;;
+		load) options="--if-missing --replace --only --strip --verify --sha256 --io --threads --drop-cache --token-file --cacert --cert --key --patience --progress $making" ;;
+		pull) options="--if-missing --replace --follow --verify --via --token-file --cacert --cert --key --patience --threads --progress $making" ;;
 		save) options="--shard-size --threads --progress --timeout" ;;
 		verify) options="--progress --timeout" ;;
 		get) options="--array --raw --timeout" ;;

@@ -177,6 +177,33 @@ static int texts_from(PyObject *o, bool paths, struct texts *ret)
 	return 0;
 }
 
+/* ---- how web servers are asked ---- */
+
+void load_remote_done(struct load_remote *r)
+{
+	for (size_t i = 0; i < array_size(r->paths); i++)
+		Py_CLEAR(r->paths[i]);
+}
+
+int load_path_arg(PyObject *o, void *ret)
+{
+	return o == Py_None ? 1 : PyUnicode_FSConverter(o, ret);
+}
+
+static const char *text_of(PyObject *bytes)
+{
+	return bytes ? PyBytes_AsString(bytes) : NULL;
+}
+
+void load_remote_set(struct load_remote *r)
+{
+	r->o.struct_size = sizeof(r->o);
+	r->o.token_file = text_of(r->paths[0]);
+	r->o.ca = text_of(r->paths[1]);
+	r->o.cert = text_of(r->paths[2]);
+	r->o.key = text_of(r->paths[3]);
+}
+
 /* ---- load ---- */
 
 struct load_ask {
@@ -186,6 +213,7 @@ struct load_ask {
 	struct options options;
 	struct deadline timeout; /* for another process that loads */
 	struct gpushm_load_options load;
+	struct load_remote remote;
 	struct gpushm_buffer *ret;
 };
 
@@ -194,6 +222,7 @@ static void load_done(struct load_ask *a)
 	texts_done(&a->sources);
 	texts_done(&a->only);
 	options_done(&a->options);
+	load_remote_done(&a->remote);
 }
 
 /* All waits are the library's, which asks load_on_progress() meanwhile: a pipe can't be read twice.
@@ -283,30 +312,35 @@ PyObject *load_on(struct connection *c, struct ask *ask, struct gpushm_buffer **
 
 static PyObject *load(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = {
-		"sources", "name",    "pool", "mode",	    "transient", "attrs",    "wait",
-		"gid",	   "device",  "only", "strip",	    "sha256",	 "verify",   "if_missing",
-		"replace", "timeout", "io",   "drop_cache", "threads",	 "progress", NULL
-	};
+	static const char *const names[] = { "sources",	  "name",	"pool",	      "mode",
+					     "transient", "attrs",	"wait",	      "gid",
+					     "device",	  "only",	"strip",      "sha256",
+					     "verify",	  "if_missing", "replace",    "timeout",
+					     "io",	  "drop_cache", "token_file", "ca",
+					     "cert",	  "key",	"patience",   "threads",
+					     "progress",  NULL };
 	_cleanup_(load_done) struct load_ask a = { .ask.run = run_load, .timeout.forever = true };
 	_cleanup_(drop_object) PyObject *sha256 = NULL;
 	struct load_args given = {
 		.only = Py_None, .progress = Py_None, .options.mode = 0600, .io = "auto"
 	};
-	PyObject *checksums = Py_None;
+	PyObject *checksums = Py_None, **paths = a.remote.paths;
 
 	if (!PyArg_ParseTupleAndKeywords(
-		    args, kwargs, "OO|$zO&pOO&OOOzOpppO&spO&O:load", (char **)names, &given.sources,
-		    &given.name, &given.options.pool, mode_arg, &given.options.mode,
+		    args, kwargs, "OO|$zO&pOO&OOOzOpppO&spO&O&O&O&O&O&O:load", (char **)names,
+		    &given.sources, &given.name, &given.options.pool, mode_arg, &given.options.mode,
 		    &given.options.transient, &given.options.attrs, deadline_arg, &a.options.wait,
 		    &given.options.gid, &given.options.device, &given.only, &a.load.strip,
 		    &checksums, &given.verify, &given.if_missing, &given.replace, deadline_arg,
-		    &a.timeout, &given.io, &given.drop_cache, u32_arg, &a.load.threads,
-		    &given.progress))
+		    &a.timeout, &given.io, &given.drop_cache, load_path_arg, &paths[0],
+		    load_path_arg, &paths[1], load_path_arg, &paths[2], load_path_arg, &paths[3],
+		    u32_arg, &a.remote.o.patience_s, u32_arg, &a.load.threads, &given.progress))
 		return NULL;
 	if (checksums != Py_None && !PyUnicode_FSConverter(checksums, &sha256))
 		return NULL;
 	a.load.sha256 = sha256 ? PyBytes_AsString(sha256) : NULL;
+	load_remote_set(&a.remote);
+	a.load.remote = &a.remote.o;
 	if (load_ask_from(&given, &a) < 0)
 		return NULL;
 	return load_on(connection_of(self), &a.ask, &a.ret, given.name, &a.options.o);
@@ -436,11 +470,14 @@ PyMethodDef load_functions[] = {
 	  "load($self, sources, name, *, pool=None, mode=0o600, transient=False, attrs=None,\n"
 	  "     wait=0, gid=None, device=None, only=None, strip=None, sha256=None,\n"
 	  "     verify=False, if_missing=False, replace=False, timeout=None, io='auto',\n"
-	  "     drop_cache=False, threads=0, progress=None)\n--\n\n"
+	  "     drop_cache=False, token_file=None, ca=None, cert=None, key=None, patience=0,\n"
+	  "     threads=0, progress=None)\n--\n\n"
 	  "Loads safetensors files into one sealed buffer of that name, and opens it: a Buffer\n"
 	  "with an Array for each tensor.\n\n"
-	  "sources: a path or several: files, an index (*.index.json) with its shards, or a\n"
-	  "folder of either. pool, mode, transient, attrs, wait, gid, device: as create().\n"
+	  "sources: a path or several: files, an index (*.index.json) with its shards, a\n"
+	  "folder of either, or the URL ('https://...') of a file, of an index, or, with '/'\n"
+	  "at its end, of a folder as the Hugging Face Hub has them. pool, mode, transient, attrs, "
+	  "wait, gid, device: as create().\n"
 	  "only: patterns of the tensors' names, as fnmatch has them; None is all. strip: a\n"
 	  "prefix that is taken off the names. sha256: a file of checksums as sha256sum\n"
 	  "writes it, to compare with. verify: read back what was copied, and compare.\n\n"
@@ -451,7 +488,11 @@ PyMethodDef load_functions[] = {
 	  "the moment in which this one is whole.\n\n"
 	  "io: 'cached' reads through the page cache, 'direct' past it; 'auto' asks for each\n"
 	  "file what is there. drop_cache: drop the files from the page cache afterwards.\n"
-	  "threads: that read; 0 is 8, or one for each processor. progress: called some ten\n"
+	  "token_file, ca, cert, key: files for URLs: a bearer token, who signs the servers'\n"
+	  "certificates, and what this process shows; None is what the environment says:\n"
+	  "gpushm_load(3). patience: seconds in which nothing may come before it is an error;\n"
+	  "0 is 60.\n"
+	  "threads: that read; 0 is 12, or one for each processor. progress: called some ten\n"
 	  "times a second with the bytes that are done and those of all tensors, which are 0\n"
 	  "before the header of a pipe has come.\n\n"
 	  "Other threads run meanwhile. After an error, Ctrl-C or an exception of progress\n"

@@ -30,6 +30,18 @@ gpushm_load_progress_fn load_on_progress;
 int load_check_progress(PyObject *progress);
 int load_result(int r);
 
+/* How web servers are asked. The paths are in the order of the arguments: token_file, ca, cert,
+ * key. */
+struct load_remote {
+	struct gpushm_remote_options o; /* patience_s is set by who parses the arguments */
+	PyObject *paths[4];		/* owned: bytes that o points into, or NULL */
+};
+void load_remote_set(struct load_remote *r);
+void load_remote_done(struct load_remote *r);
+
+/* For "O&": a path, or None. */
+int load_path_arg(PyObject *o, void *ret);
+
 /* Makes the Buffer of a request that makes one on a link of its own; *made is what it gives.
  * name: None is
  * the library's. options: the caller's, for hints. NULL: raised. */

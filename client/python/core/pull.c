@@ -8,40 +8,6 @@
 
 #include <string.h>
 
-/* ---- how relays are asked ---- */
-
-struct remote {
-	struct gpushm_remote_options o;
-	PyObject *paths[4]; /* owned: bytes that o points into, or NULL */
-};
-
-static void remote_done(struct remote *r)
-{
-	for (size_t i = 0; i < array_size(r->paths); i++)
-		Py_CLEAR(r->paths[i]);
-}
-
-/* For "O&": a path, or None. */
-static int path_arg(PyObject *o, void *ret)
-{
-	return o == Py_None ? 1 : PyUnicode_FSConverter(o, ret);
-}
-
-static const char *text_of(PyObject *bytes)
-{
-	return bytes ? PyBytes_AsString(bytes) : NULL;
-}
-
-/* The paths are in the order of the arguments: token_file, ca, cert, key. */
-static void remote_set(struct remote *r)
-{
-	r->o = (struct gpushm_remote_options){ .struct_size = sizeof(r->o),
-					       .token_file = text_of(r->paths[0]),
-					       .ca = text_of(r->paths[1]),
-					       .cert = text_of(r->paths[2]),
-					       .key = text_of(r->paths[3]) };
-}
-
 /* ---- pull ---- */
 
 struct pull_ask {
@@ -50,14 +16,14 @@ struct pull_ask {
 	struct options options;
 	struct deadline timeout; /* for another process that pulls */
 	struct gpushm_load_options load;
-	struct remote remote;
+	struct load_remote remote;
 	struct gpushm_buffer *ret;
 };
 
 static void pull_done(struct pull_ask *a)
 {
 	options_done(&a->options);
-	remote_done(&a->remote);
+	load_remote_done(&a->remote);
 }
 
 static int run_pull(struct gpushm *c, struct ask *ask)
@@ -99,7 +65,7 @@ static int pull_ask_from(const struct pull_args *args, struct pull_ask *a)
 	    flags_from(args, &a->load.flags) < 0 || load_check_progress(args->progress) < 0 ||
 	    options_from(&args->options, &a->options) < 0)
 		return -1;
-	remote_set(&a->remote);
+	load_remote_set(&a->remote);
 	a->load.struct_size = sizeof(a->load);
 	a->load.progress = load_on_progress;
 	a->load.user = args->progress;
@@ -109,11 +75,12 @@ static int pull_ask_from(const struct pull_args *args, struct pull_ask *a)
 
 static PyObject *pull(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = {
-		"source",     "name",	"pool",	  "mode",	"transient", "attrs",	 "wait",
-		"gid",	      "device", "verify", "if_missing", "replace",   "timeout",	 "via",
-		"token_file", "ca",	"cert",	  "key",	"threads",   "progress", NULL
-	};
+	static const char *const names[] = { "source",	  "name",   "pool",	  "mode",
+					     "transient", "attrs",  "wait",	  "gid",
+					     "device",	  "verify", "if_missing", "replace",
+					     "timeout",	  "via",    "token_file", "ca",
+					     "cert",	  "key",    "patience",	  "threads",
+					     "progress",  NULL };
 	_cleanup_(pull_done) struct pull_ask a = { .ask.run = run_pull, .timeout.forever = true };
 	struct pull_args given = {
 		.name = Py_None, .progress = Py_None, .options.mode = 0600, .via = "https"
@@ -121,13 +88,13 @@ static PyObject *pull(PyObject *self, PyObject *args, PyObject *kwargs)
 	PyObject **paths = a.remote.paths;
 
 	if (!PyArg_ParseTupleAndKeywords(
-		    args, kwargs, "O|O$zO&pOO&OOpppO&sO&O&O&O&O&O:pull", (char **)names,
+		    args, kwargs, "O|O$zO&pOO&OOpppO&sO&O&O&O&O&O&O:pull", (char **)names,
 		    &given.source, &given.name, &given.options.pool, mode_arg, &given.options.mode,
 		    &given.options.transient, &given.options.attrs, deadline_arg, &a.options.wait,
 		    &given.options.gid, &given.options.device, &given.verify, &given.if_missing,
-		    &given.replace, deadline_arg, &a.timeout, &given.via, path_arg, &paths[0],
-		    path_arg, &paths[1], path_arg, &paths[2], path_arg, &paths[3], u32_arg,
-		    &a.load.threads, &given.progress) ||
+		    &given.replace, deadline_arg, &a.timeout, &given.via, load_path_arg, &paths[0],
+		    load_path_arg, &paths[1], load_path_arg, &paths[2], load_path_arg, &paths[3],
+		    u32_arg, &a.remote.o.patience_s, u32_arg, &a.load.threads, &given.progress) ||
 	    pull_ask_from(&given, &a) < 0)
 		return NULL;
 	return load_on(connection_of(self), &a.ask, &a.ret, given.name, &a.options.o);
@@ -138,12 +105,12 @@ static PyObject *pull(PyObject *self, PyObject *args, PyObject *kwargs)
 struct wait_ask {
 	const char *source, *content;
 	struct deadline timeout;
-	struct remote remote;
+	struct load_remote remote;
 };
 
 static void wait_done(struct wait_ask *a)
 {
-	remote_done(&a->remote);
+	load_remote_done(&a->remote);
 }
 
 PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -155,12 +122,12 @@ PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs)
 	int r;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|z$O&O&O&O&O&:pull_wait", (char **)names,
-					 &source, &a.content, deadline_arg, &a.timeout, path_arg,
-					 &paths[0], path_arg, &paths[1], path_arg, &paths[2],
-					 path_arg, &paths[3]) ||
+					 &source, &a.content, deadline_arg, &a.timeout,
+					 load_path_arg, &paths[0], load_path_arg, &paths[1],
+					 load_path_arg, &paths[2], load_path_arg, &paths[3]) ||
 	    args_text(source, "source", &a.source) < 0 || load_library() < 0)
 		return NULL;
-	remote_set(&a.remote);
+	load_remote_set(&a.remote);
 	Py_BEGIN_ALLOW_THREADS
 	r = load_calls.pull_wait(a.source, a.content, &a.remote.o, deadline_left(&a.timeout),
 				 load_on_progress, Py_None);

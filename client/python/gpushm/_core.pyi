@@ -577,6 +577,11 @@ class Connection:
         timeout: float | None = None,
         io: IO = "auto",
         drop_cache: bool = False,
+        token_file: Path | None = None,
+        ca: Path | None = None,
+        cert: Path | None = None,
+        key: Path | None = None,
+        patience: int = 0,
         threads: int = 0,
         progress: Progress | None = None,
     ) -> _Buffer: ...
@@ -601,6 +606,7 @@ class Connection:
         ca: Path | None = None,
         cert: Path | None = None,
         key: Path | None = None,
+        patience: int = 0,
         threads: int = 0,
         progress: Progress | None = None,
     ) -> _Buffer: ...
