@@ -5,6 +5,7 @@
  */
 #include "client/gpushm.h"
 #include "client/nixl/agent.h"
+#include "client/nixl/grant.h"
 #include "client/nixl/library.h"
 #include "tests/fakenixl/fakenixl.h"
 #include "tests/lib/fds.h"
@@ -249,6 +250,86 @@ START_TEST(misuse_is_not_found)
 }
 END_TEST
 
+/* ---- grants ---- */
+
+static const char grant_text[] =
+	"{\"version\":1,\"session\":\"0123456789abcdef0123456789abcdef\",\"expires\":60,"
+	"\"nixl\":\"1.5.1\",\"etag\":\"\\\"x\\\"\",\"size\":1000,\"header\":200,"
+	"\"metadata\":\"bml4bA==\",\"memory\":{\"gpu\":false,\"device\":0,"
+	"\"address\":139637976727552,\"bytes\":4096},"
+	"\"pieces\":[[200,300,0],[500,400,512],[900,100,1024]]}";
+
+START_TEST(a_grant_changes_when_it_is_written_and_read)
+{
+	struct nixl_part *parts;
+	struct grant g;
+	char *text;
+	size_t n;
+
+	ck_assert_int_eq(grant_parse("x", grant_text, strlen(grant_text), &g), 0);
+	ck_assert_int_eq(grant_format(&g, &text), 0);
+	ck_assert_str_eq(text, grant_text);
+	ck_assert_str_eq(g.etag, "\"x\"");
+	ck_assert_uint_eq(g.n_metadata, 4);
+	ck_assert_int_eq(grant_parts(&g, 450, 451, 7000, &parts, &n), 0);
+	ck_assert_uint_eq(n, 3);
+	ck_assert_uint_eq(parts[0].remote, g.memory.address + 250);
+	ck_assert_uint_eq(parts[0].bytes, 50);
+	ck_assert_uint_eq(parts[1].remote, g.memory.address + 512);
+	ck_assert_uint_eq(parts[1].local, 7050);
+	ck_assert_uint_eq(parts[2].bytes, 1);
+	free(parts);
+	free(text);
+	grant_clear(&g);
+}
+END_TEST
+
+/* Each of them would lead out of the memory, or leave a hole in the file. */
+static const struct {
+	const char *was, *is;
+} lies[] = {
+	{ "\"version\":1", "\"version\":2" },
+	{ "0123456789abcdef0", "" },
+	{ "abcdef", "abcde!" },
+	{ "\"expires\":60", "\"expires\":-1" },
+	{ "\"size\":1000", "\"size\":1001" },
+	{ "\"size\":1000", "\"size\":100" },
+	{ "\"header\":200", "\"header\":201" },
+	{ "bml4bA==", "" },
+	{ "bml4bA==", "b!l4bA==" },
+	{ "\"bytes\":4096", "\"bytes\":1123" },
+	{ "\"bytes\":4096", "\"bytes\":9223372036854775807" },
+	{ "\"address\":1", "\"address\":-1" },
+	{ "\"device\":0", "\"device\":1024" },
+	{ "[500,400,512]", "[500,400,3800]" },
+	{ "[500,400,512]", "[501,399,512]" },
+	{ "[500,400,512]", "[500,0,512],[500,400,512]" },
+	{ "[500,400,512]", "[500,400,-1]" },
+	{ "[500,400,512]", "[500,400]" },
+	{ "[900,100,1024]", "[900,101,1024]" },
+	{ "[900,100,1024]", "[900,18446744073709551615,1024]" },
+	{ "\"pieces\"", "\"peaces\"" },
+	{ "\"pieces\":[[", "\"slots\":3,\"slot\":1366,\"peaces\":[[" },
+	{ "\"pieces\":[[", "\"slots\":257,\"slot\":1,\"peaces\":[[" },
+	{ "\"pieces\":[[", "\"slots\":1,\"slot\":0,\"peaces\":[[" },
+	{ "}", "" },
+};
+
+START_TEST(a_grant_that_lies_is_taken)
+{
+	const char *was = lies[_i].was, *is = lies[_i].is, *at = strstr(grant_text, was);
+	char text[2 * sizeof(grant_text)];
+	struct grant g;
+
+	ck_assert_ptr_nonnull(at);
+	snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - grant_text), grant_text, is,
+		 at + strlen(was));
+	ck_assert_int_eq(grant_parse("host/name", text, strlen(text), &g), -EBADMSG);
+	ck_assert_msg(strstr(gpushm_error(), "host/name"), "%s", gpushm_error());
+	grant_clear(&g);
+}
+END_TEST
+
 /* ---- where the library is ---- */
 
 static int look(void *arg)
@@ -310,6 +391,7 @@ END_TEST
 int main(void)
 {
 	TCase *agents = tcase_create("agents"), *library = tcase_create("library");
+	TCase *grants = tcase_create("grants");
 
 	find_fake();
 	tcase_add_checked_fixture(agents, open_fake, NULL);
@@ -320,5 +402,8 @@ int main(void)
 	tcase_add_test(agents, metadata_of_something_else_are_taken);
 	tcase_add_test(agents, misuse_is_not_found);
 	tcase_add_test(library, the_library_of_a_wheel_is_not_found);
-	return suite_run("nixl", agents, library, NULL);
+	tcase_add_checked_fixture(grants, fds_mark, fds_check);
+	tcase_add_test(grants, a_grant_changes_when_it_is_written_and_read);
+	tcase_add_loop_test(grants, a_grant_that_lies_is_taken, 0, sizeof(lies) / sizeof(lies[0]));
+	return suite_run("nixl", agents, library, grants, NULL);
 }
