@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A Dask cluster where each machine has one copy of a model, and every worker uses the copy of its machine.
 
-    python dask_fleet.py tcp://scheduler:8786 relay.example.com/digits       # or a URL, HOST:PORT/NAME, or a file
+    python dask_fleet.py tcp://scheduler:8786 source.example.com/digits      # or HOST:PORT/NAME, or a URL
 
 Dask decides where tasks run; gpushm has no scheduler of its own. One worker of each machine pulls the model into the
 memory of the machine's daemon. Then each task opens it by its name: neither the scheduler nor a task carries weights.
@@ -21,8 +21,7 @@ NAME = os.environ.get("FLEET_NAME", "fleet/digits")
 
 def have(source: str, name: str) -> int:
     """Pulls the model, if this machine does not have it. Returns its number there."""
-    fetch = gpushm.load if os.path.exists(source) or source.endswith(".safetensors") else gpushm.pull
-    with fetch(source, name, if_missing=True) as model:
+    with gpushm.pull(source, name, if_missing=True) as model:
         return model.id
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A Ray cluster where each node has one copy of a model, and every actor uses the copy of its node.
 
-    gpushm-relay on some machine offers the model: gpushm-relay(8)
-    python ray_fleet.py relay.example.com/digits          # or a URL, HOST:PORT/NAME, or a file that all nodes see
+    python ray_fleet.py source.example.com/digits         # or HOST:PORT/NAME, or a URL; there a gpushm-relay offers it
 
 Ray decides where tasks and actors run; gpushm has no scheduler of its own. It is one daemon on each node, and the
 model is pulled once into its memory, however many actors the node has. An actor is not given the model, only its name:
@@ -29,8 +28,7 @@ PER_NODE = 2
 @ray.remote(num_cpus=0)
 def have(source: str, name: str) -> tuple[str, int]:
     """Runs once on each node, and pulls the model if the node does not have it. Returns the node, and the bytes."""
-    fetch = gpushm.load if os.path.exists(source) or source.endswith(".safetensors") else gpushm.pull
-    with fetch(source, name, if_missing=True) as model:
+    with gpushm.pull(source, name, if_missing=True) as model:
         return ray.get_runtime_context().get_node_id(), model.nbytes
 
 

@@ -7,10 +7,11 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import EXAMPLES, ROOT, Program, ctl
+from conftest import BUILD, EXAMPLES, ROOT, Program, ctl
 
 from daemon import Daemon
 
@@ -19,14 +20,18 @@ NAME = "fleet/digits"
 
 
 @pytest.fixture
-def model(tmp_path: Path, machines: list[Daemon]) -> str:
-    """A file with the network of the demo."""
-    arrays = [f"{a}={ROOT}/tests/data/{a}.npy" for a in ("w1", "b1", "w2", "b2")]
-    path = str(tmp_path / "digits.safetensors")
-    ctl(machines[0], "put", "made", *arrays)
-    ctl(machines[0], "save", "made", path)
-    ctl(machines[0], "rm", "made")
-    return path
+def model(tmp_path: Path) -> Iterator[str]:
+    """The network of the demo, on a third machine with a relay."""
+    if not (BUILD / "gpushm-relay").exists():
+        pytest.skip("no gpushm-relay")
+    daemon = Daemon("[pool host]\nkind=host\nsize=64M\n")
+    ctl(daemon, "put", "digits", *[f"{a}={ROOT}/tests/data/{a}.npy" for a in ("w1", "b1", "w2", "b2")])
+    (tmp_path / "relay.conf").touch()
+    words = [str(BUILD / "gpushm-relay"), f"--config={tmp_path}/relay.conf", "--listen=127.0.0.1:0"]
+    relay = Program(words, tmp_path / "relay", GPUSHM_SOCKET=daemon.socket)
+    yield wait_for(relay, r"http://[^\s/]+")[0] + "/v1/buffers/digits"
+    relay.end()
+    daemon.remove()
 
 
 def wait_for(program: Program, pattern: str) -> re.Match[str]:
@@ -49,7 +54,9 @@ def run(example: str, *words: str, log: Path, **env: str) -> list[str]:
 
 
 def each_has_one_copy(machines: list[Daemon]) -> None:
-    """The model is there, once, and closed by all that had it open."""
+    """The model is there, once, the same on both, and closed by all that had it open."""
+    etags = {json.dumps(json.loads(ctl(d, "stat", "--json=short", NAME))["attrs"]["gpushm.etag"]) for d in machines}
+    assert len(etags) == 1, etags
     for daemon in machines:
         end = time.monotonic() + 60
         while (found := json.loads(ctl(daemon, "ls", "--json=short"))) and any(b["readers"] for b in found):
