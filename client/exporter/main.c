@@ -3,9 +3,9 @@
  * gpushm-exporter: what gpushmctl metrics prints, over HTTP. It reads, and changes nothing; its
  * daemon may come and go.
  */
-#include "client/exporter/clients.h"
 #include "client/exporter/server.h"
 #include "client/gpushm.h"
+#include "client/http/clients.h"
 #include "client/metrics/snapshot.h"
 
 #include <getopt.h>

@@ -5,13 +5,15 @@
  */
 #include "client/exporter/server.h"
 
-#include "client/exporter/clients.h"
+#include "client/http/clients.h"
 #include "client/http/listen.h"
 
 #include <errno.h>
 #include <microhttpd.h>
 #include <string.h>
 
+#define CLIENTS_MAX 512u
+#define CLIENTS_S 5u	   /* for a request, and for its reply */
 #define MEMORY (16u << 10) /* of a connection: its request's line and headers */
 
 static const char index_page[] =
@@ -100,6 +102,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 				  "only GET is served\n");
 	if (!*request) {
 		*request = c;
+		clients_reply(c);
 		return MHD_YES;
 	}
 	if (strcmp(url, "/metrics") == 0)
@@ -116,15 +119,20 @@ static void drop_line(void *arg, const char *format, va_list ap)
 
 int server_start(int socket, struct collector *c)
 {
-	const struct MHD_Daemon *http =
-		MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-				 on_request, c, MHD_OPTION_EXTERNAL_LOGGER, drop_line, NULL,
-				 MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
-				 CLIENTS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, CLIENTS_S,
-				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
-				 MHD_OPTION_NOTIFY_CONNECTION, clients_on_connection, NULL,
-				 MHD_OPTION_NOTIFY_COMPLETED, clients_on_completed, NULL,
-				 MHD_OPTION_END);
+	const struct clients_limits limits = { .idle_s = CLIENTS_S,
+					       .request_s = CLIENTS_S,
+					       .reply_s = CLIENTS_S };
+	const struct MHD_Daemon *http;
+
+	clients_limit(&limits);
+	http = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+				on_request, c, MHD_OPTION_EXTERNAL_LOGGER, drop_line, NULL,
+				MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
+				CLIENTS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, CLIENTS_S,
+				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
+				MHD_OPTION_NOTIFY_CONNECTION, clients_on_connection, NULL,
+				MHD_OPTION_NOTIFY_COMPLETED, clients_on_completed, NULL,
+				MHD_OPTION_END);
 
 	if (http)
 		return 0;

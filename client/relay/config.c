@@ -46,13 +46,10 @@ static const struct key relay_keys[] = {
 	CONFIG("socket", socket, TYPE_TEXT, 0, 0),
 	CONFIG("cert", cert, TYPE_TEXT, 0, 0),
 	CONFIG("key", key, TYPE_TEXT, 0, 0),
-	CONFIG("client-ca", client_ca, TYPE_TEXT, 0, 0),
+	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
 	CONFIG("insecure", insecure, TYPE_YES, 0, 0),
 	CONFIG("nixl", nixl, TYPE_YES, 0, 0),
 	CONFIG("advertise", advertise, TYPE_TEXT, 0, 0),
-	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
-	CONFIG("pull-cert", pull_cert, TYPE_TEXT, 0, 0),
-	CONFIG("pull-key", pull_key, TYPE_TEXT, 0, 0),
 	CONFIG("max-connections", max_connections, TYPE_COUNT, 1, 16384),
 	CONFIG("max-connections-per-address", max_connections_per_address, TYPE_COUNT, 1, 16384),
 	CONFIG("max-transfers", max_transfers, TYPE_COUNT, 0, 16384),
@@ -334,14 +331,10 @@ static void check(struct reader *r)
 
 	if (!c->cert != !c->key)
 		diagnostics_add(&r->diagnostics, 0, "cert= and key= go together");
-	if (c->client_ca && !c->cert)
-		diagnostics_add(&r->diagnostics, 0, "client-ca= needs cert= and key=");
-	if (!c->pull_cert != !c->pull_key)
-		diagnostics_add(&r->diagnostics, 0, "pull-cert= and pull-key= go together");
-	if (c->n_allows && !c->client_ca)
+	if (c->n_allows && (!c->ca || !c->cert))
 		diagnostics_add(&r->diagnostics, 0,
-				"[allow] needs client-ca=, without which no client shows a "
-				"certificate");
+				"[allow] needs cert=, key= and ca=, without which no client shows "
+				"a certificate");
 	if (c->advertise && strncmp(c->advertise, "https://", 8) != 0 &&
 	    strncmp(c->advertise, "http://", 7) != 0)
 		diagnostics_add(&r->diagnostics, 0, "advertise=: allowed: https://HOST:PORT");

@@ -31,13 +31,14 @@ struct config_pull {
 
 /* It never changes once it is read. */
 struct config {
-	struct strings listen;		 /* ADDRESS:PORT */
-	char *socket;			 /* owned; NULL: as libgpushm finds it */
-	char *cert, *key, *client_ca;	 /* owned; NULL: no TLS */
-	char *ca, *pull_cert, *pull_key; /* owned: for pulls; NULL: as gpushm_load.h has it */
-	char *advertise;		 /* owned: "https://HOST:PORT"; NULL: nothing */
-	bool nixl;			 /* POST /v1/nixl/NAME */
-	bool insecure;			 /* other addresses than loopback without mutual TLS */
+	struct strings listen; /* ADDRESS:PORT */
+	char *socket;	       /* owned; NULL: as libgpushm finds it */
+	/* owned: PEM files, for serving and for pulls alike; cert: NULL: no TLS. ca: who signs the
+	 * certificates of clients and of other relays; NULL: clients need none. */
+	char *cert, *key, *ca;
+	char *advertise; /* owned: "https://HOST:PORT"; NULL: nothing */
+	bool nixl;	 /* POST /v1/nixl/NAME */
+	bool insecure;	 /* other addresses than loopback without mutual TLS */
 	uint32_t max_connections, max_connections_per_address;
 	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */
 	uint32_t fan_out;	     /* the same for machines that pull, if others have the

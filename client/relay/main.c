@@ -3,10 +3,12 @@
  * gpushm-relay: sealed buffers of this machine as files for others, over HTTP. It reads, and its
  * daemon may come and go.
  */
+#include "client/http/clients.h"
 #include "client/http/listen.h"
 #include "client/relay/nixl.h"
 #include "client/relay/pulls.h"
 #include "client/relay/server.h"
+#include "client/relay/tls.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -117,7 +119,7 @@ static int serve(int fd, const struct listen_place *at, struct relay *relay)
 {
 	const struct config *c = relay->config;
 
-	if (fd < 0 || server_start(fd, c, relay->offers, relay->fanout) < 0)
+	if (fd < 0 || server_start(fd, at->loopback, c, relay->offers, relay->fanout) < 0)
 		return -1;
 	set_base(relay, at);
 	fprintf(stderr, "gpushm-relay: serves http%s://%s/\n", c->cert ? "s" : "", at->text);
@@ -150,6 +152,8 @@ int main(int argc, char **argv)
 
 	read_options(argc, argv, &o);
 	r = config_read(o.config, o.listen, stderr, &relay.config);
+	if (r == 0)
+		r = tls_read(relay.config);
 	if (r < 0 || o.check)
 		return r < 0;
 	/* A daemon that restarts is waited for elsewhere. */
@@ -169,8 +173,10 @@ int main(int argc, char **argv)
 	}
 	listen_notify("READY=1");
 	while (sigtimedwait(&signals, NULL, &second) < 0) {
+		clients_end_slow();
 		offers_tick(relay.offers);
 		nixl_tick();
+		tls_refresh(relay.config);
 	}
 	listen_notify("STOPPING=1");
 	/* The process ends with its threads; none of them owns anything outside of it. */

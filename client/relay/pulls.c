@@ -326,8 +326,8 @@ int pulls_start(const struct config *config, struct offers *offers, struct fanou
 	all->n = config->n_pulls;
 	all->remote = (struct gpushm_remote_options){ .struct_size = sizeof(all->remote),
 						      .ca = config->ca,
-						      .cert = config->pull_cert,
-						      .key = config->pull_key };
+						      .cert = config->cert,
+						      .key = config->key };
 	for (size_t i = 0; i < all->n; i++) {
 		all->pulls[i].of = all;
 		all->pulls[i].config = &config->pulls[i];

@@ -5,11 +5,12 @@
  */
 #include "client/relay/server.h"
 
-#include "client/http/listen.h"
+#include "client/http/clients.h"
 #include "client/relay/files.h"
 #include "client/relay/manifests.h"
 #include "client/relay/nixl.h"
-#include "proto/base/grow.h"
+#include "client/relay/tls.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #include <arpa/inet.h>
@@ -22,11 +23,21 @@
 
 #define MEMORY (32u << 10) /* of a connection: its request's line and headers, and a reply's */
 #define STACK (256u << 10)
+#define IDLE_S 60u		  /* between two requests */
+#define RECHECK_NS 60000000000ull /* a certificate may expire while its connection lasts */
 
 struct server {
 	const struct config *config;
 	struct offers *offers;
 	struct fanout *fanout;
+};
+
+/* Who a connection's client is. */
+struct session {
+	struct peer peer;
+	bool accepted;
+	char why[256];	     /* not */
+	uint64_t checked_ns; /* CLOCK_MONOTONIC */
 };
 
 /* A request while it is received. */
@@ -146,6 +157,32 @@ static void find_address(struct MHD_Connection *c, char *ret, size_t size)
 		getnameinfo(at, n, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
 }
 
+static void free_session(void *arg)
+{
+	struct session *s = arg;
+
+	for (size_t i = 0; i < s->peer.names.n; i++)
+		free(s->peer.names.items[i]);
+	free(s->peer.names.items);
+	free(s);
+}
+
+/* NULL: out of memory. */
+static const struct session *session_of(const struct server *server, struct MHD_Connection *c)
+{
+	struct session *s = clients_kept(c);
+
+	if (s && clock_monotonic_ns() - s->checked_ns < RECHECK_NS)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->checked_ns = clock_monotonic_ns();
+	find_address(c, s->peer.address, sizeof(s->peer.address));
+	s->accepted = tls_check_peer(server->config, c, &s->peer, s->why, sizeof(s->why));
+	return clients_keep(c, s, free_session) ? s : NULL;
+}
+
 static enum MHD_Result take_body(struct request *q, const char *bytes, size_t *n)
 {
 	char *grown = q->too_large || q->n_body + *n > EXCHANGE_BODY_MAX
@@ -170,24 +207,29 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 {
 	struct server *s = arg;
 	struct request *q = *context;
-	struct peer peer = { .names = { 0 } };
+	const struct session *session;
 	struct exchange x = { .http = c,
 			      .config = s->config,
 			      .offers = s->offers,
 			      .fanout = s->fanout,
-			      .peer = &peer,
 			      .name = "",
 			      .head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 };
 
 	if (!q) {
 		*context = calloc(1, sizeof(*q));
+		clients_reply(c);
 		return *context ? MHD_YES : MHD_NO;
 	}
 	if (*upload_size)
 		return take_body(q, upload, upload_size);
+	session = session_of(s, c);
+	if (!session)
+		return MHD_NO;
+	x.peer = &session->peer;
 	x.body = q->body ? q->body : "";
 	x.n_body = q->n_body;
-	find_address(c, peer.address, sizeof(peer.address));
+	if (!session->accepted)
+		return exchange_error(&x, MHD_HTTP_FORBIDDEN, "%s", session->why);
 	if (q->too_large)
 		return exchange_error(&x, MHD_HTTP_CONTENT_TOO_LARGE, "a body has at most %u bytes",
 				      EXCHANGE_BODY_MAX);
@@ -203,6 +245,7 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **context,
 		free(q->body);
 	free(q);
 	*context = NULL;
+	clients_on_completed(NULL, c, context, code);
 }
 
 /* libmicrohttpd would print a line for each client that breaks off. */
@@ -210,29 +253,64 @@ static void drop_line(void *arg, const char *format, va_list ap)
 {
 }
 
-int server_start(int socket, const struct config *config, struct offers *offers,
+/* Where other machines can connect, mutual TLS is the rule. */
+static bool is_safe(const struct config *c, bool loopback)
+{
+	if (loopback || c->insecure || (c->cert && c->ca))
+		return true;
+	fprintf(stderr, "gpushm-relay: other machines can reach this address: give the "
+			"configuration cert=, key= and ca=, or insecure=yes, which lets everybody "
+			"who connects read all that is offered\n");
+	return false;
+}
+
+static void set_limits(const struct config *c)
+{
+	const struct clients_limits limits = { .idle_s = IDLE_S,
+					       .request_s = c->header_time,
+					       .min_rate = c->min_rate,
+					       .max_rate = c->max_rate };
+
+	clients_limit(&limits);
+}
+
+static const struct MHD_Daemon *start(struct server *s, int socket)
+{
+	const struct config *c = s->config;
+	const struct MHD_OptionItem plain[] = { { MHD_OPTION_END, 0, NULL } };
+	const struct MHD_OptionItem secure[] = {
+		{ MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)tls_retrieve },
+		{ MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_PRIORITIES },
+		{ c->ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, (void *)tls_ca() },
+		{ MHD_OPTION_END, 0, NULL }
+	};
+
+	return MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+					MHD_USE_POLL | MHD_USE_ERROR_LOG |
+					(c->cert ? MHD_USE_TLS : 0u),
+				0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, drop_line,
+				NULL, MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
+				c->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+				c->max_connections_per_address, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				(size_t)MEMORY, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+				MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+				MHD_OPTION_NOTIFY_CONNECTION, clients_on_connection, NULL,
+				MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_ARRAY,
+				c->cert ? secure : plain, MHD_OPTION_END);
+}
+
+int server_start(int socket, bool loopback, const struct config *config, struct offers *offers,
 		 struct fanout *fanout)
 {
-	struct server *s = calloc(1, sizeof(*s));
-	const struct MHD_Daemon *http = NULL;
+	struct server *s = is_safe(config, loopback) ? calloc(1, sizeof(*s)) : NULL;
 
-	if (s) {
-		*s = (struct server){ .config = config, .offers = offers, .fanout = fanout };
-		http = MHD_start_daemon(
-			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-				MHD_USE_POLL | MHD_USE_ERROR_LOG,
-			0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, drop_line, NULL,
-			MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
-			config->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-			config->max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, 60u,
-			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
-			MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_UNESCAPE_CALLBACK,
-			keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-			MHD_OPTION_END);
-	}
-	if (http)
+	if (!s)
+		return -1;
+	*s = (struct server){ .config = config, .offers = offers, .fanout = fanout };
+	set_limits(config);
+	if (start(s, socket))
 		return 0;
-	free(s);
 	fprintf(stderr, "gpushm-relay: the HTTP server can't be started: %s\n", strerror(errno));
+	free(s);
 	return -1;
 }

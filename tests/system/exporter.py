@@ -19,7 +19,7 @@ import traceback
 
 BUILD = os.environ.get("BUILD", "build")
 DEADLINE = 120  # seconds; to fail rather than to hang, never to be right
-SLOW_S = 5  # that a client may take: CLIENTS_S of client/exporter/clients.h
+SLOW_S = 5  # that a client may take: CLIENTS_S of client/exporter/server.c
 OPENMETRICS = "application/openmetrics-text"
 checks = failures = 0
 
