@@ -14,6 +14,7 @@
 #include "client/load/crew.h"
 #include "client/load/fail.h"
 #include "client/load/file.h"
+#include "client/load/nixl_file.h"
 #include "client/load/readback.h"
 #include "client/load/transport.h"
 #include "client/remote/remote.h"
@@ -229,10 +230,13 @@ static void expect(struct worker *w, struct cursor at)
 
 static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n, uint64_t offset)
 {
-	if (!f->remote || f->nixl || f->stream)
+	const struct load_stop stop = { is_stopped, w->crew };
+
+	if (f->nixl)
+		return nixl_file_read(f->nixl, to, n, offset, stop);
+	if (!f->remote || f->stream)
 		return load_file_read(f, to, n, offset);
-	return remote_read(w->reader, f->remote, to, n, offset,
-			   (struct load_stop){ is_stopped, w->crew });
+	return remote_read(w->reader, f->remote, to, n, offset, stop);
 }
 
 /* ---- blocks ---- */
@@ -240,10 +244,11 @@ static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n,
 /* Reads through the page cache, or from a server. */
 static int read_cached(struct worker *w, struct source *s, char *to, uint64_t n, uint64_t offset)
 {
+	uint64_t most = s->file->nixl ? NIXL_SLOT_BYTES : PIECE_BYTES;
 	int r = 0;
 
 	for (uint64_t done = 0; r == 0 && done < n && !crew_stopped(w->crew);) {
-		size_t piece = n - done < PIECE_BYTES ? (size_t)(n - done) : PIECE_BYTES;
+		size_t piece = (size_t)(n - done < most ? n - done : most);
 
 		r = read_piece(w, s->file, to + done, piece, offset + done);
 		if (r == 0)

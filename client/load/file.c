@@ -224,8 +224,6 @@ int load_file_read(struct load_file *f, void *ret, size_t n, uint64_t offset)
 	size_t got = 0;
 	int r;
 
-	if (f->nixl && offset >= f->data)
-		return nixl_file_read(f->nixl, ret, n, offset, f->stop);
 	if (f->stream) {
 		r = skip_to(f, offset);
 		return r < 0 ? r : read_stream(f, ret, n);

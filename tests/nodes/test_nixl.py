@@ -6,13 +6,15 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from node import BUILD, Node, Relay
+from node import BUILD, TIMEOUT, Node, Relay
 
 MIB = 1 << 20
 
@@ -172,3 +174,47 @@ def test_every_call_that_fails_is_survived(serving: tuple[Node, Relay], monkeypa
         relay.end()
     assert n > 5
     assert os.listdir(os.environ["FAKENIXL_DIR"])
+
+
+# ---- pulls ----
+
+
+def same(a: Node, b: Node, name: str = "m") -> bool:
+    """Whether two machines have the same contents, read back."""
+    b.ctl("verify", name)
+    return bool(content(a, name) == content(b, name))
+
+
+def content(node: Node, name: str) -> str:
+    """The digest that the load or pull left."""
+    found = [a for a in node.attributes(name)["attributes"] if a["key"] == "gpushm.content"]
+    return json.dumps(found)
+
+
+def pull(node: Node, relay: Relay, *options: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """gpushmctl pull --via nixl of "m"."""
+    return node.ctl("pull", "--via", "nixl", *options, relay.source("m"), check=check)
+
+
+def sessions(relay: Relay) -> int:
+    """How many agents there are, by their sockets: the relay's, when no puller runs."""
+    return len(os.listdir(os.environ["FAKENIXL_DIR"]))
+
+
+def test_a_pull_by_nixl_brings_other_bytes(serving: tuple[Node, Relay], machine: Callable[..., Node]) -> None:
+    """All of it comes by NIXL but the header, and the session ends with the pull."""
+    node, relay = serving
+    other = machine()
+    before = node.bytes_sent()
+    pull(other, relay)
+    assert node.bytes_sent() - before < MIB
+    assert same(node, other)
+    gone(relay)
+
+
+def gone(relay: Relay) -> None:
+    """Waits until the relay has freed what it had for NIXL."""
+    until = time.monotonic() + TIMEOUT
+    while sessions(relay) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sessions(relay) == 0
