@@ -36,7 +36,8 @@ struct pull {
 	/* --follow */
 	struct gpushm_buffer *kept; /* owned: with --transient the lease that keeps it */
 	char *here;		    /* owned: the buffer's name */
-	char etag[128];		    /* of the last generation; "": there is none yet */
+	uint64_t id;		    /* its id; 0: there is none yet */
+	char etag[128];		    /* of its contents; "" */
 	uint64_t look;		    /* ms, CLOCK_MONOTONIC: of the next look */
 	char *said;		    /* owned: the last complaint; NULL: all is well */
 	bool ended;
@@ -144,7 +145,7 @@ static void calm_down(struct pull *p)
 	p->said = NULL;
 }
 
-/* Whether the name is free here: the daemon has lost the buffer, or somebody has removed it. */
+/* Whether the buffer may be gone here: the daemon has died, or the name is free. */
 static bool is_gone(struct pull *p)
 {
 	struct gpushm_stat *st;
@@ -156,7 +157,7 @@ static bool is_gone(struct pull *p)
 	r = gpushm_stat(p->ctl->connection, p->here, 0, 0, &st);
 	if (r == 0)
 		gpushm_stat_free(st, 1);
-	return r == -ENOENT;
+	return r == -ENOENT || r == -ECONNRESET || r == -ECONNREFUSED;
 }
 
 /* A gpushm_load_progress_fn of the wait for another generation. */
@@ -213,6 +214,7 @@ static int note(struct pull *p, struct gpushm_buffer *b)
 	    gpushm_buffer_attr(b, "gpushm.content", &value, &size) < 0)
 		size = 0;
 	snprintf(p->etag, sizeof(p->etag), "%.*s", (int)size, size ? (const char *)value : "");
+	p->id = gpushm_buffer_id(b);
 	free(p->here);
 	p->here = strdup(gpushm_buffer_name(b));
 	p->look = clock_monotonic_ms() + LOOK_MS;
@@ -223,19 +225,31 @@ static int note(struct pull *p, struct gpushm_buffer *b)
 	return p->here ? CTL_OK : ctl_error(CTL_FAILED, "out of memory");
 }
 
+/* A connection does not outlive a daemon that keeps nothing. */
+static int reach_daemon(struct ctl *ctl)
+{
+	int r;
+
+	if (ctl->connection && is_daemon_away(ctl))
+		ctl->connection = gpushm_disconnect(ctl->connection);
+	r = ctl->connection ? 0 : gpushm_connect(ctl->socket, &ctl->connection);
+	/* There is no socket: another ENOENT than that of a pool. */
+	return r == -ENOENT ? -ECONNREFUSED : r;
+}
+
 /* 0, or a -errno. */
 static int pull_generation(struct pull *p)
 {
 	struct model_loaded l = { 0 };
-	int r = p->ctl->connection ? 0 : gpushm_connect(p->ctl->socket, &p->ctl->connection);
+	int r = reach_daemon(p->ctl);
 
 	if (r == 0)
 		r = pull(p, &l);
 	if (r < 0)
 		return r;
 	calm_down(p);
-	/* One that it has pulled already is no news. */
-	if (!l.attached || !p->here)
+	/* What it has seen already is no news; what another process has pulled is. */
+	if (gpushm_buffer_id(l.buffer) != p->id)
 		model_report_loaded(p->ctl, &l);
 	return note(p, l.buffer);
 }

@@ -395,7 +395,8 @@ static int load_right(struct worker *w, uint64_t block, uint64_t *ret_hash)
 		*ret_hash = w->code->end(w->hash);
 		if (is_right(w, block, *ret_hash))
 			return 0;
-		/* From another server, if there is one. */
+		/* From another server, if there is one, in a request of its own. */
+		w->expected_end = 0;
 		if (w->reader && w->job->sources[0].file->remote)
 			remote_blame(w->reader, w->job->sources[0].file->remote);
 	}

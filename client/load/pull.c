@@ -316,7 +316,8 @@ static int read_news(struct wait *w, const struct remote_reply *reply)
 	return r;
 }
 
-/* 1, 0 as above, or an error. *ret_waited: the relay has waited before it replied. */
+/* 1, 0 as above, or an error. *ret_waited: the relay has waited before it replied, or will wait
+ * before the next reply. */
 static int ask(struct wait *w, bool *ret_waited)
 {
 	uint64_t left = left_ms(w) / 1000 + 1;
@@ -330,12 +331,13 @@ static int ask(struct wait *w, bool *ret_waited)
 	};
 	struct remote_reply reply = { 0 };
 	uint64_t begin = clock_monotonic_ms();
+	bool first = !w->etag;
 	int r = remote_request(&q, &reply);
 
 	if (r == 0)
 		r = read_news(w, &reply);
 	remote_reply_clear(&reply);
-	*ret_waited = clock_monotonic_ms() - begin >= AGAIN_MS;
+	*ret_waited = (r == 0 && first) || clock_monotonic_ms() - begin >= AGAIN_MS;
 	return r;
 }
 
@@ -401,6 +403,11 @@ int gpushm_pull_wait(const char *source, const char *content,
 	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &w.deadline))
 		w.deadline = UINT64_MAX;
 	r = find_place(source, &w.place);
+	/* An ETag: the relay itself waits until it has another one. */
+	if (r == 0 && content && content[0] == '"') {
+		w.etag = strdup(content);
+		r = w.etag ? 0 : load_no_memory();
+	}
 	if (r == 0)
 		r = wait_for_news(&w);
 	place_clear(&w.place);
