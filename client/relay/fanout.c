@@ -129,13 +129,23 @@ static bool is_same_address(const char *a, const char *b)
 	}
 }
 
+/* RFC 6125: in a certificate "*.example.com" stands for names with one label more. */
+static bool is_named(const char *name, const char *host)
+{
+	const char *dot = strchr(host, '.');
+
+	if (strncmp(name, "*.", 2) == 0)
+		return dot && dot > host && strcasecmp(name + 1, dot) == 0;
+	return strcasecmp(name, host) == 0;
+}
+
 /* A machine may announce itself only, or its clients would be sent to a victim. */
 static bool is_its_own(const struct peer *p, const char *host)
 {
 	if (is_same_address(p->address, host))
 		return true;
 	for (size_t i = 0; i < p->names.n; i++)
-		if (strcasecmp(p->names.items[i], host) == 0)
+		if (is_named(p->names.items[i], host))
 			return true;
 	return false;
 }

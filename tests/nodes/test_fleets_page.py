@@ -170,3 +170,28 @@ def test_the_configuration_of_the_page_has_an_error(tmp_path: Path) -> None:
             [program, "--check-config", "--config", tmp_path / "conf"], capture_output=True, text=True, timeout=TIMEOUT
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_machines_that_share_a_certificate_are_no_mirrors(
+    machine: Callable[..., Node], authority: Authority, model: Callable[..., Path]
+) -> None:
+    """As the pods of Kubernetes do, where a certificate is for all names of a service."""
+    source, other = machine(), machine()
+    shared = authority.issue("shared", "DNS:*.relays.example", f"IP:{source.address}")
+    for node in (source, other):
+        node.authority, node.certificate = authority, shared
+    source.ctl("load", model(1 << 20), "llama")
+    relay = source.relay("[allow *.relays.example]\noffer=*\n")
+
+    def ask(host: str) -> list[str]:
+        found = other.run(
+            *["curl", "-sS", "--cacert", authority.cert, "--cert", shared.cert, "--key", shared.key, "--header"],
+            f"Gpushm-Relay: https://{host}:1/v1/buffers/llama",
+            f"{relay.url}/v1/manifests/llama",
+        )
+        mirrors: list[str] = json.loads(found.stdout).get("mirrors", [])
+        return mirrors
+
+    for host in ("a.relays.example", "a.b.relays.example", "relays.example", ".relays.example", "arelays.example"):
+        ask(host)
+    assert ask("nobody.example") == ["https://a.relays.example:1/v1/buffers/llama"]
