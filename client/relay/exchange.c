@@ -111,7 +111,11 @@ struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MH
 		return NULL;
 	}
 	o = offers_find(x->offers, x->name, etag);
-	if (!o)
+	if (!o && !offers_known(x->offers))
+		*ret = exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
+				      "\"%s\": the daemon of this machine does not reply yet",
+				      x->name);
+	else if (!o)
 		*ret = exchange_error(x, MHD_HTTP_NOT_FOUND,
 				      "\"%s\": this relay offers no buffer of that name; it offers "
 				      "sealed buffers that it may open and that its configuration "

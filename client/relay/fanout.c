@@ -192,7 +192,7 @@ static bool begin(const struct exchange *x, const struct offer_facts *facts,
 	if (asks && c->fan_out > 0 && (max == 0 || c->fan_out < max) &&
 	    transfers_refused_ns(x->fanout->transfers, x->peer->address, facts->etag) <
 		    PATIENCE_NS &&
-	    mirrors_choose(x->fanout->mirrors, facts->etag, asks, named) > 0)
+	    mirrors_choose(x->fanout->mirrors, facts->etag, asks, MIRRORS_OLDER, named) > 0)
 		max = c->fan_out;
 	return transfers_begin(x->fanout->transfers, x->peer->address, facts->etag, max);
 }
@@ -232,7 +232,8 @@ void fanout_leave(struct fanout_pass *p)
 int fanout_add_mirrors(const struct exchange *x, struct manifest *m)
 {
 	struct announcement says, chosen[MIRRORS_NAMED];
-	size_t n = mirrors_choose(x->fanout->mirrors, m->etag, read_announcement(x, &says), chosen);
+	size_t n = mirrors_choose(x->fanout->mirrors, m->etag, read_announcement(x, &says),
+				  MIRRORS_OLDER, chosen);
 
 	m->mirrors = calloc(n + 1, sizeof(*m->mirrors));
 	if (!m->mirrors)

@@ -111,12 +111,19 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 	pthread_mutex_unlock(&m->lock);
 }
 
-static bool suits(const struct mirror *mirror, const char *etag, const struct announcement *asks)
+/* Who is looked for. */
+struct search {
+	const char *etag;
+	const struct announcement *asks;
+	enum mirrors_age age;
+};
+
+static bool suits(const struct mirror *mirror, const struct search *s)
 {
-	if (strcmp(mirror->etag, etag) != 0)
+	if (strcmp(mirror->etag, s->etag) != 0)
 		return false;
-	return !asks || (strcmp(mirror->says.url, asks->url) != 0 &&
-			 announcement_before(&mirror->says, asks));
+	return !s->asks || (strcmp(mirror->says.url, s->asks->url) != 0 &&
+			    (s->age == MIRRORS_ANY || announcement_before(&mirror->says, s->asks)));
 }
 
 /* Keeps the array sorted: those that began last come first. */
@@ -139,20 +146,19 @@ static bool is_among(const struct mirror *const *all, size_t n, const struct mir
 	return false;
 }
 
-static size_t choose_young(struct mirrors *m, const char *etag, const struct announcement *asks,
-			   const struct mirror **ret)
+static size_t choose_young(struct mirrors *m, const struct search *s, const struct mirror **ret)
 {
 	struct mirror *mirror;
 	size_t n = 0;
 
 	list_foreach (mirror, &m->list, link)
-		if (suits(mirror, etag, asks))
+		if (suits(mirror, s))
 			add_young(ret, &n, mirror);
 	return n;
 }
 
 /* Each of the others has the same chance. */
-static size_t choose_by_chance(struct mirrors *m, const char *etag, const struct announcement *asks,
+static size_t choose_by_chance(struct mirrors *m, const struct search *s,
 			       const struct mirror **chosen, size_t young)
 {
 	size_t n = young, seen = 0;
@@ -161,7 +167,7 @@ static size_t choose_by_chance(struct mirrors *m, const char *etag, const struct
 	list_foreach (mirror, &m->list, link) {
 		size_t at;
 
-		if (!suits(mirror, etag, asks) || is_among(chosen, young, mirror))
+		if (!suits(mirror, s) || is_among(chosen, young, mirror))
 			continue;
 		at = n < MIRRORS_NAMED ? n++ : young + (size_t)rand_r(&m->chance) % (seen + 1);
 		if (at < MIRRORS_NAMED)
@@ -172,15 +178,16 @@ static size_t choose_by_chance(struct mirrors *m, const char *etag, const struct
 }
 
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
-		      struct announcement ret[MIRRORS_NAMED])
+		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED])
 {
+	const struct search s = { etag, asks, age };
 	const struct mirror *chosen[MIRRORS_NAMED];
 	size_t n;
 
 	pthread_mutex_lock(&m->lock);
 	forget_old(m, clock_monotonic_ns());
-	n = choose_young(m, etag, asks, chosen);
-	n = choose_by_chance(m, etag, asks, chosen, n);
+	n = choose_young(m, &s, chosen);
+	n = choose_by_chance(m, &s, chosen, n);
 	for (size_t i = 0; i < n; i++)
 		ret[i] = chosen[i]->says;
 	pthread_mutex_unlock(&m->lock);
@@ -190,10 +197,12 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks)
 {
 	struct announcement chosen[MIRRORS_NAMED];
-	size_t n = mirrors_choose(m, etag, asks, chosen), size;
+	size_t n = mirrors_choose(m, etag, asks, MIRRORS_OLDER, chosen), size;
 	char *text = NULL;
 	FILE *to;
 
+	if (n == 0)
+		n = mirrors_choose(m, etag, asks, MIRRORS_ANY, chosen);
 	if (n == 0)
 		return NULL;
 	to = open_memstream(&text, &size);

@@ -21,12 +21,17 @@ struct mirrors *mirrors_free(struct mirrors *m);
  * checked that the host is that machine's. */
 void mirrors_note(struct mirrors *m, const char *etag, const struct announcement *a);
 
-/* Up to MIRRORS_NAMED mirrors of that file, which `asks` may read from: not itself, and none that
- * began later. NULL: somebody that nobody waits for. First come those that began last, which
+/* Whom a machine may be sent to: older ones, which began before it, let it wait for blocks that
+ * they do not have yet. */
+enum mirrors_age { MIRRORS_OLDER, MIRRORS_ANY };
+
+/* Up to MIRRORS_NAMED mirrors of that file, without `asks`. NULL: somebody that nobody waits for,
+ * and that may wait for everybody. First come those that began last, which
  * are most likely to have nobody that reads from them yet; then some by chance. Returns how many.
  */
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
-		      struct announcement ret[MIRRORS_NAMED]);
+		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED]);
 
-/* The same as the value of a header Link (RFC 6249); NULL: there are none. The caller frees it. */
+/* Older ones, or without these any, as the value of a header Link (RFC 6249); NULL: there are none.
+ * The caller frees it. */
 char *mirrors_link(struct mirrors *m, const char *etag, const struct announcement *asks);

@@ -18,6 +18,7 @@
 #define EVENTS "published,renamed,replaced,unlinked,freed,lost,started,continued"
 #define EVENTS_MS 10000u /* a wait; then all is listed again */
 #define RETRY_MS 500u	 /* between two tries to reach the daemon */
+#define FIRST_TRY_NS 5000000000u
 #define IDLE_NS 10000000000u
 #define RETIRED_IDLE_NS 3000000000u
 
@@ -32,6 +33,7 @@ struct offers {
 	size_t n;
 	struct offer **retired; /* owned: had a name, and are still open */
 	size_t n_retired;
+	bool tried, known; /* to get the daemon's list; and it was got */
 };
 
 /* ---- the table ---- */
@@ -153,6 +155,7 @@ static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 	bool whole = true;
 
 	pthread_mutex_lock(&o->lock);
+	o->known = true;
 	fresh = calloc(n + o->n + 1, sizeof(struct offer *));
 	for (size_t i = 0; fresh && whole && i < n; i++) {
 		if (!is_offered(o->config, &stats[i]))
@@ -225,6 +228,14 @@ static int start_events(struct gpushm *c, uint64_t *last)
 	return 0;
 }
 
+static void note_try(struct offers *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->tried = true;
+	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+}
+
 /* Follows one daemon until it has gone. Returns why. */
 static int follow(struct offers *o, bool *was_up)
 {
@@ -236,6 +247,7 @@ static int follow(struct offers *o, bool *was_up)
 		r = start_events(c, &last);
 	while (r == 0) {
 		r = refresh(o, c);
+		note_try(o);
 		if (r == 0 && !*was_up)
 			fprintf(stderr, "gpushm-relay: the daemon replies\n");
 		*was_up |= r == 0;
@@ -244,6 +256,7 @@ static int follow(struct offers *o, bool *was_up)
 	}
 	if (*was_up)
 		fprintf(stderr, "gpushm-relay: the daemon does not reply: %s\n", gpushm_error());
+	note_try(o);
 	gpushm_disconnect(c);
 	return r;
 }
@@ -259,6 +272,19 @@ static void *run(void *arg)
 		usleep(RETRY_MS * 1000);
 	}
 	return NULL;
+}
+
+static void await_first_try(struct offers *o)
+{
+	uint64_t until = clock_monotonic_ns() + FIRST_TRY_NS;
+	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
+					   .tv_nsec = (long)(until % 1000000000u) };
+	int r = 0;
+
+	pthread_mutex_lock(&o->lock);
+	while (!o->tried && r == 0)
+		r = pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+	pthread_mutex_unlock(&o->lock);
 }
 
 int offers_start(const struct config *config, struct offers **ret)
@@ -281,8 +307,19 @@ int offers_start(const struct config *config, struct offers **ret)
 	if (err)
 		return -err;
 	pthread_detach(thread);
+	await_first_try(o);
 	*ret = take_ptr(o);
 	return 0;
+}
+
+bool offers_known(struct offers *o)
+{
+	bool known;
+
+	pthread_mutex_lock(&o->lock);
+	known = o->known;
+	pthread_mutex_unlock(&o->lock);
+	return known;
 }
 
 /* With a connection of its own: the thread waits on the other one. */

@@ -9,9 +9,12 @@
 
 struct offers;
 
-/* Without a daemon there is nothing to offer until it is there. The config is borrowed. 0, or
- * -errno. */
+/* Waits a moment for the daemon's list. Without a daemon there is nothing to offer until it is
+ * there. The config is borrowed. 0, or -errno. */
 int offers_start(const struct config *config, struct offers **ret);
+
+/* Whether the daemon has said yet what it has: before, a name that is not found may exist. */
+bool offers_known(struct offers *o);
 
 /* Another configuration from now on. */
 void offers_configure(struct offers *o, const struct config *config);

@@ -132,9 +132,10 @@ class Machine:
         return ["nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--", *map(str, command)]
 
     def run(self, *command: object, check: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end. Its output is text in the result."""
+        """Runs a command to its end. Its output is in the result, as text unless text=False."""
+        options = {"text": True, "check": check, "capture_output": True} | options
         return subprocess.run(  # type: ignore[call-overload, no-any-return]
-            self.within(*command), check=check, text=True, capture_output=True, preexec_fn=die_with_parent, **options
+            self.within(*command), preexec_fn=die_with_parent, **options
         )
 
     def start(self, *command: object, **options: object) -> subprocess.Popen[str]:

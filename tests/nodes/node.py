@@ -119,7 +119,8 @@ class Node(Machine):
         else:
             assert self.certificate is not None
             assert self.authority is not None
-            first = f"[relay]\ncert={self.certificate.cert}\nkey={self.certificate.key}\nca={self.authority.cert}\n"
+            first = f"[relay]\ncert={self.certificate.cert}\nkey={self.certificate.key}\n"
+            first += f"client-ca={self.authority.cert}\n"
         self._relays.append(Relay(self, first + config))
         return self._relays[-1]
 
@@ -135,7 +136,7 @@ class Node(Machine):
 
     def attributes(self, name: str) -> dict[str, Any]:
         """What `gpushmctl stat --json` says of a buffer."""
-        found: dict[str, Any] = json.loads(self.ctl("stat", "--json", name).stdout)
+        found: dict[str, Any] = json.loads(self.ctl("stat", "--json=short", name).stdout)
         return found
 
     def remove(self) -> None:

@@ -161,7 +161,7 @@ START_TEST(the_youngest_is_named_first)
 
 	for (unsigned i = 1; i <= 20; i++)
 		note(i * 7 % 20 + 1, i * 7 % 20 + 1);
-	ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, named), MIRRORS_NAMED);
+	ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named), MIRRORS_NAMED);
 	for (unsigned i = 0; i < MIRRORS_NAMED / 2; i++)
 		ck_assert_uint_eq(named[i].since, 20 - i);
 	for (unsigned i = 0; i < MIRRORS_NAMED; i++)
@@ -178,7 +178,7 @@ START_TEST(each_machine_is_named_some_time)
 		note(i, i);
 	for (unsigned round = 0; round < 1000; round++) {
 		struct announcement named[MIRRORS_NAMED];
-		size_t n = mirrors_choose(m, ETAG, NULL, named);
+		size_t n = mirrors_choose(m, ETAG, NULL, MIRRORS_OLDER, named);
 
 		for (size_t i = 0; i < n; i++)
 			seen[named[i].since] = true;
@@ -197,10 +197,13 @@ START_TEST(neither_oneself_nor_one_that_began_later_is_named)
 	note(2, 0);
 	note(3, 30);
 	note(4, 40);
-	n = mirrors_choose(m, ETAG, &asks, named);
+	n = mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named);
 	ck_assert_uint_eq(n, 2);
 	ck_assert(is_named(named, n, 1) && is_named(named, n, 2));
-	ck_assert_uint_eq(mirrors_choose(m, ETAG, NULL, named), 4);
+	ck_assert_uint_eq(mirrors_choose(m, ETAG, NULL, MIRRORS_OLDER, named), 4);
+	n = mirrors_choose(m, ETAG, &asks, MIRRORS_ANY, named);
+	ck_assert_uint_eq(n, 3);
+	ck_assert(!is_named(named, n, 3));
 }
 END_TEST
 
@@ -210,8 +213,8 @@ START_TEST(a_machine_is_named_for_the_file_that_it_has_now)
 
 	mirrors_note(m, "\"old\"", &a);
 	note(1, 0);
-	ck_assert_uint_eq(mirrors_choose(m, "\"old\"", NULL, named), 0);
-	ck_assert_uint_eq(mirrors_choose(m, ETAG, NULL, named), 1);
+	ck_assert_uint_eq(mirrors_choose(m, "\"old\"", NULL, MIRRORS_OLDER, named), 0);
+	ck_assert_uint_eq(mirrors_choose(m, ETAG, NULL, MIRRORS_OLDER, named), 1);
 }
 END_TEST
 
@@ -225,10 +228,10 @@ START_TEST(strangers_can_not_fill_the_memory)
 		snprintf(a.url, sizeof(a.url), "https://h/v1/buffers/%u", i);
 		mirrors_note(m, ETAG, &a);
 	}
-	ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, named), MIRRORS_NAMED);
+	ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named), MIRRORS_NAMED);
 	ck_assert_uint_eq(named[0].since, 9000);
 	for (unsigned i = 0; i < 1000; i++) {
-		mirrors_choose(m, ETAG, NULL, named);
+		mirrors_choose(m, ETAG, NULL, MIRRORS_OLDER, named);
 		for (unsigned j = 0; j < MIRRORS_NAMED; j++)
 			ck_assert_uint_gt(named[j].since, 9000 - 4096);
 	}
