@@ -32,7 +32,7 @@
 #define STEP_MS 100u /* between two questions whether to stop */
 #define SPINS 64u    /* polls of a read before it sleeps */
 #define NAP_NS 50000
-#define AGAIN_MS 500u /* before a session is begun again */
+#define AGAIN_MS 100u /* before a session is begun again */
 
 struct nixl_file {
 	char *url;  /* owned: of the resource for NIXL */

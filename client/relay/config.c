@@ -49,6 +49,7 @@ static const struct key relay_keys[] = {
 	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
 	CONFIG("insecure", insecure, TYPE_YES, 0, 0),
 	CONFIG("nixl", nixl, TYPE_YES, 0, 0),
+	CONFIG("nixl-idle", nixl_idle, TYPE_SECONDS, 1, 3600),
 	CONFIG("advertise", advertise, TYPE_TEXT, 0, 0),
 	CONFIG("max-connections", max_connections, TYPE_COUNT, 1, 16384),
 	CONFIG("max-connections-per-address", max_connections_per_address, TYPE_COUNT, 1, 16384),
@@ -369,6 +370,7 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 	r.config->max_transfers = 8;
 	r.config->fan_out = 2;
 	r.config->header_time = 10;
+	r.config->nixl_idle = 60;
 	r.config->min_rate = 16u << 10;
 	r.config->gpu_memory = 256u << 20;
 	e = read_file(&r, path);

@@ -23,7 +23,6 @@
 
 #define SESSIONS_MAX 32u
 #define SESSIONS_OF_ADDRESS_MAX 4u
-#define IDLE_S 60u
 #define SLOTS 16u
 #define SLOT_BYTES (2u << 20)
 #define RING_BYTES ((size_t)SLOTS * SLOT_BYTES)
@@ -59,6 +58,7 @@ static struct list sessions = { &sessions, &sessions };
 static struct list regions = { &regions, &regions };
 static struct list ended = { &ended, &ended }; /* regions without a session */
 static unsigned n_sessions;
+static unsigned idle_s = 60;
 
 /* ---- regions ---- */
 
@@ -274,7 +274,7 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 		r = gpushm_private_fail(EBUSY,
 					"the relay has %u sessions of NIXL, %u of one address at "
 					"most; a puller that was killed keeps one for %u s",
-					SESSIONS_MAX, SESSIONS_OF_ADDRESS_MAX, IDLE_S);
+					SESSIONS_MAX, SESSIONS_OF_ADDRESS_MAX, idle_s);
 	shared = r == 0 ? find_region(o) : NULL;
 	if (shared)
 		enlist(s, shared, NULL);
@@ -331,7 +331,7 @@ void nixl_tick(void)
 	list_init(&done);
 	pthread_mutex_lock(&lock);
 	list_foreach (s, &sessions, link)
-		if (!s->ended && s->users == 0 && now - s->used_ms > IDLE_S * 1000ull)
+		if (!s->ended && s->users == 0 && now - s->used_ms > idle_s * 1000ull)
 			end(s);
 	list_move(&ended, &done);
 	pthread_mutex_unlock(&lock);
@@ -371,7 +371,7 @@ static int format(struct session *s, char **ret)
 	const struct region *r = s->region;
 	const struct nixl_library *library;
 	struct offer_facts facts;
-	struct grant g = { .expires_s = IDLE_S,
+	struct grant g = { .expires_s = idle_s,
 			   .metadata = r->metadata,
 			   .n_metadata = r->n_metadata,
 			   .memory = r->memory,
@@ -523,6 +523,7 @@ void nixl_prepare(const struct config *c)
 
 	if (!c->nixl)
 		return;
+	idle_s = c->nixl_idle;
 	/* UCX would print a backtrace and wait for a debugger. */
 	setenv("UCX_ERROR_SIGNALS", "", 0);
 	if (nixl_library(&l) < 0)

@@ -516,6 +516,7 @@ static void *read_all(void *arg)
 	if (number_of("FAKENIXL_STALL") &&
 	    connect(r->fd, (struct sockaddr *)&r->at, sizeof(r->at)) == 0)
 		recv(r->fd, &byte, 1, 0);
+	usleep((unsigned)number_of("FAKENIXL_DELAY_MS") * 1000);
 	atomic_store(&r->status, read_parts(r));
 	return NULL;
 }
@@ -528,7 +529,7 @@ STATUS(post_xfer_req)
 	MAY_FAIL();
 	if (r->posted || r->agent != a)
 		misuse("post_xfer_req", "it is posted already, or of another agent");
-	r->wrong = atomic_fetch_add(&reads, 1) + 1 == wrong_at;
+	r->wrong = atomic_fetch_add(&reads, 1) + 1 == wrong_at || wrong_at < 0;
 	r->status = NIXL_CAPI_IN_PROG;
 	r->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (r->fd < 0 || pthread_create(&r->thread, NULL, read_all, r) != 0)

@@ -8,7 +8,8 @@
  * The environment says what goes wrong:
  *	FAKENIXL_DIR	where sockets are (/tmp)
  *	FAKENIXL_FAIL=N	the n-th call that can fail does
- *	FAKENIXL_WRONG=N  the n-th read brings a wrong byte
+ *	FAKENIXL_WRONG=N  the n-th read brings a wrong byte; -1: each does
+ *	FAKENIXL_DELAY_MS=N  a read takes so long
  *	FAKENIXL_STALL=1  reads never end
  * A test that has opened the library itself finds these functions in it.
  */

@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -90,7 +91,8 @@ def test_a_request_that_is_nonsense_is_served(serving: tuple[Node, Relay]) -> No
     _, relay = serving
     session = begin(relay)["session"]
     fill = {"slot": 0, "offset": 1 << 20, "bytes": 10}
-    for body in ("", "[]", "{", {"version": 1}, {"etag": "x"}, {"session": session, "fill": fill}, {"session": session, "fill": 1}):
+    direct, strange = ({"session": session, "fill": f} for f in (fill, 1))
+    for body in ("", "[]", "{", {"version": 1}, {"etag": "x"}, direct, strange):
         assert ask(relay, "m", body)[0] == 400, body
     assert ask(relay, "m", {"version": 2, "etag": "x"})[0] == 501
     assert ask(relay, "nothing", {"version": 1, "etag": "x"})[0] == 404
@@ -179,16 +181,15 @@ def test_every_call_that_fails_is_survived(serving: tuple[Node, Relay], monkeypa
 # ---- pulls ----
 
 
-def same(a: Node, b: Node, name: str = "m") -> bool:
-    """Whether two machines have the same contents, read back."""
-    b.ctl("verify", name)
-    return bool(content(a, name) == content(b, name))
-
-
 def content(node: Node, name: str) -> str:
     """The digest that the load or pull left."""
-    found = [a for a in node.attributes(name)["attributes"] if a["key"] == "gpushm.content"]
-    return json.dumps(found)
+    return json.dumps(node.attributes(name)["attrs"]["gpushm.content"])
+
+
+def same(a: Node, b: Node) -> bool:
+    """Whether two machines have the same contents, read back."""
+    b.ctl("verify", "m")
+    return content(a, "m") == content(b, "m")
 
 
 def pull(node: Node, relay: Relay, *options: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -196,9 +197,17 @@ def pull(node: Node, relay: Relay, *options: object, check: bool = True) -> subp
     return node.ctl("pull", "--via", "nixl", *options, relay.source("m"), check=check)
 
 
-def sessions(relay: Relay) -> int:
-    """How many agents there are, by their sockets: the relay's, when no puller runs."""
-    return len(os.listdir(os.environ["FAKENIXL_DIR"]))
+def gone() -> None:
+    """Waits until no agent is left: the relay has freed what it had for NIXL."""
+    until = time.monotonic() + TIMEOUT
+    while (found := os.listdir(os.environ["FAKENIXL_DIR"])) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert found == []
+
+
+def names(node: Node) -> list[str]:
+    """The buffers that it has."""
+    return [b["name"] for b in json.loads(node.ctl("ls", "--json").stdout)]
 
 
 def test_a_pull_by_nixl_brings_other_bytes(serving: tuple[Node, Relay], machine: Callable[..., Node]) -> None:
@@ -209,12 +218,189 @@ def test_a_pull_by_nixl_brings_other_bytes(serving: tuple[Node, Relay], machine:
     pull(other, relay)
     assert node.bytes_sent() - before < MIB
     assert same(node, other)
-    gone(relay)
+    gone()
 
 
-def gone(relay: Relay) -> None:
-    """Waits until the relay has freed what it had for NIXL."""
+def test_a_ring_brings_other_bytes(
+    serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the mapping can't be registered. The seventh call is its registration."""
+    node, relay = serving
+    other = machine()
+    relay.end()
+    monkeypatch.setenv("FAKENIXL_FAIL", "7")
+    relay.start()
+    monkeypatch.delenv("FAKENIXL_FAIL")
+    assert begin(relay)["slots"] > 0
+    relay.end()
+    monkeypatch.setenv("FAKENIXL_FAIL", "7")
+    relay.start()
+    monkeypatch.delenv("FAKENIXL_FAIL")
+    etag_of(relay, "m")
+    pull(other, relay)
+    assert same(node, other)
+
+
+def test_a_fill_leaves_the_ring_or_the_file(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers at and beyond each edge."""
+    _, relay = serving
+    relay.end()
+    monkeypatch.setenv("FAKENIXL_FAIL", "7")
+    relay.start()
+    g = begin(relay)
+    size, header, slots, room = g["size"], g["header"], g["slots"], g["slot"]
+
+    def fill(slot: int, offset: int, n: int) -> int:
+        body = {"session": g["session"], "fill": {"slot": slot, "offset": offset, "bytes": n}}
+        return ask(relay, "m", body)[0]
+
+    assert fill(0, header, room) == fill(slots - 1, size - 1, 1) == 200
+    for bad in [
+        (-1, header, 1),
+        (slots, header, 1),
+        (0, header - 1, 1),
+        (0, size, 1),
+        (0, size - 1, 2),
+        (0, header, room + 1),
+        (0, header, 0),
+        (0, header, -1),
+        (0, -1, 1),
+        (0, 2**63 - 1, 2**63 - 1),
+    ]:
+        assert fill(*bad) == 400, bad
+
+
+def test_a_pull_falls_back_silently(
+    machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is missing is an error that says where, and nothing is left."""
+    node, other = machine(), machine()
+    node.ctl("load", model(MIB), "m")
+    relay = node.relay("", insecure=True)
+    etag_of(relay, "m")
+    done = pull(other, relay, check=False)
+    assert done.returncode == 1
+    assert "nixl=yes" in done.stderr
+    relay = node.relay("nixl=yes\n", insecure=True)
+    etag_of(relay, "m")
+    monkeypatch.setenv("GPUSHM_NIXL", "/nonexistent")
+    done = pull(other, relay, check=False)
+    assert done.returncode == 1
+    assert "this machine" in done.stderr
+    assert "/nonexistent" in done.stderr
+    assert names(other) == []
+
+
+def test_a_wrong_byte_is_published(
+    serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again; if it is wrong each time, the pull fails."""
+    node, relay = serving
+    other = machine()
+    etag_of(relay, "m")
+    monkeypatch.setenv("FAKENIXL_WRONG", "2")
+    pull(other, relay)
+    assert same(node, other)
+    other.ctl("rm", "m")
+    monkeypatch.setenv("FAKENIXL_WRONG", "-1")
+    done = pull(other, relay, check=False)
+    assert done.returncode == 1
+    assert "digest" in done.stderr
+    assert names(other) == []
+
+
+def test_a_call_of_the_puller_that_fails_ends_in_a_broken_buffer(
+    machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a session begins it is an error; later the session is begun again. Nothing leaks: the fake would abort."""
+    node, other = machine(), machine()
+    node.ctl("load", model(MIB // 2), "m")
+    relay = node.relay("nixl=yes\n", insecure=True)
+    etag_of(relay, "m")
+    bad = 0
+    for n in range(1, 16):
+        monkeypatch.setenv("FAKENIXL_FAIL", str(n))
+        done = pull(other, relay, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        assert (names(other) == []) == (done.returncode == 1)
+        if done.returncode:
+            bad += 1
+            assert "NIXL" in done.stderr
+        else:
+            assert same(node, other)
+            other.ctl("rm", "m")
+    assert 5 < bad < 15
+    gone()
+
+
+def test_a_relay_that_is_killed_ends_the_pull(
+    machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is restarted, and the pull goes on with another session."""
+    node, other = machine(), machine()
+    node.ctl("load", model(40 * MIB), "m")
+    relay = node.relay("nixl=yes\n", insecure=True)
+    etag_of(relay, "m")
+    monkeypatch.setenv("FAKENIXL_DELAY_MS", "200")
+    puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
+    agents = 0
+    while agents < 2 and puller.poll() is None:
+        agents = len(os.listdir(os.environ["FAKENIXL_DIR"]))
+        time.sleep(0.01)
+    relay.end(signal.SIGKILL)
+    relay.start(relay.port)
+    _, errors = puller.communicate(timeout=TIMEOUT)
+    assert puller.returncode == 0, errors
+    assert same(node, other)
+
+
+def test_a_puller_that_vanishes_keeps_memory(
+    machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay ends its session when nothing has named it for a while, and lets the buffer go."""
+    node, other = machine(), machine()
+    node.ctl("load", model(MIB), "m")
+    relay = node.relay("nixl=yes\nnixl-idle=1\n", insecure=True)
+    etag_of(relay, "m")
+    monkeypatch.setenv("FAKENIXL_STALL", "1")
+    puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
+    while len(os.listdir(os.environ["FAKENIXL_DIR"])) < 2 and puller.poll() is None:
+        time.sleep(0.01)
+    puller.kill()
+    puller.wait()
     until = time.monotonic() + TIMEOUT
-    while sessions(relay) and time.monotonic() < until:
+    # The killed puller's own socket stays.
+    while len(os.listdir(os.environ["FAKENIXL_DIR"])) > 1 and time.monotonic() < until:
         time.sleep(0.05)
-    assert sessions(relay) == 0
+    assert len(os.listdir(os.environ["FAKENIXL_DIR"])) == 1
+    assert names(other) == []
+
+
+def test_an_interrupt_waits_for_nixl(
+    serving: tuple[Node, Relay], machine: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that never ends is given up."""
+    _, relay = serving
+    other = machine()
+    etag_of(relay, "m")
+    monkeypatch.setenv("FAKENIXL_STALL", "1")
+    puller = other.start_ctl("pull", "--via", "nixl", relay.source("m"))
+    while len(os.listdir(os.environ["FAKENIXL_DIR"])) < 2 and puller.poll() is None:
+        time.sleep(0.01)
+    puller.send_signal(signal.SIGINT)
+    puller.communicate(timeout=TIMEOUT)
+    assert puller.returncode in (-signal.SIGINT, 130)
+    assert names(other) == []
+    gone()
+
+
+def test_tls_and_certificates_are_passed_over(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
+    """Metadata travel over the connection with both certificates."""
+    node, other = fleet(2)
+    node.ctl("load", model(3 * MIB), "m")
+    relay = node.relay("nixl=yes\n")
+    pull(other, relay)
+    assert same(node, other)
+    other.ctl("rm", "m")
+    other.certificate = None
+    assert pull(other, relay, check=False).returncode != 0
