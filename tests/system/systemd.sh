@@ -50,7 +50,7 @@ check() {
 		echo "failed: $1"
 		cat /test/out
 		systemctl show gpushmd -p ActiveState,SubState,Result,NRestarts,NFileDescriptorStore
-		journalctl -q --no-pager -n 20 -u gpushmd
+		journalctl -q --no-pager -n 20 -u gpushmd -u gpushm-relay
 	fi
 }
 
@@ -88,6 +88,27 @@ exporter_is_nobody_else() {
 	pid=$(systemctl show gpushm-exporter -p MainPID --value)
 	[ "$(ps -o uid= -p "$pid")" -ge 61184 ] && grep -q '^Seccomp:[[:space:]]*2$' "/proc/$pid/status" &&
 		grep -q '^CapEff:[[:space:]]*0*$' "/proc/$pid/status"
+}
+
+# relay_offers NAME: gpushm-relay lists that buffer.
+relay_offers() {
+	exec 3<>/dev/tcp/127.0.0.1/19401 || return 1
+	printf 'GET /v1/buffers HTTP/1.0\r\n\r\n' >&3
+	grep -q "\"name\":\"$1\"" <&3
+}
+
+relay_is_confined() {
+	local pid
+	pid=$(systemctl show gpushm-relay -p MainPID --value)
+	[ "$(ps -o user:20= -p "$pid")" = gpushm-relay ] && grep -q '^Seccomp:[[:space:]]*2$' "/proc/$pid/status" &&
+		grep -q '^CapEff:[[:space:]]*0*$' "/proc/$pid/status"
+}
+
+# What its user pulls from another machine, which is this one.
+relay_pulls() {
+	printf '[pull copy]\nsource=http://127.0.0.1:19401/v1/buffers/offered\nmode=0444\n' >>/etc/gpushm/gpushm-relay.conf &&
+		systemctl restart gpushm-relay && gpushmctl wait --timeout=20 copy &&
+		gpushmctl stat copy | grep -q ' gpushm-relay:'
 }
 
 another_pid() {
@@ -280,7 +301,7 @@ catalog_explains() {
 }
 
 inside() {
-	check "systemd-sysusers makes the user" systemd-sysusers /usr/lib/sysusers.d/gpushm.conf
+	check "systemd-sysusers makes the users" sh -c 'systemd-sysusers /usr/lib/sysusers.d/gpushm*.conf'
 	check "the socket starts" systemctl start gpushmd.socket
 	check "the socket alone starts no daemon" shows ActiveState inactive
 	check "a client starts the service" gpushmctl status
@@ -356,6 +377,21 @@ inside() {
 		check "it has a user of its own" exporter_is_nobody_else
 		check "stop the exporter" systemctl stop gpushm-exporter
 		check "stop the daemon once more" systemctl stop gpushmd.service
+	fi
+	if command -v gpushm-relay >/dev/null; then
+		check "the relay's configuration is good" gpushm-relay --check-config
+		check "the relay starts without the daemon" systemctl start gpushm-relay
+		check "a buffer that it may open" gpushmctl put --mode=0444 /test/w1.npy offered
+		check "it offers the buffer" soon relay_offers offered
+		check "it has a user of its own" relay_is_confined
+		check "it pulls, with that user" relay_pulls
+		check "stop the relay" systemctl stop gpushm-relay
+		check "the relay's socket starts it" systemctl start gpushm-relay.socket
+		check "and it offers the buffer again" soon relay_offers offered
+		check "what it has pulled stays" gpushmctl stat copy
+		check "stop the relay and its socket" systemctl stop gpushm-relay.socket gpushm-relay.service
+		check "nothing of it has failed" test "$(systemctl show gpushm-relay -p Result --value)" = success
+		check "stop the daemon for the last time" systemctl stop gpushmd.service
 	fi
 	check "the socket starts it again" gpushmctl status
 	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
