@@ -57,11 +57,16 @@ int places_add(struct places *p, struct url *u)
 	return place ? 0 : -ENOMEM;
 }
 
-static bool is_better(const struct place *a, const struct place *than, const struct place *avoid)
+static bool is_better(const struct places *p, const struct place *a, const struct place *than,
+		      const struct place *avoid)
 {
 	if (!than || than == avoid)
 		return true;
-	return a != avoid && a->active < than->active;
+	if (a == avoid)
+		return false;
+	if (p->together && a->active == than->active)
+		return a == p->latest;
+	return p->together ? a->active > than->active : a->active < than->active;
 }
 
 static struct place *choose(struct places *p, const struct place *avoid, uint64_t *ret_wait_ms)
@@ -81,7 +86,7 @@ static struct place *choose(struct places *p, const struct place *avoid, uint64_
 				*ret_wait_ms = place->busy_until_ms - now;
 			continue;
 		}
-		if (is_better(place, best, avoid))
+		if (is_better(p, place, best, avoid))
 			best = place;
 	}
 	return best;
@@ -111,6 +116,8 @@ void places_give(struct places *p, struct place *place)
 {
 	pthread_mutex_lock(&p->lock);
 	place->active--;
+	if (!place->bad && place->busy_until_ms <= clock_monotonic_ms())
+		p->latest = place;
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -27,6 +27,10 @@ struct places {
 	struct place *v[PLACES_MAX]; /* owned; a place stays until the end */
 	size_t n;
 	unsigned turn;
+	/* All readers go to one place while it serves them, rather than to many: a relay that pulls
+	 * takes others' turns there. */
+	bool together;
+	const struct place *latest; /* of those that served somebody; NULL */
 };
 
 void places_init(struct places *p);

@@ -197,5 +197,6 @@ int remote_set_relay(struct remote *r, const char *relay)
 		return remote_no_memory();
 	free(r->relay);
 	r->relay = line;
+	r->places.together = relay;
 	return 0;
 }
