@@ -27,14 +27,14 @@ TIMEOUT = 120  # seconds; to fail rather than to hang, never to be right
 class Relay:
     """A gpushm-relay that listens at a port of its own."""
 
-    def __init__(self, node: Node, config: str) -> None:
+    def __init__(self, node: Node, config: str, port: int = 0) -> None:
         self.node = node
         self.config = Path(tempfile.mkstemp(prefix="relay-", dir=node.daemon.folder)[1])
         self.config.write_text(config)
         self.log = self.config.with_suffix(".log")
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
-        self.start()
+        self.start(port)
 
     def start(self, port: int = 0) -> None:
         """Returns when it says where it listens. port: the one that it had, after a restart."""
@@ -112,7 +112,7 @@ class Node(Machine):
         self.authority = authority
         self.certificate = authority.issue(self.name, f"DNS:{self.name}", f"IP:{self.address}")
 
-    def relay(self, config: str = "", *, insecure: bool = False) -> Relay:
+    def relay(self, config: str = "", *, insecure: bool = False, port: int = 0) -> Relay:
         """Starts a relay with its certificate, or without TLS. config: the sections behind [relay]'s first keys."""
         if insecure:
             first = "[relay]\ninsecure=yes\n"
@@ -121,7 +121,7 @@ class Node(Machine):
             assert self.authority is not None
             first = f"[relay]\ncert={self.certificate.cert}\nkey={self.certificate.key}\n"
             first += f"client-ca={self.authority.cert}\n"
-        self._relays.append(Relay(self, first + config))
+        self._relays.append(Relay(self, first + config, port))
         return self._relays[-1]
 
     def ctl(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:

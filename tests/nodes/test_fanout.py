@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +43,8 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 
 
 def sha256(relay: Relay, name: str = "model") -> str:
-    """Of all that a relay sends."""
+    """Of all that a relay sends; it may hear of the buffer a moment after it was published."""
+    assert get(f"{relay.url}/v1/manifests/{name}", Prefer=f"wait={TIMEOUT}")[0] == 200
     status, _, body = get(relay.source(name))
     assert status == 200, body
     return hashlib.sha256(body).hexdigest()
@@ -50,6 +53,24 @@ def sha256(relay: Relay, name: str = "model") -> str:
 def await_here(node: Node, name: str = "model") -> None:
     """Until the buffer is published on that machine."""
     node.ctl("wait", name, "--timeout", TIMEOUT)
+
+
+def digest(node: Node, name: str = "model") -> str:
+    """Of the contents of a buffer."""
+    return str(node.attributes(name)["model"]["digest"])
+
+
+def await_content(node: Node, content: str) -> None:
+    """Until the model on that machine has this digest."""
+    with node.start(
+        *[BUILD / "gpushmctl", "watch", "model", "--timeout", TIMEOUT], env=node.env, stdout=subprocess.PIPE
+    ) as watch:
+        assert watch.stdout is not None
+        for _ in watch.stdout:
+            if digest(node) == content:
+                watch.kill()
+                return
+    raise AssertionError("the generation has not come")
 
 
 def finish(nodes: list[Node], model: Path, name: str = "model") -> None:
@@ -71,9 +92,172 @@ def test_a_relay_pulls_a_buffer_and_offers_it(machine: Callable[..., Node], mode
     finish([b], file)
     finish([c], file, "renamed")
     # Equal on all machines, so that ranges of several of them mix.
-    tags = {get(r.source(n), Range="bytes=0-0")[1]["etag"] for r, n in [(first, "model"), (second, "model"), (third, "renamed")]}
+    tags = {
+        get(r.source(n), Range="bytes=0-0")[1]["etag"]
+        for r, n in [(first, "model"), (second, "model"), (third, "renamed")]
+    }
     assert len(tags) == 1
     assert sha256(first) == sha256(second) == sha256(third, "renamed")
+
+
+def announced(url: str, since: int) -> dict[str, str]:
+    """The header of a relay that says where it offers the file."""
+    return {"Gpushm_Relay": f"{url}; since={since}"}
+
+
+def slow_pull(machine: Callable[..., Node], file: Path) -> tuple[Node, Relay, Node, Relay]:
+    """A source whose link is slow, and a relay that has some blocks of it and gets the others."""
+    a, b = machine(), machine()
+    first = offer(a, file)
+    assert get(f"{first.url}/v1/manifests/model")[0] == 200
+    a.limit(up="40mbit")
+    second = pulling(b, first.source("model"))
+    status, _, body = get(f"{second.url}/v1/manifests/model", Prefer="wait=60")
+    assert status == 200
+    assert json.loads(body)["complete"] is False
+    return a, first, b, second
+
+
+LATER, EARLIER = 99999999999999, 1
+MINE = "http://10.83.255.254:1/v1/buffers/model"  # pytest's own address
+
+
+def test_a_block_that_is_not_here_yet_is_waited_for(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    file = model(12 * MB)
+    _, _, b, second = slow_pull(machine, file)
+    for headers in ({}, announced(MINE, LATER)):
+        status, _, body = get(second.source("model"), Range=f"bytes=-{MB}", **headers)
+        assert status == 206
+        assert body == file.read_bytes()[-MB:]
+    finish([b], file)
+
+
+def test_who_began_earlier_does_not_wait_but_is_sent_on(
+    machine: Callable[..., Node], model: Callable[..., Path]
+) -> None:
+    file = model(12 * MB)
+    _, _, b, second = slow_pull(machine, file)
+    status, headers, body = get(second.source("model"), Range=f"bytes=-{MB}", **announced(MINE, EARLIER))
+    assert status == 503, body
+    assert headers["retry-after"] == "1"
+    assert "link" not in headers
+    # What it has is served: the header is always there.
+    assert get(second.source("model"), Range="bytes=0-99", **announced(MINE, EARLIER))[0] == 206
+    # The one that was sent away is known from now on.
+    other = get(second.source("model"), Range=f"bytes=-{MB}", **announced("http://10.83.255.254:2/v1/buffers/y", 2))
+    assert other[1]["link"] == f"<{MINE}>; rel=duplicate"
+    finish([b], file)
+
+
+def test_a_machine_can_announce_itself_only(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    file = model(MB)
+    a = machine()
+    first = offer(a, file)
+    tag = get(first.source("model"), Range="bytes=0-0")[1]["etag"]
+
+    def mirrors() -> list[str]:
+        found: list[str] = json.loads(get(f"{first.url}/v1/manifests/model")[2])["mirrors"]
+        return found
+
+    for url in ("http://10.83.0.77:1/v1/buffers/model", "http://victim/v1/buffers/model", "nonsense"):
+        get(first.source("model"), Range=f"bytes={MB // 2}-", **announced(url, 0))
+        get(f"{first.url}/v1/manifests/model", If_None_Match=tag, **announced(url, 0))
+    assert mirrors() == []
+    # Another generation is no mirror of this one.
+    get(f"{first.url}/v1/manifests/model", If_None_Match='"other"', **announced(MINE, 0))
+    assert mirrors() == []
+    assert get(f"{first.url}/v1/manifests/model", If_None_Match=tag, **announced(MINE, 0))[0] == 304
+    assert mirrors() == [MINE]
+
+
+def test_a_busy_relay_names_others(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    file = model(MB)
+    a, b = machine(), machine()
+    first = offer(a, file, "max-transfers=1\n")
+    url = f"{MINE}-too"
+    assert get(first.source("model"), Range=f"bytes={MB // 2}-", **announced(url, 0))[0] == 206
+    # That one has its turn for another moment.
+    out = b.run("curl", "-si", "-r", f"{MB // 2}-", first.source("model"), text=False).stdout
+    assert out.startswith(b"HTTP/1.1 503 ")
+    assert f"Link: <{url}>; rel=duplicate".encode() in out
+    assert b"Retry-After: 1" in out
+    # curl comes again by itself.
+    args = ["curl", "-s", "--retry", "20", "--retry-delay", "1", "-o", b.daemon.folder / "out", "-w", "%{http_code}"]
+    assert b.run(*args, first.source("model")).stdout.endswith("200")
+
+
+def test_a_source_that_goes_away_comes_back(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    file = model(16 * MB)
+    a, first, b, second = slow_pull(machine, file)
+    c = machine()
+    pulling(c, first.source("model"))
+    first.end(signal.SIGKILL)
+    a.unlimit()
+    first.start(first.port)
+    finish([b, c], file)
+    assert second.process is not None
+    assert second.process.poll() is None
+
+
+def test_others_go_on_when_a_machine_of_the_chain_dies(
+    machine: Callable[..., Node], model: Callable[..., Path]
+) -> None:
+    file = model(16 * MB)
+    a, first, b, second = slow_pull(machine, file)
+    c = machine()
+    third = pulling(c, first.source("model"), config="")
+    get(f"{third.url}/v1/manifests/model", Prefer="wait=60")
+    second.end(signal.SIGKILL)
+    a.unlimit()
+    finish([c], file)
+    second.start(second.port)
+    finish([b], file)
+
+
+def test_a_daemon_that_is_killed_during_a_pull(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    file = model(16 * MB)
+    a, _, b, second = slow_pull(machine, file)
+    b.daemon.kill()
+    b.daemon.start()
+    a.unlimit()
+    finish([b], file)
+    assert sha256(second) == hashlib.sha256(get(second.source("model"))[2]).hexdigest()
+
+
+def test_relays_that_pull_from_each_other(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    file = model(6 * MB)
+    a, b = machine(), machine()
+    port = 19401
+    first = pulling(a, f"http://{b.address}:{port}/v1/buffers/model")
+    second = b.relay(
+        f"[pull model]\nsource={first.source('model')}\n[pull own]\nsource=http://{b.address}:{port}/v1/buffers/own\n",
+        insecure=True,
+        port=port,
+    )
+    a.ctl("load", file, "model")
+    finish([b], file)
+    b.ctl("load", file, "own")
+    assert sha256(second, "own") == sha256(first)
+
+
+def test_followers_get_generation_after_generation(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
+    nodes = [machine() for _ in range(4)]
+    a = nodes[0]
+    first = offer(a, model(5 * MB, "generation0"))
+    tail = pulling(nodes[1], first.source("model"), more="follow=yes\n")
+    pulling(nodes[2], first.source("model"), more="follow=yes\n")
+    # A follower of a follower.
+    pulling(nodes[3], tail.source("model"), more="follow=yes\n")
+    contents = set()
+    for i in range(1, 5):
+        file = model(5 * MB, f"generation{i}", seed=i)
+        a.ctl("load", "--replace", file, "model")
+        content = digest(a)
+        contents.add(content)
+        for node in nodes[1:]:
+            await_content(node, content)
+        finish(nodes[1:], file)
+    assert len(contents) == 4
 
 
 def fill(machine: Callable[..., Node], file: Path, n: int, rate: str, config: str) -> tuple[float, list[int], Node]:
@@ -105,6 +289,8 @@ def test_eight_machines_take_less_than_three_and_a_half_rounds(
     file = model(40 * MB)
     one, _, _ = fill(machine, file, 1, "160mbit", config)
     eight, sent, _ = fill(machine, file, 8, "160mbit", config)
-    print(f"one {one:.2f} s, eight {eight:.2f} s: {eight / one:.2f} rounds; the source sent {sent[0] / 40 / MB:.2f} files")
+    print(
+        f"one {one:.2f} s, eight {eight:.2f} s: {eight / one:.2f} rounds; the source sent {sent[0] / 40 / MB:.2f} files"
+    )
     print([round(s / 40 / MB, 2) for s in sent])
     assert eight < 3.5 * one
