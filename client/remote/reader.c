@@ -161,7 +161,8 @@ static int check_whole(struct remote_reader *rr, struct remote *r, struct trial 
 			      "it sends no parts and says no version of the file, so that what "
 			      "a broken connection has cost can't be asked for again");
 	/* The file is the same, so the server does not understand the validator. */
-	if (!atomic_exchange(&r->no_if_range, true)) {
+	if (rr->asked_if_range) {
+		r->no_if_range = true;
 		t->fate = FATE_AGAIN;
 		return remote_fail(EPROTO, "%s: the server ignores If-Range", f->at.name);
 	}
@@ -240,7 +241,10 @@ static int ask_place(struct remote_reader *rr, struct remote *r, const struct ur
 		.headers = { r->relay },
 		.stall_ms = r->stall_ms,
 	};
-	int error = fetch_begin(rr->fetch, &ask, u, t->stop, &t->fate);
+	int error;
+
+	rr->asked_if_range = ask.if_range[0] != '\0';
+	error = fetch_begin(rr->fetch, &ask, u, t->stop, &t->fate);
 
 	return error < 0 ? error : check_reply(rr, r, first, last, t);
 }

@@ -32,6 +32,7 @@ struct remote_reader {
 	struct place *place;   /* where it comes from; taken */
 	struct place *last;    /* where the last bytes came from; of last_of */
 	const struct remote *last_of;
+	bool asked_if_range;
 	uint64_t at, end; /* the reply's next byte, and behind its last one */
 	/* remote_expect(); the file is compared and not used. */
 	const struct remote *expected_of;
