@@ -119,8 +119,7 @@ class Node(Machine):
         else:
             assert self.certificate is not None
             assert self.authority is not None
-            first = f"[relay]\ncert={self.certificate.cert}\nkey={self.certificate.key}\n"
-            first += f"client-ca={self.authority.cert}\n"
+            first = f"[relay]\ncert={self.certificate.cert}\nkey={self.certificate.key}\nca={self.authority.cert}\n"
         self._relays.append(Relay(self, first + config, port))
         return self._relays[-1]
 
