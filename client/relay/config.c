@@ -49,6 +49,7 @@ static const struct key relay_keys[] = {
 	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
 	CONFIG("insecure", insecure, TYPE_YES, 0, 0),
 	CONFIG("nixl", nixl, TYPE_YES, 0, 0),
+	CONFIG("nixl-gpu", nixl_gpu, TYPE_YES, 0, 0),
 	CONFIG("nixl-idle", nixl_idle, TYPE_SECONDS, 1, 3600),
 	CONFIG("advertise", advertise, TYPE_TEXT, 0, 0),
 	CONFIG("max-connections", max_connections, TYPE_COUNT, 1, 16384),

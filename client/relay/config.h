@@ -39,6 +39,7 @@ struct config {
 	char *advertise;    /* owned: "https://HOST:PORT"; NULL: nothing */
 	uint32_t nixl_idle; /* seconds without a request that end a session */
 	bool nixl;	    /* POST /v1/nixl/NAME */
+	bool nixl_gpu;	    /* network cards read GPUs */
 	bool insecure;	    /* other addresses than loopback without mutual TLS */
 	uint32_t max_connections, max_connections_per_address;
 	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */

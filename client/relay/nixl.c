@@ -58,7 +58,9 @@ static struct list sessions = { &sessions, &sessions };
 static struct list regions = { &regions, &regions };
 static struct list ended = { &ended, &ended }; /* regions without a session */
 static unsigned n_sessions;
+/* Of the configuration. */
 static unsigned idle_s = 60;
+static bool reads_gpus;
 
 /* ---- regions ---- */
 
@@ -76,9 +78,9 @@ static struct region *region_free(struct region *r)
 	return NULL;
 }
 
-/* False: its bytes can't be read as they lie there. A GPU is read without a detour where a network
- * card can do that: NIXL over TCP would copy each piece through the processor, far slower than a
- * ring. */
+/* False: its bytes can't be read as they lie there. A GPU is read without a detour only where its
+ * user says that network cards can: NIXL over TCP would copy each piece through the processor, far
+ * slower than a ring. */
 static bool find_memory(const struct mapping *m, struct nixl_memory *ret)
 {
 	void *device = gpushm_buffer_device_ptr(m->buffer);
@@ -89,7 +91,7 @@ static bool find_memory(const struct mapping *m, struct nixl_memory *ret)
 		.address = (uintptr_t)(m->host ? m->host : device),
 		.bytes = gpushm_buffer_bytes(m->buffer),
 	};
-	return m->plain && ret->address && ret->bytes > 0 && (m->host || nixl_has_rdma());
+	return m->plain && ret->address && ret->bytes > 0 && (m->host || reads_gpus);
 }
 
 static int start(struct region *r)
@@ -524,6 +526,7 @@ void nixl_prepare(const struct config *c)
 	if (!c->nixl)
 		return;
 	idle_s = c->nixl_idle;
+	reads_gpus = c->nixl_gpu;
 	/* UCX would print a backtrace and wait for a debugger. */
 	setenv("UCX_ERROR_SIGNALS", "", 0);
 	if (nixl_library(&l) < 0)

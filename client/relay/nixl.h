@@ -2,9 +2,10 @@
  *
  * POST /v1/nixl/NAME: lets a puller read a buffer by NIXL, instead of GET /v1/buffers/NAME.
  *
- * A buffer in host memory is registered as it is mapped, once for all its pullers. Others, which
- * lie in a GPU without RDMA, are still being pulled, or have strides, are read through a ring of
- * host memory that the puller's requests fill: one ring for a session.
+ * A buffer in host memory is registered as it is mapped, once for all its pullers; one of a GPU if
+ * the configuration says that network cards read GPUs (nixl-gpu). Others, and those that are still
+ * being pulled or have strides, are read through a ring of host memory that the puller's requests
+ * fill: one ring for a session.
  *
  * Sessions are bounded in number, and end when no request has named them for a minute: a puller
  * that vanishes holds neither memory nor the buffer for longer. Any connection that may read the

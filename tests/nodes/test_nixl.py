@@ -394,6 +394,26 @@ def test_an_interrupt_waits_for_nixl(
     gone()
 
 
+GPU = "[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n"
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_gpu_is_served_wrong(
+    machine: Callable[..., Node], model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, direct: bool
+) -> None:
+    """Over our own libcuda.so.1: through a ring, or registered as it is."""
+    if not (BUILD / "fakecuda" / "libcuda.so.1").exists():
+        pytest.skip("no fakecuda")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(BUILD.resolve() / "fakecuda"))
+    node, other = machine(pools=GPU), machine(pools=GPU)
+    node.ctl("load", model(9 * MIB), "m")
+    relay = node.relay("nixl=yes\n" + ("nixl-gpu=yes\n" if direct else ""), insecure=True)
+    grant = begin(relay)
+    assert ("pieces" in grant) == grant["memory"]["gpu"] == direct
+    pull(other, relay)
+    assert same(node, other)
+
+
 def test_tls_and_certificates_are_passed_over(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
     """Metadata travel over the connection with both certificates."""
     node, other = fleet(2)
