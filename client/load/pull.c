@@ -28,6 +28,7 @@
 #define MANIFESTS "/v1/manifests/"
 #define GENERATIONS_MAX 8u /* that are begun, before a pull gives up */
 #define POLL_S 50u	   /* of one request: proxies end a reply that does not come in a minute */
+#define MISSING_S 1u	   /* a relay knows a buffer some ms after it was published */
 #define AGAIN_MS 1000u	   /* between two requests that were not waited for */
 #define PATIENCE_S 3u	   /* of a request that is made again anyway */
 #define STEP_MS 100
@@ -179,6 +180,7 @@ static int get_manifest(const struct pull *p, struct manifest *ret)
 {
 	const struct remote_request q = {
 		.url = p->place.manifest,
+		.wait_s = MISSING_S,
 		.max_bytes = MANIFEST_BYTES_MAX,
 		.relay = p->observer ? p->observer->relay : NULL,
 		.options = p->load.remote,

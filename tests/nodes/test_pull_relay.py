@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Pulls from a real relay: through several machines, and with each part of it killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from here import BUILD, TIMEOUT, Here, Relay
+
+pytestmark = pytest.mark.skipif(not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built")
+
+SIZE = 24 << 20
+SLOW = "max-rate=24M\n"  # so that there is a middle of a transfer
+
+
+def write(
+    path: Path, size: int = SIZE, seed: int = 0, metadata: dict[str, str] | None = None, *, aligned: bool = True
+) -> Path:
+    """A model. If it is not aligned, a relay's file has its tensors in another order."""
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    at = 0
+    for name, dtype, bytes_each, share in (
+        ("embed.weight", "BF16", 2, 0.5),
+        ("none", "F32", 4, 0),
+        ("odd", "I8", 1, 0.001),
+        ("head.weight", "F32", 4, 0.4),
+    ):
+        count = int(size * share) // 8 * 8 + (0 if aligned or not share else 1)
+        count //= bytes_each if aligned else 1
+        header[name] = {"dtype": dtype, "shape": [count], "data_offsets": [at, at + count * bytes_each]}
+        at += count * bytes_each
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + random.Random(seed).randbytes(at))
+    return path
+
+
+@pytest.fixture
+def machines() -> Iterator[Callable[..., tuple[Here, Relay]]]:
+    """Makes a machine with a relay."""
+    made: list[tuple[Here, Relay]] = []
+
+    def make(config: str = "", pools: str = "[pool host]\nkind=host\nsize=256M\n", **env: str) -> tuple[Here, Relay]:
+        here = Here(pools, **env)
+        made.append((here, Relay(here, config)))
+        return made[-1]
+
+    yield make
+    for here, relay in made:
+        if relay.running.process.returncode is None:
+            relay.end(signal.SIGKILL)
+        here.daemon.remove()
+
+
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def get(relay: Relay, name: str) -> tuple[bytes, str]:
+    """The file, and its ETag. A relay knows a buffer some ms after it was published."""
+    manifest = relay.source(name).replace("/buffers/", "/manifests/")
+    opener.open(urllib.request.Request(manifest, headers={"Prefer": "wait=30"}), timeout=TIMEOUT).close()
+    with opener.open(relay.source(name), timeout=TIMEOUT) as reply:
+        return reply.read(), reply.headers["ETag"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "aligned"),
+    [(None, True), ({"alias": "head.weight", "format": "pt"}, True), ({"long": "ä" * 900}, True), (None, False)],
+)
+def test_a_file_is_the_same_through_three_machines(
+    machines: Callable[..., tuple[Here, Relay]], tmp_path: Path, metadata: dict[str, str] | None, aligned: bool
+) -> None:
+    source = write(tmp_path / "m.safetensors", 16 << 20, metadata=metadata, aligned=aligned)
+    (a, at_a), (b, at_b), (c, at_c) = machines(), machines(), machines()
+    a.ctl("load", "-q", "--attr=stage=prod", source, "m")
+    file, etag = get(at_a, "m")
+    assert not aligned or file[-8000000:] == source.read_bytes()[-8000000:]
+    b.ctl("pull", "-q", at_a.source("m"))
+    c.ctl("pull", "-q", at_b.source("m"), "here/m")
+    for here, relay, name in ((b, at_b, "m"), (c, at_c, "here/m")):
+        assert get(relay, name) == (file, etag)
+        here.ctl("verify", "-q", name)
+        assert here.attributes(name)["stage"] == "prod"
+        assert here.attributes(name)["gpushm.etag"] == etag
+        here.ctl("pull", "-q", "--if-missing", at_a.source("m"), name)
+        if not aligned:
+            continue
+        # All of it is what was loaded first.
+        assert here.attributes(name)["gpushm.content"] == a.attributes("m")["gpushm.content"]
+        told = json.loads(here.ctl("load", "--json", "--if-missing", source, name).stdout)
+        assert told["attached"]
+
+
+def test_a_gpus_buffer_goes_to_a_gpu(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+    if not (BUILD / "fakecuda").exists():
+        pytest.skip("no driver stands in for a GPU's")
+    pools, driver = "[pool gpu0]\nkind=vmm\ndevice=0\nsize=256M\n", {"LD_LIBRARY_PATH": str(BUILD / "fakecuda")}
+    (a, at_a), (b, at_b) = machines(pools=pools, **driver), machines(pools=pools, **driver)
+    a.ctl("load", "-q", "--pool=gpu0", write(tmp_path / "m.safetensors"), "m")
+    b.ctl("pull", "-q", "--pool=gpu0", "--verify", at_a.source("m"))
+    assert b.stat("m")["kind"] == "vmm"
+    assert get(at_a, "m") == get(at_b, "m")
+
+
+# ---- kills ----
+
+
+def middle(rng: random.Random, pulling: Any) -> None:
+    """Some moment of a transfer of half a second."""
+    with suppress(subprocess.TimeoutExpired):
+        pulling.process.wait(rng.uniform(0.02, 0.5))
+
+
+def test_a_relay_that_is_killed_and_starts_again(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+    a, at_a = machines(SLOW)
+    b, _ = machines()
+    a.ctl("load", "-q", write(tmp_path / "m.safetensors"), "m")
+    pull = b.start("pull", at_a.source("m"))
+    middle(random.Random(1), pull)
+    at_a.end(signal.SIGKILL)
+    at_a.start()
+    middle(random.Random(2), pull)
+    at_a.end(signal.SIGTERM)
+    at_a.start()
+    assert pull.wait() == 0, list(pull.lines["err"].queue)
+    b.ctl("verify", "-q", "m")
+
+
+def test_a_buffer_that_is_replaced_while_it_is_pulled(
+    machines: Callable[..., tuple[Here, Relay]], tmp_path: Path
+) -> None:
+    a, at_a = machines(SLOW)
+    b, _ = machines()
+    files = [write(tmp_path / f"{i}.safetensors", seed=i) for i in range(3)]
+    a.ctl("load", "-q", files[0], "m")
+    pull = b.start("pull", at_a.source("m"))
+    for file in files[1:]:
+        middle(random.Random(3), pull)
+        a.ctl("load", "-q", "--replace", file, "m")
+    assert pull.wait() == 0, list(pull.lines["err"].queue)
+    b.ctl("verify", "-q", "m")
+    # One of the three: never a mixture.
+    found = b.data_of("m", tmp_path)
+    assert found in [file.read_bytes()[-len(found) :] for file in files]
+
+
+def test_follow_through_generations_and_deaths(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+    a, at_a = machines()
+    b, _ = machines()
+    follow = b.start("pull", "--follow", "--json", at_a.source("m"))
+    assert "m" in follow.line("err")
+    for seed in range(4):
+        a.ctl("load", "-q", "--replace", write(tmp_path / "m.safetensors", 4 << 20, seed), "m")
+        told = json.loads(follow.line())
+        assert told["digest"] == a.attributes("m")["gpushm.content"]
+    # The relay dies; a generation comes while it is away.
+    at_a.end(signal.SIGKILL)
+    a.ctl("load", "-q", "--replace", write(tmp_path / "m.safetensors", 4 << 20, 7), "m")
+    at_a.start()
+    assert json.loads(follow.line())["digest"] == a.attributes("m")["gpushm.content"]
+    # The daemon there dies, and what it had.
+    a.daemon.kill()
+    a.daemon.start()
+    a.ctl("load", "-q", write(tmp_path / "m.safetensors", 4 << 20, 8), "m")
+    assert json.loads(follow.line())["digest"] == a.attributes("m")["gpushm.content"]
+    # The daemon here dies, and what it had.
+    b.daemon.kill()
+    b.daemon.start()
+    assert json.loads(follow.line())["digest"] == a.attributes("m")["gpushm.content"]
+    assert b.names() == ["m"]
+    assert follow.end() == -signal.SIGINT
+    b.ctl("verify", "-q", "m")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(10))
+def test_any_part_is_killed_at_any_moment(
+    machines: Callable[..., tuple[Here, Relay]], tmp_path: Path, seed: int
+) -> None:
+    """Whatever dies, the buffer is there and right, or it is not there."""
+    rng = random.Random(seed)
+    a, at_a = machines(SLOW)
+    b, _ = machines()
+    path = write(tmp_path / "m.safetensors")
+    a.ctl("load", "-q", path, "m")
+    want = get(at_a, "m")
+    begin = time.monotonic()
+    while time.monotonic() - begin < 6:
+        pull = b.start("pull", *rng.choice([[], ["--if-missing"], ["--replace"]]), at_a.source("m"))
+        middle(rng, pull)
+        victim = rng.choice(["pull", "relay", "relay stops", "there", "here", "none"])
+        how = rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+        if victim == "pull" and pull.process.poll() is None:
+            pull.process.send_signal(how)
+        elif victim.startswith("relay"):
+            at_a.end(signal.SIGKILL if victim == "relay" else signal.SIGTERM)
+            at_a.start()
+        elif victim in ("there", "here"):
+            (a if victim == "there" else b).daemon.kill()
+            (a if victim == "there" else b).daemon.start()
+            if victim == "there":
+                a.ctl("load", "-q", path, "m")
+        status = pull.wait()
+        errors = list(pull.lines["err"].queue)
+        assert status in (0, 1, 3, 4, -how), (victim, errors)
+        if status == 0:
+            b.ctl("verify", "-q", "m")
+            assert get(at_a, "m") == want
+        if b.names():
+            assert b.names() == ["m"]
+            b.ctl("verify", "-q", "m")
+            b.ctl("rm", "-q", "m")
