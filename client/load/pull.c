@@ -400,7 +400,7 @@ int gpushm_pull_wait(const char *source, const char *content,
 
 	read_remote(remote, &w.remote);
 	/* The request is made again anyway, and why it fails should be known soon. */
-	if (!w.remote.patience_s)
+	if (!w.remote.patience_s || w.remote.patience_s > PATIENCE_S)
 		w.remote.patience_s = PATIENCE_S;
 	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &w.deadline))
 		w.deadline = UINT64_MAX;

@@ -17,6 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 
 from daemon import BUILD, Daemon
+from namespaces import die_with_parent
 
 TIMEOUT = 60  # to fail rather than to hang
 CTL = BUILD / "gpushmctl"
@@ -71,7 +72,14 @@ class Running:
     """A command that runs. Lines of its output come as they are written."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
         self.lines: dict[str, queue.Queue[str]] = {"out": queue.Queue(), "err": queue.Queue()}
         self._threads = [
             threading.Thread(target=self._read, args=(stream, self.lines[name]), daemon=True)
@@ -113,9 +121,7 @@ class Relay:
 
     def start(self) -> None:
         """Returns when it listens; after a restart at the port that it had."""
-        self.config.write_text(
-            f"[relay]\nlisten=127.0.0.1:{self.port}\nsocket={self.of.daemon.socket}\n{self.more}"
-        )
+        self.config.write_text(f"[relay]\nlisten=127.0.0.1:{self.port}\nsocket={self.of.daemon.socket}\n{self.more}")
         self.running = Running([str(BUILD / "gpushm-relay"), "--config", str(self.config)], self.of.env)
         lines = []
         while not (found := re.search(r"http://127.0.0.1:(\d+)", lines[-1] if lines else "")):

@@ -14,6 +14,7 @@ import pytest
 from fake_relay import BLOCK, FakeRelay, Generation, Handler
 from here import BUILD, TIMEOUT, Here
 
+
 @pytest.fixture(scope="module")
 def machine_here() -> Iterator[Here]:
     found = Here()
@@ -174,9 +175,7 @@ def test_a_block_that_is_wrong_once_is_read_again(here: Here, relay: FakeRelay, 
 def test_a_block_that_stays_wrong_is_an_error_with_its_place(here: Here, relay: FakeRelay) -> None:
     header = len(relay.generation.header)  # type: ignore[union-attr]
     wrong = header + BLOCK + 5
-    relay.edit_range = lambda begin, data: (
-        flip(data, wrong - begin) if begin <= wrong < begin + len(data) else data
-    )
+    relay.edit_range = lambda begin, data: flip(data, wrong - begin) if begin <= wrong < begin + len(data) else data
     text = here.ctl("pull", relay.url, code=1).stderr
     assert "127.0.0.1" in text
     assert "block 1" in text
@@ -290,6 +289,7 @@ def test_another_generation_in_the_middle_begins_again(here: Here, relay: FakeRe
 
 def test_a_name_that_always_changes_is_given_up(here: Here, relay: FakeRelay) -> None:
     seeds = iter(range(1, 1000))
+
     def lie(handler: Handler, first: int | None) -> bool:
         if first is not None:
             relay.generation = Generation(1000, seed=next(seeds))

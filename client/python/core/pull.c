@@ -113,6 +113,19 @@ static void wait_done(struct wait_ask *a)
 	load_remote_done(&a->remote);
 }
 
+/* For "O&": an attribute of a buffer is bytes. */
+static int content_arg(PyObject *o, void *ret)
+{
+	const char **text = ret;
+
+	if (o == Py_None)
+		return 1;
+	if (!PyBytes_Check(o))
+		return args_text(o, "content", text) == 0;
+	*text = PyBytes_AsString(o);
+	return *text != NULL;
+}
+
 PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "source", "content", "timeout", "token_file",
@@ -121,8 +134,8 @@ PyObject *pull_wait(PyObject *module, PyObject *args, PyObject *kwargs)
 	PyObject *source, **paths = a.remote.paths;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|z$O&O&O&O&O&:pull_wait", (char **)names,
-					 &source, &a.content, deadline_arg, &a.timeout,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&O&O&O&O&:pull_wait", (char **)names,
+					 &source, content_arg, &a.content, deadline_arg, &a.timeout,
 					 load_path_arg, &paths[0], load_path_arg, &paths[1],
 					 load_path_arg, &paths[2], load_path_arg, &paths[3]) ||
 	    args_text(source, "source", &a.source) < 0 || load_library() < 0)
@@ -151,14 +164,15 @@ PyMethodDef pull_functions[] = {
 	  "pull($self, source, name=None, *, pool=None, mode=0o600, transient=False, attrs=None,\n"
 	  "     wait=0, gid=None, device=None, verify=False, if_missing=False, replace=False,\n"
 	  "     timeout=None, via='https', token_file=None, ca=None, cert=None, key=None,\n"
-	  "     threads=0, progress=None)\n--\n\n"
+	  "     patience=0, threads=0, progress=None)\n--\n\n"
 	  "Loads a buffer that another machine has, from its gpushm-relay(8), and opens it: a\n"
 	  "Buffer with the same arrays, digest and attributes. Each block is compared with its\n"
 	  "digest while it comes.\n\n"
 	  "source: 'HOST/NAME', 'HOST:PORT/NAME', or a URL 'https://HOST:PORT/v1/buffers/NAME'.\n"
 	  "name: of the new buffer; None is the same as there. pool, mode, transient, attrs,\n"
 	  "wait, gid, device: as create(). verify, if_missing, replace, timeout, threads,\n"
-	  "progress: as load(). via: 'nixl' moves the bytes by NVIDIA's NIXL, which uses RDMA.\n\n"
+	  "patience, progress: as load(). via: 'nixl' moves the bytes by NVIDIA's NIXL, which\n"
+	  "uses RDMA where there is some.\n\n"
 	  "ca: a file of the certificates that sign the relay's; cert, key: what this process\n"
 	  "shows; token_file: a file with a bearer token. None is what the environment says:\n"
 	  "GPUSHM_TLS_CA, GPUSHM_TLS_CERT, GPUSHM_TLS_KEY, GPUSHM_TOKEN_FILE.\n\n"

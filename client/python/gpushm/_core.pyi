@@ -650,7 +650,7 @@ verify = _common.verify
 
 def pull_wait(
     source: str,
-    content: str | None = None,
+    content: str | bytes | None = None,
     *,
     timeout: float | None = None,
     token_file: Path | None = None,
