@@ -54,7 +54,12 @@ made=$(sed -n 's|^ *\(sed .*\) /etc/gpushm/\(gpushm-relay.conf\) >.*|\1 '$relay'
 POD_IP=10.1.2.3 sh -ec "$made" >"$folder/relay.conf" || wrong "$relay/daemonset.yaml: its container does not start"
 grep -q "^advertise=https://10-1-2-3.$name:" "$folder/relay.conf" || wrong "$relay/daemonset.yaml: does not name the pod"
 sed -i 's/^#\([[a-z]\)/\1/' "$folder/relay.conf" # with the examples
-if [ -x "$build/gpushm-relay" ]; then
+if [ -x "$build/gpushm-relay" ] && command -v openssl >/dev/null; then
+	mkdir "$folder/tls"
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=lint \
+		-keyout "$folder/tls/tls.key" -out "$folder/tls/tls.crt" 2>/dev/null
+	cp "$folder/tls/tls.crt" "$folder/tls/ca.crt"
+	sed -i "s|/etc/gpushm/tls|$folder/tls|" "$folder/relay.conf"
 	"$build/gpushm-relay" --check-config --config "$folder/relay.conf" >"$folder/said" 2>&1 ||
 		wrong "$relay/gpushm-relay.conf: $(cat "$folder/said")"
 fi

@@ -152,11 +152,12 @@ def test_what_the_readme_says_of_relays_fails(machine: Callable[..., Node], mode
     text = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + text
     done = node.run("bash", "-eu", "-c", text, check=False, env=env, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
-    assert node.attributes("copy")["attrs"] == node.attributes("llm")["attrs"]
+    digests = [node.attributes(name)["attrs"]["gpushm.content"] for name in ("llm", "copy")]
+    assert digests[0] == digests[1]
     assert (folder / "digits.safetensors").stat().st_size > 1 << 20
 
 
-def test_the_configuration_of_the_page_has_an_error(tmp_path: Path) -> None:
+def test_the_configuration_of_the_page_has_an_error(tmp_path: Path, authority: Authority) -> None:
     program = BUILD / "gpushm-relay"
     if not program.exists():
         pytest.skip("no gpushm-relay")
@@ -164,8 +165,10 @@ def test_the_configuration_of_the_page_has_an_error(tmp_path: Path) -> None:
     blocks = re.findall(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.MULTILINE | re.DOTALL)
     found = [b.replace(r"\e", "\\") for b in blocks if b.startswith("[relay]")]
     assert len(found) == 2
+    made = authority.issue("page", "DNS:page")
     for block in found:
-        (tmp_path / "conf").write_text(block)
+        block = block.replace("/etc/gpushm/relay.pem", str(made.cert)).replace("/etc/gpushm/relay.key", str(made.key))
+        (tmp_path / "conf").write_text(block.replace("/etc/gpushm/ca.pem", str(authority.cert)))
         done = subprocess.run(
             [program, "--check-config", "--config", tmp_path / "conf"], capture_output=True, text=True, timeout=TIMEOUT
         )
@@ -183,15 +186,12 @@ def test_machines_that_share_a_certificate_are_no_mirrors(
     source.ctl("load", model(1 << 20), "llama")
     relay = source.relay("[allow *.relays.example]\noffer=*\n")
 
-    def ask(host: str) -> list[str]:
-        found = other.run(
-            *["curl", "-sS", "--cacert", authority.cert, "--cert", shared.cert, "--key", shared.key, "--header"],
-            f"Gpushm-Relay: https://{host}:1/v1/buffers/llama",
-            f"{relay.url}/v1/manifests/llama",
-        )
-        mirrors: list[str] = json.loads(found.stdout).get("mirrors", [])
-        return mirrors
+    def ask(*headers: str) -> str:
+        words = ["curl", "-sS", "--cacert", authority.cert, "--cert", shared.cert, "--key", shared.key]
+        words += [word for header in headers for word in ("--header", header)]
+        return str(other.run(*words, f"{relay.url}/v1/manifests/llama").stdout)
 
+    etag = json.loads(ask())["etag"]
     for host in ("a.relays.example", "a.b.relays.example", "relays.example", ".relays.example", "arelays.example"):
-        ask(host)
-    assert ask("nobody.example") == ["https://a.relays.example:1/v1/buffers/llama"]
+        assert ask(f"If-None-Match: {etag}", f"Gpushm-Relay: https://{host}:1/v1/buffers/llama") == ""
+    assert json.loads(ask())["mirrors"] == ["https://a.relays.example:1/v1/buffers/llama"]
