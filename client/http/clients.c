@@ -254,11 +254,13 @@ static void share_out(size_t replies)
 
 void clients_end_slow(void)
 {
-	uint64_t now = clock_monotonic_ns();
 	size_t replies = 0;
 	struct client *c;
+	uint64_t now;
 
 	pthread_mutex_lock(&lock);
+	/* Not before: no client's time may be later. */
+	now = clock_monotonic_ns();
 	list_foreach (c, &clients, link) {
 		look_at(c, now);
 		replies += c->state == REPLY;

@@ -7,34 +7,46 @@
 
 #include "client/gpushm_private.h"
 
+#include <stdbool.h>
+
 void daemon_link_init(struct daemon_link *l, const char *socket)
 {
 	*l = (struct daemon_link){ .socket = socket };
 	pthread_mutex_init(&l->lock, NULL);
 }
 
-int daemon_link_take(struct daemon_link *l, struct gpushm **ret)
+/* The daemon has gone, or is another one now. */
+static bool is_broken(int result)
 {
-	int r = 0;
+	return result == -ECONNRESET || result == -ECONNREFUSED || result == -EPROTO ||
+	       result == -EPIPE || result == -ESTALE;
+}
 
-	pthread_mutex_lock(&l->lock);
-	if (!l->c)
-		r = gpushm_connect(l->socket, &l->c);
+static int ask_once(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user)
+{
+	struct gpushm_private_error e;
+	int r = l->c ? 0 : gpushm_connect(l->socket, &l->c);
+
 	if (r == 0)
-		*ret = l->c;
-	else
-		pthread_mutex_unlock(&l->lock);
+		r = ask(l->c, user);
+	if (is_broken(r)) {
+		gpushm_private_keep(&e);
+		l->c = gpushm_disconnect(l->c);
+		gpushm_private_put_back(&e);
+	}
 	return r;
 }
 
-void daemon_link_give(struct daemon_link *l, int result)
+int daemon_link_ask(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user)
 {
-	struct gpushm_private_error e;
+	bool had;
+	int r;
 
-	gpushm_private_keep(&e);
-	if (result == -ECONNRESET || result == -EPROTO || result == -EPIPE ||
-	    result == -ECONNREFUSED)
-		l->c = gpushm_disconnect(l->c);
+	pthread_mutex_lock(&l->lock);
+	had = l->c;
+	r = ask_once(l, ask, user);
+	if (had && is_broken(r))
+		r = ask_once(l, ask, user);
 	pthread_mutex_unlock(&l->lock);
-	gpushm_private_put_back(&e);
+	return r;
 }

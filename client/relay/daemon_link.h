@@ -16,8 +16,7 @@ struct daemon_link {
 
 void daemon_link_init(struct daemon_link *l, const char *socket);
 
-/* Takes the connection for one request, and makes it if there is none. 0, or the error of
+/* Makes one request, with a connection that is made first if there is none; once more, with a new
+ * connection, if the old one turns out to be broken. Returns what `ask` returns, or the error of
  * gpushm_connect(). */
-int daemon_link_take(struct daemon_link *l, struct gpushm **ret);
-/* result: of the request. A connection that has failed is not used again. */
-void daemon_link_give(struct daemon_link *l, int result);
+int daemon_link_ask(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user);

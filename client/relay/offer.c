@@ -43,7 +43,8 @@ struct offer {
 	unsigned refs;
 	uint64_t id, bytes;
 	size_t arrays;
-	bool busy; /* a thread computes something */
+	bool transient; /* it ends with its last lease, which must not be ours */
+	bool busy;	/* a thread computes something */
 	struct opened *opened;
 	uint64_t used_ns; /* CLOCK_MONOTONIC: when its last reader left */
 	struct pull *pull;
@@ -82,8 +83,10 @@ struct offer *offer_new(struct daemon_link *link, const struct gpushm_stat *stat
 {
 	struct offer *o = make(link, stat->name, stat->id, stat->bytes);
 
-	if (o)
+	if (o) {
 		o->arrays = stat->arrays;
+		o->transient = stat->transient;
+	}
 	return o;
 }
 
@@ -183,20 +186,36 @@ static struct opened *drop_unusable(struct offer *o)
 	return p->readers == 0 ? p : NULL;
 }
 
+struct question {
+	const char *name;
+	struct mapping *m;	  /* open it there; or */
+	struct gpushm_stat *stat; /* what the daemon says of it */
+};
+
+static int ask_open(struct gpushm *c, void *user)
+{
+	struct question *q = user;
+
+	return mapping_open(c, q->name, q->m);
+}
+
+static int ask_stat(struct gpushm *c, void *user)
+{
+	struct question *q = user;
+
+	return gpushm_stat(c, q->name, 0, 0, &q->stat);
+}
+
 /* A buffer that does not fit the format is closed at once. */
 static int open_now(struct offer *o, struct opened **ret)
 {
 	_cleanup_(free_ptr) struct opened *p = calloc(1, sizeof(*p));
-	struct gpushm *c;
+	struct question q = { .name = o->name, .m = p ? &p->m : NULL };
 	int r;
 
 	if (!p)
 		return gpushm_private_fail(ENOMEM, "out of memory");
-	r = daemon_link_take(o->link, &c);
-	if (r < 0)
-		return r;
-	r = mapping_open(c, o->name, &p->m);
-	daemon_link_give(o->link, r);
+	r = daemon_link_ask(o->link, ask_open, &q);
 	if (r == 0 && gpushm_buffer_id(p->m.buffer) != o->id) {
 		mapping_close(&p->m);
 		r = gpushm_private_fail(ENOENT, "buffer \"%s\" was replaced", o->name);
@@ -231,14 +250,10 @@ static struct manifest_attr *copy_attrs(const struct gpushm_attr *from, size_t n
 
 static int ask_attrs(struct offer *o, struct manifest_attr **ret, size_t *ret_n)
 {
-	struct gpushm_stat *stat = NULL;
-	struct gpushm *c;
-	int r = daemon_link_take(o->link, &c);
+	struct question q = { .name = o->name };
+	int r = daemon_link_ask(o->link, ask_stat, &q);
+	struct gpushm_stat *stat = q.stat;
 
-	if (r < 0)
-		return r;
-	r = gpushm_stat(c, o->name, 0, 0, &stat);
-	daemon_link_give(o->link, r);
 	if (r < 0)
 		return r;
 	if (stat->id != o->id) {
@@ -358,7 +373,7 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 
 	pthread_mutex_lock(&o->lock);
 	if (o->opened && o->opened->readers == 0 && !o->busy &&
-	    clock_monotonic_ns() - o->used_ns >= idle_ns) {
+	    (o->transient || clock_monotonic_ns() - o->used_ns >= idle_ns)) {
 		p = o->opened;
 		o->opened = NULL;
 	}

@@ -322,24 +322,15 @@ bool offers_known(struct offers *o)
 	return known;
 }
 
+static int ask_list(struct gpushm *c, void *user)
+{
+	return refresh(user, c);
+}
+
 /* With a connection of its own: the thread waits on the other one. */
 static void refresh_now(struct offers *o)
 {
-	struct gpushm *c;
-	int r = daemon_link_take(&o->link, &c);
-
-	if (r == 0) {
-		r = refresh(o, c);
-		daemon_link_give(&o->link, r);
-	}
-}
-
-void offers_configure(struct offers *o, const struct config *config)
-{
-	pthread_mutex_lock(&o->lock);
-	o->config = config;
-	pthread_mutex_unlock(&o->lock);
-	refresh_now(o);
+	daemon_link_ask(&o->link, ask_list, o);
 }
 
 /* ---- waiting ---- */

@@ -16,9 +16,6 @@ int offers_start(const struct config *config, struct offers **ret);
 /* Whether the daemon has said yet what it has: before, a name that is not found may exist. */
 bool offers_known(struct offers *o);
 
-/* Another configuration from now on. */
-void offers_configure(struct offers *o, const struct config *config);
-
 /* All of them in the order of their names; the caller releases each, and frees *ret. 0 or -ENOMEM.
  */
 int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n);
