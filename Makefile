@@ -62,7 +62,7 @@ PROTOBUF_LIBS = $(call library,protobuf-c.a)
 DAEMON_LIBS = $(if $(ARCHIVES),$(ARCHIVES)/libuv_a.a,-luv) $(PROTOBUF_LIBS) -ldl -lpthread
 CLIENT_LIBS = $(PROTOBUF_LIBS) -ldl -lpthread
 # As shared ones in a wheel, too: nettle is under the LGPL, and the archive of jansson has no position-independent code.
-LOAD_LIBS = $(call library,jansson.so) $(call library,nettle.so) -lpthread
+LOAD_LIBS = $(call library,jansson.so) $(call library,nettle.so) -ldl -lpthread
 CTL_LIBS = -lm
 
 # ---- sources ----

@@ -118,10 +118,10 @@ static int parse_authority(struct url *u, const char *at, size_t n)
 		return invalid(u->tls, "there is no ']' after '['");
 	if (!colon || colon >= at + n)
 		colon = at + n;
+	if (colon < at + n && *colon != ':')
+		return invalid(u->tls, "there is something behind the ']'");
 	if (colon + 1 < at + n) {
-		port = colon[0] == ':' && colon[1] >= '0' && colon[1] <= '9'
-			       ? strtoul(colon + 1, &end, 10)
-			       : 0;
+		port = colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
 		if (end != at + n || port == 0 || port > 65535)
 			return invalid(u->tls, "its port is not a number from 1 to 65535");
 	}
