@@ -36,6 +36,17 @@ if [ -x "$build/gpushm-exporter" ]; then
 	synopsis man/gpushm-exporter.8 | options_told >"$folder/told"
 	same "gpushm-exporter's option" man/gpushm-exporter.8
 fi
+if [ -x "$build/gpushm-relay" ]; then
+	options_there "$build/gpushm-relay" >"$folder/there"
+	synopsis man/gpushm-relay.8 | options_told >"$folder/told"
+	same "gpushm-relay's option" man/gpushm-relay.8
+fi
+{
+	sed -n 's/^	CONFIG("\([a-z-]*\)".*/\1/p' client/relay/config.c
+	sed -n 's/^	{ "\([a-z-]*\)", TYPE_.*/\1/p' client/relay/config.c
+} >"$folder/there"
+grep '^\.It Ic' man/gpushm-relay.8 | grep -oE 'Ic [a-z-]+ Ns = ' | sed 's/Ic //; s/ Ns = //' >"$folder/told"
+same "gpushm-relay's key" man/gpushm-relay.8
 # Each metric, without _total and the like. A macro adds "gpushm_owner_" and most of "gpushm_pool_".
 sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", .*/gpushm_owner_\1/p' client/metrics/*.c >"$folder/there"
 grep -ohE '"gpushm_[a-z_]*[a-z]"' client/metrics/*.c | tr -d '"' >>"$folder/there"
@@ -87,11 +98,11 @@ same "function" man/gpushm.3
 functions client/gpushm_load.h man/gpushm_load.3
 functions client/gpushm_stream.h man/gpushm_stream.3
 
-# Environment variables that a program or the library reads; TERM and TMPDIR are not gpushm's own.
+# Environment variables that a program or the library reads; TERM and the like are not gpushm's own.
 grep -rhoE 'getenv\("[A-Z_]+"\)' client daemon proto --include='*.c' |
-	sed 's/.*"\(.*\)".*/\1/' | grep -vx 'TERM\|TMPDIR\|CUDA_MPS_PIPE_DIRECTORY' | sort -u |
+	sed 's/.*"\(.*\)".*/\1/' | grep -vx 'TERM\|TMPDIR\|HOME\|VIRTUAL_ENV\|LISTEN_PID\|CUDA_MPS_PIPE_DIRECTORY' | sort -u |
 	while read -r name; do
-		grep -qwF "$name" man/gpushm.3 man/gpushm_load.3 man/gpushm.7 man/gpushmd.8 man/gpushmctl.1 ||
+		grep -qwF "$name" man/gpushm.3 man/gpushm_load.3 man/gpushm.7 man/gpushmd.8 man/gpushmctl.1 man/gpushm-relay.8 ||
 			echo "man: no page describes \$$name" >>"$folder/bad"
 	done
 
