@@ -414,6 +414,21 @@ def test_a_gpu_is_served_wrong(
     assert same(node, other)
 
 
+def test_a_buffer_that_is_being_pulled_is_served_wrong(
+    serving: tuple[Node, Relay], machine: Callable[..., Node]
+) -> None:
+    """A relay that gets it itself fills the ring with each block as it comes."""
+    node, relay = serving
+    middle, last = machine(), machine()
+    node.limit(up="40mbit")
+    between = middle.relay(f"nixl=yes\n[pull m]\nsource={relay.source('m')}\n", insecure=True)
+    grant = begin(between)
+    assert grant["slots"] > 0
+    assert ask(between, "m", {"session": grant["session"], "end": True})[0] == 200
+    pull(last, between)
+    assert same(node, last)
+
+
 def test_tls_and_certificates_are_passed_over(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
     """Metadata travel over the connection with both certificates."""
     node, other = fleet(2)
