@@ -527,8 +527,11 @@ void nixl_prepare(const struct config *c)
 		return;
 	idle_s = c->nixl_idle;
 	reads_gpus = c->nixl_gpu;
-	/* UCX would print a backtrace and wait for a debugger. */
+	/* UCX would catch signals, and put hooks into the code of mmap(), for memory that is sent
+	 * without being registered: there is none, and systemd's MemoryDenyWriteExecute= refuses
+	 * that. */
 	setenv("UCX_ERROR_SIGNALS", "", 0);
+	setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
 	if (nixl_library(&l) < 0)
 		fprintf(stderr, "gpushm-relay: nixl=yes, but %s\n", gpushm_error());
 	else
