@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define AGAIN_MS 1000u /* after something went wrong */
+#define AGAIN_MAX 5u   /* doublings of that, for a relay that sends what is wrong */
 #define LOOK_MS 1000u  /* between two looks whether the buffer is still there */
 #define STEP_MS 100
 
@@ -38,6 +39,7 @@ struct pull {
 	char *here;		    /* owned: the buffer's name */
 	uint64_t id;		    /* its id; 0: there is none yet */
 	char etag[128];		    /* of its contents; "" */
+	unsigned failures;	    /* one after the other, of pulls that cost a transfer */
 	uint64_t look;		    /* ms, CLOCK_MONOTONIC: of the next look */
 	char *said;		    /* owned: the last complaint; NULL: all is well */
 	bool ended;
@@ -248,6 +250,7 @@ static int pull_generation(struct pull *p)
 	if (r < 0)
 		return r;
 	calm_down(p);
+	p->failures = 0;
 	/* What it has seen already is no news; what another process has pulled is. */
 	if (gpushm_buffer_id(l.buffer) != p->id)
 		model_report_loaded(p->ctl, &l);
@@ -262,9 +265,14 @@ static int wait_for_generation(struct pull *p)
 	return r == -ECANCELED ? 0 : r;
 }
 
-static void nap(void)
+/* A pull that was whole and wrong is not tried each second: it costs both machines a transfer. */
+static void nap(struct pull *p, int r)
 {
-	for (unsigned ms = 0; ms < AGAIN_MS && !transfer_interrupted(); ms += STEP_MS)
+	bool wrong = r == -EBADMSG || r == -EPROTO || r == -ENOTSUP || r == -ESTALE;
+
+	p->failures = wrong ? p->failures + 1 : 0;
+	for (unsigned ms = 0, end = AGAIN_MS << (p->failures < AGAIN_MAX ? p->failures : AGAIN_MAX);
+	     ms < end; ms += STEP_MS)
 		poll(NULL, 0, STEP_MS);
 }
 
@@ -282,7 +290,7 @@ static int follow(struct pull *p)
 			return r;
 		if (r < 0) {
 			complain(p, gpushm_error(), "trying again");
-			nap();
+			nap(p, r);
 		}
 		r = wait_for_generation(p);
 		if (r < 0)
