@@ -107,6 +107,16 @@ class Node(Machine):
             env |= {"GPUSHM_TLS_CERT": str(self.certificate.cert), "GPUSHM_TLS_KEY": str(self.certificate.key)}
         return env
 
+    def tls(self) -> list[str]:
+        """Options of curl(1) for its certificate."""
+        if self.certificate is None or self.authority is None:
+            return []
+        return [
+            *["--cacert", str(self.authority.cert)],
+            *["--cert", str(self.certificate.cert)],
+            *["--key", str(self.certificate.key)],
+        ]
+
     def join(self, authority: Authority) -> None:
         """Gives it a certificate, for its name and its address."""
         self.authority = authority
