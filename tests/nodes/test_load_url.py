@@ -246,14 +246,17 @@ def test_some_tensors_of_a_file_are_some_ranges(here: Machine, web: Any, tmp_pat
     path = tmp_path / "m"
     write_model(path, 40 * MIB, tensors=40)
     w = web(files={NAME: File(path.read_bytes())})
-    report = here.load("--only=*.3.weight", "--only=*.4.weight", "--only=*.30.weight", w.url + NAME, "m")
+    only = ["--only=*.3.weight", "--only=*.4.weight", "--only=*.30.weight"]
+    report = here.load(*only, w.url + NAME, "m")
     assert report["bytes"] == 3 * MIB
-    assert here.load("--only=*.3.weight", "--only=*.4.weight", "--only=*.30.weight", path, "n")["digest"] == report["digest"]
+    assert here.load(*only, path, "n")["digest"] == report["digest"]
     asked = sum(int(s.headers["range"].rpartition("-")[2]) - (s.first or 0) + 1 for s in w.seen)
     assert asked < 4 * MIB
 
 
-def test_checksums_are_compared_in_one_download(here: Machine, web: Any, data: bytes, digest: str, tmp_path: Path) -> None:
+def test_checksums_are_compared_in_one_download(
+    here: Machine, web: Any, data: bytes, digest: str, tmp_path: Path
+) -> None:
     sums = tmp_path / "SHA256SUMS"
     sums.write_text(f"{hashlib.sha256(data).hexdigest()}  m.safetensors\n")
     w = web(files={NAME: File(data)})
@@ -468,7 +471,10 @@ def test_a_reply_that_lies_is_an_error(here: Machine, web: Any, data: bytes, lie
     assert re.search(r"reply is wrong|changed while|ended a part", err), err
 
 
-@pytest.mark.parametrize("garbage", [b"", b"hello\r\n\r\n", b"HTTP/1.1 206", b"\x00" * 500, b"HTTP/1.1 99999 x\r\n\r\n"])
+GARBAGE = [b"", b"hello\r\n\r\n", b"HTTP/1.1 206", b"\x00" * 500, b"HTTP/1.1 99999 x\r\n\r\n"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
 def test_what_is_no_http_is_an_error(here: Machine, web: Any, garbage: bytes) -> None:
     def fault(request: Request) -> bool:
         request.wfile.write(garbage)
@@ -628,7 +634,8 @@ def test_nginx_serves_models(here: Machine, data: bytes, digest: str, tmp_path: 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (tmp_path / "conf").write_text(NGINX.format(here=tmp_path, port=port, user="" if os.geteuid() else "user root root;"))
+    user = "" if os.geteuid() else "user root root;"
+    (tmp_path / "conf").write_text(NGINX.format(here=tmp_path, port=port, user=user))
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin")
     with subprocess.Popen([str(nginx), "-e", tmp_path / "error", "-c", tmp_path / "conf"]) as server:
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A web server with faults.
 
-It serves what is in `files`, by ranges as RFC 9110 has them. A fault is a function of the request that comes before that:
-it returns True if it has answered, or changes the reply that follows.
+It serves what is in `files`, by ranges as RFC 9110 has them. A fault is a function of the request, which is called
+before that: it returns True if it has answered, or changes the reply that follows.
 """
 
 from __future__ import annotations
