@@ -502,6 +502,17 @@ bench-models:
 	$(BUILD)/tests/bench/models_load $(MODELS_FOLDER) --gib $(MODELS_GIB) --json $(MODELS_JSON) || bad=1; \
 	python3 tests/bench/models_peers.py $(MODELS_FOLDER)/gpushm-bench.safetensors --json $(MODELS_JSON) || bad=1; \
 	rm -f $(MODELS_FOLDER)/gpushm-bench.safetensors; exit $$bad
+# Pulls and loads between namespaces of this machine, beside iperf3 and curl; then a fleet by simulation, with the rates
+# that were measured and with those of a network of 25 Gb/s. NODES= are the options of tests/bench/nodes/bench.py.
+NODES ?=
+FLEET = python3 -B tests/bench/nodes/fleet.py
+.PHONY: bench-nodes
+bench-nodes: $(if $(wildcard $(BUILD)/deps),,all)
+	@BUILD=$(BUILD) python3 -B tests/bench/nodes/bench.py --out $(BENCH_OUT) $(NODES)
+	@$(FLEET) --sizes 100 $(if $(wildcard $(BENCH_OUT)/nodes.json),--measured $(BENCH_OUT)/nodes.json)
+	@$(FLEET) --sizes 100,1000 --rules all
+	@$(FLEET) --sizes 8,100,1000,10000 --out $(BENCH_OUT)
+	@$(PLOT)
 
 # ---- check ----
 
@@ -528,7 +539,7 @@ QUICK_ENV   = MODEL_SEQUENCES=200
 # A part of a queue: its name, its environment, its programs. "host" has no driver, "fake" is over our own libcuda.so.1.
 UNIT_PART   = unit $(if $(FAKECUDA),$(FAKE_PATH)) $(call longest_first,$(UNIT_TESTS))
 STREAMS_QUICK = $(if $(CUDA_INCLUDE),"$(STREAMS_BIN) --quick$(1)")
-HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
+HOST_PART   = host $(QUICK_ENV) BUILD=$(BUILD) tests/system/exporter.py "python3 -B tests/bench/nodes/test_fleet.py" $(QUICK_TESTS) tests/system/protocol_client.py $(call STREAMS_QUICK, --host)
 FAKE_PART   = $(if $(FAKECUDA),fake $(FAKE_ENV) $(QUICK_ENV) $(QUICK_TESTS) $(GPU_FAKE) $(call STREAMS_QUICK))
 # Over gpushmd's own keeper: the tests of what outlives a daemon.
 KEEPER_PART = keeper $(if $(FAKECUDA),$(FAKE_ENV)) SUPERVISOR=keeper $(call pick,fdstore reexec_kept restart versions places successors stream_processes,$(SYSTEM_TESTS))

@@ -5,7 +5,8 @@
 
 From bench.json in FOLDER: latency.svg, each operation beside its floor, and scaling.svg, an attach with ever more
 buffers and clients. From peers.json: peers.svg, gpushm beside the ways in use today. From streams.json and
-streams-mps.json: streams.svg, frames by gpushm's streams and by other ways. A missing file is left out.
+streams-mps.json: streams.svg, frames by gpushm's streams and by other ways. From fleet.json: fleet.svg, simulated
+fleets that pull a model. A missing file is left out.
 """
 import json
 import os
@@ -144,6 +145,34 @@ def draw_streams(plt, run):
     return figure
 
 
+def draw_fleet(plt, runs):
+    """Seconds until the last node has the model, and what crosses links, by the number of nodes."""
+    nodes = [run["setup"]["nodes"] for run in runs]
+    gib = runs[0]["setup"]["size"] / (1 << 30)
+    figure, (times, links) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for key, label, style in (("one_source_s", "one source for all", ":"), ("rounds_s", "log2(N) x size / rate", "--"),
+                              ("streaming_s", "bound of streaming", "-.")):
+        times.plot(nodes, [run[key] for run in runs], style, color="#7a8794", label=label)
+    for i, name in enumerate(runs[0]["runs"]):
+        results = [run["runs"][name] for run in runs]
+        colour = OURS if i == 0 else f"C{i}"
+        times.plot(nodes, [r["last_s"] for r in results], "o-", label=name, color=colour, lw=2.5 if i == 0 else 1)
+        links.plot(nodes, [r["rack_bytes_mean"] / (gib * (1 << 30)) for r in results], "o-", label=f"into a rack: {name}",
+                   color=colour, lw=2.5 if i == 0 else 1)
+    links.plot(nodes, [next(iter(run["runs"].values()))["origin_bytes"] / (gib * (1 << 30)) for run in runs], "k^:",
+               label="from the source")
+    setup = runs[0]["setup"]
+    times.set_title(f"s until the last node has {gib:g} GiB, {100 * setup['deaths']:g} % of the nodes die", fontsize=9)
+    links.set_title(f"copies of the model; racks of {setup['rack']}, {setup['oversubscribed']:g}:1 oversubscribed", fontsize=9)
+    for axes in (times, links):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("nodes", fontsize=8)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+    return figure
+
+
 def add_mps(run, folder):
     """The rows of the run under MPS, beside those of the other."""
     path = os.path.join(folder, "streams-mps.json")
@@ -174,7 +203,7 @@ def main():
     import matplotlib.pyplot as plt
 
     plots = {"bench": {"latency": draw_latency, "scaling": draw_scaling}, "peers": {"peers": draw_peers},
-             "streams": {"streams": draw_streams}}
+             "streams": {"streams": draw_streams}, "fleet": {"fleet": draw_fleet}}
     for name, draws in plots.items():
         data = os.path.join(sys.argv[1], f"{name}.json")
         if not os.path.exists(data):
