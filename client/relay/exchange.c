@@ -7,9 +7,14 @@
 #include "proto/base/own.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STATUS_MAX 600u
+
+static atomic_uint_least64_t replies[STATUS_MAX]; /* by status */
 
 const char *exchange_header(const struct exchange *x, const char *name)
 {
@@ -29,6 +34,11 @@ void exchange_add(struct MHD_Response *r, const char *name, const char *format, 
 		MHD_add_response_header(r, name, text);
 }
 
+uint64_t exchange_count(unsigned status)
+{
+	return status < STATUS_MAX ? replies[status] : 0;
+}
+
 enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct MHD_Response *r)
 {
 	enum MHD_Result sent;
@@ -37,6 +47,8 @@ enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct 
 		return MHD_NO;
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	sent = MHD_queue_response(x->http, status, r);
+	if (sent == MHD_YES && status < STATUS_MAX)
+		replies[status]++;
 	MHD_destroy_response(r);
 	return sent;
 }

@@ -37,6 +37,9 @@ void exchange_add(struct MHD_Response *r, const char *name, const char *format, 
 /* Sends the response, and frees it. NULL: out of memory; the connection ends. */
 enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct MHD_Response *r);
 
+/* How many replies of that status were sent. */
+uint64_t exchange_count(unsigned status);
+
 /* {"error": "..."}. */
 enum MHD_Result exchange_error(const struct exchange *x, unsigned status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -5,6 +5,7 @@
  */
 #include "client/http/clients.h"
 #include "client/http/listen.h"
+#include "client/relay/copier.h"
 #include "client/relay/nixl.h"
 #include "client/relay/pulls.h"
 #include "client/relay/server.h"
@@ -160,6 +161,7 @@ int main(int argc, char **argv)
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
 	raise_limit();
 	block_signals(&signals);
+	copier_limit(relay.config->gpu_memory);
 	nixl_prepare(relay.config);
 	relay.fanout = fanout_new();
 	r = relay.fanout ? offers_start(relay.config, &relay.offers) : -ENOMEM;

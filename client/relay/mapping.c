@@ -7,6 +7,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/load/save_layout.h"
+#include "client/relay/copier.h"
 #include "proto/base/own.h"
 
 #include <inttypes.h>
@@ -260,8 +261,10 @@ int mapping_read(const struct mapping *m, uint64_t offset, void *to, size_t n)
 		else if (m->host)
 			memcpy(at, m->host + p->buffer_offset + (offset - p->begin), some);
 		else
-			r = gpushm_read(m->buffer, p->buffer_offset + (offset - p->begin), at,
-					some);
+			r = copier_read(m->device,
+					(uintptr_t)gpushm_buffer_device_ptr(m->buffer) +
+						p->buffer_offset + (offset - p->begin),
+					at, some);
 	}
 	return r;
 }

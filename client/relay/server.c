@@ -8,6 +8,7 @@
 #include "client/http/clients.h"
 #include "client/relay/files.h"
 #include "client/relay/manifests.h"
+#include "client/relay/metrics.h"
 #include "client/relay/nixl.h"
 #include "client/relay/tls.h"
 #include "proto/base/clock.h"
@@ -102,8 +103,11 @@ static enum MHD_Result reply_index(const struct exchange *x)
 }
 
 static const struct resource resources[] = {
-	{ "/", false, reply_index },	      { "/v1/buffers", false, files_list },
-	{ "/v1/buffers/", false, files_get }, { "/v1/manifests/", false, manifests_get },
+	{ "/", false, reply_index },
+	{ "/metrics", false, metrics_get },
+	{ "/v1/buffers", false, files_list },
+	{ "/v1/buffers/", false, files_get },
+	{ "/v1/manifests/", false, manifests_get },
 	{ "/v1/nixl/", true, nixl_post },
 };
 

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * No series for each client or buffer: their number has no bound, and names are not for everybody.
+ */
+#include "client/relay/metrics.h"
+
+#include "client/http/clients.h"
+#include "client/metrics/exposition.h"
+#include "client/relay/nixl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void number(struct exposition *e, enum exposition_type type, const char *name,
+		   const char *unit, const char *help, uint64_t value)
+{
+	exposition_family(e, type, name, unit, help);
+	exposition_begin(e, type == EXPOSITION_COUNTER ? "_total" : "");
+	exposition_number(e, value);
+}
+
+static void write_connections(struct exposition *e)
+{
+	struct clients_counts c;
+
+	clients_count(&c);
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_connections", NULL, "Connections that are open.",
+	       c.connections);
+	number(e, EXPOSITION_COUNTER, "gpushm_relay_accepted", NULL,
+	       "Connections that were accepted.", c.accepted);
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_relay_ended", NULL,
+			  "Connections that were ended because of a limit.");
+	exposition_begin(e, "_total");
+	exposition_label(e, "limit", "time");
+	exposition_number(e, c.ended_late);
+	exposition_begin(e, "_total");
+	exposition_label(e, "limit", "min-rate");
+	exposition_number(e, c.ended_slow);
+	number(e, EXPOSITION_COUNTER, "gpushm_relay_sent_bytes", "bytes",
+	       "Bytes that clients have received, with TLS and headers.", c.bytes);
+}
+
+static void write_replies(struct exposition *e)
+{
+	char text[8];
+
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_relay_replies", NULL,
+			  "Replies by their status.");
+	for (unsigned status = 100; status < 600; status++) {
+		uint64_t n = exchange_count(status);
+
+		if (n == 0)
+			continue;
+		snprintf(text, sizeof(text), "%u", status);
+		exposition_begin(e, "_total");
+		exposition_label(e, "status", text);
+		exposition_number(e, n);
+	}
+}
+
+static void write_offers(struct exposition *e, struct offers *offers)
+{
+	uint64_t bytes = 0, pulled = 0;
+	struct offer **list;
+	size_t n;
+
+	if (offers_list(offers, &list, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct offer_facts f;
+
+		offer_facts(list[i], &f);
+		bytes += f.bytes;
+		pulled += !f.complete;
+		offer_release(list[i]);
+	}
+	free(list);
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_buffers", NULL,
+	       "Buffers that are offered, or would be but for their types.", n);
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_buffer_bytes", "bytes", "Their bytes.", bytes);
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_pulls", NULL,
+	       "Buffers that the relay is pulling.", pulled);
+}
+
+static void write_nixl(struct exposition *e)
+{
+	unsigned sessions, regions;
+
+	nixl_count(&sessions, &regions);
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_nixl_sessions", NULL, "Sessions of NIXL.",
+	       sessions);
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_nixl_regions", NULL,
+	       "Pieces of memory that NIXL knows.", regions);
+}
+
+static enum exposition_format format_of(const struct exchange *x)
+{
+	const char *accept = exchange_header(x, MHD_HTTP_HEADER_ACCEPT);
+
+	return accept && strstr(accept, "application/openmetrics-text") ? EXPOSITION_OPENMETRICS
+									: EXPOSITION_PROMETHEUS;
+}
+
+enum MHD_Result metrics_get(const struct exchange *x)
+{
+	struct exposition e = { .format = format_of(x) };
+	struct MHD_Response *r;
+	char *text = NULL;
+	size_t n = 0;
+
+	e.out = open_memstream(&text, &n);
+	if (!e.out)
+		return MHD_NO;
+	write_connections(&e);
+	write_replies(&e);
+	write_offers(&e, x->offers);
+	write_nixl(&e);
+	exposition_end(&e);
+	if (fclose(e.out) != 0)
+		return free(text), MHD_NO;
+	r = MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE);
+	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "%s", exposition_content_type(e.format));
+	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	return exchange_send(x, MHD_HTTP_OK, r);
+}
