@@ -163,10 +163,14 @@ bool pulled_matches(const struct pulled *p, const struct model *m, struct gpushm
 {
 	const char *name = gpushm_buffer_name(b), *content = p->m->content;
 
-	/* Metadata that are an array count for the one digest, and not for the other. */
-	if ((has_attr(b, "gpushm.content", content, strlen(content)) ||
-	     has_attr(b, PULLED_ETAG, p->m->etag, strlen(p->m->etag))) &&
-	    has_arrays(m, b) && has_attrs(p->m, b))
+	const void *at;
+	size_t n;
+	/* Metadata that are an array count for a buffer's digest, and not for its file's. */
+	bool same = gpushm_buffer_attr(b, PULLED_ETAG, &at, &n) == 0
+			    ? has_attr(b, PULLED_ETAG, p->m->etag, strlen(p->m->etag))
+			    : has_attr(b, "gpushm.content", content, strlen(content));
+
+	if (same && has_arrays(m, b) && has_attrs(p->m, b))
 		return true;
 	load_fail(EEXIST, "buffer \"%s\" has other contents than \"%s\" of the relay", name,
 		  p->m->name);

@@ -32,7 +32,7 @@ struct pull {
 	const struct config_pull *config;
 	struct offer *offer;		     /* while it runs; NULL: not offered */
 	char announcement[ANNOUNCEMENT_MAX]; /* of this pull; "": none */
-	char content[32];		     /* that is here; "": not known */
+	char content[128];		     /* ETag or digest of what is here; "": not known */
 	char complaint[sizeof(((struct gpushm_private_error *)0)->text)]; /* the last one */
 	uint64_t retry_ms;
 
@@ -178,7 +178,9 @@ static void keep_content(struct pull *p, struct gpushm_buffer *b)
 	size_t size;
 
 	p->content[0] = '\0';
-	if (gpushm_buffer_attr(b, "gpushm.content", &value, &size) == 0 &&
+	/* Metadata that are an array count for the digest of a buffer, and not for its file's. */
+	if ((gpushm_buffer_attr(b, "gpushm.etag", &value, &size) == 0 ||
+	     gpushm_buffer_attr(b, "gpushm.content", &value, &size) == 0) &&
 	    size < sizeof(p->content)) {
 		memcpy(p->content, value, size);
 		p->content[size] = '\0';

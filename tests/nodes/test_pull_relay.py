@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import random
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_relay import FakeRelay, Generation, Handler
 from here import BUILD, TIMEOUT, Here, Relay
 
 pytestmark = pytest.mark.skipif(not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built")
@@ -133,6 +135,34 @@ def test_a_gpus_buffer_goes_to_a_gpu(machines: Callable[..., tuple[Here, Relay]]
     b.ctl("pull", "-q", "--pool=gpu0", "--verify", at_a.source("m"))
     assert b.stat("m")["kind"] == "vmm"
     assert get(at_a, "m") == get(at_b, "m")
+
+
+def test_a_follower_asks_again_for_what_it_has(machines: Callable[..., tuple[Here, Relay]], tmp_path: Path) -> None:
+    """Metadata that become an array, and then other metadata of the same tensors."""
+    source = FakeRelay(Generation(1000, metadata={"a": "x" * 2000}))
+    waits: queue.Queue[str] = queue.Queue()
+
+    def note(handler: Handler, _: int | None) -> bool:
+        if "wait=" in handler.headers.get("Prefer", "") and handler.headers.get("If-None-Match"):
+            waits.put(handler.headers["If-None-Match"])
+        return False
+
+    source.before = note
+    b, _ = machines(f"[pull m]\nsource={source.url}\nfollow=yes\n")
+    follow = b.start("pull", "--follow", source.url, "n")
+    for metadata in ({"a": "x" * 2000}, {"a": "y" * 2000}, {"b": "1"}, {"b": "2"}):
+        source.publish(Generation(1000, metadata=metadata))
+        assert source.generation
+        # Both wait with what they have, and ask no more until there is something else.
+        heard = [waits.get(timeout=TIMEOUT)]
+        while heard.count(source.generation.etag) < 2:
+            heard.append(waits.get(timeout=TIMEOUT))
+        assert follow.line().startswith("n: ")
+        b.ctl("wait", "--timeout=60", "m", "n")
+        assert b.attributes("m")["gpushm.etag"] == b.attributes("n")["gpushm.etag"] == source.generation.etag
+    assert len(source.requests) < 60
+    follow.end()
+    source.close()
 
 
 # ---- kills ----
