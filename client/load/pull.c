@@ -101,7 +101,7 @@ static int find_host(const char *source, struct place *ret)
 	_cleanup_(free_ptr) char *encoded = NULL;
 	int n = slash ? (int)(slash - source) : 0;
 	bool has_port;
-	char port[8];
+	char port[8] = "";
 
 	if (!slash || !slash[1])
 		return bad_source(source, "there is no NAME");
@@ -109,7 +109,8 @@ static int find_host(const char *source, struct place *ret)
 		return bad_source(source, "that is no host's name");
 	has_port = memchr(bracket && bracket < slash ? bracket : source, ':',
 			  (size_t)(slash - (bracket && bracket < slash ? bracket : source)));
-	snprintf(port, sizeof(port), has_port ? "" : ":%u", PORT);
+	if (!has_port)
+		snprintf(port, sizeof(port), ":%u", PORT);
 	encoded = malloc(3 * strlen(slash) + 1);
 	ret->name = strdup(slash + 1);
 	if (!encoded || !ret->name)
