@@ -613,6 +613,11 @@ check-nodes:
 check-nodes-here: all $(if $(PYTHON_READY),python) $(FAKECUDA) $(FAKENIXL)
 	@$(if $(PYTHON_READY),$(PYTHON_INSTALL) && $(QUEUE) $(call parts,NODES_PART NODES_DEEP_PART))
 
+# A fleet whose relays and daemons are killed at random moments, for STORM_SECONDS; it prints its seed.
+.PHONY: storm-nodes
+storm-nodes: all
+	@BUILD=$(BUILD) $(PYTHON) -B tests/nodes/storm.py $(or $(STORM_SECONDS),600) $(STORM_SEED)
+
 # The wheel, installed, with NumPy. Where Python is too old, has no headers, or pip reaches no index, there is no package
 # to test.
 PYTHON_FITS  = $(and $(filter 1,$(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)), \

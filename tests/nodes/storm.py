@@ -128,9 +128,12 @@ class Storm:
         node.ctl("verify", "model")
         if self.sent_by(node) != self.sent_by(self.source):
             sys.exit(f"{node.name} sends other bytes")
-        buffers = json.loads(node.ctl("ls", "--json=short").stdout)
-        if len(buffers) != 1:
-            sys.exit(f"{node.name} has {len(buffers)} buffers")
+        # A relay keeps a generation open for some seconds after its last reader.
+        end = time.monotonic() + TIMEOUT
+        while len(buffers := json.loads(node.ctl("ls", "--json=short").stdout)) != 1:
+            if time.monotonic() > end:
+                sys.exit(f"{node.name} has {len(buffers)} buffers: {buffers}")
+            time.sleep(0.2)
 
     def report(self, nodes: list[Node]) -> None:
         """What their relays say."""
