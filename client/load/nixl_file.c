@@ -38,7 +38,7 @@ struct nixl_file {
 	char *url;  /* owned: of the resource for NIXL */
 	char *etag; /* owned */
 	uint64_t header, size;
-	const struct gpushm_remote_options *remote;
+	struct gpushm_remote_options remote; /* its strings are lent */
 	uint64_t patience_ms;
 	char *memory; /* owned: NIXL_SLOTS of NIXL_SLOT_BYTES */
 
@@ -78,8 +78,8 @@ static int canceled(const struct nixl_file *f)
 /* ---- requests ---- */
 
 /* *ret: NULL, if the reply does not matter. */
-static int request(struct nixl_file *f, const char *body, struct load_stop stop,
-		   struct remote_reply *ret)
+static int request_by(struct nixl_file *f, const struct gpushm_remote_options *options,
+		      const char *body, struct load_stop stop, struct remote_reply *ret)
 {
 	struct remote_reply reply = { 0 };
 	const struct remote_request q = {
@@ -88,7 +88,7 @@ static int request(struct nixl_file *f, const char *body, struct load_stop stop,
 		.body = body,
 		.n_body = strlen(body),
 		.max_bytes = GRANT_BYTES_MAX,
-		.options = f->remote,
+		.options = options,
 		.stop = stop,
 	};
 	int r = remote_request(&q, &reply);
@@ -100,24 +100,24 @@ static int request(struct nixl_file *f, const char *body, struct load_stop stop,
 	return r;
 }
 
+static int request(struct nixl_file *f, const char *body, struct load_stop stop,
+		   struct remote_reply *ret)
+{
+	return request_by(f, &f->remote, body, stop, ret);
+}
+
 static void end_session(struct nixl_file *f)
 {
 	/* That is not waited for long: the relay ends the session by itself. */
-	struct gpushm_remote_options brief = { .struct_size = sizeof(brief) };
-	const struct gpushm_remote_options *remote = f->remote;
+	struct gpushm_remote_options brief = f->remote;
 	char body[128];
 
 	if (!f->agent)
 		return;
 	f->agent = nixl_agent_free(f->agent);
-	if (remote)
-		memcpy(&brief, remote,
-		       remote->struct_size < sizeof(brief) ? remote->struct_size : sizeof(brief));
 	brief.patience_s = 1;
-	f->remote = &brief;
 	snprintf(body, sizeof(body), "{\"session\":\"%s\",\"end\":true}", f->grant.session);
-	request(f, body, (struct load_stop){ 0 }, NULL);
-	f->remote = remote;
+	request_by(f, &brief, body, (struct load_stop){ 0 }, NULL);
 	grant_clear(&f->grant);
 }
 
@@ -476,7 +476,7 @@ int nixl_file_open(const char *url, const char *etag, uint64_t header, uint64_t 
 		   struct nixl_file **ret)
 {
 	struct nixl_file *f = calloc(1, sizeof(*f));
-	unsigned patience = remote ? remote->patience_s : 0, generation;
+	unsigned generation;
 	int r;
 
 	if (!f)
@@ -485,8 +485,13 @@ int nixl_file_open(const char *url, const char *etag, uint64_t header, uint64_t 
 	pthread_cond_init(&f->changed, NULL);
 	f->header = header;
 	f->size = size;
-	f->remote = remote;
-	f->patience_ms = (patience ? patience : PATIENCE_S) * 1000ull;
+	/* The struct may be an older program's. */
+	if (remote)
+		memcpy(&f->remote, remote,
+		       remote->struct_size < sizeof(f->remote) ? remote->struct_size
+							       : sizeof(f->remote));
+	f->remote.struct_size = sizeof(f->remote);
+	f->patience_ms = (f->remote.patience_s ? f->remote.patience_s : PATIENCE_S) * 1000ull;
 	f->progress_ms = clock_monotonic_ms();
 	f->broken = true;
 	r = fill(f, url, etag);

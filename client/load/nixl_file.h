@@ -21,7 +21,7 @@
 struct nixl_file;
 
 /* url: of the relay's file, "https://HOST:PORT/v1/buffers/NAME"; etag, header, size: what is known
- * of the file. `remote` and what it points to must live as long. Takes about a second. 0, or with
+ * of the file. What `remote` points to must live as long. Takes about a second. 0, or with
  * gpushm_error() set: -ENOSYS (this machine or the relay has no NIXL, or the relay does not offer
  * it: the text says which), -ESTALE (another file has the name by now), -EIO (NIXL), those of
  * remote_request(). */
