@@ -906,7 +906,7 @@ COMPLETIONS := $(notdir $(wildcard client/ctl/completion/*))
 man_path = $(datadir)/man/man$(subst .,,$(suffix $(1)))/$(1)
 completion_path = $(datadir)/$(if $(filter _%,$(1)),zsh/site-functions/$(1),bash-completion/completions/$(basename $(1)))
 CMAKE_FILES = $(addprefix $(libdir)/cmake/gpushm/,gpushmConfig.cmake gpushmConfigVersion.cmake)
-PROMETHEUS_FILES = $(addprefix $(datadir)/doc/gpushm/prometheus/,gpushm.rules.yml gpushm-dashboard.json)
+PROMETHEUS_FILES = $(addprefix $(datadir)/doc/gpushm/prometheus/,gpushm.rules.yml gpushm-relay.rules.yml gpushm-dashboard.json)
 INSTALLED = $(bindir)/gpushmd $(bindir)/gpushmctl $(bindir)/gpushm-exporter $(unitdir)/gpushm-exporter.service $(PROMETHEUS_FILES) \
 	$(bindir)/gpushm-relay $(addprefix $(unitdir)/gpushm-relay.,service socket) $(datadir)/doc/gpushm/gpushm-relay.conf $(PREFIX)/lib/sysusers.d/gpushm-relay.conf \
 	$(libdir)/libgpushm.so.$(VERSION) $(libdir)/libgpushm.so.$(SOVERSION) \

@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 
 BUILD = sys.argv[1]
-RULES = "systemd/prometheus/gpushm.rules.yml"
+RULES = ["systemd/prometheus/gpushm.rules.yml", "systemd/prometheus/gpushm-relay.rules.yml"]
 DASHBOARD = "systemd/prometheus/gpushm-dashboard.json"
 DEADLINE = 120  # seconds; to fail rather than to hang, never to be right
 checks = failures = 0
@@ -52,12 +52,19 @@ def check_text(text):
     check(done.returncode == 0 and not done.stdout, f"promtool check metrics: {done.stdout}")
 
 
+def rules_text():
+    text = ""
+    for path in RULES:
+        with open(path, encoding="utf-8") as f:
+            text += f.read()
+    return text
+
+
 def check_rules():
-    for words in (("check", "rules", RULES), ("test", "rules", "tests/prometheus/rules_test.yml")):
+    for words in (("check", "rules", *RULES), ("test", "rules", "tests/prometheus/rules_test.yml")):
         done = run("promtool", *words)
         check(done.returncode == 0, f"promtool {' '.join(words)}: {done.stdout}")
-    with open(RULES, encoding="utf-8") as f:
-        alerts = re.findall(r"alert: (\w+)", f.read())
+    alerts = re.findall(r"alert: (\w+)", rules_text())
     with open("tests/prometheus/rules_test.yml", encoding="utf-8") as f:
         tested = set(re.findall(r"alertname: (\w+)\n *exp_alerts:\n", f.read()))
     check(alerts and set(alerts) == tested, f"alerts without a test that they fire: {set(alerts) - tested}")
@@ -65,8 +72,7 @@ def check_rules():
 
 def expressions():
     """Of all alerts and panels, with values for Grafana's variables."""
-    with open(RULES, encoding="utf-8") as f:
-        found = re.findall(r"^ *expr: (.*)$", f.read(), re.M)
+    found = re.findall(r"^ *expr: (.*)$", rules_text(), re.M)
     with open(DASHBOARD, encoding="utf-8") as f:
         panels = json.load(f)["panels"]
     check(len(panels) > 10 and len({p["id"] for p in panels}) == len(panels), "panels with one id")
@@ -105,7 +111,29 @@ class Servers:
             self.port, self.exporter = free.getsockname()[1], other.getsockname()[1]
         self.start("exporter", program("gpushm-exporter"), "--socket", self.socket,
                    "--listen", f"127.0.0.1:{self.exporter}")
+        self.relay = self.start_relay()
         self.start_prometheus()
+
+    def start_relay(self):
+        """Returns its port; 0 where it is not built."""
+        if not os.path.exists(program("gpushm-relay")):
+            return 0
+        config = os.path.join(self.folder, "relay.conf")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(f"[relay]\nsocket={self.socket}\n")
+        self.start("relay", program("gpushm-relay"), "--config", config, "--listen", "127.0.0.1:0")
+        log = os.path.join(self.folder, "relay.log")
+        return int(await_("the relay", lambda: re.search(r"http://127.0.0.1:(\d+)", open(log, encoding="utf-8").read()))[1])
+
+    def relay_metrics(self):
+        """Without a relay, names only. Its first reply counts in the second one."""
+        if not self.relay:
+            return "\n".join(re.findall(r"gpushm_relay_\w+", rules_text()))
+        for _ in range(2):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.relay}/metrics", timeout=DEADLINE) as r:
+                text = r.read().decode()
+        check_text(text)
+        return text
 
     def start(self, name, *command):
         with open(os.path.join(self.folder, name + ".log"), "w", encoding="utf-8") as log:
@@ -115,7 +143,7 @@ class Servers:
         config = os.path.join(self.folder, "prometheus.yml")
         with open(config, "w", encoding="utf-8") as f:
             f.write("global: { scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }\n"
-                    f"rule_files: [ {os.path.abspath(RULES)} ]\n"
+                    f"rule_files: [ {', '.join(map(os.path.abspath, RULES))} ]\n"
                     "scrape_configs:\n  - job_name: gpushm\n    static_configs:\n"
                     f"      - targets: [ '127.0.0.1:{self.exporter}' ]\n")
         self.start("prometheus", "prometheus", "--config.file", config, "--web.listen-address",
@@ -175,7 +203,7 @@ def main():
             run(*s.ctl("wait", "--timeout", "10ms", "nothing"))
             text = run(*s.ctl("metrics", "--format", "prometheus")).stdout
             check_text(text)
-            check_names(text)
+            check_names(text + s.relay_metrics())
             check_openmetrics(run(*s.ctl("metrics")).stdout)
             check_scrape(s)
         finally:
