@@ -52,6 +52,9 @@ sed -n 's/.*BYTES("\([a-z_]*\)", .*/gpushm_pool_\1/p; s/.*OWNERS("\([a-z_]*\)", 
 grep -ohE '"gpushm_[a-z_]*[a-z]"' client/metrics/*.c | tr -d '"' >>"$folder/there"
 grep -oE '\<gpushm_[a-z_]+' man/gpushm-exporter.8 | sed 's/_total$//; s/_info$//' >"$folder/told"
 same "metric" man/gpushm-exporter.8
+grep -ohE '"gpushm_relay_[a-z_]*[a-z]"' client/relay/metrics.c | tr -d '"' >"$folder/there"
+grep -oE '\<gpushm_relay_[a-z_]+' man/gpushm-relay.8 | sed 's/_total$//' >"$folder/told"
+same "relay's metric" man/gpushm-relay.8
 
 # The synopsis has the options of each command; "buffer options" are described in a list below.
 page=man/gpushmctl.1
