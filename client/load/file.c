@@ -255,6 +255,13 @@ static bool knows_size(const struct load_file *f)
 
 static int check_length(const struct load_file *f, uint64_t length)
 {
+	/* '<' is the first byte of HTML. */
+	if (f->remote && length > HEADER_BYTES_MAX && (length & 0xff) == '<')
+		return load_fail(EBADMSG,
+				 "%s is a web page, and not a safetensors file; a page of the "
+				 "Hugging Face Hub (.../blob/main/...) has its file at "
+				 ".../resolve/main/...",
+				 f->path);
 	if (length > HEADER_BYTES_MAX)
 		return load_fail(EBADMSG,
 				 "%s is not a safetensors file: its header would have %" PRIu64

@@ -486,6 +486,8 @@ def test_what_is_no_http_is_an_error(here: Machine, web: Any, garbage: bytes) ->
 
 def test_what_is_no_model_is_an_error(here: Machine, web: Any, data: bytes) -> None:
     w = web(files={"/page": File(b"<html>" * 100), "/empty": File(b""), "/cut": File(data[:-1])})
+    assert "is a web page" in here.fails(f"{w.url}/page", "m")
+    w.files["/page"] = File(b"\xff" * 1000)
     assert "not a safetensors file" in here.fails(f"{w.url}/page", "m")
     assert "0 bytes" in here.fails(f"{w.url}/empty", "m")
     assert f"{w.url}/cut" in here.fails(f"{w.url}/cut", "m")
