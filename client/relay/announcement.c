@@ -80,6 +80,7 @@ int announcement_parse(const char *text, struct announcement *ret)
 	size_t n = strcspn(text, ";");
 
 	ret->since = 0;
+	ret->address[0] = '\0';
 	if (text[n] == ';' && parse_since(text + n + 1, &ret->since) < 0)
 		return -EBADMSG;
 	return parse_url(text, n, ret);

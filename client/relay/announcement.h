@@ -23,6 +23,8 @@ struct announcement {
 	char url[ANNOUNCEMENT_MAX];  /* of the file */
 	char host[ANNOUNCEMENT_MAX]; /* in the URL; without the brackets of an IPv6 address */
 	uint64_t since;		     /* ms; 0: the file is complete there */
+	char address[64];	     /* where the request came from, without the port; not a part of
+					the text: "" after announcement_parse() */
 };
 
 /* Accepts http and https URLs of a buffer, of printable ASCII without quotes, blanks and <>.

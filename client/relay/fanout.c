@@ -158,6 +158,7 @@ static const struct announcement *read_announcement(const struct exchange *x,
 
 	if (!text || announcement_parse(text, ret) < 0 || !is_its_own(x->peer, ret->host))
 		return NULL;
+	memcpy(ret->address, x->peer->address, sizeof(ret->address));
 	return ret;
 }
 

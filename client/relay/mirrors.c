@@ -8,6 +8,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +19,17 @@
 #define BY_AGE (MIRRORS_NAMED / 2)
 #define ETAG_MAX 64u
 
+/* A /24 of IPv4, or a /64 of IPv6: what one switch connects, mostly. */
+struct network {
+	uint8_t n; /* bytes; 0: not known */
+	uint8_t bytes[8];
+};
+
 struct mirror {
 	struct list link;  /* mirrors::list */
 	uint64_t heard_ns; /* CLOCK_MONOTONIC */
 	char etag[ETAG_MAX];
+	struct network network;
 	struct announcement says;
 };
 
@@ -86,6 +94,24 @@ static struct mirror *find(struct mirrors *m, const char *url)
 	return NULL;
 }
 
+static struct network network_of(const char *address)
+{
+	struct network ret = { 0 };
+	uint8_t bytes[sizeof(struct in6_addr)] = { 0 };
+
+	if (inet_pton(AF_INET, address, bytes) == 1)
+		ret.n = 3;
+	else if (inet_pton(AF_INET6, address, bytes) == 1)
+		ret.n = 8;
+	memcpy(ret.bytes, bytes, ret.n);
+	return ret;
+}
+
+static bool is_same_network(const struct network *a, const struct network *b)
+{
+	return a->n > 0 && a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
 void mirrors_note(struct mirrors *m, const char *etag, const struct announcement *a)
 {
 	uint64_t now = clock_monotonic_ns();
@@ -105,6 +131,7 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 	if (mirror) {
 		mirror->heard_ns = now;
 		mirror->says = *a;
+		mirror->network = network_of(a->address);
 		memcpy(mirror->etag, etag, strlen(etag) + 1);
 		list_insert(&m->list, &mirror->link);
 	}
@@ -116,11 +143,15 @@ struct search {
 	const char *etag;
 	const struct announcement *asks;
 	enum mirrors_age age;
+	struct network network; /* of `asks` */
+	bool near;		/* only those of this network */
 };
 
 static bool suits(const struct mirror *mirror, const struct search *s)
 {
 	if (strcmp(mirror->etag, s->etag) != 0)
+		return false;
+	if (s->near && !is_same_network(&mirror->network, &s->network))
 		return false;
 	return !s->asks || (strcmp(mirror->says.url, s->asks->url) != 0 &&
 			    (s->age == MIRRORS_ANY || announcement_before(&mirror->says, s->asks)));
@@ -180,7 +211,7 @@ static size_t choose_by_chance(struct mirrors *m, const struct search *s,
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
 		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED])
 {
-	const struct search s = { etag, asks, age };
+	struct search s = { etag, asks, age, network_of(asks ? asks->address : ""), true };
 	const struct mirror *chosen[MIRRORS_NAMED];
 	size_t n;
 
@@ -188,6 +219,11 @@ size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announce
 	forget_old(m, clock_monotonic_ns());
 	n = choose_young(m, &s, chosen);
 	n = choose_by_chance(m, &s, chosen, n);
+	s.near = false;
+	if (n == 0)
+		n = choose_by_chance(m, &s, chosen, choose_young(m, &s, chosen));
+	else if (n < BY_AGE)
+		n = choose_by_chance(m, &s, chosen, n);
 	for (size_t i = 0; i < n; i++)
 		ret[i] = chosen[i]->says;
 	pthread_mutex_unlock(&m->lock);

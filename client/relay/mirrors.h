@@ -26,9 +26,10 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 enum mirrors_age { MIRRORS_OLDER, MIRRORS_ANY };
 
 /* Up to MIRRORS_NAMED mirrors of that file, without `asks`. NULL: somebody that nobody waits for,
- * and that may wait for everybody. First come those that began last, which
- * are most likely to have nobody that reads from them yet; then some by chance. Returns how many.
- */
+ * and that may wait for everybody. Those of the same network
+ * as `asks`, which a first part of their addresses tells, are named alone if there are a few, so
+ * that most bytes stay within a rack. First come those that began last, which are most likely to
+ * have nobody that reads from them yet; then some by chance. Returns how many. */
 size_t mirrors_choose(struct mirrors *m, const char *etag, const struct announcement *asks,
 		      enum mirrors_age age, struct announcement ret[MIRRORS_NAMED]);
 

@@ -13,6 +13,8 @@
 #include "proto/base/own.h"
 
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,6 +26,10 @@
 #define BUFFER_BYTES (256L << 10) /* of libcurl, for each connection */
 #define CONNECT_MAX_MS 20000u
 #define HOPS_MAX 10u
+/* A machine that is off says nothing, and neither does a relay that waits for a block. Only the
+ * relay's kernel answers probes: so the other one is given up long before a connection stalls. */
+#define PROBE_IDLE_S 3L
+#define UNANSWERED_MS 8000u
 #define DROP_MAX (64u << 10) /* bytes of an unwanted body that are read, to keep its connection */
 
 /* ---- what libcurl calls ---- */
@@ -60,6 +66,15 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
 	f->eaten = skip + take;
 	f->paused = true;
 	return CURL_WRITEFUNC_PAUSE;
+}
+
+static int on_socket(void *user, curl_socket_t fd, curlsocktype purpose)
+{
+	unsigned ms = UNANSWERED_MS;
+
+	/* A kernel that does not know it waits for more probes. */
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+	return CURL_SOCKOPT_OK;
 }
 
 /* ---- signals ---- */
@@ -227,6 +242,9 @@ static void set_options(struct fetch *f, const struct ask *a, const struct url *
 	SET(CURLOPT_CONNECTTIMEOUT_MS,
 	    (long)(a->stall_ms < CONNECT_MAX_MS ? a->stall_ms : CONNECT_MAX_MS));
 	SET(CURLOPT_TCP_KEEPALIVE, 1L);
+	SET(CURLOPT_TCP_KEEPIDLE, PROBE_IDLE_S);
+	SET(CURLOPT_TCP_KEEPINTVL, 1L);
+	SET(CURLOPT_SOCKOPTFUNCTION, on_socket);
 #if LIBCURL_VERSION_NUM >= 0x075700
 	SET(CURLOPT_QUICK_EXIT, 1L); /* without a wait for a name that is still resolved */
 #endif

@@ -155,6 +155,45 @@ static bool is_named(const struct announcement *named, size_t n, unsigned host)
 	return false;
 }
 
+static void note_at(unsigned host, uint64_t since, const char *address)
+{
+	struct announcement a = at(host, since);
+
+	snprintf(a.address, sizeof(a.address), "%s", address);
+	mirrors_note(m, ETAG, &a);
+}
+
+START_TEST(bytes_stay_in_the_network_of_the_one_that_asks)
+{
+	static const struct {
+		const char *near, *far, *asks;
+	} cases[] = {
+		{ "10.1.2.3", "10.1.3.3", "10.1.2.200" },
+		{ "fd00:1:2:3::7", "fd00:1:2:4::7", "fd00:1:2:3::8" },
+	};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct announcement named[MIRRORS_NAMED], asks = at(100, 100);
+
+		snprintf(asks.address, sizeof(asks.address), "%s", cases[i].asks);
+		for (unsigned host = 0; host < 20; host++)
+			note_at(host, 30 + host, cases[i].far);
+		for (unsigned host = 20; host < 24; host++)
+			note_at(host, host, cases[i].near);
+		ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named), 4);
+		for (unsigned host = 20; host < 24; host++)
+			ck_assert(is_named(named, 4, host));
+		ck_assert_str_eq(named[0].url, at(23, 0).url);
+		/* A few of them could all be busy: others are named, too. */
+		note_at(20, 20, cases[i].far);
+		ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named),
+				  MIRRORS_NAMED);
+		for (unsigned host = 21; host < 24; host++)
+			ck_assert(is_named(named, 3, host));
+	}
+}
+END_TEST
+
 START_TEST(the_youngest_is_named_first)
 {
 	struct announcement named[MIRRORS_NAMED], asks = at(50, 50);
@@ -297,6 +336,7 @@ int main(void)
 	tcase_add_test(says, no_two_machines_wait_for_each_other);
 	tcase_add_test(says, everybody_may_read_from_a_machine_that_has_all);
 	tcase_add_checked_fixture(names, setup, teardown);
+	tcase_add_test(names, bytes_stay_in_the_network_of_the_one_that_asks);
 	tcase_add_test(names, the_youngest_is_named_first);
 	tcase_add_test(names, each_machine_is_named_some_time);
 	tcase_add_test(names, neither_oneself_nor_one_that_began_later_is_named);

@@ -40,7 +40,7 @@ class Rules:
     fan_out: int = 2  # machines that pull from a relay, as long as it can name another one
     max_transfers: int = 8  # and if those that it named have refused, too
     together: bool = True  # a puller's workers all ask one relay while it serves them; else they spread
-    near: bool = False  # relays of the puller's rack, which similar addresses tell, are named first
+    near: bool = True  # relays of the puller's rack, which similar addresses tell, are named first
     asks_near: bool = False  # and the puller asks them first
     serves: bool = True  # pullers serve what they have; else only the source serves, and all at once
 
@@ -50,8 +50,8 @@ RULES = {
     "workers spread": Rules(together=False),
     "fan-out 1": Rules(fan_out=1),
     "fan-out 4": Rules(fan_out=4),
-    "near ones named": Rules(near=True),
-    "and asked first": Rules(near=True, asks_near=True),
+    "racks unknown": Rules(near=False),
+    "near ones first": Rules(asks_near=True),
 }
 
 
@@ -71,7 +71,7 @@ class Setup:
     connect_s: float = 5e-3  # a connection, with TLS
     workers: int = 12  # of a puller
     deaths: float = 0.05  # part of the nodes: they die meanwhile, without a word
-    stall_s: float = 20.0  # until a puller gives up a silent connection
+    stall_s: float = 8.0  # until a puller gives up a connection to a machine that is off
     seed: int = 1
 
     @property

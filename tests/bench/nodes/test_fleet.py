@@ -82,7 +82,7 @@ class Always(unittest.TestCase):
         self.check(*run(nodes=5, size=MIB))
 
     def test_faster_than_rounds_and_than_one_source(self):
-        s, r = run(nodes=200, deaths=0.05, stall_s=6.0, size=16 * GIB)
+        s, r = run(nodes=200, deaths=0.05, size=16 * GIB)
         self.assertLess(r.last_s, fleet.rounds_bound(s))
         self.assertLess(r.last_s, fleet.one_source(s) / 20)
         self.assertGreater(r.last_s, fleet.streaming_bound(s))
