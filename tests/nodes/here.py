@@ -16,8 +16,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 
-from daemon import BUILD, Daemon
 from namespaces import die_with_parent
+
+from daemon import BUILD, Daemon
 
 TIMEOUT = 60  # to fail rather than to hang
 CTL = BUILD / "gpushmctl"
