@@ -83,3 +83,21 @@ def test_an_interrupt_hangs(serving: tuple[Node, Relay, Node]) -> None:
     _, errors = puller.communicate(timeout=TIMEOUT)
     assert puller.returncode in (-signal.SIGINT, 130), errors
     assert json.loads(other.ctl("ls", "--json").stdout) == []
+
+
+def gpus() -> int:
+    """How many this machine has."""
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+@pytest.mark.skipif(gpus() == 0, reason="no GPU")
+@pytest.mark.parametrize("config", ["nixl=yes\n", "nixl=yes\nnixl-gpu=yes\n"], ids=["ring", "direct"])
+def test_a_gpu_is_served_wrong(fleet: Callable[..., list[Node]], model: Callable[..., Path], config: str) -> None:
+    """From one GPU to the last one of the host."""
+    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize=256M\n" for i in range(gpus()))
+    node, other = fleet(2, pools=pools)
+    node.ctl("load", model(100 * MIB + 1, tensors=7), "m", "--pool=gpu0")
+    relay = node.relay(config)
+    other.ctl("pull", "--via", "nixl", f"--pool=gpu{gpus() - 1}", relay.source("m"))
+    other.ctl("verify", "m")
+    assert content(node) == content(other)

@@ -53,6 +53,8 @@ static void open_fake(void)
 	fail_at = (int (*)(int))dlsym(fake, "fakenixl_fail");
 	wrong_at = (void (*)(int))dlsym(fake, "fakenixl_wrong");
 	alive = (int (*)(void))dlsym(fake, "fakenixl_alive");
+	fail_at(0);
+	wrong_at(0);
 	fds_mark();
 }
 
