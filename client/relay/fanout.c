@@ -98,20 +98,25 @@ void fanout_set_own(struct fanout *f, const char *name, const struct announcemen
 	pthread_mutex_unlock(&f->lock);
 }
 
+bool fanout_own(struct fanout *f, const char *name, struct announcement *ret)
+{
+	const struct own *own;
+
+	pthread_mutex_lock(&f->lock);
+	own = find_own(f, name);
+	if (own)
+		*ret = own->says;
+	pthread_mutex_unlock(&f->lock);
+	return own;
+}
+
 /* One that nobody waits for may wait for everybody. A pull that is not known to have an order lets
  * no other machine's pull wait. */
 static bool may_wait(struct fanout *f, const char *name, const struct announcement *asks)
 {
-	const struct own *own;
-	bool may;
+	struct announcement own;
 
-	if (!asks)
-		return true;
-	pthread_mutex_lock(&f->lock);
-	own = find_own(f, name);
-	may = own && announcement_before(&own->says, asks);
-	pthread_mutex_unlock(&f->lock);
-	return may;
+	return !asks || (fanout_own(f, name, &own) && announcement_before(&own, asks));
 }
 
 /* ---- who asks ---- */

@@ -40,3 +40,5 @@ int fanout_add_mirrors(const struct exchange *x, struct manifest *m);
 
 /* What this relay says of itself while it pulls a name; NULL: it does not pull it any more. */
 void fanout_set_own(struct fanout *f, const char *name, const struct announcement *own);
+/* False: it does not pull it. */
+bool fanout_own(struct fanout *f, const char *name, struct announcement *ret);

@@ -35,10 +35,6 @@ struct pull {
 	char content[128];		     /* ETag or digest of what is here; "": not known */
 	char complaint[sizeof(((struct gpushm_private_error *)0)->text)]; /* the last one */
 	uint64_t retry_ms;
-
-	pthread_mutex_t lock; /* of what follows, for the other thread */
-	char etag[64];	      /* "": there is nothing to announce */
-	char repeated[ANNOUNCEMENT_MAX];
 };
 
 struct pulls {
@@ -52,17 +48,6 @@ struct pulls {
 };
 
 /* ---- the announcement ---- */
-
-/* Others may be told of it from now on. since: 0 when the pull is over. */
-static void announce(struct pull *p, const char *etag, uint64_t since)
-{
-	pthread_mutex_lock(&p->lock);
-	snprintf(p->etag, sizeof(p->etag), "%s", etag);
-	if (!*p->of->base ||
-	    announcement_format(p->of->base, p->config->name, since, p->repeated) < 0)
-		p->repeated[0] = '\0';
-	pthread_mutex_unlock(&p->lock);
-}
 
 static void set_own(struct pull *p)
 {
@@ -116,25 +101,36 @@ static void announce_again(const struct pull *p, const char *etag, const char *r
 	remote_reply_clear(&reply);
 }
 
+/* What this relay offers under the name now; "": nothing that others could get. */
+static void describe(const struct pull *p, char etag[64], char relay[ANNOUNCEMENT_MAX])
+{
+	struct offer *o = offers_find(p->of->offers, p->config->name, NULL);
+	struct announcement own = { .since = 0 };
+	struct offer_facts facts = { .complete = false };
+
+	etag[0] = '\0';
+	if (o && offer_know(o) == 0)
+		offer_facts(o, &facts);
+	if (facts.etag[0] && (facts.complete || fanout_own(p->of->fanout, p->config->name, &own)) &&
+	    announcement_format(p->of->base, p->config->name, own.since, relay) == 0)
+		memcpy(etag, facts.etag, sizeof(facts.etag));
+	offer_release(o);
+}
+
 static void *repeat_announcements(void *arg)
 {
 	const struct pulls *all = arg;
 	struct gpushm_remote_options remote = all->remote;
+	char etag[64], relay[ANNOUNCEMENT_MAX];
 
 	remote.patience_s = ANNOUNCE_PATIENCE_S;
 	for (;;) {
-		sleep(ANNOUNCE_S);
 		for (size_t i = 0; i < all->n; i++) {
-			struct pull *p = &all->pulls[i];
-			char etag[sizeof(p->etag)], relay[ANNOUNCEMENT_MAX];
-
-			pthread_mutex_lock(&p->lock);
-			memcpy(etag, p->etag, sizeof(etag));
-			memcpy(relay, p->repeated, sizeof(relay));
-			pthread_mutex_unlock(&p->lock);
-			if (etag[0] && relay[0])
-				announce_again(p, etag, relay, &remote);
+			describe(&all->pulls[i], etag, relay);
+			if (etag[0])
+				announce_again(&all->pulls[i], etag, relay, &remote);
 		}
+		sleep(ANNOUNCE_S);
 	}
 	return NULL;
 }
@@ -145,11 +141,8 @@ static void on_begun(void *user, const struct manifest *m, const char *header,
 		     struct gpushm_buffer *b)
 {
 	struct pull *p = user;
-	struct announcement own;
 
 	p->offer = offers_pull_begin(p->of->offers, p->config->name, m, header, b);
-	if (p->offer && announcement_parse(p->announcement, &own) == 0)
-		announce(p, m->etag, own.since);
 }
 
 static void on_block(void *user, uint64_t block)
@@ -164,7 +157,6 @@ static void on_ended(void *user, int result)
 {
 	struct pull *p = user;
 
-	announce(p, result == 0 ? p->etag : "", 0);
 	if (p->offer)
 		offers_pull_end(p->of->offers, p->offer, result);
 	p->offer = NULL;
@@ -333,9 +325,8 @@ int pulls_start(const struct config *config, struct offers *offers, struct fanou
 	for (size_t i = 0; i < all->n; i++) {
 		all->pulls[i].of = all;
 		all->pulls[i].config = &config->pulls[i];
-		pthread_mutex_init(&all->pulls[i].lock, NULL);
 	}
 	for (size_t i = 0; r == 0 && i < all->n; i++)
 		r = start_thread(run, &all->pulls[i]);
-	return r < 0 ? r : start_thread(repeat_announcements, all);
+	return r < 0 || !*base ? r : start_thread(repeat_announcements, all);
 }

@@ -4,84 +4,13 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
-import re
 import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from namespaces import sent_by
-from node import BUILD, TIMEOUT, Node, Relay
-
-MB = 1 << 20
-BLOCK = 4 * MB
-
-
-def offer(node: Node, model: Path, config: str = "", name: str = "model") -> Relay:
-    """A machine that has the model, and a relay."""
-    node.ctl("load", model, name)
-    return node.relay(config, insecure=True)
-
-
-def pulling(node: Node, source: str, *, config: str = "", name: str = "model", more: str = "") -> Relay:
-    """A relay that pulls."""
-    return node.relay(f"{config}[pull {name}]\nsource={source}\n{more}", insecure=True)
-
-
-def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """One request."""
-    host, path = re.fullmatch(r"http://([^/]+)(/.*)", url).groups()  # type: ignore[union-attr]
-    c = http.client.HTTPConnection(host, timeout=TIMEOUT)
-    c.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
-    r = c.getresponse()
-    body = r.read()
-    c.close()
-    return r.status, {k.lower(): v for k, v in r.getheaders()}, body
-
-
-def sha256(relay: Relay, name: str = "model") -> str:
-    """Of all that a relay sends; it may hear of the buffer a moment after it was published."""
-    assert get(f"{relay.url}/v1/manifests/{name}", Prefer=f"wait={TIMEOUT}")[0] == 200
-    status, _, body = get(relay.source(name))
-    assert status == 200, body
-    return hashlib.sha256(body).hexdigest()
-
-
-def await_here(node: Node, name: str = "model") -> None:
-    """Until the buffer is published on that machine."""
-    node.ctl("wait", name, "--timeout", TIMEOUT)
-
-
-def digest(node: Node, name: str = "model") -> str:
-    """Of the contents of a buffer."""
-    return str(node.attributes(name)["model"]["digest"])
-
-
-def await_content(node: Node, content: str) -> None:
-    """Until the model on that machine has this digest."""
-    with node.start(
-        *[BUILD / "gpushmctl", "watch", "model", "--timeout", TIMEOUT], env=node.env, stdout=subprocess.PIPE
-    ) as watch:
-        assert watch.stdout is not None
-        for _ in watch.stdout:
-            if digest(node) == content:
-                watch.kill()
-                return
-    raise AssertionError("the generation has not come")
-
-
-def finish(nodes: list[Node], model: Path, name: str = "model") -> None:
-    """Waits for all, and compares all bytes."""
-    expected = model.read_bytes()[-MB:]
-    for node in nodes:
-        await_here(node, name)
-        node.ctl("verify", name)
-        out = node.run(BUILD / "gpushmctl", "save", name, "-", env=node.env, text=False).stdout
-        assert hashlib.sha256(out[-MB:]).digest() == hashlib.sha256(expected).digest()
+from node import Node, Relay
+from pulling import MB, await_content, digest, finish, get, offer, pulling, sha256
 
 
 def test_a_relay_pulls_a_buffer_and_offers_it(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
@@ -111,7 +40,7 @@ def slow_pull(machine: Callable[..., Node], file: Path) -> tuple[Node, Relay, No
     a, b = machine(), machine()
     first = offer(a, file)
     assert get(f"{first.url}/v1/manifests/model")[0] == 200
-    a.limit(up="40mbit")
+    a.limit(up="64mbit")
     second = pulling(b, first.source("model"))
     status, _, body = get(f"{second.url}/v1/manifests/model", Prefer="wait=60")
     assert status == 200
@@ -225,6 +154,24 @@ def test_a_daemon_that_is_killed_during_a_pull(machine: Callable[..., Node], mod
     assert sha256(second) == hashlib.sha256(get(second.source("model"))[2]).hexdigest()
 
 
+def test_a_relay_that_was_restarted_announces_what_it_has(
+    machine: Callable[..., Node], model: Callable[..., Path]
+) -> None:
+    file = model(MB)
+    a, b = machine(), machine()
+    first = offer(a, file)
+    second = pulling(b, first.source("model"))
+    finish([b], file)
+    # The source knows nothing.
+    first.end(signal.SIGKILL)
+    first.start(first.port)
+    second.end()
+    second.start(second.port)
+    while not (mirrors := json.loads(get(f"{first.url}/v1/manifests/model")[2])["mirrors"]):
+        pass
+    assert mirrors == [second.source("model")]
+
+
 def test_relays_that_pull_from_each_other(machine: Callable[..., Node], model: Callable[..., Path]) -> None:
     file = model(6 * MB)
     a, b = machine(), machine()
@@ -259,57 +206,3 @@ def test_followers_get_generation_after_generation(machine: Callable[..., Node],
             await_content(node, content)
         finish(nodes[1:], file)
     assert len(contents) == 4
-
-
-def fill(
-    machines: Callable[[int], list[Node]], file: Path, n: int, config: str, *, insecure: bool
-) -> tuple[float, list[int]]:
-    """The seconds until n machines have the model from one whose link has 160 Mbit/s, and what each has sent."""
-    a, *nodes = machines(n + 1)
-    a.ctl("load", file, "model")
-    first = a.relay(config, insecure=insecure)
-    # Its digests are computed once.
-    a.run("curl", "-sf", *a.tls(), f"{first.url}/v1/manifests/model")
-    for node in nodes:
-        node.ctl("ls")
-    a.limit(up="160mbit")
-    before = sent_by([a, *nodes])
-    start = time.monotonic()
-    for node in nodes:
-        node.relay(f"{config}[pull model]\nsource={first.source('model')}\n", insecure=insecure)
-    for node in nodes:
-        await_here(node)
-    seconds = time.monotonic() - start
-    sent = [now - then for now, then in zip(sent_by([a, *nodes]), before, strict=True)]
-    finish(nodes, file)
-    return seconds, sent
-
-
-def rounds(machines: Callable[[int], list[Node]], file: Path, config: str, *, insecure: bool) -> float:
-    """How many times as long as one machine eight take."""
-    one, _ = fill(machines, file, 1, config, insecure=insecure)
-    eight, sent = fill(machines, file, 8, config, insecure=insecure)
-    files = [round(s / file.stat().st_size, 2) for s in sent]
-    print(
-        f"{config.strip()}: one {one:.2f} s, eight {eight:.2f} s: {eight / one:.2f} rounds; files sent by each: {files}"
-    )
-    return eight / one
-
-
-def test_eight_machines_take_less_than_three_and_a_half_rounds(
-    machine: Callable[..., Node], model: Callable[..., Path]
-) -> None:
-    assert rounds(lambda n: [machine() for _ in range(n)], model(32 * MB), "fan-out=2\n", insecure=True) < 3.5
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("config", ["fan-out=1\n", "max-transfers=1\n", "max-transfers=2\n"])
-def test_eight_machines_make_a_chain_or_a_tree(
-    machine: Callable[..., Node], model: Callable[..., Path], config: str
-) -> None:
-    assert rounds(lambda n: [machine() for _ in range(n)], model(40 * MB), config, insecure=True) < 3.5
-
-
-@pytest.mark.deep
-def test_eight_machines_with_certificates(fleet: Callable[..., list[Node]], model: Callable[..., Path]) -> None:
-    assert rounds(fleet, model(40 * MB), "", insecure=False) < 3.5
