@@ -350,6 +350,7 @@ CHECK_LIBS   = $(shell $(PKG_CONFIG) --libs check)
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a $(BUILD)/ctl.a $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS) $(LOAD_LIBS)
+$(BUILD)/tests/unit/test_manifest: $(call objects,client/relay/range.c)
 $(BUILD)/tests/unit/test_mirrors: $(call objects,$(addprefix client/relay/,announcement.c mirrors.c transfers.c))
 # Calls from our archives go through tests/unit/memory_fixture.h.
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
