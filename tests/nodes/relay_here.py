@@ -20,8 +20,9 @@ from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 
-from daemon import BUILD, Daemon
 from namespaces import die_with_parent
+
+from daemon import BUILD, Daemon
 
 TIMEOUT = 60  # seconds; to fail rather than to hang, never to be right
 POOLS = "[pool host]\nkind=host\nsize=512M\n"
