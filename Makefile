@@ -95,6 +95,9 @@ all: $(BUILD)/gpushmd $(BUILD)/gpushmctl $(addprefix $(BUILD)/,libgpushm.so libg
 ifeq ($(CUDA_INCLUDE),)
 	@echo "built without the CUDA Toolkit (no cuda.h found): host pools only"
 endif
+ifeq ($(CURL_INCLUDE),)
+	@echo "built without URLs (no curl/curl.h found): load reads files alone"
+endif
 ifeq ($(EXPORTER),)
 	@echo "built without gpushm-exporter (no libmicrohttpd found)"
 endif

@@ -13,6 +13,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -290,6 +291,44 @@ def test_a_second_load_of_a_version_downloads_nothing(here: Machine, web: Any, d
     assert here.load("--if-missing", "--replace", w.url + NAME, "m")["digest"] != digest
 
 
+def test_of_many_processes_one_downloads(here: Machine, web: Any, data: bytes, digest: str) -> None:
+    w = web(files={NAME: File(data)})
+    children = [here.start("load", "--json", "--if-missing", w.url + NAME, "m") for _ in range(4)]
+    reports = []
+    for child in children:
+        with child:
+            out, err = child.communicate(timeout=60)
+        assert child.returncode == 0, err
+        reports.append(json.loads(out))
+    assert {r["digest"] for r in reports} == {digest}
+    assert sorted(r["attached"] for r in reports) == [False, True, True, True]
+    behind = [s for s in w.seen if s.first]
+    assert sum(int(s.headers["range"].rpartition("-")[2]) - (s.first or 0) + 1 for s in behind) <= len(data)
+
+
+def test_a_server_that_comes_back_is_asked_again(here: Machine, web: Any, data: bytes, digest: str) -> None:
+    first = web(files={NAME: File(data)})
+
+    def fault(request: Request) -> bool:
+        if not request.seen.first:
+            return False
+        # Its port is free until the other one has it; what was asked for is lost.
+        first.server.socket.close()
+        gone.set()
+        request.close_connection = True
+        return True
+
+    gone = threading.Event()
+    first.faults.append(fault)
+    with here.start("load", "--json", "--patience=20s", first.url + NAME, "m") as child:
+        assert gone.wait(60)
+        second = web(files={NAME: File(data)}, port=first.port)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert json.loads(out)["digest"] == digest
+    assert len(second.seen) > 0
+
+
 def test_without_a_validator_it_is_compared(here: Machine, web: Any, data: bytes) -> None:
     w = web(files={NAME: File(data, etag=None, modified=None)})
     here.load(w.url + NAME, "m")
@@ -513,8 +552,6 @@ def test_an_interrupted_load_ends_at_once(here: Machine, web: Any, data: bytes) 
         if request.seen.first:
             request.stall = MIB
             waiting.release()
-
-    import threading
 
     waiting = threading.Semaphore(0)
     w = web(files={NAME: File(data)}, faults=[fault])

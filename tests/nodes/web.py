@@ -164,12 +164,13 @@ class Web:
     faults: list[Fault] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
     host: str = "127.0.0.1"
+    port: int = 0
     seen: list[Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
         self.ended = threading.Event()
-        self.server = Server((self.host, 0), Request)
+        self.server = Server((self.host, self.port), Request)
         self.server.web = self
         if self.tls is not None:
             # A handshake in the thread of its connection, or a slow client would stop all.
