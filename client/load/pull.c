@@ -254,6 +254,27 @@ int gpushm_pull(struct gpushm *c, const char *source, const char *name,
 	return pull_run(c, source, name, options, load, NULL, ret);
 }
 
+int pull_announce(const char *source, const char *etag, const char *relay,
+		  const struct gpushm_remote_options *remote)
+{
+	struct remote_reply reply = { 0 };
+	struct place place = { 0 };
+	int r = find_place(source, &place);
+
+	if (r == 0) {
+		const struct remote_request q = { .url = place.manifest,
+						  .if_none_match = etag,
+						  .max_bytes = MANIFEST_BYTES_MAX,
+						  .relay = relay,
+						  .options = remote };
+
+		r = remote_request(&q, &reply);
+	}
+	remote_reply_clear(&reply);
+	place_clear(&place);
+	return r;
+}
+
 /* ---- waiting for another generation ---- */
 
 struct wait {

@@ -10,3 +10,8 @@
 int pull_run(struct gpushm *c, const char *source, const char *name,
 	     const struct gpushm_options *options, const struct gpushm_load_options *load,
 	     const struct pull_observer *observer, struct gpushm_buffer **ret);
+
+/* Says to the source where this machine offers the file of that ETag, which it has or is getting:
+ * the value of Gpushm-Relay. Errors as for remote_request(). */
+int pull_announce(const char *source, const char *etag, const char *relay,
+		  const struct gpushm_remote_options *remote);

@@ -8,7 +8,6 @@
 
 #include "client/gpushm_private.h"
 #include "client/load/pull.h"
-#include "client/remote/remote.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/size.h"
@@ -62,45 +61,6 @@ static void set_own(struct pull *p)
 		p->announcement[0] = '\0';
 }
 
-/* NULL: out of memory, or a source that the pull complains about. */
-static char *manifest_url(const char *source)
-{
-	static const char files[] = "/v1/buffers/";
-	const char *slash = strchr(source, '/'), *at = strstr(source, files);
-	char text[ANNOUNCEMENT_MAX], *url = NULL;
-	int r = -1;
-
-	if (at) {
-		r = asprintf(&url, "%.*s/v1/manifests/%s", (int)(at - source), source,
-			     at + strlen(files));
-	} else if (slash && slash > source && slash[-1] != ':') {
-		bool has_port = memchr(source, ':', (size_t)(slash - source)) && slash[-1] != ']';
-
-		if (announcement_format("", slash + 1, 0, text) == 0)
-			r = asprintf(&url, "https://%.*s%s/v1/manifests/%.*s",
-				     (int)(slash - source), source, has_port ? "" : ":19401",
-				     (int)strcspn(text + strlen(files), ";"), text + strlen(files));
-	}
-	return r < 0 ? NULL : url;
-}
-
-/* A source that is away is the other thread's to complain about. */
-static void announce_again(const struct pull *p, const char *etag, const char *relay,
-			   const struct gpushm_remote_options *remote)
-{
-	_cleanup_(free_ptr) char *url = manifest_url(p->config->source);
-	const struct remote_request q = { .url = url,
-					  .if_none_match = etag,
-					  .max_bytes = MANIFEST_BYTES_MAX,
-					  .relay = relay,
-					  .options = remote };
-	struct remote_reply reply = { 0 };
-
-	if (url)
-		remote_request(&q, &reply);
-	remote_reply_clear(&reply);
-}
-
 /* What this relay offers under the name now; "": nothing that others could get. */
 static void describe(const struct pull *p, char etag[64], char relay[ANNOUNCEMENT_MAX])
 {
@@ -127,8 +87,9 @@ static void *repeat_announcements(void *arg)
 	for (;;) {
 		for (size_t i = 0; i < all->n; i++) {
 			describe(&all->pulls[i], etag, relay);
+			/* A source that is away is the other thread's to complain about. */
 			if (etag[0])
-				announce_again(&all->pulls[i], etag, relay, &remote);
+				pull_announce(all->pulls[i].config->source, etag, relay, &remote);
 		}
 		sleep(ANNOUNCE_S);
 	}
