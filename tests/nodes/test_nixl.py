@@ -77,7 +77,7 @@ def test_two_pullers_of_a_buffer_register_it_twice(serving: tuple[Node, Relay]) 
 
 def test_a_session_that_ended_is_used(serving: tuple[Node, Relay]) -> None:
     """Its name means nothing any more; neither does one that never was, or is of another buffer."""
-    node, relay = serving
+    _, relay = serving
     session = begin(relay)["session"]
     assert ask(relay, "m", {"session": session}) == (200, {})
     assert ask(relay, "other", {"session": session})[0] == 409
@@ -161,7 +161,7 @@ def test_the_doctor_misses_nixl(machine: Callable[..., Node], monkeypatch: pytes
 
 def test_every_call_that_fails_is_survived(serving: tuple[Node, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the relay's calls of NIXL fails once: an error, and the next puller is served."""
-    node, relay = serving
+    _, relay = serving
     relay.end()
     n, granted = 0, False
     while not granted:
