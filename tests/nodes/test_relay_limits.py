@@ -79,7 +79,9 @@ def test_a_name_of_a_host_is_not_the_common_name(secure: Here, authority: Author
 
 
 @pytest.mark.parametrize("which", ["none", "expired", "future", "foreign", "server"])
-def test_a_certificate_that_is_not_accepted_is_told(secure: Here, authority: Authority, foreign: Authority, which: str) -> None:
+def test_a_certificate_that_is_not_accepted_is_told(
+    secure: Here, authority: Authority, foreign: Authority, which: str
+) -> None:
     shown = {
         "none": lambda: None,
         "expired": lambda: authority.expired("old", "DNS:n1.train.example"),
@@ -306,7 +308,9 @@ def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
 
 def count(h: Here, name: str) -> Callable[[], float]:
     """A metric."""
-    return lambda: float(next(line for line in h.ask("/metrics").body.decode().splitlines() if line.startswith(name)).split()[-1])
+    return lambda: float(
+        next(line for line in h.ask("/metrics").body.decode().splitlines() if line.startswith(name)).split()[-1]
+    )
 
 
 def test_metrics_count_what_happened(tmp_path: Path) -> None:
