@@ -170,6 +170,20 @@ static int run_in_turns(struct link *l, struct ask *a, const struct deadline *d)
 	}
 }
 
+/* A buffer that was discarded is closed without a reply. Requests of other links must come after
+ * that: a name that was to be loaded is free again when the error is raised. */
+static void settle(struct link *l, int r)
+{
+	struct gpushm_status *status;
+
+	if (r == -ECONNRESET)
+		return;
+	Py_BEGIN_ALLOW_THREADS
+	if (gpushm_status(l->c, &status) == 0)
+		gpushm_status_free(status);
+	Py_END_ALLOW_THREADS
+}
+
 int connection_try_apart(struct connection *self, struct ask *a, const struct deadline *d)
 {
 	struct link *l = link_new(self->path);
@@ -178,8 +192,10 @@ int connection_try_apart(struct connection *self, struct ask *a, const struct de
 	if (!l)
 		return -ECONNRESET;
 	r = run_in_turns(l, a, d);
-	if (r < 0)
+	if (r < 0) {
 		error_raise(r);
+		settle(l, r);
+	}
 	link_unref(l);
 	return r;
 }
