@@ -92,11 +92,10 @@ static bool is_daemon_away(const struct ctl *ctl)
 	return away;
 }
 
-/* The exit code for an error of the library. A relay that can't be reached is no missing daemon. */
+/* The exit code for an error of the library. */
 static int pull_result(const struct pull *p, int r)
 {
 	_cleanup_(free_ptr) char *text = strdup(gpushm_error());
-	bool lost = r == -ECONNRESET || r == -ECONNREFUSED || r == -EPIPE;
 
 	if (r == -ECANCELED && transfer_interrupted())
 		return ctl_error(CTL_FAILED, "interrupted");
@@ -105,8 +104,6 @@ static int pull_result(const struct pull *p, int r)
 				 p->options->if_missing
 					 ? ""
 					 : ", --if-missing uses a buffer of the same contents");
-	if (lost && !is_daemon_away(p->ctl))
-		return ctl_error(CTL_FAILED, "%s", text);
 	return ctl_error(ctl_exit_code(r), "%s", text);
 }
 
@@ -190,12 +187,12 @@ static bool is_passing(int r)
 	case EAGAIN:
 	case ESTALE:
 	case EBADMSG:
-	case EPROTO:
+	case EREMOTEIO:
 	case ENOTSUP:
 	case EPIPE:
 	case ECONNRESET:
 	case ECONNREFUSED:
-	case ECONNABORTED:
+	case ENETRESET:
 	case EHOSTUNREACH:
 	case ENETUNREACH:
 	case EIO:
@@ -268,7 +265,7 @@ static int wait_for_generation(struct pull *p)
 /* A pull that was whole and wrong is not tried each second: it costs both machines a transfer. */
 static void nap(struct pull *p, int r)
 {
-	bool wrong = r == -EBADMSG || r == -EPROTO || r == -ENOTSUP || r == -ESTALE;
+	bool wrong = r == -EBADMSG || r == -EREMOTEIO || r == -ENOTSUP || r == -ESTALE;
 
 	p->failures = wrong ? p->failures + 1 : 0;
 	for (unsigned ms = 0, end = AGAIN_MS << (p->failures < AGAIN_MAX ? p->failures : AGAIN_MAX);

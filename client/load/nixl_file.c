@@ -408,8 +408,8 @@ static int read_once(struct nixl_file *f, unsigned slot, size_t n, uint64_t offs
  */
 static bool may_pass(int r)
 {
-	return r == -EIO || r == -ENOTSUP || r == -ECONNREFUSED || r == -ECONNRESET ||
-	       r == -EHOSTUNREACH || r == -ETIMEDOUT || r == -EBUSY;
+	return r == -EIO || r == -ENOTSUP || r == -ENETRESET || r == -EHOSTUNREACH ||
+	       r == -ETIMEDOUT || r == -EBUSY;
 }
 
 static bool is_patient(struct nixl_file *f)

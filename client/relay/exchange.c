@@ -67,7 +67,7 @@ enum MHD_Result exchange_json(const struct exchange *x, unsigned status, json_t 
 	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
 	exchange_add(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		exchange_add(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+		exchange_add(r, MHD_HTTP_HEADER_ALLOW, "%s", x->allow);
 	return exchange_send(x, status, r);
 }
 

@@ -24,7 +24,8 @@ struct exchange {
 	const char *name; /* of the buffer, without percent signs; "" without one */
 	const char *body; /* of a POST; with a NUL behind it */
 	size_t n_body;
-	bool head; /* HEAD: the reply has no body */
+	bool head;	   /* HEAD: the reply has no body */
+	const char *allow; /* the methods of this resource; NULL: there is no such resource */
 };
 
 /* NULL: the request does not have it. */

@@ -133,9 +133,9 @@ static enum MHD_Result route(struct exchange *x, const char *url, const char *me
 		return exchange_error(x, MHD_HTTP_NOT_FOUND,
 				      "there are /v1/buffers, /v1/buffers/NAME, "
 				      "/v1/manifests/NAME and /metrics");
+	x->allow = found->post ? MHD_HTTP_METHOD_POST : "GET, HEAD";
 	if (post != found->post || (!post && !x->head && strcmp(method, MHD_HTTP_METHOD_GET) != 0))
-		return exchange_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "allowed: %s",
-				      found->post ? "POST" : "GET and HEAD");
+		return exchange_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "allowed: %s", x->allow);
 	if (!decode(url + (strlen(found->path) < strlen(url) ? strlen(found->path) : strlen(url)),
 		    name, sizeof(name)))
 		return exchange_error(x, MHD_HTTP_BAD_REQUEST,

@@ -305,10 +305,8 @@ static struct failure classify(const struct fetch *f)
 		return (struct failure){ ENOMEM, FATE_NEVER };
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_RESOLVE_PROXY:
-		return (struct failure){ EHOSTUNREACH, FATE_AGAIN };
 	case CURLE_COULDNT_CONNECT:
-		return (struct failure){ says(f, "refused") ? ECONNREFUSED : EHOSTUNREACH,
-					 FATE_AGAIN };
+		return (struct failure){ EHOSTUNREACH, FATE_AGAIN };
 	case CURLE_OPERATION_TIMEDOUT:
 		return (struct failure){ ETIMEDOUT, FATE_AGAIN };
 	case CURLE_PEER_FAILED_VERIFICATION:
@@ -324,13 +322,13 @@ static struct failure classify(const struct fetch *f)
 		return says(f, "alert") || says(f, "certificate")
 			       ? (struct failure){ EACCES, FATE_ELSEWHERE }
 		       : says(f, "wrong version") || says(f, "unsupported protocol")
-			       ? (struct failure){ EPROTO, FATE_ELSEWHERE }
-			       : (struct failure){ ECONNRESET, FATE_AGAIN };
+			       ? (struct failure){ EREMOTEIO, FATE_ELSEWHERE }
+			       : (struct failure){ ENETRESET, FATE_AGAIN };
 	case CURLE_PARTIAL_FILE:
 	case CURLE_GOT_NOTHING:
-		return (struct failure){ ECONNRESET, FATE_AGAIN };
+		return (struct failure){ ENETRESET, FATE_AGAIN };
 	default:
-		return (struct failure){ EPROTO, FATE_ELSEWHERE };
+		return (struct failure){ EREMOTEIO, FATE_ELSEWHERE };
 	}
 }
 
@@ -341,6 +339,8 @@ static const char *hint(const struct fetch *f)
 		return "; if an authority of your own has signed it, name its file";
 	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_RECV_ERROR:
+		if (says(f, "wrong version"))
+			return "; it speaks no TLS: use a URL of http:// if you trust the network";
 		return says(f, "certificate required")
 			       ? "; it wants a certificate: name one, and its key"
 			       : "";
@@ -349,18 +349,30 @@ static const char *hint(const struct fetch *f)
 	}
 }
 
+/* Why there is no connection, which not every libcurl says. */
+static const char *system_error(const struct fetch *f)
+{
+	long number = 0;
+
+	if (f->result != CURLE_COULDNT_CONNECT ||
+	    f->curl->easy_getinfo(f->easy, CURLINFO_OS_ERRNO, &number) != CURLE_OK || number <= 0)
+		return "";
+	return strerror((int)number);
+}
+
 /* libcurl's text has no query of ours in it, or it is not shown. */
 static int fail_transfer(struct fetch *f, enum fate *ret)
 {
 	struct failure w = classify(f);
-	const char *query = strchr(f->at.text, '?');
+	const char *system = system_error(f), *query = strchr(f->at.text, '?');
 	bool tells = f->why[0] && !(query && query[1] && strstr(f->why, query + 1));
 
 	*ret = w.fate;
 	if (f->refused)
 		return remote_no_memory();
-	return remote_fail(w.number, "%s: %s%s", f->at.name,
-			   tells ? f->why : f->curl->easy_strerror(f->result), hint(f));
+	return remote_fail(w.number, "%s: %s%s%s%s", f->at.name,
+			   tells ? f->why : f->curl->easy_strerror(f->result), *system ? ": " : "",
+			   system, hint(f));
 }
 
 static int fail_stalled(struct fetch *f, enum fate *ret)
@@ -491,11 +503,11 @@ static int find_target(struct fetch *f, struct url *ret)
 
 	f->curl->easy_getinfo(f->easy, CURLINFO_REDIRECT_URL, &text);
 	if (!text)
-		return remote_fail(EPROTO, "%s: status %u leads nowhere: it has no Location",
+		return remote_fail(EREMOTEIO, "%s: status %u leads nowhere: it has no Location",
 				   f->at.name, f->head.status);
 	r = url_parse(text, ret);
 	if (r == -EINVAL)
-		return remote_fail(EPROTO, "%s leads to what is no URL of http:// or https://",
+		return remote_fail(EREMOTEIO, "%s leads to what is no URL of http:// or https://",
 				   f->at.name);
 	if (r == 0 && f->at.tls && !ret->tls)
 		return remote_fail(EACCES,
@@ -512,7 +524,7 @@ static int follow(struct fetch *f, struct load_stop stop, enum fate *ret)
 
 	*ret = FATE_ELSEWHERE;
 	if (r == 0 && ++f->hops > HOPS_MAX)
-		r = remote_fail(EPROTO, "%s: more than %u redirects", f->at.name, HOPS_MAX);
+		r = remote_fail(EREMOTEIO, "%s: more than %u redirects", f->at.name, HOPS_MAX);
 	if (r == 0)
 		r = drop_body(f, stop, ret);
 	if (r < 0) {
@@ -545,7 +557,7 @@ int fetch_begin(struct fetch *f, const struct ask *a, const struct url *u, struc
 			break;
 		if (!has_head(f)) {
 			*ret = FATE_ELSEWHERE;
-			r = remote_fail(EPROTO, "%s: the reply is not HTTP", f->at.name);
+			r = remote_fail(EREMOTEIO, "%s: the reply is not HTTP", f->at.name);
 			break;
 		}
 		if (!is_redirect(f->head.status))

@@ -98,7 +98,7 @@ static int changed(const struct fetch *f, struct trial *t)
 static int broken(const struct fetch *f, struct trial *t, const char *how)
 {
 	t->fate = FATE_ELSEWHERE;
-	return remote_fail(EPROTO, "%s: the server's reply is wrong: %s", f->at.name, how);
+	return remote_fail(EREMOTEIO, "%s: the server's reply is wrong: %s", f->at.name, how);
 }
 
 static void learn(struct remote *r, const struct head *h, uint64_t size, bool has_ranges)
@@ -164,7 +164,7 @@ static int check_whole(struct remote_reader *rr, struct remote *r, struct trial 
 	if (rr->asked_if_range) {
 		r->no_if_range = true;
 		t->fate = FATE_AGAIN;
-		return remote_fail(EPROTO, "%s: the server ignores If-Range", f->at.name);
+		return remote_fail(EREMOTEIO, "%s: the server ignores If-Range", f->at.name);
 	}
 	return broken(f, t, "it sends all of the file, though it has sent parts before");
 }
@@ -342,7 +342,7 @@ static bool is_over(const struct trial *t, const struct remote *r, int error)
 		return true;
 	/* A name with a mistake in it, or a server that is not there, is known at once. */
 	if (t->opening && t->fate == FATE_AGAIN)
-		return t->tries > OPEN_TRIES || error == -ECONNREFUSED || error == -EHOSTUNREACH;
+		return t->tries > OPEN_TRIES || error == -EHOSTUNREACH;
 	return clock_monotonic_ms() - t->since_ms > r->credentials.patience_ms;
 }
 
@@ -464,7 +464,7 @@ static int read_step(struct remote_reader *rr, struct remote *r, char *to, size_
 		error = read_open(rr, to, n, offset, ret_got, t);
 	if (error == 0 && *ret_got == 0 && r->has_ranges) {
 		t->fate = FATE_AGAIN;
-		error = remote_fail(ECONNRESET, "%s: the server ended a part too early",
+		error = remote_fail(ENETRESET, "%s: the server ended a part too early",
 				    remote_name(r));
 	}
 	if (error == 0)

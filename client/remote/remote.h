@@ -56,9 +56,10 @@ static inline int remote_sibling(const char *url, const char *name, char **ret)
 /* Asks for the first bytes of the file, follows redirects, and learns its size and validator. o:
  * NULL for the defaults. Blocks. Errors, with gpushm_error() set, which names the URL and what the
  * server said: -ENOENT (404, 410), -EACCES (401, 403, a certificate that is not accepted), -ENOTSUP
- * (409, 415, 501), -ENOSYS (no libcurl), -EPROTO (another status from 400 on, or a reply that
- * breaks HTTP), -ETIMEDOUT, -EBUSY (429, 503 until the patience ends), -ECONNREFUSED,
- * -EHOSTUNREACH, -ECONNRESET, -ECANCELED (stop), -EINVAL (the URL), -ENOMEM. */
+ * (409, 415, 501), -ENOSYS (no libcurl), -EREMOTEIO (another status from 400 on, or a reply that
+ * breaks HTTP), -ETIMEDOUT, -EBUSY (429, 503 until the patience ends),
+ * -EHOSTUNREACH (no address, or no connection), -ENETRESET (the connection broke), -ECANCELED
+ * (stop), -EINVAL (the URL), -ENOMEM. None of these is what a lost daemon is: see gpushm.h. */
 int remote_open(const char *url, const struct gpushm_remote_options *o, struct load_stop stop,
 		struct remote **ret);
 

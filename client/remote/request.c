@@ -55,7 +55,8 @@ static int check_head(struct fetch *f, struct remote *r, struct remote_reply *re
 	}
 	t->fate = FATE_NEVER;
 	if (h->encoded)
-		return remote_fail(EPROTO, "%s: the reply is compressed, which was not asked for",
+		return remote_fail(EREMOTEIO,
+				   "%s: the reply is compressed, which was not asked for",
 				   f->at.name);
 	ret->status = h->status;
 	ret->url = strdup(f->at.text);

@@ -30,18 +30,18 @@ static const struct status {
 	{ 415, ENOTSUP, FATE_ELSEWHERE, "Unsupported Media Type" },
 	{ 425, EBUSY, FATE_BUSY, "Too Early" },
 	{ 429, EBUSY, FATE_BUSY, "Too Many Requests" },
-	{ 500, EPROTO, FATE_AGAIN, "Internal Server Error" },
+	{ 500, EREMOTEIO, FATE_AGAIN, "Internal Server Error" },
 	{ 501, ENOTSUP, FATE_ELSEWHERE, "Not Implemented" },
-	{ 502, EPROTO, FATE_AGAIN, "Bad Gateway" },
+	{ 502, EREMOTEIO, FATE_AGAIN, "Bad Gateway" },
 	{ 503, EBUSY, FATE_BUSY, "Service Unavailable" },
 	{ 504, ETIMEDOUT, FATE_AGAIN, "Gateway Timeout" },
-	{ 505, EPROTO, FATE_ELSEWHERE, "HTTP Version Not Supported" },
+	{ 505, EREMOTEIO, FATE_ELSEWHERE, "HTTP Version Not Supported" },
 };
 
 static const struct status *find(unsigned status)
 {
-	static const struct status refused = { 0, EPROTO, FATE_ELSEWHERE, "" };
-	static const struct status broken = { 0, EPROTO, FATE_AGAIN, "" };
+	static const struct status refused = { 0, EREMOTEIO, FATE_ELSEWHERE, "" };
+	static const struct status broken = { 0, EREMOTEIO, FATE_AGAIN, "" };
 
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
 		if (statuses[i].status == status)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import threading
@@ -64,6 +65,13 @@ def test_what_is_wrong_is_an_exception_of_its_own(here: Here, relay: FakeRelay) 
         connection.pull(relay.url + "x")
     with pytest.raises(gpushm.BadArgument, match="no host's name"):
         connection.pull("user@host/m")
+    # Neither is a daemon that has gone.
+    with pytest.raises(gpushm.Error, match="it speaks no TLS: use a URL of http://") as plain:
+        connection.pull(relay.url.removeprefix("http://").replace("/v1/buffers", ""))
+    with pytest.raises(gpushm.Error, match="refused") as nobody:
+        connection.pull("http://127.0.0.1:1/v1/buffers/m")
+    assert not isinstance(plain.value, gpushm.DaemonGone) and plain.value.errno == errno.EREMOTEIO
+    assert not isinstance(nobody.value, gpushm.DaemonGone) and nobody.value.errno == errno.EHOSTUNREACH
     with pytest.raises(ValueError, match="via"):
         connection.pull(relay.url, via="mail")
     with pytest.raises(TypeError):
