@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "client/gpushm.h"
+
 #include <errno.h>
 
 #pragma GCC visibility push(default)
@@ -20,5 +22,11 @@ struct gpushm_private_error {
 };
 void gpushm_private_keep(struct gpushm_private_error *ret);
 void gpushm_private_put_back(const struct gpushm_private_error *e);
+
+/* The memfd of host memory that this process fills: data that are written to it cost less than half
+ * of what a store to a fresh mapping does, which the kernel clears first, page by page. Lent, until
+ * the buffer is published or closed; -1: another kind of memory, less than 1 MiB, or not being
+ * filled. */
+int gpushm_private_memory(const struct gpushm_buffer *b);
 
 #pragma GCC visibility pop

@@ -14,6 +14,7 @@
 #include "client/buffer/buffer.h"
 
 #include "client/base/error.h"
+#include "client/gpushm_private.h"
 #include "client/link/hello.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
@@ -41,6 +42,7 @@ void buffer_free(struct gpushm_buffer *b)
 	table_builder_free(b->builder);
 	image_done(&b->table);
 	image_done(&b->attrs);
+	close_fd(&b->memory);
 	pthread_mutex_destroy(&b->lock);
 	connection_unref(b->connection);
 	free(b);
@@ -54,11 +56,17 @@ struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name)
 		return NULL;
 	b->connection = connection_ref(c);
 	b->table = b->attrs = IMAGE_NONE;
+	b->memory = -1;
 	pthread_mutex_init(&b->lock, NULL);
 	list_init(&b->lease.link);
 	strncpy(b->created_name, name, sizeof(b->created_name) - 1);
 	b->name = b->created_name;
 	return b;
+}
+
+int gpushm_private_memory(const struct gpushm_buffer *b)
+{
+	return b->memory;
 }
 
 void buffer_get(struct gpushm_buffer *b)

@@ -27,6 +27,7 @@ struct gpushm_buffer {
 	uid_t uid, own_uid;	       /* the owner and this process, as the daemon sees them */
 	const struct pool_info *pool;  /* the connection's */
 	struct map *map;	       /* a reference; other opens of this buffer share it */
+	int memory;		       /* owned: host memory's memfd, while filling; -1 */
 	bool copy_on_write;	       /* the map is this open's own; the lease is for reading */
 	int device;		       /* ordinal of the GPU that uses it; -1: none */
 	_Atomic unsigned arrays;       /* arrays, views and DLPack tensors that exist */

@@ -21,6 +21,9 @@
 #include "client/link/request.h"
 #include "proto/base/own.h"
 
+/* A smaller buffer keeps no fd: a process may fill thousands of them. */
+#define MEMORY_FD_MIN (1u << 20)
+
 /* What the reply brings beside what the buffer keeps. */
 struct attach {
 	struct map_request map;
@@ -264,6 +267,9 @@ static int attach_and_map(struct gpushm_buffer *b, const Gpushm__Proto__Request 
 	a.map.copy_on_write = !!(o->flags & GPUSHM_COPY_ON_WRITE);
 	if (r == 0)
 		r = map(b, &a.map);
+	if (r == 0 && b->state == GPUSHM_FILLING && b->pool->map.kind == GPUSHM_HOST &&
+	    b->bytes >= MEMORY_FD_MIN)
+		b->memory = take_fd(&a.fd);
 	if (r == 0 && a.map.copy_on_write) {
 		b->copy_on_write = true;
 		b->access = GPUSHM_WRITE;
@@ -331,7 +337,10 @@ int gpushm_open(struct gpushm *c, const char *name, enum gpushm_access access, u
 
 int buffer_end(struct gpushm_buffer *b)
 {
-	int r = map_release(b->map);
+	int r;
+
+	close_fd(&b->memory);
+	r = map_release(b->map);
 
 	if (r < 0) {
 		error_set_about(-r, "buffer", b->name);

@@ -31,6 +31,7 @@
 #define THREADS_COLD 16u	 /* they wait for a disk most of the time */
 #define THREADS_REMOTE 12u	 /* and these for servers */
 #define SPAN_BLOCKS 32u		 /* of a server's file, for one request */
+#define WRITE_MIN (64u << 10)	 /* to a file of memory; less is stored where it is mapped */
 #define GAP_BYTES (256u << 10)	 /* that are read and dropped rather than asked around */
 #define PIECE_BYTES (512u << 10) /* a quarter of a core's second-level cache, or half of it */
 #define ATTEMPTS 3u		 /* to read a block that differs from its digest */
@@ -179,6 +180,7 @@ struct job {
 	bool has_stream, has_remote;
 	unsigned threads;
 	char *host;	 /* the buffer's memory, if the processor writes it; else NULL */
+	int memory;	 /* the same as a file, to write to; -1: it can't be */
 	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
 };
 
@@ -241,18 +243,39 @@ static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n,
 
 /* ---- blocks ---- */
 
-/* Reads through the page cache, or from a server. */
-static int read_cached(struct worker *w, struct source *s, char *to, uint64_t n, uint64_t offset)
+/* Writes to the buffer's memory as a file. */
+static int write_memory(const struct worker *w, const char *from, uint64_t n, uint64_t offset)
 {
+	for (uint64_t done = 0; done < n;) {
+		ssize_t r = pwrite(w->job->memory, from + done, n - done, (off_t)(offset + done));
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0)
+			return load_fail(r < 0 ? errno : EIO, "writing to the buffer's memory: %s",
+					 r < 0 ? strerror(errno) : "nothing was written");
+		done += (uint64_t)r;
+	}
+	return 0;
+}
+
+/* Reads through the page cache, or from a server, into `to`; or with `memory`, in pieces through
+ * the start of `to`, to that offset of the buffer's memory. */
+static int read_cached(struct worker *w, const struct run *part, char *to, bool memory)
+{
+	struct source *s = &w->job->sources[part->file];
 	uint64_t most = s->file->nixl ? NIXL_SLOT_BYTES : PIECE_BYTES;
 	int r = 0;
 
-	for (uint64_t done = 0; r == 0 && done < n && !crew_stopped(w->crew);) {
-		size_t piece = (size_t)(n - done < most ? n - done : most);
+	for (uint64_t done = 0; r == 0 && done < part->bytes && !crew_stopped(w->crew);) {
+		size_t piece = (size_t)(part->bytes - done < most ? part->bytes - done : most);
+		char *at = memory ? to : to + done;
 
-		r = read_piece(w, s->file, to + done, piece, offset + done);
+		r = read_piece(w, s->file, at, piece, part->file_offset + done);
 		if (r == 0)
-			w->code->add(w->hash, to + done, piece);
+			w->code->add(w->hash, at, piece);
+		if (r == 0 && memory)
+			r = write_memory(w, at, piece, part->buffer_offset + done);
 		done += piece;
 	}
 	return r;
@@ -276,12 +299,29 @@ static int read_part(struct worker *w, const struct run *part, char *room, char 
 	note_end_of_first(w, part);
 	if (!source_wants_direct(s, part->file_offset, part->bytes)) {
 		*ret = to;
-		return read_cached(w, s, to, part->bytes, part->file_offset);
+		return read_cached(w, part, to, false);
 	}
 	r = source_read_direct(s, room, part->bytes, part->file_offset, ret);
 	if (r == 0)
 		w->code->add(w->hash, *ret, part->bytes);
 	return r;
+}
+
+/* A large part of host memory is written as a file. */
+static int load_to_memory(struct worker *w, const struct run *part)
+{
+	struct source *s = &w->job->sources[part->file];
+	char *from;
+	int r;
+
+	note_end_of_first(w, part);
+	if (!source_wants_direct(s, part->file_offset, part->bytes))
+		return read_cached(w, part, w->room, true);
+	r = source_read_direct(s, w->room, part->bytes, part->file_offset, &from);
+	if (r < 0)
+		return r;
+	w->code->add(w->hash, from, part->bytes);
+	return write_memory(w, from, part->bytes, part->buffer_offset);
 }
 
 /* Host memory is read into where it is; a direct read goes through memory that is aligned. */
@@ -295,8 +335,11 @@ static int load_to_host(struct worker *w, struct cursor at)
 
 		expect(w, at);
 		cursor_next(&at, &part);
+		if (w->job->memory >= 0 && part.bytes >= WRITE_MIN) {
+			r = load_to_memory(w, &part);
+			continue;
+		}
 		to = w->job->host + part.buffer_offset;
-
 		r = read_part(w, &part, w->room, to, &from);
 		if (r == 0 && from != to)
 			memcpy(to, from, part.bytes);
@@ -536,7 +579,7 @@ static int job_open(struct job *job, struct engine *e, struct load_files *files,
 {
 	int r;
 
-	*job = (struct job){ .e = e, .files = files };
+	*job = (struct job){ .e = e, .files = files, .memory = -1 };
 	r = blocks_init(&job->blocks, plan);
 	if (r == 0)
 		r = digest_init(&job->digest, job->blocks.n);
@@ -611,6 +654,7 @@ static int set_buffer(struct job *job, struct gpushm_buffer *b)
 	int r;
 
 	job->host = gpushm_buffer_host_ptr(b);
+	job->memory = gpushm_private_memory(b);
 	if (job->host)
 		return 0;
 	r = ensure_transport(job->e, b);

@@ -8,7 +8,7 @@
  * A copy-on-write mapping is a private one (MAP_PRIVATE): it may be written to, although the fd is
  * read-only and the memory may be sealed.
  *
- * The mapping keeps the memory; no fd is kept.
+ * The mapping keeps the memory; the map keeps no fd.
  */
 #include "client/base/endpoint.h"
 #include "client/base/error.h"

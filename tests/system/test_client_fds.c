@@ -3,6 +3,7 @@
  * A process that may open no more files: what is refused, and that it keeps what it has.
  */
 #include "client/gpushm.h"
+#include "client/gpushm_private.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
 #include "tests/lib/suite.h"
@@ -117,11 +118,63 @@ START_TEST(a_pool_fd_that_could_not_be_received_is_never_sent_again)
 }
 END_TEST
 
+/* For the loader: written to, and never left open. */
+START_TEST(an_fd_of_memory_stays_open)
+{
+	const struct {
+		const char *pool;
+		uint64_t bytes;
+		bool kept;
+	} table[] = { { "host", 1 << 20, true },
+		      { "host", (1 << 20) - 1, false },
+		      { "pinned", 1 << 20, false } };
+
+	for (size_t i = 0; i < array_size(table); i++) {
+		struct gpushm_options o = { .struct_size = sizeof(o), .pool = table[i].pool };
+		struct gpushm_buffer *b = NULL;
+		int fd, r = gpushm_create(c, "x", table[i].bytes, &o, &b);
+
+		if (r == -ENODEV || r == -ENOENT)
+			continue;
+		ck_assert_msg(r == 0, "%s", gpushm_error());
+		fd = gpushm_private_memory(b);
+		ck_assert_int_eq(fd >= 0, table[i].kept);
+		if (table[i].kept)
+			ck_assert_int_eq(pwrite(fd, "here", 4, 4096), 4);
+		if (table[i].kept)
+			ck_assert_mem_eq((char *)gpushm_buffer_host_ptr(b) + 4096, "here", 4);
+		ck_assert_msg(gpushm_publish(b, _i ? GPUSHM_SHARED : GPUSHM_SEALED) == 0, "%s",
+			      gpushm_error());
+		ck_assert_int_eq(gpushm_private_memory(b), -1);
+		if (table[i].kept)
+			ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+		client_close_and_unlink(b, "x");
+	}
+}
+END_TEST
+
+START_TEST(an_fd_of_discarded_memory_stays_open)
+{
+	struct gpushm_buffer *b =
+		client_create("x", 1 << 20,
+			      &(struct gpushm_options){ .struct_size =
+								sizeof(struct gpushm_options),
+							.pool = "host" });
+	int fd = gpushm_private_memory(b);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(gpushm_discard(b), 0);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("client fds"), *pools = tcase_create("pools");
 
 	tcase_add_checked_fixture(t, setup, client_teardown);
+	tcase_add_loop_test(t, an_fd_of_memory_stays_open, 0, 2);
+	tcase_add_test(t, an_fd_of_discarded_memory_stays_open);
 	tcase_add_test(t, a_client_without_fds_loses_its_connection);
 	tcase_add_checked_fixture(pools, client_setup, client_teardown);
 	tcase_add_test(pools, a_pool_fd_that_could_not_be_received_is_never_sent_again);
