@@ -281,32 +281,26 @@ struct wait {
 	struct place place;
 	const char *source, *content;
 	struct gpushm_remote_options remote;
-	uint64_t deadline; /* CLOCK_MONOTONIC, ms; UINT64_MAX: no limit */
+	uint64_t deadline; /* clock_deadline() */
 	gpushm_load_progress_fn *progress;
 	void *user;
-	struct gpushm_private_error *why; /* the relay does not reply; NULL: it does */
-	char *etag;			  /* owned: of the manifest that was seen last */
+	bool is_away;			 /* the relay does not reply: */
+	struct gpushm_private_error why; /* what was wrong then */
+	char *etag;			 /* owned: of the manifest that was seen last */
 	bool canceled;
 };
-
-static uint64_t left_ms(const struct wait *w)
-{
-	uint64_t now = clock_monotonic_ms();
-
-	return w->deadline == UINT64_MAX ? UINT64_MAX : now < w->deadline ? w->deadline - now : 0;
-}
 
 /* Also asks the caller. */
 static bool wait_is_over(const void *of)
 {
 	struct wait *w = (struct wait *)of;
-	const struct gpushm_load_progress p = { .file = w->why ? NULL : w->source };
+	const struct gpushm_load_progress p = { .file = w->is_away ? NULL : w->source };
 
-	if (w->why)
-		gpushm_private_put_back(w->why);
+	if (w->is_away)
+		gpushm_private_put_back(&w->why);
 	if (!w->canceled && w->progress)
 		w->canceled = w->progress(w->user, &p) != 0;
-	return w->canceled || left_ms(w) == 0;
+	return w->canceled || clock_left_ms(w->deadline) == 0;
 }
 
 /* The struct may be an older program's. */
@@ -344,7 +338,7 @@ static int read_news(struct wait *w, const struct remote_reply *reply)
  * before the next reply. */
 static int ask(struct wait *w, bool *ret_waited)
 {
-	uint64_t left = left_ms(w) / 1000 + 1;
+	uint64_t left = clock_left_ms(w->deadline) / 1000 + 1;
 	const struct remote_request q = {
 		.url = w->place.manifest,
 		.if_none_match = w->etag,
@@ -383,7 +377,6 @@ static int nap(struct wait *w)
 
 static int wait_for_news(struct wait *w)
 {
-	struct gpushm_private_error why;
 	int r = 0;
 
 	while (!wait_is_over(w)) {
@@ -395,20 +388,17 @@ static int wait_for_news(struct wait *w)
 		if (r < 0 && r != -ECANCELED && !is_away(r))
 			return r;
 		if (r != -ECANCELED)
-			w->why = NULL;
-		if (r < 0 && r != -ECANCELED && r != -ENOENT) {
-			gpushm_private_keep(&why);
-			w->why = &why;
-		}
+			w->is_away = r < 0 && r != -ENOENT;
+		if (w->is_away && r != -ECANCELED)
+			gpushm_private_keep(&w->why);
 		if (!waited && nap(w) < 0)
 			break;
 	}
 	if (w->canceled)
 		return load_fail(ECANCELED, "the wait for \"%s\" was stopped", w->source);
-	if (w->why)
-		gpushm_private_put_back(w->why);
-	return w->why ? load_fail(ETIMEDOUT, "%s", gpushm_error())
-		      : load_fail(ETIMEDOUT, "\"%s\" has no other contents yet", w->source);
+	if (w->is_away)
+		return load_fail(ETIMEDOUT, "%s", w->why.text);
+	return load_fail(ETIMEDOUT, "\"%s\" has no other contents yet", w->source);
 }
 
 int gpushm_pull_wait(const char *source, const char *content,
@@ -424,8 +414,7 @@ int gpushm_pull_wait(const char *source, const char *content,
 	/* The request is made again anyway, and why it fails should be known soon. */
 	if (!w.remote.patience_s || w.remote.patience_s > PATIENCE_S)
 		w.remote.patience_s = PATIENCE_S;
-	if (__builtin_add_overflow(clock_monotonic_ms(), timeout_ms, &w.deadline))
-		w.deadline = UINT64_MAX;
+	w.deadline = clock_deadline(timeout_ms);
 	r = find_place(source, &w.place);
 	/* An ETag: the relay itself waits until it has another one. */
 	if (r == 0 && content && content[0] == '"') {
