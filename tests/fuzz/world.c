@@ -238,6 +238,8 @@ static struct process *new_process(unsigned as, int pidfd)
 	list_init(&p->link);
 	list_init(&p->pidfd_link);
 	list_init(&p->leases);
+	list_init(&p->readers);
+	p->socket = -1;
 	p->pid = 1 + (pid_t)world.n_lives;
 	p->uid = p->gid = uids[as % array_size(uids)];
 	p->admin = p->uid == 0;
