@@ -86,10 +86,10 @@ static void pace(struct client *c, uint64_t rate)
 	setsockopt(c->socket, SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof(value));
 }
 
-static void begin(struct client *c, enum state state)
+static void begin(struct client *c, enum state state, uint64_t now)
 {
 	c->state = state;
-	c->since_ns = c->slow_ns = clock_monotonic_ns();
+	c->since_ns = c->slow_ns = now;
 }
 
 /* ---- notifications ---- */
@@ -105,7 +105,7 @@ static void add(struct MHD_Connection *connection, void **context)
 	if (!c)
 		return;
 	c->socket = info->connect_fd;
-	begin(c, IDLE);
+	begin(c, IDLE, clock_monotonic_ns());
 	list_insert(&clients, &c->link);
 	counts.connections++;
 	counts.accepted++;
@@ -152,7 +152,7 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 	pthread_mutex_lock(&lock);
 	if (c) {
 		c->received = ask_kernel(c).tcpi_bytes_received;
-		begin(c, IDLE);
+		begin(c, IDLE, clock_monotonic_ns());
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -163,7 +163,7 @@ void clients_reply(struct MHD_Connection *connection)
 
 	pthread_mutex_lock(&lock);
 	if (c && c->state != REPLY) {
-		begin(c, REPLY);
+		begin(c, REPLY, clock_monotonic_ns());
 		c->slow_at = ask_kernel(c).tcpi_bytes_acked;
 		if (limits.max_rate)
 			pace(c, share ? share : limits.max_rate);
@@ -233,7 +233,7 @@ static void look_at(struct client *c, uint64_t now)
 
 	count_bytes(c, &info);
 	if (c->state == IDLE && info.tcpi_bytes_received > c->received)
-		begin(c, REQUEST);
+		begin(c, REQUEST, now); /* no later than now: is_late() subtracts */
 	late = is_late(c, now);
 	slow = c->state == REPLY && limits.min_rate && is_slow(c, &info, now);
 	if (late || slow)

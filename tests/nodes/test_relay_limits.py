@@ -203,6 +203,16 @@ def test_slow_headers_end_their_connection() -> None:
         assert 'gpushm_relay_ended_total{limit="time"} 1' in h.ask("/metrics").body.decode()
 
 
+def test_a_request_that_takes_more_than_a_second_is_served() -> None:
+    """The relay looks at its connections once a second: one of them in the middle of a request."""
+    with Here() as h, h.raw() as s:
+        s.settimeout(TIMEOUT)
+        s.sendall(b"GET / HTTP/1.1\r\n")
+        time.sleep(2.2)
+        s.sendall(b"Host: x\r\n\r\n")
+        assert s.recv(100).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.deep
 def test_a_slow_reader_is_ended_and_a_steady_one_is_not(tmp_path: Path) -> None:
     write_model(tmp_path / "f", 200 * MIB)
