@@ -37,7 +37,7 @@ struct pull {
 	/* --follow */
 	struct gpushm_buffer *kept; /* owned: with --transient the lease that keeps it */
 	char *here;		    /* owned: the buffer's name */
-	uint64_t id;		    /* its id; 0: there is none yet */
+	uint64_t id;		    /* its id; 0: nothing was pulled yet */
 	char etag[128];		    /* of its contents; "" */
 	unsigned failures;	    /* one after the other, of pulls that cost a transfer */
 	uint64_t look;		    /* ms, CLOCK_MONOTONIC: of the next look */

@@ -38,7 +38,7 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 /* The request's headers are there: what its reply takes counts from now on. */
 void clients_reply(struct MHD_Connection *connection);
 
-/* Memory of the server for this connection, which free() releases at its end. NULL: there is none
+/* Memory of the server for this connection, which free() releases at its end. NULL: it has none
  * yet. clients_keep() takes the memory; false: it can't keep it, and has freed it. */
 void *clients_kept(struct MHD_Connection *connection);
 bool clients_keep(struct MHD_Connection *connection, void *memory, void (*release)(void *));

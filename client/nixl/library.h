@@ -79,7 +79,7 @@ struct nixl_library {
  * system's and the user's Python. Blocks for some 0.2 s. 0, or -ENOSYS with gpushm_error() set. */
 int nixl_library(const struct nixl_library **ret);
 
-/* After nixl_library() has failed: whether there is none in any of these places, and $GPUSHM_NIXL
+/* After nixl_library() has failed: whether none of these places has it, and $GPUSHM_NIXL
  * names none. */
 bool nixl_is_missing(void);
 

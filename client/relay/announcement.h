@@ -8,7 +8,7 @@
  * since: when that machine began to pull, in milliseconds since 1970 of its own clock; 0, or
  * nothing, if it has the whole file. Of two machines that pull one file only the one that began
  * later waits for blocks of the other; of equal times the URLs decide. So no machines wait for each
- * other in a circle, whatever their clocks say: a wrong clock only changes who waits for whom.
+ * other in a circle, whatever their clocks say: a wrong clock changes the order alone.
  */
 #pragma once
 

@@ -8,7 +8,7 @@
 #include "client/relay/mapping.h"
 
 /* What a load or a pull has left as the digest of the contents, if that is the file's, too: of all
- * arrays in the order of the buffer. False: there is none. */
+ * arrays in the order of the buffer. False: it has left none. */
 bool contents_attr(const struct mapping *m, char ret[DIGEST_TEXT]);
 
 /* Hashes the blocks of the file's data. 0, or a negative errno with gpushm_error() set. Free *ret

@@ -11,12 +11,12 @@
 struct daemon_link {
 	const char *socket; /* borrowed; NULL: as libgpushm finds it */
 	pthread_mutex_t lock;
-	struct gpushm *c; /* under lock; NULL: there is none */
+	struct gpushm *c; /* under lock; NULL: not connected */
 };
 
 void daemon_link_init(struct daemon_link *l, const char *socket);
 
-/* Makes one request, with a connection that is made first if there is none; once more, with a new
+/* Makes one request, and connects first if it must; once more, with a new
  * connection, if the old one turns out to be broken. Returns what `ask` returns, or the error of
  * gpushm_connect(). */
 int daemon_link_ask(struct daemon_link *l, int (*ask)(struct gpushm *c, void *user), void *user);

@@ -119,7 +119,7 @@ static bool may_wait(struct fanout *f, const char *name, const struct announceme
 	return !asks || (fanout_own(f, name, &own) && announcement_before(&own, asks));
 }
 
-/* ---- who asks ---- */
+/* ---- announcements ---- */
 
 static bool is_same_address(const char *a, const char *b)
 {
@@ -155,7 +155,8 @@ static bool is_its_own(const struct peer *p, const char *host)
 	return false;
 }
 
-/* The announcement of the request, in *ret; NULL: there is none that is believed. */
+/* The announcement of the request, in *ret; NULL: it has none, or one that the relay does not
+ * believe. */
 static const struct announcement *read_announcement(const struct exchange *x,
 						    struct announcement *ret)
 {

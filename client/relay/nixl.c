@@ -296,7 +296,7 @@ static int begin(const struct exchange *x, struct offer *o, struct session **ret
 	return r;
 }
 
-/* Gets a session for a request. NULL: there is none of that name for that buffer. */
+/* Gets a session for a request. NULL: that buffer has no session of that name. */
 static struct session *enter(const struct exchange *x, const char *id)
 {
 	struct session *s, *found = NULL;
