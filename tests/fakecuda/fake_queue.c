@@ -19,7 +19,7 @@
 
 #define STEP_NS 20000	   /* from one look at the words to the next, at first */
 #define STEP_MAX_NS 200000 /* and when nothing happens */
-#define IDLE_LOOKS 100	   /* with nothing queued, until the thread ends */
+#define IDLE_LOOKS 20	   /* with nothing queued, until the thread ends */
 
 static struct list queues = { &queues, &queues };
 static bool has_thread;
@@ -222,13 +222,15 @@ static void *progress(void *unused)
 	long step = STEP_NS;
 
 	call_lock();
-	while (idle < IDLE_LOOKS) {
+	for (;;) {
 		queue_pump();
 		if (run_host_function()) {
 			step = STEP_NS;
 			continue;
 		}
 		idle = is_anything_queued() ? 0 : idle + 1;
+		if (idle == IDLE_LOOKS) /* after a pause, something may be queued again */
+			break;
 		call_unlock();
 		pause_ns(step);
 		call_lock();

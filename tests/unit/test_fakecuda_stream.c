@@ -111,6 +111,21 @@ SCENARIO(work_goes_on_while_the_process_does_nothing)
 	finish();
 }
 
+/* The driver's thread ends when it has had nothing to do; pauses around its last look are tried. */
+SCENARIO(work_goes_on_though_the_thread_was_about_to_end)
+{
+	start();
+	for (unsigned int i = 1; i <= 300; i++) {
+		await_word(first, 0, i);
+		OK(cu(cuStreamWriteValue64)(first, at(1), i, 0));
+		store(0, i);
+		while (load(1) < i)
+			usleep(100);
+		usleep(i * 7919 % 9000);
+	}
+	finish();
+}
+
 SCENARIO(a_wait_compares_as_it_is_told)
 {
 	start();
@@ -437,6 +452,7 @@ SCENARIO(a_graph_that_is_not_destroyed_leaks, .env = "FAKECUDA_STRICT=1",
 #define ALL(X)                                                             \
 	X(a_wait_holds_up_its_own_stream_alone)                            \
 	X(work_goes_on_while_the_process_does_nothing)                     \
+	X(work_goes_on_though_the_thread_was_about_to_end)                 \
 	X(a_wait_compares_as_it_is_told)                                   \
 	X(another_process_ends_a_wait_through_read_only_words)             \
 	X(events_and_the_default_stream_keep_their_order)                  \

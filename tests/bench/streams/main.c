@@ -324,11 +324,6 @@ static void measure(const struct job *template, const struct way *way, struct re
 	job.array = way->reader == POLLS_ARRAY;
 	if (way->lane ? crew_run(&crew, &job, &r->sample) : ask_torch(&job, &r->sample))
 		return;
-	/* Seen where more processes poll than there are processors; the cause is not known. */
-	if (o.quick && way->lane && crew_run(&crew, &job, &r->sample)) {
-		warnx("a row took too long, and was measured again");
-		return;
-	}
 	snprintf(r->error, sizeof(r->error), "%.255s", way->lane ? crew.error : torch.error);
 }
 
