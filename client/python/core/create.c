@@ -297,7 +297,7 @@ static PyObject *create_many(PyObject *self, PyObject *args, PyObject *kwargs)
 	    options_from(&given, &options) < 0)
 		return NULL;
 	items = PyMapping_Items(arrays);
-	if (!items || layouts_from(items, &layouts) < 0)
+	if (!items || layouts_from(items, layout_from_value, &layouts) < 0)
 		return NULL;
 	return fill(make(self, name, layouts.specs, layouts.n, bytes, &options), items, stream);
 }

@@ -41,7 +41,16 @@ static int layout_from_object(PyObject *o, struct layout *ret)
 	return dtype ? layout_from(dtype, shape, Py_None, 'C', ret) : -1;
 }
 
-int layouts_from(PyObject *items, struct layouts *ret)
+int layout_from_value(PyObject *items, Py_ssize_t i, const char *name, PyObject *value,
+		      struct layout *ret)
+{
+	(void)name;
+	if (!PyTuple_Check(value))
+		value = describe_value(items, i, value);
+	return value ? layout_from_object(value, ret) : -1;
+}
+
+int layouts_from(PyObject *items, layout_fn *read, struct layouts *ret)
 {
 	size_t n = (size_t)PyList_Size(items);
 
@@ -57,12 +66,8 @@ int layouts_from(PyObject *items, struct layouts *ret)
 
 		ret->n = i + 1;
 		if (!PyArg_ParseTuple(PyList_GetItem(items, (Py_ssize_t)i),
-				      "sO;arrays are a dict of str to arrays, or to (shape, dtype)",
-				      &name, &value))
-			return -1;
-		if (!PyTuple_Check(value))
-			value = describe_value(items, (Py_ssize_t)i, value);
-		if (!value || layout_from_object(value, &ret->layouts[i]) < 0)
+				      "sO;arrays are a dict, and its keys str", &name, &value) ||
+		    read(items, (Py_ssize_t)i, name, value, &ret->layouts[i]) < 0)
 			return -1;
 		ret->layouts[i].spec.name = name;
 		ret->specs[i] = ret->layouts[i].spec;

@@ -12,8 +12,15 @@ struct layouts {
 	struct gpushm_array_spec *specs; /* theirs, in a row; owned */
 };
 
-/* `items` is a list of (name, value), and keeps the names. A value is (shape, dtype), or an object
- * that has both; a list or a number is replaced by an array. The caller ends *ret with
+/* Reads the value of the i-th item. The layout's name is set afterwards. */
+typedef int layout_fn(PyObject *items, Py_ssize_t i, const char *name, PyObject *value,
+		      struct layout *ret);
+
+/* A value is (shape, dtype), or an object that has both; a list or a number is replaced by an
+ * array. */
+layout_fn layout_from_value;
+
+/* `items` is a list of (name, value), and keeps the names. The caller ends *ret with
  * layouts_done(), also after a failure. */
-int layouts_from(PyObject *items, struct layouts *ret);
+int layouts_from(PyObject *items, layout_fn *read, struct layouts *ret);
 void layouts_done(struct layouts *l);

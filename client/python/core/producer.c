@@ -144,7 +144,7 @@ static PyObject *stream(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (read_args(args, kwargs, &a, &given) < 0)
 		return NULL;
 	items = PyMapping_Items(given.arrays);
-	if (!items || layouts_from(items, &layouts) < 0)
+	if (!items || layouts_from(items, layout_from_value, &layouts) < 0)
 		return NULL;
 	a.spec.arrays = layouts.specs;
 	a.spec.n_arrays = layouts.n;
