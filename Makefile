@@ -8,7 +8,7 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 CC      ?= cc
 CFLAGS  ?= -O2 -g
-VERSION := 0.1.0
+VERSION := 0.2.0
 SOVERSION := 0
 
 MAKEFLAGS += --no-print-directory

@@ -62,7 +62,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define GPUSHM_VERSION_MAJOR 0
-#define GPUSHM_VERSION_MINOR 1
+#define GPUSHM_VERSION_MINOR 2
 #define GPUSHM_VERSION_PATCH 0
 
 #define GPUSHM_MAX_NDIM 32
@@ -90,7 +90,7 @@ const char *gpushm_error(void);
  * lists them); "" for an error that the library itself found. Never NULL. */
 const char *gpushm_error_code(void);
 
-/* The version of the loaded library: "0.1.0". */
+/* The version of the loaded library: "0.2.0". */
 const char *gpushm_version(void);
 
 /* -------------------------------------------------------------- connection */

@@ -34,12 +34,16 @@ stranger() {
 	cat >"$stage/stranger.c" <<'C'
 #include <gpushm.h>
 #include <stdio.h>
+#include <string.h>
 int main(void)
 {
 	struct gpushm *c = 0;
 	int r = gpushm_connect("/nonexistent/socket", &c);
-	printf("%s: %s\n", gpushm_version(), gpushm_error());
-	return r < 0 ? 0 : 1;
+	char header[32];
+	snprintf(header, sizeof(header), "%d.%d.%d", GPUSHM_VERSION_MAJOR, GPUSHM_VERSION_MINOR,
+		 GPUSHM_VERSION_PATCH);
+	printf("%s, header %s: %s\n", gpushm_version(), header, gpushm_error());
+	return r < 0 && strcmp(gpushm_version(), header) == 0 ? 0 : 1;
 }
 C
 	export PKG_CONFIG_PATH=$stage/tree/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage/tree

@@ -515,7 +515,7 @@ START_TEST(help_is_missing_or_names_no_option)
 		"for c in $($ctl help | sed -n '/^Commands/,/^$/s/^  \\([a-z]*\\) .*/\\1/p'); do "
 		"$ctl $c --help | grep -q -- --socket || exit 1; done");
 	shell_expect(&sh, 0, "$ctl --version");
-	says("gpushmctl 0.1.0 (libgpushm 0.1.0)");
+	says("gpushmctl " GPUSHM_VERSION " (libgpushm " GPUSHM_VERSION ")");
 }
 END_TEST
 
