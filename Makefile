@@ -1040,6 +1040,12 @@ print-sources:
 print-left-out:
 	$(info $(LEFT_OUT) $(if $(EXPORTER),,$(EXPORTER_SRC)) $(if $(RELAY),,$(RELAY_SRC)) $(if $(wildcard $(PYTHON_INCLUDE)/Python.h),,$(PYTHON_SRC))) @:
 
+# What has the version in it is made again when that changes. The file is made here: .SECONDARY lets make do without it.
+version_is := $(BUILD)/gen/version-$(VERSION)
+$(if $(wildcard $(version_is)),,$(shell mkdir -p $(BUILD)/gen; rm -f $(BUILD)/gen/version-*; touch $(version_is)))
+$(call objects,daemon/main.c $(DAEMON_SRC) $(CLIENT_SRC) $(LOAD_SRC) $(CTL_SRC) $(EXPORTER_SRC) $(RELAY_SRC) \
+	$(wildcard tests/system/*.c)): $(version_is)
+
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
 endif # AFTER_DEPS
