@@ -159,6 +159,9 @@ static void find_address(struct MHD_Connection *c, char *ret, size_t size)
 	*ret = '\0';
 	if (at)
 		getnameinfo(at, n, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+	/* A socket of all addresses: ipv6(7). Others know this one as that of IPv4. */
+	if (strncmp(ret, "::ffff:", 7) == 0 && strchr(ret, '.'))
+		memmove(ret, ret + 7, strlen(ret + 7) + 1);
 }
 
 static void free_session(void *arg)
