@@ -14,7 +14,7 @@
 
 struct clients_limits {
 	unsigned idle_s;    /* from the beginning, or the last reply, to a request's first byte */
-	unsigned request_s; /* from that byte to its headers' end */
+	unsigned request_s; /* from that byte to clients_reply() */
 	unsigned reply_s;   /* for a whole reply; 0: no limit */
 	uint64_t min_rate;  /* bytes a second of a reply that its client must read; 0: no limit */
 	uint64_t max_rate;  /* bytes a second of all replies together; 0: no limit */
@@ -35,7 +35,7 @@ void clients_on_connection(void *arg, struct MHD_Connection *connection, void **
 void clients_on_completed(void *arg, struct MHD_Connection *connection, void **request,
 			  enum MHD_RequestTerminationCode code);
 
-/* The request's headers are there: what its reply takes counts from now on. */
+/* The request is there: what its reply takes counts from now on. */
 void clients_reply(struct MHD_Connection *connection);
 
 /* Memory of the server for this connection, which free() releases at its end. NULL: it has none

@@ -45,7 +45,7 @@ struct config {
 	uint32_t max_transfers;	     /* addresses times buffers; 0: no limit */
 	uint32_t fan_out;	     /* the same for machines that pull, if others have the
 					file; 0: no limit */
-	uint32_t header_time;	     /* seconds for a request's line and headers */
+	uint32_t header_time;	     /* seconds for a whole request */
 	uint64_t max_rate;	     /* bytes a second in all; 0: no limit */
 	uint64_t min_rate;	     /* bytes a second that a client must read; 0: no limit */
 	uint64_t gpu_memory;	     /* bytes that are pinned for transfers from GPUs */

@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <microhttpd.h>
 
-#define EXCHANGE_BODY_MAX (1u << 20) /* bytes of a request's body */
+#define EXCHANGE_BODY_MAX (64u << 10) /* bytes of a request's body */
 
 struct fanout;
 

@@ -136,6 +136,9 @@ static enum MHD_Result route(struct exchange *x, const char *url, const char *me
 	x->allow = found->post ? MHD_HTTP_METHOD_POST : "GET, HEAD";
 	if (post != found->post || (!post && !x->head && strcmp(method, MHD_HTTP_METHOD_GET) != 0))
 		return exchange_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "allowed: %s", x->allow);
+	if (!x->body)
+		return exchange_error(x, MHD_HTTP_CONTENT_TOO_LARGE, "a body has at most %u bytes",
+				      EXCHANGE_BODY_MAX);
 	if (!decode(url + (strlen(found->path) < strlen(url) ? strlen(found->path) : strlen(url)),
 		    name, sizeof(name)))
 		return exchange_error(x, MHD_HTTP_BAD_REQUEST,
@@ -224,22 +227,23 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 	if (!q) {
 		*context = calloc(1, sizeof(*q));
-		clients_reply(c);
 		return *context ? MHD_YES : MHD_NO;
 	}
-	if (*upload_size)
-		return take_body(q, upload, upload_size);
 	session = session_of(s, c);
 	if (!session)
 		return MHD_NO;
+	if (*upload_size) {
+		/* Nothing is kept for a stranger. */
+		q->too_large |= !session->accepted;
+		return take_body(q, upload, upload_size);
+	}
+	/* The time of a request covers its body. */
+	clients_reply(c);
 	x.peer = &session->peer;
-	x.body = q->body ? q->body : "";
+	x.body = q->too_large ? NULL : q->body ? q->body : "";
 	x.n_body = q->n_body;
 	if (!session->accepted)
 		return exchange_error(&x, MHD_HTTP_FORBIDDEN, "%s", session->why);
-	if (q->too_large)
-		return exchange_error(&x, MHD_HTTP_CONTENT_TOO_LARGE, "a body has at most %u bytes",
-				      EXCHANGE_BODY_MAX);
 	return route(&x, url, method);
 }
 
