@@ -54,6 +54,7 @@ struct offer {
 	uint64_t header, size;
 	char header_hash[17]; /* "": the file is not known yet */
 	char etag[64], content[DIGEST_TEXT], why[512];
+	int why_error;		     /* that goes with it: ENOTSUP or EBADMSG */
 	struct digest digest;	     /* hashes: NULL: not computed yet */
 	struct manifest_attr *attrs; /* owned; NULL: not known yet */
 	size_t n_attrs;
@@ -294,8 +295,10 @@ int offer_attrs(struct offer *o, const struct manifest_attr **ret, size_t *ret_n
 
 static void keep_why(struct offer *o, int r)
 {
-	if (r == -ENOTSUP || r == -EFBIG || r == -EINVAL || r == -EBADMSG)
-		snprintf(o->why, sizeof(o->why), "%s", gpushm_error());
+	if (r != -ENOTSUP && r != -EFBIG && r != -EINVAL && r != -EBADMSG)
+		return;
+	snprintf(o->why, sizeof(o->why), "%s", gpushm_error());
+	o->why_error = r == -EBADMSG ? EBADMSG : ENOTSUP;
 }
 
 /* Under the lock, which it gives away meanwhile. */
@@ -306,11 +309,11 @@ static int open_mapping(struct offer *o)
 
 	while (o->busy)
 		pthread_cond_wait(&o->changed, &o->lock);
-	old = drop_unusable(o);
-	if (o->opened || o->pull)
+	if ((o->opened && is_usable(o->opened)) || o->pull)
 		return 0;
 	if (o->why[0])
-		return gpushm_private_fail(ENOTSUP, "%s", o->why);
+		return gpushm_private_fail(o->why_error, "%s", o->why);
+	old = drop_unusable(o);
 	o->busy = true;
 	pthread_mutex_unlock(&o->lock);
 	close_opened(old);
@@ -472,6 +475,8 @@ static int compute_once(struct offer *o, bool (*done)(const struct offer *),
 	int r = 0;
 
 	pthread_mutex_lock(&o->lock);
+	if (o->why[0])
+		r = gpushm_private_fail(o->why_error, "%s", o->why);
 	while (r == 0 && (o->busy || !done(o))) {
 		r = open_mapping(o);
 		if (r < 0 || done(o))

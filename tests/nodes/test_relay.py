@@ -431,6 +431,28 @@ def test_the_daemon_may_die_and_come_back(tmp_path: Path) -> None:
         assert h.ask("/v1/buffers/d").body == expected
 
 
+def test_a_buffer_that_is_known_to_be_damaged_is_not_served() -> None:
+    with Here() as h:
+        client = gpushm.Connection(h.daemon.socket)
+        a = client.create(
+            "m",
+            (MIB,),
+            "uint8",
+            pool="host",
+            attrs={"gpushm.content": "xxh3:0123456789abcdef"},
+        )
+        a.publish("sealed")
+        # Its digests are computed for the manifest.
+        for path in "manifests", "manifests", "buffers":
+            reply = h.ask(
+                f"/v1/{path}/m", {"Prefer": "wait=50"} if path == "manifests" else {}
+            )
+            assert reply.status == 500, path
+            assert "xxh3:0123456789abcdef" in reply.error
+        a.close()
+        client.close()
+
+
 def test_a_relay_may_start_before_its_daemon(tmp_path: Path) -> None:
     with Here() as h:
         h.daemon.stop()
