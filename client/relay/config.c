@@ -291,6 +291,10 @@ static int read_text(struct reader *r, const char *path, char **ret, size_t *ret
 		diagnostics_add(&r->diagnostics, 0, "can't be read: %s", strerror(errno));
 		return -EINVAL;
 	}
+	if (n == FILE_MAX) {
+		diagnostics_add(&r->diagnostics, 0, "it is larger than 1 MiB");
+		return -EINVAL;
+	}
 	*ret = take_ptr(text);
 	*ret_n = (size_t)n;
 	return 0;
@@ -327,6 +331,22 @@ static int read_file(struct reader *r, const char *path)
 
 /* ---- all of it ---- */
 
+/* Two sources of one name would replace each other's buffer again and again. */
+static void check_pulls(struct reader *r)
+{
+	const struct config_pull *pulls = r->config->pulls;
+
+	for (size_t i = 0; i < r->config->n_pulls; i++) {
+		if (!pulls[i].source)
+			diagnostics_add(&r->diagnostics, 0,
+					"[pull %s] needs source=HOST[:PORT]/NAME", pulls[i].name);
+		for (size_t j = 0; j < i; j++)
+			if (strcmp(pulls[i].name, pulls[j].name) == 0)
+				diagnostics_add(&r->diagnostics, 0, "there are two of [pull %s]",
+						pulls[i].name);
+	}
+}
+
 static void check(struct reader *r)
 {
 	const struct config *c = r->config;
@@ -340,11 +360,7 @@ static void check(struct reader *r)
 	if (c->advertise && strncmp(c->advertise, "https://", 8) != 0 &&
 	    strncmp(c->advertise, "http://", 7) != 0)
 		diagnostics_add(&r->diagnostics, 0, "advertise=: allowed: https://HOST:PORT");
-	for (size_t i = 0; i < c->n_pulls; i++)
-		if (!c->pulls[i].source)
-			diagnostics_add(&r->diagnostics, 0,
-					"[pull %s] needs source=HOST[:PORT]/NAME",
-					c->pulls[i].name);
+	check_pulls(r);
 }
 
 static int complete(struct config *c, const char *listen)
