@@ -102,10 +102,17 @@ int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n)
 
 /* ---- refresh ---- */
 
-static bool is_offered(const struct config *c, const struct gpushm_stat *s)
+bool offers_may(struct offers *o, const char *name)
+{
+	const struct config *c = o->config;
+
+	return strings_match(&c->offer, name) && !strings_match(&c->hide, name);
+}
+
+static bool is_offered(struct offers *o, const struct gpushm_stat *s)
 {
 	return s->state == GPUSHM_SEALED && !s->stream && s->published_ns && s->name[0] &&
-	       strings_match(&c->offer, s->name) && !strings_match(&c->hide, s->name);
+	       offers_may(o, s->name);
 }
 
 /* Under the lock. An offer whose buffer has lost its name, but may still be read. */
@@ -158,7 +165,7 @@ static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 	o->known = true;
 	fresh = calloc(n + o->n + 1, sizeof(struct offer *));
 	for (size_t i = 0; fresh && whole && i < n; i++) {
-		if (!is_offered(o->config, &stats[i]))
+		if (!is_offered(o, &stats[i]))
 			continue;
 		fresh[used] = offer_new(&o->link, &stats[i]);
 		whole = fresh[used];
@@ -417,7 +424,8 @@ static int put(struct offers *o, struct offer *offer)
 struct offer *offers_pull_begin(struct offers *o, const char *name, const struct manifest *m,
 				const char *header, struct gpushm_buffer *b)
 {
-	struct offer *offer = offer_new_pulled(&o->link, name, m, header, b);
+	struct offer *offer =
+		offers_may(o, name) ? offer_new_pulled(&o->link, name, m, header, b) : NULL;
 	int r;
 
 	if (!offer)

@@ -36,9 +36,12 @@ void offers_tick(struct offers *o);
 
 /* ---- buffers that the relay pulls ---- */
 
+/* Whether the configuration lets buffers of that name be offered. */
+bool offers_may(struct offers *o, const char *name);
+
 /* Offers a buffer that is being filled, instead of what has the name now: see offer_new_pulled().
  * offers_pull_end() gives the reference back; it ends the offer, or leaves it as one of the
- * daemon's. */
+ * daemon's. NULL also if the name may not be offered. */
 struct offer *offers_pull_begin(struct offers *o, const char *name, const struct manifest *m,
 				const char *header, struct gpushm_buffer *b);
 void offers_pull_end(struct offers *o, struct offer *offer, int result);

@@ -12,6 +12,7 @@
 #include "proto/base/own.h"
 #include "proto/base/size.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ static void set_own(struct pull *p)
 {
 	struct announcement own;
 
-	if (*p->of->base &&
+	if (*p->of->base && offers_may(p->of->offers, p->config->name) &&
 	    announcement_format(p->of->base, p->config->name, clock_realtime_ns() / 1000000u,
 				p->announcement) == 0 &&
 	    announcement_parse(p->announcement, &own) == 0)
@@ -190,8 +191,9 @@ static int pull_once(struct pull *p)
 	struct gpushm *c = NULL;
 	int r = gpushm_connect(p->of->config->socket, &c);
 
+	/* -ENOENT is a source that does not have the buffer yet. */
 	if (r < 0)
-		return r;
+		return r == -ENOENT ? -ECONNREFUSED : r;
 	set_own(p);
 	r = pull_now(p, c);
 	fanout_set_own(p->of->fanout, p->config->name, NULL);
@@ -230,6 +232,7 @@ static int await_news(struct pull *p)
 static void *run(void *arg)
 {
 	struct pull *p = arg;
+	bool is_there = false; /* the source has just said that it has it */
 	int r;
 
 	p->retry_ms = RETRY_MIN_MS;
@@ -241,9 +244,14 @@ static void *run(void *arg)
 			if (!p->config->follow)
 				return NULL;
 		}
-		/* A source that does not have it yet is asked when it has. */
-		if (r == 0 || r == -ENOENT)
+		/* A source that does not have it yet is asked when it has. If it has it, what is
+		 * missing is something of this machine, such as the pool. */
+		if (r == 0 || (r == -ENOENT && !is_there)) {
 			r = await_news(p);
+			is_there = r == 0;
+		} else {
+			is_there = false;
+		}
 		if (r < 0) {
 			complain(p);
 			sleep_before_retry(p);

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""The sections [pull NAME] of a relay: what it does about errors, and what others see of them."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_relay import FakeRelay, Generation, Handler
+from here import BUILD, TIMEOUT
+from models import write_model
+from relay_here import Here
+
+pytestmark = pytest.mark.skipif(
+    not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built"
+)
+
+
+@pytest.fixture
+def source() -> Iterator[FakeRelay]:
+    """A relay that has a buffer m."""
+    relay = FakeRelay(Generation(1000))
+    yield relay
+    relay.close()
+
+
+def await_line(h: Here, pattern: str) -> str:
+    """A line of the relay's log."""
+    until = time.monotonic() + TIMEOUT
+    while time.monotonic() < until:
+        for line in list(h.lines):
+            if re.search(pattern, line):
+                return line
+        time.sleep(0.05)
+    raise AssertionError("".join(h.lines))
+
+
+def test_what_is_missing_here_is_no_reason_to_wait_for_the_source(
+    source: FakeRelay,
+) -> None:
+    """A pool that does not exist is the same errno as a buffer that the source does not have."""
+    with Here(f"[pull m]\nsource={source.url}\npool=nowhere\n") as h:
+        assert "[pull m]" in await_line(h, 'no pool "nowhere"')
+        assert len(source.requests) < 20
+
+
+def test_a_daemon_that_is_missing_is_told_and_waited_for(source: FakeRelay) -> None:
+    with Here(
+        f"[pull m]\nsource={source.url}\n", first="socket=/nonexistent/socket\n"
+    ) as h:
+        assert "no daemon there" in await_line(h, r"\[pull m\]")
+        assert len(source.requests) < 20
+
+
+def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stop_in_the_middle(handler: Handler, begin: int | None) -> bool:
+        if begin:
+            begun.set()
+            go_on.wait(TIMEOUT)
+        return False
+
+    source.publish(Generation(16 << 20))
+    source.before = stop_in_the_middle
+    with Here(f"[offer]\nhide=m\n[pull m]\nsource={source.url}\n") as h:
+        assert begun.wait(TIMEOUT)
+        offered, status = (
+            h.ask("/v1/buffers").json["buffers"],
+            h.ask("/v1/manifests/m").status,
+        )
+        go_on.set()
+        assert (offered, status) == ([], 404)
+        await_line(h, 'pulled "m"')
+
+
+def test_an_address_is_the_same_at_a_socket_of_all_addresses(tmp_path: Path) -> None:
+    """There an address of IPv4 reads ::ffff:127.0.0.1: nobody says so of itself."""
+    own = "http://127.0.0.1:7/v1/buffers/m"
+    write_model(tmp_path / "f", 1 << 20)
+    with Here(first="listen=[::]:0\ninsecure=yes\n") as h:
+        h.load(tmp_path / "f", "m")
+        h.port = int(
+            await_line(h, r"serves http://\[::\]").rpartition(":")[2].rstrip("/\n")
+        )
+        assert (
+            h.ask(
+                "/v1/buffers/m", {"Gpushm-Relay": own, "Range": "bytes=500000-600000"}
+            ).status
+            == 206
+        )
+        assert h.ask("/v1/manifests/m").json["mirrors"] == [own]
