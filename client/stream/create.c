@@ -76,7 +76,8 @@ static int start_producer(struct gpushm_stream *s)
 		r = stream_get_arrays(s);
 	if (r < 0)
 		return r;
-	return writer_init(&s->producer.writer, stream_head(s), s->group.host) < 0
+	return writer_init(&s->producer.writer, stream_head(s), s->group.host, s->slots,
+			   s->readers) < 0
 		       ? stream_error(s, ENOMEM, "out of memory for its slots")
 		       : 0;
 }

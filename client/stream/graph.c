@@ -117,9 +117,7 @@ int gpushm_graph_acquire(struct gpushm_stream *s, void *capturing, void *where,
 	g->stream = s;
 	g->where = (uintptr_t)where;
 	/* A producer's: one for each reader, and one for the GPU work of the frame before. */
-	g->n_waits = s->is_producer ? stream_head(s)->readers + 1 : 1;
-	if (g->n_waits > STREAM_READERS_MAX + 1)
-		g->n_waits = STREAM_READERS_MAX + 1;
+	g->n_waits = s->is_producer ? s->readers + 1 : 1;
 	r = capture_acquire(g, capturing);
 	if (r < 0)
 		g = gpushm_graph_free(g);

@@ -40,22 +40,36 @@ static bool slots_fit(uint32_t slots)
 	return slots >= STREAM_SLOTS_MIN && slots <= STREAM_SLOTS_MAX;
 }
 
-static int check_head(const struct stream_head *h, uint64_t bytes, uint64_t buffer_bytes)
+int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret)
 {
+	const volatile struct stream_head *h = p->host;
+	struct page_shape s = { .slots = h->slots,
+				.readers = h->readers,
+				.slot_bytes = h->slot_bytes,
+				.limit_ms = h->limit_ms };
 	uint64_t all;
 
-	if (bytes < sizeof(*h) || h->magic != STREAM_HEAD_MAGIC)
+	if (s.readers == 0 || s.readers > STREAM_READERS_MAX)
+		return nonsense("readers");
+	if (!slots_fit(s.slots) || h->order_size != stream_order_size(s.slots) ||
+	    p->bytes != stream_head_bytes(s.slots, s.readers))
+		return nonsense("slots");
+	if (__builtin_mul_overflow(s.slots, s.slot_bytes, &all) || all > buffer_bytes)
+		return nonsense("slots larger than the buffer");
+	*ret = s;
+	return 0;
+}
+
+static int check_head(const struct order_page *p, uint64_t buffer_bytes)
+{
+	const struct stream_head *h = p->host;
+	struct page_shape shape;
+
+	if (p->bytes < sizeof(*h) || h->magic != STREAM_HEAD_MAGIC)
 		return nonsense("it is no head");
 	if (check_version(h->version) < 0)
 		return -EPROTONOSUPPORT;
-	if (h->readers == 0 || h->readers > STREAM_READERS_MAX)
-		return nonsense("readers");
-	if (!slots_fit(h->slots) || h->order_size != stream_order_size(h->slots) ||
-	    bytes != stream_head_bytes(h->slots, h->readers))
-		return nonsense("slots");
-	if (__builtin_mul_overflow(h->slots, h->slot_bytes, &all) || all > buffer_bytes)
-		return nonsense("slots larger than the buffer");
-	return 0;
+	return pages_read_shape(p, buffer_bytes, &shape);
 }
 
 static int check_group(const struct stream_group_page *g, uint64_t bytes)
@@ -80,7 +94,7 @@ static int check_reader(const struct stream_reader_page *p, uint64_t bytes)
 static int check_page(uint32_t page, const struct order_page *p, uint64_t buffer_bytes)
 {
 	if (page == STREAM_PAGE_HEAD)
-		return check_head(p->host, p->bytes, buffer_bytes);
+		return check_head(p, buffer_bytes);
 	if (page == STREAM_PAGE_GROUP)
 		return check_group(p->host, p->bytes);
 	return check_reader(p->host, p->bytes);

@@ -22,6 +22,14 @@ int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
 	      uint64_t *ret_generation);
 void pages_unmap(struct order_page *p);
 
+/* What never changes in a head, checked: for whoever uses these numbers later, since a process that
+ * was its producer may have the page for writing still. 0 or -EPROTO with gpushm_error() set. */
+struct page_shape {
+	uint32_t slots, readers;
+	uint64_t slot_bytes, limit_ms;
+};
+int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret);
+
 /* DROP. */
 int pages_drop(struct gpushm_buffer *b, uint32_t reader, uint64_t generation);
 /* DROP of the lease itself. */

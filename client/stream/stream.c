@@ -105,13 +105,17 @@ int stream_check_pool(const struct gpushm_buffer *b)
 
 int stream_map_head(struct gpushm_stream *s)
 {
+	struct page_shape shape;
 	int r = pages_map(s->buffer, STREAM_PAGE_HEAD, &s->head, NULL);
 
+	if (r == 0)
+		r = pages_read_shape(&s->head, s->buffer->bytes, &shape);
 	if (r < 0)
 		return r;
-	s->slots = stream_head(s)->slots;
-	s->slot_bytes = stream_head(s)->slot_bytes;
-	s->limit_ms = stream_head(s)->limit_ms;
+	s->slots = shape.slots;
+	s->readers = shape.readers;
+	s->slot_bytes = shape.slot_bytes;
+	s->limit_ms = shape.limit_ms;
 	s->ended_on = s->on_gpu ? calloc(s->slots, sizeof(*s->ended_on)) : NULL;
 	return s->on_gpu && !s->ended_on ? stream_error(s, ENOMEM, "out of memory for its slots")
 					 : 0;

@@ -65,7 +65,7 @@ struct gpushm_stream {
 	bool has_left; /* only gpushm_stream_close() is left to do */
 	bool on_gpu; /* the memory can be used on a GPU; else GPUSHM_ON_HOST is all that there is */
 	int device;  /* whose streams wait and write; -1 */
-	uint32_t slots;
+	uint32_t slots, readers; /* these and the next two: as checked once */
 	uint64_t slot_bytes, limit_ms;
 	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
 	size_t n_arrays;

@@ -69,23 +69,26 @@ static void sort_slots(struct writer *w, struct aged_slot *slots)
 		queue_append(w, slots[i].slot);
 }
 
-int writer_init(struct writer *w, struct stream_head *head, const struct stream_group_page *group)
+int writer_init(struct writer *w, struct stream_head *head, const struct stream_group_page *group,
+		uint32_t slots, uint32_t readers)
 {
-	struct aged_slot *slots;
+	struct aged_slot *aged;
 
-	*w = (struct writer){
-		.head = head, .group = group, .slots = head->slots, .readers = head->readers
-	};
-	if (w->readers < 1 || w->readers > STREAM_READERS_MAX)
-		w->readers = STREAM_READERS_MAX;
-	w->order_size = stream_order_size(w->slots);
-	w->seq = stream_next(stream_load(&head->newest));
-	w->queue = calloc(w->slots, sizeof(*w->queue));
-	slots = calloc(w->slots, sizeof(*slots));
-	if (w->queue && slots)
-		sort_slots(w, slots);
-	free(slots);
-	return w->n == w->slots ? 0 : -ENOMEM;
+	*w = (struct writer){ .head = head,
+			      .group = group,
+			      .slots = slots,
+			      .order_size = stream_order_size(slots),
+			      .readers = readers,
+			      .seq = stream_next(stream_load(&head->newest)) };
+	w->queue = calloc(slots, sizeof(*w->queue));
+	aged = calloc(slots, sizeof(*aged));
+	if (w->queue && aged)
+		sort_slots(w, aged);
+	free(aged);
+	if (w->n == slots)
+		return 0;
+	writer_done(w);
+	return -ENOMEM;
 }
 
 void writer_done(struct writer *w)

@@ -57,8 +57,9 @@ struct writer_blocker {
 };
 
 /* Begins with the frame after head->newest, with the slots as the head has them, which an earlier
- * producer may have left in any state. 0 or -ENOMEM. */
-int writer_init(struct writer *w, struct stream_head *head, const struct stream_group_page *group);
+ * producer may have left in any state. slots, readers: as the page's size allows. 0 or -ENOMEM. */
+int writer_init(struct writer *w, struct stream_head *head, const struct stream_group_page *group,
+		uint32_t slots, uint32_t readers);
 void writer_done(struct writer *w);
 
 /* Whether a reader has joined whose page is not mapped: *ret is its index. The caller maps

@@ -182,7 +182,9 @@ static void produce(struct fixture *f)
 	struct writer_slot slot;
 	struct writer w;
 
-	ck_assert_int_eq(writer_init(&w, f->words.head, f->words.group), 0);
+	ck_assert_int_eq(writer_init(&w, f->words.head, f->words.group, f->words.shape.slots,
+				     f->words.shape.readers),
+			 0);
 	for (uint64_t n = 0; n < f->n;) {
 		int r;
 
@@ -308,7 +310,9 @@ static void produce_one(struct fixture *f)
 	struct writer_slot slot;
 	struct writer w;
 
-	ck_assert_int_eq(writer_init(&w, f->words.head, f->words.group), 0);
+	ck_assert_int_eq(writer_init(&w, f->words.head, f->words.group, f->words.shape.slots,
+				     f->words.shape.readers),
+			 0);
 	map_pages(f, &w);
 	ck_assert_int_eq(writer_take(&w, false, 1, &slot, &blocker), 0);
 	writer_publish(&w, &slot, true, 1, NULL, 0);
@@ -377,6 +381,29 @@ START_TEST(a_member_waits_for_itself_or_for_a_frame_that_is_done)
 }
 END_TEST
 
+/* A child of the producer before may have its page still, and write to it. */
+START_TEST(a_producer_believes_what_a_head_says_later)
+{
+	struct writer_blocker blocker;
+	struct writer_slot slot;
+	struct fixture f;
+	struct writer w;
+
+	set_up(&f, 2, 1, 0, 1);
+	f.words.head->slots = STREAM_SLOTS_MAX;
+	f.words.head->order_size = 2 * STREAM_SLOTS_MAX;
+	f.words.head->readers = STREAM_READERS_MAX;
+	ck_assert_int_eq(writer_init(&w, f.words.head, f.words.group, 2, 1), 0);
+	for (uint64_t seq = 1; seq <= 5; seq++) {
+		ck_assert_int_eq(writer_take(&w, false, 1, &slot, &blocker), 0);
+		ck_assert_uint_eq(slot.slot, (seq - 1) % 2);
+		writer_publish(&w, &slot, true, 1, NULL, 0);
+	}
+	writer_done(&w);
+	tear_down(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("stream_words");
@@ -391,6 +418,7 @@ int main(void)
 	tcase_add_test(t, readers_join_and_leave_under_load);
 	tcase_add_test(t, a_member_ends_before_a_dead_ones_frame_comes_back);
 	tcase_add_test(t, a_member_waits_for_itself_or_for_a_frame_that_is_done);
+	tcase_add_test(t, a_producer_believes_what_a_head_says_later);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
 	failed = srunner_ntests_failed(r);

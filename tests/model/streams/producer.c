@@ -102,7 +102,7 @@ static void begun(void)
 	if (world.producers > 0)
 		machine_wait(BLOCK_REQUEST);
 	machine_at_once(true);
-	if (writer_init(&w, head(), group()) < 0)
+	if (writer_init(&w, head(), group(), head()->slots, head()->readers) < 0)
 		violate("out of memory");
 	save_writer(&w);
 	writer_done(&w);
