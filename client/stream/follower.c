@@ -110,12 +110,13 @@ static int take_patiently(struct gpushm_stream *s, struct reader_frame *ret, uin
 /* -EAGAIN and -ETIMEDOUT without a text. */
 static int take_or_clear(struct gpushm_stream *s, struct reader_frame *ret, uint64_t timeout_ms)
 {
-	int r = take_patiently(s, ret, timeout_ms);
+	int r = take_patiently(s, ret, timeout_ms), last;
 
 	if ((r != -EAGAIN && r != -ETIMEDOUT) || !s->notify)
 		return r;
 	notify_clear(s, false);
-	return take(s, ret) == 0 ? 0 : r;
+	last = take(s, ret);
+	return last == -EAGAIN ? r : last;
 }
 
 static int no_frame(int r)

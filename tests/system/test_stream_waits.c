@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -182,6 +183,43 @@ START_TEST(the_fd_misses_a_free_slot)
 						      8),
 				 0);
 	}
+}
+END_TEST
+
+/* In place of the C library's, for the library: what happens between its two looks. */
+static void (*between_looks)(int fd);
+
+__attribute__((visibility("default"))) int eventfd_read(int fd, eventfd_t *value)
+{
+	void (*happens)(int) = between_looks;
+
+	between_looks = NULL;
+	if (happens)
+		happens(fd);
+	return read(fd, value, sizeof(*value)) == (ssize_t)sizeof(*value) ? 0 : -1;
+}
+
+/* And the thread has told it. */
+static void end_the_stream(int fd)
+{
+	struct gpushm_stream_stats st = { 0 };
+
+	p = gpushm_stream_close(p);
+	while (st.state != GPUSHM_STREAM_ENDED)
+		ck_assert_int_eq(gpushm_stream_stats(r, sizeof(st), &st), 0);
+	ck_assert(readable(fd, 10000));
+}
+
+START_TEST(the_fd_misses_the_end)
+{
+	struct gpushm_frame *f = NULL;
+
+	create(4);
+	r = follow(GPUSHM_EVERY, 1);
+	ck_assert_int_ge(gpushm_stream_fd(r), 0);
+	between_looks = end_the_stream;
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), -EPIPE);
+	ck_assert_ptr_null(between_looks);
 }
 END_TEST
 
@@ -467,6 +505,7 @@ int main(int argc, char **argv)
 	tcase_add_test(waiting, an_end_does_not_wake_the_others);
 	tcase_add_test(waiting, the_fd_misses_a_frame);
 	tcase_add_test(waiting, the_fd_misses_a_free_slot);
+	tcase_add_test(waiting, the_fd_misses_the_end);
 	tcase_add_loop_test(rest, an_old_kernel_has_no_streams, 0, 2);
 	tcase_add_test(rest, a_frame_makes_a_system_call);
 	tcase_add_test(rest, stats_are_wrong);
