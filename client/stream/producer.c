@@ -134,23 +134,25 @@ static int take(struct gpushm_stream *s, bool gpu, struct writer_blocker *ret_bl
 static uint32_t slowest_member(const struct gpushm_stream *s)
 {
 	uint64_t members = stream_load(&stream_head(s)->sharing), since = UINT64_MAX;
-	uint32_t found = STREAM_READERS_MAX;
+	uint32_t found = STREAM_READERS_MAX, sleeps = STREAM_READERS_MAX;
 
 	for (; members; members &= members - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(members);
 		const struct stream_reader_page *p = reader_page(s, i);
 		uint64_t at = p ? stream_load(&p->oldest_ns) : 0;
 
-		if (!p || (at == 0 && stream_load(&p->asleep)))
+		if (!p)
 			continue;
 		if (at && at < since) {
 			since = at;
 			found = i;
+		} else if (at == 0 && stream_load(&p->asleep)) {
+			sleeps = sleeps == STREAM_READERS_MAX ? i : sleeps;
 		} else if (found == STREAM_READERS_MAX) {
 			found = i;
 		}
 	}
-	return found;
+	return found == STREAM_READERS_MAX ? sleeps : found;
 }
 
 static int blocked(const struct gpushm_stream *s, const struct writer_blocker *blocker, int number)
@@ -187,10 +189,26 @@ struct patience {
 	uint64_t dropped_generation;
 };
 
+/* An `every` reader has been in the way since no slot is free. A frame of the group may have come
+ * to another member since, or back to the group, which then has the whole time for it. What readers
+ * outside of the group write changes nothing here. */
+static void note_blocker(struct gpushm_stream *s, const struct writer_blocker *b, uint64_t now)
+{
+	struct producer *p = &s->producer;
+	bool is_group = b->reader == STREAM_READERS_MAX ||
+			stream_load(&stream_head(s)->sharing) & 1ull << b->reader;
+
+	if (!is_group || (b->reader == p->blamed && b->generation == p->blamed_generation))
+		return;
+	p->blamed_since = now;
+	p->blamed = b->reader;
+	p->blamed_generation = b->generation;
+}
+
 static bool is_over_limit(const struct gpushm_stream *s, uint64_t now)
 {
 	return s->limit_ms < UINT64_MAX / 1000000u && now >= s->producer.drop_after &&
-	       now - s->producer.stalled_since >= s->limit_ms * 1000000u;
+	       now - s->producer.blamed_since >= s->limit_ms * 1000000u;
 }
 
 /* Ends the membership of the reader that is in the way. False: nobody was dropped. */
@@ -258,12 +276,12 @@ static uint64_t least(uint64_t a, uint64_t b)
 static uint64_t nap(const struct gpushm_stream *s, struct patience *w, uint64_t now)
 {
 	uint64_t ns = least(WAIT_NAP_NS, w->deadline - now);
-	uint64_t stalled = now - s->producer.stalled_since;
+	uint64_t blamed = now - s->producer.blamed_since;
 
 	if (s->on_gpu && !w->gpu)
 		ns = least(ns, wait_next_step(&w->step));
-	if (s->limit_ms < UINT64_MAX / 1000000u && stalled < s->limit_ms * 1000000u)
-		ns = least(ns, s->limit_ms * 1000000u - stalled);
+	if (s->limit_ms < UINT64_MAX / 1000000u && blamed < s->limit_ms * 1000000u)
+		ns = least(ns, s->limit_ms * 1000000u - blamed);
 	return ns;
 }
 
@@ -278,6 +296,7 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 
 	if (r != -EAGAIN || s->producer.maps != maps)
 		return r; /* a new page's word is not among these */
+	note_blocker(s, &w->blocker, now);
 	if (is_over_limit(s, now) && drop_blocker(s, w, now))
 		return -EAGAIN;
 	if (now >= w->deadline)
@@ -316,7 +335,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 	if (r == -EAGAIN) {
 		begun = clock_monotonic_ns();
 		if (p->stalled_since == 0) {
-			p->stalled_since = begun;
+			p->stalled_since = p->blamed_since = begun;
 			stream_add(&h->stalls, 1);
 		}
 		w->deadline = clock_deadline(w->timeout_ms);

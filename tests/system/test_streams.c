@@ -5,6 +5,8 @@
  */
 #include "tests/system/stream_fixture.h"
 
+#include <pthread.h>
+
 /* ---- frames ---- */
 
 START_TEST(a_frame_does_not_arrive)
@@ -260,6 +262,59 @@ START_TEST(one_of_two_slow_readers_stays)
 		expect_dropped(r2);
 	for (int i = 0; i < 5; i++)
 		produce();
+}
+END_TEST
+
+static void *begin_and_cancel(void *unused)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_msg(gpushm_frame_begin(p, NULL, 60000, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+	return NULL;
+}
+
+/* It gets the frame only when the first one is dropped. */
+START_TEST(two_members_are_dropped_for_one_frame)
+{
+	struct gpushm_stream *r3;
+	struct gpushm_frame *f, *g = NULL;
+	pthread_t producer;
+
+	create_with((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 2000 });
+	r = follow(GPUSHM_SHARE, 1);
+	r2 = follow(GPUSHM_SHARE, 1);
+	r3 = follow(GPUSHM_LATEST, 1);
+	produce();
+	f = next(r);
+	produce();
+	expect_next(r2, 2);
+	pthread_create(&producer, NULL, begin_and_cancel, NULL);
+	ck_assert_msg(gpushm_frame_next(r2, NULL, 60000, &g) == 0, "%s", gpushm_error());
+	ck_assert_uint_eq(gpushm_frame_seq(g), 1);
+	ck_assert_int_eq(gpushm_frame_ok(f), -ESTALE);
+	/* A release is why the producer looks again. */
+	expect_next(r3, 2);
+	poll(NULL, 0, 50);
+	ck_assert_int_eq(gpushm_frame_release(g, NULL), 0);
+	pthread_join(producer, NULL);
+	gpushm_stream_close(r3);
+}
+END_TEST
+
+/* It says that it waits, and takes nothing. */
+START_TEST(a_member_that_sleeps_is_never_dropped)
+{
+	struct gpushm_frame *f = NULL;
+
+	create_with((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 50 });
+	r = follow(GPUSHM_SHARE, 1);
+	ck_assert_int_ge(gpushm_stream_fd(r), 0);
+	produce();
+	produce();
+	ck_assert_msg(gpushm_frame_begin(p, NULL, 10000, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+	expect_dropped(r);
 }
 END_TEST
 
@@ -576,6 +631,7 @@ int main(int argc, char **argv)
 
 	for (size_t i = 0; i < array_size(all); i++)
 		tcase_add_checked_fixture(all[i], client_setup, teardown);
+	tcase_set_timeout(limits, 60);
 	tcase_add_test(frames, a_frame_does_not_arrive);
 	tcase_add_test(frames, an_array_of_a_frame_is_another_slots);
 	tcase_add_test(frames, meta_is_lost_or_longer);
@@ -587,6 +643,8 @@ int main(int argc, char **argv)
 	tcase_add_test(limits, more_frames_are_held_than_allowed);
 	tcase_add_test(limits, a_slow_reader_is_never_dropped);
 	tcase_add_loop_test(limits, one_of_two_slow_readers_stays, 0, 2);
+	tcase_add_test(limits, two_members_are_dropped_for_one_frame);
+	tcase_add_test(limits, a_member_that_sleeps_is_never_dropped);
 	tcase_add_test(limits, a_queue_is_not_kept_without_readers);
 	tcase_add_test(limits, an_ended_stream_goes_on);
 	tcase_add_test(limits, a_producer_begins_two_frames);
