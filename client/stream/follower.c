@@ -128,40 +128,47 @@ static int no_frame(int r)
 
 /* ---- the memory ---- */
 
-/* No futex tells what a GPU writes. */
-static bool await_ready(const struct gpushm_stream *s, const struct reader_frame *f,
-			uint64_t deadline)
+/* No futex tells what a GPU writes. -EAGAIN: the time is over. */
+static int await_ready(const struct gpushm_stream *s, const struct reader_frame *f,
+		       uint64_t deadline)
 {
+	uint64_t begun, now, outage = 0;
 	struct wait_step step = { 0 };
-	uint64_t begun, now;
+	int r = 0;
 
 	if (reader_is_ready(&s->follower.reader, f))
-		return true;
+		return 0;
 	begun = now = clock_monotonic_ns();
-	while (!reader_is_ready(&s->follower.reader, f)) {
+	while (r == 0 && !reader_is_ready(&s->follower.reader, f)) {
 		struct wait_spin spin = { 0 };
 		struct timespec t = { 0 };
 
 		if (now >= deadline)
-			return false;
+			return -EAGAIN;
 		if (now - begun < SPIN_READY_NS) {
 			while (wait_spin(&spin) && !reader_is_ready(&s->follower.reader, f))
 				;
 		} else {
 			t.tv_nsec = (long)wait_next_step(&step);
 			nanosleep(&t, NULL);
+			if (t.tv_nsec >= (long)WAIT_LOOK_NS)
+				r = wait_check_daemon(s->buffer, &outage);
 		}
 		now = clock_monotonic_ns();
 	}
-	return true;
+	return r;
 }
 
 static int await_on_host(struct gpushm_stream *s, struct gpushm_frame *f, uint64_t deadline,
 			 uint64_t timeout_ms)
 {
-	if (await_ready(s, &f->at, deadline))
+	int r = await_ready(s, &f->at, deadline);
+
+	if (r == 0)
 		return 0;
 	s->follower.pending = f;
+	if (r != -EAGAIN)
+		return r;
 	notify_clear(s, true);
 	return no_frame(timeout_ms == 0 ? -EAGAIN : -ETIMEDOUT);
 }

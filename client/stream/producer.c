@@ -302,7 +302,7 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 	if (now >= w->deadline)
 		return -ETIMEDOUT;
 	ns = nap(s, w, now);
-	if (wait_words(words, n, ns) && ns == WAIT_NAP_NS)
+	if (wait_words(words, n, ns) && ns >= WAIT_LOOK_NS)
 		r = wait_check_daemon(s->buffer, &w->outage);
 	return r < 0 ? r : -EAGAIN;
 }

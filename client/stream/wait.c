@@ -34,7 +34,7 @@ struct waiter {
 #define SPIN_NS 5000ull
 #define CLOCK_LOOKS 8
 #define STEP_FIRST_NS 20000ull
-#define STEP_MAX_NS 2000000ull
+#define STEP_MAX_NS WAIT_LOOK_NS
 
 static struct timespec to_timespec(uint64_t ns)
 {
@@ -123,24 +123,24 @@ static bool has_hung_up(const struct gpushm *c)
 }
 
 /* Frames flow without a daemon, so a short outage must not hold up anybody here. A thread that has
- * the lock is in a request, and finds the hang-up itself. */
+ * the lock is in a request, and finds the hang-up itself. A socket that waits for a daemon's
+ * accept() has not hung up. */
 int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 {
 	struct gpushm *c = b->connection;
 	uint64_t now = clock_monotonic_ms();
 	int r = 0;
 
-	if (!has_hung_up(c)) {
+	if (pthread_mutex_trylock(&c->lock) != 0)
+		return 0;
+	if (!c->broken && !has_hung_up(c)) {
 		*outage = 0;
-		return 0;
-	}
-	if (*outage == 0)
+	} else if (*outage == 0) {
 		*outage = now;
-	if (now - *outage < hello_reconnect_ms() || pthread_mutex_trylock(&c->lock) != 0)
-		return 0;
-	if (has_hung_up(c))
+	} else if (now - *outage >= hello_reconnect_ms()) {
 		r = hello_reconnect(c);
+		*outage = 0;
+	}
 	pthread_mutex_unlock(&c->lock);
-	*outage = 0;
 	return r;
 }

@@ -39,8 +39,9 @@ struct wait_spin {
 };
 bool wait_spin(struct wait_spin *spin);
 
-/* A sleeper calls it between naps of WAIT_NAP_NS: if no daemon can wake it, because the daemon has
- * gone for as long as the library waits for a successor, this connects again. *outage: 0 at first.
- * 0, or -ECONNRESET and others with gpushm_error() set: the daemon does not come back. */
+/* A sleeper calls it after naps of WAIT_LOOK_NS at least: if no daemon can wake it, because the
+ * daemon has gone for as long as the library waits for a successor, this connects again. *outage: 0
+ * at first. 0, or -ECONNRESET and others with gpushm_error() set: the daemon does not come back. */
 int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage);
+#define WAIT_LOOK_NS 2000000ull
 #define WAIT_NAP_NS 1000000000ull

@@ -5,10 +5,12 @@
  * function that waits plays a long kernel.
  */
 #include "tests/lib/fake.h"
+#include "tests/lib/kept.h"
 #include "tests/system/stream_fixture.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -55,10 +57,8 @@ static void load(void)
 	find(&cu.to_host, "cuMemcpyDtoHAsync_v2");
 }
 
-static void setup(void)
+static void begin_driver(void)
 {
-	load();
-	client_setup();
 	gate_open = false;
 	ck_assert_int_eq(cu.init(0), 0);
 	ck_assert_int_eq(cu.retain(&context, 0), 0);
@@ -67,7 +67,14 @@ static void setup(void)
 	ck_assert_int_eq(cu.create(&two, 1), 0);
 }
 
-static void end(void)
+static void setup(void)
+{
+	load();
+	client_setup();
+	begin_driver();
+}
+
+static void end_driver(void)
 {
 	gate_open = true;
 	r = gpushm_stream_close(r);
@@ -77,6 +84,11 @@ static void end(void)
 	ck_assert_int_eq(cu.destroy(two), 0);
 	cu.pop(&context);
 	cu.release(0);
+}
+
+static void end(void)
+{
+	end_driver();
 	client_teardown();
 }
 
@@ -325,14 +337,60 @@ START_TEST(a_stream_is_closed_later)
 }
 END_TEST
 
+/* ---- without a daemon ---- */
+
+static void setup_kept(void)
+{
+	load();
+	kept_setup();
+	begin_driver();
+}
+
+static void end_kept(void)
+{
+	end_driver();
+	kept_teardown();
+}
+
+/* Both look at intervals, since no GPU wakes them. */
+START_TEST(a_host_waits_for_a_gpu_and_not_for_the_daemon)
+{
+	const char *had = getenv("GPUSHM_RECONNECT_MS");
+	_cleanup_(free_ptr) char *before = had ? strdup(had) : NULL;
+	struct gpushm_frame *f = NULL;
+
+	make("pinned", 2);
+	r = follow(GPUSHM_EVERY, 1);
+	work(one);
+	for (unsigned i = 1; i <= 2; i++)
+		produce_on(one, i);
+	supervisor_end(&k, SIGKILL);
+	setenv("GPUSHM_RECONNECT_MS", "20", 1);
+	ck_assert_int_eq(gpushm_frame_next(r, GPUSHM_ON_HOST, 30000, &f), -ECONNRESET);
+	ck_assert_int_eq(gpushm_frame_begin(p, GPUSHM_ON_HOST, 30000, &f), -ECONNRESET);
+	supervisor_start(&k);
+	if (before)
+		setenv("GPUSHM_RECONNECT_MS", before, 1);
+	else
+		unsetenv("GPUSHM_RECONNECT_MS");
+	gate_open = true;
+	ck_assert_int_eq(gpushm_frame_next(r, GPUSHM_ON_HOST, 10000, &f), 0);
+	ck_assert_uint_eq(gpushm_frame_seq(f), 1);
+	ck_assert_int_eq(gpushm_frame_release(f, GPUSHM_ON_HOST), 0);
+}
+END_TEST
+
 int main(void)
 {
-	TCase *t = tcase_create("stream_pools");
+	TCase *t = tcase_create("stream_pools"), *kept = tcase_create("kept");
 
 	if (!fake_is_here())
 		return 0;
 	tcase_add_checked_fixture(t, setup, end);
 	tcase_set_timeout(t, 60);
+	tcase_add_checked_fixture(kept, setup_kept, end_kept);
+	tcase_set_timeout(kept, 120);
+	tcase_add_test(kept, a_host_waits_for_a_gpu_and_not_for_the_daemon);
 	tcase_add_loop_test(t, a_reader_reads_before_the_producers_work, 0, 2);
 	tcase_add_test(t, a_producer_writes_before_the_readers_work);
 	tcase_add_test(t, the_host_is_not_told_of_a_gpus_release);
@@ -341,5 +399,5 @@ int main(void)
 	tcase_add_test(t, readers_of_one_seat_disturb_each_other);
 	tcase_add_test(t, a_mempool_has_streams);
 	tcase_add_test(t, a_stream_is_closed_later);
-	return suite_run("stream_pools", t, NULL);
+	return suite_run("stream_pools", t, kept, NULL);
 }
