@@ -150,7 +150,6 @@ struct gpushm_frame *gpushm_frame_cancel(struct gpushm_frame *f)
 		follower_release(f, GPUSHM_ON_HOST);
 		return NULL;
 	}
-	map_synchronize(f->stream->buffer->map);
 	producer_cancel(f);
 	return NULL;
 }

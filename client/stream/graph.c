@@ -146,6 +146,8 @@ int gpushm_graph_offset(const struct gpushm_stream *s, const char *array, uint64
 	const char *base;
 	int r = check(s);
 
+	if (r == 0 && !array)
+		r = stream_error(s, EINVAL, "an array needs a name");
 	if (r < 0)
 		return r;
 	base = s->buffer->map->device_ptr;
@@ -210,6 +212,8 @@ int gpushm_graph_next(struct gpushm_graph_frame *g, void *graph_exec, uint64_t t
 
 	if (r == 0)
 		r = stream_check(g->stream);
+	if (r == 0)
+		r = error_null(graph_exec, "instantiated graph");
 	if (r < 0)
 		return r;
 	if (!g->release)

@@ -130,7 +130,7 @@ static int take(struct gpushm_stream *s, bool gpu, struct writer_blocker *ret_bl
 /* ---- who is in the way ---- */
 
 /* The member of the share group that has held a frame for the longest time; without one, the first
- * that does not wait for a frame. */
+ * that does not wait for a frame; without one, the first: it was woken, and takes nothing. */
 static uint32_t slowest_member(const struct gpushm_stream *s)
 {
 	uint64_t members = stream_load(&stream_head(s)->sharing), since = UINT64_MAX;
@@ -404,16 +404,15 @@ int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, s
 		return stream_error(s, ENOMEM, "out of memory for a frame");
 	*ret_n = 0;
 	r = take_patiently(s, &w);
-	if (r == 0 && !on_host) {
-		r = fill_waits(s, ops, ret_n);
-		if (r < 0)
-			writer_cancel(&s->producer.writer, &s->producer.slot);
-	}
 	if (r < 0)
 		return r;
 	begin_frame(f, &s->producer.slot);
-	*ret = f;
-	return 0;
+	r = on_host ? 0 : fill_waits(s, ops, ret_n);
+	if (r < 0)
+		producer_cancel(f);
+	else
+		*ret = f;
+	return r;
 }
 
 static int check_producer(const struct gpushm_stream *s)
@@ -464,7 +463,11 @@ int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t time
 void producer_cancel(struct gpushm_frame *f)
 {
 	struct gpushm_stream *s = f->stream;
+	struct error before;
 
+	error_keep(&before);
+	map_synchronize(s->buffer->map);
+	error_put_back(&before);
 	writer_cancel(&s->producer.writer, &s->producer.slot);
 	s->producer.filling = NULL;
 	frame_free(f);
@@ -488,7 +491,6 @@ static int publish(struct gpushm_frame *f, void *cuda_stream, bool on_host, cons
 	int r = finish(f, cuda_stream, on_host);
 
 	if (r < 0) {
-		map_synchronize(s->buffer->map);
 		producer_cancel(f);
 		return r;
 	}

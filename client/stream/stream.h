@@ -144,7 +144,8 @@ int stream_register(struct gpushm_stream *s, struct order_page *p);
  * most ORDER_OPS_MAX waits that a GPU is to do first. */
 int producer_begin(struct gpushm_stream *s, bool on_host, uint64_t timeout_ms, struct order_op *ops,
 		   size_t *ret_n, struct gpushm_frame **ret);
-/* Drops the frame that is being filled; nothing uses its memory any more. */
+/* Drops the frame that is being filled, after the work that this process has queued on the GPU:
+ * also the frame that the slot had before may still be unfinished. */
 void producer_cancel(struct gpushm_frame *f);
 void producer_done(struct gpushm_stream *s);
 /* What a producer sleeps on: at most WAIT_WORDS_MAX - 1 words. From now on each release of a reader

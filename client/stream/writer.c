@@ -429,6 +429,11 @@ bool writer_publish(struct writer *w, const struct writer_slot *slot, bool on_ho
 
 void writer_cancel(struct writer *w, const struct writer_slot *slot)
 {
-	stream_store(&w->head->slot[slot->slot].begun_ns, 0);
+	struct stream_slot *s = &w->head->slot[slot->slot];
+
+	/* A graph has written it. The number is given again. */
+	if (!stream_before(stream_load(&s->ready), slot->seq))
+		stream_store(&s->ready, slot->seq - 1);
+	stream_store(&s->begun_ns, 0);
 	queue_prepend(w, slot->slot);
 }

@@ -82,5 +82,5 @@ int writer_take(struct writer *w, bool gpu, uint64_t now_ns, struct writer_slot 
 bool writer_publish(struct writer *w, const struct writer_slot *slot, bool on_host,
 		    uint64_t time_ns, const void *meta, size_t n);
 
-/* Gives the slot back, which has no frame any more: it is the next to be taken. */
+/* Gives the slot back, which has no frame any more: it is the next to be taken. No GPU uses it. */
 void writer_cancel(struct writer *w, const struct writer_slot *slot);
