@@ -355,7 +355,7 @@ static int ask(struct wait *w, bool *ret_waited)
 	if (r == 0)
 		r = read_news(w, &reply);
 	remote_reply_clear(&reply);
-	*ret_waited = (r == 0 && first) || clock_monotonic_ms() - begin >= AGAIN_MS;
+	*ret_waited = (r == 0 && first && w->etag) || clock_monotonic_ms() - begin >= AGAIN_MS;
 	return r;
 }
 

@@ -113,6 +113,17 @@ def test_a_wait_is_interrupted(relay: FakeRelay) -> None:
     timer.join()
 
 
+def test_a_relay_that_always_says_not_modified_is_not_asked_without_a_pause(relay: FakeRelay) -> None:
+    def unchanged(handler: Handler, _: int | None) -> bool:
+        handler.reply(304)
+        return True
+
+    relay.before = unchanged
+    with pytest.raises(gpushm.Timeout):
+        gpushm.pull_wait(relay.url, timeout=1.5)
+    assert relay.count("/v1/manifests/") <= 3
+
+
 @pytest.mark.skipif(not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built")
 def test_arrays_with_strides_arrive_in_c_order(here: Here) -> None:
     there = Here()
