@@ -78,15 +78,17 @@ struct remote_reader *remote_reader_free(struct remote_reader *rr)
 
 /* ---- what a reply says of itself ---- */
 
-/* Whether the reply may be of the version that was opened. */
-static bool is_same_version(const struct remote *r, const struct place *place, const struct head *h)
+/* Whether the reply is of the version that was opened. The part that an If-Range gives is, also if
+ * it does not say so. */
+static bool is_same_version(const struct remote_reader *rr, const struct remote *r)
 {
-	if (!place->original)
+	const struct head *h = &rr->fetch->head;
+
+	if (!rr->place->original || (r->etag[0] && h->etag[0]))
 		return strcmp(h->etag, r->etag) == 0;
-	if (r->etag[0] && h->etag[0])
-		return strcmp(h->etag, r->etag) == 0;
-	return !r->last_modified[0] || !h->last_modified[0] ||
-	       strcmp(h->last_modified, r->last_modified) == 0;
+	if (r->last_modified[0] && h->last_modified[0])
+		return strcmp(h->last_modified, r->last_modified) == 0;
+	return !remote_version(r)[0] || (h->status == 206 && rr->asked_if_range);
 }
 
 static int changed(const struct fetch *f, struct trial *t)
@@ -126,8 +128,7 @@ static int check_part(struct remote_reader *rr, struct remote *r, uint64_t first
 		return broken(f, t, "Content-Range does not say how long the file is");
 	if (t->opening)
 		learn(r, h, h->total, true);
-	else if (!is_same_version(r, rr->place, h) ||
-		 (h->total != HEAD_UNKNOWN && h->total != r->size))
+	else if (!is_same_version(rr, r) || (h->total != HEAD_UNKNOWN && h->total != r->size))
 		return changed(f, t);
 	rr->at = h->first;
 	rr->end = h->last + 1;
@@ -148,8 +149,7 @@ static int check_whole(struct remote_reader *rr, struct remote *r, struct trial 
 		rr->end = r->size;
 		return 0;
 	}
-	if (!is_same_version(r, rr->place, h) ||
-	    (h->length != HEAD_UNKNOWN && h->length != r->size))
+	if (!is_same_version(rr, r) || (h->length != HEAD_UNKNOWN && h->length != r->size))
 		return changed(f, t);
 	if (!r->has_ranges && remote_version(r)[0]) {
 		rr->at = 0;
@@ -469,6 +469,9 @@ static int read_step(struct remote_reader *rr, struct remote *r, char *to, size_
 	}
 	if (error == 0)
 		return 0;
+	/* A reply that has begun well: what broke it may be over, and is not asked for in haste. */
+	if (rr->remote == r && t->fate == FATE_ELSEWHERE)
+		t->fate = FATE_AGAIN;
 	rr->end = rr->at; /* nothing to drain */
 	reader_drop(rr);
 	return trial_failed(t, r, error);

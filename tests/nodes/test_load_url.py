@@ -190,6 +190,19 @@ def test_a_stream_that_breaks_is_asked_for_again(here: Machine, web: Any, data: 
     assert "says no version" in here.fails(w.url + NAME, "n")
 
 
+def test_a_stream_goes_on_in_its_version_alone(here: Machine, web: Any, data: bytes) -> None:
+    """What is asked for again says that it is the same file, or it may be another one."""
+
+    def fault(request: Request) -> None:
+        if request.number == 1:
+            request.cut = 5 * MIB
+        else:
+            w.files[NAME] = File(data[:-1] + b"x", ranges=False, etag=None, modified=None)
+
+    w = web(files={NAME: File(data, ranges=False)}, faults=[fault])
+    assert "changed while it was read" in here.fails(w.url + NAME, "m")
+
+
 @pytest.mark.parametrize("validator", ["etag", "modified", "weak", "none"])
 def test_any_validator_will_do(here: Machine, web: Any, data: bytes, digest: str, validator: str) -> None:
     file = File(data)
@@ -563,6 +576,29 @@ def test_an_interrupted_load_ends_at_once(here: Machine, web: Any, data: bytes) 
     assert here.names() == []
 
 
+def test_a_program_that_is_started_meanwhile_gets_no_connection(here: Machine, web: Any, data: bytes) -> None:
+    def fault(request: Request) -> None:
+        if request.seen.first:
+            request.stall = MIB
+            waiting.release()
+
+    waiting = threading.Semaphore(0)
+    w = web(files={NAME: File(data)}, faults=[fault])
+    with here.start("load", "--threads=1", w.url + NAME, "m") as child:
+        assert waiting.acquire(timeout=60)
+        process = Path(f"/proc/{child.pid}")
+        inodes = {line.split()[9] for line in (process / "net/tcp").read_text().splitlines()[1:]}
+        flags = [
+            int(re.search(r"flags:\s+(\d+)", (process / "fdinfo" / fd.name).read_text())[1], 8)  # type: ignore[index]
+            for fd in (process / "fd").iterdir()
+            if os.readlink(fd).strip("socket:[]") in inodes
+        ]
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+    assert flags
+    assert all(f & os.O_CLOEXEC for f in flags)
+
+
 # ---- other places ----
 
 
@@ -611,6 +647,29 @@ def test_certificates_are_checked_on_both_sides(
     assert here.fails(*wrong, w.url + NAME, "o")
     named = web(files={NAME: File(data)}, tls=context(authority, "server", "DNS:elsewhere"))
     assert "certificate" in here.fails("--cacert", authority.cert, named.url + NAME, "o")
+
+
+def test_a_connection_that_ends_in_garbage_is_not_made_again_without_a_pause(
+    here: Machine, web: Any, data: bytes, authority: Authority
+) -> None:
+    """A reply that begins well each time, and goes on with what is no TLS."""
+
+    def fault(request: Request) -> bool:
+        if not request.seen.first:
+            return False
+        first, last = request.seen.first, int(request.headers["Range"].rpartition("-")[2])
+        request.send_response(206)
+        request.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+        request.send_header("ETag", str(w.files[NAME].etag))
+        request.send_header("Content-Length", str(last + 1 - first))
+        request.end_headers()
+        os.write(request.connection.fileno(), b"HTTP/1.1 400 no TLS any more" * 100)
+        request.close_connection = True
+        return True
+
+    w = web(files={NAME: File(data)}, faults=[fault], tls=context(authority, "server", "IP:127.0.0.1"))
+    here.fails("--patience=2s", "--threads=1", "--cacert", authority.cert, w.url + NAME, "m")
+    assert len(w.seen) < 20
 
 
 def test_a_redirect_keeps_tls(here: Machine, web: Any, data: bytes, authority: Authority) -> None:
