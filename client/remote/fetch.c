@@ -68,6 +68,12 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
 	return CURL_WRITEFUNC_PAUSE;
 }
 
+/* A program that the application starts meanwhile gets no connection of ours. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 static int on_socket(void *user, curl_socket_t fd, curlsocktype purpose)
 {
 	unsigned ms = UNANSWERED_MS;
@@ -244,6 +250,7 @@ static void set_options(struct fetch *f, const struct ask *a, const struct url *
 	SET(CURLOPT_TCP_KEEPALIVE, 1L);
 	SET(CURLOPT_TCP_KEEPIDLE, PROBE_IDLE_S);
 	SET(CURLOPT_TCP_KEEPINTVL, 1L);
+	SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	SET(CURLOPT_SOCKOPTFUNCTION, on_socket);
 #if LIBCURL_VERSION_NUM >= 0x075700
 	SET(CURLOPT_QUICK_EXIT, 1L); /* without a wait for a name that is still resolved */
@@ -337,6 +344,9 @@ static const char *hint(const struct fetch *f)
 	switch (f->result) {
 	case CURLE_PEER_FAILED_VERIFICATION:
 		return "; if an authority of your own has signed it, name its file";
+	/* A server of TLS 1.3 refuses after the handshake, and may have closed by then. */
+	case CURLE_SEND_ERROR:
+		return f->at.tls ? "; if it wants a certificate, name one, and its key" : "";
 	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_RECV_ERROR:
 		if (says(f, "wrong version"))
@@ -466,8 +476,10 @@ int fetch_body(struct fetch *f, void *to, size_t n, size_t *ret_got, struct load
 	if (f->paused) {
 		f->paused = false;
 		mask_signals(&before);
-		f->curl->easy_pause(f->easy, CURLPAUSE_CONT);
+		f->result = f->curl->easy_pause(f->easy, CURLPAUSE_CONT);
 		unmask_signals(&before);
+		/* What it had kept meanwhile is lost then. */
+		f->ended |= f->result != CURLE_OK;
 	}
 	if (f->room > 0)
 		r = f->ended ? (f->result == CURLE_OK ? 0 : fail_transfer(f, ret))
