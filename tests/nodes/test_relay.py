@@ -61,9 +61,7 @@ def test_curl_gets_the_file(here: Here, file: bytes, tmp_path: Path) -> None:
         out = tmp_path / "out"
         if extra[:1] == ["--continue-at"]:
             out.write_bytes(file[:1000])
-        subprocess.run(
-            ["curl", "-sSf", *extra, "-o", out, url], check=True, timeout=TIMEOUT
-        )
+        subprocess.run(["curl", "-sSf", *extra, "-o", out, url], check=True, timeout=TIMEOUT)
         assert out.read_bytes() == file
 
 
@@ -82,9 +80,7 @@ def test_curl_gets_the_file(here: Here, file: bytes, tmp_path: Path) -> None:
         ("bytes= 1-2 ", 1, 3),
     ],
 )
-def test_a_range_is_these_bytes(
-    here: Here, file: bytes, text: str, begin: int, end: int | None
-) -> None:
+def test_a_range_is_these_bytes(here: Here, file: bytes, text: str, begin: int, end: int | None) -> None:
     reply = here.ask("/v1/buffers/m", {"Range": text})
     first = begin if begin >= 0 else len(file) + begin
     last = (len(file) if end is None else end) - 1
@@ -108,24 +104,16 @@ def test_a_range_is_these_bytes(
         "bytes=--1",
     ],
 )
-def test_a_range_that_is_none_gets_the_whole_file(
-    here: Here, file: bytes, text: str
-) -> None:
+def test_a_range_that_is_none_gets_the_whole_file(here: Here, file: bytes, text: str) -> None:
     reply = here.ask("/v1/buffers/m", {"Range": text})
     assert (reply.status, len(reply.body)) == (200, len(file))
     assert "Content-Range" not in reply.headers
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["bytes={n}-", "bytes={n}-{n}", "bytes=99999999999999999999999-", "bytes=-0"],
-)
+@pytest.mark.parametrize("text", ["bytes={n}-", "bytes={n}-{n}", "bytes=99999999999999999999999-", "bytes=-0"])
 def test_a_range_behind_the_end_is_416(here: Here, file: bytes, text: str) -> None:
     reply = here.ask("/v1/buffers/m", {"Range": text.format(n=len(file))})
-    assert (reply.status, reply.headers["Content-Range"]) == (
-        416,
-        f"bytes */{len(file)}",
-    )
+    assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(file)}")
 
 
 def test_head_says_what_get_sends(here: Here, file: bytes) -> None:
@@ -141,16 +129,12 @@ def test_head_says_what_get_sends(here: Here, file: bytes) -> None:
 
 def test_conditions_follow_the_etag(here: Here, file: bytes) -> None:
     etag = here.ask("/v1/buffers/m", method="HEAD").headers["ETag"]
-    sha = hashlib.sha256(file[: 8 + int.from_bytes(file[:8], "little")]).hexdigest()[
-        :16
-    ]
+    sha = hashlib.sha256(file[: 8 + int.from_bytes(file[:8], "little")]).hexdigest()[:16]
     assert etag.startswith('"xxh3-')
     assert etag.endswith(f'-{sha}"')
 
     def status(**headers: str) -> int:
-        return here.ask(
-            "/v1/buffers/m", {k.replace("_", "-"): v for k, v in headers.items()}
-        ).status
+        return here.ask("/v1/buffers/m", {k.replace("_", "-"): v for k, v in headers.items()}).status
 
     assert status(If_None_Match=etag) == 304
     assert status(If_None_Match=f'"x", W/{etag}') == 304
@@ -168,18 +152,8 @@ def test_conditions_follow_the_etag(here: Here, file: bytes) -> None:
 def test_a_digest_is_sent_if_it_is_wanted(here: Here, file: bytes) -> None:
     expected = f"sha-256=:{base64.b64encode(hashlib.sha256(file).digest()).decode()}:"
     for method in "GET", "HEAD":
-        assert (
-            here.ask(
-                "/v1/buffers/m", {"Want-Repr-Digest": "sha-256=5"}, method
-            ).headers["Repr-Digest"]
-            == expected
-        )
-    assert (
-        here.ask("/v1/buffers/m", {"Want-Repr-Digest": "sha-256=0"}).headers[
-            "Repr-Digest"
-        ]
-        is None
-    )
+        assert here.ask("/v1/buffers/m", {"Want-Repr-Digest": "sha-256=5"}, method).headers["Repr-Digest"] == expected
+    assert here.ask("/v1/buffers/m", {"Want-Repr-Digest": "sha-256=0"}).headers["Repr-Digest"] is None
     assert here.ask("/v1/buffers/m").headers["Repr-Digest"] is None
 
 
@@ -208,15 +182,10 @@ def test_a_wait_ends_when_the_name_gets_other_contents(tmp_path: Path) -> None:
         first = h.load(tmp_path / "a", "w")
         etag = first.headers["ETag"]
         assert h.ask("/v1/manifests/w", {"If-None-Match": etag}).status == 304
-        assert (
-            h.ask("/v1/manifests/w", {"If-None-Match": etag, "Prefer": "wait=1"}).status
-            == 304
-        )
+        assert h.ask("/v1/manifests/w", {"If-None-Match": etag, "Prefer": "wait=1"}).status == 304
         replies = []
         waiter = threading.Thread(
-            target=lambda: replies.append(
-                h.ask("/v1/manifests/w", {"If-None-Match": etag, "Prefer": "wait=50"})
-            )
+            target=lambda: replies.append(h.ask("/v1/manifests/w", {"If-None-Match": etag, "Prefer": "wait=50"}))
         )
         waiter.start()
         h.ctl("load", "--replace", tmp_path / "b", "w")
@@ -234,12 +203,8 @@ def test_a_wait_for_a_name_that_does_not_come_is_404(here: Here) -> None:
 # ---- names ----
 
 
-@pytest.mark.parametrize(
-    "name", ["a/b/c", "50% off", "gr\u00fc\u00dfe", "a b+c?d#e", "~/x", "m.v2:latest"]
-)
-def test_a_name_of_any_characters_is_found(
-    here: Here, tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["a/b/c", "50% off", "gr\u00fc\u00dfe", "a b+c?d#e", "~/x", "m.v2:latest"])
+def test_a_name_of_any_characters_is_found(here: Here, tmp_path: Path, name: str) -> None:
     write_model(tmp_path / "f", 1000)
     here.ctl("load", tmp_path / "f", name)
     here.await_name(quote(name, safe=""))
@@ -250,20 +215,7 @@ def test_a_name_of_any_characters_is_found(
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "m%",
-        "m%2",
-        "m%zz",
-        "m%00",
-        "m%00x",
-        "%00",
-        "x" * 1000,
-        "m/",
-        "m//",
-        "..",
-        "%2e%2e/m",
-    ],
+    "name", ["m%", "m%2", "m%zz", "m%00", "m%00x", "%00", "x" * 1000, "m/", "m//", "..", "%2e%2e/m"]
 )
 def test_a_name_that_is_wrong_is_refused(here: Here, file: bytes, name: str) -> None:
     reply = here.ask(f"/v1/buffers/{name}")
@@ -291,35 +243,18 @@ def test_arrays_with_strides_are_served_in_c_order(here: Here, pool: str) -> Non
 def strided(here: Here, pool: str) -> None:
     """Arrays in Fortran order, with gaps, and with long rows, in ranges of all kinds."""
     client = gpushm.Connection(here.daemon.socket)
-    shapes = {
-        "f": ((300, 7, 50), "F", None),
-        "g": ((1000, 3), "C", (32, 8)),
-        "long": ((2, 1500000), "F", None),
-    }
+    shapes = {"f": ((300, 7, 50), "F", None), "g": ((1000, 3), "C", (32, 8)), "long": ((2, 1500000), "F", None)}
     for name, (shape, order, strides) in shapes.items():
         expected = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
-        a = client.create(
-            name,
-            shape,
-            "int64",
-            order=order,
-            **({"strides": strides} if strides else {}),
-            pool=pool,
-        )
+        a = client.create(name, shape, "int64", order=order, **({"strides": strides} if strides else {}), pool=pool)
         np.asarray(a)[...] = expected
         a.publish("sealed")
         here.await_name(name)
         body = here.ask(f"/v1/buffers/{name}").body
         (found,) = arrays_of(body).values()
         assert np.array_equal(found, expected), name
-        for begin, end in (
-            (0, 9),
-            (len(body) // 2, len(body) // 2 + 70001),
-            (len(body) - 3, len(body)),
-        ):
-            part = here.ask(
-                f"/v1/buffers/{name}", {"Range": f"bytes={begin}-{end - 1}"}
-            )
+        for begin, end in (0, 9), (len(body) // 2, len(body) // 2 + 70001), (len(body) - 3, len(body)):
+            part = here.ask(f"/v1/buffers/{name}", {"Range": f"bytes={begin}-{end - 1}"})
             assert part.body == body[begin:end]
         a.close()
         client.unlink(name)
@@ -401,12 +336,8 @@ def test_a_shared_buffer_is_not_offered(here: Here) -> None:
         ("GET", "//v1/buffers", 404),
     ],
 )
-def test_a_wrong_request_gets_an_error(
-    here: Here, method: str, path: str, status: int
-) -> None:
-    reply = here.ask(
-        path, method=method, body=b"x" * 100000 if method in ("PUT", "POST") else None
-    )
+def test_a_wrong_request_gets_an_error(here: Here, method: str, path: str, status: int) -> None:
+    reply = here.ask(path, method=method, body=b"x" * 100000 if method in ("PUT", "POST") else None)
     assert (reply.status, bool(reply.error)) == (status, True)
 
 
@@ -420,8 +351,7 @@ RUBBISH = [
     b"GET /v1/buffers HTTP/1.1\r\n" + b"A: b\r\n" * 20000 + b"\r\n",
     b"GET /v1/buffers/m HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
     b"GET /v1/buffers/m HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
-    b"POST /v1/nixl/m HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n"
-    + b"x" * 100000,
+    b"POST /v1/nixl/m HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n" + b"x" * 100000,
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x42" * 500,
     bytes(range(256)) * 40,
 ]
@@ -437,9 +367,7 @@ def test_rubbish_ends_its_connection_alone(here: Here, file: bytes) -> None:
                     pass
             except OSError:
                 pass  # it was ended before it was read
-        assert here.ask("/v1/buffers/m", {"Range": "bytes=0-7"}).body == file[:8], text[
-            :50
-        ]
+        assert here.ask("/v1/buffers/m", {"Range": "bytes=0-7"}).body == file[:8], text[:50]
 
 
 # ---- the daemon ----
@@ -470,17 +398,10 @@ def test_a_replaced_file_can_be_read_to_its_end_by_ranges(tmp_path: Path) -> Non
         etag = h.load(tmp_path / "a", "r").headers["ETag"]
         before = h.ask("/v1/buffers/r").body
         c = h.connect()
-        c.request(
-            "GET", "/v1/buffers/r", headers={"Range": "bytes=0-", "If-Range": etag}
-        )
+        c.request("GET", "/v1/buffers/r", headers={"Range": "bytes=0-", "If-Range": etag})
         reply = c.getresponse()
         h.ctl("load", "--replace", tmp_path / "b", "r")
-        assert (
-            h.ask(
-                "/v1/manifests/r", {"Prefer": "wait=50", "If-None-Match": etag}
-            ).status
-            == 200
-        )
+        assert h.ask("/v1/manifests/r", {"Prefer": "wait=50", "If-None-Match": etag}).status == 200
         part = h.ask("/v1/buffers/r", {"Range": "bytes=5-9", "If-Range": etag})
         assert (part.status, part.body) == (206, before[5:10])
         assert h.ask("/v1/buffers/r").body != before
@@ -513,19 +434,11 @@ def test_the_daemon_may_die_and_come_back(tmp_path: Path) -> None:
 def test_a_buffer_that_is_known_to_be_damaged_is_not_served() -> None:
     with Here() as h:
         client = gpushm.Connection(h.daemon.socket)
-        a = client.create(
-            "m",
-            (MIB,),
-            "uint8",
-            pool="host",
-            attrs={"gpushm.content": "xxh3:0123456789abcdef"},
-        )
+        a = client.create("m", (MIB,), "uint8", pool="host", attrs={"gpushm.content": "xxh3:0123456789abcdef"})
         a.publish("sealed")
         # Its digests are computed for the manifest.
         for path in "manifests", "manifests", "buffers":
-            reply = h.ask(
-                f"/v1/{path}/m", {"Prefer": "wait=50"} if path == "manifests" else {}
-            )
+            reply = h.ask(f"/v1/{path}/m", {"Prefer": "wait=50"} if path == "manifests" else {})
             assert reply.status == 500, path
             assert "xxh3:0123456789abcdef" in reply.error
         a.close()
@@ -562,9 +475,7 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     """Runs gpushm-relay --check-config."""
     (tmp_path / "conf").write_text(text)
     command = [BUILD / "gpushm-relay", "--check-config", "--config", tmp_path / "conf"]
-    return subprocess.run(
-        command, text=True, capture_output=True, check=False, timeout=TIMEOUT
-    )
+    return subprocess.run(command, text=True, capture_output=True, check=False, timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize(
@@ -583,16 +494,11 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
         ("[pull x]\nfollow=yes\n", "needs source="),
         ("[pull x]\nsource=a/b\nmode=999\n", "octal"),
         ("[relay]\nadvertise=b:1\n", "https://HOST:PORT"),
-        (
-            "[pull x]\nsource=a/b\n[pull y]\nsource=a/b\n[pull x]\nsource=c/d\n",
-            "two of [pull x]",
-        ),
+        ("[pull x]\nsource=a/b\n[pull y]\nsource=a/b\n[pull x]\nsource=c/d\n", "two of [pull x]"),
         ("#" * (1 << 20), "larger than 1 MiB"),
     ],
 )
-def test_a_wrong_configuration_is_told_with_its_line(
-    tmp_path: Path, text: str, words: str
-) -> None:
+def test_a_wrong_configuration_is_told_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     done = check_config(tmp_path, text)
     assert done.returncode == 1
     assert words in done.stderr
@@ -602,9 +508,7 @@ def test_the_example_is_right(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "systemd" / "gpushm-relay.conf"
     assert check_config(tmp_path, example.read_text()).returncode == 0
     text = "\n".join(
-        line.lstrip("#")
-        for line in example.read_text().splitlines()
-        if re.match(r"#?[\[a-z-]+[=\]]|#\[", line)
+        line.lstrip("#") for line in example.read_text().splitlines() if re.match(r"#?[\[a-z-]+[=\]]|#\[", line)
     )
     found = check_config(tmp_path, text).stderr
     assert "/etc/gpushm" in found
@@ -626,13 +530,6 @@ def test_names_that_are_hidden_are_not_there(tmp_path: Path) -> None:
 def test_other_machines_need_certificates(tmp_path: Path) -> None:
     (tmp_path / "conf").write_text("[relay]\nlisten=0.0.0.0:0\n")
     command = [BUILD / "gpushm-relay", "--config", tmp_path / "conf"]
-    done = subprocess.run(
-        command,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=TIMEOUT,
-        env=os.environ,
-    )
+    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=TIMEOUT, env=os.environ)
     assert done.returncode == 1
     assert "insecure=yes" in done.stderr

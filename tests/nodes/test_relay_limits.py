@@ -32,9 +32,7 @@ def own(authority: Authority) -> Certificate:
 
 
 @pytest.fixture(scope="module")
-def secure(
-    authority: Authority, own: Certificate, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Here]:
+def secure(authority: Authority, own: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     """A relay that lets some clients read some buffers."""
     tls = f"cert={own.cert}\nkey={own.key}\nca={authority.cert}\n"
     allow = "[allow *.train.example]\noffer=models/*\n[allow admin]\noffer=*\n"
@@ -54,9 +52,7 @@ def context(authority: Authority, shown: Certificate | None) -> ssl.SSLContext:
     return c
 
 
-def test_a_client_reads_what_its_certificate_allows(
-    secure: Here, authority: Authority
-) -> None:
+def test_a_client_reads_what_its_certificate_allows(secure: Here, authority: Authority) -> None:
     trainer = context(authority, authority.issue("t", "DNS:n1.train.example"))
     admin = context(authority, authority.issue("admin"))
     wait = {"Prefer": "wait=50"}
@@ -70,17 +66,13 @@ def test_a_client_reads_what_its_certificate_allows(
     assert secure.ask("/v1/buffers/nothing", context=trainer).status == 403
 
     def names(shown: ssl.SSLContext) -> list[str]:
-        return [
-            b["name"] for b in secure.ask("/v1/buffers", context=shown).json["buffers"]
-        ]
+        return [b["name"] for b in secure.ask("/v1/buffers", context=shown).json["buffers"]]
 
     assert names(trainer) == ["models/a"]
     assert names(admin) == ["models/a", "other"]
 
 
-def test_a_name_of_a_host_is_not_the_common_name(
-    secure: Here, authority: Authority
-) -> None:
+def test_a_name_of_a_host_is_not_the_common_name(secure: Here, authority: Authority) -> None:
     # With alternative names the common name does not count.
     both = context(authority, authority.issue("admin", "DNS:nobody.example"))
     assert secure.ask("/v1/buffers/other", context=both).status == 403
@@ -93,9 +85,7 @@ def test_a_certificate_that_is_not_accepted_is_told(
     shown = {
         "none": lambda: None,
         "expired": lambda: authority.expired("old", "DNS:n1.train.example"),
-        "future": lambda: authority.issue(
-            "new", "DNS:n1.train.example", begins_h=24, ends_h=48
-        ),
+        "future": lambda: authority.issue("new", "DNS:n1.train.example", begins_h=24, ends_h=48),
         "foreign": lambda: foreign.issue("stranger", "DNS:n1.train.example"),
         "server": lambda: authority.issue("other", "DNS:n1.example"),
     }[which]()
@@ -109,36 +99,19 @@ def test_a_client_without_tls_gets_nothing(secure: Here) -> None:
         assert b"buffers" not in s.recv(65536)
 
 
-def test_curl_and_openssl_get_the_file(
-    secure: Here, authority: Authority, own: Certificate, tmp_path: Path
-) -> None:
+def test_curl_and_openssl_get_the_file(secure: Here, authority: Authority, own: Certificate, tmp_path: Path) -> None:
     if not shutil.which("curl"):
         pytest.skip("no curl")
     shown = authority.issue("c", "DNS:c.train.example")
     url = f"https://localhost:{secure.port}/v1/buffers/models/a"
-    secure.ask(
-        "/v1/manifests/models/a",
-        {"Prefer": "wait=50"},
-        context=context(authority, shown),
-    )
-    command = [
-        "curl",
-        "-sSf",
-        "--cacert",
-        authority.cert,
-        "--cert",
-        shown.cert,
-        "--key",
-        shown.key,
-    ]
+    secure.ask("/v1/manifests/models/a", {"Prefer": "wait=50"}, context=context(authority, shown))
+    command = ["curl", "-sSf", "--cacert", authority.cert, "--cert", shown.cert, "--key", shown.key]
     out = tmp_path / "out"
     subprocess.run([*command, "-o", out, url], check=True, timeout=TIMEOUT)
     assert out.stat().st_size > 1000
 
 
-def test_a_certificate_is_renewed_while_the_relay_runs(
-    authority: Authority, tmp_path: Path
-) -> None:
+def test_a_certificate_is_renewed_while_the_relay_runs(authority: Authority, tmp_path: Path) -> None:
     first = authority.issue("first", "IP:127.0.0.1")
     cert, key = tmp_path / "cert", tmp_path / "key"
     shutil.copy(first.cert, cert)
@@ -181,24 +154,18 @@ def test_a_thousand_connections_are_served(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     write_model(tmp_path / "f", 100000)
     try:
-        with Here(
-            first="max-connections=1000\nmax-connections-per-address=1000\nmax-transfers=0\nfan-out=0\n"
-        ) as h:
+        with Here(first="max-connections=1000\nmax-connections-per-address=1000\nmax-transfers=0\nfan-out=0\n") as h:
             h.load(tmp_path / "f", "m")
             before = h.memory()
             many = [h.raw() for _ in range(990)]
             for s in many:
-                s.sendall(
-                    b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=0-7\r\n\r\n"
-                )
+                s.sendall(b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=0-7\r\n\r\n")
             assert all(b"206 Partial" in s.recv(65536) for s in many)
             assert h.memory() - before < MEMORY_MAX
             assert "gpushm_relay_connections 99" in h.ask("/metrics").body.decode()
             # Above the limit they are turned away, and those who are in are served.
             more = [h.raw() for _ in range(50)]
-            many[0].sendall(
-                b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=0-7\r\n\r\n"
-            )
+            many[0].sendall(b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=0-7\r\n\r\n")
             assert b"206 Partial" in many[0].recv(65536)
             for s in many + more:
                 s.close()
@@ -233,18 +200,13 @@ def test_slow_headers_end_their_connection() -> None:
             except OSError:
                 over = True
         assert over
-        assert (
-            'gpushm_relay_ended_total{limit="time"} 1'
-            in h.ask("/metrics").body.decode()
-        )
+        assert 'gpushm_relay_ended_total{limit="time"} 1' in h.ask("/metrics").body.decode()
 
 
 def test_a_slow_body_ends_its_connection() -> None:
     with Here(first="header-time=1\n") as h, h.raw() as s:
         s.settimeout(0.2)
-        s.sendall(
-            b"POST /v1/nixl/m HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n"
-        )
+        s.sendall(b"POST /v1/nixl/m HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n")
         until = time.monotonic() + TIMEOUT
         over = False
         while not over and time.monotonic() < until:
@@ -256,10 +218,7 @@ def test_a_slow_body_ends_its_connection() -> None:
             except OSError:
                 over = True
         assert over
-        assert (
-            'gpushm_relay_ended_total{limit="time"} 1'
-            in h.ask("/metrics").body.decode()
-        )
+        assert 'gpushm_relay_ended_total{limit="time"} 1' in h.ask("/metrics").body.decode()
 
 
 def test_a_request_that_takes_more_than_a_second_is_served() -> None:
@@ -282,10 +241,7 @@ def test_a_slow_reader_is_ended_and_a_steady_one_is_not(tmp_path: Path) -> None:
             for s in slow, steady:
                 s.sendall(b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\n\r\n")
             until, n = time.monotonic() + TIMEOUT, 0
-            while (
-                'limit="min-rate"} 1' not in h.ask("/metrics").body.decode()
-                and time.monotonic() < until
-            ):
+            while 'limit="min-rate"} 1' not in h.ask("/metrics").body.decode() and time.monotonic() < until:
                 slow.recv(10)
                 n += len(steady.recv(4 * MIB, socket.MSG_WAITALL))
                 time.sleep(0.5)
@@ -295,10 +251,7 @@ def test_a_slow_reader_is_ended_and_a_steady_one_is_not(tmp_path: Path) -> None:
                 part = steady.recv(1 << 20)
                 assert part, "the steady reader was ended"
                 n += len(part)
-        assert (
-            'gpushm_relay_ended_total{limit="min-rate"} 1'
-            in h.ask("/metrics").body.decode()
-        )
+        assert 'gpushm_relay_ended_total{limit="min-rate"} 1' in h.ask("/metrics").body.decode()
 
 
 def test_the_rate_of_all_is_limited(tmp_path: Path) -> None:
@@ -363,11 +316,7 @@ def test_a_buffer_on_a_gpu_is_served(gpu: Here, tmp_path: Path) -> None:
     for s in transfers:
         s.close()
     assert gpu.ask("/v1/buffers/m").body == expected
-    for begin, end in (
-        (1, 2),
-        (4 * MIB - 5, 13 * MIB + 7),
-        (len(expected) - 9, len(expected)),
-    ):
+    for begin, end in (1, 2), (4 * MIB - 5, 13 * MIB + 7), (len(expected) - 9, len(expected)):
         part = gpu.ask("/v1/buffers/m", {"Range": f"bytes={begin}-{end - 1}"})
         assert part.body == expected[begin:end]
 
@@ -375,13 +324,7 @@ def test_a_buffer_on_a_gpu_is_served(gpu: Here, tmp_path: Path) -> None:
 def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
     safetensors = pytest.importorskip("safetensors")
     np = pytest.importorskip("numpy")
-    done = subprocess.run(
-        [sys.executable, "-c", FILL],
-        env=gpu.env,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    done = subprocess.run([sys.executable, "-c", FILL], env=gpu.env, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     gpu.await_name("strided")
     body = gpu.ask("/v1/buffers/strided").body
@@ -394,11 +337,7 @@ def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
 def count(h: Here, name: str) -> Callable[[], float]:
     """A metric."""
     return lambda: float(
-        next(
-            line
-            for line in h.ask("/metrics").body.decode().splitlines()
-            if line.startswith(name)
-        ).split()[-1]
+        next(line for line in h.ask("/metrics").body.decode().splitlines() if line.startswith(name)).split()[-1]
     )
 
 
@@ -406,21 +345,13 @@ def test_metrics_count_what_happened(tmp_path: Path) -> None:
     write_model(tmp_path / "f", 5 * MIB)
     with Here() as h:
         h.load(tmp_path / "f", "m")
-        missing, good = (
-            'gpushm_relay_replies_total{status="404"}',
-            'gpushm_relay_replies_total{status="206"}',
-        )
+        missing, good = 'gpushm_relay_replies_total{status="404"}', 'gpushm_relay_replies_total{status="206"}'
         h.ask("/v1/buffers/x")
         h.ask("/v1/buffers/m", {"Range": "bytes=0-4194303"})
         assert (count(h, missing)(), count(h, good)()) == (1, 1)
         assert count(h, "gpushm_relay_buffers ")() == 1
         until = time.monotonic() + TIMEOUT
-        while (
-            count(h, "gpushm_relay_sent_bytes_total")() < 4 * MIB
-            and time.monotonic() < until
-        ):
+        while count(h, "gpushm_relay_sent_bytes_total")() < 4 * MIB and time.monotonic() < until:
             time.sleep(0.05)
         assert count(h, "gpushm_relay_sent_bytes_total")() >= 4 * MIB
-        assert h.ask(
-            "/metrics", {"Accept": "application/openmetrics-text"}
-        ).body.endswith(b"# EOF\n")
+        assert h.ask("/metrics", {"Accept": "application/openmetrics-text"}).body.endswith(b"# EOF\n")

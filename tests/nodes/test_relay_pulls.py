@@ -15,9 +15,7 @@ from here import BUILD, TIMEOUT
 from models import write_model
 from relay_here import Here
 
-pytestmark = pytest.mark.skipif(
-    not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built"
-)
+pytestmark = pytest.mark.skipif(not (BUILD / "gpushm-relay").exists(), reason="gpushm-relay is not built")
 
 
 @pytest.fixture
@@ -49,9 +47,7 @@ def test_what_is_missing_here_is_no_reason_to_wait_for_the_source(
 
 
 def test_a_daemon_that_is_missing_is_told_and_waited_for(source: FakeRelay) -> None:
-    with Here(
-        f"[pull m]\nsource={source.url}\n", first="socket=/nonexistent/socket\n"
-    ) as h:
+    with Here(f"[pull m]\nsource={source.url}\n", first="socket=/nonexistent/socket\n") as h:
         assert "no daemon there" in await_line(h, r"\[pull m\]")
         assert len(source.requests) < 20
 
@@ -84,13 +80,6 @@ def test_an_address_is_the_same_at_a_socket_of_all_addresses(tmp_path: Path) -> 
     write_model(tmp_path / "f", 1 << 20)
     with Here(first="listen=[::]:0\ninsecure=yes\n") as h:
         h.load(tmp_path / "f", "m")
-        h.port = int(
-            await_line(h, r"serves http://\[::\]").rpartition(":")[2].rstrip("/\n")
-        )
-        assert (
-            h.ask(
-                "/v1/buffers/m", {"Gpushm-Relay": own, "Range": "bytes=500000-600000"}
-            ).status
-            == 206
-        )
+        h.port = int(await_line(h, r"serves http://\[::\]").rpartition(":")[2].rstrip("/\n"))
+        assert h.ask("/v1/buffers/m", {"Gpushm-Relay": own, "Range": "bytes=500000-600000"}).status == 206
         assert h.ask("/v1/manifests/m").json["mirrors"] == [own]
