@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A piece has two slots: while the processor copies out of one, the GPU writes to the other. Pieces
- * are made when they are needed, and stay: pinning takes longer than copying.
+ * are made when they are needed, and stay until another device needs their memory: pinning takes
+ * longer than copying.
  */
 #include "client/relay/copier.h"
 
@@ -76,19 +77,48 @@ static int make(struct device *d, struct slots **ret)
 	return 0;
 }
 
-/* Pieces of a device that nobody reads now are not given to another one: a machine with several
- * GPUs gives gpu-memory= enough for all. 1: the caller makes one. */
-static int take(struct device *d, struct slots **ret)
+static void drop(struct device *d, struct slots *s)
 {
-	while (list_empty(&d->unused) && left < SLOTS * SLOT)
+	gpu_queue_free(d->gpu, s->queue);
+	gpu_unpin(d->gpu, s->memory);
+	free(s);
+}
+
+/* A piece of another device that nobody reads now; NULL: there is none. */
+static struct slots *take_other(struct device **ret_of)
+{
+	for (struct device *d = devices; d < devices + DEVICES; d++)
+		if (d->gpu && !list_empty(&d->unused)) {
+			struct slots *s = list_first(&d->unused, struct slots, link);
+
+			list_drop(&s->link);
+			*ret_of = d;
+			return s;
+		}
+	return NULL;
+}
+
+/* Under the lock, which it gives away meanwhile. NULL: the caller makes one. */
+static struct slots *take(struct device *d)
+{
+	struct slots *s = NULL;
+	struct device *of = d;
+
+	while (list_empty(&d->unused) && left < SLOTS * SLOT && !(s = take_other(&of)))
 		pthread_cond_wait(&freed, &lock);
+	if (s) {
+		pthread_mutex_unlock(&lock);
+		drop(of, s);
+		pthread_mutex_lock(&lock);
+		return NULL;
+	}
 	if (!list_empty(&d->unused)) {
-		*ret = list_first(&d->unused, struct slots, link);
-		list_drop(&(*ret)->link);
-		return 0;
+		s = list_first(&d->unused, struct slots, link);
+		list_drop(&s->link);
+		return s;
 	}
 	left -= SLOTS * SLOT;
-	return 1;
+	return NULL;
 }
 
 static void give(struct device *d, struct slots *s)
@@ -146,7 +176,7 @@ int copier_read(int device, uint64_t from, void *to, size_t n)
 	pthread_mutex_lock(&lock);
 	r = open_device(d, device);
 	if (r == 0)
-		r = take(d, &s);
+		s = take(d);
 	pthread_mutex_unlock(&lock);
 	if (r < 0)
 		return r;

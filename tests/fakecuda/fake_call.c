@@ -111,9 +111,11 @@ static void hang_if_due(const char *name)
 	static _Atomic unsigned long seen;
 	const char *hang = getenv("FAKECUDA_HANG"), *until = getenv("FAKECUDA_HANG_UNTIL");
 	char *rest = NULL;
-	unsigned long at = hang ? strtoul(hang, &rest, 10) : 0;
+	bool all = hang && *hang == '*';
+	unsigned long at = hang ? strtoul(hang + all, &rest, 10) : 0;
 
-	if (at == 0 || !until || (*rest == ':' && !same_call(rest + 1, name)) || ++seen != at)
+	if ((at == 0 && !all) || !until || (*rest == ':' && !same_call(rest + 1, name)) ||
+	    (++seen != at && !all))
 		return;
 	while (access(until, F_OK) < 0)
 		poll(NULL, 0, 5);

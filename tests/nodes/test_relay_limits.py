@@ -334,6 +334,30 @@ def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
     assert part.body == body[4000001:12000004]
 
 
+def test_a_gpu_gets_pinned_memory_that_another_one_has_used(tmp_path: Path) -> None:
+    fake, go_on = BUILD / "fakecuda", tmp_path / "go on"
+    if not (fake / "libcuda.so.1").exists():
+        pytest.skip("built without cuda.h")
+    pools = "".join(f"[pool gpu{i}]\nkind=vmm\ndevice={i}\nsize=64M\n" for i in range(2))
+    env = {"FAKECUDA_DEVICES": "2", "FAKECUDA_HANG": "*:cuMemcpyDtoHAsync", "FAKECUDA_HANG_UNTIL": str(go_on)}
+    write_model(tmp_path / "f", 8 * MIB)
+    with Here(pools=pools, first="gpu-memory=16M\n", LD_LIBRARY_PATH=str(fake), **env) as h:
+        for i in range(2):
+            h.ctl("load", f"--pool=gpu{i}", tmp_path / "f", f"m{i}")
+        while len(h.ask("/v1/buffers").json["buffers"]) < 2:
+            time.sleep(0.05)
+        # All of the memory is the first one's.
+        many = [h.raw() for _ in range(8)]
+        for s in many:
+            s.sendall(b"GET /v1/buffers/m0 HTTP/1.1\r\nHost: a\r\nRange: bytes=4000000-4000009\r\n\r\n")
+        time.sleep(1)
+        go_on.touch()
+        assert all(b"206 Partial" in s.recv(65536) for s in many)
+        assert h.ask("/v1/buffers/m1", {"Range": "bytes=4000000-4000009"}).status == 206
+        for s in many:
+            s.close()
+
+
 def count(h: Here, name: str) -> Callable[[], float]:
     """A metric."""
     return lambda: float(
