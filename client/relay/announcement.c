@@ -29,13 +29,16 @@ static const char *skip_scheme(const char *url)
 	return strncmp(url, "http://", 7) == 0 ? url + 7 : NULL;
 }
 
-/* Leaves brackets out. Returns what follows the host, or NULL. */
+/* Leaves brackets out. Returns what follows the host, or NULL. In "https://b#.example.com/" the
+ * host is b, whatever a certificate of example.com allows. */
 static const char *take_host(const char *at, char *ret)
 {
+	static const char name[] =
+		"-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	bool bracket = *at == '[';
-	size_t n = bracket ? strcspn(++at, "]") : strcspn(at, ":/");
+	size_t n = bracket ? strspn(++at, "0123456789abcdefABCDEF:.") : strspn(at, name);
 
-	if (n == 0 || memchr(at, '@', n))
+	if (n == 0)
 		return NULL;
 	memcpy(ret, at, n);
 	ret[n] = '\0';
