@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +29,7 @@ struct key {
 	enum type type;
 	size_t offset; /* of the member */
 	uint64_t min, max;
+	bool once; /* it is read at the start only */
 };
 
 struct section {
@@ -37,42 +39,46 @@ struct section {
 	size_t n_keys;
 };
 
-#define CONFIG(key, member, type, low, high)                          \
-	{                                                             \
-		key, type, offsetof(struct config, member), low, high \
+#define CONFIG(key, member, type, low, high)                                 \
+	{                                                                    \
+		key, type, offsetof(struct config, member), low, high, false \
+	}
+#define ONCE(key, member, type, low, high)                                  \
+	{                                                                   \
+		key, type, offsetof(struct config, member), low, high, true \
 	}
 static const struct key relay_keys[] = {
-	CONFIG("listen", listen, TYPE_LIST, 0, 0),
-	CONFIG("socket", socket, TYPE_TEXT, 0, 0),
+	ONCE("listen", listen, TYPE_LIST, 0, 0),
+	ONCE("socket", socket, TYPE_TEXT, 0, 0),
 	CONFIG("cert", cert, TYPE_TEXT, 0, 0),
 	CONFIG("key", key, TYPE_TEXT, 0, 0),
 	CONFIG("ca", ca, TYPE_TEXT, 0, 0),
-	CONFIG("insecure", insecure, TYPE_YES, 0, 0),
-	CONFIG("nixl", nixl, TYPE_YES, 0, 0),
-	CONFIG("nixl-gpu", nixl_gpu, TYPE_YES, 0, 0),
-	CONFIG("nixl-idle", nixl_idle, TYPE_SECONDS, 1, 3600),
-	CONFIG("advertise", advertise, TYPE_TEXT, 0, 0),
-	CONFIG("max-connections", max_connections, TYPE_COUNT, 1, 16384),
-	CONFIG("max-connections-per-address", max_connections_per_address, TYPE_COUNT, 1, 16384),
+	ONCE("insecure", insecure, TYPE_YES, 0, 0),
+	ONCE("nixl", nixl, TYPE_YES, 0, 0),
+	ONCE("nixl-gpu", nixl_gpu, TYPE_YES, 0, 0),
+	ONCE("nixl-idle", nixl_idle, TYPE_SECONDS, 1, 3600),
+	ONCE("advertise", advertise, TYPE_TEXT, 0, 0),
+	ONCE("max-connections", max_connections, TYPE_COUNT, 1, 16384),
+	ONCE("max-connections-per-address", max_connections_per_address, TYPE_COUNT, 1, 16384),
 	CONFIG("max-transfers", max_transfers, TYPE_COUNT, 0, 16384),
 	CONFIG("fan-out", fan_out, TYPE_COUNT, 0, 16384),
 	CONFIG("header-time", header_time, TYPE_SECONDS, 1, 3600),
 	CONFIG("max-rate", max_rate, TYPE_SIZE, 0, 0),
 	CONFIG("min-rate", min_rate, TYPE_SIZE, 0, 0),
-	CONFIG("gpu-memory", gpu_memory, TYPE_SIZE, 16u << 20, UINT64_MAX),
+	ONCE("gpu-memory", gpu_memory, TYPE_SIZE, 16u << 20, UINT64_MAX),
 };
 static const struct key offer_keys[] = {
 	CONFIG("name", offer, TYPE_LIST, 0, 0),
 	CONFIG("hide", hide, TYPE_LIST, 0, 0),
 };
 static const struct key allow_keys[] = {
-	{ "offer", TYPE_LIST, offsetof(struct config_allow, offer), 0, 0 },
+	{ "offer", TYPE_LIST, offsetof(struct config_allow, offer), 0, 0, false },
 };
 static const struct key pull_keys[] = {
-	{ "source", TYPE_TEXT, offsetof(struct config_pull, source), 0, 0 },
-	{ "follow", TYPE_YES, offsetof(struct config_pull, follow), 0, 0 },
-	{ "pool", TYPE_TEXT, offsetof(struct config_pull, pool), 0, 0 },
-	{ "mode", TYPE_MODE, offsetof(struct config_pull, mode), 0, 0 },
+	{ "source", TYPE_TEXT, offsetof(struct config_pull, source), 0, 0, false },
+	{ "follow", TYPE_YES, offsetof(struct config_pull, follow), 0, 0, false },
+	{ "pool", TYPE_TEXT, offsetof(struct config_pull, pool), 0, 0, false },
+	{ "mode", TYPE_MODE, offsetof(struct config_pull, mode), 0, 0, false },
 };
 #define SECTION(name, argument, keys)                  \
 	{                                              \
@@ -316,6 +322,7 @@ static int read_file(struct reader *r, const char *path)
 		diagnostics_add(&r->diagnostics, 0, "there is no such file");
 	if (e != 0)
 		return e < 0 ? e : 0;
+	r->config->found = true;
 	ini_init(&ini, text, n, &r->diagnostics);
 	while ((what = ini_next(&ini, &item)) != INI_END) {
 		if (what == INI_SECTION)
@@ -382,6 +389,7 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 	r.config = calloc(1, sizeof(*r.config));
 	if (!r.config)
 		return -ENOMEM;
+	r.config->refs = 1;
 	r.config->max_connections = 1024;
 	r.config->max_connections_per_address = 1024;
 	r.config->max_transfers = 8;
@@ -397,7 +405,7 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 	if (e == 0 && r.diagnostics.n > 0)
 		e = -EINVAL;
 	if (e < 0)
-		r.config = config_free(r.config);
+		r.config = config_release(r.config);
 	else
 		*ret = r.config;
 	return e;
@@ -410,9 +418,15 @@ static void free_strings(struct strings *s)
 	free(s->items);
 }
 
-struct config *config_free(struct config *c)
+struct config *config_ref(struct config *c)
 {
-	if (!c)
+	c->refs++;
+	return c;
+}
+
+struct config *config_release(struct config *c)
+{
+	if (!c || --c->refs > 0)
 		return NULL;
 	for (size_t i = 0; i < c->n_allows; i++) {
 		free(c->allows[i].certificate);
@@ -441,4 +455,86 @@ bool strings_match(const struct strings *globs, const char *name)
 		if (fnmatch(globs->items[i], name, 0) == 0)
 			return true;
 	return false;
+}
+
+bool config_offers(const struct config *c, const char *name)
+{
+	return strings_match(&c->offer, name) && !strings_match(&c->hide, name);
+}
+
+/* ---- reload ---- */
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool is_same_list(const struct strings *a, const struct strings *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = strcmp(a->items[i], b->items[i]) == 0;
+	return same;
+}
+
+static bool is_same_value(const struct key *k, const struct config *a, const struct config *b)
+{
+	const void *x = (const char *)a + k->offset, *y = (const char *)b + k->offset;
+
+	switch (k->type) {
+	case TYPE_TEXT:
+		return is_same_text(*(char *const *)x, *(char *const *)y);
+	case TYPE_LIST:
+		return is_same_list(x, y);
+	case TYPE_YES:
+		return *(const bool *)x == *(const bool *)y;
+	case TYPE_SIZE:
+		return *(const uint64_t *)x == *(const uint64_t *)y;
+	default:
+		return *(const uint32_t *)x == *(const uint32_t *)y;
+	}
+}
+
+int config_check_reload(const struct config *started, const struct config *next, FILE *out)
+{
+	/* Without its file everything would be offered. */
+	if (started->found && !next->found) {
+		fprintf(out, "gpushm-relay: %s: there is no such file any more\n", DEFAULT_PATH);
+		return -EINVAL;
+	}
+	if (!started->cert != !next->cert || !started->ca != !next->ca) {
+		fprintf(out, "gpushm-relay: cert= and ca= can name other files, but they can't be "
+			     "added or left out before the next start\n");
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < array_size(relay_keys); i++)
+		if (relay_keys[i].once && !is_same_value(&relay_keys[i], started, next))
+			fprintf(out, "gpushm-relay: %s= is taken over at the next start\n",
+				relay_keys[i].name);
+	return 0;
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct config *current; /* under lock: a reference */
+
+struct config *config_current(void)
+{
+	struct config *c;
+
+	pthread_mutex_lock(&lock);
+	c = config_ref(current);
+	pthread_mutex_unlock(&lock);
+	return c;
+}
+
+void config_use(struct config *c)
+{
+	struct config *old;
+
+	pthread_mutex_lock(&lock);
+	old = current;
+	current = config_ref(c);
+	pthread_mutex_unlock(&lock);
+	config_release(old);
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,8 +30,10 @@ struct config_pull {
 	bool follow;
 };
 
-/* It never changes once it is read. */
+/* It never changes once it is read; a reload makes another one. */
 struct config {
+	atomic_uint refs;
+	bool found;	       /* there was a file */
 	struct strings listen; /* ADDRESS:PORT */
 	char *socket;	       /* owned; NULL: as libgpushm finds it */
 	/* owned: PEM files, for serving and for pulls alike; cert: NULL: no TLS. ca: who signs the
@@ -57,12 +60,23 @@ struct config {
 };
 
 /* Reads a file; path NULL: /etc/gpushm/gpushm-relay.conf, which may be missing. Writes each fault
- * to `errors`. listen: instead of the file's; NULL: none. 0; -EINVAL (faults were written);
- * -ENOMEM.
+ * to `errors`. listen: instead of the file's; NULL: none. *ret is a reference. 0; -EINVAL (faults
+ * were written); -ENOMEM.
  */
 int config_read(const char *path, const char *listen, FILE *errors, struct config **ret);
+struct config *config_ref(struct config *c);
 /* NULL is allowed. Returns NULL. */
-struct config *config_free(struct config *c);
+struct config *config_release(struct config *c);
 
+/* Whether a relay that was started with `started` can go on with `next`: -EINVAL, with the reason
+ * in `out`, or 0. What is read at the start only, and is another now, is told. */
+int config_check_reload(const struct config *started, const struct config *next, FILE *out);
+
+/* The one that requests are served by: a reference, from any thread. config_use() takes one. */
+struct config *config_current(void);
+void config_use(struct config *c);
+
+/* Whether a buffer of that name is offered at all. */
+bool config_offers(const struct config *c, const char *name);
 /* Whether one of the globs fits the name. */
 bool strings_match(const struct strings *globs, const char *name);

@@ -122,7 +122,8 @@ struct offer *exchange_offer(const struct exchange *x, const char *etag, enum MH
 				      x->name, x->peer->names.n ? x->peer->names.items[0] : "");
 		return NULL;
 	}
-	o = offers_find(x->offers, x->name, etag);
+	/* What the relay pulls is in the table, whatever its name. */
+	o = config_offers(x->config, x->name) ? offers_find(x->offers, x->name, etag) : NULL;
 	if (!o && !offers_known(x->offers))
 		*ret = exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
 				      "\"%s\": the daemon of this machine does not reply yet",

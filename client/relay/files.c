@@ -259,7 +259,8 @@ enum MHD_Result files_list(const struct exchange *x)
 		return exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (allow_read(x->config, x->peer, offer_name(offers[i])))
+		if (config_offers(x->config, offer_name(offers[i])) &&
+		    allow_read(x->config, x->peer, offer_name(offers[i])))
 			json_array_append_new(list, describe(offers[i]));
 		offer_release(offers[i]);
 	}

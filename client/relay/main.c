@@ -87,15 +87,18 @@ static void block_signals(sigset_t *ret)
 	sigemptyset(ret);
 	sigaddset(ret, SIGTERM);
 	sigaddset(ret, SIGINT);
+	sigaddset(ret, SIGHUP);
 	sigprocmask(SIG_BLOCK, ret, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }
 
 /* What this process has. Lives until its end. */
 struct relay {
-	struct config *config;
+	struct config *started; /* what it was started with */
+	struct config *config;	/* the last one that was good */
 	struct offers *offers;
 	struct fanout *fanout;
+	struct pulls *pulls;
 	char base[NI_MAXHOST + NI_MAXSERV + 16]; /* where others reach it; "" */
 };
 
@@ -127,6 +130,14 @@ static int serve(int fd, const struct listen_place *at, struct relay *relay)
 	return 0;
 }
 
+static bool describe(int fd, struct listen_place *ret)
+{
+	if (listen_describe(fd, ret))
+		return true;
+	fprintf(stderr, "gpushm-relay: a socket that systemd has passed is none of TCP\n");
+	return false;
+}
+
 static int serve_all(struct relay *relay)
 {
 	const struct config *c = relay->config;
@@ -134,7 +145,7 @@ static int serve_all(struct relay *relay)
 	int first, n = listen_from_systemd(&first), r = 0;
 
 	for (int i = 0; r == 0 && i < n; i++)
-		r = listen_describe(first + i, &at) ? serve(first + i, &at, relay) : -1;
+		r = describe(first + i, &at) ? serve(first + i, &at, relay) : -1;
 	for (size_t i = 0; r == 0 && n == 0 && i < c->listen.n; i++) {
 		int fd = listen_open("gpushm-relay", c->listen.items[i], &at);
 
@@ -143,9 +154,65 @@ static int serve_all(struct relay *relay)
 	return r;
 }
 
-int main(int argc, char **argv)
+/* All of it, or nothing. */
+static void reload(struct relay *relay, const struct options *o)
+{
+	struct config *next = NULL;
+
+	if (config_read(o->config, o->listen, stderr, &next) < 0 ||
+	    config_check_reload(relay->started, next, stderr) < 0 || tls_read(next) < 0) {
+		fprintf(stderr, "gpushm-relay: the configuration stays as it was\n");
+		config_release(next);
+		return;
+	}
+	config_release(relay->config);
+	relay->config = next;
+	config_use(next);
+	server_limit(next);
+	offers_refresh(relay->offers);
+	if (pulls_use(relay->pulls, next) < 0)
+		fprintf(stderr, "gpushm-relay: no thread for a [pull] section\n");
+	fprintf(stderr, "gpushm-relay: the configuration was read again\n");
+}
+
+static int start(struct relay *relay)
+{
+	int r;
+
+	relay->started = config_ref(relay->config);
+	config_use(relay->config);
+	copier_limit(relay->config->gpu_memory);
+	nixl_prepare(relay->config);
+	relay->fanout = fanout_new();
+	r = relay->fanout ? offers_start(relay->config, &relay->offers) : -ENOMEM;
+	if (r == 0 && serve_all(relay) < 0)
+		return -1;
+	if (r == 0)
+		r = pulls_start(relay->config, relay->offers, relay->fanout, relay->base,
+				&relay->pulls);
+	if (r < 0)
+		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
+	return r;
+}
+
+/* Until a signal ends it. */
+static void run(struct relay *relay, const struct options *o, const sigset_t *signals)
 {
 	const struct timespec second = { .tv_sec = 1 };
+	int signal;
+
+	while ((signal = sigtimedwait(signals, NULL, &second)) < 0 || signal == SIGHUP) {
+		if (signal == SIGHUP)
+			reload(relay, o);
+		clients_end_slow();
+		offers_tick(relay->offers);
+		nixl_tick();
+		tls_refresh(relay->config);
+	}
+}
+
+int main(int argc, char **argv)
+{
 	struct options o = { 0 };
 	static struct relay relay;
 	sigset_t signals;
@@ -161,25 +228,10 @@ int main(int argc, char **argv)
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
 	raise_limit();
 	block_signals(&signals);
-	copier_limit(relay.config->gpu_memory);
-	nixl_prepare(relay.config);
-	relay.fanout = fanout_new();
-	r = relay.fanout ? offers_start(relay.config, &relay.offers) : -ENOMEM;
-	if (r == 0 && serve_all(&relay) < 0)
+	if (start(&relay) < 0)
 		return 1;
-	if (r == 0)
-		r = pulls_start(relay.config, relay.offers, relay.fanout, relay.base);
-	if (r < 0) {
-		fprintf(stderr, "gpushm-relay: no thread: %s\n", strerror(-r));
-		return 1;
-	}
 	listen_notify("READY=1");
-	while (sigtimedwait(&signals, NULL, &second) < 0) {
-		clients_end_slow();
-		offers_tick(relay.offers);
-		nixl_tick();
-		tls_refresh(relay.config);
-	}
+	run(&relay, &o, &signals);
 	listen_notify("STOPPING=1");
 	/* The process ends with its threads; none of them owns anything outside of it. */
 	_exit(0);

@@ -179,18 +179,14 @@ static struct offer *await(const struct exchange *x, unsigned wait_s)
 			   is_wanted, &w);
 }
 
-enum MHD_Result manifests_get(const struct exchange *x)
+static enum MHD_Result reply(const struct exchange *x)
 {
 	const char *none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH);
-	unsigned wait_s = wait_of(x);
 	enum MHD_Result ret;
+	struct offer *o = exchange_offer(x, NULL, &ret);
 	struct offer_facts facts;
-	struct offer *o;
 	int r;
 
-	if (wait_s > 0 && allow_read(x->config, x->peer, x->name))
-		offer_release(await(x, wait_s));
-	o = exchange_offer(x, NULL, &ret);
 	if (!o)
 		return ret;
 	r = offer_know(o);
@@ -204,5 +200,23 @@ enum MHD_Result manifests_get(const struct exchange *x)
 	else
 		ret = send_manifest(x, o);
 	offer_release(o);
+	return ret;
+}
+
+enum MHD_Result manifests_get(const struct exchange *x)
+{
+	unsigned wait_s = wait_of(x);
+	struct exchange later = *x;
+	struct config *config;
+	enum MHD_Result ret;
+
+	if (wait_s == 0 || !config_offers(x->config, x->name) ||
+	    !allow_read(x->config, x->peer, x->name))
+		return reply(x);
+	offer_release(await(x, wait_s));
+	/* The configuration may be another one by now. */
+	later.config = config = config_current();
+	ret = reply(&later);
+	config_release(config);
 	return ret;
 }

@@ -60,7 +60,7 @@ static struct list ended = { &ended, &ended }; /* regions without a session */
 static unsigned n_sessions;
 /* Of the configuration. */
 static unsigned idle_s = 60;
-static bool reads_gpus;
+static bool is_on, reads_gpus;
 
 /* ---- regions ---- */
 
@@ -509,7 +509,7 @@ enum MHD_Result nixl_post(const struct exchange *x)
 	enum MHD_Result ret;
 	json_t *body;
 
-	if (!x->config->nixl)
+	if (!is_on)
 		return exchange_error(x, MHD_HTTP_NOT_IMPLEMENTED,
 				      "this relay does not serve by NIXL: its configuration needs "
 				      "nixl=yes (gpushm-relay(8) says what that means)");
@@ -525,6 +525,7 @@ void nixl_prepare(const struct config *c)
 
 	if (!c->nixl)
 		return;
+	is_on = true;
 	idle_s = c->nixl_idle;
 	reads_gpus = c->nixl_gpu;
 	/* UCX would catch signals, and put hooks into the code of mmap(), for memory that is sent

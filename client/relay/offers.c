@@ -28,8 +28,7 @@ struct offers {
 
 	pthread_mutex_t lock;	/* of all that follows */
 	pthread_cond_t changed; /* on CLOCK_MONOTONIC */
-	const struct config *config;
-	struct offer **items; /* owned: a reference each; in the order of their names */
+	struct offer **items;	/* owned: a reference each; in the order of their names */
 	size_t n;
 	struct offer **retired; /* owned: had a name, and are still open */
 	size_t n_retired;
@@ -102,17 +101,10 @@ int offers_list(struct offers *o, struct offer ***ret, size_t *ret_n)
 
 /* ---- refresh ---- */
 
-bool offers_may(struct offers *o, const char *name)
-{
-	const struct config *c = o->config;
-
-	return strings_match(&c->offer, name) && !strings_match(&c->hide, name);
-}
-
-static bool is_offered(struct offers *o, const struct gpushm_stat *s)
+static bool is_offered(const struct config *c, const struct gpushm_stat *s)
 {
 	return s->state == GPUSHM_SEALED && !s->stream && s->published_ns && s->name[0] &&
-	       offers_may(o, s->name);
+	       config_offers(c, s->name);
 }
 
 /* Under the lock. An offer whose buffer has lost its name, but may still be read. */
@@ -157,6 +149,7 @@ static void merge(struct offers *o, struct offer **fresh, size_t n)
 
 static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 {
+	struct config *config = config_current();
 	struct offer **fresh;
 	size_t used = 0;
 	bool whole = true;
@@ -165,7 +158,7 @@ static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 	o->known = true;
 	fresh = calloc(n + o->n + 1, sizeof(struct offer *));
 	for (size_t i = 0; fresh && whole && i < n; i++) {
-		if (!is_offered(o, &stats[i]))
+		if (!is_offered(config, &stats[i]))
 			continue;
 		fresh[used] = offer_new(&o->link, &stats[i]);
 		whole = fresh[used];
@@ -180,6 +173,7 @@ static int set_list(struct offers *o, const struct gpushm_stat *stats, size_t n)
 		offer_release(fresh[i]);
 	if (!whole)
 		free(fresh);
+	config_release(config);
 	return fresh && whole ? 0 : gpushm_private_fail(ENOMEM, "out of memory");
 }
 
@@ -303,7 +297,6 @@ int offers_start(const struct config *config, struct offers **ret)
 
 	if (!o)
 		return -ENOMEM;
-	o->config = config;
 	daemon_link_init(&o->link, config->socket);
 	pthread_mutex_init(&o->refresh, NULL);
 	pthread_mutex_init(&o->lock, NULL);
@@ -335,7 +328,7 @@ static int ask_list(struct gpushm *c, void *user)
 }
 
 /* With a connection of its own: the thread waits on the other one. */
-static void refresh_now(struct offers *o)
+void offers_refresh(struct offers *o)
 {
 	daemon_link_ask(&o->link, ask_list, o);
 }
@@ -424,8 +417,7 @@ static int put(struct offers *o, struct offer *offer)
 struct offer *offers_pull_begin(struct offers *o, const char *name, const struct manifest *m,
 				const char *header, struct gpushm_buffer *b)
 {
-	struct offer *offer =
-		offers_may(o, name) ? offer_new_pulled(&o->link, name, m, header, b) : NULL;
+	struct offer *offer = offer_new_pulled(&o->link, name, m, header, b);
 	int r;
 
 	if (!offer)
@@ -445,5 +437,5 @@ void offers_pull_end(struct offers *o, struct offer *offer, int result)
 	offer_pull_end(offer, result);
 	offer_release(offer);
 	/* A pull that has failed leaves the name to what had it before. */
-	refresh_now(o);
+	offers_refresh(o);
 }

@@ -10,7 +10,8 @@
 struct offers;
 
 /* Waits a moment for the daemon's list. Without a daemon there is nothing to offer until it is
- * there. The config is borrowed. 0, or -errno. */
+ * there. config: for the daemon's socket; borrowed. What is offered is for config_current() to say.
+ * 0, or -errno. */
 int offers_start(const struct config *config, struct offers **ret);
 
 /* Whether the daemon has said yet what it has: before, a name that is not found may exist. */
@@ -31,17 +32,17 @@ struct offer *offers_find(struct offers *o, const char *name, const char *etag);
 struct offer *offers_wait(struct offers *o, const char *name, uint64_t until_ns,
 			  bool (*wanted)(void *user, struct offer *is), void *user);
 
+/* Asks the daemon for its list now, for a configuration that offers others. */
+void offers_refresh(struct offers *o);
+
 /* Call it each second: closes what nobody has used for a while. */
 void offers_tick(struct offers *o);
 
 /* ---- buffers that the relay pulls ---- */
 
-/* Whether the configuration lets buffers of that name be offered. */
-bool offers_may(struct offers *o, const char *name);
-
 /* Offers a buffer that is being filled, instead of what has the name now: see offer_new_pulled().
  * offers_pull_end() gives the reference back; it ends the offer, or leaves it as one of the
- * daemon's. NULL also if the name may not be offered. */
+ * daemon's. */
 struct offer *offers_pull_begin(struct offers *o, const char *name, const struct manifest *m,
 				const char *header, struct gpushm_buffer *b);
 void offers_pull_end(struct offers *o, struct offer *offer, int result);

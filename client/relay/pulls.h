@@ -10,7 +10,14 @@
 #include "client/relay/fanout.h"
 #include "client/relay/offers.h"
 
-/* Starts the threads, which run until the process ends. base: where this relay is reached,
- * "https://HOST:PORT"; "" if other machines can't reach it. All is borrowed. 0, or -errno. */
-int pulls_start(const struct config *config, struct offers *offers, struct fanout *fanout,
-		const char *base);
+struct pulls;
+
+/* Starts the threads, which run until the process ends. config: the first one, whose socket= is the
+ * daemon's from now on. base: where this relay is reached, "https://HOST:PORT"; "" if other
+ * machines can't reach it. All but the config is borrowed. 0, or -errno. */
+int pulls_start(struct config *config, struct offers *offers, struct fanout *fanout,
+		const char *base, struct pulls **ret);
+
+/* Another configuration: sections that are as they were go on, others end or begin. 0, or -errno:
+ * some have no thread. */
+int pulls_use(struct pulls *all, struct config *config);

@@ -28,7 +28,6 @@
 #define RECHECK_NS 60000000000ull /* a certificate may expire while its connection lasts */
 
 struct server {
-	const struct config *config;
 	struct offers *offers;
 	struct fanout *fanout;
 };
@@ -39,6 +38,7 @@ struct session {
 	bool accepted;
 	char why[256];	     /* not */
 	uint64_t checked_ns; /* CLOCK_MONOTONIC */
+	unsigned generation; /* tls_generation() then */
 };
 
 /* A request while it is received. */
@@ -178,18 +178,20 @@ static void free_session(void *arg)
 }
 
 /* NULL: out of memory. */
-static const struct session *session_of(const struct server *server, struct MHD_Connection *c)
+static const struct session *session_of(const struct config *config, struct MHD_Connection *c)
 {
 	struct session *s = clients_kept(c);
+	unsigned generation = tls_generation();
 
-	if (s && clock_monotonic_ns() - s->checked_ns < RECHECK_NS)
+	if (s && s->generation == generation && clock_monotonic_ns() - s->checked_ns < RECHECK_NS)
 		return s;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
 	s->checked_ns = clock_monotonic_ns();
+	s->generation = generation;
 	find_address(c, s->peer.address, sizeof(s->peer.address));
-	s->accepted = tls_check_peer(server->config, c, &s->peer, s->why, sizeof(s->why));
+	s->accepted = tls_check_peer(config, c, &s->peer, s->why, sizeof(s->why));
 	return clients_keep(c, s, free_session) ? s : NULL;
 }
 
@@ -210,26 +212,11 @@ static enum MHD_Result take_body(struct request *q, const char *bytes, size_t *n
 	return MHD_YES;
 }
 
-/* The first call comes before the body, if there is one. */
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
-				  const char *method, const char *version, const char *upload,
-				  size_t *upload_size, void **context)
+static enum MHD_Result reply(struct exchange *x, struct request *q, const char *url,
+			     const char *method, const char *upload, size_t *upload_size)
 {
-	struct server *s = arg;
-	struct request *q = *context;
-	const struct session *session;
-	struct exchange x = { .http = c,
-			      .config = s->config,
-			      .offers = s->offers,
-			      .fanout = s->fanout,
-			      .name = "",
-			      .head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 };
+	const struct session *session = session_of(x->config, x->http);
 
-	if (!q) {
-		*context = calloc(1, sizeof(*q));
-		return *context ? MHD_YES : MHD_NO;
-	}
-	session = session_of(s, c);
 	if (!session)
 		return MHD_NO;
 	if (*upload_size) {
@@ -238,13 +225,38 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 		return take_body(q, upload, upload_size);
 	}
 	/* The time of a request covers its body. */
-	clients_reply(c);
-	x.peer = &session->peer;
-	x.body = q->too_large ? NULL : q->body ? q->body : "";
-	x.n_body = q->n_body;
+	clients_reply(x->http);
+	x->peer = &session->peer;
+	x->body = q->too_large ? NULL : q->body ? q->body : "";
+	x->n_body = q->n_body;
 	if (!session->accepted)
-		return exchange_error(&x, MHD_HTTP_FORBIDDEN, "%s", session->why);
-	return route(&x, url, method);
+		return exchange_error(x, MHD_HTTP_FORBIDDEN, "%s", session->why);
+	return route(x, url, method);
+}
+
+/* The first call comes before the body, if there is one. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_size, void **context)
+{
+	const struct server *s = arg;
+	struct request *q = *context;
+	struct exchange x = { .http = c,
+			      .offers = s->offers,
+			      .fanout = s->fanout,
+			      .name = "",
+			      .head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 };
+	struct config *config;
+	enum MHD_Result ret;
+
+	if (!q) {
+		*context = calloc(1, sizeof(*q));
+		return *context ? MHD_YES : MHD_NO;
+	}
+	x.config = config = config_current();
+	ret = reply(&x, q, url, method, upload, upload_size);
+	config_release(config);
+	return ret;
 }
 
 static void on_completed(void *arg, struct MHD_Connection *c, void **context,
@@ -275,7 +287,7 @@ static bool is_safe(const struct config *c, bool loopback)
 	return false;
 }
 
-static void set_limits(const struct config *c)
+void server_limit(const struct config *c)
 {
 	const struct clients_limits limits = { .idle_s = IDLE_S,
 					       .request_s = c->header_time,
@@ -285,9 +297,8 @@ static void set_limits(const struct config *c)
 	clients_limit(&limits);
 }
 
-static const struct MHD_Daemon *start(struct server *s, int socket)
+static const struct MHD_Daemon *start(struct server *s, int socket, const struct config *c)
 {
-	const struct config *c = s->config;
 	const struct MHD_OptionItem plain[] = { { MHD_OPTION_END, 0, NULL } };
 	const struct MHD_OptionItem secure[] = {
 		{ MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)tls_retrieve },
@@ -317,9 +328,9 @@ int server_start(int socket, bool loopback, const struct config *config, struct 
 
 	if (!s)
 		return -1;
-	*s = (struct server){ .config = config, .offers = offers, .fanout = fanout };
-	set_limits(config);
-	if (start(s, socket))
+	*s = (struct server){ .offers = offers, .fanout = fanout };
+	server_limit(config);
+	if (start(s, socket, config))
 		return 0;
 	fprintf(stderr, "gpushm-relay: the HTTP server can't be started: %s\n", strerror(errno));
 	free(s);

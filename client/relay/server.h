@@ -9,6 +9,10 @@
 #include "client/relay/offers.h"
 
 /* Serves the socket, each connection on a thread of its own, until the process ends. loopback: only
- * this machine reaches it. All is borrowed. 0; or -1, with the reason on stderr. */
+ * this machine reaches it. config: for the start; requests are served by config_current(). All is
+ * borrowed. 0; or -1, with the reason on stderr. */
 int server_start(int socket, bool loopback, const struct config *config, struct offers *offers,
 		 struct fanout *fanout);
+
+/* Sets the limits of all connections. */
+void server_limit(const struct config *c);

@@ -16,6 +16,7 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +42,13 @@ static struct {
 	pthread_rwlock_t lock; /* of all that follows */
 	struct identity *identity;
 	gnutls_x509_trust_list_t trust;
-	char *ca; /* the first one that was read */
-	struct version versions[3];
+	char *ca;		     /* the first one that was read */
+	uint64_t cert_ends, ca_ends; /* seconds since 1970 */
+	struct version versions[3];  /* of the main thread, as looked_ns */
 	uint64_t looked_ns;
 } tls = { .lock = PTHREAD_RWLOCK_INITIALIZER };
+
+static atomic_uint generation;
 
 static int complain(const char *file, int r)
 {
@@ -88,6 +92,26 @@ static void free_identity(struct identity *id)
 	if (id->key)
 		gnutls_privkey_deinit(id->key);
 	free(id);
+}
+
+/* When the first of these certificates ends; 0: not known. */
+static uint64_t first_end(const gnutls_datum_t *pem)
+{
+	gnutls_x509_crt_t *list = NULL;
+	uint64_t first = 0;
+	unsigned n = 0;
+
+	if (gnutls_x509_crt_list_import2(&list, &n, pem, GNUTLS_X509_FMT_PEM, 0) < 0)
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		time_t end = gnutls_x509_crt_get_expiration_time(list[i]);
+
+		if (end > 0 && (first == 0 || (uint64_t)end < first))
+			first = (uint64_t)end;
+		gnutls_x509_crt_deinit(list[i]);
+	}
+	gnutls_free(list);
+	return first;
 }
 
 static int read_chain(struct identity *id, const char *file, const gnutls_datum_t *pem)
@@ -134,7 +158,7 @@ static int compare(const struct identity *id, const char *file)
 	return -1;
 }
 
-static int read_identity(const struct config *c, struct identity **ret)
+static int read_identity(const struct config *c, struct identity **ret, uint64_t *ret_ends)
 {
 	struct identity *id = calloc(1, sizeof(*id));
 	gnutls_datum_t cert = { 0 }, key = { 0 };
@@ -148,6 +172,7 @@ static int read_identity(const struct config *c, struct identity **ret)
 		r = read_key(id, c->key, &key);
 	if (r == 0)
 		r = compare(id, c->key);
+	*ret_ends = r == 0 ? first_end(&cert) : 0;
 	gnutls_free(cert.data);
 	if (key.data)
 		gnutls_memset(key.data, 0, key.size);
@@ -159,7 +184,8 @@ static int read_identity(const struct config *c, struct identity **ret)
 	return r;
 }
 
-static int read_trust(const char *file, gnutls_x509_trust_list_t *ret, char **ret_text)
+static int read_trust(const char *file, gnutls_x509_trust_list_t *ret, char **ret_text,
+		      uint64_t *ret_ends)
 {
 	gnutls_x509_trust_list_t list;
 	gnutls_datum_t pem = { 0 };
@@ -172,6 +198,7 @@ static int read_trust(const char *file, gnutls_x509_trust_list_t *ret, char **re
 		return gnutls_free(pem.data), complain(file, r);
 	n = gnutls_x509_trust_list_add_trust_mem(list, &pem, NULL, GNUTLS_X509_FMT_PEM, 0, 0);
 	*ret_text = n > 0 ? strndup((char *)pem.data, pem.size) : NULL;
+	*ret_ends = first_end(&pem);
 	gnutls_free(pem.data);
 	if (*ret_text) {
 		*ret = list;
@@ -188,15 +215,16 @@ int tls_read(const struct config *c)
 {
 	gnutls_x509_trust_list_t trust = NULL, old = NULL;
 	_cleanup_(free_ptr) char *ca = NULL;
+	uint64_t cert_ends = 0, ca_ends = 0;
 	struct identity *id = NULL;
 	struct version versions[3];
 
 	if (!c->cert)
 		return 0;
 	look_at_files(c, versions);
-	if (c->ca && read_trust(c->ca, &trust, &ca) < 0)
+	if (c->ca && read_trust(c->ca, &trust, &ca, &ca_ends) < 0)
 		return -1;
-	if (read_identity(c, &id) < 0) {
+	if (read_identity(c, &id, &cert_ends) < 0) {
 		if (trust)
 			gnutls_x509_trust_list_deinit(trust, 1);
 		return -1;
@@ -207,7 +235,10 @@ int tls_read(const struct config *c)
 	tls.trust = trust;
 	if (!tls.ca)
 		tls.ca = take_ptr(ca);
+	tls.cert_ends = cert_ends;
+	tls.ca_ends = ca_ends;
 	memcpy(tls.versions, versions, sizeof(versions));
+	generation++;
 	pthread_rwlock_unlock(&tls.lock);
 	if (old)
 		gnutls_x509_trust_list_deinit(old, 1);
@@ -235,6 +266,19 @@ void tls_refresh(const struct config *c)
 		memcpy(tls.versions, versions, sizeof(versions));
 }
 
+unsigned tls_generation(void)
+{
+	return generation;
+}
+
+void tls_ends(uint64_t *ret_cert, uint64_t *ret_ca)
+{
+	pthread_rwlock_rdlock(&tls.lock);
+	*ret_cert = tls.cert_ends;
+	*ret_ca = tls.ca_ends;
+	pthread_rwlock_unlock(&tls.lock);
+}
+
 const char *tls_ca(void)
 {
 	return tls.ca;
@@ -244,6 +288,9 @@ static int retrieve(gnutls_session_t session, const gnutls_datum_t *names, int n
 		    const gnutls_pk_algorithm_t *algorithms, int n_algorithms,
 		    gnutls_pcert_st **ret_chain, unsigned *ret_n, gnutls_privkey_t *ret_key)
 {
+	/* The names of the authorities that libmicrohttpd was given at the start may be old, and a
+	 * client that goes by them would show nothing. */
+	gnutls_certificate_send_x509_rdn_sequence(session, 1);
 	pthread_rwlock_rdlock(&tls.lock);
 	*ret_chain = tls.identity->chain;
 	*ret_n = tls.identity->n;

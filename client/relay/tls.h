@@ -26,7 +26,15 @@ int tls_read(const struct config *c);
  * on stderr. Call it each second. */
 void tls_refresh(const struct config *c);
 
-/* The text of the file ca=, for MHD_OPTION_HTTPS_MEM_TRUST; lives as long as the process. */
+/* How often they were read: what was checked before may be wrong now. */
+unsigned tls_generation(void);
+
+/* When the relay's own certificate ends, and the first one of ca=: seconds since 1970; 0: there is
+ * none. */
+void tls_ends(uint64_t *ret_cert, uint64_t *ret_ca);
+
+/* The text of the file ca=, for MHD_OPTION_HTTPS_MEM_TRUST; lives as long as the process. With it
+ * libmicrohttpd asks clients for their certificates. */
 const char *tls_ca(void);
 
 /* Of type gnutls_certificate_retrieve_function2, for MHD_OPTION_HTTPS_CERT_CALLBACK. */
