@@ -251,6 +251,11 @@ static int write_memory(const struct worker *w, const char *from, uint64_t n, ui
 
 		if (r < 0 && errno == EINTR)
 			continue;
+		/* RLIMIT_FSIZE counts for memory, too, unless it is stored to. */
+		if (r < 0 && errno == EFBIG) {
+			memcpy(w->job->host + offset + done, from + done, n - done);
+			return 0;
+		}
 		if (r <= 0)
 			return load_fail(r < 0 ? errno : EIO, "writing to the buffer's memory: %s",
 					 r < 0 ? strerror(errno) : "nothing was written");

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define MIB (1u << 20)
@@ -249,6 +250,20 @@ START_TEST(a_file_is_read_in_another_way_than_it_should)
 }
 END_TEST
 
+/* ulimit -f is about files of a disk, and memory is none. */
+START_TEST(a_limit_of_file_sizes_counts_for_memory)
+{
+	struct rlimit before, small;
+
+	safetensors_write(path, sizes, array_size(sizes), NULL);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){ .rlim_cur = 5 * MIB + 77, .rlim_max = before.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	load_sizes("host", 0, 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+END_TEST
+
 /* ---- progress ---- */
 
 struct seen {
@@ -475,6 +490,7 @@ int main(void)
 	tcase_add_test(t, a_number_of_threads_loses_bytes);
 	tcase_add_test(t, a_way_to_read_gives_other_bytes);
 	tcase_add_test(t, a_file_is_read_in_another_way_than_it_should);
+	tcase_add_test(t, a_limit_of_file_sizes_counts_for_memory);
 	tcase_add_test(t, progress_is_not_told_the_end);
 	tcase_add_test(t, a_load_that_was_canceled_leaves_something);
 	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
