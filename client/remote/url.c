@@ -77,14 +77,19 @@ static bool is_here(const char *host)
 	return strcmp(host, "localhost") == 0 || ends_with(host, ".localhost");
 }
 
-/* A name that is all digits and points would be a number for some, and a name for others. */
+/* A name that ends in a number, also a hexadecimal one, is an address for some, libcurl among them,
+ * and a name for others. */
 static bool is_strange_number(const char *host)
 {
 	const char *last = strrchr(host, '.');
 	struct in_addr v4;
+	bool hex;
 
 	last = last ? last + 1 : host;
-	return last[strspn(last, "0123456789")] == '\0' && inet_pton(AF_INET, host, &v4) != 1;
+	hex = last[0] == '0' && last[1] == 'x';
+	last += hex ? 2 : 0;
+	return last[strspn(last, hex ? "0123456789abcdef" : "0123456789")] == '\0' &&
+	       inet_pton(AF_INET, host, &v4) != 1;
 }
 
 static const char *check_host(const struct url *u, bool brackets)

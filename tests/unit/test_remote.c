@@ -10,6 +10,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,13 +56,121 @@ START_TEST(a_url_is_understood_in_another_way_than_libcurl_does)
 }
 END_TEST
 
+/* libcurl's own parser, as curl/urlapi.h has it: it is opened at run time here, too. */
+enum { PART_URL, PART_SCHEME, PART_USER, PART_PASSWORD, PART_OPTIONS, PART_HOST, PART_PORT };
+enum { DEFAULT_PORT = 1 };
+static struct {
+	void *library;
+	void *(*url)(void);
+	void (*cleanup)(void *);
+	int (*set)(void *, int part, const char *, unsigned flags);
+	int (*get)(const void *, int part, char **, unsigned flags);
+	void (*release)(void *);
+} curl;
+
+static bool has_curl(void)
+{
+	curl.library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+	if (!curl.library) {
+		puts("skipped: needs libcurl");
+		return false;
+	}
+	curl.url = dlsym(curl.library, "curl_url");
+	curl.cleanup = dlsym(curl.library, "curl_url_cleanup");
+	curl.set = dlsym(curl.library, "curl_url_set");
+	curl.get = dlsym(curl.library, "curl_url_get");
+	curl.release = dlsym(curl.library, "curl_free");
+	return true;
+}
+
+/* "https://host:443" as libcurl understands the text, or "" if it refuses it. */
+static void origin_of(const char *text, char *ret, size_t size)
+{
+	char *scheme = NULL, *host = NULL, *port = NULL, *user = NULL;
+	void *u = curl.url();
+
+	ret[0] = '\0';
+	if (curl.set(u, PART_URL, text, 0) == 0) {
+		ck_assert_int_eq(curl.get(u, PART_SCHEME, &scheme, 0), 0);
+		ck_assert_int_eq(curl.get(u, PART_HOST, &host, 0), 0);
+		ck_assert_int_eq(curl.get(u, PART_PORT, &port, DEFAULT_PORT), 0);
+		ck_assert_msg(curl.get(u, PART_USER, &user, 0) != 0, "%s", text);
+		snprintf(ret, size, "%s://%s:%s", scheme, host, port);
+	}
+	curl.release(scheme);
+	curl.release(host);
+	curl.release(port);
+	curl.cleanup(u);
+}
+
+/* Credentials go to the host that we read in a URL; libcurl connects to the one that it reads. */
+static void compare_hosts(const char *text)
+{
+	struct url u = { 0 };
+	char theirs[1024];
+
+	if (url_is(text) && url_parse(text, &u) == 0) {
+		origin_of(u.text, theirs, sizeof(theirs));
+		ck_assert_msg(theirs[0] == '\0' || strcmp(theirs, u.origin) == 0,
+			      "\"%s\" is sent as %s: ours is %s, libcurl's %s", text, u.text,
+			      u.origin, theirs);
+	}
+	url_clear(&u);
+}
+
+START_TEST(libcurl_connects_to_another_host)
+{
+	static const char *const parts[] = {
+		"http:/", "/",	  "HTTPS://", "a",     "b.c",	"@",   ":",	     "u:p@",
+		"[",	  "]",	  "::1",      "%25lo", "%2e",	"\\",  "\t",	     " ",
+		"?",	  "#",	  ".",	      "..",    "0x7f",	"0X1", "0",	     "0080",
+		"80",	  "1.2",  "127.1",    "017",   "256",	"-",   "xn--a",	     "\xef\xbc\x8e",
+		"_",	  "[::1", "0x",	      "x0",    "65536", "443", "4294967296", "localhost",
+	};
+	uint32_t x = 1;
+
+	if (!has_curl())
+		return;
+	for (size_t i = 0; i < array_size(urls); i++)
+		compare_hosts(urls[i].text);
+	for (unsigned i = 0; i < 200000; i++) {
+		char text[160] = "http://";
+
+		for (unsigned n = i % 6 + 1; n > 0; n--) {
+			x = x * 1664525u + 1013904223u;
+			strcat(text, parts[(x >> 16) % array_size(parts)]);
+		}
+		compare_hosts(text);
+	}
+	dlclose(curl.library);
+}
+END_TEST
+
 static const char *const bad_urls[] = {
-	"https://",	 "https:///x",	      "https://u:s3cret@h/x",	 "https://h\\@evil/x",
-	"https://h:0/",	 "https://h:65536/",  "https://h:1s3cret/",	 "https://h:+1/",
-	"https://h h/",	 "https://h\n/",      "https://h/\r\nX: s3cret", "https://h%2f/",
-	"https://[::1/", "https://[h]/",      "https://[::1]x/",	 "https://.h/",
-	"https://a..b/", "https://1.2.3/",    "https://0x7f.1/",	 "https://2130706433/",
-	"https://-h/",	 "https://\xc3\xa4/",
+	"https://",
+	"https:///x",
+	"https://u:s3cret@h/x",
+	"https://h\\@evil/x",
+	"https://h:0/",
+	"https://h:65536/",
+	"https://h:1s3cret/",
+	"https://h:+1/",
+	"https://h h/",
+	"https://h\n/",
+	"https://h/\r\nX: s3cret",
+	"https://h%2f/",
+	"https://[::1/",
+	"https://[h]/",
+	"https://[::1]x/",
+	"https://.h/",
+	"https://a..b/",
+	"https://1.2.3/",
+	"https://0x7f.1/",
+	"https://0x7f/",
+	"https://1.2.3.0X4/",
+	"https://2130706433/",
+	"https://-h/",
+	"https://\xc3\xa4/",
 };
 
 START_TEST(a_strange_url_is_taken_or_shown)
@@ -502,6 +611,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, a_url_is_understood_in_another_way_than_libcurl_does, 0,
 			    array_size(urls));
+	tcase_add_test(tc, libcurl_connects_to_another_host);
 	tcase_add_loop_test(tc, a_strange_url_is_taken_or_shown, 0, array_size(bad_urls));
 	tcase_add_test(tc, what_is_no_url_is_taken_for_one);
 	tcase_add_loop_test(tc, a_sibling_leaves_its_folder, 0, array_size(siblings));
