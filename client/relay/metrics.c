@@ -7,6 +7,8 @@
 #include "client/http/clients.h"
 #include "client/metrics/exposition.h"
 #include "client/relay/nixl.h"
+#include "client/relay/pulls.h"
+#include "client/relay/tls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +84,50 @@ static void write_offers(struct exposition *e, struct offers *offers)
 	       "Buffers that the relay is pulling.", pulled);
 }
 
+static void write_pulls(struct exposition *e)
+{
+	static const char *const causes[] = {
+		[PULLS_DAEMON] = "daemon", [PULLS_MEMORY] = "memory",	[PULLS_MISSING] = "missing",
+		[PULLS_SOURCE] = "source", [PULLS_REFUSED] = "refused", [PULLS_DAMAGED] = "damaged",
+		[PULLS_OTHER] = "other"
+	};
+	struct pulls_counts c;
+
+	pulls_count(&c);
+	exposition_family(e, EXPOSITION_COUNTER, "gpushm_relay_pull_failures", NULL,
+			  "Pulls that failed and are tried again, by the cause.");
+	for (int i = 0; i < PULLS_CAUSES; i++) {
+		exposition_begin(e, "_total");
+		exposition_label(e, "cause", causes[i]);
+		exposition_number(e, c.failed[i]);
+	}
+	number(e, EXPOSITION_GAUGE, "gpushm_relay_sources_away", NULL,
+	       "Sources that do not reply, of pulls that wait for something new.", c.away);
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_relay_last_pull_timestamp_seconds",
+			  "seconds", "When a pull was good for the last time.");
+	if (c.last_s) {
+		exposition_begin(e, "");
+		exposition_number(e, c.last_s);
+	}
+}
+
+static void write_certificates(struct exposition *e)
+{
+	static const char *const files[] = { "cert", "ca" };
+	uint64_t ends[2];
+
+	tls_ends(&ends[0], &ends[1]);
+	exposition_family(e, EXPOSITION_GAUGE, "gpushm_relay_certificate_end_timestamp_seconds",
+			  "seconds", "When the first certificate of a file ends.");
+	for (int i = 0; i < 2; i++) {
+		if (!ends[i])
+			continue;
+		exposition_begin(e, "");
+		exposition_label(e, "file", files[i]);
+		exposition_number(e, ends[i]);
+	}
+}
+
 static void write_nixl(struct exposition *e)
 {
 	unsigned sessions, regions;
@@ -114,6 +160,8 @@ enum MHD_Result metrics_get(const struct exchange *x)
 	write_connections(&e);
 	write_replies(&e);
 	write_offers(&e, x->offers);
+	write_pulls(&e);
+	write_certificates(&e);
 	write_nixl(&e);
 	exposition_end(&e);
 	if (fclose(e.out) != 0)

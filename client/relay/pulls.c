@@ -52,6 +52,7 @@ struct pull {
 	char complaint[sizeof(((struct gpushm_private_error *)0)->text)]; /* the last one */
 	uint64_t retry_ms;
 	bool is_there; /* the source has just said that it has it */
+	bool is_away;  /* while it waits: the source does not reply */
 };
 
 struct pulls {
@@ -65,6 +66,10 @@ struct pulls {
 	struct list list;
 	bool announces; /* there is the thread for that */
 };
+
+static struct {
+	atomic_uint_least64_t failed[PULLS_CAUSES], last_s, away;
+} counts;
 
 static struct gpushm_remote_options remote_of(const struct config *c)
 {
@@ -185,13 +190,6 @@ static int is_stopped(void *user, const struct gpushm_load_progress *progress)
 	return p->stop;
 }
 
-static int is_woken(void *user, const struct gpushm_load_progress *progress)
-{
-	const struct pull *p = user;
-
-	return p->stop || p->renew;
-}
-
 static void report(const struct pull *p, int result, const struct gpushm_load_report *r)
 {
 	double s = (double)r->elapsed_ns / 1e9;
@@ -264,13 +262,41 @@ static void complain(struct pull *p)
 	fprintf(stderr, "gpushm-relay: [pull %s]: %s; it is tried again\n", p->name, p->complaint);
 }
 
+static bool is_woken(const struct pull *p)
+{
+	return p->stop || p->renew;
+}
+
+/* A wait has no end, so what is wrong with the source is told meanwhile. */
+static int watch_source(void *user, const struct gpushm_load_progress *progress)
+{
+	struct pull *p = user;
+	bool is_away = !progress->file;
+
+	if (is_away && !p->is_away) {
+		complain(p);
+		counts.failed[PULLS_SOURCE]++;
+		counts.away++;
+	} else if (!is_away && p->is_away) {
+		p->complaint[0] = '\0';
+		counts.away--;
+	}
+	p->is_away = is_away;
+	return is_woken(p);
+}
+
 /* Until the source has something that is not here. */
 static int await_news(struct pull *p)
 {
 	const struct gpushm_remote_options remote = remote_of(p->config);
 
-	return gpushm_pull_wait(p->section->source, p->content[0] ? p->content : NULL, &remote,
-				GPUSHM_WAIT_FOREVER, is_woken, p);
+	int r = gpushm_pull_wait(p->section->source, p->content[0] ? p->content : NULL, &remote,
+				 GPUSHM_WAIT_FOREVER, watch_source, p);
+
+	if (p->is_away)
+		counts.away--;
+	p->is_away = false;
+	return r;
 }
 
 /* Machines that lost one source must not come back to it at the same moment. */
@@ -283,10 +309,46 @@ static void sleep_before_retry(struct pull *p)
 	int r = 0;
 
 	pthread_mutex_lock(&p->of->lock);
-	while (!is_woken(p, NULL) && r == 0)
+	while (!is_woken(p) && r == 0)
 		r = pthread_cond_timedwait(&p->of->changed, &p->of->lock, &deadline);
 	pthread_mutex_unlock(&p->of->lock);
 	p->retry_ms = 2 * p->retry_ms < RETRY_MAX_MS ? 2 * p->retry_ms : RETRY_MAX_MS;
+}
+
+static enum pulls_cause cause_of(int result)
+{
+	static const struct {
+		int error;
+		enum pulls_cause cause;
+	} table[] = { { ECONNREFUSED, PULLS_DAEMON }, { ECONNRESET, PULLS_DAEMON },
+		      { ENOMEM, PULLS_MEMORY },	      { ENOSPC, PULLS_MEMORY },
+		      { EDQUOT, PULLS_MEMORY },	      { ENOENT, PULLS_MISSING },
+		      { ETIMEDOUT, PULLS_SOURCE },    { EHOSTUNREACH, PULLS_SOURCE },
+		      { EREMOTEIO, PULLS_SOURCE },    { ENETRESET, PULLS_SOURCE },
+		      { EBUSY, PULLS_SOURCE },	      { ESTALE, PULLS_SOURCE },
+		      { EACCES, PULLS_REFUSED },      { EBADMSG, PULLS_DAMAGED } };
+
+	for (size_t i = 0; i < array_size(table); i++)
+		if (result == -table[i].error)
+			return table[i].cause;
+	return PULLS_OTHER;
+}
+
+/* A source that does not have the buffer is no failure, as long as nobody says that it has it. */
+static void count(const struct pull *p, int result)
+{
+	if (result == 0)
+		counts.last_s = clock_realtime_ns() / 1000000000u;
+	else if (!p->stop && (result != -ENOENT || p->is_there))
+		counts.failed[cause_of(result)]++;
+}
+
+void pulls_count(struct pulls_counts *ret)
+{
+	for (int i = 0; i < PULLS_CAUSES; i++)
+		ret->failed[i] = counts.failed[i];
+	ret->last_s = counts.last_s;
+	ret->away = counts.away;
 }
 
 /* A pull, and the wait for a reason to pull again. */
@@ -294,6 +356,7 @@ static void work(struct pull *p)
 {
 	int r = pull_once(p);
 
+	count(p, r);
 	if (r == 0) {
 		p->retry_ms = RETRY_MIN_MS;
 		p->complaint[0] = '\0';
@@ -309,7 +372,7 @@ static void work(struct pull *p)
 	} else {
 		p->is_there = false;
 	}
-	if (r < 0 && !is_woken(p, NULL)) {
+	if (r < 0 && !is_woken(p)) {
 		complain(p);
 		sleep_before_retry(p);
 	}

@@ -22,8 +22,8 @@
  *                           INVALID_VALUE in this process and does not abort.
  *   FAKECUDA_EPOCH=n        the GPUs were reset that often: memory of a process with a smaller
  *                           number can't be imported any more (INVALID_HANDLE)
- *   FAKECUDA_HANG=n[:call]  the n-th call of this process, or of that name (*: each), does not
- * return before FAKECUDA_HANG_UNTIL=file  this file exists; other threads' calls do
+ *   FAKECUDA_HANG=n[:call]  the n-th call of this process, or of that name, does not return before
+ *   FAKECUDA_HANG_UNTIL=file  this file exists; other threads' calls do. n is * for all
  *   FAKECUDA_LOG=file       a line is appended for each call: pid, call, result
  *   FAKECUDA_STRICT=1       exit(3) with something not given back, or an fd of ours open, writes
  *                           "fakecuda: leaked ..." and ends the process with status 86

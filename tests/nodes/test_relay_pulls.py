@@ -26,6 +26,13 @@ def source() -> Iterator[FakeRelay]:
     relay.close()
 
 
+def metric(h: Here, name: str) -> float:
+    """What the relay counts."""
+    found = re.search(rf"^gpushm_relay_{re.escape(name)} (.*)$", h.ask("/metrics").body.decode(), re.M)
+    assert found, name
+    return float(found[1])
+
+
 def await_line(h: Here, pattern: str) -> str:
     """A line of the relay's log."""
     until = time.monotonic() + TIMEOUT
@@ -44,12 +51,31 @@ def test_what_is_missing_here_is_no_reason_to_wait_for_the_source(
     with Here(f"[pull m]\nsource={source.url}\npool=nowhere\n") as h:
         assert "[pull m]" in await_line(h, 'no pool "nowhere"')
         assert len(source.requests) < 20
+        assert metric(h, 'pull_failures_total{cause="missing"}') > 0
 
 
 def test_a_daemon_that_is_missing_is_told_and_waited_for(source: FakeRelay) -> None:
     with Here(f"[pull m]\nsource={source.url}\n", first="socket=/nonexistent/socket\n") as h:
         assert "no daemon there" in await_line(h, r"\[pull m\]")
         assert len(source.requests) < 20
+        assert metric(h, 'pull_failures_total{cause="daemon"}') > 0
+
+
+def test_a_source_that_is_away_is_told_while_it_is_waited_for(source: FakeRelay) -> None:
+    begin = time.time()
+    with Here(f"[pull m]\nsource={source.url}\nfollow=yes\n") as h:
+        await_line(h, 'pulled "m"')
+        assert begin - 1 <= metric(h, "last_pull_timestamp_seconds") <= time.time()
+        assert metric(h, "sources_away") == 0
+        port, first = source.port, h.await_name("m").json["etag"]
+        source.close()
+        await_line(h, r"\[pull m\]: .*; it is tried again")
+        assert metric(h, "sources_away") == 1
+        assert metric(h, 'pull_failures_total{cause="source"}') == 1
+        other = FakeRelay(Generation(2000), port)
+        h.ask("/v1/manifests/m", {"Prefer": "wait=50", "If-None-Match": first})
+        assert metric(h, "sources_away") == 0
+        other.close()
 
 
 def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> None:

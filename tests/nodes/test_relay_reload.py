@@ -141,6 +141,13 @@ def test_certificates_and_those_who_are_allowed_are_other_ones(
         assert ask() == 403
         assert h.ask("/v1/manifests/m", context=context(foreign, new)).status == 200
         kept.close()
+        told = h.ask("/metrics", context=context(foreign, new)).body.decode()
+        for file, ends in ("cert", second.cert), ("ca", foreign.cert):
+            found = re.search(rf'certificate_end_timestamp_seconds{{file="{file}"}} (\d+)', told)
+            assert found
+            command = ["openssl", "x509", "-noout", "-enddate", "-in", str(ends)]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+            assert int(found[1]) == ssl.cert_time_to_seconds(said.removeprefix("notAfter="))
         # A client that goes by the names of authorities would not find its own among old ones.
         command = ["openssl", "s_client", "-connect", f"127.0.0.1:{h.port}"]
         said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

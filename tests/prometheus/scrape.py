@@ -82,7 +82,7 @@ def expressions():
 
 def check_names(text):
     """Each metric of an expression is one that is printed."""
-    there = set(re.findall(r"^(gpushm_\w+)", text, re.M))
+    there = set(re.findall(r"^(?:# TYPE )?(gpushm_\w+)", text, re.M))
     for e in expressions():
         for name in re.findall(r"\bgpushm_\w+", e):
             check(name in there, f"{name} is not printed: {e}")
