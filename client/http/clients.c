@@ -21,7 +21,8 @@
 #include <sys/socket.h>
 
 #define SECOND 1000000000ull
-#define SLOW_S 10u /* a client that reads less than min_rate for so long is too slow */
+#define ESTABLISHED 1 /* TCP_ESTABLISHED of netinet/tcp.h, which excludes linux/tcp.h */
+#define SLOW_S 10u    /* a client that reads less than min_rate for so long is too slow */
 
 enum state { IDLE, REQUEST, REPLY };
 
@@ -169,6 +170,14 @@ void clients_reply(struct MHD_Connection *connection)
 			pace(c, share ? share : limits.max_rate);
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+bool clients_has_gone(struct MHD_Connection *connection)
+{
+	const struct client *c = client_of(connection);
+
+	/* libmicrohttpd's thread asks, whose descriptor it is: no other one closes it. */
+	return c && ask_kernel(c).tcpi_state != ESTABLISHED;
 }
 
 void *clients_kept(struct MHD_Connection *connection)

@@ -38,6 +38,9 @@ void clients_on_completed(void *arg, struct MHD_Connection *connection, void **r
 /* The request is there: what its reply takes counts from now on. */
 void clients_reply(struct MHD_Connection *connection);
 
+/* Nobody waits for the reply any more. */
+bool clients_has_gone(struct MHD_Connection *connection);
+
 /* Memory of the server for this connection, which free() releases at its end. NULL: it has none
  * yet. clients_keep() takes the memory; false: it can't keep it, and has freed it. */
 void *clients_kept(struct MHD_Connection *connection);

@@ -25,6 +25,7 @@ struct body {
 	uint64_t begin, n;
 	uint64_t header; /* bytes of the file before its first block */
 	struct fanout_pass pass;
+	struct MHD_Connection *reader; /* NULL: it does not wait for blocks */
 };
 
 static void free_body(void *arg)
@@ -55,7 +56,7 @@ static ssize_t read_body(void *arg, uint64_t at, char *to, size_t max)
 	if (n == 0)
 		return MHD_CONTENT_READER_END_OF_STREAM;
 	n = up_to_block(b, b->begin + at, n < OFFER_READ_MAX ? n : OFFER_READ_MAX);
-	return offer_read(b->offer, b->begin + at, to, n, b->pass.may_wait) < 0
+	return offer_read(b->offer, b->begin + at, to, n, b->reader) < 0
 		       ? MHD_CONTENT_READER_END_WITH_ERROR
 		       : (ssize_t)n;
 }
@@ -79,8 +80,9 @@ static struct MHD_Response *in_place(struct body *b)
 }
 
 /* Takes the pass. NULL: out of memory. */
-static struct MHD_Response *make_body(struct offer *o, const struct offer_facts *f, uint64_t begin,
-				      uint64_t n, struct fanout_pass *pass)
+static struct MHD_Response *make_body(const struct exchange *x, struct offer *o,
+				      const struct offer_facts *f, uint64_t begin, uint64_t n,
+				      struct fanout_pass *pass)
 {
 	struct body *b = calloc(1, sizeof(*b));
 	struct MHD_Response *r;
@@ -90,9 +92,12 @@ static struct MHD_Response *make_body(struct offer *o, const struct offer_facts 
 		fanout_leave(pass);
 		return NULL;
 	}
-	*b = (struct body){
-		.offer = offer_ref(o), .begin = begin, .n = n, .header = f->header, .pass = *pass
-	};
+	*b = (struct body){ .offer = offer_ref(o),
+			    .begin = begin,
+			    .n = n,
+			    .header = f->header,
+			    .pass = *pass,
+			    .reader = pass->may_wait ? x->http : NULL };
 	r = in_place(b);
 	if (!r)
 		r = MHD_create_response_from_callback(n, piece, read_body, b, free_body);
@@ -152,7 +157,7 @@ static enum MHD_Result send_part(const struct exchange *x, struct offer *o,
 
 	if (!fanout_enter(x, o, f, begin, n, &pass, &busy))
 		return busy;
-	r = make_body(o, f, begin, n, &pass);
+	r = make_body(x, o, f, begin, n, &pass);
 	add_headers(x, o, f, r);
 	exchange_add(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/octet-stream");
 	if (status == MHD_HTTP_PARTIAL_CONTENT)

@@ -5,17 +5,15 @@
  */
 #include "client/relay/manifests.h"
 
+#include "client/http/clients.h"
 #include "client/relay/fanout.h"
 #include "client/relay/range.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #define WAIT_MAX 600u /* seconds */
 
@@ -139,25 +137,14 @@ static unsigned wait_of(const struct exchange *x)
 struct waiter {
 	const struct exchange *x;
 	const char *none; /* If-None-Match; NULL: none */
-	int socket;
 };
-
-/* Nobody waits for the reply any more. */
-static bool is_gone(const struct waiter *w)
-{
-	struct tcp_info info;
-	socklen_t n = sizeof(info);
-
-	return getsockopt(w->socket, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
-	       info.tcpi_state != TCP_ESTABLISHED;
-}
 
 static bool is_wanted(void *user, struct offer *is)
 {
 	const struct waiter *w = user;
 	struct offer_facts f;
 
-	if (is_gone(w))
+	if (clients_has_gone(w->x->http))
 		return true;
 	if (!is)
 		return false;
@@ -169,11 +156,7 @@ static bool is_wanted(void *user, struct offer *is)
 
 static struct offer *await(const struct exchange *x, unsigned wait_s)
 {
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(x->http, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct waiter w = { .x = x,
-			    .none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH),
-			    .socket = info ? info->connect_fd : -1 };
+	struct waiter w = { .x = x, .none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH) };
 
 	return offers_wait(x->offers, x->name, clock_monotonic_ns() + wait_s * 1000000000ull,
 			   is_wanted, &w);

@@ -433,7 +433,7 @@ static enum MHD_Result begin_session(const struct exchange *x, struct offer *o)
 }
 
 /* Reads bytes of the file into a slot; waits for them if the relay itself pulls them. */
-static int fill(const struct session *s, const json_t *what)
+static int fill(const struct exchange *x, const struct session *s, const json_t *what)
 {
 	const struct region *r = s->region;
 	struct offer_facts facts;
@@ -450,7 +450,7 @@ static int fill(const struct session *s, const json_t *what)
 		return gpushm_private_fail(EINVAL, "\"fill\": there is no such slot, or there are "
 						   "no such bytes of the file's data");
 	return offer_read(r->offer, (uint64_t)offset, r->ring + (size_t)slot * SLOT_BYTES,
-			  (size_t)bytes, true);
+			  (size_t)bytes, x->http);
 }
 
 static enum MHD_Result use_session(const struct exchange *x, const json_t *body, const char *id)
@@ -466,7 +466,7 @@ static enum MHD_Result use_session(const struct exchange *x, const json_t *body,
 				      "relay",
 				      x->name);
 	if (what)
-		r = fill(s, what);
+		r = fill(x, s, what);
 	if (r == -EINVAL)
 		ret = exchange_error(x, MHD_HTTP_BAD_REQUEST, "%s", gpushm_error());
 	else if (r < 0)

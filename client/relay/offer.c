@@ -9,6 +9,7 @@
 #include "client/relay/offer.h"
 
 #include "client/gpushm_private.h"
+#include "client/http/clients.h"
 #include "client/load/readback.h"
 #include "client/relay/contents.h"
 #include "proto/base/clock.h"
@@ -67,13 +68,16 @@ struct offer {
 static struct offer *make(struct daemon_link *link, const char *name, uint64_t id, uint64_t bytes)
 {
 	struct offer *o = calloc(1, sizeof(*o));
+	pthread_condattr_t monotonic;
 
 	if (!o)
 		return NULL;
 	o->link = link;
 	snprintf(o->name, sizeof(o->name), "%s", name);
 	pthread_mutex_init(&o->lock, NULL);
-	pthread_cond_init(&o->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->changed, &monotonic);
 	o->refs = 1;
 	o->id = id;
 	o->bytes = bytes;
@@ -666,15 +670,26 @@ static bool is_there(const struct offer *o, uint64_t offset, size_t n)
 	return true;
 }
 
+/* Under the lock: for a second at most, since a client that goes away wakes nobody. */
+static void await_change(struct offer *o)
+{
+	uint64_t until = clock_monotonic_ns() + 1000000000u;
+	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
+					   .tv_nsec = (long)(until % 1000000000u) };
+
+	pthread_cond_timedwait(&o->changed, &o->lock, &deadline);
+}
+
 /* 0: it was read; 1: it is pulled no more. */
-static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n, bool wait)
+static int read_pulled(struct offer *o, uint64_t offset, void *to, size_t n,
+		       struct MHD_Connection *reader)
 {
 	struct pull *p;
 	int r = 1;
 
 	pthread_mutex_lock(&o->lock);
-	while (o->pull && wait && !is_there(o, offset, n))
-		pthread_cond_wait(&o->changed, &o->lock);
+	while (o->pull && reader && !is_there(o, offset, n) && !clients_has_gone(reader))
+		await_change(o);
 	p = o->pull;
 	if (p && !is_there(o, offset, n)) {
 		p = NULL;
@@ -704,10 +719,10 @@ bool offer_has(struct offer *o, uint64_t offset)
 	return has;
 }
 
-int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, bool wait)
+int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_Connection *reader)
 {
 	const struct mapping *m;
-	int r = read_pulled(o, offset, to, n, wait);
+	int r = read_pulled(o, offset, to, n, reader);
 
 	if (r <= 0)
 		return r;

@@ -67,10 +67,10 @@ void offer_leave(struct offer *o, const struct mapping *m);
 /* Whether this byte of the file is there. */
 bool offer_has(struct offer *o, uint64_t offset);
 
-/* Reads bytes of the file, OFFER_READ_MAX at most. Those that are not there yet are waited for, or
- * are -EAGAIN. 0;
- * -ECANCELED (the pull has failed); other errors as for offer_look(). */
-int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, bool wait);
+/* Reads bytes of the file, OFFER_READ_MAX at most. Those that are not there yet are -EAGAIN; for
+ * `reader` they are waited for as long as its client waits. NULL: nobody waits. 0; -ECANCELED (the
+ * pull has failed); other errors as for offer_look(). */
+int offer_read(struct offer *o, uint64_t offset, void *to, size_t n, struct MHD_Connection *reader);
 
 /* Closes the buffer if nobody has used it for so long. */
 void offer_close_idle(struct offer *o, uint64_t idle_ns);

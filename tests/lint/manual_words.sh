@@ -42,7 +42,7 @@ if [ -x "$build/gpushm-relay" ]; then
 	same "gpushm-relay's option" man/gpushm-relay.8
 fi
 {
-	sed -n 's/^	CONFIG("\([a-z-]*\)".*/\1/p' client/relay/config.c
+	sed -n 's/^	\(CONFIG\|ONCE\)("\([a-z-]*\)".*/\2/p' client/relay/config.c
 	sed -n 's/^	{ "\([a-z-]*\)", TYPE_.*/\1/p' client/relay/config.c
 } >"$folder/there"
 grep '^\.It Ic' man/gpushm-relay.8 | grep -oE 'Ic [a-z-]+ Ns = ' | sed 's/Ic //; s/ Ns = //' >"$folder/told"

@@ -100,6 +100,32 @@ def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> 
         await_line(h, 'pulled "m"')
 
 
+def test_a_client_that_has_gone_is_not_kept_waiting_for_blocks(source: FakeRelay) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stop_in_the_middle(handler: Handler, begin: int | None) -> bool:
+        if begin:
+            begun.set()
+            go_on.wait(TIMEOUT)
+        return False
+
+    source.publish(Generation(16 << 20))
+    source.before = stop_in_the_middle
+    with Here(f"[pull m]\nsource={source.url}\n") as h:
+        assert begun.wait(TIMEOUT)
+        for _ in range(5):
+            with h.raw() as s:
+                s.sendall(b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=8000000-9000000\r\n\r\n")
+                assert b"206 Partial" in s.recv(65536)
+        until = time.monotonic() + TIMEOUT / 4
+        while metric(h, "connections") > 1 and time.monotonic() < until:
+            time.sleep(0.1)
+        left = metric(h, "connections")
+        go_on.set()
+        assert left == 1
+        await_line(h, 'pulled "m"')
+
+
 def test_an_address_is_the_same_at_a_socket_of_all_addresses(tmp_path: Path) -> None:
     """There an address of IPv4 reads ::ffff:127.0.0.1: nobody says so of itself."""
     own = "http://127.0.0.1:7/v1/buffers/m"
