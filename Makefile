@@ -358,6 +358,7 @@ $(BUILD)/tests/unit/test_mirrors: $(call objects,$(addprefix client/relay/,annou
 # Calls from our archives go through tests/unit/memory_fixture.h.
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
 $(MEMORY_TESTS): ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
+$(BUILD)/tests/unit/test_remote_memory: ALL_LDFLAGS += -Wl,--wrap=strdup,--wrap=strndup,--wrap=asprintf
 $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o
 
 $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so

@@ -32,7 +32,11 @@ static int make_path(const char *folder, const char *name, char **ret)
 {
 	const char *slash = ends_with(folder, "/") || strcmp(folder, "/") == 0 ? "" : "/";
 
-	return asprintf(ret, "%s%s%s", folder, slash, name) < 0 ? load_no_memory() : 0;
+	if (asprintf(ret, "%s%s%s", folder, slash, name) < 0) {
+		*ret = NULL;
+		return load_no_memory();
+	}
+	return 0;
 }
 
 /* ---- an index and its shards ---- */

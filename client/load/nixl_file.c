@@ -165,11 +165,12 @@ static int ask_for_grant(struct nixl_file *f, struct load_stop stop)
 	int r;
 
 	/* An ETag is the relay's text: quotes around hexadecimal digits and the like. */
-	if (strpbrk(f->etag + 1, "\\\n") || strlen(f->etag) < 2 ||
-	    asprintf(&body, "{\"version\":%d,\"etag\":\"\\\"%.*s\\\"\"}", GRANT_VERSION,
+	if (strlen(f->etag) < 2 || strpbrk(f->etag, "\\\n"))
+		return load_fail(EBADMSG, "%s: its ETag can't be sent", f->url);
+	if (asprintf(&body, "{\"version\":%d,\"etag\":\"\\\"%.*s\\\"\"}", GRANT_VERSION,
 		     (int)strlen(f->etag) - 2, f->etag + 1) < 0) {
 		body = NULL;
-		return load_fail(EBADMSG, "%s: its ETag can't be sent", f->url);
+		return load_no_memory();
 	}
 	r = request(f, body, stop, &reply);
 	if (r == 0)

@@ -149,11 +149,14 @@ static int take(const char *source, const json_t *object, struct grant *g)
 	    !get_number(object, "header", g->size, &g->header))
 		return broken(source, "the file's size");
 	if (!get_metadata(object, g))
-		return broken(source, "the metadata");
+		return g->metadata ? broken(source, "the metadata") : no_memory();
 	if (!get_memory(object, g))
 		return broken(source, "the memory");
 	if (!get_layout(object, g))
-		return broken(source, "the pieces do not cover the file, or leave the memory");
+		return !g->pieces && json_object_get(object, "pieces")
+			       ? no_memory()
+			       : broken(source,
+					"the pieces do not cover the file, or leave the memory");
 	g->expires_s = expires ? (unsigned)expires : 1;
 	snprintf(g->nixl, sizeof(g->nixl), "%s", get_string(object, "nixl"));
 	g->etag = strdup(get_string(object, "etag"));
@@ -168,7 +171,8 @@ int grant_parse(const char *source, const char *text, size_t n, struct grant *re
 
 	*ret = (struct grant){ 0 };
 	if (!object)
-		return broken(source, e.text);
+		return json_error_code(&e) == json_error_out_of_memory ? no_memory()
+								       : broken(source, e.text);
 	r = take(source, object, ret);
 	json_decref(object);
 	return r;
@@ -189,14 +193,19 @@ static json_t *format_metadata(const struct grant *g)
 static json_t *format_pieces(const struct grant *g)
 {
 	json_t *list = json_array();
+	int r = list ? 0 : -1;
 
-	for (size_t i = 0; i < g->n_pieces; i++) {
+	for (size_t i = 0; r == 0 && i < g->n_pieces; i++) {
 		const struct grant_piece *p = &g->pieces[i];
 
-		json_array_append_new(list, json_pack("[I,I,I]", (json_int_t)p->begin,
-						      (json_int_t)p->bytes, (json_int_t)p->offset));
+		r = json_array_append_new(list,
+					  json_pack("[I,I,I]", (json_int_t)p->begin,
+						    (json_int_t)p->bytes, (json_int_t)p->offset));
 	}
-	return list;
+	if (r == 0)
+		return list;
+	json_decref(list);
+	return NULL;
 }
 
 int grant_format(const struct grant *g, char **ret)
@@ -210,13 +219,15 @@ int grant_format(const struct grant *g, char **ret)
 			  g->memory.device, "address", (json_int_t)g->memory.address, "bytes",
 			  (json_int_t)g->memory.bytes);
 
-	if (object && g->slots) {
-		json_object_set_new(object, "slots", json_integer(g->slots));
-		json_object_set_new(object, "slot", json_integer((json_int_t)g->slot_bytes));
-	} else if (object) {
-		json_object_set_new(object, "pieces", format_pieces(g));
+	int r = object ? 0 : -1;
+
+	if (r == 0 && g->slots) {
+		r = json_object_set_new(object, "slots", json_integer(g->slots));
+		r |= json_object_set_new(object, "slot", json_integer((json_int_t)g->slot_bytes));
+	} else if (r == 0) {
+		r = json_object_set_new(object, "pieces", format_pieces(g));
 	}
-	*ret = object ? json_dumps(object, JSON_COMPACT) : NULL;
+	*ret = r == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
 	json_decref(object);
 	return *ret ? 0 : no_memory();
 }

@@ -132,6 +132,12 @@ int fetch_new(struct fetch **ret)
 	return 0;
 }
 
+static void drop_headers(struct fetch *f)
+{
+	f->curl->slist_free_all(f->headers);
+	f->headers = NULL;
+}
+
 void fetch_end(struct fetch *f)
 {
 	sigset_t before;
@@ -145,8 +151,7 @@ void fetch_end(struct fetch *f)
 		f->curl->multi_perform(f->multi, &running);
 	f->curl->multi_remove_handle(f->multi, f->easy);
 	unmask_signals(&before);
-	f->curl->slist_free_all(f->headers);
-	f->headers = NULL;
+	drop_headers(f);
 	f->active = false;
 }
 
@@ -179,8 +184,10 @@ static int add_header(struct fetch *f, const char *format, const char *value)
 	_cleanup_(free_ptr) char *line = NULL;
 	struct curl_slist *longer;
 
-	if (asprintf(&line, "%s%s", format, value) < 0)
+	if (asprintf(&line, "%s%s", format, value) < 0) {
+		line = NULL;
 		return remote_no_memory();
+	}
 	longer = f->curl->slist_append(f->headers, line);
 	explicit_bzero(line, strlen(line));
 	if (!longer)
@@ -277,8 +284,10 @@ static int start(struct fetch *f, const struct ask *a, const struct url *u)
 	head_clear(&f->head);
 	f->curl->easy_reset(f->easy);
 	r = add_headers(f, a, at_home);
-	if (r < 0)
+	if (r < 0) {
+		drop_headers(f);
 		return r;
+	}
 	set_options(f, a, u, at_home);
 	f->why[0] = '\0';
 	f->ended = f->paused = f->refused = false;
@@ -286,8 +295,10 @@ static int start(struct fetch *f, const struct ask *a, const struct url *u)
 	f->to = NULL;
 	f->stall_ms = a->stall_ms;
 	f->last_ns = clock_monotonic_ns();
-	if (f->curl->multi_add_handle(f->multi, f->easy) != CURLM_OK)
+	if (f->curl->multi_add_handle(f->multi, f->easy) != CURLM_OK) {
+		drop_headers(f);
 		return remote_no_memory();
+	}
 	f->active = true;
 	return 0;
 }
@@ -377,7 +388,7 @@ static int fail_transfer(struct fetch *f, enum fate *ret)
 	const char *system = system_error(f), *query = strchr(f->at.text, '?');
 	bool tells = f->why[0] && !(query && query[1] && strstr(f->why, query + 1));
 
-	*ret = w.fate;
+	*ret = f->refused ? FATE_NEVER : w.fate;
 	if (f->refused)
 		return remote_no_memory();
 	return remote_fail(w.number, "%s: %s%s%s%s", f->at.name,

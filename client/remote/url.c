@@ -294,7 +294,9 @@ int url_sibling(const char *url, const char *name, char **ret)
 	if (!encoded)
 		return no_memory();
 	folder = (size_t)(strrchr(u.name, '/') - u.name) + 1;
-	if (asprintf(ret, "%.*s%s%s", (int)folder, u.name, encoded, u.text + strlen(u.name)) < 0)
+	if (asprintf(ret, "%.*s%s%s", (int)folder, u.name, encoded, u.text + strlen(u.name)) < 0) {
+		*ret = NULL;
 		return no_memory();
+	}
 	return 0;
 }

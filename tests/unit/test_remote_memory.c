@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files of web servers, manifests and grants when memory runs out: the n-th allocation of ours
+ * fails for n = 1, 2, ... until none is left to fail. Each time the error is -ENOMEM, unless what
+ * was lost is of no use to the result, which is right then; and nothing leaks.
+ */
+#include "client/gpushm.h"
+#include "client/nixl/grant.h"
+#include "client/remote/manifest.h"
+#include "client/remote/remote.h"
+#include "proto/base/own.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/memory_fixture.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+/* The Makefile has the linker send these here, too. */
+char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t n);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t n);
+int __wrap_asprintf(char **ret, const char *format, ...);
+
+char *__wrap_strdup(const char *text)
+{
+	return memory_fails() ? NULL : __real_strdup(text);
+}
+
+char *__wrap_strndup(const char *text, size_t n)
+{
+	return memory_fails() ? NULL : __real_strndup(text, n);
+}
+
+int __wrap_asprintf(char **ret, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	*ret = (char *)1; /* it is undefined after an error */
+	if (memory_fails())
+		return -1;
+	va_start(ap, format);
+	n = vasprintf(ret, format, ap);
+	va_end(ap);
+	return n;
+}
+
+/* Runs it with one allocation after the other failing; it returns 0 or a negative errno. */
+static void run_out_of_memory(int (*run)(void))
+{
+	unsigned failed = 0;
+
+	for (unsigned long n = 1;; n++) {
+		int r;
+
+		memory_left = n;
+		r = WITHOUT_MEMORY(run());
+		ck_assert_int_eq(fds_leaked(), 0);
+		if (memory_left > 0) {
+			memory_left = 0;
+			ck_assert_msg(r == 0, "%d: %s", r, gpushm_error());
+			break;
+		}
+		ck_assert_msg(r == 0 || r == -ENOMEM, "allocation %lu: %d: %s", n, r,
+			      gpushm_error());
+		failed += r < 0;
+	}
+	ck_assert_uint_ge(failed, 3);
+}
+
+/* ---- a web server ---- */
+
+#define FILE_BYTES 300000u
+
+static char contents[FILE_BYTES];
+static pid_t server;
+static unsigned port;
+
+static void send_all(int fd, const char *from, size_t n)
+{
+	for (ssize_t r; n > 0 && (r = send(fd, from, n, MSG_NOSIGNAL)) > 0; from += r)
+		n -= (size_t)r;
+}
+
+/* Moves /moved, and sends parts of the file for all else. */
+static void reply(int fd, const char *request)
+{
+	static const char moved[] =
+		"HTTP/1.1 302 x\r\nLocation: /file\r\nContent-Length: 0\r\n\r\n";
+	const char *range = strcasestr(request, "\nrange: bytes=");
+	unsigned first = 0, last = FILE_BYTES - 1;
+	char head[512];
+
+	if (strncmp(request, "GET /moved ", 11) == 0) {
+		send_all(fd, moved, strlen(moved));
+		return;
+	}
+	if (range)
+		ck_assert_int_eq(sscanf(range, "%*[^=]=%u-%u", &first, &last), 2);
+	last = last < FILE_BYTES ? last : FILE_BYTES - 1;
+	snprintf(head, sizeof(head),
+		 "HTTP/1.1 %s\r\nContent-Range: bytes %u-%u/%u\r\nContent-Length: %u\r\n"
+		 "ETag: \"1\"\r\nLink: <http://127.0.0.1:%u/b>; rel=duplicate\r\n\r\n",
+		 range ? "206 x" : "200 x", first, last, FILE_BYTES, last + 1 - first, port);
+	send_all(fd, head, strlen(head));
+	send_all(fd, contents + first, last + 1 - first);
+}
+
+static void serve(int fd)
+{
+	char request[4096];
+	size_t got = 0;
+
+	for (ssize_t r; (r = read(fd, request + got, sizeof(request) - 1 - got)) > 0;) {
+		got += (size_t)r;
+		request[got] = '\0';
+		if (!strstr(request, "\r\n\r\n"))
+			continue;
+		reply(fd, request);
+		got = 0;
+	}
+	_exit(0);
+}
+
+/* A process for each connection. */
+static void accept_all(int listening)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_IGN);
+	for (int fd; (fd = accept(listening, NULL, NULL)) >= 0; close(fd))
+		if (fork() == 0)
+			serve(fd);
+	_exit(0);
+}
+
+static void start_server(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t n = sizeof(a);
+
+	for (size_t i = 0; i < sizeof(contents); i++)
+		contents[i] = (char)(i * 7 + i / 251);
+	ck_assert_int_eq(bind(listening, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(listen(listening, 64), 0);
+	ck_assert_int_eq(getsockname(listening, (struct sockaddr *)&a, &n), 0);
+	port = ntohs(a.sin_port);
+	server = fork();
+	if (server == 0)
+		accept_all(listening);
+	close(listening);
+}
+
+static void end_server(void)
+{
+	kill(server, SIGKILL);
+	ck_assert_int_eq(waitpid(server, NULL, 0), server);
+}
+
+static const char *url_of(const char *path)
+{
+	static char url[64];
+
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u%s", port, path);
+	return url;
+}
+
+static const struct gpushm_remote_options options = { .struct_size = sizeof(options),
+						      .patience_s = 20 };
+static const struct load_stop never;
+
+/* False: this build has no libcurl. What it keeps open is open from then on. */
+static bool has_remote(void)
+{
+	struct remote *r = NULL;
+	int error = remote_open(url_of("/file"), &options, never, &r);
+
+	if (error == -ENOSYS)
+		puts("skipped: needs libcurl");
+	else
+		ck_assert_msg(error == 0, "%s", gpushm_error());
+	remote_close(r);
+	fds_mark();
+	return error == 0;
+}
+
+static int read_at(struct remote_reader *rr, struct remote *r, size_t n, uint64_t offset)
+{
+	static char to[FILE_BYTES];
+	int error;
+
+	memset(to, 0, n);
+	error = remote_read(rr, r, to, n, offset, never);
+	return error == 0 && memcmp(to, contents + offset, n) != 0 ? -EBADMSG : error;
+}
+
+static int read_file(void)
+{
+	struct remote_reader *rr = NULL;
+	struct remote *r = NULL;
+	int error = remote_open(url_of("/moved"), &options, never, &r);
+
+	if (error == 0)
+		error = remote_set_relay(r, "1; name=\"a\"");
+	if (error == 0)
+		error = remote_add_mirror(r, url_of("/other"));
+	if (error == 0)
+		error = remote_reader_new(&rr);
+	if (error == 0) {
+		remote_expect(rr, r, 1000, 200000);
+		error = read_at(rr, r, 100000, 1000);
+	}
+	if (error == 0)
+		error = read_at(rr, r, 100000, 101000);
+	if (error == 0)
+		error = read_at(NULL, r, 5000, 250000);
+	remote_reader_free(rr);
+	remote_close(r);
+	return error;
+}
+
+START_TEST(a_file_of_a_server_leaks_or_is_wrong)
+{
+	start_server();
+	if (has_remote())
+		run_out_of_memory(read_file);
+	end_server();
+}
+END_TEST
+
+static int request(void)
+{
+	const struct remote_request q = { .url = url_of("/moved"),
+					  .if_none_match = "\"0\"",
+					  .wait_s = 1,
+					  .max_bytes = FILE_BYTES,
+					  .relay = "1",
+					  .options = &options };
+	struct remote_reply r;
+	int error = remote_request(&q, &r);
+
+	if (error == 0 && (r.n_body != FILE_BYTES || memcmp(r.body, contents, FILE_BYTES) != 0 ||
+			   strcmp(r.etag, "\"1\"") != 0))
+		error = -EBADMSG;
+	remote_reply_clear(&r);
+	return error;
+}
+
+START_TEST(a_request_leaks_or_is_wrong)
+{
+	start_server();
+	if (has_remote())
+		run_out_of_memory(request);
+	end_server();
+}
+END_TEST
+
+/* ---- manifests and grants ---- */
+
+static char *right;
+
+static void *allocate(size_t n)
+{
+	return __wrap_malloc(n);
+}
+
+/* jansson 2.14 drops a string that it has no memory for, and what is left is no JSON. */
+static bool is_json(const char *text)
+{
+	json_t *json = json_loads(text, 0, NULL);
+
+	json_decref(json);
+	return json != NULL;
+}
+
+/* What is written is all of it, or nothing. */
+static int compare(int r, char *text)
+{
+	if (r < 0)
+		return r;
+	if (!right)
+		right = text;
+	else if (strcmp(text, right) != 0)
+		r = is_json(text) ? -EBADMSG : -ENOMEM;
+	if (text != right)
+		free(text);
+	return r;
+}
+
+static char name[] = "a", key[] = "key", value[] = "value", etag[] = "\"1\"";
+static char mirror[] = "https://b/v1/buffers/a";
+
+static int write_manifest(void)
+{
+	struct manifest_attr attr = { key, value, 5 };
+	char *mirrors[] = { mirror };
+	uint64_t block = 7;
+	const struct manifest m = { .name = name,
+				    .etag = etag,
+				    .size = 300,
+				    .header = 200,
+				    .data = 100,
+				    .blocks = &block,
+				    .n_blocks = 1,
+				    .content = "xxh3:0000000000000000",
+				    .attrs = &attr,
+				    .n_attrs = 1,
+				    .mirrors = mirrors,
+				    .n_mirrors = 1,
+				    .complete = true };
+	char *text = NULL;
+	size_t n;
+	int r = manifest_format(&m, &text, &n);
+
+	return compare(r, text);
+}
+
+/* slots: of a ring; 0: there are pieces */
+static int write_grant(unsigned slots)
+{
+	struct grant_piece pieces[] = { { 200, 100, 0 }, { 300, 50, 128 } };
+	const struct grant g = { .session = "0123",
+				 .expires_s = 60,
+				 .etag = etag,
+				 .size = 350,
+				 .header = 200,
+				 .metadata = value,
+				 .n_metadata = 5,
+				 .memory = { .address = 4096, .bytes = 4096 },
+				 .pieces = pieces,
+				 .n_pieces = slots ? 0 : 2,
+				 .slots = slots,
+				 .slot_bytes = slots ? 2048 : 0 };
+	char *text = NULL;
+	int r = grant_format(&g, &text);
+
+	return compare(r, text);
+}
+
+static int write_pieces(void)
+{
+	return write_grant(0);
+}
+
+static int write_ring(void)
+{
+	return write_grant(2);
+}
+
+START_TEST(a_text_that_is_written_lacks_something)
+{
+	int (*const write[])(void) = { write_manifest, write_pieces, write_ring };
+
+	json_set_alloc_funcs(allocate, free);
+	fds_mark();
+	ck_assert_int_eq(write[_i](), 0);
+	run_out_of_memory(write[_i]);
+	free(take_ptr(right));
+}
+END_TEST
+
+static int parse_manifest(void)
+{
+	struct manifest m;
+	int r = manifest_parse("test", right, strlen(right), &m);
+
+	manifest_clear(&m);
+	return r;
+}
+
+static int parse_grant(void)
+{
+	struct grant g;
+	int r = grant_parse("test", right, strlen(right), &g);
+
+	grant_clear(&g);
+	return r;
+}
+
+START_TEST(a_text_that_can_not_be_read_for_want_of_memory_is_broken)
+{
+	fds_mark();
+	right = strdup(
+		"{\"version\":1,\"name\":\"a\",\"id\":1,\"etag\":\"\\\"1\\\"\",\"size\":200,"
+		"\"header\":200,\"data\":0,\"block\":4194304,\"blocks\":\"\","
+		"\"content\":\"xxh3:2d06800538d394c2\",\"attributes\":{\"key\":\"dmFsdWU=\"},"
+		"\"mirrors\":[\"https://b/\"]}");
+	run_out_of_memory(parse_manifest);
+	free(right);
+	right = strdup("{\"version\":1,\"session\":\"0123456789abcdef0123456789abcdef\","
+		       "\"expires\":60,\"etag\":\"\\\"1\\\"\",\"size\":300,\"header\":200,"
+		       "\"metadata\":\"bWV0YQ==\",\"memory\":{\"gpu\":false,\"device\":0,"
+		       "\"address\":4096,\"bytes\":4096},\"pieces\":[[200,100,0]]}");
+	run_out_of_memory(parse_grant);
+	free(take_ptr(right));
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("remote_memory");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_file_of_a_server_leaks_or_is_wrong);
+	tcase_add_test(tc, a_request_leaks_or_is_wrong);
+	tcase_add_loop_test(tc, a_text_that_is_written_lacks_something, 0, 3);
+	tcase_add_test(tc, a_text_that_can_not_be_read_for_want_of_memory_is_broken);
+	return suite_run("remote_memory", tc, NULL);
+}
