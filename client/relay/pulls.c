@@ -27,6 +27,7 @@
 
 #define RETRY_MIN_MS 500u
 #define RETRY_MAX_MS 30000u
+#define RETRY_SOON_MS 4000u /* the same for what may be there again at any moment */
 #define ANNOUNCE_S 30u
 #define ANNOUNCE_PATIENCE_S 5u
 
@@ -299,22 +300,6 @@ static int await_news(struct pull *p)
 	return r;
 }
 
-/* Machines that lost one source must not come back to it at the same moment. */
-static void sleep_before_retry(struct pull *p)
-{
-	uint64_t ms = p->retry_ms / 2 + clock_monotonic_ns() % (p->retry_ms / 2 + 1);
-	uint64_t until = clock_monotonic_ns() + ms * 1000000u;
-	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
-					   .tv_nsec = (long)(until % 1000000000u) };
-	int r = 0;
-
-	pthread_mutex_lock(&p->of->lock);
-	while (!is_woken(p) && r == 0)
-		r = pthread_cond_timedwait(&p->of->changed, &p->of->lock, &deadline);
-	pthread_mutex_unlock(&p->of->lock);
-	p->retry_ms = 2 * p->retry_ms < RETRY_MAX_MS ? 2 * p->retry_ms : RETRY_MAX_MS;
-}
-
 static enum pulls_cause cause_of(int result)
 {
 	static const struct {
@@ -351,6 +336,25 @@ void pulls_count(struct pulls_counts *ret)
 	ret->away = counts.away;
 }
 
+/* Machines that lost one source must not come back to it at the same moment. */
+static void sleep_before_retry(struct pull *p, enum pulls_cause cause)
+{
+	bool soon = cause == PULLS_SOURCE || cause == PULLS_DAEMON;
+	uint64_t max = soon ? RETRY_SOON_MS : RETRY_MAX_MS;
+	uint64_t pause = p->retry_ms < max ? p->retry_ms : max;
+	uint64_t ms = pause / 2 + clock_monotonic_ns() % (pause / 2 + 1);
+	uint64_t until = clock_monotonic_ns() + ms * 1000000u;
+	const struct timespec deadline = { .tv_sec = (time_t)(until / 1000000000u),
+					   .tv_nsec = (long)(until % 1000000000u) };
+	int r = 0;
+
+	pthread_mutex_lock(&p->of->lock);
+	while (!is_woken(p) && r == 0)
+		r = pthread_cond_timedwait(&p->of->changed, &p->of->lock, &deadline);
+	pthread_mutex_unlock(&p->of->lock);
+	p->retry_ms = 2 * pause < max ? 2 * pause : max;
+}
+
 /* A pull, and the wait for a reason to pull again. */
 static void work(struct pull *p)
 {
@@ -374,7 +378,7 @@ static void work(struct pull *p)
 	}
 	if (r < 0 && !is_woken(p)) {
 		complain(p);
-		sleep_before_retry(p);
+		sleep_before_retry(p, cause_of(r));
 	}
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -76,6 +77,27 @@ def test_a_source_that_is_away_is_told_while_it_is_waited_for(source: FakeRelay)
         h.ask("/v1/manifests/m", {"Prefer": "wait=50", "If-None-Match": first})
         assert metric(h, "sources_away") == 0
         other.close()
+
+
+@pytest.mark.deep
+def test_a_source_that_fails_for_long_is_asked_again_soon(source: FakeRelay) -> None:
+    """The pause grew to half a minute, and the source may be well at any moment."""
+    times: list[float] = []
+
+    def fail(handler: Handler, _: int | None) -> bool:
+        times.append(time.monotonic())
+        handler.refuse(500, "not now")
+        return True
+
+    source.before = fail
+    with Here(f"[pull m]\nsource={source.url}\n") as h:
+        until = time.monotonic() + 2 * TIMEOUT
+        # A pull asks four times.
+        while len(times) < 9 * 4 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert max(b - a for a, b in itertools.pairwise(times)) < 12
+        source.before = lambda _h, _b: False
+        await_line(h, 'pulled "m"')
 
 
 def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> None:
