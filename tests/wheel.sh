@@ -60,6 +60,19 @@ is_manylinux() {
 	PATH=$build/venv-wheel/bin:$PATH auditwheel show "$wheel" | tr '\n' ' ' | grep -F "consistent with the following platform tag: \"$tag\""
 }
 
+# By the tags that pip compares: with a free-threaded Python it says "is not a supported wheel on this platform", and goes on
+# to the source distribution, which says why.
+is_for_python_with_gil() {
+	"$build/venv-wheel/bin/python" -c '
+import sys
+from packaging import tags, utils
+wheel = utils.parse_wheel_filename(sys.argv[1])[3]
+fits = {abi: bool(wheel & set(tags.cpython_tags((3, int(abi[3:5])), [abi], [sys.argv[2]])))
+        for abi in ("cp310", "cp311", "cp314", "cp313t", "cp314t")}
+print(fits)
+sys.exit([abi for abi in fits if fits[abi]] != ["cp311", "cp314"])' "${wheel##*/}" "$tag"
+}
+
 # Else an empty machine could not load it.
 needs_only_libc() {
 	local file others
@@ -187,6 +200,7 @@ check "make wheel and make sdist leave their files in dist" make -s BUILD="$buil
 wheel=$(echo "$build"/dist/gpushm-*-cp311-abi3-$tag.whl)
 sdist=$(echo "$build"/dist/gpushm-*.tar.gz)
 check "auditwheel accepts the wheel" is_manylinux
+check "pip takes the wheel for each Python with a GIL alone" is_for_python_with_gil
 check "the wheel needs the C library alone" needs_only_libc
 check "the wheel has the licences of what it packs" has_licences
 check "the same commit gives the same bytes" same_bytes
