@@ -24,6 +24,10 @@ bool daemon_can_start(enum thread_id for_thread);
 void daemon_start(enum thread_id for_thread);
 bool daemon_can_drop(uint32_t reader);
 void daemon_drop(uint32_t reader);
+/* The daemon looks whether a GPU waits for the reader for too long, and then drops it; and ends its
+ * claims once more if it was dropped. */
+bool daemon_can_watch(uint32_t reader);
+void daemon_watch(uint32_t reader);
 /* A successor of a daemon that died begins the operation again. */
 bool daemon_can_restart(void);
 void daemon_restart(void);
@@ -40,6 +44,13 @@ void producer_reset(void);
 void gpu_enqueue(enum thread_id of, struct queued op);
 bool gpu_can_run(enum thread_id of);
 void gpu_run(enum thread_id of);
+
+/* ---- rubbish ---- */
+
+/* By kind and slot. */
+#define RUBBISH_MAX (RUBBISH_KINDS * SLOTS_MAX)
+bool rubbish_can_be_written(uint32_t i);
+void rubbish_write(uint32_t i);
 
 /* ---- checks ---- */
 

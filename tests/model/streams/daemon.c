@@ -41,6 +41,11 @@ static void look_who_left(void)
 		world.left = world.leavers;
 }
 
+static bool drops_readers(void)
+{
+	return world.daemon_op == DROP || world.daemon_op == WATCH;
+}
+
 /* ---- operations ---- */
 
 static void join(void)
@@ -79,6 +84,22 @@ static void find_leaving(void)
 		stream_words_find_leaving(&w, pages);
 }
 
+static void find_pages(struct stream_reader_page **ret)
+{
+	for (uint32_t i = 0; i < READERS; i++)
+		if (head()->seats[i].state != STREAM_SEAT_FREE)
+			ret[i] = page_of(i, world_followers[i].page);
+}
+
+static uint64_t find_stuck(void)
+{
+	struct stream_reader_page *pages[STREAM_READERS_MAX] = { NULL };
+	struct stream_words w = words();
+
+	find_pages(pages);
+	return stream_words_stuck(&w, pages, 2);
+}
+
 static void operate(void)
 {
 	struct stream_words w = words();
@@ -92,6 +113,10 @@ static void operate(void)
 	case LEAVE:
 		leave();
 		break;
+	case WATCH:
+		if (!(find_stuck() & 1ull << subject()))
+			break;
+		/* fall through */
 	case DROP:
 		stream_words_drop(&w, subject(), subject_page());
 		break;
@@ -114,7 +139,7 @@ static void operate(void)
 static void wake_head(void)
 {
 	machine_wake(&head()->wake);
-	machine_next(world.daemon_op == LEAVE || world.daemon_op == DROP ? WAKE_PAGE : REPLY);
+	machine_next(world.daemon_op == LEAVE || drops_readers() ? WAKE_PAGE : REPLY);
 }
 
 static void wake_page(void)
@@ -140,8 +165,9 @@ static void reply(void)
 
 	if (op == JOIN)
 		world_followers[subject()].high = head()->newest;
-	if (op == DROP)
-		world_followers[subject()].dropped = true;
+	if (drops_readers())
+		world_followers[subject()].dropped |=
+			head()->seats[subject()].state == STREAM_SEAT_DROPPED;
 	world.daemon_op = NO_REQUEST;
 	world.daemon_for = 0;
 	if (t->dead && (op == LEAVE || op == ORPHAN)) {
@@ -149,7 +175,7 @@ static void reply(void)
 		t->request = NO_REQUEST;
 		if (op == ORPHAN && plan->adopt)
 			producer_reset();
-	} else if (op != DROP) {
+	} else if (op != DROP && op != WATCH) {
 		reply_to(t);
 	}
 	machine_next(OPERATE);
@@ -214,12 +240,15 @@ void daemon_start(enum thread_id id)
 		start(t->dead ? (id == PRODUCER ? ORPHAN : LEAVE) : t->request, id);
 }
 
+/* With rubbish it is the bad one. */
 bool daemon_can_drop(uint32_t reader)
 {
 	const struct thread *t = &world.thread[READER + reader];
 
+	if (plan->rubbish && !plan->reader[reader].bad)
+		return false;
 	return world.daemon_op == NO_REQUEST && world.drops < plan->drops && !t->dead &&
-	       t->block != BLOCK_DONE && t->request == NO_REQUEST &&
+	       (t->block != BLOCK_DONE || plan->reader[reader].bad) && t->request == NO_REQUEST &&
 	       head()->seats[reader].state == STREAM_SEAT_TAKEN;
 }
 
@@ -228,6 +257,29 @@ void daemon_drop(uint32_t reader)
 	world.drops++;
 	machine_say("drops a reader");
 	start(DROP, READER + reader);
+}
+
+bool daemon_can_watch(uint32_t reader)
+{
+	static struct memory before;
+	uint64_t stuck;
+	bool changes;
+
+	if (!plan->watch || world.daemon_op != NO_REQUEST || world.thread[READER + reader].dead)
+		return false;
+	before = world.m;
+	machine_at_once(true);
+	stuck = find_stuck();
+	machine_at_once(false);
+	changes = memcmp(world.m.page[reader], before.page[reader], sizeof(before.page[reader]));
+	world.m = before;
+	return stuck & 1ull << reader || changes;
+}
+
+void daemon_watch(uint32_t reader)
+{
+	machine_say("looks for whom a GPU waits");
+	start(WATCH, READER + reader);
 }
 
 /* A JOIN that was not finished is another reader's. */

@@ -23,7 +23,9 @@ enum {
 	GO = DIE + PROCESSES,
 	SERVE = GO + PROCESSES,
 	DROP_IT = SERVE + PROCESSES,
-	RESTART = DROP_IT + READERS,
+	WATCH_IT = DROP_IT + READERS,
+	SCRIBBLE = WATCH_IT + READERS,
+	RESTART = SCRIBBLE + RUBBISH_MAX,
 	EVENTS
 };
 
@@ -48,7 +50,11 @@ static bool can_happen(uint32_t e)
 		return world.thread[e - GO].dead && !world.thread[e - GO].gone;
 	if (e < DROP_IT)
 		return daemon_can_start(e - SERVE);
-	return e < RESTART ? daemon_can_drop(e - DROP_IT) : daemon_can_restart();
+	if (e < WATCH_IT)
+		return daemon_can_drop(e - DROP_IT);
+	if (e < SCRIBBLE)
+		return daemon_can_watch(e - WATCH_IT);
+	return e < RESTART ? rubbish_can_be_written(e - SCRIBBLE) : daemon_can_restart();
 }
 
 static void die(enum thread_id id)
@@ -82,21 +88,26 @@ static void happen(uint32_t e)
 		go(e - GO);
 	else if (e < DROP_IT)
 		daemon_start(e - SERVE);
-	else if (e < RESTART)
+	else if (e < WATCH_IT)
 		daemon_drop(e - DROP_IT);
+	else if (e < SCRIBBLE)
+		daemon_watch(e - WATCH_IT);
+	else if (e < RESTART)
+		rubbish_write(e - SCRIBBLE);
 	else
 		daemon_restart();
 }
 
 static const char *who(uint32_t e)
 {
-	static const char *const names[] = { "producer", "reader 0", "reader 1", "daemon" };
+	static const char *const names[] = { "producer", "reader 0", "reader 1", "reader 2",
+					     "daemon" };
 
 	if (e < RUN_GPU)
 		return names[e];
 	if (e < SERVE)
 		return names[(e - RUN_GPU) % PROCESSES];
-	return names[DAEMON];
+	return e >= SCRIBBLE && e < RESTART ? "bad" : names[DAEMON];
 }
 
 /* ---- states that were met ---- */

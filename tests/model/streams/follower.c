@@ -54,7 +54,7 @@ static struct stream_reader_page *my_page(void)
 
 static void start(void)
 {
-	if (my_plan()->follow == 0) {
+	if (my_plan()->follow == 0 || my_plan()->bad) {
 		machine_next(ENDED);
 		return;
 	}
@@ -129,7 +129,7 @@ static uint32_t after_use(void)
 
 static void dropped(void)
 {
-	if (!me()->dropped && world.daemon_op != DROP)
+	if (!me()->dropped && world.daemon_op != DROP && world.daemon_op != WATCH)
 		violate("a reader is told that it was dropped");
 	me()->n_held = 0;
 	memset(me()->held, 0, sizeof(me()->held));
@@ -289,7 +289,9 @@ static void wake(void)
 	if (me()->wake)
 		machine_call_wake(&my_page()->released_count);
 	me()->wake = false;
-	if (me()->frames != my_plan()->leaves_after || my_plan()->leaves_after == 0)
+	if (my_plan()->hangs) /* its host waits for its GPU */
+		machine_next(ENDED);
+	else if (me()->frames != my_plan()->leaves_after || my_plan()->leaves_after == 0)
 		machine_next(TAKE);
 	else
 		machine_next(me()->n_held > 0 ? ENQUEUE : DRAIN);

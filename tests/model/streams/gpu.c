@@ -21,7 +21,7 @@ bool gpu_can_run(enum thread_id of)
 {
 	const struct queue *q = &world_queues[of];
 
-	if (q->n == 0)
+	if (q->n == 0 || (q->op[0].kind == QUEUED_READ && plan->reader[of - READER].hangs))
 		return false;
 	return q->op[0].kind != QUEUED_WAIT ||
 	       !stream_before(*(uint64_t *)q->op[0].word, q->op[0].value);

@@ -81,7 +81,7 @@ void machine_wait(enum block why)
 /* Whether a reader may come or go from now on. */
 static bool seats_change(void)
 {
-	bool change = world.deaths < plan->deaths || world.drops < plan->drops ||
+	bool change = world.deaths < plan->deaths || world.drops < plan->drops || plan->watch ||
 		      (world.daemon_op != NO_REQUEST && world.daemon_op != END);
 
 	for (uint32_t i = 0; i < PROCESSES; i++)
@@ -126,14 +126,14 @@ static bool reader_notices(enum word w)
  * as is one written that nobody reads. */
 static bool is_noticed(enum step_kind kind, enum word w)
 {
-	if (w == WORD_PEOPLE)
-		return false;
+	if (w == WORD_PEOPLE || w == WORD_WAITS)
+		return w == WORD_WAITS && plan->watch;
 	if (w == WORD_REDOS && kind == STEP_LOAD)
 		return seats_change();
 	if (w == WORD_SEAT || (w >= WORD_ACTIVE && w <= WORD_GROUP_OPEN))
 		return (current != DAEMON || kind != STEP_LOAD) && seats_change();
 	if (w == WORD_CLAIM && kind == STEP_LOAD && current != PRODUCER)
-		return plan->drops > 0;
+		return plan->drops > 0 || plan->watch;
 	if (current == PRODUCER)
 		return producer_notices(kind, w);
 	return current == DAEMON || reader_notices(w);

@@ -84,6 +84,14 @@ mutant "a producer ends and nobody looks which members leave" share-death-1 $dae
 mutant "a member has left before its frame is to be redone" share-death-1 $daemon \
 	's/^\tfor \(uint32_t i = 0; page && i < w->shape\.slots; i\+\+\)$/\tclear_bit(\&w->head->leaving, reader);\n&/'
 mutant "a producer dies and nobody looks which members leave" share-both-die $daemon 's/^\tstream_store\(&w->head->leaving, found\);//'
+mutant "two members get the frame of a dead one" redo-3 $reader 's/^\t\te = own\(r, i, seq, owner, ret, ret_wake\);/\t\te = own(r, i, seq, stream_load(\&r->group->owner[i]), ret, ret_wake);/'
+mutant "the producer does not say for whom its GPU waits" latest-hangs $writer 's/^\tstream_put\(&w->head->slot\[s->slot\]\.waits, mask\);//'
+mutant "the producer does not say what its GPU waits for" latest-hangs $writer 's/^\t\t\t   s->waits\[i\]\.value\);/\t\t\t   0);/'
+mutant "nobody looks for a GPU that waits behind a publication" latest-hangs $daemon \
+	's/\(seq == 0 \|\| stream_before\(stream_load\(&s->ready\), seq\)\)/(seq == 0)/'
+mutant "a claim that can't end is waited for by a GPU" rubbish-gpu $writer 's/ \|\| word >> 2 > STREAM_TICKETS//'
+mutant "a reader that was dropped holds a GPU by what it writes" rubbish-gpu $daemon 's/^\t\tif \(stream_load\(&w->head->seats\[i\]\.state\) == STREAM_SEAT_DROPPED\)/\t\tif (0)/'
+mutant "a cursor behind all frames holds up the producer" rubbish-cursor $writer 's/\(int64_t\)\(cursor - w->seq\) <= 0 && //'
 
 echo "$((100 * (mutants - missed) / mutants))%: Checks: $mutants, Failures: $missed, Errors: 0"
 [ $missed -eq 0 ]

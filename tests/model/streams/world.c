@@ -62,6 +62,9 @@ static enum word word_of_slot(size_t at)
 		return WORD_BROKEN;
 	case offsetof(struct stream_slot, taking):
 		return WORD_TAKING;
+	case offsetof(struct stream_slot, begun_ns):
+	case offsetof(struct stream_slot, waits):
+		return WORD_WAITS;
 	default:
 		return WORD_PEOPLE;
 	}
@@ -82,7 +85,7 @@ static enum word word_in_head(size_t at, uint32_t *ret_index)
 	if (at < order)
 		return word_of_slot(at - slots);
 	*ret_index = (uint32_t)((at - order) / sizeof(uint32_t));
-	return *ret_index < stream_order_size(plan->slots) ? WORD_ORDER : WORD_PEOPLE;
+	return *ret_index < stream_order_size(plan->slots) ? WORD_ORDER : WORD_WAITS;
 }
 
 static enum word word_in_page(size_t at, uint32_t *ret_index)
@@ -152,6 +155,7 @@ const char *word_name(enum word w)
 		[WORD_SEQ] = "seq",
 		[WORD_BROKEN] = "broken",
 		[WORD_TAKING] = "taking",
+		[WORD_WAITS] = "waits",
 		[WORD_ORDER] = "order",
 		[WORD_CURSOR] = "cursor",
 		[WORD_PAGE_ASLEEP] = "page.asleep",

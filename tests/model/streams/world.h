@@ -10,7 +10,7 @@
 #include "daemon/catalog/stream_words.h"
 
 #define SLOTS_MAX 3u
-#define READERS 2u
+#define READERS 3u
 #define PAGES 2u /* of a reader: it may leave and join again */
 #define FRAMES_MAX 8u
 #define HELD_MAX 2u
@@ -41,7 +41,7 @@ enum block {
 	BLOCK_DONE
 };
 
-enum request { NO_REQUEST, JOIN, LEAVE, DROP, END, ORPHAN, BEGIN, SUSPECT };
+enum request { NO_REQUEST, JOIN, LEAVE, DROP, END, ORPHAN, BEGIN, SUSPECT, WATCH };
 
 struct thread {
 	uint8_t phase, block, paused, request; /* paused: the reason before it was woken */
@@ -114,7 +114,7 @@ struct world {
 	struct producer producer;
 	struct frame frame[FRAMES_MAX];
 	uint64_t contents[SLOTS_MAX]; /* contents_of(), or DIRTY */
-	uint8_t daemon_op, daemon_for, deaths, drops, restarts, producers;
+	uint8_t daemon_op, daemon_for, deaths, drops, restarts, producers, scribbles;
 	/* Bit i: reader i had died when the daemon began to end the producer; left: and nobody had
 	 * seen an end before. */
 	uint8_t leavers, left;
@@ -140,7 +140,20 @@ struct reader_plan {
 	uint8_t leaves_after; /* frames; 0: stays */
 	bool returns;	      /* joins once more after that */
 	bool heir;	      /* joins when the first reader is dead */
+	bool hangs;	      /* its GPU never ends its first work */
+	bool bad;	      /* it writes rubbish: rubbish.c */
 };
+
+/* What a bad reader writes to a claim; or to its cursor: a frame that comes much later. */
+enum rubbish {
+	RUBBISH_NONE = 1,
+	RUBBISH_CLAIMED = 2,
+	RUBBISH_RELEASING = 4,
+	RUBBISH_TICKET = 8, /* releasing, and the claim ends behind STREAM_RELEASED_ALL */
+	RUBBISH_RELEASED = 16,
+	RUBBISH_CURSOR = 32
+};
+#define RUBBISH_KINDS 6u
 
 struct plan {
 	const char *name;
@@ -149,9 +162,12 @@ struct plan {
 	uint8_t frames;
 	bool gpu; /* the producer's */
 	struct reader_plan reader[READERS];
-	uint8_t deaths, drops, restarts; /* at most; restarts: of the daemon within an operation */
-	uint8_t mortal;			 /* bit: thread_id */
-	bool adopt;			 /* another producer continues */
+	/* At most; restarts: of the daemon within an operation; scribbles: words of rubbish. */
+	uint8_t deaths, drops, restarts, scribbles;
+	bool watch;	 /* the daemon drops readers for whom a GPU waits */
+	uint8_t rubbish; /* enum rubbish */
+	uint8_t mortal;	 /* bit: thread_id */
+	bool adopt;	 /* another producer continues */
 	enum stream_delivery delivery;
 	bool keep_queue;
 	uint64_t newest; /* that the stream begins behind */
@@ -176,6 +192,7 @@ enum word {
 	WORD_SEQ,
 	WORD_BROKEN,
 	WORD_TAKING,
+	WORD_WAITS,
 	WORD_ORDER,
 	WORD_CURSOR,
 	WORD_PAGE_ASLEEP,
@@ -216,7 +233,7 @@ static inline struct stream_words words(void)
 						 .delivery = plan->delivery,
 						 .keep_queue = plan->keep_queue,
 						 .slot_bytes = 1,
-						 .limit_ms = UINT64_MAX } };
+						 .limit_ms = plan->watch ? 0 : UINT64_MAX } };
 }
 
 /* The place of a frame among those of the plan. */
