@@ -3,7 +3,9 @@
  * As host memory (daemon/pool/backend_host.c): the size is sealed, mode 0400 and the daemon's own
  * uid keep a process from opening a page again for writing, and what is lent was opened anew, so
  * that the daemon can see whether a process still has it (daemon/util/memfd.h). A process that may
- * write to a page can also punch a hole into it: then it reads zeros, and so does the daemon.
+ * write to a page can also punch a hole into it: then it reads zeros, and so does the daemon. A GPU
+ * that has registered the page goes on reading the memory that was there. No seal forbids that: one
+ * against writing would also keep the next daemon from mapping the page.
  */
 #include "daemon/catalog/stream_page.h"
 
