@@ -31,6 +31,7 @@
 #define PROBE_IDLE_S 3L
 #define UNANSWERED_MS 8000u
 #define DROP_MAX (64u << 10) /* bytes of an unwanted body that are read, to keep its connection */
+#define DROP_MS 2000u
 
 /* ---- what libcurl calls ---- */
 
@@ -294,6 +295,7 @@ static int start(struct fetch *f, const struct ask *a, const struct url *u)
 	f->room = f->eaten = 0;
 	f->to = NULL;
 	f->stall_ms = a->stall_ms;
+	f->until_ns = 0;
 	f->last_ns = clock_monotonic_ns();
 	if (f->curl->multi_add_handle(f->multi, f->easy) != CURLM_OK) {
 		drop_headers(f);
@@ -452,6 +454,14 @@ static bool has_body(const struct fetch *f)
 	return f->room == 0;
 }
 
+static bool is_late(const struct fetch *f)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	return now - f->last_ns > (uint64_t)f->stall_ms * 1000000u ||
+	       (f->until_ns && now > f->until_ns);
+}
+
 /* Until there is what is wanted, or the reply has ended. */
 static int drive(struct fetch *f, bool (*enough)(const struct fetch *f), struct load_stop stop,
 		 enum fate *ret)
@@ -468,10 +478,15 @@ static int drive(struct fetch *f, bool (*enough)(const struct fetch *f), struct 
 			return fail_transfer(f, ret);
 		if (is_asked(stop))
 			return canceled(ret);
-		if (clock_monotonic_ns() - f->last_ns > (uint64_t)f->stall_ms * 1000000u)
+		if (is_late(f))
 			return fail_stalled(f, ret);
 		f->curl->multi_poll(f->multi, NULL, 0, LOOK_AGAIN_MS, NULL);
 	}
+}
+
+void fetch_hurry(struct fetch *f, unsigned ms)
+{
+	f->until_ns = clock_monotonic_ns() + ms * (uint64_t)1000000;
 }
 
 int fetch_body(struct fetch *f, void *to, size_t n, size_t *ret_got, struct load_stop stop,
@@ -512,10 +527,13 @@ static bool is_redirect(unsigned status)
 static int drop_body(struct fetch *f, struct load_stop stop, enum fate *ret)
 {
 	size_t got;
+	int r;
 
 	if (f->head.length != HEAD_UNKNOWN && f->head.length > DROP_MAX)
 		return 0;
-	return fetch_body(f, NULL, DROP_MAX, &got, stop, ret);
+	fetch_hurry(f, DROP_MS);
+	r = fetch_body(f, NULL, DROP_MAX, &got, stop, ret);
+	return r == -ECANCELED ? r : 0;
 }
 
 /* Where it leads to. */

@@ -32,6 +32,7 @@ struct fetch {
 	size_t room, eaten; /* eaten: bytes of the chunk that libcurl brings again after a pause */
 	uint64_t last_ns;   /* when something has come; CLOCK_MONOTONIC */
 	unsigned stall_ms;  /* how long nothing may come */
+	uint64_t until_ns;  /* when the reply is given up, even if it comes; 0: never */
 	struct url at;	    /* what was asked, after redirects */
 	unsigned hops;	    /* redirects */
 };
@@ -73,6 +74,9 @@ int fetch_begin(struct fetch *f, const struct ask *a, const struct url *u, struc
  * *ret_got counts what came before them. */
 int fetch_body(struct fetch *f, void *to, size_t n, size_t *ret_got, struct load_stop stop,
 	       enum fate *ret);
+
+/* The rest of the reply is given up after so long: it is of little use. */
+void fetch_hurry(struct fetch *f, unsigned ms);
 
 /* Drops the reply. Its connection is kept if the reply was whole. */
 void fetch_end(struct fetch *f);

@@ -44,8 +44,7 @@ static void drain(struct remote_reader *rr)
 
 	if (rr->end == REMOTE_NO_SIZE || rr->end - rr->at > DRAIN_MAX)
 		return;
-	if (rr->fetch->stall_ms > DRAIN_MS)
-		rr->fetch->stall_ms = DRAIN_MS;
+	fetch_hurry(rr->fetch, DRAIN_MS);
 	fetch_body(rr->fetch, NULL, (size_t)(rr->end - rr->at), &got, never, &fate);
 }
 

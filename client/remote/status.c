@@ -58,8 +58,7 @@ static void read_error(struct fetch *f, struct load_stop stop, char *ret, size_t
 	size_t got = 0;
 	json_t *json;
 
-	if (f->stall_ms > BODY_WAIT_MS)
-		f->stall_ms = BODY_WAIT_MS;
+	fetch_hurry(f, BODY_WAIT_MS);
 	fetch_body(f, body, sizeof(body), &got, stop, &fate);
 	json = json_loadb(body, got, JSON_DISABLE_EOF_CHECK, NULL);
 	text = json_string_value(json_object_get(json, "error"));

@@ -459,6 +459,40 @@ def test_a_server_that_stalls_is_asked_again(here: Machine, web: Any, data: byte
     assert "nothing has come" in here.fails("--patience=1s", w.url + NAME, "n")
 
 
+def test_what_is_of_no_use_is_not_waited_for(here: Machine, web: Any, data: bytes, digest: str) -> None:
+    """The rest of the first reply, and the text of an error, come a byte at a time, which takes an hour."""
+
+    def drip(request: Request, body: bytes, at_once: int) -> bool:
+        request.wfile.write(body[:at_once])
+        for byte in body[at_once:]:
+            if request.web.ended.wait(0.05):
+                break
+            request.wfile.write(bytes([byte]))
+        request.close_connection = True
+        return True
+
+    def slow_end(request: Request) -> bool:
+        if request.number > 1:
+            return False
+        request.send_response(206)
+        request.send_header("Content-Range", f"bytes 0-65535/{len(data)}")
+        request.send_header("Content-Length", "65536")
+        request.send_header("ETag", str(w.files[NAME].etag))
+        request.end_headers()
+        return drip(request, data[:65536], 4096)
+
+    def slow_error(request: Request) -> bool:
+        request.send_response(404)
+        request.send_header("Content-Length", "65536")
+        request.end_headers()
+        return drip(request, b" " * 65536, 1)
+
+    w = web(files={NAME: File(data)}, faults=[slow_end])
+    assert here.load(w.url + NAME, "m")["digest"] == digest
+    w.faults[:] = [slow_error]
+    assert "404" in here.fails(w.url + NAME, "n")
+
+
 def test_a_busy_server_is_asked_later(here: Machine, web: Any, data: bytes, digest: str) -> None:
     def fault(request: Request) -> bool:
         return request.number in (1, 3, 4) and request.reply(503, Retry_After="0")
