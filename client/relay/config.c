@@ -391,7 +391,7 @@ int config_read(const char *path, const char *listen, FILE *errors, struct confi
 		return -ENOMEM;
 	r.config->refs = 1;
 	r.config->max_connections = 1024;
-	r.config->max_connections_per_address = 1024;
+	r.config->max_connections_per_address = 256;
 	r.config->max_transfers = 8;
 	r.config->fan_out = 2;
 	r.config->header_time = 10;

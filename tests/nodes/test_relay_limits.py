@@ -185,6 +185,22 @@ def test_an_address_has_a_limit_of_its_own() -> None:
             s.close()
 
 
+def test_one_address_does_not_take_all_connections() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with Here() as h:
+            many = [h.raw() for _ in range(1100)]
+            other = socket.create_connection(("127.0.0.1", h.port), TIMEOUT, ("127.0.0.2", 0))
+            other.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            other.settimeout(20)  # before the others have been idle for too long
+            assert b"200 OK" in other.recv(65536)
+            for s in [*many, other]:
+                s.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_slow_headers_end_their_connection() -> None:
     with Here(first="header-time=1\n") as h, h.raw() as s:
         s.settimeout(0.2)
