@@ -4,7 +4,7 @@
  * fails for n = 1, 2, ... until none is left to fail. Each time the error is -ENOMEM, unless what
  * was lost is of no use to the result, which is right then; and nothing leaks.
  */
-#include "client/gpushm.h"
+#include "client/gpushm_load.h"
 #include "client/nixl/grant.h"
 #include "client/remote/manifest.h"
 #include "client/remote/remote.h"
@@ -82,6 +82,11 @@ static void run_out_of_memory(int (*run)(void))
 
 #define FILE_BYTES 300000u
 
+static const char manifest[] =
+	"{\"version\":1,\"name\":\"a\",\"id\":1,\"etag\":\"\\\"1\\\"\",\"size\":200,"
+	"\"header\":200,\"data\":0,\"block\":4194304,\"blocks\":\"\","
+	"\"content\":\"xxh3:2d06800538d394c2\",\"attributes\":{\"key\":\"dmFsdWU=\"},"
+	"\"mirrors\":[\"https://b/\"]}";
 static char contents[FILE_BYTES];
 static pid_t server;
 static unsigned port;
@@ -92,7 +97,7 @@ static void send_all(int fd, const char *from, size_t n)
 		n -= (size_t)r;
 }
 
-/* Moves /moved, and sends parts of the file for all else. */
+/* Moves /moved, has a manifest of a buffer, and sends parts of the file for all else. */
 static void reply(int fd, const char *request)
 {
 	static const char moved[] =
@@ -103,6 +108,13 @@ static void reply(int fd, const char *request)
 
 	if (strncmp(request, "GET /moved ", 11) == 0) {
 		send_all(fd, moved, strlen(moved));
+		return;
+	}
+	if (strncmp(request, "GET /v1/manifests/", 18) == 0) {
+		snprintf(head, sizeof(head), "HTTP/1.1 200 x\r\nContent-Length: %zu\r\n\r\n",
+			 strlen(manifest));
+		send_all(fd, head, strlen(head));
+		send_all(fd, manifest, strlen(manifest));
 		return;
 	}
 	if (range)
@@ -265,6 +277,20 @@ START_TEST(a_request_leaks_or_is_wrong)
 }
 END_TEST
 
+static int wait_for_buffer(void)
+{
+	return gpushm_pull_wait(url_of("/v1/buffers/a"), NULL, &options, 60000, NULL, NULL);
+}
+
+START_TEST(a_wait_for_a_buffer_leaks)
+{
+	start_server();
+	if (has_remote())
+		run_out_of_memory(wait_for_buffer);
+	end_server();
+}
+END_TEST
+
 /* ---- manifests and grants ---- */
 
 static char *right;
@@ -390,11 +416,7 @@ static int parse_grant(void)
 START_TEST(a_text_that_can_not_be_read_for_want_of_memory_is_broken)
 {
 	fds_mark();
-	right = strdup(
-		"{\"version\":1,\"name\":\"a\",\"id\":1,\"etag\":\"\\\"1\\\"\",\"size\":200,"
-		"\"header\":200,\"data\":0,\"block\":4194304,\"blocks\":\"\","
-		"\"content\":\"xxh3:2d06800538d394c2\",\"attributes\":{\"key\":\"dmFsdWU=\"},"
-		"\"mirrors\":[\"https://b/\"]}");
+	right = strdup(manifest);
 	run_out_of_memory(parse_manifest);
 	free(right);
 	right = strdup("{\"version\":1,\"session\":\"0123456789abcdef0123456789abcdef\","
@@ -413,6 +435,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_file_of_a_server_leaks_or_is_wrong);
 	tcase_add_test(tc, a_request_leaks_or_is_wrong);
+	tcase_add_test(tc, a_wait_for_a_buffer_leaks);
 	tcase_add_loop_test(tc, a_text_that_is_written_lacks_something, 0, 3);
 	tcase_add_test(tc, a_text_that_can_not_be_read_for_want_of_memory_is_broken);
 	return suite_run("remote_memory", tc, NULL);
