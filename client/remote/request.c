@@ -96,6 +96,8 @@ static int make_lines(const struct remote_request *q, struct lines *ret)
 		ret->wait = NULL;
 		return remote_no_memory();
 	}
+	if (q->if_none_match && strpbrk(q->if_none_match, "\r\n"))
+		return remote_fail(EINVAL, "an ETag has no line breaks");
 	if (q->if_none_match &&
 	    asprintf(&ret->version, "If-None-Match: %s", q->if_none_match) < 0) {
 		ret->version = NULL;

@@ -78,6 +78,10 @@ def test_what_is_wrong_is_an_exception_of_its_own(here: Here, relay: FakeRelay) 
         connection.pull(relay.url, 5)
     with pytest.raises(TypeError):
         gpushm.pull_wait(relay.url, 5)
+    # An attribute of somebody's buffer is no header line.
+    with pytest.raises(gpushm.BadArgument, match="ETag"):
+        gpushm.pull_wait(relay.url, '"a"\r\nX-Evil: "b"', timeout=1)
+    assert not any("x-evil" in key.lower() for _, headers in relay.requests for key in headers)
     relay.edit_range = lambda begin, data: bytes(len(data)) if begin else data
     with pytest.raises(gpushm.BadContents, match=r"block 0 .* bytes \d+ to \d+"):
         connection.pull(relay.url)
