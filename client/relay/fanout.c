@@ -189,8 +189,8 @@ static enum MHD_Result reply_busy(const struct exchange *x, const struct offer_f
 
 /* A machine that pulls can go elsewhere: it is sent away early, but not for long if nobody that is
  * named serves it. */
-static bool begin(const struct exchange *x, const struct offer_facts *facts,
-		  const struct announcement *asks)
+static unsigned begin(const struct exchange *x, const struct offer_facts *facts,
+		      const struct announcement *asks)
 {
 	const struct config *c = x->config;
 	struct announcement named[MIRRORS_NAMED];
@@ -219,7 +219,9 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 		mirrors_note(f->mirrors, facts->etag, asks);
 	if (x->head || is_free)
 		return true;
-	if ((!ret->may_wait && !offer_has(o, begin_at)) || !begin(x, facts, asks)) {
+	if (ret->may_wait || offer_has(o, begin_at))
+		ret->requests = begin(x, facts, asks);
+	if (ret->requests == 0) {
 		*ret_reply = reply_busy(x, facts, asks);
 		return false;
 	}

@@ -22,7 +22,8 @@ struct fanout *fanout_new(void);
 struct fanout_pass {
 	struct fanout *of;
 	char address[64], etag[64];
-	bool may_wait; /* for blocks that are not here yet */
+	unsigned requests; /* of the transfer, with this one; 0: it does not count */
+	bool may_wait;	   /* for blocks that are not here yet */
 };
 
 /* Bytes of an offer, whose facts are known. False: the reply says that this relay is busy, and

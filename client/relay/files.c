@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Host memory is sent from where it is. What lies in a GPU, has strides, or is being pulled is
- * copied to a piece of memory first, OFFER_READ_MAX at a time, which is all that a transfer takes.
+ * copied to a piece of memory first: OFFER_READ_MAX for the first requests of a transfer, little
+ * for further ones.
  */
 #include "client/relay/files.h"
 
@@ -17,6 +18,10 @@
 #include <string.h>
 
 #define IOV_PARTS 256 /* that libmicrohttpd can take in a connection's memory */
+
+/* With at most 256 requests of an address they take less than 64 MiB together. */
+#define LARGE_MAX 12u
+#define SMALL (64u << 10)
 
 /* A reply's body. */
 struct body {
@@ -86,7 +91,8 @@ static struct MHD_Response *make_body(const struct exchange *x, struct offer *o,
 {
 	struct body *b = calloc(1, sizeof(*b));
 	struct MHD_Response *r;
-	size_t piece = n < OFFER_READ_MAX ? (size_t)n : OFFER_READ_MAX;
+	size_t max = pass->requests > 0 && pass->requests <= LARGE_MAX ? OFFER_READ_MAX : SMALL;
+	size_t piece = n < max ? (size_t)n : max;
 
 	if (!b) {
 		fanout_leave(pass);

@@ -193,21 +193,22 @@ static struct transfer *add(struct transfers *t, const struct key *key, size_t m
 	return transfer;
 }
 
-bool transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max)
+unsigned transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max)
 {
 	const struct key key = key_of(address, etag);
 	struct transfer *transfer;
+	unsigned requests = 0;
 
 	pthread_mutex_lock(&t->lock);
 	transfer = find(t, &key);
 	if (!transfer)
 		transfer = add(t, &key, max);
 	if (transfer)
-		transfer->requests++;
+		requests = ++transfer->requests;
 	else
 		note_refusal(t, &key);
 	pthread_mutex_unlock(&t->lock);
-	return transfer != NULL;
+	return requests;
 }
 
 void transfers_end(struct transfers *t, const char *address, const char *etag)

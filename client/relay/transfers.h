@@ -18,9 +18,10 @@ struct transfers *transfers_new(void);
 /* NULL is allowed. Returns NULL. */
 struct transfers *transfers_free(struct transfers *t);
 
-/* A request for the file with this ETag. max: of all transfers; 0: no limit. False: there are as
- * many, and none of them is of this address and file. Out of memory counts as such. */
-bool transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max);
+/* A request for the file with this ETag. max: of all transfers; 0: no limit. Returns how many
+ * requests the transfer has now. 0: there are as many transfers, and none of them is of this
+ * address and file. Out of memory counts as such. */
+unsigned transfers_begin(struct transfers *t, const char *address, const char *etag, size_t max);
 
 /* For how long this address has been refused without a break; 0: not now. */
 uint64_t transfers_refused_ns(struct transfers *t, const char *address, const char *etag);

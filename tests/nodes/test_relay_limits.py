@@ -337,6 +337,24 @@ def test_a_buffer_on_a_gpu_is_served(gpu: Here, tmp_path: Path) -> None:
         assert part.body == expected[begin:end]
 
 
+def test_many_connections_are_one_transfer_with_its_memory(gpu: Here, tmp_path: Path) -> None:
+    write_model(tmp_path / "f", 64 * MIB)
+    gpu.load(tmp_path / "f", "m")
+    before = gpu.memory()
+    many = []
+    for _ in range(100):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(("127.0.0.1", gpu.port))
+        s.settimeout(TIMEOUT)
+        s.sendall(b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\n\r\n")
+        many.append(s)
+    assert all(s.recv(10) for s in many)
+    assert gpu.memory() - before < MEMORY_MAX
+    for s in many:
+        s.close()
+
+
 def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
     safetensors = pytest.importorskip("safetensors")
     np = pytest.importorskip("numpy")
