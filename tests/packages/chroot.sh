@@ -15,9 +15,10 @@ skip() {
 
 # ---- inside ----
 
-# In namespaces of its own: mounts what programs expect, without /sys, and becomes the builder.
+# In namespaces of its own: mounts what programs expect, without /sys, and becomes the builder. Builders have no network but
+# the loopback device.
 inside() {
-	mount -t proc proc "$1/proc" && mount -t tmpfs -o mode=755 tmpfs "$1/dev" && mkdir "$1/dev/pts" "$1/dev/shm" &&
+	ip link set lo up && mount -t proc proc "$1/proc" && mount -t tmpfs -o mode=755 tmpfs "$1/dev" && mkdir "$1/dev/pts" "$1/dev/shm" &&
 		mount -t devpts -o newinstance,ptmxmode=0666 devpts "$1/dev/pts" &&
 		mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm" || exit 125
 	for device in null zero full random urandom tty; do
@@ -32,6 +33,7 @@ inside() {
 
 [ "$1" != --inside ] || inside "${@:2}"
 command -v mmdebstrap >/dev/null || skip "there is no mmdebstrap"
+command -v ip >/dev/null || skip "there is no ip"
 [ "$(id -u)" = 0 ] || skip "only root makes one here"
 build=$1
 here=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
