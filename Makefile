@@ -290,16 +290,21 @@ needs:
 # A wheel for other machines: manylinux with the glibc below. zig is a C compiler that knows the symbols of each glibc; it
 # comes from pip. libuv and protobuf-c are linked from Debian's archives, and auditwheel packs the other libraries. Where
 # Debian's need a newer glibc than the wheel's, the linker or auditwheel says so: those of Debian 12 do not.
+# WHEEL_ARCH=aarch64 makes the wheel for another machine, with Debian's packages for that one in WHEEL_OTHER; auditwheel takes
+# "auto" alone for another machine, so the name is looked for afterwards.
 WHEEL_GLIBC = 2.28
-WHEEL_TAG = manylinux_$(subst .,_,$(WHEEL_GLIBC))_x86_64
-WHEEL_BUILD = $(BUILD)/manylinux
+WHEEL_ARCH ?= $(shell uname -m)
+WHEEL_TAG = manylinux_$(subst .,_,$(WHEEL_GLIBC))_$(WHEEL_ARCH)
+WHEEL_BUILD = $(BUILD)/manylinux-$(WHEEL_ARCH)
+WHEEL_OTHER = $(if $(filter-out $(shell uname -m),$(WHEEL_ARCH)),$(abspath $(BUILD))/packages-$(WHEEL_ARCH))
+WHEEL_LIBS = $(if $(WHEEL_OTHER),$(WHEEL_OTHER)/usr/lib/$(WHEEL_ARCH)-linux-gnu,$(shell $(PKG_CONFIG) --variable=libdir libprotobuf-c))
 WHEEL_VENV = $(BUILD)/venv-wheel
 WHEEL_PACKAGES = libuv1-dev libprotobuf-c-dev libjansson-dev nettle-dev
-WHEEL_CC = $(abspath $(WHEEL_VENV))/zig cc -target x86_64-linux-gnu.$(WHEEL_GLIBC) -idirafter /usr/include \
-	-idirafter /usr/include/$(MULTIARCH)
-WHEEL_MAKE = $(MAKE_ALL) BUILD=$(WHEEL_BUILD) WHEEL_VENV=$(WHEEL_VENV) CC='$(WHEEL_CC)' CFLAGS=-O2 LDFLAGS=-s \
-	ARCHIVES=$(shell $(PKG_CONFIG) --variable=libdir libprotobuf-c)
-WHEEL_ENV = SOURCE_DATE_EPOCH=$(EPOCH) GPUSHM_LICENSES=$(WHEEL_BUILD)/licenses \
+WHEEL_CC = $(abspath $(WHEEL_VENV))/zig cc -target $(WHEEL_ARCH)-linux-gnu.$(WHEEL_GLIBC) -idirafter /usr/include \
+	-idirafter /usr/include/$(MULTIARCH) $(if $(WHEEL_OTHER),-idirafter $(WHEEL_OTHER)/usr/include)
+WHEEL_MAKE = $(MAKE_ALL) BUILD=$(WHEEL_BUILD) WHEEL_VENV=$(WHEEL_VENV) CC='$(WHEEL_CC)' CFLAGS=-O2 \
+	LDFLAGS='-s $(if $(WHEEL_OTHER),$(shell echo $(WHEEL_OTHER)/usr/lib/gcc/*/*/libgcc.a))' ARCHIVES=$(WHEEL_LIBS)
+WHEEL_ENV = $(if $(WHEEL_OTHER),_PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH)) SOURCE_DATE_EPOCH=$(EPOCH) GPUSHM_LICENSES=$(WHEEL_BUILD)/licenses \
 	ZIG_GLOBAL_CACHE_DIR=$(abspath $(BUILD))/zig ZIG_LOCAL_CACHE_DIR=$(abspath $(BUILD))/zig
 # The time of the commit, so that the same commit gives the same bytes.
 EPOCH = $(shell git log -1 --format=%ct)
@@ -307,16 +312,16 @@ DIST = $(BUILD)/dist
 
 .PHONY: wheel wheel-here wheel-tools sdist
 wheel-tools: $(WHEEL_VENV)/ready
-wheel: $(WHEEL_VENV)/ready
+wheel: $(WHEEL_VENV)/ready $(if $(WHEEL_OTHER),$(WHEEL_OTHER)/ready)
 	$(if $(CUDA_INCLUDE),,$(error no cuda.h was found, and a wheel has all kinds of pools: make deps))
 	@rm -rf $(WHEEL_BUILD)/licenses; mkdir -p $(WHEEL_BUILD)/licenses $(DIST)
 	@for p in $(WHEEL_PACKAGES); do cp /usr/share/doc/$$p/copyright $(WHEEL_BUILD)/licenses/$${p%-dev} || exit 1; done
 	@cp /usr/share/common-licenses/LGPL-3 /usr/share/common-licenses/GPL-3 $(WHEEL_BUILD)/licenses/
 	@$(WHEEL_ENV) $(WHEEL_MAKE) wheel-here
 	@rm -f $(DIST)/*.whl
-	$(call SAY,WHEEL)$(WHEEL_ENV) PATH=$(abspath $(WHEEL_VENV))/bin:$$PATH auditwheel repair --plat $(WHEEL_TAG) --only-plat \
-		-w $(DIST) $(WHEEL_BUILD)/wheel/*.whl
-	@ls $(DIST)/*.whl
+	$(call SAY,WHEEL)$(WHEEL_ENV) $(if $(WHEEL_OTHER),LD_LIBRARY_PATH=$(WHEEL_LIBS)) PATH=$(abspath $(WHEEL_VENV))/bin:$$PATH \
+		auditwheel repair --plat $(if $(WHEEL_OTHER),auto,$(WHEEL_TAG)) --only-plat -w $(DIST) $(WHEEL_BUILD)/wheel/*.whl
+	@ls $(DIST)/*-$(WHEEL_TAG).whl
 wheel-here: python-core python-programs
 	@rm -rf $(BUILD)/wheel $(BUILD)/python/setuptools
 	$(call PIP_WHEEL,$(WHEEL_VENV))
@@ -325,6 +330,19 @@ $(WHEEL_VENV)/ready: tests/requirements-wheel.txt
 	$(call SAY,PIP)$(@D)/bin/pip install -q --disable-pip-version-check --no-compile -r $<
 	@ln -s "$$(realpath $(@D)/lib/python3*/site-packages/ziglang/zig)" $(@D)/zig
 	@touch $@
+
+# Nothing is installed: apt has folders of its own, as if this were such a machine without any package.
+OTHER_APT = apt-get -qy -o Dir::State=$(@D)/apt -o Dir::State::status=$(@D)/apt/status -o Dir::Cache=$(@D)/apt \
+	-o APT::Architecture=$(DEBIAN_$(WHEEL_ARCH)) -o APT::Architectures=$(DEBIAN_$(WHEEL_ARCH)) --no-install-recommends
+# libuv's archive calls gcc's atomics, of which zig lacks some; Debian's Python.h asks for the machine's pyconfig.h.
+OTHER_PACKAGES = libgcc-$(firstword $(subst ., ,$(shell gcc -dumpversion)))-dev libpython3-dev
+DEBIAN_aarch64 = arm64
+DEBIAN_x86_64 = amd64
+$(abspath $(BUILD))/packages-%/ready:
+	@rm -rf $(@D); mkdir -p $(@D)/apt/lists/partial $(@D)/apt/archives/partial; touch $(@D)/apt/status
+	$(call SAY,GET){ $(OTHER_APT) update && $(OTHER_APT) install --download-only $(WHEEL_PACKAGES) $(OTHER_PACKAGES); } \
+		>$(@D)/apt/log 2>&1 || { tail -n 3 $(@D)/apt/log >&2; exit 1; }
+	@for p in $(@D)/apt/archives/*.deb; do dpkg-deb -x $$p $(@D) || exit 1; done; rm -r $(@D)/apt; touch $@
 
 # What is in git at HEAD, with what pip looks for in the root.
 SDIST = gpushm-$(VERSION)
