@@ -55,6 +55,15 @@ static void leave(struct gpushm_stream *s)
 	stream_free_arrays(s);
 }
 
+static void tell_daemon(struct gpushm_buffer *b)
+{
+	struct error before;
+
+	error_keep(&before);
+	pages_leave(b);
+	error_put_back(&before);
+}
+
 static void stream_free(struct gpushm_stream *s)
 {
 	struct gpushm_frame *f;
@@ -75,9 +84,10 @@ struct gpushm_stream *gpushm_stream_close(struct gpushm_stream *s)
 	if (!s || connection_check_fork(s->buffer->connection->generation) < 0)
 		return NULL;
 	leave(s);
-	/* Its own count is the last one, unless arrays exist: then the lease goes on. */
-	if (!left && s->buffer->arrays > 1)
-		pages_leave(s->buffer);
+	/* Its own count is the last one, unless arrays exist: then the lease goes on. A CLOSE may
+	 * be lost with the daemon, and readers would take the producer for dead. */
+	if (!left && (s->is_producer || s->buffer->arrays > 1))
+		tell_daemon(s->buffer);
 	buffer_put_and_close(s->buffer);
 	stream_free(s);
 	return NULL;

@@ -349,6 +349,27 @@ START_TEST(a_death_without_a_daemon_is_never_found)
 }
 END_TEST
 
+/* Nothing that it asked of the daemon before made it notice the restart. */
+START_TEST(an_end_after_a_restart_is_a_death)
+{
+	for (uint64_t i = 0; i < 2; i++) {
+		start(&producer, "producer", "slots=4", "delay=50", "keep=1", NULL);
+		start(&readers[0], "reader", "id=0", "follow=every", NULL);
+		await_frames(10);
+		supervisor_end(&k, i ? SIGKILL : SIGTERM);
+		if (i)
+			close_fd(&producer.to);
+		supervisor_start(&k);
+		role_finish(&producer);
+		client_await(board->ended + board->orphaned == i + 1);
+		ck_assert_uint_eq(board->orphaned, 0);
+		finish_readers(1);
+		ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+	}
+	expect_clean();
+}
+END_TEST
+
 /* ---- slow and bad readers ---- */
 
 START_TEST(a_reader_that_never_releases_is_not_named_or_not_dropped)
@@ -429,6 +450,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_producer_and_its_reader_die_together);
 	tcase_add_test(t, frames_stop_without_a_daemon);
 	tcase_add_test(t, a_death_without_a_daemon_is_never_found);
+	tcase_add_test(t, an_end_after_a_restart_is_a_death);
 	tcase_add_test(t, a_reader_that_never_releases_is_not_named_or_not_dropped);
 	tcase_add_test(t, a_reader_that_scribbles_hurts_others);
 	return suite_run("stream_processes", t, NULL);

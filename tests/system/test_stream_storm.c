@@ -167,6 +167,7 @@ static void end(void)
 
 	client_await(board->published > frames + 100);
 	role_finish(&producer);
+	client_await(board->ended + board->dropped >= READERS);
 	for (unsigned i = 0; i < READERS; i++) {
 		int status = 0;
 
