@@ -140,9 +140,8 @@ def test_a_client_that_has_gone_is_not_kept_waiting_for_blocks(source: FakeRelay
                 s.sendall(b"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nRange: bytes=8000000-9000000\r\n\r\n")
                 assert b"206 Partial" in s.recv(65536)
         until = time.monotonic() + TIMEOUT / 4
-        while metric(h, "connections") > 1 and time.monotonic() < until:
+        while (left := metric(h, "connections")) > 1 and time.monotonic() < until:
             time.sleep(0.1)
-        left = metric(h, "connections")
         go_on.set()
         assert left == 1
         await_line(h, 'pulled "m"')
