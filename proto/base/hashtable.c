@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A hash table with chains. It has twice the buckets when it would have more links than buckets,
- * and a quarter of them when only one bucket in eight would have a link.
+ * A hash table with chains, each in the order of insertion. It has twice the buckets when it would
+ * have more links than buckets, and a quarter of them when only one bucket in eight would have a
+ * link.
  */
 #include "proto/base/hashtable.h"
 
@@ -12,9 +13,22 @@
 
 #define BUCKETS_MIN 64u
 
+struct hashtable_bucket {
+	struct hashtable_link *first, **end; /* end: where the next link goes */
+};
+
+static struct hashtable_bucket *new_buckets(size_t n)
+{
+	struct hashtable_bucket *buckets = calloc(n, sizeof(*buckets));
+
+	for (size_t i = 0; buckets && i < n; i++)
+		buckets[i].end = &buckets[i].first;
+	return buckets;
+}
+
 int hashtable_init(struct hashtable *x)
 {
-	struct hashtable_link **buckets = calloc(BUCKETS_MIN, sizeof(*buckets));
+	struct hashtable_bucket *buckets = new_buckets(BUCKETS_MIN);
 
 	if (!buckets)
 		return -ENOMEM;
@@ -28,29 +42,28 @@ void hashtable_done(struct hashtable *x)
 	*x = (struct hashtable){ 0 };
 }
 
-static struct hashtable_link **bucket_of(const struct hashtable *x, uint64_t hash)
+static struct hashtable_bucket *bucket_of(const struct hashtable *x, uint64_t hash)
 {
 	return &x->buckets[hash & (x->n_buckets - 1)];
 }
 
-static void link_in(struct hashtable_link **bucket, struct hashtable_link *link)
+static void link_in(struct hashtable_bucket *bucket, struct hashtable_link *link)
 {
-	link->next = *bucket;
-	link->at = bucket;
-	if (link->next)
-		link->next->at = &link->next;
-	*bucket = link;
+	link->next = NULL;
+	link->at = bucket->end;
+	*bucket->end = link;
+	bucket->end = &link->next;
 }
 
 static void resize(struct hashtable *x, size_t n_buckets)
 {
 	struct hashtable fresh = { .n_buckets = n_buckets, .n = x->n };
 
-	fresh.buckets = calloc(n_buckets, sizeof(*fresh.buckets));
+	fresh.buckets = new_buckets(n_buckets);
 	if (!fresh.buckets)
 		return;
 	for (size_t i = 0; i < x->n_buckets; i++) {
-		for (struct hashtable_link *link = x->buckets[i], *next; link; link = next) {
+		for (struct hashtable_link *link = x->buckets[i].first, *next; link; link = next) {
 			next = link->next;
 			link_in(bucket_of(&fresh, link->hash), link);
 		}
@@ -75,6 +88,8 @@ void hashtable_drop(struct hashtable *x, struct hashtable_link *link)
 	*link->at = link->next;
 	if (link->next)
 		link->next->at = link->at;
+	else
+		bucket_of(x, link->hash)->end = link->at;
 	*link = (struct hashtable_link){ 0 };
 	x->n--;
 	if (x->n < x->n_buckets / 8 && x->n_buckets > BUCKETS_MIN)
@@ -90,7 +105,7 @@ static struct hashtable_link *with_hash(struct hashtable_link *link, uint64_t ha
 
 struct hashtable_link *hashtable_first(const struct hashtable *x, uint64_t hash)
 {
-	return with_hash(*bucket_of(x, hash), hash);
+	return with_hash(bucket_of(x, hash)->first, hash);
 }
 
 struct hashtable_link *hashtable_next(const struct hashtable_link *link)

@@ -16,7 +16,7 @@ struct hashtable_link {
 };
 
 struct hashtable {
-	struct hashtable_link **buckets; /* owned; n_buckets is a power of two */
+	struct hashtable_bucket *buckets; /* owned; n_buckets is a power of two */
 	size_t n_buckets, n;
 };
 
@@ -31,8 +31,8 @@ void hashtable_done(struct hashtable *x);
 void hashtable_insert(struct hashtable *x, struct hashtable_link *link, uint64_t hash);
 void hashtable_drop(struct hashtable *x, struct hashtable_link *link);
 
-/* The first link with that hash, and the next one after it; NULL when there are no more. Different
- * keys may share a hash: the caller compares. */
+/* The first link with that hash, and the next one after it, in the order of insertion; NULL when
+ * there are no more. Different keys may share a hash: the caller compares. */
 struct hashtable_link *hashtable_first(const struct hashtable *x, uint64_t hash);
 struct hashtable_link *hashtable_next(const struct hashtable_link *link);
 

@@ -72,7 +72,7 @@ END_TEST
 /* A table that is resized at each insert and drop would be slow. */
 START_TEST(a_table_resizes_again_and_again_around_one_size)
 {
-	struct hashtable_link **buckets;
+	const void *buckets;
 
 	insert_all();
 	buckets = table.buckets;
@@ -87,6 +87,32 @@ START_TEST(a_table_resizes_again_and_again_around_one_size)
 }
 END_TEST
 
+/* Whoever has waited for a name for the longest time comes first. */
+START_TEST(links_of_one_hash_lose_their_order)
+{
+	struct hashtable_link same[64] = { 0 };
+	const struct hashtable_link *it;
+	size_t i = 1;
+
+	ck_assert_int_eq(hashtable_init(&table), 0);
+	for (size_t k = 0; k < N; k++) {
+		if (k % (N / 64 + 1) == 0)
+			hashtable_insert(&table, &same[k / (N / 64 + 1)], 7);
+		hashtable_insert(&table, &items[k].link, hashtable_hash_u64(k));
+	}
+	hashtable_drop(&table, &same[0]);
+	hashtable_drop(&table, &same[63]);
+	hashtable_drop(&table, &same[62]);
+	hashtable_insert(&table, &same[62], 7);
+	for (size_t k = 0; k < N; k++)
+		hashtable_drop(&table, &items[k].link);
+	for (it = hashtable_first(&table, 7); it; it = hashtable_next(it))
+		ck_assert_ptr_eq(it, &same[i++]);
+	ck_assert_uint_eq(i, 63);
+	hashtable_done(&table);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("hashtable");
@@ -94,5 +120,6 @@ int main(void)
 	tcase_add_test(t, a_table_that_grows_or_shrinks_loses_a_link);
 	tcase_add_test(t, an_empty_table_keeps_the_buckets_of_a_full_one);
 	tcase_add_test(t, a_table_resizes_again_and_again_around_one_size);
+	tcase_add_test(t, links_of_one_hash_lose_their_order);
 	return suite_run("hashtable", t, NULL);
 }
