@@ -29,7 +29,7 @@ char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t n);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t n);
-int __wrap_asprintf(char **ret, const char *format, ...);
+int __wrap_asprintf(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 char *__wrap_strdup(const char *text)
 {
