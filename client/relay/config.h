@@ -69,7 +69,7 @@ struct config *config_ref(struct config *c);
 struct config *config_release(struct config *c);
 
 /* Whether a relay that was started with `started` can go on with `next`: -EINVAL, with the reason
- * in `out`, or 0. What is read at the start only, and is another now, is told. */
+ * in `out`, or 0. `out` also names the keys that have changed and need another start. */
 int config_check_reload(const struct config *started, const struct config *next, FILE *out);
 
 /* The one that requests are served by: a reference, from any thread. config_use() takes one. */

@@ -134,7 +134,7 @@ static bool describe(int fd, struct listen_place *ret)
 {
 	if (listen_describe(fd, ret))
 		return true;
-	fprintf(stderr, "gpushm-relay: a socket that systemd has passed is none of TCP\n");
+	fprintf(stderr, "gpushm-relay: systemd has passed a socket that is not a TCP socket\n");
 	return false;
 }
 

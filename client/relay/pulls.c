@@ -268,7 +268,7 @@ static bool is_woken(const struct pull *p)
 	return p->stop || p->renew;
 }
 
-/* A wait has no end, so what is wrong with the source is told meanwhile. */
+/* A wait may last for ever: this tells meanwhile what is wrong with the source. */
 static int watch_source(void *user, const struct gpushm_load_progress *progress)
 {
 	struct pull *p = user;

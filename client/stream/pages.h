@@ -22,12 +22,13 @@ int pages_map(struct gpushm_buffer *b, uint32_t page, struct order_page *ret,
 	      uint64_t *ret_generation);
 void pages_unmap(struct order_page *p);
 
-/* What never changes in a head, checked: for whoever uses these numbers later, since a process that
- * was its producer may have the page for writing still. 0 or -EPROTO with gpushm_error() set. */
+/* The numbers of a head that never change. Use these, and do not read the head again: a process
+ * that was its producer may still write it. */
 struct page_shape {
 	uint32_t slots, readers;
 	uint64_t slot_bytes, limit_ms;
 };
+/* Reads and checks them. 0 or -EPROTO with gpushm_error() set. */
 int pages_read_shape(const struct order_page *p, uint64_t buffer_bytes, struct page_shape *ret);
 
 /* DROP. */

@@ -100,17 +100,23 @@ def test_a_source_that_fails_for_long_is_asked_again_soon(source: FakeRelay) -> 
         await_line(h, 'pulled "m"')
 
 
-def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> None:
+def stop_in_the_middle(source: FakeRelay) -> tuple[threading.Event, threading.Event]:
+    """The source sends the header, and waits. The events: it waits; it goes on."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def stop_in_the_middle(handler: Handler, begin: int | None) -> bool:
+    def wait(handler: Handler, begin: int | None) -> bool:
         if begin:
             begun.set()
             go_on.wait(TIMEOUT)
         return False
 
     source.publish(Generation(16 << 20))
-    source.before = stop_in_the_middle
+    source.before = wait
+    return begun, go_on
+
+
+def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> None:
+    begun, go_on = stop_in_the_middle(source)
     with Here(f"[offer]\nhide=m\n[pull m]\nsource={source.url}\n") as h:
         assert begun.wait(TIMEOUT)
         offered, status = (
@@ -123,16 +129,7 @@ def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> 
 
 
 def test_a_client_that_has_gone_is_not_kept_waiting_for_blocks(source: FakeRelay) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def stop_in_the_middle(handler: Handler, begin: int | None) -> bool:
-        if begin:
-            begun.set()
-            go_on.wait(TIMEOUT)
-        return False
-
-    source.publish(Generation(16 << 20))
-    source.before = stop_in_the_middle
+    begun, go_on = stop_in_the_middle(source)
     with Here(f"[pull m]\nsource={source.url}\n") as h:
         assert begun.wait(TIMEOUT)
         for _ in range(5):
