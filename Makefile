@@ -373,10 +373,11 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIB) $(BUILD)/daemon.a
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(DAEMON_LIBS) $(CTL_LIBS) $(LOAD_LIBS)
 $(BUILD)/tests/unit/test_manifest: $(call objects,client/relay/range.c)
 $(BUILD)/tests/unit/test_mirrors: $(call objects,$(addprefix client/relay/,announcement.c mirrors.c transfers.c))
-# Calls from our archives go through tests/unit/memory_fixture.h.
+# Calls from our archives go through tests/unit/memory_fixture.h; not those of the gpushmd that one of them starts (private).
 MEMORY_TESTS := $(filter %_memory,$(UNIT_TESTS))
-$(MEMORY_TESTS): ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
-$(BUILD)/tests/unit/test_remote_memory: ALL_LDFLAGS += -Wl,--wrap=strdup,--wrap=strndup,--wrap=asprintf
+$(MEMORY_TESTS): private ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=reallocarray
+$(BUILD)/tests/unit/test_remote_memory: private ALL_LDFLAGS += -Wl,--wrap=strdup,--wrap=strndup,--wrap=asprintf
+$(BUILD)/tests/unit/test_remote_memory: | $(BUILD)/gpushmd
 $(BUILD)/tests/system/% $(BUILD)/tests/adversary/%: $(BUILD)/obj/tests/system/%.o
 
 $(SYSTEM_TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so $(BUILD)/libgpushm-load.so
@@ -515,7 +516,8 @@ bench-streams: $(if $(wildcard $(BUILD)/deps),,$(BUILD)/gpushmd $(STREAMS_BIN))
 	if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$(STREAMS)" ]; then \
 		$(STREAMS_BIN) --mps --json $(BENCH_OUT)/streams-mps.json || bad=1; fi; \
 	python3 tests/bench/markdown.py $(BENCH_OUT) >$(BENCH_OUT)/streams.md || bad=1; $(PLOT) || bad=1; exit $$bad
-# Likewise for models: a file of MODELS_GIB in MODELS_FOLDER, loaded, saved and verified, beside what people use today.
+# Likewise for models: a file of MODELS_GIB in MODELS_FOLDER, loaded, saved and verified, beside what people use today; then
+# an attach of a model of transformers, and what many arrays cost the daemon.
 MODELS_FOLDER ?= /dev/shm
 MODELS_GIB ?= 16
 MODELS_JSON = $(BENCH_OUT)/models.json
@@ -524,14 +526,18 @@ bench-models:
 	@bad=0; export $(GPU_PATH); \
 	$(BUILD)/tests/bench/models_load $(MODELS_FOLDER) --gib $(MODELS_GIB) --json $(MODELS_JSON) || bad=1; \
 	python3 tests/bench/models_peers.py $(MODELS_FOLDER)/gpushm-bench.safetensors --json $(MODELS_JSON) || bad=1; \
-	rm -f $(MODELS_FOLDER)/gpushm-bench.safetensors; exit $$bad
+	rm -f $(MODELS_FOLDER)/gpushm-bench.safetensors; \
+	export BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python:$$PYTHONPATH; \
+	python3 -B tests/bench/models_attach.py --json $(MODELS_JSON) || bad=1; \
+	python3 -B tests/bench/models_memory.py --json $(MODELS_JSON) || bad=1; \
+	$(PLOT) || bad=1; exit $$bad
 # Pulls and loads between namespaces of this machine, beside iperf3 and curl; then a fleet by simulation, with the rates
 # that were measured and with those of a network of 25 Gb/s. NODES= are the options of tests/bench/nodes/bench.py.
 NODES ?=
 FLEET = python3 -B tests/bench/nodes/fleet.py
 .PHONY: bench-nodes
 bench-nodes: $(if $(wildcard $(BUILD)/deps),,all)
-	@BUILD=$(BUILD) python3 -B tests/bench/nodes/bench.py --out $(BENCH_OUT) $(NODES)
+	@$(if $(wildcard $(BUILD)/deps),export $(GPU_PATH);) BUILD=$(BUILD) python3 -B tests/bench/nodes/bench.py --out $(BENCH_OUT) $(NODES)
 	@$(FLEET) --sizes 100 $(if $(wildcard $(BENCH_OUT)/nodes.json),--measured $(BENCH_OUT)/nodes.json)
 	@$(FLEET) --sizes 100,1000 --rules all
 	@$(FLEET) --sizes 8,100,1000,10000 --out $(BENCH_OUT)
@@ -786,7 +792,7 @@ check-packages: all
 #   make gpu-bundle BUILD=build-gpu        then, there, from the same tree:  make check-gpu BUILD=build-gpu
 # For its Python they need be of its version; libraries like CuPy and PyTorch are the machine's.
 GPU_PYTHON ?= 3.12
-GPU_WHEELS = pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn
+GPU_WHEELS = pytest pluggy iniconfig packaging pygments ml_dtypes gunicorn pyte wcwidth
 .PHONY: gpu-bundle check-gpu check-gpu-deaths check-gpu-python
 $(BUILD)/deps/python/ready:
 	@mkdir -p $(@D); python3 -m venv $(BUILD)/pip
@@ -795,7 +801,8 @@ $(BUILD)/deps/python/ready:
 	@rm -rf $(BUILD)/pip; touch $@
 gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) $(if $(and $(KERNEL),$(CUDART)),$(BUILD)/examples/graph_stage) python-core $(BUILD)/deps/python/ready
 	@mkdir -p $(BUILD)/deps
-	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(BUILD)/libgpushm-load.so $(GPU_TESTS) $(BUILD)/gpushm-bench | awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle)\.so/ { print $$3 }' | sort -u | \
+	ldd $(BUILD)/gpushmd $(BUILD)/gpushmctl $(wildcard $(BUILD)/gpushm-relay) $(BUILD)/libgpushm-load.so $(GPU_TESTS) $(BUILD)/gpushm-bench | \
+		awk '/lib(uv|protobuf-c|check|subunit|jansson|nettle|microhttpd)\.so/ { print $$3 }' | sort -u | \
 		xargs -I{} cp -L {} $(BUILD)/deps/
 	rm -rf $(BUILD)/obj $(BUILD)/tests/unit $(BUILD)/fakecuda
 	strip $(BUILD)/tests/*/test_* $(BUILD)/tests/gpushmd-* $(BUILD)/tests/bench/* $(BUILD)/gpushmd \
@@ -803,7 +810,7 @@ gpu-bundle: all $(SYSTEM_TESTS) $(GPU_TESTS) $(BENCH_BIN) $(if $(and $(KERNEL),$
 
 # Has no prerequisites: it runs what is there. Of the system tests those that mean something else on real memory.
 GPU_SYSTEM_TESTS = $(call pick,share containers restart reset names deaths copies dirty defer flush threads ctl_scripts ctl_streams layout load load_changes load_once,$(SYSTEM_TESTS))
-GPU_PATH = LD_LIBRARY_PATH=$(abspath $(BUILD))/deps:$$LD_LIBRARY_PATH
+GPU_PATH = LD_LIBRARY_PATH=$$(tests/gpu/lacking.sh $(BUILD)):$$LD_LIBRARY_PATH
 check-gpu:
 	@rm -f $(RESULTS)
 	V=1 $(GPU_PATH) $(RUN) gpu --under 'timeout 200' $(filter-out $(GPU_DEATHS),$(GPU_TESTS)) $(GPU_SYSTEM_TESTS) || true
@@ -859,46 +866,23 @@ $(BUILD)/prometheus/ready:
 	$(call SAY,GET)cd $(@D) && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb
 	@touch $@
 
-# Python packages for tests, in the build folder.
-.PHONY: venv
-venv: $(BUILD)/venv/ready
-$(BUILD)/venv/ready: tests/requirements.txt
-	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv
-	@python3 -m venv $(BUILD)/venv || { echo "venv: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
-	$(call SAY,PIP)$(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $< || { \
-		echo "venv: pip could not install $<: is there a network, or a PIP_INDEX_URL? Tests in Python need it." >&2; \
+# Python packages in the build folder: venv for tests, and for check-torch, for check-fleet (Ray and Dask), and for
+# tests/nodes/test_nixl_tcp.py: NVIDIA's NIXL, whose C library alone is used, without PyTorch, which the package wants.
+define VENV
+.PHONY: $(1)
+$(1): $$(BUILD)/$(1)/ready
+$$(BUILD)/$(1)/ready: tests/requirements$(1:venv%=%).txt
+	@mkdir -p $$(BUILD); rm -rf $$(@D)
+	@python3 -m venv $$(@D) || { echo "$(1): python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
+	$$(call SAY,PIP)$$(@D)/bin/pip install -q --disable-pip-version-check $(2) -r $$< || { \
+		echo "$(1): pip could not install $$<: is there a network, or a PIP_INDEX_URL? Tests in Python need it." >&2; \
 		exit 1; }
-	@touch $@
-
-# Python packages of check-torch.
-.PHONY: venv-torch
-venv-torch: $(BUILD)/venv-torch/ready
-$(BUILD)/venv-torch/ready: tests/requirements-torch.txt
-	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-torch
-	@python3 -m venv $(BUILD)/venv-torch || { echo "venv-torch: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
-	$(call SAY,PIP)$(BUILD)/venv-torch/bin/pip install -q --disable-pip-version-check -r $< || { \
-		echo "venv-torch: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
-	@touch $@
-
-# Ray and Dask, for check-fleet.
-.PHONY: venv-fleet
-venv-fleet: $(BUILD)/venv-fleet/ready
-$(BUILD)/venv-fleet/ready: tests/requirements-fleet.txt
-	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-fleet
-	@python3 -m venv $(BUILD)/venv-fleet || { echo "venv-fleet: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
-	$(call SAY,PIP)$(BUILD)/venv-fleet/bin/pip install -q --disable-pip-version-check -r $< || { \
-		echo "venv-fleet: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
-	@touch $@
-
-# NVIDIA's NIXL, for tests/nodes/test_nixl_tcp.py. Its C library alone is used: without PyTorch, which the package wants.
-.PHONY: venv-nixl
-venv-nixl: $(BUILD)/venv-nixl/ready
-$(BUILD)/venv-nixl/ready: tests/requirements-nixl.txt
-	@mkdir -p $(BUILD); rm -rf $(BUILD)/venv-nixl
-	@python3 -m venv $(BUILD)/venv-nixl || { echo "venv-nixl: python3 -m venv failed: apt-get install python3-venv" >&2; exit 1; }
-	$(call SAY,PIP)$(BUILD)/venv-nixl/bin/pip install -q --disable-pip-version-check --no-deps -r $< || { \
-		echo "venv-nixl: pip could not install $<: is there a network, or a PIP_INDEX_URL?" >&2; exit 1; }
-	@touch $@
+	@touch $$@
+endef
+$(eval $(call VENV,venv))
+$(eval $(call VENV,venv-torch))
+$(eval $(call VENV,venv-fleet))
+$(eval $(call VENV,venv-nixl,--no-deps))
 
 # The CUDA Toolkit's headers for a machine without the Toolkit. Nothing is linked with it: the driver is loaded at run time.
 CUDA_PACKAGE = nvidia-cuda-runtime==13.0.96

@@ -157,12 +157,12 @@ struct gpushm_options {
 	mode_t mode;	    /* create: 0 is 0600 */
 	gid_t gid;	    /* create: with GPUSHM_SET_GID in flags */
 	uint32_t flags;	    /* GPUSHM_TRANSIENT, ... */
-	int device; /* with GPUSHM_SET_DEVICE: map for the GPU with this CUDA ordinal, which must
-		       have peer access to the memory; GPUSHM_CURRENT_DEVICE: GPU 0 for a thread
-		       without a context, and no GPU for a host pool */
+	int device; /* with GPUSHM_SET_DEVICE: map for the GPU of this CUDA ordinal, with peer
+		       access; GPUSHM_CURRENT_DEVICE: GPU 0 without a context, none for the host */
 	const struct gpushm_attr *attrs; /* create: attributes, 4,096 bytes in all */
 	size_t n_attrs;
 	uint64_t wait_ms; /* create: how long to wait for space in a full pool or device */
+	uint64_t spin_us; /* streams: how long a wait spins; see gpushm_stream.h */
 };
 #define GPUSHM_TRANSIENT (1u << 0) /* create: unlink it when its last lease ends */
 #define GPUSHM_SET_GID (1u << 1)

@@ -32,6 +32,11 @@
  * Threads. One thread at a time may call begin() and publish() of a producer, or next() of a
  * reader. Any thread may release a frame.
  *
+ * Spinning. A wait looks all the time for 5 us, and then sleeps; waking takes 10 to 100 us more.
+ * With spin_us in struct gpushm_options, up to 1,000,000, it looks for as long as that, once for
+ * each frame or slot: less delay for more of a processor. If frames come at a steady pace, next()
+ * first sleeps until one is almost due. gpushm-streams(7) says how much to take.
+ *
  * Blocking. begin() asks the daemon, once, when a reader has joined since the last call; so a
  * thread that waits for a name needs another connection than a producer. Frames flow also while
  * there is no daemon; but no reader can join then, and what a reader that dies holds stays in the
@@ -92,9 +97,9 @@ struct gpushm_stream_spec {
 #define GPUSHM_KEEP_STREAM (1u << 2)
 
 /* Creates a stream and publishes its name. The memory comes from the pool in `options`, whose mode,
- * gid, attrs and wait_ms count, too; it must not be a mempool's, which has no read-only mapping.
- * With GPUSHM_ADOPT wait_ms is also how long to wait until a producer that still lives has died.
- * Asks the daemon several times.
+ * gid, attrs, wait_ms and spin_us count, too; it must not be a mempool's, which has no read-only
+ * mapping. With GPUSHM_ADOPT wait_ms is also how long to wait until a producer that still lives has
+ * died. Asks the daemon several times.
  *
  * Errors: those of gpushm_create(); -EEXIST also where GPUSHM_ADOPT finds another kind of buffer,
  * other arrays, or a stream that has ended; -EBUSY: GPUSHM_ADOPT, and the stream's producer lives
@@ -106,7 +111,8 @@ int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm
 /* Takes a slot to fill. If readers hold all slots, waits until one is free: at most timeout_ms, and
  * at most until the spec's limit_ms is over: then it drops the reader that is in the way, and goes
  * on. A slot that a reader's GPU is still to release is taken at once, and cuda_stream waits for
- * it. One frame at a time is being filled.
+ * it. One frame at a time is being filled. Asks the daemon only to drop a reader and when one has
+ * joined; while no daemon is there this waits for it for GPUSHM_RECONNECT_MS, whatever timeout_ms.
  *
  * Errors: -EAGAIN (timeout 0) and -ETIMEDOUT: no slot is free; gpushm_error() names the reader that
  * is in the way; -EALREADY: a frame is being filled; -EBADF: not the producer; -ENOTSUP (a CUDA
@@ -129,7 +135,8 @@ struct gpushm_frame *gpushm_frame_cancel(struct gpushm_frame *f);
 /* Joins a stream. timeout_ms: how long to wait until the name is published. max_held: how many
  * frames this reader may hold at a time; 0 is 1; less than the stream's slots. The memory is mapped
  * for reading. `every` begins with the first frame that is published after this call, `latest` with
- * the newest that there is. options: flags and device, as for gpushm_open(). Asks the daemon.
+ * the newest that there is. options: flags and device, as for gpushm_open(), and spin_us. Asks
+ * the daemon.
  *
  * Errors: those of gpushm_open(); -ENOTSUP: the buffer is no stream, or as for
  * gpushm_stream_create(); -EUSERS: the stream has as many readers as it may have; -EINVAL

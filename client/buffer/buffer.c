@@ -20,6 +20,7 @@
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -425,6 +426,8 @@ int gpushm_buffer_attr(const struct gpushm_buffer *b, const char *key, const voi
 
 #define STRUCT_SIZE_MAX 4096u /* a larger one is a mistake */
 
+#define SPIN_US_MAX 1000000u
+
 #define FLAGS_KNOWN                                                                    \
 	(GPUSHM_TRANSIENT | GPUSHM_SET_GID | GPUSHM_SET_DEVICE | GPUSHM_REFUSE_DIRTY | \
 	 GPUSHM_COPY_ON_WRITE)
@@ -441,6 +444,9 @@ static int check_options(const struct gpushm_options *o)
 	if (!(o->flags & GPUSHM_SET_DEVICE) && o->device != 0 && o->device != GPUSHM_OWN_DEVICE)
 		return error_set(EINVAL,
 				 "options: device is set, and GPUSHM_SET_DEVICE is not in flags");
+	if (o->spin_us > SPIN_US_MAX)
+		return error_set(EINVAL, "options: spin_us is %" PRIu64 "; at most %u is possible",
+				 o->spin_us, SPIN_US_MAX);
 	return 0;
 }
 

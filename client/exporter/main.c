@@ -6,13 +6,12 @@
 #include "client/exporter/server.h"
 #include "client/gpushm.h"
 #include "client/http/clients.h"
+#include "client/http/process.h"
 #include "client/metrics/snapshot.h"
 
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,32 +62,7 @@ static void read_options(int argc, char **argv, struct options *ret)
 		else
 			exit(2);
 	}
-	if (optind == argc)
-		return;
-	fprintf(stderr, "gpushm-exporter: unexpected word \"%s\"; --help lists the options\n",
-		argv[optind]);
-	exit(2);
-}
-
-/* Each client takes a descriptor. */
-static void raise_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* The threads inherit the blocked signals. */
-static void block_signals(sigset_t *ret)
-{
-	sigemptyset(ret);
-	sigaddset(ret, SIGTERM);
-	sigaddset(ret, SIGINT);
-	sigprocmask(SIG_BLOCK, ret, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	process_refuse_words("gpushm-exporter", argc, argv);
 }
 
 int main(int argc, char **argv)
@@ -102,8 +76,7 @@ int main(int argc, char **argv)
 	read_options(argc, argv, &o);
 	/* A daemon that restarts is down for this scrape, and up for the next one. */
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
-	raise_limit();
-	block_signals(&signals);
+	process_prepare(false, &signals);
 	socket = server_listen(o.listen);
 	if (socket < 0)
 		return 1;

@@ -322,6 +322,18 @@ static int read_header(struct load_file *f, struct header *ret)
 	return r;
 }
 
+static int read_headers(struct checkpoint *cp)
+{
+	int r = 0;
+
+	cp->headers = calloc(cp->files.n + 1, sizeof(*cp->headers));
+	if (!cp->headers)
+		return load_no_memory();
+	for (size_t i = 0; i < cp->files.n && r == 0; i++)
+		r = read_header(&cp->files.files[i], &cp->headers[i]);
+	return r;
+}
+
 static int open_all(struct checkpoint *cp, struct indexes *indexes, const char *const *sources,
 		    size_t n, const char *sha256)
 {
@@ -333,13 +345,8 @@ static int open_all(struct checkpoint *cp, struct indexes *indexes, const char *
 	for (size_t i = 0; r == 0 && i < cp->files.n; i++)
 		cp->files.files[i].stream |=
 			cp->files.files[i].remote && cp->files.files[i].has_sha256;
-	if (r < 0)
-		return r;
-	cp->headers = calloc(cp->files.n + 1, sizeof(*cp->headers));
-	if (!cp->headers)
-		return load_no_memory();
-	for (size_t i = 0; i < cp->files.n && r == 0; i++)
-		r = read_header(&cp->files.files[i], &cp->headers[i]);
+	if (r == 0)
+		r = read_headers(cp);
 	for (size_t i = 0; i < indexes->n && r == 0; i++)
 		r = index_check(&indexes->v[i], &cp->headers[indexes->v[i].first]);
 	return r;
@@ -354,6 +361,21 @@ int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
 	int r = n == 0 ? load_fail(EINVAL, "there is no source to load")
 		       : open_all(&cp, &indexes, sources, n, sha256);
 
+	if (r < 0)
+		checkpoint_close(&cp);
+	else
+		*ret = cp;
+	return r;
+}
+
+int checkpoint_open_file(const char *url, const struct gpushm_remote_options *remote,
+			 struct load_stop stop, struct checkpoint *ret)
+{
+	struct checkpoint cp = { .files = { .stop = stop, .options = remote } };
+	int r = add_file_url(&cp, url);
+
+	if (r == 0)
+		r = read_headers(&cp);
 	if (r < 0)
 		checkpoint_close(&cp);
 	else

@@ -20,6 +20,11 @@ int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
 		    const struct gpushm_remote_options *remote, struct load_stop stop,
 		    struct checkpoint *ret);
 
+/* The same of one file at a URL, whatever it is called: a buffer's name may end with
+ * ".index.json". */
+int checkpoint_open_file(const char *url, const struct gpushm_remote_options *remote,
+			 struct load_stop stop, struct checkpoint *ret);
+
 /* May be called on a zeroed checkpoint and twice. */
 void checkpoint_close(struct checkpoint *cp);
 

@@ -27,6 +27,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define THREADS_COLD 16u	 /* they wait for a disk most of the time */
 #define THREADS_REMOTE 12u	 /* and these for servers */
@@ -179,8 +181,9 @@ struct job {
 	size_t n_sources;
 	bool has_stream, has_remote;
 	unsigned threads;
-	char *host;	 /* the buffer's memory, if the processor writes it; else NULL */
-	int memory;	 /* the same as a file, to write to; -1: it can't be */
+	char *host;		 /* the buffer's memory, if the processor writes it; else NULL */
+	int memory;		 /* the same as a file, to write to; -1: it can't be */
+	pthread_mutex_t writing; /* held by the thread that does */
 	uint64_t device; /* its address for the GPU; 0: there is no buffer, or it is host memory */
 };
 
@@ -244,16 +247,16 @@ static int read_piece(struct worker *w, struct load_file *f, char *to, size_t n,
 /* ---- blocks ---- */
 
 /* Writes to the buffer's memory as a file. */
-static int write_memory(const struct worker *w, const char *from, uint64_t n, uint64_t offset)
+static int write_file(const struct job *job, const char *from, uint64_t n, uint64_t offset)
 {
 	for (uint64_t done = 0; done < n;) {
-		ssize_t r = pwrite(w->job->memory, from + done, n - done, (off_t)(offset + done));
+		ssize_t r = pwrite(job->memory, from + done, n - done, (off_t)(offset + done));
 
 		if (r < 0 && errno == EINTR)
 			continue;
 		/* RLIMIT_FSIZE counts for memory, too, unless it is stored to. */
 		if (r < 0 && errno == EFBIG) {
-			memcpy(w->job->host + offset + done, from + done, n - done);
+			memcpy(job->host + offset + done, from + done, n - done);
 			return 0;
 		}
 		if (r <= 0)
@@ -262,6 +265,35 @@ static int write_memory(const struct worker *w, const char *from, uint64_t n, ui
 		done += (uint64_t)r;
 	}
 	return 0;
+}
+
+/* Stores to the buffer's memory where it is mapped. False: it was not, since there are no pages for
+ * it; a store would end the process (SIGBUS). */
+static bool store(const struct job *job, const char *from, uint64_t n, uint64_t offset)
+{
+	uint64_t before = offset % (uint64_t)getpagesize();
+
+	if (madvise(job->host + offset - before, before + n, MADV_POPULATE_WRITE) < 0)
+		return false;
+	memcpy(job->host + offset, from, n);
+	return true;
+}
+
+/* A write is faster than a store, since the kernel clears no pages for it, but it lets one thread
+ * at a time write to a file. Meanwhile the others store. */
+static int write_memory(const struct worker *w, const char *from, uint64_t n, uint64_t offset)
+{
+	struct job *job = w->job;
+	int r;
+
+	if (pthread_mutex_trylock(&job->writing) != 0) {
+		if (store(job, from, n, offset))
+			return 0;
+		pthread_mutex_lock(&job->writing);
+	}
+	r = write_file(job, from, n, offset);
+	pthread_mutex_unlock(&job->writing);
+	return r;
 }
 
 /* Reads through the page cache, or from a server, into `to`; or with `memory`, in pieces through
@@ -585,6 +617,7 @@ static int job_open(struct job *job, struct engine *e, struct load_files *files,
 	int r;
 
 	*job = (struct job){ .e = e, .files = files, .memory = -1 };
+	pthread_mutex_init(&job->writing, NULL);
 	r = blocks_init(&job->blocks, plan);
 	if (r == 0)
 		r = digest_init(&job->digest, job->blocks.n);
@@ -606,6 +639,7 @@ static void job_close(struct job *job)
 	free(job->sources);
 	digest_clear(&job->digest);
 	blocks_clear(&job->blocks);
+	pthread_mutex_destroy(&job->writing);
 }
 
 static int job_run(struct job *job, struct engine_result *ret)

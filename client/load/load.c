@@ -478,16 +478,23 @@ static int prepare_pulled(struct loading *l)
 			    &l->attrs, &l->n_attrs);
 }
 
+static int open_sources(struct loading *l, const char *const *sources, size_t n)
+{
+	const struct load_stop stop = { l->load.progress ? is_stopped : NULL, l };
+	int r;
+
+	if (!l->pulled)
+		return checkpoint_open(sources, n, l->load.sha256, l->load.remote, stop, &l->cp);
+	r = checkpoint_open_file(l->pulled->url, l->load.remote, stop, &l->cp);
+	return r < 0 ? r : pulled_check(l->pulled, &l->cp);
+}
+
 static int run(struct loading *l, const char *const *sources, size_t n)
 {
 	int r = begin_engine(l);
 
 	if (r == 0)
-		r = checkpoint_open(sources, n, l->load.sha256, l->load.remote,
-				    (struct load_stop){ l->load.progress ? is_stopped : NULL, l },
-				    &l->cp);
-	if (r == 0 && l->pulled)
-		r = pulled_check(l->pulled, &l->cp);
+		r = open_sources(l, sources, n);
 	if (r == 0)
 		r = model_build(&l->cp, &l->load, &l->m);
 	if (r == 0 && l->pulled)

@@ -12,7 +12,8 @@ struct pulled;
  * gpushm_error() set. */
 int load_read_options(const struct gpushm_load_options *from, struct gpushm_load_options *ret);
 
-/* gpushm_load(), or a part of gpushm_pull(): pulled is what is known of the one source; NULL. */
+/* gpushm_load(), with `pulled` NULL; or a part of gpushm_pull(), without sources: the file is that
+ * of `pulled`. */
 int load_run(struct gpushm *c, const char *const *sources, size_t n, const char *name,
 	     const struct gpushm_options *options, const struct gpushm_load_options *load,
 	     struct pulled *pulled, struct gpushm_buffer **ret);

@@ -19,6 +19,9 @@ struct pull_observer {
 	/* The buffer is published, or about to be discarded: nobody may touch it on return. A pull
 	 * may begin again after that, with another manifest. */
 	void (*ended)(void *user, int result);
+	/* What the source says in Via, when it has said that it has a buffer or that it has none:
+	 * the relays that it comes through; "": none. */
+	void (*via)(void *user, const char *via);
 	void *user;
 	/* Where this machine offers the buffer, for the machines that ask the same source: the
 	 * value of the header Gpushm-Relay of each request for the manifest and the file, as

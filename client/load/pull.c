@@ -177,6 +177,13 @@ static bool is_stopped(const void *of)
 	return p->load.progress(p->load.user, &none) != 0;
 }
 
+/* r: of the request. */
+static void tell_via(const struct pull_observer *o, int r, const struct remote_reply *reply)
+{
+	if (o && o->via && (r == 0 || r == -ENOENT))
+		o->via(o->user, reply->via);
+}
+
 static int get_manifest(const struct pull *p, struct manifest *ret)
 {
 	const struct remote_request q = {
@@ -190,6 +197,7 @@ static int get_manifest(const struct pull *p, struct manifest *ret)
 	struct remote_reply reply = { 0 };
 	int r = remote_request(&q, &reply);
 
+	tell_via(p->observer, r, &reply);
 	if (r == 0)
 		r = manifest_parse(p->place.manifest, reply.body, reply.n_body, ret);
 	remote_reply_clear(&reply);
@@ -198,7 +206,6 @@ static int get_manifest(const struct pull *p, struct manifest *ret)
 
 static int pull_once(const struct pull *p, struct gpushm_buffer **ret)
 {
-	const char *const source = p->place.url;
 	struct manifest m = { 0 };
 	struct pulled pulled = { .m = &m,
 				 .observer = p->observer,
@@ -208,7 +215,7 @@ static int pull_once(const struct pull *p, struct gpushm_buffer **ret)
 	int r = get_manifest(p, &m);
 
 	if (r == 0)
-		r = load_run(p->c, &source, 1, p->name, p->options, &p->load, &pulled, ret);
+		r = load_run(p->c, NULL, 0, p->name, p->options, &p->load, &pulled, ret);
 	manifest_clear(&m);
 	return r;
 }
@@ -284,6 +291,7 @@ struct wait {
 	uint64_t deadline; /* clock_deadline() */
 	gpushm_load_progress_fn *progress;
 	void *user;
+	const struct pull_observer *observer;
 	bool is_away;			 /* the relay does not reply: */
 	struct gpushm_private_error why; /* what was wrong then */
 	char *etag;			 /* owned: of the manifest that was seen last */
@@ -352,6 +360,7 @@ static int ask(struct wait *w, bool *ret_waited)
 	bool first = !w->etag;
 	int r = remote_request(&q, &reply);
 
+	tell_via(w->observer, r, &reply);
 	if (r == 0)
 		r = read_news(w, &reply);
 	remote_reply_clear(&reply);
@@ -401,13 +410,15 @@ static int wait_for_news(struct wait *w)
 	return load_fail(ETIMEDOUT, "\"%s\" has no other contents yet", w->source);
 }
 
-int gpushm_pull_wait(const char *source, const char *content,
-		     const struct gpushm_remote_options *remote, uint64_t timeout_ms,
-		     gpushm_load_progress_fn *progress, void *user)
+int pull_wait(const char *source, const char *content, const struct gpushm_remote_options *remote,
+	      uint64_t timeout_ms, gpushm_load_progress_fn *progress, void *user,
+	      const struct pull_observer *observer)
 {
-	struct wait w = {
-		.source = source, .content = content, .progress = progress, .user = user
-	};
+	struct wait w = { .source = source,
+			  .content = content,
+			  .progress = progress,
+			  .user = user,
+			  .observer = observer };
 	int r;
 
 	read_remote(remote, &w.remote);
@@ -426,4 +437,11 @@ int gpushm_pull_wait(const char *source, const char *content,
 	place_clear(&w.place);
 	free(w.etag);
 	return r;
+}
+
+int gpushm_pull_wait(const char *source, const char *content,
+		     const struct gpushm_remote_options *remote, uint64_t timeout_ms,
+		     gpushm_load_progress_fn *progress, void *user)
+{
+	return pull_wait(source, content, remote, timeout_ms, progress, user, NULL);
 }

@@ -11,6 +11,11 @@ int pull_run(struct gpushm *c, const char *source, const char *name,
 	     const struct gpushm_options *options, const struct gpushm_load_options *load,
 	     const struct pull_observer *observer, struct gpushm_buffer **ret);
 
+/* gpushm_pull_wait(); of the observer only via() is called. */
+int pull_wait(const char *source, const char *content, const struct gpushm_remote_options *remote,
+	      uint64_t timeout_ms, gpushm_load_progress_fn *progress, void *user,
+	      const struct pull_observer *observer);
+
 /* Says to the source where this machine offers the file of that ETag, which it has or is getting:
  * the value of Gpushm-Relay. Errors as for remote_request(). */
 int pull_announce(const char *source, const char *etag, const char *relay,

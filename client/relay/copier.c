@@ -84,7 +84,7 @@ static void drop(struct device *d, struct slots *s)
 	free(s);
 }
 
-/* Finds a piece of another device that nobody reads now. NULL: there is none. */
+/* Takes pinned memory of another device that no reply uses now. NULL: there is none. */
 static struct slots *take_other(struct device **ret_of)
 {
 	for (struct device *d = devices; d < devices + DEVICES; d++)

@@ -4,6 +4,8 @@
  */
 #include "client/relay/exchange.h"
 
+#include "client/relay/allow.h"
+#include "client/relay/route.h"
 #include "proto/base/own.h"
 
 #include <stdarg.h>
@@ -39,6 +41,16 @@ uint64_t exchange_count(unsigned status)
 	return status < STATUS_MAX ? replies[status] : 0;
 }
 
+/* Who may not read a buffer does not learn where it comes from. */
+static void add_via(const struct exchange *x, struct MHD_Response *r)
+{
+	char via[HEAD_VIA_MAX];
+
+	route_get(x->name, via);
+	if (via[0] && config_offers(x->config, x->name) && allow_read(x->config, x->peer, x->name))
+		MHD_add_response_header(r, MHD_HTTP_HEADER_VIA, via);
+}
+
 enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct MHD_Response *r)
 {
 	enum MHD_Result sent;
@@ -46,6 +58,7 @@ enum MHD_Result exchange_send(const struct exchange *x, unsigned status, struct 
 	if (!r)
 		return MHD_NO;
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+	add_via(x, r);
 	sent = MHD_queue_response(x->http, status, r);
 	if (sent == MHD_YES && status < STATUS_MAX)
 		replies[status]++;

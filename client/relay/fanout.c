@@ -204,6 +204,18 @@ static unsigned begin(const struct exchange *x, const struct offer_facts *facts,
 	return transfers_begin(x->fanout->transfers, x->peer->address, facts->etag, max);
 }
 
+void fanout_cut(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
+		uint64_t begin_at, uint64_t *n)
+{
+	struct announcement says;
+
+	if (facts->complete || begin_at >= facts->header || begin_at + *n <= facts->header)
+		return;
+	if (!offer_has(o, facts->header) &&
+	    !may_wait(x->fanout, facts->name, read_announcement(x, &says)))
+		*n = facts->header - begin_at;
+}
+
 bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
 		  uint64_t begin_at, uint64_t n, struct fanout_pass *ret,
 		  enum MHD_Result *ret_reply)
@@ -211,15 +223,18 @@ bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_
 	struct fanout *f = x->fanout;
 	struct announcement says;
 	const struct announcement *asks = read_announcement(x, &says);
-	bool is_free = begin_at + n <= FREE_BYTES || begin_at + n <= facts->header;
+	uint64_t data = begin_at < facts->header ? facts->header : begin_at;
+	bool is_header = begin_at + n <= facts->header;
+	bool is_free = is_header || begin_at + n <= FREE_BYTES, is_served;
 
 	*ret = (struct fanout_pass){ .may_wait =
 					     facts->complete || may_wait(f, facts->name, asks) };
+	is_served = is_header || ret->may_wait || offer_has(o, data);
 	if (asks && !is_free)
 		mirrors_note(f->mirrors, facts->etag, asks);
-	if (x->head || is_free)
+	if (x->head || (is_free && is_served))
 		return true;
-	if (ret->may_wait || offer_has(o, begin_at))
+	if (is_served)
 		ret->requests = begin(x, facts, asks);
 	if (ret->requests == 0) {
 		*ret_reply = reply_busy(x, facts, asks);

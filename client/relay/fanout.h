@@ -26,6 +26,11 @@ struct fanout_pass {
 	bool may_wait;	   /* for blocks that are not here yet */
 };
 
+/* Cuts a range behind the file's header if what follows is not here yet, and is not waited for: a
+ * reply may have fewer bytes than were asked for (RFC 9110, 15.3.7). */
+void fanout_cut(const struct exchange *x, struct offer *o, const struct offer_facts *facts,
+		uint64_t begin, uint64_t *n);
+
 /* Bytes of an offer, whose facts are known. False: the reply says that this relay is busy, and
  * where else the file is; *ret_reply is its result. */
 bool fanout_enter(const struct exchange *x, struct offer *o, const struct offer_facts *facts,

@@ -161,6 +161,8 @@ static enum MHD_Result send_part(const struct exchange *x, struct offer *o,
 	struct fanout_pass pass;
 	enum MHD_Result busy;
 
+	if (status == MHD_HTTP_PARTIAL_CONTENT)
+		fanout_cut(x, o, f, begin, &n);
 	if (!fanout_enter(x, o, f, begin, n, &pass, &busy))
 		return busy;
 	r = make_body(x, o, f, begin, n, &pass);

@@ -5,6 +5,7 @@
  */
 #include "client/http/clients.h"
 #include "client/http/listen.h"
+#include "client/http/process.h"
 #include "client/relay/copier.h"
 #include "client/relay/nixl.h"
 #include "client/relay/pulls.h"
@@ -13,10 +14,8 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,33 +62,7 @@ static void read_options(int argc, char **argv, struct options *ret)
 		else
 			exit(2);
 	}
-	if (optind == argc)
-		return;
-	fprintf(stderr, "gpushm-relay: unexpected word \"%s\"; --help lists the options\n",
-		argv[optind]);
-	exit(2);
-}
-
-/* Each client takes a descriptor, and so does each buffer. */
-static void raise_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* The threads inherit the blocked signals. */
-static void block_signals(sigset_t *ret)
-{
-	sigemptyset(ret);
-	sigaddset(ret, SIGTERM);
-	sigaddset(ret, SIGINT);
-	sigaddset(ret, SIGHUP);
-	sigprocmask(SIG_BLOCK, ret, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	process_refuse_words("gpushm-relay", argc, argv);
 }
 
 /* What this process has. Lives until its end. */
@@ -226,8 +199,7 @@ int main(int argc, char **argv)
 		return r < 0;
 	/* A daemon that restarts is waited for elsewhere. */
 	setenv("GPUSHM_RECONNECT_MS", "1000", 0);
-	raise_limit();
-	block_signals(&signals);
+	process_prepare(true, &signals);
 	if (start(&relay) < 0)
 		return 1;
 	listen_notify("READY=1");

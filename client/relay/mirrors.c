@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define MIRRORS_MAX 4096u
+#define OF_ONE_ADDRESS_MAX (MIRRORS_MAX / 16)
 #define REMEMBERED_NS (120 * 1000000000ull)
 #define BY_AGE (MIRRORS_NAMED / 2)
 #define ETAG_MAX 64u
@@ -83,6 +84,22 @@ static void forget_old(struct mirrors *m, uint64_t now)
 	}
 }
 
+/* So that nobody fills the list alone. */
+static void forget_one_of(struct mirrors *m, const char *address)
+{
+	struct mirror *mirror, *oldest = NULL;
+	size_t n = 0;
+
+	list_foreach (mirror, &m->list, link) {
+		if (strcmp(mirror->says.address, address) != 0)
+			continue;
+		n++;
+		oldest = oldest ? oldest : mirror;
+	}
+	if (n >= OF_ONE_ADDRESS_MAX)
+		forget(m, oldest);
+}
+
 /* A URL means one file at a time, so another ETag replaces the one before. */
 static struct mirror *find(struct mirrors *m, const char *url)
 {
@@ -124,6 +141,7 @@ void mirrors_note(struct mirrors *m, const char *etag, const struct announcement
 	if (mirror) {
 		list_drop(&mirror->link);
 	} else {
+		forget_one_of(m, a->address);
 		forget_old(m, now);
 		mirror = calloc(1, sizeof(*mirror));
 		m->n += mirror != NULL;

@@ -11,6 +11,7 @@
 
 #include "client/gpushm_private.h"
 #include "client/load/pull.h"
+#include "client/relay/route.h"
 #include "proto/base/clock.h"
 #include "proto/base/list.h"
 #include "proto/base/own.h"
@@ -54,6 +55,7 @@ struct pull {
 	uint64_t retry_ms;
 	bool is_there; /* the source has just said that it has it */
 	bool is_away;  /* while it waits: the source does not reply */
+	bool circles;  /* the source gets it from this relay */
 };
 
 struct pulls {
@@ -167,6 +169,20 @@ static void on_ended(void *user, int result)
 	p->offer = NULL;
 }
 
+static void on_via(void *user, const char *via)
+{
+	struct pull *p = user;
+	bool circles = route_hear(p->name, via);
+
+	if (circles && !p->circles)
+		fprintf(stderr,
+			"gpushm-relay: [pull %s]: a circle: %s itself gets it from this relay, "
+			"directly or through others; two buffers of that name would be exchanged "
+			"again and again\n",
+			p->name, p->section->source);
+	p->circles = circles;
+}
+
 /* ---- one pull ---- */
 
 static void keep_content(struct pull *p, struct gpushm_buffer *b)
@@ -224,6 +240,7 @@ static int pull_now(struct pull *p, struct gpushm *c)
 	const struct pull_observer observer = { .begun = on_begun,
 						.block = on_block,
 						.ended = on_ended,
+						.via = on_via,
 						.user = p,
 						.relay = p->announcement[0] ? p->announcement
 									    : NULL };
@@ -290,9 +307,9 @@ static int watch_source(void *user, const struct gpushm_load_progress *progress)
 static int await_news(struct pull *p)
 {
 	const struct gpushm_remote_options remote = remote_of(p->config);
-
-	int r = gpushm_pull_wait(p->section->source, p->content[0] ? p->content : NULL, &remote,
-				 GPUSHM_WAIT_FOREVER, watch_source, p);
+	const struct pull_observer observer = { .via = on_via, .user = p };
+	int r = pull_wait(p->section->source, p->content[0] ? p->content : NULL, &remote,
+			  GPUSHM_WAIT_FOREVER, watch_source, p, &observer);
 
 	if (p->is_away)
 		counts.away--;
@@ -358,8 +375,13 @@ static void sleep_before_retry(struct pull *p, enum pulls_cause cause)
 /* A pull, and the wait for a reason to pull again. */
 static void work(struct pull *p)
 {
-	int r = pull_once(p);
+	int r;
 
+	if (p->section->follow)
+		route_begin(p->name);
+	else
+		route_end(p->name);
+	r = pull_once(p);
 	count(p, r);
 	if (r == 0) {
 		p->retry_ms = RETRY_MIN_MS;
@@ -412,6 +434,8 @@ static bool has_same_files(const struct config *a, const struct config *b)
 /* Under the lock. It has no thread. */
 static void free_pull(struct pull *p)
 {
+	if (p->name)
+		route_end(p->name);
 	list_drop(&p->link);
 	config_release(p->config);
 	free(p->name);
@@ -426,7 +450,7 @@ static void take_section(struct pull *p)
 	if (!p->section || !is_same(p->section, section)) {
 		p->content[0] = p->complaint[0] = '\0';
 		p->retry_ms = RETRY_MIN_MS;
-		p->is_there = p->done = false;
+		p->is_there = p->done = p->circles = false;
 	}
 	config_release(p->config);
 	p->config = config_ref(p->of->config);

@@ -131,6 +131,20 @@ static void read_last_modified(struct head *h, struct text t)
 	h->last_modified[n] = '\0';
 }
 
+/* Those of several lines are one list (RFC 9110, 5.3). It goes into replies of a relay. */
+static void read_via(struct head *h, struct text t)
+{
+	size_t n = (size_t)(t.end - t.at), before = strlen(h->via);
+
+	for (size_t i = 0; i < n; i++)
+		if (t.at[i] < ' ' || t.at[i] > '~')
+			return;
+	if (before + n + sizeof(", ") > sizeof(h->via))
+		h->via[0] = '\0';
+	else
+		sprintf(h->via + before, "%s%.*s", before > 0 ? ", " : "", (int)n, t.at);
+}
+
 static void read_encoding(struct head *h, struct text t)
 {
 	if (!is_at_end(&t) && !take_word(&t, "identity"))
@@ -298,6 +312,8 @@ static int read_field(struct head *h, struct text line, time_t now)
 		read_type(h, value);
 	else if (IS("retry-after"))
 		read_retry_after(h, value, now);
+	else if (IS("via"))
+		read_via(h, value);
 	else if (IS("link"))
 		return read_links(h, value);
 #undef IS

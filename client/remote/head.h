@@ -13,6 +13,8 @@
 #define HEAD_UNKNOWN UINT64_MAX
 #define HEAD_LINKS_MAX 16u
 
+#define HEAD_VIA_MAX 1024u
+
 struct head {
 	unsigned status; /* 0: no status line has come */
 	bool complete;	 /* its empty line has come */
@@ -23,6 +25,7 @@ struct head {
 	uint64_t length;	/* Content-Length; HEAD_UNKNOWN */
 	char etag[256];		/* with its quotes, and W/ if it is weak; "" */
 	char last_modified[40]; /* "" */
+	char via[HEAD_VIA_MAX]; /* of all lines; "": none, or they are too long */
 	bool encoded;		/* the body is compressed, or in several parts */
 	bool has_retry_after;
 	uint64_t retry_after_ms;

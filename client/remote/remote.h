@@ -23,6 +23,7 @@
 #pragma once
 
 #include "client/gpushm_load.h"
+#include "client/remote/head.h"
 #include "client/remote/stop.h"
 #include "client/remote/url.h"
 
@@ -140,8 +141,9 @@ struct remote_reply {
 	unsigned status; /* 200, 304, ... */
 	char *body;	 /* owned; with a NUL behind n_body bytes */
 	size_t n_body;
-	char *etag; /* owned; NULL: none */
-	char *url;  /* owned: where redirects have led to */
+	char *etag;		/* owned; NULL: none */
+	char *url;		/* owned: where redirects have led to */
+	char via[HEAD_VIA_MAX]; /* of statuses from 400 on, too; "": none */
 };
 
 /* One request, asked again as a range is. Statuses from 400 on are errors as for remote_open(); the

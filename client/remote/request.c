@@ -75,6 +75,7 @@ static int attempt(struct fetch *f, struct remote *r, const struct ask *a,
 		error = read_body(f, q, ret, t);
 	if (error < 0)
 		remote_reply_clear(ret);
+	memcpy(ret->via, f->head.via, sizeof(ret->via));
 	fetch_end(f);
 	return error;
 }

@@ -218,6 +218,8 @@ int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm
 	if (r < 0)
 		return r;
 	r = create_or_adopt(c, name, &wanted, &o, &l, ret);
+	if (r == 0)
+		stream_set_spin(*ret, o.spin_us);
 	layout_done(&l);
 	return r;
 }

@@ -52,6 +52,10 @@ static int take(struct gpushm_stream *s, struct reader_frame *ret)
 
 	if (wakes)
 		wait_wake(&me->reader.page->released_count);
+	if (r == 0 && s->spin_ns > WAIT_SPIN_NS)
+		pace_note(&me->pace, ret->seq, ret->time_ns, s->spin_ns);
+	if (r == 0)
+		me->spin_begun = 0;
 	if (r != -EOWNERDEAD)
 		return r;
 	if (me->told_orphaned == producers)
@@ -88,23 +92,59 @@ static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_
 	return r < 0 && r != -EAGAIN ? r : -EAGAIN;
 }
 
+static int sleep_until(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)
+{
+	uint64_t outage = 0;
+	int r = -EAGAIN;
+
+	while (r == -EAGAIN)
+		r = sleep_once(s, ret, deadline, &outage);
+	wake_up(s);
+	return r;
+}
+
+/* Many calls may wait for one frame: they spin once. */
+static int spin(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)
+{
+	uint64_t now = clock_monotonic_ns();
+	struct wait_spin spin;
+	int r = -EAGAIN;
+
+	if (s->follower.spin_begun == 0)
+		s->follower.spin_begun = now;
+	spin = (struct wait_spin){ stream_spin_end(s, s->follower.spin_begun, now, deadline), 0 };
+	while (r == -EAGAIN && wait_spin(&spin))
+		r = take(s, ret);
+	return r;
+}
+
+/* Sleeps while no frame is due. -EAGAIN: it is time to spin. */
+static int sleep_before_due(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)
+{
+	uint64_t wake = pace_wake(&s->follower.pace, clock_monotonic_ns(), s->spin_ns);
+	int r;
+
+	if (wake == 0)
+		return -EAGAIN;
+	r = sleep_until(s, ret, wake < deadline ? wake : deadline);
+	if (r != -ETIMEDOUT || wake >= deadline)
+		return r;
+	pace_woke(&s->follower.pace, wake, clock_monotonic_ns(), s->spin_ns);
+	return -EAGAIN;
+}
+
 static int take_patiently(struct gpushm_stream *s, struct reader_frame *ret, uint64_t timeout_ms)
 {
-	struct wait_spin spin = { 0 };
-	uint64_t deadline, outage = 0;
+	uint64_t deadline;
 	int r = take(s, ret);
 
 	if (r != -EAGAIN || timeout_ms == 0)
 		return r;
 	deadline = clock_deadline(timeout_ms);
-	while (r == -EAGAIN && wait_spin(&spin))
-		r = take(s, ret);
-	if (r != -EAGAIN)
-		return r;
-	while (r == -EAGAIN)
-		r = sleep_once(s, ret, deadline, &outage);
-	wake_up(s);
-	return r;
+	r = sleep_before_due(s, ret, deadline);
+	if (r == -EAGAIN)
+		r = spin(s, ret, deadline);
+	return r == -EAGAIN ? sleep_until(s, ret, deadline) : r;
 }
 
 /* -EAGAIN and -ETIMEDOUT without a text. */
@@ -132,29 +172,27 @@ static int no_frame(int r)
 static int await_ready(const struct gpushm_stream *s, const struct reader_frame *f,
 		       uint64_t deadline)
 {
-	uint64_t begun, now, outage = 0;
+	uint64_t now, longest = s->spin_ns > SPIN_READY_NS ? s->spin_ns : SPIN_READY_NS;
 	struct wait_step step = { 0 };
+	struct wait_spin spin = { 0 };
+	uint64_t outage = 0;
 	int r = 0;
 
 	if (reader_is_ready(&s->follower.reader, f))
 		return 0;
-	begun = now = clock_monotonic_ns();
+	now = clock_monotonic_ns();
+	spin.until = now + longest < deadline ? now + longest : deadline;
+	while (!reader_is_ready(&s->follower.reader, f) && wait_spin(&spin))
+		;
 	while (r == 0 && !reader_is_ready(&s->follower.reader, f)) {
-		struct wait_spin spin = { 0 };
 		struct timespec t = { 0 };
 
-		if (now >= deadline)
+		if (clock_monotonic_ns() >= deadline)
 			return -EAGAIN;
-		if (now - begun < SPIN_READY_NS) {
-			while (wait_spin(&spin) && !reader_is_ready(&s->follower.reader, f))
-				;
-		} else {
-			t.tv_nsec = (long)wait_next_step(&step);
-			nanosleep(&t, NULL);
-			if (t.tv_nsec >= (long)WAIT_LOOK_NS)
-				r = wait_check_daemon(s->buffer, &outage);
-		}
-		now = clock_monotonic_ns();
+		t.tv_nsec = (long)wait_next_step(&step);
+		nanosleep(&t, NULL);
+		if (t.tv_nsec >= (long)WAIT_LOOK_NS)
+			r = wait_check_daemon(s->buffer, &outage);
 	}
 	return r;
 }

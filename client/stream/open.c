@@ -39,14 +39,17 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
 		       uint32_t max_held, uint64_t timeout_ms, const struct gpushm_options *options,
 		       struct gpushm_stream **ret)
 {
+	struct gpushm_options o = { 0 };
 	struct gpushm_buffer *b;
 	struct gpushm_stream *s;
 	int r = connection_check(c);
 
+	if (r == 0)
+		r = buffer_options(options, &o);
 	if (r == 0 && follow != GPUSHM_EVERY && follow != GPUSHM_LATEST && follow != GPUSHM_SHARE)
 		r = error_set(EINVAL, "a reader follows a stream as GPUSHM_EVERY, GPUSHM_LATEST or "
 				      "GPUSHM_SHARE");
-	if (r == 0 && options && options->flags & GPUSHM_COPY_ON_WRITE)
+	if (r == 0 && o.flags & GPUSHM_COPY_ON_WRITE)
 		r = error_set(EINVAL, "options: GPUSHM_COPY_ON_WRITE is for gpushm_open()");
 	if (r == 0 && !c->knows_streams)
 		r = error_set(ENOSYS, "gpushmd is too old for streams: upgrade it, and run "
@@ -65,6 +68,7 @@ int gpushm_stream_open(struct gpushm *c, const char *name, enum gpushm_follow fo
 		r = start_follower(s, follow, max_held ? max_held : 1);
 	if (r < 0)
 		return stream_give_up(s, r);
+	stream_set_spin(s, o.spin_us);
 	*ret = s;
 	return 0;
 }

@@ -205,10 +205,19 @@ static void note_blocker(struct gpushm_stream *s, const struct writer_blocker *b
 	p->blamed_generation = b->generation;
 }
 
+static uint64_t limit_end(const struct gpushm_stream *s)
+{
+	uint64_t ns;
+
+	if (__builtin_mul_overflow(s->limit_ms, 1000000u, &ns) ||
+	    __builtin_add_overflow(ns, s->producer.blamed_since, &ns))
+		return UINT64_MAX;
+	return ns;
+}
+
 static bool is_over_limit(const struct gpushm_stream *s, uint64_t now)
 {
-	return s->limit_ms < UINT64_MAX / 1000000u && now >= s->producer.drop_after &&
-	       now - s->producer.blamed_since >= s->limit_ms * 1000000u;
+	return now >= s->producer.drop_after && now >= limit_end(s);
 }
 
 /* Ends the membership of the reader that is in the way. False: nobody was dropped. */
@@ -275,13 +284,12 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* What a GPU releases wakes nobody: a host that waits for it looks at intervals. */
 static uint64_t nap(const struct gpushm_stream *s, struct patience *w, uint64_t now)
 {
-	uint64_t ns = least(WAIT_NAP_NS, w->deadline - now);
-	uint64_t blamed = now - s->producer.blamed_since;
+	uint64_t ns = least(WAIT_NAP_NS, w->deadline - now), limit = limit_end(s);
 
 	if (s->on_gpu && !w->gpu)
 		ns = least(ns, wait_next_step(&w->step));
-	if (s->limit_ms < UINT64_MAX / 1000000u && blamed < s->limit_ms * 1000000u)
-		ns = least(ns, s->limit_ms * 1000000u - blamed);
+	if (now < limit)
+		ns = least(ns, limit - now);
 	return ns;
 }
 
@@ -307,13 +315,25 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 	return r < 0 ? r : -EAGAIN;
 }
 
-static int wait_for_slot(struct gpushm_stream *s, struct patience *w)
+/* Not beyond the time at which a reader is dropped. Many calls may wait for one slot: they spin
+ * once. */
+static int spin(struct gpushm_stream *s, struct patience *w)
 {
-	struct wait_spin spin = { 0 };
+	const struct producer *p = &s->producer;
+	struct wait_spin spin = { stream_spin_end(s, p->stalled_since, clock_monotonic_ns(),
+						  least(w->deadline, limit_end(s))),
+				  0 };
 	int r = -EAGAIN;
 
-	while (r == -EAGAIN && w->timeout_ms > 0 && wait_spin(&spin))
+	while (r == -EAGAIN && wait_spin(&spin))
 		r = take(s, w->gpu, &w->blocker);
+	return r;
+}
+
+static int wait_for_slot(struct gpushm_stream *s, struct patience *w)
+{
+	int r = w->timeout_ms > 0 ? spin(s, w) : -EAGAIN;
+
 	if (r == -EAGAIN)
 		notify_clear(s, s->on_gpu && !w->gpu);
 	while (r == -EAGAIN)

@@ -6,6 +6,7 @@
 
 #include "client/base/error.h"
 #include "client/stream/pages.h"
+#include "client/stream/wait.h"
 #include "proto/base/own.h"
 #include "proto/stream_atomic.h"
 
@@ -31,6 +32,16 @@ int stream_register(struct gpushm_stream *s, struct order_page *p)
 	r = order_register(p, s->device);
 	pthread_mutex_unlock(&s->lock);
 	return r;
+}
+
+uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t now,
+			 uint64_t deadline)
+{
+	uint64_t least = now + (s->spin_ns < WAIT_SPIN_NS ? s->spin_ns : WAIT_SPIN_NS);
+	uint64_t end = begun + s->spin_ns;
+
+	end = end > least ? end : least;
+	return end < deadline ? end : deadline;
 }
 
 /* ---- arrays ---- */
@@ -87,10 +98,17 @@ struct gpushm_stream *stream_new(struct gpushm_buffer *b)
 	buffer_get(b);
 	s->on_gpu = b->pool->map.kind != GPUSHM_HOST;
 	s->device = b->device;
+	s->spin_ns = WAIT_SPIN_NS;
 	pthread_mutex_init(&s->lock, NULL);
 	list_init(&s->frames);
 	list_init(&s->spare);
 	return s;
+}
+
+void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us)
+{
+	if (spin_us > 0)
+		s->spin_ns = spin_us * 1000;
 }
 
 int stream_check_pool(const struct gpushm_buffer *b)

@@ -9,6 +9,7 @@
 #include "client/buffer/buffer.h"
 #include "client/gpushm_stream.h"
 #include "client/map/order.h"
+#include "client/stream/pace.h"
 #include "client/stream/reader.h"
 #include "client/stream/writer.h"
 #include "proto/base/list.h"
@@ -61,6 +62,8 @@ struct follower {
 	/* A frame that was taken for the host, whose producer's GPU had not finished it. */
 	struct gpushm_frame *pending;
 	uint32_t told_orphaned; /* -EOWNERDEAD was returned for so many producers; 0: never */
+	struct pace pace;	/* if it spins for longer than by default */
+	uint64_t spin_begun;	/* CLOCK_MONOTONIC in ns, for the next frame; 0: not yet */
 };
 
 struct gpushm_stream {
@@ -71,6 +74,7 @@ struct gpushm_stream {
 	int device;  /* whose streams wait and write; -1 */
 	uint32_t slots, readers; /* these and the next two: as checked once */
 	uint64_t slot_bytes, limit_ms;
+	uint64_t spin_ns;	      /* a wait looks all the time for so long, and then sleeps */
 	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
 	size_t n_arrays;
 	/* Owned; by slot: the CUDA stream that this process queued the slot's last word on
@@ -108,6 +112,13 @@ static inline struct stream_head *stream_head(const struct gpushm_stream *s)
 
 /* Counts itself on b. NULL: no memory. */
 struct gpushm_stream *stream_new(struct gpushm_buffer *b);
+
+/* As options' spin_us says. */
+void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us);
+/* When to stop spinning for what is waited for since `begun`: not before the default time from now
+ * on is over, and not after the deadline. */
+uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t now,
+			 uint64_t deadline);
 
 /* The steps of making one. 0 or -errno with gpushm_error() set. */
 int stream_check_pool(const struct gpushm_buffer *b);

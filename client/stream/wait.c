@@ -31,7 +31,6 @@ struct waiter {
 #endif
 
 #define FALLBACK_NS 2000000ull
-#define SPIN_NS 5000ull
 #define CLOCK_LOOKS 8
 #define STEP_FIRST_NS 20000ull
 #define STEP_MAX_NS WAIT_LOOK_NS
@@ -108,8 +107,6 @@ bool wait_spin(struct wait_spin *spin)
 	relax();
 	if (spin->looks++ % CLOCK_LOOKS != 0)
 		return true;
-	if (!spin->until)
-		spin->until = clock_monotonic_ns() + SPIN_NS;
 	return clock_monotonic_ns() < spin->until;
 }
 

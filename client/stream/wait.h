@@ -32,11 +32,12 @@ struct wait_step {
 };
 uint64_t wait_next_step(struct wait_step *step);
 
-/* Spins for some microseconds before a sleep: false: it is time to sleep. */
+/* Spins before a sleep. False: that time of CLOCK_MONOTONIC has come. */
 struct wait_spin {
 	uint64_t until;
 	unsigned looks;
 };
+#define WAIT_SPIN_NS 5000ull /* by default */
 bool wait_spin(struct wait_spin *spin);
 
 /* A sleeper calls it after naps of WAIT_LOOK_NS at least: if no daemon can wake it, because the

@@ -69,9 +69,9 @@ static double print_row(const char *id, const char *text, double *us, unsigned n
 	fflush(stdout);
 	if (json)
 		fprintf(json,
-			"{\"row\": \"%s\", \"bytes\": %llu, \"best_gbs\": %.3f, \"median_gbs\": "
-			"%.3f, \"floor_gbs\": %.3f}\n",
-			id, (unsigned long long)bytes, best, median, floor);
+			"{\"row\": \"%s\", \"what\": \"%s\", \"bytes\": %llu, \"best_gbs\": %.3f, "
+			"\"median_gbs\": %.3f, \"floor_gbs\": %.3f}\n",
+			id, text, (unsigned long long)bytes, best, median, floor);
 	return best;
 }
 

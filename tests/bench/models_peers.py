@@ -122,6 +122,7 @@ def measure(way, path, rounds):
     )
     return {
         "row": f"peer_{way}",
+        "what": way,
         "bytes": size,
         "best_gbs": size / min(calls) / 1e9,
         "process_gbs": size / process / 1e9,

@@ -6,7 +6,7 @@
 From bench.json in FOLDER: latency.svg, each operation beside its floor, and scaling.svg, an attach with ever more
 buffers and clients. From peers.json: peers.svg, gpushm beside the ways in use today. From streams.json and
 streams-mps.json: streams.svg, frames by gpushm's streams and by other ways. From fleet.json: fleet.svg, simulated
-fleets that pull a model. A missing file is left out.
+fleets that pull a model. From models.json: models.svg, models loaded and attached. A missing file is left out.
 """
 import json
 import os
@@ -173,6 +173,39 @@ def draw_fleet(plt, runs):
     return figure
 
 
+def draw_rates(axes, rows):
+    """A panel: GB/s of loading, saving and verifying a file."""
+    for y, row in enumerate(rows):
+        axes.barh(y, row["best_gbs"], color=OTHERS if row["row"].startswith(("floor_", "peer_")) else OURS)
+        axes.annotate(f"{row['best_gbs']:.1f}", (row["best_gbs"], y), (3, 0), textcoords="offset points", va="center", fontsize=7)
+    axes.set_title(f"GB/s of a file of {rows[0]['bytes'] / 2**30:.3g} GiB; grey: copies alone, and others", fontsize=8, loc="left")
+
+
+def draw_attach(axes, rows):
+    """A panel: CPU time until a process has a model of transformers."""
+    for y, row in enumerate(rows):
+        axes.barh(y, row["cpu_ms"], color=OURS if "gpushm" in row["what"] else OTHERS)
+        axes.annotate(f"{row['cpu_ms']:.1f}", (row["cpu_ms"], y), (3, 0), textcoords="offset points", va="center", fontsize=7)
+    axes.set_title(f"ms of CPU time for a model of {rows[0]['tensors']} tensors, {rows[0]['where']}", fontsize=8, loc="left")
+
+
+def draw_models(plt, rows):
+    panels = [(draw_rates, [r for r in rows if "best_gbs" in r and r["row"] != "save_bus"]),
+              (draw_attach, [r for r in rows if "cpu_ms" in r])]
+    panels = [(draw, chosen) for draw, chosen in panels if chosen]
+    if not panels:
+        return None
+    sizes = [len(chosen) for _, chosen in panels]
+    figure, grid = plt.subplots(len(panels), figsize=(9, 0.8 * len(panels) + 0.2 * sum(sizes)), squeeze=False,
+                                layout="constrained", height_ratios=sizes)
+    for axes, (draw, chosen) in zip(grid[:, 0], panels):
+        draw(axes, chosen)
+        axes.set_yticks(range(len(chosen)), [row["what"] for row in chosen], fontsize=7)
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+    return figure
+
+
 def add_mps(run, folder):
     """The rows of the run under MPS, beside those of the other."""
     path = os.path.join(folder, "streams-mps.json")
@@ -203,13 +236,13 @@ def main():
     import matplotlib.pyplot as plt
 
     plots = {"bench": {"latency": draw_latency, "scaling": draw_scaling}, "peers": {"peers": draw_peers},
-             "streams": {"streams": draw_streams}, "fleet": {"fleet": draw_fleet}}
+             "streams": {"streams": draw_streams}, "fleet": {"fleet": draw_fleet}, "models": {"models": draw_models}}
     for name, draws in plots.items():
         data = os.path.join(sys.argv[1], f"{name}.json")
         if not os.path.exists(data):
             continue
         with open(data) as f:
-            measured = json.load(f)
+            measured = [json.loads(line) for line in f] if name == "models" else json.load(f)
         if name == "streams":
             add_mps(measured, sys.argv[1])
         for picture, draw in draws.items():

@@ -104,6 +104,8 @@ bool streamer_is_right(struct gpushm_frame *f)
 	return n == sizeof(meta) && meta == seq;
 }
 
+uint64_t streamer_spin_us;
+
 int streamer_create(struct gpushm *conn, const char *name, struct gpushm_stream_spec *spec,
 		    struct gpushm_stream **ret)
 {
@@ -113,7 +115,8 @@ int streamer_create(struct gpushm *conn, const char *name, struct gpushm_stream_
 	return gpushm_stream_create(conn, name, spec,
 				    &(struct gpushm_options){ .struct_size =
 								      sizeof(struct gpushm_options),
-							      .pool = "host" },
+							      .pool = "host",
+							      .spin_us = streamer_spin_us },
 				    ret);
 }
 
@@ -211,7 +214,10 @@ int streamer_producer(char **args)
 	struct streamer_board *board = streamer_board_open(args[2]);
 	struct gpushm_stream *s = NULL;
 	struct gpushm *conn = NULL;
-	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host", .wait_ms = 10000 };
+	struct gpushm_options o = { .struct_size = sizeof(o),
+				    .pool = "host",
+				    .wait_ms = 10000,
+				    .spin_us = number_of(args, "spin", 0) };
 	int r;
 
 	spec.flags = (number_of(args, "adopt", 0) ? GPUSHM_ADOPT : 0) |
@@ -346,13 +352,15 @@ int streamer_reader(char **args)
 			     .every = follow == GPUSHM_EVERY,
 			     .shares = follow == GPUSHM_SHARE,
 			     .scribbles = number_of(args, "scribble", 0) };
+	const struct gpushm_options o = { .struct_size = sizeof(o),
+					  .spin_us = number_of(args, "spin", 0) };
 	struct gpushm *conn = NULL;
 	int r;
 
 	if (!g.board || gpushm_connect(args[0], &conn) < 0)
 		return failed("connect");
 	r = gpushm_stream_open(conn, args[1], follow, (uint32_t)number_of(args, "held", 1),
-			       number_of(args, "patience", 10000), NULL, &g.stream);
+			       number_of(args, "patience", 10000), &o, &g.stream);
 	if (r < 0) {
 		g.board->refused++;
 		gpushm_disconnect(conn);

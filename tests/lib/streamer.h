@@ -43,7 +43,9 @@ void streamer_board_free(struct streamer_board *b, const char *path);
 extern const struct gpushm_array_spec streamer_arrays[];
 #define STREAMER_ARRAYS 2
 
-/* A stream of that shape; other members of *spec are the caller's. */
+/* A stream of that shape; other members of *spec are the caller's, and streamer_spin_us is the
+ * options'. */
+extern uint64_t streamer_spin_us;
 int streamer_create(struct gpushm *conn, const char *name, struct gpushm_stream_spec *spec,
 		    struct gpushm_stream **ret);
 
@@ -57,10 +59,10 @@ bool streamer_is_right(struct gpushm_frame *f);
  *	producer: slots=, readers=, limit= (ms), adopt=1, keep_queue=1, once=1 (at most once),
  *		before= (readers that must have joined before the first frame), count= (frames;
  *		0: until it is killed or its input ends), delay= (us between frames), begun=1
- *		(prints "begun" after a begin() that follows frame `count`, and stops)
+ *		(prints "begun" after a begin() that follows frame `count`, and stops), spin= (us)
  *	reader: id=, follow= (every, latest, share), held=, hold= (us), count=, stop= (after so many
  *		frames it holds the last one until its input ends), patience= (ms to wait for a
- *		name), scribble=1 (writes rubbish to its page after each frame)
+ *		name), scribble=1 (writes rubbish to its page after each frame), spin= (us)
  *
  * A producer prints "ready" when the stream exists, a reader when it has joined. */
 int streamer_producer(char **args);

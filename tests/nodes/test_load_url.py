@@ -594,14 +594,20 @@ def test_errors_name_the_url_and_what_to_do(here: Machine, web: Any) -> None:
     assert here.run("load", "http://127.0.0.1/a", "http://127.0.0.1/b")[0] == 2
 
 
-def test_an_interrupted_load_ends_at_once(here: Machine, web: Any, data: bytes) -> None:
+def stalling(web: Any, data: bytes) -> tuple[Web, threading.Semaphore]:
+    """A server that stops in the middle of each range but the first one, and what is released then."""
+
     def fault(request: Request) -> None:
         if request.seen.first:
             request.stall = MIB
             waiting.release()
 
     waiting = threading.Semaphore(0)
-    w = web(files={NAME: File(data)}, faults=[fault])
+    return web(files={NAME: File(data)}, faults=[fault]), waiting
+
+
+def test_an_interrupted_load_ends_at_once(here: Machine, web: Any, data: bytes) -> None:
+    w, waiting = stalling(web, data)
     with here.start("load", w.url + NAME, "m") as child:
         assert waiting.acquire(timeout=60)
         child.send_signal(signal.SIGINT)
@@ -611,13 +617,7 @@ def test_an_interrupted_load_ends_at_once(here: Machine, web: Any, data: bytes) 
 
 
 def test_a_program_that_is_started_meanwhile_gets_no_connection(here: Machine, web: Any, data: bytes) -> None:
-    def fault(request: Request) -> None:
-        if request.seen.first:
-            request.stall = MIB
-            waiting.release()
-
-    waiting = threading.Semaphore(0)
-    w = web(files={NAME: File(data)}, faults=[fault])
+    w, waiting = stalling(web, data)
     with here.start("load", "--threads=1", w.url + NAME, "m") as child:
         assert waiting.acquire(timeout=60)
         process = Path(f"/proc/{child.pid}")

@@ -21,11 +21,16 @@ pytestmark = [
 ]
 
 
+def gpus() -> int:
+    """How many this machine has."""
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
 @pytest.fixture(autouse=True)
 def tcp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two namespaces of one machine UCX would take shared memory."""
+    """Between two namespaces of one machine UCX would take shared memory. NIXL refuses a GPU without cuda_copy."""
     monkeypatch.setenv("GPUSHM_NIXL", str(VENV))
-    monkeypatch.setenv("UCX_TLS", "tcp")
+    monkeypatch.setenv("UCX_TLS", "tcp,cuda_copy" if gpus() else "tcp")
 
 
 def content(node: Node) -> str:
@@ -83,11 +88,6 @@ def test_an_interrupt_hangs(serving: tuple[Node, Relay, Node]) -> None:
     _, errors = puller.communicate(timeout=TIMEOUT)
     assert puller.returncode in (-signal.SIGINT, 130), errors
     assert json.loads(other.ctl("ls", "--json").stdout) == []
-
-
-def gpus() -> int:
-    """How many this machine has."""
-    return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
 @pytest.mark.skipif(gpus() == 0, reason="no GPU")

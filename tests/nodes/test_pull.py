@@ -88,6 +88,12 @@ def test_a_name_with_strange_characters_is_encoded(here: Here, relay: FakeRelay)
     assert here.ctl("ls", "--names-only").stdout.splitlines() == ["a/b c%ä+"]
 
 
+def test_a_buffer_that_is_called_like_an_index_is_taken_for_one(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
+    relay.publish(Generation(1000, name="m.safetensors.index.json"))
+    here.ctl("pull", "-q", relay.url)
+    assert here.data_of("m.safetensors.index.json", tmp_path) == relay.generation.data  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [

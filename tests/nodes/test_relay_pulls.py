@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -115,6 +116,27 @@ def stop_in_the_middle(source: FakeRelay) -> tuple[threading.Event, threading.Ev
     return begun, go_on
 
 
+def test_a_reply_breaks_off_behind_the_header(source: FakeRelay) -> None:
+    """One that does not wait for blocks that are not here gets what is here, or is sent away."""
+    begun, go_on = stop_in_the_middle(source)
+    with Here(f"[pull m]\nsource={source.url}\n", first="advertise=http://127.0.0.1:1\n") as h:
+        assert begun.wait(TIMEOUT)
+        assert source.generation is not None
+        header, size = len(source.generation.header), len(source.generation.file)
+        earlier = {"Gpushm-Relay": "http://127.0.0.1:2/v1/buffers/m; since=1"}
+        part = h.ask("/v1/buffers/m", earlier | {"Range": "bytes=0-65535"})
+        assert part.status == 206
+        assert part.headers["Content-Range"] == f"bytes 0-{header - 1}/{size}"
+        assert part.body == source.generation.header
+        for asked in ({"Range": f"bytes={header}-65535"}, {}):
+            away = h.ask("/v1/buffers/m", earlier | asked)
+            assert away.status == 503
+            assert away.headers["Retry-After"] == "1"
+        go_on.set()
+        await_line(h, 'pulled "m"')
+        assert h.ask("/v1/buffers/m", earlier).body == source.generation.file
+
+
 def test_what_is_hidden_is_not_offered_while_it_is_pulled(source: FakeRelay) -> None:
     begun, go_on = stop_in_the_middle(source)
     with Here(f"[offer]\nhide=m\n[pull m]\nsource={source.url}\n") as h:
@@ -153,3 +175,57 @@ def test_an_address_is_the_same_at_a_socket_of_all_addresses(tmp_path: Path) -> 
         h.port = int(await_line(h, r"serves http://\[::\]").rpartition(":")[2].rstrip("/\n"))
         assert h.ask("/v1/buffers/m", {"Gpushm-Relay": own, "Range": "bytes=500000-600000"}).status == 206
         assert h.ask("/v1/manifests/m").json["mirrors"] == [own]
+
+
+# ---- circles ----
+
+CIRCLE = r"\[pull m\]: .* gets it from this relay"
+
+
+def await_via(h: Here, n: int) -> list[str]:
+    """The relays that a reply about m says that it has come through, when it says so many."""
+    until = time.monotonic() + TIMEOUT
+    while len(found := re.findall(r"1\.1 (gpushm-\w+)", h.ask("/v1/manifests/m").headers.get("Via", ""))) != n:
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+    return found
+
+
+def test_a_source_that_has_other_sources_is_a_circle(source: FakeRelay) -> None:
+    """Only if this relay is among them. Those behind it are said on."""
+    said = ""
+
+    def refuse(handler: Handler, _: int | None) -> bool:
+        handler.refuse(404, "not here yet", **({"Via": said} if said else {}))
+        return True
+
+    source.before = refuse
+    with Here(f"[pull m]\nsource={source.url}\nfollow=yes\n") as h:
+        own = await_via(h, 1)[0]
+        said = "1.1 gpushm-a, HTTP/1.1 proxy, 1.1 gpushm-b"
+        assert await_via(h, 3) == ["gpushm-a", "gpushm-b", own]
+        assert not re.search(CIRCLE, "".join(h.lines))
+        said = f"1.1 gpushm-a, 1.1 {own}, 1.1 gpushm-b"
+        assert await_via(h, 2) == ["gpushm-b", own]
+        await_line(h, CIRCLE)
+        # It is too long to be one.
+        said = "1.1 gpushm-a, " * 200
+        await_via(h, 1)
+
+
+def test_three_relays_follow_each_other_in_silence(tmp_path: Path) -> None:
+    write_model(tmp_path / "f", 1 << 20)
+    with Here() as first, Here() as second, Here() as third:
+
+        def follow(h: Here, source: Here) -> None:
+            pull = f"[pull m]\nsource=http://127.0.0.1:{source.port}/v1/buffers/m\nfollow=yes\n"
+            h.config.write_text(f"[relay]\nlisten=127.0.0.1:0\n{pull}")
+            h.process.send_signal(signal.SIGHUP)
+
+        # A reply that says nothing new is not given for long: each must know its source when the next one asks.
+        for n, (h, source) in enumerate([(second, third), (first, second), (third, first)], 1):
+            follow(h, source)
+            await_via(h, n)
+        assert not re.search(CIRCLE, "".join(first.lines + second.lines))
+        first.load(tmp_path / "f", "m")
+        await_line(second, CIRCLE)

@@ -7,10 +7,11 @@
 #   upgrade.sh BUILD
 set -u
 
-skip() {
-	echo "skipped: $*"
-	exit 0
-}
+cd "$(dirname "$0")/../.." 2>/dev/null || true
+# shellcheck source=tests/system/booted.sh
+. "$([ "$1" = --inside ] && echo /test || echo tests/system)/booted.sh"
+shown=MainPID
+units=(gpushmd)
 
 # repack VERSION: another version of gpushmd, whose program has another version of the same length in it.
 repack() {
@@ -22,63 +23,17 @@ repack() {
 }
 
 outside() {
-	[ "$(id -u)" = 0 ] || skip "systemd can be booted by root only"
-	for program in /lib/systemd/systemd systemctl systemd-sysusers unshare nsenter pgrep dpkg-deb; do
-		command -v $program >/dev/null || skip "there is no $program"
-	done
-	stage=$(mktemp -d)
-	trap 'rm -rf "$stage"' EXIT
-	# A folder of the stage becomes one of the root, with its mode.
-	chmod 755 "$stage"
-	mkdir -p "$stage/test/1"
-	cp "$0" tests/data/w1.npy "$stage/test"
+	boot_needs dpkg-deb
+	new_stage
+	mkdir "$stage/test/1"
 	cp "$1"/deb/{gpushmd,gpushm-tools,libgpushm0,libgpushm-load0}_*.deb "$stage/test/1" || exit 1
 	version=$("$1/gpushmd" --version | cut -d ' ' -f 2)
 	for number in a b c; do repack $number || exit 1; done
 	echo "$version" >"$stage/test/version"
-	tests/system/systemd_boot.sh "$stage" "/test/$(basename "$0")" --inside >"$stage/.out" &
-	child=$!
-	trap 'kill $child; wait $child; exit 1' INT TERM HUP
-	wait $child
-	status=$?
-	[ $status -ne 125 ] || skip "$(tr '\n' ' ' <"$stage/.out")"
-	cat "$stage/.out"
-	exit $status
+	boot
 }
 
 # ---- inside ----
-
-checks=0
-failures=0
-
-check() {
-	checks=$((checks + 1))
-	if ! "${@:2}" >/test/out 2>&1; then
-		failures=$((failures + 1))
-		echo "failed: $1"
-		cat /test/out
-		systemctl show gpushmd -p ActiveState,SubState,Result,NRestarts,MainPID
-		journalctl -q --no-pager -n 10 -u gpushmd
-	fi
-}
-
-# True before ten seconds are over.
-soon() {
-	local deadline=$((SECONDS + 10))
-	until "$@"; do
-		[ $SECONDS -lt $deadline ] || return 1
-		sleep 0.05
-	done
-}
-
-shows() {
-	local is
-	is=$(systemctl show gpushmd -p "$1" --value)
-	[ "$is" = "$2" ] || {
-		echo "$1 is $is, not $2"
-		return 1
-	}
-}
 
 unpack() {
 	dpkg -i "$@" </dev/null
@@ -165,11 +120,9 @@ inside() {
 	check "purge" dpkg --purge gpushmd libgpushm-load0 libgpushm0
 	check "nothing is left" nothing_is_left
 	check "but the user" getent passwd gpushm
-	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
-	[ $failures -eq 0 ]
+	report
 }
 
-cd "$(dirname "$0")/../.." 2>/dev/null || true
 case $1 in
 --inside) inside ;;
 *) outside "$1" ;;

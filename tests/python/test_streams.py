@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -729,6 +730,9 @@ def test_a_wrong_argument_passes(s: gpushm.Stream, pool: str) -> None:
         {"limit": 0},
         {"limit": -1},
         {"delivery": "sometimes"},
+        {"spin": -1},
+        {"spin": 1.1},
+        {"spin": float("nan")},
     ):
         with pytest.raises(ValueError):
             make("t", ARRAYS, pool=pool, **words)
@@ -736,11 +740,13 @@ def test_a_wrong_argument_passes(s: gpushm.Stream, pool: str) -> None:
         make("t", {}, pool=pool)
     with pytest.raises(TypeError):
         make("t", {"x": 3.5j + 1, 4: 5}, pool=pool)
-    for words in ({"how": "some"}, {"max_held": 0}, {"max_held": 4}, {"timeout": -1}):
+    for words in ({"how": "some"}, {"max_held": 0}, {"max_held": 4}, {"timeout": -1}, {"spin": 2}):
         with pytest.raises(ValueError):
             follow("s", **words)
     with pytest.raises(TypeError, match="stream is"):
         follow("s", stream="x")
+    with pytest.raises(TypeError):
+        follow("s", spin=None)
     with pytest.raises(gpushm.NotFound):
         follow("t", timeout=0)
     with pytest.raises(gpushm.Timeout):
@@ -792,7 +798,13 @@ def test_the_list_lacks_what_is_known(s: gpushm.Stream, pool: str) -> None:
 def test_two_threads_take_from_one_reader(s: gpushm.Stream) -> None:
     with gpushm.follow("s", "every") as reader:
         found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.append(reader.next(timeout=30).seq))
+
+        def wait() -> None:
+            while not found:
+                with suppress(gpushm.InUse):
+                    found.append(reader.next(timeout=30).seq)
+
+        thread = threading.Thread(target=wait)
         thread.start()
         with pytest.raises(gpushm.InUse):
             while True:
@@ -825,10 +837,50 @@ def test_a_frame_cant_be_released_by_another_thread(s: gpushm.Stream) -> None:
         assert sorted(done) == list(range(1, 30)) and reader.stats().held == 0
 
 
-def test_ctrl_c_does_not_end_a_wait(s: gpushm.Stream) -> None:
+def test_a_spin_stops_other_threads(host_pool: str) -> None:
+    with (
+        gpushm.stream("s", ARRAYS, slots=2, pool=host_pool, spin=1) as s,
+        gpushm.follow("s", "every", spin=1) as reader,
+    ):
+        for i in range(3):
+            thread = threading.Timer(0.03, fill, (s, i))
+            thread.start()
+            f = reader.next(timeout=10)
+            assert value(f) == i
+            f.release()
+            thread.join()
+        fill(s, 3, 4)
+        f = reader.next(timeout=10).keep()
+        thread = threading.Timer(0.03, f.release)
+        thread.start()
+        fill(s, 5)
+        thread.join()
+        s.close()
+        assert [value(f) for f in reader] == [4, 5]
+
+
+def test_a_paced_reader_misses_a_frame(host_pool: str) -> None:
+    with gpushm.stream("s", ARRAYS, slots=64, pool=host_pool) as s, gpushm.follow("s", "every", spin=1e-3) as reader:
+
+        def produce() -> None:
+            for i in range(50):
+                time.sleep(4e-3)
+                fill(s, i)
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        for i in range(50):
+            assert value(reader.next(timeout=10)) == i
+        thread.join()
+        with pytest.raises(gpushm.Timeout):
+            reader.next(timeout=0.01)
+
+
+@pytest.mark.parametrize("spin", [0, 1])
+def test_ctrl_c_does_not_end_a_wait(s: gpushm.Stream, spin: float) -> None:
     # A shell's background job begins with the signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with gpushm.follow("s", "every") as reader:
+    with gpushm.follow("s", "every", spin=spin) as reader:
         for wait in (reader.next, lambda: next(reader), lambda: gpushm.follow("never")):
             timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
             timer.start()

@@ -22,9 +22,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pyte
-
 from daemon import BUILD, Daemon
+
+pyte = pytest.importorskip("pyte")
 
 CTL = str(BUILD / "gpushmctl")
 DEADLINE = 60.0  # to fail rather than to hang, never to be right

@@ -32,9 +32,10 @@ static inline void create(uint32_t slots)
 
 static inline struct gpushm_stream *follow(enum gpushm_follow how, uint32_t max_held)
 {
+	const struct gpushm_options o = { .struct_size = sizeof(o), .spin_us = streamer_spin_us };
 	struct gpushm_stream *s = NULL;
 
-	ck_assert_msg(gpushm_stream_open(c, "s", how, max_held, 0, NULL, &s) == 0, "%s",
+	ck_assert_msg(gpushm_stream_open(c, "s", how, max_held, 0, &o, &s) == 0, "%s",
 		      gpushm_error());
 	return s;
 }

@@ -7,70 +7,24 @@
 #   systemd.sh BUILD
 set -u
 
-skip() {
-	echo "skipped: $*"
-	exit 0
-}
+cd "$(dirname "$0")/../.." 2>/dev/null || true
+# shellcheck source=tests/system/booted.sh
+. "$([ "$1" = --inside ] && echo /test || echo tests/system)/booted.sh"
+shown=NFileDescriptorStore
+units=(gpushmd gpushm-relay)
 
 outside() {
-	[ "$(id -u)" = 0 ] || skip "systemd can be booted by root only"
-	for program in /lib/systemd/systemd systemctl systemd-sysusers unshare nsenter pgrep; do
-		command -v $program >/dev/null || skip "there is no $program"
-	done
-	stage=$(mktemp -d)
-	trap 'rm -rf "$stage"' EXIT
+	boot_needs make
+	new_stage
 	make -s BUILD="$1" DESTDIR="$stage" PREFIX=/usr install >"$stage/.log" 2>&1 || {
 		cat "$stage/.log"
 		exit 1
 	}
-	mkdir "$stage/test"
-	cp "$0" tests/data/w1.npy "$stage/test"
 	printf '[pool host]\nkind=host\nsize=64M\n' >"$stage/etc/gpushm/gpushmd.conf"
-	# A folder of the stage becomes one of the root, with its mode.
-	chmod 755 "$stage"
-	"$(dirname "$0")/systemd_boot.sh" "$stage" "/test/$(basename "$0")" --inside >"$stage/.out" &
-	child=$!
-	trap 'kill $child; wait $child; exit 1' INT TERM HUP
-	wait $child
-	status=$?
-	[ $status -ne 125 ] || skip "$(tr '\n' ' ' <"$stage/.out")"
-	cat "$stage/.out"
-	exit $status
+	boot
 }
 
 # ---- inside ----
-
-checks=0
-failures=0
-
-check() {
-	checks=$((checks + 1))
-	if ! "${@:2}" >/test/out 2>&1; then
-		failures=$((failures + 1))
-		echo "failed: $1"
-		cat /test/out
-		systemctl show gpushmd -p ActiveState,SubState,Result,NRestarts,NFileDescriptorStore
-		journalctl -q --no-pager -n 20 -u gpushmd -u gpushm-relay
-	fi
-}
-
-# True before ten seconds are over.
-soon() {
-	local deadline=$((SECONDS + 10))
-	until "$@"; do
-		[ $SECONDS -lt $deadline ] || return 1
-		sleep 0.05
-	done
-}
-
-shows() {
-	local is
-	is=$(systemctl show gpushmd -p "$1" --value)
-	[ "$is" = "$2" ] || {
-		echo "$1 is $is, not $2"
-		return 1
-	}
-}
 
 main_pid() {
 	systemctl show gpushmd -p MainPID --value
@@ -394,8 +348,7 @@ inside() {
 		check "stop the daemon for the last time" systemctl stop gpushmd.service
 	fi
 	check "the socket starts it again" gpushmctl status
-	echo "$((100 * (checks - failures) / checks))%: Checks: $checks, Failures: $failures, Errors: 0"
-	[ $failures -eq 0 ]
+	report
 }
 
 case $1 in

@@ -4,32 +4,9 @@
  * happens to a frame when a call fails or a graph's frame is given back. tests/gpu has the same on
  * a real GPU.
  */
+#include "tests/lib/cu.h"
 #include "tests/lib/fake.h"
 #include "tests/system/stream_fixture.h"
-
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
-
-/* As in cuda.h, which is not there everywhere. */
-static struct {
-	int (*init)(unsigned flags);
-	int (*retain)(void **ctx, int device);
-	int (*release)(int device);
-	int (*push)(void *ctx);
-	int (*pop)(void **ctx);
-	int (*create)(void **stream, unsigned flags);
-	int (*destroy)(void *stream);
-	int (*query)(void *stream);
-	int (*synchronize)(void *stream);
-	int (*host_function)(void *stream, void (*function)(void *), void *argument);
-	int (*begin_capture)(void *stream, int mode);
-	int (*end_capture)(void *stream, void **graph);
-	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
-	int (*launch)(void *exec, void *stream);
-	int (*exec_destroy)(void *exec);
-	int (*graph_destroy)(void *graph);
-} cu;
 
 /* One side's graph: acquire, a host function, release. */
 struct stage {
@@ -39,37 +16,8 @@ struct stage {
 	bool is_whole;
 };
 
-static void *context, *one;
+static void *one;
 static struct stage produces, reads;
-static atomic_bool gate_open;
-
-static void find(void *at, const char *name)
-{
-	void *symbol = dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
-
-	ck_assert_msg(symbol != NULL, "%s", name);
-	memcpy(at, &symbol, sizeof(symbol));
-}
-
-static void load(void)
-{
-	find(&cu.init, "cuInit");
-	find(&cu.retain, "cuDevicePrimaryCtxRetain");
-	find(&cu.release, "cuDevicePrimaryCtxRelease_v2");
-	find(&cu.push, "cuCtxPushCurrent_v2");
-	find(&cu.pop, "cuCtxPopCurrent_v2");
-	find(&cu.create, "cuStreamCreate");
-	find(&cu.destroy, "cuStreamDestroy_v2");
-	find(&cu.query, "cuStreamQuery");
-	find(&cu.synchronize, "cuStreamSynchronize");
-	find(&cu.host_function, "cuLaunchHostFunc");
-	find(&cu.begin_capture, "cuStreamBeginCapture_v2");
-	find(&cu.end_capture, "cuStreamEndCapture");
-	find(&cu.instantiate, "cuGraphInstantiateWithFlags");
-	find(&cu.launch, "cuGraphLaunch");
-	find(&cu.exec_destroy, "cuGraphExecDestroy");
-	find(&cu.graph_destroy, "cuGraphDestroy");
-}
 
 static void make(uint32_t slots)
 {
@@ -116,32 +64,22 @@ static void stage_end(struct stage *g)
 
 static void setup(void)
 {
-	load();
+	cu_load();
 	client_setup();
-	gate_open = false;
-	ck_assert_int_eq(cu.init(0), 0);
-	ck_assert_int_eq(cu.retain(&context, 0), 0);
-	ck_assert_int_eq(cu.push(context), 0);
+	cu_enter();
 	ck_assert_int_eq(cu.create(&one, 1), 0);
 }
 
 static void end(void)
 {
-	gate_open = true;
+	cu_gate_open = true;
 	stage_end(&produces);
 	stage_end(&reads);
 	r = gpushm_stream_close(r);
 	p = gpushm_stream_close(p);
 	ck_assert_int_eq(cu.destroy(one), 0);
-	cu.pop(&context);
-	cu.release(0);
+	cu_leave();
 	client_teardown();
-}
-
-static void wait_at_gate(void *unused)
-{
-	while (!gate_open)
-		poll(NULL, 0, 1);
 }
 
 static struct gpushm_frame *launch(struct stage *g)
@@ -180,13 +118,13 @@ START_TEST(a_graph_reads_before_its_frame_is_ready)
 	make(3);
 	capture(&reads, r, true);
 	ck_assert_int_eq(gpushm_frame_begin(p, one, 0, &f), 0);
-	ck_assert_int_eq(cu.host_function(one, wait_at_gate, NULL), 0);
+	cu_work(one);
 	ck_assert_int_eq(gpushm_frame_publish(f, one, NULL, 0), 0);
 	f = launch(&reads);
 	ck_assert_int_eq(gpushm_frame_release(f, reads.stream), 0);
 	ck_assert_int_ne(cu.query(reads.stream), 0);
 	ck_assert_int_eq(reads.runs, 0);
-	gate_open = true;
+	cu_gate_open = true;
 	ck_assert_int_eq(cu.synchronize(reads.stream), 0);
 	ck_assert_int_eq(reads.runs, 1);
 }
@@ -202,21 +140,14 @@ START_TEST(a_frame_is_ready_because_one_was_given_back)
 	ck_assert_ptr_null(gpushm_frame_cancel(launch(&produces)));
 	ck_assert_int_eq(gpushm_frame_begin(p, one, 0, &f), 0);
 	ck_assert_uint_eq(gpushm_frame_seq(f), 1);
-	ck_assert_int_eq(cu.host_function(one, wait_at_gate, NULL), 0);
+	cu_work(one);
 	ck_assert_int_eq(gpushm_frame_publish(f, one, NULL, 0), 0);
 	ck_assert_int_eq(gpushm_frame_next(r, GPUSHM_ON_HOST, 20, &f), -ETIMEDOUT);
-	gate_open = true;
+	cu_gate_open = true;
 	ck_assert_int_eq(gpushm_frame_next(r, GPUSHM_ON_HOST, 10000, &f), 0);
 	ck_assert_int_eq(gpushm_frame_release(f, GPUSHM_ON_HOST), 0);
 }
 END_TEST
-
-static void *open_later(void *unused)
-{
-	poll(NULL, 0, 30);
-	gate_open = true;
-	return NULL;
-}
 
 /* The GPU has not finished the frame that the slot had. */
 START_TEST(a_call_that_fails_gives_a_slot_back_in_mid_work)
@@ -234,13 +165,13 @@ START_TEST(a_call_that_fails_gives_a_slot_back_in_mid_work)
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(gpushm_frame_begin(p, one, 0, &f), 0);
 		if (i == 0)
-			ck_assert_int_eq(cu.host_function(one, wait_at_gate, NULL), 0);
+			cu_work(one);
 		ck_assert_int_eq(gpushm_frame_publish(f, one, NULL, 0), 0);
 	}
-	pthread_create(&thread, NULL, open_later, NULL);
+	thread = cu_open_gate_later();
 	ck_assert_int_eq(gpushm_graph_next(reads.frame, graph, 0, &f), -EIO);
 	if (gpushm_frame_begin(p, GPUSHM_ON_HOST, 0, &f) == 0) {
-		ck_assert(gate_open);
+		ck_assert(cu_gate_open);
 		gpushm_frame_cancel(f);
 	}
 	pthread_join(thread, NULL);

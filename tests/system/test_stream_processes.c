@@ -327,6 +327,31 @@ START_TEST(frames_stop_without_a_daemon)
 }
 END_TEST
 
+/* The producer and a reader spin in each wait to its end, the other readers for a short time. */
+START_TEST(a_spin_misses_a_death_or_the_end)
+{
+	start(&producer, "producer", "slots=4", "delay=1000", "limit=600000", "spin=1000000", NULL);
+	start(&readers[0], "reader", "id=0", "follow=every", "spin=200", NULL);
+	start(&readers[1], "reader", "id=1", "follow=latest", "spin=1000000", NULL);
+	start(&readers[2], "reader", "id=2", "follow=every", "spin=200", "stop=3", NULL);
+	await_line(&readers[2], "holds");
+	kill_now(&readers[2]);
+	await_frames(50);
+	supervisor_end(&k, SIGKILL);
+	await_frames(50);
+	supervisor_start(&k);
+	await_frames(50);
+	kill_now(&producer);
+	client_await(board->orphaned == 2);
+	start(&producer, "producer", "slots=4", "delay=1000", "spin=200", "adopt=1", NULL);
+	await_frames(50);
+	role_finish(&producer);
+	client_await(board->ended == 2);
+	finish_readers(2);
+	expect_clean();
+}
+END_TEST
+
 START_TEST(a_death_without_a_daemon_is_never_found)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
@@ -449,6 +474,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, the_frames_of_a_dead_producer_are_lost);
 	tcase_add_test(t, a_producer_and_its_reader_die_together);
 	tcase_add_test(t, frames_stop_without_a_daemon);
+	tcase_add_test(t, a_spin_misses_a_death_or_the_end);
 	tcase_add_test(t, a_death_without_a_daemon_is_never_found);
 	tcase_add_test(t, an_end_after_a_restart_is_a_death);
 	tcase_add_test(t, a_reader_that_never_releases_is_not_named_or_not_dropped);

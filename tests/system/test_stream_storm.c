@@ -40,13 +40,15 @@ static void start_producer(void)
 {
 	role_start(&producer, "producer",
 		   (const char *[]){ k.socket, "s", path, "slots=24", "readers=24", "adopt=1",
-				     "keep=1", "keep_queue=1", "limit=120000", "delay=20", NULL });
+				     "keep=1", "keep_queue=1", "limit=120000", "delay=20",
+				     choose(2) ? "spin=300" : "spin=0", NULL });
 }
 
 /* At least two of them share. */
 static void start_reader(unsigned i)
 {
 	static const char *const follows[] = { "follow=every", "follow=latest", "follow=share" };
+	static const char *const spins[] = { "spin=0", "spin=50", "spin=1000" };
 	char id[16], held[16], hold[16];
 
 	snprintf(id, sizeof(id), "id=%u", n_readers++ % STREAMER_READERS);
@@ -54,7 +56,7 @@ static void start_reader(unsigned i)
 	snprintf(hold, sizeof(hold), "hold=%u", choose(4) ? choose(200) : choose(5000));
 	role_start(&readers[i], "reader",
 		   (const char *[]){ k.socket, "s", path, follows[i < 2 ? 2 : choose(3)], id, held,
-				     hold, NULL });
+				     hold, spins[choose(3)], NULL });
 }
 
 /* A role that has ended by itself has found an error. */

@@ -25,11 +25,15 @@ static void *produce_later(void *arg)
 	return NULL;
 }
 
+/* As the default, not for long enough, and for long enough. */
+static const uint64_t spins[] = { 0, 200, 1000000 };
+
 START_TEST(a_publication_does_not_wake_a_reader)
 {
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
 
+	streamer_spin_us = spins[_i];
 	create(4);
 	r = follow(GPUSHM_EVERY, 1);
 	for (int i = 0; i < 5; i++) {
@@ -55,6 +59,7 @@ START_TEST(a_release_does_not_wake_the_producer)
 	struct gpushm_frame *f, *g = NULL;
 	pthread_t thread;
 
+	streamer_spin_us = spins[_i];
 	create(2);
 	r = follow(GPUSHM_EVERY, 1);
 	r2 = follow(GPUSHM_EVERY, 1);
@@ -86,6 +91,7 @@ START_TEST(an_end_does_not_wake_the_others)
 	struct gpushm_frame *f = NULL;
 	pthread_t thread;
 
+	streamer_spin_us = spins[_i];
 	create(2);
 	r = follow(GPUSHM_EVERY, 1);
 	produce();
@@ -99,6 +105,75 @@ START_TEST(an_end_does_not_wake_the_others)
 	ck_assert_int_eq(gpushm_frame_next(r, NULL, GPUSHM_WAIT_FOREVER, &f), -EPIPE);
 	pthread_join(thread, NULL);
 	p = NULL;
+}
+END_TEST
+
+/* The reader sleeps before each frame that is due, and spins. */
+static void *produce_at_a_pace(void *arg)
+{
+	for (int i = 0; i < 100; i++) {
+		usleep(3000);
+		produce();
+	}
+	return NULL;
+}
+
+START_TEST(a_paced_frame_does_not_come)
+{
+	struct gpushm_frame *f = NULL;
+	pthread_t thread;
+
+	streamer_spin_us = 1000;
+	create(128);
+	r = follow(GPUSHM_EVERY, 1);
+	pthread_create(&thread, NULL, produce_at_a_pace, NULL);
+	for (uint64_t i = 1; i <= 100; i++) {
+		int e = -ETIMEDOUT;
+
+		/* Each second one is waited for in many calls. */
+		while (e == -ETIMEDOUT)
+			e = gpushm_frame_next(r, NULL, i % 2 ? 1 : GPUSHM_WAIT_FOREVER, &f);
+		ck_assert_int_eq(e, 0);
+		ck_assert_uint_eq(gpushm_frame_seq(f), i);
+		ck_assert_int_eq(gpushm_frame_release(f, NULL), 0);
+	}
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+static uint64_t cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* One spin is much less than the processor's time for ten. */
+START_TEST(a_spin_does_not_end)
+{
+	struct gpushm_frame *f = NULL;
+	uint64_t begun;
+
+	streamer_spin_us = 60000;
+	create(2);
+	r = follow(GPUSHM_EVERY, 1);
+	begun = cpu_ms();
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(gpushm_frame_next(r, NULL, 60, &f), -ETIMEDOUT);
+	ck_assert_uint_lt(cpu_ms() - begun, 300);
+	produce();
+	produce();
+	begun = cpu_ms();
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(gpushm_frame_begin(p, NULL, 60, &f), -ETIMEDOUT);
+	ck_assert_uint_lt(cpu_ms() - begun, 300);
+	r = gpushm_stream_close(r);
+	streamer_spin_us = 1000000;
+	r = follow(GPUSHM_EVERY, 1);
+	begun = cpu_ms();
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10, &f), -ETIMEDOUT);
+	ck_assert_uint_lt(cpu_ms() - begun, 300);
 }
 END_TEST
 
@@ -140,6 +215,7 @@ START_TEST(the_fd_misses_a_frame)
 	pthread_t thread;
 	int fd, tries = 0;
 
+	streamer_spin_us = spins[_i];
 	create(4);
 	r = follow(GPUSHM_LATEST, 1);
 	fd = gpushm_stream_fd(r);
@@ -358,6 +434,64 @@ START_TEST(an_old_kernel_has_no_streams)
 }
 END_TEST
 
+static void *produce_or_release(void *frame)
+{
+	poll(NULL, 0, 30);
+	if (frame)
+		gpushm_frame_release(frame, NULL);
+	else
+		hand_on(p);
+	return NULL;
+}
+
+/* The socket, for how long to spin, who waits, and whether what it waits for happens. Without a
+ * system call it can't sleep. */
+static int spinning(char **args)
+{
+	bool reads = strcmp(args[2], "reader") == 0;
+	struct gpushm_stream_spec spec = { .slots = 2 };
+	struct gpushm_frame *f = NULL, *g = NULL;
+	struct gpushm *conn = NULL;
+	pthread_t thread;
+	int e;
+
+	streamer_spin_us = strtoull(args[1], NULL, 10);
+	if (gpushm_connect(args[0], &conn) < 0 || streamer_create(conn, "spin", &spec, &p) < 0 ||
+	    gpushm_stream_open(conn, "spin", GPUSHM_EVERY, 1, 0,
+			       &(struct gpushm_options){ .struct_size =
+								 sizeof(struct gpushm_options),
+							 .spin_us = streamer_spin_us },
+			       &r) < 0 ||
+	    !hand_over(p, &r, 1))
+		return 1;
+	if (!reads && (!hand_on(p) || !hand_on(p) || gpushm_frame_next(r, NULL, 0, &f) < 0))
+		return 2;
+	if (strcmp(args[3], "comes") == 0 &&
+	    pthread_create(&thread, NULL, produce_or_release, f) != 0)
+		return 3;
+	if (!forbid_system_calls())
+		return 4;
+	e = reads ? gpushm_frame_next(r, NULL, 10000, &g) : gpushm_frame_begin(p, NULL, 10000, &g);
+	_exit(e == 0 ? 0 : 5);
+}
+
+START_TEST(a_wait_that_spins_sleeps)
+{
+	const char *who = _i ? "producer" : "reader";
+	struct role_process role;
+
+	if (suite_is_sanitized()) {
+		puts("skipped: a sanitizer makes system calls");
+		return;
+	}
+	role_start(&role, "spinning", (const char *[]){ d.socket, "1000000", who, "comes", NULL });
+	role_finish(&role);
+	/* So the test can fail. */
+	role_start(&role, "spinning", (const char *[]){ d.socket, "1000", who, "never", NULL });
+	ck_assert_int_eq(WTERMSIG(role_wait(&role)), SIGSYS);
+}
+END_TEST
+
 static int run_silent(const char *with_fd)
 {
 	struct role_process role;
@@ -494,20 +628,24 @@ END_TEST
 int main(int argc, char **argv)
 {
 	static const struct role roles[] = { { "silent", silent },
-					     { "without_waitv", without_waitv } };
+					     { "without_waitv", without_waitv },
+					     { "spinning", spinning } };
 	TCase *waiting = tcase_create("waiting"), *rest = tcase_create("rest");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(waiting, client_setup, teardown);
 	tcase_add_checked_fixture(rest, client_setup, teardown);
-	tcase_add_test(waiting, a_publication_does_not_wake_a_reader);
-	tcase_add_test(waiting, a_release_does_not_wake_the_producer);
-	tcase_add_test(waiting, an_end_does_not_wake_the_others);
-	tcase_add_test(waiting, the_fd_misses_a_frame);
+	tcase_add_loop_test(waiting, a_publication_does_not_wake_a_reader, 0, array_size(spins));
+	tcase_add_loop_test(waiting, a_release_does_not_wake_the_producer, 0, array_size(spins));
+	tcase_add_loop_test(waiting, an_end_does_not_wake_the_others, 0, array_size(spins));
+	tcase_add_test(waiting, a_paced_frame_does_not_come);
+	tcase_add_test(waiting, a_spin_does_not_end);
+	tcase_add_loop_test(waiting, the_fd_misses_a_frame, 0, array_size(spins));
 	tcase_add_test(waiting, the_fd_misses_a_free_slot);
 	tcase_add_test(waiting, the_fd_misses_the_end);
 	tcase_add_loop_test(rest, an_old_kernel_has_no_streams, 0, 2);
 	tcase_add_test(rest, a_frame_makes_a_system_call);
+	tcase_add_loop_test(rest, a_wait_that_spins_sleeps, 0, 2);
 	tcase_add_test(rest, stats_are_wrong);
 	tcase_add_test(rest, a_stream_is_not_listed);
 	tcase_add_test(rest, a_forked_child_uses_its_parents_stream);

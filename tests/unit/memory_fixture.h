@@ -19,9 +19,14 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_reallocarray(void *p, size_t n, size_t size);
 
+/* A test that defines it as nothing counts the allocations of all threads. */
+#ifndef MEMORY_SCOPE
+#define MEMORY_SCOPE __thread
+#endif
+
 /* Allocations of this thread until one fails; 0: none will. It is 0 again after the failure. */
-static __thread unsigned long memory_left;
-static __thread bool memory_armed;
+static MEMORY_SCOPE unsigned long memory_left;
+static MEMORY_SCOPE bool memory_armed;
 
 /* Only allocations of the expression in here can fail: Check itself allocates, too. */
 #define WITHOUT_MEMORY(call)                  \
@@ -34,7 +39,14 @@ static __thread bool memory_armed;
 
 static bool memory_fails(void)
 {
-	if (!memory_armed || memory_left == 0 || --memory_left > 0)
+	unsigned long n = __atomic_load_n(&memory_left, __ATOMIC_RELAXED);
+
+	if (!__atomic_load_n(&memory_armed, __ATOMIC_RELAXED))
+		return false;
+	while (n > 0 && !__atomic_compare_exchange_n(&memory_left, &n, n - 1, false,
+						     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	if (n != 1)
 		return false;
 	errno = ENOMEM;
 	return true;

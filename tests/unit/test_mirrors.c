@@ -269,6 +269,7 @@ START_TEST(strangers_can_not_fill_the_memory)
 		struct announcement a = at(i % 1000, i);
 
 		snprintf(a.url, sizeof(a.url), "https://h/v1/buffers/%u", i);
+		snprintf(a.address, sizeof(a.address), "10.0.%u.%u", i % 100, i % 90);
 		mirrors_note(m, ETAG, &a);
 	}
 	ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named), MIRRORS_NAMED);
@@ -278,6 +279,29 @@ START_TEST(strangers_can_not_fill_the_memory)
 		for (unsigned j = 0; j < MIRRORS_NAMED; j++)
 			ck_assert_uint_gt(named[j].since, 9000 - 4096);
 	}
+}
+END_TEST
+
+START_TEST(one_client_can_not_fill_the_list)
+{
+	struct announcement named[MIRRORS_NAMED], asks = at(50, UINT64_MAX);
+
+	snprintf(asks.address, sizeof(asks.address), "10.1.2.200");
+	for (unsigned host = 1; host <= 3; host++)
+		note_at(host, host, "10.1.2.3");
+	for (unsigned i = 1; i <= 5000; i++) {
+		struct announcement a = at(0, 1000 + i);
+
+		snprintf(a.url, sizeof(a.url), "https://10.9.9.9:1/v1/buffers/%u", i);
+		snprintf(a.address, sizeof(a.address), "10.9.9.9");
+		mirrors_note(m, ETAG, &a);
+	}
+	ck_assert_uint_eq(mirrors_choose(m, ETAG, &asks, MIRRORS_OLDER, named), MIRRORS_NAMED);
+	for (unsigned host = 1; host <= 3; host++)
+		ck_assert(is_named(named, 3, host));
+	/* Its own last ones are kept. */
+	for (unsigned i = 3; i < MIRRORS_NAMED; i++)
+		ck_assert_uint_gt(named[i].since, 6000 - 256);
 }
 END_TEST
 
@@ -346,6 +370,7 @@ int main(void)
 	tcase_add_test(names, neither_oneself_nor_one_that_began_later_is_named);
 	tcase_add_test(names, a_machine_is_named_for_the_file_that_it_has_now);
 	tcase_add_test(names, strangers_can_not_fill_the_memory);
+	tcase_add_test(names, one_client_can_not_fill_the_list);
 	tcase_add_test(names, link_is_that_of_rfc_6249);
 	tcase_add_test(turns, requests_of_one_machine_are_one_transfer);
 	tcase_add_test(turns, a_machine_keeps_its_turn_between_two_requests);

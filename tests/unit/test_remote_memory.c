@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of web servers, manifests and grants when memory runs out: the n-th allocation of ours
- * fails for n = 1, 2, ... until none is left to fail. Each time the error is -ENOMEM, unless what
- * was lost is of no use to the result, which is right then; and nothing leaks.
+ * Files of web servers, pulls, manifests and grants when memory runs out: the n-th allocation of
+ * ours fails for n = 1, 2, ... until none is left to fail. Each time the error is -ENOMEM, unless
+ * what was lost is of no use to the result, which is right then; and nothing leaks.
  */
+#define MEMORY_SCOPE /* of the threads of a pull, too */
 #include "client/gpushm_load.h"
+#include "client/load/digest.h"
+#include "client/load/pull.h"
 #include "client/nixl/grant.h"
 #include "client/remote/manifest.h"
 #include "client/remote/remote.h"
 #include "proto/base/own.h"
+#include "tests/lib/daemon.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/memory_fixture.h"
@@ -16,6 +20,7 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <jansson.h>
+#include <nettle/sha2.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -97,35 +102,63 @@ static void send_all(int fd, const char *from, size_t n)
 		n -= (size_t)r;
 }
 
-/* Moves /moved, has a manifest of a buffer, and sends parts of the file for all else. */
+/* A buffer of two blocks, as a relay has it. */
+#define HEADER_BYTES 104u
+#define DATA_BYTES (BLOCK_BYTES + 1000u)
+
+static struct {
+	char bytes[HEADER_BYTES + DATA_BYTES];
+	char etag[48];
+	char *manifest; /* owned */
+} pulled;
+
+static void send_part(int fd, const char *request, const char *from, unsigned n, const char *tag)
+{
+	const char *range = strcasestr(request, "\nrange: bytes=");
+	unsigned first = 0, last = n - 1;
+	char head[512];
+
+	if (range)
+		ck_assert_int_eq(sscanf(range, "%*[^=]=%u-%u", &first, &last), 2);
+	last = last < n ? last : n - 1;
+	snprintf(head, sizeof(head),
+		 "HTTP/1.1 %s\r\nContent-Range: bytes %u-%u/%u\r\nContent-Length: %u\r\n"
+		 "ETag: %s\r\nLink: <http://127.0.0.1:%u/b>; rel=duplicate\r\n\r\n",
+		 range ? "206 x" : "200 x", first, last, n, last + 1 - first, tag, port);
+	send_all(fd, head, strlen(head));
+	send_all(fd, from + first, last + 1 - first);
+}
+
+static void send_text(int fd, const char *text)
+{
+	char head[512];
+
+	snprintf(head, sizeof(head), "HTTP/1.1 200 x\r\nContent-Length: %zu\r\n\r\n", strlen(text));
+	send_all(fd, head, strlen(head));
+	send_all(fd, text, strlen(text));
+}
+
+static bool is_for(const char *request, const char *path)
+{
+	return strncmp(request + strlen("GET "), path, strlen(path)) == 0;
+}
+
+/* Moves /moved, has manifests of buffers, and sends parts of the file for all else. */
 static void reply(int fd, const char *request)
 {
 	static const char moved[] =
 		"HTTP/1.1 302 x\r\nLocation: /file\r\nContent-Length: 0\r\n\r\n";
-	const char *range = strcasestr(request, "\nrange: bytes=");
-	unsigned first = 0, last = FILE_BYTES - 1;
-	char head[512];
 
-	if (strncmp(request, "GET /moved ", 11) == 0) {
+	if (is_for(request, "/moved "))
 		send_all(fd, moved, strlen(moved));
-		return;
-	}
-	if (strncmp(request, "GET /v1/manifests/", 18) == 0) {
-		snprintf(head, sizeof(head), "HTTP/1.1 200 x\r\nContent-Length: %zu\r\n\r\n",
-			 strlen(manifest));
-		send_all(fd, head, strlen(head));
-		send_all(fd, manifest, strlen(manifest));
-		return;
-	}
-	if (range)
-		ck_assert_int_eq(sscanf(range, "%*[^=]=%u-%u", &first, &last), 2);
-	last = last < FILE_BYTES ? last : FILE_BYTES - 1;
-	snprintf(head, sizeof(head),
-		 "HTTP/1.1 %s\r\nContent-Range: bytes %u-%u/%u\r\nContent-Length: %u\r\n"
-		 "ETag: \"1\"\r\nLink: <http://127.0.0.1:%u/b>; rel=duplicate\r\n\r\n",
-		 range ? "206 x" : "200 x", first, last, FILE_BYTES, last + 1 - first, port);
-	send_all(fd, head, strlen(head));
-	send_all(fd, contents + first, last + 1 - first);
+	else if (is_for(request, "/v1/manifests/pulled "))
+		send_text(fd, pulled.manifest);
+	else if (is_for(request, "/v1/buffers/pulled "))
+		send_part(fd, request, pulled.bytes, sizeof(pulled.bytes), pulled.etag);
+	else if (is_for(request, "/v1/manifests/"))
+		send_text(fd, manifest);
+	else
+		send_part(fd, request, contents, FILE_BYTES, "\"1\"");
 }
 
 static void serve(int fd)
@@ -291,6 +324,156 @@ START_TEST(a_wait_for_a_buffer_leaks)
 }
 END_TEST
 
+/* ---- a pull ---- */
+
+static uint64_t hash_of(const void *from, size_t n)
+{
+	struct block_hash *h = digest_code()->new ();
+	uint64_t hash;
+
+	digest_code()->begin(h);
+	digest_code()->add(h, from, n);
+	hash = digest_code()->end(h);
+	digest_code()->free(h);
+	return hash;
+}
+
+static void make_etag(const char *content)
+{
+	uint8_t hash[SHA256_DIGEST_SIZE];
+	struct sha256_ctx sha256;
+
+	sha256_init(&sha256);
+	sha256_update(&sha256, HEADER_BYTES, (const uint8_t *)pulled.bytes);
+	sha256_digest(&sha256, sizeof(hash), hash);
+	snprintf(pulled.etag, sizeof(pulled.etag), "\"xxh3-%s-%02x%02x%02x%02x%02x%02x%02x%02x\"",
+		 content, hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7]);
+}
+
+static void make_pulled(void)
+{
+	char *data = pulled.bytes + HEADER_BYTES;
+	static char key[] = "key", value[] = "value", called[] = "pulled";
+	struct manifest_attr attr = { key, value, 5 };
+	uint64_t blocks[2];
+	struct digest d = { blocks, 2 };
+	struct manifest m = { .name = called,
+			      .etag = pulled.etag,
+			      .size = sizeof(pulled.bytes),
+			      .header = HEADER_BYTES,
+			      .data = DATA_BYTES,
+			      .blocks = blocks,
+			      .n_blocks = 2,
+			      .attrs = &attr,
+			      .n_attrs = 1,
+			      .complete = true };
+	size_t n;
+
+	pulled.bytes[0] = HEADER_BYTES - 8;
+	snprintf(pulled.bytes + 8, HEADER_BYTES - 8,
+		 "{\"a\":{\"dtype\":\"U8\",\"shape\":[%u],\"data_offsets\":[0,%u]}}", DATA_BYTES,
+		 DATA_BYTES);
+	n = strlen(pulled.bytes + 8);
+	memset(pulled.bytes + 8 + n, ' ', HEADER_BYTES - 8 - n);
+	for (size_t i = 0; i < DATA_BYTES; i++)
+		data[i] = (char)(i * 5 + i / 253);
+	digest_set(&d, 0, hash_of(data, BLOCK_BYTES));
+	digest_set(&d, 1, hash_of(data + BLOCK_BYTES, DATA_BYTES - BLOCK_BYTES));
+	digest_format(&d, m.content);
+	make_etag(strchr(m.content, ':') + 1);
+	ck_assert_int_eq(manifest_format(&m, &pulled.manifest, &n), 0);
+}
+
+static struct daemon daemon_here;
+
+/* What a failed pull leaves is memory that nobody else gets, or a name that is taken. */
+static int check_pulled(struct gpushm *c, struct gpushm_buffer *b, int r)
+{
+	uint64_t used;
+	const void *at;
+	size_t n;
+
+	if (r == 0 &&
+	    (gpushm_buffer_attr(b, "key", &at, &n) < 0 || n != 5 ||
+	     memcmp(gpushm_buffer_host_ptr(b), pulled.bytes + HEADER_BYTES, DATA_BYTES) != 0))
+		r = -EBADMSG;
+	gpushm_close(b);
+	if (r == 0)
+		r = gpushm_unlink(c, "pulled");
+	/* The daemon frees it soon, or never. */
+	do {
+		struct gpushm_pool *pool = NULL;
+
+		ck_assert_int_eq(gpushm_pools(c, &pool, &n), 0);
+		used = pool->used_bytes;
+		free(pool);
+	} while (used > 0);
+	return r;
+}
+
+static void ignore_begun(void *user, const struct manifest *m, const char *header,
+			 struct gpushm_buffer *b)
+{
+}
+
+static void ignore_block(void *user, uint64_t block)
+{
+}
+
+static void ignore_ended(void *user, int result)
+{
+}
+
+/* As a program, or as a relay does. */
+static int pull_by(const struct pull_observer *observer)
+{
+	const struct gpushm_load_options load = { .struct_size = sizeof(load),
+						  .flags = GPUSHM_LOAD_REPLACE,
+						  .remote = &options };
+	struct gpushm_buffer *b = NULL;
+	struct gpushm *c = NULL;
+	int r;
+
+	memory_armed = false;
+	ck_assert_int_eq(gpushm_connect(daemon_here.socket, &c), 0);
+	memory_armed = true;
+	r = pull_run(c, url_of("/v1/buffers/pulled"), NULL, NULL, &load, observer, &b);
+	memory_armed = false;
+	r = check_pulled(c, b, r);
+	gpushm_disconnect(c);
+	return r;
+}
+
+static int pull(void)
+{
+	return pull_by(NULL);
+}
+
+static int pull_for_others(void)
+{
+	const struct pull_observer observer = { .begun = ignore_begun,
+						.block = ignore_block,
+						.ended = ignore_ended,
+						.relay = "https://b/v1/buffers/pulled; since=1" };
+
+	return pull_by(&observer);
+}
+
+START_TEST(a_pull_without_memory_leaves_something)
+{
+	static int (*const ways[])(void) = { pull, pull_for_others };
+
+	make_pulled();
+	start_server();
+	daemon_start(&daemon_here, "[pool host]\nkind=host\nsize=64M\n", NULL);
+	if (has_remote())
+		run_out_of_memory(ways[_i]);
+	daemon_stop(&daemon_here);
+	end_server();
+	free(take_ptr(pulled.manifest));
+}
+END_TEST
+
 /* ---- manifests and grants ---- */
 
 static char *right;
@@ -436,6 +619,7 @@ int main(void)
 	tcase_add_test(tc, a_file_of_a_server_leaks_or_is_wrong);
 	tcase_add_test(tc, a_request_leaks_or_is_wrong);
 	tcase_add_test(tc, a_wait_for_a_buffer_leaks);
+	tcase_add_loop_test(tc, a_pull_without_memory_leaves_something, 0, 2);
 	tcase_add_loop_test(tc, a_text_that_is_written_lacks_something, 0, 3);
 	tcase_add_test(tc, a_text_that_can_not_be_read_for_want_of_memory_is_broken);
 	return suite_run("remote_memory", tc, NULL);

@@ -198,6 +198,12 @@ START_TEST(unknown_options_are_ignored)
 	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
 	from.flags = GPUSHM_SET_DEVICE;
 	ck_assert_int_eq(buffer_options(&from, &o), 0);
+	from.spin_us = 1000000;
+	ck_assert_int_eq(buffer_options(&from, &o), 0);
+	from.spin_us = 1000001;
+	ck_assert_int_eq(buffer_options(&from, &o), -EINVAL);
+	says("1000001");
+	from.spin_us = 0;
 	ck_assert_int_eq(o.device, 1);
 	from.device = GPUSHM_CURRENT_DEVICE;
 	ck_assert_int_eq(buffer_options(&from, &o), 0);

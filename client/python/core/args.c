@@ -136,6 +136,20 @@ int deadline_arg(PyObject *seconds, void *ret)
 	return 1;
 }
 
+int spin_arg(PyObject *seconds, void *ret)
+{
+	double s = PyFloat_AsDouble(seconds);
+
+	if (s == -1.0 && PyErr_Occurred())
+		return 0;
+	if (!(s >= 0 && s <= 1)) {
+		PyErr_SetString(PyExc_ValueError, "spin is a number of seconds from 0 to 1");
+		return 0;
+	}
+	*(uint64_t *)ret = s > 0 && s < 1e-6 ? 1 : (uint64_t)(s * 1e6 + 0.5);
+	return 1;
+}
+
 uint64_t deadline_left(const struct deadline *d)
 {
 	uint64_t now;

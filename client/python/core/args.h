@@ -50,6 +50,8 @@ struct deadline {
 
 /* Seconds as a number from 0, or None for ever. */
 int deadline_arg(PyObject *seconds, void *ret);
+/* Another one: seconds up to 1 become microseconds, a uint64_t; 0 only from 0. */
+int spin_arg(PyObject *seconds, void *ret);
 
 /* Whether a timeout was given; its time may be over by now. */
 static inline bool deadline_waits(const struct deadline *d)

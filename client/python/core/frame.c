@@ -53,12 +53,14 @@ struct frame *frame_new(struct side *side, struct gpushm_frame *f, const struct 
 	}
 	self->slot.frame = f;
 	self->side = (struct side *)Py_NewRef((PyObject *)side);
-	self->on = *on;
-	self->on.object = self->stream = on->object ? Py_NewRef(stream) : NULL;
+	self->in_graph = !on;
+	/* For a frame in a graph libgpushm asks for some CUDA stream, and queues nothing. */
+	self->on = on ? *on : (struct stream){ .given = true };
+	self->on.object = self->stream = self->on.object ? Py_NewRef(stream) : NULL;
 	self->filling = filling;
 	read_frame(self);
 	enter_slot(self);
-	if (!on->given || gpushm_buffer_kind(side->buffer->buffer) == GPUSHM_HOST ||
+	if (!on || !on->given || gpushm_buffer_kind(side->buffer->buffer) == GPUSHM_HOST ||
 	    order_add(&self->slot.order, &self->on) == 0)
 		return self;
 	Py_DECREF((PyObject *)self);
@@ -117,6 +119,14 @@ static int release_on(struct frame *self, const struct stream *on)
 	return r < 0 ? -1 : 0;
 }
 
+/* A graph that was never launched does not end its frame. */
+static const struct stream *unless_launched(const struct frame *self)
+{
+	static const struct stream host;
+
+	return self->in_graph ? &host : &self->on;
+}
+
 int frame_release(struct frame *self)
 {
 	int r;
@@ -124,7 +134,7 @@ int frame_release(struct frame *self)
 	if (!self->slot.frame)
 		return 0;
 	Py_INCREF((PyObject *)self);
-	r = release_on(self, &self->on);
+	r = release_on(self, unless_launched(self));
 	Py_DECREF((PyObject *)self);
 	return r;
 }
@@ -172,7 +182,7 @@ static void finish_quietly(struct frame *self)
 
 	PyErr_Fetch(&type, &value, &traceback);
 	if (self->slot.frame &&
-	    (self->filling ? cancel_frame(self) < 0 : release_on(self, &self->on) < 0))
+	    (self->filling ? cancel_frame(self) : release_on(self, unless_launched(self))) < 0)
 		PyErr_Clear();
 	PyErr_Restore(type, value, traceback);
 	if (!self->slot.frame)
@@ -533,7 +543,12 @@ static PyObject *leave(PyObject *o, PyObject *args)
 
 	if (self->filling && self->slot.frame && !failed)
 		return publish_or_cancel(self);
-	r = self->filling ? cancel_frame(self) : frame_release(self);
+	if (self->filling)
+		r = cancel_frame(self);
+	else if (failed || !self->slot.frame)
+		r = frame_release(self);
+	else
+		r = release_on(self, &self->on);
 	/* The error that ends the block says enough. */
 	if (failed)
 		PyErr_Clear();

@@ -15,6 +15,7 @@ struct frame {
 	struct stream on;  /* the CUDA stream that it was taken on, and is finished on */
 	PyObject *stream;  /* that stream's object, to keep it; a reference; NULL: none */
 	bool filling;	   /* the producer's */
+	bool in_graph;	   /* a CUDA graph waits for it, and ends it */
 	bool kept;	   /* the reader's loop does not release it */
 	uint64_t seq, time_ns, skipped; /* also when it is finished */
 	uint32_t index;			/* of its slot */
@@ -23,11 +24,13 @@ struct frame {
 	PyObject *shapes;		/* a dict: meta_encode(); owned; NULL: none */
 };
 
-/* Takes f over. `stream`: the argument that `on` was read from. */
+/* Takes f over. `stream`: the argument that `on` was read from; both NULL: the frame is in a CUDA
+ * graph. */
 struct frame *frame_new(struct side *side, struct gpushm_frame *f, const struct stream *on,
 			PyObject *stream, bool filling);
 
-/* Releases a reader's frame on its stream. Raises where its contents were not good. */
+/* Releases a reader's frame on its stream; one that is in a CUDA graph on the host, because nobody
+ * says that the graph was launched. Raises where its contents were not good. */
 int frame_release(struct frame *self);
 
 int frame_init(PyObject *module);

@@ -2,7 +2,7 @@
  *
  * stream(), and gpushm.Stream, the producer's side of a stream.
  */
-#include "client/python/core/frame.h"
+#include "client/python/core/graph.h"
 #include "client/python/core/layouts.h"
 #include "client/python/core/module.h"
 
@@ -106,26 +106,30 @@ struct stream_args {
 static int read_args(PyObject *args, PyObject *kwargs, struct stream_ask *a,
 		     struct stream_args *ret)
 {
-	static const char *const names[] = { "name",  "arrays",	  "slots",	"readers",
-					     "limit", "delivery", "keep_queue", "adopt",
-					     "keep",  "pool",	  "mode",	"attrs",
-					     "wait",  "gid",	  "device",	NULL };
+	static const char *const names[] = { "name",	 "arrays",     "slots", "readers", "limit",
+					     "delivery", "keep_queue", "adopt", "keep",	   "pool",
+					     "mode",	 "attrs",      "wait",	"gid",	   "device",
+					     "spin",	 NULL };
 	struct gpushm_stream_spec *s = &a->spec;
+	uint64_t spin_us = 0;
 
 	*ret = (struct stream_args){ .options.mode = 0600 };
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O&O&O&O&pppzO&OO&OO:stream",
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O&O&O&O&pppzO&OO&OOO&:stream",
 					 (char **)names, &ret->name, &ret->arrays, count_arg,
 					 &s->slots, count_arg, &s->readers, limit_arg, &s->limit_ms,
 					 delivery_arg, &s->delivery, &ret->keep_queue, &ret->adopt,
 					 &ret->keep, &ret->options.pool, mode_arg,
 					 &ret->options.mode, &ret->options.attrs, deadline_arg,
-					 &a->options.wait, &ret->options.gid,
-					 &ret->options.device) ||
+					 &a->options.wait, &ret->options.gid, &ret->options.device,
+					 spin_arg, &spin_us) ||
 	    args_text(ret->name, "name", &a->name) < 0)
 		return -1;
 	s->flags = (ret->adopt ? GPUSHM_ADOPT : 0) | (ret->keep ? GPUSHM_KEEP_STREAM : 0) |
 		   (ret->keep_queue ? GPUSHM_KEEP_QUEUE : 0);
-	return options_from(&ret->options, &a->options);
+	if (options_from(&ret->options, &a->options) < 0)
+		return -1;
+	a->options.o.spin_us = spin_us;
+	return 0;
 }
 
 static void stream_ask_done(struct stream_ask *a)
@@ -189,6 +193,15 @@ static PyObject *frame_async(PyObject *o, PyObject *args, PyObject *kwargs)
 	return object_call(types.asyncio_module, "frame_to_fill", "(OOO)", o, stream, timeout);
 }
 
+static PyObject *graph(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	const struct graph_side of = { .side = (struct side *)o,
+				       .timeout = Py_None,
+				       .fills = true };
+
+	return graph_capture(&of, args, n, keywords);
+}
+
 static PyObject *enter(PyObject *o, PyObject *unused)
 {
 	return side_stream((struct side *)o) ? Py_NewRef(o) : NULL;
@@ -217,6 +230,14 @@ static PyMethodDef methods[] = {
 	{ "frame_async", KEYWORDS(frame_async), METH_VARARGS | METH_KEYWORDS,
 	  "frame_async($self, stream=None, *, timeout=None)\n--\n\n"
 	  "frame() for asyncio: `with await s.frame_async() as f`. Other tasks run meanwhile." },
+	{ "graph", KEYWORDS(graph), METH_FASTCALL | METH_KEYWORDS,
+	  "graph($self, stream, where=0)\n--\n\n"
+	  "While the CUDA stream, of any library, captures a graph: adds a node that waits until\n"
+	  "a slot may be filled. Returns a GraphFrame, whose release() adds the node that\n"
+	  "publishes the frame, and whose next() takes the slot before each launch. where: 0, or\n"
+	  "the address of 8 bytes of device memory, which get the address of the frame's slot\n"
+	  "before the nodes that follow run. Errors: BadArgument (the stream does not capture),\n"
+	  "NotSupported (host memory, or the driver is too old), DriverError." },
 	{ "__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nThe stream itself." },
 	{ NULL, NULL, 0, NULL }
 };
@@ -237,7 +258,8 @@ PyMethodDef stream_functions[] = {
 	{ "stream", KEYWORDS(stream), METH_VARARGS | METH_KEYWORDS,
 	  "stream($self, name, arrays, *, slots=8, readers=8, limit=10.0,\n"
 	  "       delivery='at-least-once', keep_queue=False, adopt=False, keep=False,\n"
-	  "       pool=None, mode=0o600, attrs=None, wait=0, gid=None, device=None)\n--\n\n"
+	  "       pool=None, mode=0o600, attrs=None, wait=0, gid=None, device=None,\n"
+	  "       spin=0)\n--\n\n"
 	  "Makes a stream of frames, whose producer this process is. arrays: a dict of the names\n"
 	  "of a frame's arrays to (shape, dtype), or to objects that have both.\n\n"
 	  "slots: how many frames its memory holds, 2 to 4,096. readers: how many there may be\n"
@@ -247,7 +269,9 @@ PyMethodDef stream_functions[] = {
 	  "frames wait for 'share' readers also while nobody reads so. adopt: if there is such a\n"
 	  "stream and its producer died, continue it; its readers stay. keep: the name stays\n"
 	  "when the stream is closed. wait: seconds to wait for memory, or until a producer that\n"
-	  "is to be followed is really gone; None for ever. Otherwise as create_many().\n\n"
+	  "is to be followed is really gone; None for ever. spin: seconds, up to 1, for which\n"
+	  "frame() looks for a slot all the time before it sleeps; 0 is 5 us. Otherwise as\n"
+	  "create_many().\n\n"
 	  "close(), the end of its with block or of the program ends the stream. Asks the\n"
 	  "daemon. Errors: Exists, StateError (adopt, and its producer lives), NotSupported (a\n"
 	  "mempool, an older daemon), and those of create_many()." },

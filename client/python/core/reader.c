@@ -7,7 +7,7 @@
  * The Reader's loop keeps as many frames as it may hold. Before it takes one more it releases the
  * oldest, unless the program has said that it releases that one itself.
  */
-#include "client/python/core/frame.h"
+#include "client/python/core/graph.h"
 #include "client/python/core/module.h"
 
 struct reader {
@@ -166,6 +166,16 @@ static PyObject *iternext(PyObject *o)
 	return found;
 }
 
+static PyObject *graph(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	struct reader *self = (struct reader *)o;
+	const struct graph_side of = { .side = &self->side,
+				       .timeout = self->timeout,
+				       .patient = self->patient };
+
+	return graph_capture(&of, args, n, keywords);
+}
+
 /* ---- asyncio ---- */
 
 static PyObject *anext(PyObject *o)
@@ -266,18 +276,20 @@ static PyObject *follow(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const names[] = { "name",   "how",	  "max_held",
 					     "stream", "timeout", "wait_for_producer",
-					     "device", NULL };
+					     "device", "spin",	  NULL };
 	struct reader given = { .max_held = 1, .timeout = Py_None, .stream = Py_None };
 	PyObject *name, *device = Py_None;
 	struct options options = { 0 };
 	const char *how = "latest", *text;
+	uint64_t spin_us = 0;
 	struct deadline d;
 	struct stream on;
 	struct reader *r;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$O&OOpO:follow", (char **)names, &name,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$O&OOpOO&:follow", (char **)names, &name,
 					 &how, u32_arg, &given.max_held, &given.stream,
-					 &given.timeout, &given.patient, &device) ||
+					 &given.timeout, &given.patient, &device, spin_arg,
+					 &spin_us) ||
 	    args_text(name, "name", &text) < 0 || follow_from(how, &given.follow) < 0 ||
 	    stream_from(given.stream, &on) < 0 || !deadline_arg(given.timeout, &d) ||
 	    options_from(&(struct options_args){ .device = device }, &options) < 0)
@@ -285,6 +297,7 @@ static PyObject *follow(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (given.max_held == 0)
 		return PyErr_Format(PyExc_ValueError, "max_held is 1 or more");
 	given.options = options.o;
+	given.options.spin_us = spin_us;
 	r = reader_new(self, name, &given);
 	return r ? join_first(r, &d) : NULL;
 }
@@ -339,6 +352,14 @@ static PyMethodDef methods[] = {
 	  "NotSupported (a CUDA stream for memory of the host); DriverError." },
 	{ "next_async", KEYWORDS(next_async), METH_VARARGS | METH_KEYWORDS,
 	  "next_async($self, timeout=...)\n--\n\nnext() for asyncio. Other tasks run meanwhile." },
+	{ "graph", KEYWORDS(graph), METH_FASTCALL | METH_KEYWORDS,
+	  "graph($self, stream, where=0)\n--\n\n"
+	  "While the CUDA stream, of any library, captures a graph: adds a node that waits for\n"
+	  "a frame. Returns a GraphFrame, whose release() adds the node that releases the frame,\n"
+	  "and whose next() takes a frame before each launch. where: 0, or the address of 8 bytes\n"
+	  "of device memory, which get the address of the frame's slot before the nodes that\n"
+	  "follow run. Errors: ValueError (it has not joined yet), BadArgument (the stream does\n"
+	  "not capture), NotSupported (host memory, or the driver is too old), DriverError." },
 	{ "_take_now", take_now, METH_NOARGS,
 	  "_take_now($self, /)\n--\n\nThe next Frame, or None if no frame is published yet." },
 	{ "_join_now", join_now, METH_NOARGS,
@@ -379,7 +400,7 @@ static PyType_Spec spec = { .name = "gpushm.Reader",
 PyMethodDef follow_functions[] = {
 	{ "follow", KEYWORDS(follow), METH_VARARGS | METH_KEYWORDS,
 	  "follow($self, name, how='latest', *, max_held=1, stream=None, timeout=None,\n"
-	  "       wait_for_producer=False, device=None)\n--\n\n"
+	  "       wait_for_producer=False, device=None, spin=0)\n--\n\n"
 	  "Joins a stream: a Reader, whose Frames `for` and `async for` take.\n\n"
 	  "how: 'every' frame, and the producer waits for this reader; the 'latest' one, and it\n"
 	  "never does; or 'share': each frame goes to one of all readers that say so. max_held:\n"
@@ -392,7 +413,9 @@ PyMethodDef follow_functions[] = {
 	  "not wait for the name, but `async with` and the first frame do. wait_for_producer: wait "
 	  "for another\n"
 	  "producer (stream(adopt=True)) where one died, instead of ProducerDied. device: as\n"
-	  "for open().\n\n"
+	  "for open(). spin: seconds, up to 1, for which a wait looks for a frame all the time\n"
+	  "before it sleeps, around the time at which the next one is due if they come at a\n"
+	  "steady pace; 0 is 5 us. Not with asyncio.\n\n"
 	  "'every' begins with the first frame that is published after this call, 'latest'\n"
 	  "with the newest. Memory is read-only. The loop ends when the producer has closed the\n"
 	  "stream. Errors: as next(), open(), and LimitReached (the stream has no place for\n"

@@ -46,7 +46,8 @@ struct gpushm_stream *side_stream(const struct side *self)
 {
 	if (self->buffer)
 		return self->buffer->stream;
-	PyErr_SetString(PyExc_ValueError, "the stream is closed");
+	PyErr_SetString(PyExc_ValueError,
+			self->closed ? "the stream is closed" : "it has not joined the stream yet");
 	return NULL;
 }
 
@@ -73,7 +74,7 @@ void side_end(struct side *self)
 
 /* ---- taking ---- */
 
-int side_take(struct side *self, side_take_fn *take, void *cuda_stream, const struct deadline *d,
+int side_take(struct side *self, side_take_fn *take, void *where, const struct deadline *d,
 	      struct gpushm_frame **ret)
 {
 	struct gpushm_stream *s = side_stream(self);
@@ -84,7 +85,7 @@ int side_take(struct side *self, side_take_fn *take, void *cuda_stream, const st
 		return -EINTR;
 	for (;;) {
 		Py_BEGIN_ALLOW_THREADS
-		r = take(s, cuda_stream, turn, ret);
+		r = take(s, where, turn, ret);
 		Py_END_ALLOW_THREADS
 		turn = deadline_turn(d);
 		if (r != -ETIMEDOUT || turn == 0)

@@ -28,18 +28,19 @@ void *side_new(PyTypeObject *type, struct connection *c, PyObject *name);
  * closes it where this fails. */
 int side_join(struct side *self, struct gpushm_stream *s, const struct gpushm_options *o);
 
-/* The stream of libgpushm's; raises where it is closed. */
+/* The stream of libgpushm's; raises where it is closed, or not joined yet. */
 struct gpushm_stream *side_stream(const struct side *self);
 
 /* Around what only one thread at a time may do; raises where another one does it. */
 int side_begin(struct side *self);
 void side_end(struct side *self);
 
-/* Takes a frame in turns, so that Python handles Ctrl-C in between: gpushm_frame_begin() or
- * gpushm_frame_next(). Returns 0, -errno, or -EINTR after raising. */
-typedef int side_take_fn(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
+/* Takes a frame in turns, so that Python handles Ctrl-C in between: gpushm_frame_begin(),
+ * gpushm_frame_next() or the like. where: its CUDA stream. Returns 0, -errno, or -EINTR after
+ * raising. */
+typedef int side_take_fn(struct gpushm_stream *s, void *where, uint64_t timeout_ms,
 			 struct gpushm_frame **ret);
-int side_take(struct side *self, side_take_fn *take, void *cuda_stream, const struct deadline *d,
+int side_take(struct side *self, side_take_fn *take, void *where, const struct deadline *d,
 	      struct gpushm_frame **ret);
 
 /* Raises what gpushm_frame_begin() or gpushm_frame_next() returned. Returns NULL. */

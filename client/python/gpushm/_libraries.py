@@ -7,6 +7,7 @@ Nothing here imports a library: one that is not imported yet does nothing with a
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from collections.abc import Iterator
@@ -139,3 +140,30 @@ def before_publish(buffer: _core.Buffer) -> None:
     elif _core._current_device() is not None:
         for stream in _current_streams(None):
             _driver.synchronize(stream)
+
+
+# ---- graphs ----
+
+
+def graph_exec(graph: Any) -> int:
+    """The CUgraphExec of an instantiated graph, for GraphFrame.next(). The CUgraph that was captured must still exist:
+    the driver looks at its nodes.
+    """
+    if hasattr(graph, "raw_cuda_graph"):
+        try:
+            graph.raw_cuda_graph()
+            return int(graph.raw_cuda_graph_exec())
+        except RuntimeError as e:
+            text = (
+                "a PyTorch graph takes frames if it is a torch.cuda.CUDAGraph(keep_graph=True), which keeps what was "
+                f"captured, after instantiate(): {str(e).partition(chr(10))[0]}"
+            )
+            raise _core.BadArgument(errno.EINVAL, text) from e
+    handle = getattr(graph, "handle", graph)
+    if hasattr(handle, "__int__") and not isinstance(handle, float):
+        return int(handle)
+    raise TypeError(
+        "an instantiated graph is an int, a torch.cuda.CUDAGraph(keep_graph=True), a Graph of cuda.core or a "
+        f"CUgraphExec of cuda.bindings, not {type(graph)}; CuPy's Graph destroys what was captured: take the int that "
+        "cupy.cuda.runtime.graphInstantiate() returns"
+    )

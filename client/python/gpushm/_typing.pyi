@@ -5,7 +5,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import EllipsisType
-from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, SupportsIndex, SupportsInt, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,17 @@ class NumbaStream(Protocol):
     def handle(self) -> object: ...
 
 Stream: TypeAlias = int | HasCudaStream | TorchStream | CupyStream | NumbaStream
+
+class TorchGraph(Protocol):
+    def raw_cuda_graph(self) -> int: ...
+    def raw_cuda_graph_exec(self) -> int: ...
+
+class CudaCoreGraph(Protocol):
+    @property
+    def handle(self) -> SupportsInt: ...
+
+# An instantiated CUDA graph.
+GraphExec: TypeAlias = SupportsInt | TorchGraph | CudaCoreGraph
 
 class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[Any, Any]: ...

@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import ssl
 import statistics
 import subprocess
@@ -78,17 +77,17 @@ class Peak:
         return self.bytes
 
 
-def await_port(address, port):
-    """Until a server that was started listens there."""
+def await_port(node, port):
+    """Until a server that was started listens there. A connection that is tried would make iperf3 print an error."""
     end = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection((address, port), 1).close()
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
+    while not node.run("ss", "-Hltn", f"sport = :{port}").stdout:
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing listens at port {port} of {node.address}")
+        time.sleep(0.02)
+
+
+def finds_nixl(node):
+    return bool(re.search(r"nixl.*(found|opened|/)", node.ctl("doctor", check=False).stdout, re.I))
 
 
 class Lab:
@@ -108,19 +107,23 @@ class Lab:
             node.join(self.authority)
         self.source.ctl("load", self.file, "model")
         allowed = "[allow *]\noffer=*\n"
-        self.plain = self.source.relay(insecure=True)
+        nixl = "nixl=yes\n" if finds_nixl(self.puller) else ""
+        self.plain = self.source.relay(nixl, insecure=True)
         self.tls = self.source.relay(allowed)
         self.source.start("iperf3", "-s", stdout=subprocess.DEVNULL)
         self.start_nginx()
         for port in (5201, 8080, 8443):
-            await_port(self.source.address, port)
+            await_port(self.source, port)
 
     def start_nginx(self):
         at, mine = self.source.address, self.source.certificate
+        # Its own are Debian's folders, which are there where its package is installed.
+        temporary = "; ".join(f"{of}_temp_path {self.folder}/nginx" for of in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (self.folder / "nginx.conf").write_text(
             f"user root; daemon off; pid {self.folder}/nginx.pid; error_log stderr crit; worker_processes auto;\n"
             "events { worker_connections 256; }\n"
             f"http {{ access_log off; sendfile on; root {self.folder};\n"
+            f"{temporary};\n"
             f"server {{ listen {at}:8080; }}\n"
             f"server {{ listen {at}:8443 ssl http2; ssl_certificate {mine.cert}; ssl_certificate_key {mine.key}; }} }}\n")
         self.nginx = self.source.start("nginx", "-e", "stderr", "-p", self.folder, "-c", self.folder / "nginx.conf")
@@ -241,8 +244,7 @@ def row_nginx(lab, options):
 
 
 def row_nixl(lab, options):
-    found = lab.puller.ctl("doctor", check=False).stdout
-    if not re.search(r"nixl.*(found|opened|/)", found, re.I):
+    if not finds_nixl(lab.puller):
         raise LeftOut("no NIXL here: pip install nixl-cu12, or set GPUSHM_NIXL")
     return row("pull by NIXL, host memory, TCP", {
         "pull, http": lambda: lab.pull(lab.plain),

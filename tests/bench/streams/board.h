@@ -54,6 +54,7 @@ struct job {
 	uint64_t bytes;	   /* of a frame */
 	uint64_t work;	   /* bytes of it that each side touches */
 	double per_second; /* frames; 0: as fast as it goes */
+	unsigned spin_us;  /* of a stream's readers: before they sleep; 0: as by default */
 	bool array;	   /* JOB_HOP: take the frame's array, too */
 	unsigned serial;   /* makes names unique */
 };

@@ -23,13 +23,14 @@ static void stream_open(struct lane *l)
 						 .n_arrays = 1,
 						 .slots = job->depth < 2 ? 2 : job->depth };
 	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = lane_pool() };
+	const struct gpushm_options spins = { .struct_size = sizeof(o), .spin_us = job->spin_us };
 
 	if (l->producer)
 		side_must(gpushm_stream_create(side.c, lane_label(l), &spec, &o, &l->stream),
 			  "a stream");
 	else
 		side_must(gpushm_stream_open(side.c, lane_label(l), GPUSHM_EVERY, 1, TIMEOUT_MS,
-					     NULL, &l->stream),
+					     &spins, &l->stream),
 			  "joining a stream");
 }
 

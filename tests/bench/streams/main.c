@@ -6,7 +6,8 @@
  *
  * It starts a daemon of its own and three processes that stay, and lets them do each row in each
  * way, round after round. --mps: only the rows that MPS changes, with an MPS daemon of its own.
- * --host: without a GPU. A way that can't run here is left out, with the reason.
+ * --only: rows whose id contains one of the texts, which have commas between them. --host: without
+ * a GPU. A way that can't run here is left out, with the reason.
  */
 #include "proto/base/own.h"
 #include "tests/bench/streams/crew.h"
@@ -42,7 +43,7 @@ static struct comparison rows[ROWS_MOST];
 struct way {
 	const char *id, *label;
 	enum lane_kind lane; /* 0: the Python program */
-	enum { SLEEPS, POLLS, POLLS_ARRAY } reader;
+	enum { SLEEPS, SPINS_200US, SPINS_1MS, POLLS, POLLS_ARRAY } reader;
 };
 
 #define STREAM                                          \
@@ -52,6 +53,16 @@ struct way {
 #define STREAM_SPIN                                                           \
 	{                                                                     \
 		"stream_spin", "gpushm, the reader polls", LANE_STREAM, POLLS \
+	}
+#define STREAM_200US                                                                    \
+	{                                                                               \
+		"stream_200us", "gpushm, the reader spins for 200 us before it sleeps", \
+			LANE_STREAM, SPINS_200US                                        \
+	}
+#define STREAM_1MS                                                                               \
+	{                                                                                        \
+		"stream_1ms", "gpushm, the reader spins for 1 ms before it sleeps", LANE_STREAM, \
+			SPINS_1MS                                                                \
 	}
 #define WORDS                                                 \
 	{                                                     \
@@ -119,6 +130,8 @@ static const struct plan host_plans[] = {
 	  "",
 	  { JOB_WAKE, .sides = 2, .depth = 8, .frames = 400, .bytes = 1 << 20 },
 	  { STREAM,
+	    STREAM_200US,
+	    STREAM_1MS,
 	    { "futex", "a word and a futex", LANE_FUTEX, SLEEPS },
 	    { "socket", "a Unix socket that carries an fd", LANE_SOCKET, SLEEPS } } },
 	{ "pipeline_host",
@@ -167,6 +180,8 @@ static const struct plan gpu_plans[] = {
 	    .frames = 200 },
 	  { STREAM,
 	    STREAM_SPIN,
+	    STREAM_200US,
+	    STREAM_1MS,
 	    { "words", "the bare words, the GPU waits already", LANE_WORDS, SLEEPS },
 	    { "futex", "the host waits for its GPU, futex", LANE_FUTEX, SLEEPS },
 	    TORCH } },
@@ -202,7 +217,7 @@ static const struct plan gpu_plans[] = {
 	  "pipes",
 	  { JOB_FLOW, .gpu = true, .sides = 3, .depth = 8, .bytes = HD, .work = HD, .frames = 240,
 	    .per_second = 240 },
-	  { STREAM, WORDS, EVENTS, PIPES, NAME, TORCH } },
+	  { STREAM, STREAM_SPIN, STREAM_200US, WORDS, EVENTS, PIPES, NAME, TORCH } },
 };
 
 /* Not under MPS. */
@@ -297,9 +312,16 @@ static const struct death {
 
 /* ---- measuring ---- */
 
+/* --only has texts with commas between them. */
 static bool wanted(const char *id)
 {
-	return (!o.only || strstr(id, o.only)) && report.n < ROWS_MOST;
+	char texts[256], *left = texts, *text;
+	bool found = !o.only;
+
+	snprintf(texts, sizeof(texts), "%s", o.only ? o.only : "");
+	while (!found && (text = strsep(&left, ",")))
+		found = strstr(id, text);
+	return found && report.n < ROWS_MOST;
 }
 
 static bool ask_torch(const struct job *job, struct sample *ret)
@@ -320,7 +342,8 @@ static void measure(const struct job *template, const struct way *way, struct re
 	if (r->error[0])
 		return;
 	job.lane = way->lane;
-	job.spin = way->reader != SLEEPS;
+	job.spin = way->reader == POLLS || way->reader == POLLS_ARRAY;
+	job.spin_us = way->reader == SPINS_200US ? 200 : way->reader == SPINS_1MS ? 1000 : 0;
 	job.array = way->reader == POLLS_ARRAY;
 	if (way->lane ? crew_run(&crew, &job, &r->sample) : ask_torch(&job, &r->sample))
 		return;
@@ -534,7 +557,9 @@ int main(int argc, char **argv)
 				  .quick = o.quick };
 	report.fake = report.gpu && !gpu.kernels;
 	status = run();
+	if (report.n == 0)
+		warnx("no row was measured: --only %s has none here", o.only ? o.only : "");
 	if (o.mps)
 		run_mps(folder, "quit");
-	return status;
+	return status || report.n == 0;
 }

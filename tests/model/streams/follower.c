@@ -100,6 +100,7 @@ static void take(void)
 	if (e == 0) {
 		memcpy(&me()->held[me()->n_held++], &f, sizeof(f));
 		me()->frames++;
+		me()->napped = false;
 		check_delivery(index_of_me(), &f);
 	}
 	me()->result = e;
@@ -162,8 +163,10 @@ static void took(void)
 		dropped();
 	else if (me()->n_held > 0)
 		machine_next(ENQUEUE);
+	else if (has_no_frame(e) && !me()->prepared)
+		machine_next(PREPARE);
 	else if (has_no_frame(e))
-		machine_next(me()->prepared ? SLEEP : PREPARE);
+		machine_next(my_plan()->naps && !me()->napped ? AWAKE : SLEEP);
 	else
 		end();
 }
@@ -197,6 +200,7 @@ static void asleep(void)
 	machine_next(PREPARE);
 }
 
+/* With a frame, or behind a nap that nobody has ended: then it looks, and sleeps again. */
 static void awake(void)
 {
 	struct reader r = me()->reader;
@@ -204,7 +208,8 @@ static void awake(void)
 	reader_is_awake(&r);
 	me()->prepared = false;
 	me()->wake_value = 0;
-	machine_next(USE);
+	me()->napped = me()->result != 0;
+	machine_next(me()->napped ? TAKE : USE);
 }
 
 /* ---- using ---- */

@@ -76,8 +76,8 @@ struct follower {
 	struct reader reader;
 	struct reader_frame held[HELD_MAX];
 	uint32_t n_held, wake_value, page;
-	bool prepared, wake, bad; /* bad: of the frame it looks at, the contents were */
-	bool dropped, releasing;  /* releasing: the oldest frame that it holds */
+	bool prepared, wake, bad;	 /* bad: of the frame it looks at, the contents were */
+	bool dropped, releasing, napped; /* releasing: the oldest frame that it holds */
 	int32_t result;
 	uint8_t joins, frames;
 	uint64_t low, high; /* the newest frame before and after the join */
@@ -142,6 +142,7 @@ struct reader_plan {
 	bool heir;	      /* joins when the first reader is dead */
 	bool hangs;	      /* its GPU never ends its first work */
 	bool bad;	      /* it writes rubbish: rubbish.c */
+	bool naps;	      /* its first sleep for each frame ends by itself, at any time */
 };
 
 /* What a bad reader writes to a claim; or to its cursor: a frame that comes much later. */

@@ -21,12 +21,12 @@ models-examples) tests=(tests/python/models/test_examples.py tests/python/models
 transformers) tests=(tests/python/models/test_transformers.py tests/python/models/test_from_pretrained.py) ;;
 torch-memory) tests=(tests/python/models/test_memory.py) ;;
 cuda-core-resource) tests=(tests/python/gpu/test_cuda_core.py) ;;
-streams) tests=(tests/python/test_streams.py tests/python/gpu/test_stream_order.py) ;;
+streams) tests=(tests/python/test_streams.py tests/python/test_stream_graphs.py tests/python/gpu/test_stream_order.py) ;;
 handles) tests=(tests/python/test_handles.py tests/python/test_watch.py) ;;
 core)
 	tests=()
 	for t in tests/python/test_*.py; do
-		case $t in *_handles.py | *_watch.py | *_streams.py) ;; *) tests+=("$t") ;; esac
+		case $t in *_handles.py | *_watch.py | *_streams.py | *_stream_graphs.py) ;; *) tests+=("$t") ;; esac
 	done
 	;;
 *) # A library, as tests/python/gpu/libraries.py names it.
@@ -38,7 +38,8 @@ esac
 [ ${#tests[@]} -gt 0 ] || exit 0
 status=0
 # In a session of its own, all of which ends with it: daemons and workers of a part that aborts or hangs, too.
-setsid "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir tests/python \
+# A shell starts what is in the background with SIGINT ignored.
+setsid env --default-signal=INT,QUIT "${PYTHON:-python3}" -m pytest -c tests/python/gpu/pytest.ini --rootdir tests/python --confcutdir tests/python \
 	-s --maxfail=12 "${tests[@]}" &
 session=$!
 (

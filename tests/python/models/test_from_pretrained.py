@@ -14,6 +14,7 @@ from typing import Any
 import gpushm
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
@@ -134,6 +135,25 @@ def test_tied_weights_come_apart(tmp_path: Path, name: str, device: str) -> None
     assert "lm_head.weight" not in gpushm.open_many("model")
 
 
+class OneMlp(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Two layers of it are one module in part."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.model.layers[1].mlp = self.model.layers[0].mlp
+
+
+def test_a_module_with_two_names_has_one(tmp_path: Path, name: str, device: str) -> None:
+    folder = str(tmp_path / "one")
+    model = llama()
+    model.model.layers[1].mlp.load_state_dict(model.model.layers[0].mlp.state_dict())
+    model.save_pretrained(folder)
+    for _ in range(2):
+        found = shared(folder, device, cls=OneMlp)
+        assert found.model.layers[1].mlp is found.model.layers[0].mlp
+        assert torch.equal(logits(found), logits(plain(folder, device)))
+
+
 def test_shards_are_one_model_each(tmp_path: Path, name: str, device: str) -> None:
     folder = str(tmp_path / "sharded")
     llama().save_pretrained(folder, max_shard_size="100KB")
@@ -180,6 +200,30 @@ def test_a_plain_load_is_changed(folder: str, name: str) -> None:
     assert any(p.requires_grad for p in model.parameters())
     with gpushm.open_many("model") as b:
         assert not is_in(b, model)
+
+
+class Initialisations(TorchFunctionMode):  # type: ignore[misc]
+    """Counts those of parameters on the meta device."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            self.count += (*args, *kwargs.values())[0].is_meta
+        return func(*args, **kwargs)
+
+
+def test_constructors_initialise_what_is_loaded(folder: str, name: str) -> None:
+    with Initialisations() as plainly:
+        plain(folder, "cpu")
+    with Initialisations() as found:
+        shared(folder, "cpu")
+    assert found.count == 0 < plainly.count
+    with Initialisations() as later:
+        plain(folder, "cpu")
+    assert later.count == plainly.count
 
 
 def test_loading_info_or_options_are_lost(folder: str, name: str) -> None:

@@ -32,7 +32,11 @@ def relay(tmp_path: Path) -> Iterator[str]:
     config.write_text(f"[relay]\nlisten=127.0.0.1:0\nsocket={os.environ['GPUSHM_SOCKET']}\n")
     with subprocess.Popen([RELAY, "--config", config], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        found = next(filter(None, (re.search(r"http://127.0.0.1:\d+", line) for line in process.stderr)))
+        said = ""
+        while not (found := re.search(r"http://127.0.0.1:\d+", said)):
+            line = process.stderr.readline()
+            assert line, f"the relay has ended: {said}"
+            said += line
         yield f"{found[0]}/v1/buffers/"
         process.terminate()
 

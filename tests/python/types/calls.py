@@ -243,6 +243,13 @@ def streams() -> None:
             f.seq = 7  # type: ignore
         s.frame().publish(stream=None)
         s.frame(7, 5)  # type: ignore
+        with s.graph(Stream(), where=4096) as g:
+            assert_type(g, gpushm.GraphFrame)
+            g.release(Stream())
+            g.release(None)  # type: ignore
+            assert_type(g.offset("rgb"), int)
+            assert_type(g.next(7, timeout=None), gpushm.Frame)
+            g.next("graph")  # type: ignore
         assert_type(s.stats().state, Literal["running", "ended", "orphaned"])
         assert_type(s.buffer, gpushm.Buffer)
     gpushm.stream("s", {"x": 4})  # type: ignore
@@ -253,6 +260,7 @@ def streams() -> None:
             assert_type(frame.ok(), bool)
             assert_type(frame.keep(), gpushm.Frame)
         assert_type(reader.next(timeout=1, stream=None), gpushm.Frame)
+        assert_type(reader.graph(7), gpushm.GraphFrame)
     gpushm.follow("s", "all")  # type: ignore
     for info in gpushm.streams("s"):
         assert_type(info, gpushm.StreamInfo)

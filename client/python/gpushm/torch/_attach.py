@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 
 from .. import _core
-from . import _fingerprint
-from ._tensors import METADATA, dtype_of, open_buffer, tensor_of
+from . import _fingerprint, _tensors
+from ._tensors import METADATA, dtype_of, open_buffer
 
 if TYPE_CHECKING:
     from .._typing import Array, Buffer, Device
@@ -128,7 +128,7 @@ def _attach(
     if problems:
         raise _core.LayoutError(errno.EINVAL, _said(buffer, problems, strict))
     copied = {taken[name] for pattern in patterns for name in fnmatch.filter(taken, pattern)}
-    tensors = _tensors(arrays, dict.fromkeys(taken.values()), copied)
+    tensors = _made(buffer, arrays, dict.fromkeys(taken.values()), copied)
     _assign(slots, taken, tensors)
     _keep(slots, taken, buffer)
 
@@ -185,7 +185,9 @@ def _hint(slot: Slot) -> str:
 # ---- setting them ----
 
 
-def _tensors(arrays: Mapping[str, Array], names: Iterable[str], copied: set[str]) -> dict[str, torch.Tensor]:
+def _made(
+    buffer: Buffer, arrays: Mapping[str, Array], names: Iterable[str], copied: set[str]
+) -> dict[str, torch.Tensor]:
     """One tensor for all names of the same memory, layout and dtype; a copy, where one of the names is to be copied."""
     tied: dict[tuple[Any, ...], list[str]] = {}
     for name in names:
@@ -194,8 +196,8 @@ def _tensors(arrays: Mapping[str, Array], names: Iterable[str], copied: set[str]
         place = array.offset if array.size else name
         tied.setdefault((place, array.dtype_name, array.shape, array.strides), []).append(name)
     found = {}
-    for group in tied.values():
-        tensor = tensor_of(arrays[group[0]])
+    made = _tensors.tensors_of(buffer, [group[0] for group in tied.values()])
+    for group, tensor in zip(tied.values(), made, strict=True):
         found.update(dict.fromkeys(group, tensor.clone() if copied.intersection(group) else tensor))
     return found
 

@@ -11,8 +11,8 @@ from_pretrained() does.
 The weights are for inference: they have requires_grad=False. On the CPU a process that writes to them gets pages of its
 own; on a GPU a write fails, and ends the process's use of that GPU.
 
-This module replaces one function of transformers, PreTrainedModel._load_pretrained_model(), in calls of this
-from_pretrained() only. transformers.PreTrainedModel.from_pretrained() works as before.
+This module replaces two functions of transformers, PreTrainedModel._load_pretrained_model() and get_init_context(), in
+calls of this from_pretrained() only. transformers.PreTrainedModel.from_pretrained() works as before.
 """
 
 from __future__ import annotations

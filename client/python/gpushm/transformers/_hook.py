@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The function of transformers that gpushm.transformers replaces while it runs, and what it needs of transformers.
+"""The functions of transformers that gpushm.transformers replaces while it runs, and what it needs of transformers.
 
 PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config) gives a model on the meta
 device its weights: between the part that reads the configuration and builds the model, and the part that makes buffers,
 ties weights and reads the generation's configuration. It is not public. So its parameters are checked, and another
 version of it is refused.
+
+PreTrainedModel.get_init_context() says in which contexts a model is built: one more leaves out the initialisation of
+its parameters. A version without that function initialises them, which takes longer.
 """
 
 from __future__ import annotations
@@ -49,34 +52,24 @@ _replacement: ContextVar[Replacement | None] = ContextVar("gpushm.transformers",
 def replaced_by(replacement: Replacement) -> Iterator[None]:
     """In this block, and in this thread, the first model that is loaded is loaded by the replacement."""
     _install()
-    mode = _NoInitialisation()
-
-    def load(*args: Any) -> Any:
-        mode.built = True
-        return replacement(*args)
-
-    token = _replacement.set(load)
+    token = _replacement.set(replacement)
     try:
-        with mode:
-            yield
+        yield
     finally:
         _replacement.reset(token)
 
 
 class _NoInitialisation(_Mode):
     """Constructors of modules initialise their parameters, which takes a third of the time of an attach. On the meta
-    device that can be left out. It holds for this thread, and until the model is built.
+    device that can be left out. It holds for this thread, and ends when the model is built: all uses of tensors take
+    longer in it.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.built: bool = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self.built and getattr(func, "__module__", None) == "torch.nn.init":
+        if getattr(func, "__module__", None) == "torch.nn.init":
             tensor = kwargs.get("tensor", args[0] if args else None)
             if getattr(tensor, "is_meta", False):
                 return tensor
@@ -84,7 +77,7 @@ class _NoInitialisation(_Mode):
 
 
 def _install() -> None:
-    """Once: the function that is put there does what the original does, except in replaced_by()."""
+    """Once: the functions that are put there do what the originals do, except in replaced_by()."""
     original = getattr(PreTrainedModel, "_load_pretrained_model", None)
     if getattr(original, "gpushm", False):
         return
@@ -106,6 +99,18 @@ def _install() -> None:
 
     load.gpushm = True  # type: ignore[attr-defined]
     PreTrainedModel._load_pretrained_model = staticmethod(load)
+    contexts = PreTrainedModel.__dict__.get("get_init_context")
+    if isinstance(contexts, classmethod):
+        PreTrainedModel.get_init_context = classmethod(_with_mode(contexts.__func__))
+
+
+def _with_mode(original: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    @functools.wraps(original)
+    def get_init_context(*args: Any, **kwargs: Any) -> list[Any]:
+        found = original(*args, **kwargs)
+        return found if _replacement.get() is None else [*found, _NoInitialisation()]
+
+    return get_init_context
 
 
 def unknown(why: str) -> _core.NotSupported:

@@ -64,7 +64,7 @@ class Share:
         self._loaded = True
         self._gpu = _gpu_of(load_config.device_map)
         self._fingerprint = _fingerprint.of(model, load_config, checkpoint_files)
-        wanted = model.state_dict()
+        wanted = model.state_dict(keep_vars=True)
         files = checkpoint_files if state_dict is None else None
         direct = _loadable(files, model, load_config, wanted) if self._missing() else None
         buffer = self._attached(files or [], direct)
@@ -85,8 +85,7 @@ class Share:
         gpushm_torch.publish(self._name, tensors, attrs=attrs, **options).close()
         buffer = self._open()
         self._unlock()
-        del tensors
-        _assign(model, buffer, model.state_dict())
+        _assign(model, buffer, tensors)
         model.tie_weights()
 
     # ---- the buffer ----
@@ -252,45 +251,42 @@ def _assign(model: Any, buffer: Buffer, wanted: Mapping[str, torch.Tensor]) -> s
     """Gives the model the tensors of a buffer, and returns the names of those that are not there, which are tied to
     others.
     """
-    modules = dict(model.named_modules())
     tied = getattr(model, "all_tied_weights_keys", None) or {}
-    missing = set()
-    found = []
-    for name, old in wanted.items():
-        array = buffer.get(name)
-        if array is None:
-            if name not in tied:
-                raise _core.LayoutError(errno.EINVAL, f'buffer "{buffer.name}" has no tensor {name!r}')
-            missing.add(name)
-            continue
-        if array.shape != tuple(old.shape):
+    found = [name for name in wanted if name in buffer]
+    missing = wanted.keys() - set(found)
+    for name in sorted(missing - set(tied)):
+        raise _core.LayoutError(errno.EINVAL, f'buffer "{buffer.name}" has no tensor {name!r}')
+    tensors = dict(zip(found, tensors_of(buffer, found), strict=True))
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape:
             raise _core.LayoutError(
                 errno.EINVAL,
-                f'{name!r} has shape {tuple(old.shape)} here and {array.shape} in buffer "{buffer.name}"',
+                f"{name!r} has shape {tuple(wanted[name].shape)} here and {tuple(tensor.shape)} in buffer "
+                f'"{buffer.name}"',
             )
-        found.append(name)
-    for name, tensor in zip(found, tensors_of(buffer, found), strict=True):
-        _set(modules, name, tensor)
-    _mark(modules, set(found))
+    for path, module in model.named_modules(remove_duplicate=False):
+        _fill(module, path + "." if path else "", tensors)
+    for name in tensors:
+        raise _core.NotSupported(errno.ENOTSUP, f"{name!r} is neither a parameter nor a buffer of a module")
     return missing
 
 
-def _mark(modules: Mapping[str, torch.nn.Module], found: set[str]) -> None:
-    """Tells transformers of modules that have all of their weights, and no buffer of their own: it would ask each one
-    whether to initialise it.
+def _fill(module: torch.nn.Module, prefix: str, tensors: dict[str, torch.Tensor]) -> None:
+    """Takes a module's own tensors out of those, and sets them. What is marked transformers does not initialise: it
+    would ask each module, and each tensor of the others.
     """
-    for path, module in modules.items():
-        prefix = path + "." if path else ""
-        weights = [prefix + key for key, value in module._parameters.items() if value is not None]
-        if not module._modules and not module._buffers and found.issuperset(weights):
-            module._is_hf_initialized = True
-
-
-def _set(modules: Mapping[str, torch.nn.Module], name: str, tensor: torch.Tensor) -> None:
-    path, _, key = name.rpartition(".")
-    module = modules[path]
-    if key in module._parameters:
-        tensor = torch.nn.Parameter(tensor, requires_grad=False)
-    # Without this transformers initialises it.
-    tensor._is_hf_initialized = True
-    setattr(module, key, tensor)
+    is_whole = not module._modules and not module._buffers
+    for key, old in module._parameters.items():
+        tensor = tensors.pop(prefix + key, None)
+        if tensor is not None:
+            parameter = module._parameters[key] = torch.nn.Parameter(tensor, requires_grad=False)
+            parameter._is_hf_initialized = True
+        elif old is not None:
+            is_whole = False
+    for key in module._buffers:
+        tensor = tensors.pop(prefix + key, None)
+        if tensor is not None:
+            tensor._is_hf_initialized = True
+            module._buffers[key] = tensor
+    if is_whole:
+        module._is_hf_initialized = True

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * CUDA graphs that take frames: nodes are added while a stream captures, and get the values of a
+ * frame before each launch. The nodes are the captured CUgraph's, and end with it: the program
+ * keeps it, and libraries that would destroy it are refused by gpushm._libraries.
+ */
+#include "client/python/core/graph.h"
+
+static PyTypeObject *graph_type; /* owned, for as long as the process lives */
+
+struct graph {
+	PyObject_HEAD
+	PyObject *weakrefs;
+	struct graph_side of;		  /* side and timeout are references */
+	struct gpushm_graph_frame *frame; /* owned; NULL: closed */
+	bool ends;			  /* the graph has the frame's end */
+	unsigned calls;			  /* that use the frame and run without the GIL */
+};
+
+static bool is_open(const struct graph *self)
+{
+	if (self->frame)
+		return side_stream(self->of.side) != NULL;
+	PyErr_SetString(PyExc_ValueError, "the graph frame is closed");
+	return false;
+}
+
+/* Between the two neither it nor its side can be closed. */
+static void hold(struct graph *self)
+{
+	self->calls++;
+	self->of.side->calls++;
+}
+
+static void let_go(struct graph *self)
+{
+	self->calls--;
+	self->of.side->calls--;
+}
+
+/* ---- while a stream captures ---- */
+
+static int acquire(struct graph *self, void *capturing, uint64_t where)
+{
+	struct gpushm_stream *s = side_stream(self->of.side);
+	int r;
+
+	if (!s)
+		return -1;
+	hold(self);
+	/* This registers the stream's words, for which the driver may wait for a GPU. */
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_graph_acquire(s, capturing, (void *)(uintptr_t)where, &self->frame);
+	Py_END_ALLOW_THREADS
+	let_go(self);
+	return error_result(r);
+}
+
+PyObject *graph_capture(const struct graph_side *of, PyObject *const *args, Py_ssize_t n,
+			PyObject *keywords)
+{
+	static const char *const names[] = { "stream", "where", NULL };
+	static const struct args_signature signature = { "graph", names, 2, 1 };
+	_cleanup_(drop_object) PyObject *made = NULL;
+	PyObject *given[2] = { 0 };
+	struct stream capturing;
+	uint64_t where = 0;
+	struct graph *self;
+
+	if (args_take(&signature, args, n, keywords, given) < 0 ||
+	    stream_from(given[0], &capturing) < 0 || (given[1] && !u64_arg(given[1], &where)))
+		return NULL;
+	made = object_new(graph_type);
+	if (!made)
+		return NULL;
+	self = (struct graph *)made;
+	self->of = *of;
+	Py_INCREF((PyObject *)of->side);
+	Py_INCREF(of->timeout);
+	return acquire(self, capturing.handle, where) < 0 ? NULL : take_ptr(made);
+}
+
+static PyObject *release(PyObject *o, PyObject *stream)
+{
+	struct graph *self = (struct graph *)o;
+	struct stream capturing;
+	int r;
+
+	if (stream_from(stream, &capturing) < 0 || !is_open(self))
+		return NULL;
+	if (self->ends)
+		return error_format(ERROR_STATE, EALREADY,
+				    "stream \"%U\": the graph has the frame's end already",
+				    self->of.side->name);
+	self->ends = true;
+	hold(self);
+	Py_BEGIN_ALLOW_THREADS
+	r = gpushm_graph_release(self->frame, capturing.handle);
+	Py_END_ALLOW_THREADS
+	let_go(self);
+	self->ends = r == 0;
+	return object_none(r);
+}
+
+static PyObject *offset(PyObject *o, PyObject *array)
+{
+	struct graph *self = (struct graph *)o;
+	const char *name;
+	uint64_t bytes;
+	int r;
+
+	if (args_text(array, "an array's name", &name) < 0 || !is_open(self))
+		return NULL;
+	r = gpushm_graph_offset(side_stream(self->of.side), name, &bytes);
+	if (r == -ENOENT)
+		PyErr_SetObject(PyExc_KeyError, array);
+	return r < 0 ? error_raise(r) : PyLong_FromUnsignedLongLong(bytes);
+}
+
+/* ---- before each launch ---- */
+
+static int exec_from(PyObject *o, void **ret)
+{
+	_cleanup_(drop_object) PyObject *number =
+		PyIndex_Check(o) ? PyNumber_Index(o)
+				 : object_call(types.libraries_module, "graph_exec", "(O)", o);
+
+	*ret = number ? PyLong_AsVoidPtr(number) : NULL;
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+struct launch {
+	struct gpushm_graph_frame *frame;
+	void *exec;
+};
+
+static int take_frame(struct gpushm_stream *unused, void *launch, uint64_t timeout_ms,
+		      struct gpushm_frame **ret)
+{
+	const struct launch *l = launch;
+
+	return gpushm_graph_next(l->frame, l->exec, timeout_ms, ret);
+}
+
+/* Returns as side_take(). */
+static int take(struct graph *self, void *exec, const struct deadline *d, struct gpushm_frame **ret)
+{
+	struct launch l = { .frame = self->frame, .exec = exec };
+	int r;
+
+	self->calls++;
+	r = side_take(self->of.side, take_frame, &l, d, ret);
+	if (r == -EOWNERDEAD && self->of.patient)
+		r = side_take(self->of.side, take_frame, &l, d, ret);
+	self->calls--;
+	return r;
+}
+
+static PyObject *next(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+	static const char *const names[] = { "graph", "timeout", NULL };
+	static const struct args_signature signature = { "next", names, 1, 1 };
+	struct graph *self = (struct graph *)o;
+	PyObject *given[2] = { NULL, self->of.timeout };
+	struct gpushm_frame *f = NULL;
+	struct deadline d;
+	void *exec;
+	int r;
+
+	if (args_take(&signature, args, n, keywords, given) < 0 || !deadline_arg(given[1], &d) ||
+	    exec_from(given[0], &exec) < 0 || !is_open(self))
+		return NULL;
+	if (!self->ends)
+		return error_format(
+			ERROR_STATE, EBUSY,
+			"stream \"%U\": the graph does not end the frame: call release() "
+			"of the graph frame while the stream captures",
+			self->of.side->name);
+	r = take(self, exec, &d, &f);
+	return r < 0 ? side_raise(r)
+		     : (PyObject *)frame_new(self->of.side, f, NULL, NULL, self->of.fills);
+}
+
+/* ---- the end ---- */
+
+static PyObject *close_graph(PyObject *o, PyObject *unused)
+{
+	struct graph *self = (struct graph *)o;
+
+	if (self->calls > 0)
+		return error_format(ERROR_IN_USE, EBUSY,
+				    "the graph frame can't be closed while another thread uses it");
+	self->frame = gpushm_graph_free(self->frame);
+	Py_RETURN_NONE;
+}
+
+static void dealloc(PyObject *o)
+{
+	struct graph *self = (struct graph *)o;
+
+	PyObject_ClearWeakRefs(o);
+	gpushm_graph_free(self->frame);
+	Py_XDECREF(self->of.timeout);
+	Py_XDECREF((PyObject *)self->of.side);
+	object_free(self);
+}
+
+/* ---- the type ---- */
+
+static PyObject *get_closed(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(((struct graph *)o)->frame == NULL);
+}
+
+static PyObject *repr(PyObject *o)
+{
+	struct graph *self = (struct graph *)o;
+
+	return PyUnicode_FromFormat("<gpushm.GraphFrame of %R%s>", self->of.side->name,
+				    self->frame ? "" : ", closed");
+}
+
+static PyMethodDef methods[] = {
+	{ "release", release, METH_O,
+	  "release($self, stream, /)\n--\n\n"
+	  "While the CUDA stream captures, behind all that uses the frame: adds the node that\n"
+	  "publishes or releases it. Once for each graph. Errors: BadArgument (the stream does\n"
+	  "not capture), StateError (the graph has it already), DriverError." },
+	{ "offset", offset, METH_O,
+	  "offset($self, array, /)\n--\n\n"
+	  "Bytes from the address of a frame's slot to the start of that array. KeyError." },
+	{ "next", KEYWORDS(next), METH_FASTCALL | METH_KEYWORDS,
+	  "next($self, graph, *, timeout=...)\n--\n\n"
+	  "Before each launch: takes the next frame or slot, and gives its values to the\n"
+	  "graph's nodes. Launch the graph in the with block of the Frame that this returns, or\n"
+	  "before its publish() or release(), which queue nothing more. After an error in the\n"
+	  "block the host ends the frame, and waits for the GPU.\n\n"
+	  "graph: the instantiated graph, a CUgraphExec: an int, one of cuda.bindings, a Graph\n"
+	  "of cuda.core, or a torch.cuda.CUDAGraph(keep_graph=True) after instantiate(). The\n"
+	  "CUgraph that was captured must still exist: CuPy's Graph destroys it. timeout: None\n"
+	  "for ever; without one that of follow(), for a producer None. Arrays of the Frame are\n"
+	  "for their shapes and addresses: only the graph is in order with the other side.\n"
+	  "Errors: as Stream.frame() and Reader.next(); StateError (release() was not\n"
+	  "captured)." },
+	{ "close", close_graph, METH_NOARGS,
+	  "close($self, /)\n--\n\n"
+	  "No frame can be taken for the graph any more. A second close does nothing." },
+	{ "__enter__", object_itself, METH_NOARGS,
+	  "__enter__($self, /)\n--\n\nThe graph frame itself." },
+	{ "__exit__", close_graph, METH_VARARGS, "__exit__($self, /, *raised)\n--\n\nclose()." },
+	{ NULL, NULL, 0, NULL }
+};
+static PyGetSetDef getters[] = { { "closed", get_closed, NULL, "Whether it is closed.", NULL },
+				 { NULL, NULL, NULL, NULL, NULL } };
+static PyMemberDef members[] = { WEAKREFS(struct graph), { NULL, 0, 0, 0, NULL } };
+static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)"The place of a stream's frames in a captured CUDA graph: graph() of "
+			     "a Stream or a\nReader makes one." },
+	{ Py_tp_dealloc, dealloc },
+	{ Py_tp_repr, repr },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, getters },
+	{ Py_tp_members, members },
+	{ 0, NULL }
+};
+static PyType_Spec spec = { .name = "gpushm.GraphFrame",
+			    .basicsize = sizeof(struct graph),
+			    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+			    .slots = slots };
+
+int graph_init(PyObject *module)
+{
+	return types_add(module, &spec, &graph_type);
+}
