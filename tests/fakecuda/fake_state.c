@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -29,9 +30,17 @@
 #define LOCK_NUMBER(number) (((uint64_t)(number)&0xfffffff) << 4)
 #define LOCK_GPU(start) ((unsigned int)((start)&0xf))
 
-/* Entries that stand behind one that is removed while /proc/locks is read in pieces can be missed;
- * the largest of several readings misses none. */
+/* /proc/locks is read in pieces. Of what stands behind a lock that goes meanwhile, some can be
+ * missed, and what stands before a new one comes twice. Several readings miss none together. */
 #define READINGS 3
+
+/* What the readings have seen. */
+struct seen {
+	struct seen_lock {
+		unsigned long long start, end;
+	} * locks;
+	size_t n, room;
+};
 
 struct state {
 	uint32_t tag; /* random; 0: the file is new */
@@ -85,38 +94,63 @@ static void state_leave(int fd, const struct state *state)
 	close_fd(&fd);
 }
 
-static void read_locks(uint32_t tag, uint64_t used[GPUS_MAX])
+static void see(struct seen *seen, const struct seen_lock *lock)
+{
+	if (seen->n == seen->room) {
+		seen->room = seen->room ? 2 * seen->room : 64;
+		seen->locks = reallocarray(seen->locks, seen->room, sizeof(seen->locks[0]));
+		if (!seen->locks)
+			abort();
+	}
+	seen->locks[seen->n++] = *lock;
+}
+
+static void read_locks(uint32_t tag, struct seen *ret)
 {
 	FILE *locks = fopen("/proc/locks", "re");
-	unsigned long long start, end;
+	struct seen_lock one;
 	char line[256];
 
 	if (!locks) {
 		dprintf(STDERR_FILENO, "fakecuda: abort: can't read /proc/locks: %m\n");
 		abort();
 	}
-	memset(used, 0, GPUS_MAX * sizeof(used[0]));
 	while (fgets(line, sizeof(line), locks)) {
-		if (sscanf(line, "%*d: OFDLCK %*s %*s %*d %*s %llu %llu", &start, &end) != 2)
+		if (sscanf(line, "%*d: OFDLCK %*s %*s %*d %*s %llu %llu", &one.start, &one.end) !=
+		    2)
 			continue;
-		if ((start & ~0xffffffffull) == (LOCK_MARK | LOCK_TAG(tag)) &&
-		    LOCK_GPU(start) < GPUS_MAX)
-			used[LOCK_GPU(start)] += end - start + 1;
+		if ((one.start & ~0xffffffffull) == (LOCK_MARK | LOCK_TAG(tag)) &&
+		    LOCK_GPU(one.start) < GPUS_MAX)
+			see(ret, &one);
 	}
 	fclose(locks);
 }
 
+/* By start, and the longer of two first: a claim may shrink between two readings. */
+static int in_order(const void *a, const void *b)
+{
+	const struct seen_lock *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return x->end > y->end ? -1 : x->end < y->end;
+}
+
+/* No claim grows meanwhile: the state is locked. */
 static void state_correct(struct state *state)
 {
-	uint64_t used[GPUS_MAX];
+	struct seen seen = { 0 };
 
+	for (int i = 0; i < READINGS; i++)
+		read_locks(state->tag, &seen);
+	if (seen.n)
+		qsort(seen.locks, seen.n, sizeof(seen.locks[0]), in_order);
 	memset(state->used, 0, sizeof(state->used));
-	for (int i = 0; i < READINGS; i++) {
-		read_locks(state->tag, used);
-		for (int gpu = 0; gpu < GPUS_MAX; gpu++)
-			if (used[gpu] > state->used[gpu])
-				state->used[gpu] = used[gpu];
-	}
+	for (size_t i = 0; i < seen.n; i++)
+		if (!i || seen.locks[i].start != seen.locks[i - 1].start)
+			state->used[LOCK_GPU(seen.locks[i].start)] +=
+				seen.locks[i].end - seen.locks[i].start + 1;
+	free(seen.locks);
 }
 
 static CUresult lock_range(int fd, short type, uint64_t start, uint64_t bytes)

@@ -153,16 +153,53 @@ SCENARIO(each_gpu_has_its_own_memory, .env = "FAKECUDA_MEMORY=32M FAKECUDA_DEVIC
 	OK(cu(cuMemRelease)(c));
 }
 
+/* As another program of this machine would. */
+static void locks_and_unlocks_run(void)
+{
+	int fd = memfd_create("locks", MFD_CLOEXEC);
+
+	MUST(fd >= 0);
+	go(PEER);
+	for (short type = F_WRLCK;; type = type == F_WRLCK ? F_UNLCK : F_WRLCK)
+		for (int i = 0; i < 300; i++) {
+			struct flock range = { .l_type = type, .l_start = 2 * i, .l_len = 1 };
+
+			MUST(fcntl(fd, F_OFD_SETLK, &range) == 0);
+		}
+}
+
+SCENARIO(memory_counts_once_while_others_lock_files, .env = "FAKECUDA_MEMORY=128M")
+{
+	CUmemGenericAllocationHandle handle;
+	size_t available, total;
+	int peer;
+	pid_t pid;
+
+	start_driver(0);
+	pid = scenario_start("locks_and_unlocks", &peer);
+	await(peer);
+	for (int i = 0; i < 400; i++) {
+		handle = vmm_new(32 * MiB);
+		OK(cu(cuMemGetInfo)(&available, &total));
+		MUST(available == 96 * MiB);
+		OK(cu(cuMemRelease)(handle));
+	}
+	scenario_kill(pid);
+	close(peer);
+}
+
 #define ALL(X)                                              \
 	X(processes_without_a_state_have_gpus_of_their_own) \
 	X(a_killed_process_gives_its_memory_back)           \
 	X(memory_is_used_until_its_last_reference_goes)     \
 	X(a_forked_child_keeps_no_mapping)                  \
-	X(each_gpu_has_its_own_memory)
+	X(each_gpu_has_its_own_memory)                      \
+	X(memory_counts_once_while_others_lock_files)
 
 #define PEERS(X)         \
 	X(fills_the_gpu) \
-	X(lends_an_fd)
+	X(lends_an_fd)   \
+	X(locks_and_unlocks)
 
 const struct scenario scenarios[] = { ALL(SCENARIO_ENTRY) PEERS(SCENARIO_ENTRY){ NULL, NULL } };
 
