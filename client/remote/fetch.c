@@ -226,6 +226,7 @@ static int add_headers(struct fetch *f, const struct ask *a, bool at_home)
 
 static void set_tls(struct fetch *f, const struct credentials *c)
 {
+	f->certified = c->cert;
 	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (c->ca)
 		SET(CURLOPT_CAINFO, c->ca);
@@ -352,20 +353,27 @@ static struct failure classify(const struct fetch *f)
 	}
 }
 
+/* A server that refuses us closes behind its alert, which a reset connection never brings. */
+static bool may_want_certificate(const struct fetch *f)
+{
+	return f->at.tls && !f->certified && !f->head.status;
+}
+
 static const char *hint(const struct fetch *f)
 {
 	switch (f->result) {
 	case CURLE_PEER_FAILED_VERIFICATION:
 		return "; if an authority of your own has signed it, name its file";
-	/* A server of TLS 1.3 refuses after the handshake, and may have closed by then. */
-	case CURLE_SEND_ERROR:
-		return f->at.tls ? "; if it wants a certificate, name one, and its key" : "";
 	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
+	case CURLE_GOT_NOTHING:
 		if (says(f, "wrong version"))
 			return "; it speaks no TLS: use a URL of http:// if you trust the network";
-		return says(f, "certificate required")
-			       ? "; it wants a certificate: name one, and its key"
+		if (says(f, "certificate required"))
+			return "; it wants a certificate: name one, and its key";
+		return may_want_certificate(f)
+			       ? "; if it wants a certificate, name one, and its key"
 			       : "";
 	default:
 		return "";

@@ -26,6 +26,7 @@ struct fetch {
 	struct head head;	    /* of the reply */
 	bool active;		    /* there is a reply, or one is waited for */
 	bool ended;		    /* all of it has come, or it broke: result */
+	bool certified;		    /* with a certificate of ours, if the server wants one */
 	bool paused, refused; /* by the memory's end; refused: a line of the head is too much */
 	CURLcode result;
 	char *to;	    /* where the body goes; lent during fetch_body() */

@@ -10,7 +10,9 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -681,6 +683,25 @@ def test_certificates_are_checked_on_both_sides(
     assert here.fails(*wrong, w.url + NAME, "o")
     named = web(files={NAME: File(data)}, tls=context(authority, "server", "DNS:elsewhere"))
     assert "certificate" in here.fails("--cacert", authority.cert, named.url + NAME, "o")
+
+
+def test_who_is_cut_off_before_a_reply_is_told_of_certificates(
+    here: Machine, web: Any, data: bytes, authority: Authority
+) -> None:
+    """A server may close before its alert is read, and the system forgets what had come."""
+
+    def reset(request: Request) -> bool:
+        request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(request.connection.detach())
+        return True
+
+    w = web(files={NAME: File(data)}, faults=[reset], tls=context(authority, "server", "IP:127.0.0.1"))
+    trusted: list[object] = ["--patience=1s", "--cacert", authority.cert]
+    assert "if it wants a certificate" in here.fails(*trusted, w.url + NAME, "m")
+    me = authority.issue("client")
+    assert "certificate" not in here.fails(*trusted, "--cert", me.cert, "--key", me.key, w.url + NAME, "m")
+    plain = web(files={NAME: File(data)}, faults=[reset])
+    assert "certificate" not in here.fails("--patience=1s", plain.url + NAME, "m")
 
 
 def test_a_connection_that_ends_in_garbage_is_not_made_again_without_a_pause(
