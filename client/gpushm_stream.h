@@ -37,11 +37,12 @@
  * each frame or slot: less delay for more of a processor. If frames come at a steady pace, next()
  * first sleeps until one is almost due. gpushm-streams(7) says how much to take.
  *
- * Blocking. begin() asks the daemon, once, when a reader has joined since the last call; so a
- * thread that waits for a name needs another connection than a producer. Frames flow also while
- * there is no daemon; but no reader can join then, and what a reader that dies holds stays in the
- * way until the next daemon finds its death. A call that waits for frames or slots longer than
- * $GPUSHM_RECONNECT_MS while there is no daemon returns -ECONNRESET.
+ * Blocking. begin() asks the daemon, once, when a reader has joined since the last call. If the
+ * daemon is not there, or another thread waits for a name on the same connection, begin() waits for
+ * that no longer than its timeout, or 3 ms. Frames flow also while there is no daemon; but no
+ * reader can join then, and what a reader that dies holds stays in the way until the next daemon
+ * finds its death. A call that waits for frames or slots longer than $GPUSHM_RECONNECT_MS while
+ * there is no daemon returns -ECONNRESET.
  */
 #ifndef GPUSHM_STREAM_H
 #define GPUSHM_STREAM_H
@@ -112,12 +113,12 @@ int gpushm_stream_create(struct gpushm *c, const char *name, const struct gpushm
  * at most until the spec's limit_ms is over: then it drops the reader that is in the way, and goes
  * on. A slot that a reader's GPU is still to release is taken at once, and cuda_stream waits for
  * it. One frame at a time is being filled. Asks the daemon only to drop a reader and when one has
- * joined; while no daemon is there this waits for it for GPUSHM_RECONNECT_MS, whatever timeout_ms.
+ * joined.
  *
  * Errors: -EAGAIN (timeout 0) and -ETIMEDOUT: no slot is free; gpushm_error() names the reader that
- * is in the way; -EALREADY: a frame is being filled; -EBADF: not the producer; -ENOTSUP (a CUDA
- * stream for host memory); -EIO (driver); -ECONNRESET (a reader has joined, or the wait was long,
- * and the daemon does not come back). */
+ * is in the way; or a reader has joined, and the daemon does not answer; -EALREADY: a frame is
+ * being filled; -EBADF: not the producer; -ENOTSUP (a CUDA stream for host memory); -EIO (driver);
+ * -ECONNRESET (a reader has joined, or the wait was long, and the daemon does not come back). */
 int gpushm_frame_begin(struct gpushm_stream *s, void *cuda_stream, uint64_t timeout_ms,
 		       struct gpushm_frame **ret);
 

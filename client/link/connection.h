@@ -43,6 +43,7 @@ struct gpushm {
 	int socket;
 	pthread_mutex_t lock;	 /* one request in flight; everything below */
 	bool broken;		 /* hang-up or violation: the next request reconnects first */
+	bool greeting;		 /* broken, but HELLO is on its way to the next daemon */
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
 	uint32_t arrays_max;	 /* that this daemon allows in a buffer */

@@ -174,9 +174,9 @@ int hello_no_reply(const struct gpushm *c, int number, uint64_t ms)
 			 ms, c->path ? c->path : "its socket");
 }
 
-static int await_reply(struct gpushm *c)
+static int await_reply(struct gpushm *c, uint64_t ms)
 {
-	uint64_t ms = hello_reply_ms(), deadline = clock_deadline(ms);
+	uint64_t deadline = clock_deadline(ms);
 	struct pollfd p = { .fd = c->socket, .events = POLLIN };
 	int r;
 
@@ -194,7 +194,7 @@ static int say_hello(struct gpushm *c)
 	int r = hello_send(c);
 
 	if (r == 0)
-		r = await_reply(c);
+		r = await_reply(c, hello_reply_ms());
 	return r < 0 ? r : hello_receive(c, 0);
 }
 
@@ -250,15 +250,20 @@ struct gpushm *gpushm_disconnect(struct gpushm *c)
 
 /* ---- coming back ---- */
 
+struct patience {
+	uint64_t deadline; /* for a daemon to listen */
+	uint64_t reply_ms; /* and for its reply to HELLO */
+};
+
 /* Pauses 1, 2, 4, ... 250 ms between the tries. */
-static int connect_again(struct gpushm *c, uint64_t deadline, int *ret_fd)
+static int connect_again(struct gpushm *c, const struct patience *p, int *ret_fd)
 {
 	unsigned pause = 1;
 	uid_t server;
 	int r;
 
-	while (hello_may_pass(r = endpoint_connect(c->path, hello_reply_ms(), ret_fd, &server)) &&
-	       clock_left_ms(deadline) > 0) {
+	while (hello_may_pass(r = endpoint_connect(c->path, p->reply_ms, ret_fd, &server)) &&
+	       clock_left_ms(p->deadline) > 0) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : pause * 2;
 	}
@@ -319,16 +324,16 @@ static int reclaim(struct gpushm *c, uint64_t session)
 	return reclaim_batch(c, session, leases, n, true);
 }
 
-/* The connection keeps its old session until all leases are reclaimed: if the daemon dies in
- * between, its successor is asked with the same one again. */
-static int hello_again(struct gpushm *c)
+/* HELLO was sent. The connection keeps its old session until all leases are reclaimed: if the
+ * daemon dies in between, its successor is asked with the same one again. */
+static int come_back(struct gpushm *c)
 {
 	unsigned char before[DAEMON_ID_BYTES];
 	uint64_t session = c->session, fresh;
 	int r;
 
 	memcpy(before, c->daemon, sizeof(before));
-	r = say_hello(c);
+	r = hello_receive(c, 0);
 	if (r < 0)
 		return r;
 	fresh = c->session;
@@ -346,13 +351,12 @@ static int hello_again(struct gpushm *c)
 	return r;
 }
 
-static int try_once(struct gpushm *c, uint64_t deadline)
+static int send_hello(struct gpushm *c, const struct patience *p)
 {
 	_cleanup_(close_fd) int fd = -1;
-	int r = connect_again(c, deadline, &fd);
+	int r = connect_again(c, p, &fd);
 
 	if (r < 0) {
-		c->broken = true;
 		c->ended = !c->wait_for_successor;
 		return error_set(ECONNREFUSED,
 				 c->wait_for_successor
@@ -363,9 +367,24 @@ static int try_once(struct gpushm *c, uint64_t deadline)
 	c->broken = false;
 	/* The application may poll the fd: it keeps its number. */
 	if (dup3(fd, c->socket, O_CLOEXEC) < 0)
-		r = error_set(errno, "the new socket can't take the old one's place: %m");
+		return error_set(errno, "the new socket can't take the old one's place: %m");
+	r = hello_send(c);
+	c->greeting = r == 0;
+	return r;
+}
+
+/* A daemon that has not replied in time may do so later: the connection keeps its place in the
+ * listener's queue. */
+static int try_once(struct gpushm *c, const struct patience *p)
+{
+	int r = c->greeting ? 0 : send_hello(c, p);
+
 	if (r == 0)
-		r = hello_again(c);
+		r = await_reply(c, p->reply_ms);
+	if (r == 0) {
+		c->broken = c->greeting = false;
+		r = come_back(c);
+	}
 	if (r < 0)
 		c->broken = true;
 	return r;
@@ -377,16 +396,33 @@ bool hello_gave_up_lately(const struct gpushm *c)
 }
 
 /* Where a daemon dies or restarts before it replies to HELLO, HELLO is said again. */
-int hello_reconnect(struct gpushm *c)
+static int try_often(struct gpushm *c, const struct patience *p)
 {
-	uint64_t deadline = clock_deadline(c->wait_for_successor ? hello_reconnect_ms() : 0);
 	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
 
 	for (int hellos = 0; r == -ECONNRESET && !c->ended; hellos++) {
-		if (hellos >= HELLOS_MAX && clock_left_ms(deadline) == 0)
+		if (hellos >= HELLOS_MAX && clock_left_ms(p->deadline) == 0)
 			break;
-		r = try_once(c, deadline);
+		r = try_once(c, p);
 	}
-	c->gave_up_at = r < 0 ? clock_monotonic_ms() : 0;
 	return r == -ECONNREFUSED ? -ECONNRESET : r;
+}
+
+int hello_reconnect(struct gpushm *c)
+{
+	struct patience p = { .deadline = clock_deadline(
+				      c->wait_for_successor ? hello_reconnect_ms() : 0),
+			      .reply_ms = hello_reply_ms() };
+	int r = try_often(c, &p);
+
+	c->gave_up_at = r < 0 ? clock_monotonic_ms() : 0;
+	return r;
+}
+
+int hello_resume(struct gpushm *c, uint64_t ms)
+{
+	struct patience p = { .deadline = clock_deadline(ms), .reply_ms = ms > 0 ? ms : 1 };
+	int r = try_often(c, &p);
+
+	return r == -ECONNRESET && !c->ended ? -EAGAIN : r;
 }

@@ -24,6 +24,10 @@ int hello_refresh_pools(struct gpushm *c);
  * with gpushm_error() set: then the connection is broken. */
 int hello_reconnect(struct gpushm *c);
 
+/* The same, but waits so long only, and a millisecond at least: the next call goes on with what
+ * this one has begun. -EAGAIN, without a text: there is no daemon yet. */
+int hello_resume(struct gpushm *c, uint64_t ms);
+
 /* Whether a reconnection has failed so short a time ago that a caller which does not need the
  * daemon should not wait again. Under c->lock. */
 bool hello_gave_up_lately(const struct gpushm *c);

@@ -23,6 +23,51 @@ static const struct stream_reader_page *reader_page(const struct gpushm_stream *
 	return s->producer.pages[reader].host;
 }
 
+/* A call that takes a slot. */
+struct patience {
+	bool gpu;
+	uint64_t timeout_ms, outage;
+	uint64_t deadline; /* 0: it has not had to wait so far */
+	struct wait_step step;
+	struct writer_blocker blocker;
+	enum { PRESENT, ABSENT, BUSY } daemon; /* when it was needed last */
+	uint32_t dropped;		       /* the last reader that was dropped, */
+	uint64_t dropped_generation;
+};
+
+static uint64_t deadline_of(struct patience *w)
+{
+	if (w->deadline == 0)
+		w->deadline = clock_deadline(w->timeout_ms);
+	return w->deadline;
+}
+
+/* ---- the daemon ---- */
+
+/* -EAGAIN: the time is over. */
+static int ask_daemon(struct gpushm_stream *s, struct patience *w)
+{
+	bool busy;
+	int r = wait_for_daemon(s->buffer, clock_left_ms(deadline_of(w)), &busy);
+
+	w->daemon = r != -EAGAIN ? PRESENT : busy ? BUSY : ABSENT;
+	return r;
+}
+
+static int unanswered(const struct gpushm_stream *s, const struct patience *w, int number)
+{
+	if (w->daemon == ABSENT)
+		return stream_error(
+			s, number,
+			"a reader has joined, and the daemon, which has its page, does not "
+			"answer");
+	return stream_error(
+		s, number,
+		"a reader has joined, and the daemon can't be asked for its page while "
+		"another thread waits for a reply: give that thread a connection of its "
+		"own");
+}
+
 /* ---- the readers' pages ---- */
 
 static void release_page(struct gpushm_stream *s, struct order_page *p)
@@ -96,13 +141,15 @@ static int map_reader(struct gpushm_stream *s, uint32_t reader)
 
 /* A reader may leave between the look and the request; then it is not found. */
 #define MAP_TRIES_MAX 16
-static int map_readers(struct gpushm_stream *s)
+static int map_readers(struct gpushm_stream *s, struct patience *w)
 {
 	uint32_t reader;
 	int r = 0;
 
 	for (int lost = 0; writer_unmapped(&s->producer.writer, &reader);) {
-		r = map_reader(s, reader);
+		r = ask_daemon(s, w);
+		if (r == 0)
+			r = map_reader(s, reader);
 		if (r < 0 && (r != -ENOENT || ++lost >= MAP_TRIES_MAX))
 			return r;
 	}
@@ -110,19 +157,19 @@ static int map_readers(struct gpushm_stream *s)
 }
 
 /* Only a slot for which a GPU waits needs the time. */
-static int take(struct gpushm_stream *s, bool gpu, struct writer_blocker *ret_blocker)
+static int take(struct gpushm_stream *s, struct patience *w)
 {
-	uint64_t now = gpu ? clock_monotonic_ns() : 0;
+	uint64_t now = w->gpu ? clock_monotonic_ns() : 0;
 	int r;
 
 	do {
-		r = map_readers(s);
+		r = map_readers(s, w);
 		if (r == 0)
-			r = writer_take(&s->producer.writer, gpu, now, &s->producer.slot,
-					ret_blocker);
-		if (ret_blocker->wake)
+			r = writer_take(&s->producer.writer, w->gpu, now, &s->producer.slot,
+					&w->blocker);
+		if (w->blocker.wake)
 			wait_wake(&stream_head(s)->wake);
-		ret_blocker->wake = false;
+		w->blocker.wake = false;
 	} while (r == -ESTALE);
 	return r;
 }
@@ -180,15 +227,6 @@ static int blocked(const struct gpushm_stream *s, const struct writer_blocker *b
 			    (clock_monotonic_ns() - stream_load(&p->oldest_ns)) / 1000000u);
 }
 
-struct patience {
-	bool gpu;
-	uint64_t timeout_ms, deadline, outage;
-	struct wait_step step;
-	struct writer_blocker blocker;
-	uint32_t dropped; /* the last reader that was dropped, */
-	uint64_t dropped_generation;
-};
-
 /* An `every` reader has been in the way since no slot is free. A frame of the group may have come
  * to another member since, or back to the group, which then has the whole time for it. What readers
  * outside of the group write changes nothing here. */
@@ -226,6 +264,7 @@ static bool drop_blocker(struct gpushm_stream *s, struct patience *w, uint64_t n
 	uint32_t reader =
 		w->blocker.reader < STREAM_READERS_MAX ? w->blocker.reader : slowest_member(s);
 	uint64_t generation;
+	bool busy;
 	int r;
 
 	/* Nobody is in the way: the GPU has not finished the frames before. */
@@ -234,8 +273,10 @@ static bool drop_blocker(struct gpushm_stream *s, struct patience *w, uint64_t n
 	generation = s->producer.writer.pages[reader].generation;
 	if (w->dropped_generation == generation && w->dropped == reader)
 		return false;
-	r = pages_drop(s->buffer, reader, generation);
 	/* Without a daemon there is nobody who could: the slot may become free all the same. */
+	r = wait_for_daemon(s->buffer, 0, &busy);
+	if (r == 0)
+		r = pages_drop(s->buffer, reader, generation);
 	if (r < 0 && r != -ENOENT && r != -EBADF) {
 		s->producer.drop_after = now + WAIT_NAP_NS;
 		return false;
@@ -299,9 +340,13 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 	struct wait_word words[WAIT_WORDS_MAX];
 	uint64_t maps = s->producer.maps;
 	size_t n = producer_words(s, words);
-	int r = take(s, w->gpu, &w->blocker);
+	int r = take(s, w);
 	uint64_t now = clock_monotonic_ns(), ns;
 
+	if (r == -EAGAIN && w->daemon != PRESENT) {
+		s->producer.blamed_since = now;
+		return -ETIMEDOUT; /* it was waited for until then */
+	}
 	if (r != -EAGAIN || s->producer.maps != maps)
 		return r; /* a new page's word is not among these */
 	note_blocker(s, &w->blocker, now);
@@ -326,13 +371,14 @@ static int spin(struct gpushm_stream *s, struct patience *w)
 	int r = -EAGAIN;
 
 	while (r == -EAGAIN && wait_spin(&spin))
-		r = take(s, w->gpu, &w->blocker);
+		r = take(s, w);
 	return r;
 }
 
 static int wait_for_slot(struct gpushm_stream *s, struct patience *w)
 {
 	int r = w->timeout_ms > 0 ? spin(s, w) : -EAGAIN;
+	int number = w->timeout_ms == 0 ? EAGAIN : ETIMEDOUT;
 
 	if (r == -EAGAIN)
 		notify_clear(s, s->on_gpu && !w->gpu);
@@ -341,7 +387,7 @@ static int wait_for_slot(struct gpushm_stream *s, struct patience *w)
 	wake_up(s);
 	if (r != -ETIMEDOUT)
 		return r;
-	return blocked(s, &w->blocker, w->timeout_ms == 0 ? EAGAIN : ETIMEDOUT);
+	return w->daemon == PRESENT ? blocked(s, &w->blocker, number) : unanswered(s, w, number);
 }
 
 /* Counts the time for people. */
@@ -349,7 +395,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 {
 	struct stream_head *h = stream_head(s);
 	struct producer *p = &s->producer;
-	int r = take(s, w->gpu, &w->blocker);
+	int r = take(s, w);
 	uint64_t begun;
 
 	if (r == -EAGAIN) {
@@ -358,7 +404,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 			p->stalled_since = p->blamed_since = begun;
 			stream_add(&h->stalls, 1);
 		}
-		w->deadline = clock_deadline(w->timeout_ms);
+		deadline_of(w);
 		stream_store(&h->waited_ns, p->stalled_since);
 		r = wait_for_slot(s, w);
 		stream_store(&h->waited_ns, 0);

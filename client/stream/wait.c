@@ -32,6 +32,7 @@ struct waiter {
 
 #define FALLBACK_NS 2000000ull
 #define CLOCK_LOOKS 8
+#define ASK_MS_MIN 3u /* a daemon that lives replies in less */
 #define STEP_FIRST_NS 20000ull
 #define STEP_MAX_NS WAIT_LOOK_NS
 
@@ -138,6 +139,27 @@ int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 		r = hello_reconnect(c);
 		*outage = 0;
 	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, bool *ret_busy)
+{
+	uint64_t end = clock_deadline(ms > ASK_MS_MIN ? ms : ASK_MS_MIN);
+	struct gpushm *c = b->connection;
+	int r = 0;
+
+	*ret_busy = false;
+	if (ms >= hello_reconnect_ms())
+		return 0;
+	while (pthread_mutex_trylock(&c->lock) != 0) {
+		*ret_busy = clock_left_ms(end) == 0;
+		if (*ret_busy)
+			return -EAGAIN;
+		poll(NULL, 0, 1);
+	}
+	if (c->broken || has_hung_up(c))
+		r = hello_resume(c, clock_left_ms(end));
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }

@@ -44,5 +44,10 @@ bool wait_spin(struct wait_spin *spin);
  * daemon has gone for as long as the library waits for a successor, this connects again. *outage: 0
  * at first. 0, or -ECONNRESET and others with gpushm_error() set: the daemon does not come back. */
 int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage);
+/* Whether the daemon can be asked without a longer wait than so long, or a few ms. -EAGAIN, without
+ * a text: it is not there, or *ret_busy: another thread of this process waits for its reply. Where
+ * so long is as long as the library waits for a daemon, 0: the request does so itself. Others with
+ * gpushm_error() set. */
+int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, bool *ret_busy);
 #define WAIT_LOOK_NS 2000000ull
 #define WAIT_NAP_NS 1000000000ull

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A producer that needs the daemon while there is none: its timeouts count all the same.
+ */
+#include "proto/base/clock.h"
+#include "tests/lib/kept.h"
+#include "tests/system/stream_fixture.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#define SOON_MS 3000 /* a call with a timeout of 0; far less than $GPUSHM_RECONNECT_MS */
+
+static void leave(void)
+{
+	r = gpushm_stream_close(r);
+	p = gpushm_stream_close(p);
+	client_await(gpushm_unlink(c, "s") == -ENOENT);
+	kept_teardown();
+}
+
+static void go_away(void)
+{
+	supervisor_end(&k, SIGKILL);
+}
+
+static uint64_t fails_to_begin(uint64_t timeout_ms, int error)
+{
+	uint64_t begun = clock_monotonic_ms();
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_eq(gpushm_frame_begin(p, NULL, timeout_ms, &f), error);
+	return clock_monotonic_ms() - begun;
+}
+
+static void begins(uint64_t timeout_ms)
+{
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_msg(gpushm_frame_begin(p, NULL, timeout_ms, &f) == 0, "%s", gpushm_error());
+	gpushm_frame_cancel(f);
+}
+
+static void create_and_follow(struct gpushm_stream_spec spec)
+{
+	create_with(spec);
+	r = follow(GPUSHM_EVERY, 1);
+}
+
+START_TEST(a_new_reader_stops_a_producer_without_a_daemon)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	go_away();
+	for (int i = 0; i < 20; i++)
+		ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
+	says("a reader has joined");
+	ck_assert_uint_ge(fails_to_begin(300, -ETIMEDOUT), 300);
+	says("the daemon");
+
+	supervisor_start(&k);
+	begins(10000);
+	expect_next(r, produce());
+}
+END_TEST
+
+/* As a loop over a camera's frames does. */
+START_TEST(a_loop_without_timeouts_does_not_find_the_daemon)
+{
+	uint64_t end;
+	struct gpushm_frame *f = NULL;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	go_away();
+	fails_to_begin(0, -EAGAIN);
+	supervisor_start(&k);
+	end = clock_monotonic_ms() + 10000;
+	while (gpushm_frame_begin(p, NULL, 0, &f) == -EAGAIN && clock_monotonic_ms() < end)
+		poll(NULL, 0, 4);
+	ck_assert_ptr_nonnull(f);
+	gpushm_frame_cancel(f);
+	expect_next(r, produce());
+}
+END_TEST
+
+/* What waits in the listener's queue holds up others. */
+START_TEST(a_call_leaves_more_than_one_connection)
+{
+	int fd, n = 0;
+
+	if (supervisor_skips("a_call_leaves_more_than_one_connection"))
+		return;
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	go_away();
+	for (int i = 0; i < 50; i++)
+		fails_to_begin(0, -EAGAIN);
+	for (struct pollfd waiting = { .fd = k.listening, .events = POLLIN };
+	     poll(&waiting, 1, 0) > 0; n++) {
+		fd = accept4(k.listening, NULL, NULL, SOCK_CLOEXEC);
+		ck_assert_int_ge(fd, 0);
+		close(fd);
+	}
+	ck_assert_int_eq(n, 1);
+
+	/* That daemon died before it replied; the next one is found. */
+	fails_to_begin(0, -EAGAIN);
+	supervisor_start(&k);
+	begins(10000);
+}
+END_TEST
+
+START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
+{
+	struct gpushm_frame *held, *f = NULL;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 2, .limit_ms = 50 });
+	produce();
+	produce();
+	held = next(r);
+	go_away();
+	fails_to_begin(0, -EAGAIN);
+	poll(NULL, 0, 60);
+	ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
+	says("has held frame 1");
+	ck_assert_uint_lt(fails_to_begin(200, -ETIMEDOUT), 200 + SOON_MS);
+
+	supervisor_start(&k);
+	begins(10000);
+	ck_assert_int_eq(gpushm_frame_release(held, NULL), -ESTALE);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &f), -ESTALE);
+}
+END_TEST
+
+/* ---- another thread's request ---- */
+
+static void *wait_for_name(void *arg)
+{
+	struct gpushm_buffer *b = NULL;
+
+	ck_assert_int_eq(gpushm_open(c, "late", GPUSHM_READ, 10000, NULL, &b), 0);
+	gpushm_close(b);
+	return arg;
+}
+
+START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
+{
+	struct gpushm_buffer *b;
+	struct gpushm *other;
+	pthread_t thread;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	pthread_create(&thread, NULL, wait_for_name, NULL);
+	poll(NULL, 0, 100);
+	ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
+	says("another thread");
+	ck_assert_uint_lt(fails_to_begin(100, -ETIMEDOUT), 100 + SOON_MS);
+
+	ck_assert_int_eq(gpushm_connect(k.socket, &other), 0);
+	ck_assert_int_eq(gpushm_create(other, "late", 1, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	gpushm_close(b);
+	pthread_join(thread, NULL);
+	begins(10000);
+	expect_next(r, produce());
+	ck_assert_int_eq(gpushm_unlink(other, "late"), 0);
+	gpushm_disconnect(other);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("stream_absent");
+
+	tcase_add_checked_fixture(t, kept_setup, leave);
+	tcase_add_test(t, a_new_reader_stops_a_producer_without_a_daemon);
+	tcase_add_test(t, a_loop_without_timeouts_does_not_find_the_daemon);
+	tcase_add_test(t, a_call_leaves_more_than_one_connection);
+	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
+	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
+	tcase_set_timeout(t, 60);
+	return suite_run("stream_absent", t, NULL);
+}
