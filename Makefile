@@ -466,14 +466,17 @@ $(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/fuzz.a $(BUILD)/d
 
 # What gpushm costs over the calls that must be made anyway: tests/bench/RESULTS.md. BENCH= are its options.
 BENCH ?=
-BENCH_SRC := $(filter-out tests/bench/bare_start.c tests/bench/models_load.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
+BENCH_SRC := $(filter-out tests/bench/bare_start.c tests/bench/models_load.c tests/bench/models_ring.c $(if $(CUDA_INCLUDE),tests/bench/gpu_none.c,\
 	tests/bench/gpu_driver.c tests/bench/gpu_memory.c tests/bench/gpu_sweep.c),$(wildcard tests/bench/*.c)) \
 	$(if $(CUDA_INCLUDE),tests/gpu/driver.c)
 STREAMS_BIN := $(BUILD)/tests/bench/streams
-BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(BUILD)/tests/bench/models_load $(STREAMS_BIN))
+BENCH_BIN := $(BUILD)/gpushm-bench $(BUILD)/tests/bench/bare_start $(if $(CUDA_INCLUDE),$(addprefix $(BUILD)/tests/bench/,models_load models_ring) $(STREAMS_BIN))
 $(BUILD)/gpushm-bench: $(call objects,$(BENCH_SRC) daemon/util/verb_counts.c) $(TEST_LIB) $(BUILD)/proto.a $(BUILD)/libgpushm.so
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o %.a,$^) -L$(BUILD) -lgpushm $(CHECK_LIBS) \
 		$(CLIENT_LIBS) -lm
+$(BUILD)/tests/bench/models_ring: $(call objects,tests/bench/models_ring.c tests/bench/sample.c) $(BUILD)/libgpushm-load.a $(BUILD)/libgpushm.a
+	@mkdir -p $(@D)
+	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLIENT_LIBS) $(LOAD_LIBS) -lm
 $(BUILD)/tests/bench/bare_start: $(call objects,tests/bench/bare_start.c)
 	@mkdir -p $(@D)
 	$(call SAY,LD)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl
@@ -525,6 +528,7 @@ MODELS_JSON = $(BENCH_OUT)/models.json
 bench-models:
 	@bad=0; export $(GPU_PATH); \
 	$(BUILD)/tests/bench/models_load $(MODELS_FOLDER) --gib $(MODELS_GIB) --json $(MODELS_JSON) || bad=1; \
+	$(BUILD)/tests/bench/models_ring $(MODELS_FOLDER)/gpushm-bench.safetensors --json $(BENCH_OUT)/models-ring.json || bad=1; \
 	python3 tests/bench/models_peers.py $(MODELS_FOLDER)/gpushm-bench.safetensors --json $(MODELS_JSON) || bad=1; \
 	rm -f $(MODELS_FOLDER)/gpushm-bench.safetensors; \
 	export BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python:$$PYTHONPATH; \
