@@ -97,6 +97,7 @@ async def serve(clients: int, workers: list[Any]) -> None:
     answered = sum(await asyncio.gather(*(client(front, i) for i in range(clients // 2))))
     workers[0].kill()
     answered += sum(await asyncio.gather(*(client(front, i) for i in range(clients // 2, clients))))
+    await tasks[0]  # its death may be found after the last answer
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
