@@ -841,12 +841,12 @@ check-gpu-deaths:
 # ---- deps ----
 
 # Names that Debian 12 and Ubuntu 24.04 share. libclang-rt-dev has the sanitizers and libFuzzer, ca-certificates is for pip,
-# procps has pgrep.
+# procps has pgrep, and rpmlint asks rpm.
 DEPS = gcc g++ cmake libc6-dev binutils git pkgconf protobuf-c-compiler libprotobuf-c-dev libuv1-dev libncurses-dev check libjansson-dev libxxhash-dev nettle-dev libmicrohttpd-dev libcurl4-openssl-dev nginx-light libgnutls28-dev curl \
 	clang libclang-rt-dev clang-format cppcheck shellcheck universal-ctags mandoc groff valgrind procps unzip \
 	iproute2 iptables iperf3 openssl \
 	python3 python3-dev python3-venv ca-certificates \
-	build-essential debhelper dh-python chrpath lintian rpmlint
+	build-essential debhelper dh-python chrpath lintian rpmlint rpm
 .PHONY: deps
 deps:
 	@missing=; for p in $(DEPS); do \
