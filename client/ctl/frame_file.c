@@ -69,8 +69,9 @@ static int write_frame(struct frame_file *f, const struct gpushm_array *a)
 
 	if (r == CTL_OK)
 		r = transfer_dump_c(&f->transfer, a, f->file.fd, f->file.file);
-	/* The frames before one that a signal interrupts are whole. */
-	f->failed = r != CTL_OK && !transfer_interrupted();
+	/* The frames before one that a signal interrupts are whole, and so are those before one for
+	 * which a disk has no space: the file is cut behind them. */
+	f->failed = r != CTL_OK && !is_patched(f) && !transfer_interrupted();
 	return r;
 }
 

@@ -230,6 +230,21 @@ START_TEST(a_signal_loses_the_frames_that_were_recorded)
 }
 END_TEST
 
+/* The size of a file ends here, as the space of a disk does. */
+START_TEST(a_full_disk_loses_the_frames_that_were_recorded)
+{
+	produce("cam", &steady);
+	shell_expect(
+		&sh, 0,
+		"%s(ulimit -f 1; trap '' XFSZ; exec $ctl follow -q -t10 --every --out=x.npy cam)\n"
+		"[[ $? == 1 ]] || exit 6\n"
+		"check x.npy 37 || exit 7\n"
+		"[[ $(echo *) == x.npy ]]",
+		check_npy);
+	complains("x.npy: File too large");
+}
+END_TEST
+
 START_TEST(two_arrays_are_one_or_no_file)
 {
 	produce("cam", &(struct plan){ .two_arrays = true });
@@ -421,6 +436,7 @@ int main(void)
 	tcase_add_test(tc, follow_prints_other_frames_than_were_published);
 	tcase_add_test(tc, a_file_of_frames_is_no_numpy_file);
 	tcase_add_test(tc, a_signal_loses_the_frames_that_were_recorded);
+	tcase_add_test(tc, a_full_disk_loses_the_frames_that_were_recorded);
 	tcase_add_test(tc, two_arrays_are_one_or_no_file);
 	tcase_add_test(tc, a_stream_that_ends_has_the_wrong_exit_code);
 	tcase_add_test(tc, the_death_of_a_producer_is_not_told);
