@@ -42,6 +42,7 @@ struct pull {
 	unsigned failures;	    /* one after the other, of pulls that cost a transfer */
 	uint64_t look;		    /* ms, CLOCK_MONOTONIC: of the next look */
 	char *said;		    /* owned: the last complaint; NULL: all is well */
+	bool away;		    /* it is that the relay does not reply to a wait */
 	bool ended;
 };
 
@@ -139,9 +140,11 @@ static void complain(struct pull *p, const char *text, const char *then)
 static void calm_down(struct pull *p)
 {
 	if (p->said && !p->ctl->quiet)
-		ctl_error(CTL_OK, "%s: it can be reached again", p->source);
+		ctl_error(CTL_OK, "%s: %s", p->source,
+			  p->away ? "it can be reached again" : "that has passed");
 	free(p->said);
 	p->said = NULL;
+	p->away = false;
 }
 
 /* Whether the buffer may be gone here: the daemon has died, or the name is free. */
@@ -159,15 +162,18 @@ static bool is_gone(struct pull *p)
 	return r == -ENOENT || r == -ECONNRESET || r == -ECONNREFUSED;
 }
 
-/* A gpushm_load_progress_fn of the wait for another generation. */
+/* A gpushm_load_progress_fn of the wait for another generation. It begins as if the relay replied,
+ * and what was wrong with a pull, a full pool for example, is not over when the relay does. */
 static int on_wait(void *user, const struct gpushm_load_progress *progress)
 {
 	struct pull *p = user;
 
-	if (progress->file)
-		calm_down(p);
-	else
+	if (!progress->file) {
 		complain(p, gpushm_error(), "waiting for it");
+		p->away = true;
+	} else if (p->away) {
+		calm_down(p);
+	}
 	p->ended = output_is_closed(STDOUT_FILENO);
 	return p->ended || is_gone(p);
 }
@@ -287,6 +293,7 @@ static int follow(struct pull *p)
 			return r;
 		if (r < 0) {
 			complain(p, gpushm_error(), "trying again");
+			p->away = false;
 			nap(p, r);
 		}
 		r = wait_for_generation(p);

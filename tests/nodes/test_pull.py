@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -489,6 +490,20 @@ def test_follow_outlives_the_daemon_and_pulls_what_it_lost(mortal: Here, relay: 
     assert mortal.names() == ["m"]
     mortal.ctl("rm", "-q", "m")
     assert follow.line().startswith("m: ")
+    assert follow.end() == -signal.SIGINT
+
+
+def test_follow_says_once_that_it_can_not_pull(here: Here, relay: FakeRelay) -> None:
+    relay.edit_range = lambda _first, data: bytes(len(data))
+    follow = here.start("pull", "--follow", "--pool=host", relay.url, "n")
+    assert follow.line("err").endswith("trying again")
+    requests = len(relay.requests)
+    while len(relay.requests) < 3 * requests:
+        time.sleep(0.05)
+    relay.edit_range = lambda _first, data: data
+    assert follow.line().startswith("n: ")
+    assert follow.line("err").endswith("that has passed")
+    assert list(follow.lines["err"].queue) == []
     assert follow.end() == -signal.SIGINT
 
 
