@@ -211,20 +211,31 @@ static bool batch_add(struct batch *batch, const struct gpushm_array_spec *spec)
 	return true;
 }
 
+/* A daemon's successor does not know what was being filled. */
+static int lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated)
+{
+	if (r != -EBADF || !(repeated || b->lease.lost))
+		return r;
+	return buffer_error(b, ECONNRESET,
+			    "the daemon died while it was being filled: create it again");
+}
+
 /* *known: arrays that the daemon has. */
 static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *known)
 {
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Reply *reply;
+	bool repeated;
 	int r;
 
 	describe.has_lease = true;
 	describe.lease = b->lease.id;
 	describe.n_arrays = batch->n;
 	describe.arrays = batch->pointers;
-	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply, NULL);
+	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
+			 &repeated);
 	if (r < 0)
-		return r;
+		return lost_with_daemon(b, r, repeated);
 	if (reply->described->arrays != *known + batch->n) {
 		buffer_error(b, EPROTO, "the daemon counts %u arrays instead of %zu",
 			     reply->described->arrays, *known + batch->n);
@@ -340,16 +351,18 @@ static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, 
 	Gpushm__Proto__Describe describe = GPUSHM__PROTO__DESCRIBE__INIT;
 	Gpushm__Proto__Reply *reply;
 	struct attr_list list;
+	bool repeated;
 	int r;
 
 	describe.has_lease = true;
 	describe.lease = b->lease.id;
 	describe.n_attrs = fill_attrs(attrs, n, &list);
 	describe.attrs = list.pointers;
-	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply, NULL);
+	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
+			 &repeated);
 	if (r == 0)
 		request_done(b->connection);
-	return r;
+	return lost_with_daemon(b, r, repeated);
 }
 
 /* All that can fail on this side is done before the daemon is asked. */
@@ -390,30 +403,48 @@ int gpushm_set_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, s
 	return r;
 }
 
-/* Layout, CREATE and DESCRIBE in one. */
-int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
-			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
+/* CREATE and DESCRIBE. *ret_again: the buffer was lost between the two. */
+static int create_described(struct gpushm *c, const char *name, uint64_t bytes,
+			    const struct gpushm_array_spec *specs, size_t n,
+			    const struct gpushm_options *options, struct gpushm_buffer **ret,
+			    bool *ret_again)
 {
 	struct gpushm_buffer *b = NULL;
 	struct error why;
+	int r = gpushm_create(c, name, bytes, options, &b);
+
+	*ret_again = false;
+	if (r < 0)
+		return r;
+	r = gpushm_describe(b, specs, n);
+	if (r == 0) {
+		*ret = b;
+		return 0;
+	}
+	*ret_again = r == -ECONNRESET && b->lease.lost;
+	error_keep(&why);
+	buffer_discard(b);
+	error_put_back(&why);
+	return r;
+}
+
+/* Layout, CREATE and DESCRIBE in one. What a daemon's end takes away between the two has no
+ * contents yet: its successor makes it anew, and the caller sees a call that took longer. */
+int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array_spec *specs,
+			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
+{
 	uint64_t bytes;
+	bool again;
 	int r = gpushm_layout(specs, n, &bytes);
 
 	if (r == 0)
 		r = admit_arrays(c, 0, n);
-	if (r == 0)
-		r = gpushm_create(c, name, bytes, options, &b);
 	if (r < 0)
 		return r;
-	r = gpushm_describe(b, specs, n);
-	if (r < 0) {
-		error_keep(&why);
-		buffer_discard(b);
-		error_put_back(&why);
-		return r;
-	}
-	*ret = b;
-	return 0;
+	do
+		r = create_described(c, name, bytes, specs, n, options, ret, &again);
+	while (again);
+	return r;
 }
 
 /* ---- PUBLISH ---- */
@@ -434,11 +465,8 @@ static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
 	/* The daemon died after it had published the buffer and before it replied. */
 	if (repeated && r == -EBUSY)
 		return 0;
-	if (r == -EBADF && (repeated || b->lease.lost))
-		return buffer_error(b, ECONNRESET,
-				    "the daemon died while it was being filled: create it again");
 	if (r < 0)
-		return r;
+		return lost_with_daemon(b, r, repeated);
 	if (reply->published->digest != digest) {
 		buffer_error(b, EPROTO, "the daemon has another layout than this process");
 		return request_violated(b->connection);

@@ -12,8 +12,11 @@
 #include "tests/lib/suite.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -139,6 +142,61 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_successor)
 	again = client_create("half", 100, NULL);
 	ck_assert_int_eq(gpushm_discard(b), 0);
 	ck_assert_int_eq(gpushm_discard(again), 0);
+}
+END_TEST
+
+START_TEST(a_buffer_without_arrays_is_filled_by_the_successor)
+{
+	int64_t shape[] = { 5 };
+	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
+	struct gpushm_attr attr = { .key = "k", .value = "v", .size = 1 };
+	struct gpushm_buffer *b = client_create("half", 100, NULL);
+
+	ck_assert_int_eq(gpushm_dtype_parse("float32", &spec.dtype), 0);
+	reexec_restart();
+	ck_assert_int_eq(gpushm_describe(b, &spec, 1), -ECONNRESET);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "create it again"));
+	ck_assert_int_eq(gpushm_set_attrs(b, &attr, 1), -ECONNRESET);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "create it again"));
+	ck_assert_int_eq(gpushm_discard(b), 0);
+}
+END_TEST
+
+/* Makes and drops a buffer until it is told to end. */
+static void *keep_creating(void *end)
+{
+	int64_t shape[] = { 5 };
+	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
+	struct gpushm *own = NULL;
+	struct gpushm_buffer *b = NULL;
+	int r = gpushm_connect(NULL, &own);
+
+	if (r == 0)
+		r = gpushm_dtype_parse("float32", &spec.dtype);
+	while (r == 0 && !atomic_load((atomic_bool *)end)) {
+		r = gpushm_create_arrays(own, "again", &spec, 1, NULL, &b);
+		if (r == 0)
+			r = gpushm_discard(b);
+	}
+	if (r < 0)
+		fprintf(stderr, "%s\n", gpushm_error());
+	gpushm_disconnect(own);
+	return r < 0 ? end : NULL;
+}
+
+START_TEST(a_restart_is_seen_by_a_call_that_creates)
+{
+	atomic_bool end = false;
+	pthread_t thread;
+	void *failed;
+
+	setenv("GPUSHM_SOCKET", d.socket, 1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, keep_creating, &end), 0);
+	for (int i = 0; i < 20; i++)
+		reexec_restart();
+	atomic_store(&end, true);
+	pthread_join(thread, &failed);
+	ck_assert_ptr_null(failed);
 }
 END_TEST
 
@@ -287,6 +345,8 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_restart_is_another_process_or_another_daemon);
 	tcase_add_test(t, file_descriptors_pile_up_from_restart_to_restart);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_successor);
+	tcase_add_test(t, a_buffer_without_arrays_is_filled_by_the_successor);
+	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates);
 	tcase_add_test(t, a_waiting_open_misses_a_publication_at_the_successor);
 	tcase_add_test(t, a_holder_that_sends_no_request_loses_its_lease);
 	tcase_add_test(t, a_successor_gives_up_the_socket);
