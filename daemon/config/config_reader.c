@@ -74,10 +74,14 @@ static int enter_user(struct config_reader *r, const struct ini_item *item)
 	uid_t uid;
 	int e = config_parse_user(item->argument, &uid, wrong);
 
-	if (e == -EINVAL)
+	if (e == -EINVAL) {
 		report("%s; allowed: a user's name or number", wrong);
+		/* This configuration is refused; the section's keys are checked all the same. */
+		r->section = SECTION_LIMITS;
+		return 0;
+	}
 	if (e < 0)
-		return e == -EINVAL ? 0 : e;
+		return e;
 	for (r->subject = 0; r->subject < c->n_user_limits; r->subject++)
 		if (c->user_limits[r->subject].uid == uid)
 			break;
