@@ -104,6 +104,8 @@ static int store(struct parser *p, const struct arg *a, void *target, const char
 		return store_list(p, a, target, value);
 	case ARG_SIZE:
 		wrong = size_parse(value, target);
+		if (!wrong && !*(uint64_t *)target)
+			wrong = "it must be at least 1";
 		return wrong ? refuse(p, "--%s: \"%s\" is not a size: %s; write 4096, 64K or 1.5G",
 				      a->name, value, wrong)
 			     : 0;

@@ -183,6 +183,8 @@ static const struct {
 	{ 1, "cat raw | $ctl create --from=- -S 1000 x", "more than the 1000 bytes" },
 	{ 1, "cat raw | $ctl create --from=- -S 2000 x", "it has 1500 of the 2000 bytes" },
 	{ 2, "cat raw | $ctl create --from=- x", "give --size or --shape" },
+	{ 2, "$ctl create --size=0 x", "\"0\" is not a size: it must be at least 1" },
+	{ 2, "$ctl create --size=0 --from=raw x", "\"0\" is not a size" },
 	{ 2, "$ctl create --from=/dev/zero x", "give --size or --shape" },
 	{ 2, "$ctl create --from=raw -d float64 x",
 	  "1500 bytes are not a whole number of float64" },
