@@ -87,7 +87,7 @@ static void report(const struct ctl *ctl, const char *name, uint64_t lease)
 	} else {
 		output_line(stdout, "held %s %d -", name, getpid());
 	}
-	fflush(stdout);
+	output_flush();
 }
 
 static int run(struct ctl *ctl, const void *options, size_t n, char **words)

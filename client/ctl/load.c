@@ -92,7 +92,7 @@ void model_report_loaded(const struct ctl *ctl, struct model_loaded *l)
 			    l->attached ? "" : model_pace(r).text);
 	}
 	/* A script may wait for this line while --transient keeps the command. */
-	fflush(stdout);
+	output_flush();
 }
 
 uint64_t model_wait_for_loader(const struct new_buffer *nb)

@@ -87,7 +87,7 @@ static int run(struct ctl *ctl, char **argv)
 /* Output that could not be written is a failure; but a closed pipe needs no message. */
 static int finish_output(int code)
 {
-	errno = 0;
+	errno = output_flush_error();
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return code;
 	if (errno == EPIPE)

@@ -130,7 +130,7 @@ static void report(const struct ctl *ctl, struct gpushm_buffer *b)
 			    kind);
 	}
 	/* A script may wait for this line while --transient keeps the command. */
-	fflush(stdout);
+	output_flush();
 }
 
 int new_buffer_finish(struct ctl *ctl, const struct new_buffer *nb, struct gpushm_buffer *b,

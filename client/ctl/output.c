@@ -12,6 +12,7 @@
 #include "proto/base/size.h"
 #include "proto/base/utf8.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -314,6 +315,19 @@ void output_line(FILE *out, const char *format, ...)
 	escaped = output_format(format, ap);
 	va_end(ap);
 	fprintf(out, "%s\n", escaped ? escaped : "out of memory");
+}
+
+static int flush_error;
+
+void output_flush(void)
+{
+	if (fflush(stdout) != 0 && !flush_error)
+		flush_error = errno;
+}
+
+int output_flush_error(void)
+{
+	return flush_error;
 }
 
 bool output_terminal(int fd)

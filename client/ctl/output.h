@@ -85,6 +85,11 @@ char *output_cut(const char *text, size_t columns);
 /* Prints the text, escaped, and a newline. */
 void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Flushes standard output in the middle of a command, which goes on. output_flush_error(): the
+ * errno of the first flush that failed, or 0; stdio remembers only that one has. */
+void output_flush(void);
+int output_flush_error(void);
+
 /* Whether this fd is a terminal that can move its cursor. */
 bool output_terminal(int fd);
 

@@ -134,7 +134,7 @@ static void say_holding(const struct ctl *ctl, const char *name)
 	if (ctl->quiet || ctl->json)
 		return;
 	output_line(stdout, "holding %s %d", name, getpid());
-	fflush(stdout);
+	output_flush();
 }
 
 /* mask: of signals, while this waits. */

@@ -210,6 +210,15 @@ START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
 }
 END_TEST
 
+START_TEST(a_line_that_can_not_be_written_is_told_as_another_error)
+{
+	shell_expect(&sh, 1, "$ctl create --size=1 x > /dev/full");
+	complains("standard output: No space left on device");
+	/* It is published by then. */
+	shell_expect(&sh, 0, "$ctl rm x");
+}
+END_TEST
+
 START_TEST(an_interrupted_put_leaves_a_buffer)
 {
 	/* Far more than a pipe holds: once all of it is written, the transfer has begun. */
@@ -281,6 +290,7 @@ int main(void)
 	tcase_add_test(tc, float8_or_float4_comes_back_changed);
 	tcase_add_test(tc, a_file_is_cut_or_its_size_must_be_typed);
 	tcase_add_test(tc, a_failure_has_the_wrong_exit_code_or_no_message);
+	tcase_add_test(tc, a_line_that_can_not_be_written_is_told_as_another_error);
 	tcase_add_test(tc, an_interrupted_put_leaves_a_buffer);
 	tcase_add_test(tc, an_interrupted_get_leaves_a_file);
 	tcase_add_test(tc, a_copy_from_a_gpu_that_fails_midway_leaves_a_file);
