@@ -116,10 +116,23 @@ static char *take_line(struct ini *ini)
 	return line;
 }
 
+/* The argument may have brackets itself, in pairs, as patterns do. */
+static char *find_close(char *line)
+{
+	unsigned open = 0;
+
+	for (char *p = line; *p; p++) {
+		open += *p == '[';
+		if (*p == ']' && --open == 0)
+			return p;
+	}
+	return strchr(line, ']');
+}
+
 /* "[section argument]" */
 static void parse_header(struct ini *ini, char *line, struct ini_item *ret)
 {
-	char *close = strchr(line, ']');
+	char *close = find_close(line);
 	char *section = line + 1 + strspn(line + 1, blanks);
 	char *argument;
 

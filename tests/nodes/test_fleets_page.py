@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import subprocess
@@ -173,6 +174,26 @@ def test_the_configuration_of_the_page_has_an_error(tmp_path: Path, authority: A
             [program, "--check-config", "--config", tmp_path / "conf"], capture_output=True, text=True, timeout=TIMEOUT
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_the_patterns_of_the_page_refuse_other_machines_than_the_stolen_one(
+    tmp_path: Path, authority: Authority
+) -> None:
+    program = BUILD / "gpushm-relay"
+    if not program.exists():
+        pytest.skip("no gpushm-relay")
+    how = PAGE.read_text().partition(".Ss How to refuse it\n")[2].partition("\n.S")[0]
+    patterns = re.findall(r"\.Ql \[allow ([^ \n]*)\]", how)
+    names = [f"node{i:02}.gpu.example.com" for i in range(1, 41)]
+    refused = [n for n in names if not any(fnmatch.fnmatchcase(n, p) for p in patterns)]
+    assert refused == ["node17.gpu.example.com"]
+    made = authority.issue("stolen", "DNS:stolen")
+    text = f"[relay]\ncert={made.cert}\nkey={made.key}\nca={authority.cert}\n"
+    (tmp_path / "conf").write_text(text + "".join(f"[allow {p}]\noffer=llama*\n" for p in patterns))
+    done = subprocess.run(
+        [program, "--check-config", "--config", tmp_path / "conf"], capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_machines_that_share_a_certificate_are_no_mirrors(
