@@ -59,7 +59,7 @@ struct offer {
 	struct digest digest;	     /* hashes: NULL: not computed yet */
 	struct manifest_attr *attrs; /* owned; NULL: not known yet */
 	size_t n_attrs;
-	bool has_sha256;
+	bool hashing, has_sha256; /* a thread computes it, without `busy`; and it was */
 	unsigned char sha256[SHA256_DIGEST_SIZE];
 };
 
@@ -394,7 +394,6 @@ void offer_close_idle(struct offer *o, uint64_t idle_ns)
 struct results {
 	char content[DIGEST_TEXT], header_hash[17];
 	struct digest digest;
-	unsigned char sha256[SHA256_DIGEST_SIZE];
 };
 
 static int compute_file(const struct mapping *m, struct results *ret)
@@ -413,7 +412,7 @@ static int compute_blocks(const struct mapping *m, struct results *ret)
 	return r;
 }
 
-static int compute_sha256(const struct mapping *m, struct results *ret)
+static int compute_sha256(const struct mapping *m, unsigned char ret[SHA256_DIGEST_SIZE])
 {
 	_cleanup_(free_ptr) char *bytes = malloc(SHA_BYTES);
 	struct sha256_ctx ctx;
@@ -428,7 +427,7 @@ static int compute_sha256(const struct mapping *m, struct results *ret)
 			sha256_update(&ctx, n, (const uint8_t *)bytes);
 	}
 	if (r == 0)
-		sha256_digest(&ctx, sizeof(ret->sha256), ret->sha256);
+		sha256_digest(&ctx, SHA256_DIGEST_SIZE, ret);
 	return r;
 }
 
@@ -459,13 +458,6 @@ static int accept_blocks(struct offer *o, const struct mapping *m, struct result
 	set_content(o, of->content);
 	o->digest = of->digest;
 	of->digest = (struct digest){ 0 };
-	return 0;
-}
-
-static int accept_sha256(struct offer *o, const struct mapping *m, struct results *of)
-{
-	memcpy(o->sha256, of->sha256, sizeof(o->sha256));
-	o->has_sha256 = true;
 	return 0;
 }
 
@@ -523,11 +515,6 @@ static bool has_etag(const struct offer *o)
 	return o->etag[0];
 }
 
-static bool has_sha256(const struct offer *o)
-{
-	return o->has_sha256;
-}
-
 int offer_look(struct offer *o)
 {
 	return compute_once(o, has_file, compute_file, accept_file);
@@ -553,10 +540,45 @@ int offer_blocks(struct offer *o, const uint64_t **ret, uint64_t *ret_n)
 	return r;
 }
 
+/* True: the caller computes it, and calls end_hashing(). */
+static bool begin_hashing(struct offer *o)
+{
+	bool begun;
+
+	pthread_mutex_lock(&o->lock);
+	while (o->hashing)
+		pthread_cond_wait(&o->changed, &o->lock);
+	begun = o->hashing = !o->has_sha256;
+	pthread_mutex_unlock(&o->lock);
+	return begun;
+}
+
+static void end_hashing(struct offer *o, int r, const unsigned char hash[SHA256_DIGEST_SIZE])
+{
+	pthread_mutex_lock(&o->lock);
+	if (r == 0)
+		memcpy(o->sha256, hash, sizeof(o->sha256));
+	o->has_sha256 = r == 0;
+	o->hashing = false;
+	pthread_cond_broadcast(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* One thread hashes half a GB a second: nobody else waits for it, as they would if it were busy. */
 int offer_sha256(struct offer *o, unsigned char ret[32])
 {
-	int r = compute_once(o, has_sha256, compute_sha256, accept_sha256);
+	unsigned char hash[SHA256_DIGEST_SIZE];
+	const struct mapping *m;
+	int r = 0;
 
+	if (begin_hashing(o)) {
+		r = offer_enter(o, &m);
+		if (r == 0) {
+			r = compute_sha256(m, hash);
+			offer_leave(o, m);
+		}
+		end_hashing(o, r, hash);
+	}
 	if (r == 0)
 		memcpy(ret, o->sha256, sizeof(o->sha256));
 	return r;

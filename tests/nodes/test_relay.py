@@ -8,9 +8,11 @@ import hashlib
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -155,6 +157,25 @@ def test_a_digest_is_sent_if_it_is_wanted(here: Here, file: bytes) -> None:
         assert here.ask("/v1/buffers/m", {"Want-Repr-Digest": "sha-256=5"}, method).headers["Repr-Digest"] == expected
     assert here.ask("/v1/buffers/m", {"Want-Repr-Digest": "sha-256=0"}).headers["Repr-Digest"] is None
     assert here.ask("/v1/buffers/m").headers["Repr-Digest"] is None
+
+
+def test_nobody_waits_for_a_digest_of_somebody_else(here: Here, tmp_path: Path) -> None:
+    write_model(tmp_path / "large", 200 * MIB)
+    here.load(tmp_path / "large", "large")
+    stat = Path(f"/proc/{here.process.pid}/stat")
+
+    def ticks() -> int:
+        return int(stat.read_text().rpartition(")")[2].split()[11])
+
+    with here.raw() as s:
+        before = ticks()
+        s.sendall(b"HEAD /v1/buffers/large HTTP/1.1\r\nHost: a\r\nWant-Repr-Digest: sha-256=1\r\n\r\n")
+        while ticks() < before + 5:
+            time.sleep(0.01)
+        assert here.ask("/v1/buffers/large", {"Range": "bytes=1000000-1000009"}).status == 206
+        assert not select.select([s], [], [], 0)[0]
+        assert b"Repr-Digest" in s.recv(1000)
+    here.ctl("rm", "large")
 
 
 # ---- lists and manifests ----
