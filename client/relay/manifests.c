@@ -9,8 +9,10 @@
 #include "client/relay/fanout.h"
 #include "client/relay/range.h"
 #include "proto/base/clock.h"
+#include "proto/base/list.h"
 #include "proto/base/own.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -135,9 +137,42 @@ static unsigned wait_of(const struct exchange *x)
 }
 
 struct waiter {
+	struct list link; /* waiters */
 	const struct exchange *x;
 	const char *none; /* If-None-Match; NULL: none */
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list waiters = { &waiters, &waiters }; /* under lock */
+
+/* A machine waits with a connection for each name that it follows. Half of the connections are for
+ * those that read: who finds the other half taken has a reply at once, and asks again. */
+static bool begin_wait(struct waiter *w)
+{
+	const struct config *c = w->x->config;
+	size_t n = 0, of_address = 0;
+	const struct waiter *other;
+	bool may;
+
+	pthread_mutex_lock(&lock);
+	list_foreach (other, &waiters, link) {
+		n++;
+		of_address += strcmp(other->x->peer->address, w->x->peer->address) == 0;
+	}
+	may = n < (c->max_connections + 1) / 2 &&
+	      of_address < (c->max_connections_per_address + 1) / 2;
+	if (may)
+		list_insert(&waiters, &w->link);
+	pthread_mutex_unlock(&lock);
+	return may;
+}
+
+static void end_wait(struct waiter *w)
+{
+	pthread_mutex_lock(&lock);
+	list_drop(&w->link);
+	pthread_mutex_unlock(&lock);
+}
 
 static bool is_wanted(void *user, struct offer *is)
 {
@@ -154,12 +189,15 @@ static bool is_wanted(void *user, struct offer *is)
 	return !range_has_etag(w->none, f.etag, true);
 }
 
-static struct offer *await(const struct exchange *x, unsigned wait_s)
+static void await(const struct exchange *x, unsigned wait_s)
 {
 	struct waiter w = { .x = x, .none = exchange_header(x, MHD_HTTP_HEADER_IF_NONE_MATCH) };
 
-	return offers_wait(x->offers, x->name, clock_monotonic_ns() + wait_s * 1000000000ull,
-			   is_wanted, &w);
+	if (!begin_wait(&w))
+		return;
+	offer_release(offers_wait(x->offers, x->name, clock_monotonic_ns() + wait_s * 1000000000ull,
+				  is_wanted, &w));
+	end_wait(&w);
 }
 
 static enum MHD_Result reply(const struct exchange *x)
@@ -196,7 +234,7 @@ enum MHD_Result manifests_get(const struct exchange *x)
 	if (wait_s == 0 || !config_offers(x->config, x->name) ||
 	    !allow_read(x->config, x->peer, x->name))
 		return reply(x);
-	offer_release(await(x, wait_s));
+	await(x, wait_s);
 	/* The configuration may be another one by now. */
 	later.config = config = config_current();
 	ret = reply(&later);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import resource
+import select
 import shutil
 import socket
 import ssl
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -258,6 +260,27 @@ def test_a_slow_reader_is_ended_and_a_steady_one_is_not(tmp_path: Path) -> None:
                 assert part, "the steady reader was ended"
                 n += len(part)
         assert 'gpushm_relay_ended_total{limit="min-rate"} 1' in h.ask("/metrics").body.decode()
+
+
+def test_those_who_wait_leave_connections_to_others(tmp_path: Path) -> None:
+    write_model(tmp_path / "f", 1000)
+    # One more than are used here: that of load() may end late.
+    with Here(first="max-connections-per-address=6\n") as h, ExitStack() as stack:
+        h.load(tmp_path / "f", "m")
+        waits = [stack.enter_context(h.raw()) for _ in range(5)]
+        for s in waits:
+            s.sendall(b"GET /v1/manifests/later HTTP/1.1\r\nHost: a\r\nPrefer: wait=600\r\n\r\n")
+        for _ in range(2):
+            (s, *_), _, _ = select.select(waits, [], [], TIMEOUT)
+            waits.remove(s)
+            assert s.recv(1000).startswith(b"HTTP/1.1 404")
+            s.sendall(b"GET /v1/manifests/m HTTP/1.1\r\nHost: a\r\n\r\n")
+            text = b""
+            while b"HTTP/1.1 200" not in text:
+                text += s.recv(1000)
+        h.ctl("load", tmp_path / "f", "later")
+        for s in waits:
+            assert s.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_the_rate_of_all_is_limited(tmp_path: Path) -> None:
