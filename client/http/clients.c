@@ -44,7 +44,6 @@ static struct list clients = { &clients, &clients };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below, and of the list */
 static struct clients_limits limits;
 static struct clients_counts counts;
-static uint64_t share; /* of max_rate, for each reply; 0: no limit */
 
 void clients_limit(const struct clients_limits *new_limits)
 {
@@ -91,6 +90,21 @@ static void begin(struct client *c, enum state state, uint64_t now)
 {
 	c->state = state;
 	c->since_ns = c->slow_ns = now;
+}
+
+/* Each reply gets the same share of max_rate. */
+static void share_out(void)
+{
+	size_t replies = 0;
+	struct client *c;
+	uint64_t share;
+
+	list_foreach (c, &clients, link)
+		replies += c->state == REPLY;
+	share = limits.max_rate ? limits.max_rate / (replies ? replies : 1) : 0;
+	list_foreach (c, &clients, link)
+		if (c->state == REPLY)
+			pace(c, share);
 }
 
 /* ---- notifications ---- */
@@ -166,8 +180,9 @@ void clients_reply(struct MHD_Connection *connection)
 	if (c && c->state != REPLY) {
 		begin(c, REPLY, clock_monotonic_ns());
 		c->slow_at = ask_kernel(c).tcpi_bytes_acked;
+		/* A second of several connections with the share of one would be too much. */
 		if (limits.max_rate)
-			pace(c, share ? share : limits.max_rate);
+			share_out();
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -251,29 +266,16 @@ static void look_at(struct client *c, uint64_t now)
 	counts.ended_slow += slow && !late;
 }
 
-static void share_out(size_t replies)
-{
-	struct client *c;
-
-	share = limits.max_rate ? limits.max_rate / (replies ? replies : 1) : 0;
-	list_foreach (c, &clients, link)
-		if (c->state == REPLY)
-			pace(c, share);
-}
-
 void clients_end_slow(void)
 {
-	size_t replies = 0;
 	struct client *c;
 	uint64_t now;
 
 	pthread_mutex_lock(&lock);
 	/* Not before: no client's time may be later. */
 	now = clock_monotonic_ns();
-	list_foreach (c, &clients, link) {
+	list_foreach (c, &clients, link)
 		look_at(c, now);
-		replies += c->state == REPLY;
-	}
-	share_out(replies);
+	share_out();
 	pthread_mutex_unlock(&lock);
 }

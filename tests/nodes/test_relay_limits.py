@@ -293,6 +293,23 @@ def test_the_rate_of_all_is_limited(tmp_path: Path) -> None:
         assert time.monotonic() - start > 0.7
 
 
+def test_the_rate_of_connections_that_begin_together_is_limited(tmp_path: Path) -> None:
+    write_model(tmp_path / "f", 40 * MIB)
+    with Here(first="max-rate=20M\n") as h, ExitStack() as stack:
+        h.load(tmp_path / "f", "m")
+        start = time.monotonic()
+        parts = [stack.enter_context(h.raw()) for _ in range(10)]
+        for i, s in enumerate(parts):
+            part = f"Range: bytes={4 * i * MIB}-{4 * (i + 1) * MIB - 1}"
+            s.sendall(f"GET /v1/buffers/m HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{part}\r\n\r\n".encode())
+        while parts:
+            for s in select.select(parts, [], [], TIMEOUT)[0]:
+                if not s.recv(1 << 20):
+                    parts.remove(s)
+        # 2 s, but for the first bytes of each.
+        assert time.monotonic() - start > 1
+
+
 # ---- memory ----
 
 
