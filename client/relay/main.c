@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -127,10 +128,19 @@ static int serve_all(struct relay *relay)
 	return r;
 }
 
+/* A daemon that does not reply must not keep the main thread from its signals. */
+static void *finish_reload(void *offers)
+{
+	offers_refresh(offers);
+	fprintf(stderr, "gpushm-relay: the configuration was read again\n");
+	return NULL;
+}
+
 /* All of it, or nothing. */
 static void reload(struct relay *relay, const struct options *o)
 {
 	struct config *next = NULL;
+	pthread_t thread;
 
 	if (config_read(o->config, o->listen, stderr, &next) < 0 ||
 	    config_check_reload(relay->started, next, stderr) < 0 || tls_read(next) < 0) {
@@ -142,10 +152,12 @@ static void reload(struct relay *relay, const struct options *o)
 	relay->config = next;
 	config_use(next);
 	server_limit(next);
-	offers_refresh(relay->offers);
 	if (pulls_use(relay->pulls, next) < 0)
 		fprintf(stderr, "gpushm-relay: no thread for a [pull] section\n");
-	fprintf(stderr, "gpushm-relay: the configuration was read again\n");
+	if (pthread_create(&thread, NULL, finish_reload, relay->offers) == 0)
+		pthread_detach(thread);
+	else
+		finish_reload(relay->offers);
 }
 
 static int start(struct relay *relay)

@@ -104,6 +104,20 @@ def test_what_is_read_at_the_start_is_told() -> None:
             assert s.recv(100) == b""
 
 
+def test_a_daemon_that_hangs_does_not_keep_a_relay_from_ending(tmp_path: Path) -> None:
+    write_model(tmp_path / "f", 1000)
+    with Here() as h:
+        h.load(tmp_path / "f", "m")
+        assert h.daemon.process
+        h.daemon.process.send_signal(signal.SIGSTOP)
+        h.process.send_signal(signal.SIGHUP)
+        h.process.send_signal(signal.SIGTERM)
+        try:
+            assert h.process.wait(TIMEOUT) == 0
+        finally:
+            h.daemon.process.send_signal(signal.SIGCONT)
+
+
 def test_certificates_and_those_who_are_allowed_are_other_ones(
     authority: Authority, foreign: Authority, tmp_path: Path
 ) -> None:
