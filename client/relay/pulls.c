@@ -114,19 +114,43 @@ static void describe(const struct pulls *all, const char *name, char etag[64],
 	offer_release(o);
 }
 
+static bool has_same_host(const char *a, const char *b)
+{
+	const char *scheme = strstr(a, "://"), *at = scheme ? scheme + 3 : a;
+	size_t n = (size_t)(at - a) + strcspn(at, "/") + 1;
+
+	return strncmp(a, b, n) == 0;
+}
+
+static bool is_silent(char *const *silent, size_t n, const char *source)
+{
+	for (size_t i = 0; i < n; i++)
+		if (has_same_host(silent[i], source))
+			return true;
+	return false;
+}
+
+/* A host that says nothing takes some seconds. It is asked once, not for each name that comes from
+ * it: other sources must hear of this machine in time. */
 static void announce(const struct pulls *all, const struct config *c)
 {
+	_cleanup_(free_ptr) char **silent = calloc(c->n_pulls + 1, sizeof(*silent));
 	struct gpushm_remote_options remote = remote_of(c);
 	char etag[64], relay[ANNOUNCEMENT_MAX];
+	size_t n = 0;
+	int r;
 
 	remote.patience_s = ANNOUNCE_PATIENCE_S;
-	for (size_t i = 0; i < c->n_pulls; i++) {
-		if (!config_offers(c, c->pulls[i].name))
+	for (size_t i = 0; silent && i < c->n_pulls; i++) {
+		const struct config_pull *p = &c->pulls[i];
+
+		if (!config_offers(c, p->name) || is_silent(silent, n, p->source))
 			continue;
-		describe(all, c->pulls[i].name, etag, relay);
+		describe(all, p->name, etag, relay);
 		/* A source that is away is the other thread's to complain about. */
-		if (etag[0])
-			pull_announce(c->pulls[i].source, etag, relay, &remote);
+		r = etag[0] ? pull_announce(p->source, etag, relay, &remote) : 0;
+		if (r == -ETIMEDOUT || r == -EBUSY)
+			silent[n++] = p->source;
 	}
 }
 

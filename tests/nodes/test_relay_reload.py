@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import Authority
@@ -211,3 +212,29 @@ def test_pulls_begin_end_and_go_on(source: FakeRelay) -> None:
         await_line(h, "is here already")
         assert source.count("/v1/manifests/m") > n
         assert source.sent > sent
+
+
+def test_a_silent_host_is_told_once_of_all_names(tmp_path: Path, source: FakeRelay) -> None:
+    silent, ended = FakeRelay(Generation(1000)), threading.Event()
+
+    def is_told(headers: Any) -> bool:
+        return "If-None-Match" in headers and "Prefer" not in headers
+
+    def named(relay: FakeRelay) -> set[str]:
+        told = [headers["Gpushm-Relay"] for _, headers in relay.requests if is_told(headers)]
+        return set(re.findall(r"/v1/buffers/(\w+)", " ".join(told)))
+
+    silent.before = lambda handler, _: is_told(handler.headers) and ended.wait(TIMEOUT)
+    write_model(tmp_path / "f", 1000)
+    with Here(first="advertise=http://127.0.0.1:1\n") as h:
+        for name in "abcz":
+            h.load(tmp_path / "f", name)
+        sections = "".join(f"[pull {name}]\nsource={silent.url}?{name}\n" for name in "abc")
+        reload(h, f"{sections}[pull z]\nsource={source.url}\n")
+        until = time.monotonic() + TIMEOUT
+        while not named(source):
+            assert time.monotonic() < until, "".join(h.lines)
+            time.sleep(0.05)
+        assert named(silent) == {"a"}
+        ended.set()
+    silent.close()
