@@ -4,6 +4,7 @@
  */
 #include "client/relay/config.h"
 
+#include "client/relay/announcement.h"
 #include "proto/base/grow.h"
 #include "proto/base/ini.h"
 #include "proto/base/own.h"
@@ -354,9 +355,22 @@ static void check_pulls(struct reader *r)
 	}
 }
 
+/* Whether others take URLs that begin so for this machine's: no path, no user, no query. */
+static bool is_base(const char *url)
+{
+	char text[ANNOUNCEMENT_MAX];
+	struct announcement a;
+
+	return announcement_format(url, "name", 0, text) == 0 && announcement_parse(text, &a) == 0;
+}
+
 static void check(struct reader *r)
 {
 	const struct config *c = r->config;
+	size_t n = c->advertise ? strlen(c->advertise) : 0;
+
+	if (n > 0 && c->advertise[n - 1] == '/')
+		c->advertise[n - 1] = '\0';
 
 	if (!c->cert != !c->key)
 		diagnostics_add(&r->diagnostics, 0, "cert= and key= go together");
@@ -364,8 +378,7 @@ static void check(struct reader *r)
 		diagnostics_add(&r->diagnostics, 0,
 				"[allow] needs cert=, key= and ca=, without which no client shows "
 				"a certificate");
-	if (c->advertise && strncmp(c->advertise, "https://", 8) != 0 &&
-	    strncmp(c->advertise, "http://", 7) != 0)
+	if (c->advertise && !is_base(c->advertise))
 		diagnostics_add(&r->diagnostics, 0, "advertise=: allowed: https://HOST:PORT");
 	check_pulls(r);
 }

@@ -515,6 +515,7 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
         ("[pull x]\nfollow=yes\n", "needs source="),
         ("[pull x]\nsource=a/b\nmode=999\n", "octal"),
         ("[relay]\nadvertise=b:1\n", "https://HOST:PORT"),
+        ("[relay]\nadvertise=https://b:1/x\n", "https://HOST:PORT"),
         ("[pull x]\nsource=a/b\n[pull y]\nsource=a/b\n[pull x]\nsource=c/d\n", "two of [pull x]"),
         ("#" * (1 << 20), "larger than 1 MiB"),
     ],

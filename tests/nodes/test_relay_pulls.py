@@ -119,8 +119,10 @@ def stop_in_the_middle(source: FakeRelay) -> tuple[threading.Event, threading.Ev
 def test_a_reply_breaks_off_behind_the_header(source: FakeRelay) -> None:
     """One that does not wait for blocks that are not here gets what is here, or is sent away."""
     begun, go_on = stop_in_the_middle(source)
-    with Here(f"[pull m]\nsource={source.url}\n", first="advertise=http://127.0.0.1:1\n") as h:
+    with Here(f"[pull m]\nsource={source.url}\n", first="advertise=http://127.0.0.1:1/\n") as h:
         assert begun.wait(TIMEOUT)
+        said = " ".join(headers.get("Gpushm-Relay", "") for _, headers in source.requests)
+        assert "http://127.0.0.1:1/v1/buffers/m; since=" in said
         assert source.generation is not None
         header, size = len(source.generation.header), len(source.generation.file)
         earlier = {"Gpushm-Relay": "http://127.0.0.1:2/v1/buffers/m; since=1"}
