@@ -158,6 +158,15 @@ static int find_place(const char *source, struct place *ret)
 	return 0;
 }
 
+int pull_check_source(const char *source)
+{
+	struct place place = { 0 };
+	int r = find_place(source, &place);
+
+	place_clear(&place);
+	return r;
+}
+
 /* ---- pulling ---- */
 
 struct pull {

@@ -20,3 +20,6 @@ int pull_wait(const char *source, const char *content, const struct gpushm_remot
  * the value of Gpushm-Relay. Errors as for remote_request(). */
 int pull_announce(const char *source, const char *etag, const char *relay,
 		  const struct gpushm_remote_options *remote);
+
+/* 0; or -EINVAL if this can't be a source, with gpushm_error() set; or -ENOMEM. */
+int pull_check_source(const char *source);

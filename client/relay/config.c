@@ -4,6 +4,8 @@
  */
 #include "client/relay/config.h"
 
+#include "client/gpushm.h"
+#include "client/load/pull.h"
 #include "client/relay/announcement.h"
 #include "proto/base/grow.h"
 #include "proto/base/ini.h"
@@ -348,6 +350,9 @@ static void check_pulls(struct reader *r)
 		if (!pulls[i].source)
 			diagnostics_add(&r->diagnostics, 0,
 					"[pull %s] needs source=HOST[:PORT]/NAME", pulls[i].name);
+		else if (pull_check_source(pulls[i].source) < 0)
+			diagnostics_add(&r->diagnostics, 0, "[pull %s]: %s", pulls[i].name,
+					gpushm_error());
 		for (size_t j = 0; j < i; j++)
 			if (strcmp(pulls[i].name, pulls[j].name) == 0)
 				diagnostics_add(&r->diagnostics, 0, "there are two of [pull %s]",

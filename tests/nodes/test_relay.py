@@ -514,6 +514,8 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
         ("[allow]\noffer=*\n", "[allow NAME]"),
         ("[pull x]\nfollow=yes\n", "needs source="),
         ("[pull x]\nsource=a/b\nmode=999\n", "octal"),
+        ("[pull x]\nsource=a.example.com\n", "[pull x]"),
+        ("[pull x]\nsource=https://a.example.com/x\n", "no URL of a relay's buffer"),
         ("[relay]\nadvertise=b:1\n", "https://HOST:PORT"),
         ("[relay]\nadvertise=https://b:1/x\n", "https://HOST:PORT"),
         ("[pull x]\nsource=a/b\n[pull y]\nsource=a/b\n[pull x]\nsource=c/d\n", "two of [pull x]"),
