@@ -379,6 +379,10 @@ static void check(struct reader *r)
 
 	if (!c->cert != !c->key)
 		diagnostics_add(&r->diagnostics, 0, "cert= and key= go together");
+	if (c->insecure && c->ca && !c->cert)
+		diagnostics_add(&r->diagnostics, 0,
+				"ca= needs cert= and key=, without which no client shows a "
+				"certificate, and insecure=yes lets all of them read");
 	if (c->n_allows && (!c->ca || !c->cert))
 		diagnostics_add(&r->diagnostics, 0,
 				"[allow] needs cert=, key= and ca=, without which no client shows "

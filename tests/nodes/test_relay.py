@@ -511,6 +511,7 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
         ("[relay]\ncert=/x\n", "go together"),
         ("[relay]\ncert=/nonexistent\nkey=/nonexistent\n", "/nonexistent"),
         ("[allow *]\noffer=*\n", "needs cert="),
+        ("[relay]\ninsecure=yes\nca=/etc/ssl/cert.pem\n", "ca= needs cert="),
         ("[allow]\noffer=*\n", "[allow NAME]"),
         ("[pull x]\nfollow=yes\n", "needs source="),
         ("[pull x]\nsource=a/b\nmode=999\n", "octal"),
