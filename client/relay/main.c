@@ -207,6 +207,9 @@ int main(int argc, char **argv)
 	r = config_read(o.config, o.listen, stderr, &relay.config);
 	if (r == 0)
 		r = tls_read(relay.config);
+	/* A certificate that has ended does not keep a reload from what it is for. */
+	if (r == 0 && o.check)
+		tls_refresh(relay.config);
 	if (r < 0 || o.check)
 		return r < 0;
 	/* A daemon that restarts is waited for elsewhere. */

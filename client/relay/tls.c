@@ -44,6 +44,7 @@ static struct {
 	gnutls_x509_trust_list_t trust;
 	char *ca;		     /* the first one that was read */
 	uint64_t cert_ends, ca_ends; /* seconds since 1970 */
+	uint64_t told[2];	     /* of the main thread: those ends that the log has */
 	struct version versions[3];  /* of the main thread, as looked_ns */
 	uint64_t looked_ns;
 } tls = { .lock = PTHREAD_RWLOCK_INITIALIZER };
@@ -245,6 +246,15 @@ int tls_read(const struct config *c)
 	return 0;
 }
 
+/* Others see that a certificate has ended; here it would be seen by nobody. */
+static void tell_end(const char *file, uint64_t ends, uint64_t *told)
+{
+	if (ends == 0 || ends == *told || clock_realtime_ns() / 1000000000u <= ends)
+		return;
+	*told = ends;
+	fprintf(stderr, "gpushm-relay: %s: a certificate of this file has ended\n", file);
+}
+
 void tls_refresh(const struct config *c)
 {
 	uint64_t now = clock_monotonic_ns();
@@ -257,13 +267,13 @@ void tls_refresh(const struct config *c)
 	look_at_files(c, versions);
 	for (int i = 0; i < 3; i++)
 		same &= is_same(&versions[i], &tls.versions[i]);
-	if (same)
-		return;
 	/* One that is wrong is told once, not every few seconds. */
-	if (tls_read(c) == 0)
+	if (!same && tls_read(c) == 0)
 		fprintf(stderr, "gpushm-relay: the certificates were read again\n");
-	else
+	else if (!same)
 		memcpy(tls.versions, versions, sizeof(versions));
+	tell_end(c->cert, tls.cert_ends, &tls.told[0]);
+	tell_end(c->ca, tls.ca_ends, &tls.told[1]);
 }
 
 unsigned tls_generation(void)

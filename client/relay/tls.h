@@ -23,7 +23,7 @@
 int tls_read(const struct config *c);
 
 /* Reads them again if one has changed since. A file that is wrong leaves what was there, and a line
- * on stderr. Call it each second. */
+ * on stderr; a certificate that has ended is a line, too. Call it each second. */
 void tls_refresh(const struct config *c);
 
 /* How often they were read: what was checked before may be wrong now. */

@@ -169,6 +169,15 @@ def test_certificates_and_those_who_are_allowed_are_other_ones(
         assert "No client certificate CA names sent" in said.stdout
 
 
+def test_a_certificate_that_has_ended_is_told(authority: Authority) -> None:
+    old = authority.expired("ended", "IP:127.0.0.1")
+    with Here(first=f"cert={old.cert}\nkey={old.key}\nca={authority.cert}\n") as h:
+        await_line(h, f"{old.cert}: a certificate of this file has ended")
+        command = [BUILD / "gpushm-relay", "--check-config", "--config", h.config]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+        assert "has ended" in done.stderr
+
+
 def test_pulls_begin_end_and_go_on(source: FakeRelay) -> None:
     begun, go_on, broken = threading.Event(), threading.Event(), threading.Event()
 
