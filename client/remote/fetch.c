@@ -470,6 +470,20 @@ static bool is_late(const struct fetch *f)
 	       (f->until_ns && now > f->until_ns);
 }
 
+static bool is_slow(const struct fetch *f)
+{
+	uint64_t ms = (clock_monotonic_ns() - f->begun_ns) / 1000000u;
+
+	return f->leave && ms > f->stall_ms && f->asked - f->room < FETCH_LEAST * ms / 1000;
+}
+
+static int fail_slow(struct fetch *f, enum fate *ret)
+{
+	*ret = FATE_BUSY;
+	return remote_fail(EBUSY, "%s: less than %u KiB have come in a second", f->at.name,
+			   FETCH_LEAST >> 10);
+}
+
 /* Until there is what is wanted, or the reply has ended. */
 static int drive(struct fetch *f, bool (*enough)(const struct fetch *f), struct load_stop stop,
 		 enum fate *ret)
@@ -488,6 +502,8 @@ static int drive(struct fetch *f, bool (*enough)(const struct fetch *f), struct 
 			return canceled(ret);
 		if (is_late(f))
 			return fail_stalled(f, ret);
+		if (is_slow(f))
+			return fail_slow(f, ret);
 		f->curl->multi_poll(f->multi, NULL, 0, LOOK_AGAIN_MS, NULL);
 	}
 }
@@ -504,9 +520,9 @@ int fetch_body(struct fetch *f, void *to, size_t n, size_t *ret_got, struct load
 	int r = 0;
 
 	f->to = to;
-	f->room = n;
+	f->room = f->asked = n;
 	/* Time that passed while the caller was busy does not count. */
-	f->last_ns = clock_monotonic_ns();
+	f->last_ns = f->begun_ns = clock_monotonic_ns();
 	if (f->paused) {
 		f->paused = false;
 		mask_signals(&before);
@@ -521,6 +537,7 @@ int fetch_body(struct fetch *f, void *to, size_t n, size_t *ret_got, struct load
 	*ret_got = n - f->room;
 	f->to = NULL;
 	f->room = 0;
+	f->leave = false;
 	return r;
 }
 

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define FETCH_LEAST (16u << 10) /* bytes a second, as the default of a relay's min-rate */
+
 struct fetch {
 	const struct curl_library *curl;
 	CURLM *multi;		    /* owned: the connections */
@@ -34,8 +36,11 @@ struct fetch {
 	uint64_t last_ns;   /* when something has come; CLOCK_MONOTONIC */
 	unsigned stall_ms;  /* how long nothing may come */
 	uint64_t until_ns;  /* when the reply is given up, even if it comes; 0: never */
-	struct url at;	    /* what was asked, after redirects */
-	unsigned hops;	    /* redirects */
+	bool leave; /* a body that is slower than FETCH_LEAST is given up: others have it, too */
+	uint64_t begun_ns; /* when fetch_body() was called, and for how many bytes: */
+	size_t asked;
+	struct url at; /* what was asked, after redirects */
+	unsigned hops; /* redirects */
 };
 
 /* What to ask for. */

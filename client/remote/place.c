@@ -150,6 +150,18 @@ void places_set_target(struct places *p, struct place *place, const struct url *
 	pthread_mutex_unlock(&p->lock);
 }
 
+bool places_has_other(struct places *p, const struct place *than)
+{
+	uint64_t now = clock_monotonic_ms();
+	bool has = false;
+
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->n; i++)
+		has |= p->v[i] != than && !p->v[i]->bad && p->v[i]->busy_until_ms <= now;
+	pthread_mutex_unlock(&p->lock);
+	return has;
+}
+
 static size_t count_left(const struct places *p)
 {
 	size_t n = 0;

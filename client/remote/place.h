@@ -53,6 +53,9 @@ void places_give(struct places *p, struct place *place);
 void places_mark_bad(struct places *p, struct place *place);
 void places_mark_busy(struct places *p, struct place *place, uint64_t ms);
 
+/* Whether another one could be asked now. */
+bool places_has_other(struct places *p, const struct place *than);
+
 /* Marks it bad unless it is the last one: then false. */
 bool places_drop(struct places *p, struct place *place);
 

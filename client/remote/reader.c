@@ -19,7 +19,8 @@
 #define DRAIN_MS 200u
 #define NAP_FIRST_MS 100u
 #define NAP_MAX_MS 5000u
-#define OPEN_TRIES 3u /* unless the server says that it is busy */
+#define SLOW_MS 60000u /* for which a slow server is left alone, if there is another one */
+#define OPEN_TRIES 3u  /* unless the server says that it is busy */
 
 /* ---- readers ---- */
 
@@ -416,8 +417,8 @@ static uint64_t last_to_ask(const struct remote_reader *rr, const struct remote 
 }
 
 /* The next bytes of the open reply. *got counts those that are in the caller's memory. */
-static int read_open(struct remote_reader *rr, char *to, size_t n, uint64_t offset, size_t *ret_got,
-		     struct trial *t)
+static int read_open(struct remote_reader *rr, struct remote *r, char *to, size_t n,
+		     uint64_t offset, size_t *ret_got, struct trial *t)
 {
 	size_t skipped = 0;
 	int error = 0;
@@ -433,6 +434,7 @@ static int read_open(struct remote_reader *rr, char *to, size_t n, uint64_t offs
 	}
 	if (rr->end != REMOTE_NO_SIZE && n > rr->end - rr->at)
 		n = (size_t)(rr->end - rr->at);
+	rr->fetch->leave = places_has_other(&r->places, rr->place);
 	error = fetch_body(rr->fetch, to, n, ret_got, t->stop, &t->fate);
 	rr->at += *ret_got;
 	if (*ret_got > 0) {
@@ -460,7 +462,7 @@ static int read_step(struct remote_reader *rr, struct remote *r, char *to, size_
 	if (!is_at(rr, r, offset))
 		error = reader_ask(rr, r, offset, last_to_ask(rr, r, offset, n), t);
 	if (error == 0)
-		error = read_open(rr, to, n, offset, ret_got, t);
+		error = read_open(rr, r, to, n, offset, ret_got, t);
 	if (error == 0 && *ret_got == 0 && r->has_ranges) {
 		t->fate = FATE_AGAIN;
 		error = remote_fail(ENETRESET, "%s: the server ended a part too early",
@@ -471,6 +473,9 @@ static int read_step(struct remote_reader *rr, struct remote *r, char *to, size_
 	/* A reply that has begun well: what broke it may be over, and is not asked for in haste. */
 	if (rr->remote == r && t->fate == FATE_ELSEWHERE)
 		t->fate = FATE_AGAIN;
+	/* It is slow; it may be faster later. */
+	if (rr->remote == r && t->fate == FATE_BUSY)
+		places_mark_busy(&r->places, rr->place, SLOW_MS);
 	rr->end = rr->at; /* nothing to drain */
 	reader_drop(rr);
 	return trial_failed(t, r, error);

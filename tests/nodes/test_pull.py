@@ -203,6 +203,37 @@ def test_a_wrong_block_is_asked_of_another_machine(here: Here, relay: FakeRelay,
     other.close()
 
 
+def test_a_mirror_that_is_slow_delays_nobody(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
+    """It never stalls, but would take hours."""
+    assert relay.generation is not None
+    mirror, ended, asked = FakeRelay(relay.generation), threading.Event(), threading.Event()
+    file, etag = relay.generation.file, relay.generation.etag
+
+    def drip(handler: Handler, begin: int | None) -> bool:
+        if begin is None:
+            return False
+        asked.set()
+        end = min(int(handler.headers["Range"].rpartition("-")[2]) + 1, len(file))
+        handler.send_response(206)
+        handler.send_header("Content-Length", str(end - begin))
+        handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(file)}")
+        handler.send_header("ETag", etag)
+        handler.end_headers()
+        for at in range(begin, end, 1000):
+            handler.wfile.write(file[at : min(at + 1000, end)])
+            if ended.wait(0.2):
+                break
+        return True
+
+    mirror.before = drip
+    relay.edit_manifest = lambda m: m.update(mirrors=[mirror.url])
+    here.ctl("pull", "-q", "--patience=3s", relay.url)
+    assert here.data_of("m", tmp_path) == relay.generation.data
+    assert asked.is_set()
+    ended.set()
+    mirror.close()
+
+
 def test_a_mirror_of_another_file_is_left_out(here: Here, relay: FakeRelay, tmp_path: Path) -> None:
     other = FakeRelay(Generation(seed=9))
     relay.edit_manifest = lambda m: m.update(mirrors=[other.url, "http://127.0.0.1:1/v1/buffers/m", "file:///etc/x"])
