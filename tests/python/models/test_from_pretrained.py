@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import multiprocessing as mp
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,6 +171,18 @@ def test_another_dtype_is_not_made(folder: str, name: str, device: str) -> None:
     check(first, folder, device, dtype=torch.float32)
     check(second, folder, device, dtype=torch.float32)
     assert gpushm.ls("model.loading") == []
+
+
+def test_a_transient_model_ends_before_it_is_used(folder: str, device: str) -> None:
+    for dtype in (torch.bfloat16, torch.float32):  # as it is in the file, and not
+        first = shared(folder, device, transient=True, dtype=dtype)
+        second = shared(folder, device, transient=True, dtype=dtype)
+        assert gpushm.stat("model").transient and torch.equal(logits(first), logits(second))
+        del first, second
+        gc.collect()
+        end = time.monotonic() + 60
+        while gpushm.ls("model"):
+            assert time.monotonic() < end
 
 
 def test_joined_experts_are_left_apart(tmp_path: Path, name: str, device: str) -> None:

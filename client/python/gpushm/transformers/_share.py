@@ -82,8 +82,9 @@ class Share:
         tensors = _plain_state_dict(model)
         options = self._options | {"pool": self._options["pool"] or _models.pool_of(self._gpu)}
         attrs = _fingerprint.attrs(self._fingerprint)
-        gpushm_torch.publish(self._name, tensors, attrs=attrs, **options).close()
-        buffer = self._open()
+        # A transient buffer ends with its last user.
+        with gpushm_torch.publish(self._name, tensors, attrs=attrs, **options):
+            buffer = self._open()
         self._unlock()
         _assign(model, buffer, tensors)
         model.tie_weights()
