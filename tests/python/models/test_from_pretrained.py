@@ -17,6 +17,8 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+from daemon import Daemon
+
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
 
@@ -300,6 +302,21 @@ def test_a_loader_that_hangs_is_waited_for(folder: str, raises: Raises) -> None:
     with gpushm.create("model.loading", 1, pool="host") as a:
         assert "still loads" in raises(gpushm.Timeout, shared, folder, "cpu", dtype=torch.float32, timeout=0.5)
         a.discard()
+
+
+def test_a_pool_has_to_be_called_host(folder: str, in_child: Callable[..., str]) -> None:
+    daemon = Daemon("[pool ram]\nkind = host\nsize = 64 MiB\n")
+    code = f"""
+import gpushm.transformers
+import torch
+
+gpushm.transformers.from_pretrained({folder!r}, name="model", pool="ram", dtype=torch.float32)
+print(gpushm.stat("model").pool)
+"""
+    try:
+        assert in_child(code, GPUSHM_SOCKET=daemon.socket) == "ram\n"
+    finally:
+        daemon.remove()
 
 
 # ---- what does not fit ----

@@ -15,6 +15,7 @@ import torch
 from .. import _core, _models
 from .. import torch as gpushm_torch
 from ..safetensors import _header
+from ..torch import _layout
 from ..torch._tensors import dtype_of, tensors_of
 from . import _fingerprint, _hook
 
@@ -152,7 +153,8 @@ class Share:
     def _take_lock(self) -> bool:
         """The lock is a buffer that this process creates, and never publishes: it ends with the process."""
         try:
-            self._lock = _core.create(f"{self._name}.loading", 1, pool="host")
+            # Of host memory, if the daemon has a pool of it, whatever that is called.
+            self._lock = _core.create(f"{self._name}.loading", 1, pool=_layout.pool_of([]))
         except _core.Exists:
             return False
         return True
