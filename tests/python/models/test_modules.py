@@ -284,6 +284,34 @@ def test_a_large_configuration_does_not_fit_an_attribute(name: str, raises: Rais
     assert "config is" in text and "sha256:" in text
 
 
+ODD = """
+import functools
+import gpushm.torch
+import torch
+from modules import Tied
+
+model = Tied()
+relu = torch.nn.functional.relu
+model.config = {"act": relu, "part": functools.partial(relu, inplace=True), "object": [object()]}
+model.config |= {"names": {"a", "b", "c", "d", "e"}, "nan": float("nan"), "inf": float("inf")}
+"""
+
+
+def test_a_configuration_of_functions_differs_from_itself(
+    name: str, in_child: Callable[..., str], raises: Raises
+) -> None:
+    """In each process they have another address, and a set has another order."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    in_child(f"{ODD}\ngpushm.torch.publish({name!r}, model)", PYTHONPATH=path, PYTHONHASHSEED="1")
+    for seed in "23":
+        code = f"{ODD}\nprint(gpushm.torch.attach({name!r}, model).steps)"
+        assert in_child(code, PYTHONPATH=path, PYTHONHASHSEED=seed) == "tensor(7)\n"
+    model = seeded()
+    model.config = {"act": torch.nn.functional.silu}  # type: ignore[assignment]
+    text = raises(gpushm.LayoutError, shared.attach, name, model)
+    assert 'config.act is "<function silu>" here and "<function relu>" in the buffer' in text
+
+
 def test_without_strict_a_shape_may_differ(name: str, raises: Raises) -> None:
     shared.publish(name, seeded())
     assert "shape" in raises(gpushm.LayoutError, shared.attach, name, lambda: Tied(Config(hidden=4)), strict=False)

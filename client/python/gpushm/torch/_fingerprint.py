@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ ATTRIBUTE = "gpushm.torch"
 
 # A configuration above this has its hash in the attribute: attributes have 4,096 bytes in all.
 _CONFIG_MAX = 2000
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 # Entries of a transformers configuration that say where it came from, and not what the model is.
 _ORIGIN = {"_name_or_path", "_commit_hash", "transformers_version", "architectures", "name_or_path"}
@@ -52,7 +55,7 @@ def read(buffer: _core.Buffer) -> dict[str, Any]:
     """That of a buffer; empty where it has none."""
     found = buffer.attr(ATTRIBUTE)
     try:
-        made = json.loads(found) if found else {}
+        made = _parsed(found) if found else {}
     except ValueError:
         return {}
     return made if isinstance(made, dict) else {}
@@ -89,7 +92,21 @@ def _config(module: Any) -> Any:
         config = dataclasses.asdict(config)
     if not isinstance(config, Mapping):
         return None
-    text = json.dumps({str(k): v for k, v in config.items() if k not in _ORIGIN}, sort_keys=True, default=str)
+    text = json.dumps({str(k): v for k, v in config.items() if k not in _ORIGIN}, sort_keys=True, default=_text)
     if len(text) > _CONFIG_MAX:
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-    return json.loads(text)
+    return _parsed(text)
+
+
+def _text(value: Any) -> Any:
+    """What JSON has not, in words that are equal in each process: functions have another address in each, and sets
+    another order.
+    """
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, map(_text, value)))
+    return _ADDRESS.sub("", str(value))
+
+
+def _parsed(text: str | bytes) -> Any:
+    """With NaN as a text, since as a number it differs from itself."""
+    return json.loads(text, parse_constant=str)
