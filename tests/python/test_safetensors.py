@@ -279,6 +279,17 @@ def test_a_changed_file_is_not_seen(file: str) -> None:
     assert np.array_equal(before["a"], A) and np.array_equal(after["a"], A + 1)
 
 
+def test_tensors_and_header_are_of_two_files(file: str) -> None:
+    with gpushm.safetensors.safe_open(file, "np") as f:
+        assert f.metadata() == {"format": "np"}
+        numpy_files.save_file({"a": A + 1}, file, metadata={"format": "other"})
+        with pytest.raises(SafetensorError, match="changed after it was opened"):
+            f.get_tensor("a")
+    wait_for_no_buffer()
+    with gpushm.safetensors.safe_open(file, "np") as f:
+        assert f.metadata() == {"format": "other"} and np.array_equal(f.get_tensor("a"), A + 1)
+
+
 def test_threads_load_a_file_twice(file: str) -> None:
     found: list[Any] = []
     with gpushm.safetensors.safe_open(file, "np") as f:

@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 def load_once(
     sources: str | Sequence[str], key: str, name: str, access: Access, gpu: int | None, **options: Any
 ) -> Buffer:
-    """The buffer of these files, loaded if no process has it. key: of the files; options: those of gpushm.load()."""
+    """The buffer of these files, loaded if no process has it. key: of the files; options: those of gpushm.load().
+
+    BadContents: the files have changed since the key was made.
+    """
     while True:
         found = _existing(key, name, access, gpu)
         if found is not None:
             return found
         # Opened again on the common connection: load() makes a connection for each buffer.
         with _core.load(sources, name, device=gpu, if_missing=True, **options) as loaded:
+            if loaded.attr("gpushm.files") != key.encode():
+                raise _core.BadContents(errno.EBADMSG, f"{sources} changed after it was opened: open it again")
             opened = reopened(name, loaded.id, access, gpu)
         if opened is not None:
             return opened
