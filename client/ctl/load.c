@@ -108,7 +108,8 @@ static int load_result(const struct model_load *o, int r)
 	/* A server that is not there is no missing daemon. */
 	if (r < 0 && r != -ECANCELED && is_url(gpushm_error()))
 		return ctl_error(CTL_FAILED, "%s", gpushm_error());
-	if (r != -EEXIST || o->replace)
+	/* Two tensors of one name are EEXIST, too, and another name for the buffer is no help. */
+	if (r != -EEXIST || o->replace || !strncmp(gpushm_error(), "two tensors ", 12))
 		return model_result(r);
 	return ctl_error(CTL_FAILED, "%s; --replace takes the name over%s", gpushm_error(),
 			 o->if_missing ? "" : ", --if-missing uses a buffer of the same files");

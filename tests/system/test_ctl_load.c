@@ -447,6 +447,9 @@ START_TEST(a_failure_has_the_wrong_exit_code_or_no_message)
 		complains(failures[i].says);
 		ck_assert_str_eq(sh.out, "");
 	}
+	shell_expect(&sh, 1, "$ctl load m.safetensors m.safetensors twice");
+	complains("two tensors are named");
+	ck_assert_ptr_null(strstr(sh.err, "--replace"));
 	/* The failures have created nothing. */
 	shell_expect(&sh, 0, "[[ $($ctl ls --names-only) == taken && ! -e out.safetensors ]]");
 }
