@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <string.h>
 
 static int check_words(const struct command *c, size_t n)
@@ -113,6 +114,9 @@ int main(int argc, char **argv)
 	int code;
 
 	open_standard_fds();
+	/* A file beyond the limit (ulimit -f) is an error, after which what was written is removed.
+	 */
+	signal(SIGXFSZ, SIG_IGN);
 	/* For the width of characters in tables; C.UTF-8 is part of the C library, so it is there
 	 * on a machine that lacks the user's locale. */
 	if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1)

@@ -280,6 +280,23 @@ START_TEST(an_interrupted_save_leaves_a_file)
 }
 END_TEST
 
+/* On a tmpfs the file has its whole size first, and elsewhere the size of what is written. */
+START_TEST(a_limit_of_file_sizes_ends_the_command)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl load -q m.safetensors m; before=$(echo *); shm=$(mktemp -d -p /dev/shm)\n"
+		"trap 'rm -r $shm' EXIT\n"
+		"says() { [[ $? == 1 && $err == *'File too large'* && $(echo *) == $before ]]; }\n"
+		"for to in out.safetensors $shm/out.safetensors; do\n"
+		"	err=$(ulimit -f 8; $ctl save m $to 2>&1); says || { echo $err; exit 7; }\n"
+		"	[[ ! $(ls -A $shm) ]] || exit 8\n"
+		"done\n"
+		"err=$(ulimit -f 8; $ctl get m:model.embed.weight out.npy 2>&1); says || { echo "
+		"$err; exit 9; }");
+}
+END_TEST
+
 START_TEST(a_change_of_the_contents_is_not_found)
 {
 	ctl_write_npy("a.npy", "'<f4'", "False", "(2,)", 8);
@@ -591,6 +608,7 @@ int main(void)
 	tcase_add_test(tc, an_interrupted_load_leaves_a_buffer);
 	tcase_add_test(tc, a_signal_at_a_random_moment_leaves_half_a_model);
 	tcase_add_test(tc, an_interrupted_save_leaves_a_file);
+	tcase_add_test(tc, a_limit_of_file_sizes_ends_the_command);
 	tcase_add_test(tc, a_change_of_the_contents_is_not_found);
 	tcase_add_test(tc, stat_shows_a_model_as_many_arrays);
 	tcase_add_test(tc, stat_of_a_model_starts_the_driver);
