@@ -76,6 +76,9 @@ def attach(
     requires_grad=False; tied weights are tied again. They keep the buffer open. Writes to them are errors, see this
     module's help.
 
+    A tensor that is a plain attribute of a module, and no buffer, is not published: a function leaves it on the meta
+    device, without values. Make it a buffer, or give a module that was built as usual.
+
     device: the GPU that the memory is mapped for: the thread's current one, an ordinal, or None for its own; host pools
     need none. writable: patterns of names, as "lm_head.*": those become private copies that may be written to; tied
     names get one copy. timeout: seconds to wait until the buffer is published, None for ever.
