@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #define ALIGN_MAX 4096u
 #define DIRECT_MIN 128u /* times the alignment: shorter reads go through the page cache */
 #define PROBES 64u
+#define SPARE_FDS 128u
 
 /* A block has at most BLOCK_BYTES / (DIRECT_MIN * align) direct reads, each with up to 3 * align
  * bytes beyond: 3/128 of 4 MiB. */
@@ -91,6 +93,20 @@ static size_t find_align(int fd)
 							      : st.stx_dio_mem_align;
 }
 
+/* A second descriptor of each file makes the load faster and no more: it is not one of the last of
+ * this process, without which the driver, which needs some, fails with errors that do not say so.
+ */
+static int open_direct(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	struct rlimit limit;
+
+	if (fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+	    (rlim_t)fd + SPARE_FDS >= limit.rlim_cur)
+		close_fd(&fd);
+	return fd;
+}
+
 void source_open(struct source *s, struct load_file *file, uint32_t flags)
 {
 	char self[64];
@@ -103,7 +119,7 @@ void source_open(struct source *s, struct load_file *file, uint32_t flags)
 		return;
 	/* The same file, also if another one has its name by now. */
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", file->fd);
-	s->direct = open(self, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	s->direct = open_direct(self);
 	if (s->direct < 0 || !s->ask)
 		return;
 	s->mapped = map_for_mincore(s, self);

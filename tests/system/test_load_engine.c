@@ -264,6 +264,42 @@ START_TEST(a_limit_of_file_sizes_counts_for_memory)
 }
 END_TEST
 
+#define SHARDS 100u
+
+/* Each file may have a second descriptor, and the driver needs some of its own. */
+START_TEST(descriptors_for_direct_reads_leave_the_driver_none)
+{
+	struct gpushm_load_options o = { .struct_size = sizeof(o), .threads = 2 };
+	char shards[SHARDS][sizeof(path) + 16], name[SHARDS][16];
+	const char *sources[SHARDS];
+	struct rlimit before, small;
+	int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	for (unsigned i = 0; i < SHARDS; i++) {
+		const struct safetensors_tensor t = { name[i], "U8", "1048576" };
+
+		snprintf(name[i], sizeof(name[i]), "%u", i);
+		snprintf(shards[i], sizeof(shards[i]), "%s.%u", path, i);
+		safetensors_write(sources[i] = shards[i], &t, 1, NULL);
+	}
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	small = (struct rlimit){ (rlim_t)lowest + 2 * SHARDS, before.rlim_max };
+	close(lowest);
+	for (size_t i = 0; i < n_pools; i++) {
+		struct gpushm_options pool = { .struct_size = sizeof(pool), .pool = pools[i].name };
+		int r;
+
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
+		r = gpushm_load(c, sources, SHARDS, "m", &pool, &o, NULL);
+		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+		ck_assert_msg(r == 0, "%s: %s", pools[i].name, gpushm_error());
+		ck_assert_int_eq(gpushm_unlink(c, "m"), 0);
+	}
+	for (unsigned i = 0; i < SHARDS; i++)
+		unlink(shards[i]);
+}
+END_TEST
+
 /* ---- progress ---- */
 
 struct seen {
@@ -491,6 +527,7 @@ int main(void)
 	tcase_add_test(t, a_way_to_read_gives_other_bytes);
 	tcase_add_test(t, a_file_is_read_in_another_way_than_it_should);
 	tcase_add_test(t, a_limit_of_file_sizes_counts_for_memory);
+	tcase_add_test(t, descriptors_for_direct_reads_leave_the_driver_none);
 	tcase_add_test(t, progress_is_not_told_the_end);
 	tcase_add_test(t, a_load_that_was_canceled_leaves_something);
 	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
