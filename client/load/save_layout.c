@@ -93,6 +93,9 @@ static int compare_tensors(const struct saved *a, const struct saved *b)
 		return a->array->begin < b->array->begin ? -1 : 1;
 	if (a->bytes != b->bytes)
 		return a->bytes < b->bytes ? -1 : 1;
+	/* A square matrix and its transpose begin at the same byte. */
+	if (a->plain != b->plain)
+		return a->plain ? -1 : 1;
 	if (a->dtype != b->dtype)
 		return strcmp(a->dtype, b->dtype);
 	if (n != gpushm_array_ndim(y))

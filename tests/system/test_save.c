@@ -350,6 +350,36 @@ static void save_strided(const char *pool)
 	drop(b);
 }
 
+static void save_transposed(const char *pool)
+{
+	static const int64_t shape[] = { 4, 4 }, strides[] = { 4, 16 };
+	struct gpushm_array_spec *s;
+	struct gpushm_buffer *b;
+	const char *square, *turned;
+	uint64_t n;
+
+	add("square", "float32", 2, shape)->offset = 0;
+	s = add("turned", "float32", 2, shape);
+	s->strides = strides;
+	s->offset = 0;
+	b = make(pool, 64, NULL);
+	save(b);
+	read_file(path);
+	expect_tensor("turned"); /* was filled last */
+	square = find("square", &n);
+	turned = find("turned", &n);
+	for (unsigned i = 0; i < 4; i++)
+		for (unsigned j = 0; j < 4; j++)
+			ck_assert_mem_eq(square + 4 * (4 * i + j), turned + 4 * (4 * j + i), 4);
+	drop(b);
+}
+
+START_TEST(a_transposed_array_is_taken_for_the_same_tensor)
+{
+	on_every_pool(save_transposed);
+}
+END_TEST
+
 START_TEST(an_array_with_strides_is_saved_in_its_own_order)
 {
 	on_every_pool(save_strided);
@@ -715,6 +745,7 @@ int main(void)
 	tcase_add_test(t, bytes_are_lost_at_the_edge_of_a_block);
 	tcase_add_test(t, a_tensor_begins_where_its_elements_can_not);
 	tcase_add_test(t, tied_arrays_are_written_twice);
+	tcase_add_test(t, a_transposed_array_is_taken_for_the_same_tensor);
 	tcase_add_test(t, an_array_with_strides_is_saved_in_its_own_order);
 	tcase_add_test(t, metadata_are_lost);
 	tcase_add_test(t, a_name_breaks_the_header);
