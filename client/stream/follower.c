@@ -154,7 +154,7 @@ static int take_or_clear(struct gpushm_stream *s, struct reader_frame *ret, uint
 
 	if ((r != -EAGAIN && r != -ETIMEDOUT) || !s->notify)
 		return r;
-	notify_clear(s, false);
+	notify_clear(s, 0);
 	last = take(s, ret);
 	return last == -EAGAIN ? r : last;
 }
@@ -207,7 +207,7 @@ static int await_on_host(struct gpushm_stream *s, struct gpushm_frame *f, uint64
 	s->follower.pending = f;
 	if (r != -EAGAIN)
 		return r;
-	notify_clear(s, true);
+	notify_clear(s, NOTIFY_GPU_NS);
 	return no_frame(timeout_ms == 0 ? -EAGAIN : -ETIMEDOUT);
 }
 

@@ -19,15 +19,13 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 
-#define POLL_NS 1000000ull
-
 struct notify {
 	struct gpushm_stream *stream;
 	int fd;
 	pthread_t thread;
 	_Atomic uint32_t poked; /* a futex of this process: + 1 to end the nap */
 	_Atomic bool stops;
-	_Atomic bool polls; /* what the caller waits for wakes nobody */
+	_Atomic uint64_t poll_ns; /* what the caller waits for wakes nobody; 0: it does */
 };
 
 /* The head's word first: see wait_words(). */
@@ -67,12 +65,12 @@ static void *run(void *arg)
 	count[now] = collect(n, words[now]);
 	eventfd_write(n->fd, 1);
 	while (!stream_load(&n->stops)) {
-		bool polls = stream_load(&n->polls);
+		uint64_t poll_ns = stream_load(&n->poll_ns);
 
-		wait_words(words[now], count[now], polls ? POLL_NS : WAIT_NAP_NS);
+		wait_words(words[now], count[now], poll_ns ? poll_ns : WAIT_NAP_NS);
 		now = !now;
 		count[now] = collect(n, words[now]);
-		if (polls || has_changed(words[!now], count[!now], words[now], count[now]))
+		if (poll_ns || has_changed(words[!now], count[!now], words[now], count[now]))
 			eventfd_write(n->fd, 1);
 	}
 	return NULL;
@@ -134,7 +132,7 @@ static void poke(struct notify *n)
 	wait_wake(&n->poked);
 }
 
-void notify_clear(struct gpushm_stream *s, bool polls)
+void notify_clear(struct gpushm_stream *s, uint64_t poll_ns)
 {
 	struct notify *n = s->notify;
 	eventfd_t count;
@@ -142,10 +140,10 @@ void notify_clear(struct gpushm_stream *s, bool polls)
 	if (!n)
 		return;
 	eventfd_read(n->fd, &count);
-	if (stream_load(&n->polls) == polls)
+	if (stream_load(&n->poll_ns) == poll_ns)
 		return;
-	stream_store(&n->polls, polls);
-	if (polls)
+	stream_store(&n->poll_ns, poll_ns);
+	if (poll_ns)
 		poke(n);
 }
 

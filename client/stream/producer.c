@@ -54,8 +54,11 @@ static int ask_daemon(struct gpushm_stream *s, struct patience *w)
 	return r;
 }
 
-static int unanswered(const struct gpushm_stream *s, const struct patience *w, int number)
+/* It was waited for until now. No word of the stream changes when it is back. */
+static int unanswered(struct gpushm_stream *s, const struct patience *w, int number)
 {
+	s->producer.blamed_since = clock_monotonic_ns();
+	notify_clear(s, NOTIFY_DAEMON_NS);
 	if (w->daemon == ABSENT)
 		return stream_error(
 			s, number,
@@ -343,10 +346,8 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 	int r = take(s, w);
 	uint64_t now = clock_monotonic_ns(), ns;
 
-	if (r == -EAGAIN && w->daemon != PRESENT) {
-		s->producer.blamed_since = now;
-		return -ETIMEDOUT; /* it was waited for until then */
-	}
+	if (r == -EAGAIN && w->daemon != PRESENT)
+		return -ETIMEDOUT; /* that was waited for */
 	if (r != -EAGAIN || s->producer.maps != maps)
 		return r; /* a new page's word is not among these */
 	note_blocker(s, &w->blocker, now);
@@ -377,17 +378,17 @@ static int spin(struct gpushm_stream *s, struct patience *w)
 
 static int wait_for_slot(struct gpushm_stream *s, struct patience *w)
 {
-	int r = w->timeout_ms > 0 ? spin(s, w) : -EAGAIN;
+	int r = w->timeout_ms > 0 && w->daemon == PRESENT ? spin(s, w) : -EAGAIN;
 	int number = w->timeout_ms == 0 ? EAGAIN : ETIMEDOUT;
 
-	if (r == -EAGAIN)
-		notify_clear(s, s->on_gpu && !w->gpu);
-	while (r == -EAGAIN)
+	if (r == -EAGAIN && w->daemon == PRESENT)
+		notify_clear(s, s->on_gpu && !w->gpu ? NOTIFY_GPU_NS : 0);
+	while (r == -EAGAIN && w->daemon == PRESENT)
 		r = wait_once(s, w);
 	wake_up(s);
-	if (r != -ETIMEDOUT)
-		return r;
-	return w->daemon == PRESENT ? blocked(s, &w->blocker, number) : unanswered(s, w, number);
+	if (w->daemon != PRESENT && (r == -EAGAIN || r == -ETIMEDOUT))
+		return unanswered(s, w, number);
+	return r == -ETIMEDOUT ? blocked(s, &w->blocker, number) : r;
 }
 
 /* Counts the time for people. */

@@ -35,6 +35,13 @@ static uint64_t fails_to_begin(uint64_t timeout_ms, int error)
 	return clock_monotonic_ms() - begun;
 }
 
+static bool is_readable(int fd, int ms)
+{
+	struct pollfd w = { .fd = fd, .events = POLLIN };
+
+	return poll(&w, 1, ms) > 0;
+}
+
 static void begins(uint64_t timeout_ms)
 {
 	struct gpushm_frame *f = NULL;
@@ -80,6 +87,34 @@ START_TEST(a_loop_without_timeouts_does_not_find_the_daemon)
 		poll(NULL, 0, 4);
 	ck_assert_ptr_nonnull(f);
 	gpushm_frame_cancel(f);
+	expect_next(r, produce());
+}
+END_TEST
+
+/* As an event loop does, whose only call is for the fd. */
+static int begin_by_fd(int fd, uint64_t ms)
+{
+	uint64_t end = clock_monotonic_ms() + ms;
+	struct gpushm_frame *f = NULL;
+	int error = -EAGAIN;
+
+	while (error == -EAGAIN && clock_monotonic_ms() < end && is_readable(fd, (int)ms))
+		error = gpushm_frame_begin(p, NULL, 0, &f);
+	if (error == 0)
+		gpushm_frame_cancel(f);
+	return error;
+}
+
+START_TEST(an_fd_sleeps_on_after_the_daemon_is_back)
+{
+	int fd;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	fd = gpushm_stream_fd(p);
+	go_away();
+	ck_assert_int_eq(begin_by_fd(fd, 500), -EAGAIN);
+	supervisor_start(&k);
+	ck_assert_int_eq(begin_by_fd(fd, 10000), 0);
 	expect_next(r, produce());
 }
 END_TEST
@@ -148,8 +183,10 @@ START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
 	struct gpushm_buffer *b;
 	struct gpushm *other;
 	pthread_t thread;
+	int fd;
 
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	fd = gpushm_stream_fd(p);
 	pthread_create(&thread, NULL, wait_for_name, NULL);
 	poll(NULL, 0, 100);
 	ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
@@ -161,7 +198,7 @@ START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
 	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
 	gpushm_close(b);
 	pthread_join(thread, NULL);
-	begins(10000);
+	ck_assert_int_eq(begin_by_fd(fd, 10000), 0);
 	expect_next(r, produce());
 	ck_assert_int_eq(gpushm_unlink(other, "late"), 0);
 	gpushm_disconnect(other);
@@ -175,6 +212,7 @@ int main(void)
 	tcase_add_checked_fixture(t, kept_setup, leave);
 	tcase_add_test(t, a_new_reader_stops_a_producer_without_a_daemon);
 	tcase_add_test(t, a_loop_without_timeouts_does_not_find_the_daemon);
+	tcase_add_test(t, an_fd_sleeps_on_after_the_daemon_is_back);
 	tcase_add_test(t, a_call_leaves_more_than_one_connection);
 	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
