@@ -252,21 +252,32 @@ struct gpushm *gpushm_disconnect(struct gpushm *c)
 
 struct patience {
 	uint64_t deadline; /* for a daemon to listen */
-	uint64_t reply_ms; /* and for its reply to HELLO */
+	bool resumes;	   /* and to reply to HELLO, for which it has hello_reply_ms() otherwise */
+	bool may_pass;	   /* what failed last may be over at the next call */
 };
 
+static uint64_t reply_ms(const struct patience *p)
+{
+	uint64_t left = clock_left_ms(p->deadline);
+
+	if (!p->resumes)
+		return hello_reply_ms();
+	return left > 0 ? left : 1;
+}
+
 /* Pauses 1, 2, 4, ... 250 ms between the tries. */
-static int connect_again(struct gpushm *c, const struct patience *p, int *ret_fd)
+static int connect_again(struct gpushm *c, struct patience *p, int *ret_fd)
 {
 	unsigned pause = 1;
 	uid_t server;
 	int r;
 
-	while (hello_may_pass(r = endpoint_connect(c->path, p->reply_ms, ret_fd, &server)) &&
+	while (hello_may_pass(r = endpoint_connect(c->path, reply_ms(p), ret_fd, &server)) &&
 	       clock_left_ms(p->deadline) > 0) {
 		poll(NULL, 0, (int)pause);
 		pause = pause * 2 > PAUSE_MS_MAX ? PAUSE_MS_MAX : pause * 2;
 	}
+	p->may_pass = hello_may_pass(r);
 	return r;
 }
 
@@ -351,7 +362,7 @@ static int come_back(struct gpushm *c)
 	return r;
 }
 
-static int send_hello(struct gpushm *c, const struct patience *p)
+static int send_hello(struct gpushm *c, struct patience *p)
 {
 	_cleanup_(close_fd) int fd = -1;
 	int r = connect_again(c, p, &fd);
@@ -375,12 +386,14 @@ static int send_hello(struct gpushm *c, const struct patience *p)
 
 /* A daemon that has not replied in time may do so later: the connection keeps its place in the
  * listener's queue. */
-static int try_once(struct gpushm *c, const struct patience *p)
+static int try_once(struct gpushm *c, struct patience *p)
 {
 	int r = c->greeting ? 0 : send_hello(c, p);
 
-	if (r == 0)
-		r = await_reply(c, p->reply_ms);
+	if (r == 0) {
+		p->may_pass = true;
+		r = await_reply(c, reply_ms(p));
+	}
 	if (r == 0) {
 		c->broken = c->greeting = false;
 		r = come_back(c);
@@ -396,7 +409,7 @@ bool hello_gave_up_lately(const struct gpushm *c)
 }
 
 /* Where a daemon dies or restarts before it replies to HELLO, HELLO is said again. */
-static int try_often(struct gpushm *c, const struct patience *p)
+static int try_often(struct gpushm *c, struct patience *p)
 {
 	int r = error_set(ECONNRESET, "the connection to the daemon has ended: connect again");
 
@@ -411,8 +424,7 @@ static int try_often(struct gpushm *c, const struct patience *p)
 int hello_reconnect(struct gpushm *c)
 {
 	struct patience p = { .deadline = clock_deadline(
-				      c->wait_for_successor ? hello_reconnect_ms() : 0),
-			      .reply_ms = hello_reply_ms() };
+				      c->wait_for_successor ? hello_reconnect_ms() : 0) };
 	int r = try_often(c, &p);
 
 	c->gave_up_at = r < 0 ? clock_monotonic_ms() : 0;
@@ -421,8 +433,8 @@ int hello_reconnect(struct gpushm *c)
 
 int hello_resume(struct gpushm *c, uint64_t ms)
 {
-	struct patience p = { .deadline = clock_deadline(ms), .reply_ms = ms > 0 ? ms : 1 };
+	struct patience p = { .deadline = clock_deadline(ms), .resumes = true };
 	int r = try_often(c, &p);
 
-	return r == -ECONNRESET && !c->ended ? -EAGAIN : r;
+	return r == -ECONNRESET && !c->ended && p.may_pass ? -EAGAIN : r;
 }

@@ -25,7 +25,7 @@ int hello_refresh_pools(struct gpushm *c);
 int hello_reconnect(struct gpushm *c);
 
 /* The same, but waits so long only, and a millisecond at least: the next call goes on with what
- * this one has begun. -EAGAIN, without a text: there is no daemon yet. */
+ * this one has begun. -EAGAIN, without a text: the time is over, and there is no daemon yet. */
 int hello_resume(struct gpushm *c, uint64_t ms);
 
 /* Whether a reconnection has failed so short a time ago that a caller which does not need the

@@ -9,7 +9,10 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #define SOON_MS 3000 /* a call with a timeout of 0; far less than $GPUSHM_RECONNECT_MS */
 
@@ -167,6 +170,56 @@ START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
 }
 END_TEST
 
+/* This process can't make a socket: that is no matter of the daemon's. */
+START_TEST(a_full_process_says_that_there_is_no_daemon)
+{
+	struct rlimit before, full;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	kept_crash();
+	getrlimit(RLIMIT_NOFILE, &before);
+	full = (struct rlimit){ 3, before.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &full);
+	fails_to_begin(1000, -ECONNRESET);
+	setrlimit(RLIMIT_NOFILE, &before);
+	says("Too many open files");
+	begins(10000);
+}
+END_TEST
+
+/* ---- a socket on which nobody listens for some time, and nobody accepts then ---- */
+
+#define LATE_MS 2000
+
+static void *listen_late(void *arg)
+{
+	poll(NULL, 0, LATE_MS);
+	ck_assert_int_eq(listen(k.listening, 128), 0);
+	return arg;
+}
+
+START_TEST(a_late_listener_doubles_the_timeout)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	pthread_t thread;
+
+	if (supervisor_skips("a_late_listener_doubles_the_timeout"))
+		return;
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	go_away();
+	close(k.listening);
+	unlink(k.socket);
+	k.listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", k.socket);
+	ck_assert_int_eq(bind(k.listening, (struct sockaddr *)&at, sizeof(at)), 0);
+	pthread_create(&thread, NULL, listen_late, NULL);
+	ck_assert_uint_lt(fails_to_begin(LATE_MS + 500, -ETIMEDOUT), 2 * LATE_MS);
+	pthread_join(thread, NULL);
+	supervisor_start(&k);
+	begins(10000);
+}
+END_TEST
+
 /* ---- another thread's request ---- */
 
 static void *wait_for_name(void *arg)
@@ -215,6 +268,8 @@ int main(void)
 	tcase_add_test(t, an_fd_sleeps_on_after_the_daemon_is_back);
 	tcase_add_test(t, a_call_leaves_more_than_one_connection);
 	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
+	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
+	tcase_add_test(t, a_late_listener_doubles_the_timeout);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
 	tcase_set_timeout(t, 60);
 	return suite_run("stream_absent", t, NULL);
