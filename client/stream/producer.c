@@ -48,7 +48,8 @@ static uint64_t deadline_of(struct patience *w)
 static int ask_daemon(struct gpushm_stream *s, struct patience *w)
 {
 	bool busy;
-	int r = wait_for_daemon(s->buffer, clock_left_ms(deadline_of(w)), &busy);
+	int r = wait_for_daemon(s->buffer, clock_left_ms(deadline_of(w)), &s->producer.outage,
+				&busy);
 
 	w->daemon = r != -EAGAIN ? PRESENT : busy ? BUSY : ABSENT;
 	return r;
@@ -266,7 +267,7 @@ static bool drop_blocker(struct gpushm_stream *s, struct patience *w, uint64_t n
 {
 	uint32_t reader =
 		w->blocker.reader < STREAM_READERS_MAX ? w->blocker.reader : slowest_member(s);
-	uint64_t generation;
+	uint64_t generation, outage = 0;
 	bool busy;
 	int r;
 
@@ -277,7 +278,7 @@ static bool drop_blocker(struct gpushm_stream *s, struct patience *w, uint64_t n
 	if (w->dropped_generation == generation && w->dropped == reader)
 		return false;
 	/* Without a daemon there is nobody who could: the slot may become free all the same. */
-	r = wait_for_daemon(s->buffer, 0, &busy);
+	r = wait_for_daemon(s->buffer, 0, &outage, &busy);
 	if (r == 0)
 		r = pages_drop(s->buffer, reader, generation);
 	if (r < 0 && r != -ENOENT && r != -EBADF) {
@@ -412,7 +413,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 		stream_add(&h->stalled_ns, clock_monotonic_ns() - begun);
 	}
 	if (r == 0)
-		p->stalled_since = 0;
+		p->stalled_since = p->outage = 0;
 	return r;
 }
 

@@ -7,6 +7,7 @@
  */
 #include "client/stream/wait.h"
 
+#include "client/base/error.h"
 #include "client/buffer/buffer.h"
 #include "client/link/hello.h"
 #include "proto/base/clock.h"
@@ -143,15 +144,35 @@ int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 	return r;
 }
 
-int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, bool *ret_busy)
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Many calls may wait for one daemon: the outage counts over all of them, and is reported each time
+ * that it has been as long as a request waits. */
+static int resume(struct gpushm *c, uint64_t ms, uint64_t *outage)
+{
+	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms();
+	int r;
+
+	*outage = *outage ? *outage : now;
+	r = hello_resume(c, least(ms, limit - least(now - *outage, limit)));
+	if (r == -EAGAIN && clock_monotonic_ms() - *outage < limit)
+		return r;
+	*outage = 0;
+	return r != -EAGAIN  ? r
+	       : c->greeting ? hello_no_reply(c, ECONNRESET, limit)
+			     : error_set(ECONNRESET, "the daemon has gone and does not come back");
+}
+
+int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool *ret_busy)
 {
 	uint64_t end = clock_deadline(ms > ASK_MS_MIN ? ms : ASK_MS_MIN);
 	struct gpushm *c = b->connection;
 	int r = 0;
 
 	*ret_busy = false;
-	if (ms >= hello_reconnect_ms())
-		return 0;
 	while (pthread_mutex_trylock(&c->lock) != 0) {
 		*ret_busy = clock_left_ms(end) == 0;
 		if (*ret_busy)
@@ -159,7 +180,9 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, bool *ret_busy)
 		poll(NULL, 0, 1);
 	}
 	if (c->broken || has_hung_up(c))
-		r = hello_resume(c, clock_left_ms(end));
+		r = resume(c, clock_left_ms(end), outage);
+	else
+		*outage = 0;
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }

@@ -45,9 +45,9 @@ bool wait_spin(struct wait_spin *spin);
  * at first. 0, or -ECONNRESET and others with gpushm_error() set: the daemon does not come back. */
 int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage);
 /* Whether the daemon can be asked without a longer wait than so long, or a few ms. -EAGAIN, without
- * a text: it is not there, or *ret_busy: another thread of this process waits for its reply. Where
- * so long is as long as the library waits for a daemon, 0: the request does so itself. Others with
- * gpushm_error() set. */
-int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, bool *ret_busy);
+ * a text: it is not there, or *ret_busy: another thread of this process waits for its reply.
+ * *outage: as above, over several calls. -ECONNRESET and others with gpushm_error() set: it does
+ * not come back. */
+int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool *ret_busy);
 #define WAIT_LOOK_NS 2000000ull
 #define WAIT_NAP_NS 1000000000ull

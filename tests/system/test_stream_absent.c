@@ -170,6 +170,28 @@ START_TEST(a_reader_that_can_not_be_dropped_stops_the_producer)
 }
 END_TEST
 
+/* Each call is shorter than $GPUSHM_RECONNECT_MS, as those of Python are. */
+START_TEST(short_calls_never_learn_that_the_daemon_has_gone)
+{
+	uint64_t end = clock_monotonic_ms() + 10000;
+	struct gpushm_frame *f = NULL;
+	int error;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "1500", 1);
+	do
+		error = gpushm_frame_begin(p, NULL, 100, &f);
+	while (error == -ETIMEDOUT && clock_monotonic_ms() < end);
+	ck_assert_int_eq(error, -ECONNRESET);
+	says("no daemon has answered within 1500 ms");
+	fails_to_begin(100, -ETIMEDOUT);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	begins(10000);
+}
+END_TEST
+
 /* This process can't make a socket: that is no matter of the daemon's. */
 START_TEST(a_full_process_says_that_there_is_no_daemon)
 {
@@ -231,6 +253,33 @@ static void *wait_for_name(void *arg)
 	return arg;
 }
 
+/* For as long as the library waits for a daemon, and longer. */
+START_TEST(a_call_that_waits_for_long_waits_for_another_thread)
+{
+	struct gpushm_buffer *b;
+	struct gpushm *other;
+	pthread_t thread;
+
+	setenv("GPUSHM_RECONNECT_MS", "0", 1);
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	ck_assert_int_eq(gpushm_connect(k.socket, &other), 0);
+	pthread_create(&thread, NULL, wait_for_name, NULL);
+	poll(NULL, 0, 100);
+	ck_assert_uint_lt(fails_to_begin(0, -EAGAIN), SOON_MS);
+	says("another thread");
+	ck_assert_uint_lt(fails_to_begin(100, -ETIMEDOUT), 100 + SOON_MS);
+	unsetenv("GPUSHM_RECONNECT_MS");
+
+	ck_assert_int_eq(gpushm_create(other, "late", 1, NULL, &b), 0);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+	gpushm_close(b);
+	pthread_join(thread, NULL);
+	begins(10000);
+	ck_assert_int_eq(gpushm_unlink(other, "late"), 0);
+	gpushm_disconnect(other);
+}
+END_TEST
+
 START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
 {
 	struct gpushm_buffer *b;
@@ -268,9 +317,11 @@ int main(void)
 	tcase_add_test(t, an_fd_sleeps_on_after_the_daemon_is_back);
 	tcase_add_test(t, a_call_leaves_more_than_one_connection);
 	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
+	tcase_add_test(t, short_calls_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
+	tcase_add_test(t, a_call_that_waits_for_long_waits_for_another_thread);
 	tcase_set_timeout(t, 60);
 	return suite_run("stream_absent", t, NULL);
 }
