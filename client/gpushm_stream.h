@@ -41,8 +41,8 @@
  * daemon is not there, or another thread waits for a name on the same connection, begin() waits for
  * that no longer than its timeout, or 3 ms. Frames flow also while there is no daemon; but no
  * reader can join then, and what a reader that dies holds stays in the way until the next daemon
- * finds its death. A call that waits for frames or slots longer than $GPUSHM_RECONNECT_MS while
- * there is no daemon returns -ECONNRESET.
+ * finds its death. Who waits for a frame or slot longer than $GPUSHM_RECONNECT_MS while there is no
+ * daemon, in one call or in several, gets -ECONNRESET; the next call waits again.
  */
 #ifndef GPUSHM_STREAM_H
 #define GPUSHM_STREAM_H

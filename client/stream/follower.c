@@ -16,6 +16,7 @@
 #include <inttypes.h>
 
 #define SPIN_READY_NS 20000ull
+#define CHECK_NS 50000000ull /* a nap that is not between two frames, most often */
 
 static int refused(const struct gpushm_stream *s, int r)
 {
@@ -55,7 +56,7 @@ static int take(struct gpushm_stream *s, struct reader_frame *ret)
 	if (r == 0 && s->spin_ns > WAIT_SPIN_NS)
 		pace_note(&me->pace, ret->seq, ret->time_ns, s->spin_ns);
 	if (r == 0)
-		me->spin_begun = 0;
+		me->spin_begun = s->outage = 0;
 	if (r != -EOWNERDEAD)
 		return r;
 	if (me->told_orphaned == producers)
@@ -72,8 +73,7 @@ static void wake_up(struct gpushm_stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline,
-		      uint64_t *outage)
+static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)
 {
 	struct wait_word word = { .word = &stream_head(s)->wake };
 	uint64_t now, left;
@@ -87,18 +87,17 @@ static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_
 	if (now >= deadline)
 		return -ETIMEDOUT;
 	left = deadline - now;
-	if (wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS) && left > WAIT_NAP_NS)
-		r = wait_check_daemon(s->buffer, outage);
+	if (wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS) && left > CHECK_NS)
+		r = wait_check_daemon(s->buffer, &s->outage);
 	return r < 0 && r != -EAGAIN ? r : -EAGAIN;
 }
 
 static int sleep_until(struct gpushm_stream *s, struct reader_frame *ret, uint64_t deadline)
 {
-	uint64_t outage = 0;
 	int r = -EAGAIN;
 
 	while (r == -EAGAIN)
-		r = sleep_once(s, ret, deadline, &outage);
+		r = sleep_once(s, ret, deadline);
 	wake_up(s);
 	return r;
 }
@@ -169,13 +168,11 @@ static int no_frame(int r)
 /* ---- the memory ---- */
 
 /* No futex tells what a GPU writes. -EAGAIN: the time is over. */
-static int await_ready(const struct gpushm_stream *s, const struct reader_frame *f,
-		       uint64_t deadline)
+static int await_ready(struct gpushm_stream *s, const struct reader_frame *f, uint64_t deadline)
 {
 	uint64_t now, longest = s->spin_ns > SPIN_READY_NS ? s->spin_ns : SPIN_READY_NS;
 	struct wait_step step = { 0 };
 	struct wait_spin spin = { 0 };
-	uint64_t outage = 0;
 	int r = 0;
 
 	if (reader_is_ready(&s->follower.reader, f))
@@ -192,7 +189,7 @@ static int await_ready(const struct gpushm_stream *s, const struct reader_frame 
 		t.tv_nsec = (long)wait_next_step(&step);
 		nanosleep(&t, NULL);
 		if (t.tv_nsec >= (long)WAIT_LOOK_NS)
-			r = wait_check_daemon(s->buffer, &outage);
+			r = wait_check_daemon(s->buffer, &s->outage);
 	}
 	return r;
 }

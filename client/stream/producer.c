@@ -26,7 +26,7 @@ static const struct stream_reader_page *reader_page(const struct gpushm_stream *
 /* A call that takes a slot. */
 struct patience {
 	bool gpu;
-	uint64_t timeout_ms, outage;
+	uint64_t timeout_ms;
 	uint64_t deadline; /* 0: it has not had to wait so far */
 	struct wait_step step;
 	struct writer_blocker blocker;
@@ -48,8 +48,7 @@ static uint64_t deadline_of(struct patience *w)
 static int ask_daemon(struct gpushm_stream *s, struct patience *w)
 {
 	bool busy;
-	int r = wait_for_daemon(s->buffer, clock_left_ms(deadline_of(w)), &s->producer.outage,
-				&busy);
+	int r = wait_for_daemon(s->buffer, clock_left_ms(deadline_of(w)), &s->outage, &busy);
 
 	w->daemon = r != -EAGAIN ? PRESENT : busy ? BUSY : ABSENT;
 	return r;
@@ -358,7 +357,7 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 		return -ETIMEDOUT;
 	ns = nap(s, w, now);
 	if (wait_words(words, n, ns) && ns >= WAIT_LOOK_NS)
-		r = wait_check_daemon(s->buffer, &w->outage);
+		r = wait_check_daemon(s->buffer, &s->outage);
 	return r < 0 ? r : -EAGAIN;
 }
 
@@ -413,7 +412,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 		stream_add(&h->stalled_ns, clock_monotonic_ns() - begun);
 	}
 	if (r == 0)
-		p->stalled_since = p->outage = 0;
+		p->stalled_since = s->outage = 0;
 	return r;
 }
 

@@ -48,7 +48,6 @@ struct producer {
 	uint64_t maps; /* so far, of readers' pages */
 	/* CLOCK_MONOTONIC in ns: no slot is free since; 0: one was free at the last look. */
 	uint64_t stalled_since;
-	uint64_t outage;     /* of a daemon that is needed: see wait_for_daemon() */
 	uint64_t drop_after; /* CLOCK_MONOTONIC in ns: no reader could be dropped before, without a daemon */
 	/* The time from which a reader's limit counts, and who of the share group was in the way at
 	 * the last look, as in struct writer_blocker. */
@@ -75,6 +74,7 @@ struct gpushm_stream {
 	int device;  /* whose streams wait and write; -1 */
 	uint32_t slots, readers; /* these and the next two: as checked once */
 	uint64_t slot_bytes, limit_ms;
+	uint64_t outage;	      /* since nothing has come: see wait_check_daemon() */
 	uint64_t spin_ns;	      /* a wait looks all the time for so long, and then sleeps */
 	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
 	size_t n_arrays;

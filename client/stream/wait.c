@@ -121,49 +121,64 @@ static bool has_hung_up(const struct gpushm *c)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* Frames flow without a daemon, so a short outage must not hold up anybody here. A thread that has
- * the lock is in a request, and finds the hang-up itself. A socket that waits for a daemon's
- * accept() has not hung up. */
+/* Many calls may wait for one daemon: the outage counts over all of them, and is reported each time
+ * that it has been as long as a request waits. r: -EAGAIN: the daemon may still come. */
+static int report(const struct gpushm *c, int r, uint64_t *outage)
+{
+	uint64_t limit = hello_reply_ms();
+
+	if (r == -EAGAIN && clock_monotonic_ms() - *outage < limit)
+		return r;
+	*outage = 0;
+	if (r != -EAGAIN)
+		return r;
+	return c->greeting ? hello_no_reply(c, ECONNRESET, limit)
+			   : error_set(ECONNRESET, "the daemon has gone and does not come back");
+}
+
+/* How long the outage may still last. */
+static uint64_t left_of(uint64_t *outage)
+{
+	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms();
+
+	*outage = *outage ? *outage : now;
+	return now - *outage < limit ? limit - (now - *outage) : 0;
+}
+
+/* Where no other daemon follows, one try ends the connection: it comes last. */
+static int come_back(struct gpushm *c, uint64_t *outage)
+{
+	uint64_t left = left_of(outage);
+	int r = -EAGAIN;
+
+	if (c->wait_for_successor && !c->ended)
+		r = hello_resume(c, 0);
+	else if (left == 0)
+		r = hello_reconnect(c);
+	return report(c, r < 0 && left > 0 ? -EAGAIN : r, outage);
+}
+
+/* Frames flow without a daemon, so an outage must not hold up anybody here: the next call goes on
+ * with what this one begins. A thread that has the lock is in a request, and finds the hang-up
+ * itself. A socket that waits for a daemon's accept() has not hung up. */
 int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 {
 	struct gpushm *c = b->connection;
-	uint64_t now = clock_monotonic_ms();
 	int r = 0;
 
 	if (pthread_mutex_trylock(&c->lock) != 0)
 		return 0;
-	if (!c->broken && !has_hung_up(c)) {
+	if (c->broken || has_hung_up(c))
+		r = come_back(c, outage);
+	else
 		*outage = 0;
-	} else if (*outage == 0) {
-		*outage = now;
-	} else if (now - *outage >= hello_reconnect_ms()) {
-		r = hello_reconnect(c);
-		*outage = 0;
-	}
 	pthread_mutex_unlock(&c->lock);
-	return r;
+	return r == -EAGAIN ? 0 : r;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
-}
-
-/* Many calls may wait for one daemon: the outage counts over all of them, and is reported each time
- * that it has been as long as a request waits. */
-static int resume(struct gpushm *c, uint64_t ms, uint64_t *outage)
-{
-	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms();
-	int r;
-
-	*outage = *outage ? *outage : now;
-	r = hello_resume(c, least(ms, limit - least(now - *outage, limit)));
-	if (r == -EAGAIN && clock_monotonic_ms() - *outage < limit)
-		return r;
-	*outage = 0;
-	return r != -EAGAIN  ? r
-	       : c->greeting ? hello_no_reply(c, ECONNRESET, limit)
-			     : error_set(ECONNRESET, "the daemon has gone and does not come back");
 }
 
 int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool *ret_busy)
@@ -180,7 +195,7 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool
 		poll(NULL, 0, 1);
 	}
 	if (c->broken || has_hung_up(c))
-		r = resume(c, clock_left_ms(end), outage);
+		r = report(c, hello_resume(c, least(clock_left_ms(end), left_of(outage))), outage);
 	else
 		*outage = 0;
 	pthread_mutex_unlock(&c->lock);

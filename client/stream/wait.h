@@ -41,8 +41,9 @@ struct wait_spin {
 bool wait_spin(struct wait_spin *spin);
 
 /* A sleeper calls it after naps of WAIT_LOOK_NS at least: if no daemon can wake it, because the
- * daemon has gone for as long as the library waits for a successor, this connects again. *outage: 0
- * at first. 0, or -ECONNRESET and others with gpushm_error() set: the daemon does not come back. */
+ * daemon has gone, this connects to the next one, and takes a ms or two. *outage: 0 at first, and
+ * where what was waited for has come. 0, or -ECONNRESET and others with gpushm_error() set: the
+ * daemon does not come back. */
 int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage);
 /* Whether the daemon can be asked without a longer wait than so long, or a few ms. -EAGAIN, without
  * a text: it is not there, or *ret_busy: another thread of this process waits for its reply.

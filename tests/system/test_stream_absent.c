@@ -192,6 +192,63 @@ START_TEST(short_calls_never_learn_that_the_daemon_has_gone)
 }
 END_TEST
 
+/* The same of waits that do not need the daemon, but for what it would wake them. */
+static void learns(bool producer)
+{
+	uint64_t end = clock_monotonic_ms() + 10000;
+	struct gpushm_frame *f = NULL;
+	int error;
+
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "1500", 1);
+	do
+		error = producer ? gpushm_frame_begin(p, NULL, 100, &f)
+				 : gpushm_frame_next(r, NULL, 100, &f);
+	while (error == -ETIMEDOUT && clock_monotonic_ms() < end);
+	ck_assert_int_eq(error, -ECONNRESET);
+	says("no daemon has answered within 1500 ms");
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+}
+
+START_TEST(short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	expect_next(r, produce());
+	learns(false);
+	expect_next(r, produce());
+}
+END_TEST
+
+START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
+	produce();
+	produce();
+	learns(true);
+	expect_next(r, 1);
+	begins(10000);
+}
+END_TEST
+
+/* It looks for the daemon meanwhile. */
+START_TEST(a_wait_that_misses_the_daemon_is_longer_than_its_timeout)
+{
+	struct gpushm_frame *f = NULL;
+	uint64_t begun;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	expect_next(r, produce());
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "3000", 1);
+	begun = clock_monotonic_ms();
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 5500, &f), -ECONNRESET);
+	ck_assert_uint_lt(clock_monotonic_ms() - begun, 6500);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+}
+END_TEST
+
 /* This process can't make a socket: that is no matter of the daemon's. */
 START_TEST(a_full_process_says_that_there_is_no_daemon)
 {
@@ -318,6 +375,9 @@ int main(void)
 	tcase_add_test(t, a_call_leaves_more_than_one_connection);
 	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
 	tcase_add_test(t, short_calls_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
