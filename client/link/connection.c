@@ -279,7 +279,7 @@ static int end_lease(struct gpushm *c, uint64_t lease)
 	Gpushm__Proto__Close close = GPUSHM__PROTO__CLOSE__INIT;
 	Gpushm__Proto__Reply *reply;
 
-	close.has_lease = true;
+	close.has_lease = close.has_discard = close.discard = true;
 	close.lease = lease;
 	return connection_exchange(c, request_with(CLOSE, close, &close), &reply);
 }

@@ -105,7 +105,8 @@ int gpushm_stream_leave(struct gpushm_stream *s)
 	return pages_leave(s->buffer);
 }
 
-/* Ends what has begun, and keeps the error. */
+/* Ends what has begun, and keeps the error. A stream that was to be adopted stays without a
+ * producer. */
 int stream_give_up(struct gpushm_stream *s, int r)
 {
 	struct error why;
@@ -113,9 +114,9 @@ int stream_give_up(struct gpushm_stream *s, int r)
 	error_keep(&why);
 	/* Nothing was claimed. */
 	s->is_producer = false;
-	s->buffer->discard = s->buffer->state == GPUSHM_FILLING;
+	s->buffer->discard |= s->buffer->state == GPUSHM_FILLING;
 	unmap_page(s, &s->follower.page);
-	if (s->buffer->state != GPUSHM_FILLING && s->buffer->access == GPUSHM_WRITE)
+	if (!s->buffer->discard && s->buffer->access == GPUSHM_WRITE)
 		free_name(s);
 	gpushm_stream_close(s);
 	error_put_back(&why);

@@ -101,8 +101,9 @@ static int finish(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec
 	struct gpushm_stream *s = stream_new(b);
 	int r;
 
+	b->discard = adopted; /* for as long as this may fail */
 	if (!s) {
-		adopted ? gpushm_close(b) : buffer_discard(b);
+		buffer_discard(b);
 		return error_set(ENOMEM, "out of memory for a stream");
 	}
 	r = stream_check_pool(b);
@@ -112,6 +113,7 @@ static int finish(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec
 		r = start_producer(s);
 	if (r < 0)
 		return stream_give_up(s, r);
+	b->discard = false;
 	s->keep_name = spec->flags & GPUSHM_KEEP_STREAM;
 	*ret = s;
 	return 0;

@@ -575,7 +575,7 @@ void catalog_close_lease(struct catalog *c, struct lease *l, bool discard)
 		lost_add_dropped(&c->lost, b, l->process, false);
 	event_log_add(&c->events, .type = EVENT_CLOSED, .who = l->process, .buffer = b,
 		      .access = l->access);
-	catalog_leave_stream(c, l, true);
+	catalog_leave_stream(c, l, b->state == BUFFER_FILLING || !discard);
 	catalog_end_lease(c, l);
 }
 

@@ -201,7 +201,8 @@ bool catalog_unlink_unpublished(struct catalog *c, struct process *p, unsigned m
 int catalog_move_lease(struct catalog *c, struct lease *l, struct process *p);
 
 /* The process has closed the buffer. discard: a buffer that is not published ends on purpose, so
- * later errors about its name do not say which process closed it. */
+ * later errors about its name do not say which process closed it; a stream that has a new producer
+ * is left as that found it: without one. */
 void catalog_close_lease(struct catalog *c, struct lease *l, bool discard);
 
 /* The process does not use the buffer any more. With the creator's lease a buffer goes that was

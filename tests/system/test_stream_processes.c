@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define READERS 6
@@ -280,6 +281,36 @@ START_TEST(the_frames_of_a_dead_producer_are_lost)
 }
 END_TEST
 
+/* It can't open the stream's files, at first none of them. */
+START_TEST(a_producer_that_can_not_begin_ends_the_stream)
+{
+	struct gpushm_stream_spec spec = { .slots = 4, .flags = GPUSHM_ADOPT };
+	struct gpushm_stream *s = NULL;
+	struct rlimit before;
+	int failed = 0, error = -EMFILE;
+
+	start(&producer, "producer", "slots=4", "delay=1000", NULL);
+	start(&readers[0], "reader", "id=0", "follow=latest", NULL);
+	client_await(board->taken[0] > 0);
+	kill_now(&producer);
+	client_await(board->orphaned == 1);
+	getrlimit(RLIMIT_NOFILE, &before);
+	for (rlim_t n = 3; error == -EMFILE && n < before.rlim_cur; n++) {
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ n, before.rlim_max });
+		error = streamer_create(c, "s", &spec, &s);
+		setrlimit(RLIMIT_NOFILE, &before);
+		failed += error < 0;
+	}
+	ck_assert_msg(error == 0, "%s", gpushm_error());
+	ck_assert_int_gt(failed, 0);
+	ck_assert_uint_eq(board->ended, 0);
+	s = gpushm_stream_close(s);
+	client_await(board->ended == 1);
+	finish_readers(1);
+	expect_clean();
+}
+END_TEST
+
 START_TEST(a_producer_and_its_reader_die_together)
 {
 	start(&producer, "producer", "slots=3", "limit=600000", NULL);
@@ -472,6 +503,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, at_most_once_gives_a_frame_twice);
 	tcase_add_test(t, a_dead_producers_frame_is_shown_or_the_sequence_begins_anew);
 	tcase_add_test(t, the_frames_of_a_dead_producer_are_lost);
+	tcase_add_test(t, a_producer_that_can_not_begin_ends_the_stream);
 	tcase_add_test(t, a_producer_and_its_reader_die_together);
 	tcase_add_test(t, frames_stop_without_a_daemon);
 	tcase_add_test(t, a_spin_misses_a_death_or_the_end);
