@@ -9,10 +9,26 @@
  * until the last of them is freed. The stream is left at once all the same.
  */
 #include "client/base/error.h"
+#include "client/link/hello.h"
 #include "client/link/request.h"
 #include "client/stream/notify.h"
 #include "client/stream/pages.h"
 #include "client/stream/stream.h"
+
+#define RESUME_MS 100u
+
+/* Where a connection could not be made again a short time ago, the end of a stream does not wait as
+ * long once more: a process that ends may have many. */
+static bool finds_daemon(struct gpushm *c)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->broken && hello_gave_up_lately(c))
+		r = hello_resume(c, RESUME_MS);
+	pthread_mutex_unlock(&c->lock);
+	return r == 0;
+}
 
 /* By its id: if the stream was renamed, the name may be another buffer's. */
 static void free_name(struct gpushm_stream *s)
@@ -24,7 +40,8 @@ static void free_name(struct gpushm_stream *s)
 	unlink.has_name = unlink.has_buffer = true;
 	unlink.name = connection_bytes(s->buffer->name);
 	unlink.buffer = s->buffer->id;
-	request_ack(s->buffer->connection, request_with(UNLINK, unlink, &unlink));
+	if (finds_daemon(s->buffer->connection))
+		request_ack(s->buffer->connection, request_with(UNLINK, unlink, &unlink));
 	error_put_back(&before);
 }
 
@@ -60,7 +77,8 @@ static void tell_daemon(struct gpushm_buffer *b)
 	struct error before;
 
 	error_keep(&before);
-	pages_leave(b);
+	if (finds_daemon(b->connection))
+		pages_leave(b);
 	error_put_back(&before);
 }
 

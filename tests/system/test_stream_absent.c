@@ -249,6 +249,31 @@ START_TEST(a_wait_that_misses_the_daemon_is_longer_than_its_timeout)
 }
 END_TEST
 
+/* As at the end of a process. The next daemon learns of the end all the same. */
+START_TEST(each_close_waits_for_the_daemon)
+{
+	struct gpushm_stream *more[2];
+	uint64_t begun;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(streamer_create(c, i ? "b" : "a",
+						 &(struct gpushm_stream_spec){ 0 }, &more[i]),
+				 0);
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "4000", 1);
+	begun = clock_monotonic_ms();
+	gpushm_stream_close(more[0]);
+	gpushm_stream_close(more[1]);
+	ck_assert_uint_lt(clock_monotonic_ms() - begun, 7000);
+	supervisor_start(&k);
+	p = gpushm_stream_close(p);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 0, &(struct gpushm_frame *){ NULL }), -EPIPE);
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+}
+END_TEST
+
 /* This process can't make a socket: that is no matter of the daemon's. */
 START_TEST(a_full_process_says_that_there_is_no_daemon)
 {
@@ -378,6 +403,7 @@ int main(void)
 	tcase_add_test(t, short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
+	tcase_add_test(t, each_close_waits_for_the_daemon);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
