@@ -33,6 +33,7 @@ struct waiter {
 
 #define FALLBACK_NS 2000000ull
 #define CLOCK_LOOKS 8
+#define LOCK_MS_MAX 1000u
 #define ASK_MS_MIN 3u /* a daemon that lives replies in less */
 #define STEP_FIRST_NS 20000ull
 #define STEP_MAX_NS WAIT_LOOK_NS
@@ -181,19 +182,31 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* The clock of CLOCK_REALTIME may be set meanwhile, and a mutex of glibc 2.28 knows no other. A
+ * thread that only tried from time to time would seldom get a lock that others take often. */
+static bool lock_in_time(struct gpushm *c, uint64_t deadline)
+{
+	uint64_t left;
+
+	while ((left = clock_left_ms(deadline)) > 0) {
+		uint64_t ms = least(left, LOCK_MS_MAX);
+		struct timespec until = to_timespec(clock_realtime_ns() + ms * 1000000u);
+
+		if (pthread_mutex_timedlock(&c->lock, &until) == 0)
+			return true;
+	}
+	return pthread_mutex_trylock(&c->lock) == 0;
+}
+
 int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool *ret_busy)
 {
 	uint64_t end = clock_deadline(ms > ASK_MS_MIN ? ms : ASK_MS_MIN);
 	struct gpushm *c = b->connection;
 	int r = 0;
 
-	*ret_busy = false;
-	while (pthread_mutex_trylock(&c->lock) != 0) {
-		*ret_busy = clock_left_ms(end) == 0;
-		if (*ret_busy)
-			return -EAGAIN;
-		poll(NULL, 0, 1);
-	}
+	*ret_busy = !lock_in_time(c, end);
+	if (*ret_busy)
+		return -EAGAIN;
 	if (c->broken || has_hung_up(c))
 		r = report(c, hello_resume(c, least(clock_left_ms(end), left_of(outage))), outage);
 	else

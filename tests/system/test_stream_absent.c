@@ -389,6 +389,47 @@ START_TEST(a_thread_that_waits_for_a_name_stops_a_producer)
 }
 END_TEST
 
+static _Atomic bool asking;
+
+static void *ask(void *arg)
+{
+	struct gpushm_stat *st = NULL;
+
+	while (asking) {
+		ck_assert_int_eq(gpushm_stat(c, "s", 0, 0, &st), 0);
+		st = gpushm_stat_free(st, 1);
+	}
+	return arg;
+}
+
+#define JOINS 200
+
+/* None of their requests takes long. */
+START_TEST(threads_with_many_requests_keep_the_lock_from_a_producer)
+{
+	struct gpushm_frame *f = NULL;
+	pthread_t threads[2];
+	int failed = 0;
+
+	create(4);
+	asking = true;
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, ask, NULL);
+	for (int i = 0; i < JOINS; i++) {
+		r = follow(GPUSHM_LATEST, 1);
+		if (gpushm_frame_begin(p, NULL, 20, &f) == 0)
+			gpushm_frame_cancel(f);
+		else
+			failed++;
+		r = gpushm_stream_close(r);
+	}
+	asking = false;
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_lt(failed, JOINS / 20);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("stream_absent");
@@ -408,6 +449,7 @@ int main(void)
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
 	tcase_add_test(t, a_call_that_waits_for_long_waits_for_another_thread);
+	tcase_add_test(t, threads_with_many_requests_keep_the_lock_from_a_producer);
 	tcase_set_timeout(t, 60);
 	return suite_run("stream_absent", t, NULL);
 }
