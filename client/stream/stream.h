@@ -48,7 +48,8 @@ struct producer {
 	uint64_t maps; /* so far, of readers' pages */
 	/* CLOCK_MONOTONIC in ns: no slot is free since; 0: one was free at the last look. */
 	uint64_t stalled_since;
-	uint64_t drop_after; /* CLOCK_MONOTONIC in ns: no reader could be dropped before, without a daemon */
+	uint64_t drop_after; /* CLOCK_MONOTONIC in ns: no reader could be dropped before, without a
+				daemon */
 	/* The time from which a reader's limit counts, and who of the share group was in the way at
 	 * the last look, as in struct writer_blocker. */
 	uint64_t blamed_since, blamed_generation;
