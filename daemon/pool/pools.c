@@ -464,13 +464,16 @@ void pools_done(struct pools *p)
 	devices_done(&p->found);
 }
 
+/* A section of another kind is for the pool that a restart makes: its rules must not open a mempool
+ * that still runs, whose clients reach all of its memory. */
 void pools_reload(struct pools *p, const struct config *fresh)
 {
 	struct pool *pool;
 
 	for (size_t i = 0; i < fresh->n_pools; i++) {
 		list_foreach (pool, &p->all, link)
-			if (strcmp(pool->config.name, fresh->pools[i].name) == 0 &&
+			if (pool->config.kind == fresh->pools[i].kind &&
+			    strcmp(pool->config.name, fresh->pools[i].name) == 0 &&
 			    pool_reload(pool, &fresh->pools[i]) < 0)
 				log_error_id(LOG_ID_CONFIG,
 					     "pool \"%s\": not reloaded: out of memory",

@@ -55,8 +55,8 @@ static bool is_shortage(int error)
 
 /* ---- pools ---- */
 
-/* The configuration says now who may use the pool. If the pool is not in it any more, its buffers
- * are for their holders and for admins. */
+/* The configuration says now who may use the pool. If the pool is not in it any more, or is of
+ * another kind there, its buffers are for their holders and for admins. */
 static void find_rules(const struct config *c, struct pool_config *ret)
 {
 	ret->restricted = !c->auto_pools;
@@ -65,7 +65,7 @@ static void find_rules(const struct config *c, struct pool_config *ret)
 	for (size_t i = 0; i < c->n_pools; i++) {
 		const struct pool_config *it = &c->pools[i];
 
-		if (strcmp(it->name, ret->name) != 0)
+		if (it->kind != ret->kind || strcmp(it->name, ret->name) != 0)
 			continue;
 		ret->restricted = it->restricted;
 		ret->allow_users = it->allow_users;

@@ -137,6 +137,39 @@ START_TEST(a_successor_opens_a_mempool_to_strangers)
 }
 END_TEST
 
+static void write_config(const char *text)
+{
+	FILE *f = fopen(k.config, "we");
+
+	ck_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static void reload(void)
+{
+	unsigned before = supervisor_log_count(&k, "configuration reloaded");
+
+	ck_assert_int_eq(kill(k.pid, SIGHUP), 0);
+	while (supervisor_log_count(&k, "configuration reloaded") == before)
+		poll(NULL, 0, 5);
+}
+
+/* The rules of a section of another kind are not those of the mempool. */
+START_TEST(a_mempool_that_becomes_another_kind_is_open_to_strangers)
+{
+	if (!works("mem"))
+		return;
+	publish("mem", "x");
+	write_config("[pool host]\nkind=host\nsize=1M\n[pool mem]\nkind=vmm\nsize=64M\n");
+	reload();
+	ck_assert_int_eq(open_by(&by_stranger, "x"), CODE_ACCESS);
+	ck_assert_int_eq(open_by(&by_owner, "x"), 0);
+	crash();
+	ck_assert_int_eq(open_by(&by_stranger, "x"), CODE_ACCESS);
+	reload();
+	ck_assert_int_eq(open_by(&by_stranger, "x"), CODE_ACCESS);
+}
+END_TEST
+
 START_TEST(a_successor_reuses_a_block_that_another_user_has_had)
 {
 	if (!works("gpu0"))
@@ -191,6 +224,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_successor_opens_a_mempool_to_strangers);
+	tcase_add_test(t, a_mempool_that_becomes_another_kind_is_open_to_strangers);
 	tcase_add_test(t, a_successor_reuses_a_block_that_another_user_has_had);
 	tcase_add_test(t, a_successor_forgets_the_age_of_a_lease);
 	return suite_run("successors", t, NULL);
