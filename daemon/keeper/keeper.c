@@ -99,7 +99,9 @@ static int set_variables(const struct keeper *k)
 	return r == 0 && setenv("FDSTORE", number, 1) == 0 ? 0 : -ENOMEM;
 }
 
-/* The file is looked up again, so that a new version of the program is taken. */
+/* The file is looked up again, so that a new version of the program is taken. The daemon has each
+ * kept fd open itself: if it may open no more than the keeper keeps, none is too many to be kept.
+ */
 static void become_daemon(struct keeper *k, pid_t keeper)
 {
 	sigset_t mask = k->mask;
@@ -113,6 +115,8 @@ static void become_daemon(struct keeper *k, pid_t keeper)
 	r = set_variables(k);
 	if (r == 0)
 		r = kept_fds_pass_on(&k->kept);
+	if (r == 0 && k->kept.max < KEPT_FDS_MAX)
+		r = fds_lower_limit((uint32_t)k->kept.max);
 	if (r == 0) {
 		sigprocmask(SIG_SETMASK, &mask, NULL);
 		execv(k->program, k->argv);

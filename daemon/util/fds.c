@@ -38,3 +38,8 @@ void fds_raise_limit(void)
 	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		log_warning_id(LOG_ID_FDS, "RLIMIT_NOFILE can't be raised: %s", strerror(errno));
 }
+
+int fds_lower_limit(uint32_t max)
+{
+	return setrlimit(RLIMIT_NOFILE, &(struct rlimit){ max, max }) < 0 ? -errno : 0;
+}

@@ -15,3 +15,6 @@ uint32_t fds_limit(void);
 
 /* Raises that limit as far as the kernel lets us. */
 void fds_raise_limit(void);
+
+/* Lowers it, for good. 0 or -errno. */
+int fds_lower_limit(uint32_t max);

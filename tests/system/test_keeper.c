@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -153,6 +154,39 @@ START_TEST(a_client_is_refused_while_no_daemon_runs)
 		/* The queue is served in its order. */
 		ck_assert_int_eq(gpushm_wait(c, "nope", 0), -ENOENT);
 	}
+}
+END_TEST
+
+/* Root makes buffers until the daemon has no descriptor left. */
+START_TEST(the_keeper_drops_what_the_daemon_still_takes)
+{
+	const struct rlimit few = { 192, 192 };
+	struct gpushm_buffer *b = NULL;
+	char name[16];
+	int n;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	begin();
+	for (n = 0;; n++) {
+		snprintf(name, sizeof(name), "%d", n);
+		if (gpushm_create(c, name, 1, NULL, &b) < 0)
+			break;
+		ck_assert_int_eq(gpushm_write(b, 0, name, 1), 0);
+		ck_assert_int_eq(gpushm_publish(b, GPUSHM_SEALED), 0);
+		ck_assert_int_eq(gpushm_close(b), 0);
+	}
+	ck_assert_int_ge(n, 64);
+	for (int i = 0; i < 3; i++) {
+		supervisor_end(&k, SIGKILL);
+		supervisor_spawn(&k);
+		supervisor_await(&k);
+		ck_assert_uint_eq(client_status().buffers, n);
+	}
+	for (int i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		expect_there(name);
+	}
+	ck_assert_uint_eq(supervisor_log_count(&k, "can't be kept"), 0);
 }
 END_TEST
 
@@ -538,6 +572,7 @@ int main(void)
 	tcase_add_test(t, a_killed_daemon_loses_something);
 	tcase_add_test(t, kills_make_the_next_start_late);
 	tcase_add_test(t, a_client_is_refused_while_no_daemon_runs);
+	tcase_add_test(t, the_keeper_drops_what_the_daemon_still_takes);
 	tcase_add_test(t, a_stopped_daemon_is_left_alone);
 	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
 	tcase_add_test(t, a_daemon_outlives_its_keeper);
