@@ -83,6 +83,17 @@ static bool is_same_device(const struct pool *pool, const struct device *device)
 			    : !device;
 }
 
+/* The same for its NUMA node, where clients let the CPU reach its memory. */
+static bool is_same_node(const struct pool *pool, const struct pool_config *config,
+			 const struct device *device)
+{
+	int node = config->numa_node >= 0	      ? config->numa_node
+		   : device && device->numa_node >= 0 ? device->numa_node
+						      : 0;
+
+	return config->kind != POOL_PINNED || pool->numa_node == node;
+}
+
 static int make_or_start(struct pools *p, const struct pool_config *config, struct device *device,
 			 const char *why)
 {
@@ -90,13 +101,16 @@ static int make_or_start(struct pools *p, const struct pool_config *config, stru
 	struct pool *pool = find_adopted(p, config);
 	int r;
 
-	if (pool && is_same_device(pool, device)) {
+	if (pool && is_same_device(pool, device) && is_same_node(pool, config, device)) {
 		pool->on_failed = on_pool_failed;
 		pool->failed_arg = p;
 		return pool_start(pool, config, device, worker, why, on_pool_ready, p);
 	}
 	if (pool)
-		pool_retire(pool, *why ? why : "its GPU is another one now");
+		pool_retire(pool, *why ? why
+				  : is_same_device(pool, device)
+					  ? "its NUMA node is another one now"
+					  : "its GPU is another one now");
 	r = pool_new(config, device, worker, why, on_pool_ready, p, &pool);
 	if (r < 0)
 		return r;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * A daemon that starts after a crash with another configuration than before: what stays as it was,
- * and what the new configuration changes. On host memory.
+ * and what the new configuration changes. On host memory, and pinned memory of the fake driver.
  */
 #include "proto/base/own.h"
 #include "tests/lib/census.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/suite.h"
@@ -95,6 +96,50 @@ START_TEST(a_flush_skips_a_pool_when_another_was_inherited)
 }
 END_TEST
 
+/* The NUMA node of the pool of that name that makes buffers now; -2: there is none. */
+static int node_of(const char *name)
+{
+	struct gpushm_pool *pools = NULL;
+	int node = -2;
+	size_t n = 0;
+
+	ck_assert_int_eq(gpushm_pools(c, &pools, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(pools[i].name, name) == 0 && !pools[i].failed)
+			node = pools[i].numa_node;
+	free(pools);
+	return node;
+}
+
+#define PINNED "[pool p]\nkind=pinned\nsize=64M\n"
+
+START_TEST(a_pinned_pool_stays_on_its_node)
+{
+	struct gpushm_buffer *x, *y, *again = NULL;
+
+	if (!fake_is_here())
+		return;
+	start(A PINNED "numa-node=0\n");
+	x = create_in("p", "x", MIB);
+	memset(gpushm_buffer_host_ptr(x), 7, MIB);
+	ck_assert_int_eq(gpushm_publish(x, GPUSHM_SHARED), 0);
+	ck_assert_int_eq(node_of("p"), 0);
+	crash_into(A PINNED "numa-node=1\n");
+	ck_assert_int_eq(node_of("p"), 1);
+	y = create_in("p", "y", MIB);
+	ck_assert_int_eq(gpushm_open(c, "x", GPUSHM_READ, 0, NULL, &again), 0);
+	ck_assert_int_eq(*(const char *)gpushm_buffer_host_ptr(again), 7);
+	ck_assert_int_eq(gpushm_close(again), 0);
+	ck_assert_int_eq(gpushm_restart(c), 0);
+	ck_assert_int_eq(node_of("p"), 1);
+	ck_assert_int_eq(gpushm_discard(y), 0);
+	client_close_and_unlink(x, "x");
+	crash_into(A PINNED);
+	ck_assert_int_eq(node_of("p"), 0);
+	kept_teardown();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("reconfigured");
@@ -102,5 +147,6 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, a_lower_limit_ends_leases_that_are_held);
 	tcase_add_test(t, a_flush_skips_a_pool_when_another_was_inherited);
+	tcase_add_test(t, a_pinned_pool_stays_on_its_node);
 	return suite_run("reconfigured", t, NULL);
 }
