@@ -89,16 +89,19 @@ static int take_path_over(const struct config *config, struct endpoint *e)
 }
 
 /* Makes the last folder of the path, such as /run/gpushm or $XDG_RUNTIME_DIR/gpushm; its parents
- * must exist. */
+ * must exist. Users whom the socket's mode lets in must reach it, whatever the umask is. */
 static void make_folder(const char *path)
 {
 	_cleanup_(free_ptr) char *folder = strdup(path);
 	char *slash = folder ? strrchr(folder, '/') : NULL;
+	mode_t old;
 
 	if (!slash || slash == folder)
 		return;
 	*slash = '\0';
+	old = umask(022);
 	mkdir(folder, 0755);
+	umask(old);
 }
 
 /* A daemon whose keeper was killed holds its lock until the kernel has ended it, which takes some

@@ -178,6 +178,23 @@ START_TEST(the_socket_lets_nobody_in)
 }
 END_TEST
 
+/* The path ends in "/.", so that the daemon makes the folder and its lock, and no socket. */
+START_TEST(the_sockets_folder_lets_nobody_in)
+{
+	char folder[96], path[128], text[2048];
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%s/new", d.folder);
+	snprintf(path, sizeof(path), "%s/.", folder);
+	ck_assert_int_eq(start_another(path, text, sizeof(text)), 1);
+	ck_assert_int_eq(stat(folder, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0755);
+	strcat(path, ".lock");
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 /* ---- the end ---- */
 
 START_TEST(mappings_end_with_the_daemon)
@@ -385,6 +402,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_file_that_is_not_a_socket_is_removed);
 	tcase_add_test(t, a_path_is_cut_or_leaves_its_lock);
 	tcase_add_test(t, the_socket_lets_nobody_in);
+	tcase_add_test(t, the_sockets_folder_lets_nobody_in);
 	tcase_add_test(t, mappings_end_with_the_daemon);
 	tcase_add_test(t, a_waiting_open_hangs_when_the_daemon_ends);
 	tcase_add_test(t, exit_codes_say_nothing);
