@@ -70,7 +70,10 @@ int pidfd_open_started(pid_t pid, uint64_t start_time)
 	/* The pid may be a thread's by now: EINVAL, and ENOENT since Linux 6.9. */
 	if (fd < 0)
 		return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
-	return pidfd_start_time(pid) == start_time ? take_fd(&fd) : -ESRCH;
+	return pidfd_start_time(pid) == start_time ||
+			       (start_time != 0 && pidfd_number(fd) == start_time)
+		       ? take_fd(&fd)
+		       : -ESRCH;
 }
 
 static int open_by_pid(int socket, pid_t pid)

@@ -57,7 +57,8 @@ int pidfd_of_peer(int socket, pid_t pid);
  * pid and its start time together are never used again. */
 uint64_t pidfd_start_time(pid_t pid);
 
-/* Opens a pidfd of the process with that pid and that start time. -ESRCH if it is gone; -errno. */
+/* Opens a pidfd of the process with that pid and that start time, or with a pidfd of that number.
+ * -ESRCH if it is gone; -errno. */
 int pidfd_open_started(pid_t pid, uint64_t start_time);
 
 bool pidfd_has_gone(int pidfd);

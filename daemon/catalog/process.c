@@ -77,11 +77,14 @@ static int identify(struct pidfds *pidfds, int socket, const struct process_rule
 			"%u like all others of that kind: map it there, run gpushmd outside of "
 			"that namespace, or see unmapped-users in gpushmd.conf(5)",
 			cred.uid);
+	/* Before the pidfd may take the last descriptor. */
+	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : 0;
 	pidfd = pidfd_of_peer(socket, cred.pid);
 	if (pidfd < 0 && (!rules->trust_unwatched || pidfd == -EMFILE || pidfd == -ENFILE))
 		return refuse_unwatched(p, pidfd, f);
 	p->admin = !p->unmapped && (p->uid == 0 || p->uid == geteuid());
-	p->start_time = p->pid > 0 ? pidfd_start_time(p->pid) : pidfd_number(pidfd);
+	if (p->start_time == 0) /* another PID namespace, or /proc hides it (hidepid=) */
+		p->start_time = pidfd_number(pidfd);
 	p->pidfd = pidfd < 0 ? NULL : pidfd_share(pidfds, &pidfd, p->uid, p->pid, p->start_time);
 	if (!p->pidfd && !rules->trust_unwatched)
 		return fault(f, CODE_NO_MEMORY, "the daemon is out of memory");

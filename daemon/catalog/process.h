@@ -19,7 +19,7 @@ enum role { ROLE_NONE, ROLE_READER, ROLE_WRITER, ROLE_CREATOR, ROLES };
 struct process {
 	struct list link;    /* reaper::suspects, once its connection has closed */
 	pid_t pid;	     /* 0: in a PID namespace that we don't see */
-	uint64_t start_time; /* pidfd_start_time(), or pidfd_number() if pid is 0; 0: not known */
+	uint64_t start_time; /* pidfd_start_time(), or else pidfd_number(); 0: not known */
 	uid_t uid;
 	gid_t gid;
 	struct groups *groups;	/* shared; from process_ask_groups() until it disconnects */

@@ -6,14 +6,17 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/fake.h"
+#include "tests/lib/fds.h"
 #include "tests/lib/kept.h"
 #include "tests/lib/role.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -347,9 +350,46 @@ START_TEST(a_close_that_an_orderly_end_leaves_unread_holds_forever)
 }
 END_TEST
 
+/* As with a /proc that is mounted with hidepid=, for a daemon that is not root. */
+static bool hide_from_proc(const char *path)
+{
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("none", path, "tmpfs", 0, NULL) == 0;
+}
+
+START_TEST(a_process_that_proc_hides_loses_its_leases)
+{
+	struct gpushm_buffer *b;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", getpid());
+	fds_mark();
+	supervisor_init(&k, "[pool host]\nkind=host\nsize=64M\n");
+	if (!hide_from_proc(path)) {
+		printf("skipped: no mount namespace\n");
+		supervisor_done(&k);
+		return;
+	}
+	supervisor_start(&k);
+	ck_assert_msg(gpushm_connect(k.socket, &c) == 0, "%s", gpushm_error());
+	b = client_create("x", MIB, NULL);
+	ck_assert_int_eq(gpushm_publish(b, GPUSHM_SHARED), 0);
+	for (int i = 0; i < 2; i++) {
+		kept_crash();
+		ck_assert_uint_eq(client_status().leases, 1);
+		ck_assert_uint_eq(client_status().suspects, 0);
+		ck_assert_int_eq(gpushm_buffer_lost(b), 0);
+	}
+	client_close_and_unlink(b, "x");
+	ck_assert_int_eq(umount(path), 0);
+	kept_teardown();
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
-	TCase *t = tcase_create("restart");
+	TCase *t = tcase_create("restart"), *u = tcase_create("hidden");
 
 	role_dispatch(argc, argv, roles, array_size(roles));
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -363,5 +403,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
 	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
-	return suite_run("restart", t, NULL);
+	tcase_set_timeout(u, 120);
+	tcase_add_test(u, a_process_that_proc_hides_loses_its_leases);
+	return suite_run("restart", t, u, NULL);
 }
