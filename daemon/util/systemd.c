@@ -4,7 +4,7 @@
  * A line of the journal is one datagram of "NAME=value\n" to a socket with a fixed path. Passed fds
  * are counted and named by environment variables, which are valid for the process LISTEN_PID only.
  *
- * It owns the socket for the journal's lines, once that is open.
+ * It owns the sockets for notifications and for the journal's lines, once they are open.
  */
 #include "daemon/util/systemd.h"
 
@@ -20,7 +20,7 @@
 #include <sys/un.h>
 
 static const struct sockaddr_un journal_address = { AF_UNIX, "/run/systemd/journal/socket" };
-static int journal = -1;
+static int journal = -1, notifier = -1;
 
 /* ---- notifications ---- */
 
@@ -54,11 +54,19 @@ static void attach_fd(struct msghdr *m, void *control, size_t size, int fd)
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 }
 
+/* It stays open: where no descriptor is left, an fd that is not forgotten would be taken for the
+ * next one of its name. */
+static int open_notifier(void)
+{
+	if (notifier < 0)
+		notifier = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	return notifier < 0 ? -errno : 0;
+}
+
 __attribute__((format(printf, 2, 0))) static int notify(int fd, const char *format, va_list args)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
 	const char *path = getenv("NOTIFY_SOCKET");
-	_cleanup_(close_fd) int sock = -1;
 	char text[SYSTEMD_NOTIFY_MAX];
 	struct sockaddr_un address;
 	struct iovec iov = { .iov_base = text };
@@ -75,11 +83,11 @@ __attribute__((format(printf, 2, 0))) static int notify(int fd, const char *form
 	iov.iov_len = (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1;
 	if (fd >= 0)
 		attach_fd(&m, control, sizeof(control), fd);
-	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (sock < 0)
-		return -errno;
+	r = open_notifier();
+	if (r < 0)
+		return r;
 	do
-		r = sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+		r = sendmsg(notifier, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 	while (r == -EINTR);
 	return r;
 }

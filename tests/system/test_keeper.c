@@ -7,6 +7,7 @@
 #include "client/gpushm.h"
 #include "proto/base/own.h"
 #include "tests/lib/client.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/keeper.h"
 #include "tests/lib/run.h"
@@ -187,6 +188,51 @@ START_TEST(the_keeper_drops_what_the_daemon_still_takes)
 		expect_there(name);
 	}
 	ck_assert_uint_eq(supervisor_log_count(&k, "can't be kept"), 0);
+}
+END_TEST
+
+/* When "a" ends, the daemon has no descriptor left. The memory of "b" gets the name that the keeper
+ * had for that of "a". */
+START_TEST(a_buffer_comes_back_with_the_contents_of_another_one)
+{
+	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "gpu" };
+	const struct rlimit few = { 192, 192 };
+	struct gpushm_array_spec x = { .name = "x", .ndim = 0 };
+	struct gpushm_buffer *tables[4], *b[192];
+	char name[16];
+	int n = 0;
+
+	if (!fake_is_here())
+		return;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	write_config("[daemon]\ndefault-pool=host\n" HOST "[pool gpu]\nkind=vmm\n");
+	begin();
+	publish("a");
+	ck_assert_int_eq(gpushm_dtype_parse("uint8", &x.dtype), 0);
+	for (size_t i = 0; i < array_size(tables); i++) {
+		snprintf(name, sizeof(name), "t%zu", i);
+		ck_assert_int_eq(gpushm_create_arrays(c, name, &x, 1, &o, &tables[i]), 0);
+	}
+	do
+		snprintf(name, sizeof(name), "%d", n);
+	while (gpushm_create(c, name, 1, &o, &b[n]) == 0 && ++n < (int)array_size(b));
+	ck_assert_int_lt(n, array_size(b));
+	/* Each takes one descriptor more, for its table, until none is left. */
+	for (size_t i = 0; i < array_size(tables); i++)
+		if (gpushm_publish(tables[i], GPUSHM_SEALED) < 0)
+			break;
+	ck_assert_int_eq(gpushm_unlink(c, "a"), 0);
+	while (n > 0)
+		ck_assert_int_eq(gpushm_discard(b[--n]), 0);
+	for (size_t i = 0; i < array_size(tables); i++)
+		ck_assert_int_ge(gpushm_close(tables[i]), 0);
+	ck_assert_int_eq(gpushm_flush(c, NULL), 0);
+	publish("b");
+	ck_assert_uint_eq(supervisor_log_count(&k, "would not survive a restart"), 0);
+	supervisor_end(&k, SIGKILL);
+	supervisor_spawn(&k);
+	supervisor_await(&k);
+	expect_there("b");
 }
 END_TEST
 
@@ -573,6 +619,7 @@ int main(void)
 	tcase_add_test(t, kills_make_the_next_start_late);
 	tcase_add_test(t, a_client_is_refused_while_no_daemon_runs);
 	tcase_add_test(t, the_keeper_drops_what_the_daemon_still_takes);
+	tcase_add_test(t, a_buffer_comes_back_with_the_contents_of_another_one);
 	tcase_add_test(t, a_stopped_daemon_is_left_alone);
 	tcase_add_test(t, a_daemon_that_was_frozen_with_its_keeper_is_killed);
 	tcase_add_test(t, a_daemon_outlives_its_keeper);
