@@ -184,6 +184,25 @@ def test_a_wait_of_a_loop_has_no_end() -> None:
     asyncio.run(main())
 
 
+def test_a_loop_stands_still_for_an_array_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    opens, opened = gpushm._core.open, []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        opened.append(options)
+        assert len(opened) < 10
+        return opens(*arguments, **options)
+
+    with gpushm.create_many("m", {"x": 1, "y": 2}, pool="host") as b:
+        b.publish()
+    monkeypatch.setattr(gpushm._core, "open", counted)
+    with pytest.raises(gpushm.NotFound, match="2 arrays"):
+        asyncio.run(gpushm.open_async("m"))
+    with pytest.raises(gpushm.NotFound, match='no array called "z"'):
+        asyncio.run(gpushm.open_async("m", array="z"))
+    asyncio.run(gpushm.open_async("m", array="y")).close()
+    gpushm.unlink("m")
+
+
 def test_a_wait_for_what_is_there_costs_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     with made("a"):
         monkeypatch.setattr(gpushm._core, "watch", None)

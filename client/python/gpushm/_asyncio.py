@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _core
@@ -91,17 +92,30 @@ async def open_async(
     **options: Unpack[OpenOptions],
 ) -> Array:
     """open() for asyncio: waits as wait_async() does, and attaches, which takes some 10 us. Otherwise as open()."""
-    open = connection.open if connection else _core.open
+    open, stat = (connection.open, connection.stat) if connection else (_core.open, _core.stat)
     end = None if timeout is None else time.monotonic() + timeout
+    seen: int | None = None
     while True:
         left = None if end is None else max(0.0, end - time.monotonic())
         await wait_async(name, left, connection=connection)
         try:
             return open(name, access, **options)
-        except (_core.NotFound, _core.NotPublished):
+        except (_core.NotFound, _core.NotPublished) as e:
             # Another process unlinked it in between; it may be published again.
             if end is not None and time.monotonic() >= end:
                 raise
+            before, seen = seen, _id_of(name, stat)
+            # The same buffer was there all the time: it has no such array.
+            if isinstance(e, _core.NotFound) and seen is not None and seen == before:
+                raise
+
+
+def _id_of(name: str, stat: Callable[[str], _core.BufferInfo]) -> int | None:
+    """The id of the buffer that has the name; None: there is no such buffer."""
+    try:
+        return stat(name).id
+    except _core.NotFound:
+        return None
 
 
 # ---- streams ----
