@@ -251,6 +251,24 @@ def test_an_array_laid_over_a_buffer_is_unchecked(a: gpushm.Array) -> None:
     a.unlink()
 
 
+def test_an_array_in_fortran_order_is_laid_over_in_c_order(pool: str) -> None:
+    values = np.arange(6, dtype="f4").reshape(2, 3)
+    with gpushm.create("f", (2, 3), "float32", pool=pool, order="F") as a:
+        a[...] = values
+        a.publish()
+    for same in ({"shape": (2, 3)}, {"dtype": "float32"}, {"offset": 0}, {"shape": (2, 3), "dtype": "float32"}):
+        with gpushm.open("f", **same) as b:
+            assert b.copy_to_host().tolist() == values.tolist()
+    with gpushm.open("f", dtype="int32") as bits:
+        assert bits.copy_to_host().tolist() == values.view("i4").tolist()
+    for other in ({"shape": (3, 2)}, {"shape": 6}, {"dtype": "uint8", "shape": 24}, {"dtype": "int16"}):
+        with pytest.raises(gpushm.BadArgument, match="not in C order"):
+            gpushm.open("f", **other)
+    with gpushm.open("f", shape=6, strides=4) as row, gpushm.open("f", shape=6, dtype="f4", offset=0) as raw:
+        assert row.tolist() == raw.tolist() == values.T.ravel().tolist()
+    gpushm.unlink("f")
+
+
 def test_a_section_that_defers_cleanup_closes(pool: str) -> None:
     with gpushm.defer_cleanup():
         with gpushm.defer_cleanup():

@@ -128,19 +128,49 @@ static PyObject *given_or(PyObject *given, const struct array *described, const 
 				: PyObject_GetAttrString((PyObject *)described, attribute);
 }
 
+static bool is_its_shape(const struct gpushm_array *a, const struct shape *s)
+{
+	return s->ndim == gpushm_array_ndim(a) &&
+	       memcmp(s->dims, gpushm_array_shape(a), (size_t)s->ndim * sizeof(s->dims[0])) == 0;
+}
+
+/* A new reference. None, which is C order, is what the described array has, or nothing is known.
+ * Other strides stay as they are, for C order would mix up the elements. */
+static PyObject *strides_or(PyObject *given, const struct array *described, PyObject *dtype,
+			    PyObject *shape)
+{
+	struct gpushm_array *a = described ? described->array : NULL;
+	_cleanup_(dtype_done) struct dtype d = { 0 };
+	struct shape s;
+
+	if (given != Py_None || !a || gpushm_array_is_c_contiguous(a))
+		return Py_NewRef(given);
+	if (dtype_from(dtype, &d) < 0 || shape_from(shape, "shape", &s) < 0)
+		return NULL;
+	if (is_its_shape(a, &s) &&
+	    gpushm_dtype_bits(d.type) == gpushm_dtype_bits(gpushm_array_dtype(a)))
+		return PyObject_GetAttrString((PyObject *)described, "strides");
+	return error_format(ERROR_ARGUMENT, EINVAL,
+			    "array \"%s\" is not in C order: with another shape or item size, "
+			    "give strides, too",
+			    gpushm_array_name(a));
+}
+
 /* `described` has dtype, shape and offset where they are not given, and is NULL where all are. */
 static PyObject *laid_over(struct buffer *b, const struct array *described,
 			   const struct overrides *o)
 {
+	const struct array *ordered = all_given(o) ? NULL : described;
 	_cleanup_(drop_object)
 		PyObject *dtype = given_or(o->dtype, described, "dtype"),
 			 *shape = dtype ? given_or(o->shape, described, "shape") : NULL,
-			 *at = shape ? given_or(o->offset, described, "offset") : NULL;
+			 *strides = shape ? strides_or(o->strides, ordered, dtype, shape) : NULL,
+			 *at = strides ? given_or(o->offset, described, "offset") : NULL;
 	uint64_t offset;
 
 	if (!at || !u64_arg(at, &offset))
 		return NULL;
-	return view_over(b, dtype, shape, o->strides, offset);
+	return view_over(b, dtype, shape, strides, offset);
 }
 
 /* The Array that open() returns. */
@@ -264,9 +294,11 @@ PyMethodDef open_functions[] = {
 	  "the name is published, None for ever; other threads run meanwhile, and Ctrl-C\n"
 	  "works. array: the name of the array, where the buffer has many. dtype, shape,\n"
 	  "strides and offset (both in bytes, the offset from the buffer's start) replace\n"
-	  "parts of the array's layout; the result must fit into the buffer. device: map it\n"
-	  "for that GPU, or 'current' for this thread's, by peer access; None is the GPU that\n"
-	  "has the memory, with a DeviceWarning where the thread works on another one.\n"
+	  "parts of the array's layout; the result must fit into the buffer. An array that is\n"
+	  "not in C order keeps its strides, and another shape of it needs new ones. device:\n"
+	  "map it for that GPU, or 'current' for this thread's, by peer access; None is the\n"
+	  "GPU that has the memory, with a DeviceWarning where the thread works on another\n"
+	  "one.\n"
 	  "refuse_dirty: raise Dirty for a buffer whose writer died, or wait until it is clean.\n\n"
 	  "close(), the end of its with block, or the end of the last reference gives the\n"
 	  "buffer back; close() describes what happens to views and tensors. Asks the daemon:\n"
