@@ -224,6 +224,26 @@ def test_a_dtype_that_cant_be_shared_is_taken(host_pool: str, given: Any) -> Non
         gpushm.create("a", 4, given, pool=host_pool)
 
 
+def test_elements_of_a_memoryview_are_taken_for_others(pool: str) -> None:
+    values = np.arange(6).reshape(2, 3)
+    with gpushm.create("a", (2, 3), "float64", pool=pool) as a:
+        a.copy_from_host(memoryview(values))
+        assert a.tolist() == values.tolist()
+        a.copy_from_host(memoryview(values.astype(">f8")))
+        assert a.tolist() == values.tolist()
+        with pytest.raises(ValueError, match="shape"):
+            a.copy_from_host(memoryview(values.reshape(3, 2).astype("f8")))
+        for same in (values / 2, values.T.copy().T / 2, (values / 2).ravel(), (values / 2).ravel().view("u1")):
+            a.copy_from_host(memoryview(same))
+            assert a.tolist() == (values / 2).tolist()
+        for wrong in (np.zeros((2, 3), "i8"), np.zeros((3, 2)), np.zeros((2, 3), ">f8")):
+            with pytest.raises(TypeError, match="out has elements of format"):
+                a.copy_to_host(memoryview(wrong))
+        for out in (np.zeros((2, 3)), np.zeros(6), np.zeros(48, "u1")):
+            a.copy_to_host(memoryview(out))
+            assert out.tobytes() == (values / 2).tobytes()
+
+
 def test_packed_elements_lose_bits(pool: str) -> None:
     raw = bytes(range(8))
     with gpushm.create("a", (4, 4), "float4_e2m1fn", pool=pool) as a:

@@ -67,19 +67,26 @@ class Array(_compute.Operators, _core.Array):
             _same_shape(self, out, "out")
             if _dtype.encode(out.dtype) != (self.dtype_name, self.descr):
                 raise TypeError(f"out has dtype {out.dtype}, the array {self.dtype}")
+        elif not hasattr(out, "dtype"):
+            with memoryview(out) as view:
+                if view.nbytes == self.nbytes and not _are_its_bytes(self, view):
+                    raise TypeError(
+                        f"out has elements of format {view.format!r} and shape {view.shape}, the array "
+                        f"{self.dtype_name} and {self.shape}: take memoryview(out).cast('B') for its bytes"
+                    )
         self._read_into(out, stream)
         return out
 
     def copy_from_host(self, source: Source, stream: Stream | None = None) -> None:
         """Fills the array from anything that numpy.asarray() takes, or from a tensor or an array of any library, on the
         host or a GPU, strided as it is and with a gradient or not. It is broadcast to this shape. Where the dtype is
-        another one, NumPy converts it.
+        another one, NumPy converts it. bytes, and a memoryview of them, are the array's bytes, if they are as many.
 
         stream: a CUDA stream to queue the copy on; `source` must live until the stream has done the copy (but a
         source that is converted first is waited for). None or 0: done on return. Errors: ReadOnly, ValueError
         (shapes), TypeError (a dtype that does not fit).
         """
-        if isinstance(source, (bytes, bytearray, memoryview)) and memoryview(source).nbytes == self.nbytes:
+        if isinstance(source, (bytes, bytearray, memoryview)) and _are_its_bytes(self, memoryview(source)):
             self._write_from(source, stream)
         else:
             _copy.fill(self, source, stream)
@@ -381,6 +388,11 @@ def _numpy_dtype(array: _core.Array) -> Any:
             "or hand the array to a library that knows the type (__dlpack__)"
         )
     return dtype
+
+
+def _are_its_bytes(array: _core.Array, view: memoryview) -> bool:
+    """Whether they can be copied as they are; others NumPy converts."""
+    return view.nbytes == array.nbytes and _dtype.is_raw(view, array.dtype_name, array.shape)
 
 
 def _same_shape(array: _core.Array, other: Any, what: str) -> None:

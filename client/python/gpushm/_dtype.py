@@ -101,6 +101,19 @@ def decode(name: str, descr: str | None) -> Any:
         return name if found is None else found
 
 
+def is_raw(view: memoryview, name: str, shape: tuple[int, ...]) -> bool:
+    """Whether the bytes of a memoryview are an array's: a row of bytes, or elements of that dtype and shape."""
+    word = view.format.lstrip("@=<")
+    if view.ndim == 1 and word in ("B", "c"):
+        return True
+    if view.ndim != 1 and view.shape != shape:
+        return False
+    for kind, letters in (("int", "bhilqn"), ("uint", "BHILQN"), ("float", "efd")):
+        if word in list(letters):
+            return name == f"{kind}{8 * view.itemsize}"
+    return name == {"?": "bool", "Zf": "complex64", "Zd": "complex128"}.get(word)
+
+
 def fields(descr: str) -> Any:
     """A descr's text as NumPy's list of fields."""
     found = ast.literal_eval(descr)
