@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,18 @@ def test_a_buffer_that_somebody_has_unlinked_cant_be_closed(pool: str, resources
         a.unlink()
     buffer.close()
     assert gpushm.status().leases == 0
+
+
+def test_a_process_that_ends_leaves_its_memory(resources: Any) -> None:
+    # nothing_is_left looks for it.
+    child = os.fork()
+    if child == 0:
+        try:
+            buffer = resources.MemoryResource("host").allocate(16)
+            there = [b.name for b in gpushm.ls()] == [buffer.mr.array(buffer).name]
+        finally:
+            os._exit(0 if there else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_pool_that_is_not_there_is_taken(resources: Any) -> None:

@@ -23,8 +23,8 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
     """A memory resource of cuda.core: allocate() makes cuda.core's Buffers, in a pool of gpushm.
 
     A Buffer's memory has a name and is shared from the start. array() returns its gpushm.Array; another process opens
-    that by its name or its handle(), and makes a Buffer of it by buffer(array). The end of a Buffer unlinks the name;
-    processes that have it open keep the memory.
+    that by its name or its handle(), and makes a Buffer of it by buffer(array). The end of a Buffer, or of the process,
+    unlinks the name; processes that have it open keep the memory.
 
     pool: a name; None is the daemon's default. prefix: of the names. mode, wait, device: as for gpushm.create().
     """
@@ -47,7 +47,8 @@ class MemoryResource(_MemoryResource):  # type: ignore[misc]
     def allocate(self, size: int, stream: Any = None, **unused: Any) -> Any:
         """A cuda.core Buffer of that many bytes, ready for every stream. Errors: as gpushm.create()."""
         name = f"{self._prefix}/{os.getpid()}-{secrets.token_hex(6)}"
-        array = _core.create(name, (size,), "uint8", **self._options)
+        # Transient: a process that is killed closes no Buffer, and its memory goes with it all the same.
+        array = _core.create(name, (size,), "uint8", transient=True, **self._options)
         address = array.device_ptr or array.host_ptr or 0
         try:
             array.publish("shared")
