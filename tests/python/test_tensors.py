@@ -326,6 +326,18 @@ def test_an_array_of_a_buffer_is_not_assigned(pool: str) -> None:
         b.discard()
 
 
+def test_a_list_that_does_not_fit_leaves_half_of_an_update(pool: str) -> None:
+    with gpushm.create_many("m", {"x": np.arange(6).reshape(2, 3), "y": 1.5}, pool=pool) as b:
+        zeros = {"x": np.zeros((2, 3), "i8"), "y": np.zeros(())}
+        for wrong in ({"y": [1, 2, 3]}, {"x": [1, 2, 3]}, {"x": [[1, 2, 3], [4]]}):
+            with pytest.raises(ValueError, match="array '"):
+                b.update(zeros | wrong)
+            assert b["x"].tolist() == [[0, 1, 2], [3, 4, 5]] and b["y"][()] == 1.5
+        b.update({"x": [[1, 1, 1], [2, 2, 2]], "y": 2})
+        assert b["x"].tolist() == [[1, 1, 1], [2, 2, 2]] and b["y"][()] == 2
+        b.discard()
+
+
 @on_a_gpu
 def test_each_of_many_copies_is_waited_for(pool: str) -> None:
     try:

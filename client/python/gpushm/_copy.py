@@ -42,6 +42,10 @@ def fill_many(pairs: Iterable[tuple[str, Any, Any]], stream: Stream | None = Non
                 ordered.add(one[3])
                 continue
             shape = getattr(value, "shape", None)
+            if isinstance(value, (list, tuple)):
+                import numpy
+
+                shape = numpy.shape(value)
             if shape is not None and tuple(shape) != array.shape:
                 raise ValueError(f"the value has shape {tuple(shape)}, the array {array.shape}")
             before, one = one, _direct(array, value, stream)
