@@ -382,6 +382,11 @@ def _numpy() -> Any:
 def _numpy_dtype(array: _core.Array) -> Any:
     """The numpy.dtype of its elements; TypeError where NumPy has none."""
     dtype = array.dtype
+    if isinstance(dtype, str) and not array.itemsize:
+        raise TypeError(
+            f"NumPy has no packed {dtype}: take the bytes with copy_to_host(bytearray(array.nbytes)), or hand the "
+            "array to a library that knows the type (__dlpack__)"
+        )
     if isinstance(dtype, str):
         raise TypeError(
             f"NumPy has no {dtype}: install ml_dtypes for bfloat16 and float8, or take the bytes with view('uint8'), "
