@@ -80,7 +80,7 @@ async def wait_async(
         except TimeoutError as e:
             if isinstance(e, _core.Error):
                 raise
-            raise _core.Timeout(errno.ETIMEDOUT, f'buffer "{name}" was not published in {timeout} s') from None
+            raise _late(name, timeout) from None
 
 
 async def open_async(
@@ -97,7 +97,10 @@ async def open_async(
     seen: int | None = None
     while True:
         left = None if end is None else max(0.0, end - time.monotonic())
-        await wait_async(name, left, connection=connection)
+        try:
+            await wait_async(name, left, connection=connection)
+        except _core.Timeout:
+            raise _late(name, timeout) from None
         try:
             return open(name, access, **options)
         except (_core.NotFound, _core.NotPublished) as e:
@@ -108,6 +111,10 @@ async def open_async(
             # The same buffer was there all the time: it has no such array.
             if isinstance(e, _core.NotFound) and seen is not None and seen == before:
                 raise
+
+
+def _late(name: str, timeout: float | None) -> _core.Timeout:
+    return _core.Timeout(errno.ETIMEDOUT, f'buffer "{name}" was not published in {timeout} s')
 
 
 def _id_of(name: str, stat: Callable[[str], _core.BufferInfo]) -> int | None:
