@@ -304,6 +304,9 @@ def test_a_value_that_cant_be_copied_leaves_a_buffer(pool: str) -> None:
     assert "publish" not in str(raised.value)
     with pytest.raises(TypeError, match="what"):
         gpushm.create_many("m", {"what": object()}, pool=pool)
+    for row in ((), (1, 2, 3), (1.0,)):
+        with pytest.raises(TypeError, match=r"array 'row'.*\(shape, dtype\)"):
+            gpushm.create_many("m", {"row": row}, pool=pool)
 
 
 def test_an_array_of_a_buffer_is_not_assigned(pool: str) -> None:

@@ -45,7 +45,7 @@ int layout_from_value(PyObject *items, Py_ssize_t i, const char *name, PyObject 
 		      struct layout *ret)
 {
 	(void)name;
-	if (!PyTuple_Check(value))
+	if (!PyTuple_Check(value) || PyTuple_Size(value) != 2)
 		value = describe_value(items, i, value);
 	return value ? layout_from_object(value, ret) : -1;
 }
