@@ -95,6 +95,24 @@ def test_a_dead_writer_with_a_large_uid_was_nobody(host_pool: str) -> None:
     os.chmod(folder, 0o700)
 
 
+def test_a_forked_child_takes_gpu_memory_for_the_hosts(pool: str, in_child: InChild) -> None:
+    code = f"""
+import gpushm, os
+a = gpushm.create("a", 4, pool={pool!r})
+pid = os.fork()
+if pid == 0:
+    try:
+        a.__cuda_array_interface__
+    except gpushm.ForkError:
+        os._exit(1)
+    except AttributeError:
+        os._exit(2)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (2 if a.kind == "host" else 1)
+a.discard()
+"""
+    assert in_child(code) == ""
+
+
 def test_a_forked_child_speaks_for_its_parent(host_pool: str, in_child: InChild) -> None:
     code = """
 import gpushm, os

@@ -565,6 +565,17 @@ static PyObject *build(struct array *self, PyObject *typestr)
 	return take_ptr(dict);
 }
 
+/* In a forked child libgpushm returns no address, and the reason here. */
+static PyObject *refuse_child(struct array *self)
+{
+	struct gpushm_array *a = NULL;
+	int r = gpushm_array_dup(self->array, &a);
+
+	gpushm_array_free(a);
+	return r < 0 ? error_raise(r)
+		     : PyErr_Format(PyExc_AttributeError, "the array has no address for a GPU");
+}
+
 PyObject *exchange_cai(PyObject *o, void *unused)
 {
 	struct array *self = (struct array *)o;
@@ -572,6 +583,9 @@ PyObject *exchange_cai(PyObject *o, void *unused)
 
 	if (!array_is_open(self))
 		return NULL;
+	if (!gpushm_array_device_ptr(self->array) &&
+	    gpushm_buffer_kind(self->buffer->buffer) != GPUSHM_HOST)
+		return refuse_child(self);
 	if (!gpushm_array_device_ptr(self->array))
 		return PyErr_Format(PyExc_AttributeError,
 				    "the array is in the host's memory, which "
