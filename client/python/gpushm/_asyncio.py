@@ -91,7 +91,9 @@ async def open_async(
     connection: _core.Connection | None = None,
     **options: Unpack[OpenOptions],
 ) -> Array:
-    """open() for asyncio: waits as wait_async() does, and attaches, which takes some 10 us. Otherwise as open()."""
+    """open() for asyncio: waits as wait_async() does, and attaches, which takes some 10 us. It does not wait until a
+    buffer is clean: refuse_dirty raises Dirty at once. Otherwise as open().
+    """
     open, stat = (connection.open, connection.stat) if connection else (_core.open, _core.stat)
     end = None if timeout is None else time.monotonic() + timeout
     seen: int | None = None
