@@ -209,6 +209,9 @@ static int read_batch(struct event_reader *r, struct gpushm_events_options *o, b
 	*ret_more = true;
 	if (code == -ECONNRESET)
 		return connect_again(r->ctl);
+	/* The library itself checks the types. */
+	if (code == -EINVAL && !*gpushm_error_code())
+		return ctl_error(CTL_USAGE, "--type: %s", gpushm_error());
 	if (code < 0)
 		return ctl_refused(code);
 	o->after = batch->last;

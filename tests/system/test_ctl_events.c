@@ -66,7 +66,7 @@ START_TEST(a_mistake_has_no_exit_code)
 	shell_expect(&sh, 5, "$ctl events --timeout=20ms");
 	shell_expect(&sh, 2, "$ctl events --user=nobody-of-that-name");
 	complains("no user of that name");
-	shell_expect(&sh, 1, "$ctl events --type=created,nonsense");
+	shell_expect(&sh, 2, "$ctl events --type=created,nonsense");
 	complains("\"nonsense\"");
 	shell_expect(&sh, 1, "$ctl events --once > /dev/full");
 	complains("No space left");
