@@ -121,7 +121,11 @@ struct stream_head {
 	_Atomic uint64_t waited_ns; /* CLOCK_MONOTONIC: the producer waits for space since; 0: no */
 	_Atomic uint64_t stalls, stalled_ns; /* how often, and how long it waited, in all */
 	_Atomic uint64_t newest_slot;	     /* the slot of the newest frame, or of the next one */
-	uint64_t reserved3[2];
+	/* 1: the producer closes the stream: the daemon reads it when the producer has gone, for no
+	 * daemon may be there to hear of the end. Readers do not: the daemon first looks for
+	 * members that are leaving. */
+	_Atomic uint64_t closed;
+	uint64_t reserved3;
 
 	struct stream_seat seats[STREAM_READERS_MAX];
 	struct stream_slot slot[];

@@ -14,6 +14,7 @@
 #include "client/stream/notify.h"
 #include "client/stream/pages.h"
 #include "client/stream/stream.h"
+#include "proto/stream_atomic.h"
 
 #define RESUME_MS 100u
 
@@ -64,6 +65,8 @@ static void leave(struct gpushm_stream *s)
 	else if (s->follower.page.host)
 		follower_done(s);
 	list_move(&s->frames, &s->spare);
+	if (s->is_producer)
+		stream_store(&stream_head(s)->closed, 1);
 	if (s->is_producer && !s->keep_name)
 		free_name(s);
 	unmap_page(s, &s->follower.page);

@@ -7,6 +7,7 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
+#include "proto/stream_atomic.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -182,7 +183,9 @@ void stream_orphan(struct stream *s)
 
 bool stream_says_ended(const struct stream *s)
 {
-	return s->words.head->state == STREAM_ENDED;
+	const struct stream_head *h = s->words.head;
+
+	return h->state == STREAM_ENDED || stream_load(&h->closed) != 0;
 }
 
 /* ---- a reader ---- */

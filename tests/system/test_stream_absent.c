@@ -274,6 +274,21 @@ START_TEST(each_close_waits_for_the_daemon)
 }
 END_TEST
 
+START_TEST(a_producer_that_closes_without_a_daemon_has_died)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
+	expect_next(r, produce());
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "100", 1);
+	p = gpushm_stream_close(p);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 10000, &(struct gpushm_frame *){ NULL }),
+			 -EPIPE);
+	ck_assert_int_eq(gpushm_unlink(c, "s"), 0);
+}
+END_TEST
+
 /* This process can't make a socket: that is no matter of the daemon's. */
 START_TEST(a_full_process_says_that_there_is_no_daemon)
 {
@@ -445,6 +460,7 @@ int main(void)
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, each_close_waits_for_the_daemon);
+	tcase_add_test(t, a_producer_that_closes_without_a_daemon_has_died);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
 	tcase_add_test(t, a_thread_that_waits_for_a_name_stops_a_producer);
