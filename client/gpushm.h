@@ -374,7 +374,8 @@ uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b);
  * Makes no request and holds no lock while it waits, so that any number of threads may wait on one
  * connection. When the daemon dies, its successor wakes them. Errors: -ETIMEDOUT; -EIDRM (seen has
  * GPUSHM_NOTICE_GONE: nothing will change any more); -ECONNRESET (the daemon has gone and does not
- * come back; found within about a second); -ENOTSUP (the daemon has no word for this buffer). */
+ * come back, for $GPUSHM_RECONNECT_MS over all calls for this buffer if it keeps buffers); -ENOTSUP
+ * (the daemon has no word for this buffer). */
 int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,
 		       uint32_t *ret_notice);
 

@@ -120,15 +120,39 @@ static bool hung_up(const struct gpushm *c)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* A thread that has the lock is in a request, and finds a hang-up itself. */
-static int check_connection(struct gpushm *c)
+/* The next call goes on with what this one begins. The outage counts over all of them, and is
+ * reported each time that it has been as long as a request waits. Where no other daemon follows,
+ * one try ends the connection. */
+static int come_back(struct gpushm_buffer *b, uint64_t ms)
 {
+	struct gpushm *c = b->connection;
+	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms(), left;
+	int r;
+
+	b->missed_since = b->missed_since ? b->missed_since : now;
+	left = now - b->missed_since < limit ? limit - (now - b->missed_since) : 0;
+	r = hello_resume(c, !c->wait_for_successor ? 0 : ms < left ? ms : left);
+	if (r == -EAGAIN && clock_monotonic_ms() - b->missed_since < limit)
+		return 0;
+	b->missed_since = 0;
+	if (r != -EAGAIN)
+		return r;
+	return c->greeting ? hello_no_reply(c, ECONNRESET, limit)
+			   : error_set(ECONNRESET, "the daemon has gone and does not come back");
+}
+
+/* A thread that has the lock is in a request, and finds a hang-up itself. */
+static int check_connection(struct gpushm_buffer *b, uint64_t ms)
+{
+	struct gpushm *c = b->connection;
 	int r = 0;
 
-	if (!hung_up(c) || pthread_mutex_trylock(&c->lock) != 0)
+	if (pthread_mutex_trylock(&c->lock) != 0)
 		return 0;
-	if (hung_up(c))
-		r = hello_reconnect(c);
+	if (c->broken || hung_up(c))
+		r = come_back(b, ms);
+	else
+		b->missed_since = 0;
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -145,7 +169,7 @@ static int sleep_until(struct gpushm_buffer *b, uint32_t seen, uint64_t deadline
 	if (left == 0)
 		return error_set(ETIMEDOUT, "nothing has happened to buffer \"%s\"", b->name);
 	status_map_sleep(cell, seen, left < NAP_MS ? left : NAP_MS);
-	return buffer_word(b) == seen ? check_connection(b->connection) : 0;
+	return buffer_word(b) == seen ? check_connection(b, clock_left_ms(deadline)) : 0;
 }
 
 int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,

@@ -35,6 +35,8 @@ struct gpushm_buffer {
 	struct image table;	       /* the arrays, as of the last use while filling */
 	struct image attrs;	       /* the creator's attributes; must not move, as the table does
 					  while the buffer is being filled */
+	uint64_t missed_since;	       /* gpushm_buffer_wait() finds no daemon since, in ms of
+					  CLOCK_MONOTONIC; 0: it does; under connection->lock */
 	bool not_kept;		       /* the daemon has no place for it at systemd */
 	bool discard;		       /* it is closed unpublished on purpose */
 	_Atomic bool ends_unused;      /* buffer_put_and_close(): buffer_put() ends it */

@@ -3,6 +3,7 @@
  * What a process learns about its buffers without a request: from the status page that it shares
  * with the daemon.
  */
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/status_page.h"
 #include "tests/lib/forked.h"
@@ -251,6 +252,30 @@ START_TEST(a_half_made_buffer_looks_alive_after_the_daemons_death)
 }
 END_TEST
 
+/* Each call is shorter than $GPUSHM_RECONNECT_MS. */
+START_TEST(a_wait_without_a_daemon_is_longer_than_its_timeout)
+{
+	struct gpushm_buffer *b = shared("x");
+	uint32_t seen = gpushm_buffer_notice(b), word;
+	uint64_t begun = clock_monotonic_ms();
+	int error;
+
+	supervisor_end(&k, SIGKILL);
+	setenv("GPUSHM_RECONNECT_MS", "3000", 1);
+	ck_assert_int_eq(gpushm_buffer_wait(b, seen, 100, &word), -ETIMEDOUT);
+	ck_assert_uint_lt(clock_monotonic_ms() - begun, 2500);
+	do
+		error = gpushm_buffer_wait(b, seen, 100, &word);
+	while (error == -ETIMEDOUT && clock_monotonic_ms() - begun < 20000);
+	ck_assert_int_eq(error, -ECONNRESET);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	ck_assert_int_eq(gpushm_buffer_wait(b, seen, LONG_MS, &word), 0);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
 static void have_forgotten(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -299,6 +324,7 @@ int main(int argc, char **argv)
 	tcase_add_test(kept, the_next_daemon_does_not_wake_sleepers);
 	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);
 	if (!supervisor_skips("a_lost_status_page_is_waited_on_forever"))
-		tcase_add_test(kept, a_lost_status_page_is_waited_on_forever);
+		tcase_add_test(kept, a_wait_without_a_daemon_is_longer_than_its_timeout);
+	tcase_add_test(kept, a_lost_status_page_is_waited_on_forever);
 	return suite_run("buffer_state", t, kept, NULL);
 }
