@@ -205,16 +205,16 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 			 struct gpushm_buffer **ret);
 
 /* Adds arrays to a buffer that is not published yet. Asks the daemon, once for each batch that fits
- * a message. After an error the arrays of earlier batches stay, and gpushm_error() says which array
- * was wrong. Errors: -ERANGE (does not fit the buffer, or its size overflows), -EINVAL (dtype,
- * name, shape), -EEXIST (name used twice), -EDQUOT (too many), -EBUSY (published already). */
+ * a message. After an error the arrays of earlier batches stay, and gpushm_error() says which one
+ * was wrong. Errors: -ERANGE (does not fit, or overflows), -EINVAL (dtype, name, shape), -EEXIST,
+ * -EDQUOT, -EBUSY (published already), -ECONNRESET (ended with its daemon: create it again). */
 int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n);
 
 /* Lets other processes open the buffer. GPUSHM_SEALED: nobody writes to it again; this process's
  * mapping becomes read-only, and pointers to it must be used for reading only. GPUSHM_SHARED: the
  * buffer stays writable. Waits for the work that is queued on the GPUs that have the buffer mapped,
  * on any stream of the GPU's primary context and of the thread's current one, then asks the daemon.
- * -EBUSY if it was published before. */
+ * -EBUSY if it was published before; -ECONNRESET as for gpushm_describe(). */
 int gpushm_publish(struct gpushm_buffer *b, enum gpushm_state state);
 
 /* gpushm_publish() under another name, in one step: nobody sees the buffer published under the name
@@ -373,9 +373,8 @@ uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b);
 /* Waits until the word is not `seen`, a value of gpushm_buffer_notice(), and writes the new word.
  * Makes no request and holds no lock while it waits, so that any number of threads may wait on one
  * connection. When the daemon dies, its successor wakes them. Errors: -ETIMEDOUT; -EIDRM (seen has
- * GPUSHM_NOTICE_GONE: nothing will change any more); -ECONNRESET (the daemon has gone and does not
- * come back, for $GPUSHM_RECONNECT_MS over all calls for this buffer if it keeps buffers); -ENOTSUP
- * (the daemon has no word for this buffer). */
+ * GPUSHM_NOTICE_GONE: nothing will change any more); -ECONNRESET (no daemon is there, over all
+ * calls for this buffer, since $GPUSHM_RECONNECT_MS); -ENOTSUP (the daemon has no word for it). */
 int gpushm_buffer_wait(struct gpushm_buffer *b, uint32_t seen, uint64_t timeout_ms,
 		       uint32_t *ret_notice);
 
