@@ -66,6 +66,10 @@ int buffer_open_name(struct gpushm *c, const char *name, enum gpushm_access acce
 		     uint64_t timeout_ms, enum buffer_open_how how,
 		     const struct gpushm_options *options, struct gpushm_buffer **ret);
 
+/* r of a request for a buffer that is being filled: -EBADF becomes -ECONNRESET with gpushm_error()
+ * set where the buffer was lost with its daemon. repeated: as of request_call(). */
+int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated);
+
 /* gpushm_discard() that is never deferred. */
 int buffer_discard(struct gpushm_buffer *b);
 

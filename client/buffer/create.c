@@ -212,7 +212,7 @@ static bool batch_add(struct batch *batch, const struct gpushm_array_spec *spec)
 }
 
 /* A daemon's successor does not know what was being filled. */
-static int lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated)
+int buffer_lost_with_daemon(const struct gpushm_buffer *b, int r, bool repeated)
 {
 	if (r != -EBADF || !(repeated || b->lease.lost))
 		return r;
@@ -235,7 +235,7 @@ static int batch_send(struct gpushm_buffer *b, struct batch *batch, uint32_t *kn
 	r = request_call(b->connection, request_with(DESCRIBE, describe, &describe), &reply,
 			 &repeated);
 	if (r < 0)
-		return lost_with_daemon(b, r, repeated);
+		return buffer_lost_with_daemon(b, r, repeated);
 	if (reply->described->arrays != *known + batch->n) {
 		buffer_error(b, EPROTO, "the daemon counts %u arrays instead of %zu",
 			     reply->described->arrays, *known + batch->n);
@@ -362,7 +362,7 @@ static int send_attrs(struct gpushm_buffer *b, const struct gpushm_attr *attrs, 
 			 &repeated);
 	if (r == 0)
 		request_done(b->connection);
-	return lost_with_daemon(b, r, repeated);
+	return buffer_lost_with_daemon(b, r, repeated);
 }
 
 /* All that can fail on this side is done before the daemon is asked. */
@@ -466,7 +466,7 @@ static int call_publish(struct gpushm_buffer *b, Gpushm__Proto__Publish publish,
 	if (repeated && r == -EBUSY)
 		return 0;
 	if (r < 0)
-		return lost_with_daemon(b, r, repeated);
+		return buffer_lost_with_daemon(b, r, repeated);
 	if (reply->published->digest != digest) {
 		buffer_error(b, EPROTO, "the daemon has another layout than this process");
 		return request_violated(b->connection);

@@ -94,13 +94,15 @@ static int make_stream(struct gpushm_stream *s, const struct gpushm_stream_spec 
 	return r < 0 ? r : gpushm_publish(s->buffer, GPUSHM_SHARED);
 }
 
-/* What remains after OPEN or CREATE. */
+/* What remains after OPEN or CREATE. *ret_again: the buffer was lost with its daemon before it was
+ * published. */
 static int finish(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec,
-		  const struct layout *l, bool adopted, struct gpushm_stream **ret)
+		  const struct layout *l, bool adopted, struct gpushm_stream **ret, bool *ret_again)
 {
 	struct gpushm_stream *s = stream_new(b);
 	int r;
 
+	*ret_again = false;
 	b->discard = adopted; /* for as long as this may fail */
 	if (!s) {
 		buffer_discard(b);
@@ -109,6 +111,7 @@ static int finish(struct gpushm_buffer *b, const struct gpushm_stream_spec *spec
 	r = stream_check_pool(b);
 	if (r == 0 && !adopted)
 		r = make_stream(s, spec, l);
+	*ret_again = r == -ECONNRESET && b->lease.lost && b->state == GPUSHM_FILLING;
 	if (r == 0)
 		r = start_producer(s);
 	if (r < 0)
@@ -125,13 +128,18 @@ static int create_new(struct gpushm *c, const char *name, const struct gpushm_st
 {
 	struct gpushm_options o = *options;
 	struct gpushm_buffer *b;
+	bool again = false;
 	int r;
 
 	o.struct_size = sizeof(o);
 	if (!(spec->flags & GPUSHM_KEEP_STREAM))
 		o.flags |= GPUSHM_TRANSIENT;
-	r = gpushm_create(c, name, l->bytes, &o, &b);
-	return r < 0 ? r : finish(b, spec, l, false, ret);
+	do {
+		r = gpushm_create(c, name, l->bytes, &o, &b);
+		if (r == 0)
+			r = finish(b, spec, l, false, ret, &again);
+	} while (r == -ECONNRESET && again);
+	return r;
 }
 
 static int differs(const char *name)
@@ -174,7 +182,7 @@ static int adopt(struct gpushm *c, const char *name, const struct gpushm_stream_
 	r = buffer_open_name(c, name, GPUSHM_WRITE, o.wait_ms, BUFFER_OPEN_PRODUCE, &o, &b);
 	if (r == -ENOTSUP)
 		return differs(name);
-	return r < 0 ? r : finish(b, spec, l, true, ret);
+	return r < 0 ? r : finish(b, spec, l, true, ret, &(bool){ false });
 }
 
 static int create_or_adopt(struct gpushm *c, const char *name,

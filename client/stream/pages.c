@@ -175,6 +175,9 @@ int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_byt
 		      uint32_t readers, uint32_t delivery, bool keep_queue, uint64_t limit_ms)
 {
 	Gpushm__Proto__Stream message = GPUSHM__PROTO__STREAM__INIT;
+	Gpushm__Proto__Reply *reply;
+	bool repeated;
+	int r;
 
 	message.has_lease = message.has_slots = message.has_slot_bytes = true;
 	message.has_readers = message.has_delivery = message.has_keep_queue = true;
@@ -186,7 +189,10 @@ int pages_make_stream(struct gpushm_buffer *b, uint32_t slots, uint64_t slot_byt
 	message.delivery = (Gpushm__Proto__Delivery)delivery;
 	message.keep_queue = keep_queue;
 	message.limit_ms = limit_ms;
-	return request_ack(b->connection, request_with(STREAM, stream, &message));
+	r = request_call(b->connection, request_with(STREAM, stream, &message), &reply, &repeated);
+	if (r == 0)
+		request_done(b->connection);
+	return buffer_lost_with_daemon(b, r, repeated);
 }
 
 struct join_reply {

@@ -5,6 +5,7 @@
  * themselves.
  */
 #include "client/gpushm.h"
+#include "client/gpushm_stream.h"
 #include "proto/base/own.h"
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
@@ -162,41 +163,74 @@ START_TEST(a_buffer_without_arrays_is_filled_by_the_successor)
 }
 END_TEST
 
+static int create_arrays(struct gpushm *own, struct gpushm_array_spec *spec)
+{
+	struct gpushm_buffer *b = NULL;
+	int r = gpushm_create_arrays(own, "again", spec, 1, NULL, &b);
+
+	return r < 0 ? r : gpushm_discard(b);
+}
+
+static int create_stream(struct gpushm *own, struct gpushm_array_spec *spec)
+{
+	struct gpushm_stream_spec wanted = {
+		.struct_size = sizeof(wanted), .arrays = spec, .n_arrays = 1, .slots = 2
+	};
+	const struct gpushm_options o = { .struct_size = sizeof(o), .pool = "host" };
+	struct gpushm_stream *s = NULL;
+	int r = gpushm_stream_create(own, "again", &wanted, &o, &s);
+
+	gpushm_stream_close(s);
+	return r;
+}
+
+struct creator {
+	int (*create)(struct gpushm *own, struct gpushm_array_spec *spec);
+	atomic_bool end;
+};
+
 /* Makes and drops a buffer until it is told to end. */
-static void *keep_creating(void *end)
+static void *keep_creating(void *arg)
 {
 	int64_t shape[] = { 5 };
+	struct creator *it = arg;
 	struct gpushm_array_spec spec = { .name = "x", .ndim = 1, .shape = shape };
 	struct gpushm *own = NULL;
-	struct gpushm_buffer *b = NULL;
 	int r = gpushm_connect(NULL, &own);
 
 	if (r == 0)
 		r = gpushm_dtype_parse("float32", &spec.dtype);
-	while (r == 0 && !atomic_load((atomic_bool *)end)) {
-		r = gpushm_create_arrays(own, "again", &spec, 1, NULL, &b);
-		if (r == 0)
-			r = gpushm_discard(b);
-	}
+	while (r == 0 && !atomic_load(&it->end))
+		r = it->create(own, &spec);
 	if (r < 0)
 		fprintf(stderr, "%s\n", gpushm_error());
 	gpushm_disconnect(own);
-	return r < 0 ? end : NULL;
+	return r < 0 ? arg : NULL;
 }
 
-START_TEST(a_restart_is_seen_by_a_call_that_creates)
+static void restart_under(struct creator it)
 {
-	atomic_bool end = false;
 	pthread_t thread;
 	void *failed;
 
 	setenv("GPUSHM_SOCKET", d.socket, 1);
-	ck_assert_int_eq(pthread_create(&thread, NULL, keep_creating, &end), 0);
-	for (int i = 0; i < 20; i++)
+	ck_assert_int_eq(pthread_create(&thread, NULL, keep_creating, &it), 0);
+	for (int i = 0; i < 40; i++)
 		reexec_restart();
-	atomic_store(&end, true);
+	atomic_store(&it.end, true);
 	pthread_join(thread, &failed);
 	ck_assert_ptr_null(failed);
+}
+
+START_TEST(a_restart_is_seen_by_a_call_that_creates)
+{
+	restart_under((struct creator){ .create = create_arrays });
+}
+END_TEST
+
+START_TEST(a_restart_is_seen_by_a_call_that_creates_a_stream)
+{
+	restart_under((struct creator){ .create = create_stream });
 }
 END_TEST
 
@@ -347,6 +381,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_successor);
 	tcase_add_test(t, a_buffer_without_arrays_is_filled_by_the_successor);
 	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates);
+	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates_a_stream);
 	tcase_add_test(t, a_waiting_open_misses_a_publication_at_the_successor);
 	tcase_add_test(t, a_holder_that_sends_no_request_loses_its_lease);
 	tcase_add_test(t, a_successor_gives_up_the_socket);
