@@ -160,22 +160,38 @@ static int check_attrs(const struct loading *l)
 	return 0;
 }
 
-static int describe(struct loading *l)
+/* *ret_again: the buffer was lost with its daemon, before anything was read into it. */
+static int describe(struct loading *l, bool *ret_again)
 {
-	l->created = true;
-	return gpushm_describe(l->b, l->m.specs, l->m.n);
+	struct gpushm_private_error why;
+	int r = gpushm_describe(l->b, l->m.specs, l->m.n);
+
+	*ret_again = r == -ECONNRESET && gpushm_buffer_lost(l->b) == 1;
+	l->created = !*ret_again;
+	if (l->created)
+		return r;
+	gpushm_private_keep(&why);
+	gpushm_discard(l->b);
+	gpushm_private_put_back(&why);
+	l->b = NULL;
+	return r;
 }
 
 static int create_as(struct loading *l, const char *name)
 {
+	bool again = false;
 	struct turn t;
 	int r;
 
-	first_turn(l, &t);
-	do
-		r = gpushm_create(l->c, name, l->m.bytes, t.use, &l->b);
-	while (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0);
-	return r < 0 ? r : describe(l);
+	do {
+		first_turn(l, &t);
+		do
+			r = gpushm_create(l->c, name, l->m.bytes, t.use, &l->b);
+		while (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0);
+		if (r == 0)
+			r = describe(l, &again);
+	} while (r == -ECONNRESET && again);
+	return r;
 }
 
 /* A private name, under which nobody looks for a model. */
@@ -321,10 +337,15 @@ static int open_or_create(struct loading *l)
 static int find_or_create(struct loading *l)
 {
 	for (;;) {
+		bool again = false;
 		int r = open_or_create(l);
 
-		if (r == GPUSHM_CREATED)
-			return describe(l);
+		if (r == GPUSHM_CREATED) {
+			r = describe(l, &again);
+			if (again)
+				continue;
+			return r;
+		}
 		if (r < 0)
 			return r;
 		r = compare(l);

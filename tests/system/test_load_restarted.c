@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The daemon restarts between the two requests by which a load creates its buffer. This program has
+ * a gpushm_describe() of its own, which the library of the loads finds first.
+ */
+#include "client/gpushm_load.h"
+#include "proto/base/own.h"
+#include "tests/lib/model_files.h"
+#include "tests/lib/reexec.h"
+#include "tests/lib/suite.h"
+
+#include <dlfcn.h>
+
+static unsigned restarts; /* still to come */
+
+__attribute__((visibility("default"))) int gpushm_describe(struct gpushm_buffer *b,
+							   const struct gpushm_array_spec *specs,
+							   size_t n)
+{
+	int (*describe)(struct gpushm_buffer *, const struct gpushm_array_spec *, size_t);
+
+	*(void **)&describe = dlsym(RTLD_NEXT, "gpushm_describe");
+	if (restarts > 0) {
+		restarts--;
+		reexec_restart();
+	}
+	return describe(b, specs, n);
+}
+
+static void setup(void)
+{
+	model_files_open();
+	reexec_setup();
+}
+
+static void teardown(void)
+{
+	model_files_close();
+	client_teardown();
+}
+
+START_TEST(a_load_does_not_outlive_a_restart_before_it_reads)
+{
+	static const uint32_t flags[] = { 0, GPUSHM_LOAD_IF_MISSING, GPUSHM_LOAD_REPLACE,
+					  GPUSHM_LOAD_IF_MISSING | GPUSHM_LOAD_REPLACE };
+	const char *path = model_write("a.safetensors", "x", "1000");
+
+	for (size_t i = 0; i < array_size(flags); i++) {
+		struct gpushm_buffer *b = NULL;
+
+		restarts = 2;
+		ck_assert_msg(model_load(c, path, "m", flags[i], &b) == 0, "%s", gpushm_error());
+		ck_assert_uint_eq(restarts, 0);
+		model_expect(b, "x", "x");
+		client_close_and_unlink(b, "m");
+	}
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("load_restarted");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, a_load_does_not_outlive_a_restart_before_it_reads);
+	return suite_run("load_restarted", t, NULL);
+}
