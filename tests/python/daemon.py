@@ -49,6 +49,11 @@ class Daemon:
             while b"READY=1" not in told.recv(4096):
                 pass
 
+    def signal(self, what: signal.Signals) -> None:
+        """Sends it a signal that it survives."""
+        assert self.process is not None
+        self.process.send_signal(what)
+
     def kill(self) -> None:
         """Ends it as a crash does."""
         self._end(signal.SIGKILL)

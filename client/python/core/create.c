@@ -28,24 +28,37 @@ struct create_ask {
 	struct gpushm_buffer *ret;
 };
 
+/* Describes the arrays of a new buffer, or discards it. *ret_again: it was lost with its daemon,
+ * and nothing was written to it yet. */
+static int describe_new(struct gpushm_buffer *b, const struct gpushm_array_spec *specs, size_t n,
+			bool *ret_again)
+{
+	int r = n > 0 ? gpushm_describe(b, specs, n) : 0;
+
+	*ret_again = r == -ECONNRESET && gpushm_buffer_lost(b) == 1;
+	/* gpushm_error() tells of the arrays, and not of this. */
+	if (r < 0)
+		gpushm_discard(b);
+	return r;
+}
+
 /* A buffer of a size of the caller's, with the arrays at its start. */
 static int create_sized(struct gpushm *c, struct create_ask *a)
 {
 	struct gpushm_buffer *b;
+	bool again = false;
 	uint64_t needed;
 	int r = a->n > 0 ? gpushm_layout(a->specs, a->n, &needed) : 0;
 
-	if (r == 0)
-		r = gpushm_create(c, a->name, a->bytes, &a->options->o, &b);
 	if (r < 0)
 		return r;
-	r = a->n > 0 ? gpushm_describe(b, a->specs, a->n) : 0;
-	if (r == 0) {
+	do {
+		r = gpushm_create(c, a->name, a->bytes, &a->options->o, &b);
+		if (r == 0)
+			r = describe_new(b, a->specs, a->n, &again);
+	} while (r == -ECONNRESET && again);
+	if (r == 0)
 		a->ret = b;
-		return 0;
-	}
-	/* gpushm_error() tells of the arrays, and not of this. */
-	gpushm_discard(b);
 	return r;
 }
 
@@ -178,20 +191,21 @@ static int run_either(struct gpushm *c, struct ask *ask)
 {
 	struct either_ask *a = container_of(ask, struct either_ask, ask);
 	struct gpushm_buffer *b;
+	bool again = false;
 	uint64_t bytes;
 	int r = gpushm_layout(a->spec, 1, &bytes);
 
 	a->options->o.wait_ms = ask->timeout_ms;
-	if (r == 0)
-		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms, bytes,
-					  &a->options->o, &b);
 	if (r < 0)
 		return r;
-	a->created = r == GPUSHM_CREATED;
-	r = a->created ? gpushm_describe(b, a->spec, 1) : 0;
-	if (r < 0)
-		gpushm_discard(b);
-	else
+	do {
+		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms, bytes,
+					  &a->options->o, &b);
+		a->created = r == GPUSHM_CREATED;
+		if (a->created)
+			r = describe_new(b, a->spec, 1, &again);
+	} while (r == -ECONNRESET && again);
+	if (r == 0)
 		a->ret = b;
 	return r;
 }
