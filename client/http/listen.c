@@ -59,16 +59,13 @@ static int listen_at(const struct addrinfo *at)
 	return take_fd(&fd);
 }
 
-bool listen_describe(int fd, struct listen_place *ret)
+static bool describe(const struct sockaddr *at, socklen_t len, struct listen_place *ret)
 {
-	struct sockaddr_storage at;
-	socklen_t len = sizeof(at);
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 	bool colon;
 
-	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0 ||
-	    (at.ss_family != AF_INET && at.ss_family != AF_INET6) ||
-	    getnameinfo((struct sockaddr *)&at, len, host, sizeof(host), port, sizeof(port),
+	if ((at->sa_family != AF_INET && at->sa_family != AF_INET6) ||
+	    getnameinfo(at, len, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV) != 0)
 		return false;
 	colon = strchr(host, ':');
@@ -78,21 +75,50 @@ bool listen_describe(int fd, struct listen_place *ret)
 	return true;
 }
 
-int listen_open(const char *program, const char *address, struct listen_place *ret)
+bool listen_describe(int fd, struct listen_place *ret)
+{
+	struct sockaddr_storage at;
+	socklen_t len = sizeof(at);
+
+	return getsockname(fd, (struct sockaddr *)&at, &len) == 0 &&
+	       describe((struct sockaddr *)&at, len, ret);
+}
+
+static int find(const char *program, const char *address, struct addrinfo **ret)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
 	_cleanup_(free_ptr) char *copy = strdup(address);
-	struct addrinfo *found = NULL;
 	char *host, *port;
 	int r;
 
 	if (!copy || split(copy, &host, &port) < 0)
 		return complain(program, address,
 				"not ADDRESS:PORT, such as 127.0.0.1:19400 or [::1]:19400");
-	r = getaddrinfo(*host ? host : NULL, port, &hints, &found);
-	if (r != 0)
-		return complain(program, address, gai_strerror(r));
-	r = -EADDRNOTAVAIL;
+	r = getaddrinfo(*host ? host : NULL, port, &hints, ret);
+	return r != 0 ? complain(program, address, gai_strerror(r)) : 0;
+}
+
+int listen_check(const char *program, const char *address, bool *ret_loopback)
+{
+	struct addrinfo *found = NULL;
+	struct listen_place place;
+
+	if (find(program, address, &found) < 0)
+		return -1;
+	*ret_loopback = true;
+	for (const struct addrinfo *at = found; at; at = at->ai_next)
+		*ret_loopback &= describe(at->ai_addr, at->ai_addrlen, &place) && place.loopback;
+	freeaddrinfo(found);
+	return 0;
+}
+
+int listen_open(const char *program, const char *address, struct listen_place *ret)
+{
+	struct addrinfo *found = NULL;
+	int r = -EADDRNOTAVAIL;
+
+	if (find(program, address, &found) < 0)
+		return -1;
 	for (const struct addrinfo *at = found; at && r < 0; at = at->ai_next)
 		r = listen_at(at);
 	freeaddrinfo(found);

@@ -18,7 +18,11 @@ struct listen_place {
  * because port 0 is any free one. */
 int listen_open(const char *program, const char *address, struct listen_place *ret);
 
-/* The same of a socket that listens already. False: it is no socket of TCP. */
+/* What can be said of such an address without listening at it. 0, or -1 with the reason on stderr.
+ * *ret_loopback: only this machine would reach it. */
+int listen_check(const char *program, const char *address, bool *ret_loopback);
+
+/* Describes a socket that listens already. False: it is no socket of TCP. */
 bool listen_describe(int fd, struct listen_place *ret);
 
 /* The first socket that systemd passed to this process, and how many follow it; they get

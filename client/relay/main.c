@@ -196,6 +196,18 @@ static void run(struct relay *relay, const struct options *o, const sigset_t *si
 	}
 }
 
+/* Where systemd passes sockets at the start, those are served instead. */
+static int check_listen(const struct config *c)
+{
+	bool loopback;
+
+	for (size_t i = 0; i < c->listen.n; i++)
+		if (listen_check("gpushm-relay", c->listen.items[i], &loopback) < 0 ||
+		    !server_is_safe(c, loopback))
+			return -1;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = { 0 };
@@ -210,6 +222,8 @@ int main(int argc, char **argv)
 	/* A certificate that has ended does not keep a reload from what it is for. */
 	if (r == 0 && o.check)
 		tls_refresh(relay.config);
+	if (r == 0 && o.check)
+		r = check_listen(relay.config);
 	if (r < 0 || o.check)
 		return r < 0;
 	/* A daemon that restarts is waited for elsewhere. */

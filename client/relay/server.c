@@ -276,8 +276,7 @@ static void drop_line(void *arg, const char *format, va_list ap)
 {
 }
 
-/* Where other machines can connect, mutual TLS is the rule. */
-static bool is_safe(const struct config *c, bool loopback)
+bool server_is_safe(const struct config *c, bool loopback)
 {
 	if (loopback || c->insecure || (c->cert && c->ca))
 		return true;
@@ -324,7 +323,7 @@ static const struct MHD_Daemon *start(struct server *s, int socket, const struct
 int server_start(int socket, bool loopback, const struct config *config, struct offers *offers,
 		 struct fanout *fanout)
 {
-	struct server *s = is_safe(config, loopback) ? calloc(1, sizeof(*s)) : NULL;
+	struct server *s = server_is_safe(config, loopback) ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s)
 		return -1;

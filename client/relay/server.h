@@ -14,5 +14,8 @@
 int server_start(int socket, bool loopback, const struct config *config, struct offers *offers,
 		 struct fanout *fanout);
 
+/* Where other machines can connect, mutual TLS is the rule. If not, the reason is on stderr. */
+bool server_is_safe(const struct config *c, bool loopback);
+
 /* Sets the limits of all connections. */
 void server_limit(const struct config *c);
