@@ -126,7 +126,11 @@ static int take_lock(const char *path, int *ret)
 		return -ENOMEM;
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return fail(name, "its lock can't be opened", errno);
+		return fail(name,
+			    errno == ENOENT ? "its lock can't be opened, for its folder does not "
+					      "exist and can't be made; give another --socket"
+					    : "its lock can't be opened; give another --socket",
+			    errno);
 	r = lock_soon(fd);
 	if (r < 0)
 		return fail(path,

@@ -142,6 +142,9 @@ START_TEST(a_file_that_is_not_a_socket_is_removed)
 		unlink(path);
 		unlink(target);
 	}
+	/* As without $XDG_RUNTIME_DIR, where nobody has logged in. */
+	ck_assert_int_eq(start_another("/nonexistent/gpushm/gpushmd.sock", text, sizeof(text)), 1);
+	expect_words(text, "give another --socket");
 	/* The name of the lock file. */
 	snprintf(path, sizeof(path), "%s/other.lock", d.folder);
 	unlink(path);
