@@ -8,23 +8,58 @@
 
 #include "client/base/error.h"
 #include "client/link/hello.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 
 #define TRIES_MAX 16 /* daemons that may die of one request */
+#define DIES_MS 100u /* within that time; one that lives longer dies of something else */
+
+/* How long the daemon is to wait before it replies; NULL: it is not to. */
+static uint64_t *wait_of(const Gpushm__Proto__Request *request)
+{
+	switch (request->verb_case) {
+	case GPUSHM__PROTO__REQUEST__VERB_OPEN:
+		return request->open->has_wait_ms ? &request->open->wait_ms : NULL;
+	case GPUSHM__PROTO__REQUEST__VERB_STAT:
+		return request->stat->has_wait_ms ? &request->stat->wait_ms : NULL;
+	case GPUSHM__PROTO__REQUEST__VERB_CREATE:
+		return request->create->has_wait_ms ? &request->create->wait_ms : NULL;
+	case GPUSHM__PROTO__REQUEST__VERB_EVENTS:
+		return request->events->has_wait_ms ? &request->events->wait_ms : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* The next daemon waits for what is left: at least 1 ms, so that it says itself that the time is
+ * over. */
+static void shorten_wait(uint64_t *wait, uint64_t deadline)
+{
+	uint64_t left = clock_left_ms(deadline);
+
+	if (wait)
+		*wait = left > 0 ? left : 1;
+}
 
 static int call(struct gpushm *c, const Gpushm__Proto__Request *request, Gpushm__Proto__Reply **ret,
 		bool *repeated)
 {
+	uint64_t *wait = wait_of(request), deadline = clock_deadline(wait ? *wait : 0);
+	uint64_t sent = clock_monotonic_ms();
 	int r = c->broken ? error_set(ECONNRESET,
 				      "the connection to the daemon has ended: connect again")
 			  : connection_exchange(c, request, ret);
 
 	for (int tries = 0; r == -ECONNRESET && c->broken && !c->ended && tries < TRIES_MAX;
 	     tries++) {
+		if (clock_monotonic_ms() - sent >= DIES_MS)
+			tries = 0;
 		r = hello_reconnect(c);
 		if (r < 0)
 			return r;
 		*repeated = true;
+		shorten_wait(wait, deadline);
+		sent = clock_monotonic_ms();
 		r = connection_exchange(c, request, ret);
 	}
 	return r;

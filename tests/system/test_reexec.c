@@ -6,6 +6,7 @@
  */
 #include "client/gpushm.h"
 #include "client/gpushm_stream.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "tests/lib/reexec.h"
 #include "tests/lib/role.h"
@@ -282,6 +283,55 @@ START_TEST(a_waiting_open_misses_a_publication_at_the_successor)
 }
 END_TEST
 
+/* As often as a daemon may die of one request, and more. */
+START_TEST(a_wait_ends_after_many_restarts)
+{
+	struct role_process waiter;
+	struct gpushm_buffer *b;
+	char line[256];
+
+	role_start(&waiter, "waiter", (const char *[]){ d.socket, "late", NULL });
+	role_read_line(&waiter, line, sizeof(line));
+	for (int i = 0; i < 20; i++) {
+		client_await(waiting() == 1);
+		poll(NULL, 0, 150);
+		reexec_restart();
+	}
+	client_await(waiting() == 1);
+	b = reexec_make(NULL, "late", GPUSHM_SEALED);
+	role_read_line(&waiter, line, sizeof(line));
+	ck_assert_str_eq(line, "ok");
+	role_finish(&waiter);
+	client_close_and_unlink(b, "late");
+}
+END_TEST
+
+#define WAIT_MS 4000u
+
+static void *restart_late(void *arg)
+{
+	poll(NULL, 0, WAIT_MS - 1000);
+	reexec_restart();
+	return arg;
+}
+
+START_TEST(a_timeout_begins_anew_with_each_daemon)
+{
+	uint64_t begun = clock_monotonic_ms();
+	struct gpushm_stat *st = NULL;
+	struct gpushm *own = NULL;
+	pthread_t thread;
+
+	ck_assert_int_eq(gpushm_connect(d.socket, &own), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, restart_late, NULL), 0);
+	ck_assert_int_eq(gpushm_stat(own, "never", WAIT_MS, 0, &st), -ETIMEDOUT);
+	ck_assert_uint_ge(clock_monotonic_ms() - begun, WAIT_MS);
+	ck_assert_uint_lt(clock_monotonic_ms() - begun, WAIT_MS + 2500);
+	pthread_join(thread, NULL);
+	gpushm_disconnect(own);
+}
+END_TEST
+
 START_TEST(a_holder_that_sends_no_request_loses_its_lease)
 {
 	struct gpushm_buffer *b = reexec_make(NULL, "a", GPUSHM_SHARED);
@@ -383,6 +433,8 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates);
 	tcase_add_test(t, a_restart_is_seen_by_a_call_that_creates_a_stream);
 	tcase_add_test(t, a_waiting_open_misses_a_publication_at_the_successor);
+	tcase_add_test(t, a_wait_ends_after_many_restarts);
+	tcase_add_test(t, a_timeout_begins_anew_with_each_daemon);
 	tcase_add_test(t, a_holder_that_sends_no_request_loses_its_lease);
 	tcase_add_test(t, a_successor_gives_up_the_socket);
 	tcase_add_test(t, a_signal_in_the_midst_of_a_restart_kills_or_is_lost);
