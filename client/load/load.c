@@ -179,18 +179,19 @@ static int describe(struct loading *l, bool *ret_again)
 
 static int create_as(struct loading *l, const char *name)
 {
-	bool again = false;
 	struct turn t;
+	bool again;
 	int r;
 
 	do {
+		again = false;
 		first_turn(l, &t);
 		do
 			r = gpushm_create(l->c, name, l->m.bytes, t.use, &l->b);
 		while (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0);
 		if (r == 0)
 			r = describe(l, &again);
-	} while (r == -ECONNRESET && again);
+	} while (again);
 	return r;
 }
 

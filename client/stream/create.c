@@ -128,17 +128,18 @@ static int create_new(struct gpushm *c, const char *name, const struct gpushm_st
 {
 	struct gpushm_options o = *options;
 	struct gpushm_buffer *b;
-	bool again = false;
+	bool again;
 	int r;
 
 	o.struct_size = sizeof(o);
 	if (!(spec->flags & GPUSHM_KEEP_STREAM))
 		o.flags |= GPUSHM_TRANSIENT;
 	do {
+		again = false;
 		r = gpushm_create(c, name, l->bytes, &o, &b);
 		if (r == 0)
 			r = finish(b, spec, l, false, ret, &again);
-	} while (r == -ECONNRESET && again);
+	} while (again);
 	return r;
 }
 

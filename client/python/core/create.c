@@ -46,17 +46,18 @@ static int describe_new(struct gpushm_buffer *b, const struct gpushm_array_spec 
 static int create_sized(struct gpushm *c, struct create_ask *a)
 {
 	struct gpushm_buffer *b;
-	bool again = false;
+	bool again;
 	uint64_t needed;
 	int r = a->n > 0 ? gpushm_layout(a->specs, a->n, &needed) : 0;
 
 	if (r < 0)
 		return r;
 	do {
+		again = false;
 		r = gpushm_create(c, a->name, a->bytes, &a->options->o, &b);
 		if (r == 0)
 			r = describe_new(b, a->specs, a->n, &again);
-	} while (r == -ECONNRESET && again);
+	} while (again);
 	if (r == 0)
 		a->ret = b;
 	return r;
@@ -191,7 +192,7 @@ static int run_either(struct gpushm *c, struct ask *ask)
 {
 	struct either_ask *a = container_of(ask, struct either_ask, ask);
 	struct gpushm_buffer *b;
-	bool again = false;
+	bool again;
 	uint64_t bytes;
 	int r = gpushm_layout(a->spec, 1, &bytes);
 
@@ -199,12 +200,13 @@ static int run_either(struct gpushm *c, struct ask *ask)
 	if (r < 0)
 		return r;
 	do {
+		again = false;
 		r = gpushm_open_or_create(c, a->name, a->access, ask->timeout_ms, bytes,
 					  &a->options->o, &b);
 		a->created = r == GPUSHM_CREATED;
 		if (a->created)
 			r = describe_new(b, a->spec, 1, &again);
-	} while (r == -ECONNRESET && again);
+	} while (again);
 	if (r == 0)
 		a->ret = b;
 	return r;
