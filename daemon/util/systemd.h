@@ -18,7 +18,8 @@
 #define SYSTEMD_JOURNAL_FIELDS 16u /* of one line */
 
 /* Sends lines like "READY=1\nSTATUS=2 pools" to $NOTIFY_SOCKET. 0, also if the variable is not set;
- * -errno if they can't be sent. Blocks while the receiver's queue is full. */
+ * -errno if they can't be sent. Blocks while the receiver's queue is full. The first notification
+ * opens a socket, which stays open. */
 int systemd_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same, with an fd that stays the caller's. */

@@ -8,6 +8,7 @@
  */
 #include "daemon/state/replay.h"
 #include "daemon/util/log.h"
+#include "daemon/util/systemd.h"
 #include "tests/lib/fds.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/serialize_fixture.h"
@@ -245,7 +246,6 @@ START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 
 	ck_assert_int_eq(accounts_init(&accounts, &config), 0);
 	ck_assert_int_eq(charge(&accounts, 1, ACCOUNT_BYTES, 1, 0, &b.bytes_charge, &f), 0);
-	setenv("NOTIFY_SOCKET", "@nobody is there", 1);
 	l->store.systemd = true;
 	while (l->serializer.dead < 10000) {
 		b.id = l->next_id++;
@@ -260,11 +260,18 @@ START_TEST(a_journal_without_an_fd_store_is_never_renewed)
 }
 END_TEST
 
+static void setup(void)
+{
+	setenv("NOTIFY_SOCKET", "@nobody is there", 1);
+	systemd_notify("the socket stays open");
+	fds_mark();
+}
+
 int main(void)
 {
 	TCase *t = tcase_create("serialize");
 
-	tcase_add_checked_fixture(t, fds_mark, fds_check);
+	tcase_add_checked_fixture(t, setup, fds_check);
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, a_damaged_journal_gives_a_state_that_never_was);
 	tcase_add_test(t, a_journal_that_has_grown_gives_a_state_that_never_was);
