@@ -42,7 +42,7 @@
  * that no longer than its timeout, or 3 ms. A daemon that is there and stopped (SIGSTOP), or dies
  * of the request, is waited for as by any other function that asks it. Frames flow also while there
  * is no daemon; but no reader can join then, and what a reader that dies holds stays in the way
- * until the next daemon finds its death. Who waits for a frame or slot longer than
+ * until the next daemon finds its death. A process that waits for a frame or slot longer than
  * $GPUSHM_RECONNECT_MS while there is no daemon, in one call or in several, gets -ECONNRESET; the
  * next call waits again.
  */

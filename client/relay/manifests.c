@@ -146,7 +146,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list waiters = { &waiters, &waiters }; /* under lock */
 
 /* A machine waits with a connection for each name that it follows. Half of the connections are for
- * those that read: who finds the other half taken has a reply at once, and asks again. */
+ * those that read. When the other half is taken, a client gets its reply at once and asks again. */
 static bool begin_wait(struct waiter *w)
 {
 	const struct config *c = w->x->config;
