@@ -3,9 +3,6 @@
  * Copies a plan's runs into a buffer. A thread takes one block at a time, reads it into a slot of
  * pinned memory in pieces that stay in the processor's cache while they are hashed, queues the
  * copies to the GPU, and goes on with its other slot. Host memory is read into where it is.
- *
- * While headers are read and checked, a thread of the engine starts the driver, which takes longer.
- * What fails there is tried again when it is needed, and reported then.
  */
 #include "client/load/engine.h"
 
@@ -15,8 +12,8 @@
 #include "client/load/fail.h"
 #include "client/load/file.h"
 #include "client/load/nixl_file.h"
+#include "client/load/preparer.h"
 #include "client/load/readback.h"
-#include "client/load/transport.h"
 #include "client/remote/remote.h"
 #include "proto/base/own.h"
 
@@ -24,7 +21,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,106 +33,15 @@
 #define GAP_BYTES (256u << 10)	 /* that are read and dropped rather than asked around */
 #define PIECE_BYTES (512u << 10) /* a quarter of a core's second-level cache, or half of it */
 #define ATTEMPTS 3u		 /* to read a block that differs from its digest */
-#define NO_DEVICE (-1)
-#define ANY_DEVICE (-2) /* the one that has the buffer's memory */
 
 struct engine {
-	struct gpushm *c;
 	uint32_t flags; /* GPUSHM_LOAD_... */
 	unsigned threads;
 	gpushm_load_progress_fn *progress;
 	void *progress_user;
 	const struct engine_check *check; /* NULL: nothing is known of the files' contents */
-
-	char *pool; /* owned; NULL: the default pool */
-	int device; /* that the caller wants to map for, or ANY_DEVICE */
-	pthread_t preparer;
-	bool preparing; /* the thread was started and not joined */
-	struct transport transport;
+	struct preparer preparer;
 };
-
-/* ---- preparation ---- */
-
-/* The device that copies to the pool's buffers; NO_DEVICE for host memory, or if it is not known.
- */
-static int pool_device(struct engine *e)
-{
-	struct gpushm_pool *pools;
-	int device = NO_DEVICE;
-	size_t n;
-
-	if (gpushm_pools(e->c, &pools, &n) < 0)
-		return NO_DEVICE;
-	for (size_t i = 0; i < n; i++) {
-		bool is_it = e->pool ? strcmp(pools[i].name, e->pool) == 0 : pools[i].is_default;
-
-		if (is_it && (pools[i].kind == GPUSHM_VMM || pools[i].kind == GPUSHM_MEMPOOL))
-			device = e->device == ANY_DEVICE ? pools[i].device : e->device;
-	}
-	free(pools);
-	return device;
-}
-
-static void *prepare(void *arg)
-{
-	struct engine *e = arg;
-	int device = pool_device(e);
-
-	/* What fails here fails again in engine_load(), which reports it. */
-	if (device >= 0)
-		transport_open(&e->transport, e->c, device);
-	return NULL;
-}
-
-static void start_preparer(struct engine *e)
-{
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e->preparing = pthread_create(&e->preparer, NULL, prepare, e) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-static void await_preparer(struct engine *e)
-{
-	if (e->preparing)
-		pthread_join(e->preparer, NULL);
-	e->preparing = false;
-}
-
-/* The calling thread's context counts, so this can't be asked in another thread. */
-static int wanted_device(const struct gpushm_options *options)
-{
-	int current;
-
-	if (!options || !(options->flags & GPUSHM_SET_DEVICE) ||
-	    options->device == GPUSHM_OWN_DEVICE)
-		return ANY_DEVICE;
-	if (options->device != GPUSHM_CURRENT_DEVICE)
-		return options->device;
-	current = gpushm_current_device();
-	return current < 0 ? 0 : current;
-}
-
-static int fill(struct engine *e, const struct gpushm_options *options,
-		const struct gpushm_load_options *load)
-{
-	e->device = wanted_device(options);
-	if (load) {
-		e->flags = load->flags;
-		e->threads =
-			load->threads < TRANSPORT_LANES_MAX ? load->threads : TRANSPORT_LANES_MAX;
-		e->progress = load->progress;
-		e->progress_user = load->user;
-	}
-	if (options && options->pool) {
-		e->pool = strdup(options->pool);
-		if (!e->pool)
-			return gpushm_private_fail(ENOMEM, "out of memory for a load");
-	}
-	return 0;
-}
 
 int engine_new(struct gpushm *c, const struct gpushm_options *options,
 	       const struct gpushm_load_options *load, struct engine **ret)
@@ -146,14 +51,20 @@ int engine_new(struct gpushm *c, const struct gpushm_options *options,
 
 	if (!e)
 		return gpushm_private_fail(ENOMEM, "out of memory for a load");
-	e->c = c;
-	r = fill(e, options, load);
+	if (load) {
+		e->flags = load->flags;
+		e->threads =
+			load->threads < TRANSPORT_LANES_MAX ? load->threads : TRANSPORT_LANES_MAX;
+		e->progress = load->progress;
+		e->progress_user = load->user;
+	}
+	r = preparer_init(&e->preparer, c, options);
 	if (r < 0) {
 		engine_free(e);
 		return r;
 	}
 	if (options)
-		start_preparer(e);
+		preparer_start(&e->preparer);
 	*ret = e;
 	return 0;
 }
@@ -162,9 +73,7 @@ struct engine *engine_free(struct engine *e)
 {
 	if (!e)
 		return NULL;
-	await_preparer(e);
-	transport_close(&e->transport);
-	free(e->pool);
+	preparer_clear(&e->preparer);
 	free(e);
 	return NULL;
 }
@@ -510,14 +419,14 @@ static int worker_open(struct worker *w, struct job *job, struct crew *crew, uns
 		return gpushm_private_fail(ENOMEM, "out of memory for a thread of the load");
 	r = job->has_remote ? remote_reader_new(&w->reader) : 0;
 	if (r == 0 && job->device)
-		r = transport_enter(&job->e->transport, thread, &w->lane);
+		r = transport_enter(&job->e->preparer.transport, thread, &w->lane);
 	return r;
 }
 
 /* Waits for its copies, also after an error. */
 static int worker_close(struct worker *w)
 {
-	int r = transport_leave(&w->job->e->transport, w->lane);
+	int r = transport_leave(&w->job->e->preparer.transport, w->lane);
 
 	remote_reader_free(w->reader);
 	w->code->free(w->hash);
@@ -591,6 +500,21 @@ static int worker_run(struct crew *crew, unsigned thread, void *user)
 
 /* ---- the job ---- */
 
+/* No more than there are blocks; at least one, which has nothing to do for an empty plan. */
+static unsigned limit_threads(unsigned threads, uint64_t blocks)
+{
+	if (threads > blocks)
+		threads = (unsigned)blocks;
+	return threads > 0 ? threads : 1;
+}
+
+void engine_expect(struct engine *e, uint64_t bytes)
+{
+	unsigned threads = e->threads > 0 ? e->threads : transport_threads();
+
+	preparer_tell(&e->preparer, limit_threads(threads, bytes / BLOCK_BYTES + 1));
+}
+
 static unsigned count_threads(struct engine *e, struct job *job)
 {
 	unsigned threads = transport_threads();
@@ -602,13 +526,13 @@ static unsigned count_threads(struct engine *e, struct job *job)
 	if (job->has_stream)
 		return 1;
 	if (e->threads > 0)
-		return e->threads;
+		return limit_threads(e->threads, job->blocks.n);
 	if (job->has_remote && threads < THREADS_REMOTE)
 		threads = THREADS_REMOTE;
 	for (size_t i = 0; i < job->n_sources; i++)
 		if (source_is_cold(&job->sources[i]))
 			threads = THREADS_COLD;
-	return threads;
+	return limit_threads(threads, job->blocks.n);
 }
 
 static int job_open(struct job *job, struct engine *e, struct load_files *files,
@@ -645,13 +569,14 @@ static void job_close(struct job *job)
 static int job_run(struct job *job, struct engine_result *ret)
 {
 	struct engine *e = job->e;
+	const struct transport *t = &e->preparer.transport;
 	struct crew_work work = {
 		.threads = job->threads,
 		.blocks = job->blocks.n,
 		.bytes = job->blocks.plan->bytes,
 		.run = worker_run,
 		.user = job,
-		.cpus = job->device && e->transport.has_cpus ? &e->transport.cpus : NULL,
+		.cpus = job->device && t->has_cpus ? &t->cpus : NULL,
 		.progress = e->progress,
 		.progress_user = e->progress_user,
 	};
@@ -677,17 +602,6 @@ static void drop_cache(const struct job *job)
 
 /* ---- what the loader calls ---- */
 
-/* The transport that was prepared, if it is right for this buffer, or a new one. */
-static int ensure_transport(struct engine *e, const struct gpushm_buffer *b)
-{
-	int device = e->device == ANY_DEVICE ? gpushm_buffer_device(b) : e->device;
-
-	if (e->transport.gpu && e->transport.device == device)
-		return 0;
-	transport_close(&e->transport);
-	return transport_open(&e->transport, e->c, device);
-}
-
 static int set_buffer(struct job *job, struct gpushm_buffer *b)
 {
 	int r;
@@ -696,7 +610,7 @@ static int set_buffer(struct job *job, struct gpushm_buffer *b)
 	job->memory = gpushm_private_memory(b);
 	if (job->host)
 		return 0;
-	r = ensure_transport(job->e, b);
+	r = preparer_transport(&job->e->preparer, b, job->threads);
 	if (r < 0)
 		return r;
 	job->device = (uintptr_t)gpushm_buffer_device_ptr(b);
@@ -713,7 +627,7 @@ static int verify(struct job *job, struct gpushm_buffer *b)
 {
 	struct engine *e = job->e;
 	struct readback back = { .buffer = b,
-				 .transport = job->host ? NULL : &e->transport,
+				 .transport = job->host ? NULL : &e->preparer.transport,
 				 .blocks = &job->blocks,
 				 .threads = job->threads,
 				 .progress = e->progress,
@@ -754,7 +668,7 @@ int engine_load(struct engine *e, struct load_files *files, const struct plan *p
 	struct job job;
 	int r;
 
-	await_preparer(e);
+	preparer_await(&e->preparer);
 	r = job_open(&job, e, files, plan);
 	if (r == 0)
 		r = load(&job, b, ret);

@@ -8,7 +8,7 @@
 #include "client/gpushm_load.h"
 #include "client/load/plan.h"
 
-/* What the engine has before there is a plan, begun while headers are read: the pinned ring. */
+/* What the engine has before there is a plan, begun while headers are read: the driver. */
 struct engine;
 
 struct engine_result {
@@ -35,6 +35,10 @@ struct engine_check {
  * engine_digest() alone; `load` may be NULL. 0 or a negative errno with gpushm_error() set. */
 int engine_new(struct gpushm *c, const struct gpushm_options *options,
 	       const struct gpushm_load_options *load, struct engine **ret);
+
+/* A plan of so many bytes will be loaded: what the driver needs for that is pinned meanwhile. For
+ * those who will not wait for anybody first. */
+void engine_expect(struct engine *e, uint64_t bytes);
 
 /* Ends its threads and frees all it has. NULL is allowed. Returns NULL. Keeps gpushm_error(). */
 struct engine *engine_free(struct engine *e);

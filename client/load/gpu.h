@@ -25,9 +25,11 @@ bool gpu_processors(struct gpu *g, cpu_set_t *ret);
 /* The NUMA node that the GPU is connected to; -1: not known. */
 int gpu_node(struct gpu *g);
 
-/* Pins new memory for copies. */
+/* Pins new memory for copies, of huge pages where the kernel gives them. A child of fork() does not
+ * have it. */
 int gpu_pin(struct gpu *g, size_t bytes, void **ret);
-void gpu_unpin(struct gpu *g, void *memory);
+/* With the same number of bytes. NULL is allowed. */
+void gpu_unpin(struct gpu *g, void *memory, size_t bytes);
 
 /* From gpu_enter() until gpu_leave() the thread has the context current. */
 int gpu_enter(struct gpu *g);

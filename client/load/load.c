@@ -525,6 +525,9 @@ static int run(struct loading *l, const char *const *sources, size_t n)
 		r = types_format(&l->m, l->types, sizeof(l->types));
 	if (r == 0)
 		r = check_attrs(l);
+	/* Where another process may load it instead, nothing is pinned for a long wait. */
+	if (r == 0 && !(l->load.flags & GPUSHM_LOAD_IF_MISSING))
+		engine_expect(l->engine, l->m.plan.bytes);
 	if (r == 0)
 		r = get_buffer(l);
 	if (r < 0)

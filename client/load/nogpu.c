@@ -38,7 +38,7 @@ int gpu_pin(struct gpu *g, size_t bytes, void **ret)
 	return refuse();
 }
 
-void gpu_unpin(struct gpu *g, void *memory)
+void gpu_unpin(struct gpu *g, void *memory, size_t bytes)
 {
 }
 

@@ -11,23 +11,6 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-void pinned_init(struct pinned *p)
-{
-	*p = (struct pinned){ 0 };
-	pthread_mutex_init(&p->lock, NULL);
-}
-
-void pinned_clear(struct pinned *p, struct gpu *gpu)
-{
-	struct gpushm_private_error e;
-
-	gpushm_private_keep(&e);
-	gpushm_discard(p->buffer);
-	gpushm_private_put_back(&e);
-	gpu_unpin(gpu, p->driver);
-	pthread_mutex_destroy(&p->lock);
-}
-
 static struct gpushm_buffer *create_in(struct gpushm *c, const char *pool, int device,
 				       uint64_t bytes)
 {
@@ -48,17 +31,29 @@ static struct gpushm_buffer *create_in(struct gpushm *c, const char *pool, int d
 int pinned_take(struct pinned *p, struct gpushm *c, const char *pool, struct gpu *gpu, int device,
 		uint64_t bytes)
 {
+	void *memory = NULL;
 	int r = 0;
 
-	pthread_mutex_lock(&p->lock);
-	if (!p->memory && pool[0])
+	*p = (struct pinned){ .bytes = bytes };
+	if (pool[0])
 		p->buffer = create_in(c, pool, device, bytes);
-	if (!p->memory && p->buffer) {
-		p->memory = gpushm_buffer_host_ptr(p->buffer);
-	} else if (!p->memory) {
-		r = gpu_pin(gpu, bytes, &p->driver);
-		p->memory = p->driver;
-	}
-	pthread_mutex_unlock(&p->lock);
+	if (p->buffer)
+		memory = gpushm_buffer_host_ptr(p->buffer);
+	else
+		r = gpu_pin(gpu, bytes, &memory);
+	p->memory = memory;
 	return r;
+}
+
+void pinned_clear(struct pinned *p, struct gpu *gpu)
+{
+	struct gpushm_private_error e;
+
+	gpushm_private_keep(&e);
+	if (p->buffer)
+		gpushm_discard(p->buffer);
+	else
+		gpu_unpin(gpu, p->memory, p->bytes);
+	*p = (struct pinned){ 0 };
+	gpushm_private_put_back(&e);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads pin their own memory when they begin, so that the first bytes flow while others still
- * pin: one thread would pin for 30 ms before all could begin.
+ * One thread opens all lanes before the others begin. Where each opened its own, they waited for
+ * the driver's lock one after the other, and so did the copies of those that had begun.
  */
 #include "client/load/transport.h"
 
-#include "proto/base/own.h"
+#include "client/gpushm_private.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +42,6 @@ int transport_open(struct transport *t, struct gpushm *c, int device)
 	if (r < 0)
 		return r;
 	t->has_cpus = gpu_processors(t->gpu, &t->cpus);
-	for (size_t i = 0; i < array_size(t->pinned); i++)
-		pinned_init(&t->pinned[i]);
 	choose_pool(t);
 	return 0;
 }
@@ -53,35 +50,53 @@ void transport_close(struct transport *t)
 {
 	if (!t->gpu)
 		return;
-	for (size_t i = 0; i < array_size(t->lanes); i++)
-		lane_close(&t->lanes[i]);
-	for (size_t i = 0; i < array_size(t->pinned); i++)
-		pinned_clear(&t->pinned[i], t->gpu);
+	for (; t->n_lanes > 0; t->n_lanes--)
+		lane_close(&t->lanes[t->n_lanes - 1]);
+	for (; t->n_pinned > 0; t->n_pinned--)
+		pinned_clear(&t->pinned[t->n_pinned - 1], t->gpu);
 	t->gpu = gpu_close(t->gpu);
 }
 
-static int open_lane(struct transport *t, unsigned thread)
+/* In the GPU's context. */
+static int open_lanes(struct transport *t, unsigned n)
 {
-	struct pinned *p = &t->pinned[thread / TRANSPORT_LANES_EACH];
-	unsigned place = thread % TRANSPORT_LANES_EACH;
-	int r = pinned_take(p, t->c, t->pool, t->gpu, t->device, TRANSPORT_LANES_EACH * LANE_BYTES);
+	char *memory;
+	int r;
 
-	return r < 0 ? r : lane_open(&t->lanes[thread], t->gpu, p->memory + place * LANE_BYTES);
+	if (t->n_pinned == TRANSPORT_PINNED_MAX)
+		return gpushm_private_fail(ENOMEM, "out of slots for pinned memory");
+	r = pinned_take(&t->pinned[t->n_pinned], t->c, t->pool, t->gpu, t->device,
+			(n - t->n_lanes) * LANE_BYTES);
+	if (r < 0)
+		return r;
+	memory = t->pinned[t->n_pinned++].memory;
+	for (; r == 0 && t->n_lanes < n; memory += LANE_BYTES) {
+		r = lane_open(&t->lanes[t->n_lanes], t->gpu, memory);
+		t->n_lanes += r == 0;
+	}
+	return r;
+}
+
+int transport_lanes(struct transport *t, unsigned n)
+{
+	int r;
+
+	if (n <= t->n_lanes)
+		return 0;
+	r = gpu_enter(t->gpu);
+	if (r < 0)
+		return r;
+	r = open_lanes(t, n);
+	gpu_leave();
+	return r;
 }
 
 int transport_enter(struct transport *t, unsigned thread, struct lane **ret)
 {
-	struct lane *l = &t->lanes[thread];
 	int r = gpu_enter(t->gpu);
 
-	if (r < 0)
-		return r;
-	if (!l->gpu)
-		r = open_lane(t, thread);
-	if (r < 0)
-		gpu_leave();
-	else
-		*ret = l;
+	if (r == 0)
+		*ret = &t->lanes[thread];
 	return r;
 }
 

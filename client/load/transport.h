@@ -10,9 +10,7 @@
 
 #define TRANSPORT_THREADS 12u
 #define TRANSPORT_LANES_MAX 64u
-/* Lanes that share a piece of memory. A pool keeps 10 freed buffers by default, for the next load.
- */
-#define TRANSPORT_LANES_EACH 2u
+#define TRANSPORT_PINNED_MAX 4u
 
 struct transport {
 	int device;	 /* CUDA ordinal that copies to and from the buffer */
@@ -21,9 +19,10 @@ struct transport {
 	char pool[64];	/* where lanes take their memory; "": the driver's */
 	cpu_set_t cpus; /* near to the GPU */
 	bool has_cpus;
-	/* Taken and opened by the first threads that need them. */
-	struct pinned pinned[TRANSPORT_LANES_MAX / TRANSPORT_LANES_EACH];
+	struct pinned pinned[TRANSPORT_PINNED_MAX]; /* the lanes' memory */
+	unsigned n_pinned;
 	struct lane lanes[TRANSPORT_LANES_MAX];
+	unsigned n_lanes;
 };
 
 /* Starts the driver. Lanes will take their memory from a pinned pool of the daemon, if there is one
@@ -32,9 +31,14 @@ struct transport {
 int transport_open(struct transport *t, struct gpushm *c, int device);
 void transport_close(struct transport *t);
 
-/* A thread enters the GPU's context and gets the lane of its number, which the first thread of
- * that number opens. transport_leave() waits for the lane's copies, and must be called
- * after an error, too. 0, or -ENOMEM, -EIO with gpushm_error() set. */
+/* Opens lanes until there are so many, at most TRANSPORT_LANES_MAX: 4 ms for 12, or 20 ms where
+ * their memory must be pinned first. 0, or -ENOMEM, -EIO with gpushm_error() set; those that were
+ * opened stay. */
+int transport_lanes(struct transport *t, unsigned n);
+
+/* A thread enters the GPU's context and gets the lane of its number, which is open.
+ * transport_leave() waits for the lane's copies, and must be called after an error, too. 0, or
+ * -ENOMEM, -EIO with gpushm_error() set. */
 int transport_enter(struct transport *t, unsigned thread, struct lane **ret);
 int transport_leave(struct transport *t, struct lane *l);
 

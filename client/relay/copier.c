@@ -18,6 +18,7 @@
 
 #define SLOT (1u << 20)
 #define SLOTS 2u
+#define RING_BYTES ((size_t)SLOTS * SLOT)
 #define DEVICES 64
 
 struct slots {
@@ -57,7 +58,7 @@ static int make(struct device *d, struct slots **ret)
 {
 	struct slots *s = calloc(1, sizeof(*s));
 	void *memory = NULL;
-	int r = s ? gpu_pin(d->gpu, (size_t)SLOTS * SLOT, &memory)
+	int r = s ? gpu_pin(d->gpu, RING_BYTES, &memory)
 		  : gpushm_private_fail(ENOMEM, "out of memory");
 
 	if (r == 0)
@@ -66,8 +67,7 @@ static int make(struct device *d, struct slots **ret)
 		struct gpushm_private_error e;
 
 		gpushm_private_keep(&e);
-		if (memory)
-			gpu_unpin(d->gpu, memory);
+		gpu_unpin(d->gpu, memory, RING_BYTES);
 		free(s);
 		gpushm_private_put_back(&e);
 		return r;
@@ -80,7 +80,7 @@ static int make(struct device *d, struct slots **ret)
 static void drop(struct device *d, struct slots *s)
 {
 	gpu_queue_free(d->gpu, s->queue);
-	gpu_unpin(d->gpu, s->memory);
+	gpu_unpin(d->gpu, s->memory, RING_BYTES);
 	free(s);
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the shape of the loader's slots does (client/load/lane.h): threads that read a file, hash
- *it, and copy it to the GPU through rings of slots of several sizes, without a daemon and a buffer.
+ * it, and copy it to the GPU through rings of slots of several sizes, without a daemon and a
+ *buffer.
  *
- *	models_ring FILE [--rounds N] [--threads N] [--json FILE]
+ *	models_ring FILE [--rounds N] [--threads N] [--device-mib N] [--json FILE]
  *
  * Small slots stay in the processor's cache, so that neither the hash nor the copy reads from
- * memory; large ones need fewer copies. The shapes take turns; each row is the best and the median
- * of its rounds, "floor" a copy of as many bytes from one piece of pinned memory.
+ * memory; large ones need fewer copies, each of which costs the GPU some microseconds. The shapes
+ * take turns; each row is the best and the median of its rounds, "alone" the best of the same
+ *copies without reading a file, "floor" a copy of as many bytes from one piece of pinned memory.
  */
 #include "client/gpushm_private.h"
 #include "client/load/digest.h"
@@ -29,10 +31,9 @@
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
-#define BLOCK (4 * MIB)
+#define BLOCK (8 * MIB)
 #define PIECE (512 * KIB) /* that is read and hashed at a time */
-#define RING_MAX (8 * MIB)
-#define DEVICE_BYTES (512 * MIB) /* which the copies go to again and again */
+#define RING_MAX (16 * MIB)
 #define THREADS_MAX 64
 #define ROUNDS_MAX 16
 
@@ -40,10 +41,9 @@ struct shape {
 	unsigned slots;
 	size_t bytes;
 };
-static const struct shape shapes[] = { { 2, 4 * MIB },	{ 2, 2 * MIB },	  { 3, 2 * MIB },
-				       { 4, 2 * MIB },	{ 2, MIB },	  { 4, MIB },
-				       { 8, MIB },	{ 4, 512 * KIB }, { 8, 512 * KIB },
-				       { 8, 256 * KIB } };
+static const struct shape shapes[] = { { 2, 8 * MIB }, { 2, 4 * MIB },	{ 3, 4 * MIB },
+				       { 4, 4 * MIB }, { 2, 2 * MIB },	{ 4, 2 * MIB },
+				       { 8, MIB },     { 8, 512 * KIB } };
 
 #define CALLS(X) X(mem_alloc, cuMemAlloc_v2) X(mem_free, cuMemFree_v2)
 struct cuda {
@@ -58,6 +58,7 @@ static struct gpu *gpu;
 static int file;
 static uint64_t bytes; /* whole blocks of the file */
 static CUdeviceptr device;
+static uint64_t device_bytes = 512 * MIB; /* which the copies go to again and again */
 
 static void must(int r)
 {
@@ -69,6 +70,7 @@ static void must(int r)
 
 struct round {
 	struct shape shape;
+	bool reads;	       /* the file; else the slots are copied as they are */
 	_Atomic uint64_t next; /* block */
 };
 
@@ -119,8 +121,9 @@ static void *work(void *arg)
 			char *memory = w->ring + slot * n;
 
 			must(gpu_wait(q, slot));
-			read_and_hash(memory, n, at, code, hash);
-			must(gpu_copy_to_device(q, device + at % DEVICE_BYTES, memory, n));
+			if (round->reads)
+				read_and_hash(memory, n, at, code, hash);
+			must(gpu_copy_to_device(q, device + at % device_bytes, memory, n));
 			must(gpu_mark(q, slot));
 			slot = (slot + 1) % round->shape.slots;
 		}
@@ -133,10 +136,10 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static double run_round(struct shape shape, unsigned threads, char *rings)
+static double run_round(struct shape shape, bool reads, unsigned threads, char *rings)
 {
 	struct worker workers[THREADS_MAX];
-	struct round round = { .shape = shape };
+	struct round round = { .shape = shape, .reads = reads };
 	double start = now_us();
 
 	for (unsigned i = 0; i < threads; i++) {
@@ -158,7 +161,7 @@ static double copy_alone(char *memory)
 	must(gpu_queue_new(1, &q));
 	start = now_us();
 	for (uint64_t at = 0; at < bytes; at += RING_MAX)
-		must(gpu_copy_to_device(q, device + at % DEVICE_BYTES, memory, RING_MAX));
+		must(gpu_copy_to_device(q, device + at % device_bytes, memory, RING_MAX));
 	must(gpu_drain(q));
 	start = now_us() - start;
 	gpu_queue_free(gpu, q);
@@ -173,35 +176,39 @@ static double rate(double us)
 	return (double)bytes / us / 1e3;
 }
 
-static void print(const char *what, unsigned threads, struct shape shape, struct sample *s,
+static void print(unsigned threads, struct shape shape, struct sample *s, struct sample *alone,
 		  double floor)
 {
 	struct figures f = sample_figures(s);
+	double copies = rate(sample_figures(alone).min);
 
-	printf("%-32s %6.1f GB/s (median %5.1f)   %.2f of the floor\n", what, rate(f.min),
-	       rate(f.median), rate(f.min) / floor);
+	printf("%2u threads, %u slots of %4llu KiB %6.1f GB/s (median %5.1f)   %.2f of the floor; "
+	       "alone %.1f\n",
+	       threads, shape.slots, shape.bytes / KIB, rate(f.min), rate(f.median),
+	       rate(f.min) / floor, copies);
 	fflush(stdout);
 	if (json)
 		fprintf(json,
 			"{\"row\": \"ring\", \"threads\": %u, \"slots\": %u, \"slot_bytes\": %zu, "
-			"\"best_gbs\": %.3f, \"median_gbs\": %.3f, \"floor_gbs\": %.3f}\n",
-			threads, shape.slots, shape.bytes, rate(f.min), rate(f.median), floor);
+			"\"best_gbs\": %.3f, \"median_gbs\": %.3f, \"alone_gbs\": %.3f, "
+			"\"floor_gbs\": %.3f}\n",
+			threads, shape.slots, shape.bytes, rate(f.min), rate(f.median), copies,
+			floor);
 }
 
 static void measure(unsigned threads, char *rings, double floor)
 {
-	struct sample samples[array_size(shapes)] = { 0 };
+	struct sample samples[array_size(shapes)] = { 0 }, alone[array_size(shapes)] = { 0 };
 
 	for (unsigned r = 0; r < rounds; r++)
-		for (size_t i = 0; i < array_size(shapes); i++)
-			sample_add(&samples[i], run_round(shapes[i], threads, rings));
+		for (size_t i = 0; i < array_size(shapes); i++) {
+			sample_add(&samples[i], run_round(shapes[i], true, threads, rings));
+			sample_add(&alone[i], run_round(shapes[i], false, threads, rings));
+		}
 	for (size_t i = 0; i < array_size(shapes); i++) {
-		char what[64];
-
-		snprintf(what, sizeof(what), "%u threads, %u slots of %llu KiB", threads,
-			 shapes[i].slots, shapes[i].bytes / KIB);
-		print(what, threads, shapes[i], &samples[i], floor);
+		print(threads, shapes[i], &samples[i], &alone[i], floor);
 		sample_done(&samples[i]);
+		sample_done(&alone[i]);
 	}
 }
 
@@ -223,7 +230,7 @@ static void measure_all(void)
 		measure(only_threads, rings, floor);
 	for (size_t i = 0; only_threads == 0 && i < array_size(counts); i++)
 		measure(counts[i], rings, floor);
-	gpu_unpin(gpu, rings);
+	gpu_unpin(gpu, rings, most * RING_MAX);
 }
 
 static void open_all(void)
@@ -242,8 +249,8 @@ static void open_all(void)
 	if (!libcuda_load(symbols, array_size(symbols), &cuda, why, sizeof(why)))
 		errx(1, "%s", why);
 	must(gpu_enter(gpu));
-	if (cuda.mem_alloc(&device, DEVICE_BYTES) != CUDA_SUCCESS)
-		errx(1, "the GPU has no %llu MiB left", DEVICE_BYTES / MIB);
+	if (cuda.mem_alloc(&device, device_bytes) != CUDA_SUCCESS)
+		errx(1, "the GPU has no %llu MiB left", (unsigned long long)(device_bytes / MIB));
 	gpu_leave();
 }
 
@@ -261,18 +268,23 @@ static void close_all(void)
 int main(int argc, char **argv)
 {
 	if (argc < 2)
-		errx(2, "usage: models_ring FILE [--rounds N] [--threads N] [--json FILE]");
+		errx(2, "usage: models_ring FILE [--rounds N] [--threads N] [--device-mib N] "
+			"[--json FILE]");
 	path = argv[1];
 	for (int i = 2; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--rounds") == 0)
 			rounds = (unsigned)atoi(argv[i + 1]);
 		else if (strcmp(argv[i], "--threads") == 0)
 			only_threads = (unsigned)atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--device-mib") == 0)
+			device_bytes = strtoull(argv[i + 1], NULL, 10) * MIB;
 		else if (strcmp(argv[i], "--json") == 0)
 			json = fopen(argv[i + 1], "we");
 	}
-	if (rounds < 1 || rounds > ROUNDS_MAX || only_threads > THREADS_MAX)
-		errx(2, "wanted: 1 to %u rounds, and at most %u threads", ROUNDS_MAX, THREADS_MAX);
+	if (rounds < 1 || rounds > ROUNDS_MAX || only_threads > THREADS_MAX || device_bytes == 0 ||
+	    device_bytes % RING_MAX != 0)
+		errx(2, "wanted: 1 to %u rounds, at most %u threads, and a multiple of %llu MiB",
+		     ROUNDS_MAX, THREADS_MAX, RING_MAX / MIB);
 	open_all();
 	measure_all();
 	close_all();

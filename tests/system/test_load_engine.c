@@ -478,9 +478,25 @@ START_TEST(slots_are_pinned_though_a_pool_has_them)
 	if (!has_fake())
 		return;
 	safetensors_write(path, two, 2, NULL);
-	before = calls("cuMemHostAlloc");
+	before = calls("cuMemHostRegister");
 	drop(load("gpu0", 0, 0));
-	ck_assert_uint_eq(calls("cuMemHostAlloc"), before);
+	ck_assert_uint_eq(calls("cuMemHostRegister"), before);
+}
+END_TEST
+
+/* A thread that has no block needs no slots, no stream and no memory. */
+START_TEST(a_small_model_opens_lanes_for_all_threads)
+{
+	static const struct safetensors_tensor few[] = { { "t", "U8", "4194305" } };
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	unsigned long before;
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, few, 1, NULL);
+	before = calls("cuStreamCreate");
+	drop(load("gpu0", 0, 8));
+	ck_assert_uint_eq(calls("cuStreamCreate"), before + 2);
 }
 END_TEST
 
@@ -493,9 +509,9 @@ START_TEST(without_a_pinned_pool_nothing_is_loaded)
 		return;
 	safetensors_write(path, two, 2, NULL);
 	use_other("[pool gpu]\nkind=vmm\n[pool tiny]\nkind=pinned\nsize=2M\n");
-	before = calls("cuMemHostAlloc");
+	before = calls("cuMemHostRegister");
 	drop(load("gpu", 0, 3));
-	ck_assert_uint_gt(calls("cuMemHostAlloc"), before);
+	ck_assert_uint_gt(calls("cuMemHostRegister"), before);
 	end_other();
 }
 END_TEST
@@ -533,6 +549,7 @@ int main(void)
 	tcase_add_test(t, a_file_that_is_truncated_meanwhile_is_loaded);
 	tcase_add_test(t, a_driver_that_fails_leaves_something);
 	tcase_add_test(t, slots_are_pinned_though_a_pool_has_them);
+	tcase_add_test(t, a_small_model_opens_lanes_for_all_threads);
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
 	tcase_add_test(t, the_context_of_the_caller_changes);
 	return suite_run("load_engine", t, NULL);
