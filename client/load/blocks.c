@@ -38,6 +38,11 @@ void blocks_clear(struct blocks *b)
 	b->starts = NULL;
 }
 
+unsigned blocks_threads(uint64_t n, unsigned most)
+{
+	return n == 0 ? 1 : n < most ? (unsigned)n : most;
+}
+
 struct cursor blocks_cursor(const struct blocks *b, uint64_t block)
 {
 	uint64_t left = b->plan->bytes - block * BLOCK_BYTES;

@@ -23,6 +23,10 @@ struct blocks {
 int blocks_init(struct blocks *b, const struct plan *plan);
 void blocks_clear(struct blocks *b);
 
+/* How many threads have something to do: as many as there are blocks, at least one and at most
+ * `most`. */
+unsigned blocks_threads(uint64_t n, unsigned most);
+
 /* A place in the plan, and how much is left to go from there. */
 struct cursor {
 	const struct run *run;

@@ -500,19 +500,11 @@ static int worker_run(struct crew *crew, unsigned thread, void *user)
 
 /* ---- the job ---- */
 
-/* No more than there are blocks; at least one, which has nothing to do for an empty plan. */
-static unsigned limit_threads(unsigned threads, uint64_t blocks)
-{
-	if (threads > blocks)
-		threads = (unsigned)blocks;
-	return threads > 0 ? threads : 1;
-}
-
 void engine_expect(struct engine *e, uint64_t bytes)
 {
 	unsigned threads = e->threads > 0 ? e->threads : transport_threads();
 
-	preparer_tell(&e->preparer, limit_threads(threads, bytes / BLOCK_BYTES + 1));
+	preparer_tell(&e->preparer, blocks_threads(bytes / BLOCK_BYTES + 1, threads));
 }
 
 static unsigned count_threads(struct engine *e, struct job *job)
@@ -526,13 +518,13 @@ static unsigned count_threads(struct engine *e, struct job *job)
 	if (job->has_stream)
 		return 1;
 	if (e->threads > 0)
-		return limit_threads(e->threads, job->blocks.n);
+		return blocks_threads(job->blocks.n, e->threads);
 	if (job->has_remote && threads < THREADS_REMOTE)
 		threads = THREADS_REMOTE;
 	for (size_t i = 0; i < job->n_sources; i++)
 		if (source_is_cold(&job->sources[i]))
 			threads = THREADS_COLD;
-	return limit_threads(threads, job->blocks.n);
+	return blocks_threads(job->blocks.n, threads);
 }
 
 static int job_open(struct job *job, struct engine *e, struct load_files *files,

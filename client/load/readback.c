@@ -133,9 +133,9 @@ static int reader_run(struct crew *crew, unsigned thread, void *user)
 
 int readback_run(const struct readback *r, uint64_t *ret_elapsed_ns)
 {
-	const struct transport *t = r->transport;
+	struct transport *t = r->transport;
 	struct crew_work work = {
-		.threads = r->threads,
+		.threads = blocks_threads(r->blocks->n, r->threads),
 		.blocks = r->blocks->n,
 		.bytes = r->blocks->plan->bytes,
 		.run = reader_run,
@@ -144,8 +144,10 @@ int readback_run(const struct readback *r, uint64_t *ret_elapsed_ns)
 		.progress = r->progress,
 		.progress_user = r->progress_user,
 	};
+	int result = t ? transport_lanes(t, work.threads) : 0;
 
-	return crew_run(&work, ret_elapsed_ns);
+	*ret_elapsed_ns = 0;
+	return result < 0 ? result : crew_run(&work, ret_elapsed_ns);
 }
 
 /* ---- a digest ---- */

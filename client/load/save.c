@@ -261,13 +261,6 @@ static void close_files(struct save *s)
 	free(s->files);
 }
 
-static int open_transport(struct save *s)
-{
-	int r = transport_open(&s->transport, NULL, s->device);
-
-	return r < 0 ? r : transport_lanes(&s->transport, s->threads);
-}
-
 static int save_all(struct save *s)
 {
 	unsigned wanted =
@@ -277,7 +270,7 @@ static int save_all(struct save *s)
 	if (r == 0) {
 		s->threads = s->files[0].stream ? 1 : wanted > 0 ? wanted : transport_threads();
 		if (s->device >= 0 && s->layout.bytes > 0)
-			r = open_transport(s);
+			r = transport_open(&s->transport, NULL, s->device);
 		s->start_ns = clock_monotonic_ns();
 	}
 	if (r == 0)

@@ -39,8 +39,6 @@ static int digest_arrays(struct readback back, const struct arrays *arrays,
 	if (r == 0 && device >= 0) {
 		back.transport = &transport;
 		r = transport_open(&transport, NULL, device);
-		if (r == 0)
-			r = transport_lanes(&transport, back.threads);
 	}
 	if (r == 0)
 		r = digest_plan(back, &plan, ret);
