@@ -335,6 +335,7 @@ def test_another_users_buffer_is_used(file: str, in_child: Callable[..., str], m
     os.chmod(folder, 0o755)
     code = f"""
 import gpushm.safetensors.numpy, numpy, os
+gpushm._core._load_key({file!r})  # opens libraries, which that user may not be allowed to
 os.setuid(65534)
 found = gpushm.safetensors.numpy.load_file({file!r})
 print(found["a"].sum(), sorted(b.name[:13] for b in gpushm.ls()))
