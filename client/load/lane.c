@@ -4,11 +4,11 @@
  */
 #include "client/load/lane.h"
 
-int lane_open(struct lane *l, struct gpu *gpu, char *memory)
+int lane_open(struct lane *l, struct gpu *gpu)
 {
 	int r;
 
-	*l = (struct lane){ .gpu = gpu, .memory = memory };
+	*l = (struct lane){ .gpu = gpu };
 	r = gpu_queue_new(LANE_SLOTS, &l->queue);
 	if (r < 0)
 		l->gpu = NULL;

@@ -17,12 +17,13 @@
 struct lane {
 	struct gpu *gpu;	 /* lent; NULL: it is not open */
 	struct gpu_queue *queue; /* owned */
-	char *memory;		 /* lent: LANE_BYTES, pinned */
+	char *memory;		 /* lent, by its user: LANE_BYTES, pinned */
 	unsigned at;		 /* the slot that is used now */
 };
 
-/* The thread has the GPU's context current. 0, or -ENOMEM, -EIO with gpushm_error() set. */
-int lane_open(struct lane *l, struct gpu *gpu, char *memory);
+/* Without memory. The thread has the GPU's context current. 0, or -ENOMEM, -EIO with gpushm_error()
+ * set. */
+int lane_open(struct lane *l, struct gpu *gpu);
 /* From any thread, after lane_drain(). A lane that is not open is allowed. */
 void lane_close(struct lane *l);
 

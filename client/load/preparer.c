@@ -39,38 +39,53 @@ void preparer_clear(struct preparer *p)
 	preparer_await(p);
 	transport_close(&p->transport);
 	sem_destroy(&p->tell);
+	free(p->pools);
 	free(p->pool);
 }
 
 /* ---- the thread ---- */
 
+/* Once: a request waits while another thread has the connection, say to create the buffer. */
+static void ask_pools(struct preparer *p)
+{
+	if (!p->pools && gpushm_pools(p->c, &p->pools, &p->n_pools) < 0)
+		p->pools = NULL;
+}
+
 /* The device that copies to the pool's buffers; NO_DEVICE for host memory, or if it is not known.
  */
 static int pool_device(const struct preparer *p)
 {
-	struct gpushm_pool *pools;
 	int device = NO_DEVICE;
-	size_t n;
 
-	if (gpushm_pools(p->c, &pools, &n) < 0)
-		return NO_DEVICE;
-	for (size_t i = 0; i < n; i++) {
-		bool is_it = p->pool ? strcmp(pools[i].name, p->pool) == 0 : pools[i].is_default;
+	for (size_t i = 0; p->pools && i < p->n_pools; i++) {
+		const struct gpushm_pool *pool = &p->pools[i];
+		bool is_it = p->pool ? strcmp(pool->name, p->pool) == 0 : pool->is_default;
 
-		if (is_it && (pools[i].kind == GPUSHM_VMM || pools[i].kind == GPUSHM_MEMPOOL))
-			device = p->device == ANY_DEVICE ? pools[i].device : p->device;
+		if (is_it && (pool->kind == GPUSHM_VMM || pool->kind == GPUSHM_MEMPOOL))
+			device = p->device == ANY_DEVICE ? pool->device : p->device;
 	}
-	free(pools);
 	return device;
+}
+
+static int open_transport(struct preparer *p, int device)
+{
+	int r = transport_open(&p->transport, device);
+
+	if (r == 0 && p->pools)
+		transport_set_pools(&p->transport, p->c, p->pools, p->n_pools);
+	return r;
 }
 
 /* What fails here fails again in preparer_transport(), which reports it. */
 static void *prepare(void *arg)
 {
 	struct preparer *p = arg;
-	int device = pool_device(p);
+	int device;
 
-	if (device < 0 || transport_open(&p->transport, p->c, device) < 0)
+	ask_pools(p);
+	device = pool_device(p);
+	if (device < 0 || open_transport(p, device) < 0)
 		return NULL;
 	while (sem_wait(&p->tell) < 0)
 		continue;
@@ -115,7 +130,8 @@ int preparer_transport(struct preparer *p, const struct gpushm_buffer *b, unsign
 
 	if (!p->transport.gpu || p->transport.device != device) {
 		transport_close(&p->transport);
-		r = transport_open(&p->transport, p->c, device);
+		ask_pools(p);
+		r = open_transport(p, device);
 	}
 	return r < 0 ? r : transport_lanes(&p->transport, lanes);
 }

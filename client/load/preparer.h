@@ -14,7 +14,9 @@
 
 struct preparer {
 	struct gpushm *c;
-	char *pool; /* owned; NULL: the default pool */
+	char *pool;		   /* owned; NULL: the default pool */
+	struct gpushm_pool *pools; /* owned: the daemon's; NULL: it was not asked, or did not say */
+	size_t n_pools;
 	int device; /* that the caller wants to map for, or any */
 	pthread_t thread;
 	bool running; /* the thread was started and not joined */

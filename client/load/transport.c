@@ -7,18 +7,26 @@
 
 #include "client/gpushm_private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* A pinned pool, on the GPU's own NUMA node if there is one. */
-static void choose_pool(struct transport *t)
+int transport_open(struct transport *t, int device)
+{
+	int r;
+
+	*t = (struct transport){ .device = device };
+	r = gpu_open(device, &t->gpu);
+	if (r == 0)
+		t->has_cpus = gpu_processors(t->gpu, &t->cpus);
+	return r;
+}
+
+/* On the GPU's own NUMA node if there is one. */
+void transport_set_pools(struct transport *t, struct gpushm *c, const struct gpushm_pool *pools,
+			 size_t n)
 {
 	int node = gpu_node(t->gpu);
-	struct gpushm_pool *pools;
-	size_t n;
 
-	if (!t->c || gpushm_pools(t->c, &pools, &n) < 0)
-		return;
+	t->c = c;
 	for (size_t i = 0; i < n; i++) {
 		bool usable =
 			pools[i].kind == GPUSHM_PINNED && pools[i].allowed && !pools[i].failed;
@@ -28,53 +36,41 @@ static void choose_pool(struct transport *t)
 		if (usable && pools[i].numa_node == node)
 			break;
 	}
-	free(pools);
 }
 _Static_assert(sizeof(((struct gpushm_pool *)0)->name) == sizeof(((struct transport *)0)->pool),
 	       "a pool's name");
-
-int transport_open(struct transport *t, struct gpushm *c, int device)
-{
-	int r;
-
-	*t = (struct transport){ .device = device, .c = c };
-	r = gpu_open(device, &t->gpu);
-	if (r < 0)
-		return r;
-	t->has_cpus = gpu_processors(t->gpu, &t->cpus);
-	choose_pool(t);
-	return 0;
-}
 
 void transport_close(struct transport *t)
 {
 	if (!t->gpu)
 		return;
-	for (; t->n_lanes > 0; t->n_lanes--)
-		lane_close(&t->lanes[t->n_lanes - 1]);
+	for (; t->n_queues > 0; t->n_queues--)
+		lane_close(&t->lanes[t->n_queues - 1]);
+	t->n_lanes = 0;
 	for (; t->n_pinned > 0; t->n_pinned--)
 		pinned_clear(&t->pinned[t->n_pinned - 1], t->gpu);
 	t->gpu = gpu_close(t->gpu);
 }
 
-/* In the GPU's context. */
+/* In the GPU's context. The daemon, which may be creating the load's own buffer, is asked last. */
 static int open_lanes(struct transport *t, unsigned n)
 {
+	struct pinned *p = &t->pinned[t->n_pinned];
 	char *memory;
-	int r;
+	int r = 0;
 
-	if (t->n_pinned == TRANSPORT_PINNED_MAX)
-		return gpushm_private_fail(ENOMEM, "out of slots for pinned memory");
-	r = pinned_take(&t->pinned[t->n_pinned], t->c, t->pool, t->gpu, t->device,
-			(n - t->n_lanes) * LANE_BYTES);
+	for (; r == 0 && t->n_queues < n; t->n_queues += r == 0)
+		r = lane_open(&t->lanes[t->n_queues], t->gpu);
+	if (r == 0 && t->n_pinned == TRANSPORT_PINNED_MAX)
+		r = gpushm_private_fail(ENOMEM, "out of slots for pinned memory");
+	if (r == 0)
+		r = pinned_take(p, t->c, t->pool, t->gpu, t->device, (n - t->n_lanes) * LANE_BYTES);
 	if (r < 0)
 		return r;
-	memory = t->pinned[t->n_pinned++].memory;
-	for (; r == 0 && t->n_lanes < n; memory += LANE_BYTES) {
-		r = lane_open(&t->lanes[t->n_lanes], t->gpu, memory);
-		t->n_lanes += r == 0;
-	}
-	return r;
+	t->n_pinned++;
+	for (memory = p->memory; t->n_lanes < n; memory += LANE_BYTES)
+		t->lanes[t->n_lanes++].memory = memory;
+	return 0;
 }
 
 int transport_lanes(struct transport *t, unsigned n)

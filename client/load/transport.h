@@ -16,20 +16,23 @@ struct transport {
 	int device;	 /* CUDA ordinal that copies to and from the buffer */
 	struct gpu *gpu; /* owned; NULL: it is not open */
 	struct gpushm *c;
-	char pool[64];	/* where lanes take their memory; "": the driver's */
+	char pool[64];	/* of c, where lanes take their memory; "": it is new memory */
 	cpu_set_t cpus; /* near to the GPU */
 	bool has_cpus;
 	struct pinned pinned[TRANSPORT_PINNED_MAX]; /* the lanes' memory */
 	unsigned n_pinned;
 	struct lane lanes[TRANSPORT_LANES_MAX];
-	unsigned n_lanes;
+	unsigned n_lanes, n_queues; /* lanes that are open, and those that have at least a queue */
 };
 
-/* Starts the driver. Lanes will take their memory from a pinned pool of the daemon, if there is one
- * that this user may create in. c: NULL is allowed. 0, or -ENODEV, -ENOMEM, -EIO with
- * gpushm_error() set. */
-int transport_open(struct transport *t, struct gpushm *c, int device);
+/* Starts the driver. 0, or -ENODEV, -ENOMEM, -EIO with gpushm_error() set. */
+int transport_open(struct transport *t, int device);
 void transport_close(struct transport *t);
+
+/* Lanes will take their memory from a pinned pool of the daemon, if there is one among these that
+ * the user may create in. */
+void transport_set_pools(struct transport *t, struct gpushm *c, const struct gpushm_pool *pools,
+			 size_t n);
 
 /* Opens lanes until there are so many, at most TRANSPORT_LANES_MAX: 4 ms for 12, or 20 ms where
  * their memory must be pinned first. 0, or -ENOMEM, -EIO with gpushm_error() set; those that were

@@ -38,7 +38,7 @@ static int digest_arrays(struct readback back, const struct arrays *arrays,
 	back.threads = transport_threads();
 	if (r == 0 && device >= 0) {
 		back.transport = &transport;
-		r = transport_open(&transport, NULL, device);
+		r = transport_open(&transport, device);
 	}
 	if (r == 0)
 		r = digest_plan(back, &plan, ret);

@@ -43,7 +43,7 @@ static int hash_plain(const struct mapping *m, struct digest *ret)
 		r = blocks_init(&blocks, &plan);
 	if (r == 0 && m->device >= 0) {
 		back.transport = &transport;
-		r = transport_open(&transport, NULL, m->device);
+		r = transport_open(&transport, m->device);
 	}
 	if (r == 0)
 		r = readback_digest(&back, ret, &elapsed);
