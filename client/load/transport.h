@@ -10,7 +10,7 @@
 
 #define TRANSPORT_THREADS 12u
 #define TRANSPORT_LANES_MAX 64u
-#define TRANSPORT_PINNED_MAX 4u
+#define TRANSPORT_PINNED_MAX TRANSPORT_LANES_MAX /* a save adds lanes for each larger part */
 
 struct transport {
 	int device;	 /* CUDA ordinal that copies to and from the buffer */

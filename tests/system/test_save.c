@@ -386,6 +386,40 @@ START_TEST(an_array_with_strides_is_saved_in_its_own_order)
 }
 END_TEST
 
+/* Each plain array has a block more than the one before it, and an array with strides after it. */
+static void save_growing(const char *pool)
+{
+	static const int64_t sizes[] = { 4 * MIB, 8 * MIB, 12 * MIB, 16 * MIB, 20 * MIB };
+	static const int64_t square[] = { 2, 2 }, fortran[] = { 1, 2 };
+	static const char *const names[] = { "a0", "a1", "b0", "b1", "c0",
+					     "c1", "d0", "d1", "e0", "e1" };
+	struct gpushm_save_options o = { .struct_size = sizeof(o), .threads = 8 };
+	struct gpushm_array_spec *s;
+	struct gpushm_buffer *b;
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < array_size(sizes); i++) {
+		add(names[2 * i], "uint8", 1, &sizes[i])->offset = end;
+		end += (uint64_t)sizes[i];
+		s = add(names[2 * i + 1], "uint8", 2, square);
+		s->strides = fortran;
+		s->offset = end;
+		end += 256;
+	}
+	b = make(pool, end, NULL);
+	ck_assert_msg(gpushm_save(b, path, &o) == 0, "%s: %s", pool, gpushm_error());
+	read_file(path);
+	for (size_t i = 0; i < n_specs; i++)
+		expect_tensor(specs[i].name);
+	drop(b);
+}
+
+START_TEST(many_parts_of_a_file_need_more_slots_than_there_are)
+{
+	on_every_pool(save_growing);
+}
+END_TEST
+
 START_TEST(metadata_are_lost)
 {
 	static const char large[] = "{\"k\":\"in an array\"}";
@@ -747,6 +781,7 @@ int main(void)
 	tcase_add_test(t, tied_arrays_are_written_twice);
 	tcase_add_test(t, a_transposed_array_is_taken_for_the_same_tensor);
 	tcase_add_test(t, an_array_with_strides_is_saved_in_its_own_order);
+	tcase_add_test(t, many_parts_of_a_file_need_more_slots_than_there_are);
 	tcase_add_test(t, metadata_are_lost);
 	tcase_add_test(t, a_name_breaks_the_header);
 	tcase_add_test(t, a_type_that_the_format_lacks_is_saved);
