@@ -177,6 +177,16 @@ static int describe(struct loading *l, bool *ret_again)
 	return r;
 }
 
+/* The load's own slots are a buffer of a pinned pool, which counts for the user, too: they may have
+ * what is left to the user. The engine is made again later. False: there was none. */
+static bool give_slots_back(struct loading *l)
+{
+	bool had = l->engine;
+
+	l->engine = engine_free(l->engine);
+	return had;
+}
+
 static int create_as(struct loading *l, const char *name)
 {
 	struct turn t;
@@ -188,7 +198,8 @@ static int create_as(struct loading *l, const char *name)
 		first_turn(l, &t);
 		do
 			r = gpushm_create(l->c, name, l->m.bytes, t.use, &l->b);
-		while (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0);
+		while ((r == -EDQUOT && give_slots_back(l)) ||
+		       (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0));
 		if (r == 0)
 			r = describe(l, &again);
 	} while (again);

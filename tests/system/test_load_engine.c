@@ -516,6 +516,22 @@ START_TEST(without_a_pinned_pool_nothing_is_loaded)
 }
 END_TEST
 
+/* The slots are taken while the buffer is created: either may be the first. */
+START_TEST(slots_take_what_a_user_has_left_for_the_model)
+{
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	use_other("[pool gpu]\nkind=vmm\n[pool pinned]\nkind=pinned\nsize=64M\n"
+		  "[limits]\nmax-buffers=1\n");
+	for (unsigned i = 0; i < 200; i++) {
+		drop(load("gpu", 0, 2));
+		client_await(client_used_bytes() == 0);
+	}
+	end_other();
+}
+END_TEST
+
 START_TEST(the_context_of_the_caller_changes)
 {
 	int (*get)(void **) = driver_symbol("cuCtxGetCurrent");
@@ -551,6 +567,7 @@ int main(void)
 	tcase_add_test(t, slots_are_pinned_though_a_pool_has_them);
 	tcase_add_test(t, a_small_model_opens_lanes_for_all_threads);
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
+	tcase_add_test(t, slots_take_what_a_user_has_left_for_the_model);
 	tcase_add_test(t, the_context_of_the_caller_changes);
 	return suite_run("load_engine", t, NULL);
 }
