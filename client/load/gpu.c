@@ -53,8 +53,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct gpu {
 	CUdevice device;
-	CUcontext context;
-	unsigned retains; /* to be released, one by one; under lock */
+	CUcontext _Atomic context; /* another one after a reset; written under lock */
+	unsigned retains;	   /* to be released, one by one; under lock */
 };
 
 struct gpu_queue {
@@ -99,11 +99,15 @@ static int start(void)
 
 static int retain(struct gpu *g)
 {
+	CUcontext context = NULL;
 	CUresult result;
 
 	pthread_mutex_lock(&lock);
-	result = cuda.primary_ctx_retain(&g->context, g->device);
-	g->retains += result == CUDA_SUCCESS;
+	result = cuda.primary_ctx_retain(&context, g->device);
+	if (result == CUDA_SUCCESS) {
+		g->context = context;
+		g->retains++;
+	}
 	pthread_mutex_unlock(&lock);
 	return check("cuDevicePrimaryCtxRetain", result);
 }
