@@ -701,7 +701,7 @@ TSAN_ENV  = TSAN_OPTIONS=halt_on_error=1 $(SHORT_ENV) $(if $(FAKECUDA),LD_LIBRAR
 ASAN_UNIT_PART = asan-unit $(ASAN_ENV) $(call asan,$(call longest_first,$(UNIT_TESTS)))
 ASAN_FAKE_PART = asan-fake $(ASAN_ENV) FAKECUDA_STRICT=1 $(call asan,$(STORMS) $(QUICK_TESTS) $(GPU_FAKE))
 # Client and workers: what has threads; and a daemon that serves while they open its pools.
-THREAD_TESTS = $(call pick,worker pool deferred_free pool_request map connection buffer defer stream_words,$(UNIT_TESTS)) \
+THREAD_TESTS = $(call pick,hashtable worker pool deferred_free pool_request map connection buffer defer stream_words,$(UNIT_TESTS)) \
 	$(call pick,threads buffer_state watch restart reset streams stream_waits verify,$(SYSTEM_TESTS))
 TSAN_PART    = tsan $(TSAN_ENV) $(call tsan,$(THREAD_TESTS))
 

@@ -7,6 +7,7 @@
 #include "proto/base/hashtable.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -113,13 +114,17 @@ struct hashtable_link *hashtable_next(const struct hashtable_link *link)
 	return with_hash(link->next, link->hash);
 }
 
+/* The same for all threads of a process, also for those that ask for it first at once. */
 static uint64_t seed(void)
 {
-	static uint64_t value;
+	static _Atomic uint64_t value;
+	uint64_t fresh, there = value;
 
-	if (!value && getrandom(&value, sizeof(value), GRND_NONBLOCK) != sizeof(value))
-		value = 0x9e3779b97f4a7c15u;
-	return value;
+	if (there)
+		return there;
+	if (getrandom(&fresh, sizeof(fresh), GRND_NONBLOCK) != sizeof(fresh) || !fresh)
+		fresh = 0x9e3779b97f4a7c15u;
+	return atomic_compare_exchange_strong(&value, &there, fresh) ? fresh : there;
 }
 
 /* The finaliser of MurmurHash3 (Appleby): every input bit reaches every output bit. */

@@ -3,9 +3,12 @@
  * The hash table: growing and shrinking lose no link, and an empty table takes little memory.
  */
 #include "proto/base/hashtable.h"
+#include "proto/base/own.h"
+#include "tests/lib/forked.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <stdbool.h>
 
 #define N 10000
@@ -113,13 +116,57 @@ START_TEST(links_of_one_hash_lose_their_order)
 }
 END_TEST
 
+struct first_hash {
+	pthread_barrier_t *begin;
+	uint64_t hash;
+};
+
+static void *hash_first(void *arg)
+{
+	struct first_hash *f = arg;
+
+	pthread_barrier_wait(f->begin);
+	f->hash = hashtable_hash_u64(1);
+	return NULL;
+}
+
+/* In a process that has not hashed yet: how many threads got another hash than the next caller. */
+static int hash_at_once(void *arg)
+{
+	struct first_hash of[4];
+	pthread_t threads[array_size(of)];
+	pthread_barrier_t begin;
+	int wrong = 0;
+
+	pthread_barrier_init(&begin, NULL, array_size(of));
+	for (size_t i = 0; i < array_size(of); i++) {
+		of[i].begin = &begin;
+		pthread_create(&threads[i], NULL, hash_first, &of[i]);
+	}
+	for (size_t i = 0; i < array_size(of); i++)
+		pthread_join(threads[i], NULL);
+	for (size_t i = 0; i < array_size(of); i++)
+		wrong += of[i].hash != hashtable_hash_u64(1);
+	pthread_barrier_destroy(&begin);
+	return wrong;
+}
+
+START_TEST(the_first_hashes_of_threads_differ)
+{
+	for (unsigned i = 0; i < 100; i++)
+		ck_assert_int_eq(forked(hash_at_once, NULL), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("hashtable");
 
+	tcase_set_timeout(t, 60); /* forks take their time under a sanitizer */
 	tcase_add_test(t, a_table_that_grows_or_shrinks_loses_a_link);
 	tcase_add_test(t, an_empty_table_keeps_the_buckets_of_a_full_one);
 	tcase_add_test(t, a_table_resizes_again_and_again_around_one_size);
 	tcase_add_test(t, links_of_one_hash_lose_their_order);
+	tcase_add_test(t, the_first_hashes_of_threads_differ);
 	return suite_run("hashtable", t, NULL);
 }
