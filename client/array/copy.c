@@ -326,8 +326,10 @@ static int settle(uint64_t devices, void *stream, int r)
 int gpushm_copy_many(const struct gpushm_copy *copies, size_t n, uint32_t flags, void *stream)
 {
 	struct queued q = { 0 };
-	int r = 0;
+	int r = n > 0 ? error_null(copies, "list of copies") : 0;
 
+	if (r < 0)
+		return r;
 	if (flags & ~GPUSHM_COPY_ASYNC)
 		return error_set(EINVAL, "this libgpushm does not know the flags 0x%x of copies",
 				 flags & ~GPUSHM_COPY_ASYNC);

@@ -158,10 +158,12 @@ static int place(struct gpushm_array_spec *spec, uint64_t end, uint64_t *ret_off
 int gpushm_layout(struct gpushm_array_spec *specs, size_t n, uint64_t *ret_bytes)
 {
 	uint64_t end = 0, offset = 0;
+	int r = n > 0 ? error_null(specs, "list of arrays") : 0;
 
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < n; i++) {
-		int r = place(&specs[i], end, &offset, &end);
-
+		r = place(&specs[i], end, &offset, &end);
 		if (r < 0)
 			return r;
 		specs[i].offset = offset;

@@ -320,6 +320,8 @@ int gpushm_describe(struct gpushm_buffer *b, const struct gpushm_array_spec *spe
 {
 	int r = buffer_check(b);
 
+	if (r == 0 && n > 0)
+		r = error_null(specs, "list of arrays");
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&b->lock);

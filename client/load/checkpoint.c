@@ -358,8 +358,8 @@ int checkpoint_open(const char *const *sources, size_t n, const char *sha256,
 {
 	_cleanup_(close_indexes) struct indexes indexes = { 0 };
 	struct checkpoint cp = { .files = { .stop = stop, .options = remote } };
-	int r = n == 0 ? load_fail(EINVAL, "there is no source to load")
-		       : open_all(&cp, &indexes, sources, n, sha256);
+	int r = n == 0 || !sources ? load_fail(EINVAL, "there is no source to load")
+				   : open_all(&cp, &indexes, sources, n, sha256);
 
 	if (r < 0)
 		checkpoint_close(&cp);

@@ -75,6 +75,9 @@ int load_read_options(const struct gpushm_load_options *from, struct gpushm_load
 				 "not both");
 	if (o.n_only > 0 && !o.only)
 		return load_fail(EINVAL, "load options: %zu patterns and no array", o.n_only);
+	for (size_t i = 0; i < o.n_only; i++)
+		if (!o.only[i])
+			return load_fail(EINVAL, "load options: pattern %zu is NULL", i);
 	/* The checksums read the same pages. */
 	if (o.sha256 && !(o.flags & GPUSHM_LOAD_DIRECT))
 		o.flags |= GPUSHM_LOAD_CACHED;

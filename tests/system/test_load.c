@@ -377,12 +377,19 @@ START_TEST(a_wrong_argument_is_not_noticed)
 	struct gpushm_load_options load = { .struct_size = sizeof(load),
 					    .flags = GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT };
 	struct gpushm_options o = { .struct_size = sizeof(o), .pool = "none" };
+	const char *nothing = NULL;
+	char key[65];
 
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
 	load.flags = 1u << 20;
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
 	load = (struct gpushm_load_options){ .struct_size = sizeof(load), .n_only = 1 };
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
+	load.only = &nothing;
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
+	ck_assert_int_eq(gpushm_load_key(&source, 1, &load, key), -EINVAL);
+	ck_assert_int_eq(gpushm_load_key(NULL, 1, NULL, key), -EINVAL);
+	ck_assert_int_eq(gpushm_load(c, NULL, 1, "m", NULL, NULL, NULL), -EINVAL);
 	load = (struct gpushm_load_options){ .struct_size = 0 };
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, NULL), -EINVAL);
 	ck_assert_int_eq(gpushm_load(NULL, &source, 1, "m", NULL, NULL, NULL), -EINVAL);

@@ -45,6 +45,7 @@ START_TEST(a_sealed_buffer_can_be_written_by_its_creator)
 	reply_published(digest_of_x());
 	canned_done(server);
 	created_and_described();
+	ck_assert_int_eq(gpushm_describe(b, NULL, 1), -EINVAL);
 	ck_assert_int_eq(forked(write_there, gpushm_buffer_host_ptr(b)), 1);
 	ck_assert_msg(gpushm_publish(b, GPUSHM_SEALED) == 0, "%s", gpushm_error());
 	ck_assert_int_eq(gpushm_buffer_state(b), GPUSHM_SEALED);

@@ -45,6 +45,7 @@ static void *tensor;
 static size_t n;
 static uint64_t offset;
 static uint32_t notice;
+static uint64_t size;
 
 #define CALL(f, wanted, ...)                     \
 	static intptr_t run_##f(void)            \
@@ -55,6 +56,8 @@ static uint32_t notice;
 	INT(gpushm_fd, NULL)                                                                      \
 	INT(gpushm_create, NULL, "x", 1, NULL, &buffer)                                           \
 	INT(gpushm_create_arrays, NULL, "x", (struct gpushm_array_spec *)&spec, 0, NULL, &buffer) \
+	INT(gpushm_layout, NULL, 1, &size)                                                        \
+	INT(gpushm_copy_many, NULL, 1, 0, NULL)                                                   \
 	INT(gpushm_describe, NULL, &spec, 1)                                                      \
 	INT(gpushm_publish, NULL, GPUSHM_SEALED)                                                  \
 	INT(gpushm_publish_as, NULL, GPUSHM_SEALED, "x", 0)                                       \
