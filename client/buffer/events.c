@@ -148,18 +148,34 @@ static int call(struct gpushm *c, Gpushm__Proto__Events *m, struct batch **ret)
 	return request_read(c, request_with(EVENTS, events, m), read_events, ret);
 }
 
+/* The struct may grow at its end; struct_size says what the caller has of it. */
+static int read_options(const struct gpushm_events_options *from, struct gpushm_events_options *ret)
+{
+	const char *bytes = (const char *)from;
+
+	*ret = (struct gpushm_events_options){ 0 };
+	if (!from)
+		return 0;
+	if (from->struct_size < sizeof(*ret))
+		return error_set(EINVAL, "options: struct_size is not set");
+	for (size_t i = sizeof(*ret); i < from->struct_size; i++)
+		if (bytes[i])
+			return error_set(EINVAL, "options: made for a newer libgpushm than %s",
+					 gpushm_version());
+	*ret = *from;
+	return 0;
+}
+
 int gpushm_events(struct gpushm *c, const struct gpushm_events_options *options,
 		  struct gpushm_events **ret)
 {
 	Gpushm__Proto__Events m = GPUSHM__PROTO__EVENTS__INIT;
-	struct gpushm_events_options o = { 0 };
+	struct gpushm_events_options o;
 	struct batch *b = NULL;
-	int r = 0;
+	int r = read_options(options, &o);
 
-	if (options && options->struct_size < sizeof(o))
-		return error_set(EINVAL, "options: struct_size is not set");
-	if (options)
-		o = *options;
+	if (r < 0)
+		return r;
 	r = parse_types(o.types, &m.types);
 	m.has_types = m.types != 0;
 	m.has_after = true;

@@ -326,7 +326,17 @@ END_TEST
 
 START_TEST(bad_options_are_taken)
 {
+	struct {
+		struct gpushm_events_options known;
+		uint64_t later;
+	} newer = { .known.struct_size = sizeof(newer), .later = 1 };
 	struct gpushm_events_options o = { .struct_size = 1 };
+
+	ck_assert_int_eq(gpushm_events(c, &newer.known, &got), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(gpushm_error(), "newer libgpushm"));
+	newer.later = 0;
+	ck_assert_int_eq(gpushm_events(c, &newer.known, &got), 0);
+	drop();
 
 	ck_assert_int_eq(gpushm_events(c, &o, &got), -EINVAL);
 	o.struct_size = sizeof(o);
