@@ -272,10 +272,14 @@ int gpu_pin(struct gpu *g, size_t bytes, void **ret)
 
 void gpu_unpin(struct gpu *g, void *memory, size_t bytes)
 {
+	CUresult result;
+
 	/* What can't be unpinned stays: the driver may use it. */
 	if (!memory || gpu_enter(g) < 0)
 		return;
-	if (cuda.mem_host_unregister(memory) == CUDA_SUCCESS)
+	result = cuda.mem_host_unregister(memory);
+	/* A reset of the device has unpinned it. */
+	if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
 		munmap(memory, page_align(bytes));
 	gpu_leave();
 }

@@ -516,6 +516,45 @@ START_TEST(without_a_pinned_pool_nothing_is_loaded)
 }
 END_TEST
 
+/* Mappings that a child of fork() would not have, as the slots are. */
+static unsigned count_slots(void)
+{
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	char line[512];
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(smaps);
+	while (fgets(line, sizeof(line), smaps))
+		n += strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " dc") &&
+		     !strstr(line, " sh");
+	fclose(smaps);
+	return n;
+}
+
+/* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, at the first unpinning: before the first driver call. */
+static void setup_reset(void)
+{
+	setenv("FAKECUDA_FAIL", "1:cuMemHostUnregister", 1);
+	setenv("FAKECUDA_FAIL_WITH", "713", 1);
+	setup();
+}
+
+START_TEST(slots_that_a_reset_has_unpinned_stay_mapped)
+{
+	fakecuda_calls_fn *calls = driver_symbol("fakecuda_calls");
+	unsigned before = count_slots();
+
+	if (!has_fake())
+		return;
+	safetensors_write(path, two, 2, NULL);
+	use_other("[pool gpu]\nkind=vmm\n");
+	drop(load("gpu", 0, 2));
+	ck_assert_uint_eq(calls("cuMemHostUnregister"), 1);
+	ck_assert_uint_eq(count_slots(), before);
+	end_other();
+}
+END_TEST
+
 /* The slots are taken while the buffer is created: either may be the first. */
 START_TEST(slots_take_what_a_user_has_left_for_the_model)
 {
@@ -550,7 +589,7 @@ END_TEST
 
 int main(void)
 {
-	TCase *t = tcase_create("load_engine");
+	TCase *t = tcase_create("load_engine"), *reset = tcase_create("reset");
 
 	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -569,5 +608,8 @@ int main(void)
 	tcase_add_test(t, without_a_pinned_pool_nothing_is_loaded);
 	tcase_add_test(t, slots_take_what_a_user_has_left_for_the_model);
 	tcase_add_test(t, the_context_of_the_caller_changes);
-	return suite_run("load_engine", t, NULL);
+	tcase_set_timeout(reset, 120);
+	tcase_add_checked_fixture(reset, setup_reset, teardown);
+	tcase_add_test(reset, slots_that_a_reset_has_unpinned_stay_mapped);
+	return suite_run("load_engine", t, reset, NULL);
 }
