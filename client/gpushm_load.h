@@ -115,9 +115,9 @@ struct gpushm_load_options {
  * buffer's.
  *
  * The buffer gets attributes: "gpushm.source", the headers and sizes of the files as a hash;
- * "gpushm.files", the same with their inodes and times of change; "gpushm.content", a digest of the
- * arrays' bytes (gpushm_verify()); "gpushm.types", the types of the tensors, how many there are of
- * each, and their bytes; and "gpushm.metadata", the file's __metadata__ as JSON. Metadata
+ * "gpushm.files", the same with their inodes and times of modification; "gpushm.content", a digest
+ * of the arrays' bytes (gpushm_verify()); "gpushm.types", the types of the tensors, how many there
+ * are of each, and their bytes; and "gpushm.metadata", the file's __metadata__ as JSON. Metadata
  * too large for an attribute is an array of bytes named "__metadata__".
  *
  * With GPUSHM_LOAD_IF_MISSING the name may exist, or be loaded by another process, which is waited

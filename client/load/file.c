@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Opens, reads and checks source files. A regular file is compared with itself: size, inode and
- * time of change are the same after reading as before, and its path still leads to it. What is
- * between two reads of one file, or between the files of one model, can't be seen in any other way.
+ * time of modification are the same after reading as before, and its path still leads to it. What
+ * is between two reads of one file, or between the files of one model, can't be seen in any other
+ * way.
  */
 #include "client/load/file.h"
 
