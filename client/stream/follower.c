@@ -56,7 +56,7 @@ static int take(struct gpushm_stream *s, struct reader_frame *ret)
 	if (r == 0 && s->spin_ns > WAIT_SPIN_NS)
 		pace_note(&me->pace, ret->seq, ret->time_ns, s->spin_ns);
 	if (r == 0)
-		me->spin_begun = s->outage = 0;
+		me->spin_begun = s->outage = s->idle_since = 0;
 	if (r != -EOWNERDEAD)
 		return r;
 	if (me->told_orphaned == producers)
@@ -87,7 +87,8 @@ static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_
 	if (now >= deadline)
 		return -ETIMEDOUT;
 	left = deadline - now;
-	if (wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS) && left > CHECK_NS)
+	if (wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS) &&
+	    stream_is_idle(s, now, CHECK_NS))
 		r = wait_check_daemon(s->buffer, &s->outage);
 	return r < 0 && r != -EAGAIN ? r : -EAGAIN;
 }
@@ -184,11 +185,12 @@ static int await_ready(struct gpushm_stream *s, const struct reader_frame *f, ui
 	while (r == 0 && !reader_is_ready(&s->follower.reader, f)) {
 		struct timespec t = { 0 };
 
-		if (clock_monotonic_ns() >= deadline)
+		now = clock_monotonic_ns();
+		if (now >= deadline)
 			return -EAGAIN;
 		t.tv_nsec = (long)wait_next_step(&step);
 		nanosleep(&t, NULL);
-		if (t.tv_nsec >= (long)WAIT_LOOK_NS)
+		if (stream_is_idle(s, now, WAIT_LOOK_NS))
 			r = wait_check_daemon(s->buffer, &s->outage);
 	}
 	return r;

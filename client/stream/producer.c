@@ -356,7 +356,7 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 	if (now >= w->deadline)
 		return -ETIMEDOUT;
 	ns = nap(s, w, now);
-	if (wait_words(words, n, ns) && ns >= WAIT_LOOK_NS)
+	if (wait_words(words, n, ns) && stream_is_idle(s, now, WAIT_LOOK_NS))
 		r = wait_check_daemon(s->buffer, &s->outage);
 	return r < 0 ? r : -EAGAIN;
 }
@@ -412,7 +412,7 @@ static int take_patiently(struct gpushm_stream *s, struct patience *w)
 		stream_add(&h->stalled_ns, clock_monotonic_ns() - begun);
 	}
 	if (r == 0)
-		p->stalled_since = s->outage = 0;
+		p->stalled_since = s->outage = s->idle_since = 0;
 	return r;
 }
 

@@ -7,6 +7,7 @@
 #include "client/base/error.h"
 #include "client/stream/pages.h"
 #include "client/stream/wait.h"
+#include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/stream_atomic.h"
 
@@ -42,6 +43,16 @@ uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t
 
 	end = end > least ? end : least;
 	return end < deadline ? end : deadline;
+}
+
+bool stream_is_idle(struct gpushm_stream *s, uint64_t begun, uint64_t ns)
+{
+	if (s->idle_since == 0)
+		s->idle_since = begun;
+	if (clock_monotonic_ns() - s->idle_since < ns)
+		return false;
+	s->idle_since = 0;
+	return true;
 }
 
 /* ---- arrays ---- */

@@ -76,6 +76,7 @@ struct gpushm_stream {
 	uint32_t slots, readers; /* these and the next two: as checked once */
 	uint64_t slot_bytes, limit_ms;
 	uint64_t outage;	      /* since nothing has come: see wait_check_daemon() */
+	uint64_t idle_since;	      /* see stream_is_idle(); 0: not idle */
 	uint64_t spin_ns;	      /* a wait looks all the time for so long, and then sleeps */
 	struct gpushm_array **arrays; /* owned; sorted by name; with the slots as first dimension */
 	size_t n_arrays;
@@ -121,6 +122,11 @@ void stream_set_spin(struct gpushm_stream *s, uint64_t spin_us);
  * on is over, and not after the deadline. */
 uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t now,
 			 uint64_t deadline);
+
+/* After a nap in which nothing has come: whether the naps since the last true, or since something
+ * came, have taken so long in all. A wait may be made of many short calls. begun: CLOCK_MONOTONIC
+ * in ns, of this nap. */
+bool stream_is_idle(struct gpushm_stream *s, uint64_t begun, uint64_t ns);
 
 /* The steps of making one. 0 or -errno with gpushm_error() set. */
 int stream_check_pool(const struct gpushm_buffer *b);

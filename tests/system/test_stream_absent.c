@@ -193,7 +193,7 @@ START_TEST(short_calls_never_learn_that_the_daemon_has_gone)
 END_TEST
 
 /* The same of waits that do not need the daemon, but for what it would wake them. */
-static void learns(bool producer)
+static void learns(bool producer, uint64_t timeout_ms)
 {
 	uint64_t end = clock_monotonic_ms() + 10000;
 	struct gpushm_frame *f = NULL;
@@ -202,8 +202,8 @@ static void learns(bool producer)
 	go_away();
 	setenv("GPUSHM_RECONNECT_MS", "1500", 1);
 	do
-		error = producer ? gpushm_frame_begin(p, NULL, 100, &f)
-				 : gpushm_frame_next(r, NULL, 100, &f);
+		error = producer ? gpushm_frame_begin(p, NULL, timeout_ms, &f)
+				 : gpushm_frame_next(r, NULL, timeout_ms, &f);
 	while (error == -ETIMEDOUT && clock_monotonic_ms() < end);
 	ck_assert_int_eq(error, -ECONNRESET);
 	says("no daemon has answered within 1500 ms");
@@ -215,8 +215,28 @@ START_TEST(short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	expect_next(r, produce());
-	learns(false);
+	learns(false, 100);
 	expect_next(r, produce());
+}
+END_TEST
+
+START_TEST(very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	expect_next(r, produce());
+	learns(false, 10);
+	expect_next(r, produce());
+}
+END_TEST
+
+START_TEST(very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
+	produce();
+	produce();
+	learns(true, 1);
+	expect_next(r, 1);
+	begins(10000);
 }
 END_TEST
 
@@ -225,7 +245,7 @@ START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
 	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
 	produce();
 	produce();
-	learns(true);
+	learns(true, 100);
 	expect_next(r, 1);
 	begins(10000);
 }
@@ -467,6 +487,8 @@ int main(void)
 	tcase_add_test(t, a_reader_that_can_not_be_dropped_stops_the_producer);
 	tcase_add_test(t, short_calls_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, each_close_waits_for_the_daemon);
