@@ -16,7 +16,6 @@
 #include <inttypes.h>
 
 #define SPIN_READY_NS 20000ull
-#define CHECK_NS 50000000ull /* a nap that is not between two frames, most often */
 
 static int refused(const struct gpushm_stream *s, int r)
 {
@@ -88,7 +87,7 @@ static int sleep_once(struct gpushm_stream *s, struct reader_frame *ret, uint64_
 		return -ETIMEDOUT;
 	left = deadline - now;
 	if (wait_words(&word, 1, left < WAIT_NAP_NS ? left : WAIT_NAP_NS) &&
-	    stream_is_idle(s, now, CHECK_NS))
+	    stream_is_idle(s, now, WAIT_IDLE_NS))
 		r = wait_check_daemon(s->buffer, &s->outage);
 	return r < 0 && r != -EAGAIN ? r : -EAGAIN;
 }
@@ -150,12 +149,16 @@ static int take_patiently(struct gpushm_stream *s, struct reader_frame *ret, uin
 /* -EAGAIN and -ETIMEDOUT without a text. */
 static int take_or_clear(struct gpushm_stream *s, struct reader_frame *ret, uint64_t timeout_ms)
 {
-	int r = take_patiently(s, ret, timeout_ms), last;
+	int r = take_patiently(s, ret, timeout_ms), last = -EAGAIN;
 
-	if ((r != -EAGAIN && r != -ETIMEDOUT) || !s->notify)
+	if (r != -EAGAIN && r != -ETIMEDOUT)
 		return r;
-	notify_clear(s, 0);
-	last = take(s, ret);
+	if (s->notify) {
+		notify_clear(s, 0);
+		last = take(s, ret);
+	}
+	if (last == -EAGAIN && timeout_ms == 0)
+		last = stream_check_daemon(s);
 	return last == -EAGAIN ? r : last;
 }
 

@@ -61,16 +61,18 @@ static void *run(void *arg)
 	struct notify *n = arg;
 	size_t count[2];
 	int now = 0;
+	bool over;
 
 	count[now] = collect(n, words[now]);
 	eventfd_write(n->fd, 1);
 	while (!stream_load(&n->stops)) {
 		uint64_t poll_ns = stream_load(&n->poll_ns);
 
-		wait_words(words[now], count[now], poll_ns ? poll_ns : WAIT_NAP_NS);
+		over = wait_words(words[now], count[now], poll_ns ? poll_ns : WAIT_NAP_NS);
 		now = !now;
 		count[now] = collect(n, words[now]);
-		if (poll_ns || has_changed(words[!now], count[!now], words[now], count[now]))
+		if (poll_ns || has_changed(words[!now], count[!now], words[now], count[now]) ||
+		    (over && wait_misses_daemon(n->stream->buffer)))
 			eventfd_write(n->fd, 1);
 	}
 	return NULL;

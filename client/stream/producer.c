@@ -353,8 +353,10 @@ static int wait_once(struct gpushm_stream *s, struct patience *w)
 	note_blocker(s, &w->blocker, now);
 	if (is_over_limit(s, now) && drop_blocker(s, w, now))
 		return -EAGAIN;
-	if (now >= w->deadline)
-		return -ETIMEDOUT;
+	if (now >= w->deadline) {
+		r = w->timeout_ms == 0 ? stream_check_daemon(s) : -EAGAIN;
+		return r == -EAGAIN ? -ETIMEDOUT : r;
+	}
 	ns = nap(s, w, now);
 	if (wait_words(words, n, ns) && stream_is_idle(s, now, WAIT_LOOK_NS))
 		r = wait_check_daemon(s->buffer, &s->outage);

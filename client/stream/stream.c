@@ -55,6 +55,15 @@ bool stream_is_idle(struct gpushm_stream *s, uint64_t begun, uint64_t ns)
 	return true;
 }
 
+int stream_check_daemon(struct gpushm_stream *s)
+{
+	int r = 0;
+
+	if (stream_is_idle(s, clock_monotonic_ns(), WAIT_IDLE_NS))
+		r = wait_check_daemon(s->buffer, &s->outage);
+	return r < 0 ? r : -EAGAIN;
+}
+
 /* ---- arrays ---- */
 
 static int by_name(const void *a, const void *b)

@@ -127,6 +127,9 @@ uint64_t stream_spin_end(const struct gpushm_stream *s, uint64_t begun, uint64_t
  * came, have taken so long in all. A wait may be made of many short calls. begun: CLOCK_MONOTONIC
  * in ns, of this nap. */
 bool stream_is_idle(struct gpushm_stream *s, uint64_t begun, uint64_t ns);
+/* The same for a call that does not wait and finds nothing, as those of an event loop: looks for
+ * the daemon from time to time. -EAGAIN; -ECONNRESET and others with gpushm_error() set. */
+int stream_check_daemon(struct gpushm_stream *s);
 
 /* The steps of making one. 0 or -errno with gpushm_error() set. */
 int stream_check_pool(const struct gpushm_buffer *b);

@@ -177,6 +177,18 @@ int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 	return r == -EAGAIN ? 0 : r;
 }
 
+bool wait_misses_daemon(struct gpushm_buffer *b)
+{
+	struct gpushm *c = b->connection;
+	bool gone;
+
+	if (pthread_mutex_trylock(&c->lock) != 0)
+		return false;
+	gone = c->broken || has_hung_up(c);
+	pthread_mutex_unlock(&c->lock);
+	return gone;
+}
+
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;

@@ -50,5 +50,8 @@ int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage);
  * *outage: as above, over several calls. -ECONNRESET and others with gpushm_error() set: it does
  * not come back. */
 int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool *ret_busy);
+/* Whether the daemon has gone. For any thread: it does not wait. */
+bool wait_misses_daemon(struct gpushm_buffer *b);
 #define WAIT_LOOK_NS 2000000ull
+#define WAIT_IDLE_NS 50000000ull /* a nap that is not between two frames, most often */
 #define WAIT_NAP_NS 1000000000ull

@@ -240,6 +240,46 @@ START_TEST(very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
 }
 END_TEST
 
+/* The same of an event loop, whose calls do not wait at all. */
+static void learns_by_fd(bool producer)
+{
+	int error = -EAGAIN, fd = gpushm_stream_fd(producer ? p : r);
+	struct gpushm_frame *f = NULL;
+
+	ck_assert_int_ge(fd, 0);
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "1000", 1);
+	while (error == -EAGAIN) {
+		ck_assert(is_readable(fd, 20000));
+		error = producer ? gpushm_frame_begin(p, NULL, 0, &f)
+				 : gpushm_frame_next(r, NULL, 0, &f);
+	}
+	ck_assert_int_eq(error, -ECONNRESET);
+	says("no daemon has answered within 1000 ms");
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+}
+
+START_TEST(an_event_loop_that_reads_never_learns_that_the_daemon_has_gone)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	expect_next(r, produce());
+	learns_by_fd(false);
+	expect_next(r, produce());
+}
+END_TEST
+
+START_TEST(an_event_loop_that_produces_never_learns_that_the_daemon_has_gone)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
+	produce();
+	produce();
+	learns_by_fd(true);
+	expect_next(r, 1);
+	begins(10000);
+}
+END_TEST
+
 START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
@@ -489,6 +529,8 @@ int main(void)
 	tcase_add_test(t, short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, an_event_loop_that_reads_never_learns_that_the_daemon_has_gone);
+	tcase_add_test(t, an_event_loop_that_produces_never_learns_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, each_close_waits_for_the_daemon);
