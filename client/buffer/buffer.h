@@ -48,6 +48,9 @@ struct gpushm_buffer *buffer_new(struct gpushm *c, const char *name);
 /* Frees what the buffer has but the lease and the map. NULL is allowed. */
 void buffer_free(struct gpushm_buffer *b);
 
+/* Daemons that may die of one create, which begins anew with the next one. */
+#define BUFFER_CREATES_MAX 16
+
 /* Makes the request, a CREATE or an OPEN, and maps what its reply brings as the options say. Where
  * there is no space, runs the deferred cleanup and tries once more. 0 or -errno with gpushm_error()
  * set. */

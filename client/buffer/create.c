@@ -436,8 +436,8 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 			 size_t n, const struct gpushm_options *options, struct gpushm_buffer **ret)
 {
 	uint64_t bytes;
+	int tries = 0, r = gpushm_layout(specs, n, &bytes);
 	bool again;
-	int r = gpushm_layout(specs, n, &bytes);
 
 	if (r == 0)
 		r = admit_arrays(c, 0, n);
@@ -445,7 +445,7 @@ int gpushm_create_arrays(struct gpushm *c, const char *name, struct gpushm_array
 		return r;
 	do
 		r = create_described(c, name, bytes, specs, n, options, ret, &again);
-	while (again);
+	while (again && ++tries < BUFFER_CREATES_MAX);
 	return r;
 }
 

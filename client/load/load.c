@@ -28,6 +28,7 @@
 	 GPUSHM_LOAD_DROP_CACHE | GPUSHM_LOAD_CACHED | GPUSHM_LOAD_DIRECT | GPUSHM_LOAD_NIXL)
 #define LOOK_AGAIN_MS 100u
 #define SPACE_TURN_MS 500u /* a turn loses its place in the queue for space */
+#define CREATES_MAX 16	   /* daemons that may die of one create */
 
 struct loading {
 	struct gpushm *c;
@@ -193,8 +194,8 @@ static bool give_slots_back(struct loading *l)
 static int create_as(struct loading *l, const char *name)
 {
 	struct turn t;
+	int tries = 0, r;
 	bool again;
-	int r;
 
 	do {
 		again = false;
@@ -205,7 +206,7 @@ static int create_as(struct loading *l, const char *name)
 		       (r == -ENOSPC && (r = next_turn(l, &t, r)) == 0));
 		if (r == 0)
 			r = describe(l, &again);
-	} while (again);
+	} while (again && ++tries < CREATES_MAX);
 	return r;
 }
 

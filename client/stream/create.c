@@ -128,8 +128,8 @@ static int create_new(struct gpushm *c, const char *name, const struct gpushm_st
 {
 	struct gpushm_options o = *options;
 	struct gpushm_buffer *b;
+	int tries = 0, r;
 	bool again;
-	int r;
 
 	o.struct_size = sizeof(o);
 	if (!(spec->flags & GPUSHM_KEEP_STREAM))
@@ -139,7 +139,7 @@ static int create_new(struct gpushm *c, const char *name, const struct gpushm_st
 		r = gpushm_create(c, name, l->bytes, &o, &b);
 		if (r == 0)
 			r = finish(b, spec, l, false, ret, &again);
-	} while (again);
+	} while (again && ++tries < BUFFER_CREATES_MAX);
 	return r;
 }
 

@@ -12,6 +12,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -293,6 +294,64 @@ START_TEST(a_buffer_that_was_being_filled_is_published_by_the_next_daemon)
 }
 END_TEST
 
+#define DEATHS_MAX 50
+#define DYING_ARRAYS 50000
+
+struct dying {
+	struct gpushm *own;
+	_Atomic bool done;
+	int r;
+	char error[256];
+};
+
+static void *create_dying(void *arg)
+{
+	struct gpushm_array_spec *specs = calloc(DYING_ARRAYS, sizeof(*specs));
+	char(*names)[16] = calloc(DYING_ARRAYS, sizeof(*names));
+	struct dying *it = arg;
+	struct gpushm_buffer *b = NULL;
+
+	for (size_t i = 0; i < DYING_ARRAYS; i++) {
+		snprintf(names[i], sizeof(names[i]), "%zu", i);
+		specs[i].name = names[i];
+		gpushm_dtype_parse("int8", &specs[i].dtype);
+	}
+	it->r = gpushm_create_arrays(it->own, "dying", specs, DYING_ARRAYS, NULL, &b);
+	snprintf(it->error, sizeof(it->error), "%s", gpushm_error());
+	if (it->r == 0)
+		gpushm_discard(b);
+	free(names);
+	free(specs);
+	it->done = true;
+	return NULL;
+}
+
+/* Each daemon dies while the arrays are described, as if that killed it. */
+START_TEST(a_create_kills_one_daemon_after_the_other)
+{
+	struct dying it = { 0 };
+	struct gpushm_stat *st;
+	pthread_t thread;
+	int deaths = 0;
+
+	ck_assert_int_eq(gpushm_connect(k.socket, &it.own), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, create_dying, &it), 0);
+	while (!it.done && deaths < DEATHS_MAX) {
+		st = NULL;
+		if (gpushm_stat(c, "dying", 0, 0, &st) == 0) {
+			kept_crash();
+			deaths++;
+		}
+		gpushm_stat_free(st, 1);
+	}
+	pthread_join(thread, NULL);
+	gpushm_disconnect(it.own);
+	ck_assert_int_lt(deaths, DEATHS_MAX);
+	ck_assert_msg(it.r == -ECONNRESET || it.r == 0, "%s", it.error);
+	ck_assert(it.r == 0 || strstr(it.error, "create it again"));
+}
+END_TEST
+
 /* A close has no reply, so a daemon can die before it reads one. The next request then reaches the
  * successor, and leases that are not reclaimed there have ended. */
 START_TEST(a_close_that_died_with_the_daemon_holds_forever)
@@ -401,6 +460,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, a_successor_does_not_know_a_mempool_that_was_made_anew);
 	tcase_add_test(t, a_default_mempool_makes_no_buffer_after_a_restart);
 	tcase_add_test(t, a_buffer_that_was_being_filled_is_published_by_the_next_daemon);
+	tcase_add_test(t, a_create_kills_one_daemon_after_the_other);
 	tcase_add_test(t, a_close_that_died_with_the_daemon_holds_forever);
 	tcase_add_test(t, a_close_that_an_orderly_end_leaves_unread_holds_forever);
 	tcase_set_timeout(u, 120);

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define CREATES_MAX 16 /* daemons that may die of one create */
+
 /* ---- the request ---- */
 
 struct create_ask {
@@ -48,7 +50,7 @@ static int create_sized(struct gpushm *c, struct create_ask *a)
 	struct gpushm_buffer *b;
 	bool again;
 	uint64_t needed;
-	int r = a->n > 0 ? gpushm_layout(a->specs, a->n, &needed) : 0;
+	int tries = 0, r = a->n > 0 ? gpushm_layout(a->specs, a->n, &needed) : 0;
 
 	if (r < 0)
 		return r;
@@ -57,7 +59,7 @@ static int create_sized(struct gpushm *c, struct create_ask *a)
 		r = gpushm_create(c, a->name, a->bytes, &a->options->o, &b);
 		if (r == 0)
 			r = describe_new(b, a->specs, a->n, &again);
-	} while (again);
+	} while (again && ++tries < CREATES_MAX);
 	if (r == 0)
 		a->ret = b;
 	return r;
@@ -194,7 +196,7 @@ static int run_either(struct gpushm *c, struct ask *ask)
 	struct gpushm_buffer *b;
 	bool again;
 	uint64_t bytes;
-	int r = gpushm_layout(a->spec, 1, &bytes);
+	int tries = 0, r = gpushm_layout(a->spec, 1, &bytes);
 
 	a->options->o.wait_ms = ask->timeout_ms;
 	if (r < 0)
@@ -206,7 +208,7 @@ static int run_either(struct gpushm *c, struct ask *ask)
 		a->created = r == GPUSHM_CREATED;
 		if (a->created)
 			r = describe_new(b, a->spec, 1, &again);
-	} while (again);
+	} while (again && ++tries < CREATES_MAX);
 	if (r == 0)
 		a->ret = b;
 	return r;
