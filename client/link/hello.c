@@ -436,5 +436,8 @@ int hello_resume(struct gpushm *c, uint64_t ms)
 	struct patience p = { .deadline = clock_deadline(ms), .resumes = true };
 	int r = try_often(c, &p);
 
+	/* The outage in which it gave up goes on, or is over. */
+	if (c->gave_up_at)
+		c->gave_up_at = r < 0 ? clock_monotonic_ms() : 0;
 	return r == -ECONNRESET && !c->ended && p.may_pass ? -EAGAIN : r;
 }

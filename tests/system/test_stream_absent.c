@@ -334,6 +334,33 @@ START_TEST(each_close_waits_for_the_daemon)
 }
 END_TEST
 
+/* The last close comes when the first one's wait is over for long, and the outage is not. */
+START_TEST(closes_wait_for_the_daemon_again_and_again)
+{
+	struct gpushm_stream *more[3];
+	const char *const names[] = { "a", "b", "c" };
+	uint64_t begun = 0;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	for (size_t i = 0; i < array_size(more); i++)
+		ck_assert_int_eq(streamer_create(c, names[i], &(struct gpushm_stream_spec){ 0 },
+						 &more[i]),
+				 0);
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "4000", 1);
+	for (size_t i = 0; i < array_size(more); i++) {
+		begun = clock_monotonic_ms();
+		gpushm_stream_close(more[i]);
+		if (i < array_size(more) - 1)
+			poll(NULL, 0, 2500);
+	}
+	ck_assert_uint_lt(clock_monotonic_ms() - begun, 3500);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	begins(10000);
+}
+END_TEST
+
 START_TEST(a_producer_that_closes_without_a_daemon_has_died)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4, .flags = GPUSHM_KEEP_STREAM });
@@ -534,6 +561,7 @@ int main(void)
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, each_close_waits_for_the_daemon);
+	tcase_add_test(t, closes_wait_for_the_daemon_again_and_again);
 	tcase_add_test(t, a_producer_that_closes_without_a_daemon_has_died);
 	tcase_add_test(t, a_full_process_says_that_there_is_no_daemon);
 	tcase_add_test(t, a_late_listener_doubles_the_timeout);
