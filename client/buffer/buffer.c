@@ -129,7 +129,7 @@ static int come_back(struct gpushm_buffer *b, uint64_t ms)
 	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms(), left;
 	int r;
 
-	b->missed_since = b->missed_since ? b->missed_since : now;
+	b->missed_since = b->missed_since > c->back_at ? b->missed_since : now;
 	left = now - b->missed_since < limit ? limit - (now - b->missed_since) : 0;
 	r = hello_resume(c, !c->wait_for_successor ? 0 : ms < left ? ms : left);
 	if (r == -EAGAIN && clock_monotonic_ms() - b->missed_since < limit)

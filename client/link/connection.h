@@ -51,6 +51,7 @@ struct gpushm {
 	bool knows_rename;	 /* and RENAME, with the fields that came with it */
 	bool knows_streams;	 /* and STREAM and the others of streams */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
+	uint64_t back_at;	 /* and of the last that succeeded: it ended all outages */
 	char *path;		 /* owned; where to reconnect; NULL: endpoint_connect()'s rule */
 	uint64_t session;	 /* as HELLO said it; names this connection in a RECLAIM */
 	struct list leases;	 /* lease::link */

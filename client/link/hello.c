@@ -418,6 +418,8 @@ static int try_often(struct gpushm *c, struct patience *p)
 			break;
 		r = try_once(c, p);
 	}
+	if (r == 0)
+		c->back_at = clock_monotonic_ms();
 	return r == -ECONNREFUSED ? -ECONNRESET : r;
 }
 

@@ -138,18 +138,18 @@ static int report(const struct gpushm *c, int r, uint64_t *outage)
 }
 
 /* How long the outage may still last. */
-static uint64_t left_of(uint64_t *outage)
+static uint64_t left_of(const struct gpushm *c, uint64_t *outage)
 {
 	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms();
 
-	*outage = *outage ? *outage : now;
+	*outage = *outage > c->back_at ? *outage : now;
 	return now - *outage < limit ? limit - (now - *outage) : 0;
 }
 
 /* Where no other daemon follows, one try ends the connection: it comes last. */
 static int come_back(struct gpushm *c, uint64_t *outage)
 {
-	uint64_t left = left_of(outage);
+	uint64_t left = left_of(c, outage);
 	int r = -EAGAIN;
 
 	if (c->wait_for_successor && !c->ended)
@@ -220,7 +220,8 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool
 	if (*ret_busy)
 		return -EAGAIN;
 	if (c->broken || has_hung_up(c))
-		r = report(c, hello_resume(c, least(clock_left_ms(end), left_of(outage))), outage);
+		r = report(c, hello_resume(c, least(clock_left_ms(end), left_of(c, outage))),
+			   outage);
 	else
 		*outage = 0;
 	pthread_mutex_unlock(&c->lock);

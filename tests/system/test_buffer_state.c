@@ -276,6 +276,27 @@ START_TEST(a_wait_without_a_daemon_is_longer_than_its_timeout)
 }
 END_TEST
 
+/* No wait has seen the daemon between the two. */
+START_TEST(a_second_outage_began_with_the_first)
+{
+	struct gpushm_buffer *b = shared("x");
+	uint32_t word;
+
+	supervisor_end(&k, SIGKILL);
+	ck_assert_int_eq(gpushm_buffer_wait(b, gpushm_buffer_notice(b), 100, &word), -ETIMEDOUT);
+	supervisor_start(&k);
+	ck_assert_uint_eq(client_status().buffers, 1);
+	poll(NULL, 0, 5200);
+	supervisor_end(&k, SIGKILL);
+	setenv("GPUSHM_RECONNECT_MS", "5000", 1);
+	ck_assert_int_eq(gpushm_buffer_wait(b, gpushm_buffer_notice(b), 100, &word), -ETIMEDOUT);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	ck_assert_int_eq(gpushm_unlink(c, "x"), 0);
+	ck_assert_int_eq(gpushm_close(b), 0);
+}
+END_TEST
+
 static void have_forgotten(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -324,6 +345,7 @@ int main(int argc, char **argv)
 	tcase_add_test(kept, the_next_daemon_does_not_wake_sleepers);
 	tcase_add_test(kept, a_half_made_buffer_looks_alive_after_the_daemons_death);
 	tcase_add_test(kept, a_wait_without_a_daemon_is_longer_than_its_timeout);
+	tcase_add_test(kept, a_second_outage_began_with_the_first);
 	if (!supervisor_skips("a_lost_status_page_is_waited_on_forever"))
 		tcase_add_test(kept, a_lost_status_page_is_waited_on_forever);
 	return suite_run("buffer_state", t, kept, NULL);

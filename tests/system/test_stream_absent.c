@@ -291,6 +291,27 @@ START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
 }
 END_TEST
 
+/* No call for a frame has seen the daemon between the two. */
+START_TEST(a_second_outage_began_with_the_first)
+{
+	struct gpushm_frame *f = NULL;
+
+	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
+	expect_next(r, produce());
+	go_away();
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 100, &f), -ETIMEDOUT);
+	supervisor_start(&k);
+	client_status();
+	poll(NULL, 0, 5200);
+	go_away();
+	setenv("GPUSHM_RECONNECT_MS", "5000", 1);
+	ck_assert_int_eq(gpushm_frame_next(r, NULL, 100, &f), -ETIMEDOUT);
+	unsetenv("GPUSHM_RECONNECT_MS");
+	supervisor_start(&k);
+	expect_next(r, produce());
+}
+END_TEST
+
 /* It looks for the daemon meanwhile. */
 START_TEST(a_wait_that_misses_the_daemon_is_longer_than_its_timeout)
 {
@@ -559,6 +580,7 @@ int main(void)
 	tcase_add_test(t, an_event_loop_that_reads_never_learns_that_the_daemon_has_gone);
 	tcase_add_test(t, an_event_loop_that_produces_never_learns_that_the_daemon_has_gone);
 	tcase_add_test(t, short_waits_for_a_slot_never_learn_that_the_daemon_has_gone);
+	tcase_add_test(t, a_second_outage_began_with_the_first);
 	tcase_add_test(t, a_wait_that_misses_the_daemon_is_longer_than_its_timeout);
 	tcase_add_test(t, each_close_waits_for_the_daemon);
 	tcase_add_test(t, closes_wait_for_the_daemon_again_and_again);
