@@ -19,6 +19,10 @@
 
 static const char blanks[] = " \t";
 
+/* Some editors begin a file in UTF-8 with it. It is no part of the first line; systemd skips it,
+ * too. */
+static const char byte_order_mark[] = "\xef\xbb\xbf";
+
 /* The text quotes the file, and --check-config writes to a terminal, so everything is escaped. */
 void diagnostics_add(struct diagnostics *d, unsigned line, const char *format, ...)
 {
@@ -40,6 +44,8 @@ void ini_init(struct ini *ini, char *text, size_t len, struct diagnostics *diagn
 {
 	*ini = (struct ini){ .diagnostics = diagnostics, .at = text, .end = text + len };
 	text[len] = '\0';
+	if (strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0)
+		ini->at += strlen(byte_order_mark);
 }
 
 static bool is_blank(char c)

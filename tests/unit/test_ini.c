@@ -66,6 +66,9 @@ static const struct {
 	{ "a=b\\", "1:a=b;" },
 	{ "\\\n\\\n\\", "" },
 	{ "a=\xc3\xa9\n", "1:a=\xc3\xa9;" },
+	{ "\xef\xbb\xbf[a]\nb=c\n", "1[a|]2:b=c;" },
+	{ "\xef\xbb\xbf", "" },
+	{ "a=\xef\xbb\xbf", "1:a=\xef\xbb\xbf;" },
 };
 
 START_TEST(a_text_is_read_as_exactly_these_items)
