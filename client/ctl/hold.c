@@ -18,31 +18,45 @@ struct options {
 	uint64_t timeout;
 };
 
+#define RETRY_MS 1000 /* while the daemon refuses the connection */
+
 /* A request makes the library reconnect to a restarted daemon, and take its leases along. */
-static bool is_back(struct ctl *ctl)
+static int reconnect(struct ctl *ctl)
 {
 	struct gpushm_status *status = NULL;
+	int r = gpushm_status(ctl->connection, &status);
 
-	if (gpushm_status(ctl->connection, &status) < 0)
-		return false;
 	gpushm_status_free(status);
-	return true;
+	return r;
+}
+
+static bool has_gone(int error)
+{
+	return error == -ECONNRESET || error == -EPROTO;
 }
 
 int hold_until_eof(struct ctl *ctl)
 {
 	struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
 				{ .fd = gpushm_fd(ctl->connection), .events = POLLIN } };
+	bool refused = false;
 	char scrap[4096];
 	ssize_t n;
+	int r;
 
 	for (;;) {
-		if (poll(fds, array_size(fds), -1) < 0 && errno != EINTR)
+		fds[1].fd = refused ? -1 : gpushm_fd(ctl->connection);
+		if (poll(fds, array_size(fds), refused ? RETRY_MS : -1) < 0 && errno != EINTR)
 			return ctl_error(CTL_FAILED, "poll: %s", strerror(errno));
-		if (fds[1].revents && !is_back(ctl))
+		r = refused || fds[1].revents ? reconnect(ctl) : 0;
+		if (has_gone(r))
 			return ctl_error(CTL_NO_DAEMON,
 					 "the daemon has gone: the memory stays until this process "
 					 "ends, its name does not");
+		/* The daemon still has the lease, as long as this process lives. */
+		if (r < 0 && !refused)
+			ctl_error(CTL_FAILED, "%s; trying again each second", gpushm_error());
+		refused = r < 0;
 		if (!fds[0].revents)
 			continue;
 		n = read(STDIN_FILENO, scrap, sizeof(scrap));

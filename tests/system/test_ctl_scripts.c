@@ -255,6 +255,26 @@ START_TEST(a_hold_ends_before_its_input)
 }
 END_TEST
 
+/* Until the limit is raised again, the daemon has no descriptor for a connection. */
+START_TEST(a_hold_comes_back_to_a_daemon_without_descriptors)
+{
+	shell_expect(
+		&sh, 0,
+		"$ctl create -q --size=4K h; mkfifo in; $ctl hold h < in > out 2> err & pid=$!\n"
+		"exec 4> in; until grep -q held out; do :; done\n"
+		"daemon=$($ctl status --json | grep -o '\"pid\":[0-9]*' | head -1 | tr -dc 0-9)\n"
+		"read -r _ _ _ _ hard _ < <(grep 'open files' /proc/$daemon/limits)\n"
+		"kill -STOP $pid; $ctl restart > restarted || exit 7\n"
+		"until $ctl status 2>&1 | grep -q 'no file descriptors'; do\n"
+		"	n=0; while [[ -e /proc/$daemon/fd/$n ]]; do ((n++)); done\n"
+		"	prlimit --pid $daemon --nofile=$n:$hard || exit 8; done\n"
+		"kill -CONT $pid; until [[ -s err ]]; do :; done\n"
+		"grep -q 'trying again' err || exit 9\n"
+		"prlimit --pid $daemon --nofile=$hard:$hard\n"
+		"exec 4>&-; wait $pid && [[ $(wc -l < err) == 1 ]] && $ctl rm h");
+}
+END_TEST
+
 START_TEST(a_transient_buffer_outlives_its_command)
 {
 	shell_expect(&sh, 0,
@@ -535,6 +555,7 @@ int main(void)
 	tcase_add_test(tc, a_name_means_nothing_while_it_is_moved);
 	tcase_add_test(tc, a_watch_hides_what_is_replaced);
 	tcase_add_test(tc, a_hold_ends_before_its_input);
+	tcase_add_test(tc, a_hold_comes_back_to_a_daemon_without_descriptors);
 	tcase_add_test(tc, a_transient_buffer_outlives_its_command);
 	tcase_add_test(tc, json_is_not_json);
 	tcase_add_test(tc, a_name_is_not_completed);
