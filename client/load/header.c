@@ -323,8 +323,9 @@ static const struct indexed *find(const struct header *h, const struct hashtable
 	return NULL;
 }
 
-/* "format" says what wrote the file; every other entry that names a tensor, and whose key is not
- * a tensor's name, is an alias if it can be an array. */
+/* "format" says what wrote the file, and the metadata's own name can't be a tensor's; every other
+ * entry that names a tensor, and whose key is not a tensor's name, is an alias if it can be an
+ * array. */
 static void find_aliases(struct header *h, const struct hashtable *names)
 {
 	const char *key;
@@ -335,7 +336,7 @@ static void find_aliases(struct header *h, const struct hashtable *names)
 		const struct indexed *target = find(h, names, json_string_value(value));
 
 		if (!target || find(h, names, key) || strcmp(key, "format") == 0 ||
-		    name_check_array(key, strlen(key)))
+		    strcmp(key, METADATA) == 0 || name_check_array(key, strlen(key)))
 			continue;
 		h->aliases[h->n_aliases++] =
 			(struct tensor_alias){ .name = key, .tensor = target->tensor };

@@ -155,7 +155,9 @@ static int make_spec(const struct build *b, const char *path, const struct tenso
 					   .dtype = t->dtype,
 					   .ndim = (int)t->ndim,
 					   .shape = t->shape };
-	wrong = name_check_array(ret->name, strlen(ret->name));
+	wrong = strcmp(ret->name, METADATA_ARRAY) == 0
+			? "that is the metadata's name"
+			: name_check_array(ret->name, strlen(ret->name));
 	if (!wrong)
 		return 0;
 	return load_fail(EINVAL, "%s: tensor \"%.100s\": an array can't be named \"%.100s\": %s",

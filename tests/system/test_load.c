@@ -239,6 +239,10 @@ START_TEST(the_wrong_tensors_or_names_are_taken)
 	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), 0);
 	model_expect(b, "", "model");
 	drop(b, "m");
+	load.strip = "model.";
+	source = model_write("two.safetensors", "model.__metadata__", "2");
+	ck_assert_int_eq(gpushm_load(c, &source, 1, "m", NULL, &load, &b), -EINVAL);
+	model_expect_error("the metadata's name");
 }
 END_TEST
 

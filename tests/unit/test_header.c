@@ -156,7 +156,8 @@ START_TEST(a_tied_weight_loses_its_second_name)
 {
 	static const char text[] =
 		"{\"__metadata__\":{\"lm_head\":\"embed\",\"format\":\"pt\",\"embed\":\"pt\","
-		"\"note\":\"no tensor\",\"a//b\":\"embed\",\"tied\":\"pt\"},"
+		"\"note\":\"no tensor\",\"a//b\":\"embed\",\"tied\":\"pt\","
+		"\"__metadata__\":\"embed\"},"
 		"\"embed\":" T("U8", "3", 0, 3) ",\"pt\":" T("U8", "2", 3, 5) "}";
 	struct header h;
 
@@ -166,7 +167,7 @@ START_TEST(a_tied_weight_loses_its_second_name)
 	ck_assert_uint_eq(h.aliases[0].tensor, 0);
 	ck_assert_str_eq(h.aliases[1].name, "tied");
 	ck_assert_uint_eq(h.aliases[1].tensor, 1);
-	ck_assert_uint_eq(json_object_size(h.metadata), 6);
+	ck_assert_uint_eq(json_object_size(h.metadata), 7);
 	header_done(&h);
 }
 END_TEST
