@@ -76,7 +76,7 @@ static void note_cell(struct table *t, const struct ctl *ctl, const struct gpush
 static int print_pools(const struct ctl *ctl, const struct gpushm_pool *pools, size_t n)
 {
 	struct table *t =
-		table_new("POOL KIND 4PLACE 3>BUFFERS >USED 2>PENDING >SIZE 1>LARGEST |NOTE");
+		table_new("POOL 5KIND 4PLACE 3>BUFFERS 6>USED 2>PENDING >SIZE 1>LARGEST |NOTE");
 
 	for (size_t i = 0; i < n; i++) {
 		const struct gpushm_pool *p = &pools[i];
