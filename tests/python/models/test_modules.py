@@ -349,6 +349,7 @@ def test_what_can_not_be_shared_is_not_named(raises: Raises) -> None:
             t = torch.empty(4, dtype=getattr(torch, name))
             assert "'bad'" in raises(TypeError, shared.publish, "model", {"bad": t})
     assert "no tensor" in raises(ValueError, shared.publish, "model", {})
+    assert "the metadata's name" in raises(ValueError, shared.publish, "model", {"__metadata__": torch.zeros(1)})
     assert "not a list" in raises(TypeError, shared.publish, "model", [torch.zeros(1)])
     assert "not a list" in raises(TypeError, shared.attach, "model", [])
     assert "made a int" in raises(TypeError, shared.attach, "model", lambda: 5)

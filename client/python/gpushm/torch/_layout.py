@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from .. import _core
-from ._tensors import name_of
+from ._tensors import METADATA, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -119,6 +119,8 @@ def placed(tensors: Mapping[str, Any]) -> list[Placed]:
     """Checks all tensors, and says where they are."""
     found = []
     for name, value in tensors.items():
+        if name == METADATA:
+            raise ValueError(f"a tensor can't be named {name!r}: that is the metadata's name")
         tensor = plain(name, value)
         try:
             dtype = name_of(tensor)
