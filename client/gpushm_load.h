@@ -87,7 +87,7 @@ struct gpushm_load_options {
 	size_t struct_size;	 /* sizeof(struct gpushm_load_options) */
 	uint32_t flags;		 /* GPUSHM_LOAD_... */
 	unsigned threads;	 /* that read; 0: 12, or one a processor if these are fewer; 12
-				    for URLs */
+				    for URLs; 16 if a disk must be read */
 	const char *const *only; /* fnmatch(3) patterns of tensors' names; none: all tensors */
 	size_t n_only;
 	const char *strip;  /* a prefix that is taken off the names that have it */
