@@ -384,6 +384,7 @@ def test_a_private_copy_is_shared(name: str, device: str, raises: Raises) -> Non
     with shared.open(name) as tensors:
         assert same(tensors["embed.weight"], model.embed.weight) and int(tensors["steps"]) == 7
     assert "'nothing.*'" in raises(ValueError, shared.attach, name, Tied, writable=["nothing.*"])
+    assert int(shared.attach(name, Tied, writable="steps").steps.add_(1)) == 8
 
 
 def test_attributes_of_a_parameter_are_lost(name: str) -> None:

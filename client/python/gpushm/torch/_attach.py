@@ -65,7 +65,7 @@ def attach(
     *,
     device: Device | str | torch.device | None = "current",
     strict: bool = True,
-    writable: Iterable[str] = (),
+    writable: str | Iterable[str] = (),
     fingerprint: Mapping[str, str] | None = None,
     timeout: float | None = 0,
 ) -> Module:
@@ -80,8 +80,9 @@ def attach(
     device, without values. Make it a buffer, or give a module that was built as usual.
 
     device: the GPU that the memory is mapped for: the thread's current one, an ordinal, or None for its own; host pools
-    need none. writable: patterns of names, as "lm_head.*": those become private copies that may be written to; tied
-    names get one copy. timeout: seconds to wait until the buffer is published, None for ever.
+    need none. writable: a pattern of names, as "lm_head.*", or several: those become private copies that may be written
+    to. Tied names get one copy; views of a tensor do not become views of its copy. timeout: seconds to wait until the
+    buffer is published, None for ever.
 
     strict: names, shapes, dtypes and the fingerprint that publish() has left (class, configuration, PyTorch's version,
     the GPU's compute capability, and what `fingerprint` names) must be equal: LayoutError says which are not. A buffer
