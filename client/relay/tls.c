@@ -12,6 +12,7 @@
 #include "proto/base/grow.h"
 #include "proto/base/own.h"
 
+#include <errno.h>
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -54,6 +55,19 @@ static atomic_uint generation;
 static int complain(const char *file, int r)
 {
 	fprintf(stderr, "gpushm-relay: %s: %s\n", file, gnutls_strerror(r));
+	return -1;
+}
+
+/* GnuTLS does not say why it can't read a file; errno does. */
+static int load_file(const char *file, gnutls_datum_t *ret)
+{
+	int r;
+
+	errno = 0;
+	r = gnutls_load_file(file, ret);
+	if (r != GNUTLS_E_FILE_ERROR || errno == 0)
+		return r < 0 ? complain(file, r) : 0;
+	fprintf(stderr, "gpushm-relay: %s: can't be read: %s\n", file, strerror(errno));
 	return -1;
 }
 
@@ -163,12 +177,13 @@ static int read_identity(const struct config *c, struct identity **ret, uint64_t
 {
 	struct identity *id = calloc(1, sizeof(*id));
 	gnutls_datum_t cert = { 0 }, key = { 0 };
-	int r = gnutls_load_file(c->cert, &cert);
+	int r = id ? load_file(c->cert, &cert) : complain(c->cert, GNUTLS_E_MEMORY_ERROR);
 
-	if (!id || r < 0)
-		return free(id), complain(c->cert, r);
-	r = gnutls_load_file(c->key, &key);
-	r = r < 0 ? complain(c->key, r) : read_chain(id, c->cert, &cert);
+	if (r < 0)
+		return free(id), r;
+	r = load_file(c->key, &key);
+	if (r == 0)
+		r = read_chain(id, c->cert, &cert);
 	if (r == 0)
 		r = read_key(id, c->key, &key);
 	if (r == 0)
@@ -190,10 +205,10 @@ static int read_trust(const char *file, gnutls_x509_trust_list_t *ret, char **re
 {
 	gnutls_x509_trust_list_t list;
 	gnutls_datum_t pem = { 0 };
-	int r = gnutls_load_file(file, &pem), n;
+	int r = load_file(file, &pem), n;
 
 	if (r < 0)
-		return complain(file, r);
+		return r;
 	r = gnutls_x509_trust_list_init(&list, 0);
 	if (r < 0)
 		return gnutls_free(pem.data), complain(file, r);

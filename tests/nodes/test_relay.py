@@ -516,7 +516,7 @@ def check_config(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
         ("[relay]\nmax-connections=0\n", "1 to 16384"),
         ("[relay]\ninsecure=maybe\n", "yes or no"),
         ("[relay]\ncert=/x\n", "go together"),
-        ("[relay]\ncert=/nonexistent\nkey=/nonexistent\n", "/nonexistent"),
+        ("[relay]\ncert=/nonexistent\nkey=/nonexistent\n", "/nonexistent: can't be read: No such file"),
         ("[allow *]\noffer=*\n", "needs cert="),
         ("[relay]\ninsecure=yes\nca=/etc/ssl/cert.pem\n", "ca= needs cert="),
         ("[allow]\noffer=*\n", "[allow NAME]"),
