@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import sys
 from typing import Any
 
 import gpushm
@@ -20,7 +21,7 @@ INHERITED = set(dir(OSError)) | set(dir(RuntimeWarning))
 
 def test_dir_has_something_foreign() -> None:
     public = {name for name in dir(gpushm) if not name.startswith("_")}
-    assert public == {*gpushm.__all__, "MemoryResource"}
+    assert public - {"MemoryResource"} == set(gpushm.__all__)
     assert list(gpushm.__all__) == sorted(set(gpushm.__all__))
     # What dir() hides can be reached all the same.
     assert {name for name in vars(gpushm) if not name.startswith("_")} - public - SUBMODULES == set()
@@ -30,6 +31,15 @@ def test_an_asterisk_imports_what_is_not_here() -> None:
     found: dict[str, Any] = {}
     exec("from gpushm import *", found)
     assert set(gpushm.__all__) <= set(found)
+
+
+def test_the_package_has_no_help_without_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    monkeypatch.setitem(sys.modules, "cuda.core.experimental", None)
+    monkeypatch.delitem(sys.modules, "gpushm._cuda_core", raising=False)
+    assert "open_or_create" in pydoc.render_doc(gpushm, renderer=pydoc.plaintext)
+    with pytest.raises(ImportError, match="pip install cuda-core"):
+        assert gpushm.MemoryResource
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

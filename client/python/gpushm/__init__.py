@@ -230,11 +230,25 @@ else:
     def __getattr__(name: str) -> object:
         """Imports cuda.core only for MemoryResource. So __all__ does not have it."""
         if name == "MemoryResource":
-            from ._cuda_core import MemoryResource
+            try:
+                from ._cuda_core import MemoryResource
+            except ModuleNotFoundError as e:
+                raise ImportError(f"gpushm.MemoryResource needs cuda.core (pip install cuda-core): {e}") from e
 
             return MemoryResource
         raise AttributeError(f"module 'gpushm' has no attribute {name!r}")
 
 
+def _has_cuda_core() -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec("cuda.core") is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def __dir__() -> list[str]:
-    return sorted([*__all__, "MemoryResource", *(name for name in globals() if name.startswith("__"))])
+    """MemoryResource is among them only if it can be imported: help() takes all that is here."""
+    names = [*__all__, *(name for name in globals() if name.startswith("__"))]
+    return sorted([*names, "MemoryResource"] if _has_cuda_core() else names)
