@@ -41,15 +41,16 @@ struct gpushm {
 	_Atomic unsigned refs; /* the caller's, and one for each open buffer */
 	uint64_t generation;   /* process_generation() where it was made */
 	int socket;
+	_Atomic uint32_t arrays_max; /* that the daemon of now allows in a buffer */
+	_Atomic bool knows_streams;  /* and whether it knows STREAM and the others of streams */
+
 	pthread_mutex_t lock;	 /* one request in flight; everything below */
 	bool broken;		 /* hang-up or violation: the next request reconnects first */
 	bool greeting;		 /* broken, but HELLO is on its way to the next daemon */
 	bool ended;		 /* no daemon to reconnect to: every later request fails */
 	bool wait_for_successor; /* HELLO's `kept`: another daemon follows one that dies */
-	uint32_t arrays_max;	 /* that this daemon allows in a buffer */
 	bool quiet_close;	 /* this daemon knows a CLOSE without a reply */
 	bool knows_rename;	 /* and RENAME, with the fields that came with it */
-	bool knows_streams;	 /* and STREAM and the others of streams */
 	uint64_t gave_up_at;	 /* clock_monotonic_ms() of the last failed reconnection; 0: none */
 	uint64_t back_at;	 /* and of the last that succeeded: it ended all outages */
 	char *path;		 /* owned; where to reconnect; NULL: endpoint_connect()'s rule */
