@@ -16,13 +16,12 @@
 #include "client/base/error.h"
 #include "client/gpushm_private.h"
 #include "client/link/hello.h"
+#include "client/link/outage.h"
 #include "proto/base/clock.h"
 #include "proto/base/own.h"
 #include "proto/base/userns.h"
 
 #include <inttypes.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #define NAP_MS 1000u
 
@@ -113,32 +112,16 @@ uint32_t gpushm_buffer_notice(const struct gpushm_buffer *b)
 	return buffer_word(b);
 }
 
-static bool hung_up(const struct gpushm *c)
-{
-	struct pollfd p = { .fd = c->socket, .events = POLLRDHUP };
-
-	return poll(&p, 1, 0) > 0;
-}
-
-/* The next call goes on with what this one begins. The outage counts over all of them, and is
- * reported each time that it has been as long as a request waits. Where no other daemon follows,
- * one try ends the connection. */
+/* The next call goes on with what this one begins. Where no other daemon follows, one try ends the
+ * connection. */
 static int come_back(struct gpushm_buffer *b, uint64_t ms)
 {
 	struct gpushm *c = b->connection;
-	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms(), left;
-	int r;
+	uint64_t left = outage_left(c, &b->missed_since);
+	int r = hello_resume(c, !c->wait_for_successor ? 0 : ms < left ? ms : left);
 
-	b->missed_since = b->missed_since > c->back_at ? b->missed_since : now;
-	left = now - b->missed_since < limit ? limit - (now - b->missed_since) : 0;
-	r = hello_resume(c, !c->wait_for_successor ? 0 : ms < left ? ms : left);
-	if (r == -EAGAIN && clock_monotonic_ms() - b->missed_since < limit)
-		return 0;
-	b->missed_since = 0;
-	if (r != -EAGAIN)
-		return r;
-	return c->greeting ? hello_no_reply(c, ECONNRESET, limit)
-			   : error_set(ECONNRESET, "the daemon has gone and does not come back");
+	r = outage_report(c, r, &b->missed_since);
+	return r == -EAGAIN ? 0 : r;
 }
 
 /* A thread that has the lock is in a request, and finds a hang-up itself. */
@@ -149,7 +132,7 @@ static int check_connection(struct gpushm_buffer *b, uint64_t ms)
 
 	if (pthread_mutex_trylock(&c->lock) != 0)
 		return 0;
-	if (c->broken || hung_up(c))
+	if (outage_has_begun(c))
 		r = come_back(b, ms);
 	else
 		b->missed_since = 0;

@@ -10,13 +10,12 @@
 #include "client/base/error.h"
 #include "client/buffer/buffer.h"
 #include "client/link/hello.h"
+#include "client/link/outage.h"
 #include "proto/base/clock.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,48 +114,17 @@ bool wait_spin(struct wait_spin *spin)
 
 /* ---- the daemon ---- */
 
-static bool has_hung_up(const struct gpushm *c)
-{
-	struct pollfd p = { .fd = c->socket, .events = POLLRDHUP };
-
-	return poll(&p, 1, 0) > 0;
-}
-
-/* Many calls may wait for one daemon: the outage counts over all of them, and is reported each time
- * that it has been as long as a request waits. r: -EAGAIN: the daemon may still come. */
-static int report(const struct gpushm *c, int r, uint64_t *outage)
-{
-	uint64_t limit = hello_reply_ms();
-
-	if (r == -EAGAIN && clock_monotonic_ms() - *outage < limit)
-		return r;
-	*outage = 0;
-	if (r != -EAGAIN)
-		return r;
-	return c->greeting ? hello_no_reply(c, ECONNRESET, limit)
-			   : error_set(ECONNRESET, "the daemon has gone and does not come back");
-}
-
-/* How long the outage may still last. */
-static uint64_t left_of(const struct gpushm *c, uint64_t *outage)
-{
-	uint64_t limit = hello_reply_ms(), now = clock_monotonic_ms();
-
-	*outage = *outage > c->back_at ? *outage : now;
-	return now - *outage < limit ? limit - (now - *outage) : 0;
-}
-
 /* Where no other daemon follows, one try ends the connection: it comes last. */
 static int come_back(struct gpushm *c, uint64_t *outage)
 {
-	uint64_t left = left_of(c, outage);
+	uint64_t left = outage_left(c, outage);
 	int r = -EAGAIN;
 
 	if (c->wait_for_successor && !c->ended)
 		r = hello_resume(c, 0);
 	else if (left == 0)
 		r = hello_reconnect(c);
-	return report(c, r < 0 && left > 0 ? -EAGAIN : r, outage);
+	return outage_report(c, r < 0 && left > 0 ? -EAGAIN : r, outage);
 }
 
 /* Frames flow without a daemon, so an outage must not hold up anybody here: the next call goes on
@@ -169,7 +137,7 @@ int wait_check_daemon(struct gpushm_buffer *b, uint64_t *outage)
 
 	if (pthread_mutex_trylock(&c->lock) != 0)
 		return 0;
-	if (c->broken || has_hung_up(c))
+	if (outage_has_begun(c))
 		r = come_back(c, outage);
 	else
 		*outage = 0;
@@ -184,7 +152,7 @@ bool wait_misses_daemon(struct gpushm_buffer *b)
 
 	if (pthread_mutex_trylock(&c->lock) != 0)
 		return false;
-	gone = c->broken || has_hung_up(c);
+	gone = outage_has_begun(c);
 	pthread_mutex_unlock(&c->lock);
 	return gone;
 }
@@ -219,9 +187,11 @@ int wait_for_daemon(struct gpushm_buffer *b, uint64_t ms, uint64_t *outage, bool
 	*ret_busy = !lock_in_time(c, end);
 	if (*ret_busy)
 		return -EAGAIN;
-	if (c->broken || has_hung_up(c))
-		r = report(c, hello_resume(c, least(clock_left_ms(end), left_of(c, outage))),
-			   outage);
+	if (outage_has_begun(c))
+		r = outage_report(c,
+				  hello_resume(c,
+					       least(clock_left_ms(end), outage_left(c, outage))),
+				  outage);
 	else
 		*outage = 0;
 	pthread_mutex_unlock(&c->lock);
