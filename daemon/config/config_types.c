@@ -467,9 +467,11 @@ static void format_group(const struct value_type *type, const void *member, FILE
 		write_id(ID_GROUP, *(const gid_t *)member, out);
 }
 
+/* The text is not empty. A list of no words would open a pool to everybody. */
 static int parse_ids(const struct value_type *type, const char *text, void *member, char *wrong)
 {
 	struct id_list *list = member;
+	size_t before = list->n;
 
 	while (text += strspn(text, separators), *text != '\0') {
 		size_t len = strcspn(text, separators);
@@ -494,7 +496,9 @@ static int parse_ids(const struct value_type *type, const char *text, void *memb
 		list->n++;
 		text += len;
 	}
-	return 0;
+	if (list->n == before)
+		snprintf(wrong, WRONG_MAX, "it names nobody");
+	return list->n == before ? -EINVAL : 0;
 }
 
 static void format_ids(const struct value_type *type, const void *member, FILE *out)

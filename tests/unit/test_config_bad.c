@@ -113,6 +113,7 @@ static const struct {
 	{ "[pool p]\nkind=host\ndevice=0\n", "3: [pool p]: device has no meaning with kind=host" },
 	{ "[pool p]\nkind=vmm\nnuma-node=0\n", "3: [pool p]: numa-node has no meaning with" },
 	{ "[pool p]\nkind=pinned\nnuma-node=1024\n", "3: numa-node=1024: " },
+	{ "[pool p]\nkind=vmm\nallow-users= , ,\n", "3: allow-users=, ,: it names nobody" },
 	{ "[pool p]\nkind=vmm\nallow-users=root nosuchuser\n",
 	  "3: allow-users=root nosuchuser: there is no user \"nosuchuser\"" },
 	{ "[pool p]\nkind=vmm\npending-max-count=65537\n", "3: pending-max-count=65537: " },
