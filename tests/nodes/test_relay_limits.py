@@ -400,6 +400,20 @@ def test_an_array_with_strides_on_a_gpu_is_served(gpu: Here) -> None:
     assert part.body == body[4000001:12000004]
 
 
+def test_a_gpus_buffer_has_another_manifest_than_the_hosts(tmp_path: Path) -> None:
+    fake = BUILD / "fakecuda"
+    if not (fake / "libcuda.so.1").exists():
+        pytest.skip("built without cuda.h")
+    pools = "[pool gpu]\nkind=vmm\ndevice=0\nsize=64M\n[pool host]\nkind=host\nsize=64M\n"
+    write_model(tmp_path / "f", 9 * MIB)
+    with Here(pools=pools, LD_LIBRARY_PATH=str(fake), FAKECUDA_STRICT="1") as h:
+        for pool in "gpu", "host":
+            h.ctl("load", f"--pool={pool}", tmp_path / "f", pool)
+            h.await_name(pool)
+        gpu, host = (h.ask(f"/v1/manifests/{pool}").json for pool in ("gpu", "host"))
+        assert gpu["blocks"] == host["blocks"] and len(gpu["blocks"]) > 0
+
+
 def test_a_gpu_gets_pinned_memory_that_another_one_has_used(tmp_path: Path) -> None:
     fake, go_on = BUILD / "fakecuda", tmp_path / "go on"
     if not (fake / "libcuda.so.1").exists():
