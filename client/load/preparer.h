@@ -22,7 +22,7 @@ struct preparer {
 	bool running; /* the thread was started and not joined */
 	bool told;
 	sem_t tell;	/* posted once `lanes` is known */
-	unsigned lanes; /* that the load will use; 0: there is none, or not yet */
+	unsigned lanes; /* that the load will use; 0: it did not say */
 	struct transport transport;
 };
 

@@ -84,7 +84,7 @@ static void drop(struct device *d, struct slots *s)
 	free(s);
 }
 
-/* Takes unused pinned memory of another device. NULL: there is none. */
+/* Takes unused pinned memory of another device; NULL if none has any. */
 static struct slots *take_other(struct device **ret_of)
 {
 	for (struct device *d = devices; d < devices + DEVICES; d++)

@@ -211,32 +211,45 @@ static void learns(bool producer, uint64_t timeout_ms)
 	supervisor_start(&k);
 }
 
-START_TEST(short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
+static void reader_learns(uint64_t timeout_ms)
 {
 	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
 	expect_next(r, produce());
-	learns(false, 100);
+	learns(false, timeout_ms);
 	expect_next(r, produce());
+}
+
+static void producer_learns(uint64_t timeout_ms)
+{
+	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
+	produce();
+	produce();
+	learns(true, timeout_ms);
+	expect_next(r, 1);
+	begins(10000);
+}
+
+START_TEST(short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
+{
+	reader_learns(100);
 }
 END_TEST
 
 START_TEST(very_short_waits_for_a_frame_never_learn_that_the_daemon_has_gone)
 {
-	create_and_follow((struct gpushm_stream_spec){ .slots = 4 });
-	expect_next(r, produce());
-	learns(false, 10);
-	expect_next(r, produce());
+	reader_learns(10);
+}
+END_TEST
+
+START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
+{
+	producer_learns(100);
 }
 END_TEST
 
 START_TEST(very_short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
 {
-	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
-	produce();
-	produce();
-	learns(true, 1);
-	expect_next(r, 1);
-	begins(10000);
+	producer_learns(1);
 }
 END_TEST
 
@@ -275,17 +288,6 @@ START_TEST(an_event_loop_that_produces_never_learns_that_the_daemon_has_gone)
 	produce();
 	produce();
 	learns_by_fd(true);
-	expect_next(r, 1);
-	begins(10000);
-}
-END_TEST
-
-START_TEST(short_waits_for_a_slot_never_learn_that_the_daemon_has_gone)
-{
-	create_and_follow((struct gpushm_stream_spec){ .slots = 2 });
-	produce();
-	produce();
-	learns(true, 100);
 	expect_next(r, 1);
 	begins(10000);
 }
